@@ -1,0 +1,131 @@
+//! Where things lie on one drive.
+//!
+//! ```text
+//! block 0   256            256+s          256+2s, up to 1 MiB          last
+//! | label |  | slot 0      | slot 1      |  | zone 0 | zone 1 | ... |  | label |
+//! ```
+//!
+//! `s` is the same on every member: any generation must fit on any of them.
+
+use base::{BlockCount, MemberLba};
+
+/// Blocks in 1 MiB: where the slots begin, and what slots and zones are aligned to.
+pub const ALIGN_BLOCKS: u64 = 256;
+
+/// The most members an array can have.
+pub const MEMBERS_MAX: usize = 64;
+
+/// The most volumes an array can have.
+pub const VOLUMES_MAX: usize = 1024;
+
+/// The smallest zone `create` makes for a user.
+pub const ZONE_BLOCKS_MIN_USER: u32 = 1024;
+
+/// The largest zone: 4 GiB. A segment's block number (column and row) stays below 2^26.
+pub const ZONE_BLOCKS_MAX: u32 = 1 << 20;
+
+/// The smallest zone the format allows (simulations of small arrays).
+pub const ZONE_BLOCKS_MIN: u32 = 16;
+
+/// Zones on the smallest member, at least.
+pub const ZONES_MIN: u32 = 64;
+
+/// Bytes of a generation besides the segment table: header, members, volumes.
+const FIXED_BYTES: u64 = 1 << 20;
+
+/// Bytes of segment table for one zone, at most: a segment of one zone with all its cuts.
+const BYTES_PER_ZONE: u64 = crate::segment::SEGMENT_BYTES as u64 + crate::segment::SLOT_BYTES as u64;
+
+/// The places of one member.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Layout {
+    /// The drive's whole blocks.
+    pub drive_blocks: u64,
+    /// Blocks of one system-area slot.
+    pub slot_blocks: u32,
+    /// Blocks of one zone.
+    pub zone_blocks: u32,
+    /// Zones.
+    pub zones: u32,
+}
+
+impl Layout {
+    /// Slot size for an array whose largest member has `zones_max` zones.
+    ///
+    /// Room for [`MEMBERS_MAX`] such members, so that a growing array never outgrows its slots.
+    #[must_use]
+    pub fn slot_blocks_for(zones_max: u32) -> u32 {
+        let bytes = FIXED_BYTES + MEMBERS_MAX as u64 * u64::from(zones_max) * BYTES_PER_ZONE;
+        let blocks = BlockCount::ceil_from_bytes(bytes).0;
+        blocks.next_multiple_of(ALIGN_BLOCKS) as u32
+    }
+
+    /// The zone size for a smallest drive of `drive_blocks`: a power of two, about 1/1024 of it, and at least
+    /// [`ZONES_MIN`] of them.
+    #[must_use]
+    pub fn zone_blocks_for(drive_blocks: u64) -> u32 {
+        let zone = (drive_blocks / 1024).max(1).next_power_of_two();
+        zone.clamp(u64::from(ZONE_BLOCKS_MIN_USER), u64::from(ZONE_BLOCKS_MAX)) as u32
+    }
+
+    /// The layout of a drive of `drive_blocks`; `None` when not even one zone fits.
+    #[must_use]
+    pub fn new(drive_blocks: u64, slot_blocks: u32, zone_blocks: u32) -> Option<Layout> {
+        let start = Self { drive_blocks, slot_blocks, zone_blocks, zones: 0 }.zones_start();
+        let room = drive_blocks.checked_sub(start + 1)?;
+        let zones = u32::try_from(room / u64::from(zone_blocks)).unwrap_or(u32::MAX);
+        (zones > 0).then_some(Layout { drive_blocks, slot_blocks, zone_blocks, zones })
+    }
+
+    /// The label's two places.
+    #[must_use]
+    pub fn labels(&self) -> [MemberLba; 2] {
+        [MemberLba(0), MemberLba(self.drive_blocks - 1)]
+    }
+
+    /// First block of slot `i` (0 or 1).
+    #[must_use]
+    pub fn slot(&self, i: usize) -> MemberLba {
+        assert!(i < 2, "two slots");
+        MemberLba(ALIGN_BLOCKS + i as u64 * u64::from(self.slot_blocks))
+    }
+
+    fn zones_start(&self) -> u64 {
+        (ALIGN_BLOCKS + 2 * u64::from(self.slot_blocks)).next_multiple_of(ALIGN_BLOCKS)
+    }
+
+    /// The block at `row` of `zone`.
+    #[must_use]
+    pub fn zone_row(&self, zone: u32, row: u32) -> MemberLba {
+        assert!(zone < self.zones && row < self.zone_blocks, "row {row} of zone {zone} lies in the layout");
+        MemberLba(self.zones_start() + u64::from(zone) * u64::from(self.zone_blocks) + u64::from(row))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nothing_overlaps() {
+        for gib in [1u64, 4, 61_440, 122_880] {
+            let blocks = gib << 18;
+            let zone_blocks = Layout::zone_blocks_for(blocks);
+            let slot_blocks = Layout::slot_blocks_for((blocks / u64::from(zone_blocks)) as u32);
+            let l = Layout::new(blocks, slot_blocks, zone_blocks).unwrap();
+            assert!(l.zones >= ZONES_MIN, "{gib} GiB: {} zones", l.zones);
+            assert_eq!(l.slot(0).0 % ALIGN_BLOCKS, 0);
+            assert!(l.slot(1).0 + u64::from(slot_blocks) <= l.zone_row(0, 0).0);
+            assert_eq!(l.zone_row(0, 0).0 % ALIGN_BLOCKS, 0);
+            assert!(l.zone_row(l.zones - 1, zone_blocks - 1).0 < l.labels()[1].0);
+        }
+    }
+
+    #[test]
+    fn a_generation_takes_little_of_a_drive() {
+        let blocks = 4u64 << 18; // 4 GiB
+        let zone_blocks = Layout::zone_blocks_for(blocks);
+        let slot = Layout::slot_blocks_for((blocks / u64::from(zone_blocks)) as u32);
+        assert!(2 * u64::from(slot) * 100 < blocks * 2, "below 2 %: {slot}");
+    }
+}
