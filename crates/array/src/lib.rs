@@ -1,1 +1,45 @@
-//! array.
+//! The array: volumes, map, log, segments, rows, members, and their life.
+//!
+//! ```text
+//! volume -> map, log -> segment -> row -> seat -> rt        lifecycle calls all of them, none calls lifecycle
+//! ```
+//!
+//! Invariants (each argued where it is kept):
+//! - rows: every row below a segment's cut is fully written with valid parity and never overwritten but by the same
+//!   content (`log`);
+//! - one truth: the newest generation and the valid entries of its frontier (`system`, `lifecycle::replay`);
+//! - nothing unverified leaves (`row`).
+//!
+//! Not here: protocols, files and names of drives, configuration.
+
+mod array;
+pub mod check;
+mod core;
+pub mod fault;
+mod flush;
+pub mod inspect;
+mod lifecycle;
+mod log;
+mod map;
+mod members;
+mod memtable;
+mod merge;
+mod pins;
+pub mod plan;
+mod row;
+mod seat;
+mod segment;
+mod space;
+pub mod status;
+mod sync;
+mod system;
+pub mod volume;
+
+pub use array::Array;
+pub use check::{CheckProgress, CheckReport, check};
+pub use fault::{Fault, Refused, RefusedCode};
+pub use inspect::{Identity, Inspection, identify, inspect, wipe};
+pub use lifecycle::open::{OpenHow, RecoveryReport};
+pub use plan::{CreateSpec, Plan, plan};
+pub use status::{ArrayState, Iostat, SeatState, Status};
+pub use volume::{ExtentKind, Volume};

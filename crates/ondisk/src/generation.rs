@@ -243,6 +243,17 @@ impl Generation {
         Ok(r.u32()? as usize)
     }
 
+    /// Number and id of the generation that begins with `first_block`, unverified: for noticing another writer.
+    ///
+    /// # Errors
+    /// [`FormatError::Absent`] when none begins there.
+    pub fn peek(first_block: &[u8]) -> Result<(Number, u128), FormatError> {
+        Self::total_bytes(first_block)?;
+        let mut r = Reader::new(WHAT, first_block);
+        r.raw(32)?;
+        Ok((Number(r.u64()?), u128::from_le_bytes(r.array()?)))
+    }
+
     /// The generation in `image`.
     ///
     /// # Errors

@@ -321,10 +321,10 @@ impl RecordHeader {
         payload_place(self.row, self.rows, index)
     }
 
-    /// The sequence number after the last entry.
+    /// The sequence number after the last entry. (Padding has no number.)
     #[must_use]
     pub fn end_seq(&self) -> Seq {
-        Seq(self.first_seq.0 + self.entries.len() as u64)
+        Seq(self.first_seq.0 + self.entries.iter().filter(|e| !matches!(e, Entry::Pad)).count() as u64)
     }
 }
 

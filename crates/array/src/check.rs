@@ -1,0 +1,272 @@
+//! Check: the whole log, map, counts and parity of an array that is not being written. Reads only.
+
+use std::collections::BTreeMap;
+
+use base::{BLOCK_BYTES, Pba, SegmentId};
+use ondisk::{Entry, MapRef, NODE_REFS, Place, SHARDS, SegmentState, crc32c};
+use rt::{Drive, Rt};
+use serde::Serialize;
+
+use crate::core::{Core, Vol};
+use crate::fault::Refused;
+use crate::lifecycle::open::{OpenHow, open};
+use crate::map::{Base, LEAF_BLOCKS, NodeKey, height_for};
+use crate::row::Columns;
+use crate::segment::pba;
+
+/// Errors listed one by one; the rest is counted.
+const ERRORS_LISTED: usize = 100;
+
+/// Rows read at once.
+const ROWS_AT_ONCE: u32 = 256;
+
+/// How far a check is.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct CheckProgress {
+    /// Segments read.
+    pub segments_done: u64,
+    /// Segments in all.
+    pub segments_total: u64,
+    /// Bytes read.
+    pub bytes_read: u64,
+}
+
+/// What a check found.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct CheckReport {
+    /// What is wrong: the first hundred.
+    pub errors: Vec<String>,
+    /// How much is wrong.
+    pub error_count: u64,
+    /// Seats that are not there.
+    pub members_missing: u64,
+    /// Leaves of the map.
+    pub leaves: u64,
+    /// Nodes of the map, leaves included.
+    pub nodes: u64,
+    /// Blocks the map points to.
+    pub blocks: u64,
+    /// Segments read.
+    pub segments: u64,
+    /// Rows read.
+    pub rows: u64,
+    /// Records read.
+    pub records: u64,
+    /// Bytes read.
+    pub bytes_read: u64,
+}
+
+impl CheckReport {
+    /// Whether everything is as it should be.
+    #[must_use]
+    pub fn ok(&self) -> bool {
+        self.error_count == 0
+    }
+
+    fn error(&mut self, text: String) {
+        self.error_count += 1;
+        if self.errors.len() < ERRORS_LISTED {
+            self.errors.push(text);
+        }
+    }
+}
+
+/// What the map says lies at a place.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+struct Owner {
+    crc: u32,
+    /// Volume and first block; level for a node.
+    of: (base::VolumeId, base::Lba, Option<u8>),
+}
+
+/// Checks the array of `drives`.
+///
+/// # Errors
+/// When the drives are not of one array, or cannot be opened.
+pub async fn check(rt: &Rt, drives: Vec<Drive>, mut progress: impl FnMut(CheckProgress)) -> Result<CheckReport, Refused> {
+    let how = OpenHow { read_only: true, degraded: true, ..OpenHow::default() };
+    let (core, recovery) = open(rt, drives, how).await?;
+    let mut report = CheckReport::default();
+    if recovery.damaged_records > 0 {
+        report.error(format!("{} records of the log are lost", recovery.damaged_records));
+    }
+    report.members_missing = core.seats.borrow().iter().filter(|s| s.drive.is_none()).count() as u64;
+    let mut owners: BTreeMap<Pba, Owner> = BTreeMap::new();
+    let volumes: Vec<_> = core.volumes.borrow().values().cloned().collect();
+    for vol in &volumes {
+        walk(&core, vol, &mut owners, &mut report).await;
+    }
+    compare_counts(&core, &owners, &mut report);
+    let ids: Vec<SegmentId> = core.table.borrow().segments.keys().copied().collect();
+    for (i, id) in ids.iter().enumerate() {
+        check_segment(&core, *id, &mut owners, &mut report).await;
+        progress(CheckProgress {
+            segments_done: i as u64 + 1,
+            segments_total: ids.len() as u64,
+            bytes_read: report.bytes_read,
+        });
+    }
+    for (place, owner) in owners {
+        report.error(format!("place {place}, which {} points to, is in no record", owner_text(&owner)));
+    }
+    Ok(report)
+}
+
+fn owner_text(owner: &Owner) -> String {
+    let (volume, lba, level) = owner.of;
+    match level {
+        None => format!("volume {volume} block {lba}"),
+        Some(level) => format!("the map of volume {volume} (level {level}, block {lba})"),
+    }
+}
+
+/// Every node and every place of a volume's trees.
+async fn walk(core: &Core, vol: &Vol, owners: &mut BTreeMap<Pba, Owner>, report: &mut CheckReport) {
+    let (roots, height) = (vol.roots.get(), vol.height.get());
+    if height > height_for(vol.blocks.get()) {
+        report.error(format!("volume {}: its trees are too tall", vol.id));
+    }
+    let mut mapped = 0u64;
+    for shard in 0..SHARDS as u8 {
+        let mut stack = vec![(NodeKey { volume: vol.id, shard, level: height, index: 0 }, roots[usize::from(shard)])];
+        while let Some((key, at)) = stack.pop() {
+            let MapRef::At(place) = at else { continue };
+            let owner = Owner { crc: place.crc, of: (vol.id, key.first_lba(), Some(key.level)) };
+            claim(owners, place, owner, report);
+            report.nodes += 1;
+            report.leaves += u64::from(key.level == 0);
+            let node = match core.node_at(&roots, height, key).await {
+                Ok(Base::Node(node, _)) => node,
+                Ok(Base::Fill(_)) | Err(_) => {
+                    report.error(format!("{} cannot be read", owner_text(&owner)));
+                    continue;
+                }
+            };
+            if node.uniform().is_some() {
+                report.error(format!("{} says one thing only", owner_text(&owner)));
+            }
+            for (slot, child) in node.0.iter().enumerate() {
+                if key.level > 0 {
+                    let index = key.index * NODE_REFS as u64 + slot as u64;
+                    stack.push((NodeKey { level: key.level - 1, index, ..key }, *child));
+                } else if let MapRef::At(place) = child {
+                    let lba = base::Lba(key.first_lba().0 + slot as u64);
+                    assert!(slot < LEAF_BLOCKS as usize);
+                    if lba.0 >= vol.blocks.get() {
+                        report.error(format!("volume {}: block {lba} lies beyond its end", vol.id));
+                    }
+                    claim(owners, *place, Owner { crc: place.crc, of: (vol.id, lba, None) }, report);
+                    mapped += 1;
+                }
+            }
+        }
+    }
+    report.blocks += mapped;
+    if mapped != vol.mapped.get() {
+        report.error(format!("volume {}: {mapped} blocks are mapped, the generation says {}", vol.id, vol.mapped.get()));
+    }
+}
+
+fn claim(owners: &mut BTreeMap<Pba, Owner>, place: Place, owner: Owner, report: &mut CheckReport) {
+    if let Some(other) = owners.insert(place.pba, owner) {
+        report.error(format!("place {} belongs to {} and to {}", place.pba, owner_text(&other), owner_text(&owner)));
+    }
+}
+
+/// Live counts of the generation beside those of the trees.
+fn compare_counts(core: &Core, owners: &BTreeMap<Pba, Owner>, report: &mut CheckReport) {
+    let mut counts: BTreeMap<SegmentId, u64> = BTreeMap::new();
+    for place in owners.keys() {
+        *counts.entry(place.segment).or_default() += 1;
+    }
+    let table = core.table.borrow();
+    for (id, seg) in &table.segments {
+        let counted = counts.remove(id).unwrap_or(0);
+        if counted != u64::from(seg.live) {
+            report.error(format!("segment {id}: {counted} live blocks, the generation says {}", seg.live));
+        }
+    }
+    for (id, n) in counts {
+        report.error(format!("{n} blocks lie in segment {id}, which is not in the table"));
+    }
+}
+
+/// Every row of a segment: records, payload checksums, parity; takes the places it finds out of `owners`.
+async fn check_segment(core: &Core, id: SegmentId, owners: &mut BTreeMap<Pba, Owner>, report: &mut CheckReport) {
+    let Some(columns) = core.columns(id) else { return };
+    let (rows, state) = {
+        let table = core.table.borrow();
+        let seg = table.get(id);
+        (seg.acked, seg.state)
+    };
+    if state == SegmentState::Spare {
+        return;
+    }
+    report.segments += 1;
+    let mut row = 0;
+    while row < rows {
+        let Some(header) = core.read_header(&columns, row).await else {
+            report.error(format!("segment {id}: no record at row {row}"));
+            return;
+        };
+        report.records += 1;
+        for (index, entry, crc) in header.payload() {
+            let (column, at) = header.payload_place(index);
+            let place = pba(id, column, at, core.shape.zone_blocks);
+            let of = match *entry {
+                Entry::Data { volume, lba, .. } | Entry::Move { volume, lba, .. } => (volume, lba, None),
+                Entry::MapNode { volume, lba, level, .. } => (volume, lba, Some(level)),
+                Entry::Pad | Entry::Hole { .. } | Entry::Zero { .. } | Entry::Bad { .. } => continue,
+            };
+            if let Some(owner) = owners.remove(&place)
+                && owner != (Owner { crc, of })
+            {
+                report.error(format!("place {place}: {} and its record do not agree", owner_text(&owner)));
+            }
+        }
+        check_rows(core, &columns, &header, report).await;
+        row += header.rows;
+    }
+    if row > rows {
+        report.error(format!("segment {id}: its last record goes beyond its {rows} rows"));
+    }
+}
+
+/// The blocks of one record, column by column, and its parity.
+async fn check_rows(core: &Core, columns: &Columns, header: &ondisk::RecordHeader, report: &mut CheckReport) {
+    let (k, width) = (columns.scheme.k(), columns.scheme.width());
+    let mut from = header.row;
+    let end = header.row + header.rows;
+    let mut crcs: BTreeMap<(usize, u32), u32> = BTreeMap::new();
+    for (index, _, crc) in header.payload() {
+        crcs.insert(header.payload_place(index), crc);
+    }
+    let mut image = vec![0; BLOCK_BYTES];
+    header.encode(&mut image);
+    crcs.insert((0, header.row), crc32c(&image));
+    while from < end {
+        let n = ROWS_AT_ONCE.min(end - from);
+        let have = core.read_columns(columns, &[], from, n).await;
+        report.rows += u64::from(n);
+        report.bytes_read += have.iter().flatten().map(|b| b.len() as u64).sum::<u64>();
+        for (c, column) in have.iter().enumerate().take(k) {
+            for (i, block) in column.iter().flat_map(|b| b.chunks_exact(BLOCK_BYTES)).enumerate() {
+                let row = from + i as u32;
+                if crcs.get(&(c, row)) != Some(&crc32c(block)) {
+                    report.error(format!("segment {}: column {c} row {row} does not match its checksum", columns.id));
+                }
+            }
+        }
+        if have.iter().all(Option::is_some) {
+            let all: Vec<&[u8]> = have.iter().flatten().map(|b| &b[..]).collect();
+            let right = match columns.scheme {
+                ondisk::Scheme::Parity { .. } => erasure::matches(core.kernel, &all[..k], &all[k..]),
+                ondisk::Scheme::Copies { .. } => (k..width).all(|c| all[c] == all[c % k]),
+            };
+            if !right {
+                report.error(format!("segment {}: redundancy of rows {from} to {} is wrong", columns.id, from + n - 1));
+            }
+        }
+        from += n;
+    }
+}

@@ -1,0 +1,277 @@
+//! What the parts of one open array share.
+//!
+//! Invariant: no borrow of a cell here lives across an `.await`.
+
+use std::cell::{Cell, RefCell};
+use std::collections::{BTreeMap, VecDeque};
+use std::rc::Rc;
+
+use base::{ArrayUuid, Epoch, MemberId, Seq, VolumeId};
+use ondisk::{Features, Level, MapRef, ReplayFrom, SHARDS, Scheme, VolumeState};
+use rt::Rt;
+use uuid::Uuid;
+
+use crate::fault::Fault;
+use crate::log::Log;
+use crate::map::NodeCache;
+use crate::memtable::Memtable;
+use crate::pins::Pins;
+use crate::seat::Seat;
+use crate::segment::Table;
+use crate::status::Tally;
+use crate::sync::{Event, Gate, RangeLocks};
+
+/// Events kept for `status`.
+const EVENTS_KEPT: usize = 256;
+
+/// What the array can do now.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Phase {
+    /// Everything.
+    Open,
+    /// Reads; nothing is written to any drive.
+    ReadOnly,
+    /// Reads of what is left; more members are gone than the redundancy covers.
+    Frozen,
+    /// Nothing.
+    Closed,
+}
+
+/// One volume at work.
+pub struct Vol {
+    /// Never reused.
+    pub id: VolumeId,
+    /// Its name.
+    pub name: RefCell<String>,
+    /// Its identity for hosts.
+    pub uuid: Uuid,
+    /// Size in blocks.
+    pub blocks: Cell<u64>,
+    /// Blocks stored, as of the last merge.
+    pub mapped: Cell<u64>,
+    /// Where in its life.
+    pub state: Cell<VolumeState>,
+    /// Levels above the leaves.
+    pub height: Cell<u8>,
+    /// Its trees.
+    pub roots: Cell<[MapRef; SHARDS]>,
+    /// Writes in flight.
+    pub locks: Rc<RangeLocks>,
+    /// Requests of hosts.
+    pub counters: crate::status::VolumeCounters,
+}
+
+impl Vol {
+    /// A volume as a generation describes it.
+    pub fn from_line(v: &ondisk::Volume) -> Vol {
+        Vol {
+            id: v.id,
+            name: RefCell::new(v.name.clone()),
+            uuid: v.uuid,
+            blocks: Cell::new(v.blocks),
+            mapped: Cell::new(v.mapped_blocks),
+            state: Cell::new(v.state),
+            height: Cell::new(v.height),
+            roots: Cell::new(v.roots),
+            locks: Rc::default(),
+            counters: crate::status::VolumeCounters::default(),
+        }
+    }
+}
+
+/// The memtables: entries go to the active one; the frozen one is being merged.
+#[derive(Default)]
+pub struct Memory {
+    /// Newest.
+    pub active: Memtable,
+    /// Older; `Some` from freeze to publish.
+    pub frozen: Option<Rc<Memtable>>,
+    /// Where replay begins once the frozen one is in the trees.
+    pub frozen_from: ReplayFrom,
+}
+
+/// What never changes while the array is open.
+pub struct Shape {
+    /// Identity.
+    pub array: ArrayUuid,
+    /// As created.
+    pub level: Level,
+    /// A segment at full strength.
+    pub scheme: Scheme,
+    /// Blocks of a zone.
+    pub zone_blocks: u32,
+    /// Blocks of a system-area slot.
+    pub slot_blocks: u32,
+    /// Whether `create` promised a place for a rebuild.
+    pub rebuild_place: bool,
+    /// Per mille of the data blocks that volumes may fill.
+    pub usable_permille: u16,
+    /// Features in use.
+    pub features: Features,
+}
+
+/// The last generation that took effect.
+pub struct System {
+    /// Its number.
+    pub number: Cell<u64>,
+    /// Its id.
+    pub id: Cell<u128>,
+    /// Ids before it, newest first.
+    pub ancestors: RefCell<VecDeque<u128>>,
+    /// One commit at a time.
+    pub gate: Gate,
+    /// Where replay begins once the published trees are used.
+    pub replay_from: Cell<ReplayFrom>,
+}
+
+/// An open array.
+pub struct Core {
+    /// The world.
+    pub rt: Rt,
+    /// What never changes.
+    pub shape: Shape,
+    /// The array's name.
+    pub name: RefCell<String>,
+    /// The parity kernel in use.
+    pub kernel: erasure::Kernel,
+    /// This open.
+    pub epoch: Cell<Epoch>,
+    /// The next entry's number.
+    pub next_seq: Cell<Seq>,
+    /// What the array can do now.
+    pub phase: Cell<Phase>,
+    /// Seats by number.
+    pub seats: RefCell<Vec<Rc<Seat>>>,
+    /// Segments.
+    pub table: RefCell<Table>,
+    /// Volumes by id.
+    pub volumes: RefCell<BTreeMap<VolumeId, Rc<Vol>>>,
+    /// The next volume's id.
+    pub next_volume: Cell<u32>,
+    /// Entries not merged.
+    pub memory: RefCell<Memory>,
+    /// Map nodes read or written.
+    pub nodes: RefCell<NodeCache>,
+    /// The log.
+    pub log: Log,
+    /// The system area.
+    pub system: System,
+    /// Who still looks at places that may be freed.
+    pub pins: Pins,
+    /// Something changed: space, members, phase, checkpoints.
+    pub changed: Event,
+    /// One checkpoint at a time.
+    pub checkpoint_gate: Gate,
+    /// Background work asked for.
+    pub wanted: Wanted,
+    /// Members went out and the generation that says so has not taken effect.
+    pub degrading: Cell<bool>,
+    /// How a rebuild goes.
+    pub rebuild: crate::lifecycle::rebuild::Progress,
+    /// Host flushes.
+    pub flushes: crate::flush::Flushes,
+    /// What hosts may still take.
+    pub room: crate::space::Room,
+    /// Figures.
+    pub tally: Tally,
+    events: RefCell<VecDeque<crate::status::EventLine>>,
+}
+
+/// What the keeper is asked for.
+#[derive(Default)]
+pub struct Wanted {
+    /// A checkpoint.
+    pub checkpoint: Cell<bool>,
+    /// A generation with more spares.
+    pub spares: Cell<bool>,
+    /// A look whether something can be rebuilt.
+    pub rebuild: Cell<bool>,
+}
+
+impl Core {
+    /// An array at rest, to be filled by create or recovery.
+    pub fn new(rt: &Rt, name: String, shape: Shape, phase: Phase) -> Rc<Core> {
+        Rc::new(Core {
+            rt: rt.clone(),
+            shape,
+            name: RefCell::new(name),
+            kernel: erasure::Kernel::detect(),
+            epoch: Cell::default(),
+            next_seq: Cell::new(Seq(1)),
+            phase: Cell::new(phase),
+            seats: RefCell::default(),
+            table: RefCell::default(),
+            volumes: RefCell::default(),
+            next_volume: Cell::new(1),
+            memory: RefCell::default(),
+            nodes: RefCell::default(),
+            log: Log::default(),
+            system: System {
+                number: Cell::new(0),
+                id: Cell::new(0),
+                ancestors: RefCell::default(),
+                gate: Gate::default(),
+                replay_from: Cell::default(),
+            },
+            pins: Pins::default(),
+            changed: Event::default(),
+            checkpoint_gate: Gate::default(),
+            wanted: Wanted::default(),
+            degrading: Cell::new(false),
+            rebuild: crate::lifecycle::rebuild::Progress::default(),
+            flushes: crate::flush::Flushes::default(),
+            room: crate::space::Room::default(),
+            tally: Tally::default(),
+            events: RefCell::default(),
+        })
+    }
+
+    /// The member of a seat.
+    pub fn seat(&self, id: MemberId) -> Option<Rc<Seat>> {
+        self.seats.borrow().get(usize::from(id.0)).cloned()
+    }
+
+    /// Members that take part.
+    pub fn seats_in(&self) -> Vec<Rc<Seat>> {
+        self.seats.borrow().iter().filter(|s| s.is_in()).cloned().collect()
+    }
+
+    /// What a request that writes gets when the array does not take it.
+    pub fn writable(&self) -> Result<(), Fault> {
+        match self.phase.get() {
+            Phase::Open => Ok(()),
+            Phase::ReadOnly => Err(Fault::ReadOnly),
+            Phase::Frozen => Err(Fault::Frozen),
+            Phase::Closed => Err(Fault::Closed),
+        }
+    }
+
+    /// Remembers something a person should be able to look up.
+    pub fn note(&self, text: String) {
+        tracing::info!(array = %self.name.borrow(), "{text}");
+        let mut events = self.events.borrow_mut();
+        if events.len() == EVENTS_KEPT {
+            events.pop_front();
+        }
+        events.push_back(crate::status::EventLine { unix_seconds: self.rt.unix_seconds(), text });
+    }
+
+    /// What was remembered, oldest first.
+    pub fn events(&self) -> Vec<crate::status::EventLine> {
+        self.events.borrow().iter().cloned().collect()
+    }
+
+    /// Whether every segment that matters would survive without the members that are not in.
+    pub fn survivable(&self) -> bool {
+        let seats = self.seats.borrow();
+        let gone = |m: MemberId| !seats[usize::from(m.0)].is_in();
+        let table = self.table.borrow();
+        let fine = |s: &crate::segment::Seg| s.scheme.survives(|c| s.slots[c].is_none_or(|(m, _)| gone(m)));
+        table.segments.values().filter(|s| s.matters()).all(fine)
+    }
+
+    /// Whether all members that are in keep what they completed.
+    pub fn no_volatile_cache(&self) -> bool {
+        self.seats.borrow().iter().filter(|s| s.is_in()).all(|s| !s.volatile())
+    }
+}

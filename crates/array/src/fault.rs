@@ -1,0 +1,107 @@
+//! The two kinds of wrong that this room reports: the world failed, or the user asked for something impossible.
+
+use std::fmt;
+
+use serde::Serialize;
+
+/// The world failed: what a request gets instead of its result.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Fault {
+    /// These blocks are lost until they are overwritten.
+    #[error("medium error")]
+    Medium,
+    /// The array is full.
+    #[error("no space left in the array")]
+    NoSpace,
+    /// The array is open for reading only.
+    #[error("the array is read-only")]
+    ReadOnly,
+    /// Beyond the end of the volume.
+    #[error("beyond the end of the volume")]
+    OutOfRange,
+    /// Not a multiple of 512 bytes.
+    #[error("offset and length must be multiples of 512 bytes")]
+    Misaligned,
+    /// More members are gone than the redundancy covers.
+    #[error("the array is frozen: more members are gone than its redundancy covers")]
+    Frozen,
+    /// The array was closed, or the volume deleted.
+    #[error("closed")]
+    Closed,
+}
+
+/// Why a request of the user was refused, for scripts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum RefusedCode {
+    /// A name that cannot be, or is taken.
+    Name,
+    /// There is no such thing.
+    NotFound,
+    /// A size that cannot be.
+    Size,
+    /// Too few, too many or too small drives.
+    Drives,
+    /// A drive belongs to an array.
+    InUse,
+    /// A drive's history is not this array's.
+    Diverged,
+    /// Too few of the array's drives are here.
+    MembersMissing,
+    /// Would go beyond the redundancy.
+    Redundancy,
+    /// The array does not take writes now.
+    NotWritable,
+    /// What the drives hold cannot be used.
+    Damaged,
+    /// Written by a newer Ashlar.
+    Format,
+    /// A drive answered with an error.
+    Io,
+}
+
+/// The user asked for something impossible, or the drives do not allow it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Refused {
+    /// For scripts.
+    pub code: RefusedCode,
+    /// What was refused.
+    pub what: String,
+    /// Why.
+    pub why: String,
+    /// What to do.
+    pub todo: String,
+}
+
+impl Refused {
+    /// A refusal.
+    pub fn new(code: RefusedCode, what: impl Into<String>, why: impl Into<String>, todo: impl Into<String>) -> Self {
+        Refused { code, what: what.into(), why: why.into(), todo: todo.into() }
+    }
+
+    /// A drive's error while doing `what`.
+    #[must_use]
+    pub fn io(what: &str, error: rt::IoError) -> Self {
+        Self::new(RefusedCode::Io, what, error.to_string(), "Check the drive and its cabling, then try again")
+    }
+}
+
+impl fmt::Display for Refused {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}. {}.", self.what, self.why, self.todo)
+    }
+}
+
+impl std::error::Error for Refused {}
+
+impl From<Fault> for Refused {
+    fn from(fault: Fault) -> Refused {
+        let (code, todo) = match fault {
+            Fault::ReadOnly | Fault::Closed => (RefusedCode::NotWritable, "Open the array for writing"),
+            Fault::Frozen => (RefusedCode::Redundancy, "Bring the missing drives back"),
+            Fault::NoSpace => (RefusedCode::Size, "Delete or deallocate data first"),
+            Fault::Medium | Fault::OutOfRange | Fault::Misaligned => (RefusedCode::Io, "See the array's events"),
+        };
+        Refused::new(code, "the array", fault.to_string(), todo)
+    }
+}

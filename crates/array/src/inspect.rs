@@ -1,0 +1,241 @@
+//! Looking at one drive: reads only.
+
+use base::{ArrayUuid, BLOCK_BYTES, MemberId, MemberLba, MemberUuid};
+use ondisk::{FormatError, Generation, Label, Layout};
+use rt::{Buf, Drive, IoError};
+use serde::Serialize;
+
+/// What a drive is to us.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Identity {
+    /// Its array.
+    pub array: ArrayUuid,
+    /// The array's name, as the newest generation has it.
+    pub array_name: String,
+    /// Its identity there.
+    pub member: MemberUuid,
+    /// Its seat.
+    pub seat: MemberId,
+    /// The newest generation that can be read.
+    pub generation: Option<u64>,
+}
+
+/// Everything that a drive says of itself.
+#[derive(Clone, Debug, Serialize)]
+pub struct Inspection {
+    /// The path it was opened by.
+    pub drive: String,
+    /// Its blocks.
+    pub blocks: u64,
+    /// The two labels: contents, or why not.
+    pub labels: Vec<Found<LabelLine>>,
+    /// The two slots: contents, or why not.
+    pub slots: Vec<Found<SlotLine>>,
+}
+
+/// Contents, or why not.
+#[derive(Clone, Debug, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Found<T> {
+    /// Whole.
+    Valid(T),
+    /// Not there, or not whole.
+    Invalid(String),
+}
+
+/// A label, for people.
+#[derive(Clone, Debug, Serialize)]
+pub struct LabelLine {
+    /// Identity.
+    pub array: uuid::Uuid,
+    /// Name when the drive joined.
+    pub array_name: String,
+    /// Identity.
+    pub member: uuid::Uuid,
+    /// Number.
+    pub seat: u16,
+    /// Blocks.
+    pub zone_blocks: u32,
+    /// Zones.
+    pub zones: u32,
+    /// Blocks.
+    pub slot_blocks: u32,
+}
+
+/// A generation, for people.
+#[derive(Clone, Debug, Serialize)]
+pub struct SlotLine {
+    /// Number.
+    pub number: u64,
+    /// Random id.
+    pub id: String,
+    /// The open that wrote it.
+    pub epoch: u32,
+    /// When.
+    pub written_at_unix_seconds: u64,
+    /// Handed over in order.
+    pub clean: bool,
+    /// Level.
+    pub level: String,
+    /// Columns.
+    pub width: u8,
+    /// Seats: "in", "out", "spare", "vacant".
+    pub members: Vec<String>,
+    /// Names and sizes in bytes.
+    pub volumes: Vec<(String, u64)>,
+    /// Segments.
+    pub segments: usize,
+    /// Of them to be read at recovery.
+    pub frontier: usize,
+    /// Bytes it takes.
+    pub bytes: usize,
+}
+
+async fn read(drive: &Drive, at: MemberLba, blocks: usize) -> Result<Buf, IoError> {
+    let (result, buf) = drive.read(at, Buf::zeroed(blocks * BLOCK_BYTES)).await;
+    result.map(|()| buf)
+}
+
+/// The label in `block` of a drive that size.
+fn label_in(drive: &Drive, block: &[u8]) -> Result<Label, FormatError> {
+    let label = Label::decode(block)?;
+    if label.layout.drive_blocks > drive.info().blocks.0 {
+        return Err(FormatError::Field("label", "drive size"));
+    }
+    Ok(label)
+}
+
+/// The drive's label, from its first block or its last.
+///
+/// # Errors
+/// When neither can be read; `Ok(Err(..))` says why what was read is no label.
+pub async fn read_label(drive: &Drive) -> Result<Result<Label, FormatError>, IoError> {
+    let first = read(drive, MemberLba(0), 1).await;
+    let found = first.as_ref().map(|block| label_in(drive, block));
+    if let Ok(Ok(label)) = found {
+        return Ok(Ok(label));
+    }
+    let blocks = drive.info().blocks.0;
+    let last = read(drive, MemberLba(blocks.saturating_sub(1)), 1).await;
+    match (first, last) {
+        (_, Ok(last)) if label_in(drive, &last).is_ok() => Ok(label_in(drive, &last)),
+        (Ok(first), _) => Ok(label_in(drive, &first)),
+        (Err(_), Ok(last)) => Ok(label_in(drive, &last)),
+        (Err(error), Err(_)) => Err(error),
+    }
+}
+
+/// The generation in slot `i`.
+///
+/// # Errors
+/// Why there is none.
+pub async fn read_slot(drive: &Drive, layout: &Layout, i: usize) -> Result<Generation, String> {
+    let at = layout.slot(i);
+    let first = read(drive, at, 1).await.map_err(|e| e.to_string())?;
+    let total = Generation::total_bytes(&first).map_err(|e| e.to_string())?;
+    let blocks = total.div_ceil(BLOCK_BYTES);
+    if blocks == 0 || blocks > layout.slot_blocks as usize {
+        return Err("generation: impossible length".to_owned());
+    }
+    let image = read(drive, at, blocks).await.map_err(|e| e.to_string())?;
+    Generation::decode(&image).map_err(|e| e.to_string())
+}
+
+/// What a drive is to us; `None` when it has no label of ours.
+///
+/// # Errors
+/// When it cannot be read.
+pub async fn identify(drive: &Drive) -> Result<Option<Identity>, IoError> {
+    let Ok(label) = read_label(drive).await? else { return Ok(None) };
+    let mut newest: Option<Generation> = None;
+    for i in 0..2 {
+        if let Ok(g) = read_slot(drive, &label.layout, i).await
+            && newest.as_ref().is_none_or(|n| n.number < g.number)
+        {
+            newest = Some(g);
+        }
+    }
+    Ok(Some(Identity {
+        array: label.array,
+        array_name: newest.as_ref().map_or(label.array_name, |g| g.name.clone()),
+        member: label.member,
+        seat: label.seat,
+        generation: newest.map(|g| g.number.0),
+    }))
+}
+
+/// Everything that a drive says of itself.
+pub async fn inspect(drive: &Drive) -> Inspection {
+    let blocks = drive.info().blocks.0;
+    let mut labels = Vec::new();
+    let mut layout = None;
+    for at in [MemberLba(0), MemberLba(blocks.saturating_sub(1))] {
+        labels.push(match read(drive, at, 1).await {
+            Err(e) => Found::Invalid(e.to_string()),
+            Ok(block) => match label_in(drive, &block) {
+                Err(e) => Found::Invalid(e.to_string()),
+                Ok(l) => {
+                    layout = Some(l.layout);
+                    Found::Valid(label_line(&l))
+                }
+            },
+        });
+    }
+    let mut slots = Vec::new();
+    if let Some(layout) = layout {
+        for i in 0..2 {
+            slots.push(match read_slot(drive, &layout, i).await {
+                Err(e) => Found::Invalid(e),
+                Ok(g) => Found::Valid(slot_line(&g)),
+            });
+        }
+    }
+    Inspection { drive: drive.info().name.clone(), blocks, labels, slots }
+}
+
+fn label_line(l: &Label) -> LabelLine {
+    LabelLine {
+        array: l.array.0,
+        array_name: l.array_name.clone(),
+        member: l.member.0,
+        seat: l.seat.0,
+        zone_blocks: l.layout.zone_blocks,
+        zones: l.layout.zones,
+        slot_blocks: l.layout.slot_blocks,
+    }
+}
+
+fn slot_line(g: &Generation) -> SlotLine {
+    let word = |m: &ondisk::Member| format!("{:?} {}", m.state, m.drive_name).to_lowercase();
+    SlotLine {
+        number: g.number.0,
+        id: format!("{:032x}", g.id),
+        epoch: g.epoch.0,
+        written_at_unix_seconds: g.written_at,
+        clean: g.clean,
+        level: g.level.to_string(),
+        width: g.width,
+        members: g.members.iter().map(word).collect(),
+        volumes: g.volumes.iter().map(|v| (v.name.clone(), base::BlockCount(v.blocks).bytes())).collect(),
+        segments: g.segments.len(),
+        frontier: g.segments.iter().filter(|s| s.replay_row.is_some()).count(),
+        bytes: g.encode().len(),
+    }
+}
+
+/// Removes labels and slots of one drive.
+///
+/// # Errors
+/// When it cannot be written.
+pub async fn wipe(drive: &Drive) -> Result<(), IoError> {
+    let zeros = Buf::zeroed(BLOCK_BYTES).freeze();
+    let blocks = drive.info().blocks.0;
+    let mut places = vec![MemberLba(0), MemberLba(blocks.saturating_sub(1))];
+    if let Ok(label) = read_label(drive).await? {
+        places.extend([label.layout.slot(0), label.layout.slot(1), label.layout.labels()[1]]);
+    }
+    for at in places {
+        drive.write(at, zeros.clone()).await?;
+    }
+    drive.flush().await
+}

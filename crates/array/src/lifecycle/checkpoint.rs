@@ -1,0 +1,40 @@
+//! Checkpoint: freeze the memtable, merge it, publish the trees, commit a generation that has them.
+
+use std::rc::Rc;
+
+use ondisk::ReplayFrom;
+
+use crate::core::Core;
+use crate::fault::Fault;
+
+impl Core {
+    /// Brings everything acknowledged before the call into the trees of a generation in effect.
+    pub async fn checkpoint(&self) -> Result<(), Fault> {
+        let _turn = self.checkpoint_gate.pass().await;
+        self.writable()?;
+        self.wanted.checkpoint.set(false);
+        let (table, replay_from) = self.freeze_memtable();
+        let merged = self.merge(&table).await?;
+        // One step: trees, counts, and what replay may leave out.
+        merged.publish(self);
+        self.memory.borrow_mut().frozen = None;
+        self.system.replay_from.set(replay_from);
+        for seg in self.table.borrow_mut().segments.values_mut() {
+            seg.unmerged.retain(|u| u.last >= (replay_from.epoch, replay_from.seq));
+        }
+        crate::seat::add(&self.tally.checkpoints, 1);
+        self.commit().await
+    }
+
+    /// Swaps the memtables. Replay begins at the oldest entry that is numbered and not acknowledged: everything
+    /// from there on is replayed in order, merged or not, which gives the same state.
+    fn freeze_memtable(&self) -> (Rc<crate::memtable::Memtable>, ReplayFrom) {
+        let mut memory = self.memory.borrow_mut();
+        if memory.frozen.is_none() {
+            memory.frozen = Some(Rc::new(std::mem::take(&mut memory.active)));
+            let seq = self.log.lowest_unacked().unwrap_or(self.next_seq.get());
+            memory.frozen_from = ReplayFrom { epoch: self.epoch.get(), seq };
+        }
+        (memory.frozen.clone().expect("just set"), memory.frozen_from)
+    }
+}

@@ -1,0 +1,163 @@
+//! The cleaner: moves live blocks out of the emptiest segments so that these can be freed. Greedy.
+//!
+//! Invariant: a block is moved only while the map names the place it is moved from and no write of it is in
+//! flight; the move holds the block's lock until it is acknowledged.
+
+use std::cell::Cell;
+use std::rc::Rc;
+
+use base::{Lba, Pba, SegmentId, VolumeId};
+use futures::stream::{self, StreamExt};
+use ondisk::{Entry, MapRef, Place, SegmentState, VolumeState};
+
+use crate::core::{Core, Phase};
+use crate::fault::Fault;
+use crate::log::{Held, Piece, Request, What};
+use crate::map::NodeKey;
+use crate::memtable::Touch;
+use crate::row::Columns;
+use crate::segment::{Seg, pba};
+
+/// Blocks read and moved at once.
+const MOVES_AT_ONCE: usize = 256;
+
+/// Segments cleaned before the checkpoint that frees them.
+const VICTIMS_AT_ONCE: usize = 16;
+
+impl Core {
+    pub(super) async fn keep_clean(self: Rc<Self>) {
+        loop {
+            let clean_below = self.ladder().clean_below;
+            let low = || self.room_left() < clean_below;
+            self.changed.until(|| self.phase.get() != Phase::Open || low()).await;
+            // Counts become exact, and what is empty is freed, before anything is moved.
+            if self.checkpoint().await.is_err() {
+                return;
+            }
+            if !low() {
+                continue;
+            }
+            let victims = self.victims();
+            if victims.is_empty() {
+                // Nothing to gain until something is overwritten or deallocated.
+                let before = self.tally.host_blocks_written.get();
+                let left = self.room_left();
+                let news = || self.tally.host_blocks_written.get() != before || self.room_left() != left;
+                let freed = self.memory.borrow().active.len();
+                let facts = || self.memory.borrow().active.len() != freed;
+                self.changed.until(|| self.phase.get() != Phase::Open || news() || facts()).await;
+                continue;
+            }
+            for id in victims {
+                if self.clean(id).await.is_err() && self.phase.get() != Phase::Open {
+                    return;
+                }
+            }
+        }
+    }
+
+    /// The emptiest sealed segments: as many as bring the ladder's rung back, none that is nearly full.
+    fn victims(&self) -> Vec<SegmentId> {
+        let lacking = self.ladder().clean_below.saturating_sub(self.segments_left()) + 1;
+        let segment_blocks = |s: &Seg| s.scheme.k() as u64 * u64::from(self.shape.zone_blocks);
+        let table = self.table.borrow();
+        let cleanable = |s: &&Seg| {
+            s.state == SegmentState::Sealed
+                && s.unmerged.is_empty()
+                && !s.busy
+                && !self.in_use_by_log(s.id)
+                && u64::from(s.live) * 32 < segment_blocks(s) * 31
+        };
+        let mut found: Vec<&Seg> = table.segments.values().filter(cleanable).collect();
+        found.sort_by_key(|s| u64::from(s.live) * 1_000_000 / segment_blocks(s));
+        let room = self.segments_left().saturating_sub(1) * self.shape.scheme.k() as u64 * u64::from(self.shape.zone_blocks);
+        let (mut gained, mut moved, mut victims) = (0, 0, Vec::new());
+        for s in found.into_iter().take(VICTIMS_AT_ONCE) {
+            let live = u64::from(s.live);
+            let fits = (moved + live) * 11 / 10 <= room;
+            if gained >= lacking * segment_blocks(s) || (!victims.is_empty() && !fits) {
+                break;
+            }
+            gained += segment_blocks(s) - live;
+            moved += live;
+            victims.push(s.id);
+        }
+        victims
+    }
+
+    /// Moves everything live out of a segment.
+    pub async fn clean(self: &Rc<Self>, id: SegmentId) -> Result<(), Fault> {
+        let Some(columns) = self.columns(id) else { return Ok(()) };
+        let rows = self.table.borrow().get(id).acked;
+        let pin = self.pins.pin();
+        let mut row = 0;
+        let mut live: Vec<(VolumeId, Lba, Place)> = Vec::new();
+        while row < rows {
+            let Some(header) = self.read_header(&columns, row).await else {
+                self.note(format!("segment {id}: the record header at row {row} is lost; the segment stays"));
+                self.table.borrow_mut().get_mut(id).busy = true;
+                return Err(Fault::Medium);
+            };
+            for (index, entry, crc) in header.payload() {
+                let (column, at) = header.payload_place(index);
+                let place = Place { pba: pba(id, column, at, self.shape.zone_blocks), crc };
+                match *entry {
+                    Entry::Data { volume, lba, .. } | Entry::Move { volume, lba, .. } => live.push((volume, lba, place)),
+                    Entry::MapNode { volume, lba, level, .. } => self.touch(volume, lba, level, place.pba).await?,
+                    Entry::Pad | Entry::Hole { .. } | Entry::Zero { .. } | Entry::Bad { .. } => {}
+                }
+            }
+            row += header.rows;
+        }
+        live.sort_by_key(|(volume, lba, _)| (*volume, *lba));
+        let failed = Cell::new(None);
+        stream::iter(live)
+            .for_each_concurrent(MOVES_AT_ONCE, |(volume, lba, place)| {
+                let (columns, failed) = (&columns, &failed);
+                async move {
+                    if let Err(fault) = self.move_block(columns, volume, lba, place).await {
+                        failed.set(Some(fault));
+                    }
+                }
+            })
+            .await;
+        drop(pin);
+        failed.get().map_or(Ok(()), Err)
+    }
+
+    async fn move_block(self: &Rc<Self>, columns: &Columns, volume: VolumeId, lba: Lba, from: Place) -> Result<(), Fault> {
+        let Some(vol) = self.volumes.borrow().get(&volume).cloned() else { return Ok(()) };
+        if vol.state.get() != VolumeState::Live {
+            return Ok(());
+        }
+        // Being written: it will be somewhere else soon.
+        let Some(guard) = vol.locks.try_lock(lba.0, lba.0 + 1) else { return Ok(()) };
+        let resolved = self.resolve(&vol, lba, 1).await?;
+        if resolved.refs[0] != MapRef::At(from) {
+            return Ok(());
+        }
+        let (column, row) = Seg::place(from.pba.block, self.shape.zone_blocks);
+        let run = self.read_run(columns, column, row, &[from.crc]).await;
+        let request = Request::new(1, Some(Held { guard, promise: None }));
+        let (what, data) = if run.lost[0] {
+            self.note(format!("volume {}: block {lba} is lost", vol.name.borrow()));
+            (What::Fill(MapRef::Bad), None)
+        } else {
+            (What::Move, Some(run.data.freeze()))
+        };
+        let piece = Piece { what, volume, lba, blocks: 1, data, request: request.clone() };
+        self.submit_to(crate::log::StreamId::Inner, piece);
+        request.done().await
+    }
+
+    /// Has the next checkpoint write a map node elsewhere, if it still is where the cleaner found it.
+    async fn touch(&self, volume: VolumeId, lba: Lba, level: u8, at: Pba) -> Result<(), Fault> {
+        let Some(vol) = self.volumes.borrow().get(&volume).cloned() else { return Ok(()) };
+        let key = NodeKey::of(volume, level, lba);
+        let now = self.node_ref(&vol.roots.get(), vol.height.get(), key).await?;
+        if matches!(now, MapRef::At(place) if place.pba == at) {
+            self.memory.borrow_mut().active.touched.insert(Touch { volume, level, lba });
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,114 @@
+//! Create: labels on every drive, then the first generation.
+
+use std::rc::Rc;
+
+use base::{ArrayUuid, BLOCK_BYTES, Epoch, MemberId, MemberUuid};
+use futures::future::join_all;
+use ondisk::{Features, Label, Layout, Member, MemberState};
+use rt::{Buf, Drive, IoError, Rt};
+
+use crate::core::{Core, Phase, Shape};
+use crate::fault::{Refused, RefusedCode};
+use crate::plan::{CreateSpec, Plan, USABLE_PERMILLE, plan};
+use crate::seat::Seat;
+
+/// A random identity.
+pub fn random_uuid(rt: &Rt) -> uuid::Uuid {
+    let bytes = u128::from(rt.random()) << 64 | u128::from(rt.random());
+    uuid::Builder::from_random_bytes(bytes.to_le_bytes()).into_uuid()
+}
+
+/// The name a person knows a drive by: its serial number, else its stable name.
+pub fn drive_name(drive: &Drive) -> String {
+    let info = drive.info();
+    Member::drive_name_from(info.serial.as_deref().unwrap_or(&info.stable_name))
+}
+
+/// Writes a drive's label and empties its slots.
+pub async fn write_label(drive: &Drive, label: &Label) -> Result<(), IoError> {
+    let zeros = Buf::zeroed(BLOCK_BYTES).freeze();
+    for i in 0..2 {
+        drive.write(label.layout.slot(i), zeros.clone()).await?;
+    }
+    drive.flush().await?;
+    let image = Buf::from_slice(&label.encode()).freeze();
+    for at in label.layout.labels() {
+        drive.write(at, image.clone()).await?;
+    }
+    drive.flush().await
+}
+
+/// Makes an array of `drives`; it is open for reading and writing, background work not started.
+pub async fn create(rt: &Rt, drives: Vec<Drive>, spec: &CreateSpec) -> Result<Rc<Core>, Refused> {
+    let sizes: Vec<u64> = drives.iter().map(|d| d.info().blocks.0).collect();
+    let plan: Plan = plan(spec, &sizes)?;
+    if !spec.force {
+        for drive in &drives {
+            refuse_labelled(drive).await?;
+        }
+    }
+    let shape = Shape {
+        array: ArrayUuid(random_uuid(rt)),
+        level: spec.level,
+        scheme: spec.level.scheme_of_width(plan.width).expect("the plan has checked it"),
+        zone_blocks: plan.zone_blocks,
+        slot_blocks: plan.slot_blocks,
+        rebuild_place: plan.rebuild_place,
+        usable_permille: USABLE_PERMILLE,
+        features: Features::default(),
+    };
+    let core = Core::new(rt, spec.name.clone(), shape, Phase::Open);
+    core.epoch.set(Epoch(1));
+    core.table.borrow_mut().next = 1;
+    let mut written = Vec::with_capacity(drives.len());
+    for (i, drive) in drives.into_iter().enumerate() {
+        let layout = Layout::new(drive.info().blocks.0, plan.slot_blocks, plan.zone_blocks).expect("the plan has checked it");
+        let label = Label {
+            array: core.shape.array,
+            member: MemberUuid(random_uuid(rt)),
+            seat: MemberId(i as u16),
+            layout,
+            array_name: spec.name.clone(),
+        };
+        core.seats.borrow_mut().push(seat_for(&label, drive.clone(), i as u16, MemberState::In));
+        written.push(async move { (write_label(&drive, &label).await, drive) });
+    }
+    for (result, drive) in join_all(written).await {
+        result.map_err(|e| Refused::io(&format!("cannot write to {}", drive.info().name), e))?;
+    }
+    core.commit().await?;
+    if core.seats_in().len() != core.seats.borrow().len() {
+        return Err(Refused::new(
+            RefusedCode::Io,
+            "cannot create the array",
+            "a drive failed while it was being written",
+            "Check the drives and create the array again with --force",
+        ));
+    }
+    Ok(core)
+}
+
+/// The seat of a freshly labelled drive.
+pub fn seat_for(label: &Label, drive: Drive, bay: u16, state: MemberState) -> Rc<Seat> {
+    let member = Member {
+        uuid: label.member,
+        state,
+        bay,
+        drive_blocks: label.layout.drive_blocks,
+        zones: label.layout.zones,
+        drive_name: drive_name(&drive),
+    };
+    Seat::new(label.seat, &member, label.layout, Some(drive))
+}
+
+/// Refuses a drive that carries an array's label.
+pub async fn refuse_labelled(drive: &Drive) -> Result<(), Refused> {
+    let found = crate::inspect::identify(drive).await.map_err(|e| Refused::io(&drive.info().name, e))?;
+    let Some(found) = found else { return Ok(()) };
+    Err(Refused::new(
+        RefusedCode::InUse,
+        format!("drive {}", drive.info().name),
+        format!("it belongs to array \"{}\" (seat {})", found.array_name, found.seat.0),
+        "Use another drive, `ashlar wipe` it, or give --force if that array is not needed any more",
+    ))
+}

@@ -1,0 +1,98 @@
+//! The keeper: does in the background what the log, the volumes and the members ask for.
+
+use std::rc::Rc;
+
+use base::MemberId;
+use ondisk::{SegmentState, VolumeState};
+
+use crate::core::{Core, Phase};
+
+impl Core {
+    /// Starts the background tasks.
+    pub fn start_keeper(self: &Rc<Self>) {
+        let core = self.clone();
+        self.rt.spawn(async move { core.keep_generations().await }).detach();
+        let core = self.clone();
+        self.rt.spawn(async move { core.keep_checkpoints().await }).detach();
+        let core = self.clone();
+        self.rt.spawn(async move { core.keep_zones().await }).detach();
+        let core = self.clone();
+        self.rt.spawn(async move { core.keep_clean().await }).detach();
+        let core = self.clone();
+        self.rt.spawn(async move { core.keep_rebuilt().await }).detach();
+    }
+
+    fn over(&self) -> bool {
+        self.phase.get() != Phase::Open
+    }
+
+    /// Generations that are wanted for their own sake: members out, spares.
+    async fn keep_generations(self: Rc<Self>) {
+        loop {
+            self.changed.until(|| self.over() || self.degrading.get() || self.spares_help()).await;
+            if self.over() {
+                return;
+            }
+            if self.degrading.get() {
+                self.degrade().await;
+            } else if self.commit().await.is_err() && self.over() {
+                return;
+            }
+        }
+    }
+
+    /// Whether spares are wanted and a generation would bring some.
+    fn spares_help(&self) -> bool {
+        if !self.wanted.spares.get() {
+            return false;
+        }
+        let spares = |s: &&crate::segment::Seg| s.state == SegmentState::Spare;
+        let (spare, listed) = {
+            let table = self.table.borrow();
+            (table.segments.values().filter(spares).count(), table.segments.values().filter(spares).all(|s| s.listed))
+        };
+        let wanted = self.ladder().spares + usize::from(self.map_scheme().is_some());
+        !listed || (spare < wanted && self.segments_left() > spare as u64)
+    }
+
+    async fn keep_checkpoints(self: Rc<Self>) {
+        loop {
+            self.changed.until(|| self.over() || self.wanted.checkpoint.get() || self.dropping()).await;
+            if self.over() {
+                return;
+            }
+            if self.checkpoint().await.is_err() {
+                return;
+            }
+        }
+    }
+
+    fn dropping(&self) -> bool {
+        self.volumes.borrow().values().any(|v| matches!(v.state.get(), VolumeState::Dropping { .. }))
+    }
+
+    /// Freed zones that nobody looks at any more: deallocated on their drives, then free.
+    async fn keep_zones(self: Rc<Self>) {
+        loop {
+            self.pins.some_free(|| self.over()).await;
+            if self.over() {
+                return;
+            }
+            let zones = self.pins.take_free();
+            let free = |(member, zone): (MemberId, u32)| {
+                let core = self.clone();
+                async move {
+                    let Some(seat) = core.seat(member) else { return };
+                    if let Some(drive) = seat.drive.as_ref().filter(|_| seat.is_in()) {
+                        let n = base::BlockCount(u64::from(seat.layout.zone_blocks));
+                        // A hint: a drive that cannot do it is as good without.
+                        let _ = drive.deallocate(seat.layout.zone_row(zone, 0), n).await;
+                    }
+                    seat.free.borrow_mut().insert(zone);
+                }
+            };
+            futures::future::join_all(zones.into_iter().map(free)).await;
+            self.room_changed();
+        }
+    }
+}

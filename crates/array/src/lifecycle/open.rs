@@ -1,0 +1,332 @@
+//! Open: a list of named steps from drives to an array that serves.
+
+use std::collections::BTreeMap;
+use std::rc::Rc;
+
+use base::{BLOCK_BYTES, Epoch, MemberId};
+use futures::future::join_all;
+use ondisk::{Generation, Label, Layout, MemberState, SegmentState};
+use rt::{Buf, Drive, Rt};
+use serde::Serialize;
+
+use crate::core::{Core, Phase, Shape, Vol};
+use crate::fault::{Refused, RefusedCode};
+use crate::inspect::{read_label, read_slot};
+use crate::lifecycle::replay::ReplayHow;
+use crate::log::StreamId;
+use crate::seat::Seat;
+use crate::segment::Seg;
+
+/// How to open.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct OpenHow {
+    /// Write nothing to any drive.
+    pub read_only: bool,
+    /// Accept half or fewer of the members.
+    pub degraded: bool,
+    /// Leave out drives with a history of their own instead of refusing.
+    pub force_diverged: bool,
+    /// Go on over records that are lost beyond repair.
+    pub accept_loss: bool,
+}
+
+/// What an open did.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct RecoveryReport {
+    /// The steps, in order.
+    pub steps: Vec<Step>,
+    /// Valid records read in the frontier.
+    pub replayed_records: u64,
+    /// Entries put back into the memtable.
+    pub replayed_entries: u64,
+    /// Segments with void records behind their cut.
+    pub cut_segments: u64,
+    /// Blocks written back.
+    pub repaired_blocks: u64,
+    /// Records lost below the durable row.
+    pub damaged_records: u64,
+    /// The array had been handed over in order.
+    pub clean: bool,
+}
+
+/// One step.
+#[derive(Clone, Debug, Serialize)]
+pub struct Step {
+    /// What.
+    pub name: &'static str,
+    /// How long.
+    pub millis: u64,
+    /// Figures.
+    pub detail: String,
+}
+
+/// A drive whose history left ours no more than this many generations ago is a rival, not merely old.
+const ANCESTORS_NEAR: u64 = ondisk::generation::ANCESTORS as u64;
+
+/// A drive and what it says.
+struct Found {
+    drive: Drive,
+    label: Label,
+    /// Newest first.
+    generations: Vec<Generation>,
+}
+
+struct Recovery<'a> {
+    rt: &'a Rt,
+    report: RecoveryReport,
+    since: rt::Nanos,
+}
+
+impl Recovery<'_> {
+    fn step(&mut self, name: &'static str, detail: String) {
+        let now = self.rt.now();
+        let millis = (now - self.since).as_millis() as u64;
+        tracing::info!(step = name, millis, "{detail}");
+        self.report.steps.push(Step { name, millis, detail });
+        self.since = now;
+    }
+}
+
+/// Opens the array of `drives`; background work is not started.
+pub async fn open(rt: &Rt, drives: Vec<Drive>, how: OpenHow) -> Result<(Rc<Core>, RecoveryReport), Refused> {
+    let mut recovery = Recovery { rt, report: RecoveryReport::default(), since: rt.now() };
+    let found = find_members(drives).await?;
+    recovery.step("find members", format!("{} drives", found.len()));
+    let (generation, believed) = choose(&found, how)?;
+    recovery.step("choose generation", format!("generation {}, epoch {}", generation.number, generation.epoch));
+    recovery.report.clean = generation.clean;
+    let core = load(rt, &generation, &found, &believed, how)?;
+    let writable = core.phase.get() == Phase::Open;
+    if writable {
+        heal_slots(&core, &generation, &found, &believed).await?;
+    }
+    recovery.step("load tables", format!("{} segments, {} volumes", generation.segments.len(), generation.volumes.len()));
+    let epoch = Epoch(generation.epoch.0 + 1);
+    let replay = ReplayHow { mend: writable, accept_loss: how.accept_loss || !writable, epoch };
+    let done = core.replay(&generation, replay).await?;
+    recovery.report.replayed_records = done.records;
+    recovery.report.replayed_entries = done.entries;
+    recovery.report.cut_segments = done.cut_segments;
+    recovery.report.damaged_records = done.damaged;
+    recovery.step("replay", format!("{} records, {} entries of {} segments", done.records, done.entries, done.segments));
+    if writable {
+        core.epoch.set(epoch);
+        core.settle_segments();
+        if !core.survivable() {
+            core.freeze("drives failed during recovery");
+        } else {
+            core.commit().await?;
+            recovery.step("commit", format!("generation {}, epoch {epoch}", core.system.number.get()));
+        }
+    } else {
+        core.epoch.set(generation.epoch);
+    }
+    recovery.report.repaired_blocks = core.tally.repaired_blocks.get();
+    Ok((core, recovery.report))
+}
+
+async fn find_members(drives: Vec<Drive>) -> Result<Vec<Found>, Refused> {
+    let found = join_all(drives.into_iter().map(|drive| async move {
+        let name = drive.info().name.clone();
+        let label = read_label(&drive).await.map_err(|e| Refused::io(&format!("drive {name}"), e))?;
+        let label = label.map_err(|e| {
+            Refused::new(RefusedCode::NotFound, format!("drive {name}"), e.to_string(), "Leave it out, or name the right drive")
+        })?;
+        let mut generations = Vec::new();
+        for i in 0..2 {
+            let read = read_slot(&drive, &label.layout, i).await;
+            generations.extend(read.ok().filter(|g| g.array == label.array));
+        }
+        generations.sort_by_key(|g| std::cmp::Reverse(g.number));
+        Ok(Found { drive, label, generations })
+    }))
+    .await
+    .into_iter()
+    .collect::<Result<Vec<_>, Refused>>()?;
+    let Some(first) = found.first() else {
+        return Err(Refused::new(RefusedCode::Drives, "cannot open the array", "no drives given", "Name its drives"));
+    };
+    if let Some(other) = found.iter().find(|f| f.label.array != first.label.array) {
+        return Err(Refused::new(
+            RefusedCode::InUse,
+            format!("drive {}", other.drive.info().name),
+            format!("it belongs to array \"{}\", the others to \"{}\"", other.label.array_name, first.label.array_name),
+            "Open one array at a time",
+        ));
+    }
+    for (i, f) in found.iter().enumerate() {
+        if let Some(twin) = found[..i].iter().find(|t| t.label.member == f.label.member) {
+            return Err(Refused::new(
+                RefusedCode::Diverged,
+                format!("drives {} and {}", twin.drive.info().name, f.drive.info().name),
+                "they say they are the same member: one is a copy of the other",
+                "Leave the copy out",
+            ));
+        }
+    }
+    Ok(found)
+}
+
+/// The newest generation, and which drives are believed: those it marks in whose own last word is in its history.
+fn choose(found: &[Found], how: OpenHow) -> Result<(Generation, Vec<bool>), Refused> {
+    let newest = found.iter().filter_map(|f| f.generations.first()).max_by_key(|g| g.number);
+    let Some(newest) = newest.cloned() else {
+        return Err(Refused::new(
+            RefusedCode::Damaged,
+            format!("array \"{}\"", found[0].label.array_name),
+            "no drive holds a generation that can be read",
+            "Name all its drives; if it was being created, create it again with --force",
+        ));
+    };
+    let mut believed = Vec::with_capacity(found.len());
+    for f in found {
+        let seat = newest.members.get(usize::from(f.label.seat.0)).filter(|m| m.uuid == f.label.member);
+        let ours = f.generations.first().is_none_or(|g| g.id == newest.id || newest.ancestors.contains(&g.id));
+        let marked_in = seat.is_some_and(|m| matches!(m.state, MemberState::In | MemberState::Spare));
+        let same_time = f.generations.first().is_some_and(|g| g.number.0 + ANCESTORS_NEAR >= newest.number.0);
+        if !ours && (marked_in || same_time) && !how.force_diverged {
+            return Err(Refused::new(
+                RefusedCode::Diverged,
+                format!("drive {}", f.drive.info().name),
+                "it was used without the other drives, and they without it: there are two histories of this array",
+                "Leave it out to use the others, or name it alone to use its own",
+            ));
+        }
+        believed.push(marked_in && ours && !f.generations.is_empty());
+    }
+    let marked_in = newest.members.iter().filter(|m| m.state == MemberState::In).count();
+    let here = found.iter().zip(&believed).filter(|(f, b)| {
+        **b && newest.members[usize::from(f.label.seat.0)].state == MemberState::In
+    });
+    let here = here.count();
+    if here * 2 <= marked_in && here < marked_in && !how.degraded && !how.read_only {
+        return Err(Refused::new(
+            RefusedCode::MembersMissing,
+            format!("array \"{}\"", newest.name),
+            format!("only {here} of its {marked_in} drives are here: the others may hold a newer state"),
+            "Bring the others, or give --degraded to go on without them",
+        ));
+    }
+    Ok((newest, believed))
+}
+
+/// Seats, segments and volumes as the generation says.
+fn load(rt: &Rt, g: &Generation, found: &[Found], believed: &[bool], how: OpenHow) -> Result<Rc<Core>, Refused> {
+    let Some(scheme) = g.level.scheme_of_width(usize::from(g.width)) else {
+        return Err(Refused::new(RefusedCode::Damaged, format!("array \"{}\"", g.name), "impossible width", "Inspect its drives"));
+    };
+    let label = &found[0].label;
+    let shape = Shape {
+        array: g.array,
+        level: g.level,
+        scheme,
+        zone_blocks: g.zone_blocks,
+        slot_blocks: label.layout.slot_blocks,
+        rebuild_place: g.rebuild_place,
+        usable_permille: g.usable_permille,
+        features: g.features,
+    };
+    let read_only = how.read_only || g.features.read_only_compatible != 0;
+    let core = Core::new(rt, g.name.clone(), shape, if read_only { Phase::ReadOnly } else { Phase::Open });
+    let mut drives: BTreeMap<MemberId, Drive> = BTreeMap::new();
+    for (f, believed) in found.iter().zip(believed) {
+        if *believed {
+            drives.insert(f.label.seat, f.drive.clone());
+        } else {
+            core.note(format!("drive {} is out: its state is old", f.drive.info().name));
+        }
+    }
+    for (i, member) in g.members.iter().enumerate() {
+        let id = MemberId(i as u16);
+        let layout = Layout { drive_blocks: member.drive_blocks, slot_blocks: label.layout.slot_blocks, zone_blocks: g.zone_blocks, zones: member.zones };
+        let drive = drives.remove(&id);
+        let missing = drive.is_none();
+        let seat = Seat::new(id, member, layout, drive);
+        if missing && member.state == MemberState::In {
+            core.note(format!("drive {} (seat {id}) is missing", member.drive_name));
+            seat.state.set(MemberState::Out);
+        }
+        core.seats.borrow_mut().push(seat);
+    }
+    {
+        let mut table = core.table.borrow_mut();
+        table.next = g.next_segment;
+        for s in &g.segments {
+            let mut seg = Seg::spare(s.id, s.scheme, s.slots.clone());
+            seg.state = s.state;
+            seg.cuts = s.cuts.clone();
+            seg.live = s.live;
+            (seg.append, seg.acked, seg.durable, seg.listed) = (s.rows, s.rows, s.rows, true);
+            for (member, zone) in s.slots.iter().flatten() {
+                core.seats.borrow()[usize::from(member.0)].free.borrow_mut().remove(zone);
+            }
+            table.segments.insert(s.id, seg);
+        }
+    }
+    for v in &g.volumes {
+        core.volumes.borrow_mut().insert(v.id, Rc::new(Vol::from_line(v)));
+    }
+    core.next_volume.set(g.next_volume);
+    core.system.number.set(g.number.0);
+    core.system.id.set(g.id);
+    *core.system.ancestors.borrow_mut() = g.ancestors.iter().copied().collect();
+    core.system.replay_from.set(g.replay_from[0]);
+    if !core.survivable() {
+        core.freeze("more drives are missing than the redundancy covers");
+    }
+    Ok(core)
+}
+
+/// Members that missed the newest generation (its writing was cut short) get it before the next is written over
+/// what they have.
+async fn heal_slots(core: &Core, g: &Generation, found: &[Found], believed: &[bool]) -> Result<(), Refused> {
+    let image = Buf::from_slice(&g.encode()).freeze();
+    assert!(image.len() <= core.shape.slot_blocks as usize * BLOCK_BYTES);
+    for (f, _) in found.iter().zip(believed).filter(|(_, b)| **b) {
+        if f.generations.first().is_some_and(|own| own.id == g.id) {
+            continue;
+        }
+        let Some(seat) = core.seat(f.label.seat).filter(|s| s.is_in()) else { continue };
+        let at = seat.layout.slot((g.number.0 % 2) as usize);
+        let written = match seat.write(at, image.clone()).await {
+            Ok(()) => seat.flush().await,
+            Err(e) => Err(e),
+        };
+        if let Err(error) = written {
+            core.member_failed(seat.id, &format!("its system area could not be written: {error}"));
+        }
+    }
+    Ok(())
+}
+
+impl Core {
+    /// After replay: spares that were never written go back, open segments get their streams, the rest is sealed.
+    fn settle_segments(&self) {
+        let mut table = self.table.borrow_mut();
+        let seats = self.seats.borrow();
+        let out = |s: &Seg| s.slots.iter().any(|slot| slot.is_none_or(|(m, _)| !seats[usize::from(m.0)].is_in()));
+        table.segments.retain(|_, s| {
+            let unused = s.state == SegmentState::Spare;
+            if unused {
+                for (m, zone) in s.slots.iter().flatten() {
+                    seats[usize::from(m.0)].free.borrow_mut().insert(*zone);
+                }
+            }
+            !unused
+        });
+        let own_map = self.map_scheme();
+        let mut streams = vec![StreamId::Inner, StreamId::Host];
+        for seg in table.segments.values_mut().filter(|s| s.state == SegmentState::Open) {
+            let for_map = own_map == Some(seg.scheme) && own_map != Some(self.shape.scheme);
+            let stream = match () {
+                () if out(seg) => None,
+                () if for_map => Some(StreamId::Map).filter(|m| self.log.stream(*m).segment.get().is_none()),
+                () => streams.pop(),
+            };
+            match stream {
+                Some(stream) => self.log.stream(stream).segment.set(Some(seg.id)),
+                None => seg.state = SegmentState::Sealed,
+            }
+        }
+    }
+}

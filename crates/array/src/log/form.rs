@@ -1,0 +1,224 @@
+//! Making one record of what waits: whole rows, no timers.
+
+use std::cell::Cell;
+use std::rc::Rc;
+
+use base::{BLOCK_BYTES, SegmentId, Seq};
+use ondisk::record::payload_place;
+use ondisk::{ENTRIES_MAX, Entry, MemberState, RecordHeader, Scheme, SegmentState};
+use rt::{Buf, Bytes};
+
+use super::{Piece, Record, Stream, StreamId};
+use crate::core::Core;
+use crate::segment::pba;
+
+/// Records below this many payload blocks are small: at most [`SMALL_IN_FLIGHT`] of them unfinished, so that what
+/// comes meanwhile fills the next one.
+const SMALL_BLOCKS: usize = 64;
+
+/// Unfinished records of a stream while the next would be small.
+const SMALL_IN_FLIGHT: usize = 2;
+
+/// Unfinished records of a stream, at most: 16 of 1 MiB keep 24 drives busy.
+const IN_FLIGHT_MAX: usize = 16;
+
+/// Rows of a segment in flight, at most. Recovery looks this far beyond a gap for records that were durable
+/// (`ondisk` knows it as part of the format).
+pub const WINDOW_ROWS: u32 = 4096;
+
+impl Core {
+    /// The next record of a stream, its rows given out; `None` when there is nothing to do now.
+    pub(super) fn form(self: &Rc<Self>, id: StreamId) -> Option<Rc<Record>> {
+        let stream = self.log.stream(id);
+        if self.writable().is_err() || stream.queue.borrow().is_empty() || stream.in_flight.get() >= IN_FLIGHT_MAX {
+            return None;
+        }
+        let widest = self.shape.scheme.k();
+        // Room for the padding of a last row: k - 1 pads at most.
+        let budget = ENTRIES_MAX + 1 - widest;
+        let (waiting, ranges_only) = stream.waiting(budget);
+        if waiting < SMALL_BLOCKS && stream.in_flight.get() >= SMALL_IN_FLIGHT {
+            return None;
+        }
+        let segment = self.open_segment(id)?;
+        let (scheme, row, room) = {
+            let table = self.table.borrow();
+            let seg = table.get(segment);
+            let window = (seg.acked + WINDOW_ROWS).saturating_sub(seg.append);
+            (seg.scheme, seg.append, (self.shape.zone_blocks - seg.append).min(window))
+        };
+        let k = scheme.k();
+        if room == 0 {
+            return None;
+        }
+        let most = waiting.min(room as usize * k - 1);
+        // Whole rows of what waits; the rest stays for the next record unless nothing else is in flight.
+        let whole_rows = (most + 1) / k;
+        let alone = stream.in_flight.get() == 0;
+        let take = if (most + 1) % k == 0 || alone || ranges_only {
+            most
+        } else if whole_rows > 0 {
+            whole_rows * k - 1
+        } else {
+            return None;
+        };
+        let pieces = stream.take(take, budget);
+        if pieces.is_empty() {
+            return None;
+        }
+        Some(self.build(id, segment, scheme, row, pieces))
+    }
+
+    /// The segment a stream appends to, opening the next one when the last is full; `None` when there is none now.
+    fn open_segment(&self, id: StreamId) -> Option<SegmentId> {
+        let stream = self.log.stream(id);
+        if let Some(segment) = stream.segment.get() {
+            let table = self.table.borrow();
+            let seg = table.get(segment);
+            let healthy = seg.slots.iter().flatten().all(|(m, _)| {
+                self.seats.borrow()[usize::from(m.0)].state.get() == MemberState::In
+            });
+            if healthy && seg.state == SegmentState::Open && seg.append < self.shape.zone_blocks {
+                return Some(segment);
+            }
+            stream.segment.set(None);
+        }
+        let spare = self.take_spare(id)?;
+        stream.segment.set(Some(spare));
+        Some(spare)
+    }
+
+    /// Lays the pieces out in rows from `row` on, computes the parity.
+    fn build(
+        self: &Rc<Self>,
+        stream: StreamId,
+        segment: SegmentId,
+        scheme: Scheme,
+        row: u32,
+        pieces: Vec<Piece>,
+    ) -> Rc<Record> {
+        let mut entries: Vec<Entry> = Vec::with_capacity(ENTRIES_MAX);
+        for piece in &pieces {
+            piece.to_entries(&mut entries);
+        }
+        let k = scheme.k();
+        let numbered = entries.len();
+        let payload: usize = pieces.iter().map(Piece::payload_blocks).sum();
+        let rows = (payload + 1).div_ceil(k);
+        entries.extend(std::iter::repeat_n(Entry::Pad, rows * k - 1 - payload));
+        let first_seq = self.next_seq.get();
+        self.next_seq.set(Seq(first_seq.0 + numbered as u64));
+        let durable_row = {
+            let mut table = self.table.borrow_mut();
+            let seg = table.get_mut(segment);
+            assert!(seg.append == row && seg.listed, "rows are given out once, in listed segments");
+            seg.append += rows as u32;
+            seg.durable
+        };
+        let header = RecordHeader {
+            array: self.shape.array,
+            segment,
+            row,
+            rows: rows as u32,
+            k: k as u16,
+            epoch: self.epoch.get(),
+            generation: base::Generation(self.system.number.get()),
+            first_seq,
+            durable_row,
+            log: 0,
+            entries,
+        };
+        let columns = self.lay_out(&header, scheme, &pieces);
+        let stream_state = self.log.stream(stream);
+        stream_state.in_flight.set(stream_state.in_flight.get() + 1);
+        let places = (0..payload).map(|i| {
+            let (column, at) = payload_place(row, rows as u32, i);
+            pba(segment, column, at, self.shape.zone_blocks)
+        });
+        let record = Rc::new(Record {
+            stream,
+            segment,
+            row,
+            rows: rows as u32,
+            first_seq,
+            end_seq: Seq(first_seq.0 + numbered as u64),
+            places: places.collect(),
+            entries: header.entries,
+            pieces: std::cell::RefCell::new(pieces),
+            columns: std::cell::RefCell::new(columns),
+            state: Cell::new(super::write::State::Writing),
+        });
+        self.log.unacked.borrow_mut().entry(segment).or_default().push_back(record.clone());
+        record
+    }
+
+    /// One slice per column: the data columns are one buffer, cut.
+    fn lay_out(&self, header: &RecordHeader, scheme: Scheme, pieces: &[Piece]) -> Vec<Bytes> {
+        let column_bytes = header.rows as usize * BLOCK_BYTES;
+        let k = scheme.k();
+        let mut data = Buf::zeroed(k * column_bytes);
+        header.encode(&mut data[..BLOCK_BYTES]);
+        let mut at = BLOCK_BYTES;
+        for bytes in pieces.iter().filter_map(|p| p.data.as_ref()) {
+            data[at..at + bytes.len()].copy_from_slice(bytes);
+            at += bytes.len();
+        }
+        match scheme {
+            Scheme::Parity { m, .. } => {
+                let mut parity: Vec<Buf> = (0..m).map(|_| Buf::zeroed(column_bytes)).collect();
+                let sources: Vec<&[u8]> = data.chunks_exact(column_bytes).collect();
+                let mut targets: Vec<&mut [u8]> = parity.iter_mut().map(|p| &mut p[..]).collect();
+                erasure::encode(self.kernel, &sources, &mut targets);
+                let data = data.freeze();
+                let cut = (0..k).map(|c| data.slice(c * column_bytes..(c + 1) * column_bytes));
+                cut.chain(parity.into_iter().map(Buf::freeze)).collect()
+            }
+            Scheme::Copies { copies, .. } => {
+                let data = data.freeze();
+                let cut = |c: usize| data.slice(c * column_bytes..(c + 1) * column_bytes);
+                (0..k * usize::from(copies)).map(|c| cut(c % k)).collect()
+            }
+        }
+    }
+}
+
+impl Stream {
+    /// Payload blocks that can go into one record from the front of the queue, and whether only ranges can.
+    fn waiting(&self, entries_max: usize) -> (usize, bool) {
+        let queue = self.queue.borrow();
+        let map = queue.front().is_some_and(Piece::is_node);
+        let (mut payload, mut entries) = (0, 0);
+        for piece in queue.iter().take_while(|p| p.is_node() == map) {
+            if entries + piece.entries() > entries_max {
+                payload += piece.payload_blocks().min(entries_max - entries);
+                break;
+            }
+            entries += piece.entries();
+            payload += piece.payload_blocks();
+        }
+        (payload, payload == 0)
+    }
+
+    /// Takes pieces with `payload` blocks off the queue, and the ranges between and right behind them.
+    fn take(&self, payload: usize, entries_max: usize) -> Vec<Piece> {
+        let mut queue = self.queue.borrow_mut();
+        let map = queue.front().is_some_and(Piece::is_node);
+        let (mut left, mut entries, mut taken) = (payload, 0, Vec::new());
+        while let Some(front) = queue.front_mut().filter(|p| p.is_node() == map) {
+            let blocks = front.payload_blocks();
+            let fits = entries + front.entries() <= entries_max;
+            if fits && blocks <= left {
+                left -= blocks;
+                entries += front.entries();
+                taken.extend(queue.pop_front());
+                continue;
+            }
+            let part = left.min(entries_max.saturating_sub(entries));
+            if blocks > part && part > 0 {
+                taken.push(front.split_front(part));
+            }
+            break;
+        }
+        taken
+    }
+}

@@ -1,0 +1,193 @@
+//! The log: streams of records, each into its own open segment.
+//!
+//! ```text
+//! submit -> queue -> form (whole rows, what waits) -> write all columns -> acknowledge in row order -> memtable
+//! ```
+//!
+//! Invariants:
+//! - a record is whole rows and is acknowledged only when every member of its segment has completed it;
+//! - within a segment records are acknowledged in row order;
+//! - a segment is written only if a generation that lists it has taken effect.
+
+mod form;
+mod request;
+mod write;
+
+use std::cell::{Cell, RefCell};
+use std::collections::{BTreeMap, VecDeque};
+use std::rc::Rc;
+
+use base::{SegmentId, Seq};
+pub use request::{Held, Piece, Request, What};
+
+use crate::core::{Core, Phase};
+use crate::fault::Fault;
+use crate::sync::Event;
+use ondisk::Level;
+pub use form::WINDOW_ROWS;
+pub use write::Record;
+
+/// Who appends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum StreamId {
+    /// Hosts' writes.
+    Host,
+    /// The cleaner's moves, and map nodes where they have no stream of their own.
+    Inner,
+    /// Map nodes of an array without redundancy: they are mirrored.
+    Map,
+}
+
+/// All streams.
+pub const STREAMS: [StreamId; 3] = [StreamId::Host, StreamId::Inner, StreamId::Map];
+
+/// One stream.
+#[derive(Default)]
+pub struct Stream {
+    queue: RefCell<VecDeque<Piece>>,
+    /// The segment it appends to.
+    pub segment: Cell<Option<SegmentId>>,
+    in_flight: Cell<usize>,
+    poke: Event,
+    poked: Cell<bool>,
+}
+
+/// The streams and what they have in flight.
+#[derive(Default)]
+pub struct Log {
+    streams: [Stream; 3],
+    /// Records not acknowledged, by segment, in row order.
+    unacked: RefCell<BTreeMap<SegmentId, VecDeque<Rc<Record>>>>,
+}
+
+impl Log {
+    /// A stream.
+    pub fn stream(&self, id: StreamId) -> &Stream {
+        &self.streams[id as usize]
+    }
+
+    /// Makes every stream look again.
+    pub fn poke(&self) {
+        for stream in &self.streams {
+            stream.poke();
+        }
+    }
+
+    /// Whether a stream appends to `segment`.
+    pub fn appends_to(&self, segment: SegmentId) -> bool {
+        self.streams.iter().any(|s| s.segment.get() == Some(segment))
+    }
+
+    /// The lowest number of an entry that is not acknowledged.
+    pub fn lowest_unacked(&self) -> Option<Seq> {
+        self.unacked.borrow().values().flatten().map(|r| r.first_seq).min()
+    }
+
+    /// Whether a record of `segment` is still being written.
+    pub fn writing_to(&self, segment: SegmentId) -> bool {
+        self.unacked.borrow().get(&segment).is_some_and(|q| q.iter().any(|r| r.writing()))
+    }
+
+    /// Whether records of `segment` wait for their acknowledgement.
+    pub fn unacked_in(&self, segment: SegmentId) -> bool {
+        self.unacked.borrow().contains_key(&segment)
+    }
+
+    /// Whether nothing waits and nothing is in flight.
+    pub fn idle(&self) -> bool {
+        self.unacked.borrow().is_empty() && self.streams.iter().all(|s| s.queue.borrow().is_empty())
+    }
+}
+
+impl Stream {
+    /// Makes it look again.
+    pub fn poke(&self) {
+        self.poked.set(true);
+        self.poke.wake();
+    }
+}
+
+impl Core {
+    /// The stream for a piece.
+    fn stream_of(&self, piece: &Piece) -> StreamId {
+        match piece.what {
+            What::Data | What::Fill(_) => StreamId::Host,
+            What::Node(_) if self.shape.level == Level::Raid0 => StreamId::Map,
+            What::Node(_) | What::Move => StreamId::Inner,
+        }
+    }
+
+    /// Hands a piece to the log.
+    pub fn submit(&self, piece: Piece) {
+        let stream = self.stream_of(&piece);
+        self.submit_to(stream, piece);
+    }
+
+    /// Hands a piece to a stream of the caller's choice.
+    pub fn submit_to(&self, stream: StreamId, piece: Piece) {
+        if let Err(fault) = self.writable() {
+            piece.request.fail(fault);
+            return;
+        }
+        let stream = self.log.stream(stream);
+        stream.queue.borrow_mut().push_back(piece);
+        stream.poke();
+    }
+
+    /// Puts pieces back to the front of a stream, in their order.
+    pub fn requeue(&self, stream: StreamId, pieces: Vec<Piece>) {
+        let stream = self.log.stream(stream);
+        let mut queue = stream.queue.borrow_mut();
+        for piece in pieces.into_iter().rev() {
+            queue.push_front(piece);
+        }
+        drop(queue);
+        stream.poke();
+    }
+
+    /// Starts the streams.
+    pub fn start_log(self: &Rc<Self>) {
+        for id in STREAMS {
+            let core = self.clone();
+            self.rt.spawn(async move { core.run_stream(id).await }).detach();
+        }
+    }
+
+    async fn run_stream(self: Rc<Self>, id: StreamId) {
+        let stream = self.log.stream(id);
+        loop {
+            stream.poke.until(|| stream.poked.replace(false)).await;
+            match self.phase.get() {
+                Phase::Open => {}
+                Phase::ReadOnly => self.fail_stream(id, Fault::ReadOnly),
+                Phase::Frozen => self.fail_stream(id, Fault::Frozen),
+                Phase::Closed => {
+                    self.fail_stream(id, Fault::Closed);
+                    return;
+                }
+            }
+            while let Some(record) = self.form(id) {
+                self.start_record(record);
+            }
+        }
+    }
+
+    fn fail_stream(&self, id: StreamId, fault: Fault) {
+        let queue = self.log.stream(id).queue.take();
+        for piece in queue {
+            piece.request.fail(fault);
+        }
+    }
+
+    /// Answers everything that waits or is in flight with `fault`.
+    pub fn fail_all(&self, fault: Fault) {
+        for id in STREAMS {
+            self.fail_stream(id, fault);
+        }
+        let unacked = self.log.unacked.take();
+        for record in unacked.into_values().flatten() {
+            record.abandon(fault);
+        }
+        self.changed.wake();
+    }
+}

@@ -1,0 +1,200 @@
+//! A record on its way: written to all columns at once, acknowledged in row order, put into the memtable.
+
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+
+use base::{BlockCount, Pba, SegmentId, Seq};
+use futures::future::join_all;
+use ondisk::{Entry, MapRef, Place, SegmentState};
+use rt::{Bytes, IoError};
+
+use super::{Piece, StreamId, What};
+use crate::core::Core;
+use crate::fault::Fault;
+use crate::seat::add;
+use crate::segment::Unmerged;
+
+/// Where a record is in its life.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum State {
+    /// Some column is not written yet.
+    Writing,
+    /// All columns are.
+    Complete,
+    /// A member failed it.
+    Failed,
+    /// Nobody waits for it any more.
+    Abandoned,
+}
+
+/// One record in flight.
+pub struct Record {
+    pub(super) stream: StreamId,
+    pub(super) segment: SegmentId,
+    pub(super) row: u32,
+    pub(super) rows: u32,
+    pub(super) first_seq: Seq,
+    pub(super) end_seq: Seq,
+    pub(super) places: Vec<Pba>,
+    pub(super) entries: Vec<Entry>,
+    pub(super) pieces: RefCell<Vec<Piece>>,
+    pub(super) columns: RefCell<Vec<Bytes>>,
+    pub(super) state: Cell<State>,
+}
+
+impl Record {
+    /// Whether a column is still being written.
+    pub fn writing(&self) -> bool {
+        self.state.get() == State::Writing
+    }
+
+    pub(super) fn abandon(&self, fault: Fault) {
+        self.state.set(State::Abandoned);
+        for piece in self.pieces.take() {
+            piece.request.fail(fault);
+        }
+    }
+}
+
+impl Core {
+    pub(super) fn start_record(self: &Rc<Self>, record: Rc<Record>) {
+        let core = self.clone();
+        self.rt.spawn(async move { core.write_record(record).await }).detach();
+    }
+
+    async fn write_record(self: Rc<Self>, record: Rc<Record>) {
+        let slots = self.table.borrow().get(record.segment).slots.clone();
+        let columns = record.columns.take();
+        let mut writes = Vec::with_capacity(slots.len());
+        for (slot, data) in slots.into_iter().zip(columns) {
+            let Some((member, zone)) = slot else { continue };
+            let seat = self.seat(member).expect("slots name seats");
+            let at = seat.layout.zone_row(zone, record.row);
+            add(&self.tally.raw_blocks_written, u64::from(record.rows));
+            writes.push(async move {
+                let mut result = seat.write(at, data.clone()).await;
+                if matches!(result, Err(e) if e != IoError::Gone) {
+                    // One more try: the same content to the same rows.
+                    result = seat.write(at, data).await;
+                }
+                (seat, result)
+            });
+        }
+        let mut whole = true;
+        for (seat, result) in join_all(writes).await {
+            if let Err(error) = result {
+                whole = false;
+                self.member_failed(seat.id, &format!("write failed: {error}"));
+            }
+        }
+        let stream = self.log.stream(record.stream);
+        stream.in_flight.set(stream.in_flight.get() - 1);
+        if record.state.get() == State::Writing {
+            record.state.set(if whole { State::Complete } else { State::Failed });
+            self.settle(record.segment);
+        }
+        stream.poke();
+        self.changed.wake();
+    }
+
+    /// Acknowledges, in row order, what is complete.
+    fn settle(&self, segment: SegmentId) {
+        loop {
+            let record = {
+                let mut unacked = self.log.unacked.borrow_mut();
+                let Some(queue) = unacked.get_mut(&segment) else { return };
+                match queue.front() {
+                    Some(front) if front.state.get() == State::Complete => {}
+                    _ => return,
+                }
+                let record = queue.pop_front();
+                if queue.is_empty() {
+                    unacked.remove(&segment);
+                }
+                record.expect("the front is there")
+            };
+            self.acknowledge(&record);
+        }
+    }
+
+    fn acknowledge(&self, record: &Record) {
+        {
+            let durable_at_once = self.no_volatile_cache();
+            let mut table = self.table.borrow_mut();
+            let seg = table.get_mut(record.segment);
+            assert_eq!(seg.acked, record.row, "records are acknowledged in row order");
+            seg.acked += record.rows;
+            if durable_at_once {
+                seg.durable = seg.acked;
+            }
+            if seg.acked == self.shape.zone_blocks {
+                seg.state = SegmentState::Sealed;
+            }
+            let host_facts = !matches!(record.entries.first(), Some(Entry::MapNode { .. }));
+            if host_facts {
+                let last = (self.epoch.get(), Seq(record.end_seq.0 - 1));
+                seg.unmerged.push(Unmerged { row: record.row, last });
+            }
+        }
+        self.remember(&record.entries, &record.places);
+        let mut block = 0;
+        for piece in record.pieces.take() {
+            let payload = piece.payload_blocks();
+            let place = match piece.what {
+                What::Node(_) => {
+                    let crc = record.entries[block].payload_crc().expect("a node brings a block");
+                    Some(Place { pba: record.places[block], crc })
+                }
+                What::Data | What::Move | What::Fill(_) => None,
+            };
+            match piece.what {
+                What::Data => add(&self.tally.host_blocks_written, payload as u64),
+                What::Move => add(&self.tally.moved_blocks, payload as u64),
+                What::Node(_) => add(&self.tally.node_blocks_written, payload as u64),
+                What::Fill(_) => {}
+            }
+            block += payload;
+            piece.request.acknowledge(piece.entries() as u64, place);
+        }
+        if self.memory.borrow().active.len() >= crate::memtable::FACTS_MAX {
+            self.want_checkpoint();
+        }
+    }
+
+    /// Puts a record's facts into the active memtable. Entries with a payload block name theirs by order.
+    pub fn remember(&self, entries: &[Entry], places: &[Pba]) {
+        let mut memory = self.memory.borrow_mut();
+        let active = &mut memory.active;
+        let mut block = 0;
+        for entry in entries {
+            let at = |crc| MapRef::At(Place { pba: places[block], crc });
+            match *entry {
+                Entry::Data { volume, lba, crc } | Entry::Move { volume, lba, crc } => active.put(volume, lba, at(crc)),
+                Entry::Hole { volume, lba, blocks, .. } => {
+                    active.put_range(volume, lba, BlockCount(u64::from(blocks)), MapRef::Hole);
+                }
+                Entry::Zero { volume, lba, blocks, .. } => {
+                    active.put_range(volume, lba, BlockCount(u64::from(blocks)), MapRef::Zero);
+                }
+                Entry::Bad { volume, lba, blocks } => {
+                    active.put_range(volume, lba, BlockCount(u64::from(blocks)), MapRef::Bad);
+                }
+                Entry::MapNode { .. } => {}
+                Entry::Pad => break,
+            }
+            block += usize::from(entry.payload_crc().is_some());
+        }
+    }
+
+    /// Takes the records of `segment` that were not acknowledged, once none of them is being written: their
+    /// pieces, by stream.
+    pub fn take_unacked(&self, segment: SegmentId) -> Vec<(StreamId, Vec<Piece>)> {
+        let records = self.log.unacked.borrow_mut().remove(&segment).unwrap_or_default();
+        let taken = records.into_iter().map(|record| {
+            assert!(!record.writing(), "outstanding I/O returns first");
+            record.state.set(State::Abandoned);
+            (record.stream, record.pieces.take())
+        });
+        taken.collect()
+    }
+}

@@ -1,0 +1,239 @@
+//! From a volume's blocks to places: memtables first, then the trees.
+//!
+//! ```text
+//! leaf n of a volume covers blocks n*256 .. n*256+256; its shard is (volume id + n) mod 16
+//! within the shard it is leaf i = n / 16; its parent is node i >> 8 of level 1, slot i & 255; and so on
+//! ```
+//!
+//! Invariant: memtables and roots are taken in one step, under one pin; nodes never change once written.
+
+use std::collections::BTreeMap;
+use std::rc::Rc;
+
+use base::{Lba, Pba, SegmentId, VolumeId};
+use ondisk::generation::HEIGHT_MAX;
+use ondisk::{MapRef, NODE_REFS, Node, Place, SHARDS};
+
+use crate::core::{Core, Vol};
+use crate::fault::Fault;
+use crate::pins::Pin;
+use crate::segment::Seg;
+
+/// Blocks a leaf covers.
+pub const LEAF_BLOCKS: u64 = NODE_REFS as u64;
+
+/// A node of a volume's trees.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct NodeKey {
+    /// Whose.
+    pub volume: VolumeId,
+    /// Which tree.
+    pub shard: u8,
+    /// 0: leaf.
+    pub level: u8,
+    /// Which of its level.
+    pub index: u64,
+}
+
+impl NodeKey {
+    /// The leaf that covers `lba`.
+    pub fn leaf(volume: VolumeId, lba: Lba) -> NodeKey {
+        let n = lba.0 / LEAF_BLOCKS;
+        let shard = ((u64::from(volume.0) + n) % SHARDS as u64) as u8;
+        NodeKey { volume, shard, level: 0, index: n / SHARDS as u64 }
+    }
+
+    /// The node above.
+    pub fn parent(self) -> NodeKey {
+        NodeKey { level: self.level + 1, index: self.index / NODE_REFS as u64, ..self }
+    }
+
+    /// Its slot in the node above.
+    pub fn slot(self) -> usize {
+        (self.index % NODE_REFS as u64) as usize
+    }
+
+    /// First block of the volume that it covers.
+    pub fn first_lba(self) -> Lba {
+        let first_leaf = self.index << (8 * u32::from(self.level));
+        let residue = (u64::from(self.shard) + SHARDS as u64 - u64::from(self.volume.0) % SHARDS as u64) % SHARDS as u64;
+        Lba((first_leaf * SHARDS as u64 + residue) * LEAF_BLOCKS)
+    }
+
+    /// The node of `level` whose first block is `lba`.
+    pub fn of(volume: VolumeId, level: u8, lba: Lba) -> NodeKey {
+        let leaf = NodeKey::leaf(volume, lba);
+        let shift = 8 * u32::from(level);
+        NodeKey { level, index: leaf.index.checked_shr(shift).unwrap_or(0), ..leaf }
+    }
+}
+
+/// Levels above the leaves for a volume of `blocks`.
+pub fn height_for(blocks: u64) -> u8 {
+    let leaves = blocks.div_ceil(LEAF_BLOCKS).div_ceil(SHARDS as u64);
+    let fits = |h: &u8| (NODE_REFS as u64).checked_pow(u32::from(*h)).is_none_or(|n| n >= leaves);
+    (0..=HEIGHT_MAX).find(fits).expect("volumes are below 2^48 blocks")
+}
+
+/// What a tree says of a node's place.
+pub enum Base {
+    /// No node: everything below says the same.
+    Fill(MapRef),
+    /// The node, and where it is.
+    Node(Rc<Node>, Place),
+}
+
+impl Base {
+    /// The node to build on.
+    pub fn to_node(&self) -> Node {
+        match self {
+            Base::Fill(fill) => Node::filled(*fill),
+            Base::Node(node, _) => (**node).clone(),
+        }
+    }
+}
+
+/// Nodes in memory, by place: a place names one content for ever.
+#[derive(Default)]
+pub struct NodeCache {
+    nodes: BTreeMap<(SegmentId, u32), Rc<Node>>,
+}
+
+/// Bytes a node takes in memory.
+const NODE_MEMORY_BYTES: usize = NODE_REFS * size_of::<MapRef>();
+
+impl NodeCache {
+    /// Remembers.
+    pub fn put(&mut self, at: Pba, node: Rc<Node>) {
+        self.nodes.insert((at.segment, at.block), node);
+    }
+
+    fn get(&self, at: Pba) -> Option<Rc<Node>> {
+        self.nodes.get(&(at.segment, at.block)).cloned()
+    }
+
+    /// Forgets what lay in a freed segment.
+    pub fn forget_segment(&mut self, id: SegmentId) {
+        let there: Vec<_> = self.nodes.range((id, 0)..=(id, u32::MAX)).map(|(k, _)| *k).collect();
+        for key in there {
+            self.nodes.remove(&key);
+        }
+    }
+
+    /// Memory used.
+    pub fn bytes(&self) -> u64 {
+        (self.nodes.len() * NODE_MEMORY_BYTES) as u64
+    }
+}
+
+/// What a run of blocks is, pinned.
+pub struct Resolved {
+    /// Per block.
+    pub refs: Vec<MapRef>,
+    /// Keeps the places as they are.
+    pub pin: Pin,
+}
+
+impl Core {
+    /// What `n` blocks of a volume from `lba` on are.
+    pub async fn resolve(&self, vol: &Vol, lba: Lba, n: usize) -> Result<Resolved, Fault> {
+        // One step: pin, memtables, roots.
+        let pin = self.pins.pin();
+        let mut known: Vec<Option<MapRef>> = vec![None; n];
+        {
+            let memory = self.memory.borrow();
+            memory.active.overlay(vol.id, lba, &mut known);
+            if let Some(frozen) = &memory.frozen {
+                frozen.overlay(vol.id, lba, &mut known);
+            }
+        }
+        let (roots, height) = (vol.roots.get(), vol.height.get());
+        let mut refs = Vec::with_capacity(n);
+        while refs.len() < n {
+            let at = lba.0 + refs.len() as u64;
+            let in_leaf = (LEAF_BLOCKS - at % LEAF_BLOCKS).min((n - refs.len()) as u64) as usize;
+            let part = &known[refs.len()..refs.len() + in_leaf];
+            let first = (at % LEAF_BLOCKS) as usize;
+            if part.iter().all(Option::is_some) {
+                refs.extend(part.iter().flatten());
+                continue;
+            }
+            let base = self.node_at(&roots, height, NodeKey::leaf(vol.id, Lba(at))).await?;
+            let below = |i: usize| match &base {
+                Base::Fill(fill) => *fill,
+                Base::Node(node, _) => node.0[first + i],
+            };
+            let part: Vec<MapRef> = part.iter().enumerate().map(|(i, k)| k.unwrap_or_else(|| below(i))).collect();
+            refs.extend(part);
+        }
+        Ok(Resolved { refs, pin })
+    }
+
+    /// The node `key` of the trees with these roots.
+    pub async fn node_at(&self, roots: &[MapRef; SHARDS], height: u8, key: NodeKey) -> Result<Base, Fault> {
+        let top = key.index.checked_shr(8 * (u32::from(height) - u32::from(key.level.min(height)))).unwrap_or(0);
+        if key.level > height || top > 0 {
+            // Beyond what the trees cover: the volume has grown and nothing was merged there yet.
+            return Ok(Base::Fill(MapRef::Hole));
+        }
+        let mut at = roots[usize::from(key.shard)];
+        let mut level = height;
+        loop {
+            let MapRef::At(place) = at else { return Ok(Base::Fill(at)) };
+            let node = self.load_node(place).await?;
+            if level == key.level {
+                return Ok(Base::Node(node, place));
+            }
+            level -= 1;
+            let shift = 8 * (u32::from(level) - u32::from(key.level));
+            at = node.0[((key.index >> shift) % NODE_REFS as u64) as usize];
+        }
+    }
+
+    /// A node by its place.
+    pub async fn load_node(&self, place: Place) -> Result<Rc<Node>, Fault> {
+        if let Some(node) = self.nodes.borrow().get(place.pba) {
+            return Ok(node);
+        }
+        let columns = self.columns(place.pba.segment).ok_or(Fault::Medium)?;
+        let (column, row) = Seg::place(place.pba.block, self.shape.zone_blocks);
+        if column >= columns.scheme.k() {
+            return Err(Fault::Medium);
+        }
+        let run = self.read_run(&columns, column, row, &[place.crc]).await;
+        if run.lost[0] {
+            return Err(Fault::Medium);
+        }
+        let node = Rc::new(Node::decode(&run.data).map_err(|_| Fault::Medium)?);
+        self.nodes.borrow_mut().put(place.pba, node.clone());
+        Ok(node)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keys_and_addresses_go_both_ways() {
+        for volume in [0u32, 1, 5, 16, 17, 1000] {
+            for lba in [0u64, 255, 256, 4095, 4096, 1 << 20, (1 << 40) + 12345] {
+                let mut key = NodeKey::leaf(VolumeId(volume), Lba(lba));
+                let first = key.first_lba().0;
+                assert!(first <= lba && lba < first + LEAF_BLOCKS, "{key:?}");
+                for level in 1..4 {
+                    key = key.parent();
+                    assert_eq!(NodeKey::of(key.volume, level, key.first_lba()), key);
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn heights() {
+        for (blocks, height) in [(1, 0), (4096, 0), (4097, 1), (1 << 20, 1), ((1 << 20) + 1, 2), (1 << 28, 2), (1 << 48, 5)]
+        {
+            assert_eq!(height_for(blocks), height, "{blocks}");
+        }
+    }
+}

@@ -1,0 +1,49 @@
+//! Members that fail: out at once; degraded while the redundancy covers it, frozen beyond.
+
+use base::MemberId;
+use ondisk::MemberState;
+
+use crate::core::{Core, Phase};
+use crate::fault::Fault;
+
+impl Core {
+    /// A member cannot be relied on any more: it is out from here on. Whoever needs the generation that says so
+    /// waits for [`Core::degraded_durably`].
+    pub fn member_failed(&self, member: MemberId, why: &str) {
+        let Some(seat) = self.seat(member) else { return };
+        if seat.state.get() != MemberState::In {
+            return;
+        }
+        seat.state.set(MemberState::Out);
+        self.note(format!("drive {} (seat {member}) {why}; it is out", seat.drive_name));
+        if self.phase.get() != Phase::Open {
+            return;
+        }
+        if self.survivable() {
+            self.degrading.set(true);
+            self.log.poke();
+            self.changed.wake();
+        } else {
+            self.freeze("more members are gone than the redundancy covers");
+        }
+    }
+
+    /// Stops writing for good: nothing is acknowledged, nothing on the drives changes any more.
+    pub fn freeze(&self, why: &str) {
+        if self.phase.get() != Phase::Open {
+            return;
+        }
+        self.phase.set(Phase::Frozen);
+        self.note(format!("frozen: {why}; reads go on where they can, and the drives coming back makes it whole"));
+        self.fail_all(Fault::Frozen);
+        self.degrading.set(false);
+        self.log.poke();
+        self.changed.wake();
+    }
+
+    /// Waits until the generation that marks failed members out has taken effect.
+    pub async fn degraded_durably(&self) -> Result<(), Fault> {
+        self.changed.until(|| !self.degrading.get() || self.phase.get() != Phase::Open).await;
+        self.writable()
+    }
+}

@@ -1,0 +1,314 @@
+//! Memtable into trees: new nodes for what changed, from the leaves up, copy on write.
+//!
+//! Invariant: live counts change here alone, by exactly what the new trees point to more or less than the old.
+
+use std::collections::BTreeMap;
+use std::rc::Rc;
+
+use base::{BLOCK_BYTES, BlockCount, Lba, SegmentId, VolumeId};
+use futures::stream::{self, StreamExt, TryStreamExt};
+use ondisk::{MapRef, NODE_REFS, Place, SHARDS, VolumeState};
+use rt::Buf;
+
+use crate::core::{Core, Vol};
+use crate::fault::Fault;
+use crate::log::{Piece, Request, What};
+use crate::map::{Base, LEAF_BLOCKS, NodeKey, height_for};
+use crate::memtable::Memtable;
+
+/// Nodes read and written at once: fills a record's 240 entries.
+const NODES_AT_ONCE: usize = 256;
+
+/// Leaves of a deleted volume dropped in one checkpoint, per shard.
+const DROPS_AT_ONCE: usize = 512;
+
+/// What changes in one node.
+#[derive(Default)]
+struct Change {
+    /// Slots from..to get this; first.
+    fills: Vec<(usize, usize, MapRef)>,
+    /// Slots get this; after the fills.
+    slots: Vec<(usize, MapRef)>,
+}
+
+/// Trees that are written but not published.
+#[derive(Default)]
+pub struct Merged {
+    roots: BTreeMap<VolumeId, [MapRef; SHARDS]>,
+    heights: BTreeMap<VolumeId, u8>,
+    cursors: BTreeMap<VolumeId, Lba>,
+    live: BTreeMap<SegmentId, i64>,
+    mapped: BTreeMap<VolumeId, i64>,
+}
+
+impl Merged {
+    fn count(&mut self, place: Place, by: i64) {
+        *self.live.entry(place.pba.segment).or_default() += by;
+    }
+
+    /// Takes effect in memory, in one step.
+    pub fn publish(self, core: &Core) {
+        let volumes = core.volumes.borrow();
+        for (id, roots) in self.roots {
+            volumes[&id].roots.set(roots);
+        }
+        for (id, height) in self.heights {
+            volumes[&id].height.set(height);
+        }
+        for (id, cursor) in self.cursors {
+            volumes[&id].state.set(VolumeState::Dropping { cursor });
+        }
+        for (id, by) in self.mapped {
+            let mapped = &volumes[&id].mapped;
+            mapped.set(mapped.get().checked_add_signed(by).expect("blocks are counted once"));
+        }
+        let mut table = core.table.borrow_mut();
+        for (id, by) in self.live {
+            let seg = table.get_mut(id);
+            let live = i64::from(seg.live) + by;
+            seg.live = u32::try_from(live).expect("no block is freed twice");
+        }
+    }
+}
+
+/// The result of one node.
+struct Done {
+    key: NodeKey,
+    now: MapRef,
+    live: Vec<(Place, i64)>,
+    mapped: i64,
+}
+
+impl Core {
+    /// Writes the nodes that bring `table` into the trees, and drops a part of each deleted volume.
+    pub async fn merge(&self, table: &Memtable) -> Result<Merged, Fault> {
+        let mut merged = Merged::default();
+        let volumes: Vec<Rc<Vol>> = self.volumes.borrow().values().cloned().collect();
+        let mut leaves: BTreeMap<NodeKey, Change> = BTreeMap::new();
+        for vol in &volumes {
+            match vol.state.get() {
+                VolumeState::Live => self.collect(vol, table, &mut leaves).await?,
+                VolumeState::Dropping { cursor } => {
+                    let upto = self.collect_drops(vol, cursor, &mut leaves).await?;
+                    merged.cursors.insert(vol.id, upto);
+                }
+            }
+        }
+        let mut changes = leaves;
+        let top = volumes.iter().map(|v| v.height.get().max(height_for(v.blocks.get()))).max().unwrap_or(0);
+        for level in 0..=top {
+            for touch in table.touched.iter().filter(|t| t.level == level) {
+                changes.entry(NodeKey::of(touch.volume, level, touch.lba)).or_default();
+            }
+            let done = self.merge_level(&volumes, std::mem::take(&mut changes)).await?;
+            for d in done {
+                for (place, by) in &d.live {
+                    merged.count(*place, *by);
+                }
+                *merged.mapped.entry(d.key.volume).or_default() += d.mapped;
+                let vol = volumes.iter().find(|v| v.id == d.key.volume).expect("changes are of known volumes");
+                if level == vol.height.get().max(height_for(vol.blocks.get())) {
+                    merged.roots.entry(vol.id).or_insert(vol.roots.get())[usize::from(d.key.shard)] = d.now;
+                } else {
+                    let parent = changes.entry(d.key.parent()).or_default();
+                    parent.slots.push((d.key.slot(), d.now));
+                }
+            }
+            for vol in &volumes {
+                self.raise(vol, level, &mut changes, &mut merged);
+            }
+        }
+        Ok(merged)
+    }
+
+    /// A tree that has become too low gets a new top: its old root is slot 0 of it.
+    fn raise(&self, vol: &Vol, level: u8, changes: &mut BTreeMap<NodeKey, Change>, merged: &mut Merged) {
+        let wanted = height_for(vol.blocks.get());
+        let height = vol.height.get();
+        if wanted <= height || level != height {
+            return;
+        }
+        merged.heights.insert(vol.id, wanted);
+        let roots = vol.roots.get();
+        merged.roots.insert(vol.id, [MapRef::Hole; SHARDS]);
+        for shard in 0..SHARDS as u8 {
+            let old_root = NodeKey { volume: vol.id, shard, level, index: 0 };
+            let root = roots[usize::from(shard)];
+            let parent = old_root.parent();
+            let known = changes.get(&parent).is_some_and(|c| c.slots.iter().any(|(slot, _)| *slot == 0));
+            if root != MapRef::Hole && !known {
+                changes.entry(parent).or_default().slots.push((0, root));
+            }
+        }
+    }
+
+    async fn merge_level(&self, volumes: &[Rc<Vol>], changes: BTreeMap<NodeKey, Change>) -> Result<Vec<Done>, Fault> {
+        let find = |id: VolumeId| volumes.iter().find(|v| v.id == id);
+        let known = changes.into_iter().filter_map(|(key, change)| find(key.volume).map(|vol| (vol, key, change)));
+        stream::iter(known)
+            .map(|(vol, key, change)| self.merge_node(vol, key, change))
+            .buffer_unordered(NODES_AT_ONCE)
+            .try_filter_map(|done| async move { Ok(done) })
+            .try_collect()
+            .await
+    }
+
+    /// One node: what it becomes; `None` when it stays as it is.
+    async fn merge_node(&self, vol: &Vol, key: NodeKey, change: Change) -> Result<Option<Done>, Fault> {
+        let base = match self.node_at(&vol.roots.get(), vol.height.get(), key).await {
+            Ok(base) => base,
+            Err(Fault::Medium) => {
+                self.note(format!("a map node of volume {} is lost: its blocks are bad", vol.name.borrow()));
+                Base::Fill(MapRef::Bad)
+            }
+            Err(other) => return Err(other),
+        };
+        let touched_only = change.fills.is_empty() && change.slots.is_empty();
+        if touched_only && matches!(base, Base::Fill(_)) {
+            return Ok(None);
+        }
+        let before = base.to_node();
+        let mut node = before.clone();
+        for (from, to, fill) in change.fills {
+            node.0[from..to].fill(fill);
+        }
+        for (slot, to) in change.slots {
+            node.0[slot] = to;
+        }
+        if node == before && !touched_only {
+            return Ok(None);
+        }
+        let mut live = Vec::new();
+        let mut mapped = 0;
+        if key.level == 0 {
+            for (old, new) in before.0.iter().zip(node.0.iter()).filter(|(old, new)| old != new) {
+                if let MapRef::At(place) = old {
+                    live.push((*place, -1));
+                    mapped -= 1;
+                }
+                if let MapRef::At(place) = new {
+                    live.push((*place, 1));
+                    mapped += 1;
+                }
+            }
+        }
+        if let Base::Node(_, place) = &base {
+            live.push((*place, -1));
+        }
+        let now = match node.uniform() {
+            Some(fill) => fill,
+            None => {
+                let place = self.write_node(key, &node).await?;
+                live.push((place, 1));
+                self.nodes.borrow_mut().put(place.pba, Rc::new(node));
+                MapRef::At(place)
+            }
+        };
+        Ok(Some(Done { key, now, live, mapped }))
+    }
+
+    async fn write_node(&self, key: NodeKey, node: &ondisk::Node) -> Result<Place, Fault> {
+        let mut block = Buf::zeroed(BLOCK_BYTES);
+        node.encode(&mut block);
+        let request = Request::new(1, None);
+        self.submit(Piece {
+            what: What::Node(key.level),
+            volume: key.volume,
+            lba: key.first_lba(),
+            blocks: 1,
+            data: Some(block.freeze()),
+            request: request.clone(),
+        });
+        request.done().await?;
+        Ok(request.place().expect("a node that is written has a place"))
+    }
+
+    /// What a table changes in the leaves of a volume.
+    async fn collect(&self, vol: &Vol, table: &Memtable, leaves: &mut BTreeMap<NodeKey, Change>) -> Result<(), Fault> {
+        for (_, lba, n, fill) in table.ranges().filter(|(v, ..)| *v == vol.id) {
+            let end = (lba + n).0.min(vol.blocks.get().next_multiple_of(LEAF_BLOCKS));
+            let keys = if fill == MapRef::Hole {
+                self.leaves_there(vol, lba, Lba(end), usize::MAX).await?.0
+            } else {
+                let first = lba.0 / LEAF_BLOCKS;
+                (first..end.div_ceil(LEAF_BLOCKS)).map(|leaf| NodeKey::leaf(vol.id, Lba(leaf * LEAF_BLOCKS))).collect()
+            };
+            for key in keys {
+                let start = key.first_lba().0;
+                let from = lba.0.saturating_sub(start) as usize;
+                let to = (end - start).min(LEAF_BLOCKS) as usize;
+                leaves.entry(key).or_default().fills.push((from, to, fill));
+            }
+        }
+        for (_, lba, to) in table.blocks().filter(|(v, ..)| *v == vol.id) {
+            let change = leaves.entry(NodeKey::leaf(vol.id, lba)).or_default();
+            change.slots.push(((lba.0 % LEAF_BLOCKS) as usize, to));
+        }
+        Ok(())
+    }
+
+    /// Empties some leaves of a deleted volume from `cursor` on; the block from which it has to go on.
+    async fn collect_drops(
+        &self,
+        vol: &Vol,
+        cursor: Lba,
+        leaves: &mut BTreeMap<NodeKey, Change>,
+    ) -> Result<Lba, Fault> {
+        let end = Lba(vol.blocks.get().next_multiple_of(LEAF_BLOCKS));
+        let (keys, upto) = self.leaves_there(vol, cursor, end, DROPS_AT_ONCE).await?;
+        for key in keys.into_iter().filter(|k| k.first_lba() < upto) {
+            leaves.entry(key).or_default().fills.push((0, NODE_REFS, MapRef::Hole));
+        }
+        Ok(upto)
+    }
+
+    /// The leaves within `from..to` that say anything, at most `limit` of each shard; and the block up to which
+    /// these are all.
+    pub async fn leaves_there(&self, vol: &Vol, from: Lba, to: Lba, limit: usize) -> Result<(Vec<NodeKey>, Lba), Fault> {
+        let (roots, height) = (vol.roots.get(), vol.height.get());
+        let mut found = Vec::new();
+        let mut complete_to = to;
+        for shard in 0..SHARDS as u8 {
+            let mut of_shard = 0;
+            let mut stack = vec![NodeKey { volume: vol.id, shard, level: height, index: 0 }];
+            while let Some(key) = stack.pop() {
+                let first = key.first_lba();
+                let covers = BlockCount((LEAF_BLOCKS * SHARDS as u64) << (8 * u32::from(key.level)));
+                let beyond = if key.level == 0 { first.0 + LEAF_BLOCKS } else { (first + covers).0 };
+                if first >= complete_to || beyond <= from.0 {
+                    continue;
+                }
+                if self.node_ref(&roots, height, key).await? == MapRef::Hole {
+                    continue;
+                }
+                if key.level == 0 {
+                    if of_shard == limit {
+                        complete_to = first;
+                        break;
+                    }
+                    of_shard += 1;
+                    found.push(key);
+                    continue;
+                }
+                let children = (0..NODE_REFS as u64).rev().map(|slot| NodeKey {
+                    level: key.level - 1,
+                    index: key.index * NODE_REFS as u64 + slot,
+                    ..key
+                });
+                stack.extend(children);
+            }
+        }
+        Ok((found, complete_to))
+    }
+
+    /// What its parent says of node `key`: the node itself is not read.
+    pub async fn node_ref(&self, roots: &[MapRef; SHARDS], height: u8, key: NodeKey) -> Result<MapRef, Fault> {
+        if key.level == height {
+            return Ok(if key.index == 0 { roots[usize::from(key.shard)] } else { MapRef::Hole });
+        }
+        Ok(match self.node_at(roots, height, key.parent()).await? {
+            Base::Fill(fill) => fill,
+            Base::Node(node, _) => node.0[key.slot()],
+        })
+    }
+}

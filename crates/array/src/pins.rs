@@ -1,0 +1,109 @@
+//! Who still looks at places that may be freed: eras.
+//!
+//! A reader holds a pin from look-up to completion. Zones freed in era E are given out again when no pin of era E
+//! or before is left.
+
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
+use std::rc::Rc;
+
+use base::MemberId;
+
+use crate::sync::Event;
+
+/// Zones that wait for readers.
+pub type Zones = Vec<(MemberId, u32)>;
+
+#[derive(Default)]
+struct Inner {
+    era: Cell<u64>,
+    held: RefCell<BTreeMap<u64, usize>>,
+    waiting: RefCell<BTreeMap<u64, Zones>>,
+    freed: Event,
+}
+
+/// The pins of one array.
+#[derive(Clone, Default)]
+pub struct Pins(Rc<Inner>);
+
+/// Places looked up after this was made stay until it is dropped.
+pub struct Pin {
+    pins: Pins,
+    era: u64,
+}
+
+impl Pins {
+    /// Pins what is looked up from here on.
+    pub fn pin(&self) -> Pin {
+        let era = self.0.era.get();
+        *self.0.held.borrow_mut().entry(era).or_default() += 1;
+        Pin { pins: self.clone(), era }
+    }
+
+    /// Hands over freed zones; they come out of [`Pins::take_free`] when nobody looks at them any more.
+    pub fn free_later(&self, zones: Zones) {
+        let era = self.0.era.get();
+        self.0.era.set(era + 1);
+        self.0.waiting.borrow_mut().entry(era).or_default().extend(zones);
+        self.0.freed.wake();
+    }
+
+    /// Zones that nobody looks at any more.
+    pub fn take_free(&self) -> Zones {
+        let oldest = self.0.held.borrow().keys().next().copied().unwrap_or(u64::MAX);
+        let mut waiting = self.0.waiting.borrow_mut();
+        let still = waiting.split_off(&oldest);
+        std::mem::replace(&mut *waiting, still).into_values().flatten().collect()
+    }
+
+    /// Resolves when [`Pins::take_free`] would give zones, or `stop` says so.
+    pub async fn some_free(&self, stop: impl Fn() -> bool) {
+        self.0.freed.until(|| self.has_free() || stop()).await;
+    }
+
+    /// Makes [`Pins::some_free`] look at its `stop` again.
+    pub fn wake(&self) {
+        self.0.freed.wake();
+    }
+
+    /// Whether zones wait that [`Pins::take_free`] would give.
+    pub fn has_free(&self) -> bool {
+        let oldest = self.0.held.borrow().keys().next().copied().unwrap_or(u64::MAX);
+        self.0.waiting.borrow().keys().next().is_some_and(|&era| era < oldest)
+    }
+}
+
+impl Drop for Pin {
+    fn drop(&mut self) {
+        let mut held = self.pins.0.held.borrow_mut();
+        let count = held.get_mut(&self.era).expect("a pin is counted");
+        *count -= 1;
+        if *count == 0 {
+            held.remove(&self.era);
+            drop(held);
+            if self.pins.has_free() {
+                self.pins.0.freed.wake();
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn zones_wait_for_older_pins_only() {
+        let pins = Pins::default();
+        let old = pins.pin();
+        pins.free_later(vec![(MemberId(0), 7)]);
+        let new = pins.pin();
+        assert!(!pins.has_free());
+        assert!(pins.take_free().is_empty());
+        drop(old);
+        assert!(pins.has_free());
+        assert_eq!(pins.take_free(), [(MemberId(0), 7)]);
+        drop(new);
+        assert!(pins.take_free().is_empty());
+    }
+}

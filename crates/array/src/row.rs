@@ -1,0 +1,183 @@
+//! Reading rows: one column where it is whole, the others where it is not.
+//!
+//! Invariant: a block leaves here only when it matched the checksum it was asked for with.
+
+use std::rc::Rc;
+
+use base::{BLOCK_BYTES, SegmentId};
+use futures::future::join_all;
+use ondisk::{Scheme, Slot, crc32c};
+use rt::Buf;
+
+use crate::core::Core;
+use crate::seat::{Seat, add};
+
+/// A segment's geometry at one instant.
+#[derive(Clone, Debug)]
+pub struct Columns {
+    /// Which segment.
+    pub id: SegmentId,
+    /// Its redundancy.
+    pub scheme: Scheme,
+    /// Its columns' places.
+    pub slots: Vec<Slot>,
+}
+
+/// Blocks of a run and which of them could not be had.
+pub struct Run {
+    /// The blocks; lost ones hold anything.
+    pub data: Buf,
+    /// Per block.
+    pub lost: Vec<bool>,
+}
+
+impl Core {
+    /// The columns of a segment; `None` when it is not in the table.
+    pub fn columns(&self, id: SegmentId) -> Option<Columns> {
+        let table = self.table.borrow();
+        let seg = table.segments.get(&id)?;
+        Some(Columns { id, scheme: seg.scheme, slots: seg.slots.clone() })
+    }
+
+    fn slot_seat(&self, columns: &Columns, column: usize) -> Option<(Rc<Seat>, u32)> {
+        let (member, zone) = columns.slots[column]?;
+        let seat = self.seat(member)?;
+        (seat.is_in() && zone < seat.layout.zones).then_some((seat, zone))
+    }
+
+    /// Reads `rows` rows of one column as they are, unverified; `None` when its member is not there or fails.
+    pub async fn read_column(&self, columns: &Columns, column: usize, row: u32, rows: u32) -> Option<Buf> {
+        let (seat, zone) = self.slot_seat(columns, column)?;
+        let buf = Buf::zeroed(rows as usize * BLOCK_BYTES);
+        let (result, buf) = seat.read(seat.layout.zone_row(zone, row), buf).await;
+        match result {
+            Ok(()) => Some(buf),
+            Err(rt::IoError::Gone) => {
+                self.member_failed(seat.id, "is gone");
+                None
+            }
+            Err(_) => None,
+        }
+    }
+
+    /// Reads `rows` rows of all columns but `except`, unverified.
+    pub async fn read_columns(&self, columns: &Columns, except: &[usize], row: u32, rows: u32) -> Vec<Option<Buf>> {
+        let read = |c: usize| async move {
+            if except.contains(&c) { None } else { self.read_column(columns, c, row, rows).await }
+        };
+        join_all((0..columns.scheme.width()).map(read)).await
+    }
+
+    /// Reads a run of blocks down one data column and matches each with its checksum; what does not match is
+    /// made from the rest of its row, and put right on the drive.
+    pub async fn read_run(&self, columns: &Columns, column: usize, row: u32, crcs: &[u32]) -> Run {
+        let rows = crcs.len() as u32;
+        let direct = self.read_column(columns, column, row, rows).await;
+        let had_direct = direct.is_some();
+        let mut data = match direct {
+            Some(data) => data,
+            None => match self.reconstruct(columns, &[column], column, row, rows).await {
+                Some(data) => data,
+                None => Buf::zeroed(rows as usize * BLOCK_BYTES),
+            },
+        };
+        let mut lost = vec![false; crcs.len()];
+        for (i, &crc) in crcs.iter().enumerate() {
+            let at = i * BLOCK_BYTES..(i + 1) * BLOCK_BYTES;
+            if crc32c(&data[at.clone()]) == crc {
+                continue;
+            }
+            let row = row + i as u32;
+            match self.recover_block(columns, column, row, crc).await {
+                Some(block) => {
+                    data[at].copy_from_slice(&block);
+                    if had_direct {
+                        self.repair(columns, column, row, block).await;
+                    }
+                }
+                None => lost[i] = true,
+            }
+        }
+        Run { data, lost }
+    }
+
+    /// One block from the others of its row: first as if it alone were lost, then with each other one under
+    /// suspicion too, until the checksum matches.
+    async fn recover_block(&self, columns: &Columns, column: usize, row: u32, crc: u32) -> Option<Buf> {
+        let matches = |b: &Buf| crc32c(b) == crc;
+        if let Scheme::Copies { k, copies } = columns.scheme {
+            let k = usize::from(k);
+            for c in (column % k..k * usize::from(copies)).step_by(k) {
+                if let Some(block) = self.read_column(columns, c, row, 1).await.filter(matches) {
+                    return Some(block);
+                }
+            }
+            return None;
+        }
+        let row_blocks = self.read_columns(columns, &[column], row, 1).await;
+        let suspects = std::iter::once(None).chain((0..columns.scheme.width()).filter(|c| *c != column).map(Some));
+        for suspect in suspects {
+            let mut blocks: Vec<Option<Buf>> = row_blocks.iter().map(|b| b.as_ref().map(|b| Buf::from_slice(b))).collect();
+            if let Some(c) = suspect {
+                blocks[c] = None;
+            }
+            if let Some(block) = self.solve(columns.scheme, blocks, column).filter(matches) {
+                return Some(block);
+            }
+        }
+        None
+    }
+
+    /// `rows` rows of `column` from the columns other than `lost`, unverified.
+    pub async fn reconstruct(
+        &self,
+        columns: &Columns,
+        lost: &[usize],
+        column: usize,
+        row: u32,
+        rows: u32,
+    ) -> Option<Buf> {
+        if let Scheme::Copies { k, copies } = columns.scheme {
+            let k = usize::from(k);
+            for c in (column % k..k * usize::from(copies)).step_by(k).filter(|c| !lost.contains(c)) {
+                if let Some(data) = self.read_column(columns, c, row, rows).await {
+                    return Some(data);
+                }
+            }
+            return None;
+        }
+        let have = self.read_columns(columns, lost, row, rows).await;
+        self.solve(columns.scheme, have, column)
+    }
+
+    /// `column` from the parity columns that are there; `None` when too few are.
+    pub fn solve(&self, scheme: Scheme, mut have: Vec<Option<Buf>>, column: usize) -> Option<Buf> {
+        if let Some(there) = have[column].take() {
+            return Some(there);
+        }
+        let Scheme::Parity { k, m } = scheme else {
+            let k = scheme.k();
+            return (column % k..scheme.width()).step_by(k).find_map(|c| have[c].take());
+        };
+        let len = have.iter().flatten().next()?.len();
+        let lost: Vec<usize> = (0..have.len()).filter(|&c| have[c].is_none()).collect();
+        let mut all: Vec<Buf> = have.into_iter().map(|b| b.unwrap_or_else(|| Buf::zeroed(len))).collect();
+        let mut slices: Vec<&mut [u8]> = all.iter_mut().map(|b| &mut b[..]).collect();
+        erasure::reconstruct(self.kernel, usize::from(k), usize::from(m), &mut slices, &lost).ok()?;
+        Some(all.swap_remove(column))
+    }
+
+    /// Writes a block back to where it should have been: the same content, proven by its checksum.
+    async fn repair(&self, columns: &Columns, column: usize, row: u32, block: Buf) {
+        let Some((seat, zone)) = self.slot_seat(columns, column) else { return };
+        add(&seat.counters.mismatches, 1);
+        let at = seat.layout.zone_row(zone, row);
+        if self.writable().is_err() {
+            return;
+        }
+        let done = seat.write(at, block.freeze()).await;
+        add(&self.tally.repaired_blocks, 1);
+        let outcome = if done.is_ok() { "repaired from its row" } else { "could not be written back" };
+        self.note(format!("block {at} of {} did not match its checksum; {outcome}", seat.drive_name));
+    }
+}

@@ -1,0 +1,139 @@
+//! A member at work: its drive, its free zones, and what became of its requests.
+//!
+//! Invariant: `flushed <= written`; what was written before a flush began is durable when it returns.
+
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeSet;
+use std::rc::Rc;
+
+use base::{MemberId, MemberLba, MemberUuid};
+use ondisk::{Layout, MemberState};
+use rt::{Buf, Bytes, Drive, IoError};
+
+/// One seat and who sits there.
+pub struct Seat {
+    /// Its number.
+    pub id: MemberId,
+    /// The drive's identity.
+    pub uuid: MemberUuid,
+    /// Where its parts lie.
+    pub layout: Layout,
+    /// The order pairs are made by.
+    pub bay: Cell<u16>,
+    /// For people.
+    pub drive_name: String,
+    /// Whether it takes part.
+    pub state: Cell<MemberState>,
+    /// The drive; `None` when it is missing.
+    pub drive: Option<Drive>,
+    /// Zones that no segment of the last generations has.
+    pub free: RefCell<BTreeSet<u32>>,
+    /// Requests and errors.
+    pub counters: Counters,
+    written: Cell<u64>,
+    flushed: Cell<u64>,
+}
+
+/// What went to a drive since the array was opened.
+#[derive(Default)]
+pub struct Counters {
+    /// Requests.
+    pub reads: Cell<u64>,
+    /// Requests.
+    pub writes: Cell<u64>,
+    /// Requests.
+    pub flushes: Cell<u64>,
+    /// Bytes.
+    pub bytes_read: Cell<u64>,
+    /// Bytes.
+    pub bytes_written: Cell<u64>,
+    /// Requests that failed.
+    pub errors: Cell<u64>,
+    /// Blocks whose checksum did not match.
+    pub mismatches: Cell<u64>,
+}
+
+/// Adds to a counter.
+pub fn add(counter: &Cell<u64>, n: u64) {
+    counter.set(counter.get() + n);
+}
+
+impl Seat {
+    /// A seat as a generation describes it, all zones free.
+    pub fn new(id: MemberId, member: &ondisk::Member, layout: Layout, drive: Option<Drive>) -> Rc<Seat> {
+        Rc::new(Seat {
+            id,
+            uuid: member.uuid,
+            layout,
+            bay: Cell::new(member.bay),
+            drive_name: member.drive_name.clone(),
+            state: Cell::new(member.state),
+            drive,
+            free: RefCell::new((0..layout.zones).collect()),
+            counters: Counters::default(),
+            written: Cell::new(0),
+            flushed: Cell::new(0),
+        })
+    }
+
+    /// Takes part, and its drive is here.
+    pub fn is_in(&self) -> bool {
+        self.state.get() == MemberState::In && self.drive.is_some()
+    }
+
+    /// Whether what it completed can be lost in a power cut until a flush.
+    pub fn volatile(&self) -> bool {
+        self.drive.as_ref().is_some_and(|d| d.info().volatile_cache)
+    }
+
+    fn usable_drive(&self) -> Result<&Drive, IoError> {
+        match &self.drive {
+            Some(drive) if self.state.get() == MemberState::In => Ok(drive),
+            _ => Err(IoError::Gone),
+        }
+    }
+
+    /// Reads `buf.len()` bytes.
+    pub async fn read(&self, at: MemberLba, buf: Buf) -> (Result<(), IoError>, Buf) {
+        let drive = match self.usable_drive() {
+            Ok(drive) => drive,
+            Err(gone) => return (Err(gone), buf),
+        };
+        add(&self.counters.reads, 1);
+        add(&self.counters.bytes_read, buf.len() as u64);
+        let (result, buf) = drive.read(at, buf).await;
+        if result.is_err() {
+            add(&self.counters.errors, 1);
+        }
+        (result, buf)
+    }
+
+    /// Writes `data`.
+    pub async fn write(&self, at: MemberLba, data: Bytes) -> Result<(), IoError> {
+        let drive = self.usable_drive()?;
+        add(&self.counters.writes, 1);
+        add(&self.counters.bytes_written, data.len() as u64);
+        let result = drive.write(at, data).await;
+        add(&self.written, 1);
+        if result.is_err() {
+            add(&self.counters.errors, 1);
+        }
+        result
+    }
+
+    /// Makes durable what was completed before.
+    pub async fn flush(&self) -> Result<(), IoError> {
+        let drive = self.usable_drive()?;
+        let upto = self.written.get();
+        if !self.volatile() || upto == self.flushed.get() {
+            return Ok(());
+        }
+        add(&self.counters.flushes, 1);
+        let result = drive.flush().await;
+        match result {
+            Ok(()) => self.flushed.set(self.flushed.get().max(upto)),
+            Err(_) => add(&self.counters.errors, 1),
+        }
+        result
+    }
+}

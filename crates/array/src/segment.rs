@@ -1,0 +1,285 @@
+//! Segments at work: the table in memory, and the choice of zones for a new one.
+//!
+//! Invariants:
+//! - `durable <= acked <= append`, and rows below `acked` are complete on every member that is in;
+//! - a segment is written only when a generation that lists it has taken effect (`listed`);
+//! - `live` changes in the merge alone (and is exact: the blocks that the published trees point to).
+
+use std::collections::BTreeMap;
+use std::rc::Rc;
+
+use base::{Epoch, MemberId, Pba, SegmentId, Seq};
+use ondisk::{Cut, MemberState, Scheme, SegmentState, Slot};
+
+use crate::seat::Seat;
+
+/// A record whose entries are not all merged.
+#[derive(Clone, Copy, Debug)]
+pub struct Unmerged {
+    /// First row.
+    pub row: u32,
+    /// Order of its last entry.
+    pub last: (Epoch, Seq),
+}
+
+/// One segment.
+#[derive(Debug)]
+pub struct Seg {
+    /// Its name for ever.
+    pub id: SegmentId,
+    /// Its redundancy.
+    pub scheme: Scheme,
+    /// Each column's place.
+    pub slots: Vec<Slot>,
+    /// As in the format.
+    pub cuts: Vec<Cut>,
+    /// Where in its life.
+    pub state: SegmentState,
+    /// Blocks the published trees point to.
+    pub live: u32,
+    /// Next row to give out.
+    pub append: u32,
+    /// Rows acknowledged.
+    pub acked: u32,
+    /// Rows acknowledged and durable.
+    pub durable: u32,
+    /// A generation that lists it has taken effect.
+    pub listed: bool,
+    /// Records with entries not merged.
+    pub unmerged: Vec<Unmerged>,
+    /// Someone relies on its columns staying where they are (rebuild, clean).
+    pub busy: bool,
+}
+
+impl Seg {
+    /// A spare.
+    pub fn spare(id: SegmentId, scheme: Scheme, slots: Vec<Slot>) -> Seg {
+        Seg {
+            id,
+            scheme,
+            slots,
+            cuts: Vec::new(),
+            state: SegmentState::Spare,
+            live: 0,
+            append: 0,
+            acked: 0,
+            durable: 0,
+            listed: false,
+            unmerged: Vec::new(),
+            busy: false,
+        }
+    }
+
+    /// The member and zone of a column.
+    pub fn slot(&self, column: usize) -> Slot {
+        self.slots[column]
+    }
+
+    /// Whether one of its columns lies on `seat`.
+    pub fn uses(&self, seat: MemberId) -> bool {
+        self.slots.iter().flatten().any(|(m, _)| *m == seat)
+    }
+
+    /// Whether it holds anything that somebody may ask for.
+    pub fn matters(&self) -> bool {
+        self.live > 0 || !self.unmerged.is_empty() || (self.state == SegmentState::Open && self.acked > 0)
+    }
+
+    /// The column and row of a block number.
+    pub fn place(block: u32, zone_blocks: u32) -> (usize, u32) {
+        ((block / zone_blocks) as usize, block % zone_blocks)
+    }
+}
+
+/// The block number of `column` and `row`.
+pub fn pba(segment: SegmentId, column: usize, row: u32, zone_blocks: u32) -> Pba {
+    Pba { segment, block: column as u32 * zone_blocks + row }
+}
+
+/// The table and the ids to come.
+#[derive(Debug, Default)]
+pub struct Table {
+    /// By id.
+    pub segments: BTreeMap<SegmentId, Seg>,
+    /// The next id.
+    pub next: u64,
+}
+
+impl Table {
+    /// A segment that must exist.
+    pub fn get(&self, id: SegmentId) -> &Seg {
+        self.segments.get(&id).expect("a segment in use is in the table")
+    }
+
+    /// A segment that must exist.
+    pub fn get_mut(&mut self, id: SegmentId) -> &mut Seg {
+        self.segments.get_mut(&id).expect("a segment in use is in the table")
+    }
+
+    /// Adds a spare.
+    pub fn add_spare(&mut self, scheme: Scheme, slots: Vec<Slot>) -> SegmentId {
+        let id = SegmentId(self.next);
+        self.next += 1;
+        self.segments.insert(id, Seg::spare(id, scheme, slots));
+        id
+    }
+}
+
+/// Members for a new segment, in column order, and its scheme; `None` when there is no room.
+///
+/// The emptiest members first; of equally empty ones those whose turn it is by `id`. Short of width, a smaller k;
+/// with fewer healthy members than the redundancy asks for (`1 + m`), columns without a place.
+pub fn choose(seats: &[Rc<Seat>], full: Scheme, id: u64) -> Option<(Scheme, Vec<Option<MemberId>>)> {
+    let takes_part = |s: &&Rc<Seat>| s.is_in();
+    let mut open: Vec<&Rc<Seat>> =
+        seats.iter().filter(takes_part).filter(|s| !s.free.borrow().is_empty()).collect();
+    let n = seats.len().max(1) as u64;
+    let turn = |s: &Rc<Seat>| (u64::from(s.id.0) + id) % n;
+    open.sort_by_key(|s| (usize::MAX - s.free.borrow().len(), turn(s)));
+    let healthy = seats.iter().filter(takes_part).count();
+    match full {
+        Scheme::Parity { m, .. } => {
+            let m = usize::from(m);
+            let width = open.len().min(full.width());
+            if width > m {
+                let mut chosen: Vec<_> = open[..width].iter().map(|s| s.id).collect();
+                chosen.sort_by_key(|&m| (u64::from(m.0) + id) % n);
+                return Some((full.with_k(width - m), chosen.into_iter().map(Some).collect()));
+            }
+            // Fewer than 1 + m healthy members: one data column, and redundancy as far as it goes.
+            if healthy > m || open.len() < healthy || open.is_empty() {
+                return None;
+            }
+            let mut columns: Vec<_> = open.iter().map(|s| Some(s.id)).collect();
+            columns.resize(1 + m, None);
+            Some((full.with_k(1), columns))
+        }
+        Scheme::Copies { k, copies } => choose_copies(seats, &open, usize::from(k), usize::from(copies), id),
+    }
+}
+
+/// Groups of `copies` members: fixed by bay when the bays divide evenly, else any.
+fn choose_copies(
+    seats: &[Rc<Seat>],
+    open: &[&Rc<Seat>],
+    k: usize,
+    copies: usize,
+    id: u64,
+) -> Option<(Scheme, Vec<Option<MemberId>>)> {
+    let has_room = |m: MemberId| open.iter().any(|s| s.id == m);
+    let mut bays: BTreeMap<u16, MemberId> = BTreeMap::new();
+    for s in seats.iter().filter(|s| matches!(s.state.get(), MemberState::In | MemberState::Out)) {
+        // Two seats in one bay: the newcomer in, the old one out.
+        let place = bays.entry(s.bay.get()).or_insert(s.id);
+        if s.is_in() {
+            *place = s.id;
+        }
+    }
+    let in_order: Vec<MemberId> = bays.into_values().collect();
+    let free = |m: MemberId| open.iter().find(|s| s.id == m).map_or(0, |s| s.free.borrow().len());
+    let mut groups: Vec<Vec<Option<MemberId>>> = if in_order.len() % copies == 0 {
+        in_order.chunks(copies).map(|g| g.iter().map(|&m| has_room(m).then_some(m)).collect()).collect()
+    } else {
+        let usable = open.len() - open.len() % copies;
+        let mut chosen: Vec<MemberId> = open[..usable.min(k * copies)].iter().map(|s| s.id).collect();
+        chosen.sort_by_key(|m| (u64::from(m.0) + id) % seats.len() as u64);
+        chosen.chunks(copies).map(|g| g.iter().copied().map(Some).collect()).collect()
+    };
+    let whole = |g: &Vec<Option<MemberId>>| g.iter().all(Option::is_some);
+    if groups.iter().any(whole) {
+        groups.retain(whole);
+    } else {
+        // No group is whole: go on with what is left of them, as long as healthy members have room.
+        let seat_in = |m: &MemberId| seats.iter().any(|s| s.id == *m && s.is_in());
+        let starved = in_order.iter().any(|m| seat_in(m) && !has_room(*m));
+        groups.retain(|g| g.iter().any(Option::is_some));
+        if starved || groups.is_empty() {
+            return None;
+        }
+    }
+    let room = |g: &[Option<MemberId>]| g.iter().flatten().map(|&m| free(m)).min().unwrap_or(0);
+    groups.sort_by_key(|g| usize::MAX - room(g));
+    groups.truncate(k);
+    let turn = id as usize % groups.len();
+    groups.rotate_left(turn);
+    let mut columns = Vec::with_capacity(groups.len() * copies);
+    for j in 0..copies {
+        // Who of a group holds the data column takes turns, so that reads spread.
+        columns.extend(groups.iter().map(|g| g[(j + id as usize) % copies]));
+    }
+    Some((Scheme::Copies { k: groups.len() as u8, copies: copies as u8 }, columns))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use base::MemberUuid;
+    use ondisk::{Layout, Member};
+
+    fn seats(states: &[MemberState]) -> Vec<Rc<Seat>> {
+        let rt = rt::Rt::modelled(1);
+        let layout = Layout { drive_blocks: 4096, slot_blocks: 256, zone_blocks: 16, zones: 64 };
+        let seat = |(i, &state): (usize, &MemberState)| {
+            let member = Member {
+                uuid: MemberUuid::default(),
+                state,
+                bay: i as u16,
+                drive_blocks: 4096,
+                zones: 64,
+                drive_name: String::new(),
+            };
+            let drive = rt::Drive::memory(&rt, "m", 1 << 24);
+            Seat::new(MemberId(i as u16), &member, layout, Some(drive))
+        };
+        states.iter().enumerate().map(seat).collect()
+    }
+
+    const IN: MemberState = MemberState::In;
+    const OUT: MemberState = MemberState::Out;
+
+    #[test]
+    fn parity_shrinks_k_then_leaves_columns_out() {
+        let full = Scheme::Parity { k: 2, m: 2 };
+        for (states, k, placed) in [
+            (vec![IN; 4], 2, 4),
+            (vec![IN, IN, IN, OUT], 1, 3),
+            (vec![IN, IN, OUT, OUT], 1, 2),
+        ] {
+            let (scheme, columns) = choose(&seats(&states), full, 5).unwrap();
+            assert_eq!((scheme.k(), columns.iter().flatten().count()), (k, placed), "{states:?}");
+            assert_eq!(columns.len(), scheme.width());
+        }
+    }
+
+    #[test]
+    fn copies_stay_in_their_pairs() {
+        let full = Scheme::Copies { k: 3, copies: 2 };
+        let pair_of = |m: MemberId| m.0 / 2;
+        for id in 0..6 {
+            let (scheme, columns) = choose(&seats(&[IN; 6]), full, id).unwrap();
+            assert_eq!(scheme.k(), 3);
+            for c in 0..3 {
+                assert_eq!(pair_of(columns[c].unwrap()), pair_of(columns[c + 3].unwrap()));
+                assert_ne!(columns[c], columns[c + 3]);
+            }
+        }
+        let (scheme, columns) = choose(&seats(&[IN, OUT, IN, IN, IN, IN]), full, 0).unwrap();
+        assert_eq!(scheme.k(), 2);
+        assert!(columns.iter().all(Option::is_some));
+        let (scheme, columns) = choose(&seats(&[IN, OUT]), full, 0).unwrap();
+        assert_eq!((scheme.k(), columns.iter().flatten().count()), (1, 1));
+    }
+
+    #[test]
+    fn no_member_twice_and_order_rotates() {
+        let seats = seats(&[IN; 5]);
+        let mut firsts = std::collections::BTreeSet::new();
+        for id in 0..5 {
+            let (_, columns) = choose(&seats, Scheme::Parity { k: 4, m: 1 }, id).unwrap();
+            let distinct: std::collections::BTreeSet<_> = columns.iter().flatten().collect();
+            assert_eq!(distinct.len(), 5);
+            firsts.insert(columns[0]);
+        }
+        assert_eq!(firsts.len(), 5);
+    }
+}

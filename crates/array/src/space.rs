@@ -1,0 +1,254 @@
+//! Room: spares for the streams, who may take the last ones, and what volumes may fill.
+//!
+//! The ladder: writes wait while [`WRITE_FLOOR`] segments are left, deallocations while [`FREE_FLOOR`] are, the
+//! cleaner and the map go on to the last. A host's request is admitted, with the room it can need at most, before it
+//! locks its blocks: so one that waits for room never holds up the cleaner that makes it. Volumes fill no more than
+//! `usable`, so the cleaner always finds something to free.
+
+use std::cell::Cell;
+use std::rc::Rc;
+
+use base::{MemberId, SegmentId};
+use ondisk::{Level, MemberState, Scheme, SegmentState};
+
+use crate::core::{Core, Phase};
+use crate::fault::Fault;
+use crate::log::StreamId;
+use crate::plan;
+use crate::segment::{Seg, choose};
+
+/// When to do what, in segments left (spares and those that free zones would give).
+#[derive(Clone, Copy, Debug)]
+pub struct Ladder {
+    /// The cleaner works below this.
+    pub clean_below: u64,
+    /// Spares kept ready.
+    pub spares: usize,
+}
+
+/// Writes are admitted above this many segments left.
+pub const WRITE_FLOOR: u64 = 4;
+
+/// Deallocations and other small necessities are admitted above this many segments left.
+pub const FREE_FLOOR: u64 = 2;
+
+/// What hosts may still take.
+#[derive(Default)]
+pub struct Room {
+    segments_left: Cell<u64>,
+    /// Blocks that admitted requests can need at most.
+    promised: Cell<u64>,
+}
+
+/// Room promised to one request; given back on drop.
+pub struct Promise {
+    core: Rc<Core>,
+    blocks: u64,
+}
+
+impl Drop for Promise {
+    fn drop(&mut self) {
+        let promised = &self.core.room.promised;
+        promised.set(promised.get() - self.blocks);
+        self.core.changed.wake();
+    }
+}
+
+impl Core {
+    /// Looks anew at what is left.
+    pub fn measure_room(&self) {
+        self.room.segments_left.set(self.segments_left());
+    }
+
+    /// Segments left, as last measured.
+    pub fn room_left(&self) -> u64 {
+        self.room.segments_left.get()
+    }
+
+    /// Blocks that a request of `n` payload blocks can take at most: headers and padding of its records.
+    fn cost(&self, n: u64) -> u64 {
+        let k = self.shape.scheme.k() as u64;
+        n + (n / 128 + 1) * (k + 1)
+    }
+
+    /// Waits until `n` payload blocks have room above `floor` segments.
+    pub async fn admit(self: &Rc<Self>, n: u64, floor: u64) -> Result<Promise, Fault> {
+        let cost = self.cost(n);
+        let segment_blocks = self.shape.scheme.k() as u64 * u64::from(self.shape.zone_blocks);
+        let fits = || {
+            let spare = self.room.segments_left.get().saturating_sub(floor) * segment_blocks;
+            self.room.promised.get() + cost <= spare
+        };
+        self.changed.until(|| self.phase.get() != Phase::Open || fits()).await;
+        self.writable()?;
+        self.room.promised.set(self.room.promised.get() + cost);
+        Ok(Promise { core: self.clone(), blocks: cost })
+    }
+
+    /// The rungs for this array's size.
+    pub fn ladder(&self) -> Ladder {
+        let segments = self.segments_possible();
+        Ladder {
+            clean_below: 5 + segments / 50,
+            spares: if segments >= 256 { 4 } else { 2 },
+        }
+    }
+
+    /// Segments at full strength that all zones would give.
+    pub fn segments_possible(&self) -> u64 {
+        let zones: Vec<u32> = self.seats.borrow().iter().filter(|s| s.is_in()).map(|s| s.layout.zones).collect();
+        plan::segments_of(&zones, self.width_now())
+    }
+
+    /// Columns of the widest segment that the members that are in allow.
+    fn width_now(&self) -> usize {
+        let healthy = self.seats.borrow().iter().filter(|s| s.is_in()).count();
+        let full = self.shape.scheme;
+        let columns = full.width().min(healthy);
+        match full {
+            Scheme::Parity { .. } => columns.max(1),
+            Scheme::Copies { copies, .. } => (columns - columns % usize::from(copies)).max(1),
+        }
+    }
+
+    /// Segments left: spares, and those that free zones would give.
+    pub fn segments_left(&self) -> u64 {
+        let free: Vec<u32> =
+            self.seats.borrow().iter().filter(|s| s.is_in()).map(|s| s.free.borrow().len() as u32).collect();
+        let table = self.table.borrow();
+        let spares = table.segments.values().filter(|s| s.state == SegmentState::Spare && !self.is_map_spare(s));
+        plan::segments_of(&free, self.width_now()) + spares.count() as u64
+    }
+
+    /// Blocks that volumes may fill.
+    pub fn usable_blocks(&self) -> u64 {
+        let shape = &self.shape;
+        let counts = |s: &MemberState| matches!(s, MemberState::In | MemberState::Out);
+        let mut by_bay = std::collections::BTreeMap::new();
+        for s in self.seats.borrow().iter().filter(|s| counts(&s.state.get())) {
+            // Of two seats in one bay the one that is in counts.
+            let zones = by_bay.entry(s.bay.get()).or_insert(s.layout.zones);
+            if s.is_in() {
+                *zones = s.layout.zones;
+            }
+        }
+        let zones: Vec<u32> = by_bay.into_values().collect();
+        plan::usable_blocks(&zones, shape.scheme, shape.zone_blocks, shape.rebuild_place, shape.usable_permille)
+    }
+
+    /// The scheme of the map's own segments, where it has them.
+    pub fn map_scheme(&self) -> Option<Scheme> {
+        match self.shape.level {
+            Level::Raid0 if self.shape.scheme.k() > 1 => Some(Scheme::Copies { k: 1, copies: 2 }),
+            Level::Raid0 => Some(Scheme::Parity { k: 1, m: 0 }),
+            Level::Raid10 { .. } | Level::Raid5 | Level::Raid6 => None,
+        }
+    }
+
+    /// Whether a spare is for the map's own stream.
+    fn is_map_spare(&self, seg: &Seg) -> bool {
+        match self.map_scheme() {
+            Some(Scheme::Copies { .. }) => matches!(seg.scheme, Scheme::Copies { .. }),
+            // One drive: map and data segments look alike; either serves.
+            Some(Scheme::Parity { .. }) | None => false,
+        }
+    }
+
+    /// Opens a spare for a stream; `None` when it must wait.
+    pub fn take_spare(&self, stream: StreamId) -> Option<SegmentId> {
+        let wants_map = stream == StreamId::Map && matches!(self.map_scheme(), Some(Scheme::Copies { .. }));
+        let fits = |s: &&mut Seg| s.state == SegmentState::Spare && s.listed && self.is_map_spare(s) == wants_map;
+        let mut table = self.table.borrow_mut();
+        let healthy = |s: &&mut Seg| {
+            let seats = self.seats.borrow();
+            s.slots.iter().flatten().all(|(m, _)| seats[usize::from(m.0)].is_in())
+        };
+        let found = table.segments.values_mut().filter(fits).find(healthy).map(|spare| {
+            spare.state = SegmentState::Open;
+            spare.id
+        });
+        let left = table.segments.values_mut().filter(fits).count();
+        drop(table);
+        self.measure_room();
+        if found.is_none() || left <= 1 {
+            self.wanted.spares.set(true);
+            self.changed.wake();
+        }
+        found
+    }
+
+    /// Gives zones to new spares, as many as should be ready; they can be written once a generation lists them.
+    pub fn replenish_spares(&self) {
+        let ladder = self.ladder();
+        let map_scheme = self.map_scheme().filter(|s| matches!(s, Scheme::Copies { .. }));
+        let kinds = [(self.shape.scheme, false, ladder.spares)].into_iter().chain(map_scheme.map(|s| (s, true, 1)));
+        for (scheme, for_map, wanted) in kinds {
+            let count = |core: &Core| {
+                let table = core.table.borrow();
+                let spare = |s: &&Seg| s.state == SegmentState::Spare && core.is_map_spare(s) == for_map;
+                table.segments.values().filter(spare).count()
+            };
+            while count(self) < wanted {
+                if !self.add_spare(scheme) {
+                    break;
+                }
+            }
+        }
+    }
+
+    fn add_spare(&self, scheme: Scheme) -> bool {
+        let mut table = self.table.borrow_mut();
+        let seats = self.seats.borrow();
+        let Some((scheme, members)) = choose(&seats, scheme, table.next) else { return false };
+        let zone_of = |m: MemberId| seats[usize::from(m.0)].free.borrow_mut().pop_first().expect("chosen for room");
+        let slots = members.into_iter().map(|m| m.map(|m| (m, zone_of(m)))).collect();
+        table.add_spare(scheme, slots);
+        true
+    }
+
+    /// Takes away spares that have a column on a member that is not in: nothing was written to them.
+    pub fn drop_broken_spares(&self) {
+        let mut table = self.table.borrow_mut();
+        let seats = self.seats.borrow();
+        table.segments.retain(|_, seg| {
+            let is_in = |m: MemberId| seats[usize::from(m.0)].is_in();
+            if seg.state != SegmentState::Spare || seg.slots.iter().flatten().all(|(m, _)| is_in(*m)) {
+                return true;
+            }
+            for (m, zone) in seg.slots.iter().flatten() {
+                seats[usize::from(m.0)].free.borrow_mut().insert(*zone);
+            }
+            false
+        });
+    }
+
+    /// Asks the keeper for a checkpoint.
+    pub fn want_checkpoint(&self) {
+        if !self.wanted.checkpoint.replace(true) {
+            self.changed.wake();
+        }
+    }
+
+    /// Whether `segment` is being appended to by some stream, or has unfinished records.
+    pub fn in_use_by_log(&self, segment: SegmentId) -> bool {
+        self.log.appends_to(segment) || self.log.unacked_in(segment)
+    }
+
+    /// Lets a stream wait no longer than needed: pokes all that may have waited for room.
+    pub fn room_changed(&self) {
+        self.measure_room();
+        self.log.poke();
+        self.changed.wake();
+    }
+
+    /// Blocks stored in all volumes as of the last merge.
+    pub fn mapped_blocks(&self) -> u64 {
+        self.volumes.borrow().values().map(|v| v.mapped.get()).sum()
+    }
+
+    /// Blocks of memtables that may not have been counted as stored yet.
+    pub fn pending_blocks(&self) -> u64 {
+        let memory = self.memory.borrow();
+        memory.active.new_blocks + memory.frozen.as_ref().map_or(0, |f| f.new_blocks)
+    }
+}

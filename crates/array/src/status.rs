@@ -1,0 +1,371 @@
+//! What the array says of itself: figures for people and scripts.
+
+use std::cell::Cell;
+
+use base::BlockCount;
+use ondisk::{MemberState, SegmentState, VolumeState};
+use serde::Serialize;
+use uuid::Uuid;
+
+use crate::core::{Core, Phase};
+
+/// Figures of an open array.
+#[derive(Default)]
+pub struct Tally {
+    /// Payload blocks of hosts.
+    pub host_blocks_written: Cell<u64>,
+    /// Blocks the cleaner moved.
+    pub moved_blocks: Cell<u64>,
+    /// Map nodes written.
+    pub node_blocks_written: Cell<u64>,
+    /// Blocks of all columns, parity, headers and padding included.
+    pub raw_blocks_written: Cell<u64>,
+    /// Blocks written back after a mismatch.
+    pub repaired_blocks: Cell<u64>,
+    /// Checkpoints.
+    pub checkpoints: Cell<u64>,
+}
+
+/// Requests of hosts to one volume.
+#[derive(Default)]
+pub struct VolumeCounters {
+    /// Requests.
+    pub reads: Cell<u64>,
+    /// Requests.
+    pub writes: Cell<u64>,
+    /// Requests.
+    pub flushes: Cell<u64>,
+    /// Requests.
+    pub deallocates: Cell<u64>,
+    /// Bytes.
+    pub bytes_read: Cell<u64>,
+    /// Bytes.
+    pub bytes_written: Cell<u64>,
+    /// Requests that failed.
+    pub errors: Cell<u64>,
+}
+
+/// Something that happened.
+#[derive(Clone, Debug, Serialize)]
+pub struct EventLine {
+    /// When.
+    pub unix_seconds: u64,
+    /// What.
+    pub text: String,
+}
+
+/// The state of an array in one word.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ArrayState {
+    /// Full redundancy.
+    Optimal,
+    /// Reduced redundancy, no rebuild under way.
+    Degraded,
+    /// Reduced redundancy, being restored.
+    Rebuilding,
+    /// More members gone than the redundancy covers.
+    Frozen,
+    /// Opened for reading only.
+    ReadOnly,
+    /// Closed.
+    Closed,
+}
+
+/// A seat in one word.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum SeatState {
+    /// Takes part.
+    In,
+    /// Does not.
+    Out,
+    /// In reserve.
+    Spare,
+    /// Should take part, but the drive is not here.
+    Missing,
+}
+
+/// An array.
+#[derive(Clone, Debug, Serialize)]
+pub struct Status {
+    /// Its name.
+    pub name: String,
+    /// Its identity.
+    pub uuid: Uuid,
+    /// As created.
+    pub level: String,
+    /// A segment at full strength.
+    pub scheme: String,
+    /// In one word.
+    pub state: ArrayState,
+    /// This open.
+    pub epoch: u32,
+    /// The generation in effect.
+    pub generation: u64,
+    /// The parity kernel in use.
+    pub kernel: String,
+    /// Bytes.
+    pub zone_bytes: u64,
+    /// Segments that all zones would give.
+    pub segments_total: u64,
+    /// Segments left.
+    pub segments_free: u64,
+    /// Bytes of all drives.
+    pub raw_bytes: u64,
+    /// Bytes that volumes may fill.
+    pub usable_bytes: u64,
+    /// Bytes stored.
+    pub used_bytes: u64,
+    /// Bytes of all volumes.
+    pub provisioned_bytes: u64,
+    /// Live blocks per block of all sealed and open segments.
+    pub live_share: f64,
+    /// Blocks written to data columns (moves and map included) per block of hosts, since the array was opened.
+    pub write_amplification: f64,
+    /// Whether acknowledged writes need a flush to be durable.
+    pub volatile_cache: bool,
+    /// What wants attention.
+    pub alarms: Vec<String>,
+    /// Seats.
+    pub members: Vec<MemberStatus>,
+    /// Volumes.
+    pub volumes: Vec<VolumeStatus>,
+    /// A rebuild under way.
+    pub rebuild: Option<RebuildStatus>,
+    /// What happened, oldest first.
+    pub events: Vec<EventLine>,
+    /// Memory of the map.
+    pub map_memory_bytes: u64,
+    /// Entries acknowledged and not merged.
+    pub unmerged_entries: usize,
+}
+
+/// A seat.
+#[derive(Clone, Debug, Serialize)]
+pub struct MemberStatus {
+    /// Its number.
+    pub seat: u16,
+    /// In one word.
+    pub state: SeatState,
+    /// The path it was opened by.
+    pub drive: String,
+    /// Serial number or stable name.
+    pub drive_name: String,
+    /// Bytes.
+    pub bytes: u64,
+    /// Zones.
+    pub zones: u32,
+    /// Zones in no segment.
+    pub zones_free: u64,
+    /// Requests.
+    pub reads: u64,
+    /// Requests.
+    pub writes: u64,
+    /// Bytes.
+    pub bytes_read: u64,
+    /// Bytes.
+    pub bytes_written: u64,
+    /// Requests that failed.
+    pub errors: u64,
+    /// Blocks whose checksum did not match.
+    pub mismatches: u64,
+    /// Whether what it completed can be lost in a power cut until a flush.
+    pub volatile_cache: bool,
+}
+
+/// A volume.
+#[derive(Clone, Debug, Serialize)]
+pub struct VolumeStatus {
+    /// Its name.
+    pub name: String,
+    /// Its identity.
+    pub uuid: Uuid,
+    /// Size.
+    pub bytes: u64,
+    /// Bytes stored, as of the last checkpoint.
+    pub mapped_bytes: u64,
+    /// "live" or "dropping".
+    pub state: &'static str,
+    /// Requests.
+    pub reads: u64,
+    /// Requests.
+    pub writes: u64,
+    /// Requests.
+    pub flushes: u64,
+    /// Requests.
+    pub deallocates: u64,
+    /// Bytes.
+    pub bytes_read: u64,
+    /// Bytes.
+    pub bytes_written: u64,
+    /// Requests that failed.
+    pub errors: u64,
+}
+
+/// A rebuild.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct RebuildStatus {
+    /// Segments to restore when it began.
+    pub segments_total: u64,
+    /// Segments restored.
+    pub segments_done: u64,
+    /// Bytes written to their new places.
+    pub bytes_moved: u64,
+    /// Since it began.
+    pub seconds: u64,
+    /// Until it ends, at the rate so far.
+    pub eta_seconds: Option<u64>,
+}
+
+/// Counters per volume and drive since the array was opened.
+#[derive(Clone, Debug, Serialize)]
+pub struct Iostat {
+    /// When.
+    pub unix_seconds: u64,
+    /// Drives.
+    pub members: Vec<MemberStatus>,
+    /// Volumes.
+    pub volumes: Vec<VolumeStatus>,
+}
+
+impl Core {
+    /// The array, now.
+    pub fn status(&self) -> Status {
+        let table = self.table.borrow();
+        let used_segments = table.segments.values().filter(|s| s.state != SegmentState::Spare);
+        let blocks_in: u64 = used_segments.map(|s| s.scheme.k() as u64 * u64::from(s.acked)).sum();
+        let live: u64 = table.segments.values().map(|s| u64::from(s.live)).sum();
+        drop(table);
+        let volumes = self.volume_lines();
+        let usable_bytes = BlockCount(self.usable_blocks()).bytes();
+        let used_bytes = BlockCount(self.mapped_blocks() + self.pending_blocks()).bytes();
+        let provisioned_bytes = volumes.iter().map(|v| v.bytes).sum();
+        let members = self.member_lines();
+        Status {
+            name: self.name.borrow().clone(),
+            uuid: self.shape.array.0,
+            level: self.shape.level.to_string(),
+            scheme: self.shape.scheme.to_string(),
+            state: self.state_word(),
+            epoch: self.epoch.get().0,
+            generation: self.system.number.get(),
+            kernel: self.kernel.name().to_owned(),
+            zone_bytes: BlockCount(u64::from(self.shape.zone_blocks)).bytes(),
+            segments_total: self.segments_possible(),
+            segments_free: self.segments_left(),
+            raw_bytes: members.iter().map(|m| m.bytes).sum(),
+            usable_bytes,
+            used_bytes: used_bytes.min(usable_bytes.max(BlockCount(self.mapped_blocks()).bytes())),
+            provisioned_bytes,
+            live_share: ratio(live, blocks_in),
+            write_amplification: self.write_amplification(),
+            volatile_cache: !self.no_volatile_cache(),
+            alarms: self.alarms(usable_bytes, used_bytes, provisioned_bytes),
+            members,
+            volumes,
+            rebuild: self.rebuild_status(),
+            events: self.events(),
+            map_memory_bytes: self.nodes.borrow().bytes(),
+            unmerged_entries: {
+                let memory = self.memory.borrow();
+                memory.active.len() + memory.frozen.as_ref().map_or(0, |f| f.len())
+            },
+        }
+    }
+
+    fn write_amplification(&self) -> f64 {
+        let t = &self.tally;
+        let host = t.host_blocks_written.get();
+        ratio(host + t.moved_blocks.get() + t.node_blocks_written.get(), host).max(1.0)
+    }
+
+    /// Counters, now.
+    pub fn iostat(&self) -> Iostat {
+        Iostat { unix_seconds: self.rt.unix_seconds(), members: self.member_lines(), volumes: self.volume_lines() }
+    }
+
+    /// The state in one word.
+    pub fn state_word(&self) -> ArrayState {
+        match self.phase.get() {
+            Phase::ReadOnly => ArrayState::ReadOnly,
+            Phase::Frozen => ArrayState::Frozen,
+            Phase::Closed => ArrayState::Closed,
+            Phase::Open if self.rebuild_status().is_some() => ArrayState::Rebuilding,
+            Phase::Open => {
+                let out = |s: &std::rc::Rc<crate::seat::Seat>| s.state.get() == MemberState::Out && !self.bay_filled(s.bay.get());
+                let lacking = self.seats.borrow().iter().any(out) || self.broken_segments().next().is_some();
+                if lacking { ArrayState::Degraded } else { ArrayState::Optimal }
+            }
+        }
+    }
+
+    fn alarms(&self, usable: u64, used: u64, provisioned: u64) -> Vec<String> {
+        let mut alarms = Vec::new();
+        match self.state_word() {
+            ArrayState::Frozen => alarms.push("frozen: bring the missing drives back".to_owned()),
+            ArrayState::Degraded => alarms.push("degraded: replace the drive that is out".to_owned()),
+            ArrayState::Optimal | ArrayState::Rebuilding | ArrayState::ReadOnly | ArrayState::Closed => {}
+        }
+        let share = used * 100 / usable.max(1);
+        let step = [95, 90, 80].into_iter().find(|step| share >= *step);
+        if let Some(step) = step.filter(|_| provisioned > usable) {
+            alarms.push(format!("{share} % of usable space is used (alarm at {step} %) and volumes promise more than there is"));
+        }
+        alarms
+    }
+
+    fn member_lines(&self) -> Vec<MemberStatus> {
+        let seats = self.seats.borrow();
+        let shown = seats.iter().filter(|s| s.state.get() != MemberState::Vacant);
+        shown
+            .map(|s| MemberStatus {
+                seat: s.id.0,
+                state: match s.state.get() {
+                    MemberState::In if s.drive.is_none() => SeatState::Missing,
+                    MemberState::In => SeatState::In,
+                    MemberState::Out | MemberState::Vacant => SeatState::Out,
+                    MemberState::Spare => SeatState::Spare,
+                },
+                drive: s.drive.as_ref().map(|d| d.info().name.clone()).unwrap_or_default(),
+                drive_name: s.drive_name.clone(),
+                bytes: BlockCount(s.layout.drive_blocks).bytes(),
+                zones: s.layout.zones,
+                zones_free: s.free.borrow().len() as u64,
+                reads: s.counters.reads.get(),
+                writes: s.counters.writes.get(),
+                bytes_read: s.counters.bytes_read.get(),
+                bytes_written: s.counters.bytes_written.get(),
+                errors: s.counters.errors.get(),
+                mismatches: s.counters.mismatches.get(),
+                volatile_cache: s.volatile(),
+            })
+            .collect()
+    }
+
+    /// The volumes.
+    pub fn volume_lines(&self) -> Vec<VolumeStatus> {
+        let volumes = self.volumes.borrow();
+        volumes
+            .values()
+            .map(|v| VolumeStatus {
+                name: v.name.borrow().clone(),
+                uuid: v.uuid,
+                bytes: BlockCount(v.blocks.get()).bytes(),
+                mapped_bytes: BlockCount(v.mapped.get()).bytes(),
+                state: if v.state.get() == VolumeState::Live { "live" } else { "dropping" },
+                reads: v.counters.reads.get(),
+                writes: v.counters.writes.get(),
+                flushes: v.counters.flushes.get(),
+                deallocates: v.counters.deallocates.get(),
+                bytes_read: v.counters.bytes_read.get(),
+                bytes_written: v.counters.bytes_written.get(),
+                errors: v.counters.errors.get(),
+            })
+            .collect()
+    }
+}
+
+fn ratio(a: u64, b: u64) -> f64 {
+    if b == 0 { 0.0 } else { (a as f64 / b as f64 * 1000.0).round() / 1000.0 }
+}

@@ -1,0 +1,216 @@
+//! Waiting within one executor: an event that tasks watch with a condition, and locks on ranges of blocks.
+//!
+//! Invariant: whoever changes what a condition looks at calls [`Event::wake`] afterwards.
+
+use std::cell::{Cell, RefCell};
+use std::collections::{BTreeMap, VecDeque};
+use std::future::poll_fn;
+use std::rc::Rc;
+use std::task::{Poll, Waker};
+
+/// Something happened; look again.
+#[derive(Default)]
+pub struct Event {
+    wakers: RefCell<Vec<Waker>>,
+}
+
+impl Event {
+    /// Wakes everyone who waits.
+    pub fn wake(&self) {
+        for waker in self.wakers.take() {
+            waker.wake();
+        }
+    }
+
+    /// Resolves when `ready` says so; asked at once and after every [`Event::wake`].
+    pub async fn until(&self, mut ready: impl FnMut() -> bool) {
+        poll_fn(|cx| {
+            if ready() {
+                return Poll::Ready(());
+            }
+            self.wakers.borrow_mut().push(cx.waker().clone());
+            Poll::Pending
+        })
+        .await;
+    }
+}
+
+/// One holder at a time.
+#[derive(Default)]
+pub struct Gate {
+    taken: Cell<bool>,
+    event: Event,
+}
+
+/// Opens its gate when dropped.
+pub struct Passed<'a>(&'a Gate);
+
+impl Gate {
+    /// Waits for its turn.
+    pub async fn pass(&self) -> Passed<'_> {
+        self.event.until(|| !self.taken.replace(true)).await;
+        Passed(self)
+    }
+}
+
+impl Drop for Passed<'_> {
+    fn drop(&mut self) {
+        self.0.taken.set(false);
+        self.0.event.wake();
+    }
+}
+
+/// Locks on ranges of one volume: writes that overlap take turns in the order they came.
+#[derive(Default)]
+pub struct RangeLocks {
+    inner: RefCell<Ranges>,
+}
+
+#[derive(Default)]
+struct Ranges {
+    /// Start to end of the ranges held; they do not overlap.
+    held: BTreeMap<u64, u64>,
+    waiting: VecDeque<Rc<Waiting>>,
+}
+
+struct Waiting {
+    start: u64,
+    end: u64,
+    granted: Cell<bool>,
+    gone: Cell<bool>,
+    event: Event,
+}
+
+/// A place in the queue; given up when the wait is dropped.
+struct Turn<'a> {
+    locks: &'a Rc<RangeLocks>,
+    waiting: Rc<Waiting>,
+    taken: bool,
+}
+
+impl Drop for Turn<'_> {
+    fn drop(&mut self) {
+        if !self.taken {
+            if self.waiting.granted.get() {
+                self.locks.inner.borrow_mut().held.remove(&self.waiting.start);
+            }
+            self.waiting.gone.set(true);
+            self.locks.let_in();
+        }
+    }
+}
+
+/// A range held; let go on drop.
+pub struct RangeGuard {
+    locks: Rc<RangeLocks>,
+    start: u64,
+}
+
+impl Ranges {
+    fn free(&self, start: u64, end: u64) -> bool {
+        self.held.range(..end).next_back().is_none_or(|(_, &held_end)| held_end <= start)
+    }
+}
+
+impl RangeLocks {
+    /// Waits until no earlier request overlaps `start..end` (blocks, not empty), then holds it.
+    pub async fn lock(self: &Rc<Self>, start: u64, end: u64) -> RangeGuard {
+        assert!(start < end, "a range to lock has blocks");
+        if let Some(guard) = self.try_lock(start, end) {
+            return guard;
+        }
+        let waiting = Rc::new(Waiting {
+            start,
+            end,
+            granted: Cell::new(false),
+            gone: Cell::new(false),
+            event: Event::default(),
+        });
+        self.inner.borrow_mut().waiting.push_back(waiting.clone());
+        let mut turn = Turn { locks: self, waiting, taken: false };
+        turn.waiting.event.until(|| turn.waiting.granted.get()).await;
+        turn.taken = true;
+        RangeGuard { locks: self.clone(), start }
+    }
+
+    /// Holds `start..end` if nobody does and nobody who overlaps it waits.
+    pub fn try_lock(self: &Rc<Self>, start: u64, end: u64) -> Option<RangeGuard> {
+        let mut ranges = self.inner.borrow_mut();
+        let wanted = |w: &Rc<Waiting>| w.start < end && start < w.end;
+        if !ranges.free(start, end) || ranges.waiting.iter().any(wanted) {
+            return None;
+        }
+        ranges.held.insert(start, end);
+        Some(RangeGuard { locks: self.clone(), start })
+    }
+
+    fn let_in(&self) {
+        let mut ranges = self.inner.borrow_mut();
+        let mut still: VecDeque<Rc<Waiting>> = VecDeque::new();
+        for w in std::mem::take(&mut ranges.waiting) {
+            if w.gone.get() {
+                continue;
+            }
+            let behind_another = still.iter().any(|s| s.start < w.end && w.start < s.end);
+            if !behind_another && ranges.free(w.start, w.end) {
+                ranges.held.insert(w.start, w.end);
+                w.granted.set(true);
+                w.event.wake();
+            } else {
+                still.push_back(w);
+            }
+        }
+        ranges.waiting = still;
+    }
+}
+
+impl Drop for RangeGuard {
+    fn drop(&mut self) {
+        self.locks.inner.borrow_mut().held.remove(&self.start);
+        self.locks.let_in();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use futures::FutureExt;
+
+    #[test]
+    fn overlapping_ranges_take_turns_in_order() {
+        let locks = Rc::new(RangeLocks::default());
+        let first = locks.lock(0, 4).now_or_never().unwrap();
+        let mut second = Box::pin(locks.lock(2, 8));
+        assert!(second.as_mut().now_or_never().is_none());
+        assert!(locks.try_lock(6, 7).is_none(), "nobody overtakes one who waits");
+        assert!(locks.try_lock(8, 9).is_some());
+        drop(first);
+        let held = second.now_or_never().unwrap();
+        assert!(locks.try_lock(2, 3).is_none());
+        drop(held);
+        assert!(locks.try_lock(2, 3).is_some());
+    }
+
+    #[test]
+    fn one_who_leaves_blocks_nobody() {
+        let locks = Rc::new(RangeLocks::default());
+        let first = locks.lock(0, 4).now_or_never().unwrap();
+        let mut second = Box::pin(locks.lock(0, 8));
+        assert!(second.as_mut().now_or_never().is_none());
+        let mut third = Box::pin(locks.lock(6, 7));
+        assert!(third.as_mut().now_or_never().is_none());
+        drop(second);
+        assert!(third.now_or_never().is_some());
+        drop(first);
+    }
+
+    #[test]
+    fn a_gate_lets_one_through() {
+        let gate = Gate::default();
+        let first = gate.pass().now_or_never().unwrap();
+        let mut second = Box::pin(gate.pass());
+        assert!(second.as_mut().now_or_never().is_none());
+        drop(first);
+        assert!(second.now_or_never().is_some());
+    }
+}

@@ -1,0 +1,223 @@
+//! Committing a generation: what the array is, durable on every member that takes part.
+//!
+//! Invariants:
+//! - everything a generation relies on is flushed before its slot is written, and the slot is flushed before the
+//!   generation counts;
+//! - it takes effect when it is durable on all members that it marks in; a member that fails it goes out, and
+//!   another generation says so;
+//! - one that the redundancy does not cover is never written.
+
+use std::rc::Rc;
+
+use base::{BLOCK_BYTES, Generation as Number, MemberId, MemberLba, SegmentId};
+use futures::future::join_all;
+use ondisk::generation::ANCESTORS;
+use ondisk::{Generation, Member, MemberState, Segment, SegmentState, SHARDS, Volume};
+use rt::{Buf, Bytes};
+
+use crate::core::{Core, Vol};
+use crate::fault::Fault;
+use crate::seat::Seat;
+use crate::segment::Seg;
+
+impl Core {
+    /// Commits a generation that says what memory says now; returns when it has taken effect.
+    pub async fn commit(&self) -> Result<(), Fault> {
+        self.commit_as(false).await
+    }
+
+    /// [`Core::commit`], marked as handed over in order.
+    pub async fn commit_as(&self, clean: bool) -> Result<(), Fault> {
+        let _turn = self.system.gate.pass().await;
+        loop {
+            self.writable()?;
+            self.wanted.spares.set(false);
+            self.drop_broken_spares();
+            self.replenish_spares();
+            self.vacate_seats();
+            let generation = self.snapshot(clean);
+            let freed: Vec<SegmentId> = self.freeable();
+            let seats = self.seats_in();
+            if self.flush_all(&seats).await && self.write_slots(&seats, &generation).await {
+                self.take_effect(&generation, &freed);
+                return Ok(());
+            }
+            // What a generation before the one in effect says may be on some members: the next one knows it.
+            self.remember_ancestor(generation.number, generation.id);
+        }
+    }
+
+    fn remember_ancestor(&self, number: Number, id: u128) {
+        let mut ancestors = self.system.ancestors.borrow_mut();
+        ancestors.push_front(self.system.id.get());
+        ancestors.truncate(ANCESTORS);
+        self.system.id.set(id);
+        self.system.number.set(number.0);
+    }
+
+    async fn write_slots(&self, seats: &[Rc<Seat>], generation: &Generation) -> bool {
+        let image = Buf::from_slice(&generation.encode()).freeze();
+        let fits = image.len() <= self.shape.slot_blocks as usize * BLOCK_BYTES;
+        assert!(fits, "slots are sized for the largest table");
+        let results = join_all(seats.iter().map(|s| self.write_slot(s, generation, image.clone()))).await;
+        let mut whole = true;
+        for (seat, result) in seats.iter().zip(results) {
+            match result {
+                Ok(()) => {}
+                Err(SlotError::Io(error)) => {
+                    self.member_failed(seat.id, &format!("its system area could not be written: {error}"));
+                    whole = false;
+                }
+                Err(SlotError::Foreign) => {
+                    self.freeze("another Ashlar wrote to the drives");
+                    whole = false;
+                }
+            }
+        }
+        whole
+    }
+
+    async fn write_slot(&self, seat: &Seat, generation: &Generation, image: Bytes) -> Result<(), SlotError> {
+        let number = generation.number.0;
+        let before = seat.layout.slot(((number + 1) % 2) as usize);
+        if !self.slot_is_ours(seat, before).await? {
+            return Err(SlotError::Foreign);
+        }
+        let at = seat.layout.slot((number % 2) as usize);
+        seat.write(at, image).await.map_err(SlotError::Io)?;
+        seat.flush().await.map_err(SlotError::Io)
+    }
+
+    /// Whether the newest slot still is the generation in effect, or (a member that just joined) empty.
+    async fn slot_is_ours(&self, seat: &Seat, at: MemberLba) -> Result<bool, SlotError> {
+        let (result, block) = seat.read(at, Buf::zeroed(BLOCK_BYTES)).await;
+        result.map_err(SlotError::Io)?;
+        let Ok((number, id)) = Generation::peek(&block) else { return Ok(true) };
+        Ok(number.0 < self.system.number.get() || id == self.system.id.get())
+    }
+
+    fn take_effect(&self, generation: &Generation, freed: &[SegmentId]) {
+        self.remember_ancestor(generation.number, generation.id);
+        let mut zones = Vec::new();
+        {
+            let mut table = self.table.borrow_mut();
+            for s in &generation.segments {
+                if let Some(seg) = table.segments.get_mut(&s.id) {
+                    seg.listed = true;
+                }
+            }
+            for id in freed {
+                let still = table.segments.get(id).is_some_and(|s| !s.busy && s.live == 0);
+                if !still {
+                    continue;
+                }
+                let seg = table.segments.remove(id).expect("it is there");
+                zones.extend(seg.slots.iter().flatten().copied());
+                self.nodes.borrow_mut().forget_segment(*id);
+            }
+        }
+        let gone = |v: &Rc<Vol>| matches!(v.state.get(), ondisk::VolumeState::Dropping { cursor } if cursor.0 >= v.blocks.get());
+        self.volumes.borrow_mut().retain(|_, v| !gone(v));
+        if !zones.is_empty() {
+            self.pins.free_later(zones);
+        }
+        self.room_changed();
+    }
+
+    /// Segments that hold nothing and whose entries are all merged: listed so, their zones are free afterwards.
+    fn freeable(&self) -> Vec<SegmentId> {
+        let table = self.table.borrow();
+        let empty = |s: &&Seg| {
+            s.state == SegmentState::Sealed && s.live == 0 && s.unmerged.is_empty() && !s.busy && !self.in_use_by_log(s.id)
+        };
+        table.segments.values().filter(empty).map(|s| s.id).collect()
+    }
+
+    /// Seats that are out and that no segment names any more are nobody's.
+    fn vacate_seats(&self) {
+        let table = self.table.borrow();
+        for seat in self.seats.borrow().iter() {
+            let named = |m: MemberId| table.segments.values().any(|s| s.uses(m));
+            let replaced = |bay: u16| self.seats.borrow().iter().any(|s| s.bay.get() == bay && s.state.get() == MemberState::In);
+            if seat.state.get() == MemberState::Out && !named(seat.id) && replaced(seat.bay.get()) {
+                seat.state.set(MemberState::Vacant);
+            }
+        }
+    }
+
+    /// The generation that says what memory says now.
+    fn snapshot(&self, clean: bool) -> Generation {
+        let id = u128::from(self.rt.random()) << 64 | u128::from(self.rt.random());
+        let mut ancestors = vec![self.system.id.get()];
+        ancestors.extend(self.system.ancestors.borrow().iter().take(ANCESTORS - 1));
+        let table = self.table.borrow();
+        Generation {
+            array: self.shape.array,
+            name: self.name.borrow().clone(),
+            number: Number(self.system.number.get() + 1),
+            id,
+            ancestors,
+            epoch: self.epoch.get(),
+            written_at: self.rt.unix_seconds(),
+            clean,
+            features: self.shape.features,
+            level: self.shape.level,
+            width: self.shape.scheme.width() as u8,
+            rebuild_place: self.shape.rebuild_place,
+            zone_blocks: self.shape.zone_blocks,
+            usable_permille: self.shape.usable_permille,
+            next_segment: table.next,
+            next_volume: self.next_volume.get(),
+            replay_from: [self.system.replay_from.get(); SHARDS],
+            members: self.seats.borrow().iter().map(|s| member_line(s)).collect(),
+            volumes: self.volumes.borrow().values().map(|v| volume_line(v)).collect(),
+            segments: table.segments.values().map(segment_line).collect(),
+        }
+    }
+}
+
+enum SlotError {
+    Io(rt::IoError),
+    /// A generation that we did not write.
+    Foreign,
+}
+
+fn member_line(s: &Seat) -> Member {
+    Member {
+        uuid: s.uuid,
+        state: s.state.get(),
+        bay: s.bay.get(),
+        drive_blocks: s.layout.drive_blocks,
+        zones: s.layout.zones,
+        drive_name: s.drive_name.clone(),
+    }
+}
+
+fn volume_line(v: &Vol) -> Volume {
+    Volume {
+        id: v.id,
+        name: v.name.borrow().clone(),
+        uuid: v.uuid,
+        blocks: v.blocks.get(),
+        mapped_blocks: v.mapped.get(),
+        state: v.state.get(),
+        height: v.height.get(),
+        roots: v.roots.get(),
+    }
+}
+
+/// Open: rows durable once the flush before the slot is done, and where replay begins. Sealed: all its rows.
+fn segment_line(s: &Seg) -> Segment {
+    let first_unmerged = s.unmerged.iter().map(|u| u.row).min();
+    let sealed = s.state == SegmentState::Sealed;
+    Segment {
+        id: s.id,
+        scheme: s.scheme,
+        state: s.state,
+        slots: s.slots.clone(),
+        cuts: s.cuts.clone(),
+        live: s.live,
+        rows: s.acked,
+        replay_row: if sealed { first_unmerged } else { Some(first_unmerged.unwrap_or(s.acked)) },
+    }
+}

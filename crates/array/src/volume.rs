@@ -1,0 +1,428 @@
+//! A volume's requests: cut to chunks, locked, looked up, handed to the log or the drives.
+//!
+//! Invariants: a write holds the lock of its blocks until it is acknowledged; what a read returns matched its
+//! checksum; the atomic unit is one block.
+
+use std::rc::Rc;
+
+use base::{BLOCK_BYTES, BlockCount, Lba};
+use futures::future::{join_all, try_join_all};
+use ondisk::{MapRef, Place, VolumeState};
+use rt::{Buf, Bytes};
+
+use crate::core::{Core, Vol};
+use crate::fault::Fault;
+use crate::log::{Held, Piece, Request, What};
+use crate::map::LEAF_BLOCKS;
+use crate::seat::add;
+use crate::segment::Seg;
+use crate::space::{FREE_FLOOR, WRITE_FLOOR};
+use crate::sync::RangeGuard;
+
+/// The smallest unit of a request.
+pub const SECTOR_BYTES: u64 = 512;
+
+/// What a run of bytes is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ExtentKind {
+    /// Stored.
+    Allocated,
+    /// Never written or deallocated: reads zeros.
+    Hole,
+    /// Written with zeros, nothing stored.
+    Zero,
+}
+
+/// One volume of an open array.
+#[derive(Clone)]
+pub struct Volume {
+    core: Rc<Core>,
+    vol: Rc<Vol>,
+}
+
+impl Volume {
+    pub(crate) fn new(core: Rc<Core>, vol: Rc<Vol>) -> Volume {
+        Volume { core, vol }
+    }
+
+    /// Its name.
+    #[must_use]
+    pub fn name(&self) -> String {
+        self.vol.name.borrow().clone()
+    }
+
+    /// Its size.
+    #[must_use]
+    pub fn bytes(&self) -> u64 {
+        BlockCount(self.vol.blocks.get()).bytes()
+    }
+
+    /// Its identity for hosts.
+    #[must_use]
+    pub fn uuid(&self) -> uuid::Uuid {
+        self.vol.uuid
+    }
+
+    /// Whether acknowledged writes need a flush to be durable.
+    #[must_use]
+    pub fn volatile_cache(&self) -> bool {
+        !self.core.no_volatile_cache()
+    }
+
+    /// Whether writes are refused.
+    #[must_use]
+    pub fn read_only(&self) -> bool {
+        self.core.writable().is_err()
+    }
+
+    fn check(&self, offset: u64, bytes: u64) -> Result<(), Fault> {
+        if self.vol.state.get() != VolumeState::Live || self.core.phase.get() == crate::core::Phase::Closed {
+            return Err(Fault::Closed);
+        }
+        if !offset.is_multiple_of(SECTOR_BYTES) || !bytes.is_multiple_of(SECTOR_BYTES) {
+            return Err(Fault::Misaligned);
+        }
+        match offset.checked_add(bytes) {
+            Some(end) if end <= self.bytes() => Ok(()),
+            _ => Err(Fault::OutOfRange),
+        }
+    }
+
+    /// Reads; parts in order.
+    ///
+    /// # Errors
+    /// [`Fault::Medium`] when a block is lost; never wrong data.
+    pub async fn read(&self, offset: u64, bytes: u64) -> Result<Vec<Bytes>, Fault> {
+        self.check(offset, bytes)?;
+        add(&self.vol.counters.reads, 1);
+        add(&self.vol.counters.bytes_read, bytes);
+        let parts = chunks(offset, bytes).into_iter().map(|(offset, bytes)| self.read_chunk(offset, bytes));
+        let read = try_join_all(parts).await;
+        if read.is_err() {
+            add(&self.vol.counters.errors, 1);
+        }
+        read
+    }
+
+    async fn read_chunk(&self, offset: u64, bytes: u64) -> Result<Bytes, Fault> {
+        let first = Lba::containing_byte(offset);
+        let n = BlockCount::ceil_from_bytes(offset + bytes).0 - first.0;
+        let blocks = match self.read_blocks(first, n as usize).await {
+            // The block may have moved between look-up and read.
+            Err(Fault::Medium) => self.read_blocks(first, n as usize).await?,
+            other => other?,
+        };
+        let skip = (offset - first.byte_offset()) as usize;
+        Ok(blocks.slice(skip..skip + bytes as usize))
+    }
+
+    async fn read_blocks(&self, first: Lba, n: usize) -> Result<Bytes, Fault> {
+        let resolved = self.core.resolve(&self.vol, first, n).await?;
+        let runs = runs(&resolved.refs, self.core.shape.zone_blocks)?;
+        if let [(0, places)] = &runs[..]
+            && places.len() == n
+        {
+            return Ok(self.read_places(places).await?.freeze());
+        }
+        let read = runs.iter().map(|(at, places)| async move { Ok((*at, self.read_places(places).await?)) });
+        let mut whole = Buf::zeroed(n * BLOCK_BYTES);
+        for part in join_all(read).await {
+            let (at, data) = part?;
+            whole[at * BLOCK_BYTES..at * BLOCK_BYTES + data.len()].copy_from_slice(&data);
+        }
+        drop(resolved.pin);
+        Ok(whole.freeze())
+    }
+
+    /// A run of places down one column.
+    async fn read_places(&self, places: &[Place]) -> Result<Buf, Fault> {
+        let columns = self.core.columns(places[0].pba.segment).ok_or(Fault::Medium)?;
+        let (column, row) = Seg::place(places[0].pba.block, self.core.shape.zone_blocks);
+        let crcs: Vec<u32> = places.iter().map(|p| p.crc).collect();
+        let run = self.core.read_run(&columns, column, row, &crcs).await;
+        if run.lost.contains(&true) { Err(Fault::Medium) } else { Ok(run.data) }
+    }
+
+    /// Writes; durable when it returns if `fua`, else after a flush (or at once, where no member has a volatile
+    /// cache).
+    ///
+    /// # Errors
+    /// When the array is full, frozen or read-only.
+    pub async fn write(&self, offset: u64, data: Bytes, fua: bool) -> Result<(), Fault> {
+        self.check(offset, data.len() as u64)?;
+        add(&self.vol.counters.writes, 1);
+        add(&self.vol.counters.bytes_written, data.len() as u64);
+        let parts = chunks(offset, data.len() as u64).into_iter().map(|(at, bytes)| {
+            let from = (at - offset) as usize;
+            self.write_chunk(at, data.slice(from..from + bytes as usize))
+        });
+        let written = try_join_all(parts).await;
+        if written.is_err() {
+            add(&self.vol.counters.errors, 1);
+        }
+        written?;
+        self.durable_if(fua).await
+    }
+
+    async fn durable_if(&self, fua: bool) -> Result<(), Fault> {
+        if fua && !self.core.no_volatile_cache() {
+            self.core.flush().await?;
+        }
+        Ok(())
+    }
+
+    async fn write_chunk(&self, offset: u64, data: Bytes) -> Result<(), Fault> {
+        let first = Lba::containing_byte(offset);
+        let end = BlockCount::ceil_from_bytes(offset + data.len() as u64).0;
+        let n = end - first.0;
+        self.core.writable()?;
+        let promise = self.core.admit(n, WRITE_FLOOR).await?;
+        let guard = self.vol.locks.lock(first.0, end).await;
+        self.check(offset, data.len() as u64)?;
+        self.core.fits(&self.vol, first, n).await?;
+        let whole = offset == first.byte_offset() && data.len() as u64 == BlockCount(n).bytes();
+        let data = if whole { data } else { self.merge_sectors(first, n as usize, offset, &data).await? };
+        let request = Request::new(n, Some(Held { guard, promise: Some(promise) }));
+        self.core.submit(Piece {
+            what: What::Data,
+            volume: self.vol.id,
+            lba: first,
+            blocks: n as u32,
+            data: Some(data),
+            request: request.clone(),
+        });
+        request.done().await
+    }
+
+    /// Whole blocks of what is there with `data` laid over it.
+    async fn merge_sectors(&self, first: Lba, n: usize, offset: u64, data: &[u8]) -> Result<Bytes, Fault> {
+        let mut blocks = Buf::zeroed(n * BLOCK_BYTES);
+        let last = n - 1;
+        for edge in if last == 0 { vec![0] } else { vec![0, last] } {
+            let old = self.read_blocks(first + BlockCount(edge as u64), 1).await?;
+            blocks[edge * BLOCK_BYTES..(edge + 1) * BLOCK_BYTES].copy_from_slice(&old);
+        }
+        let skip = (offset - first.byte_offset()) as usize;
+        blocks[skip..skip + data.len()].copy_from_slice(data);
+        Ok(blocks.freeze())
+    }
+
+    /// Makes durable everything acknowledged before.
+    ///
+    /// # Errors
+    /// When the array is frozen or read-only.
+    pub async fn flush(&self) -> Result<(), Fault> {
+        self.check(0, 0)?;
+        add(&self.vol.counters.flushes, 1);
+        if self.core.phase.get() == crate::core::Phase::ReadOnly {
+            return Ok(());
+        }
+        self.core.flush().await
+    }
+
+    /// Sets bytes to zero; nothing is stored for whole blocks.
+    ///
+    /// # Errors
+    /// As a write.
+    pub async fn write_zeroes(&self, offset: u64, bytes: u64, may_deallocate: bool, fua: bool) -> Result<(), Fault> {
+        self.check(offset, bytes)?;
+        add(&self.vol.counters.writes, 1);
+        let fill = if may_deallocate { MapRef::Hole } else { MapRef::Zero };
+        let inner = offset.next_multiple_of(BLOCK_BYTES as u64)..(offset + bytes) / BLOCK_BYTES as u64 * BLOCK_BYTES as u64;
+        if inner.start >= inner.end {
+            let zeros = Buf::zeroed(bytes as usize).freeze();
+            for (at, n) in chunks(offset, bytes) {
+                self.write_chunk(at, zeros.slice(0..n as usize)).await?;
+            }
+        } else {
+            let zeros = Buf::zeroed(BLOCK_BYTES).freeze();
+            for (from, to) in [(offset, inner.start), (inner.end, offset + bytes)] {
+                if from < to {
+                    self.write_chunk(from, zeros.slice(0..(to - from) as usize)).await?;
+                }
+            }
+            self.fill(inner.start, inner.end, fill).await?;
+        }
+        self.durable_if(fua).await
+    }
+
+    /// Gives whole blocks back; they read zeros. Parts of blocks at the edges stay.
+    ///
+    /// # Errors
+    /// When the array is frozen or read-only.
+    pub async fn deallocate(&self, offset: u64, bytes: u64, fua: bool) -> Result<(), Fault> {
+        self.check(offset, bytes)?;
+        add(&self.vol.counters.deallocates, 1);
+        let from = offset.next_multiple_of(BLOCK_BYTES as u64);
+        let to = (offset + bytes) / BLOCK_BYTES as u64 * BLOCK_BYTES as u64;
+        if from < to {
+            self.fill(from, to, MapRef::Hole).await?;
+        }
+        self.durable_if(fua).await
+    }
+
+    async fn fill(&self, from: u64, to: u64, fill: MapRef) -> Result<(), Fault> {
+        self.core.writable()?;
+        let (first, end) = (Lba::containing_byte(from), Lba::containing_byte(to));
+        let promise = self.core.admit(1, FREE_FLOOR).await?;
+        let guard: RangeGuard = self.vol.locks.lock(first.0, end.0).await;
+        self.check(from, to - from)?;
+        if fill == MapRef::Hole && self.nothing_there(first, end).await? {
+            return Ok(());
+        }
+        let pieces = end.since(first).0.div_ceil(u64::from(u32::MAX));
+        let request = Request::new(pieces, Some(Held { guard, promise: Some(promise) }));
+        let mut lba = first;
+        while lba < end {
+            let n = end.since(lba).0.min(u64::from(u32::MAX));
+            self.core.submit(Piece {
+                what: What::Fill(fill),
+                volume: self.vol.id,
+                lba,
+                blocks: n as u32,
+                data: None,
+                request: request.clone(),
+            });
+            lba += BlockCount(n);
+        }
+        request.done().await
+    }
+
+    /// Whether nothing is stored or said of these blocks, so that there is nothing to deallocate.
+    async fn nothing_there(&self, first: Lba, end: Lba) -> Result<bool, Fault> {
+        let silent = {
+            let memory = self.core.memory.borrow();
+            let silent = |t: &crate::memtable::Memtable| !t.says_anything(self.vol.id, first, end);
+            silent(&memory.active) && memory.frozen.as_ref().is_none_or(|f| silent(f))
+        };
+        if !silent {
+            return Ok(false);
+        }
+        let _pin = self.core.pins.pin();
+        Ok(self.core.leaves_there(&self.vol, first, end, 1).await?.0.is_empty())
+    }
+
+    /// What the bytes are, from `offset` on: at most `at_most` runs.
+    ///
+    /// # Errors
+    /// When the map cannot be read.
+    pub async fn extents(&self, offset: u64, bytes: u64, at_most: usize) -> Result<Vec<(u64, ExtentKind)>, Fault> {
+        self.check(offset, bytes)?;
+        let mut extents: Vec<(u64, ExtentKind)> = Vec::new();
+        let (mut lba, end) = (Lba::containing_byte(offset), BlockCount::ceil_from_bytes(offset + bytes).0);
+        while lba.0 < end {
+            let n = (LEAF_BLOCKS - lba.0 % LEAF_BLOCKS).min(end - lba.0);
+            for r in self.core.resolve(&self.vol, lba, n as usize).await?.refs {
+                let kind = match r {
+                    MapRef::At(_) | MapRef::Bad => ExtentKind::Allocated,
+                    MapRef::Hole => ExtentKind::Hole,
+                    MapRef::Zero => ExtentKind::Zero,
+                };
+                if let Some((len, _)) = extents.last_mut().filter(|(_, last)| *last == kind) {
+                    *len += BLOCK_BYTES as u64;
+                } else if extents.len() == at_most {
+                    return Ok(trim(extents, offset, bytes));
+                } else {
+                    extents.push((BLOCK_BYTES as u64, kind));
+                }
+            }
+            lba += BlockCount(n);
+        }
+        Ok(trim(extents, offset, bytes))
+    }
+}
+
+/// Extents of whole blocks cut to the bytes asked for.
+fn trim(mut extents: Vec<(u64, ExtentKind)>, offset: u64, bytes: u64) -> Vec<(u64, ExtentKind)> {
+    let head = offset % BLOCK_BYTES as u64;
+    if let Some(first) = extents.first_mut() {
+        first.0 -= head;
+    }
+    let total: u64 = extents.iter().map(|e| e.0).sum();
+    if let Some(last) = extents.last_mut() {
+        last.0 -= total.saturating_sub(bytes);
+    }
+    extents
+}
+
+/// A request cut at the edges of leaves (1 MiB).
+fn chunks(offset: u64, bytes: u64) -> Vec<(u64, u64)> {
+    let leaf_bytes = BlockCount(LEAF_BLOCKS).bytes();
+    let end = offset + bytes;
+    let mut parts = Vec::new();
+    let mut at = offset;
+    while at < end {
+        let to = ((at / leaf_bytes + 1) * leaf_bytes).min(end);
+        parts.push((at, to - at));
+        at = to;
+    }
+    parts
+}
+
+/// Runs of places that lie behind each other in one column: index of the first block, places. Holes are left out.
+fn runs(refs: &[MapRef], zone_blocks: u32) -> Result<Vec<(usize, Vec<Place>)>, Fault> {
+    let mut runs: Vec<(usize, Vec<Place>)> = Vec::new();
+    for (i, r) in refs.iter().enumerate() {
+        let place = match r {
+            MapRef::Bad => return Err(Fault::Medium),
+            MapRef::Hole | MapRef::Zero => continue,
+            MapRef::At(place) => *place,
+        };
+        let follows = |at: usize, last: &Place, len: usize| {
+            at + len == i
+                && last.pba.segment == place.pba.segment
+                && last.pba.block + 1 == place.pba.block
+                && place.pba.block % zone_blocks != 0
+        };
+        match runs.last_mut() {
+            Some((at, places)) if follows(*at, &places[places.len() - 1], places.len()) => places.push(place),
+            _ => runs.push((i, vec![place])),
+        }
+    }
+    Ok(runs)
+}
+
+impl Core {
+    /// Whether `n` blocks from `lba` on may be stored: what volumes may fill is not exceeded. Counts them.
+    async fn fits(&self, vol: &Vol, lba: Lba, n: u64) -> Result<(), Fault> {
+        let usable = self.usable_blocks();
+        let used = |core: &Core| core.mapped_blocks() + core.pending_blocks();
+        if used(self) + n <= usable {
+            self.memory.borrow_mut().active.new_blocks += n;
+            return Ok(());
+        }
+        // Nearly full: count only what is new, after everything pending was counted exactly.
+        for attempt in 0..2 {
+            let resolved = self.resolve(vol, lba, n as usize).await?;
+            let new = resolved.refs.iter().filter(|r| !matches!(r, MapRef::At(_))).count() as u64;
+            if new == 0 || used(self) + new <= usable {
+                self.memory.borrow_mut().active.new_blocks += new;
+                return Ok(());
+            }
+            if attempt == 0 && self.pending_blocks() > 0 {
+                self.checkpoint().await?;
+            }
+        }
+        Err(Fault::NoSpace)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn requests_are_cut_at_leaf_edges() {
+        const MIB: u64 = 1 << 20;
+        assert_eq!(chunks(MIB - 512, 1024), [(MIB - 512, 512), (MIB, 512)]);
+        assert_eq!(chunks(0, 2 * MIB), [(0, MIB), (MIB, MIB)]);
+        assert!(chunks(7, 0).is_empty());
+    }
+
+    #[test]
+    fn extents_are_cut_to_the_request() {
+        use ExtentKind::{Allocated, Hole};
+        assert_eq!(trim(vec![(4096, Hole), (4096, Allocated)], 512, 4096), [(3584, Hole), (512, Allocated)]);
+        assert_eq!(trim(vec![(4096, Hole)], 1024, 512), [(512, Hole)]);
+    }
+}

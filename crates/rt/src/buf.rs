@@ -1,0 +1,266 @@
+//! Page-aligned memory for I/O: [`Buf`] is owned and writable, [`Bytes`] is shared and immutable.
+//!
+//! Invariants: the first byte of a `Buf` lies on a 4096-byte boundary (O_DIRECT asks for it); the memory does not
+//! move while the `Buf` or any `Bytes` made from it lives, also when the value itself is moved; a `Bytes` never
+//! changes.
+//!
+//! Not here: pools and registered buffers.
+#![allow(unsafe_code)]
+
+use std::alloc::{self, Layout};
+use std::fmt;
+use std::ops::{Deref, DerefMut, Range};
+use std::ptr::NonNull;
+use std::rc::Rc;
+
+/// Alignment of every buffer: a page, and the largest logical sector of a drive.
+const ALIGN: usize = 4096;
+
+/// Page-aligned memory with one owner.
+pub struct Buf {
+    start: NonNull<u8>,
+    len: usize,
+}
+
+// SAFETY: a Buf is the only owner of its memory, as a Vec<u8> is, and has no thread-bound state.
+unsafe impl Send for Buf {}
+// SAFETY: a shared reference gives only reads.
+unsafe impl Sync for Buf {}
+
+impl Buf {
+    /// `len` bytes of zero.
+    #[must_use]
+    pub fn zeroed(len: usize) -> Buf {
+        let layout = Self::layout(len);
+        if len == 0 {
+            return Buf {
+                start: layout.dangling_ptr(),
+                len,
+            };
+        }
+        // SAFETY: the layout has a non-zero size.
+        let start = unsafe { alloc::alloc_zeroed(layout) };
+        match NonNull::new(start) {
+            Some(start) => Buf { start, len },
+            None => alloc::handle_alloc_error(layout),
+        }
+    }
+
+    /// A copy of `data`.
+    #[must_use]
+    pub fn from_slice(data: &[u8]) -> Buf {
+        let layout = Self::layout(data.len());
+        if data.is_empty() {
+            return Buf {
+                start: layout.dangling_ptr(),
+                len: 0,
+            };
+        }
+        // SAFETY: the layout has a non-zero size.
+        let start = unsafe { alloc::alloc(layout) };
+        let Some(start) = NonNull::new(start) else {
+            alloc::handle_alloc_error(layout)
+        };
+        // SAFETY: `start` is a fresh allocation of data.len() bytes, so it is writable and does not overlap.
+        unsafe { std::ptr::copy_nonoverlapping(data.as_ptr(), start.as_ptr(), data.len()) };
+        Buf {
+            start,
+            len: data.len(),
+        }
+    }
+
+    /// Length in bytes.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Whether it holds no byte.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// Ends writing: the memory becomes shared and immutable. No copy.
+    #[must_use]
+    pub fn freeze(self) -> Bytes {
+        Bytes::from(self)
+    }
+
+    fn layout(len: usize) -> Layout {
+        Layout::from_size_align(len, ALIGN).expect("a buffer is far smaller than the address space")
+    }
+}
+
+impl Drop for Buf {
+    fn drop(&mut self) {
+        if self.len > 0 {
+            // SAFETY: allocated in `zeroed` or `from_slice` with this very layout, and freed only here.
+            unsafe { alloc::dealloc(self.start.as_ptr(), Self::layout(self.len)) };
+        }
+    }
+}
+
+impl Deref for Buf {
+    type Target = [u8];
+    fn deref(&self) -> &[u8] {
+        // SAFETY: `start` points to `len` initialised bytes that this Buf owns (dangling and 0 is fine too).
+        unsafe { std::slice::from_raw_parts(self.start.as_ptr(), self.len) }
+    }
+}
+
+impl DerefMut for Buf {
+    fn deref_mut(&mut self) -> &mut [u8] {
+        // SAFETY: as in `deref`, and `&mut self` proves that nobody else looks.
+        unsafe { std::slice::from_raw_parts_mut(self.start.as_ptr(), self.len) }
+    }
+}
+
+impl AsRef<[u8]> for Buf {
+    fn as_ref(&self) -> &[u8] {
+        self
+    }
+}
+
+impl fmt::Debug for Buf {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Buf({} bytes)", self.len)
+    }
+}
+
+impl Default for Buf {
+    fn default() -> Self {
+        Buf::zeroed(0)
+    }
+}
+
+/// A shared, immutable range of a [`Buf`].
+#[derive(Clone)]
+pub struct Bytes {
+    memory: Rc<Buf>,
+    start: usize,
+    len: usize,
+}
+
+impl Bytes {
+    /// `len` bytes of zero.
+    #[must_use]
+    pub fn zeroed(len: usize) -> Bytes {
+        Buf::zeroed(len).freeze()
+    }
+
+    /// A copy of `data`.
+    #[must_use]
+    pub fn from_slice(data: &[u8]) -> Bytes {
+        Buf::from_slice(data).freeze()
+    }
+
+    /// A part of it. No copy.
+    ///
+    /// # Panics
+    /// When the range does not lie within.
+    #[must_use]
+    pub fn slice(&self, range: Range<usize>) -> Bytes {
+        assert!(
+            range.start <= range.end && range.end <= self.len,
+            "slice {range:?} of {} bytes",
+            self.len
+        );
+        Bytes {
+            memory: self.memory.clone(),
+            start: self.start + range.start,
+            len: range.end - range.start,
+        }
+    }
+
+    /// Length in bytes.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Whether it holds no byte.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+}
+
+impl Deref for Bytes {
+    type Target = [u8];
+    fn deref(&self) -> &[u8] {
+        &self.memory[self.start..self.start + self.len]
+    }
+}
+
+impl From<Buf> for Bytes {
+    fn from(memory: Buf) -> Bytes {
+        let len = memory.len();
+        Bytes {
+            memory: Rc::new(memory),
+            start: 0,
+            len,
+        }
+    }
+}
+
+impl AsRef<[u8]> for Bytes {
+    fn as_ref(&self) -> &[u8] {
+        self
+    }
+}
+
+impl PartialEq for Bytes {
+    fn eq(&self, other: &Bytes) -> bool {
+        self[..] == other[..]
+    }
+}
+
+impl Eq for Bytes {}
+
+impl Default for Bytes {
+    fn default() -> Self {
+        Bytes::zeroed(0)
+    }
+}
+
+impl fmt::Debug for Bytes {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Bytes({} bytes)", self.len)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn aligned_zeroed_and_exact() {
+        for len in [0, 1, 511, 4096, 5000, 1 << 20] {
+            let mut buf = Buf::zeroed(len);
+            assert_eq!(buf.len(), len);
+            assert_eq!(buf.as_ptr() as usize % ALIGN, 0);
+            assert!(buf.iter().all(|&b| b == 0));
+            buf.fill(7);
+            assert!(Buf::from_slice(&buf)[..] == buf[..]);
+        }
+    }
+
+    #[test]
+    fn slices_share_memory() {
+        let all = Buf::from_slice(b"0123456789").freeze();
+        let middle = all.slice(2..8);
+        assert_eq!(&middle[..], b"234567");
+        let inner = middle.slice(1..3);
+        assert_eq!(&inner[..], b"34");
+        assert_eq!(inner.as_ptr() as usize, all.as_ptr() as usize + 3);
+        drop((all, middle));
+        assert_eq!(&inner[..], b"34");
+    }
+
+    #[test]
+    #[should_panic(expected = "slice 3..11")]
+    fn slice_beyond_the_end() {
+        let _ = Bytes::zeroed(10).slice(3..11);
+    }
+}

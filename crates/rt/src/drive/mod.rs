@@ -1,0 +1,290 @@
+//! A drive: block device, file, memory or model, behind one set of verbs.
+//!
+//! Invariants: addresses are whole 4 KiB blocks within the drive; an operation that its caller has dropped still
+//! runs to its end, keeps its buffer until then and counts as in flight; the verbs' futures do not borrow.
+//!
+//! Not here: ordering, retries, time-outs; redundancy. A flush makes durable what was answered before it began,
+//! nothing more.
+
+mod error;
+mod file;
+mod load;
+mod memory;
+mod open;
+mod sysfs;
+
+use std::fmt;
+use std::future::Future;
+use std::path::Path;
+use std::rc::Rc;
+
+use base::{BLOCK_BYTES, BlockCount, MemberLba};
+
+pub use error::{IoError, OpenError};
+use file::File;
+pub(crate) use load::Load;
+use memory::Memory;
+
+use crate::model;
+use crate::{Buf, Bytes, Rt};
+
+/// What kind of drive it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DriveKind {
+    /// A block device.
+    Block,
+    /// A regular file.
+    File,
+    /// This process's memory.
+    Memory,
+    /// A model in virtual time.
+    Modelled,
+}
+
+/// What is known of a drive.
+#[derive(Clone, Debug)]
+pub struct DriveInfo {
+    /// As the user gave it: a path, or "mem:4G".
+    pub name: String,
+    /// The kind.
+    pub kind: DriveKind,
+    /// Whole 4 KiB blocks, rounded down.
+    pub blocks: BlockCount,
+    /// The drive's own unit: 512 or 4096.
+    pub sector_bytes: u32,
+    /// Whether an answered write may be lost by a power cut until a flush.
+    pub volatile_cache: bool,
+    /// Whether the kernel's page cache is passed by (O_DIRECT).
+    pub direct: bool,
+    /// Serial number, world-wide name, device-mapper uuid, or the backing file of a loop device.
+    pub serial: Option<String>,
+    /// The link in /dev/disk/by-id where there is one, else the canonical path.
+    pub stable_name: String,
+    /// The size of write that the drive prefers.
+    pub optimal_write_bytes: u32,
+}
+
+/// How to open a drive.
+#[derive(Clone, Copy, Debug)]
+pub struct OpenDrive {
+    /// Reads only; the lock is then shared.
+    pub read_only: bool,
+    /// Takes the lock on the descriptor that does the I/O.
+    pub lock: bool,
+}
+
+enum Backend {
+    File(File),
+    Memory(Memory),
+    Modelled(model::Disk),
+}
+
+struct Shared {
+    rt: Rt,
+    info: DriveInfo,
+    backend: Backend,
+    load: Rc<Load>,
+}
+
+/// A handle on an open drive; clones share it.
+#[derive(Clone)]
+pub struct Drive(Rc<Shared>);
+
+impl Drive {
+    /// Opens a block device or a regular file.
+    ///
+    /// With `lock` the very descriptor that does the I/O is locked with flock (exclusive, or shared for read-only).
+    /// The kernel releases the lock of a dead process only when its last I/O on that descriptor has ended (Linux
+    /// 6.18), so a successor that gets the lock meets no late write of its predecessor. A block device is then also opened with O_EXCL, which
+    /// keeps the kernel's own users (mount, swap, md, device mapper) away.
+    pub async fn open(rt: &Rt, path: &Path, how: OpenDrive) -> Result<Drive, OpenError> {
+        if rt.is_modelled() {
+            return Err(OpenError::Modelled(path.to_owned()));
+        }
+        let (file, info) = open::open(path, how)?;
+        Ok(Drive::new(rt, info, Backend::File(file)))
+    }
+
+    /// A drive in this process's memory: sparse, empty, as fast as copying.
+    #[must_use]
+    pub fn memory(rt: &Rt, name: &str, bytes: u64) -> Drive {
+        let info = DriveInfo {
+            name: name.to_owned(),
+            kind: DriveKind::Memory,
+            blocks: BlockCount::floor_from_bytes(bytes),
+            sector_bytes: 4096,
+            volatile_cache: false,
+            direct: true,
+            serial: None,
+            stable_name: name.to_owned(),
+            optimal_write_bytes: 4096,
+        };
+        Drive::new(rt, info, Backend::Memory(Memory::new()))
+    }
+
+    /// A drive on a model. The model outlives this handle and this world.
+    #[must_use]
+    pub fn modelled(rt: &Rt, disk: &model::Disk) -> Drive {
+        disk.enter(rt.inner.id);
+        Drive::new(rt, disk.info(), Backend::Modelled(disk.clone()))
+    }
+
+    fn new(rt: &Rt, info: DriveInfo, backend: Backend) -> Drive {
+        let rt = Rt::from_inner(&rt.inner);
+        Drive(Rc::new(Shared {
+            rt,
+            info,
+            backend,
+            load: Rc::default(),
+        }))
+    }
+
+    /// What is known of it.
+    #[must_use]
+    pub fn info(&self) -> &DriveInfo {
+        &self.0.info
+    }
+
+    /// Fills `buf` from block `at` on. After an error its contents are unspecified.
+    pub fn read(
+        &self,
+        at: MemberLba,
+        buf: Buf,
+    ) -> impl Future<Output = (Result<(), IoError>, Buf)> + use<> {
+        let d = self.0.clone();
+        async move {
+            let mut buf = buf;
+            if let Err(e) = d.check(at, whole_blocks(buf.len())) {
+                return (Err(e), buf);
+            }
+            match &d.backend {
+                Backend::Memory(memory) => {
+                    memory.read(at.byte_offset(), &mut buf);
+                    d.answer_later().await;
+                    (Ok(()), buf)
+                }
+                Backend::File(file) => file.read(&d.rt, &d.load, at.byte_offset(), buf).await,
+                Backend::Modelled(disk) => disk.read(&d.rt, &d.load, at, buf).await,
+            }
+        }
+    }
+
+    /// Writes `data` from block `at` on.
+    pub fn write(
+        &self,
+        at: MemberLba,
+        data: Bytes,
+    ) -> impl Future<Output = Result<(), IoError>> + use<> {
+        let d = self.0.clone();
+        async move {
+            d.check(at, whole_blocks(data.len()))?;
+            match &d.backend {
+                Backend::Memory(memory) => {
+                    memory.write(at.byte_offset(), &data);
+                    d.answer_later().await;
+                    Ok(())
+                }
+                Backend::File(file) => file.write(&d.rt, &d.load, at.byte_offset(), data).await,
+                Backend::Modelled(disk) => disk.write(&d.rt, &d.load, at, data).await,
+            }
+        }
+    }
+
+    /// Makes durable every write that was answered before this began.
+    pub fn flush(&self) -> impl Future<Output = Result<(), IoError>> + use<> {
+        let d = self.0.clone();
+        async move {
+            match &d.backend {
+                Backend::Memory(_) => {
+                    d.answer_later().await;
+                    Ok(())
+                }
+                Backend::File(file) => file.flush(&d.rt, &d.load).await,
+                Backend::Modelled(disk) => disk.flush(&d.rt, &d.load).await,
+            }
+        }
+    }
+
+    /// Tells the drive that these blocks hold nothing of value. A hint: a drive that cannot use it answers Ok.
+    pub fn deallocate(
+        &self,
+        at: MemberLba,
+        n: BlockCount,
+    ) -> impl Future<Output = Result<(), IoError>> + use<> {
+        let d = self.0.clone();
+        async move {
+            d.check(at, n)?;
+            match &d.backend {
+                Backend::Memory(memory) => {
+                    memory.deallocate(at.byte_offset(), n.bytes());
+                    d.answer_later().await;
+                    Ok(())
+                }
+                Backend::File(file) => {
+                    file.deallocate(&d.rt, &d.load, at.byte_offset(), n.bytes())
+                        .await
+                }
+                Backend::Modelled(disk) => disk.deallocate(&d.rt, &d.load, at, n).await,
+            }
+        }
+    }
+
+    /// Operations in flight, those of dropped futures included.
+    #[must_use]
+    pub fn in_flight(&self) -> usize {
+        self.0.load.count()
+    }
+
+    /// Resolves when no operation is in flight.
+    pub async fn idle(&self) {
+        self.0.load.idle().await;
+    }
+}
+
+impl fmt::Debug for Drive {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Drive({})", self.0.info.name)
+    }
+}
+
+impl Shared {
+    /// An address out of range is an answer, not a bug: it may come from damaged bytes on another drive.
+    fn check(&self, at: MemberLba, n: BlockCount) -> Result<(), IoError> {
+        match at.0.checked_add(n.0) {
+            Some(end) if end <= self.info.blocks.0 => Ok(()),
+            Some(_) | None => Err(IoError::Os(libc::EINVAL)),
+        }
+    }
+
+    /// The second half of a memory operation.
+    async fn answer_later(&self) {
+        let _in_flight = InFlight::begin(&self.load);
+        self.rt.yield_now().await;
+    }
+}
+
+/// Counts a memory operation, also when its future is dropped.
+struct InFlight<'a>(&'a Load);
+
+impl<'a> InFlight<'a> {
+    fn begin(load: &'a Load) -> InFlight<'a> {
+        load.begin();
+        InFlight(load)
+    }
+}
+
+impl Drop for InFlight<'_> {
+    fn drop(&mut self) {
+        self.0.done();
+    }
+}
+
+/// A length that must be whole blocks, or it is our bug.
+pub(crate) fn whole_blocks(len: usize) -> BlockCount {
+    assert_eq!(
+        len % BLOCK_BYTES,
+        0,
+        "I/O of {len} bytes is not whole blocks"
+    );
+    BlockCount((len / BLOCK_BYTES) as u64)
+}

@@ -1,0 +1,165 @@
+//! Opening a block device or file, by named steps: look, open, look again, lock, measure, describe.
+//!
+//! Invariant: the descriptor that was locked and measured is the one that does the I/O.
+//!
+//! Not here: whether something else lives on the drive (`probe`).
+
+use std::path::Path;
+use std::rc::Rc;
+
+use base::{BLOCK_BYTES, BlockCount};
+use rustix::fs::{FileType, FlockOperation, Mode, OFlags, SeekFrom, Stat};
+use rustix::io::Errno;
+
+use super::file::File;
+use super::sysfs::{BlockDevice, stable_name};
+use super::{DriveInfo, DriveKind, OpenDrive, OpenError};
+
+pub(super) fn open(path: &Path, how: OpenDrive) -> Result<(File, DriveInfo), OpenError> {
+    let fail = |errno| OpenError::from_errno(path, errno);
+    // Looked at first, because opening a tape or a pipe can have effects or wait.
+    let kind = kind_of(path, &rustix::fs::stat(path).map_err(fail)?)?;
+    let exclusive = kind == DriveKind::Block && how.lock && !how.read_only;
+    let access = if how.read_only {
+        OFlags::RDONLY
+    } else {
+        OFlags::RDWR
+    };
+    let flags = access
+        | OFlags::CLOEXEC
+        | if exclusive {
+            OFlags::EXCL
+        } else {
+            OFlags::empty()
+        };
+    let (fd, direct) = match rustix::fs::open(path, flags | OFlags::DIRECT, Mode::empty()) {
+        // The file system has no O_DIRECT.
+        Err(Errno::INVAL) => (
+            rustix::fs::open(path, flags, Mode::empty()).map_err(fail)?,
+            false,
+        ),
+        Err(Errno::BUSY) if exclusive => return Err(who_is_busy(path)),
+        other => (other.map_err(fail)?, true),
+    };
+    let stat = rustix::fs::fstat(&fd).map_err(fail)?;
+    if kind_of(path, &stat)? != kind {
+        return Err(OpenError::NotADrive(path.to_owned()));
+    }
+    if how.lock {
+        let lock = if how.read_only {
+            FlockOperation::NonBlockingLockShared
+        } else {
+            FlockOperation::NonBlockingLockExclusive
+        };
+        rustix::fs::flock(&fd, lock).map_err(fail)?;
+    }
+    let bytes = match kind {
+        DriveKind::Block => rustix::fs::seek(&fd, SeekFrom::End(0)).map_err(fail)?,
+        _ => stat.st_size as u64,
+    };
+    if bytes < BLOCK_BYTES as u64 {
+        return Err(OpenError::TooSmall(path.to_owned()));
+    }
+    let device = (kind == DriveKind::Block)
+        .then(|| BlockDevice::find(stat.st_rdev))
+        .flatten();
+    let info = describe(path, kind, bytes, direct, device.as_ref());
+    Ok((
+        File {
+            fd: Rc::new(fd),
+            sysfs: device.map(|d| d.directory),
+        },
+        info,
+    ))
+}
+
+/// Tells the lock of another process from a user within the kernel: both keep O_EXCL away.
+fn who_is_busy(path: &Path) -> OpenError {
+    let locked = rustix::fs::open(path, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())
+        .and_then(|fd| rustix::fs::flock(&fd, FlockOperation::NonBlockingLockShared));
+    match locked {
+        Err(Errno::WOULDBLOCK) => OpenError::Locked(path.to_owned()),
+        Ok(()) | Err(_) => OpenError::Busy(path.to_owned()),
+    }
+}
+
+fn kind_of(path: &Path, stat: &Stat) -> Result<DriveKind, OpenError> {
+    match FileType::from_raw_mode(stat.st_mode) {
+        FileType::BlockDevice => Ok(DriveKind::Block),
+        FileType::RegularFile => Ok(DriveKind::File),
+        _ => Err(OpenError::NotADrive(path.to_owned())),
+    }
+}
+
+fn describe(
+    path: &Path,
+    kind: DriveKind,
+    bytes: u64,
+    direct: bool,
+    device: Option<&BlockDevice>,
+) -> DriveInfo {
+    let canonical = std::fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
+    DriveInfo {
+        name: path.to_string_lossy().into_owned(),
+        kind,
+        blocks: BlockCount::floor_from_bytes(bytes),
+        sector_bytes: device.map_or(512, BlockDevice::sector_bytes),
+        // The page cache is a volatile cache too; and what sysfs does not tell is taken for one.
+        volatile_cache: !direct || device.is_none_or(BlockDevice::has_volatile_cache),
+        direct,
+        serial: device.and_then(BlockDevice::serial),
+        stable_name: stable_name(&canonical),
+        optimal_write_bytes: device.map_or(BLOCK_BYTES as u32, BlockDevice::optimal_write_bytes),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn refusals_say_why() {
+        let dir = tempfile::tempdir().unwrap();
+        let how = OpenDrive {
+            read_only: false,
+            lock: true,
+        };
+        let error = |path: &Path| open(path, how).err().unwrap();
+        assert!(matches!(
+            error(&dir.path().join("none")),
+            OpenError::NotFound(_)
+        ));
+        assert!(matches!(error(dir.path()), OpenError::NotADrive(_)));
+        assert!(matches!(
+            error(Path::new("/dev/null")),
+            OpenError::NotADrive(_)
+        ));
+        let small = dir.path().join("small");
+        std::fs::write(&small, [0; 4095]).unwrap();
+        assert!(matches!(error(&small), OpenError::TooSmall(_)));
+    }
+
+    #[test]
+    fn a_file_is_described() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("drive");
+        std::fs::write(&path, [0; 3 * 4096 + 5]).unwrap();
+        let (_file, info) = open(
+            &path,
+            OpenDrive {
+                read_only: true,
+                lock: true,
+            },
+        )
+        .unwrap();
+        assert_eq!(
+            (info.kind, info.blocks, info.volatile_cache),
+            (DriveKind::File, BlockCount(3), true)
+        );
+        assert_eq!(
+            info.stable_name,
+            std::fs::canonicalize(&path).unwrap().to_string_lossy()
+        );
+        assert_eq!(info.serial, None);
+    }
+}

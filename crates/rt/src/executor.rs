@@ -1,0 +1,483 @@
+//! The runtime: one thread's tasks, clock and randomness, over the real ring or the modelled world.
+//!
+//! ```text
+//!   block_on:  run ready tasks -> due events (sleeps, modelled drives) -> sleep in the ring / jump the clock
+//! ```
+//!
+//! The handle that [`Rt::real`] or [`Rt::modelled`] returned is the first handle: when it is dropped (or
+//! [`Rt::end`] is called) every task is dropped, and the real world waits for the I/O in flight. Clones inside of
+//! tasks therefore do not keep a world alive.
+//!
+//! Invariants: no `RefCell` here is borrowed while a future is polled or dropped; in the modelled world the next
+//! task is drawn from the seed, time moves only when no task is ready, and a world in which nothing can ever run
+//! again panics with "deadlock".
+//!
+//! Not here: what tasks wait for (`ring`, `time`, `model`).
+
+use std::cell::{Cell, RefCell};
+use std::fmt;
+use std::future::Future;
+use std::io;
+use std::pin::{Pin, pin};
+use std::rc::Rc;
+use std::sync::Arc;
+use std::task::{Context, Poll, Waker};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use slab::Slab;
+
+use crate::queue::{Queue, ROOT, Tag};
+use crate::random::Random;
+use crate::ring::Ring;
+use crate::task::{self, Outcome, Task};
+use crate::time::{Agenda, Event, Nanos, Sleep};
+
+/// Tasks polled before the real world looks at the ring and the clock again: at some 100 ns each well below a
+/// drive's latency.
+const POLLS_PER_TURN: usize = 256;
+
+/// Wall clock of the modelled world's first instant: 2026-01-01 00:00:00 UTC.
+const MODELLED_START_UNIX_SECONDS: u64 = 1_767_225_600;
+
+type TaskFuture = Pin<Box<dyn Future<Output = ()>>>;
+
+/// A task between two polls.
+struct Idle {
+    future: TaskFuture,
+    tag: Arc<Tag>,
+    waker: Waker,
+}
+
+enum Slot {
+    Idle(Idle),
+    /// Being polled; `cancelled` while that lasted.
+    Running {
+        tag: Arc<Tag>,
+        cancelled: bool,
+    },
+}
+
+// There is one per runtime.
+#[allow(clippy::large_enum_variant)]
+enum World {
+    Real { ring: Ring, start: Instant },
+    Modelled { now: Cell<Nanos> },
+}
+
+/// What all handles of a runtime share.
+pub(crate) struct Inner {
+    pub(crate) queue: Arc<Queue>,
+    pub(crate) agenda: RefCell<Agenda>,
+    tasks: RefCell<Slab<Slot>>,
+    random: RefCell<Random>,
+    world: World,
+    /// Tells this world from another (a modelled drive outlives worlds).
+    pub(crate) id: u64,
+    in_block_on: Cell<bool>,
+    ended: Cell<bool>,
+}
+
+/// A runtime on this thread. See the module's header for the first handle.
+pub struct Rt {
+    pub(crate) inner: Rc<Inner>,
+    first: bool,
+}
+
+impl Clone for Rt {
+    fn clone(&self) -> Rt {
+        Rt {
+            inner: self.inner.clone(),
+            first: false,
+        }
+    }
+}
+
+impl Drop for Rt {
+    fn drop(&mut self) {
+        if self.first {
+            self.end();
+        }
+    }
+}
+
+impl Rt {
+    /// The real world: io_uring and the machine's clocks.
+    ///
+    /// # Errors
+    /// When the kernel refuses an io_uring (too old, forbidden by a sysctl or a container's profile, or out of
+    /// locked memory).
+    pub fn real() -> io::Result<Rt> {
+        let (ring, queue) = Ring::new()?;
+        Ok(Rt::new(
+            queue,
+            Random::from_os()?,
+            World::Real {
+                ring,
+                start: Instant::now(),
+            },
+        ))
+    }
+
+    /// The modelled world: virtual time, and one seed that decides everything.
+    #[must_use]
+    pub fn modelled(seed: u64) -> Rt {
+        Rt::new(
+            Queue::new(None),
+            Random::from_seed(seed),
+            World::Modelled {
+                now: Cell::new(Nanos(0)),
+            },
+        )
+    }
+
+    fn new(queue: Arc<Queue>, random: Random, world: World) -> Rt {
+        let inner = Inner {
+            queue,
+            agenda: RefCell::default(),
+            tasks: RefCell::default(),
+            random: RefCell::new(random),
+            world,
+            id: next_world_id(),
+            in_block_on: Cell::new(false),
+            ended: Cell::new(false),
+        };
+        Rt {
+            inner: Rc::new(inner),
+            first: true,
+        }
+    }
+
+    /// A further handle, as a clone, made by the crate's own parts.
+    pub(crate) fn from_inner(inner: &Rc<Inner>) -> Rt {
+        Rt {
+            inner: inner.clone(),
+            first: false,
+        }
+    }
+
+    /// Runs `f`, and meanwhile every spawned task, to the end of `f`.
+    ///
+    /// # Panics
+    /// Within another `block_on` of this runtime; after its end; and in the modelled world with "deadlock" when
+    /// nothing can ever run again.
+    pub fn block_on<F: Future>(&self, f: F) -> F::Output {
+        let inner = &*self.inner;
+        assert!(
+            !inner.ended.get(),
+            "block_on after the runtime's first handle was dropped"
+        );
+        let _running = Running::begin(&inner.in_block_on);
+        let mut root = pin!(f);
+        let tag = Tag::new(ROOT, &inner.queue);
+        let waker = Waker::from(tag.clone());
+        tag.enqueue();
+        loop {
+            let mut polls = 0;
+            while polls < POLLS_PER_TURN
+                && let Some(next) = inner.next_ready()
+            {
+                polls += 1;
+                if next.key != ROOT {
+                    inner.run(&next);
+                } else if Arc::ptr_eq(&next, &tag) {
+                    tag.taken();
+                    if let Poll::Ready(output) =
+                        root.as_mut().poll(&mut Context::from_waker(&waker))
+                    {
+                        return output;
+                    }
+                }
+            }
+            assert!(
+                !inner.ended.get(),
+                "the runtime was ended from within its own block_on"
+            );
+            inner.turn();
+        }
+    }
+
+    /// Starts a task. It runs inside of `block_on`.
+    pub fn spawn<F, T>(&self, f: F) -> Task<T>
+    where
+        F: Future<Output = T> + 'static,
+        T: 'static,
+    {
+        let outcome = Rc::new(RefCell::new(Outcome::Running(None)));
+        let result = outcome.clone();
+        let future: TaskFuture = Box::pin(async move { task::finish(&result, f.await) });
+        let tag = self.inner.insert(future);
+        Task::new(Rc::downgrade(&self.inner), tag, outcome)
+    }
+
+    /// The monotonic clock.
+    #[must_use]
+    pub fn now(&self) -> Nanos {
+        self.inner.now()
+    }
+
+    /// The wall clock.
+    #[must_use]
+    pub fn unix_seconds(&self) -> u64 {
+        match &self.inner.world {
+            // A clock before 1970 reads as 1970.
+            World::Real { .. } => SystemTime::now()
+                .duration_since(UNIX_EPOCH)
+                .map_or(0, |d| d.as_secs()),
+            World::Modelled { now } => MODELLED_START_UNIX_SECONDS + now.get().0 / 1_000_000_000,
+        }
+    }
+
+    /// Resolves `d` from now.
+    pub fn sleep(&self, d: Duration) -> Sleep {
+        Sleep::new(self.inner.clone(), self.now() + d)
+    }
+
+    /// Lets the other ready tasks run. In the modelled world time stands still meanwhile: a task that only ever
+    /// yields stops it for good.
+    pub fn yield_now(&self) -> impl Future<Output = ()> + use<> {
+        let mut yielded = false;
+        std::future::poll_fn(move |cx| {
+            if std::mem::replace(&mut yielded, true) {
+                return Poll::Ready(());
+            }
+            cx.waker().wake_by_ref();
+            Poll::Pending
+        })
+    }
+
+    /// A random number; not for secrets.
+    #[must_use]
+    pub fn random(&self) -> u64 {
+        self.inner.random.borrow_mut().next()
+    }
+
+    /// Whether time is virtual.
+    #[must_use]
+    pub fn is_modelled(&self) -> bool {
+        matches!(self.inner.world, World::Modelled { .. })
+    }
+
+    /// Ends the runtime: drops every task where it stands and waits for the real I/O in flight. Done by the drop
+    /// of the first handle too.
+    pub fn end(&self) {
+        self.inner.end();
+    }
+}
+
+impl fmt::Debug for Rt {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let world = if self.is_modelled() {
+            "modelled"
+        } else {
+            "real"
+        };
+        write!(f, "Rt({world}, {} tasks)", self.inner.tasks.borrow().len())
+    }
+}
+
+impl Inner {
+    pub(crate) fn now(&self) -> Nanos {
+        match &self.world {
+            World::Real { start, .. } => Nanos(0) + start.elapsed(),
+            World::Modelled { now } => now.get(),
+        }
+    }
+
+    /// The ring of the real world.
+    pub(crate) fn ring(&self) -> &Ring {
+        match &self.world {
+            World::Real { ring, .. } => ring,
+            World::Modelled { .. } => panic!("files and sockets belong to the real world"),
+        }
+    }
+
+    fn insert(&self, future: TaskFuture) -> Arc<Tag> {
+        let mut tasks = self.tasks.borrow_mut();
+        let entry = tasks.vacant_entry();
+        let tag = Tag::new(entry.key(), &self.queue);
+        if self.ended.get() {
+            // Spawned by a destructor while everything ends: it never runs.
+            drop(tasks);
+            drop(future);
+            return tag;
+        }
+        entry.insert(Slot::Idle(Idle {
+            future,
+            tag: tag.clone(),
+            waker: Waker::from(tag.clone()),
+        }));
+        drop(tasks);
+        tag.enqueue();
+        tag
+    }
+
+    fn next_ready(&self) -> Option<Arc<Tag>> {
+        match &self.world {
+            World::Real { .. } => self.queue.pop_first(),
+            World::Modelled { .. } => match self.queue.len() {
+                0 => None,
+                1 => self.queue.pop_first(),
+                n => {
+                    let i = self.random.borrow_mut().below(n as u64);
+                    self.queue.pop_at(i as usize)
+                }
+            },
+        }
+    }
+
+    /// Polls one task, unless it is gone.
+    fn run(&self, tag: &Arc<Tag>) {
+        let mut idle = {
+            let mut tasks = self.tasks.borrow_mut();
+            let Some(slot) = tasks.get_mut(tag.key) else {
+                return;
+            };
+            match slot {
+                Slot::Idle(idle) if Arc::ptr_eq(&idle.tag, tag) => {}
+                Slot::Idle(_) | Slot::Running { .. } => return,
+            }
+            match std::mem::replace(
+                slot,
+                Slot::Running {
+                    tag: tag.clone(),
+                    cancelled: false,
+                },
+            ) {
+                Slot::Idle(idle) => idle,
+                Slot::Running { .. } => unreachable!("matched above"),
+            }
+        };
+        tag.taken();
+        let done = idle
+            .future
+            .as_mut()
+            .poll(&mut Context::from_waker(&idle.waker))
+            .is_ready();
+        let mut tasks = self.tasks.borrow_mut();
+        let cancelled = match tasks.get(tag.key) {
+            Some(Slot::Running { cancelled, .. }) => *cancelled,
+            Some(Slot::Idle(_)) | None => unreachable!("a running task keeps its slot"),
+        };
+        if done || cancelled {
+            tasks.remove(tag.key);
+            drop(tasks);
+            drop(idle);
+        } else {
+            tasks[tag.key] = Slot::Idle(idle);
+        }
+    }
+
+    /// Drops a task's future; a running one is dropped at the end of its poll.
+    pub(crate) fn remove(&self, tag: &Arc<Tag>) {
+        let mut tasks = self.tasks.borrow_mut();
+        match tasks.get_mut(tag.key) {
+            Some(Slot::Idle(idle)) if Arc::ptr_eq(&idle.tag, tag) => {
+                let gone = tasks.remove(tag.key);
+                drop(tasks);
+                drop(gone);
+            }
+            Some(Slot::Running {
+                tag: running,
+                cancelled,
+            }) if Arc::ptr_eq(running, tag) => *cancelled = true,
+            Some(_) | None => {}
+        }
+    }
+
+    /// Between two rounds of polls: lets due events happen; when nothing is ready, sleeps or jumps.
+    fn turn(&self) {
+        self.queue.take_remote();
+        match &self.world {
+            World::Real { ring, .. } => {
+                let soonest = self.agenda.borrow().soonest();
+                let now = if soonest.is_some() {
+                    self.now()
+                } else {
+                    Nanos(0)
+                };
+                if self.queue.len() > 0 || soonest.is_some_and(|at| at <= now) {
+                    if ring.is_busy() {
+                        ring.poll();
+                    }
+                } else {
+                    ring.sleep(soonest.map(|at| at - now));
+                }
+                if soonest.is_some() {
+                    self.fire(self.now());
+                }
+            }
+            World::Modelled { now } => {
+                if self.queue.len() > 0 {
+                    return;
+                }
+                let Some(at) = self.agenda.borrow().soonest() else {
+                    panic!(
+                        "deadlock: at {} nothing can ever run again; {} spawned tasks are waiting",
+                        now.get(),
+                        self.tasks.borrow().len()
+                    );
+                };
+                now.set(at.max(now.get()));
+                self.fire(now.get());
+            }
+        }
+    }
+
+    /// Lets everything happen that is due.
+    fn fire(&self, now: Nanos) {
+        loop {
+            let due = self.agenda.borrow_mut().due(now);
+            match due {
+                Some(Event::Wake(waker)) => waker.wake(),
+                Some(Event::Served(disk, key)) => disk.served(key),
+                None => return,
+            }
+        }
+    }
+
+    fn end(&self) {
+        if self.ended.replace(true) {
+            return;
+        }
+        self.queue.close();
+        // A destructor may cancel other tasks, so take one at a time and hold no borrow.
+        loop {
+            let mut tasks = self.tasks.borrow_mut();
+            let idle = tasks
+                .iter()
+                .find(|(_, slot)| matches!(slot, Slot::Idle(_)))
+                .map(|(key, _)| key);
+            let Some(key) = idle else { break };
+            let gone = tasks.remove(key);
+            drop(tasks);
+            drop(gone);
+        }
+        let events = self.agenda.borrow_mut().clear();
+        drop(events);
+        if let World::Real { ring, .. } = &self.world {
+            ring.end();
+        }
+    }
+}
+
+/// Guards against a `block_on` within a `block_on`.
+struct Running<'a>(&'a Cell<bool>);
+
+impl<'a> Running<'a> {
+    fn begin(flag: &'a Cell<bool>) -> Running<'a> {
+        assert!(!flag.replace(true), "block_on within block_on");
+        Running(flag)
+    }
+}
+
+impl Drop for Running<'_> {
+    fn drop(&mut self) {
+        self.0.set(false);
+    }
+}
+
+fn next_world_id() -> u64 {
+    use std::sync::atomic::{AtomicU64, Ordering};
+    static NEXT: AtomicU64 = AtomicU64::new(1);
+    NEXT.fetch_add(1, Ordering::Relaxed)
+}

@@ -1,0 +1,36 @@
+//! The one door to the world: executor, clocks, randomness, buffers, drives, sockets and signals.
+//!
+//! Two worlds stand behind one [`Rt`]: the real one (io_uring, the machine's clocks) and the modelled one, where
+//! time is virtual and a seed decides everything. The engine is the same code in both.
+//!
+//! Invariants:
+//! - one [`Rt`] belongs to one thread; everything else on other threads speaks to it through a mailbox;
+//! - an operation owns its buffers until the kernel has answered, also when its future was dropped;
+//! - in the modelled world nothing depends on anything but the seed and the program.
+//!
+//! Not here: bytes on a drive (`ondisk`), redundancy (`array`), protocols (`export`).
+
+// This crate is where the clocks, sockets, files and threads that clippy.toml forbids elsewhere are allowed.
+#![allow(clippy::disallowed_methods, clippy::disallowed_types)]
+
+pub mod buf;
+pub mod drive;
+pub mod executor;
+pub mod mailbox;
+pub mod model;
+pub mod net;
+pub mod probe;
+mod queue;
+mod random;
+mod ring;
+mod signal;
+pub mod task;
+pub mod time;
+
+pub use buf::{Buf, Bytes};
+pub use drive::{Drive, DriveInfo, DriveKind, IoError, OpenDrive, OpenError};
+pub use executor::Rt;
+pub use mailbox::{MailReceiver, MailSender};
+pub use net::{Addr, Listener, Stream};
+pub use task::Task;
+pub use time::Nanos;

@@ -1,0 +1,150 @@
+//! A listening socket.
+//!
+//! Invariants: a socket file is taken over only from a dead server, and nothing but a socket is ever replaced; the
+//! file is removed with the listener, unless somebody has put another one in its place.
+//!
+//! Not here: limits on connections (the server counts them).
+
+use std::fmt;
+use std::fs;
+use std::io;
+use std::net::TcpListener;
+use std::os::fd::OwnedFd;
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
+use std::os::unix::net::UnixListener;
+use std::path::{Path, PathBuf};
+use std::rc::Rc;
+
+use rustix::io::Errno;
+use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
+
+use super::{Addr, Stream};
+use crate::Rt;
+use crate::ring::{Operation, Request, owned};
+
+/// A listening socket.
+pub struct Listener {
+    rt: Rt,
+    fd: Rc<OwnedFd>,
+    addr: Addr,
+    _file: Option<SocketFile>,
+}
+
+impl Listener {
+    /// Listens at `addr`; TCP port 0 takes a free one.
+    ///
+    /// # Errors
+    /// `AddrInUse` when a live server answers there; `AlreadyExists` when a socket's path holds something else.
+    pub fn bind(rt: &Rt, addr: &Addr) -> io::Result<Listener> {
+        let (fd, addr, file) = match addr {
+            Addr::Tcp(address) => {
+                let socket = TcpListener::bind(address)?;
+                let addr = Addr::Tcp(socket.local_addr()?);
+                (OwnedFd::from(socket), addr, None)
+            }
+            Addr::Unix(path) => {
+                clear_path(path)?;
+                let socket = UnixListener::bind(path)?;
+                (
+                    OwnedFd::from(socket),
+                    addr.clone(),
+                    Some(SocketFile::new(path)?),
+                )
+            }
+        };
+        Ok(Listener {
+            rt: Rt::from_inner(&rt.inner),
+            fd: Rc::new(fd),
+            addr,
+            _file: file,
+        })
+    }
+
+    /// The next connection.
+    pub async fn accept(&self) -> io::Result<Stream> {
+        loop {
+            let request = Request::Accept {
+                fd: self.fd.clone(),
+            };
+            let (answer, _) = Operation::new(&self.rt.inner, request, None).await;
+            if answer >= 0 {
+                return Ok(Stream::new(&self.rt, owned(answer)));
+            }
+            // A client that has gone away again is not an error of the listener.
+            if ![libc::EINTR, libc::EAGAIN, libc::ECONNABORTED, libc::EPROTO].contains(&-answer) {
+                return Err(io::Error::from_raw_os_error(-answer));
+            }
+        }
+    }
+
+    /// Where it listens.
+    #[must_use]
+    pub fn local_addr(&self) -> Addr {
+        self.addr.clone()
+    }
+}
+
+impl fmt::Debug for Listener {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Listener({})", self.addr)
+    }
+}
+
+/// Removes the socket file of a dead server.
+fn clear_path(path: &Path) -> io::Result<()> {
+    let kind = match fs::symlink_metadata(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+        other => other?.file_type(),
+    };
+    if !kind.is_socket() {
+        let text = format!(
+            "{}: exists and is not a socket; give another path or remove it",
+            path.display()
+        );
+        return Err(io::Error::new(io::ErrorKind::AlreadyExists, text));
+    }
+    // Without blocking: a live server whose queue is full answers EAGAIN.
+    let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
+    let probe = rustix::net::socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
+    match rustix::net::connect(&probe, &SocketAddrUnix::new(path)?) {
+        Err(Errno::CONNREFUSED) => fs::remove_file(path),
+        Err(Errno::NOENT) => Ok(()),
+        Ok(()) | Err(Errno::AGAIN | Errno::INPROGRESS) => {
+            let text = format!(
+                "{}: a server answers there; stop it or give another path",
+                path.display()
+            );
+            Err(io::Error::new(io::ErrorKind::AddrInUse, text))
+        }
+        Err(other) => Err(other.into()),
+    }
+}
+
+/// The file of our socket; removed on drop.
+struct SocketFile {
+    path: PathBuf,
+    identity: (u64, u64),
+}
+
+impl SocketFile {
+    fn new(path: &Path) -> io::Result<SocketFile> {
+        let meta = fs::symlink_metadata(path)?;
+        Ok(SocketFile {
+            path: path.to_owned(),
+            identity: (meta.dev(), meta.ino()),
+        })
+    }
+}
+
+impl Drop for SocketFile {
+    fn drop(&mut self) {
+        let ours =
+            fs::symlink_metadata(&self.path).is_ok_and(|m| (m.dev(), m.ino()) == self.identity);
+        if ours && let Err(error) = fs::remove_file(&self.path) {
+            tracing::warn!(
+                "{}: the socket file stays behind: {error}",
+                self.path.display()
+            );
+        }
+    }
+}

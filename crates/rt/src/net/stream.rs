@@ -1,0 +1,240 @@
+//! A connection: one task may receive while another sends.
+//!
+//! A receive or send whose future is dropped is cancelled, and what it had already moved is lost: the stream is then
+//! good only for `shutdown`.
+//!
+//! Invariant: an answer of `send_all` or `recv_exact` is about the whole.
+//!
+//! Not here: framing; order among several senders (the caller has one, or takes turns).
+
+use std::collections::VecDeque;
+use std::fmt;
+use std::io;
+use std::net::SocketAddr;
+use std::os::fd::OwnedFd;
+use std::rc::Rc;
+
+use rustix::net::{AddressFamily, Shutdown, SocketFlags, SocketType, sockopt};
+
+use super::{Addr, raw_address};
+use crate::ring::{Operation, Request, SendHeader};
+use crate::{Buf, Bytes, Rt};
+
+struct Connection {
+    rt: Rt,
+    fd: Rc<OwnedFd>,
+    peer: String,
+}
+
+/// A connected socket; clones share it, and the last one closes it.
+#[derive(Clone)]
+pub struct Stream(Rc<Connection>);
+
+impl Stream {
+    /// Connects to a server.
+    pub async fn connect(rt: &Rt, addr: &Addr) -> io::Result<Stream> {
+        let family = match addr {
+            Addr::Tcp(SocketAddr::V4(_)) => AddressFamily::INET,
+            Addr::Tcp(SocketAddr::V6(_)) => AddressFamily::INET6,
+            Addr::Unix(_) => AddressFamily::UNIX,
+        };
+        let fd = rustix::net::socket_with(family, SocketType::STREAM, SocketFlags::CLOEXEC, None)?;
+        let fd = Rc::new(fd);
+        let mut address = raw_address(addr)?;
+        loop {
+            let request = Request::Connect {
+                fd: fd.clone(),
+                address,
+            };
+            let (answer, request) = Operation::new(&rt.inner, request, None).await;
+            match -answer {
+                libc::EINTR | libc::EAGAIN => {
+                    let Request::Connect { address: back, .. } = request else {
+                        unreachable!("a request comes back as it went")
+                    };
+                    address = back;
+                    // A unix server whose queue is full says EAGAIN; the queue needs time to move.
+                    rt.sleep(std::time::Duration::from_millis(1)).await;
+                }
+                error if error > 0 && error != libc::EISCONN => {
+                    return Err(io::Error::from_raw_os_error(error));
+                }
+                _ => return Ok(Stream::from_shared(rt, fd)),
+            }
+        }
+    }
+
+    pub(super) fn new(rt: &Rt, fd: OwnedFd) -> Stream {
+        Stream::from_shared(rt, Rc::new(fd))
+    }
+
+    fn from_shared(rt: &Rt, fd: Rc<OwnedFd>) -> Stream {
+        let peer = describe_peer(&fd);
+        if peer.starts_with("tcp:") {
+            // Answers are small and must not wait for more. Failing costs only speed.
+            let _ = sockopt::set_tcp_nodelay(&fd, true);
+        }
+        Stream(Rc::new(Connection {
+            rt: Rt::from_inner(&rt.inner),
+            fd,
+            peer,
+        }))
+    }
+
+    /// Receives what is there, at least a byte; 0 is the end.
+    pub async fn recv(&self, buf: Buf) -> (io::Result<usize>, Buf) {
+        self.recv_into(buf, 0).await
+    }
+
+    /// Fills `buf`; `UnexpectedEof` when the end comes first.
+    pub async fn recv_exact(&self, buf: Buf) -> (io::Result<()>, Buf) {
+        let (mut buf, mut done) = (buf, 0);
+        while done < buf.len() {
+            let (answer, back) = self.recv_into(buf, done).await;
+            buf = back;
+            match answer {
+                Ok(0) => return (Err(io::ErrorKind::UnexpectedEof.into()), buf),
+                Ok(n) => done += n,
+                Err(error) => return (Err(error), buf),
+            }
+        }
+        (Ok(()), buf)
+    }
+
+    async fn recv_into(&self, buf: Buf, done: usize) -> (io::Result<usize>, Buf) {
+        let mut buf = buf;
+        if done == buf.len() {
+            return (Ok(0), buf);
+        }
+        loop {
+            let request = Request::Recv {
+                fd: self.0.fd.clone(),
+                buf,
+                done,
+            };
+            let (answer, request) = Operation::new(&self.0.rt.inner, request, None).await;
+            let Request::Recv { buf: back, .. } = request else {
+                unreachable!("a request comes back as it went")
+            };
+            buf = back;
+            if let Some(answer) = judge(answer) {
+                return (answer, buf);
+            }
+        }
+    }
+
+    /// Sends every part, in order.
+    pub async fn send_all(&self, parts: Vec<Bytes>) -> io::Result<()> {
+        let mut parts: VecDeque<Bytes> = parts.into_iter().filter(|p| !p.is_empty()).collect();
+        let mut header = SendHeader::new();
+        while !parts.is_empty() {
+            let request = Request::Send {
+                fd: self.0.fd.clone(),
+                parts,
+                header,
+            };
+            let (answer, request) = Operation::new(&self.0.rt.inner, request, None).await;
+            let Request::Send {
+                parts: back,
+                header: back_header,
+                ..
+            } = request
+            else {
+                unreachable!("a request comes back as it went")
+            };
+            (parts, header) = (back, back_header);
+            match judge(answer) {
+                Some(Ok(0)) => return Err(io::ErrorKind::WriteZero.into()),
+                Some(Ok(n)) => advance(&mut parts, n),
+                Some(Err(error)) => return Err(error),
+                None => {}
+            }
+        }
+        Ok(())
+    }
+
+    /// Ends both directions: a pending receive gets the end, the peer too.
+    pub fn shutdown(&self) {
+        // Fails only when the peer has done it already.
+        let _ = rustix::net::shutdown(&self.0.fd, Shutdown::Both);
+    }
+
+    /// Who is at the other end, for logs: "tcp:10.0.0.1:4711" or "unix:pid 7 uid 0".
+    #[must_use]
+    pub fn peer(&self) -> String {
+        self.0.peer.clone()
+    }
+}
+
+impl fmt::Debug for Stream {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Stream({})", self.0.peer)
+    }
+}
+
+/// None: try again.
+fn judge(answer: i32) -> Option<io::Result<usize>> {
+    match usize::try_from(answer) {
+        Ok(n) => Some(Ok(n)),
+        Err(_) if [libc::EINTR, libc::EAGAIN].contains(&-answer) => None,
+        Err(_) => Some(Err(io::Error::from_raw_os_error(-answer))),
+    }
+}
+
+/// Takes the first `sent` bytes off.
+fn advance(parts: &mut VecDeque<Bytes>, sent: usize) {
+    let mut sent = sent;
+    while sent > 0 {
+        let first = parts
+            .pop_front()
+            .expect("no more bytes are sent than there were");
+        if sent < first.len() {
+            parts.push_front(first.slice(sent..first.len()));
+            return;
+        }
+        sent -= first.len();
+    }
+}
+
+fn describe_peer(fd: &OwnedFd) -> String {
+    match rustix::net::getpeername(fd).map(|peer| peer.and_then(|p| SocketAddr::try_from(p).ok())) {
+        Ok(Some(address)) => format!("tcp:{address}"),
+        Ok(None) | Err(_) => match sockopt::socket_peercred(fd) {
+            Ok(who) => format!(
+                "unix:pid {} uid {}",
+                who.pid.as_raw_nonzero(),
+                who.uid.as_raw()
+            ),
+            Err(_) => "gone".to_owned(),
+        },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn advancing_over_parts() {
+        let parts = || {
+            VecDeque::from([
+                Bytes::from_slice(b"abc"),
+                Bytes::from_slice(b"de"),
+                Bytes::from_slice(b"f"),
+            ])
+        };
+        for (sent, left) in [
+            (0, "abcdef"),
+            (1, "bcdef"),
+            (3, "def"),
+            (4, "ef"),
+            (5, "f"),
+            (6, ""),
+        ] {
+            let mut parts = parts();
+            advance(&mut parts, sent);
+            let bytes: Vec<u8> = parts.iter().flat_map(|p| p.to_vec()).collect();
+            assert_eq!(bytes, left.as_bytes());
+        }
+    }
+}

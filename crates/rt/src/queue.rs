@@ -1,0 +1,219 @@
+//! The run queue and the wakers that feed it.
+//!
+//! A waker may be called from any thread. On the thread that owns the runtime it pushes to a plain queue; on any
+//! other it pushes to a locked one and rings the eventfd, which ends the sleep in the ring.
+//!
+//! Invariants: a task is in a queue at most once; `Local` is touched only by the owning thread and never while
+//! foreign code runs.
+//!
+//! Not here: the tasks themselves (`executor`).
+#![allow(unsafe_code)]
+
+use std::cell::UnsafeCell;
+use std::collections::VecDeque;
+use std::os::fd::OwnedFd;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::task::Wake;
+
+/// The key of the future given to `block_on`, which does not live in the slab.
+pub(crate) const ROOT: usize = usize::MAX;
+
+/// The identity of a task, and its waker.
+pub(crate) struct Tag {
+    pub(crate) key: usize,
+    queued: AtomicBool,
+    queue: Arc<Queue>,
+}
+
+impl Tag {
+    pub(crate) fn new(key: usize, queue: &Arc<Queue>) -> Arc<Tag> {
+        Arc::new(Tag {
+            key,
+            queued: AtomicBool::new(false),
+            queue: queue.clone(),
+        })
+    }
+
+    /// From here on a wake queues the task again. Called before the poll, so that a wake during it is not lost.
+    pub(crate) fn taken(&self) {
+        self.queued.store(false, Ordering::Release);
+    }
+
+    /// Puts the task in the queue unless it is there.
+    pub(crate) fn enqueue(self: &Arc<Tag>) {
+        if !self.queued.swap(true, Ordering::AcqRel) {
+            self.queue.push(self.clone());
+        }
+    }
+}
+
+impl Wake for Tag {
+    fn wake(self: Arc<Self>) {
+        self.enqueue();
+    }
+
+    fn wake_by_ref(self: &Arc<Self>) {
+        self.enqueue();
+    }
+}
+
+struct Local {
+    ready: VecDeque<Arc<Tag>>,
+    closed: bool,
+}
+
+/// The ready tasks of one runtime.
+pub(crate) struct Queue {
+    owner: u64,
+    local: UnsafeCell<Local>,
+    /// Woken by other threads; None once the runtime has ended.
+    remote: Mutex<Option<Vec<Arc<Tag>>>>,
+    bell: Option<OwnedFd>,
+}
+
+// SAFETY: `local` is reached only through `local()`, which asserts that the caller is on the owning thread;
+// everything else is Sync by itself.
+unsafe impl Sync for Queue {}
+// SAFETY: the parts are Send; `local` is then dropped by whichever thread holds the last Arc, alone.
+unsafe impl Send for Queue {}
+
+impl Queue {
+    /// A queue owned by this thread; `bell` is the eventfd that the ring listens to.
+    pub(crate) fn new(bell: Option<OwnedFd>) -> Arc<Queue> {
+        Arc::new(Queue {
+            owner: thread_mark(),
+            local: UnsafeCell::new(Local {
+                ready: VecDeque::new(),
+                closed: false,
+            }),
+            remote: Mutex::new(Some(Vec::new())),
+            bell,
+        })
+    }
+
+    fn with_local<R>(&self, f: impl FnOnce(&mut Local) -> R) -> R {
+        assert_eq!(
+            self.owner,
+            thread_mark(),
+            "the run queue belongs to another thread"
+        );
+        // SAFETY: we are on the owning thread, and every closure given here (all in this file) only moves Arcs in
+        // and out, calls no foreign code and does not re-enter; so this is the only reference.
+        f(unsafe { &mut *self.local.get() })
+    }
+
+    fn push(&self, tag: Arc<Tag>) {
+        if self.owner == thread_mark() {
+            // A refused tag is dropped outside of the closure.
+            drop(self.with_local(|l| {
+                if l.closed {
+                    return Some(tag);
+                }
+                l.ready.push_back(tag);
+                None
+            }));
+            return;
+        }
+        let first = match &mut *self.remote.lock().unwrap_or_else(PoisonError::into_inner) {
+            Some(woken) => {
+                woken.push(tag);
+                woken.len() == 1
+            }
+            None => false,
+        };
+        if first && let Some(bell) = &self.bell {
+            // Fails only when the counter would overflow, and then the bell rings already.
+            let _ = rustix::io::write(bell, &1u64.to_ne_bytes());
+        }
+    }
+
+    /// Moves what other threads woke to the local queue.
+    pub(crate) fn take_remote(&self) {
+        let mut remote = self.remote.lock().unwrap_or_else(PoisonError::into_inner);
+        let woken = remote.as_mut().map(std::mem::take).unwrap_or_default();
+        drop(remote);
+        for tag in woken {
+            self.push(tag);
+        }
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.with_local(|l| l.ready.len())
+    }
+
+    pub(crate) fn pop_first(&self) -> Option<Arc<Tag>> {
+        self.with_local(|l| l.ready.pop_front())
+    }
+
+    /// Takes the `i`th ready task; the order of the others may change.
+    pub(crate) fn pop_at(&self, i: usize) -> Option<Arc<Tag>> {
+        self.with_local(|l| l.ready.swap_remove_back(i))
+    }
+
+    /// The end of the runtime: forgets the ready tasks and takes no more.
+    pub(crate) fn close(&self) {
+        let ready = self.with_local(|l| {
+            l.closed = true;
+            std::mem::take(&mut l.ready)
+        });
+        drop(ready);
+        let woken = self
+            .remote
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .take();
+        drop(woken);
+    }
+}
+
+/// A number that no other thread of this process has or had.
+fn thread_mark() -> u64 {
+    static NEXT: AtomicU64 = AtomicU64::new(1);
+    thread_local! {
+        static MARK: u64 = NEXT.fetch_add(1, Ordering::Relaxed);
+    }
+    MARK.with(|m| *m)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::task::Waker;
+
+    #[test]
+    fn a_task_is_queued_once() {
+        let queue = Queue::new(None);
+        let tag = Tag::new(3, &queue);
+        let waker = Waker::from(tag.clone());
+        waker.wake_by_ref();
+        waker.wake_by_ref();
+        assert_eq!(queue.len(), 1);
+        assert_eq!(queue.pop_first().unwrap().key, 3);
+        tag.taken();
+        waker.wake();
+        assert_eq!(queue.len(), 1);
+    }
+
+    #[test]
+    fn a_wake_from_another_thread_waits_in_the_remote_queue() {
+        let queue = Queue::new(None);
+        let waker = Waker::from(Tag::new(0, &queue));
+        std::thread::spawn(move || waker.wake()).join().unwrap();
+        assert_eq!(queue.len(), 0);
+        queue.take_remote();
+        assert_eq!(queue.len(), 1);
+    }
+
+    #[test]
+    fn closed_takes_no_more() {
+        let queue = Queue::new(None);
+        let tag = Tag::new(0, &queue);
+        tag.enqueue();
+        queue.close();
+        tag.taken();
+        tag.enqueue();
+        assert_eq!(queue.len(), 0);
+        assert_eq!(Arc::strong_count(&tag), 1);
+    }
+}

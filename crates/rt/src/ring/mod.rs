@@ -1,0 +1,371 @@
+//! The io_uring of one runtime: a slot table of operations in flight, and the sleep of an idle thread.
+//!
+//! ```text
+//!   Operation's first poll: slot + entry queued ... one io_uring_enter per turn ... answer: waker
+//! ```
+//!
+//! Invariants:
+//! - a slot, and with it every byte the kernel may touch, is freed only after the kernel's answer; also when the
+//!   future was dropped, and also when a submission failed (the entry stays queued and is submitted again);
+//! - EAGAIN and EBUSY from io_uring_enter mean: collect answers, then try again;
+//! - the ring's end cancels what can wait for ever and waits for everything else. A drive that hangs in the kernel
+//!   therefore holds up the end: its memory must not be freed.
+//!
+//! Not here: registered files and buffers, polling, passthrough.
+#![allow(unsafe_code)]
+
+mod request;
+
+use std::cell::{Cell, RefCell};
+use std::future::Future;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::pin::Pin;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::task::{Context, Poll, Waker};
+use std::time::Duration;
+
+use io_uring::{IoUring, opcode, squeue, types};
+use slab::Slab;
+
+pub(crate) use request::{Address, Request, SendHeader};
+
+use crate::drive::Load;
+use crate::executor::Inner;
+use crate::queue::Queue;
+
+/// Entries queued between two submissions; a full queue submits early.
+const QUEUE_ENTRIES: u32 = 256;
+
+/// Answers that the kernel keeps in shared memory; beyond that it keeps them in its own (NODROP).
+const ANSWER_ENTRIES: u32 = 4096;
+
+/// `user_data` of a cancellation, whose own answer says nothing.
+const NOBODY: u64 = u64::MAX;
+
+/// Pause when the kernel has no memory for a submission and no answer is there to be collected.
+const SHORTAGE_PAUSE: Duration = Duration::from_millis(1);
+
+struct Slot {
+    request: Request,
+    /// The entry's `user_data`: it names this operation, also when the slot had others before.
+    name: u64,
+    answer: Option<i32>,
+    waker: Option<Waker>,
+    /// Its future was dropped.
+    orphan: bool,
+    load: Option<Rc<Load>>,
+}
+
+/// The ring.
+pub(crate) struct Ring {
+    io: RefCell<IoUring>,
+    slots: RefCell<Slab<Slot>>,
+    /// Other threads ring it; None until the first sleep and after the end.
+    bell: Rc<OwnedFd>,
+    /// The slot of the operation that listens to the bell.
+    listening: Cell<Option<usize>>,
+    started: Cell<u32>,
+}
+
+impl Ring {
+    pub(crate) fn new() -> io::Result<(Ring, Arc<Queue>)> {
+        let bell = rustix::event::eventfd(0, rustix::event::EventfdFlags::CLOEXEC)?;
+        let queue = Queue::new(Some(bell.try_clone()?));
+        let ring = Ring {
+            io: RefCell::new(set_up()?),
+            slots: RefCell::default(),
+            bell: Rc::new(bell),
+            listening: Cell::new(None),
+            started: Cell::new(0),
+        };
+        Ok((ring, queue))
+    }
+
+    /// Puts an operation into the table and queues its entry.
+    fn start(&self, request: Request, load: Option<Rc<Load>>) -> usize {
+        if let Some(load) = &load {
+            load.begin();
+        }
+        let mut slots = self.slots.borrow_mut();
+        self.started.set(self.started.get().wrapping_add(1));
+        let key = slots.vacant_key();
+        let name = u64::from(self.started.get()) << 32 | u64::from(slot_number(key));
+        slots.insert(Slot {
+            request,
+            name,
+            answer: None,
+            waker: None,
+            orphan: false,
+            load,
+        });
+        let entry = slots[key].request.entry().user_data(name);
+        drop(slots);
+        self.push(&entry);
+        key
+    }
+
+    /// Queues an entry; its slot, if it has one, is in the table.
+    fn push(&self, entry: &squeue::Entry) {
+        loop {
+            let mut io = self.io.borrow_mut();
+            // SAFETY: what the entry points to is owned by a slot, which is freed only after the kernel's answer
+            // to this entry (cancellations point to nothing).
+            if unsafe { io.submission().push(entry) }.is_ok() {
+                return;
+            }
+            let submitted = io.submit();
+            drop(io);
+            self.bear(submitted);
+        }
+    }
+
+    /// Whether entries wait for a submission or operations for an answer.
+    pub(crate) fn is_busy(&self) -> bool {
+        !self.slots.borrow().is_empty() || !self.io.borrow_mut().submission().is_empty()
+    }
+
+    /// Submits and collects, without sleeping.
+    pub(crate) fn poll(&self) {
+        let submitted = self.io.borrow_mut().submit();
+        self.bear(submitted);
+        self.collect();
+    }
+
+    /// Submits, sleeps until there is an answer, other threads ring, or the time is over; collects.
+    pub(crate) fn sleep(&self, longest: Option<Duration>) {
+        if self.listening.get().is_none() {
+            let request = Request::Count {
+                fd: self.bell.clone(),
+                buf: Box::new([0; 8]),
+            };
+            self.listening.set(Some(self.start(request, None)));
+        }
+        let submitted = {
+            let io = self.io.borrow_mut();
+            let args = types::SubmitArgs::new();
+            match longest {
+                None => io.submit_and_wait(1),
+                Some(d) => {
+                    let time = types::Timespec::from(d);
+                    io.submitter().submit_with_args(1, &args.timespec(&time))
+                }
+            }
+        };
+        self.bear(submitted);
+        self.collect();
+    }
+
+    /// Takes the result of an enter: what can be tried again is tried again by the next turn.
+    fn bear(&self, submitted: io::Result<usize>) {
+        let Err(error) = submitted else { return };
+        match error.raw_os_error() {
+            Some(libc::EINTR | libc::ETIME) => {}
+            Some(libc::EAGAIN | libc::EBUSY) => {
+                if self.collect() == 0 {
+                    std::thread::sleep(SHORTAGE_PAUSE);
+                }
+            }
+            _ => panic!("io_uring_enter: {error}"),
+        }
+    }
+
+    /// Hands the kernel's answers to their slots; how many there were.
+    fn collect(&self) -> usize {
+        let mut answers = 0;
+        loop {
+            let Some((name, answer)) = self
+                .io
+                .borrow_mut()
+                .completion()
+                .next()
+                .map(|cqe| (cqe.user_data(), cqe.result()))
+            else {
+                return answers;
+            };
+            answers += 1;
+            if name != NOBODY {
+                self.answered(name, answer);
+            }
+        }
+    }
+
+    fn answered(&self, name: u64, answer: i32) {
+        let key = (name & u64::from(u32::MAX)) as usize;
+        let mut slots = self.slots.borrow_mut();
+        let slot = &mut slots[key];
+        assert!(
+            slot.name == name && slot.answer.is_none(),
+            "one answer per operation"
+        );
+        slot.answer = Some(answer);
+        let waker = slot.waker.take();
+        let load = slot.load.take();
+        let is_bell = self.listening.get() == Some(key);
+        let gone = (slot.orphan || is_bell).then(|| slots.remove(key));
+        drop(slots);
+        if is_bell {
+            self.listening.set(None);
+        }
+        if let Some(Slot {
+            request: Request::Accept { .. },
+            ..
+        }) = &gone
+            && answer >= 0
+        {
+            // Nobody wants the connection that was accepted after all.
+            drop(owned(answer));
+        }
+        drop(gone);
+        if let Some(load) = load {
+            load.done();
+        }
+        if let Some(waker) = waker {
+            waker.wake();
+        }
+    }
+
+    fn cancel(&self, name: u64) {
+        self.push(&opcode::AsyncCancel::new(name).build().user_data(NOBODY));
+    }
+
+    /// The end: cancels what can wait for ever, waits for every answer.
+    pub(crate) fn end(&self) {
+        let endless: Vec<u64> = self
+            .slots
+            .borrow()
+            .iter()
+            .filter(|(_, s)| s.request.is_endless())
+            .map(|(_, s)| s.name)
+            .collect();
+        for name in endless {
+            self.cancel(name);
+        }
+        loop {
+            self.collect();
+            // Answered slots belong to futures that outlive the runtime; they only wait to be collected.
+            if self.slots.borrow().iter().all(|(_, s)| s.answer.is_some()) {
+                return;
+            }
+            let submitted = self.io.borrow_mut().submit_and_wait(1);
+            self.bear(submitted);
+        }
+    }
+}
+
+impl Drop for Ring {
+    fn drop(&mut self) {
+        self.end();
+    }
+}
+
+/// A ring with the flags of a single thread where the kernel has them (6.1), else without.
+fn set_up() -> io::Result<IoUring> {
+    let mut builder = IoUring::builder();
+    builder.setup_cqsize(ANSWER_ENTRIES).setup_clamp();
+    let plain = builder.clone();
+    builder
+        .setup_single_issuer()
+        .setup_coop_taskrun()
+        .setup_taskrun_flag()
+        .setup_defer_taskrun();
+    match builder.build(QUEUE_ENTRIES) {
+        Err(e) if e.raw_os_error() == Some(libc::EINVAL) => plain.build(QUEUE_ENTRIES),
+        other => other,
+    }
+}
+
+fn slot_number(key: usize) -> u32 {
+    // u32::MAX itself is left out, so that no name equals NOBODY.
+    u32::try_from(key)
+        .ok()
+        .filter(|k| *k != u32::MAX)
+        .expect("operations in flight fit in memory, so in 32 bits")
+}
+
+/// A descriptor that the kernel has just answered with.
+pub(crate) fn owned(fd: i32) -> OwnedFd {
+    use std::os::fd::FromRawFd;
+    assert!(fd >= 0, "a descriptor");
+    // SAFETY: the kernel made this descriptor for us in the operation whose answer it is; nobody else has it.
+    unsafe { OwnedFd::from_raw_fd(fd) }
+}
+
+/// An operation in the ring. It is queued by its first poll; dropped early it runs on without its caller.
+pub(crate) struct Operation {
+    rt: Rc<Inner>,
+    state: State,
+}
+
+enum State {
+    New(Request, Option<Rc<Load>>),
+    Started(usize),
+    Collected,
+}
+
+impl Operation {
+    pub(crate) fn new(rt: &Rc<Inner>, request: Request, load: Option<Rc<Load>>) -> Operation {
+        Operation {
+            rt: rt.clone(),
+            state: State::New(request, load),
+        }
+    }
+}
+
+impl Future for Operation {
+    /// The kernel's answer (negative: an error number) and the request with its buffers.
+    type Output = (i32, Request);
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        let this = &mut *self;
+        let ring = this.rt.ring();
+        match std::mem::replace(&mut this.state, State::Collected) {
+            State::New(request, load) => {
+                let key = ring.start(request, load);
+                ring.slots.borrow_mut()[key].waker = Some(cx.waker().clone());
+                this.state = State::Started(key);
+                Poll::Pending
+            }
+            State::Started(key) => {
+                let mut slots = ring.slots.borrow_mut();
+                let slot = &mut slots[key];
+                if let Some(answer) = slot.answer {
+                    let slot = slots.remove(key);
+                    return Poll::Ready((answer, slot.request));
+                }
+                match &mut slot.waker {
+                    Some(waker) => waker.clone_from(cx.waker()),
+                    None => slot.waker = Some(cx.waker().clone()),
+                }
+                this.state = State::Started(key);
+                Poll::Pending
+            }
+            State::Collected => panic!("an operation was polled after its end"),
+        }
+    }
+}
+
+impl Drop for Operation {
+    fn drop(&mut self) {
+        let State::Started(key) = self.state else {
+            return;
+        };
+        let ring = self.rt.ring();
+        let mut slots = ring.slots.borrow_mut();
+        let slot = &mut slots[key];
+        if let Some(answer) = slot.answer {
+            let slot = slots.remove(key);
+            if matches!(slot.request, Request::Accept { .. }) && answer >= 0 {
+                drop(owned(answer));
+            }
+            return;
+        }
+        slot.orphan = true;
+        slot.waker = None;
+        let (endless, name) = (slot.request.is_endless(), slot.name);
+        drop(slots);
+        if endless {
+            ring.cancel(name);
+        }
+    }
+}

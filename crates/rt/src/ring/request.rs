@@ -1,0 +1,171 @@
+//! One operation of the ring: what it asks, and the memory that the kernel uses meanwhile.
+//!
+//! A request is the keep-alive of its own operation: it owns the descriptor and every buffer that its entry points
+//! to. The slot table holds it from before the entry is queued until the kernel has answered.
+//!
+//! Invariant: everything an entry points to is on the heap, behind the request, and does not move with it.
+//!
+//! Not here: continuing short transfers (`drive::file`, `net::stream`).
+#![allow(unsafe_code)]
+
+use std::collections::VecDeque;
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::rc::Rc;
+
+use io_uring::{opcode, squeue, types};
+
+use crate::{Buf, Bytes};
+
+/// Longest single transfer; the kernel's own limit is 2 GiB less a page.
+const TRANSFER_BYTES_MAX: usize = 1 << 30;
+
+/// Parts in one send: the kernel's UIO_MAXIOV.
+const PARTS_MAX: usize = 1024;
+
+/// An operation and all it needs.
+pub(crate) enum Request {
+    /// Fills `buf[done..]` from byte `at + done` on.
+    Read {
+        fd: Rc<OwnedFd>,
+        buf: Buf,
+        done: usize,
+        at: u64,
+    },
+    /// Writes all of `data` at byte `at`.
+    Write {
+        fd: Rc<OwnedFd>,
+        data: Bytes,
+        at: u64,
+    },
+    /// fdatasync.
+    Sync { fd: Rc<OwnedFd> },
+    /// Punches a hole.
+    Punch { fd: Rc<OwnedFd>, at: u64, len: u64 },
+    /// Receives into `buf[done..]`.
+    Recv {
+        fd: Rc<OwnedFd>,
+        buf: Buf,
+        done: usize,
+    },
+    /// Sends the parts in their order.
+    Send {
+        fd: Rc<OwnedFd>,
+        parts: VecDeque<Bytes>,
+        header: Box<SendHeader>,
+    },
+    /// Accepts a connection.
+    Accept { fd: Rc<OwnedFd> },
+    /// Connects.
+    Connect {
+        fd: Rc<OwnedFd>,
+        address: Box<Address>,
+    },
+    /// Waits until there is something to read.
+    Readable { fd: Rc<OwnedFd> },
+    /// Takes an eventfd's count.
+    Count { fd: Rc<OwnedFd>, buf: Box<[u8; 8]> },
+}
+
+/// The header of a sendmsg and its vector.
+pub(crate) struct SendHeader {
+    message: libc::msghdr,
+    vector: Vec<libc::iovec>,
+}
+
+impl SendHeader {
+    pub(crate) fn new() -> Box<SendHeader> {
+        // SAFETY: all zeros is a valid msghdr: no name, no vector, no control data.
+        let message = unsafe { std::mem::zeroed() };
+        Box::new(SendHeader {
+            message,
+            vector: Vec::new(),
+        })
+    }
+}
+
+/// A socket address as the kernel reads it.
+pub(crate) struct Address {
+    pub(crate) storage: libc::sockaddr_storage,
+    pub(crate) len: libc::socklen_t,
+}
+
+impl Request {
+    /// Whether it can wait for ever, so that nobody should wait for its end: a dropped one is cancelled.
+    pub(crate) fn is_endless(&self) -> bool {
+        match self {
+            Request::Read { .. }
+            | Request::Write { .. }
+            | Request::Sync { .. }
+            | Request::Punch { .. } => false,
+            Request::Recv { .. }
+            | Request::Send { .. }
+            | Request::Accept { .. }
+            | Request::Connect { .. }
+            | Request::Readable { .. }
+            | Request::Count { .. } => true,
+        }
+    }
+
+    /// The entry for the kernel. It points into this request's heap memory.
+    pub(super) fn entry(&mut self) -> squeue::Entry {
+        match self {
+            Request::Read { fd, buf, done, at } => {
+                let rest = &mut buf[*done..];
+                let len = rest.len().min(TRANSFER_BYTES_MAX) as u32;
+                opcode::Read::new(raw(fd), rest.as_mut_ptr(), len)
+                    .offset(*at + *done as u64)
+                    .build()
+            }
+            Request::Write { fd, data, at } => {
+                let len = data.len().min(TRANSFER_BYTES_MAX) as u32;
+                opcode::Write::new(raw(fd), data.as_ptr(), len)
+                    .offset(*at)
+                    .build()
+            }
+            Request::Sync { fd } => opcode::Fsync::new(raw(fd))
+                .flags(types::FsyncFlags::DATASYNC)
+                .build(),
+            Request::Punch { fd, at, len } => {
+                let mode = libc::FALLOC_FL_PUNCH_HOLE | libc::FALLOC_FL_KEEP_SIZE;
+                opcode::Fallocate::new(raw(fd), *len)
+                    .offset(*at)
+                    .mode(mode)
+                    .build()
+            }
+            Request::Recv { fd, buf, done } => {
+                let rest = &mut buf[*done..];
+                let len = rest.len().min(TRANSFER_BYTES_MAX) as u32;
+                opcode::Recv::new(raw(fd), rest.as_mut_ptr(), len).build()
+            }
+            Request::Send { fd, parts, header } => {
+                let part = |p: &Bytes| libc::iovec {
+                    iov_base: p.as_ptr().cast_mut().cast(),
+                    iov_len: p.len(),
+                };
+                header.vector.clear();
+                header.vector.extend(parts.iter().take(PARTS_MAX).map(part));
+                header.message.msg_iov = header.vector.as_mut_ptr();
+                header.message.msg_iovlen = header.vector.len() as _;
+                opcode::SendMsg::new(raw(fd), &raw const header.message)
+                    .flags(libc::MSG_NOSIGNAL as u32)
+                    .build()
+            }
+            Request::Accept { fd } => {
+                let flags = libc::SOCK_CLOEXEC;
+                opcode::Accept::new(raw(fd), std::ptr::null_mut(), std::ptr::null_mut())
+                    .flags(flags)
+                    .build()
+            }
+            Request::Connect { fd, address } => {
+                opcode::Connect::new(raw(fd), (&raw const address.storage).cast(), address.len)
+                    .build()
+            }
+            Request::Readable { fd } => opcode::PollAdd::new(raw(fd), libc::POLLIN as u32).build(),
+            Request::Count { fd, buf } => opcode::Read::new(raw(fd), buf.as_mut_ptr(), 8).build(),
+        }
+    }
+}
+
+fn raw(fd: &OwnedFd) -> types::Fd {
+    types::Fd(fd.as_raw_fd())
+}

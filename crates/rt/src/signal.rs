@@ -1,0 +1,92 @@
+//! The wish to stop: SIGINT or SIGTERM.
+//!
+//! A signal's handler counts up an eventfd that nobody ever reads, so every runtime of the process that waits for it
+//! wakes, and who asks later hears it at once. A handler serves whichever thread the kernel picks; a signalfd would
+//! ask every thread of the process to block the signals first.
+//!
+//! Invariant: the second signal of a kind ends the process as if nobody had asked (the handler is for one).
+//!
+//! Not here: other signals. SIGPIPE does not arise: sends ask for no signal.
+#![allow(unsafe_code)]
+
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::rc::Rc;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicI32, Ordering};
+
+use crate::Rt;
+use crate::ring::{Operation, Request};
+
+/// The eventfd's number for the handler; it is never closed.
+static WISH: AtomicI32 = AtomicI32::new(-1);
+
+impl Rt {
+    /// Resolves when the process was asked to stop by SIGINT or SIGTERM, after the first call of this. In the
+    /// modelled world never.
+    pub async fn stop_signal(&self) {
+        if self.is_modelled() {
+            return std::future::pending().await;
+        }
+        let wish = match listen() {
+            Ok(wish) => Rc::new(wish),
+            Err(error) => {
+                // Without it signals keep their default effect, which stops the process too.
+                tracing::warn!("signals are not handled: {error}");
+                return std::future::pending().await;
+            }
+        };
+        loop {
+            let request = Request::Readable { fd: wish.clone() };
+            let (answer, _) = Operation::new(&self.inner, request, None).await;
+            if answer > 0 {
+                return;
+            }
+            assert!(
+                [libc::EINTR, libc::EAGAIN].contains(&-answer),
+                "polling an eventfd: {answer}"
+            );
+        }
+    }
+}
+
+/// Installs the handlers once; gives a descriptor of one's own.
+fn listen() -> std::io::Result<OwnedFd> {
+    static INSTALLED: Mutex<Option<OwnedFd>> = Mutex::new(None);
+    let mut installed = INSTALLED
+        .lock()
+        .unwrap_or_else(std::sync::PoisonError::into_inner);
+    if let Some(wish) = &*installed {
+        return wish.try_clone();
+    }
+    let wish = rustix::event::eventfd(0, rustix::event::EventfdFlags::CLOEXEC)?;
+    WISH.store(wish.as_raw_fd(), Ordering::SeqCst);
+    for signal in [libc::SIGINT, libc::SIGTERM] {
+        install(signal)?;
+    }
+    let own = wish.try_clone()?;
+    *installed = Some(wish);
+    Ok(own)
+}
+
+fn install(signal: libc::c_int) -> std::io::Result<()> {
+    // SAFETY: all zeros is a valid sigaction: no flags, an empty mask.
+    let mut action: libc::sigaction = unsafe { std::mem::zeroed() };
+    action.sa_sigaction = on_signal as extern "C" fn(libc::c_int) as usize;
+    action.sa_flags = libc::SA_RESTART | libc::SA_RESETHAND;
+    // SAFETY: the action is complete, and its handler does only what a handler may (see there).
+    match unsafe { libc::sigaction(signal, &raw const action, std::ptr::null_mut()) } {
+        0 => Ok(()),
+        _ => Err(std::io::Error::last_os_error()),
+    }
+}
+
+extern "C" fn on_signal(_signal: libc::c_int) {
+    let one = 1u64.to_ne_bytes();
+    // SAFETY: write is async-signal-safe, the buffer is 8 bytes as an eventfd asks, errno is put back for the code
+    // that was interrupted.
+    unsafe {
+        let errno = *libc::__errno_location();
+        libc::write(WISH.load(Ordering::SeqCst), one.as_ptr().cast(), one.len());
+        *libc::__errno_location() = errno;
+    }
+}
