@@ -85,9 +85,12 @@ impl Array {
     }
 
     async fn hand_over(&self) -> Result<(), Fault> {
+        self.core.closing.set(true);
+        self.core.changed.wake();
         self.core.changed.until(|| self.core.log.idle() || self.core.phase.get() != Phase::Open).await;
         self.core.checkpoint().await?;
-        self.core.commit_as(self.core.memory.borrow().active.is_empty()).await
+        let clean = self.core.memory.borrow().active.is_empty() && self.core.log.idle();
+        self.core.commit_as(clean).await
     }
 
     /// The array, now.
@@ -262,6 +265,13 @@ impl Array {
         self.core.writable()?;
         if old.state.get() == MemberState::In {
             self.may_lose(&old)?;
+        } else if self.core.bay_filled(old.bay.get()) {
+            return Err(Refused::new(
+                RefusedCode::InUse,
+                format!("seat {}", seat.0),
+                "another drive has taken its place already",
+                "See the seats with `ashlar status`",
+            ));
         }
         let newcomer = self.seat_drive(with, old.bay.get(), force).await?;
         if old.state.get() == MemberState::In {
@@ -376,4 +386,16 @@ fn checked_size(bytes: u64) -> Result<u64, Refused> {
         ));
     }
     Ok(blocks)
+}
+
+impl Array {
+    /// DEBUG
+    pub fn debug_dump(&self) {
+        let c = &self.core;
+        println!("phase {:?} degrading {} wanted cp {} spares {} rebuild {} room {} idle {} unacked {:?}", c.phase.get(), c.degrading.get(), c.wanted.checkpoint.get(), c.wanted.spares.get(), c.wanted.rebuild.get(), c.room_left(), c.log.idle(), c.log.lowest_unacked());
+        println!("left {} ladder {:?} pins {}", c.segments_left(), c.ladder(), c.pins.has_free());
+        for s in c.table.borrow().segments.values() { println!("{:?} {:?} live {} append {} acked {} listed {} unm {} busy {} {:?}", s.id, s.state, s.live, s.append, s.acked, s.listed, s.unmerged.len(), s.busy, s.slots); }
+        for s in c.seats.borrow().iter() { println!("{:?} {:?} free {}", s.id, s.state.get(), s.free.borrow().len()); }
+        c.log.dump();
+    }
 }

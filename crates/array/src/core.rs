@@ -140,6 +140,8 @@ pub struct Core {
     pub next_seq: Cell<Seq>,
     /// What the array can do now.
     pub phase: Cell<Phase>,
+    /// Hosts' requests are not taken any more.
+    pub closing: Cell<bool>,
     /// Seats by number.
     pub seats: RefCell<Vec<Rc<Seat>>>,
     /// Segments.
@@ -199,6 +201,7 @@ impl Core {
             epoch: Cell::default(),
             next_seq: Cell::new(Seq(1)),
             phase: Cell::new(phase),
+            closing: Cell::new(false),
             seats: RefCell::default(),
             table: RefCell::default(),
             volumes: RefCell::default(),

@@ -71,7 +71,8 @@ impl Seat {
             drive,
             free: RefCell::new((0..layout.zones).collect()),
             counters: Counters::default(),
-            written: Cell::new(0),
+            // A process before this one may have left writes in the drive's cache.
+            written: Cell::new(1),
             flushed: Cell::new(0),
         })
     }

@@ -125,11 +125,35 @@ impl Table {
     }
 }
 
+/// The scheme for `healthy` members: short of width, a smaller k, so that new writes keep full redundancy. The full k
+/// with columns left out when there is no other way: fewer than `1 + m` members, or (`short`) no room.
+pub fn choose_scheme(full: Scheme, healthy: usize, short: bool) -> Scheme {
+    match full {
+        Scheme::Parity { m, .. } => {
+            let m = usize::from(m);
+            if short && healthy >= full.k() || healthy >= full.width() {
+                full
+            } else {
+                full.with_k(healthy.saturating_sub(m).max(1))
+            }
+        }
+        Scheme::Copies { k, copies } => {
+            let groups = if short { healthy } else { healthy / usize::from(copies) };
+            full.with_k(groups.clamp(1, usize::from(k)))
+        }
+    }
+}
+
 /// Members for a new segment, in column order, and its scheme; `None` when there is no room.
 ///
-/// The emptiest members first; of equally empty ones those whose turn it is by `id`. Short of width, a smaller k;
-/// with fewer healthy members than the redundancy asks for (`1 + m`), columns without a place.
-pub fn choose(seats: &[Rc<Seat>], full: Scheme, id: u64) -> Option<(Scheme, Vec<Option<MemberId>>)> {
+/// The emptiest members first; of equally empty ones those whose turn it is by `id`. See [`choose_scheme`]; where
+/// members have no room left, k gets smaller too.
+pub fn choose(
+    seats: &[Rc<Seat>],
+    full: Scheme,
+    id: u64,
+    short: bool,
+) -> Option<(Scheme, Vec<Option<MemberId>>)> {
     let takes_part = |s: &&Rc<Seat>| s.is_in();
     let mut open: Vec<&Rc<Seat>> =
         seats.iter().filter(takes_part).filter(|s| !s.free.borrow().is_empty()).collect();
@@ -141,6 +165,12 @@ pub fn choose(seats: &[Rc<Seat>], full: Scheme, id: u64) -> Option<(Scheme, Vec<
         Scheme::Parity { m, .. } => {
             let m = usize::from(m);
             let width = open.len().min(full.width());
+            if short && healthy < full.width() && width >= full.k() {
+                // Redundancy columns are left out first: reads stay direct.
+                let mut columns: Vec<_> = open[..width].iter().map(|s| Some(s.id)).collect();
+                columns.resize(full.width(), None);
+                return Some((full, columns));
+            }
             if width > m {
                 let mut chosen: Vec<_> = open[..width].iter().map(|s| s.id).collect();
                 chosen.sort_by_key(|&m| (u64::from(m.0) + id) % n);
@@ -154,7 +184,7 @@ pub fn choose(seats: &[Rc<Seat>], full: Scheme, id: u64) -> Option<(Scheme, Vec<
             columns.resize(1 + m, None);
             Some((full.with_k(1), columns))
         }
-        Scheme::Copies { k, copies } => choose_copies(seats, &open, usize::from(k), usize::from(copies), id),
+        Scheme::Copies { .. } => choose_copies(seats, &open, full, id, short),
     }
 }
 
@@ -162,10 +192,11 @@ pub fn choose(seats: &[Rc<Seat>], full: Scheme, id: u64) -> Option<(Scheme, Vec<
 fn choose_copies(
     seats: &[Rc<Seat>],
     open: &[&Rc<Seat>],
-    k: usize,
-    copies: usize,
+    full: Scheme,
     id: u64,
+    short: bool,
 ) -> Option<(Scheme, Vec<Option<MemberId>>)> {
+    let (k, copies) = (full.k(), full.width() / full.k());
     let has_room = |m: MemberId| open.iter().any(|s| s.id == m);
     let mut bays: BTreeMap<u16, MemberId> = BTreeMap::new();
     for s in seats.iter().filter(|s| matches!(s.state.get(), MemberState::In | MemberState::Out)) {
@@ -186,7 +217,7 @@ fn choose_copies(
         chosen.chunks(copies).map(|g| g.iter().copied().map(Some).collect()).collect()
     };
     let whole = |g: &Vec<Option<MemberId>>| g.iter().all(Option::is_some);
-    if groups.iter().any(whole) {
+    if groups.iter().any(whole) && !short {
         groups.retain(whole);
     } else {
         // No group is whole: go on with what is left of them, as long as healthy members have room.
@@ -245,7 +276,7 @@ mod tests {
             (vec![IN, IN, IN, OUT], 1, 3),
             (vec![IN, IN, OUT, OUT], 1, 2),
         ] {
-            let (scheme, columns) = choose(&seats(&states), full, 5).unwrap();
+            let (scheme, columns) = choose(&seats(&states), full, 5, false).unwrap();
             assert_eq!((scheme.k(), columns.iter().flatten().count()), (k, placed), "{states:?}");
             assert_eq!(columns.len(), scheme.width());
         }
@@ -256,18 +287,29 @@ mod tests {
         let full = Scheme::Copies { k: 3, copies: 2 };
         let pair_of = |m: MemberId| m.0 / 2;
         for id in 0..6 {
-            let (scheme, columns) = choose(&seats(&[IN; 6]), full, id).unwrap();
+            let (scheme, columns) = choose(&seats(&[IN; 6]), full, id, false).unwrap();
             assert_eq!(scheme.k(), 3);
             for c in 0..3 {
                 assert_eq!(pair_of(columns[c].unwrap()), pair_of(columns[c + 3].unwrap()));
                 assert_ne!(columns[c], columns[c + 3]);
             }
         }
-        let (scheme, columns) = choose(&seats(&[IN, OUT, IN, IN, IN, IN]), full, 0).unwrap();
+        let (scheme, columns) = choose(&seats(&[IN, OUT, IN, IN, IN, IN]), full, 0, false).unwrap();
         assert_eq!(scheme.k(), 2);
         assert!(columns.iter().all(Option::is_some));
-        let (scheme, columns) = choose(&seats(&[IN, OUT]), full, 0).unwrap();
+        let (scheme, columns) = choose(&seats(&[IN, OUT]), full, 0, false).unwrap();
         assert_eq!((scheme.k(), columns.iter().flatten().count()), (1, 1));
+    }
+
+    #[test]
+    fn short_of_room_columns_are_left_out() {
+        let full = Scheme::Parity { k: 2, m: 2 };
+        let (scheme, columns) = choose(&seats(&[IN, IN, IN, OUT]), full, 5, true).unwrap();
+        assert_eq!((scheme, columns.iter().flatten().count()), (full, 3));
+        assert_eq!(columns[3], None, "a redundancy column");
+        let full = Scheme::Copies { k: 2, copies: 2 };
+        let (scheme, columns) = choose(&seats(&[IN, OUT, IN, IN]), full, 5, true).unwrap();
+        assert_eq!((scheme.k(), columns.iter().flatten().count()), (2, 3));
     }
 
     #[test]
@@ -275,7 +317,7 @@ mod tests {
         let seats = seats(&[IN; 5]);
         let mut firsts = std::collections::BTreeSet::new();
         for id in 0..5 {
-            let (_, columns) = choose(&seats, Scheme::Parity { k: 4, m: 1 }, id).unwrap();
+            let (_, columns) = choose(&seats, Scheme::Parity { k: 4, m: 1 }, id, false).unwrap();
             let distinct: std::collections::BTreeSet<_> = columns.iter().flatten().collect();
             assert_eq!(distinct.len(), 5);
             firsts.insert(columns[0]);

@@ -1,6 +1,6 @@
 //! Room: spares for the streams, who may take the last ones, and what volumes may fill.
 //!
-//! The ladder: writes wait while [`WRITE_FLOOR`] segments are left, deallocations while [`FREE_FLOOR`] are, the
+//! The ladder: writes wait while `write_floor` segments are left, deallocations while `free_floor` are, the
 //! cleaner and the map go on to the last. A host's request is admitted, with the room it can need at most, before it
 //! locks its blocks: so one that waits for room never holds up the cleaner that makes it. Volumes fill no more than
 //! `usable`, so the cleaner always finds something to free.
@@ -15,27 +15,30 @@ use crate::core::{Core, Phase};
 use crate::fault::Fault;
 use crate::log::StreamId;
 use crate::plan;
-use crate::segment::{Seg, choose};
+use crate::segment::{Seg, choose, choose_scheme};
 
 /// When to do what, in segments left (spares and those that free zones would give).
 #[derive(Clone, Copy, Debug)]
 pub struct Ladder {
+    /// Writes are admitted above this.
+    pub write_floor: u64,
+    /// Deallocations are admitted above this: what is left is for the cleaner's moves and one checkpoint's map nodes
+    /// (at most a leaf for every 256 blocks stored).
+    pub free_floor: u64,
     /// The cleaner works below this.
     pub clean_below: u64,
     /// Spares kept ready.
     pub spares: usize,
 }
 
-/// Writes are admitted above this many segments left.
-pub const WRITE_FLOOR: u64 = 4;
-
-/// Deallocations and other small necessities are admitted above this many segments left.
-pub const FREE_FLOOR: u64 = 2;
-
 /// What hosts may still take.
 #[derive(Default)]
 pub struct Room {
     segments_left: Cell<u64>,
+    /// Members are out and what is stored does not fit into narrower segments: new ones leave columns out instead.
+    short: Cell<bool>,
+    /// Floors of writes and deallocations.
+    floors: Cell<(u64, u64)>,
     /// Blocks that admitted requests can need at most.
     promised: Cell<u64>,
 }
@@ -58,6 +61,18 @@ impl Core {
     /// Looks anew at what is left.
     pub fn measure_room(&self) {
         self.room.segments_left.set(self.segments_left());
+        let ladder = self.ladder();
+        self.room.floors.set((ladder.write_floor, ladder.free_floor));
+        let healthy: Vec<u32> = self.seats.borrow().iter().filter(|s| s.is_in()).map(|s| s.layout.zones).collect();
+        let narrow = choose_scheme(self.shape.scheme, healthy.len(), false);
+        let shape = &self.shape;
+        let fits = plan::usable_blocks(&healthy, narrow, shape.zone_blocks, false, shape.usable_permille);
+        self.room.short.set(narrow != shape.scheme && self.mapped_blocks() + self.pending_blocks() > fits);
+    }
+
+    /// Segments that must be left for writes and for deallocations, as last measured.
+    pub fn room_floors(&self) -> (u64, u64) {
+        self.room.floors.get()
     }
 
     /// Segments left, as last measured.
@@ -74,13 +89,16 @@ impl Core {
     /// Waits until `n` payload blocks have room above `floor` segments.
     pub async fn admit(self: &Rc<Self>, n: u64, floor: u64) -> Result<Promise, Fault> {
         let cost = self.cost(n);
-        let segment_blocks = self.shape.scheme.k() as u64 * u64::from(self.shape.zone_blocks);
         let fits = || {
+            let segment_blocks = self.segment_blocks_now();
             let spare = self.room.segments_left.get().saturating_sub(floor) * segment_blocks;
             self.room.promised.get() + cost <= spare
         };
-        self.changed.until(|| self.phase.get() != Phase::Open || fits()).await;
+        self.changed.until(|| self.phase.get() != Phase::Open || self.closing.get() || fits()).await;
         self.writable()?;
+        if self.closing.get() {
+            return Err(Fault::Closed);
+        }
         self.room.promised.set(self.room.promised.get() + cost);
         Ok(Promise { core: self.clone(), blocks: cost })
     }
@@ -89,7 +107,9 @@ impl Core {
     pub fn ladder(&self) -> Ladder {
         let segments = self.segments_possible();
         Ladder {
-            clean_below: 5 + segments / 50,
+            write_floor: 4 + segments / 128,
+            free_floor: 2 + segments / 256,
+            clean_below: 6 + segments / 40,
             spares: if segments >= 256 { 4 } else { 2 },
         }
     }
@@ -100,15 +120,21 @@ impl Core {
         plan::segments_of(&zones, self.width_now())
     }
 
-    /// Columns of the widest segment that the members that are in allow.
+    /// The scheme that new segments get from the members that are in.
+    pub fn scheme_now(&self) -> Scheme {
+        let healthy = self.seats.borrow().iter().filter(|s| s.is_in()).count();
+        choose_scheme(self.shape.scheme, healthy, self.room.short.get())
+    }
+
+    /// Data blocks of a new segment.
+    pub fn segment_blocks_now(&self) -> u64 {
+        self.scheme_now().k() as u64 * u64::from(self.shape.zone_blocks)
+    }
+
+    /// Zones that a new segment takes.
     fn width_now(&self) -> usize {
         let healthy = self.seats.borrow().iter().filter(|s| s.is_in()).count();
-        let full = self.shape.scheme;
-        let columns = full.width().min(healthy);
-        match full {
-            Scheme::Parity { .. } => columns.max(1),
-            Scheme::Copies { copies, .. } => (columns - columns % usize::from(copies)).max(1),
-        }
+        self.scheme_now().width().min(healthy).max(1)
     }
 
     /// Segments left: spares, and those that free zones would give.
@@ -196,10 +222,28 @@ impl Core {
         }
     }
 
+    /// Whether a generation would bring spares that are wanted.
+    pub fn spares_help(&self) -> bool {
+        if !self.wanted.spares.get() {
+            return false;
+        }
+        let table = self.table.borrow();
+        let spares: Vec<&Seg> = table.segments.values().filter(|s| s.state == SegmentState::Spare).collect();
+        if spares.iter().any(|s| !s.listed) {
+            return true;
+        }
+        let maps = spares.iter().filter(|s| self.is_map_spare(s)).count();
+        let seats = self.seats.borrow();
+        let lacks = |have: usize, wanted: usize, scheme| have < wanted && choose(&seats, scheme, table.next, self.room.short.get()).is_some();
+        let map_scheme = self.map_scheme().filter(|s| matches!(s, Scheme::Copies { .. }));
+        lacks(spares.len() - maps, self.ladder().spares, self.shape.scheme)
+            || map_scheme.is_some_and(|scheme| lacks(maps, 1, scheme))
+    }
+
     fn add_spare(&self, scheme: Scheme) -> bool {
         let mut table = self.table.borrow_mut();
         let seats = self.seats.borrow();
-        let Some((scheme, members)) = choose(&seats, scheme, table.next) else { return false };
+        let Some((scheme, members)) = choose(&seats, scheme, table.next, self.room.short.get()) else { return false };
         let zone_of = |m: MemberId| seats[usize::from(m.0)].free.borrow_mut().pop_first().expect("chosen for room");
         let slots = members.into_iter().map(|m| m.map(|m| (m, zone_of(m)))).collect();
         table.add_spare(scheme, slots);

@@ -16,7 +16,6 @@ use crate::log::{Held, Piece, Request, What};
 use crate::map::LEAF_BLOCKS;
 use crate::seat::add;
 use crate::segment::Seg;
-use crate::space::{FREE_FLOOR, WRITE_FLOOR};
 use crate::sync::RangeGuard;
 
 /// The smallest unit of a request.
@@ -76,7 +75,8 @@ impl Volume {
     }
 
     fn check(&self, offset: u64, bytes: u64) -> Result<(), Fault> {
-        if self.vol.state.get() != VolumeState::Live || self.core.phase.get() == crate::core::Phase::Closed {
+        let over = self.core.closing.get() || self.core.phase.get() == crate::core::Phase::Closed;
+        if over || self.vol.state.get() != VolumeState::Live {
             return Err(Fault::Closed);
         }
         if !offset.is_multiple_of(SECTOR_BYTES) || !bytes.is_multiple_of(SECTOR_BYTES) {
@@ -176,7 +176,7 @@ impl Volume {
         let end = BlockCount::ceil_from_bytes(offset + data.len() as u64).0;
         let n = end - first.0;
         self.core.writable()?;
-        let promise = self.core.admit(n, WRITE_FLOOR).await?;
+        let promise = self.core.admit(n, self.core.room_floors().0).await?;
         let guard = self.vol.locks.lock(first.0, end).await;
         self.check(offset, data.len() as u64)?;
         self.core.fits(&self.vol, first, n).await?;
@@ -264,7 +264,7 @@ impl Volume {
     async fn fill(&self, from: u64, to: u64, fill: MapRef) -> Result<(), Fault> {
         self.core.writable()?;
         let (first, end) = (Lba::containing_byte(from), Lba::containing_byte(to));
-        let promise = self.core.admit(1, FREE_FLOOR).await?;
+        let promise = self.core.admit(1, self.core.room_floors().1).await?;
         let guard: RangeGuard = self.vol.locks.lock(first.0, end.0).await;
         self.check(from, to - from)?;
         if fill == MapRef::Hole && self.nothing_there(first, end).await? {

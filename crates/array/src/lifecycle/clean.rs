@@ -70,12 +70,12 @@ impl Core {
         };
         let mut found: Vec<&Seg> = table.segments.values().filter(cleanable).collect();
         found.sort_by_key(|s| u64::from(s.live) * 1_000_000 / segment_blocks(s));
-        let room = self.segments_left().saturating_sub(1) * self.shape.scheme.k() as u64 * u64::from(self.shape.zone_blocks);
+        let room = self.segments_left().saturating_sub(self.ladder().free_floor - 1) * self.segment_blocks_now();
         let (mut gained, mut moved, mut victims) = (0, 0, Vec::new());
         for s in found.into_iter().take(VICTIMS_AT_ONCE) {
             let live = u64::from(s.live);
             let fits = (moved + live) * 11 / 10 <= room;
-            if gained >= lacking * segment_blocks(s) || (!victims.is_empty() && !fits) {
+            if gained >= lacking * segment_blocks(s) || !fits {
                 break;
             }
             gained += segment_blocks(s) - live;

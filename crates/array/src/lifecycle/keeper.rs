@@ -3,7 +3,7 @@
 use std::rc::Rc;
 
 use base::MemberId;
-use ondisk::{SegmentState, VolumeState};
+use ondisk::VolumeState;
 
 use crate::core::{Core, Phase};
 
@@ -39,20 +39,6 @@ impl Core {
                 return;
             }
         }
-    }
-
-    /// Whether spares are wanted and a generation would bring some.
-    fn spares_help(&self) -> bool {
-        if !self.wanted.spares.get() {
-            return false;
-        }
-        let spares = |s: &&crate::segment::Seg| s.state == SegmentState::Spare;
-        let (spare, listed) = {
-            let table = self.table.borrow();
-            (table.segments.values().filter(spares).count(), table.segments.values().filter(spares).all(|s| s.listed))
-        };
-        let wanted = self.ladder().spares + usize::from(self.map_scheme().is_some());
-        !listed || (spare < wanted && self.segments_left() > spare as u64)
     }
 
     async fn keep_checkpoints(self: Rc<Self>) {

@@ -251,7 +251,10 @@ fn load(rt: &Rt, g: &Generation, found: &[Found], believed: &[bool], how: OpenHo
     {
         let mut table = core.table.borrow_mut();
         table.next = g.next_segment;
-        for s in &g.segments {
+        // A segment listed as empty and merged is free once its generation is in effect: its zones may be
+        // deallocated already.
+        let kept = |s: &&ondisk::Segment| s.state != SegmentState::Sealed || s.live > 0 || s.replay_row.is_some();
+        for s in g.segments.iter().filter(kept) {
             let mut seg = Seg::spare(s.id, s.scheme, s.slots.clone());
             seg.state = s.state;
             seg.cuts = s.cuts.clone();

@@ -63,7 +63,7 @@ impl Core {
             scans.push(scanned);
         }
         for s in &scans {
-            self.continue_segment(s, how.epoch, generation);
+            self.continue_segment(s, how, generation);
         }
         let from = generation.replay_from[0];
         let mut records: Vec<&RecordHeader> = scans.iter().flat_map(|s| &s.headers).collect();
@@ -192,13 +192,14 @@ impl Core {
     }
 
     /// Leaves a segment ready: rows, unmerged records, and a cut that makes everything beyond void.
-    fn continue_segment(&self, s: &Scanned, epoch: Epoch, g: &Generation) {
+    fn continue_segment(&self, s: &Scanned, how: ReplayHow, g: &Generation) {
         let mut table = self.table.borrow_mut();
         let Some(seg) = table.segments.get_mut(&s.id) else { return };
         let from = g.replay_from[0];
         seg.acked = s.end;
         seg.append = s.end;
-        seg.durable = s.end;
+        // Not mended: what lies beyond the durable row may be torn where it can be made whole.
+        seg.durable = if how.mend { s.end } else { seg.durable.min(s.end) };
         seg.unmerged = s
             .headers
             .iter()
@@ -212,7 +213,7 @@ impl Core {
             SegmentState::Spare | SegmentState::Open => {
                 let full = s.end == self.shape.zone_blocks;
                 seg.state = if full { SegmentState::Sealed } else { SegmentState::Open };
-                if !full && !cut(&mut seg.cuts, s.end, epoch) {
+                if !full && !cut(&mut seg.cuts, s.end, how.epoch) {
                     seg.state = SegmentState::Sealed;
                 }
             }

@@ -51,6 +51,10 @@ impl Core {
         if room == 0 {
             return None;
         }
+        if room as usize * k == 1 {
+            // One block is left: a header alone fills it.
+            return Some(self.build(id, segment, scheme, row, Vec::new()));
+        }
         let most = waiting.min(room as usize * k - 1);
         // Whole rows of what waits; the rest stays for the next record unless nothing else is in flight.
         let whole_rows = (most + 1) / k;

@@ -130,7 +130,7 @@ impl Core {
             if seg.acked == self.shape.zone_blocks {
                 seg.state = SegmentState::Sealed;
             }
-            let host_facts = !matches!(record.entries.first(), Some(Entry::MapNode { .. }));
+            let host_facts = record.end_seq > record.first_seq && !matches!(record.entries.first(), Some(Entry::MapNode { .. }));
             if host_facts {
                 let last = (self.epoch.get(), Seq(record.end_seq.0 - 1));
                 seg.unmerged.push(Unmerged { row: record.row, last });
