@@ -63,6 +63,7 @@ impl Merged {
             mapped.set(mapped.get().checked_add_signed(by).expect("blocks are counted once"));
         }
         let mut table = core.table.borrow_mut();
+        table.segments.values_mut().for_each(|s| s.fresh_nodes = false);
         for (id, by) in self.live {
             let seg = table.get_mut(id);
             let live = i64::from(seg.live) + by;

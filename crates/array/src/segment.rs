@@ -47,6 +47,8 @@ pub struct Seg {
     pub listed: bool,
     /// Records with entries not merged.
     pub unmerged: Vec<Unmerged>,
+    /// Holds map nodes that are written and not published: no count speaks for them yet.
+    pub fresh_nodes: bool,
     /// Someone relies on its columns staying where they are (rebuild, clean).
     pub busy: bool,
 }
@@ -66,13 +68,9 @@ impl Seg {
             durable: 0,
             listed: false,
             unmerged: Vec::new(),
+            fresh_nodes: false,
             busy: false,
         }
-    }
-
-    /// The member and zone of a column.
-    pub fn slot(&self, column: usize) -> Slot {
-        self.slots[column]
     }
 
     /// Whether one of its columns lies on `seat`.
@@ -83,6 +81,15 @@ impl Seg {
     /// Whether it holds anything that somebody may ask for.
     pub fn matters(&self) -> bool {
         self.live > 0 || !self.unmerged.is_empty() || (self.state == SegmentState::Open && self.acked > 0)
+    }
+
+    /// Whether nobody needs it any more: no live block, nothing to replay, nobody at work on it.
+    pub fn is_empty(&self) -> bool {
+        self.state == SegmentState::Sealed
+            && self.live == 0
+            && self.unmerged.is_empty()
+            && !self.fresh_nodes
+            && !self.busy
     }
 
     /// The column and row of a block number.

@@ -107,7 +107,7 @@ impl Core {
                 }
             }
             for id in freed {
-                let still = table.segments.get(id).is_some_and(|s| !s.busy && s.live == 0);
+                let still = table.segments.get(id).is_some_and(Seg::is_empty);
                 if !still {
                     continue;
                 }
@@ -128,7 +128,7 @@ impl Core {
     fn freeable(&self) -> Vec<SegmentId> {
         let table = self.table.borrow();
         let empty = |s: &&Seg| {
-            s.state == SegmentState::Sealed && s.live == 0 && s.unmerged.is_empty() && !s.busy && !self.in_use_by_log(s.id)
+            s.is_empty() && !self.in_use_by_log(s.id)
         };
         table.segments.values().filter(empty).map(|s| s.id).collect()
     }

@@ -65,6 +65,7 @@ impl Core {
             s.state == SegmentState::Sealed
                 && s.unmerged.is_empty()
                 && !s.busy
+                && !s.fresh_nodes
                 && !self.in_use_by_log(s.id)
                 && u64::from(s.live) * 32 < segment_blocks(s) * 31
         };

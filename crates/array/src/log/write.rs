@@ -130,6 +130,7 @@ impl Core {
             if seg.acked == self.shape.zone_blocks {
                 seg.state = SegmentState::Sealed;
             }
+            seg.fresh_nodes |= matches!(record.entries.first(), Some(Entry::MapNode { .. }));
             let host_facts = record.end_seq > record.first_seq && !matches!(record.entries.first(), Some(Entry::MapNode { .. }));
             if host_facts {
                 let last = (self.epoch.get(), Seq(record.end_seq.0 - 1));
