@@ -132,28 +132,19 @@ impl Table {
     }
 }
 
-/// The scheme for `healthy` members: short of width, a smaller k, so that new writes keep full redundancy. The full k
-/// with columns left out when there is no other way: fewer than `1 + m` members, or (`short`) no room.
-pub fn choose_scheme(full: Scheme, healthy: usize, short: bool) -> Scheme {
-    match full {
-        Scheme::Parity { m, .. } => {
-            let m = usize::from(m);
-            if short && healthy >= full.k() || healthy >= full.width() {
-                full
-            } else {
-                full.with_k(healthy.saturating_sub(m).max(1))
-            }
-        }
-        Scheme::Copies { k, copies } => {
-            let groups = if short { healthy } else { healthy / usize::from(copies) };
-            full.with_k(groups.clamp(1, usize::from(k)))
-        }
+/// The parity scheme for `healthy` members: short of width, a smaller k, so that new writes keep full redundancy. The
+/// full k with columns left out when there is no other way: fewer than `1 + m` members, or (`short`) no room.
+pub fn parity_scheme(full: Scheme, healthy: usize, short: bool) -> Scheme {
+    if (short && healthy >= full.k()) || healthy >= full.width() {
+        full
+    } else {
+        full.with_k(healthy.saturating_sub(full.tolerates()).max(1))
     }
 }
 
 /// Members for a new segment, in column order, and its scheme; `None` when there is no room.
 ///
-/// The emptiest members first; of equally empty ones those whose turn it is by `id`. See [`choose_scheme`]; where
+/// The emptiest members first; of equally empty ones those whose turn it is by `id`. See [`parity_scheme`]; where
 /// members have no room left, k gets smaller too.
 pub fn choose(
     seats: &[Rc<Seat>],
@@ -195,6 +186,28 @@ pub fn choose(
     }
 }
 
+/// The members that hold each other's copies, fixed by bay, when the bays divide evenly; those that are out are
+/// `None`.
+pub fn copy_groups(seats: &[Rc<Seat>], copies: usize) -> Option<Vec<Vec<Option<Rc<Seat>>>>> {
+    let mut bays: BTreeMap<u16, Option<Rc<Seat>>> = BTreeMap::new();
+    for s in seats.iter().filter(|s| matches!(s.state.get(), MemberState::In | MemberState::Out)) {
+        // Two seats in one bay: the newcomer in, the old one out.
+        let place = bays.entry(s.bay.get()).or_default();
+        if s.is_in() {
+            *place = Some(s.clone());
+        }
+    }
+    let in_order: Vec<Option<Rc<Seat>>> = bays.into_values().collect();
+    let even = in_order.len().is_multiple_of(copies);
+    even.then(|| in_order.chunks(copies).map(<[_]>::to_vec).collect())
+}
+
+/// Whether new segments may use a group: whole ones, or, short of room or when none is whole, those with a member.
+pub fn group_serves(groups: &[Vec<Option<Rc<Seat>>>], group: &[Option<Rc<Seat>>], short: bool) -> bool {
+    let whole = |g: &[Option<Rc<Seat>>]| g.iter().all(Option::is_some);
+    whole(group) || (group.iter().any(Option::is_some) && (short || !groups.iter().any(|g| whole(g))))
+}
+
 /// Groups of `copies` members: fixed by bay when the bays divide evenly, else any.
 fn choose_copies(
     seats: &[Rc<Seat>],
@@ -204,40 +217,26 @@ fn choose_copies(
     short: bool,
 ) -> Option<(Scheme, Vec<Option<MemberId>>)> {
     let (k, copies) = (full.k(), full.width() / full.k());
-    let has_room = |m: MemberId| open.iter().any(|s| s.id == m);
-    let mut bays: BTreeMap<u16, MemberId> = BTreeMap::new();
-    for s in seats.iter().filter(|s| matches!(s.state.get(), MemberState::In | MemberState::Out)) {
-        // Two seats in one bay: the newcomer in, the old one out.
-        let place = bays.entry(s.bay.get()).or_insert(s.id);
-        if s.is_in() {
-            *place = s.id;
+    let mut chosen: Vec<(usize, Vec<Option<MemberId>>)> = Vec::new();
+    if let Some(groups) = copy_groups(seats, copies) {
+        for g in groups.iter().filter(|g| group_serves(&groups, g, short)) {
+            let room = g.iter().flatten().map(|s| s.free.borrow().len()).min().unwrap_or(0);
+            if room > 0 {
+                chosen.push((room, g.iter().map(|s| s.as_ref().map(|s| s.id)).collect()));
+            }
         }
-    }
-    let in_order: Vec<MemberId> = bays.into_values().collect();
-    let free = |m: MemberId| open.iter().find(|s| s.id == m).map_or(0, |s| s.free.borrow().len());
-    let mut groups: Vec<Vec<Option<MemberId>>> = if in_order.len() % copies == 0 {
-        in_order.chunks(copies).map(|g| g.iter().map(|&m| has_room(m).then_some(m)).collect()).collect()
     } else {
-        let usable = open.len() - open.len() % copies;
-        let mut chosen: Vec<MemberId> = open[..usable.min(k * copies)].iter().map(|s| s.id).collect();
-        chosen.sort_by_key(|m| (u64::from(m.0) + id) % seats.len() as u64);
-        chosen.chunks(copies).map(|g| g.iter().copied().map(Some).collect()).collect()
-    };
-    let whole = |g: &Vec<Option<MemberId>>| g.iter().all(Option::is_some);
-    if groups.iter().any(whole) && !short {
-        groups.retain(whole);
-    } else {
-        // No group is whole: go on with what is left of them, as long as healthy members have room.
-        let seat_in = |m: &MemberId| seats.iter().any(|s| s.id == *m && s.is_in());
-        let starved = in_order.iter().any(|m| seat_in(m) && !has_room(*m));
-        groups.retain(|g| g.iter().any(Option::is_some));
-        if starved || groups.is_empty() {
-            return None;
-        }
+        let usable = (open.len() - open.len() % copies).min(k * copies);
+        let mut members: Vec<MemberId> = open[..usable].iter().map(|s| s.id).collect();
+        members.sort_by_key(|m| (u64::from(m.0) + id) % seats.len() as u64);
+        chosen.extend(members.chunks(copies).map(|g| (1, g.iter().copied().map(Some).collect())));
     }
-    let room = |g: &[Option<MemberId>]| g.iter().flatten().map(|&m| free(m)).min().unwrap_or(0);
-    groups.sort_by_key(|g| usize::MAX - room(g));
-    groups.truncate(k);
+    chosen.sort_by_key(|(room, _)| usize::MAX - room);
+    chosen.truncate(k);
+    let mut groups: Vec<Vec<Option<MemberId>>> = chosen.into_iter().map(|(_, g)| g).collect();
+    if groups.is_empty() {
+        return None;
+    }
     let turn = id as usize % groups.len();
     groups.rotate_left(turn);
     let mut columns = Vec::with_capacity(groups.len() * copies);

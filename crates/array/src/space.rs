@@ -15,7 +15,8 @@ use crate::core::{Core, Phase};
 use crate::fault::Fault;
 use crate::log::StreamId;
 use crate::plan;
-use crate::segment::{Seg, choose, choose_scheme};
+use crate::seat::Seat;
+use crate::segment::{Seg, choose, copy_groups, group_serves, parity_scheme};
 
 /// When to do what, in segments left (spares and those that free zones would give).
 #[derive(Clone, Copy, Debug)]
@@ -29,6 +30,16 @@ pub struct Ladder {
     pub clean_below: u64,
     /// Spares kept ready.
     pub spares: usize,
+}
+
+/// What new segments are made of.
+struct Units {
+    /// Zones of each unit: a member, or a group that holds each other's copies.
+    zones: Vec<u32>,
+    /// Units that a segment takes.
+    width: usize,
+    /// Data columns it gets.
+    k: usize,
 }
 
 /// What hosts may still take.
@@ -63,11 +74,12 @@ impl Core {
         self.room.segments_left.set(self.segments_left());
         let ladder = self.ladder();
         self.room.floors.set((ladder.write_floor, ladder.free_floor));
-        let healthy: Vec<u32> = self.seats.borrow().iter().filter(|s| s.is_in()).map(|s| s.layout.zones).collect();
-        let narrow = choose_scheme(self.shape.scheme, healthy.len(), false);
+        let narrow = self.units(false, false);
         let shape = &self.shape;
-        let fits = plan::usable_blocks(&healthy, narrow, shape.zone_blocks, false, shape.usable_permille);
-        self.room.short.set(narrow != shape.scheme && self.mapped_blocks() + self.pending_blocks() > fits);
+        let segments = plan::segments_of(&narrow.zones, narrow.width).saturating_sub(plan::SEGMENTS_HELD);
+        let fits = segments * narrow.k as u64 * u64::from(shape.zone_blocks) * u64::from(shape.usable_permille) / 1000;
+        let lacking = self.seats.borrow().iter().any(|s| s.state.get() == MemberState::Out && !self.bay_filled(s.bay.get()));
+        self.room.short.set(lacking && self.mapped_blocks() + self.pending_blocks() > fits);
     }
 
     /// Segments that must be left for writes and for deallocations, as last measured.
@@ -114,36 +126,51 @@ impl Core {
         }
     }
 
-    /// Segments at full strength that all zones would give.
-    pub fn segments_possible(&self) -> u64 {
-        let zones: Vec<u32> = self.seats.borrow().iter().filter(|s| s.is_in()).map(|s| s.layout.zones).collect();
-        plan::segments_of(&zones, self.width_now())
+    /// What new segments are made of: units that give one zone to a segment at most.
+    fn units(&self, free: bool, short: bool) -> Units {
+        let full = self.shape.scheme;
+        let seats = self.seats.borrow();
+        let zones_of = |s: &Rc<Seat>| if free { s.free.borrow().len() as u32 } else { s.layout.zones };
+        let members = || seats.iter().filter(|s| s.is_in()).map(zones_of).collect::<Vec<u32>>();
+        match full {
+            Scheme::Parity { .. } => {
+                let zones = members();
+                let scheme = parity_scheme(full, zones.len(), short);
+                Units { width: scheme.width().min(zones.len()).max(1), k: scheme.k(), zones }
+            }
+            Scheme::Copies { copies, .. } => match copy_groups(&seats, usize::from(copies)) {
+                Some(groups) => {
+                    let serving = groups.iter().filter(|g| group_serves(&groups, g, short));
+                    let zones: Vec<u32> = serving.map(|g| g.iter().flatten().map(zones_of).min().unwrap_or(0)).collect();
+                    let k = zones.len().clamp(1, full.k());
+                    Units { width: k, k, zones }
+                }
+                None => {
+                    let zones = members();
+                    let k = (zones.len() / usize::from(copies)).clamp(1, full.k());
+                    Units { width: k * usize::from(copies), k, zones }
+                }
+            },
+        }
     }
 
-    /// The scheme that new segments get from the members that are in.
-    pub fn scheme_now(&self) -> Scheme {
-        let healthy = self.seats.borrow().iter().filter(|s| s.is_in()).count();
-        choose_scheme(self.shape.scheme, healthy, self.room.short.get())
+    /// Segments that all zones would give, as members are now.
+    pub fn segments_possible(&self) -> u64 {
+        let units = self.units(false, self.room.short.get());
+        plan::segments_of(&units.zones, units.width)
     }
 
     /// Data blocks of a new segment.
     pub fn segment_blocks_now(&self) -> u64 {
-        self.scheme_now().k() as u64 * u64::from(self.shape.zone_blocks)
-    }
-
-    /// Zones that a new segment takes.
-    fn width_now(&self) -> usize {
-        let healthy = self.seats.borrow().iter().filter(|s| s.is_in()).count();
-        self.scheme_now().width().min(healthy).max(1)
+        self.units(false, self.room.short.get()).k as u64 * u64::from(self.shape.zone_blocks)
     }
 
     /// Segments left: spares, and those that free zones would give.
     pub fn segments_left(&self) -> u64 {
-        let free: Vec<u32> =
-            self.seats.borrow().iter().filter(|s| s.is_in()).map(|s| s.free.borrow().len() as u32).collect();
+        let units = self.units(true, self.room.short.get());
         let table = self.table.borrow();
         let spares = table.segments.values().filter(|s| s.state == SegmentState::Spare && !self.is_map_spare(s));
-        plan::segments_of(&free, self.width_now()) + spares.count() as u64
+        plan::segments_of(&units.zones, units.width) + spares.count() as u64
     }
 
     /// Blocks that volumes may fill.
