@@ -1,1 +1,26 @@
-//! e2e.
+//! End-to-end tests: the shipped binary as processes, and clients as users have them.
+//!
+//! ```text
+//!   bin/crashloop   SIGKILL again and again; every sector is accounted for
+//!   bin/e2e         libnbd, qemu, fio, ext4, drives lost, refusals: one case per behaviour
+//!      |
+//!   ashlar, server  the binary's verbs; `ashlar serve` as a child that can be killed
+//!   load            many overlapping requests over our own NBD client
+//!   model           what each sector may hold, by what was answered and when
+//! ```
+//!
+//! Invariants: nothing here links the engine; all it knows comes from exit codes, `--json` and NBD. Processes are ended
+//! by their id, and only those that were started here.
+
+// This room is the outside world: processes, threads, files and clocks are its subject.
+#![allow(clippy::disallowed_methods, clippy::disallowed_types)]
+
+pub mod ashlar;
+pub mod failure;
+pub mod load;
+pub mod model;
+pub mod readback;
+pub mod server;
+pub mod tools;
+
+pub use failure::{Failure, OrFail, Result};

@@ -102,7 +102,7 @@ fn create(world: &mut World) -> Result<Volumes, String> {
     let (names, sizes) = rt.block_on(async {
         let array = Array::create(&rt, drives(&rt, &disks), &spec).await.map_err(|e| e.to_string())?;
         let usable = array.status().usable_bytes;
-        let bytes = (usable * share / 100 / count).clamp(1 << 16, 24 << 20) / 4096 * 4096;
+        let bytes = (usable * share / 100 / count).clamp(1 << 16, 40 << 20) / 4096 * 4096;
         let mut names = Vec::new();
         for i in 0..count {
             let name = format!("v{i}");

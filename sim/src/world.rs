@@ -44,7 +44,7 @@ impl World {
         let drives = dice.random_range(least..least + 7);
         let width = (dice.random_range(0..3) == 0).then(|| dice.random_range(least..=drives));
         let width = width.filter(|&w| level.scheme_of_width(w).is_some_and(|s| s.width() == w));
-        let zone_blocks = 16u32 << dice.random_range(0..4);
+        let zone_blocks = 64u32 << dice.random_range(0..3);
         let zones = dice.random_range(64..112u64);
         let system = 8 << 20;
         let params = DiskParams {

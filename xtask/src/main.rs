@@ -1,2 +1,95 @@
-//! Tasks.
-fn main() {}
+//! `cargo xtask test`: the second command of the README, and all that CI calls.
+//!
+//! Installs what the tests need (as root, on Debian, saying so), runs every suite, and prints how long each took. One
+//! profile for everything, so that what all suites share is compiled once.
+//!
+//! Uses nothing but the standard library: it is compiled before anything else is known to work.
+
+// A tool that runs processes and takes their time.
+#![allow(clippy::disallowed_methods, clippy::disallowed_types)]
+
+mod needs;
+mod run;
+mod suites;
+
+use std::env;
+use std::process::ExitCode;
+
+const USAGE: &str = "\
+Usage: cargo xtask test [--only SUITE]... [--no-install] [--list]
+
+  --only SUITE    only this suite, and the build if it needs it (may be given again)
+  --no-install    installs nothing: what is missing is an error, also for root
+  --list          lists the suites
+
+Exit codes: 0 all suites passed, 1 one did not, 2 the command line makes no sense, 3 something is not installed";
+
+/// What `cargo xtask test` was asked.
+#[derive(Default)]
+struct Options {
+    only: Vec<String>,
+    list: bool,
+    no_install: bool,
+}
+
+fn main() -> ExitCode {
+    let mut args = env::args().skip(1);
+    match args.next().as_deref() {
+        Some("test") => {}
+        Some("-h" | "--help" | "help") => {
+            println!("{USAGE}");
+            return ExitCode::SUCCESS;
+        }
+        Some(_) | None => return usage("there is one task: test"),
+    }
+    let mut options = Options::default();
+    while let Some(arg) = args.next() {
+        match arg.as_str() {
+            "--list" => options.list = true,
+            "--no-install" => options.no_install = true,
+            "--only" => match args.next() {
+                Some(name) => options.only.push(name),
+                None => return usage("--only wants the name of a suite"),
+            },
+            "-h" | "--help" => {
+                println!("{USAGE}");
+                return ExitCode::SUCCESS;
+            }
+            other => return usage(&format!("{other} is not known")),
+        }
+    }
+    test(&options)
+}
+
+fn usage(why: &str) -> ExitCode {
+    eprintln!("xtask: {why}\n\n{USAGE}");
+    ExitCode::from(2)
+}
+
+fn test(options: &Options) -> ExitCode {
+    let all = suites::all();
+    if options.list {
+        all.iter()
+            .for_each(|s| println!("{:<10} {:<62} {}", s.name, s.about, s.command_line()));
+        return ExitCode::SUCCESS;
+    }
+    if let Some(unknown) = options
+        .only
+        .iter()
+        .find(|name| all.iter().all(|s| s.name != **name))
+    {
+        return usage(&format!("no suite is called {unknown}; --list shows them"));
+    }
+    let named =
+        |s: &suites::Suite| options.only.is_empty() || options.only.iter().any(|n| n == s.name);
+    let wants_build = all.iter().any(|s| named(s) && s.wants_build());
+    let chosen = |s: &suites::Suite| named(s) || (wants_build && s.name == suites::BUILD);
+    let chosen: Vec<_> = all.into_iter().filter(chosen).collect();
+    if chosen.iter().any(|s| s.foreign)
+        && let Err(why) = needs::provide(!options.no_install)
+    {
+        eprintln!("xtask: {why}");
+        return ExitCode::from(3);
+    }
+    run::all(&chosen)
+}

@@ -140,6 +140,8 @@ pub struct Core {
     pub next_seq: Cell<Seq>,
     /// What the array can do now.
     pub phase: Cell<Phase>,
+    /// Newest records are missing: what the map says may be old, so nothing is read.
+    pub uncertain: Cell<bool>,
     /// Hosts' requests are not taken any more.
     pub closing: Cell<bool>,
     /// Seats by number.
@@ -201,6 +203,7 @@ impl Core {
             epoch: Cell::default(),
             next_seq: Cell::new(Seq(1)),
             phase: Cell::new(phase),
+            uncertain: Cell::new(false),
             closing: Cell::new(false),
             seats: RefCell::default(),
             table: RefCell::default(),

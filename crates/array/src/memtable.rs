@@ -6,7 +6,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use base::{BlockCount, Lba, VolumeId};
-use ondisk::MapRef;
+use ondisk::{MapRef, NODE_REFS};
 
 /// Facts in the active table at which a checkpoint begins: about 25 MB, and some seconds of replay.
 pub const FACTS_MAX: usize = 256 * 1024;
@@ -32,12 +32,31 @@ pub struct Memtable {
     pub touched: BTreeSet<Touch>,
     /// Blocks that may not have been mapped before.
     pub new_blocks: u64,
+    /// Leaves that change.
+    leaves: BTreeSet<(VolumeId, u64)>,
+    last_leaf: Option<(VolumeId, u64)>,
 }
 
 impl Memtable {
     /// Says of one block.
     pub fn put(&mut self, volume: VolumeId, lba: Lba, to: MapRef) {
         self.blocks.insert((volume, lba.0), to);
+        self.dirty_leaf(volume, lba.0);
+    }
+
+    fn dirty_leaf(&mut self, volume: VolumeId, lba: u64) {
+        let leaf = (volume, lba / NODE_REFS as u64);
+        if self.last_leaf != Some(leaf) {
+            self.leaves.insert(leaf);
+            self.last_leaf = Some(leaf);
+        }
+    }
+
+    /// Map nodes that a merge may write, about: the leaves that change, and for each two above (whole trees of
+    /// neighbours share these).
+    pub fn nodes(&self) -> u64 {
+        let leaves = self.leaves.len() as u64;
+        leaves + (2 * leaves).min(leaves / 64 + 64) + self.touched.len() as u64
     }
 
     /// Says of a run of blocks (a fill, not places).
@@ -69,6 +88,9 @@ impl Memtable {
             }
         }
         self.ranges.insert((volume, start), (end, fill));
+        // Only its edges change leaves in part; whole ones become a word in their parent.
+        self.dirty_leaf(volume, start);
+        self.dirty_leaf(volume, end - 1);
     }
 
     /// Fills in what it says of the blocks from `lba` on, where `out` says nothing yet.

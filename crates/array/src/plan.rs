@@ -12,7 +12,7 @@ use crate::fault::{Refused, RefusedCode};
 pub const USABLE_PERMILLE: u16 = 850;
 
 /// Segments that no volume may fill: the open ones, their spares, and the cleaner's way out.
-pub const SEGMENTS_HELD: u64 = 8;
+pub const SEGMENTS_HELD: u64 = 10;
 
 /// What to create.
 #[derive(Clone, Debug)]

@@ -255,7 +255,7 @@ mod tests {
 
     fn seats(states: &[MemberState]) -> Vec<Rc<Seat>> {
         let rt = rt::Rt::modelled(1);
-        let layout = Layout { drive_blocks: 4096, slot_blocks: 256, zone_blocks: 16, zones: 64 };
+        let layout = Layout { drive_blocks: 4096, slot_blocks: 256, zone_blocks: 64, zones: 64 };
         let seat = |(i, &state): (usize, &MemberState)| {
             let member = Member {
                 uuid: MemberUuid::default(),

@@ -23,8 +23,8 @@ use crate::segment::{Seg, choose, copy_groups, group_serves, parity_scheme};
 pub struct Ladder {
     /// Writes are admitted above this.
     pub write_floor: u64,
-    /// Deallocations are admitted above this: what is left is for the cleaner's moves and one checkpoint's map nodes
-    /// (at most a leaf for every 256 blocks stored).
+    /// Deallocations are admitted above this, and the cleaner moves above this: what is left is for the map nodes of
+    /// checkpoints, each of which takes about half a segment and one at most ([`Core::memtable_share`]).
     pub free_floor: u64,
     /// The cleaner works below this.
     pub clean_below: u64,
@@ -50,6 +50,7 @@ pub struct Room {
     short: Cell<bool>,
     /// Floors of writes and deallocations.
     floors: Cell<(u64, u64)>,
+    segment_blocks: Cell<u64>,
     /// Blocks that admitted requests can need at most.
     promised: Cell<u64>,
 }
@@ -73,6 +74,7 @@ impl Core {
     pub fn measure_room(&self) {
         self.room.segments_left.set(self.segments_left());
         let ladder = self.ladder();
+        self.room.segment_blocks.set(self.segment_blocks_now());
         self.room.floors.set((ladder.write_floor, ladder.free_floor));
         let narrow = self.units(false, false);
         let shape = &self.shape;
@@ -80,6 +82,15 @@ impl Core {
         let fits = segments * narrow.k as u64 * u64::from(shape.zone_blocks) * u64::from(shape.usable_permille) / 1000;
         let lacking = self.seats.borrow().iter().any(|s| s.state.get() == MemberState::Out && !self.bay_filled(s.bay.get()));
         self.room.short.set(lacking && self.mapped_blocks() + self.pending_blocks() > fits);
+    }
+
+    /// How full the active memtable is: at 1 a checkpoint begins, at 2 hosts wait. Bounded by memory, and by the map
+    /// nodes that a checkpoint may write: half a segment of them.
+    pub fn memtable_share(&self) -> f64 {
+        let memory = self.memory.borrow();
+        let facts = memory.active.len() as f64 / crate::memtable::FACTS_MAX as f64;
+        let nodes = memory.active.nodes() as f64 / (self.room.segment_blocks.get().max(1) as f64 / 2.0);
+        facts.max(nodes)
     }
 
     /// Segments that must be left for writes and for deallocations, as last measured.
@@ -104,7 +115,8 @@ impl Core {
         let fits = || {
             let segment_blocks = self.segment_blocks_now();
             let spare = self.room.segments_left.get().saturating_sub(floor) * segment_blocks;
-            self.room.promised.get() + cost <= spare
+            // Twice what begins a checkpoint: wait for it.
+            self.room.promised.get() + cost <= spare && self.memtable_share() < 2.0
         };
         self.changed.until(|| self.phase.get() != Phase::Open || self.closing.get() || fits()).await;
         self.writable()?;
@@ -119,9 +131,9 @@ impl Core {
     pub fn ladder(&self) -> Ladder {
         let segments = self.segments_possible();
         Ladder {
-            write_floor: 4 + segments / 128,
-            free_floor: 2 + segments / 256,
-            clean_below: 6 + segments / 40,
+            write_floor: 5,
+            free_floor: 3,
+            clean_below: 8 + segments / 40,
             spares: if segments >= 256 { 4 } else { 2 },
         }
     }
@@ -163,6 +175,30 @@ impl Core {
     /// Data blocks of a new segment.
     pub fn segment_blocks_now(&self) -> u64 {
         self.units(false, self.room.short.get()).k as u64 * u64::from(self.shape.zone_blocks)
+    }
+
+    /// What a segment's zones are worth when they are free, in thousandths of a new segment.
+    pub fn zones_share(&self, seg: &Seg) -> i64 {
+        let seats = self.seats.borrow();
+        let zones = seg.slots.iter().flatten().filter(|(m, _)| seats[usize::from(m.0)].is_in()).count() as i64;
+        let units = self.units(false, self.room.short.get());
+        let zones_per_unit = match (self.shape.scheme, copy_groups(&seats, self.shape.scheme.tolerates() + 1)) {
+            (Scheme::Copies { copies, .. }, Some(_)) => i64::from(copies),
+            _ => 1,
+        };
+        zones * 1000 / (units.width as i64 * zones_per_unit)
+    }
+
+    /// Whether a zone of `seat` can go to a rebuild without taking the room of the cleaner and the map.
+    pub fn may_rebuild_on(&self, seat: &Seat) -> bool {
+        let before = self.segments_left();
+        if before > self.ladder().clean_below {
+            return true;
+        }
+        let Some(zone) = seat.free.borrow_mut().pop_last() else { return false };
+        let after = self.segments_left();
+        seat.free.borrow_mut().insert(zone);
+        after == before
     }
 
     /// Segments left: spares, and those that free zones would give.

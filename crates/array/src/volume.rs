@@ -94,6 +94,9 @@ impl Volume {
     /// [`Fault::Medium`] when a block is lost; never wrong data.
     pub async fn read(&self, offset: u64, bytes: u64) -> Result<Vec<Bytes>, Fault> {
         self.check(offset, bytes)?;
+        if self.core.uncertain.get() {
+            return Err(Fault::Frozen);
+        }
         add(&self.vol.counters.reads, 1);
         add(&self.vol.counters.bytes_read, bytes);
         let parts = chunks(offset, bytes).into_iter().map(|(offset, bytes)| self.read_chunk(offset, bytes));
@@ -308,6 +311,9 @@ impl Volume {
     /// When the map cannot be read.
     pub async fn extents(&self, offset: u64, bytes: u64, at_most: usize) -> Result<Vec<(u64, ExtentKind)>, Fault> {
         self.check(offset, bytes)?;
+        if self.core.uncertain.get() {
+            return Err(Fault::Frozen);
+        }
         let mut extents: Vec<(u64, ExtentKind)> = Vec::new();
         let (mut lba, end) = (Lba::containing_byte(offset), BlockCount::ceil_from_bytes(offset + bytes).0);
         while lba.0 < end {
@@ -399,7 +405,8 @@ impl Core {
                 self.memory.borrow_mut().active.new_blocks += new;
                 return Ok(());
             }
-            if attempt == 0 && self.pending_blocks() > 0 {
+            // What was overwritten or deallocated counts only once it is merged.
+            if attempt == 0 {
                 self.checkpoint().await?;
             }
         }

@@ -1,2 +1,38 @@
-//! The one binary.
-fn main() {}
+//! The one binary: `ashlar VERB ...`, one file per noun or verb.
+//!
+//! A verb on an array first asks the control socket whether a running Ashlar serves it; if so, the verb goes there;
+//! if not, it opens the drives itself ([`context`]). Both ways end in the same function of `server::ops`.
+//!
+//! Invariants: people read standard output and, when something is wrong, standard error; with `--json` standard output
+//! holds exactly one object (or one per line where it repeats), also for an error; the exit code is one of
+//! [`exit::CODES_HELP`].
+
+mod check;
+mod cli;
+mod client;
+mod completion;
+mod confirm;
+mod context;
+mod create;
+mod demo;
+mod destroy;
+mod drive;
+mod exit;
+mod import;
+mod inspect;
+mod iostat;
+mod progress;
+mod serve;
+mod status;
+mod stop;
+mod text;
+mod volume;
+mod wipe;
+
+use std::process::ExitCode;
+
+use clap::Parser;
+
+fn main() -> ExitCode {
+    cli::Cli::parse().run()
+}

@@ -1,1 +1,43 @@
-//! bench.
+//! The bench: one load generator over direct drives, arrays and exports, and tables of ratios made with it.
+//!
+//! ```text
+//! compare, sequential -> generate -> target -> drives | volume | NBD export
+//!        limit, report <- figures <- sample
+//! ```
+//!
+//! Invariants:
+//! - the same code asks every target for the same requests, in one run, on the same drives; what is printed first is
+//!   the ratio to the direct drives of the same round, with the theoretical limit beside it;
+//! - every figure is the median of several rounds;
+//! - reads find data: the working set is filled before anything is measured;
+//! - it runs in real time (memory drives, files, block devices) and in virtual time (modelled drives) alike.
+//!
+//! Not here: more than one core, degraded and nearly full arrays, checking of what is read (the end-to-end tests do
+//! that), an open-loop load: a closed loop hides the waiting of requests that a slow answer holds up.
+
+mod address;
+mod clock;
+pub mod compare;
+pub mod drives;
+pub mod error;
+pub mod figures;
+pub mod generate;
+pub mod limit;
+pub mod load;
+mod payload;
+pub mod report;
+pub mod sequential;
+pub mod stripe;
+pub mod subject;
+pub mod table;
+pub mod target;
+
+pub use compare::{Comparison, compare};
+pub use error::Error;
+pub use figures::{Figures, Sample};
+pub use generate::generate;
+pub use load::{Load, Pattern, Until};
+pub use report::Report;
+pub use sequential::{SequentialRatio, sequential_ratio};
+pub use subject::Subject;
+pub use target::Target;

@@ -25,7 +25,7 @@ pub const ZONE_BLOCKS_MIN_USER: u32 = 1024;
 pub const ZONE_BLOCKS_MAX: u32 = 1 << 20;
 
 /// The smallest zone the format allows (simulations of small arrays).
-pub const ZONE_BLOCKS_MIN: u32 = 16;
+pub const ZONE_BLOCKS_MIN: u32 = 64;
 
 /// Zones on the smallest member, at least.
 pub const ZONES_MIN: u32 = 64;

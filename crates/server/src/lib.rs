@@ -1,1 +1,25 @@
-//! server.
+//! The daemon, and everything that it and the offline verbs have in common: the room that joins `array` and
+//! `export`.
+//!
+//! Invariants:
+//! - a verb is one function in [`ops`]; the API calls it on an array that is being served, the command line on one
+//!   that it opens itself, and the answer is the same object ([`view`]);
+//! - everything that touches a drive runs on the data thread (one [`rt::Rt`]); the control thread only sends
+//!   closures there and waits for their answers;
+//! - no drive is written before [`drives::checks`] has agreed to it.
+//!
+//! Not here: words for people beyond error texts (that is `ashlar`), protocols (that is `export`).
+
+pub mod api;
+pub mod config;
+pub mod daemon;
+pub mod drives;
+pub mod namespace;
+pub mod ops;
+pub mod paths;
+pub mod problem;
+pub mod registry;
+pub mod size;
+pub mod view;
+
+pub use problem::{Kind, Problem};

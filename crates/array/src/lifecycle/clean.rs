@@ -21,6 +21,9 @@ use crate::segment::{Seg, pba};
 /// Blocks read and moved at once.
 const MOVES_AT_ONCE: usize = 256;
 
+/// A new segment, for reckoning with parts of segments.
+const SHARE: i64 = 1000;
+
 /// Segments cleaned before the checkpoint that frees them.
 const VICTIMS_AT_ONCE: usize = 16;
 
@@ -56,10 +59,12 @@ impl Core {
         }
     }
 
-    /// The emptiest sealed segments: as many as bring the ladder's rung back, none that is nearly full.
+    /// The sealed segments that give most: as many as bring the ladder's rung back, none that gives nothing.
     fn victims(&self) -> Vec<SegmentId> {
-        let lacking = self.ladder().clean_below.saturating_sub(self.segments_left()) + 1;
-        let segment_blocks = |s: &Seg| s.scheme.k() as u64 * u64::from(self.shape.zone_blocks);
+        let ladder = self.ladder();
+        let left = self.segments_left();
+        let lacking = (ladder.clean_below.saturating_sub(left) + 1) as i64 * SHARE;
+        let room = left.saturating_sub(ladder.free_floor) as i64 * SHARE;
         let table = self.table.borrow();
         let cleanable = |s: &&Seg| {
             s.state == SegmentState::Sealed
@@ -67,21 +72,26 @@ impl Core {
                 && !s.busy
                 && !s.fresh_nodes
                 && !self.in_use_by_log(s.id)
-                && u64::from(s.live) * 32 < segment_blocks(s) * 31
         };
-        let mut found: Vec<&Seg> = table.segments.values().filter(cleanable).collect();
-        found.sort_by_key(|s| u64::from(s.live) * 1_000_000 / segment_blocks(s));
-        let room = self.segments_left().saturating_sub(self.ladder().free_floor - 1) * self.segment_blocks_now();
+        let mut found: Vec<(i64, i64, SegmentId)> = table
+            .segments
+            .values()
+            .filter(cleanable)
+            .map(|s| {
+                let takes = i64::from(s.live) * SHARE * 33 / 32 / self.segment_blocks_now() as i64;
+                (self.zones_share(s) - takes, takes, s.id)
+            })
+            .filter(|(gain, ..)| *gain > SHARE / 32)
+            .collect();
+        found.sort_by_key(|(gain, takes, id)| (-gain, *takes, *id));
         let (mut gained, mut moved, mut victims) = (0, 0, Vec::new());
-        for s in found.into_iter().take(VICTIMS_AT_ONCE) {
-            let live = u64::from(s.live);
-            let fits = (moved + live) * 11 / 10 <= room;
-            if gained >= lacking * segment_blocks(s) || !fits {
+        for (gain, takes, id) in found.into_iter().take(VICTIMS_AT_ONCE) {
+            if gained >= lacking || moved + takes > room {
                 break;
             }
-            gained += segment_blocks(s) - live;
-            moved += live;
-            victims.push(s.id);
+            gained += gain;
+            moved += takes;
+            victims.push(id);
         }
         victims
     }

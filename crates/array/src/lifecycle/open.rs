@@ -108,6 +108,10 @@ pub async fn open(rt: &Rt, drives: Vec<Drive>, how: OpenHow) -> Result<(Rc<Core>
     recovery.report.replayed_entries = done.entries;
     recovery.report.cut_segments = done.cut_segments;
     recovery.report.damaged_records = done.damaged;
+    if done.uncertain && !how.accept_loss {
+        core.uncertain.set(true);
+        core.note("the newest records are on drives that are not here: reads are refused, they could be old".to_owned());
+    }
     recovery.step("replay", format!("{} records, {} entries of {} segments", done.records, done.entries, done.segments));
     if writable {
         core.epoch.set(epoch);

@@ -128,7 +128,7 @@ impl Core {
     fn place_for(&self, id: SegmentId, taken: &[MemberId]) -> Option<Rc<Seat>> {
         let table = self.table.borrow();
         let seg = table.segments.get(&id)?;
-        let seats = self.seats.borrow();
+        let seats = self.seats.borrow().clone();
         let lost_bays: Vec<u16> = seg
             .slots
             .iter()
@@ -137,9 +137,12 @@ impl Core {
             .filter(|s| s.state.get() != MemberState::In)
             .map(|s| s.bay.get())
             .collect();
-        let room = |s: &&Rc<Seat>| s.is_in() && !s.free.borrow().is_empty() && !seg.uses(s.id) && !taken.contains(&s.id);
+        let uses = |m: MemberId| seg.uses(m);
+        let room = |s: &&Rc<Seat>| s.is_in() && !s.free.borrow().is_empty() && !uses(s.id) && !taken.contains(&s.id);
         let in_bay = |s: &Rc<Seat>| lost_bays.contains(&s.bay.get());
-        seats.iter().filter(room).max_by_key(|s| (in_bay(s), s.free.borrow().len())).cloned()
+        let best = seats.iter().filter(room).max_by_key(|s| (in_bay(s), s.free.borrow().len())).cloned();
+        drop((table, seats));
+        best.filter(|s| self.may_rebuild_on(s))
     }
 
     async fn rebuild_segments(self: &Rc<Self>, todo: Vec<SegmentId>) -> Result<(), Fault> {

@@ -39,6 +39,8 @@ pub struct Replayed {
     pub cut_segments: u64,
     /// Records lost below the durable row.
     pub damaged: u64,
+    /// Newest records may be on drives that are not here: what the map says may be old.
+    pub uncertain: bool,
 }
 
 struct Scanned {
@@ -47,6 +49,8 @@ struct Scanned {
     headers: Vec<RecordHeader>,
     torn: bool,
     damaged: u64,
+    /// Too few members are here to tell what was acknowledged.
+    unknown: bool,
 }
 
 impl Core {
@@ -60,6 +64,7 @@ impl Core {
             done.records += scanned.headers.len() as u64;
             done.cut_segments += u64::from(scanned.torn);
             done.damaged += scanned.damaged;
+            done.uncertain |= scanned.damaged > 0 || scanned.unknown;
             scans.push(scanned);
         }
         for s in &scans {
@@ -99,7 +104,7 @@ impl Core {
         let sealed = line.state == SegmentState::Sealed;
         let end_of_zone = if sealed { line.rows } else { self.shape.zone_blocks };
         let mut durable = line.rows;
-        let mut scanned = Scanned { id: line.id, end: row, headers: Vec::new(), torn: false, damaged: 0 };
+        let mut scanned = Scanned { id: line.id, end: row, headers: Vec::new(), torn: false, damaged: 0, unknown: false };
         while row < end_of_zone {
             if let Some(header) = self.valid_header(g, line, &columns, row).await? {
                 durable = durable.max(header.durable_row);
@@ -107,6 +112,7 @@ impl Core {
                 scanned.headers.push(header);
                 continue;
             }
+            scanned.unknown |= !g.clean && !self.header_is_knowable(&columns, row).await;
             let behind = if g.clean { None } else { self.search(g, line, &columns, row, end_of_zone).await? };
             let known = behind.map_or(durable, |(_, d)| durable.max(d));
             if row >= known {
@@ -130,9 +136,14 @@ impl Core {
         let mut whole_to = scanned.headers.len();
         for (i, header) in scanned.headers.iter().enumerate() {
             if header.row >= durable {
-                if !self.record_is_whole(&columns, header, how.mend).await {
-                    whole_to = i;
-                    break;
+                match self.record_is_whole(&columns, header, how.mend).await {
+                    Some(true) => {}
+                    Some(false) => {
+                        whole_to = i;
+                        break;
+                    }
+                    // It may have been acknowledged: its blocks read as lost, never as what was there before.
+                    None => {}
                 }
             } else if header.row >= line.rows && how.mend {
                 // Durable, but a copy of it may be torn on a member that was slow: complete it.

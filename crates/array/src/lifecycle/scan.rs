@@ -31,9 +31,16 @@ impl Core {
         ours.then_some(header)
     }
 
-    /// Whether a record is whole, as far as its members are here: header and payload match, or can be made to from
-    /// the redundancy. Puts right what is not, when `mend` says so.
-    pub async fn record_is_whole(&self, columns: &Columns, header: &RecordHeader, mend: bool) -> bool {
+    /// Whether the header of `row` can be told from its column or the rest of its row at all: when not, nobody knows
+    /// whether a record begins there.
+    pub async fn header_is_knowable(&self, columns: &Columns, row: u32) -> bool {
+        self.read_column(columns, 0, row, 1).await.is_some()
+            || self.reconstruct(columns, &[0], 0, row, 1).await.is_some()
+    }
+
+    /// Whether a record is whole: header and payload match, or can be made to from the redundancy. Puts right what is
+    /// not, when `mend` says so. `None` when too few members are here to tell.
+    pub async fn record_is_whole(&self, columns: &Columns, header: &RecordHeader, mend: bool) -> Option<bool> {
         let mut all = self.read_columns(columns, &[], header.row, header.rows).await;
         let width = columns.scheme.width();
         let k = columns.scheme.k();
@@ -56,7 +63,10 @@ impl Core {
                     *block = None;
                 }
             }
-            let Some(whole) = self.whole_row(columns, blocks, &block_ok) else { return false };
+            let Some(whole) = self.whole_row(columns, blocks, &block_ok) else {
+                let tellable = columns.scheme.survives(|c| all[c].is_none());
+                return tellable.then_some(false);
+            };
             for c in 0..width {
                 if let Some(column) = all[c].as_mut()
                     && column[at(r)] != whole[c][..]
@@ -80,7 +90,7 @@ impl Core {
                 }
             }
         }
-        true
+        Some(true)
     }
 
     /// All blocks of one row, made from those that are right; `None` when they cannot be. Parity that is there but

@@ -157,7 +157,7 @@ impl Core {
             block += payload;
             piece.request.acknowledge(piece.entries() as u64, place);
         }
-        if self.memory.borrow().active.len() >= crate::memtable::FACTS_MAX {
+        if self.memtable_share() >= 1.0 {
             self.want_checkpoint();
         }
     }

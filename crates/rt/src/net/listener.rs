@@ -103,19 +103,32 @@ fn clear_path(path: &Path) -> io::Result<()> {
         );
         return Err(io::Error::new(io::ErrorKind::AlreadyExists, text));
     }
+    // The kernel keeps the listening socket of a killed server until its ring is torn down, some time after the
+    // process is gone: a socket that answers is asked again before it counts as alive.
+    let patience = std::time::Instant::now() + DYING_SERVER;
+    while somebody_answers(path)? {
+        if std::time::Instant::now() > patience {
+            let text = format!("{}: a server answers there; stop it or give another path", path.display());
+            return Err(io::Error::new(io::ErrorKind::AddrInUse, text));
+        }
+        std::thread::sleep(std::time::Duration::from_millis(20));
+    }
+    match fs::remove_file(path) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+        _ => Ok(()),
+    }
+}
+
+/// How long a socket must answer before its server counts as alive.
+const DYING_SERVER: std::time::Duration = std::time::Duration::from_secs(2);
+
+fn somebody_answers(path: &Path) -> io::Result<bool> {
     // Without blocking: a live server whose queue is full answers EAGAIN.
     let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
     let probe = rustix::net::socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
     match rustix::net::connect(&probe, &SocketAddrUnix::new(path)?) {
-        Err(Errno::CONNREFUSED) => fs::remove_file(path),
-        Err(Errno::NOENT) => Ok(()),
-        Ok(()) | Err(Errno::AGAIN | Errno::INPROGRESS) => {
-            let text = format!(
-                "{}: a server answers there; stop it or give another path",
-                path.display()
-            );
-            Err(io::Error::new(io::ErrorKind::AddrInUse, text))
-        }
+        Ok(()) | Err(Errno::AGAIN | Errno::INPROGRESS) => Ok(true),
+        Err(Errno::CONNREFUSED | Errno::NOENT) => Ok(false),
         Err(other) => Err(other.into()),
     }
 }

@@ -1,0 +1,101 @@
+//! The command line: verbs, and the flags that all of them know.
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+use crate::context::Context;
+use crate::exit::{self, Outcome};
+use crate::{
+    check, completion, create, demo, destroy, drive, import, inspect, iostat, serve, status, stop, volume, wipe,
+};
+
+const EXAMPLES: &str = "\
+Examples:
+  ashlar demo                                    see it work, in two minutes
+  ashlar create lab --raid 5 --size 4G d/0 d/1 d/2 d/3
+  ashlar volume create lab/db 2G
+  ashlar serve --nbd unix:/run/lab.sock          (then: nbd-client -unix /run/lab.sock -N lab/db)
+  ashlar status lab
+
+Without root, the defaults lie in $XDG_RUNTIME_DIR and $XDG_STATE_HOME.";
+
+/// A user-space NVMe array: RAID 0, 10, 5 and 6 without a write hole.
+#[derive(Parser)]
+#[command(name = "ashlar", version, max_term_width = 100, after_help = format!("{EXAMPLES}\n\n{}", exit::CODES_HELP))]
+pub struct Cli {
+    /// Control socket of the running Ashlar; also ASHLAR_CONTROL [default: /run/ashlar.sock]
+    #[arg(long, global = true, value_name = "SOCKET", help_heading = "Where")]
+    control: Option<PathBuf>,
+    /// Directory of the list of known arrays; also ASHLAR_STATE_DIR [default: /var/lib/ashlar]
+    #[arg(long, global = true, value_name = "DIR", help_heading = "Where")]
+    state_dir: Option<PathBuf>,
+    #[command(subcommand)]
+    verb: Verb,
+}
+
+#[derive(Subcommand)]
+enum Verb {
+    Create(create::Args),
+    Volume(volume::Args),
+    Serve(serve::Args),
+    Stop(stop::Args),
+    Status(status::Args),
+    Iostat(iostat::Args),
+    Import(import::Args),
+    Inspect(inspect::Args),
+    Check(check::Args),
+    Drive(drive::Args),
+    Destroy(destroy::Args),
+    Wipe(wipe::Args),
+    Demo(demo::Args),
+    Completion(completion::Args),
+}
+
+impl Cli {
+    /// Does what the command line says.
+    pub fn run(self) -> ExitCode {
+        let context = Context::new(self.control, self.state_dir);
+        match self.verb {
+            Verb::Create(a) => report(a.json, create::run(&context, &a)),
+            Verb::Volume(a) => report(a.json(), volume::run(&context, a)),
+            Verb::Serve(a) => report(false, serve::run(&context, a)),
+            Verb::Stop(a) => report(a.json, stop::run(&context, &a)),
+            Verb::Status(a) => report(a.json, status::run(&context, &a)),
+            Verb::Iostat(a) => report(a.json, iostat::run(&context, &a)),
+            Verb::Import(a) => report(a.json, import::run(&context, &a)),
+            Verb::Inspect(a) => report(a.json, inspect::run(&context, &a)),
+            Verb::Check(a) => report(a.json, check::run(&context, &a)),
+            Verb::Drive(a) => report(a.json(), drive::run(&context, a)),
+            Verb::Destroy(a) => report(a.json, destroy::run(&context, &a)),
+            Verb::Wipe(a) => report(a.json, wipe::run(&context, &a)),
+            Verb::Demo(a) => report(false, demo::run(a)),
+            Verb::Completion(a) => report(false, completion::run(&a)),
+        }
+    }
+}
+
+fn report(json: bool, outcome: Outcome) -> ExitCode {
+    exit::report(json, outcome)
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    use super::Cli;
+
+    #[test]
+    fn the_command_line_is_consistent() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn every_verb_has_an_example() {
+        for verb in Cli::command().get_subcommands_mut() {
+            let help = verb.render_long_help().to_string();
+            assert!(help.contains("Example"), "{}", verb.get_name());
+        }
+    }
+}

@@ -1,0 +1,100 @@
+//! The client of the control socket: one request, one answer, no time limit (a verb takes as long as it takes).
+
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+
+use http_body_util::{BodyExt, Full};
+use hyper::body::Bytes;
+use hyper::{Method, Request, StatusCode};
+use hyper_util::rt::TokioIo;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use server::Problem;
+use server::api::ErrorBody;
+
+/// A running Ashlar.
+pub struct Client {
+    socket: PathBuf,
+}
+
+impl Client {
+    /// The Ashlar behind `socket`, if anybody answers there.
+    pub fn connect(socket: &Path) -> Option<Client> {
+        UnixStream::connect(socket).is_ok().then(|| Client { socket: socket.to_owned() })
+    }
+
+    /// Asks.
+    ///
+    /// # Errors
+    /// The server's problem, or that it does not answer.
+    pub fn get<T: DeserializeOwned>(&self, path: &str) -> Result<T, Problem> {
+        self.send(Method::GET, path, None)
+    }
+
+    /// Tells it to do something.
+    ///
+    /// # Errors
+    /// The server's problem, or that it does not answer.
+    pub fn post<T: DeserializeOwned>(&self, path: &str, body: &impl Serialize) -> Result<T, Problem> {
+        let body = serde_json::to_vec(body).map_err(|e| self.broken(e))?;
+        self.send(Method::POST, path, Some(body))
+    }
+
+    /// Tells it to do away with something.
+    ///
+    /// # Errors
+    /// The server's problem, or that it does not answer.
+    pub fn delete<T: DeserializeOwned>(&self, path: &str) -> Result<T, Problem> {
+        self.send(Method::DELETE, path, None)
+    }
+
+    fn send<T: DeserializeOwned>(&self, method: Method, path: &str, body: Option<Vec<u8>>) -> Result<T, Problem> {
+        let runtime =
+            tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(|e| self.broken(e))?;
+        let (status, body) =
+            runtime.block_on(exchange(&self.socket, method, path, body)).map_err(|e| self.broken(e))?;
+        if status.is_success() {
+            return serde_json::from_slice(&body).map_err(|e| self.broken(e));
+        }
+        match serde_json::from_slice::<ErrorBody>(&body) {
+            Ok(answer) => Err(answer.error),
+            Err(_) => Err(self.broken(format!("it answered {status}"))),
+        }
+    }
+
+    fn broken(&self, e: impl std::fmt::Display) -> Problem {
+        Problem::failed(
+            format!("the Ashlar behind {}", self.socket.display()),
+            format!("no proper answer: {e}"),
+            "see its log; `ashlar --version` should be the same on both sides",
+        )
+    }
+}
+
+type Failure = Box<dyn std::error::Error>;
+
+async fn exchange(
+    socket: &Path,
+    method: Method,
+    path: &str,
+    body: Option<Vec<u8>>,
+) -> Result<(StatusCode, Bytes), Failure> {
+    let stream = tokio::net::UnixStream::connect(socket).await?;
+    let (mut sender, connection) = hyper::client::conn::http1::handshake(TokioIo::new(stream)).await?;
+    let request = Request::builder()
+        .method(method)
+        .uri(path)
+        .header("host", "ashlar")
+        .header("content-type", "application/json")
+        .body(Full::new(Bytes::from(body.unwrap_or_default())))?;
+    // The sender goes when it has its answer; then the connection ends too.
+    let answer = async move {
+        let response = sender.send_request(request).await?;
+        let status = response.status();
+        let body = response.into_body().collect().await?.to_bytes();
+        Ok::<_, Failure>((status, body))
+    };
+    // An error of the connection is the answer's error too.
+    let (answer, _) = tokio::join!(answer, connection);
+    answer
+}

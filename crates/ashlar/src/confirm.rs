@@ -1,0 +1,27 @@
+//! Asking before something is lost for ever.
+
+use std::io::{self, IsTerminal, Write};
+
+use server::Problem;
+
+/// Asks the user to type `name`, unless `yes` was said already.
+///
+/// # Errors
+/// When nobody can be asked, or the answer is another.
+pub fn by_name(yes: bool, loss: &str, name: &str) -> Result<(), Problem> {
+    if yes {
+        return Ok(());
+    }
+    let refused = |why: &str| Err(Problem::refused("not_confirmed", name, why, "type the name, or say --yes"));
+    if !io::stdin().is_terminal() {
+        return refused("this wants a confirmation, and there is no terminal to ask on");
+    }
+    eprint!("{loss}\nType \"{name}\" to go on: ");
+    let mut answer = String::new();
+    let read = io::stderr().flush().and_then(|()| io::stdin().read_line(&mut answer));
+    match read {
+        Ok(_) if answer.trim() == name => Ok(()),
+        Ok(_) => refused("the answer was another; nothing was done"),
+        Err(e) => refused(&format!("the answer cannot be read: {e}")),
+    }
+}

@@ -1,0 +1,95 @@
+//! `ashlar create`.
+
+use server::Problem;
+use server::ops::create;
+use server::size::Size;
+use server::view::{CreateRequest, Created, VERSION};
+
+use crate::context::{Context, absolute_drive};
+use crate::exit::{Finding, Outcome};
+use crate::text;
+
+const EXAMPLES: &str = "\
+Examples:
+  ashlar create fast --raid 6 --dry-run /dev/nvme*n1       what would it be?
+  ashlar create fast --raid 6 /dev/nvme*n1
+  ashlar create lab --raid 5 --size 4G d/0 d/1 d/2 d/3     sparse files, for trying out
+  ashlar create ram --raid 10 mem:1G mem:1G mem:1G mem:1G  in a running `ashlar serve`
+
+A running Ashlar makes the array and serves it at once. A drive that is mounted, in use by an Ashlar or too \
+small is refused; one that holds something is refused unless --force is given.";
+
+/// Make an array out of drives
+#[derive(clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub struct Args {
+    /// Its name
+    name: String,
+    /// Block devices, files, or memory (mem:4G)
+    #[arg(required = true)]
+    drives: Vec<String>,
+    /// Level: 0, 10 (two copies), 10x3 (three copies), 5 or 6
+    #[arg(long, value_name = "LEVEL")]
+    raid: String,
+    /// Drives that one row goes over [default: all; all but one from 8 drives on, so that a rebuild has a place]
+    #[arg(long)]
+    width: Option<usize>,
+    /// Makes drives that are not there yet sparse files of this size
+    #[arg(long)]
+    size: Option<Size>,
+    /// Zone size, a power of two [default: about 1/1024 of the smallest drive]
+    #[arg(long)]
+    zone: Option<Size>,
+    /// Takes drives that hold something else; it will be lost
+    #[arg(long)]
+    force: bool,
+    /// Says what the array would be; writes nothing
+    #[arg(long)]
+    dry_run: bool,
+    /// Prints an object for scripts
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Makes it, or says what it would be.
+pub fn run(context: &Context, args: &Args) -> Outcome {
+    let request = CreateRequest {
+        name: args.name.clone(),
+        raid: args.raid.clone(),
+        width: args.width,
+        zone_bytes: args.zone.map(|z| z.0),
+        size_bytes: args.size.map(|s| s.0),
+        drives: args.drives.iter().map(|d| absolute_drive(d)).collect(),
+        force: args.force,
+    };
+    let created = if args.dry_run {
+        let plan = context.offline(|world| async move { create::plan(&world, &request).await })?;
+        Created { version: VERSION, name: args.name.clone(), uuid: None, served: false, plan }
+    } else if let Some(client) = context.server() {
+        client.post("/v1/arrays", &request)?
+    } else {
+        make(context, request)?
+    };
+    if args.json {
+        text::print_json(&created);
+        return Ok(Finding::Good);
+    }
+    for line in text::plan(&created.name, &created.plan) {
+        text::print(&line);
+    }
+    text::print(match (args.dry_run, created.served) {
+        (true, _) => "A dry run: nothing was written.",
+        (false, true) => "Made; the running Ashlar serves it.",
+        (false, false) => "Made. Next: `ashlar volume create` and `ashlar serve`.",
+    });
+    Ok(Finding::Good)
+}
+
+fn make(context: &Context, request: CreateRequest) -> Result<Created, Problem> {
+    context.offline(|world| async move {
+        let (opened, plan) = create::run(&world, &request, create::Host::Command).await?;
+        let view = opened.view();
+        opened.close(&world).await?;
+        Ok(Created { version: VERSION, name: view.name, uuid: Some(view.uuid), served: false, plan })
+    })
+}

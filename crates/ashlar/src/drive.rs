@@ -1,0 +1,157 @@
+//! `ashlar drive`: fail, replace, add.
+
+use clap::Subcommand;
+use server::Problem;
+use server::ops::drive;
+use server::ops::open::{self, How};
+use server::size::Size;
+use server::view::{Done, DriveAdd, DriveFail, DriveReplace};
+
+use crate::context::{Context, absolute_drive, encode};
+use crate::exit::{Finding, Outcome};
+use crate::progress::Progress;
+use crate::text;
+
+const EXAMPLES: &str = "\
+Examples:
+  ashlar drive fail fast nvme3n1                       take a drive out
+  ashlar drive replace fast nvme3n1 /dev/nvme9n1       put another in its place, and rebuild
+  ashlar drive add fast /dev/nvme8n1                   add a spare
+
+A member is named by its seat, path, serial number, or the end of one of these (`ashlar status` lists them).";
+
+/// Take drives out, replace them, add spares
+#[derive(clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub struct Args {
+    #[command(subcommand)]
+    verb: Verb,
+    /// Prints an object for scripts
+    #[arg(long, global = true)]
+    json: bool,
+}
+
+#[derive(Subcommand)]
+enum Verb {
+    /// Take a drive out; the array goes on without it
+    #[command(after_help = "Example:\n  ashlar drive fail fast nvme3n1")]
+    Fail {
+        /// The array
+        array: String,
+        /// The member: seat, path or serial number
+        drive: String,
+    },
+    /// Put a new drive in the place of another; the rebuild starts by itself
+    #[command(after_help = "Example:\n  ashlar drive replace fast nvme3n1 /dev/nvme9n1")]
+    Replace {
+        /// The array
+        array: String,
+        /// The member to replace: seat, path or serial number
+        drive: String,
+        /// The new drive
+        with: String,
+        #[command(flatten)]
+        new: New,
+    },
+    /// Add a spare
+    #[command(after_help = "Example:\n  ashlar drive add fast /dev/nvme8n1")]
+    Add {
+        /// The array
+        array: String,
+        /// The new drive
+        with: String,
+        #[command(flatten)]
+        new: New,
+    },
+}
+
+#[derive(clap::Args)]
+struct New {
+    /// Makes the new drive a sparse file of this size, if it is not there
+    #[arg(long)]
+    size: Option<Size>,
+    /// Takes a drive that holds something else; it will be lost
+    #[arg(long)]
+    force: bool,
+}
+
+impl Args {
+    /// Whether scripts read the answer.
+    pub fn json(&self) -> bool {
+        self.json
+    }
+}
+
+/// Does what is asked.
+pub fn run(context: &Context, args: Args) -> Outcome {
+    let done = match args.verb {
+        Verb::Fail { array, drive } => fail(context, &array, DriveFail { drive })?,
+        Verb::Replace { array, drive, with, new } => {
+            let with = absolute_drive(&with);
+            let request = DriveReplace { drive, with, size_bytes: new.size.map(|s| s.0), force: new.force };
+            replace(context, &array, request)?
+        }
+        Verb::Add { array, with, new } => {
+            let with = absolute_drive(&with);
+            add(context, &array, DriveAdd { with, size_bytes: new.size.map(|s| s.0), force: new.force })?
+        }
+    };
+    text::print_done(args.json, &done);
+    Ok(Finding::Good)
+}
+
+fn path(array: &str, verb: &str) -> String {
+    format!("/v1/arrays/{}/drives/{verb}", encode(array))
+}
+
+fn fail(context: &Context, array: &str, request: DriveFail) -> Result<Done, Problem> {
+    match context.server_of(array)? {
+        Some(client) => client.post(&path(array, "fail"), &request),
+        None => crate::volume::offline(context, array, |o| async move { drive::fail(&o, &request).await }),
+    }
+}
+
+fn replace(context: &Context, array: &str, request: DriveReplace) -> Result<Done, Problem> {
+    if let Some(client) = context.server_of(array)? {
+        return client.post(&path(array, "replace"), &request);
+    }
+    context.offline(|world| async move {
+        let opened = open::by_name(&world, array, How::default()).await?;
+        let result = drive::replace(&world, &opened, &request).await;
+        if result.is_ok() {
+            watch_rebuild(&world.rt, &opened).await;
+        }
+        let state = opened.view().state;
+        opened.close(&world).await?;
+        let mut done = result?;
+        done.notes = vec![format!("the array is {}", text::state_word(state))];
+        Ok(done)
+    })
+}
+
+/// Offline, the rebuild is part of the verb: when it returns, redundancy is back.
+async fn watch_rebuild(rt: &rt::Rt, opened: &open::Opened) {
+    let progress = Progress::new(false);
+    let done = std::pin::pin!(opened.array.rebuild_done());
+    let show = std::pin::pin!(async {
+        loop {
+            if let Some(r) = opened.view().rebuild {
+                progress.at("rebuild", r.segments_done, r.segments_total);
+            }
+            rt.sleep(std::time::Duration::from_millis(200)).await;
+        }
+    });
+    futures::future::select(done, show).await;
+}
+
+fn add(context: &Context, array: &str, request: DriveAdd) -> Result<Done, Problem> {
+    if let Some(client) = context.server_of(array)? {
+        return client.post(&path(array, "add"), &request);
+    }
+    context.offline(|world| async move {
+        let opened = open::by_name(&world, array, How::default()).await?;
+        let result = drive::add(&world, &opened, &request).await;
+        opened.close(&world).await?;
+        result
+    })
+}

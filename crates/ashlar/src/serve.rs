@@ -1,0 +1,102 @@
+//! `ashlar serve`.
+
+use std::path::PathBuf;
+
+use server::config::Config;
+use server::daemon::{self, Settings, What};
+use server::{Problem, paths};
+use tracing_subscriber::EnvFilter;
+
+use crate::context::{Context, absolute};
+use crate::exit::{Finding, Outcome};
+
+const EXAMPLES: &str = "\
+Examples:
+  ashlar serve                                   all arrays this machine knows
+  ashlar serve --nbd tcp:127.0.0.1:10809 d/      the arrays on the files of a directory
+  ashlar serve --config /etc/ashlar.toml
+  nbdinfo 'nbd+unix:///fast/db?socket=/run/ashlar-nbd.sock'
+
+Recovers the arrays, exports their volumes as ARRAY/VOLUME, and takes commands on the control socket until SIGINT, \
+SIGTERM or `ashlar stop`. ASHLAR_LOG=debug says more.";
+
+/// Serve arrays: export their volumes and take commands
+#[derive(clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub struct Args {
+    /// Drives, or directories with drives; all known arrays when none is named
+    #[arg(value_name = "DRIVE|DIR", conflicts_with = "config")]
+    places: Vec<PathBuf>,
+    /// A configuration file
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
+    /// An address of the NBD export, unix:PATH or tcp:ADDRESS:PORT [default: ashlar-nbd.sock beside the control socket]
+    #[arg(long, value_name = "ADDRESS")]
+    nbd: Vec<String>,
+    /// Writes nothing: recovers in memory, exports read-only
+    #[arg(long)]
+    read_only: bool,
+    /// Accepts half or fewer of an array's drives
+    #[arg(long)]
+    degraded: bool,
+    /// Leaves out drives with a history of their own; what they alone hold is given up
+    #[arg(long)]
+    force_diverged: bool,
+    /// Goes on over writes that are lost beyond repair
+    #[arg(long)]
+    accept_loss: bool,
+    /// Stops when standard input ends
+    #[arg(long, hide = true)]
+    stop_at_eof: bool,
+}
+
+/// Serves.
+pub fn run(context: &Context, args: Args) -> Outcome {
+    log_to_stderr();
+    daemon::run(settings(context, args)?)?;
+    Ok(Finding::Good)
+}
+
+fn settings(context: &Context, args: Args) -> Result<Settings, Problem> {
+    let config = args.config.as_deref().map(Config::read).transpose()?;
+    let what = match &config {
+        Some(config) if !config.arrays.is_empty() => What::Configured(config.arrays.clone()),
+        _ if !args.places.is_empty() => What::Places(args.places.iter().map(|p| absolute(p)).collect()),
+        Some(_) | None => What::Known,
+    };
+    let config = config.unwrap_or_default();
+    // A flag or the environment wins over the file.
+    let control = config.control.filter(|_| !context.control_named).unwrap_or_else(|| context.control.clone());
+    let state_dir =
+        config.state_dir.filter(|_| !context.state_dir_named).unwrap_or_else(|| context.state_dir.clone());
+    let nbd = match (args.nbd.is_empty(), config.nbd.is_empty()) {
+        (false, _) => args.nbd,
+        (true, false) => config.nbd,
+        (true, true) => vec![format!("unix:{}", paths::nbd(&control).display())],
+    };
+    Ok(Settings {
+        what,
+        control,
+        state_dir,
+        nbd,
+        read_only: args.read_only || config.read_only,
+        degraded: args.degraded,
+        force_diverged: args.force_diverged,
+        accept_loss: args.accept_loss,
+        stop_at_eof: args.stop_at_eof,
+        program: format!("ashlar {}", env!("CARGO_PKG_VERSION")),
+    })
+}
+
+/// The daemon itself says what each recovery step took, with the array's name; the engine's own lines are for debugging.
+const LOG_DEFAULT: &str = "info,array::lifecycle::open=warn";
+
+fn log_to_stderr() {
+    let filter = EnvFilter::try_from_env("ASHLAR_LOG").unwrap_or_else(|_| EnvFilter::new(LOG_DEFAULT));
+    tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_writer(std::io::stderr)
+        .with_ansi(std::io::IsTerminal::is_terminal(&std::io::stderr()))
+        .with_target(false)
+        .init();
+}

@@ -1,0 +1,63 @@
+//! `ashlar stop`.
+
+use std::thread;
+use std::time::{Duration, Instant};
+
+use server::Problem;
+use server::view::Done;
+
+use crate::client::Client;
+use crate::context::{Context, encode};
+use crate::exit::{Finding, Outcome};
+use crate::text;
+
+const EXAMPLES: &str = "\
+Examples:
+  ashlar stop fast               close one array; its drives are released
+  ashlar stop                    end the running Ashlar";
+
+/// A clean stop writes at most what has not been merged into the map yet.
+const STOP_MAX: Duration = Duration::from_secs(120);
+
+/// Stop serving an array, or end the running Ashlar
+#[derive(clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub struct Args {
+    /// Only this array
+    array: Option<String>,
+    /// Prints an object for scripts
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Stops it.
+pub fn run(context: &Context, args: &Args) -> Outcome {
+    let Some(client) = context.server() else {
+        return Err(Problem::refused(
+            "not_running",
+            "stop",
+            format!("no Ashlar answers at {}", context.control.display()),
+            "nothing; or name another socket with --control",
+        ));
+    };
+    let done: Done = match &args.array {
+        Some(array) => client.post(&format!("/v1/arrays/{}/stop", encode(array)), &())?,
+        None => stop_server(context, &client)?,
+    };
+    text::print_done(args.json, &done);
+    Ok(Finding::Good)
+}
+
+/// Asks the server to stop and waits until it has: it takes its socket away last.
+fn stop_server(context: &Context, client: &Client) -> Result<Done, Problem> {
+    let _: Done = client.post("/v1/stop", &())?;
+    let begun = Instant::now();
+    while context.server().is_some() {
+        if begun.elapsed() > STOP_MAX {
+            let why = format!("it is still closing its arrays after {} s", STOP_MAX.as_secs());
+            return Err(Problem::failed("stop", why, "see its log"));
+        }
+        thread::sleep(Duration::from_millis(5));
+    }
+    Ok(Done::new("the Ashlar has stopped, its drives are released"))
+}

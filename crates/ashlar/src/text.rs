@@ -1,0 +1,48 @@
+//! Text for people and objects for scripts.
+
+mod array;
+mod table;
+mod units;
+
+use std::io::{self, Write};
+
+use serde::Serialize;
+use server::view::Done;
+
+pub use array::{array_details, drives_line, plan, recovery, state_word};
+pub use server::size::human;
+pub use table::Table;
+pub use units::{count, duration, per_second, percent};
+
+/// Prints an object as one line of JSON.
+pub fn print_json(value: &impl Serialize) {
+    match serde_json::to_string(value) {
+        Ok(text) => print(&text),
+        Err(e) => eprintln!("ashlar: cannot be written as JSON: {e}"),
+    }
+}
+
+/// Prints a line. A reader that has gone away (`| head`) is no error.
+pub fn print(line: &str) {
+    crate::progress::around(|| {
+        let mut out = io::stdout().lock();
+        let _ = writeln!(out, "{line}").and_then(|()| out.flush());
+    });
+}
+
+/// Prints what a verb has done.
+pub fn print_done(json: bool, done: &Done) {
+    if json {
+        print_json(done);
+        return;
+    }
+    print(&done.done);
+    print_notes(&done.notes);
+}
+
+/// Prints notes below what they belong to.
+pub fn print_notes(notes: &[String]) {
+    for note in notes {
+        print(&format!("  note: {note}"));
+    }
+}

@@ -1,0 +1,168 @@
+//! An array in words.
+
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use server::view::{
+    ArrayState, ArrayView, MemberState, MemberView, PlanView, RebuildView, RecoveryView, VolumeState,
+};
+
+use super::{Table, duration, human, percent};
+
+/// Events shown: the last few.
+const EVENTS_SHOWN: usize = 5;
+
+/// A state in one word.
+pub fn state_word(state: ArrayState) -> &'static str {
+    match state {
+        ArrayState::Optimal => "optimal",
+        ArrayState::Degraded => "degraded",
+        ArrayState::Rebuilding => "rebuilding",
+        ArrayState::Frozen => "FROZEN",
+        ArrayState::ReadOnly => "read-only",
+        ArrayState::Closed => "closed",
+    }
+}
+
+fn member_word(state: MemberState) -> &'static str {
+    match state {
+        MemberState::In => "in",
+        MemberState::Out => "OUT",
+        MemberState::Spare => "spare",
+        MemberState::Missing => "MISSING",
+    }
+}
+
+/// "6 in, 2 out, 1 spare".
+pub fn drives_line(members: &[MemberView]) -> String {
+    let states = [
+        (MemberState::In, "in"),
+        (MemberState::Out, "OUT"),
+        (MemberState::Missing, "MISSING"),
+        (MemberState::Spare, "spare"),
+    ];
+    let count = |state| members.iter().filter(|m| m.state == state).count();
+    let parts = states.map(|(state, word)| (count(state), word)).into_iter().filter(|(n, _)| *n > 0);
+    parts.map(|(n, word)| format!("{n} {word}")).collect::<Vec<_>>().join(", ")
+}
+
+fn state_sentence(state: ArrayState) -> &'static str {
+    match state {
+        ArrayState::Optimal => "optimal: full redundancy",
+        ArrayState::Degraded => "degraded: redundancy reduced",
+        ArrayState::Rebuilding => "rebuilding: redundancy on its way back",
+        ArrayState::Frozen => "FROZEN: reads what it can, writes nothing; bring the drives back",
+        ArrayState::ReadOnly => "read-only",
+        ArrayState::Closed => "closed",
+    }
+}
+
+/// Everything about an array.
+pub fn array_details(a: &ArrayView) -> Vec<String> {
+    let mut lines = vec![
+        format!("{}  {}, {}; drives: {}", a.name, a.level, a.scheme, drives_line(&a.members)),
+        format!("  state     {}", state_sentence(a.state)),
+    ];
+    let mut space = format!(
+        "{} of {} used ({})",
+        human(a.used_bytes),
+        human(a.usable_bytes),
+        percent(a.used_bytes, a.usable_bytes)
+    );
+    if a.provisioned_bytes > 0 {
+        space.push_str(&format!(", {} promised to volumes", human(a.provisioned_bytes)));
+    }
+    lines.push(format!("  space     {space}"));
+    lines.push(format!(
+        "  segments  {} of {} free, zones of {}, {} parity kernel",
+        a.segments_free,
+        a.segments_total,
+        human(a.zone_bytes),
+        a.kernel
+    ));
+    if let Some(r) = &a.rebuild {
+        lines.push(format!("  rebuild   {}", rebuild(r)));
+    }
+    lines.extend(a.alarms.iter().map(|alarm| format!("  ALARM     {alarm}")));
+    lines.push(String::new());
+    lines.extend(members(&a.members).lines());
+    if !a.volumes.is_empty() {
+        lines.push(String::new());
+        let mut table = Table::new(&["VOLUME", ">SIZE", ">WRITTEN", "STATE"]);
+        for v in &a.volumes {
+            let state = match v.state {
+                VolumeState::Live => "live",
+                VolumeState::Dropping => "being deleted",
+            };
+            table.row(vec![
+                format!("{}/{}", a.name, v.name),
+                human(v.bytes),
+                human(v.mapped_bytes),
+                state.to_owned(),
+            ]);
+        }
+        lines.extend(table.lines());
+    }
+    if !a.events.is_empty() {
+        lines.push(String::new());
+        let skipped = a.events.len().saturating_sub(EVENTS_SHOWN);
+        lines.extend(a.events.iter().skip(skipped).map(|e| format!("  {:>14}  {}", ago(e.unix_seconds), e.text)));
+    }
+    lines
+}
+
+fn members(members: &[MemberView]) -> Table {
+    let mut table = Table::new(&[">SEAT", "DRIVE", "STATE", ">SIZE", ">FREE", ">READS", ">WRITES", ">ERRORS"]);
+    for m in members {
+        let drive = if m.drive.is_empty() { &m.drive_name } else { &m.drive };
+        table.row(vec![
+            m.seat.to_string(),
+            drive.clone(),
+            member_word(m.state).to_owned(),
+            human(m.bytes),
+            percent(m.zones_free, m.zones),
+            m.reads.to_string(),
+            m.writes.to_string(),
+            m.errors.to_string(),
+        ]);
+    }
+    table
+}
+
+fn rebuild(r: &RebuildView) -> String {
+    let eta = r.eta_seconds.map_or(String::new(), |s| format!(", {} left", duration(Duration::from_secs(s))));
+    format!(
+        "{} ({} of {} segments), {} moved{eta}",
+        percent(r.segments_done, r.segments_total),
+        r.segments_done,
+        r.segments_total,
+        human(r.bytes_moved)
+    )
+}
+
+/// What an array of these drives is like.
+pub fn plan(name: &str, p: &PlanView) -> Vec<String> {
+    let mut lines = vec![
+        format!("{name}  {}, {} over {} drives", p.level, p.scheme, p.drives),
+        format!("  usable    {} of {} raw", human(p.usable_bytes), human(p.raw_bytes)),
+        format!("  segments  {} of {} zones, {} each", p.segments, p.width, human(p.zone_bytes)),
+    ];
+    lines.extend(p.notes.iter().map(|note| format!("  {note}")));
+    lines
+}
+
+/// What opening an array took.
+pub fn recovery(r: &RecoveryView) -> Vec<String> {
+    r.steps.iter().map(|s| format!("  {:<24} {} ({} ms)", s.name, s.detail, s.millis)).collect()
+}
+
+/// How long ago a moment was.
+fn ago(unix_seconds: u64) -> String {
+    let then = UNIX_EPOCH + Duration::from_secs(unix_seconds);
+    match SystemTime::now().duration_since(then) {
+        Ok(d) if d.as_secs() < 1 => "just now".to_owned(),
+        Ok(d) if d.as_secs() < 60 => format!("{} s ago", d.as_secs()),
+        Ok(d) if d.as_secs() < 172_800 => format!("{} ago", duration(d)),
+        Ok(d) => format!("{} days ago", d.as_secs() / 86_400),
+        Err(_) => "in the future".to_owned(),
+    }
+}

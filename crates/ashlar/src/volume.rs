@@ -1,0 +1,181 @@
+//! `ashlar volume`: create, grow, rename, delete, list.
+
+use std::future::Future;
+
+use clap::Subcommand;
+use server::Problem;
+use server::ops::open::{self, How, Opened};
+use server::ops::volume;
+use server::size::Size;
+use server::view::{Done, VolumeCreate, VolumeGrow, VolumeRename, VolumeState, Volumes};
+
+use crate::confirm;
+use crate::context::{Context, encode, split_volume};
+use crate::exit::{Finding, Outcome};
+use crate::text::{self, Table, human};
+
+const EXAMPLES: &str = "\
+Examples:
+  ashlar volume create fast/db 2T
+  ashlar volume grow fast/db 3T
+  ashlar volume rename fast/db ledger
+  ashlar volume list fast
+  ashlar volume delete fast/ledger
+
+Volumes are thin: they take space as they are written, and may promise more than the array holds.";
+
+/// Make, grow, rename, delete and list volumes
+#[derive(clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub struct Args {
+    #[command(subcommand)]
+    verb: Verb,
+    /// Prints an object for scripts
+    #[arg(long, global = true)]
+    json: bool,
+}
+
+#[derive(Subcommand)]
+enum Verb {
+    /// Make a volume
+    #[command(after_help = "Example:\n  ashlar volume create fast/db 2T")]
+    Create {
+        /// ARRAY/VOLUME
+        volume: String,
+        /// Its size, for instance 512M, 4G or 2T
+        size: Size,
+    },
+    /// Make a volume larger
+    #[command(after_help = "Example:\n  ashlar volume grow fast/db 3T")]
+    Grow {
+        /// ARRAY/VOLUME
+        volume: String,
+        /// Its new size
+        size: Size,
+    },
+    /// Give a volume another name
+    #[command(after_help = "Example:\n  ashlar volume rename fast/db ledger")]
+    Rename {
+        /// ARRAY/VOLUME
+        volume: String,
+        /// The new name, without the array
+        to: String,
+    },
+    /// Delete a volume and all it holds
+    #[command(after_help = "Example:\n  ashlar volume delete fast/db")]
+    Delete {
+        /// ARRAY/VOLUME
+        volume: String,
+        /// Does not ask
+        #[arg(long)]
+        yes: bool,
+    },
+    /// List the volumes of an array
+    #[command(after_help = "Example:\n  ashlar volume list fast")]
+    List {
+        /// The array
+        array: String,
+    },
+}
+
+impl Args {
+    /// Whether scripts read the answer.
+    pub fn json(&self) -> bool {
+        self.json
+    }
+}
+
+/// Does what is asked.
+pub fn run(context: &Context, args: Args) -> Outcome {
+    let done = match args.verb {
+        Verb::List { array } => return list(context, &array, args.json),
+        Verb::Create { volume: name, size } => {
+            let (array, name) = split_volume(&name)?;
+            match context.server_of(array)? {
+                Some(client) => {
+                    let request = VolumeCreate { name: name.to_owned(), bytes: size.0 };
+                    client.post(&format!("/v1/arrays/{}/volumes", encode(array)), &request)?
+                }
+                None => offline(context, array, |o| async move { volume::create(&o.array, name, size.0).await })?,
+            }
+        }
+        Verb::Grow { volume: name, size } => {
+            let (array, name) = split_volume(&name)?;
+            match context.server_of(array)? {
+                Some(client) => client.post(&path(array, name, "/grow"), &VolumeGrow { bytes: size.0 })?,
+                None => offline(context, array, |o| async move { volume::grow(&o.array, name, size.0).await })?,
+            }
+        }
+        Verb::Rename { volume: name, to } => {
+            let (array, name) = split_volume(&name)?;
+            let to = to.strip_prefix(&format!("{array}/")).unwrap_or(&to).to_owned();
+            match context.server_of(array)? {
+                Some(client) => client.post(&path(array, name, "/rename"), &VolumeRename { to })?,
+                None => offline(context, array, |o| async move { volume::rename(&o.array, name, &to).await })?,
+            }
+        }
+        Verb::Delete { volume: full, yes } => {
+            let (array, name) = split_volume(&full)?;
+            confirm::by_name(yes, &format!("All data of volume {full} will be lost."), &full)?;
+            match context.server_of(array)? {
+                Some(client) => client.delete(&path(array, name, ""))?,
+                None => offline(context, array, |o| async move { volume::delete(&o.array, name).await })?,
+            }
+        }
+    };
+    text::print_done(args.json, &done);
+    Ok(Finding::Good)
+}
+
+fn list(context: &Context, array: &str, json: bool) -> Outcome {
+    let volumes: Volumes = match context.server_of(array)? {
+        Some(client) => client.get(&format!("/v1/arrays/{}/volumes", encode(array)))?,
+        None => context.offline(|world| async move {
+            let opened = open::by_name(&world, array, How::READ_ONLY).await?;
+            let volumes = volume::list(&opened.array);
+            opened.close(&world).await?;
+            Ok(volumes)
+        })?,
+    };
+    if json {
+        text::print_json(&volumes);
+        return Ok(Finding::Good);
+    }
+    if volumes.volumes.is_empty() {
+        text::print(&format!("array {array} has no volumes; `ashlar volume create {array}/NAME SIZE` makes one"));
+        return Ok(Finding::Good);
+    }
+    let mut table = Table::new(&["VOLUME", ">SIZE", ">WRITTEN", "STATE"]).flush_left();
+    for v in &volumes.volumes {
+        let state = if v.state == VolumeState::Live { "live" } else { "being deleted" };
+        table.row(vec![
+            format!("{}/{}", volumes.array, v.name),
+            human(v.bytes),
+            human(v.mapped_bytes),
+            state.into(),
+        ]);
+    }
+    table.print();
+    Ok(Finding::Good)
+}
+
+fn path(array: &str, volume: &str, verb: &str) -> String {
+    format!("/v1/arrays/{}/volumes/{}{verb}", encode(array), encode(volume))
+}
+
+/// Opens the array, does `verb`, closes it.
+pub fn offline<F>(context: &Context, array: &str, verb: impl FnOnce(Opened) -> F) -> Result<Done, Problem>
+where
+    F: Future<Output = Result<Done, Problem>>,
+{
+    context.offline(|world| async move {
+        let opened = open::by_name(&world, array, How::default()).await?;
+        let result = verb(opened.clone()).await;
+        let notes = opened.notes.clone();
+        let closed = opened.close(&world).await;
+        let mut done = result?;
+        closed?;
+        done.notes.extend(notes);
+        Ok(done)
+    })
+}

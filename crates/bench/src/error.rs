@@ -1,0 +1,82 @@
+//! Why a measurement did not come about.
+
+use base::BlockCount;
+
+/// What went wrong.
+#[derive(Clone, Debug, thiserror::Error)]
+pub enum Error {
+    /// A drive failed a request.
+    #[error("drive {name}: {error}")]
+    Drive {
+        /// Its name.
+        name: String,
+        /// What it answered.
+        error: rt::IoError,
+    },
+    /// The array failed a request.
+    #[error("{0}")]
+    Array(#[from] array::Fault),
+    /// The array could not be made.
+    #[error("{0}")]
+    Refused(Box<array::Refused>),
+    /// The export failed a request.
+    #[error("the export: {0}")]
+    Export(#[from] export::nbd::client::Error),
+    /// What was asked for cannot be.
+    #[error("{0}")]
+    Impossible(#[from] Impossible),
+}
+
+impl From<array::Refused> for Error {
+    fn from(refused: array::Refused) -> Error {
+        Error::Refused(Box::new(refused))
+    }
+}
+
+/// The user asked for something that cannot be measured.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Impossible {
+    /// No drives.
+    #[error("no drives are given; name drives, or measure on memory drives")]
+    NoDrives,
+    /// A block that the target cannot address.
+    #[error("a block of {block_bytes} bytes does not suit {target}; use a multiple of {unit_bytes}")]
+    Block {
+        /// Bytes of a request.
+        block_bytes: u32,
+        /// What is measured.
+        target: &'static str,
+        /// Its unit.
+        unit_bytes: u32,
+    },
+    /// A working set that does not fit.
+    #[error(
+        "a working set of {} bytes does not fit {target}, which holds {}; give larger drives or a smaller one",
+        .wanted.bytes(), .there.bytes()
+    )]
+    WorkingSet {
+        /// What is measured.
+        target: &'static str,
+        /// Blocks wanted.
+        wanted: BlockCount,
+        /// Blocks there are.
+        there: BlockCount,
+    },
+    /// A working set that begins within a request.
+    #[error("a working set from byte {start} does not go with requests of {block_bytes} bytes; begin at a multiple")]
+    WorkingSetStart {
+        /// Where it begins.
+        start: u64,
+        /// Bytes of a request.
+        block_bytes: u32,
+    },
+    /// A depth of nothing.
+    #[error("a queue depth of {0} is not possible; use 1 to {max}", max = crate::load::DEPTH_MAX)]
+    Depth(usize),
+    /// No round finished a request.
+    #[error("not one request was answered in the time given; give more time")]
+    NothingAnswered,
+    /// Text that is no pattern.
+    #[error("\"{0}\" is no pattern; use one of {names}", names = crate::load::PATTERN_NAMES)]
+    Pattern(String),
+}

@@ -1,0 +1,150 @@
+//! The load generator: a closed loop of `depth` requests on one target.
+//!
+//! Each of `depth` tasks asks for one request after the other; the clock is read once per request, the end of one
+//! being the beginning of the next. So latency is what a host with that many outstanding requests sees, its own work
+//! between two requests (some ten nanoseconds) included.
+
+use std::cell::{Cell, RefCell};
+use std::ops::Range;
+use std::rc::Rc;
+use std::time::Duration;
+
+use futures::future::join_all;
+use hdrhistogram::Histogram;
+use rt::{Buf, Nanos, Rt};
+
+use crate::address::Addresses;
+use crate::clock::thread_cpu_ns;
+use crate::error::Error;
+use crate::figures::{Latency, Sample};
+use crate::load::{Load, Pattern, Until};
+use crate::payload::Payload;
+use crate::target::Target;
+
+/// The longest latency told apart: 100 s.
+const LATENCY_NS_MAX: u64 = 100_000_000_000;
+
+/// Significant digits of a latency.
+const LATENCY_DIGITS: u8 = 3;
+
+/// What the tasks of one run share.
+struct Run {
+    rt: Rt,
+    target: Target,
+    addresses: RefCell<Addresses>,
+    payload: Option<Payload>,
+    block_bytes: usize,
+    deadline: Nanos,
+    requests_left: Cell<u64>,
+    latency: RefCell<Histogram<u64>>,
+    failed: RefCell<Option<Error>>,
+}
+
+impl Run {
+    fn take(&self, now: Nanos) -> bool {
+        let left = self.requests_left.get();
+        if left == 0 || now >= self.deadline {
+            return false;
+        }
+        self.requests_left.set(left - 1);
+        true
+    }
+
+    async fn ask(self: Rc<Self>) {
+        let mut buf = if self.payload.is_none() { Buf::zeroed(self.block_bytes) } else { Buf::default() };
+        let mut begun = self.rt.now();
+        while self.take(begun) {
+            let op = self.addresses.borrow_mut().next();
+            let result = match &self.payload {
+                Some(payload) if !op.reads => self.target.write(op.offset, payload.next()).await,
+                Some(_) | None => {
+                    if buf.is_empty() {
+                        buf = Buf::zeroed(self.block_bytes);
+                    }
+                    let (result, back) = self.target.read(op.offset, buf).await;
+                    buf = back;
+                    result
+                }
+            };
+            if let Err(error) = result {
+                self.failed.borrow_mut().get_or_insert(error);
+                self.requests_left.set(0);
+                return;
+            }
+            let ended = self.rt.now();
+            let ns = u64::try_from((ended - begun).as_nanos()).unwrap_or(u64::MAX);
+            self.latency.borrow_mut().saturating_record(ns);
+            begun = ended;
+        }
+    }
+}
+
+/// Runs `load` on the bytes `working_set` of `target`.
+///
+/// # Errors
+/// When the load does not suit the target, or a request fails.
+pub async fn generate(
+    rt: &Rt,
+    target: &Target,
+    load: &Load,
+    working_set: Range<u64>,
+    until: Until,
+    seed: u64,
+) -> Result<Sample, Error> {
+    let target = target.for_load(load, &working_set)?;
+    let (time, requests) = match until {
+        Until::Elapsed { time, bytes_max } => (time, bytes_max / u64::from(load.block_bytes)),
+        Until::Requests(n) => (Duration::MAX, n),
+    };
+    let latency = Histogram::new_with_bounds(1, LATENCY_NS_MAX, LATENCY_DIGITS).expect("the bounds are in order");
+    let payload = (!load.pattern.only_reads()).then(|| Payload::new(load.block_bytes));
+    let addresses = Addresses::new(load, &working_set, seed);
+    let written_before = target.written();
+    let begun = rt.now();
+    let cpu_before = thread_cpu_ns(rt);
+    let run = Rc::new(Run {
+        rt: rt.clone(),
+        target,
+        addresses: RefCell::new(addresses),
+        payload,
+        block_bytes: load.block_bytes as usize,
+        deadline: begun + time,
+        requests_left: Cell::new(requests),
+        latency: RefCell::new(latency),
+        failed: RefCell::default(),
+    });
+    join_all((0..load.depth).map(|_| rt.spawn(run.clone().ask()))).await;
+    let elapsed = rt.now() - begun;
+    let cpu_ns = thread_cpu_ns(rt).zip(cpu_before).map(|(after, before)| after - before);
+    if let Some(error) = run.failed.take() {
+        return Err(error);
+    }
+    let written = run.target.written().zip(written_before);
+    let latency = run.latency.borrow();
+    Ok(Sample {
+        requests: latency.len(),
+        bytes: latency.len() * u64::from(load.block_bytes),
+        elapsed,
+        cpu_ns,
+        latency: Latency::of(&latency),
+        drive_bytes_per_host_byte: written.and_then(|(after, before)| after.since(before)),
+    })
+}
+
+/// Writes the working set once, so that reads find data, and lets the target settle.
+///
+/// # Errors
+/// As [`generate`].
+pub async fn fill(rt: &Rt, target: &Target, working_set_bytes: u64) -> Result<Sample, Error> {
+    let load = Load::new(Pattern::SEQUENTIAL_WRITE, FILL_BLOCK_BYTES, FILL_DEPTH);
+    let requests = working_set_bytes.div_ceil(u64::from(FILL_BLOCK_BYTES));
+    let whole = requests * u64::from(FILL_BLOCK_BYTES);
+    let sample = generate(rt, target, &load, 0..whole, Until::Requests(requests), 0).await?;
+    target.settle().await?;
+    Ok(sample)
+}
+
+/// Requests that fill; a working set is rounded up to whole ones.
+pub const FILL_BLOCK_BYTES: u32 = 1 << 20;
+
+const FILL_DEPTH: usize = 8;

@@ -1,0 +1,102 @@
+//! What is compared: direct drives, and arrays of each level made on the same drives.
+
+use array::{Array, CreateSpec};
+use ondisk::{Level, Scheme};
+use rt::{Drive, Rt};
+use serde::{Serialize, Serializer};
+
+use crate::error::Error;
+use crate::stripe::Stripe;
+use crate::target::Target;
+
+/// The array's and the volume's name.
+const NAME: &str = "bench";
+
+/// One thing that is compared.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Subject {
+    /// The drives with nothing between.
+    Direct,
+    /// An array.
+    Level {
+        /// Its level.
+        level: Level,
+        /// Columns of a segment; `None`: as `create` chooses.
+        width: Option<usize>,
+    },
+}
+
+impl Subject {
+    /// Direct drives, then RAID 0, 10, 5 and 6 as wide as `drives` drives allow.
+    #[must_use]
+    pub fn all_levels(drives: usize) -> Vec<Subject> {
+        let levels = [Level::Raid0, Level::Raid10 { copies: 2 }, Level::Raid5, Level::Raid6];
+        let arrays = levels.into_iter().filter_map(|level| {
+            let width = level.scheme_of_width(drives)?.width();
+            (width > level.tolerates()).then_some(Subject::Level { level, width: Some(width) })
+        });
+        std::iter::once(Subject::Direct).chain(arrays).collect()
+    }
+
+    /// The redundancy of its segments over `drives` drives; `None` for direct drives and for what `create` refuses.
+    #[must_use]
+    pub fn scheme(self, drives: &[Drive], zone_blocks: Option<u32>) -> Option<Scheme> {
+        let Subject::Level { level, width } = self else { return None };
+        let blocks: Vec<u64> = drives.iter().map(|d| d.info().blocks.0).collect();
+        let plan = array::plan(&spec(level, width, zone_blocks), &blocks).ok()?;
+        level.scheme_of_width(plan.width)
+    }
+
+    /// Makes it on `drives`, whatever they hold; arrays get one volume of `volume_bytes`.
+    ///
+    /// # Errors
+    /// When the level does not go with the drives, or a drive fails.
+    pub async fn make(
+        self,
+        rt: &Rt,
+        drives: &[Drive],
+        zone_blocks: Option<u32>,
+        volume_bytes: u64,
+    ) -> Result<Target, Error> {
+        let Subject::Level { level, width } = self else {
+            return Ok(Target::Direct(Stripe::new(drives.to_vec())?));
+        };
+        let array = Array::create(rt, drives.to_vec(), &spec(level, width, zone_blocks)).await?;
+        array.volume_create(NAME, volume_bytes).await?;
+        let volume = array.volume(NAME).expect("it was made just now");
+        Ok(Target::Volume { array, volume })
+    }
+}
+
+fn spec(level: Level, width: Option<usize>, zone_blocks: Option<u32>) -> CreateSpec {
+    CreateSpec { name: NAME.to_owned(), level, width, zone_blocks, force: true }
+}
+
+impl std::fmt::Display for Subject {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Subject::Direct => f.write_str("direct drives"),
+            Subject::Level { level, .. } => level.fmt(f),
+        }
+    }
+}
+
+impl Serialize for Subject {
+    fn serialize<S: Serializer>(&self, s: S) -> Result<S::Ok, S::Error> {
+        s.collect_str(self)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn levels_that_the_drives_allow() {
+        let names = |n| Subject::all_levels(n).iter().map(ToString::to_string).collect::<Vec<_>>();
+        assert_eq!(names(8), ["direct drives", "RAID 0", "RAID 10", "RAID 5", "RAID 6"]);
+        assert_eq!(names(1), ["direct drives", "RAID 0"]);
+        let odd = Subject::all_levels(5)[2];
+        assert_eq!(odd, Subject::Level { level: Level::Raid10 { copies: 2 }, width: Some(4) });
+    }
+}

@@ -1,0 +1,177 @@
+//! Where requests go: direct drives, a volume of an array, or an NBD export.
+//!
+//! The NBD export's server runs elsewhere (another process or thread): its CPU time is not in the figures.
+
+use std::ops::Range;
+
+use array::{Array, Volume};
+use base::{BLOCK_BYTES, BlockCount};
+use export::nbd::client::Client;
+use rt::{Buf, Bytes};
+
+use crate::error::{Error, Impossible};
+use crate::load::{DEPTH_MAX, Load};
+use crate::stripe::Stripe;
+
+/// One target; clones share it.
+#[derive(Clone)]
+pub enum Target {
+    /// Drives with nothing between.
+    Direct(Stripe),
+    /// A volume of an array in this process.
+    Volume {
+        /// The array.
+        array: Array,
+        /// The volume.
+        volume: Volume,
+    },
+    /// An export of some server.
+    Nbd(Client),
+}
+
+/// Bytes that went to hosts and drives so far.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Written {
+    /// Bytes that hosts wrote.
+    pub host_bytes: u64,
+    /// Bytes that the drives were given: data, redundancy, headers, padding, map, moves.
+    pub drive_bytes: u64,
+}
+
+impl Target {
+    /// What it is, for messages.
+    #[must_use]
+    pub fn name(&self) -> &'static str {
+        match self {
+            Target::Direct(_) => "direct drives",
+            Target::Volume { .. } => "a volume",
+            Target::Nbd(_) => "an NBD export",
+        }
+    }
+
+    /// Its size.
+    #[must_use]
+    pub fn bytes(&self) -> u64 {
+        match self {
+            Target::Direct(stripe) => stripe.bytes(),
+            Target::Volume { volume, .. } => volume.bytes(),
+            Target::Nbd(client) => client.export().bytes,
+        }
+    }
+
+    /// Requests are multiples of this.
+    fn unit_bytes(&self) -> u32 {
+        match self {
+            Target::Direct(_) => BLOCK_BYTES as u32,
+            Target::Volume { .. } | Target::Nbd(_) => array::volume::SECTOR_BYTES as u32,
+        }
+    }
+
+    /// The target as it suits a load over `working_set`, or why there is none.
+    ///
+    /// # Errors
+    /// [`Impossible`], with what to do.
+    pub fn for_load(&self, load: &Load, working_set: &Range<u64>) -> Result<Target, Impossible> {
+        let (block_bytes, unit_bytes) = (load.block_bytes, self.unit_bytes());
+        if block_bytes == 0 || !block_bytes.is_multiple_of(unit_bytes) {
+            return Err(Impossible::Block { block_bytes, target: self.name(), unit_bytes });
+        }
+        if load.depth == 0 || load.depth > DEPTH_MAX {
+            return Err(Impossible::Depth(load.depth));
+        }
+        let target = match self {
+            Target::Direct(stripe) => Target::Direct(stripe.clone().for_block(block_bytes)),
+            Target::Volume { .. } | Target::Nbd(_) => self.clone(),
+        };
+        let first_end = working_set.start + u64::from(block_bytes);
+        if !working_set.start.is_multiple_of(u64::from(block_bytes)) {
+            return Err(Impossible::WorkingSetStart { start: working_set.start, block_bytes });
+        }
+        if first_end > working_set.end || working_set.end > target.bytes() {
+            return Err(Impossible::WorkingSet {
+                target: self.name(),
+                wanted: BlockCount::ceil_from_bytes(working_set.end.max(first_end)),
+                there: BlockCount::floor_from_bytes(target.bytes()),
+            });
+        }
+        Ok(target)
+    }
+
+    /// Reads one request. Targets that bring their own memory give `buf` back untouched.
+    ///
+    /// # Errors
+    /// The target's.
+    pub async fn read(&self, offset: u64, buf: Buf) -> (Result<(), Error>, Buf) {
+        match self {
+            Target::Direct(stripe) => stripe.read(offset, buf).await,
+            Target::Volume { volume, .. } => {
+                let read = volume.read(offset, buf.len() as u64).await;
+                (read.map(drop).map_err(Error::from), buf)
+            }
+            Target::Nbd(client) => {
+                let read = client.read(offset, buf.len() as u32).await;
+                (read.map(drop).map_err(Error::from), buf)
+            }
+        }
+    }
+
+    /// Writes one request.
+    ///
+    /// # Errors
+    /// The target's.
+    pub async fn write(&self, offset: u64, data: Bytes) -> Result<(), Error> {
+        match self {
+            Target::Direct(stripe) => stripe.write(offset, data).await,
+            Target::Volume { volume, .. } => Ok(volume.write(offset, data, false).await?),
+            Target::Nbd(client) => Ok(client.write(offset, data, false).await?),
+        }
+    }
+
+    /// Makes durable what was answered, and ends the background work that it left where that can be asked for.
+    ///
+    /// # Errors
+    /// The target's.
+    pub async fn settle(&self) -> Result<(), Error> {
+        match self {
+            Target::Direct(stripe) => stripe.flush().await,
+            Target::Volume { array, volume } => {
+                volume.flush().await?;
+                Ok(array.checkpoint().await?)
+            }
+            Target::Nbd(client) => Ok(client.flush().await?),
+        }
+    }
+
+    /// What was written so far; `None` where only the other side knows.
+    #[must_use]
+    pub fn written(&self) -> Option<Written> {
+        match self {
+            Target::Direct(_) | Target::Nbd(_) => None,
+            Target::Volume { array, .. } => {
+                let iostat = array.iostat();
+                Some(Written {
+                    host_bytes: iostat.volumes.iter().map(|v| v.bytes_written).sum(),
+                    drive_bytes: iostat.members.iter().map(|m| m.bytes_written).sum(),
+                })
+            }
+        }
+    }
+
+    /// Ends it in good order.
+    ///
+    /// # Errors
+    /// The target's.
+    pub async fn close(self) -> Result<(), Error> {
+        match self {
+            Target::Direct(_) => Ok(()),
+            Target::Volume { array, volume } => {
+                drop(volume);
+                Ok(array.close().await?)
+            }
+            Target::Nbd(client) => {
+                client.disconnect().await;
+                Ok(())
+            }
+        }
+    }
+}

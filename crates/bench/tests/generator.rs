@@ -1,0 +1,122 @@
+//! The generator and the comparison on small drives: in real time, in virtual time, over NBD.
+
+use std::time::Duration;
+
+use bench::generate::{fill, generate};
+use bench::{Comparison, Error, Load, Pattern, Report, Subject, Target, Until, compare, drives};
+use rt::Rt;
+
+const MIB: u64 = 1 << 20;
+
+/// A comparison that is over in a moment: 16 zones of 1 MiB and more on each drive.
+fn small(drives: Vec<rt::Drive>, time: Duration) -> Comparison {
+    let loads = vec![
+        Load::new(Pattern::RANDOM_READ, 4096, 64),
+        Load::new(Pattern::RANDOM_WRITE, 4096, 64),
+        Load::new(Pattern::SEQUENTIAL_WRITE, 128 << 10, 16),
+    ];
+    let comparison = Comparison { loads, zone_blocks: Some(256), ..Comparison::new(drives) };
+    Comparison {
+        working_set_bytes: 16 * MIB,
+        bytes_max: 32 * MIB,
+        rounds: 3,
+        time,
+        warm_up: Duration::ZERO,
+        ..comparison
+    }
+}
+
+fn check(report: &Report) {
+    assert_eq!(report.groups.len(), 3);
+    for group in &report.groups {
+        let names: Vec<String> = group.rows.iter().map(|r| r.subject.to_string()).collect();
+        assert_eq!(names, ["direct drives", "RAID 0", "RAID 10", "RAID 5", "RAID 6"]);
+        assert_eq!(group.rows[0].ratio, Some(1.0));
+        for row in &group.rows {
+            assert!(row.figures.iops > 0.0 && row.figures.latency_us_p50 <= row.figures.latency_us_p999, "{row:?}");
+            let written = row.figures.drive_bytes_per_host_byte.zip(row.drive_bytes_per_host_byte_min);
+            if let Some((is, least)) = written {
+                assert!(is >= least, "nobody writes less than the redundancy asks for: {row:?}");
+            }
+            let is_write_to_array = group.load.pattern.only_writes() && row.subject != Subject::Direct;
+            assert_eq!(written.is_some(), is_write_to_array);
+        }
+    }
+}
+
+#[test]
+fn all_levels_on_memory_drives() {
+    let rt = Rt::real().unwrap();
+    let report = rt.block_on(async {
+        let drives = drives::memory(&rt, 8, 96 * MIB).await.unwrap();
+        compare(&rt, &small(drives, Duration::from_millis(20)), |_, _| ()).await.unwrap()
+    });
+    check(&report);
+    assert!(report.groups.iter().flat_map(|g| &g.rows).all(|r| r.figures.cpu_us_per_request.is_some()));
+    let json = serde_json::to_value(&report).unwrap();
+    assert_eq!(json["groups"][1]["load"]["pattern"], "random-write");
+    assert_eq!(json["groups"][2]["rows"][3]["scheme"], "7+1");
+    println!("{report}");
+}
+
+fn modelled_report() -> Report {
+    let rt = Rt::modelled(7);
+    rt.block_on(async {
+        let drives = drives::modelled(&rt, 8, &drives::equal_cost(96 * MIB));
+        let compared = compare(&rt, &small(drives, Duration::from_millis(20)), |_, _| ()).await;
+        compared.expect("modelled drives do not fail")
+    })
+}
+
+#[test]
+fn a_figure_in_virtual_time_does_not_move() {
+    let report = modelled_report();
+    check(&report);
+    println!("{report}");
+    assert_eq!(serde_json::to_string(&report).unwrap(), serde_json::to_string(&modelled_report()).unwrap());
+    for row in report.groups.iter().flat_map(|g| &g.rows) {
+        let ratio = row.ratio.unwrap();
+        assert!(ratio <= row.limit * 1.1, "the drives allow no more: {row:?}");
+        assert!(row.figures.cpu_us_per_request.is_none());
+    }
+}
+
+#[test]
+fn loads_that_do_not_suit_are_refused() {
+    let rt = Rt::real().unwrap();
+    rt.block_on(async {
+        let drives = drives::memory(&rt, 2, 4 * MIB).await.unwrap();
+        let target = Subject::Direct.make(&rt, &drives, None, 0).await.unwrap();
+        let refused = |block_bytes, depth, set| {
+            let load = Load::new(Pattern::RANDOM_READ, block_bytes, depth);
+            let (rt, target) = (rt.clone(), target.clone());
+            async move { generate(&rt, &target, &load, 0..set, Until::Requests(1), 1).await.unwrap_err().to_string() }
+        };
+        assert!(refused(512, 1, MIB).await.contains("multiple of 4096"));
+        assert!(refused(4096, 0, MIB).await.contains("depth of 0"));
+        assert!(refused(4096, 1, 9 * MIB).await.contains("does not fit direct drives"));
+        let nothing = compare(&rt, &small(vec![], Duration::ZERO), |_, _| ()).await;
+        assert!(matches!(nothing, Err(Error::Impossible(_))));
+    });
+}
+
+#[test]
+fn an_export_is_a_target() {
+    use export::nbd::{Server, client::Client};
+    use export::{Exports, Memory};
+    let rt = Rt::real().unwrap();
+    let any_port = "tcp:127.0.0.1:0".parse().unwrap();
+    let server = Server::start(&rt, Exports::new([Memory::new("memory", 4 * MIB)]), &[any_port]).unwrap();
+    let address = server.local_addrs()[0].clone();
+    rt.block_on(async {
+        let target = Target::Nbd(Client::connect(&rt, &address, "").await.unwrap());
+        fill(&rt, &target, 4 * MIB).await.unwrap();
+        for pattern in [Pattern::RANDOM_READ, Pattern::RANDOM_WRITE] {
+            let load = Load::new(pattern, 4096, 8);
+            let sample = generate(&rt, &target, &load, 0..4 * MIB, Until::Requests(500), 1).await.unwrap();
+            assert_eq!((sample.requests, sample.bytes), (500, 500 * 4096));
+        }
+        target.close().await.unwrap();
+        server.stop().await;
+    });
+}

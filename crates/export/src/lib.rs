@@ -1,0 +1,29 @@
+//! Protocols over one small boundary: a [`Namespace`] is a run of bytes that can be read, written, flushed and
+//! deallocated; a protocol serves it, a back end keeps it.
+//!
+//! ```text
+//!   nbd::Server   (nvme_tcp, vhost_user_blk, ublk: later)      front ends: bytes on a wire
+//!         \
+//!       Namespace, Directory, Fault                            the boundary
+//!         /        |        \
+//!     Memory     Null     array volumes (in server)            back ends
+//! ```
+//!
+//! Invariants: a front end hands on only requests that are aligned, in range and permitted; each protocol has one table
+//! from [`Fault`] to its status; every back end that keeps its contents passes [`conformance::run`].
+//!
+//! Not here: redundancy, caching, who may connect.
+
+pub mod conformance;
+mod counters;
+mod exports;
+mod memory;
+mod namespace;
+pub mod nbd;
+mod null;
+
+pub use counters::Counters;
+pub use exports::Exports;
+pub use memory::Memory;
+pub use namespace::{Directory, Extent, ExtentState, Fault, Namespace, NamespaceInfo};
+pub use null::Null;

@@ -1,0 +1,305 @@
+//! Admission: what a request may hold, taken before it is allocated and given back by dropping its [`Permit`].
+//!
+//! Invariants: a pool never gives more than its size; it gives in the order of asking, so a large request cannot be
+//! starved by small ones; a waiter that is dropped leaves the queue.
+
+use std::{
+    cell::{Cell, RefCell},
+    collections::VecDeque,
+    future::poll_fn,
+    rc::Rc,
+    task::{Poll, Waker},
+};
+
+use super::limits::{
+    CONNECTION_BYTES_MAX, CONNECTION_BYTES_OWN, CONNECTION_REQUESTS_MAX, SHARED_BYTES_MAX,
+};
+
+/// A number of units that are lent.
+pub struct Pool {
+    free: Cell<u64>,
+    queue: RefCell<VecDeque<Waiter>>,
+    tickets: Cell<u64>,
+}
+
+struct Waiter {
+    ticket: u64,
+    waker: Option<Waker>,
+}
+
+impl Pool {
+    pub fn new(units: u64) -> Rc<Pool> {
+        Rc::new(Pool {
+            free: Cell::new(units),
+            queue: RefCell::default(),
+            tickets: Cell::new(0),
+        })
+    }
+
+    /// Whether anyone waits.
+    pub fn is_contended(&self) -> bool {
+        !self.queue.borrow().is_empty()
+    }
+
+    /// Takes `units`, after all that asked before.
+    pub async fn take(self: &Rc<Self>, units: u64) -> Loan {
+        let place = Place {
+            pool: self,
+            ticket: self.enqueue(),
+        };
+        poll_fn(|cx| {
+            let mut queue = self.queue.borrow_mut();
+            let first = queue.front().is_some_and(|w| w.ticket == place.ticket);
+            if first && self.free.get() >= units {
+                return Poll::Ready(());
+            }
+            if let Some(waiter) = queue.iter_mut().find(|w| w.ticket == place.ticket) {
+                waiter.waker = Some(cx.waker().clone());
+            }
+            Poll::Pending
+        })
+        .await;
+        self.free.set(self.free.get() - units);
+        Loan {
+            pool: self.clone(),
+            units,
+        }
+    }
+
+    /// Takes `units` if they are there and nobody waits.
+    pub fn try_take(self: &Rc<Self>, units: u64) -> Option<Loan> {
+        if self.is_contended() || self.free.get() < units {
+            return None;
+        }
+        self.free.set(self.free.get() - units);
+        Some(Loan {
+            pool: self.clone(),
+            units,
+        })
+    }
+
+    fn enqueue(&self) -> u64 {
+        let ticket = self.tickets.get();
+        self.tickets.set(ticket + 1);
+        self.queue.borrow_mut().push_back(Waiter {
+            ticket,
+            waker: None,
+        });
+        ticket
+    }
+
+    fn wake_first(&self) {
+        let waker = self
+            .queue
+            .borrow_mut()
+            .front_mut()
+            .and_then(|w| w.waker.take());
+        if let Some(waker) = waker {
+            waker.wake();
+        }
+    }
+}
+
+/// A place in the queue, left when dropped.
+struct Place<'a> {
+    pool: &'a Pool,
+    ticket: u64,
+}
+
+impl Drop for Place<'_> {
+    fn drop(&mut self) {
+        self.pool
+            .queue
+            .borrow_mut()
+            .retain(|w| w.ticket != self.ticket);
+        self.pool.wake_first();
+    }
+}
+
+/// Units of a pool, given back when dropped.
+pub struct Loan {
+    pool: Rc<Pool>,
+    units: u64,
+}
+
+impl Drop for Loan {
+    fn drop(&mut self) {
+        self.pool.free.set(self.pool.free.get() + self.units);
+        self.pool.wake_first();
+    }
+}
+
+/// What one connection may hold.
+pub struct Account {
+    requests: Rc<Pool>,
+    bytes: Rc<Pool>,
+    own: Rc<Pool>,
+    shared: Rc<Pool>,
+    borrowed: Rc<Cell<u64>>,
+}
+
+/// What one request holds.
+pub struct Permit {
+    _request: Loan,
+    _payload: Option<Payload>,
+}
+
+struct Payload {
+    _within_connection: Loan,
+    _memory: Loan,
+    _borrowed: Option<Borrowed>,
+}
+
+/// Counts what an account has taken of the shared memory.
+struct Borrowed {
+    total: Rc<Cell<u64>>,
+    bytes: u64,
+}
+
+impl Borrowed {
+    fn new(total: &Rc<Cell<u64>>, bytes: u64) -> Self {
+        total.set(total.get() + bytes);
+        Borrowed {
+            total: total.clone(),
+            bytes,
+        }
+    }
+}
+
+impl Drop for Borrowed {
+    fn drop(&mut self) {
+        self.total.set(self.total.get() - self.bytes);
+    }
+}
+
+impl Account {
+    /// An account with the usual limits, beside others that use `shared`.
+    pub fn new(shared: &Rc<Pool>) -> Self {
+        Account {
+            requests: Pool::new(CONNECTION_REQUESTS_MAX),
+            bytes: Pool::new(CONNECTION_BYTES_MAX),
+            own: Pool::new(CONNECTION_BYTES_OWN),
+            shared: shared.clone(),
+            borrowed: Rc::default(),
+        }
+    }
+
+    /// The memory that connections share.
+    pub fn shared_pool() -> Rc<Pool> {
+        Pool::new(SHARED_BYTES_MAX)
+    }
+
+    /// Room for one more request, without payload yet.
+    pub async fn request(&self) -> Permit {
+        Permit {
+            _request: self.requests.take(1).await,
+            _payload: None,
+        }
+    }
+
+    /// Room for its payload: from the connection's own memory, else from what all share.
+    pub async fn payload(&self, permit: &mut Permit, bytes: u64) {
+        let within_connection = self.bytes.take(bytes).await;
+        let (memory, borrowed) = match self.own.try_take(bytes) {
+            Some(own) => (own, None),
+            None => (
+                self.shared.take(bytes).await,
+                Some(Borrowed::new(&self.borrowed, bytes)),
+            ),
+        };
+        permit._payload = Some(Payload {
+            _within_connection: within_connection,
+            _memory: memory,
+            _borrowed: borrowed,
+        });
+    }
+
+    /// Whether another connection waits for memory that this one holds.
+    pub fn is_in_the_way(&self) -> bool {
+        self.borrowed.get() > 0 && self.shared.is_contended()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{
+        future::Future,
+        pin::pin,
+        task::{Context, Waker},
+    };
+
+    use super::*;
+
+    fn poll<F: Future>(future: std::pin::Pin<&mut F>) -> Poll<F::Output> {
+        future.poll(&mut Context::from_waker(Waker::noop()))
+    }
+
+    #[test]
+    fn large_requests_are_not_overtaken() {
+        let pool = Pool::new(10);
+        let held = pool.try_take(4).unwrap();
+        let (mut large, mut small) = (pin!(pool.take(8)), pin!(pool.take(1)));
+        assert!(poll(large.as_mut()).is_pending());
+        assert!(
+            poll(small.as_mut()).is_pending(),
+            "a small request waits behind a large one"
+        );
+        assert!(pool.try_take(1).is_none());
+        drop(held);
+        let Poll::Ready(large) = poll(large) else {
+            panic!("room for the large one")
+        };
+        assert!(poll(small.as_mut()).is_ready());
+        drop(large);
+        assert_eq!(pool.free.get(), 10);
+    }
+
+    #[test]
+    fn a_waiter_that_leaves_lets_the_next_one_go() {
+        let pool = Pool::new(4);
+        let held = pool.try_take(3).unwrap();
+        let mut small = pin!(pool.take(1));
+        {
+            let mut large = pin!(pool.take(4));
+            assert!(poll(large.as_mut()).is_pending());
+            assert!(poll(small.as_mut()).is_pending());
+        }
+        assert!(poll(small).is_ready());
+        drop(held);
+        assert_eq!(pool.free.get(), 4);
+    }
+
+    #[test]
+    fn a_connection_is_in_the_way_only_with_shared_memory() {
+        let shared = Account::shared_pool();
+        let (a, b, c) = (
+            Account::new(&shared),
+            Account::new(&shared),
+            Account::new(&shared),
+        );
+        let take = |account: &Account, bytes| {
+            let Poll::Ready(mut permit) = poll(pin!(account.request())) else {
+                panic!("a free slot")
+            };
+            let done = poll(pin!(account.payload(&mut permit, bytes))).is_ready();
+            (permit, done)
+        };
+        let (small, done) = take(&a, 4096);
+        assert!(done);
+        let all = shared.try_take(SHARED_BYTES_MAX - (32 << 20)).unwrap();
+        let (large, done) = take(&b, 32 << 20);
+        assert!(done);
+        let Poll::Ready(mut permit) = poll(pin!(c.request())) else {
+            panic!("a free slot")
+        };
+        {
+            let mut waiting = pin!(c.payload(&mut permit, 2 << 20));
+            assert!(poll(waiting.as_mut()).is_pending());
+            assert!(b.is_in_the_way() && !a.is_in_the_way() && !c.is_in_the_way());
+            drop(large);
+            assert!(poll(waiting).is_ready());
+        }
+        drop((small, all, permit));
+        assert_eq!(shared.free.get(), SHARED_BYTES_MAX);
+    }
+}

@@ -1,0 +1,64 @@
+//! How much a peer may ask of us, with the arithmetic.
+//!
+//! ```text
+//!   connection   128 requests, 64 MiB of payload: at the limit we stop receiving from it
+//!   server       128 connections; 512 MiB shared by large requests, and 1 MiB of its own for each connection
+//!                -> 512 + 128 * 1 = 640 MiB of payload, 128 * 128 = 16 384 requests
+//! ```
+//!
+//! A stalled peer holds at most its 64 MiB. It cannot stop others: small requests go on in each connection's own
+//! 1 MiB, and a peer that makes no progress while others wait for shared memory is closed after `STALL_SECONDS_MAX`.
+
+/// Longest read, write or structured reply: what the protocol calls never a denial of service ("Size constraints").
+pub const REQUEST_BYTES_MAX: u32 = 32 << 20;
+
+/// Requests of one connection that have been received and not answered. Linux and QEMU use at most 128.
+pub const CONNECTION_REQUESTS_MAX: u64 = 128;
+
+/// Payload of one connection in flight: one longest request being executed while the next one arrives.
+pub const CONNECTION_BYTES_MAX: u64 = 2 * REQUEST_BYTES_MAX as u64;
+
+/// Part of the former that belongs to the connection alone: all its requests when they are of 8 KiB.
+pub const CONNECTION_BYTES_OWN: u64 = CONNECTION_REQUESTS_MAX * (8 << 10);
+
+/// Connections of one server; more wait to be accepted.
+pub const CONNECTIONS_MAX: u64 = 128;
+
+/// Payload in flight over all connections beyond their own: eight connections at their limit.
+pub const SHARED_BYTES_MAX: u64 = 8 * CONNECTION_BYTES_MAX;
+
+/// Payload in flight in all.
+pub const SERVER_BYTES_MAX: u64 = SHARED_BYTES_MAX + CONNECTIONS_MAX * CONNECTION_BYTES_OWN;
+
+/// Requests in flight in all.
+pub const SERVER_REQUESTS_MAX: u64 = CONNECTIONS_MAX * CONNECTION_REQUESTS_MAX;
+
+/// Data of an option: a name and a dozen queries of the longest.
+pub const OPTION_BYTES_MAX: usize = 64 << 10;
+
+/// Bytes of an oversized option or write that are received and thrown away, so that it gets an error; beyond it the
+/// connection is closed.
+pub const DISCARD_BYTES_MAX: u32 = 2 * REQUEST_BYTES_MAX;
+
+/// Extents in one answer to a block status request: 8 bytes each make 32 KiB. The protocol allows 2^20.
+pub const EXTENTS_MAX: usize = 4096;
+
+/// A handshake that takes longer is closed: it holds one of `CONNECTIONS_MAX`.
+pub const HANDSHAKE_SECONDS_MAX: u64 = 30;
+
+/// A payload or an answer that takes longer ends the connection, if others wait for the memory that it holds.
+pub const STALL_SECONDS_MAX: u64 = 30;
+
+/// How long a stopping server answers with ESHUTDOWN, so that peers leave by themselves.
+pub const STOP_LINGER_MILLIS: u64 = 300;
+
+/// How long a stopping server waits for peers to take answers of requests that were in flight.
+pub const STOP_SEND_SECONDS_MAX: u64 = 5;
+
+const _: () = assert!(CONNECTION_BYTES_OWN == 1 << 20);
+const _: () = assert!(SERVER_BYTES_MAX == 640 << 20);
+const _: () = assert!(
+    CONNECTION_BYTES_MAX >= REQUEST_BYTES_MAX as u64,
+    "the longest request can be admitted"
+);
+const _: () = assert!(SHARED_BYTES_MAX >= CONNECTION_BYTES_MAX);

@@ -1,0 +1,110 @@
+//! Messages taken from a stream: headers in batches, large payloads straight into the memory they stay in.
+//!
+//! Small requests arrive many at a time, so one receive takes up to 64 KiB and the messages are cut out of it (a small
+//! payload is copied). After a payload of 64 KiB or more the next receive takes a header only, so that the payload that
+//! follows is received where it stays: no copy for streams of large writes.
+
+use std::io;
+
+use rt::{Buf, net::Stream};
+
+/// One receive of small messages: fifteen 4 KiB writes, or two thousand requests without payload.
+const BATCH_BYTES: usize = 64 << 10;
+
+/// Payloads from here on are worth a receive of their own.
+const DIRECT_BYTES: usize = 64 << 10;
+
+/// The receiving half of a connection.
+pub struct Reader {
+    stream: Stream,
+    /// Bytes received and not taken: `held[start..end]`.
+    held: Buf,
+    start: usize,
+    end: usize,
+    /// The other receive buffer: `batch` while `held` is header-sized, and the other way round.
+    spare: Buf,
+    direct: bool,
+}
+
+impl Reader {
+    /// Reads a stream whose large payloads follow headers of `header_bytes`.
+    pub fn new(stream: Stream, header_bytes: usize) -> Self {
+        let (held, spare) = (Buf::zeroed(BATCH_BYTES), Buf::zeroed(header_bytes));
+        Reader {
+            stream,
+            held,
+            start: 0,
+            end: 0,
+            spare,
+            direct: false,
+        }
+    }
+
+    /// The next `N` bytes.
+    pub async fn array<const N: usize>(&mut self) -> io::Result<[u8; N]> {
+        let mut array = [0; N];
+        let mut filled = 0;
+        while filled < N {
+            if self.start == self.end {
+                self.receive().await?;
+            }
+            let n = (N - filled).min(self.end - self.start);
+            array[filled..filled + n].copy_from_slice(&self.held[self.start..self.start + n]);
+            self.start += n;
+            filled += n;
+        }
+        Ok(array)
+    }
+
+    /// The next `n` bytes in memory of their own.
+    pub async fn bytes(&mut self, n: usize) -> io::Result<Buf> {
+        self.direct = n >= DIRECT_BYTES;
+        if self.start == self.end {
+            let (result, buf) = self.stream.recv_exact(Buf::zeroed(n)).await;
+            return result.map(|()| buf);
+        }
+        let mut buf = Buf::zeroed(n);
+        let early = n.min(self.end - self.start);
+        buf[..early].copy_from_slice(&self.held[self.start..self.start + early]);
+        self.start += early;
+        if early < n {
+            let (result, late) = self.stream.recv_exact(Buf::zeroed(n - early)).await;
+            result?;
+            buf[early..].copy_from_slice(&late);
+        }
+        Ok(buf)
+    }
+
+    /// Takes `n` bytes and forgets them.
+    pub async fn discard(&mut self, n: usize) -> io::Result<()> {
+        self.direct = false;
+        let mut left = n;
+        while left > 0 {
+            if self.start == self.end {
+                self.receive().await?;
+            }
+            let taken = left.min(self.end - self.start);
+            self.start += taken;
+            left -= taken;
+        }
+        Ok(())
+    }
+
+    /// Receives at least one byte into `held`, which is empty.
+    async fn receive(&mut self) -> io::Result<()> {
+        let held_is_batch = self.held.len() == BATCH_BYTES;
+        if held_is_batch == self.direct {
+            std::mem::swap(&mut self.held, &mut self.spare);
+        }
+        (self.start, self.end) = (0, 0);
+        let (result, buf) = self.stream.recv(std::mem::take(&mut self.held)).await;
+        self.held = buf;
+        match result? {
+            0 => Err(io::ErrorKind::UnexpectedEof.into()),
+            n => {
+                self.end = n;
+                Ok(())
+            }
+        }
+    }
+}

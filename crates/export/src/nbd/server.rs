@@ -1,0 +1,213 @@
+//! The server: accepts, counts, and stops in order.
+//!
+//! Start: bind every address, then accept on each. Stop, as named steps: refuse (no new connections, ESHUTDOWN for new
+//! requests), finish (requests in flight complete), linger (peers learn of it), close.
+//!
+//! Invariant: after `stop` no request is in flight and no task of the server uses a namespace.
+
+use std::{
+    cell::{Cell, RefCell},
+    collections::BTreeMap,
+    future::Future,
+    io,
+    pin::pin,
+    rc::Rc,
+    time::Duration,
+};
+
+use futures::future::{Either, select};
+use rt::{
+    Rt, Task,
+    net::{Addr, Listener, Stream},
+};
+
+use super::{
+    budget::{Account, Loan, Pool},
+    handshake,
+    limits::{CONNECTIONS_MAX, HANDSHAKE_SECONDS_MAX, STOP_LINGER_MILLIS, STOP_SEND_SECONDS_MAX},
+    progress::Progress,
+    reader::Reader,
+    session::Session,
+    signal::Signal,
+    wire::REQUEST_BYTES,
+};
+use crate::{
+    counters::{Counters, Live},
+    namespace::Directory,
+};
+
+/// Pause after a failed accept, which most often means that descriptors have run out.
+const ACCEPT_RETRY: Duration = Duration::from_millis(100);
+
+/// A running NBD server. Dropping the handle lets it run on; [`Server::stop`] ends it.
+pub struct Server<D: Directory> {
+    shared: Rc<Shared<D>>,
+    addresses: Vec<Addr>,
+    acceptors: RefCell<Vec<Task<()>>>,
+}
+
+struct Shared<D> {
+    rt: Rt,
+    directory: D,
+    connection_slots: Rc<Pool>,
+    memory: Rc<Pool>,
+    progress: Rc<Progress>,
+    counters: RefCell<BTreeMap<String, Rc<Live>>>,
+    connections: RefCell<BTreeMap<u64, Stream>>,
+    next_connection: Cell<u64>,
+    closed: Signal,
+}
+
+impl<D: Directory> Server<D> {
+    /// Binds all addresses and serves what the directory holds at each connection's time.
+    ///
+    /// # Errors
+    /// When an address cannot be bound; then none is served.
+    pub fn start(rt: &Rt, directory: D, addresses: &[Addr]) -> io::Result<Server<D>> {
+        let listeners = addresses
+            .iter()
+            .map(|a| Listener::bind(rt, a))
+            .collect::<io::Result<Vec<_>>>()?;
+        let shared = Rc::new(Shared {
+            rt: rt.clone(),
+            directory,
+            connection_slots: Pool::new(CONNECTIONS_MAX),
+            memory: Account::shared_pool(),
+            progress: Rc::default(),
+            counters: RefCell::default(),
+            connections: RefCell::default(),
+            next_connection: Cell::new(0),
+            closed: Signal::default(),
+        });
+        let addresses = listeners.iter().map(Listener::local_addr).collect();
+        let accept = |listener| rt.spawn(accept(shared.clone(), listener));
+        let acceptors = RefCell::new(listeners.into_iter().map(accept).collect());
+        Ok(Server {
+            shared,
+            addresses,
+            acceptors,
+        })
+    }
+
+    /// The addresses it listens on, with the port that a port of zero became.
+    #[must_use]
+    pub fn local_addrs(&self) -> &[Addr] {
+        &self.addresses
+    }
+
+    /// Counters of every export that has had a connection, by name.
+    #[must_use]
+    pub fn counters(&self) -> Vec<(String, Counters)> {
+        self.shared
+            .counters
+            .borrow()
+            .iter()
+            .map(|(name, live)| (name.clone(), live.read()))
+            .collect()
+    }
+
+    /// Stops: no new connections, requests in flight are finished and answered, later ones get ESHUTDOWN, then all
+    /// connections are closed. Waits as long as the namespaces need, but not for peers that do not take their answers.
+    pub async fn stop(&self) {
+        let shared = &self.shared;
+        // Refuse.
+        shared.progress.stop();
+        self.acceptors
+            .borrow_mut()
+            .drain(..)
+            .for_each(|acceptor| acceptor.cancel());
+        // Finish.
+        shared.progress.executed().await;
+        self.at_most(
+            Duration::from_secs(STOP_SEND_SECONDS_MAX),
+            shared.progress.answered(),
+        )
+        .await;
+        // Linger.
+        let all_closed = || {
+            shared
+                .closed
+                .until(|| shared.connections.borrow().is_empty())
+        };
+        self.at_most(Duration::from_millis(STOP_LINGER_MILLIS), all_closed())
+            .await;
+        // Close.
+        shared
+            .connections
+            .borrow()
+            .values()
+            .for_each(Stream::shutdown);
+        all_closed().await;
+    }
+
+    async fn at_most(&self, patience: Duration, event: impl Future<Output = ()>) {
+        select(pin!(event), pin!(self.shared.rt.sleep(patience))).await;
+    }
+}
+
+async fn accept<D: Directory>(shared: Rc<Shared<D>>, listener: Listener) {
+    loop {
+        match listener.accept().await {
+            Ok(stream) => {
+                let slot = shared.connection_slots.take(1).await;
+                shared.rt.spawn(connection(shared.clone(), stream, slot));
+            }
+            Err(error) => {
+                tracing::warn!(%error, "nbd: cannot accept");
+                shared.rt.sleep(ACCEPT_RETRY).await;
+            }
+        }
+    }
+}
+
+/// A connection from its first byte to its last.
+async fn connection<D: Directory>(shared: Rc<Shared<D>>, stream: Stream, slot: Loan) {
+    let id = shared.next_connection.get();
+    shared.next_connection.set(id + 1);
+    shared.connections.borrow_mut().insert(id, stream.clone());
+    tracing::debug!(id, peer = stream.peer(), "nbd: connected");
+    serve(&shared, &stream).await;
+    stream.shutdown();
+    tracing::debug!(id, "nbd: disconnected");
+    shared.connections.borrow_mut().remove(&id);
+    drop(slot);
+    shared.closed.notify();
+}
+
+async fn serve<D: Directory>(shared: &Shared<D>, stream: &Stream) {
+    let mut reader = Reader::new(stream.clone(), REQUEST_BYTES);
+    let handshake = handshake::run(stream, &mut reader, &shared.directory, || {
+        shared.progress.is_stopping()
+    });
+    let patience = shared.rt.sleep(Duration::from_secs(HANDSHAKE_SECONDS_MAX));
+    let agreed = match select(pin!(handshake), pin!(patience)).await {
+        Either::Left((Ok(Some(agreed)), _)) => agreed,
+        Either::Left((Ok(None) | Err(_), _)) => return,
+        Either::Right(_) => {
+            tracing::warn!(peer = stream.peer(), "nbd: the handshake takes too long");
+            return;
+        }
+    };
+    let live = shared
+        .counters
+        .borrow_mut()
+        .entry(agreed.name.clone())
+        .or_default()
+        .clone();
+    live.update(|c| {
+        c.connections += 1;
+        c.connections_total += 1;
+    });
+    let account = Account::new(&shared.memory);
+    Session::new(
+        &shared.rt,
+        stream,
+        agreed,
+        live.clone(),
+        account,
+        &shared.progress,
+    )
+    .run(reader)
+    .await;
+    live.update(|c| c.connections -= 1);
+}

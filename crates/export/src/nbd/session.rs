@@ -1,0 +1,296 @@
+//! The transmission phase of one connection: requests in, replies out, many at once. Section "Transmission".
+//!
+//! ```text
+//!   receive:   header -> room for a request -> check -> room for its payload -> payload -> spawn
+//!   execute:   one task per request; its reply, with its permit, goes to the outbox
+//!   send:      one task per connection; permits end when the replies have left
+//! ```
+//!
+//! Invariants: nothing is received while there is no room for it; the session ends when the requests in flight have
+//! ended, however the peer behaves.
+
+use std::{cell::Cell, future::Future, pin::pin, rc::Rc, time::Duration};
+
+use futures::future::{Either, select};
+use rt::{Bytes, Rt, net::Stream};
+
+use super::{
+    budget::{Account, Permit},
+    errno::Errno,
+    execute,
+    handshake::Agreed,
+    limits::{DISCARD_BYTES_MAX, STALL_SECONDS_MAX, STOP_SEND_SECONDS_MAX},
+    outbox::Outbox,
+    progress::{Progress, Unanswered},
+    reader::Reader,
+    reply,
+    request::{Command, Request, Terms, check},
+    signal::Signal,
+    wire::cmd,
+};
+use crate::counters::Live;
+
+/// One connection in transmission.
+pub struct Session<N> {
+    pub namespace: N,
+    pub terms: Terms,
+    pub live: Rc<Live>,
+    rt: Rt,
+    stream: Stream,
+    account: Account,
+    outbox: Outbox<(Permit, Unanswered)>,
+    progress: Rc<Progress>,
+    in_flight: Cell<u64>,
+    ended: Signal,
+}
+
+/// Why the receiving side ends.
+enum End {
+    /// "A disconnect request", or the stream's end.
+    Disconnected,
+    /// The stream makes no sense any more, or asks for too much.
+    Violation(&'static str),
+    /// No progress while others wait for its memory.
+    Stalled,
+}
+
+impl<N: crate::Namespace> Session<N> {
+    pub fn new(
+        rt: &Rt,
+        stream: &Stream,
+        agreed: Agreed<N>,
+        live: Rc<Live>,
+        account: Account,
+        progress: &Rc<Progress>,
+    ) -> Rc<Self> {
+        Rc::new(Session {
+            namespace: agreed.namespace,
+            terms: agreed.terms,
+            live,
+            rt: rt.clone(),
+            stream: stream.clone(),
+            account,
+            outbox: Outbox::new(),
+            progress: progress.clone(),
+            in_flight: Cell::new(0),
+            ended: Signal::default(),
+        })
+    }
+
+    /// Serves the connection until it ends.
+    pub async fn run(self: Rc<Self>, mut reader: Reader) {
+        let session = self.clone();
+        let sender = self.rt.spawn(async move { session.send().await });
+        match self.receive(&mut reader).await {
+            End::Disconnected => {}
+            End::Violation(why) => tracing::warn!(
+                peer = self.stream.peer(),
+                why,
+                "nbd: closing the connection"
+            ),
+            End::Stalled => {
+                tracing::warn!(
+                    peer = self.stream.peer(),
+                    "nbd: closing a stalled connection"
+                );
+                self.stream.shutdown();
+            }
+        }
+        // "CMD_DISC": "The server MUST handle all outstanding requests".
+        self.ended.until(|| self.in_flight.get() == 0).await;
+        self.outbox.close();
+        let patience = self.rt.sleep(Duration::from_secs(STOP_SEND_SECONDS_MAX));
+        if let Either::Right((_, sender)) = select(pin!(sender), pin!(patience)).await {
+            self.stream.shutdown();
+            sender.await;
+        }
+        self.stream.shutdown();
+    }
+
+    async fn receive(self: &Rc<Self>, reader: &mut Reader) -> End {
+        loop {
+            let Ok(header) = reader.array().await else {
+                return End::Disconnected;
+            };
+            let Some(request) = Request::parse(&header) else {
+                return End::Violation("a request without its magic");
+            };
+            let mut permit = self.account.request().await;
+            match check(&request, &self.terms) {
+                Ok(Command::Disconnect) => return End::Disconnected,
+                Ok(command) => {
+                    let data = match self.admit(reader, command, &mut permit).await {
+                        Ok(data) => data,
+                        Err(end) => return end,
+                    };
+                    self.start(&request, command, data, permit);
+                }
+                Err(refusal) => {
+                    let payload = request.payload_bytes();
+                    if payload > DISCARD_BYTES_MAX {
+                        return End::Violation("a write of more than can be thrown away");
+                    }
+                    if reader.discard(payload as usize).await.is_err() {
+                        return End::Disconnected;
+                    }
+                    self.reply_error(&request, refusal.errno, refusal.why, permit);
+                }
+            }
+        }
+    }
+
+    /// Waits for room for the command's payload, and receives it if there is one to receive.
+    async fn admit(
+        &self,
+        reader: &mut Reader,
+        command: Command,
+        permit: &mut Permit,
+    ) -> Result<Bytes, End> {
+        let bytes = command.payload_bytes();
+        if bytes > 0 {
+            self.account.payload(permit, u64::from(bytes)).await;
+        }
+        match command {
+            Command::Write { .. } => {
+                match unless_in_the_way(&self.rt, &self.account, reader.bytes(bytes as usize)).await
+                {
+                    Some(Ok(data)) => Ok(data.freeze()),
+                    Some(Err(_)) => Err(End::Disconnected),
+                    None => Err(End::Stalled),
+                }
+            }
+            _ => Ok(Bytes::default()),
+        }
+    }
+
+    fn start(self: &Rc<Self>, request: &Request, command: Command, data: Bytes, permit: Permit) {
+        if self.progress.is_stopping() {
+            // "Terminating the transmission phase": "any subsequently received requests SHOULD be NBD_ESHUTDOWN".
+            return self.reply_error(
+                request,
+                Errno::Shutdown,
+                "the server is being shut down",
+                permit,
+            );
+        }
+        self.in_flight.set(self.in_flight.get() + 1);
+        self.live.update(|c| c.in_flight += 1);
+        let (session, request) = (self.clone(), *request);
+        let executing = self.progress.executing();
+        self.rt.spawn(async move {
+            execute::run(&session, &request, command, data, permit).await;
+            session.live.update(|c| c.in_flight -= 1);
+            session.in_flight.set(session.in_flight.get() - 1);
+            session.ended.notify();
+            drop(executing);
+        });
+    }
+
+    async fn send(&self) {
+        while let Some(batch) = self.outbox.batch().await {
+            let sending = self.stream.send_all(batch.parts);
+            let sent = unless_in_the_way(&self.rt, &self.account, sending).await;
+            if !matches!(sent, Some(Ok(()))) {
+                // The peer is gone or stalls: nothing more can be answered, and the receiving side ends too.
+                self.stream.shutdown();
+                self.outbox.discard();
+                return;
+            }
+            drop(batch.holds);
+        }
+    }
+
+    /// Queues a reply: its head, the data that follows, and what the request holds.
+    pub fn reply(&self, head: Vec<u8>, data: Vec<Bytes>, permit: Permit) {
+        self.outbox
+            .push(head, data, (permit, self.progress.unanswered()));
+    }
+
+    /// Queues an error, with a message where structured replies can carry it.
+    pub fn reply_error(&self, request: &Request, errno: Errno, why: &str, permit: Permit) {
+        tracing::debug!(kind = request.kind, offset = request.offset, length = request.length, %errno, why, "nbd");
+        self.live.update(|c| c.errors += 1);
+        let mut head = Vec::new();
+        if self.terms.structured {
+            reply::error(&mut head, request.cookie, errno, why);
+        } else {
+            reply::simple(&mut head, request.cookie, Some(errno));
+        }
+        self.reply(head, Vec::new(), permit);
+    }
+
+    /// Queues a reply without data that says that all is well: simple replies are allowed for all but reads.
+    pub fn reply_done(&self, request: &Request, permit: Permit) {
+        debug_assert!(request.kind != cmd::READ, "reads have replies of their own");
+        let mut head = Vec::new();
+        reply::simple(&mut head, request.cookie, None);
+        self.reply(head, Vec::new(), permit);
+    }
+}
+
+/// Waits for the peer, but not when it stalls and others wait for the memory that it holds.
+async fn unless_in_the_way<T>(
+    rt: &Rt,
+    account: &Account,
+    work: impl Future<Output = T>,
+) -> Option<T> {
+    let mut work = pin!(work);
+    loop {
+        let patience = pin!(rt.sleep(Duration::from_secs(STALL_SECONDS_MAX)));
+        match select(work.as_mut(), patience).await {
+            Either::Left((done, _)) => return Some(done),
+            Either::Right(_) if account.is_in_the_way() => return None,
+            Either::Right(_) => {}
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use futures::future::pending;
+
+    use super::*;
+    use crate::nbd::limits::SHARED_BYTES_MAX;
+
+    /// In virtual time: a stalled peer is left alone for as long as nobody needs what it holds.
+    #[test]
+    fn a_stalled_peer_ends_when_it_is_in_the_way() {
+        let rt = Rt::modelled(1);
+        rt.block_on(async {
+            let shared = Account::shared_pool();
+            let stalled = Rc::new(Account::new(&shared));
+            let mut held = stalled.request().await;
+            stalled.payload(&mut held, 32 << 20).await;
+            let (task_rt, account) = (rt.clone(), stalled.clone());
+            let waiting = rt
+                .spawn(async move { unless_in_the_way(&task_rt, &account, pending::<()>()).await });
+            rt.sleep(Duration::from_secs(3600)).await;
+            assert!(!waiting.is_finished(), "nobody waits for its memory");
+
+            let others = shared.take(SHARED_BYTES_MAX);
+            let ended = async {
+                assert_eq!(waiting.await, None);
+                drop(held);
+            };
+            let since = rt.now();
+            futures::join!(others, ended);
+            assert!(
+                rt.now() - since <= Duration::from_secs(STALL_SECONDS_MAX),
+                "others wait no longer than this"
+            );
+        });
+    }
+
+    #[test]
+    fn work_that_ends_is_not_disturbed() {
+        let rt = Rt::modelled(1);
+        rt.block_on(async {
+            let account = Account::new(&Account::shared_pool());
+            let slow = async {
+                rt.sleep(Duration::from_secs(1000)).await;
+                7
+            };
+            assert_eq!(unless_in_the_way(&rt, &account, slow).await, Some(7));
+        });
+    }
+}

@@ -1,0 +1,222 @@
+//! The conformance suite on every back end, and on one seen through the NBD server and client.
+
+#![allow(clippy::unwrap_used, reason = "tests")]
+
+mod support;
+
+use export::{
+    Extent, Fault, Memory, Namespace, NamespaceInfo, Null, conformance,
+    nbd::{
+        Errno,
+        client::{Client, Error, Wishes, Zeroes},
+    },
+};
+use rt::{Bytes, Rt};
+use support::{Puppet, World};
+
+fn read_only_info() -> NamespaceInfo {
+    NamespaceInfo {
+        read_only: true,
+        ..Memory::new("ro", 16 << 20).info()
+    }
+}
+
+#[test]
+fn memory() {
+    let rt = Rt::modelled(1);
+    rt.block_on(conformance::run(&Memory::new("vol", (40 << 20) + 512)));
+}
+
+#[test]
+fn memory_read_only() {
+    let rt = Rt::modelled(1);
+    rt.block_on(conformance::run_read_only(&Memory::with_info(
+        read_only_info(),
+    )));
+}
+
+#[test]
+fn null() {
+    let rt = Rt::modelled(1);
+    rt.block_on(conformance::run_without_contents(&Null::new(
+        "vol",
+        1 << 50,
+    )));
+}
+
+#[test]
+fn memory_gives_its_pages_back() {
+    let rt = Rt::modelled(1);
+    rt.block_on(async {
+        let memory = Memory::new("vol", 1 << 40);
+        memory
+            .write(1 << 39, Bytes::zeroed(1 << 20), false)
+            .await
+            .unwrap();
+        assert_eq!(memory.bytes_allocated(), 1 << 20);
+        memory.deallocate(1 << 39, 1 << 20, false).await.unwrap();
+        assert_eq!(memory.bytes_allocated(), 0);
+        memory
+            .write_zeroes(0, 64 << 10, false, false)
+            .await
+            .unwrap();
+        assert_eq!(
+            memory.bytes_allocated(),
+            64 << 10,
+            "not deallocated when asked not to"
+        );
+    });
+}
+
+/// An export seen through a client, as a namespace.
+#[derive(Clone)]
+struct Remote(Client);
+
+impl Remote {
+    fn fault(error: &Error) -> Fault {
+        match error {
+            Error::Failed {
+                errno: Errno::NoSpace,
+                ..
+            } => Fault::NoSpace,
+            Error::Failed {
+                errno: Errno::Perm, ..
+            } => Fault::ReadOnly,
+            Error::Failed {
+                errno: Errno::Io, ..
+            } => Fault::Medium,
+            other => panic!("unexpected: {other}"),
+        }
+    }
+
+    /// What the protocol cannot tell apart: a range beyond the end has the same error as other things.
+    fn range(&self, offset: u64, bytes: u64) -> Result<u32, Fault> {
+        match offset.checked_add(bytes) {
+            Some(end) if end <= self.0.export().bytes => Ok(u32::try_from(bytes).unwrap()),
+            _ => Err(Fault::OutOfRange),
+        }
+    }
+}
+
+impl Namespace for Remote {
+    fn info(&self) -> NamespaceInfo {
+        let export = self.0.export();
+        let [min_block, preferred_block, max_request] =
+            export.block_sizes.unwrap_or([512, 4096, 32 << 20]);
+        NamespaceInfo {
+            name: export.name.clone(),
+            bytes: export.bytes,
+            min_block,
+            preferred_block,
+            max_request,
+            read_only: export.is_read_only(),
+            volatile_cache: true,
+            description: export.description.clone(),
+        }
+    }
+
+    async fn read(&self, offset: u64, bytes: u32) -> Result<Vec<Bytes>, Fault> {
+        self.range(offset, u64::from(bytes))?;
+        self.0
+            .read(offset, bytes)
+            .await
+            .map(|data| vec![data])
+            .map_err(|e| Remote::fault(&e))
+    }
+
+    async fn write(&self, offset: u64, data: Bytes, fua: bool) -> Result<(), Fault> {
+        self.range(offset, data.len() as u64)?;
+        self.0
+            .write(offset, data, fua)
+            .await
+            .map_err(|e| Remote::fault(&e))
+    }
+
+    async fn flush(&self) -> Result<(), Fault> {
+        self.0.flush().await.map_err(|e| Remote::fault(&e))
+    }
+
+    async fn write_zeroes(
+        &self,
+        offset: u64,
+        bytes: u64,
+        may_deallocate: bool,
+        fua: bool,
+    ) -> Result<(), Fault> {
+        let how = Zeroes {
+            no_hole: !may_deallocate,
+            fua,
+            fast: false,
+        };
+        let bytes = self.range(offset, bytes)?;
+        self.0
+            .write_zeroes(offset, bytes, how)
+            .await
+            .map_err(|e| Remote::fault(&e))
+    }
+
+    async fn deallocate(&self, offset: u64, bytes: u64, fua: bool) -> Result<(), Fault> {
+        let bytes = self.range(offset, bytes)?;
+        self.0
+            .trim(offset, bytes, fua)
+            .await
+            .map_err(|e| Remote::fault(&e))
+    }
+
+    async fn extents(&self, offset: u64, bytes: u64, at_most: usize) -> Result<Vec<Extent>, Fault> {
+        let bytes = self.range(offset, bytes)?;
+        let mut extents = self
+            .0
+            .block_status(offset, bytes, at_most == 1)
+            .await
+            .map_err(|e| Remote::fault(&e))?;
+        extents.truncate(at_most);
+        Ok(extents)
+    }
+}
+
+#[test]
+fn memory_through_nbd() {
+    let world = World::new([Puppet::new("vol", (40 << 20) + 512)]);
+    world.rt.block_on(async {
+        conformance::run(&Remote(world.client("vol").await)).await;
+    });
+}
+
+#[test]
+fn memory_through_nbd_with_simple_replies() {
+    let world = World::new([Memory::new("vol", 40 << 20)]);
+    world.rt.block_on(async {
+        let wishes = Wishes {
+            structured: false,
+            allocation: false,
+            go: false,
+        };
+        let remote = Remote(world.client_with("vol", wishes).await);
+        let data = support::pattern(1, 5 << 20);
+        remote.write(512, data.clone(), true).await.unwrap();
+        assert!(remote.read(512, 5 << 20).await.unwrap()[0] == data);
+        remote.write_zeroes(1024, 4096, true, false).await.unwrap();
+        assert!(
+            remote.read(1024, 4096).await.unwrap()[0]
+                .iter()
+                .all(|b| *b == 0)
+        );
+    });
+}
+
+#[test]
+fn read_only_through_nbd() {
+    let world = World::new([Memory::with_info(read_only_info())]);
+    world.rt.block_on(async {
+        conformance::run_read_only(&Remote(world.client("ro").await)).await;
+    });
+}
+
+#[test]
+fn null_through_nbd() {
+    let world = World::new([Null::new("vol", 1 << 50)]);
+    world.rt.block_on(async {
+        conformance::run_without_contents(&Remote(world.client("vol").await)).await;
+    });
+}

@@ -1,0 +1,63 @@
+//! The control socket's language: HTTP/1.1 and JSON below /v1.
+//!
+//! | method and path | does | body -> answer |
+//! |---|---|---|
+//! | GET /v1 | who is this | `ServerView` |
+//! | GET /v1/arrays, /v1/arrays/A | status | `Arrays` |
+//! | GET /v1/iostat | counters | `Iostats` |
+//! | POST /v1/arrays | create and serve | `CreateRequest` -> `Created` |
+//! | POST /v1/import | find and serve | `ImportRequest` -> `Imported` |
+//! | POST /v1/arrays/A/stop | close, serve no more | `Done` |
+//! | DELETE /v1/arrays/A | destroy | `Done` |
+//! | GET /v1/arrays/A/volumes | list | `Volumes` |
+//! | POST /v1/arrays/A/volumes | create | `VolumeCreate` -> `Done` |
+//! | POST /v1/arrays/A/volumes/V/grow, .../rename | | `VolumeGrow`, `VolumeRename` -> `Done` |
+//! | DELETE /v1/arrays/A/volumes/V | delete | `Done` |
+//! | POST /v1/arrays/A/drives/fail, .../replace, .../add | | `DriveFail`, ... -> `Done` |
+//! | POST /v1/stop | stop the server | `Done` |
+//!
+//! A problem comes as `{"version": 1, "error": {kind, code, what, why, todo}}` with the status of its kind: 400
+//! usage, 404 not found, 409 refused, 500 failed.
+
+mod answer;
+mod arrays;
+mod parts;
+
+use axum::Router;
+use axum::routing::{delete, get, post};
+use rt::MailSender;
+
+use crate::daemon::DataHandle;
+use answer::Answer;
+
+pub use answer::ErrorBody;
+
+/// What every route knows.
+#[derive(Clone)]
+pub struct Context {
+    data: DataHandle,
+    stop_now: MailSender<&'static str>,
+    program: String,
+}
+
+/// All routes.
+pub fn router(data: DataHandle, stop_now: MailSender<&'static str>, program: String) -> Router {
+    Router::new()
+        .route("/v1", get(arrays::server))
+        .route("/v1/stop", post(arrays::stop_server))
+        .route("/v1/iostat", get(arrays::iostat))
+        .route("/v1/import", post(arrays::import))
+        .route("/v1/arrays", get(arrays::status).post(arrays::create))
+        .route("/v1/arrays/{array}", get(arrays::status_of).delete(arrays::destroy))
+        .route("/v1/arrays/{array}/stop", post(arrays::stop))
+        .route("/v1/arrays/{array}/volumes", get(parts::volumes).post(parts::volume_create))
+        .route("/v1/arrays/{array}/volumes/{volume}", delete(parts::volume_delete))
+        .route("/v1/arrays/{array}/volumes/{volume}/grow", post(parts::volume_grow))
+        .route("/v1/arrays/{array}/volumes/{volume}/rename", post(parts::volume_rename))
+        .route("/v1/arrays/{array}/drives/fail", post(parts::drive_fail))
+        .route("/v1/arrays/{array}/drives/replace", post(parts::drive_replace))
+        .route("/v1/arrays/{array}/drives/add", post(parts::drive_add))
+        .fallback(answer::no_such_path)
+        .method_not_allowed_fallback(answer::no_such_path)
+        .with_state(Context { data, stop_now, program })
+}

@@ -1,0 +1,134 @@
+//! Routes of the server and of whole arrays.
+
+use axum::extract::{Path, State};
+use rt::Nanos;
+
+use super::answer::Body;
+use super::{Answer, Context};
+use crate::daemon::Data;
+use crate::daemon::arrays::{import_and_serve, log_open};
+use crate::ops::{create as make, destroy as end};
+use crate::view::{
+    ArrayView, Arrays, CreateRequest, Created, Done, ImportRequest, Imported, IostatView, Iostats, ServerView,
+    VERSION,
+};
+
+pub async fn server(State(c): State<Context>) -> Answer<ServerView> {
+    let program = c.program.clone();
+    let ask = c.data.ask(|data| async move {
+        Ok(ServerView {
+            version: VERSION,
+            program,
+            pid: std::process::id(),
+            arrays: data.names(),
+            nbd: data.nbd.borrow().clone(),
+        })
+    });
+    Answer(ask.await)
+}
+
+pub async fn stop_server(State(c): State<Context>) -> Answer<Done> {
+    c.stop_now.send("asked to over the control socket");
+    Answer(Ok(Done::new("the server is stopping")))
+}
+
+pub async fn status(State(c): State<Context>) -> Answer<Arrays> {
+    let ask = c.data.ask(|data| async move {
+        let arrays = data.served.borrow().values().map(|o| o.view()).collect();
+        Ok(Arrays {
+            version: VERSION,
+            served: true,
+            nbd: data.nbd.borrow().clone(),
+            arrays,
+            absent: data.absent(),
+            not_served: not_served(&data),
+        })
+    });
+    Answer(ask.await)
+}
+
+/// Known arrays that are neither served nor missed.
+fn not_served(data: &Data) -> Vec<String> {
+    let known = data.world.registry.list().unwrap_or_default();
+    let served: Vec<_> = data.served.borrow().values().map(|o| o.array.status().uuid).collect();
+    let absent = data.absent.borrow();
+    known
+        .into_iter()
+        .filter(|k| !served.contains(&k.uuid) && !absent.contains_key(&k.name))
+        .map(|k| k.name)
+        .collect()
+}
+
+pub async fn status_of(State(c): State<Context>, Path(array): Path<String>) -> Answer<Arrays> {
+    let ask = c.data.ask(|data| async move {
+        let arrays: Vec<ArrayView> = vec![data.array(&array)?.view()];
+        Ok(Arrays {
+            version: VERSION,
+            served: true,
+            nbd: data.nbd.borrow().clone(),
+            arrays,
+            absent: vec![],
+            not_served: vec![],
+        })
+    });
+    Answer(ask.await)
+}
+
+pub async fn iostat(State(c): State<Context>) -> Answer<Iostats> {
+    let ask = c.data.ask(|data| async move {
+        let served = data.served.borrow();
+        let arrays = served.iter().map(|(name, o)| IostatView::of(name, o.array.iostat())).collect();
+        let Nanos(now) = data.world.rt.now();
+        Ok(Iostats { version: VERSION, at_millis: now / 1_000_000, arrays })
+    });
+    Answer(ask.await)
+}
+
+pub async fn create(State(c): State<Context>, Body(request): Body<CreateRequest>) -> Answer<Created> {
+    let ask = c.data.ask(move |data| async move {
+        let (opened, plan) = make::run(&data.world, &request, make::Host::Server).await?;
+        let view = opened.view();
+        log_open(&opened);
+        data.serve(opened)?;
+        tracing::info!("array {}: made, {} {}", view.name, plan.level, plan.scheme);
+        Ok(Created { version: VERSION, name: view.name, uuid: Some(view.uuid), served: true, plan })
+    });
+    Answer(ask.await)
+}
+
+pub async fn import(State(c): State<Context>, Body(request): Body<ImportRequest>) -> Answer<Imported> {
+    Answer(c.data.ask(move |data| async move { import_and_serve(&data, request).await }).await)
+}
+
+pub async fn stop(State(c): State<Context>, Path(array): Path<String>) -> Answer<Done> {
+    let ask = c.data.ask(move |data| async move {
+        let name = data.array(&array)?.view().name;
+        let mut done = Done::new(format!("array {name} is closed, its drives are released"));
+        let removed = data.served.borrow_mut().remove(&name);
+        if let Some(opened) = removed {
+            if opened.volatile {
+                done.notes.push("it lived in memory: what it held is gone".to_owned());
+            }
+            opened.close(&data.world).await?;
+        }
+        tracing::info!("{}", done.done);
+        Ok(done)
+    });
+    Answer(ask.await)
+}
+
+pub async fn destroy(State(c): State<Context>, Path(array): Path<String>) -> Answer<Done> {
+    let ask = c.data.ask(move |data| async move {
+        let name = data.array(&array)?.view().name;
+        // Out of the list first: no new connection finds its volumes.
+        let removed = data.served.borrow_mut().remove(&name);
+        let opened = match removed {
+            Some(opened) => opened,
+            None => data.array(&array)?,
+        };
+        let done = end::opened(&data.world, opened).await?;
+        tracing::info!("{}", done.done);
+        Ok(done)
+    });
+    Answer(ask.await)
+}

@@ -1,0 +1,86 @@
+//! Routes of an array's volumes and drives.
+
+use std::future::Future;
+
+use axum::extract::{Path, State};
+
+use super::answer::Body;
+use super::{Answer, Context};
+use crate::Problem;
+use crate::ops::open::Opened;
+use crate::ops::{World, drive, volume};
+use crate::view::{Done, DriveAdd, DriveFail, DriveReplace, VolumeCreate, VolumeGrow, VolumeRename, Volumes};
+
+/// Runs a verb on a served array and puts what it did into the log.
+async fn on<F, Fut>(c: Context, array: String, verb: F) -> Answer<Done>
+where
+    F: FnOnce(World, Opened) -> Fut + Send + 'static,
+    Fut: Future<Output = Result<Done, Problem>> + 'static,
+{
+    let ask = c.data.ask(move |data| async move {
+        let opened = data.array(&array)?;
+        let result = verb(data.world.clone(), opened).await;
+        match &result {
+            Ok(done) => tracing::info!("{}", done.done),
+            Err(problem) => tracing::warn!("{}", problem.line()),
+        }
+        result
+    });
+    Answer(ask.await)
+}
+
+pub async fn volumes(State(c): State<Context>, Path(array): Path<String>) -> Answer<Volumes> {
+    Answer(c.data.ask(move |data| async move { Ok(volume::list(&data.array(&array)?.array)) }).await)
+}
+
+pub async fn volume_create(
+    State(c): State<Context>,
+    Path(array): Path<String>,
+    Body(r): Body<VolumeCreate>,
+) -> Answer<Done> {
+    on(c, array, move |_, o| async move { volume::create(&o.array, &r.name, r.bytes).await }).await
+}
+
+pub async fn volume_grow(
+    State(c): State<Context>,
+    Path((array, name)): Path<(String, String)>,
+    Body(r): Body<VolumeGrow>,
+) -> Answer<Done> {
+    on(c, array, move |_, o| async move { volume::grow(&o.array, &name, r.bytes).await }).await
+}
+
+pub async fn volume_rename(
+    State(c): State<Context>,
+    Path((array, name)): Path<(String, String)>,
+    Body(r): Body<VolumeRename>,
+) -> Answer<Done> {
+    on(c, array, move |_, o| async move { volume::rename(&o.array, &name, &r.to).await }).await
+}
+
+pub async fn volume_delete(State(c): State<Context>, Path((array, name)): Path<(String, String)>) -> Answer<Done> {
+    on(c, array, move |_, o| async move { volume::delete(&o.array, &name).await }).await
+}
+
+pub async fn drive_fail(
+    State(c): State<Context>,
+    Path(array): Path<String>,
+    Body(r): Body<DriveFail>,
+) -> Answer<Done> {
+    on(c, array, move |_, o| async move { drive::fail(&o, &r).await }).await
+}
+
+pub async fn drive_replace(
+    State(c): State<Context>,
+    Path(array): Path<String>,
+    Body(r): Body<DriveReplace>,
+) -> Answer<Done> {
+    on(c, array, move |world, o| async move { drive::replace(&world, &o, &r).await }).await
+}
+
+pub async fn drive_add(
+    State(c): State<Context>,
+    Path(array): Path<String>,
+    Body(r): Body<DriveAdd>,
+) -> Answer<Done> {
+    on(c, array, move |world, o| async move { drive::add(&world, &o, &r).await }).await
+}

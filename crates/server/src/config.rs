@@ -1,0 +1,208 @@
+//! The configuration file of `serve`: TOML, every field optional, an unknown one an error.
+//!
+//! ```toml
+//! control = "/run/ashlar.sock"
+//! nbd = ["unix:/run/ashlar-nbd.sock", "tcp:127.0.0.1:10809"]
+//!
+//! [[array]]                     # none: all arrays this machine knows
+//! name = "fast"
+//!
+//! [[array]]
+//! name = "scratch"
+//! create = true                 # made at the start if its drives are empty
+//! raid = "5"
+//! drives = ["mem:1G", "mem:1G", "mem:1G", "mem:1G"]
+//!
+//! [[array.volume]]              # made at the start if it is not there
+//! name = "tmp"
+//! size = "2G"
+//! ```
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use serde::Deserialize;
+
+use crate::Problem;
+use crate::size::Size;
+use crate::view::CreateRequest;
+
+/// The whole file.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Config {
+    /// The control socket.
+    pub control: Option<PathBuf>,
+    /// The directory of `arrays.toml`.
+    pub state_dir: Option<PathBuf>,
+    /// Addresses of the NBD export: "unix:PATH" or "tcp:ADDRESS:PORT".
+    #[serde(default)]
+    pub nbd: Vec<String>,
+    /// Opens every array for reading only.
+    #[serde(default)]
+    pub read_only: bool,
+    /// What to serve.
+    #[serde(default, rename = "array")]
+    pub arrays: Vec<ArrayConfig>,
+}
+
+/// One array.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ArrayConfig {
+    /// Its name.
+    pub name: String,
+    /// Its drives; those this machine knows when absent.
+    #[serde(default)]
+    pub drives: Vec<String>,
+    /// Opens it for reading only.
+    #[serde(default)]
+    pub read_only: bool,
+    /// Accepts half or fewer of the members.
+    #[serde(default)]
+    pub degraded: bool,
+    /// Makes it if its drives carry no label of ours.
+    #[serde(default)]
+    pub create: bool,
+    /// Level, for `create`.
+    pub raid: Option<String>,
+    /// Width, for `create`.
+    pub width: Option<usize>,
+    /// Zone size, for `create`.
+    pub zone: Option<Size>,
+    /// Size of files that are not there yet, for `create`.
+    pub size: Option<Size>,
+    /// Volumes to make if they are not there.
+    #[serde(default, rename = "volume")]
+    pub volumes: Vec<VolumeConfig>,
+}
+
+/// One volume.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct VolumeConfig {
+    /// Its name.
+    pub name: String,
+    /// Its size.
+    pub size: Size,
+}
+
+impl Config {
+    /// Reads `path`.
+    ///
+    /// # Errors
+    /// When it cannot be read or says something that cannot be.
+    pub fn read(path: &Path) -> Result<Config, Problem> {
+        let what = || format!("configuration {}", path.display());
+        let text =
+            fs::read_to_string(path).map_err(|e| Problem::usage(what(), e, "name a file that can be read"))?;
+        let mut config = Config::parse(&text).map_err(|e| Problem::usage(what(), e, "mend the file"))?;
+        // Relative drives are relative to the file that names them.
+        let absolute = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
+        let base = absolute.parent().map(Path::to_owned).unwrap_or_default();
+        for drive in config.arrays.iter_mut().flat_map(|a| &mut a.drives) {
+            if !drive.starts_with("mem:") {
+                *drive = base.join(&*drive).display().to_string();
+            }
+        }
+        Ok(config)
+    }
+
+    fn parse(text: &str) -> Result<Config, String> {
+        let config: Config = toml::from_str(text).map_err(|e| e.to_string().trim_end().to_owned())?;
+        let mut names: Vec<_> = config.arrays.iter().map(|a| &a.name).collect();
+        names.sort();
+        if let Some(twice) = names.windows(2).find(|w| w[0] == w[1]) {
+            return Err(format!("array \"{}\" is there twice", twice[0]));
+        }
+        for array in &config.arrays {
+            array.consistent().map_err(|e| format!("array \"{}\": {e}", array.name))?;
+        }
+        Ok(config)
+    }
+}
+
+impl ArrayConfig {
+    fn consistent(&self) -> Result<(), String> {
+        let creation = [
+            ("raid", self.raid.is_some()),
+            ("width", self.width.is_some()),
+            ("zone", self.zone.is_some()),
+            ("size", self.size.is_some()),
+        ];
+        match (self.create, creation.iter().find(|(_, set)| *set)) {
+            (false, Some((field, _))) => {
+                return Err(format!("\"{field}\" says how to make it: add create = true"));
+            }
+            (true, _) if self.raid.is_none() => return Err("create = true wants a level: raid = \"6\"".into()),
+            (true, _) if self.drives.is_empty() => return Err("create = true wants drives = [...]".into()),
+            (true, _) if self.read_only => {
+                return Err("create = true and read_only = true exclude each other".into());
+            }
+            (true | false, _) => {}
+        }
+        if !self.create && self.drives.iter().any(|d| d.starts_with("mem:")) {
+            return Err("memory drives begin empty: add create = true".into());
+        }
+        Ok(())
+    }
+
+    /// The request that makes it.
+    #[must_use]
+    pub fn create_request(&self) -> CreateRequest {
+        CreateRequest {
+            name: self.name.clone(),
+            raid: self.raid.clone().unwrap_or_default(),
+            width: self.width,
+            zone_bytes: self.zone.map(|z| z.0),
+            size_bytes: self.size.map(|s| s.0),
+            drives: self.drives.clone(),
+            force: false,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_example_in_the_header_parses() {
+        let text = include_str!("config.rs");
+        let example: Vec<_> = text
+            .lines()
+            .skip_while(|l| *l != "//! ```toml")
+            .skip(1)
+            .take_while(|l| *l != "//! ```")
+            .map(|l| l.trim_start_matches("//!").trim_start())
+            .collect();
+        let config = Config::parse(&example.join("\n")).unwrap();
+        assert_eq!(config.arrays.len(), 2);
+        assert_eq!(config.arrays[1].volumes[0].size, Size(2 << 30));
+    }
+
+    #[test]
+    fn what_cannot_be_is_named() {
+        for (text, why) in [
+            ("contrl = 1", "contrl"),
+            ("[[array]]\nname = \"a\"\nraid = \"5\"", "create = true"),
+            ("[[array]]\nname = \"a\"\ncreate = true\ndrives = [\"x\"]", "wants a level"),
+            ("[[array]]\nname = \"a\"\ndrives = [\"mem:1G\"]", "begin empty"),
+            ("[[array]]\nname = \"a\"\n[[array]]\nname = \"a\"", "twice"),
+            ("[[array]]\nname = \"a\"\n[[array.volume]]\nname = \"v\"\nsize = \"4X\"", "4X"),
+        ] {
+            let e = Config::parse(text).unwrap_err();
+            assert!(e.contains(why), "{text}: {e}");
+        }
+    }
+
+    #[test]
+    fn drives_are_relative_to_the_file() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("a.toml");
+        fs::write(&path, "[[array]]\nname = \"a\"\ndrives = [\"d/0\", \"/x/1\"]\n").unwrap();
+        let config = Config::read(&path).unwrap();
+        let base = dir.path();
+        assert_eq!(config.arrays[0].drives, [base.join("d/0").display().to_string(), "/x/1".into()]);
+    }
+}

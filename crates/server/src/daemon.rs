@@ -1,0 +1,21 @@
+//! The running server: a data thread with the arrays and their exports, and a control thread that answers HTTP.
+//!
+//! ```text
+//!   control thread (tokio, axum)                    data thread (rt)
+//!   unix socket -> route -> Letter -- mailbox -->   task: verb on a served array
+//!                    ^                                |
+//!                    +------------- oneshot ----------+        NBD connections, arrays, drives
+//! ```
+//!
+//! Invariants: only the data thread touches arrays and drives; a letter is a closure, so a verb's types are checked
+//! from the route to its answer; every letter is answered, also during the stop.
+
+pub mod arrays;
+mod control;
+mod data;
+mod exports;
+mod start;
+mod stop;
+
+pub use data::{Data, DataHandle, Letter};
+pub use start::{Settings, What, run};

@@ -1,0 +1,200 @@
+//! Opening what a server was told to serve. One array that cannot be opened does not keep the others from their
+//! hosts; it is named in the log and in `status`.
+
+use std::rc::Rc;
+
+use super::start::{Settings, What};
+use super::{Data, data};
+use crate::config::ArrayConfig;
+use crate::ops::open::{self, How, Opened, Patience};
+use crate::ops::{create, import, volume};
+use crate::registry::Known;
+use crate::view::ImportRequest;
+use crate::{Kind, Problem};
+
+/// Opens everything that `settings` ask for.
+///
+/// # Errors
+/// When something was asked for and nothing could be opened.
+pub async fn open_all(data: &Rc<Data>, settings: &Settings) -> Result<((), String), Problem> {
+    let how = How {
+        read_only: settings.read_only,
+        degraded: settings.degraded,
+        force_diverged: settings.force_diverged,
+        accept_loss: settings.accept_loss,
+        patience: Patience::Long,
+    };
+    match &settings.what {
+        What::Known => {
+            for known in data.world.registry.list()? {
+                let result = Box::pin(open::known(&data.world, &known, how)).await;
+                take(data, &known.name, result);
+            }
+        }
+        What::Places(places) => open_places(data, places, how).await?,
+        What::Configured(arrays) => {
+            for array in arrays {
+                let result = Box::pin(configured(data, array, how)).await;
+                take(data, &array.name, result);
+            }
+        }
+    }
+    let (served, absent) = (data.names(), data.absent());
+    if served.is_empty()
+        && let Some(problem) = Problem::all(absent.iter().map(|a| a.problem.clone()).collect())
+    {
+        return Err(problem);
+    }
+    for absent in &absent {
+        tracing::error!("{}", absent.problem.line());
+    }
+    let detail = format!("{} open, {} not", served.len(), absent.len());
+    Ok(((), detail))
+}
+
+async fn open_places(data: &Rc<Data>, places: &[std::path::PathBuf], how: How) -> Result<(), Problem> {
+    let request = ImportRequest {
+        places: places.iter().map(|p| p.display().to_string()).collect(),
+        array: None,
+        read_only: how.read_only,
+        degraded: how.degraded,
+        force_diverged: how.force_diverged,
+        accept_loss: how.accept_loss,
+    };
+    let (found, problems) = import::search(&data.world, &request).await?;
+    if let Some(problem) = Problem::all(problems) {
+        return Err(problem);
+    }
+    for array in found {
+        let result = Box::pin(import::open(&data.world, &array, &request, Patience::Long)).await;
+        take(data, &array.name, result);
+    }
+    Ok(())
+}
+
+/// Opens a configured array, or makes it when its drives are empty, and makes its volumes.
+async fn configured(data: &Rc<Data>, config: &ArrayConfig, how: How) -> Result<Opened, Problem> {
+    let how =
+        How { read_only: how.read_only || config.read_only, degraded: how.degraded || config.degraded, ..how };
+    let world = &data.world;
+    let known = if config.drives.is_empty() {
+        Some(world.registry.find(&config.name)?)
+    } else {
+        find_configured(data, config).await?
+    };
+    let opened = match known {
+        Some(known) => Box::pin(open::known(world, &known, how)).await?,
+        None if config.create && !how.read_only => {
+            let (opened, plan) =
+                Box::pin(create::run(world, &config.create_request(), create::Host::Server)).await?;
+            tracing::info!("array {}: made, {} {}", config.name, plan.level, plan.scheme);
+            opened
+        }
+        None => {
+            return Err(Problem::refused(
+                "array_gone",
+                format!("array {}", config.name),
+                "its drives carry no label of ours",
+                "check the drives' names; create = true makes a new array of empty drives",
+            ));
+        }
+    };
+    if !opened.read_only {
+        for wanted in &config.volumes {
+            if opened.array.volumes().iter().all(|v| v.name != wanted.name) {
+                volume::create(&opened.array, &wanted.name, wanted.size.0).await?;
+            }
+        }
+    }
+    Ok(opened)
+}
+
+/// The array that the configured drives carry, if they carry any.
+async fn find_configured(data: &Rc<Data>, config: &ArrayConfig) -> Result<Option<Known>, Problem> {
+    let request = ImportRequest {
+        places: config.drives.iter().filter(|d| !d.starts_with("mem:")).cloned().collect(),
+        ..ImportRequest::default()
+    };
+    if request.places.is_empty() {
+        return Ok(None);
+    }
+    let (found, _) = match import::search(&data.world, &request).await {
+        Ok(found) => found,
+        // Nothing is there yet: to be made.
+        Err(p) if p.kind == Kind::NotFound || p.code == "drive_without_label" => return Ok(None),
+        Err(p) => return Err(p),
+    };
+    match &found[..] {
+        [one] if one.name == config.name => {
+            Ok(Some(Known { name: one.name.clone(), uuid: one.uuid, drives: config.drives.clone() }))
+        }
+        _ => Err(Problem::refused(
+            "array_other",
+            format!("array {}", config.name),
+            format!("its drives carry {}", found.iter().map(|f| f.name.as_str()).collect::<Vec<_>>().join(", ")),
+            "check the drives' names in the configuration",
+        )),
+    }
+}
+
+fn take(data: &Data, name: &str, result: Result<Opened, Problem>) {
+    let taken = result.and_then(|opened| {
+        log_open(&opened);
+        data.serve(opened)
+    });
+    if let Err(problem) = taken {
+        data.absent.borrow_mut().insert(name.to_owned(), problem);
+    }
+}
+
+/// Puts what opening an array took into the log.
+pub fn log_open(opened: &Opened) {
+    let view = opened.view();
+    for note in &opened.notes {
+        tracing::warn!("array {}: {note}", view.name);
+    }
+    for step in opened.array.recovery().steps {
+        tracing::info!("array {}: {}: {} ({} ms)", view.name, step.name, step.detail, step.millis);
+    }
+    for alarm in &view.alarms {
+        tracing::warn!("array {}: {alarm}", view.name);
+    }
+}
+
+/// Opens the arrays that an import request means and serves them.
+///
+/// # Errors
+/// When none is found.
+pub async fn import_and_serve(
+    data: &Rc<Data>,
+    mut request: ImportRequest,
+) -> Result<crate::view::Imported, Problem> {
+    request.read_only |= data.read_only;
+    let (found, mut problems) = import::search(&data.world, &request).await?;
+    let mut answer = crate::view::Imported { version: crate::view::VERSION, served: true, ..Default::default() };
+    for array in found {
+        if data.array(&array.uuid.to_string()).is_ok() {
+            problems.push(Problem::refused(
+                "array_served",
+                format!("array {}", array.name),
+                "it is being served here already",
+                "nothing: `ashlar status` shows it",
+            ));
+            continue;
+        }
+        if data.served.borrow().contains_key(&array.name) {
+            problems.push(data::name_taken(&array.name));
+            continue;
+        }
+        match Box::pin(import::open(&data.world, &array, &request, Patience::Short)).await {
+            Ok(opened) => {
+                log_open(&opened);
+                answer.arrays.push(import::answer(&opened));
+                data.serve(opened)?;
+            }
+            Err(problem) => problems.push(problem),
+        }
+    }
+    answer.problems = problems;
+    Ok(answer)
+}

@@ -1,0 +1,149 @@
+//! The control socket and its thread.
+//!
+//! Invariants: a socket that a live server answers is never taken; a dead one's file is; only the owner may
+//! connect.
+
+use std::fs;
+use std::io::{self, Read};
+use std::os::unix::fs::{FileTypeExt, PermissionsExt};
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::{Path, PathBuf};
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+use rt::MailSender;
+use tokio::sync::watch;
+
+use super::data::DataHandle;
+use super::start::Settings;
+use crate::api;
+use crate::{Kind, Problem};
+
+/// How long a stop waits for clients to take their answers.
+const ANSWERS_MAX: Duration = Duration::from_secs(1);
+
+/// The claimed socket; its file goes when this is dropped.
+pub struct Socket {
+    listener: UnixListener,
+    path: PathBuf,
+}
+
+impl Socket {
+    /// Takes the socket at `path`.
+    ///
+    /// # Errors
+    /// When another Ashlar answers there, or it cannot be made.
+    pub fn claim(path: &Path) -> Result<(Socket, String), Problem> {
+        let what = || format!("control socket {}", path.display());
+        let failed = |e: io::Error| {
+            Problem::failed(
+                what(),
+                format!("cannot be made: {e}"),
+                "choose another with --control or ASHLAR_CONTROL",
+            )
+        };
+        if UnixStream::connect(path).is_ok() {
+            return Err(Problem::refused(
+                "already_running",
+                what(),
+                "an Ashlar is running there already",
+                "`ashlar import` hands it more arrays; a second server wants its own --control and --nbd",
+            ));
+        }
+        if fs::symlink_metadata(path).is_ok_and(|m| m.file_type().is_socket()) {
+            fs::remove_file(path).map_err(failed)?;
+        }
+        if let Some(dir) = path.parent().filter(|d| !d.as_os_str().is_empty()) {
+            fs::create_dir_all(dir).map_err(failed)?;
+        }
+        let listener = UnixListener::bind(path).map_err(failed)?;
+        let socket = Socket { listener, path: path.to_owned() };
+        fs::set_permissions(path, fs::Permissions::from_mode(0o600)).map_err(failed)?;
+        socket.listener.set_nonblocking(true).map_err(failed)?;
+        Ok((socket, path.display().to_string()))
+    }
+}
+
+impl Drop for Socket {
+    fn drop(&mut self) {
+        // Somebody may have taken the file away; the stop goes on.
+        let _ = fs::remove_file(&self.path);
+    }
+}
+
+/// The control thread.
+pub struct Control {
+    stop: watch::Sender<bool>,
+    thread: JoinHandle<()>,
+}
+
+impl Control {
+    /// Starts to answer. `stop_now` gets the reason when the server shall stop.
+    ///
+    /// # Errors
+    /// When the thread cannot be made.
+    pub fn start(
+        socket: Socket,
+        data: DataHandle,
+        stop_now: MailSender<&'static str>,
+        settings: &Settings,
+    ) -> Result<(Control, String), Problem> {
+        let failed =
+            |e: io::Error| Problem::new(Kind::Failed, "failed", "control thread", e.to_string(), "try again");
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(failed)?;
+        let (stop, stopped) = watch::channel(false);
+        let program = settings.program.clone();
+        if settings.stop_at_eof {
+            let stop_now = stop_now.clone();
+            let wait = move || {
+                // Whatever ends the read, the parent is gone.
+                let _ = io::stdin().lock().read_to_end(&mut vec![]);
+                stop_now.send("standard input ended");
+            };
+            thread::Builder::new().name("parent".into()).spawn(wait).map_err(failed)?;
+        }
+        let work = move || {
+            let result = runtime.block_on(serve(socket, data, stop_now, stopped, program));
+            if let Err(e) = result {
+                tracing::error!("control socket: {e}");
+            }
+        };
+        let thread = thread::Builder::new().name("control".into()).spawn(work).map_err(failed)?;
+        Ok((Control { stop, thread }, "answering".to_owned()))
+    }
+
+    /// Ends the thread, after the answers that are on their way. The socket's file is gone then.
+    pub fn stop(self) {
+        // The thread may have ended by itself.
+        let _ = self.stop.send(true);
+        if self.thread.join().is_err() {
+            tracing::error!("the control thread panicked");
+        }
+    }
+}
+
+async fn serve(
+    socket: Socket,
+    data: DataHandle,
+    stop_now: MailSender<&'static str>,
+    mut stopped: watch::Receiver<bool>,
+    program: String,
+) -> io::Result<()> {
+    let listener = tokio::net::UnixListener::from_std(socket.listener.try_clone()?)?;
+    let wish = {
+        let mut stopped = stopped.clone();
+        async move {
+            // A sender that is gone says the same.
+            let _ = stopped.wait_for(|s| *s).await;
+        }
+    };
+    let server = axum::serve(listener, api::router(data, stop_now, program)).with_graceful_shutdown(wish);
+    let patience = async {
+        let _ = stopped.wait_for(|s| *s).await;
+        tokio::time::sleep(ANSWERS_MAX).await;
+    };
+    tokio::select! {
+        result = server.into_future() => result,
+        () = patience => Ok(()),
+    }
+}

@@ -1,0 +1,128 @@
+//! The data thread's state, and how other threads reach it.
+
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::future::Future;
+use std::pin::Pin;
+use std::rc::Rc;
+
+use rt::MailSender;
+use tokio::sync::oneshot;
+
+use crate::namespace::Served;
+use crate::ops::World;
+use crate::ops::open::Opened;
+use crate::view::Absent;
+use crate::{Kind, Problem};
+
+/// Work for the data thread. It makes a task there.
+pub type Letter = Box<dyn FnOnce(Rc<Data>) -> Pin<Box<dyn Future<Output = ()>>> + Send>;
+
+/// What the data thread holds.
+pub struct Data {
+    /// Runtime and registry.
+    pub world: World,
+    /// The arrays being served.
+    pub served: Served,
+    /// Those that should be and could not be opened.
+    pub absent: RefCell<BTreeMap<String, Problem>>,
+    /// Addresses of the NBD export.
+    pub nbd: RefCell<Vec<String>>,
+    /// Whether every array is opened for reading only.
+    pub read_only: bool,
+}
+
+impl Data {
+    /// The served array called `name`, or whose identity it is.
+    ///
+    /// # Errors
+    /// When it is not being served here.
+    pub fn array(&self, name: &str) -> Result<Opened, Problem> {
+        let served = self.served.borrow();
+        let by_uuid = || served.values().find(|o| o.array.status().uuid.to_string() == name);
+        served.get(name).or_else(by_uuid).cloned().ok_or_else(|| {
+            let names: Vec<_> = served.keys().map(String::as_str).collect();
+            Problem::new(
+                Kind::NotFound,
+                "array_not_served",
+                format!("array \"{name}\""),
+                format!("this Ashlar does not serve it (it serves: {})", or_none(&names)),
+                "`ashlar import` opens it here",
+            )
+        })
+    }
+
+    /// Serves `opened` from now on.
+    ///
+    /// # Errors
+    /// When another array of this name is being served.
+    pub fn serve(&self, opened: Opened) -> Result<(), Problem> {
+        let name = opened.array.status().name;
+        if self.served.borrow().contains_key(&name) {
+            return Err(name_taken(&name));
+        }
+        self.absent.borrow_mut().remove(&name);
+        self.served.borrow_mut().insert(name, opened);
+        Ok(())
+    }
+
+    /// All names being served.
+    #[must_use]
+    pub fn names(&self) -> Vec<String> {
+        self.served.borrow().keys().cloned().collect()
+    }
+
+    /// The arrays that could not be opened.
+    #[must_use]
+    pub fn absent(&self) -> Vec<Absent> {
+        let absent = self.absent.borrow();
+        absent.iter().map(|(name, problem)| Absent { name: name.clone(), problem: problem.clone() }).collect()
+    }
+}
+
+/// Two arrays of one name cannot be exported.
+#[must_use]
+pub fn name_taken(name: &str) -> Problem {
+    Problem::refused(
+        "array_name_taken",
+        format!("array {name}"),
+        "an array of this name is being served here already",
+        "serve one of them with another Ashlar (--control, --nbd)",
+    )
+}
+
+fn or_none(names: &[&str]) -> String {
+    if names.is_empty() { "none".to_owned() } else { names.join(", ") }
+}
+
+/// The way to the data thread from any other.
+#[derive(Clone)]
+pub struct DataHandle(pub MailSender<Letter>);
+
+impl DataHandle {
+    /// Runs `verb` on the data thread and waits for its answer. The verb runs to its end also when nobody waits any
+    /// more.
+    ///
+    /// # Errors
+    /// The verb's, or that the server is stopping.
+    pub async fn ask<T, F, Fut>(&self, verb: F) -> Result<T, Problem>
+    where
+        T: Send + 'static,
+        F: FnOnce(Rc<Data>) -> Fut + Send + 'static,
+        Fut: Future<Output = Result<T, Problem>> + 'static,
+    {
+        let (answer, wait) = oneshot::channel();
+        let letter: Letter = Box::new(move |data| {
+            Box::pin(async move {
+                // Nobody waits for the answer when the client has gone.
+                let _ = answer.send(verb(data).await);
+            })
+        });
+        if self.0.send(letter)
+            && let Ok(result) = wait.await
+        {
+            return result;
+        }
+        Err(Problem::failed("the request", "this Ashlar is stopping", "send it again once it runs"))
+    }
+}

@@ -1,0 +1,161 @@
+//! The start of a server, as a list of named steps that the log reads like, and its life until the stop.
+
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::future::Future;
+use std::path::PathBuf;
+use std::rc::Rc;
+
+use futures::future::{Either, select};
+use rt::net::Addr;
+use rt::{MailReceiver, Rt};
+
+use super::control::{Control, Socket};
+use super::data::{Data, DataHandle, Letter};
+use super::exports::{self, Exports};
+use super::{arrays, stop};
+use crate::Problem;
+use crate::config::ArrayConfig;
+use crate::ops::World;
+use crate::registry::Registry;
+
+/// What to serve.
+#[derive(Clone, Debug)]
+pub enum What {
+    /// All arrays this machine knows.
+    Known,
+    /// Those found on these drives and in these directories.
+    Places(Vec<PathBuf>),
+    /// Those of a configuration.
+    Configured(Vec<ArrayConfig>),
+}
+
+/// How to serve it.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// The arrays.
+    pub what: What,
+    /// The control socket.
+    pub control: PathBuf,
+    /// The directory of `arrays.toml`.
+    pub state_dir: PathBuf,
+    /// Addresses of the NBD export.
+    pub nbd: Vec<String>,
+    /// Opens every array for reading only.
+    pub read_only: bool,
+    /// Accepts half or fewer of the members.
+    pub degraded: bool,
+    /// Leaves out members with a history of their own.
+    pub force_diverged: bool,
+    /// Goes on over writes that are lost beyond repair.
+    pub accept_loss: bool,
+    /// Stops when standard input ends: for a parent that must not leave a server behind.
+    pub stop_at_eof: bool,
+    /// The program's version, for `status`.
+    pub program: String,
+}
+
+/// Serves until SIGINT, SIGTERM or `ashlar stop`.
+///
+/// # Errors
+/// When it cannot start, or an array cannot be closed cleanly.
+pub fn run(settings: Settings) -> Result<(), Problem> {
+    let no_ring =
+        |e| Problem::failed("the runtime", e, "io_uring must be allowed (sysctl kernel.io_uring_disabled)");
+    let rt = Rt::real().map_err(no_ring)?;
+    let result = rt.block_on(Box::pin(live(&rt, settings)));
+    drop(rt);
+    result
+}
+
+async fn live(rt: &Rt, settings: Settings) -> Result<(), Problem> {
+    let step = Steps { rt, number: 0.into() };
+    let addresses = exports::parse(&settings.nbd)?;
+    let socket = step.run("control socket", async { Socket::claim(&settings.control) }).await?;
+    let data = Rc::new(Data {
+        world: World { rt: rt.clone(), registry: Registry::at(settings.state_dir.clone()) },
+        served: Rc::default(),
+        absent: RefCell::new(BTreeMap::new()),
+        nbd: RefCell::default(),
+        read_only: settings.read_only,
+    });
+    step.run("arrays", arrays::open_all(&data, &settings)).await?;
+    let served = serve(rt, &data, socket, &addresses, &settings, &step).await;
+    let closed = stop::close_arrays(&data).await;
+    // Last: who waits for the end waits for the socket to go.
+    match served {
+        Ok(control) => control.stop(),
+        Err(problem) => return Err(problem),
+    }
+    tracing::info!("stopped");
+    closed
+}
+
+/// From open arrays to the wish to stop.
+async fn serve(
+    rt: &Rt,
+    data: &Rc<Data>,
+    socket: Socket,
+    addresses: &[Addr],
+    settings: &Settings,
+    step: &Steps<'_>,
+) -> Result<Control, Problem> {
+    let exports = step.run("NBD export", Exports::listen(data, addresses)).await?;
+    let (letters, inbox) = rt.mailbox::<Letter>();
+    let (stop_now, mut stop_wish) = rt.mailbox::<&'static str>();
+    let control =
+        step.run("commands", async { Control::start(socket, DataHandle(letters), stop_now, settings) }).await?;
+    tracing::info!("ready: {}", ready(data));
+    let why = {
+        let work = Box::pin(answer_letters(rt, data, inbox));
+        let signal = Box::pin(rt.stop_signal());
+        let wish = Box::pin(stop_wish.recv());
+        match select(work, select(signal, wish)).await {
+            Either::Left(((), _)) => "the control thread ended",
+            Either::Right((Either::Left(((), _)), _)) => "SIGINT or SIGTERM",
+            Either::Right((Either::Right((why, _)), _)) => why.unwrap_or("the control thread ended"),
+        }
+    };
+    tracing::info!("stop: {why}");
+    exports.stop().await;
+    Ok(control)
+}
+
+async fn answer_letters(rt: &Rt, data: &Rc<Data>, mut inbox: MailReceiver<Letter>) {
+    while let Some(letter) = inbox.recv().await {
+        let _detached = rt.spawn(letter(data.clone()));
+    }
+}
+
+fn ready(data: &Data) -> String {
+    let names = data.names();
+    match (names.len(), data.absent.borrow().len()) {
+        (0, 0) => "no array yet; `ashlar create` and `ashlar import` work".to_owned(),
+        (_, 0) => format!("serving {}", names.join(", ")),
+        (_, n) => format!(
+            "serving {}; {n} could not be opened",
+            if names.is_empty() { "nothing".into() } else { names.join(", ") }
+        ),
+    }
+}
+
+/// Numbers the steps and says how long each took.
+struct Steps<'a> {
+    rt: &'a Rt,
+    number: std::cell::Cell<u32>,
+}
+
+impl Steps<'_> {
+    async fn run<T>(
+        &self,
+        name: &str,
+        work: impl Future<Output = Result<(T, String), Problem>>,
+    ) -> Result<T, Problem> {
+        self.number.set(self.number.get() + 1);
+        let begun = self.rt.now();
+        let (result, detail) = work.await?;
+        let millis = (self.rt.now() - begun).as_millis();
+        tracing::info!("start {}, {name}: {detail} ({millis} ms)", self.number.get());
+        Ok(result)
+    }
+}

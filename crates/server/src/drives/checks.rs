@@ -1,0 +1,220 @@
+//! What must hold before a drive is written for the first time. A drive that fails is refused with its name, the
+//! reason and the way out.
+//!
+//! | it is | without `--force` | with |
+//! |---|---|---|
+//! | mounted, swap, or under a mounted device | refused | refused |
+//! | locked by a running Ashlar | refused | refused |
+//! | too small | refused | refused |
+//! | a member of an array that is being served | refused | refused |
+//! | a member of an array that nobody serves | refused | taken |
+//! | carrying a file system, partitions, LVM, ... | refused | taken |
+//!
+//! Invariant: the lock is taken before the drive's contents are looked at, and kept by the [`Drive`] that comes out:
+//! what was checked is what gets written.
+
+use std::collections::BTreeSet;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use base::{BLOCK_BYTES, BlockCount, MemberLba};
+use ondisk::Layout;
+use rt::{Buf, Drive, DriveKind, OpenDrive, OpenError, Rt, probe};
+use uuid::Uuid;
+
+use crate::Problem;
+use crate::drives::Source;
+use crate::registry::Registry;
+use crate::size::human;
+
+/// What the drive is wanted for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Purpose {
+    /// A seat in a new array.
+    Create,
+    /// A seat or a spare in this array, which is open here.
+    Join(Uuid),
+    /// The removal of our labels.
+    Wipe,
+}
+
+/// The rules of one request.
+pub struct Checks<'a> {
+    /// The world.
+    pub rt: &'a Rt,
+    /// Tells which drives belong to an array that somebody may be serving.
+    pub registry: &'a Registry,
+    /// What for.
+    pub purpose: Purpose,
+    /// Whether the user takes the blame for what may be overridden.
+    pub force: bool,
+}
+
+impl Checks<'_> {
+    /// Opens all of `sources`, or says everything that is wrong with any of them.
+    ///
+    /// # Errors
+    /// All problems of all drives as one.
+    pub async fn open_all(&self, sources: &[Source]) -> Result<Vec<Drive>, Problem> {
+        let mut drives = Vec::with_capacity(sources.len());
+        let mut problems = vec![];
+        let mine: Vec<_> = sources.iter().filter_map(Source::path).map(real).collect();
+        let mut seen = BTreeSet::new();
+        for (nth, source) in sources.iter().enumerate() {
+            if let Some(path) = source.path()
+                && !seen.insert(real(path))
+            {
+                problems.push(twice(source));
+                continue;
+            }
+            match self.open_one(source, nth, &mine).await {
+                Ok(drive) => drives.push(drive),
+                Err(problem) => problems.push(problem),
+            }
+        }
+        Problem::all(problems).map_or(Ok(drives), Err)
+    }
+
+    /// Opens `source` for writing, if everything allows it.
+    ///
+    /// # Errors
+    /// The first reason against it.
+    pub async fn open(&self, source: &Source) -> Result<Drive, Problem> {
+        let mine: Vec<_> = source.path().map(real).into_iter().collect();
+        self.open_one(source, 0, &mine).await
+    }
+
+    /// `mine` are the paths of the whole request: locks on these may be our own.
+    async fn open_one(&self, source: &Source, nth: usize, mine: &[PathBuf]) -> Result<Drive, Problem> {
+        if let Some(path) = source.path() {
+            not_mounted(path)?;
+        }
+        let drive = source.open(self.rt, nth, OpenDrive { read_only: false, lock: true }).await?;
+        if drive.info().kind == DriveKind::Memory {
+            return Ok(drive);
+        }
+        self.size_suffices(&drive)?;
+        self.belongs_to_nobody(&drive, mine).await?;
+        Ok(drive)
+    }
+
+    fn size_suffices(&self, drive: &Drive) -> Result<(), Problem> {
+        if self.purpose != Purpose::Create || drive.info().blocks.0 >= smallest_drive_blocks() {
+            return Ok(());
+        }
+        Err(Problem::refused(
+            "drive_too_small",
+            format!("drive {}", drive.info().name),
+            format!(
+                "it has {}, an array wants at least {} of each",
+                human(drive.info().blocks.bytes()),
+                human(BlockCount(smallest_drive_blocks()).bytes())
+            ),
+            "give a larger drive",
+        ))
+    }
+
+    async fn belongs_to_nobody(&self, drive: &Drive, mine: &[PathBuf]) -> Result<(), Problem> {
+        let name = &drive.info().name;
+        let identity = array::identify(drive).await.map_err(|e| unreadable(name, e))?;
+        if let Some(identity) = identity {
+            let array = identity.array.0;
+            let joins_own = self.purpose == Purpose::Join(array);
+            if !joins_own && self.is_served(array, mine).await {
+                return Err(Problem::refused(
+                    "array_held",
+                    format!("drive {name}"),
+                    format!("it belongs to array {} ({array}), which is being served", identity.array_name),
+                    "stop that Ashlar first; --force does not change this",
+                ));
+            }
+            if self.force || self.purpose == Purpose::Wipe {
+                return Ok(());
+            }
+            let of = if joins_own { "this array".to_owned() } else { format!("array {}", identity.array_name) };
+            return Err(Problem::refused(
+                "drive_in_array",
+                format!("drive {name}"),
+                format!("it belongs to {of} (seat {}, array {array})", identity.seat),
+                format!("if its data is of no value: `ashlar wipe {name}`, or --force"),
+            ));
+        }
+        if self.force {
+            return Ok(());
+        }
+        match signature(drive).await.map_err(|e| unreadable(name, e))? {
+            None => Ok(()),
+            Some(kind) => Err(Problem::refused(
+                "drive_has_data",
+                format!("drive {name}"),
+                format!("it holds something ({kind})"),
+                "if that is of no value, say --force; everything on the drive will be lost",
+            )),
+        }
+    }
+
+    /// Whether some drive of a known array is locked by somebody: then it is being served, without this drive.
+    async fn is_served(&self, array: Uuid, mine: &[PathBuf]) -> bool {
+        let Ok(known) = self.registry.find(&array.to_string()) else { return false };
+        for name in known.drives.iter().filter(|name| !mine.contains(&real(name.as_ref()))) {
+            let open = Drive::open(self.rt, name.as_ref(), OpenDrive { read_only: true, lock: true }).await;
+            if matches!(open, Err(OpenError::Locked(_))) {
+                return true;
+            }
+        }
+        false
+    }
+}
+
+fn not_mounted(path: &Path) -> Result<(), Problem> {
+    let what = format!("drive {}", path.display());
+    match probe::mounted_at(path) {
+        Ok(None) => Ok(()),
+        Ok(Some(place)) => Err(Problem::refused(
+            "drive_mounted",
+            what,
+            format!("it is in use by the system ({place})"),
+            "unmount it first, or choose another drive; --force does not change this",
+        )),
+        // Opening it says so better.
+        Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(()),
+        Err(e) => {
+            Err(Problem::failed(what, format!("cannot tell whether it is mounted: {e}"), "mount /proc and /sys"))
+        }
+    }
+}
+
+/// The path without links, as far as it exists.
+fn real(path: &Path) -> PathBuf {
+    path.canonicalize().unwrap_or_else(|_| path.to_owned())
+}
+
+/// The smallest drive that holds [`ondisk::layout::ZONES_MIN`] of the smallest zones for users.
+fn smallest_drive_blocks() -> u64 {
+    let zones = u64::from(ondisk::layout::ZONES_MIN);
+    let zone_blocks = u64::from(ondisk::layout::ZONE_BLOCKS_MIN_USER);
+    let slots = 2 * u64::from(Layout::slot_blocks_for(ondisk::layout::ZONES_MIN));
+    ondisk::layout::ALIGN_BLOCKS + slots + zones * zone_blocks + 1
+}
+
+/// What a drive holds that is not ours, by its first MiB and its last 64 KiB.
+async fn signature(drive: &Drive) -> Result<Option<&'static str>, rt::IoError> {
+    const HEAD: u64 = (1 << 20) / BLOCK_BYTES as u64;
+    const TAIL: u64 = (64 << 10) / BLOCK_BYTES as u64;
+    let blocks = drive.info().blocks.0;
+    let head = BlockCount(blocks.min(HEAD));
+    let tail = BlockCount(blocks.min(TAIL));
+    let (done, first) = drive.read(MemberLba(0), Buf::zeroed(head.len())).await;
+    done?;
+    let (done, last) = drive.read(MemberLba(blocks - tail.0), Buf::zeroed(tail.len())).await;
+    done?;
+    Ok(probe::signature(&first, &last))
+}
+
+fn unreadable(name: &str, e: rt::IoError) -> Problem {
+    Problem::failed(format!("drive {name}"), format!("cannot be read: {e}"), "replace it, or leave it out")
+}
+
+fn twice(source: &Source) -> Problem {
+    Problem::usage(format!("drive {}", source.name()), "it is named twice", "name each drive once")
+}

@@ -1,0 +1,63 @@
+//! File drives that a verb makes: sparse, never over an existing file, and taken away again when the verb fails.
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use rt::probe;
+
+use crate::Problem;
+use crate::size::Size;
+
+/// Files made so far; removed on drop unless [`NewFiles::keep`] is called.
+#[derive(Default)]
+pub struct NewFiles {
+    made: Vec<PathBuf>,
+}
+
+impl NewFiles {
+    /// Makes `path` a sparse file of `size`, with its directory, if there is nothing yet; refuses a file of another
+    /// size.
+    ///
+    /// # Errors
+    /// When the file has another size or cannot be made.
+    pub fn ensure(&mut self, path: &Path, size: Size) -> Result<(), Problem> {
+        let what = format!("drive {}", path.display());
+        let failed =
+            |e: io::Error| Problem::failed(what.clone(), format!("cannot be made: {e}"), "choose another place");
+        match fs::metadata(path) {
+            Ok(meta) if meta.is_file() && meta.len() != size.0 => {
+                return Err(Problem::refused(
+                    "drive_size",
+                    what,
+                    format!("it is there already with {}, not {size}", Size(meta.len())),
+                    "leave out --size to use it as it is, or delete it first",
+                ));
+            }
+            Ok(_) => return Ok(()),
+            Err(e) if e.kind() == io::ErrorKind::NotFound => {}
+            Err(e) => return Err(failed(e)),
+        }
+        if let Some(dir) = path.parent().filter(|d| !d.as_os_str().is_empty()) {
+            fs::create_dir_all(dir).map_err(failed)?;
+        }
+        probe::create_sparse_file(path, size.0).map_err(failed)?;
+        self.made.push(path.to_owned());
+        Ok(())
+    }
+
+    /// The verb has succeeded: they stay.
+    pub fn keep(mut self) {
+        self.made.clear();
+    }
+}
+
+impl Drop for NewFiles {
+    fn drop(&mut self) {
+        for path in &self.made {
+            if let Err(e) = fs::remove_file(path) {
+                tracing::warn!("{}: cannot be taken away again: {e}", path.display());
+            }
+        }
+    }
+}

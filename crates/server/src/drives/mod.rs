@@ -1,0 +1,10 @@
+//! Drives as people name them: reading a name, opening, finding what carries our labels, and the checks before
+//! anything is written.
+
+pub mod checks;
+pub mod files;
+pub mod find;
+pub mod names;
+pub mod source;
+
+pub use source::Source;

@@ -1,0 +1,26 @@
+//! The verbs, one file each. A verb works on an open array or on drives, and does not know whether a server or the
+//! command line called it.
+
+pub mod check;
+pub mod create;
+pub mod destroy;
+pub mod drive;
+pub mod import;
+pub mod inspect;
+pub mod open;
+pub mod status;
+pub mod volume;
+pub mod wipe;
+
+use rt::Rt;
+
+use crate::registry::Registry;
+
+/// What verbs need besides an array.
+#[derive(Clone)]
+pub struct World {
+    /// The runtime that does the I/O.
+    pub rt: Rt,
+    /// The arrays this machine knows.
+    pub registry: Registry,
+}

@@ -1,0 +1,40 @@
+//! `check`: reads a whole array and proves that log, map, counts and parity agree. Writes nothing.
+
+use array::CheckProgress;
+
+use super::World;
+use super::open::{self, Members, Patience};
+use crate::Problem;
+use crate::view::{CheckView, VERSION};
+
+/// Checks the array called `name`.
+///
+/// # Errors
+/// When it is not known, is being served, or cannot be opened. Damage is a result, not an error.
+pub async fn run(world: &World, name: &str, progress: impl FnMut(CheckProgress)) -> Result<CheckView, Problem> {
+    let known = world.registry.find(name)?;
+    let Members { drives, mut notes } = open::members(world, &known, true, Patience::Short).await?;
+    let report = array::check(&world.rt, drives, progress).await?;
+    if !report.ok() && report.members_missing > 0 {
+        notes.push(format!(
+            "{} drives are missing: what only they hold counts as damage here; bring them and check again",
+            report.members_missing
+        ));
+    }
+    Ok(CheckView {
+        version: VERSION,
+        array: known.name,
+        ok: report.ok(),
+        errors_total: report.error_count,
+        errors: report.errors,
+        members_missing: report.members_missing,
+        records: report.records,
+        leaves: report.leaves,
+        nodes: report.nodes,
+        blocks: report.blocks,
+        segments: report.segments,
+        rows: report.rows,
+        bytes_read: report.bytes_read,
+        notes,
+    })
+}

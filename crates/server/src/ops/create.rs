@@ -1,0 +1,157 @@
+//! `create`: a new array out of drives that nobody needs any more.
+//!
+//! Invariant: everything that can be refused is refused before the first byte is written, and files that were made
+//! for a refused request are taken away again.
+
+use array::{Array, CreateSpec};
+use base::BLOCK_BYTES;
+use ondisk::Level;
+use rt::{Drive, probe};
+
+use super::World;
+use super::open::{self, Opened};
+use crate::drives::checks::{Checks, Purpose};
+use crate::drives::files::NewFiles;
+use crate::drives::{Source, names};
+use crate::registry::Known;
+use crate::size::{Size, human};
+use crate::view::{CreateRequest, PlanView};
+use crate::{Kind, Problem};
+
+/// Who asks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Host {
+    /// A server: memory drives live as long as it does.
+    Server,
+    /// A command that ends: memory drives make no sense.
+    Command,
+}
+
+/// What an array of this request would be like. Checks the drives; writes nothing and makes no file.
+///
+/// # Errors
+/// When `create` would refuse.
+pub async fn plan(world: &World, request: &CreateRequest) -> Result<PlanView, Problem> {
+    let (spec, sources) = read(request)?;
+    let mut blocks = Vec::with_capacity(sources.len());
+    let mut present = vec![];
+    for source in &sources {
+        match (source, request.size_bytes) {
+            (Source::Memory(size), _) => blocks.push(size.0 / BLOCK_BYTES as u64),
+            (Source::Path(path), Some(size)) if !path.exists() => blocks.push(size / BLOCK_BYTES as u64),
+            (Source::Path(_), _) => present.push(source.clone()),
+        }
+    }
+    let drives = checks(world, request.force).open_all(&present).await?;
+    blocks.extend(drives.iter().map(|d| d.info().blocks.0));
+    name_is_free(world, request, &sources).await?;
+    let mut plan = PlanView::from(array::plan(&spec, &blocks)?);
+    plan.notes.extend(room_for_files(request, &sources));
+    Ok(plan)
+}
+
+/// Makes the array. It is open for writing afterwards.
+///
+/// # Errors
+/// When a drive or the name is refused, or a drive fails.
+pub async fn run(world: &World, request: &CreateRequest, host: Host) -> Result<(Opened, PlanView), Problem> {
+    let (spec, sources) = read(request)?;
+    let volatile = sources.iter().any(|s| s.path().is_none());
+    if volatile && host == Host::Command {
+        return Err(Problem::refused(
+            "memory_drive",
+            format!("array {}", request.name),
+            "a memory drive is gone when this command ends",
+            "start `ashlar serve` first: it makes the array and keeps it; or use files (--size)",
+        ));
+    }
+    world.registry.prepare()?;
+    let superseded = name_is_free(world, request, &sources).await?;
+    let mut files = NewFiles::default();
+    if let Some(size) = request.size_bytes {
+        for path in sources.iter().filter_map(Source::path) {
+            files.ensure(path, Size(size))?;
+        }
+    }
+    let drives = checks(world, request.force).open_all(&sources).await?;
+    let blocks: Vec<u64> = drives.iter().map(|d| d.info().blocks.0).collect();
+    let mut plan = PlanView::from(array::plan(&spec, &blocks)?);
+    plan.notes.extend(room_for_files(request, &sources));
+    let array = Array::create(&world.rt, drives.clone(), &spec).await?;
+    files.keep();
+    if let Some(old) = superseded {
+        world.registry.forget(old.uuid)?;
+    }
+    if !volatile {
+        open::remember(world, &request.name, array.status().uuid, &drives, None)?;
+    }
+    let mut opened = Opened::new(array, drives);
+    opened.volatile = volatile;
+    Ok((opened, plan))
+}
+
+fn checks(world: &World, force: bool) -> Checks<'_> {
+    Checks { rt: &world.rt, registry: &world.registry, purpose: Purpose::Create, force }
+}
+
+fn read(request: &CreateRequest) -> Result<(CreateSpec, Vec<Source>), Problem> {
+    let what = || format!("array {}", request.name);
+    let level: Level =
+        request.raid.parse().map_err(|e: String| Problem::usage(what(), e, "say for instance --raid 6"))?;
+    let sources = names::sources(&request.drives)?;
+    let zone_blocks = match request.zone_bytes {
+        None => None,
+        Some(bytes) => Some(u32::try_from(bytes / BLOCK_BYTES as u64).map_err(|_| {
+            Problem::usage(what(), format!("a zone of {} is too large", human(bytes)), "leave --zone out")
+        })?),
+    };
+    let spec =
+        CreateSpec { name: request.name.clone(), level, width: request.width, zone_blocks, force: request.force };
+    Ok((spec, sources))
+}
+
+/// Whether the array's name may be used. An array of this name whose drives are all gone, or are all about to be
+/// overwritten, is superseded.
+async fn name_is_free(
+    world: &World,
+    request: &CreateRequest,
+    sources: &[Source],
+) -> Result<Option<Known>, Problem> {
+    let old = match world.registry.find(&request.name) {
+        Ok(old) => old,
+        Err(p) if p.kind == Kind::NotFound => return Ok(None),
+        Err(p) => return Err(p),
+    };
+    let new: Vec<_> = sources.iter().filter_map(|s| s.path()?.canonicalize().ok()).collect();
+    for name in &old.drives {
+        let is_new = std::fs::canonicalize(name).is_ok_and(|p| new.contains(&p));
+        if !is_new && still_carries(world, name, &old).await {
+            return Err(Problem::refused(
+                "array_exists",
+                format!("array {}", request.name),
+                format!("there is one of this name already (drive {name} belongs to it)"),
+                format!("choose another name, or `ashlar destroy {}` first", request.name),
+            ));
+        }
+    }
+    Ok(Some(old))
+}
+
+async fn still_carries(world: &World, name: &str, old: &Known) -> bool {
+    let how = rt::OpenDrive { read_only: true, lock: false };
+    let Ok(drive) = Drive::open(&world.rt, name.as_ref(), how).await else { return false };
+    matches!(array::identify(&drive).await, Ok(Some(identity)) if identity.array.0 == old.uuid)
+}
+
+/// A note when sparse files may outgrow their file system.
+fn room_for_files(request: &CreateRequest, sources: &[Source]) -> Option<String> {
+    let size = request.size_bytes?;
+    let paths: Vec<_> = sources.iter().filter_map(Source::path).collect();
+    let dir = paths.first()?.ancestors().skip(1).find(|d| d.is_dir())?;
+    let dir = if dir.as_os_str().is_empty() { std::path::Path::new(".") } else { dir };
+    let free = probe::free_bytes(dir).ok()?;
+    let wanted = size.saturating_mul(paths.len() as u64);
+    (wanted > free).then(|| {
+        format!("The files can grow to {} in all; {} are free in {}.", human(wanted), human(free), dir.display())
+    })
+}

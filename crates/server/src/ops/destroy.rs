@@ -1,0 +1,54 @@
+//! `destroy`: an array's end. All its drives are wiped and can be used for something else.
+
+use rt::Drive;
+use uuid::Uuid;
+
+use super::World;
+use super::open::{self, Members, Opened, Patience};
+use crate::Problem;
+use crate::view::Done;
+
+/// Destroys the array called `name`, which nobody serves.
+///
+/// # Errors
+/// When it is not known, is being served, or a drive fails.
+pub async fn offline(world: &World, name: &str) -> Result<Done, Problem> {
+    let known = world.registry.find(name)?;
+    let Members { drives, notes } = open::members(world, &known, false, Patience::Short).await?;
+    let mut done = wipe_all(world, &known.name, known.uuid, &drives).await?;
+    done.notes.extend(notes);
+    Ok(done)
+}
+
+/// Destroys an array that is open here.
+///
+/// # Errors
+/// When a drive fails.
+pub async fn opened(world: &World, opened: Opened) -> Result<Done, Problem> {
+    let view = opened.view();
+    let (closed, drives) = opened.end().await;
+    // A checkpoint that fails does not matter to an array that is about to go.
+    if let Err(problem) = closed {
+        tracing::warn!("{}", problem.line());
+    }
+    wipe_all(world, &view.name, view.uuid, &drives).await
+}
+
+async fn wipe_all(world: &World, name: &str, uuid: Uuid, drives: &[Drive]) -> Result<Done, Problem> {
+    let mut problems = vec![];
+    for drive in drives {
+        if let Err(e) = array::wipe(drive).await {
+            let what = format!("drive {}", drive.info().name);
+            problems.push(Problem::failed(
+                what,
+                format!("cannot be wiped: {e}"),
+                "`ashlar wipe` it once it answers",
+            ));
+        }
+    }
+    world.registry.forget(uuid)?;
+    match Problem::all(problems) {
+        Some(problem) => Err(problem),
+        None => Ok(Done::new(format!("array {name} is destroyed, its {} drives are free", drives.len()))),
+    }
+}

@@ -1,0 +1,125 @@
+//! `drive`: fail, replace, add.
+
+use super::World;
+use super::open::{self, Opened, named};
+use crate::Problem;
+use crate::drives::checks::{Checks, Purpose};
+use crate::drives::files::NewFiles;
+use crate::drives::{Source, names};
+use crate::size::Size;
+use crate::view::{Done, DriveAdd, DriveFail, DriveReplace, MemberState, MemberView};
+
+/// Takes a member out.
+///
+/// # Errors
+/// When there is no such member, or the array would lose data.
+pub async fn fail(opened: &Opened, request: &DriveFail) -> Result<Done, Problem> {
+    let (seat, member) = member(opened, &request.drive)?;
+    opened.array.drive_fail(seat).await.map_err(|r| named(&opened.array, r))?;
+    Ok(Done::new(format!("drive {} (seat {seat}) of {} is out", name_of(&member), opened.array.name())))
+}
+
+/// Puts a new drive in a member's place; the rebuild starts by itself. The new one may be the old one: a drive that
+/// was away too long comes back as new.
+///
+/// # Errors
+/// When there is no such member, or the new drive is refused.
+pub async fn replace(world: &World, opened: &Opened, request: &DriveReplace) -> Result<Done, Problem> {
+    let (seat, old) = member(opened, &request.drive)?;
+    let (with, files) = new_drive(world, opened, &request.with, request.size_bytes, request.force).await?;
+    let replaced = opened.array.drive_replace(seat, with.clone(), request.force).await;
+    replaced.map_err(|r| named(&opened.array, r))?;
+    files.keep();
+    // A drive that is not here is known by its name only.
+    let gone = opened.take_in(with.clone(), Some(&old)).unwrap_or_else(|| old.drive_name.clone());
+    let view = opened.view();
+    open::remember(world, &view.name, view.uuid, std::slice::from_ref(&with), Some(&gone))?;
+    let new_seat = view.members.iter().find(|m| m.drive == with.info().name && m.seat != seat.0);
+    let mut done = Done::new(format!(
+        "drive {} (seat {}) takes the place of {} (seat {seat}) in {}",
+        request.with,
+        new_seat.map_or(seat.0, |m| m.seat),
+        name_of(&old),
+        view.name
+    ));
+    done.notes.push("the rebuild has started; `ashlar status --watch` shows it".to_owned());
+    Ok(done)
+}
+
+/// Adds a spare.
+///
+/// # Errors
+/// When the drive is refused.
+pub async fn add(world: &World, opened: &Opened, request: &DriveAdd) -> Result<Done, Problem> {
+    let (with, files) = new_drive(world, opened, &request.with, request.size_bytes, request.force).await?;
+    let added = opened.array.drive_add_spare(with.clone(), request.force).await;
+    added.map_err(|r| named(&opened.array, r))?;
+    files.keep();
+    opened.take_in(with.clone(), None);
+    let view = opened.view();
+    open::remember(world, &view.name, view.uuid, &[with], None)?;
+    Ok(Done::new(format!("drive {} is a spare of {}", request.with, view.name)))
+}
+
+fn name_of(member: &MemberView) -> &str {
+    if member.drive.is_empty() { &member.drive_name } else { &member.drive }
+}
+
+fn member(opened: &Opened, name: &str) -> Result<(base::MemberId, MemberView), Problem> {
+    let view = opened.view();
+    let seat = names::seat_of(&view.members, name)?;
+    let member = view.members.into_iter().find(|m| m.seat == seat.0).unwrap_or_default();
+    Ok((seat, member))
+}
+
+async fn new_drive(
+    world: &World,
+    opened: &Opened,
+    name: &str,
+    size: Option<u64>,
+    force: bool,
+) -> Result<(rt::Drive, NewFiles), Problem> {
+    let sources = names::sources(&[name.to_owned()])?;
+    let mut files = NewFiles::default();
+    if let Some(drive) = former_member(opened, name, force).await? {
+        return Ok((drive, files));
+    }
+    if let (Some(size), Some(path)) = (size, sources.first().and_then(Source::path)) {
+        files.ensure(path, Size(size))?;
+    }
+    let uuid = opened.array.status().uuid;
+    let checks = Checks { rt: &world.rt, registry: &world.registry, purpose: Purpose::Join(uuid), force };
+    let mut drives = checks.open_all(&sources).await?;
+    let drive = drives.remove(0);
+    if drive.info().kind == rt::DriveKind::Memory && !opened.volatile {
+        return Err(Problem::refused(
+            "memory_drive",
+            format!("drive {name}"),
+            "memory has no place in an array that shall last",
+            "give a block device or a file",
+        ));
+    }
+    Ok((drive, files))
+}
+
+/// The drive called `name` if it is open here as one that is out: it may come back as new.
+async fn former_member(opened: &Opened, name: &str, force: bool) -> Result<Option<rt::Drive>, Problem> {
+    let real = std::fs::canonicalize(name).map(|p| p.display().to_string()).unwrap_or_default();
+    let same = |d: &rt::Drive| d.info().name == name || d.info().stable_name == real || d.info().name == real;
+    let Some(drive) = opened.drives().into_iter().find(same) else { return Ok(None) };
+    let members = opened.view().members;
+    let in_use =
+        |m: &&MemberView| m.drive == drive.info().name && matches!(m.state, MemberState::In | MemberState::Spare);
+    let what = format!("drive {name}");
+    if let Some(m) = members.iter().find(in_use) {
+        let why = format!("it is in the array already (seat {})", m.seat);
+        return Err(Problem::refused("drive_in_array", what, why, "name another drive"));
+    }
+    if !force {
+        let why = "it was in this array; its data is old and will be lost";
+        return Err(Problem::refused("drive_in_array", what, why, "say --force to use it as a new drive"));
+    }
+    // What was sent to it in its former life must not arrive in the new one.
+    drive.idle().await;
+    Ok(Some(drive))
+}

@@ -1,0 +1,75 @@
+//! `import`: finds arrays by the labels on their drives, opens them and remembers them.
+
+use super::World;
+use super::open::{self, How, Opened, Patience};
+use crate::drives::find::{self, FoundArray};
+use crate::registry::Known;
+use crate::view::{ImportRequest, ImportedArray};
+use crate::{Kind, Problem};
+
+/// Finds the arrays that a request means.
+///
+/// # Errors
+/// When there is none.
+pub async fn search(world: &World, request: &ImportRequest) -> Result<(Vec<FoundArray>, Vec<Problem>), Problem> {
+    let places: Vec<_> = request.places.iter().map(Into::into).collect();
+    let known: Vec<_> = world.registry.list()?.into_iter().flat_map(|k| k.drives).map(Into::into).collect();
+    let mut found = find::search(&world.rt, &places, &known).await?;
+    if let Some(wanted) = &request.array {
+        found.arrays.retain(|a| a.name == *wanted || a.uuid.to_string() == *wanted);
+    }
+    if found.arrays.is_empty() {
+        if let Some(problem) = Problem::all(found.problems) {
+            return Err(problem);
+        }
+        let place = if places.is_empty() {
+            "the block devices and the known drives".into()
+        } else {
+            request.places.join(", ")
+        };
+        let whose = if request.array.is_some() { "this array" } else { "an Ashlar array" };
+        return Err(Problem::new(
+            Kind::NotFound,
+            "no_array_found",
+            request.array.as_ref().map_or_else(|| "import".into(), |a| format!("array {a}")),
+            format!("no drive with a label of {whose} among {place} ({} looked at)", found.looked_at),
+            "name the directory or the drives: `ashlar import DIR`",
+        ));
+    }
+    Ok((found.arrays, found.problems))
+}
+
+/// Opens one array that was found, with the drives found and those that were known before.
+///
+/// # Errors
+/// When its drives are held or do not suffice.
+pub async fn open(
+    world: &World,
+    found: &FoundArray,
+    request: &ImportRequest,
+    patience: Patience,
+) -> Result<Opened, Problem> {
+    let how = How {
+        read_only: request.read_only,
+        degraded: request.degraded,
+        force_diverged: request.force_diverged,
+        accept_loss: request.accept_loss,
+        patience,
+    };
+    let drives = found.drives.iter().map(|d| d.stable_name.clone()).collect();
+    let known = Known { name: found.name.clone(), uuid: found.uuid, drives };
+    let mut opened = open::known(world, &known, how).await?;
+    let view = opened.view();
+    // The name in the label is from the day the drive joined; the generation's name is the one in force.
+    let known = Known { name: view.name, ..known };
+    if let Err(problem) = world.registry.remember(known) {
+        opened.notes.push(problem.to_string());
+    }
+    Ok(opened)
+}
+
+/// What `import` answers about an array.
+#[must_use]
+pub fn answer(opened: &Opened) -> ImportedArray {
+    ImportedArray { array: opened.view(), recovery: opened.array.recovery().into(), notes: opened.notes.clone() }
+}

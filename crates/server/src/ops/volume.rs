@@ -1,0 +1,65 @@
+//! `volume`: create, grow, rename, delete, list.
+
+use array::Array;
+
+use super::open::named;
+use crate::Problem;
+use crate::size::human;
+use crate::view::{Done, VERSION, VolumeView, Volumes};
+
+/// Makes a volume.
+///
+/// # Errors
+/// When the name or the size is refused.
+pub async fn create(array: &Array, name: &str, bytes: u64) -> Result<Done, Problem> {
+    array.volume_create(name, bytes).await.map_err(|r| named(array, r))?;
+    let status = array.status();
+    let mut done = Done::new(format!("volume {}/{name} is there, {}", status.name, human(bytes)));
+    if status.provisioned_bytes > status.usable_bytes {
+        done.notes.push(format!(
+            "the volumes promise {}, the array holds {}: writes fail once it is full",
+            human(status.provisioned_bytes),
+            human(status.usable_bytes)
+        ));
+    }
+    Ok(done)
+}
+
+/// Makes a volume larger.
+///
+/// # Errors
+/// When there is none, or it would shrink.
+pub async fn grow(array: &Array, name: &str, bytes: u64) -> Result<Done, Problem> {
+    array.volume_grow(name, bytes).await.map_err(|r| named(array, r))?;
+    let mut done = Done::new(format!("volume {}/{name} has {} now", array.status().name, human(bytes)));
+    done.notes.push("hosts see the new size when they connect again".to_owned());
+    Ok(done)
+}
+
+/// Gives a volume another name.
+///
+/// # Errors
+/// When there is none, or the new name is taken.
+pub async fn rename(array: &Array, name: &str, to: &str) -> Result<Done, Problem> {
+    array.volume_rename(name, to).await.map_err(|r| named(array, r))?;
+    Ok(Done::new(format!("volume {0}/{name} is {0}/{to} now", array.status().name)))
+}
+
+/// Deletes a volume and all it holds.
+///
+/// # Errors
+/// When there is none.
+pub async fn delete(array: &Array, name: &str) -> Result<Done, Problem> {
+    array.volume_delete(name).await.map_err(|r| named(array, r))?;
+    let mut done = Done::new(format!("volume {}/{name} is gone", array.status().name));
+    done.notes.push("its space comes back in the background".to_owned());
+    Ok(done)
+}
+
+/// The volumes.
+#[must_use]
+pub fn list(array: &Array) -> Volumes {
+    let mut volumes: Vec<VolumeView> = array.volumes().into_iter().map(VolumeView::from).collect();
+    volumes.sort_by(|a, b| a.name.cmp(&b.name));
+    Volumes { version: VERSION, array: array.status().name, volumes }
+}

@@ -1,0 +1,19 @@
+//! The objects that scripts see: what the API answers and `--json` prints. Version 1.
+//!
+//! Invariant: fields are added, never renamed, removed or given another unit; anything else is version 2. They are
+//! of their own, not the engine's structs, so that the engine may change. Sizes are bytes unless the name says
+//! otherwise.
+
+mod array;
+mod from_array;
+mod verbs;
+
+pub use array::{
+    ArrayState, ArrayView, EventView, IostatView, MemberState, MemberView, RebuildView, RecoveryStepView,
+    RecoveryView, TrafficView, VolumeState, VolumeView,
+};
+pub use verbs::{
+    Absent, Arrays, CheckView, CreateRequest, Created, Done, DriveAdd, DriveFail, DriveReplace, ImportRequest,
+    Imported, ImportedArray, Iostats, PlanView, ServerView, VERSION, VolumeCreate, VolumeGrow, VolumeRename,
+    Volumes,
+};

@@ -1,0 +1,222 @@
+//! An array, its members and its volumes, as scripts see them.
+
+use serde::{Deserialize, Serialize};
+use uuid::Uuid;
+
+/// How an array is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ArrayState {
+    /// Full redundancy.
+    #[default]
+    Optimal,
+    /// Redundancy reduced.
+    Degraded,
+    /// Redundancy reduced and on its way back.
+    Rebuilding,
+    /// Past its redundancy: reads what can be read, writes nothing.
+    Frozen,
+    /// Opened for reading only.
+    ReadOnly,
+    /// Closed.
+    Closed,
+}
+
+/// How a member is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum MemberState {
+    /// Read and written.
+    #[default]
+    In,
+    /// Taken out; its data is not believed any more.
+    Out,
+    /// Idle, waiting to replace a member.
+    Spare,
+    /// Expected, not found.
+    Missing,
+}
+
+/// How a volume is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum VolumeState {
+    /// There.
+    #[default]
+    Live,
+    /// Deleted; its space is on the way back.
+    Dropping,
+}
+
+/// One array.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct ArrayView {
+    /// Name.
+    pub name: String,
+    /// Identity.
+    pub uuid: Uuid,
+    /// "RAID 6".
+    pub level: String,
+    /// Data and redundancy columns: "5+2", "3x2".
+    pub scheme: String,
+    /// State.
+    pub state: ArrayState,
+    /// Read-write opens so far.
+    pub epoch: u32,
+    /// The system area's generation.
+    pub generation: u64,
+    /// The parity kernel in use.
+    pub kernel: String,
+    /// Zone size.
+    pub zone_bytes: u64,
+    /// Segments there can be.
+    pub segments_total: u64,
+    /// Segments free.
+    pub segments_free: u64,
+    /// All zones of all members.
+    pub raw_bytes: u64,
+    /// What volumes can hold.
+    pub usable_bytes: u64,
+    /// What volumes hold.
+    pub used_bytes: u64,
+    /// The volumes' sizes together.
+    pub provisioned_bytes: u64,
+    /// Live blocks of all data blocks, 0 to 1.
+    pub live_share: f64,
+    /// Bytes written to members' data columns per byte from hosts.
+    pub write_amplification: f64,
+    /// Whether answered writes wait in drives' caches for a flush.
+    pub volatile_cache: bool,
+    /// Memory the map takes.
+    pub map_memory_bytes: u64,
+    /// What needs attention, as sentences.
+    pub alarms: Vec<String>,
+    /// Members, by seat.
+    pub members: Vec<MemberView>,
+    /// Volumes, by name.
+    pub volumes: Vec<VolumeView>,
+    /// The rebuild that is running.
+    pub rebuild: Option<RebuildView>,
+    /// The last events, oldest first.
+    pub events: Vec<EventView>,
+}
+
+/// One member.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct MemberView {
+    /// Seat.
+    pub seat: u16,
+    /// State.
+    pub state: MemberState,
+    /// The drive's path.
+    pub drive: String,
+    /// Its serial number or stable name.
+    pub drive_name: String,
+    /// Its size.
+    pub bytes: u64,
+    /// Its zones.
+    pub zones: u64,
+    /// Those that are free.
+    pub zones_free: u64,
+    /// Reads since the array was opened.
+    pub reads: u64,
+    /// Writes since then.
+    pub writes: u64,
+    /// Failed operations since then.
+    pub errors: u64,
+    /// Whether it has a volatile write cache.
+    pub volatile_cache: bool,
+}
+
+/// One volume.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct VolumeView {
+    /// Name.
+    pub name: String,
+    /// Identity.
+    pub uuid: Uuid,
+    /// Size.
+    pub bytes: u64,
+    /// What of it is written.
+    pub mapped_bytes: u64,
+    /// State.
+    pub state: VolumeState,
+}
+
+/// A rebuild under way.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct RebuildView {
+    /// Segments to do.
+    pub segments_total: u64,
+    /// Segments done.
+    pub segments_done: u64,
+    /// Bytes written for it.
+    pub bytes_moved: u64,
+    /// Since it began.
+    pub seconds: u64,
+    /// To its end, once that can be told.
+    pub eta_seconds: Option<u64>,
+}
+
+/// Something that happened.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct EventView {
+    /// When.
+    pub unix_seconds: u64,
+    /// What, as a sentence.
+    pub text: String,
+}
+
+/// What the last open of an array had to do.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct RecoveryView {
+    /// Its steps, in order.
+    pub steps: Vec<RecoveryStepView>,
+    /// Records taken from the log.
+    pub replayed_records: u64,
+    /// Entries in them.
+    pub replayed_entries: u64,
+    /// Segments cut.
+    pub cut_segments: u64,
+    /// Blocks repaired.
+    pub repaired_blocks: u64,
+}
+
+/// One step of a recovery.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct RecoveryStepView {
+    /// Its name.
+    pub name: String,
+    /// How long it took.
+    pub millis: u64,
+    /// What it found.
+    pub detail: String,
+}
+
+/// What went through an array since it was opened.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct IostatView {
+    /// The array.
+    pub array: String,
+    /// Per volume.
+    pub volumes: Vec<TrafficView>,
+    /// Per drive.
+    pub drives: Vec<TrafficView>,
+}
+
+/// Counters of one volume or drive: they only grow.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct TrafficView {
+    /// Whose.
+    pub name: String,
+    /// Reads.
+    pub reads: u64,
+    /// Writes.
+    pub writes: u64,
+    /// Bytes read.
+    pub bytes_read: u64,
+    /// Bytes written.
+    pub bytes_written: u64,
+    /// Requests that failed.
+    pub errors: u64,
+}

@@ -1,0 +1,152 @@
+//! From the engine's structs to the objects that scripts see: the one place that follows the engine.
+
+use super::{
+    ArrayState, ArrayView, EventView, IostatView, MemberState, MemberView, PlanView, RebuildView,
+    RecoveryStepView, RecoveryView, TrafficView, VolumeState, VolumeView,
+};
+
+impl From<array::Status> for ArrayView {
+    fn from(s: array::Status) -> ArrayView {
+        ArrayView {
+            name: s.name,
+            uuid: s.uuid,
+            level: s.level.to_string(),
+            scheme: s.scheme.to_string(),
+            state: match s.state {
+                array::ArrayState::Optimal => ArrayState::Optimal,
+                array::ArrayState::Degraded => ArrayState::Degraded,
+                array::ArrayState::Rebuilding => ArrayState::Rebuilding,
+                array::ArrayState::Frozen => ArrayState::Frozen,
+                array::ArrayState::ReadOnly => ArrayState::ReadOnly,
+                array::ArrayState::Closed => ArrayState::Closed,
+            },
+            epoch: s.epoch,
+            generation: s.generation,
+            kernel: s.kernel.to_string(),
+            zone_bytes: s.zone_bytes,
+            segments_total: s.segments_total,
+            segments_free: s.segments_free,
+            raw_bytes: s.raw_bytes,
+            usable_bytes: s.usable_bytes,
+            used_bytes: s.used_bytes,
+            provisioned_bytes: s.provisioned_bytes,
+            live_share: s.live_share,
+            write_amplification: s.write_amplification,
+            volatile_cache: s.volatile_cache,
+            map_memory_bytes: s.map_memory_bytes,
+            alarms: s.alarms,
+            members: s.members.into_iter().map(MemberView::from).collect(),
+            volumes: s.volumes.into_iter().map(VolumeView::from).collect(),
+            rebuild: s.rebuild.map(|r| RebuildView {
+                segments_total: r.segments_total,
+                segments_done: r.segments_done,
+                bytes_moved: r.bytes_moved,
+                seconds: r.seconds,
+                eta_seconds: r.eta_seconds,
+            }),
+            events: s
+                .events
+                .into_iter()
+                .map(|e| EventView { unix_seconds: e.unix_seconds, text: e.text })
+                .collect(),
+        }
+    }
+}
+
+impl From<array::status::MemberStatus> for MemberView {
+    fn from(m: array::status::MemberStatus) -> MemberView {
+        MemberView {
+            seat: m.seat,
+            state: match m.state {
+                array::SeatState::In => MemberState::In,
+                array::SeatState::Out => MemberState::Out,
+                array::SeatState::Spare => MemberState::Spare,
+                array::SeatState::Missing => MemberState::Missing,
+            },
+            drive: m.drive,
+            drive_name: m.drive_name,
+            bytes: m.bytes,
+            zones: u64::from(m.zones),
+            zones_free: m.zones_free,
+            reads: m.reads,
+            writes: m.writes,
+            errors: m.errors,
+            volatile_cache: m.volatile_cache,
+        }
+    }
+}
+
+impl From<array::status::VolumeStatus> for VolumeView {
+    fn from(v: array::status::VolumeStatus) -> VolumeView {
+        VolumeView {
+            name: v.name,
+            uuid: v.uuid,
+            bytes: v.bytes,
+            mapped_bytes: v.mapped_bytes,
+            state: if v.state == "live" { VolumeState::Live } else { VolumeState::Dropping },
+        }
+    }
+}
+
+impl From<array::RecoveryReport> for RecoveryView {
+    fn from(r: array::RecoveryReport) -> RecoveryView {
+        RecoveryView {
+            steps: r
+                .steps
+                .into_iter()
+                .map(|s| RecoveryStepView { name: s.name.to_string(), millis: s.millis, detail: s.detail })
+                .collect(),
+            replayed_records: r.replayed_records,
+            replayed_entries: r.replayed_entries,
+            cut_segments: r.cut_segments,
+            repaired_blocks: r.repaired_blocks,
+        }
+    }
+}
+
+impl From<array::Plan> for PlanView {
+    fn from(p: array::Plan) -> PlanView {
+        PlanView {
+            level: p.level,
+            scheme: p.scheme,
+            width: p.width,
+            drives: p.drives,
+            zone_bytes: p.zone_bytes,
+            segments: p.segments,
+            raw_bytes: p.raw_bytes,
+            data_bytes: p.data_bytes,
+            usable_bytes: p.usable_bytes,
+            tolerates: p.tolerates,
+            rebuild_place: p.rebuild_place,
+            notes: p.notes,
+        }
+    }
+}
+
+impl IostatView {
+    /// The counters of the array called `name`.
+    #[must_use]
+    pub fn of(name: &str, io: array::Iostat) -> IostatView {
+        let volume = |v: array::status::VolumeStatus| TrafficView {
+            name: v.name,
+            reads: v.reads,
+            writes: v.writes,
+            bytes_read: v.bytes_read,
+            bytes_written: v.bytes_written,
+            errors: v.errors,
+        };
+        let drive = |m: array::status::MemberStatus| TrafficView {
+            name: if m.drive.is_empty() { m.drive_name } else { m.drive },
+            reads: m.reads,
+            writes: m.writes,
+            bytes_read: m.bytes_read,
+            bytes_written: m.bytes_written,
+            errors: m.errors,
+        };
+        IostatView {
+            array: name.to_owned(),
+            volumes: io.volumes.into_iter().map(volume).collect(),
+            drives: io.members.into_iter().map(drive).collect(),
+        }
+    }
+}

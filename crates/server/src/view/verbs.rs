@@ -1,0 +1,305 @@
+//! What verbs are asked and what they answer.
+
+use serde::{Deserialize, Serialize};
+use uuid::Uuid;
+
+use super::{ArrayView, RecoveryView, VolumeView};
+use crate::Problem;
+
+/// The version of every object here.
+pub const VERSION: u32 = 1;
+
+/// A server.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct ServerView {
+    /// Version of this object.
+    pub version: u32,
+    /// The program's version.
+    pub program: String,
+    /// Its process.
+    pub pid: u32,
+    /// Names of the arrays it serves.
+    pub arrays: Vec<String>,
+    /// Addresses of its NBD export.
+    pub nbd: Vec<String>,
+}
+
+/// Arrays, and those that should be there and are not.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct Arrays {
+    /// Version of this object.
+    pub version: u32,
+    /// Whether a running Ashlar answered.
+    pub served: bool,
+    /// Addresses of the NBD export.
+    pub nbd: Vec<String>,
+    /// The arrays, by name.
+    pub arrays: Vec<ArrayView>,
+    /// Arrays that could not be opened.
+    pub absent: Vec<Absent>,
+    /// Arrays that are known on this machine, and that the running Ashlar was not told to serve.
+    #[serde(default)]
+    pub not_served: Vec<String>,
+}
+
+/// An array that could not be opened.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Absent {
+    /// Its name.
+    pub name: String,
+    /// Why.
+    pub problem: Problem,
+}
+
+/// A verb that has nothing to tell but that it is done.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Done {
+    /// Version of this object.
+    pub version: u32,
+    /// What was done, as a sentence.
+    pub done: String,
+    /// What else a person wants to know.
+    #[serde(default)]
+    pub notes: Vec<String>,
+}
+
+impl Done {
+    /// Done: `what`.
+    pub fn new(what: impl Into<String>) -> Done {
+        Done { version: VERSION, done: what.into(), notes: vec![] }
+    }
+}
+
+/// Make an array.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct CreateRequest {
+    /// Its name.
+    pub name: String,
+    /// "0", "10", "10x3", "5" or "6".
+    pub raid: String,
+    /// Zones in a segment; the array chooses when absent.
+    #[serde(default)]
+    pub width: Option<usize>,
+    /// Zone size; the array chooses when absent.
+    #[serde(default)]
+    pub zone_bytes: Option<u64>,
+    /// Size of files that are not there yet.
+    #[serde(default)]
+    pub size_bytes: Option<u64>,
+    /// Absolute paths, or "mem:4G".
+    pub drives: Vec<String>,
+    /// Overrides what may be overridden.
+    #[serde(default)]
+    pub force: bool,
+}
+
+/// What an array of these drives is like.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct PlanView {
+    /// "RAID 6".
+    pub level: String,
+    /// "5+2".
+    pub scheme: String,
+    /// Zones in a segment.
+    pub width: usize,
+    /// Drives.
+    pub drives: usize,
+    /// Zone size.
+    pub zone_bytes: u64,
+    /// Segments.
+    pub segments: u64,
+    /// All zones.
+    pub raw_bytes: u64,
+    /// All data blocks.
+    pub data_bytes: u64,
+    /// What volumes can hold.
+    pub usable_bytes: u64,
+    /// Drives that may fail, whichever they are.
+    pub tolerates: usize,
+    /// Whether a rebuild has a place without a new drive.
+    pub rebuild_place: bool,
+    /// What to know before saying yes, as sentences.
+    pub notes: Vec<String>,
+}
+
+/// An array was made, or would be.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Created {
+    /// Version of this object.
+    pub version: u32,
+    /// Its name.
+    pub name: String,
+    /// Its identity; absent after a dry run.
+    pub uuid: Option<Uuid>,
+    /// Whether it is being served now.
+    pub served: bool,
+    /// What it is like.
+    pub plan: PlanView,
+}
+
+/// Find arrays and open them.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ImportRequest {
+    /// Directories and drives, absolute; all block devices when empty.
+    pub places: Vec<String>,
+    /// Only the array of this name or identity.
+    #[serde(default)]
+    pub array: Option<String>,
+    /// Writes nothing.
+    #[serde(default)]
+    pub read_only: bool,
+    /// Accepts half or fewer of the members.
+    #[serde(default)]
+    pub degraded: bool,
+    /// Leaves out members with a history of their own.
+    #[serde(default)]
+    pub force_diverged: bool,
+    /// Goes on over writes that are lost beyond repair.
+    #[serde(default)]
+    pub accept_loss: bool,
+}
+
+/// What an import found.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct Imported {
+    /// Version of this object.
+    pub version: u32,
+    /// Whether they are being served now.
+    pub served: bool,
+    /// The arrays that were opened.
+    pub arrays: Vec<ImportedArray>,
+    /// Those that could not be, and drives that were named and cannot be used.
+    pub problems: Vec<Problem>,
+}
+
+/// One array that was opened.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct ImportedArray {
+    /// The array.
+    pub array: ArrayView,
+    /// What opening it took.
+    pub recovery: RecoveryView,
+    /// What a person wants to know.
+    pub notes: Vec<String>,
+}
+
+/// The volumes of one array.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct Volumes {
+    /// Version of this object.
+    pub version: u32,
+    /// The array.
+    pub array: String,
+    /// Its volumes, by name.
+    pub volumes: Vec<VolumeView>,
+}
+
+/// Make a volume.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct VolumeCreate {
+    /// Its name.
+    pub name: String,
+    /// Its size.
+    pub bytes: u64,
+}
+
+/// Make a volume larger.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct VolumeGrow {
+    /// Its new size.
+    pub bytes: u64,
+}
+
+/// Give a volume another name.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct VolumeRename {
+    /// The new name.
+    pub to: String,
+}
+
+/// Take a drive out.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct DriveFail {
+    /// Its seat, path, stable name or serial number.
+    pub drive: String,
+}
+
+/// Put a drive in another's place.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct DriveReplace {
+    /// The drive to replace: seat, path, stable name or serial number.
+    pub drive: String,
+    /// The new one: an absolute path.
+    pub with: String,
+    /// Makes `with` a sparse file of this size if it is not there.
+    #[serde(default)]
+    pub size_bytes: Option<u64>,
+    /// Overrides what may be overridden.
+    #[serde(default)]
+    pub force: bool,
+}
+
+/// Add a spare.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct DriveAdd {
+    /// An absolute path.
+    pub with: String,
+    /// Makes `with` a sparse file of this size if it is not there.
+    #[serde(default)]
+    pub size_bytes: Option<u64>,
+    /// Overrides what may be overridden.
+    #[serde(default)]
+    pub force: bool,
+}
+
+/// Counters of all arrays.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct Iostats {
+    /// Version of this object.
+    pub version: u32,
+    /// When they were read, in milliseconds since some fixed moment of the server's life.
+    pub at_millis: u64,
+    /// Per array.
+    pub arrays: Vec<super::IostatView>,
+}
+
+/// What a check found.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct CheckView {
+    /// Version of this object.
+    pub version: u32,
+    /// The array.
+    pub array: String,
+    /// Whether nothing is wrong.
+    pub ok: bool,
+    /// How much is wrong.
+    pub errors_total: u64,
+    /// What is wrong, as sentences: the first hundred.
+    pub errors: Vec<String>,
+    /// Members that are not here; what they held was reconstructed.
+    pub members_missing: u64,
+    /// Records of the log read.
+    pub records: u64,
+    /// Map leaves read.
+    pub leaves: u64,
+    /// Map nodes read.
+    pub nodes: u64,
+    /// Blocks checked against their checksums.
+    pub blocks: u64,
+    /// Segments read.
+    pub segments: u64,
+    /// Rows whose parity was checked.
+    pub rows: u64,
+    /// Bytes read from drives.
+    pub bytes_read: u64,
+    /// What a person wants to know.
+    pub notes: Vec<String>,
+}

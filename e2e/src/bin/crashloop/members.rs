@@ -1,0 +1,225 @@
+//! Members fail and are replaced in rotation; what was answered about them must survive the kills, too.
+//!
+//! ```text
+//!   cycle of a round   0 1   2      3            4  5         6         7        8 9
+//!   redundancy 2       -     fail   fail another -  replace   replace   whole?   -
+//!   redundancy 1       -     fail   -            -  replace   -         whole?   -
+//! ```
+//!
+//! Invariants: never more members are out than may be; a verb that was answered is in force after the next start, one
+//! that was not may be or not.
+
+use std::fs;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use e2e::ashlar::{Ashlar, Ended};
+use e2e::load::Random;
+use e2e::server::Server;
+use e2e::{Failure, OrFail, Result};
+use rand::RngExt;
+use serde_json::Value;
+
+use crate::args::Args;
+
+/// Cycles of a round.
+const ROUND: u32 = 10;
+/// How long a rebuild may take.
+const REBUILD_MAX: Duration = Duration::from_secs(120);
+
+/// What happens to members during a cycle's load.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Deed {
+    /// `drive fail`.
+    Fail {
+        /// Whom.
+        file: String,
+    },
+    /// `drive replace`.
+    Replace {
+        /// Whom.
+        file: String,
+        /// By this file.
+        with: String,
+    },
+}
+
+/// The members of one array.
+pub struct Members {
+    array: &'static str,
+    drive_size: String,
+    tolerates: usize,
+    /// The members' files. Seats are no names: a new drive gets a new one.
+    files: Vec<String>,
+    /// Those that are out for sure.
+    out: Vec<String>,
+    /// New files so far.
+    made: u32,
+    /// Whether a drive was replaced since redundancy was last seen whole.
+    rebuilding: bool,
+}
+
+impl Members {
+    /// All in.
+    pub fn new(array: &'static str, drives: usize, drive_size: &str, args: &Args) -> Members {
+        Members {
+            array,
+            drive_size: drive_size.to_owned(),
+            tolerates: if args.no_drive_faults {
+                0
+            } else {
+                args.tolerates()
+            },
+            files: (0..drives).map(|n| format!("d/{n}")).collect(),
+            out: vec![],
+            made: 0,
+            rebuilding: false,
+        }
+    }
+
+    /// What is to happen in the array's cycle `nth`.
+    pub fn deed(&mut self, nth: u32, random: &mut Random, ashlar: &Ashlar) -> Option<Deed> {
+        if self.tolerates == 0 {
+            return None;
+        }
+        if self.rebuilding && matches!(nth % ROUND, 2 | 3) {
+            // What a new drive does not hold yet may not be lost elsewhere.
+            self.rebuilding = ashlar.status(self.array).ok()?["state"] != "optimal";
+        }
+        match nth % ROUND {
+            2 | 3 if self.rebuilding => None,
+            2 if self.out.is_empty() => Some(Deed::Fail {
+                file: self.any(random),
+            }),
+            3 if self.out.len() == 1 && self.tolerates == 2 => {
+                let file = self.any(random);
+                (!self.out.contains(&file)).then_some(Deed::Fail { file })
+            }
+            5 | 6 => {
+                let file = self.out.first()?.clone();
+                self.made += 1;
+                Some(Deed::Replace {
+                    file,
+                    with: format!("d/new{}", self.made),
+                })
+            }
+            _ => None,
+        }
+    }
+
+    fn any(&self, random: &mut Random) -> String {
+        self.files[random.random_range(0..self.files.len())].clone()
+    }
+
+    /// Whether redundancy must be back in the array's cycle `nth`, before its load.
+    pub fn whole_by(&self, nth: u32) -> bool {
+        self.tolerates > 0 && nth % ROUND == 7 && self.out.is_empty()
+    }
+
+    /// The command line of a deed.
+    pub fn command(&self, deed: &Deed) -> Vec<String> {
+        let words: Vec<&str> = match deed {
+            Deed::Fail { file } => vec!["drive", "fail", self.array, file],
+            Deed::Replace { file, with } => {
+                vec![
+                    "drive",
+                    "replace",
+                    self.array,
+                    file,
+                    with,
+                    "--size",
+                    &self.drive_size,
+                ]
+            }
+        };
+        words.into_iter().map(str::to_owned).collect()
+    }
+
+    /// After a start: what a deed's verb was answered must be so; what it was not is taken as it is found.
+    pub fn reconcile(
+        &mut self,
+        ashlar: &Ashlar,
+        deed: &Deed,
+        ended: Ended,
+        killed: bool,
+    ) -> Result<()> {
+        let answered = ended.code == Some(0);
+        if !answered && !killed {
+            ended.expect(0)?;
+            return Ok(());
+        }
+        let status = ashlar.status(self.array)?;
+        match deed {
+            Deed::Fail { file } => {
+                let out = !is_in(&status, file);
+                if answered && !out {
+                    return Err(contradiction(&ended, file, "in", &status));
+                }
+                // Also where the spare space takes its place: it stays out until it is replaced.
+                if out {
+                    self.out.push(file.clone());
+                }
+            }
+            Deed::Replace { file, with } => {
+                let replaced = is_in(&status, with);
+                if answered && !replaced {
+                    return Err(contradiction(&ended, with, "not in", &status));
+                }
+                if replaced {
+                    self.rebuilding = true;
+                    self.out.retain(|f| f != file);
+                    self.files.retain(|f| f != file);
+                    self.files.push(with.clone());
+                }
+                let gone = ashlar.dir().join(if replaced { file } else { with });
+                if gone.exists() {
+                    fs::remove_file(&gone).or_fail(gone.display().to_string())?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Waits until the array has its redundancy back.
+    pub fn wait_whole(&self, ashlar: &Ashlar, server: &Server) -> Result<()> {
+        let begun = Instant::now();
+        loop {
+            let status = ashlar.status(self.array)?;
+            if status["state"] == "optimal" {
+                return Ok(());
+            }
+            if begun.elapsed() > REBUILD_MAX {
+                return Err(server.broken(format!(
+                    "not whole after {REBUILD_MAX:?}: {}",
+                    short(&status)
+                )));
+            }
+            thread::sleep(Duration::from_millis(10));
+        }
+    }
+}
+
+fn is_in(status: &Value, file: &str) -> bool {
+    let members = status["members"].as_array().map_or(&[][..], Vec::as_slice);
+    let path = format!("/{file}");
+    members
+        .iter()
+        .any(|m| m["state"] == "in" && m["drive"].as_str().is_some_and(|d| d.ends_with(&path)))
+}
+
+fn contradiction(ended: &Ended, file: &str, is: &str, status: &Value) -> Failure {
+    Failure::new(
+        &ended.command,
+        format!(
+            "it was answered, but after the restart {file} is {is}: {}",
+            short(status)
+        ),
+    )
+}
+
+fn short(status: &Value) -> String {
+    format!(
+        "state {}, rebuild {}, members {}",
+        status["state"], status["rebuild"], status["members"]
+    )
+}

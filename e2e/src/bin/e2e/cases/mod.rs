@@ -1,0 +1,46 @@
+//! The cases: one per behaviour, grouped by what they are about.
+
+mod crash;
+mod ext4;
+mod files;
+mod fio;
+mod frozen;
+mod full;
+mod libnbd;
+mod loss;
+mod qemu;
+mod rebuild;
+mod refusals;
+mod verbs;
+
+use e2e::Result;
+
+use crate::fixture::Lab;
+
+/// One test.
+pub struct Case {
+    /// Its name.
+    pub name: &'static str,
+    /// What it shows.
+    pub about: &'static str,
+    /// The test.
+    pub run: fn(&Lab) -> Result<()>,
+}
+
+/// All cases, the quick ones first.
+pub fn all() -> Vec<Case> {
+    let groups = [
+        verbs::CASES,
+        refusals::CASES,
+        libnbd::CASES,
+        qemu::CASES,
+        fio::CASES,
+        ext4::CASES,
+        full::CASES,
+        crash::CASES,
+    ];
+    let long = [rebuild::CASES, frozen::CASES, loss::CASES];
+    let all = groups.into_iter().chain(long).flatten();
+    all.map(|&Case { name, about, run }| Case { name, about, run })
+        .collect()
+}

@@ -1,0 +1,207 @@
+//! The suites, in the order in which they run: the quickest to fail first.
+
+use std::env;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+/// The suite that makes what others run.
+pub const BUILD: &str = "build";
+/// Seeds of the simulation in CI.
+const SIMULATION_SEEDS: &str = "0..200";
+/// Cycles of the crash loop in CI.
+const CRASH_CYCLES: &str = "60";
+
+/// What a suite runs.
+enum Run {
+    /// cargo, with these arguments.
+    Cargo(&'static [&'static str]),
+    /// A program that the suite "build" made. It is not `cargo run -p`: that would choose other features of what is
+    /// shared, and compile it again.
+    Built(&'static str, &'static [&'static str]),
+}
+
+/// One suite: a command that passes or does not.
+pub struct Suite {
+    /// Its name, for `--only`.
+    pub name: &'static str,
+    /// What it shows.
+    pub about: &'static str,
+    run: Run,
+    /// Whether it runs programs that are not ours.
+    pub foreign: bool,
+    /// What its output must contain to have tested anything at all.
+    pub proof: Option<fn(&str) -> bool>,
+    /// After this it hangs.
+    pub limit: Duration,
+}
+
+impl Suite {
+    const fn new(name: &'static str, about: &'static str, minutes: u64, run: Run) -> Suite {
+        let limit = Duration::from_secs(60 * minutes);
+        Suite {
+            name,
+            about,
+            run,
+            foreign: false,
+            proof: None,
+            limit,
+        }
+    }
+
+    /// Whether the suite "build" must have run.
+    pub fn wants_build(&self) -> bool {
+        matches!(self.run, Run::Built(..))
+    }
+
+    /// The command.
+    ///
+    /// # Errors
+    /// When the system does not tell where this program lies.
+    pub fn command(&self) -> io::Result<Command> {
+        let (program, args) = match self.run {
+            Run::Cargo(args) => (
+                env::var_os("CARGO").map_or("cargo".into(), PathBuf::from),
+                args,
+            ),
+            Run::Built(name, args) => (built(name)?, args),
+        };
+        let mut command = Command::new(program);
+        command.args(args);
+        Ok(command)
+    }
+
+    /// The command, for people.
+    pub fn command_line(&self) -> String {
+        match self.run {
+            Run::Cargo(args) => format!("cargo {}", args.join(" ")),
+            Run::Built(name, args) => format!("target/release/{name} {}", args.join(" "))
+                .trim_end()
+                .to_owned(),
+        }
+    }
+}
+
+/// A program in the release directory beside the one this program lies in.
+fn built(name: &str) -> io::Result<PathBuf> {
+    let this = env::current_exe()?;
+    let target = this
+        .parent()
+        .and_then(Path::parent)
+        .ok_or(io::ErrorKind::NotFound)?;
+    Ok(target.join("release").join(name))
+}
+
+/// All suites, in order.
+pub fn all() -> Vec<Suite> {
+    vec![
+        Suite::new(
+            "fmt",
+            "every file is formatted",
+            2,
+            Run::Cargo(&["fmt", "--all", "--check"]),
+        ),
+        Suite::new(
+            "clippy",
+            "no warning in any target",
+            20,
+            Run::Cargo(&[
+                "clippy",
+                "--release",
+                "--workspace",
+                "--all-targets",
+                "--",
+                "-D",
+                "warnings",
+            ]),
+        ),
+        Suite::new(
+            BUILD,
+            "every program and every test",
+            20,
+            Run::Cargo(&["build", "--release", "--workspace", "--bins", "--tests"]),
+        ),
+        Suite::new(
+            "unit",
+            "unit and property tests",
+            10,
+            Run::Cargo(&["test", "--release", "--workspace", "--quiet"]),
+        ),
+        Suite {
+            proof: Some(some_tests_passed),
+            ..Suite::new(
+                "formats",
+                "the golden images of the format",
+                5,
+                Run::Cargo(&[
+                    "test",
+                    "--release",
+                    "--workspace",
+                    "--quiet",
+                    "--test",
+                    "golden",
+                ]),
+            )
+        },
+        Suite::new(
+            "sim",
+            "the whole array in a modelled world, by seeds",
+            10,
+            Run::Built("sim", &["--seeds", SIMULATION_SEEDS]),
+        ),
+        Suite {
+            foreign: true,
+            ..Suite::new(
+                "e2e",
+                "libnbd, qemu, fio, ext4; drives lost, SIGKILL, refusals",
+                10,
+                Run::Built("e2e", &[]),
+            )
+        },
+        Suite::new(
+            "crashloop",
+            "SIGKILL again and again; every sector is accounted for",
+            10,
+            Run::Built("crashloop", &["--cycles", CRASH_CYCLES]),
+        ),
+        Suite::new(
+            "demo",
+            "the first command of the README",
+            10,
+            Run::Built("ashlar", &["demo"]),
+        ),
+    ]
+}
+
+/// Whether any line of a test run reports passed tests.
+fn some_tests_passed(output: &str) -> bool {
+    output
+        .lines()
+        .filter_map(|l| l.strip_prefix("test result: ok. "))
+        .any(|l| !l.starts_with("0 passed"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_run_without_tests_proves_nothing() {
+        assert!(!some_tests_passed(
+            "running 0 tests\ntest result: ok. 0 passed; 0 failed\n"
+        ));
+        assert!(some_tests_passed(
+            "test result: ok. 0 passed;\ntest result: ok. 12 passed; 0 failed\n"
+        ));
+    }
+
+    #[test]
+    fn names_are_unique() {
+        let all = all();
+        assert!(
+            all.iter()
+                .all(|a| all.iter().filter(|b| a.name == b.name).count() == 1)
+        );
+    }
+}
