@@ -122,7 +122,6 @@ fn create(world: &mut World) -> Result<Volumes, String> {
 fn check_cold(world: &mut World) -> Result<(), String> {
     let rt = Rt::modelled(world.dice.random());
     let disks: Vec<Disk> = world.disks.iter().map(Disk::fork).collect();
-    if std::env::var("DBG").is_ok() { for d in &disks { let dr = Drive::modelled(&rt, d); println!("{} {:#?}", d.name(), rt.block_on(array::inspect(&dr)).slots.iter().map(|s| match s { array::inspect::Found::Valid(l) => format!("{} ep{} {:?}", l.number, l.epoch, l.members), array::inspect::Found::Invalid(e) => e.clone() }).collect::<Vec<_>>()); } }
     let report = rt.block_on(check(&rt, drives(&rt, &disks), |_| {})).map_err(|e| e.to_string())?;
     rt.end();
     if report.ok() { Ok(()) } else { Err(format!("{} errors: {:#?}", report.error_count, report.errors)) }
@@ -152,7 +151,6 @@ fn one_round(
         let found: Vec<u8> = parts.iter().flat_map(|p| p.iter().copied()).collect();
         model.borrow_mut().settle(&found, mode).map_err(|e| format!("volume {name}: {e}"))?;
     }
-    if std::env::var("DBG").is_ok() { let a = array.clone(); let r=rt.clone(); rt.spawn(async move { r.sleep(Duration::from_secs(5)).await; a.debug_dump(); }).detach(); }
     let done = Rc::new(Done::default());
     let hosts = world.dice.random_range(1..24);
     for _ in 0..hosts {

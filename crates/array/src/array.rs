@@ -387,15 +387,3 @@ fn checked_size(bytes: u64) -> Result<u64, Refused> {
     }
     Ok(blocks)
 }
-
-impl Array {
-    /// DEBUG
-    pub fn debug_dump(&self) {
-        let c = &self.core;
-        println!("phase {:?} degrading {} wanted cp {} spares {} rebuild {} room {} idle {} unacked {:?}", c.phase.get(), c.degrading.get(), c.wanted.checkpoint.get(), c.wanted.spares.get(), c.wanted.rebuild.get(), c.room_left(), c.log.idle(), c.log.lowest_unacked());
-        println!("left {} ladder {:?} pins {}", c.segments_left(), c.ladder(), c.pins.has_free());
-        for s in c.table.borrow().segments.values() { println!("{:?} {:?} live {} append {} acked {} listed {} unm {} busy {} {:?}", s.id, s.state, s.live, s.append, s.acked, s.listed, s.unmerged.len(), s.busy, s.slots); }
-        for s in c.seats.borrow().iter() { println!("{:?} {:?} free {}", s.id, s.state.get(), s.free.borrow().len()); }
-        c.log.dump();
-    }
-}

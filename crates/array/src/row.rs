@@ -48,7 +48,7 @@ impl Core {
     /// Reads `rows` rows of one column as they are, unverified; `None` when its member is not there or fails.
     pub async fn read_column(&self, columns: &Columns, column: usize, row: u32, rows: u32) -> Option<Buf> {
         let (seat, zone) = self.slot_seat(columns, column)?;
-        let buf = Buf::zeroed(rows as usize * BLOCK_BYTES);
+        let buf = Buf::for_overwrite(rows as usize * BLOCK_BYTES);
         let (result, buf) = seat.read(seat.layout.zone_row(zone, row), buf).await;
         match result {
             Ok(()) => Some(buf),

@@ -51,6 +51,7 @@ pub struct Room {
     /// Floors of writes and deallocations.
     floors: Cell<(u64, u64)>,
     segment_blocks: Cell<u64>,
+    usable: Cell<u64>,
     /// Blocks that admitted requests can need at most.
     promised: Cell<u64>,
 }
@@ -75,6 +76,7 @@ impl Core {
         self.room.segments_left.set(self.segments_left());
         let ladder = self.ladder();
         self.room.segment_blocks.set(self.segment_blocks_now());
+        self.room.usable.set(self.usable_blocks());
         self.room.floors.set((ladder.write_floor, ladder.free_floor));
         let narrow = self.units(false, false);
         let shape = &self.shape;
@@ -82,6 +84,11 @@ impl Core {
         let fits = segments * narrow.k as u64 * u64::from(shape.zone_blocks) * u64::from(shape.usable_permille) / 1000;
         let lacking = self.seats.borrow().iter().any(|s| s.state.get() == MemberState::Out && !self.bay_filled(s.bay.get()));
         self.room.short.set(lacking && self.mapped_blocks() + self.pending_blocks() > fits);
+    }
+
+    /// Blocks that volumes may fill, as last measured.
+    pub fn room_usable(&self) -> u64 {
+        self.room.usable.get()
     }
 
     /// How full the active memtable is: at 1 a checkpoint begins, at 2 hosts wait. Bounded by memory, and by the map

@@ -146,6 +146,9 @@ impl RangeLocks {
 
     fn let_in(&self) {
         let mut ranges = self.inner.borrow_mut();
+        if ranges.waiting.is_empty() {
+            return;
+        }
         let mut still: VecDeque<Rc<Waiting>> = VecDeque::new();
         for w in std::mem::take(&mut ranges.waiting) {
             if w.gone.get() {

@@ -99,8 +99,12 @@ impl Volume {
         }
         add(&self.vol.counters.reads, 1);
         add(&self.vol.counters.bytes_read, bytes);
-        let parts = chunks(offset, bytes).into_iter().map(|(offset, bytes)| self.read_chunk(offset, bytes));
-        let read = try_join_all(parts).await;
+        let read = if one_chunk(offset, bytes) {
+            self.read_chunk(offset, bytes).await.map(|part| vec![part])
+        } else {
+            let parts = chunks(offset, bytes).into_iter().map(|(offset, bytes)| self.read_chunk(offset, bytes));
+            try_join_all(parts).await
+        };
         if read.is_err() {
             add(&self.vol.counters.errors, 1);
         }
@@ -155,11 +159,15 @@ impl Volume {
         self.check(offset, data.len() as u64)?;
         add(&self.vol.counters.writes, 1);
         add(&self.vol.counters.bytes_written, data.len() as u64);
-        let parts = chunks(offset, data.len() as u64).into_iter().map(|(at, bytes)| {
-            let from = (at - offset) as usize;
-            self.write_chunk(at, data.slice(from..from + bytes as usize))
-        });
-        let written = try_join_all(parts).await;
+        let written = if one_chunk(offset, data.len() as u64) {
+            self.write_chunk(offset, data).await
+        } else {
+            let parts = chunks(offset, data.len() as u64).into_iter().map(|(at, bytes)| {
+                let from = (at - offset) as usize;
+                self.write_chunk(at, data.slice(from..from + bytes as usize))
+            });
+            try_join_all(parts).await.map(drop)
+        };
         if written.is_err() {
             add(&self.vol.counters.errors, 1);
         }
@@ -351,6 +359,12 @@ fn trim(mut extents: Vec<(u64, ExtentKind)>, offset: u64, bytes: u64) -> Vec<(u6
     extents
 }
 
+/// Whether a request that has bytes lies within one leaf.
+fn one_chunk(offset: u64, bytes: u64) -> bool {
+    let leaf_bytes = BlockCount(LEAF_BLOCKS).bytes();
+    bytes > 0 && offset / leaf_bytes == (offset + bytes - 1) / leaf_bytes
+}
+
 /// A request cut at the edges of leaves (1 MiB).
 fn chunks(offset: u64, bytes: u64) -> Vec<(u64, u64)> {
     let leaf_bytes = BlockCount(LEAF_BLOCKS).bytes();
@@ -391,7 +405,7 @@ fn runs(refs: &[MapRef], zone_blocks: u32) -> Result<Vec<(usize, Vec<Place>)>, F
 impl Core {
     /// Whether `n` blocks from `lba` on may be stored: what volumes may fill is not exceeded. Counts them.
     async fn fits(&self, vol: &Vol, lba: Lba, n: u64) -> Result<(), Fault> {
-        let usable = self.usable_blocks();
+        let usable = self.room_usable();
         let used = |core: &Core| core.mapped_blocks() + core.pending_blocks();
         if used(self) + n <= usable {
             self.memory.borrow_mut().active.new_blocks += n;

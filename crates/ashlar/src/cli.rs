@@ -8,7 +8,8 @@ use clap::{Parser, Subcommand};
 use crate::context::Context;
 use crate::exit::{self, Outcome};
 use crate::{
-    check, completion, create, demo, destroy, drive, import, inspect, iostat, serve, status, stop, volume, wipe,
+    bench, check, completion, create, demo, destroy, drive, import, inspect, iostat, serve, status, stop, volume,
+    wipe,
 };
 
 const EXAMPLES: &str = "\
@@ -49,6 +50,7 @@ enum Verb {
     Drive(drive::Args),
     Destroy(destroy::Args),
     Wipe(wipe::Args),
+    Bench(bench::Args),
     Demo(demo::Args),
     Completion(completion::Args),
 }
@@ -70,6 +72,7 @@ impl Cli {
             Verb::Drive(a) => report(a.json(), drive::run(&context, a)),
             Verb::Destroy(a) => report(a.json, destroy::run(&context, &a)),
             Verb::Wipe(a) => report(a.json, wipe::run(&context, &a)),
+            Verb::Bench(a) => report(a.json, bench::run(&context, &a)),
             Verb::Demo(a) => report(false, demo::run(a)),
             Verb::Completion(a) => report(false, completion::run(&a)),
         }

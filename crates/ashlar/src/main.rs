@@ -7,6 +7,7 @@
 //! holds exactly one object (or one per line where it repeats), also for an error; the exit code is one of
 //! [`exit::CODES_HELP`].
 
+mod bench;
 mod check;
 mod cli;
 mod client;

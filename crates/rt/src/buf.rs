@@ -4,10 +4,14 @@
 //! move while the `Buf` or any `Bytes` made from it lives, also when the value itself is moved; a `Bytes` never
 //! changes.
 //!
-//! Not here: pools and registered buffers.
+//! Freed buffers of up to 2 MiB are kept for the thread's next ones of their size class (64 MiB at most): mapping and
+//! clearing fresh memory costs more than filling it.
+//!
+//! Not here: registered buffers.
 #![allow(unsafe_code)]
 
 use std::alloc::{self, Layout};
+use std::cell::RefCell;
 use std::fmt;
 use std::ops::{Deref, DerefMut, Range};
 use std::ptr::NonNull;
@@ -15,6 +19,53 @@ use std::rc::Rc;
 
 /// Alignment of every buffer: a page, and the largest logical sector of a drive.
 const ALIGN: usize = 4096;
+
+/// The largest buffer that is kept.
+const KEPT_LARGEST: usize = 2 << 20;
+
+/// Bytes kept per thread, at most.
+const KEPT_BYTES: usize = 64 << 20;
+
+thread_local! {
+    static KEPT: RefCell<Kept> = RefCell::default();
+}
+
+/// Freed memory by size class (powers of two), all of it initialised.
+#[derive(Default)]
+struct Kept {
+    classes: [Vec<NonNull<u8>>; 10],
+    bytes: usize,
+}
+
+impl Kept {
+    fn class(capacity: usize) -> Option<usize> {
+        (capacity <= KEPT_LARGEST).then(|| (capacity / ALIGN).trailing_zeros() as usize)
+    }
+
+    fn take(&mut self, capacity: usize) -> Option<NonNull<u8>> {
+        let start = self.classes[Self::class(capacity)?].pop()?;
+        self.bytes -= capacity;
+        Some(start)
+    }
+
+    fn keep(&mut self, start: NonNull<u8>, capacity: usize) -> bool {
+        let Some(class) = Self::class(capacity).filter(|_| self.bytes + capacity <= KEPT_BYTES) else { return false };
+        self.classes[class].push(start);
+        self.bytes += capacity;
+        true
+    }
+}
+
+impl Drop for Kept {
+    fn drop(&mut self) {
+        for (class, all) in self.classes.iter().enumerate() {
+            for start in all {
+                // SAFETY: kept memory was allocated with its class's size and is owned by nobody else.
+                unsafe { alloc::dealloc(start.as_ptr(), Buf::layout(ALIGN << class)) };
+            }
+        }
+    }
+}
 
 /// Page-aligned memory with one owner.
 pub struct Buf {
@@ -31,41 +82,42 @@ impl Buf {
     /// `len` bytes of zero.
     #[must_use]
     pub fn zeroed(len: usize) -> Buf {
-        let layout = Self::layout(len);
-        if len == 0 {
-            return Buf {
-                start: layout.dangling_ptr(),
-                len,
-            };
+        let (mut buf, fresh) = Self::take(len);
+        if !fresh {
+            buf.fill(0);
         }
-        // SAFETY: the layout has a non-zero size.
-        let start = unsafe { alloc::alloc_zeroed(layout) };
-        match NonNull::new(start) {
-            Some(start) => Buf { start, len },
-            None => alloc::handle_alloc_error(layout),
-        }
+        buf
+    }
+
+    /// `len` bytes of anything, for who overwrites them all.
+    #[must_use]
+    pub fn for_overwrite(len: usize) -> Buf {
+        Self::take(len).0
     }
 
     /// A copy of `data`.
     #[must_use]
     pub fn from_slice(data: &[u8]) -> Buf {
-        let layout = Self::layout(data.len());
-        if data.is_empty() {
-            return Buf {
-                start: layout.dangling_ptr(),
-                len: 0,
-            };
+        let mut buf = Self::for_overwrite(data.len());
+        buf.copy_from_slice(data);
+        buf
+    }
+
+    /// Initialised memory, and whether it is fresh, that is, zero.
+    fn take(len: usize) -> (Buf, bool) {
+        let layout = Self::layout(len);
+        if len == 0 {
+            return (Buf { start: layout.dangling_ptr(), len }, true);
+        }
+        let kept = KEPT.try_with(|k| k.borrow_mut().take(layout.size())).ok().flatten();
+        if let Some(start) = kept {
+            return (Buf { start, len }, false);
         }
         // SAFETY: the layout has a non-zero size.
-        let start = unsafe { alloc::alloc(layout) };
-        let Some(start) = NonNull::new(start) else {
-            alloc::handle_alloc_error(layout)
-        };
-        // SAFETY: `start` is a fresh allocation of data.len() bytes, so it is writable and does not overlap.
-        unsafe { std::ptr::copy_nonoverlapping(data.as_ptr(), start.as_ptr(), data.len()) };
-        Buf {
-            start,
-            len: data.len(),
+        let start = unsafe { alloc::alloc_zeroed(layout) };
+        match NonNull::new(start) {
+            Some(start) => (Buf { start, len }, true),
+            None => alloc::handle_alloc_error(layout),
         }
     }
 
@@ -87,16 +139,22 @@ impl Buf {
         Bytes::from(self)
     }
 
+    /// The memory behind `len` bytes: up to [`KEPT_LARGEST`] a power of two of pages.
     fn layout(len: usize) -> Layout {
-        Layout::from_size_align(len, ALIGN).expect("a buffer is far smaller than the address space")
+        let size = if len == 0 || len > KEPT_LARGEST { len } else { len.next_power_of_two().max(ALIGN) };
+        Layout::from_size_align(size, ALIGN).expect("a buffer is far smaller than the address space")
     }
 }
 
 impl Drop for Buf {
     fn drop(&mut self) {
         if self.len > 0 {
-            // SAFETY: allocated in `zeroed` or `from_slice` with this very layout, and freed only here.
-            unsafe { alloc::dealloc(self.start.as_ptr(), Self::layout(self.len)) };
+            let layout = Self::layout(self.len);
+            let kept = KEPT.try_with(|k| k.borrow_mut().keep(self.start, layout.size()));
+            if !kept.unwrap_or(false) {
+                // SAFETY: allocated in `take` with this very layout, and freed only here or by `Kept`.
+                unsafe { alloc::dealloc(self.start.as_ptr(), layout) };
+            }
         }
     }
 }

@@ -101,14 +101,20 @@ impl Core {
         row: u32,
         pieces: Vec<Piece>,
     ) -> Rc<Record> {
-        let mut entries: Vec<Entry> = Vec::with_capacity(ENTRIES_MAX);
-        for piece in &pieces {
-            piece.to_entries(&mut entries);
-        }
         let k = scheme.k();
-        let numbered = entries.len();
         let payload: usize = pieces.iter().map(Piece::payload_blocks).sum();
         let rows = (payload + 1).div_ceil(k);
+        let mut data = Buf::for_overwrite(k * rows * BLOCK_BYTES);
+        let mut entries: Vec<Entry> = Vec::with_capacity(ENTRIES_MAX);
+        let mut at = BLOCK_BYTES;
+        for piece in &pieces {
+            // The checksum is of the copy, while it is in cache: the source may be memory that others can change.
+            let bytes = piece.payload_blocks() * BLOCK_BYTES;
+            piece.copy_to(&mut data[at..at + bytes], &mut entries);
+            at += bytes;
+        }
+        data[at..].fill(0);
+        let numbered = entries.len();
         entries.extend(std::iter::repeat_n(Entry::Pad, rows * k - 1 - payload));
         let first_seq = self.next_seq.get();
         self.next_seq.set(Seq(first_seq.0 + numbered as u64));
@@ -132,7 +138,8 @@ impl Core {
             log: 0,
             entries,
         };
-        let columns = self.lay_out(&header, scheme, &pieces);
+        header.encode(&mut data[..BLOCK_BYTES]);
+        let columns = self.lay_out(scheme, rows * BLOCK_BYTES, data);
         let stream_state = self.log.stream(stream);
         stream_state.in_flight.set(stream_state.in_flight.get() + 1);
         let places = (0..payload).map(|i| {
@@ -157,19 +164,11 @@ impl Core {
     }
 
     /// One slice per column: the data columns are one buffer, cut.
-    fn lay_out(&self, header: &RecordHeader, scheme: Scheme, pieces: &[Piece]) -> Vec<Bytes> {
-        let column_bytes = header.rows as usize * BLOCK_BYTES;
+    fn lay_out(&self, scheme: Scheme, column_bytes: usize, data: Buf) -> Vec<Bytes> {
         let k = scheme.k();
-        let mut data = Buf::zeroed(k * column_bytes);
-        header.encode(&mut data[..BLOCK_BYTES]);
-        let mut at = BLOCK_BYTES;
-        for bytes in pieces.iter().filter_map(|p| p.data.as_ref()) {
-            data[at..at + bytes.len()].copy_from_slice(bytes);
-            at += bytes.len();
-        }
         match scheme {
             Scheme::Parity { m, .. } => {
-                let mut parity: Vec<Buf> = (0..m).map(|_| Buf::zeroed(column_bytes)).collect();
+                let mut parity: Vec<Buf> = (0..m).map(|_| Buf::for_overwrite(column_bytes)).collect();
                 let sources: Vec<&[u8]> = data.chunks_exact(column_bytes).collect();
                 let mut targets: Vec<&mut [u8]> = parity.iter_mut().map(|p| &mut p[..]).collect();
                 erasure::encode(self.kernel, &sources, &mut targets);

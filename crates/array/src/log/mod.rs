@@ -191,6 +191,3 @@ impl Core {
         self.changed.wake();
     }
 }
-impl Log {
-    pub fn dump(&self) { for s in &self.streams { println!("queue {} inflight {} seg {:?}", s.queue.borrow().len(), s.in_flight.get(), s.segment.get()); } }
-}

@@ -30,7 +30,7 @@ pub async fn print(rt: &Rt) -> Result<(), Problem> {
         progress.at(&format!("round {round}, {subject}"), step, total.max(step));
         step += 1;
     });
-    let report = report.await.map_err(|e| Problem::failed("the measurement", e, "try again: ashlar demo"))?;
+    let report = report.await.map_err(crate::bench::problem)?;
     drop(progress);
     report.to_string().lines().for_each(say::line);
     Ok(())

@@ -9,29 +9,38 @@ use std::cell::RefCell;
 
 const PAGE_BYTES: usize = 1 << 20;
 
-type Page = Box<[u8]>;
+/// Deallocated pages kept for the next writes, at most: giving memory back and faulting it in anew costs more than a
+/// drive's write.
+const SPARE_PAGES: usize = 64;
+
+/// A page: what lies beyond `filled` was never written and reads as zeros, whatever it holds.
+struct Page {
+    bytes: Box<[u8]>,
+    filled: usize,
+}
 
 /// The contents of a memory drive.
 pub(crate) struct Memory {
     /// By page number; grows to the highest page written.
     pages: RefCell<Vec<Option<Page>>>,
+    spare: RefCell<Vec<Page>>,
 }
 
 impl Memory {
     pub(crate) fn new() -> Memory {
-        Memory {
-            pages: RefCell::default(),
-        }
+        Memory { pages: RefCell::default(), spare: RefCell::default() }
     }
 
     pub(crate) fn read(&self, at: u64, into: &mut [u8]) {
         let pages = self.pages.borrow();
         for (page, within, part) in spans(at, into.len()) {
             let target = &mut into[part];
-            match pages.get(page).and_then(Option::as_ref) {
-                Some(page) => target.copy_from_slice(&page[within..within + target.len()]),
-                None => target.fill(0),
+            let there = pages.get(page).and_then(Option::as_ref);
+            let filled = there.map_or(0, |p| p.filled.saturating_sub(within).min(target.len()));
+            if let Some(page) = there {
+                target[..filled].copy_from_slice(&page.bytes[within..within + filled]);
             }
+            target[filled..].fill(0);
         }
     }
 
@@ -40,11 +49,20 @@ impl Memory {
         for (page, within, part) in spans(at, data.len()) {
             let source = &data[part];
             if page >= pages.len() {
-                pages.resize(page + 1, None);
+                pages.resize_with(page + 1, || None);
             }
-            let page = pages[page].get_or_insert_with(|| vec![0; PAGE_BYTES].into_boxed_slice());
-            page[within..within + source.len()].copy_from_slice(source);
+            let page = pages[page].get_or_insert_with(|| self.new_page());
+            if page.filled < within {
+                page.bytes[page.filled..within].fill(0);
+            }
+            page.bytes[within..within + source.len()].copy_from_slice(source);
+            page.filled = page.filled.max(within + source.len());
         }
+    }
+
+    fn new_page(&self) -> Page {
+        let spare = self.spare.borrow_mut().pop();
+        spare.unwrap_or_else(|| Page { bytes: vec![0; PAGE_BYTES].into_boxed_slice(), filled: 0 })
     }
 
     pub(crate) fn deallocate(&self, at: u64, len: u64) {
@@ -55,9 +73,12 @@ impl Memory {
         }
         for (page, within, part) in spans(at, (end - at) as usize) {
             if part.len() == PAGE_BYTES {
-                pages[page] = None;
+                let mut spare = self.spare.borrow_mut();
+                if let Some(page) = pages[page].take().filter(|_| spare.len() < SPARE_PAGES) {
+                    spare.push(Page { filled: 0, ..page });
+                }
             } else if let Some(page) = &mut pages[page] {
-                page[within..within + part.len()].fill(0);
+                page.bytes[within..within + part.len()].fill(0);
             }
         }
     }

@@ -1,10 +1,13 @@
 //! The NBD export of all volumes of all served arrays.
 
 use std::io;
+use std::pin::pin;
 use std::rc::Rc;
 use std::time::Duration;
 
 use export::nbd::Server;
+use futures::future::{Either, select};
+use rt::Rt;
 use rt::net::Addr;
 
 use super::Data;
@@ -71,8 +74,16 @@ impl Exports {
         Ok((Exports { server }, detail))
     }
 
-    /// Ends all connections, after the requests in flight.
-    pub async fn stop(self) {
-        self.server.stop().await;
+    /// Ends all connections, after the requests in flight; a request that hangs ends with its array.
+    pub async fn stop(self, rt: &Rt) {
+        if let Either::Right(_) = select(pin!(self.server.stop()), pin!(rt.sleep(REQUESTS_MAX))).await {
+            tracing::warn!(
+                "requests do not end within {} s; the arrays are closed under them",
+                REQUESTS_MAX.as_secs()
+            );
+        }
     }
 }
+
+/// How long requests in flight may take when the server stops: as long as a slow drive's time-out.
+const REQUESTS_MAX: Duration = Duration::from_secs(30);

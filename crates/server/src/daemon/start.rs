@@ -117,7 +117,7 @@ async fn serve(
         }
     };
     tracing::info!("stop: {why}");
-    exports.stop().await;
+    exports.stop(rt).await;
     Ok(control)
 }
 

@@ -26,7 +26,7 @@ pub async fn offline(world: &World, name: &str) -> Result<Done, Problem> {
 /// When a drive fails.
 pub async fn opened(world: &World, opened: Opened) -> Result<Done, Problem> {
     let view = opened.view();
-    let (closed, drives) = opened.end().await;
+    let (closed, drives) = opened.end(world).await;
     // A checkpoint that fails does not matter to an array that is about to go.
     if let Err(problem) = closed {
         tracing::warn!("{}", problem.line());

@@ -1,10 +1,12 @@
 //! Opening a known array: its drives by name, each checked to be what the registry says.
 
 use std::cell::RefCell;
+use std::pin::pin;
 use std::rc::{Rc, Weak};
 use std::time::Duration;
 
 use array::{Array, OpenHow, Volume};
+use futures::future::{Either, select};
 use rt::{Drive, DriveKind, OpenDrive, OpenError};
 use uuid::Uuid;
 
@@ -146,7 +148,7 @@ impl Opened {
     /// # Errors
     /// When the last checkpoint cannot be written; nothing is lost, the next open recovers.
     pub async fn close(self, world: &World) -> Result<(), Problem> {
-        let (closed, drives) = self.end().await;
+        let (closed, drives) = self.end(world).await;
         let names: Vec<_> = drives.iter().map(|d| d.info().stable_name.clone()).collect();
         drop(drives);
         released(world, &names).await;
@@ -154,15 +156,27 @@ impl Opened {
     }
 
     /// Closes it and hands out its drives, which stay locked.
-    pub async fn end(self) -> (Result<(), Problem>, Vec<Drive>) {
-        let name = self.array.status().name;
-        let closed = self.array.close().await.map_err(|f| Problem::fault(format!("closing array {name}"), f));
+    pub async fn end(self, world: &World) -> (Result<(), Problem>, Vec<Drive>) {
+        let name = self.array.name();
+        let what = format!("closing array {name}");
+        let close = pin!(self.array.close());
+        let closed = match select(close, pin!(world.rt.sleep(CLOSE_MAX))).await {
+            Either::Left((closed, _)) => closed.map_err(|f| Problem::fault(what, f)),
+            Either::Right(((), _)) => Err(Problem::failed(
+                what,
+                format!("its last checkpoint does not end within {} s", CLOSE_MAX.as_secs()),
+                "end the server; the next start recovers, nothing that was acknowledged is lost",
+            )),
+        };
         for lent in self.lent.take().iter().filter_map(Weak::upgrade) {
             lent.take();
         }
         (closed, self.drives.take())
     }
 }
+
+/// A last checkpoint writes what the memtable holds: 10 s of replay at most, by design, and drives may be slow.
+const CLOSE_MAX: Duration = Duration::from_secs(60);
 
 /// Empty once the array is closed.
 type Slot = RefCell<Option<Volume>>;

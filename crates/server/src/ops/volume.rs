@@ -14,6 +14,7 @@ use crate::view::{Done, VERSION, VolumeView, Volumes};
 pub async fn create(array: &Array, name: &str, bytes: u64) -> Result<Done, Problem> {
     array.volume_create(name, bytes).await.map_err(|r| named(array, r))?;
     let status = array.status();
+    let bytes = size_of(array, name).unwrap_or(bytes);
     let mut done = Done::new(format!("volume {}/{name} is there, {}", status.name, human(bytes)));
     if status.provisioned_bytes > status.usable_bytes {
         done.notes.push(format!(
@@ -31,6 +32,7 @@ pub async fn create(array: &Array, name: &str, bytes: u64) -> Result<Done, Probl
 /// When there is none, or it would shrink.
 pub async fn grow(array: &Array, name: &str, bytes: u64) -> Result<Done, Problem> {
     array.volume_grow(name, bytes).await.map_err(|r| named(array, r))?;
+    let bytes = size_of(array, name).unwrap_or(bytes);
     let mut done = Done::new(format!("volume {}/{name} has {} now", array.status().name, human(bytes)));
     done.notes.push("hosts see the new size when they connect again".to_owned());
     Ok(done)
@@ -54,6 +56,11 @@ pub async fn delete(array: &Array, name: &str) -> Result<Done, Problem> {
     let mut done = Done::new(format!("volume {}/{name} is gone", array.status().name));
     done.notes.push("its space comes back in the background".to_owned());
     Ok(done)
+}
+
+/// Its size as it became: whole blocks.
+fn size_of(array: &Array, name: &str) -> Option<u64> {
+    array.volume(name).map(|v| v.bytes())
 }
 
 /// The volumes.
