@@ -27,8 +27,8 @@ pub struct Report {
     pub pulled: u64,
     /// Drives replaced.
     pub replaced: u64,
-    /// Opens without a drive.
-    pub opened_degraded: u64,
+    /// Spares added.
+    pub spares: u64,
     /// Requests answered.
     pub requests: u64,
     /// Bytes written by hosts.
@@ -49,7 +49,7 @@ impl Report {
         self.closes += o.closes;
         self.pulled += o.pulled;
         self.replaced += o.replaced;
-        self.opened_degraded += o.opened_degraded;
+        self.spares += o.spares;
         self.requests += o.requests;
         self.bytes += o.bytes;
         self.moved += o.moved;
@@ -167,7 +167,7 @@ fn one_round(
         rt.block_on(rt.sleep(slice));
         disturb(world, &rt, &array, report)?;
     }
-    report.moved += array.status().write_amplification as u64;
+    report.moved += array.moved_blocks();
     let end = world.dice.random_range(0..4);
     let events = array.status().events;
     if talk {
@@ -220,7 +220,7 @@ fn one_round(
 /// Sometimes a drive is pulled, sometimes one that is out is replaced: always within the redundancy.
 fn disturb(world: &mut World, rt: &Rt, array: &Array, report: &mut Report) -> Result<(), String> {
     let status = array.status();
-    let out: Vec<u16> = status.members.iter().filter(|m| m.state != SeatState::In).map(|m| m.seat).collect();
+    let out: Vec<u16> = status.members.iter().filter(|m| m.state == SeatState::Out).map(|m| m.seat).collect();
     let lost = world.disks.iter().filter(|d| !d.is_attached()).count();
     match world.dice.random_range(0..12) {
         0 if status.state == ArrayState::Optimal && world.tolerates > 0 && lost == 0 => {
@@ -243,6 +243,13 @@ fn disturb(world: &mut World, rt: &Rt, array: &Array, report: &mut Report) -> Re
             }
         }
         4 => rt.block_on(array.rebuild_done()),
+        5 if world.tolerates > 0 && status.members.iter().all(|m| m.state != SeatState::Spare) => {
+            let fresh = world.new_disk();
+            if rt.block_on(array.drive_add_spare(Drive::modelled(rt, &fresh), false)).is_ok() {
+                report.spares += 1;
+                world.disks.push(fresh);
+            }
+        }
         _ => {}
     }
     Ok(())

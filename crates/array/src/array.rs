@@ -99,6 +99,12 @@ impl Array {
         self.core.status()
     }
 
+    /// Blocks the cleaner moved since it was opened.
+    #[must_use]
+    pub fn moved_blocks(&self) -> u64 {
+        self.core.tally.moved_blocks.get()
+    }
+
     /// Counters, now.
     #[must_use]
     pub fn iostat(&self) -> Iostat {
@@ -294,7 +300,6 @@ impl Array {
         self.core.writable()?;
         let bays = self.core.seats.borrow().iter().map(|s| s.bay.get()).max().unwrap_or(0);
         let newcomer = self.seat_drive(drive, bays + 1, force).await?;
-        newcomer.state.set(MemberState::Spare);
         self.core.commit().await?;
         self.core.note(format!("drive {} is a spare", newcomer.drive_name));
         self.core.wanted.rebuild.set(true);
@@ -344,7 +349,8 @@ impl Array {
         };
         let name = drive.info().name.clone();
         write_label(&drive, &label).await.map_err(|e| Refused::io(&format!("cannot write to {name}"), e))?;
-        let seat = seat_for(&label, drive, bay, MemberState::Vacant);
+        // In reserve until the caller knows better: its number is taken.
+        let seat = seat_for(&label, drive, bay, MemberState::Spare);
         let mut seats = core.seats.borrow_mut();
         match seats.get_mut(usize::from(number.0)) {
             Some(place) if place.state.get() == MemberState::Vacant => *place = seat.clone(),

@@ -8,7 +8,7 @@ use rt::{Drive, Rt};
 use serde::Serialize;
 
 use crate::core::{Core, Vol};
-use crate::fault::Refused;
+use crate::fault::{Refused, RefusedCode};
 use crate::lifecycle::open::{OpenHow, open};
 use crate::map::{Base, LEAF_BLOCKS, NodeKey, height_for};
 use crate::row::Columns;
@@ -86,6 +86,14 @@ struct Owner {
 pub async fn check(rt: &Rt, drives: Vec<Drive>, mut progress: impl FnMut(CheckProgress)) -> Result<CheckReport, Refused> {
     let how = OpenHow { read_only: true, degraded: true, ..OpenHow::default() };
     let (core, recovery) = open(rt, drives, how).await?;
+    if !core.survivable() {
+        return Err(Refused::new(
+            RefusedCode::MembersMissing,
+            format!("cannot check array \"{}\"", core.name.borrow()),
+            "more of its drives are missing than the redundancy covers",
+            "Bring them back, then check again",
+        ));
+    }
     let mut report = CheckReport::default();
     if recovery.damaged_records > 0 {
         report.error(format!("{} records of the log are lost", recovery.damaged_records));

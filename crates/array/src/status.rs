@@ -288,6 +288,7 @@ impl Core {
     /// The state in one word.
     pub fn state_word(&self) -> ArrayState {
         match self.phase.get() {
+            Phase::ReadOnly if !self.survivable() => ArrayState::Frozen,
             Phase::ReadOnly => ArrayState::ReadOnly,
             Phase::Frozen => ArrayState::Frozen,
             Phase::Closed => ArrayState::Closed,

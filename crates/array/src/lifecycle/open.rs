@@ -81,7 +81,7 @@ impl Recovery<'_> {
     fn step(&mut self, name: &'static str, detail: String) {
         let now = self.rt.now();
         let millis = (now - self.since).as_millis() as u64;
-        tracing::info!(step = name, millis, "{detail}");
+        tracing::debug!("{name}: {detail} ({millis} ms)");
         self.report.steps.push(Step { name, millis, detail });
         self.since = now;
     }
@@ -196,7 +196,9 @@ fn choose(found: &[Found], how: OpenHow) -> Result<(Generation, Vec<bool>), Refu
                 "Leave it out to use the others, or name it alone to use its own",
             ));
         }
-        believed.push(marked_in && ours && !f.generations.is_empty());
+        // A spare holds no generation: its label is its word.
+        let spare = seat.is_some_and(|m| m.state == MemberState::Spare);
+        believed.push(marked_in && ours && (spare || !f.generations.is_empty()));
     }
     let marked_in = newest.members.iter().filter(|m| m.state == MemberState::In).count();
     let here = found.iter().zip(&believed).filter(|(f, b)| {
@@ -290,6 +292,9 @@ async fn heal_slots(core: &Core, g: &Generation, found: &[Found], believed: &[bo
     let image = Buf::from_slice(&g.encode()).freeze();
     assert!(image.len() <= core.shape.slot_blocks as usize * BLOCK_BYTES);
     for (f, _) in found.iter().zip(believed).filter(|(_, b)| **b) {
+        if f.generations.is_empty() {
+            continue;
+        }
         if f.generations.first().is_some_and(|own| own.id == g.id) {
             continue;
         }
