@@ -50,17 +50,9 @@ impl Ended {
         if self.code == Some(code) {
             return Ok(self);
         }
-        let ended = self
-            .code
-            .map_or("a signal".to_owned(), |c| format!("exit code {c}"));
+        let ended = self.code.map_or("a signal".to_owned(), |c| format!("exit code {c}"));
         let printed = format!("{}{}", self.out, self.err);
-        Err(Failure::new(
-            self.command,
-            format!(
-                "ended with {ended}, expected {code}\n{}",
-                printed.trim_end()
-            ),
-        ))
+        Err(Failure::new(self.command, format!("ended with {ended}, expected {code}\n{}", printed.trim_end())))
     }
 }
 
@@ -71,9 +63,7 @@ impl Ended {
 pub fn find(named: Option<PathBuf>) -> Result<PathBuf> {
     let path = match named {
         Some(path) => path,
-        None => env::current_exe()
-            .or_fail("the path of this program")?
-            .with_file_name("ashlar"),
+        None => env::current_exe().or_fail("the path of this program")?.with_file_name("ashlar"),
     };
     if path.is_file() {
         return std::path::absolute(&path).or_fail(path.display().to_string());
@@ -88,10 +78,7 @@ impl Ashlar {
     /// The installation of `program` in `dir`.
     #[must_use]
     pub fn new(program: &Path, dir: &Path) -> Ashlar {
-        Ashlar {
-            program: program.to_owned(),
-            dir: dir.to_owned(),
-        }
+        Ashlar { program: program.to_owned(), dir: dir.to_owned() }
     }
 
     /// Its directory, in which verbs run.
@@ -165,10 +152,7 @@ impl Ashlar {
         let all = self.json(&["status", array])?;
         match all["arrays"].get(0) {
             Some(array) => Ok(array.clone()),
-            None => Err(Failure::new(
-                format!("ashlar status {array}"),
-                format!("no such array: {all}"),
-            )),
+            None => Err(Failure::new(format!("ashlar status {array}"), format!("no such array: {all}"))),
         }
     }
 }

@@ -17,19 +17,13 @@ pub struct Failure {
 impl Failure {
     /// `what` failed: `why`.
     pub fn new(what: impl Into<String>, why: impl fmt::Display) -> Failure {
-        Failure {
-            what: what.into(),
-            why: why.to_string(),
-        }
+        Failure { what: what.into(), why: why.to_string() }
     }
 
     /// The same failure, seen from further out.
     #[must_use]
     pub fn within(self, outer: &str) -> Failure {
-        Failure {
-            what: format!("{outer}: {}", self.what),
-            why: self.why,
-        }
+        Failure { what: format!("{outer}: {}", self.what), why: self.why }
     }
 }
 
@@ -61,9 +55,5 @@ impl<T, E: fmt::Display> OrFail<T> for std::result::Result<T, E> {
 /// # Errors
 /// When it does not hold.
 pub fn require(holds: bool, what: &str, why: impl FnOnce() -> String) -> Result<()> {
-    if holds {
-        Ok(())
-    } else {
-        Err(Failure::new(what, why()))
-    }
+    if holds { Ok(()) } else { Err(Failure::new(what, why())) }
 }

@@ -41,11 +41,7 @@ impl Server {
     /// Not started yet; always listens on a unix socket in the installation's directory.
     #[must_use]
     pub fn new(ashlar: &Ashlar) -> Server {
-        Server {
-            ashlar: ashlar.clone(),
-            flags: vec![],
-            child: None,
-        }
+        Server { ashlar: ashlar.clone(), flags: vec![], child: None }
     }
 
     /// With more flags for `serve`.
@@ -83,11 +79,7 @@ impl Server {
     /// When there is no such program.
     pub fn spawn(&mut self) -> Result<()> {
         let _ = fs::remove_file(self.socket()); // WORKAROUND-3
-        let log = File::options()
-            .create(true)
-            .append(true)
-            .open(self.log_path())
-            .or_fail("the server's log")?;
+        let log = File::options().create(true).append(true).open(self.log_path()).or_fail("the server's log")?;
         let nbd = format!("unix:{}", self.socket().display());
         let mut args = vec!["serve", "--stop-at-eof", "--nbd", &nbd];
         args.extend(self.flags.iter().map(String::as_str));

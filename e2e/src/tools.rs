@@ -33,15 +33,10 @@ pub fn path_of(program: &str) -> Result<PathBuf> {
         .map(|dir| dir.join(program))
         .find(|p| p.is_file());
     found.ok_or_else(|| {
-        let package = TOOLS
-            .iter()
-            .find(|(tool, _)| *tool == program)
-            .map_or("?", |(_, package)| package);
+        let package = TOOLS.iter().find(|(tool, _)| *tool == program).map_or("?", |(_, package)| package);
         Failure::new(
             program,
-            format!(
-                "not installed; Debian has it in the package {package}: apt-get install {package}"
-            ),
+            format!("not installed; Debian has it in the package {package}: apt-get install {package}"),
         )
     })
 }
@@ -58,10 +53,7 @@ pub fn run<S: AsRef<str>>(dir: &Path, program: &str, args: &[S]) -> Result<Strin
         return Ok(out);
     }
     let err = String::from_utf8_lossy(&output.stderr);
-    Err(Failure::new(
-        shown,
-        format!("{}\n{}{}", output.status, out, err.trim_end()),
-    ))
+    Err(Failure::new(shown, format!("{}\n{}{}", output.status, out, err.trim_end())))
 }
 
 /// Runs `program`, which must fail; returns what it printed on standard error.
@@ -83,11 +75,7 @@ pub fn run_failing<S: AsRef<str>>(dir: &Path, program: &str, args: &[S]) -> Resu
 /// When it is not installed.
 pub fn start<S: AsRef<str>>(dir: &Path, program: &str, args: &[S]) -> Result<Child> {
     let (shown, mut command) = command(dir, program, args)?;
-    command
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .or_fail(shown)
+    command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().or_fail(shown)
 }
 
 /// Waits for a started program, which must end well.
@@ -101,10 +89,7 @@ pub fn finish(child: Child, what: &str) -> Result<String> {
         return Ok(out);
     }
     let err = String::from_utf8_lossy(&output.stderr);
-    Err(Failure::new(
-        what,
-        format!("{}\n{}{}", output.status, out, err.trim_end()),
-    ))
+    Err(Failure::new(what, format!("{}\n{}{}", output.status, out, err.trim_end())))
 }
 
 fn command<S: AsRef<str>>(dir: &Path, program: &str, args: &[S]) -> Result<(String, Command)> {

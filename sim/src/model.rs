@@ -52,7 +52,13 @@ impl Model {
     /// A volume of zeros.
     pub fn new(bytes: u64) -> Model {
         let zeros = Write { id: 0, began: 0, ended: Some(0), acknowledged: true, durable: true };
-        Model { sectors: vec![vec![zeros]; bytes as usize / SECTOR], data: BTreeMap::new(), reads: Vec::new(), next: 1, tick: 1 }
+        Model {
+            sectors: vec![vec![zeros]; bytes as usize / SECTOR],
+            data: BTreeMap::new(),
+            reads: Vec::new(),
+            next: 1,
+            tick: 1,
+        }
     }
 
     /// Now.
@@ -148,7 +154,8 @@ impl Model {
         }
         let id = u64::from_le_bytes(found[..8].try_into().expect("eight bytes"));
         let place = u64::from_le_bytes(found[8..16].try_into().expect("eight bytes"));
-        let what = if found.iter().all(|&b| b == 0) { "zeros".to_owned() } else { format!("write {id} of sector {place}") };
+        let what =
+            if found.iter().all(|&b| b == 0) { "zeros".to_owned() } else { format!("write {id} of sector {place}") };
         let allowed: Vec<String> = history.iter().filter(|w| !overtaken(w)).map(|w| format!("{w:?}")).collect();
         Err(format!("sector {sector} ({mode:?}): found {what}, may be {allowed:?}"))
     }

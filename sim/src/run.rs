@@ -82,7 +82,8 @@ pub fn run(seed: u64, talk: bool) -> Result<Report, String> {
             println!("round {round}: after {mode:?}");
         }
         check_cold(&mut world).map_err(|e| format!("check before round {round}: {e}"))?;
-        mode = one_round(&mut world, &mut volumes, mode, &mut report, talk).map_err(|e| format!("round {round}: {e}"))?;
+        mode =
+            one_round(&mut world, &mut volumes, mode, &mut report, talk).map_err(|e| format!("round {round}: {e}"))?;
     }
     check_cold(&mut world).map_err(|e| format!("last check: {e}"))?;
     one_round(&mut world, &mut volumes, mode, &mut report, talk).map_err(|e| format!("last round: {e}"))?;
@@ -206,7 +207,12 @@ fn one_round(
     report.no_space += done.no_space.get();
     report.mix(done.requests.get() ^ done.bytes.get() << 1);
     if talk {
-        println!("  {} requests, {} MiB, {} without space", done.requests.get(), done.bytes.get() >> 20, done.no_space.get());
+        println!(
+            "  {} requests, {} MiB, {} without space",
+            done.requests.get(),
+            done.bytes.get() >> 20,
+            done.no_space.get()
+        );
         for e in &events {
             println!("    {} {}", e.unix_seconds, e.text);
         }

@@ -54,8 +54,7 @@ impl World {
             jitter: dice.random_range(0.0..20.0),
             ..DiskParams::default()
         };
-        let spec =
-            CreateSpec { name: "sim".into(), level, width, zone_blocks: Some(zone_blocks), force: false };
+        let spec = CreateSpec { name: "sim".into(), level, width, zone_blocks: Some(zone_blocks), force: false };
         let mut world = World {
             dice,
             disks: Vec::new(),

@@ -69,19 +69,13 @@ fn usage(why: &str) -> ExitCode {
 fn test(options: &Options) -> ExitCode {
     let all = suites::all();
     if options.list {
-        all.iter()
-            .for_each(|s| println!("{:<10} {:<62} {}", s.name, s.about, s.command_line()));
+        all.iter().for_each(|s| println!("{:<10} {:<62} {}", s.name, s.about, s.command_line()));
         return ExitCode::SUCCESS;
     }
-    if let Some(unknown) = options
-        .only
-        .iter()
-        .find(|name| all.iter().all(|s| s.name != **name))
-    {
+    if let Some(unknown) = options.only.iter().find(|name| all.iter().all(|s| s.name != **name)) {
         return usage(&format!("no suite is called {unknown}; --list shows them"));
     }
-    let named =
-        |s: &suites::Suite| options.only.is_empty() || options.only.iter().any(|n| n == s.name);
+    let named = |s: &suites::Suite| options.only.is_empty() || options.only.iter().any(|n| n == s.name);
     let wants_build = all.iter().any(|s| named(s) && s.wants_build());
     let chosen = |s: &suites::Suite| named(s) || (wants_build && s.name == suites::BUILD);
     let chosen: Vec<_> = all.into_iter().filter(chosen).collect();

@@ -37,21 +37,13 @@ pub fn provide(may_install: bool) -> Result<(), String> {
         return Ok(());
     }
     let packages: Vec<&str> = missing.iter().copied().collect();
-    let by_hand = format!(
-        "apt-get install --no-install-recommends {}",
-        packages.join(" ")
-    );
-    let list = format!(
-        "the end-to-end tests need programs of these Debian packages: {}",
-        packages.join(" ")
-    );
+    let by_hand = format!("apt-get install --no-install-recommends {}", packages.join(" "));
+    let list = format!("the end-to-end tests need programs of these Debian packages: {}", packages.join(" "));
     if !may_install || !is_root() {
         return Err(format!("{list}\ninstall them as root: {by_hand}"));
     }
     if !is_there("apt-get") {
-        return Err(format!(
-            "{list}\nthere is no apt-get here: install them by the means of this system"
-        ));
+        return Err(format!("{list}\nthere is no apt-get here: install them by the means of this system"));
     }
     println!("xtask: {list}");
     println!("xtask: installing them, as root: apt-get update; {by_hand}");
@@ -63,22 +55,14 @@ pub fn provide(may_install: bool) -> Result<(), String> {
     if still.is_empty() {
         return Ok(());
     }
-    Err(format!(
-        "apt-get succeeded, but this is still missing: {still:?}"
-    ))
+    Err(format!("apt-get succeeded, but this is still missing: {still:?}"))
 }
 
 fn missing() -> BTreeSet<&'static str> {
-    let mut packages: BTreeSet<_> = PROGRAMS
-        .iter()
-        .filter(|(program, _)| !is_there(program))
-        .map(|(_, package)| *package)
-        .collect();
+    let mut packages: BTreeSet<_> =
+        PROGRAMS.iter().filter(|(program, _)| !is_there(program)).map(|(_, package)| *package).collect();
     let (python, import, package) = PYTHON;
-    let imports = Command::new(python)
-        .args(["-c", import])
-        .stderr(Stdio::null())
-        .status();
+    let imports = Command::new(python).args(["-c", import]).stderr(Stdio::null()).status();
     if !imports.is_ok_and(|status| status.success()) {
         packages.insert(package);
     }
@@ -95,10 +79,7 @@ fn is_there(program: &str) -> bool {
 /// Whether the effective user is root, as the kernel tells it.
 fn is_root() -> bool {
     let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
-    let ids = status
-        .lines()
-        .find_map(|l| l.strip_prefix("Uid:"))
-        .unwrap_or_default();
+    let ids = status.lines().find_map(|l| l.strip_prefix("Uid:")).unwrap_or_default();
     ids.split_whitespace().nth(1) == Some("0")
 }
 

@@ -26,18 +26,9 @@ pub fn all(suites: &[Suite]) -> ExitCode {
     for e in &ended {
         let result = if e.failure.is_some() { "FAILED" } else { "ok" };
         let why = e.failure.as_deref().unwrap_or("");
-        println!(
-            "{:<10} {result:<8} {:>6.1} s  {why}",
-            e.name,
-            e.took.as_secs_f64()
-        );
+        println!("{:<10} {result:<8} {:>6.1} s  {why}", e.name, e.took.as_secs_f64());
     }
-    println!(
-        "{:<10} {:<8} {:>6.1} s",
-        "all",
-        "",
-        begun.elapsed().as_secs_f64()
-    );
+    println!("{:<10} {:<8} {:>6.1} s", "all", "", begun.elapsed().as_secs_f64());
     if ended.iter().all(|e| e.failure.is_none()) {
         return ExitCode::SUCCESS;
     }
@@ -45,23 +36,14 @@ pub fn all(suites: &[Suite]) -> ExitCode {
 }
 
 fn one(suite: &Suite) -> Ended {
-    println!(
-        "\n=== {}: {}\n$ {}",
-        suite.name,
-        suite.about,
-        suite.command_line()
-    );
+    println!("\n=== {}: {}\n$ {}", suite.name, suite.about, suite.command_line());
     let _shown = std::io::stdout().flush();
     let begun = Instant::now();
     let failure = run(suite).err();
     if let Some(why) = &failure {
         println!("=== {} FAILED: {why}", suite.name);
     }
-    Ended {
-        name: suite.name,
-        took: begun.elapsed(),
-        failure,
-    }
+    Ended { name: suite.name, took: begun.elapsed(), failure }
 }
 
 fn run(suite: &Suite) -> Result<(), String> {
@@ -71,21 +53,11 @@ fn run(suite: &Suite) -> Result<(), String> {
         let child = command.spawn().map_err(|e| e.to_string())?;
         return wait(child, suite.limit);
     };
-    let mut child = command
-        .stdout(Stdio::piped())
-        .spawn()
-        .map_err(|e| e.to_string())?;
-    let output = child
-        .stdout
-        .take()
-        .map(|out| thread::spawn(move || repeat(BufReader::new(out))));
+    let mut child = command.stdout(Stdio::piped()).spawn().map_err(|e| e.to_string())?;
+    let output = child.stdout.take().map(|out| thread::spawn(move || repeat(BufReader::new(out))));
     wait(child, suite.limit)?;
     let output = output.and_then(|o| o.join().ok()).unwrap_or_default();
-    if proof(&output) {
-        Ok(())
-    } else {
-        Err("it ran no test".into())
-    }
+    if proof(&output) { Ok(()) } else { Err("it ran no test".into()) }
 }
 
 /// Passes the output on, and returns it.
@@ -108,10 +80,7 @@ fn wait(mut child: Child, limit: Duration) -> Result<(), String> {
             Ok(None) if begun.elapsed() > limit => {
                 let _gone = child.kill();
                 let _status = child.wait();
-                return Err(format!(
-                    "it hung: ended after {} minutes",
-                    limit.as_secs() / 60
-                ));
+                return Err(format!("it hung: ended after {} minutes", limit.as_secs() / 60));
             }
             Ok(None) => thread::sleep(LOOK),
             Err(e) => return Err(e.to_string()),

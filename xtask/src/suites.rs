@@ -40,14 +40,7 @@ pub struct Suite {
 impl Suite {
     const fn new(name: &'static str, about: &'static str, minutes: u64, run: Run) -> Suite {
         let limit = Duration::from_secs(60 * minutes);
-        Suite {
-            name,
-            about,
-            run,
-            foreign: false,
-            proof: None,
-            limit,
-        }
+        Suite { name, about, run, foreign: false, proof: None, limit }
     }
 
     /// Whether the suite "build" must have run.
@@ -61,10 +54,7 @@ impl Suite {
     /// When the system does not tell where this program lies.
     pub fn command(&self) -> io::Result<Command> {
         let (program, args) = match self.run {
-            Run::Cargo(args) => (
-                env::var_os("CARGO").map_or("cargo".into(), PathBuf::from),
-                args,
-            ),
+            Run::Cargo(args) => (env::var_os("CARGO").map_or("cargo".into(), PathBuf::from), args),
             Run::Built(name, args) => (built(name)?, args),
         };
         let mut command = Command::new(program);
@@ -76,9 +66,7 @@ impl Suite {
     pub fn command_line(&self) -> String {
         match self.run {
             Run::Cargo(args) => format!("cargo {}", args.join(" ")),
-            Run::Built(name, args) => format!("target/release/{name} {}", args.join(" "))
-                .trim_end()
-                .to_owned(),
+            Run::Built(name, args) => format!("target/release/{name} {}", args.join(" ")).trim_end().to_owned(),
         }
     }
 }
@@ -86,35 +74,19 @@ impl Suite {
 /// A program in the release directory beside the one this program lies in.
 fn built(name: &str) -> io::Result<PathBuf> {
     let this = env::current_exe()?;
-    let target = this
-        .parent()
-        .and_then(Path::parent)
-        .ok_or(io::ErrorKind::NotFound)?;
+    let target = this.parent().and_then(Path::parent).ok_or(io::ErrorKind::NotFound)?;
     Ok(target.join("release").join(name))
 }
 
 /// All suites, in order.
 pub fn all() -> Vec<Suite> {
     vec![
-        Suite::new(
-            "fmt",
-            "every file is formatted",
-            2,
-            Run::Cargo(&["fmt", "--all", "--check"]),
-        ),
+        Suite::new("fmt", "every file is formatted", 2, Run::Cargo(&["fmt", "--all", "--check"])),
         Suite::new(
             "clippy",
             "no warning in any target",
             20,
-            Run::Cargo(&[
-                "clippy",
-                "--release",
-                "--workspace",
-                "--all-targets",
-                "--",
-                "-D",
-                "warnings",
-            ]),
+            Run::Cargo(&["clippy", "--release", "--workspace", "--all-targets", "--", "-D", "warnings"]),
         ),
         Suite::new(
             BUILD,
@@ -122,26 +94,14 @@ pub fn all() -> Vec<Suite> {
             20,
             Run::Cargo(&["build", "--release", "--workspace", "--bins", "--tests"]),
         ),
-        Suite::new(
-            "unit",
-            "unit and property tests",
-            10,
-            Run::Cargo(&["test", "--release", "--workspace", "--quiet"]),
-        ),
+        Suite::new("unit", "unit and property tests", 10, Run::Cargo(&["test", "--release", "--workspace", "--quiet"])),
         Suite {
             proof: Some(some_tests_passed),
             ..Suite::new(
                 "formats",
                 "the golden images of the format",
                 5,
-                Run::Cargo(&[
-                    "test",
-                    "--release",
-                    "--workspace",
-                    "--quiet",
-                    "--test",
-                    "golden",
-                ]),
+                Run::Cargo(&["test", "--release", "--workspace", "--quiet", "--test", "golden"]),
             )
         },
         Suite::new(
@@ -152,12 +112,7 @@ pub fn all() -> Vec<Suite> {
         ),
         Suite {
             foreign: true,
-            ..Suite::new(
-                "e2e",
-                "libnbd, qemu, fio, ext4; drives lost, SIGKILL, refusals",
-                10,
-                Run::Built("e2e", &[]),
-            )
+            ..Suite::new("e2e", "libnbd, qemu, fio, ext4; drives lost, SIGKILL, refusals", 10, Run::Built("e2e", &[]))
         },
         Suite::new(
             "crashloop",
@@ -165,21 +120,13 @@ pub fn all() -> Vec<Suite> {
             10,
             Run::Built("crashloop", &["--cycles", CRASH_CYCLES]),
         ),
-        Suite::new(
-            "demo",
-            "the first command of the README",
-            10,
-            Run::Built("ashlar", &["demo"]),
-        ),
+        Suite::new("demo", "the first command of the README", 10, Run::Built("ashlar", &["demo"])),
     ]
 }
 
 /// Whether any line of a test run reports passed tests.
 fn some_tests_passed(output: &str) -> bool {
-    output
-        .lines()
-        .filter_map(|l| l.strip_prefix("test result: ok. "))
-        .any(|l| !l.starts_with("0 passed"))
+    output.lines().filter_map(|l| l.strip_prefix("test result: ok. ")).any(|l| !l.starts_with("0 passed"))
 }
 
 #[cfg(test)]
@@ -188,20 +135,13 @@ mod tests {
 
     #[test]
     fn a_run_without_tests_proves_nothing() {
-        assert!(!some_tests_passed(
-            "running 0 tests\ntest result: ok. 0 passed; 0 failed\n"
-        ));
-        assert!(some_tests_passed(
-            "test result: ok. 0 passed;\ntest result: ok. 12 passed; 0 failed\n"
-        ));
+        assert!(!some_tests_passed("running 0 tests\ntest result: ok. 0 passed; 0 failed\n"));
+        assert!(some_tests_passed("test result: ok. 0 passed;\ntest result: ok. 12 passed; 0 failed\n"));
     }
 
     #[test]
     fn names_are_unique() {
         let all = all();
-        assert!(
-            all.iter()
-                .all(|a| all.iter().filter(|b| a.name == b.name).count() == 1)
-        );
+        assert!(all.iter().all(|a| all.iter().filter(|b| a.name == b.name).count() == 1));
     }
 }

@@ -83,7 +83,11 @@ struct Owner {
 ///
 /// # Errors
 /// When the drives are not of one array, or cannot be opened.
-pub async fn check(rt: &Rt, drives: Vec<Drive>, mut progress: impl FnMut(CheckProgress)) -> Result<CheckReport, Refused> {
+pub async fn check(
+    rt: &Rt,
+    drives: Vec<Drive>,
+    mut progress: impl FnMut(CheckProgress),
+) -> Result<CheckReport, Refused> {
     let how = OpenHow { read_only: true, degraded: true, ..OpenHow::default() };
     let (core, recovery) = open(rt, drives, how).await?;
     if !core.survivable() {
@@ -171,7 +175,11 @@ async fn walk(core: &Core, vol: &Vol, owners: &mut BTreeMap<Pba, Owner>, report:
     }
     report.blocks += mapped;
     if mapped != vol.mapped.get() {
-        report.error(format!("volume {}: {mapped} blocks are mapped, the generation says {}", vol.id, vol.mapped.get()));
+        report.error(format!(
+            "volume {}: {mapped} blocks are mapped, the generation says {}",
+            vol.id,
+            vol.mapped.get()
+        ));
     }
 }
 

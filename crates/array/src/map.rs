@@ -56,7 +56,8 @@ impl NodeKey {
     /// First block of the volume that it covers.
     pub fn first_lba(self) -> Lba {
         let first_leaf = self.index << (8 * u32::from(self.level));
-        let residue = (u64::from(self.shard) + SHARDS as u64 - u64::from(self.volume.0) % SHARDS as u64) % SHARDS as u64;
+        let residue =
+            (u64::from(self.shard) + SHARDS as u64 - u64::from(self.volume.0) % SHARDS as u64) % SHARDS as u64;
         Lba((first_leaf * SHARDS as u64 + residue) * LEAF_BLOCKS)
     }
 
@@ -231,7 +232,8 @@ mod tests {
 
     #[test]
     fn heights() {
-        for (blocks, height) in [(1, 0), (4096, 0), (4097, 1), (1 << 20, 1), ((1 << 20) + 1, 2), (1 << 28, 2), (1 << 48, 5)]
+        for (blocks, height) in
+            [(1, 0), (4096, 0), (4097, 1), (1 << 20, 1), ((1 << 20) + 1, 2), (1 << 28, 2), (1 << 48, 5)]
         {
             assert_eq!(height_for(blocks), height, "{blocks}");
         }

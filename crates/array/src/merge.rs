@@ -265,7 +265,13 @@ impl Core {
 
     /// The leaves within `from..to` that say anything, at most `limit` of each shard; and the block up to which
     /// these are all.
-    pub async fn leaves_there(&self, vol: &Vol, from: Lba, to: Lba, limit: usize) -> Result<(Vec<NodeKey>, Lba), Fault> {
+    pub async fn leaves_there(
+        &self,
+        vol: &Vol,
+        from: Lba,
+        to: Lba,
+        limit: usize,
+    ) -> Result<(Vec<NodeKey>, Lba), Fault> {
         let (roots, height) = (vol.roots.get(), vol.height.get());
         let mut found = Vec::new();
         let mut complete_to = to;

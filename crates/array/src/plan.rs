@@ -124,10 +124,13 @@ pub fn plan(spec: &CreateSpec, drive_blocks: &[u64]) -> Result<Plan, Refused> {
         return Err(refuse(
             RefusedCode::Drives,
             format!("a width of {width} does not go with {level} over {n} drives"),
-            &format!("Use a width from {least} to {n}{}", match level {
-                Level::Raid10 { copies } => format!(", a multiple of {copies}"),
-                Level::Raid0 | Level::Raid5 | Level::Raid6 => String::new(),
-            }),
+            &format!(
+                "Use a width from {least} to {n}{}",
+                match level {
+                    Level::Raid10 { copies } => format!(", a multiple of {copies}"),
+                    Level::Raid0 | Level::Raid5 | Level::Raid6 => String::new(),
+                }
+            ),
         ));
     };
     let smallest = drive_blocks.iter().copied().min().unwrap_or(0);

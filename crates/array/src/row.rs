@@ -117,7 +117,8 @@ impl Core {
         let row_blocks = self.read_columns(columns, &[column], row, 1).await;
         let suspects = std::iter::once(None).chain((0..columns.scheme.width()).filter(|c| *c != column).map(Some));
         for suspect in suspects {
-            let mut blocks: Vec<Option<Buf>> = row_blocks.iter().map(|b| b.as_ref().map(|b| Buf::from_slice(b))).collect();
+            let mut blocks: Vec<Option<Buf>> =
+                row_blocks.iter().map(|b| b.as_ref().map(|b| Buf::from_slice(b))).collect();
             if let Some(c) = suspect {
                 blocks[c] = None;
             }

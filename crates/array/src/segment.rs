@@ -146,15 +146,9 @@ pub fn parity_scheme(full: Scheme, healthy: usize, short: bool) -> Scheme {
 ///
 /// The emptiest members first; of equally empty ones those whose turn it is by `id`. See [`parity_scheme`]; where
 /// members have no room left, k gets smaller too.
-pub fn choose(
-    seats: &[Rc<Seat>],
-    full: Scheme,
-    id: u64,
-    short: bool,
-) -> Option<(Scheme, Vec<Option<MemberId>>)> {
+pub fn choose(seats: &[Rc<Seat>], full: Scheme, id: u64, short: bool) -> Option<(Scheme, Vec<Option<MemberId>>)> {
     let takes_part = |s: &&Rc<Seat>| s.is_in();
-    let mut open: Vec<&Rc<Seat>> =
-        seats.iter().filter(takes_part).filter(|s| !s.free.borrow().is_empty()).collect();
+    let mut open: Vec<&Rc<Seat>> = seats.iter().filter(takes_part).filter(|s| !s.free.borrow().is_empty()).collect();
     let n = seats.len().max(1) as u64;
     let turn = |s: &Rc<Seat>| (u64::from(s.id.0) + id) % n;
     open.sort_by_key(|s| (usize::MAX - s.free.borrow().len(), turn(s)));
@@ -277,11 +271,8 @@ mod tests {
     #[test]
     fn parity_shrinks_k_then_leaves_columns_out() {
         let full = Scheme::Parity { k: 2, m: 2 };
-        for (states, k, placed) in [
-            (vec![IN; 4], 2, 4),
-            (vec![IN, IN, IN, OUT], 1, 3),
-            (vec![IN, IN, OUT, OUT], 1, 2),
-        ] {
+        for (states, k, placed) in [(vec![IN; 4], 2, 4), (vec![IN, IN, IN, OUT], 1, 3), (vec![IN, IN, OUT, OUT], 1, 2)]
+        {
             let (scheme, columns) = choose(&seats(&states), full, 5, false).unwrap();
             assert_eq!((scheme.k(), columns.iter().flatten().count()), (k, placed), "{states:?}");
             assert_eq!(columns.len(), scheme.width());

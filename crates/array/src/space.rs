@@ -82,7 +82,8 @@ impl Core {
         let shape = &self.shape;
         let segments = plan::segments_of(&narrow.zones, narrow.width).saturating_sub(plan::SEGMENTS_HELD);
         let fits = segments * narrow.k as u64 * u64::from(shape.zone_blocks) * u64::from(shape.usable_permille) / 1000;
-        let lacking = self.seats.borrow().iter().any(|s| s.state.get() == MemberState::Out && !self.bay_filled(s.bay.get()));
+        let lacking =
+            self.seats.borrow().iter().any(|s| s.state.get() == MemberState::Out && !self.bay_filled(s.bay.get()));
         self.room.short.set(lacking && self.mapped_blocks() + self.pending_blocks() > fits);
     }
 
@@ -160,7 +161,8 @@ impl Core {
             Scheme::Copies { copies, .. } => match copy_groups(&seats, usize::from(copies)) {
                 Some(groups) => {
                     let serving = groups.iter().filter(|g| group_serves(&groups, g, short));
-                    let zones: Vec<u32> = serving.map(|g| g.iter().flatten().map(zones_of).min().unwrap_or(0)).collect();
+                    let zones: Vec<u32> =
+                        serving.map(|g| g.iter().flatten().map(zones_of).min().unwrap_or(0)).collect();
                     let k = zones.len().clamp(1, full.k());
                     Units { width: k, k, zones }
                 }
@@ -304,7 +306,9 @@ impl Core {
         }
         let maps = spares.iter().filter(|s| self.is_map_spare(s)).count();
         let seats = self.seats.borrow();
-        let lacks = |have: usize, wanted: usize, scheme| have < wanted && choose(&seats, scheme, table.next, self.room.short.get()).is_some();
+        let lacks = |have: usize, wanted: usize, scheme| {
+            have < wanted && choose(&seats, scheme, table.next, self.room.short.get()).is_some()
+        };
         let map_scheme = self.map_scheme().filter(|s| matches!(s, Scheme::Copies { .. }));
         lacks(spares.len() - maps, self.ladder().spares, self.shape.scheme)
             || map_scheme.is_some_and(|scheme| lacks(maps, 1, scheme))

@@ -294,7 +294,9 @@ impl Core {
             Phase::Closed => ArrayState::Closed,
             Phase::Open if self.rebuild_status().is_some() => ArrayState::Rebuilding,
             Phase::Open => {
-                let out = |s: &std::rc::Rc<crate::seat::Seat>| s.state.get() == MemberState::Out && !self.bay_filled(s.bay.get());
+                let out = |s: &std::rc::Rc<crate::seat::Seat>| {
+                    s.state.get() == MemberState::Out && !self.bay_filled(s.bay.get())
+                };
                 let lacking = self.seats.borrow().iter().any(out) || self.broken_segments().next().is_some();
                 if lacking { ArrayState::Degraded } else { ArrayState::Optimal }
             }
@@ -311,7 +313,9 @@ impl Core {
         let share = used * 100 / usable.max(1);
         let step = [95, 90, 80].into_iter().find(|step| share >= *step);
         if let Some(step) = step.filter(|_| provisioned > usable) {
-            alarms.push(format!("{share} % of usable space is used (alarm at {step} %) and volumes promise more than there is"));
+            alarms.push(format!(
+                "{share} % of usable space is used (alarm at {step} %) and volumes promise more than there is"
+            ));
         }
         alarms
     }

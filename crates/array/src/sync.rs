@@ -119,13 +119,8 @@ impl RangeLocks {
         if let Some(guard) = self.try_lock(start, end) {
             return guard;
         }
-        let waiting = Rc::new(Waiting {
-            start,
-            end,
-            granted: Cell::new(false),
-            gone: Cell::new(false),
-            event: Event::default(),
-        });
+        let waiting =
+            Rc::new(Waiting { start, end, granted: Cell::new(false), gone: Cell::new(false), event: Event::default() });
         self.inner.borrow_mut().waiting.push_back(waiting.clone());
         let mut turn = Turn { locks: self, waiting, taken: false };
         turn.waiting.event.until(|| turn.waiting.granted.get()).await;

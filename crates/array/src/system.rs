@@ -12,7 +12,7 @@ use std::rc::Rc;
 use base::{BLOCK_BYTES, Generation as Number, MemberId, MemberLba, SegmentId};
 use futures::future::join_all;
 use ondisk::generation::ANCESTORS;
-use ondisk::{Generation, Member, MemberState, Segment, SegmentState, SHARDS, Volume};
+use ondisk::{Generation, Member, MemberState, SHARDS, Segment, SegmentState, Volume};
 use rt::{Buf, Bytes};
 
 use crate::core::{Core, Vol};
@@ -127,9 +127,7 @@ impl Core {
     /// Segments that hold nothing and whose entries are all merged: listed so, their zones are free afterwards.
     fn freeable(&self) -> Vec<SegmentId> {
         let table = self.table.borrow();
-        let empty = |s: &&Seg| {
-            s.is_empty() && !self.in_use_by_log(s.id)
-        };
+        let empty = |s: &&Seg| s.is_empty() && !self.in_use_by_log(s.id);
         table.segments.values().filter(empty).map(|s| s.id).collect()
     }
 
@@ -138,7 +136,8 @@ impl Core {
         let table = self.table.borrow();
         for seat in self.seats.borrow().iter() {
             let named = |m: MemberId| table.segments.values().any(|s| s.uses(m));
-            let replaced = |bay: u16| self.seats.borrow().iter().any(|s| s.bay.get() == bay && s.state.get() == MemberState::In);
+            let replaced =
+                |bay: u16| self.seats.borrow().iter().any(|s| s.bay.get() == bay && s.state.get() == MemberState::In);
             if seat.state.get() == MemberState::Out && !named(seat.id) && replaced(seat.bay.get()) {
                 seat.state.set(MemberState::Vacant);
             }

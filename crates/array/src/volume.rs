@@ -239,7 +239,8 @@ impl Volume {
         self.check(offset, bytes)?;
         add(&self.vol.counters.writes, 1);
         let fill = if may_deallocate { MapRef::Hole } else { MapRef::Zero };
-        let inner = offset.next_multiple_of(BLOCK_BYTES as u64)..(offset + bytes) / BLOCK_BYTES as u64 * BLOCK_BYTES as u64;
+        let inner =
+            offset.next_multiple_of(BLOCK_BYTES as u64)..(offset + bytes) / BLOCK_BYTES as u64 * BLOCK_BYTES as u64;
         if inner.start >= inner.end {
             let zeros = Buf::zeroed(bytes as usize).freeze();
             for (at, n) in chunks(offset, bytes) {

@@ -89,7 +89,7 @@ pub fn run(context: &Context, args: &Args) -> Outcome {
         if let Some(size) = args.working_set {
             what.working_set_bytes = size.0;
         }
-        let what = what.lasting(Duration::from_secs_f64(args.seconds.clamp(0.1, 86_400.0)));
+        let what = what.lasting(Duration::from_secs_f64(args.seconds.max(0.1).min(86_400.0)));
         let progress = Progress::new(false);
         let (mut step, total) = (0, (what.rounds * what.subjects.len()) as u64);
         let shown = |round: usize, subject: Subject| {

@@ -13,17 +13,11 @@ const SHAPES: [(usize, usize); 3] = [(8, 1), (6, 2), (8, 2)];
 const LENGTHS: [usize; 3] = [4 << 10, 64 << 10, 1 << 20];
 
 fn row(columns: usize, length: usize) -> Vec<Vec<u8>> {
-    (0..columns)
-        .map(|i| (0..length).map(|at| (at * 31 + i * 7) as u8).collect())
-        .collect()
+    (0..columns).map(|i| (0..length).map(|at| (at * 31 + i * 7) as u8).collect()).collect()
 }
 
 fn size(length: usize) -> String {
-    if length < 1 << 20 {
-        format!("{} KiB", length >> 10)
-    } else {
-        format!("{} MiB", length >> 20)
-    }
+    if length < 1 << 20 { format!("{} KiB", length >> 10) } else { format!("{} MiB", length >> 20) }
 }
 
 fn copy(c: &mut Criterion) {
@@ -33,9 +27,7 @@ fn copy(c: &mut Criterion) {
         group.throughput(Throughput::Bytes((8 * length) as u64));
         group.bench_function(size(length), |b| {
             b.iter(|| {
-                to.iter_mut()
-                    .zip(&from)
-                    .for_each(|(to, from)| to.copy_from_slice(from));
+                to.iter_mut().zip(&from).for_each(|(to, from)| to.copy_from_slice(from));
                 std::hint::black_box(&mut to);
             });
         });
@@ -63,11 +55,7 @@ fn check(c: &mut Criterion) {
     let (k, m, length) = (8, 2, 64 << 10);
     let (data, mut parity) = (row(k, length), row(m, length));
     let data: Vec<&[u8]> = data.iter().map(Vec::as_slice).collect();
-    encode(
-        Kernel::detect(),
-        &data,
-        &mut parity.iter_mut().map(Vec::as_mut_slice).collect::<Vec<_>>(),
-    );
+    encode(Kernel::detect(), &data, &mut parity.iter_mut().map(Vec::as_mut_slice).collect::<Vec<_>>());
     let parity: Vec<&[u8]> = parity.iter().map(Vec::as_slice).collect();
     let mut group = c.benchmark_group("matches 8+2");
     group.throughput(Throughput::Bytes((k * length) as u64));
@@ -79,11 +67,9 @@ fn check(c: &mut Criterion) {
 }
 
 fn lost(c: &mut Criterion) {
-    for (name, m, lost) in [
-        ("8+1 without d", 1, &[3][..]),
-        ("8+2 without d d", 2, &[2, 5]),
-        ("8+2 without d P", 2, &[2, 8]),
-    ] {
+    for (name, m, lost) in
+        [("8+1 without d", 1, &[3][..]), ("8+2 without d d", 2, &[2, 5]), ("8+2 without d P", 2, &[2, 8])]
+    {
         let mut group = c.benchmark_group(format!("reconstruct {name}"));
         for length in LENGTHS {
             let mut columns = row(8 + m, length);

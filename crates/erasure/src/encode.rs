@@ -18,13 +18,8 @@ pub fn encode(kernel: Kernel, data: &[&[u8]], parity: &mut [&mut [u8]]) {
     data.iter().for_each(|column| sources.push(column));
     let task = match parity {
         [] => return,
-        [p] => Task::Xor {
-            into: Target::new(p),
-        },
-        [p, q] => Task::Store {
-            p: Some(Target::new(p)),
-            q: Target::new(q),
-        },
+        [p] => Task::Xor { into: Target::new(p) },
+        [p, q] => Task::Store { p: Some(Target::new(p)), q: Target::new(q) },
         _ => unreachable!("the shape was checked"),
     };
     Job::new(sources, task).run(kernel);

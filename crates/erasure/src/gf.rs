@@ -109,10 +109,7 @@ mod tests {
         }
         assert_eq!(power(ORDER), 1);
         // The first powers that overflow, from the published tables of this field.
-        assert_eq!(
-            [power(8), power(9), power(10), power(254)],
-            [0x1d, 0x3a, 0x74, 0x8e]
-        );
+        assert_eq!([power(8), power(9), power(10), power(254)], [0x1d, 0x3a, 0x74, 0x8e]);
     }
 
     #[test]
@@ -133,11 +130,7 @@ mod tests {
                     image |= ((rows[7 - bit] & x).count_ones() as u8 & 1) << bit;
                 }
                 assert_eq!(image, multiply(c, x), "matrix {c} * {x}");
-                assert_eq!(
-                    low[(x & 15) as usize] ^ high[(x >> 4) as usize],
-                    multiply(c, x),
-                    "nibbles {c} * {x}"
-                );
+                assert_eq!(low[(x & 15) as usize] ^ high[(x >> 4) as usize], multiply(c, x), "nibbles {c} * {x}");
             }
         }
     }

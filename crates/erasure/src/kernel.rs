@@ -36,18 +36,11 @@ impl Kernel {
     /// The kernels that run on this machine, fastest first.
     #[must_use]
     pub fn available() -> Vec<Kernel> {
-        [Kernel::Avx512Gfni, Kernel::Avx2, Kernel::Portable]
-            .into_iter()
-            .filter(|k| k.is_available())
-            .collect()
+        [Kernel::Avx512Gfni, Kernel::Avx2, Kernel::Portable].into_iter().filter(|k| k.is_available()).collect()
     }
 
     pub(crate) fn assert_available(self) {
-        assert!(
-            self.is_available(),
-            "kernel {} was forced on a machine that lacks its instructions",
-            self.name()
-        );
+        assert!(self.is_available(), "kernel {} was forced on a machine that lacks its instructions", self.name());
     }
 
     #[cfg(target_arch = "x86_64")]

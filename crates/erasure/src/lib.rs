@@ -34,13 +34,7 @@ pub const DATA_COLUMNS_MAX: usize = 62;
 pub const LENGTH_STEP: usize = 64;
 
 fn assert_shape(k: usize, m: usize, length: usize) {
-    assert!(
-        (1..=DATA_COLUMNS_MAX).contains(&k),
-        "a row has 1 to {DATA_COLUMNS_MAX} data columns, not {k}"
-    );
+    assert!((1..=DATA_COLUMNS_MAX).contains(&k), "a row has 1 to {DATA_COLUMNS_MAX} data columns, not {k}");
     assert!(m <= 2, "a row has at most two parity columns, not {m}");
-    assert!(
-        length.is_multiple_of(LENGTH_STEP),
-        "a column's length is a multiple of {LENGTH_STEP}, not {length}"
-    );
+    assert!(length.is_multiple_of(LENGTH_STEP), "a column's length is a multiple of {LENGTH_STEP}, not {length}");
 }

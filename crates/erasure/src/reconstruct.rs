@@ -33,11 +33,7 @@ pub struct TooManyLost {
 
 impl std::fmt::Display for TooManyLost {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(
-            f,
-            "{} columns of a row are lost and its {} parity columns cannot replace them",
-            self.lost, self.parity
-        )
+        write!(f, "{} columns of a row are lost and its {} parity columns cannot replace them", self.lost, self.parity)
     }
 }
 
@@ -63,25 +59,12 @@ pub fn reconstruct(
 ) -> Result<(), TooManyLost> {
     let length = columns.first().map_or(0, |column| column.len());
     assert_shape(k, m, length);
-    assert_eq!(
-        columns.len(),
-        k + m,
-        "a row of {k}+{m} has that many columns"
-    );
-    assert!(
-        lost.is_sorted_by(|a, b| a < b),
-        "lost columns are named once, in rising order"
-    );
-    assert!(
-        lost.last().is_none_or(|last| *last < k + m),
-        "a lost column is one of the row"
-    );
+    assert_eq!(columns.len(), k + m, "a row of {k}+{m} has that many columns");
+    assert!(lost.is_sorted_by(|a, b| a < b), "lost columns are named once, in rising order");
+    assert!(lost.last().is_none_or(|last| *last < k + m), "a lost column is one of the row");
     match lost {
         [] => Ok(()),
-        _ if lost.len() > m => Err(TooManyLost {
-            lost: lost.len(),
-            parity: m,
-        }),
+        _ if lost.len() > m => Err(TooManyLost { lost: lost.len(), parity: m }),
         [x] => {
             one(kernel, k, columns, *x, length);
             Ok(())
@@ -107,11 +90,7 @@ fn one(kernel: Kernel, k: usize, columns: &mut [&mut [u8]], lost: usize, length:
         }
     }
     let into = target.expect("the lost column is one of the row, as checked");
-    let task = if lost == k + 1 {
-        Task::Store { p: None, q: into }
-    } else {
-        Task::Xor { into }
-    };
+    let task = if lost == k + 1 { Task::Store { p: None, q: into } } else { Task::Xor { into } };
     Job::new(sources, task).run(kernel);
 }
 
@@ -140,28 +119,13 @@ fn two(kernel: Kernel, k: usize, columns: &mut [&mut [u8]], [x, y]: [usize; 2], 
     let first = first.expect("x is a column of the row, as checked");
     let second = second.expect("y is a column of the row, as checked");
     if x == k {
-        Job::new(
-            sources,
-            Task::Store {
-                p: Some(first),
-                q: second,
-            },
-        )
-        .run(kernel);
+        Job::new(sources, Task::Store { p: Some(first), q: second }).run(kernel);
         return;
     }
     let [by_first, by_second] = factors(k, x, y);
     let targets = [
-        Solution {
-            into: first,
-            by_s: by_first.0,
-            by_t: by_first.1,
-        },
-        Solution {
-            into: second,
-            by_s: by_second.0,
-            by_t: by_second.1,
-        },
+        Solution { into: first, by_s: by_first.0, by_t: by_first.1 },
+        Solution { into: second, by_s: by_second.0, by_t: by_second.1 },
     ];
     Job::new(sources, Task::Solve { p, q, targets }).run(kernel);
 }

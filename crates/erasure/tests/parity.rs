@@ -49,9 +49,7 @@ fn bytes(seed: u64, length: usize) -> Vec<u8> {
 }
 
 fn row(k: usize, m: usize, length: usize, seed: u64) -> Vec<Vec<u8>> {
-    let mut columns: Vec<_> = (0..k)
-        .map(|i| bytes(seed ^ (i as u64 + 1) << 32, length))
-        .collect();
+    let mut columns: Vec<_> = (0..k).map(|i| bytes(seed ^ (i as u64 + 1) << 32, length)).collect();
     columns.extend(reference(&columns, m));
     columns
 }
@@ -89,11 +87,7 @@ impl Unaligned {
 
     fn columns_mut(&mut self, length: usize) -> Vec<&mut [u8]> {
         let shift = self.shift;
-        self.memory
-            .iter_mut()
-            .enumerate()
-            .map(|(i, m)| &mut m[Self::offset(i, shift)..][..length])
-            .collect()
+        self.memory.iter_mut().enumerate().map(|(i, m)| &mut m[Self::offset(i, shift)..][..length]).collect()
     }
 
     fn check(&self, expected: &[Vec<u8>], what: &str) {
@@ -101,10 +95,7 @@ impl Unaligned {
             let (before, rest) = m.split_at(Self::offset(i, self.shift));
             let (inside, after) = rest.split_at(column.len());
             assert!(inside == column, "{what}: column {i} is wrong");
-            assert!(
-                before.iter().chain(after).all(|b| *b == MARGIN),
-                "{what}: column {i} was overrun"
-            );
+            assert!(before.iter().chain(after).all(|b| *b == MARGIN), "{what}: column {i} was overrun");
         }
     }
 }
@@ -112,11 +103,7 @@ impl Unaligned {
 fn encode_and_check(columns: &[Vec<u8>], k: usize, shift: usize) {
     let length = columns[0].len();
     for kernel in Kernel::available() {
-        let what = format!(
-            "{} encode {k}+{} of {length}",
-            kernel.name(),
-            columns.len() - k
-        );
+        let what = format!("{} encode {k}+{} of {length}", kernel.name(), columns.len() - k);
         let mut blank = columns.to_vec();
         blank[k..].iter_mut().for_each(|parity| parity.fill(0x11));
         let mut memory = Unaligned::new(&blank, shift);
@@ -140,13 +127,7 @@ fn lose_and_check(columns: &[Vec<u8>], k: usize, lost: &[usize], shift: usize) {
         let result = reconstruct(kernel, k, m, &mut memory.columns_mut(length), lost);
         let what = format!("{} {k}+{m} of {length} without {lost:?}", kernel.name());
         if lost.len() > m {
-            assert_eq!(
-                result,
-                Err(TooManyLost {
-                    lost: lost.len(),
-                    parity: m
-                })
-            );
+            assert_eq!(result, Err(TooManyLost { lost: lost.len(), parity: m }));
             memory.check(&damaged, &what);
         } else {
             assert_eq!(result, Ok(()));
@@ -194,11 +175,7 @@ fn one_wrong_bit_anywhere_does_not_match() {
                     let mut wrong = columns.clone();
                     wrong[column][at] ^= 0x10;
                     let wrong = slices(&wrong);
-                    assert!(
-                        !matches(kernel, &wrong[..k], &wrong[k..]),
-                        "{} {column} {at}",
-                        kernel.name()
-                    );
+                    assert!(!matches(kernel, &wrong[..k], &wrong[k..]), "{} {column} {at}", kernel.name());
                 }
             }
         }
@@ -214,12 +191,7 @@ fn the_convention_is_that_of_linux_md() {
     for kernel in Kernel::available() {
         let (mut p, mut q) = ([0; 64], [0; 64]);
         encode(kernel, &data, &mut [&mut p, &mut q]);
-        assert_eq!(
-            (p, q),
-            ([0x80; 64], [1 ^ 2 ^ 0x3a; 64]),
-            "{}",
-            kernel.name()
-        );
+        assert_eq!((p, q), ([0x80; 64], [1 ^ 2 ^ 0x3a; 64]), "{}", kernel.name());
     }
 }
 
@@ -240,21 +212,13 @@ fn odd_lengths_are_our_bug() {
 #[test]
 #[should_panic(expected = "one length")]
 fn different_lengths_are_our_bug() {
-    encode(
-        Kernel::Portable,
-        &[&[0; 128], &[0; 64]],
-        &mut [&mut [0; 128]],
-    );
+    encode(Kernel::Portable, &[&[0; 128], &[0; 64]], &mut [&mut [0; 128]]);
 }
 
 #[test]
 #[should_panic(expected = "one length")]
 fn a_short_target_is_our_bug() {
-    encode(
-        Kernel::Portable,
-        &[&[0; 128], &[0; 128]],
-        &mut [&mut [0; 128], &mut [0; 64]],
-    );
+    encode(Kernel::Portable, &[&[0; 128], &[0; 128]], &mut [&mut [0; 128], &mut [0; 64]]);
 }
 
 proptest! {

@@ -52,58 +52,22 @@ pub async fn run_read_only<N: Namespace>(ns: &N) {
     assert!(info.read_only, "info says read-only");
     let block = u64::from(info.min_block);
     let before = read(ns, 0, block).await;
-    expect(
-        ns.write(0, pattern(1, block), false),
-        Err(Fault::ReadOnly),
-        "write",
-    )
-    .await;
-    expect(
-        ns.write_zeroes(0, block, true, false),
-        Err(Fault::ReadOnly),
-        "write zeroes",
-    )
-    .await;
-    expect(
-        ns.deallocate(0, block, false),
-        Err(Fault::ReadOnly),
-        "deallocate",
-    )
-    .await;
+    expect(ns.write(0, pattern(1, block), false), Err(Fault::ReadOnly), "write").await;
+    expect(ns.write_zeroes(0, block, true, false), Err(Fault::ReadOnly), "write zeroes").await;
+    expect(ns.deallocate(0, block, false), Err(Fault::ReadOnly), "deallocate").await;
     expect(ns.flush(), Ok(()), "flush").await;
-    assert!(
-        read(ns, 0, block).await == before,
-        "contents of a read-only namespace changed"
-    );
+    assert!(read(ns, 0, block).await == before, "contents of a read-only namespace changed");
 }
 
 fn info_is_sane<N: Namespace>(ns: &N) {
     let info = ns.info();
     assert!(!info.read_only, "the suite writes");
-    assert!(
-        info.bytes >= SPAN_BYTES,
-        "the suite needs {SPAN_BYTES} bytes"
-    );
-    assert!(
-        info.min_block.is_power_of_two() && (512..=65536).contains(&info.min_block),
-        "{info:?}"
-    );
-    assert!(
-        info.preferred_block.is_power_of_two() && info.preferred_block >= info.min_block,
-        "{info:?}"
-    );
-    assert!(
-        u64::from(info.preferred_block) * 4 <= SPAN_BYTES / 8,
-        "{info:?}"
-    );
-    assert!(
-        info.max_request >= info.preferred_block && info.max_request >= 1 << 20,
-        "{info:?}"
-    );
-    assert!(
-        info.bytes.is_multiple_of(u64::from(info.min_block)),
-        "{info:?}"
-    );
+    assert!(info.bytes >= SPAN_BYTES, "the suite needs {SPAN_BYTES} bytes");
+    assert!(info.min_block.is_power_of_two() && (512..=65536).contains(&info.min_block), "{info:?}");
+    assert!(info.preferred_block.is_power_of_two() && info.preferred_block >= info.min_block, "{info:?}");
+    assert!(u64::from(info.preferred_block) * 4 <= SPAN_BYTES / 8, "{info:?}");
+    assert!(info.max_request >= info.preferred_block && info.max_request >= 1 << 20, "{info:?}");
+    assert!(info.bytes.is_multiple_of(u64::from(info.min_block)), "{info:?}");
 }
 
 /// Offsets and lengths around block, page and MiB boundaries, all multiples of the minimum block.
@@ -132,11 +96,7 @@ fn ranges<N: Namespace>(ns: &N) -> Vec<(u64, u64)> {
 
 async fn reads_have_the_length_asked_for<N: Namespace>(ns: &N) {
     for (offset, bytes) in ranges(ns) {
-        assert_eq!(
-            read(ns, offset, bytes).await.len() as u64,
-            bytes,
-            "read of {bytes} at {offset}"
-        );
+        assert_eq!(read(ns, offset, bytes).await.len() as u64, bytes, "read of {bytes} at {offset}");
     }
 }
 
@@ -144,40 +104,13 @@ async fn the_end_is_the_end<N: Namespace>(ns: &N) {
     let info = ns.info();
     let block = u64::from(info.min_block);
     let last_block = u64::MAX / block * block - block;
-    for (offset, bytes) in [
-        (info.bytes, block),
-        (info.bytes - block, 2 * block),
-        (last_block, block),
-    ] {
+    for (offset, bytes) in [(info.bytes, block), (info.bytes - block, 2 * block), (last_block, block)] {
         let what = format!("{bytes} at {offset} of {}", info.bytes);
-        assert_eq!(
-            ns.read(offset, bytes as u32).await.err(),
-            Some(Fault::OutOfRange),
-            "read {what}"
-        );
-        expect(
-            ns.write(offset, pattern(1, bytes), false),
-            Err(Fault::OutOfRange),
-            &what,
-        )
-        .await;
-        expect(
-            ns.write_zeroes(offset, bytes, true, false),
-            Err(Fault::OutOfRange),
-            &what,
-        )
-        .await;
-        expect(
-            ns.deallocate(offset, bytes, false),
-            Err(Fault::OutOfRange),
-            &what,
-        )
-        .await;
-        assert_eq!(
-            ns.extents(offset, bytes, 1).await.err(),
-            Some(Fault::OutOfRange),
-            "extents {what}"
-        );
+        assert_eq!(ns.read(offset, bytes as u32).await.err(), Some(Fault::OutOfRange), "read {what}");
+        expect(ns.write(offset, pattern(1, bytes), false), Err(Fault::OutOfRange), &what).await;
+        expect(ns.write_zeroes(offset, bytes, true, false), Err(Fault::OutOfRange), &what).await;
+        expect(ns.deallocate(offset, bytes, false), Err(Fault::OutOfRange), &what).await;
+        assert_eq!(ns.extents(offset, bytes, 1).await.err(), Some(Fault::OutOfRange), "extents {what}");
     }
 }
 
@@ -198,18 +131,12 @@ async fn every_command_is_accepted<N: Namespace>(ns: &N) {
 async fn extents_cover_their_range<N: Namespace>(ns: &N) {
     for (offset, bytes) in ranges(ns) {
         for at_most in [1, 2, 1000] {
-            let extents = ns
-                .extents(offset, bytes, at_most)
-                .await
-                .expect("extents of a good range");
+            let extents = ns.extents(offset, bytes, at_most).await.expect("extents of a good range");
             let what = format!("{extents:?} for {bytes} at {offset}, at most {at_most}");
             let sum: u64 = extents.iter().map(|e| e.bytes).sum();
             assert!((1..=at_most).contains(&extents.len()), "{what}");
             assert!(extents.iter().all(|e| e.bytes > 0), "{what}");
-            assert!(
-                sum == bytes || sum < bytes && extents.len() == at_most,
-                "{what}"
-            );
+            assert!(sum == bytes || sum < bytes && extents.len() == at_most, "{what}");
         }
     }
 }
@@ -218,16 +145,10 @@ async fn writes_are_read_back<N: Namespace>(ns: &N) {
     for (i, (offset, bytes)) in ranges(ns).into_iter().enumerate() {
         let data = pattern(i as u64 + 100, bytes);
         expect(ns.write(offset, data.clone(), i % 2 == 0), Ok(()), "write").await;
-        assert!(
-            read(ns, offset, bytes).await == data[..],
-            "{bytes} written at {offset} are read back"
-        );
+        assert!(read(ns, offset, bytes).await == data[..], "{bytes} written at {offset} are read back");
         if i % 3 == 0 {
             expect(ns.flush(), Ok(()), "flush").await;
-            assert!(
-                read(ns, offset, bytes).await == data[..],
-                "{bytes} at {offset} are read back after a flush"
-            );
+            assert!(read(ns, offset, bytes).await == data[..], "{bytes} at {offset} are read back after a flush");
         }
     }
 }
@@ -235,18 +156,10 @@ async fn writes_are_read_back<N: Namespace>(ns: &N) {
 /// A write, write zeroes or deallocate changes its range and nothing beside it.
 async fn neighbours_stay<N: Namespace>(ns: &N) {
     let span = 4 << 20;
-    for (offset, bytes) in ranges(ns)
-        .into_iter()
-        .filter(|(offset, bytes)| offset + bytes <= span)
-    {
+    for (offset, bytes) in ranges(ns).into_iter().filter(|(offset, bytes)| offset + bytes <= span) {
         for what in ["write", "write zeroes", "deallocate"] {
             let mut expected = pattern(7, span).to_vec();
-            expect(
-                ns.write(0, Bytes::from_slice(&expected), false),
-                Ok(()),
-                "write",
-            )
-            .await;
+            expect(ns.write(0, Bytes::from_slice(&expected), false), Ok(()), "write").await;
             let inside = offset as usize..(offset + bytes) as usize;
             let done = match what {
                 "write" => {
@@ -265,10 +178,7 @@ async fn neighbours_stay<N: Namespace>(ns: &N) {
             if what == "deallocate" {
                 found[inside.clone()].copy_from_slice(&expected[inside]);
             }
-            assert!(
-                found == expected,
-                "{what} of {bytes} at {offset} changed its range and nothing else"
-            );
+            assert!(found == expected, "{what} of {bytes} at {offset} changed its range and nothing else");
         }
     }
 }
@@ -277,28 +187,12 @@ async fn zeroes_are_zero<N: Namespace>(ns: &N) {
     for (offset, bytes) in ranges(ns) {
         for may_deallocate in [false, true] {
             expect(ns.write(offset, pattern(9, bytes), false), Ok(()), "write").await;
-            expect(
-                ns.write_zeroes(offset, bytes, may_deallocate, false),
-                Ok(()),
-                "write zeroes",
-            )
-            .await;
+            expect(ns.write_zeroes(offset, bytes, may_deallocate, false), Ok(()), "write zeroes").await;
             let zero = read(ns, offset, bytes).await.iter().all(|b| *b == 0);
-            assert!(
-                zero,
-                "{bytes} zeroed at {offset} read as zero, may deallocate: {may_deallocate}"
-            );
+            assert!(zero, "{bytes} zeroed at {offset} read as zero, may deallocate: {may_deallocate}");
             let data = pattern(10, bytes);
-            expect(
-                ns.write(offset, data.clone(), false),
-                Ok(()),
-                "write over zeroes",
-            )
-            .await;
-            assert!(
-                read(ns, offset, bytes).await == data[..],
-                "{bytes} written over zeroes at {offset}"
-            );
+            expect(ns.write(offset, data.clone(), false), Ok(()), "write over zeroes").await;
+            assert!(read(ns, offset, bytes).await == data[..], "{bytes} written over zeroes at {offset}");
         }
     }
 }
@@ -308,52 +202,23 @@ async fn deallocated_contents_are_stable<N: Namespace>(ns: &N) {
         expect(ns.write(offset, pattern(11, bytes), false), Ok(()), "write").await;
         expect(ns.deallocate(offset, bytes, false), Ok(()), "deallocate").await;
         let first = read(ns, offset, bytes).await;
-        assert!(
-            read(ns, offset, bytes).await == first,
-            "deallocated {bytes} at {offset} read alike twice"
-        );
+        assert!(read(ns, offset, bytes).await == first, "deallocated {bytes} at {offset} read alike twice");
         let data = pattern(12, bytes);
-        expect(
-            ns.write(offset, data.clone(), false),
-            Ok(()),
-            "write over a hole",
-        )
-        .await;
-        assert!(
-            read(ns, offset, bytes).await == data[..],
-            "{bytes} written over a hole at {offset}"
-        );
+        expect(ns.write(offset, data.clone(), false), Ok(()), "write over a hole").await;
+        assert!(read(ns, offset, bytes).await == data[..], "{bytes} written over a hole at {offset}");
     }
 }
 
 async fn extents_tell_the_truth<N: Namespace>(ns: &N) {
     let data = pattern(13, SPAN_BYTES);
     for at in (0..SPAN_BYTES).step_by(1 << 20) {
-        expect(
-            ns.write(
-                at,
-                data.slice(at as usize..(at + (1 << 20)) as usize),
-                false,
-            ),
-            Ok(()),
-            "write",
-        )
-        .await;
+        expect(ns.write(at, data.slice(at as usize..(at + (1 << 20)) as usize), false), Ok(()), "write").await;
     }
-    expect(
-        ns.write_zeroes(1 << 20, 2 << 20, true, false),
-        Ok(()),
-        "write zeroes",
-    )
-    .await;
+    expect(ns.write_zeroes(1 << 20, 2 << 20, true, false), Ok(()), "write zeroes").await;
     expect(ns.deallocate(5 << 20, 1 << 20, false), Ok(()), "deallocate").await;
     let mut at = 0;
     while at < SPAN_BYTES {
-        for extent in ns
-            .extents(at, SPAN_BYTES - at, 3)
-            .await
-            .expect("extents of a good range")
-        {
+        for extent in ns.extents(at, SPAN_BYTES - at, 3).await.expect("extents of a good range") {
             if extent.state != ExtentState::Allocated {
                 let zero = read(ns, at, extent.bytes).await.iter().all(|b| *b == 0);
                 assert!(zero, "{extent:?} at {at} reads as zero");
@@ -367,19 +232,11 @@ async fn extents_tell_the_truth<N: Namespace>(ns: &N) {
 async fn concurrent_writes_land<N: Namespace>(ns: &N) {
     let preferred = u64::from(ns.info().preferred_block);
     let pieces: Vec<u64> = (0..64).collect();
-    let writes = pieces
-        .iter()
-        .map(|i| ns.write(i * preferred, pattern(i + 200, preferred), false));
-    assert!(
-        join_all(writes).await.iter().all(Result::is_ok),
-        "64 writes at once"
-    );
+    let writes = pieces.iter().map(|i| ns.write(i * preferred, pattern(i + 200, preferred), false));
+    assert!(join_all(writes).await.iter().all(Result::is_ok), "64 writes at once");
     let reads = pieces.iter().map(|i| read(ns, i * preferred, preferred));
     for (i, found) in join_all(reads).await.into_iter().enumerate() {
-        assert!(
-            found == pattern(i as u64 + 200, preferred)[..],
-            "piece {i} of 64 written at once"
-        );
+        assert!(found == pattern(i as u64 + 200, preferred)[..], "piece {i} of 64 written at once");
     }
 }
 
@@ -387,49 +244,23 @@ async fn concurrent_writes_land<N: Namespace>(ns: &N) {
 async fn overlapping_writes_do_not_mix<N: Namespace>(ns: &N) {
     let preferred = u64::from(ns.info().preferred_block);
     for round in 0..8 {
-        let candidates: Vec<Bytes> = (0..8)
-            .map(|i| pattern(1000 + round * 8 + i, preferred))
-            .collect();
-        let done = join_all(
-            candidates
-                .iter()
-                .map(|data| ns.write(preferred, data.clone(), false)),
-        )
-        .await;
-        assert!(
-            done.iter().all(Result::is_ok),
-            "8 writes of one block at once"
-        );
+        let candidates: Vec<Bytes> = (0..8).map(|i| pattern(1000 + round * 8 + i, preferred)).collect();
+        let done = join_all(candidates.iter().map(|data| ns.write(preferred, data.clone(), false))).await;
+        assert!(done.iter().all(Result::is_ok), "8 writes of one block at once");
         let found = read(ns, preferred, preferred).await;
-        assert!(
-            candidates.iter().any(|data| data[..] == found),
-            "a block holds a mixture of two writes"
-        );
+        assert!(candidates.iter().any(|data| data[..] == found), "a block holds a mixture of two writes");
     }
 }
 
 async fn the_largest_request_works<N: Namespace>(ns: &N) {
     let info = ns.info();
-    let bytes = u64::from(info.max_request)
-        .min(info.bytes / u64::from(info.min_block) * u64::from(info.min_block));
+    let bytes = u64::from(info.max_request).min(info.bytes / u64::from(info.min_block) * u64::from(info.min_block));
     let data = pattern(14, bytes);
-    expect(
-        ns.write(0, data.clone(), false),
-        Ok(()),
-        "the largest write",
-    )
-    .await;
-    assert!(
-        read(ns, 0, bytes).await == data[..],
-        "the largest write is read back"
-    );
+    expect(ns.write(0, data.clone(), false), Ok(()), "the largest write").await;
+    assert!(read(ns, 0, bytes).await == data[..], "the largest write is read back");
 }
 
-async fn expect(
-    operation: impl Future<Output = Result<(), Fault>>,
-    expected: Result<(), Fault>,
-    what: &str,
-) {
+async fn expect(operation: impl Future<Output = Result<(), Fault>>, expected: Result<(), Fault>, what: &str) {
     assert_eq!(operation.await, expected, "{what}");
 }
 
@@ -447,9 +278,7 @@ async fn read<N: Namespace>(ns: &N, offset: u64, bytes: u64) -> Vec<u8> {
 fn pattern(seed: u64, bytes: u64) -> Bytes {
     let mut data = Buf::zeroed(bytes as usize);
     for (i, word) in data.chunks_mut(8).enumerate() {
-        let value = (seed << 32 | 1)
-            .wrapping_add(i as u64)
-            .wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        let value = (seed << 32 | 1).wrapping_add(i as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15);
         word.copy_from_slice(&value.to_le_bytes()[..word.len()]);
     }
     data.freeze()

@@ -20,9 +20,7 @@ impl<N: Namespace> Exports<N> {
 
     /// Adds a namespace; new connections see it.
     pub fn add(&self, namespace: N) {
-        self.all
-            .borrow_mut()
-            .insert(namespace.info().name, namespace);
+        self.all.borrow_mut().insert(namespace.info().name, namespace);
     }
 
     /// Removes a namespace; connections that use it keep it.
@@ -55,18 +53,12 @@ mod tests {
     #[test]
     fn the_empty_name_means_the_only_one() {
         let exports = Exports::new([Null::new("a", 4096)]);
-        assert_eq!(
-            exports.open("").map(|n| n.info().name).as_deref(),
-            Some("a")
-        );
+        assert_eq!(exports.open("").map(|n| n.info().name).as_deref(), Some("a"));
         exports.add(Null::new("b", 4096));
         assert!(exports.open("").is_none());
         assert_eq!(exports.names(), ["a", "b"]);
         exports.remove("a");
-        assert_eq!(
-            exports.open("").map(|n| n.info().name).as_deref(),
-            Some("b")
-        );
+        assert_eq!(exports.open("").map(|n| n.info().name).as_deref(), Some("b"));
         assert!(exports.open("a").is_none());
     }
 }

@@ -45,11 +45,7 @@ fn parts(mut offset: u64, bytes: u64) -> impl Iterator<Item = Part> {
         (offset < end).then(|| {
             let start = offset % PAGE_BYTES;
             let len = (PAGE_BYTES - start).min(end - offset);
-            let part = Part {
-                page: offset / PAGE_BYTES,
-                start: start as usize,
-                len: len as usize,
-            };
+            let part = Part { page: offset / PAGE_BYTES, start: start as usize, len: len as usize };
             offset += len;
             part
         })
@@ -76,12 +72,7 @@ impl Memory {
     /// An empty namespace that describes itself as told, for instance as read-only.
     #[must_use]
     pub fn with_info(info: NamespaceInfo) -> Self {
-        Memory {
-            inner: Rc::new(Inner {
-                info,
-                pages: RefCell::default(),
-            }),
-        }
+        Memory { inner: Rc::new(Inner { info, pages: RefCell::default() }) }
     }
 
     /// Memory in use, in whole pages.
@@ -103,11 +94,7 @@ impl Memory {
     }
 
     fn check_write(&self, offset: u64, bytes: u64) -> Result<(), Fault> {
-        if self.inner.info.read_only {
-            Err(Fault::ReadOnly)
-        } else {
-            self.check(offset, bytes)
-        }
+        if self.inner.info.read_only { Err(Fault::ReadOnly) } else { self.check(offset, bytes) }
     }
 }
 
@@ -135,9 +122,7 @@ impl Namespace for Memory {
         let mut pages = self.inner.pages.borrow_mut();
         let mut at = 0;
         for part in parts(offset, data.len() as u64) {
-            let page = pages
-                .entry(part.page)
-                .or_insert_with(|| Buf::zeroed(PAGE_BYTES as usize));
+            let page = pages.entry(part.page).or_insert_with(|| Buf::zeroed(PAGE_BYTES as usize));
             page[part.start..part.start + part.len].copy_from_slice(&data[at..at + part.len]);
             at += part.len;
         }
@@ -148,13 +133,7 @@ impl Namespace for Memory {
         Ok(())
     }
 
-    async fn write_zeroes(
-        &self,
-        offset: u64,
-        bytes: u64,
-        may_deallocate: bool,
-        _fua: bool,
-    ) -> Result<(), Fault> {
+    async fn write_zeroes(&self, offset: u64, bytes: u64, may_deallocate: bool, _fua: bool) -> Result<(), Fault> {
         self.check_write(offset, bytes)?;
         let mut pages = self.inner.pages.borrow_mut();
         for part in parts(offset, bytes) {
@@ -163,9 +142,7 @@ impl Namespace for Memory {
             } else if may_deallocate && !pages.contains_key(&part.page) {
                 // Absent already reads as zero.
             } else {
-                let page = pages
-                    .entry(part.page)
-                    .or_insert_with(|| Buf::zeroed(PAGE_BYTES as usize));
+                let page = pages.entry(part.page).or_insert_with(|| Buf::zeroed(PAGE_BYTES as usize));
                 page[part.start..part.start + part.len].fill(0);
             }
         }
@@ -182,19 +159,12 @@ impl Namespace for Memory {
         let mut extents: Vec<Extent> = Vec::new();
         for part in parts(offset, bytes) {
             let present = pages.contains_key(&part.page);
-            let state = if present {
-                ExtentState::Allocated
-            } else {
-                ExtentState::Hole
-            };
+            let state = if present { ExtentState::Allocated } else { ExtentState::Hole };
             let full = extents.len() == at_most;
             match extents.last_mut() {
                 Some(last) if last.state == state => last.bytes += part.len as u64,
                 _ if full => break,
-                _ => extents.push(Extent {
-                    bytes: part.len as u64,
-                    state,
-                }),
+                _ => extents.push(Extent { bytes: part.len as u64, state }),
             }
         }
         Ok(extents)

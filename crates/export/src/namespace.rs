@@ -76,10 +76,7 @@ pub struct Extent {
 }
 
 /// A run of bytes that a protocol serves. Handles are cheap to clone and stay on their thread.
-#[allow(
-    async_fn_in_trait,
-    reason = "single-threaded by design: no Send bound is wanted"
-)]
+#[allow(async_fn_in_trait, reason = "single-threaded by design: no Send bound is wanted")]
 pub trait Namespace: Clone + 'static {
     /// Asked anew at each handshake: a volume may have grown.
     fn info(&self) -> NamespaceInfo;
@@ -95,13 +92,7 @@ pub trait Namespace: Clone + 'static {
 
     /// The range reads as zero afterwards. With `may_deallocate` it need not stay allocated, and the call costs less
     /// than writing zeroes; without, later writes to it cannot run out of space.
-    async fn write_zeroes(
-        &self,
-        offset: u64,
-        bytes: u64,
-        may_deallocate: bool,
-        fua: bool,
-    ) -> Result<(), Fault>;
+    async fn write_zeroes(&self, offset: u64, bytes: u64, may_deallocate: bool, fua: bool) -> Result<(), Fault>;
 
     /// A hint that the contents are needed no more. Afterwards the range reads as some stable contents.
     async fn deallocate(&self, offset: u64, bytes: u64, fua: bool) -> Result<(), Fault>;

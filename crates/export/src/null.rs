@@ -19,11 +19,7 @@ impl Null {
     /// A namespace of `bytes`, rounded down to whole 512 B blocks.
     #[must_use]
     pub fn new(name: &str, bytes: u64) -> Self {
-        Null {
-            name: name.to_owned(),
-            bytes: bytes / 512 * 512,
-            zeroes: Bytes::zeroed(ZEROES_BYTES as usize),
-        }
+        Null { name: name.to_owned(), bytes: bytes / 512 * 512, zeroes: Bytes::zeroed(ZEROES_BYTES as usize) }
     }
 
     fn check(&self, offset: u64, bytes: u64) -> Result<(), Fault> {
@@ -64,13 +60,7 @@ impl Namespace for Null {
         Ok(())
     }
 
-    async fn write_zeroes(
-        &self,
-        offset: u64,
-        bytes: u64,
-        _may_deallocate: bool,
-        _fua: bool,
-    ) -> Result<(), Fault> {
+    async fn write_zeroes(&self, offset: u64, bytes: u64, _may_deallocate: bool, _fua: bool) -> Result<(), Fault> {
         self.check(offset, bytes)
     }
 
@@ -78,16 +68,8 @@ impl Namespace for Null {
         self.check(offset, bytes)
     }
 
-    async fn extents(
-        &self,
-        offset: u64,
-        bytes: u64,
-        _at_most: usize,
-    ) -> Result<Vec<Extent>, Fault> {
+    async fn extents(&self, offset: u64, bytes: u64, _at_most: usize) -> Result<Vec<Extent>, Fault> {
         self.check(offset, bytes)?;
-        Ok(vec![Extent {
-            bytes,
-            state: ExtentState::Hole,
-        }])
+        Ok(vec![Extent { bytes, state: ExtentState::Hole }])
     }
 }

@@ -15,10 +15,7 @@ use rt::{Bytes, Rt};
 use support::{Puppet, World};
 
 fn read_only_info() -> NamespaceInfo {
-    NamespaceInfo {
-        read_only: true,
-        ..Memory::new("ro", 16 << 20).info()
-    }
+    NamespaceInfo { read_only: true, ..Memory::new("ro", 16 << 20).info() }
 }
 
 #[test]
@@ -30,18 +27,13 @@ fn memory() {
 #[test]
 fn memory_read_only() {
     let rt = Rt::modelled(1);
-    rt.block_on(conformance::run_read_only(&Memory::with_info(
-        read_only_info(),
-    )));
+    rt.block_on(conformance::run_read_only(&Memory::with_info(read_only_info())));
 }
 
 #[test]
 fn null() {
     let rt = Rt::modelled(1);
-    rt.block_on(conformance::run_without_contents(&Null::new(
-        "vol",
-        1 << 50,
-    )));
+    rt.block_on(conformance::run_without_contents(&Null::new("vol", 1 << 50)));
 }
 
 #[test]
@@ -49,22 +41,12 @@ fn memory_gives_its_pages_back() {
     let rt = Rt::modelled(1);
     rt.block_on(async {
         let memory = Memory::new("vol", 1 << 40);
-        memory
-            .write(1 << 39, Bytes::zeroed(1 << 20), false)
-            .await
-            .unwrap();
+        memory.write(1 << 39, Bytes::zeroed(1 << 20), false).await.unwrap();
         assert_eq!(memory.bytes_allocated(), 1 << 20);
         memory.deallocate(1 << 39, 1 << 20, false).await.unwrap();
         assert_eq!(memory.bytes_allocated(), 0);
-        memory
-            .write_zeroes(0, 64 << 10, false, false)
-            .await
-            .unwrap();
-        assert_eq!(
-            memory.bytes_allocated(),
-            64 << 10,
-            "not deallocated when asked not to"
-        );
+        memory.write_zeroes(0, 64 << 10, false, false).await.unwrap();
+        assert_eq!(memory.bytes_allocated(), 64 << 10, "not deallocated when asked not to");
     });
 }
 
@@ -75,16 +57,9 @@ struct Remote(Client);
 impl Remote {
     fn fault(error: &Error) -> Fault {
         match error {
-            Error::Failed {
-                errno: Errno::NoSpace,
-                ..
-            } => Fault::NoSpace,
-            Error::Failed {
-                errno: Errno::Perm, ..
-            } => Fault::ReadOnly,
-            Error::Failed {
-                errno: Errno::Io, ..
-            } => Fault::Medium,
+            Error::Failed { errno: Errno::NoSpace, .. } => Fault::NoSpace,
+            Error::Failed { errno: Errno::Perm, .. } => Fault::ReadOnly,
+            Error::Failed { errno: Errno::Io, .. } => Fault::Medium,
             other => panic!("unexpected: {other}"),
         }
     }
@@ -101,8 +76,7 @@ impl Remote {
 impl Namespace for Remote {
     fn info(&self) -> NamespaceInfo {
         let export = self.0.export();
-        let [min_block, preferred_block, max_request] =
-            export.block_sizes.unwrap_or([512, 4096, 32 << 20]);
+        let [min_block, preferred_block, max_request] = export.block_sizes.unwrap_or([512, 4096, 32 << 20]);
         NamespaceInfo {
             name: export.name.clone(),
             bytes: export.bytes,
@@ -117,59 +91,32 @@ impl Namespace for Remote {
 
     async fn read(&self, offset: u64, bytes: u32) -> Result<Vec<Bytes>, Fault> {
         self.range(offset, u64::from(bytes))?;
-        self.0
-            .read(offset, bytes)
-            .await
-            .map(|data| vec![data])
-            .map_err(|e| Remote::fault(&e))
+        self.0.read(offset, bytes).await.map(|data| vec![data]).map_err(|e| Remote::fault(&e))
     }
 
     async fn write(&self, offset: u64, data: Bytes, fua: bool) -> Result<(), Fault> {
         self.range(offset, data.len() as u64)?;
-        self.0
-            .write(offset, data, fua)
-            .await
-            .map_err(|e| Remote::fault(&e))
+        self.0.write(offset, data, fua).await.map_err(|e| Remote::fault(&e))
     }
 
     async fn flush(&self) -> Result<(), Fault> {
         self.0.flush().await.map_err(|e| Remote::fault(&e))
     }
 
-    async fn write_zeroes(
-        &self,
-        offset: u64,
-        bytes: u64,
-        may_deallocate: bool,
-        fua: bool,
-    ) -> Result<(), Fault> {
-        let how = Zeroes {
-            no_hole: !may_deallocate,
-            fua,
-            fast: false,
-        };
+    async fn write_zeroes(&self, offset: u64, bytes: u64, may_deallocate: bool, fua: bool) -> Result<(), Fault> {
+        let how = Zeroes { no_hole: !may_deallocate, fua, fast: false };
         let bytes = self.range(offset, bytes)?;
-        self.0
-            .write_zeroes(offset, bytes, how)
-            .await
-            .map_err(|e| Remote::fault(&e))
+        self.0.write_zeroes(offset, bytes, how).await.map_err(|e| Remote::fault(&e))
     }
 
     async fn deallocate(&self, offset: u64, bytes: u64, fua: bool) -> Result<(), Fault> {
         let bytes = self.range(offset, bytes)?;
-        self.0
-            .trim(offset, bytes, fua)
-            .await
-            .map_err(|e| Remote::fault(&e))
+        self.0.trim(offset, bytes, fua).await.map_err(|e| Remote::fault(&e))
     }
 
     async fn extents(&self, offset: u64, bytes: u64, at_most: usize) -> Result<Vec<Extent>, Fault> {
         let bytes = self.range(offset, bytes)?;
-        let mut extents = self
-            .0
-            .block_status(offset, bytes, at_most == 1)
-            .await
-            .map_err(|e| Remote::fault(&e))?;
+        let mut extents = self.0.block_status(offset, bytes, at_most == 1).await.map_err(|e| Remote::fault(&e))?;
         extents.truncate(at_most);
         Ok(extents)
     }
@@ -187,21 +134,13 @@ fn memory_through_nbd() {
 fn memory_through_nbd_with_simple_replies() {
     let world = World::new([Memory::new("vol", 40 << 20)]);
     world.rt.block_on(async {
-        let wishes = Wishes {
-            structured: false,
-            allocation: false,
-            go: false,
-        };
+        let wishes = Wishes { structured: false, allocation: false, go: false };
         let remote = Remote(world.client_with("vol", wishes).await);
         let data = support::pattern(1, 5 << 20);
         remote.write(512, data.clone(), true).await.unwrap();
         assert!(remote.read(512, 5 << 20).await.unwrap()[0] == data);
         remote.write_zeroes(1024, 4096, true, false).await.unwrap();
-        assert!(
-            remote.read(1024, 4096).await.unwrap()[0]
-                .iter()
-                .all(|b| *b == 0)
-        );
+        assert!(remote.read(1024, 4096).await.unwrap()[0].iter().all(|b| *b == 0));
     });
 }
 

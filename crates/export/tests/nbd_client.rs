@@ -24,9 +24,7 @@ fn read_answered_with(structured: bool, answer: Vec<u8>) -> Result<Vec<u8>, Erro
     let address = Addr::Unix(directory.path().join("fake.sock"));
     let listener = Listener::bind(&rt, &address).unwrap();
     rt.spawn(async move {
-        let raw = Raw {
-            stream: listener.accept().await.unwrap(),
-        };
+        let raw = Raw { stream: listener.accept().await.unwrap() };
         raw.send(b"NBDMAGICIHAVEOPT\0\x03").await;
         raw.receive(4).await;
         let mut out = Vec::new();
@@ -37,18 +35,8 @@ fn read_answered_with(structured: bool, answer: Vec<u8>) -> Result<Vec<u8>, Erro
         }
         raw.receive(16 + 4 + 3 + 2 + 6).await;
         out.clear();
-        reply::option(
-            &mut out,
-            opt::GO,
-            rep::INFO,
-            &[&[0, 9], b"an information from the future"],
-        );
-        reply::option(
-            &mut out,
-            opt::GO,
-            rep::INFO,
-            &[&[0, 0], &(1u64 << 20).to_be_bytes(), &[0, 1]],
-        );
+        reply::option(&mut out, opt::GO, rep::INFO, &[&[0, 9], b"an information from the future"]);
+        reply::option(&mut out, opt::GO, rep::INFO, &[&[0, 0], &(1u64 << 20).to_be_bytes(), &[0, 1]]);
         reply::option(&mut out, opt::GO, rep::ACK, &[]);
         raw.send(&out).await;
         raw.receive(28).await;
@@ -56,14 +44,8 @@ fn read_answered_with(structured: bool, answer: Vec<u8>) -> Result<Vec<u8>, Erro
         raw.receive(28).await;
     });
     rt.block_on(async {
-        let wishes = Wishes {
-            structured,
-            allocation: false,
-            go: true,
-        };
-        let client = Client::connect_with(&rt, &address, "vol", wishes)
-            .await
-            .unwrap();
+        let wishes = Wishes { structured, allocation: false, go: true };
+        let client = Client::connect_with(&rt, &address, "vol", wishes).await.unwrap();
         client.read(8192, 4096).await.map(|data| data.to_vec())
     })
 }
@@ -98,28 +80,15 @@ fn chunks_and_holes_in_any_order() {
     ];
     let expected = [[1; 1024], [0; 1024], [0; 1024], [3; 1024]].concat();
     assert_eq!(read_answered_with(true, answer.concat()), Ok(expected));
-    assert_eq!(
-        read_answered_with(true, hole(1, 8192, 4096)),
-        Ok(vec![0; 4096])
-    );
+    assert_eq!(read_answered_with(true, hole(1, 8192, 4096)), Ok(vec![0; 4096]));
 }
 
 #[test]
 fn errors_after_data_are_errors() {
-    let error = |kind| {
-        chunk(
-            1,
-            kind,
-            1,
-            &[&28u32.to_be_bytes(), &4u16.to_be_bytes(), b"full", &[0; 8]],
-        )
-    };
+    let error = |kind| chunk(1, kind, 1, &[&28u32.to_be_bytes(), &4u16.to_be_bytes(), b"full", &[0; 8]]);
     for kind in [0x8001, 0x8002, 0x8077] {
         let answer = [data(0, 8192, &[1; 4096]), error(kind)].concat();
-        let expected = Error::Failed {
-            errno: Errno::NoSpace,
-            message: "full".to_owned(),
-        };
+        let expected = Error::Failed { errno: Errno::NoSpace, message: "full".to_owned() };
         assert_eq!(read_answered_with(true, answer), Err(expected), "{kind:#x}");
     }
 }
@@ -133,63 +102,33 @@ fn answers_that_break_the_protocol_end_the_connection() {
         ("garbage", true, vec![0x55; 64]),
         ("a cookie that was not used", true, chunk(1, 0, 77, &[])),
         ("a simple reply to a read", true, simple),
-        (
-            "a structured reply that was not agreed on",
-            false,
-            data(1, 8192, &[1; 4096]),
-        ),
+        ("a structured reply that was not agreed on", false, data(1, 8192, &[1; 4096])),
         ("too little", true, data(1, 8192, &[1; 512])),
         ("nothing but success", true, chunk(1, 0, 1, &[])),
         ("data beyond the request", true, data(1, 8192, &[1; 4608])),
         ("data before the request", true, data(1, 7680, &[1; 4096])),
-        (
-            "data twice",
-            true,
-            [data(0, 8192, &[1; 4096]), data(1, 8192, &[1; 512])].concat(),
-        ),
-        (
-            "an empty hole",
-            true,
-            [hole(0, 8192, 0), data(1, 8192, &[1; 4096])].concat(),
-        ),
+        ("data twice", true, [data(0, 8192, &[1; 4096]), data(1, 8192, &[1; 512])].concat()),
+        ("an empty hole", true, [hole(0, 8192, 0), data(1, 8192, &[1; 4096])].concat()),
         ("a huge hole", true, hole(1, 8192, u32::MAX)),
         ("an unknown chunk", true, chunk(1, 9, 1, &[])),
         ("block status to a read", true, chunk(1, 5, 1, &[&[0; 12]])),
-        (
-            "an error without a code",
-            true,
-            chunk(1, 0x8001, 1, &[&[0; 6]]),
-        ),
-        (
-            "an error that is too short",
-            true,
-            chunk(1, 0x8001, 1, &[&[0; 3]]),
-        ),
+        ("an error without a code", true, chunk(1, 0x8001, 1, &[&[0; 6]])),
+        ("an error that is too short", true, chunk(1, 0x8001, 1, &[&[0; 3]])),
         ("an end that is not the end", true, chunk(0, 0, 1, &[])),
     ] {
-        assert_eq!(
-            read_answered_with(structured, answer),
-            Err(Error::Disconnected),
-            "{what}"
-        );
+        assert_eq!(read_answered_with(structured, answer), Err(Error::Disconnected), "{what}");
     }
 }
 
 #[test]
 fn servers_that_are_none() {
-    for greeting in [
-        &b"HTTP/1.1 400 Bad"[..],
-        b"NBDMAGIC\0\0\x42\x02\x81\x86\x12\x53",
-        b"NBDMAGICIHAVEOPT\0\0",
-    ] {
+    for greeting in [&b"HTTP/1.1 400 Bad"[..], b"NBDMAGIC\0\0\x42\x02\x81\x86\x12\x53", b"NBDMAGICIHAVEOPT\0\0"] {
         let rt = Rt::real().unwrap();
         let directory = tempfile::tempdir().unwrap();
         let address = Addr::Unix(directory.path().join("fake.sock"));
         let listener = Listener::bind(&rt, &address).unwrap();
         rt.spawn(async move {
-            let raw = Raw {
-                stream: listener.accept().await.unwrap(),
-            };
+            let raw = Raw { stream: listener.accept().await.unwrap() };
             raw.send(greeting).await;
             raw.receive(1).await;
         });

@@ -29,14 +29,7 @@ async fn assert_alive(raw: &Raw) {
 #[test]
 fn greeting_and_client_flags() {
     with_puppet(|world, _| async move {
-        for (flags, good) in [
-            (0, true),
-            (1, true),
-            (2, true),
-            (3, true),
-            (4, false),
-            (1 << 31 | 3, false),
-        ] {
+        for (flags, good) in [(0, true), (1, true), (2, true), (3, true), (4, false), (1 << 31 | 3, false)] {
             let raw = world.raw().await;
             raw.greet(flags).await;
             if good {
@@ -82,20 +75,8 @@ fn the_default_export() {
     world.rt.block_on(async {
         assert_eq!(world.client("").await.export().name, "only");
         world.exports.add(Puppet::new("second", 1 << 20));
-        let refused = Client::connect(&world.rt, &world.address, "")
-            .await
-            .err()
-            .unwrap();
-        assert!(
-            matches!(
-                refused,
-                Error::Refused {
-                    reply: rep::ERR_UNKNOWN,
-                    ..
-                }
-            ),
-            "{refused}"
-        );
+        let refused = Client::connect(&world.rt, &world.address, "").await.err().unwrap();
+        assert!(matches!(refused, Error::Refused { reply: rep::ERR_UNKNOWN, .. }), "{refused}");
     });
 }
 
@@ -104,17 +85,8 @@ fn list_names_and_descriptions() {
     let world = World::new([Puppet::new("a", 1 << 20), Puppet::new("b", 2 << 20)]);
     world.rt.block_on(async {
         let list = Client::list(&world.rt, &world.address).await.unwrap();
-        let names: Vec<_> = list
-            .iter()
-            .map(|(name, description)| (name.as_str(), description.as_str()))
-            .collect();
-        assert_eq!(
-            names,
-            [
-                ("a", "memory: gone with the process"),
-                ("b", "memory: gone with the process")
-            ]
-        );
+        let names: Vec<_> = list.iter().map(|(name, description)| (name.as_str(), description.as_str())).collect();
+        assert_eq!(names, [("a", "memory: gone with the process"), ("b", "memory: gone with the process")]);
     });
 }
 
@@ -143,17 +115,11 @@ fn info_then_go() {
                 assert_eq!(reply, rep::INFO);
                 items.push(data);
             }
-            assert_eq!(
-                items[0][..10],
-                [&[0, 0][..], &(64u64 << 20).to_be_bytes()].concat()
-            );
+            assert_eq!(items[0][..10], [&[0, 0][..], &(64u64 << 20).to_be_bytes()].concat());
             assert_eq!(items[1], b"\0\x01vol", "the canonical name");
             assert_eq!(items[2], b"\0\x02memory: gone with the process");
             let sizes: Vec<u32> = items[3][2..].chunks(4).map(word).collect();
-            assert_eq!(
-                (&items[3][..2], &sizes[..]),
-                (&[0, 3][..], &[512, 4096, 32 << 20][..])
-            );
+            assert_eq!((&items[3][..2], &sizes[..]), (&[0, 3][..], &[512, 4096, 32 << 20][..]));
             assert_eq!(items.len(), 4);
         }
         raw.request(0, 0, 6, 0, 512).await;
@@ -167,10 +133,7 @@ fn an_unknown_export_is_refused_and_may_be_tried_again() {
         let raw = world.raw().await;
         raw.greet(3).await;
         for option in [opt::INFO, opt::GO] {
-            assert_eq!(
-                answer(&raw, option, &[&named("no")[..], &[0, 0]].concat()).await,
-                rep::ERR_UNKNOWN
-            );
+            assert_eq!(answer(&raw, option, &[&named("no")[..], &[0, 0]].concat()).await, rep::ERR_UNKNOWN);
         }
         assert_alive(&raw).await;
     });
@@ -183,26 +146,13 @@ fn malformed_options_are_invalid() {
         raw.greet(3).await;
         let lies = [&u32::MAX.to_be_bytes()[..], b"vol", &[0, 0]].concat();
         let truncated = [&named("vol")[..], &[0, 9, 0, 1]].concat();
-        for option in [
-            opt::INFO,
-            opt::GO,
-            opt::LIST_META_CONTEXT,
-            opt::SET_META_CONTEXT,
-        ] {
+        for option in [opt::INFO, opt::GO, opt::LIST_META_CONTEXT, opt::SET_META_CONTEXT] {
             for data in [&[][..], &[0], &lies, &truncated, &named("vol")] {
-                assert_eq!(
-                    answer(&raw, option, data).await,
-                    rep::ERR_INVALID,
-                    "option {option} with {data:?}"
-                );
+                assert_eq!(answer(&raw, option, data).await, rep::ERR_INVALID, "option {option} with {data:?}");
             }
         }
         for option in [opt::LIST, opt::STRUCTURED_REPLY, opt::STARTTLS] {
-            assert_eq!(
-                answer(&raw, option, b"data").await,
-                rep::ERR_INVALID,
-                "option {option} with data"
-            );
+            assert_eq!(answer(&raw, option, b"data").await, rep::ERR_INVALID, "option {option} with data");
         }
         assert_alive(&raw).await;
     });
@@ -214,17 +164,9 @@ fn tls_extended_headers_and_unknown_options_are_unsupported() {
         let raw = world.raw().await;
         raw.greet(3).await;
         for option in [opt::STARTTLS, opt::EXTENDED_HEADERS, 4, 12, 4711, u32::MAX] {
-            assert_eq!(
-                answer(&raw, option, &[]).await,
-                rep::ERR_UNSUP,
-                "option {option}"
-            );
+            assert_eq!(answer(&raw, option, &[]).await, rep::ERR_UNSUP, "option {option}");
         }
-        assert_eq!(
-            answer(&raw, 4711, &[7; 10_000]).await,
-            rep::ERR_UNSUP,
-            "its data is skipped"
-        );
+        assert_eq!(answer(&raw, 4711, &[7; 10_000]).await, rep::ERR_UNSUP, "its data is skipped");
         assert_alive(&raw).await;
     });
 }
@@ -234,10 +176,7 @@ fn an_option_that_is_too_long() {
     with_puppet(|world, _| async move {
         let raw = world.raw().await;
         raw.greet(3).await;
-        assert_eq!(
-            answer(&raw, opt::GO, &vec![0; 1 << 20]).await,
-            rep::ERR_TOO_BIG
-        );
+        assert_eq!(answer(&raw, opt::GO, &vec![0; 1 << 20]).await, rep::ERR_TOO_BIG);
         assert_alive(&raw).await;
         let mut header = option_bytes(opt::GO, &[]);
         header[12..].copy_from_slice(&u32::MAX.to_be_bytes());
@@ -277,47 +216,26 @@ fn meta_contexts_need_structured_replies() {
             data
         };
         let allocation = query(&["base:allocation"]);
-        assert_eq!(
-            answer(&raw, opt::SET_META_CONTEXT, &allocation).await,
-            rep::ERR_INVALID
-        );
-        assert_eq!(
-            answer(&raw, opt::LIST_META_CONTEXT, &allocation).await,
-            rep::ERR_INVALID
-        );
+        assert_eq!(answer(&raw, opt::SET_META_CONTEXT, &allocation).await, rep::ERR_INVALID);
+        assert_eq!(answer(&raw, opt::LIST_META_CONTEXT, &allocation).await, rep::ERR_INVALID);
         assert_eq!(answer(&raw, opt::STRUCTURED_REPLY, &[]).await, rep::ACK);
         for (option, list, found) in [
             (opt::LIST_META_CONTEXT, &[][..], true),
             (opt::LIST_META_CONTEXT, &["base:"], true),
             (opt::LIST_META_CONTEXT, &["x-a:b"], false),
             (opt::SET_META_CONTEXT, &["base:"], false),
-            (
-                opt::SET_META_CONTEXT,
-                &["x-a:b", "base:allocation", "base:other"],
-                true,
-            ),
+            (opt::SET_META_CONTEXT, &["x-a:b", "base:allocation", "base:other"], true),
             (opt::SET_META_CONTEXT, &[], false),
         ] {
             raw.option(option, &query(list)).await;
             if found {
                 let (reply, data) = raw.option_reply(option).await;
-                assert_eq!(
-                    (reply, &data[4..]),
-                    (rep::META_CONTEXT, &b"base:allocation"[..]),
-                    "{list:?}"
-                );
+                assert_eq!((reply, &data[4..]), (rep::META_CONTEXT, &b"base:allocation"[..]), "{list:?}");
             }
-            assert_eq!(
-                raw.option_reply(option).await.0,
-                rep::ACK,
-                "{option} {list:?}"
-            );
+            assert_eq!(raw.option_reply(option).await.0, rep::ACK, "{option} {list:?}");
         }
         let unknown = [&named("no")[..], &0u32.to_be_bytes()].concat();
-        assert_eq!(
-            answer(&raw, opt::SET_META_CONTEXT, &unknown).await,
-            rep::ERR_UNKNOWN
-        );
+        assert_eq!(answer(&raw, opt::SET_META_CONTEXT, &unknown).await, rep::ERR_UNKNOWN);
     });
 }
 
@@ -325,27 +243,18 @@ fn meta_contexts_need_structured_replies() {
 fn a_context_counts_for_its_export_and_until_set_again() {
     let world = World::new([Puppet::new("vol", 1 << 20), Puppet::new("other", 1 << 20)]);
     world.rt.block_on(async {
-        for (names, good) in [
-            (&["vol"][..], true),
-            (&["other"], false),
-            (&["vol", "no"], false),
-            (&["other", "vol"], true),
-        ] {
+        for (names, good) in
+            [(&["vol"][..], true), (&["other"], false), (&["vol", "no"], false), (&["other", "vol"], true)]
+        {
             let raw = world.raw().await;
             raw.greet(3).await;
             assert_eq!(answer(&raw, opt::STRUCTURED_REPLY, &[]).await, rep::ACK);
             for name in names {
-                let data = [
-                    &named(name)[..],
-                    &1u32.to_be_bytes(),
-                    &named("base:allocation"),
-                ]
-                .concat();
+                let data = [&named(name)[..], &1u32.to_be_bytes(), &named("base:allocation")].concat();
                 raw.option(opt::SET_META_CONTEXT, &data).await;
                 while raw.option_reply(opt::SET_META_CONTEXT).await.0 == rep::META_CONTEXT {}
             }
-            raw.option(opt::GO, &[&named("vol")[..], &[0, 0]].concat())
-                .await;
+            raw.option(opt::GO, &[&named("vol")[..], &[0, 0]].concat()).await;
             while raw.option_reply(opt::GO).await.0 != rep::ACK {}
             raw.request(7, 0, 1, 0, 4096).await;
             let (_, kind, _, _) = raw.chunk().await;
@@ -356,41 +265,18 @@ fn a_context_counts_for_its_export_and_until_set_again() {
 
 #[test]
 fn transmission_flags() {
-    let read_only = NamespaceInfo {
-        name: "ro".to_owned(),
-        read_only: true,
-        ..Memory::new("", 1 << 20).info()
-    };
+    let read_only = NamespaceInfo { name: "ro".to_owned(), read_only: true, ..Memory::new("", 1 << 20).info() };
     let world = World::new([Memory::new("rw", 1 << 20), Memory::with_info(read_only)]);
     world.rt.block_on(async {
         use transmission::*;
         let always = HAS_FLAGS | SEND_FLUSH | SEND_FUA | CAN_MULTI_CONN | SEND_CACHE;
         let writes = SEND_TRIM | SEND_WRITE_ZEROES | SEND_FAST_ZERO;
-        let simple = Wishes {
-            structured: false,
-            allocation: false,
-            go: true,
-        };
-        let old = Wishes {
-            go: false,
-            ..simple
-        };
-        assert_eq!(
-            world.client("rw").await.export().flags,
-            always | writes | SEND_DF
-        );
-        assert_eq!(
-            world.client_with("rw", simple).await.export().flags,
-            always | writes
-        );
-        assert_eq!(
-            world.client_with("rw", old).await.export().flags,
-            always | writes
-        );
-        assert_eq!(
-            world.client("ro").await.export().flags,
-            always | SEND_DF | READ_ONLY
-        );
+        let simple = Wishes { structured: false, allocation: false, go: true };
+        let old = Wishes { go: false, ..simple };
+        assert_eq!(world.client("rw").await.export().flags, always | writes | SEND_DF);
+        assert_eq!(world.client_with("rw", simple).await.export().flags, always | writes);
+        assert_eq!(world.client_with("rw", old).await.export().flags, always | writes);
+        assert_eq!(world.client("ro").await.export().flags, always | SEND_DF | READ_ONLY);
     });
 }
 
@@ -400,12 +286,6 @@ fn info_is_asked_anew() {
     world.rt.block_on(async {
         let before = world.client("vol").await;
         world.exports.add(Memory::new("vol", 2 << 20));
-        assert_eq!(
-            (
-                before.export().bytes,
-                world.client("vol").await.export().bytes
-            ),
-            (1 << 20, 2 << 20)
-        );
+        assert_eq!((before.export().bytes, world.client("vol").await.export().bytes), (1 << 20, 2 << 20));
     });
 }

@@ -11,9 +11,7 @@ use export::{
     nbd::{
         Errno, Server,
         client::{Client, Error},
-        limits::{
-            CONNECTION_BYTES_MAX, CONNECTION_REQUESTS_MAX, CONNECTIONS_MAX, REQUEST_BYTES_MAX,
-        },
+        limits::{CONNECTION_BYTES_MAX, CONNECTION_REQUESTS_MAX, CONNECTIONS_MAX, REQUEST_BYTES_MAX},
         wire::{cmd, opt, rep},
     },
 };
@@ -31,23 +29,13 @@ fn more_requests_than_fit_wait_and_succeed() {
         for i in 0..count {
             let (client, done) = (client.clone(), done.clone());
             world.rt.spawn(async move {
-                client
-                    .write(i as u64 * 512, pattern(i as u8, 512), false)
-                    .await
-                    .unwrap();
+                client.write(i as u64 * 512, pattern(i as u8, 512), false).await.unwrap();
                 done.set(done.get() + 1);
             });
         }
-        until(&world.rt, || {
-            puppet.waiting() as u64 == CONNECTION_REQUESTS_MAX
-        })
-        .await;
+        until(&world.rt, || puppet.waiting() as u64 == CONNECTION_REQUESTS_MAX).await;
         world.rt.sleep(Duration::from_millis(50)).await;
-        assert_eq!(
-            puppet.waiting() as u64,
-            CONNECTION_REQUESTS_MAX,
-            "no more than the limit are in flight"
-        );
+        assert_eq!(puppet.waiting() as u64, CONNECTION_REQUESTS_MAX, "no more than the limit are in flight");
         puppet.release();
         until(&world.rt, || done.get() == count).await;
     });
@@ -78,27 +66,19 @@ fn a_peer_that_takes_no_answers_stops_only_itself() {
         let greedy = world.raw().await;
         greedy.go(true).await;
         for cookie in 0..20 {
-            greedy
-                .request(cmd::READ, 0, cookie, 0, REQUEST_BYTES_MAX)
-                .await;
+            greedy.request(cmd::READ, 0, cookie, 0, REQUEST_BYTES_MAX).await;
         }
         world.rt.sleep(Duration::from_millis(100)).await;
         let reads = puppet.calls().len();
         let in_outbox = (CONNECTION_BYTES_MAX / u64::from(REQUEST_BYTES_MAX)) as usize;
-        assert!(
-            (in_outbox..in_outbox + 2).contains(&reads),
-            "{reads} reads for a peer that takes no answers"
-        );
+        assert!((in_outbox..in_outbox + 2).contains(&reads), "{reads} reads for a peer that takes no answers");
         let client = world.client("vol").await;
         client.write(0, pattern(1, 1 << 20), false).await.unwrap();
         assert!(client.read(0, 1 << 20).await.unwrap() == pattern(1, 1 << 20));
         // When it does take them it gets them all.
         for cookie in 0..20 {
             let (_, _, found, payload) = greedy.chunk().await;
-            assert_eq!(
-                (found, payload.len()),
-                (cookie, REQUEST_BYTES_MAX as usize + 8)
-            );
+            assert_eq!((found, payload.len()), (cookie, REQUEST_BYTES_MAX as usize + 8));
         }
     });
 }
@@ -108,15 +88,10 @@ fn many_refused_requests_without_taking_the_answers() {
     with_puppet(|world, _| async move {
         let raw = world.raw().await;
         raw.go(true).await;
-        let flood: Vec<u8> = (0..20_000)
-            .flat_map(|cookie| request_bytes(99, 0, cookie, 0, 0))
-            .collect();
+        let flood: Vec<u8> = (0..20_000).flat_map(|cookie| request_bytes(99, 0, cookie, 0, 0)).collect();
         let stream = raw.stream.clone();
         let flooding = world.rt.spawn(async move {
-            stream
-                .send_all(vec![rt::Bytes::from_slice(&flood)])
-                .await
-                .unwrap();
+            stream.send_all(vec![rt::Bytes::from_slice(&flood)]).await.unwrap();
         });
         world.rt.sleep(Duration::from_millis(50)).await;
         for cookie in 0..20_000 {
@@ -153,8 +128,7 @@ fn tcp_and_unix_at_once() {
     let world = World::new([Memory::new("vol", 1 << 20)]);
     world.rt.block_on(async {
         let any_port: Addr = "tcp:127.0.0.1:0".parse().unwrap();
-        let unix =
-            Addr::Unix(std::env::temp_dir().join(format!("nbd-both-{}.sock", std::process::id())));
+        let unix = Addr::Unix(std::env::temp_dir().join(format!("nbd-both-{}.sock", std::process::id())));
         let server = Server::start(&world.rt, world.exports.clone(), &[any_port, unix]).unwrap();
         for address in server.local_addrs() {
             let client = Client::connect(&world.rt, address, "vol").await.unwrap();
@@ -162,10 +136,7 @@ fn tcp_and_unix_at_once() {
         }
         server.stop().await;
         for address in server.local_addrs() {
-            assert!(
-                Stream::connect(&world.rt, address).await.is_err(),
-                "{address} is closed"
-            );
+            assert!(Stream::connect(&world.rt, address).await.is_err(), "{address} is closed");
         }
     });
 }
@@ -183,29 +154,14 @@ fn stop_finishes_what_is_in_flight_and_refuses_what_is_later() {
             let server = world.server.clone();
             let stopped = world.rt.spawn(async move { server.stop().await });
             world.rt.sleep(Duration::from_millis(20)).await;
-            assert!(
-                Stream::connect(&world.rt, &world.address).await.is_err(),
-                "no new connections"
-            );
+            assert!(Stream::connect(&world.rt, &world.address).await.is_err(), "no new connections");
             for kind in [cmd::WRITE, cmd::READ, cmd::FLUSH] {
                 let bytes = if kind == cmd::FLUSH { 0 } else { 512 };
                 let refused = client.raw(kind, 0, 0, bytes).await;
-                assert!(
-                    matches!(
-                        refused,
-                        Err(Error::Failed {
-                            errno: Errno::Shutdown,
-                            ..
-                        })
-                    ),
-                    "{refused:?}"
-                );
+                assert!(matches!(refused, Err(Error::Failed { errno: Errno::Shutdown, .. })), "{refused:?}");
             }
             in_handshake.option(opt::LIST, &[]).await;
-            assert_eq!(
-                in_handshake.option_reply(opt::LIST).await.0,
-                rep::ERR_SHUTDOWN
-            );
+            assert_eq!(in_handshake.option_reply(opt::LIST).await.0, rep::ERR_SHUTDOWN);
             assert!(!stopped.is_finished(), "waits for the namespace");
             puppet.release();
             stopped.await;
@@ -224,9 +180,7 @@ fn stop_does_not_wait_for_a_peer_that_takes_no_answers() {
         let greedy = world.raw().await;
         greedy.go(false).await;
         for cookie in 0..4 {
-            greedy
-                .request(cmd::READ, 0, cookie, 0, REQUEST_BYTES_MAX)
-                .await;
+            greedy.request(cmd::READ, 0, cookie, 0, REQUEST_BYTES_MAX).await;
         }
         until(&world.rt, || puppet.calls().len() >= 2).await;
         world.server.stop().await;

@@ -13,9 +13,7 @@ use export::{
     },
 };
 use futures::future::join_all;
-use support::{
-    MIB, Puppet, World, named, option_bytes, pattern, request_bytes, until, with_puppet,
-};
+use support::{MIB, Puppet, World, named, option_bytes, pattern, request_bytes, until, with_puppet};
 
 fn errno(result: Result<(), Error>) -> Option<Errno> {
     match result {
@@ -37,29 +35,8 @@ fn each_command_reaches_the_namespace_once() {
         client.trim(0, 4096, true).await.unwrap();
         let zeroes = Zeroes::default();
         client.write_zeroes(0, 512, zeroes).await.unwrap();
-        client
-            .write_zeroes(
-                0,
-                512,
-                Zeroes {
-                    no_hole: true,
-                    fua: true,
-                    ..zeroes
-                },
-            )
-            .await
-            .unwrap();
-        client
-            .write_zeroes(
-                0,
-                512,
-                Zeroes {
-                    fast: true,
-                    ..zeroes
-                },
-            )
-            .await
-            .unwrap();
+        client.write_zeroes(0, 512, Zeroes { no_hole: true, fua: true, ..zeroes }).await.unwrap();
+        client.write_zeroes(0, 512, Zeroes { fast: true, ..zeroes }).await.unwrap();
         client.cache(0, 4096).await.unwrap();
         let calls = [
             "write 4096 8192 false",
@@ -82,11 +59,7 @@ fn refused_requests_do_not_reach_the_namespace() {
         let end = 64u64 << 20;
         let both = cmd_flag::NO_HOLE | cmd_flag::FAST_ZERO;
         for structured in [true, false] {
-            let wishes = Wishes {
-                structured,
-                allocation: structured,
-                go: true,
-            };
+            let wishes = Wishes { structured, allocation: structured, go: true };
             let client = world.client_with("vol", wishes).await;
             for (kind, flags, offset, bytes, expected) in [
                 (cmd::READ, 0, end, 512, Errno::Invalid),
@@ -110,23 +83,15 @@ fn refused_requests_do_not_reach_the_namespace() {
                 (8, 0, 0, 512, Errno::Invalid),
                 (u16::MAX, 0, 0, 0, Errno::Invalid),
             ] {
-                let what = format!(
-                    "kind {kind} flags {flags:#x} offset {offset} bytes {bytes} structured {structured}"
-                );
-                assert_eq!(
-                    errno(client.raw(kind, flags, offset, bytes).await),
-                    Some(expected),
-                    "{what}"
-                );
+                let what =
+                    format!("kind {kind} flags {flags:#x} offset {offset} bytes {bytes} structured {structured}");
+                assert_eq!(errno(client.raw(kind, flags, offset, bytes).await), Some(expected), "{what}");
             }
             client.flush().await.unwrap();
             assert_eq!(puppet.calls(), ["flush"], "nothing else arrived");
         }
         let live = world.server.counters().remove(0).1;
-        assert_eq!(
-            (live.errors, live.flushes, live.reads, live.writes),
-            (40, 2, 0, 0)
-        );
+        assert_eq!((live.errors, live.flushes, live.reads, live.writes), (40, 2, 0, 0));
     });
 }
 
@@ -135,42 +100,23 @@ fn a_read_that_is_too_long() {
     let world = World::new([Memory::new("vol", 1 << 30)]);
     world.rt.block_on(async {
         let client = world.client("vol").await;
-        assert_eq!(
-            errno(client.read(0, 33 * MIB).await.map(drop)),
-            Some(Errno::Overflow)
-        );
-        let wishes = Wishes {
-            structured: false,
-            allocation: false,
-            go: true,
-        };
+        assert_eq!(errno(client.read(0, 33 * MIB).await.map(drop)), Some(Errno::Overflow));
+        let wishes = Wishes { structured: false, allocation: false, go: true };
         let client = world.client_with("vol", wishes).await;
-        assert_eq!(
-            errno(client.read(0, 33 * MIB).await.map(drop)),
-            Some(Errno::Invalid)
-        );
+        assert_eq!(errno(client.read(0, 33 * MIB).await.map(drop)), Some(Errno::Invalid));
     });
 }
 
 #[test]
 fn read_only_exports_refuse_writes() {
-    let info = NamespaceInfo {
-        read_only: true,
-        ..Memory::new("ro", 1 << 20).info()
-    };
+    let info = NamespaceInfo { read_only: true, ..Memory::new("ro", 1 << 20).info() };
     let puppet = Puppet::from(Memory::with_info(info));
     let world = World::new([puppet.clone()]);
     world.rt.block_on(async {
         let client = world.client("ro").await;
-        assert_eq!(
-            errno(client.write(0, pattern(1, 512), false).await),
-            Some(Errno::Perm)
-        );
+        assert_eq!(errno(client.write(0, pattern(1, 512), false).await), Some(Errno::Perm));
         assert_eq!(errno(client.trim(0, 512, false).await), Some(Errno::Perm));
-        assert_eq!(
-            errno(client.write_zeroes(0, 512, Zeroes::default()).await),
-            Some(Errno::Perm)
-        );
+        assert_eq!(errno(client.write_zeroes(0, 512, Zeroes::default()).await), Some(Errno::Perm));
         assert_eq!(puppet.calls(), Vec::<String>::new());
         client.read(0, 512).await.unwrap();
     });
@@ -189,24 +135,12 @@ fn faults_become_errors() {
             (Fault::Unavailable, Errno::Io),
             (Fault::Gone, Errno::Shutdown),
         ] {
-            for kind in [
-                cmd::READ,
-                cmd::WRITE,
-                cmd::TRIM,
-                cmd::WRITE_ZEROES,
-                cmd::BLOCK_STATUS,
-            ] {
+            for kind in [cmd::READ, cmd::WRITE, cmd::TRIM, cmd::WRITE_ZEROES, cmd::BLOCK_STATUS] {
                 puppet.fail(fault);
-                assert_eq!(
-                    errno(client.raw(kind, 0, 0, 4096).await),
-                    Some(expected),
-                    "{kind} {fault:?}"
-                );
+                assert_eq!(errno(client.raw(kind, 0, 0, 4096).await), Some(expected), "{kind} {fault:?}");
             }
             puppet.fail(fault);
-            let Err(Error::Failed { errno, message }) = client.flush().await else {
-                panic!("{fault:?}")
-            };
+            let Err(Error::Failed { errno, message }) = client.flush().await else { panic!("{fault:?}") };
             assert_eq!((errno, message), (expected, fault.to_string()));
         }
         client.read(0, 4096).await.unwrap();
@@ -222,11 +156,7 @@ fn replies_come_as_they_are_ready() {
         raw.request(cmd::READ, 0, 1, 0, 512).await;
         until(&world.rt, || puppet.waiting() == 1).await;
         raw.request(cmd::CACHE, 0, 2, 0, 512).await;
-        assert_eq!(
-            raw.simple_reply().await,
-            (0, 2),
-            "the later request is answered first"
-        );
+        assert_eq!(raw.simple_reply().await, (0, 2), "the later request is answered first");
         puppet.release();
         let (flags, kind, cookie, payload) = raw.chunk().await;
         assert_eq!((flags, kind, cookie, payload.len()), (1, 1, 1, 520));
@@ -241,10 +171,7 @@ fn structured_reads_are_one_chunk_with_or_without_df() {
         for flags in [0, cmd_flag::DF] {
             raw.request(cmd::READ, flags, 9, 1 << 20, 3 << 20).await;
             let (flags, kind, cookie, payload) = raw.chunk().await;
-            assert_eq!(
-                (flags, kind, cookie, payload.len()),
-                (1, 1, 9, (3 << 20) + 8)
-            );
+            assert_eq!((flags, kind, cookie, payload.len()), (1, 1, 9, (3 << 20) + 8));
             assert_eq!(payload[..8], (1u64 << 20).to_be_bytes());
         }
     });
@@ -276,34 +203,16 @@ fn block_status() {
     with_puppet(|world, puppet| async move {
         use ExtentState::{Allocated, Hole};
         let client = world.client("vol").await;
-        client
-            .write(1 << 20, pattern(1, 1 << 20), false)
-            .await
-            .unwrap();
+        client.write(1 << 20, pattern(1, 1 << 20), false).await.unwrap();
         let extents = |list: &[(u64, ExtentState)]| -> Vec<Extent> {
-            list.iter()
-                .map(|(bytes, state)| Extent {
-                    bytes: *bytes,
-                    state: *state,
-                })
-                .collect()
+            list.iter().map(|(bytes, state)| Extent { bytes: *bytes, state: *state }).collect()
         };
         let all = client.block_status(0, 4 << 20, false).await.unwrap();
-        assert_eq!(
-            all,
-            extents(&[(1 << 20, Hole), (1 << 20, Allocated), (2 << 20, Hole)])
-        );
+        assert_eq!(all, extents(&[(1 << 20, Hole), (1 << 20, Allocated), (2 << 20, Hole)]));
         let one = client.block_status(0, 4 << 20, true).await.unwrap();
         assert_eq!(one, extents(&[(1 << 20, Hole)]));
-        let short = client
-            .block_status((1 << 20) + 512, 512, true)
-            .await
-            .unwrap();
-        assert_eq!(
-            short,
-            extents(&[(512, Allocated)]),
-            "no longer than the request"
-        );
+        let short = client.block_status((1 << 20) + 512, 512, true).await.unwrap();
+        assert_eq!(short, extents(&[(512, Allocated)]), "no longer than the request");
         puppet.calls();
         client.block_status(0, 4096, true).await.unwrap();
         client.block_status(0, 4096, false).await.unwrap();
@@ -321,10 +230,7 @@ fn the_largest_requests() {
         let reads = join_all([client.read(0, 32 * MIB), client.read(32 << 20, 32 * MIB)]).await;
         assert!(reads.into_iter().all(|read| read.unwrap() == data));
         client.trim(0, 64 * MIB, false).await.unwrap();
-        client
-            .write_zeroes(0, 64 * MIB, Zeroes::default())
-            .await
-            .unwrap();
+        client.write_zeroes(0, 64 * MIB, Zeroes::default()).await.unwrap();
     });
 }
 
@@ -346,11 +252,7 @@ fn disconnect_finishes_what_is_in_flight() {
 #[test]
 fn a_request_without_its_magic_closes_and_touches_nothing() {
     with_puppet(|world, puppet| async move {
-        for garbage in [
-            vec![0; 28],
-            vec![0xff; 4096],
-            b"GET / HTTP/1.1\r\nHost: example\r\n\r\n".to_vec(),
-        ] {
+        for garbage in [vec![0; 28], vec![0xff; 4096], b"GET / HTTP/1.1\r\nHost: example\r\n\r\n".to_vec()] {
             let raw = world.raw().await;
             raw.go(true).await;
             raw.send(&garbage).await;
@@ -366,12 +268,7 @@ fn a_refused_write_keeps_the_stream_in_step() {
         let raw = world.raw().await;
         raw.go(true).await;
         let mut stream = Vec::new();
-        for (cookie, offset, length) in [
-            (1, 1, 512),
-            (2, 64 << 20, 70_000),
-            (3, 0, 40 << 20),
-            (4, 0, 0),
-        ] {
+        for (cookie, offset, length) in [(1, 1, 512), (2, 64 << 20, 70_000), (3, 0, 40 << 20), (4, 0, 0)] {
             stream.extend(request_bytes(cmd::WRITE, 0, cookie, offset, length));
             // A payload that looks like requests.
             let lure = request_bytes(cmd::TRIM, 0, 99, 0, 4096);
@@ -402,11 +299,7 @@ fn a_write_of_4_gib_closes() {
 #[test]
 fn a_peer_that_leaves_in_the_middle() {
     with_puppet(|world, puppet| async move {
-        let whole = [
-            request_bytes(cmd::WRITE, 0, 1, 0, 4096),
-            pattern(1, 4096).to_vec(),
-        ]
-        .concat();
+        let whole = [request_bytes(cmd::WRITE, 0, 1, 0, 4096), pattern(1, 4096).to_vec()].concat();
         for cut in [1, 27, 28, 29, 4000, whole.len() - 1] {
             let raw = world.raw().await;
             raw.go(true).await;
@@ -415,11 +308,7 @@ fn a_peer_that_leaves_in_the_middle() {
         }
         let connections = || world.server.counters().first().map(|c| c.1.connections);
         until(&world.rt, || connections() == Some(0)).await;
-        assert_eq!(
-            puppet.calls(),
-            Vec::<String>::new(),
-            "half a write is no write"
-        );
+        assert_eq!(puppet.calls(), Vec::<String>::new(), "half a write is no write");
         let raw = world.raw().await;
         raw.greet(3).await;
         raw.send(&b"IHAVEOPT"[..5]).await;
@@ -435,10 +324,7 @@ fn mutated_sessions_do_no_harm() {
     with_puppet(|world, puppet| async move {
         let mut session = 3u32.to_be_bytes().to_vec();
         session.extend(option_bytes(opt::STRUCTURED_REPLY, &[]));
-        session.extend(option_bytes(
-            opt::GO,
-            &[&named("vol")[..], &[0, 0]].concat(),
-        ));
+        session.extend(option_bytes(opt::GO, &[&named("vol")[..], &[0, 0]].concat()));
         for cookie in 0..4 {
             session.extend(request_bytes(cmd::READ, 0, cookie, 4096 * cookie, 4096));
             session.extend(request_bytes(cmd::BLOCK_STATUS, 0, cookie, 0, 4096));
@@ -463,21 +349,10 @@ fn mutated_sessions_do_no_harm() {
                 end.shutdown();
             });
         }
-        let connections = || {
-            world
-                .server
-                .counters()
-                .iter()
-                .map(|c| c.1.connections)
-                .sum::<u64>()
-        };
+        let connections = || world.server.counters().iter().map(|c| c.1.connections).sum::<u64>();
         until(&world.rt, || connections() == 0).await;
         world.client("vol").await.read(0, 4096).await.unwrap();
-        let writes = puppet
-            .calls()
-            .iter()
-            .filter(|c| c.starts_with("write "))
-            .count();
+        let writes = puppet.calls().iter().filter(|c| c.starts_with("write ")).count();
         assert_eq!(writes, 0, "a turned bit makes no payload");
     });
 }
@@ -487,11 +362,7 @@ fn requests_cut_into_single_bytes() {
     with_puppet(|world, _| async move {
         let raw = world.raw().await;
         raw.go(false).await;
-        let message = [
-            request_bytes(cmd::WRITE, 0, 7, 512, 512),
-            pattern(4, 512).to_vec(),
-        ]
-        .concat();
+        let message = [request_bytes(cmd::WRITE, 0, 7, 512, 512), pattern(4, 512).to_vec()].concat();
         for byte in message.chunks(1).take(100).chain([&message[100..]]) {
             raw.send(byte).await;
         }
@@ -511,22 +382,13 @@ fn counters() {
         second.read(0, 512).await.unwrap();
         client.flush().await.unwrap();
         client.trim(0, 1024, false).await.unwrap();
-        client
-            .write_zeroes(0, 2048, Zeroes::default())
-            .await
-            .unwrap();
+        client.write_zeroes(0, 2048, Zeroes::default()).await.unwrap();
         puppet.fail(Fault::Medium);
         assert!(client.read(0, 512).await.is_err());
         let (name, c) = world.server.counters().remove(0);
         assert_eq!(name, "vol");
-        assert_eq!(
-            (c.reads, c.bytes_read, c.writes, c.bytes_written),
-            (2, 4608, 1, 8192)
-        );
-        assert_eq!(
-            (c.flushes, c.deallocates, c.bytes_deallocated, c.errors),
-            (1, 2, 3072, 1)
-        );
+        assert_eq!((c.reads, c.bytes_read, c.writes, c.bytes_written), (2, 4608, 1, 8192));
+        assert_eq!((c.flushes, c.deallocates, c.bytes_deallocated, c.errors), (1, 2, 3072, 1));
         assert_eq!((c.connections, c.connections_total, c.in_flight), (2, 2, 0));
         client.disconnect().await;
         drop(second);

@@ -281,8 +281,7 @@ impl Generation {
         let ancestor_count = usize::from(r.u8()?);
         let width = r.u8()?;
         let level = Level::from_bytes(r.array()?).ok_or(r.field("level"))?;
-        let features =
-            Features { compatible: r.u64()?, read_only_compatible: r.u64()?, incompatible: r.u64()? };
+        let features = Features { compatible: r.u64()?, read_only_compatible: r.u64()?, incompatible: r.u64()? };
         if features.incompatible != 0 {
             return Err(FormatError::Feature(features.incompatible));
         }

@@ -90,9 +90,7 @@ impl Label {
             && drive_blocks <= u64::MAX / BLOCK_BYTES as u64;
         let layout = Layout::new(drive_blocks, slot_blocks, zone_blocks);
         match layout {
-            Some(layout) if possible && layout.zones == zones => {
-                Ok(Label { array, member, seat, layout, array_name })
-            }
+            Some(layout) if possible && layout.zones == zones => Ok(Label { array, member, seat, layout, array_name }),
             _ => Err(r.field("layout")),
         }
     }

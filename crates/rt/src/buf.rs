@@ -219,16 +219,8 @@ impl Bytes {
     /// When the range does not lie within.
     #[must_use]
     pub fn slice(&self, range: Range<usize>) -> Bytes {
-        assert!(
-            range.start <= range.end && range.end <= self.len,
-            "slice {range:?} of {} bytes",
-            self.len
-        );
-        Bytes {
-            memory: self.memory.clone(),
-            start: self.start + range.start,
-            len: range.end - range.start,
-        }
+        assert!(range.start <= range.end && range.end <= self.len, "slice {range:?} of {} bytes", self.len);
+        Bytes { memory: self.memory.clone(), start: self.start + range.start, len: range.end - range.start }
     }
 
     /// Length in bytes.
@@ -254,11 +246,7 @@ impl Deref for Bytes {
 impl From<Buf> for Bytes {
     fn from(memory: Buf) -> Bytes {
         let len = memory.len();
-        Bytes {
-            memory: Rc::new(memory),
-            start: 0,
-            len,
-        }
+        Bytes { memory: Rc::new(memory), start: 0, len }
     }
 }
 

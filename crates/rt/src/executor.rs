@@ -85,10 +85,7 @@ pub struct Rt {
 
 impl Clone for Rt {
     fn clone(&self) -> Rt {
-        Rt {
-            inner: self.inner.clone(),
-            first: false,
-        }
+        Rt { inner: self.inner.clone(), first: false }
     }
 }
 
@@ -108,26 +105,13 @@ impl Rt {
     /// locked memory).
     pub fn real() -> io::Result<Rt> {
         let (ring, queue) = Ring::new()?;
-        Ok(Rt::new(
-            queue,
-            Random::from_os()?,
-            World::Real {
-                ring,
-                start: Instant::now(),
-            },
-        ))
+        Ok(Rt::new(queue, Random::from_os()?, World::Real { ring, start: Instant::now() }))
     }
 
     /// The modelled world: virtual time, and one seed that decides everything.
     #[must_use]
     pub fn modelled(seed: u64) -> Rt {
-        Rt::new(
-            Queue::new(None),
-            Random::from_seed(seed),
-            World::Modelled {
-                now: Cell::new(Nanos(0)),
-            },
-        )
+        Rt::new(Queue::new(None), Random::from_seed(seed), World::Modelled { now: Cell::new(Nanos(0)) })
     }
 
     fn new(queue: Arc<Queue>, random: Random, world: World) -> Rt {
@@ -141,18 +125,12 @@ impl Rt {
             in_block_on: Cell::new(false),
             ended: Cell::new(false),
         };
-        Rt {
-            inner: Rc::new(inner),
-            first: true,
-        }
+        Rt { inner: Rc::new(inner), first: true }
     }
 
     /// A further handle, as a clone, made by the crate's own parts.
     pub(crate) fn from_inner(inner: &Rc<Inner>) -> Rt {
-        Rt {
-            inner: inner.clone(),
-            first: false,
-        }
+        Rt { inner: inner.clone(), first: false }
     }
 
     /// Runs `f`, and meanwhile every spawned task, to the end of `f`.
@@ -162,10 +140,7 @@ impl Rt {
     /// nothing can ever run again.
     pub fn block_on<F: Future>(&self, f: F) -> F::Output {
         let inner = &*self.inner;
-        assert!(
-            !inner.ended.get(),
-            "block_on after the runtime's first handle was dropped"
-        );
+        assert!(!inner.ended.get(), "block_on after the runtime's first handle was dropped");
         let _running = Running::begin(&inner.in_block_on);
         let mut root = pin!(f);
         let tag = Tag::new(ROOT, &inner.queue);
@@ -181,17 +156,12 @@ impl Rt {
                     inner.run(&next);
                 } else if Arc::ptr_eq(&next, &tag) {
                     tag.taken();
-                    if let Poll::Ready(output) =
-                        root.as_mut().poll(&mut Context::from_waker(&waker))
-                    {
+                    if let Poll::Ready(output) = root.as_mut().poll(&mut Context::from_waker(&waker)) {
                         return output;
                     }
                 }
             }
-            assert!(
-                !inner.ended.get(),
-                "the runtime was ended from within its own block_on"
-            );
+            assert!(!inner.ended.get(), "the runtime was ended from within its own block_on");
             inner.turn();
         }
     }
@@ -220,9 +190,7 @@ impl Rt {
     pub fn unix_seconds(&self) -> u64 {
         match &self.inner.world {
             // A clock before 1970 reads as 1970.
-            World::Real { .. } => SystemTime::now()
-                .duration_since(UNIX_EPOCH)
-                .map_or(0, |d| d.as_secs()),
+            World::Real { .. } => SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |d| d.as_secs()),
             World::Modelled { now } => MODELLED_START_UNIX_SECONDS + now.get().0 / 1_000_000_000,
         }
     }
@@ -266,11 +234,7 @@ impl Rt {
 
 impl fmt::Debug for Rt {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let world = if self.is_modelled() {
-            "modelled"
-        } else {
-            "real"
-        };
+        let world = if self.is_modelled() { "modelled" } else { "real" };
         write!(f, "Rt({world}, {} tasks)", self.inner.tasks.borrow().len())
     }
 }
@@ -301,11 +265,7 @@ impl Inner {
             drop(future);
             return tag;
         }
-        entry.insert(Slot::Idle(Idle {
-            future,
-            tag: tag.clone(),
-            waker: Waker::from(tag.clone()),
-        }));
+        entry.insert(Slot::Idle(Idle { future, tag: tag.clone(), waker: Waker::from(tag.clone()) }));
         drop(tasks);
         tag.enqueue();
         tag
@@ -336,23 +296,13 @@ impl Inner {
                 Slot::Idle(idle) if Arc::ptr_eq(&idle.tag, tag) => {}
                 Slot::Idle(_) | Slot::Running { .. } => return,
             }
-            match std::mem::replace(
-                slot,
-                Slot::Running {
-                    tag: tag.clone(),
-                    cancelled: false,
-                },
-            ) {
+            match std::mem::replace(slot, Slot::Running { tag: tag.clone(), cancelled: false }) {
                 Slot::Idle(idle) => idle,
                 Slot::Running { .. } => unreachable!("matched above"),
             }
         };
         tag.taken();
-        let done = idle
-            .future
-            .as_mut()
-            .poll(&mut Context::from_waker(&idle.waker))
-            .is_ready();
+        let done = idle.future.as_mut().poll(&mut Context::from_waker(&idle.waker)).is_ready();
         let mut tasks = self.tasks.borrow_mut();
         let cancelled = match tasks.get(tag.key) {
             Some(Slot::Running { cancelled, .. }) => *cancelled,
@@ -376,10 +326,7 @@ impl Inner {
                 drop(tasks);
                 drop(gone);
             }
-            Some(Slot::Running {
-                tag: running,
-                cancelled,
-            }) if Arc::ptr_eq(running, tag) => *cancelled = true,
+            Some(Slot::Running { tag: running, cancelled }) if Arc::ptr_eq(running, tag) => *cancelled = true,
             Some(_) | None => {}
         }
     }
@@ -390,11 +337,7 @@ impl Inner {
         match &self.world {
             World::Real { ring, .. } => {
                 let soonest = self.agenda.borrow().soonest();
-                let now = if soonest.is_some() {
-                    self.now()
-                } else {
-                    Nanos(0)
-                };
+                let now = if soonest.is_some() { self.now() } else { Nanos(0) };
                 if self.queue.len() > 0 || soonest.is_some_and(|at| at <= now) {
                     if ring.is_busy() {
                         ring.poll();
@@ -443,10 +386,7 @@ impl Inner {
         // A destructor may cancel other tasks, so take one at a time and hold no borrow.
         loop {
             let mut tasks = self.tasks.borrow_mut();
-            let idle = tasks
-                .iter()
-                .find(|(_, slot)| matches!(slot, Slot::Idle(_)))
-                .map(|(key, _)| key);
+            let idle = tasks.iter().find(|(_, slot)| matches!(slot, Slot::Idle(_))).map(|(key, _)| key);
             let Some(key) = idle else { break };
             let gone = tasks.remove(key);
             drop(tasks);

@@ -24,10 +24,7 @@ pub struct MailSender<T> {
 impl<T> MailSender<T> {
     /// Sends a letter; false when nobody can receive it any more.
     pub fn send(&self, letter: T) -> bool {
-        let sent = self
-            .letters
-            .as_ref()
-            .is_some_and(|l| l.send(letter).is_ok());
+        let sent = self.letters.as_ref().is_some_and(|l| l.send(letter).is_ok());
         self.bell.wake();
         sent
     }
@@ -35,10 +32,7 @@ impl<T> MailSender<T> {
 
 impl<T> Clone for MailSender<T> {
     fn clone(&self) -> Self {
-        MailSender {
-            letters: self.letters.clone(),
-            bell: self.bell.clone(),
-        }
+        MailSender { letters: self.letters.clone(), bell: self.bell.clone() }
     }
 }
 
@@ -84,13 +78,7 @@ impl Rt {
     pub fn mailbox<T: Send + 'static>(&self) -> (MailSender<T>, MailReceiver<T>) {
         let (sender, letters) = mpsc::channel();
         let bell = Arc::new(AtomicWaker::new());
-        (
-            MailSender {
-                letters: Some(sender),
-                bell: bell.clone(),
-            },
-            MailReceiver { letters, bell },
-        )
+        (MailSender { letters: Some(sender), bell: bell.clone() }, MailReceiver { letters, bell })
     }
 }
 

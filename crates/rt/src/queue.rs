@@ -28,11 +28,7 @@ pub(crate) struct Tag {
 
 impl Tag {
     pub(crate) fn new(key: usize, queue: &Arc<Queue>) -> Arc<Tag> {
-        Arc::new(Tag {
-            key,
-            queued: AtomicBool::new(false),
-            queue: queue.clone(),
-        })
+        Arc::new(Tag { key, queued: AtomicBool::new(false), queue: queue.clone() })
     }
 
     /// From here on a wake queues the task again. Called before the poll, so that a wake during it is not lost.
@@ -83,21 +79,14 @@ impl Queue {
     pub(crate) fn new(bell: Option<OwnedFd>) -> Arc<Queue> {
         Arc::new(Queue {
             owner: thread_mark(),
-            local: UnsafeCell::new(Local {
-                ready: VecDeque::new(),
-                closed: false,
-            }),
+            local: UnsafeCell::new(Local { ready: VecDeque::new(), closed: false }),
             remote: Mutex::new(Some(Vec::new())),
             bell,
         })
     }
 
     fn with_local<R>(&self, f: impl FnOnce(&mut Local) -> R) -> R {
-        assert_eq!(
-            self.owner,
-            thread_mark(),
-            "the run queue belongs to another thread"
-        );
+        assert_eq!(self.owner, thread_mark(), "the run queue belongs to another thread");
         // SAFETY: we are on the owning thread, and every closure given here (all in this file) only moves Arcs in
         // and out, calls no foreign code and does not re-enter; so this is the only reference.
         f(unsafe { &mut *self.local.get() })
@@ -158,11 +147,7 @@ impl Queue {
             std::mem::take(&mut l.ready)
         });
         drop(ready);
-        let woken = self
-            .remote
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .take();
+        let woken = self.remote.lock().unwrap_or_else(PoisonError::into_inner).take();
         drop(woken);
     }
 }

@@ -64,9 +64,6 @@ mod tests {
         }
         assert!(!a.one_in(0));
         assert!(a.one_in(1));
-        assert_ne!(
-            Random::from_os().unwrap().next(),
-            Random::from_os().unwrap().next()
-        );
+        assert_ne!(Random::from_os().unwrap().next(), Random::from_os().unwrap().next());
     }
 }

@@ -41,10 +41,7 @@ impl Rt {
             if answer > 0 {
                 return;
             }
-            assert!(
-                [libc::EINTR, libc::EAGAIN].contains(&-answer),
-                "polling an eventfd: {answer}"
-            );
+            assert!([libc::EINTR, libc::EAGAIN].contains(&-answer), "polling an eventfd: {answer}");
         }
     }
 }
@@ -52,9 +49,7 @@ impl Rt {
 /// Installs the handlers once; gives a descriptor of one's own.
 fn listen() -> std::io::Result<OwnedFd> {
     static INSTALLED: Mutex<Option<OwnedFd>> = Mutex::new(None);
-    let mut installed = INSTALLED
-        .lock()
-        .unwrap_or_else(std::sync::PoisonError::into_inner);
+    let mut installed = INSTALLED.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
     if let Some(wish) = &*installed {
         return wish.try_clone();
     }

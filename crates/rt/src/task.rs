@@ -87,15 +87,7 @@ impl<T> Future for Task<T> {
 
 impl<T> fmt::Debug for Task<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(
-            f,
-            "Task({})",
-            if self.is_finished() {
-                "finished"
-            } else {
-                "running"
-            }
-        )
+        write!(f, "Task({})", if self.is_finished() { "finished" } else { "running" })
     }
 }
 

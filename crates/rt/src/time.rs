@@ -25,10 +25,7 @@ impl Add<Duration> for Nanos {
     type Output = Nanos;
     /// Saturates, 584 years after the start.
     fn add(self, d: Duration) -> Nanos {
-        Nanos(
-            self.0
-                .saturating_add(u64::try_from(d.as_nanos()).unwrap_or(u64::MAX)),
-        )
+        Nanos(self.0.saturating_add(u64::try_from(d.as_nanos()).unwrap_or(u64::MAX)))
     }
 }
 
@@ -42,12 +39,7 @@ impl Sub for Nanos {
 
 impl fmt::Display for Nanos {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(
-            f,
-            "{}.{:09} s",
-            self.0 / 1_000_000_000,
-            self.0 % 1_000_000_000
-        )
+        write!(f, "{}.{:09} s", self.0 / 1_000_000_000, self.0 % 1_000_000_000)
     }
 }
 
@@ -113,11 +105,7 @@ pub struct Sleep {
 
 impl Sleep {
     pub(crate) fn new(rt: Rc<Inner>, until: Nanos) -> Sleep {
-        Sleep {
-            rt,
-            until,
-            key: None,
-        }
+        Sleep { rt, until, key: None }
     }
 }
 

@@ -7,18 +7,11 @@ use std::process::Command;
 use base::{BlockCount, MemberLba};
 use rt::{Buf, Bytes, Drive, DriveKind, OpenDrive, OpenError, Rt, probe};
 
-const WRITE: OpenDrive = OpenDrive {
-    read_only: false,
-    lock: true,
-};
+const WRITE: OpenDrive = OpenDrive { read_only: false, lock: true };
 
 fn run(program: &str, args: &[&str]) -> String {
     let out = Command::new(program).args(args).output().unwrap();
-    assert!(
-        out.status.success(),
-        "{program} {args:?}: {}",
-        String::from_utf8_lossy(&out.stderr)
-    );
+    assert!(out.status.success(), "{program} {args:?}: {}", String::from_utf8_lossy(&out.stderr));
     String::from_utf8(out.stdout).unwrap().trim().to_owned()
 }
 
@@ -73,36 +66,18 @@ fn block_round_trip_and_locks() {
     rt.block_on(async {
         let drive = Drive::open(&rt, &device.node, WRITE).await.unwrap();
         let info = drive.info();
-        assert_eq!(
-            (info.kind, info.blocks, info.direct),
-            (DriveKind::Block, BlockCount(16384), true)
-        );
+        assert_eq!((info.kind, info.blocks, info.direct), (DriveKind::Block, BlockCount(16384), true));
         assert_eq!(info.serial.as_deref(), device.backing().to_str());
-        assert!(matches!(
-            Drive::open(&rt, &device.node, WRITE).await,
-            Err(OpenError::Locked(_))
-        ));
-        drive
-            .write(MemberLba(5), Bytes::from_slice(&[7; 8192]))
-            .await
-            .unwrap();
+        assert!(matches!(Drive::open(&rt, &device.node, WRITE).await, Err(OpenError::Locked(_))));
+        drive.write(MemberLba(5), Bytes::from_slice(&[7; 8192])).await.unwrap();
         // Memory that is aligned to nothing.
-        drive
-            .write(
-                MemberLba(16383),
-                Bytes::from_slice(&[8; 5000]).slice(3..4099),
-            )
-            .await
-            .unwrap();
+        drive.write(MemberLba(16383), Bytes::from_slice(&[8; 5000]).slice(3..4099)).await.unwrap();
         drive.flush().await.unwrap();
         drive.deallocate(MemberLba(6), BlockCount(1)).await.unwrap();
         let (answer, buf) = drive.read(MemberLba(4), Buf::zeroed(4 * 4096)).await;
         answer.unwrap();
         assert_eq!([buf[0], buf[4096], buf[8192], buf[12288]], [0, 7, 0, 0]);
-        assert_eq!(
-            drive.read(MemberLba(16383), Buf::zeroed(4096)).await.1[4095],
-            8
-        );
+        assert_eq!(drive.read(MemberLba(16383), Buf::zeroed(4096)).await.1[4095], 8);
     });
 }
 
@@ -125,10 +100,7 @@ fn block_in_use_by_the_kernel() {
     }
     let refused = rt.block_on(Drive::open(&rt, &device.node, WRITE));
     assert!(matches!(refused, Err(OpenError::Busy(_))), "{refused:?}");
-    let read = OpenDrive {
-        read_only: true,
-        lock: true,
-    };
+    let read = OpenDrive { read_only: true, lock: true };
     assert!(rt.block_on(Drive::open(&rt, &device.node, read)).is_ok());
     drop(mount);
     assert!(rt.block_on(Drive::open(&rt, &device.node, WRITE)).is_ok());

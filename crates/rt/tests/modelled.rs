@@ -19,18 +19,11 @@ fn blocks(fill: u8, n: usize) -> Bytes {
 }
 
 fn small(volatile_cache: bool) -> DiskParams {
-    DiskParams {
-        bytes: 16 << 20,
-        volatile_cache,
-        ..DiskParams::default()
-    }
+    DiskParams { bytes: 16 << 20, volatile_cache, ..DiskParams::default() }
 }
 
 fn fills(disk: &Disk, n: u64) -> Vec<u8> {
-    disk.image_read(MemberLba(0), BlockCount(n))
-        .chunks(BLOCK_BYTES)
-        .map(|b| b[0])
-        .collect()
+    disk.image_read(MemberLba(0), BlockCount(n)).chunks(BLOCK_BYTES).map(|b| b[0]).collect()
 }
 
 /// Many tasks write, read and flush; the hash of all answers and their instants.
@@ -62,8 +55,7 @@ fn trace(world_seed: u64, disk_seed: u64) -> u64 {
         }
     });
     disk.power_cut(world_seed);
-    disk.image_read(MemberLba(0), BlockCount(1000))
-        .hash(&mut *hash.borrow_mut());
+    disk.image_read(MemberLba(0), BlockCount(1000)).hash(&mut *hash.borrow_mut());
     hash.take().finish()
 }
 
@@ -164,16 +156,10 @@ fn a_power_cut_keeps_what_was_flushed() {
         disk.power_cut(seed);
         assert_eq!(disk.unflushed(), 0);
         let image = disk.image_read(MemberLba(0), BlockCount(4));
-        assert!(
-            image[..4096].iter().all(|&b| b == 1) && image[3 * 4096..].iter().all(|&b| b == 1),
-            "flushed stays"
-        );
+        assert!(image[..4096].iter().all(|&b| b == 1) && image[3 * 4096..].iter().all(|&b| b == 1), "flushed stays");
         let second = &image[4096..8192];
         assert!(second.iter().all(|b| [1, 2].contains(b)));
-        assert!(
-            second.chunks(512).all(|s| s.iter().all(|b| *b == s[0])),
-            "sectors do not tear"
-        );
+        assert!(second.chunks(512).all(|s| s.iter().all(|b| *b == s[0])), "sectors do not tear");
         assert!(image[8192..12288].iter().all(|b| [1, 3, 4].contains(b)));
         let new = second.iter().filter(|&&b| b == 2).count();
         seen[match new {
@@ -182,10 +168,7 @@ fn a_power_cut_keeps_what_was_flushed() {
             _ => 2,
         }] += 1;
     }
-    assert!(
-        seen.iter().all(|&n| n > 5),
-        "dropped, kept and torn all happen: {seen:?}"
-    );
+    assert!(seen.iter().all(|&n| n > 5), "dropped, kept and torn all happen: {seen:?}");
 }
 
 #[test]
@@ -205,16 +188,11 @@ fn a_flush_covers_only_what_was_answered_before_it_began() {
     let mut lost = 0;
     for seed in 0..40 {
         let rt = Rt::modelled(seed);
-        let params = DiskParams {
-            write_ns: 1000,
-            flush_ns: 50_000,
-            ..small(true)
-        };
+        let params = DiskParams { write_ns: 1000, flush_ns: 50_000, ..small(true) };
         let disk = Disk::new("a", params, seed);
         let drive = Drive::modelled(&rt, &disk);
         rt.block_on(async {
-            let (flush, write) =
-                futures::future::join(drive.flush(), drive.write(MemberLba(0), block(1))).await;
+            let (flush, write) = futures::future::join(drive.flush(), drive.write(MemberLba(0), block(1))).await;
             flush.unwrap();
             write.unwrap();
         });
@@ -256,15 +234,9 @@ fn a_crash_keeps_the_answered_and_decides_what_is_in_flight() {
         let rt = Rt::modelled(seed);
         let drive = Drive::modelled(&rt, &disk);
         rt.block_on(async { drive.read(MemberLba(0), Buf::zeroed(4096)).await.0.unwrap() });
-        assert!(
-            rt.now() < Nanos(1_000_000),
-            "a new world does not wait for the old one's operations"
-        );
+        assert!(rt.now() < Nanos(1_000_000), "a new world does not wait for the old one's operations");
     }
-    assert!(
-        seen.iter().all(|&n| n > 5),
-        "none, whole and part all happen: {seen:?}"
-    );
+    assert!(seen.iter().all(|&n| n > 5), "none, whole and part all happen: {seen:?}");
 }
 
 #[test]
@@ -293,10 +265,7 @@ fn deallocated_reads_as_zeros_and_may_come_back() {
         rt.block_on(async {
             drive.write(MemberLba(0), blocks(1, 40)).await.unwrap();
             drive.flush().await.unwrap();
-            drive
-                .deallocate(MemberLba(1), BlockCount(30))
-                .await
-                .unwrap();
+            drive.deallocate(MemberLba(1), BlockCount(30)).await.unwrap();
             drive.write(MemberLba(5), block(9)).await.unwrap();
         });
         let mut want = vec![1; 40];
@@ -362,10 +331,7 @@ fn faults_and_forks() {
     let drive = Drive::modelled(&rt, &disk);
     rt.block_on(async {
         drive.write(MemberLba(0), blocks(1, 4)).await.unwrap();
-        disk.set_fault(Fault::BadBlocks {
-            at: MemberLba(1),
-            blocks: BlockCount(1),
-        });
+        disk.set_fault(Fault::BadBlocks { at: MemberLba(1), blocks: BlockCount(1) });
         let read = |at, n: usize| drive.read(MemberLba(at), Buf::zeroed(n * 4096));
         assert_eq!(read(0, 1).await.0, Ok(()));
         assert_eq!(read(0, 4).await.0, Err(IoError::Medium));
@@ -380,11 +346,7 @@ fn faults_and_forks() {
         disk.image_write(MemberLba(0), &[5; 8192]);
         assert_eq!(fills(&disk, 4), [5, 5, 1, 1]);
         assert_eq!(fills(&other, 4), [1, 2, 1, 1]);
-        assert_eq!(
-            read(4095, 2).await.0,
-            Err(IoError::Os(22)),
-            "beyond the end"
-        );
+        assert_eq!(read(4095, 2).await.0, Err(IoError::Os(22)), "beyond the end");
     });
 }
 
@@ -438,16 +400,10 @@ fn memory_drive() {
         answer.unwrap();
         let fills: Vec<_> = buf.chunks(4096).map(|b| b[0]).collect();
         assert_eq!(fills, [0, 3, 3, 0]);
-        drive
-            .deallocate(MemberLba(255), BlockCount(1))
-            .await
-            .unwrap();
+        drive.deallocate(MemberLba(255), BlockCount(1)).await.unwrap();
         let (_, buf) = drive.read(MemberLba(255), Buf::zeroed(2 * 4096)).await;
         assert_eq!((buf[0], buf[4096]), (0, 3));
-        assert_eq!(
-            drive.write(MemberLba(2047), blocks(1, 2)).await,
-            Err(IoError::Os(22))
-        );
+        assert_eq!(drive.write(MemberLba(2047), blocks(1, 2)).await, Err(IoError::Os(22)));
         drive.idle().await;
     });
     assert_eq!(rt.now(), Nanos(0));
@@ -456,14 +412,7 @@ fn memory_drive() {
 #[test]
 fn a_million_operations_do_not_take_long() {
     let rt = Rt::modelled(1);
-    let disk = Disk::new(
-        "a",
-        DiskParams {
-            bytes: 1 << 30,
-            ..DiskParams::default()
-        },
-        1,
-    );
+    let disk = Disk::new("a", DiskParams { bytes: 1 << 30, ..DiskParams::default() }, 1);
     let drive = Drive::modelled(&rt, &disk);
     let data = block(1);
     let begun = std::time::Instant::now();

@@ -9,9 +9,7 @@ use rt::{Addr, Buf, Bytes, Listener, Rt, Stream};
 const BYTES: usize = 32 << 20;
 
 fn pattern() -> Bytes {
-    let data: Vec<u8> = (0..BYTES as u32)
-        .map(|i| (i.wrapping_mul(2_654_435_761) >> 24) as u8)
-        .collect();
+    let data: Vec<u8> = (0..BYTES as u32).map(|i| (i.wrapping_mul(2_654_435_761) >> 24) as u8).collect();
     Bytes::from_slice(&data)
 }
 
@@ -28,10 +26,7 @@ fn echo(addr: &Addr) {
                 let (got, back) = stream.recv(buf).await;
                 match got.unwrap() {
                     0 => break,
-                    n => stream
-                        .send_all(vec![Bytes::from_slice(&back[..n])])
-                        .await
-                        .unwrap(),
+                    n => stream.send_all(vec![Bytes::from_slice(&back[..n])]).await.unwrap(),
                 }
                 buf = back;
             }
@@ -41,9 +36,7 @@ fn echo(addr: &Addr) {
         let (sender, outgoing) = (stream.clone(), data.clone());
         let sending = rt.spawn(async move {
             // More parts than one sendmsg takes, of odd sizes, and one large rest.
-            let mut parts: Vec<_> = (0..3000)
-                .map(|i| outgoing.slice(i * 701..(i + 1) * 701))
-                .collect();
+            let mut parts: Vec<_> = (0..3000).map(|i| outgoing.slice(i * 701..(i + 1) * 701)).collect();
             parts.push(outgoing.slice(3000 * 701..3000 * 701));
             parts.push(outgoing.slice(3000 * 701..BYTES));
             sender.send_all(parts).await
@@ -77,8 +70,7 @@ fn ends() {
     let rt = Rt::real().unwrap();
     rt.block_on(async {
         let listener = Listener::bind(&rt, &addr).unwrap();
-        let (client, server) =
-            futures::future::join(Stream::connect(&rt, &addr), listener.accept()).await;
+        let (client, server) = futures::future::join(Stream::connect(&rt, &addr), listener.accept()).await;
         let (client, server) = (client.unwrap(), server.unwrap());
         // Shutdown ends a pending receive on both sides.
         let own = client.clone();
@@ -86,15 +78,7 @@ fn ends() {
         rt.sleep(Duration::from_millis(5)).await;
         client.shutdown();
         assert_eq!(pending.await, 0);
-        assert_eq!(
-            server
-                .recv_exact(Buf::zeroed(1))
-                .await
-                .0
-                .unwrap_err()
-                .kind(),
-            ErrorKind::UnexpectedEof
-        );
+        assert_eq!(server.recv_exact(Buf::zeroed(1)).await.0.unwrap_err().kind(), ErrorKind::UnexpectedEof);
         let error = server.send_all(vec![Bytes::zeroed(100)]).await.unwrap_err();
         assert_eq!(error.kind(), ErrorKind::BrokenPipe);
         // A dropped accept does not swallow the next connection.
@@ -103,19 +87,13 @@ fn ends() {
         rt.sleep(Duration::from_millis(5)).await;
         drop(accept);
         rt.sleep(Duration::from_millis(5)).await;
-        let (client, server) =
-            futures::future::join(Stream::connect(&rt, &addr), listener.accept()).await;
-        client
-            .unwrap()
-            .send_all(vec![Bytes::from_slice(b"hello")])
-            .await
-            .unwrap();
+        let (client, server) = futures::future::join(Stream::connect(&rt, &addr), listener.accept()).await;
+        client.unwrap().send_all(vec![Bytes::from_slice(b"hello")]).await.unwrap();
         let (answer, buf) = server.unwrap().recv_exact(Buf::zeroed(5)).await;
         answer.unwrap();
         assert_eq!(&buf[..], b"hello");
         // Pending receives do not hold up the end of the runtime, nor do they keep a dropped stream open.
-        let (client, server) =
-            futures::future::join(Stream::connect(&rt, &addr), listener.accept()).await;
+        let (client, server) = futures::future::join(Stream::connect(&rt, &addr), listener.accept()).await;
         let (client, server) = (client.unwrap(), server.unwrap());
         let mut receive = Box::pin(client.recv(Buf::zeroed(10)));
         assert!(futures::poll!(&mut receive).is_pending());
@@ -135,10 +113,7 @@ fn socket_files_of_the_living_the_dead_and_others() {
     let addr = Addr::Unix(path.clone());
     let rt = Rt::real().unwrap();
     let live = Listener::bind(&rt, &addr).unwrap();
-    assert_eq!(
-        Listener::bind(&rt, &addr).err().unwrap().kind(),
-        ErrorKind::AddrInUse
-    );
+    assert_eq!(Listener::bind(&rt, &addr).err().unwrap().kind(), ErrorKind::AddrInUse);
     drop(live);
     // A dead server's file: bound, then closed without removal.
     drop(std::os::unix::net::UnixListener::bind(&path).unwrap());
@@ -148,10 +123,7 @@ fn socket_files_of_the_living_the_dead_and_others() {
     std::fs::write(&path, "precious").unwrap();
     drop(second);
     assert_eq!(std::fs::read(&path).unwrap(), b"precious");
-    assert_eq!(
-        Listener::bind(&rt, &addr).err().unwrap().kind(),
-        ErrorKind::AlreadyExists
-    );
+    assert_eq!(Listener::bind(&rt, &addr).err().unwrap().kind(), ErrorKind::AlreadyExists);
     assert_eq!(std::fs::read(&path).unwrap(), b"precious");
     let none = rt.block_on(Stream::connect(&rt, &Addr::Unix(dir.path().join("none"))));
     assert_eq!(none.err().unwrap().kind(), ErrorKind::NotFound);

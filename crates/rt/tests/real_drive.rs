@@ -9,10 +9,7 @@ use std::time::{Duration, Instant};
 use base::{BlockCount, MemberLba};
 use rt::{Buf, Bytes, Drive, DriveKind, IoError, OpenDrive, OpenError, Rt};
 
-const WRITE: OpenDrive = OpenDrive {
-    read_only: false,
-    lock: true,
-};
+const WRITE: OpenDrive = OpenDrive { read_only: false, lock: true };
 
 /// Beside the test binary, because /tmp may be a tmpfs, which has no O_DIRECT.
 fn scratch() -> tempfile::TempDir {
@@ -21,10 +18,7 @@ fn scratch() -> tempfile::TempDir {
 
 fn drive_file(dir: &Path, bytes: u64) -> PathBuf {
     let path = dir.join("drive");
-    std::fs::File::create(&path)
-        .unwrap()
-        .set_len(bytes)
-        .unwrap();
+    std::fs::File::create(&path).unwrap().set_len(bytes).unwrap();
     path
 }
 
@@ -36,14 +30,9 @@ fn round_trip() {
     rt.block_on(async {
         let drive = Drive::open(&rt, &path, WRITE).await.unwrap();
         let info = drive.info();
-        assert_eq!(
-            (info.kind, info.blocks),
-            (DriveKind::File, BlockCount(16384))
-        );
+        assert_eq!((info.kind, info.blocks), (DriveKind::File, BlockCount(16384)));
         assert!(info.direct && info.volatile_cache);
-        let data: Vec<u8> = (0..8 << 20)
-            .map(|i: u32| (i.wrapping_mul(2_654_435_761) >> 24) as u8)
-            .collect();
+        let data: Vec<u8> = (0..8 << 20).map(|i: u32| (i.wrapping_mul(2_654_435_761) >> 24) as u8).collect();
         let data = Bytes::from_slice(&data);
         // More operations than the queue has entries.
         let writes = (0..1024u64).map(|i| {
@@ -56,29 +45,15 @@ fn round_trip() {
         let (answer, back) = drive.read(MemberLba(7), Buf::zeroed(8 << 20)).await;
         answer.unwrap();
         assert!(back[..] == data[..]);
-        drive
-            .deallocate(MemberLba(7), BlockCount(16))
-            .await
-            .unwrap();
+        drive.deallocate(MemberLba(7), BlockCount(16)).await.unwrap();
         let (answer, back) = drive.read(MemberLba(7), Buf::zeroed(17 * 4096)).await;
         answer.unwrap();
         assert!(back[..16 * 4096].iter().all(|&b| b == 0));
         assert!(back[16 * 4096..] == data[16 * 4096..17 * 4096]);
         assert_eq!(drive.in_flight(), 0);
-        assert_eq!(
-            drive.write(MemberLba(16384), Bytes::zeroed(4096)).await,
-            Err(IoError::Os(22))
-        );
-        std::fs::File::options()
-            .write(true)
-            .open(&path)
-            .unwrap()
-            .set_len(1 << 20)
-            .unwrap();
-        assert_eq!(
-            drive.read(MemberLba(1000), Buf::zeroed(4096)).await.0,
-            Err(IoError::Medium)
-        );
+        assert_eq!(drive.write(MemberLba(16384), Bytes::zeroed(4096)).await, Err(IoError::Os(22)));
+        std::fs::File::options().write(true).open(&path).unwrap().set_len(1 << 20).unwrap();
+        assert_eq!(drive.read(MemberLba(1000), Buf::zeroed(4096)).await.0, Err(IoError::Medium));
     });
 }
 
@@ -91,12 +66,7 @@ fn a_dropped_future_leaves_its_buffer_until_the_answer() {
         let drive = Drive::open(&rt, &path, WRITE).await.unwrap();
         for round in 0..50u8 {
             let mut writes: Vec<_> = (0..16)
-                .map(|i| {
-                    Box::pin(drive.write(
-                        MemberLba(i * 64),
-                        Bytes::from_slice(&vec![round + 1; 64 * 4096]),
-                    ))
-                })
+                .map(|i| Box::pin(drive.write(MemberLba(i * 64), Bytes::from_slice(&vec![round + 1; 64 * 4096]))))
                 .collect();
             let mut read = Box::pin(drive.read(MemberLba(4096), Buf::zeroed(1 << 20)));
             for write in &mut writes {
@@ -105,22 +75,14 @@ fn a_dropped_future_leaves_its_buffer_until_the_answer() {
             assert!(futures::poll!(&mut read).is_pending());
             // Now nobody but the slot table owns the buffers; the next allocations would take freed ones.
             drop((writes, read));
-            let overwrite: Vec<_> = (0..17)
-                .map(|_| Buf::from_slice(&vec![0xEE; 64 * 4096]))
-                .collect();
+            let overwrite: Vec<_> = (0..17).map(|_| Buf::from_slice(&vec![0xEE; 64 * 4096])).collect();
             assert_eq!(drive.in_flight(), 17);
             drive.idle().await;
             assert_eq!(drive.in_flight(), 0);
-            assert!(
-                overwrite.iter().all(|b| b.iter().all(|&x| x == 0xEE)),
-                "the kernel wrote to freed memory"
-            );
+            assert!(overwrite.iter().all(|b| b.iter().all(|&x| x == 0xEE)), "the kernel wrote to freed memory");
             let (answer, back) = drive.read(MemberLba(0), Buf::zeroed(16 * 64 * 4096)).await;
             answer.unwrap();
-            assert!(
-                back.iter().all(|&b| b == round + 1),
-                "dropped writes land, with their own data"
-            );
+            assert!(back.iter().all(|&b| b == round + 1), "dropped writes land, with their own data");
         }
     });
 }
@@ -133,19 +95,14 @@ fn the_end_waits_for_operations_in_flight() {
     let inside = rt.clone();
     rt.block_on(async {
         let drive = Drive::open(&inside, &path, WRITE).await.unwrap();
-        drop(rt.spawn(async move {
-            drive
-                .write(MemberLba(0), Bytes::from_slice(&vec![5; 32 << 20]))
-                .await
-        }));
+        drop(rt.spawn(async move { drive.write(MemberLba(0), Bytes::from_slice(&vec![5; 32 << 20])).await }));
         rt.yield_now().await;
     });
     drop(rt);
     let written = std::fs::read(&path).unwrap();
     assert!(written[..4096].iter().all(|&b| b == 5));
     let rt = Rt::real().unwrap();
-    rt.block_on(async { Drive::open(&rt, &path, WRITE).await.map(drop) })
-        .expect("the end closes drives");
+    rt.block_on(async { Drive::open(&rt, &path, WRITE).await.map(drop) }).expect("the end closes drives");
 }
 
 #[test]
@@ -154,31 +111,16 @@ fn one_holder_at_a_time() {
     let path = drive_file(dir.path(), 1 << 20);
     let rt = Rt::real().unwrap();
     rt.block_on(async {
-        let read = OpenDrive {
-            read_only: true,
-            lock: true,
-        };
-        let unlocked = OpenDrive {
-            read_only: true,
-            lock: false,
-        };
+        let read = OpenDrive { read_only: true, lock: true };
+        let unlocked = OpenDrive { read_only: true, lock: false };
         let first = Drive::open(&rt, &path, WRITE).await.unwrap();
-        assert!(matches!(
-            Drive::open(&rt, &path, WRITE).await,
-            Err(OpenError::Locked(_))
-        ));
-        assert!(matches!(
-            Drive::open(&rt, &path, read).await,
-            Err(OpenError::Locked(_))
-        ));
+        assert!(matches!(Drive::open(&rt, &path, WRITE).await, Err(OpenError::Locked(_))));
+        assert!(matches!(Drive::open(&rt, &path, read).await, Err(OpenError::Locked(_))));
         assert!(Drive::open(&rt, &path, unlocked).await.is_ok());
         drop(first);
         let _reader = Drive::open(&rt, &path, read).await.unwrap();
         let _second = Drive::open(&rt, &path, read).await.unwrap();
-        assert!(matches!(
-            Drive::open(&rt, &path, WRITE).await,
-            Err(OpenError::Locked(_))
-        ));
+        assert!(matches!(Drive::open(&rt, &path, WRITE).await, Err(OpenError::Locked(_))));
     });
 }
 
@@ -206,27 +148,16 @@ fn the_lock_dies_with_its_process() {
     let dir = scratch();
     let path = drive_file(dir.path(), 16 << 20);
     let mut child = Command::new(std::env::current_exe().unwrap())
-        .args([
-            "--ignored",
-            "--exact",
-            "child_that_holds_a_drive",
-            "--nocapture",
-        ])
+        .args(["--ignored", "--exact", "child_that_holds_a_drive", "--nocapture"])
         .env("RT_TEST_DRIVE", &path)
         .stdout(Stdio::piped())
         .spawn()
         .unwrap();
-    let said = BufReader::new(child.stdout.take().unwrap())
-        .lines()
-        .map_while(Result::ok)
-        .find(|l| l == "holding");
+    let said = BufReader::new(child.stdout.take().unwrap()).lines().map_while(Result::ok).find(|l| l == "holding");
     assert!(said.is_some());
     let rt = Rt::real().unwrap();
     rt.block_on(async {
-        assert!(matches!(
-            Drive::open(&rt, &path, WRITE).await,
-            Err(OpenError::Locked(_))
-        ));
+        assert!(matches!(Drive::open(&rt, &path, WRITE).await, Err(OpenError::Locked(_))));
         child.kill().unwrap();
         child.wait().unwrap();
         let begun = Instant::now();
@@ -236,10 +167,7 @@ fn the_lock_dies_with_its_process() {
                 Err(OpenError::Locked(_)) => rt.sleep(Duration::from_millis(10)).await,
                 Err(other) => panic!("{other}"),
             }
-            assert!(
-                begun.elapsed() < Duration::from_secs(30),
-                "the lock outlives its process"
-            );
+            assert!(begun.elapsed() < Duration::from_secs(30), "the lock outlives its process");
         }
     });
 }
@@ -306,10 +234,7 @@ fn a_loop_of_memory_operations_starves_nobody() {
         let file = Drive::open(&rt, &path, WRITE).await.unwrap();
         drop(rt.spawn(async move {
             loop {
-                memory
-                    .write(MemberLba(0), Bytes::zeroed(4096))
-                    .await
-                    .unwrap();
+                memory.write(MemberLba(0), Bytes::zeroed(4096)).await.unwrap();
             }
         }));
         let begun = Instant::now();

@@ -15,8 +15,7 @@ fn sigterm_is_heard_now_and_later() {
         let waiting = rt.spawn(async move { waiter.stop_signal().await });
         rt.sleep(Duration::from_millis(20)).await;
         assert!(!waiting.is_finished());
-        rustix::process::kill_process(rustix::process::getpid(), rustix::process::Signal::TERM)
-            .unwrap();
+        rustix::process::kill_process(rustix::process::getpid(), rustix::process::Signal::TERM).unwrap();
         waiting.await;
         rt.stop_signal().await;
     });

@@ -94,8 +94,7 @@ impl Config {
     /// When it cannot be read or says something that cannot be.
     pub fn read(path: &Path) -> Result<Config, Problem> {
         let what = || format!("configuration {}", path.display());
-        let text =
-            fs::read_to_string(path).map_err(|e| Problem::usage(what(), e, "name a file that can be read"))?;
+        let text = fs::read_to_string(path).map_err(|e| Problem::usage(what(), e, "name a file that can be read"))?;
         let mut config = Config::parse(&text).map_err(|e| Problem::usage(what(), e, "mend the file"))?;
         // Relative drives are relative to the file that names them.
         let absolute = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());

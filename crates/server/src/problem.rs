@@ -89,12 +89,7 @@ impl Problem {
     }
 
     /// A refusal.
-    pub fn refused(
-        code: &str,
-        what: impl Into<String>,
-        why: impl Into<String>,
-        todo: impl Into<String>,
-    ) -> Problem {
+    pub fn refused(code: &str, what: impl Into<String>, why: impl Into<String>, todo: impl Into<String>) -> Problem {
         Problem::new(Kind::Refused, code, what, why, todo)
     }
 
@@ -142,9 +137,7 @@ impl Problem {
             array::Fault::ReadOnly => ("read_only", "open the array without --read-only"),
             array::Fault::Closed => ("closed", "start `ashlar serve` again"),
             array::Fault::Medium => ("medium_error", "`ashlar status` shows which drive reports errors"),
-            array::Fault::OutOfRange | array::Fault::Misaligned => {
-                ("bad_request", "this is a bug: please report it")
-            }
+            array::Fault::OutOfRange | array::Fault::Misaligned => ("bad_request", "this is a bug: please report it"),
         };
         Problem::new(Kind::Failed, code, what, fault.to_string(), todo)
     }

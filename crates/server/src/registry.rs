@@ -93,8 +93,7 @@ impl Registry {
             )),
             (None, _) => {
                 let names: Vec<_> = all.iter().map(|k| k.name.as_str()).collect();
-                let known =
-                    if names.is_empty() { "none is".into() } else { format!("known: {}", names.join(", ")) };
+                let known = if names.is_empty() { "none is".into() } else { format!("known: {}", names.join(", ")) };
                 Err(Problem::new(
                     crate::Kind::NotFound,
                     "array_unknown",

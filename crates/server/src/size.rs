@@ -15,9 +15,8 @@ impl FromStr for Size {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Size, String> {
-        let wrong = |why: &str| {
-            format!("\"{text}\" is no size: {why}; write for instance 512M, 4G or 1.5T (binary units)")
-        };
+        let wrong =
+            |why: &str| format!("\"{text}\" is no size: {why}; write for instance 512M, 4G or 1.5T (binary units)");
         let trimmed = text.trim();
         let digits = trimmed.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(trimmed.len());
         let (number, unit) = trimmed.split_at(digits);
@@ -76,11 +75,7 @@ pub fn human(bytes: u64) -> String {
         value /= 1024.0;
         unit = next;
     }
-    if value >= 99.95 || value.fract() == 0.0 {
-        format!("{value:.0} {unit}")
-    } else {
-        format!("{value:.1} {unit}")
-    }
+    if value >= 99.95 || value.fract() == 0.0 { format!("{value:.0} {unit}") } else { format!("{value:.1} {unit}") }
 }
 
 impl Serialize for Size {

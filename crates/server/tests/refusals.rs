@@ -99,8 +99,7 @@ fn files_made_for_a_refused_request_go_again() {
     let s = Scene::new();
     let bad = s.file("ext4", 300 * MIB);
     write_ext4_magic(&bad);
-    let request =
-        CreateRequest { size_bytes: Some(300 * MIB), ..s.request(&[&s.path("d/0"), &s.path("d/1"), &bad]) };
+    let request = CreateRequest { size_bytes: Some(300 * MIB), ..s.request(&[&s.path("d/0"), &s.path("d/1"), &bad]) };
     s.create(&request).unwrap_err();
     assert!(!s.path("d/0").exists() && !s.path("d/1").exists());
     let other_size = CreateRequest { size_bytes: Some(400 * MIB), ..s.request(&[&s.path("d/0"), &bad]) };

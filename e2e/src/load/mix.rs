@@ -98,46 +98,12 @@ impl Mix {
     pub fn drawn(random: &mut Random, sectors: u64) -> Mix {
         let plain = Mix::plain(sectors);
         let mut mix = match random.random_range(0..8) {
-            0 => Mix {
-                name: "small",
-                write_sectors_max: 32,
-                aligned_percent: 80,
-                in_flight: 32,
-                ..plain
-            },
-            1 => Mix {
-                name: "sectors",
-                write_sectors_max: 24,
-                aligned_percent: 0,
-                hot_percent: 80,
-                ..plain
-            },
-            2 => Mix {
-                name: "durable",
-                fua: 40,
-                flush: 20,
-                write_sectors_max: 128,
-                ..plain
-            },
-            3 => Mix {
-                name: "clearing",
-                deallocate: 30,
-                zeroes: 20,
-                ..plain
-            },
-            4 => Mix {
-                name: "lone",
-                in_flight: 1,
-                write_sectors_max: 256,
-                ..plain
-            },
-            5 => Mix {
-                name: "meeting",
-                hot_percent: 100,
-                in_flight: 32,
-                read: 15,
-                ..plain
-            },
+            0 => Mix { name: "small", write_sectors_max: 32, aligned_percent: 80, in_flight: 32, ..plain },
+            1 => Mix { name: "sectors", write_sectors_max: 24, aligned_percent: 0, hot_percent: 80, ..plain },
+            2 => Mix { name: "durable", fua: 40, flush: 20, write_sectors_max: 128, ..plain },
+            3 => Mix { name: "clearing", deallocate: 30, zeroes: 20, ..plain },
+            4 => Mix { name: "lone", in_flight: 1, write_sectors_max: 256, ..plain },
+            5 => Mix { name: "meeting", hot_percent: 100, in_flight: 32, read: 15, ..plain },
             _ => plain,
         };
         let hot = 1u64 << random.random_range(3..13);
@@ -159,38 +125,21 @@ impl Mix {
         }
         edge += self.read;
         if dice < edge {
-            return Request::Read {
-                sectors: self.place(random, 256),
-            };
+            return Request::Read { sectors: self.place(random, 256) };
         }
         let fua = random.random_ratio(self.fua, 100);
         edge += self.deallocate;
         if dice < edge {
             let sectors = self.place(random, CLEAR_SECTORS_MAX);
-            return Request::Change {
-                kind: Kind::Deallocate,
-                fua,
-                keep: false,
-                sectors,
-            };
+            return Request::Change { kind: Kind::Deallocate, fua, keep: false, sectors };
         }
         edge += self.zeroes;
         if dice < edge {
             let sectors = self.place(random, CLEAR_SECTORS_MAX);
-            return Request::Change {
-                kind: Kind::Zeroes,
-                fua,
-                keep: random.random(),
-                sectors,
-            };
+            return Request::Change { kind: Kind::Zeroes, fua, keep: random.random(), sectors };
         }
         let sectors = self.place(random, self.write_sectors_max);
-        Request::Change {
-            kind: Kind::Write,
-            fua,
-            keep: false,
-            sectors,
-        }
+        Request::Change { kind: Kind::Write, fua, keep: false, sectors }
     }
 
     /// Some sectors, at most `most`: each power of two is as likely as any other.
@@ -226,10 +175,7 @@ mod tests {
                 let mix = Mix::drawn(&mut random, sectors);
                 match mix.draw(&mut random) {
                     Request::Change { sectors: range, .. } | Request::Read { sectors: range } => {
-                        assert!(
-                            range.start < range.end && range.end <= sectors,
-                            "{mix:?} {range:?}"
-                        );
+                        assert!(range.start < range.end && range.end <= sectors, "{mix:?} {range:?}");
                     }
                     Request::Flush => {}
                 }

@@ -68,13 +68,7 @@ pub struct Ended {
 impl Load {
     /// Starts as many workers as the mix has requests in flight.
     #[must_use]
-    pub fn start(
-        rt: &Rt,
-        clients: &[Client],
-        model: &Rc<RefCell<Model>>,
-        mix: Mix,
-        seed: u64,
-    ) -> Load {
+    pub fn start(rt: &Rt, clients: &[Client], model: &Rc<RefCell<Model>>, mix: Mix, seed: u64) -> Load {
         let in_flight = mix.in_flight;
         let shared = Rc::new(Shared {
             clients: clients.to_vec(),
@@ -86,9 +80,7 @@ impl Load {
             disconnected: Cell::new(false),
         });
         let mut seeds = random(seed);
-        let workers = (0..in_flight)
-            .map(|_| rt.spawn(worker(shared.clone(), random(seeds.random()))))
-            .collect();
+        let workers = (0..in_flight).map(|_| rt.spawn(worker(shared.clone(), random(seeds.random())))).collect();
         Load { shared, workers }
     }
 
@@ -120,10 +112,7 @@ impl Load {
         if let Some(failure) = self.shared.failure.take() {
             return Err(failure);
         }
-        Ok(Ended {
-            tally: self.shared.tally.take(),
-            disconnected: self.shared.disconnected.get(),
-        })
+        Ok(Ended { tally: self.shared.tally.take(), disconnected: self.shared.disconnected.get() })
     }
 }
 
@@ -157,18 +146,12 @@ impl From<Error> for Stop {
     fn from(error: Error) -> Stop {
         match error {
             Error::Disconnected | Error::Io(_) => Stop::Connection,
-            Error::Failed { .. } | Error::Refused { .. } | Error::Protocol(_) => {
-                Stop::Answer(error.to_string())
-            }
+            Error::Failed { .. } | Error::Refused { .. } | Error::Protocol(_) => Stop::Answer(error.to_string()),
         }
     }
 }
 
-async fn send(
-    shared: &Shared,
-    client: &Client,
-    request: &Request,
-) -> std::result::Result<(), Stop> {
+async fn send(shared: &Shared, client: &Client, request: &Request) -> std::result::Result<(), Stop> {
     match request {
         Request::Flush => client.flush().await?,
         Request::Read { sectors } => {
@@ -183,20 +166,11 @@ async fn send(
             }
             shared.tally.borrow_mut().reads += 1;
         }
-        Request::Change {
-            kind,
-            fua,
-            keep,
-            sectors,
-        } => {
+        Request::Change { kind, fua, keep, sectors } => {
             let (tag, salt) = {
                 let mut model = shared.model.borrow_mut();
                 // A deallocation leaves parts of blocks at its edges alone.
-                let touched = if *kind == Kind::Deallocate {
-                    whole_blocks(sectors)
-                } else {
-                    sectors.clone()
-                };
+                let touched = if *kind == Kind::Deallocate { whole_blocks(sectors) } else { sectors.clone() };
                 (model.send(*kind, *fua, touched), model.salt())
             };
             let (offset, bytes) = (sectors.start * SECTOR as u64, length(sectors));
@@ -208,11 +182,7 @@ async fn send(
                     shared.tally.borrow_mut().bytes_written += u64::from(bytes);
                 }
                 Kind::Zeroes => {
-                    let how = Zeroes {
-                        no_hole: *keep,
-                        fast: false,
-                        fua: *fua,
-                    };
+                    let how = Zeroes { no_hole: *keep, fast: false, fua: *fua };
                     client.write_zeroes(offset, bytes, how).await?;
                 }
                 Kind::Deallocate => client.trim(offset, bytes, *fua).await?,
@@ -261,23 +231,14 @@ pub async fn fill(client: &Client, model: &Rc<RefCell<Model>>, bytes: u64) -> Re
 ///
 /// # Errors
 /// When it is an error.
-pub async fn write_one(
-    client: &Client,
-    model: &Rc<RefCell<Model>>,
-    sectors: std::ops::Range<u64>,
-) -> Result<()> {
+pub async fn write_one(client: &Client, model: &Rc<RefCell<Model>>, sectors: std::ops::Range<u64>) -> Result<()> {
     let (tag, salt) = {
         let mut model = model.borrow_mut();
-        (
-            model.send(Kind::Write, false, sectors.clone()),
-            model.salt(),
-        )
+        (model.send(Kind::Write, false, sectors.clone()), model.salt())
     };
     let mut data = Buf::zeroed(length(&sectors) as usize);
     content::fill(&mut data, salt, sectors.start, tag);
-    let written = client
-        .write(sectors.start * SECTOR as u64, data.freeze(), false)
-        .await;
+    let written = client.write(sectors.start * SECTOR as u64, data.freeze(), false).await;
     written.map_err(|e| Failure::new(format!("a write of sectors {sectors:?}"), e))?;
     model.borrow_mut().answer(tag);
     Ok(())

@@ -58,8 +58,7 @@ impl fmt::Display for Strange {
 }
 
 fn seed(salt: Salt, sector: u64, tag: u32) -> u64 {
-    let x = (sector ^ u64::from(salt) << 40).wrapping_mul(SPREAD)
-        ^ u64::from(tag).wrapping_mul(SPREAD).rotate_left(29);
+    let x = (sector ^ u64::from(salt) << 40).wrapping_mul(SPREAD) ^ u64::from(tag).wrapping_mul(SPREAD).rotate_left(29);
     (x ^ x >> 32).wrapping_mul(SPREAD)
 }
 
@@ -98,8 +97,7 @@ pub fn identify(bytes: &[u8], salt: Salt, sector: u64) -> Result<u32, Strange> {
     if &bytes[..8] != MAGIC {
         return Err(Strange::Garbage(head));
     }
-    let u32_at =
-        |at: usize| u32::from_le_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]]);
+    let u32_at = |at: usize| u32::from_le_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]]);
     let (tag, its_salt) = (u32_at(8), u32_at(12));
     let its_sector = u64::from(u32_at(16)) | u64::from(u32_at(20)) << 32;
     if tag == 0 {
@@ -107,28 +105,16 @@ pub fn identify(bytes: &[u8], salt: Salt, sector: u64) -> Result<u32, Strange> {
     }
     let its_seed = seed(its_salt, its_sector, tag);
     let body = bytes[HEADER..].chunks_exact(8).enumerate();
-    let differs = body.fold(0u8, |all, (n, eight)| {
-        all | eight
-            .iter()
-            .zip(word(its_seed, n))
-            .fold(0, |all, (a, b)| all | (a ^ b))
-    });
+    let differs = body
+        .fold(0u8, |all, (n, eight)| all | eight.iter().zip(word(its_seed, n)).fold(0, |all, (a, b)| all | (a ^ b)));
     if differs != 0 {
         let mut whole = [0; SECTOR];
         fill(&mut whole, its_salt, its_sector, tag);
-        let at = bytes
-            .iter()
-            .zip(whole)
-            .position(|(a, b)| *a != b)
-            .unwrap_or(SECTOR);
+        let at = bytes.iter().zip(whole).position(|(a, b)| *a != b).unwrap_or(SECTOR);
         return Err(Strange::Torn { tag, at });
     }
     if (its_salt, its_sector) != (salt, sector) {
-        return Err(Strange::Misplaced {
-            salt: its_salt,
-            sector: its_sector,
-            tag,
-        });
+        return Err(Strange::Misplaced { salt: its_salt, sector: its_sector, tag });
     }
     Ok(tag)
 }
@@ -143,28 +129,18 @@ mod tests {
         fill(&mut two, 5, 40, 9);
         assert_eq!(identify(&two[..SECTOR], 5, 40), Ok(9));
         assert_eq!(identify(&two[SECTOR..], 5, 41), Ok(9));
-        let strange = Err(Strange::Misplaced {
-            salt: 5,
-            sector: 41,
-            tag: 9,
-        });
+        let strange = Err(Strange::Misplaced { salt: 5, sector: 41, tag: 9 });
         assert_eq!(identify(&two[SECTOR..], 5, 40), strange);
         assert_eq!(identify(&two[SECTOR..], 6, 41), strange);
         let mut torn = two[..SECTOR].to_vec();
         fill(&mut two, 5, 40, 10);
         torn[256..].copy_from_slice(&two[256..SECTOR]);
-        assert_eq!(
-            identify(&torn, 5, 40),
-            Err(Strange::Torn { tag: 9, at: 256 })
-        );
+        assert_eq!(identify(&torn, 5, 40), Err(Strange::Torn { tag: 9, at: 256 }));
         torn[SECTOR - 1] ^= 1;
         assert!(identify(&torn, 5, 40).is_err());
         fill(&mut two, 5, 40, 0);
         assert_eq!(identify(&two[..SECTOR], 5, 40), Ok(0));
         two[100] = 1;
-        assert!(matches!(
-            identify(&two[..SECTOR], 5, 40),
-            Err(Strange::Garbage(_))
-        ));
+        assert!(matches!(identify(&two[..SECTOR], 5, 40), Err(Strange::Garbage(_))));
     }
 }

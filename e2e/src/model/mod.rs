@@ -116,14 +116,7 @@ impl Model {
     pub fn send(&mut self, kind: Kind, fua: bool, sectors: Range<u64>) -> u32 {
         let sent = self.stamp();
         let rows = sectors.start / ROW_SECTORS..sectors.end.div_ceil(ROW_SECTORS);
-        self.changes.push(Change {
-            kind,
-            fua,
-            sectors,
-            cycle: self.cycle,
-            sent,
-            answered: None,
-        });
+        self.changes.push(Change { kind, fua, sectors, cycle: self.cycle, sent, answered: None });
         let tag = self.changes.len() as u32;
         for row in rows {
             self.rows[row as usize].push(tag);
@@ -145,11 +138,7 @@ impl Model {
 
     /// Takes what a whole readback found as what is there.
     pub fn settle(&mut self, found: Vec<Value>) {
-        assert_eq!(
-            found.len(),
-            self.settled.len(),
-            "a readback covers the volume"
-        );
+        assert_eq!(found.len(), self.settled.len(), "a readback covers the volume");
         self.settled = found;
         self.rows.iter_mut().for_each(Vec::clear);
     }

@@ -43,24 +43,12 @@ impl fmt::Display for Oddities {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} sector(s) hold what they must not", self.count)?;
         for odd in &self.first {
-            let Odd {
-                sector,
-                allowed,
-                found,
-            } = odd;
+            let Odd { sector, allowed, found } = odd;
             let (block, part) = (sector / 8, sector % 8);
-            write!(
-                f,
-                "\n  sector {sector} (block {block} part {part}, byte {})",
-                sector * SECTOR as u64
-            )?;
+            write!(f, "\n  sector {sector} (block {block} part {part}, byte {})", sector * SECTOR as u64)?;
             write!(f, "\n    found    {found}")?;
             for (n, text) in allowed.iter().enumerate() {
-                write!(
-                    f,
-                    "\n    {} {text}",
-                    if n == 0 { "expected" } else { "      or" }
-                )?;
+                write!(f, "\n    {} {text}", if n == 0 { "expected" } else { "      or" })?;
             }
         }
         Ok(())
@@ -79,13 +67,7 @@ struct Span {
 impl Model {
     /// Compares `bytes`, read from sector `first` on, with what may be there when every answer with a stamp below
     /// `before` counts. `found` gets each sector's value.
-    pub fn check(
-        &self,
-        first: u64,
-        bytes: &[u8],
-        before: u64,
-        mut found: impl FnMut(u64, Value),
-    ) -> Option<Oddities> {
+    pub fn check(&self, first: u64, bytes: &[u8], before: u64, mut found: impl FnMut(u64, Value)) -> Option<Oddities> {
         let end = first + (bytes.len() / SECTOR) as u64;
         let mut odd = Oddities::default();
         let mut at = first;
@@ -116,8 +98,7 @@ impl Model {
 
     fn may_hold(&self, span: &Span, sector: u64, value: Value) -> bool {
         let settled = self.settled[sector as usize];
-        (span.settled && settled == value)
-            || span.changes.iter().any(|&tag| self.value_of(tag) == value)
+        (span.settled && settled == value) || span.changes.iter().any(|&tag| self.value_of(tag) == value)
     }
 
     /// The spans of a range within one row.
@@ -130,17 +111,11 @@ impl Model {
             .collect();
         let mut cuts = vec![range.start, range.end];
         for (_, c) in &overlapping {
-            cuts.extend(
-                [c.sectors.start, c.sectors.end]
-                    .into_iter()
-                    .filter(|cut| range.contains(cut)),
-            );
+            cuts.extend([c.sectors.start, c.sectors.end].into_iter().filter(|cut| range.contains(cut)));
         }
         cuts.sort_unstable();
         cuts.dedup();
-        cuts.windows(2)
-            .map(|cut| span(cut[0]..cut[1], &overlapping, before))
-            .collect()
+        cuts.windows(2).map(|cut| span(cut[0]..cut[1], &overlapping, before)).collect()
     }
 
     fn note(&self, odd: &mut Oddities, span: &Span, sector: u64, value: Result<Value, Strange>) {
@@ -148,42 +123,27 @@ impl Model {
         if odd.first.len() >= EXPLAINED_MAX {
             return;
         }
-        let settled = span
-            .settled
-            .then(|| self.explain(self.settled[sector as usize]));
+        let settled = span.settled.then(|| self.explain(self.settled[sector as usize]));
         let changes = span.changes.iter().map(|&tag| self.explain_change(tag));
         let found = match value {
             Ok(value) => self.explain(value),
             Err(Strange::Torn { tag, at }) => {
-                format!(
-                    "torn at byte {at}: {}, then something else",
-                    self.explain(tag)
-                )
+                format!("torn at byte {at}: {}, then something else", self.explain(tag))
             }
             Err(strange) => strange.to_string(),
         };
-        odd.first.push(Odd {
-            sector,
-            allowed: settled.into_iter().chain(changes).collect(),
-            found,
-        });
+        odd.first.push(Odd { sector, allowed: settled.into_iter().chain(changes).collect(), found });
     }
 
     fn explain(&self, value: Value) -> String {
-        if value == ZEROES {
-            "zeroes".to_owned()
-        } else {
-            self.explain_change(value)
-        }
+        if value == ZEROES { "zeroes".to_owned() } else { self.explain_change(value) }
     }
 
     fn explain_change(&self, tag: u32) -> String {
         let Some(c) = self.change(tag) else {
             return format!("write {tag}, which was never sent");
         };
-        let answered = c
-            .answered
-            .map_or("not answered".to_owned(), |a| format!("answered at {a}"));
+        let answered = c.answered.map_or("not answered".to_owned(), |a| format!("answered at {a}"));
         format!(
             "{:?} {tag}{} of sectors {}..{} in cycle {}, sent at {}, {answered}",
             c.kind,
@@ -198,26 +158,10 @@ impl Model {
 
 /// The candidates of one span.
 fn span(sectors: Range<u64>, overlapping: &[(u32, &Change)], before: u64) -> Span {
-    let covering = || {
-        overlapping
-            .iter()
-            .filter(|(_, c)| c.sectors.start <= sectors.start && sectors.end <= c.sectors.end)
-    };
-    let last_sent = covering()
-        .filter(|(_, c)| c.answered.is_some_and(|a| a < before))
-        .map(|(_, c)| c.sent)
-        .max();
-    let may = |c: &Change| {
-        c.answered
-            .is_none_or(|a| last_sent.is_none_or(|sent| a >= sent))
-    };
-    let changes = covering()
-        .filter(|(_, c)| may(c))
-        .map(|(tag, _)| *tag)
-        .collect();
-    Span {
-        sectors,
-        changes,
-        settled: last_sent.is_none(),
-    }
+    let covering =
+        || overlapping.iter().filter(|(_, c)| c.sectors.start <= sectors.start && sectors.end <= c.sectors.end);
+    let last_sent = covering().filter(|(_, c)| c.answered.is_some_and(|a| a < before)).map(|(_, c)| c.sent).max();
+    let may = |c: &Change| c.answered.is_none_or(|a| last_sent.is_none_or(|sent| a >= sent));
+    let changes = covering().filter(|(_, c)| may(c)).map(|(tag, _)| *tag).collect();
+    Span { sectors, changes, settled: last_sent.is_none() }
 }

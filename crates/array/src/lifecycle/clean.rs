@@ -113,7 +113,9 @@ impl Core {
                 let (column, at) = header.payload_place(index);
                 let place = Place { pba: pba(id, column, at, self.shape.zone_blocks), crc };
                 match *entry {
-                    Entry::Data { volume, lba, .. } | Entry::Move { volume, lba, .. } => live.push((volume, lba, place)),
+                    Entry::Data { volume, lba, .. } | Entry::Move { volume, lba, .. } => {
+                        live.push((volume, lba, place))
+                    }
                     Entry::MapNode { volume, lba, level, .. } => self.touch(volume, lba, level, place.pba).await?,
                     Entry::Pad | Entry::Hole { .. } | Entry::Zero { .. } | Entry::Bad { .. } => {}
                 }
@@ -136,7 +138,13 @@ impl Core {
         failed.get().map_or(Ok(()), Err)
     }
 
-    async fn move_block(self: &Rc<Self>, columns: &Columns, volume: VolumeId, lba: Lba, from: Place) -> Result<(), Fault> {
+    async fn move_block(
+        self: &Rc<Self>,
+        columns: &Columns,
+        volume: VolumeId,
+        lba: Lba,
+        from: Place,
+    ) -> Result<(), Fault> {
         let Some(vol) = self.volumes.borrow().get(&volume).cloned() else { return Ok(()) };
         if vol.state.get() != VolumeState::Live {
             return Ok(());

@@ -62,7 +62,8 @@ pub async fn create(rt: &Rt, drives: Vec<Drive>, spec: &CreateSpec) -> Result<Rc
     core.table.borrow_mut().next = 1;
     let mut written = Vec::with_capacity(drives.len());
     for (i, drive) in drives.into_iter().enumerate() {
-        let layout = Layout::new(drive.info().blocks.0, plan.slot_blocks, plan.zone_blocks).expect("the plan has checked it");
+        let layout =
+            Layout::new(drive.info().blocks.0, plan.slot_blocks, plan.zone_blocks).expect("the plan has checked it");
         let label = Label {
             array: core.shape.array,
             member: MemberUuid(random_uuid(rt)),

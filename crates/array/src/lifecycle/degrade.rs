@@ -53,7 +53,8 @@ impl Core {
         }
         let table = self.table.borrow();
         let seats = self.seats.borrow();
-        let out = |s: &Seg| s.slots.iter().flatten().any(|(m, _)| seats[usize::from(m.0)].state.get() != MemberState::In);
+        let out =
+            |s: &Seg| s.slots.iter().flatten().any(|(m, _)| seats[usize::from(m.0)].state.get() != MemberState::In);
         table.segments.values().filter(|s| s.state == SegmentState::Open && out(s)).map(|s| s.id).collect()
     }
 }

@@ -100,7 +100,8 @@ pub async fn open(rt: &Rt, drives: Vec<Drive>, how: OpenHow) -> Result<(Rc<Core>
     if writable {
         heal_slots(&core, &generation, &found, &believed).await?;
     }
-    recovery.step("load tables", format!("{} segments, {} volumes", generation.segments.len(), generation.volumes.len()));
+    recovery
+        .step("load tables", format!("{} segments, {} volumes", generation.segments.len(), generation.volumes.len()));
     let epoch = Epoch(generation.epoch.0 + 1);
     let replay = ReplayHow { mend: writable, accept_loss: how.accept_loss || !writable, epoch };
     let done = core.replay(&generation, replay).await?;
@@ -110,9 +111,12 @@ pub async fn open(rt: &Rt, drives: Vec<Drive>, how: OpenHow) -> Result<(Rc<Core>
     recovery.report.damaged_records = done.damaged;
     if done.uncertain && !how.accept_loss {
         core.uncertain.set(true);
-        core.note("the newest records are on drives that are not here: reads are refused, they could be old".to_owned());
+        core.note(
+            "the newest records are on drives that are not here: reads are refused, they could be old".to_owned(),
+        );
     }
-    recovery.step("replay", format!("{} records, {} entries of {} segments", done.records, done.entries, done.segments));
+    recovery
+        .step("replay", format!("{} records, {} entries of {} segments", done.records, done.entries, done.segments));
     if writable {
         core.epoch.set(epoch);
         core.settle_segments();
@@ -134,7 +138,12 @@ async fn find_members(drives: Vec<Drive>) -> Result<Vec<Found>, Refused> {
         let name = drive.info().name.clone();
         let label = read_label(&drive).await.map_err(|e| Refused::io(&format!("drive {name}"), e))?;
         let label = label.map_err(|e| {
-            Refused::new(RefusedCode::NotFound, format!("drive {name}"), e.to_string(), "Leave it out, or name the right drive")
+            Refused::new(
+                RefusedCode::NotFound,
+                format!("drive {name}"),
+                e.to_string(),
+                "Leave it out, or name the right drive",
+            )
         })?;
         let mut generations = Vec::new();
         for i in 0..2 {
@@ -201,9 +210,10 @@ fn choose(found: &[Found], how: OpenHow) -> Result<(Generation, Vec<bool>), Refu
         believed.push(marked_in && ours && (spare || !f.generations.is_empty()));
     }
     let marked_in = newest.members.iter().filter(|m| m.state == MemberState::In).count();
-    let here = found.iter().zip(&believed).filter(|(f, b)| {
-        **b && newest.members[usize::from(f.label.seat.0)].state == MemberState::In
-    });
+    let here = found
+        .iter()
+        .zip(&believed)
+        .filter(|(f, b)| **b && newest.members[usize::from(f.label.seat.0)].state == MemberState::In);
     let here = here.count();
     if here * 2 <= marked_in && here < marked_in && !how.degraded && !how.read_only {
         return Err(Refused::new(
@@ -219,7 +229,12 @@ fn choose(found: &[Found], how: OpenHow) -> Result<(Generation, Vec<bool>), Refu
 /// Seats, segments and volumes as the generation says.
 fn load(rt: &Rt, g: &Generation, found: &[Found], believed: &[bool], how: OpenHow) -> Result<Rc<Core>, Refused> {
     let Some(scheme) = g.level.scheme_of_width(usize::from(g.width)) else {
-        return Err(Refused::new(RefusedCode::Damaged, format!("array \"{}\"", g.name), "impossible width", "Inspect its drives"));
+        return Err(Refused::new(
+            RefusedCode::Damaged,
+            format!("array \"{}\"", g.name),
+            "impossible width",
+            "Inspect its drives",
+        ));
     };
     let label = &found[0].label;
     let shape = Shape {
@@ -244,7 +259,12 @@ fn load(rt: &Rt, g: &Generation, found: &[Found], believed: &[bool], how: OpenHo
     }
     for (i, member) in g.members.iter().enumerate() {
         let id = MemberId(i as u16);
-        let layout = Layout { drive_blocks: member.drive_blocks, slot_blocks: label.layout.slot_blocks, zone_blocks: g.zone_blocks, zones: member.zones };
+        let layout = Layout {
+            drive_blocks: member.drive_blocks,
+            slot_blocks: label.layout.slot_blocks,
+            zone_blocks: g.zone_blocks,
+            zones: member.zones,
+        };
         let drive = drives.remove(&id);
         let missing = drive.is_none();
         let seat = Seat::new(id, member, layout, drive);

@@ -107,7 +107,8 @@ impl Core {
     fn rebuild_possible(&self) -> bool {
         let spare = self.seats.borrow().iter().any(|s| s.state.get() == MemberState::Spare && s.drive.is_some());
         let broken: Vec<SegmentId> = self.broken_segments().collect();
-        (spare && self.seats.borrow().iter().any(|s| s.state.get() == MemberState::Out && !self.bay_filled(s.bay.get())))
+        (spare
+            && self.seats.borrow().iter().any(|s| s.state.get() == MemberState::Out && !self.bay_filled(s.bay.get())))
             || broken.into_iter().any(|id| self.place_for(id, &[]).is_some() && !self.table.borrow().get(id).busy)
     }
 

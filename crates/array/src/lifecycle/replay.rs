@@ -104,7 +104,8 @@ impl Core {
         let sealed = line.state == SegmentState::Sealed;
         let end_of_zone = if sealed { line.rows } else { self.shape.zone_blocks };
         let mut durable = line.rows;
-        let mut scanned = Scanned { id: line.id, end: row, headers: Vec::new(), torn: false, damaged: 0, unknown: false };
+        let mut scanned =
+            Scanned { id: line.id, end: row, headers: Vec::new(), torn: false, damaged: 0, unknown: false };
         while row < end_of_zone {
             if let Some(header) = self.valid_header(g, line, &columns, row).await? {
                 durable = durable.max(header.durable_row);

@@ -79,9 +79,11 @@ impl Core {
         if let Some(segment) = stream.segment.get() {
             let table = self.table.borrow();
             let seg = table.get(segment);
-            let healthy = seg.slots.iter().flatten().all(|(m, _)| {
-                self.seats.borrow()[usize::from(m.0)].state.get() == MemberState::In
-            });
+            let healthy = seg
+                .slots
+                .iter()
+                .flatten()
+                .all(|(m, _)| self.seats.borrow()[usize::from(m.0)].state.get() == MemberState::In);
             if healthy && seg.state == SegmentState::Open && seg.append < self.shape.zone_blocks {
                 return Some(segment);
             }

@@ -23,8 +23,8 @@ pub use request::{Held, Piece, Request, What};
 use crate::core::{Core, Phase};
 use crate::fault::Fault;
 use crate::sync::Event;
-use ondisk::Level;
 pub use form::WINDOW_ROWS;
+use ondisk::Level;
 pub use write::Record;
 
 /// Who appends.

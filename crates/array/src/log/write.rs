@@ -131,7 +131,8 @@ impl Core {
                 seg.state = SegmentState::Sealed;
             }
             seg.fresh_nodes |= matches!(record.entries.first(), Some(Entry::MapNode { .. }));
-            let host_facts = record.end_seq > record.first_seq && !matches!(record.entries.first(), Some(Entry::MapNode { .. }));
+            let host_facts =
+                record.end_seq > record.first_seq && !matches!(record.entries.first(), Some(Entry::MapNode { .. }));
             if host_facts {
                 let last = (self.epoch.get(), Seq(record.end_seq.0 - 1));
                 seg.unmerged.push(Unmerged { row: record.row, last });

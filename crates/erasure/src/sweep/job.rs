@@ -23,21 +23,12 @@ pub struct Sources<'a> {
 
 impl<'a> Sources<'a> {
     pub fn new(length: usize) -> Self {
-        Sources {
-            data: [std::ptr::null(); COLUMNS_MAX],
-            len: 0,
-            length,
-            slices: PhantomData,
-        }
+        Sources { data: [std::ptr::null(); COLUMNS_MAX], len: 0, length, slices: PhantomData }
     }
 
     /// Adds the next column.
     pub fn push(&mut self, column: &'a [u8]) {
-        assert_eq!(
-            column.len(),
-            self.length,
-            "the columns of a row have one length"
-        );
+        assert_eq!(column.len(), self.length, "the columns of a row have one length");
         self.data[self.len] = column.as_ptr();
         self.len += 1;
     }
@@ -59,11 +50,7 @@ pub struct Target<'a> {
 
 impl<'a> Target<'a> {
     pub fn new(column: &'a mut [u8]) -> Self {
-        Target {
-            pointer: column.as_mut_ptr(),
-            length: column.len(),
-            slice: PhantomData,
-        }
+        Target { pointer: column.as_mut_ptr(), length: column.len(), slice: PhantomData }
     }
 }
 
@@ -74,18 +61,11 @@ pub enum Task<'a> {
     /// True when `p` is zero, where all sources count once.
     XorIsZero,
     /// `p` and `q` are stored; no source is absent here and in `Compare`.
-    Store {
-        p: Option<Target<'a>>,
-        q: Target<'a>,
-    },
+    Store { p: Option<Target<'a>>, q: Target<'a> },
     /// True when `p` equals the stored P and `q` the stored Q.
     Compare { p: &'a [u8], q: &'a [u8] },
     /// With `s = p + P`, `t = q + Q` (an absent P or Q counts as zero): each target becomes `s * by_s + t * by_t`.
-    Solve {
-        p: Option<&'a [u8]>,
-        q: Option<&'a [u8]>,
-        targets: [Solution<'a>; 2],
-    },
+    Solve { p: Option<&'a [u8]>, q: Option<&'a [u8]>, targets: [Solution<'a>; 2] },
 }
 
 /// One lost column as a linear combination of the two syndromes.
@@ -107,9 +87,7 @@ impl<'a> Job<'a> {
         let equal = match &task {
             Task::Xor { into } => into.length == length,
             Task::XorIsZero => true,
-            Task::Store { p, q } => {
-                p.as_ref().is_none_or(|p| p.length == length) && q.length == length
-            }
+            Task::Store { p, q } => p.as_ref().is_none_or(|p| p.length == length) && q.length == length,
             Task::Compare { p, q } => p.len() == length && q.len() == length,
             Task::Solve { p, q, targets } => {
                 [p, q].into_iter().flatten().all(|c| c.len() == length)
@@ -117,13 +95,8 @@ impl<'a> Job<'a> {
             }
         };
         assert!(equal, "the columns of a row have one length");
-        let whole = sources.data[..sources.len]
-            .iter()
-            .all(|column| !column.is_null());
-        assert!(
-            sources.len > 0 && (whole || matches!(task, Task::Solve { .. })),
-            "only solving skips columns"
-        );
+        let whole = sources.data[..sources.len].iter().all(|column| !column.is_null());
+        assert!(sources.len > 0 && (whole || matches!(task, Task::Solve { .. })), "only solving skips columns");
         Job { sources, task }
     }
 

@@ -9,10 +9,7 @@
 ///
 /// # Safety
 /// Callers run on a machine with the lane's instructions; pointers reach `WIDTH` bytes, at any alignment.
-#[allow(
-    clippy::missing_safety_doc,
-    reason = "the trait's Safety section holds for every method"
-)]
+#[allow(clippy::missing_safety_doc, reason = "the trait's Safety section holds for every method")]
 pub unsafe trait Lane {
     /// The register.
     type Vector: Copy;

@@ -28,13 +28,7 @@ pub unsafe fn perform<L: Lane, const U: usize>(job: &Job<'_>) -> bool {
                 let p = p.as_ref().map(|p| p.pointer);
                 each_step::<L, U>(sources, &mut Store { p, q: q.pointer })
             }
-            Task::Compare { p, q } => each_step::<L, U>(
-                sources,
-                &mut Compare {
-                    p: p.as_ptr(),
-                    q: q.as_ptr(),
-                },
-            ),
+            Task::Compare { p, q } => each_step::<L, U>(sources, &mut Compare { p: p.as_ptr(), q: q.as_ptr() }),
             Task::Solve { p, q, targets } => {
                 let [p, q] = [p, q].map(|column| column.map(<[u8]>::as_ptr));
                 let [first, second] = targets;
@@ -51,10 +45,7 @@ trait Step<L: Lane> {
 }
 
 #[inline(always)]
-unsafe fn each_step<L: Lane, const U: usize>(
-    sources: &Sources<'_>,
-    task: &mut impl Step<L>,
-) -> bool {
+unsafe fn each_step<L: Lane, const U: usize>(sources: &Sources<'_>, task: &mut impl Step<L>) -> bool {
     let mut at = 0;
     while at + U * L::WIDTH <= sources.length {
         // SAFETY: `U` registers from `at` lie within the columns.
@@ -121,10 +112,7 @@ unsafe fn xor_of<L: Lane, const U: usize>(sources: &Sources<'_>, at: usize) -> R
 
 /// p and q of the sources, none absent, by Horner's rule from the last column down, two columns at a time.
 #[inline(always)]
-unsafe fn sums_of<L: Lane, const U: usize>(
-    sources: &Sources<'_>,
-    at: usize,
-) -> (Registers<L, U>, Registers<L, U>) {
+unsafe fn sums_of<L: Lane, const U: usize>(sources: &Sources<'_>, at: usize) -> (Registers<L, U>, Registers<L, U>) {
     // SAFETY: the caller's promise; a job has at least one source.
     unsafe {
         let columns = sources.data.get_unchecked(..sources.len);
@@ -165,12 +153,7 @@ unsafe fn sums_of_present<L: Lane, const U: usize>(
 
 /// One step of Horner's rule with a column that may be absent.
 #[inline(always)]
-unsafe fn add<L: Lane, const U: usize>(
-    column: *const u8,
-    at: usize,
-    p: &mut Registers<L, U>,
-    q: &mut Registers<L, U>,
-) {
+unsafe fn add<L: Lane, const U: usize>(column: *const u8, at: usize, p: &mut Registers<L, U>, q: &mut Registers<L, U>) {
     // SAFETY: the caller's promise; an absent column is not read.
     unsafe {
         for q in q.iter_mut() {
@@ -268,11 +251,7 @@ impl<L: Lane> Factors<L> {
     unsafe fn new(solution: &Solution<'_>) -> Self {
         // SAFETY: the caller's promise.
         let (by_s, by_t) = unsafe { (L::factor(solution.by_s), L::factor(solution.by_t)) };
-        Factors {
-            into: solution.into.pointer,
-            by_s,
-            by_t,
-        }
+        Factors { into: solution.into.pointer, by_s, by_t }
     }
 }
 
@@ -299,10 +278,7 @@ impl<L: Lane> Step<L> for Solve<L> {
             for target in &self.targets {
                 let mut solved = s;
                 for u in 0..U {
-                    solved[u] = L::xor(
-                        L::multiply(s[u], target.by_s),
-                        L::multiply(t[u], target.by_t),
-                    );
+                    solved[u] = L::xor(L::multiply(s[u], target.by_s), L::multiply(t[u], target.by_t));
                 }
                 store::<L, U>(target.into, at, solved);
             }

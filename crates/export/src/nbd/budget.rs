@@ -11,9 +11,7 @@ use std::{
     task::{Poll, Waker},
 };
 
-use super::limits::{
-    CONNECTION_BYTES_MAX, CONNECTION_BYTES_OWN, CONNECTION_REQUESTS_MAX, SHARED_BYTES_MAX,
-};
+use super::limits::{CONNECTION_BYTES_MAX, CONNECTION_BYTES_OWN, CONNECTION_REQUESTS_MAX, SHARED_BYTES_MAX};
 
 /// A number of units that are lent.
 pub struct Pool {
@@ -29,11 +27,7 @@ struct Waiter {
 
 impl Pool {
     pub fn new(units: u64) -> Rc<Pool> {
-        Rc::new(Pool {
-            free: Cell::new(units),
-            queue: RefCell::default(),
-            tickets: Cell::new(0),
-        })
+        Rc::new(Pool { free: Cell::new(units), queue: RefCell::default(), tickets: Cell::new(0) })
     }
 
     /// Whether anyone waits.
@@ -43,10 +37,7 @@ impl Pool {
 
     /// Takes `units`, after all that asked before.
     pub async fn take(self: &Rc<Self>, units: u64) -> Loan {
-        let place = Place {
-            pool: self,
-            ticket: self.enqueue(),
-        };
+        let place = Place { pool: self, ticket: self.enqueue() };
         poll_fn(|cx| {
             let mut queue = self.queue.borrow_mut();
             let first = queue.front().is_some_and(|w| w.ticket == place.ticket);
@@ -60,10 +51,7 @@ impl Pool {
         })
         .await;
         self.free.set(self.free.get() - units);
-        Loan {
-            pool: self.clone(),
-            units,
-        }
+        Loan { pool: self.clone(), units }
     }
 
     /// Takes `units` if they are there and nobody waits.
@@ -72,28 +60,18 @@ impl Pool {
             return None;
         }
         self.free.set(self.free.get() - units);
-        Some(Loan {
-            pool: self.clone(),
-            units,
-        })
+        Some(Loan { pool: self.clone(), units })
     }
 
     fn enqueue(&self) -> u64 {
         let ticket = self.tickets.get();
         self.tickets.set(ticket + 1);
-        self.queue.borrow_mut().push_back(Waiter {
-            ticket,
-            waker: None,
-        });
+        self.queue.borrow_mut().push_back(Waiter { ticket, waker: None });
         ticket
     }
 
     fn wake_first(&self) {
-        let waker = self
-            .queue
-            .borrow_mut()
-            .front_mut()
-            .and_then(|w| w.waker.take());
+        let waker = self.queue.borrow_mut().front_mut().and_then(|w| w.waker.take());
         if let Some(waker) = waker {
             waker.wake();
         }
@@ -108,10 +86,7 @@ struct Place<'a> {
 
 impl Drop for Place<'_> {
     fn drop(&mut self) {
-        self.pool
-            .queue
-            .borrow_mut()
-            .retain(|w| w.ticket != self.ticket);
+        self.pool.queue.borrow_mut().retain(|w| w.ticket != self.ticket);
         self.pool.wake_first();
     }
 }
@@ -159,10 +134,7 @@ struct Borrowed {
 impl Borrowed {
     fn new(total: &Rc<Cell<u64>>, bytes: u64) -> Self {
         total.set(total.get() + bytes);
-        Borrowed {
-            total: total.clone(),
-            bytes,
-        }
+        Borrowed { total: total.clone(), bytes }
     }
 }
 
@@ -191,10 +163,7 @@ impl Account {
 
     /// Room for one more request, without payload yet.
     pub async fn request(&self) -> Permit {
-        Permit {
-            _request: self.requests.take(1).await,
-            _payload: None,
-        }
+        Permit { _request: self.requests.take(1).await, _payload: None }
     }
 
     /// Room for its payload: from the connection's own memory, else from what all share.
@@ -202,16 +171,9 @@ impl Account {
         let within_connection = self.bytes.take(bytes).await;
         let (memory, borrowed) = match self.own.try_take(bytes) {
             Some(own) => (own, None),
-            None => (
-                self.shared.take(bytes).await,
-                Some(Borrowed::new(&self.borrowed, bytes)),
-            ),
+            None => (self.shared.take(bytes).await, Some(Borrowed::new(&self.borrowed, bytes))),
         };
-        permit._payload = Some(Payload {
-            _within_connection: within_connection,
-            _memory: memory,
-            _borrowed: borrowed,
-        });
+        permit._payload = Some(Payload { _within_connection: within_connection, _memory: memory, _borrowed: borrowed });
     }
 
     /// Whether another connection waits for memory that this one holds.
@@ -240,15 +202,10 @@ mod tests {
         let held = pool.try_take(4).unwrap();
         let (mut large, mut small) = (pin!(pool.take(8)), pin!(pool.take(1)));
         assert!(poll(large.as_mut()).is_pending());
-        assert!(
-            poll(small.as_mut()).is_pending(),
-            "a small request waits behind a large one"
-        );
+        assert!(poll(small.as_mut()).is_pending(), "a small request waits behind a large one");
         assert!(pool.try_take(1).is_none());
         drop(held);
-        let Poll::Ready(large) = poll(large) else {
-            panic!("room for the large one")
-        };
+        let Poll::Ready(large) = poll(large) else { panic!("room for the large one") };
         assert!(poll(small.as_mut()).is_ready());
         drop(large);
         assert_eq!(pool.free.get(), 10);
@@ -272,15 +229,9 @@ mod tests {
     #[test]
     fn a_connection_is_in_the_way_only_with_shared_memory() {
         let shared = Account::shared_pool();
-        let (a, b, c) = (
-            Account::new(&shared),
-            Account::new(&shared),
-            Account::new(&shared),
-        );
+        let (a, b, c) = (Account::new(&shared), Account::new(&shared), Account::new(&shared));
         let take = |account: &Account, bytes| {
-            let Poll::Ready(mut permit) = poll(pin!(account.request())) else {
-                panic!("a free slot")
-            };
+            let Poll::Ready(mut permit) = poll(pin!(account.request())) else { panic!("a free slot") };
             let done = poll(pin!(account.payload(&mut permit, bytes))).is_ready();
             (permit, done)
         };
@@ -289,9 +240,7 @@ mod tests {
         let all = shared.try_take(SHARED_BYTES_MAX - (32 << 20)).unwrap();
         let (large, done) = take(&b, 32 << 20);
         assert!(done);
-        let Poll::Ready(mut permit) = poll(pin!(c.request())) else {
-            panic!("a free slot")
-        };
+        let Poll::Ready(mut permit) = poll(pin!(c.request())) else { panic!("a free slot") };
         {
             let mut waiting = pin!(c.payload(&mut permit, 2 << 20));
             assert!(poll(waiting.as_mut()).is_pending());

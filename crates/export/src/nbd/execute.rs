@@ -18,13 +18,7 @@ use crate::{
 };
 
 /// Executes a command that has been checked and replies.
-pub async fn run<N: Namespace>(
-    session: &Session<N>,
-    request: &Request,
-    command: Command,
-    data: Bytes,
-    permit: Permit,
-) {
+pub async fn run<N: Namespace>(session: &Session<N>, request: &Request, command: Command, data: Bytes, permit: Permit) {
     let namespace = &session.namespace;
     let long = u64::from(request.length);
     match command {
@@ -37,12 +31,7 @@ pub async fn run<N: Namespace>(
             match namespace.extents(offset, u64::from(bytes), at_most).await {
                 Ok(extents) => {
                     let mut head = Vec::new();
-                    reply::block_status(
-                        &mut head,
-                        request.cookie,
-                        bytes,
-                        &extents[..extents.len().min(at_most)],
-                    );
+                    reply::block_status(&mut head, request.cookie, bytes, &extents[..extents.len().min(at_most)]);
                     session.reply(head, Vec::new(), permit);
                 }
                 Err(fault) => failed(session, request, fault, permit),
@@ -55,9 +44,7 @@ pub async fn run<N: Namespace>(
                 c.bytes_written += long;
             });
         }
-        Command::Flush => finish(session, request, namespace.flush().await, permit, |c| {
-            c.flushes += 1
-        }),
+        Command::Flush => finish(session, request, namespace.flush().await, permit, |c| c.flushes += 1),
         Command::Deallocate { offset, bytes, fua } => {
             let result = namespace.deallocate(offset, bytes, fua).await;
             finish(session, request, result, permit, |c| {
@@ -65,15 +52,8 @@ pub async fn run<N: Namespace>(
                 c.bytes_deallocated += bytes;
             });
         }
-        Command::WriteZeroes {
-            offset,
-            bytes,
-            may_deallocate,
-            fua,
-        } => {
-            let result = namespace
-                .write_zeroes(offset, bytes, may_deallocate, fua)
-                .await;
+        Command::WriteZeroes { offset, bytes, may_deallocate, fua } => {
+            let result = namespace.write_zeroes(offset, bytes, may_deallocate, fua).await;
             finish(session, request, result, permit, |c| {
                 c.deallocates += 1;
                 c.bytes_deallocated += bytes;
@@ -85,23 +65,10 @@ pub async fn run<N: Namespace>(
     }
 }
 
-fn read_done<N: Namespace>(
-    session: &Session<N>,
-    request: &Request,
-    parts: Vec<Bytes>,
-    permit: Permit,
-) {
-    let Request {
-        cookie,
-        offset,
-        length,
-        ..
-    } = *request;
+fn read_done<N: Namespace>(session: &Session<N>, request: &Request, parts: Vec<Bytes>, permit: Permit) {
+    let Request { cookie, offset, length, .. } = *request;
     let returned: usize = parts.iter().map(Bytes::len).sum();
-    assert_eq!(
-        returned, length as usize,
-        "a namespace returns the bytes that were asked for"
-    );
+    assert_eq!(returned, length as usize, "a namespace returns the bytes that were asked for");
     session.live.update(|c| {
         c.reads += 1;
         c.bytes_read += u64::from(length);

@@ -14,8 +14,8 @@ use super::{
     reply::{self, ALLOCATION_CONTEXT},
     request::Terms,
     wire::{
-        BASE_ALLOCATION, EXPORT_NAME_ZEROES, FLAG_FIXED_NEWSTYLE, FLAG_NO_ZEROES, INIT_MAGIC,
-        OPTION_MAGIC, info, opt, rep, transmission,
+        BASE_ALLOCATION, EXPORT_NAME_ZEROES, FLAG_FIXED_NEWSTYLE, FLAG_NO_ZEROES, INIT_MAGIC, OPTION_MAGIC, info, opt,
+        rep, transmission,
     },
 };
 use crate::namespace::{Directory, Namespace, NamespaceInfo};
@@ -63,13 +63,7 @@ pub async fn run<D: Directory>(
         return Ok(None);
     }
     let no_zeroes = client & u32::from(FLAG_NO_ZEROES) != 0;
-    let mut handshake = Handshake {
-        stream,
-        directory,
-        no_zeroes,
-        structured: false,
-        allocation: None,
-    };
+    let mut handshake = Handshake { stream, directory, no_zeroes, structured: false, allocation: None };
     loop {
         let Some(header) = Header::parse(&reader.array().await?) else {
             return Ok(None);
@@ -79,9 +73,7 @@ pub async fn run<D: Directory>(
                 return Ok(None);
             }
             reader.discard(header.bytes as usize).await?;
-            handshake
-                .refuse(header.option, rep::ERR_TOO_BIG, "the option is too long")
-                .await?;
+            handshake.refuse(header.option, rep::ERR_TOO_BIG, "the option is too long").await?;
             continue;
         }
         let data = reader.bytes(header.bytes as usize).await?;
@@ -110,9 +102,7 @@ impl<D: Directory> Handshake<'_, D> {
             Err(_) if number == opt::EXPORT_NAME => return Ok(Next::Close),
             Err(error) => {
                 let (reply, why) = match error {
-                    option::Error::Unsupported => {
-                        (rep::ERR_UNSUP, "this server does not have the option")
-                    }
+                    option::Error::Unsupported => (rep::ERR_UNSUP, "this server does not have the option"),
                     option::Error::Invalid => (rep::ERR_INVALID, "the option's data is malformed"),
                 };
                 if number == opt::SET_META_CONTEXT {
@@ -132,11 +122,7 @@ impl<D: Directory> Handshake<'_, D> {
                 self.structured = true;
                 self.acknowledge(number).await
             }
-            Message::MetaContext {
-                name,
-                allocation,
-                set,
-            } => self.meta_context(number, name, allocation, set).await,
+            Message::MetaContext { name, allocation, set } => self.meta_context(number, name, allocation, set).await,
             Message::ExportName(name) => self.export_name(name).await,
             Message::Info { name, requests, go } => self.info(number, name, requests, go).await,
         }
@@ -150,53 +136,29 @@ impl<D: Directory> Handshake<'_, D> {
             };
             let description = namespace.info().description;
             let length = (name.len() as u32).to_be_bytes();
-            reply::option(
-                &mut out,
-                opt::LIST,
-                rep::SERVER,
-                &[&length, name.as_bytes(), description.as_bytes()],
-            );
+            reply::option(&mut out, opt::LIST, rep::SERVER, &[&length, name.as_bytes(), description.as_bytes()]);
         }
         reply::option(&mut out, opt::LIST, rep::ACK, &[]);
         send(self.stream, &out).await?;
         Ok(Next::Option)
     }
 
-    async fn meta_context(
-        &mut self,
-        number: u32,
-        name: &str,
-        allocation: bool,
-        set: bool,
-    ) -> io::Result<Next<D::N>> {
+    async fn meta_context(&mut self, number: u32, name: &str, allocation: bool, set: bool) -> io::Result<Next<D::N>> {
         if set {
             // "replaces all previously-set metadata contexts (including when this command fails)"
             self.allocation = None;
         }
         if !self.structured {
-            return self
-                .refuse(number, rep::ERR_INVALID, "structured replies come first")
-                .await;
+            return self.refuse(number, rep::ERR_INVALID, "structured replies come first").await;
         }
         let Some(namespace) = self.directory.open(name) else {
-            return self
-                .refuse(number, rep::ERR_UNKNOWN, "no such export")
-                .await;
+            return self.refuse(number, rep::ERR_UNKNOWN, "no such export").await;
         };
         let mut out = Vec::new();
         if allocation {
             let id = if set { ALLOCATION_CONTEXT } else { 0 };
-            reply::option(
-                &mut out,
-                number,
-                rep::META_CONTEXT,
-                &[&id.to_be_bytes(), BASE_ALLOCATION.as_bytes()],
-            );
-            self.allocation = if set {
-                Some(namespace.info().name)
-            } else {
-                self.allocation.take()
-            };
+            reply::option(&mut out, number, rep::META_CONTEXT, &[&id.to_be_bytes(), BASE_ALLOCATION.as_bytes()]);
+            self.allocation = if set { Some(namespace.info().name) } else { self.allocation.take() };
         }
         reply::option(&mut out, number, rep::ACK, &[]);
         send(self.stream, &out).await?;
@@ -218,39 +180,19 @@ impl<D: Directory> Handshake<'_, D> {
         Ok(Next::Transmission(agreed))
     }
 
-    async fn info(
-        &self,
-        number: u32,
-        name: &str,
-        requests: Requests,
-        go: bool,
-    ) -> io::Result<Next<D::N>> {
+    async fn info(&self, number: u32, name: &str, requests: Requests, go: bool) -> io::Result<Next<D::N>> {
         let Some(namespace) = self.directory.open(name) else {
-            return self
-                .refuse(number, rep::ERR_UNKNOWN, "no such export")
-                .await;
+            return self.refuse(number, rep::ERR_UNKNOWN, "no such export").await;
         };
-        let NamespaceInfo {
-            name,
-            description,
-            preferred_block,
-            ..
-        } = namespace.info();
+        let NamespaceInfo { name, description, preferred_block, .. } = namespace.info();
         let agreed = self.agree(namespace);
         let terms = &agreed.terms;
         let mut out = Vec::new();
         let mut item = |kind: u16, parts: &[&[u8]]| {
-            let data: Vec<u8> = [&kind.to_be_bytes()[..]]
-                .iter()
-                .chain(parts)
-                .flat_map(|p| p.iter().copied())
-                .collect();
+            let data: Vec<u8> = [&kind.to_be_bytes()[..]].iter().chain(parts).flat_map(|p| p.iter().copied()).collect();
             reply::option(&mut out, number, rep::INFO, &[&data]);
         };
-        item(
-            info::EXPORT,
-            &[&terms.bytes.to_be_bytes(), &flags(terms).to_be_bytes()],
-        );
+        item(info::EXPORT, &[&terms.bytes.to_be_bytes(), &flags(terms).to_be_bytes()]);
         if requests.name {
             item(info::NAME, &[name.as_bytes()]);
         }
@@ -258,20 +200,11 @@ impl<D: Directory> Handshake<'_, D> {
             item(info::DESCRIPTION, &[description.as_bytes()]);
         }
         // Sent unasked too: a client that did not ask and misaligns gets EINVAL, as "Size constraints" wants.
-        let sizes = [
-            terms.min_block,
-            preferred_block.max(terms.min_block),
-            terms.max_request,
-        ]
-        .map(u32::to_be_bytes);
+        let sizes = [terms.min_block, preferred_block.max(terms.min_block), terms.max_request].map(u32::to_be_bytes);
         item(info::BLOCK_SIZE, &[&sizes[0], &sizes[1], &sizes[2]]);
         reply::option(&mut out, number, rep::ACK, &[]);
         send(self.stream, &out).await?;
-        Ok(if go {
-            Next::Transmission(agreed)
-        } else {
-            Next::Option
-        })
+        Ok(if go { Next::Transmission(agreed) } else { Next::Option })
     }
 
     /// The terms for an export, as it is now.
@@ -286,11 +219,7 @@ impl<D: Directory> Handshake<'_, D> {
             structured: self.structured,
             allocation: self.structured && self.allocation.as_ref() == Some(&info.name),
         };
-        Agreed {
-            namespace,
-            name: info.name,
-            terms,
-        }
+        Agreed { namespace, name: info.name, terms }
     }
 
     /// "If the server is in the process of being shut down it ... SHOULD error further options".
@@ -298,8 +227,7 @@ impl<D: Directory> Handshake<'_, D> {
         if option == opt::EXPORT_NAME {
             return Ok(Next::Close);
         }
-        self.refuse(option, rep::ERR_SHUTDOWN, "the server is being shut down")
-            .await
+        self.refuse(option, rep::ERR_SHUTDOWN, "the server is being shut down").await
     }
 
     async fn acknowledge(&self, option: u32) -> io::Result<Next<D::N>> {
@@ -330,9 +258,7 @@ fn flags(terms: &Terms) -> u16 {
     if terms.read_only {
         flags |= transmission::READ_ONLY;
     } else {
-        flags |= transmission::SEND_TRIM
-            | transmission::SEND_WRITE_ZEROES
-            | transmission::SEND_FAST_ZERO;
+        flags |= transmission::SEND_TRIM | transmission::SEND_WRITE_ZEROES | transmission::SEND_FAST_ZERO;
     }
     flags
 }

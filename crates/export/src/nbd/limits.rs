@@ -57,8 +57,5 @@ pub const STOP_SEND_SECONDS_MAX: u64 = 5;
 
 const _: () = assert!(CONNECTION_BYTES_OWN == 1 << 20);
 const _: () = assert!(SERVER_BYTES_MAX == 640 << 20);
-const _: () = assert!(
-    CONNECTION_BYTES_MAX >= REQUEST_BYTES_MAX as u64,
-    "the longest request can be admitted"
-);
+const _: () = assert!(CONNECTION_BYTES_MAX >= REQUEST_BYTES_MAX as u64, "the longest request can be admitted");
 const _: () = assert!(SHARED_BYTES_MAX >= CONNECTION_BYTES_MAX);

@@ -2,9 +2,7 @@
 //!
 //! Invariant: pure functions; any bytes give an option or an [`Error`].
 
-use super::wire::{
-    BASE_ALLOCATION, BASE_WILDCARD, Fields, OPTION_HEADER_BYTES, OPTION_MAGIC, opt, string,
-};
+use super::wire::{BASE_ALLOCATION, BASE_WILDCARD, Fields, OPTION_HEADER_BYTES, OPTION_MAGIC, opt, string};
 
 /// The header of an option.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -23,10 +21,7 @@ impl Header {
         if fields.u64()? != OPTION_MAGIC {
             return None;
         }
-        Some(Header {
-            option: fields.u32()?,
-            bytes: fields.u32()?,
-        })
+        Some(Header { option: fields.u32()?, bytes: fields.u32()? })
     }
 }
 
@@ -88,11 +83,7 @@ pub enum Error {
 /// for data that does not fit the option.
 pub fn parse(option: u32, data: &[u8]) -> Result<Message<'_>, Error> {
     let empty = |option| {
-        if data.is_empty() {
-            Ok(option)
-        } else {
-            Err(Error::Invalid)
-        }
+        if data.is_empty() { Ok(option) } else { Err(Error::Invalid) }
     };
     match option {
         opt::EXPORT_NAME => Ok(Message::ExportName(string(data).ok_or(Error::Invalid)?)),
@@ -123,9 +114,7 @@ fn parse_info(data: &[u8], go: bool) -> Option<Message<'_>> {
             _ => {}
         }
     }
-    fields
-        .is_empty()
-        .then_some(Message::Info { name, requests, go })
+    fields.is_empty().then_some(Message::Info { name, requests, go })
 }
 
 fn parse_meta_context(data: &[u8], set: bool) -> Option<Message<'_>> {
@@ -138,11 +127,7 @@ fn parse_meta_context(data: &[u8], set: bool) -> Option<Message<'_>> {
         let query = fields.string()?;
         allocation |= query == BASE_ALLOCATION || query == BASE_WILDCARD && !set;
     }
-    fields.is_empty().then_some(Message::MetaContext {
-        name,
-        allocation,
-        set,
-    })
+    fields.is_empty().then_some(Message::MetaContext { name, allocation, set })
 }
 
 #[cfg(test)]
@@ -171,51 +156,19 @@ mod tests {
         bytes[..8].copy_from_slice(b"IHAVEOPT");
         bytes[11] = 7;
         bytes[15] = 9;
-        assert_eq!(
-            Header::parse(&bytes),
-            Some(Header {
-                option: 7,
-                bytes: 9
-            })
-        );
+        assert_eq!(Header::parse(&bytes), Some(Header { option: 7, bytes: 9 }));
     }
 
     #[test]
     fn info_and_go() {
         let data = named("vol", &[0, 3, 0, 1, 0, 3, 0x12, 0x34]);
-        let requests = Requests {
-            name: true,
-            block_size: true,
-            description: false,
-        };
-        assert_eq!(
-            parse(opt::INFO, &data),
-            Ok(Message::Info {
-                name: "vol",
-                requests,
-                go: false
-            })
-        );
-        assert_eq!(
-            parse(opt::GO, &data),
-            Ok(Message::Info {
-                name: "vol",
-                requests,
-                go: true
-            })
-        );
+        let requests = Requests { name: true, block_size: true, description: false };
+        assert_eq!(parse(opt::INFO, &data), Ok(Message::Info { name: "vol", requests, go: false }));
+        assert_eq!(parse(opt::GO, &data), Ok(Message::Info { name: "vol", requests, go: true }));
         for short in 0..data.len() {
-            assert_eq!(
-                parse(opt::GO, &data[..short]),
-                Err(Error::Invalid),
-                "{short} bytes"
-            );
+            assert_eq!(parse(opt::GO, &data[..short]), Err(Error::Invalid), "{short} bytes");
         }
-        assert_eq!(
-            parse(opt::GO, &[&data[..], &[0]].concat()),
-            Err(Error::Invalid),
-            "trailing bytes"
-        );
+        assert_eq!(parse(opt::GO, &[&data[..], &[0]].concat()), Err(Error::Invalid), "trailing bytes");
     }
 
     #[test]
@@ -238,20 +191,8 @@ mod tests {
         ] {
             let data = named("vol", &queries(list));
             for (set, allocation) in [(false, in_list), (true, in_set)] {
-                let option = if set {
-                    opt::SET_META_CONTEXT
-                } else {
-                    opt::LIST_META_CONTEXT
-                };
-                assert_eq!(
-                    parse(option, &data),
-                    Ok(Message::MetaContext {
-                        name: "vol",
-                        allocation,
-                        set
-                    }),
-                    "{list:?}"
-                );
+                let option = if set { opt::SET_META_CONTEXT } else { opt::LIST_META_CONTEXT };
+                assert_eq!(parse(option, &data), Ok(Message::MetaContext { name: "vol", allocation, set }), "{list:?}");
             }
         }
     }

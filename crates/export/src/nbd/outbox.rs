@@ -42,14 +42,8 @@ pub struct Batch<H> {
 
 impl<H> Outbox<H> {
     pub fn new() -> Self {
-        let state = State {
-            waiting: VecDeque::new(),
-            closed: false,
-        };
-        Outbox {
-            state: RefCell::new(state),
-            signal: Signal::default(),
-        }
+        let state = State { waiting: VecDeque::new(), closed: false };
+        Outbox { state: RefCell::new(state), signal: Signal::default() }
     }
 
     /// Adds a message: a head and what follows it. Forgotten when the outbox is closed.

@@ -30,14 +30,7 @@ impl Reader {
     /// Reads a stream whose large payloads follow headers of `header_bytes`.
     pub fn new(stream: Stream, header_bytes: usize) -> Self {
         let (held, spare) = (Buf::zeroed(BATCH_BYTES), Buf::zeroed(header_bytes));
-        Reader {
-            stream,
-            held,
-            start: 0,
-            end: 0,
-            spare,
-            direct: false,
-        }
+        Reader { stream, held, start: 0, end: 0, spare, direct: false }
     }
 
     /// The next `N` bytes.

@@ -7,8 +7,8 @@
 use super::{
     errno::Errno,
     wire::{
-        CHUNK_HEADER_BYTES, Fields, OPTION_REPLY_HEADER_BYTES, OPTION_REPLY_MAGIC,
-        SIMPLE_REPLY_MAGIC, STRUCTURED_REPLY_MAGIC, chunk, state,
+        CHUNK_HEADER_BYTES, Fields, OPTION_REPLY_HEADER_BYTES, OPTION_REPLY_MAGIC, SIMPLE_REPLY_MAGIC,
+        STRUCTURED_REPLY_MAGIC, chunk, state,
     },
 };
 use crate::namespace::{Extent, ExtentState};
@@ -74,12 +74,7 @@ pub fn block_status(out: &mut Vec<u8>, cookie: u64, bytes: u32, extents: &[Exten
         // "the server MUST return at least one status descriptor", and "MAY always safely report a status of 0".
         descriptors.push((bytes, 0));
     }
-    chunk_header(
-        out,
-        chunk::BLOCK_STATUS,
-        cookie,
-        4 + 8 * descriptors.len() as u32,
-    );
+    chunk_header(out, chunk::BLOCK_STATUS, cookie, 4 + 8 * descriptors.len() as u32);
     out.extend_from_slice(&ALLOCATION_CONTEXT.to_be_bytes());
     for (length, flags) in descriptors {
         out.extend_from_slice(&length.to_be_bytes());
@@ -114,11 +109,7 @@ impl OptionReply {
         if fields.u64()? != OPTION_REPLY_MAGIC {
             return None;
         }
-        Some(OptionReply {
-            option: fields.u32()?,
-            reply: fields.u32()?,
-            bytes: fields.u32()?,
-        })
+        Some(OptionReply { option: fields.u32()?, reply: fields.u32()?, bytes: fields.u32()? })
     }
 }
 
@@ -144,12 +135,7 @@ impl Chunk {
             return None;
         }
         let done = fields.u16()? & chunk::FLAG_DONE != 0;
-        Some(Chunk {
-            done,
-            kind: fields.u16()?,
-            cookie: fields.u64()?,
-            bytes: fields.u32()?,
-        })
+        Some(Chunk { done, kind: fields.u16()?, cookie: fields.u64()?, bytes: fields.u32()? })
     }
 }
 
@@ -160,12 +146,7 @@ pub fn parse_error(payload: &[u8]) -> Option<(Errno, String)> {
     let code = fields.u32()?;
     let length = fields.u16()?;
     let message = fields.bytes(usize::from(length))?;
-    (code != 0).then(|| {
-        (
-            Errno::from_code(code),
-            String::from_utf8_lossy(message).into_owned(),
-        )
-    })
+    (code != 0).then(|| (Errno::from_code(code), String::from_utf8_lossy(message).into_owned()))
 }
 
 /// Extents of a block status chunk's payload, whatever its context.
@@ -206,36 +187,18 @@ mod tests {
         let mut out = Vec::new();
         error(&mut out, 9, Errno::NoSpace, "full");
         let (chunk, payload) = split(&out);
-        assert_eq!(
-            chunk,
-            Chunk {
-                done: true,
-                kind: chunk::ERROR,
-                cookie: 9,
-                bytes: 10
-            }
-        );
-        assert_eq!(
-            parse_error(payload),
-            Some((Errno::NoSpace, "full".to_owned()))
-        );
+        assert_eq!(chunk, Chunk { done: true, kind: chunk::ERROR, cookie: 9, bytes: 10 });
+        assert_eq!(parse_error(payload), Some((Errno::NoSpace, "full".to_owned())));
         assert_eq!(parse_error(&payload[..8]), None);
     }
 
     #[test]
     fn extents_are_cut_and_joined() {
         use ExtentState::{Allocated, Hole, Zero};
-        let given = [
-            (10, Hole),
-            (20, Hole),
-            (5, Allocated),
-            (7, Zero),
-            (1 << 40, Hole),
-            (3, Zero),
-        ];
+        let given = [(10, Hole), (20, Hole), (5, Allocated), (7, Zero), (1 << 40, Hole), (3, Zero)];
         let given = given.map(|(bytes, state)| Extent { bytes, state });
-        let expected = [(30, Hole), (5, Allocated), (7, Zero), (58, Hole)]
-            .map(|(bytes, state)| Extent { bytes, state });
+        let expected =
+            [(30, Hole), (5, Allocated), (7, Zero), (58, Hole)].map(|(bytes, state)| Extent { bytes, state });
         let mut out = Vec::new();
         block_status(&mut out, 1, 100, &given);
         let (chunk, payload) = split(&out);
@@ -244,10 +207,7 @@ mod tests {
 
         out.clear();
         block_status(&mut out, 1, 100, &[]);
-        let expected = [Extent {
-            bytes: 100,
-            state: Allocated,
-        }];
+        let expected = [Extent { bytes: 100, state: Allocated }];
         assert_eq!(parse_block_status(split(&out).1).unwrap(), expected);
     }
 

@@ -58,11 +58,7 @@ impl Request {
     /// Bytes that follow the request: `CMD_WRITE` alone has a payload.
     #[must_use]
     pub fn payload_bytes(&self) -> u32 {
-        if self.kind == cmd::WRITE {
-            self.length
-        } else {
-            0
-        }
+        if self.kind == cmd::WRITE { self.length } else { 0 }
     }
 }
 
@@ -87,34 +83,14 @@ pub struct Terms {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(missing_docs, reason = "the fields are those of the request")]
 pub enum Command {
-    Read {
-        offset: u64,
-        bytes: u32,
-    },
-    Write {
-        offset: u64,
-        bytes: u32,
-        fua: bool,
-    },
+    Read { offset: u64, bytes: u32 },
+    Write { offset: u64, bytes: u32, fua: bool },
     Disconnect,
     Flush,
-    Deallocate {
-        offset: u64,
-        bytes: u64,
-        fua: bool,
-    },
+    Deallocate { offset: u64, bytes: u64, fua: bool },
     Cache,
-    WriteZeroes {
-        offset: u64,
-        bytes: u64,
-        may_deallocate: bool,
-        fua: bool,
-    },
-    BlockStatus {
-        offset: u64,
-        bytes: u32,
-        one: bool,
-    },
+    WriteZeroes { offset: u64, bytes: u64, may_deallocate: bool, fua: bool },
+    BlockStatus { offset: u64, bytes: u32, one: bool },
 }
 
 impl Command {
@@ -152,18 +128,12 @@ const fn refuse<T>(errno: Errno, why: &'static str) -> Result<T, Refusal> {
 /// The error that the reply carries.
 pub fn check(request: &Request, terms: &Terms) -> Result<Command, Refusal> {
     check_flags(request, terms)?;
-    let Request {
-        offset,
-        length: bytes,
-        ..
-    } = *request;
+    let Request { offset, length: bytes, .. } = *request;
     let long = u64::from(bytes);
     let fua = request.flags & cmd_flag::FUA != 0;
     match request.kind {
         cmd::DISC => Ok(Command::Disconnect),
-        cmd::FLUSH if offset != 0 || bytes != 0 => {
-            refuse(Errno::Invalid, "offset and length of a flush are zero")
-        }
+        cmd::FLUSH if offset != 0 || bytes != 0 => refuse(Errno::Invalid, "offset and length of a flush are zero"),
         cmd::FLUSH => Ok(Command::Flush),
         cmd::READ => {
             check_range(request, terms, Errno::Invalid)?;
@@ -173,10 +143,7 @@ pub fn check(request: &Request, terms: &Terms) -> Result<Command, Refusal> {
         cmd::WRITE => {
             check_writable(terms)?;
             if bytes > max_request(terms) {
-                return refuse(
-                    Errno::Invalid,
-                    "the write is longer than the maximum payload",
-                );
+                return refuse(Errno::Invalid, "the write is longer than the maximum payload");
             }
             check_range(request, terms, Errno::NoSpace)?;
             Ok(Command::Write { offset, bytes, fua })
@@ -184,11 +151,7 @@ pub fn check(request: &Request, terms: &Terms) -> Result<Command, Refusal> {
         cmd::TRIM => {
             check_writable(terms)?;
             check_range(request, terms, Errno::Invalid)?;
-            Ok(Command::Deallocate {
-                offset,
-                bytes: long,
-                fua,
-            })
+            Ok(Command::Deallocate { offset, bytes: long, fua })
         }
         cmd::CACHE => check_range(request, terms, Errno::Invalid).map(|()| Command::Cache),
         cmd::WRITE_ZEROES => {
@@ -197,28 +160,14 @@ pub fn check(request: &Request, terms: &Terms) -> Result<Command, Refusal> {
             let may_deallocate = request.flags & cmd_flag::NO_HOLE == 0;
             if request.flags & cmd_flag::FAST_ZERO != 0 && !may_deallocate {
                 // Without NO_HOLE zeroes are an entry in a map; with it they may be written out.
-                return refuse(
-                    Errno::NotSup,
-                    "zeroes that stay allocated are not faster than a write",
-                );
+                return refuse(Errno::NotSup, "zeroes that stay allocated are not faster than a write");
             }
-            Ok(Command::WriteZeroes {
-                offset,
-                bytes: long,
-                may_deallocate,
-                fua,
-            })
+            Ok(Command::WriteZeroes { offset, bytes: long, may_deallocate, fua })
         }
-        cmd::BLOCK_STATUS if !terms.allocation => {
-            refuse(Errno::Invalid, "no metadata context was negotiated")
-        }
+        cmd::BLOCK_STATUS if !terms.allocation => refuse(Errno::Invalid, "no metadata context was negotiated"),
         cmd::BLOCK_STATUS => {
             check_range(request, terms, Errno::Invalid)?;
-            Ok(Command::BlockStatus {
-                offset,
-                bytes,
-                one: request.flags & cmd_flag::REQ_ONE != 0,
-            })
+            Ok(Command::BlockStatus { offset, bytes, one: request.flags & cmd_flag::REQ_ONE != 0 })
         }
         _ => refuse(Errno::Invalid, "unknown command"),
     }
@@ -246,10 +195,7 @@ fn check_range(request: &Request, terms: &Terms, beyond: Errno) -> Result<(), Re
         return refuse(Errno::Invalid, "the length is zero");
     }
     if !offset.is_multiple_of(block) || !u64::from(length).is_multiple_of(block) {
-        return refuse(
-            Errno::Invalid,
-            "offset and length are not multiples of the minimum block size",
-        );
+        return refuse(Errno::Invalid, "offset and length are not multiples of the minimum block size");
     }
     match offset.checked_add(u64::from(length)) {
         Some(end) if end <= terms.bytes => Ok(()),
@@ -258,11 +204,7 @@ fn check_range(request: &Request, terms: &Terms, beyond: Errno) -> Result<(), Re
 }
 
 fn check_writable(terms: &Terms) -> Result<(), Refusal> {
-    if terms.read_only {
-        refuse(Errno::Perm, "the export is read-only")
-    } else {
-        Ok(())
-    }
+    if terms.read_only { refuse(Errno::Perm, "the export is read-only") } else { Ok(()) }
 }
 
 /// `CMD_READ`: with structured replies a server is "permitted to reject large read requests up front with EOVERFLOW".
@@ -270,11 +212,7 @@ fn check_read_length(bytes: u32, terms: &Terms) -> Result<(), Refusal> {
     if bytes <= max_request(terms) {
         return Ok(());
     }
-    let errno = if terms.structured {
-        Errno::Overflow
-    } else {
-        Errno::Invalid
-    };
+    let errno = if terms.structured { Errno::Overflow } else { Errno::Invalid };
     refuse(errno, "the read is longer than the maximum payload")
 }
 
@@ -302,19 +240,11 @@ mod tests {
     }
 
     fn request(kind: u16, flags: u16, offset: u64, length: u32) -> Request {
-        Request {
-            flags,
-            kind,
-            cookie: 7,
-            offset,
-            length,
-        }
+        Request { flags, kind, cookie: 7, offset, length }
     }
 
     fn errno(kind: u16, flags: u16, offset: u64, length: u32, terms: &Terms) -> Option<Errno> {
-        check(&request(kind, flags, offset, length), terms)
-            .err()
-            .map(|r| r.errno)
+        check(&request(kind, flags, offset, length), terms).err().map(|r| r.errno)
     }
 
     #[test]
@@ -335,62 +265,27 @@ mod tests {
             (cmd::WRITE_ZEROES, Errno::NoSpace),
             (cmd::BLOCK_STATUS, Errno::Invalid),
         ] {
-            for (offset, length) in [
-                (size, 512),
-                (size - 512, 1024),
-                (u64::MAX - 511, 512),
-                (u64::MAX - 511, 1024),
-            ] {
-                assert_eq!(
-                    errno(kind, 0, offset, length, &terms()),
-                    Some(expected),
-                    "{kind} {offset}+{length}"
-                );
+            for (offset, length) in [(size, 512), (size - 512, 1024), (u64::MAX - 511, 512), (u64::MAX - 511, 1024)] {
+                assert_eq!(errno(kind, 0, offset, length, &terms()), Some(expected), "{kind} {offset}+{length}");
             }
-            assert_eq!(
-                errno(kind, 0, size - 512, 512, &terms()),
-                None,
-                "{kind} of the last block"
-            );
+            assert_eq!(errno(kind, 0, size - 512, 512, &terms()), None, "{kind} of the last block");
         }
     }
 
     #[test]
     fn misaligned_and_empty() {
-        for kind in [
-            cmd::READ,
-            cmd::WRITE,
-            cmd::TRIM,
-            cmd::CACHE,
-            cmd::WRITE_ZEROES,
-            cmd::BLOCK_STATUS,
-        ] {
+        for kind in [cmd::READ, cmd::WRITE, cmd::TRIM, cmd::CACHE, cmd::WRITE_ZEROES, cmd::BLOCK_STATUS] {
             for (offset, length) in [(1, 512), (512, 511), (256, 256), (0, 0)] {
-                assert_eq!(
-                    errno(kind, 0, offset, length, &terms()),
-                    Some(Errno::Invalid),
-                    "{kind} {offset}+{length}"
-                );
+                assert_eq!(errno(kind, 0, offset, length, &terms()), Some(Errno::Invalid), "{kind} {offset}+{length}");
             }
         }
     }
 
     #[test]
     fn flags_belong_to_commands() {
-        let all = [
-            cmd::READ,
-            cmd::WRITE,
-            cmd::TRIM,
-            cmd::CACHE,
-            cmd::WRITE_ZEROES,
-            cmd::BLOCK_STATUS,
-        ];
+        let all = [cmd::READ, cmd::WRITE, cmd::TRIM, cmd::CACHE, cmd::WRITE_ZEROES, cmd::BLOCK_STATUS];
         for kind in all {
-            assert_eq!(
-                errno(kind, cmd_flag::FUA, 0, 4096, &terms()),
-                None,
-                "FUA is taken by {kind}"
-            );
+            assert_eq!(errno(kind, cmd_flag::FUA, 0, 4096, &terms()), None, "FUA is taken by {kind}");
             for bit in 1..16 {
                 let good = match kind {
                     cmd::READ => bit == 2,
@@ -399,88 +294,36 @@ mod tests {
                     _ => false,
                 };
                 let found = errno(kind, 1 << bit, 0, 4096, &terms());
-                assert_eq!(
-                    found,
-                    (!good).then_some(Errno::Invalid),
-                    "{kind} with flag bit {bit}"
-                );
+                assert_eq!(found, (!good).then_some(Errno::Invalid), "{kind} with flag bit {bit}");
             }
         }
-        let simple = Terms {
-            structured: false,
-            allocation: false,
-            ..terms()
-        };
+        let simple = Terms { structured: false, allocation: false, ..terms() };
+        assert_eq!(errno(cmd::READ, cmd_flag::DF, 0, 4096, &simple), Some(Errno::Invalid));
+        assert_eq!(errno(cmd::BLOCK_STATUS, 0, 0, 4096, &simple), Some(Errno::Invalid));
         assert_eq!(
-            errno(cmd::READ, cmd_flag::DF, 0, 4096, &simple),
-            Some(Errno::Invalid)
-        );
-        assert_eq!(
-            errno(cmd::BLOCK_STATUS, 0, 0, 4096, &simple),
-            Some(Errno::Invalid)
-        );
-        assert_eq!(
-            errno(
-                cmd::WRITE_ZEROES,
-                cmd_flag::NO_HOLE | cmd_flag::FAST_ZERO,
-                0,
-                4096,
-                &terms()
-            ),
+            errno(cmd::WRITE_ZEROES, cmd_flag::NO_HOLE | cmd_flag::FAST_ZERO, 0, 4096, &terms()),
             Some(Errno::NotSup)
         );
     }
 
     #[test]
     fn too_long() {
-        let large = Terms {
-            bytes: 1 << 40,
-            ..terms()
-        };
+        let large = Terms { bytes: 1 << 40, ..terms() };
         assert_eq!(errno(cmd::READ, 0, 0, 32 * MIB, &large), None);
-        assert_eq!(
-            errno(cmd::READ, 0, 0, 33 * MIB, &large),
-            Some(Errno::Overflow)
-        );
-        assert_eq!(
-            errno(
-                cmd::READ,
-                0,
-                0,
-                33 * MIB,
-                &Terms {
-                    structured: false,
-                    ..large
-                }
-            ),
-            Some(Errno::Invalid)
-        );
-        assert_eq!(
-            errno(cmd::WRITE, 0, 0, 33 * MIB, &large),
-            Some(Errno::Invalid)
-        );
+        assert_eq!(errno(cmd::READ, 0, 0, 33 * MIB, &large), Some(Errno::Overflow));
+        assert_eq!(errno(cmd::READ, 0, 0, 33 * MIB, &Terms { structured: false, ..large }), Some(Errno::Invalid));
+        assert_eq!(errno(cmd::WRITE, 0, 0, 33 * MIB, &large), Some(Errno::Invalid));
         for kind in [cmd::TRIM, cmd::WRITE_ZEROES, cmd::BLOCK_STATUS, cmd::CACHE] {
-            assert_eq!(
-                errno(kind, 0, 0, u32::MAX - 511, &large),
-                None,
-                "{kind} of 4 GiB"
-            );
+            assert_eq!(errno(kind, 0, 0, u32::MAX - 511, &large), None, "{kind} of 4 GiB");
         }
     }
 
     #[test]
     fn read_only() {
-        let terms = Terms {
-            read_only: true,
-            ..terms()
-        };
+        let terms = Terms { read_only: true, ..terms() };
         for kind in [cmd::WRITE, cmd::TRIM, cmd::WRITE_ZEROES] {
             assert_eq!(errno(kind, 0, 0, 4096, &terms), Some(Errno::Perm));
-            assert_eq!(
-                errno(kind, 0, 1 << 50, 4096, &terms),
-                Some(Errno::Perm),
-                "before any other reason"
-            );
+            assert_eq!(errno(kind, 0, 1 << 50, 4096, &terms), Some(Errno::Perm), "before any other reason");
         }
         for kind in [cmd::READ, cmd::CACHE, cmd::BLOCK_STATUS] {
             assert_eq!(errno(kind, 0, 0, 4096, &terms), None);
@@ -490,15 +333,9 @@ mod tests {
 
     #[test]
     fn flush_disconnect_and_unknown() {
-        assert_eq!(
-            check(&request(cmd::FLUSH, 0, 0, 0), &terms()),
-            Ok(Command::Flush)
-        );
+        assert_eq!(check(&request(cmd::FLUSH, 0, 0, 0), &terms()), Ok(Command::Flush));
         assert_eq!(errno(cmd::FLUSH, 0, 512, 0, &terms()), Some(Errno::Invalid));
-        assert_eq!(
-            check(&request(cmd::DISC, 0, 0, 0), &terms()),
-            Ok(Command::Disconnect)
-        );
+        assert_eq!(check(&request(cmd::DISC, 0, 0, 0), &terms()), Ok(Command::Disconnect));
         for kind in [8, 9, 0x100, u16::MAX] {
             assert_eq!(errno(kind, 0, 0, 4096, &terms()), Some(Errno::Invalid));
         }

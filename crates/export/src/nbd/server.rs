@@ -64,10 +64,7 @@ impl<D: Directory> Server<D> {
     /// # Errors
     /// When an address cannot be bound; then none is served.
     pub fn start(rt: &Rt, directory: D, addresses: &[Addr]) -> io::Result<Server<D>> {
-        let listeners = addresses
-            .iter()
-            .map(|a| Listener::bind(rt, a))
-            .collect::<io::Result<Vec<_>>>()?;
+        let listeners = addresses.iter().map(|a| Listener::bind(rt, a)).collect::<io::Result<Vec<_>>>()?;
         let shared = Rc::new(Shared {
             rt: rt.clone(),
             directory,
@@ -82,11 +79,7 @@ impl<D: Directory> Server<D> {
         let addresses = listeners.iter().map(Listener::local_addr).collect();
         let accept = |listener| rt.spawn(accept(shared.clone(), listener));
         let acceptors = RefCell::new(listeners.into_iter().map(accept).collect());
-        Ok(Server {
-            shared,
-            addresses,
-            acceptors,
-        })
+        Ok(Server { shared, addresses, acceptors })
     }
 
     /// The addresses it listens on, with the port that a port of zero became.
@@ -98,12 +91,7 @@ impl<D: Directory> Server<D> {
     /// Counters of every export that has had a connection, by name.
     #[must_use]
     pub fn counters(&self) -> Vec<(String, Counters)> {
-        self.shared
-            .counters
-            .borrow()
-            .iter()
-            .map(|(name, live)| (name.clone(), live.read()))
-            .collect()
+        self.shared.counters.borrow().iter().map(|(name, live)| (name.clone(), live.read())).collect()
     }
 
     /// Stops: no new connections, requests in flight are finished and answered, later ones get ESHUTDOWN, then all
@@ -112,31 +100,15 @@ impl<D: Directory> Server<D> {
         let shared = &self.shared;
         // Refuse.
         shared.progress.stop();
-        self.acceptors
-            .borrow_mut()
-            .drain(..)
-            .for_each(|acceptor| acceptor.cancel());
+        self.acceptors.borrow_mut().drain(..).for_each(|acceptor| acceptor.cancel());
         // Finish.
         shared.progress.executed().await;
-        self.at_most(
-            Duration::from_secs(STOP_SEND_SECONDS_MAX),
-            shared.progress.answered(),
-        )
-        .await;
+        self.at_most(Duration::from_secs(STOP_SEND_SECONDS_MAX), shared.progress.answered()).await;
         // Linger.
-        let all_closed = || {
-            shared
-                .closed
-                .until(|| shared.connections.borrow().is_empty())
-        };
-        self.at_most(Duration::from_millis(STOP_LINGER_MILLIS), all_closed())
-            .await;
+        let all_closed = || shared.closed.until(|| shared.connections.borrow().is_empty());
+        self.at_most(Duration::from_millis(STOP_LINGER_MILLIS), all_closed()).await;
         // Close.
-        shared
-            .connections
-            .borrow()
-            .values()
-            .for_each(Stream::shutdown);
+        shared.connections.borrow().values().for_each(Stream::shutdown);
         all_closed().await;
     }
 
@@ -176,9 +148,7 @@ async fn connection<D: Directory>(shared: Rc<Shared<D>>, stream: Stream, slot: L
 
 async fn serve<D: Directory>(shared: &Shared<D>, stream: &Stream) {
     let mut reader = Reader::new(stream.clone(), REQUEST_BYTES);
-    let handshake = handshake::run(stream, &mut reader, &shared.directory, || {
-        shared.progress.is_stopping()
-    });
+    let handshake = handshake::run(stream, &mut reader, &shared.directory, || shared.progress.is_stopping());
     let patience = shared.rt.sleep(Duration::from_secs(HANDSHAKE_SECONDS_MAX));
     let agreed = match select(pin!(handshake), pin!(patience)).await {
         Either::Left((Ok(Some(agreed)), _)) => agreed,
@@ -188,26 +158,12 @@ async fn serve<D: Directory>(shared: &Shared<D>, stream: &Stream) {
             return;
         }
     };
-    let live = shared
-        .counters
-        .borrow_mut()
-        .entry(agreed.name.clone())
-        .or_default()
-        .clone();
+    let live = shared.counters.borrow_mut().entry(agreed.name.clone()).or_default().clone();
     live.update(|c| {
         c.connections += 1;
         c.connections_total += 1;
     });
     let account = Account::new(&shared.memory);
-    Session::new(
-        &shared.rt,
-        stream,
-        agreed,
-        live.clone(),
-        account,
-        &shared.progress,
-    )
-    .run(reader)
-    .await;
+    Session::new(&shared.rt, stream, agreed, live.clone(), account, &shared.progress).run(reader).await;
     live.update(|c| c.connections -= 1);
 }

@@ -83,16 +83,9 @@ impl<N: crate::Namespace> Session<N> {
         let sender = self.rt.spawn(async move { session.send().await });
         match self.receive(&mut reader).await {
             End::Disconnected => {}
-            End::Violation(why) => tracing::warn!(
-                peer = self.stream.peer(),
-                why,
-                "nbd: closing the connection"
-            ),
+            End::Violation(why) => tracing::warn!(peer = self.stream.peer(), why, "nbd: closing the connection"),
             End::Stalled => {
-                tracing::warn!(
-                    peer = self.stream.peer(),
-                    "nbd: closing a stalled connection"
-                );
+                tracing::warn!(peer = self.stream.peer(), "nbd: closing a stalled connection");
                 self.stream.shutdown();
             }
         }
@@ -140,20 +133,14 @@ impl<N: crate::Namespace> Session<N> {
     }
 
     /// Waits for room for the command's payload, and receives it if there is one to receive.
-    async fn admit(
-        &self,
-        reader: &mut Reader,
-        command: Command,
-        permit: &mut Permit,
-    ) -> Result<Bytes, End> {
+    async fn admit(&self, reader: &mut Reader, command: Command, permit: &mut Permit) -> Result<Bytes, End> {
         let bytes = command.payload_bytes();
         if bytes > 0 {
             self.account.payload(permit, u64::from(bytes)).await;
         }
         match command {
             Command::Write { .. } => {
-                match unless_in_the_way(&self.rt, &self.account, reader.bytes(bytes as usize)).await
-                {
+                match unless_in_the_way(&self.rt, &self.account, reader.bytes(bytes as usize)).await {
                     Some(Ok(data)) => Ok(data.freeze()),
                     Some(Err(_)) => Err(End::Disconnected),
                     None => Err(End::Stalled),
@@ -166,12 +153,7 @@ impl<N: crate::Namespace> Session<N> {
     fn start(self: &Rc<Self>, request: &Request, command: Command, data: Bytes, permit: Permit) {
         if self.progress.is_stopping() {
             // "Terminating the transmission phase": "any subsequently received requests SHOULD be NBD_ESHUTDOWN".
-            return self.reply_error(
-                request,
-                Errno::Shutdown,
-                "the server is being shut down",
-                permit,
-            );
+            return self.reply_error(request, Errno::Shutdown, "the server is being shut down", permit);
         }
         self.in_flight.set(self.in_flight.get() + 1);
         self.live.update(|c| c.in_flight += 1);
@@ -202,8 +184,7 @@ impl<N: crate::Namespace> Session<N> {
 
     /// Queues a reply: its head, the data that follows, and what the request holds.
     pub fn reply(&self, head: Vec<u8>, data: Vec<Bytes>, permit: Permit) {
-        self.outbox
-            .push(head, data, (permit, self.progress.unanswered()));
+        self.outbox.push(head, data, (permit, self.progress.unanswered()));
     }
 
     /// Queues an error, with a message where structured replies can carry it.
@@ -229,11 +210,7 @@ impl<N: crate::Namespace> Session<N> {
 }
 
 /// Waits for the peer, but not when it stalls and others wait for the memory that it holds.
-async fn unless_in_the_way<T>(
-    rt: &Rt,
-    account: &Account,
-    work: impl Future<Output = T>,
-) -> Option<T> {
+async fn unless_in_the_way<T>(rt: &Rt, account: &Account, work: impl Future<Output = T>) -> Option<T> {
     let mut work = pin!(work);
     loop {
         let patience = pin!(rt.sleep(Duration::from_secs(STALL_SECONDS_MAX)));
@@ -262,8 +239,7 @@ mod tests {
             let mut held = stalled.request().await;
             stalled.payload(&mut held, 32 << 20).await;
             let (task_rt, account) = (rt.clone(), stalled.clone());
-            let waiting = rt
-                .spawn(async move { unless_in_the_way(&task_rt, &account, pending::<()>()).await });
+            let waiting = rt.spawn(async move { unless_in_the_way(&task_rt, &account, pending::<()>()).await });
             rt.sleep(Duration::from_secs(3600)).await;
             assert!(!waiting.is_finished(), "nobody waits for its memory");
 
@@ -274,10 +250,7 @@ mod tests {
             };
             let since = rt.now();
             futures::join!(others, ended);
-            assert!(
-                rt.now() - since <= Duration::from_secs(STALL_SECONDS_MAX),
-                "others wait no longer than this"
-            );
+            assert!(rt.now() - since <= Duration::from_secs(STALL_SECONDS_MAX), "others wait no longer than this");
         });
     }
 

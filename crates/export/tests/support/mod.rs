@@ -1,15 +1,8 @@
 //! A server in a temporary directory, a namespace that can be held and broken, and a peer that speaks raw bytes.
 
-#![allow(
-    dead_code,
-    clippy::unwrap_used,
-    reason = "each test file uses a part of it"
-)]
+#![allow(dead_code, clippy::unwrap_used, reason = "each test file uses a part of it")]
 
-use std::{
-    cell::Cell, cell::RefCell, collections::VecDeque, future::poll_fn, rc::Rc, task::Poll,
-    task::Waker,
-};
+use std::{cell::Cell, cell::RefCell, collections::VecDeque, future::poll_fn, rc::Rc, task::Poll, task::Waker};
 
 use export::{
     Exports, Extent, Fault, Memory, Namespace, NamespaceInfo,
@@ -44,10 +37,7 @@ impl Puppet {
     }
 
     pub fn from(memory: Memory) -> Self {
-        Puppet {
-            memory,
-            state: Rc::default(),
-        }
+        Puppet { memory, state: Rc::default() }
     }
 
     /// Requests wait from now on.
@@ -58,11 +48,7 @@ impl Puppet {
     /// All requests go on.
     pub fn release(&self) {
         self.state.held.set(false);
-        self.state
-            .wakers
-            .borrow_mut()
-            .drain(..)
-            .for_each(Waker::wake);
+        self.state.wakers.borrow_mut().drain(..).for_each(Waker::wake);
     }
 
     /// Requests that wait.
@@ -92,11 +78,7 @@ impl Puppet {
         })
         .await;
         self.state.waiting.set(self.state.waiting.get() - 1);
-        self.state
-            .faults
-            .borrow_mut()
-            .pop_front()
-            .map_or(Ok(()), Err)
+        self.state.faults.borrow_mut().pop_front().map_or(Ok(()), Err)
     }
 }
 
@@ -114,8 +96,7 @@ impl Namespace for Puppet {
     }
 
     async fn write(&self, offset: u64, data: Bytes, fua: bool) -> Result<(), Fault> {
-        self.enter(format!("write {offset} {} {fua}", data.len()))
-            .await?;
+        self.enter(format!("write {offset} {} {fua}", data.len())).await?;
         self.memory.write(offset, data, fua).await
     }
 
@@ -124,31 +105,18 @@ impl Namespace for Puppet {
         self.memory.flush().await
     }
 
-    async fn write_zeroes(
-        &self,
-        offset: u64,
-        bytes: u64,
-        may_deallocate: bool,
-        fua: bool,
-    ) -> Result<(), Fault> {
-        self.enter(format!(
-            "write_zeroes {offset} {bytes} {may_deallocate} {fua}"
-        ))
-        .await?;
-        self.memory
-            .write_zeroes(offset, bytes, may_deallocate, fua)
-            .await
+    async fn write_zeroes(&self, offset: u64, bytes: u64, may_deallocate: bool, fua: bool) -> Result<(), Fault> {
+        self.enter(format!("write_zeroes {offset} {bytes} {may_deallocate} {fua}")).await?;
+        self.memory.write_zeroes(offset, bytes, may_deallocate, fua).await
     }
 
     async fn deallocate(&self, offset: u64, bytes: u64, fua: bool) -> Result<(), Fault> {
-        self.enter(format!("deallocate {offset} {bytes} {fua}"))
-            .await?;
+        self.enter(format!("deallocate {offset} {bytes} {fua}")).await?;
         self.memory.deallocate(offset, bytes, fua).await
     }
 
     async fn extents(&self, offset: u64, bytes: u64, at_most: usize) -> Result<Vec<Extent>, Fault> {
-        self.enter(format!("extents {offset} {bytes} {at_most}"))
-            .await?;
+        self.enter(format!("extents {offset} {bytes} {at_most}")).await?;
         self.memory.extents(offset, bytes, at_most).await
     }
 }
@@ -168,33 +136,20 @@ impl<N: Namespace> World<N> {
         let directory = tempfile::tempdir().unwrap();
         let address = Addr::Unix(directory.path().join("nbd.sock"));
         let exports = Exports::new(namespaces);
-        let server =
-            Rc::new(Server::start(&rt, exports.clone(), std::slice::from_ref(&address)).unwrap());
-        World {
-            rt,
-            server,
-            exports,
-            address,
-            _directory: directory,
-        }
+        let server = Rc::new(Server::start(&rt, exports.clone(), std::slice::from_ref(&address)).unwrap());
+        World { rt, server, exports, address, _directory: directory }
     }
 
     pub async fn client(&self, name: &str) -> Client {
-        Client::connect(&self.rt, &self.address, name)
-            .await
-            .unwrap()
+        Client::connect(&self.rt, &self.address, name).await.unwrap()
     }
 
     pub async fn client_with(&self, name: &str, wishes: Wishes) -> Client {
-        Client::connect_with(&self.rt, &self.address, name, wishes)
-            .await
-            .unwrap()
+        Client::connect_with(&self.rt, &self.address, name, wishes).await.unwrap()
     }
 
     pub async fn raw(&self) -> Raw {
-        Raw {
-            stream: Stream::connect(&self.rt, &self.address).await.unwrap(),
-        }
+        Raw { stream: Stream::connect(&self.rt, &self.address).await.unwrap() }
     }
 }
 
@@ -224,10 +179,7 @@ pub struct Raw {
 
 impl Raw {
     pub async fn send(&self, bytes: &[u8]) {
-        self.stream
-            .send_all(vec![Bytes::from_slice(bytes)])
-            .await
-            .unwrap();
+        self.stream.send_all(vec![Bytes::from_slice(bytes)]).await.unwrap();
     }
 
     /// Sends although the server may have closed.
@@ -270,44 +222,25 @@ impl Raw {
         self.greet(3).await;
         if structured {
             self.option(wire::opt::STRUCTURED_REPLY, &[]).await;
-            assert_eq!(
-                self.option_reply(wire::opt::STRUCTURED_REPLY).await.0,
-                wire::rep::ACK
-            );
-            let data = [
-                &named("vol")[..],
-                &1u32.to_be_bytes(),
-                &named("base:allocation"),
-            ]
-            .concat();
+            assert_eq!(self.option_reply(wire::opt::STRUCTURED_REPLY).await.0, wire::rep::ACK);
+            let data = [&named("vol")[..], &1u32.to_be_bytes(), &named("base:allocation")].concat();
             self.option(wire::opt::SET_META_CONTEXT, &data).await;
-            assert_eq!(
-                self.option_reply(wire::opt::SET_META_CONTEXT).await.0,
-                wire::rep::META_CONTEXT
-            );
-            assert_eq!(
-                self.option_reply(wire::opt::SET_META_CONTEXT).await.0,
-                wire::rep::ACK
-            );
+            assert_eq!(self.option_reply(wire::opt::SET_META_CONTEXT).await.0, wire::rep::META_CONTEXT);
+            assert_eq!(self.option_reply(wire::opt::SET_META_CONTEXT).await.0, wire::rep::ACK);
         }
-        self.option(wire::opt::GO, &[&named("vol")[..], &[0, 0]].concat())
-            .await;
+        self.option(wire::opt::GO, &[&named("vol")[..], &[0, 0]].concat()).await;
         while self.option_reply(wire::opt::GO).await.0 != wire::rep::ACK {}
     }
 
     pub async fn request(&self, kind: u16, flags: u16, cookie: u64, offset: u64, length: u32) {
-        self.send(&request_bytes(kind, flags, cookie, offset, length))
-            .await;
+        self.send(&request_bytes(kind, flags, cookie, offset, length)).await;
     }
 
     /// One simple reply: error and cookie.
     pub async fn simple_reply(&self) -> (u32, u64) {
         let reply = self.receive(16).await;
         assert_eq!(word(&reply), 0x6744_6698);
-        (
-            word(&reply[4..]),
-            u64::from_be_bytes(reply[8..16].try_into().unwrap()),
-        )
+        (word(&reply[4..]), u64::from_be_bytes(reply[8..16].try_into().unwrap()))
     }
 
     /// One chunk: flags, type, cookie, payload.
@@ -316,22 +249,14 @@ impl Raw {
         assert_eq!(word(&header), 0x668e_33ef);
         let half = |at: usize| u16::from_be_bytes(header[at..at + 2].try_into().unwrap());
         let cookie = u64::from_be_bytes(header[8..16].try_into().unwrap());
-        (
-            half(4),
-            half(6),
-            cookie,
-            self.receive(word(&header[16..]) as usize).await,
-        )
+        (half(4), half(6), cookie, self.receive(word(&header[16..]) as usize).await)
     }
 
     /// The error of an error chunk that is the only one.
     pub async fn error_chunk(&self, cookie: u64) -> u32 {
         let (flags, kind, found, payload) = self.chunk().await;
         assert_eq!((flags, kind, found), (1, 0x8001, cookie));
-        assert_eq!(
-            payload.len(),
-            6 + usize::from(u16::from_be_bytes([payload[4], payload[5]]))
-        );
+        assert_eq!(payload.len(), 6 + usize::from(u16::from_be_bytes([payload[4], payload[5]])));
         word(&payload)
     }
 }
@@ -345,31 +270,15 @@ pub fn named(text: &str) -> Vec<u8> {
 }
 
 pub fn option_bytes(option: u32, data: &[u8]) -> Vec<u8> {
-    [
-        &b"IHAVEOPT"[..],
-        &option.to_be_bytes(),
-        &(data.len() as u32).to_be_bytes(),
-        data,
-    ]
-    .concat()
+    [&b"IHAVEOPT"[..], &option.to_be_bytes(), &(data.len() as u32).to_be_bytes(), data].concat()
 }
 
 pub fn request_bytes(kind: u16, flags: u16, cookie: u64, offset: u64, length: u32) -> Vec<u8> {
-    export::nbd::request::Request {
-        flags,
-        kind,
-        cookie,
-        offset,
-        length,
-    }
-    .encode()
-    .to_vec()
+    export::nbd::request::Request { flags, kind, cookie, offset, length }.encode().to_vec()
 }
 
 pub fn pattern(seed: u8, bytes: usize) -> Bytes {
     let mut buf = Buf::zeroed(bytes);
-    buf.iter_mut()
-        .enumerate()
-        .for_each(|(i, b)| *b = (i as u8).wrapping_mul(31).wrapping_add((i >> 9) as u8) ^ seed);
+    buf.iter_mut().enumerate().for_each(|(i, b)| *b = (i as u8).wrapping_mul(31).wrapping_add((i >> 9) as u8) ^ seed);
     buf.freeze()
 }

@@ -51,14 +51,10 @@ pub enum OpenError {
     #[error("{0}: permission denied; run as root or give this user access to the device")]
     Permission(PathBuf),
     /// Another process holds it.
-    #[error(
-        "{0}: in use by another process that holds its lock; stop that one, or wait for its last I/O to end"
-    )]
+    #[error("{0}: in use by another process that holds its lock; stop that one, or wait for its last I/O to end")]
     Locked(PathBuf),
     /// The kernel itself uses it: a mount, swap, md, device mapper.
-    #[error(
-        "{0}: in use by the kernel (mounted, swap, md or device mapper); release it there first"
-    )]
+    #[error("{0}: in use by the kernel (mounted, swap, md or device mapper); release it there first")]
     Busy(PathBuf),
     /// Neither a block device nor a regular file.
     #[error("{0}: not a drive; give a block device or a regular file")]
@@ -106,10 +102,6 @@ mod tests {
         ] {
             assert_eq!(IoError::from_errno(errno), want);
         }
-        assert!(
-            OpenError::from_errno(Path::new("/x"), Errno::WOULDBLOCK)
-                .to_string()
-                .contains("lock")
-        );
+        assert!(OpenError::from_errno(Path::new("/x"), Errno::WOULDBLOCK).to_string().contains("lock"));
     }
 }

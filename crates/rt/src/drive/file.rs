@@ -31,25 +31,12 @@ enum Answer {
 }
 
 impl File {
-    pub(super) async fn read(
-        &self,
-        rt: &Rt,
-        load: &Rc<Load>,
-        at: u64,
-        buf: Buf,
-    ) -> (Result<(), IoError>, Buf) {
+    pub(super) async fn read(&self, rt: &Rt, load: &Rc<Load>, at: u64, buf: Buf) -> (Result<(), IoError>, Buf) {
         let (mut buf, mut done) = (buf, 0);
         while done < buf.len() {
-            let request = Request::Read {
-                fd: self.fd.clone(),
-                buf,
-                done,
-                at,
-            };
+            let request = Request::Read { fd: self.fd.clone(), buf, done, at };
             let (answer, request) = Operation::new(&rt.inner, request, Some(load.clone())).await;
-            let Request::Read { buf: back, .. } = request else {
-                unreachable!("a request comes back as it went")
-            };
+            let Request::Read { buf: back, .. } = request else { unreachable!("a request comes back as it went") };
             buf = back;
             match self.judge(answer) {
                 // The end of the file within the drive: it was cut short behind our back.
@@ -62,29 +49,12 @@ impl File {
         (Ok(()), buf)
     }
 
-    pub(super) async fn write(
-        &self,
-        rt: &Rt,
-        load: &Rc<Load>,
-        at: u64,
-        data: Bytes,
-    ) -> Result<(), IoError> {
+    pub(super) async fn write(&self, rt: &Rt, load: &Rc<Load>, at: u64, data: Bytes) -> Result<(), IoError> {
         // O_DIRECT refuses memory that is not aligned to a sector, as a payload behind a protocol's header is not.
         let is_aligned = (data.as_ptr() as usize).is_multiple_of(SECTOR_BYTES);
-        let (mut data, mut at) = (
-            if is_aligned {
-                data
-            } else {
-                Bytes::from_slice(&data)
-            },
-            at,
-        );
+        let (mut data, mut at) = (if is_aligned { data } else { Bytes::from_slice(&data) }, at);
         while !data.is_empty() {
-            let request = Request::Write {
-                fd: self.fd.clone(),
-                data: data.clone(),
-                at,
-            };
+            let request = Request::Write { fd: self.fd.clone(), data: data.clone(), at };
             let (answer, _) = Operation::new(&rt.inner, request, Some(load.clone())).await;
             match self.judge(answer) {
                 Answer::Bytes(0) => return Err(IoError::NoSpace),
@@ -101,9 +71,7 @@ impl File {
 
     pub(super) async fn flush(&self, rt: &Rt, load: &Rc<Load>) -> Result<(), IoError> {
         loop {
-            let request = Request::Sync {
-                fd: self.fd.clone(),
-            };
+            let request = Request::Sync { fd: self.fd.clone() };
             let (answer, _) = Operation::new(&rt.inner, request, Some(load.clone())).await;
             match self.judge(answer) {
                 Answer::Bytes(_) => return Ok(()),
@@ -113,22 +81,12 @@ impl File {
         }
     }
 
-    pub(super) async fn deallocate(
-        &self,
-        rt: &Rt,
-        load: &Rc<Load>,
-        at: u64,
-        len: u64,
-    ) -> Result<(), IoError> {
+    pub(super) async fn deallocate(&self, rt: &Rt, load: &Rc<Load>, at: u64, len: u64) -> Result<(), IoError> {
         if len == 0 {
             return Ok(());
         }
         loop {
-            let request = Request::Punch {
-                fd: self.fd.clone(),
-                at,
-                len,
-            };
+            let request = Request::Punch { fd: self.fd.clone(), at, len };
             let (answer, _) = Operation::new(&rt.inner, request, Some(load.clone())).await;
             if [libc::EOPNOTSUPP, libc::ENOSYS, libc::EINVAL].contains(&-answer) {
                 // The drive or the file system cannot; it was a hint.

@@ -108,9 +108,7 @@ mod tests {
     fn reads_see_writes_across_pages_and_deallocated_is_zero() {
         let memory = Memory::new();
         let at = PAGE_BYTES as u64 - 4096;
-        let data: Vec<u8> = (0..3 * PAGE_BYTES)
-            .map(|i| (i / 4096 % 251) as u8 + 1)
-            .collect();
+        let data: Vec<u8> = (0..3 * PAGE_BYTES).map(|i| (i / 4096 % 251) as u8 + 1).collect();
         memory.write(at, &data);
         let mut back = vec![9; data.len() + 8192];
         memory.read(at - 4096, &mut back);

@@ -131,12 +131,7 @@ impl Drive {
 
     fn new(rt: &Rt, info: DriveInfo, backend: Backend) -> Drive {
         let rt = Rt::from_inner(&rt.inner);
-        Drive(Rc::new(Shared {
-            rt,
-            info,
-            backend,
-            load: Rc::default(),
-        }))
+        Drive(Rc::new(Shared { rt, info, backend, load: Rc::default() }))
     }
 
     /// What is known of it.
@@ -146,11 +141,7 @@ impl Drive {
     }
 
     /// Fills `buf` from block `at` on. After an error its contents are unspecified.
-    pub fn read(
-        &self,
-        at: MemberLba,
-        buf: Buf,
-    ) -> impl Future<Output = (Result<(), IoError>, Buf)> + use<> {
+    pub fn read(&self, at: MemberLba, buf: Buf) -> impl Future<Output = (Result<(), IoError>, Buf)> + use<> {
         let d = self.0.clone();
         async move {
             let mut buf = buf;
@@ -170,11 +161,7 @@ impl Drive {
     }
 
     /// Writes `data` from block `at` on.
-    pub fn write(
-        &self,
-        at: MemberLba,
-        data: Bytes,
-    ) -> impl Future<Output = Result<(), IoError>> + use<> {
+    pub fn write(&self, at: MemberLba, data: Bytes) -> impl Future<Output = Result<(), IoError>> + use<> {
         let d = self.0.clone();
         async move {
             d.check(at, whole_blocks(data.len()))?;
@@ -206,11 +193,7 @@ impl Drive {
     }
 
     /// Tells the drive that these blocks hold nothing of value. A hint: a drive that cannot use it answers Ok.
-    pub fn deallocate(
-        &self,
-        at: MemberLba,
-        n: BlockCount,
-    ) -> impl Future<Output = Result<(), IoError>> + use<> {
+    pub fn deallocate(&self, at: MemberLba, n: BlockCount) -> impl Future<Output = Result<(), IoError>> + use<> {
         let d = self.0.clone();
         async move {
             d.check(at, n)?;
@@ -220,10 +203,7 @@ impl Drive {
                     d.answer_later().await;
                     Ok(())
                 }
-                Backend::File(file) => {
-                    file.deallocate(&d.rt, &d.load, at.byte_offset(), n.bytes())
-                        .await
-                }
+                Backend::File(file) => file.deallocate(&d.rt, &d.load, at.byte_offset(), n.bytes()).await,
                 Backend::Modelled(disk) => disk.deallocate(&d.rt, &d.load, at, n).await,
             }
         }
@@ -281,10 +261,6 @@ impl Drop for InFlight<'_> {
 
 /// A length that must be whole blocks, or it is our bug.
 pub(crate) fn whole_blocks(len: usize) -> BlockCount {
-    assert_eq!(
-        len % BLOCK_BYTES,
-        0,
-        "I/O of {len} bytes is not whole blocks"
-    );
+    assert_eq!(len % BLOCK_BYTES, 0, "I/O of {len} bytes is not whole blocks");
     BlockCount((len / BLOCK_BYTES) as u64)
 }

@@ -20,24 +20,11 @@ pub(super) fn open(path: &Path, how: OpenDrive) -> Result<(File, DriveInfo), Ope
     // Looked at first, because opening a tape or a pipe can have effects or wait.
     let kind = kind_of(path, &rustix::fs::stat(path).map_err(fail)?)?;
     let exclusive = kind == DriveKind::Block && how.lock && !how.read_only;
-    let access = if how.read_only {
-        OFlags::RDONLY
-    } else {
-        OFlags::RDWR
-    };
-    let flags = access
-        | OFlags::CLOEXEC
-        | if exclusive {
-            OFlags::EXCL
-        } else {
-            OFlags::empty()
-        };
+    let access = if how.read_only { OFlags::RDONLY } else { OFlags::RDWR };
+    let flags = access | OFlags::CLOEXEC | if exclusive { OFlags::EXCL } else { OFlags::empty() };
     let (fd, direct) = match rustix::fs::open(path, flags | OFlags::DIRECT, Mode::empty()) {
         // The file system has no O_DIRECT.
-        Err(Errno::INVAL) => (
-            rustix::fs::open(path, flags, Mode::empty()).map_err(fail)?,
-            false,
-        ),
+        Err(Errno::INVAL) => (rustix::fs::open(path, flags, Mode::empty()).map_err(fail)?, false),
         Err(Errno::BUSY) if exclusive => return Err(who_is_busy(path)),
         other => (other.map_err(fail)?, true),
     };
@@ -60,17 +47,9 @@ pub(super) fn open(path: &Path, how: OpenDrive) -> Result<(File, DriveInfo), Ope
     if bytes < BLOCK_BYTES as u64 {
         return Err(OpenError::TooSmall(path.to_owned()));
     }
-    let device = (kind == DriveKind::Block)
-        .then(|| BlockDevice::find(stat.st_rdev))
-        .flatten();
+    let device = (kind == DriveKind::Block).then(|| BlockDevice::find(stat.st_rdev)).flatten();
     let info = describe(path, kind, bytes, direct, device.as_ref());
-    Ok((
-        File {
-            fd: Rc::new(fd),
-            sysfs: device.map(|d| d.directory),
-        },
-        info,
-    ))
+    Ok((File { fd: Rc::new(fd), sysfs: device.map(|d| d.directory) }, info))
 }
 
 /// Tells the lock of another process from a user within the kernel: both keep O_EXCL away.
@@ -91,13 +70,7 @@ fn kind_of(path: &Path, stat: &Stat) -> Result<DriveKind, OpenError> {
     }
 }
 
-fn describe(
-    path: &Path,
-    kind: DriveKind,
-    bytes: u64,
-    direct: bool,
-    device: Option<&BlockDevice>,
-) -> DriveInfo {
+fn describe(path: &Path, kind: DriveKind, bytes: u64, direct: bool, device: Option<&BlockDevice>) -> DriveInfo {
     let canonical = std::fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
     DriveInfo {
         name: path.to_string_lossy().into_owned(),
@@ -120,20 +93,11 @@ mod tests {
     #[test]
     fn refusals_say_why() {
         let dir = tempfile::tempdir().unwrap();
-        let how = OpenDrive {
-            read_only: false,
-            lock: true,
-        };
+        let how = OpenDrive { read_only: false, lock: true };
         let error = |path: &Path| open(path, how).err().unwrap();
-        assert!(matches!(
-            error(&dir.path().join("none")),
-            OpenError::NotFound(_)
-        ));
+        assert!(matches!(error(&dir.path().join("none")), OpenError::NotFound(_)));
         assert!(matches!(error(dir.path()), OpenError::NotADrive(_)));
-        assert!(matches!(
-            error(Path::new("/dev/null")),
-            OpenError::NotADrive(_)
-        ));
+        assert!(matches!(error(Path::new("/dev/null")), OpenError::NotADrive(_)));
         let small = dir.path().join("small");
         std::fs::write(&small, [0; 4095]).unwrap();
         assert!(matches!(error(&small), OpenError::TooSmall(_)));
@@ -144,22 +108,9 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("drive");
         std::fs::write(&path, [0; 3 * 4096 + 5]).unwrap();
-        let (_file, info) = open(
-            &path,
-            OpenDrive {
-                read_only: true,
-                lock: true,
-            },
-        )
-        .unwrap();
-        assert_eq!(
-            (info.kind, info.blocks, info.volatile_cache),
-            (DriveKind::File, BlockCount(3), true)
-        );
-        assert_eq!(
-            info.stable_name,
-            std::fs::canonicalize(&path).unwrap().to_string_lossy()
-        );
+        let (_file, info) = open(&path, OpenDrive { read_only: true, lock: true }).unwrap();
+        assert_eq!((info.kind, info.blocks, info.volatile_cache), (DriveKind::File, BlockCount(3), true));
+        assert_eq!(info.stable_name, std::fs::canonicalize(&path).unwrap().to_string_lossy());
         assert_eq!(info.serial, None);
     }
 }

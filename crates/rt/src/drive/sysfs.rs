@@ -31,33 +31,20 @@ impl BlockDevice {
     }
 
     pub(super) fn has_volatile_cache(&self) -> bool {
-        self.text("queue/write_cache")
-            .is_none_or(|mode| mode == "write back")
+        self.text("queue/write_cache").is_none_or(|mode| mode == "write back")
     }
 
     /// The larger of what the drive calls physical and optimal, in whole blocks.
     pub(super) fn optimal_write_bytes(&self) -> u32 {
         let block = BLOCK_BYTES as u32;
-        let told = ["queue/physical_block_size", "queue/optimal_io_size"]
-            .map(|f| self.number(f).unwrap_or(0));
-        told.into_iter()
-            .max()
-            .unwrap_or(0)
-            .max(block)
-            .next_multiple_of(block)
+        let told = ["queue/physical_block_size", "queue/optimal_io_size"].map(|f| self.number(f).unwrap_or(0));
+        told.into_iter().max().unwrap_or(0).max(block).next_multiple_of(block)
     }
 
     /// Serial number or world-wide name; a partition's has its number added.
     pub(super) fn serial(&self) -> Option<String> {
-        const PLACES: [&str; 7] = [
-            "device/serial",
-            "serial",
-            "wwid",
-            "device/wwid",
-            "device/vpd_pg80",
-            "dm/uuid",
-            "loop/backing_file",
-        ];
+        const PLACES: [&str; 7] =
+            ["device/serial", "serial", "wwid", "device/wwid", "device/vpd_pg80", "dm/uuid", "loop/backing_file"];
         let serial = PLACES.iter().find_map(|place| self.text(place))?;
         match std::fs::read_to_string(self.directory.join("partition")) {
             Ok(number) => Some(format!("{serial}-part{}", number.trim())),
@@ -67,10 +54,7 @@ impl BlockDevice {
 
     fn text(&self, file: &str) -> Option<String> {
         let bytes = std::fs::read(self.whole.join(file)).ok()?;
-        let text: String = String::from_utf8_lossy(&bytes)
-            .chars()
-            .filter(|c| !c.is_control())
-            .collect();
+        let text: String = String::from_utf8_lossy(&bytes).chars().filter(|c| !c.is_control()).collect();
         let text = text.trim();
         (!text.is_empty()).then(|| text.to_owned())
     }
@@ -82,10 +66,7 @@ impl BlockDevice {
 
 /// The best link in /dev/disk/by-id that leads to `canonical`, else that path itself.
 pub(super) fn stable_name(canonical: &Path) -> String {
-    let links = std::fs::read_dir("/dev/disk/by-id")
-        .into_iter()
-        .flatten()
-        .flatten();
+    let links = std::fs::read_dir("/dev/disk/by-id").into_iter().flatten().flatten();
     let best = links
         .filter(|link| std::fs::canonicalize(link.path()).is_ok_and(|target| target == canonical))
         .map(|link| link.path().to_string_lossy().into_owned())
@@ -96,25 +77,12 @@ pub(super) fn stable_name(canonical: &Path) -> String {
 /// Names that a person can read on the drive's label come first.
 fn rank(link: &str) -> usize {
     let name = link.rsplit('/').next().unwrap_or(link);
-    let is_number = name.starts_with("nvme-eui.")
-        || name.starts_with("nvme-nvme.")
-        || name.starts_with("nvme-uuid.");
-    const LABELS: [&str; 7] = [
-        "nvme-",
-        "ata-",
-        "scsi-SATA",
-        "virtio-",
-        "usb-",
-        "mmc-",
-        "dm-name-",
-    ];
+    let is_number = name.starts_with("nvme-eui.") || name.starts_with("nvme-nvme.") || name.starts_with("nvme-uuid.");
+    const LABELS: [&str; 7] = ["nvme-", "ata-", "scsi-SATA", "virtio-", "usb-", "mmc-", "dm-name-"];
     if is_number {
         return LABELS.len();
     }
-    LABELS
-        .iter()
-        .position(|label| name.starts_with(label))
-        .unwrap_or(LABELS.len() + 1)
+    LABELS.iter().position(|label| name.starts_with(label)).unwrap_or(LABELS.len() + 1)
 }
 
 #[cfg(test)]
@@ -123,14 +91,8 @@ mod tests {
 
     #[test]
     fn readable_names_come_first() {
-        let mut links = [
-            "wwn-0x5",
-            "nvme-eui.0025",
-            "nvme-Samsung_990_S1",
-            "dm-name-x",
-            "ata-WDC_1",
-        ]
-        .map(|n| format!("/dev/disk/by-id/{n}"));
+        let mut links = ["wwn-0x5", "nvme-eui.0025", "nvme-Samsung_990_S1", "dm-name-x", "ata-WDC_1"]
+            .map(|n| format!("/dev/disk/by-id/{n}"));
         links.sort_by_key(|l| rank(l));
         assert!(links[0].ends_with("nvme-Samsung_990_S1") && links[1].ends_with("ata-WDC_1"));
         assert!(links[3].ends_with("nvme-eui.0025") && links[4].ends_with("wwn-0x5"));

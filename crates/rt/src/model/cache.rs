@@ -79,9 +79,9 @@ impl Cache {
             let write = &self.writes[(number - self.first) as usize];
             let target = &mut into[(block - at.0) as usize * BLOCK_BYTES..][..BLOCK_BYTES];
             match &write.data {
-                Some(data) => target.copy_from_slice(
-                    &data[(block - write.at.0) as usize * BLOCK_BYTES..][..BLOCK_BYTES],
-                ),
+                Some(data) => {
+                    target.copy_from_slice(&data[(block - write.at.0) as usize * BLOCK_BYTES..][..BLOCK_BYTES])
+                }
                 None => target.fill(0),
             }
         }
@@ -143,11 +143,7 @@ mod tests {
     fn write(at: u64, blocks: u64, fill: Option<u8>) -> Write {
         let blocks = BlockCount(blocks);
         let data = fill.map(|f| Bytes::from_slice(&vec![f; blocks.len()]));
-        Write {
-            at: MemberLba(at),
-            blocks,
-            data,
-        }
+        Write { at: MemberLba(at), blocks, data }
     }
 
     fn seen(cache: &Cache, image: &Image, blocks: u64) -> Vec<u8> {
@@ -162,24 +158,13 @@ mod tests {
         let mut image = Image::default();
         image.write(0, &vec![9; 6 * BLOCK_BYTES]);
         let mut cache = Cache::default();
-        for w in [
-            write(0, 3, Some(1)),
-            write(2, 2, Some(2)),
-            write(1, 2, None),
-            write(5, 1, Some(3)),
-        ] {
+        for w in [write(0, 3, Some(1)), write(2, 2, Some(2)), write(1, 2, None), write(5, 1, Some(3))] {
             cache.add(w, &mut image);
         }
         let want = [1, 0, 0, 2, 9, 3];
         assert_eq!(seen(&cache, &image, 6), want);
         assert_eq!(seen(&Cache::default(), &image, 6), [9; 6]);
-        let durable = [
-            [9, 9, 9, 9, 9, 9],
-            [1, 1, 1, 9, 9, 9],
-            [1, 1, 2, 2, 9, 9],
-            [1, 0, 0, 2, 9, 9],
-            want,
-        ];
+        let durable = [[9, 9, 9, 9, 9, 9], [1, 1, 1, 9, 9, 9], [1, 1, 2, 2, 9, 9], [1, 0, 0, 2, 9, 9], want];
         for (end, durable) in durable.iter().enumerate() {
             cache.settle(end as u64, &mut image);
             assert_eq!(seen(&cache, &image, 6), want, "settled {end}");
@@ -194,14 +179,7 @@ mod tests {
         let mut cache = Cache::default();
         let megabyte = write(0, 256, Some(1)).data;
         for i in 0..70u64 {
-            cache.add(
-                Write {
-                    at: MemberLba(i * 256),
-                    blocks: BlockCount(256),
-                    data: megabyte.clone(),
-                },
-                &mut image,
-            );
+            cache.add(Write { at: MemberLba(i * 256), blocks: BlockCount(256), data: megabyte.clone() }, &mut image);
         }
         assert_eq!(cache.len(), 64);
         assert!(!cache.covers(MemberLba(0), BlockCount(6 * 256)));

@@ -75,11 +75,7 @@ impl State {
         let mut mixed = vec![0; blocks.len()];
         self.look(write.at, &mut mixed);
         mixed[..bytes].copy_from_slice(&data[..bytes]);
-        self.land(Write {
-            at: write.at,
-            blocks,
-            data: Some(Bytes::from_slice(&mixed)),
-        });
+        self.land(Write { at: write.at, blocks, data: Some(Bytes::from_slice(&mixed)) });
     }
 
     /// Each sector of a write (each block of a deallocate) reaches the medium or not.
@@ -88,17 +84,13 @@ impl State {
             Some(data) => {
                 for (i, sector) in data.chunks(SECTOR_BYTES).enumerate() {
                     if random.below(2) == 1 {
-                        self.image
-                            .write(write.at.byte_offset() + (i * SECTOR_BYTES) as u64, sector);
+                        self.image.write(write.at.byte_offset() + (i * SECTOR_BYTES) as u64, sector);
                     }
                 }
             }
             None => {
                 // Only what was ever written can differ from zeros.
-                let written: Vec<_> = self
-                    .image
-                    .written(write.at.byte_offset(), write.blocks.bytes())
-                    .collect();
+                let written: Vec<_> = self.image.written(write.at.byte_offset(), write.blocks.bytes()).collect();
                 for bytes in written {
                     for at in bytes.step_by(BLOCK_BYTES) {
                         if random.below(2) == 1 {

@@ -157,10 +157,7 @@ impl Faults {
     }
 
     pub(super) fn draw(&self, op: &Op, drive_blocks: BlockCount, random: &mut Random) -> Draw {
-        let mut draw = Draw {
-            hang: self.hang,
-            ..Draw::default()
-        };
+        let mut draw = Draw { hang: self.hang, ..Draw::default() };
         match op.kind {
             OpKind::Read => {
                 draw.error = random.one_in(self.read_errors);
@@ -190,11 +187,7 @@ mod tests {
 
     #[test]
     fn draws_follow_the_fault_and_none_ends_them() {
-        let op = |kind| Op {
-            kind,
-            at: MemberLba(1),
-            blocks: BlockCount(2),
-        };
+        let op = |kind| Op { kind, at: MemberLba(1), blocks: BlockCount(2) };
         let mut random = Random::from_seed(3);
         let mut faults = Faults::default();
         for fault in [
@@ -208,37 +201,12 @@ mod tests {
             faults.set(fault);
         }
         let mut draw = |kind| faults.draw(&op(kind), BlockCount(2), &mut random);
-        assert_eq!(
-            draw(OpKind::Read),
-            Draw {
-                error: true,
-                extra_ns: 7,
-                ..Draw::default()
-            }
-        );
+        assert_eq!(draw(OpKind::Read), Draw { error: true, extra_ns: 7, ..Draw::default() });
         let to = Some(MemberLba(0));
-        assert_eq!(
-            draw(OpKind::Write),
-            Draw {
-                lost: true,
-                misdirect_to: to,
-                extra_ns: 7,
-                ..Draw::default()
-            }
-        );
-        assert_eq!(
-            draw(OpKind::Flush),
-            Draw {
-                lost: true,
-                extra_ns: 7,
-                ..Draw::default()
-            }
-        );
+        assert_eq!(draw(OpKind::Write), Draw { lost: true, misdirect_to: to, extra_ns: 7, ..Draw::default() });
+        assert_eq!(draw(OpKind::Flush), Draw { lost: true, extra_ns: 7, ..Draw::default() });
         assert_eq!(faults.slow_factor(), 3);
         faults.set(Fault::None);
-        assert_eq!(
-            faults.draw(&op(OpKind::Read), BlockCount(2), &mut random),
-            Draw::default()
-        );
+        assert_eq!(faults.draw(&op(OpKind::Read), BlockCount(2), &mut random), Draw::default());
     }
 }

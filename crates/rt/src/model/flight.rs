@@ -89,52 +89,16 @@ pub(super) enum Ending {
 }
 
 impl Disk {
-    pub(crate) async fn read(
-        &self,
-        rt: &Rt,
-        load: &Rc<Load>,
-        at: MemberLba,
-        buf: Buf,
-    ) -> (Result<(), IoError>, Buf) {
-        let op = Op {
-            kind: OpKind::Read,
-            at,
-            blocks: whole_blocks(buf.len()),
-        };
-        self.submit(
-            rt,
-            load,
-            op,
-            What::Read {
-                at,
-                buf,
-                corrupt: false,
-            },
-        )
-        .await
+    pub(crate) async fn read(&self, rt: &Rt, load: &Rc<Load>, at: MemberLba, buf: Buf) -> (Result<(), IoError>, Buf) {
+        let op = Op { kind: OpKind::Read, at, blocks: whole_blocks(buf.len()) };
+        self.submit(rt, load, op, What::Read { at, buf, corrupt: false }).await
     }
 
-    pub(crate) async fn write(
-        &self,
-        rt: &Rt,
-        load: &Rc<Load>,
-        at: MemberLba,
-        data: Bytes,
-    ) -> Result<(), IoError> {
+    pub(crate) async fn write(&self, rt: &Rt, load: &Rc<Load>, at: MemberLba, data: Bytes) -> Result<(), IoError> {
         let blocks = whole_blocks(data.len());
-        let op = Op {
-            kind: OpKind::Write,
-            at,
-            blocks,
-        };
-        let write = Write {
-            at,
-            blocks,
-            data: Some(data),
-        };
-        self.submit(rt, load, op, What::Write { write, lost: false })
-            .await
-            .0
+        let op = Op { kind: OpKind::Write, at, blocks };
+        let write = Write { at, blocks, data: Some(data) };
+        self.submit(rt, load, op, What::Write { write, lost: false }).await.0
     }
 
     pub(crate) async fn deallocate(
@@ -144,38 +108,14 @@ impl Disk {
         at: MemberLba,
         blocks: BlockCount,
     ) -> Result<(), IoError> {
-        let op = Op {
-            kind: OpKind::Deallocate,
-            at,
-            blocks,
-        };
-        let write = Write {
-            at,
-            blocks,
-            data: None,
-        };
-        self.submit(rt, load, op, What::Write { write, lost: false })
-            .await
-            .0
+        let op = Op { kind: OpKind::Deallocate, at, blocks };
+        let write = Write { at, blocks, data: None };
+        self.submit(rt, load, op, What::Write { write, lost: false }).await.0
     }
 
     pub(crate) async fn flush(&self, rt: &Rt, load: &Rc<Load>) -> Result<(), IoError> {
-        let op = Op {
-            kind: OpKind::Flush,
-            at: MemberLba(0),
-            blocks: BlockCount::ZERO,
-        };
-        self.submit(
-            rt,
-            load,
-            op,
-            What::Flush {
-                end: 0,
-                lost: false,
-            },
-        )
-        .await
-        .0
+        let op = Op { kind: OpKind::Flush, at: MemberLba(0), blocks: BlockCount::ZERO };
+        self.submit(rt, load, op, What::Flush { end: 0, lost: false }).await.0
     }
 
     fn submit(&self, rt: &Rt, load: &Rc<Load>, op: Op, mut what: What) -> Serving {
@@ -198,29 +138,16 @@ impl Disk {
             orphan: false,
             load: load.clone(),
         };
-        let key = FlightKey {
-            slot: state.flights.insert(flight),
-            number,
-        };
+        let key = FlightKey { slot: state.flights.insert(flight), number };
         if !plan.hangs {
             let now = rt.now();
-            let Reverse(free) = state
-                .channels
-                .pop()
-                .expect("a drive has at least one channel");
+            let Reverse(free) = state.channels.pop().expect("a drive has at least one channel");
             let end = now.0.max(free) + plan.service_ns;
             state.channels.push(Reverse(end));
             let at = now + Duration::from_nanos(end - now.0);
-            rt.inner
-                .agenda
-                .borrow_mut()
-                .add(at, Event::Served(self.clone(), key));
+            rt.inner.agenda.borrow_mut().add(at, Event::Served(self.clone(), key));
         }
-        Serving {
-            disk: self.clone(),
-            key,
-            collected: false,
-        }
+        Serving { disk: self.clone(), key, collected: false }
     }
 
     /// The time has come for a flight's answer.
@@ -244,8 +171,7 @@ impl Disk {
             }
             None => {
                 // The operation leaves the slab while it lands, so that the rest of the state can be used.
-                let mut what =
-                    std::mem::replace(&mut flight.what, What::Flush { end: 0, lost: true });
+                let mut what = std::mem::replace(&mut flight.what, What::Flush { end: 0, lost: true });
                 let landed = state.perform(&mut what);
                 state.flights[key.slot].what = what;
                 landed
@@ -277,11 +203,9 @@ impl What {
     /// The write that is to land, if it is one.
     fn take_write(&mut self) -> Option<Write> {
         match self {
-            What::Write { write, lost: false } => Some(Write {
-                at: write.at,
-                blocks: write.blocks,
-                data: write.data.take(),
-            }),
+            What::Write { write, lost: false } => {
+                Some(Write { at: write.at, blocks: write.blocks, data: write.data.take() })
+            }
             What::Write { lost: true, .. } | What::Read { .. } | What::Flush { .. } => None,
         }
     }
@@ -347,9 +271,7 @@ impl State {
         match what {
             What::Read { at, buf, corrupt } => {
                 let blocks = (buf.len() / BLOCK_BYTES) as u64;
-                if !self.bad_blocks.is_empty()
-                    && self.bad_blocks.range(at.0..at.0 + blocks).next().is_some()
-                {
+                if !self.bad_blocks.is_empty() && self.bad_blocks.range(at.0..at.0 + blocks).next().is_some() {
                     return Err(IoError::Medium);
                 }
                 self.look(*at, buf);
@@ -361,11 +283,7 @@ impl State {
             What::Write { write, lost } => {
                 if !*lost {
                     let data = write.data.take();
-                    self.land(Write {
-                        at: write.at,
-                        blocks: write.blocks,
-                        data,
-                    });
+                    self.land(Write { at: write.at, blocks: write.blocks, data });
                 }
             }
             What::Flush { end, lost } => {
@@ -392,12 +310,8 @@ impl State {
     /// Ends every flight that has no answer; gives the writes among them that could have landed, in the order in
     /// which they began.
     pub(super) fn end_flights(&mut self, ending: Ending) -> Vec<Write> {
-        let mut slots: Vec<(u64, usize)> = self
-            .flights
-            .iter()
-            .filter(|(_, f)| f.answer.is_none())
-            .map(|(slot, f)| (f.number, slot))
-            .collect();
+        let mut slots: Vec<(u64, usize)> =
+            self.flights.iter().filter(|(_, f)| f.answer.is_none()).map(|(slot, f)| (f.number, slot)).collect();
         slots.sort_unstable();
         let mut writes = Vec::new();
         for (_, slot) in slots {

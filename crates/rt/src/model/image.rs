@@ -27,10 +27,7 @@ impl Image {
     pub(super) fn write(&mut self, at: u64, data: &[u8]) {
         for (page, within, part) in spans(at, data.len()) {
             let source = &data[part];
-            let page = self
-                .pages
-                .entry(page)
-                .or_insert_with(|| vec![0; PAGE_BYTES].into_boxed_slice());
+            let page = self.pages.entry(page).or_insert_with(|| vec![0; PAGE_BYTES].into_boxed_slice());
             page[within..within + source.len()].copy_from_slice(source);
         }
     }
@@ -38,11 +35,8 @@ impl Image {
     pub(super) fn zero(&mut self, at: u64, len: u64) {
         let end = at + len;
         let page_bytes = PAGE_BYTES as u64;
-        let touched: Vec<u64> = self
-            .pages
-            .range(at / page_bytes..end.div_ceil(page_bytes))
-            .map(|(page, _)| *page)
-            .collect();
+        let touched: Vec<u64> =
+            self.pages.range(at / page_bytes..end.div_ceil(page_bytes)).map(|(page, _)| *page).collect();
         for page in touched {
             let start = page * page_bytes;
             if at <= start && start + page_bytes <= end {
@@ -99,11 +93,7 @@ mod tests {
         assert_eq!(image.pages.len(), 3);
         image.read(at, &mut back);
         for (i, b) in back.iter().enumerate() {
-            let want = if zeroed.contains(&(at + i as u64)) {
-                0
-            } else {
-                data[i]
-            };
+            let want = if zeroed.contains(&(at + i as u64)) { 0 } else { data[i] };
             assert_eq!(*b, want, "byte {i}");
         }
         let written: Vec<_> = image.written(0, 1 << 40).collect();

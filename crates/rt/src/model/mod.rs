@@ -147,10 +147,7 @@ impl Disk {
     }
 
     fn with_image(name: &str, params: DiskParams, random: Random, image: Image) -> Disk {
-        assert!(
-            params.parallelism > 0,
-            "a drive serves at least one operation at a time"
-        );
+        assert!(params.parallelism > 0, "a drive serves at least one operation at a time");
         let state = State {
             volatile_cache: params.volatile_cache,
             image,
@@ -165,12 +162,7 @@ impl Disk {
             random,
             counters: Counters::default(),
         };
-        Disk(Rc::new(Body {
-            name: name.to_owned(),
-            params,
-            state: RefCell::new(state),
-            hook: RefCell::default(),
-        }))
+        Disk(Rc::new(Body { name: name.to_owned(), params, state: RefCell::new(state), hook: RefCell::default() }))
     }
 
     /// Its name.
@@ -232,9 +224,7 @@ impl Disk {
         state.image.write(at.byte_offset(), data);
         if state.cache.covers(at, blocks) {
             let data = Some(Bytes::from_slice(data));
-            state
-                .cache
-                .add(Write { at, blocks, data }, &mut state.image);
+            state.cache.add(Write { at, blocks, data }, &mut state.image);
         }
         state.heal(at, blocks);
     }
@@ -244,10 +234,7 @@ impl Disk {
     pub fn fork(&self) -> Disk {
         let state = &mut *self.0.state.borrow_mut();
         let mut image = state.image.clone();
-        state
-            .cache
-            .writes()
-            .for_each(|write| write.apply(&mut image));
+        state.cache.writes().for_each(|write| write.apply(&mut image));
         let random = Random::from_seed(state.random.next());
         Disk::with_image(&self.0.name, self.0.params, random, image)
     }
@@ -267,13 +254,7 @@ impl Disk {
     /// Operations in flight, those of ended runtimes included.
     #[must_use]
     pub fn in_flight(&self) -> usize {
-        self.0
-            .state
-            .borrow()
-            .flights
-            .iter()
-            .filter(|(_, f)| f.answer.is_none())
-            .count()
+        self.0.state.borrow().flights.iter().filter(|(_, f)| f.answer.is_none()).count()
     }
 
     /// Sets or removes the judge of every operation, called when it begins. The hook may use the disk.

@@ -45,27 +45,16 @@ impl Listener {
             Addr::Unix(path) => {
                 clear_path(path)?;
                 let socket = UnixListener::bind(path)?;
-                (
-                    OwnedFd::from(socket),
-                    addr.clone(),
-                    Some(SocketFile::new(path)?),
-                )
+                (OwnedFd::from(socket), addr.clone(), Some(SocketFile::new(path)?))
             }
         };
-        Ok(Listener {
-            rt: Rt::from_inner(&rt.inner),
-            fd: Rc::new(fd),
-            addr,
-            _file: file,
-        })
+        Ok(Listener { rt: Rt::from_inner(&rt.inner), fd: Rc::new(fd), addr, _file: file })
     }
 
     /// The next connection.
     pub async fn accept(&self) -> io::Result<Stream> {
         loop {
-            let request = Request::Accept {
-                fd: self.fd.clone(),
-            };
+            let request = Request::Accept { fd: self.fd.clone() };
             let (answer, _) = Operation::new(&self.rt.inner, request, None).await;
             if answer >= 0 {
                 return Ok(Stream::new(&self.rt, owned(answer)));
@@ -97,10 +86,7 @@ fn clear_path(path: &Path) -> io::Result<()> {
         other => other?.file_type(),
     };
     if !kind.is_socket() {
-        let text = format!(
-            "{}: exists and is not a socket; give another path or remove it",
-            path.display()
-        );
+        let text = format!("{}: exists and is not a socket; give another path or remove it", path.display());
         return Err(io::Error::new(io::ErrorKind::AlreadyExists, text));
     }
     // The kernel keeps the listening socket of a killed server until its ring is torn down, some time after the
@@ -142,22 +128,15 @@ struct SocketFile {
 impl SocketFile {
     fn new(path: &Path) -> io::Result<SocketFile> {
         let meta = fs::symlink_metadata(path)?;
-        Ok(SocketFile {
-            path: path.to_owned(),
-            identity: (meta.dev(), meta.ino()),
-        })
+        Ok(SocketFile { path: path.to_owned(), identity: (meta.dev(), meta.ino()) })
     }
 }
 
 impl Drop for SocketFile {
     fn drop(&mut self) {
-        let ours =
-            fs::symlink_metadata(&self.path).is_ok_and(|m| (m.dev(), m.ino()) == self.identity);
+        let ours = fs::symlink_metadata(&self.path).is_ok_and(|m| (m.dev(), m.ino()) == self.identity);
         if ours && let Err(error) = fs::remove_file(&self.path) {
-            tracing::warn!(
-                "{}: the socket file stays behind: {error}",
-                self.path.display()
-            );
+            tracing::warn!("{}: the socket file stays behind: {error}", self.path.display());
         }
     }
 }

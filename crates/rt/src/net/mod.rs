@@ -59,18 +59,14 @@ fn raw_address(addr: &Addr) -> io::Result<Box<Address>> {
         Addr::Tcp(SocketAddr::V4(v4)) => Ok(lay_out(libc::sockaddr_in {
             sin_family: libc::AF_INET as libc::sa_family_t,
             sin_port: v4.port().to_be(),
-            sin_addr: libc::in_addr {
-                s_addr: u32::from_ne_bytes(v4.ip().octets()),
-            },
+            sin_addr: libc::in_addr { s_addr: u32::from_ne_bytes(v4.ip().octets()) },
             sin_zero: [0; 8],
         })),
         Addr::Tcp(SocketAddr::V6(v6)) => Ok(lay_out(libc::sockaddr_in6 {
             sin6_family: libc::AF_INET6 as libc::sa_family_t,
             sin6_port: v6.port().to_be(),
             sin6_flowinfo: v6.flowinfo(),
-            sin6_addr: libc::in6_addr {
-                s6_addr: v6.ip().octets(),
-            },
+            sin6_addr: libc::in6_addr { s6_addr: v6.ip().octets() },
             sin6_scope_id: v6.scope_id(),
         })),
         Addr::Unix(path) => unix_address(path).map(lay_out),
@@ -78,17 +74,11 @@ fn raw_address(addr: &Addr) -> io::Result<Box<Address>> {
 }
 
 fn unix_address(path: &Path) -> io::Result<libc::sockaddr_un> {
-    let mut address = libc::sockaddr_un {
-        sun_family: libc::AF_UNIX as libc::sa_family_t,
-        sun_path: [0; 108],
-    };
+    let mut address = libc::sockaddr_un { sun_family: libc::AF_UNIX as libc::sa_family_t, sun_path: [0; 108] };
     let bytes = path.as_os_str().as_bytes();
     // The last byte stays 0.
     if bytes.len() >= address.sun_path.len() || bytes.contains(&0) {
-        return Err(io::Error::new(
-            io::ErrorKind::InvalidInput,
-            "a socket's path has at most 107 bytes",
-        ));
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, "a socket's path has at most 107 bytes"));
     }
     for (to, from) in address.sun_path.iter_mut().zip(bytes) {
         *to = *from as libc::c_char;
@@ -102,10 +92,7 @@ fn lay_out<A: Copy>(concrete: A) -> Box<Address> {
     const { assert!(align_of::<A>() <= align_of::<libc::sockaddr_storage>()) };
     // SAFETY: all zeros is a valid sockaddr_storage.
     let storage: libc::sockaddr_storage = unsafe { std::mem::zeroed() };
-    let mut address = Box::new(Address {
-        storage,
-        len: size_of::<A>() as libc::socklen_t,
-    });
+    let mut address = Box::new(Address { storage, len: size_of::<A>() as libc::socklen_t });
     // SAFETY: the storage is large enough and aligned for A (asserted above), and any bytes are valid in it.
     unsafe { (&raw mut address.storage).cast::<A>().write(concrete) };
     address
@@ -120,32 +107,15 @@ mod tests {
         for text in ["tcp:127.0.0.1:10809", "tcp:[::1]:4420", "unix:/run/x.sock"] {
             assert_eq!(text.parse::<Addr>().unwrap().to_string(), text);
         }
-        for text in [
-            "",
-            "tcp",
-            "tcp:",
-            "tcp:localhost:1",
-            "unix:",
-            "udp:127.0.0.1:1",
-            "127.0.0.1:1",
-        ] {
-            assert!(
-                text.parse::<Addr>()
-                    .unwrap_err()
-                    .to_string()
-                    .contains("tcp:ADDRESS:PORT"),
-                "{text}"
-            );
+        for text in ["", "tcp", "tcp:", "tcp:localhost:1", "unix:", "udp:127.0.0.1:1", "127.0.0.1:1"] {
+            assert!(text.parse::<Addr>().unwrap_err().to_string().contains("tcp:ADDRESS:PORT"), "{text}");
         }
     }
 
     #[test]
     fn a_path_that_is_too_long() {
         let path = PathBuf::from("/".repeat(108));
-        assert_eq!(
-            raw_address(&Addr::Unix(path)).err().unwrap().kind(),
-            io::ErrorKind::InvalidInput
-        );
+        assert_eq!(raw_address(&Addr::Unix(path)).err().unwrap().kind(), io::ErrorKind::InvalidInput);
         assert!(raw_address(&Addr::Unix(PathBuf::from("/".repeat(107)))).is_ok());
     }
 }

@@ -42,10 +42,7 @@ impl Stream {
         let fd = Rc::new(fd);
         let mut address = raw_address(addr)?;
         loop {
-            let request = Request::Connect {
-                fd: fd.clone(),
-                address,
-            };
+            let request = Request::Connect { fd: fd.clone(), address };
             let (answer, request) = Operation::new(&rt.inner, request, None).await;
             match -answer {
                 libc::EINTR | libc::EAGAIN => {
@@ -74,11 +71,7 @@ impl Stream {
             // Answers are small and must not wait for more. Failing costs only speed.
             let _ = sockopt::set_tcp_nodelay(&fd, true);
         }
-        Stream(Rc::new(Connection {
-            rt: Rt::from_inner(&rt.inner),
-            fd,
-            peer,
-        }))
+        Stream(Rc::new(Connection { rt: Rt::from_inner(&rt.inner), fd, peer }))
     }
 
     /// Receives what is there, at least a byte; 0 is the end.
@@ -107,15 +100,9 @@ impl Stream {
             return (Ok(0), buf);
         }
         loop {
-            let request = Request::Recv {
-                fd: self.0.fd.clone(),
-                buf,
-                done,
-            };
+            let request = Request::Recv { fd: self.0.fd.clone(), buf, done };
             let (answer, request) = Operation::new(&self.0.rt.inner, request, None).await;
-            let Request::Recv { buf: back, .. } = request else {
-                unreachable!("a request comes back as it went")
-            };
+            let Request::Recv { buf: back, .. } = request else { unreachable!("a request comes back as it went") };
             buf = back;
             if let Some(answer) = judge(answer) {
                 return (answer, buf);
@@ -128,18 +115,9 @@ impl Stream {
         let mut parts: VecDeque<Bytes> = parts.into_iter().filter(|p| !p.is_empty()).collect();
         let mut header = SendHeader::new();
         while !parts.is_empty() {
-            let request = Request::Send {
-                fd: self.0.fd.clone(),
-                parts,
-                header,
-            };
+            let request = Request::Send { fd: self.0.fd.clone(), parts, header };
             let (answer, request) = Operation::new(&self.0.rt.inner, request, None).await;
-            let Request::Send {
-                parts: back,
-                header: back_header,
-                ..
-            } = request
-            else {
+            let Request::Send { parts: back, header: back_header, .. } = request else {
                 unreachable!("a request comes back as it went")
             };
             (parts, header) = (back, back_header);
@@ -185,9 +163,7 @@ fn judge(answer: i32) -> Option<io::Result<usize>> {
 fn advance(parts: &mut VecDeque<Bytes>, sent: usize) {
     let mut sent = sent;
     while sent > 0 {
-        let first = parts
-            .pop_front()
-            .expect("no more bytes are sent than there were");
+        let first = parts.pop_front().expect("no more bytes are sent than there were");
         if sent < first.len() {
             parts.push_front(first.slice(sent..first.len()));
             return;
@@ -200,11 +176,7 @@ fn describe_peer(fd: &OwnedFd) -> String {
     match rustix::net::getpeername(fd).map(|peer| peer.and_then(|p| SocketAddr::try_from(p).ok())) {
         Ok(Some(address)) => format!("tcp:{address}"),
         Ok(None) | Err(_) => match sockopt::socket_peercred(fd) {
-            Ok(who) => format!(
-                "unix:pid {} uid {}",
-                who.pid.as_raw_nonzero(),
-                who.uid.as_raw()
-            ),
+            Ok(who) => format!("unix:pid {} uid {}", who.pid.as_raw_nonzero(), who.uid.as_raw()),
             Err(_) => "gone".to_owned(),
         },
     }
@@ -216,21 +188,8 @@ mod tests {
 
     #[test]
     fn advancing_over_parts() {
-        let parts = || {
-            VecDeque::from([
-                Bytes::from_slice(b"abc"),
-                Bytes::from_slice(b"de"),
-                Bytes::from_slice(b"f"),
-            ])
-        };
-        for (sent, left) in [
-            (0, "abcdef"),
-            (1, "bcdef"),
-            (3, "def"),
-            (4, "ef"),
-            (5, "f"),
-            (6, ""),
-        ] {
+        let parts = || VecDeque::from([Bytes::from_slice(b"abc"), Bytes::from_slice(b"de"), Bytes::from_slice(b"f")]);
+        for (sent, left) in [(0, "abcdef"), (1, "bcdef"), (3, "def"), (4, "ef"), (5, "f"), (6, "")] {
             let mut parts = parts();
             advance(&mut parts, sent);
             let bytes: Vec<u8> = parts.iter().flat_map(|p| p.to_vec()).collect();

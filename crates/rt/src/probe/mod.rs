@@ -20,15 +20,8 @@ pub use signature::signature;
 /// # Errors
 /// `AlreadyExists` when there is anything at `path`; that is never touched.
 pub fn create_sparse_file(path: &Path, bytes: u64) -> io::Result<()> {
-    let file = OpenOptions::new()
-        .write(true)
-        .create_new(true)
-        .mode(0o600)
-        .open(path)?;
-    let made = file
-        .set_len(bytes)
-        .and_then(|()| file.sync_all())
-        .and_then(|()| sync_parent(path));
+    let file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)?;
+    let made = file.set_len(bytes).and_then(|()| file.sync_all()).and_then(|()| sync_parent(path));
     if made.is_err() {
         // It is the one made above.
         std::fs::remove_file(path)?;
@@ -38,10 +31,7 @@ pub fn create_sparse_file(path: &Path, bytes: u64) -> io::Result<()> {
 
 /// Makes the name durable.
 fn sync_parent(path: &Path) -> io::Result<()> {
-    let parent = path
-        .parent()
-        .filter(|p| !p.as_os_str().is_empty())
-        .unwrap_or(Path::new("."));
+    let parent = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
     std::fs::File::open(parent)?.sync_all()
 }
 
@@ -67,10 +57,7 @@ mod tests {
         let meta = std::fs::metadata(&path).unwrap();
         assert_eq!((meta.len(), meta.mode() & 0o777), (1 << 30, 0o600));
         assert!(meta.blocks() < 100);
-        assert_eq!(
-            create_sparse_file(&path, 5).unwrap_err().kind(),
-            io::ErrorKind::AlreadyExists
-        );
+        assert_eq!(create_sparse_file(&path, 5).unwrap_err().kind(), io::ErrorKind::AlreadyExists);
         assert_eq!(std::fs::metadata(&path).unwrap().len(), 1 << 30);
         assert!(create_sparse_file(&dir.path().join("huge"), u64::MAX).is_err());
         assert!(!dir.path().join("huge").exists());

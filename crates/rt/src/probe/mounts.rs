@@ -61,24 +61,16 @@ struct Stack {
 impl Stack {
     fn add(&mut self, directory: &Path, depth: usize) -> io::Result<()> {
         if depth > DEPTH_MAX {
-            return Err(io::Error::other(format!(
-                "{}: block devices stacked too deep",
-                directory.display()
-            )));
+            return Err(io::Error::other(format!("{}: block devices stacked too deep", directory.display())));
         }
         let directory = fs::canonicalize(directory)?;
         let number = fs::read_to_string(directory.join("dev"))?;
-        let number = parse_device(number.trim()).ok_or_else(|| {
-            io::Error::other(format!("{}: no device number", directory.display()))
-        })?;
+        let number = parse_device(number.trim())
+            .ok_or_else(|| io::Error::other(format!("{}: no device number", directory.display())))?;
         if !self.devices.insert(number) {
             return Ok(());
         }
-        self.names.extend(
-            directory
-                .file_name()
-                .map(|n| n.to_string_lossy().into_owned()),
-        );
+        self.names.extend(directory.file_name().map(|n| n.to_string_lossy().into_owned()));
         for entry in fs::read_dir(&directory)? {
             let child = entry?.path();
             if child.join("partition").exists() {
@@ -119,9 +111,7 @@ fn loops_of(file: (u64, u64)) -> io::Result<Vec<PathBuf>> {
         let Ok(backing) = fs::read(directory.join("loop/backing_file")) else {
             continue;
         };
-        let backing = PathBuf::from(std::ffi::OsString::from_vec(
-            backing.trim_ascii_end().to_vec(),
-        ));
+        let backing = PathBuf::from(std::ffi::OsString::from_vec(backing.trim_ascii_end().to_vec()));
         if fs::metadata(backing).is_ok_and(|m| (m.dev(), m.ino()) == file) {
             loops.push(directory);
         }
@@ -140,9 +130,8 @@ fn mount_of(devices: &BTreeSet<(u32, u32)>, mountinfo: &[u8]) -> Option<String> 
         let source = PathBuf::from(unescape(fields.get(dash + 2)?));
         let by_source = || {
             source.is_absolute()
-                && fs::metadata(&source).is_ok_and(|m| {
-                    m.file_type().is_block_device() && devices.contains(&numbers(m.rdev()))
-                })
+                && fs::metadata(&source)
+                    .is_ok_and(|m| m.file_type().is_block_device() && devices.contains(&numbers(m.rdev())))
         };
         (devices.contains(&number) || by_source()).then(|| unescape(place))
     })
@@ -155,10 +144,7 @@ fn unescape(text: &str) -> String {
     let mut i = 0;
     while i < bytes.len() {
         let code = (bytes[i] == b'\\')
-            .then(|| {
-                text.get(i + 1..i + 4)
-                    .and_then(|code| u8::from_str_radix(code, 8).ok())
-            })
+            .then(|| text.get(i + 1..i + 4).and_then(|code| u8::from_str_radix(code, 8).ok()))
             .flatten();
         plain.push(code.unwrap_or(bytes[i]));
         i += if code.is_some() { 4 } else { 1 };
@@ -172,16 +158,11 @@ fn is_swap(devices: &BTreeSet<(u32, u32)>, file: (u64, u64)) -> io::Result<bool>
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(false),
         other => other?,
     };
-    Ok(swaps
-        .lines()
-        .skip(1)
-        .filter_map(|line| line.split_whitespace().next())
-        .any(|area| {
-            fs::metadata(unescape(area)).is_ok_and(|m| {
-                (m.dev(), m.ino()) == file
-                    || (m.file_type().is_block_device() && devices.contains(&numbers(m.rdev())))
-            })
-        }))
+    Ok(swaps.lines().skip(1).filter_map(|line| line.split_whitespace().next()).any(|area| {
+        fs::metadata(unescape(area)).is_ok_and(|m| {
+            (m.dev(), m.ino()) == file || (m.file_type().is_block_device() && devices.contains(&numbers(m.rdev())))
+        })
+    }))
 }
 
 /// A mounted btrfs names only one of its drives in mountinfo; sysfs has them all.
@@ -216,11 +197,7 @@ mod tests {
         let text = b"22 28 0:20 / /sys rw,nosuid - sysfs sysfs rw\n\
             28 1 254:1 / / rw,relatime shared:1 - ext4 /dev/none/vda1 rw\n\
             40 28 254:7 /sub /mnt/a\\040b rw - xfs /dev/none/x rw\nbroken line\n";
-        for (device, want) in [
-            ((254, 1), Some("/")),
-            ((254, 7), Some("/mnt/a b")),
-            ((8, 0), None),
-        ] {
+        for (device, want) in [((254, 1), Some("/")), ((254, 7), Some("/mnt/a b")), ((8, 0), None)] {
             assert_eq!(mount_of(&BTreeSet::from([device]), text).as_deref(), want);
         }
         assert_eq!(unescape("\\134\\0x\\04"), "\\\\0x\\04");

@@ -14,16 +14,8 @@ const MARKS: &[Mark] = &[
     Mark(0, b"LUKS\xba\xbe", "LUKS"),
     Mark(0, b"\xfc\x4e\x2b\xa9", "mdadm"),
     Mark(4096, b"\xfc\x4e\x2b\xa9", "mdadm"),
-    Mark(
-        0x1018,
-        b"\xc6\x85\x73\xf6\x4e\x1a\x45\xca\x82\x65\xf5\x7f\x48\xba\x6d\x81",
-        "bcache",
-    ),
-    Mark(
-        0x1018,
-        b"\xc6\x85\x73\xf6\x66\xce\x90\xa9\xd9\x6a\x60\xcf\x80\x3d\xf7\xef",
-        "bcachefs",
-    ),
+    Mark(0x1018, b"\xc6\x85\x73\xf6\x4e\x1a\x45\xca\x82\x65\xf5\x7f\x48\xba\x6d\x81", "bcache"),
+    Mark(0x1018, b"\xc6\x85\x73\xf6\x66\xce\x90\xa9\xd9\x6a\x60\xcf\x80\x3d\xf7\xef", "bcachefs"),
     Mark(0, b"bluestore block device", "Ceph BlueStore"),
     Mark(0, b"XFSB", "xfs"),
     Mark(0x438, b"\x53\xef", "ext4"),
@@ -65,12 +57,7 @@ const MARKS_FROM_END: &[Mark] = &[
 #[must_use]
 pub fn signature(first_mib: &[u8], last_64k: &[u8]) -> Option<&'static str> {
     let at_start = |m: &&Mark| has(first_mib, m.0, m.1);
-    let at_end = |m: &&Mark| {
-        last_64k
-            .len()
-            .checked_sub(m.0)
-            .is_some_and(|at| has(last_64k, at, m.1))
-    };
+    let at_end = |m: &&Mark| last_64k.len().checked_sub(m.0).is_some_and(|at| has(last_64k, at, m.1));
     lvm(first_mib)
         .or_else(|| MARKS.iter().find(at_start).map(|m| m.2))
         .or_else(|| zfs(first_mib))
@@ -86,17 +73,14 @@ fn has(bytes: &[u8], at: usize, mark: &[u8]) -> bool {
 
 /// The label lies in one of the first four sectors.
 fn lvm(first: &[u8]) -> Option<&'static str> {
-    let found =
-        (0..4).any(|s| has(first, s * 512, b"LABELONE") && has(first, s * 512 + 24, b"LVM2 001"));
+    let found = (0..4).any(|s| has(first, s * 512, b"LABELONE") && has(first, s * 512 + 24, b"LVM2 001"));
     found.then_some("LVM")
 }
 
 /// Any uberblock: a ring of them in each label, each at a multiple of 1 KiB, in the writer's byte order.
 fn zfs(bytes: &[u8]) -> Option<&'static str> {
     const MAGIC: u64 = 0x00ba_b10c;
-    let found = bytes
-        .chunks_exact(1024)
-        .any(|c| c[..8] == MAGIC.to_le_bytes() || c[..8] == MAGIC.to_be_bytes());
+    let found = bytes.chunks_exact(1024).any(|c| c[..8] == MAGIC.to_le_bytes() || c[..8] == MAGIC.to_be_bytes());
     found.then_some("ZFS")
 }
 
@@ -104,9 +88,7 @@ fn zfs(bytes: &[u8]) -> Option<&'static str> {
 fn mdadm_at_end(last: &[u8]) -> Option<&'static str> {
     let whole = &last[last.len() % 4096..];
     let found = whole.chunks(4096).any(|c| {
-        has(c, 0, b"\xfc\x4e\x2b\xa9")
-            && c.get(4..8)
-                .is_some_and(|major| major == [0; 4] || major == [1, 0, 0, 0])
+        has(c, 0, b"\xfc\x4e\x2b\xa9") && c.get(4..8).is_some_and(|major| major == [0; 4] || major == [1, 0, 0, 0])
     });
     found.then_some("mdadm")
 }
@@ -118,11 +100,7 @@ fn mbr(first: &[u8]) -> Option<&'static str> {
     }
     let entries = || first[446..510].chunks_exact(16);
     let plausible = entries().all(|e| e[0] & 0x7f == 0) && entries().any(|e| e[4] != 0);
-    Some(if plausible {
-        "MBR partition table"
-    } else {
-        "boot sector"
-    })
+    Some(if plausible { "MBR partition table" } else { "boot sector" })
 }
 
 #[cfg(test)]
@@ -155,35 +133,14 @@ mod tests {
     #[test]
     fn marks_with_a_rule() {
         let mbr = [0x80, 0, 0, 0, 0x83];
-        assert_eq!(
-            drive(&[(512, b"LABELONE"), (536, b"LVM2 001")], &[]),
-            Some("LVM")
-        );
+        assert_eq!(drive(&[(512, b"LABELONE"), (536, b"LVM2 001")], &[]), Some("LVM"));
         assert_eq!(drive(&[(512, b"LABELONE")], &[]), None);
-        assert_eq!(
-            drive(&[(131 << 10, &0x00ba_b10c_u64.to_le_bytes())], &[]),
-            Some("ZFS")
-        );
-        assert_eq!(
-            drive(&[], &[(3 << 10, &0x00ba_b10c_u64.to_be_bytes())]),
-            Some("ZFS")
-        );
-        assert_eq!(
-            drive(&[], &[(8192, b"\xfc\x4e\x2b\xa9\x01\0\0\0")]),
-            Some("mdadm")
-        );
-        assert_eq!(
-            drive(&[], &[(65536, b"\xfc\x4e\x2b\xa9\0\0\0\0")]),
-            Some("mdadm")
-        );
-        assert_eq!(
-            drive(&[(510, b"\x55\xaa"), (446, &mbr)], &[]),
-            Some("MBR partition table")
-        );
-        assert_eq!(
-            drive(&[(510, b"\x55\xaa"), (446, &mbr), (512, b"EFI PART")], &[]),
-            Some("GPT")
-        );
+        assert_eq!(drive(&[(131 << 10, &0x00ba_b10c_u64.to_le_bytes())], &[]), Some("ZFS"));
+        assert_eq!(drive(&[], &[(3 << 10, &0x00ba_b10c_u64.to_be_bytes())]), Some("ZFS"));
+        assert_eq!(drive(&[], &[(8192, b"\xfc\x4e\x2b\xa9\x01\0\0\0")]), Some("mdadm"));
+        assert_eq!(drive(&[], &[(65536, b"\xfc\x4e\x2b\xa9\0\0\0\0")]), Some("mdadm"));
+        assert_eq!(drive(&[(510, b"\x55\xaa"), (446, &mbr)], &[]), Some("MBR partition table"));
+        assert_eq!(drive(&[(510, b"\x55\xaa"), (446, &mbr), (512, b"EFI PART")], &[]), Some("GPT"));
         assert_eq!(drive(&[(510, b"\x55\xaa")], &[]), Some("boot sector"));
     }
 

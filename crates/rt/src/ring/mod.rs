@@ -92,14 +92,7 @@ impl Ring {
         self.started.set(self.started.get().wrapping_add(1));
         let key = slots.vacant_key();
         let name = u64::from(self.started.get()) << 32 | u64::from(slot_number(key));
-        slots.insert(Slot {
-            request,
-            name,
-            answer: None,
-            waker: None,
-            orphan: false,
-            load,
-        });
+        slots.insert(Slot { request, name, answer: None, waker: None, orphan: false, load });
         let entry = slots[key].request.entry().user_data(name);
         drop(slots);
         self.push(&entry);
@@ -136,10 +129,7 @@ impl Ring {
     /// Submits, sleeps until there is an answer, other threads ring, or the time is over; collects.
     pub(crate) fn sleep(&self, longest: Option<Duration>) {
         if self.listening.get().is_none() {
-            let request = Request::Count {
-                fd: self.bell.clone(),
-                buf: Box::new([0; 8]),
-            };
+            let request = Request::Count { fd: self.bell.clone(), buf: Box::new([0; 8]) };
             self.listening.set(Some(self.start(request, None)));
         }
         let submitted = {
@@ -175,12 +165,8 @@ impl Ring {
     fn collect(&self) -> usize {
         let mut answers = 0;
         loop {
-            let Some((name, answer)) = self
-                .io
-                .borrow_mut()
-                .completion()
-                .next()
-                .map(|cqe| (cqe.user_data(), cqe.result()))
+            let Some((name, answer)) =
+                self.io.borrow_mut().completion().next().map(|cqe| (cqe.user_data(), cqe.result()))
             else {
                 return answers;
             };
@@ -195,10 +181,7 @@ impl Ring {
         let key = (name & u64::from(u32::MAX)) as usize;
         let mut slots = self.slots.borrow_mut();
         let slot = &mut slots[key];
-        assert!(
-            slot.name == name && slot.answer.is_none(),
-            "one answer per operation"
-        );
+        assert!(slot.name == name && slot.answer.is_none(), "one answer per operation");
         slot.answer = Some(answer);
         let waker = slot.waker.take();
         let load = slot.load.take();
@@ -208,10 +191,7 @@ impl Ring {
         if is_bell {
             self.listening.set(None);
         }
-        if let Some(Slot {
-            request: Request::Accept { .. },
-            ..
-        }) = &gone
+        if let Some(Slot { request: Request::Accept { .. }, .. }) = &gone
             && answer >= 0
         {
             // Nobody wants the connection that was accepted after all.
@@ -232,13 +212,8 @@ impl Ring {
 
     /// The end: cancels what can wait for ever, waits for every answer.
     pub(crate) fn end(&self) {
-        let endless: Vec<u64> = self
-            .slots
-            .borrow()
-            .iter()
-            .filter(|(_, s)| s.request.is_endless())
-            .map(|(_, s)| s.name)
-            .collect();
+        let endless: Vec<u64> =
+            self.slots.borrow().iter().filter(|(_, s)| s.request.is_endless()).map(|(_, s)| s.name).collect();
         for name in endless {
             self.cancel(name);
         }
@@ -265,11 +240,7 @@ fn set_up() -> io::Result<IoUring> {
     let mut builder = IoUring::builder();
     builder.setup_cqsize(ANSWER_ENTRIES).setup_clamp();
     let plain = builder.clone();
-    builder
-        .setup_single_issuer()
-        .setup_coop_taskrun()
-        .setup_taskrun_flag()
-        .setup_defer_taskrun();
+    builder.setup_single_issuer().setup_coop_taskrun().setup_taskrun_flag().setup_defer_taskrun();
     match builder.build(QUEUE_ENTRIES) {
         Err(e) if e.raw_os_error() == Some(libc::EINVAL) => plain.build(QUEUE_ENTRIES),
         other => other,
@@ -278,10 +249,7 @@ fn set_up() -> io::Result<IoUring> {
 
 fn slot_number(key: usize) -> u32 {
     // u32::MAX itself is left out, so that no name equals NOBODY.
-    u32::try_from(key)
-        .ok()
-        .filter(|k| *k != u32::MAX)
-        .expect("operations in flight fit in memory, so in 32 bits")
+    u32::try_from(key).ok().filter(|k| *k != u32::MAX).expect("operations in flight fit in memory, so in 32 bits")
 }
 
 /// A descriptor that the kernel has just answered with.
@@ -306,10 +274,7 @@ enum State {
 
 impl Operation {
     pub(crate) fn new(rt: &Rc<Inner>, request: Request, load: Option<Rc<Load>>) -> Operation {
-        Operation {
-            rt: rt.clone(),
-            state: State::New(request, load),
-        }
+        Operation { rt: rt.clone(), state: State::New(request, load) }
     }
 }
 

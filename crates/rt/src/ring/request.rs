@@ -25,41 +25,21 @@ const PARTS_MAX: usize = 1024;
 /// An operation and all it needs.
 pub(crate) enum Request {
     /// Fills `buf[done..]` from byte `at + done` on.
-    Read {
-        fd: Rc<OwnedFd>,
-        buf: Buf,
-        done: usize,
-        at: u64,
-    },
+    Read { fd: Rc<OwnedFd>, buf: Buf, done: usize, at: u64 },
     /// Writes all of `data` at byte `at`.
-    Write {
-        fd: Rc<OwnedFd>,
-        data: Bytes,
-        at: u64,
-    },
+    Write { fd: Rc<OwnedFd>, data: Bytes, at: u64 },
     /// fdatasync.
     Sync { fd: Rc<OwnedFd> },
     /// Punches a hole.
     Punch { fd: Rc<OwnedFd>, at: u64, len: u64 },
     /// Receives into `buf[done..]`.
-    Recv {
-        fd: Rc<OwnedFd>,
-        buf: Buf,
-        done: usize,
-    },
+    Recv { fd: Rc<OwnedFd>, buf: Buf, done: usize },
     /// Sends the parts in their order.
-    Send {
-        fd: Rc<OwnedFd>,
-        parts: VecDeque<Bytes>,
-        header: Box<SendHeader>,
-    },
+    Send { fd: Rc<OwnedFd>, parts: VecDeque<Bytes>, header: Box<SendHeader> },
     /// Accepts a connection.
     Accept { fd: Rc<OwnedFd> },
     /// Connects.
-    Connect {
-        fd: Rc<OwnedFd>,
-        address: Box<Address>,
-    },
+    Connect { fd: Rc<OwnedFd>, address: Box<Address> },
     /// Waits until there is something to read.
     Readable { fd: Rc<OwnedFd> },
     /// Takes an eventfd's count.
@@ -76,10 +56,7 @@ impl SendHeader {
     pub(crate) fn new() -> Box<SendHeader> {
         // SAFETY: all zeros is a valid msghdr: no name, no vector, no control data.
         let message = unsafe { std::mem::zeroed() };
-        Box::new(SendHeader {
-            message,
-            vector: Vec::new(),
-        })
+        Box::new(SendHeader { message, vector: Vec::new() })
     }
 }
 
@@ -93,10 +70,7 @@ impl Request {
     /// Whether it can wait for ever, so that nobody should wait for its end: a dropped one is cancelled.
     pub(crate) fn is_endless(&self) -> bool {
         match self {
-            Request::Read { .. }
-            | Request::Write { .. }
-            | Request::Sync { .. }
-            | Request::Punch { .. } => false,
+            Request::Read { .. } | Request::Write { .. } | Request::Sync { .. } | Request::Punch { .. } => false,
             Request::Recv { .. }
             | Request::Send { .. }
             | Request::Accept { .. }
@@ -112,25 +86,16 @@ impl Request {
             Request::Read { fd, buf, done, at } => {
                 let rest = &mut buf[*done..];
                 let len = rest.len().min(TRANSFER_BYTES_MAX) as u32;
-                opcode::Read::new(raw(fd), rest.as_mut_ptr(), len)
-                    .offset(*at + *done as u64)
-                    .build()
+                opcode::Read::new(raw(fd), rest.as_mut_ptr(), len).offset(*at + *done as u64).build()
             }
             Request::Write { fd, data, at } => {
                 let len = data.len().min(TRANSFER_BYTES_MAX) as u32;
-                opcode::Write::new(raw(fd), data.as_ptr(), len)
-                    .offset(*at)
-                    .build()
+                opcode::Write::new(raw(fd), data.as_ptr(), len).offset(*at).build()
             }
-            Request::Sync { fd } => opcode::Fsync::new(raw(fd))
-                .flags(types::FsyncFlags::DATASYNC)
-                .build(),
+            Request::Sync { fd } => opcode::Fsync::new(raw(fd)).flags(types::FsyncFlags::DATASYNC).build(),
             Request::Punch { fd, at, len } => {
                 let mode = libc::FALLOC_FL_PUNCH_HOLE | libc::FALLOC_FL_KEEP_SIZE;
-                opcode::Fallocate::new(raw(fd), *len)
-                    .offset(*at)
-                    .mode(mode)
-                    .build()
+                opcode::Fallocate::new(raw(fd), *len).offset(*at).mode(mode).build()
             }
             Request::Recv { fd, buf, done } => {
                 let rest = &mut buf[*done..];
@@ -138,27 +103,19 @@ impl Request {
                 opcode::Recv::new(raw(fd), rest.as_mut_ptr(), len).build()
             }
             Request::Send { fd, parts, header } => {
-                let part = |p: &Bytes| libc::iovec {
-                    iov_base: p.as_ptr().cast_mut().cast(),
-                    iov_len: p.len(),
-                };
+                let part = |p: &Bytes| libc::iovec { iov_base: p.as_ptr().cast_mut().cast(), iov_len: p.len() };
                 header.vector.clear();
                 header.vector.extend(parts.iter().take(PARTS_MAX).map(part));
                 header.message.msg_iov = header.vector.as_mut_ptr();
                 header.message.msg_iovlen = header.vector.len() as _;
-                opcode::SendMsg::new(raw(fd), &raw const header.message)
-                    .flags(libc::MSG_NOSIGNAL as u32)
-                    .build()
+                opcode::SendMsg::new(raw(fd), &raw const header.message).flags(libc::MSG_NOSIGNAL as u32).build()
             }
             Request::Accept { fd } => {
                 let flags = libc::SOCK_CLOEXEC;
-                opcode::Accept::new(raw(fd), std::ptr::null_mut(), std::ptr::null_mut())
-                    .flags(flags)
-                    .build()
+                opcode::Accept::new(raw(fd), std::ptr::null_mut(), std::ptr::null_mut()).flags(flags).build()
             }
             Request::Connect { fd, address } => {
-                opcode::Connect::new(raw(fd), (&raw const address.storage).cast(), address.len)
-                    .build()
+                opcode::Connect::new(raw(fd), (&raw const address.storage).cast(), address.len).build()
             }
             Request::Readable { fd } => opcode::PollAdd::new(raw(fd), libc::POLLIN as u32).build(),
             Request::Count { fd, buf } => opcode::Read::new(raw(fd), buf.as_mut_ptr(), 8).build(),

@@ -54,9 +54,8 @@ impl<S: Send + Sync, T: DeserializeOwned> FromRequest<S> for Body<T> {
     type Rejection = Response;
 
     async fn from_request(request: Request, state: &S) -> Result<Self, Response> {
-        let bad = |e: String| {
-            Answer::<()>(Err(Problem::usage("the request's body", e, "see `ashlar help`"))).into_response()
-        };
+        let bad =
+            |e: String| Answer::<()>(Err(Problem::usage("the request's body", e, "see `ashlar help`"))).into_response();
         let bytes = Bytes::from_request(request, state).await.map_err(|e| bad(e.to_string()))?;
         serde_json::from_slice(&bytes).map(Body).map_err(|e| bad(e.to_string()))
     }

@@ -9,8 +9,7 @@ use crate::daemon::Data;
 use crate::daemon::arrays::{import_and_serve, log_open};
 use crate::ops::{create as make, destroy as end};
 use crate::view::{
-    ArrayView, Arrays, CreateRequest, Created, Done, ImportRequest, Imported, IostatView, Iostats, ServerView,
-    VERSION,
+    ArrayView, Arrays, CreateRequest, Created, Done, ImportRequest, Imported, IostatView, Iostats, ServerView, VERSION,
 };
 
 pub async fn server(State(c): State<Context>) -> Answer<ServerView> {
@@ -52,11 +51,7 @@ fn not_served(data: &Data) -> Vec<String> {
     let known = data.world.registry.list().unwrap_or_default();
     let served: Vec<_> = data.served.borrow().values().map(|o| o.array.status().uuid).collect();
     let absent = data.absent.borrow();
-    known
-        .into_iter()
-        .filter(|k| !served.contains(&k.uuid) && !absent.contains_key(&k.name))
-        .map(|k| k.name)
-        .collect()
+    known.into_iter().filter(|k| !served.contains(&k.uuid) && !absent.contains_key(&k.name)).map(|k| k.name).collect()
 }
 
 pub async fn status_of(State(c): State<Context>, Path(array): Path<String>) -> Answer<Arrays> {

@@ -61,11 +61,7 @@ pub async fn volume_delete(State(c): State<Context>, Path((array, name)): Path<(
     on(c, array, move |_, o| async move { volume::delete(&o.array, &name).await }).await
 }
 
-pub async fn drive_fail(
-    State(c): State<Context>,
-    Path(array): Path<String>,
-    Body(r): Body<DriveFail>,
-) -> Answer<Done> {
+pub async fn drive_fail(State(c): State<Context>, Path(array): Path<String>, Body(r): Body<DriveFail>) -> Answer<Done> {
     on(c, array, move |_, o| async move { drive::fail(&o, &r).await }).await
 }
 
@@ -77,10 +73,6 @@ pub async fn drive_replace(
     on(c, array, move |world, o| async move { drive::replace(&world, &o, &r).await }).await
 }
 
-pub async fn drive_add(
-    State(c): State<Context>,
-    Path(array): Path<String>,
-    Body(r): Body<DriveAdd>,
-) -> Answer<Done> {
+pub async fn drive_add(State(c): State<Context>, Path(array): Path<String>, Body(r): Body<DriveAdd>) -> Answer<Done> {
     on(c, array, move |world, o| async move { drive::add(&world, &o, &r).await }).await
 }

@@ -74,8 +74,7 @@ async fn open_places(data: &Rc<Data>, places: &[std::path::PathBuf], how: How) -
 
 /// Opens a configured array, or makes it when its drives are empty, and makes its volumes.
 async fn configured(data: &Rc<Data>, config: &ArrayConfig, how: How) -> Result<Opened, Problem> {
-    let how =
-        How { read_only: how.read_only || config.read_only, degraded: how.degraded || config.degraded, ..how };
+    let how = How { read_only: how.read_only || config.read_only, degraded: how.degraded || config.degraded, ..how };
     let world = &data.world;
     let known = if config.drives.is_empty() {
         Some(world.registry.find(&config.name)?)
@@ -85,8 +84,7 @@ async fn configured(data: &Rc<Data>, config: &ArrayConfig, how: How) -> Result<O
     let opened = match known {
         Some(known) => Box::pin(open::known(world, &known, how)).await?,
         None if config.create && !how.read_only => {
-            let (opened, plan) =
-                Box::pin(create::run(world, &config.create_request(), create::Host::Server)).await?;
+            let (opened, plan) = Box::pin(create::run(world, &config.create_request(), create::Host::Server)).await?;
             tracing::info!("array {}: made, {} {}", config.name, plan.level, plan.scheme);
             opened
         }
@@ -165,10 +163,7 @@ pub fn log_open(opened: &Opened) {
 ///
 /// # Errors
 /// When none is found.
-pub async fn import_and_serve(
-    data: &Rc<Data>,
-    mut request: ImportRequest,
-) -> Result<crate::view::Imported, Problem> {
+pub async fn import_and_serve(data: &Rc<Data>, mut request: ImportRequest) -> Result<crate::view::Imported, Problem> {
     request.read_only |= data.read_only;
     let (found, mut problems) = import::search(&data.world, &request).await?;
     let mut answer = crate::view::Imported { version: crate::view::VERSION, served: true, ..Default::default() };

@@ -36,11 +36,7 @@ impl Socket {
     pub fn claim(path: &Path) -> Result<(Socket, String), Problem> {
         let what = || format!("control socket {}", path.display());
         let failed = |e: io::Error| {
-            Problem::failed(
-                what(),
-                format!("cannot be made: {e}"),
-                "choose another with --control or ASHLAR_CONTROL",
-            )
+            Problem::failed(what(), format!("cannot be made: {e}"), "choose another with --control or ASHLAR_CONTROL")
         };
         if UnixStream::connect(path).is_ok() {
             return Err(Problem::refused(
@@ -88,8 +84,7 @@ impl Control {
         stop_now: MailSender<&'static str>,
         settings: &Settings,
     ) -> Result<(Control, String), Problem> {
-        let failed =
-            |e: io::Error| Problem::new(Kind::Failed, "failed", "control thread", e.to_string(), "try again");
+        let failed = |e: io::Error| Problem::new(Kind::Failed, "failed", "control thread", e.to_string(), "try again");
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(failed)?;
         let (stop, stopped) = watch::channel(false);
         let program = settings.program.clone();

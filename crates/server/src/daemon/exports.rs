@@ -62,11 +62,7 @@ impl Exports {
         let server = start_patiently(data, addresses).await.map_err(|e| {
             let all: Vec<_> = addresses.iter().map(ToString::to_string).collect();
             let what = format!("NBD export at {}", all.join(", "));
-            Problem::failed(
-                what,
-                format!("cannot listen: {e}"),
-                "stop what listens there, or choose another (--nbd)",
-            )
+            Problem::failed(what, format!("cannot listen: {e}"), "stop what listens there, or choose another (--nbd)")
         })?;
         let names: Vec<String> = server.local_addrs().iter().map(ToString::to_string).collect();
         let detail = names.join(", ");
@@ -77,13 +73,11 @@ impl Exports {
     /// Ends all connections, after the requests in flight; a request that hangs ends with its array.
     pub async fn stop(self, rt: &Rt) {
         if let Either::Right(_) = select(pin!(self.server.stop()), pin!(rt.sleep(REQUESTS_MAX))).await {
-            tracing::warn!(
-                "requests do not end within {} s; the arrays are closed under them",
-                REQUESTS_MAX.as_secs()
-            );
+            tracing::warn!("requests do not end within {} s; the arrays are closed under them", REQUESTS_MAX.as_secs());
         }
     }
 }
 
-/// How long requests in flight may take when the server stops: as long as a slow drive's time-out.
-const REQUESTS_MAX: Duration = Duration::from_secs(30);
+/// How long requests in flight may take when the server stops. With the arrays' minute it stays below the 90 s after
+/// which service managers kill.
+const REQUESTS_MAX: Duration = Duration::from_secs(15);

@@ -60,8 +60,7 @@ pub struct Settings {
 /// # Errors
 /// When it cannot start, or an array cannot be closed cleanly.
 pub fn run(settings: Settings) -> Result<(), Problem> {
-    let no_ring =
-        |e| Problem::failed("the runtime", e, "io_uring must be allowed (sysctl kernel.io_uring_disabled)");
+    let no_ring = |e| Problem::failed("the runtime", e, "io_uring must be allowed (sysctl kernel.io_uring_disabled)");
     let rt = Rt::real().map_err(no_ring)?;
     let result = rt.block_on(Box::pin(live(&rt, settings)));
     drop(rt);
@@ -146,11 +145,7 @@ struct Steps<'a> {
 }
 
 impl Steps<'_> {
-    async fn run<T>(
-        &self,
-        name: &str,
-        work: impl Future<Output = Result<(T, String), Problem>>,
-    ) -> Result<T, Problem> {
+    async fn run<T>(&self, name: &str, work: impl Future<Output = Result<(T, String), Problem>>) -> Result<T, Problem> {
         self.number.set(self.number.get() + 1);
         let begun = self.rt.now();
         let (result, detail) = work.await?;

@@ -178,9 +178,7 @@ fn not_mounted(path: &Path) -> Result<(), Problem> {
         )),
         // Opening it says so better.
         Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(()),
-        Err(e) => {
-            Err(Problem::failed(what, format!("cannot tell whether it is mounted: {e}"), "mount /proc and /sys"))
-        }
+        Err(e) => Err(Problem::failed(what, format!("cannot tell whether it is mounted: {e}"), "mount /proc and /sys")),
     }
 }
 

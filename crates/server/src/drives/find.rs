@@ -109,8 +109,7 @@ async fn look_at(rt: &Rt, path: &Path) -> Result<Option<(Uuid, String, FoundDriv
         .await
         .map_err(|e| Problem::failed(format!("drive {}", path.display()), e, "replace it, or leave it out"))?;
     Ok(identity.map(|i| {
-        let drive =
-            FoundDrive { stable_name: drive.info().stable_name.clone(), seat: i.seat.0, member: i.member.0 };
+        let drive = FoundDrive { stable_name: drive.info().stable_name.clone(), seat: i.seat.0, member: i.member.0 };
         (i.array.0, i.array_name, drive)
     }))
 }

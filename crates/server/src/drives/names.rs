@@ -21,9 +21,7 @@ pub fn sources(names: &[String]) -> Result<Vec<Source>, Problem> {
     }
     names
         .iter()
-        .map(|n| {
-            n.parse().map_err(|e: String| Problem::usage(format!("drive \"{n}\""), e, "name a path or mem:SIZE"))
-        })
+        .map(|n| n.parse().map_err(|e: String| Problem::usage(format!("drive \"{n}\""), e, "name a path or mem:SIZE")))
         .collect()
 }
 

@@ -72,12 +72,9 @@ pub fn open_problem(path: &Path, e: &OpenError) -> Problem {
             "there is nothing of this name",
             "`ls -l /dev/disk/by-id` shows the block devices; `create --size 4G` makes a file",
         ),
-        OpenError::Permission(_) => Problem::refused(
-            "drive_permission",
-            what,
-            "this user may not open it",
-            "run as root, or get access to it",
-        ),
+        OpenError::Permission(_) => {
+            Problem::refused("drive_permission", what, "this user may not open it", "run as root, or get access to it")
+        }
         OpenError::Locked(_) => Problem::refused(
             "drive_locked",
             what,
@@ -99,12 +96,9 @@ pub fn open_problem(path: &Path, e: &OpenError) -> Problem {
         OpenError::TooSmall(_) => {
             Problem::refused("drive_too_small", what, "it has not even one block", "give a larger drive")
         }
-        OpenError::Modelled(_) => Problem::refused(
-            "drive_modelled",
-            what,
-            "the modelled world has no files",
-            "use a modelled drive there",
-        ),
+        OpenError::Modelled(_) => {
+            Problem::refused("drive_modelled", what, "the modelled world has no files", "use a modelled drive there")
+        }
         OpenError::Os(_, e) => Problem::failed(what, e, "the kernel log (`dmesg`) may tell more"),
     }
 }

@@ -112,11 +112,7 @@ fn read(request: &CreateRequest) -> Result<(CreateSpec, Vec<Source>), Problem> {
 
 /// Whether the array's name may be used. An array of this name whose drives are all gone, or are all about to be
 /// overwritten, is superseded.
-async fn name_is_free(
-    world: &World,
-    request: &CreateRequest,
-    sources: &[Source],
-) -> Result<Option<Known>, Problem> {
+async fn name_is_free(world: &World, request: &CreateRequest, sources: &[Source]) -> Result<Option<Known>, Problem> {
     let old = match world.registry.find(&request.name) {
         Ok(old) => old,
         Err(p) if p.kind == Kind::NotFound => return Ok(None),

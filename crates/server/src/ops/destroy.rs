@@ -39,11 +39,7 @@ async fn wipe_all(world: &World, name: &str, uuid: Uuid, drives: &[Drive]) -> Re
     for drive in drives {
         if let Err(e) = array::wipe(drive).await {
             let what = format!("drive {}", drive.info().name);
-            problems.push(Problem::failed(
-                what,
-                format!("cannot be wiped: {e}"),
-                "`ashlar wipe` it once it answers",
-            ));
+            problems.push(Problem::failed(what, format!("cannot be wiped: {e}"), "`ashlar wipe` it once it answers"));
         }
     }
     world.registry.forget(uuid)?;

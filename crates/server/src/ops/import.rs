@@ -22,11 +22,8 @@ pub async fn search(world: &World, request: &ImportRequest) -> Result<(Vec<Found
         if let Some(problem) = Problem::all(found.problems) {
             return Err(problem);
         }
-        let place = if places.is_empty() {
-            "the block devices and the known drives".into()
-        } else {
-            request.places.join(", ")
-        };
+        let place =
+            if places.is_empty() { "the block devices and the known drives".into() } else { request.places.join(", ") };
         let whose = if request.array.is_some() { "this array" } else { "an Ashlar array" };
         return Err(Problem::new(
             Kind::NotFound,

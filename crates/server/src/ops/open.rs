@@ -33,13 +33,8 @@ pub struct How {
 
 impl How {
     /// For reading only.
-    pub const READ_ONLY: How = How {
-        read_only: true,
-        degraded: true,
-        force_diverged: false,
-        accept_loss: false,
-        patience: Patience::Short,
-    };
+    pub const READ_ONLY: How =
+        How { read_only: true, degraded: true, force_diverged: false, accept_loss: false, patience: Patience::Short };
 }
 
 /// How long to wait for a drive's lock. The kernel gives up the lock of a killed process only when the process's
@@ -65,12 +60,7 @@ impl Patience {
     const PAUSE: Duration = Duration::from_millis(20);
 }
 
-async fn open_patiently(
-    world: &World,
-    name: &str,
-    how: OpenDrive,
-    patience: Patience,
-) -> Result<Drive, OpenError> {
+async fn open_patiently(world: &World, name: &str, how: OpenDrive, patience: Patience) -> Result<Drive, OpenError> {
     let mut tries = patience.tries();
     loop {
         match Drive::open(&world.rt, name.as_ref(), how).await {
@@ -116,8 +106,7 @@ impl Opened {
     /// Takes `drive` in, and lets go of the drive that was `instead_of`; returns that one's stable name.
     pub fn take_in(&self, drive: Drive, instead_of: Option<&MemberView>) -> Option<String> {
         let mut drives = self.drives.borrow_mut();
-        let is_old =
-            |d: &Drive| instead_of.is_some_and(|m| is_drive_of(d, m) && d.info().name != drive.info().name);
+        let is_old = |d: &Drive| instead_of.is_some_and(|m| is_drive_of(d, m) && d.info().name != drive.info().name);
         let old = drives.iter().find(|d| is_old(d)).map(|d| d.info().stable_name.clone());
         drives.retain(|d| !is_old(d));
         if drives.iter().all(|d| d.info().name != drive.info().name) {
@@ -165,7 +154,7 @@ impl Opened {
             Either::Right(((), _)) => Err(Problem::failed(
                 what,
                 format!("its last checkpoint does not end within {} s", CLOSE_MAX.as_secs()),
-                "end the server; the next start recovers, nothing that was acknowledged is lost",
+                "nothing that was acknowledged is lost: the next start recovers; the drives are free once the server has ended",
             )),
         };
         for lent in self.lent.take().iter().filter_map(Weak::upgrade) {
@@ -235,12 +224,7 @@ pub struct Members {
 ///
 /// # Errors
 /// When a drive is held by somebody else, or none is here.
-pub async fn members(
-    world: &World,
-    known: &Known,
-    read_only: bool,
-    patience: Patience,
-) -> Result<Members, Problem> {
+pub async fn members(world: &World, known: &Known, read_only: bool, patience: Patience) -> Result<Members, Problem> {
     let mut found = Members { drives: vec![], notes: vec![] };
     for name in &known.drives {
         match open_patiently(world, name, OpenDrive { read_only, lock: true }, patience).await {
@@ -310,8 +294,7 @@ pub async fn open(world: &World, drives: Vec<Drive>, how: How, notes: Vec<String
 /// # Errors
 /// When it cannot be written.
 pub fn remember(world: &World, name: &str, uuid: Uuid, more: &[Drive], gone: Option<&str>) -> Result<(), Problem> {
-    let mut names: Vec<String> =
-        world.registry.find(&uuid.to_string()).map(|known| known.drives).unwrap_or_default();
+    let mut names: Vec<String> = world.registry.find(&uuid.to_string()).map(|known| known.drives).unwrap_or_default();
     names.retain(|n| Some(n.as_str()) != gone);
     // What memory holds is not there after a restart.
     for drive in more.iter().filter(|d| d.info().kind != DriveKind::Memory) {

@@ -21,8 +21,7 @@ pub async fn offline(world: &World, name: Option<&str>) -> Result<Arrays, Proble
                 let mut view = opened.view();
                 // Read-only is how it was opened just now, not how it is.
                 if view.state == ArrayState::ReadOnly {
-                    let whole =
-                        view.members.iter().all(|m| matches!(m.state, MemberState::In | MemberState::Spare));
+                    let whole = view.members.iter().all(|m| matches!(m.state, MemberState::In | MemberState::Spare));
                     view.state = if whole { ArrayState::Optimal } else { ArrayState::Degraded };
                 }
                 view.alarms.extend(opened.notes.iter().cloned());

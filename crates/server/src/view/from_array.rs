@@ -1,8 +1,8 @@
 //! From the engine's structs to the objects that scripts see: the one place that follows the engine.
 
 use super::{
-    ArrayState, ArrayView, EventView, IostatView, MemberState, MemberView, PlanView, RebuildView,
-    RecoveryStepView, RecoveryView, TrafficView, VolumeState, VolumeView,
+    ArrayState, ArrayView, EventView, IostatView, MemberState, MemberView, PlanView, RebuildView, RecoveryStepView,
+    RecoveryView, TrafficView, VolumeState, VolumeView,
 };
 
 impl From<array::Status> for ArrayView {
@@ -44,11 +44,7 @@ impl From<array::Status> for ArrayView {
                 seconds: r.seconds,
                 eta_seconds: r.eta_seconds,
             }),
-            events: s
-                .events
-                .into_iter()
-                .map(|e| EventView { unix_seconds: e.unix_seconds, text: e.text })
-                .collect(),
+            events: s.events.into_iter().map(|e| EventView { unix_seconds: e.unix_seconds, text: e.text }).collect(),
         }
     }
 }

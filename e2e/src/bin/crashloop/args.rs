@@ -54,13 +54,7 @@ impl Args {
         let mut command = format!(
             "cargo run --release -p e2e --bin crashloop -- --seed {} --cycles {} --drives {} --size {} --raid {} \
              --volume-size {} --check-every {}",
-            self.seed,
-            self.cycles,
-            self.drives,
-            self.size,
-            self.raid,
-            self.volume_size,
-            self.check_every
+            self.seed, self.cycles, self.drives, self.size, self.raid, self.volume_size, self.check_every
         );
         if self.no_full {
             command.push_str(" --no-full");

@@ -111,44 +111,24 @@ impl Script {
             _ => Death::UnderLoad,
         };
         let in_recovery = random.random_range(0..100) < 20;
-        let recovery_kills = if in_recovery {
-            random.random_range(1..=RECOVERY_KILLS_MAX)
-        } else {
-            0
-        };
+        let recovery_kills = if in_recovery { random.random_range(1..=RECOVERY_KILLS_MAX) } else { 0 };
         Script {
-            mix: if churn {
-                Mix::churn(sectors)
-            } else {
-                Mix::drawn(random, sectors)
-            },
+            mix: if churn { Mix::churn(sectors) } else { Mix::drawn(random, sectors) },
             death,
             load: Duration::from_micros(random.random_range(500..=1000) << power),
-            churn_bytes: if churn {
-                sectors * 512 * CHURN_PERCENT / 100
-            } else {
-                0
-            },
+            churn_bytes: if churn { sectors * 512 * CHURN_PERCENT / 100 } else { 0 },
             idle: Duration::from_millis(random.random_range(0..=IDLE_MS_MAX)),
             deed,
             deed_to_kill: Duration::from_micros(100 << random.random_range(0..11)),
             seed: random.random(),
             check: random.random_range(0..args.check_every.max(1)) == 0,
-            recovery_kills: (0..recovery_kills)
-                .map(|_| random.random_range(0.0..1.1))
-                .collect(),
+            recovery_kills: (0..recovery_kills).map(|_| random.random_range(0.0..1.1)).collect(),
         }
     }
 }
 
 /// Runs cycle `number` on `scene`, whose server is up.
-pub async fn run(
-    rt: &Rt,
-    scene: &mut Scene,
-    random: &mut Random,
-    number: u32,
-    args: &Args,
-) -> Result<Done> {
+pub async fn run(rt: &Rt, scene: &mut Scene, random: &mut Random, number: u32, args: &Args) -> Result<Done> {
     let mut done = Done::default();
     scene.model.borrow_mut().set_cycle(number);
     if scene.members.whole_by(scene.cycles) {
@@ -167,9 +147,7 @@ pub async fn run(
             (Deed::Replace { .. }, Some(0)) => done.drives_replaced += 1,
             _ => {}
         }
-        scene
-            .members
-            .reconcile(&scene.ashlar, deed, ended, script.death == Death::UnderLoad)?;
+        scene.members.reconcile(&scene.ashlar, deed, ended, script.death == Death::UnderLoad)?;
     }
     let clients = scene.connect(rt).await?;
     done.bytes_verified += readback::verify(&clients, &scene.model).await?;
@@ -178,12 +156,7 @@ pub async fn run(
 }
 
 /// The load, with what happens to members meanwhile, and the end of the server.
-async fn load_and_die(
-    rt: &Rt,
-    scene: &mut Scene,
-    script: &Script,
-    done: &mut Done,
-) -> Result<Option<ashlar::Ended>> {
+async fn load_and_die(rt: &Rt, scene: &mut Scene, script: &Script, done: &mut Done) -> Result<Option<ashlar::Ended>> {
     let clients = scene.connect(rt).await?;
     let load = Load::start(rt, &clients, &scene.model, script.mix.clone(), script.seed);
     let begun = rt.now();
@@ -191,9 +164,7 @@ async fn load_and_die(
         if rt.now() - begun > LOAD_MAX {
             let written = load.bytes_written() >> 20;
             let status = scene.ashlar.status(scene.name)?;
-            return Err(scene.server.broken(format!(
-                "only {written} MiB written in {LOAD_MAX:?}; status: {status}"
-            )));
+            return Err(scene.server.broken(format!("only {written} MiB written in {LOAD_MAX:?}; status: {status}")));
         }
         rt.sleep(Duration::from_millis(1)).await;
     }
@@ -204,11 +175,7 @@ async fn load_and_die(
         Some(deed) => {
             let command = scene.members.command(deed);
             let verb = Box::pin(scene.ashlar.run_beside(rt, command));
-            let pause = if under_load {
-                script.deed_to_kill
-            } else {
-                LOAD_MAX
-            };
+            let pause = if under_load { script.deed_to_kill } else { LOAD_MAX };
             match select(verb, rt.sleep(pause)).await {
                 Either::Left((ended, _)) => Some(Either::Left(ended?)),
                 Either::Right(((), verb)) => Some(Either::Right(verb)),
@@ -230,9 +197,7 @@ async fn load_and_die(
     match script.death {
         Death::UnderLoad => {}
         _ if ended.disconnected => {
-            return Err(scene
-                .server
-                .broken("it closed the connection under load".into()));
+            return Err(scene.server.broken("it closed the connection under load".into()));
         }
         Death::Idle => {
             rt.sleep(script.idle).await;
@@ -261,10 +226,7 @@ async fn start(rt: &Rt, scene: &mut Scene, script: &Script, done: &mut Done) -> 
         scene.server.spawn()?;
         rt.sleep(scene.last_start.mul_f64(*share)).await;
         if let Some(status) = scene.server.ended()? {
-            return Err(Failure::new(
-                "ashlar serve",
-                format!("it ended with {status}\n{}", scene.server.log_end()),
-            ));
+            return Err(Failure::new("ashlar serve", format!("it ended with {status}\n{}", scene.server.log_end())));
         }
         let recovered = scene.server.answers();
         scene.server.kill()?;

@@ -39,12 +39,7 @@ fn main() -> ExitCode {
             return ExitCode::from(2);
         }
     };
-    println!(
-        "crashloop: seed {}, {} cycles in {}",
-        args.seed,
-        args.cycles,
-        place.dir.display()
-    );
+    println!("crashloop: seed {}, {} cycles in {}", args.seed, args.cycles, place.dir.display());
     let mut report = Report::new(&args);
     match all_cycles(&args, &place, &mut report) {
         Ok(()) => {
@@ -79,8 +74,7 @@ fn all_cycles(args: &Args, place: &Place, report: &mut Report) -> Result<()> {
         let scene = &mut scenes[usize::from(full)];
         let begun = Instant::now();
         let done = rt.block_on(Box::pin(cycle::run(&rt, scene, &mut random, number, args)));
-        let done = done
-            .map_err(|failure| failure.within(&format!("cycle {number}, array {}", scene.name)))?;
+        let done = done.map_err(|failure| failure.within(&format!("cycle {number}, array {}", scene.name)))?;
         report.cycle(number, &done, begun.elapsed());
     }
     for scene in &mut scenes {
@@ -99,12 +93,7 @@ impl Place {
     fn new(args: &Args) -> Result<Place> {
         let temporary = match &args.dir {
             Some(_) => None,
-            None => Some(
-                tempfile::Builder::new()
-                    .prefix("crashloop")
-                    .tempdir()
-                    .or_fail("a temporary directory")?,
-            ),
+            None => Some(tempfile::Builder::new().prefix("crashloop").tempdir().or_fail("a temporary directory")?),
         };
         let dir = match (&args.dir, &temporary) {
             (Some(dir), _) => std::path::absolute(dir).or_fail("the directory")?,
@@ -112,15 +101,8 @@ impl Place {
             (None, None) => return Err(Failure::new("the directory", "there is none")),
         };
         std::fs::create_dir_all(&dir).or_fail(dir.display().to_string())?;
-        if std::fs::read_dir(&dir)
-            .or_fail(dir.display().to_string())?
-            .next()
-            .is_some()
-        {
-            return Err(Failure::new(
-                dir.display().to_string(),
-                "it is not empty; name an empty or new directory",
-            ));
+        if std::fs::read_dir(&dir).or_fail(dir.display().to_string())?.next().is_some() {
+            return Err(Failure::new(dir.display().to_string(), "it is not empty; name an empty or new directory"));
         }
         Ok(Place { dir, temporary })
     }

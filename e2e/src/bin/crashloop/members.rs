@@ -65,11 +65,7 @@ impl Members {
         Members {
             array,
             drive_size: drive_size.to_owned(),
-            tolerates: if args.no_drive_faults {
-                0
-            } else {
-                args.tolerates()
-            },
+            tolerates: if args.no_drive_faults { 0 } else { args.tolerates() },
             files: (0..drives).map(|n| format!("d/{n}")).collect(),
             out: vec![],
             made: 0,
@@ -88,9 +84,7 @@ impl Members {
         }
         match nth % ROUND {
             2 | 3 if self.rebuilding => None,
-            2 if self.out.is_empty() => Some(Deed::Fail {
-                file: self.any(random),
-            }),
+            2 if self.out.is_empty() => Some(Deed::Fail { file: self.any(random) }),
             3 if self.out.len() == 1 && self.tolerates == 2 => {
                 let file = self.any(random);
                 (!self.out.contains(&file)).then_some(Deed::Fail { file })
@@ -98,10 +92,7 @@ impl Members {
             5 | 6 => {
                 let file = self.out.first()?.clone();
                 self.made += 1;
-                Some(Deed::Replace {
-                    file,
-                    with: format!("d/new{}", self.made),
-                })
+                Some(Deed::Replace { file, with: format!("d/new{}", self.made) })
             }
             _ => None,
         }
@@ -121,28 +112,14 @@ impl Members {
         let words: Vec<&str> = match deed {
             Deed::Fail { file } => vec!["drive", "fail", self.array, file],
             Deed::Replace { file, with } => {
-                vec![
-                    "drive",
-                    "replace",
-                    self.array,
-                    file,
-                    with,
-                    "--size",
-                    &self.drive_size,
-                ]
+                vec!["drive", "replace", self.array, file, with, "--size", &self.drive_size]
             }
         };
         words.into_iter().map(str::to_owned).collect()
     }
 
     /// After a start: what a deed's verb was answered must be so; what it was not is taken as it is found.
-    pub fn reconcile(
-        &mut self,
-        ashlar: &Ashlar,
-        deed: &Deed,
-        ended: Ended,
-        killed: bool,
-    ) -> Result<()> {
+    pub fn reconcile(&mut self, ashlar: &Ashlar, deed: &Deed, ended: Ended, killed: bool) -> Result<()> {
         let answered = ended.code == Some(0);
         if !answered && !killed {
             ended.expect(0)?;
@@ -189,10 +166,7 @@ impl Members {
                 return Ok(());
             }
             if begun.elapsed() > REBUILD_MAX {
-                return Err(server.broken(format!(
-                    "not whole after {REBUILD_MAX:?}: {}",
-                    short(&status)
-                )));
+                return Err(server.broken(format!("not whole after {REBUILD_MAX:?}: {}", short(&status))));
             }
             thread::sleep(Duration::from_millis(10));
         }
@@ -202,24 +176,13 @@ impl Members {
 fn is_in(status: &Value, file: &str) -> bool {
     let members = status["members"].as_array().map_or(&[][..], Vec::as_slice);
     let path = format!("/{file}");
-    members
-        .iter()
-        .any(|m| m["state"] == "in" && m["drive"].as_str().is_some_and(|d| d.ends_with(&path)))
+    members.iter().any(|m| m["state"] == "in" && m["drive"].as_str().is_some_and(|d| d.ends_with(&path)))
 }
 
 fn contradiction(ended: &Ended, file: &str, is: &str, status: &Value) -> Failure {
-    Failure::new(
-        &ended.command,
-        format!(
-            "it was answered, but after the restart {file} is {is}: {}",
-            short(status)
-        ),
-    )
+    Failure::new(&ended.command, format!("it was answered, but after the restart {file} is {is}: {}", short(status)))
 }
 
 fn short(status: &Value) -> String {
-    format!(
-        "state {}, rebuild {}, members {}",
-        status["state"], status["rebuild"], status["members"]
-    )
+    format!("state {}, rebuild {}, members {}", status["state"], status["rebuild"], status["members"])
 }

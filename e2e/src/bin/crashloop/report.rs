@@ -59,15 +59,8 @@ impl Report {
         let s = &self.sum;
         let took = self.begun.elapsed().as_secs_f64();
         println!();
-        println!(
-            "crashloop: {} after {} cycles in {took:.0} s",
-            verdict(failure),
-            self.cycles
-        );
-        println!(
-            "  requests  {} answered, {} in flight when the server died",
-            s.requests, s.unanswered
-        );
+        println!("crashloop: {} after {} cycles in {took:.0} s", verdict(failure), self.cycles);
+        println!("  requests  {} answered, {} in flight when the server died", s.requests, s.unanswered);
         println!(
             "  data      {} MiB written, {} MiB read back and compared",
             s.bytes_written >> 20,
@@ -80,10 +73,7 @@ impl Report {
             s.kills_in_recovery,
             s.stops
         );
-        println!(
-            "  drives    {} failed, {} replaced",
-            s.drives_failed, s.drives_replaced
-        );
+        println!("  drives    {} failed, {} replaced", s.drives_failed, s.drives_replaced);
         println!("  checks    {} offline, all good", s.checks);
         println!(
             "  starts    {:.0} ms on average; slowest cycle {:.1} s",
@@ -98,9 +88,5 @@ impl Report {
 }
 
 fn verdict(failure: Option<&Failure>) -> &'static str {
-    if failure.is_some() {
-        "A VIOLATION"
-    } else {
-        "nothing lost"
-    }
+    if failure.is_some() { "A VIOLATION" } else { "nothing lost" }
 }

@@ -60,12 +60,7 @@ pub struct Scene {
 impl Scene {
     /// The array of the command line, with a volume that is small against it.
     pub fn roomy(args: &Args, program: &Path, dir: &Path) -> Result<Scene> {
-        let shape = Shape {
-            name: "roomy",
-            drives: args.drives,
-            size: &args.size,
-            style: Style::Any,
-        };
+        let shape = Shape { name: "roomy", drives: args.drives, size: &args.size, style: Style::Any };
         Scene::new(args, program, dir, &shape, Some(&args.volume_size))
     }
 
@@ -76,28 +71,12 @@ impl Scene {
             "5" => 3,
             _ => 2,
         };
-        let shape = Shape {
-            name: "full",
-            drives,
-            size: SMALL_DRIVE,
-            style: Style::Churn,
-        };
+        let shape = Shape { name: "full", drives, size: SMALL_DRIVE, style: Style::Churn };
         Scene::new(args, program, dir, &shape, None)
     }
 
-    fn new(
-        args: &Args,
-        program: &Path,
-        dir: &Path,
-        shape: &Shape<'_>,
-        volume_size: Option<&str>,
-    ) -> Result<Scene> {
-        let Shape {
-            name,
-            drives,
-            size,
-            style,
-        } = *shape;
+    fn new(args: &Args, program: &Path, dir: &Path, shape: &Shape<'_>, volume_size: Option<&str>) -> Result<Scene> {
+        let Shape { name, drives, size, style } = *shape;
         let dir = dir.join(name);
         fs::create_dir_all(dir.join("d")).or_fail(dir.display().to_string())?;
         let ashlar = Ashlar::new(program, &dir);
@@ -109,12 +88,7 @@ impl Scene {
         let usable = number(plan, "usable_bytes")?;
         let full = (usable * FULL_PERCENT / 100) >> 20 << 20;
         let volume_size = volume_size.map_or(full.to_string(), str::to_owned);
-        ashlar.done(&[
-            "volume",
-            "create",
-            &format!("{name}/{VOLUME}"),
-            &volume_size,
-        ])?;
+        ashlar.done(&["volume", "create", &format!("{name}/{VOLUME}"), &volume_size])?;
         let listed = ashlar.json(&["volume", "list", name])?;
         let volume_bytes = number(&listed["volumes"][0], "bytes")?;
         let salt = (args.seed as u32).wrapping_mul(2) | u32::from(style == Style::Churn);
@@ -162,11 +136,7 @@ impl Scene {
     pub async fn connect(&self, rt: &Rt) -> Result<Vec<Client>> {
         let mut clients = Vec::with_capacity(CONNECTIONS);
         for _ in 0..CONNECTIONS {
-            clients.push(
-                self.server
-                    .connect(rt, &format!("{}/{VOLUME}", self.name))
-                    .await?,
-            );
+            clients.push(self.server.connect(rt, &format!("{}/{VOLUME}", self.name)).await?);
         }
         Ok(clients)
     }
@@ -192,10 +162,5 @@ struct Shape<'a> {
 }
 
 fn number(value: &serde_json::Value, key: &str) -> Result<u64> {
-    value[key].as_u64().ok_or_else(|| {
-        Failure::new(
-            format!("\"{key}\" in an answer"),
-            format!("not there: {value}"),
-        )
-    })
+    value[key].as_u64().ok_or_else(|| Failure::new(format!("\"{key}\" in an answer"), format!("not there: {value}")))
 }

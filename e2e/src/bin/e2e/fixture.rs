@@ -44,13 +44,7 @@ pub struct Served {
 
 impl Lab {
     /// An array over `drives` files in the directory `name`, with a volume; not served yet.
-    pub fn array(
-        &self,
-        name: &str,
-        raid: &str,
-        drives: usize,
-        volume_size: &str,
-    ) -> Result<Served> {
+    pub fn array(&self, name: &str, raid: &str, drives: usize, volume_size: &str) -> Result<Served> {
         let dir = self.dir.join(name);
         fs::create_dir_all(&dir).or_fail(dir.display().to_string())?;
         let ashlar = Ashlar::new(&self.program, &dir);
@@ -61,21 +55,11 @@ impl Lab {
         ashlar.done(&create)?;
         ashlar.done(&["volume", "create", VOLUME, volume_size])?;
         let server = Server::new(&ashlar).with_flags(&["--nbd", "tcp:127.0.0.1:0"]);
-        Ok(Served {
-            ashlar,
-            server,
-            drives,
-        })
+        Ok(Served { ashlar, server, drives })
     }
 
     /// The same, served.
-    pub fn served(
-        &self,
-        name: &str,
-        raid: &str,
-        drives: usize,
-        volume_size: &str,
-    ) -> Result<Served> {
+    pub fn served(&self, name: &str, raid: &str, drives: usize, volume_size: &str) -> Result<Served> {
         let mut served = self.array(name, raid, drives, volume_size)?;
         served.server.start()?;
         Ok(served)
@@ -90,22 +74,15 @@ impl Served {
 
     /// The volume's URI on the unix socket.
     pub fn uri(&self) -> String {
-        format!(
-            "nbd+unix:///{VOLUME}?socket={}",
-            self.server.socket().display()
-        )
+        format!("nbd+unix:///{VOLUME}?socket={}", self.server.socket().display())
     }
 
     /// The volume's URI on TCP.
     pub fn tcp_uri(&self) -> Result<String> {
         let all = self.ashlar.json(&["status"])?;
         let addresses = all["nbd"].as_array().cloned().unwrap_or_default();
-        let tcp = addresses
-            .iter()
-            .filter_map(|a| a.as_str()?.strip_prefix("tcp:"))
-            .next();
-        let tcp =
-            tcp.ok_or_else(|| Failure::new("ashlar status", format!("no TCP address: {all}")))?;
+        let tcp = addresses.iter().filter_map(|a| a.as_str()?.strip_prefix("tcp:")).next();
+        let tcp = tcp.ok_or_else(|| Failure::new("ashlar status", format!("no TCP address: {all}")))?;
         Ok(format!("nbd://{tcp}/{VOLUME}"))
     }
 
@@ -116,9 +93,7 @@ impl Served {
 
     /// `ashlar drive fail`, which must succeed.
     pub fn fail(&self, drive: usize) -> Result<()> {
-        self.ashlar
-            .done(&["drive", "fail", ARRAY, &self.drives[drive]])
-            .map(drop)
+        self.ashlar.done(&["drive", "fail", ARRAY, &self.drives[drive]]).map(drop)
     }
 
     /// SIGKILL, and a start.
@@ -139,16 +114,12 @@ impl Served {
 
     /// Takes drives out of the box, while nothing is served.
     pub fn remove(&self, drives: &[usize]) -> Result<()> {
-        drives
-            .iter()
-            .try_for_each(|&d| fs::rename(self.file(d), self.shelf(d)).or_fail("removing a drive"))
+        drives.iter().try_for_each(|&d| fs::rename(self.file(d), self.shelf(d)).or_fail("removing a drive"))
     }
 
     /// Puts them back.
     pub fn put_back(&self, drives: &[usize]) -> Result<()> {
-        drives
-            .iter()
-            .try_for_each(|&d| fs::rename(self.shelf(d), self.file(d)).or_fail("returning a drive"))
+        drives.iter().try_for_each(|&d| fs::rename(self.shelf(d), self.file(d)).or_fail("returning a drive"))
     }
 
     /// `status --json`'s word for the array.
@@ -159,10 +130,7 @@ impl Served {
 
     /// Connections to the volume.
     pub async fn clients(&self, rt: &Rt) -> Result<Vec<Client>> {
-        Ok(vec![
-            self.server.connect(rt, VOLUME).await?,
-            self.server.connect(rt, VOLUME).await?,
-        ])
+        Ok(vec![self.server.connect(rt, VOLUME).await?, self.server.connect(rt, VOLUME).await?])
     }
 }
 
@@ -189,13 +157,7 @@ impl Traffic {
     pub async fn start(&mut self, served: &Served) -> Result<Load> {
         let clients = served.clients(&self.rt).await?;
         let mix = Mix::plain(self.model.borrow().sectors());
-        Ok(Load::start(
-            &self.rt,
-            &clients,
-            &self.model,
-            mix,
-            self.random.random(),
-        ))
+        Ok(Load::start(&self.rt, &clients, &self.model, mix, self.random.random()))
     }
 
     /// Runs such a load for a while.
@@ -220,11 +182,7 @@ impl Traffic {
             let load = self.start(served).await?;
             rt.sleep(BEFORE_AND_AFTER).await;
             for verb in verbs {
-                served
-                    .ashlar
-                    .run_beside(&rt, verb.clone())
-                    .await?
-                    .expect(0)?;
+                served.ashlar.run_beside(&rt, verb.clone()).await?.expect(0)?;
             }
             rt.sleep(BEFORE_AND_AFTER).await;
             load.finish().await

@@ -17,10 +17,7 @@ use crate::fixture::Lab;
 
 /// End-to-end tests of the `ashlar` program with clients as users have them.
 #[derive(Debug, Parser)]
-#[command(
-    name = "e2e",
-    after_help = "Exit codes: 0 all passed, 1 a case failed, 2 it could not begin."
-)]
+#[command(name = "e2e", after_help = "Exit codes: 0 all passed, 1 a case failed, 2 it could not begin.")]
 struct Args {
     /// Only cases whose name contains one of these
     names: Vec<String>,
@@ -45,19 +42,13 @@ fn main() -> ExitCode {
     let args = Args::parse();
     let all = cases::all();
     if args.list {
-        all.iter()
-            .for_each(|case| println!("{:<28} {}", case.name, case.about));
+        all.iter().for_each(|case| println!("{:<28} {}", case.name, case.about));
         return ExitCode::SUCCESS;
     }
-    let wanted = |case: &Case| {
-        args.names.is_empty() || args.names.iter().any(|n| case.name.contains(n.as_str()))
-    };
+    let wanted = |case: &Case| args.names.is_empty() || args.names.iter().any(|n| case.name.contains(n.as_str()));
     let chosen: Vec<&Case> = all.iter().filter(|c| wanted(c)).collect();
     if chosen.is_empty() {
-        eprintln!(
-            "e2e: no case is called {}; --list shows them",
-            args.names.join(" or ")
-        );
+        eprintln!("e2e: no case is called {}; --list shows them", args.names.join(" or "));
         return ExitCode::from(2);
     }
     let begun = Instant::now();
@@ -95,11 +86,7 @@ fn one(args: &Args, case: &Case) -> Result<Duration> {
         None => builder.tempdir(),
     };
     let mut dir = dir.or_fail("a temporary directory")?;
-    let lab = Lab {
-        program,
-        dir: dir.path().to_owned(),
-        seed: args.seed,
-    };
+    let lab = Lab { program, dir: dir.path().to_owned(), seed: args.seed };
     let result = (case.run)(&lab);
     if result.is_err() && args.keep {
         dir.disable_cleanup(true);

@@ -10,9 +10,8 @@ use crate::nbd::{
     reader::Reader,
     reply::OptionReply,
     wire::{
-        BASE_ALLOCATION, CHUNK_HEADER_BYTES, EXPORT_NAME_ZEROES, FLAG_FIXED_NEWSTYLE,
-        FLAG_NO_ZEROES, Fields, INIT_MAGIC, OPTION_MAGIC, SIMPLE_REPLY_BYTES, info, opt, rep,
-        string,
+        BASE_ALLOCATION, CHUNK_HEADER_BYTES, EXPORT_NAME_ZEROES, FLAG_FIXED_NEWSTYLE, FLAG_NO_ZEROES, Fields,
+        INIT_MAGIC, OPTION_MAGIC, SIMPLE_REPLY_BYTES, info, opt, rep, string,
     },
 };
 
@@ -27,16 +26,9 @@ struct Handshake<'a> {
 
 /// Negotiates an export and enters transmission.
 pub async fn run(stream: &Stream, name: &str, wishes: Wishes) -> Result<(Export, Reader), Error> {
-    let header_bytes = if wishes.structured {
-        DATA_HEADER_BYTES
-    } else {
-        SIMPLE_REPLY_BYTES
-    };
+    let header_bytes = if wishes.structured { DATA_HEADER_BYTES } else { SIMPLE_REPLY_BYTES };
     let mut handshake = Handshake::begin(stream, header_bytes).await?;
-    let mut export = Export {
-        name: name.to_owned(),
-        ..Export::default()
-    };
+    let mut export = Export { name: name.to_owned(), ..Export::default() };
     if wishes.structured {
         export.structured = handshake.is_accepted(opt::STRUCTURED_REPLY, &[]).await?;
     }
@@ -46,10 +38,7 @@ pub async fn run(stream: &Stream, name: &str, wishes: Wishes) -> Result<(Export,
         data.extend(sized(BASE_ALLOCATION));
         handshake.option(opt::SET_META_CONTEXT, &data).await?;
         let mut chosen = false;
-        match handshake
-            .replies(|reply, _| chosen |= reply == rep::META_CONTEXT)
-            .await
-        {
+        match handshake.replies(|reply, _| chosen |= reply == rep::META_CONTEXT).await {
             Ok(()) => export.allocation = chosen,
             Err(Error::Refused { .. }) => {}
             Err(error) => return Err(error),
@@ -72,10 +61,7 @@ pub async fn list(stream: &Stream) -> Result<Vec<(String, String)>, Error> {
         .replies(|reply, data| {
             let mut fields = Fields(data);
             if let (rep::SERVER, Some(name)) = (reply, fields.string()) {
-                exports.push((
-                    name.to_owned(),
-                    string(fields.0).unwrap_or_default().to_owned(),
-                ));
+                exports.push((name.to_owned(), string(fields.0).unwrap_or_default().to_owned()));
             }
         })
         .await?;
@@ -101,14 +87,8 @@ impl<'a> Handshake<'a> {
             return Err(Error::Protocol("the server does not speak fixed newstyle"));
         }
         let flags = u32::from(server & (FLAG_FIXED_NEWSTYLE | FLAG_NO_ZEROES));
-        stream
-            .send_all(vec![Bytes::from_slice(&flags.to_be_bytes())])
-            .await?;
-        Ok(Handshake {
-            stream,
-            reader,
-            no_zeroes: server & FLAG_NO_ZEROES != 0,
-        })
+        stream.send_all(vec![Bytes::from_slice(&flags.to_be_bytes())]).await?;
+        Ok(Handshake { stream, reader, no_zeroes: server & FLAG_NO_ZEROES != 0 })
     }
 
     async fn option(&self, option: u32, data: &[u8]) -> Result<(), Error> {
@@ -116,21 +96,13 @@ impl<'a> Handshake<'a> {
         message.extend_from_slice(&option.to_be_bytes());
         message.extend_from_slice(&(data.len() as u32).to_be_bytes());
         message.extend_from_slice(data);
-        Ok(self
-            .stream
-            .send_all(vec![Bytes::from_slice(&message)])
-            .await?)
+        Ok(self.stream.send_all(vec![Bytes::from_slice(&message)]).await?)
     }
 
     /// Takes replies until the final one: `REP_ACK` is success, an error is [`Error::Refused`].
     async fn replies(&mut self, mut each: impl FnMut(u32, &[u8])) -> Result<(), Error> {
         loop {
-            let Some(OptionReply {
-                option,
-                reply,
-                bytes,
-            }) = OptionReply::parse(&self.reader.array().await?)
-            else {
+            let Some(OptionReply { option, reply, bytes }) = OptionReply::parse(&self.reader.array().await?) else {
                 return Err(Error::Protocol("an option reply without its magic"));
             };
             if bytes as usize > OPTION_BYTES_MAX {
@@ -142,11 +114,7 @@ impl<'a> Handshake<'a> {
             }
             if reply & rep::ERR_BIT != 0 {
                 let message = String::from_utf8_lossy(&data).into_owned();
-                return Err(Error::Refused {
-                    option,
-                    reply,
-                    message,
-                });
+                return Err(Error::Refused { option, reply, message });
             }
             each(reply, &data);
         }
@@ -164,18 +132,11 @@ impl<'a> Handshake<'a> {
     async fn go(&mut self, name: &str, export: &mut Export) -> Result<(), Error> {
         let requests = [3, info::NAME, info::DESCRIPTION, info::BLOCK_SIZE];
         let mut data = sized(name);
-        requests
-            .iter()
-            .for_each(|field: &u16| data.extend_from_slice(&field.to_be_bytes()));
+        requests.iter().for_each(|field: &u16| data.extend_from_slice(&field.to_be_bytes()));
         self.option(opt::GO, &data).await?;
         let mut described = false;
-        self.replies(|_, data| described |= describe(export, data).is_some())
-            .await?;
-        if described {
-            Ok(())
-        } else {
-            Err(Error::Protocol("no INFO_EXPORT before the end of OPT_GO"))
-        }
+        self.replies(|_, data| described |= describe(export, data).is_some()).await?;
+        if described { Ok(()) } else { Err(Error::Protocol("no INFO_EXPORT before the end of OPT_GO")) }
     }
 
     async fn export_name(&mut self, name: &str, export: &mut Export) -> Result<(), Error> {
@@ -200,9 +161,7 @@ fn describe(export: &mut Export, data: &[u8]) -> Option<()> {
         }
         info::NAME => export.name = string(fields.0)?.to_owned(),
         info::DESCRIPTION => export.description = string(fields.0)?.to_owned(),
-        info::BLOCK_SIZE => {
-            export.block_sizes = Some([fields.u32()?, fields.u32()?, fields.u32()?])
-        }
+        info::BLOCK_SIZE => export.block_sizes = Some([fields.u32()?, fields.u32()?, fields.u32()?]),
         // "clients MUST ignore information replies it does not understand"
         _ => {}
     }

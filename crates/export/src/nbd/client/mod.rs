@@ -87,11 +87,7 @@ pub struct Wishes {
 
 impl Default for Wishes {
     fn default() -> Self {
-        Wishes {
-            structured: true,
-            allocation: true,
-            go: true,
-        }
+        Wishes { structured: true, allocation: true, go: true }
     }
 }
 
@@ -191,12 +187,7 @@ impl Client {
     ///
     /// # Errors
     /// As [`Client::connect`].
-    pub async fn connect_with(
-        rt: &Rt,
-        address: &Addr,
-        name: &str,
-        wishes: Wishes,
-    ) -> Result<Client, Error> {
+    pub async fn connect_with(rt: &Rt, address: &Addr, name: &str, wishes: Wishes) -> Result<Client, Error> {
         let stream = Stream::connect(rt, address).await?;
         let (export, reader) = handshake::run(&stream, name, wishes).await?;
         let connection = Rc::new(Connection {
@@ -215,9 +206,7 @@ impl Client {
             }
             receiver.end();
         });
-        Ok(Client {
-            handle: Rc::new(Handle { connection }),
-        })
+        Ok(Client { handle: Rc::new(Handle { connection }) })
     }
 
     /// Names and descriptions of a server's exports.
@@ -242,9 +231,7 @@ impl Client {
     pub async fn read(&self, offset: u64, bytes: u32) -> Result<Bytes, Error> {
         match self.request(cmd::READ, 0, offset, bytes, None).await? {
             Answer::Data(data) => Ok(data),
-            Answer::Done | Answer::Extents(_) => {
-                Err(Error::Protocol("a read is answered with data"))
-            }
+            Answer::Done | Answer::Extents(_) => Err(Error::Protocol("a read is answered with data")),
         }
     }
 
@@ -253,10 +240,8 @@ impl Client {
     /// # Errors
     /// As [`Client::read`].
     pub async fn write(&self, offset: u64, data: Bytes, fua: bool) -> Result<(), Error> {
-        let bytes = u32::try_from(data.len())
-            .map_err(|_| Error::Protocol("a request is shorter than 4 GiB"))?;
-        self.done(cmd::WRITE, fua_flag(fua), offset, bytes, Some(data))
-            .await
+        let bytes = u32::try_from(data.len()).map_err(|_| Error::Protocol("a request is shorter than 4 GiB"))?;
+        self.done(cmd::WRITE, fua_flag(fua), offset, bytes, Some(data)).await
     }
 
     /// Makes durable what has been answered.
@@ -272,8 +257,7 @@ impl Client {
     /// # Errors
     /// As [`Client::read`].
     pub async fn trim(&self, offset: u64, bytes: u32, fua: bool) -> Result<(), Error> {
-        self.done(cmd::TRIM, fua_flag(fua), offset, bytes, None)
-            .await
+        self.done(cmd::TRIM, fua_flag(fua), offset, bytes, None).await
     }
 
     /// Writes zeroes.
@@ -284,8 +268,7 @@ impl Client {
         let mut flags = fua_flag(how.fua);
         flags |= if how.no_hole { cmd_flag::NO_HOLE } else { 0 };
         flags |= if how.fast { cmd_flag::FAST_ZERO } else { 0 };
-        self.done(cmd::WRITE_ZEROES, flags, offset, bytes, None)
-            .await
+        self.done(cmd::WRITE_ZEROES, flags, offset, bytes, None).await
     }
 
     /// Announces reads.
@@ -300,21 +283,11 @@ impl Client {
     ///
     /// # Errors
     /// As [`Client::read`].
-    pub async fn block_status(
-        &self,
-        offset: u64,
-        bytes: u32,
-        one: bool,
-    ) -> Result<Vec<Extent>, Error> {
+    pub async fn block_status(&self, offset: u64, bytes: u32, one: bool) -> Result<Vec<Extent>, Error> {
         let flags = if one { cmd_flag::REQ_ONE } else { 0 };
-        match self
-            .request(cmd::BLOCK_STATUS, flags, offset, bytes, None)
-            .await?
-        {
+        match self.request(cmd::BLOCK_STATUS, flags, offset, bytes, None).await? {
             Answer::Extents(extents) => Ok(extents),
-            Answer::Done | Answer::Data(_) => {
-                Err(Error::Protocol("block status is answered with extents"))
-            }
+            Answer::Done | Answer::Data(_) => Err(Error::Protocol("block status is answered with extents")),
         }
     }
 
@@ -324,9 +297,7 @@ impl Client {
     /// As [`Client::read`].
     pub async fn raw(&self, kind: u16, flags: u16, offset: u64, bytes: u32) -> Result<(), Error> {
         let payload = (kind == cmd::WRITE).then(|| Bytes::zeroed(bytes as usize));
-        self.request(kind, flags, offset, bytes, payload)
-            .await
-            .map(drop)
+        self.request(kind, flags, offset, bytes, payload).await.map(drop)
     }
 
     /// Says good-bye after the requests in flight: waits until the server has closed the connection.
@@ -334,19 +305,10 @@ impl Client {
         let _ = self.request(cmd::DISC, 0, 0, 0, None).await;
     }
 
-    async fn done(
-        &self,
-        kind: u16,
-        flags: u16,
-        offset: u64,
-        bytes: u32,
-        data: Option<Bytes>,
-    ) -> Result<(), Error> {
+    async fn done(&self, kind: u16, flags: u16, offset: u64, bytes: u32, data: Option<Bytes>) -> Result<(), Error> {
         match self.request(kind, flags, offset, bytes, data).await? {
             Answer::Done => Ok(()),
-            Answer::Data(_) | Answer::Extents(_) => Err(Error::Protocol(
-                "an answer with data that was not asked for",
-            )),
+            Answer::Data(_) | Answer::Extents(_) => Err(Error::Protocol("an answer with data that was not asked for")),
         }
     }
 
@@ -364,21 +326,10 @@ impl Client {
         }
         let cookie = connection.next_cookie.get();
         connection.next_cookie.set(cookie + 1);
-        let request = Request {
-            flags,
-            kind,
-            cookie,
-            offset,
-            length,
-        };
+        let request = Request { flags, kind, cookie, offset, length };
         let (sender, receiver) = oneshot::channel();
-        connection
-            .pending
-            .borrow_mut()
-            .insert(cookie, Pending::new(&request, sender));
-        connection
-            .outbox
-            .push(request.encode().to_vec(), data.into_iter().collect(), ());
+        connection.pending.borrow_mut().insert(cookie, Pending::new(&request, sender));
+        connection.outbox.push(request.encode().to_vec(), data.into_iter().collect(), ());
         receiver.await.unwrap_or(Err(Error::Disconnected))
     }
 }

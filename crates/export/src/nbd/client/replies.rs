@@ -43,29 +43,13 @@ pub struct Pending {
 
 impl Pending {
     pub fn new(request: &Request, sender: oneshot::Sender<Result<Answer, Error>>) -> Self {
-        let Request {
-            kind,
-            offset,
-            length,
-            ..
-        } = *request;
-        Pending {
-            kind,
-            offset,
-            length,
-            data: None,
-            arrived: Vec::new(),
-            extents: None,
-            error: None,
-            sender,
-        }
+        let Request { kind, offset, length, .. } = *request;
+        Pending { kind, offset, length, data: None, arrived: Vec::new(), extents: None, error: None, sender }
     }
 
     /// Reserves `bytes` at `offset` of the export; where they lie in the answer.
     fn place(&mut self, offset: u64, bytes: u32) -> Result<u32, Error> {
-        let from = offset
-            .checked_sub(self.offset)
-            .and_then(|at| u32::try_from(at).ok());
+        let from = offset.checked_sub(self.offset).and_then(|at| u32::try_from(at).ok());
         let range = from.and_then(|from| Some((from, from.checked_add(bytes)?)));
         match range {
             Some((from, to)) if self.kind == cmd::READ && to <= self.length => {
@@ -84,9 +68,7 @@ impl Pending {
         if part.len() == self.length as usize {
             self.data = Some(part);
         } else {
-            let data = self
-                .data
-                .get_or_insert_with(|| Buf::zeroed(self.length as usize));
+            let data = self.data.get_or_insert_with(|| Buf::zeroed(self.length as usize));
             data[at as usize..at as usize + part.len()].copy_from_slice(&part);
         }
     }
@@ -101,9 +83,7 @@ impl Pending {
             }
             // A read of holes only has no data yet.
             (None, cmd::READ) => {
-                let data = self
-                    .data
-                    .unwrap_or_else(|| Buf::zeroed(self.length as usize));
+                let data = self.data.unwrap_or_else(|| Buf::zeroed(self.length as usize));
                 Ok(Answer::Data(data.freeze()))
             }
             (None, _) => Ok(self.extents.map_or(Answer::Done, Answer::Extents)),
@@ -133,9 +113,7 @@ async fn receive_one(connection: &Connection, reader: &mut Reader) -> Result<(),
     header[..SIMPLE_REPLY_BYTES].copy_from_slice(&start);
     header[SIMPLE_REPLY_BYTES..].copy_from_slice(&rest);
     match Chunk::parse(&header) {
-        Some(chunk) if connection.export.structured => {
-            receive_chunk(connection, reader, chunk).await
-        }
+        Some(chunk) if connection.export.structured => receive_chunk(connection, reader, chunk).await,
         _ => Err(Error::Protocol("a reply without its magic")),
     }
 }
@@ -145,22 +123,12 @@ fn take(connection: &Connection, cookie: u64) -> Result<Pending, Error> {
     pending.ok_or(Error::Protocol("a reply to nothing that was asked"))
 }
 
-async fn receive_simple(
-    connection: &Connection,
-    reader: &mut Reader,
-    bytes: &[u8],
-) -> Result<(), Error> {
+async fn receive_simple(connection: &Connection, reader: &mut Reader, bytes: &[u8]) -> Result<(), Error> {
     let mut fields = Fields(&bytes[4..]);
-    let (code, cookie) = (
-        fields.u32().unwrap_or_default(),
-        fields.u64().unwrap_or_default(),
-    );
+    let (code, cookie) = (fields.u32().unwrap_or_default(), fields.u64().unwrap_or_default());
     let mut pending = take(connection, cookie)?;
     if code != 0 {
-        pending.error = Some(Error::Failed {
-            errno: Errno::from_code(code),
-            message: String::new(),
-        });
+        pending.error = Some(Error::Failed { errno: Errno::from_code(code), message: String::new() });
     } else if pending.kind == cmd::READ {
         if connection.export.structured {
             return Err(Error::Protocol("a simple reply to a read"));
@@ -172,11 +140,7 @@ async fn receive_simple(
     pending.finish()
 }
 
-async fn receive_chunk(
-    connection: &Connection,
-    reader: &mut Reader,
-    chunk: Chunk,
-) -> Result<(), Error> {
+async fn receive_chunk(connection: &Connection, reader: &mut Reader, chunk: Chunk) -> Result<(), Error> {
     let mut pending = take(connection, chunk.cookie)?;
     match chunk.kind {
         chunk::NONE if chunk.bytes == 0 && chunk.done => {}
@@ -191,12 +155,9 @@ async fn receive_chunk(
             let bytes = u32::from_be_bytes(reader.array().await?);
             pending.place(offset, bytes)?;
         }
-        chunk::BLOCK_STATUS
-            if chunk.bytes <= META_BYTES_MAX && pending.kind == cmd::BLOCK_STATUS =>
-        {
+        chunk::BLOCK_STATUS if chunk.bytes <= META_BYTES_MAX && pending.kind == cmd::BLOCK_STATUS => {
             let payload = reader.bytes(chunk.bytes as usize).await?;
-            let extents = reply::parse_block_status(&payload)
-                .ok_or(Error::Protocol("malformed block status"))?;
+            let extents = reply::parse_block_status(&payload).ok_or(Error::Protocol("malformed block status"))?;
             if pending.extents.replace(extents).is_some() {
                 return Err(Error::Protocol("two block status chunks for one context"));
             }
@@ -204,20 +165,14 @@ async fn receive_chunk(
         // "an unknown or unexpected type with bit 15 set": an error all the same.
         kind if kind & chunk::ERROR_BIT != 0 && chunk.bytes <= META_BYTES_MAX => {
             let payload = reader.bytes(chunk.bytes as usize).await?;
-            let (errno, message) =
-                reply::parse_error(&payload).ok_or(Error::Protocol("malformed error"))?;
-            pending
-                .error
-                .get_or_insert(Error::Failed { errno, message });
+            let (errno, message) = reply::parse_error(&payload).ok_or(Error::Protocol("malformed error"))?;
+            pending.error.get_or_insert(Error::Failed { errno, message });
         }
         _ => return Err(Error::Protocol("an unknown or malformed chunk")),
     }
     if chunk.done {
         return pending.finish();
     }
-    connection
-        .pending
-        .borrow_mut()
-        .insert(chunk.cookie, pending);
+    connection.pending.borrow_mut().insert(chunk.cookie, pending);
     Ok(())
 }

@@ -13,16 +13,8 @@ use crate::fixture::{Lab, Served};
 
 /// The cases.
 pub const CASES: &[Case] = &[
-    Case {
-        name: "ext4",
-        about: "an image with files, in and out; e2fsck is content, files are equal",
-        run: plain,
-    },
-    Case {
-        name: "ext4-drive-fail",
-        about: "the same while two members fail",
-        run: drive_fail,
-    },
+    Case { name: "ext4", about: "an image with files, in and out; e2fsck is content, files are equal", run: plain },
+    Case { name: "ext4-drive-fail", about: "the same while two members fail", run: drive_fail },
     Case {
         name: "ext4-sigkill",
         about: "the same with SIGKILL on the way in, after it, and on the way out",
@@ -42,12 +34,7 @@ fn make_image(dir: &Path, seed: u64) -> Result<()> {
 }
 
 fn copy_in(served: &Served) -> Result<()> {
-    tools::run(
-        served.dir(),
-        "nbdcopy",
-        &["--flush", "image", &served.uri()],
-    )
-    .map(drop)
+    tools::run(served.dir(), "nbdcopy", &["--flush", "image", &served.uri()]).map(drop)
 }
 
 /// Copies the image out, and looks at it as the file system it is.
@@ -56,12 +43,7 @@ fn check_out(served: &Served) -> Result<()> {
     let (out, unpacked) = (dir.join("out"), dir.join("unpacked"));
     for old in [&out, &unpacked] {
         if old.exists() {
-            if old.is_dir() {
-                fs::remove_dir_all(old)
-            } else {
-                fs::remove_file(old)
-            }
-            .or_fail("an old copy")?;
+            if old.is_dir() { fs::remove_dir_all(old) } else { fs::remove_file(old) }.or_fail("an old copy")?;
         }
     }
     fs::create_dir(&unpacked).or_fail("a directory")?;
@@ -81,19 +63,11 @@ fn plain(lab: &Lab) -> Result<()> {
 fn drive_fail(lab: &Lab) -> Result<()> {
     let served = lab.served("a", "6", 6, "64M")?;
     make_image(served.dir(), lab.seed + 1)?;
-    let copy = tools::start(
-        served.dir(),
-        "nbdcopy",
-        &["--flush", "--requests=4", "image", &served.uri()],
-    )?;
+    let copy = tools::start(served.dir(), "nbdcopy", &["--flush", "--requests=4", "image", &served.uri()])?;
     thread::sleep(Duration::from_millis(20));
     served.fail(0)?;
     tools::finish(copy, "nbdcopy in while a drive fails")?;
-    let copy = tools::start(
-        served.dir(),
-        "nbdcopy",
-        &["--requests=4", &served.uri(), "null:"],
-    )?;
+    let copy = tools::start(served.dir(), "nbdcopy", &["--requests=4", &served.uri(), "null:"])?;
     served.fail(3)?;
     tools::finish(copy, "nbdcopy out while a drive fails")?;
     check_out(&served)
@@ -102,11 +76,7 @@ fn drive_fail(lab: &Lab) -> Result<()> {
 fn sigkill(lab: &Lab) -> Result<()> {
     let mut served = lab.served("a", "6", 6, "64M")?;
     make_image(served.dir(), lab.seed + 2)?;
-    let copy = tools::start(
-        served.dir(),
-        "nbdcopy",
-        &["--requests=1", "image", &served.uri()],
-    )?;
+    let copy = tools::start(served.dir(), "nbdcopy", &["--requests=1", "image", &served.uri()])?;
     thread::sleep(Duration::from_millis(15));
     served.server.kill()?;
     let cut = tools::finish(copy, "nbdcopy in, cut off");
@@ -114,18 +84,10 @@ fn sigkill(lab: &Lab) -> Result<()> {
     copy_in(&served)?;
     served.crash()?;
     check_out(&served)?;
-    let copy = tools::start(
-        served.dir(),
-        "nbdcopy",
-        &["--requests=1", &served.uri(), "null:"],
-    )?;
+    let copy = tools::start(served.dir(), "nbdcopy", &["--requests=1", &served.uri(), "null:"])?;
     thread::sleep(Duration::from_millis(5));
     served.crash()?;
     let read = tools::finish(copy, "nbdcopy out, cut off");
-    require(
-        cut.is_err() || read.is_err(),
-        "SIGKILL during nbdcopy",
-        || "both copies were done before it".into(),
-    )?;
+    require(cut.is_err() || read.is_err(), "SIGKILL during nbdcopy", || "both copies were done before it".into())?;
     check_out(&served)
 }

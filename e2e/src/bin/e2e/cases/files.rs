@@ -30,11 +30,7 @@ pub fn make(path: &Path, mib: usize, seed: u64) -> Result<()> {
 
 /// That `b` begins with what `a` holds.
 pub fn same_beginning(a: &Path, b: &Path) -> Result<()> {
-    let open = |path: &Path| {
-        File::open(path)
-            .map(BufReader::new)
-            .or_fail(path.display().to_string())
-    };
+    let open = |path: &Path| File::open(path).map(BufReader::new).or_fail(path.display().to_string());
     let (mut left, mut right) = (open(a)?, open(b)?);
     let (mut x, mut y) = (vec![0u8; PIECE], vec![0u8; PIECE]);
     let mut at = 0;
@@ -88,18 +84,12 @@ pub fn make_tree(root: &Path, seed: u64) -> Result<usize> {
 pub fn same_tree(a: &Path, b: &Path) -> Result<()> {
     let (left, right) = (list(a)?, list(b)?);
     if left != right {
-        return Err(Failure::new(
-            b.display().to_string(),
-            format!("{} files, expected {}", right.len(), left.len()),
-        ));
+        return Err(Failure::new(b.display().to_string(), format!("{} files, expected {}", right.len(), left.len())));
     }
     for name in left {
         let (x, y) = (fs::read(a.join(&name)), fs::read(b.join(&name)));
         if x.or_fail("a file")? != y.or_fail("a file")? {
-            return Err(Failure::new(
-                b.join(name).display().to_string(),
-                "it holds something else",
-            ));
+            return Err(Failure::new(b.join(name).display().to_string(), "it holds something else"));
         }
     }
     Ok(())

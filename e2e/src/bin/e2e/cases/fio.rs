@@ -10,21 +10,9 @@ use crate::fixture::{Lab, Served};
 
 /// The cases.
 pub const CASES: &[Case] = &[
-    Case {
-        name: "fio-verify",
-        about: "random writes of four jobs, verified, over unix and TCP",
-        run: plain,
-    },
-    Case {
-        name: "fio-drive-fail",
-        about: "two members of a RAID 6 fail under fio's writes",
-        run: drive_fail,
-    },
-    Case {
-        name: "fio-sigkill",
-        about: "SIGKILL after the last answer; fio verifies after the restart",
-        run: sigkill,
-    },
+    Case { name: "fio-verify", about: "random writes of four jobs, verified, over unix and TCP", run: plain },
+    Case { name: "fio-drive-fail", about: "two members of a RAID 6 fail under fio's writes", run: drive_fail },
+    Case { name: "fio-sigkill", about: "SIGKILL after the last answer; fio verifies after the restart", run: sigkill },
 ];
 
 /// fio with four jobs, each on a quarter of the volume.

@@ -45,9 +45,7 @@ fn full(lab: &Lab) -> Result<()> {
     let mut served = lab.served("a", "5", 3, "2G")?;
     nbdsh(&served, &served.uri(), FILL)?;
     served.crash()?;
-    served
-        .ashlar
-        .done(&["volume", "delete", "lab/v", "--yes"])?;
+    served.ashlar.done(&["volume", "delete", "lab/v", "--yes"])?;
     served.ashlar.done(&["volume", "create", "lab/v", "300M"])?;
     let again = "for i in range(300): h.pwrite(bytes([i & 255]) * (1 << 20), i << 20)\n\
                  for i in range(300): assert h.pread(1 << 20, i << 20) == bytes([i & 255]) * (1 << 20), i";

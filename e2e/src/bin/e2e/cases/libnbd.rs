@@ -9,21 +9,9 @@ use crate::fixture::{Lab, Served};
 
 /// The cases.
 pub const CASES: &[Case] = &[
-    Case {
-        name: "nbdinfo",
-        about: "size, flags, list and map: allocated, hole, zero",
-        run: info,
-    },
-    Case {
-        name: "nbdcopy",
-        about: "in and out over unix and TCP, several connections",
-        run: copy,
-    },
-    Case {
-        name: "nbdsh",
-        about: "requests of all sizes, flags, and the errors of bad ones",
-        run: shell,
-    },
+    Case { name: "nbdinfo", about: "size, flags, list and map: allocated, hole, zero", run: info },
+    Case { name: "nbdcopy", about: "in and out over unix and TCP, several connections", run: copy },
+    Case { name: "nbdsh", about: "requests of all sizes, flags, and the errors of bad ones", run: shell },
 ];
 
 /// Debian's Python, which has the nbd module, whatever else comes first in PATH.
@@ -32,11 +20,7 @@ const PYTHON: &str = "/usr/bin/python3";
 /// Runs a script in nbdsh, connected to `uri` as `h`.
 pub fn nbdsh(served: &Served, uri: &str, script: &str) -> Result<String> {
     tools::path_of("nbdsh")?;
-    tools::run(
-        served.dir(),
-        PYTHON,
-        &["-m", "nbd", "--base-allocation", "--uri", uri, "-c", script],
-    )
+    tools::run(served.dir(), PYTHON, &["-m", "nbd", "--base-allocation", "--uri", uri, "-c", script])
 }
 
 fn info(lab: &Lab) -> Result<()> {
@@ -51,30 +35,16 @@ fn info(lab: &Lab) -> Result<()> {
         let out = tools::run(served.dir(), "nbdinfo", &["--json", &uri])?;
         let info: Value = serde_json::from_str(&out).or_fail("nbdinfo --json")?;
         let export = &info["exports"][0];
-        require(export["export-size"] == 96 << 20, "nbdinfo", || {
-            format!("another size: {info}")
-        })?;
-        for flag in [
-            "can_flush",
-            "can_fua",
-            "can_multi_conn",
-            "can_trim",
-            "can_zero",
-        ] {
-            require(export[flag] == true, "nbdinfo", || {
-                format!("{flag} is not set: {info}")
-            })?;
+        require(export["export-size"] == 96 << 20, "nbdinfo", || format!("another size: {info}"))?;
+        for flag in ["can_flush", "can_fua", "can_multi_conn", "can_trim", "can_zero"] {
+            require(export[flag] == true, "nbdinfo", || format!("{flag} is not set: {info}"))?;
         }
-        require(export["is_read_only"] == false, "nbdinfo", || {
-            format!("read-only: {info}")
-        })?;
+        require(export["is_read_only"] == false, "nbdinfo", || format!("read-only: {info}"))?;
         let out = tools::run(served.dir(), "nbdinfo", &["--map", "--json", &uri])?;
         let map: Value = serde_json::from_str(&out).or_fail("nbdinfo --map")?;
         let expected = [(0, 1, 3), (1, 2, 0), (3, 1, 3), (4, 1, 2), (5, 91, 3)];
         let found: Vec<_> = map.as_array().into_iter().flatten().map(extent).collect();
-        require(found == expected, "nbdinfo --map", || {
-            format!("expected {expected:?} (MiB, MiB, type), found {map}")
-        })?;
+        require(found == expected, "nbdinfo --map", || format!("expected {expected:?} (MiB, MiB, type), found {map}"))?;
     }
     let base = served.uri().replace("/lab/v", "/");
     let list = tools::run(served.dir(), "nbdinfo", &["--list", &base])?;
@@ -83,11 +53,7 @@ fn info(lab: &Lab) -> Result<()> {
 
 fn extent(e: &Value) -> (u64, u64, u64) {
     let mib = |key: &str| e[key].as_u64().unwrap_or(u64::MAX) >> 20;
-    (
-        mib("offset"),
-        mib("length"),
-        e["type"].as_u64().unwrap_or(u64::MAX),
-    )
+    (mib("offset"), mib("length"), e["type"].as_u64().unwrap_or(u64::MAX))
 }
 
 fn copy(lab: &Lab) -> Result<()> {
@@ -96,25 +62,12 @@ fn copy(lab: &Lab) -> Result<()> {
     for (n, uri) in served.uris()?.iter().enumerate() {
         files::make(&before, 80, lab.seed + n as u64)?;
         let (from, to) = (before.display().to_string(), after.display().to_string());
-        tools::run(
-            served.dir(),
-            "nbdcopy",
-            &["--connections=4", "--requests=32", "--flush", &from, uri],
-        )?;
-        tools::run(
-            served.dir(),
-            "nbdcopy",
-            &["--connections=4", "--requests=32", uri, &to],
-        )?;
+        tools::run(served.dir(), "nbdcopy", &["--connections=4", "--requests=32", "--flush", &from, uri])?;
+        tools::run(served.dir(), "nbdcopy", &["--connections=4", "--requests=32", uri, &to])?;
         files::same_beginning(&before, &after)?;
     }
     let uri = served.uri();
-    tools::run(
-        served.dir(),
-        "nbdcopy",
-        &["--request-size=33554432", &uri, "null:"],
-    )
-    .map(drop)
+    tools::run(served.dir(), "nbdcopy", &["--request-size=33554432", &uri, "null:"]).map(drop)
 }
 
 const REQUESTS: &str = r"

@@ -14,21 +14,13 @@ pub const CASES: &[Case] = &[
         about: "fail, replace under load, rebuild; then another drive may fail",
         run: |l| replace(l, "5", 1),
     },
-    Case {
-        name: "replace-raid6",
-        about: "the same with two",
-        run: |l| replace(l, "6", 2),
-    },
+    Case { name: "replace-raid6", about: "the same with two", run: |l| replace(l, "6", 2) },
     Case {
         name: "replace-raid10",
         about: "the same with one of a pair, then its partner",
         run: |l| replace(l, "10", 1),
     },
-    Case {
-        name: "replace-killed",
-        about: "SIGKILL during the rebuild, three times",
-        run: killed,
-    },
+    Case { name: "replace-killed", about: "SIGKILL during the rebuild, three times", run: killed },
 ];
 
 const DRIVES: usize = 6;
@@ -40,9 +32,7 @@ fn wait_whole(served: &Served) -> Result<()> {
     while served.state()? != "optimal" {
         if begun.elapsed() > REBUILD_MAX {
             let status = served.ashlar.status(ARRAY)?;
-            return Err(served
-                .server
-                .broken(format!("not whole after {REBUILD_MAX:?}: {status}")));
+            return Err(served.server.broken(format!("not whole after {REBUILD_MAX:?}: {status}")));
         }
         std::thread::sleep(Duration::from_millis(10));
     }
@@ -81,15 +71,7 @@ fn killed(lab: &Lab) -> Result<()> {
     let mut traffic = Traffic::new(lab, 96 << 20)?;
     traffic.run(&served, Duration::from_millis(600))?;
     served.fail(2)?;
-    let verb = words(&[
-        "drive",
-        "replace",
-        ARRAY,
-        &served.drives[2],
-        "d/new",
-        "--size",
-        DRIVE,
-    ]);
+    let verb = words(&["drive", "replace", ARRAY, &served.drives[2], "d/new", "--size", DRIVE]);
     traffic.run_with_verbs(&served, &[verb])?;
     for millis in [1, 20, 60] {
         std::thread::sleep(Duration::from_millis(millis));
@@ -100,7 +82,5 @@ fn killed(lab: &Lab) -> Result<()> {
     served.drives[2] = "d/new".into();
     served.fail(0)?;
     served.fail(5)?;
-    traffic
-        .verify(&served)
-        .map_err(|f| Failure::new("with two other drives out", f))
+    traffic.verify(&served).map_err(|f| Failure::new("with two other drives out", f))
 }

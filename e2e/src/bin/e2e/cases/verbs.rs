@@ -13,36 +13,15 @@ use crate::fixture::{ARRAY, Lab, Served};
 
 /// The cases.
 pub const CASES: &[Case] = &[
-    Case {
-        name: "volumes",
-        about: "create, grow, rename, list, delete; online, then offline",
-        run: volumes,
-    },
-    Case {
-        name: "import",
-        about: "the drives move to another box, in another order",
-        run: import,
-    },
-    Case {
-        name: "read-only",
-        about: "serve --read-only writes nothing",
-        run: read_only,
-    },
+    Case { name: "volumes", about: "create, grow, rename, list, delete; online, then offline", run: volumes },
+    Case { name: "import", about: "the drives move to another box, in another order", run: import },
+    Case { name: "read-only", about: "serve --read-only writes nothing", run: read_only },
 ];
 
 fn names(served: &Served) -> Result<Vec<String>> {
     let list = served.ashlar.json(&["volume", "list", ARRAY])?;
     let volumes = list["volumes"].as_array().cloned().unwrap_or_default();
-    Ok(volumes
-        .iter()
-        .filter_map(|v| {
-            Some(format!(
-                "{} {}",
-                v["name"].as_str()?,
-                v["bytes"].as_u64()? >> 20
-            ))
-        })
-        .collect())
+    Ok(volumes.iter().filter_map(|v| Some(format!("{} {}", v["name"].as_str()?, v["bytes"].as_u64()? >> 20))).collect())
 }
 
 fn volumes(lab: &Lab) -> Result<()> {
@@ -52,41 +31,21 @@ fn volumes(lab: &Lab) -> Result<()> {
             served.server.stop()?;
         }
         served.ashlar.done(&["volume", "create", "lab/w", "8M"])?;
-        served
-            .ashlar
-            .run(&["volume", "create", "lab/w", "8M"])?
-            .expect(3)?;
+        served.ashlar.run(&["volume", "create", "lab/w", "8M"])?.expect(3)?;
         served.ashlar.done(&["volume", "grow", "lab/w", "32M"])?;
-        served
-            .ashlar
-            .run(&["volume", "grow", "lab/w", "8M"])?
-            .expect(3)?;
+        served.ashlar.run(&["volume", "grow", "lab/w", "8M"])?.expect(3)?;
         served.ashlar.done(&["volume", "rename", "lab/w", "x"])?;
         let found = names(&served)?;
-        require(found == ["v 16", "x 32"], "volume list", || {
-            format!("{found:?}")
-        })?;
-        served
-            .ashlar
-            .run(&["volume", "delete", "lab/x"])?
-            .expect(3)?;
-        served
-            .ashlar
-            .done(&["volume", "delete", "lab/x", "--yes"])?;
+        require(found == ["v 16", "x 32"], "volume list", || format!("{found:?}"))?;
+        served.ashlar.run(&["volume", "delete", "lab/x"])?.expect(3)?;
+        served.ashlar.done(&["volume", "delete", "lab/x", "--yes"])?;
         let found = names(&served)?;
         require(found == ["v 16"], "volume list", || format!("{found:?}"))?;
     }
-    served
-        .ashlar
-        .done(&["volume", "create", "lab/late", "8M"])?;
+    served.ashlar.done(&["volume", "create", "lab/late", "8M"])?;
     served.server.start()?;
     let uri = served.uri().replace("lab/v", "lab/late");
-    nbdsh(
-        &served,
-        &uri,
-        "assert h.get_size() == 8 << 20\nassert h.pread(8 << 20, 0) == bytes(8 << 20)",
-    )
-    .map(drop)
+    nbdsh(&served, &uri, "assert h.get_size() == 8 << 20\nassert h.pread(8 << 20, 0) == bytes(8 << 20)").map(drop)
 }
 
 fn import(lab: &Lab) -> Result<()> {
@@ -96,35 +55,20 @@ fn import(lab: &Lab) -> Result<()> {
     let dir = lab.dir.join("b");
     fs::create_dir_all(dir.join("box")).or_fail("another box")?;
     for n in 0..6 {
-        fs::rename(
-            served.file(n),
-            dir.join("box").join(format!("bay{}", 5 - n)),
-        )
-        .or_fail("moving a drive")?;
+        fs::rename(served.file(n), dir.join("box").join(format!("bay{}", 5 - n))).or_fail("moving a drive")?;
     }
     let ashlar = Ashlar::new(&lab.program, &dir);
     ashlar.done(&["import", "box"])?;
-    let mut moved = Served {
-        server: Server::new(&ashlar),
-        ashlar,
-        drives: vec![],
-    };
+    let mut moved = Served { server: Server::new(&ashlar), ashlar, drives: vec![] };
     moved.server.start()?;
-    nbdsh(
-        &moved,
-        &moved.uri(),
-        "assert h.pread(16384, 8192) == b'here' * 4096",
-    )
-    .map(drop)
+    nbdsh(&moved, &moved.uri(), "assert h.pread(16384, 8192) == b'here' * 4096").map(drop)
 }
 
 fn read_only(lab: &Lab) -> Result<()> {
     let mut served = lab.served("a", "5", 4, "16M")?;
     nbdsh(&served, &served.uri(), "h.pwrite(b'kept' * 1024, 0)")?;
     served.server.kill()?;
-    let before: Vec<_> = (0..4)
-        .map(|n| fs::read(served.file(n)).or_fail("a drive"))
-        .collect::<Result<_>>()?;
+    let before: Vec<_> = (0..4).map(|n| fs::read(served.file(n)).or_fail("a drive")).collect::<Result<_>>()?;
     let mut server = Server::new(&served.ashlar).with_flags(&["--read-only"]);
     server.start()?;
     let check = "assert h.is_read_only()\nassert h.pread(4096, 0) == b'kept' * 1024";
@@ -134,9 +78,7 @@ fn read_only(lab: &Lab) -> Result<()> {
     server.stop()?;
     for (n, before) in before.iter().enumerate() {
         let same = *before == fs::read(served.file(n)).or_fail("a drive")?;
-        require(same, "serve --read-only", || {
-            format!("drive {n} was written")
-        })?;
+        require(same, "serve --read-only", || format!("drive {n} was written"))?;
     }
     Ok(())
 }
