@@ -2,6 +2,8 @@
 //!
 //! Drives are modelled; time is virtual.
 
+#![allow(clippy::unwrap_used)]
+
 use array::inspect::Found;
 use array::{Array, ArrayState, CreateSpec, Fault, OpenHow, RefusedCode, Volume, inspect};
 use base::{BlockCount, MemberId, MemberLba};

@@ -89,7 +89,7 @@ pub fn run(context: &Context, args: &Args) -> Outcome {
         if let Some(size) = args.working_set {
             what.working_set_bytes = size.0;
         }
-        let what = what.lasting(Duration::from_secs_f64(args.seconds.max(0.1).min(86_400.0)));
+        let what = what.lasting(args.time());
         let progress = Progress::new(false);
         let (mut step, total) = (0, (what.rounds * what.subjects.len()) as u64);
         let shown = |round: usize, subject: Subject| {
@@ -107,6 +107,11 @@ pub fn run(context: &Context, args: &Args) -> Outcome {
 }
 
 impl Args {
+    /// The time asked for, within reason ("nan" is a number too).
+    fn time(&self) -> Duration {
+        Duration::try_from_secs_f64(self.seconds.clamp(0.1, 86_400.0)).unwrap_or(Duration::from_secs(15))
+    }
+
     fn loads(&self) -> Vec<Load> {
         let mut loads: Vec<Load> = if self.pattern.is_empty() {
             table::LOADS.to_vec()

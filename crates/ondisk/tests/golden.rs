@@ -32,7 +32,7 @@ fn encoded() -> [(&'static str, Vec<u8>); 4] {
         ("label", samples::label().encode()),
         ("generation", samples::generation().encode()),
         ("record", block(|b| samples::record().encode(b))),
-        ("node", block(|b| drop(samples::node().encode(b)))),
+        ("node", block(|b| _ = samples::node().encode(b))),
     ]
 }
 
