@@ -78,7 +78,6 @@ impl Server {
     /// # Errors
     /// When there is no such program.
     pub fn spawn(&mut self) -> Result<()> {
-        let _ = fs::remove_file(self.socket()); // WORKAROUND-3
         let log = File::options().create(true).append(true).open(self.log_path()).or_fail("the server's log")?;
         let nbd = format!("unix:{}", self.socket().display());
         let mut args = vec!["serve", "--stop-at-eof", "--nbd", &nbd];

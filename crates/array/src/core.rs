@@ -166,6 +166,10 @@ pub struct Core {
     pub changed: Event,
     /// One checkpoint at a time.
     pub checkpoint_gate: Gate,
+    /// Checkpoints that the keeper has tried.
+    pub checkpoints_tried: Cell<u64>,
+    /// Segments that the cleaner could not empty lately.
+    pub hard_to_clean: RefCell<std::collections::BTreeSet<base::SegmentId>>,
     /// Background work asked for.
     pub wanted: Wanted,
     /// Members went out and the generation that says so has not taken effect.
@@ -222,6 +226,8 @@ impl Core {
             pins: Pins::default(),
             changed: Event::default(),
             checkpoint_gate: Gate::default(),
+            checkpoints_tried: Cell::new(0),
+            hard_to_clean: RefCell::default(),
             wanted: Wanted::default(),
             degrading: Cell::new(false),
             rebuild: crate::lifecycle::rebuild::Progress::default(),

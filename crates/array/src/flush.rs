@@ -17,6 +17,8 @@ use crate::sync::Gate;
 pub struct Flushes {
     gate: Gate,
     begun: Cell<u64>,
+    /// The last one that was carried through.
+    done: Cell<u64>,
 }
 
 impl Core {
@@ -26,11 +28,12 @@ impl Core {
         self.writable()?;
         let ours = self.flushes.begun.get() + 1;
         let _turn = self.flushes.gate.pass().await;
-        if self.flushes.begun.get() >= ours {
+        if self.flushes.done.get() >= ours {
             // One that began after the call is done: it covers this one. (`begun` counts only those that passed.)
             return self.degraded_durably().await;
         }
-        self.flushes.begun.set(self.flushes.begun.get() + 1);
+        let this = self.flushes.begun.get() + 1;
+        self.flushes.begun.set(this);
         loop {
             self.degraded_durably().await?;
             let acked = self.acked_rows();
@@ -45,6 +48,7 @@ impl Core {
                 break;
             }
         }
+        self.flushes.done.set(this);
         self.degraded_durably().await
     }
 

@@ -96,7 +96,10 @@ impl Core {
             }
         }
         let mut changes = leaves;
-        let top = volumes.iter().map(|v| v.height.get().max(height_for(v.blocks.get()))).max().unwrap_or(0);
+        // Once: a volume may grow while nodes are written.
+        let targets: BTreeMap<VolumeId, u8> =
+            volumes.iter().map(|v| (v.id, v.height.get().max(height_for(v.blocks.get())))).collect();
+        let top = targets.values().copied().max().unwrap_or(0);
         for level in 0..=top {
             for touch in table.touched.iter().filter(|t| t.level == level) {
                 changes.entry(NodeKey::of(touch.volume, level, touch.lba)).or_default();
@@ -108,7 +111,8 @@ impl Core {
                 }
                 *merged.mapped.entry(d.key.volume).or_default() += d.mapped;
                 let vol = volumes.iter().find(|v| v.id == d.key.volume).expect("changes are of known volumes");
-                if level == vol.height.get().max(height_for(vol.blocks.get())) {
+                if level == targets[&vol.id] {
+                    assert_eq!(d.key.index, 0, "a root covers its whole tree");
                     merged.roots.entry(vol.id).or_insert(vol.roots.get())[usize::from(d.key.shard)] = d.now;
                 } else {
                     let parent = changes.entry(d.key.parent()).or_default();
@@ -116,15 +120,14 @@ impl Core {
                 }
             }
             for vol in &volumes {
-                self.raise(vol, level, &mut changes, &mut merged);
+                self.raise(vol, targets[&vol.id], level, &mut changes, &mut merged);
             }
         }
         Ok(merged)
     }
 
     /// A tree that has become too low gets a new top: its old root is slot 0 of it.
-    fn raise(&self, vol: &Vol, level: u8, changes: &mut BTreeMap<NodeKey, Change>, merged: &mut Merged) {
-        let wanted = height_for(vol.blocks.get());
+    fn raise(&self, vol: &Vol, wanted: u8, level: u8, changes: &mut BTreeMap<NodeKey, Change>, merged: &mut Merged) {
         let height = vol.height.get();
         if wanted <= height || level != height {
             return;
@@ -241,7 +244,9 @@ impl Core {
                 leaves.entry(key).or_default().fills.push((from, to, fill));
             }
         }
-        for (_, lba, to) in table.blocks().filter(|(v, ..)| *v == vol.id) {
+        // Beyond the end: replayed from a growth that did not take effect.
+        let end = vol.blocks.get();
+        for (_, lba, to) in table.blocks().filter(|(v, lba, _)| *v == vol.id && lba.0 < end) {
             let change = leaves.entry(NodeKey::leaf(vol.id, lba)).or_default();
             change.slots.push(((lba.0 % LEAF_BLOCKS) as usize, to));
         }
@@ -285,8 +290,12 @@ impl Core {
                 if first >= complete_to || beyond <= from.0 {
                     continue;
                 }
-                if self.node_ref(&roots, height, key).await? == MapRef::Hole {
-                    continue;
+                match self.node_ref(&roots, height, key).await {
+                    Ok(MapRef::Hole) => continue,
+                    // What lies below a lost node reads as lost already.
+                    Err(Fault::Medium) => continue,
+                    Ok(_) => {}
+                    Err(other) => return Err(other),
                 }
                 if key.level == 0 {
                     if of_shard == limit {

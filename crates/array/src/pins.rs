@@ -7,12 +7,12 @@ use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
-use base::MemberId;
+use crate::seat::Seat;
 
 use crate::sync::Event;
 
 /// Zones that wait for readers.
-pub type Zones = Vec<(MemberId, u32)>;
+pub type Zones = Vec<(Rc<Seat>, u32)>;
 
 #[derive(Default)]
 struct Inner {
@@ -91,18 +91,33 @@ impl Drop for Pin {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use base::{MemberId, MemberUuid};
+    use ondisk::{Layout, Member, MemberState};
+
+    fn seat() -> Rc<Seat> {
+        let layout = Layout { drive_blocks: 4096, slot_blocks: 256, zone_blocks: 64, zones: 8 };
+        let member = Member {
+            uuid: MemberUuid::default(),
+            state: MemberState::Out,
+            bay: 0,
+            drive_blocks: 4096,
+            zones: 8,
+            drive_name: String::new(),
+        };
+        Seat::new(MemberId(0), &member, layout, None)
+    }
 
     #[test]
     fn zones_wait_for_older_pins_only() {
         let pins = Pins::default();
         let old = pins.pin();
-        pins.free_later(vec![(MemberId(0), 7)]);
+        pins.free_later(vec![(seat(), 7)]);
         let new = pins.pin();
         assert!(!pins.has_free());
         assert!(pins.take_free().is_empty());
         drop(old);
         assert!(pins.has_free());
-        assert_eq!(pins.take_free(), [(MemberId(0), 7)]);
+        assert_eq!(pins.take_free()[0].1, 7);
         drop(new);
         assert!(pins.take_free().is_empty());
     }

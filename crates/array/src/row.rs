@@ -3,6 +3,7 @@
 //! Invariant: a block leaves here only when it matched the checksum it was asked for with.
 
 use std::rc::Rc;
+use std::time::Duration;
 
 use base::{BLOCK_BYTES, SegmentId};
 use futures::future::join_all;
@@ -11,6 +12,12 @@ use rt::Buf;
 
 use crate::core::Core;
 use crate::seat::{Seat, add};
+
+/// Times a read is tried before its column counts as unreadable: an error may pass (a controller reset).
+const READ_TRIES: usize = 3;
+
+/// Between the tries.
+const READ_PAUSE: Duration = Duration::from_millis(20);
 
 /// A segment's geometry at one instant.
 #[derive(Clone, Debug)]
@@ -48,16 +55,21 @@ impl Core {
     /// Reads `rows` rows of one column as they are, unverified; `None` when its member is not there or fails.
     pub async fn read_column(&self, columns: &Columns, column: usize, row: u32, rows: u32) -> Option<Buf> {
         let (seat, zone) = self.slot_seat(columns, column)?;
-        let buf = Buf::for_overwrite(rows as usize * BLOCK_BYTES);
-        let (result, buf) = seat.read(seat.layout.zone_row(zone, row), buf).await;
-        match result {
-            Ok(()) => Some(buf),
-            Err(rt::IoError::Gone) => {
-                self.member_failed(seat.id, "is gone");
-                None
+        let mut buf = Buf::for_overwrite(rows as usize * BLOCK_BYTES);
+        for attempt in 0..READ_TRIES {
+            let (result, back) = seat.read(seat.layout.zone_row(zone, row), buf).await;
+            buf = back;
+            match result {
+                Ok(()) => return Some(buf),
+                Err(rt::IoError::Gone) => {
+                    self.member_failed(seat.id, "is gone");
+                    return None;
+                }
+                Err(_) if attempt + 1 < READ_TRIES => self.rt.sleep(READ_PAUSE).await,
+                Err(_) => {}
             }
-            Err(_) => None,
         }
+        None
     }
 
     /// Reads `rows` rows of all columns but `except`, unverified.

@@ -80,7 +80,10 @@ impl Seg {
 
     /// Whether it holds anything that somebody may ask for.
     pub fn matters(&self) -> bool {
-        self.live > 0 || !self.unmerged.is_empty() || (self.state == SegmentState::Open && self.acked > 0)
+        self.live > 0
+            || !self.unmerged.is_empty()
+            || self.fresh_nodes
+            || (self.state == SegmentState::Open && self.acked > 0)
     }
 
     /// Whether nobody needs it any more: no live block, nothing to replay, nobody at work on it.
@@ -211,6 +214,7 @@ fn choose_copies(
     short: bool,
 ) -> Option<(Scheme, Vec<Option<MemberId>>)> {
     let (k, copies) = (full.k(), full.width() / full.k());
+    let healthy = seats.iter().filter(|s| s.is_in()).count();
     let mut chosen: Vec<(usize, Vec<Option<MemberId>>)> = Vec::new();
     if let Some(groups) = copy_groups(seats, copies) {
         for g in groups.iter().filter(|g| group_serves(&groups, g, short)) {
@@ -220,6 +224,12 @@ fn choose_copies(
             }
         }
     } else {
+        if open.len() < copies && open.len() == healthy && !open.is_empty() {
+            // Too few members for one group: one data column, and copies as far as they go.
+            let mut group: Vec<Option<MemberId>> = open.iter().map(|s| Some(s.id)).collect();
+            group.resize(copies, None);
+            return Some((full.with_k(1), group));
+        }
         let usable = (open.len() - open.len() % copies).min(k * copies);
         let mut members: Vec<MemberId> = open[..usable].iter().map(|s| s.id).collect();
         members.sort_by_key(|m| (u64::from(m.0) + id) % seats.len() as u64);

@@ -169,7 +169,7 @@ impl Core {
                 None => {
                     let zones = members();
                     let k = (zones.len() / usize::from(copies)).clamp(1, full.k());
-                    Units { width: k * usize::from(copies), k, zones }
+                    Units { width: (k * usize::from(copies)).min(zones.len()).max(1), k, zones }
                 }
             },
         }
@@ -328,9 +328,13 @@ impl Core {
     pub fn drop_broken_spares(&self) {
         let mut table = self.table.borrow_mut();
         let seats = self.seats.borrow();
+        let chosen = choose(&seats, self.shape.scheme, table.next, false);
+        let whole_possible = chosen.is_some_and(|(_, members)| members.iter().all(Option::is_some));
         table.segments.retain(|_, seg| {
             let is_in = |m: MemberId| seats[usize::from(m.0)].is_in();
-            if seg.state != SegmentState::Spare || seg.slots.iter().flatten().all(|(m, _)| is_in(*m)) {
+            let lacking = seg.slots.iter().any(Option::is_none) && !self.room.short.get() && whole_possible;
+            let broken = seg.slots.iter().flatten().any(|(m, _)| !is_in(*m));
+            if seg.state != SegmentState::Spare || !(lacking || broken) {
                 return true;
             }
             for (m, zone) in seg.slots.iter().flatten() {

@@ -38,7 +38,11 @@ impl Core {
             let generation = self.snapshot(clean);
             let freed: Vec<SegmentId> = self.freeable();
             let seats = self.seats_in();
-            if self.flush_all(&seats).await && self.write_slots(&seats, &generation).await {
+            if !self.flush_all(&seats).await {
+                // Nothing of it was written: the number stays free, and the slot of the one in effect untouched.
+                continue;
+            }
+            if self.write_slots(&seats, &generation).await {
                 self.take_effect(&generation, &freed);
                 return Ok(());
             }
@@ -112,7 +116,7 @@ impl Core {
                     continue;
                 }
                 let seg = table.segments.remove(id).expect("it is there");
-                zones.extend(seg.slots.iter().flatten().copied());
+                zones.extend(seg.slots.iter().flatten().filter_map(|(m, zone)| Some((self.seat(*m)?, *zone))));
                 self.nodes.borrow_mut().forget_segment(*id);
             }
         }

@@ -422,7 +422,8 @@ impl Core {
             }
             // What was overwritten or deallocated counts only once it is merged.
             if attempt == 0 {
-                self.checkpoint().await?;
+                self.checkpoint_and_wait().await;
+                self.writable()?;
             }
         }
         Err(Fault::NoSpace)

@@ -367,3 +367,55 @@ fn after_a_rebuild_another_member_may_go() {
         assert_eq!(read(&rt, &v, i * 37, 1).unwrap(), expected);
     }
 }
+
+/// A volume that grows while a checkpoint merges keeps its map.
+#[test]
+fn growing_during_a_checkpoint_keeps_the_map() {
+    let world = World::new(4, false);
+    world.create(Level::Raid5);
+    let rt = Rt::modelled(21);
+    let (array, v) = world.open(&rt);
+    rt.block_on(v.write(0, data(5, 4), false)).unwrap();
+    rt.block_on(async {
+        let (checkpoint, grown) = futures::join!(array.checkpoint(), array.volume_grow("v", 64 << 20));
+        checkpoint.unwrap();
+        grown.unwrap();
+    });
+    assert_eq!(read(&rt, &v, 0, 4).unwrap(), vec![5; 4 * 4096]);
+    rt.block_on(v.write((32 << 20) / BLOCK * BLOCK, data(6, 4), false)).unwrap();
+    rt.block_on(array.checkpoint()).unwrap();
+    assert_eq!(read(&rt, &v, 0, 4).unwrap(), vec![5; 4 * 4096]);
+    assert_eq!(read(&rt, &v, (32 << 20) / BLOCK, 4).unwrap(), vec![6; 4 * 4096]);
+}
+
+/// A flush that fails in a commit leaves the slot of the generation in effect alone.
+#[test]
+fn a_failed_flush_in_a_commit_costs_no_generation() {
+    for seed in 0..100 {
+        let world = World::new(4, true);
+        world.create(Level::Raid5);
+        let rt = Rt::modelled(seed);
+        let (array, v) = world.open(&rt);
+        rt.block_on(v.write(0, data(1, 4), true)).unwrap();
+        world.disks[1].on_op(Some(Box::new(|op| match op.kind {
+            OpKind::Flush => Verdict::Fail(IoError::Medium),
+            OpKind::Read | OpKind::Write | OpKind::Deallocate => Verdict::Proceed,
+        })));
+        let (creator, writer) = (array.clone(), v.clone());
+        rt.spawn(async move { drop(creator.volume_create("w", 1 << 20).await) }).detach();
+        let writes = async move {
+            for i in 0..50 {
+                drop(writer.write(i * BLOCK, data(2, 1), false).await);
+            }
+        };
+        rt.spawn(writes).detach();
+        rt.block_on(rt.sleep(std::time::Duration::from_micros(30 * seed)));
+        drop((array, v));
+        rt.end();
+        world.disks.iter().for_each(|d| d.on_op(None));
+        world.disks.iter().for_each(|d| d.power_cut(seed));
+        let rt = Rt::modelled(seed);
+        let (_array, v) = world.open(&rt);
+        assert!(matches!(read(&rt, &v, 0, 1).unwrap()[0], 1 | 2), "seed {seed}");
+    }
+}

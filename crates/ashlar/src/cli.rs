@@ -8,8 +8,7 @@ use clap::{Parser, Subcommand};
 use crate::context::Context;
 use crate::exit::{self, Outcome};
 use crate::{
-    bench, check, completion, create, demo, destroy, drive, import, inspect, iostat, serve, status, stop, volume,
-    wipe,
+    bench, check, completion, create, demo, destroy, drive, import, inspect, iostat, serve, status, stop, volume, wipe,
 };
 
 const EXAMPLES: &str = "\

@@ -49,8 +49,7 @@ impl Client {
     }
 
     fn send<T: DeserializeOwned>(&self, method: Method, path: &str, body: Option<Vec<u8>>) -> Result<T, Problem> {
-        let runtime =
-            tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(|e| self.broken(e))?;
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(|e| self.broken(e))?;
         let (status, body) =
             runtime.block_on(exchange(&self.socket, method, path, body)).map_err(|e| self.broken(e))?;
         if status.is_success() {

@@ -86,10 +86,9 @@ fn show(before: &Iostats, now: &Iostats) {
     let mut table = Table::new(&["", ">READ/s", ">READ", ">WRITE/s", ">WRITTEN"]).flush_left();
     for array in &now.arrays {
         let Some(old) = before.arrays.iter().find(|a| a.array == array.array) else { continue };
-        for (prefix, new, old) in [
-            (format!("{}/", array.array), &array.volumes, &old.volumes),
-            (String::new(), &array.drives, &old.drives),
-        ] {
+        for (prefix, new, old) in
+            [(format!("{}/", array.array), &array.volumes, &old.volumes), (String::new(), &array.drives, &old.drives)]
+        {
             for t in new {
                 let zero = TrafficView::default();
                 let was = old.iter().find(|o| o.name == t.name).unwrap_or(&zero);

@@ -67,8 +67,7 @@ fn settings(context: &Context, args: Args) -> Result<Settings, Problem> {
     let config = config.unwrap_or_default();
     // A flag or the environment wins over the file.
     let control = config.control.filter(|_| !context.control_named).unwrap_or_else(|| context.control.clone());
-    let state_dir =
-        config.state_dir.filter(|_| !context.state_dir_named).unwrap_or_else(|| context.state_dir.clone());
+    let state_dir = config.state_dir.filter(|_| !context.state_dir_named).unwrap_or_else(|| context.state_dir.clone());
     let nbd = match (args.nbd.is_empty(), config.nbd.is_empty()) {
         (false, _) => args.nbd,
         (true, false) => config.nbd,
@@ -88,7 +87,7 @@ fn settings(context: &Context, args: Args) -> Result<Settings, Problem> {
     })
 }
 
-/// The daemon itself says what each recovery step took, with the array's name; the engine's own lines are for debugging.
+/// The daemon says what each recovery step took, with the array's name; the engine's own lines are for debugging.
 const LOG_DEFAULT: &str = "info,array::lifecycle::open=warn";
 
 fn log_to_stderr() {

@@ -44,8 +44,7 @@ pub fn run(context: &Context, args: &Args) -> Outcome {
     loop {
         let arrays = fetch(context, args.array.as_deref())?;
         // One array that was asked for and is not there is an error, not a line in a table.
-        if let (Some(_), Some(absent), None, false) = (&args.array, arrays.absent.first(), args.watch, args.check)
-        {
+        if let (Some(_), Some(absent), None, false) = (&args.array, arrays.absent.first(), args.watch, args.check) {
             return Err(absent.problem.clone());
         }
         if args.watch.is_some() && !args.json && std::io::stdout().is_terminal() {
@@ -100,13 +99,10 @@ fn show(all: &Arrays, details: bool) {
         return;
     }
     if all.arrays.is_empty() && all.absent.is_empty() && all.not_served.is_empty() {
-        text::print(
-            "No arrays. `ashlar create` makes one, `ashlar import` finds one, `ashlar demo` shows it all.",
-        );
+        text::print("No arrays. `ashlar create` makes one, `ashlar import` finds one, `ashlar demo` shows it all.");
         return;
     }
-    let mut table =
-        Table::new(&["ARRAY", "LEVEL", "STATE", ">USED", ">USABLE", "", ">VOLUMES", "DRIVES"]).flush_left();
+    let mut table = Table::new(&["ARRAY", "LEVEL", "STATE", ">USED", ">USABLE", "", ">VOLUMES", "DRIVES"]).flush_left();
     for a in &all.arrays {
         table.row(vec![
             a.name.clone(),

@@ -148,12 +148,7 @@ fn list(context: &Context, array: &str, json: bool) -> Outcome {
     let mut table = Table::new(&["VOLUME", ">SIZE", ">WRITTEN", "STATE"]).flush_left();
     for v in &volumes.volumes {
         let state = if v.state == VolumeState::Live { "live" } else { "being deleted" };
-        table.row(vec![
-            format!("{}/{}", volumes.array, v.name),
-            human(v.bytes),
-            human(v.mapped_bytes),
-            state.into(),
-        ]);
+        table.row(vec![format!("{}/{}", volumes.array, v.name), human(v.bytes), human(v.mapped_bytes), state.into()]);
     }
     table.print();
     Ok(Finding::Good)

@@ -4,7 +4,7 @@ use std::rc::Rc;
 
 use ondisk::ReplayFrom;
 
-use crate::core::Core;
+use crate::core::{Core, Phase};
 use crate::fault::Fault;
 
 impl Core {
@@ -24,6 +24,19 @@ impl Core {
         }
         crate::seat::add(&self.tally.checkpoints, 1);
         self.commit().await
+    }
+
+    /// Asks the keeper for a checkpoint and waits until one that began later was tried. A host's request does it this
+    /// way: its future may be dropped at any time, and a commit must not be.
+    pub async fn checkpoint_and_wait(&self) {
+        // The one under way may have begun before.
+        let enough = self.checkpoints_tried.get() + 2;
+        let tried = || self.checkpoints_tried.get();
+        while tried() < enough && self.phase.get() == Phase::Open {
+            self.want_checkpoint();
+            let before = tried();
+            self.changed.until(|| tried() != before || self.phase.get() != Phase::Open).await;
+        }
     }
 
     /// Swaps the memtables. Replay begins at the oldest entry that is numbered and not acknowledged: everything

@@ -34,7 +34,8 @@ impl Core {
             let low = || self.room_left() < clean_below;
             self.changed.until(|| self.phase.get() != Phase::Open || low()).await;
             // Counts become exact, and what is empty is freed, before anything is moved.
-            if self.checkpoint().await.is_err() {
+            self.checkpoint_and_wait().await;
+            if self.phase.get() != Phase::Open {
                 return;
             }
             if !low() {
@@ -42,6 +43,7 @@ impl Core {
             }
             let victims = self.victims();
             if victims.is_empty() {
+                self.hard_to_clean.borrow_mut().clear();
                 // Nothing to gain until something is overwritten or deallocated.
                 let before = self.tally.host_blocks_written.get();
                 let left = self.room_left();
@@ -52,8 +54,12 @@ impl Core {
                 continue;
             }
             for id in victims {
-                if self.clean(id).await.is_err() && self.phase.get() != Phase::Open {
-                    return;
+                if self.clean(id).await.is_err() {
+                    if self.phase.get() != Phase::Open {
+                        return;
+                    }
+                    // It is not chosen again before the others had their turn.
+                    self.hard_to_clean.borrow_mut().insert(id);
                 }
             }
         }
@@ -72,6 +78,7 @@ impl Core {
                 && !s.busy
                 && !s.fresh_nodes
                 && !self.in_use_by_log(s.id)
+                && !self.hard_to_clean.borrow().contains(&s.id)
         };
         let mut found: Vec<(i64, i64, SegmentId)> = table
             .segments

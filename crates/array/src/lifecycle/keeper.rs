@@ -1,11 +1,12 @@
 //! The keeper: does in the background what the log, the volumes and the members ask for.
 
 use std::rc::Rc;
+use std::time::Duration;
 
-use base::MemberId;
 use ondisk::VolumeState;
 
 use crate::core::{Core, Phase};
+use crate::seat::Seat;
 
 impl Core {
     /// Starts the background tasks.
@@ -47,9 +48,13 @@ impl Core {
             if self.over() {
                 return;
             }
-            if self.checkpoint().await.is_err() {
-                return;
+            if self.checkpoint().await.is_err() && !self.over() {
+                self.note("a checkpoint failed; it is tried again".to_owned());
+                self.rt.sleep(Duration::from_secs(1)).await;
+                self.wanted.checkpoint.set(true);
             }
+            self.checkpoints_tried.set(self.checkpoints_tried.get() + 1);
+            self.changed.wake();
         }
     }
 
@@ -65,10 +70,8 @@ impl Core {
                 return;
             }
             let zones = self.pins.take_free();
-            let free = |(member, zone): (MemberId, u32)| {
-                let core = self.clone();
+            let free = |(seat, zone): (Rc<Seat>, u32)| {
                 async move {
-                    let Some(seat) = core.seat(member) else { return };
                     if let Some(drive) = seat.drive.as_ref().filter(|_| seat.is_in()) {
                         let n = base::BlockCount(u64::from(seat.layout.zone_blocks));
                         // A hint: a drive that cannot do it is as good without.

@@ -109,6 +109,14 @@ pub async fn open(rt: &Rt, drives: Vec<Drive>, how: OpenHow) -> Result<(Rc<Core>
     recovery.report.replayed_entries = done.entries;
     recovery.report.cut_segments = done.cut_segments;
     recovery.report.damaged_records = done.damaged;
+    if done.uncertain && writable && !how.accept_loss {
+        return Err(Refused::new(
+            RefusedCode::Damaged,
+            "recovery stops",
+            "the end of the log cannot be read: what was acknowledged last is not known",
+            "Check the drives and try again, or open with --read-only",
+        ));
+    }
     if done.uncertain && !how.accept_loss {
         core.uncertain.set(true);
         core.note(

@@ -149,8 +149,12 @@ impl Core {
     async fn rebuild_segments(self: &Rc<Self>, todo: Vec<SegmentId>) -> Result<(), Fault> {
         for batch in todo.chunks(SEGMENTS_PER_GENERATION) {
             for &id in batch {
-                if self.make_sealed(id).await {
-                    self.rebuild_segment(id).await?;
+                if self.make_sealed(id).await
+                    && let Err(fault) = self.rebuild_segment(id).await
+                {
+                    // One that cannot be restored does not hold up the others.
+                    self.writable()?;
+                    self.note(format!("segment {id} could not be rebuilt: {fault}"));
                 }
                 self.rebuild.done.set(self.rebuild.done.get() + 1);
             }

@@ -153,7 +153,7 @@ impl Core {
         }
         scanned.torn = whole_to < scanned.headers.len();
         scanned.headers.truncate(whole_to);
-        scanned.end = scanned.headers.last().map_or(scanned.end.max(line.rows), |h| h.row + h.rows);
+        scanned.end = scanned.headers.last().map_or(0, |h| h.row + h.rows).max(scanned.end).max(line.rows);
         Ok(scanned)
     }
 

@@ -51,12 +51,7 @@ pub async fn copy_and_lose(rt: &Rt, server: &Server, collection: &Collection) ->
 }
 
 /// Compares everything while two drives are missing.
-pub async fn read_without(
-    rt: &Rt,
-    server: &Server,
-    collection: &Collection,
-    copied: &Copied,
-) -> Result<(), Problem> {
+pub async fn read_without(rt: &Rt, server: &Server, collection: &Collection, copied: &Copied) -> Result<(), Problem> {
     let client = server.connect(rt, "demo/files").await?;
     copy::compare(&client, collection, copied).await?.say("read with two drives missing, compared byte for byte");
     Ok(())
@@ -96,8 +91,7 @@ async fn replace(rt: &Rt, server: &Server, lost: [&str; 2]) -> Result<(), Proble
     }
     let moved = wait_until_optimal(rt, server).await?;
     let time = begun.elapsed();
-    let figures =
-        if moved == 0 { String::new() } else { format!(", {} at {}", human(moved), per_second(moved, time)) };
+    let figures = if moved == 0 { String::new() } else { format!(", {} at {}", human(moved), per_second(moved, time)) };
     say::line(&format!("rebuilt after {}{figures}: the array is optimal again", duration(time)));
     Ok(())
 }

@@ -110,10 +110,7 @@ impl Server {
             if self.answers() {
                 self.child = Some(child);
                 let time = begun.elapsed();
-                say::line(&format!(
-                    "$ ashlar serve                  (recovered and serving after {})",
-                    duration(time)
-                ));
+                say::line(&format!("$ ashlar serve                  (recovered and serving after {})", duration(time)));
                 return Ok(time);
             }
             if matches!(child.try_wait(), Ok(Some(_))) {
@@ -122,11 +119,7 @@ impl Server {
             rt.sleep(Duration::from_millis(5)).await;
         }
         self.child = Some(child);
-        Err(Problem::failed(
-            "ashlar serve",
-            format!("it does not come up\n{}", self.log_end()),
-            "please report this",
-        ))
+        Err(Problem::failed("ashlar serve", format!("it does not come up\n{}", self.log_end()), "please report this"))
     }
 
     fn answers(&self) -> bool {
@@ -159,11 +152,7 @@ impl Server {
     pub async fn connect(&self, rt: &Rt, volume: &str) -> Result<Client, Problem> {
         let address = Addr::Unix(self.dir.join("control-nbd.sock"));
         Client::connect(rt, &address, volume).await.map_err(|e| {
-            Problem::failed(
-                format!("NBD export {volume}"),
-                format!("{e}\n{}", self.log_end()),
-                "please report this",
-            )
+            Problem::failed(format!("NBD export {volume}"), format!("{e}\n{}", self.log_end()), "please report this")
         })
     }
 

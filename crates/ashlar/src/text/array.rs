@@ -2,9 +2,7 @@
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use server::view::{
-    ArrayState, ArrayView, MemberState, MemberView, PlanView, RebuildView, RecoveryView, VolumeState,
-};
+use server::view::{ArrayState, ArrayView, MemberState, MemberView, PlanView, RebuildView, RecoveryView, VolumeState};
 
 use super::{Table, duration, human, percent};
 
@@ -93,12 +91,7 @@ pub fn array_details(a: &ArrayView) -> Vec<String> {
                 VolumeState::Live => "live",
                 VolumeState::Dropping => "being deleted",
             };
-            table.row(vec![
-                format!("{}/{}", a.name, v.name),
-                human(v.bytes),
-                human(v.mapped_bytes),
-                state.to_owned(),
-            ]);
+            table.row(vec![format!("{}/{}", a.name, v.name), human(v.bytes), human(v.mapped_bytes), state.to_owned()]);
         }
         lines.extend(table.lines());
     }

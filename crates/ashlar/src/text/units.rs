@@ -52,8 +52,7 @@ mod tests {
         {
             assert_eq!(count(n), text);
         }
-        for (millis, text) in [(85, "85 ms"), (3210, "3.2 s"), (245_000, "4 min 05 s"), (7_800_000, "2 h 10 min")]
-        {
+        for (millis, text) in [(85, "85 ms"), (3210, "3.2 s"), (245_000, "4 min 05 s"), (7_800_000, "2 h 10 min")] {
             assert_eq!(duration(Duration::from_millis(millis)), text);
         }
         assert_eq!(percent(1, 7), "14 %");

@@ -154,7 +154,7 @@ impl Opened {
             Either::Right(((), _)) => Err(Problem::failed(
                 what,
                 format!("its last checkpoint does not end within {} s", CLOSE_MAX.as_secs()),
-                "nothing that was acknowledged is lost: the next start recovers; the drives are free once the server has ended",
+                "nothing acknowledged is lost: the next start recovers; the server's end frees the drives",
             )),
         };
         for lent in self.lent.take().iter().filter_map(Weak::upgrade) {
