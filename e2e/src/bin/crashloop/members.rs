@@ -139,8 +139,14 @@ impl Members {
             }
             Deed::Replace { file, with } => {
                 let replaced = is_in(&status, with);
-                if answered && !replaced {
-                    return Err(contradiction(&ended, with, "not in", &status));
+                let listed = status["members"].to_string().contains(&format!("/{with}\""));
+                if replaced != listed || (answered && !replaced) {
+                    return Err(contradiction(
+                        &ended,
+                        with,
+                        if listed { "a member, but not in" } else { "not in" },
+                        &status,
+                    ));
                 }
                 if replaced {
                     self.rebuilding = true;
@@ -180,7 +186,8 @@ fn is_in(status: &Value, file: &str) -> bool {
 }
 
 fn contradiction(ended: &Ended, file: &str, is: &str, status: &Value) -> Failure {
-    Failure::new(&ended.command, format!("it was answered, but after the restart {file} is {is}: {}", short(status)))
+    let answered = if ended.code == Some(0) { "it was answered" } else { "it was cut off" };
+    Failure::new(&ended.command, format!("{answered}; after the restart {file} is {is}: {}", short(status)))
 }
 
 fn short(status: &Value) -> String {
