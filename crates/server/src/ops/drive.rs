@@ -27,6 +27,7 @@ pub async fn fail(opened: &Opened, request: &DriveFail) -> Result<Done, Problem>
 pub async fn replace(world: &World, opened: &Opened, request: &DriveReplace) -> Result<Done, Problem> {
     let (seat, old) = member(opened, &request.drive)?;
     let (with, files) = new_drive(world, opened, &request.with, request.size_bytes, request.force).await?;
+    remember_first(world, opened, &with)?;
     let replaced = opened.array.drive_replace(seat, with.clone(), request.force).await;
     replaced.map_err(|r| named(&opened.array, r))?;
     files.keep();
@@ -52,6 +53,7 @@ pub async fn replace(world: &World, opened: &Opened, request: &DriveReplace) -> 
 /// When the drive is refused.
 pub async fn add(world: &World, opened: &Opened, request: &DriveAdd) -> Result<Done, Problem> {
     let (with, files) = new_drive(world, opened, &request.with, request.size_bytes, request.force).await?;
+    remember_first(world, opened, &with)?;
     let added = opened.array.drive_add_spare(with.clone(), request.force).await;
     added.map_err(|r| named(&opened.array, r))?;
     files.keep();
@@ -59,6 +61,13 @@ pub async fn add(world: &World, opened: &Opened, request: &DriveAdd) -> Result<D
     let view = opened.view();
     open::remember(world, &view.name, view.uuid, &[with], None)?;
     Ok(Done::new(format!("drive {} is a spare of {}", request.with, view.name)))
+}
+
+/// Writes down a drive before the array takes it: a start after a kill in between looks for it then. One too many in
+/// the list does no harm: it carries no label of the array.
+fn remember_first(world: &World, opened: &Opened, with: &rt::Drive) -> Result<(), Problem> {
+    let view = opened.view();
+    open::remember(world, &view.name, view.uuid, std::slice::from_ref(with), None)
 }
 
 fn name_of(member: &MemberView) -> &str {
