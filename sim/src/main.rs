@@ -1,7 +1,7 @@
 //! The simulator: the shipped engine in a world where one seed decides workload, scheduling, faults and time.
 //!
 //! Faults here: power cuts with any subset of unflushed writes kept, dropped or torn; process death at any moment;
-//! drives pulled, returning stale, replaced; opens without a drive. All within the promised redundancy.
+//! drives pulled, returning stale, replaced, spares. All within the promised redundancy.
 
 mod model;
 mod run;
