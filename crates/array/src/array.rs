@@ -124,6 +124,11 @@ impl Array {
     }
 
     fn find(&self, name: &str) -> Option<Rc<Vol>> {
+        self.named(name).filter(|v| v.agreed_blocks.get() > 0)
+    }
+
+    /// [`Array::find`], also one that is only being made.
+    fn named(&self, name: &str) -> Option<Rc<Vol>> {
         let live = |v: &&Rc<Vol>| *v.name.borrow() == name && v.state.get() == VolumeState::Live;
         self.core.volumes.borrow().values().find(live).cloned()
     }
@@ -150,7 +155,7 @@ impl Array {
         check_name(name)?;
         self.core.writable()?;
         let blocks = checked_size(bytes)?;
-        if self.find(name).is_some() {
+        if self.named(name).is_some() {
             return Err(taken(name));
         }
         if self.core.volumes.borrow().len() >= VOLUMES_MAX {
@@ -164,6 +169,7 @@ impl Array {
             name: RefCell::new(name.to_owned()),
             uuid: random_uuid(&self.core.rt),
             blocks: Cell::new(blocks),
+            agreed_blocks: Cell::new(0),
             mapped: Cell::new(0),
             state: Cell::new(VolumeState::Live),
             height: Cell::new(height_for(blocks)),
@@ -204,7 +210,7 @@ impl Array {
         check_name(to)?;
         let vol = self.must_find(name)?;
         self.core.writable()?;
-        if self.find(to).is_some() {
+        if self.named(to).is_some() {
             return Err(taken(to));
         }
         *vol.name.borrow_mut() = to.to_owned();
@@ -281,6 +287,11 @@ impl Array {
         }
         let newcomer = self.seat_drive(with, old.bay.get(), force).await?;
         if old.state.get() == MemberState::In {
+            // Another member may have gone out while the drive was labelled.
+            if let Err(refused) = self.may_lose(&old) {
+                newcomer.state.set(MemberState::Vacant);
+                return Err(refused);
+            }
             self.core.member_failed(seat, "is being replaced");
         }
         self.core.degraded_durably().await?;

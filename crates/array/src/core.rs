@@ -45,8 +45,10 @@ pub struct Vol {
     pub name: RefCell<String>,
     /// Its identity for hosts.
     pub uuid: Uuid,
-    /// Size in blocks.
+    /// Size in blocks, as the next generation will say.
     pub blocks: Cell<u64>,
+    /// Size in blocks as the generation in effect says, and hosts see it; 0 when it does not know the volume yet.
+    pub agreed_blocks: Cell<u64>,
     /// Blocks stored, as of the last merge.
     pub mapped: Cell<u64>,
     /// Where in its life.
@@ -69,6 +71,7 @@ impl Vol {
             name: RefCell::new(v.name.clone()),
             uuid: v.uuid,
             blocks: Cell::new(v.blocks),
+            agreed_blocks: Cell::new(v.blocks),
             mapped: Cell::new(v.mapped_blocks),
             state: Cell::new(v.state),
             height: Cell::new(v.height),
@@ -174,6 +177,8 @@ pub struct Core {
     pub wanted: Wanted,
     /// Members went out and the generation that says so has not taken effect.
     pub degrading: Cell<bool>,
+    /// Members that went out since the open.
+    pub failures: Cell<u64>,
     /// How a rebuild goes.
     pub rebuild: crate::lifecycle::rebuild::Progress,
     /// Host flushes.
@@ -192,6 +197,8 @@ pub struct Wanted {
     pub checkpoint: Cell<bool>,
     /// A generation with more spares.
     pub spares: Cell<bool>,
+    /// A flush, so that the log can go on: much is acknowledged and not durable.
+    pub flush: Cell<bool>,
     /// A look whether something can be rebuilt.
     pub rebuild: Cell<bool>,
 }
@@ -230,6 +237,7 @@ impl Core {
             hard_to_clean: RefCell::default(),
             wanted: Wanted::default(),
             degrading: Cell::new(false),
+            failures: Cell::new(0),
             rebuild: crate::lifecycle::rebuild::Progress::default(),
             flushes: crate::flush::Flushes::default(),
             room: crate::space::Room::default(),

@@ -45,6 +45,8 @@ impl Core {
                         seg.durable = seg.durable.max(rows);
                     }
                 }
+                drop(table);
+                self.log.poke();
                 break;
             }
         }

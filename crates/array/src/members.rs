@@ -15,6 +15,7 @@ impl Core {
             return;
         }
         seat.state.set(MemberState::Out);
+        self.failures.set(self.failures.get() + 1);
         self.note(format!("drive {} (seat {member}) {why}; it is out", seat.drive_name));
         if self.phase.get() != Phase::Open {
             return;

@@ -244,7 +244,7 @@ impl Core {
                 leaves.entry(key).or_default().fills.push((from, to, fill));
             }
         }
-        // Beyond the end: replayed from a growth that did not take effect.
+        // Beyond the end lies only what nobody wrote: a record that is not ours.
         let end = vol.blocks.get();
         for (_, lba, to) in table.blocks().filter(|(v, lba, _)| *v == vol.id && lba.0 < end) {
             let change = leaves.entry(NodeKey::leaf(vol.id, lba)).or_default();

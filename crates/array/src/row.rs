@@ -2,6 +2,7 @@
 //!
 //! Invariant: a block leaves here only when it matched the checksum it was asked for with.
 
+use std::collections::BTreeSet;
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -30,6 +31,21 @@ pub struct Columns {
     pub slots: Vec<Slot>,
 }
 
+/// Rows as they were read, unverified.
+pub struct Rows {
+    columns: Vec<Option<Buf>>,
+    /// Blocks of columns whose member is there that could not be read: column, row from the first.
+    unreadable: BTreeSet<(usize, u32)>,
+}
+
+impl Rows {
+    /// The block of `column` in `row`, counted from the first one read; `None` when it could not be read.
+    pub fn block(&self, column: usize, row: u32) -> Option<&[u8]> {
+        let at = row as usize * BLOCK_BYTES..(row as usize + 1) * BLOCK_BYTES;
+        self.columns[column].as_ref().map(|b| &b[at]).filter(|_| !self.unreadable.contains(&(column, row)))
+    }
+}
+
 /// Blocks of a run and which of them could not be had.
 pub struct Run {
     /// The blocks; lost ones hold anything.
@@ -46,7 +62,8 @@ impl Core {
         Some(Columns { id, scheme: seg.scheme, slots: seg.slots.clone() })
     }
 
-    fn slot_seat(&self, columns: &Columns, column: usize) -> Option<(Rc<Seat>, u32)> {
+    /// The member of a column and its zone there; `None` when it is not in.
+    pub fn slot_seat(&self, columns: &Columns, column: usize) -> Option<(Rc<Seat>, u32)> {
         let (member, zone) = columns.slots[column]?;
         let seat = self.seat(member)?;
         (seat.is_in() && zone < seat.layout.zones).then_some((seat, zone))
@@ -78,6 +95,28 @@ impl Core {
             if except.contains(&c) { None } else { self.read_column(columns, c, row, rows).await }
         };
         join_all((0..columns.scheme.width()).map(read)).await
+    }
+
+    /// Reads `rows` rows of all columns but `except`. One bad block does not cost its column: where a column cannot be
+    /// read at once it is read block by block.
+    pub async fn read_rows(&self, columns: &Columns, except: &[usize], row: u32, rows: u32) -> Rows {
+        let mut read =
+            Rows { columns: self.read_columns(columns, except, row, rows).await, unreadable: BTreeSet::new() };
+        for c in 0..columns.scheme.width() {
+            if read.columns[c].is_some() || except.contains(&c) || self.slot_seat(columns, c).is_none() {
+                continue;
+            }
+            let blocks = join_all((0..rows).map(|r| self.read_column(columns, c, row + r, 1))).await;
+            let mut column = Buf::zeroed(rows as usize * BLOCK_BYTES);
+            for ((r, to), block) in (0..).zip(column.chunks_exact_mut(BLOCK_BYTES)).zip(blocks) {
+                match block {
+                    Some(block) => to.copy_from_slice(&block),
+                    None => _ = read.unreadable.insert((c, r)),
+                }
+            }
+            read.columns[c] = Some(column);
+        }
+        read
     }
 
     /// Reads a run of blocks down one data column and matches each with its checksum; what does not match is
@@ -185,10 +224,19 @@ impl Core {
         let Some((seat, zone)) = self.slot_seat(columns, column) else { return };
         add(&seat.counters.mismatches, 1);
         let at = seat.layout.zone_row(zone, row);
-        if self.writable().is_err() {
+        // While the segment is listed a pin made now keeps its zones: the write outlives a reader who walks away.
+        let still_there = self.columns(columns.id).is_some_and(|now| now.slots[column] == columns.slots[column]);
+        if self.writable().is_err() || !still_there {
             return;
         }
-        let done = seat.write(at, block.freeze()).await;
+        let pin = self.pins.pin();
+        let writer = seat.clone();
+        let write = async move {
+            let done = writer.write(at, block.freeze()).await;
+            drop(pin);
+            done
+        };
+        let done = self.rt.spawn(write).await;
         add(&self.tally.repaired_blocks, 1);
         let outcome = if done.is_ok() { "repaired from its row" } else { "could not be written back" };
         self.note(format!("block {at} of {} did not match its checksum; {outcome}", seat.drive_name));

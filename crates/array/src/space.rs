@@ -6,7 +6,7 @@
 //! `usable`, so the cleaner always finds something to free.
 
 use std::cell::Cell;
-use std::rc::Rc;
+use std::rc::{Rc, Weak};
 
 use base::{MemberId, SegmentId};
 use ondisk::{Level, MemberState, Scheme, SegmentState};
@@ -58,15 +58,16 @@ pub struct Room {
 
 /// Room promised to one request; given back on drop.
 pub struct Promise {
-    core: Rc<Core>,
+    /// Not an owner: promises lie in the log, which is the core's.
+    core: Weak<Core>,
     blocks: u64,
 }
 
 impl Drop for Promise {
     fn drop(&mut self) {
-        let promised = &self.core.room.promised;
-        promised.set(promised.get() - self.blocks);
-        self.core.changed.wake();
+        let Some(core) = self.core.upgrade() else { return };
+        core.room.promised.set(core.room.promised.get() - self.blocks);
+        core.changed.wake();
     }
 }
 
@@ -132,7 +133,7 @@ impl Core {
             return Err(Fault::Closed);
         }
         self.room.promised.set(self.room.promised.get() + cost);
-        Ok(Promise { core: self.clone(), blocks: cost })
+        Ok(Promise { core: Rc::downgrade(self), blocks: cost })
     }
 
     /// The rungs for this array's size.

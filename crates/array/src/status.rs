@@ -212,6 +212,8 @@ pub struct RebuildStatus {
     pub segments_done: u64,
     /// Bytes written to their new places.
     pub bytes_moved: u64,
+    /// Rows that could not be made whole: blocks in them are lost.
+    pub rows_lost: u64,
     /// Since it began.
     pub seconds: u64,
     /// Until it ends, at the rate so far.
@@ -353,10 +355,11 @@ impl Core {
         let volumes = self.volumes.borrow();
         volumes
             .values()
+            .filter(|v| v.agreed_blocks.get() > 0)
             .map(|v| VolumeStatus {
                 name: v.name.borrow().clone(),
                 uuid: v.uuid,
-                bytes: BlockCount(v.blocks.get()).bytes(),
+                bytes: BlockCount(v.agreed_blocks.get()).bytes(),
                 mapped_bytes: BlockCount(v.mapped.get()).bytes(),
                 state: if v.state.get() == VolumeState::Live { "live" } else { "dropping" },
                 reads: v.counters.reads.get(),

@@ -120,6 +120,11 @@ impl Core {
                 self.nodes.borrow_mut().forget_segment(*id);
             }
         }
+        for line in &generation.volumes {
+            if let Some(vol) = self.volumes.borrow().get(&line.id) {
+                vol.agreed_blocks.set(line.blocks);
+            }
+        }
         let gone = |v: &Rc<Vol>| matches!(v.state.get(), ondisk::VolumeState::Dropping { cursor } if cursor.0 >= v.blocks.get());
         self.volumes.borrow_mut().retain(|_, v| !gone(v));
         if !zones.is_empty() {

@@ -53,7 +53,7 @@ impl Volume {
     /// Its size.
     #[must_use]
     pub fn bytes(&self) -> u64 {
-        BlockCount(self.vol.blocks.get()).bytes()
+        BlockCount(self.vol.agreed_blocks.get()).bytes()
     }
 
     /// Its identity for hosts.
@@ -208,13 +208,16 @@ impl Volume {
     /// Whole blocks of what is there with `data` laid over it.
     async fn merge_sectors(&self, first: Lba, n: usize, offset: u64, data: &[u8]) -> Result<Bytes, Fault> {
         let mut blocks = Buf::zeroed(n * BLOCK_BYTES);
-        let last = n - 1;
-        for edge in if last == 0 { vec![0] } else { vec![0, last] } {
+        let skip = (offset - first.byte_offset()) as usize;
+        let end = skip + data.len();
+        let mut edges = vec![(0, skip > 0 || end < BLOCK_BYTES), (n - 1, !end.is_multiple_of(BLOCK_BYTES))];
+        edges.retain(|(_, in_part)| *in_part);
+        edges.dedup_by_key(|(edge, _)| *edge);
+        for (edge, _) in edges {
             let old = self.read_blocks(first + BlockCount(edge as u64), 1).await?;
             blocks[edge * BLOCK_BYTES..(edge + 1) * BLOCK_BYTES].copy_from_slice(&old);
         }
-        let skip = (offset - first.byte_offset()) as usize;
-        blocks[skip..skip + data.len()].copy_from_slice(data);
+        blocks[skip..end].copy_from_slice(data);
         Ok(blocks.freeze())
     }
 

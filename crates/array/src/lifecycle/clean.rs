@@ -106,14 +106,16 @@ impl Core {
     /// Moves everything live out of a segment.
     pub async fn clean(self: &Rc<Self>, id: SegmentId) -> Result<(), Fault> {
         let Some(columns) = self.columns(id) else { return Ok(()) };
-        let rows = self.table.borrow().get(id).acked;
+        let Some(rows) = self.table.borrow().segments.get(&id).map(|s| s.acked) else { return Ok(()) };
         let pin = self.pins.pin();
         let mut row = 0;
         let mut live: Vec<(VolumeId, Lba, Place)> = Vec::new();
         while row < rows {
             let Some(header) = self.read_header(&columns, row).await else {
                 self.note(format!("segment {id}: the record header at row {row} is lost; the segment stays"));
-                self.table.borrow_mut().get_mut(id).busy = true;
+                if let Some(seg) = self.table.borrow_mut().segments.get_mut(&id) {
+                    seg.busy = true;
+                }
                 return Err(Fault::Medium);
             };
             for (index, entry, crc) in header.payload() {

@@ -12,13 +12,13 @@ use crate::segment::Seg;
 impl Core {
     /// Seals what has a column on a member that is out, commits, lets the log go on.
     pub async fn degrade(&self) {
+        let failures = self.failures.get();
         for id in self.broken_open_segments() {
             // All I/O to it returns first; then what was not acknowledged starts anew.
             self.changed.until(|| !self.log.writing_to(id)).await;
             let unacked = self.take_unacked(id);
-            {
-                let mut table = self.table.borrow_mut();
-                let seg = table.get_mut(id);
+            // Sealed by its last record, and freed, meanwhile: nothing to do.
+            if let Some(seg) = self.table.borrow_mut().segments.get_mut(&id) {
                 seg.append = seg.acked;
                 seg.state = SegmentState::Sealed;
             }
@@ -39,7 +39,8 @@ impl Core {
         if self.commit().await.is_err() {
             return;
         }
-        if self.broken_open_segments().is_empty() {
+        // Another may have gone out after the generation was made up: once more.
+        if self.failures.get() == failures && self.broken_open_segments().is_empty() {
             self.degrading.set(false);
             self.wanted.rebuild.set(true);
         }

@@ -18,6 +18,8 @@ impl Core {
         let core = self.clone();
         self.rt.spawn(async move { core.keep_zones().await }).detach();
         let core = self.clone();
+        self.rt.spawn(async move { core.keep_flushed().await }).detach();
+        let core = self.clone();
         self.rt.spawn(async move { core.keep_clean().await }).detach();
         let core = self.clone();
         self.rt.spawn(async move { core.keep_rebuilt().await }).detach();
@@ -39,6 +41,19 @@ impl Core {
             } else if self.commit().await.is_err() && self.over() {
                 return;
             }
+        }
+    }
+
+    /// Flushes that the log needs where hosts ask for none.
+    async fn keep_flushed(self: Rc<Self>) {
+        loop {
+            self.changed.until(|| self.over() || self.wanted.flush.get()).await;
+            if self.over() {
+                return;
+            }
+            self.wanted.flush.set(false);
+            // It fails when the array froze or closes: nothing is written any more then.
+            let _ = self.flush().await;
         }
     }
 

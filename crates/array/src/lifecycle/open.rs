@@ -308,7 +308,11 @@ fn load(rt: &Rt, g: &Generation, found: &[Found], believed: &[bool], how: OpenHo
     core.system.id.set(g.id);
     *core.system.ancestors.borrow_mut() = g.ancestors.iter().copied().collect();
     core.system.replay_from.set(g.replay_from[0]);
-    if !core.survivable() {
+    // What was acknowledged last may lie in any frontier segment, also in one that the generation knows as empty.
+    let gone = |m: MemberId| core.seat(m).is_none_or(|s| !s.is_in());
+    let mut frontier = g.segments.iter().filter(|s| !g.clean && s.replay_row.is_some());
+    let frontier_survives = frontier.all(|s| s.scheme.survives(|c| s.slots[c].is_none_or(|(m, _)| gone(m))));
+    if !core.survivable() || !frontier_survives {
         core.freeze("more drives are missing than the redundancy covers");
     }
     Ok(core)

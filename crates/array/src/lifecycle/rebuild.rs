@@ -1,7 +1,9 @@
 //! Rebuild: lost columns are made anew on other members, segment by segment, and a generation names their new
 //! places.
 //!
-//! Invariant: what is written to a new place matched the checksums of its record (or was made from what did).
+//! Invariant: what is written to a new place matched the checksums of its record (or was made from what did). A block
+//! that is lost beyond the redundancy becomes zeros there, which match no checksum: it reads as lost, and the events
+//! say how many rows that concerns.
 
 use std::cell::Cell;
 use std::rc::Rc;
@@ -32,6 +34,7 @@ pub struct Progress {
     total: Cell<u64>,
     done: Cell<u64>,
     bytes: Cell<u64>,
+    rows_lost: Cell<u64>,
     began: Cell<Option<rt::Nanos>>,
 }
 
@@ -61,6 +64,7 @@ impl Core {
             segments_done: done,
             bytes_moved: p.bytes.get(),
             seconds,
+            rows_lost: p.rows_lost.get(),
             eta_seconds: (done > 0).then(|| seconds * total.saturating_sub(done) / done),
         })
     }
@@ -84,13 +88,18 @@ impl Core {
             p.total.set(todo.len() as u64);
             p.done.set(0);
             p.bytes.set(0);
+            p.rows_lost.set(0);
             p.began.set(Some(self.rt.now()));
             self.note(format!("rebuild of {} segments begins", todo.len()));
             let whole = self.rebuild_segments(todo).await;
             p.running.set(false);
             let left = self.broken_segments().count();
             self.note(match (whole, left) {
-                (Ok(()), 0) => "rebuild done: full redundancy".to_owned(),
+                (Ok(()), 0) if p.rows_lost.get() == 0 => "rebuild done: full redundancy".to_owned(),
+                (Ok(()), 0) => format!(
+                    "rebuild done, but {} rows could not be made whole: blocks in them are lost",
+                    p.rows_lost.get()
+                ),
                 (Ok(()), n) => format!("rebuild pauses: {n} segments have no place yet"),
                 (Err(fault), _) => format!("rebuild stopped: {fault}"),
             });
@@ -271,7 +280,8 @@ impl Core {
         Ok((headers, end))
     }
 
-    /// All columns of rows `row..end`, the lost ones made from the rest; what is wrong among the rest is not used.
+    /// All columns of rows `row..end`, the lost ones made from the rest; what is wrong among the rest is not used. In
+    /// a row that cannot be made whole, what can be had is there and the rest is zeros.
     async fn make_columns(
         &self,
         columns: &Columns,
@@ -280,25 +290,32 @@ impl Core {
         row: u32,
         end: u32,
     ) -> Vec<Buf> {
-        let have = self.read_columns(columns, lost, row, end - row).await;
+        let have = self.read_rows(columns, lost, row, end - row).await;
         let expected = expected_crcs(columns.scheme.k(), headers, row, end);
         let (k, width) = (columns.scheme.k(), columns.scheme.width());
         let ok = |r: u32, c: usize, b: &[u8]| c >= k || crc32c(b) == expected[c][r as usize];
         let mut made: Vec<Buf> = (0..width).map(|_| Buf::zeroed((end - row) as usize * BLOCK_BYTES)).collect();
         let at = |r: u32| r as usize * BLOCK_BYTES..(r as usize + 1) * BLOCK_BYTES;
         for r in 0..end - row {
-            let blocks = have.iter().enumerate().map(|(c, column)| {
-                let block = column.as_ref().map(|b| &b[at(r)]).filter(|b| ok(r, c, b));
-                block.map(Buf::from_slice)
-            });
-            match self.whole_row(columns, blocks.collect(), &|c, b| ok(r, c, b)) {
-                Some(whole) => {
-                    for (column, block) in made.iter_mut().zip(whole) {
-                        column[at(r)].copy_from_slice(&block);
-                    }
+            let blocks = || -> Vec<Option<Buf>> {
+                let had = (0..width).map(|c| have.block(c, r).filter(|b| ok(r, c, b)));
+                had.map(|block| block.map(Buf::from_slice)).collect()
+            };
+            let row_made: Vec<Option<Buf>> = match self.whole_row(columns, blocks(), &|c, b| ok(r, c, b)) {
+                Some(whole) => whole.into_iter().map(Some).collect(),
+                None => {
+                    let lost_rows = &self.rebuild.rows_lost;
+                    lost_rows.set(lost_rows.get() + 1);
+                    self.note(format!("segment {}: row {} cannot be made whole", columns.id, row + r));
+                    (0..width)
+                        .map(|c| self.solve(columns.scheme, blocks(), c).filter(|b| c < k && ok(r, c, b)))
+                        .collect()
                 }
-                // Lost beyond the redundancy: stays as zeros, whose checksum matches nothing.
-                None => self.note(format!("segment {}: row {} cannot be restored", columns.id, row + r)),
+            };
+            for (column, block) in made.iter_mut().zip(row_made) {
+                if let Some(block) = block {
+                    column[at(r)].copy_from_slice(&block);
+                }
             }
         }
         made

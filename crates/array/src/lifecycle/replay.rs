@@ -180,7 +180,7 @@ impl Core {
         gap: u32,
         end: u32,
     ) -> Result<Option<(u32, u32)>, Refused> {
-        let end = end.min(gap.saturating_add(WINDOW_ROWS));
+        let end = end.min(gap.saturating_add(2 * WINDOW_ROWS));
         let mut row = gap + 1;
         let mut first_found = None;
         let mut durable = 0;

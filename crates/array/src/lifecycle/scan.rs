@@ -39,54 +39,38 @@ impl Core {
     }
 
     /// Whether a record is whole: header and payload match, or can be made to from the redundancy. Puts right what is
-    /// not, when `mend` says so. `None` when too few members are here to tell.
+    /// not, unreadable blocks too, when `mend` says so. `None` when too few members are here to tell.
     pub async fn record_is_whole(&self, columns: &Columns, header: &RecordHeader, mend: bool) -> Option<bool> {
-        let mut all = self.read_columns(columns, &[], header.row, header.rows).await;
+        let have = self.read_rows(columns, &[], header.row, header.rows).await;
         let width = columns.scheme.width();
         let k = columns.scheme.k();
         let mut image = vec![0; BLOCK_BYTES];
         header.encode(&mut image);
-        let mut wrong: Vec<Vec<u32>> = vec![Vec::new(); width];
+        // Column, row from the header, and what should be there.
+        let mut wrong: Vec<(usize, u32, Buf)> = Vec::new();
         let mut expected: Vec<Vec<u32>> = vec![vec![0; header.rows as usize]; k];
         expected[0][0] = crc32c(&image);
         for (index, _, crc) in header.payload() {
             let (column, row) = header.payload_place(index);
             expected[column][(row - header.row) as usize] = crc;
         }
-        let at = |r: u32| r as usize * BLOCK_BYTES..(r as usize + 1) * BLOCK_BYTES;
         for r in 0..header.rows {
             let block_ok = |c: usize, b: &[u8]| c >= k || crc32c(b) == expected[c][r as usize];
-            let mut blocks: Vec<Option<Buf>> =
-                all.iter().map(|column| column.as_ref().map(|b| Buf::from_slice(&b[at(r)]))).collect();
-            for (c, block) in blocks.iter_mut().enumerate() {
-                if block.as_ref().is_some_and(|b| !block_ok(c, b)) {
-                    *block = None;
-                }
-            }
+            let right = (0..width).map(|c| have.block(c, r).filter(|b| block_ok(c, b)));
+            let blocks: Vec<Option<Buf>> = right.map(|b| b.map(Buf::from_slice)).collect();
             let Some(whole) = self.whole_row(columns, blocks, &block_ok) else {
-                let tellable = columns.scheme.survives(|c| all[c].is_none());
+                let tellable = columns.scheme.survives(|c| have.block(c, r).is_none());
                 return tellable.then_some(false);
             };
-            for c in 0..width {
-                if let Some(column) = all[c].as_mut()
-                    && column[at(r)] != whole[c][..]
-                {
-                    column[at(r)].copy_from_slice(&whole[c]);
-                    wrong[c].push(r);
-                }
-            }
+            let differs = |(c, b): &(usize, Buf)| have.block(*c, r) != Some(&b[..]);
+            wrong.extend(whole.into_iter().enumerate().filter(differs).map(|(c, block)| (c, r, block)));
         }
         if mend {
-            for (c, rows) in wrong.iter().enumerate().filter(|(_, rows)| !rows.is_empty()) {
-                let Some((member, zone)) = columns.slots[c] else { continue };
-                let (Some(seat), Some(column)) = (self.seat(member), all[c].take()) else { continue };
-                let column = column.freeze();
-                for &r in rows {
-                    let done = seat.write(seat.layout.zone_row(zone, header.row + r), column.slice(at(r))).await;
-                    if let Err(error) = done {
-                        self.member_failed(member, &format!("could not be written in recovery: {error}"));
-                        break;
-                    }
+            for (c, r, block) in wrong {
+                let Some((seat, zone)) = self.slot_seat(columns, c) else { continue };
+                let done = seat.write(seat.layout.zone_row(zone, header.row + r), block.freeze()).await;
+                if let Err(error) = done {
+                    self.member_failed(seat.id, &format!("could not be written in recovery: {error}"));
                 }
             }
         }

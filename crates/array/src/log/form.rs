@@ -22,8 +22,8 @@ const SMALL_IN_FLIGHT: usize = 2;
 /// Unfinished records of a stream, at most: 16 of 1 MiB keep 24 drives busy.
 const IN_FLIGHT_MAX: usize = 16;
 
-/// Rows of a segment in flight, at most. Recovery looks this far beyond a gap for records that were durable
-/// (`ondisk` knows it as part of the format).
+/// Rows of a segment given out and not known to be durable, at most. So the first record that says that a row is
+/// durable lies less than two windows behind it: that far recovery looks beyond a gap.
 pub const WINDOW_ROWS: u32 = 4096;
 
 impl Core {
@@ -44,7 +44,7 @@ impl Core {
         let (scheme, row, room) = {
             let table = self.table.borrow();
             let seg = table.get(segment);
-            let window = (seg.acked + WINDOW_ROWS).saturating_sub(seg.append);
+            let window = (seg.durable + WINDOW_ROWS).saturating_sub(seg.append);
             (seg.scheme, seg.append, (self.shape.zone_blocks - seg.append).min(window))
         };
         let k = scheme.k();

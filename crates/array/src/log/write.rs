@@ -8,7 +8,7 @@ use futures::future::join_all;
 use ondisk::{Entry, MapRef, Place, SegmentState};
 use rt::{Bytes, IoError};
 
-use super::{Piece, StreamId, What};
+use super::{Piece, StreamId, WINDOW_ROWS, What};
 use crate::core::Core;
 use crate::fault::Fault;
 use crate::seat::add;
@@ -126,6 +126,8 @@ impl Core {
             seg.acked += record.rows;
             if durable_at_once {
                 seg.durable = seg.acked;
+            } else if seg.acked - seg.durable >= WINDOW_ROWS / 2 && !self.wanted.flush.replace(true) {
+                self.changed.wake();
             }
             if seg.acked == self.shape.zone_blocks {
                 seg.state = SegmentState::Sealed;
