@@ -8,6 +8,7 @@ use ondisk::layout::{MEMBERS_MAX, VOLUMES_MAX};
 use ondisk::{Label, Layout, MapRef, MemberState, SHARDS, VolumeState};
 use rt::{Drive, Rt};
 
+use crate::canary::{Canary, planted};
 use crate::core::{Core, Phase, Vol};
 use crate::fault::{Fault, Refused, RefusedCode};
 use crate::lifecycle::create::{self, random_uuid, seat_for, write_label};
@@ -124,7 +125,7 @@ impl Array {
     }
 
     fn find(&self, name: &str) -> Option<Rc<Vol>> {
-        self.named(name).filter(|v| v.agreed_blocks.get() > 0)
+        self.named(name).filter(|v| v.agreed_blocks.get() > 0 || planted(Canary::VolumeSeenEarly))
     }
 
     /// [`Array::find`], also one that is only being made.
@@ -162,7 +163,8 @@ impl Array {
             let why = format!("an array has at most {VOLUMES_MAX} volumes");
             return Err(Refused::new(RefusedCode::Size, format!("volume \"{name}\""), why, "Delete one first"));
         }
-        let id = VolumeId(self.core.next_volume.get());
+        let reused = planted(Canary::VolumeIdReused) && self.core.volumes.borrow().is_empty();
+        let id = VolumeId(if reused { 1 } else { self.core.next_volume.get() });
         self.core.next_volume.set(id.0 + 1);
         let vol = Vol {
             id,
@@ -288,7 +290,9 @@ impl Array {
         let newcomer = self.seat_drive(with, old.bay.get(), force).await?;
         if old.state.get() == MemberState::In {
             // Another member may have gone out while the drive was labelled.
-            if let Err(refused) = self.may_lose(&old) {
+            if !planted(Canary::ReplaceUnasked)
+                && let Err(refused) = self.may_lose(&old)
+            {
                 newcomer.state.set(MemberState::Vacant);
                 return Err(refused);
             }

@@ -7,6 +7,7 @@ use base::SegmentId;
 use futures::future::join_all;
 use ondisk::SegmentState;
 
+use crate::canary::{Canary, planted};
 use crate::core::Core;
 use crate::fault::Fault;
 use crate::seat::Seat;
@@ -62,6 +63,9 @@ impl Core {
 
     /// Flushes members; false when one failed it (and is out now).
     pub async fn flush_all(&self, seats: &[Rc<Seat>]) -> bool {
+        if planted(Canary::MembersNotFlushed) {
+            return true;
+        }
         let flushed = join_all(seats.iter().map(|s| s.flush())).await;
         for (seat, result) in seats.iter().zip(flushed) {
             if let Err(error) = result {

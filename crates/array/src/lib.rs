@@ -13,11 +13,13 @@
 //! Not here: protocols, files and names of drives, configuration.
 
 mod array;
+pub mod canary;
 pub mod check;
 mod core;
 pub mod fault;
 mod flush;
 pub mod inspect;
+mod ladder;
 mod lifecycle;
 mod log;
 mod map;

@@ -14,6 +14,7 @@ use base::{Lba, Pba, SegmentId, VolumeId};
 use ondisk::generation::HEIGHT_MAX;
 use ondisk::{MapRef, NODE_REFS, Node, Place, SHARDS};
 
+use crate::canary::{Canary, planted};
 use crate::core::{Core, Vol};
 use crate::fault::Fault;
 use crate::pins::Pin;
@@ -144,7 +145,9 @@ impl Core {
         {
             let memory = self.memory.borrow();
             memory.active.overlay(vol.id, lba, &mut known);
-            if let Some(frozen) = &memory.frozen {
+            if let Some(frozen) = &memory.frozen
+                && !planted(Canary::FrozenTableForgotten)
+            {
                 frozen.overlay(vol.id, lba, &mut known);
             }
         }

@@ -3,6 +3,7 @@
 use base::MemberId;
 use ondisk::MemberState;
 
+use crate::canary::{Canary, planted};
 use crate::core::{Core, Phase};
 use crate::fault::Fault;
 
@@ -20,7 +21,7 @@ impl Core {
         if self.phase.get() != Phase::Open {
             return;
         }
-        if self.survivable() {
+        if self.survivable() || planted(Canary::LossNotCounted) {
             self.degrading.set(true);
             self.log.poke();
             self.changed.wake();
@@ -44,7 +45,8 @@ impl Core {
 
     /// Waits until the generation that marks failed members out has taken effect.
     pub async fn degraded_durably(&self) -> Result<(), Fault> {
-        self.changed.until(|| !self.degrading.get() || self.phase.get() != Phase::Open).await;
+        let waits = || self.degrading.get() && !planted(Canary::FlushBeforeMemberOut);
+        self.changed.until(|| !waits() || self.phase.get() != Phase::Open).await;
         self.writable()
     }
 }

@@ -10,6 +10,7 @@ use futures::stream::{self, StreamExt, TryStreamExt};
 use ondisk::{MapRef, NODE_REFS, Place, SHARDS, VolumeState};
 use rt::Buf;
 
+use crate::canary::{Canary, planted};
 use crate::core::{Core, Vol};
 use crate::fault::Fault;
 use crate::log::{Piece, Request, What};
@@ -163,7 +164,7 @@ impl Core {
             Ok(base) => base,
             Err(Fault::Medium) => {
                 self.note(format!("a map node of volume {} is lost: its blocks are bad", vol.name.borrow()));
-                Base::Fill(MapRef::Bad)
+                Base::Fill(if planted(Canary::BadForgotten) { MapRef::Hole } else { MapRef::Bad })
             }
             Err(other) => return Err(other),
         };
@@ -186,7 +187,9 @@ impl Core {
         let mut mapped = 0;
         if key.level == 0 {
             for (old, new) in before.0.iter().zip(node.0.iter()).filter(|(old, new)| old != new) {
-                if let MapRef::At(place) = old {
+                if let MapRef::At(place) = old
+                    && !planted(Canary::CountsForgotten)
+                {
                     live.push((*place, -1));
                     mapped -= 1;
                 }
@@ -261,6 +264,9 @@ impl Core {
         leaves: &mut BTreeMap<NodeKey, Change>,
     ) -> Result<Lba, Fault> {
         let end = Lba(vol.blocks.get().next_multiple_of(LEAF_BLOCKS));
+        if planted(Canary::DropForgotten) {
+            return Ok(end);
+        }
         let (keys, upto) = self.leaves_there(vol, cursor, end, DROPS_AT_ONCE).await?;
         for key in keys.into_iter().filter(|k| k.first_lba() < upto) {
             leaves.entry(key).or_default().fills.push((0, NODE_REFS, MapRef::Hole));

@@ -7,8 +7,8 @@ use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
+use crate::canary::{Canary, planted};
 use crate::seat::Seat;
-
 use crate::sync::Event;
 
 /// Zones that wait for readers.
@@ -48,9 +48,15 @@ impl Pins {
         self.0.freed.wake();
     }
 
+    /// The oldest era with a pin.
+    fn oldest(&self) -> u64 {
+        let held = self.0.held.borrow().keys().next().copied();
+        held.filter(|_| !planted(Canary::PinsForgotten)).unwrap_or(u64::MAX)
+    }
+
     /// Zones that nobody looks at any more.
     pub fn take_free(&self) -> Zones {
-        let oldest = self.0.held.borrow().keys().next().copied().unwrap_or(u64::MAX);
+        let oldest = self.oldest();
         let mut waiting = self.0.waiting.borrow_mut();
         let still = waiting.split_off(&oldest);
         std::mem::replace(&mut *waiting, still).into_values().flatten().collect()
@@ -68,7 +74,7 @@ impl Pins {
 
     /// Whether zones wait that [`Pins::take_free`] would give.
     pub fn has_free(&self) -> bool {
-        let oldest = self.0.held.borrow().keys().next().copied().unwrap_or(u64::MAX);
+        let oldest = self.oldest();
         self.0.waiting.borrow().keys().next().is_some_and(|&era| era < oldest)
     }
 }

@@ -7,12 +7,10 @@ use ondisk::{Layout, Level, Scheme};
 use serde::Serialize;
 
 use crate::fault::{Refused, RefusedCode};
+use crate::ladder::Ladder;
 
 /// Per mille of the data blocks that volumes may fill: the rest keeps the cleaner's work cheap.
 pub const USABLE_PERMILLE: u16 = 850;
-
-/// Segments that no volume may fill: the open ones, their spares, and the cleaner's way out.
-pub const SEGMENTS_HELD: u64 = 10;
 
 /// What to create.
 #[derive(Clone, Debug)]
@@ -87,7 +85,8 @@ pub fn usable_blocks(zones: &[u32], scheme: Scheme, zone_blocks: u32, rebuild_pl
     if rebuild_place {
         zones.pop();
     }
-    let segments = segments_of(&zones, scheme.width()).saturating_sub(SEGMENTS_HELD);
+    let segments = segments_of(&zones, scheme.width());
+    let segments = segments.saturating_sub(Ladder::of(segments).held);
     segments * scheme.k() as u64 * u64::from(zone_blocks) * u64::from(permille) / 1000
 }
 

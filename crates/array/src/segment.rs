@@ -11,6 +11,7 @@ use std::rc::Rc;
 use base::{Epoch, MemberId, Pba, SegmentId, Seq};
 use ondisk::{Cut, MemberState, Scheme, SegmentState, Slot};
 
+use crate::canary::{Canary, planted};
 use crate::seat::Seat;
 
 /// A record whose entries are not all merged.
@@ -138,6 +139,7 @@ impl Table {
 /// The parity scheme for `healthy` members: short of width, a smaller k, so that new writes keep full redundancy. The
 /// full k with columns left out when there is no other way: fewer than `1 + m` members, or (`short`) no room.
 pub fn parity_scheme(full: Scheme, healthy: usize, short: bool) -> Scheme {
+    let short = short || planted(Canary::NarrowForgotten);
     if (short && healthy >= full.k()) || healthy >= full.width() {
         full
     } else {
@@ -150,6 +152,7 @@ pub fn parity_scheme(full: Scheme, healthy: usize, short: bool) -> Scheme {
 /// The emptiest members first; of equally empty ones those whose turn it is by `id`. See [`parity_scheme`]; where
 /// members have no room left, k gets smaller too.
 pub fn choose(seats: &[Rc<Seat>], full: Scheme, id: u64, short: bool) -> Option<(Scheme, Vec<Option<MemberId>>)> {
+    let short = short || planted(Canary::NarrowForgotten);
     let takes_part = |s: &&Rc<Seat>| s.is_in();
     let mut open: Vec<&Rc<Seat>> = seats.iter().filter(takes_part).filter(|s| !s.free.borrow().is_empty()).collect();
     let n = seats.len().max(1) as u64;

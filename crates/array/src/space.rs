@@ -1,7 +1,6 @@
 //! Room: spares for the streams, who may take the last ones, and what volumes may fill.
 //!
-//! The ladder: writes wait while `write_floor` segments are left, deallocations while `free_floor` are, the
-//! cleaner and the map go on to the last. A host's request is admitted, with the room it can need at most, before it
+//! A host's request is admitted, with the room it can need at most, before it
 //! locks its blocks: so one that waits for room never holds up the cleaner that makes it. Volumes fill no more than
 //! `usable`, so the cleaner always finds something to free.
 
@@ -11,26 +10,14 @@ use std::rc::{Rc, Weak};
 use base::{MemberId, SegmentId};
 use ondisk::{Level, MemberState, Scheme, SegmentState};
 
+use crate::canary::{Canary, planted};
 use crate::core::{Core, Phase};
 use crate::fault::Fault;
+use crate::ladder::Ladder;
 use crate::log::StreamId;
 use crate::plan;
 use crate::seat::Seat;
 use crate::segment::{Seg, choose, copy_groups, group_serves, parity_scheme};
-
-/// When to do what, in segments left (spares and those that free zones would give).
-#[derive(Clone, Copy, Debug)]
-pub struct Ladder {
-    /// Writes are admitted above this.
-    pub write_floor: u64,
-    /// Deallocations are admitted above this, and the cleaner moves above this: what is left is for the map nodes of
-    /// checkpoints, each of which takes about half a segment and one at most ([`Core::memtable_share`]).
-    pub free_floor: u64,
-    /// The cleaner works below this.
-    pub clean_below: u64,
-    /// Spares kept ready.
-    pub spares: usize,
-}
 
 /// What new segments are made of.
 struct Units {
@@ -50,7 +37,8 @@ pub struct Room {
     short: Cell<bool>,
     /// Floors of writes and deallocations.
     floors: Cell<(u64, u64)>,
-    segment_blocks: Cell<u64>,
+    /// Map nodes that a checkpoint may write.
+    nodes_max: Cell<u64>,
     usable: Cell<u64>,
     /// Blocks that admitted requests can need at most.
     promised: Cell<u64>,
@@ -76,12 +64,13 @@ impl Core {
     pub fn measure_room(&self) {
         self.room.segments_left.set(self.segments_left());
         let ladder = self.ladder();
-        self.room.segment_blocks.set(self.segment_blocks_now());
+        self.room.nodes_max.set((ladder.nodes * self.segment_blocks_now() as f64) as u64);
         self.room.usable.set(self.usable_blocks());
         self.room.floors.set((ladder.write_floor, ladder.free_floor));
         let narrow = self.units(false, false);
         let shape = &self.shape;
-        let segments = plan::segments_of(&narrow.zones, narrow.width).saturating_sub(plan::SEGMENTS_HELD);
+        let segments = plan::segments_of(&narrow.zones, narrow.width);
+        let segments = segments.saturating_sub(Ladder::of(segments).held);
         let fits = segments * narrow.k as u64 * u64::from(shape.zone_blocks) * u64::from(shape.usable_permille) / 1000;
         let lacking =
             self.seats.borrow().iter().any(|s| s.state.get() == MemberState::Out && !self.bay_filled(s.bay.get()));
@@ -94,11 +83,11 @@ impl Core {
     }
 
     /// How full the active memtable is: at 1 a checkpoint begins, at 2 hosts wait. Bounded by memory, and by the map
-    /// nodes that a checkpoint may write: half a segment of them.
+    /// nodes that a checkpoint may write ([`Ladder::nodes`]).
     pub fn memtable_share(&self) -> f64 {
         let memory = self.memory.borrow();
         let facts = memory.active.len() as f64 / crate::memtable::FACTS_MAX as f64;
-        let nodes = memory.active.nodes() as f64 / (self.room.segment_blocks.get().max(1) as f64 / 2.0);
+        let nodes = memory.active.nodes() as f64 / self.room.nodes_max.get().max(1) as f64;
         facts.max(nodes)
     }
 
@@ -121,6 +110,7 @@ impl Core {
     /// Waits until `n` payload blocks have room above `floor` segments.
     pub async fn admit(self: &Rc<Self>, n: u64, floor: u64) -> Result<Promise, Fault> {
         let cost = self.cost(n);
+        let floor = if planted(Canary::FloorForgotten) { 0 } else { floor };
         let fits = || {
             let segment_blocks = self.segment_blocks_now();
             let spare = self.room.segments_left.get().saturating_sub(floor) * segment_blocks;
@@ -138,13 +128,7 @@ impl Core {
 
     /// The rungs for this array's size.
     pub fn ladder(&self) -> Ladder {
-        let segments = self.segments_possible();
-        Ladder {
-            write_floor: 5,
-            free_floor: 3,
-            clean_below: 8 + segments / 40,
-            spares: if segments >= 256 { 4 } else { 2 },
-        }
+        Ladder::of(self.segments_possible())
     }
 
     /// What new segments are made of: units that give one zone to a segment at most.
@@ -238,6 +222,7 @@ impl Core {
     /// The scheme of the map's own segments, where it has them.
     pub fn map_scheme(&self) -> Option<Scheme> {
         match self.shape.level {
+            Level::Raid0 if planted(Canary::MapNotMirrored) => None,
             Level::Raid0 if self.shape.scheme.k() > 1 => Some(Scheme::Copies { k: 1, copies: 2 }),
             Level::Raid0 => Some(Scheme::Parity { k: 1, m: 0 }),
             Level::Raid10 { .. } | Level::Raid5 | Level::Raid6 => None,
@@ -256,7 +241,8 @@ impl Core {
     /// Opens a spare for a stream; `None` when it must wait.
     pub fn take_spare(&self, stream: StreamId) -> Option<SegmentId> {
         let wants_map = stream == StreamId::Map && matches!(self.map_scheme(), Some(Scheme::Copies { .. }));
-        let fits = |s: &&mut Seg| s.state == SegmentState::Spare && s.listed && self.is_map_spare(s) == wants_map;
+        let listed = |s: &Seg| s.listed || planted(Canary::UnlistedWritten);
+        let fits = |s: &&mut Seg| s.state == SegmentState::Spare && listed(s) && self.is_map_spare(s) == wants_map;
         let mut table = self.table.borrow_mut();
         let healthy = |s: &&mut Seg| {
             let seats = self.seats.borrow();
@@ -269,7 +255,7 @@ impl Core {
         let left = table.segments.values_mut().filter(fits).count();
         drop(table);
         self.measure_room();
-        if found.is_none() || left <= 1 {
+        if found.is_none() || (left <= 1 && !planted(Canary::SparesLate)) {
             self.wanted.spares.set(true);
             self.changed.wake();
         }

@@ -15,6 +15,7 @@ use ondisk::generation::ANCESTORS;
 use ondisk::{Generation, Member, MemberState, SHARDS, Segment, SegmentState, Volume};
 use rt::{Buf, Bytes};
 
+use crate::canary::{Canary, planted};
 use crate::core::{Core, Vol};
 use crate::fault::Fault;
 use crate::seat::Seat;
@@ -38,9 +39,12 @@ impl Core {
             let generation = self.snapshot(clean);
             let freed: Vec<SegmentId> = self.freeable();
             let seats = self.seats_in();
-            if !self.flush_all(&seats).await {
+            if !planted(Canary::CommitBeforeFlush) && !self.flush_all(&seats).await {
                 // Nothing of it was written: the number stays free, and the slot of the one in effect untouched.
                 continue;
+            }
+            if planted(Canary::ReusedEarly) {
+                self.give_back(&freed);
             }
             if self.write_slots(&seats, &generation).await {
                 self.take_effect(&generation, &freed);
@@ -83,12 +87,16 @@ impl Core {
 
     async fn write_slot(&self, seat: &Seat, generation: &Generation, image: Bytes) -> Result<(), SlotError> {
         let number = generation.number.0;
-        let before = seat.layout.slot(((number + 1) % 2) as usize);
+        let slots = if planted(Canary::OneSlot) { 1 } else { 2 };
+        let before = seat.layout.slot(((number + 1) % slots) as usize);
         if !self.slot_is_ours(seat, before).await? {
             return Err(SlotError::Foreign);
         }
-        let at = seat.layout.slot((number % 2) as usize);
+        let at = seat.layout.slot((number % slots) as usize);
         seat.write(at, image).await.map_err(SlotError::Io)?;
+        if planted(Canary::SlotNotFlushed) {
+            return Ok(());
+        }
         seat.flush().await.map_err(SlotError::Io)
     }
 
@@ -97,29 +105,18 @@ impl Core {
         let (result, block) = seat.read(at, Buf::zeroed(BLOCK_BYTES)).await;
         result.map_err(SlotError::Io)?;
         let Ok((number, id)) = Generation::peek(&block) else { return Ok(true) };
-        Ok(number.0 < self.system.number.get() || id == self.system.id.get())
+        let ours = number.0 < self.system.number.get() || id == self.system.id.get();
+        Ok(ours || planted(Canary::ForeignIgnored))
     }
 
     fn take_effect(&self, generation: &Generation, freed: &[SegmentId]) {
         self.remember_ancestor(generation.number, generation.id);
-        let mut zones = Vec::new();
-        {
-            let mut table = self.table.borrow_mut();
-            for s in &generation.segments {
-                if let Some(seg) = table.segments.get_mut(&s.id) {
-                    seg.listed = true;
-                }
-            }
-            for id in freed {
-                let still = table.segments.get(id).is_some_and(Seg::is_empty);
-                if !still {
-                    continue;
-                }
-                let seg = table.segments.remove(id).expect("it is there");
-                zones.extend(seg.slots.iter().flatten().filter_map(|(m, zone)| Some((self.seat(*m)?, *zone))));
-                self.nodes.borrow_mut().forget_segment(*id);
+        for s in &generation.segments {
+            if let Some(seg) = self.table.borrow_mut().segments.get_mut(&s.id) {
+                seg.listed = true;
             }
         }
+        self.give_back(freed);
         for line in &generation.volumes {
             if let Some(vol) = self.volumes.borrow().get(&line.id) {
                 vol.agreed_blocks.set(line.blocks);
@@ -127,10 +124,25 @@ impl Core {
         }
         let gone = |v: &Rc<Vol>| matches!(v.state.get(), ondisk::VolumeState::Dropping { cursor } if cursor.0 >= v.blocks.get());
         self.volumes.borrow_mut().retain(|_, v| !gone(v));
+        self.room_changed();
+    }
+
+    /// Takes empty segments out of the table; their zones are free when nobody looks at them any more.
+    fn give_back(&self, freed: &[SegmentId]) {
+        let mut zones = Vec::new();
+        let mut table = self.table.borrow_mut();
+        for id in freed {
+            if !table.segments.get(id).is_some_and(Seg::is_empty) {
+                continue;
+            }
+            let seg = table.segments.remove(id).expect("it is there");
+            zones.extend(seg.slots.iter().flatten().filter_map(|(m, zone)| Some((self.seat(*m)?, *zone))));
+            self.nodes.borrow_mut().forget_segment(*id);
+        }
+        drop(table);
         if !zones.is_empty() {
             self.pins.free_later(zones);
         }
-        self.room_changed();
     }
 
     /// Segments that hold nothing and whose entries are all merged: listed so, their zones are free afterwards.

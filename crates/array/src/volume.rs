@@ -10,6 +10,7 @@ use futures::future::{join_all, try_join_all};
 use ondisk::{MapRef, Place, VolumeState};
 use rt::{Buf, Bytes};
 
+use crate::canary::{Canary, planted};
 use crate::core::{Core, Vol};
 use crate::fault::Fault;
 use crate::log::{Held, Piece, Request, What};
@@ -176,7 +177,7 @@ impl Volume {
     }
 
     async fn durable_if(&self, fua: bool) -> Result<(), Fault> {
-        if fua && !self.core.no_volatile_cache() {
+        if fua && !self.core.no_volatile_cache() && !planted(Canary::FuaForgotten) {
             self.core.flush().await?;
         }
         Ok(())
@@ -406,12 +407,16 @@ fn runs(refs: &[MapRef], zone_blocks: u32) -> Result<Vec<(usize, Vec<Place>)>, F
     Ok(runs)
 }
 
+/// The last part of what volumes may fill in which only new blocks are counted: one in this many.
+const EXACT_SHARE: u64 = 16;
+
 impl Core {
-    /// Whether `n` blocks from `lba` on may be stored: what volumes may fill is not exceeded. Counts them.
+    /// Whether `n` blocks from `lba` on may be stored: what volumes may fill is not exceeded. Counts them, at first
+    /// also those that overwrite others.
     async fn fits(&self, vol: &Vol, lba: Lba, n: u64) -> Result<(), Fault> {
         let usable = self.room_usable();
         let used = |core: &Core| core.mapped_blocks() + core.pending_blocks();
-        if used(self) + n <= usable {
+        if used(self) + n + usable / EXACT_SHARE <= usable {
             self.memory.borrow_mut().active.new_blocks += n;
             return Ok(());
         }

@@ -4,6 +4,7 @@ use std::rc::Rc;
 
 use ondisk::ReplayFrom;
 
+use crate::canary::{Canary, planted};
 use crate::core::{Core, Phase};
 use crate::fault::Fault;
 
@@ -45,7 +46,8 @@ impl Core {
         let mut memory = self.memory.borrow_mut();
         if memory.frozen.is_none() {
             memory.frozen = Some(Rc::new(std::mem::take(&mut memory.active)));
-            let seq = self.log.lowest_unacked().unwrap_or(self.next_seq.get());
+            let unacked = self.log.lowest_unacked().filter(|_| !planted(Canary::ReplayLate));
+            let seq = unacked.unwrap_or(self.next_seq.get());
             memory.frozen_from = ReplayFrom { epoch: self.epoch.get(), seq };
         }
         (memory.frozen.clone().expect("just set"), memory.frozen_from)

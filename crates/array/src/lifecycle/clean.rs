@@ -3,13 +3,13 @@
 //! Invariant: a block is moved only while the map names the place it is moved from and no write of it is in
 //! flight; the move holds the block's lock until it is acknowledged.
 
-use std::cell::Cell;
 use std::rc::Rc;
 
 use base::{Lba, Pba, SegmentId, VolumeId};
-use futures::stream::{self, StreamExt};
+use futures::future::join_all;
 use ondisk::{Entry, MapRef, Place, SegmentState, VolumeState};
 
+use crate::canary::{Canary, planted};
 use crate::core::{Core, Phase};
 use crate::fault::Fault;
 use crate::log::{Held, Piece, Request, What};
@@ -18,14 +18,14 @@ use crate::memtable::Touch;
 use crate::row::Columns;
 use crate::segment::{Seg, pba};
 
-/// Blocks read and moved at once.
-const MOVES_AT_ONCE: usize = 256;
+/// Blocks read and moved at once: handed to the log together, they make full records.
+const MOVES_AT_ONCE: usize = 4 * ondisk::ENTRIES_MAX;
 
 /// A new segment, for reckoning with parts of segments.
 const SHARE: i64 = 1000;
 
 /// Segments cleaned before the checkpoint that frees them.
-const VICTIMS_AT_ONCE: usize = 16;
+const VICTIMS_AT_ONCE: usize = 64;
 
 impl Core {
     pub(super) async fn keep_clean(self: Rc<Self>) {
@@ -132,50 +132,50 @@ impl Core {
             row += header.rows;
         }
         live.sort_by_key(|(volume, lba, _)| (*volume, *lba));
-        let failed = Cell::new(None);
-        stream::iter(live)
-            .for_each_concurrent(MOVES_AT_ONCE, |(volume, lba, place)| {
-                let (columns, failed) = (&columns, &failed);
-                async move {
-                    if let Err(fault) = self.move_block(columns, volume, lba, place).await {
-                        failed.set(Some(fault));
-                    }
-                }
-            })
-            .await;
+        for batch in live.chunks(MOVES_AT_ONCE) {
+            let moves = batch.iter().map(|&(volume, lba, place)| self.prepare_move(&columns, volume, lba, place));
+            let pieces: Vec<Piece> =
+                join_all(moves).await.into_iter().filter_map(Result::transpose).collect::<Result<_, _>>()?;
+            let requests: Vec<Rc<Request>> = pieces.iter().map(|p| p.request.clone()).collect();
+            for piece in pieces {
+                self.submit_to(crate::log::StreamId::Inner, piece);
+            }
+            for request in requests {
+                request.done().await?;
+            }
+        }
         drop(pin);
-        failed.get().map_or(Ok(()), Err)
+        Ok(())
     }
 
-    async fn move_block(
+    /// A block's move, its lock held; `None` when it is not there any more or about to be overwritten.
+    async fn prepare_move(
         self: &Rc<Self>,
         columns: &Columns,
         volume: VolumeId,
         lba: Lba,
         from: Place,
-    ) -> Result<(), Fault> {
-        let Some(vol) = self.volumes.borrow().get(&volume).cloned() else { return Ok(()) };
+    ) -> Result<Option<Piece>, Fault> {
+        let Some(vol) = self.volumes.borrow().get(&volume).cloned() else { return Ok(None) };
         if vol.state.get() != VolumeState::Live {
-            return Ok(());
+            return Ok(None);
         }
         // Being written: it will be somewhere else soon.
-        let Some(guard) = vol.locks.try_lock(lba.0, lba.0 + 1) else { return Ok(()) };
+        let Some(guard) = vol.locks.try_lock(lba.0, lba.0 + 1) else { return Ok(None) };
         let resolved = self.resolve(&vol, lba, 1).await?;
-        if resolved.refs[0] != MapRef::At(from) {
-            return Ok(());
+        if resolved.refs[0] != MapRef::At(from) && !planted(Canary::MoveUnconditional) {
+            return Ok(None);
         }
         let (column, row) = Seg::place(from.pba.block, self.shape.zone_blocks);
         let run = self.read_run(columns, column, row, &[from.crc]).await;
         let request = Request::new(1, Some(Held { guard, promise: None }));
         let (what, data) = if run.lost[0] {
             self.note(format!("volume {}: block {lba} is lost", vol.name.borrow()));
-            (What::Fill(MapRef::Bad), None)
+            (What::Fill(if planted(Canary::BadForgotten) { MapRef::Hole } else { MapRef::Bad }), None)
         } else {
             (What::Move, Some(run.data.freeze()))
         };
-        let piece = Piece { what, volume, lba, blocks: 1, data, request: request.clone() };
-        self.submit_to(crate::log::StreamId::Inner, piece);
-        request.done().await
+        Ok(Some(Piece { what, volume, lba, blocks: 1, data, request }))
     }
 
     /// Has the next checkpoint write a map node elsewhere, if it still is where the cleaner found it.

@@ -6,6 +6,7 @@
 use base::SegmentId;
 use ondisk::{MemberState, SegmentState};
 
+use crate::canary::{Canary, planted};
 use crate::core::{Core, Phase};
 use crate::segment::Seg;
 
@@ -33,6 +34,10 @@ impl Core {
                 by_stream.entry(stream).or_default().extend(pieces);
             }
             for (stream, pieces) in by_stream {
+                if planted(Canary::RewriteForgotten) {
+                    pieces.iter().for_each(|p| p.request.acknowledge(p.entries() as u64, None));
+                    continue;
+                }
                 self.requeue(stream, pieces);
             }
         }

@@ -9,6 +9,7 @@ use ondisk::{Generation, Label, Layout, MemberState, SegmentState};
 use rt::{Buf, Drive, Rt};
 use serde::Serialize;
 
+use crate::canary::{Canary, planted};
 use crate::core::{Core, Phase, Shape, Vol};
 use crate::fault::{Refused, RefusedCode};
 use crate::inspect::{read_label, read_slot};
@@ -102,8 +103,12 @@ pub async fn open(rt: &Rt, drives: Vec<Drive>, how: OpenHow) -> Result<(Rc<Core>
     }
     recovery
         .step("load tables", format!("{} segments, {} volumes", generation.segments.len(), generation.volumes.len()));
-    let epoch = Epoch(generation.epoch.0 + 1);
-    let replay = ReplayHow { mend: writable, accept_loss: how.accept_loss || !writable, epoch };
+    let epoch = Epoch(generation.epoch.0 + u32::from(!planted(Canary::EpochForgotten)));
+    let replay = ReplayHow {
+        mend: writable || planted(Canary::ReadOnlyWrites),
+        accept_loss: how.accept_loss || !writable,
+        epoch,
+    };
     let done = core.replay(&generation, replay).await?;
     recovery.report.replayed_records = done.records;
     recovery.report.replayed_entries = done.entries;
@@ -117,7 +122,7 @@ pub async fn open(rt: &Rt, drives: Vec<Drive>, how: OpenHow) -> Result<(Rc<Core>
             "Check the drives and try again, or open with --read-only",
         ));
     }
-    if done.uncertain && !how.accept_loss {
+    if done.uncertain && !how.accept_loss && !planted(Canary::OldReadsAllowed) {
         core.uncertain.set(true);
         core.note(
             "the newest records are on drives that are not here: reads are refused, they could be old".to_owned(),
@@ -130,7 +135,7 @@ pub async fn open(rt: &Rt, drives: Vec<Drive>, how: OpenHow) -> Result<(Rc<Core>
         core.settle_segments();
         if !core.survivable() {
             core.freeze("drives failed during recovery");
-        } else {
+        } else if !planted(Canary::ServesUncommitted) {
             core.commit().await?;
             recovery.step("commit", format!("generation {}, epoch {epoch}", core.system.number.get()));
         }
@@ -202,7 +207,8 @@ fn choose(found: &[Found], how: OpenHow) -> Result<(Generation, Vec<bool>), Refu
     let mut believed = Vec::with_capacity(found.len());
     for f in found {
         let seat = newest.members.get(usize::from(f.label.seat.0)).filter(|m| m.uuid == f.label.member);
-        let ours = f.generations.first().is_none_or(|g| g.id == newest.id || newest.ancestors.contains(&g.id));
+        let ours = planted(Canary::DivergedBelieved)
+            || f.generations.first().is_none_or(|g| g.id == newest.id || newest.ancestors.contains(&g.id));
         let marked_in = seat.is_some_and(|m| matches!(m.state, MemberState::In | MemberState::Spare));
         let same_time = f.generations.first().is_some_and(|g| g.number.0 + ANCESTORS_NEAR >= newest.number.0);
         if !ours && (marked_in || same_time) && !how.force_diverged {
@@ -215,6 +221,7 @@ fn choose(found: &[Found], how: OpenHow) -> Result<(Generation, Vec<bool>), Refu
         }
         // A spare holds no generation: its label is its word.
         let spare = seat.is_some_and(|m| m.state == MemberState::Spare);
+        let marked_in = marked_in || planted(Canary::StaleBelieved);
         believed.push(marked_in && ours && (spare || !f.generations.is_empty()));
     }
     let marked_in = newest.members.iter().filter(|m| m.state == MemberState::In).count();
@@ -223,7 +230,8 @@ fn choose(found: &[Found], how: OpenHow) -> Result<(Generation, Vec<bool>), Refu
         .zip(&believed)
         .filter(|(f, b)| **b && newest.members[usize::from(f.label.seat.0)].state == MemberState::In);
     let here = here.count();
-    if here * 2 <= marked_in && here < marked_in && !how.degraded && !how.read_only {
+    let too_few = here * 2 <= marked_in && !planted(Canary::HalfBelieved);
+    if too_few && here < marked_in && !how.degraded && !how.read_only {
         return Err(Refused::new(
             RefusedCode::MembersMissing,
             format!("array \"{}\"", newest.name),
@@ -276,6 +284,9 @@ fn load(rt: &Rt, g: &Generation, found: &[Found], believed: &[bool], how: OpenHo
         let drive = drives.remove(&id);
         let missing = drive.is_none();
         let seat = Seat::new(id, member, layout, drive);
+        if !missing && planted(Canary::StaleBelieved) {
+            seat.state.set(MemberState::In);
+        }
         if missing && member.state == MemberState::In {
             core.note(format!("drive {} (seat {id}) is missing", member.drive_name));
             seat.state.set(MemberState::Out);

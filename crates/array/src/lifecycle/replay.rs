@@ -6,6 +6,7 @@
 use base::{Epoch, SegmentId};
 use ondisk::{Cut, Entry, Generation, RecordHeader, SegmentState};
 
+use crate::canary::{Canary, planted};
 use crate::core::Core;
 use crate::fault::{Refused, RefusedCode};
 use crate::log::WINDOW_ROWS;
@@ -116,7 +117,7 @@ impl Core {
             scanned.unknown |= !g.clean && !self.header_is_knowable(&columns, row).await;
             let behind = if g.clean { None } else { self.search(g, line, &columns, row, end_of_zone).await? };
             let known = behind.map_or(durable, |(_, d)| durable.max(d));
-            if row >= known {
+            if row >= known || planted(Canary::CutAtDamage) {
                 break;
             }
             // Damage: this row was acknowledged and durable.
@@ -235,11 +236,14 @@ impl Core {
 
 /// Adds a cut; false when there is no room for another: the segment is sealed instead.
 fn cut(cuts: &mut Vec<Cut>, row: u32, epoch: Epoch) -> bool {
+    if planted(Canary::CutForgotten) {
+        return true;
+    }
     if let Some(last) = cuts.last_mut().filter(|last| last.row == row) {
         last.epoch = epoch;
         return true;
     }
-    let room = cuts.len() < ondisk::CUTS_MAX;
+    let room = cuts.len() < ondisk::CUTS_MAX || planted(Canary::CutsUnbounded);
     if room {
         cuts.push(Cut { row, epoch });
     }
@@ -256,7 +260,7 @@ fn counts(g: &Generation, line: &ondisk::Segment, header: RecordHeader) -> Resul
     if header.epoch < line.oldest_epoch_at(header.row) {
         return Ok(None);
     }
-    if header.generation > g.number || header.epoch > g.epoch {
+    if (header.generation > g.number || header.epoch > g.epoch) && !planted(Canary::NewerGenerationIgnored) {
         return Err(Refused::new(
             RefusedCode::MembersMissing,
             "recovery stops",

@@ -9,6 +9,7 @@ use ondisk::{ENTRIES_MAX, Entry, MemberState, RecordHeader, Scheme, SegmentState
 use rt::{Buf, Bytes};
 
 use super::{Piece, Record, Stream, StreamId};
+use crate::canary::{Canary, planted};
 use crate::core::Core;
 use crate::segment::pba;
 
@@ -44,7 +45,8 @@ impl Core {
         let (scheme, row, room) = {
             let table = self.table.borrow();
             let seg = table.get(segment);
-            let window = (seg.durable + WINDOW_ROWS).saturating_sub(seg.append);
+            let from = if planted(Canary::WindowFromAcked) { seg.acked } else { seg.durable };
+            let window = (from + WINDOW_ROWS).saturating_sub(seg.append);
             (seg.scheme, seg.append, (self.shape.zone_blocks - seg.append).min(window))
         };
         let k = scheme.k();
@@ -125,7 +127,7 @@ impl Core {
             let seg = table.get_mut(segment);
             assert!(seg.append == row && seg.listed, "rows are given out once, in listed segments");
             seg.append += rows as u32;
-            seg.durable
+            if planted(Canary::DurableRowForgotten) { 0 } else { seg.durable }
         };
         let header = RecordHeader {
             array: self.shape.array,

@@ -8,6 +8,7 @@ use ondisk::record::ALL_SHARDS;
 use ondisk::{Entry, MapRef, Place, crc32c};
 use rt::Bytes;
 
+use crate::canary::{Canary, planted};
 use crate::fault::Fault;
 use crate::space::Promise;
 use crate::sync::{Event, RangeGuard};
@@ -117,7 +118,7 @@ impl Piece {
 
     /// Whether it belongs to the map (host and map entries never share a record).
     pub fn is_node(&self) -> bool {
-        matches!(self.what, What::Node(_))
+        matches!(self.what, What::Node(_)) && !planted(Canary::MixedRecords)
     }
 
     /// Cuts off the first `n` payload blocks.

@@ -9,6 +9,7 @@ use ondisk::{Entry, MapRef, Place, SegmentState};
 use rt::{Bytes, IoError};
 
 use super::{Piece, StreamId, WINDOW_ROWS, What};
+use crate::canary::{Canary, planted};
 use crate::core::Core;
 use crate::fault::Fault;
 use crate::seat::add;
@@ -83,7 +84,7 @@ impl Core {
         let mut whole = true;
         for (seat, result) in join_all(writes).await {
             if let Err(error) = result {
-                whole = false;
+                whole = planted(Canary::AckIncomplete);
                 self.member_failed(seat.id, &format!("write failed: {error}"));
             }
         }
@@ -103,15 +104,13 @@ impl Core {
             let record = {
                 let mut unacked = self.log.unacked.borrow_mut();
                 let Some(queue) = unacked.get_mut(&segment) else { return };
-                match queue.front() {
-                    Some(front) if front.state.get() == State::Complete => {}
-                    _ => return,
-                }
-                let record = queue.pop_front();
+                let complete = queue.iter().position(|r| r.state.get() == State::Complete);
+                let Some(next) = complete.filter(|at| *at == 0 || planted(Canary::AckOutOfOrder)) else { return };
+                let record = queue.remove(next).expect("it is there");
                 if queue.is_empty() {
                     unacked.remove(&segment);
                 }
-                record.expect("the front is there")
+                record
             };
             self.acknowledge(&record);
         }
@@ -122,7 +121,8 @@ impl Core {
             let durable_at_once = self.no_volatile_cache();
             let mut table = self.table.borrow_mut();
             let seg = table.get_mut(record.segment);
-            assert_eq!(seg.acked, record.row, "records are acknowledged in row order");
+            let in_order = seg.acked == record.row || planted(Canary::AckOutOfOrder);
+            assert!(in_order, "records are acknowledged in row order");
             seg.acked += record.rows;
             if durable_at_once {
                 seg.durable = seg.acked;
@@ -135,7 +135,7 @@ impl Core {
             seg.fresh_nodes |= matches!(record.entries.first(), Some(Entry::MapNode { .. }));
             let host_facts =
                 record.end_seq > record.first_seq && !matches!(record.entries.first(), Some(Entry::MapNode { .. }));
-            if host_facts {
+            if host_facts && !planted(Canary::ReplayForgotten) {
                 let last = (self.epoch.get(), Seq(record.end_seq.0 - 1));
                 seg.unmerged.push(Unmerged { row: record.row, last });
             }

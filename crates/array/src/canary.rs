@@ -1,0 +1,148 @@
+//! Planted bugs: each takes out one rule of the engine, so that the rule's test can show that it would notice.
+//!
+//! Only with the feature `canary`, which tests and the simulator switch on; without it [`planted`] is `false`, and the
+//! compiler leaves nothing of it.
+
+#[cfg(feature = "canary")]
+use std::cell::Cell;
+
+macro_rules! canaries {
+    ($($(#[doc = $doc:literal])+ $name:ident,)+) => {
+        /// A planted bug.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+        pub enum Canary {
+            $($(#[doc = $doc])+ $name,)+
+        }
+
+        impl Canary {
+            /// All of them.
+            pub const ALL: &[Canary] = &[$(Canary::$name,)+];
+        }
+    };
+}
+
+canaries! {
+    /// Records are acknowledged when they are complete, whatever lies before them.
+    AckOutOfOrder,
+    /// A record that a member failed is acknowledged all the same.
+    AckIncomplete,
+    /// A flush does not wait for the generation that marks a failed member out.
+    FlushBeforeMemberOut,
+    /// Flushes of members are left out.
+    MembersNotFlushed,
+    /// A FUA write is not flushed.
+    FuaForgotten,
+    /// What a process before this one left in the drives' caches counts as flushed.
+    OldWritesForgotten,
+    /// A loss beyond the redundancy is written down like any other.
+    LossNotCounted,
+    /// Records that could not complete are answered and not written again.
+    RewriteForgotten,
+    /// The cleaner moves a block whatever the map says of it by now.
+    MoveUnconditional,
+    /// Readers do not keep the zones that they read.
+    PinsForgotten,
+    /// Reads do not see the memtable that is being merged.
+    FrozenTableForgotten,
+    /// Blocks are believed without their checksum.
+    ChecksumIgnored,
+    /// What was made from the rest of a row is not written back.
+    RepairForgotten,
+    /// A block that is lost becomes a hole.
+    BadForgotten,
+    /// Host and map entries share records.
+    MixedRecords,
+    /// A generation is written before what it relies on is flushed.
+    CommitBeforeFlush,
+    /// A generation counts before it is flushed.
+    SlotNotFlushed,
+    /// Every generation goes to the same slot.
+    OneSlot,
+    /// Records of a newer generation are taken for what they are not.
+    NewerGenerationIgnored,
+    /// Segments are written that no generation lists.
+    UnlistedWritten,
+    /// The last spare is taken before the next generation begins.
+    SparesLate,
+    /// Recovery goes on with the epoch it found.
+    EpochForgotten,
+    /// Recovery forgets where it cut.
+    CutForgotten,
+    /// The array serves before recovery has committed.
+    ServesUncommitted,
+    /// A lost header is a torn tail, wherever it lies.
+    CutAtDamage,
+    /// Record headers do not carry the durable row.
+    DurableRowForgotten,
+    /// Records that are torn are taken for whole.
+    TornAccepted,
+    /// Recovery leaves torn rows as they are.
+    MendForgotten,
+    /// An open for reading only puts right what it finds.
+    ReadOnlyWrites,
+    /// A frozen open says what the map says, old or not.
+    OldReadsAllowed,
+    /// A member with a history of its own is let in.
+    DivergedBelieved,
+    /// A member that is marked out is let in.
+    StaleBelieved,
+    /// Half of the members are enough.
+    HalfBelieved,
+    /// Another's generation is written over.
+    ForeignIgnored,
+    /// Zones are freed before the generation that does not need them is in effect.
+    ReusedEarly,
+    /// Overwritten blocks stay counted.
+    CountsForgotten,
+    /// Replay begins behind what was in flight when the memtable was frozen.
+    ReplayLate,
+    /// An acknowledged record is not listed for replay.
+    ReplayForgotten,
+    /// The map of an array without redundancy is written once.
+    MapNotMirrored,
+    /// There is always room for another cut.
+    CutsUnbounded,
+    /// Volume numbers are given out again.
+    VolumeIdReused,
+    /// A deleted volume is forgotten with all its leaves.
+    DropForgotten,
+    /// A new volume is seen before its generation is in effect.
+    VolumeSeenEarly,
+    /// Hosts may take the last room.
+    FloorForgotten,
+    /// Short of members, new segments leave columns out.
+    NarrowForgotten,
+    /// A rebuilt column holds nothing.
+    RebuildEmpty,
+    /// One bad block costs its column for a whole batch of a rebuild.
+    RebuildByBatch,
+    /// The redundancy is not asked for again once a new drive is labelled.
+    ReplaceUnasked,
+    /// Rows in flight are counted from the acknowledged row.
+    WindowFromAcked,
+}
+
+#[cfg(feature = "canary")]
+thread_local! {
+    static PLANTED: Cell<Option<Canary>> = const { Cell::new(None) };
+}
+
+/// Whether `canary` is planted in this thread.
+#[cfg(feature = "canary")]
+#[must_use]
+pub fn planted(canary: Canary) -> bool {
+    PLANTED.get() == Some(canary)
+}
+
+/// Whether `canary` is planted: never, without the feature.
+#[cfg(not(feature = "canary"))]
+#[must_use]
+pub const fn planted(_: Canary) -> bool {
+    false
+}
+
+/// Plants a canary in this thread, or none; the one before is gone.
+#[cfg(feature = "canary")]
+pub fn plant(canary: Option<Canary>) {
+    PLANTED.set(canary);
+}

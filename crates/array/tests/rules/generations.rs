@@ -1,0 +1,280 @@
+//! Generations: what they rely on, when they count, what waits for them.
+
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+use std::time::Duration;
+
+use array::ArrayState;
+use ondisk::{Level, SegmentState};
+use rt::model::{OpKind, Verdict};
+use rt::{IoError, Rt};
+
+use crate::world::{BLOCK, DEGRADED, World, data, read};
+
+/// Lets slots be written and holds the flush behind them.
+fn hold_slot_flushes(world: &World) {
+    let seen = Rc::new(RefCell::new(vec![false; world.disks.len()]));
+    world.on_ops(move |disk, op, system| {
+        let written = &mut seen.borrow_mut()[disk];
+        match op.kind {
+            OpKind::Write if system => *written = true,
+            OpKind::Flush if *written => return Verdict::Hang,
+            OpKind::Read | OpKind::Write | OpKind::Flush | OpKind::Deallocate => {}
+        }
+        Verdict::Proceed
+    });
+}
+
+/// What a generation relies on is durable before its slot is written, also what another process wrote.
+pub fn what_a_generation_relies_on_is_flushed_first() {
+    for seed in 0..60 {
+        for killed_before in [false, true] {
+            let world = World::new(3, true);
+            world.create(Level::Raid5);
+            let p = world.start(seed);
+            for i in 0..8 {
+                p.write(i * 40, i as u8 + 1, 5).unwrap();
+            }
+            if killed_before {
+                p.kill(seed);
+                hold_slot_flushes(&world);
+                let rt = Rt::modelled(seed);
+                let drives = World::drives(&rt, &world.disks);
+                let inner = rt.clone();
+                rt.spawn(async move { drop(array::Array::open(&inner, drives, DEGRADED).await) }).detach();
+                rt.block_on(rt.sleep(Duration::from_secs(1)));
+                rt.end();
+                world.no_hooks();
+                world.disks.iter().for_each(|d| d.power_cut(seed));
+            } else {
+                hold_slot_flushes(&world);
+                let array = p.array();
+                p.rt.spawn(async move { _ = array.checkpoint().await }).detach();
+                p.wait(Duration::from_secs(1));
+                p.power_cut(seed);
+            }
+            let report = world.check();
+            assert!(report.ok(), "seed {seed}: {:#?}", report.errors);
+            let p = world.start(seed);
+            for i in 0..8 {
+                assert!(p.is(i * 40, i as u8 + 1, 5), "seed {seed}, block {}", i * 40);
+            }
+        }
+    }
+}
+
+/// What a verb wrote down is there after a power cut.
+pub fn a_generation_is_durable_when_it_counts() {
+    for seed in 0..20 {
+        let world = World::new(3, true);
+        world.create(Level::Raid5);
+        let p = world.start(seed);
+        p.rt.block_on(p.array().volume_create("w", 1 << 20)).unwrap();
+        p.power_cut(seed);
+        assert!(world.start(seed).array().volume("w").is_some(), "seed {seed}");
+    }
+}
+
+/// A power cut while a generation is being written costs no more than that generation.
+pub fn a_torn_generation_leaves_the_one_before() {
+    for seed in 0..20 {
+        let world = World::new(1, false);
+        world.create(Level::Raid0);
+        let p = world.start(seed);
+        world.hang_slots();
+        let array = p.array();
+        p.rt.spawn(async move { drop(array.volume_create("w", 1 << 20).await) }).detach();
+        p.wait(Duration::from_secs(1));
+        p.power_cut(seed);
+        world.start(seed);
+    }
+}
+
+/// A flush that fails in a commit leaves the slot of the generation in effect alone.
+pub fn a_failed_flush_in_a_commit_costs_no_generation() {
+    for seed in 0..100 {
+        let world = World::new(4, true);
+        world.create(Level::Raid5);
+        let p = world.start(seed);
+        p.rt.block_on(p.v().write(0, data(1, 4), true)).unwrap();
+        world.on_ops(|disk, op, _| match op.kind {
+            OpKind::Flush if disk == 1 => Verdict::Fail(IoError::Medium),
+            OpKind::Read | OpKind::Write | OpKind::Flush | OpKind::Deallocate => Verdict::Proceed,
+        });
+        let (creator, writer) = (p.array(), p.v());
+        p.rt.spawn(async move { drop(creator.volume_create("w", 1 << 20).await) }).detach();
+        let writes = async move {
+            for i in 0..50 {
+                let _ = writer.write(i * BLOCK, data(2, 1), false).await;
+            }
+        };
+        p.rt.spawn(writes).detach();
+        p.wait(Duration::from_micros(30 * seed));
+        p.power_cut(seed);
+        let first = world.start(seed).read(0, 1).unwrap()[0];
+        assert!(matches!(first, 1 | 2), "seed {seed}");
+    }
+}
+
+/// A segment is written only when a generation on the drives lists it.
+pub fn only_listed_segments_are_written() {
+    let world = World::new(3, false);
+    world.create(Level::Raid5);
+    let p = world.start(2);
+    world.hang_slots();
+    for i in 0..60 {
+        p.begin_write(i * 32, 3, 32).detach();
+    }
+    p.wait(Duration::from_secs(5));
+    let listed = world.generation();
+    for (_, at, header) in world.headers() {
+        let known = listed.segments.iter().any(|s| s.id == header.segment);
+        assert!(known, "the record at {at} is of segment {}, which no generation lists", header.segment);
+    }
+}
+
+/// Taking the last but one spare starts a generation: a stream never has to wait for one.
+pub fn the_last_but_one_spare_starts_a_generation() {
+    let world = World::new(3, false);
+    world.create(Level::Raid5);
+    let p = world.start(2);
+    for i in 0..40 {
+        p.write(i * 32, 3, 32).unwrap();
+        p.wait(Duration::from_secs(1));
+        let begun: Vec<_> = world.headers().into_iter().map(|(_, _, h)| h.segment).collect();
+        let listed = world.generation();
+        let ready = listed.segments.iter().filter(|s| s.state == SegmentState::Spare && !begun.contains(&s.id));
+        assert!(ready.count() > 0, "no spare is ready after write {i}");
+    }
+}
+
+/// A running array that sees a newer generation on a member stops writing.
+pub fn a_second_writer_stops_the_first() {
+    let world = World::new(3, false);
+    world.create(Level::Raid5);
+    let p = world.start(40);
+    let drives = World::drives(&p.rt, &world.disks);
+    let second = p.rt.block_on(array::Array::open(&p.rt, drives, DEGRADED)).unwrap();
+    p.rt.block_on(second.volume_create("w", 1 << 20)).unwrap();
+    assert!(p.rt.block_on(p.array().volume_create("x", 1 << 20)).is_err());
+    assert_eq!(p.array().status().state, ArrayState::Frozen);
+}
+
+/// Fills some segments and overwrites them, so that they hold nothing once that is merged.
+fn overwrite(p: &crate::world::Process<'_>) {
+    for tag in [1, 2] {
+        for i in 0..24 {
+            p.write(i * 32, tag, 32).unwrap();
+        }
+    }
+}
+
+/// A zone is deallocated only after a generation that does not need it is in effect.
+pub fn a_freed_zone_waits_for_its_generation() {
+    let world = World::new(3, false);
+    world.create(Level::Raid5);
+    let p = world.start(2);
+    overwrite(&p);
+    p.wait(Duration::from_secs(1));
+    let freed = Rc::new(Cell::new(0));
+    let held = Rc::new(Cell::new(true));
+    let (count, hold) = (freed.clone(), held.clone());
+    world.on_ops(move |_, op, system| match op.kind {
+        OpKind::Write if system && hold.get() => Verdict::DelayNs(5_000_000_000),
+        OpKind::Deallocate => {
+            count.set(count.get() + 1);
+            Verdict::Proceed
+        }
+        OpKind::Read | OpKind::Write | OpKind::Flush => Verdict::Proceed,
+    });
+    let array = p.array();
+    let checkpoint = p.rt.spawn(async move { array.checkpoint().await });
+    // One generation for more spares may be on its way; the checkpoint's own comes next.
+    p.wait(Duration::from_secs(8));
+    assert_eq!(freed.get(), 0, "zones of the generation in effect were freed");
+    held.set(false);
+    p.rt.block_on(checkpoint).unwrap();
+    p.checkpoint();
+    p.wait(Duration::from_secs(1));
+    assert!(freed.get() > 0, "they are freed afterwards");
+}
+
+/// A zone that is being read is not freed under its reader.
+pub fn a_zone_being_read_is_not_freed() {
+    let world = World::new(3, false);
+    world.create(Level::Raid5);
+    let p = world.start(2);
+    for i in 0..24 {
+        p.write(i * 32, 1, 32).unwrap();
+    }
+    p.checkpoint();
+    let reading = Rc::new(RefCell::new(None));
+    let freed = Rc::new(Cell::new(false));
+    let (slow, noticed) = (reading.clone(), freed.clone());
+    world.on_ops(move |disk, op, system| {
+        let mut slow = slow.borrow_mut();
+        match op.kind {
+            // The first read is slow.
+            OpKind::Read if !system && slow.is_none() => {
+                *slow = Some((disk, op.at));
+                Verdict::DelayNs(10_000_000_000)
+            }
+            OpKind::Deallocate => {
+                let hit = slow.is_some_and(|(d, at)| d == disk && (op.at..op.at + op.blocks).contains(&at));
+                noticed.set(noticed.get() || hit);
+                Verdict::Proceed
+            }
+            OpKind::Read | OpKind::Write | OpKind::Flush => Verdict::Proceed,
+        }
+    });
+    let v = p.v();
+    let slow_read = p.rt.spawn(async move { v.read(0, BLOCK).await });
+    p.wait(Duration::from_millis(1));
+    overwrite(&p);
+    p.checkpoint();
+    p.checkpoint();
+    p.wait(Duration::from_secs(2));
+    assert!(reading.borrow().is_some() && !slow_read.is_finished());
+    assert!(!freed.get(), "the zone was freed under its reader");
+    p.rt.block_on(slow_read).unwrap();
+    p.wait(Duration::from_secs(1));
+    assert!(freed.get(), "and afterwards it was");
+}
+
+/// A volume can be written once the generation that has it is in effect.
+pub fn a_new_volume_is_seen_once_it_is_durable() {
+    let world = World::new(3, false);
+    world.create(Level::Raid5);
+    let p = world.start(2);
+    world.on_ops(|_, op, system| match op.kind {
+        OpKind::Write if system => Verdict::DelayNs(2_000_000_000),
+        OpKind::Read | OpKind::Write | OpKind::Flush | OpKind::Deallocate => Verdict::Proceed,
+    });
+    let array = p.array();
+    let created = p.rt.spawn(async move { array.volume_create("w", 1 << 20).await });
+    p.wait(Duration::from_secs(1));
+    assert!(p.array().volume("w").is_none());
+    p.rt.block_on(created).unwrap();
+    assert!(p.array().volume("w").is_some());
+}
+
+/// What was still in flight to a deleted volume never shows in a new one.
+pub fn volume_numbers_are_never_given_out_again() {
+    let world = World::new(3, false);
+    world.create(Level::Raid5);
+    let p = world.start(2);
+    let delayed = Rc::new(Cell::new(false));
+    world.on_ops(move |disk, op, system| match op.kind {
+        OpKind::Write if disk == 0 && !system && !delayed.replace(true) => Verdict::DelayNs(3_000_000_000),
+        OpKind::Read | OpKind::Write | OpKind::Flush | OpKind::Deallocate => Verdict::Proceed,
+    });
+    let late = p.begin_write(0, 9, 1);
+    p.wait(Duration::from_millis(1));
+    p.rt.block_on(p.array().volume_delete("v")).unwrap();
+    p.wait(Duration::from_secs(1));
+    assert!(p.array().volumes().is_empty() && !late.is_finished());
+    p.rt.block_on(p.array().volume_create("w", 1 << 20)).unwrap();
+    p.wait(Duration::from_secs(5));
+    let w = p.array().volume("w").unwrap();
+    assert_eq!(read(&p.rt, &w, 0, 1), Ok(vec![0; BLOCK as usize]));
+}

@@ -1,0 +1,171 @@
+//! Loss: of blocks, of members, within the redundancy and beyond it.
+
+use std::time::Duration;
+
+use array::{ArrayState, Fault, RefusedCode};
+use base::{BlockCount, MemberId};
+use ondisk::Level;
+use rt::Drive;
+use rt::model::{Disk, Fault as DriveFault, OpKind, Verdict};
+
+use crate::world::{BLOCK, World};
+
+/// Spoils every block full of `tag` on some drives; how many there were.
+fn spoil(world: &World, disks: &[usize], tag: u8) -> usize {
+    let found = world.blocks(|b| b.iter().all(|&x| x == tag));
+    let mine: Vec<_> = found.into_iter().filter(|(i, ..)| disks.contains(i)).collect();
+    for (i, at, mut block) in mine.iter().cloned() {
+        block[9] ^= 0x40;
+        world.disks[i].image_write(at, &block);
+    }
+    mine.len()
+}
+
+/// Nothing unverified leaves: rot is repaired from the row, on the drive too; beyond the redundancy it is an error for
+/// exactly those blocks.
+pub fn rot_is_repaired_or_reported_never_returned() {
+    let world = World::new(3, false);
+    world.create(Level::Raid5);
+    let p = world.start(50);
+    p.write(0, 5, 8).unwrap();
+    let some = (0..3).find(|&i| spoil(&world, &[i], 5) > 0).expect("a drive holds data blocks");
+    assert!(p.is(0, 5, 8));
+    assert!(spoil(&world, &[some], 5) > 0, "what was wrong is right again on the drive");
+    assert!(p.is(0, 5, 8));
+    spoil(&world, &[0, 1, 2], 5);
+    assert!((0..8).any(|lba| p.read(lba, 1) == Err(Fault::Medium)));
+    for lba in 0..8 {
+        assert!(p.read(lba, 1).is_err() || p.is(lba, 5, 1));
+    }
+}
+
+/// A block lost beyond the redundancy is an error until it is overwritten, wherever the cleaner has taken its
+/// neighbours, and nothing else is.
+pub fn a_lost_block_is_bad_for_good() {
+    const LOST: u64 = 77;
+    let world = World::new(1, false);
+    world.create(Level::Raid0);
+    let p = world.start(1);
+    let blocks = p.array().status().usable_bytes / BLOCK;
+    p.rt.block_on(p.array().volume_grow("v", blocks * BLOCK)).unwrap();
+    for lba in (0..blocks - 8).step_by(8) {
+        p.write(lba, 1, 8).unwrap();
+    }
+    p.write(LOST, 0xb5, 1).unwrap();
+    assert_eq!(spoil(&world, &[0], 0xb5), 1);
+    let mut rounds = 0;
+    while !p.array().status().events.iter().any(|e| e.text.contains("is lost")) {
+        for lba in (LOST + 1..blocks - 8).step_by(24) {
+            p.write(lba + rounds % 16, 2, 8).unwrap();
+        }
+        rounds += 1;
+        assert!(rounds < 60, "the cleaner never came to it");
+    }
+    p.wait(Duration::from_secs(1));
+    assert_eq!(p.read(LOST, 1), Err(Fault::Medium));
+    p.checkpoint();
+    p.kill(1);
+    let p = world.start(2);
+    assert_eq!(p.read(LOST, 1), Err(Fault::Medium));
+    assert!(p.is(LOST - 1, 1, 1) && p.read(LOST + 1, 1).is_ok());
+    p.write(LOST, 3, 1).unwrap();
+    assert!(p.is(LOST, 3, 1));
+}
+
+/// A generation that would exceed the redundancy is never written; the array freezes and is whole again when the
+/// drives return.
+pub fn beyond_the_redundancy_it_freezes_and_comes_back_whole() {
+    let world = World::new(4, false);
+    world.create(Level::Raid5);
+    let p = world.start(6);
+    p.write(0, 3, 30).unwrap();
+    world.disks[0].detach();
+    world.disks[2].detach();
+    assert_eq!(p.write(100, 4, 30), Err(Fault::Frozen));
+    assert_eq!(p.array().status().state, ArrayState::Frozen);
+    let (_, members) = world.newest(1);
+    assert!(members.iter().filter(|m| m.starts_with("out")).count() <= 1, "{members:?}");
+    world.disks.iter().for_each(Disk::attach);
+    p.kill(1);
+    let p = world.start(7);
+    assert!(p.is(0, 3, 30));
+    assert_ne!(p.array().status().state, ArrayState::Frozen);
+}
+
+/// Short of a member, what is written from then on survives another.
+pub fn new_writes_keep_full_redundancy() {
+    let world = World::new(4, false);
+    world.create(Level::Raid5);
+    let p = world.start(1);
+    p.rt.block_on(p.array().drive_fail(MemberId(0))).unwrap();
+    p.write(0, 6, 40).unwrap();
+    world.disks[1].detach();
+    assert!(p.is(0, 6, 40));
+}
+
+/// A rebuild restores full redundancy: afterwards other members may go.
+pub fn after_a_rebuild_another_member_may_go() {
+    let world = World::new(4, false);
+    world.create(Level::Raid6);
+    let p = world.start(60);
+    for i in 0..20u64 {
+        p.write(i * 37, i as u8 + 1, 20).unwrap();
+    }
+    p.rt.block_on(p.array().drive_fail(MemberId(0))).unwrap();
+    p.rt.block_on(p.array().drive_fail(MemberId(1))).unwrap();
+    for seat in [0, 1] {
+        let disk = Disk::new(&format!("new{seat}"), world.disks[0].params(), 99 + u64::from(seat));
+        p.rt.block_on(p.array().drive_replace(MemberId(seat), Drive::modelled(&p.rt, &disk), false)).unwrap();
+    }
+    p.rt.block_on(p.array().rebuild_done());
+    assert_eq!(p.array().status().state, ArrayState::Optimal, "{:#?}", p.array().status().events);
+    world.disks[2].detach();
+    world.disks[3].detach();
+    for i in 0..20u64 {
+        assert!(p.is(i * 37, i as u8 + 1, 20), "write {i}");
+    }
+}
+
+/// A bad block on a survivor costs a rebuild its own row and no other, and the rebuild says so.
+pub fn one_bad_block_costs_a_rebuild_one_row() {
+    let world = World::new(3, false);
+    world.create(Level::Raid5);
+    let p = world.start(1);
+    for i in 0..40u64 {
+        p.write(i * 4, 0x11, 4).unwrap();
+    }
+    p.rt.block_on(p.array().drive_fail(MemberId(0))).unwrap();
+    let (_, at, _) = world.blocks(|b| b.iter().all(|&x| x == 0x11)).into_iter().find(|(i, ..)| *i == 1).unwrap();
+    world.disks[1].set_fault(DriveFault::BadBlocks { at, blocks: BlockCount(1) });
+    let disk = Disk::new("new", world.disks[0].params(), 9);
+    p.rt.block_on(p.array().drive_replace(MemberId(0), Drive::modelled(&p.rt, &disk), false)).unwrap();
+    p.rt.block_on(p.array().rebuild_done());
+    let events = p.array().status().events;
+    assert!(events.iter().any(|e| e.text.contains("could not be made whole")), "{events:#?}");
+    world.disks[1].set_fault(DriveFault::None);
+    world.disks[2].detach();
+    let lost = (0..160).filter(|&lba| !p.is(lba, 0x11, 1)).count();
+    assert!(lost <= 2, "{lost} blocks are lost to one bad one");
+}
+
+/// A member that goes out while a new drive is being labelled counts before another is given up for it.
+pub fn replacing_asks_for_the_redundancy_again() {
+    let world = World::new(3, false);
+    world.create(Level::Raid5);
+    let p = world.start(1);
+    p.write(0, 8, 9).unwrap();
+    let disk = Disk::new("new", world.disks[0].params(), 9);
+    disk.on_op(Some(Box::new(|op| match op.kind {
+        OpKind::Write => Verdict::DelayNs(1_000_000_000),
+        OpKind::Read | OpKind::Flush | OpKind::Deallocate => Verdict::Proceed,
+    })));
+    let (array, drive) = (p.array(), Drive::modelled(&p.rt, &disk));
+    let replaced = p.rt.spawn(async move { array.drive_replace(MemberId(0), drive, false).await });
+    p.wait(Duration::from_millis(1));
+    world.disks[1].detach();
+    p.write(20, 9, 9).unwrap();
+    let refused = p.rt.block_on(replaced).expect_err("it must not go on");
+    assert_eq!(refused.code, RefusedCode::Redundancy, "{refused}");
+    assert_eq!(p.array().status().state, ArrayState::Degraded);
+    assert!(p.is(0, 8, 9) && p.is(20, 9, 9));
+}

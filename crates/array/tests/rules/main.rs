@@ -1,0 +1,103 @@
+//! The rules of the log, the generations and recovery, one by one.
+//!
+//! Each rule has a scenario on modelled drives in virtual time, and names the planted bugs that take it out: the
+//! scenario must pass as things are, and must fail with each of them.
+
+#![allow(clippy::unwrap_used)]
+
+mod generations;
+mod log;
+mod loss;
+mod map;
+mod recovery;
+mod world;
+
+use std::collections::BTreeSet;
+use std::panic::catch_unwind;
+
+use array::canary::{Canary, plant};
+
+/// A scenario, and what it must notice.
+fn rule(scenario: fn(), canaries: &[Canary]) {
+    scenario();
+    for &canary in canaries {
+        plant(Some(canary));
+        let noticed = catch_unwind(scenario).is_err();
+        plant(None);
+        assert!(noticed, "nothing was wrong with {canary:?} planted");
+    }
+}
+
+macro_rules! rules {
+    ($($room:ident :: $name:ident [$($canary:ident),*])+) => {
+        mod rules {
+            $(
+                #[test]
+                fn $name() {
+                    super::rule(super::$room::$name, &[$(super::Canary::$canary),*]);
+                }
+            )+
+        }
+
+        /// Every planted bug that a rule names.
+        const NOTICED: &[Canary] = &[$($(Canary::$canary,)*)+];
+    };
+}
+
+rules! {
+    log::flushed_and_fua_writes_survive_a_power_cut [MembersNotFlushed, FuaForgotten]
+    log::a_record_waits_for_the_one_before_it [AckOutOfOrder]
+    log::a_record_without_a_member_is_not_acknowledged [AckIncomplete]
+    log::what_cannot_complete_is_written_elsewhere [RewriteForgotten]
+    log::a_failed_member_is_out_durably_before_a_flush_is_answered [FlushBeforeMemberOut]
+    log::host_and_map_entries_never_share_a_record [MixedRecords]
+    log::rows_that_are_not_durable_stay_within_the_window [WindowFromAcked]
+
+    generations::what_a_generation_relies_on_is_flushed_first [CommitBeforeFlush, OldWritesForgotten]
+    generations::a_generation_is_durable_when_it_counts [SlotNotFlushed]
+    generations::a_torn_generation_leaves_the_one_before [OneSlot]
+    generations::a_failed_flush_in_a_commit_costs_no_generation []
+    generations::only_listed_segments_are_written [UnlistedWritten]
+    generations::the_last_but_one_spare_starts_a_generation [SparesLate]
+    generations::a_second_writer_stops_the_first [ForeignIgnored]
+    generations::a_freed_zone_waits_for_its_generation [ReusedEarly]
+    generations::a_zone_being_read_is_not_freed [PinsForgotten]
+    generations::a_new_volume_is_seen_once_it_is_durable [VolumeSeenEarly]
+    generations::volume_numbers_are_never_given_out_again [VolumeIdReused]
+
+    recovery::acknowledged_entries_are_replayed [ReplayForgotten, ReplayLate]
+    recovery::a_record_of_a_newer_generation_stops_it [NewerGenerationIgnored]
+    recovery::a_lost_durable_header_stops_it_and_a_torn_tail_does_not [CutAtDamage, DurableRowForgotten]
+    recovery::what_was_void_stays_void [EpochForgotten, CutForgotten]
+    recovery::it_commits_before_it_serves [ServesUncommitted]
+    recovery::torn_records_are_not_taken [TornAccepted]
+    recovery::it_completes_torn_rows [MendForgotten]
+    recovery::read_only_and_frozen_opens_write_nothing [ReadOnlyWrites]
+    recovery::a_frozen_open_says_nothing_old [OldReadsAllowed]
+    recovery::the_fifth_cut_seals [CutsUnbounded]
+    recovery::two_histories_are_refused_together [DivergedBelieved]
+    recovery::stale_members_are_not_believed [StaleBelieved]
+    recovery::half_of_the_members_asks_for_degraded [HalfBelieved]
+
+    map::reads_see_the_table_that_is_being_merged [FrozenTableForgotten]
+    map::counts_are_exact [CountsForgotten]
+    map::growing_during_a_checkpoint_keeps_it []
+    map::a_full_array_is_overwritten_and_emptied [MoveUnconditional, FloorForgotten]
+    map::deleting_survives_kills [DropForgotten]
+    map::that_of_raid_0_is_mirrored [MapNotMirrored]
+
+    loss::rot_is_repaired_or_reported_never_returned [ChecksumIgnored, RepairForgotten]
+    loss::a_lost_block_is_bad_for_good [BadForgotten]
+    loss::beyond_the_redundancy_it_freezes_and_comes_back_whole [LossNotCounted]
+    loss::new_writes_keep_full_redundancy [NarrowForgotten]
+    loss::after_a_rebuild_another_member_may_go [RebuildEmpty]
+    loss::one_bad_block_costs_a_rebuild_one_row [RebuildByBatch]
+    loss::replacing_asks_for_the_redundancy_again [ReplaceUnasked]
+}
+
+#[test]
+fn every_canary_is_noticed_by_a_rule() {
+    let noticed: BTreeSet<Canary> = NOTICED.iter().copied().collect();
+    let missing: Vec<&Canary> = Canary::ALL.iter().filter(|c| !noticed.contains(c)).collect();
+    assert!(missing.is_empty(), "no rule names {missing:?}");
+}

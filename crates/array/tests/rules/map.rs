@@ -1,0 +1,167 @@
+//! The map: what reads see, what is counted, what the cleaner and deletions make of it.
+
+use std::time::Duration;
+
+use ondisk::{Entry, Level};
+use rand::{RngExt, SeedableRng};
+use rand_xoshiro::Xoshiro256PlusPlus;
+use rt::model::{DiskParams, OpKind, Verdict};
+
+use crate::world::{BLOCK, World, data, read};
+
+/// What was acknowledged is seen while the table that has it is being merged.
+pub fn reads_see_the_table_that_is_being_merged() {
+    let world = World::new(3, false);
+    world.create(Level::Raid5);
+    let p = world.start(1);
+    p.write(0, 4, 9).unwrap();
+    world.on_ops(|_, op, system| match op.kind {
+        OpKind::Write if !system => Verdict::DelayNs(2_000_000_000),
+        OpKind::Read | OpKind::Write | OpKind::Flush | OpKind::Deallocate => Verdict::Proceed,
+    });
+    let array = p.array();
+    let checkpoint = p.rt.spawn(async move { array.checkpoint().await });
+    p.wait(Duration::from_secs(1));
+    assert!(!checkpoint.is_finished());
+    assert!(p.is(0, 4, 9));
+    p.rt.block_on(checkpoint).unwrap();
+    assert!(p.is(0, 4, 9));
+}
+
+/// The counts that decide what is freed are exactly what the trees point to.
+pub fn counts_are_exact() {
+    let world = World::new(3, false);
+    world.create(Level::Raid5);
+    let p = world.start(1);
+    for i in 0..60u64 {
+        p.write(i * 37 % 1500, i as u8, 20).unwrap();
+        if i % 7 == 0 {
+            p.rt.block_on(p.v().deallocate(i * 11 * BLOCK, 30 * BLOCK, false)).unwrap();
+        }
+        if i % 20 == 0 {
+            p.checkpoint();
+        }
+    }
+    p.close();
+    let report = world.check();
+    assert!(report.ok() && report.blocks > 0, "{:#?}", report.errors);
+}
+
+/// A volume that grows while a checkpoint merges keeps its map.
+pub fn growing_during_a_checkpoint_keeps_it() {
+    let world = World::new(4, false);
+    world.create(Level::Raid5);
+    let p = world.start(21);
+    p.write(0, 5, 4).unwrap();
+    let array = p.array();
+    p.rt.block_on(async {
+        let (checkpoint, grown) = futures::join!(array.checkpoint(), array.volume_grow("v", 64 << 20));
+        checkpoint.unwrap();
+        grown.unwrap();
+    });
+    assert!(p.is(0, 5, 4));
+    p.write((32 << 20) / BLOCK, 6, 4).unwrap();
+    p.checkpoint();
+    assert!(p.is(0, 5, 4) && p.is((32 << 20) / BLOCK, 6, 4));
+}
+
+/// An array that is 80 % full is overwritten by many at once, keeps what was written last, and gives everything back when deleted.
+pub fn a_full_array_is_overwritten_and_emptied() {
+    let zones = DiskParams { bytes: (8 << 20) + (66 << 18), volatile_cache: false, ..DiskParams::default() };
+    let world = World::of(3, zones);
+    world.create_with(Level::Raid5, 64, 1 << 30);
+    let p = world.start(3);
+    let blocks = p.array().status().usable_bytes / BLOCK * 4 / 5;
+    let v = p.v();
+    let hosts: Vec<_> = (0..16u64)
+        .map(|host| {
+            let v = v.clone();
+            p.rt.spawn(async move {
+                let mut dice = Xoshiro256PlusPlus::seed_from_u64(host);
+                // Each has its own blocks and knows what they hold.
+                let mut mine: Vec<u8> = vec![0; (blocks / 16) as usize];
+                for i in 0..mine.len() * 4 {
+                    let which = if i < mine.len() { i } else { dice.random_range(0..mine.len()) };
+                    mine[which] = mine[which] % 250 + 1;
+                    let at = (which as u64 * 16 + host) * BLOCK;
+                    v.write(at, data(mine[which], 1), false).await.unwrap();
+                }
+                mine
+            })
+        })
+        .collect();
+    let held: Vec<Vec<u8>> = p.run(futures::future::join_all(hosts));
+    assert!(p.array().moved_blocks() > 0, "the cleaner had work");
+    for (host, mine) in held.iter().enumerate() {
+        for (which, &tag) in mine.iter().enumerate() {
+            assert!(p.is(which as u64 * 16 + host as u64, tag, 1), "block {which} of host {host}");
+        }
+    }
+    drop(v);
+    p.rt.block_on(p.array().volume_delete("v")).unwrap();
+    p.wait(Duration::from_secs(30));
+    let status = p.array().status();
+    assert_eq!((status.used_bytes, status.volumes.len()), (0, 0));
+    p.rt.block_on(p.array().volume_create("w", 8 << 20)).unwrap();
+    p.rt.block_on(p.array().volume("w").unwrap().write(0, data(1, 256), false)).unwrap();
+}
+
+/// A volume that was being deleted when its process died is deleted by the next one, and all it held is free.
+pub fn deleting_survives_kills() {
+    let params = DiskParams { bytes: 512 << 20, volatile_cache: false, ..DiskParams::default() };
+    let world = World::of(3, params);
+    // More leaves than one checkpoint drops.
+    let leaves = 10_000u64;
+    world.create_with(Level::Raid5, 1024, (leaves + 1) << 20);
+    let p = world.start(1);
+    let v = p.v();
+    p.rt.block_on(async {
+        for i in 0..leaves / 100 {
+            let writes = (0..100).map(|j| v.write((i * 100 + j) << 20, data(1, 1), false));
+            futures::future::join_all(writes).await.into_iter().for_each(Result::unwrap);
+        }
+    });
+    drop(v);
+    p.close();
+    for step in 0..6u64 {
+        let world = world.fork();
+        let p = world.start(step);
+        p.rt.block_on(p.array().volume_delete("v")).unwrap();
+        p.wait(Duration::from_millis(step * step * 4));
+        p.kill(step);
+        let report = world.check();
+        assert!(report.ok(), "step {step}: {:#?}", report.errors);
+        let p = world.start(step);
+        p.wait(Duration::from_secs(20));
+        assert!(p.array().volumes().is_empty() && p.array().status().used_bytes == 0, "step {step}");
+        p.close();
+        let report = world.check();
+        assert!(report.ok() && report.blocks == 0, "step {step}: {:#?}", report.errors);
+    }
+}
+
+/// The map of an array without redundancy survives the loss of one copy of every node.
+pub fn that_of_raid_0_is_mirrored() {
+    let world = World::new(3, false);
+    world.create(Level::Raid0);
+    let p = world.start(1);
+    for i in 0..8 {
+        p.write(i * 256, i as u8 + 1, 3).unwrap();
+    }
+    p.close();
+    let mut spoilt = std::collections::BTreeSet::new();
+    for (disk, at, h) in world.headers() {
+        let of_map = h.entries.iter().any(|e| matches!(e, Entry::MapNode { .. }));
+        if of_map && spoilt.insert((h.segment, h.row)) {
+            for r in 0..u64::from(h.rows) {
+                world.disks[disk].image_write(at + base::BlockCount(r), &[0xaa; BLOCK as usize]);
+            }
+        }
+    }
+    assert!(!spoilt.is_empty());
+    let p = world.start(2);
+    for i in 0..8 {
+        let found = read(&p.rt, &p.v(), i * 256, 3);
+        assert_eq!(found, Ok(vec![i as u8 + 1; 3 * BLOCK as usize]), "block {}", i * 256);
+    }
+}

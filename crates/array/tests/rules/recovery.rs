@@ -1,0 +1,288 @@
+//! Recovery: what it finds, what it believes, what it writes.
+
+use std::cell::Cell;
+use std::rc::Rc;
+use std::time::Duration;
+
+use array::{Array, ArrayState, OpenHow, RefusedCode};
+use base::MemberId;
+use ondisk::Level;
+use rt::model::{OpKind, Verdict};
+use rt::{IoError, Rt};
+
+use crate::world::{BLOCK, DEGRADED, World};
+
+/// Acknowledged entries are replayed, those too that were in flight when the memtable was frozen.
+pub fn acknowledged_entries_are_replayed() {
+    let world = World::new(3, false);
+    world.create(Level::Raid5);
+    let p = world.start(1);
+    p.write(0, 1, 5).unwrap();
+    p.rt.block_on(p.array().volume_create("w", 1 << 20)).unwrap();
+    let delayed = Rc::new(Cell::new(false));
+    world.on_ops(move |disk, op, system| match op.kind {
+        OpKind::Write if disk == 0 && !system && !delayed.replace(true) => Verdict::DelayNs(1_000_000_000),
+        OpKind::Read | OpKind::Write | OpKind::Flush | OpKind::Deallocate => Verdict::Proceed,
+    });
+    let late = p.begin_write(100, 2, 5);
+    p.wait(Duration::from_millis(1));
+    p.rt.block_on(p.array().volume_create("x", 1 << 20)).unwrap();
+    p.kill(1);
+    drop(late);
+    assert!(world.start(2).is(0, 1, 5));
+
+    let p = world.start(3);
+    let delayed = Rc::new(Cell::new(false));
+    world.on_ops(move |disk, op, system| match op.kind {
+        OpKind::Write if disk == 0 && !system && !delayed.replace(true) => Verdict::DelayNs(1_000_000_000),
+        OpKind::Read | OpKind::Write | OpKind::Flush | OpKind::Deallocate => Verdict::Proceed,
+    });
+    let late = p.begin_write(200, 3, 5);
+    p.wait(Duration::from_millis(1));
+    p.checkpoint();
+    assert!(!late.is_finished());
+    p.rt.block_on(late).unwrap();
+    p.kill(1);
+    let p = world.start(4);
+    assert!(p.is(200, 3, 5) && p.is(0, 1, 5));
+}
+
+/// Record headers carry the generation; a recovery that meets a newer one than it chose stops.
+pub fn a_record_of_a_newer_generation_stops_it() {
+    let world = World::new(3, false);
+    world.create(Level::Raid5);
+    let p = world.start(8);
+    p.write(0, 1, 3).unwrap();
+    p.rt.block_on(p.array().volume_create("w", 1 << 20)).unwrap();
+    let number = p.array().status().generation;
+    // Goes to the segment that the generation before listed too.
+    p.write(9, 2, 3).unwrap();
+    assert_eq!(p.array().status().generation, number);
+    p.kill(1);
+    for i in 0..3 {
+        let slot = world.label(i).layout.slot((number % 2) as usize);
+        world.disks[i].image_write(slot, &[0; BLOCK as usize]);
+    }
+    let refused = world.refused(&world.disks, DEGRADED);
+    assert_eq!(refused.code, RefusedCode::MembersMissing, "{refused}");
+}
+
+/// A header lost below a durable row is damage and stops recovery; at the tail it is a cut.
+pub fn a_lost_durable_header_stops_it_and_a_torn_tail_does_not() {
+    for lose_last in [false, true] {
+        let world = World::new(1, false);
+        world.create(Level::Raid0);
+        let p = world.start(10);
+        for i in 0..6u8 {
+            p.write(u64::from(i), i + 1, 1).unwrap();
+        }
+        let epoch = p.array().status().epoch;
+        p.kill(1);
+        let of_epoch = world.headers().into_iter().filter(|(_, _, h)| h.epoch.0 == epoch);
+        let mut headers: Vec<_> = of_epoch.collect();
+        headers.sort_by_key(|(_, _, h)| (h.segment, h.row));
+        assert_eq!(headers.len(), 6);
+        let (_, at, _) = if lose_last { &headers[5] } else { &headers[2] };
+        world.disks[0].image_write(*at, &[0xee; BLOCK as usize]);
+        if lose_last {
+            assert!(world.start(11).is(4, 5, 1));
+        } else {
+            assert_eq!(world.refused(&world.disks, DEGRADED).code, RefusedCode::Damaged);
+        }
+    }
+}
+
+/// A record beyond a cut is void for ever, also when a later one ends where it begins.
+pub fn what_was_void_stays_void() {
+    let world = World::new(3, true);
+    world.create(Level::Raid5);
+    let p = world.start(1);
+    let epoch = p.array().status().epoch;
+    p.write(300, 4, 1).unwrap();
+    p.flush().unwrap();
+    p.write(0, 1, 1).unwrap();
+    p.write(100, 2, 1).unwrap();
+    p.kill(1);
+    let records = world.records_of(epoch);
+    assert_eq!(records.len(), 3);
+    world.lose(&records[1..2], None);
+    let p = world.start(2);
+    assert!(p.is(0, 0, 1) && p.is(100, 0, 1), "the first never arrived, the second lies behind it");
+    // As long as the one that was lost: the void one lies right behind it.
+    p.write(200, 3, 1).unwrap();
+    p.kill(2);
+    let p = world.start(3);
+    assert!(p.is(100, 0, 1), "what was void came back");
+    assert!(p.is(200, 3, 1) && p.is(300, 4, 1));
+}
+
+/// The new epoch is on the drives before anything is served.
+pub fn it_commits_before_it_serves() {
+    let world = World::new(3, false);
+    world.create(Level::Raid5);
+    let p = world.start(1);
+    let epoch = p.array().status().epoch;
+    assert_eq!(world.generation().epoch.0, epoch);
+}
+
+/// What a power cut tore and nobody was promised reads as before, never as an error.
+pub fn torn_records_are_not_taken() {
+    for seed in 0..40 {
+        let world = World::new(3, true);
+        world.create(Level::Raid5);
+        let p = world.start(seed);
+        for i in 0..5 {
+            p.write(i * 20, 1, 7).unwrap();
+        }
+        p.power_cut(seed);
+        let p = world.start(seed);
+        for i in 0..5 {
+            let found = p.read(i * 20, 7).unwrap();
+            assert!(found.chunks(BLOCK as usize).all(|b| b.iter().all(|&x| x == b[0] && x <= 1)), "seed {seed}");
+        }
+    }
+}
+
+/// An array whose last two records lack one column.
+fn torn_in(column: usize) -> World {
+    let world = World::new(3, true);
+    world.create(Level::Raid5);
+    let p = world.start(1);
+    let epoch = p.array().status().epoch;
+    p.write(0, 1, 5).unwrap();
+    p.write(50, 2, 1).unwrap();
+    p.kill(1);
+    world.lose(&world.records_of(epoch), Some(column));
+    world
+}
+
+/// Recovery completes the rows that it takes: afterwards any member may go.
+pub fn it_completes_torn_rows() {
+    for column in 0..3 {
+        let world = torn_in(column);
+        world.start(2).kill(2);
+        for lost in 0..3 {
+            let rt = Rt::modelled(3);
+            let mut left = world.fork().disks;
+            left.remove(lost);
+            let array = rt.block_on(Array::open(&rt, World::drives(&rt, &left), DEGRADED)).unwrap();
+            let v = array.volume("v").unwrap();
+            let found = (crate::world::read(&rt, &v, 0, 5), crate::world::read(&rt, &v, 50, 1));
+            let wanted = (Ok(vec![1; 5 * BLOCK as usize]), Ok(vec![2; BLOCK as usize]));
+            assert_eq!(found, wanted, "column {column} was torn, drive {lost} is gone");
+        }
+    }
+}
+
+/// Opens for reading only, and frozen ones, leave the drives as they are.
+pub fn read_only_and_frozen_opens_write_nothing() {
+    for frozen in [false, true] {
+        let world = torn_in(1);
+        let changes = Rc::new(Cell::new(0));
+        let count = changes.clone();
+        world.on_ops(move |_, op, _| {
+            count.set(count.get() + u64::from(op.kind != OpKind::Read));
+            Verdict::Proceed
+        });
+        let rt = Rt::modelled(2);
+        let (disks, how, state) = if frozen {
+            (&world.disks[..1], DEGRADED, ArrayState::Frozen)
+        } else {
+            (&world.disks[..], OpenHow { read_only: true, ..DEGRADED }, ArrayState::ReadOnly)
+        };
+        let array = rt.block_on(Array::open(&rt, World::drives(&rt, disks), how)).unwrap();
+        assert_eq!(array.status().state, state);
+        let v = array.volume("v").unwrap();
+        let found = crate::world::read(&rt, &v, 0, 5);
+        assert!(frozen || found == Ok(vec![1; 5 * BLOCK as usize]));
+        assert!(rt.block_on(v.write(0, crate::world::data(1, 1), false)).is_err());
+        rt.block_on(rt.sleep(Duration::from_secs(5)));
+        rt.block_on(array.close()).unwrap();
+        assert_eq!(changes.get(), 0, "frozen {frozen}");
+    }
+}
+
+/// A frozen open that may lack the newest records does not answer with older ones.
+pub fn a_frozen_open_says_nothing_old() {
+    let world = World::new(4, false);
+    world.create(Level::Raid10 { copies: 2 });
+    let p = world.start(1);
+    // Some in each leaf, so that some leaves, blocks and record headers lie in each pair.
+    let blocks = || (0..8).flat_map(|leaf| (0..5).map(move |i| leaf * 256 + i));
+    blocks().for_each(|lba| p.write(lba, 1, 1).unwrap());
+    p.checkpoint();
+    blocks().for_each(|lba| p.write(lba, 2, 1).unwrap());
+    p.kill(1);
+    for pair in [[0, 1], [2, 3]] {
+        let rt = Rt::modelled(2);
+        let left: Vec<_> = pair.map(|i| world.disks[i].clone()).to_vec();
+        let array = rt.block_on(Array::open(&rt, World::drives(&rt, &left), DEGRADED)).unwrap();
+        assert_eq!(array.status().state, ArrayState::Frozen);
+        let v = array.volume("v").unwrap();
+        for lba in blocks() {
+            if let Ok(found) = crate::world::read(&rt, &v, lba, 1) {
+                assert_eq!(found[0], 2, "block {lba} from drives {pair:?}");
+            }
+        }
+    }
+}
+
+/// A segment that was cut four times is sealed, and nothing is lost over it.
+pub fn the_fifth_cut_seals() {
+    let world = World::new(3, false);
+    world.create(Level::Raid5);
+    for i in 0..12u8 {
+        let p = world.start(u64::from(i));
+        for before in 0..i {
+            assert!(p.is(u64::from(before), before + 1, 1), "start {i}, block {before}");
+        }
+        p.write(u64::from(i), i + 1, 1).unwrap();
+        p.kill(u64::from(i));
+        let most = world.generation().segments.iter().map(|s| s.cuts.len()).max();
+        assert!(most <= Some(4), "{most:?} cuts");
+    }
+}
+
+/// Two halves that went separate ways are refused together.
+pub fn two_histories_are_refused_together() {
+    let world = World::new(2, false);
+    world.create(Level::Raid10 { copies: 2 });
+    for i in 0..2usize {
+        let rt = Rt::modelled(20 + i as u64);
+        let array = rt.block_on(Array::open(&rt, World::drives(&rt, &world.disks[i..=i]), DEGRADED)).unwrap();
+        let v = array.volume("v").unwrap();
+        rt.block_on(v.write(0, crate::world::data(i as u8 + 1, 1), false)).unwrap();
+        drop(v);
+        rt.block_on(array.close()).unwrap();
+        rt.end();
+    }
+    let refused = world.refused(&world.disks, DEGRADED);
+    assert_eq!(refused.code, RefusedCode::Diverged, "{refused}");
+}
+
+/// A member that was marked out comes back with what it has, and is not believed.
+pub fn stale_members_are_not_believed() {
+    let world = World::new(3, false);
+    world.create(Level::Raid5);
+    let p = world.start(1);
+    p.write(0, 1, 9).unwrap();
+    world.on_ops(|disk, op, _| match op.kind {
+        OpKind::Write if disk == 1 => Verdict::Fail(IoError::Medium),
+        OpKind::Read | OpKind::Write | OpKind::Flush | OpKind::Deallocate => Verdict::Proceed,
+    });
+    p.write(0, 2, 9).unwrap();
+    p.kill(1);
+    let p = world.start(2);
+    assert_eq!(p.array().status().state, ArrayState::Degraded);
+    assert!(p.is(0, 2, 9));
+    let (_, members) = world.newest(0);
+    assert!(members[usize::from(MemberId(1).0)].starts_with("out"), "{members:?}");
+}
+
+/// No majority rule, but half or fewer of the members asks for a word.
+pub fn half_of_the_members_asks_for_degraded() {
+    let world = World::new(2, false);
+    world.create(Level::Raid10 { copies: 2 });
+    let refused = world.refused(&world.disks[..1], OpenHow::default());
+    assert_eq!(refused.code, RefusedCode::MembersMissing);
+}
