@@ -39,7 +39,7 @@ fn one(suite: &Suite) -> Ended {
     println!("\n=== {}: {}\n$ {}", suite.name, suite.about, suite.command_line());
     let _shown = std::io::stdout().flush();
     let begun = Instant::now();
-    let failure = run(suite).err();
+    let failure = run(suite).and_then(|()| suite.after.map_or(Ok(()), |after| after())).err();
     if let Some(why) = &failure {
         println!("=== {} FAILED: {why}", suite.name);
     }
