@@ -38,7 +38,8 @@ pub struct Record {
     pub(super) places: Vec<Pba>,
     pub(super) entries: Vec<Entry>,
     pub(super) pieces: RefCell<Vec<Piece>>,
-    pub(super) columns: RefCell<Vec<Bytes>>,
+    /// The parts of each column.
+    pub(super) columns: RefCell<Vec<Vec<Bytes>>>,
     pub(super) state: Cell<State>,
 }
 
@@ -66,16 +67,16 @@ impl Core {
         let slots = self.table.borrow().get(record.segment).slots.clone();
         let columns = record.columns.take();
         let mut writes = Vec::with_capacity(slots.len());
-        for (slot, data) in slots.into_iter().zip(columns) {
+        for (slot, parts) in slots.into_iter().zip(columns) {
             let Some((member, zone)) = slot else { continue };
             let seat = self.seat(member).expect("slots name seats");
             let at = seat.layout.zone_row(zone, record.row);
             add(&self.tally.raw_blocks_written, u64::from(record.rows));
             writes.push(async move {
-                let mut result = seat.write(at, data.clone()).await;
+                let mut result = seat.write_vectored(at, parts.clone()).await;
                 if matches!(result, Err(e) if e != IoError::Gone) {
                     // One more try: the same content to the same rows.
-                    result = seat.write(at, data).await;
+                    result = seat.write_vectored(at, parts).await;
                 }
                 (seat, result)
             });
