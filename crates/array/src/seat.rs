@@ -113,10 +113,15 @@ impl Seat {
 
     /// Writes `data`.
     pub async fn write(&self, at: MemberLba, data: Bytes) -> Result<(), IoError> {
+        self.write_vectored(at, vec![data]).await
+    }
+
+    /// Writes `parts` behind each other, as one request.
+    pub async fn write_vectored(&self, at: MemberLba, parts: Vec<Bytes>) -> Result<(), IoError> {
         let drive = self.usable_drive()?;
         add(&self.counters.writes, 1);
-        add(&self.counters.bytes_written, data.len() as u64);
-        let result = drive.write(at, data).await;
+        add(&self.counters.bytes_written, parts.iter().map(|part| part.len() as u64).sum());
+        let result = drive.write_vectored(at, parts).await;
         add(&self.written, 1);
         if result.is_err() {
             add(&self.counters.errors, 1);

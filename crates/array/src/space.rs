@@ -112,10 +112,13 @@ impl Core {
         let cost = self.cost(n);
         let floor = if planted(Canary::FloorForgotten) { 0 } else { floor };
         let fits = || {
-            let segment_blocks = self.segment_blocks_now();
-            let spare = self.room.segments_left.get().saturating_sub(floor) * segment_blocks;
+            let wanted = self.room.promised.get() + cost;
+            let spare = self.room.segments_left.get().saturating_sub(floor);
+            // A segment has one zone of data at least: mostly that is enough to know.
+            let has_room =
+                wanted <= spare * u64::from(self.shape.zone_blocks) || wanted <= spare * self.segment_blocks_now();
             // Twice what begins a checkpoint: wait for it.
-            self.room.promised.get() + cost <= spare && self.memtable_share() < 2.0
+            has_room && self.memtable_share() < 2.0
         };
         self.changed.until(|| self.phase.get() != Phase::Open || self.closing.get() || fits()).await;
         self.writable()?;

@@ -11,15 +11,18 @@ use std::task::{Poll, Waker};
 /// Something happened; look again.
 #[derive(Default)]
 pub struct Event {
-    wakers: RefCell<Vec<Waker>>,
+    /// Who came first; most events have one who waits.
+    first: Cell<Option<Waker>>,
+    others: RefCell<Vec<Waker>>,
 }
 
 impl Event {
     /// Wakes everyone who waits.
     pub fn wake(&self) {
-        for waker in self.wakers.take() {
-            waker.wake();
-        }
+        let Some(first) = self.first.take() else { return };
+        let others = self.others.take();
+        first.wake();
+        others.into_iter().for_each(Waker::wake);
     }
 
     /// Resolves when `ready` says so; asked at once and after every [`Event::wake`].
@@ -28,7 +31,14 @@ impl Event {
             if ready() {
                 return Poll::Ready(());
             }
-            self.wakers.borrow_mut().push(cx.waker().clone());
+            let waker = cx.waker().clone();
+            match self.first.take() {
+                None => self.first.set(Some(waker)),
+                first => {
+                    self.first.set(first);
+                    self.others.borrow_mut().push(waker);
+                }
+            }
             Poll::Pending
         })
         .await;

@@ -7,6 +7,7 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use base::{BlockCount, MemberLba};
+use rt::model::{Disk, DiskParams};
 use rt::{Buf, Bytes, Drive, DriveKind, IoError, OpenDrive, OpenError, Rt};
 
 const WRITE: OpenDrive = OpenDrive { read_only: false, lock: true };
@@ -55,6 +56,40 @@ fn round_trip() {
         std::fs::File::options().write(true).open(&path).unwrap().set_len(1 << 20).unwrap();
         assert_eq!(drive.read(MemberLba(1000), Buf::zeroed(4096)).await.0, Err(IoError::Medium));
     });
+}
+
+/// More parts than the kernel takes at once, an empty one, and one that O_DIRECT would refuse as it lies.
+fn parts() -> Vec<Bytes> {
+    let pool: Vec<u8> = (0..64 << 10).map(|i: u32| (i.wrapping_mul(2_654_435_761) >> 24) as u8).collect();
+    let pool = Bytes::from_slice(&pool);
+    let block = |i: usize| pool.slice(i % 15 * 4096..(i % 15 + 1) * 4096);
+    let large_and_crooked = [pool.slice(3..3 + 5 * 4096), Bytes::zeroed(0)];
+    (0..600).map(block).chain(large_and_crooked).chain((600..1500).map(block)).collect()
+}
+
+async fn check_parts(drive: &Drive) {
+    let parts = parts();
+    let whole: Vec<u8> = parts.iter().flat_map(|part| part.to_vec()).collect();
+    drive.write_vectored(MemberLba(9), parts.clone()).await.unwrap();
+    let (answer, back) = drive.read(MemberLba(9), Buf::zeroed(whole.len())).await;
+    answer.unwrap();
+    assert!(back[..] == whole[..]);
+    let beyond = drive.info().blocks - BlockCount(1504);
+    assert_eq!(drive.write_vectored(MemberLba(beyond.0), parts).await, Err(IoError::Os(22)));
+    assert_eq!(drive.write_vectored(MemberLba(0), Vec::new()).await, Ok(()));
+}
+
+#[test]
+fn parts_lie_behind_each_other() {
+    let dir = scratch();
+    let path = drive_file(dir.path(), 64 << 20);
+    let rt = Rt::real().unwrap();
+    rt.block_on(async {
+        check_parts(&Drive::memory(&rt, "mem:64M", 64 << 20)).await;
+        check_parts(&Drive::open(&rt, &path, WRITE).await.unwrap()).await;
+    });
+    let rt = Rt::modelled(1);
+    rt.block_on(check_parts(&Drive::modelled(&rt, &Disk::new("disk", DiskParams::default(), 1))));
 }
 
 #[test]

@@ -96,7 +96,8 @@ impl Core {
         Some(spare)
     }
 
-    /// Lays the pieces out in rows from `row` on, computes the parity.
+    /// Lays the pieces out in rows from `row` on, computes the parity. The payload is not copied: the columns are slices
+    /// of the pieces' data. ([`Bytes`] never change, so what is written is what the checksum is of.)
     fn build(
         self: &Rc<Self>,
         stream: StreamId,
@@ -108,18 +109,11 @@ impl Core {
         let k = scheme.k();
         let payload: usize = pieces.iter().map(Piece::payload_blocks).sum();
         let rows = (payload + 1).div_ceil(k);
-        let mut data = Buf::for_overwrite(k * rows * BLOCK_BYTES);
         let mut entries: Vec<Entry> = Vec::with_capacity(ENTRIES_MAX);
-        let mut at = BLOCK_BYTES;
-        for piece in &pieces {
-            // The checksum is of the copy, while it is in cache: the source may be memory that others can change.
-            let bytes = piece.payload_blocks() * BLOCK_BYTES;
-            piece.copy_to(&mut data[at..at + bytes], &mut entries);
-            at += bytes;
-        }
-        data[at..].fill(0);
+        pieces.iter().for_each(|piece| piece.to_entries(&mut entries));
         let numbered = entries.len();
-        entries.extend(std::iter::repeat_n(Entry::Pad, rows * k - 1 - payload));
+        let pads = rows * k - 1 - payload;
+        entries.extend(std::iter::repeat_n(Entry::Pad, pads));
         let first_seq = self.next_seq.get();
         self.next_seq.set(Seq(first_seq.0 + numbered as u64));
         let durable_row = {
@@ -142,8 +136,11 @@ impl Core {
             log: 0,
             entries,
         };
-        header.encode(&mut data[..BLOCK_BYTES]);
-        let columns = self.lay_out(scheme, rows * BLOCK_BYTES, data);
+        let mut first = Buf::for_overwrite(BLOCK_BYTES);
+        header.encode(&mut first);
+        let payload_parts = pieces.iter().filter_map(|piece| piece.data.clone());
+        let parts = std::iter::once(first.freeze()).chain(payload_parts).chain([Bytes::zeroed(pads * BLOCK_BYTES)]);
+        let columns = self.lay_out(scheme, rows, cut(parts, rows * BLOCK_BYTES));
         let stream_state = self.log.stream(stream);
         stream_state.in_flight.set(stream_state.in_flight.get() + 1);
         let places = (0..payload).map(|i| {
@@ -167,26 +164,58 @@ impl Core {
         record
     }
 
-    /// One slice per column: the data columns are one buffer, cut.
-    fn lay_out(&self, scheme: Scheme, column_bytes: usize, data: Buf) -> Vec<Bytes> {
+    /// The parts of each column, from those of the data columns.
+    fn lay_out(&self, scheme: Scheme, rows: usize, mut columns: Vec<Vec<Bytes>>) -> Vec<Vec<Bytes>> {
         let k = scheme.k();
+        assert_eq!(columns.len(), k, "a record fills its rows");
         match scheme {
             Scheme::Parity { m, .. } => {
-                let mut parity: Vec<Buf> = (0..m).map(|_| Buf::for_overwrite(column_bytes)).collect();
-                let sources: Vec<&[u8]> = data.chunks_exact(column_bytes).collect();
-                let mut targets: Vec<&mut [u8]> = parity.iter_mut().map(|p| &mut p[..]).collect();
-                erasure::encode(self.kernel, &sources, &mut targets);
-                let data = data.freeze();
-                let cut = (0..k).map(|c| data.slice(c * column_bytes..(c + 1) * column_bytes));
-                cut.chain(parity.into_iter().map(Buf::freeze)).collect()
+                let parity = self.parity(usize::from(m), rows, &columns);
+                columns.extend(parity.into_iter().map(|p| vec![p.freeze()]));
             }
             Scheme::Copies { copies, .. } => {
-                let data = data.freeze();
-                let cut = |c: usize| data.slice(c * column_bytes..(c + 1) * column_bytes);
-                (0..k * usize::from(copies)).map(|c| cut(c % k)).collect()
+                for _ in 1..copies {
+                    columns.extend_from_within(..k);
+                }
             }
         }
+        columns
     }
+
+    /// The `m` parity columns of `rows` rows of data columns.
+    fn parity(&self, m: usize, rows: usize, columns: &[Vec<Bytes>]) -> Vec<Buf> {
+        let mut parity: Vec<Buf> = (0..m).map(|_| Buf::for_overwrite(rows * BLOCK_BYTES)).collect();
+        let blocks: Vec<&[u8]> = columns.iter().flatten().flat_map(|part| part.chunks_exact(BLOCK_BYTES)).collect();
+        let mut sources: Vec<&[u8]> = Vec::with_capacity(columns.len());
+        for row in 0..rows {
+            sources.clear();
+            sources.extend(blocks[row..].iter().step_by(rows));
+            let of_row = row * BLOCK_BYTES..(row + 1) * BLOCK_BYTES;
+            let mut targets: Vec<&mut [u8]> = parity.iter_mut().map(|p| &mut p[of_row.clone()]).collect();
+            erasure::encode(self.kernel, &sources, &mut targets);
+        }
+        parity
+    }
+}
+
+/// Cuts what the parts hold behind each other into columns of `column_bytes`.
+fn cut(parts: impl Iterator<Item = Bytes>, column_bytes: usize) -> Vec<Vec<Bytes>> {
+    let mut columns: Vec<Vec<Bytes>> = Vec::new();
+    let mut room = 0;
+    for part in parts {
+        let mut at = 0;
+        while at < part.len() {
+            if room == 0 {
+                columns.push(Vec::new());
+                room = column_bytes;
+            }
+            let n = room.min(part.len() - at);
+            columns.last_mut().expect("one was pushed").push(part.slice(at..at + n));
+            (at, room) = (at + n, room - n);
+        }
+    }
+    assert_eq!(room, 0, "the last column is full");
+    columns
 }
 
 impl Stream {
@@ -227,5 +256,19 @@ impl Stream {
             break;
         }
         taken
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn columns_go_through_parts() {
+        let parts = [1, 3, 0, 2].map(|n: u8| Buf::from_slice(&vec![n; usize::from(n) * BLOCK_BYTES]).freeze());
+        let columns = cut(parts.into_iter(), 2 * BLOCK_BYTES);
+        let seen = |part: &Bytes| (part[0], part.len() / BLOCK_BYTES);
+        let seen: Vec<Vec<_>> = columns.iter().map(|column| column.iter().map(seen).collect()).collect();
+        assert_eq!(seen, [vec![(1, 1), (3, 1)], vec![(3, 2)], vec![(2, 2)]]);
     }
 }

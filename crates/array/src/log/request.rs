@@ -137,8 +137,8 @@ impl Piece {
         front
     }
 
-    /// Copies the payload into `to` and appends the entries, with checksums of the copy.
-    pub fn copy_to(&self, to: &mut [u8], out: &mut Vec<Entry>) {
+    /// Appends its entries, with checksums of the payload.
+    pub fn to_entries(&self, out: &mut Vec<Entry>) {
         let (volume, lba, blocks) = (self.volume, self.lba, self.blocks);
         let Some(data) = &self.data else {
             out.push(match self.what {
@@ -151,9 +151,8 @@ impl Piece {
             });
             return;
         };
-        for (i, (from, to)) in data.chunks_exact(BLOCK_BYTES).zip(to.chunks_exact_mut(BLOCK_BYTES)).enumerate() {
-            to.copy_from_slice(from);
-            let (lba, crc) = (lba + BlockCount(i as u64), crc32c(to));
+        for (i, block) in data.chunks_exact(BLOCK_BYTES).enumerate() {
+            let (lba, crc) = (lba + BlockCount(i as u64), crc32c(block));
             out.push(match self.what {
                 What::Data => Entry::Data { volume, lba, crc },
                 What::Move => Entry::Move { volume, lba, crc },

@@ -39,7 +39,8 @@ pub struct Record {
     pub(super) places: Vec<Pba>,
     pub(super) entries: Vec<Entry>,
     pub(super) pieces: RefCell<Vec<Piece>>,
-    pub(super) columns: RefCell<Vec<Bytes>>,
+    /// The parts of each column.
+    pub(super) columns: RefCell<Vec<Vec<Bytes>>>,
     pub(super) state: Cell<State>,
 }
 
@@ -57,6 +58,15 @@ impl Record {
     }
 }
 
+/// Whether the second entry speaks of the block behind the first one's.
+fn continues(a: &Entry, b: &Entry) -> bool {
+    let block = |entry: &Entry| match *entry {
+        Entry::Data { volume, lba, .. } | Entry::Move { volume, lba, .. } => Some((volume, lba)),
+        Entry::Hole { .. } | Entry::Zero { .. } | Entry::Bad { .. } | Entry::MapNode { .. } | Entry::Pad => None,
+    };
+    block(a).is_some_and(|(volume, lba)| block(b) == Some((volume, lba + BlockCount(1))))
+}
+
 impl Core {
     pub(super) fn start_record(self: &Rc<Self>, record: Rc<Record>) {
         let core = self.clone();
@@ -67,16 +77,16 @@ impl Core {
         let slots = self.table.borrow().get(record.segment).slots.clone();
         let columns = record.columns.take();
         let mut writes = Vec::with_capacity(slots.len());
-        for (slot, data) in slots.into_iter().zip(columns) {
+        for (slot, parts) in slots.into_iter().zip(columns) {
             let Some((member, zone)) = slot else { continue };
             let seat = self.seat(member).expect("slots name seats");
             let at = seat.layout.zone_row(zone, record.row);
             add(&self.tally.raw_blocks_written, u64::from(record.rows));
             writes.push(async move {
-                let mut result = seat.write(at, data.clone()).await;
+                let mut result = seat.write_vectored(at, parts.clone()).await;
                 if matches!(result, Err(e) if e != IoError::Gone) {
                     // One more try: the same content to the same rows.
-                    result = seat.write(at, data).await;
+                    result = seat.write_vectored(at, parts).await;
                 }
                 (seat, result)
             });
@@ -170,10 +180,14 @@ impl Core {
         let mut memory = self.memory.borrow_mut();
         let active = &mut memory.active;
         let mut block = 0;
-        for entry in entries {
-            let at = |crc| MapRef::At(Place { pba: places[block], crc });
-            match *entry {
-                Entry::Data { volume, lba, crc } | Entry::Move { volume, lba, crc } => active.put(volume, lba, at(crc)),
+        for run in entries.chunk_by(continues) {
+            match run[0] {
+                Entry::Data { volume, lba, .. } | Entry::Move { volume, lba, .. } => {
+                    let at = |(entry, pba): (&Entry, &Pba)| {
+                        MapRef::At(Place { pba: *pba, crc: entry.payload_crc().expect("data has a block") })
+                    };
+                    active.put(volume, lba, run.iter().zip(&places[block..block + run.len()]).map(at));
+                }
                 Entry::Hole { volume, lba, blocks, .. } => {
                     active.put_range(volume, lba, BlockCount(u64::from(blocks)), MapRef::Hole);
                 }
@@ -186,7 +200,7 @@ impl Core {
                 Entry::MapNode { .. } => {}
                 Entry::Pad => break,
             }
-            block += usize::from(entry.payload_crc().is_some());
+            block += run.iter().filter(|entry| entry.payload_crc().is_some()).count();
         }
     }
 

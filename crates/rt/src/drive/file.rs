@@ -5,12 +5,13 @@
 //!
 //! Not here: opening (`open`), what sysfs knows (`sysfs`).
 
+use std::collections::VecDeque;
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 use std::rc::Rc;
 
 use super::{IoError, Load};
-use crate::ring::{Operation, Request};
+use crate::ring::{Operation, Request, advance};
 use crate::{Buf, Bytes, Rt};
 
 /// Alignment of memory that every drive takes.
@@ -49,17 +50,21 @@ impl File {
         (Ok(()), buf)
     }
 
-    pub(super) async fn write(&self, rt: &Rt, load: &Rc<Load>, at: u64, data: Bytes) -> Result<(), IoError> {
+    pub(super) async fn write(&self, rt: &Rt, load: &Rc<Load>, at: u64, parts: Vec<Bytes>) -> Result<(), IoError> {
         // O_DIRECT refuses memory that is not aligned to a sector, as a payload behind a protocol's header is not.
-        let is_aligned = (data.as_ptr() as usize).is_multiple_of(SECTOR_BYTES);
-        let (mut data, mut at) = (if is_aligned { data } else { Bytes::from_slice(&data) }, at);
-        while !data.is_empty() {
-            let request = Request::Write { fd: self.fd.clone(), data: data.clone(), at };
-            let (answer, _) = Operation::new(&rt.inner, request, Some(load.clone())).await;
+        let is_aligned = |part: &Bytes| (part.as_ptr() as usize).is_multiple_of(SECTOR_BYTES);
+        let aligned = |part: Bytes| if is_aligned(&part) { part } else { Bytes::from_slice(&part) };
+        let mut parts: VecDeque<Bytes> = parts.into_iter().map(aligned).filter(|part| !part.is_empty()).collect();
+        let mut at = at;
+        while !parts.is_empty() {
+            let request = Request::Write { fd: self.fd.clone(), parts, vector: Vec::new(), at };
+            let (answer, request) = Operation::new(&rt.inner, request, Some(load.clone())).await;
+            let Request::Write { parts: back, .. } = request else { unreachable!("a request comes back as it went") };
+            parts = back;
             match self.judge(answer) {
                 Answer::Bytes(0) => return Err(IoError::NoSpace),
                 Answer::Bytes(n) => {
-                    data = data.slice(n..data.len());
+                    advance(&mut parts, n);
                     at += n as u64;
                 }
                 Answer::Again => {}

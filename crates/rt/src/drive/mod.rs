@@ -171,8 +171,35 @@ impl Drive {
                     d.answer_later().await;
                     Ok(())
                 }
-                Backend::File(file) => file.write(&d.rt, &d.load, at.byte_offset(), data).await,
+                Backend::File(file) => file.write(&d.rt, &d.load, at.byte_offset(), vec![data]).await,
                 Backend::Modelled(disk) => disk.write(&d.rt, &d.load, at, data).await,
+            }
+        }
+    }
+
+    /// Writes `parts` behind each other from block `at` on, as one operation. Each is whole blocks.
+    pub fn write_vectored(
+        &self,
+        at: MemberLba,
+        parts: Vec<Bytes>,
+    ) -> impl Future<Output = Result<(), IoError>> + use<> {
+        let d = self.0.clone();
+        async move {
+            let blocks = parts.iter().map(|part| whole_blocks(part.len()).0).sum();
+            d.check(at, BlockCount(blocks))?;
+            match &d.backend {
+                Backend::Memory(memory) => {
+                    let mut to = at.byte_offset();
+                    for part in &parts {
+                        memory.write(to, part);
+                        to += part.len() as u64;
+                    }
+                    drop(parts);
+                    d.answer_later().await;
+                    Ok(())
+                }
+                Backend::File(file) => file.write(&d.rt, &d.load, at.byte_offset(), parts).await,
+                Backend::Modelled(disk) => disk.write(&d.rt, &d.load, at, joined(parts)).await,
             }
         }
     }
@@ -257,6 +284,20 @@ impl Drop for InFlight<'_> {
     fn drop(&mut self) {
         self.0.done();
     }
+}
+
+/// The parts in one piece.
+fn joined(mut parts: Vec<Bytes>) -> Bytes {
+    if parts.len() == 1 {
+        return parts.remove(0);
+    }
+    let mut whole = Buf::for_overwrite(parts.iter().map(Bytes::len).sum());
+    let mut at = 0;
+    for part in &parts {
+        whole[at..at + part.len()].copy_from_slice(part);
+        at += part.len();
+    }
+    whole.freeze()
 }
 
 /// A length that must be whole blocks, or it is our bug.

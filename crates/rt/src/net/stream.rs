@@ -17,7 +17,7 @@ use std::rc::Rc;
 use rustix::net::{AddressFamily, Shutdown, SocketFlags, SocketType, sockopt};
 
 use super::{Addr, raw_address};
-use crate::ring::{Operation, Request, SendHeader};
+use crate::ring::{Operation, Request, SendHeader, advance};
 use crate::{Buf, Bytes, Rt};
 
 struct Connection {
@@ -159,19 +159,6 @@ fn judge(answer: i32) -> Option<io::Result<usize>> {
     }
 }
 
-/// Takes the first `sent` bytes off.
-fn advance(parts: &mut VecDeque<Bytes>, sent: usize) {
-    let mut sent = sent;
-    while sent > 0 {
-        let first = parts.pop_front().expect("no more bytes are sent than there were");
-        if sent < first.len() {
-            parts.push_front(first.slice(sent..first.len()));
-            return;
-        }
-        sent -= first.len();
-    }
-}
-
 fn describe_peer(fd: &OwnedFd) -> String {
     match rustix::net::getpeername(fd).map(|peer| peer.and_then(|p| SocketAddr::try_from(p).ok())) {
         Ok(Some(address)) => format!("tcp:{address}"),
@@ -179,21 +166,5 @@ fn describe_peer(fd: &OwnedFd) -> String {
             Ok(who) => format!("unix:pid {} uid {}", who.pid.as_raw_nonzero(), who.uid.as_raw()),
             Err(_) => "gone".to_owned(),
         },
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn advancing_over_parts() {
-        let parts = || VecDeque::from([Bytes::from_slice(b"abc"), Bytes::from_slice(b"de"), Bytes::from_slice(b"f")]);
-        for (sent, left) in [(0, "abcdef"), (1, "bcdef"), (3, "def"), (4, "ef"), (5, "f"), (6, "")] {
-            let mut parts = parts();
-            advance(&mut parts, sent);
-            let bytes: Vec<u8> = parts.iter().flat_map(|p| p.to_vec()).collect();
-            assert_eq!(bytes, left.as_bytes());
-        }
     }
 }

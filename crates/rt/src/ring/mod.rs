@@ -29,7 +29,7 @@ use std::time::Duration;
 use io_uring::{IoUring, opcode, squeue, types};
 use slab::Slab;
 
-pub(crate) use request::{Address, Request, SendHeader};
+pub(crate) use request::{Address, Request, SendHeader, advance};
 
 use crate::drive::Load;
 use crate::executor::Inner;

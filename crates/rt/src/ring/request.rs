@@ -19,15 +19,15 @@ use crate::{Buf, Bytes};
 /// Longest single transfer; the kernel's own limit is 2 GiB less a page.
 const TRANSFER_BYTES_MAX: usize = 1 << 30;
 
-/// Parts in one send: the kernel's UIO_MAXIOV.
+/// Parts in one send or write: the kernel's UIO_MAXIOV.
 const PARTS_MAX: usize = 1024;
 
 /// An operation and all it needs.
 pub(crate) enum Request {
     /// Fills `buf[done..]` from byte `at + done` on.
     Read { fd: Rc<OwnedFd>, buf: Buf, done: usize, at: u64 },
-    /// Writes all of `data` at byte `at`.
-    Write { fd: Rc<OwnedFd>, data: Bytes, at: u64 },
+    /// Writes the parts behind each other from byte `at` on.
+    Write { fd: Rc<OwnedFd>, parts: VecDeque<Bytes>, vector: Vec<libc::iovec>, at: u64 },
     /// fdatasync.
     Sync { fd: Rc<OwnedFd> },
     /// Punches a hole.
@@ -88,9 +88,9 @@ impl Request {
                 let len = rest.len().min(TRANSFER_BYTES_MAX) as u32;
                 opcode::Read::new(raw(fd), rest.as_mut_ptr(), len).offset(*at + *done as u64).build()
             }
-            Request::Write { fd, data, at } => {
-                let len = data.len().min(TRANSFER_BYTES_MAX) as u32;
-                opcode::Write::new(raw(fd), data.as_ptr(), len).offset(*at).build()
+            Request::Write { fd, parts, vector, at } => {
+                fill(vector, parts);
+                opcode::Writev::new(raw(fd), vector.as_ptr(), vector.len() as u32).offset(*at).build()
             }
             Request::Sync { fd } => opcode::Fsync::new(raw(fd)).flags(types::FsyncFlags::DATASYNC).build(),
             Request::Punch { fd, at, len } => {
@@ -103,9 +103,7 @@ impl Request {
                 opcode::Recv::new(raw(fd), rest.as_mut_ptr(), len).build()
             }
             Request::Send { fd, parts, header } => {
-                let part = |p: &Bytes| libc::iovec { iov_base: p.as_ptr().cast_mut().cast(), iov_len: p.len() };
-                header.vector.clear();
-                header.vector.extend(parts.iter().take(PARTS_MAX).map(part));
+                fill(&mut header.vector, parts);
                 header.message.msg_iov = header.vector.as_mut_ptr();
                 header.message.msg_iovlen = header.vector.len() as _;
                 opcode::SendMsg::new(raw(fd), &raw const header.message).flags(libc::MSG_NOSIGNAL as u32).build()
@@ -123,6 +121,42 @@ impl Request {
     }
 }
 
+/// Makes the vector name the parts, as many as the kernel takes at once.
+fn fill(vector: &mut Vec<libc::iovec>, parts: &VecDeque<Bytes>) {
+    let named = |p: &Bytes| libc::iovec { iov_base: p.as_ptr().cast_mut().cast(), iov_len: p.len() };
+    vector.clear();
+    vector.extend(parts.iter().take(PARTS_MAX).map(named));
+}
+
+/// Takes the first `done` bytes off.
+pub(crate) fn advance(parts: &mut VecDeque<Bytes>, done: usize) {
+    let mut done = done;
+    while done > 0 {
+        let first = parts.pop_front().expect("no more bytes are moved than there were");
+        if done < first.len() {
+            parts.push_front(first.slice(done..first.len()));
+            return;
+        }
+        done -= first.len();
+    }
+}
+
 fn raw(fd: &OwnedFd) -> types::Fd {
     types::Fd(fd.as_raw_fd())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn advancing_over_parts() {
+        let parts = || VecDeque::from([Bytes::from_slice(b"abc"), Bytes::from_slice(b"de"), Bytes::from_slice(b"f")]);
+        for (done, left) in [(0, "abcdef"), (1, "bcdef"), (3, "def"), (4, "ef"), (5, "f"), (6, "")] {
+            let mut parts = parts();
+            advance(&mut parts, done);
+            let bytes: Vec<u8> = parts.iter().flat_map(|p| p.to_vec()).collect();
+            assert_eq!(bytes, left.as_bytes());
+        }
+    }
 }
