@@ -152,24 +152,25 @@ impl Core {
             }
         }
         let (roots, height) = (vol.roots.get(), vol.height.get());
-        let mut refs = Vec::with_capacity(n);
-        while refs.len() < n {
-            let at = lba.0 + refs.len() as u64;
-            let in_leaf = (LEAF_BLOCKS - at % LEAF_BLOCKS).min((n - refs.len()) as u64) as usize;
-            let part = &known[refs.len()..refs.len() + in_leaf];
+        let mut done = 0;
+        while done < n {
+            let at = lba.0 + done as u64;
             let first = (at % LEAF_BLOCKS) as usize;
+            let in_leaf = (NODE_REFS - first).min(n - done);
+            let part = &mut known[done..done + in_leaf];
+            done += in_leaf;
             if part.iter().all(Option::is_some) {
-                refs.extend(part.iter().flatten());
                 continue;
             }
             let base = self.node_at(&roots, height, NodeKey::leaf(vol.id, Lba(at))).await?;
-            let below = |i: usize| match &base {
-                Base::Fill(fill) => *fill,
-                Base::Node(node, _) => node.0[first + i],
-            };
-            let part: Vec<MapRef> = part.iter().enumerate().map(|(i, k)| k.unwrap_or_else(|| below(i))).collect();
-            refs.extend(part);
+            for (i, block) in part.iter_mut().enumerate() {
+                block.get_or_insert_with(|| match &base {
+                    Base::Fill(fill) => *fill,
+                    Base::Node(node, _) => node.0[first + i],
+                });
+            }
         }
+        let refs = known.into_iter().map(|k| k.expect("every leaf was asked")).collect();
         Ok(Resolved { refs, pin })
     }
 

@@ -126,6 +126,9 @@ impl Volume {
 
     async fn read_blocks(&self, first: Lba, n: usize) -> Result<Bytes, Fault> {
         let resolved = self.core.resolve(&self.vol, first, n).await?;
+        if let [MapRef::At(place)] = resolved.refs[..] {
+            return Ok(self.read_places(&[place]).await?.freeze());
+        }
         let runs = runs(&resolved.refs, self.core.shape.zone_blocks)?;
         if let [(0, places)] = &runs[..]
             && places.len() == n
