@@ -15,6 +15,7 @@ use crate::lifecycle::create::{self, random_uuid, seat_for, write_label};
 use crate::lifecycle::open::{self, OpenHow, RecoveryReport};
 use crate::map::height_for;
 use crate::plan::{CreateSpec, check_name};
+use crate::seat::Door;
 use crate::status::{Iostat, Status, VolumeStatus};
 use crate::volume::Volume;
 
@@ -78,6 +79,8 @@ impl Array {
         self.core.log.poke();
         self.core.pins.wake();
         self.core.changed.wake();
+        // A background task may be between a read and the write that follows from it.
+        self.core.close_doors(Door::Shut);
         let seats: Vec<_> = self.core.seats.borrow().iter().cloned().collect();
         for drive in seats.iter().filter_map(|s| s.drive.as_ref()) {
             drive.idle().await;

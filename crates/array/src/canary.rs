@@ -118,6 +118,8 @@ canaries! {
     RebuildByBatch,
     /// The redundancy is not asked for again once a new drive is labelled.
     ReplaceUnasked,
+    /// Drives are written after the array froze or was handed over.
+    DoorsForgotten,
     /// Rows in flight are counted from the acknowledged row.
     WindowFromAcked,
 }

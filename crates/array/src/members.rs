@@ -6,6 +6,7 @@ use ondisk::MemberState;
 use crate::canary::{Canary, planted};
 use crate::core::{Core, Phase};
 use crate::fault::Fault;
+use crate::seat::Door;
 
 impl Core {
     /// A member cannot be relied on any more: it is out from here on. Whoever needs the generation that says so
@@ -36,11 +37,17 @@ impl Core {
             return;
         }
         self.phase.set(Phase::Frozen);
+        self.close_doors(Door::ReadOnly);
         self.note(format!("frozen: {why}; reads go on where they can, and the drives coming back makes it whole"));
         self.fail_all(Fault::Frozen);
         self.degrading.set(false);
         self.log.poke();
         self.changed.wake();
+    }
+
+    /// From here on no drive is asked for more than `door` lets through.
+    pub fn close_doors(&self, door: Door) {
+        self.seats.borrow().iter().for_each(|s| s.door.set(door));
     }
 
     /// Waits until the generation that marks failed members out has taken effect.

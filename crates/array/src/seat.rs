@@ -6,7 +6,7 @@ use std::cell::{Cell, RefCell};
 use std::collections::BTreeSet;
 use std::rc::Rc;
 
-use base::{MemberId, MemberLba, MemberUuid};
+use base::{BlockCount, MemberId, MemberLba, MemberUuid};
 use ondisk::{Layout, MemberState};
 use rt::{Buf, Bytes, Drive, IoError};
 
@@ -32,8 +32,21 @@ pub struct Seat {
     pub free: RefCell<BTreeSet<u32>>,
     /// Requests and errors.
     pub counters: Counters,
+    /// What it still may do.
+    pub door: Cell<Door>,
     written: Cell<u64>,
     flushed: Cell<u64>,
+}
+
+/// What may still go to a drive.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Door {
+    /// Everything.
+    Open,
+    /// Reads: somebody else may be writing it (the array froze).
+    ReadOnly,
+    /// Nothing: the array was handed over.
+    Shut,
 }
 
 /// What went to a drive since the array was opened.
@@ -71,6 +84,7 @@ impl Seat {
             drive_name: member.drive_name.clone(),
             state: Cell::new(member.state),
             drive,
+            door: Cell::new(Door::Open),
             free: RefCell::new((0..layout.zones).collect()),
             counters: Counters::default(),
             // A process before this one may have left writes in the drive's cache.
@@ -89,16 +103,21 @@ impl Seat {
         self.drive.as_ref().is_some_and(|d| d.info().volatile_cache)
     }
 
-    fn usable_drive(&self) -> Result<&Drive, IoError> {
+    fn readable_drive(&self) -> Result<&Drive, IoError> {
         match &self.drive {
-            Some(drive) if self.state.get() == MemberState::In => Ok(drive),
+            Some(drive) if self.state.get() == MemberState::In && self.door.get() != Door::Shut => Ok(drive),
             _ => Err(IoError::Gone),
         }
     }
 
+    fn writable_drive(&self) -> Result<&Drive, IoError> {
+        let closed = self.door.get() != Door::Open && !planted(Canary::DoorsForgotten);
+        if closed { Err(IoError::Gone) } else { self.readable_drive() }
+    }
+
     /// Reads `buf.len()` bytes.
     pub async fn read(&self, at: MemberLba, buf: Buf) -> (Result<(), IoError>, Buf) {
-        let drive = match self.usable_drive() {
+        let drive = match self.readable_drive() {
             Ok(drive) => drive,
             Err(gone) => return (Err(gone), buf),
         };
@@ -118,7 +137,7 @@ impl Seat {
 
     /// Writes `parts` behind each other, as one request.
     pub async fn write_vectored(&self, at: MemberLba, parts: Vec<Bytes>) -> Result<(), IoError> {
-        let drive = self.usable_drive()?;
+        let drive = self.writable_drive()?;
         add(&self.counters.writes, 1);
         add(&self.counters.bytes_written, parts.iter().map(|part| part.len() as u64).sum());
         let result = drive.write_vectored(at, parts).await;
@@ -129,9 +148,16 @@ impl Seat {
         result
     }
 
+    /// Gives blocks back to the drive: a hint, one that cannot do it is as good without.
+    pub async fn deallocate(&self, at: MemberLba, blocks: BlockCount) {
+        if let Ok(drive) = self.writable_drive() {
+            let _ = drive.deallocate(at, blocks).await;
+        }
+    }
+
     /// Makes durable what was completed before.
     pub async fn flush(&self) -> Result<(), IoError> {
-        let drive = self.usable_drive()?;
+        let drive = self.writable_drive()?;
         let upto = self.written.get();
         if !self.volatile() || upto == self.flushed.get() {
             return Ok(());

@@ -9,7 +9,7 @@
 
 use std::rc::Rc;
 
-use base::{BLOCK_BYTES, Generation as Number, MemberId, MemberLba, SegmentId};
+use base::{BLOCK_BYTES, Generation as Number, MemberId, SegmentId};
 use futures::future::join_all;
 use ondisk::generation::ANCESTORS;
 use ondisk::{Generation, Member, MemberState, SHARDS, Segment, SegmentState, Volume};
@@ -88,9 +88,10 @@ impl Core {
     async fn write_slot(&self, seat: &Seat, generation: &Generation, image: Bytes) -> Result<(), SlotError> {
         let number = generation.number.0;
         let slots = if planted(Canary::OneSlot) { 1 } else { 2 };
-        let before = seat.layout.slot(((number + 1) % slots) as usize);
-        if !self.slot_is_ours(seat, before).await? {
-            return Err(SlotError::Foreign);
+        for slot in 0..2 {
+            if !self.slot_is_ours(seat, slot).await? && !planted(Canary::ForeignIgnored) {
+                return Err(SlotError::Foreign);
+            }
         }
         let at = seat.layout.slot((number % slots) as usize);
         seat.write(at, image).await.map_err(SlotError::Io)?;
@@ -100,13 +101,22 @@ impl Core {
         seat.flush().await.map_err(SlotError::Io)
     }
 
-    /// Whether the newest slot still is the generation in effect, or (a member that just joined) empty.
-    async fn slot_is_ours(&self, seat: &Seat, at: MemberLba) -> Result<bool, SlotError> {
-        let (result, block) = seat.read(at, Buf::zeroed(BLOCK_BYTES)).await;
+    /// Whether a slot holds nothing newer than the generation in effect.
+    async fn slot_is_ours(&self, seat: &Seat, slot: usize) -> Result<bool, SlotError> {
+        let ours = |number: Number, id: u128| {
+            let in_effect = self.system.number.get();
+            number.0 < in_effect || (number.0 == in_effect && id == self.system.id.get())
+        };
+        let (result, block) = seat.read(seat.layout.slot(slot), Buf::zeroed(BLOCK_BYTES)).await;
         result.map_err(SlotError::Io)?;
-        let Ok((number, id)) = Generation::peek(&block) else { return Ok(true) };
-        let ours = number.0 < self.system.number.get() || id == self.system.id.get();
-        Ok(ours || planted(Canary::ForeignIgnored))
+        if Generation::peek(&block).map_or(true, |(number, id)| ours(number, id)) {
+            return Ok(true);
+        }
+        // Perhaps the beginning of one whose writing was cut short.
+        let image = Buf::zeroed(self.shape.slot_blocks as usize * BLOCK_BYTES);
+        let (result, image) = seat.read(seat.layout.slot(slot), image).await;
+        result.map_err(SlotError::Io)?;
+        Ok(Generation::decode(&image).map_or(true, |g| ours(g.number, g.id)))
     }
 
     fn take_effect(&self, generation: &Generation, freed: &[SegmentId]) {

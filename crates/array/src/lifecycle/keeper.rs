@@ -85,15 +85,10 @@ impl Core {
                 return;
             }
             let zones = self.pins.take_free();
-            let free = |(seat, zone): (Rc<Seat>, u32)| {
-                async move {
-                    if let Some(drive) = seat.drive.as_ref().filter(|_| seat.is_in()) {
-                        let n = base::BlockCount(u64::from(seat.layout.zone_blocks));
-                        // A hint: a drive that cannot do it is as good without.
-                        let _ = drive.deallocate(seat.layout.zone_row(zone, 0), n).await;
-                    }
-                    seat.free.borrow_mut().insert(zone);
-                }
+            let free = |(seat, zone): (Rc<Seat>, u32)| async move {
+                let n = base::BlockCount(u64::from(seat.layout.zone_blocks));
+                seat.deallocate(seat.layout.zone_row(zone, 0), n).await;
+                seat.free.borrow_mut().insert(zone);
             };
             futures::future::join_all(zones.into_iter().map(free)).await;
             self.room_changed();

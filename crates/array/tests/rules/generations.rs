@@ -154,8 +154,8 @@ pub fn a_second_writer_stops_the_first() {
     world.create(Level::Raid5);
     let p = world.start(40);
     let drives = World::drives(&p.rt, &world.disks);
-    let second = p.rt.block_on(array::Array::open(&p.rt, drives, DEGRADED)).unwrap();
-    p.rt.block_on(second.volume_create("w", 1 << 20)).unwrap();
+    // Its open alone commits a generation.
+    let _second = p.rt.block_on(array::Array::open(&p.rt, drives, DEGRADED)).unwrap();
     assert!(p.rt.block_on(p.array().volume_create("x", 1 << 20)).is_err());
     assert_eq!(p.array().status().state, ArrayState::Frozen);
 }

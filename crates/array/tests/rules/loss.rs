@@ -1,5 +1,7 @@
 //! Loss: of blocks, of members, within the redundancy and beyond it.
 
+use std::cell::Cell;
+use std::rc::Rc;
 use std::time::Duration;
 
 use array::{ArrayState, Fault, RefusedCode};
@@ -123,6 +125,54 @@ pub fn after_a_rebuild_another_member_may_go() {
     world.disks[3].detach();
     for i in 0..20u64 {
         assert!(p.is(i * 37, i as u8 + 1, 20), "write {i}");
+    }
+}
+
+/// A rebuild between a read and the write that follows from it writes nothing once the array was handed over, or froze
+/// because another Ashlar wrote to the drives: the zone may be somebody else's by then.
+pub fn nothing_is_written_once_it_is_closed_or_frozen() {
+    for frozen in [false, true] {
+        let world = World::new(3, false);
+        world.create(Level::Raid5);
+        let p = world.start(1);
+        (0..40u64).for_each(|i| p.write(i * 4, 0x11, 4).unwrap());
+        p.rt.block_on(p.array().drive_fail(MemberId(0))).unwrap();
+        let disk = Disk::new("new", world.disks[0].params(), 9);
+        p.rt.block_on(p.array().drive_replace(MemberId(0), Drive::modelled(&p.rt, &disk), false)).unwrap();
+        world.on_ops(|_, op, system| match op.kind {
+            OpKind::Read if !system => Verdict::DelayNs(1_000_000_000),
+            OpKind::Read | OpKind::Write | OpKind::Flush | OpKind::Deallocate => Verdict::Proceed,
+        });
+        p.wait(Duration::from_millis(1500));
+        if frozen {
+            // Another Ashlar's generations appear on the drives.
+            let other = world.fork();
+            other.start_how(5, crate::world::DEGRADED).kill(5);
+            let layout = world.label(1).layout;
+            let begin = layout.slot(0);
+            let area = BlockCount(layout.zone_row(0, 0).0 - begin.0);
+            for (ours, theirs) in world.disks.iter().zip(&other.disks) {
+                ours.image_write(begin, &theirs.image_read(begin, area));
+            }
+            let created = p.rt.block_on(p.array().volume_create("w", 1 << 20));
+            assert!(created.is_err() && p.array().status().state == ArrayState::Frozen);
+        } else {
+            p.rt.block_on(p.array().close()).unwrap();
+        }
+        let writes = Rc::new(Cell::new(0));
+        let count = writes.clone();
+        let counting = move || {
+            let count = count.clone();
+            move |op: &rt::model::Op| {
+                count.set(count.get() + u64::from(op.kind != OpKind::Read));
+                Verdict::Proceed
+            }
+        };
+        for d in world.disks.iter().chain([&disk]) {
+            d.on_op(Some(Box::new(counting())));
+        }
+        p.wait(Duration::from_secs(10));
+        assert_eq!(writes.get(), 0, "frozen {frozen}");
     }
 }
 

@@ -179,7 +179,7 @@ impl World {
     pub fn on_ops(&self, verdict: impl Fn(usize, &Op, bool) -> Verdict + Clone + 'static) {
         for (i, disk) in self.disks.iter().enumerate() {
             let (verdict, zones) = (verdict.clone(), self.zones_begin(i));
-            disk.on_op(Some(Box::new(move |op| verdict(i, &op, op.kind != OpKind::Flush && op.at < zones))));
+            disk.on_op(Some(Box::new(move |op| verdict(i, op, op.kind != OpKind::Flush && op.at < zones))));
         }
     }
 
