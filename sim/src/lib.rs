@@ -1,1 +1,19 @@
-//! sim.
+//! The simulator: the shipped engine in a world where one seed decides workload, scheduling, faults and time.
+//!
+//! ```text
+//! seed -> plan (what is decided before) -> world (drives) -> rounds: disturb, open, compare, work, disturb, end
+//! ```
+//!
+//! Invariant: the same plan gives the same trace, whatever runs beside it.
+
+pub mod beyond;
+pub mod census;
+pub mod kind;
+pub mod model;
+pub mod plan;
+pub mod report;
+pub mod run;
+pub mod shrink;
+pub mod spoil;
+pub mod workload;
+pub mod world;

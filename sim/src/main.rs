@@ -1,54 +1,271 @@
-//! The simulator: the shipped engine in a world where one seed decides workload, scheduling, faults and time.
-//!
-//! Faults here: power cuts with any subset of unflushed writes kept, dropped or torn; process death at any moment;
-//! drives pulled, returning stale, replaced, spares. All within the promised redundancy.
+//! `sim`: runs seeds, scenarios and canaries.
 
-mod model;
-mod run;
-mod workload;
-mod world;
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode, Stdio};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
 
+use array::canary::{Canary, plant};
 use clap::Parser;
+use serde::{Deserialize, Serialize};
+use sim::kind::Kind;
+use sim::plan::Plan;
+use sim::report::Report;
+use sim::run::run;
+use sim::shrink::shrink;
 
-/// Runs seeds until one fails.
+/// Runs the shipped engine in a world where one seed decides everything
 #[derive(Parser)]
+#[command(after_help = "Exit codes: 0 nothing was wrong, 1 something was, 2 the command line makes no sense")]
 struct Args {
-    /// One seed, with what happens in it.
-    #[arg(long)]
+    /// One seed, with what happens in it
+    #[arg(long, conflicts_with_all = ["minutes", "scenario", "canary"])]
     seed: Option<u64>,
-    /// Seeds from A up to, not including, B.
-    #[arg(long, value_name = "A..B", default_value = "0..200")]
-    seeds: String,
+    /// Seeds from A up to, not including, B
+    #[arg(long, value_name = "A..B", default_value = "0..200", value_parser = seeds)]
+    seeds: (u64, u64),
+    /// Seeds from A on for so long
+    #[arg(long)]
+    minutes: Option<u64>,
+    /// A plan by name, from sim/scenarios, or by path; "all" of them
+    #[arg(long, value_name = "NAME")]
+    scenario: Option<String>,
+    /// Plants a bug by name and expects a seed to notice it; "all" of them
+    #[arg(long, value_name = "NAME")]
+    canary: Option<String>,
+    /// Keeps the plan of --seed as a scenario with this name
+    #[arg(long, value_name = "NAME", requires = "seed", requires = "why")]
+    keep: Option<String>,
+    /// What that scenario is kept for
+    #[arg(long, value_name = "TEXT")]
+    why: Option<String>,
+    /// Seeds at once
+    #[arg(long, default_value_t = std::thread::available_parallelism().map_or(1, usize::from))]
+    jobs: usize,
+    /// Each kind of fault must have happened this often
+    #[arg(long, default_value_t = 0)]
+    at_least: u64,
+    /// A failing seed is made smaller in at most so many tries
+    #[arg(long, default_value_t = 150)]
+    shrink: usize,
+    /// Only the result
+    #[arg(long)]
+    quiet: bool,
 }
 
-fn main() -> std::process::ExitCode {
+/// A plan kept because it found something.
+#[derive(Serialize, Deserialize)]
+struct Scenario {
+    /// What it found.
+    why: String,
+    plan: Plan,
+}
+
+fn seeds(text: &str) -> Result<(u64, u64), String> {
+    match text.split_once("..").map(|(a, b)| (a.parse(), b.parse())) {
+        Some((Ok(a), Ok(b))) if a < b => Ok((a, b)),
+        _ => Err("give a range such as 0..200".to_owned()),
+    }
+}
+
+fn main() -> ExitCode {
     let args = Args::parse();
-    let (from, to) = match args.seed {
-        Some(seed) => (seed, seed + 1),
-        None => match args.seeds.split_once("..").map(|(a, b)| (a.parse(), b.parse())) {
-            Some((Ok(a), Ok(b))) if a < b => (a, b),
-            _ => {
-                eprintln!("--seeds {}: give a range such as 0..200", args.seeds);
-                return std::process::ExitCode::from(2);
+    let result = match (&args.scenario, &args.canary, args.seed) {
+        (Some(name), None, _) => scenarios(name, args.quiet),
+        (_, Some(name), _) => canaries(name, args.seeds),
+        (None, None, Some(seed)) => match (&args.keep, &args.why) {
+            (Some(name), Some(why)) => {
+                write_scenario(&folder().join(name).with_extension("toml"), why, &Plan::of(seed))
             }
+            _ => one(&Plan::of(seed), &args),
         },
+        (None, None, None) => many(&args),
     };
-    let mut total = run::Report::default();
-    for seed in from..to {
-        let usual = std::panic::take_hook();
-        std::panic::set_hook(Box::new(move |info| {
-            println!("seed {seed} FAILED: panic\nreplay: cargo run --release -p sim -- --seed {seed}");
-            usual(info);
-        }));
-        match run::run(seed, args.seed.is_some()) {
-            Ok(report) => total.add(&report),
-            Err(wrong) => {
-                println!("seed {seed} FAILED: {wrong}\nreplay: cargo run --release -p sim -- --seed {seed}");
-                return std::process::ExitCode::FAILURE;
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(why) => {
+            println!("{why}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// The bug that this process was told to have.
+fn planted() -> Option<Canary> {
+    let name = std::env::var("SIM_PLANTED").ok()?;
+    Canary::ALL.iter().copied().find(|c| format!("{c:?}") == name)
+}
+
+fn one(plan: &Plan, args: &Args) -> Result<(), String> {
+    let report = run(plan, !args.quiet).map_err(|wrong| format!("seed {} FAILED: {wrong}", plan.seed))?;
+    if !args.quiet {
+        report.print();
+    }
+    Ok(())
+}
+
+/// Runs seeds on several threads until one fails.
+fn many(args: &Args) -> Result<(), String> {
+    let (from, to) = args.seeds;
+    let begun = Instant::now();
+    let limit = args.minutes.map(|m| Duration::from_secs(60 * m));
+    let to = if limit.is_some() { u64::MAX } else { to };
+    let next = AtomicU64::new(from);
+    let stop = AtomicBool::new(false);
+    let total = Mutex::new((Report::default(), None::<(u64, String)>));
+    let canary = planted();
+    let quiet = args.quiet;
+    let work = || {
+        plant(canary);
+        while !stop.load(Ordering::Relaxed) && limit.is_none_or(|l| begun.elapsed() < l) {
+            let seed = next.fetch_add(1, Ordering::Relaxed);
+            if seed >= to {
+                break;
+            }
+            SEED.set(seed);
+            let result = run(&Plan::of(seed), false);
+            let mut total = total.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+            match result {
+                Ok(report) => total.0.add(&report),
+                Err(wrong) => {
+                    stop.store(true, Ordering::Relaxed);
+                    if total.1.as_ref().is_none_or(|(other, _)| seed < *other) {
+                        total.1 = Some((seed, wrong));
+                    }
+                }
+            }
+            if !quiet && total.0.seeds.is_multiple_of(500) && total.0.seeds > 0 {
+                println!("{} seeds, {} s", total.0.seeds, begun.elapsed().as_secs());
             }
         }
-        drop(std::panic::take_hook());
+    };
+    let usual = std::panic::take_hook();
+    std::panic::set_hook(Box::new(move |info| {
+        let seed = SEED.get();
+        println!("seed {seed} FAILED: panic\nreplay: cargo run --release -p sim -- --seed {seed}");
+        if !quiet {
+            usual(info);
+        }
+    }));
+    std::thread::scope(|s| {
+        (0..args.jobs.max(1)).for_each(|_| drop(s.spawn(work)));
+    });
+    let (report, failed) = total.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner);
+    if !quiet {
+        report.print();
+        println!("{} s", begun.elapsed().as_secs());
     }
-    println!("{} seeds passed: {total:?}", to - from);
-    std::process::ExitCode::SUCCESS
+    if let Some((seed, wrong)) = failed {
+        println!("seed {seed} FAILED: {wrong}\nreplay: cargo run --release -p sim -- --seed {seed}");
+        if args.shrink > 0 && !quiet {
+            keep_smallest(seed, &wrong, args.shrink);
+        }
+        return Err("a seed failed".to_owned());
+    }
+    let rare: Vec<&Kind> = Kind::ALL.iter().filter(|k| report.faults.of(**k) < args.at_least).collect();
+    if rare.is_empty() { Ok(()) } else { Err(format!("too rare: {rare:?}")) }
+}
+
+thread_local! {
+    static SEED: std::cell::Cell<u64> = const { std::cell::Cell::new(0) };
+}
+
+/// Makes a failing seed smaller, each try in a process of its own, and writes what is left down.
+fn keep_smallest(seed: u64, wrong: &str, tries: usize) {
+    let path = std::env::temp_dir().join(format!("sim-{}.toml", std::process::id()));
+    let fails = |plan: &Plan| {
+        if write_scenario(&path, wrong, plan).is_err() {
+            return false;
+        }
+        let name = path.display().to_string();
+        child(&["--quiet", "--scenario", &name], None) == Some(false)
+    };
+    let least = shrink(&Plan::of(seed), tries, fails);
+    match write_scenario(&path, wrong, &least) {
+        Ok(()) => println!("smaller: cargo run --release -p sim -- --scenario {}", path.display()),
+        Err(why) => println!("it could not be kept: {why}"),
+    }
+}
+
+fn write_scenario(path: &Path, why: &str, plan: &Plan) -> Result<(), String> {
+    let first = why.lines().next().unwrap_or("").to_owned();
+    let text = toml::to_string(&Scenario { why: first, plan: plan.clone() }).map_err(|e| e.to_string())?;
+    std::fs::write(path, text).map_err(|e| e.to_string())
+}
+
+/// Runs this program once more; whether nothing was wrong, `None` when it could not be run or takes for ever.
+fn child(args: &[&str], planted: Option<Canary>) -> Option<bool> {
+    let mut command = Command::new(std::env::current_exe().ok()?);
+    command.args(args).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+    if let Some(canary) = planted {
+        command.env("SIM_PLANTED", format!("{canary:?}"));
+    }
+    let mut child = command.spawn().ok()?;
+    let begun = Instant::now();
+    loop {
+        if let Ok(Some(status)) = child.try_wait() {
+            return Some(status.success());
+        }
+        if begun.elapsed() > Duration::from_secs(600) {
+            let _gone = child.kill();
+            let _status = child.wait();
+            return None;
+        }
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+/// Where scenarios are kept.
+fn folder() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("scenarios")
+}
+
+fn scenarios(name: &str, quiet: bool) -> Result<(), String> {
+    let mut paths: Vec<PathBuf> = match name {
+        "all" => {
+            let entries = std::fs::read_dir(folder()).map_err(|e| format!("{}: {e}", folder().display()))?;
+            entries
+                .filter_map(|e| Some(e.ok()?.path()))
+                .filter(|p| p.extension().is_some_and(|e| e == "toml"))
+                .collect()
+        }
+        path if path.contains('/') => vec![path.into()],
+        name => vec![folder().join(name).with_extension("toml")],
+    };
+    paths.sort();
+    plant(planted());
+    for path in &paths {
+        let text = std::fs::read_to_string(path).map_err(|e| format!("{}: {e}", path.display()))?;
+        let scenario: Scenario = toml::from_str(&text).map_err(|e| format!("{}: {e}", path.display()))?;
+        let result = run(&scenario.plan, !quiet && paths.len() == 1);
+        let name = path.file_stem().unwrap_or_default().display();
+        match result {
+            Ok(_) if quiet => {}
+            Ok(_) => println!("ok      {name}: {}", scenario.why),
+            Err(wrong) => return Err(format!("FAILED  {name}: {wrong}\n        it once found: {}", scenario.why)),
+        }
+    }
+    Ok(())
+}
+
+/// Plants bugs, one at a time, and runs seeds until one notices.
+fn canaries(name: &str, (from, to): (u64, u64)) -> Result<(), String> {
+    let chosen: Vec<Canary> =
+        Canary::ALL.iter().copied().filter(|c| name == "all" || format!("{c:?}") == name).collect();
+    if chosen.is_empty() {
+        return Err(format!("no canary is called {name}; there are {:?}", Canary::ALL));
+    }
+    let mut missed = Vec::new();
+    for canary in chosen {
+        let begun = Instant::now();
+        let range = format!("{from}..{to}");
+        let noticed = child(&["--quiet", "--shrink", "0", "--seeds", &range], Some(canary)) != Some(true);
+        let how = if noticed { "noticed" } else { "MISSED" };
+        println!("{:<24} {how:<8} {:>6.1} s", format!("{canary:?}"), begun.elapsed().as_secs_f64());
+        if !noticed {
+            missed.push(canary);
+        }
+    }
+    if missed.is_empty() { Ok(()) } else { Err(format!("no seed noticed {missed:?}")) }
 }

@@ -38,6 +38,7 @@ pub enum Mode {
 }
 
 /// One volume's expected contents.
+#[derive(Clone)]
 pub struct Model {
     sectors: Vec<Vec<Write>>,
     /// Writes with data (others set zeros).
@@ -112,6 +113,7 @@ impl Model {
     }
 
     /// The contents of a sector after write `id`.
+    #[must_use]
     pub fn contents(&self, id: WriteId, sector: usize) -> [u8; SECTOR] {
         let mut block = [0; SECTOR];
         if !self.data.get(&id).copied().unwrap_or(false) {

@@ -8,7 +8,7 @@ use rand::{RngExt, SeedableRng};
 use rt::{Bytes, Rt};
 
 use crate::model::{Mode, Model, SECTOR};
-use crate::world::Dice;
+use crate::plan::Dice;
 
 /// Figures of one run.
 #[derive(Default)]
@@ -31,6 +31,8 @@ pub struct Host {
     pub model: Rc<RefCell<Model>>,
     /// Whether an answered write is durable.
     pub write_through: bool,
+    /// Whether more is gone than the redundancy covers: errors are no news then, wrong data is.
+    pub may_fail: bool,
     /// Figures.
     pub done: Rc<Done>,
 }
@@ -45,6 +47,7 @@ impl Host {
                 Ok(()) => {}
                 Err(Fault::NoSpace) => self.done.no_space.set(self.done.no_space.get() + 1),
                 Err(Fault::Frozen | Fault::Closed | Fault::ReadOnly) => return,
+                Err(_) if self.may_fail => return,
                 Err(other) => {
                     self.done.wrong.borrow_mut().get_or_insert(format!("a request failed: {other}"));
                     return;
@@ -60,8 +63,8 @@ impl Host {
     async fn step(&self, dice: &mut Dice) -> Result<(), Fault> {
         let sectors = self.model.borrow().len();
         let longest = match dice.random_range(0..10) {
-            0 => 4096,
-            1..=3 => 256,
+            0 => 1024,
+            1..=3 => 128,
             _ => 8,
         };
         let mut n = dice.random_range(1..=longest.min(sectors));

@@ -1,72 +1,51 @@
-//! One seed's world: drives that outlive the runtimes, and what shape of array they carry.
+//! One plan's world: drives that outlive the processes on them, which of them may go bad, and what happened.
 
-use array::CreateSpec;
-use ondisk::Level;
 use rand::{RngExt, SeedableRng};
-use rand_xoshiro::Xoshiro256PlusPlus;
-use rt::model::{Disk, DiskParams};
+use rt::model::{Disk, FaultsMet, LateWrites};
+use rt::{Drive, Rt};
 
-/// Decisions of one seed.
-pub type Dice = Xoshiro256PlusPlus;
+use crate::kind::{Counts, Kind};
+use crate::plan::{Dice, Plan};
 
-/// What a seed made.
+/// What a plan made.
 pub struct World {
-    /// All that is decided at random.
+    /// What was decided before.
+    pub plan: Plan,
+    /// All that is decided at random from here on.
     pub dice: Dice,
     /// Drives that may take part; the others were replaced.
     pub disks: Vec<Disk>,
-    /// What the array was created as.
-    pub spec: CreateSpec,
-    /// Members that may be lost, whichever they are.
-    pub tolerates: usize,
-    /// Bytes of each volume.
-    pub volume_bytes: Vec<u64>,
-    params: DiskParams,
+    /// Names of drives that may go bad.
+    pub rotten: Vec<String>,
+    /// Writes that hung drives will land.
+    pub late: Vec<LateWrites>,
+    /// What happened.
+    pub counts: Counts,
     made: u64,
 }
 
 impl World {
-    /// The world of `seed`.
-    pub fn new(seed: u64) -> World {
-        let mut dice = Dice::seed_from_u64(seed);
-        let level = match dice.random_range(0..10) {
-            0 => Level::Raid0,
-            1 => Level::Raid10 { copies: 3 },
-            2..=3 => Level::Raid10 { copies: 2 },
-            4..=6 => Level::Raid5,
-            _ => Level::Raid6,
-        };
-        let least = match level {
-            Level::Raid10 { copies } => usize::from(copies),
-            Level::Raid0 => 1,
-            Level::Raid5 | Level::Raid6 => level.tolerates() + 1,
-        };
-        let drives = dice.random_range(least..least + 7);
-        let width = (dice.random_range(0..3) == 0).then(|| dice.random_range(least..=drives));
-        let width = width.filter(|&w| level.scheme_of_width(w).is_some_and(|s| s.width() == w));
-        let zone_blocks = 64u32 << dice.random_range(0..3);
-        let zones = dice.random_range(64..112u64);
-        let system = 8 << 20;
-        let params = DiskParams {
-            bytes: system + zones * u64::from(zone_blocks) * 4096,
-            volatile_cache: dice.random_range(0..3) > 0,
-            parallelism: dice.random_range(1..16),
-            jitter: dice.random_range(0.0..20.0),
-            ..DiskParams::default()
-        };
-        let spec = CreateSpec { name: "sim".into(), level, width, zone_blocks: Some(zone_blocks), force: false };
+    /// The world of `plan`.
+    pub fn new(plan: Plan) -> World {
+        let dice = Dice::seed_from_u64(plan.seed ^ 0x5eed);
         let mut world = World {
+            plan,
             dice,
             disks: Vec::new(),
-            spec,
-            tolerates: level.tolerates(),
-            volume_bytes: Vec::new(),
-            params,
+            rotten: Vec::new(),
+            late: Vec::new(),
+            counts: Counts::default(),
             made: 0,
         };
-        for _ in 0..drives {
+        for _ in 0..world.plan.drives {
             let disk = world.new_disk();
             world.disks.push(disk);
+        }
+        while world.rotten.len() < world.plan.rotten {
+            let name = world.disks[world.dice.random_range(0..world.disks.len())].name().to_owned();
+            if !world.rotten.contains(&name) {
+                world.rotten.push(name);
+            }
         }
         world
     }
@@ -75,19 +54,59 @@ impl World {
     pub fn new_disk(&mut self) -> Disk {
         self.made += 1;
         let seed = self.dice.random();
-        Disk::new(&format!("drive-{}", self.made), self.params, seed)
+        Disk::new(&format!("drive-{}", self.made), self.plan.disk(), seed)
     }
 
-    /// A line that tells this world from others.
-    pub fn describe(&self) -> String {
-        format!(
-            "{} over {} drives, width {:?}, zones of {} blocks, {} MiB each, volatile {}",
-            self.spec.level,
-            self.disks.len(),
-            self.spec.width,
-            self.spec.zone_blocks.unwrap_or(0),
-            self.params.bytes >> 20,
-            self.params.volatile_cache
-        )
+    /// A runtime of its own.
+    pub fn rt(&mut self) -> Rt {
+        Rt::modelled(self.dice.random())
     }
+
+    /// Whether a drive may go bad.
+    pub fn is_rotten(&self, disk: &Disk) -> bool {
+        self.rotten.iter().any(|name| name == disk.name())
+    }
+
+    /// The drives that may go bad and are still there.
+    pub fn rotten_disks(&self) -> Vec<Disk> {
+        self.disks.iter().filter(|d| self.is_rotten(d)).cloned().collect()
+    }
+
+    /// Copies of the drives, to try something on.
+    pub fn forks(&self) -> Vec<Disk> {
+        self.disks.iter().map(Disk::fork).collect()
+    }
+
+    /// One in `n` times, when the plan has `kind`.
+    pub fn chance(&mut self, kind: Kind, n: u32) -> bool {
+        self.plan.has(kind) && self.dice.random_range(0..n) == 0
+    }
+
+    /// Counts what the drives themselves met between two looks.
+    pub fn count_met(&mut self, before: FaultsMet, after: FaultsMet) {
+        for (kind, before, after) in [
+            (Kind::ReadError, before.read_errors, after.read_errors),
+            (Kind::BadBlock, before.bad_blocks, after.bad_blocks),
+            (Kind::CorruptRead, before.corrupt_reads, after.corrupt_reads),
+            (Kind::WriteError, before.write_errors, after.write_errors),
+            (Kind::LostWrite, before.lost_writes, after.lost_writes),
+            (Kind::MisdirectedWrite, before.misdirected_writes, after.misdirected_writes),
+            (Kind::LyingFlush, before.lying_flushes, after.lying_flushes),
+            (Kind::Stall, before.stalls, after.stalls),
+            (Kind::FullQueue, before.queued, after.queued),
+        ] {
+            self.counts.add(kind, after - before);
+        }
+    }
+}
+
+/// Handles on drives.
+pub fn drives(rt: &Rt, disks: &[Disk]) -> Vec<Drive> {
+    disks.iter().map(|d| Drive::modelled(rt, d)).collect()
+}
+
+/// Those of `disks` that an array can be opened with: a server leaves out what has no label of ours.
+pub fn labelled(rt: &Rt, disks: &[Disk]) -> Vec<Disk> {
+    let ours = |d: &&Disk| matches!(rt.block_on(array::identify(&Drive::modelled(rt, d))), Ok(Some(_)));
+    disks.iter().filter(ours).cloned().collect()
 }

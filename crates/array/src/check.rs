@@ -38,6 +38,8 @@ pub struct CheckReport {
     pub errors: Vec<String>,
     /// How much is wrong.
     pub error_count: u64,
+    /// Of it what the media did: blocks that do not match their checksum, rows whose redundancy does not go with them.
+    pub damage_count: u64,
     /// Seats that are not there.
     pub members_missing: u64,
     /// Leaves of the map.
@@ -61,6 +63,11 @@ impl CheckReport {
     #[must_use]
     pub fn ok(&self) -> bool {
         self.error_count == 0
+    }
+
+    fn damage(&mut self, text: String) {
+        self.damage_count += 1;
+        self.error(text);
     }
 
     fn error(&mut self, text: String) {
@@ -272,7 +279,7 @@ async fn check_rows(core: &Core, columns: &Columns, header: &ondisk::RecordHeade
             for (i, block) in column.iter().flat_map(|b| b.chunks_exact(BLOCK_BYTES)).enumerate() {
                 let row = from + i as u32;
                 if crcs.get(&(c, row)) != Some(&crc32c(block)) {
-                    report.error(format!("segment {}: column {c} row {row} does not match its checksum", columns.id));
+                    report.damage(format!("segment {}: column {c} row {row} does not match its checksum", columns.id));
                 }
             }
         }
@@ -283,7 +290,7 @@ async fn check_rows(core: &Core, columns: &Columns, header: &ondisk::RecordHeade
                 ondisk::Scheme::Copies { .. } => (k..width).all(|c| all[c] == all[c % k]),
             };
             if !right {
-                report.error(format!(
+                report.damage(format!(
                     "segment {} ({}): redundancy of rows {from} to {} is wrong (epoch {}, generation {})",
                     columns.id,
                     columns.scheme,

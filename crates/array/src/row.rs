@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use base::{BLOCK_BYTES, SegmentId};
 use futures::future::join_all;
-use ondisk::{Scheme, Slot, crc32c};
+use ondisk::{Cut, Scheme, Slot, crc32c};
 use rt::Buf;
 
 use crate::canary::{Canary, planted};
@@ -30,6 +30,8 @@ pub struct Columns {
     pub scheme: Scheme,
     /// Its columns' places.
     pub slots: Vec<Slot>,
+    /// Where its earlier lives ended.
+    pub cuts: Vec<Cut>,
 }
 
 /// Rows as they were read, unverified.
@@ -60,7 +62,7 @@ impl Core {
     pub fn columns(&self, id: SegmentId) -> Option<Columns> {
         let table = self.table.borrow();
         let seg = table.segments.get(&id)?;
-        Some(Columns { id, scheme: seg.scheme, slots: seg.slots.clone() })
+        Some(Columns { id, scheme: seg.scheme, slots: seg.slots.clone(), cuts: seg.cuts.clone() })
     }
 
     /// The member of a column and its zone there; `None` when it is not in.
@@ -141,7 +143,7 @@ impl Core {
                 continue;
             }
             let row = row + i as u32;
-            match self.recover_block(columns, column, row, crc).await {
+            match self.recover_block(columns, column, row, |b| crc32c(b) == crc).await {
                 Some(block) => {
                     data[at].copy_from_slice(&block);
                     if had_direct {
@@ -155,9 +157,15 @@ impl Core {
     }
 
     /// One block from the others of its row: first as if it alone were lost, then with each other one under
-    /// suspicion too, until the checksum matches.
-    async fn recover_block(&self, columns: &Columns, column: usize, row: u32, crc: u32) -> Option<Buf> {
-        let matches = |b: &Buf| crc32c(b) == crc;
+    /// suspicion too, until it `fits`.
+    pub async fn recover_block(
+        &self,
+        columns: &Columns,
+        column: usize,
+        row: u32,
+        fits: impl Fn(&[u8]) -> bool,
+    ) -> Option<Buf> {
+        let matches = |b: &Buf| fits(b);
         if let Scheme::Copies { k, copies } = columns.scheme {
             let k = usize::from(k);
             for c in (column % k..k * usize::from(copies)).step_by(k) {

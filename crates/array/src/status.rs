@@ -137,6 +137,8 @@ pub struct Status {
     pub events: Vec<EventLine>,
     /// Memory of the map.
     pub map_memory_bytes: u64,
+    /// Blocks written back since the open because they did not match their checksum.
+    pub repaired_blocks: u64,
     /// Entries acknowledged and not merged.
     pub unmerged_entries: usize,
 }
@@ -268,6 +270,7 @@ impl Core {
             volumes,
             rebuild: self.rebuild_status(),
             events: self.events(),
+            repaired_blocks: self.tally.repaired_blocks.get(),
             map_memory_bytes: self.nodes.borrow().bytes(),
             unmerged_entries: {
                 let memory = self.memory.borrow();

@@ -321,6 +321,15 @@ impl Volume {
         Ok(self.core.leaves_there(&self.vol, first, end, 1).await?.0.is_empty())
     }
 
+    /// Where the block at `offset` lies.
+    ///
+    /// # Errors
+    /// When the map cannot be read there.
+    pub async fn locate(&self, offset: u64) -> Result<crate::locate::Located, Fault> {
+        self.check(offset / BLOCK_BYTES as u64 * BLOCK_BYTES as u64, BLOCK_BYTES as u64)?;
+        self.core.locate(&self.vol, Lba::containing_byte(offset)).await
+    }
+
     /// What the bytes are, from `offset` on: at most `at_most` runs.
     ///
     /// # Errors

@@ -128,8 +128,14 @@ impl Segment {
     /// The oldest epoch a record at `row` may have and count.
     #[must_use]
     pub fn oldest_epoch_at(&self, row: u32) -> Epoch {
-        self.cuts.iter().rev().find(|c| c.row <= row).map_or(Epoch(0), |c| c.epoch)
+        oldest_epoch(&self.cuts, row)
     }
+}
+
+/// The oldest epoch a record at `row` may have and count, in a segment with these cuts.
+#[must_use]
+pub fn oldest_epoch(cuts: &[Cut], row: u32) -> Epoch {
+    cuts.iter().rev().find(|c| c.row <= row).map_or(Epoch(0), |c| c.epoch)
 }
 
 #[cfg(test)]

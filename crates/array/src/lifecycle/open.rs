@@ -2,10 +2,12 @@
 
 use std::collections::BTreeMap;
 use std::rc::Rc;
+use std::time::Duration;
 
 use base::{BLOCK_BYTES, Epoch, MemberId};
 use futures::future::join_all;
-use ondisk::{Generation, Label, Layout, MemberState, SegmentState};
+
+use ondisk::{FormatError, Generation, Label, Layout, MemberState, SegmentState};
 use rt::{Buf, Drive, Rt};
 use serde::Serialize;
 
@@ -91,7 +93,7 @@ impl Recovery<'_> {
 /// Opens the array of `drives`; background work is not started.
 pub async fn open(rt: &Rt, drives: Vec<Drive>, how: OpenHow) -> Result<(Rc<Core>, RecoveryReport), Refused> {
     let mut recovery = Recovery { rt, report: RecoveryReport::default(), since: rt.now() };
-    let found = find_members(drives).await?;
+    let found = find_members(rt, drives).await?;
     recovery.step("find members", format!("{} drives", found.len()));
     let (generation, believed) = choose(&found, how)?;
     recovery.step("choose generation", format!("generation {}, epoch {}", generation.number, generation.epoch));
@@ -146,31 +148,66 @@ pub async fn open(rt: &Rt, drives: Vec<Drive>, how: OpenHow) -> Result<(Rc<Core>
     Ok((core, recovery.report))
 }
 
-async fn find_members(drives: Vec<Drive>) -> Result<Vec<Found>, Refused> {
-    let found = join_all(drives.into_iter().map(|drive| async move {
-        let name = drive.info().name.clone();
-        let label = read_label(&drive).await.map_err(|e| Refused::io(&format!("drive {name}"), e))?;
-        let label = label.map_err(|e| {
-            Refused::new(
-                RefusedCode::NotFound,
-                format!("drive {name}"),
-                e.to_string(),
-                "Leave it out, or name the right drive",
-            )
-        })?;
-        let mut generations = Vec::new();
-        for i in 0..2 {
-            let read = read_slot(&drive, &label.layout, i).await;
-            generations.extend(read.ok().filter(|g| g.array == label.array));
+/// Times a label or a generation is read before it counts as unreadable: an error may pass.
+const READ_TRIES: usize = 3;
+
+/// Between the tries.
+const READ_PAUSE: Duration = Duration::from_millis(20);
+
+/// A drive's label and generations. A drive that has a label of ours which cannot be read is as good as missing: the
+/// others go on without it.
+async fn read_member(rt: &Rt, drive: Drive) -> Result<Option<Found>, Refused> {
+    let name = drive.info().name.clone();
+    let mut label = read_label(&drive).await;
+    for _ in 1..READ_TRIES {
+        if matches!(label, Ok(Ok(_) | Err(FormatError::Absent(_)))) {
+            break;
         }
-        generations.sort_by_key(|g| std::cmp::Reverse(g.number));
-        Ok(Found { drive, label, generations })
-    }))
-    .await
-    .into_iter()
-    .collect::<Result<Vec<_>, Refused>>()?;
+        rt.sleep(READ_PAUSE).await;
+        label = read_label(&drive).await;
+    }
+    let label = match label {
+        Ok(Ok(label)) => label,
+        Ok(Err(e @ (FormatError::Checksum(_) | FormatError::Short(_)))) => {
+            tracing::warn!("drive {name} is left out: {e}");
+            return Ok(None);
+        }
+        Ok(Err(e)) => {
+            let todo = "Leave it out, or name the right drive";
+            return Err(Refused::new(RefusedCode::NotFound, format!("drive {name}"), e.to_string(), todo));
+        }
+        Err(e) => {
+            tracing::warn!("drive {name} is left out: {e}");
+            return Ok(None);
+        }
+    };
+    let mut generations = Vec::new();
+    for i in 0..2 {
+        for attempt in 0..READ_TRIES {
+            match read_slot(&drive, &label.layout, i).await {
+                Ok(g) => {
+                    generations.extend(Some(g).filter(|g| g.array == label.array));
+                    break;
+                }
+                Err(_) if attempt + 1 < READ_TRIES => rt.sleep(READ_PAUSE).await,
+                Err(_) => {}
+            }
+        }
+    }
+    generations.sort_by_key(|g| std::cmp::Reverse(g.number));
+    Ok(Some(Found { drive, label, generations }))
+}
+
+async fn find_members(rt: &Rt, drives: Vec<Drive>) -> Result<Vec<Found>, Refused> {
+    let read = join_all(drives.into_iter().map(|drive| read_member(rt, drive))).await;
+    let found: Vec<Found> = read.into_iter().filter_map(Result::transpose).collect::<Result<_, Refused>>()?;
     let Some(first) = found.first() else {
-        return Err(Refused::new(RefusedCode::Drives, "cannot open the array", "no drives given", "Name its drives"));
+        return Err(Refused::new(
+            RefusedCode::Drives,
+            "cannot open the array",
+            "no drive has a label that can be read",
+            "Name its drives",
+        ));
     };
     if let Some(other) = found.iter().find(|f| f.label.array != first.label.array) {
         return Err(Refused::new(
@@ -320,8 +357,11 @@ fn load(rt: &Rt, g: &Generation, found: &[Found], believed: &[bool], how: OpenHo
     *core.system.ancestors.borrow_mut() = g.ancestors.iter().copied().collect();
     core.system.replay_from.set(g.replay_from[0]);
     // What was acknowledged last may lie in any frontier segment, also in one that the generation knows as empty.
+    // (Not behind the rows of one that the generation knows to have lost a member.)
     let gone = |m: MemberId| core.seat(m).is_none_or(|s| !s.is_in());
-    let mut frontier = g.segments.iter().filter(|s| !g.clean && s.replay_row.is_some());
+    let out = |m: MemberId| g.members.get(usize::from(m.0)).is_none_or(|m| m.state != MemberState::In);
+    let written = |s: &&ondisk::Segment| s.replay_row.is_some() && !s.slots.iter().flatten().any(|(m, _)| out(*m));
+    let mut frontier = g.segments.iter().filter(|_| !g.clean).filter(written);
     let frontier_survives = frontier.all(|s| s.scheme.survives(|c| s.slots[c].is_none_or(|(m, _)| gone(m))));
     if !core.survivable() || !frontier_survives {
         core.freeze("more drives are missing than the redundancy covers");

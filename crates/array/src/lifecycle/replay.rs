@@ -3,8 +3,8 @@
 //! A record beyond the highest durable row known may be torn: the first that is not whole ends its segment, and what
 //! follows is void. Below that row nothing may be missing: there a lost header is damage and never a reason to cut.
 
-use base::{Epoch, SegmentId};
-use ondisk::{Cut, Entry, Generation, RecordHeader, SegmentState};
+use base::{Epoch, MemberId, SegmentId};
+use ondisk::{Cut, Entry, Generation, MemberState, RecordHeader, SegmentState};
 
 use crate::canary::{Canary, planted};
 use crate::core::Core;
@@ -102,20 +102,23 @@ impl Core {
     async fn scan(&self, g: &Generation, line: &ondisk::Segment, how: ReplayHow) -> Result<Scanned, Refused> {
         let columns = self.columns(line.id).expect("the table was filled from the generation");
         let mut row = line.replay_row.unwrap_or(line.rows);
-        let sealed = line.state == SegmentState::Sealed;
+        // A member of it was out already: nothing was acknowledged there any more.
+        let out = |m: MemberId| g.members.get(usize::from(m.0)).is_none_or(|m| m.state != MemberState::In);
+        let broken = line.slots.iter().flatten().any(|(m, _)| out(*m));
+        let sealed = line.state == SegmentState::Sealed || broken;
         let end_of_zone = if sealed { line.rows } else { self.shape.zone_blocks };
         let mut durable = line.rows;
         let mut scanned =
             Scanned { id: line.id, end: row, headers: Vec::new(), torn: false, damaged: 0, unknown: false };
         while row < end_of_zone {
-            if let Some(header) = self.valid_header(g, line, &columns, row).await? {
+            if let Some(header) = self.valid_header(g, &columns, row).await? {
                 durable = durable.max(header.durable_row);
                 row += header.rows;
                 scanned.headers.push(header);
                 continue;
             }
             scanned.unknown |= !g.clean && !self.header_is_knowable(&columns, row).await;
-            let behind = if g.clean { None } else { self.search(g, line, &columns, row, end_of_zone).await? };
+            let behind = if g.clean { None } else { self.search(g, &columns, row, end_of_zone).await? };
             let known = behind.map_or(durable, |(_, d)| durable.max(d));
             if row >= known || planted(Canary::CutAtDamage) {
                 break;
@@ -159,24 +162,16 @@ impl Core {
     }
 
     /// The header at `row`, if a record of a life that counts begins there.
-    async fn valid_header(
-        &self,
-        g: &Generation,
-        line: &ondisk::Segment,
-        columns: &Columns,
-        row: u32,
-    ) -> Result<Option<RecordHeader>, Refused> {
-        match self.read_header(columns, row).await {
-            Some(header) => counts(g, line, header),
-            None => Ok(None),
-        }
+    async fn valid_header(&self, g: &Generation, columns: &Columns, row: u32) -> Result<Option<RecordHeader>, Refused> {
+        let header = self.read_header(columns, row).await;
+        header.iter().try_for_each(|h| known(g, h))?;
+        Ok(header)
     }
 
     /// The first record behind a gap that says that rows of the gap were durable: its row, and up to where.
     async fn search(
         &self,
         g: &Generation,
-        line: &ondisk::Segment,
         columns: &Columns,
         gap: u32,
         end: u32,
@@ -194,10 +189,9 @@ impl Core {
             for (i, block) in chunk.iter().flat_map(|c| c.chunks_exact(base::BLOCK_BYTES)).enumerate() {
                 let at = row + i as u32;
                 let Some(header) = self.header_in(columns, at, block) else { continue };
-                if let Some(header) = counts(g, line, header)? {
-                    first_found.get_or_insert(at);
-                    durable = durable.max(header.durable_row);
-                }
+                known(g, &header)?;
+                first_found.get_or_insert(at);
+                durable = durable.max(header.durable_row);
             }
             row += rows;
         }
@@ -255,23 +249,20 @@ fn numbered(header: &RecordHeader) -> u64 {
     header.entries.iter().filter(|e| !matches!(e, Entry::Pad)).count() as u64
 }
 
-/// Whether a header is of a life that counts.
-fn counts(g: &Generation, line: &ondisk::Segment, header: RecordHeader) -> Result<Option<RecordHeader>, Refused> {
-    if header.epoch < line.oldest_epoch_at(header.row) {
-        return Ok(None);
-    }
+/// Whether a header is of a generation that is known.
+fn known(g: &Generation, header: &RecordHeader) -> Result<(), Refused> {
     if (header.generation > g.number || header.epoch > g.epoch) && !planted(Canary::NewerGenerationIgnored) {
         return Err(Refused::new(
             RefusedCode::MembersMissing,
             "recovery stops",
             format!(
                 "segment {} was written under generation {}, but the newest found is {}",
-                line.id, header.generation, g.number
+                header.segment, header.generation, g.number
             ),
             "Bring the missing drives: they hold a newer state of the array",
         ));
     }
-    Ok(Some(header))
+    Ok(())
 }
 
 #[cfg(test)]

@@ -1,6 +1,7 @@
 //! Finding records in a segment.
 
 use base::BLOCK_BYTES;
+use ondisk::segment::oldest_epoch;
 use ondisk::{RecordHeader, crc32c};
 use rt::Buf;
 
@@ -17,18 +18,20 @@ impl Core {
         {
             return Some(header);
         }
-        let block = self.reconstruct(columns, &[0], 0, row, 1).await?;
+        let block = self.recover_block(columns, 0, row, |block| fits(block).is_some()).await?;
         fits(&block)
     }
 
-    /// The header in `block`, if it is this array's, of this segment and of this row.
+    /// The header in `block`, if it is this array's, of this segment, of this row and of a life that counts: a drive may
+    /// land an older one late.
     pub fn header_in(&self, columns: &Columns, row: u32, block: &[u8]) -> Option<RecordHeader> {
         let header = RecordHeader::decode(block).ok()?;
         let ours = header.array == self.shape.array
             && header.segment == columns.id
             && header.row == row
             && usize::from(header.k) == columns.scheme.k()
-            && header.row + header.rows <= self.shape.zone_blocks;
+            && header.row + header.rows <= self.shape.zone_blocks
+            && header.epoch >= oldest_epoch(&columns.cuts, row);
         ours.then_some(header)
     }
 

@@ -3,7 +3,7 @@
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
-use base::{BlockCount, Pba, SegmentId, Seq};
+use base::{BlockCount, MemberId, Pba, SegmentId, Seq};
 use futures::future::join_all;
 use ondisk::{Entry, MapRef, Place, SegmentState};
 use rt::{Bytes, IoError};
@@ -13,7 +13,7 @@ use crate::canary::{Canary, planted};
 use crate::core::Core;
 use crate::fault::Fault;
 use crate::seat::add;
-use crate::segment::Unmerged;
+use crate::segment::{Seg, Unmerged};
 
 /// Where a record is in its life.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -108,8 +108,14 @@ impl Core {
         self.changed.wake();
     }
 
-    /// Acknowledges, in row order, what is complete.
+    /// Acknowledges, in row order, what is complete. Nothing any more in a segment with a member that went out: what is
+    /// not acknowledged there is written again elsewhere, and the generation that seals it has counted its rows.
     fn settle(&self, segment: SegmentId) {
+        let is_in = |m: MemberId| self.seat(m).is_some_and(|s| s.is_in());
+        let whole = |s: &Seg| s.slots.iter().flatten().all(|(m, _)| is_in(*m));
+        if !self.table.borrow().segments.get(&segment).is_some_and(whole) && !planted(Canary::AckIncomplete) {
+            return;
+        }
         loop {
             let record = {
                 let mut unacked = self.log.unacked.borrow_mut();

@@ -48,6 +48,45 @@ impl Disk {
     }
 }
 
+/// Writes of a process that has died, which a drive that hung still has and lands when it comes to itself.
+pub struct LateWrites {
+    disk: Disk,
+    writes: Vec<Write>,
+}
+
+impl LateWrites {
+    /// How many.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.writes.len()
+    }
+
+    /// Whether there are none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.writes.is_empty()
+    }
+
+    /// They land, all of them.
+    pub fn land(self) {
+        let state = &mut *self.disk.0.state.borrow_mut();
+        for write in self.writes {
+            state.land(write);
+        }
+    }
+}
+
+impl Disk {
+    /// [`Disk::crash`] of a drive that hangs: what is in flight is kept for later.
+    #[must_use]
+    pub fn crash_hanging(&self) -> LateWrites {
+        let state = &mut *self.0.state.borrow_mut();
+        let writes = state.end_flights(Ending::Vanish);
+        state.channels = idle_channels(&self.0.params);
+        LateWrites { disk: self.clone(), writes }
+    }
+}
+
 impl State {
     /// Each write, in any order, lands wholly, up to some sector, or not at all.
     pub(super) fn land_some(&mut self, mut writes: Vec<Write>, random: &mut Random) {

@@ -20,6 +20,7 @@ use std::time::Duration;
 use base::{BLOCK_BYTES, BlockCount, MemberLba};
 
 use super::cache::Write;
+use super::fault::Draw;
 use super::{Disk, DiskParams, Op, OpKind, State, Verdict};
 use crate::drive::{Load, whole_blocks};
 use crate::random::Random;
@@ -231,6 +232,7 @@ impl State {
     fn plan(&mut self, params: &DiskParams, op: &Op, verdict: Verdict) -> Plan {
         let drive_blocks = BlockCount::floor_from_bytes(params.bytes);
         let draw = self.faults.draw(op, drive_blocks, &mut self.random);
+        self.meet(op, &draw, params.parallelism);
         let mut plan = Plan {
             fails: draw.error.then_some(IoError::Medium),
             strays: draw.error,
@@ -255,6 +257,27 @@ impl State {
         plan
     }
 
+    /// Counts what an operation meets.
+    fn meet(&mut self, op: &Op, draw: &Draw, parallelism: usize) {
+        let waiting = self.flights.iter().filter(|(_, f)| f.answer.is_none()).count();
+        let met = &mut self.met;
+        met.queued += u64::from(waiting >= parallelism);
+        met.stalls += u64::from(draw.extra_ns > 0);
+        match op.kind {
+            OpKind::Read => {
+                met.read_errors += u64::from(draw.error);
+                met.corrupt_reads += u64::from(draw.corrupt && !draw.error);
+            }
+            OpKind::Write => {
+                met.write_errors += u64::from(draw.error);
+                met.lost_writes += u64::from(draw.lost && !draw.error);
+                met.misdirected_writes += u64::from(draw.misdirect_to.is_some() && !draw.error && !draw.lost);
+            }
+            OpKind::Flush => met.lying_flushes += u64::from(draw.lost),
+            OpKind::Deallocate => {}
+        }
+    }
+
     fn service_ns(&mut self, p: &DiskParams, op: &Op) -> u64 {
         let bytes = op.blocks.bytes() as f64;
         let ns = match op.kind {
@@ -272,6 +295,7 @@ impl State {
             What::Read { at, buf, corrupt } => {
                 let blocks = (buf.len() / BLOCK_BYTES) as u64;
                 if !self.bad_blocks.is_empty() && self.bad_blocks.range(at.0..at.0 + blocks).next().is_some() {
+                    self.met.bad_blocks += 1;
                     return Err(IoError::Medium);
                 }
                 self.look(*at, buf);

@@ -4,13 +4,14 @@
 
 use std::collections::BTreeMap;
 use std::ops::Range;
+use std::rc::Rc;
 
 const PAGE_BYTES: usize = 64 << 10;
 
-/// Bytes by address.
+/// Bytes by address. Copies share the pages that neither has changed since.
 #[derive(Clone, Default)]
 pub(super) struct Image {
-    pages: BTreeMap<u64, Box<[u8]>>,
+    pages: BTreeMap<u64, Rc<Vec<u8>>>,
 }
 
 impl Image {
@@ -27,8 +28,8 @@ impl Image {
     pub(super) fn write(&mut self, at: u64, data: &[u8]) {
         for (page, within, part) in spans(at, data.len()) {
             let source = &data[part];
-            let page = self.pages.entry(page).or_insert_with(|| vec![0; PAGE_BYTES].into_boxed_slice());
-            page[within..within + source.len()].copy_from_slice(source);
+            let page = self.pages.entry(page).or_insert_with(|| Rc::new(vec![0; PAGE_BYTES]));
+            Rc::make_mut(page)[within..within + source.len()].copy_from_slice(source);
         }
     }
 
@@ -44,7 +45,7 @@ impl Image {
             } else if let Some(bytes) = self.pages.get_mut(&page) {
                 let from = at.saturating_sub(start) as usize;
                 let to = (end - start).min(page_bytes) as usize;
-                bytes[from..to].fill(0);
+                Rc::make_mut(bytes)[from..to].fill(0);
             }
         }
     }

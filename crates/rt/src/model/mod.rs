@@ -34,6 +34,7 @@ use base::{BlockCount, MemberLba};
 use slab::Slab;
 
 use cache::{Cache, Write};
+pub use cut::LateWrites;
 use fault::Faults;
 pub use fault::{Fault, Op, OpKind, Verdict};
 pub(crate) use flight::FlightKey;
@@ -100,6 +101,29 @@ pub struct Counters {
     pub bytes_written: u64,
 }
 
+/// Faults that operations met, by kind.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct FaultsMet {
+    /// Reads that failed.
+    pub read_errors: u64,
+    /// Reads that met a bad block.
+    pub bad_blocks: u64,
+    /// Reads that came back with a flipped bit.
+    pub corrupt_reads: u64,
+    /// Writes that failed.
+    pub write_errors: u64,
+    /// Writes that were answered and did not land.
+    pub lost_writes: u64,
+    /// Writes that landed elsewhere.
+    pub misdirected_writes: u64,
+    /// Flushes that did nothing.
+    pub lying_flushes: u64,
+    /// Operations that took longer.
+    pub stalls: u64,
+    /// Operations that found every channel of the drive taken.
+    pub queued: u64,
+}
+
 /// A test's judge of operations.
 pub type Hook = Box<dyn FnMut(&Op) -> Verdict>;
 
@@ -137,6 +161,7 @@ struct State {
     bad_blocks: BTreeSet<u64>,
     random: Random,
     counters: Counters,
+    met: FaultsMet,
 }
 
 impl Disk {
@@ -161,6 +186,7 @@ impl Disk {
             bad_blocks: BTreeSet::new(),
             random,
             counters: Counters::default(),
+            met: FaultsMet::default(),
         };
         Disk(Rc::new(Body { name: name.to_owned(), params, state: RefCell::new(state), hook: RefCell::default() }))
     }
@@ -243,6 +269,12 @@ impl Disk {
     #[must_use]
     pub fn counters(&self) -> Counters {
         self.0.state.borrow().counters
+    }
+
+    /// Which faults operations met so far.
+    #[must_use]
+    pub fn faults_met(&self) -> FaultsMet {
+        self.0.state.borrow().met
     }
 
     /// Answered writes that a power cut could lose.

@@ -1,0 +1,109 @@
+//! Where the parts of an array lie on its drives, told from the drives alone: what rot can be aimed at.
+
+use std::collections::BTreeMap;
+
+use base::{BlockCount, Epoch, Lba, MemberLba, Seq, VolumeId};
+use ondisk::{Entry, Generation, Label, RecordHeader, Slot};
+use rt::model::Disk;
+
+use crate::kind::Kind;
+
+/// A block of a drive.
+pub type Spot = (usize, MemberLba);
+
+/// Blocks by what rots there.
+#[derive(Default)]
+pub struct Census(BTreeMap<Kind, Vec<Spot>>);
+
+impl Census {
+    /// Blocks of a kind.
+    pub fn of(&self, kind: Kind) -> &[Spot] {
+        self.0.get(&kind).map_or(&[], Vec::as_slice)
+    }
+
+    fn add(&mut self, kind: Kind, spot: Spot) {
+        self.0.entry(kind).or_default().push(spot);
+    }
+
+    /// Looks through `disks`.
+    pub fn take(disks: &[Disk]) -> Census {
+        let mut census = Census::default();
+        let labels: Vec<Option<Label>> = disks.iter().map(label).collect();
+        let mut newest: Option<Generation> = None;
+        for (i, label) in labels.iter().enumerate() {
+            let Some(label) = label else { continue };
+            for at in label.layout.labels() {
+                census.add(Kind::RotLabel, (i, at));
+            }
+            for slot in 0..2 {
+                let at = label.layout.slot(slot);
+                let image = disks[i].image_read(at, BlockCount(u64::from(label.layout.slot_blocks)));
+                if let Ok(g) = Generation::decode(&image) {
+                    census.add(Kind::RotSlot, (i, at));
+                    if newest.as_ref().is_none_or(|n| n.number < g.number) {
+                        newest = Some(g);
+                    }
+                }
+            }
+        }
+        if let Some(g) = newest {
+            census.segments(disks, &labels, &g);
+        }
+        census
+    }
+
+    fn segments(&mut self, disks: &[Disk], labels: &[Option<Label>], g: &Generation) {
+        let spot = |slot: Slot, row: u32| -> Option<Spot> {
+            let (member, zone) = slot?;
+            let uuid = g.members.get(usize::from(member.0))?.uuid;
+            let disk = labels.iter().position(|l| l.as_ref().is_some_and(|l| l.member == uuid))?;
+            Some((disk, labels[disk].as_ref()?.layout.zone_row(zone, row)))
+        };
+        // The newest record of each block of a volume is taken for the live one.
+        let mut newest: BTreeMap<(VolumeId, Lba), ((Epoch, Seq), Spot)> = BTreeMap::new();
+        for s in &g.segments {
+            let k = s.scheme.k();
+            let mut row = 0;
+            while row < g.zone_blocks {
+                let header = spot(s.slots[0], row).and_then(|(disk, at)| {
+                    let block = disks[disk].image_read(at, BlockCount(1));
+                    RecordHeader::decode(&block).ok().filter(|h| h.segment == s.id && h.row == row)
+                });
+                let Some(h) = header else { break };
+                self.0.entry(Kind::RotHeader).or_default().extend(spot(s.slots[0], row));
+                for r in row..row + h.rows {
+                    for slot in &s.slots[k..] {
+                        self.0.entry(Kind::RotParity).or_default().extend(spot(*slot, r));
+                    }
+                }
+                for (index, entry, _) in h.payload() {
+                    let (column, at) = h.payload_place(index);
+                    let Some(here) = spot(s.slots[column], at) else { continue };
+                    let order = (h.epoch, Seq(h.first_seq.0 + index as u64));
+                    match *entry {
+                        Entry::MapNode { .. } => self.add(Kind::RotMap, here),
+                        Entry::Data { volume, lba, .. } | Entry::Move { volume, lba, .. } => {
+                            let known = newest.get(&(volume, lba)).copied();
+                            let (live, dead) = match known {
+                                Some(other) if other.0 > order => (other, Some(here)),
+                                Some(other) => ((order, here), Some(other.1)),
+                                None => ((order, here), None),
+                            };
+                            newest.insert((volume, lba), live);
+                            self.0.entry(Kind::RotDead).or_default().extend(dead);
+                        }
+                        Entry::Pad | Entry::Hole { .. } | Entry::Zero { .. } | Entry::Bad { .. } => {}
+                    }
+                }
+                row += h.rows;
+            }
+        }
+        self.0.entry(Kind::RotData).or_default().extend(newest.into_values().map(|(_, spot)| spot));
+    }
+}
+
+fn label(disk: &Disk) -> Option<Label> {
+    let last = disk.params().bytes / base::BLOCK_BYTES as u64 - 1;
+    let read = |at| Label::decode(&disk.image_read(MemberLba(at), BlockCount(1))).ok();
+    read(0).or_else(|| read(last))
+}

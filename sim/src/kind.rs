@@ -1,0 +1,119 @@
+//! The kinds of faults, and how often each happened.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+macro_rules! kinds {
+    ($($(#[doc = $doc:literal])+ $name:ident,)+) => {
+        /// What can happen to an array.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+        #[serde(rename_all = "kebab-case")]
+        pub enum Kind {
+            $($(#[doc = $doc])+ $name,)+
+        }
+
+        impl Kind {
+            /// All of them.
+            pub const ALL: &[Kind] = &[$(Kind::$name,)+];
+        }
+    };
+}
+
+kinds! {
+    /// The power fails: unflushed writes are kept, dropped or torn, each by itself.
+    PowerCut,
+    /// The process dies.
+    Kill,
+    /// Handed over in order.
+    Close,
+    /// A drive is pulled under load.
+    DrivePulled,
+    /// A drive that was out is there again, with what it has.
+    StaleReturn,
+    /// A fresh drive takes a lost one's place.
+    DriveReplaced,
+    /// A spare is added.
+    SpareAdded,
+    /// A drive of another array is among those given.
+    ForeignDrive,
+    /// A drive was used without the others and they without it.
+    Diverged,
+    /// A second process opens the array.
+    SecondProcess,
+    /// A drive serves everything many times as slowly.
+    SlowDrive,
+    /// An operation takes a second longer.
+    Stall,
+    /// More operations than the drive takes at once.
+    FullQueue,
+    /// A hung drive lands a dead process's writes under the next one.
+    LateWrite,
+    /// A read fails, another time it does not.
+    ReadError,
+    /// A block cannot be read until it is written.
+    BadBlock,
+    /// A read comes back with a flipped bit.
+    CorruptRead,
+    /// A write fails, and lands wholly, in part or not.
+    WriteError,
+    /// A write is answered and does not land.
+    LostWrite,
+    /// A write lands at another place.
+    MisdirectedWrite,
+    /// A flush is answered and does nothing.
+    LyingFlush,
+    /// Silent rot of a block that is live.
+    RotData,
+    /// Silent rot of a block that was overwritten since.
+    RotDead,
+    /// Silent rot of redundancy.
+    RotParity,
+    /// Silent rot of a record header.
+    RotHeader,
+    /// Silent rot of a map node.
+    RotMap,
+    /// Silent rot of a generation.
+    RotSlot,
+    /// Silent rot of a label.
+    RotLabel,
+    /// Rot on any drives: more than the redundancy covers, in places.
+    RotBeyond,
+    /// More drives are pulled than the redundancy covers.
+    LossBeyond,
+}
+
+impl Kind {
+    /// Whether it damages what lies on a drive: only on those whose loss the redundancy covers.
+    pub fn spoils(self) -> bool {
+        use Kind::{
+            BadBlock, CorruptRead, LateWrite, LostWrite, LyingFlush, MisdirectedWrite, ReadError, RotData, RotDead,
+            RotHeader, RotLabel, RotMap, RotParity, RotSlot, WriteError,
+        };
+        matches!(
+            self,
+            LateWrite | ReadError | BadBlock | CorruptRead | WriteError | LostWrite | MisdirectedWrite | LyingFlush
+        ) || matches!(self, RotData | RotDead | RotParity | RotHeader | RotMap | RotSlot | RotLabel)
+    }
+}
+
+/// Occurrences by kind.
+#[derive(Clone, Debug, Default)]
+pub struct Counts(BTreeMap<Kind, u64>);
+
+impl Counts {
+    /// Counts `n` more.
+    pub fn add(&mut self, kind: Kind, n: u64) {
+        *self.0.entry(kind).or_default() += n;
+    }
+
+    /// How often it happened.
+    pub fn of(&self, kind: Kind) -> u64 {
+        self.0.get(&kind).copied().unwrap_or(0)
+    }
+
+    /// Takes in another's.
+    pub fn add_all(&mut self, other: &Counts) {
+        other.0.iter().for_each(|(kind, n)| self.add(*kind, *n));
+    }
+}

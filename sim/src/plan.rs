@@ -1,0 +1,187 @@
+//! What is decided before a seed begins, and what a failing one is shrunk by.
+
+use std::collections::BTreeSet;
+
+use array::CreateSpec;
+use ondisk::Level;
+use rand::{RngExt, SeedableRng};
+use rand_xoshiro::Xoshiro256PlusPlus;
+use rt::model::DiskParams;
+use serde::{Deserialize, Serialize};
+
+use crate::kind::Kind;
+
+/// Decisions of one seed.
+pub type Dice = Xoshiro256PlusPlus;
+
+/// How a round ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum End {
+    /// Handed over in order.
+    Close,
+    /// The process dies.
+    Kill,
+    /// The power fails.
+    PowerCut,
+}
+
+/// One process's life.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Round {
+    /// Hosts at work at once.
+    pub hosts: usize,
+    /// Virtual time.
+    pub millis: u64,
+    /// Its end.
+    pub end: End,
+}
+
+/// A world and what happens in it. Everything that is not said here the seed decides.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Plan {
+    /// The seed.
+    pub seed: u64,
+    /// 0, 5, 6, or 10 with 2 or 3 copies.
+    pub level: u8,
+    /// Copies of RAID 10.
+    pub copies: u8,
+    /// Drives.
+    pub drives: usize,
+    /// Columns; none: as many as leave a place for a rebuild.
+    pub width: Option<usize>,
+    /// Blocks of a zone.
+    pub zone_blocks: u32,
+    /// Zones of a drive.
+    pub zones: u64,
+    /// Whether the drives have a volatile cache.
+    pub volatile_cache: bool,
+    /// Operations a drive serves at once.
+    pub parallelism: usize,
+    /// See [`DiskParams::jitter`].
+    pub jitter: f64,
+    /// Volumes.
+    pub volumes: u64,
+    /// What they promise together, in per cent of usable.
+    pub promised: u64,
+    /// Drives that may go bad: the redundancy covers them, and what is left of it the drives that are pulled.
+    pub rotten: usize,
+    /// What happens beside the ends of the rounds.
+    pub faults: BTreeSet<Kind>,
+    /// Processes, one after the other.
+    pub rounds: Vec<Round>,
+}
+
+impl Plan {
+    /// What `seed` decides.
+    pub fn of(seed: u64) -> Plan {
+        let mut dice = Dice::seed_from_u64(seed);
+        let (level, copies) = match dice.random_range(0..10) {
+            0 => (0, 1),
+            1 => (10, 3),
+            2..=3 => (10, 2),
+            4..=6 => (5, 1),
+            _ => (6, 1),
+        };
+        let mut plan = Plan {
+            seed,
+            level,
+            copies,
+            drives: 0,
+            width: None,
+            zone_blocks: [64, 64, 64, 128, 256][dice.random_range(0..5)],
+            zones: dice.random_range(66..100),
+            volatile_cache: dice.random_range(0..3) > 0,
+            parallelism: dice.random_range(1..16),
+            jitter: dice.random_range(0.0..20.0),
+            volumes: dice.random_range(1..4),
+            promised: dice.random_range(20..130),
+            rotten: 0,
+            faults: BTreeSet::new(),
+            rounds: Vec::new(),
+        };
+        let level = plan.level();
+        let least = match level {
+            Level::Raid10 { copies } => usize::from(copies),
+            Level::Raid0 => 1,
+            Level::Raid5 | Level::Raid6 => level.tolerates() + 1,
+        };
+        plan.drives = dice.random_range(least..least + 6);
+        let width = (dice.random_range(0..3) == 0).then(|| dice.random_range(least..=plan.drives));
+        plan.width = width.filter(|&w| level.scheme_of_width(w).is_some_and(|s| s.width() == w));
+        plan.rotten = dice.random_range(0..=level.tolerates());
+        for &kind in Kind::ALL {
+            // About half of them each time, so that they meet in all combinations.
+            let possible = !kind.spoils() || plan.rotten > 0;
+            if possible && dice.random_range(0..2) == 0 {
+                plan.faults.insert(kind);
+            }
+        }
+        for _ in 0..dice.random_range(3..7) {
+            plan.rounds.push(Round {
+                hosts: dice.random_range(1..20),
+                millis: 1 << dice.random_range(0..7),
+                end: [End::Close, End::Kill, End::PowerCut, End::PowerCut][dice.random_range(0..4)],
+            });
+        }
+        plan
+    }
+
+    /// The level.
+    pub fn level(&self) -> Level {
+        match self.level {
+            0 => Level::Raid0,
+            5 => Level::Raid5,
+            6 => Level::Raid6,
+            _ => Level::Raid10 { copies: self.copies },
+        }
+    }
+
+    /// Members that may be lost, whichever they are.
+    pub fn tolerates(&self) -> usize {
+        self.level().tolerates()
+    }
+
+    /// The array.
+    pub fn spec(&self) -> CreateSpec {
+        CreateSpec {
+            name: "sim".into(),
+            level: self.level(),
+            width: self.width,
+            zone_blocks: Some(self.zone_blocks),
+            force: false,
+        }
+    }
+
+    /// Its drives.
+    pub fn disk(&self) -> DiskParams {
+        let system = 8 << 20;
+        DiskParams {
+            bytes: system + self.zones * u64::from(self.zone_blocks) * 4096,
+            volatile_cache: self.volatile_cache,
+            parallelism: self.parallelism,
+            jitter: self.jitter,
+            ..DiskParams::default()
+        }
+    }
+
+    /// Whether something of this kind happens.
+    pub fn has(&self, kind: Kind) -> bool {
+        self.faults.contains(&kind)
+    }
+
+    /// A line that tells this world from others.
+    pub fn describe(&self) -> String {
+        format!(
+            "{} over {} drives, width {:?}, {} zones of {} blocks, {} rotten, volatile {}, faults {:?}",
+            self.level(),
+            self.drives,
+            self.width,
+            self.zones,
+            self.zone_blocks,
+            self.rotten,
+            self.volatile_cache,
+            self.faults
+        )
+    }
+}
