@@ -182,7 +182,7 @@ impl Model {
     }
 
     /// Sectors.
-    pub fn len(&self) -> usize {
+    pub fn sectors(&self) -> usize {
         self.sectors.len()
     }
 }

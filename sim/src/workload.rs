@@ -61,7 +61,7 @@ impl Host {
     }
 
     async fn step(&self, dice: &mut Dice) -> Result<(), Fault> {
-        let sectors = self.model.borrow().len();
+        let sectors = self.model.borrow().sectors();
         let longest = match dice.random_range(0..10) {
             0 => 1024,
             1..=3 => 128,

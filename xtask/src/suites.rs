@@ -9,7 +9,7 @@ use std::time::Duration;
 /// The suite that makes what others run.
 pub const BUILD: &str = "build";
 /// Seeds of the simulation in CI.
-const SIMULATION_SEEDS: &str = "0..200";
+const SIMULATION_SEEDS: &str = "0..400";
 /// Cycles of the crash loop in CI.
 const CRASH_CYCLES: &str = "60";
 
@@ -109,8 +109,9 @@ pub fn all() -> Vec<Suite> {
             "sim",
             "the whole array in a modelled world, by seeds",
             10,
-            Run::Built("sim", &["--seeds", SIMULATION_SEEDS]),
+            Run::Built("sim", &["--seeds", SIMULATION_SEEDS, "--at-least", "3"]),
         ),
+        Suite::new("scenarios", "plans that once found something", 5, Run::Built("sim", &["--scenario", "all"])),
         Suite {
             foreign: true,
             ..Suite::new("e2e", "libnbd, qemu, fio, ext4; drives lost, SIGKILL, refusals", 10, Run::Built("e2e", &[]))
