@@ -271,6 +271,9 @@ impl RecordHeader {
         if raw.flags.get() != 0 || raw.reserved0 != [0; 4] || raw.reserved1 != 0 || raw.reserved2 != [0; 176] {
             return field("reserved");
         }
+        if raw.entry[used..].as_bytes().iter().any(|&b| b != 0) {
+            return field("unused entries");
+        }
         let mut entries = Vec::with_capacity(used);
         for e in &raw.entry[..used] {
             entries.push(e.verify()?);
@@ -295,6 +298,9 @@ impl RecordHeader {
         let blocks = u64::from(header.rows) * u64::from(header.k);
         if header.k == 0 || header.rows == 0 || blocks != 1 + payload as u64 {
             return field("rows");
+        }
+        if header.first_seq.0.checked_add(used as u64).is_none() {
+            return field("first sequence");
         }
         if header.row.checked_add(header.rows).is_none() || header.durable_row > header.row {
             return field("row");
@@ -382,6 +388,20 @@ mod tests {
             assert!(RecordHeader::decode(&torn).is_err(), "byte {at}");
         }
         assert_eq!(RecordHeader::decode(&[0; 4096]), Err(FormatError::Absent(WHAT)));
+    }
+
+    #[test]
+    fn impossible_headers_with_the_right_checksum_are_refused() {
+        let mut numbers = vec![0; BLOCK_BYTES];
+        RecordHeader { first_seq: Seq(u64::MAX - 4), ..sample() }.encode(&mut numbers);
+        let mut unused = vec![0; BLOCK_BYTES];
+        sample().encode(&mut unused);
+        unused[BLOCK_BYTES - 1] = 1;
+        let crc = crc32c(&unused[4..]);
+        unused[..4].copy_from_slice(&crc.to_le_bytes());
+        for (block, field) in [(numbers, "first sequence"), (unused, "unused entries")] {
+            assert_eq!(RecordHeader::decode(&block), Err(FormatError::Field(WHAT, field)));
+        }
     }
 
     #[test]
