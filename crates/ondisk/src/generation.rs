@@ -360,22 +360,23 @@ impl Generation {
         {
             return field("segment ids");
         }
-        let mut taken: Vec<Vec<bool>> = Vec::with_capacity(self.members.len());
-        for member in &self.members {
-            taken.push(vec![false; member.zones as usize]);
-        }
+        // What a generation claims of its drives is not worth memory: only what its segments name is looked at.
+        let mut taken: Vec<(u16, u32)> = Vec::new();
         for segment in &self.segments {
             let blocks = segment.scheme.k() as u64 * u64::from(self.zone_blocks);
             if segment.rows > self.zone_blocks || u64::from(segment.live) > blocks {
                 return field("segment rows");
             }
             for (member, zone) in segment.slots.iter().flatten() {
-                let zone_taken = taken.get_mut(usize::from(member.0)).and_then(|z| z.get_mut(*zone as usize));
-                match zone_taken {
-                    Some(t) if !*t => *t = true,
-                    _ => return field("slots"),
+                if self.members.get(usize::from(member.0)).is_none_or(|m| *zone >= m.zones) {
+                    return field("slots");
                 }
+                taken.push((member.0, *zone));
             }
+        }
+        taken.sort_unstable();
+        if !taken.is_sorted_by(|a, b| a < b) {
+            return field("slots");
         }
         Ok(())
     }
