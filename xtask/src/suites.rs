@@ -105,6 +105,7 @@ pub fn all() -> Vec<Suite> {
             after: Some(nothing_planted),
             ..Suite::new(BUILD, "every program", 20, Run::Cargo(&["build", "--release", "--workspace", "--bins"]))
         },
+        Suite::new("fuzz", "the corpora of the fuzz targets, and mutations of them", 5, Run::Built("fuzz-replay", &[])),
         Suite::new(
             "sim",
             "the whole array in a modelled world, by seeds",

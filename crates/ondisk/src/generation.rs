@@ -14,7 +14,8 @@ use zerocopy::{FromBytes, IntoBytes};
 use crate::bytes::{Reader, Writer};
 use crate::crc::crc32c;
 use crate::layout::{VOLUMES_MAX, ZONE_BLOCKS_MAX, ZONE_BLOCKS_MIN};
-use crate::map::{MapRef, RawRef};
+use crate::map::{MapRef, RawRef, SEGMENT_ID_LIMIT};
+use crate::record::SEQ_MAX;
 use crate::scheme::{Level, WIDTH_MAX};
 use crate::segment::Segment;
 use crate::{FORMAT_VERSION, FormatError, SHARDS};
@@ -303,6 +304,13 @@ impl Generation {
         {
             return Err(r.field("header"));
         }
+        if number.0 > u64::MAX / 2
+            || epoch.0 > u32::MAX / 2
+            || next_segment > SEGMENT_ID_LIMIT / 2
+            || next_volume > u32::MAX / 2
+        {
+            return Err(r.field("counters"));
+        }
         let mut ancestors = Vec::with_capacity(ANCESTORS);
         for i in 0..ANCESTORS {
             let ancestor = u128::from_le_bytes(r.array()?);
@@ -313,6 +321,9 @@ impl Generation {
         let mut replay_from = [ReplayFrom::default(); SHARDS];
         for from in &mut replay_from {
             *from = ReplayFrom { epoch: Epoch(r.u32()?), seq: Seq(r.u64()?) };
+            if from.seq.0 > SEQ_MAX {
+                return Err(r.field("counters"));
+            }
         }
         r.zeros(HEADER_BYTES - (total - r.remaining()), "reserved")?;
         let members = (0..member_count).map(|_| Member::decode(&mut r)).collect::<Result<Vec<_>, _>>()?;
@@ -360,22 +371,23 @@ impl Generation {
         {
             return field("segment ids");
         }
-        let mut taken: Vec<Vec<bool>> = Vec::with_capacity(self.members.len());
-        for member in &self.members {
-            taken.push(vec![false; member.zones as usize]);
-        }
+        // What a generation claims of its drives is not worth memory: only what its segments name is looked at.
+        let mut taken: Vec<(u16, u32)> = Vec::new();
         for segment in &self.segments {
             let blocks = segment.scheme.k() as u64 * u64::from(self.zone_blocks);
             if segment.rows > self.zone_blocks || u64::from(segment.live) > blocks {
                 return field("segment rows");
             }
             for (member, zone) in segment.slots.iter().flatten() {
-                let zone_taken = taken.get_mut(usize::from(member.0)).and_then(|z| z.get_mut(*zone as usize));
-                match zone_taken {
-                    Some(t) if !*t => *t = true,
-                    _ => return field("slots"),
+                if self.members.get(usize::from(member.0)).is_none_or(|m| *zone >= m.zones) {
+                    return field("slots");
                 }
+                taken.push((member.0, *zone));
             }
+        }
+        taken.sort_unstable();
+        if !taken.is_sorted_by(|a, b| a < b) {
+            return field("slots");
         }
         Ok(())
     }
@@ -547,12 +559,17 @@ mod tests {
     #[test]
     fn impossible_tables_are_refused() {
         type Spoil = fn(&mut Generation);
-        let cases: [(&str, Spoil); 5] = [
+        let cases: [(&str, Spoil); 10] = [
             ("zone used twice", |g| g.segments[0].slots[1] = g.segments[0].slots[0]),
             ("no such seat", |g| g.segments[0].slots[0] = Some((MemberId(3), 0))),
             ("no such zone", |g| g.segments[0].slots[0] = Some((MemberId(0), 250))),
             ("segment id from the future", |g| g.next_segment = 9),
             ("unknown feature", |g| g.features.incompatible = 1),
+            ("no segment ids left", |g| g.next_segment = SEGMENT_ID_LIMIT),
+            ("no volume ids left", |g| g.next_volume = u32::MAX),
+            ("no epochs left", |g| g.epoch = Epoch(u32::MAX)),
+            ("no generations left", |g| g.number = Number(u64::MAX)),
+            ("no sequence numbers left", |g| g.replay_from[3].seq = Seq(u64::MAX)),
         ];
         for (name, spoil) in cases {
             let mut g = sample();

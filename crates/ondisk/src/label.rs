@@ -66,6 +66,7 @@ impl Label {
     /// # Errors
     /// [`FormatError::Absent`] when there is none, another when it is not whole or not possible.
     pub fn decode(block: &[u8]) -> Result<Label, FormatError> {
+        let block: &[u8; BLOCK_BYTES] = block.try_into().map_err(|_| FormatError::Short(WHAT))?;
         let mut r = Reader::new(WHAT, block);
         let checksum = r.u32()?;
         if r.array()? != MAGIC {
@@ -85,11 +86,11 @@ impl Label {
         r.zeros(2, "reserved")?;
         let (slot_blocks, zone_blocks, zones, drive_blocks) = (r.u32()?, r.u32()?, r.u32()?, r.u64()?);
         let array_name = r.text(NAME_BYTES, "name")?;
+        r.zeros(r.remaining(), "reserved")?;
         let possible = zone_blocks.is_power_of_two()
             && (ZONE_BLOCKS_MIN..=ZONE_BLOCKS_MAX).contains(&zone_blocks)
             && drive_blocks <= u64::MAX / BLOCK_BYTES as u64;
-        let layout = Layout::new(drive_blocks, slot_blocks, zone_blocks);
-        match layout {
+        match Layout::new(drive_blocks, slot_blocks, zone_blocks) {
             Some(layout) if possible && layout.zones == zones => Ok(Label { array, member, seat, layout, array_name }),
             _ => Err(r.field("layout")),
         }
@@ -114,5 +115,20 @@ mod tests {
         assert_eq!(Label::decode(&block).unwrap(), label);
         block[60] ^= 1;
         assert_eq!(Label::decode(&block), Err(FormatError::Checksum(WHAT)));
+    }
+
+    #[test]
+    fn impossible_labels_with_the_right_checksum_are_refused() {
+        let layout = Layout::new(1 << 18, 1024, 1024).unwrap();
+        let ids = (ArrayUuid(Uuid::from_u128(1)), MemberUuid(Uuid::from_u128(2)));
+        let label = Label { array: ids.0, member: ids.1, seat: MemberId(3), layout, array_name: "fast".into() };
+        // Offset, value, and the field that is named: zones of no blocks, reserved bytes within and at the end.
+        for (at, value, field) in [(56, [0; 4], "layout"), (10, [1; 4], "reserved"), (4092, [1; 4], "reserved")] {
+            let mut block = label.encode();
+            block[at..at + 4].copy_from_slice(&value);
+            let crc = crc32c(&block[4..]);
+            block[..4].copy_from_slice(&crc.to_le_bytes());
+            assert_eq!(Label::decode(&block), Err(FormatError::Field(WHAT, field)), "byte {at}");
+        }
     }
 }

@@ -68,12 +68,12 @@ impl Layout {
         zone.clamp(u64::from(ZONE_BLOCKS_MIN_USER), u64::from(ZONE_BLOCKS_MAX)) as u32
     }
 
-    /// The layout of a drive of `drive_blocks`; `None` when not even one zone fits.
+    /// The layout of a drive of `drive_blocks`; `None` when not even one zone fits, or zones have no blocks.
     #[must_use]
     pub fn new(drive_blocks: u64, slot_blocks: u32, zone_blocks: u32) -> Option<Layout> {
         let start = Self { drive_blocks, slot_blocks, zone_blocks, zones: 0 }.zones_start();
         let room = drive_blocks.checked_sub(start + 1)?;
-        let zones = u32::try_from(room / u64::from(zone_blocks)).unwrap_or(u32::MAX);
+        let zones = u32::try_from(room.checked_div(u64::from(zone_blocks))?).unwrap_or(u32::MAX);
         (zones > 0).then_some(Layout { drive_blocks, slot_blocks, zone_blocks, zones })
     }
 

@@ -24,6 +24,9 @@ pub const ENTRIES_MAX: usize = 240;
 /// A range entry that speaks for all shards (they are all attached to its log).
 pub const ALL_SHARDS: u8 = 0xff;
 
+/// The largest number that a reader believes of an entry: half of what fits, so that those that follow do too.
+pub const SEQ_MAX: u64 = u64::MAX / 2;
+
 const MAGIC: [u8; 4] = *b"AshR";
 const WHAT: &str = "record header";
 
@@ -271,6 +274,9 @@ impl RecordHeader {
         if raw.flags.get() != 0 || raw.reserved0 != [0; 4] || raw.reserved1 != 0 || raw.reserved2 != [0; 176] {
             return field("reserved");
         }
+        if raw.entry[used..].as_bytes().iter().any(|&b| b != 0) {
+            return field("unused entries");
+        }
         let mut entries = Vec::with_capacity(used);
         for e in &raw.entry[..used] {
             entries.push(e.verify()?);
@@ -295,6 +301,9 @@ impl RecordHeader {
         let blocks = u64::from(header.rows) * u64::from(header.k);
         if header.k == 0 || header.rows == 0 || blocks != 1 + payload as u64 {
             return field("rows");
+        }
+        if header.first_seq.0 > SEQ_MAX {
+            return field("first sequence");
         }
         if header.row.checked_add(header.rows).is_none() || header.durable_row > header.row {
             return field("row");
@@ -382,6 +391,20 @@ mod tests {
             assert!(RecordHeader::decode(&torn).is_err(), "byte {at}");
         }
         assert_eq!(RecordHeader::decode(&[0; 4096]), Err(FormatError::Absent(WHAT)));
+    }
+
+    #[test]
+    fn impossible_headers_with_the_right_checksum_are_refused() {
+        let mut numbers = vec![0; BLOCK_BYTES];
+        RecordHeader { first_seq: Seq(SEQ_MAX + 1), ..sample() }.encode(&mut numbers);
+        let mut unused = vec![0; BLOCK_BYTES];
+        sample().encode(&mut unused);
+        unused[BLOCK_BYTES - 1] = 1;
+        let crc = crc32c(&unused[4..]);
+        unused[..4].copy_from_slice(&crc.to_le_bytes());
+        for (block, field) in [(numbers, "first sequence"), (unused, "unused entries")] {
+            assert_eq!(RecordHeader::decode(&block), Err(FormatError::Field(WHAT, field)));
+        }
     }
 
     #[test]

@@ -1,0 +1,223 @@
+//! Inputs made by the encoders: what the corpus begins with.
+
+use export::nbd::request::Request;
+use export::nbd::wire::{cmd, cmd_flag, opt};
+use ondisk::bytes::Writer;
+use ondisk::{Generation, Segment};
+
+use crate::nbd::NAMES;
+use crate::recovery::{Area, Op, Plan, SCENES, Step};
+
+#[allow(dead_code, reason = "the formats' tests use the rest")]
+#[path = "../../../crates/ondisk/tests/samples/mod.rs"]
+mod samples;
+
+/// An input and its name.
+type Seed = (String, Vec<u8>);
+
+fn named(seeds: impl IntoIterator<Item = (&'static str, Vec<u8>)>) -> Vec<Seed> {
+    seeds.into_iter().map(|(name, bytes)| (name.to_owned(), bytes)).collect()
+}
+
+/// Labels.
+#[must_use]
+pub fn label() -> Vec<Seed> {
+    let label = samples::label();
+    let mut unnamed = label.clone();
+    unnamed.array_name.clear();
+    let mut no_zone_size = label.encode();
+    no_zone_size[56..60].fill(0);
+    let mut not_zero = label.encode();
+    not_zero[4000] = 1;
+    named([
+        ("whole", label.encode()),
+        ("unnamed", unnamed.encode()),
+        ("zones-of-nothing", no_zone_size),
+        ("reserved-not-zero", not_zero),
+    ])
+}
+
+/// Generations.
+#[must_use]
+pub fn generation() -> Vec<Seed> {
+    let whole = samples::generation();
+    let bare = Generation { members: vec![], volumes: vec![], segments: vec![], ..whole.clone() };
+    let mut torn = whole.encode();
+    torn[2048..].fill(0);
+    let mut vast = whole.clone();
+    for member in &mut vast.members {
+        (member.zones, member.drive_blocks) = (u32::MAX, 1 << 52);
+    }
+    named([("whole", whole.encode()), ("bare", bare.encode()), ("torn", torn), ("vast-drives", vast.encode())])
+}
+
+/// Lines of the segment table.
+#[must_use]
+pub fn segment() -> Vec<Seed> {
+    let line = |segment: &Segment| {
+        let mut writer = Writer::new();
+        segment.encode(&mut writer);
+        writer.finish()
+    };
+    let segments = samples::generation().segments;
+    segments.iter().enumerate().map(|(i, s)| (format!("line-{i}"), line(s))).collect()
+}
+
+/// Record headers.
+#[must_use]
+pub fn record() -> Vec<Seed> {
+    let encoded = |header: &ondisk::RecordHeader| {
+        let mut block = vec![0; 4096];
+        header.encode(&mut block);
+        block
+    };
+    let header = samples::record();
+    let late = ondisk::RecordHeader { first_seq: base::Seq(u64::MAX - 2), ..header.clone() };
+    let mut not_zero = encoded(&header);
+    not_zero[4095] = 1;
+    named([("whole", encoded(&header)), ("last-numbers", encoded(&late)), ("unused-entry-not-zero", not_zero)])
+}
+
+/// Nodes of the map.
+#[must_use]
+pub fn node() -> Vec<Seed> {
+    let encoded = |node: &ondisk::Node| {
+        let mut block = vec![0; 4096];
+        node.encode(&mut block);
+        block
+    };
+    let zeros = ondisk::Node::filled(ondisk::MapRef::Zero);
+    named([("whole", encoded(&samples::node())), ("zeros", encoded(&zeros))])
+}
+
+/// Plans of damage: none for every scene, then one of each kind.
+#[must_use]
+pub fn recovery() -> Vec<Seed> {
+    let mut seeds: Vec<Seed> =
+        (0..SCENES).map(|scene| (format!("unharmed-{scene}"), Plan::encode(scene as u8, 0, &[]))).collect();
+    let all = 255;
+    let plans: [(&str, u8, u8, Vec<Step>); 14] = [
+        ("read-only", 1, 3, vec![]),
+        (
+            "labels-of-one",
+            0,
+            0,
+            vec![Step::new(Op::Zero, 1, Area::FirstLabel, 0), Step::new(Op::Zero, 1, Area::LastLabel, 0)],
+        ),
+        ("slots-of-one", 1, 0, vec![Step::new(Op::Zero, 0, Area::Slot0, 0), Step::new(Op::Zero, 0, Area::Slot1, 0)]),
+        ("newest-slots-of-all", 1, 2, vec![Step::new(Op::Xor, all, Area::Slot0, 0).value(1, 700, 1)]),
+        ("other-slots-of-all", 1, 2, vec![Step::new(Op::Xor, all, Area::Slot1, 0).value(1, 700, 1)]),
+        (
+            "headers-of-two",
+            2,
+            0,
+            vec![Step::new(Op::Zero, 0, Area::Header, 3).blocks(8), Step::new(Op::Zero, 1, Area::Header, 3).blocks(8)],
+        ),
+        ("lost-writes-of-one", 1, 0, (0..30).map(|i| Step::new(Op::Lose, 2, Area::Written, 9 * i).blocks(8)).collect()),
+        (
+            "torn-and-misdirected",
+            3,
+            0,
+            vec![
+                Step::new(Op::Tear, 1, Area::Written, 40).value(1, 0, 0x0f),
+                Step::new(Op::Misdirect, 1, Area::Written, 60).value(1, 80, 0),
+            ],
+        ),
+        ("swapped-labels", 1, 4, vec![Step::new(Op::Swap, 0, Area::FirstLabel, 0).value(1, 0, 1)]),
+        (
+            "unreadable-zones",
+            2,
+            8,
+            (0..8).map(|i| Step::new(Op::Unreadable, 3, Area::Written, 64 * i).blocks(64)).collect(),
+        ),
+        ("forged-zones-of-a-label", 0, 0, vec![Step::new(Op::Forge, 0, Area::FirstLabel, 0).value(4, 56, 0)]),
+        ("forged-next-segment", 1, 0, vec![Step::new(Op::Forge, all, Area::Slot0, 0).value(8, 112, u32::MAX)]),
+        ("forged-epoch", 1, 0, vec![Step::new(Op::Forge, all, Area::Slot1, 0).value(4, 64, u32::MAX)]),
+        ("forged-record", 1, 0, vec![Step::new(Op::Forge, 0, Area::Header, 5).value(8, 56, u32::MAX)]),
+    ];
+    seeds.extend(plans.map(|(name, scene, how, steps)| (name.to_owned(), Plan::encode(scene, how, &steps))));
+    seeds
+}
+
+/// Conversations with the NBD server.
+#[must_use]
+pub fn nbd() -> Vec<Seed> {
+    let [vol, ro] = NAMES;
+    let text = |t: &str| [&(t.len() as u32).to_be_bytes()[..], t.as_bytes()].concat();
+    let option = |number: u32, data: &[u8]| {
+        [&b"IHAVEOPT"[..], &number.to_be_bytes(), &(data.len() as u32).to_be_bytes(), data].concat()
+    };
+    let go = |name: &str| option(opt::GO, &[&text(name)[..], &[0, 1, 0, 3]].concat());
+    let ask = |kind, flags, cookie, offset, length| Request { flags, kind, cookie, offset, length }.encode().to_vec();
+    let flags = |flags: u32| flags.to_be_bytes().to_vec();
+    let context = |number| option(number, &[&text(vol)[..], &1u32.to_be_bytes(), &text("base:allocation")].concat());
+    let structured =
+        || [flags(3), option(opt::STRUCTURED_REPLY, &[]), context(opt::SET_META_CONTEXT), go(vol)].concat();
+    let payload = vec![0x5a; 512];
+    named([
+        (
+            "options",
+            [
+                flags(3),
+                option(opt::LIST, &[]),
+                option(opt::STARTTLS, &[]),
+                option(opt::INFO, &[&text(ro)[..], &[0, 0]].concat()),
+                context(opt::LIST_META_CONTEXT),
+                option(opt::EXTENDED_HEADERS, &[]),
+                option(99, b"what"),
+                option(opt::ABORT, &[]),
+            ]
+            .concat(),
+        ),
+        ("export-name", [flags(1), option(opt::EXPORT_NAME, vol.as_bytes()), ask(cmd::READ, 0, 1, 0, 512)].concat()),
+        ("no-such-export", [flags(3), go("none"), option(opt::EXPORT_NAME, b"none")].concat()),
+        (
+            "simple",
+            [
+                flags(3),
+                go(vol),
+                ask(cmd::WRITE, cmd_flag::FUA, 1, 0, 512),
+                payload.clone(),
+                ask(cmd::READ, 0, 2, 0, 512),
+                ask(cmd::FLUSH, 0, 3, 0, 0),
+                ask(cmd::DISC, 0, 4, 0, 0),
+            ]
+            .concat(),
+        ),
+        (
+            "structured",
+            [
+                structured(),
+                ask(cmd::READ, cmd_flag::DF, 1, 0, 4096),
+                ask(cmd::WRITE, 0, 2, 512, 512),
+                payload.clone(),
+                ask(cmd::BLOCK_STATUS, cmd_flag::REQ_ONE, 3, 0, 65536),
+                ask(cmd::TRIM, 0, 4, 0, 4096),
+                ask(cmd::WRITE_ZEROES, cmd_flag::NO_HOLE, 5, 4096, 4096),
+                ask(cmd::CACHE, 0, 6, 0, 4096),
+                ask(cmd::FLUSH, 0, 7, 0, 0),
+            ]
+            .concat(),
+        ),
+        (
+            "refused",
+            [
+                structured(),
+                ask(cmd::READ, 0, 1, 1 << 40, 4096),
+                ask(cmd::WRITE, 0, 2, 65536, 512),
+                payload.clone(),
+                ask(cmd::READ, 0xffff, 3, 0, 512),
+                ask(77, 0, 4, 0, 512),
+                ask(cmd::READ, 0, 5, 7, 9),
+            ]
+            .concat(),
+        ),
+        ("read-only", [flags(3), go(ro), ask(cmd::WRITE, 0, 1, 0, 512), payload].concat()),
+        (
+            "too-long",
+            [flags(3), option(opt::LIST, &[0; 100]), [&b"IHAVEOPT"[..], &[0, 0, 0, 7, 5, 0, 0, 0]].concat()].concat(),
+        ),
+        ("unknown-flags", flags(u32::MAX)),
+        ("nothing", vec![]),
+    ])
+}
