@@ -70,6 +70,10 @@ canaries! {
     CutForgotten,
     /// The array serves before recovery has committed.
     ServesUncommitted,
+    /// A record header of an older life is believed.
+    OlderHeaderBelieved,
+    /// A record header is looked for in one other copy only.
+    HeaderFromOneCopy,
     /// A lost header is a torn tail, wherever it lies.
     CutAtDamage,
     /// Record headers do not carry the durable row.

@@ -18,6 +18,9 @@ impl Core {
         {
             return Some(header);
         }
+        if planted(Canary::HeaderFromOneCopy) {
+            return self.reconstruct(columns, &[0], 0, row, 1).await.and_then(|block| fits(&block));
+        }
         let block = self.recover_block(columns, 0, row, |block| fits(block).is_some()).await?;
         fits(&block)
     }
@@ -31,7 +34,7 @@ impl Core {
             && header.row == row
             && usize::from(header.k) == columns.scheme.k()
             && header.row + header.rows <= self.shape.zone_blocks
-            && header.epoch >= oldest_epoch(&columns.cuts, row);
+            && (header.epoch >= oldest_epoch(&columns.cuts, row) || planted(Canary::OlderHeaderBelieved));
         ours.then_some(header)
     }
 

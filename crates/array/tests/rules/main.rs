@@ -69,6 +69,8 @@ rules! {
     recovery::a_record_of_a_newer_generation_stops_it [NewerGenerationIgnored]
     recovery::a_lost_durable_header_stops_it_and_a_torn_tail_does_not [CutAtDamage, DurableRowForgotten]
     recovery::what_was_void_stays_void [EpochForgotten, CutForgotten]
+    recovery::a_late_header_of_an_older_life_is_not_believed [OlderHeaderBelieved]
+    recovery::a_header_is_looked_for_in_every_copy [HeaderFromOneCopy]
     recovery::it_commits_before_it_serves [ServesUncommitted]
     recovery::torn_records_are_not_taken [TornAccepted]
     recovery::it_completes_torn_rows [MendForgotten]

@@ -5,7 +5,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use array::{Array, ArrayState, OpenHow, RefusedCode};
-use base::MemberId;
+use base::{BlockCount, MemberId};
 use ondisk::Level;
 use rt::model::{OpKind, Verdict};
 use rt::{IoError, Rt};
@@ -114,6 +114,44 @@ pub fn what_was_void_stays_void() {
     let p = world.start(3);
     assert!(p.is(100, 0, 1), "what was void came back");
     assert!(p.is(200, 3, 1) && p.is(300, 4, 1));
+}
+
+/// A drive that hung lands a header of an older life over the one that took its place: the rest of the row knows better.
+pub fn a_late_header_of_an_older_life_is_not_believed() {
+    let world = World::new(3, true);
+    world.create(Level::Raid5);
+    let p = world.start(1);
+    let epoch = p.array().status().epoch;
+    p.write(300, 4, 1).unwrap();
+    p.flush().unwrap();
+    p.write(0, 1, 1).unwrap();
+    p.kill(1);
+    let records = world.records_of(epoch);
+    let (disk, at) = world.columns(&records[1])[0];
+    let late = world.disks[disk].image_read(at, BlockCount(1));
+    world.lose(&records[1..], None);
+    let p = world.start(2);
+    p.write(200, 3, 1).unwrap();
+    p.flush().unwrap();
+    p.kill(2);
+    world.disks[disk].image_write(at, &late);
+    let p = world.start(3);
+    assert!(p.is(200, 3, 1) && p.is(300, 4, 1) && p.is(0, 0, 1));
+}
+
+/// A header that is lost in two of three copies is found in the third.
+pub fn a_header_is_looked_for_in_every_copy() {
+    let world = World::new(3, false);
+    world.create(Level::Raid10 { copies: 3 });
+    let p = world.start(1);
+    let epoch = p.array().status().epoch;
+    p.write(0, 1, 3).unwrap();
+    p.kill(1);
+    let records = world.records_of(epoch);
+    for (disk, at) in world.columns(&records[0]).into_iter().take(2) {
+        world.disks[disk].image_write(at, &[0xee; BLOCK as usize]);
+    }
+    assert!(world.start(2).is(0, 1, 3));
 }
 
 /// The new epoch is on the drives before anything is served.
