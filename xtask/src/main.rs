@@ -77,7 +77,7 @@ fn test(options: &Options) -> ExitCode {
     }
     let named = |s: &suites::Suite| options.only.is_empty() || options.only.iter().any(|n| n == s.name);
     let wants_build = all.iter().any(|s| named(s) && s.wants_build());
-    let chosen = |s: &suites::Suite| named(s) || (wants_build && s.name == suites::BUILD);
+    let chosen = |s: &suites::Suite| named(s) || (wants_build && suites::BUILDS.contains(&s.name));
     let chosen: Vec<_> = all.into_iter().filter(chosen).collect();
     if chosen.iter().any(|s| s.foreign)
         && let Err(why) = needs::provide(!options.no_install)

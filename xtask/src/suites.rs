@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
-/// The suite that makes what others run.
-pub const BUILD: &str = "build";
+/// The suites that make what others run: the programs, and those that run the engine with bugs planted in it.
+pub const BUILDS: [&str; 2] = ["build", "models"];
 /// Seeds of the simulation in CI.
 const SIMULATION_SEEDS: &str = "0..400";
 /// Cycles of the crash loop in CI.
@@ -17,7 +17,7 @@ const CRASH_CYCLES: &str = "60";
 enum Run {
     /// cargo, with these arguments.
     Cargo(&'static [&'static str]),
-    /// A program that the suite "build" made. It is not `cargo run -p`: that would choose other features of what is
+    /// A program that a suite of [`BUILDS`] made. It is not `cargo run -p`: that would choose other features of what is
     /// shared, and compile it again.
     Built(&'static str, &'static [&'static str]),
 }
@@ -45,7 +45,7 @@ impl Suite {
         Suite { name, about, run, foreign: false, proof: None, after: None, limit }
     }
 
-    /// Whether the suite "build" must have run.
+    /// Whether the suites that make programs must have run.
     pub fn wants_build(&self) -> bool {
         matches!(self.run, Run::Built(..))
     }
@@ -103,8 +103,28 @@ pub fn all() -> Vec<Suite> {
         // After the tests, which make programs with planted bugs in them; by itself, so that it is without.
         Suite {
             after: Some(nothing_planted),
-            ..Suite::new(BUILD, "every program", 20, Run::Cargo(&["build", "--release", "--workspace", "--bins"]))
+            ..Suite::new(
+                BUILDS[0],
+                "every program that is used",
+                20,
+                Run::Cargo(&[
+                    "build",
+                    "--release",
+                    "--workspace",
+                    "--bins",
+                    "--exclude",
+                    "sim",
+                    "--exclude",
+                    "fuzz-bodies",
+                ]),
+            )
         },
+        Suite::new(
+            BUILDS[1],
+            "the programs that run the engine in a model",
+            20,
+            Run::Cargo(&["build", "--release", "--bins", "-p", "sim", "-p", "fuzz-bodies"]),
+        ),
         Suite::new("fuzz", "the corpora of the fuzz targets, and mutations of them", 5, Run::Built("fuzz-replay", &[])),
         Suite::new(
             "sim",
