@@ -263,11 +263,7 @@ pub fn volume_numbers_are_never_given_out_again() {
     let world = World::new(3, false);
     world.create(Level::Raid5);
     let p = world.start(2);
-    let delayed = Rc::new(Cell::new(false));
-    world.on_ops(move |disk, op, system| match op.kind {
-        OpKind::Write if disk == 0 && !system && !delayed.replace(true) => Verdict::DelayNs(3_000_000_000),
-        OpKind::Read | OpKind::Write | OpKind::Flush | OpKind::Deallocate => Verdict::Proceed,
-    });
+    world.delay_a_write(3_000_000_000);
     let late = p.begin_write(0, 9, 1);
     p.wait(Duration::from_millis(1));
     p.rt.block_on(p.array().volume_delete("v")).unwrap();

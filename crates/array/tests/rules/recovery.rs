@@ -19,11 +19,7 @@ pub fn acknowledged_entries_are_replayed() {
     let p = world.start(1);
     p.write(0, 1, 5).unwrap();
     p.rt.block_on(p.array().volume_create("w", 1 << 20)).unwrap();
-    let delayed = Rc::new(Cell::new(false));
-    world.on_ops(move |disk, op, system| match op.kind {
-        OpKind::Write if disk == 0 && !system && !delayed.replace(true) => Verdict::DelayNs(1_000_000_000),
-        OpKind::Read | OpKind::Write | OpKind::Flush | OpKind::Deallocate => Verdict::Proceed,
-    });
+    world.delay_a_write(1_000_000_000);
     let late = p.begin_write(100, 2, 5);
     p.wait(Duration::from_millis(1));
     p.rt.block_on(p.array().volume_create("x", 1 << 20)).unwrap();
@@ -32,11 +28,7 @@ pub fn acknowledged_entries_are_replayed() {
     assert!(world.start(2).is(0, 1, 5));
 
     let p = world.start(3);
-    let delayed = Rc::new(Cell::new(false));
-    world.on_ops(move |disk, op, system| match op.kind {
-        OpKind::Write if disk == 0 && !system && !delayed.replace(true) => Verdict::DelayNs(1_000_000_000),
-        OpKind::Read | OpKind::Write | OpKind::Flush | OpKind::Deallocate => Verdict::Proceed,
-    });
+    world.delay_a_write(1_000_000_000);
     let late = p.begin_write(200, 3, 5);
     p.wait(Duration::from_millis(1));
     p.checkpoint();

@@ -1,5 +1,7 @@
 //! Drives that outlive the processes on them, and what the scenarios ask of them.
 
+use std::cell::Cell;
+use std::rc::Rc;
 use std::time::Duration;
 
 use array::inspect::Found;
@@ -187,6 +189,15 @@ impl World {
     pub fn hang_slots(&self) {
         self.on_ops(|_, op, system| match op.kind {
             OpKind::Write if system => Verdict::Hang,
+            OpKind::Read | OpKind::Write | OpKind::Flush | OpKind::Deallocate => Verdict::Proceed,
+        });
+    }
+
+    /// The next write to a zone of drive 0 takes this much longer.
+    pub fn delay_a_write(&self, ns: u64) {
+        let delayed = Rc::new(Cell::new(false));
+        self.on_ops(move |disk, op, system| match op.kind {
+            OpKind::Write if disk == 0 && !system && !delayed.replace(true) => Verdict::DelayNs(ns),
             OpKind::Read | OpKind::Write | OpKind::Flush | OpKind::Deallocate => Verdict::Proceed,
         });
     }
