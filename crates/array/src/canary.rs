@@ -124,6 +124,8 @@ canaries! {
     ReplaceUnasked,
     /// Drives are written after the array froze or was handed over.
     DoorsForgotten,
+    /// A drive that is not asked any more is taken for one that is gone.
+    DoorsBlameDrives,
     /// Rows in flight are counted from the acknowledged row.
     WindowFromAcked,
 }

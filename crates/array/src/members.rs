@@ -9,11 +9,22 @@ use crate::fault::Fault;
 use crate::seat::Door;
 
 impl Core {
-    /// A member cannot be relied on any more: it is out from here on. Whoever needs the generation that says so
-    /// waits for [`Core::degraded_durably`].
+    /// A member failed a write or a flush and cannot be relied on any more: it is out from here on. Whoever needs the
+    /// generation that says so waits for [`Core::degraded_durably`].
     pub fn member_failed(&self, member: MemberId, why: &str) {
+        self.take_out(member, why, Door::ReadOnly);
+    }
+
+    /// A member is not there any more to read from.
+    pub fn member_gone(&self, member: MemberId) {
+        self.take_out(member, "is gone", Door::Shut);
+    }
+
+    /// Behind a `shut` door it was not asked at all: that says nothing of it.
+    fn take_out(&self, member: MemberId, why: &str, shut: Door) {
         let Some(seat) = self.seat(member) else { return };
-        if seat.state.get() != MemberState::In {
+        let door = if planted(Canary::DoorsBlameDrives) { Door::Open } else { seat.door.get() };
+        if seat.state.get() != MemberState::In || door == Door::Shut || door == shut {
             return;
         }
         seat.state.set(MemberState::Out);

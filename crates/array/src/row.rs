@@ -82,7 +82,7 @@ impl Core {
             match result {
                 Ok(()) => return Some(buf),
                 Err(rt::IoError::Gone) => {
-                    self.member_failed(seat.id, "is gone");
+                    self.member_gone(seat.id);
                     return None;
                 }
                 Err(_) if attempt + 1 < READ_TRIES => self.rt.sleep(READ_PAUSE).await,

@@ -109,7 +109,13 @@ impl Volume {
         if read.is_err() {
             add(&self.vol.counters.errors, 1);
         }
-        read
+        read.map_err(|fault| self.as_seen(fault))
+    }
+
+    /// Drives are not asked any more once the array is closed: that is no error of the medium.
+    fn as_seen(&self, fault: Fault) -> Fault {
+        let closed = self.core.phase.get() == crate::core::Phase::Closed;
+        if fault == Fault::Medium && closed { Fault::Closed } else { fault }
     }
 
     async fn read_chunk(&self, offset: u64, bytes: u64) -> Result<Bytes, Fault> {
@@ -218,7 +224,8 @@ impl Volume {
         edges.retain(|(_, in_part)| *in_part);
         edges.dedup_by_key(|(edge, _)| *edge);
         for (edge, _) in edges {
-            let old = self.read_blocks(first + BlockCount(edge as u64), 1).await?;
+            let old =
+                self.read_blocks(first + BlockCount(edge as u64), 1).await.map_err(|fault| self.as_seen(fault))?;
             blocks[edge * BLOCK_BYTES..(edge + 1) * BLOCK_BYTES].copy_from_slice(&old);
         }
         blocks[skip..end].copy_from_slice(data);

@@ -4,7 +4,7 @@ use std::cell::Cell;
 use std::rc::Rc;
 use std::time::Duration;
 
-use array::{ArrayState, Fault, RefusedCode};
+use array::{ArrayState, Fault, RefusedCode, SeatState};
 use base::{BlockCount, MemberId};
 use ondisk::Level;
 use rt::Drive;
@@ -174,6 +174,29 @@ pub fn nothing_is_written_once_it_is_closed_or_frozen() {
         p.wait(Duration::from_secs(10));
         assert_eq!(writes.get(), 0, "frozen {frozen}");
     }
+}
+
+/// A read that the end of its array overtakes is refused; no drive is blamed for it.
+pub fn a_shut_door_says_nothing_of_a_drive() {
+    let world = World::new(3, false);
+    world.create(Level::Raid5);
+    let p = world.start(1);
+    (0..40u64).for_each(|i| p.write(i * 4, 0x11, 4).unwrap());
+    p.close();
+    let p = world.start(2);
+    world.on_ops(|_, op, system| match op.kind {
+        OpKind::Read if !system => Verdict::DelayNs(1_000_000_000),
+        OpKind::Read | OpKind::Write | OpKind::Flush | OpKind::Deallocate => Verdict::Proceed,
+    });
+    let v = p.v();
+    // A node of the map first, then the block.
+    let read = p.rt.spawn(async move { v.read(0, BLOCK).await });
+    p.wait(Duration::from_millis(500));
+    p.rt.block_on(p.array().close()).unwrap();
+    assert_eq!(p.rt.block_on(read).map(drop), Err(Fault::Closed));
+    let status = p.array().status();
+    assert!(status.members.iter().all(|m| m.state == SeatState::In), "{:#?}", status.events);
+    assert_eq!(status.events.len(), 0, "{:#?}", status.events);
 }
 
 /// A bad block on a survivor costs a rebuild its own row and no other, and the rebuild says so.

@@ -94,6 +94,7 @@ rules! {
     loss::new_writes_keep_full_redundancy [NarrowForgotten]
     loss::after_a_rebuild_another_member_may_go [RebuildEmpty]
     loss::nothing_is_written_once_it_is_closed_or_frozen [DoorsForgotten]
+    loss::a_shut_door_says_nothing_of_a_drive [DoorsBlameDrives]
     loss::one_bad_block_costs_a_rebuild_one_row [RebuildByBatch]
     loss::replacing_asks_for_the_redundancy_again [ReplaceUnasked]
 }
