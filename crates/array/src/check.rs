@@ -10,6 +10,7 @@ use serde::Serialize;
 use crate::core::{Core, Vol};
 use crate::fault::{Refused, RefusedCode};
 use crate::lifecycle::open::{OpenHow, open};
+use crate::log::window_rows;
 use crate::map::{Base, LEAF_BLOCKS, NodeKey, height_for};
 use crate::row::Columns;
 use crate::segment::pba;
@@ -152,6 +153,7 @@ async fn walk(core: &Core, vol: &Vol, owners: &mut BTreeMap<Pba, Owner>, report:
             let MapRef::At(place) = at else { continue };
             let owner = Owner { crc: place.crc, of: (vol.id, key.first_lba(), Some(key.level)) };
             claim(owners, place, owner, report);
+            check_mirrored(core, place, &owner, report);
             report.nodes += 1;
             report.leaves += u64::from(key.level == 0);
             let node = match core.node_at(&roots, height, key).await {
@@ -187,6 +189,15 @@ async fn walk(core: &Core, vol: &Vol, owners: &mut BTreeMap<Pba, Owner>, report:
             vol.id,
             vol.mapped.get()
         ));
+    }
+}
+
+/// The map has two copies at least where the array has two drives.
+fn check_mirrored(core: &Core, place: Place, owner: &Owner, report: &mut CheckReport) {
+    let table = core.table.borrow();
+    let scheme = table.segments.get(&place.pba.segment).map(|s| s.scheme);
+    if core.shape.scheme.k() > 1 && matches!(scheme, Some(ondisk::Scheme::Parity { m: 0, .. })) {
+        report.error(format!("{} has no second copy", owner_text(owner)));
     }
 }
 
@@ -233,6 +244,7 @@ async fn check_segment(core: &Core, id: SegmentId, owners: &mut BTreeMap<Pba, Ow
             return;
         };
         report.records += 1;
+        check_header(core, &header, report);
         for (index, entry, crc) in header.payload() {
             let (column, at) = header.payload_place(index);
             let place = pba(id, column, at, core.shape.zone_blocks);
@@ -255,6 +267,23 @@ async fn check_segment(core: &Core, id: SegmentId, owners: &mut BTreeMap<Pba, Ow
     }
     if row > rows {
         report.error(format!("segment {id}: its last record goes beyond its {rows} rows"));
+    }
+}
+
+/// What recovery relies on in every record.
+fn check_header(core: &Core, header: &ondisk::RecordHeader, report: &mut CheckReport) {
+    let at = || format!("segment {}: the record at row {}", header.segment, header.row);
+    let nodes = header.entries.iter().filter(|e| matches!(e, Entry::MapNode { .. })).count();
+    let pads = header.entries.iter().filter(|e| matches!(e, Entry::Pad)).count();
+    if nodes > 0 && nodes + pads < header.entries.len() {
+        report.error(format!("{} mixes map and data", at()));
+    }
+    if header.row + header.rows > header.durable_row + window_rows(core.shape.zone_blocks) {
+        report.error(format!(
+            "{} lies too far behind row {}, the last it knows to be durable",
+            at(),
+            header.durable_row
+        ));
     }
 }
 

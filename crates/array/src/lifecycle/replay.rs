@@ -9,7 +9,7 @@ use ondisk::{Cut, Entry, Generation, MemberState, RecordHeader, SegmentState};
 use crate::canary::{Canary, planted};
 use crate::core::Core;
 use crate::fault::{Refused, RefusedCode};
-use crate::log::WINDOW_ROWS;
+use crate::log::WINDOW_ROWS_MAX;
 use crate::row::Columns;
 use crate::segment::{Unmerged, pba};
 
@@ -176,7 +176,7 @@ impl Core {
         gap: u32,
         end: u32,
     ) -> Result<Option<(u32, u32)>, Refused> {
-        let end = end.min(gap.saturating_add(2 * WINDOW_ROWS));
+        let end = end.min(gap.saturating_add(2 * WINDOW_ROWS_MAX));
         let mut row = gap + 1;
         let mut first_found = None;
         let mut durable = 0;

@@ -23,9 +23,15 @@ const SMALL_IN_FLIGHT: usize = 2;
 /// Unfinished records of a stream, at most: 16 of 1 MiB keep 24 drives busy.
 const IN_FLIGHT_MAX: usize = 16;
 
-/// Rows of a segment given out and not known to be durable, at most. So the first record that says that a row is
-/// durable lies less than two windows behind it: that far recovery looks beyond a gap.
-pub const WINDOW_ROWS: u32 = 4096;
+/// The largest [`window_rows`].
+pub const WINDOW_ROWS_MAX: u32 = 4096;
+
+/// Rows of a segment given out and not known to be durable, at most: a part of it. So the first record that says that a
+/// row is durable lies less than two windows behind it: that far recovery looks beyond a gap.
+#[must_use]
+pub fn window_rows(zone_blocks: u32) -> u32 {
+    (zone_blocks / 4).clamp(16, WINDOW_ROWS_MAX)
+}
 
 impl Core {
     /// The next record of a stream, its rows given out; `None` when there is nothing to do now.
@@ -46,7 +52,7 @@ impl Core {
             let table = self.table.borrow();
             let seg = table.get(segment);
             let from = if planted(Canary::WindowFromAcked) { seg.acked } else { seg.durable };
-            let window = (from + WINDOW_ROWS).saturating_sub(seg.append);
+            let window = (from + window_rows(self.shape.zone_blocks)).saturating_sub(seg.append);
             (seg.scheme, seg.append, (self.shape.zone_blocks - seg.append).min(window))
         };
         let k = scheme.k();

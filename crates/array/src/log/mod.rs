@@ -23,7 +23,7 @@ pub use request::{Held, Piece, Request, What};
 use crate::core::{Core, Phase};
 use crate::fault::Fault;
 use crate::sync::Event;
-pub use form::WINDOW_ROWS;
+pub use form::{WINDOW_ROWS_MAX, window_rows};
 use ondisk::Level;
 pub use write::Record;
 

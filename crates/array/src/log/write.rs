@@ -8,7 +8,7 @@ use futures::future::join_all;
 use ondisk::{Entry, MapRef, Place, SegmentState};
 use rt::{Bytes, IoError};
 
-use super::{Piece, StreamId, WINDOW_ROWS, What};
+use super::{Piece, StreamId, What, window_rows};
 use crate::canary::{Canary, planted};
 use crate::core::Core;
 use crate::fault::Fault;
@@ -142,7 +142,9 @@ impl Core {
             seg.acked += record.rows;
             if durable_at_once {
                 seg.durable = seg.acked;
-            } else if seg.acked - seg.durable >= WINDOW_ROWS / 2 && !self.wanted.flush.replace(true) {
+            } else if seg.acked - seg.durable >= window_rows(self.shape.zone_blocks) / 2
+                && !self.wanted.flush.replace(true)
+            {
                 self.changed.wake();
             }
             if seg.acked == self.shape.zone_blocks {

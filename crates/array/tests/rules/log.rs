@@ -133,11 +133,11 @@ pub fn host_and_map_entries_never_share_a_record() {
 
 /// Rows given out and not durable stay within the window in which recovery looks for what was durable.
 pub fn rows_that_are_not_durable_stay_within_the_window() {
-    const WINDOW: u32 = 4096;
-    let zone_bytes = u64::from(3 * WINDOW) * BLOCK / 3 * 2;
+    const WINDOW: u32 = 2048;
+    let zone_bytes = u64::from(6 * WINDOW) * BLOCK / 3 * 2;
     let params = DiskParams { bytes: (8 << 20) + 66 * zone_bytes, volatile_cache: true, ..DiskParams::default() };
     let world = World::of(2, params);
-    world.create_with(Level::Raid10 { copies: 2 }, 2 * WINDOW, 64 << 20);
+    world.create_with(Level::Raid10 { copies: 2 }, 4 * WINDOW, 64 << 20);
     let p = world.start(1);
     world.on_ops(|_, op, _| if op.kind == OpKind::Flush { Verdict::Hang } else { Verdict::Proceed });
     for i in 0..200 {
@@ -147,7 +147,7 @@ pub fn rows_that_are_not_durable_stay_within_the_window() {
     let layout = world.label(0).layout;
     let mut farthest = 0;
     for zone in 0..3 {
-        for row in 0..2 * WINDOW {
+        for row in 0..4 * WINDOW {
             let block = world.disks[0].image_read(layout.zone_row(zone, row), base::BlockCount(1));
             if let Ok(h) = RecordHeader::decode(&block) {
                 farthest = farthest.max(h.row + h.rows - h.durable_row);
