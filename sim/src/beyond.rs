@@ -1,14 +1,15 @@
-//! What is tried on copies of the drives, so that the world itself goes on unharmed: damage and loss beyond the
-//! redundancy, drives that do not belong together, two processes at once.
-//!
-//! Beyond the redundancy data may be lost; it must never be wrong, nothing else may be lost with it, and nothing may
-//! panic.
+//! Damage and loss beyond the redundancy, on copies of the drives. Data may be lost then; it must never be wrong, nothing
+//! else may be lost with it, and nothing may panic.
 
+use std::collections::BTreeSet;
+use std::pin::pin;
+use std::rc::Rc;
 use std::time::Duration;
 
-use array::{Array, ArrayState, CreateSpec, Fault, OpenHow, RefusedCode, RowPlace, SeatState};
+use array::{Array, ArrayState, Fault, OpenHow, RowPlace, SeatState};
 use base::{BLOCK_BYTES, BlockCount, MemberId, MemberLba};
-use ondisk::{Level, Scheme};
+use futures::future::{Either, select};
+use ondisk::Scheme;
 use rand::RngExt;
 use rt::model::Disk;
 use rt::{Bytes, Drive, Rt};
@@ -16,60 +17,38 @@ use rt::{Bytes, Drive, Rt};
 use crate::census::Census;
 use crate::kind::Kind;
 use crate::model::Mode;
+use crate::probes::{BLOCK, read_block, read_some};
 use crate::report::Report;
-use crate::run::{DEGRADED, Volumes, compare, set_to_work};
+use crate::run::{DEGRADED, set_to_work};
 use crate::spoil::{ROT, flip};
+use crate::volumes::Volumes;
+use crate::workload::Done;
 use crate::world::{World, drives, labelled};
-
-const BLOCK: u64 = BLOCK_BYTES as u64;
 
 /// Blocks of a volume looked at.
 const LOOKED_AT: u64 = 400;
 
-/// Perhaps one of them.
-pub fn try_on_copies(world: &mut World, volumes: &Volumes, mode: Mode, report: &mut Report) -> Result<(), String> {
-    // What is lost is told from copies without any rot.
-    if world.chance(Kind::RotBeyond, 3) && world.plan.rotten == 0 {
-        rot_beyond(world, volumes, report).map_err(|e| format!("rot beyond the redundancy: {e}"))?;
-    }
-    // The first to go is out for good: with a rotten one beside it data would be lost for good.
-    if world.chance(Kind::LossBeyond, 3) && world.plan.rotten == 0 {
-        loss_beyond(world, volumes, mode).map_err(|e| format!("loss beyond the redundancy: {e}"))?;
-    }
-    if world.chance(Kind::ForeignDrive, 4) {
-        foreign_drive(world).map_err(|e| format!("a foreign drive: {e}"))?;
-    }
-    if world.chance(Kind::Diverged, 4) && world.plan.tolerates() > 0 && world.plan.rotten == 0 {
-        diverged(world).map_err(|e| format!("a diverged drive: {e}"))?;
-    }
-    if world.chance(Kind::SecondProcess, 4) {
-        second_process(world).map_err(|e| format!("a second process: {e}"))?;
-    }
-    Ok(())
-}
-
-fn read_block(rt: &Rt, array: &Array, volume: &str, at: u64) -> Result<Vec<u8>, Fault> {
-    let volume = array.volume(volume).ok_or(Fault::Closed)?;
-    let parts = rt.block_on(volume.read(at, BLOCK))?;
-    Ok(parts.iter().flat_map(|p| p.iter().copied()).collect())
-}
-
-fn rot_beyond(world: &mut World, volumes: &Volumes, report: &mut Report) -> Result<(), String> {
+/// Rot anywhere; after a rebuild that had no redundancy left, if `rebuild`.
+pub fn rot(world: &mut World, volumes: &Volumes, report: &mut Report, rebuild: bool) -> Result<(), String> {
     let (sound, rotted) = (world.forks(), world.forks());
     let census = Census::take(&rotted);
-    for _ in 0..world.dice.random_range(1..60) {
+    // A rebuild spreads what is wrong over more rows: a little is enough.
+    let most = if rebuild { 6 } else { 60 };
+    for _ in 0..world.dice.random_range(1..most) {
         let kind = ROT[world.dice.random_range(0..ROT.len())];
         let spots = census.of(kind);
-        if spots.is_empty() {
+        if spots.is_empty() || (rebuild && matches!(kind, Kind::RotSlot | Kind::RotLabel)) {
             continue;
         }
         let spot = spots[world.dice.random_range(0..spots.len())];
         flip(world, &rotted, spot);
-        world.counts.add(Kind::RotBeyond, 1);
+        world.counts.add(if rebuild { Kind::RotInRebuild } else { Kind::RotBeyond }, 1);
     }
+    let was: Vec<Disk> = rotted.iter().map(Disk::fork).collect();
     let rt = world.rt();
     let how = OpenHow { read_only: true, ..DEGRADED };
     let right = rt.block_on(Array::open(&rt, drives(&rt, &labelled(&rt, &sound)), how)).map_err(|e| e.to_string())?;
+    let how = if rebuild { DEGRADED } else { how };
     let harmed = match rt.block_on(Array::open(&rt, drives(&rt, &labelled(&rt, &rotted)), how)) {
         Ok(array) => array,
         Err(_) => {
@@ -79,7 +58,7 @@ fn rot_beyond(world: &mut World, volumes: &Volumes, report: &mut Report) -> Resu
     };
     // Its newest generation is gone from every drive; or its last records are: behind the durable row that cannot be
     // told from what a power cut tore.
-    let same = right.status().generation == harmed.status().generation;
+    let same = rebuild || right.status().generation == harmed.status().generation;
     if !same || right.recovery().replayed_records != harmed.recovery().replayed_records {
         report.refused += 1;
         return Ok(());
@@ -87,17 +66,20 @@ fn rot_beyond(world: &mut World, volumes: &Volumes, report: &mut Report) -> Resu
     let seats: Vec<(String, u16)> = right.status().members.iter().map(|m| (m.drive_name.clone(), m.seat)).collect();
     // A drive whose labels or generations are spoilt is not there at all.
     let here = harmed.status().members;
+    let mut gone: BTreeSet<u16> = here.iter().filter(|m| m.state != SeatState::In).map(|m| m.seat).collect();
+    if rebuild {
+        gone.extend(exchange(world, &rt, &harmed));
+    }
     let spoilt = |(member, at): (MemberId, MemberLba)| -> bool {
-        if here.iter().any(|m| m.seat == member.0 && m.state != SeatState::In) {
-            return true;
-        }
         let name = seats.iter().find(|(_, seat)| *seat == member.0).map(|(name, _)| name);
         let disk = name.and_then(|name| sound.iter().position(|d| d.name() == name));
-        disk.is_none_or(|d| sound[d].image_read(at, BlockCount(1)) != rotted[d].image_read(at, BlockCount(1)))
+        let differs = |d: usize| sound[d].image_read(at, BlockCount(1)) != was[d].image_read(at, BlockCount(1));
+        gone.contains(&member.0) || disk.is_none_or(differs)
     };
-    let mut lost: Vec<(String, u64)> = Vec::new();
-    for name in &volumes.names {
-        let volume = right.volume(name).ok_or("a volume is gone")?;
+    let mut lost: BTreeSet<(String, u64)> = BTreeSet::new();
+    for held in volumes.all.iter() {
+        let name = &held.name;
+        let Some(volume) = right.volume(name) else { continue };
         let blocks = volume.bytes() / BLOCK;
         for i in 0..LOOKED_AT.min(blocks) {
             let at = if blocks <= LOOKED_AT { i } else { world.dice.random_range(0..blocks) } * BLOCK;
@@ -114,15 +96,34 @@ fn rot_beyond(world: &mut World, volumes: &Volumes, report: &mut Report) -> Resu
                         return Err(format!("{name} at {at} reads as lost, but {located:?} is not"));
                     }
                     report.lost_blocks += 1;
-                    lost.push((name.clone(), at));
+                    lost.insert((name.clone(), at));
                 }
                 Err(other) => return Err(format!("{name} at {at}: {other}")),
             }
         }
     }
-    drop((right, harmed));
+    drop(harmed);
+    if !rebuild {
+        live_on(world, &rt, &right, &rotted, &lost)?;
+    }
     rt.end();
-    overwrite_lost(world, &rotted, &lost)
+    Ok(())
+}
+
+/// Replaces as many members as the redundancy covers and waits for the rebuild; their seats.
+fn exchange(world: &mut World, rt: &Rt, array: &Array) -> Vec<u16> {
+    let members = array.status().members;
+    let mut gone = Vec::new();
+    while gone.len() < world.plan.tolerates() {
+        let seat = members[world.dice.random_range(0..members.len())].seat;
+        let fresh = world.new_disk();
+        if rt.block_on(array.drive_replace(MemberId(seat), Drive::modelled(rt, &fresh), false)).is_err() {
+            break;
+        }
+        gone.push(seat);
+    }
+    rt.block_on(select(pin!(array.rebuild_done()), pin!(rt.sleep(Duration::from_secs(2)))));
+    gone
 }
 
 /// Whether the block that was asked for cannot be made from the rest of its row.
@@ -139,38 +140,72 @@ fn beyond_repair(row: &RowPlace, spoilt: &impl Fn((MemberId, MemberLba)) -> bool
     }
 }
 
-/// Opened for writing, the harmed array takes new data where it lost the old.
-fn overwrite_lost(world: &mut World, disks: &[Disk], lost: &[(String, u64)]) -> Result<(), String> {
-    let rt = world.rt();
-    let Ok(array) = rt.block_on(Array::open(&rt, drives(&rt, &labelled(&rt, disks)), DEGRADED)) else { return Ok(()) };
-    for (name, at) in lost.iter().take(20) {
+/// Opened for writing, the harmed array goes on: what is lost stays lost, wherever the cleaner takes its neighbours, until
+/// it is overwritten.
+fn live_on(
+    world: &mut World,
+    rt: &Rt,
+    right: &Array,
+    disks: &[Disk],
+    lost: &BTreeSet<(String, u64)>,
+) -> Result<(), String> {
+    let Ok(array) = rt.block_on(Array::open(rt, drives(rt, &labelled(rt, disks)), DEGRADED)) else { return Ok(()) };
+    // Short of drives and room, a write may have to wait for ever.
+    let until = rt.now() + Duration::from_millis(200);
+    for volume in array.volumes() {
+        let Some(v) = array.volume(&volume.name) else { continue };
+        for _ in 0..if lost.is_empty() { 0 } else { 400 } {
+            if rt.now() > until {
+                return Ok(());
+            }
+            let at = world.dice.random_range(0..v.bytes() / BLOCK) * BLOCK;
+            let neighbours = at..at + 4 * BLOCK;
+            if neighbours.end > v.bytes() || lost.iter().any(|(n, l)| *n == volume.name && neighbours.contains(l)) {
+                continue;
+            }
+            let write = v.write(at, Bytes::from_slice(&[0x66; 4 * BLOCK_BYTES]), false);
+            rt.block_on(select(pin!(write), pin!(rt.sleep(Duration::from_millis(50)))));
+        }
+    }
+    rt.block_on(select(pin!(array.checkpoint()), pin!(rt.sleep(Duration::from_millis(50)))));
+    for (i, (name, at)) in lost.iter().take(40).enumerate() {
         let Some(volume) = array.volume(name) else { continue };
+        let expected = read_block(rt, right, name, *at).map_err(|e| e.to_string())?;
+        match read_block(rt, &array, name, *at) {
+            Ok(found) if found != expected => return Err(format!("{name} at {at}: was lost, now it has wrong data")),
+            Ok(_) | Err(_) => {}
+        }
+        if i % 2 == 1 {
+            continue;
+        }
         let data = Bytes::from_slice(&[0x77; BLOCK_BYTES]);
-        let written = rt.block_on(volume.write(*at, data, false));
-        match (written, read_block(&rt, &array, name, *at)) {
+        let write = pin!(volume.write(*at, data, false));
+        let Either::Left((written, _)) = rt.block_on(select(write, pin!(rt.sleep(Duration::from_millis(200))))) else {
+            return Ok(());
+        };
+        match (written, read_block(rt, &array, name, *at)) {
             (Ok(()), Ok(found)) if found == [0x77; BLOCK_BYTES] => {}
             // It froze meanwhile, or has no room.
             (Err(_), _) => {}
             (Ok(()), other) => return Err(format!("{name} at {at}: overwritten, then {:?}", other.map(|d| d[0]))),
         }
     }
-    rt.block_on(rt.sleep(Duration::from_millis(50)));
-    rt.end();
     Ok(())
 }
 
 /// More drives go than the redundancy covers, under load; they come back, and what was acknowledged is there.
-fn loss_beyond(world: &mut World, volumes: &Volumes, mode: Mode) -> Result<(), String> {
+pub fn loss(world: &mut World, volumes: &Volumes, mode: Mode) -> Result<(), String> {
     let disks = world.forks();
     if disks.len() <= world.plan.tolerates() {
         return Ok(());
     }
-    let volumes = volumes.fork();
+    let mut volumes = volumes.fork();
     let rt = world.rt();
     let opened = labelled(&rt, &disks);
     let array = rt.block_on(Array::open(&rt, drives(&rt, &opened), DEGRADED)).map_err(|e| format!("open: {e}"))?;
-    compare(&rt, &array, &volumes, mode)?;
-    let done = set_to_work(world, &rt, &array, &volumes, 4, true);
+    volumes.compare(&rt, &array, mode)?;
+    let done = Rc::new(Done { may_fail: true, ..Done::default() });
+    set_to_work(world, &rt, &array, &volumes, None, 4, &done);
     rt.block_on(rt.sleep(Duration::from_micros(world.dice.random_range(1..20_000))));
     for _ in 0..=world.plan.tolerates() + world.dice.random_range(0..2) {
         opened[world.dice.random_range(0..opened.len())].detach();
@@ -193,71 +228,84 @@ fn loss_beyond(world: &mut World, volumes: &Volumes, mode: Mode) -> Result<(), S
     if array.status().state == ArrayState::Frozen {
         return Err(format!("frozen with all drives back: {:#?}", array.status().events));
     }
-    compare(&rt, &array, &volumes, Mode::Killed)
+    volumes.compare(&rt, &array, Mode::Killed)
 }
 
-fn foreign_drive(world: &mut World) -> Result<(), String> {
-    let rt = world.rt();
-    let foreign = world.new_disk();
-    let spec = CreateSpec { name: "other".into(), level: Level::Raid0, width: None, ..world.plan.spec() };
-    let made = rt.block_on(Array::create(&rt, drives(&rt, std::slice::from_ref(&foreign)), &spec));
-    rt.block_on(made.map_err(|e| e.to_string())?.close()).map_err(|e| e.to_string())?;
-    let mut disks = labelled(&rt, &world.forks());
-    disks.insert(world.dice.random_range(0..=disks.len()), foreign);
-    world.counts.add(Kind::ForeignDrive, 1);
-    match rt.block_on(Array::open(&rt, drives(&rt, &disks), DEGRADED)) {
-        Err(refused) if refused.code == RefusedCode::InUse => Ok(()),
-        Err(other) => Err(other.to_string()),
-        Ok(_) => Err("it was let in".to_owned()),
-    }
-}
-
-/// Opens `disks` and writes something down; false when they do not carry the array.
-fn use_alone(world: &mut World, disks: &[Disk], volume: &str) -> bool {
-    let rt = world.rt();
-    let Ok(array) = rt.block_on(Array::open(&rt, drives(&rt, disks), DEGRADED)) else { return false };
-    let used = rt.block_on(array.volume_create(volume, 1 << 20)).is_ok() && rt.block_on(array.clone().close()).is_ok();
-    drop(array);
-    rt.end();
-    used
-}
-
-fn diverged(world: &mut World) -> Result<(), String> {
-    let (ours, theirs) = (world.forks(), world.forks());
-    let x = world.dice.random_range(0..ours.len());
-    let without: Vec<Disk> = ours.iter().enumerate().filter(|(i, _)| *i != x).map(|(_, d)| d.clone()).collect();
-    let y = (x + 1) % theirs.len();
-    let with: Vec<Disk> = theirs.iter().enumerate().filter(|(i, _)| *i != y).map(|(_, d)| d.clone()).collect();
-    if without.is_empty() || with.is_empty() || !use_alone(world, &without, "d1") || !use_alone(world, &with, "d2") {
-        return Ok(());
-    }
-    let mut together = without;
-    together.push(theirs[x].clone());
-    world.counts.add(Kind::Diverged, 1);
-    let rt = world.rt();
-    match rt.block_on(Array::open(&rt, drives(&rt, &together), DEGRADED)) {
-        Err(refused) if refused.code == RefusedCode::Diverged => Ok(()),
-        Err(other) => Err(other.to_string()),
-        // It was out before they parted: nobody believes it anyway.
-        Ok(array) if array.status().members.iter().any(|m| m.drive_name == theirs[x].name()) => {
-            let stale = array.status().events.iter().any(|e| e.text.contains("its state is old"));
-            if stale { Ok(()) } else { Err("it was let in".to_owned()) }
-        }
-        Ok(_) => Ok(()),
-    }
-}
-
-fn second_process(world: &mut World) -> Result<(), String> {
+/// Every copy of the header of a record rots that later ones say was durable: what it held is never taken for what was
+/// there before.
+pub fn durable_header(world: &mut World, volumes: &Volumes) -> Result<(), String> {
     let disks = world.forks();
     let rt = world.rt();
-    let disks = labelled(&rt, &disks);
-    let open = || rt.block_on(Array::open(&rt, disks.iter().map(|d| Drive::modelled(&rt, d)).collect(), DEGRADED));
-    let first = open().map_err(|e| e.to_string())?;
-    world.counts.add(Kind::SecondProcess, 1);
-    // It may notice the first, which is at work in the background, before that notices it.
-    let Ok(_second) = open() else { return Ok(()) };
-    match rt.block_on(first.volume_create("mine", 1 << 20)) {
-        Err(_) if first.status().state == ArrayState::Frozen => Ok(()),
-        other => Err(format!("the first went on: {other:?}")),
+    let array = rt.block_on(Array::open(&rt, drives(&rt, &disks), DEGRADED)).map_err(|e| e.to_string())?;
+    let Some(held) = volumes.sure().next() else { return Ok(()) };
+    let volume = array.volume(&held.name).ok_or("it is gone")?;
+    let blocks = volume.bytes() / BLOCK;
+    let (a, b) = (world.dice.random_range(0..blocks), world.dice.random_range(0..blocks));
+    let write =
+        |block: u64, tag: u8| rt.block_on(volume.write(block * BLOCK, Bytes::from_slice(&[tag; BLOCK_BYTES]), true));
+    if a == b || write(a, 0xaa).is_err() || write(b, 0xbb).is_err() {
+        return Ok(());
+    }
+    let place = |block: u64| rt.block_on(volume.locate(block * BLOCK)).ok().and_then(|l| l.data);
+    let (Some(first), Some(second)) = (place(a), place(b)) else { return Ok(()) };
+    let disk_of = |member: MemberId| {
+        let name = array.status().members.into_iter().find(|m| m.seat == member.0)?.drive_name;
+        disks.iter().position(|d| d.name() == name)
+    };
+    let spot = |row: &RowPlace| row.columns[row.column].and_then(|(m, at)| Some((disk_of(m)?, at)));
+    let (Some(first), Some(second)) = (spot(&first), spot(&second)) else { return Ok(()) };
+    drop((volume, array));
+    rt.end();
+    disks.iter().for_each(|d| d.crash(1));
+    let census = Census::take(&disks);
+    let record = |spot| census.records.iter().find(|r| r.holds(spot));
+    let (Some(first), Some(second)) = (record(first), record(second)) else { return Ok(()) };
+    if first.segment != second.segment || first.row >= second.row {
+        return Ok(());
+    }
+    world.counts.add(Kind::DurableHeaderLost, 1);
+    for spot in first.columns.clone() {
+        flip(world, &disks, spot);
+    }
+    let rt = world.rt();
+    let Ok(array) = rt.block_on(Array::open(&rt, drives(&rt, &disks), DEGRADED)) else { return Ok(()) };
+    match read_block(&rt, &array, &held.name, a * BLOCK) {
+        Ok(found) if found != [0xaa; BLOCK_BYTES] => Err("what was there before shows".to_owned()),
+        Ok(_) | Err(_) => Ok(()),
+    }
+}
+
+/// After some work every copy of the newest generation rots: the one before tells the same, or nothing.
+pub fn generation(world: &mut World, volumes: &Volumes, mode: Mode, report: &mut Report) -> Result<(), String> {
+    let disks = world.forks();
+    let mut volumes = volumes.fork();
+    let rt = world.rt();
+    let array = rt.block_on(Array::open(&rt, drives(&rt, &disks), DEGRADED)).map_err(|e| e.to_string())?;
+    volumes.compare(&rt, &array, mode)?;
+    let done = Rc::new(Done::default());
+    set_to_work(world, &rt, &array, &volumes, None, 4, &done);
+    rt.block_on(rt.sleep(Duration::from_micros(world.dice.random_range(1..30_000))));
+    if world.dice.random_range(0..2) == 0 {
+        let _may_fail = rt.block_on(array.checkpoint());
+        rt.block_on(rt.sleep(Duration::from_micros(world.dice.random_range(1..3_000))));
+    }
+    drop(array);
+    rt.end();
+    disks.iter().for_each(|d| d.crash(world.dice.random()));
+    if let Some(wrong) = done.wrong.take() {
+        return Err(wrong);
+    }
+    world.counts.add(Kind::GenerationLost, 1);
+    for spot in Census::take(&disks).newest {
+        flip(world, &disks, spot);
+    }
+    let rt = world.rt();
+    match rt.block_on(Array::open(&rt, drives(&rt, &disks), DEGRADED)) {
+        // What it says of volumes made or deleted since may be old.
+        Ok(array) => read_some(world, &rt, &array, &volumes, Mode::Killed, true),
+        Err(_) => {
+            report.refused += 1;
+            Ok(())
+        }
     }
 }

@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use base::{BlockCount, Epoch, Lba, MemberLba, Seq, VolumeId};
-use ondisk::{Entry, Generation, Label, RecordHeader, Slot};
+use base::{BlockCount, Epoch, Lba, MemberLba, SegmentId, Seq, VolumeId};
+use ondisk::{Entry, Generation, Label, RecordHeader, SegmentState, Slot};
 use rt::model::Disk;
 
 use crate::kind::Kind;
@@ -11,25 +11,81 @@ use crate::kind::Kind;
 /// A block of a drive.
 pub type Spot = (usize, MemberLba);
 
+/// A record.
+#[derive(Clone)]
+pub struct RecordSpots {
+    /// Its segment.
+    pub segment: SegmentId,
+    /// Its first row.
+    pub row: u32,
+    /// Rows.
+    pub rows: u32,
+    /// The blocks of its first row, by column.
+    pub columns: Vec<Spot>,
+}
+
+impl RecordSpots {
+    /// Whether a block is one of its own.
+    pub fn holds(&self, (disk, at): Spot) -> bool {
+        self.columns.iter().any(|(d, from)| *d == disk && (from.0..from.0 + u64::from(self.rows)).contains(&at.0))
+    }
+}
+
 /// Blocks by what rots there.
 #[derive(Default)]
-pub struct Census(BTreeMap<Kind, Vec<Spot>>);
+pub struct Census {
+    kinds: BTreeMap<Kind, Vec<Spot>>,
+    /// Records.
+    pub records: Vec<RecordSpots>,
+    /// Where the newest generation is.
+    pub newest: Vec<Spot>,
+}
+
+/// The newest generation on `disks`.
+pub fn newest_generation(disks: &[Disk]) -> Option<Generation> {
+    let labels = disks.iter().filter_map(|d| Some((d, label(d)?)));
+    let slots = labels.flat_map(|(d, l)| [0, 1].map(|slot| (d, l.layout.slot(slot), l.layout.slot_blocks)));
+    let read = |(d, at, blocks): (&Disk, MemberLba, u32)| {
+        Generation::decode(&d.image_read(at, BlockCount(u64::from(blocks)))).ok()
+    };
+    slots.filter_map(read).max_by_key(|g| g.number)
+}
+
+/// Segments that the newest generation lists as spares and that nothing was written to.
+pub fn spares_ready(disks: &[Disk]) -> usize {
+    let Some(g) = newest_generation(disks) else { return 0 };
+    let labels: Vec<Option<Label>> = disks.iter().map(label).collect();
+    let begun = |s: &ondisk::Segment| {
+        let Some(Some((disk, at))) = s.slots.first().map(|slot| spot(&labels, &g, *slot, 0)) else { return false };
+        let header = RecordHeader::decode(&disks[disk].image_read(at, BlockCount(1)));
+        header.is_ok_and(|h| h.segment == s.id)
+    };
+    g.segments.iter().filter(|s| s.state == SegmentState::Spare && !begun(s)).count()
+}
+
+/// Where a row of a zone lies.
+fn spot(labels: &[Option<Label>], g: &Generation, slot: Slot, row: u32) -> Option<Spot> {
+    let (member, zone) = slot?;
+    let uuid = g.members.get(usize::from(member.0))?.uuid;
+    let disk = labels.iter().position(|l| l.as_ref().is_some_and(|l| l.member == uuid))?;
+    Some((disk, labels[disk].as_ref()?.layout.zone_row(zone, row)))
+}
 
 impl Census {
     /// Blocks of a kind.
     pub fn of(&self, kind: Kind) -> &[Spot] {
-        self.0.get(&kind).map_or(&[], Vec::as_slice)
+        self.kinds.get(&kind).map_or(&[], Vec::as_slice)
     }
 
     fn add(&mut self, kind: Kind, spot: Spot) {
-        self.0.entry(kind).or_default().push(spot);
+        self.kinds.entry(kind).or_default().push(spot);
     }
 
     /// Looks through `disks`.
     pub fn take(disks: &[Disk]) -> Census {
         let mut census = Census::default();
         let labels: Vec<Option<Label>> = disks.iter().map(label).collect();
-        let mut newest: Option<Generation> = None;
+        let newest = newest_generation(disks);
         for (i, label) in labels.iter().enumerate() {
             let Some(label) = label else { continue };
             for at in label.layout.labels() {
@@ -40,8 +96,8 @@ impl Census {
                 let image = disks[i].image_read(at, BlockCount(u64::from(label.layout.slot_blocks)));
                 if let Ok(g) = Generation::decode(&image) {
                     census.add(Kind::RotSlot, (i, at));
-                    if newest.as_ref().is_none_or(|n| n.number < g.number) {
-                        newest = Some(g);
+                    if newest.as_ref().is_some_and(|n| n.number == g.number) {
+                        census.newest.push((i, at));
                     }
                 }
             }
@@ -53,12 +109,7 @@ impl Census {
     }
 
     fn segments(&mut self, disks: &[Disk], labels: &[Option<Label>], g: &Generation) {
-        let spot = |slot: Slot, row: u32| -> Option<Spot> {
-            let (member, zone) = slot?;
-            let uuid = g.members.get(usize::from(member.0))?.uuid;
-            let disk = labels.iter().position(|l| l.as_ref().is_some_and(|l| l.member == uuid))?;
-            Some((disk, labels[disk].as_ref()?.layout.zone_row(zone, row)))
-        };
+        let spot = |slot: Slot, row: u32| spot(labels, g, slot, row);
         // The newest record of each block of a volume is taken for the live one.
         let mut newest: BTreeMap<(VolumeId, Lba), ((Epoch, Seq), Spot)> = BTreeMap::new();
         for s in &g.segments {
@@ -70,10 +121,12 @@ impl Census {
                     RecordHeader::decode(&block).ok().filter(|h| h.segment == s.id && h.row == row)
                 });
                 let Some(h) = header else { break };
-                self.0.entry(Kind::RotHeader).or_default().extend(spot(s.slots[0], row));
+                self.kinds.entry(Kind::RotHeader).or_default().extend(spot(s.slots[0], row));
+                let columns = s.slots.iter().filter_map(|slot| spot(*slot, row)).collect();
+                self.records.push(RecordSpots { segment: s.id, row, rows: h.rows, columns });
                 for r in row..row + h.rows {
                     for slot in &s.slots[k..] {
-                        self.0.entry(Kind::RotParity).or_default().extend(spot(*slot, r));
+                        self.kinds.entry(Kind::RotParity).or_default().extend(spot(*slot, r));
                     }
                 }
                 for (index, entry, _) in h.payload() {
@@ -90,7 +143,7 @@ impl Census {
                                 None => ((order, here), None),
                             };
                             newest.insert((volume, lba), live);
-                            self.0.entry(Kind::RotDead).or_default().extend(dead);
+                            self.kinds.entry(Kind::RotDead).or_default().extend(dead);
                         }
                         Entry::Pad | Entry::Hole { .. } | Entry::Zero { .. } | Entry::Bad { .. } => {}
                     }
@@ -98,7 +151,7 @@ impl Census {
                 row += h.rows;
             }
         }
-        self.0.entry(Kind::RotData).or_default().extend(newest.into_values().map(|(_, spot)| spot));
+        self.kinds.entry(Kind::RotData).or_default().extend(newest.into_values().map(|(_, spot)| spot));
     }
 }
 

@@ -33,6 +33,14 @@ kinds! {
     StaleReturn,
     /// A fresh drive takes a lost one's place.
     DriveReplaced,
+    /// A drive is taken out by command.
+    DriveFailed,
+    /// A drive of a whole array is not there when it is opened.
+    MissingAtOpen,
+    /// The process dies, or the power fails, while the array is being opened.
+    EndInOpen,
+    /// A volume is made, grown or deleted under load.
+    VolumeChanged,
     /// A spare is added.
     SpareAdded,
     /// A drive of another array is among those given.
@@ -81,6 +89,20 @@ kinds! {
     RotBeyond,
     /// More drives are pulled than the redundancy covers.
     LossBeyond,
+    /// More drives are missing at an open than the redundancy covers.
+    TooFew,
+    /// Every copy of a durable record header rots.
+    DurableHeaderLost,
+    /// Every copy of the newest generation rots.
+    GenerationLost,
+    /// Blocks rot under a rebuild that has no redundancy left.
+    RotInRebuild,
+    /// A drive goes while another is being replaced.
+    LossInReplace,
+    /// A drive goes, and after new writes another, without a rebuild.
+    LossAfterLoss,
+    /// The array is opened for reading only.
+    ReadOnlyOpen,
 }
 
 impl Kind {

@@ -8,12 +8,15 @@
 
 pub mod beyond;
 pub mod census;
+pub mod disturb;
 pub mod kind;
 pub mod model;
 pub mod plan;
+pub mod probes;
 pub mod report;
 pub mod run;
 pub mod shrink;
 pub mod spoil;
+pub mod volumes;
 pub mod workload;
 pub mod world;

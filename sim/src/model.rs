@@ -133,7 +133,9 @@ impl Model {
 
     /// Data for write `id`.
     pub fn payload(&self, id: WriteId, sectors: std::ops::Range<usize>) -> Vec<u8> {
-        sectors.flat_map(|s| self.contents(id, s)).collect()
+        let mut data = Vec::with_capacity(sectors.len() * SECTOR);
+        sectors.for_each(|s| data.extend_from_slice(&self.contents(id, s)));
+        data
     }
 
     fn counts(mode: Mode, w: &Write) -> bool {
@@ -179,6 +181,12 @@ impl Model {
             self.sectors[i] = vec![Write { id, began: 0, ended: Some(now), acknowledged: true, durable: true }];
         }
         Ok(())
+    }
+
+    /// It has this many bytes now; what is new are zeros.
+    pub fn grow(&mut self, bytes: u64) {
+        let zeros = Write { id: 0, began: 0, ended: Some(0), acknowledged: true, durable: true };
+        self.sectors.resize(bytes as usize / SECTOR, vec![zeros]);
     }
 
     /// Sectors.

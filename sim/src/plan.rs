@@ -68,6 +68,9 @@ pub struct Plan {
     pub rotten: usize,
     /// What happens beside the ends of the rounds.
     pub faults: BTreeSet<Kind>,
+    /// Whether the volumes are written from end to end at first.
+    #[serde(default)]
+    pub filled: bool,
     /// Processes, one after the other.
     pub rounds: Vec<Round>,
 }
@@ -98,6 +101,7 @@ impl Plan {
             promised: dice.random_range(20..130),
             rotten: 0,
             faults: BTreeSet::new(),
+            filled: dice.random_range(0..3) == 0,
             rounds: Vec::new(),
         };
         let level = plan.level();
@@ -117,10 +121,12 @@ impl Plan {
                 plan.faults.insert(kind);
             }
         }
-        for _ in 0..dice.random_range(3..7) {
+        // Mostly a few lives, some of them long; sometimes many short ones.
+        let short = dice.random_range(0..8) == 0;
+        for _ in 0..if short { dice.random_range(8..20) } else { dice.random_range(3..7) } {
             plan.rounds.push(Round {
-                hosts: dice.random_range(1..20),
-                millis: 1 << dice.random_range(0..7),
+                hosts: if short { dice.random_range(1..3) } else { dice.random_range(1..20) },
+                millis: if short { 1 } else { 1 << dice.random_range(0..7) },
                 end: [End::Close, End::Kill, End::PowerCut, End::PowerCut][dice.random_range(0..4)],
             });
         }
@@ -173,7 +179,8 @@ impl Plan {
     /// A line that tells this world from others.
     pub fn describe(&self) -> String {
         format!(
-            "{} over {} drives, width {:?}, {} zones of {} blocks, {} rotten, volatile {}, faults {:?}",
+            "{} over {} drives, width {:?}, {} zones of {} blocks, {} rotten, volatile {}, promised {} %, filled {}, \
+             faults {:?}",
             self.level(),
             self.drives,
             self.width,
@@ -181,6 +188,8 @@ impl Plan {
             self.zone_blocks,
             self.rotten,
             self.volatile_cache,
+            self.promised,
+            self.filled,
             self.faults
         )
     }

@@ -1,42 +1,30 @@
 //! One plan: create, then rounds of work, loss and restart, each judged by the model and by a check from scratch.
 
-use std::cell::RefCell;
+use std::pin::pin;
 use std::rc::Rc;
 use std::time::Duration;
 
-use array::{Array, ArrayState, OpenHow, SeatState, check};
-use base::MemberId;
+use array::{Array, ArrayState, OpenHow, Refused, check};
+use futures::future::{Either, join_all, select};
 use rand::RngExt;
+use rt::Rt;
 use rt::model::Disk;
-use rt::{Drive, Rt};
 
+use crate::census::spares_ready;
 use crate::kind::Kind;
-use crate::model::{Mode, Model};
+use crate::model::Mode;
 use crate::plan::{End, Plan, Round};
 use crate::report::Report;
+use crate::volumes::{Fate, Volumes};
 use crate::workload::{Done, Host};
 use crate::world::{World, drives, labelled};
-use crate::{beyond, spoil};
+use crate::{disturb, probes, spoil};
 
 /// Opens with whatever is there.
 pub const DEGRADED: OpenHow = OpenHow { read_only: false, degraded: true, force_diverged: false, accept_loss: false };
 
-/// The volumes and what they should hold.
-#[derive(Clone)]
-pub struct Volumes {
-    /// Their names.
-    pub names: Vec<String>,
-    /// Their models.
-    pub models: Vec<Rc<RefCell<Model>>>,
-}
-
-impl Volumes {
-    /// Models of their own, with the same past.
-    pub fn fork(&self) -> Volumes {
-        let models = self.models.iter().map(|m| Rc::new(RefCell::new(m.borrow().clone()))).collect();
-        Volumes { names: self.names.clone(), models }
-    }
-}
+/// Virtual time in which every request has its answer, however slow the drives.
+const PATIENCE: Duration = Duration::from_secs(120);
 
 /// Runs a plan; the error says what was wrong.
 ///
@@ -55,13 +43,14 @@ pub fn run(plan: &Plan, talk: bool) -> Result<Report, String> {
             println!("round {i}: {round:?}");
         }
         check_cold(&mut world).map_err(|e| format!("check before round {i}: {e}"))?;
-        beyond::try_on_copies(&mut world, &volumes, mode, &mut report).map_err(|e| format!("before round {i}: {e}"))?;
+        probes::try_on_copies(&mut world, &volumes, mode, &mut report).map_err(|e| format!("before round {i}: {e}"))?;
         spoil::rot(&mut world);
         mode = one_round(&mut world, &mut volumes, round, mode, &mut report, talk)
             .map_err(|e| format!("round {i}: {e}"))?;
     }
     check_cold(&mut world).map_err(|e| format!("last check: {e}"))?;
     let last = Round { hosts: 1, millis: 1, end: End::Close };
+    world.plan.faults.remove(&Kind::EndInOpen);
     one_round(&mut world, &mut volumes, &last, mode, &mut report, talk).map_err(|e| format!("last round: {e}"))?;
     report.faults.add_all(&world.counts);
     Ok(report)
@@ -70,21 +59,38 @@ pub fn run(plan: &Plan, talk: bool) -> Result<Report, String> {
 fn create(world: &mut World) -> Result<Volumes, String> {
     let rt = world.rt();
     let (count, promised, spec) = (world.plan.volumes, world.plan.promised, world.plan.spec());
-    let disks = world.disks.clone();
-    let (names, bytes) = rt.block_on(async {
+    let (disks, filled) = (world.disks.clone(), world.plan.filled);
+    let mut volumes = Volumes::default();
+    rt.block_on(async {
         let array = Array::create(&rt, drives(&rt, &disks), &spec).await.map_err(|e| e.to_string())?;
         let usable = array.status().usable_bytes;
         let bytes = (usable * promised / 100 / count).clamp(1 << 16, 16 << 20) / 4096 * 4096;
-        let names: Vec<String> = (0..count).map(|i| format!("v{i}")).collect();
-        for name in &names {
-            array.volume_create(name, bytes).await.map_err(|e| e.to_string())?;
+        for i in 0..count {
+            let name = format!("v{i}");
+            array.volume_create(&name, bytes).await.map_err(|e| e.to_string())?;
+            volumes.add(&name, bytes, Fate::Stays);
         }
-        array.close().await.map_err(|e| e.to_string())?;
-        Ok::<_, String>((names, bytes))
+        let done = Rc::new(Done::default());
+        let hosts: Vec<Host> = (0..volumes.all.len()).map(|i| host(&array, &volumes, i, &done)).collect();
+        if filled {
+            // Those that promise too much find no space.
+            join_all(hosts.iter().map(Host::fill)).await;
+        }
+        array.close().await.map_err(|e| e.to_string())
     })?;
     rt.end();
-    let models = names.iter().map(|_| Rc::new(RefCell::new(Model::new(bytes)))).collect();
-    Ok(Volumes { names, models })
+    Ok(volumes)
+}
+
+fn host(array: &Array, volumes: &Volumes, which: usize, done: &Rc<Done>) -> Host {
+    let held = &volumes.all[which];
+    Host {
+        array: array.clone(),
+        name: held.name.clone(),
+        model: held.model.clone(),
+        fate: held.fate.clone(),
+        done: done.clone(),
+    }
 }
 
 /// A check by a process of its own, on copies of the drives so that it cannot help. What the drives themselves spoilt
@@ -101,35 +107,63 @@ pub fn check_cold(world: &mut World) -> Result<(), String> {
     Err(format!("{} errors, {} of the media: {:#?}", report.error_count, report.damage_count, report.errors))
 }
 
-/// Compares every volume with its model; what was found is what it holds from here on.
-pub fn compare(rt: &Rt, array: &Array, volumes: &Volumes, mode: Mode) -> Result<(), String> {
-    for (name, model) in volumes.names.iter().zip(&volumes.models) {
-        let volume = array.volume(name).ok_or(format!("volume {name} is gone"))?;
-        let parts = rt.block_on(volume.read(0, volume.bytes())).map_err(|e| format!("reading {name}: {e}"))?;
-        let found: Vec<u8> = parts.iter().flat_map(|p| p.iter().copied()).collect();
-        model.borrow_mut().settle(&found, mode).map_err(|e| format!("volume {name}: {e}"))?;
-    }
-    Ok(())
-}
-
-/// Hosts begin their work.
+/// Hosts begin their work on `which` volume, or on any that are there.
 pub fn set_to_work(
     world: &mut World,
     rt: &Rt,
     array: &Array,
     volumes: &Volumes,
+    which: Option<usize>,
     hosts: usize,
-    may_fail: bool,
-) -> Rc<Done> {
-    let done = Rc::new(Done::default());
-    for _ in 0..hosts {
-        let which = world.dice.random_range(0..volumes.names.len());
-        let volume = array.volume(&volumes.names[which]).expect("it was there");
-        let write_through = !volume.volatile_cache();
-        let host = Host { volume, model: volumes.models[which].clone(), write_through, may_fail, done: done.clone() };
+    done: &Rc<Done>,
+) {
+    let sure: Vec<usize> = (0..volumes.all.len()).filter(|&i| volumes.all[i].fate.get() == Fate::Stays).collect();
+    for _ in 0..if sure.is_empty() && which.is_none() { 0 } else { hosts } {
+        let which = which.unwrap_or_else(|| sure[world.dice.random_range(0..sure.len())]);
+        let host = host(array, volumes, which, done);
         rt.spawn(host.run(rt.clone(), world.dice.random())).detach();
     }
-    done
+}
+
+/// Hosts that have no more to do end, and what they began is answered.
+pub fn drain(rt: &Rt, done: &Done) -> Result<(), String> {
+    done.stop.set(true);
+    let until = rt.now() + PATIENCE;
+    while done.at_work.get() > 0 {
+        if rt.now() > until {
+            return Err(format!("{} requests were never answered", done.at_work.get()));
+        }
+        rt.block_on(rt.sleep(Duration::from_millis(20)));
+    }
+    Ok(())
+}
+
+/// What must hold when nothing is under way: a spare is ready for the next record.
+fn at_rest(rt: &Rt, array: &Array, disks: &[Disk]) -> Result<(), String> {
+    rt.block_on(rt.sleep(Duration::from_secs(10)));
+    let status = array.status();
+    let roomy = status.segments_free > status.segments_total / 4;
+    if status.state == ArrayState::Optimal && roomy && spares_ready(disks) == 0 {
+        return Err(format!("no spare is ready, and {} segments are free", status.segments_free));
+    }
+    Ok(())
+}
+
+/// Opens the array; `None` when the end came first.
+fn open(world: &mut World, rt: &Rt, opened: &[Disk]) -> Option<Result<Array, Refused>> {
+    let opening = Array::open(rt, drives(rt, opened), DEGRADED);
+    if !world.chance(Kind::EndInOpen, 3) {
+        return Some(rt.block_on(opening));
+    }
+    let longest = 20_000_000u64 >> world.dice.random_range(0..10);
+    let patience = Duration::from_nanos(world.dice.random_range(0..longest));
+    match rt.block_on(select(pin!(opening), pin!(rt.sleep(patience)))) {
+        Either::Left((array, _)) => Some(array),
+        Either::Right(_) => {
+            world.counts.add(Kind::EndInOpen, 1);
+            None
+        }
+    }
 }
 
 fn one_round(
@@ -140,12 +174,51 @@ fn one_round(
     report: &mut Report,
     talk: bool,
 ) -> Result<Mode, String> {
+    disturb::take_before_open(world);
     let rt = world.rt();
     spoil::land_late(world);
     let opened = labelled(&rt, &world.disks);
     let met: Vec<_> = opened.iter().map(Disk::faults_met).collect();
     spoil::begin(world);
-    let array = rt.block_on(Array::open(&rt, drives(&rt, &opened), DEGRADED)).map_err(|e| format!("open: {e}"))?;
+    let done = Rc::new(Done::default());
+    let mode = match open(world, &rt, &opened) {
+        Some(Ok(array)) => {
+            work(world, volumes, round, mode, (&rt, &array, &opened, &done), report, talk)?;
+            drop(array);
+            rt.end();
+            end_round(world, round.end, &opened)
+        }
+        Some(Err(refused)) => return Err(format!("open: {refused}")),
+        None => {
+            rt.end();
+            let end = if round.end == End::Close { End::Kill } else { round.end };
+            // What was not looked at since a power cut may still be what the power cut left.
+            match (mode, end_round(world, end, &opened)) {
+                (Mode::PowerCut, _) | (_, Mode::PowerCut) => Mode::PowerCut,
+                (_, ended) => ended,
+            }
+        }
+    };
+    for (disk, before) in opened.iter().zip(met) {
+        world.count_met(before, disk.faults_met());
+    }
+    report.requests += done.requests.get();
+    report.bytes += done.bytes.get();
+    report.no_space += done.no_space.get();
+    report.mix(done.requests.get() ^ done.bytes.get() << 1);
+    done.wrong.take().map_or(Ok(mode), Err)
+}
+
+/// The life of a process, from the moment it serves.
+fn work(
+    world: &mut World,
+    volumes: &mut Volumes,
+    round: &Round,
+    mode: Mode,
+    (rt, array, opened, done): (&Rt, &Array, &[Disk], &Rc<Done>),
+    report: &mut Report,
+    talk: bool,
+) -> Result<(), String> {
     report.recoveries += u64::from(!array.recovery().clean);
     if talk {
         println!("  {:?}", array.recovery());
@@ -153,55 +226,53 @@ fn one_round(
     if array.status().state == ArrayState::Frozen {
         return Err(format!("frozen after open: {:#?}", array.status().events));
     }
-    compare(&rt, &array, volumes, mode)?;
-    let done = set_to_work(world, &rt, &array, volumes, round.hosts, false);
+    volumes.compare(rt, array, mode)?;
+    set_to_work(world, rt, array, volumes, None, round.hosts, done);
     let until = rt.now() + Duration::from_millis(round.millis);
     while rt.now() < until && done.wrong.borrow().is_none() {
         let slice = Duration::from_micros(world.dice.random_range(1..=round.millis * 400));
         rt.block_on(rt.sleep(slice));
         spoil::land_late(world);
-        disturb(world, &rt, &array);
+        disturb::drives(world, rt, array);
+        disturb::volumes(world, rt, array, volumes, done);
     }
-    report.moved += array.moved_blocks();
     let status = array.status();
+    report.moved += array.moved_blocks();
     report.repairs += status.repaired_blocks;
     report.mix(rt.now().0 ^ status.generation << 40);
     if talk {
         println!("  ends at generation {}", status.generation);
         status.events.iter().for_each(|e| println!("    {} {}", e.unix_seconds, e.text));
     }
-    if round.end == End::Close {
+    if round.end == End::Close && done.wrong.borrow().is_none() {
+        if world.dice.random_range(0..2) == 0 {
+            drain(rt, done)?;
+            at_rest(rt, array, opened)?;
+        }
         let closed = rt.block_on(array.clone().close());
         closed.map_err(|e| format!("close: {e}: {:#?}", array.status().events))?;
+        let written = || -> u64 { opened.iter().map(|d| d.counters().writes + d.counters().deallocates).sum() };
+        let before = written();
+        rt.block_on(rt.sleep(Duration::from_secs(2)));
+        if written() != before {
+            return Err(format!("{} writes after it was closed", written() - before));
+        }
     }
-    drop(array);
-    rt.end();
-    let joined = world.disks.iter().filter(|d| !opened.iter().any(|o| o.name() == d.name())).cloned();
-    let all: Vec<Disk> = opened.iter().cloned().chain(joined).collect();
-    for (disk, before) in opened.iter().zip(met) {
-        world.count_met(before, disk.faults_met());
-    }
-    let mode = end_round(world, round, &all);
-    report.requests += done.requests.get();
-    report.bytes += done.bytes.get();
-    report.no_space += done.no_space.get();
-    report.mix(done.requests.get() ^ done.bytes.get() << 1);
-    match done.wrong.take() {
-        Some(wrong) => Err(wrong),
-        None => Ok(mode),
-    }
+    Ok(())
 }
 
 /// What becomes of the drives when the process is gone.
-fn end_round(world: &mut World, round: &Round, all: &[Disk]) -> Mode {
-    let mode = match round.end {
+fn end_round(world: &mut World, end: End, opened: &[Disk]) -> Mode {
+    let joined = world.disks.iter().filter(|d| !opened.iter().any(|o| o.name() == d.name())).cloned();
+    let all: Vec<Disk> = opened.iter().cloned().chain(joined).collect();
+    let mode = match end {
         End::Close => {
             world.counts.add(Kind::Close, 1);
             Mode::Killed
         }
         End::Kill => {
             world.counts.add(Kind::Kill, 1);
-            for disk in all {
+            for disk in &all {
                 if world.is_rotten(disk) && world.chance(Kind::LateWrite, 2) {
                     world.late.push(disk.crash_hanging());
                 } else {
@@ -225,53 +296,4 @@ fn end_round(world: &mut World, round: &Round, all: &[Disk]) -> Mode {
         disk.set_fault(rt::model::Fault::None);
     }
     mode
-}
-
-/// Sometimes a drive is pulled, sometimes one that is out is replaced: always within the redundancy.
-fn disturb(world: &mut World, rt: &Rt, array: &Array) {
-    let status = array.status();
-    let out: Vec<u16> = status.members.iter().filter(|m| m.state == SeatState::Out).map(|m| m.seat).collect();
-    let lost = world.disks.iter().filter(|d| !d.is_attached()).count();
-    let sound: Vec<Disk> = world.disks.iter().filter(|d| !world.is_rotten(d)).cloned().collect();
-    let may_lose = world.plan.tolerates() - world.rotten_disks().len().min(world.plan.tolerates());
-    match world.dice.random_range(0..12) {
-        0 if world.plan.has(Kind::DrivePulled) && status.state == ArrayState::Optimal && lost == 0 && may_lose > 0 => {
-            for _ in 0..world.dice.random_range(1..=may_lose) {
-                sound[world.dice.random_range(0..sound.len())].detach();
-                world.counts.add(Kind::DrivePulled, 1);
-            }
-        }
-        1 if world.chance(Kind::DrivePulled, 2) && lost == 0 => {
-            if let Some(rotten) = world.rotten_disks().first() {
-                rotten.detach();
-                world.counts.add(Kind::DrivePulled, 1);
-            }
-        }
-        2..=3 if world.plan.has(Kind::DriveReplaced) && !out.is_empty() => {
-            let fresh = world.new_disk();
-            let seat = MemberId(out[0]);
-            let old = status.members.iter().find(|m| m.seat == seat.0).map(|m| m.drive_name.clone());
-            if rt.block_on(array.drive_replace(seat, Drive::modelled(rt, &fresh), false)).is_ok() {
-                world.counts.add(Kind::DriveReplaced, 1);
-                world.disks.retain(|d| Some(d.name().to_owned()) != old);
-                world.disks.push(fresh);
-            }
-        }
-        4 => {
-            // A rebuild may have to wait for the cleaner, and that for the hosts.
-            let patience = rt.sleep(Duration::from_millis(200));
-            rt.block_on(futures::future::select(Box::pin(array.rebuild_done()), Box::pin(patience)));
-        }
-        5 if world.plan.has(Kind::SpareAdded)
-            && world.plan.tolerates() > 0
-            && status.members.iter().all(|m| m.state != SeatState::Spare) =>
-        {
-            let fresh = world.new_disk();
-            if rt.block_on(array.drive_add_spare(Drive::modelled(rt, &fresh), false)).is_ok() {
-                world.counts.add(Kind::SpareAdded, 1);
-                world.disks.push(fresh);
-            }
-        }
-        _ => {}
-    }
 }

@@ -38,6 +38,16 @@ pub fn rot(world: &mut World) {
         if here.is_empty() {
             continue;
         }
+        if kind == Kind::RotHeader && world.dice.random_range(0..2) == 0 {
+            // In every place that may rot.
+            let record = &census.records[world.dice.random_range(0..census.records.len())];
+            for spot in record.columns.iter().filter(|(d, _)| world.is_rotten(&disks[*d])).copied().collect::<Vec<_>>()
+            {
+                flip(world, &disks, spot);
+                world.counts.add(kind, 1);
+            }
+            continue;
+        }
         for _ in 0..world.dice.random_range(1..4) {
             let spot = here[world.dice.random_range(0..here.len())];
             flip(world, &disks, spot);
@@ -84,7 +94,8 @@ pub fn begin(world: &mut World) {
         }
         if world.chance(Kind::Stall, 4) {
             let one_in = world.dice.random_range(20..200);
-            disk.set_fault(Fault::Stalls { one_in, ns: 1_000_000_000 });
+            let ns = 1_000_000_000 >> world.dice.random_range(0..14);
+            disk.set_fault(Fault::Stalls { one_in, ns });
         }
     }
 }

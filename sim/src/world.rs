@@ -72,6 +72,16 @@ impl World {
         self.disks.iter().filter(|d| self.is_rotten(d)).cloned().collect()
     }
 
+    /// The drives that do not go bad.
+    pub fn sound_disks(&self) -> Vec<Disk> {
+        self.disks.iter().filter(|d| !self.is_rotten(d)).cloned().collect()
+    }
+
+    /// Sound drives that a whole array may lose.
+    pub fn may_lose(&self) -> usize {
+        self.plan.tolerates().saturating_sub(self.rotten_disks().len()).min(self.sound_disks().len())
+    }
+
     /// Copies of the drives, to try something on.
     pub fn forks(&self) -> Vec<Disk> {
         self.disks.iter().map(Disk::fork).collect()
@@ -105,8 +115,9 @@ pub fn drives(rt: &Rt, disks: &[Disk]) -> Vec<Drive> {
     disks.iter().map(|d| Drive::modelled(rt, d)).collect()
 }
 
-/// Those of `disks` that an array can be opened with: a server leaves out what has no label of ours.
+/// Those of `disks` that an array can be opened with: a server leaves out what is not there or has no label of ours.
 pub fn labelled(rt: &Rt, disks: &[Disk]) -> Vec<Disk> {
-    let ours = |d: &&Disk| matches!(rt.block_on(array::identify(&Drive::modelled(rt, d))), Ok(Some(_)));
+    let ours =
+        |d: &&Disk| d.is_attached() && matches!(rt.block_on(array::identify(&Drive::modelled(rt, d))), Ok(Some(_)));
     disks.iter().filter(ours).cloned().collect()
 }

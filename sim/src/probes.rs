@@ -1,0 +1,338 @@
+//! What is tried on copies of the drives, so that the world itself goes on unharmed: drives that do not belong together,
+//! two processes at once, too few drives, losses one after the other. Damage beyond the redundancy: [`crate::beyond`].
+
+use std::rc::Rc;
+use std::time::Duration;
+
+use array::{Array, ArrayState, CreateSpec, Fault, OpenHow, RefusedCode, SeatState, Status};
+use base::{BLOCK_BYTES, MemberId};
+use ondisk::{Level, Scheme};
+use rand::RngExt;
+use rt::model::{Disk, Fault as DriveFault};
+use rt::{Bytes, Drive, Rt};
+
+use crate::beyond;
+use crate::kind::Kind;
+use crate::model::{Mode, SECTOR};
+use crate::report::Report;
+use crate::run::{DEGRADED, set_to_work};
+use crate::volumes::Volumes;
+use crate::workload::{Done, joined};
+use crate::world::{World, drives, labelled};
+
+/// Bytes of a block.
+pub const BLOCK: u64 = BLOCK_BYTES as u64;
+
+/// Perhaps some of them.
+pub fn try_on_copies(world: &mut World, volumes: &Volumes, mode: Mode, report: &mut Report) -> Result<(), String> {
+    // With a rotten drive beside them, what is lost could not be told from what must be there.
+    let sound = world.plan.rotten == 0;
+    let redundant = sound && world.plan.tolerates() > 0;
+    let wanted = [
+        (Kind::RotBeyond, sound, 3),
+        (Kind::RotInRebuild, redundant, 3),
+        (Kind::LossBeyond, sound, 3),
+        (Kind::TooFew, sound, 3),
+        (Kind::DurableHeaderLost, sound, 3),
+        (Kind::GenerationLost, sound, 3),
+        (Kind::LossInReplace, redundant, 4),
+        (Kind::LossAfterLoss, redundant, 3),
+        (Kind::ReadOnlyOpen, true, 4),
+        (Kind::ForeignDrive, true, 4),
+        (Kind::Diverged, redundant, 4),
+        (Kind::SecondProcess, true, 4),
+    ];
+    for (kind, possible, one_in) in wanted {
+        if !possible || !world.chance(kind, one_in) {
+            continue;
+        }
+        let tried = match kind {
+            Kind::RotBeyond => beyond::rot(world, volumes, report, false),
+            Kind::RotInRebuild => beyond::rot(world, volumes, report, true),
+            Kind::LossBeyond => beyond::loss(world, volumes, mode),
+            Kind::TooFew => too_few(world, volumes, mode),
+            Kind::DurableHeaderLost => beyond::durable_header(world, volumes),
+            Kind::GenerationLost => beyond::generation(world, volumes, mode, report),
+            Kind::LossInReplace => loss_in_replace(world, volumes, mode),
+            Kind::LossAfterLoss => loss_after_loss(world, volumes),
+            Kind::ReadOnlyOpen => read_only(world, volumes, mode),
+            Kind::ForeignDrive => foreign_drive(world),
+            Kind::Diverged => diverged(world),
+            _ => second_process(world),
+        };
+        tried.map_err(|e| format!("{kind:?}: {e}"))?;
+    }
+    Ok(())
+}
+
+/// What copies of the drives say when they are opened.
+fn look(world: &mut World) -> Option<Status> {
+    let rt = world.rt();
+    let disks = labelled(&rt, &world.forks());
+    let status = rt.block_on(Array::open(&rt, drives(&rt, &disks), DEGRADED)).ok().map(|array| array.status());
+    rt.end();
+    status
+}
+
+/// Whether the array would say that it has its full redundancy.
+pub fn is_optimal(world: &mut World) -> bool {
+    look(world).is_some_and(|s| s.state == ArrayState::Optimal && s.members.len() == world.disks.len())
+}
+
+/// One block.
+pub fn read_block(rt: &Rt, array: &Array, volume: &str, at: u64) -> Result<Vec<u8>, Fault> {
+    let volume = array.volume(volume).ok_or(Fault::Closed)?;
+    let parts = rt.block_on(volume.read(at, BLOCK))?;
+    Ok(joined(&parts))
+}
+
+/// Reads some blocks of every volume: each is one that may be there, or an error if `may_fail`.
+pub fn read_some(
+    world: &mut World,
+    rt: &Rt,
+    array: &Array,
+    volumes: &Volumes,
+    mode: Mode,
+    may_fail: bool,
+) -> Result<(), String> {
+    for held in volumes.sure() {
+        let model = held.model.borrow();
+        for _ in 0..50 {
+            let block = world.dice.random_range(0..(model.sectors() * SECTOR) as u64 / BLOCK);
+            match read_block(rt, array, &held.name, block * BLOCK) {
+                Ok(found) => {
+                    model.check(block as usize * 8, &found, mode).map_err(|e| format!("{}: {e}", held.name))?
+                }
+                Err(Fault::Frozen | Fault::Medium | Fault::Closed) if may_fail => {}
+                Err(other) => return Err(format!("{} block {block}: {other}", held.name)),
+            }
+        }
+    }
+    Ok(())
+}
+
+fn foreign_drive(world: &mut World) -> Result<(), String> {
+    let rt = world.rt();
+    let foreign = world.new_disk();
+    let spec = CreateSpec { name: "other".into(), level: Level::Raid0, width: None, ..world.plan.spec() };
+    let made = rt.block_on(Array::create(&rt, drives(&rt, std::slice::from_ref(&foreign)), &spec));
+    rt.block_on(made.map_err(|e| e.to_string())?.close()).map_err(|e| e.to_string())?;
+    let mut disks = labelled(&rt, &world.forks());
+    disks.insert(world.dice.random_range(0..=disks.len()), foreign);
+    world.counts.add(Kind::ForeignDrive, 1);
+    match rt.block_on(Array::open(&rt, drives(&rt, &disks), DEGRADED)) {
+        Err(refused) if refused.code == RefusedCode::InUse => Ok(()),
+        Err(other) => Err(other.to_string()),
+        Ok(_) => Err("it was let in".to_owned()),
+    }
+}
+
+/// Opens `disks` and writes something down; false when they do not carry the array.
+fn use_alone(world: &mut World, disks: &[Disk], volume: &str) -> bool {
+    let rt = world.rt();
+    let Ok(array) = rt.block_on(Array::open(&rt, drives(&rt, disks), DEGRADED)) else { return false };
+    let used = rt.block_on(array.volume_create(volume, 1 << 20)).is_ok() && rt.block_on(array.clone().close()).is_ok();
+    drop(array);
+    rt.end();
+    used
+}
+
+fn diverged(world: &mut World) -> Result<(), String> {
+    let (ours, theirs) = (world.forks(), world.forks());
+    let x = world.dice.random_range(0..ours.len());
+    let without: Vec<Disk> = ours.iter().enumerate().filter(|(i, _)| *i != x).map(|(_, d)| d.clone()).collect();
+    let y = (x + 1) % theirs.len();
+    let with: Vec<Disk> = theirs.iter().enumerate().filter(|(i, _)| *i != y).map(|(_, d)| d.clone()).collect();
+    if without.is_empty() || with.is_empty() || !use_alone(world, &without, "d1") || !use_alone(world, &with, "d2") {
+        return Ok(());
+    }
+    let mut together = without;
+    together.push(theirs[x].clone());
+    world.counts.add(Kind::Diverged, 1);
+    let rt = world.rt();
+    match rt.block_on(Array::open(&rt, drives(&rt, &together), DEGRADED)) {
+        Err(refused) if refused.code == RefusedCode::Diverged => Ok(()),
+        Err(other) => Err(other.to_string()),
+        // It was out before they parted: nobody believes it anyway.
+        Ok(array) if array.status().members.iter().any(|m| m.drive_name == theirs[x].name()) => {
+            let stale = array.status().events.iter().any(|e| e.text.contains("its state is old"));
+            if stale { Ok(()) } else { Err("it was let in".to_owned()) }
+        }
+        Ok(_) => Ok(()),
+    }
+}
+
+fn second_process(world: &mut World) -> Result<(), String> {
+    let disks = world.forks();
+    let rt = world.rt();
+    let disks = labelled(&rt, &disks);
+    let open = || rt.block_on(Array::open(&rt, disks.iter().map(|d| Drive::modelled(&rt, d)).collect(), DEGRADED));
+    let first = open().map_err(|e| e.to_string())?;
+    world.counts.add(Kind::SecondProcess, 1);
+    // It may notice the first, which is at work in the background, before that notices it.
+    let Ok(_second) = open() else { return Ok(()) };
+    match rt.block_on(first.volume_create("mine", 1 << 20)) {
+        Err(_) if first.status().state == ArrayState::Frozen => Ok(()),
+        other => Err(format!("the first went on: {other:?}")),
+    }
+}
+
+/// More drives are missing than the redundancy covers: nothing old is told, nothing is written, and with all of them
+/// everything is there again.
+fn too_few(world: &mut World, volumes: &Volumes, mode: Mode) -> Result<(), String> {
+    let most = world.disks.len().saturating_sub(world.plan.tolerates() + 1);
+    if most == 0 || !is_optimal(world) {
+        return Ok(());
+    }
+    world.counts.add(Kind::TooFew, 1);
+    let keep = world.dice.random_range(1..=most);
+    let mut here: Vec<usize> = (0..world.disks.len()).collect();
+    while here.len() > keep {
+        here.swap_remove(world.dice.random_range(0..here.len()));
+    }
+    let some = |forks: &[Disk]| -> Vec<Disk> { here.iter().map(|&i| forks[i].clone()).collect() };
+    let rt = world.rt();
+    let asked = rt.block_on(Array::open(&rt, drives(&rt, &some(&world.forks())), OpenHow::default()));
+    if keep * 2 <= world.disks.len() && asked.is_ok() {
+        return Err(format!("{keep} of {} drives were enough without a word", world.disks.len()));
+    }
+    drop(asked);
+    rt.end();
+    let all = world.forks();
+    let disks = some(&all);
+    let rt = world.rt();
+    let Ok(array) = rt.block_on(Array::open(&rt, drives(&rt, &disks), DEGRADED)) else { return Ok(()) };
+    let frozen = array.status().state == ArrayState::Frozen;
+    read_some(world, &rt, &array, volumes, mode, frozen)?;
+    if !frozen {
+        // Mirrors may lose more, if it is the right ones.
+        return Ok(());
+    }
+    let written = rt.block_on(array.volume_create("w", 1 << 20)).is_ok();
+    let changed: u64 = disks.iter().map(|d| d.counters().writes + d.counters().deallocates).sum();
+    drop(array);
+    rt.end();
+    if written || changed > 0 {
+        return Err(format!("a frozen array wrote {changed} times"));
+    }
+    let rt = world.rt();
+    let opened = labelled(&rt, &all);
+    let array = rt.block_on(Array::open(&rt, drives(&rt, &opened), DEGRADED)).map_err(|e| format!("reopen: {e}"))?;
+    volumes.fork().compare(&rt, &array, mode)
+}
+
+/// Everything is there to read, and nothing is written.
+fn read_only(world: &mut World, volumes: &Volumes, mode: Mode) -> Result<(), String> {
+    let rt = world.rt();
+    let disks = labelled(&rt, &world.forks());
+    let how = OpenHow { read_only: true, ..DEGRADED };
+    world.counts.add(Kind::ReadOnlyOpen, 1);
+    let array = rt.block_on(Array::open(&rt, drives(&rt, &disks), how)).map_err(|e| e.to_string())?;
+    volumes.fork().compare(&rt, &array, mode)?;
+    rt.block_on(array.close()).map_err(|e| e.to_string())?;
+    let changed = disks.iter().map(|d| d.counters()).map(|c| c.writes + c.deallocates).sum::<u64>();
+    if changed == 0 { Ok(()) } else { Err(format!("{changed} writes")) }
+}
+
+/// A drive goes while another that is whole is being replaced: the exchange stops rather than go beyond the redundancy.
+fn loss_in_replace(world: &mut World, volumes: &Volumes, mode: Mode) -> Result<(), String> {
+    if !is_optimal(world) || world.disks.len() <= world.plan.tolerates() + 1 {
+        return Ok(());
+    }
+    let mut volumes = volumes.fork();
+    let disks = world.forks();
+    let rt = world.rt();
+    let array = rt.block_on(Array::open(&rt, drives(&rt, &disks), DEGRADED)).map_err(|e| e.to_string())?;
+    volumes.compare(&rt, &array, mode)?;
+    let replaced = world.dice.random_range(0..disks.len());
+    let of = |name: &str| array.status().members.into_iter().find(|m| m.drive_name == name);
+    let seat = of(disks[replaced].name()).ok_or("it has no seat")?.seat;
+    let fresh = world.new_disk();
+    fresh.set_fault(DriveFault::Slow { factor: 3000 });
+    let (by, drive) = (array.clone(), Drive::modelled(&rt, &fresh));
+    let exchange = rt.spawn(async move { by.drive_replace(MemberId(seat), drive, false).await });
+    rt.block_on(rt.sleep(Duration::from_millis(1)));
+    let done = Rc::new(Done::default());
+    set_to_work(world, &rt, &array, &volumes, None, 3, &done);
+    // As many as may go, and the one that is being replaced would be one more.
+    let others: Vec<&Disk> = disks.iter().enumerate().filter(|(i, _)| *i != replaced).map(|(_, d)| d).collect();
+    let lost: Vec<&Disk> =
+        others.iter().skip(world.dice.random_range(0..others.len())).take(world.plan.tolerates()).copied().collect();
+    lost.iter().for_each(|d| d.detach());
+    rt.block_on(rt.sleep(Duration::from_millis(20)));
+    let noticed = lost.iter().all(|d| of(d.name()).is_none_or(|m| m.state != SeatState::In));
+    if !noticed || exchange.is_finished() {
+        return Ok(());
+    }
+    world.counts.add(Kind::LossInReplace, 1);
+    fresh.set_fault(DriveFault::Slow { factor: 1 });
+    done.stop.set(true);
+    let _either = rt.block_on(exchange);
+    rt.block_on(rt.sleep(Duration::from_millis(5)));
+    if array.status().state == ArrayState::Frozen && lost.len() == world.plan.tolerates() {
+        return Err(format!("it froze: {:#?}", array.status().events));
+    }
+    done.wrong.take().map_or(Ok(()), Err)
+}
+
+/// Without a rebuild, what is written after a loss survives the next one.
+fn loss_after_loss(world: &mut World, volumes: &Volumes) -> Result<(), String> {
+    let status = look(world).filter(|s| s.state == ArrayState::Optimal && s.members.len() == world.disks.len());
+    let parity = matches!(world.plan.level().scheme_of_width(world.disks.len()), Some(Scheme::Parity { .. }));
+    let tolerates = world.plan.tolerates();
+    // What is stored must fit into the segments that fewer drives give.
+    if !status.is_some_and(|s| parity && s.used_bytes * 3 < s.usable_bytes) {
+        return Ok(());
+    }
+    if world.disks.len() < 2 * tolerates + 1 {
+        return Ok(());
+    }
+    let disks = world.forks();
+    let rt = world.rt();
+    let array = rt.block_on(Array::open(&rt, drives(&rt, &disks), DEGRADED)).map_err(|e| e.to_string())?;
+    let Some(held) = volumes.sure().next() else { return Ok(()) };
+    let Some(volume) = array.volume(&held.name) else { return Ok(()) };
+    world.counts.add(Kind::LossAfterLoss, 1);
+    let first = world.dice.random_range(0..disks.len());
+    for i in 0..tolerates {
+        disks[(first + i) % disks.len()].detach();
+    }
+    let blocks: Vec<u64> = (0..20).map(|_| world.dice.random_range(0..volume.bytes() / BLOCK)).collect();
+    // The first write finds out that they are gone.
+    for _ in 0..2 {
+        for &block in &blocks {
+            let data = Bytes::from_slice(&[block as u8; BLOCK_BYTES]);
+            match rt.block_on(volume.write(block * BLOCK, data, true)) {
+                Ok(()) => {}
+                Err(Fault::NoSpace) => return Ok(()),
+                Err(other) => return Err(format!("writing without {tolerates} of {} drives: {other}", disks.len())),
+            }
+        }
+        rt.block_on(rt.sleep(Duration::from_millis(10)));
+    }
+    for i in 0..tolerates {
+        disks[(first + tolerates + i) % disks.len()].detach();
+    }
+    for &block in &blocks {
+        match read_block(&rt, &array, &held.name, block * BLOCK) {
+            Ok(found) if found == [block as u8; BLOCK_BYTES] => {}
+            Ok(_) => return Err("wrong data".to_owned()),
+            // The way to it through the map was written before.
+            Err(Fault::Medium | Fault::Frozen) if !still_mapped(&rt, &array, &held.name, block) => {}
+            Err(other) => {
+                let place = rt.block_on(array.volume(&held.name).expect("it was there").locate(block * BLOCK));
+                let members = array.status().members.into_iter().map(|m| (m.seat, m.state)).collect::<Vec<_>>();
+                return Err(format!(
+                    "block {block} does not survive: {other} ({place:?} {members:?} {:#?})",
+                    array.status().events
+                ));
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Whether the map still leads to a block.
+fn still_mapped(rt: &Rt, array: &Array, volume: &str, block: u64) -> bool {
+    array.volume(volume).is_some_and(|v| rt.block_on(v.locate(block * BLOCK)).is_ok())
+}
