@@ -9,12 +9,12 @@ use std::time::Duration;
 use array::{Array, ArrayState, Fault, OpenHow, RowPlace, SeatState};
 use base::{BLOCK_BYTES, BlockCount, MemberId, MemberLba};
 use futures::future::{Either, select};
-use ondisk::Scheme;
+use ondisk::{Generation, Scheme};
 use rand::RngExt;
-use rt::model::Disk;
+use rt::model::{Disk, Fault as DriveFault};
 use rt::{Bytes, Drive, Rt};
 
-use crate::census::Census;
+use crate::census::{Census, RecordSpots, Spot, generations};
 use crate::kind::Kind;
 use crate::model::Mode;
 use crate::probes::{BLOCK, read_block, read_some};
@@ -33,7 +33,8 @@ pub fn rot(world: &mut World, volumes: &Volumes, report: &mut Report, rebuild: b
     let (sound, rotted) = (world.forks(), world.forks());
     let census = Census::take(&rotted);
     // A rebuild spreads what is wrong over more rows: a little is enough.
-    let most = if rebuild { 6 } else { 60 };
+    let most = if rebuild { 8 } else { 60 };
+    let mut unreadable: BTreeSet<Spot> = BTreeSet::new();
     for _ in 0..world.dice.random_range(1..most) {
         let kind = ROT[world.dice.random_range(0..ROT.len())];
         let spots = census.of(kind);
@@ -41,7 +42,12 @@ pub fn rot(world: &mut World, volumes: &Volumes, report: &mut Report, rebuild: b
             continue;
         }
         let spot = spots[world.dice.random_range(0..spots.len())];
-        flip(world, &rotted, spot);
+        if rebuild && world.dice.random_range(0..4) > 0 {
+            rotted[spot.0].set_fault(DriveFault::BadBlocks { at: spot.1, blocks: BlockCount(1) });
+            unreadable.insert(spot);
+        } else {
+            flip(world, &rotted, spot);
+        }
         world.counts.add(if rebuild { Kind::RotInRebuild } else { Kind::RotBeyond }, 1);
     }
     let was: Vec<Disk> = rotted.iter().map(Disk::fork).collect();
@@ -73,7 +79,10 @@ pub fn rot(world: &mut World, volumes: &Volumes, report: &mut Report, rebuild: b
     let spoilt = |(member, at): (MemberId, MemberLba)| -> bool {
         let name = seats.iter().find(|(_, seat)| *seat == member.0).map(|(name, _)| name);
         let disk = name.and_then(|name| sound.iter().position(|d| d.name() == name));
-        let differs = |d: usize| sound[d].image_read(at, BlockCount(1)) != was[d].image_read(at, BlockCount(1));
+        let differs = |d: usize| {
+            unreadable.contains(&(d, at))
+                || sound[d].image_read(at, BlockCount(1)) != was[d].image_read(at, BlockCount(1))
+        };
         gone.contains(&member.0) || disk.is_none_or(differs)
     };
     let mut lost: BTreeSet<(String, u64)> = BTreeSet::new();
@@ -264,9 +273,7 @@ pub fn durable_header(world: &mut World, volumes: &Volumes) -> Result<(), String
         return Ok(());
     }
     world.counts.add(Kind::DurableHeaderLost, 1);
-    for spot in first.columns.clone() {
-        flip(world, &disks, spot);
-    }
+    first.columns.iter().for_each(|&(d, at)| disks[d].image_write(at, &[0xee; BLOCK_BYTES]));
     let rt = world.rt();
     let Ok(array) = rt.block_on(Array::open(&rt, drives(&rt, &disks), DEGRADED)) else { return Ok(()) };
     match read_block(&rt, &array, &held.name, a * BLOCK) {
@@ -283,8 +290,8 @@ pub fn generation(world: &mut World, volumes: &Volumes, mode: Mode, report: &mut
     let array = rt.block_on(Array::open(&rt, drives(&rt, &disks), DEGRADED)).map_err(|e| e.to_string())?;
     volumes.compare(&rt, &array, mode)?;
     let done = Rc::new(Done::default());
-    set_to_work(world, &rt, &array, &volumes, None, 4, &done);
-    rt.block_on(rt.sleep(Duration::from_micros(world.dice.random_range(1..30_000))));
+    set_to_work(world, &rt, &array, &volumes, None, 8, &done);
+    rt.block_on(rt.sleep(Duration::from_micros(world.dice.random_range(1..60_000))));
     if world.dice.random_range(0..2) == 0 {
         let _may_fail = rt.block_on(array.checkpoint());
         rt.block_on(rt.sleep(Duration::from_micros(world.dice.random_range(1..3_000))));
@@ -296,11 +303,21 @@ pub fn generation(world: &mut World, volumes: &Volumes, mode: Mode, report: &mut
         return Err(wrong);
     }
     world.counts.add(Kind::GenerationLost, 1);
-    for spot in Census::take(&disks).newest {
-        flip(world, &disks, spot);
-    }
+    let census = Census::take(&disks);
+    let before = generations(&disks).into_iter().nth(1);
+    // A flipped bit may lie behind what the checksum covers.
+    census.newest.iter().for_each(|&(d, at)| disks[d].image_write(at, &[0xee; BLOCK_BYTES]));
+    // Where the one before looks for records it meets some that it cannot know.
+    let meets = |g: &Generation| {
+        g.segments.iter().any(|s| {
+            let replayed = |r: &&RecordSpots| r.segment == s.id && s.replay_row.is_some_and(|row| r.row >= row);
+            census.records.iter().filter(replayed).any(|r| r.generation > g.number)
+        })
+    };
+    let must_refuse = before.is_some_and(|g| !g.clean && meets(&g));
     let rt = world.rt();
     match rt.block_on(Array::open(&rt, drives(&rt, &disks), DEGRADED)) {
+        Ok(_) if must_refuse => Err("records of a newer generation did not stop it".to_owned()),
         // What it says of volumes made or deleted since may be old.
         Ok(array) => read_some(world, &rt, &array, &volumes, Mode::Killed, true),
         Err(_) => {

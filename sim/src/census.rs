@@ -16,6 +16,8 @@ pub type Spot = (usize, MemberLba);
 pub struct RecordSpots {
     /// Its segment.
     pub segment: SegmentId,
+    /// The generation it was written under.
+    pub generation: base::Generation,
     /// Its first row.
     pub row: u32,
     /// Rows.
@@ -41,14 +43,22 @@ pub struct Census {
     pub newest: Vec<Spot>,
 }
 
-/// The newest generation on `disks`.
-pub fn newest_generation(disks: &[Disk]) -> Option<Generation> {
+/// The generations on `disks`, the newest first.
+pub fn generations(disks: &[Disk]) -> Vec<Generation> {
     let labels = disks.iter().filter_map(|d| Some((d, label(d)?)));
     let slots = labels.flat_map(|(d, l)| [0, 1].map(|slot| (d, l.layout.slot(slot), l.layout.slot_blocks)));
     let read = |(d, at, blocks): (&Disk, MemberLba, u32)| {
         Generation::decode(&d.image_read(at, BlockCount(u64::from(blocks)))).ok()
     };
-    slots.filter_map(read).max_by_key(|g| g.number)
+    let mut found: Vec<Generation> = slots.filter_map(read).collect();
+    found.sort_by_key(|g| std::cmp::Reverse(g.number));
+    found.dedup_by_key(|g| g.number);
+    found
+}
+
+/// The newest of them.
+pub fn newest_generation(disks: &[Disk]) -> Option<Generation> {
+    generations(disks).into_iter().next()
 }
 
 /// Segments that the newest generation lists as spares and that nothing was written to.
@@ -123,7 +133,7 @@ impl Census {
                 let Some(h) = header else { break };
                 self.kinds.entry(Kind::RotHeader).or_default().extend(spot(s.slots[0], row));
                 let columns = s.slots.iter().filter_map(|slot| spot(*slot, row)).collect();
-                self.records.push(RecordSpots { segment: s.id, row, rows: h.rows, columns });
+                self.records.push(RecordSpots { segment: s.id, generation: h.generation, row, rows: h.rows, columns });
                 for r in row..row + h.rows {
                     for slot in &s.slots[k..] {
                         self.kinds.entry(Kind::RotParity).or_default().extend(spot(*slot, r));

@@ -99,6 +99,10 @@ kinds! {
     RotInRebuild,
     /// A drive goes while another is being replaced.
     LossInReplace,
+    /// The process dies, and then the power fails while the array is being opened.
+    CutAfterKill,
+    /// The array is closed in the middle of a rebuild.
+    CloseInRebuild,
     /// A drive goes, and after new writes another, without a rebuild.
     LossAfterLoss,
     /// The array is opened for reading only.

@@ -111,6 +111,13 @@ impl Plan {
             Level::Raid5 | Level::Raid6 => level.tolerates() + 1,
         };
         plan.drives = dice.random_range(least..least + 6);
+        if plan.filled {
+            // Small and quick enough to be overwritten several times.
+            plan.drives = dice.random_range(least..least + 2);
+            (plan.zone_blocks, plan.zones) = (64, dice.random_range(66..72));
+            plan.promised = dice.random_range(80..130);
+            plan.jitter /= 20.0;
+        }
         let width = (dice.random_range(0..3) == 0).then(|| dice.random_range(least..=plan.drives));
         plan.width = width.filter(|&w| level.scheme_of_width(w).is_some_and(|s| s.width() == w));
         plan.rotten = dice.random_range(0..=level.tolerates());

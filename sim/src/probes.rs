@@ -1,11 +1,13 @@
 //! What is tried on copies of the drives, so that the world itself goes on unharmed: drives that do not belong together,
 //! two processes at once, too few drives, losses one after the other. Damage beyond the redundancy: [`crate::beyond`].
 
+use std::pin::pin;
 use std::rc::Rc;
 use std::time::Duration;
 
 use array::{Array, ArrayState, CreateSpec, Fault, OpenHow, RefusedCode, SeatState, Status};
 use base::{BLOCK_BYTES, MemberId};
+use futures::future::{Either, select};
 use ondisk::{Level, Scheme};
 use rand::RngExt;
 use rt::model::{Disk, Fault as DriveFault};
@@ -15,7 +17,7 @@ use crate::beyond;
 use crate::kind::Kind;
 use crate::model::{Mode, SECTOR};
 use crate::report::Report;
-use crate::run::{DEGRADED, set_to_work};
+use crate::run::{DEGRADED, changed, set_to_work, silent};
 use crate::volumes::Volumes;
 use crate::workload::{Done, joined};
 use crate::world::{World, drives, labelled};
@@ -30,13 +32,15 @@ pub fn try_on_copies(world: &mut World, volumes: &Volumes, mode: Mode, report: &
     let redundant = sound && world.plan.tolerates() > 0;
     let wanted = [
         (Kind::RotBeyond, sound, 3),
-        (Kind::RotInRebuild, redundant, 3),
+        (Kind::RotInRebuild, redundant, 2),
+        (Kind::CutAfterKill, sound, 2),
         (Kind::LossBeyond, sound, 3),
         (Kind::TooFew, sound, 3),
-        (Kind::DurableHeaderLost, sound, 3),
-        (Kind::GenerationLost, sound, 3),
-        (Kind::LossInReplace, redundant, 4),
-        (Kind::LossAfterLoss, redundant, 3),
+        (Kind::DurableHeaderLost, sound, 2),
+        (Kind::GenerationLost, sound, 2),
+        (Kind::LossInReplace, redundant, 2),
+        (Kind::CloseInRebuild, redundant, 2),
+        (Kind::LossAfterLoss, redundant, 2),
         (Kind::ReadOnlyOpen, true, 4),
         (Kind::ForeignDrive, true, 4),
         (Kind::Diverged, redundant, 4),
@@ -49,11 +53,13 @@ pub fn try_on_copies(world: &mut World, volumes: &Volumes, mode: Mode, report: &
         let tried = match kind {
             Kind::RotBeyond => beyond::rot(world, volumes, report, false),
             Kind::RotInRebuild => beyond::rot(world, volumes, report, true),
+            Kind::CutAfterKill => cut_after_kill(world, volumes, mode),
             Kind::LossBeyond => beyond::loss(world, volumes, mode),
             Kind::TooFew => too_few(world, volumes, mode),
             Kind::DurableHeaderLost => beyond::durable_header(world, volumes),
             Kind::GenerationLost => beyond::generation(world, volumes, mode, report),
             Kind::LossInReplace => loss_in_replace(world, volumes, mode),
+            Kind::CloseInRebuild => close_in_rebuild(world, volumes, mode),
             Kind::LossAfterLoss => loss_after_loss(world, volumes),
             Kind::ReadOnlyOpen => read_only(world, volumes, mode),
             Kind::ForeignDrive => foreign_drive(world),
@@ -81,12 +87,16 @@ pub fn is_optimal(world: &mut World) -> bool {
 
 /// One block.
 pub fn read_block(rt: &Rt, array: &Array, volume: &str, at: u64) -> Result<Vec<u8>, Fault> {
+    read(rt, array, volume, at, BLOCK)
+}
+
+fn read(rt: &Rt, array: &Array, volume: &str, at: u64, bytes: u64) -> Result<Vec<u8>, Fault> {
     let volume = array.volume(volume).ok_or(Fault::Closed)?;
-    let parts = rt.block_on(volume.read(at, BLOCK))?;
+    let parts = rt.block_on(volume.read(at, bytes))?;
     Ok(joined(&parts))
 }
 
-/// Reads some blocks of every volume: each is one that may be there, or an error if `may_fail`.
+/// Reads much of every volume: each is one that may be there, or an error if `may_fail`.
 pub fn read_some(
     world: &mut World,
     rt: &Rt,
@@ -97,14 +107,16 @@ pub fn read_some(
 ) -> Result<(), String> {
     for held in volumes.sure() {
         let model = held.model.borrow();
-        for _ in 0..50 {
-            let block = world.dice.random_range(0..(model.sectors() * SECTOR) as u64 / BLOCK);
-            match read_block(rt, array, &held.name, block * BLOCK) {
+        let bytes = (model.sectors() * SECTOR) as u64;
+        for at in (0..bytes).step_by(64 * BLOCK as usize) {
+            // One lost block costs the whole piece: now and then only one is asked for.
+            let n = if world.dice.random_range(0..2) == 0 { BLOCK } else { (64 * BLOCK).min(bytes - at) };
+            match read(rt, array, &held.name, at, n) {
                 Ok(found) => {
-                    model.check(block as usize * 8, &found, mode).map_err(|e| format!("{}: {e}", held.name))?
+                    model.check(at as usize / SECTOR, &found, mode).map_err(|e| format!("{}: {e}", held.name))?;
                 }
-                Err(Fault::Frozen | Fault::Medium | Fault::Closed) if may_fail => {}
-                Err(other) => return Err(format!("{} block {block}: {other}", held.name)),
+                Err(Fault::Frozen | Fault::Medium | Fault::Closed | Fault::OutOfRange) if may_fail => {}
+                Err(other) => return Err(format!("{} at {at}: {other}", held.name)),
             }
         }
     }
@@ -181,7 +193,8 @@ fn second_process(world: &mut World) -> Result<(), String> {
 /// everything is there again.
 fn too_few(world: &mut World, volumes: &Volumes, mode: Mode) -> Result<(), String> {
     let most = world.disks.len().saturating_sub(world.plan.tolerates() + 1);
-    if most == 0 || !is_optimal(world) {
+    let Some(status) = look(world).filter(|s| most > 0 && s.state == ArrayState::Optimal) else { return Ok(()) };
+    if status.members.iter().any(|m| m.state != SeatState::In) || status.members.len() != world.disks.len() {
         return Ok(());
     }
     world.counts.add(Kind::TooFew, 1);
@@ -271,6 +284,70 @@ fn loss_in_replace(world: &mut World, volumes: &Volumes, mode: Mode) -> Result<(
     rt.block_on(rt.sleep(Duration::from_millis(5)));
     if array.status().state == ArrayState::Frozen && lost.len() == world.plan.tolerates() {
         return Err(format!("it froze: {:#?}", array.status().events));
+    }
+    done.wrong.take().map_or(Ok(()), Err)
+}
+
+/// The process dies, and while the next one opens the array the power fails: it may have written down what relies on
+/// writes of the first that no flush had covered.
+fn cut_after_kill(world: &mut World, volumes: &Volumes, mode: Mode) -> Result<(), String> {
+    let mut volumes = volumes.fork();
+    let disks = world.forks();
+    let rt = world.rt();
+    let array = rt.block_on(Array::open(&rt, drives(&rt, &disks), DEGRADED)).map_err(|e| e.to_string())?;
+    volumes.compare(&rt, &array, mode)?;
+    let done = Rc::new(Done::default());
+    set_to_work(world, &rt, &array, &volumes, None, 2, &done);
+    rt.block_on(rt.sleep(Duration::from_micros(world.dice.random_range(1..3_000))));
+    drop(array);
+    rt.end();
+    disks.iter().for_each(|d| d.crash(world.dice.random()));
+    let rt = world.rt();
+    let changes = changed(&disks) + world.dice.random_range(0..3 * disks.len() as u64);
+    let begun = async {
+        while changed(&disks) < changes {
+            rt.sleep(Duration::from_micros(2)).await;
+        }
+    };
+    let opening = Array::open(&rt, drives(&rt, &disks), DEGRADED);
+    if let Either::Left((opened, _)) = rt.block_on(select(pin!(opening), pin!(begun))) {
+        return opened.map(drop).map_err(|e| e.to_string());
+    }
+    world.counts.add(Kind::CutAfterKill, 1);
+    rt.end();
+    disks.iter().for_each(|d| d.power_cut(world.dice.random()));
+    let rt = world.rt();
+    let array = rt.block_on(Array::open(&rt, drives(&rt, &disks), DEGRADED)).map_err(|e| e.to_string())?;
+    volumes.compare(&rt, &array, Mode::PowerCut)
+}
+
+/// Handed over in the middle of a rebuild, the array leaves the drives alone, and blames none of them.
+fn close_in_rebuild(world: &mut World, volumes: &Volumes, mode: Mode) -> Result<(), String> {
+    let mut volumes = volumes.fork();
+    let disks = world.forks();
+    let rt = world.rt();
+    let array = rt.block_on(Array::open(&rt, drives(&rt, &disks), DEGRADED)).map_err(|e| e.to_string())?;
+    volumes.compare(&rt, &array, mode)?;
+    let fresh = world.new_disk();
+    let seat = MemberId(array.status().members[world.dice.random_range(0..array.status().members.len())].seat);
+    if rt.block_on(array.drive_replace(seat, Drive::modelled(&rt, &fresh), false)).is_err() {
+        return Ok(());
+    }
+    world.counts.add(Kind::CloseInRebuild, 1);
+    let done = Rc::new(Done::default());
+    set_to_work(world, &rt, &array, &volumes, None, 3, &done);
+    let long = 1u64 << world.dice.random_range(0..15);
+    rt.block_on(rt.sleep(Duration::from_micros(world.dice.random_range(0..long))));
+    let out = || -> Vec<String> {
+        let members = array.status().members.into_iter();
+        members.filter(|m| m.state != SeatState::In).map(|m| m.drive_name).collect()
+    };
+    let before = out();
+    rt.block_on(array.clone().close()).map_err(|e| e.to_string())?;
+    let all: Vec<Disk> = disks.iter().chain([&fresh]).cloned().collect();
+    silent(&rt, &all)?;
+    if let Some(blamed) = out().into_iter().find(|name| !before.contains(name)) {
+        return Err(format!("{blamed} was blamed: {:#?}", array.status().events));
     }
     done.wrong.take().map_or(Ok(()), Err)
 }

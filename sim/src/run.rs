@@ -64,7 +64,8 @@ fn create(world: &mut World) -> Result<Volumes, String> {
     rt.block_on(async {
         let array = Array::create(&rt, drives(&rt, &disks), &spec).await.map_err(|e| e.to_string())?;
         let usable = array.status().usable_bytes;
-        let bytes = (usable * promised / 100 / count).clamp(1 << 16, 16 << 20) / 4096 * 4096;
+        let bytes =
+            (usable * promised / 100 / count).clamp(1 << 16, if filled { 48 << 20 } else { 16 << 20 }) / 4096 * 4096;
         for i in 0..count {
             let name = format!("v{i}");
             array.volume_create(&name, bytes).await.map_err(|e| e.to_string())?;
@@ -157,13 +158,27 @@ fn open(world: &mut World, rt: &Rt, opened: &[Disk]) -> Option<Result<Array, Ref
     }
     let longest = 20_000_000u64 >> world.dice.random_range(0..10);
     let patience = Duration::from_nanos(world.dice.random_range(0..longest));
-    match rt.block_on(select(pin!(opening), pin!(rt.sleep(patience)))) {
+    // After some time, or when it has begun to change the drives.
+    let changes = changed(opened) + world.dice.random_range(0..6 * opened.len() as u64);
+    let at_once = world.dice.random_range(0..2) == 0;
+    let end = async {
+        while !at_once && changed(opened) < changes {
+            rt.sleep(Duration::from_micros(5)).await;
+        }
+        rt.sleep(if at_once { patience } else { patience / 100 }).await;
+    };
+    match rt.block_on(select(pin!(opening), pin!(end))) {
         Either::Left((array, _)) => Some(array),
         Either::Right(_) => {
             world.counts.add(Kind::EndInOpen, 1);
             None
         }
     }
+}
+
+/// Operations that change something or make it durable.
+pub fn changed(disks: &[Disk]) -> u64 {
+    disks.iter().map(|d| d.counters()).map(|c| c.writes + c.deallocates + c.flushes).sum()
 }
 
 fn one_round(
@@ -251,14 +266,19 @@ fn work(
         }
         let closed = rt.block_on(array.clone().close());
         closed.map_err(|e| format!("close: {e}: {:#?}", array.status().events))?;
-        let written = || -> u64 { opened.iter().map(|d| d.counters().writes + d.counters().deallocates).sum() };
-        let before = written();
-        rt.block_on(rt.sleep(Duration::from_secs(2)));
-        if written() != before {
-            return Err(format!("{} writes after it was closed", written() - before));
-        }
+        silent(rt, opened)?;
     }
     Ok(())
+}
+
+/// Nothing is written any more.
+pub fn silent(rt: &Rt, disks: &[Disk]) -> Result<(), String> {
+    let before = changed(disks);
+    rt.block_on(rt.sleep(Duration::from_secs(2)));
+    match changed(disks) - before {
+        0 => Ok(()),
+        n => Err(format!("{n} writes and flushes after it was closed")),
+    }
 }
 
 /// What becomes of the drives when the process is gone.

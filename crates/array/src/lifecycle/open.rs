@@ -230,9 +230,21 @@ async fn find_members(rt: &Rt, drives: Vec<Drive>) -> Result<Vec<Found>, Refused
     Ok(found)
 }
 
+/// Whether a generation never took effect: a drive that it marks in went on without it. (A process ended while it wrote
+/// the generation, and the drive that has it was missing the next time.)
+fn is_overtaken(g: &Generation, found: &[Found]) -> bool {
+    found.iter().any(|f| {
+        let seat = g.members.get(usize::from(f.label.seat.0)).filter(|m| m.uuid == f.label.member);
+        let went_on = |own: &Generation| own.id != g.id && own.number >= g.number && !own.ancestors.contains(&g.id);
+        seat.is_some_and(|m| m.state == MemberState::In) && f.generations.first().is_some_and(went_on)
+    })
+}
+
 /// The newest generation, and which drives are believed: those it marks in whose own last word is in its history.
 fn choose(found: &[Found], how: OpenHow) -> Result<(Generation, Vec<bool>), Refused> {
-    let newest = found.iter().filter_map(|f| f.generations.first()).max_by_key(|g| g.number);
+    let last_words = || found.iter().filter_map(|f| f.generations.first());
+    let in_effect = last_words().filter(|g| !is_overtaken(g, found)).max_by_key(|g| g.number);
+    let newest = in_effect.or_else(|| last_words().max_by_key(|g| g.number));
     let Some(newest) = newest.cloned() else {
         return Err(Refused::new(
             RefusedCode::Damaged,
@@ -248,7 +260,8 @@ fn choose(found: &[Found], how: OpenHow) -> Result<(Generation, Vec<bool>), Refu
             || f.generations.first().is_none_or(|g| g.id == newest.id || newest.ancestors.contains(&g.id));
         let marked_in = seat.is_some_and(|m| matches!(m.state, MemberState::In | MemberState::Spare));
         let same_time = f.generations.first().is_some_and(|g| g.number.0 + ANCESTORS_NEAR >= newest.number.0);
-        if !ours && (marked_in || same_time) && !how.force_diverged {
+        let overtaken = f.generations.first().is_some_and(|g| is_overtaken(g, found));
+        if !ours && (marked_in || same_time) && !overtaken && !how.force_diverged {
             return Err(Refused::new(
                 RefusedCode::Diverged,
                 format!("drive {}", f.drive.info().name),
