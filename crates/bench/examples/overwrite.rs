@@ -2,8 +2,8 @@
 //!
 //!     cargo run --release -p bench --example overwrite -- 0.8
 //!
-//! Arguments: live shares of all zones; or "usable", for latencies at 80 % and 95 % of what volumes may fill; by
-//! default everything. The largest share takes about a minute.
+//! Arguments: live shares of all zones; or "usable", for latencies at 80 % and 95 % of what volumes may fill, of which
+//! "usable-0.95-16" is one at depth 16; by default everything. The largest share takes about a minute.
 
 use std::time::Instant;
 
@@ -54,7 +54,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     }
     for share in [0.8, 0.95] {
         for depth in [1, 16, 64] {
-            if asked("usable") {
+            if asked("usable") || asked(&format!("usable-{share}-{depth}")) {
                 let filled = Filled::OfUsable(share);
                 cases.push(Overwrites { filled, depth, times: 4.0, ..Overwrites::default() });
             }

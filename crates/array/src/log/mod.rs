@@ -24,7 +24,6 @@ use crate::core::{Core, Phase};
 use crate::fault::Fault;
 use crate::sync::Event;
 pub use form::WINDOW_ROWS;
-use ondisk::Level;
 pub use write::Record;
 
 /// Who appends.
@@ -32,9 +31,9 @@ pub use write::Record;
 pub enum StreamId {
     /// Hosts' writes.
     Host,
-    /// The cleaner's moves, and map nodes where they have no stream of their own.
+    /// The cleaner's moves: mostly cold.
     Inner,
-    /// Map nodes of an array without redundancy: they are mirrored.
+    /// Map nodes: hot, so that their segments empty themselves. Mirrored in an array without redundancy.
     Map,
 }
 
@@ -112,8 +111,8 @@ impl Core {
     fn stream_of(&self, piece: &Piece) -> StreamId {
         match piece.what {
             What::Data | What::Fill(_) => StreamId::Host,
-            What::Node(_) if self.shape.level == Level::Raid0 => StreamId::Map,
-            What::Node(_) | What::Move => StreamId::Inner,
+            What::Node(_) => StreamId::Map,
+            What::Move => StreamId::Inner,
         }
     }
 
