@@ -20,6 +20,7 @@ use std::rc::Rc;
 use base::{SegmentId, Seq};
 pub use request::{Held, Piece, Request, What};
 
+use crate::canary::{Canary, planted};
 use crate::core::{Core, Phase};
 use crate::fault::Fault;
 use crate::sync::Event;
@@ -111,6 +112,7 @@ impl Core {
     fn stream_of(&self, piece: &Piece) -> StreamId {
         match piece.what {
             What::Data | What::Fill(_) => StreamId::Host,
+            What::Node(_) if planted(Canary::MixedRecords) => StreamId::Host,
             What::Node(_) => StreamId::Map,
             What::Move => StreamId::Inner,
         }
