@@ -165,7 +165,8 @@ mod tests {
         let pace = Pace::default();
         pace.set_cleaning(true);
         // One for one in the middle; a third of that, three times that.
-        for (i, (x, about)) in [(0.375, 100_000), (0.1875, 33_333), (0.5625, 300_000), (0.0, 0)].into_iter().enumerate() {
+        for (i, (x, about)) in [(0.375, 100_000), (0.1875, 33_333), (0.5625, 300_000), (0.0, 0)].into_iter().enumerate()
+        {
             pace.measured(x);
             let taken = taken(&pace, (i as u64 + 1) * 1000 * MS);
             assert!(taken.abs_diff(about) <= about / 20 + 64, "{taken} at {x}");

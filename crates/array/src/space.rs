@@ -386,7 +386,8 @@ impl Core {
     /// Gives zones to new spares, as many as should be ready; they can be written once a generation lists them.
     pub fn replenish_spares(&self) {
         let map_scheme = self.map_scheme().filter(|s| matches!(s, Scheme::Copies { .. }));
-        let kinds = [(self.shape.scheme, false, self.spares_wanted())].into_iter().chain(map_scheme.map(|s| (s, true, 1)));
+        let kinds =
+            [(self.shape.scheme, false, self.spares_wanted())].into_iter().chain(map_scheme.map(|s| (s, true, 1)));
         for (scheme, for_map, wanted) in kinds {
             let count = |core: &Core| {
                 let table = core.table.borrow();

@@ -2,8 +2,8 @@
 //!
 //!     cargo run --release -p bench --example overwrite -- 0.8
 //!
-//! Arguments: live shares of all zones; or "usable", for latencies at 80 % and 95 % of what volumes may fill, of which
-//! "usable-0.95-16" is one at depth 16; by default everything. The largest share takes about a minute.
+//! Arguments: live shares of all zones ("0.8", or "0.8-skewed" for one load); or "usable", for latencies at 80 % and 95 % of what volumes may fill, of which
+//! "usable-0.95-16" is one at depth 16; by default everything. A case takes one to five minutes.
 
 use std::time::Instant;
 
@@ -47,8 +47,10 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let mut cases = Vec::new();
     for share in [0.5, 0.7, 0.8, 0.9] {
         for pattern in PATTERNS {
-            if asked(&share.to_string()) {
-                cases.push(Overwrites { filled: Filled::OfAllZones(share), pattern, ..Overwrites::default() });
+            let name = if pattern == Pattern::SKEWED_WRITE { "skewed" } else { "uniform" };
+            if asked(&share.to_string()) || asked(&format!("{share}-{name}")) {
+                let filled = Filled::OfAllZones(share);
+                cases.push(Overwrites { filled, pattern, depth: 64, ..Overwrites::default() });
             }
         }
     }

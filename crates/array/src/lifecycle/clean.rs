@@ -230,7 +230,8 @@ impl Core {
         if blocks.is_empty() {
             after_step();
         }
-        let mut moves = stream::iter(blocks.chunks(step)).map(|part| self.move_step(part)).buffer_unordered(STEPS_AT_ONCE);
+        let mut moves =
+            stream::iter(blocks.chunks(step)).map(|part| self.move_step(part)).buffer_unordered(STEPS_AT_ONCE);
         let mut result = Ok(());
         while let Some(moved) = moves.next().await {
             match moved {
