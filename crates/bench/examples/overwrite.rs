@@ -2,8 +2,9 @@
 //!
 //!     cargo run --release -p bench --example overwrite -- 0.8
 //!
-//! Arguments: live shares of all zones ("0.8", or "0.8-skewed" for one load); or "usable", for latencies at 80 % and 95 % of what volumes may fill, of which
-//! "usable-0.95-16" is one at depth 16; by default everything. A case takes one to five minutes.
+//! Arguments: live shares of all zones ("0.8", or "0.8-skewed" for one load); or "usable", for latencies at 80 % and
+//! 95 % of what volumes may fill, of which "usable-0.95-16" is one at depth 16; by default everything. A case takes
+//! one to five minutes; 0.9 is more than this array can clean in hours.
 
 use std::time::Instant;
 
