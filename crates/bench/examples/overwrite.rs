@@ -4,7 +4,7 @@
 //!
 //! Arguments: live shares of all zones ("0.8", or "0.8-skewed" for one load); or "usable", for latencies at 80 % and
 //! 95 % of what volumes may fill, of which "usable-0.95-16" is one at depth 16; by default everything. A case takes
-//! one to five minutes; 0.9 is more than this array can clean in hours.
+//! one to five minutes; 0.9, more than volumes may fill, was not seen to end within eight.
 
 use std::time::Instant;
 
