@@ -14,7 +14,7 @@ use crate::fault::{Fault, Refused, RefusedCode};
 use crate::lifecycle::create::{self, random_uuid, seat_for, write_label};
 use crate::lifecycle::open::{self, OpenHow, RecoveryReport};
 use crate::map::height_for;
-use crate::plan::{CreateSpec, check_name};
+use crate::plan::{CreateSpec, USABLE_PERMILLE, check_name};
 use crate::seat::Door;
 use crate::status::{Iostat, Status, VolumeStatus};
 use crate::volume::Volume;
@@ -32,7 +32,25 @@ impl Array {
     /// # Errors
     /// When level, width and drives do not go together, or a drive belongs to an array.
     pub async fn create(rt: &Rt, drives: Vec<Drive>, spec: &CreateSpec) -> Result<Array, Refused> {
-        let core = create::create(rt, drives, spec).await?;
+        Self::create_usable(rt, drives, spec, USABLE_PERMILLE).await
+    }
+
+    /// [`Array::create`], where volumes may fill `usable_permille` of the data blocks that the ladder leaves: for
+    /// benches that show what filling it further costs.
+    ///
+    /// # Errors
+    /// As [`Array::create`].
+    ///
+    /// # Panics
+    /// Beyond 1000 there is nothing.
+    pub async fn create_usable(
+        rt: &Rt,
+        drives: Vec<Drive>,
+        spec: &CreateSpec,
+        usable_permille: u16,
+    ) -> Result<Array, Refused> {
+        assert!(usable_permille <= 1000, "no more than all of it");
+        let core = create::create(rt, drives, spec, usable_permille).await?;
         Ok(Self::start(core, RecoveryReport::default()))
     }
 

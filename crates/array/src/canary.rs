@@ -40,6 +40,8 @@ canaries! {
     RewriteForgotten,
     /// The cleaner moves a block whatever the map says of it by now.
     MoveUnconditional,
+    /// The cleaner does not ask again, under a block's lock, whether it is still where it was read.
+    MoveAskedOnce,
     /// Readers do not keep the zones that they read.
     PinsForgotten,
     /// Reads do not see the memtable that is being merged.

@@ -171,6 +171,10 @@ pub struct Core {
     pub checkpoint_gate: Gate,
     /// Checkpoints that the keeper has tried.
     pub checkpoints_tried: Cell<u64>,
+    /// Memtables frozen since the open.
+    pub freezes: Cell<u64>,
+    /// Segments that the cleaner is emptying, and what their blocks take elsewhere, in thousandths of a segment.
+    pub being_emptied: RefCell<BTreeMap<base::SegmentId, i64>>,
     /// Segments that the cleaner could not empty lately.
     pub hard_to_clean: RefCell<std::collections::BTreeSet<base::SegmentId>>,
     /// Background work asked for.
@@ -234,6 +238,8 @@ impl Core {
             changed: Event::default(),
             checkpoint_gate: Gate::default(),
             checkpoints_tried: Cell::new(0),
+            freezes: Cell::new(0),
+            being_emptied: RefCell::default(),
             hard_to_clean: RefCell::default(),
             wanted: Wanted::default(),
             degrading: Cell::new(false),

@@ -1,7 +1,10 @@
 //! The space ladder: who may take the last segments, and how many no volume may fill.
 //!
-//! Hosts stop first, deallocations later, the cleaner and the map go on to the last. What the rungs must hold, for an
-//! array of S segments filled to the brim and written at random:
+//! Hosts stop first, deallocations later, the cleaner and the map go on to the last. Two measures of what is left:
+//! *segments left* could be given out now; *room* counts also what the cleaner has emptied and the next generation
+//! gives back.
+//!
+//! What the rungs must hold, for an array of S segments filled to the brim and written at random:
 //! - a checkpoint that writes the whole map takes S / 300 segments (a leaf for each 256 blocks, 85 % of them stored);
 //! - the cleaner frees the space of what it moves only with such a checkpoint. The emptiest segments are about three
 //!   quarters full then, so that a batch of R segments of moved blocks gains R / 3: to gain more than the map costs, R
@@ -10,17 +13,22 @@
 /// Checkpoints end once the map nodes to write are this part of all segments (and not before half a segment).
 const NODES_PER_SEGMENTS: f64 = 1.0 / 256.0;
 
-/// When to do what, in segments left (spares and those that free zones would give).
+/// When to do what, in segments.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Ladder {
     /// Map nodes that a checkpoint may write, in segments.
     pub nodes: f64,
-    /// Deallocations are admitted above this, and the cleaner moves above this: what is left is for two checkpoints.
+    /// Deallocations are admitted above this many left, and the cleaner moves above this: what is left is for two
+    /// checkpoints.
     pub free_floor: u64,
-    /// Writes are admitted above this: between the two floors lies the cleaner's batch.
+    /// Writes are admitted above this many left: one is for the cleaner.
+    pub stop_floor: u64,
+    /// Writes are admitted above this much room: the cleaner's batch.
     pub write_floor: u64,
-    /// The cleaner works below this.
+    /// Below this much room the cleaner works, and writes are paced by what it gains.
     pub clean_below: u64,
+    /// Emptied segments that make a checkpoint worth its map nodes.
+    pub batch: u64,
     /// Spares kept ready.
     pub spares: usize,
     /// Segments that no volume may fill: all of the above.
@@ -33,12 +41,16 @@ impl Ladder {
     pub fn of(segments: u64) -> Ladder {
         let nodes = (segments as f64 * NODES_PER_SEGMENTS).max(0.5);
         let free_floor = 2 + 2 * nodes.ceil() as u64;
-        let write_floor = free_floor + 2 + segments / 40;
+        let batch = 1 + segments / 48;
+        let write_floor = free_floor + 1 + batch;
+        let clean_below = write_floor + 3 + segments / 64;
         Ladder {
             nodes,
             free_floor,
+            stop_floor: free_floor + 1,
             write_floor,
-            clean_below: write_floor + 3 + segments / 40,
+            clean_below,
+            batch,
             spares: if segments >= 256 { 4 } else { 2 },
             held: write_floor + 3,
         }
@@ -51,8 +63,19 @@ mod tests {
 
     #[test]
     fn small_and_large_arrays() {
-        assert_eq!(Ladder::of(64).held, 10);
+        let small = Ladder::of(64);
+        assert_eq!((small.free_floor, small.write_floor, small.clean_below), (4, 7, 11));
         let large = Ladder::of(1024);
-        assert_eq!((large.free_floor, large.write_floor, large.clean_below, large.held), (10, 37, 65, 40));
+        assert_eq!((large.free_floor, large.write_floor, large.clean_below), (10, 33, 52));
+    }
+
+    #[test]
+    fn every_rung_is_above_the_last() {
+        for segments in 1..5000 {
+            let l = Ladder::of(segments);
+            assert!((l.nodes.ceil() as u64) < l.free_floor && l.free_floor < l.stop_floor);
+            assert!(l.stop_floor < l.write_floor && l.write_floor < l.clean_below && l.write_floor < l.held);
+            assert!(l.batch < l.write_floor, "what waits for a checkpoint leaves room above the floor");
+        }
     }
 }

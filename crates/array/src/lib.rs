@@ -27,6 +27,7 @@ mod map;
 mod members;
 mod memtable;
 mod merge;
+mod pace;
 mod pins;
 pub mod plan;
 mod row;

@@ -17,8 +17,8 @@ use crate::log::{Piece, Request, What};
 use crate::map::{Base, LEAF_BLOCKS, NodeKey, height_for};
 use crate::memtable::Memtable;
 
-/// Nodes read and written at once: fills a record's 240 entries.
-const NODES_AT_ONCE: usize = 256;
+/// Nodes read and written at once: they fill four records of 240 entries.
+const NODES_AT_ONCE: usize = 1024;
 
 /// Leaves of a deleted volume dropped in one checkpoint, per shard.
 const DROPS_AT_ONCE: usize = 512;
@@ -69,6 +69,10 @@ impl Merged {
             let seg = table.get_mut(id);
             let live = i64::from(seg.live) + by;
             seg.live = u32::try_from(live).expect("no block is freed twice");
+        }
+        // What was emptied before this table was frozen is counted now; what is still live there may be moved again.
+        for seg in table.segments.values_mut().filter(|s| s.cleaned.is_some_and(|frozen| frozen < core.freezes.get())) {
+            (seg.cleaned, seg.emptied) = (None, 0);
         }
     }
 }

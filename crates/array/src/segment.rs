@@ -52,6 +52,10 @@ pub struct Seg {
     pub fresh_nodes: bool,
     /// Someone relies on its columns staying where they are (rebuild, clean).
     pub busy: bool,
+    /// How much of what was live the cleaner has moved out, in thousandths.
+    pub emptied: u16,
+    /// The cleaner has been through it: memtables frozen until then. Until a later one is merged its count is not known.
+    pub cleaned: Option<u64>,
 }
 
 impl Seg {
@@ -71,6 +75,8 @@ impl Seg {
             unmerged: Vec::new(),
             fresh_nodes: false,
             busy: false,
+            emptied: 0,
+            cleaned: None,
         }
     }
 

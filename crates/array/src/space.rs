@@ -15,9 +15,13 @@ use crate::core::{Core, Phase};
 use crate::fault::Fault;
 use crate::ladder::Ladder;
 use crate::log::StreamId;
+use crate::pace::Pace;
 use crate::plan;
 use crate::seat::Seat;
 use crate::segment::{Seg, choose, copy_groups, group_serves, parity_scheme};
+
+/// Blocks that spares hold, about: 16 MiB, some milliseconds of writes.
+const SPARE_BLOCKS: u64 = 4096;
 
 /// What new segments are made of.
 struct Units {
@@ -35,13 +39,57 @@ pub struct Room {
     segments_left: Cell<u64>,
     /// Members are out and what is stored does not fit into narrower segments: new ones leave columns out instead.
     short: Cell<bool>,
-    /// Floors of writes and deallocations.
-    floors: Cell<(u64, u64)>,
+    /// Thousandths of a segment.
+    room: Cell<i64>,
+    ladder: Cell<Option<Ladder>>,
+    /// Zones that were freed and are not ready yet.
+    on_their_way: Cell<i64>,
+    pace: Pace,
     /// Map nodes that a checkpoint may write.
     nodes_max: Cell<u64>,
     usable: Cell<u64>,
     /// Blocks that admitted requests can need at most.
     promised: Cell<u64>,
+}
+
+/// Who asks for room.
+#[derive(Clone, Copy, Debug)]
+enum Rung {
+    Write,
+    Fill,
+}
+
+impl Room {
+    /// Segments left for `rung`, as last measured.
+    fn above(&self, rung: Rung) -> u64 {
+        let Some(ladder) = self.ladder.get() else { return 0 };
+        let left = self.segments_left.get();
+        if planted(Canary::FloorForgotten) {
+            return left;
+        }
+        let room = u64::try_from(self.room.get() / 1000).unwrap_or(0);
+        match rung {
+            Rung::Write => left.saturating_sub(ladder.stop_floor).min(room.saturating_sub(ladder.write_floor)),
+            Rung::Fill => left.saturating_sub(ladder.free_floor),
+        }
+    }
+}
+
+/// What zones are worth when they are free.
+pub struct Worth {
+    members_in: Vec<bool>,
+    zones_per_segment: i64,
+}
+
+impl Worth {
+    /// A segment's zones, in thousandths of a new segment.
+    pub fn of(&self, seg: &Seg) -> i64 {
+        self.of_zones(seg.slots.iter().flatten().filter(|(m, _)| self.members_in[usize::from(m.0)]).count() as i64)
+    }
+
+    fn of_zones(&self, zones: i64) -> i64 {
+        zones * 1000 / self.zones_per_segment
+    }
 }
 
 /// Room promised to one request; given back on drop.
@@ -64,9 +112,13 @@ impl Core {
     pub fn measure_room(&self) {
         self.room.segments_left.set(self.segments_left());
         let ladder = self.ladder();
+        self.room.room.set(self.room_in_all(self.room.segments_left.get()));
+        let band = (ladder.clean_below - ladder.write_floor) as f64;
+        let in_band = (self.room.room.get() as f64 / 1000.0 - ladder.write_floor as f64) / band;
+        self.room.pace.measured(in_band);
         self.room.nodes_max.set((ladder.nodes * self.segment_blocks_now() as f64) as u64);
         self.room.usable.set(self.usable_blocks());
-        self.room.floors.set((ladder.write_floor, ladder.free_floor));
+        self.room.ladder.set(Some(ladder));
         let narrow = self.units(false, false);
         let shape = &self.shape;
         let segments = plan::segments_of(&narrow.zones, narrow.width);
@@ -91,9 +143,19 @@ impl Core {
         facts.max(nodes)
     }
 
-    /// Segments that must be left for writes and for deallocations, as last measured.
-    pub fn room_floors(&self) -> (u64, u64) {
-        self.room.floors.get()
+    /// Room in thousandths of a segment, as last measured: what is left, and what comes back with the next generation.
+    pub fn room_now(&self) -> i64 {
+        self.room.room.get()
+    }
+
+    /// The rungs, as last measured.
+    pub fn rungs(&self) -> Ladder {
+        self.room.ladder.get().unwrap_or_else(|| self.ladder())
+    }
+
+    /// The pace of hosts' writes.
+    pub fn pace(&self) -> &Pace {
+        &self.room.pace
     }
 
     /// Segments left, as last measured.
@@ -107,18 +169,45 @@ impl Core {
         n + (n / 128 + 1) * (k + 1)
     }
 
-    /// Waits until `n` payload blocks have room above `floor` segments.
-    pub async fn admit(self: &Rc<Self>, n: u64, floor: u64) -> Result<Promise, Fault> {
+    /// Waits until a write of `n` payload blocks has room and its turn.
+    pub async fn admit_write(self: &Rc<Self>, n: u64) -> Result<Promise, Fault> {
+        let pace = &self.room.pace;
+        let turn = pace.queue();
+        let promise = loop {
+            let promise = self.admit(n, Rung::Write, || turn.is_first()).await;
+            match pace.wait(self.rt.now().0) {
+                Some(nap) if promise.is_ok() => {
+                    drop(promise);
+                    self.rt.sleep(nap).await;
+                }
+                Some(_) | None => break promise,
+            }
+        };
+        if promise.is_ok() {
+            pace.take(n);
+        }
+        drop(turn);
+        if pace.is_waited_for() {
+            self.changed.wake();
+        }
+        promise
+    }
+
+    /// Waits until a deallocation or fill has room.
+    pub async fn admit_fill(self: &Rc<Self>) -> Result<Promise, Fault> {
+        self.admit(1, Rung::Fill, || true).await
+    }
+
+    async fn admit(self: &Rc<Self>, n: u64, rung: Rung, allowed: impl Fn() -> bool) -> Result<Promise, Fault> {
         let cost = self.cost(n);
-        let floor = if planted(Canary::FloorForgotten) { 0 } else { floor };
         let fits = || {
             let wanted = self.room.promised.get() + cost;
-            let spare = self.room.segments_left.get().saturating_sub(floor);
+            let spare = self.room.above(rung);
             // A segment has one zone of data at least: mostly that is enough to know.
             let has_room =
                 wanted <= spare * u64::from(self.shape.zone_blocks) || wanted <= spare * self.segment_blocks_now();
             // Twice what begins a checkpoint: wait for it.
-            has_room && self.memtable_share() < 2.0
+            has_room && allowed() && self.memtable_share() < 2.0
         };
         self.changed.until(|| self.phase.get() != Phase::Open || self.closing.get() || fits()).await;
         self.writable()?;
@@ -174,16 +263,38 @@ impl Core {
         self.units(false, self.room.short.get()).k as u64 * u64::from(self.shape.zone_blocks)
     }
 
-    /// What a segment's zones are worth when they are free, in thousandths of a new segment.
-    pub fn zones_share(&self, seg: &Seg) -> i64 {
+    /// What zones are worth when they are free, as members are now.
+    pub fn zones_worth(&self) -> Worth {
         let seats = self.seats.borrow();
-        let zones = seg.slots.iter().flatten().filter(|(m, _)| seats[usize::from(m.0)].is_in()).count() as i64;
         let units = self.units(false, self.room.short.get());
         let zones_per_unit = match (self.shape.scheme, copy_groups(&seats, self.shape.scheme.tolerates() + 1)) {
             (Scheme::Copies { copies, .. }, Some(_)) => i64::from(copies),
             _ => 1,
         };
-        zones * 1000 / (units.width as i64 * zones_per_unit)
+        let members_in = seats.iter().map(|s| s.is_in()).collect();
+        Worth { members_in, zones_per_segment: units.width as i64 * zones_per_unit }
+    }
+
+    /// Room in thousandths of a segment: segments left, what is left of those being written, what is emptied and
+    /// comes back with a generation, and freed zones that somebody still looks at.
+    fn room_in_all(&self, left: u64) -> i64 {
+        let worth = self.zones_worth();
+        let table = self.table.borrow();
+        let of = |s: &Seg| match s.state {
+            SegmentState::Spare => 0,
+            SegmentState::Open if self.log.appends_to(s.id) => {
+                worth.of(s) * i64::from(self.shape.zone_blocks - s.append) / i64::from(self.shape.zone_blocks)
+            }
+            SegmentState::Open | SegmentState::Sealed if s.is_empty() => worth.of(s),
+            SegmentState::Open | SegmentState::Sealed => worth.of(s) * i64::from(s.emptied) / 1000,
+        };
+        let coming: i64 = table.segments.values().map(of).sum();
+        left as i64 * 1000 + coming + worth.of_zones(self.room.on_their_way.get())
+    }
+
+    /// Zones were freed that are not ready yet, or became ready (then `zones` is negative).
+    pub fn zones_on_their_way(&self, zones: i64) {
+        self.room.on_their_way.set(self.room.on_their_way.get() + zones);
     }
 
     /// Whether a zone of `seat` can go to a rebuild without taking the room of the cleaner and the map.
@@ -241,6 +352,13 @@ impl Core {
         }
     }
 
+    /// Spares kept ready: enough for what is written while a generation is, also where segments are small.
+    fn spares_wanted(&self) -> usize {
+        let ladder = self.ladder();
+        let small = (SPARE_BLOCKS / self.segment_blocks_now().max(1)).min(self.segments_possible() / 64);
+        ladder.spares.max(small as usize)
+    }
+
     /// Opens a spare for a stream; `None` when it must wait.
     pub fn take_spare(&self, stream: StreamId) -> Option<SegmentId> {
         let wants_map = stream == StreamId::Map && matches!(self.map_scheme(), Some(Scheme::Copies { .. }));
@@ -258,7 +376,7 @@ impl Core {
         let left = table.segments.values_mut().filter(fits).count();
         drop(table);
         self.measure_room();
-        if found.is_none() || (left <= 1 && !planted(Canary::SparesLate)) {
+        if found.is_none() || (left <= self.spares_wanted() / 2 && !planted(Canary::SparesLate)) {
             self.wanted.spares.set(true);
             self.changed.wake();
         }
@@ -267,9 +385,9 @@ impl Core {
 
     /// Gives zones to new spares, as many as should be ready; they can be written once a generation lists them.
     pub fn replenish_spares(&self) {
-        let ladder = self.ladder();
         let map_scheme = self.map_scheme().filter(|s| matches!(s, Scheme::Copies { .. }));
-        let kinds = [(self.shape.scheme, false, ladder.spares)].into_iter().chain(map_scheme.map(|s| (s, true, 1)));
+        let kinds =
+            [(self.shape.scheme, false, self.spares_wanted())].into_iter().chain(map_scheme.map(|s| (s, true, 1)));
         for (scheme, for_map, wanted) in kinds {
             let count = |core: &Core| {
                 let table = core.table.borrow();
@@ -300,7 +418,7 @@ impl Core {
             have < wanted && choose(&seats, scheme, table.next, self.room.short.get()).is_some()
         };
         let map_scheme = self.map_scheme().filter(|s| matches!(s, Scheme::Copies { .. }));
-        lacks(spares.len() - maps, self.ladder().spares, self.shape.scheme)
+        lacks(spares.len() - maps, self.spares_wanted(), self.shape.scheme)
             || map_scheme.is_some_and(|scheme| lacks(maps, 1, scheme))
     }
 

@@ -18,7 +18,9 @@ pub struct Tally {
     pub moved_blocks: Cell<u64>,
     /// Map nodes written.
     pub node_blocks_written: Cell<u64>,
-    /// Blocks of all columns, parity, headers and padding included.
+    /// Blocks of data columns, headers and padding included.
+    pub data_blocks_written: Cell<u64>,
+    /// Blocks of all columns: those and the redundancy.
     pub raw_blocks_written: Cell<u64>,
     /// Blocks written back after a mismatch.
     pub repaired_blocks: Cell<u64>,
@@ -119,10 +121,16 @@ pub struct Status {
     pub used_bytes: u64,
     /// Bytes of all volumes.
     pub provisioned_bytes: u64,
-    /// Live blocks per block of all sealed and open segments.
+    /// Data bytes of all zones that volumes may not fill: the cleaner's room, and a rebuild's place where one is
+    /// promised.
+    pub reserve_bytes: u64,
+    /// Live blocks (of volumes and of their map) per data block of all sealed and open segments.
     pub live_share: f64,
-    /// Blocks written to data columns (moves and map included) per block of hosts, since the array was opened.
+    /// Blocks written to data columns (moves, map, headers and padding included) per block of hosts, since the array
+    /// was opened.
     pub write_amplification: f64,
+    /// What was written since the array was opened.
+    pub written: Written,
     /// Whether acknowledged writes need a flush to be durable.
     pub volatile_cache: bool,
     /// What wants attention.
@@ -141,6 +149,21 @@ pub struct Status {
     pub repaired_blocks: u64,
     /// Entries acknowledged and not merged.
     pub unmerged_entries: usize,
+}
+
+/// Bytes written since the array was opened, by what they are.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Written {
+    /// Hosts' data.
+    pub host_bytes: u64,
+    /// Live blocks that the cleaner moved.
+    pub moved_bytes: u64,
+    /// Map nodes.
+    pub map_bytes: u64,
+    /// Record headers, and padding of rows.
+    pub header_bytes: u64,
+    /// Parity or copies of all these.
+    pub redundancy_bytes: u64,
 }
 
 /// A seat.
@@ -262,8 +285,12 @@ impl Core {
             usable_bytes,
             used_bytes: used_bytes.min(usable_bytes.max(BlockCount(self.mapped_blocks()).bytes())),
             provisioned_bytes,
+            reserve_bytes: BlockCount(self.segments_possible() * self.segment_blocks_now())
+                .bytes()
+                .saturating_sub(usable_bytes),
             live_share: ratio(live, blocks_in),
             write_amplification: self.write_amplification(),
+            written: self.written(),
             volatile_cache: !self.no_volatile_cache(),
             alarms: self.alarms(usable_bytes, used_bytes, provisioned_bytes),
             members,
@@ -280,9 +307,22 @@ impl Core {
     }
 
     fn write_amplification(&self) -> f64 {
+        ratio(self.tally.data_blocks_written.get(), self.tally.host_blocks_written.get()).max(1.0)
+    }
+
+    /// What was written since the open.
+    pub fn written(&self) -> Written {
         let t = &self.tally;
-        let host = t.host_blocks_written.get();
-        ratio(host + t.moved_blocks.get() + t.node_blocks_written.get(), host).max(1.0)
+        let (host, moved, map) = (t.host_blocks_written.get(), t.moved_blocks.get(), t.node_blocks_written.get());
+        // Counted when they are begun, the others when they are acknowledged.
+        let data = t.data_blocks_written.get();
+        Written {
+            host_bytes: BlockCount(host).bytes(),
+            moved_bytes: BlockCount(moved).bytes(),
+            map_bytes: BlockCount(map).bytes(),
+            header_bytes: BlockCount(data.saturating_sub(host + moved + map)).bytes(),
+            redundancy_bytes: BlockCount(t.raw_blocks_written.get().saturating_sub(data)).bytes(),
+        }
     }
 
     /// Counters, now.

@@ -151,6 +151,7 @@ impl Core {
         }
         drop(table);
         if !zones.is_empty() {
+            self.zones_on_their_way(zones.len() as i64);
             self.pins.free_later(zones);
         }
     }

@@ -197,7 +197,7 @@ impl Volume {
         let end = BlockCount::ceil_from_bytes(offset + data.len() as u64).0;
         let n = end - first.0;
         self.core.writable()?;
-        let promise = self.core.admit(n, self.core.room_floors().0).await?;
+        let promise = self.core.admit_write(n).await?;
         let guard = self.vol.locks.lock(first.0, end).await;
         self.check(offset, data.len() as u64)?;
         self.core.fits(&self.vol, first, n).await?;
@@ -290,7 +290,7 @@ impl Volume {
     async fn fill(&self, from: u64, to: u64, fill: MapRef) -> Result<(), Fault> {
         self.core.writable()?;
         let (first, end) = (Lba::containing_byte(from), Lba::containing_byte(to));
-        let promise = self.core.admit(1, self.core.room_floors().1).await?;
+        let promise = self.core.admit_fill().await?;
         let guard: RangeGuard = self.vol.locks.lock(first.0, end.0).await;
         self.check(from, to - from)?;
         if fill == MapRef::Hole && self.nothing_there(first, end).await? {

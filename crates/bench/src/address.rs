@@ -45,6 +45,15 @@ impl Addresses {
     pub(crate) fn next(&mut self) -> Op {
         let place = match self.pattern.order {
             Order::Random => self.random.random_range(0..self.places),
+            Order::Skewed => {
+                // A set of one or two places has no fifth.
+                let hot = (self.places / 5).max(1);
+                if hot == self.places || self.random.random_range(0..100) < 80 {
+                    self.random.random_range(0..hot)
+                } else {
+                    self.random.random_range(hot..self.places)
+                }
+            }
             Order::Sequential => {
                 let place = self.next;
                 self.next = if place + 1 == self.places { 0 } else { place + 1 };
@@ -70,6 +79,15 @@ mod tests {
         let mut addresses = Addresses::new(&load, &(4096..4 * 4096 + 100), 1);
         let offsets: Vec<u64> = (0..4).map(|_| addresses.next().offset).collect();
         assert_eq!(offsets, [4096, 8192, 12288, 4096]);
+    }
+
+    #[test]
+    fn a_skewed_load_prefers_a_fifth() {
+        let mut addresses = Addresses::new(&Load::new(Pattern::SKEWED_WRITE, 4096, 1), &(0..100 * 4096), 1);
+        let hot = (0..10_000).filter(|_| addresses.next().offset < 20 * 4096).count();
+        assert!((7_800..8_200).contains(&hot), "{hot}");
+        let mut one = Addresses::new(&Load::new(Pattern::SKEWED_WRITE, 4096, 1), &(0..4096), 1);
+        assert_eq!(one.next().offset, 0);
     }
 
     #[test]

@@ -17,6 +17,8 @@ pub struct Latency {
     pub ns_p99: u64,
     /// 99.9 % took no longer.
     pub ns_p999: u64,
+    /// None took longer.
+    pub ns_max: u64,
 }
 
 impl Latency {
@@ -25,6 +27,7 @@ impl Latency {
             ns_p50: histogram.value_at_quantile(0.5),
             ns_p99: histogram.value_at_quantile(0.99),
             ns_p999: histogram.value_at_quantile(0.999),
+            ns_max: histogram.max(),
         }
     }
 }
@@ -164,7 +167,7 @@ mod tests {
             bytes: requests * 4096,
             elapsed: Duration::from_secs(2),
             cpu_ns: Some(requests * 3000),
-            latency: Latency { ns_p50: 1000, ns_p99: 2000, ns_p999: 3000 },
+            latency: Latency { ns_p50: 1000, ns_p99: 2000, ns_p999: 3000, ns_max: 4000 },
             drive_bytes_per_host_byte: None,
         }
     }

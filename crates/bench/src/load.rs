@@ -12,14 +12,16 @@ use crate::error::Impossible;
 pub const DEPTH_MAX: usize = 4096;
 
 /// The patterns as a person writes them.
-pub const PATTERN_NAMES: &str =
-    "random-read, random-write, sequential-read, sequential-write, random-N (N % reads, such as random-70)";
+pub const PATTERN_NAMES: &str = "random-read, random-write, skewed-write (80 % of the requests to 20 % of the space), sequential-read, \
+     sequential-write, random-N (N % reads, such as random-70)";
 
 /// In which order addresses come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Order {
     /// Uniformly at random, aligned to the block.
     Random,
+    /// At random: 80 % of the requests go to the first 20 % of the working set.
+    Skewed,
     /// One stream through the working set, again from its start at the end.
     Sequential,
 }
@@ -38,6 +40,8 @@ impl Pattern {
     pub const RANDOM_READ: Pattern = Pattern { order: Order::Random, read_percent: 100 };
     /// Random writes.
     pub const RANDOM_WRITE: Pattern = Pattern { order: Order::Random, read_percent: 0 };
+    /// Random writes, 80 % of them to 20 % of the space.
+    pub const SKEWED_WRITE: Pattern = Pattern { order: Order::Skewed, read_percent: 0 };
     /// A sequential read.
     pub const SEQUENTIAL_READ: Pattern = Pattern { order: Order::Sequential, read_percent: 100 };
     /// A sequential write.
@@ -60,6 +64,7 @@ impl fmt::Display for Pattern {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self.order {
             Order::Random => "random ",
+            Order::Skewed => "skewed ",
             Order::Sequential => "sequential ",
         })?;
         match self.read_percent {
@@ -84,6 +89,7 @@ impl FromStr for Pattern {
         let (order, what) = text.split_once('-').ok_or_else(wrong)?;
         let order = match order {
             "random" => Order::Random,
+            "skewed" => Order::Skewed,
             "sequential" => Order::Sequential,
             _ => return Err(wrong()),
         };
@@ -134,7 +140,7 @@ impl Load {
     #[must_use]
     pub const fn usual(pattern: Pattern) -> Load {
         match pattern.order {
-            Order::Random => Load::new(pattern, 4 << 10, 64),
+            Order::Random | Order::Skewed => Load::new(pattern, 4 << 10, 64),
             Order::Sequential => Load::new(pattern, 128 << 10, 16),
         }
     }
@@ -166,6 +172,7 @@ mod tests {
         for (text, pattern, shown) in [
             ("random-read", Pattern::RANDOM_READ, "random read"),
             ("sequential-write", Pattern::SEQUENTIAL_WRITE, "sequential write"),
+            ("skewed-write", Pattern::SKEWED_WRITE, "skewed write"),
             ("random-70", Pattern { order: Order::Random, read_percent: 70 }, "random 70/30"),
             ("random-70/30", Pattern { order: Order::Random, read_percent: 70 }, "random 70/30"),
         ] {

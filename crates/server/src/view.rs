@@ -10,7 +10,7 @@ mod verbs;
 
 pub use array::{
     ArrayState, ArrayView, EventView, IostatView, MemberState, MemberView, RebuildView, RecoveryStepView, RecoveryView,
-    TrafficView, VolumeState, VolumeView,
+    TrafficView, VolumeState, VolumeView, WrittenView,
 };
 pub use verbs::{
     Absent, Arrays, CheckView, CreateRequest, Created, Done, DriveAdd, DriveFail, DriveReplace, ImportRequest,

@@ -46,6 +46,7 @@ impl Core {
         let mut memory = self.memory.borrow_mut();
         if memory.frozen.is_none() {
             memory.frozen = Some(Rc::new(std::mem::take(&mut memory.active)));
+            crate::seat::add(&self.freezes, 1);
             let unacked = self.log.lowest_unacked().filter(|_| !planted(Canary::ReplayLate));
             let seq = unacked.unwrap_or(self.next_seq.get());
             memory.frozen_from = ReplayFrom { epoch: self.epoch.get(), seq };

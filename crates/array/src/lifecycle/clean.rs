@@ -1,181 +1,312 @@
-//! The cleaner: moves live blocks out of the emptiest segments so that these can be freed. Greedy.
+//! The cleaner: moves live blocks out of segments so that these can be freed, a few segments at a time, in small steps.
+//!
+//! ```text
+//! choose (victims.rs) -> survey: read its headers -> steps: look up, read, lock, look up again, write
+//! ```
+//!
+//! A step gives room to hosts (`pace.rs`); the segment itself comes back with the next checkpoint, which is asked for
+//! when enough of them wait.
 //!
 //! Invariant: a block is moved only while the map names the place it is moved from and no write of it is in
-//! flight; the move holds the block's lock until it is acknowledged.
+//! flight: asked before it is read, and again under the block's lock, which the move holds from then until it is
+//! acknowledged.
 
 use std::rc::Rc;
 
 use base::{Lba, Pba, SegmentId, VolumeId};
 use futures::future::join_all;
-use ondisk::{Entry, MapRef, Place, SegmentState, VolumeState};
+use futures::stream::{self, StreamExt};
+use ondisk::{Entry, MapRef, Place, RecordHeader, SegmentState, VolumeState};
+use rt::Bytes;
 
+use super::victims::{SHARE, Victim};
 use crate::canary::{Canary, planted};
-use crate::core::{Core, Phase};
+use crate::core::{Core, Phase, Vol};
 use crate::fault::Fault;
-use crate::log::{Held, Piece, Request, What};
+use crate::log::{Held, Piece, Request, StreamId, What};
 use crate::map::NodeKey;
 use crate::memtable::Touch;
 use crate::row::Columns;
 use crate::segment::{Seg, pba};
 
-/// Blocks read and moved at once: handed to the log together, they make full records.
-const MOVES_AT_ONCE: usize = 4 * ondisk::ENTRIES_MAX;
+/// Rows of a step's record, about: its blocks are locked while they are written, so it must be short.
+const STEP_ROWS: usize = 16;
 
-/// A new segment, for reckoning with parts of segments.
-const SHARE: i64 = 1000;
+/// Blocks of a step, at least: the log takes no more than two smaller records at a time.
+const STEP_BLOCKS_MIN: usize = 64;
 
-/// Segments cleaned before the checkpoint that frees them.
-const VICTIMS_AT_ONCE: usize = 64;
+/// Steps of a segment at once: some read while others write.
+const STEPS_AT_ONCE: usize = 2;
+
+/// Segments emptied at once, so that the pace of hosts is even also at a segment's beginning and end.
+const LANES: usize = 3;
+
+/// Rows whose headers are looked for in one read.
+const SURVEY_ROWS: u32 = 64;
+
+/// A block that a header speaks of, and its place.
+type Found = (VolumeId, Lba, Place);
 
 impl Core {
+    /// Whether there is less room than hosts should find.
+    fn wants_cleaning(&self) -> bool {
+        let ladder = self.rungs();
+        let stuck = self.room_left() <= ladder.stop_floor && self.emptied_waiting() == 0;
+        self.room_now() < ladder.clean_below as i64 * SHARE || stuck
+    }
+
     pub(super) async fn keep_clean(self: Rc<Self>) {
         loop {
-            let clean_below = self.ladder().clean_below;
-            let low = || self.room_left() < clean_below;
-            self.changed.until(|| self.phase.get() != Phase::Open || low()).await;
-            // Counts become exact, and what is empty is freed, before anything is moved.
-            self.checkpoint_and_wait().await;
+            self.changed.until(|| self.phase.get() != Phase::Open || self.wants_cleaning()).await;
             if self.phase.get() != Phase::Open {
                 return;
             }
-            if !low() {
+            if self.choose().is_none() {
+                self.nothing_fits().await;
                 continue;
             }
-            let victims = self.victims();
-            if victims.is_empty() {
-                self.hard_to_clean.borrow_mut().clear();
-                // Nothing to gain until something is overwritten or deallocated.
-                let before = self.tally.host_blocks_written.get();
-                let left = self.room_left();
-                let news = || self.tally.host_blocks_written.get() != before || self.room_left() != left;
-                let freed = self.memory.borrow().active.len();
-                let facts = || self.memory.borrow().active.len() != freed;
-                self.changed.until(|| self.phase.get() != Phase::Open || news() || facts()).await;
-                continue;
-            }
-            for id in victims {
-                if self.clean(id).await.is_err() {
-                    if self.phase.get() != Phase::Open {
-                        return;
-                    }
-                    // It is not chosen again before the others had their turn.
-                    self.hard_to_clean.borrow_mut().insert(id);
-                }
+            self.pace().set_cleaning(true);
+            join_all((0..LANES).map(|_| self.clean_on())).await;
+        }
+    }
+
+    /// Empties one segment after the other, until there is room or nothing fits.
+    async fn clean_on(self: &Rc<Self>) {
+        while self.phase.get() == Phase::Open && self.wants_cleaning() {
+            let Some(victim) = self.choose() else { return };
+            self.clean(victim).await;
+            let ladder = self.rungs();
+            let waiting = self.emptied_waiting();
+            // While a checkpoint writes its nodes, hosts and moves write about as much each.
+            let scarce = self.room_left() <= ladder.stop_floor + 3 * ladder.nodes.ceil() as u64;
+            let enough = if scarce { ladder.batch / 4 } else { ladder.batch };
+            if waiting > 0 && waiting >= enough as i64 * SHARE {
+                self.want_checkpoint();
             }
         }
     }
 
-    /// The sealed segments that give most: as many as bring the ladder's rung back, none that gives nothing.
-    fn victims(&self) -> Vec<SegmentId> {
-        let ladder = self.ladder();
-        let left = self.segments_left();
-        let lacking = (ladder.clean_below.saturating_sub(left) + 1) as i64 * SHARE;
-        let room = left.saturating_sub(ladder.free_floor) as i64 * SHARE;
-        let table = self.table.borrow();
-        let cleanable = |s: &&Seg| {
-            s.state == SegmentState::Sealed
-                && s.unmerged.is_empty()
-                && !s.busy
-                && !s.fresh_nodes
-                && !self.in_use_by_log(s.id)
-                && !self.hard_to_clean.borrow().contains(&s.id)
+    /// Empties one segment.
+    async fn clean(self: &Rc<Self>, victim: Victim) {
+        self.being_emptied.borrow_mut().insert(victim.id, victim.takes);
+        let moved = match self.survey(victim.id).await {
+            Ok(blocks) => self.move_out(victim, blocks).await,
+            Err(fault) => Err(fault),
         };
-        let mut found: Vec<(i64, i64, SegmentId)> = table
-            .segments
-            .values()
-            .filter(cleanable)
-            .map(|s| {
-                let takes = i64::from(s.live) * SHARE * 33 / 32 / self.segment_blocks_now() as i64;
-                (self.zones_share(s) - takes, takes, s.id)
-            })
-            .filter(|(gain, ..)| *gain > SHARE / 32)
-            .collect();
-        found.sort_by_key(|(gain, takes, id)| (-gain, *takes, *id));
-        let (mut gained, mut moved, mut victims) = (0, 0, Vec::new());
-        for (gain, takes, id) in found.into_iter().take(VICTIMS_AT_ONCE) {
-            if gained >= lacking || moved + takes > room {
-                break;
-            }
-            gained += gain;
-            moved += takes;
-            victims.push(id);
+        self.being_emptied.borrow_mut().remove(&victim.id);
+        if moved.is_err() {
+            // It is not chosen again before the others had their turn.
+            self.hard_to_clean.borrow_mut().insert(victim.id);
         }
-        victims
     }
 
-    /// Moves everything live out of a segment.
-    pub async fn clean(self: &Rc<Self>, id: SegmentId) -> Result<(), Fault> {
-        let Some(columns) = self.columns(id) else { return Ok(()) };
-        let Some(rows) = self.table.borrow().segments.get(&id).map(|s| s.acked) else { return Ok(()) };
-        let pin = self.pins.pin();
+    /// What to empty next, while that leaves room for two checkpoints.
+    fn choose(&self) -> Option<Victim> {
+        let ladder = self.rungs();
+        let left = (self.room_left() as i64 - ladder.free_floor as i64) * SHARE;
+        let room = left - self.being_emptied.borrow().values().sum::<i64>();
+        let greedy = self.room_now() < ladder.write_floor as i64 * SHARE;
+        self.next_victim(room, greedy)
+    }
+
+    /// Nothing is worth emptying, or there is no room for what is: a checkpoint makes counts exact and gives back what is
+    /// empty. If that does not help, one segment is emptied with the room of the second checkpoint, since the first is
+    /// done; and if nothing is to be gained at all, that takes something new.
+    async fn nothing_fits(self: &Rc<Self>) {
+        self.checkpoint_and_wait().await;
+        if self.phase.get() != Phase::Open || !self.wants_cleaning() || self.choose().is_some() {
+            return;
+        }
+        let last_room = (self.room_left() as i64 - self.rungs().nodes.ceil() as i64 - 1) * SHARE;
+        if let Some(victim) = self.next_victim(last_room, true) {
+            self.clean(victim).await;
+            self.want_checkpoint();
+            return;
+        }
+        self.hard_to_clean.borrow_mut().clear();
+        self.pace().set_cleaning(false);
+        self.changed.wake();
+        self.something_new().await;
+    }
+
+    /// Resolves when something was overwritten or deallocated: a quarter of a segment, or anything once hosts are
+    /// stopped.
+    async fn something_new(&self) {
+        let (written, left) = (self.tally.host_blocks_written.get(), self.room_left());
+        let facts = self.memory.borrow().active.len();
+        let quarter = self.segment_blocks_now() / 4;
+        let news = || {
+            let ladder = self.rungs();
+            let stopped = self.room_left() <= ladder.stop_floor || self.room_now() <= ladder.write_floor as i64 * SHARE;
+            let enough = if stopped { 1 } else { quarter };
+            self.tally.host_blocks_written.get() - written >= enough
+                || self.memory.borrow().active.len().abs_diff(facts) as u64 >= enough
+                || self.room_left() != left
+        };
+        self.changed.until(|| self.phase.get() != Phase::Open || news()).await;
+    }
+
+    /// Reads the headers of a segment: what is live there now, by volume and address. Map nodes found are told to the next
+    /// checkpoint.
+    async fn survey(self: &Rc<Self>, id: SegmentId) -> Result<Vec<Found>, Fault> {
+        let _pin = self.pins.pin();
+        let mut blocks = Vec::new();
+        let rows = self.table.borrow().segments.get(&id).map(|s| s.acked);
+        let (Some(columns), Some(rows)) = (self.columns(id), rows) else { return Ok(blocks) };
         let mut row = 0;
-        let mut live: Vec<(VolumeId, Lba, Place)> = Vec::new();
         while row < rows {
-            let Some(header) = self.read_header(&columns, row).await else {
-                self.note(format!("segment {id}: the record header at row {row} is lost; the segment stays"));
-                if let Some(seg) = self.table.borrow_mut().segments.get_mut(&id) {
-                    seg.busy = true;
-                }
-                return Err(Fault::Medium);
-            };
-            for (index, entry, crc) in header.payload() {
-                let (column, at) = header.payload_place(index);
-                let place = Place { pba: pba(id, column, at, self.shape.zone_blocks), crc };
-                match *entry {
-                    Entry::Data { volume, lba, .. } | Entry::Move { volume, lba, .. } => {
-                        live.push((volume, lba, place))
+            let (first, window) = (row, SURVEY_ROWS.min(rows - row));
+            let image = self.read_column(&columns, 0, first, window).await;
+            while row < first + window {
+                let Some(header) = self.header_at(&columns, image.as_deref(), first, row).await else {
+                    self.writable()?;
+                    self.note(format!("segment {id}: the record header at row {row} is lost; the segment stays"));
+                    if let Some(seg) = self.table.borrow_mut().segments.get_mut(&id) {
+                        seg.busy = true;
                     }
-                    Entry::MapNode { volume, lba, level, .. } => self.touch(volume, lba, level, place.pba).await?,
-                    Entry::Pad | Entry::Hole { .. } | Entry::Zero { .. } | Entry::Bad { .. } => {}
+                    return Err(Fault::Medium);
+                };
+                for (index, entry, crc) in header.payload() {
+                    let (column, at) = header.payload_place(index);
+                    let place = Place { pba: pba(id, column, at, self.shape.zone_blocks), crc };
+                    match *entry {
+                        Entry::Data { volume, lba, .. } | Entry::Move { volume, lba, .. } => {
+                            blocks.push((volume, lba, place));
+                        }
+                        Entry::MapNode { volume, lba, level, .. } => self.touch(volume, lba, level, place.pba).await?,
+                        Entry::Pad | Entry::Hole { .. } | Entry::Zero { .. } | Entry::Bad { .. } => {}
+                    }
                 }
-            }
-            row += header.rows;
-        }
-        live.sort_by_key(|(volume, lba, _)| (*volume, *lba));
-        for batch in live.chunks(MOVES_AT_ONCE) {
-            let moves = batch.iter().map(|&(volume, lba, place)| self.prepare_move(&columns, volume, lba, place));
-            let pieces: Vec<Piece> =
-                join_all(moves).await.into_iter().filter_map(Result::transpose).collect::<Result<_, _>>()?;
-            let requests: Vec<Rc<Request>> = pieces.iter().map(|p| p.request.clone()).collect();
-            for piece in pieces {
-                self.submit_to(crate::log::StreamId::Inner, piece);
-            }
-            for request in requests {
-                request.done().await?;
+                row += header.rows;
             }
         }
-        drop(pin);
+        blocks.sort_by_key(|(volume, lba, _)| (*volume, *lba));
+        let mut live = Vec::with_capacity(blocks.len());
+        for block in blocks {
+            if self.is_live(block).await? {
+                live.push(block);
+            }
+        }
+        Ok(live)
+    }
+
+    /// Whether the map names a block's place.
+    async fn is_live(&self, (volume, lba, place): Found) -> Result<bool, Fault> {
+        let Some(vol) = self.volumes.borrow().get(&volume).cloned() else { return Ok(false) };
+        if planted(Canary::MoveUnconditional) {
+            return Ok(true);
+        }
+        Ok(vol.state.get() == VolumeState::Live && self.resolve(&vol, lba, 1).await?.refs[0] == MapRef::At(place))
+    }
+
+    /// The header at `row`: from `image`, the first column from row `first` on, or by all other ways.
+    async fn header_at(&self, columns: &Columns, image: Option<&[u8]>, first: u32, row: u32) -> Option<RecordHeader> {
+        let at = (row - first) as usize * base::BLOCK_BYTES;
+        let block = image.and_then(|image| image.get(at..at + base::BLOCK_BYTES));
+        match block.and_then(|block| self.header_in(columns, row, block)) {
+            Some(header) => Some(header),
+            None => self.read_header(columns, row).await,
+        }
+    }
+
+    /// Moves what is still live out of a segment.
+    async fn move_out(self: &Rc<Self>, victim: Victim, blocks: Vec<Found>) -> Result<(), Fault> {
+        let k = self.shape.scheme.k();
+        let step_rows = STEP_ROWS.max((STEP_BLOCKS_MIN + 1).div_ceil(k));
+        // One record of whole rows.
+        let step = (step_rows * k - 1).min(ondisk::ENTRIES_MAX + 1 - k);
+        let gain_blocks = victim.gain as f64 / SHARE as f64 * self.segment_blocks_now() as f64;
+        let steps = blocks.len().div_ceil(step).max(1);
+        let done = std::cell::Cell::new(0);
+        let after_step = || {
+            done.set(done.get() + 1);
+            if let Some(seg) = self.table.borrow_mut().segments.get_mut(&victim.id) {
+                seg.emptied = (done.get() * SHARE as usize / steps) as u16;
+            }
+            self.measure_room();
+            self.pace().gained(gain_blocks / steps as f64, self.rt.now().0);
+            self.changed.wake();
+        };
+        if blocks.is_empty() {
+            after_step();
+        }
+        let mut moves =
+            stream::iter(blocks.chunks(step)).map(|part| self.move_step(part)).buffer_unordered(STEPS_AT_ONCE);
+        let mut result = Ok(());
+        while let Some(moved) = moves.next().await {
+            match moved {
+                Ok(()) => after_step(),
+                Err(fault) => result = Err(fault),
+            }
+        }
+        if let Some(seg) = self.table.borrow_mut().segments.get_mut(&victim.id) {
+            match result {
+                Ok(()) => seg.cleaned = Some(self.freezes.get()),
+                Err(_) => seg.emptied = 0,
+            }
+        }
+        self.measure_room();
+        result
+    }
+
+    /// One record of moves; returns when they are acknowledged.
+    async fn move_step(self: &Rc<Self>, blocks: &[Found]) -> Result<(), Fault> {
+        let read = blocks.iter().map(|&(volume, lba, place)| self.read_live(volume, lba, place));
+        let read: Vec<Option<Live>> = join_all(read).await.into_iter().collect::<Result<_, _>>()?;
+        let mut pieces = Vec::with_capacity(read.len());
+        for live in read.into_iter().flatten() {
+            pieces.extend(self.still_live(live).await?);
+        }
+        let requests: Vec<Rc<Request>> = pieces.iter().map(|p| p.request.clone()).collect();
+        for piece in pieces {
+            self.submit_to(StreamId::Inner, piece);
+        }
+        for request in requests {
+            request.done().await?;
+        }
         Ok(())
     }
 
-    /// A block's move, its lock held; `None` when it is not there any more or about to be overwritten.
-    async fn prepare_move(
-        self: &Rc<Self>,
-        columns: &Columns,
-        volume: VolumeId,
-        lba: Lba,
-        from: Place,
-    ) -> Result<Option<Piece>, Fault> {
+    /// A block's contents, if the map still names the place; nothing is read that is not live.
+    async fn read_live(&self, volume: VolumeId, lba: Lba, from: Place) -> Result<Option<Live>, Fault> {
         let Some(vol) = self.volumes.borrow().get(&volume).cloned() else { return Ok(None) };
         if vol.state.get() != VolumeState::Live {
             return Ok(None);
         }
-        // Being written: it will be somewhere else soon.
-        let Some(guard) = vol.locks.try_lock(lba.0, lba.0 + 1) else { return Ok(None) };
         let resolved = self.resolve(&vol, lba, 1).await?;
         if resolved.refs[0] != MapRef::At(from) && !planted(Canary::MoveUnconditional) {
             return Ok(None);
         }
+        // As they are now: a rebuild may have given columns new places.
+        let Some(columns) = self.columns(from.pba.segment) else { return Ok(None) };
         let (column, row) = Seg::place(from.pba.block, self.shape.zone_blocks);
-        let run = self.read_run(columns, column, row, &[from.crc]).await;
+        let run = self.read_run(&columns, column, row, &[from.crc]).await;
+        let data = (!run.lost[0]).then(|| run.data.freeze());
+        Ok(Some(Live { vol, lba, from, data }))
+    }
+
+    /// Its move, the block's lock held, if it is live now that nobody else can write it; `None` when it is overwritten, or
+    /// is being.
+    async fn still_live(&self, live: Live) -> Result<Option<Piece>, Fault> {
+        let Live { vol, lba, from, data } = live;
+        // Being written: it will be somewhere else soon.
+        let Some(guard) = vol.locks.try_lock(lba.0, lba.0 + 1) else { return Ok(None) };
+        if vol.state.get() != VolumeState::Live {
+            return Ok(None);
+        }
+        let unasked = planted(Canary::MoveUnconditional) || planted(Canary::MoveAskedOnce);
+        if !unasked && self.resolve(&vol, lba, 1).await?.refs[0] != MapRef::At(from) {
+            return Ok(None);
+        }
         let request = Request::new(1, Some(Held { guard, promise: None }));
-        let (what, data) = if run.lost[0] {
-            self.note(format!("volume {}: block {lba} is lost", vol.name.borrow()));
-            (What::Fill(if planted(Canary::BadForgotten) { MapRef::Hole } else { MapRef::Bad }), None)
-        } else {
-            (What::Move, Some(run.data.freeze()))
+        let what = match &data {
+            Some(_) => What::Move,
+            None => {
+                self.note(format!("volume {}: block {lba} is lost", vol.name.borrow()));
+                What::Fill(if planted(Canary::BadForgotten) { MapRef::Hole } else { MapRef::Bad })
+            }
         };
-        Ok(Some(Piece { what, volume, lba, blocks: 1, data, request }))
+        Ok(Some(Piece { what, volume: vol.id, lba, blocks: 1, data, request }))
     }
 
     /// Has the next checkpoint write a map node elsewhere, if it still is where the cleaner found it.
@@ -188,4 +319,21 @@ impl Core {
         }
         Ok(())
     }
+
+    /// Segments emptied since the last memtable was frozen, in thousandths: the next checkpoint gives them back.
+    fn emptied_waiting(&self) -> i64 {
+        let table = self.table.borrow();
+        let worth = self.zones_worth();
+        let waits = |s: &&Seg| s.state == SegmentState::Sealed && s.cleaned == Some(self.freezes.get());
+        table.segments.values().filter(waits).map(|s| worth.of(s)).sum()
+    }
+}
+
+/// A block that was live when it was read.
+struct Live {
+    vol: Rc<Vol>,
+    lba: Lba,
+    from: Place,
+    /// `None`: it is lost.
+    data: Option<Bytes>,
 }

@@ -9,7 +9,7 @@ use rt::{Buf, Drive, IoError, Rt};
 
 use crate::core::{Core, Phase, Shape};
 use crate::fault::{Refused, RefusedCode};
-use crate::plan::{CreateSpec, Plan, USABLE_PERMILLE, plan};
+use crate::plan::{CreateSpec, Plan, plan};
 use crate::seat::Seat;
 
 /// A random identity.
@@ -39,7 +39,8 @@ pub async fn write_label(drive: &Drive, label: &Label) -> Result<(), IoError> {
 }
 
 /// Makes an array of `drives`; it is open for reading and writing, background work not started.
-pub async fn create(rt: &Rt, drives: Vec<Drive>, spec: &CreateSpec) -> Result<Rc<Core>, Refused> {
+/// Volumes may fill `usable_permille` of what the ladder leaves.
+pub async fn create(rt: &Rt, drives: Vec<Drive>, spec: &CreateSpec, usable_permille: u16) -> Result<Rc<Core>, Refused> {
     let sizes: Vec<u64> = drives.iter().map(|d| d.info().blocks.0).collect();
     let plan: Plan = plan(spec, &sizes)?;
     if !spec.force {
@@ -54,7 +55,7 @@ pub async fn create(rt: &Rt, drives: Vec<Drive>, spec: &CreateSpec) -> Result<Rc
         zone_blocks: plan.zone_blocks,
         slot_blocks: plan.slot_blocks,
         rebuild_place: plan.rebuild_place,
-        usable_permille: USABLE_PERMILLE,
+        usable_permille,
         features: Features::default(),
     };
     let core = Core::new(rt, spec.name.clone(), shape, Phase::Open);

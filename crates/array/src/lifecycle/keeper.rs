@@ -85,12 +85,14 @@ impl Core {
                 return;
             }
             let zones = self.pins.take_free();
+            let count = zones.len() as i64;
             let free = |(seat, zone): (Rc<Seat>, u32)| async move {
                 let n = base::BlockCount(u64::from(seat.layout.zone_blocks));
                 seat.deallocate(seat.layout.zone_row(zone, 0), n).await;
                 seat.free.borrow_mut().insert(zone);
             };
             futures::future::join_all(zones.into_iter().map(free)).await;
+            self.zones_on_their_way(-count);
             self.room_changed();
         }
     }

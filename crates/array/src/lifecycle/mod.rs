@@ -9,3 +9,4 @@ pub mod open;
 pub mod rebuild;
 pub mod replay;
 pub mod scan;
+mod victims;

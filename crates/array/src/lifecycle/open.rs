@@ -7,7 +7,7 @@ use std::time::Duration;
 use base::{BLOCK_BYTES, Epoch, MemberId};
 use futures::future::join_all;
 
-use ondisk::{FormatError, Generation, Label, Layout, MemberState, SegmentState};
+use ondisk::{FormatError, Generation, Label, Layout, MemberState, Scheme, SegmentState};
 use rt::{Buf, Drive, Rt};
 use serde::Serialize;
 
@@ -424,6 +424,9 @@ impl Core {
         });
         let own_map = self.map_scheme();
         let mut streams = vec![StreamId::Inner, StreamId::Host];
+        if !matches!(own_map, Some(Scheme::Copies { .. })) {
+            streams.insert(0, StreamId::Map);
+        }
         for seg in table.segments.values_mut().filter(|s| s.state == SegmentState::Open) {
             let for_map = own_map == Some(seg.scheme) && own_map != Some(self.shape.scheme);
             let stream = match () {

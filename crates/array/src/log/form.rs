@@ -44,7 +44,7 @@ impl Core {
         // Room for the padding of a last row: k - 1 pads at most.
         let budget = ENTRIES_MAX + 1 - widest;
         let (waiting, ranges_only) = stream.waiting(budget);
-        if waiting < SMALL_BLOCKS && stream.in_flight.get() >= SMALL_IN_FLIGHT {
+        if waiting < SMALL_BLOCKS && stream.in_flight.get() >= SMALL_IN_FLIGHT && id == StreamId::Host {
             return None;
         }
         let segment = self.open_segment(id)?;
@@ -64,9 +64,10 @@ impl Core {
             return Some(self.build(id, segment, scheme, row, Vec::new()));
         }
         let most = waiting.min(room as usize * k - 1);
-        // Whole rows of what waits; the rest stays for the next record unless nothing else is in flight.
+        // Whole rows of what waits; the rest stays for the next record unless nothing else is in flight. Moves and map
+        // nodes come in batches: the rest of one would wait for the next batch, its blocks locked.
         let whole_rows = (most + 1) / k;
-        let alone = stream.in_flight.get() == 0;
+        let alone = stream.in_flight.get() == 0 || id != StreamId::Host;
         let take = if (most + 1) % k == 0 || alone || ranges_only {
             most
         } else if whole_rows > 0 {

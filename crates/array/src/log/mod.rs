@@ -20,11 +20,11 @@ use std::rc::Rc;
 use base::{SegmentId, Seq};
 pub use request::{Held, Piece, Request, What};
 
+use crate::canary::{Canary, planted};
 use crate::core::{Core, Phase};
 use crate::fault::Fault;
 use crate::sync::Event;
 pub use form::{WINDOW_ROWS_MAX, window_rows};
-use ondisk::Level;
 pub use write::Record;
 
 /// Who appends.
@@ -32,9 +32,9 @@ pub use write::Record;
 pub enum StreamId {
     /// Hosts' writes.
     Host,
-    /// The cleaner's moves, and map nodes where they have no stream of their own.
+    /// The cleaner's moves: mostly cold.
     Inner,
-    /// Map nodes of an array without redundancy: they are mirrored.
+    /// Map nodes: hot, so that their segments empty themselves. Mirrored in an array without redundancy.
     Map,
 }
 
@@ -112,8 +112,9 @@ impl Core {
     fn stream_of(&self, piece: &Piece) -> StreamId {
         match piece.what {
             What::Data | What::Fill(_) => StreamId::Host,
-            What::Node(_) if self.shape.level == Level::Raid0 => StreamId::Map,
-            What::Node(_) | What::Move => StreamId::Inner,
+            What::Node(_) if planted(Canary::MixedRecords) => StreamId::Host,
+            What::Node(_) => StreamId::Map,
+            What::Move => StreamId::Inner,
         }
     }
 

@@ -74,7 +74,12 @@ impl Core {
     }
 
     async fn write_record(self: Rc<Self>, record: Rc<Record>) {
-        let slots = self.table.borrow().get(record.segment).slots.clone();
+        let (slots, k) = {
+            let table = self.table.borrow();
+            let seg = table.get(record.segment);
+            (seg.slots.clone(), seg.scheme.k())
+        };
+        add(&self.tally.data_blocks_written, u64::from(record.rows) * k as u64);
         let columns = record.columns.take();
         let mut writes = Vec::with_capacity(slots.len());
         for (slot, parts) in slots.into_iter().zip(columns) {

@@ -84,7 +84,8 @@ rules! {
     map::reads_see_the_table_that_is_being_merged [FrozenTableForgotten]
     map::counts_are_exact [CountsForgotten]
     map::growing_during_a_checkpoint_keeps_it []
-    map::a_full_array_is_overwritten_and_emptied [MoveUnconditional, FloorForgotten]
+    map::a_full_array_is_overwritten_and_emptied [MoveUnconditional, MoveAskedOnce, FloorForgotten]
+    map::nothing_dead_is_moved [MoveUnconditional]
     map::deleting_survives_kills [DropForgotten]
     map::that_of_raid_0_is_mirrored [MapNotMirrored]
 

@@ -1,5 +1,6 @@
 //! The map: what reads see, what is counted, what the cleaner and deletions make of it.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use ondisk::{Entry, Level};
@@ -104,6 +105,39 @@ pub fn a_full_array_is_overwritten_and_emptied() {
     assert_eq!((status.used_bytes, status.volumes.len()), (0, 0));
     p.rt.block_on(p.array().volume_create("w", 8 << 20)).unwrap();
     p.rt.block_on(p.array().volume("w").unwrap().write(0, data(1, 256), false)).unwrap();
+}
+
+/// What was deallocated or overwritten before the cleaner came is not copied by it.
+pub fn nothing_dead_is_moved() {
+    let zones = DiskParams { bytes: (8 << 20) + (66 << 18), volatile_cache: false, ..DiskParams::default() };
+    let world = World::of(3, zones);
+    world.create_with(Level::Raid5, 64, 1 << 30);
+    let p = world.start(3);
+    let blocks = p.array().status().usable_bytes / BLOCK * 9 / 10;
+    for lba in (0..blocks).step_by(8) {
+        p.write(lba, 1, 8).unwrap();
+    }
+    // Of each 24 blocks 8 stay, 8 are deallocated, 8 overwritten again and again.
+    for lba in (8..blocks).step_by(24) {
+        p.rt.block_on(p.v().deallocate(lba * BLOCK, 8 * BLOCK, false)).unwrap();
+    }
+    p.checkpoint();
+    // Until the cleaner has been through some segments.
+    let moved = || p.array().status().written.moved_bytes / BLOCK;
+    let again = (0..8).flat_map(|round| (16..blocks - 8).step_by(24).map(move |lba| (lba, round + 2)));
+    let tags: BTreeMap<u64, u8> =
+        again.take_while(|_| moved() < 300).inspect(|&(lba, tag)| p.write(lba, tag, 8).unwrap()).collect();
+    assert!(moved() >= 300, "the cleaner had work");
+    let lba_of = |entry: &Entry| match entry {
+        Entry::Move { lba, .. } => Some(lba.0),
+        _ => None,
+    };
+    let headers = world.headers();
+    let dead = headers.iter().flat_map(|(_, _, h)| h.entries.iter().filter_map(lba_of)).filter(|lba| lba % 24 / 8 == 1);
+    assert_eq!(dead.count(), 0, "deallocated blocks were moved");
+    for (&lba, &tag) in &tags {
+        assert!(p.is(lba - 16, 1, 8) && p.is(lba - 8, 0, 8) && p.is(lba, tag, 8), "block {lba}");
+    }
 }
 
 /// A volume that was being deleted when its process died is deleted by the next one, and all it held is free.

@@ -71,6 +71,25 @@ pub fn array_details(a: &ArrayView) -> Vec<String> {
     }
     lines.push(format!("  space     {space}"));
     lines.push(format!(
+        "  reserve   {} that volumes may not fill, of {} raw",
+        human(a.reserve_bytes),
+        human(a.raw_bytes)
+    ));
+    let live = (a.live_share * 100.0).round();
+    lines.push(format!("  live      {live} % of the blocks of the segments in use"));
+    let w = &a.written;
+    if w.host_bytes > 0 {
+        lines.push(format!(
+            "  written   {} by hosts, {} moved, {} map, {} headers and padding, {} redundancy; amplification {:.2} without it",
+            human(w.host_bytes),
+            human(w.moved_bytes),
+            human(w.map_bytes),
+            human(w.header_bytes),
+            human(w.redundancy_bytes),
+            a.write_amplification
+        ));
+    }
+    lines.push(format!(
         "  segments  {} of {} free, zones of {}, {} parity kernel",
         a.segments_free,
         a.segments_total,

@@ -81,10 +81,16 @@ pub struct ArrayView {
     pub used_bytes: u64,
     /// The volumes' sizes together.
     pub provisioned_bytes: u64,
-    /// Live blocks of all data blocks, 0 to 1.
+    /// Data bytes of all zones that volumes may not fill.
+    #[serde(default)]
+    pub reserve_bytes: u64,
+    /// Live blocks (of volumes and map) per data block of the segments in use, 0 to 1.
     pub live_share: f64,
-    /// Bytes written to members' data columns per byte from hosts.
+    /// Bytes written to members' data columns per byte from hosts, since the array was opened.
     pub write_amplification: f64,
+    /// What was written since then.
+    #[serde(default)]
+    pub written: WrittenView,
     /// Whether answered writes wait in drives' caches for a flush.
     pub volatile_cache: bool,
     /// Memory the map takes.
@@ -99,6 +105,21 @@ pub struct ArrayView {
     pub rebuild: Option<RebuildView>,
     /// The last events, oldest first.
     pub events: Vec<EventView>,
+}
+
+/// Bytes written since an array was opened, by what they are.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct WrittenView {
+    /// Hosts' data.
+    pub host_bytes: u64,
+    /// Live blocks that the cleaner moved.
+    pub moved_bytes: u64,
+    /// Map nodes.
+    pub map_bytes: u64,
+    /// Record headers, and padding of rows.
+    pub header_bytes: u64,
+    /// Parity or copies of all these.
+    pub redundancy_bytes: u64,
 }
 
 /// One member.

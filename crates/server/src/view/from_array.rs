@@ -2,7 +2,7 @@
 
 use super::{
     ArrayState, ArrayView, EventView, IostatView, MemberState, MemberView, PlanView, RebuildView, RecoveryStepView,
-    RecoveryView, TrafficView, VolumeState, VolumeView,
+    RecoveryView, TrafficView, VolumeState, VolumeView, WrittenView,
 };
 
 impl From<array::Status> for ArrayView {
@@ -30,8 +30,16 @@ impl From<array::Status> for ArrayView {
             usable_bytes: s.usable_bytes,
             used_bytes: s.used_bytes,
             provisioned_bytes: s.provisioned_bytes,
+            reserve_bytes: s.reserve_bytes,
             live_share: s.live_share,
             write_amplification: s.write_amplification,
+            written: WrittenView {
+                host_bytes: s.written.host_bytes,
+                moved_bytes: s.written.moved_bytes,
+                map_bytes: s.written.map_bytes,
+                header_bytes: s.written.header_bytes,
+                redundancy_bytes: s.written.redundancy_bytes,
+            },
             volatile_cache: s.volatile_cache,
             map_memory_bytes: s.map_memory_bytes,
             alarms: s.alarms,

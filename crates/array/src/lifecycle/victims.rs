@@ -1,0 +1,106 @@
+//! Which segment the cleaner empties next: the one with the best age x gain / cost.
+//!
+//! - Age: segments begun since it was. Ids say that, so it survives a restart; a segment of moved blocks is as young
+//!   as the move.
+//! - Gain: what its zones are worth less what its live blocks take.
+//! - Cost: reading it and writing what is live.
+//!
+//! So a segment that was just written, and goes on losing blocks by itself, is left alone, and one that nobody writes to
+//! is emptied for a small gain. Of one age it is the greedy choice. Short of room age does not count.
+
+use base::SegmentId;
+use ondisk::SegmentState;
+
+use crate::core::Core;
+use crate::segment::Seg;
+
+/// A new segment, for reckoning with parts of segments.
+pub const SHARE: i64 = 1000;
+
+/// What is to be gained, at least.
+const GAIN_MIN: i64 = SHARE / 32;
+
+/// A segment to be emptied, in thousandths of a new segment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Victim {
+    /// Which.
+    pub id: SegmentId,
+    /// What emptying it gives.
+    pub gain: i64,
+    /// What its live blocks take elsewhere.
+    pub takes: i64,
+}
+
+impl Victim {
+    /// The larger the better.
+    fn score(&self, next: u64, greedy: bool) -> f64 {
+        let age = if greedy { 1 } else { next - self.id.0 };
+        let cost = if greedy { SHARE } else { SHARE + self.takes };
+        age as f64 * self.gain as f64 / cost as f64
+    }
+}
+
+/// The best of `victims` that take no more than `room`; of equal ones the first.
+fn best(victims: impl Iterator<Item = Victim>, next: u64, room: i64, greedy: bool) -> Option<Victim> {
+    let worth = victims.filter(|v| v.gain > GAIN_MIN && v.takes <= room);
+    let scored = worth.map(|v| (v.score(next, greedy), v));
+    scored.reduce(|a, b| if b.0 > a.0 { b } else { a }).map(|(_, v)| v)
+}
+
+impl Core {
+    /// The next segment to be emptied; its blocks take no more than `room` thousandths of a segment.
+    pub(super) fn next_victim(&self, room: i64, greedy: bool) -> Option<Victim> {
+        let table = self.table.borrow();
+        let hard = self.hard_to_clean.borrow();
+        let emptied = self.being_emptied.borrow();
+        let cleanable = |s: &&Seg| {
+            s.state == SegmentState::Sealed
+                && s.cleaned.is_none()
+                && s.unmerged.is_empty()
+                && !s.busy
+                && !s.fresh_nodes
+                && !s.is_empty()
+                && !emptied.contains_key(&s.id)
+                && !hard.contains(&s.id)
+                && !self.in_use_by_log(s.id)
+        };
+        let worth = self.zones_worth();
+        let blocks = self.segment_blocks_now() as i64;
+        let victim = |s: &Seg| {
+            // A header for each record.
+            let takes = i64::from(s.live) * SHARE * 65 / 64 / blocks;
+            Victim { id: s.id, gain: worth.of(s) - takes, takes }
+        };
+        best(table.segments.values().filter(cleanable).map(victim), table.next, room, greedy)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn victim(id: u64, takes: i64) -> Victim {
+        Victim { id: SegmentId(id), gain: SHARE - takes, takes }
+    }
+
+    fn chosen(victims: &[Victim], room: i64, greedy: bool) -> Option<u64> {
+        best(victims.iter().copied(), 1000, room, greedy).map(|v| v.id.0)
+    }
+
+    #[test]
+    fn the_old_ones_before_the_young_ones() {
+        // A hot segment that is half empty already, and a cold one with a quarter to gain.
+        let victims = [victim(100, 750), victim(990, 500)];
+        assert_eq!(chosen(&victims, 1000, false), Some(100));
+        assert_eq!(chosen(&victims, 1000, true), Some(990), "short of room the emptiest");
+        assert_eq!(chosen(&[victim(500, 750), victim(501, 700)], 1000, false), Some(501), "of one age the emptiest");
+    }
+
+    #[test]
+    fn what_gives_nothing_or_does_not_fit_is_left() {
+        assert_eq!(chosen(&[victim(1, 990)], 1000, false), None);
+        assert_eq!(chosen(&[victim(1, 600), victim(2, 700)], 650, true), Some(1));
+        assert_eq!(chosen(&[victim(1, 600)], 500, true), None);
+        assert_eq!(chosen(&[victim(1, 0)], 0, true), Some(1), "nothing live takes no room");
+    }
+}
