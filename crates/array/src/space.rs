@@ -77,18 +77,22 @@ impl Room {
 
 /// What zones are worth when they are free.
 pub struct Worth {
-    members_in: Vec<bool>,
-    zones_per_segment: i64,
+    /// Zones of each seat that a new segment takes, all its units together; none: new segments cannot use them.
+    per_segment: Vec<Option<i64>>,
+    /// The same, of any member that is in.
+    usual: i64,
 }
 
 impl Worth {
     /// A segment's zones, in thousandths of a new segment.
     pub fn of(&self, seg: &Seg) -> i64 {
-        self.of_zones(seg.slots.iter().flatten().filter(|(m, _)| self.members_in[usize::from(m.0)]).count() as i64)
+        let zones = seg.slots.iter().flatten().filter_map(|(m, _)| self.per_segment[usize::from(m.0)]);
+        // As millionths: thirds add up to a whole.
+        (zones.map(|n| 1_000_000 / n).sum::<i64>() + 500) / 1000
     }
 
     fn of_zones(&self, zones: i64) -> i64 {
-        zones * 1000 / self.zones_per_segment
+        zones * 1000 / self.usual
     }
 }
 
@@ -266,13 +270,26 @@ impl Core {
     /// What zones are worth when they are free, as members are now.
     pub fn zones_worth(&self) -> Worth {
         let seats = self.seats.borrow();
-        let units = self.units(false, self.room.short.get());
-        let zones_per_unit = match (self.shape.scheme, copy_groups(&seats, self.shape.scheme.tolerates() + 1)) {
-            (Scheme::Copies { copies, .. }, Some(_)) => i64::from(copies),
-            _ => 1,
+        let short = self.room.short.get();
+        let width = self.units(false, short).width as i64;
+        let copies = self.shape.scheme.tolerates() + 1;
+        let groups = match self.shape.scheme {
+            Scheme::Copies { .. } => copy_groups(&seats, copies),
+            Scheme::Parity { .. } => None,
         };
-        let members_in = seats.iter().map(|s| s.is_in()).collect();
-        Worth { members_in, zones_per_segment: units.width as i64 * zones_per_unit }
+        let Some(groups) = groups else {
+            let per_segment = seats.iter().map(|s| s.is_in().then_some(width)).collect();
+            return Worth { per_segment, usual: width };
+        };
+        let mut per_segment = vec![None; seats.len()];
+        let mut usual = width * copies as i64;
+        for group in groups.iter().filter(|g| group_serves(&groups, g, short)) {
+            // One zone of each that is in makes a unit.
+            let zones = width * group.iter().flatten().count() as i64;
+            group.iter().flatten().for_each(|s| per_segment[usize::from(s.id.0)] = Some(zones));
+            usual = usual.min(zones);
+        }
+        Worth { per_segment, usual }
     }
 
     /// Room in thousandths of a segment: segments left, what is left of those being written, what is emptied and
