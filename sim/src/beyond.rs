@@ -73,18 +73,26 @@ pub fn rot(world: &mut World, volumes: &Volumes, report: &mut Report, rebuild: b
     // A drive whose labels or generations are spoilt is not there at all.
     let here = harmed.status().members;
     let mut gone: BTreeSet<u16> = here.iter().filter(|m| m.state != SeatState::In).map(|m| m.seat).collect();
+    let mut whole_again = false;
     if rebuild {
-        gone.extend(exchange(world, &rt, &harmed));
+        let replaced = exchange(world, &rt, &harmed);
+        whole_again = harmed.status().state == ArrayState::Optimal && !replaced.is_empty();
+        if whole_again {
+            // What could be made whole survives another one.
+            let other = rotted.iter().find(|d| seat_of(&seats, d.name()).is_some_and(|seat| !replaced.contains(&seat)));
+            other.iter().for_each(|d| d.detach());
+        }
+        gone.extend(replaced);
     }
-    let spoilt = |(member, at): (MemberId, MemberLba)| -> bool {
+    let rotten = |(member, at): (MemberId, MemberLba)| -> bool {
         let name = seats.iter().find(|(_, seat)| *seat == member.0).map(|(name, _)| name);
         let disk = name.and_then(|name| sound.iter().position(|d| d.name() == name));
-        let differs = |d: usize| {
-            unreadable.contains(&(d, at))
-                || sound[d].image_read(at, BlockCount(1)) != was[d].image_read(at, BlockCount(1))
-        };
-        gone.contains(&member.0) || disk.is_none_or(differs)
+        disk.is_none_or(|d| {
+            let block = |disks: &[Disk]| disks[d].image_read(at, BlockCount(1));
+            unreadable.contains(&(d, at)) || block(&sound) != block(&was)
+        })
     };
+    let spoilt = |place: (MemberId, MemberLba)| gone.contains(&place.0.0) || rotten(place);
     let mut lost: BTreeSet<(String, u64)> = BTreeSet::new();
     for held in volumes.all.iter() {
         let name = &held.name;
@@ -101,7 +109,9 @@ pub fn rot(world: &mut World, volumes: &Volumes, report: &mut Report, rebuild: b
                 Err(Fault::Medium) => {
                     let located = rt.block_on(volume.locate(at)).map_err(|e| format!("{name} at {at}: {e}"))?;
                     let rows = located.map.iter().chain(&located.data);
-                    if !rows.clone().any(|row| beyond_repair(row, &spoilt)) {
+                    let was_rotten = |row: &RowPlace| row.columns.iter().flatten().any(|&place| rotten(place));
+                    let fair = |row| if whole_again { was_rotten(row) } else { beyond_repair(row, &spoilt) };
+                    if !rows.clone().any(fair) {
                         return Err(format!("{name} at {at} reads as lost, but {located:?} is not"));
                     }
                     report.lost_blocks += 1;
@@ -117,6 +127,10 @@ pub fn rot(world: &mut World, volumes: &Volumes, report: &mut Report, rebuild: b
     }
     rt.end();
     Ok(())
+}
+
+fn seat_of(seats: &[(String, u16)], name: &str) -> Option<u16> {
+    seats.iter().find(|(n, _)| n == name).map(|(_, seat)| *seat)
 }
 
 /// Replaces as many members as the redundancy covers and waits for the rebuild; their seats.
@@ -315,8 +329,9 @@ pub fn generation(world: &mut World, volumes: &Volumes, mode: Mode, report: &mut
         })
     };
     let must_refuse = before.is_some_and(|g| !g.clean && meets(&g));
+    // Who asks for --degraded takes what a drive that was out knows, when no other knows more.
     let rt = world.rt();
-    match rt.block_on(Array::open(&rt, drives(&rt, &disks), DEGRADED)) {
+    match rt.block_on(Array::open(&rt, drives(&rt, &disks), OpenHow::default())) {
         Ok(_) if must_refuse => Err("records of a newer generation did not stop it".to_owned()),
         // What it says of volumes made or deleted since may be old.
         Ok(array) => read_some(world, &rt, &array, &volumes, Mode::Killed, true),

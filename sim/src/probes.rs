@@ -335,8 +335,10 @@ fn close_in_rebuild(world: &mut World, volumes: &Volumes, mode: Mode) -> Result<
     }
     world.counts.add(Kind::CloseInRebuild, 1);
     let done = Rc::new(Done::default());
-    set_to_work(world, &rt, &array, &volumes, None, 3, &done);
-    let long = 1u64 << world.dice.random_range(0..15);
+    // Without hosts it is handed over quickly, and the rebuild has not gone far.
+    let hosts = if world.dice.random_range(0..3) == 0 { 3 } else { 0 };
+    set_to_work(world, &rt, &array, &volumes, None, hosts, &done);
+    let long = 1u64 << world.dice.random_range(0..13);
     rt.block_on(rt.sleep(Duration::from_micros(world.dice.random_range(0..long))));
     let out = || -> Vec<String> {
         let members = array.status().members.into_iter();
