@@ -101,7 +101,7 @@ kinds! {
     LossInReplace,
     /// The process dies, and then the power fails while the array is being opened.
     CutAfterKill,
-    /// The array is closed in the middle of a rebuild.
+    /// The array is closed, or freezes, in the middle of a rebuild.
     CloseInRebuild,
     /// A drive goes, and after new writes another, without a rebuild.
     LossAfterLoss,

@@ -321,7 +321,7 @@ fn cut_after_kill(world: &mut World, volumes: &Volumes, mode: Mode) -> Result<()
     volumes.compare(&rt, &array, Mode::PowerCut)
 }
 
-/// Handed over in the middle of a rebuild, the array leaves the drives alone, and blames none of them.
+/// Handed over or frozen in the middle of a rebuild, the array leaves the drives alone, and blames none of them.
 fn close_in_rebuild(world: &mut World, volumes: &Volumes, mode: Mode) -> Result<(), String> {
     let mut volumes = volumes.fork();
     let disks = world.forks();
@@ -344,6 +344,17 @@ fn close_in_rebuild(world: &mut World, volumes: &Volumes, mode: Mode) -> Result<
         let members = array.status().members.into_iter();
         members.filter(|m| m.state != SeatState::In).map(|m| m.drive_name).collect()
     };
+    if world.dice.random_range(0..2) == 0 {
+        // Or more drives go than it can lose, and it freezes.
+        disks[..=world.plan.tolerates().min(disks.len() - 1)].iter().for_each(Disk::detach);
+        for _ in 0..20_000 {
+            if array.status().state == ArrayState::Frozen {
+                return silent(&rt, &disks.into_iter().chain([fresh]).collect::<Vec<_>>());
+            }
+            rt.block_on(rt.sleep(Duration::from_micros(1)));
+        }
+        return Ok(());
+    }
     let before = out();
     rt.block_on(array.clone().close()).map_err(|e| e.to_string())?;
     let all: Vec<Disk> = disks.iter().chain([&fresh]).cloned().collect();

@@ -277,7 +277,7 @@ pub fn silent(rt: &Rt, disks: &[Disk]) -> Result<(), String> {
     rt.block_on(rt.sleep(Duration::from_secs(2)));
     match changed(disks) - before {
         0 => Ok(()),
-        n => Err(format!("{n} writes and flushes after it was closed")),
+        n => Err(format!("{n} writes and flushes after it was closed or froze")),
     }
 }
 
