@@ -99,6 +99,16 @@ kinds! {
     RotInRebuild,
     /// A drive goes while another is being replaced.
     LossInReplace,
+    /// Lives of a few moments, one after the other.
+    ManyLives,
+    /// Drives go, the power fails, and then others are missing.
+    CutAfterLoss,
+    /// Readers take long while zones are used again.
+    SlowReaders,
+    /// Every volume is deleted under load, and a new one made.
+    VolumesAnew,
+    /// A live block rots on one drive and is read.
+    RotHeals,
     /// The process dies, and then the power fails while the array is being opened.
     CutAfterKill,
     /// The array is closed, or freezes, in the middle of a rebuild.

@@ -10,6 +10,7 @@ pub mod beyond;
 pub mod census;
 pub mod disturb;
 pub mod kind;
+pub mod lives;
 pub mod model;
 pub mod plan;
 pub mod probes;

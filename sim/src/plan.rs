@@ -133,7 +133,7 @@ impl Plan {
         for _ in 0..if short { dice.random_range(8..20) } else { dice.random_range(3..7) } {
             plan.rounds.push(Round {
                 hosts: if short { dice.random_range(1..3) } else { dice.random_range(1..20) },
-                millis: if short { 1 } else { 1 << dice.random_range(0..7) },
+                millis: if short { 1 } else { 1 << dice.random_range(if plan.filled { 3..8 } else { 0..7 }) },
                 end: [End::Close, End::Kill, End::PowerCut, End::PowerCut][dice.random_range(0..4)],
             });
         }
@@ -166,11 +166,15 @@ impl Plan {
         }
     }
 
+    /// What labels and generations take of a drive.
+    pub fn system_bytes(&self) -> u64 {
+        8 << 20
+    }
+
     /// Its drives.
     pub fn disk(&self) -> DiskParams {
-        let system = 8 << 20;
         DiskParams {
-            bytes: system + self.zones * u64::from(self.zone_blocks) * 4096,
+            bytes: self.system_bytes() + self.zones * u64::from(self.zone_blocks) * 4096,
             volatile_cache: self.volatile_cache,
             parallelism: self.parallelism,
             jitter: self.jitter,

@@ -13,7 +13,6 @@ use rand::RngExt;
 use rt::model::{Disk, Fault as DriveFault};
 use rt::{Bytes, Drive, Rt};
 
-use crate::beyond;
 use crate::kind::Kind;
 use crate::model::{Mode, SECTOR};
 use crate::report::Report;
@@ -21,6 +20,7 @@ use crate::run::{DEGRADED, changed, set_to_work, silent};
 use crate::volumes::Volumes;
 use crate::workload::{Done, joined};
 use crate::world::{World, drives, labelled};
+use crate::{beyond, lives};
 
 /// Bytes of a block.
 pub const BLOCK: u64 = BLOCK_BYTES as u64;
@@ -33,6 +33,11 @@ pub fn try_on_copies(world: &mut World, volumes: &Volumes, mode: Mode, report: &
     let wanted = [
         (Kind::RotBeyond, sound, 3),
         (Kind::RotInRebuild, redundant, 2),
+        (Kind::ManyLives, true, 2),
+        (Kind::CutAfterLoss, redundant, 1),
+        (Kind::SlowReaders, sound, 3),
+        (Kind::RotHeals, redundant, 2),
+        (Kind::VolumesAnew, true, 3),
         (Kind::CutAfterKill, sound, 2),
         (Kind::LossBeyond, sound, 3),
         (Kind::TooFew, sound, 3),
@@ -53,6 +58,11 @@ pub fn try_on_copies(world: &mut World, volumes: &Volumes, mode: Mode, report: &
         let tried = match kind {
             Kind::RotBeyond => beyond::rot(world, volumes, report, false),
             Kind::RotInRebuild => beyond::rot(world, volumes, report, true),
+            Kind::ManyLives => lives::many(world, volumes, mode),
+            Kind::CutAfterLoss => lives::cut_after_loss(world, volumes, mode),
+            Kind::SlowReaders => lives::slow_readers(world, volumes, mode),
+            Kind::VolumesAnew => lives::volumes_anew(world, volumes, mode),
+            Kind::RotHeals => lives::rot_heals(world, volumes, mode),
             Kind::CutAfterKill => cut_after_kill(world, volumes, mode),
             Kind::LossBeyond => beyond::loss(world, volumes, mode),
             Kind::TooFew => too_few(world, volumes, mode),

@@ -94,7 +94,8 @@ pub fn begin(world: &mut World) {
         }
         if world.chance(Kind::Stall, 4) {
             let one_in = world.dice.random_range(20..200);
-            let ns = 1_000_000_000 >> world.dice.random_range(0..14);
+            let shift = if world.plan.filled { 5..10 } else { 0..14 };
+            let ns = 1_000_000_000 >> world.dice.random_range(shift);
             disk.set_fault(Fault::Stalls { one_in, ns });
         }
     }

@@ -126,6 +126,10 @@ canaries! {
     ReplaceUnasked,
     /// Drives are written after the array froze or was handed over.
     DoorsForgotten,
+    /// A generation that never took effect is a history of its own.
+    OvertakenBelieved,
+    /// A zone of a mirror is worth a part of a pair, however many of the pair are left.
+    PairsReckonedWhole,
     /// A drive that is not asked any more is taken for one that is gone.
     DoorsBlameDrives,
     /// Rows in flight are counted from the acknowledged row.

@@ -285,7 +285,8 @@ impl Core {
         let mut usual = width * copies as i64;
         for group in groups.iter().filter(|g| group_serves(&groups, g, short)) {
             // One zone of each that is in makes a unit.
-            let zones = width * group.iter().flatten().count() as i64;
+            let left = group.iter().flatten().count();
+            let zones = width * if planted(Canary::PairsReckonedWhole) { copies } else { left } as i64;
             group.iter().flatten().for_each(|s| per_segment[usize::from(s.id.0)] = Some(zones));
             usual = usual.min(zones);
         }

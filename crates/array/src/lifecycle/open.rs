@@ -235,6 +235,7 @@ async fn find_members(rt: &Rt, drives: Vec<Drive>) -> Result<Vec<Found>, Refused
 fn is_overtaken(g: &Generation, found: &[Found]) -> bool {
     found.iter().any(|f| {
         let seat = g.members.get(usize::from(f.label.seat.0)).filter(|m| m.uuid == f.label.member);
+        let seat = seat.filter(|_| !planted(Canary::OvertakenBelieved));
         let went_on = |own: &Generation| own.id != g.id && own.number >= g.number && !own.ancestors.contains(&g.id);
         seat.is_some_and(|m| m.state == MemberState::In) && f.generations.first().is_some_and(went_on)
     })

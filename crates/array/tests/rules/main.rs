@@ -95,6 +95,8 @@ rules! {
     loss::new_writes_keep_full_redundancy [NarrowForgotten]
     loss::after_a_rebuild_another_member_may_go [RebuildEmpty]
     loss::nothing_is_written_once_it_is_closed_or_frozen [DoorsForgotten]
+    recovery::a_generation_that_never_took_effect_is_no_history [OvertakenBelieved]
+    map::a_mirror_with_one_drive_left_is_cleaned [PairsReckonedWhole]
     loss::a_shut_door_says_nothing_of_a_drive [DoorsBlameDrives]
     loss::one_bad_block_costs_a_rebuild_one_row [RebuildByBatch]
     loss::replacing_asks_for_the_redundancy_again [ReplaceUnasked]

@@ -140,6 +140,30 @@ pub fn nothing_dead_is_moved() {
     }
 }
 
+/// A mirror that has lost a drive is overwritten as long as anybody likes.
+pub fn a_mirror_with_one_drive_left_is_cleaned() {
+    let zones = DiskParams { bytes: (8 << 20) + (66 << 18), volatile_cache: false, ..DiskParams::default() };
+    let world = World::of(2, zones);
+    world.create_with(Level::Raid10 { copies: 2 }, 64, 1 << 30);
+    let p = world.start(3);
+    let blocks = p.array().status().usable_bytes / BLOCK * 9 / 10;
+    let v = p.v();
+    let overwrite = async {
+        for i in 0..blocks / 8 {
+            v.write(i * 8 * BLOCK, data(1, 8), false).await.unwrap();
+        }
+        p.array().drive_fail(base::MemberId(1)).await.unwrap();
+        let mut dice = Xoshiro256PlusPlus::seed_from_u64(1);
+        for _ in 0..blocks * 2 {
+            v.write(dice.random_range(0..blocks) * BLOCK, data(2, 1), false).await.unwrap();
+        }
+    };
+    let patience = p.rt.sleep(Duration::from_secs(600));
+    let done = p.rt.block_on(futures::future::select(Box::pin(overwrite), Box::pin(patience)));
+    assert!(matches!(done, futures::future::Either::Left(_)), "a write was never answered");
+    assert!(p.array().moved_blocks() > 0, "the cleaner had work");
+}
+
 /// A volume that was being deleted when its process died is deleted by the next one, and all it held is free.
 pub fn deleting_survives_kills() {
     let params = DiskParams { bytes: 512 << 20, volatile_cache: false, ..DiskParams::default() };

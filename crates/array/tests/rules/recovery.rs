@@ -290,6 +290,35 @@ pub fn two_histories_are_refused_together() {
     assert_eq!(refused.code, RefusedCode::Diverged, "{refused}");
 }
 
+/// A process that dies while it writes a generation leaves it on some drives. When such a drive is missing at the next
+/// start and comes back later, the array goes on without it.
+pub fn a_generation_that_never_took_effect_is_no_history() {
+    let world = World::new(3, false);
+    world.create(Level::Raid5);
+    let p = world.start(1);
+    p.write(0, 1, 9).unwrap();
+    p.kill(1);
+    // One drive has what the next process wrote down, the others do not.
+    let begun = world.fork();
+    begun.start(2).kill(2);
+    let disks = [world.disks[0].clone(), world.disks[1].clone(), begun.disks[2].clone()];
+    let open = |disks: &[rt::model::Disk]| {
+        let rt = Rt::modelled(7);
+        let array = rt.block_on(Array::open(&rt, World::drives(&rt, disks), DEGRADED)).unwrap();
+        (rt, array)
+    };
+    let (rt, array) = open(&disks[..2]);
+    let v = array.volume("v").unwrap();
+    rt.block_on(v.write(0, crate::world::data(2, 9), true)).unwrap();
+    drop((v, array));
+    rt.end();
+    let (rt, array) = open(&disks);
+    let status = array.status();
+    assert_eq!(status.state, ArrayState::Degraded, "{:#?}", status.events);
+    let v = array.volume("v").unwrap();
+    assert_eq!(crate::world::read(&rt, &v, 0, 9), Ok(vec![2; 9 * BLOCK as usize]));
+}
+
 /// A member that was marked out comes back with what it has, and is not believed.
 pub fn stale_members_are_not_believed() {
     let world = World::new(3, false);

@@ -1,0 +1,211 @@
+//! Lives of a few moments on copies of the drives, one after the other: what one leaves half done the next finds.
+
+use std::rc::Rc;
+use std::time::Duration;
+
+use array::{Array, ArrayState};
+use base::{BLOCK_BYTES, BlockCount};
+use rand::{RngExt, SeedableRng};
+use rt::Rt;
+use rt::model::{Disk, LateWrites, Op, OpKind, Verdict};
+
+use crate::census::Census;
+use crate::kind::Kind;
+use crate::model::Mode;
+use crate::plan::Dice;
+use crate::run::{DEGRADED, set_to_work};
+use crate::spoil::flip;
+use crate::volumes::{Fate, Volumes};
+use crate::workload::{Done, joined};
+use crate::world::{World, drives, labelled};
+
+/// Opens, compares, lets hosts work for a moment; `during` happens in its middle.
+fn live(
+    world: &mut World,
+    disks: &[Disk],
+    volumes: &mut Volumes,
+    mode: Mode,
+    mut during: impl FnMut(&mut World, &Rt),
+) -> Result<(), String> {
+    let rt = world.rt();
+    let array = rt
+        .block_on(Array::open(&rt, drives(&rt, &labelled(&rt, disks)), DEGRADED))
+        .map_err(|e| format!("open: {e}"))?;
+    if array.status().state == ArrayState::Frozen {
+        return Err(format!("frozen after open: {:#?}", array.status().events));
+    }
+    volumes.compare(&rt, &array, mode)?;
+    let done = Rc::new(Done::default());
+    let hosts = world.dice.random_range(1..4);
+    set_to_work(world, &rt, &array, volumes, None, hosts, &done);
+    let mut pause = || Duration::from_micros(1 << world.dice.random_range(0..12));
+    let (before, after) = (pause(), pause() / 2);
+    rt.block_on(rt.sleep(before));
+    during(world, &rt);
+    rt.block_on(rt.sleep(after));
+    drop(array);
+    rt.end();
+    done.wrong.take().map_or(Ok(()), Err)
+}
+
+/// Several of them. One drive, of those that may go, may hang and land its writes under the next process.
+pub fn many(world: &mut World, volumes: &Volumes, mode: Mode) -> Result<(), String> {
+    let mut volumes = volumes.fork();
+    let disks = world.forks();
+    let mut mode = mode;
+    let rotten = disks.iter().position(|d| world.is_rotten(d));
+    let spare_one = world.plan.tolerates() > 0 && rotten.is_none() && crate::probes::is_optimal(world);
+    let hung = rotten.or_else(|| spare_one.then(|| world.dice.random_range(0..disks.len())));
+    let mut late = Vec::new();
+    world.counts.add(Kind::ManyLives, 1);
+    for i in 0..world.dice.random_range(3..8) {
+        let mut landing: Vec<LateWrites> = std::mem::take(&mut late);
+        let land = |_: &mut World, _: &Rt| landing.drain(..).for_each(LateWrites::land);
+        live(world, &disks, &mut volumes, mode, land).map_err(|e| format!("life {i}: {e}"))?;
+        if world.dice.random_range(0..2) == 0 {
+            disks.iter().for_each(|d| d.power_cut(world.dice.random()));
+            mode = Mode::PowerCut;
+            continue;
+        }
+        for (i, disk) in disks.iter().enumerate() {
+            if Some(i) == hung && world.dice.random_range(0..2) == 0 {
+                late.push(disk.crash_hanging());
+            } else {
+                disk.crash(world.dice.random());
+            }
+        }
+        mode = Mode::Killed;
+    }
+    live(world, &disks, &mut volumes, mode, |_, _| {}).map_err(|e| format!("last life: {e}"))
+}
+
+/// As many drives go as may, the power fails, and then others are missing: what was flushed is there, unless the array
+/// says that it is degraded.
+pub fn cut_after_loss(world: &mut World, volumes: &Volumes, mode: Mode) -> Result<(), String> {
+    (0..4).try_for_each(|_| cut_after_loss_once(world, volumes, mode))
+}
+
+fn cut_after_loss_once(world: &mut World, volumes: &Volumes, mode: Mode) -> Result<(), String> {
+    let tolerates = world.plan.tolerates();
+    if world.disks.len() < 2 * tolerates || !crate::probes::is_optimal(world) {
+        return Ok(());
+    }
+    let mut volumes = volumes.fork();
+    let disks = world.forks();
+    let first = world.dice.random_range(0..disks.len());
+    let pulled = |i: usize| (0..tolerates).any(|n| (first + n) % disks.len() == i);
+    let pull = |_: &mut World, _: &Rt| (0..disks.len()).filter(|&i| pulled(i)).for_each(|i| disks[i].detach());
+    live(world, &disks, &mut volumes, mode, pull)?;
+    world.counts.add(Kind::CutAfterLoss, 1);
+    disks.iter().for_each(|d| d.power_cut(world.dice.random()));
+    disks.iter().for_each(Disk::attach);
+    let copies: Vec<Disk> = disks.iter().map(Disk::fork).collect();
+    let rt = world.rt();
+    let array = rt.block_on(Array::open(&rt, drives(&rt, &copies), DEGRADED)).map_err(|e| format!("open: {e}"))?;
+    let optimal = array.status().state == ArrayState::Optimal;
+    drop(array);
+    rt.end();
+    if optimal {
+        (0..tolerates).for_each(|n| disks[(first + tolerates + n) % disks.len()].detach());
+    }
+    live(world, &disks, &mut volumes, Mode::PowerCut, |_, _| {}).map_err(|e| format!("optimal {optimal}: {e}"))
+}
+
+/// Rot on one drive: what is read is right, and right again on the drive.
+pub fn rot_heals(world: &mut World, volumes: &Volumes, mode: Mode) -> Result<(), String> {
+    if !crate::probes::is_optimal(world) {
+        return Ok(());
+    }
+    let disks = world.forks();
+    let census = Census::take(&disks);
+    let which = world.dice.random_range(0..disks.len());
+    let spots: Vec<_> = census.of(Kind::RotData).iter().copied().filter(|(d, _)| *d == which).collect();
+    if spots.is_empty() {
+        return Ok(());
+    }
+    let spot = spots[world.dice.random_range(0..spots.len())];
+    flip(world, &disks, spot);
+    let read = || disks[which].image_read(spot.1, BlockCount(1));
+    let rotted = read();
+    world.counts.add(Kind::RotHeals, 1);
+    let rt = world.rt();
+    let array = rt.block_on(Array::open(&rt, drives(&rt, &disks), DEGRADED)).map_err(|e| e.to_string())?;
+    volumes.fork().compare(&rt, &array, mode)?;
+    rt.block_on(rt.sleep(Duration::from_secs(1)));
+    // Nobody reads a block that was overwritten meanwhile, or moved.
+    let met = array.status().members.iter().map(|m| m.mismatches).sum::<u64>() > 0;
+    assert_eq!(rotted.len(), BLOCK_BYTES);
+    if met && array.moved_blocks() == 0 && read() == rotted {
+        return Err("it was met and is still there".to_owned());
+    }
+    Ok(())
+}
+
+/// Some operations take so much longer; not those on generations.
+fn delay(world: &mut World, disks: &[Disk], kind: OpKind, ns: u64) {
+    let system = BlockCount::floor_from_bytes(world.plan.system_bytes());
+    for disk in disks {
+        let mut dice = Dice::seed_from_u64(world.dice.random());
+        let slow = move |op: &Op| {
+            let hit = op.kind == kind && op.at.0 >= system.0 && dice.random_range(0..8) == 0;
+            if hit { Verdict::DelayNs(ns) } else { Verdict::Proceed }
+        };
+        disk.on_op(Some(Box::new(slow)));
+    }
+}
+
+/// Readers take long while segments are freed and their zones used again.
+pub fn slow_readers(world: &mut World, volumes: &Volumes, mode: Mode) -> Result<(), String> {
+    let mut volumes = volumes.fork();
+    let disks = world.forks();
+    let rt = world.rt();
+    let array = rt.block_on(Array::open(&rt, drives(&rt, &disks), DEGRADED)).map_err(|e| e.to_string())?;
+    volumes.compare(&rt, &array, mode)?;
+    delay(world, &disks, OpKind::Read, 10_000_000);
+    world.counts.add(Kind::SlowReaders, 1);
+    let done = Rc::new(Done::default());
+    set_to_work(world, &rt, &array, &volumes, None, 8, &done);
+    for _ in 0..6 {
+        rt.block_on(rt.sleep(Duration::from_micros(world.dice.random_range(1..4_000))));
+        rt.block_on(array.checkpoint()).map_err(|e| e.to_string())?;
+    }
+    drop(array);
+    rt.end();
+    disks.iter().for_each(|d| {
+        d.crash(1);
+        d.on_op(None);
+    });
+    if let Some(wrong) = done.wrong.take() {
+        return Err(wrong);
+    }
+    live(world, &disks, &mut volumes, Mode::Killed, |_, _| {})
+}
+
+/// Every volume is deleted under load and a new one made: nothing of the old ones shows there, however late it lands.
+pub fn volumes_anew(world: &mut World, volumes: &Volumes, mode: Mode) -> Result<(), String> {
+    let mut volumes = volumes.fork();
+    let disks = world.forks();
+    let rt = world.rt();
+    let array = rt.block_on(Array::open(&rt, drives(&rt, &disks), DEGRADED)).map_err(|e| e.to_string())?;
+    volumes.compare(&rt, &array, mode)?;
+    if array.status().state != ArrayState::Optimal {
+        return Ok(());
+    }
+    delay(world, &disks, OpKind::Write, 50_000_000);
+    world.counts.add(Kind::VolumesAnew, 1);
+    let done = Rc::new(Done::default());
+    set_to_work(world, &rt, &array, &volumes, None, 6, &done);
+    rt.block_on(rt.sleep(Duration::from_micros(world.dice.random_range(1..3_000))));
+    for held in volumes.sure() {
+        held.fate.set(Fate::Going);
+        rt.block_on(array.volume_delete(&held.name)).map_err(|e| e.to_string())?;
+    }
+    rt.block_on(array.volume_create("anew", 1 << 20)).map_err(|e| e.to_string())?;
+    rt.block_on(rt.sleep(Duration::from_millis(200)));
+    let v = array.volume("anew").ok_or("it is not there")?;
+    let found = joined(&rt.block_on(v.read(0, v.bytes())).map_err(|e| e.to_string())?);
+    if found.iter().any(|&b| b != 0) {
+        return Err("a new volume holds something".to_owned());
+    }
+    done.wrong.take().map_or(Ok(()), Err)
+}
