@@ -154,6 +154,15 @@ fn delay(world: &mut World, disks: &[Disk], kind: OpKind, ns: u64) {
     }
 }
 
+/// Where nothing rots no block is ever found wrong.
+pub fn no_mismatch(array: &Array) -> Result<(), String> {
+    let status = array.status();
+    match status.members.iter().map(|m| m.mismatches).sum::<u64>() {
+        0 => Ok(()),
+        n => Err(format!("{n} blocks did not match their checksums: {:#?}", status.events)),
+    }
+}
+
 /// Readers take long while segments are freed and their zones used again.
 pub fn slow_readers(world: &mut World, volumes: &Volumes, mode: Mode) -> Result<(), String> {
     let mut volumes = volumes.fork();
@@ -169,6 +178,7 @@ pub fn slow_readers(world: &mut World, volumes: &Volumes, mode: Mode) -> Result<
         rt.block_on(rt.sleep(Duration::from_micros(world.dice.random_range(1..4_000))));
         rt.block_on(array.checkpoint()).map_err(|e| e.to_string())?;
     }
+    no_mismatch(&array)?;
     drop(array);
     rt.end();
     disks.iter().for_each(|d| {

@@ -18,7 +18,7 @@ use crate::report::Report;
 use crate::volumes::{Fate, Volumes};
 use crate::workload::{Done, Host};
 use crate::world::{World, drives, labelled};
-use crate::{disturb, probes, spoil};
+use crate::{disturb, lives, probes, spoil};
 
 /// Opens with whatever is there.
 pub const DEGRADED: OpenHow = OpenHow { read_only: false, degraded: true, force_diverged: false, accept_loss: false };
@@ -65,7 +65,7 @@ fn create(world: &mut World) -> Result<Volumes, String> {
         let array = Array::create(&rt, drives(&rt, &disks), &spec).await.map_err(|e| e.to_string())?;
         let usable = array.status().usable_bytes;
         let bytes =
-            (usable * promised / 100 / count).clamp(1 << 16, if filled { 48 << 20 } else { 16 << 20 }) / 4096 * 4096;
+            (usable * promised / 100 / count).clamp(1 << 16, if filled { 48 << 20 } else { 4 << 20 }) / 4096 * 4096;
         for i in 0..count {
             let name = format!("v{i}");
             array.volume_create(&name, bytes).await.map_err(|e| e.to_string())?;
@@ -250,6 +250,9 @@ fn work(
         spoil::land_late(world);
         disturb::drives(world, rt, array);
         disturb::volumes(world, rt, array, volumes, done);
+    }
+    if world.plan.rotten == 0 {
+        lives::no_mismatch(array)?;
     }
     let status = array.status();
     report.moved += array.moved_blocks();

@@ -143,6 +143,9 @@ impl Core {
                 continue;
             }
             let row = row + i as u32;
+            if had_direct && let Some((seat, _)) = self.slot_seat(columns, column) {
+                add(&seat.counters.mismatches, 1);
+            }
             match self.recover_block(columns, column, row, |b| crc32c(b) == crc).await {
                 Some(block) => {
                     data[at].copy_from_slice(&block);
@@ -232,7 +235,6 @@ impl Core {
     /// Writes a block back to where it should have been: the same content, proven by its checksum.
     async fn repair(&self, columns: &Columns, column: usize, row: u32, block: Buf) {
         let Some((seat, zone)) = self.slot_seat(columns, column) else { return };
-        add(&seat.counters.mismatches, 1);
         let at = seat.layout.zone_row(zone, row);
         // While the segment is listed a pin made now keeps its zones: the write outlives a reader who walks away.
         let still_there = self.columns(columns.id).is_some_and(|now| now.slots[column] == columns.slots[column]);
