@@ -103,6 +103,10 @@ kinds! {
     ManyLives,
     /// Drives go, the power fails, and then others are missing.
     CutAfterLoss,
+    /// One drive has a generation that never took effect, is missing, and comes back.
+    HalfAGeneration,
+    /// Hosts work on without the drives that may go.
+    WorkAfterLoss,
     /// Readers take long while zones are used again.
     SlowReaders,
     /// Every volume is deleted under load, and a new one made.

@@ -13,7 +13,7 @@ use crate::census::Census;
 use crate::kind::Kind;
 use crate::model::Mode;
 use crate::plan::Dice;
-use crate::run::{DEGRADED, set_to_work};
+use crate::run::{DEGRADED, drain, set_to_work};
 use crate::spoil::flip;
 use crate::volumes::{Fate, Volumes};
 use crate::workload::{Done, joined};
@@ -217,5 +217,47 @@ pub fn volumes_anew(world: &mut World, volumes: &Volumes, mode: Mode) -> Result<
     if found.iter().any(|&b| b != 0) {
         return Err("a new volume holds something".to_owned());
     }
+    done.wrong.take().map_or(Ok(()), Err)
+}
+
+/// A process dies while it writes a generation, which one drive has and the others have not. That drive is missing the next
+/// time, and comes back: it is out, and the array goes on.
+pub fn half_a_generation(world: &mut World, volumes: &Volumes, mode: Mode) -> Result<(), String> {
+    if world.disks.len() < 2 || !crate::probes::is_optimal(world) {
+        return Ok(());
+    }
+    let mut volumes = volumes.fork();
+    let mut disks = world.forks();
+    let begun = world.forks();
+    let rt = world.rt();
+    drop(rt.block_on(Array::open(&rt, drives(&rt, &begun), DEGRADED)).map_err(|e| e.to_string())?);
+    rt.end();
+    begun.iter().for_each(|d| d.crash(1));
+    let which = world.dice.random_range(0..disks.len());
+    disks[which] = begun[which].clone();
+    disks[which].detach();
+    world.counts.add(Kind::HalfAGeneration, 1);
+    live(world, &disks, &mut volumes, mode, |_, _| {})?;
+    disks.iter().for_each(|d| d.crash(world.dice.random()));
+    disks[which].attach();
+    live(world, &disks, &mut volumes, Mode::Killed, |_, _| {}).map_err(|e| format!("it is back: {e}"))
+}
+
+/// Short of drives, hosts have their answers: the cleaner finds room for what they write.
+pub fn work_after_loss(world: &mut World, volumes: &Volumes, mode: Mode) -> Result<(), String> {
+    if !crate::probes::is_optimal(world) {
+        return Ok(());
+    }
+    let mut volumes = volumes.fork();
+    let disks = world.forks();
+    let rt = world.rt();
+    let array = rt.block_on(Array::open(&rt, drives(&rt, &disks), DEGRADED)).map_err(|e| e.to_string())?;
+    volumes.compare(&rt, &array, mode)?;
+    disks[..world.plan.tolerates()].iter().for_each(Disk::detach);
+    world.counts.add(Kind::WorkAfterLoss, 1);
+    let done = Rc::new(Done::default());
+    set_to_work(world, &rt, &array, &volumes, None, 12, &done);
+    rt.block_on(rt.sleep(Duration::from_millis(1 << world.dice.random_range(3..8))));
+    drain(&rt, &done)?;
     done.wrong.take().map_or(Ok(()), Err)
 }

@@ -1,6 +1,7 @@
 //! What is tried on copies of the drives, so that the world itself goes on unharmed: drives that do not belong together,
 //! two processes at once, too few drives, losses one after the other. Damage beyond the redundancy: [`crate::beyond`].
 
+use std::collections::BTreeSet;
 use std::pin::pin;
 use std::rc::Rc;
 use std::time::Duration;
@@ -35,6 +36,8 @@ pub fn try_on_copies(world: &mut World, volumes: &Volumes, mode: Mode, report: &
         (Kind::RotInRebuild, redundant, 2),
         (Kind::ManyLives, true, 2),
         (Kind::CutAfterLoss, redundant, 1),
+        (Kind::HalfAGeneration, redundant, 2),
+        (Kind::WorkAfterLoss, redundant, 2),
         (Kind::SlowReaders, sound, 3),
         (Kind::RotHeals, redundant, 2),
         (Kind::VolumesAnew, true, 3),
@@ -48,7 +51,7 @@ pub fn try_on_copies(world: &mut World, volumes: &Volumes, mode: Mode, report: &
         (Kind::LossAfterLoss, redundant, 2),
         (Kind::ReadOnlyOpen, true, 4),
         (Kind::ForeignDrive, true, 4),
-        (Kind::Diverged, redundant, 4),
+        (Kind::Diverged, redundant, 2),
         (Kind::SecondProcess, true, 4),
     ];
     for (kind, possible, one_in) in wanted {
@@ -60,6 +63,8 @@ pub fn try_on_copies(world: &mut World, volumes: &Volumes, mode: Mode, report: &
             Kind::RotInRebuild => beyond::rot(world, volumes, report, true),
             Kind::ManyLives => lives::many(world, volumes, mode),
             Kind::CutAfterLoss => lives::cut_after_loss(world, volumes, mode),
+            Kind::HalfAGeneration => lives::half_a_generation(world, volumes, mode),
+            Kind::WorkAfterLoss => lives::work_after_loss(world, volumes, mode),
             Kind::SlowReaders => lives::slow_readers(world, volumes, mode),
             Kind::VolumesAnew => lives::volumes_anew(world, volumes, mode),
             Kind::RotHeals => lives::rot_heals(world, volumes, mode),
@@ -159,29 +164,43 @@ fn use_alone(world: &mut World, disks: &[Disk], volume: &str) -> bool {
     used
 }
 
+/// Two sets of drives that both carry the array are used apart, then opened together.
 fn diverged(world: &mut World) -> Result<(), String> {
-    let (ours, theirs) = (world.forks(), world.forks());
-    let x = world.dice.random_range(0..ours.len());
-    let without: Vec<Disk> = ours.iter().enumerate().filter(|(i, _)| *i != x).map(|(_, d)| d.clone()).collect();
-    let y = (x + 1) % theirs.len();
-    let with: Vec<Disk> = theirs.iter().enumerate().filter(|(i, _)| *i != y).map(|(_, d)| d.clone()).collect();
-    if without.is_empty() || with.is_empty() || !use_alone(world, &without, "d1") || !use_alone(world, &with, "d2") {
-        return Ok(());
-    }
-    let mut together = without;
-    together.push(theirs[x].clone());
-    world.counts.add(Kind::Diverged, 1);
-    let rt = world.rt();
-    match rt.block_on(Array::open(&rt, drives(&rt, &together), DEGRADED)) {
-        Err(refused) if refused.code == RefusedCode::Diverged => Ok(()),
-        Err(other) => Err(other.to_string()),
-        // It was out before they parted: nobody believes it anyway.
-        Ok(array) if array.status().members.iter().any(|m| m.drive_name == theirs[x].name()) => {
-            let stale = array.status().events.iter().any(|e| e.text.contains("its state is old"));
-            if stale { Ok(()) } else { Err("it was let in".to_owned()) }
+    for _ in 0..4 {
+        let (ours, theirs) = (world.forks(), world.forks());
+        let mut sides: (Vec<Disk>, Vec<Disk>) = (Vec::new(), Vec::new());
+        for (our, their) in ours.into_iter().zip(theirs) {
+            if world.dice.random_range(0..2) == 0 {
+                sides.0.push(our);
+            } else {
+                sides.1.push(their);
+            }
         }
-        Ok(_) => Ok(()),
+        if sides.0.is_empty() || sides.1.is_empty() {
+            continue;
+        }
+        if !use_alone(world, &sides.0, "d1") || !use_alone(world, &sides.1, "d2") {
+            continue;
+        }
+        let ours: BTreeSet<String> = sides.0.iter().map(|d| d.name().to_owned()).collect();
+        let together: Vec<Disk> = sides.0.into_iter().chain(sides.1).collect();
+        world.counts.add(Kind::Diverged, 1);
+        let rt = world.rt();
+        let opened = rt.block_on(Array::open(&rt, drives(&rt, &labelled(&rt, &together)), DEGRADED));
+        match opened {
+            Err(refused) if refused.code == RefusedCode::Diverged => {}
+            Err(other) => return Err(other.to_string()),
+            Ok(array) => {
+                // Used apart long after it was out: it is old, and not asked.
+                let believed = array.status().members.into_iter().filter(|m| m.state == SeatState::In);
+                let sides: BTreeSet<bool> = believed.map(|m| ours.contains(&m.drive_name)).collect();
+                if sides.len() > 1 {
+                    return Err("two histories were taken for one".to_owned());
+                }
+            }
+        }
     }
+    Ok(())
 }
 
 fn second_process(world: &mut World) -> Result<(), String> {

@@ -11,6 +11,7 @@ use ondisk::{FormatError, Generation, Label, Layout, MemberState, Scheme, Segmen
 use rt::{Buf, Drive, Rt};
 use serde::Serialize;
 
+use super::newer::refuse_newer;
 use crate::canary::{Canary, planted};
 use crate::core::{Core, Phase, Shape, Vol};
 use crate::fault::{Refused, RefusedCode};
@@ -67,11 +68,11 @@ pub struct Step {
 const ANCESTORS_NEAR: u64 = ondisk::generation::ANCESTORS as u64;
 
 /// A drive and what it says.
-struct Found {
-    drive: Drive,
-    label: Label,
+pub(super) struct Found {
+    pub(super) drive: Drive,
+    pub(super) label: Label,
     /// Newest first.
-    generations: Vec<Generation>,
+    pub(super) generations: Vec<Generation>,
 }
 
 struct Recovery<'a> {
@@ -97,6 +98,9 @@ pub async fn open(rt: &Rt, drives: Vec<Drive>, how: OpenHow) -> Result<(Rc<Core>
     recovery.step("find members", format!("{} drives", found.len()));
     let (generation, believed) = choose(&found, how)?;
     recovery.step("choose generation", format!("generation {}, epoch {}", generation.number, generation.epoch));
+    if !how.accept_loss {
+        refuse_newer(&found, &believed, &generation).await?;
+    }
     recovery.report.clean = generation.clean;
     let core = load(rt, &generation, &found, &believed, how)?;
     let writable = core.phase.get() == Phase::Open;

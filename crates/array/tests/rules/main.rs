@@ -67,6 +67,7 @@ rules! {
 
     recovery::acknowledged_entries_are_replayed [ReplayForgotten, ReplayLate]
     recovery::a_record_of_a_newer_generation_stops_it [NewerGenerationIgnored]
+    recovery::records_of_a_lost_generation_stop_it [NewerGenerationIgnored]
     recovery::a_lost_durable_header_stops_it_and_a_torn_tail_does_not [CutAtDamage, DurableRowForgotten]
     recovery::what_was_void_stays_void [EpochForgotten, CutForgotten]
     recovery::a_late_header_of_an_older_life_is_not_believed [OlderHeaderBelieved]

@@ -59,6 +59,22 @@ pub fn a_record_of_a_newer_generation_stops_it() {
     assert_eq!(refused.code, RefusedCode::MembersMissing, "{refused}");
 }
 
+/// When every copy of the newest generation is lost, what was written under it is not forgotten silently: its segments
+/// may be in no list that is left.
+pub fn records_of_a_lost_generation_stop_it() {
+    let world = World::new(1, false);
+    world.create(Level::Raid0);
+    world.start(1).close();
+    let p = world.start(2);
+    p.write(0, 1, 3).unwrap();
+    let number = p.array().status().generation;
+    p.kill(1);
+    let slot = world.label(0).layout.slot((number % 2) as usize);
+    world.disks[0].image_write(slot, &[0xee; BLOCK as usize]);
+    let refused = world.refused(&world.disks, OpenHow::default());
+    assert!(matches!(refused.code, RefusedCode::Damaged | RefusedCode::MembersMissing), "{refused}");
+}
+
 /// A header lost below a durable row is damage and stops recovery; at the tail it is a cut.
 pub fn a_lost_durable_header_stops_it_and_a_torn_tail_does_not() {
     for lose_last in [false, true] {

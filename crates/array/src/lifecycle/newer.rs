@@ -1,0 +1,54 @@
+//! Whether records were written under a generation that nobody can read any more.
+//!
+//! The slots of all members hold the newest generation. When none does, the one before is the newest to be found, and
+//! nothing in it tells of what was acknowledged since. A power cut while a generation is written leaves the same: so the
+//! records themselves are asked, the first of every zone, and only when a member lacks one of its two generations.
+
+use base::BLOCK_BYTES;
+use futures::stream::{self, StreamExt};
+use ondisk::{Generation, RecordHeader};
+use rt::{Buf, Drive};
+
+use super::open::Found;
+use crate::canary::{Canary, planted};
+use crate::fault::{Refused, RefusedCode};
+
+/// Reads of a drive at once.
+const AT_ONCE: usize = 64;
+
+/// Refuses when a believed drive holds a record of a newer generation than `g`.
+pub async fn refuse_newer(found: &[Found], believed: &[bool], g: &Generation) -> Result<(), Refused> {
+    let ours: Vec<&Found> = found.iter().zip(believed).filter(|(_, believed)| **believed).map(|(f, _)| f).collect();
+    // The newer one would have taken the place of the older on every drive that it marks in.
+    let in_place = |f: &&Found| f.generations.len() > 1 && f.generations[0].number == g.number;
+    let sure = ours.iter().filter(|f| !f.generations.is_empty()).all(in_place);
+    if sure || planted(Canary::NewerGenerationIgnored) {
+        return Ok(());
+    }
+    for f in ours {
+        let zones = (0..f.label.layout.zones).map(|zone| newest_in(&f.drive, f, zone, g));
+        let newest = stream::iter(zones).buffer_unordered(AT_ONCE).filter_map(|n| async move { n });
+        let newest = newest.fold(g.number, |a, b| async move { a.max(b) }).await;
+        if newest > g.number {
+            return Err(Refused::new(
+                RefusedCode::Damaged,
+                "recovery stops",
+                format!(
+                    "drive {} holds records of generation {newest}, but the newest that can be read is {}",
+                    f.drive.info().name,
+                    g.number
+                ),
+                "Bring missing drives back; --accept-loss goes on with what the older generation knows",
+            ));
+        }
+    }
+    Ok(())
+}
+
+/// The generation of the record that begins a zone, if one does.
+async fn newest_in(drive: &Drive, f: &Found, zone: u32, g: &Generation) -> Option<base::Generation> {
+    let at = f.label.layout.zone_row(zone, 0);
+    let (read, block) = drive.read(at, Buf::zeroed(BLOCK_BYTES)).await;
+    let header = read.ok().and_then(|()| RecordHeader::decode(&block).ok())?;
+    (header.array == g.array).then_some(header.generation)
+}
