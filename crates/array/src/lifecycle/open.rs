@@ -240,16 +240,22 @@ fn is_overtaken(g: &Generation, found: &[Found]) -> bool {
     found.iter().any(|f| {
         let seat = g.members.get(usize::from(f.label.seat.0)).filter(|m| m.uuid == f.label.member);
         let seat = seat.filter(|_| !planted(Canary::OvertakenBelieved));
-        let went_on = |own: &Generation| own.id != g.id && own.number >= g.number && !own.ancestors.contains(&g.id);
+        let went_on = |own: &Generation| own.id != g.id && when(own) >= when(g) && !own.ancestors.contains(&g.id);
         seat.is_some_and(|m| m.state == MemberState::In) && f.generations.first().is_some_and(went_on)
     })
+}
+
+/// Which of two generations is the later one. A drive that hung may land one of a process that has died over that of the
+/// next, which has the same number and a later epoch.
+fn when(g: &Generation) -> (base::Generation, Epoch) {
+    (g.number, g.epoch)
 }
 
 /// The newest generation, and which drives are believed: those it marks in whose own last word is in its history.
 fn choose(found: &[Found], how: OpenHow) -> Result<(Generation, Vec<bool>), Refused> {
     let last_words = || found.iter().filter_map(|f| f.generations.first());
-    let in_effect = last_words().filter(|g| !is_overtaken(g, found)).max_by_key(|g| g.number);
-    let newest = in_effect.or_else(|| last_words().max_by_key(|g| g.number));
+    let in_effect = last_words().filter(|g| !is_overtaken(g, found)).max_by_key(|g| when(g));
+    let newest = in_effect.or_else(|| last_words().max_by_key(|g| when(g)));
     let Some(newest) = newest.cloned() else {
         return Err(Refused::new(
             RefusedCode::Damaged,
