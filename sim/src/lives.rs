@@ -9,11 +9,11 @@ use rand::{RngExt, SeedableRng};
 use rt::Rt;
 use rt::model::{Disk, LateWrites, Op, OpKind, Verdict};
 
-use crate::census::Census;
+use crate::census::{Census, newest_generation};
 use crate::kind::Kind;
 use crate::model::Mode;
 use crate::plan::Dice;
-use crate::run::{DEGRADED, drain, set_to_work};
+use crate::run::{DEGRADED, drain, host, set_to_work};
 use crate::spoil::flip;
 use crate::volumes::{Fate, Volumes};
 use crate::workload::{Done, joined};
@@ -94,8 +94,29 @@ fn cut_after_loss_once(world: &mut World, volumes: &Volumes, mode: Mode) -> Resu
     let disks = world.forks();
     let first = world.dice.random_range(0..disks.len());
     let pulled = |i: usize| (0..tolerates).any(|n| (first + n) % disks.len() == i);
-    let pull = |_: &mut World, _: &Rt| (0..disks.len()).filter(|&i| pulled(i)).for_each(|i| disks[i].detach());
-    live(world, &disks, &mut volumes, mode, pull)?;
+    let rt = world.rt();
+    let array = rt.block_on(Array::open(&rt, drives(&rt, &disks), DEGRADED)).map_err(|e| format!("open: {e}"))?;
+    volumes.compare(&rt, &array, mode)?;
+    let done = Rc::new(Done { may_fail: true, ..Done::default() });
+    let sure: Vec<usize> = (0..volumes.all.len()).filter(|&i| volumes.all[i].fate.get() == Fate::Stays).collect();
+    if sure.is_empty() {
+        return Ok(());
+    }
+    (0..disks.len()).filter(|&i| pulled(i)).for_each(|i| disks[i].detach());
+    for _ in 0..12 {
+        let host = host(&array, &volumes, sure[world.dice.random_range(0..sure.len())], &done);
+        let seed = world.dice.random();
+        rt.spawn(async move { host.write_durably(seed).await }).detach();
+    }
+    // At the moment of the first answer.
+    for _ in 0..10_000 {
+        if done.requests.get() > 0 {
+            break;
+        }
+        rt.block_on(rt.sleep(Duration::from_micros(2)));
+    }
+    drop(array);
+    rt.end();
     world.counts.add(Kind::CutAfterLoss, 1);
     disks.iter().for_each(|d| d.power_cut(world.dice.random()));
     disks.iter().for_each(Disk::attach);
@@ -234,6 +255,12 @@ pub fn half_a_generation(world: &mut World, volumes: &Volumes, mode: Mode) -> Re
     rt.end();
     begun.iter().for_each(|d| d.crash(1));
     let which = world.dice.random_range(0..disks.len());
+    let number = |disk: &Disk| newest_generation(std::slice::from_ref(disk)).map(|g| g.number.0);
+    let half_already = disks.iter().any(|d| number(d) != number(&disks[0]));
+    if half_already || number(&begun[which]) != number(&disks[which]).map(|n| n + 1) {
+        // It wrote more than one: the first took effect everywhere.
+        return Ok(());
+    }
     disks[which] = begun[which].clone();
     disks[which].detach();
     world.counts.add(Kind::HalfAGeneration, 1);

@@ -83,7 +83,8 @@ fn create(world: &mut World) -> Result<Volumes, String> {
     Ok(volumes)
 }
 
-fn host(array: &Array, volumes: &Volumes, which: usize, done: &Rc<Done>) -> Host {
+/// A host of one volume.
+pub fn host(array: &Array, volumes: &Volumes, which: usize, done: &Rc<Done>) -> Host {
     let held = &volumes.all[which];
     Host {
         array: array.clone(),

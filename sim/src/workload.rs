@@ -75,6 +75,16 @@ impl Host {
         None
     }
 
+    /// One durable write of a block.
+    pub async fn write_durably(&self, seed: u64) -> Result<(), Fault> {
+        let volume = self.array.volume(&self.name).ok_or(Fault::Closed)?;
+        let blocks = self.model.borrow().sectors() / 8;
+        let block = Dice::seed_from_u64(seed).random_range(0..blocks);
+        self.write(&volume, block * 8, 8, true).await?;
+        self.done.requests.set(self.done.requests.get() + 1);
+        Ok(())
+    }
+
     /// Writes the whole volume once.
     pub async fn fill(&self) -> Result<(), Fault> {
         let volume = self.array.volume(&self.name).ok_or(Fault::Closed)?;
