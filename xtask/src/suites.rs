@@ -132,12 +132,6 @@ pub fn all() -> Vec<Suite> {
             10,
             Run::Built("sim", &["--seeds", SIMULATION_SEEDS, "--at-least", "3"]),
         ),
-        Suite::new(
-            "canaries",
-            "every bug planted in the engine is noticed by a seed",
-            15,
-            Run::Built("sim", &["--canary", "all"]),
-        ),
         Suite::new("scenarios", "plans that once found something", 5, Run::Built("sim", &["--scenario", "all"])),
         Suite {
             foreign: true,
