@@ -6,8 +6,8 @@ use std::time::Duration;
 use array::{Array, ArrayState};
 use base::{BLOCK_BYTES, BlockCount};
 use rand::{RngExt, SeedableRng};
-use rt::Rt;
 use rt::model::{Disk, LateWrites, Op, OpKind, Verdict};
+use rt::{IoError, Rt};
 
 use crate::census::{Census, newest_generation};
 use crate::kind::Kind;
@@ -102,7 +102,27 @@ fn cut_after_loss_once(world: &mut World, volumes: &Volumes, mode: Mode) -> Resu
     if sure.is_empty() {
         return Ok(());
     }
-    (0..disks.len()).filter(|&i| pulled(i)).for_each(|i| disks[i].detach());
+    let by_flush = world.plan.volatile_cache && world.dice.random_range(0..2) == 0;
+    for (_, disk) in disks.iter().enumerate().filter(|(i, _)| pulled(*i)) {
+        if by_flush {
+            // What was written before lies in its cache.
+            disk.on_op(Some(Box::new(|op: &Op| match op.kind {
+                OpKind::Flush => Verdict::Fail(IoError::Gone),
+                _ => Verdict::Proceed,
+            })));
+        } else {
+            disk.detach();
+        }
+    }
+    let system = BlockCount::floor_from_bytes(world.plan.system_bytes()).0;
+    for (_, disk) in disks.iter().enumerate().filter(|(i, _)| !pulled(*i)) {
+        // Generations take their time.
+        let slow = move |op: &Op| {
+            let generation = op.kind == OpKind::Write && op.at.0 < system;
+            if generation { Verdict::DelayNs(5_000_000) } else { Verdict::Proceed }
+        };
+        disk.on_op(Some(Box::new(slow)));
+    }
     for _ in 0..12 {
         let host = host(&array, &volumes, sure[world.dice.random_range(0..sure.len())], &done);
         let seed = world.dice.random();
@@ -118,8 +138,11 @@ fn cut_after_loss_once(world: &mut World, volumes: &Volumes, mode: Mode) -> Resu
     drop(array);
     rt.end();
     world.counts.add(Kind::CutAfterLoss, 1);
-    disks.iter().for_each(|d| d.power_cut(world.dice.random()));
-    disks.iter().for_each(Disk::attach);
+    for disk in &disks {
+        disk.on_op(None);
+        disk.power_cut(world.dice.random());
+        disk.attach();
+    }
     let copies: Vec<Disk> = disks.iter().map(Disk::fork).collect();
     let rt = world.rt();
     let array = rt.block_on(Array::open(&rt, drives(&rt, &copies), DEGRADED)).map_err(|e| format!("open: {e}"))?;
