@@ -197,6 +197,7 @@ impl Array {
             state: Cell::new(VolumeState::Live),
             height: Cell::new(height_for(blocks)),
             roots: Cell::new([MapRef::Hole; SHARDS]),
+            limits: Cell::default(),
             locks: Rc::default(),
             counters: crate::status::VolumeCounters::default(),
         };

@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::rc::Rc;
 
 use base::{ArrayUuid, Epoch, MemberId, Seq, VolumeId};
-use ondisk::{Features, Level, MapRef, ReplayFrom, SHARDS, Scheme, VolumeState};
+use ondisk::{Features, Level, Limits, MapRef, ReplayFrom, SHARDS, Scheme, Settings, VolumeState};
 use rt::Rt;
 use uuid::Uuid;
 
@@ -57,6 +57,8 @@ pub struct Vol {
     pub height: Cell<u8>,
     /// Its trees.
     pub roots: Cell<[MapRef; SHARDS]>,
+    /// What its hosts may take.
+    pub limits: Cell<Limits>,
     /// Writes in flight.
     pub locks: Rc<RangeLocks>,
     /// Requests of hosts.
@@ -76,6 +78,7 @@ impl Vol {
             state: Cell::new(v.state),
             height: Cell::new(v.height),
             roots: Cell::new(v.roots),
+            limits: Cell::new(v.limits),
             locks: Rc::default(),
             counters: crate::status::VolumeCounters::default(),
         }
@@ -147,6 +150,8 @@ pub struct Core {
     pub uncertain: Cell<bool>,
     /// Hosts' requests are not taken any more.
     pub closing: Cell<bool>,
+    /// What people set.
+    pub settings: RefCell<Settings>,
     /// Seats by number.
     pub seats: RefCell<Vec<Rc<Seat>>>,
     /// Segments.
@@ -220,6 +225,7 @@ impl Core {
             phase: Cell::new(phase),
             uncertain: Cell::new(false),
             closing: Cell::new(false),
+            settings: RefCell::default(),
             seats: RefCell::default(),
             table: RefCell::default(),
             volumes: RefCell::default(),

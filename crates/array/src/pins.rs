@@ -108,6 +108,7 @@ mod tests {
             bay: 0,
             drive_blocks: 4096,
             zones: 8,
+            leaving: false,
             drive_name: String::new(),
         };
         Seat::new(MemberId(0), &member, layout, None)

@@ -26,6 +26,8 @@ pub struct Seat {
     pub drive_name: String,
     /// Whether it takes part.
     pub state: Cell<MemberState>,
+    /// Its columns are being moved away; nothing new goes there.
+    pub leaving: Cell<bool>,
     /// The drive; `None` when it is missing.
     pub drive: Option<Drive>,
     /// Zones that no segment of the last generations has.
@@ -83,6 +85,7 @@ impl Seat {
             bay: Cell::new(member.bay),
             drive_name: member.drive_name.clone(),
             state: Cell::new(member.state),
+            leaving: Cell::new(member.leaving),
             drive,
             door: Cell::new(Door::Open),
             free: RefCell::new((0..layout.zones).collect()),

@@ -276,6 +276,7 @@ mod tests {
                 bay: i as u16,
                 drive_blocks: 4096,
                 zones: 64,
+                leaving: false,
                 drive_name: String::new(),
             };
             let drive = rt::Drive::memory(&rt, "m", 1 << 24);

@@ -200,6 +200,7 @@ impl Core {
             next_segment: table.next,
             next_volume: self.next_volume.get(),
             replay_from: [self.system.replay_from.get(); SHARDS],
+            settings: *self.settings.borrow(),
             members: self.seats.borrow().iter().map(|s| member_line(s)).collect(),
             volumes: self.volumes.borrow().values().map(|v| volume_line(v)).collect(),
             segments: table.segments.values().map(segment_line).collect(),
@@ -220,6 +221,7 @@ fn member_line(s: &Seat) -> Member {
         bay: s.bay.get(),
         drive_blocks: s.layout.drive_blocks,
         zones: s.layout.zones,
+        leaving: s.leaving.get() && s.state.get() == MemberState::In,
         drive_name: s.drive_name.clone(),
     }
 }
@@ -234,6 +236,7 @@ fn volume_line(v: &Vol) -> Volume {
         state: v.state.get(),
         height: v.height.get(),
         roots: v.roots.get(),
+        limits: v.limits.get(),
     }
 }
 

@@ -1,7 +1,8 @@
 //! A generation: all that is needed to begin, in one slot of the system area of every member.
 //!
 //! ```text
-//! header 640   checksum, identity, features, geometry, counts of what follows, replay points of the 16 shards
+//! header 768   checksum, identity, features, geometry, counts of what follows, replay points of the 16 shards,
+//!              what people set
 //! members      256 each
 //! volumes      384 each: name, size, state, the 16 roots of its trees
 //! segments     72 + 8 per column each
@@ -18,11 +19,12 @@ use crate::map::{MapRef, RawRef, SEGMENT_ID_LIMIT};
 use crate::record::SEQ_MAX;
 use crate::scheme::{Level, WIDTH_MAX};
 use crate::segment::Segment;
+use crate::settings::{Limits, Settings};
 use crate::{FORMAT_VERSION, FormatError, SHARDS};
 
 const MAGIC: [u8; 4] = *b"AshG";
 const WHAT: &str = "generation";
-const HEADER_BYTES: usize = 640;
+const HEADER_BYTES: usize = 768;
 const MEMBER_BYTES: usize = 256;
 const VOLUME_BYTES: usize = 384;
 
@@ -81,6 +83,8 @@ pub struct Member {
     pub drive_blocks: u64,
     /// Its zones.
     pub zones: u32,
+    /// Its columns are being moved away; nothing new goes there.
+    pub leaving: bool,
     /// Serial number or stable name when it joined, for people.
     pub drive_name: String,
 }
@@ -116,6 +120,8 @@ pub struct Volume {
     pub height: u8,
     /// Tree of each shard.
     pub roots: [MapRef; SHARDS],
+    /// What it may take at most.
+    pub limits: Limits,
 }
 
 /// Entries of a shard from here on may be missing from its trees.
@@ -164,6 +170,8 @@ pub struct Generation {
     pub next_volume: u32,
     /// Where each shard's replay begins.
     pub replay_from: [ReplayFrom; SHARDS],
+    /// What people set.
+    pub settings: Settings,
     /// Seats, by number.
     pub members: Vec<Member>,
     /// Volumes, by id.
@@ -211,6 +219,7 @@ impl Generation {
             w.u32(from.epoch.0);
             w.u64(from.seq.0);
         }
+        self.settings.encode(&mut w);
         w.zeros(HEADER_BYTES - w.len());
         for member in &self.members {
             member.encode(&mut w);
@@ -325,6 +334,7 @@ impl Generation {
                 return Err(r.field("counters"));
             }
         }
+        let settings = Settings::decode(&mut r)?;
         r.zeros(HEADER_BYTES - (total - r.remaining()), "reserved")?;
         let members = (0..member_count).map(|_| Member::decode(&mut r)).collect::<Result<Vec<_>, _>>()?;
         let volumes = (0..volume_count).map(|_| Volume::decode(&mut r)).collect::<Result<Vec<_>, _>>()?;
@@ -350,6 +360,7 @@ impl Generation {
             next_segment,
             next_volume,
             replay_from,
+            settings,
             members,
             volumes,
             segments,
@@ -406,7 +417,7 @@ impl Member {
             MemberState::Spare => 3,
             MemberState::Vacant => 4,
         });
-        w.u8(0);
+        w.u8(u8::from(self.leaving));
         w.text(&self.drive_name, DRIVE_NAME_BYTES);
         w.zeros(MEMBER_BYTES - (w.len() - start));
     }
@@ -422,13 +433,17 @@ impl Member {
             4 => MemberState::Vacant,
             _ => return Err(r.field("member state")),
         };
-        r.zeros(1, "member reserved")?;
+        let leaving = match (r.u8()?, state) {
+            (0, _) => false,
+            (1, MemberState::In) => true,
+            _ => return Err(r.field("member flags")),
+        };
         let drive_name = r.text(DRIVE_NAME_BYTES, "drive name")?;
         r.zeros(MEMBER_BYTES - (before - r.remaining()), "member reserved")?;
         if u64::from(zones) > drive_blocks {
             return Err(r.field("zones"));
         }
-        Ok(Member { uuid, state, bay, drive_blocks, zones, drive_name })
+        Ok(Member { uuid, state, bay, drive_blocks, zones, leaving, drive_name })
     }
 
     /// `name` cut to what the field holds, at a character's edge.
@@ -461,6 +476,7 @@ impl Volume {
         for root in self.roots {
             w.raw(RawRef::from(root).as_bytes());
         }
+        self.limits.encode(w);
         w.zeros(VOLUME_BYTES - (w.len() - start));
     }
 
@@ -483,11 +499,12 @@ impl Volume {
             let raw = RawRef::read_from_bytes(r.raw(16)?).map_err(|_| FormatError::Short(WHAT))?;
             *root = raw.verify()?;
         }
+        let limits = Limits::decode(r)?;
         r.zeros(VOLUME_BYTES - (before - r.remaining()), "volume reserved")?;
         if height > HEIGHT_MAX || blocks > crate::record::LBA_LIMIT {
             return Err(r.field("volume size"));
         }
-        Ok(Volume { id, name, uuid, blocks, mapped_blocks, state, height, roots })
+        Ok(Volume { id, name, uuid, blocks, mapped_blocks, state, height, roots, limits })
     }
 }
 
@@ -505,6 +522,7 @@ mod tests {
             bay: n as u16,
             drive_blocks: 1 << 18,
             zones: 250,
+            leaving: state == MemberState::In,
             drive_name: "SN12345".into(),
         };
         Generation {
@@ -525,6 +543,7 @@ mod tests {
             next_segment: 10,
             next_volume: 2,
             replay_from: [ReplayFrom { epoch: Epoch(3), seq: Seq(5) }; SHARDS],
+            settings: Settings::default(),
             members: vec![member(1, MemberState::In), member(2, MemberState::Out), member(3, MemberState::In)],
             volumes: vec![Volume {
                 id: VolumeId(1),
@@ -535,6 +554,7 @@ mod tests {
                 state: VolumeState::Dropping { cursor: Lba(4) },
                 height: 2,
                 roots: [MapRef::Zero; SHARDS],
+                limits: Limits::default(),
             }],
             segments: vec![Segment {
                 id: SegmentId(9),
@@ -559,7 +579,7 @@ mod tests {
     #[test]
     fn impossible_tables_are_refused() {
         type Spoil = fn(&mut Generation);
-        let cases: [(&str, Spoil); 10] = [
+        let cases: [(&str, Spoil); 12] = [
             ("zone used twice", |g| g.segments[0].slots[1] = g.segments[0].slots[0]),
             ("no such seat", |g| g.segments[0].slots[0] = Some((MemberId(3), 0))),
             ("no such zone", |g| g.segments[0].slots[0] = Some((MemberId(0), 250))),
@@ -569,6 +589,8 @@ mod tests {
             ("no volume ids left", |g| g.next_volume = u32::MAX),
             ("no epochs left", |g| g.epoch = Epoch(u32::MAX)),
             ("no generations left", |g| g.number = Number(u64::MAX)),
+            ("somebody who is out leaves", |g| g.members[1].leaving = true),
+            ("no rate", |g| g.settings.rebuild = crate::Rate::Bytes(0)),
             ("no sequence numbers left", |g| g.replay_from[3].seq = Seq(u64::MAX)),
         ];
         for (name, spoil) in cases {

@@ -17,6 +17,7 @@ pub mod map;
 pub mod record;
 pub mod scheme;
 pub mod segment;
+pub mod settings;
 
 pub use crc::crc32c;
 pub use generation::{Features, Generation, Member, MemberState, ReplayFrom, Volume, VolumeState};
@@ -26,9 +27,10 @@ pub use map::{MapRef, NODE_REFS, Node, Place};
 pub use record::{ENTRIES_MAX, Entry, RecordHeader};
 pub use scheme::{Level, Scheme};
 pub use segment::{CUTS_MAX, Cut, Segment, SegmentState, Slot};
+pub use settings::{Limits, Rate, ScrubLine, Settings};
 
 /// The version of everything on the drives.
-pub const FORMAT_VERSION: u16 = 1;
+pub const FORMAT_VERSION: u16 = 2;
 
 /// Slices of the LBA space; each has its own trees and is attached to one log.
 pub const SHARDS: usize = 16;

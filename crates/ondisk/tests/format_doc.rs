@@ -10,12 +10,16 @@ use base::BLOCK_BYTES;
 use ondisk::segment::{SEGMENT_BYTES, SLOT_BYTES};
 use ondisk::{CUTS_MAX, ENTRIES_MAX, FORMAT_VERSION, NODE_REFS, SHARDS};
 
-const HEADER_BYTES: usize = 640;
+const HEADER_BYTES: usize = 768;
+const REPLAY_POINTS_AT: usize = 448;
+const SETTINGS_AT: usize = 640;
 const MEMBER_BYTES: usize = 256;
 const VOLUME_BYTES: usize = 384;
 const REF_BYTES: usize = 16;
 const REPLAY_POINT_BYTES: usize = 12;
 const ENTRIES_AT: usize = 256;
+const SETTINGS_BYTES: usize = 74;
+const SCRUB_BYTES: usize = 28;
 
 /// One line of a table.
 #[derive(Debug)]
@@ -165,7 +169,8 @@ fn generation_header() {
         ("next volume", le4(5)),
         ("name", text("fast", 64)),
         ("ancestors", filled(ancestors, 256)),
-        ("replay points", image[HEADER_BYTES - SHARDS * REPLAY_POINT_BYTES..HEADER_BYTES].to_vec()),
+        ("settings", image[SETTINGS_AT..SETTINGS_AT + SETTINGS_BYTES].to_vec()),
+        ("replay points", image[REPLAY_POINTS_AT..SETTINGS_AT].to_vec()),
     ];
     check("Generation header", &image[..HEADER_BYTES], &expected);
     assert_eq!(image.len(), total.next_multiple_of(BLOCK_BYTES));
@@ -176,9 +181,34 @@ fn generation_header() {
 fn replay_points() {
     let image = generation();
     for shard in 0..SHARDS {
-        let at = HEADER_BYTES - (SHARDS - shard) * REPLAY_POINT_BYTES;
+        let at = REPLAY_POINTS_AT + shard * REPLAY_POINT_BYTES;
         let expected = [("epoch", le4(6)), ("sequence", le8(1000 + shard as u64))];
         check("Replay point", &image[at..at + REPLAY_POINT_BYTES], &expected);
+    }
+}
+
+#[test]
+fn settings() {
+    let image = generation();
+    let lines = [SETTINGS_AT + 16, SETTINGS_AT + 16 + SCRUB_BYTES];
+    let expected = [
+        ("rebuild bytes", le8(200_000_000)),
+        ("scrub bytes", le8(100_000_000)),
+        ("media scrub", image[lines[0]..lines[0] + SCRUB_BYTES].to_vec()),
+        ("parity scrub", image[lines[1]..lines[1] + SCRUB_BYTES].to_vec()),
+        ("rebuild rate", vec![4]),
+        ("rebuild paused", vec![1]),
+    ];
+    check("Settings", &image[SETTINGS_AT..SETTINGS_AT + SETTINGS_BYTES], &expected);
+    let lines_say = [(168, 9, 1_700_000_001, 1_690_000_000), (720, 0, 1_680_000_000, 1_680_000_009)];
+    for (at, (every, position, started, finished)) in lines.into_iter().zip(lines_say) {
+        let expected = [
+            ("position", le8(position)),
+            ("started at", le8(started)),
+            ("finished at", le8(finished)),
+            ("every", le4(every)),
+        ];
+        check("Scrub", &image[at..at + SCRUB_BYTES], &expected);
     }
 }
 
@@ -193,6 +223,7 @@ fn member_lines() {
             ("zones", le4(254)),
             ("bay", le2(40 + u16::from(n))),
             ("state", vec![n]),
+            ("leaving", vec![u8::from(n == 1)]),
             ("drive name", text(&format!("SN-{n}"), 160)),
         ];
         check("Member line", &image[at..at + MEMBER_BYTES], &expected);
@@ -218,6 +249,9 @@ fn volume_lines() {
             ("cursor", le8(cursor)),
             ("name", text(name, 64)),
             ("roots", roots.clone()),
+            ("bytes per second", le8(1 << 30)),
+            ("iops", le4(5000)),
+            ("burst", le4(2500)),
         ];
         check("Volume line", &image[at..at + VOLUME_BYTES], &expected);
     }

@@ -98,6 +98,7 @@ pub fn seat_for(label: &Label, drive: Drive, bay: u16, state: MemberState) -> Rc
         bay,
         drive_blocks: label.layout.drive_blocks,
         zones: label.layout.zones,
+        leaving: false,
         drive_name: drive_name(&drive),
     };
     Seat::new(label.seat, &member, label.layout, Some(drive))

@@ -326,6 +326,7 @@ fn load(rt: &Rt, g: &Generation, found: &[Found], believed: &[bool], how: OpenHo
     };
     let read_only = how.read_only || g.features.read_only_compatible != 0;
     let core = Core::new(rt, g.name.clone(), shape, if read_only { Phase::ReadOnly } else { Phase::Open });
+    *core.settings.borrow_mut() = g.settings;
     let mut drives: BTreeMap<MemberId, Drive> = BTreeMap::new();
     for (f, believed) in found.iter().zip(believed) {
         if *believed {

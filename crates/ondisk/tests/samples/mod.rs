@@ -3,8 +3,8 @@
 use base::{ArrayUuid, Epoch, Generation as Number, Lba, MemberId, MemberUuid, Pba, SegmentId, Seq, VolumeId};
 use ondisk::record::ALL_SHARDS;
 use ondisk::{
-    Cut, Entry, Features, Generation, Label, Layout, Level, MapRef, Member, MemberState, Node, Place, RecordHeader,
-    ReplayFrom, SHARDS, Scheme, Segment, SegmentState, Volume, VolumeState,
+    Cut, Entry, Features, Generation, Label, Layout, Level, Limits, MapRef, Member, MemberState, Node, Place, Rate,
+    RecordHeader, ReplayFrom, SHARDS, Scheme, ScrubLine, Segment, SegmentState, Settings, Volume, VolumeState,
 };
 use uuid::Uuid;
 
@@ -37,6 +37,7 @@ fn member(n: u8, state: MemberState) -> Member {
         bay: 40 + u16::from(n),
         drive_blocks: (1 << 18) + u64::from(n),
         zones: 254,
+        leaving: n == 1,
         drive_name: format!("SN-{n}"),
     }
 }
@@ -56,6 +57,7 @@ pub fn generation() -> Generation {
         state,
         height,
         roots,
+        limits: Limits { bytes_per_second: 1 << 30, iops: 5000, burst_ms: 2500 },
     };
     let slot = |m, zone| Some((MemberId(m), zone));
     Generation {
@@ -76,6 +78,23 @@ pub fn generation() -> Generation {
         next_segment: 12,
         next_volume: 5,
         replay_from: std::array::from_fn(|i| ReplayFrom { epoch: Epoch(6), seq: Seq(1000 + i as u64) }),
+        settings: Settings {
+            rebuild: Rate::Bytes(200_000_000),
+            rebuild_paused: true,
+            scrub_media: ScrubLine {
+                every_hours: 168,
+                position: 9,
+                started_at: 1_700_000_001,
+                finished_at: 1_690_000_000,
+            },
+            scrub_parity: ScrubLine {
+                every_hours: 720,
+                position: 0,
+                started_at: 1_680_000_000,
+                finished_at: 1_680_000_009,
+            },
+            scrub_bytes_per_second: 100_000_000,
+        },
         members: vec![
             member(1, MemberState::In),
             member(2, MemberState::Out),
