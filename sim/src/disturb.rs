@@ -132,7 +132,8 @@ pub fn volumes(world: &mut World, rt: &Rt, array: &Array, volumes: &mut Volumes,
             let fate = volumes.all[made].fate.clone();
             let (maker, wanted) = (array.clone(), name.clone());
             let create = async move {
-                if maker.volume_create(&wanted, bytes).await.is_ok() {
+                // A host may have been answered before, and more may have happened to it since.
+                if maker.volume_create(&wanted, bytes).await.is_ok() && fate.get() == Fate::Coming {
                     fate.set(Fate::Stays);
                 }
             };
