@@ -111,13 +111,15 @@ impl Core {
 
     /// Nothing is worth emptying, or there is no room for what is: a checkpoint makes counts exact and gives back what is
     /// empty. If that does not help, one segment is emptied with the room of the second checkpoint, since the first is
-    /// done; and if nothing is to be gained at all, that takes something new.
+    /// done, and with what is left of the segment that moves go to; and if nothing is to be gained at all, that takes
+    /// something new.
     async fn nothing_fits(self: &Rc<Self>) {
         self.checkpoint_and_wait().await;
         if self.phase.get() != Phase::Open || !self.wants_cleaning() || self.choose().is_some() {
             return;
         }
-        let last_room = (self.room_left() as i64 - self.rungs().nodes.ceil() as i64 - 1) * SHARE;
+        let left = self.room_left() as i64 - self.rungs().nodes.ceil() as i64 - 1;
+        let last_room = left.max(0) * SHARE + self.rest_of(StreamId::Inner);
         if let Some(victim) = self.next_victim(last_room, true) {
             self.clean(victim).await;
             self.want_checkpoint();
@@ -127,6 +129,14 @@ impl Core {
         self.pace().set_cleaning(false);
         self.changed.wake();
         self.something_new().await;
+    }
+
+    /// What is left of the segment that a stream appends to, in thousandths.
+    fn rest_of(&self, stream: StreamId) -> i64 {
+        let table = self.table.borrow();
+        let segment = self.log.stream(stream).segment.get().and_then(|id| table.segments.get(&id));
+        let rest = segment.map_or(0, |s| s.scheme.k() as u64 * u64::from(self.shape.zone_blocks - s.append));
+        (rest * SHARE as u64 / self.segment_blocks_now().max(1)) as i64
     }
 
     /// Resolves when something was overwritten or deallocated: a quarter of a segment, or anything once hosts are
