@@ -121,6 +121,10 @@ kinds! {
     LossAfterLoss,
     /// The array is opened for reading only.
     ReadOnlyOpen,
+    /// A volume's hosts are limited.
+    VolumeLimited,
+    /// Many requests to one volume beside few to others.
+    LoudNeighbour,
 }
 
 impl Kind {

@@ -240,7 +240,8 @@ pub fn volumes_anew(world: &mut World, volumes: &Volumes, mode: Mode) -> Result<
     let mut volumes = volumes.fork();
     let disks = world.forks();
     let rt = world.rt();
-    let array = rt.block_on(Array::open(&rt, drives(&rt, &disks), DEGRADED)).map_err(|e| e.to_string())?;
+    let array =
+        rt.block_on(Array::open(&rt, drives(&rt, &labelled(&rt, &disks)), DEGRADED)).map_err(|e| e.to_string())?;
     volumes.compare(&rt, &array, mode)?;
     if array.status().state != ArrayState::Optimal {
         return Ok(());

@@ -5,7 +5,7 @@ use std::rc::Rc;
 
 use base::{BlockCount, Lba, MemberId, MemberUuid, VolumeId};
 use ondisk::layout::{MEMBERS_MAX, VOLUMES_MAX};
-use ondisk::{Label, Layout, MapRef, MemberState, SHARDS, VolumeState};
+use ondisk::{Label, Layout, Limits, MapRef, MemberState, SHARDS, VolumeState};
 use rt::{Drive, Rt};
 
 use crate::canary::{Canary, planted};
@@ -18,6 +18,9 @@ use crate::plan::{CreateSpec, USABLE_PERMILLE, check_name};
 use crate::seat::Door;
 use crate::status::{Iostat, Status, VolumeStatus};
 use crate::volume::Volume;
+
+/// What a volume may save up, at most.
+const BURST_MS_MAX: u32 = 3_600_000;
 
 /// An open array.
 #[derive(Clone)]
@@ -198,6 +201,8 @@ impl Array {
             height: Cell::new(height_for(blocks)),
             roots: Cell::new([MapRef::Hole; SHARDS]),
             limits: Cell::default(),
+            quota: crate::quota::Quota::default(),
+            share: crate::share::Share::default(),
             locks: Rc::default(),
             counters: crate::status::VolumeCounters::default(),
         };
@@ -238,6 +243,26 @@ impl Array {
             return Err(taken(to));
         }
         *vol.name.borrow_mut() = to.to_owned();
+        Ok(self.core.commit().await?)
+    }
+
+    /// Limits what the hosts of a volume may take; all zero: no limits. Those that wait go by the new ones at once.
+    ///
+    /// # Errors
+    /// When there is no such volume, or the burst is longer than an hour.
+    pub async fn volume_limit(&self, name: &str, limits: Limits) -> Result<(), Refused> {
+        let vol = self.must_find(name)?;
+        self.core.writable()?;
+        if limits.burst_ms > BURST_MS_MAX {
+            return Err(Refused::new(
+                RefusedCode::Size,
+                format!("a burst of {} seconds", limits.burst_ms / 1000),
+                "what may be saved up is an hour at the limit at most",
+                "Give a shorter one",
+            ));
+        }
+        vol.limits.set(limits);
+        vol.quota.begin_anew(self.core.rt.now().0);
         Ok(self.core.commit().await?)
     }
 

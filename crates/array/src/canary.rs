@@ -132,6 +132,10 @@ canaries! {
     PairsReckonedWhole,
     /// A drive that is not asked any more is taken for one that is gone.
     DoorsBlameDrives,
+    /// A volume's hosts take what they like.
+    LimitsForgotten,
+    /// Whose turn it is among volumes is never looked at again.
+    TurnKept,
     /// Rows in flight are counted from the acknowledged row.
     WindowFromAcked,
 }

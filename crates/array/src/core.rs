@@ -59,6 +59,10 @@ pub struct Vol {
     pub roots: Cell<[MapRef; SHARDS]>,
     /// What its hosts may take.
     pub limits: Cell<Limits>,
+    /// How far its hosts are ahead of the limits.
+    pub quota: crate::quota::Quota,
+    /// What is in flight.
+    pub share: crate::share::Share,
     /// Writes in flight.
     pub locks: Rc<RangeLocks>,
     /// Requests of hosts.
@@ -79,6 +83,8 @@ impl Vol {
             height: Cell::new(v.height),
             roots: Cell::new(v.roots),
             limits: Cell::new(v.limits),
+            quota: crate::quota::Quota::default(),
+            share: crate::share::Share::default(),
             locks: Rc::default(),
             counters: crate::status::VolumeCounters::default(),
         }
@@ -194,6 +200,8 @@ pub struct Core {
     pub flushes: crate::flush::Flushes,
     /// What hosts may still take.
     pub room: crate::space::Room,
+    /// What volumes have in flight.
+    pub shares: crate::share::Shares,
     /// Figures.
     pub tally: Tally,
     events: RefCell<VecDeque<crate::status::EventLine>>,
@@ -253,6 +261,7 @@ impl Core {
             rebuild: crate::lifecycle::rebuild::Progress::default(),
             flushes: crate::flush::Flushes::default(),
             room: crate::space::Room::default(),
+            shares: crate::share::Shares::default(),
             tally: Tally::default(),
             events: RefCell::default(),
         })

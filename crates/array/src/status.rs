@@ -3,7 +3,7 @@
 use std::cell::Cell;
 
 use base::BlockCount;
-use ondisk::{MemberState, SegmentState, VolumeState};
+use ondisk::{Limits, MemberState, SegmentState, VolumeState};
 use serde::Serialize;
 use uuid::Uuid;
 
@@ -212,6 +212,11 @@ pub struct VolumeStatus {
     pub mapped_bytes: u64,
     /// "live" or "dropping".
     pub state: &'static str,
+    /// What its hosts may take.
+    #[serde(skip)]
+    pub limits: Limits,
+    /// Requests that waited for the limits since the array was opened.
+    pub limited: u64,
     /// Requests.
     pub reads: u64,
     /// Requests.
@@ -405,6 +410,8 @@ impl Core {
                 bytes: BlockCount(v.agreed_blocks.get()).bytes(),
                 mapped_bytes: BlockCount(v.mapped.get()).bytes(),
                 state: if v.state.get() == VolumeState::Live { "live" } else { "dropping" },
+                limits: v.limits.get(),
+                limited: v.quota.waited.get(),
                 reads: v.counters.reads.get(),
                 writes: v.counters.writes.get(),
                 flushes: v.counters.flushes.get(),

@@ -17,6 +17,7 @@ use crate::log::{Held, Piece, Request, What};
 use crate::map::LEAF_BLOCKS;
 use crate::seat::add;
 use crate::segment::Seg;
+use crate::share::Does;
 use crate::sync::RangeGuard;
 
 /// The smallest unit of a request.
@@ -100,6 +101,8 @@ impl Volume {
         }
         add(&self.vol.counters.reads, 1);
         add(&self.vol.counters.bytes_read, bytes);
+        self.core.within_limits(&self.vol, bytes).await?;
+        let _turn = self.core.turn(&self.vol, Does::Read, bytes).await;
         let read = if one_chunk(offset, bytes) {
             self.read_chunk(offset, bytes).await.map(|part| vec![part])
         } else {
@@ -169,12 +172,14 @@ impl Volume {
         self.check(offset, data.len() as u64)?;
         add(&self.vol.counters.writes, 1);
         add(&self.vol.counters.bytes_written, data.len() as u64);
+        self.core.within_limits(&self.vol, data.len() as u64).await?;
+        let turn = self.core.turn(&self.vol, Does::Write, data.len() as u64).await;
         let written = if one_chunk(offset, data.len() as u64) {
-            self.write_chunk(offset, data).await
+            self.write_chunk(offset, data, turn.is_lone()).await
         } else {
             let parts = chunks(offset, data.len() as u64).into_iter().map(|(at, bytes)| {
                 let from = (at - offset) as usize;
-                self.write_chunk(at, data.slice(from..from + bytes as usize))
+                self.write_chunk(at, data.slice(from..from + bytes as usize), false)
             });
             try_join_all(parts).await.map(drop)
         };
@@ -182,6 +187,8 @@ impl Volume {
             add(&self.vol.counters.errors, 1);
         }
         written?;
+        // A flush is everybody's.
+        drop(turn);
         self.durable_if(fua).await
     }
 
@@ -192,7 +199,7 @@ impl Volume {
         Ok(())
     }
 
-    async fn write_chunk(&self, offset: u64, data: Bytes) -> Result<(), Fault> {
+    async fn write_chunk(&self, offset: u64, data: Bytes, lone: bool) -> Result<(), Fault> {
         let first = Lba::containing_byte(offset);
         let end = BlockCount::ceil_from_bytes(offset + data.len() as u64).0;
         let n = end - first.0;
@@ -204,6 +211,7 @@ impl Volume {
         let whole = offset == first.byte_offset() && data.len() as u64 == BlockCount(n).bytes();
         let data = if whole { data } else { self.merge_sectors(first, n as usize, offset, &data).await? };
         let request = Request::new(n, Some(Held { guard, promise: Some(promise) }));
+        request.lone.set(lone);
         self.core.submit(Piece {
             what: What::Data,
             volume: self.vol.id,
@@ -252,23 +260,26 @@ impl Volume {
     pub async fn write_zeroes(&self, offset: u64, bytes: u64, may_deallocate: bool, fua: bool) -> Result<(), Fault> {
         self.check(offset, bytes)?;
         add(&self.vol.counters.writes, 1);
+        self.core.within_limits(&self.vol, 0).await?;
+        let turn = self.core.turn(&self.vol, Does::Write, BLOCK_BYTES as u64).await;
         let fill = if may_deallocate { MapRef::Hole } else { MapRef::Zero };
         let inner =
             offset.next_multiple_of(BLOCK_BYTES as u64)..(offset + bytes) / BLOCK_BYTES as u64 * BLOCK_BYTES as u64;
         if inner.start >= inner.end {
             let zeros = Buf::zeroed(bytes as usize).freeze();
             for (at, n) in chunks(offset, bytes) {
-                self.write_chunk(at, zeros.slice(0..n as usize)).await?;
+                self.write_chunk(at, zeros.slice(0..n as usize), false).await?;
             }
         } else {
             let zeros = Buf::zeroed(BLOCK_BYTES).freeze();
             for (from, to) in [(offset, inner.start), (inner.end, offset + bytes)] {
                 if from < to {
-                    self.write_chunk(from, zeros.slice(0..(to - from) as usize)).await?;
+                    self.write_chunk(from, zeros.slice(0..(to - from) as usize), false).await?;
                 }
             }
             self.fill(inner.start, inner.end, fill).await?;
         }
+        drop(turn);
         self.durable_if(fua).await
     }
 
@@ -279,11 +290,14 @@ impl Volume {
     pub async fn deallocate(&self, offset: u64, bytes: u64, fua: bool) -> Result<(), Fault> {
         self.check(offset, bytes)?;
         add(&self.vol.counters.deallocates, 1);
+        self.core.within_limits(&self.vol, 0).await?;
+        let turn = self.core.turn(&self.vol, Does::Write, BLOCK_BYTES as u64).await;
         let from = offset.next_multiple_of(BLOCK_BYTES as u64);
         let to = (offset + bytes) / BLOCK_BYTES as u64 * BLOCK_BYTES as u64;
         if from < to {
             self.fill(from, to, MapRef::Hole).await?;
         }
+        drop(turn);
         self.durable_if(fua).await
     }
 

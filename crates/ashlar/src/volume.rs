@@ -1,4 +1,4 @@
-//! `ashlar volume`: create, grow, rename, delete, list.
+//! `ashlar volume`: create, grow, rename, limit, delete, list.
 
 use std::future::Future;
 
@@ -7,7 +7,7 @@ use server::Problem;
 use server::ops::open::{self, How, Opened};
 use server::ops::volume;
 use server::size::Size;
-use server::view::{Done, VolumeCreate, VolumeGrow, VolumeRename, VolumeState, Volumes};
+use server::view::{Done, VolumeCreate, VolumeGrow, VolumeLimit, VolumeRename, VolumeState, Volumes};
 
 use crate::confirm;
 use crate::context::{Context, encode, split_volume};
@@ -19,12 +19,13 @@ Examples:
   ashlar volume create fast/db 2T
   ashlar volume grow fast/db 3T
   ashlar volume rename fast/db ledger
+  ashlar volume limit fast/ledger --iops 5000 --burst 2
   ashlar volume list fast
   ashlar volume delete fast/ledger
 
 Volumes are thin: they take space as they are written, and may promise more than the array holds.";
 
-/// Make, grow, rename, delete and list volumes
+/// Make, grow, rename, limit, delete and list volumes
 #[derive(clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Args {
@@ -60,6 +61,30 @@ enum Verb {
         volume: String,
         /// The new name, without the array
         to: String,
+    },
+    /// Limit what the hosts of a volume may take
+    #[command(after_help = "\
+Examples:
+  ashlar volume limit fast/db --iops 5000 --bandwidth 200M --burst 2
+  ashlar volume limit fast/db --bandwidth 0
+  ashlar volume limit fast/db --none
+
+What is not said stays as it is.")]
+    Limit {
+        /// ARRAY/VOLUME
+        volume: String,
+        /// Reads, writes and deallocations a second, together; 0: no limit
+        #[arg(long)]
+        iops: Option<u32>,
+        /// Bytes read and written a second, together, for instance 200M; 0: no limit
+        #[arg(long, value_parser = bandwidth)]
+        bandwidth: Option<u64>,
+        /// Seconds at the limit that may be saved up while little is asked for
+        #[arg(long, value_name = "SECONDS", value_parser = burst)]
+        burst: Option<u32>,
+        /// Takes all limits away
+        #[arg(long, conflicts_with_all = ["iops", "bandwidth", "burst"], required_unless_present_any = ["iops", "bandwidth", "burst"])]
+        none: bool,
     },
     /// Delete a volume and all it holds
     #[command(after_help = "Example:\n  ashlar volume delete fast/db")]
@@ -114,6 +139,19 @@ pub fn run(context: &Context, args: Args) -> Outcome {
                 None => offline(context, array, |o| async move { volume::rename(&o.array, name, &to).await })?,
             }
         }
+        Verb::Limit { volume: name, iops, bandwidth, burst, none } => {
+            let (array, name) = split_volume(&name)?;
+            let unless = |value| if none { Some(0) } else { value };
+            let request = VolumeLimit {
+                iops: unless(iops),
+                bytes_per_second: if none { Some(0) } else { bandwidth },
+                burst_ms: unless(burst),
+            };
+            match context.server_of(array)? {
+                Some(client) => client.post(&path(array, name, "/limit"), &request)?,
+                None => offline(context, array, |o| async move { volume::limit(&o.array, name, request).await })?,
+            }
+        }
         Verb::Delete { volume: full, yes } => {
             let (array, name) = split_volume(&full)?;
             confirm::by_name(yes, &format!("All data of volume {full} will be lost."), &full)?;
@@ -145,13 +183,30 @@ fn list(context: &Context, array: &str, json: bool) -> Outcome {
         text::print(&format!("array {array} has no volumes; `ashlar volume create {array}/NAME SIZE` makes one"));
         return Ok(Finding::Good);
     }
-    let mut table = Table::new(&["VOLUME", ">SIZE", ">WRITTEN", "STATE"]).flush_left();
+    let mut table = Table::new(&["VOLUME", ">SIZE", ">WRITTEN", "STATE", "LIMITS"]).flush_left();
     for v in &volumes.volumes {
         let state = if v.state == VolumeState::Live { "live" } else { "being deleted" };
-        table.row(vec![format!("{}/{}", volumes.array, v.name), human(v.bytes), human(v.mapped_bytes), state.into()]);
+        let limits = volume::limits_sentence(v.limits);
+        let name = format!("{}/{}", volumes.array, v.name);
+        table.row(vec![name, human(v.bytes), human(v.mapped_bytes), state.into(), limits]);
     }
     table.print();
     Ok(Finding::Good)
+}
+
+/// Bytes a second; 0 is no limit.
+fn bandwidth(text: &str) -> Result<u64, String> {
+    if text.trim() == "0" { Ok(0) } else { text.parse::<Size>().map(|size| size.0) }
+}
+
+/// Seconds as milliseconds.
+fn burst(text: &str) -> Result<u32, String> {
+    let seconds: f64 = text.parse().map_err(|_| format!("\"{text}\" is no number of seconds"))?;
+    if (0.0..=3600.0).contains(&seconds) {
+        Ok((seconds * 1000.0) as u32)
+    } else {
+        Err("a burst is an hour at most".to_owned())
+    }
 }
 
 fn path(array: &str, volume: &str, verb: &str) -> String {

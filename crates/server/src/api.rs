@@ -11,7 +11,7 @@
 //! | DELETE /v1/arrays/A | destroy | `Done` |
 //! | GET /v1/arrays/A/volumes | list | `Volumes` |
 //! | POST /v1/arrays/A/volumes | create | `VolumeCreate` -> `Done` |
-//! | POST /v1/arrays/A/volumes/V/grow, .../rename | | `VolumeGrow`, `VolumeRename` -> `Done` |
+//! | POST /v1/arrays/A/volumes/V/grow, .../rename, .../limit | | `VolumeGrow`, `VolumeRename`, `VolumeLimit` -> `Done` |
 //! | DELETE /v1/arrays/A/volumes/V | delete | `Done` |
 //! | POST /v1/arrays/A/drives/fail, .../replace, .../add | | `DriveFail`, ... -> `Done` |
 //! | POST /v1/stop | stop the server | `Done` |
@@ -54,6 +54,7 @@ pub fn router(data: DataHandle, stop_now: MailSender<&'static str>, program: Str
         .route("/v1/arrays/{array}/volumes/{volume}", delete(parts::volume_delete))
         .route("/v1/arrays/{array}/volumes/{volume}/grow", post(parts::volume_grow))
         .route("/v1/arrays/{array}/volumes/{volume}/rename", post(parts::volume_rename))
+        .route("/v1/arrays/{array}/volumes/{volume}/limit", post(parts::volume_limit))
         .route("/v1/arrays/{array}/drives/fail", post(parts::drive_fail))
         .route("/v1/arrays/{array}/drives/replace", post(parts::drive_replace))
         .route("/v1/arrays/{array}/drives/add", post(parts::drive_add))

@@ -9,10 +9,11 @@ mod from_array;
 mod verbs;
 
 pub use array::{
-    ArrayState, ArrayView, EventView, IostatView, MemberState, MemberView, RebuildView, RecoveryStepView, RecoveryView,
-    TrafficView, VolumeState, VolumeView, WrittenView,
+    ArrayState, ArrayView, EventView, IostatView, LimitsView, MemberState, MemberView, RebuildView, RecoveryStepView,
+    RecoveryView, TrafficView, VolumeState, VolumeView, WrittenView,
 };
 pub use verbs::{
     Absent, Arrays, CheckView, CreateRequest, Created, Done, DriveAdd, DriveFail, DriveReplace, ImportRequest,
-    Imported, ImportedArray, Iostats, PlanView, ServerView, VERSION, VolumeCreate, VolumeGrow, VolumeRename, Volumes,
+    Imported, ImportedArray, Iostats, PlanView, ServerView, VERSION, VolumeCreate, VolumeGrow, VolumeLimit,
+    VolumeRename, Volumes,
 };

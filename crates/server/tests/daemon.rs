@@ -89,6 +89,13 @@ fn a_server_lives_and_stops() {
     assert_eq!((status, &e["error"]["kind"]), (409, &json!("refused")));
     let (status, _) = control.ask("POST", "/v1/arrays/ram/volumes/w/rename", &json!({"to": "x"}));
     assert_eq!(status, 200);
+    let (status, _) = control.ask("POST", "/v1/arrays/ram/volumes/x/limit", &json!({"iops": 500, "burst_ms": 10}));
+    assert_eq!(status, 200);
+    let (_, list) = control.get("/v1/arrays/ram/volumes");
+    let limits = json!({"iops": 500, "bytes_per_second": 0, "burst_ms": 10});
+    assert_eq!(list["volumes"].as_array().unwrap().iter().find(|v| v["name"] == "x").unwrap()["limits"], limits);
+    let (status, _) = control.ask("POST", "/v1/arrays/ram/volumes/none/limit", &json!({"iops": 500}));
+    assert_eq!(status, 409);
     let (status, _) = control.ask("DELETE", "/v1/arrays/ram/volumes/x", &Value::Null);
     assert_eq!(status, 200);
     let (status, e) = control.ask("POST", "/v1/arrays/ram/drives/fail", &json!({"drive": "9"}));

@@ -43,8 +43,8 @@ impl Core {
         let widest = self.shape.scheme.k();
         // Room for the padding of a last row: k - 1 pads at most.
         let budget = ENTRIES_MAX + 1 - widest;
-        let (waiting, ranges_only) = stream.waiting(budget);
-        if waiting < SMALL_BLOCKS && stream.in_flight.get() >= SMALL_IN_FLIGHT && id == StreamId::Host {
+        let (waiting, ranges_only, lone) = stream.waiting(budget);
+        if waiting < SMALL_BLOCKS && lone == 0 && stream.in_flight.get() >= SMALL_IN_FLIGHT && id == StreamId::Host {
             return None;
         }
         let segment = self.open_segment(id)?;
@@ -68,7 +68,10 @@ impl Core {
         // nodes come in batches: the rest of one would wait for the next batch, its blocks locked.
         let whole_rows = (most + 1) / k;
         let alone = stream.in_flight.get() == 0 || id != StreamId::Host;
-        let take = if (most + 1) % k == 0 || alone || ranges_only {
+        let take = if lone > 0 {
+            // No more rows than they need.
+            most.min((lone + 1).next_multiple_of(k) - 1)
+        } else if (most + 1) % k == 0 || alone || ranges_only {
             most
         } else if whole_rows > 0 {
             whole_rows * k - 1
@@ -226,11 +229,14 @@ fn cut(parts: impl Iterator<Item = Bytes>, column_bytes: usize) -> Vec<Vec<Bytes
 }
 
 impl Stream {
-    /// Payload blocks that can go into one record from the front of the queue, and whether only ranges can.
-    fn waiting(&self, entries_max: usize) -> (usize, bool) {
+    /// Payload blocks that can go into one record from the front of the queue, whether only ranges can, and
+    /// payload blocks in front that do not wait for company.
+    fn waiting(&self, entries_max: usize) -> (usize, bool, usize) {
         let queue = self.queue.borrow();
         let map = queue.front().is_some_and(Piece::is_node);
         let (mut payload, mut entries) = (0, 0);
+        let is_lone = |p: &&Piece| p.request.lone.get();
+        let lone = queue.iter().take_while(is_lone).map(Piece::payload_blocks).sum();
         for piece in queue.iter().take_while(|p| p.is_node() == map) {
             if entries + piece.entries() > entries_max {
                 payload += piece.payload_blocks().min(entries_max - entries);
@@ -239,7 +245,7 @@ impl Stream {
             entries += piece.entries();
             payload += piece.payload_blocks();
         }
-        (payload, payload == 0)
+        (payload, payload == 0, lone)
     }
 
     /// Takes pieces with `payload` blocks off the queue, and the ranges between and right behind them.

@@ -131,7 +131,15 @@ impl Core {
             return;
         }
         let stream = self.log.stream(stream);
-        stream.queue.borrow_mut().push_back(piece);
+        let mut queue = stream.queue.borrow_mut();
+        if piece.request.lone.get() {
+            // Locks keep it apart from what it overtakes.
+            let behind = queue.iter().take_while(|p| p.request.lone.get()).count();
+            queue.insert(behind, piece);
+        } else {
+            queue.push_back(piece);
+        }
+        drop(queue);
         stream.poke();
     }
 

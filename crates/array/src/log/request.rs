@@ -21,6 +21,8 @@ pub struct Request {
     place: Cell<Option<Place>>,
     held: RefCell<Option<Held>>,
     event: Event,
+    /// All that its volume has in flight, beside louder ones: it does not wait for company.
+    pub lone: Cell<bool>,
 }
 
 /// What a request holds until it is answered.

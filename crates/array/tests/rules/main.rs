@@ -10,6 +10,7 @@ mod log;
 mod loss;
 mod map;
 mod recovery;
+mod service;
 mod world;
 
 use std::collections::BTreeSet;
@@ -101,6 +102,9 @@ rules! {
     loss::a_shut_door_says_nothing_of_a_drive [DoorsBlameDrives]
     loss::one_bad_block_costs_a_rebuild_one_row [RebuildByBatch]
     loss::replacing_asks_for_the_redundancy_again [ReplaceUnasked]
+
+    service::a_volume_gets_what_its_limits_say [LimitsForgotten]
+    service::a_quiet_volume_is_served_beside_a_loud_one [TurnKept]
 }
 
 #[test]

@@ -2,6 +2,7 @@
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use server::ops::volume::limits_sentence;
 use server::view::{ArrayState, ArrayView, MemberState, MemberView, PlanView, RebuildView, RecoveryView, VolumeState};
 
 use super::{Table, duration, human, percent};
@@ -104,13 +105,14 @@ pub fn array_details(a: &ArrayView) -> Vec<String> {
     lines.extend(members(&a.members).lines());
     if !a.volumes.is_empty() {
         lines.push(String::new());
-        let mut table = Table::new(&["VOLUME", ">SIZE", ">WRITTEN", "STATE"]);
+        let mut table = Table::new(&["VOLUME", ">SIZE", ">WRITTEN", "STATE", "LIMITS"]);
         for v in &a.volumes {
             let state = match v.state {
                 VolumeState::Live => "live",
                 VolumeState::Dropping => "being deleted",
             };
-            table.row(vec![format!("{}/{}", a.name, v.name), human(v.bytes), human(v.mapped_bytes), state.to_owned()]);
+            let (name, limits) = (format!("{}/{}", a.name, v.name), limits_sentence(v.limits));
+            table.row(vec![name, human(v.bytes), human(v.mapped_bytes), state.to_owned(), limits]);
         }
         lines.extend(table.lines());
     }

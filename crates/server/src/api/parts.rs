@@ -9,7 +9,9 @@ use super::{Answer, Context};
 use crate::Problem;
 use crate::ops::open::Opened;
 use crate::ops::{World, drive, volume};
-use crate::view::{Done, DriveAdd, DriveFail, DriveReplace, VolumeCreate, VolumeGrow, VolumeRename, Volumes};
+use crate::view::{
+    Done, DriveAdd, DriveFail, DriveReplace, VolumeCreate, VolumeGrow, VolumeLimit, VolumeRename, Volumes,
+};
 
 /// Runs a verb on a served array and puts what it did into the log.
 async fn on<F, Fut>(c: Context, array: String, verb: F) -> Answer<Done>
@@ -55,6 +57,14 @@ pub async fn volume_rename(
     Body(r): Body<VolumeRename>,
 ) -> Answer<Done> {
     on(c, array, move |_, o| async move { volume::rename(&o.array, &name, &r.to).await }).await
+}
+
+pub async fn volume_limit(
+    State(c): State<Context>,
+    Path((array, name)): Path<(String, String)>,
+    Body(r): Body<VolumeLimit>,
+) -> Answer<Done> {
+    on(c, array, move |_, o| async move { volume::limit(&o.array, &name, r).await }).await
 }
 
 pub async fn volume_delete(State(c): State<Context>, Path((array, name)): Path<(String, String)>) -> Answer<Done> {

@@ -1,11 +1,11 @@
-//! `volume`: create, grow, rename, delete, list.
+//! `volume`: create, grow, rename, limit, delete, list.
 
-use array::Array;
+use array::{Array, Limits};
 
 use super::open::named;
 use crate::Problem;
 use crate::size::human;
-use crate::view::{Done, VERSION, VolumeView, Volumes};
+use crate::view::{Done, LimitsView, VERSION, VolumeLimit, VolumeView, Volumes};
 
 /// Makes a volume.
 ///
@@ -45,6 +45,42 @@ pub async fn grow(array: &Array, name: &str, bytes: u64) -> Result<Done, Problem
 pub async fn rename(array: &Array, name: &str, to: &str) -> Result<Done, Problem> {
     array.volume_rename(name, to).await.map_err(|r| named(array, r))?;
     Ok(Done::new(format!("volume {0}/{name} is {0}/{to} now", array.status().name)))
+}
+
+/// Limits what its hosts may take.
+///
+/// # Errors
+/// When there is none.
+pub async fn limit(array: &Array, name: &str, request: VolumeLimit) -> Result<Done, Problem> {
+    let now = array.volumes().into_iter().find(|v| v.name == name).map(|v| v.limits).unwrap_or_default();
+    let limits = Limits {
+        iops: request.iops.unwrap_or(now.iops),
+        bytes_per_second: request.bytes_per_second.unwrap_or(now.bytes_per_second),
+        burst_ms: request.burst_ms.unwrap_or(now.burst_ms),
+    };
+    array.volume_limit(name, limits).await.map_err(|r| named(array, r))?;
+    let Limits { iops, bytes_per_second, burst_ms } = limits;
+    let sentence = limits_sentence(LimitsView { iops, bytes_per_second, burst_ms });
+    Ok(Done::new(format!("volume {}/{name}: {sentence}", array.status().name)))
+}
+
+/// Limits, for people.
+#[must_use]
+pub fn limits_sentence(l: LimitsView) -> String {
+    let mut parts = Vec::new();
+    if l.iops > 0 {
+        parts.push(format!("{} requests/s", l.iops));
+    }
+    if l.bytes_per_second > 0 {
+        parts.push(format!("{}/s", human(l.bytes_per_second)));
+    }
+    if parts.is_empty() {
+        return "no limits".to_owned();
+    }
+    if l.burst_ms > 0 {
+        parts.push(format!("a burst of {} s", f64::from(l.burst_ms) / 1000.0));
+    }
+    parts.join(", ")
 }
 
 /// Deletes a volume and all it holds.

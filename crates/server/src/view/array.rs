@@ -162,6 +162,21 @@ pub struct VolumeView {
     pub mapped_bytes: u64,
     /// State.
     pub state: VolumeState,
+    /// What its hosts may take.
+    pub limits: LimitsView,
+    /// Requests that waited for the limits since the array was opened.
+    pub limited: u64,
+}
+
+/// Limits of a volume; 0: none.
+#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
+pub struct LimitsView {
+    /// Requests a second.
+    pub iops: u32,
+    /// Bytes a second.
+    pub bytes_per_second: u64,
+    /// What may be saved up, in milliseconds at the limit.
+    pub burst_ms: u32,
 }
 
 /// A rebuild under way.

@@ -1,8 +1,8 @@
 //! From the engine's structs to the objects that scripts see: the one place that follows the engine.
 
 use super::{
-    ArrayState, ArrayView, EventView, IostatView, MemberState, MemberView, PlanView, RebuildView, RecoveryStepView,
-    RecoveryView, TrafficView, VolumeState, VolumeView, WrittenView,
+    ArrayState, ArrayView, EventView, IostatView, LimitsView, MemberState, MemberView, PlanView, RebuildView,
+    RecoveryStepView, RecoveryView, TrafficView, VolumeState, VolumeView, WrittenView,
 };
 
 impl From<array::Status> for ArrayView {
@@ -88,6 +88,12 @@ impl From<array::status::VolumeStatus> for VolumeView {
             bytes: v.bytes,
             mapped_bytes: v.mapped_bytes,
             state: if v.state == "live" { VolumeState::Live } else { VolumeState::Dropping },
+            limits: LimitsView {
+                iops: v.limits.iops,
+                bytes_per_second: v.limits.bytes_per_second,
+                burst_ms: v.limits.burst_ms,
+            },
+            limited: v.limited,
         }
     }
 }

@@ -222,6 +222,18 @@ pub struct VolumeRename {
     pub to: String,
 }
 
+/// Limit what a volume's hosts may take. What is not said stays as it is; 0 is no limit.
+#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct VolumeLimit {
+    /// Requests a second.
+    pub iops: Option<u32>,
+    /// Bytes a second.
+    pub bytes_per_second: Option<u64>,
+    /// What may be saved up, in milliseconds at the limit.
+    pub burst_ms: Option<u32>,
+}
+
 /// Take a drive out.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
