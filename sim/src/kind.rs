@@ -121,6 +121,8 @@ kinds! {
     LossAfterLoss,
     /// The array is opened for reading only.
     ReadOnlyOpen,
+    /// The newest generation is given up for the one before.
+    WentBack,
     /// A volume's hosts are limited.
     VolumeLimited,
     /// Many requests to one volume beside few to others.

@@ -6,7 +6,8 @@
 //!
 //! Invariant: the same plan gives the same trace, whatever runs beside it.
 
-pub mod beyond;
+pub mod back;
+mod beyond;
 pub mod census;
 pub mod disturb;
 pub mod kind;

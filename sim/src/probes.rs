@@ -21,7 +21,7 @@ use crate::run::{DEGRADED, changed, set_to_work, silent};
 use crate::volumes::Volumes;
 use crate::workload::{Done, joined};
 use crate::world::{World, drives, labelled};
-use crate::{beyond, lives, service};
+use crate::{back, beyond, lives, service};
 
 /// Bytes of a block.
 pub const BLOCK: u64 = BLOCK_BYTES as u64;
@@ -54,6 +54,7 @@ pub fn try_on_copies(world: &mut World, volumes: &Volumes, mode: Mode, report: &
         (Kind::Diverged, redundant, 2),
         (Kind::SecondProcess, true, 4),
         (Kind::VolumeLimited, true, 4),
+        (Kind::WentBack, sound, 3),
         (Kind::LoudNeighbour, true, 3),
     ];
     for (kind, possible, one_in) in wanted {
@@ -81,6 +82,7 @@ pub fn try_on_copies(world: &mut World, volumes: &Volumes, mode: Mode, report: &
             Kind::ReadOnlyOpen => read_only(world, volumes, mode),
             Kind::ForeignDrive => foreign_drive(world),
             Kind::Diverged => diverged(world),
+            Kind::WentBack => back::one_generation(world, volumes, report),
             Kind::VolumeLimited => service::limits(world, volumes, mode),
             Kind::LoudNeighbour => service::neighbours(world, volumes, mode),
             _ => second_process(world),
@@ -216,10 +218,16 @@ fn second_process(world: &mut World) -> Result<(), String> {
     let first = open().map_err(|e| e.to_string())?;
     world.counts.add(Kind::SecondProcess, 1);
     // It may notice the first, which is at work in the background, before that notices it.
-    let Ok(_second) = open() else { return Ok(()) };
-    match rt.block_on(first.volume_create("mine", 1 << 20)) {
-        Err(_) if first.status().state == ArrayState::Frozen => Ok(()),
-        other => Err(format!("the first went on: {other:?}")),
+    let Ok(second) = open() else { return Ok(()) };
+    // At one instant the last one to write a generation wins, whichever that is: the other stops.
+    let goes_on = |array: &Array, name: &str| {
+        let made = rt.block_on(array.volume_create(name, 1 << 20)).is_ok();
+        made || array.status().state != ArrayState::Frozen
+    };
+    match (goes_on(&first, "mine"), goes_on(&second, "yours")) {
+        (true, true) => Err("both went on".to_owned()),
+        (false, false) => Err("neither went on".to_owned()),
+        _ => Ok(()),
     }
 }
 
@@ -401,7 +409,10 @@ fn close_in_rebuild(world: &mut World, volumes: &Volumes, mode: Mode) -> Result<
 
 /// Without a rebuild, what is written after a loss survives the next one.
 fn loss_after_loss(world: &mut World, volumes: &Volumes) -> Result<(), String> {
-    let status = look(world).filter(|s| s.state == ArrayState::Optimal && s.members.len() == world.disks.len());
+    // A spare would take a lost one's place, and until the rebuild is done nothing is as it was.
+    let all_in = |s: &Status| s.members.iter().all(|m| m.state == SeatState::In);
+    let status =
+        look(world).filter(|s| s.state == ArrayState::Optimal && s.members.len() == world.disks.len() && all_in(s));
     let parity = matches!(world.plan.level().scheme_of_width(world.disks.len()), Some(Scheme::Parity { .. }));
     let tolerates = world.plan.tolerates();
     // What is stored must fit into the segments that fewer drives give.

@@ -21,7 +21,8 @@ use crate::world::{World, drives, labelled};
 use crate::{disturb, lives, probes, spoil};
 
 /// Opens with whatever is there.
-pub const DEGRADED: OpenHow = OpenHow { read_only: false, degraded: true, force_diverged: false, accept_loss: false };
+pub const DEGRADED: OpenHow =
+    OpenHow { read_only: false, degraded: true, force_diverged: false, accept_loss: false, previous: false };
 
 /// Virtual time in which every request has its answer, however slow the drives.
 const PATIENCE: Duration = Duration::from_secs(120);

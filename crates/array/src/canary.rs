@@ -132,6 +132,12 @@ canaries! {
     PairsReckonedWhole,
     /// A drive that is not asked any more is taken for one that is gone.
     DoorsBlameDrives,
+    /// A member without a generation that can be read says nothing.
+    SilentNotAsked,
+    /// Numbers of a generation that was given up are given out again.
+    NumbersTwice,
+    /// The generation that was given up stays on the drives.
+    GivenUpStays,
     /// A volume's hosts take what they like.
     LimitsForgotten,
     /// Whose turn it is among volumes is never looked at again.

@@ -8,7 +8,8 @@ use clap::{Parser, Subcommand};
 use crate::context::Context;
 use crate::exit::{self, Outcome};
 use crate::{
-    bench, check, completion, create, demo, destroy, drive, import, inspect, iostat, serve, status, stop, volume, wipe,
+    bench, check, completion, create, demo, destroy, drive, export, import, inspect, iostat, rescue, serve, status,
+    stop, volume, wipe,
 };
 
 const EXAMPLES: &str = "\
@@ -44,8 +45,10 @@ enum Verb {
     Status(status::Args),
     Iostat(iostat::Args),
     Import(import::Args),
+    Export(export::Args),
     Inspect(inspect::Args),
     Check(check::Args),
+    Rescue(rescue::Args),
     Drive(drive::Args),
     Destroy(destroy::Args),
     Wipe(wipe::Args),
@@ -66,6 +69,8 @@ impl Cli {
             Verb::Status(a) => report(a.json, status::run(&context, &a)),
             Verb::Iostat(a) => report(a.json, iostat::run(&context, &a)),
             Verb::Import(a) => report(a.json, import::run(&context, &a)),
+            Verb::Export(a) => report(a.json, export::run(&context, &a)),
+            Verb::Rescue(a) => report(a.json, rescue::run(&context, &a)),
             Verb::Inspect(a) => report(a.json, inspect::run(&context, &a)),
             Verb::Check(a) => report(a.json, check::run(&context, &a)),
             Verb::Drive(a) => report(a.json(), drive::run(&context, a)),

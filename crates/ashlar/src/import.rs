@@ -5,6 +5,7 @@ use server::ops::import;
 use server::ops::open::Patience;
 use server::view::{ImportRequest, Imported, VERSION};
 
+use crate::confirm;
 use crate::context::{Context, absolute_drive};
 use crate::exit::{Finding, Outcome};
 use crate::text;
@@ -16,6 +17,7 @@ Examples:
   ashlar import /dev/nvme2n1 /dev/nvme3n1
   ashlar import --read-only d/       recover in memory, write nothing
   ashlar import --degraded d/        accept half or fewer of the drives
+  ashlar import --array fast --previous-generation --read-only d/
 
 Each array that is found is opened (and recovered, if its server died) and remembered, so that other verbs find it by \
 its name. A running Ashlar goes on to serve it.";
@@ -42,6 +44,12 @@ pub struct Args {
     /// Goes on over writes that are lost beyond repair
     #[arg(long)]
     accept_loss: bool,
+    /// Gives up the newest generation, and what was written since the one before; with --read-only only looks
+    #[arg(long, requires = "array")]
+    previous_generation: bool,
+    /// Does not ask
+    #[arg(long)]
+    yes: bool,
     /// Prints an object for scripts
     #[arg(long)]
     pub json: bool,
@@ -56,7 +64,13 @@ pub fn run(context: &Context, args: &Args) -> Outcome {
         degraded: args.degraded,
         force_diverged: args.force_diverged,
         accept_loss: args.accept_loss,
+        previous_generation: args.previous_generation,
     };
+    if args.previous_generation && !args.read_only {
+        let name = args.array.as_deref().unwrap_or_default();
+        let loss = format!("What was written to array {name} since its last generation but one may be lost.");
+        confirm::by_name(args.yes, &loss, name)?;
+    }
     let imported: Imported = match context.server() {
         Some(client) => client.post("/v1/import", &request)?,
         None => offline(context, &request)?,

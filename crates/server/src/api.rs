@@ -8,6 +8,7 @@
 //! | POST /v1/arrays | create and serve | `CreateRequest` -> `Created` |
 //! | POST /v1/import | find and serve | `ImportRequest` -> `Imported` |
 //! | POST /v1/arrays/A/stop | close, serve no more | `Done` |
+//! | POST /v1/arrays/A/export | close, forget: for another host | `Done` |
 //! | DELETE /v1/arrays/A | destroy | `Done` |
 //! | GET /v1/arrays/A/volumes | list | `Volumes` |
 //! | POST /v1/arrays/A/volumes | create | `VolumeCreate` -> `Done` |
@@ -50,6 +51,7 @@ pub fn router(data: DataHandle, stop_now: MailSender<&'static str>, program: Str
         .route("/v1/arrays", get(arrays::status).post(arrays::create))
         .route("/v1/arrays/{array}", get(arrays::status_of).delete(arrays::destroy))
         .route("/v1/arrays/{array}/stop", post(arrays::stop))
+        .route("/v1/arrays/{array}/export", post(arrays::export))
         .route("/v1/arrays/{array}/volumes", get(parts::volumes).post(parts::volume_create))
         .route("/v1/arrays/{array}/volumes/{volume}", delete(parts::volume_delete))
         .route("/v1/arrays/{array}/volumes/{volume}/grow", post(parts::volume_grow))

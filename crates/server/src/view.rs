@@ -14,6 +14,6 @@ pub use array::{
 };
 pub use verbs::{
     Absent, Arrays, CheckView, CreateRequest, Created, Done, DriveAdd, DriveFail, DriveReplace, ImportRequest,
-    Imported, ImportedArray, Iostats, PlanView, ServerView, VERSION, VolumeCreate, VolumeGrow, VolumeLimit,
-    VolumeRename, Volumes,
+    Imported, ImportedArray, Iostats, PlanView, Range, RescueRequest, RescueView, ServerView, VERSION, VolumeCreate,
+    VolumeGrow, VolumeLimit, VolumeRename, Volumes,
 };

@@ -7,6 +7,7 @@ pub mod degrade;
 pub mod keeper;
 mod newer;
 pub mod open;
+mod previous;
 pub mod rebuild;
 pub mod replay;
 pub mod scan;

@@ -2,11 +2,12 @@
 //!
 //! The slots of all members hold the newest generation. When none does, the one before is the newest to be found, and
 //! nothing in it tells of what was acknowledged since. A power cut while a generation is written leaves the same: so the
-//! records themselves are asked, the first of every zone, and only when a member lacks one of its two generations.
+//! records themselves are asked, the first of every zone, and only when a member lacks one of its two generations. One
+//! that lacks both is asked too: it may be the only one that was in to the end.
 
 use base::BLOCK_BYTES;
 use futures::stream::{self, StreamExt};
-use ondisk::{Generation, RecordHeader};
+use ondisk::{Generation, MemberState, RecordHeader};
 use rt::{Buf, Drive};
 
 use super::open::Found;
@@ -18,10 +19,17 @@ const AT_ONCE: usize = 64;
 
 /// Refuses when a believed drive holds a record of a newer generation than `g`.
 pub async fn refuse_newer(found: &[Found], believed: &[bool], g: &Generation) -> Result<(), Refused> {
-    let ours: Vec<&Found> = found.iter().zip(believed).filter(|(_, believed)| **believed).map(|(f, _)| f).collect();
+    let silent = |f: &Found| {
+        let seat = g.members.get(usize::from(f.label.seat.0)).filter(|m| m.uuid == f.label.member);
+        let asked = !planted(Canary::SilentNotAsked);
+        asked && f.generations.is_empty() && seat.is_some_and(|m| m.state == MemberState::In)
+    };
+    let asked = found.iter().zip(believed).filter(|(f, believed)| **believed || silent(f));
+    let ours: Vec<&Found> = asked.map(|(f, _)| f).collect();
     // The newer one would have taken the place of the older on every drive that it marks in.
     let in_place = |f: &&Found| f.generations.len() > 1 && f.generations[0].number == g.number;
-    let sure = ours.iter().filter(|f| !f.generations.is_empty()).all(in_place);
+    let spare = |f: &&&Found| f.generations.is_empty() && !silent(f);
+    let sure = ours.iter().filter(|f| !spare(f)).all(in_place);
     if sure || planted(Canary::NewerGenerationIgnored) {
         return Ok(());
     }

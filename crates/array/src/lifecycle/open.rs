@@ -12,6 +12,7 @@ use rt::{Buf, Drive, Rt};
 use serde::Serialize;
 
 use super::newer::refuse_newer;
+use super::previous;
 use crate::canary::{Canary, planted};
 use crate::core::{Core, Phase, Shape, Vol};
 use crate::fault::{Refused, RefusedCode};
@@ -32,6 +33,8 @@ pub struct OpenHow {
     pub force_diverged: bool,
     /// Go on over records that are lost beyond repair.
     pub accept_loss: bool,
+    /// Give up the newest generation, and what was written since the one before; see [`super::previous`].
+    pub previous: bool,
 }
 
 /// What an open did.
@@ -93,10 +96,21 @@ impl Recovery<'_> {
 
 /// Opens the array of `drives`; background work is not started.
 pub async fn open(rt: &Rt, drives: Vec<Drive>, how: OpenHow) -> Result<(Rc<Core>, RecoveryReport), Refused> {
+    if how.previous && !how.read_only {
+        // Nothing is given up before the other is known to open.
+        Box::pin(open(rt, drives.clone(), OpenHow { read_only: true, ..how })).await?;
+    }
     let mut recovery = Recovery { rt, report: RecoveryReport::default(), since: rt.now() };
-    let found = find_members(rt, drives).await?;
+    let mut found = find_members(rt, drives).await?;
     recovery.step("find members", format!("{} drives", found.len()));
-    let (generation, believed) = choose(&found, how)?;
+    let (mut generation, mut believed) = choose(&found, how)?;
+    let given_up = how.previous.then(|| generation.clone());
+    if let Some(newest) = &given_up {
+        previous::set_aside(&mut found, newest)?;
+        (generation, believed) = choose(&found, how)?;
+    }
+    let seen = given_up.as_ref().map_or_else(|| generation.clone(), |newest| previous::with_later(&generation, newest));
+    let how = OpenHow { accept_loss: how.accept_loss || how.previous, ..how };
     recovery.step("choose generation", format!("generation {}, epoch {}", generation.number, generation.epoch));
     if !how.accept_loss {
         refuse_newer(&found, &believed, &generation).await?;
@@ -104,18 +118,24 @@ pub async fn open(rt: &Rt, drives: Vec<Drive>, how: OpenHow) -> Result<(Rc<Core>
     recovery.report.clean = generation.clean;
     let core = load(rt, &generation, &found, &believed, how)?;
     let writable = core.phase.get() == Phase::Open;
+    if let Some(newest) = given_up.as_ref().filter(|_| !planted(Canary::NumbersTwice)) {
+        previous::nothing_twice(&core, newest);
+    }
     if writable {
+        if let Some(newest) = given_up.as_ref().filter(|_| !planted(Canary::GivenUpStays)) {
+            previous::forget(&core, newest).await?;
+        }
         heal_slots(&core, &generation, &found, &believed).await?;
     }
     recovery
         .step("load tables", format!("{} segments, {} volumes", generation.segments.len(), generation.volumes.len()));
-    let epoch = Epoch(generation.epoch.0 + u32::from(!planted(Canary::EpochForgotten)));
+    let epoch = Epoch(seen.epoch.0 + u32::from(!planted(Canary::EpochForgotten)));
     let replay = ReplayHow {
         mend: writable || planted(Canary::ReadOnlyWrites),
         accept_loss: how.accept_loss || !writable,
         epoch,
     };
-    let done = core.replay(&generation, replay).await?;
+    let done = core.replay(&seen, replay).await?;
     recovery.report.replayed_records = done.records;
     recovery.report.replayed_entries = done.entries;
     recovery.report.cut_segments = done.cut_segments;
@@ -403,7 +423,7 @@ async fn heal_slots(core: &Core, g: &Generation, found: &[Found], believed: &[bo
         if f.generations.is_empty() {
             continue;
         }
-        if f.generations.first().is_some_and(|own| own.id == g.id) {
+        if f.generations.iter().any(|own| own.id == g.id) {
             continue;
         }
         let Some(seat) = core.seat(f.label.seat).filter(|s| s.is_in()) else { continue };

@@ -82,6 +82,8 @@ rules! {
     recovery::two_histories_are_refused_together [DivergedBelieved]
     recovery::stale_members_are_not_believed [StaleBelieved]
     recovery::half_of_the_members_asks_for_degraded [HalfBelieved]
+    recovery::who_was_in_alone_is_asked_by_its_records [SilentNotAsked]
+    recovery::going_back_one_generation [NumbersTwice, GivenUpStays]
 
     map::reads_see_the_table_that_is_being_merged [FrozenTableForgotten]
     map::counts_are_exact [CountsForgotten]
@@ -90,6 +92,7 @@ rules! {
     map::nothing_dead_is_moved [MoveUnconditional]
     map::deleting_survives_kills [DropForgotten]
     map::that_of_raid_0_is_mirrored [MapNotMirrored]
+    map::a_deletion_that_comes_to_nothing_takes_nothing []
 
     loss::rot_is_repaired_or_reported_never_returned [ChecksumIgnored, RepairForgotten]
     loss::a_lost_block_is_bad_for_good [BadForgotten]

@@ -1,6 +1,8 @@
 //! The map: what reads see, what is counted, what the cleaner and deletions make of it.
 
+use std::cell::Cell;
 use std::collections::BTreeMap;
+use std::rc::Rc;
 use std::time::Duration;
 
 use ondisk::{Entry, Level};
@@ -222,4 +224,34 @@ pub fn that_of_raid_0_is_mirrored() {
         let found = read(&p.rt, &p.v(), i * 256, 3);
         assert_eq!(found, Ok(vec![i as u8 + 1; 3 * BLOCK as usize]), "block {}", i * 256);
     }
+}
+
+/// A write of a part of a block, in flight when its volume is deleted, takes nothing from the rest of the block: the power
+/// may fail before the deletion counts.
+pub fn a_deletion_that_comes_to_nothing_takes_nothing() {
+    let world = World::new(3, false);
+    world.create(Level::Raid5);
+    let p = world.start(90);
+    p.write(0, 7, 2).unwrap();
+    p.close();
+    let p = world.start(91);
+    // The way to the first block takes long; then the second is asked for.
+    let delayed = Rc::new(Cell::new(false));
+    world.on_ops(move |_, op, system| match op.kind {
+        OpKind::Write if system => Verdict::Hang,
+        OpKind::Read if !system && !delayed.replace(true) => Verdict::DelayNs(20_000_000),
+        OpKind::Read | OpKind::Write | OpKind::Flush | OpKind::Deallocate => Verdict::Proceed,
+    });
+    let (v, array) = (p.v(), p.array());
+    p.rt.spawn(async move { v.write(BLOCK - 512, rt::Bytes::from_slice(&[8; 1024]), false).await }).detach();
+    p.wait(Duration::from_millis(1));
+    p.rt.spawn(async move { array.volume_delete("v").await }).detach();
+    p.wait(Duration::from_millis(40));
+    let cut = world.fork();
+    p.kill(91);
+    let p = cut.start(92);
+    let blocks = p.read(0, 2).unwrap();
+    let (before, rest) = blocks.split_at(BLOCK as usize - 512);
+    assert!(before.iter().chain(&rest[1024..]).all(|&b| b == 7), "that was not written");
+    assert!(rest[..1024].iter().all(|&b| b == 7 || b == 8));
 }

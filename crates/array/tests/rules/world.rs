@@ -18,7 +18,8 @@ pub const BLOCK: u64 = 4096;
 pub const ZONE: u32 = 128;
 
 /// Opens with whatever members are there.
-pub const DEGRADED: OpenHow = OpenHow { read_only: false, degraded: true, force_diverged: false, accept_loss: false };
+pub const DEGRADED: OpenHow =
+    OpenHow { read_only: false, degraded: true, force_diverged: false, accept_loss: false, previous: false };
 
 /// Some drives.
 pub struct World {

@@ -7,7 +7,7 @@ use super::answer::Body;
 use super::{Answer, Context};
 use crate::daemon::Data;
 use crate::daemon::arrays::{import_and_serve, log_open};
-use crate::ops::{create as make, destroy as end};
+use crate::ops::{create as make, destroy as end, export as handed_over};
 use crate::view::{
     ArrayView, Arrays, CreateRequest, Created, Done, ImportRequest, Imported, IostatView, Iostats, ServerView, VERSION,
 };
@@ -106,6 +106,20 @@ pub async fn stop(State(c): State<Context>, Path(array): Path<String>) -> Answer
             }
             opened.close(&data.world).await?;
         }
+        tracing::info!("{}", done.done);
+        Ok(done)
+    });
+    Answer(ask.await)
+}
+
+pub async fn export(State(c): State<Context>, Path(array): Path<String>) -> Answer<Done> {
+    let ask = c.data.ask(move |data| async move {
+        let opened = data.array(&array)?;
+        if opened.volatile {
+            return handed_over::opened(&data.world, opened).await;
+        }
+        data.served.borrow_mut().remove(&opened.view().name);
+        let done = handed_over::opened(&data.world, opened).await?;
         tracing::info!("{}", done.done);
         Ok(done)
     });

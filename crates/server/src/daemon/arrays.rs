@@ -22,6 +22,7 @@ pub async fn open_all(data: &Rc<Data>, settings: &Settings) -> Result<((), Strin
         degraded: settings.degraded,
         force_diverged: settings.force_diverged,
         accept_loss: settings.accept_loss,
+        previous: false,
         patience: Patience::Long,
     };
     match &settings.what {
@@ -60,6 +61,7 @@ async fn open_places(data: &Rc<Data>, places: &[std::path::PathBuf], how: How) -
         degraded: how.degraded,
         force_diverged: how.force_diverged,
         accept_loss: how.accept_loss,
+        previous_generation: false,
     };
     let (found, problems) = import::search(&data.world, &request).await?;
     if let Some(problem) = Problem::all(problems) {

@@ -51,6 +51,7 @@ pub async fn open(
         degraded: request.degraded,
         force_diverged: request.force_diverged,
         accept_loss: request.accept_loss,
+        previous: request.previous_generation,
         patience,
     };
     let drives = found.drives.iter().map(|d| d.stable_name.clone()).collect();

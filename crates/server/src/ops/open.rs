@@ -27,14 +27,22 @@ pub struct How {
     pub force_diverged: bool,
     /// Goes on over writes that are lost beyond repair.
     pub accept_loss: bool,
+    /// Gives up the newest generation.
+    pub previous: bool,
     /// Waits for locks that a killed server still holds.
     pub patience: Patience,
 }
 
 impl How {
     /// For reading only.
-    pub const READ_ONLY: How =
-        How { read_only: true, degraded: true, force_diverged: false, accept_loss: false, patience: Patience::Short };
+    pub const READ_ONLY: How = How {
+        read_only: true,
+        degraded: true,
+        force_diverged: false,
+        accept_loss: false,
+        previous: false,
+        patience: Patience::Short,
+    };
 }
 
 /// How long to wait for a drive's lock. The kernel gives up the lock of a killed process only when the process's
@@ -283,6 +291,7 @@ pub async fn open(world: &World, drives: Vec<Drive>, how: How, notes: Vec<String
         degraded: how.degraded,
         force_diverged: how.force_diverged,
         accept_loss: how.accept_loss,
+        previous: how.previous,
     };
     let array = Array::open(&world.rt, drives.clone(), open_how).await?;
     Ok(Opened { read_only: how.read_only, notes, ..Opened::new(array, drives) })

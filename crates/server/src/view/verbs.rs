@@ -159,6 +159,54 @@ pub struct ImportRequest {
     /// Goes on over writes that are lost beyond repair.
     #[serde(default)]
     pub accept_loss: bool,
+    /// Gives up the newest generation, and what was written since the one before.
+    #[serde(default)]
+    pub previous_generation: bool,
+}
+
+/// Copy out what can be read of a volume.
+#[derive(Clone, Debug, Default)]
+pub struct RescueRequest {
+    /// The volume.
+    pub volume: String,
+    /// A file or a block device.
+    pub to: std::path::PathBuf,
+    /// Writes over what is there.
+    pub force: bool,
+    /// Copies what the map says, though it may be old: the newest records are on drives that are not here.
+    pub accept_old: bool,
+    /// Reads as of the generation before the newest.
+    pub previous_generation: bool,
+}
+
+/// Some bytes of a volume.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Range {
+    /// The first.
+    pub offset: u64,
+    /// How many.
+    pub bytes: u64,
+}
+
+/// What a rescue copied.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct RescueView {
+    /// Version of this object.
+    pub version: u32,
+    /// The array.
+    pub array: String,
+    /// The volume.
+    pub volume: String,
+    /// Its size.
+    pub bytes: u64,
+    /// Bytes copied; what was never written is not among them.
+    pub copied_bytes: u64,
+    /// Bytes that could not be read; zeros in the copy.
+    pub lost_bytes: u64,
+    /// Where.
+    pub lost: Vec<Range>,
+    /// What a person wants to know.
+    pub notes: Vec<String>,
 }
 
 /// What an import found.

@@ -150,7 +150,13 @@ impl Plan {
     #[must_use]
     pub fn how(&self) -> OpenHow {
         let flag = |bit| self.head[1] & bit != 0;
-        OpenHow { read_only: flag(1), degraded: flag(2), force_diverged: flag(4), accept_loss: flag(8) }
+        OpenHow {
+            read_only: flag(1),
+            degraded: flag(2),
+            force_diverged: flag(4),
+            accept_loss: flag(8),
+            previous: false,
+        }
     }
 
     /// The seed of the worlds in which it is opened.

@@ -1,0 +1,67 @@
+//! Going back to the generation before the newest: the last resort when what the newest says is wrong.
+//!
+//! The newest is set aside as if no drive had it. What was written since it took effect is given up; what it freed may be
+//! in use for something else by now, so some blocks of before may be lost too. Every block is still matched with its
+//! checksum: it reads as it was then, as it was written since, or as an error.
+//!
+//! The generation that is committed next has the number of the one given up and takes its slot. So a drive that was not
+//! here and still has that one is out when it comes back: the others went on without it.
+
+use base::BLOCK_BYTES;
+use ondisk::Generation;
+use rt::Buf;
+
+use super::open::Found;
+use crate::core::Core;
+use crate::fault::{Refused, RefusedCode};
+
+/// Takes `newest` from what the drives say.
+///
+/// # Errors
+/// When nothing is left, or only what is older than the one before.
+pub fn set_aside(found: &mut [Found], newest: &Generation) -> Result<(), Refused> {
+    for f in found.iter_mut() {
+        f.generations.retain(|g| g.id != newest.id);
+    }
+    let before = newest.ancestors.first();
+    if found.iter().flat_map(|f| &f.generations).any(|g| Some(&g.id) == before) {
+        return Ok(());
+    }
+    Err(Refused::new(
+        RefusedCode::Damaged,
+        format!("array \"{}\"", newest.name),
+        format!("no drive holds generation {}, the one before the newest", newest.number.0.saturating_sub(1)),
+        "Open the newest, or copy out what can be read with `ashlar rescue`",
+    ))
+}
+
+/// `chosen` for the replay: records of `newest` count too, where they lie in segments that it knows.
+#[must_use]
+pub fn with_later(chosen: &Generation, newest: &Generation) -> Generation {
+    Generation { number: newest.number, epoch: chosen.epoch.max(newest.epoch), clean: false, ..chosen.clone() }
+}
+
+/// No number that `newest` gave out is given out again.
+pub fn nothing_twice(core: &Core, newest: &Generation) {
+    let mut table = core.table.borrow_mut();
+    table.next = table.next.max(newest.next_segment);
+    core.next_volume.set(core.next_volume.get().max(newest.next_volume));
+}
+
+/// Takes `newest` off the drives.
+pub async fn forget(core: &Core, newest: &Generation) -> Result<(), Refused> {
+    core.note(format!(
+        "generation {} and what was written since are given up; back at generation {}",
+        newest.number,
+        newest.number.0 - 1
+    ));
+    for seat in core.seats_in() {
+        let at = seat.layout.slot((newest.number.0 % 2) as usize);
+        let written = match seat.write(at, Buf::zeroed(BLOCK_BYTES).freeze()).await {
+            Ok(()) => seat.flush().await,
+            Err(e) => Err(e),
+        };
+        written.map_err(|e| Refused::io(&format!("cannot write to {}", seat.drive_name), e))?;
+    }
+    Ok(())
+}

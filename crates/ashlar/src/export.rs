@@ -1,0 +1,36 @@
+//! `ashlar export`.
+
+use server::ops::export;
+use server::view::Done;
+
+use crate::context::{Context, encode};
+use crate::exit::{Finding, Outcome};
+use crate::text;
+
+const EXAMPLES: &str = "\
+Examples:
+  ashlar export fast             then, on the other host: ashlar import
+
+Closes the array, so that nothing is left to recover, and forgets it here. Hosts that use its volumes lose them: unmount \
+and disconnect first. The drives may be called anything on the other host.";
+
+/// Hand an array over to another host
+#[derive(clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub struct Args {
+    /// The array
+    array: String,
+    /// Prints an object for scripts
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Hands it over.
+pub fn run(context: &Context, args: &Args) -> Outcome {
+    let done: Done = match context.server_of(&args.array)? {
+        Some(client) => client.post(&format!("/v1/arrays/{}/export", encode(&args.array)), &())?,
+        None => context.offline(|world| async move { export::offline(&world, &args.array).await })?,
+    };
+    text::print_done(args.json, &done);
+    Ok(Finding::Good)
+}

@@ -1,0 +1,47 @@
+//! `export`: hands an array over, so that another host can import it.
+
+use super::World;
+use super::open::{self, How, Opened};
+use crate::Problem;
+use crate::view::{Done, MemberState};
+
+/// Exports the array called `name`, which nobody serves: opens it, so that nothing is left to recover, and closes it.
+///
+/// # Errors
+/// When it is not known, is being served, or cannot be opened or closed.
+pub async fn offline(world: &World, name: &str) -> Result<Done, Problem> {
+    let opened = open::by_name(world, name, How::default()).await?;
+    let notes = opened.notes.clone();
+    let mut done = self::opened(world, opened).await?;
+    done.notes.extend(notes);
+    Ok(done)
+}
+
+/// Exports an array that is open here.
+///
+/// # Errors
+/// When it cannot be closed cleanly: it stays known then.
+pub async fn opened(world: &World, opened: Opened) -> Result<Done, Problem> {
+    let view = opened.view();
+    let what = format!("array {}", view.name);
+    if opened.volatile {
+        return Err(Problem::refused(
+            "memory_drive",
+            what,
+            "it lives in memory: no other host can have it",
+            "`ashlar stop` ends it",
+        ));
+    }
+    opened.close(world).await?;
+    world.registry.forget(view.uuid)?;
+    let here = |state| matches!(state, MemberState::In | MemberState::Spare);
+    let drives: Vec<&str> = view.members.iter().filter(|m| here(m.state)).map(|m| m.drive.as_str()).collect();
+    let mut done = Done::new(format!("{what} is handed over: nothing is left to recover, this machine forgets it"));
+    done.notes.push(format!("its drives: {}", drives.join(", ")));
+    done.notes.push("on the other host: `ashlar import`, whatever the drives are called there".to_owned());
+    if drives.len() < view.members.len() {
+        let n = view.members.len() - drives.len();
+        done.notes.push(format!("{n} of its drives are out or missing: they are not needed there, and of no use"));
+    }
+    Ok(done)
+}

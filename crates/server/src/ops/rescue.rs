@@ -1,0 +1,190 @@
+//! `rescue`: copies out what can be read of a volume, also from an array beyond its redundancy. Writes nothing to its
+//! drives.
+
+use std::fs::{File, OpenOptions};
+use std::io::{self, Seek, SeekFrom};
+use std::os::unix::fs::{FileExt, FileTypeExt};
+use std::path::Path;
+
+use array::{ExtentKind, Fault, Volume};
+use futures::stream::{self, StreamExt};
+
+use super::World;
+use super::open::{self, How};
+use crate::Problem;
+use crate::view::{Range, RescueRequest, RescueView, VERSION};
+
+/// Read at once; where that fails, block by block.
+const CHUNK_BYTES: u64 = 1 << 20;
+
+/// Chunks at once.
+const AT_ONCE: usize = 8;
+
+const BLOCK_BYTES: u64 = 4096;
+
+/// Copies a volume. `progress` gets bytes done and bytes in all.
+///
+/// # Errors
+/// When the array cannot be opened even so, there is no such volume, or the target cannot be written. What is lost is a
+/// result, not an error.
+pub async fn run(
+    world: &World,
+    array: &str,
+    request: &RescueRequest,
+    progress: impl Fn(u64, u64),
+) -> Result<RescueView, Problem> {
+    let how = How { accept_loss: request.accept_old, previous: request.previous_generation, ..How::READ_ONLY };
+    let opened = open::by_name(world, array, how).await?;
+    let Some(volume) = opened.array.volume(&request.volume) else {
+        let names: Vec<String> = opened.array.volumes().into_iter().map(|v| v.name).collect();
+        let what = format!("volume {array}/{}", request.volume);
+        return Err(Problem::refused(
+            "volume_unknown",
+            what,
+            "there is none",
+            format!("there are: {}", names.join(", ")),
+        ));
+    };
+    let to = Target::open(&request.to, volume.bytes(), request.force)?;
+    let mut view = RescueView {
+        version: VERSION,
+        array: array.to_owned(),
+        volume: request.volume.clone(),
+        bytes: volume.bytes(),
+        notes: opened.notes.clone(),
+        ..RescueView::default()
+    };
+    let starts = (0..volume.bytes()).step_by(CHUNK_BYTES as usize);
+    let chunks = starts.map(|at| read_chunk(&volume, at, CHUNK_BYTES.min(volume.bytes() - at)));
+    let mut chunks = stream::iter(chunks).buffered(AT_ONCE);
+    let mut done = 0;
+    while let Some(parts) = chunks.next().await {
+        for part in parts.map_err(|fault| refused(array, fault))? {
+            done += part.bytes;
+            match part.data {
+                Data::Nothing => to.zero(part.at, part.bytes)?,
+                Data::Read(data) => {
+                    view.copied_bytes += part.bytes;
+                    to.write(part.at, &data)?;
+                }
+                Data::Lost => {
+                    view.lost_bytes += part.bytes;
+                    to.zero(part.at, part.bytes)?;
+                    match view.lost.last_mut().filter(|last| last.offset + last.bytes == part.at) {
+                        Some(last) => last.bytes += part.bytes,
+                        None => view.lost.push(Range { offset: part.at, bytes: part.bytes }),
+                    }
+                }
+            }
+        }
+        progress(done, volume.bytes());
+    }
+    drop(chunks);
+    to.finish()?;
+    opened.close(world).await?;
+    Ok(view)
+}
+
+enum Data {
+    /// Nothing is stored: zeros.
+    Nothing,
+    Read(Vec<u8>),
+    Lost,
+}
+
+struct Part {
+    at: u64,
+    bytes: u64,
+    data: Data,
+}
+
+async fn read_chunk(volume: &Volume, at: u64, bytes: u64) -> Result<Vec<Part>, Fault> {
+    if let Ok(extents) = volume.extents(at, bytes, 2).await
+        && extents.iter().all(|(_, kind)| *kind != ExtentKind::Allocated)
+        && extents.iter().map(|e| e.0).sum::<u64>() == bytes
+    {
+        return Ok(vec![Part { at, bytes, data: Data::Nothing }]);
+    }
+    match volume.read(at, bytes).await {
+        Ok(parts) => {
+            return Ok(vec![Part { at, bytes, data: Data::Read(parts.iter().flat_map(|p| p.to_vec()).collect()) }]);
+        }
+        Err(Fault::Medium) => {}
+        Err(other) => return Err(other),
+    }
+    let mut blocks = Vec::new();
+    for at in (at..at + bytes).step_by(BLOCK_BYTES as usize) {
+        let data = match volume.read(at, BLOCK_BYTES).await {
+            Ok(parts) => Data::Read(parts.iter().flat_map(|p| p.to_vec()).collect()),
+            Err(Fault::Medium) => Data::Lost,
+            Err(other) => return Err(other),
+        };
+        blocks.push(Part { at, bytes: BLOCK_BYTES, data });
+    }
+    Ok(blocks)
+}
+
+fn refused(array: &str, fault: Fault) -> Problem {
+    let what = format!("array {array}");
+    match fault {
+        Fault::Frozen => Problem::refused(
+            "records_missing",
+            what,
+            "its newest records are on drives that are not here: what is read could be old",
+            "bring the drives, or say --accept-old",
+        ),
+        other => Problem::fault(what, other),
+    }
+}
+
+/// Where the copy goes.
+struct Target {
+    file: File,
+    name: String,
+    /// A new file reads zeros where nothing is written.
+    sparse: bool,
+}
+
+impl Target {
+    fn open(path: &Path, bytes: u64, force: bool) -> Result<Target, Problem> {
+        let name = path.display().to_string();
+        let failed = |e: &io::Error| Problem::failed(name.clone(), format!("cannot be written: {e}"), "name another");
+        let there = path.symlink_metadata().is_ok();
+        if there && !force {
+            return Err(Problem::refused("target_exists", name, "it is there already", "name another, or say --force"));
+        }
+        let is_device = path.metadata().is_ok_and(|m| m.file_type().is_block_device());
+        let mut options = OpenOptions::new();
+        let mut file = options.write(true).create(!is_device).open(path).map_err(|e| failed(&e))?;
+        if is_device {
+            let room = file.seek(SeekFrom::End(0)).map_err(|e| failed(&e))?;
+            if room < bytes {
+                let why = format!("it has {room} bytes, the volume {bytes}");
+                return Err(Problem::refused("target_small", name, why, "name a larger one"));
+            }
+        } else {
+            file.set_len(0).and_then(|()| file.set_len(bytes)).map_err(|e| failed(&e))?;
+        }
+        Ok(Target { file, name, sparse: !is_device })
+    }
+
+    fn write(&self, at: u64, data: &[u8]) -> Result<(), Problem> {
+        self.file.write_all_at(data, at).map_err(|e| self.failed(&e))
+    }
+
+    fn zero(&self, at: u64, bytes: u64) -> Result<(), Problem> {
+        if self.sparse { Ok(()) } else { self.write(at, &vec![0; bytes as usize]) }
+    }
+
+    fn finish(&self) -> Result<(), Problem> {
+        self.file.sync_all().map_err(|e| self.failed(&e))
+    }
+
+    fn failed(&self, e: &io::Error) -> Problem {
+        Problem::failed(
+            self.name.clone(),
+            format!("cannot be written: {e}"),
+            "the copy is not whole; make room, and again",
+        )
+    }
+}

@@ -1,0 +1,82 @@
+//! Going back to the generation before the newest, on copies of the drives: the array goes on from there.
+
+use std::rc::Rc;
+use std::time::Duration;
+
+use array::{Array, ArrayState, OpenHow, RefusedCode};
+use rand::RngExt;
+
+use crate::kind::Kind;
+use crate::model::Mode;
+use crate::report::Report;
+use crate::run::{DEGRADED, drain, set_to_work};
+use crate::volumes::{Fate, Volumes};
+use crate::workload::Done;
+use crate::world::{World, drives, labelled};
+
+/// After some work the newest generation is given up. What a new volume gets from then on is there after the next end; that
+/// nothing wrong is read of the others their checksums say.
+pub fn one_generation(world: &mut World, volumes: &Volumes, report: &mut Report) -> Result<(), String> {
+    let disks = world.forks();
+    let volumes = volumes.fork();
+    let rt = world.rt();
+    let array = rt
+        .block_on(Array::open(&rt, drives(&rt, &labelled(&rt, &disks)), DEGRADED))
+        .map_err(|e| format!("open: {e}"))?;
+    if array.status().state == ArrayState::Frozen {
+        return Ok(());
+    }
+    let done = Rc::new(Done::default());
+    set_to_work(world, &rt, &array, &volumes, None, 4, &done);
+    rt.block_on(rt.sleep(Duration::from_micros(world.dice.random_range(1..20_000))));
+    if world.dice.random_range(0..2) == 0 {
+        let _may_fail = rt.block_on(array.checkpoint());
+    }
+    drop(array);
+    rt.end();
+    disks.iter().for_each(|d| d.crash(world.dice.random()));
+
+    let rt = world.rt();
+    let how = OpenHow { previous: true, ..DEGRADED };
+    let array = match rt.block_on(Array::open(&rt, drives(&rt, &labelled(&rt, &disks)), how)) {
+        Ok(array) => array,
+        // There is none before, or it does not know enough.
+        Err(e) if matches!(e.code, RefusedCode::Damaged | RefusedCode::MembersMissing) => {
+            report.refused += 1;
+            return Ok(());
+        }
+        Err(e) => return Err(format!("going back: {e}")),
+    };
+    if array.status().state == ArrayState::Frozen {
+        return Err(format!("frozen: {:#?}", array.status().events));
+    }
+    world.counts.add(Kind::WentBack, 1);
+    let mut fresh = Volumes::default();
+    let bytes = 4096 * world.dice.random_range(16..128);
+    let known: Vec<String> = array.volumes().into_iter().map(|v| v.name).collect();
+    rt.block_on(array.volume_create("back", bytes)).map_err(|e| e.to_string())?;
+    fresh.add("back", bytes, Fate::Stays);
+    let done = Rc::new(Done::default());
+    set_to_work(world, &rt, &array, &fresh, None, 4, &done);
+    for name in known {
+        let Some(volume) = array.volume(&name) else { continue };
+        for at in (0..volume.bytes()).step_by(1 << 20) {
+            let _read_or_lost = rt.block_on(volume.read(at, (volume.bytes() - at).min(1 << 20)));
+        }
+        // So that the comparison below finds what it knows, and deleting is tried where some of it is lost.
+        rt.block_on(array.volume_delete(&name)).map_err(|e| e.to_string())?;
+    }
+    drain(&rt, &done)?;
+    drop(array);
+    rt.end();
+    if let Some(wrong) = done.wrong.take() {
+        return Err(wrong);
+    }
+    let cut = world.dice.random_range(0..2) == 0;
+    disks.iter().for_each(|d| if cut { d.power_cut(world.dice.random()) } else { d.crash(world.dice.random()) });
+    let rt = world.rt();
+    let array = rt
+        .block_on(Array::open(&rt, drives(&rt, &labelled(&rt, &disks)), DEGRADED))
+        .map_err(|e| format!("open after that: {e}"))?;
+    fresh.compare(&rt, &array, if cut { Mode::PowerCut } else { Mode::Killed })
+}
