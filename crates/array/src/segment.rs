@@ -153,13 +153,21 @@ pub fn parity_scheme(full: Scheme, healthy: usize, short: bool) -> Scheme {
     }
 }
 
+/// The scheme of an array that was left with so many bays: as it was created, or narrower.
+pub fn scheme_for(full: Scheme, bays: usize) -> Scheme {
+    match full {
+        Scheme::Parity { .. } => parity_scheme(full, bays, false),
+        Scheme::Copies { copies, .. } => full.with_k((bays / usize::from(copies)).clamp(1, full.k())),
+    }
+}
+
 /// Members for a new segment, in column order, and its scheme; `None` when there is no room.
 ///
 /// The emptiest members first; of equally empty ones those whose turn it is by `id`. See [`parity_scheme`]; where
 /// members have no room left, k gets smaller too.
 pub fn choose(seats: &[Rc<Seat>], full: Scheme, id: u64, short: bool) -> Option<(Scheme, Vec<Option<MemberId>>)> {
     let short = short || planted(Canary::NarrowForgotten);
-    let takes_part = |s: &&Rc<Seat>| s.is_in();
+    let takes_part = |s: &&Rc<Seat>| s.takes_columns();
     let mut open: Vec<&Rc<Seat>> = seats.iter().filter(takes_part).filter(|s| !s.free.borrow().is_empty()).collect();
     let n = seats.len().max(1) as u64;
     let turn = |s: &Rc<Seat>| (u64::from(s.id.0) + id) % n;
@@ -196,7 +204,8 @@ pub fn choose(seats: &[Rc<Seat>], full: Scheme, id: u64, short: bool) -> Option<
 /// `None`.
 pub fn copy_groups(seats: &[Rc<Seat>], copies: usize) -> Option<Vec<Vec<Option<Rc<Seat>>>>> {
     let mut bays: BTreeMap<u16, Option<Rc<Seat>>> = BTreeMap::new();
-    for s in seats.iter().filter(|s| matches!(s.state.get(), MemberState::In | MemberState::Out)) {
+    let counts = |s: &&Rc<Seat>| matches!(s.state.get(), MemberState::In | MemberState::Out) && !s.leaving.get();
+    for s in seats.iter().filter(counts) {
         // Two seats in one bay: the newcomer in, the old one out.
         let place = bays.entry(s.bay.get()).or_default();
         if s.is_in() {
@@ -223,7 +232,7 @@ fn choose_copies(
     short: bool,
 ) -> Option<(Scheme, Vec<Option<MemberId>>)> {
     let (k, copies) = (full.k(), full.width() / full.k());
-    let healthy = seats.iter().filter(|s| s.is_in()).count();
+    let healthy = seats.iter().filter(|s| s.takes_columns()).count();
     let mut chosen: Vec<(usize, Vec<Option<MemberId>>)> = Vec::new();
     if let Some(groups) = copy_groups(seats, copies) {
         for g in groups.iter().filter(|g| group_serves(&groups, g, short)) {

@@ -8,6 +8,8 @@ pub mod keeper;
 mod newer;
 pub mod open;
 pub mod rebuild;
+pub mod rebuild_pace;
 pub mod replay;
+mod restore;
 pub mod scan;
 mod victims;
