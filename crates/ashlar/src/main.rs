@@ -23,6 +23,7 @@ mod import;
 mod inspect;
 mod iostat;
 mod progress;
+mod rebuild;
 mod serve;
 mod status;
 mod stop;

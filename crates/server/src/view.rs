@@ -13,6 +13,7 @@ pub use array::{
     TrafficView, VolumeState, VolumeView, WrittenView,
 };
 pub use verbs::{
-    Absent, Arrays, CheckView, CreateRequest, Created, Done, DriveAdd, DriveFail, DriveReplace, ImportRequest,
-    Imported, ImportedArray, Iostats, PlanView, ServerView, VERSION, VolumeCreate, VolumeGrow, VolumeRename, Volumes,
+    Absent, Arrays, CheckView, CreateRequest, Created, Done, DriveAdd, DriveFail, DriveLocate, DriveReplace,
+    DriveRetire, ImportRequest, Imported, ImportedArray, Iostats, PlanView, RebuildSet, ServerView, VERSION,
+    VolumeCreate, VolumeGrow, VolumeRename, Volumes,
 };
