@@ -26,6 +26,7 @@ pub mod limit;
 pub mod load;
 pub mod overwrite;
 mod payload;
+pub mod rebuild;
 pub mod report;
 pub mod sequential;
 pub mod stripe;
