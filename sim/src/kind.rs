@@ -121,6 +121,22 @@ kinds! {
     LossAfterLoss,
     /// The array is opened for reading only.
     ReadOnlyOpen,
+    /// A rebuild is told to wait, to go on, and how fast.
+    RebuildPaced,
+    /// Another drive goes while one is being rebuilt.
+    LossInRebuild,
+    /// The process dies or the power fails in a rebuild, several times.
+    EndInRebuild,
+    /// A drive that is in is replaced by copying, with ends in the middle.
+    DriveCopied,
+    /// The drive that is copied, the new one or another goes in the middle.
+    OldDies,
+    /// What is copied rots, and reads wrong.
+    RotInCopy,
+    /// A drive goes for good, with ends in the middle.
+    DriveRetired,
+    /// A drive joins, with ends in the middle.
+    DriveGrown,
 }
 
 impl Kind {

@@ -53,6 +53,14 @@ pub fn try_on_copies(world: &mut World, volumes: &Volumes, mode: Mode, report: &
         (Kind::ForeignDrive, true, 4),
         (Kind::Diverged, redundant, 2),
         (Kind::SecondProcess, true, 4),
+        (Kind::RebuildPaced, redundant, 3),
+        (Kind::LossInRebuild, redundant && world.plan.tolerates() > 1, 1),
+        (Kind::EndInRebuild, redundant, 2),
+        (Kind::DriveCopied, sound, 2),
+        (Kind::OldDies, redundant, 2),
+        (Kind::RotInCopy, redundant, 2),
+        (Kind::DriveRetired, sound, 2),
+        (Kind::DriveGrown, sound, 3),
     ];
     for (kind, possible, one_in) in wanted {
         if !possible || !world.chance(kind, one_in) {
@@ -79,6 +87,14 @@ pub fn try_on_copies(world: &mut World, volumes: &Volumes, mode: Mode, report: &
             Kind::ReadOnlyOpen => read_only(world, volumes, mode),
             Kind::ForeignDrive => foreign_drive(world),
             Kind::Diverged => diverged(world),
+            Kind::RebuildPaced
+            | Kind::LossInRebuild
+            | Kind::EndInRebuild
+            | Kind::DriveCopied
+            | Kind::OldDies
+            | Kind::RotInCopy
+            | Kind::DriveRetired
+            | Kind::DriveGrown => crate::drives::change(world, volumes, mode, kind),
             _ => second_process(world),
         };
         tried.map_err(|e| format!("{kind:?}: {e}"))?;

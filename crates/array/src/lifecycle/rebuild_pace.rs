@@ -59,9 +59,9 @@ impl Drop for Turn<'_> {
 /// Pieces at once beside hosts, and how many times as long as its work the rest after one is.
 fn share(rate: Rate) -> (usize, u32) {
     match rate {
-        Rate::Low => (1, 12),
-        Rate::Medium => (1, 3),
-        Rate::High => (4, 1),
+        Rate::Low => (1, 3),
+        Rate::Medium => (4, 1),
+        Rate::High => (LANES, 0),
         Rate::Bytes(_) => (LANES, 0),
     }
 }
@@ -105,7 +105,7 @@ impl Core {
     }
 
     /// Whether hosts asked for something a moment ago.
-    fn hosts_at_work(&self) -> bool {
+    pub fn hosts_at_work(&self) -> bool {
         let pace = &self.rebuild.pace;
         let count = |v: &crate::status::VolumeCounters| v.reads.get() + v.writes.get() + v.deallocates.get();
         let requests = self.volumes.borrow().values().map(|v| count(&v.counters)).sum();

@@ -5,6 +5,7 @@
 //! that is lost beyond the redundancy becomes zeros there, which match no checksum: it reads as lost, and the events say
 //! how many rows that concerns.
 
+use std::ops::Range;
 use std::rc::Rc;
 
 use base::{BLOCK_BYTES, SegmentId};
@@ -19,8 +20,11 @@ use crate::row::Columns;
 use crate::seat::Seat;
 use crate::segment::Seg;
 
-/// Rows read and made at once, about: 256 KiB of each column, so that a host's request does not wait long behind one.
+/// Rows read and made at once, about: 256 KiB of each column.
 const ROWS_AT_ONCE: u32 = 64;
+
+/// The same beside hosts, or a record where that is longer: a request does not wait long behind one.
+const ROWS_BESIDE_HOSTS: u32 = 16;
 
 /// A column and its new place.
 struct Target {
@@ -119,11 +123,13 @@ impl Core {
     async fn copy_columns(&self, columns: &Columns, rows: u32, targets: &[Target]) -> Result<bool, Fault> {
         let mut row = if planted(Canary::RebuildEmpty) { rows } else { 0 };
         while row < rows {
-            let bytes = u64::from(ROWS_AT_ONCE.min(rows - row)) * BLOCK_BYTES as u64 * targets.len() as u64;
+            let window = if self.hosts_at_work() { ROWS_BESIDE_HOSTS } else { ROWS_AT_ONCE };
+            let window = window.min(rows - row);
+            let bytes = u64::from(window) * BLOCK_BYTES as u64 * targets.len() as u64;
             let still_needed = || self.table.borrow().segments.get(&columns.id).is_some_and(Seg::matters);
             let Some(turn) = self.rebuild_turn(bytes).await.filter(|_| still_needed()) else { return Ok(false) };
             let began = self.rt.now();
-            let end = self.copy_piece(columns, row, rows, targets).await?;
+            let end = self.copy_piece(columns, row..rows, window, targets).await?;
             let took = self.rt.now() - began;
             let bytes = u64::from(end - row) * BLOCK_BYTES as u64 * targets.len() as u64;
             self.rebuild.bytes.set(self.rebuild.bytes.get() + bytes);
@@ -136,11 +142,18 @@ impl Core {
     }
 
     /// Writes the rows of some records from `row` on; the row behind them.
-    async fn copy_piece(&self, columns: &Columns, row: u32, rows: u32, targets: &[Target]) -> Result<u32, Fault> {
+    async fn copy_piece(
+        &self,
+        columns: &Columns,
+        rows: Range<u32>,
+        window: u32,
+        targets: &[Target],
+    ) -> Result<u32, Fault> {
         self.writable()?;
+        let row = rows.start;
         let wanted: Vec<usize> = targets.iter().map(|t| t.column).collect();
         let sources = self.sources(columns, &wanted);
-        let piece = self.next_piece(columns, &sources, row, rows).await?;
+        let piece = self.next_piece(columns, &sources, rows, window).await?;
         let made = self.make_columns(columns, &wanted, &sources, &piece).await;
         let writes = targets
             .iter()
@@ -175,10 +188,16 @@ impl Core {
         }
     }
 
-    /// Whole records from `row` on, about [`ROWS_AT_ONCE`] rows of them. The rows of a record whose header is lost are
+    /// Whole records from the first of `rows` on, about `window` rows of them. The rows of a record whose header is lost are
     /// among them: what they should hold is not known, only that their parity is right.
-    async fn next_piece(&self, columns: &Columns, sources: &[usize], row: u32, rows: u32) -> Result<Piece, Fault> {
-        let window = ROWS_AT_ONCE.min(rows - row);
+    async fn next_piece(
+        &self,
+        columns: &Columns,
+        sources: &[usize],
+        rows: Range<u32>,
+        window: u32,
+    ) -> Result<Piece, Fault> {
+        let (row, rows) = (rows.start, rows.end);
         let image = if sources.contains(&0) { self.read_column(columns, 0, row, window).await } else { None };
         let mut headers: Vec<RecordHeader> = Vec::new();
         let mut end = row;
