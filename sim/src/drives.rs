@@ -27,8 +27,8 @@ use crate::world::{World, drives, labelled};
 /// Virtual time in which a rebuild has ended, if it has room.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Segments that may be under way, or restored and in no generation yet.
-const UNDER_WAY: usize = 20;
+/// Segments that a rebuild has under way, at most.
+const UNDER_WAY: usize = 8;
 
 /// What is done to the drives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -209,18 +209,18 @@ fn last_life(world: &mut World, change: &Change, volumes: &mut Volumes, mode: Mo
     if kind != Kind::DriveGrown {
         rt.block_on(array.rebuild_rate(slow(world))).map_err(|e| e.to_string())?;
     }
-    let next_segment = newest_generation(&change.all()).map(|g| g.next_segment);
     if !change.is_begun(&array) && !rt.block_on(change.begin(&rt, &array)) {
         // It may be refused for want of room, or because a power cut left the array degraded.
         return finish(&rt, &done);
     }
     world.counts.add(kind, 1);
+    let next_segment = newest_generation(&change.all()).map(|g| g.next_segment);
     if change.verb == Verb::Retire {
         fits(&array)?;
     }
     during(world, change, &rt, &array, kind)?;
     if let Some(next) = next_segment {
-        nothing_new_there(change, SegmentId(next + 64))?;
+        nothing_new_there(change, SegmentId(next))?;
     }
     if array.status().state == ArrayState::Frozen {
         return Err(format!("it froze: {:#?}", array.status().events));
@@ -270,7 +270,9 @@ fn during(world: &mut World, change: &Change, rt: &Rt, array: &Array, kind: Kind
     match kind {
         Kind::RebuildPaced => {
             for _ in 0..world.dice.random_range(1..5) {
-                let rate = slow(world);
+                let quick = slow(world);
+                let rates = [quick, Rate::Bytes(1 << world.dice.random_range(17..21))];
+                let rate = rates[world.dice.random_range(0..2)];
                 rt.block_on(array.rebuild_rate(rate)).map_err(|e| e.to_string())?;
                 rt.block_on(rt.sleep(Duration::from_micros(world.dice.random_range(0..1 << 15))));
                 rt.block_on(array.rebuild_pause(true)).map_err(|e| e.to_string())?;
@@ -309,19 +311,21 @@ fn during(world: &mut World, change: &Change, rt: &Rt, array: &Array, kind: Kind
     }
 }
 
-/// While many segments lack two columns none is restored that lacks one.
+/// While more segments lack two columns than are under way, none is restored that lacks one.
 fn most_exposed_first(change: &Change, rt: &Rt, array: &Array) -> Result<(), String> {
     let Some(before) = newest_generation(&change.all()) else { return Ok(()) };
-    for _ in 0..40 {
-        rt.block_on(rt.sleep(Duration::from_millis(100)));
-        if array.status().state == ArrayState::Frozen {
-            return Ok(());
-        }
+    let set = |paused| rt.block_on(array.rebuild_pause(paused)).map_err(|e| e.to_string());
+    for _ in 0..4 {
+        rt.block_on(rt.sleep(Duration::from_millis(300)));
+        // What is under way is given up, and what is restored is in the next generation.
+        set(true)?;
+        rt.block_on(rt.sleep(Duration::from_millis(300)));
+        rt.block_on(array.checkpoint()).map_err(|e| e.to_string())?;
         let Some(now) = newest_generation(&change.all()) else { return Ok(()) };
         let exposed = now.segments.iter().filter(|s| lacks(&now, s) > 1).count();
         let restored = |s: &&ondisk::Segment| {
             let was = before.segments.iter().find(|b| b.id == s.id);
-            lacks(&now, s) == 0 && was.is_some_and(|was| lacks(&before, was) == 1)
+            lacks(&now, s) == 0 && s.live > 0 && was.is_some_and(|was| lacks(&before, was) == 1)
         };
         let restored = now.segments.iter().filter(restored).count();
         if exposed > UNDER_WAY && restored > 0 {
@@ -329,6 +333,7 @@ fn most_exposed_first(change: &Change, rt: &Rt, array: &Array) -> Result<(), Str
                 "{restored} segments are restored that could wait, {exposed} cannot lose another drive"
             ));
         }
+        set(false)?;
     }
     Ok(())
 }
