@@ -5,6 +5,7 @@ pub mod clean;
 pub mod create;
 pub mod degrade;
 pub mod keeper;
+mod leave;
 mod newer;
 pub mod open;
 pub mod rebuild;

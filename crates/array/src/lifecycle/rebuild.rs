@@ -67,8 +67,8 @@ pub struct Progress {
     /// Old places of columns that were moved, for the next generation.
     pub(super) left_behind: RefCell<Vec<(Rc<Seat>, u32)>>,
     /// Members that the generation being written lets go, and those that one in effect has.
-    going: RefCell<Vec<Rc<Seat>>>,
-    gone: RefCell<Vec<Rc<Seat>>>,
+    pub(super) going: RefCell<Vec<Rc<Seat>>>,
+    pub(super) gone: RefCell<Vec<Rc<Seat>>>,
 }
 
 /// How a segment gets its redundancy back, or off a member.
@@ -114,9 +114,18 @@ impl Core {
     /// Segments that are to be rebuilt, and the bytes of their columns that are.
     fn rebuild_left(&self) -> (u64, u64) {
         let table = self.table.borrow();
-        let homeless = |s: &Seg| s.slots.iter().filter(|slot| self.is_homeless(slot)).count() as u64;
-        let work = table.segments.values().filter(|s| s.matters()).map(|s| homeless(s) * u64::from(s.acked));
-        work.filter(|rows| *rows > 0).fold((0, 0), |(n, bytes), rows| (n + 1, bytes + BlockCount(rows).bytes()))
+        // What was cleaned waits for its generation.
+        let left = table.segments.values().filter(|s| s.matters() && s.cleaned.is_none()).map(|s| s.id);
+        let work = left.map(|id| self.homeless_bytes(id)).filter(|bytes| *bytes > 0);
+        work.fold((0, 0), |(n, all), bytes| (n + 1, all + bytes))
+    }
+
+    /// Bytes of a segment's columns that have to be somewhere else.
+    fn homeless_bytes(&self, id: SegmentId) -> u64 {
+        let table = self.table.borrow();
+        let Some(seg) = table.segments.get(&id) else { return 0 };
+        let columns = seg.slots.iter().filter(|slot| self.is_homeless(slot)).count() as u64;
+        BlockCount(columns * u64::from(seg.acked)).bytes()
     }
 
     /// Whether somebody who is in sits in `bay`.
@@ -188,6 +197,7 @@ impl Core {
         p.running.set(true);
         [&p.done, &p.bytes, &p.rows_lost].iter().for_each(|figure| figure.set(0));
         p.began.set(Some(self.rt.now()));
+        p.pace.begin(self.rt.now());
         p.counted.set(false);
         p.passed_over.borrow_mut().clear();
         p.cleaned.borrow_mut().clear();
@@ -254,11 +264,13 @@ impl Core {
                     self.restore(id).await
                 }
                 Way::Clean(victim) => {
-                    let began = self.rt.now();
+                    let (began, bytes) = (self.rt.now(), self.homeless_bytes(id));
                     p.cleaned.borrow_mut().insert(id);
                     self.clean(victim).await;
                     self.rebuild_rest(turn, self.rt.now() - began).await;
-                    Ok(true)
+                    let cleaned = self.table.borrow().segments.get(&id).is_none_or(|s| s.cleaned.is_some());
+                    self.rebuilt(if cleaned { bytes } else { 0 });
+                    Ok(cleaned)
                 }
                 Way::Seal => {
                     self.make_sealed(id).await;
@@ -370,6 +382,12 @@ impl Core {
         (restore, clean)
     }
 
+    /// So many bytes of columns are done.
+    pub(super) fn rebuilt(&self, bytes: u64) {
+        self.rebuild.bytes.set(self.rebuild.bytes.get() + bytes);
+        self.rebuild.pace.moved(bytes, self.rt.now());
+    }
+
     /// Whether segments wait for a checkpoint that gives them back, or counts them.
     fn some_wait_for_counts(&self) -> bool {
         let table = self.table.borrow();
@@ -420,91 +438,7 @@ impl Core {
     }
 }
 
-/// What was rebuilt when a generation was made up.
-pub struct Rebuilt {
-    lost: u64,
-    left_behind: Vec<(Rc<Seat>, u32)>,
-}
-
-/// What the next generation says of a rebuild.
-impl Core {
-    /// What the generation that is made up in this step will name.
-    pub fn take_rebuilt(&self) -> Rebuilt {
-        Rebuilt { lost: self.rebuild.unnamed_lost.get(), left_behind: self.rebuild.left_behind.take() }
-    }
-
-    /// That generation was not written.
-    pub fn keep_rebuilt_for_later(&self, rebuilt: Rebuilt) {
-        self.rebuild.left_behind.borrow_mut().extend(rebuilt.left_behind);
-    }
-
-    /// That generation is in effect: old places are free when nobody looks at them any more.
-    pub fn rebuilt_is_named(&self, rebuilt: Rebuilt) {
-        let p = &self.rebuild;
-        p.unnamed_lost.set(p.unnamed_lost.get() - rebuilt.lost);
-        p.gone.borrow_mut().append(&mut p.going.borrow_mut());
-        if !rebuilt.left_behind.is_empty() {
-            self.zones_on_their_way(rebuilt.left_behind.len() as i64);
-            self.pins.free_later(rebuilt.left_behind);
-        }
-        self.changed.wake();
-    }
-}
-
 /// Whether nobody knows yet what is live in a segment: all its entries may have been overwritten since.
 fn is_uncounted(s: &Seg) -> bool {
     s.state == SegmentState::Sealed && s.live == 0 && !s.unmerged.is_empty()
-}
-
-/// Members that leave, once nothing lies on them.
-impl Core {
-    /// Whether a member that leaves has nothing left, or has left and carries its label yet.
-    fn somebody_may_go(&self) -> bool {
-        let gone = !self.rebuild.gone.borrow().is_empty();
-        gone || self.seats.borrow().iter().any(|s| self.may_go(s))
-    }
-
-    fn may_go(&self, seat: &Seat) -> bool {
-        let early = planted(Canary::LeavesEarly) && seat.is_in() && seat.leaving.get();
-        let bare = || seat.free.borrow().len() == seat.layout.zones as usize;
-        early || (seat.is_in() && seat.leaving.get() && bare())
-    }
-
-    /// Members with nothing on them leave with the generation that is about to be written.
-    pub fn release_members(&self) {
-        for seat in self.seats.borrow().iter().filter(|s| self.may_go(s)) {
-            seat.state.set(MemberState::Vacant);
-            seat.leaving.set(false);
-            self.rebuild.going.borrow_mut().push(seat.clone());
-        }
-    }
-
-    /// A spare leaves with the next generation.
-    pub fn release_spare(&self, seat: &Rc<Seat>) {
-        seat.state.set(MemberState::Vacant);
-        self.rebuild.going.borrow_mut().push(seat.clone());
-    }
-
-    /// Commits a generation without those who may go, and takes the array's label off their drives.
-    async fn let_go(&self) {
-        if self.rebuild.gone.borrow().is_empty() && self.commit().await.is_err() {
-            return;
-        }
-        while let Some(seat) = { self.rebuild.gone.borrow().first().cloned() } {
-            let wiped = seat.wipe().await;
-            self.note(match wiped {
-                Ok(()) => format!("drive {} has left: nothing lies on it, and its label is wiped", seat.drive_name),
-                Err(e) => format!("drive {} has left; its label could not be wiped: {e}", seat.drive_name),
-            });
-            self.rebuild.gone.borrow_mut().retain(|s| !Rc::ptr_eq(s, &seat));
-            self.changed.wake();
-        }
-    }
-
-    /// Whether `seat` is on its way out, or its drive not wiped yet.
-    pub fn is_leaving(&self, seat: &Rc<Seat>) -> bool {
-        let p = &self.rebuild;
-        let listed = |list: &RefCell<Vec<Rc<Seat>>>| list.borrow().iter().any(|s| Rc::ptr_eq(s, seat));
-        (seat.is_in() && seat.leaving.get()) || listed(&p.going) || listed(&p.gone)
-    }
 }

@@ -42,6 +42,8 @@ pub struct RebuildPace {
     next: Cell<Nanos>,
     /// Bytes per ns, fading, and when that was.
     speed: Cell<(f64, Nanos)>,
+    /// Since when the speed is told.
+    since: Cell<Nanos>,
 }
 
 /// Leave to work on a piece; given back on drop.
@@ -67,6 +69,12 @@ fn share(rate: Rate) -> (usize, u32) {
 }
 
 impl RebuildPace {
+    /// A rebuild begins.
+    pub fn begin(&self, now: Nanos) {
+        self.speed.set((0.0, now));
+        self.since.set(now);
+    }
+
     /// So many bytes were written to new places.
     pub fn moved(&self, bytes: u64, now: Nanos) {
         let (speed, _) = self.faded(now);
@@ -93,7 +101,9 @@ impl RebuildPace {
 
     /// Bytes per second, of late.
     pub fn bytes_per_second(&self, now: Nanos) -> u64 {
-        (self.faded(now).0 * 1e9) as u64
+        // What has faded is little at first.
+        let told = 1.0 - f64::exp(-((now - self.since.get()).as_nanos() as f64) / SPEED_NS);
+        (self.faded(now).0 / told.max(1e-3) * 1e9) as u64
     }
 }
 

@@ -132,8 +132,7 @@ impl Core {
             let end = self.copy_piece(columns, row..rows, window, targets).await?;
             let took = self.rt.now() - began;
             let bytes = u64::from(end - row) * BLOCK_BYTES as u64 * targets.len() as u64;
-            self.rebuild.bytes.set(self.rebuild.bytes.get() + bytes);
-            self.rebuild.pace.moved(bytes, self.rt.now());
+            self.rebuilt(bytes);
             row = end;
             self.rebuild_rest(turn, took).await;
         }
