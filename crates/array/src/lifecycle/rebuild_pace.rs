@@ -58,12 +58,12 @@ impl Drop for Turn<'_> {
     }
 }
 
-/// Pieces at once beside hosts, and how many times as long as its work the rest after one is.
-fn share(rate: Rate) -> (usize, u32) {
+/// Of an array of so many drives: pieces at once beside hosts, and how many times as long as its work the rest after one is.
+fn share(rate: Rate, drives: usize) -> (usize, u32) {
     match rate {
         Rate::Low => (1, 3),
-        Rate::Medium => (4, 1),
-        Rate::High => (LANES, 0),
+        Rate::Medium => ((drives / 6).clamp(1, LANES / 2), 1),
+        Rate::High => ((drives / 3).clamp(2, LANES), 0),
         Rate::Bytes(_) => (LANES, 0),
     }
 }
@@ -127,7 +127,12 @@ impl Core {
 
     /// Pieces that may be under way at once, rests included.
     fn pieces_at_once(&self) -> usize {
-        if self.hosts_at_work() { share(self.settings.borrow().rebuild).0 } else { LANES }
+        if self.hosts_at_work() { self.rebuild_share().0 } else { LANES }
+    }
+
+    fn rebuild_share(&self) -> (usize, u32) {
+        let drives = self.seats.borrow().iter().filter(|s| s.takes_columns()).count();
+        share(self.settings.borrow().rebuild, drives)
     }
 
     /// Waits until a piece of `bytes` may begin; `None`: the rebuild stops.
@@ -157,7 +162,7 @@ impl Core {
     pub async fn rebuild_rest(&self, turn: Turn<'_>, took: Duration) {
         let since = self.rt.now();
         while self.may_rebuild() && self.hosts_at_work() {
-            let (_, times) = share(self.settings.borrow().rebuild);
+            let (_, times) = self.rebuild_share();
             let rest = (took * times).min(REST_MAX).saturating_sub(self.rt.now() - since);
             if rest.is_zero() {
                 break;
