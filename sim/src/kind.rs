@@ -127,6 +127,22 @@ kinds! {
     VolumeLimited,
     /// Many requests to one volume beside few to others.
     LoudNeighbour,
+    /// A rebuild is told to wait, to go on, and how fast.
+    RebuildPaced,
+    /// Another drive goes while one is being rebuilt.
+    LossInRebuild,
+    /// The process dies or the power fails in a rebuild, several times.
+    EndInRebuild,
+    /// A drive that is in is replaced by copying, with ends in the middle.
+    DriveCopied,
+    /// The drive that is copied, the new one or another goes in the middle.
+    OldDies,
+    /// What is copied rots, and reads wrong.
+    RotInCopy,
+    /// A drive goes for good, with ends in the middle.
+    DriveRetired,
+    /// A drive joins, with ends in the middle.
+    DriveGrown,
 }
 
 impl Kind {

@@ -10,6 +10,7 @@ pub mod back;
 mod beyond;
 pub mod census;
 pub mod disturb;
+pub mod drives;
 pub mod kind;
 pub mod lives;
 pub mod model;

@@ -56,6 +56,14 @@ pub fn try_on_copies(world: &mut World, volumes: &Volumes, mode: Mode, report: &
         (Kind::VolumeLimited, true, 4),
         (Kind::WentBack, sound, 3),
         (Kind::LoudNeighbour, true, 3),
+        (Kind::RebuildPaced, redundant, 3),
+        (Kind::LossInRebuild, redundant && world.plan.tolerates() > 1, 1),
+        (Kind::EndInRebuild, redundant, 2),
+        (Kind::DriveCopied, sound, 2),
+        (Kind::OldDies, redundant, 2),
+        (Kind::RotInCopy, redundant, 2),
+        (Kind::DriveRetired, sound, 2),
+        (Kind::DriveGrown, sound, 3),
     ];
     for (kind, possible, one_in) in wanted {
         if !possible || !world.chance(kind, one_in) {
@@ -85,6 +93,14 @@ pub fn try_on_copies(world: &mut World, volumes: &Volumes, mode: Mode, report: &
             Kind::WentBack => back::one_generation(world, volumes, report),
             Kind::VolumeLimited => service::limits(world, volumes, mode),
             Kind::LoudNeighbour => service::neighbours(world, volumes, mode),
+            Kind::RebuildPaced
+            | Kind::LossInRebuild
+            | Kind::EndInRebuild
+            | Kind::DriveCopied
+            | Kind::OldDies
+            | Kind::RotInCopy
+            | Kind::DriveRetired
+            | Kind::DriveGrown => crate::drives::change(world, volumes, mode, kind),
             _ => second_process(world),
         };
         tried.map_err(|e| format!("{kind:?}: {e}"))?;

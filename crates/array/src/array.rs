@@ -3,15 +3,15 @@
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
-use base::{BlockCount, Lba, MemberId, MemberUuid, VolumeId};
-use ondisk::layout::{MEMBERS_MAX, VOLUMES_MAX};
-use ondisk::{Label, Layout, Limits, MapRef, MemberState, SHARDS, VolumeState};
+use base::{BlockCount, Lba, VolumeId};
+use ondisk::layout::VOLUMES_MAX;
+use ondisk::{Limits, MapRef, SHARDS, VolumeState};
 use rt::{Drive, Rt};
 
 use crate::canary::{Canary, planted};
 use crate::core::{Core, Phase, Vol};
 use crate::fault::{Fault, Refused, RefusedCode};
-use crate::lifecycle::create::{self, random_uuid, seat_for, write_label};
+use crate::lifecycle::create::{self, random_uuid};
 use crate::lifecycle::open::{self, OpenHow, RecoveryReport};
 use crate::map::height_for;
 use crate::plan::{CreateSpec, USABLE_PERMILLE, check_name};
@@ -277,156 +277,6 @@ impl Array {
         self.core.commit().await?;
         self.core.want_checkpoint();
         Ok(())
-    }
-
-    fn member(&self, seat: MemberId) -> Result<Rc<crate::seat::Seat>, Refused> {
-        let known = self.core.seat(seat).filter(|s| s.state.get() != MemberState::Vacant);
-        known.ok_or_else(|| {
-            let todo = "See the seats with `ashlar status`";
-            Refused::new(RefusedCode::NotFound, format!("seat {}", seat.0), "there is no such seat", todo)
-        })
-    }
-
-    /// Whether the array would go on without `seat`.
-    fn may_lose(&self, seat: &crate::seat::Seat) -> Result<(), Refused> {
-        let before = seat.state.replace(MemberState::Out);
-        let fine = self.core.survivable();
-        seat.state.set(before);
-        if fine {
-            return Ok(());
-        }
-        Err(Refused::new(
-            RefusedCode::Redundancy,
-            format!("drive {}", seat.drive_name),
-            "the array cannot lose it now: its redundancy is used up",
-            "Wait for the rebuild, or bring back a drive that is out",
-        ))
-    }
-
-    /// Takes a member out.
-    ///
-    /// # Errors
-    /// When the redundancy does not cover it.
-    pub async fn drive_fail(&self, seat: MemberId) -> Result<(), Refused> {
-        let member = self.member(seat)?;
-        self.core.writable()?;
-        if member.state.get() == MemberState::In {
-            self.may_lose(&member)?;
-            self.core.member_failed(seat, "was failed by command");
-        }
-        Ok(self.core.degraded_durably().await?)
-    }
-
-    /// A new drive takes the place of a seat's; the rebuild starts by itself.
-    ///
-    /// # Errors
-    /// When the drive is too small or belongs to an array, or the redundancy does not cover the exchange.
-    pub async fn drive_replace(&self, seat: MemberId, with: Drive, force: bool) -> Result<(), Refused> {
-        let old = self.member(seat)?;
-        self.core.writable()?;
-        if old.state.get() == MemberState::In {
-            self.may_lose(&old)?;
-        } else if self.core.bay_filled(old.bay.get()) {
-            return Err(Refused::new(
-                RefusedCode::InUse,
-                format!("seat {}", seat.0),
-                "another drive has taken its place already",
-                "See the seats with `ashlar status`",
-            ));
-        }
-        let newcomer = self.seat_drive(with, old.bay.get(), force).await?;
-        if old.state.get() == MemberState::In {
-            // Another member may have gone out while the drive was labelled.
-            if !planted(Canary::ReplaceUnasked)
-                && let Err(refused) = self.may_lose(&old)
-            {
-                newcomer.state.set(MemberState::Vacant);
-                return Err(refused);
-            }
-            self.core.member_failed(seat, "is being replaced");
-        }
-        self.core.degraded_durably().await?;
-        newcomer.state.set(MemberState::In);
-        self.core.commit().await?;
-        self.core.note(format!("drive {} takes the place of {}", newcomer.drive_name, old.drive_name));
-        self.core.wanted.rebuild.set(true);
-        self.core.room_changed();
-        Ok(())
-    }
-
-    /// Adds a drive that takes the place of the next one to fail.
-    ///
-    /// # Errors
-    /// When the drive is too small or belongs to an array.
-    pub async fn drive_add_spare(&self, drive: Drive, force: bool) -> Result<(), Refused> {
-        self.core.writable()?;
-        let bays = self.core.seats.borrow().iter().map(|s| s.bay.get()).max().unwrap_or(0);
-        let newcomer = self.seat_drive(drive, bays + 1, force).await?;
-        self.core.commit().await?;
-        self.core.note(format!("drive {} is a spare", newcomer.drive_name));
-        self.core.wanted.rebuild.set(true);
-        self.core.changed.wake();
-        Ok(())
-    }
-
-    /// Labels a drive and gives it a seat, not yet in.
-    async fn seat_drive(&self, drive: Drive, bay: u16, force: bool) -> Result<Rc<crate::seat::Seat>, Refused> {
-        let core = &self.core;
-        if !force {
-            create::refuse_labelled(&drive).await?;
-        }
-        let layout = Layout::new(drive.info().blocks.0, core.shape.slot_blocks, core.shape.zone_blocks);
-        let Some(layout) = layout.filter(|l| l.zones >= ondisk::layout::ZONES_MIN) else {
-            return Err(Refused::new(
-                RefusedCode::Drives,
-                format!("drive {}", drive.info().name),
-                "it is too small for this array's zones",
-                "Use a larger drive",
-            ));
-        };
-        let zones_max = core.shape.slot_blocks;
-        if Layout::slot_blocks_for(layout.zones) > zones_max {
-            return Err(Refused::new(
-                RefusedCode::Drives,
-                format!("drive {}", drive.info().name),
-                "it is much larger than the drives the array was created with",
-                "Use a smaller drive, or a partition of this one",
-            ));
-        }
-        let number = {
-            let seats = core.seats.borrow();
-            let vacant = seats.iter().position(|s| s.state.get() == MemberState::Vacant).unwrap_or(seats.len());
-            if seats.iter().filter(|s| s.is_in()).count() >= MEMBERS_MAX || vacant >= ondisk::generation::SEATS_MAX {
-                let why = format!("an array has at most {MEMBERS_MAX} drives");
-                return Err(Refused::new(RefusedCode::Drives, "no seat is left", why, "Remove a drive first"));
-            }
-            MemberId(vacant as u16)
-        };
-        let label = Label {
-            array: core.shape.array,
-            member: MemberUuid(random_uuid(&core.rt)),
-            seat: number,
-            layout,
-            array_name: core.name.borrow().clone(),
-        };
-        let name = drive.info().name.clone();
-        write_label(&drive, &label).await.map_err(|e| Refused::io(&format!("cannot write to {name}"), e))?;
-        // In reserve until the caller knows better: its number is taken.
-        let seat = seat_for(&label, drive, bay, MemberState::Spare);
-        let mut seats = core.seats.borrow_mut();
-        match seats.get_mut(usize::from(number.0)) {
-            Some(place) if place.state.get() == MemberState::Vacant => *place = seat.clone(),
-            Some(_) => {
-                return Err(Refused::new(RefusedCode::Drives, name, "its seat was taken meanwhile", "Try again"));
-            }
-            None => seats.push(seat.clone()),
-        }
-        Ok(seat)
-    }
-
-    /// Resolves when no rebuild is running or about to.
-    pub async fn rebuild_done(&self) {
-        self.core.rebuild_over().await;
     }
 
     /// Brings everything acknowledged into the trees; for tests and benches that want exact figures.

@@ -122,8 +122,20 @@ canaries! {
     RebuildEmpty,
     /// One bad block costs its column for a whole batch of a rebuild.
     RebuildByBatch,
-    /// The redundancy is not asked for again once a new drive is labelled.
-    ReplaceUnasked,
+    /// The most exposed segments are rebuilt last.
+    ExposedLast,
+    /// A rebuild goes on however it was told to wait.
+    PauseForgotten,
+    /// What a member that leaves has is copied without a look at its checksums.
+    CopyUnverified,
+    /// New segments lie on a member that leaves.
+    LeavingUsed,
+    /// A member leaves while its columns are still being moved.
+    LeavesEarly,
+    /// The old place of a column is free before a generation names the new one.
+    MovedFreedEarly,
+    /// A member may leave whatever is stored.
+    RetireUnasked,
     /// Drives are written after the array froze or was handed over.
     DoorsForgotten,
     /// A generation that never took effect is a history of its own.

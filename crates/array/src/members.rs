@@ -28,6 +28,8 @@ impl Core {
             return;
         }
         seat.state.set(MemberState::Out);
+        seat.leaving.set(false);
+        self.keep_leavers();
         self.failures.set(self.failures.get() + 1);
         self.note(format!("drive {} (seat {member}) {why}; it is out", seat.drive_name));
         if self.phase.get() != Phase::Open {
@@ -39,6 +41,18 @@ impl Core {
             self.changed.wake();
         } else {
             self.freeze("more members are gone than the redundancy covers");
+        }
+    }
+
+    /// A member that leaves in favour of one that went out stays.
+    pub fn keep_leavers(&self) {
+        let seats = self.seats.borrow();
+        for seat in seats.iter().filter(|s| s.is_in() && s.leaving.get()) {
+            let in_bay = || seats.iter().filter(|s| s.bay.get() == seat.bay.get());
+            if in_bay().any(|s| s.state.get() == MemberState::Out) && !in_bay().any(|s| s.takes_columns()) {
+                seat.leaving.set(false);
+                self.note(format!("drive {} stays: the one that was to take its place is out", seat.drive_name));
+            }
         }
     }
 

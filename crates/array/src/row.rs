@@ -211,7 +211,14 @@ impl Core {
             }
             return None;
         }
-        let have = self.read_columns(columns, lost, row, rows).await;
+        // As many as it takes; all that there are when one of these fails.
+        let there = |c: &usize| !lost.contains(c) && self.slot_seat(columns, *c).is_some();
+        let few: Vec<usize> = (0..columns.scheme.width()).filter(there).take(columns.scheme.k()).collect();
+        let except: Vec<usize> = (0..columns.scheme.width()).filter(|c| !few.contains(c)).collect();
+        let mut have = self.read_columns(columns, &except, row, rows).await;
+        if few.iter().any(|&c| have[c].is_none()) {
+            have = self.read_columns(columns, lost, row, rows).await;
+        }
         self.solve(columns.scheme, have, column)
     }
 

@@ -101,6 +101,11 @@ impl Seat {
         self.state.get() == MemberState::In && self.drive.is_some()
     }
 
+    /// Takes part, and new columns may lie there.
+    pub fn takes_columns(&self) -> bool {
+        self.is_in() && (!self.leaving.get() || planted(Canary::LeavingUsed))
+    }
+
     /// Whether what it completed can be lost in a power cut until a flush.
     pub fn volatile(&self) -> bool {
         self.drive.as_ref().is_some_and(|d| d.info().volatile_cache)
@@ -156,6 +161,20 @@ impl Seat {
         if let Ok(drive) = self.writable_drive() {
             let _ = drive.deallocate(at, blocks).await;
         }
+    }
+
+    /// Takes the array's labels and generations off a drive that has left.
+    pub async fn wipe(&self) -> Result<(), IoError> {
+        let Some(drive) = &self.drive else { return Err(IoError::Gone) };
+        let zeros = Buf::zeroed(base::BLOCK_BYTES).freeze();
+        let [first, last] = self.layout.labels();
+        for at in [self.layout.slot(0), self.layout.slot(1), first, last] {
+            if self.door.get() != Door::Open {
+                return Err(IoError::Gone);
+            }
+            drive.write(at, zeros.clone()).await?;
+        }
+        drive.flush().await
     }
 
     /// Makes durable what was completed before.

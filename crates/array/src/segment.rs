@@ -153,17 +153,33 @@ pub fn parity_scheme(full: Scheme, healthy: usize, short: bool) -> Scheme {
     }
 }
 
+/// The scheme of an array that was left with so many bays: as it was created, or narrower.
+pub fn scheme_for(full: Scheme, bays: usize) -> Scheme {
+    match full {
+        Scheme::Parity { .. } => parity_scheme(full, bays, false),
+        Scheme::Copies { copies, .. } => full.with_k((bays / usize::from(copies)).clamp(1, full.k())),
+    }
+}
+
+/// A member's place among equals for segment `id`: another one each time (the finalizer of splitmix64).
+fn shuffled(member: MemberId, id: u64) -> u64 {
+    let x = (id << 16 | u64::from(member.0)).wrapping_add(0x9e37_79b9_7f4a_7c15);
+    let x = (x ^ x >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    let x = (x ^ x >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
+    x ^ x >> 31
+}
+
 /// Members for a new segment, in column order, and its scheme; `None` when there is no room.
 ///
-/// The emptiest members first; of equally empty ones those whose turn it is by `id`. See [`parity_scheme`]; where
+/// The emptiest members first; of equally empty ones any, so that each shares segments with all the others: when one is
+/// lost, all give what its columns are made from. See [`parity_scheme`]; where
 /// members have no room left, k gets smaller too.
 pub fn choose(seats: &[Rc<Seat>], full: Scheme, id: u64, short: bool) -> Option<(Scheme, Vec<Option<MemberId>>)> {
     let short = short || planted(Canary::NarrowForgotten);
-    let takes_part = |s: &&Rc<Seat>| s.is_in();
+    let takes_part = |s: &&Rc<Seat>| s.takes_columns();
     let mut open: Vec<&Rc<Seat>> = seats.iter().filter(takes_part).filter(|s| !s.free.borrow().is_empty()).collect();
     let n = seats.len().max(1) as u64;
-    let turn = |s: &Rc<Seat>| (u64::from(s.id.0) + id) % n;
-    open.sort_by_key(|s| (usize::MAX - s.free.borrow().len(), turn(s)));
+    open.sort_by_key(|s| (usize::MAX - s.free.borrow().len(), shuffled(s.id, id)));
     let healthy = seats.iter().filter(takes_part).count();
     match full {
         Scheme::Parity { m, .. } => {
@@ -196,7 +212,8 @@ pub fn choose(seats: &[Rc<Seat>], full: Scheme, id: u64, short: bool) -> Option<
 /// `None`.
 pub fn copy_groups(seats: &[Rc<Seat>], copies: usize) -> Option<Vec<Vec<Option<Rc<Seat>>>>> {
     let mut bays: BTreeMap<u16, Option<Rc<Seat>>> = BTreeMap::new();
-    for s in seats.iter().filter(|s| matches!(s.state.get(), MemberState::In | MemberState::Out)) {
+    let counts = |s: &&Rc<Seat>| matches!(s.state.get(), MemberState::In | MemberState::Out) && !s.leaving.get();
+    for s in seats.iter().filter(counts) {
         // Two seats in one bay: the newcomer in, the old one out.
         let place = bays.entry(s.bay.get()).or_default();
         if s.is_in() {
@@ -223,7 +240,7 @@ fn choose_copies(
     short: bool,
 ) -> Option<(Scheme, Vec<Option<MemberId>>)> {
     let (k, copies) = (full.k(), full.width() / full.k());
-    let healthy = seats.iter().filter(|s| s.is_in()).count();
+    let healthy = seats.iter().filter(|s| s.takes_columns()).count();
     let mut chosen: Vec<(usize, Vec<Option<MemberId>>)> = Vec::new();
     if let Some(groups) = copy_groups(seats, copies) {
         for g in groups.iter().filter(|g| group_serves(&groups, g, short)) {
@@ -327,6 +344,21 @@ mod tests {
         let full = Scheme::Copies { k: 2, copies: 2 };
         let (scheme, columns) = choose(&seats(&[IN, OUT, IN, IN]), full, 5, true).unwrap();
         assert_eq!((scheme.k(), columns.iter().flatten().count()), (2, 3));
+    }
+
+    #[test]
+    fn every_member_shares_segments_with_every_other() {
+        let seats = seats(&[IN; 12]);
+        let mut together = std::collections::BTreeSet::new();
+        for id in 0..60 {
+            let (_, columns) = choose(&seats, Scheme::Parity { k: 3, m: 1 }, id, false).unwrap();
+            let members: Vec<MemberId> = columns.into_iter().flatten().collect();
+            for m in &members {
+                seats[usize::from(m.0)].free.borrow_mut().pop_first();
+                together.extend(members.iter().map(|other| (*m, *other)));
+            }
+        }
+        assert_eq!(together.len(), 12 * 12, "all of them, in 20 rounds over three disjoint segments");
     }
 
     #[test]

@@ -18,7 +18,7 @@ use crate::log::StreamId;
 use crate::pace::Pace;
 use crate::plan;
 use crate::seat::Seat;
-use crate::segment::{Seg, choose, copy_groups, group_serves, parity_scheme};
+use crate::segment::{Seg, choose, copy_groups, group_serves, parity_scheme, scheme_for};
 
 /// Blocks that spares hold, about: 16 MiB, some milliseconds of writes.
 const SPARE_BLOCKS: u64 = 4096;
@@ -232,7 +232,7 @@ impl Core {
         let full = self.shape.scheme;
         let seats = self.seats.borrow();
         let zones_of = |s: &Rc<Seat>| if free { s.free.borrow().len() as u32 } else { s.layout.zones };
-        let members = || seats.iter().filter(|s| s.is_in()).map(zones_of).collect::<Vec<u32>>();
+        let members = || seats.iter().filter(|s| s.takes_columns()).map(zones_of).collect::<Vec<u32>>();
         match full {
             Scheme::Parity { .. } => {
                 let zones = members();
@@ -278,7 +278,7 @@ impl Core {
             Scheme::Parity { .. } => None,
         };
         let Some(groups) = groups else {
-            let per_segment = seats.iter().map(|s| s.is_in().then_some(width)).collect();
+            let per_segment = seats.iter().map(|s| s.takes_columns().then_some(width)).collect();
             return Worth { per_segment, usual: width };
         };
         let mut per_segment = vec![None; seats.len()];
@@ -338,9 +338,9 @@ impl Core {
     /// Blocks that volumes may fill.
     pub fn usable_blocks(&self) -> u64 {
         let shape = &self.shape;
-        let counts = |s: &MemberState| matches!(s, MemberState::In | MemberState::Out);
+        let counts = |s: &&Rc<Seat>| matches!(s.state.get(), MemberState::In | MemberState::Out) && !s.leaving.get();
         let mut by_bay = std::collections::BTreeMap::new();
-        for s in self.seats.borrow().iter().filter(|s| counts(&s.state.get())) {
+        for s in self.seats.borrow().iter().filter(counts) {
             // Of two seats in one bay the one that is in counts.
             let zones = by_bay.entry(s.bay.get()).or_insert(s.layout.zones);
             if s.is_in() {
@@ -348,7 +348,10 @@ impl Core {
             }
         }
         let zones: Vec<u32> = by_bay.into_values().collect();
-        plan::usable_blocks(&zones, shape.scheme, shape.zone_blocks, shape.rebuild_place, shape.usable_permille)
+        // A member that left took its bay with it.
+        let bays = zones.len() - usize::from(shape.rebuild_place && zones.len() > 1);
+        let scheme = scheme_for(shape.scheme, bays);
+        plan::usable_blocks(&zones, scheme, shape.zone_blocks, shape.rebuild_place, shape.usable_permille)
     }
 
     /// The scheme of the map's own segments, where it has them.
@@ -385,7 +388,7 @@ impl Core {
         let mut table = self.table.borrow_mut();
         let healthy = |s: &&mut Seg| {
             let seats = self.seats.borrow();
-            s.slots.iter().flatten().all(|(m, _)| seats[usize::from(m.0)].is_in())
+            s.slots.iter().flatten().all(|(m, _)| seats[usize::from(m.0)].takes_columns())
         };
         let found = table.segments.values_mut().filter(fits).find(healthy).map(|spare| {
             spare.state = SegmentState::Open;
@@ -450,14 +453,14 @@ impl Core {
         true
     }
 
-    /// Takes away spares that have a column on a member that is not in: nothing was written to them.
+    /// Takes away spares that have a column on a member that is not in, or leaves: nothing was written to them.
     pub fn drop_broken_spares(&self) {
         let mut table = self.table.borrow_mut();
         let seats = self.seats.borrow();
         let chosen = choose(&seats, self.shape.scheme, table.next, false);
         let whole_possible = chosen.is_some_and(|(_, members)| members.iter().all(Option::is_some));
         table.segments.retain(|_, seg| {
-            let is_in = |m: MemberId| seats[usize::from(m.0)].is_in();
+            let is_in = |m: MemberId| seats[usize::from(m.0)].takes_columns();
             let lacking = seg.slots.iter().any(Option::is_none) && !self.room.short.get() && whole_possible;
             let broken = seg.slots.iter().flatten().any(|(m, _)| !is_in(*m));
             if seg.state != SegmentState::Spare || !(lacking || broken) {

@@ -80,6 +80,8 @@ pub enum ArrayState {
 pub enum SeatState {
     /// Takes part.
     In,
+    /// Takes part, and its columns are being moved away.
+    Leaving,
     /// Does not.
     Out,
     /// In reserve.
@@ -139,8 +141,12 @@ pub struct Status {
     pub members: Vec<MemberStatus>,
     /// Volumes.
     pub volumes: Vec<VolumeStatus>,
-    /// A rebuild under way.
+    /// A rebuild under way, or told to wait.
     pub rebuild: Option<RebuildStatus>,
+    /// How fast rebuilds may go: "low", "medium", "high", or bytes per second.
+    pub rebuild_rate: String,
+    /// Rebuilds wait.
+    pub rebuild_paused: bool,
     /// What happened, oldest first.
     pub events: Vec<EventLine>,
     /// Memory of the map.
@@ -236,18 +242,24 @@ pub struct VolumeStatus {
 /// A rebuild.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct RebuildStatus {
-    /// Segments to restore when it began.
+    /// Segments restored, and those that are to be.
     pub segments_total: u64,
     /// Segments restored.
     pub segments_done: u64,
+    /// Bytes written to new places, and those that are to be.
+    pub bytes_total: u64,
     /// Bytes written to their new places.
     pub bytes_moved: u64,
+    /// Of late.
+    pub bytes_per_second: u64,
     /// Rows that could not be made whole: blocks in them are lost.
     pub rows_lost: u64,
     /// Since it began.
     pub seconds: u64,
-    /// Until it ends, at the rate so far.
+    /// Until it ends, as fast as of late.
     pub eta_seconds: Option<u64>,
+    /// Told to wait.
+    pub paused: bool,
 }
 
 /// Counters per volume and drive since the array was opened.
@@ -301,6 +313,8 @@ impl Core {
             members,
             volumes,
             rebuild: self.rebuild_status(),
+            rebuild_rate: rate_word(self.settings.borrow().rebuild),
+            rebuild_paused: self.settings.borrow().rebuild_paused,
             events: self.events(),
             repaired_blocks: self.tally.repaired_blocks.get(),
             map_memory_bytes: self.nodes.borrow().bytes(),
@@ -342,13 +356,15 @@ impl Core {
             Phase::ReadOnly => ArrayState::ReadOnly,
             Phase::Frozen => ArrayState::Frozen,
             Phase::Closed => ArrayState::Closed,
-            Phase::Open if self.rebuild_status().is_some() => ArrayState::Rebuilding,
             Phase::Open => {
                 let out = |s: &std::rc::Rc<crate::seat::Seat>| {
                     s.state.get() == MemberState::Out && !self.bay_filled(s.bay.get())
                 };
-                let lacking = self.seats.borrow().iter().any(out) || self.broken_segments().next().is_some();
-                if lacking { ArrayState::Degraded } else { ArrayState::Optimal }
+                match self.seats.borrow().iter().any(out) || self.lacks_redundancy() {
+                    true if self.is_rebuilding() => ArrayState::Rebuilding,
+                    true => ArrayState::Degraded,
+                    false => ArrayState::Optimal,
+                }
             }
         }
     }
@@ -357,6 +373,9 @@ impl Core {
         let mut alarms = Vec::new();
         match self.state_word() {
             ArrayState::Frozen => alarms.push("frozen: bring the missing drives back".to_owned()),
+            ArrayState::Degraded if self.settings.borrow().rebuild_paused => {
+                alarms.push("degraded, and rebuilds wait: `ashlar rebuild resume` lets them go on".to_owned());
+            }
             ArrayState::Degraded => alarms.push("degraded: replace the drive that is out".to_owned()),
             ArrayState::Optimal | ArrayState::Rebuilding | ArrayState::ReadOnly | ArrayState::Closed => {}
         }
@@ -378,6 +397,7 @@ impl Core {
                 seat: s.id.0,
                 state: match s.state.get() {
                     MemberState::In if s.drive.is_none() => SeatState::Missing,
+                    MemberState::In if s.leaving.get() => SeatState::Leaving,
                     MemberState::In => SeatState::In,
                     MemberState::Out | MemberState::Vacant => SeatState::Out,
                     MemberState::Spare => SeatState::Spare,
@@ -421,6 +441,16 @@ impl Core {
                 errors: v.counters.errors.get(),
             })
             .collect()
+    }
+}
+
+/// A rate in one word.
+fn rate_word(rate: ondisk::Rate) -> String {
+    match rate {
+        ondisk::Rate::Low => "low".to_owned(),
+        ondisk::Rate::Medium => "medium".to_owned(),
+        ondisk::Rate::High => "high".to_owned(),
+        ondisk::Rate::Bytes(n) => n.to_string(),
     }
 }
 

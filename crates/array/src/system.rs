@@ -36,11 +36,14 @@ impl Core {
             self.drop_broken_spares();
             self.replenish_spares();
             self.vacate_seats();
+            self.release_members();
             let generation = self.snapshot(clean);
+            let rebuilt = self.take_rebuilt();
             let freed: Vec<SegmentId> = self.freeable();
             let seats = self.seats_in();
             if !planted(Canary::CommitBeforeFlush) && !self.flush_all(&seats).await {
                 // Nothing of it was written: the number stays free, and the slot of the one in effect untouched.
+                self.keep_rebuilt_for_later(rebuilt);
                 continue;
             }
             if planted(Canary::ReusedEarly) {
@@ -48,8 +51,10 @@ impl Core {
             }
             if self.write_slots(&seats, &generation).await {
                 self.take_effect(&generation, &freed);
+                self.rebuilt_is_named(rebuilt);
                 return Ok(());
             }
+            self.keep_rebuilt_for_later(rebuilt);
             // What a generation before the one in effect says may be on some members: the next one knows it.
             self.remember_ancestor(generation.number, generation.id);
         }

@@ -8,8 +8,8 @@ use clap::{Parser, Subcommand};
 use crate::context::Context;
 use crate::exit::{self, Outcome};
 use crate::{
-    bench, check, completion, create, demo, destroy, drive, export, import, inspect, iostat, rescue, serve, status,
-    stop, volume, wipe,
+    bench, check, completion, create, demo, destroy, drive, export, import, inspect, iostat, rebuild, rescue, serve,
+    status, stop, volume, wipe,
 };
 
 const EXAMPLES: &str = "\
@@ -50,6 +50,7 @@ enum Verb {
     Check(check::Args),
     Rescue(rescue::Args),
     Drive(drive::Args),
+    Rebuild(rebuild::Args),
     Destroy(destroy::Args),
     Wipe(wipe::Args),
     Bench(bench::Args),
@@ -74,6 +75,7 @@ impl Cli {
             Verb::Inspect(a) => report(a.json, inspect::run(&context, &a)),
             Verb::Check(a) => report(a.json, check::run(&context, &a)),
             Verb::Drive(a) => report(a.json(), drive::run(&context, a)),
+            Verb::Rebuild(a) => report(a.json, rebuild::run(&context, &a)),
             Verb::Destroy(a) => report(a.json, destroy::run(&context, &a)),
             Verb::Wipe(a) => report(a.json, wipe::run(&context, &a)),
             Verb::Bench(a) => report(a.json, bench::run(&context, &a)),

@@ -1,11 +1,11 @@
-//! `ashlar drive`: fail, replace, add.
+//! `ashlar drive`: fail, replace, add, retire, locate.
 
 use clap::Subcommand;
 use server::Problem;
 use server::ops::drive;
 use server::ops::open::{self, How};
 use server::size::Size;
-use server::view::{Done, DriveAdd, DriveFail, DriveReplace};
+use server::view::{Done, DriveAdd, DriveFail, DriveLocate, DriveReplace, DriveRetire, MemberState, MemberView};
 
 use crate::context::{Context, absolute_drive, encode};
 use crate::exit::{Finding, Outcome};
@@ -17,10 +17,13 @@ Examples:
   ashlar drive fail fast nvme3n1                       take a drive out
   ashlar drive replace fast nvme3n1 /dev/nvme9n1       put another in its place, and rebuild
   ashlar drive add fast /dev/nvme8n1                   add a spare
+  ashlar drive add --grow fast /dev/nvme8n1            add a drive that takes part at once
+  ashlar drive retire fast nvme3n1                     let a drive go, the array gets smaller
+  ashlar drive locate fast nvme3n1                     light its lamp
 
 A member is named by its seat, path, serial number, or the end of one of these (`ashlar status` lists them).";
 
-/// Take drives out, replace them, add spares
+/// Take drives out, replace them, add and retire them
 #[derive(clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Args {
@@ -42,6 +45,9 @@ enum Verb {
         drive: String,
     },
     /// Put a new drive in the place of another; the rebuild starts by itself
+    ///
+    /// What a drive that is in holds is copied to the new one, and it stays, with its redundancy, until nothing lies on
+    /// it any more. What a drive that is out held is made from the others.
     #[command(after_help = "Example:\n  ashlar drive replace fast nvme3n1 /dev/nvme9n1")]
     Replace {
         /// The array
@@ -53,15 +59,39 @@ enum Verb {
         #[command(flatten)]
         new: New,
     },
-    /// Add a spare
-    #[command(after_help = "Example:\n  ashlar drive add fast /dev/nvme8n1")]
+    /// Add a spare, or a drive that takes part at once
+    #[command(
+        after_help = "Examples:\n  ashlar drive add fast /dev/nvme8n1\n  ashlar drive add --grow fast /dev/nvme8n1"
+    )]
     Add {
+        /// Takes part at once: new segments lie on it, too
+        #[arg(long)]
+        grow: bool,
         /// The array
         array: String,
         /// The new drive
         with: String,
         #[command(flatten)]
         new: New,
+    },
+    /// Let a drive go for good: what lies on it is moved to the others, then its label is wiped
+    #[command(after_help = "Example:\n  ashlar drive retire fast nvme3n1")]
+    Retire {
+        /// The array
+        array: String,
+        /// The member: seat, path or serial number
+        drive: String,
+    },
+    /// Light the lamp of a drive's bay
+    #[command(after_help = "Examples:\n  ashlar drive locate fast nvme3n1\n  ashlar drive locate --off fast nvme3n1")]
+    Locate {
+        /// Puts it out
+        #[arg(long)]
+        off: bool,
+        /// The array
+        array: String,
+        /// The member: seat, path or serial number
+        drive: String,
     },
 }
 
@@ -91,10 +121,12 @@ pub fn run(context: &Context, args: Args) -> Outcome {
             let request = DriveReplace { drive, with, size_bytes: new.size.map(|s| s.0), force: new.force };
             replace(context, &array, request)?
         }
-        Verb::Add { array, with, new } => {
+        Verb::Add { grow, array, with, new } => {
             let with = absolute_drive(&with);
-            add(context, &array, DriveAdd { with, size_bytes: new.size.map(|s| s.0), force: new.force })?
+            add(context, &array, DriveAdd { with, grow, size_bytes: new.size.map(|s| s.0), force: new.force })?
         }
+        Verb::Retire { array, drive } => retire(context, &array, DriveRetire { drive })?,
+        Verb::Locate { off, array, drive } => locate(context, &array, DriveLocate { drive, off })?,
     };
     text::print_done(args.json, &done);
     Ok(Finding::Good)
@@ -117,9 +149,11 @@ fn replace(context: &Context, array: &str, request: DriveReplace) -> Result<Done
     }
     context.offline(|world| async move {
         let opened = open::by_name(&world, array, How::default()).await?;
+        let old = drive::member_of(&opened, &request.drive)?;
         let result = drive::replace(&world, &opened, &request).await;
         if result.is_ok() {
             watch_rebuild(&world.rt, &opened).await;
+            see_off(&world, &opened, &old).await?;
         }
         let state = opened.view().state;
         opened.close(&world).await?;
@@ -129,6 +163,52 @@ fn replace(context: &Context, array: &str, request: DriveReplace) -> Result<Done
     })
 }
 
+fn retire(context: &Context, array: &str, request: DriveRetire) -> Result<Done, Problem> {
+    if let Some(client) = context.server_of(array)? {
+        return client.post(&path(array, "retire"), &request);
+    }
+    context.offline(|world| async move {
+        let opened = open::by_name(&world, array, How::default()).await?;
+        let old = drive::member_of(&opened, &request.drive)?;
+        let result = drive::retire(&opened, &request).await;
+        let mut left = false;
+        if result.is_ok() {
+            watch_rebuild(&world.rt, &opened).await;
+            left = see_off(&world, &opened, &old).await?;
+        }
+        opened.close(&world).await?;
+        let mut done = result?;
+        done.notes = vec![match left {
+            true => "it has left: nothing lies on it, and its label is wiped".to_owned(),
+            false => "it has not left yet: the next start of the array goes on with it".to_owned(),
+        }];
+        Ok(done)
+    })
+}
+
+/// Offline, a drive that leaves is seen off as part of the verb, unless rebuilds wait.
+async fn see_off(world: &server::ops::World, opened: &open::Opened, old: &MemberView) -> Result<bool, Problem> {
+    let view = opened.view();
+    let still = view.members.iter().any(|m| m.seat == old.seat && m.state == MemberState::Leaving);
+    if still && view.rebuild_paused {
+        return Ok(false);
+    }
+    let out = view.members.iter().any(|m| m.seat == old.seat && m.state == MemberState::Out);
+    if out { Ok(false) } else { drive::see_off(world, opened, old).await }
+}
+
+fn locate(context: &Context, array: &str, request: DriveLocate) -> Result<Done, Problem> {
+    match context.server_of(array)? {
+        Some(client) => client.post(&path(array, "locate"), &request),
+        None => context.offline(|world| async move {
+            let opened = open::by_name(&world, array, How::READ_ONLY).await?;
+            let result = drive::locate(&opened.view().members, &request);
+            opened.close(&world).await?;
+            result
+        }),
+    }
+}
+
 /// Offline, the rebuild is part of the verb: when it returns, redundancy is back.
 async fn watch_rebuild(rt: &rt::Rt, opened: &open::Opened) {
     let progress = Progress::new(false);
@@ -136,7 +216,7 @@ async fn watch_rebuild(rt: &rt::Rt, opened: &open::Opened) {
     let show = std::pin::pin!(async {
         loop {
             if let Some(r) = opened.view().rebuild {
-                progress.at("rebuild", r.segments_done, r.segments_total);
+                progress.at("rebuild", r.bytes_moved, r.bytes_total);
             }
             rt.sleep(std::time::Duration::from_millis(200)).await;
         }

@@ -24,6 +24,7 @@ mod import;
 mod inspect;
 mod iostat;
 mod progress;
+mod rebuild;
 mod rescue;
 mod serve;
 mod status;

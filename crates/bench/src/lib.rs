@@ -27,6 +27,7 @@ pub mod load;
 pub mod neighbours;
 pub mod overwrite;
 mod payload;
+pub mod rebuild;
 pub mod report;
 pub mod sequential;
 pub mod stripe;

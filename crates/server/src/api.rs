@@ -14,7 +14,8 @@
 //! | POST /v1/arrays/A/volumes | create | `VolumeCreate` -> `Done` |
 //! | POST /v1/arrays/A/volumes/V/grow, .../rename, .../limit | | `VolumeGrow`, `VolumeRename`, `VolumeLimit` -> `Done` |
 //! | DELETE /v1/arrays/A/volumes/V | delete | `Done` |
-//! | POST /v1/arrays/A/drives/fail, .../replace, .../add | | `DriveFail`, ... -> `Done` |
+//! | POST /v1/arrays/A/drives/fail, .../replace, .../add, .../retire, .../locate | | `DriveFail`, ... -> `Done` |
+//! | POST /v1/arrays/A/rebuild | pace, pause, resume | `RebuildSet` -> `Done` |
 //! | POST /v1/stop | stop the server | `Done` |
 //!
 //! A problem comes as `{"version": 1, "error": {kind, code, what, why, todo}}` with the status of its kind: 400
@@ -60,6 +61,9 @@ pub fn router(data: DataHandle, stop_now: MailSender<&'static str>, program: Str
         .route("/v1/arrays/{array}/drives/fail", post(parts::drive_fail))
         .route("/v1/arrays/{array}/drives/replace", post(parts::drive_replace))
         .route("/v1/arrays/{array}/drives/add", post(parts::drive_add))
+        .route("/v1/arrays/{array}/drives/retire", post(parts::drive_retire))
+        .route("/v1/arrays/{array}/drives/locate", post(parts::drive_locate))
+        .route("/v1/arrays/{array}/rebuild", post(parts::rebuild))
         .fallback(answer::no_such_path)
         .method_not_allowed_fallback(answer::no_such_path)
         .with_state(Context { data, stop_now, program })

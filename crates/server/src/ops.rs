@@ -9,6 +9,7 @@ pub mod export;
 pub mod import;
 pub mod inspect;
 pub mod open;
+pub mod rebuild;
 pub mod rescue;
 pub mod status;
 pub mod volume;

@@ -13,7 +13,7 @@ pub use array::{
     RecoveryView, TrafficView, VolumeState, VolumeView, WrittenView,
 };
 pub use verbs::{
-    Absent, Arrays, CheckView, CreateRequest, Created, Done, DriveAdd, DriveFail, DriveReplace, ImportRequest,
-    Imported, ImportedArray, Iostats, PlanView, Range, RescueRequest, RescueView, ServerView, VERSION, VolumeCreate,
-    VolumeGrow, VolumeLimit, VolumeRename, Volumes,
+    Absent, Arrays, CheckView, CreateRequest, Created, Done, DriveAdd, DriveFail, DriveLocate, DriveReplace,
+    DriveRetire, ImportRequest, Imported, ImportedArray, Iostats, PlanView, Range, RebuildSet, RescueRequest,
+    RescueView, ServerView, VERSION, VolumeCreate, VolumeGrow, VolumeLimit, VolumeRename, Volumes,
 };

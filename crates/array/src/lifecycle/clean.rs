@@ -87,7 +87,7 @@ impl Core {
     }
 
     /// Empties one segment.
-    async fn clean(self: &Rc<Self>, victim: Victim) {
+    pub(super) async fn clean(self: &Rc<Self>, victim: Victim) {
         self.being_emptied.borrow_mut().insert(victim.id, victim.takes);
         let moved = match self.survey(victim.id).await {
             Ok(blocks) => self.move_out(victim, blocks).await,
@@ -100,11 +100,16 @@ impl Core {
         }
     }
 
+    /// What victims may take now, in thousandths of a segment.
+    pub(super) fn room_to_clean(&self) -> i64 {
+        let left = (self.room_left() as i64 - self.rungs().free_floor as i64) * SHARE;
+        left - self.being_emptied.borrow().values().sum::<i64>()
+    }
+
     /// What to empty next, while that leaves room for two checkpoints.
     fn choose(&self) -> Option<Victim> {
         let ladder = self.rungs();
-        let left = (self.room_left() as i64 - ladder.free_floor as i64) * SHARE;
-        let room = left - self.being_emptied.borrow().values().sum::<i64>();
+        let room = self.room_to_clean();
         let greedy = self.room_now() < ladder.write_floor as i64 * SHARE;
         self.next_victim(room, greedy)
     }
@@ -210,7 +215,13 @@ impl Core {
     }
 
     /// The header at `row`: from `image`, the first column from row `first` on, or by all other ways.
-    async fn header_at(&self, columns: &Columns, image: Option<&[u8]>, first: u32, row: u32) -> Option<RecordHeader> {
+    pub(super) async fn header_at(
+        &self,
+        columns: &Columns,
+        image: Option<&[u8]>,
+        first: u32,
+        row: u32,
+    ) -> Option<RecordHeader> {
         let at = (row - first) as usize * base::BLOCK_BYTES;
         let block = image.and_then(|image| image.get(at..at + base::BLOCK_BYTES));
         match block.and_then(|block| self.header_in(columns, row, block)) {

@@ -372,9 +372,11 @@ fn load(rt: &Rt, g: &Generation, found: &[Found], believed: &[bool], how: OpenHo
         if missing && member.state == MemberState::In {
             core.note(format!("drive {} (seat {id}) is missing", member.drive_name));
             seat.state.set(MemberState::Out);
+            seat.leaving.set(false);
         }
         core.seats.borrow_mut().push(seat);
     }
+    core.keep_leavers();
     {
         let mut table = core.table.borrow_mut();
         table.next = g.next_segment;

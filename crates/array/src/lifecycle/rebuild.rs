@@ -1,52 +1,131 @@
-//! Rebuild: lost columns are made anew on other members, segment by segment, and a generation names their new
-//! places.
+//! Rebuild: columns that are lost, or lie on a member that leaves, get another place; segment by segment, several at
+//! once.
 //!
-//! Invariant: what is written to a new place matched the checksums of its record (or was made from what did). A block
-//! that is lost beyond the redundancy becomes zeros there, which match no checksum: it reads as lost, and the events
-//! say how many rows that concerns.
+//! ```text
+//! next segment: the least redundancy left first -> restored (restore.rs) or cleaned -> a generation names the places
+//! ```
+//!
+//! Which segment comes next is asked each time: when another member goes out meanwhile, what it leaves most exposed comes
+//! next. A segment with little live data is cleaned where that costs less than its columns; one without live data is
+//! left alone.
+//!
+//! Invariants:
+//! - what is written to a new place matched the checksums of its record, or was made from what did;
+//! - the old place of a column is kept until a generation that names the new one has taken effect and nobody looks at it
+//!   any more; a member leaves when nothing lies on it.
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
+use std::cmp::Reverse;
+use std::collections::BTreeSet;
 use std::rc::Rc;
 use std::time::Duration;
 
-use base::{BLOCK_BYTES, MemberId, SegmentId};
+use base::{BlockCount, MemberId, SegmentId};
 use futures::future::join_all;
-use ondisk::{MemberState, RecordHeader, SegmentState, crc32c};
-use rt::Buf;
+use ondisk::{MemberState, Scheme, SegmentState, Slot};
 
+use super::rebuild_pace::{LANES, RebuildPace};
+use super::victims::Victim;
 use crate::canary::{Canary, planted};
 use crate::core::{Core, Phase};
 use crate::fault::Fault;
-use crate::row::Columns;
 use crate::seat::Seat;
 use crate::segment::Seg;
 use crate::status::RebuildStatus;
 
-/// Rows read and made at once, about: 1 MiB of each column.
-const ROWS_AT_ONCE: u32 = 256;
-
 /// Segments restored before the generation that names them.
-const SEGMENTS_PER_GENERATION: usize = 8;
+const SEGMENTS_PER_GENERATION: u64 = 8;
+
+/// What a block costs to write, in blocks read.
+const WRITE_COST: u64 = 3;
+
+/// Between two tries when something is left that has no place.
+const RETRY: Duration = Duration::from_secs(1);
 
 /// How a rebuild goes.
 #[derive(Default)]
 pub struct Progress {
-    running: Cell<bool>,
-    total: Cell<u64>,
+    pub(super) running: Cell<bool>,
     done: Cell<u64>,
-    bytes: Cell<u64>,
-    rows_lost: Cell<u64>,
+    pub(super) bytes: Cell<u64>,
+    pub(super) rows_lost: Cell<u64>,
     began: Cell<Option<rt::Nanos>>,
+    pub(super) pace: RebuildPace,
+    /// Segments that a lane has.
+    under_way: RefCell<BTreeSet<SegmentId>>,
+    /// Segments that could not be restored, until a member changes or the next pass.
+    passed_over: RefCell<BTreeSet<SegmentId>>,
+    /// Segments that were cleaned in this pass: what is live in them all the same is restored.
+    cleaned: RefCell<BTreeSet<SegmentId>>,
+    /// A checkpoint of this pass has counted what is live.
+    counted: Cell<bool>,
+    /// Members that went out, when [`Progress::passed_over`] began.
+    failures: Cell<u64>,
+    /// Lost columns restored, and segments restored, that no generation names yet.
+    pub(super) unnamed_lost: Cell<u64>,
+    unnamed: Cell<u64>,
+    /// Old places of columns that were moved, for the next generation.
+    pub(super) left_behind: RefCell<Vec<(Rc<Seat>, u32)>>,
+    /// Members that the generation being written lets go, and those that one in effect has.
+    pub(super) going: RefCell<Vec<Rc<Seat>>>,
+    pub(super) gone: RefCell<Vec<Rc<Seat>>>,
+}
+
+/// How a segment gets its redundancy back, or off a member.
+enum Way {
+    /// Its columns are written elsewhere.
+    Restore,
+    /// What is live in it is.
+    Clean(Victim),
+    /// It is taken from its stream, so that it can be cleaned.
+    Seal,
+}
+
+impl Progress {
+    /// Rates were set anew.
+    pub fn rate_changed(&self) {
+        self.pace.rate_changed();
+    }
 }
 
 impl Core {
+    /// Whether a column has to be made from the others.
+    pub(super) fn is_lost(&self, slot: &Slot) -> bool {
+        slot.is_none_or(|(m, _)| self.seat(m).is_none_or(|s| s.state.get() != MemberState::In))
+    }
+
+    /// Whether a column has to be somewhere else.
+    pub(super) fn is_homeless(&self, slot: &Slot) -> bool {
+        self.is_lost(slot) || slot.is_some_and(|(m, _)| self.seat(m).is_some_and(|s| s.leaving.get()))
+    }
+
     /// Sealed or open segments that hold something and lack a column.
     pub fn broken_segments(&self) -> impl Iterator<Item = SegmentId> {
         let table = self.table.borrow();
-        let seats = self.seats.borrow();
-        let lost = |m: MemberId| seats[usize::from(m.0)].state.get() != MemberState::In;
-        let broken = |s: &&Seg| s.matters() && s.slots.iter().any(|slot| slot.is_none_or(|(m, _)| lost(m)));
+        let broken = |s: &&Seg| s.matters() && s.slots.iter().any(|slot| self.is_lost(slot));
         table.segments.values().filter(broken).map(|s| s.id).collect::<Vec<_>>().into_iter()
+    }
+
+    /// Whether redundancy is lacking somewhere, or what was restored is in no generation yet.
+    pub fn lacks_redundancy(&self) -> bool {
+        self.rebuild.unnamed_lost.get() > 0 || self.broken_segments().next().is_some()
+    }
+
+    /// Segments that are to be rebuilt, and the bytes of their columns that are.
+    fn rebuild_left(&self) -> (u64, u64) {
+        let table = self.table.borrow();
+        // What was cleaned waits for its generation.
+        let left = table.segments.values().filter(|s| s.matters() && s.cleaned.is_none()).map(|s| s.id);
+        let work = left.map(|id| self.homeless_bytes(id)).filter(|bytes| *bytes > 0);
+        work.fold((0, 0), |(n, all), bytes| (n + 1, all + bytes))
+    }
+
+    /// Bytes of a segment's columns that have to be somewhere else.
+    fn homeless_bytes(&self, id: SegmentId) -> u64 {
+        let table = self.table.borrow();
+        let Some(seg) = table.segments.get(&id) else { return 0 };
+        let columns = seg.slots.iter().filter(|slot| self.is_homeless(slot)).count() as u64;
+        BlockCount(columns * u64::from(seg.acked)).bytes()
     }
 
     /// Whether somebody who is in sits in `bay`.
@@ -54,72 +133,272 @@ impl Core {
         self.seats.borrow().iter().any(|s| s.bay.get() == bay && s.is_in())
     }
 
-    /// The rebuild under way.
+    /// Whether one is under way.
+    pub fn is_rebuilding(&self) -> bool {
+        self.rebuild.running.get() && self.may_rebuild()
+    }
+
+    /// The rebuild under way, or paused.
     pub fn rebuild_status(&self) -> Option<RebuildStatus> {
         let p = &self.rebuild;
-        let began = p.began.get().filter(|_| p.running.get())?;
-        let seconds = (self.rt.now() - began).as_secs();
-        let (total, done) = (p.total.get(), p.done.get());
+        let (left, bytes_left) = self.rebuild_left();
+        let settings = *self.settings.borrow();
+        let paused = settings.rebuild_paused && left > 0;
+        if !p.running.get() && !paused {
+            return None;
+        }
+        let now = self.rt.now();
+        let speed = p.pace.bytes_per_second(now);
         Some(RebuildStatus {
-            segments_total: total,
-            segments_done: done,
+            segments_total: p.done.get() + left,
+            segments_done: p.done.get(),
+            bytes_total: p.bytes.get() + bytes_left,
             bytes_moved: p.bytes.get(),
-            seconds,
+            bytes_per_second: speed,
+            seconds: p.began.get().map_or(0, |began| (now - began).as_secs()),
             rows_lost: p.rows_lost.get(),
-            eta_seconds: (done > 0).then(|| seconds * total.saturating_sub(done) / done),
+            eta_seconds: (speed > 0 && !paused).then(|| bytes_left.div_ceil(speed)),
+            paused,
         })
     }
 
     pub(super) async fn keep_rebuilt(self: Rc<Self>) {
         loop {
-            let wanted = || self.wanted.rebuild.get() && !self.degrading.get();
+            let wanted = || (self.wanted.rebuild.get() && !self.degrading.get()) || self.somebody_may_go();
             self.changed.until(|| self.phase.get() != Phase::Open || wanted()).await;
             if self.phase.get() != Phase::Open {
                 return;
             }
             self.wanted.rebuild.set(false);
-            if !self.rebuild_possible() {
+            if self.somebody_may_go() {
+                self.let_go().await;
+            }
+            if self.phase.get() != Phase::Open || !self.may_rebuild() {
                 self.changed.wake();
                 continue;
             }
             self.seat_spares();
-            let todo: Vec<SegmentId> = self.broken_segments().collect();
-            let p = &self.rebuild;
-            p.running.set(true);
-            p.total.set(todo.len() as u64);
-            p.done.set(0);
-            p.bytes.set(0);
-            p.rows_lost.set(0);
-            p.began.set(Some(self.rt.now()));
-            self.note(format!("rebuild of {} segments begins", todo.len()));
-            let whole = self.rebuild_segments(todo).await;
-            p.running.set(false);
-            let left = self.broken_segments().count();
-            self.note(match (whole, left) {
-                (Ok(()), 0) if p.rows_lost.get() == 0 => "rebuild done: full redundancy".to_owned(),
-                (Ok(()), 0) => format!(
-                    "rebuild done, but {} rows could not be made whole: blocks in them are lost",
-                    p.rows_lost.get()
-                ),
-                (Ok(()), n) => format!("rebuild pauses: {n} segments have no place yet"),
-                (Err(fault), _) => format!("rebuild stopped: {fault}"),
-            });
-            self.changed.wake();
-            if whole.is_err() || left > 0 {
+            if self.next_to_rebuild().is_some() || self.some_wait_for_counts() {
+                self.rebuild_pass().await;
+            } else {
+                self.changed.wake();
+            }
+            if self.may_rebuild() && self.room_may_come() {
                 // Something has to change first: a member, room.
-                self.rt.sleep(Duration::from_secs(1)).await;
+                self.rt.sleep(RETRY).await;
                 self.wanted.rebuild.set(true);
             }
         }
     }
 
-    /// Whether a lost column has a place to go.
-    fn rebuild_possible(&self) -> bool {
-        let spare = self.seats.borrow().iter().any(|s| s.state.get() == MemberState::Spare && s.drive.is_some());
-        let broken: Vec<SegmentId> = self.broken_segments().collect();
-        (spare
-            && self.seats.borrow().iter().any(|s| s.state.get() == MemberState::Out && !self.bay_filled(s.bay.get())))
-            || broken.into_iter().any(|id| self.place_for(id, &[]).is_some() && !self.table.borrow().get(id).busy)
+    /// Rebuilds what can be, and says how it went.
+    async fn rebuild_pass(self: &Rc<Self>) {
+        let p = &self.rebuild;
+        p.running.set(true);
+        [&p.done, &p.bytes, &p.rows_lost].iter().for_each(|figure| figure.set(0));
+        p.began.set(Some(self.rt.now()));
+        p.pace.begin(self.rt.now());
+        p.counted.set(false);
+        p.passed_over.borrow_mut().clear();
+        p.cleaned.borrow_mut().clear();
+        self.note(format!("rebuild of {} segments begins", self.rebuild_left().0));
+        let whole = self.rebuild_all().await;
+        p.running.set(false);
+        let left = self.rebuild_left().0;
+        let paused = !self.may_rebuild();
+        self.note(match whole {
+            Ok(()) if left > 0 && paused => format!("rebuild is paused: {left} segments are left"),
+            Ok(()) if left > 0 => format!("rebuild waits: {left} segments have no place yet"),
+            Ok(()) if p.rows_lost.get() == 0 => "rebuild done: full redundancy".to_owned(),
+            Ok(()) => {
+                format!("rebuild done, but {} rows could not be made whole: blocks in them are lost", p.rows_lost.get())
+            }
+            Err(fault) => format!("rebuild stopped: {fault}"),
+        });
+        self.changed.wake();
+    }
+
+    /// Whether something is left that has no place for want of room.
+    fn room_may_come(&self) -> bool {
+        let table = self.table.borrow();
+        let seats = self.seats.borrow();
+        let waits = |s: &Seg| {
+            let leaves = s.slots.iter().any(|slot| self.is_homeless(slot) && !self.is_lost(slot));
+            let lost = s.slots.iter().any(|slot| self.is_lost(slot));
+            leaves || (lost && seats.iter().any(|seat| seat.takes_columns() && !s.uses(seat.id)))
+        };
+        table.segments.values().filter(|s| s.matters()).any(waits)
+    }
+
+    async fn rebuild_all(self: &Rc<Self>) -> Result<(), Fault> {
+        loop {
+            join_all((0..LANES).map(|_| self.rebuild_on())).await;
+            self.writable()?;
+            if self.rebuild.unnamed.get() > 0 {
+                self.commit().await?;
+            }
+            if !self.may_rebuild() {
+                return Ok(());
+            }
+            if self.some_wait_for_counts() {
+                // It gives back what was emptied, and counts what was never counted.
+                self.checkpoint_and_wait().await;
+                self.writable()?;
+                self.rebuild.counted.set(true);
+            }
+            if self.next_to_rebuild().is_none() && !self.some_wait_for_counts() {
+                return Ok(());
+            }
+        }
+    }
+
+    /// One lane: segment after segment, until none is left for it.
+    async fn rebuild_on(self: &Rc<Self>) {
+        let p = &self.rebuild;
+        while let Some(turn) = self.rebuild_turn(0).await {
+            let Some((id, way)) = self.next_to_rebuild() else { return };
+            p.under_way.borrow_mut().insert(id);
+            let restored = match way {
+                Way::Restore => {
+                    drop(turn);
+                    self.restore(id).await
+                }
+                Way::Clean(victim) => {
+                    let (began, bytes) = (self.rt.now(), self.homeless_bytes(id));
+                    p.cleaned.borrow_mut().insert(id);
+                    self.clean(victim).await;
+                    self.rebuild_rest(turn, self.rt.now() - began).await;
+                    let cleaned = self.table.borrow().segments.get(&id).is_none_or(|s| s.cleaned.is_some());
+                    self.rebuilt(if cleaned { bytes } else { 0 });
+                    Ok(cleaned)
+                }
+                Way::Seal => {
+                    self.make_sealed(id).await;
+                    p.counted.set(false);
+                    Ok(false)
+                }
+            };
+            p.under_way.borrow_mut().remove(&id);
+            match restored {
+                Ok(true) => {
+                    p.done.set(p.done.get() + 1);
+                    p.unnamed.set(p.unnamed.get() + 1);
+                }
+                // Interrupted, or nothing to do any more.
+                Ok(false) => {}
+                Err(fault) => {
+                    // One that cannot be restored does not hold up the others.
+                    p.passed_over.borrow_mut().insert(id);
+                    if self.writable().is_ok() {
+                        self.note(format!("segment {id} could not be rebuilt: {fault}"));
+                    }
+                }
+            }
+            if p.unnamed.get() >= SEGMENTS_PER_GENERATION {
+                p.unnamed.set(0);
+                if self.commit().await.is_err() {
+                    return;
+                }
+            }
+        }
+    }
+
+    /// The segment to be rebuilt next, and how; `None` when none has a place.
+    ///
+    /// The least redundancy left first. Of equal ones those whose live blocks are counted, and the fullest of them: what
+    /// is nearly empty may be empty when its turn comes.
+    fn next_to_rebuild(&self) -> Option<(SegmentId, Way)> {
+        let p = &self.rebuild;
+        if p.failures.replace(self.failures.get()) != self.failures.get() {
+            p.passed_over.borrow_mut().clear();
+        }
+        let mut segments: Vec<_> = {
+            let (under_way, passed_over) = (p.under_way.borrow(), p.passed_over.borrow());
+            let emptied = self.being_emptied.borrow();
+            let table = self.table.borrow();
+            let free = |s: &&Seg| {
+                let taken = under_way.contains(&s.id) || passed_over.contains(&s.id) || emptied.contains_key(&s.id);
+                !taken && s.matters() && s.cleaned.is_none() && (p.counted.get() || !is_uncounted(s))
+            };
+            let homeless = |s: &&Seg| s.slots.iter().any(|slot| self.is_homeless(slot));
+            let order = |s: &Seg| (self.spare_columns(s), !s.unmerged.is_empty(), Reverse(s.live), s.id);
+            table.segments.values().filter(free).filter(homeless).map(order).collect()
+        };
+        segments.sort_unstable();
+        if planted(Canary::ExposedLast) {
+            segments.reverse();
+        }
+        segments.into_iter().find_map(|(.., id)| Some((id, self.way_for(id)?)))
+    }
+
+    /// Columns that a segment can lose yet.
+    fn spare_columns(&self, seg: &Seg) -> usize {
+        let lost = |c: usize| self.is_lost(&seg.slots[c]);
+        match seg.scheme {
+            Scheme::Parity { m, .. } => {
+                usize::from(m).saturating_sub((0..seg.slots.len()).filter(|&c| lost(c)).count())
+            }
+            Scheme::Copies { k, .. } => {
+                let k = usize::from(k);
+                let left = |c: usize| (c..seg.slots.len()).step_by(k).filter(|&c| !lost(c)).count();
+                (0..k).map(left).min().unwrap_or(0).saturating_sub(1)
+            }
+        }
+    }
+
+    /// The cheaper way; `None` when there is none now.
+    fn way_for(&self, id: SegmentId) -> Option<Way> {
+        let restorable = self.place_for(id, &[]).is_some();
+        let table = self.table.borrow();
+        let seg = table.segments.get(&id)?;
+        let (restore, clean) = self.costs(seg);
+        let lost = seg.slots.iter().any(|slot| self.is_lost(slot));
+        let open = seg.state == SegmentState::Open;
+        drop(table);
+        // Without a place an array stays degraded; but a member that leaves is emptied in one way or the other.
+        if (restorable && restore <= clean) || (!restorable && lost) {
+            return restorable.then_some(Way::Restore);
+        }
+        if open && !restorable {
+            return Some(Way::Seal);
+        }
+        let fresh = !self.rebuild.cleaned.borrow().contains(&id);
+        let victim = self.victim(id).filter(|_| fresh);
+        victim.map(Way::Clean).or(restorable.then_some(Way::Restore))
+    }
+
+    /// What restoring a segment's columns costs, and what cleaning it, in blocks read.
+    fn costs(&self, seg: &Seg) -> (u64, u64) {
+        let (k, width) = (seg.scheme.k() as u64, seg.scheme.width() as u64);
+        let columns = || seg.slots.iter().enumerate().filter(|(_, slot)| self.is_homeless(slot));
+        let homeless = columns().count() as u64;
+        let parity = matches!(seg.scheme, Scheme::Parity { .. });
+        let from_row = parity && columns().any(|(c, slot)| c as u64 >= k || self.is_lost(slot));
+        let lost_data = columns().filter(|(c, slot)| (*c as u64) < k && self.is_lost(slot)).count() as u64;
+        let restore = u64::from(seg.acked) * (if from_row { k } else { homeless } + WRITE_COST * homeless);
+        // A block of a lost column takes a row to read.
+        let reads = if parity { k + lost_data * (k - 1) } else { k };
+        let clean = u64::from(seg.live) * (reads + WRITE_COST * width) / k;
+        (restore, clean)
+    }
+
+    /// So many bytes of columns are done.
+    pub(super) fn rebuilt(&self, bytes: u64) {
+        self.rebuild.bytes.set(self.rebuild.bytes.get() + bytes);
+        self.rebuild.pace.moved(bytes, self.rt.now());
+    }
+
+    /// Whether segments wait for a checkpoint that gives them back, or counts them.
+    fn some_wait_for_counts(&self) -> bool {
+        let table = self.table.borrow();
+        let leaves = |s: &Seg| s.slots.iter().any(|slot| self.is_homeless(slot) && !self.is_lost(slot));
+        let waits = |s: &&Seg| {
+            let cleaned = s.cleaned.is_some() && self.rebuild.cleaned.borrow().contains(&s.id);
+            let uncounted = is_uncounted(s) || (s.state == SegmentState::Sealed && !s.unmerged.is_empty() && leaves(s));
+            s.matters() && (cleaned || (uncounted && !self.rebuild.counted.get()))
+        };
+        let lost = |s: &Seg| s.slots.iter().any(|slot| self.is_lost(slot));
+        table.segments.values().filter(waits).any(|s| leaves(s) || (lost(s) && self.place_for(s.id, &[]).is_some()))
     }
 
     /// Spares take the bays of members that are out.
@@ -135,220 +414,31 @@ impl Core {
         }
     }
 
-    /// A member with room that has no column of the segment; the one in the lost member's bay first.
-    fn place_for(&self, id: SegmentId, taken: &[MemberId]) -> Option<Rc<Seat>> {
+    /// A member with room that has no column of the segment; one in the bay that a column is lost from first.
+    pub(super) fn place_for(&self, id: SegmentId, taken: &[MemberId]) -> Option<Rc<Seat>> {
         let table = self.table.borrow();
         let seg = table.segments.get(&id)?;
         let seats = self.seats.borrow().clone();
-        let lost_bays: Vec<u16> = seg
-            .slots
-            .iter()
-            .flatten()
-            .map(|(m, _)| &seats[usize::from(m.0)])
-            .filter(|s| s.state.get() != MemberState::In)
-            .map(|s| s.bay.get())
-            .collect();
-        let uses = |m: MemberId| seg.uses(m);
-        let room = |s: &&Rc<Seat>| s.is_in() && !s.free.borrow().is_empty() && !uses(s.id) && !taken.contains(&s.id);
-        let in_bay = |s: &Rc<Seat>| lost_bays.contains(&s.bay.get());
+        let homeless = seg.slots.iter().filter(|slot| self.is_homeless(slot)).flatten();
+        let bays: Vec<u16> = homeless.map(|(m, _)| seats[usize::from(m.0)].bay.get()).collect();
+        let room = |s: &&Rc<Seat>| {
+            s.takes_columns() && !s.free.borrow().is_empty() && !seg.uses(s.id) && !taken.contains(&s.id)
+        };
+        let in_bay = |s: &Rc<Seat>| bays.contains(&s.bay.get());
         let best = seats.iter().filter(room).max_by_key(|s| (in_bay(s), s.free.borrow().len())).cloned();
-        drop((table, seats));
+        drop(table);
         best.filter(|s| self.may_rebuild_on(s))
     }
 
-    async fn rebuild_segments(self: &Rc<Self>, todo: Vec<SegmentId>) -> Result<(), Fault> {
-        for batch in todo.chunks(SEGMENTS_PER_GENERATION) {
-            for &id in batch {
-                if self.make_sealed(id).await
-                    && let Err(fault) = self.rebuild_segment(id).await
-                {
-                    // One that cannot be restored does not hold up the others.
-                    self.writable()?;
-                    self.note(format!("segment {id} could not be rebuilt: {fault}"));
-                }
-                self.rebuild.done.set(self.rebuild.done.get() + 1);
-            }
-            self.commit().await?;
-        }
-        Ok(())
-    }
-
-    /// Takes a segment that lacks columns from its stream, and waits until nothing is in flight there.
-    async fn make_sealed(&self, id: SegmentId) -> bool {
-        if !self.table.borrow().segments.get(&id).is_some_and(Seg::matters) {
-            return false;
-        }
-        for stream in crate::log::STREAMS {
-            let stream = self.log.stream(stream);
-            if stream.segment.get() == Some(id) {
-                stream.segment.set(None);
-            }
-        }
-        self.changed.until(|| self.phase.get() != Phase::Open || !self.log.unacked_in(id)).await;
-        let mut table = self.table.borrow_mut();
-        match table.segments.get_mut(&id) {
-            Some(seg) if self.phase.get() == Phase::Open => {
-                seg.append = seg.acked;
-                seg.state = SegmentState::Sealed;
-                true
-            }
-            _ => false,
-        }
-    }
-
-    async fn rebuild_segment(self: &Rc<Self>, id: SegmentId) -> Result<(), Fault> {
-        let pin = self.pins.pin();
-        let Some(columns) = self.columns(id) else { return Ok(()) };
-        let is_in = |m: MemberId| self.seat(m).is_some_and(|s| s.is_in());
-        let lost: Vec<usize> =
-            (0..columns.slots.len()).filter(|&c| columns.slots[c].is_none_or(|(m, _)| !is_in(m))).collect();
-        let mut targets: Vec<(usize, Rc<Seat>, u32)> = Vec::new();
-        for &column in &lost {
-            let taken: Vec<MemberId> = targets.iter().map(|(_, s, _)| s.id).collect();
-            let Some(seat) = self.place_for(id, &taken) else { break };
-            let zone = seat.free.borrow_mut().pop_first().expect("chosen for room");
-            targets.push((column, seat, zone));
-        }
-        if targets.is_empty() {
-            return Ok(());
-        }
-        let rows = {
-            let mut table = self.table.borrow_mut();
-            let seg = table.get_mut(id);
-            seg.busy = true;
-            seg.acked
-        };
-        let copied = self.copy_columns(&columns, rows, &lost, &targets).await;
-        drop(pin);
-        let mut table = self.table.borrow_mut();
-        let seg = table.get_mut(id);
-        seg.busy = false;
-        let all_in = targets.iter().all(|(_, seat, _)| seat.is_in());
-        if copied.is_ok() && all_in {
-            for (column, seat, zone) in targets {
-                seg.slots[column] = Some((seat.id, zone));
-            }
-        } else {
-            for (_, seat, zone) in targets {
-                seat.free.borrow_mut().insert(zone);
-            }
-        }
-        copied
-    }
-
-    async fn copy_columns(
-        &self,
-        columns: &Columns,
-        rows: u32,
-        lost: &[usize],
-        targets: &[(usize, Rc<Seat>, u32)],
-    ) -> Result<(), Fault> {
-        let mut row = if planted(Canary::RebuildEmpty) { rows } else { 0 };
-        while row < rows {
-            self.writable()?;
-            let (headers, end) = self.records_from(columns, row, rows).await?;
-            let made = self.make_columns(columns, lost, &headers, row, end).await;
-            let writes = targets.iter().map(|(column, seat, zone)| {
-                let data = Buf::from_slice(&made[*column]).freeze();
-                async move { (seat, seat.write(seat.layout.zone_row(*zone, row), data).await) }
-            });
-            for (seat, result) in join_all(writes).await {
-                if let Err(error) = result {
-                    self.member_failed(seat.id, &format!("write failed in rebuild: {error}"));
-                    return Err(Fault::Medium);
-                }
-            }
-            let bytes = u64::from(end - row) * BLOCK_BYTES as u64 * targets.len() as u64;
-            self.rebuild.bytes.set(self.rebuild.bytes.get() + bytes);
-            row = end;
-        }
-        let seats: Vec<Rc<Seat>> = targets.iter().map(|(_, seat, _)| seat.clone()).collect();
-        if self.flush_all(&seats).await { Ok(()) } else { Err(Fault::Medium) }
-    }
-
-    /// Headers of whole records from `row` on, about [`ROWS_AT_ONCE`] rows of them, and the row behind. The rows of a
-    /// record whose header is lost are among them: what they should hold is not known, only that their parity is right.
-    async fn records_from(&self, columns: &Columns, row: u32, rows: u32) -> Result<(Vec<RecordHeader>, u32), Fault> {
-        let mut headers = Vec::new();
-        let mut end = row;
-        while end < rows && end - row < ROWS_AT_ONCE {
-            match self.read_header(columns, end).await {
-                Some(header) => {
-                    end += header.rows;
-                    headers.push(header);
-                }
-                None => {
-                    self.note(format!("segment {}: the record header at row {end} is lost", columns.id));
-                    end += 1;
-                    while end < rows && self.read_header(columns, end).await.is_none() {
-                        self.writable()?;
-                        end += 1;
-                    }
-                }
-            }
-        }
-        Ok((headers, end))
-    }
-
-    /// All columns of rows `row..end`, the lost ones made from the rest; what is wrong among the rest is not used. In
-    /// a row that cannot be made whole, what can be had is there and the rest is zeros.
-    async fn make_columns(
-        &self,
-        columns: &Columns,
-        lost: &[usize],
-        headers: &[RecordHeader],
-        row: u32,
-        end: u32,
-    ) -> Vec<Buf> {
-        let have = self.read_rows(columns, lost, row, end - row).await;
-        let expected = expected_crcs(columns.scheme.k(), headers, row, end);
-        let (k, width) = (columns.scheme.k(), columns.scheme.width());
-        let ok = |r: u32, c: usize, b: &[u8]| c >= k || expected[c][r as usize].is_none_or(|crc| crc32c(b) == crc);
-        let mut made: Vec<Buf> = (0..width).map(|_| Buf::zeroed((end - row) as usize * BLOCK_BYTES)).collect();
-        let at = |r: u32| r as usize * BLOCK_BYTES..(r as usize + 1) * BLOCK_BYTES;
-        for r in 0..end - row {
-            let blocks = || -> Vec<Option<Buf>> {
-                let had = (0..width).map(|c| have.block(c, r).filter(|b| ok(r, c, b)));
-                had.map(|block| block.map(Buf::from_slice)).collect()
-            };
-            let row_made: Vec<Option<Buf>> = match self.whole_row(columns, blocks(), &|c, b| ok(r, c, b)) {
-                Some(whole) => whole.into_iter().map(Some).collect(),
-                None => {
-                    let lost_rows = &self.rebuild.rows_lost;
-                    lost_rows.set(lost_rows.get() + 1);
-                    self.note(format!("segment {}: row {} cannot be made whole", columns.id, row + r));
-                    (0..width)
-                        .map(|c| self.solve(columns.scheme, blocks(), c).filter(|b| c < k && ok(r, c, b)))
-                        .collect()
-                }
-            };
-            for (column, block) in made.iter_mut().zip(row_made) {
-                if let Some(block) = block {
-                    column[at(r)].copy_from_slice(&block);
-                }
-            }
-        }
-        made
-    }
-
-    /// Resolves when no rebuild is running and none is about to.
+    /// Resolves when no rebuild is running and none is about to, or it is paused.
     pub async fn rebuild_over(&self) {
-        let busy = || self.rebuild.running.get() || self.wanted.rebuild.get() || self.degrading.get();
+        let p = &self.rebuild;
+        let busy = || p.running.get() || self.wanted.rebuild.get() || self.degrading.get() || self.somebody_may_go();
         self.changed.until(|| self.phase.get() != Phase::Open || !busy()).await;
     }
 }
 
-/// The checksum every block of the data columns must have, where that is known.
-fn expected_crcs(k: usize, headers: &[RecordHeader], row: u32, end: u32) -> Vec<Vec<Option<u32>>> {
-    let mut expected = vec![vec![None; (end - row) as usize]; k];
-    let mut image = vec![0; BLOCK_BYTES];
-    for header in headers {
-        header.encode(&mut image);
-        expected[0][(header.row - row) as usize] = Some(crc32c(&image));
-        for (index, _, crc) in header.payload() {
-            let (column, at) = header.payload_place(index);
-            expected[column][(at - row) as usize] = Some(crc);
-        }
-    }
-    expected
+/// Whether nobody knows yet what is live in a segment: all its entries may have been overwritten since.
+fn is_uncounted(s: &Seg) -> bool {
+    s.state == SegmentState::Sealed && s.live == 0 && !s.unmerged.is_empty()
 }

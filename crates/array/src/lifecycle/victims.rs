@@ -52,18 +52,31 @@ impl Core {
     pub(super) fn next_victim(&self, room: i64, greedy: bool) -> Option<Victim> {
         let table = self.table.borrow();
         let hard = self.hard_to_clean.borrow();
-        let emptied = self.being_emptied.borrow();
-        let cleanable = |s: &&Seg| {
-            s.state == SegmentState::Sealed
-                && s.cleaned.is_none()
-                && s.unmerged.is_empty()
-                && !s.busy
-                && !s.fresh_nodes
-                && !s.is_empty()
-                && !emptied.contains_key(&s.id)
-                && !hard.contains(&s.id)
-                && !self.in_use_by_log(s.id)
-        };
+        let cleanable = |s: &&Seg| self.is_cleanable(s) && !hard.contains(&s.id);
+        let victims = self.victims(table.segments.values().filter(cleanable));
+        best(victims.into_iter(), table.next, room, greedy)
+    }
+
+    /// One segment as a victim, if it can be emptied now, whatever is gained.
+    pub(super) fn victim(&self, id: SegmentId) -> Option<Victim> {
+        let table = self.table.borrow();
+        let seg = table.segments.get(&id).filter(|s| self.is_cleanable(s));
+        let room = self.room_to_clean();
+        self.victims(seg.into_iter()).into_iter().find(|v| v.takes <= room)
+    }
+
+    fn is_cleanable(&self, s: &Seg) -> bool {
+        s.state == SegmentState::Sealed
+            && s.cleaned.is_none()
+            && s.unmerged.is_empty()
+            && !s.busy
+            && !s.fresh_nodes
+            && !s.is_empty()
+            && !self.being_emptied.borrow().contains_key(&s.id)
+            && !self.in_use_by_log(s.id)
+    }
+
+    fn victims<'a>(&self, segments: impl Iterator<Item = &'a Seg>) -> Vec<Victim> {
         let worth = self.zones_worth();
         let blocks = self.segment_blocks_now() as i64;
         let victim = |s: &Seg| {
@@ -71,7 +84,7 @@ impl Core {
             let takes = i64::from(s.live) * SHARE * 65 / 64 / blocks;
             Victim { id: s.id, gain: worth.of(s) - takes, takes }
         };
-        best(table.segments.values().filter(cleanable).map(victim), table.next, room, greedy)
+        segments.map(victim).collect()
     }
 }
 

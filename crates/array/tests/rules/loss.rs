@@ -4,7 +4,7 @@ use std::cell::Cell;
 use std::rc::Rc;
 use std::time::Duration;
 
-use array::{ArrayState, Fault, RefusedCode, SeatState};
+use array::{ArrayState, Fault, SeatState};
 use base::{BlockCount, MemberId};
 use ondisk::Level;
 use rt::Drive;
@@ -219,26 +219,4 @@ pub fn one_bad_block_costs_a_rebuild_one_row() {
     world.disks[2].detach();
     let lost = (0..160).filter(|&lba| !p.is(lba, 0x11, 1)).count();
     assert!(lost <= 2, "{lost} blocks are lost to one bad one");
-}
-
-/// A member that goes out while a new drive is being labelled counts before another is given up for it.
-pub fn replacing_asks_for_the_redundancy_again() {
-    let world = World::new(3, false);
-    world.create(Level::Raid5);
-    let p = world.start(1);
-    p.write(0, 8, 9).unwrap();
-    let disk = Disk::new("new", world.disks[0].params(), 9);
-    disk.on_op(Some(Box::new(|op| match op.kind {
-        OpKind::Write => Verdict::DelayNs(1_000_000_000),
-        OpKind::Read | OpKind::Flush | OpKind::Deallocate => Verdict::Proceed,
-    })));
-    let (array, drive) = (p.array(), Drive::modelled(&p.rt, &disk));
-    let replaced = p.rt.spawn(async move { array.drive_replace(MemberId(0), drive, false).await });
-    p.wait(Duration::from_millis(1));
-    world.disks[1].detach();
-    p.write(20, 9, 9).unwrap();
-    let refused = p.rt.block_on(replaced).expect_err("it must not go on");
-    assert_eq!(refused.code, RefusedCode::Redundancy, "{refused}");
-    assert_eq!(p.array().status().state, ArrayState::Degraded);
-    assert!(p.is(0, 8, 9) && p.is(20, 9, 9));
 }

@@ -5,6 +5,7 @@
 
 #![allow(clippy::unwrap_used)]
 
+mod drives;
 mod generations;
 mod log;
 mod loss;
@@ -104,10 +105,20 @@ rules! {
     map::a_mirror_with_one_drive_left_is_cleaned [PairsReckonedWhole]
     loss::a_shut_door_says_nothing_of_a_drive [DoorsBlameDrives]
     loss::one_bad_block_costs_a_rebuild_one_row [RebuildByBatch]
-    loss::replacing_asks_for_the_redundancy_again [ReplaceUnasked]
 
     service::a_volume_gets_what_its_limits_say [LimitsForgotten]
     service::a_quiet_volume_is_served_beside_a_loud_one [TurnKept]
+
+    drives::the_most_exposed_come_first [ExposedLast]
+    drives::a_rebuild_that_waits_waits_over_restarts [PauseForgotten]
+    drives::what_holds_nothing_is_not_rebuilt []
+    drives::a_member_leaves_when_nothing_lies_on_it [LeavesEarly]
+    drives::the_old_place_stays_until_a_generation_names_the_new_one [MovedFreedEarly]
+    drives::what_is_copied_is_verified [CopyUnverified]
+    drives::a_member_whose_replacement_fails_stays []
+    drives::nothing_new_lies_on_a_member_that_leaves [LeavingUsed]
+    drives::a_member_retires_when_the_others_have_room [RetireUnasked]
+    drives::a_member_that_joins_is_used []
 }
 
 #[test]

@@ -2,6 +2,7 @@
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use server::ops::rebuild::rate_words;
 use server::ops::volume::limits_sentence;
 use server::view::{ArrayState, ArrayView, MemberState, MemberView, PlanView, RebuildView, RecoveryView, VolumeState};
 
@@ -25,6 +26,7 @@ pub fn state_word(state: ArrayState) -> &'static str {
 fn member_word(state: MemberState) -> &'static str {
     match state {
         MemberState::In => "in",
+        MemberState::Leaving => "leaving",
         MemberState::Out => "OUT",
         MemberState::Spare => "spare",
         MemberState::Missing => "MISSING",
@@ -35,6 +37,7 @@ fn member_word(state: MemberState) -> &'static str {
 pub fn drives_line(members: &[MemberView]) -> String {
     let states = [
         (MemberState::In, "in"),
+        (MemberState::Leaving, "leaving"),
         (MemberState::Out, "OUT"),
         (MemberState::Missing, "MISSING"),
         (MemberState::Spare, "spare"),
@@ -98,7 +101,9 @@ pub fn array_details(a: &ArrayView) -> Vec<String> {
         a.kernel
     ));
     if let Some(r) = &a.rebuild {
-        lines.push(format!("  rebuild   {}", rebuild(r)));
+        lines.push(format!("  rebuild   {}, {}", rebuild(r), rate_words(&a.rebuild_rate)));
+    } else if a.rebuild_paused {
+        lines.push("  rebuild   waits until `ashlar rebuild resume`".to_owned());
     }
     lines.extend(a.alarms.iter().map(|alarm| format!("  ALARM     {alarm}")));
     lines.push(String::new());
@@ -143,13 +148,20 @@ fn members(members: &[MemberView]) -> Table {
 }
 
 fn rebuild(r: &RebuildView) -> String {
-    let eta = r.eta_seconds.map_or(String::new(), |s| format!(", {} left", duration(Duration::from_secs(s))));
+    let pace = match (r.paused, r.eta_seconds) {
+        (true, _) => "PAUSED".to_owned(),
+        (false, None) => format!("{} a second", human(r.bytes_per_second)),
+        (false, Some(s)) => {
+            format!("{} a second, {} left", human(r.bytes_per_second), duration(Duration::from_secs(s)))
+        }
+    };
     format!(
-        "{} ({} of {} segments), {} moved{eta}",
-        percent(r.segments_done, r.segments_total),
+        "{} ({} of {}, {} of {} segments), {pace}",
+        percent(r.bytes_moved, r.bytes_total),
+        human(r.bytes_moved),
+        human(r.bytes_total),
         r.segments_done,
         r.segments_total,
-        human(r.bytes_moved)
     )
 }
 

@@ -8,9 +8,10 @@ use super::answer::Body;
 use super::{Answer, Context};
 use crate::Problem;
 use crate::ops::open::Opened;
-use crate::ops::{World, drive, volume};
+use crate::ops::{World, drive, rebuild as pace, volume};
 use crate::view::{
-    Done, DriveAdd, DriveFail, DriveReplace, VolumeCreate, VolumeGrow, VolumeLimit, VolumeRename, Volumes,
+    Done, DriveAdd, DriveFail, DriveLocate, DriveReplace, DriveRetire, RebuildSet, VolumeCreate, VolumeGrow,
+    VolumeLimit, VolumeRename, Volumes,
 };
 
 /// Runs a verb on a served array and puts what it did into the log.
@@ -80,9 +81,40 @@ pub async fn drive_replace(
     Path(array): Path<String>,
     Body(r): Body<DriveReplace>,
 ) -> Answer<Done> {
-    on(c, array, move |world, o| async move { drive::replace(&world, &o, &r).await }).await
+    on(c, array, move |world, o| async move {
+        let done = drive::replace(&world, &o, &r).await?;
+        drive::see_off_all(&world, &o);
+        Ok(done)
+    })
+    .await
 }
 
 pub async fn drive_add(State(c): State<Context>, Path(array): Path<String>, Body(r): Body<DriveAdd>) -> Answer<Done> {
     on(c, array, move |world, o| async move { drive::add(&world, &o, &r).await }).await
+}
+
+pub async fn drive_retire(
+    State(c): State<Context>,
+    Path(array): Path<String>,
+    Body(r): Body<DriveRetire>,
+) -> Answer<Done> {
+    on(c, array, move |world, o| async move {
+        let old = drive::member_of(&o, &r.drive)?;
+        let done = drive::retire(&o, &r).await?;
+        drive::see_off_soon(&world, &o, old);
+        Ok(done)
+    })
+    .await
+}
+
+pub async fn drive_locate(
+    State(c): State<Context>,
+    Path(array): Path<String>,
+    Body(r): Body<DriveLocate>,
+) -> Answer<Done> {
+    on(c, array, move |_, o| async move { drive::locate(&o.view().members, &r) }).await
+}
+
+pub async fn rebuild(State(c): State<Context>, Path(array): Path<String>, Body(r): Body<RebuildSet>) -> Answer<Done> {
+    on(c, array, move |_, o| async move { pace::set(&o, &r).await }).await
 }

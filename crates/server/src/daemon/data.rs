@@ -62,6 +62,8 @@ impl Data {
             return Err(name_taken(&name));
         }
         self.absent.borrow_mut().remove(&name);
+        // Members that were leaving when it was last served.
+        crate::ops::drive::see_off_all(&self.world, &opened);
         self.served.borrow_mut().insert(name, opened);
         Ok(())
     }

@@ -1,13 +1,13 @@
-//! `drive`: fail, replace, add.
+//! `drive`: fail, replace, add, retire, locate.
 
 use super::World;
 use super::open::{self, Opened, named};
 use crate::Problem;
 use crate::drives::checks::{Checks, Purpose};
 use crate::drives::files::NewFiles;
-use crate::drives::{Source, names};
+use crate::drives::{Source, locate, names};
 use crate::size::Size;
-use crate::view::{Done, DriveAdd, DriveFail, DriveReplace, MemberState, MemberView};
+use crate::view::{Done, DriveAdd, DriveFail, DriveLocate, DriveReplace, DriveRetire, MemberState, MemberView};
 
 /// Takes a member out.
 ///
@@ -19,8 +19,9 @@ pub async fn fail(opened: &Opened, request: &DriveFail) -> Result<Done, Problem>
     Ok(Done::new(format!("drive {} (seat {seat}) of {} is out", name_of(&member), opened.array.name())))
 }
 
-/// Puts a new drive in a member's place; the rebuild starts by itself. The new one may be the old one: a drive that
-/// was away too long comes back as new.
+/// Puts a new drive in a member's place; the rebuild starts by itself. What a drive that is in holds is copied, and it
+/// stays until nothing lies on it ([`see_off`]). The new one may be the old one: a drive that was away too long comes
+/// back as new.
 ///
 /// # Errors
 /// When there is no such member, or the new drive is refused.
@@ -31,6 +32,14 @@ pub async fn replace(world: &World, opened: &Opened, request: &DriveReplace) -> 
     let replaced = opened.array.drive_replace(seat, with.clone(), request.force).await;
     replaced.map_err(|r| named(&opened.array, r))?;
     files.keep();
+    if opened.view().members.iter().any(|m| m.seat == seat.0 && m.state == MemberState::Leaving) {
+        opened.take_in(with.clone(), None);
+        let view = opened.view();
+        let mut done = Done::new(format!("drive {} takes over from {} in {}", request.with, name_of(&old), view.name));
+        let what = format!("drive {} stays until what lies on it is copied", name_of(&old));
+        done.notes.push(format!("{what}; `ashlar status --watch` shows it"));
+        return Ok(done);
+    }
     // A drive that is not here is known by its name only.
     let gone = opened.take_in(with.clone(), Some(&old)).unwrap_or_else(|| old.drive_name.clone());
     let view = opened.view();
@@ -47,20 +56,94 @@ pub async fn replace(world: &World, opened: &Opened, request: &DriveReplace) -> 
     Ok(done)
 }
 
-/// Adds a spare.
+/// Lets a member go for good: it leaves when nothing lies on it any more ([`see_off`]).
+///
+/// # Errors
+/// When there is no such member, or the array cannot do without it.
+pub async fn retire(opened: &Opened, request: &DriveRetire) -> Result<Done, Problem> {
+    let (seat, old) = member(opened, &request.drive)?;
+    opened.array.drive_retire(seat).await.map_err(|r| named(&opened.array, r))?;
+    let mut done = Done::new(format!("drive {} (seat {seat}) leaves {}", name_of(&old), opened.array.name()));
+    if old.state == MemberState::In {
+        done.notes.push("what lies on it is moved to the others; `ashlar status --watch` shows it".to_owned());
+    }
+    Ok(done)
+}
+
+/// Waits until the member called `name` has left, or stays after all; then lets go of its drive and forgets it.
+///
+/// # Errors
+/// When the list of known arrays cannot be written.
+pub async fn see_off(world: &World, opened: &Opened, old: &MemberView) -> Result<bool, Problem> {
+    if !opened.array.drive_left(base::MemberId(old.seat)).await {
+        return Ok(false);
+    }
+    let gone = opened.let_go(old).unwrap_or_else(|| old.drive_name.clone());
+    let view = opened.view();
+    open::remember(world, &view.name, view.uuid, &[], Some(&gone))?;
+    Ok(true)
+}
+
+/// Sees off, in the background, every member that is leaving.
+pub fn see_off_all(world: &World, opened: &Opened) {
+    let leaving = |m: &MemberView| m.state == MemberState::Leaving;
+    opened.view().members.into_iter().filter(leaving).for_each(|old| see_off_soon(world, opened, old));
+}
+
+/// Sees off one in the background.
+pub fn see_off_soon(world: &World, opened: &Opened, old: MemberView) {
+    let (world, opened) = (world.clone(), opened.clone());
+    let rt = world.rt.clone();
+    let seen_off = async move {
+        match see_off(&world, &opened, &old).await {
+            Ok(true) => tracing::info!("drive {} has left {}", name_of(&old), opened.array.name()),
+            Ok(false) => {}
+            Err(problem) => tracing::warn!("{}", problem.line()),
+        }
+    };
+    rt.spawn(seen_off).detach();
+}
+
+/// The member that `name` means.
+///
+/// # Errors
+/// When it means none, or more than one.
+pub fn member_of(opened: &Opened, name: &str) -> Result<MemberView, Problem> {
+    Ok(member(opened, name)?.1)
+}
+
+/// Lights a member's lamp, or puts it out.
+///
+/// # Errors
+/// When there is no such member, or this machine has no lamp for it.
+pub fn locate(members: &[MemberView], request: &DriveLocate) -> Result<Done, Problem> {
+    let seat = names::seat_of(members, &request.drive)?;
+    let member = members.iter().find(|m| m.seat == seat.0).cloned().unwrap_or_default();
+    let lamp = locate::light(std::path::Path::new("/sys"), &member.drive, !request.off)?;
+    let done = if request.off { "is out" } else { "is lit" };
+    Ok(Done::new(format!("the lamp of drive {} {done} ({})", name_of(&member), lamp.display())))
+}
+
+/// Adds a spare, or a drive that takes part at once.
 ///
 /// # Errors
 /// When the drive is refused.
 pub async fn add(world: &World, opened: &Opened, request: &DriveAdd) -> Result<Done, Problem> {
     let (with, files) = new_drive(world, opened, &request.with, request.size_bytes, request.force).await?;
     remember_first(world, opened, &with)?;
-    let added = opened.array.drive_add_spare(with.clone(), request.force).await;
+    let added = match request.grow {
+        true => opened.array.drive_grow(with.clone(), request.force).await,
+        false => opened.array.drive_add_spare(with.clone(), request.force).await,
+    };
     added.map_err(|r| named(&opened.array, r))?;
     files.keep();
     opened.take_in(with.clone(), None);
     let view = opened.view();
     open::remember(world, &view.name, view.uuid, &[with], None)?;
-    Ok(Done::new(format!("drive {} is a spare of {}", request.with, view.name)))
+    Ok(Done::new(match request.grow {
+        true => format!("drive {} joined {}: new segments lie on it, too", request.with, view.name),
+        false => format!("drive {} is a spare of {}", request.with, view.name),
+    }))
 }
 
 /// Writes down a drive before the array takes it: a start after a kill in between looks for it then. One too many in
@@ -117,8 +200,8 @@ async fn former_member(opened: &Opened, name: &str, force: bool) -> Result<Optio
     let same = |d: &rt::Drive| d.info().name == name || d.info().stable_name == real || d.info().name == real;
     let Some(drive) = opened.drives().into_iter().find(same) else { return Ok(None) };
     let members = opened.view().members;
-    let in_use =
-        |m: &&MemberView| m.drive == drive.info().name && matches!(m.state, MemberState::In | MemberState::Spare);
+    let at_work = |m: &MemberView| matches!(m.state, MemberState::In | MemberState::Leaving | MemberState::Spare);
+    let in_use = |m: &&MemberView| m.drive == drive.info().name && at_work(m);
     let what = format!("drive {name}");
     if let Some(m) = members.iter().find(in_use) {
         let why = format!("it is in the array already (seat {})", m.seat);

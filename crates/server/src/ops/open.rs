@@ -123,6 +123,14 @@ impl Opened {
         old
     }
 
+    /// Lets go of a member's drive; returns its stable name.
+    pub fn let_go(&self, member: &MemberView) -> Option<String> {
+        let mut drives = self.drives.borrow_mut();
+        let name = drives.iter().find(|d| is_drive_of(d, member)).map(|d| d.info().stable_name.clone());
+        drives.retain(|d| !is_drive_of(d, member));
+        name
+    }
+
     /// The array as scripts see it.
     #[must_use]
     pub fn view(&self) -> ArrayView {

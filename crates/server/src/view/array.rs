@@ -29,6 +29,8 @@ pub enum MemberState {
     /// Read and written.
     #[default]
     In,
+    /// Read and written, while what lies on it is moved away.
+    Leaving,
     /// Taken out; its data is not believed any more.
     Out,
     /// Idle, waiting to replace a member.
@@ -101,8 +103,14 @@ pub struct ArrayView {
     pub members: Vec<MemberView>,
     /// Volumes, by name.
     pub volumes: Vec<VolumeView>,
-    /// The rebuild that is running.
+    /// The rebuild that is running, or waits.
     pub rebuild: Option<RebuildView>,
+    /// How fast rebuilds may go: "low", "medium", "high", or bytes per second.
+    #[serde(default)]
+    pub rebuild_rate: String,
+    /// Rebuilds wait until they are told to go on.
+    #[serde(default)]
+    pub rebuild_paused: bool,
     /// The last events, oldest first.
     pub events: Vec<EventView>,
 }
@@ -188,6 +196,15 @@ pub struct RebuildView {
     pub segments_done: u64,
     /// Bytes written for it.
     pub bytes_moved: u64,
+    /// Bytes to write for it: those, and what is left.
+    #[serde(default)]
+    pub bytes_total: u64,
+    /// Bytes written per second, of late.
+    #[serde(default)]
+    pub bytes_per_second: u64,
+    /// It waits until it is told to go on.
+    #[serde(default)]
+    pub paused: bool,
     /// Since it began.
     pub seconds: u64,
     /// To its end, once that can be told.

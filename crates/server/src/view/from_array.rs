@@ -49,9 +49,14 @@ impl From<array::Status> for ArrayView {
                 segments_total: r.segments_total,
                 segments_done: r.segments_done,
                 bytes_moved: r.bytes_moved,
+                bytes_total: r.bytes_total,
+                bytes_per_second: r.bytes_per_second,
+                paused: r.paused,
                 seconds: r.seconds,
                 eta_seconds: r.eta_seconds,
             }),
+            rebuild_rate: s.rebuild_rate,
+            rebuild_paused: s.rebuild_paused,
             events: s.events.into_iter().map(|e| EventView { unix_seconds: e.unix_seconds, text: e.text }).collect(),
         }
     }
@@ -63,6 +68,7 @@ impl From<array::status::MemberStatus> for MemberView {
             seat: m.seat,
             state: match m.state {
                 array::SeatState::In => MemberState::In,
+                array::SeatState::Leaving => MemberState::Leaving,
                 array::SeatState::Out => MemberState::Out,
                 array::SeatState::Spare => MemberState::Spare,
                 array::SeatState::Missing => MemberState::Missing,

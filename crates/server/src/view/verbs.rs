@@ -306,12 +306,46 @@ pub struct DriveReplace {
     pub force: bool,
 }
 
-/// Add a spare.
+/// Let a drive go for good.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct DriveRetire {
+    /// Its seat, path, stable name or serial number.
+    pub drive: String,
+}
+
+/// Light a drive's lamp, or put it out.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct DriveLocate {
+    /// Its seat, path, stable name or serial number.
+    pub drive: String,
+    /// Puts it out.
+    #[serde(default)]
+    pub off: bool,
+}
+
+/// Set how rebuilds go. What is absent stays as it is.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct RebuildSet {
+    /// "low", "medium", "high", or bytes per second ("200M").
+    #[serde(default)]
+    pub priority: Option<String>,
+    /// Rebuilds wait, or go on.
+    #[serde(default)]
+    pub paused: Option<bool>,
+}
+
+/// Add a drive.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct DriveAdd {
     /// An absolute path.
     pub with: String,
+    /// It takes part at once, instead of waiting for another to fail.
+    #[serde(default)]
+    pub grow: bool,
     /// Makes `with` a sparse file of this size if it is not there.
     #[serde(default)]
     pub size_bytes: Option<u64>,

@@ -1,0 +1,305 @@
+//! The verbs on an array's drives: fail, replace, add, retire; and the pace of the rebuild that follows from them.
+//!
+//! Invariant: a drive that is here and in is never given up before what lies on it lies elsewhere: it *leaves*, with its
+//! redundancy, while its columns are copied. Only `fail` takes one out at once.
+
+use std::rc::Rc;
+
+use base::{BlockCount, MemberId, MemberUuid};
+use ondisk::layout::MEMBERS_MAX;
+use ondisk::{Label, Layout, MemberState, Rate};
+use rt::Drive;
+
+use crate::array::Array;
+use crate::canary::{Canary, planted};
+use crate::core::Phase;
+use crate::fault::{Refused, RefusedCode};
+use crate::lifecycle::create::{self, random_uuid, seat_for, write_label};
+use crate::seat::Seat;
+
+impl Array {
+    fn member(&self, seat: MemberId) -> Result<Rc<Seat>, Refused> {
+        let known = self.core.seat(seat).filter(|s| s.state.get() != MemberState::Vacant);
+        known.ok_or_else(|| {
+            let todo = "See the seats with `ashlar status`";
+            Refused::new(RefusedCode::NotFound, format!("seat {}", seat.0), "there is no such seat", todo)
+        })
+    }
+
+    /// Whether the array would go on without `seat`.
+    fn may_lose(&self, seat: &Seat) -> Result<(), Refused> {
+        let before = seat.state.replace(MemberState::Out);
+        let fine = self.core.survivable();
+        seat.state.set(before);
+        if fine {
+            return Ok(());
+        }
+        Err(Refused::new(
+            RefusedCode::Redundancy,
+            format!("drive {}", seat.drive_name),
+            "the array cannot lose it now: its redundancy is used up",
+            "Wait for the rebuild, or bring back a drive that is out",
+        ))
+    }
+
+    /// Takes a member out.
+    ///
+    /// # Errors
+    /// When the redundancy does not cover it.
+    pub async fn drive_fail(&self, seat: MemberId) -> Result<(), Refused> {
+        let member = self.member(seat)?;
+        self.core.writable()?;
+        if member.state.get() == MemberState::In {
+            self.may_lose(&member)?;
+            self.core.member_failed(seat, "was failed by command");
+        }
+        Ok(self.core.degraded_durably().await?)
+    }
+
+    /// A new drive takes the place of a seat's. Of one that is in, what lies there is copied first, and it leaves when
+    /// nothing lies there any more ([`Array::drive_left`]); of one that is out, it is made from the others.
+    ///
+    /// # Errors
+    /// When the drive is too small or belongs to an array, or the place is taken.
+    pub async fn drive_replace(&self, seat: MemberId, with: Drive, force: bool) -> Result<(), Refused> {
+        let core = &self.core;
+        let old = self.member(seat)?;
+        core.writable()?;
+        self.may_be_replaced(&old)?;
+        let newcomer = self.seat_drive(with, old.bay.get(), force).await?;
+        core.degraded_durably().await?;
+        // Something may have become of it meanwhile.
+        if let Err(refused) = self.may_be_replaced(&old) {
+            newcomer.state.set(MemberState::Vacant);
+            return Err(refused);
+        }
+        newcomer.state.set(MemberState::In);
+        old.leaving.set(old.is_in());
+        core.commit().await?;
+        if !newcomer.is_in() {
+            let what = format!("drive {}", newcomer.drive_name);
+            return Err(Refused::new(RefusedCode::Io, what, "it failed at once", "Use another drive"));
+        }
+        core.note(match old.is_in() {
+            true => format!("drive {} takes over from {}, which leaves", newcomer.drive_name, old.drive_name),
+            false => format!("drive {} takes the place of {}", newcomer.drive_name, old.drive_name),
+        });
+        core.wanted.rebuild.set(true);
+        core.room_changed();
+        Ok(())
+    }
+
+    fn may_be_replaced(&self, old: &Seat) -> Result<(), Refused> {
+        let why = match old.state.get() {
+            MemberState::In if old.leaving.get() => "it is leaving already",
+            MemberState::In => return Ok(()),
+            MemberState::Spare => "it is a spare: nothing lies on it",
+            MemberState::Vacant => "it has left",
+            MemberState::Out if !self.core.bay_filled(old.bay.get()) => return Ok(()),
+            MemberState::Out => "another drive has taken its place already",
+        };
+        let what = format!("seat {}", old.id.0);
+        Err(Refused::new(RefusedCode::InUse, what, why, "See the seats with `ashlar status`"))
+    }
+
+    /// Adds a drive that takes the place of the next one to fail.
+    ///
+    /// # Errors
+    /// When the drive is too small or belongs to an array.
+    pub async fn drive_add_spare(&self, drive: Drive, force: bool) -> Result<(), Refused> {
+        self.core.writable()?;
+        let newcomer = self.seat_drive(drive, self.next_bay(), force).await?;
+        self.core.commit().await?;
+        self.core.note(format!("drive {} is a spare", newcomer.drive_name));
+        self.core.wanted.rebuild.set(true);
+        self.core.changed.wake();
+        Ok(())
+    }
+
+    /// Adds a drive that takes part: new segments lie on it, too.
+    ///
+    /// # Errors
+    /// When the drive is too small or belongs to an array.
+    pub async fn drive_grow(&self, drive: Drive, force: bool) -> Result<(), Refused> {
+        let core = &self.core;
+        core.writable()?;
+        let newcomer = self.seat_drive(drive, self.next_bay(), force).await?;
+        core.degraded_durably().await?;
+        newcomer.state.set(MemberState::In);
+        core.commit().await?;
+        core.note(format!("drive {} joined: new segments lie on it, too", newcomer.drive_name));
+        core.wanted.rebuild.set(true);
+        core.room_changed();
+        Ok(())
+    }
+
+    fn next_bay(&self) -> u16 {
+        self.core.seats.borrow().iter().map(|s| s.bay.get()).max().unwrap_or(0) + 1
+    }
+
+    /// Lets a member go for good: its columns are moved to the others, or what is live in them is; then it leaves
+    /// ([`Array::drive_left`]). A spare leaves at once.
+    ///
+    /// # Errors
+    /// When the others have no room for what is stored, are too few, or redundancy is lacking.
+    pub async fn drive_retire(&self, seat: MemberId) -> Result<(), Refused> {
+        let core = &self.core;
+        let old = self.member(seat)?;
+        core.writable()?;
+        match old.state.get() {
+            MemberState::Spare => core.release_spare(&old),
+            MemberState::In if !old.leaving.get() => {
+                if !planted(Canary::RetireUnasked) {
+                    self.may_retire(&old)?;
+                }
+                old.leaving.set(true);
+            }
+            MemberState::In | MemberState::Vacant => {
+                let what = format!("drive {}", old.drive_name);
+                return Err(Refused::new(RefusedCode::InUse, what, "it is leaving already", "Wait until it has left"));
+            }
+            MemberState::Out => {
+                let todo = "Put another drive in its place with `ashlar drive replace`";
+                return Err(Refused::new(RefusedCode::NotFound, format!("seat {}", seat.0), "its drive is out", todo));
+            }
+        }
+        core.commit().await?;
+        core.note(format!("drive {} leaves", old.drive_name));
+        core.wanted.rebuild.set(true);
+        core.room_changed();
+        Ok(())
+    }
+
+    /// Whether the array can do without a member's room.
+    fn may_retire(&self, seat: &Seat) -> Result<(), Refused> {
+        let core = &self.core;
+        let refuse =
+            |code, why: String, todo: &str| Err(Refused::new(code, format!("drive {}", seat.drive_name), why, todo));
+        let out = |s: &&Rc<Seat>| s.state.get() == MemberState::Out && !core.bay_filled(s.bay.get());
+        if core.lacks_redundancy() || core.seats.borrow().iter().any(|s| out(&s)) {
+            let why = "the array lacks redundancy".to_owned();
+            return refuse(RefusedCode::Redundancy, why, "Replace what is out and wait for the rebuild first");
+        }
+        let raid0 = core.shape.level == ondisk::Level::Raid0 && core.shape.scheme.k() > 1;
+        let least = core.shape.scheme.tolerates() + if raid0 { 2 } else { 1 };
+        seat.leaving.set(true);
+        let left = core.seats.borrow().iter().filter(|s| s.takes_columns()).count();
+        let room = BlockCount(core.usable_blocks()).bytes();
+        seat.leaving.set(false);
+        if left < least {
+            let why = format!("{left} drives would be left, {} takes {least}", core.shape.level);
+            return refuse(RefusedCode::Drives, why, "Add a drive first (`ashlar drive add --grow`), or replace it");
+        }
+        let stored = BlockCount(core.mapped_blocks() + core.pending_blocks()).bytes();
+        if stored > room {
+            let why = format!("{stored} bytes are stored, and the other {left} drives can hold {room}");
+            return refuse(
+                RefusedCode::Size,
+                why,
+                "Delete or deallocate data, add a drive (`ashlar drive add --grow`), or replace it",
+            );
+        }
+        Ok(())
+    }
+
+    /// Resolves when a member that leaves has left and its label is wiped, or stays after all; whether it has left.
+    pub async fn drive_left(&self, seat: MemberId) -> bool {
+        let Some(member) = self.core.seat(seat) else { return true };
+        let core = &self.core;
+        core.changed.until(|| core.phase.get() != Phase::Open || !core.is_leaving(&member)).await;
+        member.state.get() == MemberState::Vacant
+    }
+
+    /// Labels a drive and gives it a seat, not yet in.
+    async fn seat_drive(&self, drive: Drive, bay: u16, force: bool) -> Result<Rc<Seat>, Refused> {
+        let core = &self.core;
+        if !force {
+            create::refuse_labelled(&drive).await?;
+        }
+        let layout = Layout::new(drive.info().blocks.0, core.shape.slot_blocks, core.shape.zone_blocks);
+        let Some(layout) = layout.filter(|l| l.zones >= ondisk::layout::ZONES_MIN) else {
+            return Err(Refused::new(
+                RefusedCode::Drives,
+                format!("drive {}", drive.info().name),
+                "it is too small for this array's zones",
+                "Use a larger drive",
+            ));
+        };
+        let zones_max = core.shape.slot_blocks;
+        if Layout::slot_blocks_for(layout.zones) > zones_max {
+            return Err(Refused::new(
+                RefusedCode::Drives,
+                format!("drive {}", drive.info().name),
+                "it is much larger than the drives the array was created with",
+                "Use a smaller drive, or a partition of this one",
+            ));
+        }
+        let number = self.free_seat()?;
+        let label = Label {
+            array: core.shape.array,
+            member: MemberUuid(random_uuid(&core.rt)),
+            seat: number,
+            layout,
+            array_name: core.name.borrow().clone(),
+        };
+        let name = drive.info().name.clone();
+        write_label(&drive, &label).await.map_err(|e| Refused::io(&format!("cannot write to {name}"), e))?;
+        // In reserve until the caller knows better: its number is taken.
+        let seat = seat_for(&label, drive, bay, MemberState::Spare);
+        let mut seats = core.seats.borrow_mut();
+        match seats.get_mut(usize::from(number.0)) {
+            Some(place) if place.state.get() == MemberState::Vacant => *place = seat.clone(),
+            Some(_) => {
+                return Err(Refused::new(RefusedCode::Drives, name, "its seat was taken meanwhile", "Try again"));
+            }
+            None => seats.push(seat.clone()),
+        }
+        Ok(seat)
+    }
+
+    /// The number of a seat that nobody has, nor is about to leave.
+    fn free_seat(&self) -> Result<MemberId, Refused> {
+        let seats = self.core.seats.borrow();
+        let vacant = |s: &Rc<Seat>| s.state.get() == MemberState::Vacant && !self.core.is_leaving(s);
+        let number = seats.iter().position(vacant).unwrap_or(seats.len());
+        if seats.iter().filter(|s| s.takes_columns()).count() >= MEMBERS_MAX || number >= ondisk::generation::SEATS_MAX
+        {
+            let why = format!("an array has at most {MEMBERS_MAX} drives");
+            return Err(Refused::new(RefusedCode::Drives, "no seat is left", why, "Remove a drive first"));
+        }
+        Ok(MemberId(number as u16))
+    }
+
+    /// Resolves when no rebuild is running or about to, or it is paused.
+    pub async fn rebuild_done(&self) {
+        self.core.rebuild_over().await;
+    }
+
+    /// Sets how fast rebuilds go; kept over restarts.
+    ///
+    /// # Errors
+    /// When the array is not writable, or the rate is 0.
+    pub async fn rebuild_rate(&self, rate: Rate) -> Result<(), Refused> {
+        self.core.writable()?;
+        if rate == Rate::Bytes(0) {
+            let todo = "Give a rate, or pause the rebuild";
+            return Err(Refused::new(RefusedCode::Size, "a rebuild of 0 bytes/s", "it would never end", todo));
+        }
+        self.core.settings.borrow_mut().rebuild = rate;
+        self.core.rebuild.rate_changed();
+        Ok(self.core.commit().await?)
+    }
+
+    /// Has rebuilds wait, or go on; kept over restarts.
+    ///
+    /// # Errors
+    /// When the array is not writable.
+    pub async fn rebuild_pause(&self, paused: bool) -> Result<(), Refused> {
+        let core = &self.core;
+        core.writable()?;
+        core.settings.borrow_mut().rebuild_paused = paused;
+        core.wanted.rebuild.set(!paused);
+        core.changed.wake();
+        Ok(core.commit().await?)
+    }
+}

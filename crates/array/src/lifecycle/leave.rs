@@ -1,0 +1,100 @@
+//! What a generation says of a rebuild, and members that leave with it.
+//!
+//! Invariants:
+//! - the old place of a column that was moved is given back when the generation that names the new one is in effect, and
+//!   to others when nobody reads there any more;
+//! - a member leaves with the generation after that, once all its zones are free; its label is wiped when that one is in
+//!   effect, and its seat is nobody else's before.
+
+use std::cell::RefCell;
+use std::rc::Rc;
+
+use ondisk::MemberState;
+
+use crate::canary::{Canary, planted};
+use crate::core::Core;
+use crate::seat::Seat;
+
+/// What was rebuilt when a generation was made up.
+pub struct Rebuilt {
+    lost: u64,
+    left_behind: Vec<(Rc<Seat>, u32)>,
+}
+
+/// What the next generation says of a rebuild.
+impl Core {
+    /// What the generation that is made up in this step will name.
+    pub fn take_rebuilt(&self) -> Rebuilt {
+        Rebuilt { lost: self.rebuild.unnamed_lost.get(), left_behind: self.rebuild.left_behind.take() }
+    }
+
+    /// That generation was not written.
+    pub fn keep_rebuilt_for_later(&self, rebuilt: Rebuilt) {
+        self.rebuild.left_behind.borrow_mut().extend(rebuilt.left_behind);
+    }
+
+    /// That generation is in effect: old places are free when nobody looks at them any more.
+    pub fn rebuilt_is_named(&self, rebuilt: Rebuilt) {
+        let p = &self.rebuild;
+        p.unnamed_lost.set(p.unnamed_lost.get() - rebuilt.lost);
+        p.gone.borrow_mut().append(&mut p.going.borrow_mut());
+        if !rebuilt.left_behind.is_empty() {
+            self.zones_on_their_way(rebuilt.left_behind.len() as i64);
+            self.pins.free_later(rebuilt.left_behind);
+        }
+        self.changed.wake();
+    }
+}
+
+/// Members that leave, once nothing lies on them.
+impl Core {
+    /// Whether a member that leaves has nothing left, or has left and carries its label yet.
+    pub(super) fn somebody_may_go(&self) -> bool {
+        let gone = !self.rebuild.gone.borrow().is_empty();
+        gone || self.seats.borrow().iter().any(|s| self.may_go(s))
+    }
+
+    fn may_go(&self, seat: &Seat) -> bool {
+        let early = planted(Canary::LeavesEarly) && seat.is_in() && seat.leaving.get();
+        let bare = || seat.free.borrow().len() == seat.layout.zones as usize;
+        early || (seat.is_in() && seat.leaving.get() && bare())
+    }
+
+    /// Members with nothing on them leave with the generation that is about to be written.
+    pub fn release_members(&self) {
+        for seat in self.seats.borrow().iter().filter(|s| self.may_go(s)) {
+            seat.state.set(MemberState::Vacant);
+            seat.leaving.set(false);
+            self.rebuild.going.borrow_mut().push(seat.clone());
+        }
+    }
+
+    /// A spare leaves with the next generation.
+    pub fn release_spare(&self, seat: &Rc<Seat>) {
+        seat.state.set(MemberState::Vacant);
+        self.rebuild.going.borrow_mut().push(seat.clone());
+    }
+
+    /// Commits a generation without those who may go, and takes the array's label off their drives.
+    pub(super) async fn let_go(&self) {
+        if self.rebuild.gone.borrow().is_empty() && self.commit().await.is_err() {
+            return;
+        }
+        while let Some(seat) = { self.rebuild.gone.borrow().first().cloned() } {
+            let wiped = seat.wipe().await;
+            self.note(match wiped {
+                Ok(()) => format!("drive {} has left: nothing lies on it, and its label is wiped", seat.drive_name),
+                Err(e) => format!("drive {} has left; its label could not be wiped: {e}", seat.drive_name),
+            });
+            self.rebuild.gone.borrow_mut().retain(|s| !Rc::ptr_eq(s, &seat));
+            self.changed.wake();
+        }
+    }
+
+    /// Whether `seat` is on its way out, or its drive not wiped yet.
+    pub fn is_leaving(&self, seat: &Rc<Seat>) -> bool {
+        let p = &self.rebuild;
+        let listed = |list: &RefCell<Vec<Rc<Seat>>>| list.borrow().iter().any(|s| Rc::ptr_eq(s, seat));
+        (seat.is_in() && seat.leaving.get()) || listed(&p.going) || listed(&p.gone)
+    }
+}

@@ -1,0 +1,271 @@
+//! The drives of an array: rebuilt in the right order, replaced by copying, let go, added.
+
+use std::time::Duration;
+
+use array::{ArrayState, Rate, RefusedCode, SeatState};
+use base::{BlockCount, MemberId};
+use ondisk::{Generation, Level};
+use rt::model::{Disk, OpKind, Verdict};
+use rt::{Drive, Rt};
+
+use crate::world::{BLOCK, Process, World};
+
+/// One more drive like the others.
+fn fresh(world: &World, name: &str) -> Disk {
+    Disk::new(name, world.disks[0].params(), 99)
+}
+
+fn replace(p: &Process<'_>, seat: u16, disk: &Disk) {
+    p.rt.block_on(p.array().drive_replace(MemberId(seat), Drive::modelled(&p.rt, disk), false)).unwrap();
+}
+
+/// The newest generation on a drive.
+fn newest(world: &World, disk: usize) -> Generation {
+    let layout = world.label(disk).layout;
+    let image = |slot| world.disks[disk].image_read(layout.slot(slot), BlockCount(u64::from(layout.slot_blocks)));
+    (0..2).flat_map(|slot| Generation::decode(&image(slot))).max_by_key(|g| g.number).unwrap()
+}
+
+/// Segments of a generation by how many of their columns lie on the drives that were failed: of none, one, two.
+fn lacking(g: &Generation, failed: &[u16]) -> [usize; 3] {
+    let mut counts = [0; 3];
+    for s in g.segments.iter().filter(|s| s.live > 0) {
+        counts[s.slots.iter().flatten().filter(|(m, _)| failed.contains(&m.0)).count()] += 1;
+    }
+    counts
+}
+
+/// What has the least redundancy left is restored before the rest, also when a second drive goes out.
+pub fn the_most_exposed_come_first() {
+    let world = World::new(6, false);
+    world.create_with(Level::Raid6, 64, 16 << 20);
+    let p = world.start(1);
+    p.rt.block_on(p.array().rebuild_pause(true)).unwrap();
+    (0..40u64).for_each(|i| p.write(i * 32, 1, 32).unwrap());
+    p.rt.block_on(p.array().drive_fail(MemberId(0))).unwrap();
+    (40..80u64).for_each(|i| p.write(i * 32, 2, 32).unwrap());
+    p.rt.block_on(p.array().drive_fail(MemberId(1))).unwrap();
+    p.checkpoint();
+    let new = [fresh(&world, "new0"), fresh(&world, "new1")];
+    replace(&p, 0, &new[0]);
+    replace(&p, 1, &new[1]);
+    let before = lacking(&newest(&world, 2), &[0, 1]);
+    assert!(before[1] > 2 && before[2] > 3, "{before:?}");
+    p.rt.block_on(p.array().rebuild_rate(Rate::Bytes(1 << 20))).unwrap();
+    p.rt.block_on(p.array().rebuild_pause(false)).unwrap();
+    while p.array().status().rebuild.is_none_or(|r| r.segments_done < 2) {
+        p.wait(Duration::from_millis(10));
+    }
+    p.rt.block_on(p.array().rebuild_pause(true)).unwrap();
+    p.wait(Duration::from_secs(1));
+    p.checkpoint();
+    let now = lacking(&newest(&world, 2), &[0, 1]);
+    assert!(now[2] < before[2] && now[2] > 0, "{before:?} {now:?}");
+    assert_eq!(now[1], before[1], "what can lose another drive waits: {before:?} {now:?}");
+    p.rt.block_on(p.array().rebuild_rate(Rate::High)).unwrap();
+    p.rt.block_on(p.array().rebuild_pause(false)).unwrap();
+    p.rt.block_on(p.array().rebuild_done());
+    assert_eq!(p.array().status().state, ArrayState::Optimal, "{:#?}", p.array().status().events);
+    world.disks[2].detach();
+    world.disks[3].detach();
+    assert!(p.is(0, 1, 40 * 32) && p.is(40 * 32, 2, 40 * 32));
+}
+
+/// A rebuild that was told to wait does so, also in the next process, until it is told to go on.
+pub fn a_rebuild_that_waits_waits_over_restarts() {
+    let mut world = World::new(4, false);
+    world.create(Level::Raid5);
+    let p = world.start(1);
+    (0..20u64).for_each(|i| p.write(i * 20, 7, 20).unwrap());
+    p.rt.block_on(p.array().rebuild_pause(true)).unwrap();
+    p.rt.block_on(p.array().rebuild_rate(Rate::Bytes(5 << 20))).unwrap();
+    p.rt.block_on(p.array().drive_fail(MemberId(0))).unwrap();
+    let new = fresh(&world, "new");
+    replace(&p, 0, &new);
+    p.wait(Duration::from_secs(5));
+    p.kill(1);
+    new.crash(1);
+    world.disks[0] = new;
+    let p = world.start(2);
+    p.wait(Duration::from_secs(20));
+    let status = p.array().status();
+    assert!(status.rebuild_paused && status.rebuild_rate == (5 << 20).to_string());
+    assert_eq!(status.state, ArrayState::Degraded);
+    assert!(status.rebuild.is_some_and(|r| r.paused && r.bytes_moved == 0 && r.bytes_total > 0));
+    p.rt.block_on(p.array().rebuild_pause(false)).unwrap();
+    p.rt.block_on(p.array().rebuild_done());
+    assert_eq!(p.array().status().state, ArrayState::Optimal);
+    world.disks[1].detach();
+    assert!(p.is(0, 7, 400));
+}
+
+/// What was overwritten or given back since is not carried to a new drive.
+pub fn what_holds_nothing_is_not_rebuilt() {
+    let world = World::new(4, false);
+    world.create(Level::Raid5);
+    let p = world.start(1);
+    (0..100u64).for_each(|i| p.write(i * 20, 7, 20).unwrap());
+    p.rt.block_on(p.array().drive_fail(MemberId(0))).unwrap();
+    p.rt.block_on(p.v().deallocate(400 * BLOCK, 1600 * BLOCK, false)).unwrap();
+    let new = fresh(&world, "new");
+    replace(&p, 0, &new);
+    p.rt.block_on(p.array().rebuild_done());
+    assert_eq!(p.array().status().state, ArrayState::Optimal);
+    let written = new.counters().bytes_written;
+    assert!(written < 600 * BLOCK, "{} blocks for a quarter of 400", written / BLOCK);
+    world.disks[1].detach();
+    assert!(p.is(0, 7, 400));
+}
+
+/// While what a drive has is copied to another, it gives its redundancy: another may go.
+pub fn a_member_leaves_when_nothing_lies_on_it() {
+    let world = World::new(3, false);
+    world.create(Level::Raid5);
+    let p = world.start(1);
+    (0..40u64).for_each(|i| p.write(i * 20, 5, 20).unwrap());
+    p.rt.block_on(p.array().rebuild_rate(Rate::Bytes(1 << 20))).unwrap();
+    let new = fresh(&world, "new");
+    replace(&p, 0, &new);
+    p.wait(Duration::from_millis(500));
+    assert_eq!(p.array().status().members[0].state, SeatState::Leaving);
+    assert_eq!(p.array().status().state, ArrayState::Optimal);
+    world.disks[1].detach();
+    assert!(p.is(0, 5, 800), "{:#?}", p.array().status().events);
+    p.write(900, 6, 20).unwrap();
+    p.rt.block_on(p.array().rebuild_rate(Rate::High)).unwrap();
+    assert!(p.run({
+        let array = p.array();
+        async move { array.drive_left(MemberId(0)).await }
+    }));
+    assert!(p.is(0, 5, 800) && p.is(900, 6, 20));
+    let rt = Rt::modelled(3);
+    let label = rt.block_on(array::identify(&Drive::modelled(&rt, &world.disks[0]))).unwrap();
+    assert_eq!(label, None, "it is nobody's");
+}
+
+/// The old place of a column is not given back to the drive before a generation names the new one.
+pub fn the_old_place_stays_until_a_generation_names_the_new_one() {
+    let world = World::new(2, false);
+    world.create(Level::Raid0);
+    let p = world.start(1);
+    (0..20u64).for_each(|i| p.write(i * 20, 5, 20).unwrap());
+    p.checkpoint();
+    let new = fresh(&world, "new");
+    p.rt.block_on(p.array().rebuild_pause(true)).unwrap();
+    replace(&p, 0, &new);
+    world.hang_slots();
+    let array = p.array();
+    // Its own generation hangs.
+    p.rt.spawn(async move { array.rebuild_pause(false).await }).detach();
+    p.wait(Duration::from_secs(5));
+    p.kill(1);
+    new.crash(1);
+    let rt = Rt::modelled(2);
+    let all: Vec<Disk> = world.disks.iter().chain([&new]).cloned().collect();
+    let array = rt.block_on(array::Array::open(&rt, World::drives(&rt, &all), crate::world::DEGRADED)).unwrap();
+    let v = array.volume("v").unwrap();
+    let found = crate::world::read(&rt, &v, 0, 400);
+    assert_eq!(found, Ok(vec![5; 400 * BLOCK as usize]));
+}
+
+/// Rot on the drive that leaves is not carried to the new one.
+pub fn what_is_copied_is_verified() {
+    let world = World::new(3, false);
+    world.create(Level::Raid5);
+    let p = world.start(1);
+    (0..20u64).for_each(|i| p.write(i * 20, 5, 20).unwrap());
+    p.checkpoint();
+    let mine = world.blocks(|b| b.iter().all(|&x| x == 5)).into_iter().filter(|(i, ..)| *i == 0);
+    for (_, at, mut block) in mine.step_by(3) {
+        block[9] ^= 0x40;
+        world.disks[0].image_write(at, &block);
+    }
+    replace(&p, 0, &fresh(&world, "new"));
+    p.rt.block_on(p.array().rebuild_done());
+    assert!(p.rt.block_on(p.array().drive_left(MemberId(0))));
+    world.disks[1].detach();
+    assert!(p.is(0, 5, 400), "{:#?}", p.array().status().events);
+}
+
+/// When the new drive fails while it is written, the old one stays, with all it has.
+pub fn a_member_whose_replacement_fails_stays() {
+    let world = World::new(3, false);
+    world.create(Level::Raid5);
+    let p = world.start(1);
+    (0..40u64).for_each(|i| p.write(i * 20, 5, 20).unwrap());
+    p.rt.block_on(p.array().rebuild_rate(Rate::Bytes(1 << 20))).unwrap();
+    let new = fresh(&world, "new");
+    replace(&p, 0, &new);
+    p.wait(Duration::from_millis(500));
+    new.on_op(Some(Box::new(|op| match op.kind {
+        OpKind::Write => Verdict::Fail(rt::IoError::Medium),
+        OpKind::Read | OpKind::Flush | OpKind::Deallocate => Verdict::Proceed,
+    })));
+    p.write(900, 6, 20).unwrap();
+    p.rt.block_on(p.array().rebuild_rate(Rate::High)).unwrap();
+    p.wait(Duration::from_secs(5));
+    p.rt.block_on(p.array().rebuild_done());
+    let status = p.array().status();
+    assert_eq!(status.members[0].state, SeatState::In, "{:#?}", status.events);
+    assert_eq!(status.state, ArrayState::Optimal, "{:#?}", status.events);
+    world.disks[1].detach();
+    assert!(p.is(0, 5, 800) && p.is(900, 6, 20));
+}
+
+/// Segments begun after a member was told to leave have no column there.
+pub fn nothing_new_lies_on_a_member_that_leaves() {
+    let world = World::new(4, false);
+    world.create_with(Level::Raid5, 64, 16 << 20);
+    let p = world.start(1);
+    p.write(0, 4, 20).unwrap();
+    p.rt.block_on(p.array().rebuild_pause(true)).unwrap();
+    p.rt.block_on(p.array().drive_retire(MemberId(0))).unwrap();
+    p.wait(Duration::from_millis(100));
+    let free = p.array().status().members[0].zones_free;
+    (0..60u64).for_each(|i| p.write(i * 32, 5, 32).unwrap());
+    assert!(p.array().status().members[0].zones_free >= free);
+    // What was open goes on where it is; the others are full of it.
+    let elsewhere: u64 = p.array().status().members[1..].iter().map(|m| u64::from(m.zones) - m.zones_free).sum();
+    assert!(elsewhere > 3 * 8, "{elsewhere}");
+}
+
+/// A member leaves for good when the others have room for what is stored, and not otherwise.
+pub fn a_member_retires_when_the_others_have_room() {
+    let world = World::new(4, false);
+    world.create_with(Level::Raid5, 64, 256 << 20);
+    let p = world.start(1);
+    // Four fifths of what four drives can hold; three can hold two thirds of that.
+    let stored = p.array().status().usable_bytes / BLOCK * 80 / 100 / 128 * 128;
+    (0..stored / 32).for_each(|i| p.write(i * 32, (i % 200) as u8, 32).unwrap());
+    let refused = p.rt.block_on(p.array().drive_retire(MemberId(0))).expect_err("it does not fit");
+    assert_eq!(refused.code, RefusedCode::Size, "{refused}");
+    p.rt.block_on(p.v().deallocate(stored / 4 * BLOCK, stored / 4 * 3 * BLOCK, false)).unwrap();
+    p.checkpoint();
+    p.rt.block_on(p.array().drive_retire(MemberId(0))).unwrap();
+    let array = p.array();
+    assert!(p.run(async move { array.drive_left(MemberId(0)).await }), "{:#?}", p.array().status().events);
+    let status = p.array().status();
+    assert_eq!(status.state, ArrayState::Optimal);
+    assert!(status.members.iter().all(|m| m.seat != 0));
+    world.disks[0].detach();
+    world.disks[2].detach();
+    for i in 0..stored / 4 / 32 {
+        assert!(p.is(i * 32, (i % 200) as u8, 32), "{i}");
+    }
+}
+
+/// A drive that joins gives room at once, and new segments lie on it.
+pub fn a_member_that_joins_is_used() {
+    let world = World::new(3, false);
+    world.create_with(Level::Raid5, 64, 16 << 20);
+    let p = world.start(1);
+    let before = p.array().status();
+    let new = fresh(&world, "new");
+    p.rt.block_on(p.array().drive_grow(Drive::modelled(&p.rt, &new), false)).unwrap();
+    (0..60u64).for_each(|i| p.write(i * 32, 5, 32).unwrap());
+    let after = p.array().status();
+    assert!(after.usable_bytes > before.usable_bytes && after.state == ArrayState::Optimal);
+    assert!(after.members[3].zones_free < u64::from(after.members[3].zones) - 4);
+    world.disks[1].detach();
+    assert!(p.is(0, 5, 60 * 32));
+}
