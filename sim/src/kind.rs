@@ -121,6 +121,12 @@ kinds! {
     LossAfterLoss,
     /// The array is opened for reading only.
     ReadOnlyOpen,
+    /// A scrub is started under load, whatever else happens.
+    Scrubbed,
+    /// Blocks of every kind rot on the drives that may go, and a scrub finds each.
+    ScrubFinds,
+    /// Scrubs under load, where nothing rots.
+    ScrubUnderLoad,
 }
 
 impl Kind {

@@ -16,6 +16,7 @@ pub mod plan;
 pub mod probes;
 pub mod report;
 pub mod run;
+pub mod scrubs;
 pub mod shrink;
 pub mod spoil;
 pub mod volumes;

@@ -21,7 +21,7 @@ use crate::run::{DEGRADED, changed, set_to_work, silent};
 use crate::volumes::Volumes;
 use crate::workload::{Done, joined};
 use crate::world::{World, drives, labelled};
-use crate::{beyond, lives};
+use crate::{beyond, lives, scrubs};
 
 /// Bytes of a block.
 pub const BLOCK: u64 = BLOCK_BYTES as u64;
@@ -53,6 +53,8 @@ pub fn try_on_copies(world: &mut World, volumes: &Volumes, mode: Mode, report: &
         (Kind::ForeignDrive, true, 4),
         (Kind::Diverged, redundant, 2),
         (Kind::SecondProcess, true, 4),
+        (Kind::ScrubFinds, redundant, 2),
+        (Kind::ScrubUnderLoad, sound, 2),
     ];
     for (kind, possible, one_in) in wanted {
         if !possible || !world.chance(kind, one_in) {
@@ -79,6 +81,8 @@ pub fn try_on_copies(world: &mut World, volumes: &Volumes, mode: Mode, report: &
             Kind::ReadOnlyOpen => read_only(world, volumes, mode),
             Kind::ForeignDrive => foreign_drive(world),
             Kind::Diverged => diverged(world),
+            Kind::ScrubFinds => scrubs::finds(world, volumes, mode),
+            Kind::ScrubUnderLoad => scrubs::under_load(world, volumes, mode),
             _ => second_process(world),
         };
         tried.map_err(|e| format!("{kind:?}: {e}"))?;

@@ -134,6 +134,18 @@ canaries! {
     DoorsBlameDrives,
     /// Rows in flight are counted from the acknowledged row.
     WindowFromAcked,
+    /// A scrub reads rows that are still being written.
+    ScrubBeyondAcked,
+    /// A scrub leaves blocks of volumes out.
+    ScrubBlocksSkipped,
+    /// A parity scrub does not look at redundancy.
+    ScrubParitySkipped,
+    /// A scrub does not read again what it wrote back.
+    ScrubBelievesWrites,
+    /// A scrub leaves labels and generations out.
+    ScrubSystemSkipped,
+    /// A scrub begins anew after a restart.
+    ScrubForgetsPosition,
 }
 
 #[cfg(feature = "canary")]

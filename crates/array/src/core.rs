@@ -190,6 +190,8 @@ pub struct Core {
     pub failures: Cell<u64>,
     /// How a rebuild goes.
     pub rebuild: crate::lifecycle::rebuild::Progress,
+    /// How a scrub goes.
+    pub scrub: crate::lifecycle::scrub::Progress,
     /// Host flushes.
     pub flushes: crate::flush::Flushes,
     /// What hosts may still take.
@@ -251,6 +253,7 @@ impl Core {
             degrading: Cell::new(false),
             failures: Cell::new(0),
             rebuild: crate::lifecycle::rebuild::Progress::default(),
+            scrub: crate::lifecycle::scrub::Progress::default(),
             flushes: crate::flush::Flushes::default(),
             room: crate::space::Room::default(),
             tally: Tally::default(),

@@ -39,11 +39,12 @@ mod sync;
 mod system;
 pub mod volume;
 
-pub use array::Array;
+pub use array::{Array, ScrubPlan};
 pub use check::{CheckProgress, CheckReport, check};
 pub use fault::{Fault, Refused, RefusedCode};
 pub use inspect::{Identity, Inspection, identify, inspect, wipe};
 pub use lifecycle::open::{OpenHow, RecoveryReport};
+pub use lifecycle::scrub::{DriveFindings, ScrubKind, ScrubRun, ScrubSchedule, ScrubStatus};
 pub use locate::{Located, RowPlace};
 pub use plan::{CreateSpec, Plan, plan};
 pub use status::{ArrayState, Iostat, SeatState, Status};

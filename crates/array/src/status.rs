@@ -141,6 +141,8 @@ pub struct Status {
     pub volumes: Vec<VolumeStatus>,
     /// A rebuild under way.
     pub rebuild: Option<RebuildStatus>,
+    /// Scrubs: the one under way, the last one, the schedule.
+    pub scrub: crate::lifecycle::scrub::ScrubStatus,
     /// What happened, oldest first.
     pub events: Vec<EventLine>,
     /// Memory of the map.
@@ -296,6 +298,7 @@ impl Core {
             members,
             volumes,
             rebuild: self.rebuild_status(),
+            scrub: self.scrub_status(),
             events: self.events(),
             repaired_blocks: self.tally.repaired_blocks.get(),
             map_memory_bytes: self.nodes.borrow().bytes(),

@@ -10,4 +10,5 @@ pub mod open;
 pub mod rebuild;
 pub mod replay;
 pub mod scan;
+pub mod scrub;
 mod victims;

@@ -174,7 +174,7 @@ impl Core {
     }
 
     /// Takes a segment that lacks columns from its stream, and waits until nothing is in flight there.
-    async fn make_sealed(&self, id: SegmentId) -> bool {
+    pub(super) async fn make_sealed(&self, id: SegmentId) -> bool {
         if !self.table.borrow().segments.get(&id).is_some_and(Seg::matters) {
             return false;
         }

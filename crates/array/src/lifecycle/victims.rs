@@ -52,27 +52,36 @@ impl Core {
     pub(super) fn next_victim(&self, room: i64, greedy: bool) -> Option<Victim> {
         let table = self.table.borrow();
         let hard = self.hard_to_clean.borrow();
-        let emptied = self.being_emptied.borrow();
-        let cleanable = |s: &&Seg| {
-            s.state == SegmentState::Sealed
-                && s.cleaned.is_none()
-                && s.unmerged.is_empty()
-                && !s.busy
-                && !s.fresh_nodes
-                && !s.is_empty()
-                && !emptied.contains_key(&s.id)
-                && !hard.contains(&s.id)
-                && !self.in_use_by_log(s.id)
-        };
+        let cleanable = |s: &&Seg| self.cleanable(s) && !hard.contains(&s.id);
         let worth = self.zones_worth();
         let blocks = self.segment_blocks_now() as i64;
-        let victim = |s: &Seg| {
-            // A header for each record.
-            let takes = i64::from(s.live) * SHARE * 65 / 64 / blocks;
-            Victim { id: s.id, gain: worth.of(s) - takes, takes }
-        };
-        best(table.segments.values().filter(cleanable).map(victim), table.next, room, greedy)
+        let victims = table.segments.values().filter(cleanable).map(|s| victim_of(s, worth.of(s), blocks));
+        best(victims, table.next, room, greedy)
     }
+
+    /// A segment that is to be emptied whatever that gives; `None` when it cannot be now.
+    pub(super) fn victim(&self, id: SegmentId) -> Option<Victim> {
+        let table = self.table.borrow();
+        let seg = table.segments.get(&id).filter(|s| self.cleanable(s))?;
+        Some(victim_of(seg, self.zones_worth().of(seg), self.segment_blocks_now() as i64))
+    }
+
+    fn cleanable(&self, s: &Seg) -> bool {
+        s.state == SegmentState::Sealed
+            && s.cleaned.is_none()
+            && s.unmerged.is_empty()
+            && !s.busy
+            && !s.fresh_nodes
+            && !s.is_empty()
+            && !self.being_emptied.borrow().contains_key(&s.id)
+            && !self.in_use_by_log(s.id)
+    }
+}
+
+fn victim_of(s: &Seg, worth: i64, segment_blocks: i64) -> Victim {
+    // A header for each record.
+    let takes = i64::from(s.live) * SHARE * 65 / 64 / segment_blocks;
+    Victim { id: s.id, gain: worth - takes, takes }
 }
 
 #[cfg(test)]
