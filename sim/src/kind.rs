@@ -125,6 +125,10 @@ kinds! {
     Scrubbed,
     /// Blocks of every kind rot on the drives that may go, and a scrub finds each.
     ScrubFinds,
+    /// A row rots beyond the redundancy, and a scrub comes to it.
+    ScrubLoses,
+    /// The process dies in the middle of a scrub.
+    ScrubResumes,
     /// Scrubs under load, where nothing rots.
     ScrubUnderLoad,
 }

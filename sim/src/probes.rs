@@ -53,8 +53,10 @@ pub fn try_on_copies(world: &mut World, volumes: &Volumes, mode: Mode, report: &
         (Kind::ForeignDrive, true, 4),
         (Kind::Diverged, redundant, 2),
         (Kind::SecondProcess, true, 4),
-        (Kind::ScrubFinds, redundant, 2),
+        (Kind::ScrubFinds, world.plan.tolerates() > 0, 1),
         (Kind::ScrubUnderLoad, sound, 2),
+        (Kind::ScrubLoses, sound, 2),
+        (Kind::ScrubResumes, true, 3),
     ];
     for (kind, possible, one_in) in wanted {
         if !possible || !world.chance(kind, one_in) {
@@ -82,6 +84,8 @@ pub fn try_on_copies(world: &mut World, volumes: &Volumes, mode: Mode, report: &
             Kind::ForeignDrive => foreign_drive(world),
             Kind::Diverged => diverged(world),
             Kind::ScrubFinds => scrubs::finds(world, volumes, mode),
+            Kind::ScrubLoses => scrubs::loses(world, volumes),
+            Kind::ScrubResumes => scrubs::resumes(world),
             Kind::ScrubUnderLoad => scrubs::under_load(world, volumes, mode),
             _ => second_process(world),
         };

@@ -144,6 +144,8 @@ canaries! {
     ScrubBelievesWrites,
     /// A scrub leaves labels and generations out.
     ScrubSystemSkipped,
+    /// What a scrub finds lost is not written down.
+    ScrubLossForgotten,
     /// A scrub begins anew after a restart.
     ScrubForgetsPosition,
 }

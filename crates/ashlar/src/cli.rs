@@ -8,7 +8,8 @@ use clap::{Parser, Subcommand};
 use crate::context::Context;
 use crate::exit::{self, Outcome};
 use crate::{
-    bench, check, completion, create, demo, destroy, drive, import, inspect, iostat, serve, status, stop, volume, wipe,
+    bench, check, completion, create, demo, destroy, drive, import, inspect, iostat, scrub, serve, status, stop,
+    volume, wipe,
 };
 
 const EXAMPLES: &str = "\
@@ -47,6 +48,7 @@ enum Verb {
     Inspect(inspect::Args),
     Check(check::Args),
     Drive(drive::Args),
+    Scrub(scrub::Args),
     Destroy(destroy::Args),
     Wipe(wipe::Args),
     Bench(bench::Args),
@@ -69,6 +71,7 @@ impl Cli {
             Verb::Inspect(a) => report(a.json, inspect::run(&context, &a)),
             Verb::Check(a) => report(a.json, check::run(&context, &a)),
             Verb::Drive(a) => report(a.json(), drive::run(&context, a)),
+            Verb::Scrub(a) => report(a.json(), scrub::run(&context, a)),
             Verb::Destroy(a) => report(a.json, destroy::run(&context, &a)),
             Verb::Wipe(a) => report(a.json, wipe::run(&context, &a)),
             Verb::Bench(a) => report(a.json, bench::run(&context, &a)),

@@ -23,6 +23,7 @@ mod import;
 mod inspect;
 mod iostat;
 mod progress;
+mod scrub;
 mod serve;
 mod status;
 mod stop;

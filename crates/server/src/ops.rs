@@ -8,6 +8,7 @@ pub mod drive;
 pub mod import;
 pub mod inspect;
 pub mod open;
+pub mod scrub;
 pub mod status;
 pub mod volume;
 pub mod wipe;

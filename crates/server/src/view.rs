@@ -10,9 +10,10 @@ mod verbs;
 
 pub use array::{
     ArrayState, ArrayView, EventView, IostatView, MemberState, MemberView, RebuildView, RecoveryStepView, RecoveryView,
-    TrafficView, VolumeState, VolumeView, WrittenView,
+    ScrubFoundView, ScrubRunView, ScrubScheduleView, ScrubView, TrafficView, VolumeState, VolumeView, WrittenView,
 };
 pub use verbs::{
     Absent, Arrays, CheckView, CreateRequest, Created, Done, DriveAdd, DriveFail, DriveReplace, ImportRequest,
-    Imported, ImportedArray, Iostats, PlanView, ServerView, VERSION, VolumeCreate, VolumeGrow, VolumeRename, Volumes,
+    Imported, ImportedArray, Iostats, PlanView, ScrubSchedule, ScrubStart, ServerView, VERSION, VolumeCreate,
+    VolumeGrow, VolumeRename, Volumes,
 };

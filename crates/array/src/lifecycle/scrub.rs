@@ -246,8 +246,12 @@ impl Core {
     /// Ends the scrub under way; false when there is none. The next begins anew, when it is due or asked for.
     pub async fn scrub_stop(&self) -> bool {
         let p = &self.scrub;
-        let asked = p.wanted.take().is_some();
+        let mut asked = p.wanted.take().is_some();
         if p.running.get().is_none() {
+            // One that a restart interrupted, and that has not gone on yet.
+            for kind in [ScrubKind::Media, ScrubKind::Parity] {
+                self.set_scrub_line(kind, |line| asked |= std::mem::take(&mut line.position) > 0);
+            }
             return asked;
         }
         p.stop.set(true);

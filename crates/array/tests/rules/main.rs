@@ -10,6 +10,7 @@ mod log;
 mod loss;
 mod map;
 mod recovery;
+mod scrub;
 mod world;
 
 use std::collections::BTreeSet;
@@ -101,6 +102,13 @@ rules! {
     loss::a_shut_door_says_nothing_of_a_drive [DoorsBlameDrives]
     loss::one_bad_block_costs_a_rebuild_one_row [RebuildByBatch]
     loss::replacing_asks_for_the_redundancy_again [ReplaceUnasked]
+
+    scrub::it_finds_and_repairs_what_rots [ScrubBlocksSkipped, ScrubParitySkipped, ScrubSystemSkipped]
+    scrub::it_leaves_rows_in_flight_alone [ScrubBeyondAcked]
+    scrub::a_place_that_does_not_hold_is_emptied [ScrubBelievesWrites]
+    scrub::it_goes_on_after_a_restart [ScrubForgetsPosition]
+    scrub::what_it_cannot_repair_is_bad_for_good [ScrubLossForgotten]
+    scrub::it_runs_when_it_is_due []
 }
 
 #[test]

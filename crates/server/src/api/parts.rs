@@ -8,8 +8,10 @@ use super::answer::Body;
 use super::{Answer, Context};
 use crate::Problem;
 use crate::ops::open::Opened;
-use crate::ops::{World, drive, volume};
-use crate::view::{Done, DriveAdd, DriveFail, DriveReplace, VolumeCreate, VolumeGrow, VolumeRename, Volumes};
+use crate::ops::{World, drive, scrub, volume};
+use crate::view::{
+    Done, DriveAdd, DriveFail, DriveReplace, ScrubSchedule, ScrubStart, VolumeCreate, VolumeGrow, VolumeRename, Volumes,
+};
 
 /// Runs a verb on a served array and puts what it did into the log.
 async fn on<F, Fut>(c: Context, array: String, verb: F) -> Answer<Done>
@@ -75,4 +77,24 @@ pub async fn drive_replace(
 
 pub async fn drive_add(State(c): State<Context>, Path(array): Path<String>, Body(r): Body<DriveAdd>) -> Answer<Done> {
     on(c, array, move |world, o| async move { drive::add(&world, &o, &r).await }).await
+}
+
+pub async fn scrub_start(
+    State(c): State<Context>,
+    Path(array): Path<String>,
+    Body(r): Body<ScrubStart>,
+) -> Answer<Done> {
+    on(c, array, move |_, o| async move { scrub::start(&o, &r, false) }).await
+}
+
+pub async fn scrub_stop(State(c): State<Context>, Path(array): Path<String>) -> Answer<Done> {
+    on(c, array, move |_, o| async move { scrub::stop(&o).await }).await
+}
+
+pub async fn scrub_schedule(
+    State(c): State<Context>,
+    Path(array): Path<String>,
+    Body(r): Body<ScrubSchedule>,
+) -> Answer<Done> {
+    on(c, array, move |_, o| async move { scrub::schedule(&o, &r).await }).await
 }
