@@ -121,6 +121,14 @@ kinds! {
     LossAfterLoss,
     /// The array is opened for reading only.
     ReadOnlyOpen,
+    /// As many drives hang as may go.
+    Hung,
+    /// Every drive is late, for seconds.
+    AllLate,
+    /// Writes fail once or twice on every drive, and more often on some.
+    WriteErrorsPass,
+    /// A drive is to come back while requests of its former life are in flight.
+    ComesBackBusy,
     /// A scrub is started under load, whatever else happens.
     Scrubbed,
     /// Blocks of every kind rot on the drives that may go, and a scrub finds each.

@@ -9,6 +9,7 @@
 pub mod beyond;
 pub mod census;
 pub mod disturb;
+pub mod health;
 pub mod kind;
 pub mod lives;
 pub mod model;

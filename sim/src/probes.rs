@@ -21,7 +21,7 @@ use crate::run::{DEGRADED, changed, set_to_work, silent};
 use crate::volumes::Volumes;
 use crate::workload::{Done, joined};
 use crate::world::{World, drives, labelled};
-use crate::{beyond, lives, scrubs};
+use crate::{beyond, health, lives, scrubs};
 
 /// Bytes of a block.
 pub const BLOCK: u64 = BLOCK_BYTES as u64;
@@ -53,6 +53,10 @@ pub fn try_on_copies(world: &mut World, volumes: &Volumes, mode: Mode, report: &
         (Kind::ForeignDrive, true, 4),
         (Kind::Diverged, redundant, 2),
         (Kind::SecondProcess, true, 4),
+        (Kind::Hung, redundant, 3),
+        (Kind::AllLate, sound, 3),
+        (Kind::WriteErrorsPass, redundant, 3),
+        (Kind::ComesBackBusy, redundant, 3),
         (Kind::ScrubFinds, world.plan.tolerates() > 0, 1),
         (Kind::ScrubUnderLoad, sound, 2),
         (Kind::ScrubLoses, sound, 2),
@@ -83,6 +87,10 @@ pub fn try_on_copies(world: &mut World, volumes: &Volumes, mode: Mode, report: &
             Kind::ReadOnlyOpen => read_only(world, volumes, mode),
             Kind::ForeignDrive => foreign_drive(world),
             Kind::Diverged => diverged(world),
+            Kind::Hung => health::hung(world, volumes, mode),
+            Kind::AllLate => health::all_late(world, volumes, mode),
+            Kind::WriteErrorsPass => health::errors(world, volumes, mode),
+            Kind::ComesBackBusy => health::comes_back_idle(world, volumes, mode),
             Kind::ScrubFinds => scrubs::finds(world, volumes, mode),
             Kind::ScrubLoses => scrubs::loses(world, volumes),
             Kind::ScrubResumes => scrubs::resumes(world),

@@ -112,8 +112,15 @@ impl Array {
         // A background task may be between a read and the write that follows from it.
         self.core.close_doors(Door::Shut);
         let seats: Vec<_> = self.core.seats.borrow().iter().cloned().collect();
-        for drive in seats.iter().filter_map(|s| s.drive.as_ref()) {
-            drive.idle().await;
+        for seat in &seats {
+            let Some(drive) = &seat.drive else { continue };
+            if seat.is_in() {
+                drive.idle().await;
+            } else {
+                // One that went out because it does not answer may never do.
+                let patience = self.core.rt.sleep(crate::health::LATE_OUT);
+                futures::future::select(std::pin::pin!(drive.idle()), patience).await;
+            }
         }
         result
     }
@@ -359,6 +366,14 @@ impl Array {
     /// Labels a drive and gives it a seat, not yet in.
     async fn seat_drive(&self, drive: Drive, bay: u16, force: bool) -> Result<Rc<crate::seat::Seat>, Refused> {
         let core = &self.core;
+        if drive.in_flight() > 0 && !planted(Canary::BusyReturns) {
+            return Err(Refused::new(
+                RefusedCode::InUse,
+                format!("drive {}", drive.info().name),
+                "requests of its former life have not been answered yet: they could land in the new one",
+                "Wait until it answers, or take it out and put it back",
+            ));
+        }
         if !force {
             create::refuse_labelled(&drive).await?;
         }

@@ -134,6 +134,16 @@ canaries! {
     DoorsBlameDrives,
     /// Rows in flight are counted from the acknowledged row.
     WindowFromAcked,
+    /// The first failed write puts its member out.
+    OneErrorPutsOut,
+    /// Members go out for errors that may pass, whatever the redundancy says.
+    ErrorsBeyondRedundancy,
+    /// Members that do not answer are waited for.
+    LateStays,
+    /// Members that do not answer go out, whatever the redundancy says.
+    LateBeyondRedundancy,
+    /// A drive comes back as new while something is still in flight to it.
+    BusyReturns,
     /// A scrub reads rows that are still being written.
     ScrubBeyondAcked,
     /// A scrub leaves blocks of volumes out.

@@ -18,6 +18,7 @@ pub mod check;
 mod core;
 pub mod fault;
 mod flush;
+pub mod health;
 pub mod inspect;
 mod ladder;
 mod lifecycle;

@@ -28,6 +28,7 @@ impl Core {
             return;
         }
         seat.state.set(MemberState::Out);
+        seat.health.wake();
         self.failures.set(self.failures.get() + 1);
         self.note(format!("drive {} (seat {member}) {why}; it is out", seat.drive_name));
         if self.phase.get() != Phase::Open {

@@ -16,10 +16,10 @@ use crate::core::Core;
 use crate::seat::{Seat, add};
 
 /// Times a read is tried before its column counts as unreadable: an error may pass (a controller reset).
-const READ_TRIES: usize = 3;
+pub const READ_TRIES: usize = 3;
 
 /// Between the tries.
-const READ_PAUSE: Duration = Duration::from_millis(20);
+pub const READ_PAUSE: Duration = Duration::from_millis(20);
 
 /// A segment's geometry at one instant.
 #[derive(Clone, Debug)]
@@ -85,8 +85,12 @@ impl Core {
                     self.member_gone(seat.id);
                     return None;
                 }
-                Err(_) if attempt + 1 < READ_TRIES => self.rt.sleep(READ_PAUSE).await,
-                Err(_) => {}
+                Err(_) => {
+                    self.read_failed(&seat);
+                    if attempt + 1 < READ_TRIES {
+                        self.rt.sleep(READ_PAUSE).await;
+                    }
+                }
             }
         }
         None
@@ -261,11 +265,18 @@ impl Core {
             return None;
         }
         let pin = self.pins.pin();
+        let writer = seat.clone();
         let write = async move {
-            let done = seat.write(at, block).await;
+            let done = writer.write(at, block).await;
             drop(pin);
             done
         };
-        Some(self.rt.spawn(write).await)
+        let done = self.rt.spawn(write).await;
+        if let Err(error) = done
+            && error != rt::IoError::Gone
+        {
+            self.write_failed(&seat, error, self.rt.now());
+        }
+        Some(done)
     }
 }

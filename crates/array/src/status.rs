@@ -199,6 +199,8 @@ pub struct MemberStatus {
     pub mismatches: u64,
     /// Whether what it completed can be lost in a power cut until a flush.
     pub volatile_cache: bool,
+    /// Why it is suspect, if it is.
+    pub suspect: Option<String>,
 }
 
 /// A volume.
@@ -358,6 +360,7 @@ impl Core {
             ArrayState::Degraded => alarms.push("degraded: replace the drive that is out".to_owned()),
             ArrayState::Optimal | ArrayState::Rebuilding | ArrayState::ReadOnly | ArrayState::Closed => {}
         }
+        alarms.extend(self.health_alarms());
         let share = used * 100 / usable.max(1);
         let step = [95, 90, 80].into_iter().find(|step| share >= *step);
         if let Some(step) = step.filter(|_| provisioned > usable) {
@@ -392,6 +395,7 @@ impl Core {
                 errors: s.counters.errors.get(),
                 mismatches: s.counters.mismatches.get(),
                 volatile_cache: s.volatile(),
+                suspect: s.health.suspect(self.rt.now()),
             })
             .collect()
     }

@@ -250,13 +250,10 @@ impl Core {
             let made = self.make_columns(columns, lost, &headers, row, end).await;
             let writes = targets.iter().map(|(column, seat, zone)| {
                 let data = Buf::from_slice(&made[*column]).freeze();
-                async move { (seat, seat.write(seat.layout.zone_row(*zone, row), data).await) }
+                async move { self.write_to(seat, seat.layout.zone_row(*zone, row), vec![data]).await }
             });
-            for (seat, result) in join_all(writes).await {
-                if let Err(error) = result {
-                    self.member_failed(seat.id, &format!("write failed in rebuild: {error}"));
-                    return Err(Fault::Medium);
-                }
+            if join_all(writes).await.iter().any(Result::is_err) {
+                return Err(Fault::Medium);
             }
             let bytes = u64::from(end - row) * BLOCK_BYTES as u64 * targets.len() as u64;
             self.rebuild.bytes.set(self.rebuild.bytes.get() + bytes);

@@ -217,7 +217,7 @@ pub fn a_zone_being_read_is_not_freed() {
             // The first read is slow.
             OpKind::Read if !system && slow.is_none() => {
                 *slow = Some((disk, op.at));
-                Verdict::DelayNs(10_000_000_000)
+                Verdict::DelayNs(4_000_000_000)
             }
             OpKind::Deallocate => {
                 let hit = slow.is_some_and(|(d, at)| d == disk && (op.at..op.at + op.blocks).contains(&at));

@@ -6,6 +6,7 @@
 #![allow(clippy::unwrap_used)]
 
 mod generations;
+mod health;
 mod log;
 mod loss;
 mod map;
@@ -102,6 +103,14 @@ rules! {
     loss::a_shut_door_says_nothing_of_a_drive [DoorsBlameDrives]
     loss::one_bad_block_costs_a_rebuild_one_row [RebuildByBatch]
     loss::replacing_asks_for_the_redundancy_again [ReplaceUnasked]
+
+    health::three_write_errors_put_a_member_out [OneErrorPutsOut]
+    health::errors_are_forgotten []
+    health::a_member_that_does_not_answer_goes_out [LateStays]
+    health::nobody_goes_out_beyond_the_redundancy [LateBeyondRedundancy, ErrorsBeyondRedundancy]
+    health::when_all_are_late_it_goes_on []
+    health::read_errors_make_suspect []
+    health::a_drive_comes_back_idle [BusyReturns]
 
     scrub::it_finds_and_repairs_what_rots [ScrubBlocksSkipped, ScrubParitySkipped, ScrubSystemSkipped]
     scrub::it_leaves_rows_in_flight_alone [ScrubBeyondAcked]

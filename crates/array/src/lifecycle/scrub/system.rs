@@ -130,7 +130,7 @@ impl Core {
             add(&seat.counters.mismatches, 1);
         }
         let len = image.len();
-        let written = seat.write(at, image.clone()).await;
+        let written = self.write_to(seat, at, vec![image.clone()]).await;
         let (result, back) = seat.read(at, Buf::zeroed(len)).await;
         if self.writable().is_err() {
             return;
