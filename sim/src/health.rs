@@ -10,9 +10,12 @@ use rand::RngExt;
 use rt::model::{Disk, Fault as DriveFault, Op, OpKind, Verdict};
 use rt::{IoError, Rt};
 
+use crate::census::{Census, Spot};
 use crate::kind::Kind;
 use crate::model::Mode;
+use crate::probes::BLOCK;
 use crate::run::{DEGRADED, drain, set_to_work};
+use crate::spoil::flip;
 use crate::volumes::Volumes;
 use crate::workload::Done;
 use crate::world::{World, drives};
@@ -46,7 +49,8 @@ pub fn hung(world: &mut World, volumes: &Volumes, mode: Mode) -> Result<(), Stri
     let hung: Vec<usize> = (0..disks.len()).filter(|i| hangs(*i)).collect();
     hung.iter().for_each(|i| disks[*i].set_fault(DriveFault::Hang));
     world.counts.add(Kind::Hung, hung.len() as u64);
-    rt.block_on(rt.sleep(GOES_ON));
+    // One may be met only when another has gone out.
+    rt.block_on(rt.sleep(GOES_ON * hung.len() as u32));
     let before = done.requests.get();
     rt.block_on(rt.sleep(Duration::from_secs(1)));
     let status = array.status();
@@ -194,4 +198,64 @@ pub fn comes_back_idle(world: &mut World, volumes: &Volumes, mode: Mode) -> Resu
     }
     drain(&rt, &done)?;
     done.wrong.take().map_or(Ok(()), Err)
+}
+
+/// One drive serves everything a thousand times as slowly, and blocks rot on another that may go: reads do not wait for the
+/// one, and do not believe the other.
+pub fn read_around(world: &mut World, volumes: &Volumes, mode: Mode) -> Result<(), String> {
+    if !crate::probes::is_optimal(world) {
+        return Ok(());
+    }
+    let mut volumes = volumes.fork();
+    let disks = world.forks();
+    let rt = world.rt();
+    let array = open(&rt, &disks)?;
+    volumes.compare(&rt, &array, mode)?;
+    rt.block_on(rt.sleep(Duration::from_secs(1)));
+    let which = world.dice.random_range(0..disks.len());
+    let factor = 1000;
+    disks[which].set_fault(DriveFault::Slow { factor });
+    let at_least = Duration::from_nanos(disks[which].params().read_ns * u64::from(factor));
+    world.counts.add(Kind::ReadAround, 1);
+    let mut places: Vec<(String, u64)> = Vec::new();
+    for held in volumes.sure() {
+        let blocks = held.model.borrow().sectors() as u64 / 8;
+        places.extend((0..blocks).map(|block| (held.name.clone(), block * BLOCK)));
+    }
+    if places.is_empty() {
+        return Ok(());
+    }
+    let mut slow = 0;
+    for n in 0..300 {
+        let (name, at) = &places[world.dice.random_range(0..places.len())];
+        let begun = rt.now();
+        crate::probes::read_block(&rt, &array, name, *at).map_err(|e| format!("{name} at {at}: {e}"))?;
+        // One in sixteen asks whether the drive is itself again, and is answered in time all the same.
+        slow += u32::from(n >= 100 && rt.now() - begun >= at_least);
+    }
+    // A drive with one channel and much jitter may keep others waiting, too.
+    if slow > 10 {
+        return Err(format!("{slow} of 200 reads waited for a slow drive: {:#?}", array.status().members));
+    }
+    // The drive is slow and another is wrong: too much for one redundancy, so it is waited for.
+    let census = Census::take(&disks);
+    let other = (which + 1) % disks.len();
+    let spots: Vec<Spot> = census.of(Kind::RotData).iter().copied().filter(|(d, _)| *d == other).collect();
+    for spot in spots.into_iter().take(200) {
+        flip(world, &disks, spot);
+    }
+    let spots: Vec<Spot> = census.of(Kind::RotParity).iter().copied().filter(|(d, _)| *d == other).collect();
+    for spot in spots.into_iter().take(200) {
+        flip(world, &disks, spot);
+    }
+    for held in volumes.sure() {
+        let model = held.model.borrow();
+        let blocks = model.sectors() as u64 / 8;
+        for block in (0..blocks).take(400) {
+            let found = crate::probes::read_block(&rt, &array, &held.name, block * BLOCK)
+                .map_err(|e| format!("{} at block {block}: {e}", held.name))?;
+            model.check(block as usize * 8, &found, Mode::Killed).map_err(|e| format!("{}: {e}", held.name))?;
+        }
+    }
+    Ok(())
 }

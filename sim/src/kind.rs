@@ -129,6 +129,8 @@ kinds! {
     WriteErrorsPass,
     /// A drive is to come back while requests of its former life are in flight.
     ComesBackBusy,
+    /// A drive is slow for a while, and hosts read.
+    ReadAround,
     /// A scrub is started under load, whatever else happens.
     Scrubbed,
     /// Blocks of every kind rot on the drives that may go, and a scrub finds each.

@@ -144,6 +144,10 @@ canaries! {
     LateBeyondRedundancy,
     /// A drive comes back as new while something is still in flight to it.
     BusyReturns,
+    /// Reads wait for a slow drive.
+    DetourForgotten,
+    /// What was made from the rest of a row is believed without its checksum.
+    DetourUnverified,
     /// A scrub reads rows that are still being written.
     ScrubBeyondAcked,
     /// A scrub leaves blocks of volumes out.

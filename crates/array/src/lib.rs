@@ -16,6 +16,7 @@ mod array;
 pub mod canary;
 pub mod check;
 mod core;
+mod detour;
 pub mod fault;
 mod flush;
 pub mod health;

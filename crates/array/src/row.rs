@@ -13,6 +13,7 @@ use rt::{Buf, Bytes};
 
 use crate::canary::{Canary, planted};
 use crate::core::Core;
+use crate::detour::Answer;
 use crate::seat::{Seat, add};
 
 /// Times a read is tried before its column counts as unreadable: an error may pass (a controller reset).
@@ -131,7 +132,10 @@ impl Core {
     /// made from the rest of its row, and put right on the drive.
     pub async fn read_run(&self, columns: &Columns, column: usize, row: u32, crcs: &[u32]) -> Run {
         let rows = crcs.len() as u32;
-        let direct = self.read_column(columns, column, row, rows).await;
+        let direct = match self.read_or_go_around(columns, column, row, crcs).await {
+            Answer::Direct(direct) => direct,
+            Answer::Around(data) => return Run { data, lost: vec![false; crcs.len()] },
+        };
         let had_direct = direct.is_some();
         let mut data = match direct {
             Some(data) => data,

@@ -11,6 +11,7 @@ use ondisk::{Layout, MemberState};
 use rt::{Buf, Bytes, Drive, IoError};
 
 use crate::canary::{Canary, planted};
+use crate::detour::Speed;
 use crate::health::Health;
 
 /// One seat and who sits there.
@@ -37,6 +38,8 @@ pub struct Seat {
     pub counters: Counters,
     /// Requests in flight, and how it behaves.
     pub health: Health,
+    /// How long its reads take.
+    pub speed: Speed,
     /// What it still may do.
     pub door: Cell<Door>,
     written: Cell<u64>,
@@ -94,6 +97,7 @@ impl Seat {
             free: RefCell::new((0..layout.zones).collect()),
             counters: Counters::default(),
             health: Health::default(),
+            speed: Speed::default(),
             // A process before this one may have left writes in the drive's cache.
             written: Cell::new(u64::from(!planted(Canary::OldWritesForgotten))),
             flushed: Cell::new(0),

@@ -201,6 +201,8 @@ pub struct MemberStatus {
     pub volatile_cache: bool,
     /// Why it is suspect, if it is.
     pub suspect: Option<String>,
+    /// Reads that others answered because it was slow.
+    pub reads_around: u64,
 }
 
 /// A volume.
@@ -396,6 +398,7 @@ impl Core {
                 mismatches: s.counters.mismatches.get(),
                 volatile_cache: s.volatile(),
                 suspect: s.health.suspect(self.rt.now()),
+                reads_around: s.speed.around.get(),
             })
             .collect()
     }

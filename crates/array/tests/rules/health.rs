@@ -8,7 +8,7 @@ use array::{ArrayState, RefusedCode, SeatState, health};
 use base::MemberId;
 use ondisk::Level;
 use rt::IoError;
-use rt::model::{Op, OpKind, Verdict};
+use rt::model::{Fault, Op, OpKind, Verdict};
 
 use crate::world::{Process, World};
 
@@ -179,4 +179,60 @@ pub fn a_drive_comes_back_idle() {
     rt.block_on(rt.sleep(Duration::from_secs(20)));
     back().unwrap();
     rt.block_on(array.close()).unwrap();
+}
+
+/// One drive takes fifty times as long, at times and for good: the slowest of a thousand reads is far from waiting for it.
+pub fn a_slow_drive_does_not_set_the_tail() {
+    let world = World::new(5, false);
+    world.create(Level::Raid5);
+    let p = world.start(10);
+    for lba in 0..64u64 {
+        p.write(lba * 8, lba as u8, 8).unwrap();
+    }
+    let tail = |reads: u64, slow: &dyn Fn(u64) -> bool| {
+        let mut took: Vec<Duration> = (0..reads)
+            .map(|i| {
+                let factor = if slow(i) { 50 } else { 1 };
+                world.disks[2].set_fault(Fault::Slow { factor });
+                let lba = i * 37 % 512;
+                let begun = p.rt.now();
+                assert!(p.is(lba, (lba / 8) as u8, 1));
+                p.rt.now() - begun
+            })
+            .collect();
+        took.sort();
+        took[took.len() - 1 - took.len() / 1000]
+    };
+    let alone = Duration::from_nanos(world.disks[2].params().read_ns * 50);
+    let quick = tail(2000, &|_| false);
+    let at_times = tail(2000, &|i| i / 200 % 2 == 1);
+    let always = tail(2000, &|_| true);
+    assert!(at_times < alone / 2 && always < alone / 2, "p99.9: {quick:?}, {at_times:?}, {always:?}; alone {alone:?}");
+    assert!(p.array().status().members[2].reads_around > 100);
+    let others: u64 = (0..5).filter(|i| *i != 2).map(|i| p.array().status().members[i].reads_around).sum();
+    assert!(others < 40, "{others} reads around drives that are not slow");
+}
+
+/// What is made from the others is believed only if it matches.
+pub fn what_is_read_around_is_verified() {
+    for slow in 0..3 {
+        let other = (slow + 1) % 3;
+        let world = World::new(3, false);
+        world.create(Level::Raid5);
+        let p = world.start(11);
+        for lba in 0..6u64 {
+            p.write(lba * 10, lba as u8 + 1, 10).unwrap();
+        }
+        world.disks[slow].set_fault(Fault::Slow { factor: 1000 });
+        for (disk, at, mut block) in world.blocks(|b| b.iter().any(|x| *x != 0)) {
+            if disk == other {
+                block[5] ^= 4;
+                world.disks[other].image_write(at, &block);
+            }
+        }
+        for lba in 0..60 {
+            let read = p.read(lba, 1);
+            assert!(read.is_err() || read == Ok(vec![(lba / 10) as u8 + 1; 4096]), "drive {slow} is slow, block {lba}");
+        }
+    }
 }

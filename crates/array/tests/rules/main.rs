@@ -111,6 +111,8 @@ rules! {
     health::when_all_are_late_it_goes_on []
     health::read_errors_make_suspect []
     health::a_drive_comes_back_idle [BusyReturns]
+    health::a_slow_drive_does_not_set_the_tail [DetourForgotten]
+    health::what_is_read_around_is_verified [DetourUnverified]
 
     scrub::it_finds_and_repairs_what_rots [ScrubBlocksSkipped, ScrubParitySkipped, ScrubSystemSkipped]
     scrub::it_leaves_rows_in_flight_alone [ScrubBeyondAcked]

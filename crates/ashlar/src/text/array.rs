@@ -175,18 +175,20 @@ pub fn scrub_found(f: &ScrubFoundView) -> String {
 }
 
 fn members(members: &[MemberView]) -> Table {
-    let mut table = Table::new(&[">SEAT", "DRIVE", "STATE", ">SIZE", ">FREE", ">READS", ">WRITES", ">ERRORS"]);
+    let mut table =
+        Table::new(&[">SEAT", "DRIVE", "STATE", ">SIZE", ">FREE", ">READS", ">WRITES", ">ERRORS", ">AROUND"]);
     for m in members {
         let drive = if m.drive.is_empty() { &m.drive_name } else { &m.drive };
         table.row(vec![
             m.seat.to_string(),
             drive.clone(),
-            member_word(m.state).to_owned(),
+            if m.suspect.is_some() { "in, suspect".to_owned() } else { member_word(m.state).to_owned() },
             human(m.bytes),
             percent(m.zones_free, m.zones),
             m.reads.to_string(),
             m.writes.to_string(),
             m.errors.to_string(),
+            m.reads_around.to_string(),
         ]);
     }
     table

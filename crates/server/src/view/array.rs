@@ -214,6 +214,15 @@ pub struct MemberView {
     pub errors: u64,
     /// Whether it has a volatile write cache.
     pub volatile_cache: bool,
+    /// Why it is suspect, if it is: it is late, or errs now and then.
+    #[serde(default)]
+    pub suspect: Option<String>,
+    /// Reads that others answered because it was slow.
+    #[serde(default)]
+    pub reads_around: u64,
+    /// Blocks whose checksum did not match.
+    #[serde(default)]
+    pub mismatches: u64,
 }
 
 /// One volume.

@@ -121,6 +121,9 @@ impl From<array::status::MemberStatus> for MemberView {
             writes: m.writes,
             errors: m.errors,
             volatile_cache: m.volatile_cache,
+            suspect: m.suspect,
+            reads_around: m.reads_around,
+            mismatches: m.mismatches,
         }
     }
 }
