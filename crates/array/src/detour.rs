@@ -5,8 +5,8 @@
 //! it is much slower than they are. One that is known to be slow is not asked first at all, but for one read in sixteen,
 //! which tells when it is itself again.
 //!
-//! Bounded: reads for detours are at most as many as reads of members otherwise, so that a busy array does no more than a
-//! degraded one; where the others are as slow there is no detour.
+//! Bounded: reads for detours are at most twice as many as what is asked for, about what a degraded array does; where the
+//! others are as slow there is no detour.
 
 use std::cell::Cell;
 use std::pin::pin;
@@ -45,6 +45,9 @@ const DEADLINE_MAX: Duration = Duration::from_millis(200);
 
 /// A slow member is asked directly by one read in so many.
 const PROBE_ONE_IN: u64 = 16;
+
+/// Reads for detours that one read earns: one member of `k + m` slow for good takes `k + m - 2` for each `k` reads.
+const EARNED: f64 = 2.0;
 
 /// Reads for detours that may be saved up.
 const SAVED_MAX: f64 = 256.0;
@@ -86,7 +89,7 @@ impl Default for Budget {
 
 impl Budget {
     fn earn(&self) {
-        self.0.set((self.0.get() + 1.0).min(SAVED_MAX));
+        self.0.set((self.0.get() + EARNED).min(SAVED_MAX));
     }
 
     fn spend(&self, reads: f64) -> bool {

@@ -60,6 +60,9 @@ const WRITE_PAUSE: Duration = Duration::from_millis(20);
 /// Between the tries of a write whose member the array cannot do without.
 const WRITE_PAUSE_LONG: Duration = Duration::from_secs(1);
 
+/// When a request began that may take as long as it likes: drives deallocate at their leisure.
+pub const NEVER_LATE: Nanos = Nanos(u64::MAX);
+
 /// Requests in flight are looked at so often.
 const LOOK_EVERY: Duration = Duration::from_millis(250);
 
@@ -150,7 +153,9 @@ impl Health {
 
     /// The oldest request in flight: its number, and since when.
     fn oldest(&self) -> Option<(u64, Nanos)> {
-        self.flights.borrow().begun.iter().next().map(|(number, (begun, _))| (*number, *begun))
+        let flights = self.flights.borrow();
+        let begun = flights.begun.iter().map(|(number, (begun, _))| (*number, *begun));
+        begun.min_by_key(|(_, begun)| *begun)
     }
 
     fn in_flight(&self, number: u64) -> bool {

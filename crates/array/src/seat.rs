@@ -12,7 +12,7 @@ use rt::{Buf, Bytes, Drive, IoError};
 
 use crate::canary::{Canary, planted};
 use crate::detour::Speed;
-use crate::health::Health;
+use crate::health::{Health, NEVER_LATE};
 
 /// One seat and who sits there.
 pub struct Seat {
@@ -170,7 +170,7 @@ impl Seat {
     /// Gives blocks back to the drive: a hint, one that cannot do it is as good without.
     pub async fn deallocate(&self, at: MemberLba, blocks: BlockCount) {
         if let Ok(drive) = self.writable_drive() {
-            let _ = self.health.watch(drive.now(), || self.left(), drive.deallocate(at, blocks)).await;
+            let _ = self.health.watch(NEVER_LATE, || self.left(), drive.deallocate(at, blocks)).await;
         }
     }
 

@@ -276,7 +276,8 @@ impl Core {
         p.found.borrow_mut().clear();
         p.running.set(Some(kind));
         [&p.done, &p.bytes, &p.events].iter().for_each(|c| c.set(0));
-        (p.began.set(self.rt.now()), p.saved.set(self.rt.now()));
+        p.began.set(self.rt.now());
+        p.saved.set(self.rt.now());
         p.stop.set(false);
         let resumed = if planted(Canary::ScrubForgetsPosition) { 0 } else { self.scrub_line(kind).position };
         if resumed == 0 {
