@@ -112,7 +112,8 @@ pub fn all_late(world: &mut World, volumes: &Volumes, mode: Mode) -> Result<(), 
     done.wrong.take().map_or(Ok(()), Err)
 }
 
-/// Writes fail once on every drive: nobody goes out, nothing is lost. More of them, on drives that may go: those go.
+/// Writes fail once or twice on every drive: nobody goes out, nothing is lost. More of them, on more drives than may go: it
+/// does not freeze.
 pub fn errors(world: &mut World, volumes: &Volumes, mode: Mode) -> Result<(), String> {
     if !crate::probes::is_optimal(world) {
         return Ok(());
@@ -125,11 +126,16 @@ pub fn errors(world: &mut World, volumes: &Volumes, mode: Mode) -> Result<(), St
     let done = Rc::new(Done::default());
     let seated: Vec<bool> = disks.iter().map(|d| is_in(&array, d)).collect();
     let first = world.dice.random_range(0..disks.len());
-    let worse = (0..world.plan.tolerates()).map(|n| (first + n) % disks.len()).collect::<Vec<_>>();
+    // One more than may go: who is left is written to until it works.
+    let worse = (0..=world.plan.tolerates()).map(|n| (first + n) % disks.len()).collect::<Vec<_>>();
     let bad = world.dice.random_range(0..2) == 0;
     for (i, disk) in disks.iter().enumerate() {
         let after = Cell::new(world.dice.random_range(0..40u32));
-        let left = Cell::new(if bad && worse.contains(&i) { 100 } else { health::WRITE_ERRORS_OUT - 1 });
+        let left = Cell::new(if bad && worse.contains(&i) {
+            2 * health::WRITE_ERRORS_OUT
+        } else {
+            health::WRITE_ERRORS_OUT - 1
+        });
         let fail = move |op: &Op| {
             if op.kind != OpKind::Write || left.get() == 0 || after.get() > 0 {
                 after.set(after.get().saturating_sub(u32::from(op.kind == OpKind::Write)));
@@ -142,7 +148,7 @@ pub fn errors(world: &mut World, volumes: &Volumes, mode: Mode) -> Result<(), St
     }
     world.counts.add(Kind::WriteErrorsPass, 1);
     set_to_work(world, &rt, &array, &volumes, None, 6, &done);
-    rt.block_on(rt.sleep(Duration::from_millis(300)));
+    rt.block_on(rt.sleep(Duration::from_secs(if bad { 8 } else { 1 })));
     let status = array.status();
     if status.state == ArrayState::Frozen {
         return Err(format!("it froze: {:#?}", status.events));
