@@ -235,7 +235,7 @@ pub fn under_load(world: &mut World, volumes: &Volumes, mode: Mode) -> Result<()
         let kind = if world.dice.random_range(0..2) == 0 { ScrubKind::Media } else { ScrubKind::Parity };
         rt.block_on(array.scrub_stop());
         array.scrub_start(kind, world.dice.random_range(0..2) == 0).map_err(|e| e.to_string())?;
-        let long = 1u64 << world.dice.random_range(5..17);
+        let long = 1u64 << world.dice.random_range(12..21);
         rt.block_on(rt.sleep(Duration::from_micros(world.dice.random_range(1..long))));
         nothing_found(&array)?;
     }
