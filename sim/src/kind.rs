@@ -143,6 +143,26 @@ kinds! {
     DriveRetired,
     /// A drive joins, with ends in the middle.
     DriveGrown,
+    /// As many drives hang as may go.
+    Hung,
+    /// Every drive is late, for seconds.
+    AllLate,
+    /// Writes fail once or twice on every drive, and more often on some.
+    WriteErrorsPass,
+    /// A drive is to come back while requests of its former life are in flight.
+    ComesBackBusy,
+    /// A drive is slow for a while, and hosts read.
+    ReadAround,
+    /// A scrub is started under load, whatever else happens.
+    Scrubbed,
+    /// Blocks of every kind rot on the drives that may go, and a scrub finds each.
+    ScrubFinds,
+    /// A row rots beyond the redundancy, and a scrub comes to it.
+    ScrubLoses,
+    /// The process dies in the middle of a scrub.
+    ScrubResumes,
+    /// Scrubs under load, where nothing rots.
+    ScrubUnderLoad,
 }
 
 impl Kind {

@@ -186,7 +186,7 @@ pub fn rot_heals(world: &mut World, volumes: &Volumes, mode: Mode) -> Result<(),
 }
 
 /// Some operations take so much longer; not those on generations.
-fn delay(world: &mut World, disks: &[Disk], kind: OpKind, ns: u64) {
+pub fn delay(world: &mut World, disks: &[Disk], kind: OpKind, ns: u64) {
     let system = BlockCount::floor_from_bytes(world.plan.system_bytes());
     for disk in disks {
         let mut dice = Dice::seed_from_u64(world.dice.random());

@@ -21,7 +21,7 @@ use crate::run::{DEGRADED, changed, set_to_work, silent};
 use crate::volumes::Volumes;
 use crate::workload::{Done, joined};
 use crate::world::{World, drives, labelled};
-use crate::{back, beyond, lives, service};
+use crate::{back, beyond, health, lives, scrubs, service};
 
 /// Bytes of a block.
 pub const BLOCK: u64 = BLOCK_BYTES as u64;
@@ -64,6 +64,15 @@ pub fn try_on_copies(world: &mut World, volumes: &Volumes, mode: Mode, report: &
         (Kind::RotInCopy, redundant, 2),
         (Kind::DriveRetired, sound, 2),
         (Kind::DriveGrown, sound, 3),
+        (Kind::Hung, redundant, 3),
+        (Kind::AllLate, sound, 3),
+        (Kind::WriteErrorsPass, redundant, 3),
+        (Kind::ComesBackBusy, redundant, 3),
+        (Kind::ReadAround, redundant, 2),
+        (Kind::ScrubFinds, world.plan.tolerates() > 0, 1),
+        (Kind::ScrubUnderLoad, sound, 2),
+        (Kind::ScrubLoses, sound, 2),
+        (Kind::ScrubResumes, true, 3),
     ];
     for (kind, possible, one_in) in wanted {
         if !possible || !world.chance(kind, one_in) {
@@ -101,6 +110,15 @@ pub fn try_on_copies(world: &mut World, volumes: &Volumes, mode: Mode, report: &
             | Kind::RotInCopy
             | Kind::DriveRetired
             | Kind::DriveGrown => crate::drives::change(world, volumes, mode, kind),
+            Kind::Hung => health::hung(world, volumes, mode),
+            Kind::AllLate => health::all_late(world, volumes, mode),
+            Kind::WriteErrorsPass => health::errors(world, volumes, mode),
+            Kind::ComesBackBusy => health::comes_back_idle(world, volumes, mode),
+            Kind::ReadAround => health::read_around(world, volumes, mode),
+            Kind::ScrubFinds => scrubs::finds(world, volumes, mode),
+            Kind::ScrubLoses => scrubs::loses(world, volumes),
+            Kind::ScrubResumes => scrubs::resumes(world),
+            Kind::ScrubUnderLoad => scrubs::under_load(world, volumes, mode),
             _ => second_process(world),
         };
         tried.map_err(|e| format!("{kind:?}: {e}"))?;

@@ -18,7 +18,7 @@ use crate::report::Report;
 use crate::volumes::{Fate, Volumes};
 use crate::workload::{Done, Host};
 use crate::world::{World, drives, labelled};
-use crate::{disturb, lives, probes, spoil};
+use crate::{disturb, lives, probes, scrubs, spoil};
 
 /// Opens with whatever is there.
 pub const DEGRADED: OpenHow =
@@ -252,9 +252,11 @@ fn work(
         spoil::land_late(world);
         disturb::drives(world, rt, array);
         disturb::volumes(world, rt, array, volumes, done);
+        scrubs::disturb(world, rt, array);
     }
     if world.plan.rotten == 0 {
         lives::no_mismatch(array)?;
+        scrubs::nothing_found(array)?;
     }
     let status = array.status();
     report.moved += array.moved_blocks();

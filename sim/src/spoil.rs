@@ -86,7 +86,9 @@ pub fn begin(world: &mut World) {
             }
         }
     }
-    for disk in world.disks.clone() {
+    // A slow drive may be put out: it is one of those that the redundancy covers.
+    let may_be_slow = if world.rotten.is_empty() { world.disks.clone() } else { world.rotten_disks() };
+    for disk in may_be_slow {
         if world.chance(Kind::SlowDrive, 8) {
             let factor = world.dice.random_range(10..100);
             disk.set_fault(Fault::Slow { factor });

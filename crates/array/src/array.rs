@@ -13,6 +13,7 @@ use crate::core::{Core, Phase, Vol};
 use crate::fault::{Fault, Refused, RefusedCode};
 use crate::lifecycle::create::{self, random_uuid};
 use crate::lifecycle::open::{self, OpenHow, RecoveryReport};
+use crate::lifecycle::scrub::ScrubKind;
 use crate::map::height_for;
 use crate::plan::{CreateSpec, USABLE_PERMILLE, check_name};
 use crate::seat::Door;
@@ -21,6 +22,17 @@ use crate::volume::Volume;
 
 /// What a volume may save up, at most.
 const BURST_MS_MAX: u32 = 3_600_000;
+
+/// What to change of the schedule of scrubs.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct ScrubPlan {
+    /// Hours from one media scrub to the next; 0: never by itself.
+    pub media_hours: Option<u32>,
+    /// Hours from one parity scrub to the next; 0: never by itself.
+    pub parity_hours: Option<u32>,
+    /// What a scrub reads at most; 0: as the program thinks right.
+    pub bytes_per_second: Option<u64>,
+}
 
 /// An open array.
 #[derive(Clone)]
@@ -103,8 +115,15 @@ impl Array {
         // A background task may be between a read and the write that follows from it.
         self.core.close_doors(Door::Shut);
         let seats: Vec<_> = self.core.seats.borrow().iter().cloned().collect();
-        for drive in seats.iter().filter_map(|s| s.drive.as_ref()) {
-            drive.idle().await;
+        for seat in &seats {
+            let Some(drive) = &seat.drive else { continue };
+            if seat.is_in() {
+                drive.idle().await;
+            } else {
+                // One that went out because it does not answer may never do.
+                let patience = self.core.rt.sleep(crate::health::LATE_OUT);
+                futures::future::select(std::pin::pin!(drive.idle()), patience).await;
+            }
         }
         result
     }
@@ -277,6 +296,53 @@ impl Array {
         self.core.commit().await?;
         self.core.want_checkpoint();
         Ok(())
+    }
+
+    /// Starts a scrub from the beginning; `unlimited`: as fast as the drives are, for an array that nobody else uses.
+    ///
+    /// # Errors
+    /// When one is running, or the array is not writable.
+    pub fn scrub_start(&self, kind: ScrubKind, unlimited: bool) -> Result<(), Refused> {
+        self.core.scrub_start(kind, unlimited)
+    }
+
+    /// Ends the scrub under way; false when there is none.
+    pub async fn scrub_stop(&self) -> bool {
+        self.core.scrub_stop().await
+    }
+
+    /// Sets how often scrubs run by themselves (hours; 0: never) and how fast (bytes a second; 0: as the program thinks
+    /// right); what is `None` stays.
+    ///
+    /// # Errors
+    /// When the array is not writable.
+    pub async fn scrub_schedule(&self, change: ScrubPlan) -> Result<(), Refused> {
+        self.core.writable()?;
+        {
+            let mut settings = self.core.settings.borrow_mut();
+            let now = self.core.rt.unix_seconds();
+            let lines = [(change.media_hours, ScrubKind::Media), (change.parity_hours, ScrubKind::Parity)];
+            for (hours, kind) in lines {
+                let line =
+                    if kind == ScrubKind::Media { &mut settings.scrub_media } else { &mut settings.scrub_parity };
+                if let Some(hours) = hours {
+                    line.every_hours = hours;
+                    if line.started_at == 0 {
+                        line.started_at = now;
+                    }
+                }
+            }
+            if let Some(rate) = change.bytes_per_second {
+                settings.scrub_bytes_per_second = rate;
+            }
+        }
+        self.core.changed.wake();
+        Ok(self.core.commit().await?)
+    }
+
+    /// Resolves when no scrub runs or is about to.
+    pub async fn scrub_done(&self) {
+        self.core.scrub_over().await;
     }
 
     /// Brings everything acknowledged into the trees; for tests and benches that want exact figures.

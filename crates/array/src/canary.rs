@@ -156,6 +156,34 @@ canaries! {
     TurnKept,
     /// Rows in flight are counted from the acknowledged row.
     WindowFromAcked,
+    /// The first failed write puts its member out.
+    OneErrorPutsOut,
+    /// Members go out for errors that may pass, whatever the redundancy says.
+    ErrorsBeyondRedundancy,
+    /// Members that do not answer are waited for.
+    LateStays,
+    /// Members that do not answer go out, whatever the redundancy says.
+    LateBeyondRedundancy,
+    /// A drive comes back as new while something is still in flight to it.
+    BusyReturns,
+    /// Reads wait for a slow drive.
+    DetourForgotten,
+    /// What was made from the rest of a row is believed without its checksum.
+    DetourUnverified,
+    /// A scrub reads rows that are still being written.
+    ScrubBeyondAcked,
+    /// A scrub leaves blocks of volumes out.
+    ScrubBlocksSkipped,
+    /// A parity scrub does not look at redundancy.
+    ScrubParitySkipped,
+    /// A scrub does not read again what it wrote back.
+    ScrubBelievesWrites,
+    /// A scrub leaves labels and generations out.
+    ScrubSystemSkipped,
+    /// What a scrub finds lost is not written down.
+    ScrubLossForgotten,
+    /// A scrub begins anew after a restart.
+    ScrubForgetsPosition,
 }
 
 #[cfg(feature = "canary")]

@@ -196,6 +196,10 @@ pub struct Core {
     pub failures: Cell<u64>,
     /// How a rebuild goes.
     pub rebuild: crate::lifecycle::rebuild::Progress,
+    /// Reads around slow members that may still be made.
+    pub detours: crate::detour::Budget,
+    /// How a scrub goes.
+    pub scrub: crate::lifecycle::scrub::Progress,
     /// Host flushes.
     pub flushes: crate::flush::Flushes,
     /// What hosts may still take.
@@ -259,6 +263,8 @@ impl Core {
             degrading: Cell::new(false),
             failures: Cell::new(0),
             rebuild: crate::lifecycle::rebuild::Progress::default(),
+            detours: crate::detour::Budget::default(),
+            scrub: crate::lifecycle::scrub::Progress::default(),
             flushes: crate::flush::Flushes::default(),
             room: crate::space::Room::default(),
             shares: crate::share::Shares::default(),

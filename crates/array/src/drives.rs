@@ -213,6 +213,14 @@ impl Array {
     /// Labels a drive and gives it a seat, not yet in.
     async fn seat_drive(&self, drive: Drive, bay: u16, force: bool) -> Result<Rc<Seat>, Refused> {
         let core = &self.core;
+        if drive.in_flight() > 0 && !planted(Canary::BusyReturns) {
+            return Err(Refused::new(
+                RefusedCode::InUse,
+                format!("drive {}", drive.info().name),
+                "requests of its former life have not been answered yet: they could land in the new one",
+                "Wait until it answers, or take it out and put it back",
+            ));
+        }
         if !force {
             create::refuse_labelled(&drive).await?;
         }

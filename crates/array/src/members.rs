@@ -30,6 +30,7 @@ impl Core {
         seat.state.set(MemberState::Out);
         seat.leaving.set(false);
         self.keep_leavers();
+        seat.health.wake();
         self.failures.set(self.failures.get() + 1);
         self.note(format!("drive {} (seat {member}) {why}; it is out", seat.drive_name));
         if self.phase.get() != Phase::Open {

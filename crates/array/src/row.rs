@@ -9,17 +9,18 @@ use std::time::Duration;
 use base::{BLOCK_BYTES, SegmentId};
 use futures::future::join_all;
 use ondisk::{Cut, Scheme, Slot, crc32c};
-use rt::Buf;
+use rt::{Buf, Bytes};
 
 use crate::canary::{Canary, planted};
 use crate::core::Core;
+use crate::detour::Answer;
 use crate::seat::{Seat, add};
 
 /// Times a read is tried before its column counts as unreadable: an error may pass (a controller reset).
-const READ_TRIES: usize = 3;
+pub const READ_TRIES: usize = 3;
 
 /// Between the tries.
-const READ_PAUSE: Duration = Duration::from_millis(20);
+pub const READ_PAUSE: Duration = Duration::from_millis(20);
 
 /// A segment's geometry at one instant.
 #[derive(Clone, Debug)]
@@ -85,8 +86,12 @@ impl Core {
                     self.member_gone(seat.id);
                     return None;
                 }
-                Err(_) if attempt + 1 < READ_TRIES => self.rt.sleep(READ_PAUSE).await,
-                Err(_) => {}
+                Err(_) => {
+                    self.read_failed(&seat);
+                    if attempt + 1 < READ_TRIES {
+                        self.rt.sleep(READ_PAUSE).await;
+                    }
+                }
             }
         }
         None
@@ -127,7 +132,10 @@ impl Core {
     /// made from the rest of its row, and put right on the drive.
     pub async fn read_run(&self, columns: &Columns, column: usize, row: u32, crcs: &[u32]) -> Run {
         let rows = crcs.len() as u32;
-        let direct = self.read_column(columns, column, row, rows).await;
+        let direct = match self.read_or_go_around(columns, column, row, crcs).await {
+            Answer::Direct(direct) => direct,
+            Answer::Around(data) => return Run { data, lost: vec![false; crcs.len()] },
+        };
         let had_direct = direct.is_some();
         let mut data = match direct {
             Some(data) => data,
@@ -241,23 +249,45 @@ impl Core {
 
     /// Writes a block back to where it should have been: the same content, proven by its checksum.
     async fn repair(&self, columns: &Columns, column: usize, row: u32, block: Buf) {
+        if planted(Canary::RepairForgotten) {
+            return;
+        }
         let Some((seat, zone)) = self.slot_seat(columns, column) else { return };
+        let Some(done) = self.write_back(columns, column, row, block.freeze()).await else { return };
+        add(&self.tally.repaired_blocks, 1);
+        let outcome = if done.is_ok() { "repaired from its row" } else { "could not be written back" };
+        let at = seat.layout.zone_row(zone, row);
+        self.note(format!("block {at} of {} did not match its checksum; {outcome}", seat.drive_name));
+    }
+
+    /// Writes what a block must be, proven, over what it is; `None` when it is not there any more or nothing is written.
+    pub async fn write_back(
+        &self,
+        columns: &Columns,
+        column: usize,
+        row: u32,
+        block: Bytes,
+    ) -> Option<Result<(), rt::IoError>> {
+        let (seat, zone) = self.slot_seat(columns, column)?;
         let at = seat.layout.zone_row(zone, row);
         // While the segment is listed a pin made now keeps its zones: the write outlives a reader who walks away.
         let still_there = self.columns(columns.id).is_some_and(|now| now.slots[column] == columns.slots[column]);
-        if self.writable().is_err() || !still_there || planted(Canary::RepairForgotten) {
-            return;
+        if self.writable().is_err() || !still_there {
+            return None;
         }
         let pin = self.pins.pin();
         let writer = seat.clone();
         let write = async move {
-            let done = writer.write(at, block.freeze()).await;
+            let done = writer.write(at, block).await;
             drop(pin);
             done
         };
         let done = self.rt.spawn(write).await;
-        add(&self.tally.repaired_blocks, 1);
-        let outcome = if done.is_ok() { "repaired from its row" } else { "could not be written back" };
-        self.note(format!("block {at} of {} did not match its checksum; {outcome}", seat.drive_name));
+        if let Err(error) = done
+            && error != rt::IoError::Gone
+        {
+            self.write_failed(&seat, error, self.rt.now());
+        }
+        Some(done)
     }
 }

@@ -11,6 +11,8 @@ use ondisk::{Layout, MemberState};
 use rt::{Buf, Bytes, Drive, IoError};
 
 use crate::canary::{Canary, planted};
+use crate::detour::Speed;
+use crate::health::{Health, NEVER_LATE};
 
 /// One seat and who sits there.
 pub struct Seat {
@@ -34,6 +36,10 @@ pub struct Seat {
     pub free: RefCell<BTreeSet<u32>>,
     /// Requests and errors.
     pub counters: Counters,
+    /// Requests in flight, and how it behaves.
+    pub health: Health,
+    /// How long its reads take.
+    pub speed: Speed,
     /// What it still may do.
     pub door: Cell<Door>,
     written: Cell<u64>,
@@ -90,6 +96,8 @@ impl Seat {
             door: Cell::new(Door::Open),
             free: RefCell::new((0..layout.zones).collect()),
             counters: Counters::default(),
+            health: Health::default(),
+            speed: Speed::default(),
             // A process before this one may have left writes in the drive's cache.
             written: Cell::new(u64::from(!planted(Canary::OldWritesForgotten))),
             flushed: Cell::new(0),
@@ -109,6 +117,11 @@ impl Seat {
     /// Whether what it completed can be lost in a power cut until a flush.
     pub fn volatile(&self) -> bool {
         self.drive.as_ref().is_some_and(|d| d.info().volatile_cache)
+    }
+
+    /// It is out: nobody waits for it any more.
+    fn left(&self) -> bool {
+        self.state.get() != MemberState::In
     }
 
     fn readable_drive(&self) -> Result<&Drive, IoError> {
@@ -131,7 +144,9 @@ impl Seat {
         };
         add(&self.counters.reads, 1);
         add(&self.counters.bytes_read, buf.len() as u64);
-        let (result, buf) = drive.read(at, buf).await;
+        let bytes = buf.len();
+        let answer = self.health.watch(drive.now(), || self.left(), drive.read(at, buf)).await;
+        let (result, buf) = answer.unwrap_or_else(|| (Err(IoError::Gone), Buf::zeroed(bytes)));
         if result.is_err() {
             add(&self.counters.errors, 1);
         }
@@ -148,7 +163,8 @@ impl Seat {
         let drive = self.writable_drive()?;
         add(&self.counters.writes, 1);
         add(&self.counters.bytes_written, parts.iter().map(|part| part.len() as u64).sum());
-        let result = drive.write_vectored(at, parts).await;
+        let answer = self.health.watch(drive.now(), || self.left(), drive.write_vectored(at, parts)).await;
+        let result = answer.unwrap_or(Err(IoError::Gone));
         add(&self.written, 1);
         if result.is_err() {
             add(&self.counters.errors, 1);
@@ -159,7 +175,7 @@ impl Seat {
     /// Gives blocks back to the drive: a hint, one that cannot do it is as good without.
     pub async fn deallocate(&self, at: MemberLba, blocks: BlockCount) {
         if let Ok(drive) = self.writable_drive() {
-            let _ = drive.deallocate(at, blocks).await;
+            let _ = self.health.watch(NEVER_LATE, || self.left(), drive.deallocate(at, blocks)).await;
         }
     }
 
@@ -185,7 +201,8 @@ impl Seat {
             return Ok(());
         }
         add(&self.counters.flushes, 1);
-        let result = drive.flush().await;
+        let answer = self.health.watch(drive.now(), || self.left(), drive.flush()).await;
+        let result = answer.unwrap_or(Err(IoError::Gone));
         match result {
             Ok(()) => self.flushed.set(self.flushed.get().max(upto)),
             Err(_) => add(&self.counters.errors, 1),

@@ -147,6 +147,8 @@ pub struct Status {
     pub rebuild_rate: String,
     /// Rebuilds wait.
     pub rebuild_paused: bool,
+    /// Scrubs: the one under way, the last one, the schedule.
+    pub scrub: crate::lifecycle::scrub::ScrubStatus,
     /// What happened, oldest first.
     pub events: Vec<EventLine>,
     /// Memory of the map.
@@ -203,6 +205,10 @@ pub struct MemberStatus {
     pub mismatches: u64,
     /// Whether what it completed can be lost in a power cut until a flush.
     pub volatile_cache: bool,
+    /// Why it is suspect, if it is.
+    pub suspect: Option<String>,
+    /// Reads that others answered because it was slow.
+    pub reads_around: u64,
 }
 
 /// A volume.
@@ -315,6 +321,7 @@ impl Core {
             rebuild: self.rebuild_status(),
             rebuild_rate: rate_word(self.settings.borrow().rebuild),
             rebuild_paused: self.settings.borrow().rebuild_paused,
+            scrub: self.scrub_status(),
             events: self.events(),
             repaired_blocks: self.tally.repaired_blocks.get(),
             map_memory_bytes: self.nodes.borrow().bytes(),
@@ -379,6 +386,7 @@ impl Core {
             ArrayState::Degraded => alarms.push("degraded: replace the drive that is out".to_owned()),
             ArrayState::Optimal | ArrayState::Rebuilding | ArrayState::ReadOnly | ArrayState::Closed => {}
         }
+        alarms.extend(self.health_alarms());
         let share = used * 100 / usable.max(1);
         let step = [95, 90, 80].into_iter().find(|step| share >= *step);
         if let Some(step) = step.filter(|_| provisioned > usable) {
@@ -414,6 +422,8 @@ impl Core {
                 errors: s.counters.errors.get(),
                 mismatches: s.counters.mismatches.get(),
                 volatile_cache: s.volatile(),
+                suspect: s.health.suspect(self.rt.now()),
+                reads_around: s.speed.around.get(),
             })
             .collect()
     }

@@ -18,6 +18,7 @@ use rt::{Buf, Bytes};
 use crate::canary::{Canary, planted};
 use crate::core::{Core, Vol};
 use crate::fault::Fault;
+use crate::row::{READ_PAUSE, READ_TRIES};
 use crate::seat::Seat;
 use crate::segment::Seg;
 
@@ -90,7 +91,7 @@ impl Core {
         whole
     }
 
-    async fn write_slot(&self, seat: &Seat, generation: &Generation, image: Bytes) -> Result<(), SlotError> {
+    async fn write_slot(&self, seat: &Rc<Seat>, generation: &Generation, image: Bytes) -> Result<(), SlotError> {
         let number = generation.number.0;
         let slots = if planted(Canary::OneSlot) { 1 } else { 2 };
         for slot in 0..2 {
@@ -99,7 +100,7 @@ impl Core {
             }
         }
         let at = seat.layout.slot((number % slots) as usize);
-        seat.write(at, image).await.map_err(SlotError::Io)?;
+        self.write_to(seat, at, vec![image]).await.map_err(SlotError::Io)?;
         if planted(Canary::SlotNotFlushed) {
             return Ok(());
         }
@@ -112,16 +113,32 @@ impl Core {
             let in_effect = self.system.number.get();
             number.0 < in_effect || (number.0 == in_effect && id == self.system.id.get())
         };
-        let (result, block) = seat.read(seat.layout.slot(slot), Buf::zeroed(BLOCK_BYTES)).await;
-        result.map_err(SlotError::Io)?;
+        let Some(block) = self.read_slot(seat, slot, 1).await? else { return Ok(true) };
         if Generation::peek(&block).map_or(true, |(number, id)| ours(number, id)) {
             return Ok(true);
         }
         // Perhaps the beginning of one whose writing was cut short.
-        let image = Buf::zeroed(self.shape.slot_blocks as usize * BLOCK_BYTES);
-        let (result, image) = seat.read(seat.layout.slot(slot), image).await;
-        result.map_err(SlotError::Io)?;
+        let Some(image) = self.read_slot(seat, slot, self.shape.slot_blocks).await? else { return Ok(true) };
         Ok(Generation::decode(&image).map_or(true, |g| ours(g.number, g.id)))
+    }
+
+    /// The first blocks of a slot, tried more than once; `None` when they cannot be read on a member that the array cannot
+    /// do without: they are about to be written.
+    async fn read_slot(&self, seat: &Seat, slot: usize, blocks: u32) -> Result<Option<Buf>, SlotError> {
+        let mut failed = rt::IoError::Gone;
+        for _ in 0..READ_TRIES {
+            let (result, block) = seat.read(seat.layout.slot(slot), Buf::zeroed(blocks as usize * BLOCK_BYTES)).await;
+            match result {
+                Ok(()) => return Ok(Some(block)),
+                Err(rt::IoError::Gone) => return Err(SlotError::Io(rt::IoError::Gone)),
+                Err(error) => {
+                    failed = error;
+                    self.read_failed(seat);
+                    self.rt.sleep(READ_PAUSE).await;
+                }
+            }
+        }
+        if self.survives_without(seat.id) { Err(SlotError::Io(failed)) } else { Ok(None) }
     }
 
     fn take_effect(&self, generation: &Generation, freed: &[SegmentId]) {

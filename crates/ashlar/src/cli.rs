@@ -8,8 +8,8 @@ use clap::{Parser, Subcommand};
 use crate::context::Context;
 use crate::exit::{self, Outcome};
 use crate::{
-    bench, check, completion, create, demo, destroy, drive, export, import, inspect, iostat, rebuild, rescue, serve,
-    status, stop, volume, wipe,
+    bench, check, completion, create, demo, destroy, drive, export, import, inspect, iostat, rebuild, rescue, scrub,
+    serve, status, stop, volume, wipe,
 };
 
 const EXAMPLES: &str = "\
@@ -51,6 +51,7 @@ enum Verb {
     Rescue(rescue::Args),
     Drive(drive::Args),
     Rebuild(rebuild::Args),
+    Scrub(scrub::Args),
     Destroy(destroy::Args),
     Wipe(wipe::Args),
     Bench(bench::Args),
@@ -76,6 +77,7 @@ impl Cli {
             Verb::Check(a) => report(a.json, check::run(&context, &a)),
             Verb::Drive(a) => report(a.json(), drive::run(&context, a)),
             Verb::Rebuild(a) => report(a.json, rebuild::run(&context, &a)),
+            Verb::Scrub(a) => report(a.json(), scrub::run(&context, a)),
             Verb::Destroy(a) => report(a.json, destroy::run(&context, &a)),
             Verb::Wipe(a) => report(a.json, wipe::run(&context, &a)),
             Verb::Bench(a) => report(a.json, bench::run(&context, &a)),

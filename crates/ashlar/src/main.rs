@@ -26,6 +26,7 @@ mod iostat;
 mod progress;
 mod rebuild;
 mod rescue;
+mod scrub;
 mod serve;
 mod status;
 mod stop;

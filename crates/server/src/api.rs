@@ -16,6 +16,8 @@
 //! | DELETE /v1/arrays/A/volumes/V | delete | `Done` |
 //! | POST /v1/arrays/A/drives/fail, .../replace, .../add, .../retire, .../locate | | `DriveFail`, ... -> `Done` |
 //! | POST /v1/arrays/A/rebuild | pace, pause, resume | `RebuildSet` -> `Done` |
+//! | POST /v1/arrays/A/drives/fail, .../replace, .../add | | `DriveFail`, ... -> `Done` |
+//! | POST /v1/arrays/A/scrub/start, .../stop, .../schedule | | `ScrubStart`, none, `ScrubSchedule` -> `Done` |
 //! | POST /v1/stop | stop the server | `Done` |
 //!
 //! A problem comes as `{"version": 1, "error": {kind, code, what, why, todo}}` with the status of its kind: 400
@@ -64,6 +66,9 @@ pub fn router(data: DataHandle, stop_now: MailSender<&'static str>, program: Str
         .route("/v1/arrays/{array}/drives/retire", post(parts::drive_retire))
         .route("/v1/arrays/{array}/drives/locate", post(parts::drive_locate))
         .route("/v1/arrays/{array}/rebuild", post(parts::rebuild))
+        .route("/v1/arrays/{array}/scrub/start", post(parts::scrub_start))
+        .route("/v1/arrays/{array}/scrub/stop", post(parts::scrub_stop))
+        .route("/v1/arrays/{array}/scrub/schedule", post(parts::scrub_schedule))
         .fallback(answer::no_such_path)
         .method_not_allowed_fallback(answer::no_such_path)
         .with_state(Context { data, stop_now, program })

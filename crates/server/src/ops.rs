@@ -11,6 +11,7 @@ pub mod inspect;
 pub mod open;
 pub mod rebuild;
 pub mod rescue;
+pub mod scrub;
 pub mod status;
 pub mod volume;
 pub mod wipe;

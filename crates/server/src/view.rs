@@ -10,10 +10,12 @@ mod verbs;
 
 pub use array::{
     ArrayState, ArrayView, EventView, IostatView, LimitsView, MemberState, MemberView, RebuildView, RecoveryStepView,
-    RecoveryView, TrafficView, VolumeState, VolumeView, WrittenView,
+    RecoveryView, ScrubFoundView, ScrubRunView, ScrubScheduleView, ScrubView, TrafficView, VolumeState, VolumeView,
+    WrittenView,
 };
 pub use verbs::{
     Absent, Arrays, CheckView, CreateRequest, Created, Done, DriveAdd, DriveFail, DriveLocate, DriveReplace,
     DriveRetire, ImportRequest, Imported, ImportedArray, Iostats, PlanView, Range, RebuildSet, RescueRequest,
-    RescueView, ServerView, VERSION, VolumeCreate, VolumeGrow, VolumeLimit, VolumeRename, Volumes,
+    RescueView, ScrubSchedule, ScrubStart, ServerView, VERSION, VolumeCreate, VolumeGrow, VolumeLimit, VolumeRename,
+    Volumes,
 };

@@ -106,6 +106,26 @@ impl Core {
         left - self.being_emptied.borrow().values().sum::<i64>()
     }
 
+    /// Empties a segment that does not hold what is written to it; false when that cannot be done now.
+    pub(super) async fn clean_now(self: &Rc<Self>, id: SegmentId) -> bool {
+        let Some(victim) = self.victim(id) else { return false };
+        self.clean(victim).await;
+        !self.hard_to_clean.borrow().contains(&id)
+    }
+
+    /// Makes a block that cannot be read a bad one, durably, if the map still names its place.
+    pub(super) async fn mark_if_lost(&self, (volume, lba, place): Found) -> Result<(), Fault> {
+        let Some(live) = self.read_live(volume, lba, place).await? else { return Ok(()) };
+        self.writable()?;
+        if live.data.is_some() {
+            return Ok(());
+        }
+        let Some(piece) = self.still_live(live).await? else { return Ok(()) };
+        let request = piece.request.clone();
+        self.submit_to(StreamId::Inner, piece);
+        request.done().await
+    }
+
     /// What to empty next, while that leaves room for two checkpoints.
     fn choose(&self) -> Option<Victim> {
         let ladder = self.rungs();
@@ -331,7 +351,7 @@ impl Core {
     }
 
     /// Has the next checkpoint write a map node elsewhere, if it still is where the cleaner found it.
-    async fn touch(&self, volume: VolumeId, lba: Lba, level: u8, at: Pba) -> Result<(), Fault> {
+    pub(super) async fn touch(&self, volume: VolumeId, lba: Lba, level: u8, at: Pba) -> Result<(), Fault> {
         let Some(vol) = self.volumes.borrow().get(&volume).cloned() else { return Ok(()) };
         let key = NodeKey::of(volume, level, lba);
         let now = self.node_ref(&vol.roots.get(), vol.height.get(), key).await?;

@@ -4,11 +4,12 @@ use std::rc::Rc;
 
 use base::{ArrayUuid, BLOCK_BYTES, Epoch, MemberId, MemberUuid};
 use futures::future::join_all;
-use ondisk::{Features, Label, Layout, Member, MemberState};
+use ondisk::{Features, Label, Layout, Member, MemberState, ScrubLine, Settings};
 use rt::{Buf, Drive, IoError, Rt};
 
 use crate::core::{Core, Phase, Shape};
 use crate::fault::{Refused, RefusedCode};
+use crate::lifecycle::scrub::{MEDIA_EVERY_HOURS, PARITY_EVERY_HOURS};
 use crate::plan::{CreateSpec, Plan, plan};
 use crate::seat::Seat;
 
@@ -61,6 +62,7 @@ pub async fn create(rt: &Rt, drives: Vec<Drive>, spec: &CreateSpec, usable_permi
     let core = Core::new(rt, spec.name.clone(), shape, Phase::Open);
     core.epoch.set(Epoch(1));
     core.table.borrow_mut().next = 1;
+    *core.settings.borrow_mut() = settings_of_new(rt);
     let mut written = Vec::with_capacity(drives.len());
     for (i, drive) in drives.into_iter().enumerate() {
         let layout =
@@ -88,6 +90,12 @@ pub async fn create(rt: &Rt, drives: Vec<Drive>, spec: &CreateSpec, usable_permi
         ));
     }
     Ok(core)
+}
+
+/// Scrubs by themselves, the first ones counted from now.
+fn settings_of_new(rt: &Rt) -> Settings {
+    let every = |every_hours| ScrubLine { every_hours, started_at: rt.unix_seconds(), ..ScrubLine::default() };
+    Settings { scrub_media: every(MEDIA_EVERY_HOURS), scrub_parity: every(PARITY_EVERY_HOURS), ..Settings::default() }
 }
 
 /// The seat of a freshly labelled drive.

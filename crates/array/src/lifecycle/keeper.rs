@@ -23,6 +23,10 @@ impl Core {
         self.rt.spawn(async move { core.keep_clean().await }).detach();
         let core = self.clone();
         self.rt.spawn(async move { core.keep_rebuilt().await }).detach();
+        let core = self.clone();
+        self.rt.spawn(async move { core.keep_scrubbed().await }).detach();
+        let core = self.clone();
+        self.rt.spawn(async move { core.keep_health().await }).detach();
     }
 
     fn over(&self) -> bool {

@@ -14,4 +14,5 @@ pub mod rebuild_pace;
 pub mod replay;
 mod restore;
 pub mod scan;
+pub mod scrub;
 mod victims;

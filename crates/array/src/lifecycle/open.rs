@@ -430,7 +430,7 @@ async fn heal_slots(core: &Core, g: &Generation, found: &[Found], believed: &[bo
         }
         let Some(seat) = core.seat(f.label.seat).filter(|s| s.is_in()) else { continue };
         let at = seat.layout.slot((g.number.0 % 2) as usize);
-        let written = match seat.write(at, image.clone()).await {
+        let written = match core.write_to(&seat, at, vec![image.clone()]).await {
             Ok(()) => seat.flush().await,
             Err(e) => Err(e),
         };

@@ -154,18 +154,13 @@ impl Core {
         let sources = self.sources(columns, &wanted);
         let piece = self.next_piece(columns, &sources, rows, window).await?;
         let made = self.make_columns(columns, &wanted, &sources, &piece).await;
-        let writes = targets
-            .iter()
-            .zip(made)
-            .map(|(t, data)| async move { (t, t.seat.write(t.seat.layout.zone_row(t.zone, row), data).await) });
-        let mut written = Ok(piece.end);
-        for (t, result) in join_all(writes).await {
-            if let Err(error) = result {
-                self.member_failed(t.seat.id, &format!("write failed in rebuild: {error}"));
-                written = Err(Fault::Medium);
-            }
+        let writes = targets.iter().zip(made).map(|(t, data)| async move {
+            self.write_to(&t.seat, t.seat.layout.zone_row(t.zone, row), vec![data]).await
+        });
+        if join_all(writes).await.iter().any(Result::is_err) {
+            return Err(Fault::Medium);
         }
-        written
+        Ok(piece.end)
     }
 
     /// The columns that are read: where the wanted ones lie, if their checksums are known; else as many as a row can be

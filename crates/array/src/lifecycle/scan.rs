@@ -78,10 +78,8 @@ impl Core {
         if mend && !planted(Canary::MendForgotten) {
             for (c, r, block) in wrong {
                 let Some((seat, zone)) = self.slot_seat(columns, c) else { continue };
-                let done = seat.write(seat.layout.zone_row(zone, header.row + r), block.freeze()).await;
-                if let Err(error) = done {
-                    self.member_failed(seat.id, &format!("could not be written in recovery: {error}"));
-                }
+                // When it fails its member is out.
+                let _ = self.write_to(&seat, seat.layout.zone_row(zone, header.row + r), vec![block.freeze()]).await;
             }
         }
         Some(true)

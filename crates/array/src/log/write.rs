@@ -6,7 +6,7 @@ use std::rc::Rc;
 use base::{BlockCount, MemberId, Pba, SegmentId, Seq};
 use futures::future::join_all;
 use ondisk::{Entry, MapRef, Place, SegmentState};
-use rt::{Bytes, IoError};
+use rt::Bytes;
 
 use super::{Piece, StreamId, What, window_rows};
 use crate::canary::{Canary, planted};
@@ -87,20 +87,16 @@ impl Core {
             let seat = self.seat(member).expect("slots name seats");
             let at = seat.layout.zone_row(zone, record.row);
             add(&self.tally.raw_blocks_written, u64::from(record.rows));
+            let core = &self;
             writes.push(async move {
-                let mut result = seat.write_vectored(at, parts.clone()).await;
-                if matches!(result, Err(e) if e != IoError::Gone) {
-                    // One more try: the same content to the same rows.
-                    result = seat.write_vectored(at, parts).await;
-                }
-                (seat, result)
+                // As often as the rules say: the same content to the same rows.
+                core.write_to(&seat, at, parts).await
             });
         }
         let mut whole = true;
-        for (seat, result) in join_all(writes).await {
-            if let Err(error) = result {
+        for result in join_all(writes).await {
+            if result.is_err() {
                 whole = planted(Canary::AckIncomplete);
-                self.member_failed(seat.id, &format!("write failed: {error}"));
             }
         }
         let stream = self.log.stream(record.stream);

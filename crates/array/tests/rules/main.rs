@@ -7,10 +7,12 @@
 
 mod drives;
 mod generations;
+mod health;
 mod log;
 mod loss;
 mod map;
 mod recovery;
+mod scrub;
 mod service;
 mod world;
 
@@ -119,6 +121,23 @@ rules! {
     drives::nothing_new_lies_on_a_member_that_leaves [LeavingUsed]
     drives::a_member_retires_when_the_others_have_room [RetireUnasked]
     drives::a_member_that_joins_is_used []
+
+    health::three_write_errors_put_a_member_out [OneErrorPutsOut]
+    health::errors_are_forgotten []
+    health::a_member_that_does_not_answer_goes_out [LateStays]
+    health::nobody_goes_out_beyond_the_redundancy [LateBeyondRedundancy, ErrorsBeyondRedundancy]
+    health::when_all_are_late_it_goes_on []
+    health::read_errors_make_suspect []
+    health::a_drive_comes_back_idle [BusyReturns]
+    health::a_slow_drive_does_not_set_the_tail [DetourForgotten]
+    health::what_is_read_around_is_verified [DetourUnverified]
+
+    scrub::it_finds_and_repairs_what_rots [ScrubBlocksSkipped, ScrubParitySkipped, ScrubSystemSkipped]
+    scrub::it_leaves_rows_in_flight_alone [ScrubBeyondAcked]
+    scrub::a_place_that_does_not_hold_is_emptied [ScrubBelievesWrites]
+    scrub::it_goes_on_after_a_restart [ScrubForgetsPosition]
+    scrub::what_it_cannot_repair_is_bad_for_good [ScrubLossForgotten]
+    scrub::it_runs_when_it_is_due []
 }
 
 #[test]

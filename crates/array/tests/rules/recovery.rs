@@ -28,6 +28,8 @@ pub fn acknowledged_entries_are_replayed() {
     assert!(world.start(2).is(0, 1, 5));
 
     let p = world.start(3);
+    // What the open asked for is done.
+    p.wait(Duration::from_secs(1));
     world.delay_a_write(1_000_000_000);
     let late = p.begin_write(200, 3, 5);
     p.wait(Duration::from_millis(1));

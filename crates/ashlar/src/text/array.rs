@@ -4,7 +4,10 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use server::ops::rebuild::rate_words;
 use server::ops::volume::limits_sentence;
-use server::view::{ArrayState, ArrayView, MemberState, MemberView, PlanView, RebuildView, RecoveryView, VolumeState};
+use server::view::{
+    ArrayState, ArrayView, MemberState, MemberView, PlanView, RebuildView, RecoveryView, ScrubFoundView, ScrubRunView,
+    ScrubScheduleView, ScrubView, VolumeState,
+};
 
 use super::{Table, duration, human, percent};
 
@@ -105,6 +108,7 @@ pub fn array_details(a: &ArrayView) -> Vec<String> {
     } else if a.rebuild_paused {
         lines.push("  rebuild   waits until `ashlar rebuild resume`".to_owned());
     }
+    lines.extend(scrub_lines(&a.scrub).into_iter().map(|line| format!("  scrub     {line}")));
     lines.extend(a.alarms.iter().map(|alarm| format!("  ALARM     {alarm}")));
     lines.push(String::new());
     lines.extend(members(&a.members).lines());
@@ -129,19 +133,69 @@ pub fn array_details(a: &ArrayView) -> Vec<String> {
     lines
 }
 
+/// The scrub that runs, or when the last one ended; then what was found.
+fn scrub_lines(s: &ScrubView) -> Vec<String> {
+    let mut lines = Vec::new();
+    let ended = |line: &ScrubScheduleView| match line.finished_at {
+        0 => "never".to_owned(),
+        at => ago(at),
+    };
+    match &s.running {
+        Some(run) => lines.push(format!("{} running: {}", run.kind, scrub_run(run))),
+        None => {
+            let every =
+                |hours: u32| if hours == 0 { "not by itself".to_owned() } else { format!("every {hours} hours") };
+            lines.push(format!(
+                "media {} ({}), parity {} ({})",
+                ended(&s.media),
+                every(s.media.every_hours),
+                ended(&s.parity),
+                every(s.parity.every_hours)
+            ));
+        }
+    }
+    let shown = s.running.iter().chain(s.last.iter().filter(|_| s.running.is_none()));
+    lines.extend(shown.flat_map(|run| &run.found).map(scrub_found));
+    lines
+}
+
+/// How far a scrub is, or went.
+pub fn scrub_run(r: &ScrubRunView) -> String {
+    let eta = r.eta_seconds.filter(|_| !r.finished);
+    let eta = eta.map_or(String::new(), |s| format!(", {} left", duration(Duration::from_secs(s))));
+    let rate = r.bytes_read / r.seconds.max(1);
+    format!(
+        "{} of {} segments, {} read, {}/s{eta}",
+        r.segments_done,
+        r.segments_total,
+        human(r.bytes_read),
+        human(rate)
+    )
+}
+
+/// What a scrub found on a drive.
+pub fn scrub_found(f: &ScrubFoundView) -> String {
+    format!(
+        "drive {} (seat {}): {} blocks wrong, {} repaired, {} did not hold, {} lost",
+        f.drive_name, f.seat, f.found, f.repaired, f.not_held, f.lost
+    )
+}
+
 fn members(members: &[MemberView]) -> Table {
-    let mut table = Table::new(&[">SEAT", "DRIVE", "STATE", ">SIZE", ">FREE", ">READS", ">WRITES", ">ERRORS"]);
+    let mut table =
+        Table::new(&[">SEAT", "DRIVE", "STATE", ">SIZE", ">FREE", ">READS", ">WRITES", ">ERRORS", ">AROUND"]);
     for m in members {
         let drive = if m.drive.is_empty() { &m.drive_name } else { &m.drive };
         table.row(vec![
             m.seat.to_string(),
             drive.clone(),
-            member_word(m.state).to_owned(),
+            if m.suspect.is_some() { "in, suspect".to_owned() } else { member_word(m.state).to_owned() },
             human(m.bytes),
             percent(m.zones_free, m.zones),
             m.reads.to_string(),
             m.writes.to_string(),
             m.errors.to_string(),
+            m.reads_around.to_string(),
         ]);
     }
     table

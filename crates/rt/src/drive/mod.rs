@@ -140,6 +140,12 @@ impl Drive {
         &self.0.info
     }
 
+    /// Now, by the clock of its runtime.
+    #[must_use]
+    pub fn now(&self) -> crate::Nanos {
+        self.0.rt.now()
+    }
+
     /// Fills `buf` from block `at` on. After an error its contents are unspecified.
     pub fn read(&self, at: MemberLba, buf: Buf) -> impl Future<Output = (Result<(), IoError>, Buf)> + use<> {
         let d = self.0.clone();

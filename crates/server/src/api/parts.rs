@@ -8,10 +8,10 @@ use super::answer::Body;
 use super::{Answer, Context};
 use crate::Problem;
 use crate::ops::open::Opened;
-use crate::ops::{World, drive, rebuild as pace, volume};
+use crate::ops::{World, drive, rebuild as pace, scrub, volume};
 use crate::view::{
-    Done, DriveAdd, DriveFail, DriveLocate, DriveReplace, DriveRetire, RebuildSet, VolumeCreate, VolumeGrow,
-    VolumeLimit, VolumeRename, Volumes,
+    Done, DriveAdd, DriveFail, DriveLocate, DriveReplace, DriveRetire, RebuildSet, ScrubSchedule, ScrubStart,
+    VolumeCreate, VolumeGrow, VolumeLimit, VolumeRename, Volumes,
 };
 
 /// Runs a verb on a served array and puts what it did into the log.
@@ -117,4 +117,24 @@ pub async fn drive_locate(
 
 pub async fn rebuild(State(c): State<Context>, Path(array): Path<String>, Body(r): Body<RebuildSet>) -> Answer<Done> {
     on(c, array, move |_, o| async move { pace::set(&o, &r).await }).await
+}
+
+pub async fn scrub_start(
+    State(c): State<Context>,
+    Path(array): Path<String>,
+    Body(r): Body<ScrubStart>,
+) -> Answer<Done> {
+    on(c, array, move |_, o| async move { scrub::start(&o, &r, false) }).await
+}
+
+pub async fn scrub_stop(State(c): State<Context>, Path(array): Path<String>) -> Answer<Done> {
+    on(c, array, move |_, o| async move { scrub::stop(&o).await }).await
+}
+
+pub async fn scrub_schedule(
+    State(c): State<Context>,
+    Path(array): Path<String>,
+    Body(r): Body<ScrubSchedule>,
+) -> Answer<Done> {
+    on(c, array, move |_, o| async move { scrub::schedule(&o, &r).await }).await
 }

@@ -111,8 +111,75 @@ pub struct ArrayView {
     /// Rebuilds wait until they are told to go on.
     #[serde(default)]
     pub rebuild_paused: bool,
+    /// Scrubs: the one that is running, the last one, the schedule.
+    #[serde(default)]
+    pub scrub: ScrubView,
     /// The last events, oldest first.
     pub events: Vec<EventView>,
+}
+
+/// Scrubs of an array.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct ScrubView {
+    /// The one that is running.
+    pub running: Option<ScrubRunView>,
+    /// The last one since the array was opened.
+    pub last: Option<ScrubRunView>,
+    /// Patrol reads.
+    pub media: ScrubScheduleView,
+    /// Consistency checks.
+    pub parity: ScrubScheduleView,
+    /// What a scrub reads at most.
+    pub bytes_per_second: u64,
+}
+
+/// A scrub that runs, or ran.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct ScrubRunView {
+    /// "media" or "parity".
+    pub kind: String,
+    /// Whether it came to its end.
+    pub finished: bool,
+    /// Segments read.
+    pub segments_done: u64,
+    /// Segments to read.
+    pub segments_total: u64,
+    /// Bytes read.
+    pub bytes_read: u64,
+    /// Since it began, or went on after a restart.
+    pub seconds: u64,
+    /// To its end, once that can be told.
+    pub eta_seconds: Option<u64>,
+    /// Drives on which something was wrong.
+    pub found: Vec<ScrubFoundView>,
+}
+
+/// What a scrub found on one drive: blocks.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct ScrubFoundView {
+    /// The drive's serial number or stable name.
+    pub drive_name: String,
+    /// Its seat.
+    pub seat: u16,
+    /// Wrong, or not to be read.
+    pub found: u64,
+    /// Of these, right again.
+    pub repaired: u64,
+    /// Of these, written back and not there when they were read again.
+    pub not_held: u64,
+    /// Of these, beyond the redundancy.
+    pub lost: u64,
+}
+
+/// How often scrubs run, and when they did.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct ScrubScheduleView {
+    /// Hours from one beginning to the next; 0: not by itself.
+    pub every_hours: u32,
+    /// When the last one began (or the array was made): seconds since 1970.
+    pub started_at: u64,
+    /// When the last one ended: seconds since 1970; 0: never.
+    pub finished_at: u64,
 }
 
 /// Bytes written since an array was opened, by what they are.
@@ -155,6 +222,15 @@ pub struct MemberView {
     pub errors: u64,
     /// Whether it has a volatile write cache.
     pub volatile_cache: bool,
+    /// Why it is suspect, if it is: it is late, or errs now and then.
+    #[serde(default)]
+    pub suspect: Option<String>,
+    /// Reads that others answered because it was slow.
+    #[serde(default)]
+    pub reads_around: u64,
+    /// Blocks whose checksum did not match.
+    #[serde(default)]
+    pub mismatches: u64,
 }
 
 /// One volume.

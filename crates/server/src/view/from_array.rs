@@ -2,7 +2,8 @@
 
 use super::{
     ArrayState, ArrayView, EventView, IostatView, LimitsView, MemberState, MemberView, PlanView, RebuildView,
-    RecoveryStepView, RecoveryView, TrafficView, VolumeState, VolumeView, WrittenView,
+    RecoveryStepView, RecoveryView, ScrubFoundView, ScrubRunView, ScrubScheduleView, ScrubView, TrafficView,
+    VolumeState, VolumeView, WrittenView,
 };
 
 impl From<array::Status> for ArrayView {
@@ -57,7 +58,51 @@ impl From<array::Status> for ArrayView {
             }),
             rebuild_rate: s.rebuild_rate,
             rebuild_paused: s.rebuild_paused,
+            scrub: ScrubView::from(s.scrub),
             events: s.events.into_iter().map(|e| EventView { unix_seconds: e.unix_seconds, text: e.text }).collect(),
+        }
+    }
+}
+
+impl From<array::ScrubStatus> for ScrubView {
+    fn from(s: array::ScrubStatus) -> ScrubView {
+        let schedule = |line: array::ScrubSchedule| ScrubScheduleView {
+            every_hours: line.every_hours,
+            started_at: line.started_at,
+            finished_at: line.finished_at,
+        };
+        ScrubView {
+            running: s.running.map(ScrubRunView::from),
+            last: s.last.map(ScrubRunView::from),
+            media: schedule(s.media),
+            parity: schedule(s.parity),
+            bytes_per_second: s.bytes_per_second,
+        }
+    }
+}
+
+impl From<array::ScrubRun> for ScrubRunView {
+    fn from(r: array::ScrubRun) -> ScrubRunView {
+        let found = |f: array::DriveFindings| ScrubFoundView {
+            drive_name: f.drive_name,
+            seat: f.seat,
+            found: f.found,
+            repaired: f.repaired,
+            not_held: f.not_held,
+            lost: f.lost,
+        };
+        ScrubRunView {
+            kind: match r.kind {
+                array::ScrubKind::Media => "media".to_owned(),
+                array::ScrubKind::Parity => "parity".to_owned(),
+            },
+            finished: r.finished,
+            segments_done: r.segments_done,
+            segments_total: r.segments_total,
+            bytes_read: r.bytes_read,
+            seconds: r.seconds,
+            eta_seconds: r.eta_seconds,
+            found: r.found.into_iter().map(found).collect(),
         }
     }
 }
@@ -82,6 +127,9 @@ impl From<array::status::MemberStatus> for MemberView {
             writes: m.writes,
             errors: m.errors,
             volatile_cache: m.volatile_cache,
+            suspect: m.suspect,
+            reads_around: m.reads_around,
+            mismatches: m.mismatches,
         }
     }
 }

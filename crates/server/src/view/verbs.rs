@@ -290,6 +290,30 @@ pub struct DriveFail {
     pub drive: String,
 }
 
+/// Start a scrub.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ScrubStart {
+    /// Redundancy against the data, too.
+    #[serde(default)]
+    pub parity: bool,
+}
+
+/// Say how often scrubs run by themselves; what is not given stays.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ScrubSchedule {
+    /// Hours from one media scrub to the next; 0: never.
+    #[serde(default)]
+    pub media_every_hours: Option<u32>,
+    /// Hours from one parity scrub to the next; 0: never.
+    #[serde(default)]
+    pub parity_every_hours: Option<u32>,
+    /// What a scrub reads at most; 0: as Ashlar thinks right.
+    #[serde(default)]
+    pub bytes_per_second: Option<u64>,
+}
+
 /// Put a drive in another's place.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]

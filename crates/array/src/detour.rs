@@ -1,0 +1,223 @@
+//! Reads around a slow drive: after a deadline a block is made from the rest of its row, and whichever comes first and
+//! matches its checksum is the answer. So one slow drive does not set the array's tail.
+//!
+//! The deadline follows what reads have taken lately: three times the high quantile of the member, or of the others where
+//! it is much slower than they are. One that is known to be slow is not asked first at all, but for one read in sixteen,
+//! which tells when it is itself again.
+//!
+//! Bounded: reads for detours are at most twice as many as what is asked for, about what a degraded array does; where the
+//! others are as slow there is no detour.
+
+use std::cell::Cell;
+use std::pin::pin;
+use std::time::Duration;
+
+use base::BLOCK_BYTES;
+use futures::future::{Either, select};
+use ondisk::{Scheme, crc32c};
+use rt::Buf;
+
+use crate::canary::{Canary, planted};
+use crate::core::Core;
+use crate::row::Columns;
+use crate::seat::{Seat, add};
+
+/// The share of reads that take longer than the high quantile.
+const ABOVE: f64 = 0.05;
+
+/// How much one read moves the quantile.
+const STEP: f64 = 0.05;
+
+/// A quantile this many times above a read comes down faster: the drive is itself again.
+const FAR_ABOVE: f64 = 4.0;
+
+/// A member is slow when its quantile is so many times the middle one.
+const SLOW: f64 = 4.0;
+
+/// The deadline is so many quantiles.
+const DEADLINE: f64 = 3.0;
+
+/// No deadline is shorter: a drive's own work (erasing, refreshing) takes as long now and then.
+const DEADLINE_MIN: Duration = Duration::from_micros(500);
+
+/// No deadline is longer.
+const DEADLINE_MAX: Duration = Duration::from_millis(200);
+
+/// A slow member is asked directly by one read in so many.
+const PROBE_ONE_IN: u64 = 16;
+
+/// Reads for detours that one read earns: one member of `k + m` slow for good takes `k + m - 2` for each `k` reads.
+const EARNED: f64 = 2.0;
+
+/// Reads for detours that may be saved up.
+const SAVED_MAX: f64 = 256.0;
+
+/// Rows of the largest read with a detour: longer ones take as long as the bytes do.
+const ROWS_MAX: u32 = 16;
+
+/// How long reads of one member take.
+#[derive(Default)]
+pub struct Speed {
+    high_ns: Cell<f64>,
+    asked: Cell<u64>,
+    /// Reads answered by others.
+    pub around: Cell<u64>,
+}
+
+impl Speed {
+    /// A read took so long, or at least so long.
+    fn took(&self, time: Duration) {
+        let (ns, high) = (time.as_nanos() as f64, self.high_ns.get());
+        let next = match () {
+            () if high == 0.0 => ns,
+            () if ns > high => (high * (1.0 + STEP * (1.0 - ABOVE))).min(ns),
+            () if ns * FAR_ABOVE < high => high * (1.0 - 2.0 * STEP),
+            () => high * (1.0 - STEP * ABOVE),
+        };
+        self.high_ns.set(next);
+    }
+}
+
+/// Reads for detours that may still be made.
+pub struct Budget(Cell<f64>);
+
+impl Default for Budget {
+    fn default() -> Self {
+        Budget(Cell::new(SAVED_MAX / 4.0))
+    }
+}
+
+impl Budget {
+    fn earn(&self) {
+        self.0.set((self.0.get() + EARNED).min(SAVED_MAX));
+    }
+
+    fn spend(&self, reads: f64) -> bool {
+        let left = self.0.get() - reads;
+        if left >= 0.0 {
+            self.0.set(left);
+        }
+        left >= 0.0
+    }
+}
+
+/// How a block could be had without its member.
+struct Detour {
+    /// Columns that are not asked: the block's own, and those that are slow.
+    without: Vec<usize>,
+    /// Reads it takes.
+    reads: f64,
+    /// When.
+    after: Duration,
+}
+
+/// What a read came to.
+pub enum Answer {
+    /// What the member itself said, unverified; `None` when it could not.
+    Direct(Option<Buf>),
+    /// Made from the others; every block matched.
+    Around(Buf),
+}
+
+impl Core {
+    /// Reads a run of one column from its member, or around it.
+    pub async fn read_or_go_around(&self, columns: &Columns, column: usize, row: u32, crcs: &[u32]) -> Answer {
+        let rows = crcs.len() as u32;
+        let member = self.slot_seat(columns, column).filter(|_| rows <= ROWS_MAX);
+        let Some((seat, _)) = member else { return Answer::Direct(self.read_column(columns, column, row, rows).await) };
+        self.detours.earn();
+        let Some(detour) = self.detour(columns, column, &seat) else {
+            return self.timed(columns, column, row, rows, &seat).await;
+        };
+        seat.speed.asked.set(seat.speed.asked.get() + 1);
+        let probe = seat.speed.asked.get().is_multiple_of(PROBE_ONE_IN);
+        if self.is_slow(&seat) && !probe {
+            // It takes the place of a read of the member.
+            let detour = Detour { reads: detour.reads - 1.0, ..detour };
+            return match self.go_around(columns, column, row, crcs, &detour).await {
+                Some(data) => {
+                    add(&seat.speed.around, 1);
+                    Answer::Around(data)
+                }
+                None => self.timed(columns, column, row, rows, &seat).await,
+            };
+        }
+        let begun = self.rt.now();
+        let direct = pin!(self.timed(columns, column, row, rows, &seat));
+        let direct = match select(direct, pin!(self.rt.sleep(detour.after))).await {
+            Either::Left((answer, _)) => return answer,
+            Either::Right((_, direct)) => direct,
+        };
+        match select(direct, pin!(self.go_around(columns, column, row, crcs, &detour))).await {
+            Either::Left((answer, _)) => answer,
+            Either::Right((Some(data), _)) => {
+                seat.speed.took(self.rt.now() - begun);
+                add(&seat.speed.around, 1);
+                Answer::Around(data)
+            }
+            Either::Right((None, direct)) => direct.await,
+        }
+    }
+
+    async fn timed(&self, columns: &Columns, column: usize, row: u32, rows: u32, seat: &Seat) -> Answer {
+        let begun = self.rt.now();
+        let data = self.read_column(columns, column, row, rows).await;
+        seat.speed.took(self.rt.now() - begun);
+        Answer::Direct(data)
+    }
+
+    /// The run from the others, if every block of it matches.
+    async fn go_around(
+        &self,
+        columns: &Columns,
+        column: usize,
+        row: u32,
+        crcs: &[u32],
+        detour: &Detour,
+    ) -> Option<Buf> {
+        if !self.detours.spend(detour.reads) {
+            return None;
+        }
+        let data = self.reconstruct(columns, &detour.without, column, row, crcs.len() as u32).await?;
+        let matches = |(block, crc): (&[u8], &u32)| crc32c(block) == *crc || planted(Canary::DetourUnverified);
+        data.chunks_exact(BLOCK_BYTES).zip(crcs).all(matches).then_some(data)
+    }
+
+    /// The middle of the members' quantiles, in nanoseconds; 0 when nothing is known.
+    fn middle_ns(&self) -> f64 {
+        let seats = self.seats.borrow();
+        let known = seats.iter().filter(|s| s.is_in()).map(|s| s.speed.high_ns.get()).filter(|ns| *ns > 0.0);
+        let mut known: Vec<f64> = known.collect();
+        if known.is_empty() {
+            return 0.0;
+        }
+        // Of an even number the lower: of two members one may be slow.
+        let middle = (known.len() - 1) / 2;
+        *known.select_nth_unstable_by(middle, f64::total_cmp).1
+    }
+
+    fn is_slow(&self, seat: &Seat) -> bool {
+        seat.speed.high_ns.get() > SLOW * self.middle_ns().max(DEADLINE_MIN.as_nanos() as f64 / SLOW)
+    }
+
+    /// How to read around a column's member; `None` when there is no redundancy left for it among those that are quick.
+    fn detour(&self, columns: &Columns, column: usize, seat: &Seat) -> Option<Detour> {
+        if planted(Canary::DetourForgotten) {
+            return None;
+        }
+        let slow = |c: usize| self.slot_seat(columns, c).is_none_or(|(s, _)| self.is_slow(&s));
+        let without: Vec<usize> = (0..columns.scheme.width()).filter(|c| *c == column || slow(*c)).collect();
+        if !columns.scheme.survives(|c| without.contains(&c)) {
+            return None;
+        }
+        let middle = self.middle_ns();
+        let own = seat.speed.high_ns.get();
+        let usual = if own == 0.0 { middle } else { own.min(2.0 * middle) };
+        let after = Duration::from_nanos((usual * DEADLINE) as u64).clamp(DEADLINE_MIN, DEADLINE_MAX);
+        let reads = match columns.scheme {
+            Scheme::Copies { .. } => 1.0,
+            Scheme::Parity { .. } => (columns.scheme.width() - without.len()) as f64,
+        };
+        Some(Detour { without, reads, after })
+    }
+}

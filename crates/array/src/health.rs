@@ -1,0 +1,342 @@
+//! Members that are late or err now and then: the thresholds, and what follows.
+//!
+//! | what | then |
+//! |---|---|
+//! | a request is late by 1 s | suspect: told, and shown |
+//! | a request is late by 5 s | out |
+//! | a write fails | written again; the third time within ten minutes: out |
+//! | a flush fails | out at once: what the drive held is not known any more |
+//! | the drive says it is gone | out at once |
+//! | 20 reads fail within ten minutes | suspect: what cannot be read is made from its row |
+//!
+//! Invariants:
+//! - nobody goes out for being late, or for errors that may pass, when the redundancy does not cover it: it is waited for;
+//! - before one goes out for being late, the others are asked: those that do not answer count as lost;
+//! - who waits for a member that went out is answered at once; what the drive still does then lands in zones that nobody
+//!   uses any more (it comes back only as new, once it is idle).
+
+use std::cell::{Cell, RefCell};
+use std::collections::{BTreeMap, VecDeque};
+use std::pin::pin;
+use std::rc::Rc;
+use std::task::{Poll, Waker};
+use std::time::Duration;
+
+use base::{BLOCK_BYTES, MemberId, MemberLba};
+use futures::future::{Either, join_all, select};
+use ondisk::MemberState;
+use rt::{Buf, Bytes, IoError, Nanos};
+
+use crate::canary::{Canary, planted};
+use crate::core::{Core, Phase};
+use crate::seat::Seat;
+use crate::sync::Event;
+
+/// A request that takes longer makes its member suspect: a hundred times what the slowest drives take at their worst.
+pub const LATE_SUSPECT: Duration = Duration::from_secs(1);
+
+/// A request that takes longer puts its member out: hosts give up after 30 s, and a rewrite elsewhere takes its time.
+pub const LATE_OUT: Duration = Duration::from_secs(5);
+
+/// Failed writes within [`ERRORS_WITHIN`] that put a member out.
+pub const WRITE_ERRORS_OUT: usize = 3;
+
+/// Failed reads within [`ERRORS_WITHIN`] that make a member suspect. A worn-out page or two are no more than four blocks
+/// each; this many within minutes is a drive on its way out.
+pub const READ_ERRORS_SUSPECT: usize = 20;
+
+/// Errors are counted for so long.
+pub const ERRORS_WITHIN: Duration = Duration::from_secs(600);
+
+/// A member is suspect for so long after the last reason.
+pub const SUSPECT_FOR: Duration = ERRORS_WITHIN;
+
+/// A write that goes on failing for so long does not pass: its member is out whatever the redundancy says.
+pub const WRITE_GIVE_UP: Duration = Duration::from_secs(60);
+
+/// Between the tries of a write.
+const WRITE_PAUSE: Duration = Duration::from_millis(20);
+
+/// Between the tries of a write whose member the array cannot do without.
+const WRITE_PAUSE_LONG: Duration = Duration::from_secs(1);
+
+/// When a request began that may take as long as it likes: drives deallocate at their leisure.
+pub const NEVER_LATE: Nanos = Nanos(u64::MAX);
+
+/// Requests in flight are looked at so often.
+const LOOK_EVERY: Duration = Duration::from_millis(250);
+
+/// In this time a member that is asked whether it is there answers.
+const PROBE_PATIENCE: Duration = Duration::from_secs(1);
+
+/// Requests in flight and errors of one member.
+#[derive(Default)]
+pub struct Health {
+    flights: RefCell<Flights>,
+    write_errors: RefCell<VecDeque<Nanos>>,
+    read_errors: RefCell<VecDeque<Nanos>>,
+    suspect: RefCell<Option<(Nanos, String)>>,
+    /// The array cannot do without it, and it does not answer: told once.
+    waited_for: Cell<bool>,
+    /// Who looks at what is in flight.
+    watcher: RefCell<Option<Rc<Watcher>>>,
+}
+
+/// Looks at requests in flight while there are any.
+#[derive(Default)]
+pub struct Watcher {
+    begun: Event,
+    awake: Cell<bool>,
+}
+
+#[derive(Default)]
+struct Flights {
+    next: u64,
+    /// By number, so in the order in which they began.
+    begun: BTreeMap<u64, (Nanos, Option<Waker>)>,
+}
+
+/// A request in flight; it is none any more when this is dropped.
+struct Flight<'a> {
+    health: &'a Health,
+    number: u64,
+}
+
+impl Drop for Flight<'_> {
+    fn drop(&mut self) {
+        self.health.flights.borrow_mut().begun.remove(&self.number);
+    }
+}
+
+impl Health {
+    /// Waits for a request; `None` once `left` says that its member is not asked any more.
+    pub async fn watch<T>(&self, now: Nanos, left: impl Fn() -> bool, request: impl Future<Output = T>) -> Option<T> {
+        if let Some(watcher) = &*self.watcher.borrow()
+            && !watcher.awake.replace(true)
+        {
+            watcher.begun.wake();
+        }
+        let number = {
+            let mut flights = self.flights.borrow_mut();
+            flights.next += 1;
+            let number = flights.next;
+            flights.begun.insert(number, (now, None));
+            number
+        };
+        let flight = Flight { health: self, number };
+        let mut request = pin!(request);
+        std::future::poll_fn(|cx| {
+            if let Poll::Ready(answer) = request.as_mut().poll(cx) {
+                return Poll::Ready(Some(answer));
+            }
+            if left() {
+                return Poll::Ready(None);
+            }
+            let mut flights = self.flights.borrow_mut();
+            if let Some((_, waker)) = flights.begun.get_mut(&flight.number) {
+                match waker {
+                    Some(waker) => waker.clone_from(cx.waker()),
+                    None => *waker = Some(cx.waker().clone()),
+                }
+            }
+            Poll::Pending
+        })
+        .await
+    }
+
+    /// Makes everybody who waits look again.
+    pub fn wake(&self) {
+        let wakers: Vec<Waker> =
+            self.flights.borrow_mut().begun.values_mut().filter_map(|(_, waker)| waker.take()).collect();
+        wakers.into_iter().for_each(Waker::wake);
+    }
+
+    /// The oldest request in flight: its number, and since when.
+    fn oldest(&self) -> Option<(u64, Nanos)> {
+        let flights = self.flights.borrow();
+        let begun = flights.begun.iter().map(|(number, (begun, _))| (*number, *begun));
+        begun.min_by_key(|(_, begun)| *begun)
+    }
+
+    fn in_flight(&self, number: u64) -> bool {
+        self.flights.borrow().begun.contains_key(&number)
+    }
+
+    /// Why the member is suspect, if it is.
+    pub fn suspect(&self, now: Nanos) -> Option<String> {
+        let suspect = self.suspect.borrow();
+        suspect.as_ref().filter(|(since, _)| now - *since < SUSPECT_FOR).map(|(_, why)| why.clone())
+    }
+}
+
+/// Counts an error; how many there were lately.
+fn count(errors: &RefCell<VecDeque<Nanos>>, now: Nanos) -> usize {
+    let mut errors = errors.borrow_mut();
+    errors.push_back(now);
+    while errors.front().is_some_and(|at| now - *at > ERRORS_WITHIN) {
+        errors.pop_front();
+    }
+    errors.len()
+}
+
+impl Core {
+    /// Writes to a member as often as the rules say; an error when it is out, or nothing is written any more.
+    pub async fn write_to(&self, seat: &Rc<Seat>, at: MemberLba, parts: Vec<Bytes>) -> Result<(), IoError> {
+        let begun = self.rt.now();
+        loop {
+            let error = match seat.write_vectored(at, parts.clone()).await {
+                Ok(()) => return Ok(()),
+                Err(error) => error,
+            };
+            if error == IoError::Gone {
+                self.member_failed(seat.id, "is gone");
+                return Err(error);
+            }
+            self.write_failed(seat, error, begun);
+            if !seat.is_in() || self.writable().is_err() {
+                return Err(error);
+            }
+            let alone = !self.survives_without(seat.id);
+            self.rt.sleep(if alone { WRITE_PAUSE_LONG } else { WRITE_PAUSE }).await;
+        }
+    }
+
+    /// A write that began at `since` failed once more.
+    pub fn write_failed(&self, seat: &Rc<Seat>, error: IoError, since: Nanos) {
+        let now = self.rt.now();
+        let n = count(&seat.health.write_errors, now);
+        let text = format!("write failed: {error} ({n} within ten minutes)");
+        let enough = n >= WRITE_ERRORS_OUT || planted(Canary::OneErrorPutsOut);
+        let for_good = now - since >= WRITE_GIVE_UP;
+        let may_go = self.survives_without(seat.id) || planted(Canary::ErrorsBeyondRedundancy);
+        if (enough && may_go) || for_good {
+            self.member_failed(seat.id, &text);
+        } else if n == 1 || n == WRITE_ERRORS_OUT {
+            self.make_suspect(seat, text);
+        }
+    }
+
+    /// A read failed; the row makes up for it.
+    pub fn read_failed(&self, seat: &Seat) {
+        let n = count(&seat.health.read_errors, self.rt.now());
+        if n == READ_ERRORS_SUSPECT {
+            self.make_suspect(seat, format!("{n} reads failed within ten minutes"));
+        }
+    }
+
+    fn make_suspect(&self, seat: &Seat, why: String) {
+        if !seat.is_in() || self.phase.get() != Phase::Open {
+            return;
+        }
+        self.note(format!("drive {} (seat {}) is suspect: {why}", seat.drive_name, seat.id));
+        *seat.health.suspect.borrow_mut() = Some((self.rt.now(), why));
+    }
+
+    /// Whether every segment that matters survives without this member, too, and what is being written has a place.
+    pub fn survives_without(&self, member: MemberId) -> bool {
+        self.survives_without_all(&[member])
+    }
+
+    fn survives_without_all(&self, members: &[MemberId]) -> bool {
+        let seats: Vec<Rc<Seat>> = members.iter().filter_map(|m| self.seat(*m)).collect();
+        let before: Vec<MemberState> = seats.iter().map(|s| s.state.replace(MemberState::Out)).collect();
+        // An empty array has no segment that matters.
+        let fine = self.survivable() && self.seats_in().len() >= self.shape.scheme.k();
+        seats.iter().zip(before).for_each(|(s, state)| s.state.set(state));
+        fine
+    }
+
+    /// Looks at what is in flight until the array is closed.
+    pub async fn keep_health(self: Rc<Self>) {
+        let watcher: Rc<Watcher> = Rc::default();
+        loop {
+            for seat in self.seats_in() {
+                seat.health.watcher.borrow_mut().get_or_insert_with(|| watcher.clone());
+            }
+            let idle = || self.seats_in().iter().all(|s| s.health.oldest().is_none());
+            let over = || self.phase.get() != Phase::Open;
+            if over() {
+                return;
+            }
+            if idle() {
+                watcher.awake.set(false);
+                let begun = pin!(watcher.begun.until(|| watcher.awake.get()));
+                select(begun, pin!(self.changed.until(over))).await;
+            }
+            select(pin!(self.rt.sleep(LOOK_EVERY)), pin!(self.changed.until(over))).await;
+            for seat in self.seats_in() {
+                if !over() {
+                    self.look_at(&seat).await;
+                }
+            }
+        }
+    }
+
+    async fn look_at(&self, seat: &Rc<Seat>) {
+        let Some((number, begun)) = seat.health.oldest() else {
+            seat.health.waited_for.set(false);
+            return;
+        };
+        let late = self.rt.now() - begun;
+        if late < LATE_SUSPECT {
+            seat.health.waited_for.set(false);
+            return;
+        }
+        if seat.health.suspect(self.rt.now()).is_none() {
+            self.make_suspect(seat, format!("a request has taken {} ms", late.as_millis()));
+        }
+        if late < LATE_OUT || planted(Canary::LateStays) {
+            return;
+        }
+        let silent = self.silent_besides(seat).await;
+        if self.phase.get() != Phase::Open || !seat.is_in() || !seat.health.in_flight(number) {
+            return;
+        }
+        let mut gone = silent;
+        gone.push(seat.id);
+        let may_go = self.survives_without_all(&gone) || planted(Canary::LateBeyondRedundancy);
+        if may_go {
+            let late = (self.rt.now() - begun).as_millis();
+            self.member_failed(seat.id, &format!("has not answered a request for {late} ms"));
+        } else if !seat.health.waited_for.replace(true) {
+            self.note(format!(
+                "drive {} (seat {}) does not answer, and the array cannot do without it: it is waited for",
+                seat.drive_name, seat.id
+            ));
+        }
+    }
+
+    /// The other members that do not answer either. Those that are gone go out.
+    async fn silent_besides(&self, seat: &Rc<Seat>) -> Vec<MemberId> {
+        let others = self.seats_in().into_iter().filter(|s| s.id != seat.id);
+        let asked = others.map(|s| async move {
+            let read = pin!(s.read(MemberLba(0), Buf::zeroed(BLOCK_BYTES)));
+            match select(read, pin!(self.rt.sleep(PROBE_PATIENCE))).await {
+                Either::Left(((Err(IoError::Gone), _), _)) => {
+                    self.member_gone(s.id);
+                    None
+                }
+                Either::Left(_) => None,
+                Either::Right(_) => Some(s.id),
+            }
+        });
+        join_all(asked).await.into_iter().flatten().collect()
+    }
+
+    /// Members that the array waits for, for its alarms.
+    pub fn health_alarms(&self) -> Vec<String> {
+        let now = self.rt.now();
+        let mut alarms = Vec::new();
+        for seat in self.seats_in() {
+            if seat.health.waited_for.get() {
+                alarms.push(format!(
+                    "drive {} does not answer, and the array cannot do without it: check it and its cabling",
+                    seat.drive_name
+                ));
+            } else if let Some(why) = seat.health.suspect(now) {
+                alarms.push(format!("drive {} is suspect: {why}", seat.drive_name));
+            }
+        }
+        alarms
+    }
+}

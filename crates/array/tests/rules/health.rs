@@ -1,0 +1,238 @@
+//! Members that are late or err now and then.
+
+use std::cell::Cell;
+use std::rc::Rc;
+use std::time::Duration;
+
+use array::{ArrayState, RefusedCode, SeatState, health};
+use base::MemberId;
+use ondisk::Level;
+use rt::IoError;
+use rt::model::{Fault, Op, OpKind, Verdict};
+
+use crate::world::{Process, World};
+
+fn state(p: &Process<'_>, seat: usize) -> SeatState {
+    p.array().status().members[seat].state
+}
+
+/// A write that fails is written again; the third time within ten minutes its member is out.
+pub fn three_write_errors_put_a_member_out() {
+    let world = World::new(4, false);
+    world.create(Level::Raid5);
+    let p = world.start(1);
+    let left = Rc::new(Cell::new(0));
+    let errors = left.clone();
+    world.on_ops(move |disk, op, _| match op.kind {
+        OpKind::Write if disk == 1 && errors.get() > 0 => {
+            errors.set(errors.get() - 1);
+            Verdict::Fail(IoError::Medium)
+        }
+        _ => Verdict::Proceed,
+    });
+    for round in 0..2 {
+        left.set(1);
+        p.write(round * 100, 7, 60).unwrap();
+        assert_eq!((left.get(), state(&p, 1)), (0, SeatState::In), "it was written again");
+    }
+    assert!(p.array().status().members[1].suspect.is_some());
+    assert_eq!(p.array().status().state, ArrayState::Optimal);
+    left.set(1);
+    p.write(200, 7, 60).unwrap();
+    assert_eq!(state(&p, 1), SeatState::Out, "{:#?}", p.array().status().events);
+    p.wait(Duration::from_secs(1));
+    world.no_hooks();
+    p.kill(2);
+    assert!(world.check().ok());
+    let p = world.start(3);
+    assert!(p.is(0, 7, 60) && p.is(100, 7, 60) && p.is(200, 7, 60));
+}
+
+/// Errors long ago do not count.
+pub fn errors_are_forgotten() {
+    let world = World::new(4, false);
+    world.create(Level::Raid5);
+    let p = world.start(1);
+    let left = Rc::new(Cell::new(0));
+    let errors = left.clone();
+    world.on_ops(move |disk, op, _| match op.kind {
+        OpKind::Write if disk == 1 && errors.get() > 0 => {
+            errors.set(errors.get() - 1);
+            Verdict::Fail(IoError::Medium)
+        }
+        _ => Verdict::Proceed,
+    });
+    for round in 0..6 {
+        left.set(1);
+        p.write(round * 100, 7, 60).unwrap();
+        assert_eq!(left.get(), 0);
+        p.wait(health::ERRORS_WITHIN / 2 + Duration::from_secs(1));
+    }
+    assert_eq!(state(&p, 1), SeatState::In);
+    p.wait(health::SUSPECT_FOR);
+    assert!(p.array().status().members[1].suspect.is_none(), "long ago");
+}
+
+/// A write that never returns: suspect after a second, out after five, and hosts go on.
+pub fn a_member_that_does_not_answer_goes_out() {
+    let world = World::new(4, false);
+    world.create(Level::Raid5);
+    let p = world.start(4);
+    world.on_ops(|disk, op, _| if disk == 1 && op.kind == OpKind::Write { Verdict::Hang } else { Verdict::Proceed });
+    let write = p.begin_write(0, 5, 20);
+    p.wait(Duration::from_millis(1_500));
+    assert_eq!(state(&p, 1), SeatState::In);
+    assert!(p.array().status().members[1].suspect.is_some(), "after a second");
+    p.wait(Duration::from_secs(2));
+    assert!(!write.is_finished(), "it is not complete on all members");
+    p.wait(Duration::from_secs(4));
+    assert_eq!(state(&p, 1), SeatState::Out);
+    assert!(write.is_finished(), "{:#?}", p.array().status().events);
+    assert!(p.is(0, 5, 20));
+    p.kill(5);
+    assert!(world.start(6).is(0, 5, 20));
+}
+
+/// Nobody goes out for being late, or for errors that may pass, whom the array cannot do without.
+pub fn nobody_goes_out_beyond_the_redundancy() {
+    for late in [true, false] {
+        let world = World::new(3, false);
+        world.create(Level::Raid5);
+        let p = world.start(7);
+        p.write(0, 1, 30).unwrap();
+        p.rt.block_on(p.array().drive_fail(MemberId(0))).unwrap();
+        let left = Cell::new(if late { 0 } else { 6 });
+        let hit = Rc::new(left);
+        world.on_ops(move |disk, op, _| match op.kind {
+            OpKind::Write if disk == 1 && late => Verdict::DelayNs(8_000_000_000),
+            OpKind::Write if disk == 1 && hit.get() > 0 => {
+                hit.set(hit.get() - 1);
+                Verdict::Fail(IoError::Medium)
+            }
+            _ => Verdict::Proceed,
+        });
+        let write = p.begin_write(100, 2, 10);
+        p.wait(Duration::from_secs(7));
+        assert_ne!(p.array().status().state, ArrayState::Frozen, "{:#?}", p.array().status().events);
+        if late {
+            let alarms = p.array().status().alarms;
+            assert!(alarms.iter().any(|a| a.contains("does not answer")), "{alarms:?}");
+        }
+        world.no_hooks();
+        p.wait(Duration::from_secs(20));
+        assert!(write.is_finished());
+        assert!(p.is(0, 1, 30) && p.is(100, 2, 10));
+    }
+}
+
+/// All are late at once, as when a controller resets: they are waited for. Who is late when the others answer again may go.
+pub fn when_all_are_late_it_goes_on() {
+    let world = World::new(4, false);
+    world.create(Level::Raid5);
+    let p = world.start(8);
+    world.on_ops(|_, _: &Op, _| Verdict::DelayNs(7_000_000_000));
+    let write = p.begin_write(0, 3, 20);
+    p.wait(Duration::from_secs(8));
+    world.no_hooks();
+    p.wait(Duration::from_secs(20));
+    assert!(write.is_finished(), "{:#?}", p.array().status().events);
+    assert!(p.is(0, 3, 20), "{:#?}", p.array().status().events);
+    let out = p.array().status().members.iter().filter(|m| m.state == SeatState::Out).count();
+    assert!(out <= 1, "{:#?}", p.array().status().events);
+}
+
+/// Read errors make a member suspect, not out.
+pub fn read_errors_make_suspect() {
+    let world = World::new(4, false);
+    world.create(Level::Raid5);
+    let p = world.start(9);
+    p.write(0, 3, 60).unwrap();
+    world.on_ops(|disk, op, _| match op.kind {
+        OpKind::Read if disk == 1 => Verdict::Fail(IoError::Medium),
+        _ => Verdict::Proceed,
+    });
+    for lba in 0..60 {
+        assert!(p.is(lba, 3, 1));
+    }
+    let status = p.array().status();
+    assert_eq!(status.members[1].state, SeatState::In);
+    assert!(status.members[1].suspect.is_some());
+}
+
+/// A drive that went out comes back only once it is idle.
+pub fn a_drive_comes_back_idle() {
+    let world = World::new(4, false);
+    world.create(Level::Raid5);
+    let rt = rt::Rt::modelled(3);
+    let handles = World::drives(&rt, &world.disks);
+    let array = rt.block_on(array::Array::open(&rt, handles.clone(), array::OpenHow::default())).unwrap();
+    world.on_ops(|disk, op, _| {
+        if disk == 1 && op.kind == OpKind::Write { Verdict::DelayNs(12_000_000_000) } else { Verdict::Proceed }
+    });
+    let v = array.volume("v").unwrap();
+    rt.block_on(v.write(0, crate::world::data(4, 8), false)).unwrap();
+    assert_eq!(array.status().members[1].state, SeatState::Out);
+    assert!(handles[1].in_flight() > 0);
+    world.no_hooks();
+    let back = || rt.block_on(array.drive_replace(MemberId(1), handles[1].clone(), true));
+    assert_eq!(back().err().map(|r| r.code), Some(RefusedCode::InUse));
+    rt.block_on(rt.sleep(Duration::from_secs(20)));
+    back().unwrap();
+    rt.block_on(array.close()).unwrap();
+}
+
+/// One drive takes fifty times as long, at times and for good: the slowest of a thousand reads is far from waiting for it.
+pub fn a_slow_drive_does_not_set_the_tail() {
+    let world = World::new(5, false);
+    world.create(Level::Raid5);
+    let p = world.start(10);
+    for lba in 0..64u64 {
+        p.write(lba * 8, lba as u8, 8).unwrap();
+    }
+    let tail = |reads: u64, slow: &dyn Fn(u64) -> bool| {
+        let mut took: Vec<Duration> = (0..reads)
+            .map(|i| {
+                let factor = if slow(i) { 50 } else { 1 };
+                world.disks[2].set_fault(Fault::Slow { factor });
+                let lba = i * 37 % 512;
+                let begun = p.rt.now();
+                assert!(p.is(lba, (lba / 8) as u8, 1));
+                p.rt.now() - begun
+            })
+            .collect();
+        took.sort();
+        took[took.len() - 1 - took.len() / 1000]
+    };
+    let alone = Duration::from_nanos(world.disks[2].params().read_ns * 50);
+    let quick = tail(2000, &|_| false);
+    let at_times = tail(2000, &|i| i / 200 % 2 == 1);
+    let always = tail(2000, &|_| true);
+    assert!(at_times < alone / 2 && always < alone / 2, "p99.9: {quick:?}, {at_times:?}, {always:?}; alone {alone:?}");
+    assert!(p.array().status().members[2].reads_around > 100);
+    let others: u64 = (0..5).filter(|i| *i != 2).map(|i| p.array().status().members[i].reads_around).sum();
+    assert!(others < 40, "{others} reads around drives that are not slow");
+}
+
+/// What is made from the others is believed only if it matches.
+pub fn what_is_read_around_is_verified() {
+    for slow in 0..3 {
+        let other = (slow + 1) % 3;
+        let world = World::new(3, false);
+        world.create(Level::Raid5);
+        let p = world.start(11);
+        for lba in 0..6u64 {
+            p.write(lba * 10, lba as u8 + 1, 10).unwrap();
+        }
+        world.disks[slow].set_fault(Fault::Slow { factor: 1000 });
+        for (disk, at, mut block) in world.blocks(|b| b.iter().any(|x| *x != 0)) {
+            if disk == other {
+                block[5] ^= 4;
+                world.disks[other].image_write(at, &block);
+            }
+        }
+        for lba in 0..60 {
+            let read = p.read(lba, 1);
+            assert!(read.is_err() || read == Ok(vec![(lba / 10) as u8 + 1; 4096]), "drive {slow} is slow, block {lba}");
+        }
+    }
+}

@@ -1,0 +1,185 @@
+//! Scrubs: what rots is found and right again, what is being written is left alone.
+
+use std::time::Duration;
+
+use array::{ScrubKind, ScrubPlan, ScrubRun};
+use base::{BlockCount, MemberLba};
+use ondisk::Level;
+use rt::model::{Disk, OpKind, Verdict};
+
+use crate::world::{Process, World};
+
+/// Runs a scrub to its end.
+fn scrub(p: &Process<'_>, kind: ScrubKind) -> ScrubRun {
+    p.array().scrub_start(kind, true).unwrap();
+    let array = p.array();
+    p.run(async move { array.scrub_done().await });
+    p.array().status().scrub.last.unwrap()
+}
+
+fn found(run: &ScrubRun) -> (u64, u64, u64, u64) {
+    let sum = |of: fn(&array::DriveFindings) -> u64| run.found.iter().map(of).sum();
+    (sum(|f| f.found), sum(|f| f.repaired), sum(|f| f.not_held), sum(|f| f.lost))
+}
+
+fn spoil(disk: &Disk, at: MemberLba) {
+    let mut block = disk.image_read(at, BlockCount(1));
+    block[77] ^= 0x10;
+    disk.image_write(at, &block);
+}
+
+/// A block of each kind rots: overwritten data, live data, a record header, redundancy, a label, a generation. A scrub finds
+/// them all, and the drives hold what they held.
+pub fn it_finds_and_repairs_what_rots() {
+    let world = World::new(4, false);
+    world.create(Level::Raid5);
+    let p = world.start(1);
+    p.write(0, 0xd1, 9).unwrap();
+    p.write(0, 0xd2, 9).unwrap();
+    p.checkpoint();
+    assert_eq!(found(&scrub(&p, ScrubKind::Parity)), (0, 0, 0, 0), "nothing rots");
+    let before = world.fork();
+    let of = |tag: u8| world.blocks(|b| b.iter().all(|&x| x == tag)).into_iter().find(|(i, ..)| *i == 1);
+    let header = world.headers().into_iter().find(|(i, ..)| *i == 1).map(|(i, at, _)| (i, at));
+    let (dead, live) = (of(0xd1).unwrap(), of(0xd2).unwrap());
+    let layout = world.label(1).layout;
+    let newest = world.newest(1).0;
+    let mut wrong = vec![dead.1, live.1, layout.labels()[1], layout.slot((newest % 2) as usize)];
+    wrong.extend(header.map(|(_, at)| at));
+    for at in &wrong {
+        spoil(&world.disks[1], *at);
+    }
+    let n = wrong.len() as u64;
+    assert_eq!(found(&scrub(&p, ScrubKind::Media)), (n, n, 0, 0));
+    // Redundancy: what no header speaks of.
+
+    let (disk, at) = *world.columns(&world.headers()[0].2).last().unwrap();
+    spoil(&world.disks[disk], at);
+    assert_eq!(found(&scrub(&p, ScrubKind::Media)), (0, 0, 0, 0), "a patrol read does not look at it");
+    assert_eq!(found(&scrub(&p, ScrubKind::Parity)), (1, 1, 0, 0));
+    for (disk, at) in wrong[..3].iter().map(|at| (1, *at)).chain([(disk, at)]).chain(header) {
+        let (now, was) = (&world.disks[disk], &before.disks[disk]);
+        assert!(now.image_read(at, BlockCount(1)) == was.image_read(at, BlockCount(1)), "drive {disk}, block {at}");
+    }
+    p.close();
+    assert!(world.check().ok());
+}
+
+/// Rows that are not complete on every member are nobody's business yet.
+pub fn it_leaves_rows_in_flight_alone() {
+    let world = World::new(3, false);
+    world.create(Level::Raid5);
+    let p = world.start(2);
+    p.write(0, 1, 8).unwrap();
+    world.delay_a_write(900_000_000);
+    let write = p.begin_write(100, 2, 8);
+    p.wait(Duration::from_millis(1));
+    let run = scrub(&p, ScrubKind::Parity);
+    assert!(!write.is_finished(), "it is still being written");
+    assert_eq!(found(&run), (0, 0, 0, 0), "{:#?}", p.array().status().events);
+    p.wait(Duration::from_secs(1));
+    assert!(p.is(100, 2, 8));
+}
+
+/// A place that does not hold what is written back is found out, and its segment is emptied.
+pub fn a_place_that_does_not_hold_is_emptied() {
+    let world = World::new(4, false);
+    world.create(Level::Raid5);
+    let p = world.start(3);
+    p.write(0, 0xe1, 30).unwrap();
+    p.checkpoint();
+    let (disk, at, _) = world.blocks(|b| b.iter().all(|&x| x == 0xe1)).remove(0);
+    spoil(&world.disks[disk], at);
+    world.on_ops(move |i, op, _| {
+        let there = i == disk && (op.at.0..op.at.0 + op.blocks.0).contains(&at.0);
+        if op.kind == OpKind::Write && there { Verdict::LoseWrite } else { Verdict::Proceed }
+    });
+    let run = scrub(&p, ScrubKind::Parity);
+    assert_eq!(found(&run), (1, 0, 1, 0));
+    assert!(p.array().moved_blocks() >= 30, "what is live there is moved: {:#?}", p.array().status().events);
+    world.no_hooks();
+    assert!(p.is(0, 0xe1, 30));
+}
+
+/// A restart goes on where the scrub was.
+pub fn it_goes_on_after_a_restart() {
+    let world = World::new(4, false);
+    world.create(Level::Raid5);
+    let p = world.start(4);
+    for i in 0..120u64 {
+        p.write(i * 16, i as u8, 16).unwrap();
+    }
+    p.checkpoint();
+    // About a segment in two seconds.
+    let slow = ScrubPlan { bytes_per_second: Some(1 << 20), ..ScrubPlan::default() };
+    let array = p.array();
+    p.run(async move { array.scrub_schedule(slow).await }).unwrap();
+    p.array().scrub_start(ScrubKind::Media, false).unwrap();
+    p.wait(Duration::from_secs(25));
+    let half = p.array().status().scrub.running.expect("it takes longer");
+    assert!(half.segments_done > 1, "{half:?}");
+    // Its place is written down with the next generation.
+    p.checkpoint();
+    p.kill(1);
+    let p = world.start(5);
+    p.wait(Duration::from_secs(1));
+    let rest = p.array().status().scrub.running.expect("it goes on");
+    let events = p.array().status().events;
+    assert!(events.iter().any(|e| e.text.contains("goes on at segment")), "{rest:?} after {half:?}: {events:#?}");
+    let array = p.array();
+    let faster = ScrubPlan { bytes_per_second: Some(1 << 30), ..ScrubPlan::default() };
+    p.run(async move { array.scrub_schedule(faster).await }).unwrap();
+    let array = p.array();
+    p.run(async move { array.scrub_done().await });
+    let status = p.array().status().scrub;
+    assert!(status.last.is_some_and(|run| run.finished) && status.media.finished_at > 0);
+    p.close();
+    let p = world.start(6);
+    p.wait(Duration::from_secs(1));
+    assert!(p.array().status().scrub.running.is_none(), "it has ended");
+}
+
+/// What cannot be made from its row is an error for exactly those blocks, durably, without anybody having read them.
+pub fn what_it_cannot_repair_is_bad_for_good() {
+    let world = World::new(3, false);
+    world.create(Level::Raid5);
+    let p = world.start(7);
+    p.write(0, 0xf1, 40).unwrap();
+    p.checkpoint();
+    // Two blocks of one row.
+    let blocks = world.blocks(|b| b.iter().all(|&x| x == 0xf1));
+    let rows = world.headers();
+    let (_, _, h) = rows.iter().find(|(_, _, h)| h.rows > 3).expect("a record of several rows");
+    let columns = world.columns(h);
+    for (disk, at) in &columns[..2] {
+        let at = MemberLba(at.0 + 2);
+        assert!(blocks.iter().any(|(i, there, _)| i == disk && *there == at));
+        spoil(&world.disks[*disk], at);
+    }
+    let run = scrub(&p, ScrubKind::Media);
+    assert_eq!(found(&run), (2, 0, 0, 2), "{:#?}", p.array().status().events);
+    p.checkpoint();
+    p.close();
+    // Somebody puts the old contents back: they are not believed any more.
+    for (disk, at) in &columns[..2] {
+        spoil(&world.disks[*disk], MemberLba(at.0 + 2));
+    }
+    let p = world.start(8);
+    let lost: Vec<u64> = (0..40).filter(|lba| p.read(*lba, 1).is_err()).collect();
+    assert_eq!(lost.len(), 2, "{lost:?}");
+    assert!((0..40).all(|lba| lost.contains(&lba) || p.is(lba, 0xf1, 1)));
+    p.write(lost[0], 1, 1).unwrap();
+    assert!(p.is(lost[0], 1, 1));
+}
+
+/// By itself when it is due, and not before.
+pub fn it_runs_when_it_is_due() {
+    let world = World::new(3, false);
+    world.create(Level::Raid5);
+    let p = world.start(9);
+    p.write(0, 1, 8).unwrap();
+    p.wait(Duration::from_secs(6 * 24 * 3600));
+    assert!(p.array().status().scrub.last.is_none(), "after six days");
+    p.wait(Duration::from_secs(2 * 24 * 3600));
+    assert!(p.array().status().scrub.last.is_some_and(|run| run.finished), "after eight");
+}
