@@ -54,7 +54,8 @@ pub fn one_generation(world: &mut World, volumes: &Volumes, report: &mut Report)
     let mut fresh = Volumes::default();
     let bytes = 4096 * world.dice.random_range(16..128);
     let known: Vec<String> = array.volumes().into_iter().map(|v| v.name).collect();
-    rt.block_on(array.volume_create("back", bytes)).map_err(|e| e.to_string())?;
+    let made = rt.block_on(array.volume_create("back", bytes));
+    made.map_err(|e| format!("{e}: {:#?}", array.status().events))?;
     fresh.add("back", bytes, Fate::Stays);
     let done = Rc::new(Done::default());
     set_to_work(world, &rt, &array, &fresh, None, 4, &done);
@@ -64,7 +65,7 @@ pub fn one_generation(world: &mut World, volumes: &Volumes, report: &mut Report)
             let _read_or_lost = rt.block_on(volume.read(at, (volume.bytes() - at).min(1 << 20)));
         }
         // So that the comparison below finds what it knows, and deleting is tried where some of it is lost.
-        rt.block_on(array.volume_delete(&name)).map_err(|e| e.to_string())?;
+        rt.block_on(array.volume_delete(&name)).map_err(|e| format!("{e}: {:#?}", array.status().events))?;
     }
     drain(&rt, &done)?;
     drop(array);

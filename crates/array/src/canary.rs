@@ -144,6 +144,8 @@ canaries! {
     PairsReckonedWhole,
     /// A drive that is not asked any more is taken for one that is gone.
     DoorsBlameDrives,
+    /// A drive whose first generation was cut short is out for ever.
+    NewcomerNotBelieved,
     /// A member without a generation that can be read says nothing.
     SilentNotAsked,
     /// Numbers of a generation that was given up are given out again.

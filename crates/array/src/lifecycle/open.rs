@@ -271,6 +271,19 @@ fn when(g: &Generation) -> (base::Generation, Epoch) {
     (g.number, g.epoch)
 }
 
+/// Whether `newest` is the first to mark a drive in, and the drive has none yet: the writing of it was cut short, so it never
+/// took effect, but what it lists lies on that drive too.
+fn is_newcomer(f: &Found, newest: &Generation, found: &[Found]) -> bool {
+    let was_in = |g: &Generation| {
+        let seat = g.members.get(usize::from(f.label.seat.0)).filter(|m| m.uuid == f.label.member);
+        seat.is_some_and(|m| m.state == MemberState::In)
+    };
+    let mut all = found.iter().flat_map(|f| &f.generations);
+    let before = all.find(|g| Some(&g.id) == newest.ancestors.first());
+    let joins = was_in(newest) && before.is_some_and(|g| !was_in(g));
+    f.generations.is_empty() && joins && !planted(Canary::NewcomerNotBelieved)
+}
+
 /// The newest generation, and which drives are believed: those it marks in whose own last word is in its history.
 fn choose(found: &[Found], how: OpenHow) -> Result<(Generation, Vec<bool>), Refused> {
     let last_words = || found.iter().filter_map(|f| f.generations.first());
@@ -300,8 +313,8 @@ fn choose(found: &[Found], how: OpenHow) -> Result<(Generation, Vec<bool>), Refu
                 "Leave it out to use the others, or name it alone to use its own",
             ));
         }
-        // A spare holds no generation: its label is its word.
-        let spare = seat.is_some_and(|m| m.state == MemberState::Spare);
+        // A spare holds no generation: its label is its word. So is that of a newcomer whose first one was cut short.
+        let spare = seat.is_some_and(|m| m.state == MemberState::Spare) || is_newcomer(f, &newest, found);
         let marked_in = marked_in || planted(Canary::StaleBelieved);
         believed.push(marked_in && ours && (spare || !f.generations.is_empty()));
     }
@@ -422,9 +435,6 @@ async fn heal_slots(core: &Core, g: &Generation, found: &[Found], believed: &[bo
     let image = Buf::from_slice(&g.encode()).freeze();
     assert!(image.len() <= core.shape.slot_blocks as usize * BLOCK_BYTES);
     for (f, _) in found.iter().zip(believed).filter(|(_, b)| **b) {
-        if f.generations.is_empty() {
-            continue;
-        }
         if f.generations.iter().any(|own| own.id == g.id) {
             continue;
         }

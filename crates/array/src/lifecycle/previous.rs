@@ -7,6 +7,8 @@
 //! The generation that is committed next has the number of the one given up and takes its slot. So a drive that was not
 //! here and still has that one is out when it comes back: the others went on without it.
 
+use std::rc::Rc;
+
 use base::BLOCK_BYTES;
 use ondisk::Generation;
 use rt::Buf;
@@ -14,6 +16,7 @@ use rt::Buf;
 use super::open::Found;
 use crate::core::Core;
 use crate::fault::{Refused, RefusedCode};
+use crate::seat::Seat;
 
 /// Takes `newest` from what the drives say.
 ///
@@ -48,17 +51,19 @@ pub fn nothing_twice(core: &Core, newest: &Generation) {
     core.next_volume.set(core.next_volume.get().max(newest.next_volume));
 }
 
-/// Takes `newest` off the drives.
+/// Takes `newest` off the drives, those in reserve too: they may have been in by then.
 pub async fn forget(core: &Core, newest: &Generation) -> Result<(), Refused> {
     core.note(format!(
         "generation {} and what was written since are given up; back at generation {}",
         newest.number,
         newest.number.0 - 1
     ));
-    for seat in core.seats_in() {
+    let seats: Vec<Rc<Seat>> = core.seats.borrow().clone();
+    for seat in seats {
+        let Some(drive) = &seat.drive else { continue };
         let at = seat.layout.slot((newest.number.0 % 2) as usize);
-        let written = match seat.write(at, Buf::zeroed(BLOCK_BYTES).freeze()).await {
-            Ok(()) => seat.flush().await,
+        let written = match drive.write(at, Buf::zeroed(BLOCK_BYTES).freeze()).await {
+            Ok(()) => drive.flush().await,
             Err(e) => Err(e),
         };
         written.map_err(|e| Refused::io(&format!("cannot write to {}", seat.drive_name), e))?;

@@ -8,7 +8,7 @@ use array::{Array, ArrayState, OpenHow, RefusedCode, SeatState};
 use base::{BlockCount, MemberId};
 use ondisk::Level;
 use rt::model::{Disk, OpKind, Verdict};
-use rt::{IoError, Rt};
+use rt::{Drive, IoError, Rt};
 
 use crate::world::{BLOCK, DEGRADED, World, ZONE};
 
@@ -427,4 +427,38 @@ pub fn going_back_one_generation() {
     looked.disks[3].attach();
     let p = looked.start(99);
     assert!(p.is(0, 5, 8) && p.array().status().members[3].state == SeatState::Out);
+}
+
+/// A drive that joins, and the power fails while the first generation with it is written: the others have it, the drive does
+/// not. It is in all the same, for what that generation lists lies on it too.
+pub fn a_newcomer_is_in_when_its_first_generation_was_cut_short() {
+    let mut world = World::new(2, false);
+    world.create(Level::Raid0);
+    let p = world.start(100);
+    p.write(0, 1, 32).unwrap();
+    let newcomer = Disk::new("d2", world.disks[0].params(), 2);
+    let zones = world.zones_begin(0);
+    let labelled = Cell::new(false);
+    newcomer.on_op(Some(Box::new(move |op| {
+        labelled.set(labelled.get() || (op.kind == OpKind::Write && op.at.0 == 0));
+        let generation = op.kind == OpKind::Write && (1..zones.0).contains(&op.at.0) && labelled.get();
+        if generation { Verdict::Hang } else { Verdict::Proceed }
+    })));
+    let (array, drive) = (p.array(), Drive::modelled(&p.rt, &newcomer));
+    let joins = p.rt.spawn(async move { array.drive_grow(drive, false).await });
+    p.wait(Duration::from_millis(100));
+    assert!(!joins.is_finished());
+    let cut = world.fork();
+    let newcomer = newcomer.fork();
+    drop(joins);
+    p.kill(100);
+    world = cut;
+    world.disks.push(newcomer);
+    for seed in [101, 102] {
+        let p = world.start_how(seed, DEGRADED);
+        assert_eq!(p.array().status().state, ArrayState::Optimal, "{:#?}", p.array().status().events);
+        assert!(p.is(0, 1, 32));
+        p.write(64, 3, 32).unwrap();
+        p.kill(seed);
+    }
 }
