@@ -6,6 +6,7 @@ mod files;
 mod fio;
 mod frozen;
 mod full;
+mod handover;
 mod libnbd;
 mod loss;
 mod qemu;
@@ -29,8 +30,17 @@ pub struct Case {
 
 /// All cases, the quick ones first.
 pub fn all() -> Vec<Case> {
-    let groups =
-        [verbs::CASES, refusals::CASES, libnbd::CASES, qemu::CASES, fio::CASES, ext4::CASES, full::CASES, crash::CASES];
+    let groups = [
+        verbs::CASES,
+        handover::CASES,
+        refusals::CASES,
+        libnbd::CASES,
+        qemu::CASES,
+        fio::CASES,
+        ext4::CASES,
+        full::CASES,
+        crash::CASES,
+    ];
     let long = [rebuild::CASES, frozen::CASES, loss::CASES];
     let all = groups.into_iter().chain(long).flatten();
     all.map(|&Case { name, about, run }| Case { name, about, run }).collect()
