@@ -48,6 +48,12 @@ pub struct Done {
     pub drives_failed: u32,
     /// Drives replaced.
     pub drives_replaced: u32,
+    /// Drives added.
+    pub drives_added: u32,
+    /// Drives retired.
+    pub drives_retired: u32,
+    /// Scrubs started.
+    pub scrubs: u32,
     /// Starts, and the time of all of them.
     pub starts: u32,
     /// See `starts`.
@@ -68,6 +74,9 @@ impl Done {
         self.checks += other.checks;
         self.drives_failed += other.drives_failed;
         self.drives_replaced += other.drives_replaced;
+        self.drives_added += other.drives_added;
+        self.drives_retired += other.drives_retired;
+        self.scrubs += other.scrubs;
         self.starts += other.starts;
         self.start += other.start;
     }
@@ -145,6 +154,9 @@ pub async fn run(rt: &Rt, scene: &mut Scene, random: &mut Random, number: u32, a
         match (deed, ended.code) {
             (Deed::Fail { .. }, Some(0)) => done.drives_failed += 1,
             (Deed::Replace { .. }, Some(0)) => done.drives_replaced += 1,
+            (Deed::Grow { .. }, Some(0)) => done.drives_added += 1,
+            (Deed::Retire { .. }, Some(0)) => done.drives_retired += 1,
+            (Deed::Scrub { .. }, Some(0)) => done.scrubs += 1,
             _ => {}
         }
         scene.members.reconcile(&scene.ashlar, deed, ended, script.death == Death::UnderLoad)?;

@@ -1,13 +1,14 @@
-//! Members fail and are replaced in rotation; what was answered about them must survive the kills, too.
+//! Members fail, are replaced, copied, added and retired in rotation, and scrubs start; what was answered about them must
+//! survive the kills, too.
 //!
 //! ```text
-//!   cycle of a round   0 1   2      3            4  5         6         7        8 9
-//!   redundancy 2       -     fail   fail another -  replace   replace   whole?   -
-//!   redundancy 1       -     fail   -            -  replace   -         whole?   -
+//!   cycle of a round   0       2      3            5         6         7        8       10    12       14       15     17
+//!   redundancy 2       scrub   fail   fail another replace   replace   whole?   scrub   add   retire   whole?   copy   whole?
+//!   redundancy 1       scrub   fail   -            replace   -         whole?   scrub   add   retire   whole?   copy   whole?
 //! ```
 //!
 //! Invariants: never more members are out than may be; a verb that was answered is in force after the next start, one
-//! that was not may be or not.
+//! that was not may be or not; a scrub finds nothing, for nothing rots here.
 
 use std::fs;
 use std::thread;
@@ -23,7 +24,7 @@ use serde_json::Value;
 use crate::args::Args;
 
 /// Cycles of a round.
-const ROUND: u32 = 10;
+const ROUND: u32 = 18;
 /// How long a rebuild may take.
 const REBUILD_MAX: Duration = Duration::from_secs(120);
 
@@ -42,6 +43,21 @@ pub enum Deed {
         /// By this file.
         with: String,
     },
+    /// `drive add --grow`.
+    Grow {
+        /// This file.
+        with: String,
+    },
+    /// `drive retire`.
+    Retire {
+        /// Whom.
+        file: String,
+    },
+    /// `scrub start`.
+    Scrub {
+        /// With redundancy.
+        parity: bool,
+    },
 }
 
 /// The members of one array.
@@ -53,6 +69,8 @@ pub struct Members {
     files: Vec<String>,
     /// Those that are out for sure.
     out: Vec<String>,
+    /// Members at first.
+    at_first: usize,
     /// New files so far.
     made: u32,
     /// Whether a drive was replaced since redundancy was last seen whole.
@@ -68,6 +86,7 @@ impl Members {
             tolerates: if args.no_drive_faults { 0 } else { args.tolerates() },
             files: (0..drives).map(|n| format!("d/{n}")).collect(),
             out: vec![],
+            at_first: drives,
             made: 0,
             rebuilding: false,
         }
@@ -91,11 +110,23 @@ impl Members {
             }
             5 | 6 => {
                 let file = self.out.first()?.clone();
-                self.made += 1;
-                Some(Deed::Replace { file, with: format!("d/new{}", self.made) })
+                Some(Deed::Replace { file, with: self.new_file() })
             }
+            0 | 8 => Some(Deed::Scrub { parity: random.random() }),
+            10 if self.out.is_empty() && self.files.len() == self.at_first => {
+                Some(Deed::Grow { with: self.new_file() })
+            }
+            12 if self.out.is_empty() && self.files.len() > self.at_first => {
+                Some(Deed::Retire { file: self.any(random) })
+            }
+            15 if self.out.is_empty() => Some(Deed::Replace { file: self.any(random), with: self.new_file() }),
             _ => None,
         }
+    }
+
+    fn new_file(&mut self) -> String {
+        self.made += 1;
+        format!("d/new{}", self.made)
     }
 
     fn any(&self, random: &mut Random) -> String {
@@ -104,7 +135,7 @@ impl Members {
 
     /// Whether redundancy must be back in the array's cycle `nth`, before its load.
     pub fn whole_by(&self, nth: u32) -> bool {
-        self.tolerates > 0 && nth % ROUND == 7 && self.out.is_empty()
+        self.tolerates > 0 && matches!(nth % ROUND, 7 | 14 | 17) && self.out.is_empty()
     }
 
     /// The command line of a deed.
@@ -114,6 +145,10 @@ impl Members {
             Deed::Replace { file, with } => {
                 vec!["drive", "replace", self.array, file, with, "--size", &self.drive_size]
             }
+            Deed::Grow { with } => vec!["drive", "add", "--grow", self.array, with, "--size", &self.drive_size],
+            Deed::Retire { file } => vec!["drive", "retire", self.array, file],
+            Deed::Scrub { parity: true } => vec!["scrub", "start", self.array, "--parity"],
+            Deed::Scrub { parity: false } => vec!["scrub", "start", self.array],
         };
         words.into_iter().map(str::to_owned).collect()
     }
@@ -121,6 +156,14 @@ impl Members {
     /// After a start: what a deed's verb was answered must be so; what it was not is taken as it is found.
     pub fn reconcile(&mut self, ashlar: &Ashlar, deed: &Deed, ended: Ended, killed: bool) -> Result<()> {
         let answered = ended.code == Some(0);
+        if matches!(deed, Deed::Scrub { .. }) {
+            // One may be running already.
+            return Ok(());
+        }
+        if ended.code == Some(3) && matches!(deed, Deed::Retire { .. }) {
+            // The others have no room for what is on it.
+            return Ok(());
+        }
         if !answered && !killed {
             ended.expect(0)?;
             return Ok(());
@@ -139,7 +182,7 @@ impl Members {
             }
             Deed::Replace { file, with } => {
                 let replaced = is_in(&status, with);
-                let listed = status["members"].to_string().contains(&format!("/{with}\""));
+                let listed = is_listed(&status, with);
                 if replaced != listed || (answered && !replaced) {
                     return Err(contradiction(
                         &ended,
@@ -150,26 +193,55 @@ impl Members {
                 }
                 if replaced {
                     self.rebuilding = true;
-                    self.out.retain(|f| f != file);
-                    self.files.retain(|f| f != file);
                     self.files.push(with.clone());
-                }
-                let gone = ashlar.dir().join(if replaced { file } else { with });
-                if gone.exists() {
-                    fs::remove_file(&gone).or_fail(gone.display().to_string())?;
+                    // One that was in stays until nothing lies on it.
+                    if self.out.contains(file) {
+                        self.out.retain(|f| f != file);
+                        self.drop_file(ashlar, file)?;
+                    }
+                } else {
+                    remove(ashlar, with)?;
                 }
             }
+            Deed::Grow { with } => {
+                let joined = is_in(&status, with);
+                if joined != is_listed(&status, with) || (answered && !joined) {
+                    return Err(contradiction(&ended, with, "not in", &status));
+                }
+                if joined {
+                    self.files.push(with.clone());
+                } else {
+                    remove(ashlar, with)?;
+                }
+            }
+            Deed::Retire { file } => {
+                if answered && is_in(&status, file) {
+                    return Err(contradiction(&ended, file, "in", &status));
+                }
+            }
+            Deed::Scrub { .. } => {}
         }
         Ok(())
     }
 
-    /// Waits until the array has its redundancy back.
-    pub fn wait_whole(&self, ashlar: &Ashlar, server: &Server) -> Result<()> {
+    fn drop_file(&mut self, ashlar: &Ashlar, file: &str) -> Result<()> {
+        self.files.retain(|f| f != file);
+        remove(ashlar, file)
+    }
+
+    /// Waits until the array has its redundancy back and nobody is leaving.
+    pub fn wait_whole(&mut self, ashlar: &Ashlar, server: &Server) -> Result<()> {
         let begun = Instant::now();
         loop {
             let status = ashlar.status(self.array)?;
-            if status["state"] == "optimal" {
-                return Ok(());
+            let found = ["running", "last"].map(|run| &status["scrub"][run]["found"]);
+            if found.iter().any(|f| f.as_array().is_some_and(|f| !f.is_empty())) {
+                return Err(server.broken(format!("a scrub found something: {}", status["scrub"])));
+            }
+            let leaving = status["members"].to_string().contains("\"leaving\"");
+            if status["state"] == "optimal" && !leaving {
+                let gone: Vec<String> = self.files.iter().filter(|f| !is_listed(&status, f)).cloned().collect();
+                return gone.iter().try_for_each(|file| self.drop_file(ashlar, file));
             }
             if begun.elapsed() > REBUILD_MAX {
                 return Err(server.broken(format!("not whole after {REBUILD_MAX:?}: {}", short(&status))));
@@ -183,6 +255,15 @@ fn is_in(status: &Value, file: &str) -> bool {
     let members = status["members"].as_array().map_or(&[][..], Vec::as_slice);
     let path = format!("/{file}");
     members.iter().any(|m| m["state"] == "in" && m["drive"].as_str().is_some_and(|d| d.ends_with(&path)))
+}
+
+fn is_listed(status: &Value, file: &str) -> bool {
+    status["members"].to_string().contains(&format!("/{file}\""))
+}
+
+fn remove(ashlar: &Ashlar, file: &str) -> Result<()> {
+    let path = ashlar.dir().join(file);
+    if path.exists() { fs::remove_file(&path).or_fail(path.display().to_string()) } else { Ok(()) }
 }
 
 fn contradiction(ended: &Ended, file: &str, is: &str, status: &Value) -> Failure {

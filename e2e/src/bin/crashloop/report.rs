@@ -73,7 +73,10 @@ impl Report {
             s.kills_in_recovery,
             s.stops
         );
-        println!("  drives    {} failed, {} replaced", s.drives_failed, s.drives_replaced);
+        println!(
+            "  drives    {} failed, {} replaced, {} added, {} retired; {} scrubs started",
+            s.drives_failed, s.drives_replaced, s.drives_added, s.drives_retired, s.scrubs
+        );
         println!("  checks    {} offline, all good", s.checks);
         println!(
             "  starts    {:.0} ms on average; slowest cycle {:.1} s",
