@@ -240,7 +240,7 @@ pub fn read_around(world: &mut World, volumes: &Volumes, mode: Mode) -> Result<(
         slow += u32::from(n >= 100 && rt.now() - begun >= at_least);
     }
     // A drive with one channel and much jitter may keep others waiting, too.
-    if slow > 25 {
+    if slow > 10 {
         return Err(format!("{slow} of 200 reads waited for a slow drive: {:#?}", array.status().members));
     }
     // Late by seconds it goes out, and then there is no redundancy left.

@@ -5,8 +5,7 @@
 //! it is much slower than they are. One that is known to be slow is not asked first at all, but for one read in sixteen,
 //! which tells when it is itself again.
 //!
-//! Bounded: reads for detours are at most twice as many as what is asked for, about what a degraded array does; where the
-//! others are as slow there is no detour.
+//! Bounded: reads for detours are at most twice as many as what is asked for, about what a degraded array does.
 
 use std::cell::Cell;
 use std::pin::pin;
@@ -28,8 +27,9 @@ const ABOVE: f64 = 0.05;
 /// How much one read moves the quantile.
 const STEP: f64 = 0.05;
 
-/// A quantile this many times above a read comes down faster: the drive is itself again.
-const FAR_ABOVE: f64 = 4.0;
+/// A quantile this many times above a read comes down faster, the drive being itself again, and goes up faster this many
+/// times below one.
+const FAR: f64 = 4.0;
 
 /// A member is slow when its quantile is so many times the middle one.
 const SLOW: f64 = 4.0;
@@ -70,8 +70,9 @@ impl Speed {
         let (ns, high) = (time.as_nanos() as f64, self.high_ns.get());
         let next = match () {
             () if high == 0.0 => ns,
+            () if ns > high * FAR => high * (1.0 + 5.0 * STEP),
             () if ns > high => (high * (1.0 + STEP * (1.0 - ABOVE))).min(ns),
-            () if ns * FAR_ABOVE < high => high * (1.0 - 2.0 * STEP),
+            () if ns * FAR < high => high * (1.0 - 2.0 * STEP),
             () => high * (1.0 - STEP * ABOVE),
         };
         self.high_ns.set(next);
@@ -206,9 +207,13 @@ impl Core {
             return None;
         }
         let slow = |c: usize| self.slot_seat(columns, c).is_none_or(|(s, _)| self.is_slow(&s));
-        let without: Vec<usize> = (0..columns.scheme.width()).filter(|c| *c == column || slow(*c)).collect();
+        let mut without: Vec<usize> = (0..columns.scheme.width()).filter(|c| *c == column || slow(*c)).collect();
         if !columns.scheme.survives(|c| without.contains(&c)) {
-            return None;
+            // Who is slow is not known well while reads are few: those that are there, and the first answer counts.
+            without.retain(|&c| c == column || self.slot_seat(columns, c).is_none());
+            if !columns.scheme.survives(|c| without.contains(&c)) {
+                return None;
+            }
         }
         let middle = self.middle_ns();
         let own = seat.speed.high_ns.get();
