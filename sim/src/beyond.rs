@@ -332,7 +332,10 @@ pub fn generation(world: &mut World, volumes: &Volumes, mode: Mode, report: &mut
     // Who asks for --degraded takes what a drive that was out knows, when no other knows more.
     let rt = world.rt();
     match rt.block_on(Array::open(&rt, drives(&rt, &disks), OpenHow::default())) {
-        Ok(_) if must_refuse => Err("records of a newer generation did not stop it".to_owned()),
+        // Frozen it says nothing old, and writes nothing.
+        Ok(array) if must_refuse && array.status().state != ArrayState::Frozen => {
+            Err("records of a newer generation did not stop it".to_owned())
+        }
         // What it says of volumes made or deleted since may be old.
         Ok(array) => read_some(world, &rt, &array, &volumes, Mode::Killed, true),
         Err(_) => {
