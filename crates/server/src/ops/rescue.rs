@@ -156,6 +156,11 @@ impl Target {
         let is_device = path.metadata().is_ok_and(|m| m.file_type().is_block_device());
         let mut options = OpenOptions::new();
         let mut file = options.write(true).create(!is_device).open(path).map_err(|e| failed(&e))?;
+        // Drives of arrays that are open are locked, those of this one too.
+        if file.try_lock().is_err() {
+            let why = "it is a drive of an array, or somebody else holds it";
+            return Err(Problem::refused("target_in_use", name, why, "name another"));
+        }
         if is_device {
             let room = file.seek(SeekFrom::End(0)).map_err(|e| failed(&e))?;
             if room < bytes {

@@ -72,6 +72,11 @@ fn rescue(lab: &Lab) -> Result<()> {
     served.server.stop()?;
     served.ashlar.done(&["rescue", "lab/v", "whole.img"])?;
     served.ashlar.run(&["rescue", "lab/v", "whole.img"])?.expect(3)?;
+    let drive = fs::read(served.file(1)).or_fail("a drive")?;
+    let onto = served.file(1).display().to_string();
+    served.ashlar.run(&["rescue", "lab/v", &onto, "--force"])?.expect(3)?;
+    let same = drive == fs::read(served.file(1)).or_fail("a drive")?;
+    require(same, "rescue", || "it wrote over a drive of the array".to_owned())?;
     let whole = fs::read(served.dir().join("whole.img")).or_fail("the copy")?;
     let expected = |at: usize| if at < 8 * MIB { (at / MIB + 1) as u8 } else { 0 };
     let same = whole.len() == 16 * MIB && whole.iter().enumerate().all(|(at, &b)| b == expected(at));
