@@ -218,7 +218,7 @@ fn last_life(world: &mut World, change: &Change, volumes: &mut Volumes, mode: Mo
     if change.verb == Verb::Retire {
         fits(&array)?;
     }
-    during(world, change, &rt, &array, kind)?;
+    during(world, change, &rt, &array, &done, kind)?;
     if let Some(next) = next_segment {
         nothing_new_there(change, SegmentId(next))?;
     }
@@ -263,7 +263,7 @@ fn nothing_new_there(change: &Change, since: SegmentId) -> Result<(), String> {
 }
 
 /// What `kind` says happens.
-fn during(world: &mut World, change: &Change, rt: &Rt, array: &Array, kind: Kind) -> Result<(), String> {
+fn during(world: &mut World, change: &Change, rt: &Rt, array: &Array, done: &Done, kind: Kind) -> Result<(), String> {
     let mut pause = |most: u64| Duration::from_micros(world.dice.random_range(0..1 << most));
     let (first, second) = (pause(14), pause(12));
     rt.block_on(rt.sleep(first));
@@ -276,6 +276,7 @@ fn during(world: &mut World, change: &Change, rt: &Rt, array: &Array, kind: Kind
                 rt.block_on(array.rebuild_rate(rate)).map_err(|e| e.to_string())?;
                 rt.block_on(rt.sleep(Duration::from_micros(world.dice.random_range(0..1 << 15))));
                 rt.block_on(array.rebuild_pause(true)).map_err(|e| e.to_string())?;
+                done.unhurried.set(true);
                 // A piece that is being written comes to its end.
                 rt.block_on(rt.sleep(Duration::from_secs(2)));
                 let moved = || array.status().rebuild.map(|r| r.bytes_moved);
@@ -284,6 +285,7 @@ fn during(world: &mut World, change: &Change, rt: &Rt, array: &Array, kind: Kind
                 if before.is_some() && moved() > before {
                     return Err(format!("told to wait, it went on from {before:?} to {:?} bytes", moved()));
                 }
+                done.unhurried.set(false);
                 rt.block_on(array.rebuild_pause(false)).map_err(|e| e.to_string())?;
             }
             Ok(())

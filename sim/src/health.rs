@@ -49,6 +49,7 @@ pub fn hung(world: &mut World, volumes: &Volumes, mode: Mode) -> Result<(), Stri
     let hung: Vec<usize> = (0..disks.len()).filter(|i| hangs(*i)).collect();
     hung.iter().for_each(|i| disks[*i].set_fault(DriveFault::Hang));
     world.counts.add(Kind::Hung, hung.len() as u64);
+    done.unhurried.set(true);
     // One may be met only when another has gone out.
     rt.block_on(rt.sleep(GOES_ON * hung.len() as u32));
     let before = done.requests.get();
@@ -100,6 +101,7 @@ pub fn all_late(world: &mut World, volumes: &Volumes, mode: Mode) -> Result<(), 
     let seconds = world.dice.random_range(6..12);
     disks.iter().for_each(|d| d.set_fault(DriveFault::Stalls { one_in: 1, ns: seconds * 1_000_000_000 }));
     world.counts.add(Kind::AllLate, 1);
+    done.unhurried.set(true);
     rt.block_on(rt.sleep(Duration::from_secs(seconds)));
     disks.iter().for_each(|d| d.set_fault(DriveFault::None));
     rt.block_on(rt.sleep(Duration::from_secs(seconds)));
@@ -148,6 +150,8 @@ pub fn errors(world: &mut World, volumes: &Volumes, mode: Mode) -> Result<(), St
     }
     world.counts.add(Kind::WriteErrorsPass, 1);
     set_to_work(world, &rt, &array, &volumes, None, 6, &done);
+    rt.block_on(rt.sleep(Duration::from_millis(50)));
+    done.unhurried.set(true);
     rt.block_on(rt.sleep(Duration::from_secs(if bad { 8 } else { 1 })));
     let status = array.status();
     if status.state == ArrayState::Frozen {
@@ -190,6 +194,7 @@ pub fn comes_back_idle(world: &mut World, volumes: &Volumes, mode: Mode) -> Resu
         OpKind::Write => Verdict::DelayNs(9_000_000_000),
         _ => Verdict::Proceed,
     })));
+    done.unhurried.set(true);
     rt.block_on(rt.sleep(GOES_ON - Duration::from_secs(2)));
     let seat = array.status().members.into_iter().find(|m| m.drive_name == disks[which].name());
     let Some(seat) = seat.filter(|m| m.state == SeatState::Out && handles[which].in_flight() > 0) else {

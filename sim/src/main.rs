@@ -49,6 +49,9 @@ struct Args {
     /// A failing seed is made smaller in at most so many tries
     #[arg(long, default_value_t = 150)]
     shrink: usize,
+    /// Goes on after a seed that fails
+    #[arg(long)]
+    keep_going: bool,
     /// Only the result
     #[arg(long)]
     quiet: bool,
@@ -105,7 +108,7 @@ fn one(plan: &Plan, args: &Args) -> Result<(), String> {
     Ok(())
 }
 
-/// Runs seeds on several threads until one fails.
+/// Runs seeds on several threads, until one fails if they are not to go on.
 fn many(args: &Args) -> Result<(), String> {
     let (from, to) = args.seeds;
     let begun = Instant::now();
@@ -129,7 +132,11 @@ fn many(args: &Args) -> Result<(), String> {
             match result {
                 Ok(report) => total.0.add(&report),
                 Err(wrong) => {
-                    stop.store(true, Ordering::Relaxed);
+                    if args.keep_going {
+                        println!("seed {seed} FAILED: {wrong}");
+                    } else {
+                        stop.store(true, Ordering::Relaxed);
+                    }
                     if total.1.as_ref().is_none_or(|(other, _)| seed < *other) {
                         total.1 = Some((seed, wrong));
                     }

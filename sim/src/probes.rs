@@ -34,7 +34,7 @@ pub fn try_on_copies(world: &mut World, volumes: &Volumes, mode: Mode, report: &
     let wanted = [
         (Kind::RotBeyond, sound, 3),
         (Kind::RotInRebuild, redundant, 2),
-        (Kind::ManyLives, true, 2),
+        (Kind::ManyLives, true, 3),
         (Kind::CutAfterLoss, redundant, 1),
         (Kind::HalfAGeneration, redundant, 2),
         (Kind::WorkAfterLoss, redundant, 2),
@@ -59,7 +59,7 @@ pub fn try_on_copies(world: &mut World, volumes: &Volumes, mode: Mode, report: &
         (Kind::RebuildPaced, redundant, 3),
         (Kind::LossInRebuild, redundant && world.plan.tolerates() > 1, 1),
         (Kind::EndInRebuild, redundant, 2),
-        (Kind::DriveCopied, sound, 2),
+        (Kind::DriveCopied, sound, 3),
         (Kind::OldDies, redundant, 2),
         (Kind::RotInCopy, redundant, 2),
         (Kind::DriveRetired, sound, 2),
@@ -69,8 +69,8 @@ pub fn try_on_copies(world: &mut World, volumes: &Volumes, mode: Mode, report: &
         (Kind::WriteErrorsPass, redundant, 3),
         (Kind::ComesBackBusy, redundant, 3),
         (Kind::ReadAround, redundant, 2),
-        (Kind::ScrubFinds, world.plan.tolerates() > 0, 1),
-        (Kind::ScrubUnderLoad, sound, 2),
+        (Kind::ScrubFinds, world.plan.tolerates() > 0, 2),
+        (Kind::ScrubUnderLoad, sound, 3),
         (Kind::ScrubLoses, sound, 2),
         (Kind::ScrubResumes, true, 3),
     ];

@@ -15,6 +15,9 @@ use crate::volumes::Fate;
 /// Sectors written at once by [`Host::fill`].
 const FILL_SECTORS: usize = 512;
 
+/// Longest pause of a host that is in no hurry.
+const THOUGHT_MICROS: u64 = 200_000;
+
 /// What was read, in one piece.
 #[must_use]
 pub fn joined(parts: &[Bytes]) -> Vec<u8> {
@@ -34,6 +37,8 @@ pub struct Done {
     pub may_fail: bool,
     /// Hosts end when they have their next answer.
     pub stop: Cell<bool>,
+    /// Hosts think for some milliseconds before each request: where seconds must pass, thousands of requests show no more.
+    pub unhurried: Cell<bool>,
     /// Hosts at work.
     pub at_work: Cell<usize>,
     /// The first thing that was wrong.
@@ -115,7 +120,9 @@ impl Host {
                 }
             }
             self.done.requests.set(self.done.requests.get() + 1);
-            if patience == 0 && dice.random_range(0..8) == 0 {
+            if self.done.unhurried.get() {
+                rt.sleep(Duration::from_micros(dice.random_range(1..THOUGHT_MICROS))).await;
+            } else if patience == 0 && dice.random_range(0..8) == 0 {
                 rt.sleep(Duration::from_micros(dice.random_range(1..2000))).await;
             }
         }
