@@ -135,13 +135,7 @@ impl Core {
         if self.is_slow(&seat) && !probe {
             // It takes the place of a read of the member.
             let detour = Detour { reads: detour.reads - 1.0, ..detour };
-            return match self.go_around(columns, column, row, crcs, &detour).await {
-                Some(data) => {
-                    add(&seat.speed.around, 1);
-                    Answer::Around(data)
-                }
-                None => self.timed(columns, column, row, rows, &seat).await,
-            };
+            return self.around_first(columns, column, row, crcs, &seat, &detour).await;
         }
         let begun = self.rt.now();
         let direct = pin!(self.timed(columns, column, row, rows, &seat));
@@ -157,6 +151,37 @@ impl Core {
                 Answer::Around(data)
             }
             Either::Right((None, direct)) => direct.await,
+        }
+    }
+
+    /// Goes around a slow member. Who is slow may have been another one lately: the member itself is asked after the
+    /// deadline all the same.
+    async fn around_first(
+        &self,
+        columns: &Columns,
+        column: usize,
+        row: u32,
+        crcs: &[u32],
+        seat: &Seat,
+        detour: &Detour,
+    ) -> Answer {
+        let rows = crcs.len() as u32;
+        let around = pin!(self.go_around(columns, column, row, crcs, detour));
+        let around = match select(around, pin!(self.rt.sleep(detour.after))).await {
+            Either::Left((Some(data), _)) => {
+                add(&seat.speed.around, 1);
+                return Answer::Around(data);
+            }
+            Either::Left((None, _)) => return self.timed(columns, column, row, rows, seat).await,
+            Either::Right((_, around)) => around,
+        };
+        match select(around, pin!(self.timed(columns, column, row, rows, seat))).await {
+            Either::Left((Some(data), _)) => {
+                add(&seat.speed.around, 1);
+                Answer::Around(data)
+            }
+            Either::Left((None, direct)) => direct.await,
+            Either::Right((answer, _)) => answer,
         }
     }
 
