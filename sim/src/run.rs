@@ -24,8 +24,9 @@ use crate::{disturb, lives, probes, scrubs, spoil};
 pub const DEGRADED: OpenHow =
     OpenHow { read_only: false, degraded: true, force_diverged: false, accept_loss: false, previous: false };
 
-/// Virtual time in which every request has its answer, however slow the drives.
-const PATIENCE: Duration = Duration::from_secs(120);
+/// Virtual time in which every request has its answer, however slow the drives: one that serves one operation at a time and
+/// stalls each for seconds takes minutes for what was asked of it at once.
+const PATIENCE: Duration = Duration::from_secs(1800);
 
 /// Runs a plan; the error says what was wrong.
 ///

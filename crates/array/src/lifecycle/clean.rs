@@ -165,11 +165,13 @@ impl Core {
     }
 
     /// Resolves when something was overwritten or deallocated: a quarter of a segment, or anything once hosts are
-    /// stopped.
+    /// stopped; or when other members take columns, so that zones are worth something else.
     async fn something_new(&self) {
         let (written, left) = (self.tally.host_blocks_written.get(), self.room_left());
         let facts = self.memory.borrow().active.len();
         let quarter = self.segment_blocks_now() / 4;
+        let members = || self.seats.borrow().iter().map(|s| s.takes_columns()).collect::<Vec<bool>>();
+        let before = members();
         let news = || {
             let ladder = self.rungs();
             let stopped = self.room_left() <= ladder.stop_floor || self.room_now() <= ladder.write_floor as i64 * SHARE;
@@ -177,6 +179,7 @@ impl Core {
             self.tally.host_blocks_written.get() - written >= enough
                 || self.memory.borrow().active.len().abs_diff(facts) as u64 >= enough
                 || self.room_left() != left
+                || members() != before
         };
         self.changed.until(|| self.phase.get() != Phase::Open || news()).await;
     }
