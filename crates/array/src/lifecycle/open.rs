@@ -76,6 +76,8 @@ pub(super) struct Found {
     pub(super) label: Label,
     /// Newest first.
     pub(super) generations: Vec<Generation>,
+    /// Whether it does not hold the generation, and is known to have been there when that took effect.
+    pub(super) lent: bool,
 }
 
 struct Recovery<'a> {
@@ -98,7 +100,8 @@ impl Recovery<'_> {
 pub async fn open(rt: &Rt, drives: Vec<Drive>, how: OpenHow) -> Result<(Rc<Core>, RecoveryReport), Refused> {
     if how.previous && !how.read_only {
         // Nothing is given up before the other is known to open.
-        Box::pin(open(rt, drives.clone(), OpenHow { read_only: true, ..how })).await?;
+        let (trial, _) = Box::pin(open(rt, drives.clone(), OpenHow { read_only: true, ..how })).await?;
+        previous::refuse_too_few(&trial)?;
     }
     let mut recovery = Recovery { rt, report: RecoveryReport::default(), since: rt.now() };
     let mut found = find_members(rt, drives).await?;
@@ -122,10 +125,10 @@ pub async fn open(rt: &Rt, drives: Vec<Drive>, how: OpenHow) -> Result<(Rc<Core>
         previous::nothing_twice(&core, newest);
     }
     if writable {
+        heal_slots(&core, &generation, &found, &believed).await?;
         if let Some(newest) = given_up.as_ref().filter(|_| !planted(Canary::GivenUpStays)) {
             previous::forget(&core, newest).await?;
         }
-        heal_slots(&core, &generation, &found, &believed).await?;
     }
     recovery
         .step("load tables", format!("{} segments, {} volumes", generation.segments.len(), generation.volumes.len()));
@@ -219,7 +222,7 @@ async fn read_member(rt: &Rt, drive: Drive) -> Result<Option<Found>, Refused> {
         }
     }
     generations.sort_by_key(|g| std::cmp::Reverse(g.number));
-    Ok(Some(Found { drive, label, generations }))
+    Ok(Some(Found { drive, label, generations, lent: false }))
 }
 
 async fn find_members(rt: &Rt, drives: Vec<Drive>) -> Result<Vec<Found>, Refused> {
@@ -435,7 +438,7 @@ async fn heal_slots(core: &Core, g: &Generation, found: &[Found], believed: &[bo
     let image = Buf::from_slice(&g.encode()).freeze();
     assert!(image.len() <= core.shape.slot_blocks as usize * BLOCK_BYTES);
     for (f, _) in found.iter().zip(believed).filter(|(_, b)| **b) {
-        if f.generations.iter().any(|own| own.id == g.id) {
+        if !f.lent && f.generations.iter().any(|own| own.id == g.id) {
             continue;
         }
         let Some(seat) = core.seat(f.label.seat).filter(|s| s.is_in()) else { continue };

@@ -18,23 +18,42 @@ use crate::core::Core;
 use crate::fault::{Refused, RefusedCode};
 use crate::seat::Seat;
 
-/// Takes `newest` from what the drives say.
+/// Takes `newest` from what the drives say. A drive that has it was there when the one before took effect, so it counts as
+/// having that one, also where the next was being written over it.
 ///
 /// # Errors
-/// When nothing is left, or only what is older than the one before.
+/// When no drive has the one before.
 pub fn set_aside(found: &mut [Found], newest: &Generation) -> Result<(), Refused> {
+    let is_before = |g: &&Generation| Some(&g.id) == newest.ancestors.first();
+    let Some(before) = found.iter().flat_map(|f| &f.generations).find(is_before).cloned() else {
+        return Err(Refused::new(
+            RefusedCode::Damaged,
+            format!("array \"{}\"", newest.name),
+            format!("no drive holds generation {}, the one before the newest", newest.number.0.saturating_sub(1)),
+            "Open the newest, or copy out what can be read with `ashlar rescue`",
+        ));
+    };
     for f in found.iter_mut() {
+        let held = f.generations.len();
         f.generations.retain(|g| g.id != newest.id);
+        if f.generations.len() < held && f.generations.is_empty() {
+            f.generations.push(before.clone());
+            f.lent = true;
+        }
     }
-    let before = newest.ancestors.first();
-    if found.iter().flat_map(|f| &f.generations).any(|g| Some(&g.id) == before) {
+    Ok(())
+}
+
+/// Refuses to go back where `trial`, the same for reading only, lacks drives.
+pub fn refuse_too_few(trial: &Core) -> Result<(), Refused> {
+    if trial.survivable() {
         return Ok(());
     }
     Err(Refused::new(
-        RefusedCode::Damaged,
-        format!("array \"{}\"", newest.name),
-        format!("no drive holds generation {}, the one before the newest", newest.number.0.saturating_sub(1)),
-        "Open the newest, or copy out what can be read with `ashlar rescue`",
+        RefusedCode::MembersMissing,
+        format!("array \"{}\"", trial.name.borrow()),
+        "the generation before the newest needs drives that are not here, or that joined later; nothing was changed",
+        "Bring the drives that are missing, or open the newest",
     ))
 }
 

@@ -419,6 +419,23 @@ pub fn going_back_one_generation() {
     p.close();
     assert_eq!(world.check().errors, Vec::<String>::new());
 
+    // Too few for the one before: nothing is given up.
+    let few = looked.fork();
+    few.disks[..2].iter().for_each(Disk::detach);
+    let refused = few.refused(&few.disks[2..], OpenHow { degraded: true, ..back });
+    assert_eq!(refused.code, RefusedCode::MembersMissing);
+    assert!((2..4).all(|i| few.newest(i) == looked.newest(i)));
+    // The next one was being written over it on all but one drive.
+    let torn = looked.fork();
+    let slot = |i: usize| torn.label(i).layout.slot(((given_up.number.0 + 1) % 2) as usize);
+    (0..3).for_each(|i| torn.disks[i].image_write(slot(i), &[0xee; BLOCK as usize]));
+    let p = torn.start_how(100, back);
+    assert!(p.is(32, 1, 32));
+    p.write(0, 6, 8).unwrap();
+    p.kill(100);
+    let p = torn.start(101);
+    assert!(p.is(0, 6, 8) && p.array().status().members.iter().all(|m| m.state == SeatState::In));
+
     // One drive was away when the others went back.
     looked.disks[3].detach();
     let p = looked.start_how(98, back);
