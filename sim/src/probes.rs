@@ -18,7 +18,7 @@ use crate::kind::Kind;
 use crate::model::{Mode, SECTOR};
 use crate::report::Report;
 use crate::run::{DEGRADED, changed, set_to_work, silent};
-use crate::volumes::Volumes;
+use crate::volumes::{Fate, Volumes};
 use crate::workload::{Done, joined};
 use crate::world::{World, drives, labelled};
 use crate::{back, beyond, health, lives, scrubs, service};
@@ -119,7 +119,7 @@ pub fn try_on_copies(world: &mut World, volumes: &Volumes, mode: Mode, report: &
             Kind::ScrubLoses => scrubs::loses(world, volumes),
             Kind::ScrubResumes => scrubs::resumes(world),
             Kind::ScrubUnderLoad => scrubs::under_load(world, volumes, mode),
-            _ => second_process(world),
+            _ => second_process(world, volumes, mode),
         };
         tried.map_err(|e| format!("{kind:?}: {e}"))?;
     }
@@ -244,7 +244,7 @@ fn diverged(world: &mut World) -> Result<(), String> {
     Ok(())
 }
 
-fn second_process(world: &mut World) -> Result<(), String> {
+fn second_process(world: &mut World, volumes: &Volumes, mode: Mode) -> Result<(), String> {
     let disks = world.forks();
     let rt = world.rt();
     let disks = labelled(&rt, &disks);
@@ -253,16 +253,30 @@ fn second_process(world: &mut World) -> Result<(), String> {
     world.counts.add(Kind::SecondProcess, 1);
     // It may notice the first, which is at work in the background, before that notices it.
     let Ok(second) = open() else { return Ok(()) };
-    // At one instant the last one to write a generation wins, whichever that is: the other stops.
+    // At one instant the last one to write a generation wins, whichever that is: the other stops. Both may meet what the other
+    // has just written; then both stop, and the next one goes on.
     let goes_on = |array: &Array, name: &str| {
         let made = rt.block_on(array.volume_create(name, 1 << 20)).is_ok();
         made || array.status().state != ArrayState::Frozen
     };
     match (goes_on(&first, "mine"), goes_on(&second, "yours")) {
-        (true, true) => Err("both went on".to_owned()),
-        (false, false) => Err("neither went on".to_owned()),
-        _ => Ok(()),
+        (true, true) => return Err("both went on".to_owned()),
+        (false, false) => {}
+        _ => return Ok(()),
     }
+    drop((first, second));
+    rt.end();
+    disks.iter().for_each(|d| d.crash(world.dice.random()));
+    let rt = world.rt();
+    let array = rt.block_on(Array::open(&rt, drives(&rt, &disks), DEGRADED)).map_err(|e| format!("after both: {e}"))?;
+    let made = rt.block_on(array.volume_create("ours", 1 << 20));
+    made.map_err(|e| format!("after both: {e}: {:#?}", array.status().events))?;
+    let mut volumes = volumes.fork();
+    // Who stopped may have made its volume all the same.
+    for (name, fate) in [("mine", Fate::Coming), ("yours", Fate::Coming), ("ours", Fate::Stays)] {
+        volumes.add(name, 1 << 20, fate);
+    }
+    volumes.compare(&rt, &array, mode)
 }
 
 /// More drives are missing than the redundancy covers: nothing old is told, nothing is written, and with all of them
