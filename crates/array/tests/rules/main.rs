@@ -96,7 +96,7 @@ rules! {
     map::nothing_dead_is_moved [MoveUnconditional]
     map::deleting_survives_kills [DropForgotten]
     map::that_of_raid_0_is_mirrored [MapNotMirrored]
-    map::a_deletion_that_comes_to_nothing_takes_nothing []
+    map::a_deletion_that_comes_to_nothing_takes_nothing [LaidOverHoles]
 
     loss::rot_is_repaired_or_reported_never_returned [ChecksumIgnored, RepairForgotten]
     loss::a_lost_block_is_bad_for_good [BadForgotten]
