@@ -190,6 +190,8 @@ canaries! {
     LastRoomForgotten,
     /// Parts of blocks are laid over what is left of a volume that is being deleted.
     LaidOverHoles,
+    /// A label that reads wrong once keeps the array from opening.
+    LabelReadOnce,
 }
 
 #[cfg(feature = "canary")]

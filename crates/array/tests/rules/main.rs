@@ -87,6 +87,7 @@ rules! {
     recovery::half_of_the_members_asks_for_degraded [HalfBelieved]
     recovery::who_was_in_alone_is_asked_by_its_records [SilentNotAsked]
     recovery::a_newcomer_is_in_when_its_first_generation_was_cut_short [NewcomerNotBelieved]
+    recovery::a_label_that_cannot_be_read_costs_its_drive_at_most [LabelReadOnce]
     recovery::going_back_one_generation [NumbersTwice, GivenUpStays]
 
     map::reads_see_the_table_that_is_being_merged [FrozenTableForgotten]
