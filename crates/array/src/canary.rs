@@ -186,6 +186,12 @@ canaries! {
     ScrubLossForgotten,
     /// A scrub begins anew after a restart.
     ScrubForgetsPosition,
+    /// A full array does not try its last room.
+    LastRoomForgotten,
+    /// Parts of blocks are laid over what is left of a volume that is being deleted.
+    LaidOverHoles,
+    /// A label that reads wrong once keeps the array from opening.
+    LabelReadOnce,
 }
 
 #[cfg(feature = "canary")]

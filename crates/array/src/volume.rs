@@ -237,7 +237,9 @@ impl Volume {
             blocks[edge * BLOCK_BYTES..(edge + 1) * BLOCK_BYTES].copy_from_slice(&old);
         }
         // Of a volume that is being deleted the rest of a block may read as zeros already, and the deletion is not durable.
-        self.check(offset, data.len() as u64)?;
+        if !planted(Canary::LaidOverHoles) {
+            self.check(offset, data.len() as u64)?;
+        }
         blocks[skip..end].copy_from_slice(data);
         Ok(blocks.freeze())
     }

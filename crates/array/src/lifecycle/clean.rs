@@ -145,7 +145,7 @@ impl Core {
         }
         let left = self.room_left() as i64 - self.rungs().nodes.ceil() as i64 - 1;
         let last_room = left.max(0) * SHARE + self.rest_of(StreamId::Inner);
-        if let Some(victim) = self.next_victim(last_room, true) {
+        if let Some(victim) = self.next_victim(last_room, true).filter(|_| !planted(Canary::LastRoomForgotten)) {
             self.clean(victim).await;
             self.want_checkpoint();
             return;

@@ -479,3 +479,33 @@ pub fn a_newcomer_is_in_when_its_first_generation_was_cut_short() {
         p.kill(seed);
     }
 }
+
+/// A label that cannot be read for a moment costs nothing; one that reads wrong for good costs its drive, not the array.
+pub fn a_label_that_cannot_be_read_costs_its_drive_at_most() {
+    let world = World::new(3, false);
+    world.create(Level::Raid5);
+    let p = world.start(110);
+    p.write(0, 1, 32).unwrap();
+    p.close();
+    let labels = world.label(1).layout.labels();
+    // Both of them, twice.
+    let failures = Cell::new(4);
+    world.disks[1].on_op(Some(Box::new(move |op| {
+        if op.kind != OpKind::Read || !labels.contains(&op.at) || failures.get() == 0 {
+            return Verdict::Proceed;
+        }
+        failures.set(failures.get() - 1);
+        Verdict::Fail(rt::IoError::Medium)
+    })));
+    let p = world.start(111);
+    assert_eq!(p.array().status().state, ArrayState::Optimal, "{:#?}", p.array().status().events);
+    p.close();
+    for at in labels {
+        let mut block = world.disks[1].image_read(at, BlockCount(1));
+        block[100] ^= 1;
+        world.disks[1].image_write(at, &block);
+    }
+    let p = world.start(112);
+    assert_eq!(p.array().status().state, ArrayState::Degraded, "{:#?}", p.array().status().events);
+    assert!(p.is(0, 1, 32));
+}

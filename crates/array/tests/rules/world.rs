@@ -55,9 +55,14 @@ impl World {
 
     /// Makes an array of these zones with a volume "v" of this size.
     pub fn create_with(&self, level: Level, zone_blocks: u32, volume_bytes: u64) {
+        self.create_of_width(level, self.disks.len(), zone_blocks, volume_bytes);
+    }
+
+    /// The same, with segments of so many columns.
+    pub fn create_of_width(&self, level: Level, width: usize, zone_blocks: u32, volume_bytes: u64) {
         let rt = Rt::modelled(1);
-        let width = Some(self.disks.len());
-        let spec = CreateSpec { name: "a".into(), level, width, zone_blocks: Some(zone_blocks), force: false };
+        let spec =
+            CreateSpec { name: "a".into(), level, width: Some(width), zone_blocks: Some(zone_blocks), force: false };
         rt.block_on(async {
             let array = Array::create(&rt, Self::drives(&rt, &self.disks), &spec).await.unwrap();
             array.volume_create("v", volume_bytes).await.unwrap();
