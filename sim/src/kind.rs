@@ -111,6 +111,8 @@ kinds! {
     SlowReaders,
     /// Every volume is deleted under load, and a new one made.
     VolumesAnew,
+    /// A volume that is written in parts of blocks is deleted, and the end comes before a generation says so.
+    DeletionCut,
     /// A live block rots on one drive and is read.
     RotHeals,
     /// The process dies, and then the power fails while the array is being opened.

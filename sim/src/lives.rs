@@ -235,6 +235,51 @@ pub fn slow_readers(world: &mut World, volumes: &Volumes, mode: Mode) -> Result<
     live(world, &disks, &mut volumes, Mode::Killed, |_, _| {})
 }
 
+/// Parts of blocks are written to a volume that is being deleted, what they are laid over takes long to read, and the end comes
+/// before a generation says that the volume is gone: then it is there, and nothing of it is missing.
+pub fn deletion_cut(world: &mut World, volumes: &Volumes, mode: Mode) -> Result<(), String> {
+    let mut volumes = volumes.fork();
+    let disks = world.forks();
+    let rt = world.rt();
+    let opened = labelled(&rt, &disks);
+    let array = rt.block_on(Array::open(&rt, drives(&rt, &opened), DEGRADED)).map_err(|e| format!("open: {e}"))?;
+    volumes.compare(&rt, &array, mode)?;
+    let system = BlockCount::floor_from_bytes(world.plan.system_bytes()).0;
+    for disk in &opened {
+        disk.on_op(Some(Box::new(move |op: &Op| match op.kind {
+            OpKind::Write if op.at.0 < system => Verdict::Hang,
+            OpKind::Read if op.at.0 >= system => Verdict::DelayNs(20_000_000),
+            _ => Verdict::Proceed,
+        })));
+    }
+    world.counts.add(Kind::DeletionCut, 1);
+    let done = Rc::new(Done::default());
+    for which in 0..volumes.all.len() {
+        let blocks = volumes.all[which].model.borrow().sectors() / 8;
+        for _ in 0..if volumes.all[which].fate.get() == Fate::Stays && blocks > 1 { 4 } else { 0 } {
+            let (host, block) = (host(&array, &volumes, which, &done), world.dice.random_range(0..blocks - 1));
+            rt.spawn(async move { host.write_across(block).await }).detach();
+        }
+    }
+    rt.block_on(rt.sleep(Duration::from_millis(1)));
+    for held in volumes.sure() {
+        held.fate.set(Fate::Going);
+        let (array, name) = (array.clone(), held.name.clone());
+        rt.spawn(async move { array.volume_delete(&name).await }).detach();
+    }
+    // A checkpoint lets the leaves go long before a generation says so.
+    let other = array.clone();
+    rt.spawn(async move { other.checkpoint().await }).detach();
+    rt.block_on(rt.sleep(Duration::from_millis(world.dice.random_range(20..100))));
+    drop(array);
+    rt.end();
+    for disk in &disks {
+        disk.on_op(None);
+        disk.crash(world.dice.random());
+    }
+    live(world, &disks, &mut volumes, Mode::Killed, |_, _| {})
+}
+
 /// Every volume is deleted under load and a new one made: nothing of the old ones shows there, however late it lands.
 pub fn volumes_anew(world: &mut World, volumes: &Volumes, mode: Mode) -> Result<(), String> {
     let mut volumes = volumes.fork();

@@ -90,6 +90,12 @@ impl Host {
         Ok(())
     }
 
+    /// Writes the end of `block` and the beginning of the next.
+    pub async fn write_across(&self, block: usize) -> Result<(), Fault> {
+        let volume = self.array.volume(&self.name).ok_or(Fault::Closed)?;
+        self.write(&volume, block * 8 + 7, 2, false).await
+    }
+
     /// Writes the whole volume once.
     pub async fn fill(&self) -> Result<(), Fault> {
         let volume = self.array.volume(&self.name).ok_or(Fault::Closed)?;
