@@ -170,6 +170,8 @@ canaries! {
     BusyReturns,
     /// Reads wait for a slow drive.
     DetourForgotten,
+    /// A drive that was slow is not asked while the way around it takes long.
+    SlowNotAsked,
     /// What was made from the rest of a row is believed without its checksum.
     DetourUnverified,
     /// A scrub reads rows that are still being written.
@@ -182,6 +184,8 @@ canaries! {
     ScrubBelievesWrites,
     /// A scrub leaves labels and generations out.
     ScrubSystemSkipped,
+    /// What cannot be read where it lay is lost, whatever a rebuild has done meanwhile.
+    OldPlacesBelieved,
     /// What a scrub finds lost is not written down.
     ScrubLossForgotten,
     /// A scrub begins anew after a restart.

@@ -124,16 +124,20 @@ impl Volume {
     async fn read_chunk(&self, offset: u64, bytes: u64) -> Result<Bytes, Fault> {
         let first = Lba::containing_byte(offset);
         let n = BlockCount::ceil_from_bytes(offset + bytes).0 - first.0;
-        let blocks = match self.read_blocks(first, n as usize).await {
-            // The block may have moved between look-up and read.
-            Err(Fault::Medium) => self.read_blocks(first, n as usize).await?,
-            other => other?,
-        };
+        let blocks = self.read_blocks(first, n as usize).await?;
         let skip = (offset - first.byte_offset()) as usize;
         Ok(blocks.slice(skip..skip + bytes as usize))
     }
 
     async fn read_blocks(&self, first: Lba, n: usize) -> Result<Bytes, Fault> {
+        match self.read_blocks_there(first, n).await {
+            // The block may have moved between look-up and read.
+            Err(Fault::Medium) => self.read_blocks_there(first, n).await,
+            other => other,
+        }
+    }
+
+    async fn read_blocks_there(&self, first: Lba, n: usize) -> Result<Bytes, Fault> {
         let resolved = self.core.resolve(&self.vol, first, n).await?;
         if let [MapRef::At(place)] = resolved.refs[..] {
             return Ok(self.read_places(&[place]).await?.freeze());

@@ -8,7 +8,7 @@ use ondisk::{Generation, Level};
 use rt::model::{Disk, OpKind, Verdict};
 use rt::{Drive, Rt};
 
-use crate::world::{BLOCK, Process, World};
+use crate::world::{BLOCK, Process, World, ZONE};
 
 /// One more drive like the others.
 fn fresh(world: &World, name: &str) -> Disk {
@@ -268,4 +268,40 @@ pub fn a_member_that_joins_is_used() {
     assert!(after.members[3].zones_free < u64::from(after.members[3].zones) - 4);
     world.disks[1].detach();
     assert!(p.is(0, 5, 60 * 32));
+}
+
+/// A map node is being read while its column is rebuilt elsewhere, and then the place goes that it was asked of: it is read from
+/// the new one, and nothing counts as lost.
+pub fn a_map_node_is_read_where_its_column_went() {
+    let world = World::new(3, false);
+    world.create_of_width(Level::Raid10 { copies: 2 }, 2, ZONE, 8 << 20);
+    let p = world.start(20);
+    // Several leaves: a rebuild reads them at once.
+    (0..8).for_each(|leaf| p.write(leaf * 256, 7, 64).unwrap());
+    p.close();
+    let looked = world.fork();
+    let q = looked.start(21);
+    let node = q.rt.block_on(q.v().locate(0)).unwrap().map.remove(0);
+    q.kill(21);
+    let p = world.start(22);
+    // Of the same leaf.
+    p.write(200, 8, 1).unwrap();
+    let places: Vec<_> = node.columns.into_iter().flatten().collect();
+    let of_node = places.clone();
+    world.on_ops(move |disk, op, _| {
+        let asked = of_node.iter().any(|(m, at)| usize::from(m.0) == disk && *at == op.at && op.blocks.0 == 1);
+        if asked && op.kind == OpKind::Read { Verdict::DelayNs(800_000_000) } else { Verdict::Proceed }
+    });
+    let array = p.array();
+    let merged = p.rt.spawn(async move { array.checkpoint().await });
+    p.wait(Duration::from_millis(100));
+    for (member, _) in places {
+        let array = p.array();
+        p.run(async move {
+            array.drive_fail(member).await.unwrap();
+            array.rebuild_done().await;
+        });
+    }
+    p.rt.block_on(merged).unwrap();
+    assert!(p.is(0, 7, 64) && p.is(200, 8, 1));
 }

@@ -213,6 +213,37 @@ pub fn a_slow_drive_does_not_set_the_tail() {
     assert!(others < 40, "{others} reads around drives that are not slow");
 }
 
+/// A drive that was slow is itself again, and another is slow now: reads of the one do not wait for the other.
+pub fn who_was_slow_is_asked_again() {
+    let world = World::new(3, false);
+    world.create(Level::Raid5);
+    let p = world.start(12);
+    for lba in 0..64u64 {
+        p.write(lba * 8, lba as u8, 8).unwrap();
+    }
+    let longest = |reads: u64| {
+        let took = (0..reads).map(|i| {
+            let (lba, begun) = (i * 37 % 512, p.rt.now());
+            assert!(p.is(lba, (lba / 8) as u8, 1));
+            p.rt.now() - begun
+        });
+        took.max().unwrap()
+    };
+    let slow = |disk: usize, factor: u32| world.disks[disk].set_fault(Fault::Slow { factor });
+    longest(100);
+    for (was, is) in [(0, 1), (1, 2), (2, 0)] {
+        slow(was, 50);
+        longest(200);
+        slow(was, 1);
+        slow(is, 5000);
+        let longest = longest(20);
+        let alone = Duration::from_nanos(world.disks[is].params().read_ns * 5000);
+        assert!(longest < alone / 4, "{longest:?}, alone {alone:?}");
+        slow(is, 1);
+        p.wait(Duration::from_secs(2));
+    }
+}
+
 /// What is made from the others is believed only if it matches.
 pub fn what_is_read_around_is_verified() {
     for slow in 0..3 {

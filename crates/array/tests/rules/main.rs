@@ -124,6 +124,7 @@ rules! {
     drives::nothing_new_lies_on_a_member_that_leaves [LeavingUsed]
     drives::a_member_retires_when_the_others_have_room [RetireUnasked]
     drives::a_member_that_joins_is_used []
+    drives::a_map_node_is_read_where_its_column_went [OldPlacesBelieved]
 
     health::three_write_errors_put_a_member_out [OneErrorPutsOut]
     health::errors_are_forgotten []
@@ -133,6 +134,7 @@ rules! {
     health::read_errors_make_suspect []
     health::a_drive_comes_back_idle [BusyReturns]
     health::a_slow_drive_does_not_set_the_tail [DetourForgotten]
+    health::who_was_slow_is_asked_again [SlowNotAsked]
     health::what_is_read_around_is_verified [DetourUnverified]
 
     scrub::it_finds_and_repairs_what_rots [ScrubBlocksSkipped, ScrubParitySkipped, ScrubSystemSkipped]
