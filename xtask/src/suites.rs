@@ -9,7 +9,7 @@ use std::time::Duration;
 /// The suites that make what others run: the programs, and those that run the engine with bugs planted in it.
 pub const BUILDS: [&str; 2] = ["build", "models"];
 /// Seeds of the simulation in CI.
-const SIMULATION_SEEDS: &str = "0..200";
+const SIMULATION_SEEDS: &str = "0..400";
 /// Cycles of the crash loop in CI.
 const CRASH_CYCLES: &str = "60";
 
