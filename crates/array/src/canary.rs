@@ -196,6 +196,10 @@ canaries! {
     LaidOverHoles,
     /// A label that reads wrong once keeps the array from opening.
     LabelReadOnce,
+    /// A segment is given back when the cleaner has been through it, without a last look at the map.
+    VacatedUnasked,
+    /// Segments whose zones are free stay in the generation that freed them.
+    FreedListed,
 }
 
 #[cfg(feature = "canary")]

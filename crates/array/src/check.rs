@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use base::{BLOCK_BYTES, Pba, SegmentId};
-use ondisk::{Entry, MapRef, NODE_REFS, Place, SHARDS, SegmentState, crc32c};
+use ondisk::{Entry, MapRef, NODE_REFS, Place, SHARDS, SegmentState, VolumeState, crc32c};
 use rt::{Drive, Rt};
 use serde::Serialize;
 
@@ -176,8 +176,11 @@ async fn walk(core: &Core, vol: &Vol, owners: &mut BTreeMap<Pba, Owner>, report:
                     if lba.0 >= vol.blocks.get() {
                         report.error(format!("volume {}: block {lba} lies beyond its end", vol.id));
                     }
-                    claim(owners, *place, Owner { crc: place.crc, of: (vol.id, lba, None) }, report);
                     mapped += 1;
+                    if overtaken(core, vol, lba, *place) {
+                        continue;
+                    }
+                    claim(owners, *place, Owner { crc: place.crc, of: (vol.id, lba, None) }, report);
                 }
             }
         }
@@ -190,6 +193,13 @@ async fn walk(core: &Core, vol: &Vol, owners: &mut BTreeMap<Pba, Owner>, report:
             vol.mapped.get()
         ));
     }
+}
+
+/// Whether a block's place is in a segment that was given back: the log knows a newer place, or the volume is being deleted.
+fn overtaken(core: &Core, vol: &Vol, lba: base::Lba, place: Place) -> bool {
+    let gone = !core.table.borrow().segments.contains_key(&place.pba.segment);
+    let dropping = matches!(vol.state.get(), VolumeState::Dropping { .. });
+    gone && (dropping || core.memory.borrow().active.says_anything(vol.id, lba, base::Lba(lba.0 + 1)))
 }
 
 /// The map has two copies at least where the array has two drives.

@@ -218,6 +218,8 @@ pub struct Wanted {
     pub checkpoint: Cell<bool>,
     /// A generation with more spares.
     pub spares: Cell<bool>,
+    /// A generation without the segments that are vacated.
+    pub release: Cell<bool>,
     /// A flush, so that the log can go on: much is acknowledged and not durable.
     pub flush: Cell<bool>,
     /// A look whether something can be rebuilt.

@@ -6,9 +6,9 @@
 //!
 //! What the rungs must hold, for an array of S segments filled to the brim and written at random:
 //! - a checkpoint that writes the whole map takes S / 300 segments (a leaf for each 256 blocks, 85 % of them stored);
-//! - the cleaner frees the space of what it moves only with such a checkpoint. The emptiest segments are about three
-//!   quarters full then, so that a batch of R segments of moved blocks gains R / 3: to gain more than the map costs, R
-//!   must be larger than S / 100.
+//! - what lies in the log for replay is not cleaned: S / 16, so that the map costs a twentieth of what is written.
+//!
+//! What the cleaner has emptied comes back with a generation, which writes no map: so its batch may be small.
 
 /// Checkpoints end once the map nodes to write are this part of all segments (and not before half a segment).
 const NODES_PER_SEGMENTS: f64 = 1.0 / 256.0;
@@ -27,8 +27,10 @@ pub struct Ladder {
     pub write_floor: u64,
     /// Below this much room the cleaner works, and writes are paced by what it gains.
     pub clean_below: u64,
-    /// Emptied segments that make a checkpoint worth its map nodes.
+    /// Emptied segments that make a generation worth its writing.
     pub batch: u64,
+    /// Segments' worth of blocks that the log keeps for replay: then a checkpoint begins.
+    pub replayed: u64,
     /// Spares kept ready.
     pub spares: usize,
     /// Segments that no volume may fill: all of the above.
@@ -41,7 +43,7 @@ impl Ladder {
     pub fn of(segments: u64) -> Ladder {
         let nodes = (segments as f64 * NODES_PER_SEGMENTS).max(0.5);
         let free_floor = 2 + 2 * nodes.ceil() as u64;
-        let batch = 1 + segments / 48;
+        let batch = 1 + (segments / 128).max((segments / 48).min(4));
         let write_floor = free_floor + 1 + batch;
         let clean_below = write_floor + 3 + segments / 64;
         Ladder {
@@ -51,6 +53,7 @@ impl Ladder {
             write_floor,
             clean_below,
             batch,
+            replayed: (segments / 16).max(4),
             spares: if segments >= 256 { 4 } else { 2 },
             held: write_floor + 3,
         }
@@ -66,7 +69,7 @@ mod tests {
         let small = Ladder::of(64);
         assert_eq!((small.free_floor, small.write_floor, small.clean_below), (4, 7, 11));
         let large = Ladder::of(1024);
-        assert_eq!((large.free_floor, large.write_floor, large.clean_below), (10, 33, 52));
+        assert_eq!((large.free_floor, large.write_floor, large.clean_below), (10, 20, 39));
     }
 
     #[test]

@@ -66,12 +66,17 @@ impl Merged {
         let mut table = core.table.borrow_mut();
         table.segments.values_mut().for_each(|s| s.fresh_nodes = false);
         for (id, by) in self.live {
-            let seg = table.get_mut(id);
+            // A vacated segment may be gone before the trees know that nothing lies there.
+            let Some(seg) = table.segments.get_mut(&id) else { continue };
             let live = i64::from(seg.live) + by;
             seg.live = u32::try_from(live).expect("no block is freed twice");
         }
         // What was emptied before this table was frozen is counted now; what is still live there may be moved again.
-        for seg in table.segments.values_mut().filter(|s| s.cleaned.is_some_and(|frozen| frozen < core.freezes.get())) {
+        for seg in table
+            .segments
+            .values_mut()
+            .filter(|s| s.cleaned.is_some_and(|frozen| frozen < core.freezes.get()) && !s.vacated)
+        {
             (seg.cleaned, seg.emptied) = (None, 0);
         }
     }

@@ -3,7 +3,9 @@
 //! Invariants:
 //! - `durable <= acked <= append`, and rows below `acked` are complete on every member that is in;
 //! - a segment is written only when a generation that lists it has taken effect (`listed`);
-//! - `live` changes in the merge alone (and is exact: the blocks that the published trees point to).
+//! - `live` changes in the merge alone (and is exact: the blocks that the published trees point to);
+//! - of a *vacated* one nothing is asked any more: what the trees say of it, newer entries say otherwise. They are replayed
+//!   until they are in the trees.
 
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -56,6 +58,8 @@ pub struct Seg {
     pub emptied: u16,
     /// The cleaner has been through it: memtables frozen until then. Until a later one is merged its count is not known.
     pub cleaned: Option<u64>,
+    /// No block lies in it, whatever its count says: the next generation does not know it any more.
+    pub vacated: bool,
 }
 
 impl Seg {
@@ -77,6 +81,7 @@ impl Seg {
             busy: false,
             emptied: 0,
             cleaned: None,
+            vacated: false,
         }
     }
 
@@ -93,10 +98,10 @@ impl Seg {
             || (self.state == SegmentState::Open && self.acked > 0)
     }
 
-    /// Whether nobody needs it any more: no live block, nothing to replay, nobody at work on it.
+    /// Whether nobody needs it any more: no block that is asked for, nothing to replay, nobody at work on it.
     pub fn is_empty(&self) -> bool {
         self.state == SegmentState::Sealed
-            && self.live == 0
+            && (self.live == 0 || self.vacated)
             && self.unmerged.is_empty()
             && !self.fresh_nodes
             && !self.busy

@@ -47,6 +47,8 @@ pub struct Room {
     pace: Pace,
     /// Map nodes that a checkpoint may write.
     nodes_max: Cell<u64>,
+    /// Blocks that the log keeps for replay.
+    told_max: Cell<u64>,
     usable: Cell<u64>,
     /// Blocks that admitted requests can need at most.
     promised: Cell<u64>,
@@ -121,6 +123,7 @@ impl Core {
         let in_band = (self.room.room.get() as f64 / 1000.0 - ladder.write_floor as f64) / band;
         self.room.pace.measured(in_band);
         self.room.nodes_max.set((ladder.nodes * self.segment_blocks_now() as f64) as u64);
+        self.room.told_max.set(ladder.replayed * self.segment_blocks_now());
         self.room.usable.set(self.usable_blocks());
         self.room.ladder.set(Some(ladder));
         let narrow = self.units(false, false);
@@ -138,13 +141,14 @@ impl Core {
         self.room.usable.get()
     }
 
-    /// How full the active memtable is: at 1 a checkpoint begins, at 2 hosts wait. Bounded by memory, and by the map
-    /// nodes that a checkpoint may write ([`Ladder::nodes`]).
+    /// How full the active memtable is: at 1 a checkpoint begins, at 2 hosts wait. Bounded by memory, by the map
+    /// nodes that a checkpoint may write ([`Ladder::nodes`]), and by what the log keeps for replay ([`Ladder::replayed`]).
     pub fn memtable_share(&self) -> f64 {
         let memory = self.memory.borrow();
         let facts = memory.active.len() as f64 / crate::memtable::FACTS_MAX as f64;
         let nodes = memory.active.nodes() as f64 / self.room.nodes_max.get().max(1) as f64;
-        facts.max(nodes)
+        let told = memory.active.told as f64 / self.room.told_max.get().max(1) as f64;
+        facts.max(nodes).max(told)
     }
 
     /// Room in thousandths of a segment, as last measured: what is left, and what comes back with the next generation.

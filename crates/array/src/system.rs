@@ -38,9 +38,9 @@ impl Core {
             self.replenish_spares();
             self.vacate_seats();
             self.release_members();
-            let generation = self.snapshot(clean);
-            let rebuilt = self.take_rebuilt();
             let freed: Vec<SegmentId> = self.freeable();
+            let generation = self.snapshot(clean, &freed);
+            let rebuilt = self.take_rebuilt();
             let seats = self.seats_in();
             if !planted(Canary::CommitBeforeFlush) && !self.flush_all(&seats).await {
                 // Nothing of it was written: the number stays free, and the slot of the one in effect untouched.
@@ -157,6 +157,7 @@ impl Core {
         let gone = |v: &Rc<Vol>| matches!(v.state.get(), ondisk::VolumeState::Dropping { cursor } if cursor.0 >= v.blocks.get());
         self.volumes.borrow_mut().retain(|_, v| !gone(v));
         self.room_changed();
+        self.wanted.release.set(self.enough_emptied(true));
     }
 
     /// Takes empty segments out of the table; their zones are free when nobody looks at them any more.
@@ -178,7 +179,8 @@ impl Core {
         }
     }
 
-    /// Segments that hold nothing and whose entries are all merged: listed so, their zones are free afterwards.
+    /// Segments that hold nothing and whose entries are all merged: when a generation without them has taken effect, their zones
+    /// are free.
     fn freeable(&self) -> Vec<SegmentId> {
         let table = self.table.borrow();
         let empty = |s: &&Seg| s.is_empty() && !self.in_use_by_log(s.id);
@@ -199,11 +201,12 @@ impl Core {
     }
 
     /// The generation that says what memory says now.
-    fn snapshot(&self, clean: bool) -> Generation {
+    fn snapshot(&self, clean: bool, freed: &[SegmentId]) -> Generation {
         let id = u128::from(self.rt.random()) << 64 | u128::from(self.rt.random());
         let mut ancestors = vec![self.system.id.get()];
         ancestors.extend(self.system.ancestors.borrow().iter().take(ANCESTORS - 1));
         let table = self.table.borrow();
+        let listed = |s: &&Seg| !freed.contains(&s.id) || planted(Canary::FreedListed);
         Generation {
             array: self.shape.array,
             name: self.name.borrow().clone(),
@@ -225,7 +228,7 @@ impl Core {
             settings: *self.settings.borrow(),
             members: self.seats.borrow().iter().map(|s| member_line(s)).collect(),
             volumes: self.volumes.borrow().values().map(|v| volume_line(v)).collect(),
-            segments: table.segments.values().map(segment_line).collect(),
+            segments: table.segments.values().filter(listed).map(segment_line).collect(),
         }
     }
 }

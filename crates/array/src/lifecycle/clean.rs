@@ -11,10 +11,12 @@
 //! flight: asked before it is read, and again under the block's lock, which the move holds from then until it is
 //! acknowledged.
 
+use std::pin::pin;
 use std::rc::Rc;
+use std::time::Duration;
 
 use base::{Lba, Pba, SegmentId, VolumeId};
-use futures::future::join_all;
+use futures::future::{Either, join_all, select};
 use futures::stream::{self, StreamExt};
 use ondisk::{Entry, MapRef, Place, RecordHeader, SegmentState, VolumeState};
 use rt::Bytes;
@@ -30,7 +32,7 @@ use crate::row::Columns;
 use crate::segment::{Seg, pba};
 
 /// Rows of a step's record, about: its blocks are locked while they are written, so it must be short.
-const STEP_ROWS: usize = 16;
+const STEP_ROWS: usize = 64;
 
 /// Blocks of a step, at least: the log takes no more than two smaller records at a time.
 const STEP_BLOCKS_MIN: usize = 64;
@@ -38,8 +40,15 @@ const STEP_BLOCKS_MIN: usize = 64;
 /// Steps of a segment at once: some read while others write.
 const STEPS_AT_ONCE: usize = 2;
 
+/// Times that the map is asked whether a segment is vacated, and the pause between.
+const VACATED_TRIES: usize = 4;
+const VACATED_PAUSE: Duration = Duration::from_millis(1);
+
 /// Segments emptied at once, so that the pace of hosts is even also at a segment's beginning and end.
 const LANES: usize = 3;
+
+/// Between two looks for something to gain while hosts wait.
+const RETRY: Duration = Duration::from_millis(250);
 
 /// Rows whose headers are looked for in one read.
 const SURVEY_ROWS: u32 = 64;
@@ -47,11 +56,19 @@ const SURVEY_ROWS: u32 = 64;
 /// A block that a header speaks of, and its place.
 type Found = (VolumeId, Lba, Place);
 
+/// What is live in a segment.
+struct Survey {
+    blocks: Vec<Found>,
+    /// Besides: map nodes, or blocks of volumes that are being deleted. They go when the trees are written.
+    others: bool,
+}
+
 impl Core {
     /// Whether there is less room than hosts should find.
     fn wants_cleaning(&self) -> bool {
         let ladder = self.rungs();
-        let stuck = self.room_left() <= ladder.stop_floor && self.emptied_waiting() == 0;
+        let stuck =
+            self.room_left() <= ladder.stop_floor && self.emptied_waiting(true) + self.emptied_waiting(false) == 0;
         self.room_now() < ladder.clean_below as i64 * SHARE || stuck
     }
 
@@ -75,22 +92,31 @@ impl Core {
         while self.phase.get() == Phase::Open && self.wants_cleaning() {
             let Some(victim) = self.choose() else { return };
             self.clean(victim).await;
-            let ladder = self.rungs();
-            let waiting = self.emptied_waiting();
-            // While a checkpoint writes its nodes, hosts and moves write about as much each.
-            let scarce = self.room_left() <= ladder.stop_floor + 3 * ladder.nodes.ceil() as u64;
-            let enough = if scarce { ladder.batch / 4 } else { ladder.batch };
-            if waiting > 0 && waiting >= enough as i64 * SHARE {
+            if self.enough_emptied(true) {
+                self.wanted.release.set(true);
+                self.changed.wake();
+            }
+            if self.enough_emptied(false) {
                 self.want_checkpoint();
             }
         }
+    }
+
+    /// Whether a batch of emptied segments waits to be given back.
+    pub fn enough_emptied(&self, vacated: bool) -> bool {
+        let ladder = self.rungs();
+        // While a checkpoint writes its nodes, hosts and moves write about as much each.
+        let scarce = self.room_left() <= ladder.stop_floor + 3 * ladder.nodes.ceil() as u64;
+        let enough = if scarce { ladder.batch / 4 } else { ladder.batch };
+        let waiting = self.emptied_waiting(vacated);
+        waiting > 0 && waiting >= enough as i64 * SHARE
     }
 
     /// Empties one segment.
     pub(super) async fn clean(self: &Rc<Self>, victim: Victim) {
         self.being_emptied.borrow_mut().insert(victim.id, victim.takes);
         let moved = match self.survey(victim.id).await {
-            Ok(blocks) => self.move_out(victim, blocks).await,
+            Ok(there) => self.move_out(victim, there).await,
             Err(fault) => Err(fault),
         };
         self.being_emptied.borrow_mut().remove(&victim.id);
@@ -165,7 +191,8 @@ impl Core {
     }
 
     /// Resolves when something was overwritten or deallocated: a quarter of a segment, or anything once hosts are
-    /// stopped; or when other members take columns, so that zones are worth something else.
+    /// stopped; when other members take columns, so that zones are worth something else; or after a while,
+    /// while hosts wait.
     async fn something_new(&self) {
         let (written, left) = (self.tally.host_blocks_written.get(), self.room_left());
         let facts = self.memory.borrow().active.len();
@@ -181,16 +208,25 @@ impl Core {
                 || self.room_left() != left
                 || members() != before
         };
-        self.changed.until(|| self.phase.get() != Phase::Open || news()).await;
+        let mut told = pin!(self.changed.until(|| self.phase.get() != Phase::Open || news()));
+        loop {
+            match select(told.as_mut(), pin!(self.rt.sleep(RETRY))).await {
+                Either::Left(_) => return,
+                // A request that needs more than there is lets nobody by who would bring news.
+                Either::Right(_) if self.pace().is_waited_for() => return,
+                Either::Right(_) => {}
+            }
+        }
     }
 
     /// Reads the headers of a segment: what is live there now, by volume and address. Map nodes found are told to the next
     /// checkpoint.
-    async fn survey(self: &Rc<Self>, id: SegmentId) -> Result<Vec<Found>, Fault> {
+    async fn survey(self: &Rc<Self>, id: SegmentId) -> Result<Survey, Fault> {
         let _pin = self.pins.pin();
         let mut blocks = Vec::new();
+        let mut others = false;
         let rows = self.table.borrow().segments.get(&id).map(|s| s.acked);
-        let (Some(columns), Some(rows)) = (self.columns(id), rows) else { return Ok(blocks) };
+        let (Some(columns), Some(rows)) = (self.columns(id), rows) else { return Err(Fault::Closed) };
         let mut row = 0;
         while row < rows {
             let (first, window) = (row, SURVEY_ROWS.min(rows - row));
@@ -211,7 +247,9 @@ impl Core {
                         Entry::Data { volume, lba, .. } | Entry::Move { volume, lba, .. } => {
                             blocks.push((volume, lba, place));
                         }
-                        Entry::MapNode { volume, lba, level, .. } => self.touch(volume, lba, level, place.pba).await?,
+                        Entry::MapNode { volume, lba, level, .. } => {
+                            others |= self.touch(volume, lba, level, place.pba).await?;
+                        }
                         Entry::Pad | Entry::Hole { .. } | Entry::Zero { .. } | Entry::Bad { .. } => {}
                     }
                 }
@@ -221,20 +259,46 @@ impl Core {
         blocks.sort_by_key(|(volume, lba, _)| (*volume, *lba));
         let mut live = Vec::with_capacity(blocks.len());
         for block in blocks {
-            if self.is_live(block).await? {
+            if self.is_named(block).await? {
                 live.push(block);
             }
         }
-        Ok(live)
+        let volumes = self.volumes.borrow();
+        let counted = live.len();
+        live.retain(|(volume, ..)| volumes.get(volume).is_some_and(|v| v.state.get() == VolumeState::Live));
+        others |= live.len() < counted;
+        Ok(Survey { blocks: live, others })
     }
 
-    /// Whether the map names a block's place.
-    async fn is_live(&self, (volume, lba, place): Found) -> Result<bool, Fault> {
+    /// Whether the map names a block's place. Once it does not, it never will again.
+    async fn is_named(&self, (volume, lba, place): Found) -> Result<bool, Fault> {
         let Some(vol) = self.volumes.borrow().get(&volume).cloned() else { return Ok(false) };
-        if planted(Canary::MoveUnconditional) {
+        Ok(planted(Canary::MoveUnconditional) || self.resolve(&vol, lba, 1).await?.refs[0] == MapRef::At(place))
+    }
+
+    /// Whether nothing of a segment is asked for any more. What was being written when its turn came is somewhere else soon.
+    async fn is_vacated(&self, there: &Survey) -> Result<bool, Fault> {
+        if planted(Canary::VacatedUnasked) {
             return Ok(true);
         }
-        Ok(vol.state.get() == VolumeState::Live && self.resolve(&vol, lba, 1).await?.refs[0] == MapRef::At(place))
+        if there.others {
+            return Ok(false);
+        }
+        let mut left = there.blocks.clone();
+        for _ in 0..VACATED_TRIES {
+            let mut named = Vec::new();
+            for block in left {
+                if self.is_named(block).await? {
+                    named.push(block);
+                }
+            }
+            left = named;
+            if left.is_empty() {
+                return Ok(true);
+            }
+            self.rt.sleep(VACATED_PAUSE).await;
+        }
+        Ok(false)
     }
 
     /// The header at `row`: from `image`, the first column from row `first` on, or by all other ways.
@@ -254,7 +318,8 @@ impl Core {
     }
 
     /// Moves what is still live out of a segment.
-    async fn move_out(self: &Rc<Self>, victim: Victim, blocks: Vec<Found>) -> Result<(), Fault> {
+    async fn move_out(self: &Rc<Self>, victim: Victim, there: Survey) -> Result<(), Fault> {
+        let blocks = &there.blocks;
         let k = self.shape.scheme.k();
         let step_rows = STEP_ROWS.max((STEP_BLOCKS_MIN + 1).div_ceil(k));
         // One record of whole rows.
@@ -283,9 +348,10 @@ impl Core {
                 Err(fault) => result = Err(fault),
             }
         }
+        let vacated = result.is_ok() && self.is_vacated(&there).await.unwrap_or(false);
         if let Some(seg) = self.table.borrow_mut().segments.get_mut(&victim.id) {
             match result {
-                Ok(()) => seg.cleaned = Some(self.freezes.get()),
+                Ok(()) => (seg.cleaned, seg.vacated) = (Some(self.freezes.get()), vacated),
                 Err(_) => seg.emptied = 0,
             }
         }
@@ -353,22 +419,25 @@ impl Core {
         Ok(Some(Piece { what, volume: vol.id, lba, blocks: 1, data, request }))
     }
 
-    /// Has the next checkpoint write a map node elsewhere, if it still is where the cleaner found it.
-    pub(super) async fn touch(&self, volume: VolumeId, lba: Lba, level: u8, at: Pba) -> Result<(), Fault> {
-        let Some(vol) = self.volumes.borrow().get(&volume).cloned() else { return Ok(()) };
+    /// Has the next checkpoint write a map node elsewhere, if it still is where the cleaner found it; whether it is.
+    pub(super) async fn touch(&self, volume: VolumeId, lba: Lba, level: u8, at: Pba) -> Result<bool, Fault> {
+        let Some(vol) = self.volumes.borrow().get(&volume).cloned() else { return Ok(false) };
         let key = NodeKey::of(volume, level, lba);
         let now = self.node_ref(&vol.roots.get(), vol.height.get(), key).await?;
-        if matches!(now, MapRef::At(place) if place.pba == at) {
+        let there = matches!(now, MapRef::At(place) if place.pba == at);
+        if there {
             self.memory.borrow_mut().active.touched.insert(Touch { volume, level, lba });
         }
-        Ok(())
+        Ok(there)
     }
 
-    /// Segments emptied since the last memtable was frozen, in thousandths: the next checkpoint gives them back.
-    fn emptied_waiting(&self) -> i64 {
+    /// Segments that wait to be given back, in thousandths: vacated ones by the next generation; others, emptied since the last
+    /// memtable was frozen, by the next checkpoint.
+    fn emptied_waiting(&self, vacated: bool) -> i64 {
         let table = self.table.borrow();
         let worth = self.zones_worth();
-        let waits = |s: &&Seg| s.state == SegmentState::Sealed && s.cleaned == Some(self.freezes.get());
+        let emptied = |s: &Seg| s.vacated || s.cleaned == Some(self.freezes.get());
+        let waits = |s: &&Seg| s.state == SegmentState::Sealed && s.vacated == vacated && emptied(s);
         table.segments.values().filter(waits).map(|s| worth.of(s)).sum()
     }
 }

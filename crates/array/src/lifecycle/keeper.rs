@@ -33,10 +33,11 @@ impl Core {
         self.phase.get() != Phase::Open
     }
 
-    /// Generations that are wanted for their own sake: members out, spares.
+    /// Generations that are wanted for their own sake: members out, spares, room.
     async fn keep_generations(self: Rc<Self>) {
         loop {
-            self.changed.until(|| self.over() || self.degrading.get() || self.spares_help()).await;
+            let wanted = || self.degrading.get() || self.spares_help() || self.wanted.release.get();
+            self.changed.until(|| self.over() || wanted()).await;
             if self.over() {
                 return;
             }

@@ -201,6 +201,10 @@ impl Core {
         p.counted.set(false);
         p.passed_over.borrow_mut().clear();
         p.cleaned.borrow_mut().clear();
+        if !self.memory.borrow().active.is_empty() {
+            // So that what was overwritten or given back since the last one is not carried to a new place.
+            self.checkpoint_and_wait().await;
+        }
         self.note(format!("rebuild of {} segments begins", self.rebuild_left().0));
         let whole = self.rebuild_all().await;
         p.running.set(false);

@@ -67,7 +67,7 @@ impl Core {
         // Whole rows of what waits; the rest stays for the next record unless nothing else is in flight. Moves and map
         // nodes come in batches: the rest of one would wait for the next batch, its blocks locked.
         let whole_rows = (most + 1) / k;
-        let alone = stream.in_flight.get() == 0 || id != StreamId::Host;
+        let alone = stream.in_flight.get() == 0;
         let take = if lone > 0 {
             // No more rows than they need.
             most.min((lone + 1).next_multiple_of(k) - 1)

@@ -189,8 +189,7 @@ pub fn a_freed_zone_waits_for_its_generation() {
     });
     let array = p.array();
     let checkpoint = p.rt.spawn(async move { array.checkpoint().await });
-    // One generation for more spares may be on its way; the checkpoint's own comes next.
-    p.wait(Duration::from_secs(8));
+    p.wait(Duration::from_secs(4));
     assert_eq!(freed.get(), 0, "zones of the generation in effect were freed");
     held.set(false);
     p.rt.block_on(checkpoint).unwrap();

@@ -95,6 +95,7 @@ rules! {
     map::growing_during_a_checkpoint_keeps_it []
     map::a_full_array_is_overwritten_and_emptied [MoveUnconditional, MoveAskedOnce, FloorForgotten]
     map::a_full_array_short_of_drives_is_overwritten [LastRoomForgotten]
+    map::emptied_segments_come_back_with_a_generation [VacatedUnasked, FreedListed]
     map::nothing_dead_is_moved [MoveUnconditional]
     map::deleting_survives_kills [DropForgotten]
     map::that_of_raid_0_is_mirrored [MapNotMirrored]

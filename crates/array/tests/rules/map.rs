@@ -1,6 +1,8 @@
 //! The map: what reads see, what is counted, what the cleaner and deletions make of it.
 
+use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
+use std::rc::Rc;
 use std::time::Duration;
 
 use ondisk::{Entry, Level};
@@ -148,6 +150,59 @@ pub fn a_full_array_short_of_drives_is_overwritten() {
     let patience = p.rt.sleep(Duration::from_secs(600));
     let done = p.rt.block_on(futures::future::select(Box::pin(overwrite), Box::pin(patience)));
     assert!(matches!(done, futures::future::Either::Left(_)), "a request was never answered");
+}
+
+/// A full array is overwritten, by writes that may take long, and its process killed again and again: what the cleaner gave back
+/// meanwhile nobody needs, and no generation speaks of it.
+pub fn emptied_segments_come_back_with_a_generation() {
+    const HOSTS: u64 = 24;
+    let zones = DiskParams { bytes: (8 << 20) + (66 << 18), volatile_cache: false, ..DiskParams::default() };
+    let world = World::of(3, zones);
+    world.create_with(Level::Raid5, 64, 1 << 30);
+    let p = world.start(5);
+    let blocks = p.array().status().usable_bytes / BLOCK * 9 / 10;
+    for lba in (0..blocks).step_by(8) {
+        p.write(lba, 1, 8).unwrap();
+    }
+    p.close();
+    // What each block holds; and what it is being overwritten with.
+    let known: Rc<RefCell<Vec<(u8, Option<u8>)>>> = Rc::new(RefCell::new(vec![(1, None); blocks as usize + 8]));
+    for life in 0..12 {
+        let p = world.start(life);
+        let writes = Cell::new(0);
+        let writes = Rc::new(writes);
+        world.on_ops(move |_, op, system| {
+            writes.set(writes.get() + u64::from(op.kind == OpKind::Write));
+            let slow = op.kind == OpKind::Write && !system && writes.get() % 97 == 0;
+            if slow { Verdict::DelayNs(20_000_000) } else { Verdict::Proceed }
+        });
+        for host in 0..HOSTS {
+            let (v, known) = (p.v(), known.clone());
+            let work = async move {
+                let mut dice = Xoshiro256PlusPlus::seed_from_u64(life << 8 | host);
+                loop {
+                    let lba = dice.random_range(0..blocks / HOSTS) * HOSTS + host;
+                    let tag = dice.random_range(2..=255);
+                    known.borrow_mut()[lba as usize].1 = Some(tag);
+                    v.write(lba * BLOCK, data(tag, 1), false).await.unwrap();
+                    known.borrow_mut()[lba as usize] = (tag, None);
+                }
+            };
+            p.rt.spawn(work).detach();
+        }
+        p.wait(Duration::from_millis(60 + life));
+        assert!(p.array().moved_blocks() > 0, "it was cleaned");
+        p.kill(life);
+        let report = world.check();
+        assert!(report.ok(), "life {life}: {:#?}", report.errors);
+        let p = world.start(life);
+        for (lba, known) in known.borrow_mut().iter_mut().enumerate().take(blocks as usize) {
+            let found = p.read(lba as u64, 1).unwrap()[0];
+            assert!(found == known.0 || Some(found) == known.1, "life {life}, block {lba}: {found}, not {known:?}");
+            *known = (found, None);
+        }
+        p.close();
+    }
 }
 
 /// What was deallocated or overwritten before the cleaner came is not copied by it.

@@ -284,7 +284,7 @@ impl Core {
             What::Block(volume, lba) => self.mark_if_lost((volume, lba, place)).await,
             // The merge finds out what it can no longer say.
             What::Node(volume, lba, level) => {
-                self.touch(volume, lba, level, place.pba).await.map(|()| self.want_checkpoint())
+                self.touch(volume, lba, level, place.pba).await.map(|_| self.want_checkpoint())
             }
             What::Header | What::Padding => Ok(()),
         };
