@@ -224,10 +224,6 @@ pub fn read_around(world: &mut World, volumes: &Volumes, mode: Mode) -> Result<(
     volumes.compare(&rt, &array, mode)?;
     rt.block_on(rt.sleep(Duration::from_secs(1)));
     let which = world.dice.random_range(0..disks.len());
-    let factor = 1000;
-    disks[which].set_fault(DriveFault::Slow { factor });
-    let at_least = Duration::from_nanos(disks[which].params().read_ns * u64::from(factor));
-    world.counts.add(Kind::ReadAround, 1);
     let mut places: Vec<(String, u64)> = Vec::new();
     for held in volumes.sure() {
         let blocks = held.model.borrow().sectors() as u64 / 8;
@@ -236,6 +232,20 @@ pub fn read_around(world: &mut World, volumes: &Volumes, mode: Mode) -> Result<(
     if places.is_empty() {
         return Ok(());
     }
+    if world.dice.random_range(0..2) == 0 {
+        // Another one was slow before, and is itself again.
+        let was = &disks[(which + 1) % disks.len()];
+        was.set_fault(DriveFault::Slow { factor: 50 });
+        for _ in 0..200 {
+            let (name, at) = &places[world.dice.random_range(0..places.len())];
+            crate::probes::read_block(&rt, &array, name, *at).map_err(|e| format!("{name} at {at}: {e}"))?;
+        }
+        was.set_fault(DriveFault::None);
+    }
+    let factor = 1000;
+    disks[which].set_fault(DriveFault::Slow { factor });
+    let at_least = Duration::from_nanos(disks[which].params().read_ns * u64::from(factor));
+    world.counts.add(Kind::ReadAround, 1);
     let mut slow = 0;
     for n in 0..300 {
         let (name, at) = &places[world.dice.random_range(0..places.len())];

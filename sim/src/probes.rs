@@ -46,7 +46,7 @@ pub fn try_on_copies(world: &mut World, volumes: &Volumes, mode: Mode, report: &
         (Kind::LossBeyond, sound, 3),
         (Kind::TooFew, sound, 3),
         (Kind::DurableHeaderLost, sound, 2),
-        (Kind::GenerationLost, sound, 3),
+        (Kind::GenerationLost, sound, 2),
         (Kind::LossInReplace, redundant, 2),
         (Kind::CloseInRebuild, redundant, 2),
         (Kind::LossAfterLoss, redundant, 2),

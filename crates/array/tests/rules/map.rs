@@ -166,14 +166,14 @@ pub fn emptied_segments_come_back_with_a_generation() {
     }
     p.close();
     // What each block holds; and what it is being overwritten with.
-    let known: Rc<RefCell<Vec<(u8, Option<u8>)>>> = Rc::new(RefCell::new(vec![(1, None); blocks as usize + 8]));
+    let nothing_else: (u8, Option<u8>) = (1, None);
+    let known = Rc::new(RefCell::new(vec![nothing_else; blocks as usize + 8]));
     for life in 0..12 {
         let p = world.start(life);
-        let writes = Cell::new(0);
-        let writes = Rc::new(writes);
+        let writes = Rc::new(Cell::new(0u64));
         world.on_ops(move |_, op, system| {
             writes.set(writes.get() + u64::from(op.kind == OpKind::Write));
-            let slow = op.kind == OpKind::Write && !system && writes.get() % 97 == 0;
+            let slow = op.kind == OpKind::Write && !system && writes.get().is_multiple_of(97);
             if slow { Verdict::DelayNs(20_000_000) } else { Verdict::Proceed }
         });
         for host in 0..HOSTS {
