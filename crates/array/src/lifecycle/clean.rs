@@ -31,7 +31,7 @@ use crate::memtable::Touch;
 use crate::row::Columns;
 use crate::segment::{Seg, pba};
 
-/// Rows of a step's record, about: its blocks are locked while they are written, so it must be short.
+/// Rows of a step's record, about, as far as its header has room for entries: the larger, the less of it is header and padding.
 const STEP_ROWS: usize = 64;
 
 /// Blocks of a step, at least: the log takes no more than two smaller records at a time.
