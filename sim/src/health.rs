@@ -14,7 +14,7 @@ use crate::census::{Census, Spot};
 use crate::kind::Kind;
 use crate::model::Mode;
 use crate::probes::BLOCK;
-use crate::run::{DEGRADED, drain, set_to_work};
+use crate::run::{DEGRADED, drain, drain_within, set_to_work};
 use crate::spoil::flip;
 use crate::volumes::Volumes;
 use crate::workload::Done;
@@ -110,7 +110,8 @@ pub fn all_late(world: &mut World, volumes: &Volumes, mode: Mode) -> Result<(), 
     if status.state == ArrayState::Frozen {
         return Err(format!("it froze: {:#?}", status.events));
     }
-    drain(&rt, &done)?;
+    // A drive that serves one operation at a time takes minutes for what it was asked at once.
+    drain_within(&rt, &done, Duration::from_secs(1800))?;
     done.wrong.take().map_or(Ok(()), Err)
 }
 

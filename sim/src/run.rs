@@ -24,9 +24,8 @@ use crate::{disturb, lives, probes, scrubs, spoil};
 pub const DEGRADED: OpenHow =
     OpenHow { read_only: false, degraded: true, force_diverged: false, accept_loss: false, previous: false };
 
-/// Virtual time in which every request has its answer, however slow the drives: one that serves one operation at a time and
-/// stalls each for seconds takes minutes for what was asked of it at once.
-const PATIENCE: Duration = Duration::from_secs(1800);
+/// Virtual time in which every request has its answer, however slow the drives.
+const PATIENCE: Duration = Duration::from_secs(120);
 
 /// Runs a plan; the error says what was wrong.
 ///
@@ -131,8 +130,13 @@ pub fn set_to_work(
 
 /// Hosts that have no more to do end, and what they began is answered.
 pub fn drain(rt: &Rt, done: &Done) -> Result<(), String> {
+    drain_within(rt, done, PATIENCE)
+}
+
+/// [`drain`], in a time of its own.
+pub fn drain_within(rt: &Rt, done: &Done, patience: Duration) -> Result<(), String> {
     done.stop.set(true);
-    let until = rt.now() + PATIENCE;
+    let until = rt.now() + patience;
     while done.at_work.get() > 0 {
         if rt.now() > until {
             return Err(format!("{} requests were never answered", done.at_work.get()));

@@ -64,8 +64,7 @@ impl Core {
             return Some(self.build(id, segment, scheme, row, Vec::new()));
         }
         let most = waiting.min(room as usize * k - 1);
-        // Whole rows of what waits; the rest stays for the next record unless nothing else is in flight. Moves and map
-        // nodes come in batches: the rest of one would wait for the next batch, its blocks locked.
+        // Whole rows of what waits; the rest stays for the next record unless nothing else is in flight.
         let whole_rows = (most + 1) / k;
         let alone = stream.in_flight.get() == 0;
         let take = if lone > 0 {
