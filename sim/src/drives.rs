@@ -5,12 +5,11 @@
 use std::rc::Rc;
 use std::time::Duration;
 
-use array::{Array, ArrayState, CreateSpec, Rate, SeatState, check};
+use array::{Array, ArrayState, Rate, SeatState, check};
 use base::{MemberId, SegmentId};
 use futures::future::select;
-use ondisk::{Generation, Level, MemberState};
 use rand::RngExt;
-use rt::model::{Disk, DiskParams, Fault as DriveFault};
+use rt::model::{Disk, Fault as DriveFault};
 use rt::{Drive, Rt};
 
 use crate::census::{Census, newest_generation};
@@ -18,17 +17,14 @@ use crate::kind::Kind;
 use crate::lives::no_mismatch;
 use crate::model::Mode;
 use crate::probes::is_optimal;
-use crate::run::{DEGRADED, drain, host, set_to_work};
+use crate::run::{DEGRADED, drain, set_to_work};
 use crate::spoil::flip;
-use crate::volumes::{Fate, Volumes};
+use crate::volumes::Volumes;
 use crate::workload::Done;
 use crate::world::{World, drives, labelled};
 
 /// Virtual time in which a rebuild has ended, if it has room.
 const PATIENCE: Duration = Duration::from_secs(60);
-
-/// Segments that a rebuild has under way, at most.
-const UNDER_WAY: usize = 8;
 
 /// What is done to the drives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -111,7 +107,7 @@ fn verb_of(world: &mut World, kind: Kind) -> Verb {
 /// One change, and what `kind` says happens meanwhile.
 pub fn change(world: &mut World, volumes: &Volumes, mode: Mode, kind: Kind) -> Result<(), String> {
     if kind == Kind::LossInRebuild && world.dice.random_range(0..2) == 0 {
-        return most_exposed_first(world).map_err(|e| format!("the most exposed first: {e}"));
+        return crate::own::most_exposed_first(world).map_err(|e| format!("the most exposed first: {e}"));
     }
     if world.disks.len() <= world.plan.tolerates() || !is_optimal(world) {
         return Ok(());
@@ -313,84 +309,6 @@ fn during(world: &mut World, change: &Change, rt: &Rt, array: &Array, done: &Don
         }
         _ => Ok(()),
     }
-}
-
-/// An array of its own, with more drives than a segment has columns, so that of two that go some segments lack one and
-/// some lack both: while more of these wait than are under way, none is restored that lacks one.
-fn most_exposed_first(world: &mut World) -> Result<(), String> {
-    let width = world.dice.random_range(4..6);
-    let params = DiskParams { bytes: world.plan.system_bytes() + (66 << 18), ..world.plan.disk() };
-    let count = width + world.dice.random_range(2..4);
-    let mut new_disk = |name: String| Disk::new(&name, params, world.dice.random());
-    let mut disks: Vec<Disk> = (0..count).map(|i| new_disk(format!("exposed-{i}"))).collect();
-    let fresh: Vec<Disk> = (0..2).map(|i| new_disk(format!("fresh-{i}"))).collect();
-    let spec = CreateSpec { level: Level::Raid6, width: Some(width), zone_blocks: Some(64), ..world.plan.spec() };
-    let rt = world.rt();
-    let made = rt.block_on(Array::create(&rt, drives(&rt, &disks), &spec));
-    let array = made.map_err(|e| format!("an array of its own: {e}"))?;
-    // About 60 segments.
-    let bytes = (width as u64 - 2) * (15 << 20);
-    rt.block_on(array.volume_create("v", bytes)).map_err(|e| e.to_string())?;
-    let mut volumes = Volumes::default();
-    volumes.add("v", bytes, Fate::Stays);
-    let done = Rc::new(Done::default());
-    rt.block_on(host(&array, &volumes, 0, &done).fill()).map_err(|e| e.to_string())?;
-    rt.block_on(array.rebuild_pause(true)).map_err(|e| e.to_string())?;
-    let first = world.dice.random_range(0..count);
-    for (n, fresh) in fresh.iter().enumerate() {
-        let seat = MemberId(((first + n) % count) as u16);
-        rt.block_on(array.drive_fail(seat)).map_err(|e| e.to_string())?;
-        let takes_over = array.drive_replace(seat, Drive::modelled(&rt, fresh), true);
-        rt.block_on(takes_over).map_err(|e| e.to_string())?;
-    }
-    rt.block_on(array.checkpoint()).map_err(|e| e.to_string())?;
-    disks.extend(fresh);
-    let Some(before) = newest_generation(&disks) else { return Err("no generation is left".to_owned()) };
-    done.unhurried.set(true);
-    let hosts = world.dice.random_range(0..3);
-    set_to_work(world, &rt, &array, &volumes, None, hosts, &done);
-    let rate = Rate::Bytes(1 << world.dice.random_range(20..24));
-    rt.block_on(array.rebuild_rate(rate)).map_err(|e| e.to_string())?;
-    world.counts.add(Kind::LossInRebuild, 1);
-    for _ in 0..4 {
-        rt.block_on(array.rebuild_pause(false)).map_err(|e| e.to_string())?;
-        rt.block_on(rt.sleep(Duration::from_millis(world.dice.random_range(1..1000))));
-        // What is under way is given up, and what is restored is in the next generation.
-        rt.block_on(array.rebuild_pause(true)).map_err(|e| e.to_string())?;
-        rt.block_on(rt.sleep(Duration::from_millis(500)));
-        rt.block_on(array.checkpoint()).map_err(|e| e.to_string())?;
-        let Some(now) = newest_generation(&disks) else { return Err("no generation is left".to_owned()) };
-        could_wait(&before, &now)?;
-    }
-    rt.block_on(array.rebuild_rate(Rate::High)).map_err(|e| e.to_string())?;
-    rt.block_on(array.rebuild_pause(false)).map_err(|e| e.to_string())?;
-    finish(&rt, &done)?;
-    rt.block_on(select(Box::pin(array.rebuild_done()), Box::pin(rt.sleep(PATIENCE))));
-    if array.status().state != ArrayState::Optimal {
-        return Err(format!("it has room for a rebuild, and is not whole: {:#?}", array.status().events));
-    }
-    (2..4).for_each(|n| disks[(first + n) % count].detach());
-    volumes.compare(&rt, &array, Mode::Killed).map_err(|e| format!("two more are gone: {e}"))
-}
-
-/// Whether segments that lacked one column were restored while more than are under way lack two.
-fn could_wait(before: &Generation, now: &Generation) -> Result<(), String> {
-    let lacked = |n: usize, left: usize| {
-        let was = |s: &ondisk::Segment| before.segments.iter().find(|b| b.id == s.id).map(|b| lacks(before, b));
-        let so = |s: &&ondisk::Segment| s.live > 0 && lacks(now, s) == left && was(s) == Some(n);
-        now.segments.iter().filter(so).count()
-    };
-    let (restored, exposed) = (lacked(1, 0), lacked(2, 2));
-    if exposed > UNDER_WAY && restored > 0 {
-        return Err(format!("{restored} segments are restored that could wait, {exposed} cannot lose another drive"));
-    }
-    Ok(())
-}
-
-/// Columns of a segment with live blocks that lie on nobody who is in.
-fn lacks(g: &Generation, s: &ondisk::Segment) -> usize {
-    let out = |m: MemberId| g.members.get(usize::from(m.0)).is_none_or(|m| m.state != MemberState::In);
-    if s.live == 0 { 0 } else { s.slots.iter().filter(|slot| slot.is_none_or(|(m, _)| out(m))).count() }
 }
 
 /// Until nothing is rebuilt any more, or it has no room.

@@ -131,6 +131,10 @@ kinds! {
     LoudNeighbour,
     /// A rebuild is told to wait, to go on, and how fast.
     RebuildPaced,
+    /// A drive goes, is rebuilt elsewhere, and then another goes, while reads take long.
+    PlacesGo,
+    /// The last drive that was in cannot tell its generation any more.
+    LastSilent,
     /// Another drive goes while one is being rebuilt.
     LossInRebuild,
     /// The process dies or the power fails in a rebuild, several times.

@@ -15,6 +15,7 @@ pub mod health;
 pub mod kind;
 pub mod lives;
 pub mod model;
+pub mod own;
 pub mod plan;
 pub mod probes;
 pub mod report;

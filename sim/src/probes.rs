@@ -21,7 +21,7 @@ use crate::run::{DEGRADED, changed, set_to_work, silent};
 use crate::volumes::{Fate, Volumes};
 use crate::workload::{Done, joined};
 use crate::world::{World, drives, labelled};
-use crate::{back, beyond, health, lives, scrubs, service};
+use crate::{back, beyond, health, lives, own, scrubs, service};
 
 /// Bytes of a block.
 pub const BLOCK: u64 = BLOCK_BYTES as u64;
@@ -65,6 +65,8 @@ pub fn try_on_copies(world: &mut World, volumes: &Volumes, mode: Mode, report: &
         (Kind::RotInCopy, redundant, 4),
         (Kind::DriveRetired, sound, 2),
         (Kind::DriveGrown, sound, 5),
+        (Kind::PlacesGo, redundant, 4),
+        (Kind::LastSilent, redundant, 4),
         (Kind::Hung, redundant, 3),
         (Kind::AllLate, sound, 3),
         (Kind::WriteErrorsPass, redundant, 3),
@@ -112,6 +114,8 @@ pub fn try_on_copies(world: &mut World, volumes: &Volumes, mode: Mode, report: &
             | Kind::RotInCopy
             | Kind::DriveRetired
             | Kind::DriveGrown => crate::drives::change(world, volumes, mode, kind),
+            Kind::PlacesGo => own::places_go(world),
+            Kind::LastSilent => own::last_one_silent(world, report),
             Kind::Hung => health::hung(world, volumes, mode),
             Kind::AllLate => health::all_late(world, volumes, mode),
             Kind::WriteErrorsPass => health::errors(world, volumes, mode),
@@ -351,7 +355,8 @@ fn loss_in_replace(world: &mut World, volumes: &Volumes, mode: Mode) -> Result<(
     volumes.compare(&rt, &array, mode)?;
     let replaced = world.dice.random_range(0..disks.len());
     let of = |name: &str| array.status().members.into_iter().find(|m| m.drive_name == name);
-    let seat = of(disks[replaced].name()).ok_or("it has no seat")?.seat;
+    // Somebody else may have taken its place for good.
+    let Some(seat) = of(disks[replaced].name()).map(|m| m.seat) else { return Ok(()) };
     let fresh = world.new_disk();
     fresh.set_fault(DriveFault::Slow { factor: 3000 });
     let (by, drive) = (array.clone(), Drive::modelled(&rt, &fresh));

@@ -66,7 +66,7 @@ pub fn limits(world: &mut World, volumes: &Volumes, mode: Mode) -> Result<(), St
     if asked > most {
         return Err(format!("{asked} requests in {ms} ms, and {limits:?} let {most} through"));
     }
-    drain(&rt, &done)?;
+    drain(&rt, &done).map_err(|e| format!("{e}: {:#?}", array.status()))?;
     done.wrong.take().map_or(Ok(()), Err)
 }
 

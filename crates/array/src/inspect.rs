@@ -117,8 +117,13 @@ pub async fn read_label(drive: &Drive) -> Result<Result<Label, FormatError>, IoE
     }
     let blocks = drive.info().blocks.0;
     let last = read(drive, MemberLba(blocks.saturating_sub(1)), 1).await;
+    // Who has no label has none in either place.
+    let absent = |found: &Result<Label, FormatError>| matches!(found, Err(FormatError::Absent(_)));
     match (first, last) {
         (_, Ok(last)) if label_in(drive, &last).is_ok() => Ok(label_in(drive, &last)),
+        (Ok(first), Ok(last)) if absent(&label_in(drive, &first)) => Ok(label_in(drive, &last)),
+        (Ok(first), Err(error)) if absent(&label_in(drive, &first)) => Err(error),
+        (Err(error), Ok(last)) if absent(&label_in(drive, &last)) => Err(error),
         (Ok(first), _) => Ok(label_in(drive, &first)),
         (Err(_), Ok(last)) => Ok(label_in(drive, &last)),
         (Err(error), Err(_)) => Err(error),

@@ -161,15 +161,15 @@ impl Core {
     }
 
     /// Nothing is worth emptying, or there is no room for what is: a checkpoint makes counts exact and gives back what is
-    /// empty. If that does not help, one segment is emptied with the room of the second checkpoint, since the first is
-    /// done, and with what is left of the segment that moves go to; and if nothing is to be gained at all, that takes
+    /// empty. If that does not help, one segment is emptied with all but the room of one more checkpoint, since one is
+    /// just done, and with what is left of the segment that moves go to; and if nothing is to be gained at all, that takes
     /// something new.
     async fn nothing_fits(self: &Rc<Self>) {
         self.checkpoint_and_wait().await;
         if self.phase.get() != Phase::Open || !self.wants_cleaning() || self.choose().is_some() {
             return;
         }
-        let left = self.room_left() as i64 - self.rungs().nodes.ceil() as i64 - 1;
+        let left = self.room_left() as i64 - self.rungs().nodes.ceil() as i64;
         let last_room = left.max(0) * SHARE + self.rest_of(StreamId::Inner);
         if let Some(victim) = self.next_victim(last_room, true).filter(|_| !planted(Canary::LastRoomForgotten)) {
             self.clean(victim).await;

@@ -188,7 +188,7 @@ async fn read_member(rt: &Rt, drive: Drive) -> Result<Option<Found>, Refused> {
     let mut label = read_label(&drive).await;
     let tries = if planted(Canary::LabelReadOnce) { 1 } else { READ_TRIES };
     for _ in 1..tries {
-        if matches!(label, Ok(Ok(_) | Err(FormatError::Absent(_)))) {
+        if matches!(label, Ok(Ok(_))) {
             break;
         }
         rt.sleep(READ_PAUSE).await;

@@ -1,0 +1,208 @@
+//! Trials on arrays of their own, of a shape that a plan seldom has.
+
+use std::cell::Cell;
+use std::rc::Rc;
+use std::time::Duration;
+
+use array::{Array, ArrayState, CreateSpec, OpenHow, Rate};
+use base::{BLOCK_BYTES, BlockCount, MemberId};
+use futures::future::select;
+use ondisk::{Generation, Level, MemberState};
+use rand::{RngExt, SeedableRng};
+use rt::model::{Disk, DiskParams, Op, OpKind, Verdict};
+use rt::{Drive, Rt};
+
+use crate::census::{Census, newest_generation};
+use crate::kind::Kind;
+use crate::model::Mode;
+use crate::plan::Dice;
+use crate::report::Report;
+use crate::run::{drain, host, set_to_work};
+use crate::volumes::{Fate, Volumes};
+use crate::workload::Done;
+use crate::world::{World, drives};
+
+/// Virtual time in which a rebuild has ended.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Segments that a rebuild has under way, at most.
+const UNDER_WAY: usize = 8;
+
+/// A new array with one volume, written once.
+struct Own {
+    rt: Rt,
+    disks: Vec<Disk>,
+    array: Array,
+    volumes: Volumes,
+    done: Rc<Done>,
+}
+
+impl Own {
+    fn disk(world: &mut World, name: &str) -> Disk {
+        let bytes = world.plan.system_bytes() + (66 << 18);
+        Disk::new(name, DiskParams { bytes, ..world.plan.disk() }, world.dice.random())
+    }
+
+    fn new(world: &mut World, level: Level, width: usize, count: usize, bytes: u64) -> Result<Own, String> {
+        let disks: Vec<Disk> = (0..count).map(|i| Own::disk(world, &format!("own-{i}"))).collect();
+        let spec = CreateSpec { level, width: Some(width), zone_blocks: Some(64), ..world.plan.spec() };
+        let rt = world.rt();
+        let made = rt.block_on(Array::create(&rt, drives(&rt, &disks), &spec));
+        let array = made.map_err(|e| format!("an array of its own: {e}"))?;
+        rt.block_on(array.volume_create("v", bytes)).map_err(|e| e.to_string())?;
+        let mut volumes = Volumes::default();
+        volumes.add("v", bytes, Fate::Stays);
+        let done = Rc::new(Done::default());
+        rt.block_on(host(&array, &volumes, 0, &done).fill()).map_err(|e| e.to_string())?;
+        Ok(Own { rt, disks, array, volumes, done })
+    }
+}
+
+/// Reads take long. Meanwhile a drive goes, its columns are rebuilt elsewhere, and another one goes: all are answered all the
+/// same.
+pub fn places_go(world: &mut World) -> Result<(), String> {
+    let width = world.dice.random_range(3..5);
+    let own = Own::new(world, Level::Raid5, width, width + 2, 2 << 20)?;
+    let Own { rt, disks, array, mut volumes, done } = own;
+    rt.block_on(array.rebuild_rate(Rate::High)).map_err(|e| e.to_string())?;
+    let system = BlockCount::floor_from_bytes(world.plan.system_bytes()).0;
+    let slow = Rc::new(Cell::new(true));
+    for disk in &disks {
+        let slow = slow.clone();
+        disk.on_op(Some(Box::new(move |op: &Op| match op.kind {
+            OpKind::Read if slow.get() && op.at.0 >= system => Verdict::DelayNs(900_000_000),
+            _ => Verdict::Proceed,
+        })));
+    }
+    set_to_work(world, &rt, &array, &volumes, None, 24, &done);
+    let mut dice = Dice::seed_from_u64(world.dice.random());
+    let mut pause = |ms: u64| rt.block_on(rt.sleep(Duration::from_micros(dice.random_range(500..ms * 1000))));
+    pause(20);
+    let first = usize::from(disks.len() > 3);
+    disks[first].detach();
+    // What was read there is made from the others, and they take long too; a rebuild does not.
+    pause(20);
+    slow.set(false);
+    done.unhurried.set(true);
+    rt.block_on(select(Box::pin(array.rebuild_done()), Box::pin(rt.sleep(Duration::from_millis(500)))));
+    world.counts.add(Kind::PlacesGo, u64::from(array.status().state == ArrayState::Optimal));
+    if array.status().state == ArrayState::Optimal {
+        disks[first + 1].detach();
+    }
+    drain(&rt, &done)?;
+    if let Some(wrong) = done.wrong.take() {
+        return Err(wrong);
+    }
+    volumes.compare(&rt, &array, Mode::Killed)
+}
+
+/// One drive is the last that is in, and goes on alone; then all are back, but nobody can read a generation of it any more. An
+/// array that opens all the same has what was acknowledged.
+pub fn last_one_silent(world: &mut World, report: &mut Report) -> Result<(), String> {
+    let (level, count) =
+        [(Level::Raid6, 3), (Level::Raid10 { copies: 2 }, 2), (Level::Raid5, 2)][world.dice.random_range(0..3)];
+    let own = Own::new(world, level, count, count, 2 << 20)?;
+    let Own { rt, disks, array, mut volumes, done } = own;
+    set_to_work(world, &rt, &array, &volumes, None, 4, &done);
+    let last = world.dice.random_range(0..count);
+    let mut dice = Dice::seed_from_u64(world.dice.random());
+    let mut pause = || rt.block_on(rt.sleep(Duration::from_micros(dice.random_range(1..5_000))));
+    for (_, disk) in disks.iter().enumerate().filter(|(i, _)| *i != last) {
+        pause();
+        disk.detach();
+    }
+    pause();
+    // The others know nothing newer than the generation under which they were in.
+    let _may_fail = rt.block_on(array.checkpoint());
+    pause();
+    drop(array);
+    rt.end();
+    if let Some(wrong) = done.wrong.take() {
+        return Err(wrong);
+    }
+    disks.iter().for_each(|d| d.crash(world.dice.random()));
+    disks.iter().for_each(Disk::attach);
+    world.counts.add(Kind::LastSilent, 1);
+    for &(disk, at) in Census::take(&disks).of(Kind::RotSlot).iter().filter(|(disk, _)| *disk == last) {
+        disks[disk].image_write(at, &[0xee; BLOCK_BYTES]);
+    }
+    let rt = world.rt();
+    match rt.block_on(Array::open(&rt, drives(&rt, &disks), OpenHow::default())) {
+        Ok(array) if array.status().state != ArrayState::Frozen => volumes.compare(&rt, &array, Mode::Killed),
+        Ok(_) => Ok(()),
+        Err(_) => {
+            report.refused += 1;
+            Ok(())
+        }
+    }
+}
+
+/// An array of its own, with more drives than a segment has columns, so that of two that go some segments lack one and
+/// some lack both: while more of these wait than are under way, none is restored that lacks one.
+pub fn most_exposed_first(world: &mut World) -> Result<(), String> {
+    let width = world.dice.random_range(4..6);
+    // About 60 segments.
+    let count = width + world.dice.random_range(2..4);
+    let own = Own::new(world, Level::Raid6, width, count, (width as u64 - 2) * (15 << 20))?;
+    let Own { rt, mut disks, array, mut volumes, done } = own;
+    let fresh: Vec<Disk> = (0..2).map(|i| Own::disk(world, &format!("fresh-{i}"))).collect();
+    rt.block_on(array.rebuild_pause(true)).map_err(|e| e.to_string())?;
+    let first = world.dice.random_range(0..count);
+    for (n, fresh) in fresh.iter().enumerate() {
+        let seat = MemberId(((first + n) % count) as u16);
+        rt.block_on(array.drive_fail(seat)).map_err(|e| e.to_string())?;
+        let takes_over = array.drive_replace(seat, Drive::modelled(&rt, fresh), true);
+        rt.block_on(takes_over).map_err(|e| e.to_string())?;
+    }
+    rt.block_on(array.checkpoint()).map_err(|e| e.to_string())?;
+    disks.extend(fresh);
+    let Some(before) = newest_generation(&disks) else { return Err("no generation is left".to_owned()) };
+    done.unhurried.set(true);
+    let hosts = world.dice.random_range(0..3);
+    set_to_work(world, &rt, &array, &volumes, None, hosts, &done);
+    let rate = Rate::Bytes(1 << world.dice.random_range(20..24));
+    rt.block_on(array.rebuild_rate(rate)).map_err(|e| e.to_string())?;
+    world.counts.add(Kind::LossInRebuild, 1);
+    for _ in 0..4 {
+        rt.block_on(array.rebuild_pause(false)).map_err(|e| e.to_string())?;
+        rt.block_on(rt.sleep(Duration::from_millis(world.dice.random_range(1..1000))));
+        // What is under way is given up, and what is restored is in the next generation.
+        rt.block_on(array.rebuild_pause(true)).map_err(|e| e.to_string())?;
+        rt.block_on(rt.sleep(Duration::from_millis(500)));
+        rt.block_on(array.checkpoint()).map_err(|e| e.to_string())?;
+        let Some(now) = newest_generation(&disks) else { return Err("no generation is left".to_owned()) };
+        could_wait(&before, &now)?;
+    }
+    rt.block_on(array.rebuild_rate(Rate::High)).map_err(|e| e.to_string())?;
+    rt.block_on(array.rebuild_pause(false)).map_err(|e| e.to_string())?;
+    drain(&rt, &done)?;
+    if let Some(wrong) = done.wrong.take() {
+        return Err(wrong);
+    }
+    rt.block_on(select(Box::pin(array.rebuild_done()), Box::pin(rt.sleep(PATIENCE))));
+    if array.status().state != ArrayState::Optimal {
+        return Err(format!("it has room for a rebuild, and is not whole: {:#?}", array.status().events));
+    }
+    (2..4).for_each(|n| disks[(first + n) % count].detach());
+    volumes.compare(&rt, &array, Mode::Killed).map_err(|e| format!("two more are gone: {e}"))
+}
+
+/// Whether segments that lacked one column were restored while more than are under way lack two.
+fn could_wait(before: &Generation, now: &Generation) -> Result<(), String> {
+    let lacked = |n: usize, left: usize| {
+        let was = |s: &ondisk::Segment| before.segments.iter().find(|b| b.id == s.id).map(|b| lacks(before, b));
+        let so = |s: &&ondisk::Segment| s.live > 0 && lacks(now, s) == left && was(s) == Some(n);
+        now.segments.iter().filter(so).count()
+    };
+    let (restored, exposed) = (lacked(1, 0), lacked(2, 2));
+    if exposed > UNDER_WAY && restored > 0 {
+        return Err(format!("{restored} segments are restored that could wait, {exposed} cannot lose another drive"));
+    }
+    Ok(())
+}
+
+/// Columns of a segment with live blocks that lie on nobody who is in.
+fn lacks(g: &Generation, s: &ondisk::Segment) -> usize {
+    let out = |m: MemberId| g.members.get(usize::from(m.0)).is_none_or(|m| m.state != MemberState::In);
+    if s.live == 0 { 0 } else { s.slots.iter().filter(|slot| slot.is_none_or(|(m, _)| out(m))).count() }
+}
