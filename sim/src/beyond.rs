@@ -305,7 +305,7 @@ pub fn generation(world: &mut World, volumes: &Volumes, mode: Mode, report: &mut
     volumes.compare(&rt, &array, mode)?;
     let done = Rc::new(Done::default());
     set_to_work(world, &rt, &array, &volumes, None, 8, &done);
-    rt.block_on(rt.sleep(Duration::from_micros(world.dice.random_range(1..60_000))));
+    rt.block_on(rt.sleep(Duration::from_micros(world.dice.random_range(1..30_000))));
     if world.dice.random_range(0..2) == 0 {
         let _may_fail = rt.block_on(array.checkpoint());
         rt.block_on(rt.sleep(Duration::from_micros(world.dice.random_range(1..3_000))));

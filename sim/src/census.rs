@@ -46,14 +46,19 @@ pub struct Census {
 /// The generations on `disks`, the newest first.
 pub fn generations(disks: &[Disk]) -> Vec<Generation> {
     let labels = disks.iter().filter_map(|d| Some((d, label(d)?)));
-    let slots = labels.flat_map(|(d, l)| [0, 1].map(|slot| (d, l.layout.slot(slot), l.layout.slot_blocks)));
-    let read = |(d, at, blocks): (&Disk, MemberLba, u32)| {
-        Generation::decode(&d.image_read(at, BlockCount(u64::from(blocks)))).ok()
-    };
-    let mut found: Vec<Generation> = slots.filter_map(read).collect();
+    let read = |(d, l): (&Disk, Label)| [0, 1].map(|slot| in_slot(d, &l, slot));
+    let mut found: Vec<Generation> = labels.flat_map(read).flatten().collect();
     found.sort_by_key(|g| std::cmp::Reverse(g.number));
     found.dedup_by_key(|g| g.number);
     found
+}
+
+/// The generation in a slot.
+pub fn in_slot(disk: &Disk, label: &Label, slot: usize) -> Option<Generation> {
+    let at = label.layout.slot(slot);
+    let bytes = Generation::total_bytes(&disk.image_read(at, BlockCount(1))).ok()?;
+    let blocks = BlockCount::ceil_from_bytes(bytes as u64).min(BlockCount(u64::from(label.layout.slot_blocks)));
+    Generation::decode(&disk.image_read(at, blocks)).ok()
 }
 
 /// The newest of them.
@@ -103,8 +108,7 @@ impl Census {
             }
             for slot in 0..2 {
                 let at = label.layout.slot(slot);
-                let image = disks[i].image_read(at, BlockCount(u64::from(label.layout.slot_blocks)));
-                if let Ok(g) = Generation::decode(&image) {
+                if let Some(g) = in_slot(&disks[i], label, slot) {
                     census.add(Kind::RotSlot, (i, at));
                     if newest.as_ref().is_some_and(|n| n.number == g.number) {
                         census.newest.push((i, at));

@@ -27,7 +27,8 @@ fn open(rt: &Rt, disks: &[Disk]) -> Result<Array, String> {
     rt.block_on(Array::open(rt, drives(rt, disks), DEGRADED)).map_err(|e| format!("open: {e}"))
 }
 
-fn is_in(array: &Array, disk: &Disk) -> bool {
+/// Whether a drive is in.
+pub fn is_in(array: &Array, disk: &Disk) -> bool {
     array.status().members.iter().any(|m| m.drive_name == disk.name() && m.state == SeatState::In)
 }
 

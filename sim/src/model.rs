@@ -7,6 +7,9 @@
 
 use std::collections::BTreeMap;
 
+use rt::Bytes;
+use smallvec::{SmallVec, smallvec};
+
 /// Bytes of a sector.
 pub const SECTOR: usize = 512;
 
@@ -37,10 +40,13 @@ pub enum Mode {
     PowerCut,
 }
 
+/// A sector's writes that may be read, the oldest first: nearly always one.
+type History = SmallVec<[Write; 1]>;
+
 /// One volume's expected contents.
 #[derive(Clone)]
 pub struct Model {
-    sectors: Vec<Vec<Write>>,
+    sectors: Vec<History>,
     /// Writes with data (others set zeros).
     data: BTreeMap<WriteId, bool>,
     /// Reads in flight, by when they began.
@@ -54,7 +60,7 @@ impl Model {
     pub fn new(bytes: u64) -> Model {
         let zeros = Write { id: 0, began: 0, ended: Some(0), acknowledged: true, durable: true };
         Model {
-            sectors: vec![vec![zeros]; bytes as usize / SECTOR],
+            sectors: vec![smallvec![zeros]; bytes as usize / SECTOR],
             data: BTreeMap::new(),
             reads: Vec::new(),
             next: 1,
@@ -107,7 +113,7 @@ impl Model {
 
     /// A flush that began at `since` was acknowledged.
     pub fn flushed(&mut self, since: Tick) {
-        for w in self.sectors.iter_mut().flatten() {
+        for w in self.sectors.iter_mut().flat_map(|s| s.iter_mut()) {
             w.durable |= w.acknowledged && w.ended.is_some_and(|e| e <= since);
         }
     }
@@ -152,14 +158,15 @@ impl Model {
         let overtaken = |w: &Write| {
             history.iter().any(|other| Self::counts(mode, other) && w.ended.is_some_and(|e| e < other.began))
         };
-        let matches = |w: &&Write| self.contents(w.id, sector)[..] == *found;
+        let named = u64::from_le_bytes(found[..8].try_into().expect("eight bytes"));
+        let may_match = |w: &Write| w.id == named || !self.data.get(&w.id).copied().unwrap_or(false);
+        let matches = |w: &&Write| may_match(w) && self.contents(w.id, sector)[..] == *found;
         if let Some(w) = history.iter().filter(|w| !overtaken(w)).find(matches) {
             return Ok(w.id);
         }
-        let id = u64::from_le_bytes(found[..8].try_into().expect("eight bytes"));
         let place = u64::from_le_bytes(found[8..16].try_into().expect("eight bytes"));
         let what =
-            if found.iter().all(|&b| b == 0) { "zeros".to_owned() } else { format!("write {id} of sector {place}") };
+            if found.iter().all(|&b| b == 0) { "zeros".to_owned() } else { format!("write {named} of sector {place}") };
         let allowed: Vec<String> = history.iter().filter(|w| !overtaken(w)).map(|w| format!("{w:?}")).collect();
         Err(format!("sector {sector} ({mode:?}): found {what}, may be {allowed:?}"))
     }
@@ -172,13 +179,13 @@ impl Model {
         Ok(())
     }
 
-    /// After a restart: compares the whole volume; what was found is what it holds from here on.
-    pub fn settle(&mut self, found: &[u8], mode: Mode) -> Result<(), String> {
+    /// After a restart: compares the whole volume, in parts; what was found is what it holds from here on.
+    pub fn settle(&mut self, found: &[Bytes], mode: Mode) -> Result<(), String> {
         let now = self.now();
         self.reads.clear();
-        for (i, sector) in found.chunks_exact(SECTOR).enumerate() {
+        for (i, sector) in found.iter().flat_map(|part| part.chunks_exact(SECTOR)).enumerate() {
             let id = self.judge(i, sector, mode)?;
-            self.sectors[i] = vec![Write { id, began: 0, ended: Some(now), acknowledged: true, durable: true }];
+            self.sectors[i] = smallvec![Write { id, began: 0, ended: Some(now), acknowledged: true, durable: true }];
         }
         Ok(())
     }
@@ -186,7 +193,7 @@ impl Model {
     /// It has this many bytes now; what is new are zeros.
     pub fn grow(&mut self, bytes: u64) {
         let zeros = Write { id: 0, began: 0, ended: Some(0), acknowledged: true, durable: true };
-        self.sectors.resize(bytes as usize / SECTOR, vec![zeros]);
+        self.sectors.resize(bytes as usize / SECTOR, smallvec![zeros]);
     }
 
     /// Sectors.

@@ -6,12 +6,12 @@ use std::time::Duration;
 
 use array::{Array, ArrayState, Fault, ScrubKind, ScrubPlan, ScrubRun};
 use base::{BLOCK_BYTES, BlockCount, MemberLba};
-use ondisk::{Generation, Label, MemberState, Scheme, SegmentState};
+use ondisk::{Label, MemberState, Scheme, SegmentState};
 use rand::RngExt;
 use rt::Rt;
 use rt::model::{Disk, Op, OpKind, Verdict};
 
-use crate::census::{Census, Spot, newest_generation};
+use crate::census::{Census, Spot, in_slot, newest_generation};
 use crate::kind::Kind;
 use crate::lives::delay;
 use crate::model::Mode;
@@ -208,11 +208,9 @@ fn generations_are_whole(disks: &[Disk]) -> Result<(), String> {
             continue;
         }
         for slot in 0..2 {
-            let at = label.layout.slot(slot);
-            let image = disk.image_read(at, BlockCount(u64::from(label.layout.slot_blocks)));
-            match Generation::decode(&image) {
-                Ok(g) => _ = seen.insert((g.number.0, g.id)),
-                Err(e) => return Err(format!("slot {slot} of {}: {e}", disk.name())),
+            match in_slot(disk, &label, slot) {
+                Some(g) => _ = seen.insert((g.number.0, g.id)),
+                None => return Err(format!("slot {slot} of {} holds no generation", disk.name())),
             }
         }
     }

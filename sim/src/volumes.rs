@@ -8,7 +8,6 @@ use array::{Array, Volume};
 use rt::Rt;
 
 use crate::model::{Mode, Model, SECTOR};
-use crate::workload::joined;
 
 /// What is known of a volume's being.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -74,7 +73,8 @@ impl Volumes {
                 (Some(_), Fate::Gone) => return Err(format!("volume {} was deleted and is back", held.name)),
                 (Some(volume), fate) => {
                     size(&volume, &held, fate)?;
-                    let found = whole(rt, &volume).map_err(|e| format!("reading {}: {e}", held.name))?;
+                    let read = rt.block_on(volume.read(0, volume.bytes()));
+                    let found = read.map_err(|e| format!("reading {}: {e}", held.name))?;
                     let settled = held.model.borrow_mut().settle(&found, mode);
                     settled.map_err(|e| format!("volume {} ({fate:?}): {e}", held.name))?;
                     held.fate.set(Fate::Stays);
@@ -99,9 +99,4 @@ fn size(volume: &Volume, held: &Held, fate: Fate) -> Result<(), String> {
         _ if known == volume.bytes() => Ok(()),
         fate => Err(format!("volume {} has {} bytes, not {known} ({fate:?})", held.name, volume.bytes())),
     }
-}
-
-fn whole(rt: &Rt, volume: &Volume) -> Result<Vec<u8>, array::Fault> {
-    let parts = rt.block_on(volume.read(0, volume.bytes()))?;
-    Ok(joined(&parts))
 }

@@ -149,11 +149,16 @@ impl Volume {
             return Ok(self.read_places(places).await?.freeze());
         }
         let read = runs.iter().map(|(at, places)| async move { Ok((*at, self.read_places(places).await?)) });
-        let mut whole = Buf::zeroed(n * BLOCK_BYTES);
+        let mut whole = Buf::for_overwrite(n * BLOCK_BYTES);
+        let mut filled = 0;
         for part in join_all(read).await {
             let (at, data) = part?;
-            whole[at * BLOCK_BYTES..at * BLOCK_BYTES + data.len()].copy_from_slice(&data);
+            let at = at * BLOCK_BYTES;
+            whole[filled..at].fill(0);
+            filled = at + data.len();
+            whole[at..filled].copy_from_slice(&data);
         }
+        whole[filled..].fill(0);
         drop(resolved.pin);
         Ok(whole.freeze())
     }

@@ -43,6 +43,6 @@ pub use load::{Load, Pattern, Until};
 pub use neighbours::{Neighbours, neighbours};
 pub use overwrite::{Overwrites, overwrites};
 pub use report::Report;
-pub use sequential::{SequentialRatio, sequential_ratio};
+pub use sequential::{SequentialRatio, SequentialResult, sequential_ratio};
 pub use subject::Subject;
 pub use target::Target;

@@ -508,4 +508,11 @@ pub fn a_label_that_cannot_be_read_costs_its_drive_at_most() {
     let p = world.start(112);
     assert_eq!(p.array().status().state, ArrayState::Degraded, "{:#?}", p.array().status().events);
     assert!(p.is(0, 1, 32));
+    p.close();
+    // One was never written, the other cannot be read: it is no foreign drive.
+    world.disks[1].image_write(labels[0], &[0; BLOCK as usize]);
+    world.disks[1].set_fault(rt::model::Fault::BadBlocks { at: labels[1], blocks: BlockCount(1) });
+    let p = world.start(113);
+    assert_eq!(p.array().status().state, ArrayState::Degraded, "{:#?}", p.array().status().events);
+    assert!(p.is(0, 1, 32));
 }
