@@ -200,6 +200,10 @@ canaries! {
     VacatedUnasked,
     /// Segments whose zones are free stay in the generation that freed them.
     FreedListed,
+    /// A look-up that began with trees that are gone ends where they do.
+    OldTreesBelieved,
+    /// What is deallocated below a lost map node stays bad.
+    BelowLostForgotten,
 }
 
 #[cfg(feature = "canary")]

@@ -139,6 +139,18 @@ pub struct Resolved {
 impl Core {
     /// What `n` blocks of a volume from `lba` on are.
     pub async fn resolve(&self, vol: &Vol, lba: Lba, n: usize) -> Result<Resolved, Fault> {
+        loop {
+            let roots = vol.roots.get();
+            let resolved = self.resolve_now(vol, lba, n).await;
+            // A node may have gone with the trees that a checkpoint replaced meanwhile.
+            let replaced = vol.roots.get() != roots && !planted(Canary::OldTreesBelieved);
+            if !(matches!(resolved, Err(Fault::Medium)) && replaced) {
+                return resolved;
+            }
+        }
+    }
+
+    async fn resolve_now(&self, vol: &Vol, lba: Lba, n: usize) -> Result<Resolved, Fault> {
         // One step: pin, memtables, roots.
         let pin = self.pins.pin();
         let mut known: Vec<Option<MapRef>> = vec![None; n];

@@ -244,7 +244,7 @@ impl Core {
         for (_, lba, n, fill) in table.ranges().filter(|(v, ..)| *v == vol.id) {
             let end = (lba + n).0.min(vol.blocks.get().next_multiple_of(LEAF_BLOCKS));
             let keys = if fill == MapRef::Hole {
-                self.leaves_there(vol, lba, Lba(end), usize::MAX).await?.0
+                self.leaves_there(vol, lba, Lba(end), usize::MAX, true).await?.0
             } else {
                 let first = lba.0 / LEAF_BLOCKS;
                 (first..end.div_ceil(LEAF_BLOCKS)).map(|leaf| NodeKey::leaf(vol.id, Lba(leaf * LEAF_BLOCKS))).collect()
@@ -276,7 +276,7 @@ impl Core {
         if planted(Canary::DropForgotten) {
             return Ok(end);
         }
-        let (keys, upto) = self.leaves_there(vol, cursor, end, DROPS_AT_ONCE).await?;
+        let (keys, upto) = self.leaves_there(vol, cursor, end, DROPS_AT_ONCE, false).await?;
         for key in keys.into_iter().filter(|k| k.first_lba() < upto) {
             leaves.entry(key).or_default().fills.push((0, NODE_REFS, MapRef::Hole));
         }
@@ -284,33 +284,30 @@ impl Core {
     }
 
     /// The leaves within `from..to` that say anything, at most `limit` of each shard; and the block up to which
-    /// these are all.
+    /// these are all. Leaves below a node that is lost say that their blocks are bad: `with_lost` counts them.
     pub async fn leaves_there(
         &self,
         vol: &Vol,
         from: Lba,
         to: Lba,
         limit: usize,
+        with_lost: bool,
     ) -> Result<(Vec<NodeKey>, Lba), Fault> {
         let (roots, height) = (vol.roots.get(), vol.height.get());
         let mut found = Vec::new();
         let mut complete_to = to;
         for shard in 0..SHARDS as u8 {
             let mut of_shard = 0;
-            let mut stack = vec![NodeKey { volume: vol.id, shard, level: height, index: 0 }];
-            while let Some(key) = stack.pop() {
+            let mut stack = vec![(NodeKey { volume: vol.id, shard, level: height, index: 0 }, false)];
+            while let Some((key, below_lost)) = stack.pop() {
                 let first = key.first_lba();
                 let covers = BlockCount((LEAF_BLOCKS * SHARDS as u64) << (8 * u32::from(key.level)));
                 let beyond = if key.level == 0 { first.0 + LEAF_BLOCKS } else { (first + covers).0 };
                 if first >= complete_to || beyond <= from.0 {
                     continue;
                 }
-                match self.node_ref(&roots, height, key).await {
-                    Ok(MapRef::Hole) => continue,
-                    // What lies below a lost node reads as lost already.
-                    Err(Fault::Medium) => continue,
-                    Ok(_) => {}
-                    Err(other) => return Err(other),
+                if !below_lost && self.node_ref(&roots, height, key).await? == MapRef::Hole {
+                    continue;
                 }
                 if key.level == 0 {
                     if of_shard == limit {
@@ -321,12 +318,17 @@ impl Core {
                     found.push(key);
                     continue;
                 }
-                let children = (0..NODE_REFS as u64).rev().map(|slot| NodeKey {
-                    level: key.level - 1,
-                    index: key.index * NODE_REFS as u64 + slot,
-                    ..key
-                });
-                stack.extend(children);
+                let is_lost = async || match self.node_at(&roots, height, key).await {
+                    Ok(_) => Ok(false),
+                    Err(Fault::Medium) => Ok(true),
+                    Err(other) => Err(other),
+                };
+                let lost = below_lost || is_lost().await?;
+                if lost && (!with_lost || planted(Canary::BelowLostForgotten)) {
+                    continue;
+                }
+                let child = |slot| NodeKey { level: key.level - 1, index: key.index * NODE_REFS as u64 + slot, ..key };
+                stack.extend((0..NODE_REFS as u64).rev().map(|slot| (child(slot), lost)));
             }
         }
         Ok((found, complete_to))

@@ -52,6 +52,8 @@ pub struct Room {
     usable: Cell<u64>,
     /// Blocks that admitted requests can need at most.
     promised: Cell<u64>,
+    /// Deallocations and fills that wait for room.
+    fills_waiting: Rc<Cell<usize>>,
 }
 
 /// Who asks for room.
@@ -110,6 +112,22 @@ impl Drop for Promise {
         let Some(core) = self.core.upgrade() else { return };
         core.room.promised.set(core.room.promised.get() - self.blocks);
         core.changed.wake();
+    }
+}
+
+/// One who waits; counted until it is dropped.
+struct Waiting(Rc<Cell<usize>>);
+
+impl Waiting {
+    fn new(count: &Rc<Cell<usize>>) -> Waiting {
+        count.set(count.get() + 1);
+        Waiting(count.clone())
+    }
+}
+
+impl Drop for Waiting {
+    fn drop(&mut self) {
+        self.0.set(self.0.get() - 1);
     }
 }
 
@@ -203,7 +221,15 @@ impl Core {
 
     /// Waits until a deallocation or fill has room.
     pub async fn admit_fill(self: &Rc<Self>) -> Result<Promise, Fault> {
-        self.admit(1, Rung::Fill, || true).await
+        let waiting = Waiting::new(&self.room.fills_waiting);
+        let promise = self.admit(1, Rung::Fill, || true).await;
+        drop(waiting);
+        promise
+    }
+
+    /// Whether a host waits for room.
+    pub fn room_is_waited_for(&self) -> bool {
+        self.room.pace.is_waited_for() || self.room.fills_waiting.get() > 0
     }
 
     async fn admit(self: &Rc<Self>, n: u64, rung: Rung, allowed: impl Fn() -> bool) -> Result<Promise, Fault> {
@@ -411,8 +437,9 @@ impl Core {
     /// Gives zones to new spares, as many as should be ready; they can be written once a generation lists them.
     pub fn replenish_spares(&self) {
         let map_scheme = self.map_scheme().filter(|s| matches!(s, Scheme::Copies { .. }));
-        let kinds =
-            [(self.shape.scheme, false, self.spares_wanted())].into_iter().chain(map_scheme.map(|s| (s, true, 1)));
+        // The map's first: without one nothing comes back.
+        let data = (self.shape.scheme, false, self.spares_wanted());
+        let kinds = map_scheme.map(|s| (s, true, 1)).into_iter().chain([data]);
         for (scheme, for_map, wanted) in kinds {
             let count = |core: &Core| {
                 let table = core.table.borrow();

@@ -352,7 +352,12 @@ impl Volume {
             return Ok(false);
         }
         let _pin = self.core.pins.pin();
-        Ok(self.core.leaves_there(&self.vol, first, end, 1).await?.0.is_empty())
+        match self.core.leaves_there(&self.vol, first, end, 1, true).await {
+            Ok((leaves, _)) => Ok(leaves.is_empty()),
+            // What cannot be read is no proof.
+            Err(Fault::Medium) => Ok(false),
+            Err(other) => Err(other),
+        }
     }
 
     /// Where the block at `offset` lies.

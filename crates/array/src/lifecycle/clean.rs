@@ -114,8 +114,14 @@ impl Core {
 
     /// Empties one segment.
     pub(super) async fn clean(self: &Rc<Self>, victim: Victim) {
+        self.empty(victim, false).await;
+    }
+
+    /// Empties one segment; if it `vacates`, only one that a generation gives back.
+    async fn empty(self: &Rc<Self>, victim: Victim, vacates: bool) {
         self.being_emptied.borrow_mut().insert(victim.id, victim.takes);
         let moved = match self.survey(victim.id).await {
+            Ok(there) if vacates && there.others => Err(Fault::NoSpace),
             Ok(there) => self.move_out(victim, there).await,
             Err(fault) => Err(fault),
         };
@@ -162,19 +168,27 @@ impl Core {
 
     /// Nothing is worth emptying, or there is no room for what is: a checkpoint makes counts exact and gives back what is
     /// empty. If that does not help, one segment is emptied with all but the room of one more checkpoint, since one is
-    /// just done, and with what is left of the segment that moves go to; and if nothing is to be gained at all, that takes
-    /// something new.
+    /// just done, and with what is left of the segment that moves go to; or with all there is, if it then comes back
+    /// without a checkpoint. If nothing is to be gained at all, that takes something new.
     async fn nothing_fits(self: &Rc<Self>) {
         self.checkpoint_and_wait().await;
         if self.phase.get() != Phase::Open || !self.wants_cleaning() || self.choose().is_some() {
             return;
         }
-        let left = self.room_left() as i64 - self.rungs().nodes.ceil() as i64;
-        let last_room = left.max(0) * SHARE + self.rest_of(StreamId::Inner);
-        if let Some(victim) = self.next_victim(last_room, true).filter(|_| !planted(Canary::LastRoomForgotten)) {
-            self.clean(victim).await;
-            self.want_checkpoint();
-            return;
+        let nodes = self.rungs().nodes;
+        let for_map = if self.rest_of(StreamId::Map) as f64 > nodes * SHARE as f64 { 0 } else { nodes.ceil() as i64 };
+        let left = self.room_left() as i64;
+        let (last_room, all) = ((left - for_map).max(0) * SHARE, left * SHARE);
+        for (room, vacates) in [(last_room, false), (all, true)] {
+            let room = room + self.rest_of(StreamId::Inner);
+            if let Some(victim) = self.next_victim(room, true).filter(|_| !planted(Canary::LastRoomForgotten)) {
+                self.empty(victim, vacates).await;
+                if self.emptied_waiting(true) > 0 {
+                    self.wanted.release.set(true);
+                }
+                self.want_checkpoint();
+                return;
+            }
         }
         self.hard_to_clean.borrow_mut().clear();
         self.pace().set_cleaning(false);
@@ -213,7 +227,7 @@ impl Core {
             match select(told.as_mut(), pin!(self.rt.sleep(RETRY))).await {
                 Either::Left(_) => return,
                 // A request that needs more than there is lets nobody by who would bring news.
-                Either::Right(_) if self.pace().is_waited_for() => return,
+                Either::Right(_) if self.room_is_waited_for() => return,
                 Either::Right(_) => {}
             }
         }
@@ -437,7 +451,7 @@ impl Core {
         let table = self.table.borrow();
         let worth = self.zones_worth();
         let emptied = |s: &Seg| s.vacated || s.cleaned == Some(self.freezes.get());
-        let waits = |s: &&Seg| s.state == SegmentState::Sealed && s.vacated == vacated && emptied(s);
+        let waits = |s: &&Seg| s.state == SegmentState::Sealed && s.vacated == vacated && !s.busy && emptied(s);
         table.segments.values().filter(waits).map(|s| worth.of(s)).sum()
     }
 }

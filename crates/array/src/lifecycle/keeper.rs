@@ -64,7 +64,9 @@ impl Core {
 
     async fn keep_checkpoints(self: Rc<Self>) {
         loop {
-            self.changed.until(|| self.over() || self.wanted.checkpoint.get() || self.dropping()).await;
+            // It may have become full by what became of the array: narrower segments hold less.
+            let full = || self.memtable_share() >= 1.0;
+            self.changed.until(|| self.over() || self.wanted.checkpoint.get() || self.dropping() || full()).await;
             if self.over() {
                 return;
             }

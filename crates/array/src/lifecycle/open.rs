@@ -487,5 +487,15 @@ impl Core {
                 None => seg.state = SegmentState::Sealed,
             }
         }
+        // The emptiest for the moves, which make room for the others.
+        let of = |stream: StreamId| table.segments.get(&self.log.stream(stream).segment.get()?);
+        for other in [StreamId::Host, StreamId::Map] {
+            let swapped = of(StreamId::Inner)
+                .zip(of(other))
+                .is_some_and(|(inner, other)| inner.scheme == other.scheme && other.append < inner.append);
+            if swapped {
+                self.log.stream(StreamId::Inner).segment.swap(&self.log.stream(other).segment);
+            }
+        }
     }
 }

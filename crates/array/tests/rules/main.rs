@@ -96,6 +96,8 @@ rules! {
     map::a_full_array_is_overwritten_and_emptied [MoveUnconditional, MoveAskedOnce, FloorForgotten]
     map::a_full_array_short_of_drives_is_overwritten [LastRoomForgotten]
     map::emptied_segments_come_back_with_a_generation [VacatedUnasked, FreedListed]
+    map::what_is_deallocated_below_a_lost_node_is_a_hole [BelowLostForgotten]
+    map::a_look_up_outlives_its_trees [OldTreesBelieved]
     map::nothing_dead_is_moved [MoveUnconditional]
     map::deleting_survives_kills [DropForgotten]
     map::that_of_raid_0_is_mirrored [MapNotMirrored]

@@ -353,3 +353,56 @@ pub fn a_deletion_that_comes_to_nothing_takes_nothing() {
     assert!(before.iter().chain(&rest[1024..]).all(|&b| b == 7), "that was not written");
     assert!(rest[..1024].iter().all(|&b| b == 7 || b == 8));
 }
+
+/// Volumes of more than 16 leaves have nodes above them.
+const TALL: u64 = 64 << 20;
+
+/// What is overwritten is good again, also by being deallocated: below a lost map node too.
+pub fn what_is_deallocated_below_a_lost_node_is_a_hole() {
+    let world = World::new(1, false);
+    world.create_of_width(Level::Raid0, 1, 64, TALL);
+    let p = world.start(30);
+    (0..32).for_each(|leaf| p.write(leaf * 256, 7, 8).unwrap());
+    p.close();
+    let q = world.fork();
+    let q = q.start(31);
+    let nodes = q.rt.block_on(q.v().locate(0)).unwrap().map;
+    q.kill(31);
+    assert_eq!(nodes.len(), 2, "a leaf, and one above it");
+    let leaf_of_16 = 16 * 256;
+    let (_, upper) = nodes[0].columns[nodes[0].column].unwrap();
+    world.disks[0].image_write(upper, &[0xee; BLOCK as usize]);
+    let p = world.start(33);
+    p.rt.block_on(p.v().deallocate(0, 256 * BLOCK, false)).unwrap();
+    assert!(p.is(0, 0, 256), "deallocated");
+    p.checkpoint();
+    assert!(p.is(0, 0, 256), "and merged");
+    assert!(p.read(leaf_of_16, 1).is_err(), "the others are lost");
+}
+
+/// A look-up takes long; meanwhile everything that it knew of the map is written anew, and the old places are given back.
+pub fn a_look_up_outlives_its_trees() {
+    let world = World::new(1, false);
+    world.create_of_width(Level::Raid0, 1, 64, TALL);
+    let p = world.start(34);
+    let overwrite = |p: &super::world::Process<'_>, tag| {
+        (0..32).for_each(|leaf| p.write(leaf * 256, tag, 1).unwrap());
+        p.checkpoint();
+    };
+    overwrite(&p, 1);
+    p.close();
+    let p = world.start(35);
+    let waits = Rc::new(Cell::new(true));
+    let first = waits.clone();
+    world.on_ops(move |_, op, system| match op.kind {
+        OpKind::Read if !system && first.replace(false) => Verdict::DelayNs(900_000_000),
+        _ => Verdict::Proceed,
+    });
+    let v = p.v();
+    let looked = p.rt.spawn(async move { v.extents(0, TALL, 1000).await });
+    p.wait(Duration::from_millis(1));
+    assert!(!waits.get(), "it reads the map");
+    (2..14).for_each(|tag| overwrite(&p, tag));
+    assert!(!looked.is_finished(), "it still reads");
+    assert_eq!(p.rt.block_on(looked).unwrap().len(), 64);
+}
