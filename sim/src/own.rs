@@ -87,7 +87,8 @@ pub fn places_go(world: &mut World) -> Result<(), String> {
     done.unhurried.set(true);
     rt.block_on(select(Box::pin(array.rebuild_done()), Box::pin(rt.sleep(Duration::from_millis(500)))));
     // Perhaps nobody has met its loss yet.
-    if array.status().state == ArrayState::Optimal && !is_in(&array, &disks[first]) {
+    let whole = |g: Generation| g.segments.iter().all(|s| lacks(&g, s) == 0);
+    if !is_in(&array, &disks[first]) && newest_generation(&disks).is_some_and(whole) {
         disks[(first + 1) % disks.len()].detach();
         world.counts.add(Kind::PlacesGo, 1);
     }
