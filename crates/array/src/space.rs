@@ -53,7 +53,7 @@ pub struct Room {
     /// Blocks that admitted requests can need at most.
     promised: Cell<u64>,
     /// Deallocations and fills that wait for room.
-    fills_waiting: Rc<Cell<usize>>,
+    fills_waiting: Cell<usize>,
 }
 
 /// Who asks for room.
@@ -116,16 +116,16 @@ impl Drop for Promise {
 }
 
 /// One who waits; counted until it is dropped.
-struct Waiting(Rc<Cell<usize>>);
+struct Waiting<'a>(&'a Cell<usize>);
 
-impl Waiting {
-    fn new(count: &Rc<Cell<usize>>) -> Waiting {
+impl Waiting<'_> {
+    fn new(count: &Cell<usize>) -> Waiting<'_> {
         count.set(count.get() + 1);
-        Waiting(count.clone())
+        Waiting(count)
     }
 }
 
-impl Drop for Waiting {
+impl Drop for Waiting<'_> {
     fn drop(&mut self) {
         self.0.set(self.0.get() - 1);
     }
@@ -221,10 +221,8 @@ impl Core {
 
     /// Waits until a deallocation or fill has room.
     pub async fn admit_fill(self: &Rc<Self>) -> Result<Promise, Fault> {
-        let waiting = Waiting::new(&self.room.fills_waiting);
-        let promise = self.admit(1, Rung::Fill, || true).await;
-        drop(waiting);
-        promise
+        let _waiting = Waiting::new(&self.room.fills_waiting);
+        self.admit(1, Rung::Fill, || true).await
     }
 
     /// Whether a host waits for room.

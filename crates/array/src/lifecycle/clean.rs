@@ -185,6 +185,7 @@ impl Core {
                 self.empty(victim, vacates).await;
                 if self.emptied_waiting(true) > 0 {
                     self.wanted.release.set(true);
+                    self.changed.wake();
                 }
                 self.want_checkpoint();
                 return;
