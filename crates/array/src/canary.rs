@@ -204,6 +204,8 @@ canaries! {
     OldTreesBelieved,
     /// What is deallocated below a lost map node stays bad.
     BelowLostForgotten,
+    /// Who was used apart, and then left alone for long, is merely old.
+    OldRivalBelieved,
 }
 
 #[cfg(feature = "canary")]

@@ -109,6 +109,7 @@ mod tests {
             drive_blocks: 4096,
             zones: 8,
             leaving: false,
+            gone_since: base::Generation(0),
             drive_name: String::new(),
         };
         Seat::new(MemberId(0), &member, layout, None)

@@ -30,6 +30,8 @@ pub struct Seat {
     pub state: Cell<MemberState>,
     /// Its columns are being moved away; nothing new goes there.
     pub leaving: Cell<bool>,
+    /// The first generation that marks it out or vacant; 0: it is neither.
+    pub gone_since: Cell<base::Generation>,
     /// The drive; `None` when it is missing.
     pub drive: Option<Drive>,
     /// Zones that no segment of the last generations has.
@@ -92,6 +94,7 @@ impl Seat {
             drive_name: member.drive_name.clone(),
             state: Cell::new(member.state),
             leaving: Cell::new(member.leaving),
+            gone_since: Cell::new(member.gone_since),
             drive,
             door: Cell::new(Door::Open),
             free: RefCell::new((0..layout.zones).collect()),
@@ -102,6 +105,16 @@ impl Seat {
             written: Cell::new(u64::from(!planted(Canary::OldWritesForgotten))),
             flushed: Cell::new(0),
         })
+    }
+
+    /// Remembers that generation `number` is the first that marks it out or vacant, if it is.
+    pub fn gone_with(&self, number: base::Generation) {
+        let gone = matches!(self.state.get(), MemberState::Out | MemberState::Vacant);
+        match (gone, self.gone_since.get().0) {
+            (true, 0) => self.gone_since.set(number),
+            (true, _) => {}
+            (false, _) => self.gone_since.set(base::Generation(0)),
+        }
     }
 
     /// Takes part, and its drive is here.

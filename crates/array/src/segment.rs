@@ -299,6 +299,7 @@ mod tests {
                 drive_blocks: 4096,
                 zones: 64,
                 leaving: false,
+                gone_since: base::Generation(0),
                 drive_name: String::new(),
             };
             let drive = rt::Drive::memory(&rt, "m", 1 << 24);

@@ -205,12 +205,14 @@ impl Core {
         let id = u128::from(self.rt.random()) << 64 | u128::from(self.rt.random());
         let mut ancestors = vec![self.system.id.get()];
         ancestors.extend(self.system.ancestors.borrow().iter().take(ANCESTORS - 1));
+        let number = Number(self.system.number.get() + 1);
+        self.seats.borrow().iter().for_each(|s| s.gone_with(number));
         let table = self.table.borrow();
         let listed = |s: &&Seg| !freed.contains(&s.id) || planted(Canary::FreedListed);
         Generation {
             array: self.shape.array,
             name: self.name.borrow().clone(),
-            number: Number(self.system.number.get() + 1),
+            number,
             id,
             ancestors,
             epoch: self.epoch.get(),
@@ -247,6 +249,7 @@ fn member_line(s: &Seat) -> Member {
         drive_blocks: s.layout.drive_blocks,
         zones: s.layout.zones,
         leaving: s.leaving.get() && s.state.get() == MemberState::In,
+        gone_since: s.gone_since.get(),
         drive_name: s.drive_name.clone(),
     }
 }

@@ -85,6 +85,8 @@ pub struct Member {
     pub zones: u32,
     /// Its columns are being moved away; nothing new goes there.
     pub leaving: bool,
+    /// The first generation that marks it out or vacant; 0: it is neither, or nobody knows.
+    pub gone_since: Number,
     /// Serial number or stable name when it joined, for people.
     pub drive_name: String,
 }
@@ -419,6 +421,7 @@ impl Member {
         });
         w.u8(u8::from(self.leaving));
         w.text(&self.drive_name, DRIVE_NAME_BYTES);
+        w.u64(self.gone_since.0);
         w.zeros(MEMBER_BYTES - (w.len() - start));
     }
 
@@ -439,11 +442,16 @@ impl Member {
             _ => return Err(r.field("member flags")),
         };
         let drive_name = r.text(DRIVE_NAME_BYTES, "drive name")?;
+        let gone_since = match (r.u64()?, state) {
+            (since, MemberState::Out | MemberState::Vacant) => Number(since),
+            (0, MemberState::In | MemberState::Spare) => Number(0),
+            _ => return Err(r.field("gone since")),
+        };
         r.zeros(MEMBER_BYTES - (before - r.remaining()), "member reserved")?;
         if u64::from(zones) > drive_blocks {
             return Err(r.field("zones"));
         }
-        Ok(Member { uuid, state, bay, drive_blocks, zones, leaving, drive_name })
+        Ok(Member { uuid, state, bay, drive_blocks, zones, leaving, gone_since, drive_name })
     }
 
     /// `name` cut to what the field holds, at a character's edge.
@@ -523,6 +531,7 @@ mod tests {
             drive_blocks: 1 << 18,
             zones: 250,
             leaving: state == MemberState::In,
+            gone_since: Number(if state == MemberState::Out { 5 } else { 0 }),
             drive_name: "SN12345".into(),
         };
         Generation {

@@ -214,7 +214,9 @@ fn settings() {
 
 #[test]
 fn member_lines() {
-    let image = generation();
+    let mut generation = samples::generation();
+    generation.members[1].gone_since = base::Generation(70);
+    let image = generation.encode();
     for n in 1..=4u8 {
         let at = HEADER_BYTES + usize::from(n - 1) * MEMBER_BYTES;
         let expected = [
@@ -224,6 +226,7 @@ fn member_lines() {
             ("bay", le2(40 + u16::from(n))),
             ("state", vec![n]),
             ("leaving", vec![u8::from(n == 1)]),
+            ("gone since", le8(if n == 2 { 70 } else { 0 })),
             ("drive name", text(&format!("SN-{n}"), 160)),
         ];
         check("Member line", &image[at..at + MEMBER_BYTES], &expected);

@@ -107,6 +107,7 @@ pub fn seat_for(label: &Label, drive: Drive, bay: u16, state: MemberState) -> Rc
         drive_blocks: label.layout.drive_blocks,
         zones: label.layout.zones,
         leaving: false,
+        gone_since: base::Generation(0),
         drive_name: drive_name(&drive),
     };
     Seat::new(label.seat, &member, label.layout, Some(drive))

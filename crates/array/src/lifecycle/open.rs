@@ -307,7 +307,12 @@ fn choose(found: &[Found], how: OpenHow) -> Result<(Generation, Vec<bool>), Refu
         let ours = planted(Canary::DivergedBelieved)
             || f.generations.first().is_none_or(|g| g.id == newest.id || newest.ancestors.contains(&g.id));
         let marked_in = seat.is_some_and(|m| matches!(m.state, MemberState::In | MemberState::Spare));
-        let same_time = f.generations.first().is_some_and(|g| g.number.0 + ANCESTORS_NEAR >= newest.number.0);
+        let same_time = f.generations.first().is_some_and(|g| {
+            let near = g.number.0 + ANCESTORS_NEAR >= newest.number.0;
+            // What only is old was written before it was out.
+            let since = seat.map_or(0, |m| m.gone_since.0);
+            near || (since > 0 && g.number.0 >= since && !planted(Canary::OldRivalBelieved))
+        });
         let overtaken = f.generations.first().is_some_and(|g| is_overtaken(g, found));
         if !ours && (marked_in || same_time) && !overtaken && !how.force_diverged {
             return Err(Refused::new(

@@ -82,7 +82,7 @@ rules! {
     recovery::read_only_and_frozen_opens_write_nothing [ReadOnlyWrites]
     recovery::a_frozen_open_says_nothing_old [OldReadsAllowed]
     recovery::the_fifth_cut_seals [CutsUnbounded]
-    recovery::two_histories_are_refused_together [DivergedBelieved]
+    recovery::two_histories_are_refused_together [DivergedBelieved, OldRivalBelieved]
     recovery::stale_members_are_not_believed [StaleBelieved]
     recovery::half_of_the_members_asks_for_degraded [HalfBelieved]
     recovery::who_was_in_alone_is_asked_by_its_records [SilentNotAsked]

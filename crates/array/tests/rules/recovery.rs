@@ -291,21 +291,26 @@ pub fn the_fifth_cut_seals() {
     }
 }
 
-/// Two halves that went separate ways are refused together.
+/// Two halves that went separate ways are refused together, also when one of them has gone on for long since.
 pub fn two_histories_are_refused_together() {
-    let world = World::new(2, false);
-    world.create(Level::Raid10 { copies: 2 });
-    for i in 0..2usize {
-        let rt = Rt::modelled(20 + i as u64);
-        let array = rt.block_on(Array::open(&rt, World::drives(&rt, &world.disks[i..=i]), DEGRADED)).unwrap();
-        let v = array.volume("v").unwrap();
-        rt.block_on(v.write(0, crate::world::data(i as u8 + 1, 1), false)).unwrap();
-        drop(v);
-        rt.block_on(array.close()).unwrap();
-        rt.end();
+    for more in [0, 40] {
+        let world = World::new(2, false);
+        world.create(Level::Raid10 { copies: 2 });
+        for i in 0..2usize {
+            let rt = Rt::modelled(20 + i as u64);
+            let array = rt.block_on(Array::open(&rt, World::drives(&rt, &world.disks[i..=i]), DEGRADED)).unwrap();
+            let v = array.volume("v").unwrap();
+            for block in 0..=if i == 1 { more } else { 0 } {
+                rt.block_on(v.write(block * BLOCK, crate::world::data(i as u8 + 1, 1), false)).unwrap();
+                rt.block_on(array.checkpoint()).unwrap();
+            }
+            drop(v);
+            rt.block_on(array.close()).unwrap();
+            rt.end();
+        }
+        let refused = world.refused(&world.disks, DEGRADED);
+        assert_eq!(refused.code, RefusedCode::Diverged, "{refused}");
     }
-    let refused = world.refused(&world.disks, DEGRADED);
-    assert_eq!(refused.code, RefusedCode::Diverged, "{refused}");
 }
 
 /// A process that dies while it writes a generation leaves it on some drives. When such a drive is missing at the next

@@ -38,6 +38,7 @@ fn member(n: u8, state: MemberState) -> Member {
         drive_blocks: (1 << 18) + u64::from(n),
         zones: 254,
         leaving: n == 1,
+        gone_since: Number(0),
         drive_name: format!("SN-{n}"),
     }
 }
