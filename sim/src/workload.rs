@@ -59,6 +59,9 @@ pub struct Host {
     pub done: Rc<Done>,
 }
 
+/// A host that found no space lets this much time pass, at least.
+const REFUSED_PAUSE: Duration = Duration::from_micros(500);
+
 impl Host {
     /// Works until the executor goes away, the array refuses or it is told to stop.
     pub async fn run(self, rt: Rt, seed: u64) {
@@ -117,7 +120,11 @@ impl Host {
                         self.fate.set(Fate::Stays);
                     }
                 }
-                Err(Fault::NoSpace) => self.done.no_space.set(self.done.no_space.get() + 1),
+                Err(Fault::NoSpace) => {
+                    self.done.no_space.set(self.done.no_space.get() + 1);
+                    // It may take no time to be refused.
+                    rt.sleep(REFUSED_PAUSE).await;
+                }
                 Err(Fault::Frozen | Fault::Closed | Fault::ReadOnly) => return,
                 Err(_) if self.done.may_fail => return,
                 Err(other) => {
