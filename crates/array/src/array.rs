@@ -133,8 +133,7 @@ impl Array {
         self.core.changed.wake();
         self.core.changed.until(|| self.core.log.idle() || self.core.phase.get() != Phase::Open).await;
         self.core.checkpoint().await?;
-        let clean = self.core.memory.borrow().active.is_empty() && self.core.log.idle();
-        self.core.commit_as(clean).await
+        self.core.commit_at_the_end().await
     }
 
     /// The array, now.

@@ -206,6 +206,14 @@ canaries! {
     BelowLostForgotten,
     /// Who was used apart, and then left alone for long, is merely old.
     OldRivalBelieved,
+    /// What lies behind a gap is looked for in whole batches of rows.
+    SearchByBatch,
+    /// What cannot be read once is lost for good.
+    GivenUpAtOnce,
+    /// The cleaner gives up a segment when a map leaf that names its blocks is lost.
+    LostLeafStops,
+    /// Map nodes take no room from volumes.
+    NodesUncounted,
 }
 
 #[cfg(feature = "canary")]

@@ -190,7 +190,7 @@ impl Array {
             let why = format!("{left} drives would be left, {} takes {least}", core.shape.level);
             return refuse(RefusedCode::Drives, why, "Add a drive first (`ashlar drive add --grow`), or replace it");
         }
-        let stored = BlockCount(core.mapped_blocks() + core.pending_blocks()).bytes();
+        let stored = BlockCount(core.stored_at_least()).bytes();
         if stored > room {
             let why = format!("{stored} bytes are stored, and the other {left} drives can hold {room}");
             return refuse(

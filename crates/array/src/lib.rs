@@ -40,6 +40,7 @@ mod segment;
 mod share;
 mod space;
 pub mod status;
+mod stored;
 mod sync;
 mod system;
 pub mod volume;

@@ -169,16 +169,23 @@ impl Core {
 
     /// One node: what it becomes; `None` when it stays as it is.
     async fn merge_node(&self, vol: &Vol, key: NodeKey, change: Change) -> Result<Option<Done>, Fault> {
-        let base = match self.node_at(&vol.roots.get(), vol.height.get(), key).await {
+        let (roots, height) = (vol.roots.get(), vol.height.get());
+        let read =
+            self.ask_for_good(|node| matches!(node, Err(Fault::Medium)), || self.node_at(&roots, height, key)).await;
+        // Where a node that is lost lay, if its parent says so.
+        let mut lost = None;
+        let base = match read {
             Ok(base) => base,
             Err(Fault::Medium) => {
+                self.writable()?;
+                lost = Some(self.node_ref(&roots, height, key).await.unwrap_or(MapRef::Bad));
                 self.note(format!("a map node of volume {} is lost: its blocks are bad", vol.name.borrow()));
                 Base::Fill(if planted(Canary::BadForgotten) { MapRef::Hole } else { MapRef::Bad })
             }
             Err(other) => return Err(other),
         };
         let touched_only = change.fills.is_empty() && change.slots.is_empty();
-        if touched_only && matches!(base, Base::Fill(_)) {
+        if touched_only && matches!(base, Base::Fill(_)) && lost.is_none() {
             return Ok(None);
         }
         let before = base.to_node();
@@ -210,6 +217,9 @@ impl Core {
         }
         if let Base::Node(_, place) = &base {
             live.push((*place, -1));
+        }
+        if let Some(MapRef::At(place)) = lost {
+            live.push((place, -1));
         }
         let now = match node.uniform() {
             Some(fill) => fill,

@@ -22,6 +22,13 @@ pub const READ_TRIES: usize = 3;
 /// Between the tries.
 pub const READ_PAUSE: Duration = Duration::from_millis(20);
 
+/// How long what cannot be read is asked for again before it is taken for lost for good: a controller resets, a drive comes
+/// back.
+const LOST_AFTER: Duration = Duration::from_secs(5);
+
+/// Between two times of asking.
+const LOST_PAUSE: Duration = Duration::from_millis(250);
+
 /// A segment's geometry at one instant.
 #[derive(Clone, Debug)]
 pub struct Columns {
@@ -83,6 +90,7 @@ impl Core {
             match result {
                 Ok(()) => return Some(buf),
                 Err(rt::IoError::Gone) => {
+                    add(&self.tally.columns_unread, 1);
                     self.member_gone(seat.id);
                     return None;
                 }
@@ -94,7 +102,23 @@ impl Core {
                 }
             }
         }
+        add(&self.tally.columns_unread, 1);
         None
+    }
+
+    /// Asks until what it hears is not `lost`, for some seconds as long as drives fail to read: for who makes lost blocks bad
+    /// ones, which nobody takes back. What was read and does not match its checksum is not asked for again.
+    pub async fn ask_for_good<T>(&self, lost: impl Fn(&T) -> bool, ask: impl AsyncFn() -> T) -> T {
+        let begun = self.rt.now();
+        loop {
+            let unread = self.tally.columns_unread.get();
+            let heard = ask().await;
+            let may_pass = self.tally.columns_unread.get() != unread && self.rt.now() - begun < LOST_AFTER;
+            if !lost(&heard) || !may_pass || self.writable().is_err() || planted(Canary::GivenUpAtOnce) {
+                return heard;
+            }
+            self.rt.sleep(LOST_PAUSE).await;
+        }
     }
 
     /// Reads `rows` rows of all columns but `except`, unverified.

@@ -50,6 +50,7 @@ pub struct Room {
     /// Blocks that the log keeps for replay.
     told_max: Cell<u64>,
     usable: Cell<u64>,
+    map_blocks: Cell<u64>,
     /// Blocks that admitted requests can need at most.
     promised: Cell<u64>,
     /// Deallocations and fills that wait for room.
@@ -140,9 +141,12 @@ impl Core {
         let band = (ladder.clean_below - ladder.write_floor) as f64;
         let in_band = (self.room.room.get() as f64 / 1000.0 - ladder.write_floor as f64) / band;
         self.room.pace.measured(in_band);
-        self.room.nodes_max.set((ladder.nodes * self.segment_blocks_now() as f64) as u64);
+        // What a checkpoint may write takes no more of the map's own segments.
+        let copies = if matches!(self.map_scheme(), Some(Scheme::Copies { .. })) { 2 } else { 1 };
+        self.room.nodes_max.set((ladder.nodes * self.segment_blocks_now() as f64) as u64 / copies);
         self.room.told_max.set(ladder.replayed * self.segment_blocks_now());
         self.room.usable.set(self.usable_blocks());
+        self.room.map_blocks.set(self.count_map_blocks());
         self.room.ladder.set(Some(ladder));
         let narrow = self.units(false, false);
         let shape = &self.shape;
@@ -151,12 +155,17 @@ impl Core {
         let fits = segments * narrow.k as u64 * u64::from(shape.zone_blocks) * u64::from(shape.usable_permille) / 1000;
         let lacking =
             self.seats.borrow().iter().any(|s| s.state.get() == MemberState::Out && !self.bay_filled(s.bay.get()));
-        self.room.short.set(lacking && self.mapped_blocks() + self.pending_blocks() > fits);
+        self.room.short.set(lacking && self.stored_at_least() > fits);
     }
 
     /// Blocks that volumes may fill, as last measured.
     pub fn room_usable(&self) -> u64 {
         self.room.usable.get()
+    }
+
+    /// What the map takes, as last measured.
+    pub fn map_blocks(&self) -> u64 {
+        self.room.map_blocks.get()
     }
 
     /// How full the active memtable is: at 1 a checkpoint begins, at 2 hosts wait. Bounded by memory, by the map
@@ -359,7 +368,7 @@ impl Core {
     pub fn segments_left(&self) -> u64 {
         let units = self.units(true, self.room.short.get());
         let table = self.table.borrow();
-        let spares = table.segments.values().filter(|s| s.state == SegmentState::Spare && !self.is_map_spare(s));
+        let spares = table.segments.values().filter(|s| s.state == SegmentState::Spare && !self.is_maps_own(s));
         plan::segments_of(&units.zones, units.width) + spares.count() as u64
     }
 
@@ -392,8 +401,8 @@ impl Core {
         }
     }
 
-    /// Whether a spare is for the map's own stream.
-    fn is_map_spare(&self, seg: &Seg) -> bool {
+    /// Whether a segment is one of the map's own.
+    pub fn is_maps_own(&self, seg: &Seg) -> bool {
         match self.map_scheme() {
             Some(Scheme::Copies { .. }) => matches!(seg.scheme, Scheme::Copies { .. }),
             // One drive: map and data segments look alike; either serves.
@@ -412,7 +421,7 @@ impl Core {
     pub fn take_spare(&self, stream: StreamId) -> Option<SegmentId> {
         let wants_map = stream == StreamId::Map && matches!(self.map_scheme(), Some(Scheme::Copies { .. }));
         let listed = |s: &Seg| s.listed || planted(Canary::UnlistedWritten);
-        let fits = |s: &&mut Seg| s.state == SegmentState::Spare && listed(s) && self.is_map_spare(s) == wants_map;
+        let fits = |s: &&mut Seg| s.state == SegmentState::Spare && listed(s) && self.is_maps_own(s) == wants_map;
         let mut table = self.table.borrow_mut();
         let healthy = |s: &&mut Seg| {
             let seats = self.seats.borrow();
@@ -441,7 +450,7 @@ impl Core {
         for (scheme, for_map, wanted) in kinds {
             let count = |core: &Core| {
                 let table = core.table.borrow();
-                let spare = |s: &&Seg| s.state == SegmentState::Spare && core.is_map_spare(s) == for_map;
+                let spare = |s: &&Seg| s.state == SegmentState::Spare && core.is_maps_own(s) == for_map;
                 table.segments.values().filter(spare).count()
             };
             while count(self) < wanted {
@@ -462,7 +471,7 @@ impl Core {
         if spares.iter().any(|s| !s.listed) {
             return true;
         }
-        let maps = spares.iter().filter(|s| self.is_map_spare(s)).count();
+        let maps = spares.iter().filter(|s| self.is_maps_own(s)).count();
         let seats = self.seats.borrow();
         let lacks = |have: usize, wanted: usize, scheme| {
             have < wanted && choose(&seats, scheme, table.next, self.room.short.get()).is_some()
@@ -519,16 +528,5 @@ impl Core {
         self.measure_room();
         self.log.poke();
         self.changed.wake();
-    }
-
-    /// Blocks stored in all volumes as of the last merge.
-    pub fn mapped_blocks(&self) -> u64 {
-        self.volumes.borrow().values().map(|v| v.mapped.get()).sum()
-    }
-
-    /// Blocks of memtables that may not have been counted as stored yet.
-    pub fn pending_blocks(&self) -> u64 {
-        let memory = self.memory.borrow();
-        memory.active.new_blocks + memory.frozen.as_ref().map_or(0, |f| f.new_blocks)
     }
 }

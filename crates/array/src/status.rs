@@ -26,6 +26,8 @@ pub struct Tally {
     pub repaired_blocks: Cell<u64>,
     /// Checkpoints.
     pub checkpoints: Cell<u64>,
+    /// Reads of a column that failed however often they were tried.
+    pub columns_unread: Cell<u64>,
 }
 
 /// Requests of hosts to one volume.
@@ -121,6 +123,8 @@ pub struct Status {
     pub usable_bytes: u64,
     /// Bytes stored.
     pub used_bytes: u64,
+    /// The part of it that the map of thinly written volumes takes.
+    pub map_room_bytes: u64,
     /// Bytes of all volumes.
     pub provisioned_bytes: u64,
     /// Data bytes of all zones that volumes may not fill: the cleaner's room, and a rebuild's place where one is
@@ -289,7 +293,8 @@ impl Core {
         drop(table);
         let volumes = self.volume_lines();
         let usable_bytes = BlockCount(self.usable_blocks()).bytes();
-        let used_bytes = BlockCount(self.mapped_blocks() + self.pending_blocks()).bytes();
+        let map_room = self.room_taken_by_map();
+        let used_bytes = BlockCount(self.mapped_blocks() + self.pending_blocks() + map_room).bytes();
         let provisioned_bytes = volumes.iter().map(|v| v.bytes).sum();
         let members = self.member_lines();
         Status {
@@ -306,7 +311,8 @@ impl Core {
             segments_free: self.segments_left(),
             raw_bytes: members.iter().map(|m| m.bytes).sum(),
             usable_bytes,
-            used_bytes: used_bytes.min(usable_bytes.max(BlockCount(self.mapped_blocks()).bytes())),
+            used_bytes: used_bytes.min(usable_bytes.max(BlockCount(self.mapped_blocks() + map_room).bytes())),
+            map_room_bytes: BlockCount(map_room).bytes(),
             provisioned_bytes,
             reserve_bytes: BlockCount(self.segments_possible() * self.segment_blocks_now())
                 .bytes()

@@ -25,11 +25,15 @@ use crate::segment::Seg;
 impl Core {
     /// Commits a generation that says what memory says now; returns when it has taken effect.
     pub async fn commit(&self) -> Result<(), Fault> {
-        self.commit_as(false).await
+        self.commit_as(|| false).await
     }
 
-    /// [`Core::commit`], marked as handed over in order.
-    pub async fn commit_as(&self, clean: bool) -> Result<(), Fault> {
+    /// [`Core::commit`], marked as handed over in order if nothing is left to replay when its turn comes.
+    pub async fn commit_at_the_end(&self) -> Result<(), Fault> {
+        self.commit_as(|| self.memory.borrow().active.is_empty() && self.log.idle()).await
+    }
+
+    async fn commit_as(&self, clean: impl Fn() -> bool) -> Result<(), Fault> {
         let _turn = self.system.gate.pass().await;
         loop {
             self.writable()?;
@@ -39,7 +43,7 @@ impl Core {
             self.vacate_seats();
             self.release_members();
             let freed: Vec<SegmentId> = self.freeable();
-            let generation = self.snapshot(clean, &freed);
+            let generation = self.snapshot(clean(), &freed);
             let rebuilt = self.take_rebuilt();
             let seats = self.seats_in();
             if !planted(Canary::CommitBeforeFlush) && !self.flush_all(&seats).await {

@@ -323,6 +323,9 @@ impl Volume {
         if fill == MapRef::Hole && self.nothing_there(first, end).await? {
             return Ok(());
         }
+        if fill == MapRef::Zero {
+            self.core.zeros_fit(&self.vol, first, end).await?;
+        }
         let pieces = end.since(first).0.div_ceil(u64::from(u32::MAX));
         let request = Request::new(pieces, Some(Held { guard, promise: Some(promise) }));
         let mut lba = first;
@@ -456,37 +459,6 @@ fn runs(refs: &[MapRef], zone_blocks: u32) -> Result<Vec<(usize, Vec<Place>)>, F
         }
     }
     Ok(runs)
-}
-
-/// The last part of what volumes may fill in which only new blocks are counted: one in this many.
-const EXACT_SHARE: u64 = 16;
-
-impl Core {
-    /// Whether `n` blocks from `lba` on may be stored: what volumes may fill is not exceeded. Counts them, at first
-    /// also those that overwrite others.
-    async fn fits(&self, vol: &Vol, lba: Lba, n: u64) -> Result<(), Fault> {
-        let usable = self.room_usable();
-        let used = |core: &Core| core.mapped_blocks() + core.pending_blocks();
-        if used(self) + n + usable / EXACT_SHARE <= usable {
-            self.memory.borrow_mut().active.new_blocks += n;
-            return Ok(());
-        }
-        // Nearly full: count only what is new, after everything pending was counted exactly.
-        for attempt in 0..2 {
-            let resolved = self.resolve(vol, lba, n as usize).await?;
-            let new = resolved.refs.iter().filter(|r| !matches!(r, MapRef::At(_))).count() as u64;
-            if new == 0 || used(self) + new <= usable {
-                self.memory.borrow_mut().active.new_blocks += new;
-                return Ok(());
-            }
-            // What was overwritten or deallocated counts only once it is merged.
-            if attempt == 0 {
-                self.checkpoint_and_wait().await;
-                self.writable()?;
-            }
-        }
-        Err(Fault::NoSpace)
-    }
 }
 
 #[cfg(test)]

@@ -24,6 +24,7 @@ impl Core {
             seg.unmerged.retain(|u| u.last >= (replay_from.epoch, replay_from.seq));
         }
         crate::seat::add(&self.tally.checkpoints, 1);
+        self.measure_room();
         self.commit().await
     }
 

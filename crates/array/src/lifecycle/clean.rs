@@ -247,7 +247,8 @@ impl Core {
             let (first, window) = (row, SURVEY_ROWS.min(rows - row));
             let image = self.read_column(&columns, 0, first, window).await;
             while row < first + window {
-                let Some(header) = self.header_at(&columns, image.as_deref(), first, row).await else {
+                let header = || self.header_at(&columns, image.as_deref(), first, row);
+                let Some(header) = self.ask_for_good(Option::is_none, header).await else {
                     self.writable()?;
                     self.note(format!("segment {id}: the record header at row {row} is lost; the segment stays"));
                     if let Some(seg) = self.table.borrow_mut().segments.get_mut(&id) {
@@ -274,8 +275,17 @@ impl Core {
         blocks.sort_by_key(|(volume, lba, _)| (*volume, *lba));
         let mut live = Vec::with_capacity(blocks.len());
         for block in blocks {
-            if self.is_named(block).await? {
-                live.push(block);
+            match self.is_named(block).await {
+                Ok(true) => live.push(block),
+                Ok(false) => {}
+                // Their leaf is lost: the next checkpoint makes them bad.
+                Err(Fault::Medium) if !planted(Canary::LostLeafStops) => {
+                    let (volume, lba, _) = block;
+                    let lba = NodeKey::leaf(volume, lba).first_lba();
+                    self.memory.borrow_mut().active.touched.insert(Touch { volume, level: 0, lba });
+                    others = true;
+                }
+                Err(other) => return Err(other),
             }
         }
         let volumes = self.volumes.borrow();
@@ -394,6 +404,11 @@ impl Core {
 
     /// A block's contents, if the map still names the place; nothing is read that is not live.
     async fn read_live(&self, volume: VolumeId, lba: Lba, from: Place) -> Result<Option<Live>, Fault> {
+        let lost = |read: &Result<Option<Live>, Fault>| matches!(read, Ok(Some(live)) if live.data.is_none());
+        self.ask_for_good(lost, || self.read_live_once(volume, lba, from)).await
+    }
+
+    async fn read_live_once(&self, volume: VolumeId, lba: Lba, from: Place) -> Result<Option<Live>, Fault> {
         let Some(vol) = self.volumes.borrow().get(&volume).cloned() else { return Ok(None) };
         if vol.state.get() != VolumeState::Live {
             return Ok(None);

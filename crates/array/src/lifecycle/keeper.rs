@@ -3,8 +3,6 @@
 use std::rc::Rc;
 use std::time::Duration;
 
-use ondisk::VolumeState;
-
 use crate::core::{Core, Phase};
 use crate::seat::Seat;
 
@@ -78,10 +76,6 @@ impl Core {
             self.checkpoints_tried.set(self.checkpoints_tried.get() + 1);
             self.changed.wake();
         }
-    }
-
-    fn dropping(&self) -> bool {
-        self.volumes.borrow().values().any(|v| matches!(v.state.get(), VolumeState::Dropping { .. }))
     }
 
     /// Freed zones that nobody looks at any more: deallocated on their drives, then free.

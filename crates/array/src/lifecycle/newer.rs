@@ -13,6 +13,7 @@ use rt::{Buf, Drive};
 use super::open::Found;
 use crate::canary::{Canary, planted};
 use crate::fault::{Refused, RefusedCode};
+use crate::row::READ_TRIES;
 
 /// Reads of a drive at once.
 const AT_ONCE: usize = 64;
@@ -56,7 +57,12 @@ pub async fn refuse_newer(found: &[Found], believed: &[bool], g: &Generation) ->
 /// The generation of the record that begins a zone, if one does.
 async fn newest_in(drive: &Drive, f: &Found, zone: u32, g: &Generation) -> Option<base::Generation> {
     let at = f.label.layout.zone_row(zone, 0);
-    let (read, block) = drive.read(at, Buf::zeroed(BLOCK_BYTES)).await;
-    let header = read.ok().and_then(|()| RecordHeader::decode(&block).ok())?;
-    (header.array == g.array).then_some(header.generation)
+    for _ in 0..READ_TRIES {
+        let (read, block) = drive.read(at, Buf::zeroed(BLOCK_BYTES)).await;
+        if read.is_ok() {
+            let header = RecordHeader::decode(&block).ok()?;
+            return (header.array == g.array).then_some(header.generation);
+        }
+    }
+    None
 }

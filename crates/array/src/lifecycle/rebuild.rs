@@ -399,7 +399,8 @@ impl Core {
         let waits = |s: &&Seg| {
             let cleaned = s.cleaned.is_some() && self.rebuild.cleaned.borrow().contains(&s.id);
             let uncounted = is_uncounted(s) || (s.state == SegmentState::Sealed && !s.unmerged.is_empty() && leaves(s));
-            s.matters() && (cleaned || (uncounted && !self.rebuild.counted.get()))
+            let released = s.is_empty() && leaves(s);
+            released || (s.matters() && (cleaned || (uncounted && !self.rebuild.counted.get())))
         };
         let lost = |s: &Seg| s.slots.iter().any(|slot| self.is_lost(slot));
         table.segments.values().filter(waits).any(|s| leaves(s) || (lost(s) && self.place_for(s.id, &[]).is_some()))

@@ -80,8 +80,11 @@ impl Core {
         let worth = self.zones_worth();
         let blocks = self.segment_blocks_now() as i64;
         let victim = |s: &Seg| {
+            // Nodes of the map's own segments go to such again.
+            let own = self.is_maps_own(s);
+            let (one, blocks) = if own { (worth.of(s), i64::from(self.shape.zone_blocks)) } else { (SHARE, blocks) };
             // A header for each record.
-            let takes = i64::from(s.live) * SHARE * 65 / 64 / blocks;
+            let takes = i64::from(s.live) * one * 65 / 64 / blocks;
             Victim { id: s.id, gain: worth.of(s) - takes, takes }
         };
         segments.map(victim).collect()

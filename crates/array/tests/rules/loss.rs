@@ -4,11 +4,11 @@ use std::cell::Cell;
 use std::rc::Rc;
 use std::time::Duration;
 
-use array::{ArrayState, Fault, SeatState};
+use array::{ArrayState, Fault, ScrubKind, SeatState};
 use base::{BlockCount, MemberId};
 use ondisk::Level;
-use rt::Drive;
 use rt::model::{Disk, Fault as DriveFault, OpKind, Verdict};
+use rt::{Drive, IoError};
 
 use crate::world::{BLOCK, World};
 
@@ -72,6 +72,69 @@ pub fn a_lost_block_is_bad_for_good() {
     assert!(p.is(LOST - 1, 1, 1) && p.read(LOST + 1, 1).is_ok());
     p.write(LOST, 3, 1).unwrap();
     assert!(p.is(LOST, 3, 1));
+}
+
+/// Without redundancy a drive reads nothing for three seconds, while a checkpoint wants a leaf and a scrub wants blocks: both
+/// wait for it, and nothing is given up.
+pub fn what_cannot_be_read_for_a_while_is_not_lost() {
+    for scrub in [false, true] {
+        let world = World::new(1, false);
+        world.create(Level::Raid0);
+        let p = world.start(1);
+        (0..4u8).for_each(|i| p.write(u64::from(i) * 300, i + 1, 20).unwrap());
+        p.close();
+        let p = world.start(2);
+        let until = p.rt.now() + Duration::from_secs(3);
+        let clock = p.rt.clone();
+        world.on_ops(move |_, op, system| match op.kind {
+            OpKind::Read if !system && clock.now() < until => Verdict::Fail(IoError::Medium),
+            _ => Verdict::Proceed,
+        });
+        if scrub {
+            p.array().scrub_start(ScrubKind::Media, true).unwrap();
+            let array = p.array();
+            p.run(async move { array.scrub_done().await });
+        } else {
+            p.write(30, 9, 1).unwrap();
+            p.checkpoint();
+            assert!(p.is(30, 9, 1));
+        }
+        (0..4u8).for_each(|i| assert!(p.is(u64::from(i) * 300, i + 1, 20), "scrub: {scrub}, part {i}"));
+    }
+}
+
+/// A leaf is lost beyond the redundancy; the segments that hold its blocks are emptied like others, once nothing names them.
+pub fn a_lost_leaf_keeps_no_segment() {
+    let world = World::new(1, false);
+    world.create_with(Level::Raid0, 64, 64 << 20);
+    let p = world.start(1);
+    let blocks = p.array().status().usable_bytes / BLOCK;
+    // Of four blocks one is of the leaf that will be lost.
+    let lost_leaf = blocks.next_multiple_of(256);
+    for i in 0..256 {
+        p.write(lost_leaf + i, 1, 1).unwrap();
+        p.write(i * 3, 2, 3).unwrap();
+    }
+    p.close();
+    let q = world.fork();
+    let q = q.start(2);
+    let leaf = q.rt.block_on(q.v().locate(lost_leaf * BLOCK)).unwrap().map.pop().unwrap();
+    q.kill(1);
+    let (_, at) = leaf.columns[leaf.column].unwrap();
+    world.disks[0].image_write(at, &[0xee; BLOCK as usize]);
+    let p = world.start(3);
+    let oldest = || world.generation().segments.iter().map(|s| s.id).min().unwrap();
+    let (first, mut rounds) = (oldest(), 0u64);
+    while oldest().0 < first.0 + 8 {
+        let n = blocks * 3 / 4;
+        (0..n).step_by(8).for_each(|i| p.write((i * 7 + rounds) % n, 3, 1).unwrap());
+        rounds += 1;
+        assert!(rounds < 400, "segment {} stays", oldest());
+    }
+    assert_eq!(p.read(lost_leaf, 1), Err(Fault::Medium));
+    p.write(lost_leaf, 4, 256).unwrap();
+    p.checkpoint();
+    assert!(p.is(lost_leaf, 4, 256));
 }
 
 /// A generation that would exceed the redundancy is never written; the array freezes and is whole again when the

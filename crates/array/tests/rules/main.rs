@@ -14,6 +14,7 @@ mod map;
 mod recovery;
 mod scrub;
 mod service;
+mod space;
 mod world;
 
 use std::collections::BTreeSet;
@@ -73,6 +74,7 @@ rules! {
     recovery::a_record_of_a_newer_generation_stops_it [NewerGenerationIgnored]
     recovery::records_of_a_lost_generation_stop_it [NewerGenerationIgnored]
     recovery::a_lost_durable_header_stops_it_and_a_torn_tail_does_not [CutAtDamage, DurableRowForgotten]
+    recovery::one_bad_block_hides_no_record_beside_it [SearchByBatch]
     recovery::what_was_void_stays_void [EpochForgotten, CutForgotten]
     recovery::a_late_header_of_an_older_life_is_not_believed [OlderHeaderBelieved]
     recovery::a_header_is_looked_for_in_every_copy [HeaderFromOneCopy]
@@ -105,6 +107,8 @@ rules! {
 
     loss::rot_is_repaired_or_reported_never_returned [ChecksumIgnored, RepairForgotten]
     loss::a_lost_block_is_bad_for_good [BadForgotten]
+    loss::what_cannot_be_read_for_a_while_is_not_lost [GivenUpAtOnce]
+    loss::a_lost_leaf_keeps_no_segment [LostLeafStops]
     loss::beyond_the_redundancy_it_freezes_and_comes_back_whole [LossNotCounted]
     loss::new_writes_keep_full_redundancy [NarrowForgotten]
     loss::after_a_rebuild_another_member_may_go [RebuildEmpty]
@@ -113,6 +117,8 @@ rules! {
     map::a_mirror_with_one_drive_left_is_cleaned [PairsReckonedWhole]
     loss::a_shut_door_says_nothing_of_a_drive [DoorsBlameDrives]
     loss::one_bad_block_costs_a_rebuild_one_row [RebuildByBatch]
+
+    space::thin_volumes_are_refused_when_their_map_fills_the_drives [NodesUncounted]
 
     service::a_volume_gets_what_its_limits_say [LimitsForgotten]
     service::a_quiet_volume_is_served_beside_a_loud_one [TurnKept]

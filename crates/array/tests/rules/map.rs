@@ -113,7 +113,7 @@ pub fn a_full_array_is_overwritten_and_emptied() {
 /// little room is left to clean with two checkpoints in hand, the cleaner takes what there is.
 pub fn a_full_array_short_of_drives_is_overwritten() {
     // One order of requests in ten or so comes to that.
-    let seed = 2;
+    let seed = 8;
     let zones = DiskParams { bytes: (8 << 20) + (70 << 18), volatile_cache: false, ..DiskParams::default() };
     let world = World::of(4, zones);
     world.create_of_width(Level::Raid10 { copies: 3 }, 3, 64, 1 << 30);

@@ -102,6 +102,25 @@ pub fn a_lost_durable_header_stops_it_and_a_torn_tail_does_not() {
     }
 }
 
+/// A durable header is lost, and behind it lies a block that cannot be read: the records around that one still tell.
+pub fn one_bad_block_hides_no_record_beside_it() {
+    let world = World::new(1, false);
+    world.create(Level::Raid0);
+    let p = world.start(10);
+    for i in 0..6u8 {
+        p.write(u64::from(i), i + 1, 1).unwrap();
+    }
+    let records = world.records_of(p.array().status().epoch);
+    p.kill(1);
+    world.lose(&records[2..3], None);
+    let (_, bad) = world.columns(&records[3])[0];
+    world.on_ops(move |_, op, _| match op.kind {
+        OpKind::Read if op.at <= bad && bad < op.at + op.blocks => Verdict::Fail(IoError::Medium),
+        _ => Verdict::Proceed,
+    });
+    assert_eq!(world.refused(&world.disks, DEGRADED).code, RefusedCode::Damaged);
+}
+
 /// A record beyond a cut is void for ever, also when a later one ends where it begins.
 pub fn what_was_void_stays_void() {
     let world = World::new(3, true);

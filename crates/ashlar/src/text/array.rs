@@ -73,6 +73,9 @@ pub fn array_details(a: &ArrayView) -> Vec<String> {
         human(a.usable_bytes),
         percent(a.used_bytes, a.usable_bytes)
     );
+    if a.map_room_bytes > 0 {
+        space.push_str(&format!(", {} of it by the map of thinly written volumes", human(a.map_room_bytes)));
+    }
     if a.provisioned_bytes > 0 {
         space.push_str(&format!(", {} promised to volumes", human(a.provisioned_bytes)));
     }

@@ -81,6 +81,9 @@ pub struct ArrayView {
     pub usable_bytes: u64,
     /// What volumes hold.
     pub used_bytes: u64,
+    /// The part of it that the map of thinly written volumes takes.
+    #[serde(default)]
+    pub map_room_bytes: u64,
     /// The volumes' sizes together.
     pub provisioned_bytes: u64,
     /// Data bytes of all zones that volumes may not fill.

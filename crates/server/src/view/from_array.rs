@@ -30,6 +30,7 @@ impl From<array::Status> for ArrayView {
             raw_bytes: s.raw_bytes,
             usable_bytes: s.usable_bytes,
             used_bytes: s.used_bytes,
+            map_room_bytes: s.map_room_bytes,
             provisioned_bytes: s.provisioned_bytes,
             reserve_bytes: s.reserve_bytes,
             live_share: s.live_share,
