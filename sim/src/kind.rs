@@ -133,6 +133,18 @@ kinds! {
     RebuildPaced,
     /// A drive goes, is rebuilt elsewhere, and then another goes, while reads take long.
     PlacesGo,
+    /// The process dies in the middle of cleaning, several times.
+    CleanedLives,
+    /// A thin volume is written here and there until there is no space.
+    ThinFilled,
+    /// A map node is lost for good.
+    NodeLost,
+    /// A drive without redundancy reads nothing for seconds.
+    ReadsPause,
+    /// Look-ups take long while all of the map is written anew.
+    SlowLookUps,
+    /// A record header is lost, and a block behind it cannot be read.
+    GapAndBadBlock,
     /// The last drive that was in cannot tell its generation any more.
     LastSilent,
     /// Another drive goes while one is being rebuilt.

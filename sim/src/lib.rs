@@ -14,6 +14,7 @@ pub mod drives;
 pub mod health;
 pub mod kind;
 pub mod lives;
+pub mod lone;
 pub mod model;
 pub mod own;
 pub mod plan;

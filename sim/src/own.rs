@@ -1,26 +1,26 @@
 //! Trials on arrays of their own, of a shape that a plan seldom has.
 
 use std::cell::Cell;
+use std::pin::Pin;
 use std::rc::Rc;
 use std::time::Duration;
 
-use array::{Array, ArrayState, CreateSpec, OpenHow, Rate};
-use base::{BLOCK_BYTES, BlockCount, MemberId};
-use futures::future::select;
+use array::{Array, ArrayState, CreateSpec, Fault, OpenHow, Rate};
+use base::{BLOCK_BYTES, MemberId};
+use futures::future::{Either, select};
 use ondisk::{Generation, Level, MemberState};
 use rand::{RngExt, SeedableRng};
 use rt::model::{Disk, DiskParams, Op, OpKind, Verdict};
-use rt::{Drive, Rt};
+use rt::{Bytes, Drive, Rt};
 
-use crate::census::{Census, newest_generation};
-use crate::health::is_in;
+use crate::census::{Census, newest_generation, zones_begin};
 use crate::kind::Kind;
 use crate::model::Mode;
 use crate::plan::Dice;
 use crate::report::Report;
 use crate::run::{drain, host, set_to_work};
 use crate::volumes::{Fate, Volumes};
-use crate::workload::Done;
+use crate::workload::{Done, joined};
 use crate::world::{World, drives};
 
 /// Virtual time in which a rebuild has ended.
@@ -59,45 +59,145 @@ impl Own {
     }
 }
 
-/// Reads take long. Meanwhile a drive goes, its columns are rebuilt elsewhere, and another one goes: all are answered all the
-/// same.
+/// Map nodes are being read, which takes long. Meanwhile one drive after the other goes and what it held is rebuilt elsewhere:
+/// all who read are answered all the same.
 pub fn places_go(world: &mut World) -> Result<(), String> {
-    let width = world.dice.random_range(3..5);
-    let own = Own::new(world, Level::Raid5, width, width + 2, 1 << 20)?;
-    let Own { rt, disks, array, mut volumes, done } = own;
+    let count = world.dice.random_range(3..5);
+    let Own { rt, disks, array, mut volumes, done } = Own::new(world, Level::Raid10 { copies: 2 }, 2, count, 8 << 20)?;
+    rt.block_on(array.close()).map_err(|e| e.to_string())?;
+    rt.end();
+    // The map is not in memory.
+    let rt = world.rt();
+    let array = rt.block_on(Array::open(&rt, drives(&rt, &disks), OpenHow::default())).map_err(|e| e.to_string())?;
     rt.block_on(array.rebuild_rate(Rate::High)).map_err(|e| e.to_string())?;
-    let system = BlockCount::floor_from_bytes(world.plan.system_bytes()).0;
-    let slow = Rc::new(Cell::new(true));
+    let slow_until = rt.now() + Duration::from_millis(world.dice.random_range(20..200));
     for disk in &disks {
-        let slow = slow.clone();
+        let (clock, zones) = (rt.clone(), zones_begin(disk));
         disk.on_op(Some(Box::new(move |op: &Op| match op.kind {
-            OpKind::Read if slow.get() && op.at.0 >= system => Verdict::DelayNs(900_000_000),
+            OpKind::Read if clock.now() < slow_until && op.at >= zones => Verdict::DelayNs(900_000_000),
             _ => Verdict::Proceed,
         })));
     }
     set_to_work(world, &rt, &array, &volumes, None, 12, &done);
-    let mut dice = Dice::seed_from_u64(world.dice.random());
-    let mut pause = |ms: u64| rt.block_on(rt.sleep(Duration::from_micros(dice.random_range(500..ms * 1000))));
-    pause(6);
-    let first = world.dice.random_range(0..disks.len());
-    disks[first].detach();
-    // What was read there is made from the others, and they take long too; a rebuild does not.
-    pause(6);
-    slow.set(false);
+    let until = slow_until - rt.now();
+    rt.block_on(rt.sleep(until + Duration::from_millis(1)));
     done.unhurried.set(true);
-    rt.block_on(select(Box::pin(array.rebuild_done()), Box::pin(rt.sleep(Duration::from_millis(500)))));
-    // Perhaps nobody has met its loss yet.
-    let whole = |g: Generation| g.segments.iter().all(|s| lacks(&g, s) == 0);
-    if !is_in(&array, &disks[first]) && newest_generation(&disks).is_some_and(whole) {
-        disks[(first + 1) % disks.len()].detach();
-        world.counts.add(Kind::PlacesGo, 1);
+    world.counts.add(Kind::PlacesGo, 1);
+    let first = world.dice.random_range(0..count);
+    for n in 0..count - 1 {
+        let seat = MemberId(((first + n) % count) as u16);
+        // The last one that has something stays.
+        let _refused = rt.block_on(array.drive_fail(seat));
+        rt.block_on(select(Box::pin(array.rebuild_done()), Box::pin(rt.sleep(Duration::from_millis(200)))));
     }
     drain(&rt, &done)?;
+    disks.iter().for_each(|d| d.on_op(None));
     if let Some(wrong) = done.wrong.take() {
         return Err(wrong);
     }
     let read = volumes.compare(&rt, &array, Mode::Killed);
     read.map_err(|e| format!("{e}: {:?} {:#?}", array.status().state, array.status().events))
+}
+
+/// A full array is overwritten by many, whose writes may take long, and its process dies again and again: nobody needs what the
+/// cleaner gave back meanwhile.
+pub fn cleaned_lives(world: &mut World) -> Result<(), String> {
+    let Own { mut rt, disks, mut array, mut volumes, mut done } = Own::new(world, Level::Raid5, 3, 3, 22 << 20)?;
+    for _ in 0..world.dice.random_range(2..6) {
+        let (writes, one_in) = (Rc::new(Cell::new(0u64)), world.dice.random_range(50..200));
+        for disk in &disks {
+            let (writes, zones) = (writes.clone(), zones_begin(disk));
+            disk.on_op(Some(Box::new(move |op: &Op| {
+                writes.set(writes.get() + u64::from(op.kind == OpKind::Write));
+                let slow = op.kind == OpKind::Write && op.at >= zones && writes.get().is_multiple_of(one_in);
+                if slow { Verdict::DelayNs(20_000_000) } else { Verdict::Proceed }
+            })));
+        }
+        set_to_work(world, &rt, &array, &volumes, None, 24, &done);
+        rt.block_on(rt.sleep(Duration::from_millis(world.dice.random_range(30..90))));
+        drop(array);
+        rt.end();
+        if let Some(wrong) = done.wrong.take() {
+            return Err(wrong);
+        }
+        world.counts.add(Kind::CleanedLives, 1);
+        disks.iter().for_each(|d| d.on_op(None));
+        disks.iter().for_each(|d| d.crash(world.dice.random()));
+        rt = world.rt();
+        array = rt.block_on(Array::open(&rt, drives(&rt, &disks), OpenHow::default())).map_err(|e| e.to_string())?;
+        volumes.compare(&rt, &array, Mode::Killed)?;
+        done = Rc::new(Done::default());
+    }
+    Ok(())
+}
+
+/// A thin volume is written at a block of each leaf, or zeroed there, until there is no space: then it is refused and does not
+/// wait for ever; what is there can be overwritten and given back.
+pub fn thin_filled(world: &mut World) -> Result<(), String> {
+    const LEAF: u64 = 256;
+    let shapes = [(Level::Raid0, 1), (Level::Raid0, 3), (Level::Raid5, 3), (Level::Raid10 { copies: 2 }, 4)];
+    let (level, count) = shapes[world.dice.random_range(0..shapes.len())];
+    let disks: Vec<Disk> = (0..count).map(|i| Own::disk(world, &format!("thin-{i}"))).collect();
+    let spec = CreateSpec { level, width: Some(count), zone_blocks: Some(64), ..world.plan.spec() };
+    let rt = world.rt();
+    let made = rt.block_on(Array::create(&rt, drives(&rt, &disks), &spec));
+    let array = made.map_err(|e| format!("an array of its own: {e}"))?;
+    let leaves = 1 << world.dice.random_range(14..17);
+    let block = BLOCK_BYTES as u64;
+    rt.block_on(array.volume_create("v", leaves * LEAF * block)).map_err(|e| e.to_string())?;
+    let volume = array.volume("v").ok_or("it is gone")?;
+    let zeros = world.dice.random_range(0..8) == 0;
+    let step = 2 * world.dice.random_range(0..leaves / 2) + 1;
+    let at = |i: u64| (i * step % leaves * LEAF + i % LEAF) * block;
+    let tagged = |tag: u8| Bytes::from_slice(&[tag; BLOCK_BYTES]);
+    let in_time = |what: &str, request: Pin<Box<dyn Future<Output = Result<(), Fault>>>>| match rt
+        .block_on(select(request, Box::pin(rt.sleep(PATIENCE))))
+    {
+        Either::Left((done, _)) => Ok(done),
+        Either::Right(_) => Err(format!("{what} waits for ever: {:#?}", array.status())),
+    };
+    let put = |i: u64, tag: u8, zeros: bool| {
+        let v = volume.clone();
+        let what = format!("a write to leaf {i}");
+        in_time(
+            &what,
+            match zeros {
+                true => Box::pin(async move { v.write_zeroes(at(i), block, false, false).await }),
+                false => {
+                    let data = tagged(tag);
+                    Box::pin(async move { v.write(at(i), data, false).await })
+                }
+            },
+        )
+    };
+    let mut n = 0;
+    while n < leaves {
+        match put(n, 1, zeros)? {
+            Ok(()) => n += 1,
+            Err(Fault::NoSpace) => break,
+            Err(other) => return Err(format!("leaf {n}: {other}")),
+        }
+    }
+    if n == leaves {
+        return Err(format!("{n} leaves fitted into {} bytes", array.status().usable_bytes));
+    }
+    world.counts.add(Kind::ThinFilled, 1);
+    let overwritten = if zeros { 0 } else { n.min(300) };
+    for i in 0..overwritten {
+        put(i, 2, false)?.map_err(|e| format!("overwriting leaf {i} of {n}: {e}"))?;
+    }
+    for i in (0..n).step_by(7) {
+        let read = rt.block_on(volume.read(at(i), block)).map_err(|e| format!("leaf {i}: {e}"))?;
+        let wanted = if zeros { 0 } else { 1 + u8::from(i < overwritten) };
+        if joined(&read) != [wanted; BLOCK_BYTES] {
+            return Err(format!("leaf {i} is not {wanted}"));
+        }
+    }
+    let v = volume.clone();
+    let all = leaves * LEAF * block;
+    let emptied = in_time("giving everything back", Box::pin(async move { v.deallocate(0, all, false).await }))?;
+    emptied.map_err(|e| format!("giving everything back: {e}"))?;
+    put(0, 3, false)?.map_err(|e| format!("a write to an empty array: {e}"))
 }
 
 /// One drive is the last that is in, and goes on alone; then all are back, but nobody can read a generation of it any more. An

@@ -21,7 +21,7 @@ use crate::run::{DEGRADED, changed, set_to_work, silent};
 use crate::volumes::{Fate, Volumes};
 use crate::workload::{Done, joined};
 use crate::world::{World, drives, labelled};
-use crate::{back, beyond, health, lives, own, scrubs, service};
+use crate::{back, beyond, health, lives, lone, own, scrubs, service};
 
 /// Bytes of a block.
 pub const BLOCK: u64 = BLOCK_BYTES as u64;
@@ -65,8 +65,14 @@ pub fn try_on_copies(world: &mut World, volumes: &Volumes, mode: Mode, report: &
         (Kind::RotInCopy, redundant, 4),
         (Kind::DriveRetired, sound, 3),
         (Kind::DriveGrown, sound, 7),
-        (Kind::PlacesGo, redundant, 5),
+        (Kind::PlacesGo, redundant, 8),
         (Kind::LastSilent, redundant, 5),
+        (Kind::CleanedLives, true, 14),
+        (Kind::ThinFilled, true, 16),
+        (Kind::NodeLost, true, 12),
+        (Kind::ReadsPause, true, 12),
+        (Kind::SlowLookUps, true, 12),
+        (Kind::GapAndBadBlock, true, 8),
         (Kind::Hung, redundant, 5),
         (Kind::AllLate, sound, 4),
         (Kind::WriteErrorsPass, redundant, 3),
@@ -116,6 +122,12 @@ pub fn try_on_copies(world: &mut World, volumes: &Volumes, mode: Mode, report: &
             | Kind::DriveGrown => crate::drives::change(world, volumes, mode, kind),
             Kind::PlacesGo => own::places_go(world),
             Kind::LastSilent => own::last_one_silent(world, report),
+            Kind::CleanedLives => own::cleaned_lives(world),
+            Kind::ThinFilled => own::thin_filled(world),
+            Kind::NodeLost => lone::lost_node(world),
+            Kind::ReadsPause => lone::reads_fail(world),
+            Kind::SlowLookUps => lone::slow_look_ups(world),
+            Kind::GapAndBadBlock => lone::bad_block_behind_a_gap(world),
             Kind::Hung => health::hung(world, volumes, mode),
             Kind::AllLate => health::all_late(world, volumes, mode),
             Kind::WriteErrorsPass => health::errors(world, volumes, mode),
@@ -204,6 +216,10 @@ fn foreign_drive(world: &mut World) -> Result<(), String> {
 fn use_alone(world: &mut World, disks: &[Disk], volume: &str) -> bool {
     let rt = world.rt();
     let Ok(array) = rt.block_on(Array::open(&rt, drives(&rt, disks), DEGRADED)) else { return false };
+    // Sometimes for longer than a generation remembers.
+    for _ in 0..[0, 0, 0, 20][world.dice.random_range(0..4)] {
+        let _may_freeze = rt.block_on(array.checkpoint());
+    }
     let used = rt.block_on(array.volume_create(volume, 1 << 20)).is_ok() && rt.block_on(array.clone().close()).is_ok();
     drop(array);
     rt.end();

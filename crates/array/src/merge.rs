@@ -196,7 +196,7 @@ impl Core {
         for (slot, to) in change.slots {
             node.0[slot] = to;
         }
-        if node == before && !touched_only {
+        if node == before && !touched_only && lost.is_none() {
             return Ok(None);
         }
         let mut live = Vec::new();
