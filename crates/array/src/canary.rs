@@ -206,6 +206,8 @@ canaries! {
     BelowLostForgotten,
     /// Who was used apart, and then left alone for long, is merely old.
     OldRivalBelieved,
+    /// What a scrub finds in a segment that is given back meanwhile did not stay.
+    GivenBackNotHeld,
     /// What lies behind a gap is looked for in whole batches of rows.
     SearchByBatch,
     /// What cannot be read once is lost for good.

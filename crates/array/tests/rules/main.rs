@@ -149,6 +149,7 @@ rules! {
     scrub::it_finds_and_repairs_what_rots [ScrubBlocksSkipped, ScrubParitySkipped, ScrubSystemSkipped]
     scrub::it_leaves_rows_in_flight_alone [ScrubBeyondAcked]
     scrub::a_place_that_does_not_hold_is_emptied [ScrubBelievesWrites]
+    scrub::what_is_given_back_meanwhile_is_no_finding [GivenBackNotHeld]
     scrub::it_goes_on_after_a_restart [ScrubForgetsPosition]
     scrub::what_it_cannot_repair_is_bad_for_good [ScrubLossForgotten]
     scrub::it_runs_when_it_is_due []

@@ -1,5 +1,7 @@
 //! Scrubs: what rots is found and right again, what is being written is left alone.
 
+use std::cell::Cell;
+use std::rc::Rc;
 use std::time::Duration;
 
 use array::{ScrubKind, ScrubPlan, ScrubRun};
@@ -99,6 +101,34 @@ pub fn a_place_that_does_not_hold_is_emptied() {
     assert!(p.array().moved_blocks() >= 30, "what is live there is moved: {:#?}", p.array().status().events);
     world.no_hooks();
     assert!(p.is(0, 0xe1, 30));
+}
+
+/// A segment is given back while a scrub looks closer at what is wrong in it: that is nobody's any more.
+pub fn what_is_given_back_meanwhile_is_no_finding() {
+    let world = World::new(3, false);
+    world.create(Level::Raid5);
+    let p = world.start(3);
+    (0..10).for_each(|n| p.write(n * 60, 0xe1, 60).unwrap());
+    p.checkpoint();
+    let (disk, at, _) = world.blocks(|b| b.iter().all(|&x| x == 0xe1)).remove(0);
+    spoil(&world.disks[disk], at);
+    let looks_closer = Rc::new(Cell::new(false));
+    let closer = looks_closer.clone();
+    world.on_ops(move |i, op, _| {
+        let there = i == disk && op.at == at && op.blocks.0 == 1 && op.kind == OpKind::Read;
+        closer.set(closer.get() || there);
+        if there { Verdict::DelayNs(900_000_000) } else { Verdict::Proceed }
+    });
+    p.array().scrub_start(ScrubKind::Media, true).unwrap();
+    (0..300).take_while(|_| !looks_closer.get()).for_each(|_| p.wait(Duration::from_millis(10)));
+    assert!(looks_closer.get());
+    (0..10).for_each(|n| p.write(n * 60, 0xe2, 60).unwrap());
+    p.checkpoint();
+    let array = p.array();
+    p.run(async move { array.scrub_done().await });
+    let run = p.array().status().scrub.last.unwrap();
+    assert_eq!(found(&run), (0, 0, 0, 0), "{:#?}", p.array().status().events);
+    (0..10).for_each(|n| assert!(p.is(n * 60, 0xe2, 60)));
 }
 
 /// A restart goes on where the scrub was.

@@ -224,6 +224,7 @@ impl Core {
                     }
                     let held = self.write_back_checked(columns, c, row, block.freeze()).await;
                     self.writable()?;
+                    let Some(held) = held else { continue };
                     if held == Outcome::NotHeld {
                         self.scrub.failing.borrow_mut().insert(columns.id);
                     }
@@ -255,12 +256,15 @@ impl Core {
         }
     }
 
-    /// Writes a block back and reads it again.
-    async fn write_back_checked(&self, columns: &Columns, column: usize, row: u32, block: Bytes) -> Outcome {
+    /// Writes a block back and reads it again; `None` when it is nobody's any more: the segment was given back, or the member
+    /// went.
+    async fn write_back_checked(&self, columns: &Columns, column: usize, row: u32, block: Bytes) -> Option<Outcome> {
         for _ in 0..WRITES_MAX {
-            let Some(written) = self.write_back(columns, column, row, block.clone()).await else {
-                return Outcome::NotHeld;
-            };
+            let written = self.write_back(columns, column, row, block.clone()).await;
+            if written.is_none() && planted(Canary::GivenBackNotHeld) {
+                return Some(Outcome::NotHeld);
+            }
+            let written = written?;
             if written.is_err() {
                 continue;
             }
@@ -268,10 +272,10 @@ impl Core {
             let read = if unasked { None } else { self.read_column(columns, column, row, 1).await };
             if unasked || read.as_deref() == Some(&block[..]) {
                 add(&self.tally.repaired_blocks, 1);
-                return Outcome::Repaired;
+                return Some(Outcome::Repaired);
             }
         }
-        Outcome::NotHeld
+        Some(Outcome::NotHeld)
     }
 
     /// A block beyond the redundancy: where it is live it is an error from here on, durably, as the cleaner makes it.
