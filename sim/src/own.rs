@@ -137,8 +137,9 @@ pub fn thin_filled(world: &mut World) -> Result<(), String> {
     const LEAF: u64 = 256;
     let shapes = [(Level::Raid0, 1), (Level::Raid0, 3), (Level::Raid5, 3), (Level::Raid10 { copies: 2 }, 4)];
     let (level, count) = shapes[world.dice.random_range(0..shapes.len())];
-    let disks: Vec<Disk> = (0..count).map(|i| Own::disk(world, &format!("thin-{i}"))).collect();
-    let spec = CreateSpec { level, width: Some(count), zone_blocks: Some(64), ..world.plan.spec() };
+    let params = DiskParams { bytes: world.plan.system_bytes() + (66 << 20), ..world.plan.disk() };
+    let disks: Vec<Disk> = (0..count).map(|i| Disk::new(&format!("thin-{i}"), params, world.dice.random())).collect();
+    let spec = CreateSpec { level, width: Some(count), zone_blocks: Some(256), ..world.plan.spec() };
     let rt = world.rt();
     let made = rt.block_on(Array::create(&rt, drives(&rt, &disks), &spec));
     let array = made.map_err(|e| format!("an array of its own: {e}"))?;

@@ -1,7 +1,8 @@
 //! What is stored, and whether more may be: volumes, and what their map takes beyond the usual, fill no more than `usable`.
 //!
 //! A volume that is written whole has a map node for each 256 blocks, which the reserve holds. A thin one may have one
-//! for each block. That takes the room of two: a block that is moved has its leaf written again, and what is above it.
+//! for each block. That takes the room of more than one: a block that is moved has its leaf written again, and what is
+//! above it.
 
 use base::Lba;
 use ondisk::{MapRef, NODE_REFS, VolumeState};
@@ -102,7 +103,8 @@ impl Core {
         if planted(Canary::NodesUncounted) {
             return 0;
         }
-        2 * nodes.saturating_sub(self.room_usable() / MAP_SHARE)
+        let tallest = self.volumes.borrow().values().map(|v| u64::from(v.height.get())).max().unwrap_or(0);
+        (1 + tallest) * nodes.saturating_sub(self.room_usable() / MAP_SHARE)
     }
 
     /// Blocks of what volumes may fill that their map takes, as of the last merge.
