@@ -4,8 +4,10 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use array::{Array, ArrayState, OpenHow, RefusedCode};
+use ondisk::Generation;
 use rand::RngExt;
 
+use crate::census::newest_generation;
 use crate::kind::Kind;
 use crate::model::Mode;
 use crate::report::Report;
@@ -32,10 +34,14 @@ pub fn one_generation(world: &mut World, volumes: &Volumes, report: &mut Report)
     if world.dice.random_range(0..2) == 0 {
         let _may_fail = rt.block_on(array.checkpoint());
     }
+    if world.dice.random_range(0..2) == 0 {
+        let _may_fail = rt.block_on(array.volume_create("given-up", 1 << 20));
+    }
     drop(array);
     rt.end();
     disks.iter().for_each(|d| d.crash(world.dice.random()));
 
+    let given_up = newest_generation(&disks);
     let rt = world.rt();
     let how = OpenHow { previous: true, ..DEGRADED };
     let array = match rt.block_on(Array::open(&rt, drives(&rt, &labelled(&rt, &disks)), how)) {
@@ -73,6 +79,7 @@ pub fn one_generation(world: &mut World, volumes: &Volumes, report: &mut Report)
     if let Some(wrong) = done.wrong.take() {
         return Err(wrong);
     }
+    nothing_twice(given_up, newest_generation(&disks))?;
     let cut = world.dice.random_range(0..2) == 0;
     disks.iter().for_each(|d| if cut { d.power_cut(world.dice.random()) } else { d.crash(world.dice.random()) });
     let rt = world.rt();
@@ -80,4 +87,15 @@ pub fn one_generation(world: &mut World, volumes: &Volumes, report: &mut Report)
         .block_on(Array::open(&rt, drives(&rt, &labelled(&rt, &disks)), DEGRADED))
         .map_err(|e| format!("open after that: {e}"))?;
     fresh.compare(&rt, &array, if cut { Mode::PowerCut } else { Mode::Killed })
+}
+
+/// What carried a number under the generation that was given up shares it with nothing.
+fn nothing_twice(given_up: Option<Generation>, now: Option<Generation>) -> Result<(), String> {
+    let (Some(given_up), Some(now)) = (given_up, now) else { return Err("no generation is left".to_owned()) };
+    let anew = now.volumes.iter().find(|v| v.name == "back").map(|v| v.id);
+    let twice = now.epoch <= given_up.epoch
+        || now.number <= given_up.number
+        || now.next_segment < given_up.next_segment
+        || anew.is_some_and(|id| id.0 < given_up.next_volume);
+    if twice { Err("numbers of the generation that was given up are given out again".to_owned()) } else { Ok(()) }
 }

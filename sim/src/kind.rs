@@ -135,6 +135,10 @@ kinds! {
     PlacesGo,
     /// The process dies in the middle of cleaning, several times.
     CleanedLives,
+    /// A full array loses two drives, and has a place for one.
+    FullAndShort,
+    /// Segments are given back while a scrub looks closer at what rots there.
+    GivenBack,
     /// A thin volume is written here and there until there is no space.
     ThinFilled,
     /// A map node is lost for good.

@@ -5,7 +5,7 @@ use std::pin::Pin;
 use std::rc::Rc;
 use std::time::Duration;
 
-use array::{Array, ArrayState, CreateSpec, Fault, OpenHow, Rate};
+use array::{Array, ArrayState, CreateSpec, Fault, OpenHow, Rate, ScrubKind};
 use base::{BLOCK_BYTES, MemberId};
 use futures::future::{Either, select};
 use ondisk::{Generation, Level, MemberState};
@@ -127,6 +127,85 @@ pub fn cleaned_lives(world: &mut World) -> Result<(), String> {
         array = rt.block_on(Array::open(&rt, drives(&rt, &disks), OpenHow::default())).map_err(|e| e.to_string())?;
         volumes.compare(&rt, &array, Mode::Killed)?;
         done = Rc::new(Done::default());
+    }
+    Ok(())
+}
+
+/// A full array loses two drives and has a place for one of them; its hosts overwrite and give back at random. Everybody is
+/// answered.
+pub fn full_and_short(world: &mut World) -> Result<(), String> {
+    let Own { rt, array, .. } = Own::new(world, Level::Raid10 { copies: 3 }, 3, 4, 12000 << 10)?;
+    let volume = array.volume("v").ok_or("it is gone")?;
+    let block = BLOCK_BYTES as u64;
+    let blocks = array.status().usable_bytes.min(volume.bytes()) / block;
+    let hosts = (0..12).map(|_| {
+        let (v, mut dice) = (volume.clone(), Dice::seed_from_u64(world.dice.random()));
+        async move {
+            for _ in 0..200 {
+                let longest = [8, 8, 16, 128][dice.random_range(0..4)];
+                let many = dice.random_range(1..=longest);
+                let lba = dice.random_range(0..blocks - many) / [1, 4][dice.random_range(0..2)];
+                let data = Bytes::from_slice(&vec![2; (many * block) as usize]);
+                // Some find no space.
+                let _answered = match dice.random_range(0..8) {
+                    0 => v.deallocate(lba * block, many * block, false).await,
+                    _ => v.write(lba * block, data, false).await,
+                };
+            }
+        }
+    });
+    let hosts: Vec<_> = hosts.collect();
+    let lose = async {
+        for seat in [2, 3] {
+            rt.sleep(Duration::from_millis(30)).await;
+            let _refused = array.drive_fail(MemberId(seat)).await;
+        }
+    };
+    world.counts.add(Kind::FullAndShort, 1);
+    let all = Box::pin(futures::future::join(lose, futures::future::join_all(hosts)));
+    match rt.block_on(select(all, Box::pin(rt.sleep(10 * PATIENCE)))) {
+        Either::Left(_) => Ok(()),
+        Either::Right(_) => Err(format!("requests were never answered: {:#?}", array.status())),
+    }
+}
+
+/// Blocks rot, and a scrub looks closer at them, which takes long; meanwhile all is overwritten and their segments are given
+/// back. It has nothing to say of them.
+pub fn given_back(world: &mut World) -> Result<(), String> {
+    let Own { rt, disks, array, .. } = Own::new(world, Level::Raid5, 3, 3, 4 << 20)?;
+    rt.block_on(array.checkpoint()).map_err(|e| e.to_string())?;
+    let census = Census::take(&disks);
+    let data = census.of(Kind::RotData);
+    let (disk, at) = data[world.dice.random_range(0..data.len() / 2)];
+    disks[disk].image_write(at, &[0xee; BLOCK_BYTES]);
+    let looks_closer = Rc::new(Cell::new(false));
+    let closer = looks_closer.clone();
+    disks[disk].on_op(Some(Box::new(move |op: &Op| {
+        let there = op.kind == OpKind::Read && op.at == at && op.blocks.0 == 1;
+        closer.set(closer.get() || there);
+        if there { Verdict::DelayNs(900_000_000) } else { Verdict::Proceed }
+    })));
+    let kind = [ScrubKind::Media, ScrubKind::Parity][world.dice.random_range(0..2)];
+    array.scrub_start(kind, true).map_err(|e| e.to_string())?;
+    for _ in 0..300 {
+        if looks_closer.get() {
+            break;
+        }
+        rt.block_on(rt.sleep(Duration::from_millis(10)));
+    }
+    let volume = array.volume("v").ok_or("it is gone")?;
+    for piece in 0..16 {
+        let data = Bytes::from_slice(&vec![3; 64 * BLOCK_BYTES]);
+        rt.block_on(volume.write(piece * data.len() as u64, data, false)).map_err(|e| e.to_string())?;
+    }
+    rt.block_on(array.checkpoint()).map_err(|e| e.to_string())?;
+    world.counts.add(Kind::GivenBack, u64::from(looks_closer.get()));
+    rt.block_on(array.scrub_done());
+    disks[disk].on_op(None);
+    let status = array.status();
+    let wrong = |run: &array::ScrubRun| run.found.iter().any(|f| f.not_held > 0 || f.lost > 0);
+    if status.scrub.last.as_ref().is_some_and(wrong) {
+        return Err(format!("what was given back counts as a place that does not hold: {:#?}", status.events));
     }
     Ok(())
 }
