@@ -50,6 +50,7 @@ pub struct Room {
     /// Blocks that the log keeps for replay.
     told_max: Cell<u64>,
     usable: Cell<u64>,
+    /// What the map takes of data segments.
     map_blocks: Cell<u64>,
     /// Blocks that admitted requests can need at most.
     promised: Cell<u64>,
