@@ -141,7 +141,7 @@ pub fn full_and_short(world: &mut World) -> Result<(), String> {
     let hosts = (0..12).map(|_| {
         let (v, mut dice) = (volume.clone(), Dice::seed_from_u64(world.dice.random()));
         async move {
-            for _ in 0..200 {
+            for _ in 0..120 {
                 let longest = [8, 8, 16, 128][dice.random_range(0..4)];
                 let many = dice.random_range(1..=longest);
                 let lba = dice.random_range(0..blocks - many) / [1, 4][dice.random_range(0..2)];
