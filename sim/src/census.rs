@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use base::{BlockCount, Epoch, Lba, MemberLba, SegmentId, Seq, VolumeId};
-use ondisk::{Entry, Generation, Label, RecordHeader, SegmentState, Slot};
+use base::{BlockCount, Epoch, Lba, MemberId, MemberLba, SegmentId, Seq, VolumeId};
+use ondisk::{Entry, Generation, Label, MemberState, RecordHeader, SegmentState, Slot};
 use rt::model::Disk;
 
 use crate::kind::Kind;
@@ -64,6 +64,14 @@ pub fn in_slot(disk: &Disk, label: &Label, slot: usize) -> Option<Generation> {
 /// The newest of them.
 pub fn newest_generation(disks: &[Disk]) -> Option<Generation> {
     generations(disks).into_iter().next()
+}
+
+/// Whether the newest generation needs no segment that lacks a column.
+pub fn is_whole(disks: &[Disk]) -> bool {
+    let Some(g) = newest_generation(disks) else { return false };
+    let is_in = |m: MemberId| g.members.get(usize::from(m.0)).is_some_and(|m| m.state == MemberState::In);
+    let needed = |s: &&ondisk::Segment| s.state == SegmentState::Open || s.live > 0 || s.replay_row.is_some();
+    g.segments.iter().filter(needed).all(|s| s.slots.iter().all(|slot| slot.is_some_and(|(m, _)| is_in(m))))
 }
 
 /// Segments that the newest generation lists as spares and that nothing was written to.

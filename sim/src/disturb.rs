@@ -9,6 +9,7 @@ use base::MemberId;
 use rand::RngExt;
 use rt::{Drive, Rt};
 
+use crate::census;
 use crate::kind::Kind;
 use crate::run::set_to_work;
 use crate::volumes::{Fate, Volumes};
@@ -79,6 +80,10 @@ pub fn drives(world: &mut World, rt: &Rt, array: &Array) {
 pub fn take_before_open(world: &mut World) {
     let may_lose = world.may_lose();
     if may_lose == 0 || !world.chance(Kind::MissingAtOpen, 3) || !crate::probes::is_optimal(world) {
+        return;
+    }
+    // An open would have sealed what lacks a column and holds nothing; here it still is open.
+    if !census::is_whole(&world.disks) {
         return;
     }
     let sound = world.sound_disks();
