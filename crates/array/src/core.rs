@@ -180,6 +180,8 @@ pub struct Core {
     pub changed: Event,
     /// One checkpoint at a time.
     pub checkpoint_gate: Gate,
+    /// One step of moves at a time takes locks.
+    pub move_gate: Gate,
     /// Checkpoints that the keeper has tried.
     pub checkpoints_tried: Cell<u64>,
     /// Memtables frozen since the open.
@@ -257,6 +259,7 @@ impl Core {
             pins: Pins::default(),
             changed: Event::default(),
             checkpoint_gate: Gate::default(),
+            move_gate: Gate::default(),
             checkpoints_tried: Cell::new(0),
             freezes: Cell::new(0),
             being_emptied: RefCell::default(),

@@ -43,7 +43,7 @@ impl Ladder {
     pub fn of(segments: u64) -> Ladder {
         let nodes = (segments as f64 * NODES_PER_SEGMENTS).max(0.5);
         let free_floor = 2 + 2 * nodes.ceil() as u64;
-        let batch = 1 + (segments / 128).max((segments / 48).min(4));
+        let batch = 1 + (segments / 256).max((segments / 48).min(4));
         let write_floor = free_floor + 1 + batch;
         let clean_below = write_floor + 3 + segments / 64;
         Ladder {
@@ -69,7 +69,7 @@ mod tests {
         let small = Ladder::of(64);
         assert_eq!((small.free_floor, small.write_floor, small.clean_below), (4, 7, 11));
         let large = Ladder::of(1024);
-        assert_eq!((large.free_floor, large.write_floor, large.clean_below), (10, 20, 39));
+        assert_eq!((large.free_floor, large.write_floor, large.clean_below), (10, 16, 35));
     }
 
     #[test]

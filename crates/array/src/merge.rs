@@ -225,6 +225,9 @@ impl Core {
             Some(fill) => fill,
             None => {
                 let place = self.write_node(key, &node).await?;
+                if matches!(base, Base::Node(..)) {
+                    self.node_replaced();
+                }
                 live.push((place, 1));
                 self.nodes.borrow_mut().put(place.pba, Rc::new(node));
                 MapRef::At(place)

@@ -113,7 +113,7 @@ impl Pace {
     }
 
     /// Whether writes are paced at all.
-    fn limited(&self) -> bool {
+    pub fn limited(&self) -> bool {
         self.band.get() < FREE_ABOVE && self.cleaning.get() && !planted(Canary::FloorForgotten)
     }
 

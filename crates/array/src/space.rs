@@ -45,6 +45,8 @@ pub struct Room {
     /// Zones that were freed and are not ready yet.
     on_their_way: Cell<i64>,
     pace: Pace,
+    /// Map nodes that the checkpoint under way has written anew: it gives back as many.
+    replaced: Cell<u64>,
     /// Map nodes that a checkpoint may write.
     nodes_max: Cell<u64>,
     /// Blocks that the log keeps for replay.
@@ -345,7 +347,18 @@ impl Core {
             SegmentState::Open | SegmentState::Sealed => worth.of(s) * i64::from(s.emptied) / 1000,
         };
         let coming: i64 = table.segments.values().map(of).sum();
-        left as i64 * 1000 + coming + worth.of_zones(self.room.on_their_way.get())
+        let replaced = self.room.replaced.get() * 1000 / self.segment_blocks_now().max(1);
+        left as i64 * 1000 + coming + worth.of_zones(self.room.on_their_way.get()) + replaced as i64
+    }
+
+    /// A checkpoint wrote a map node anew.
+    pub fn node_replaced(&self) {
+        self.room.replaced.set(self.room.replaced.get() + 1);
+    }
+
+    /// The checkpoint under way has given back what it replaced, or failed.
+    pub fn none_replaced(&self) {
+        self.room.replaced.set(0);
     }
 
     /// Zones were freed that are not ready yet, or became ready (then `zones` is negative).

@@ -3,8 +3,9 @@
 //!     cargo run --release -p bench --example overwrite -- 0.8
 //!
 //! Arguments: live shares of all zones ("0.8", or "0.8-skewed" for one load); or "usable", for latencies at 80 % and
-//! 95 % of what volumes may fill, of which "usable-0.95-16" is one at depth 16; by default everything. A case takes
-//! one to five minutes; 0.9, more than volumes may fill, was not seen to end within eight.
+//! 95 % of what volumes may fill, of which "usable-0.95-16" is one at depth 16; by default everything. Besides:
+//! "segments=2048", "zone_blocks=256", "depth=256" (of live shares), "times=4". A case takes one to five minutes, with
+//! larger zones as many times more.
 
 use std::time::Instant;
 
@@ -25,6 +26,19 @@ fn run(how: &Overwrites) -> Result<OverwriteResult, Error> {
 #[allow(clippy::disallowed_methods)]
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let args: Vec<String> = std::env::args().skip(1).collect();
+    let (options, args): (Vec<String>, Vec<String>) = args.into_iter().partition(|a| a.contains('='));
+    let option = |name: &str| {
+        let given = options.iter().filter_map(|o| o.split_once('=')).find(|(n, _)| *n == name);
+        given.map(|(_, value)| value.parse::<f64>()).transpose()
+    };
+    let usual = Overwrites::default();
+    let usual = Overwrites {
+        segments: option("segments")?.map_or(usual.segments, |n| n as u32),
+        zone_blocks: option("zone_blocks")?.map_or(usual.zone_blocks, |n| n as u32),
+        depth: option("depth")?.map_or(64, |n| n as usize),
+        ..usual
+    };
+    let times = option("times")?;
     let asked = |what: &str| args.is_empty() || args.iter().any(|a| a == what);
     println!(
         "{:<7} {:<8} {:>5} {:>6} {:>7} {:>6} {:>7} {:>7} {:>6} | {:>7} {:>7} {:>7} {:>8} {:>8} {:>5} {:>5}",
@@ -51,7 +65,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
             let name = if pattern == Pattern::SKEWED_WRITE { "skewed" } else { "uniform" };
             if asked(&share.to_string()) || asked(&format!("{share}-{name}")) {
                 let filled = Filled::OfAllZones(share);
-                cases.push(Overwrites { filled, pattern, depth: 64, ..Overwrites::default() });
+                cases.push(Overwrites { filled, pattern, times: times.unwrap_or(20.0), ..usual });
             }
         }
     }
@@ -59,7 +73,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         for depth in [1, 16, 64] {
             if asked("usable") || asked(&format!("usable-{share}-{depth}")) {
                 let filled = Filled::OfUsable(share);
-                cases.push(Overwrites { filled, depth, times: 4.0, ..Overwrites::default() });
+                cases.push(Overwrites { filled, depth, times: times.unwrap_or(4.0), ..usual });
             }
         }
     }

@@ -15,7 +15,9 @@ impl Core {
         self.writable()?;
         self.wanted.checkpoint.set(false);
         let (table, replay_from) = self.freeze_memtable();
-        let merged = self.merge(&table).await?;
+        let merged = self.merge(&table).await;
+        self.none_replaced();
+        let merged = merged?;
         // One step: trees, counts, and what replay may leave out.
         merged.publish(self);
         self.memory.borrow_mut().frozen = None;

@@ -347,8 +347,8 @@ impl Core {
         let blocks = &there.blocks;
         let k = self.shape.scheme.k();
         let step_rows = STEP_ROWS.max((STEP_BLOCKS_MIN + 1).div_ceil(k));
-        // One record of whole rows.
-        let step = (step_rows * k - 1).min(ondisk::ENTRIES_MAX + 1 - k);
+        // One record of whole rows, a header with them.
+        let step = (step_rows * k).min((ondisk::ENTRIES_MAX + 2 - k) / k * k) - 1;
         let gain_blocks = victim.gain as f64 / SHARE as f64 * self.segment_blocks_now() as f64;
         let steps = blocks.len().div_ceil(step).max(1);
         let done = std::cell::Cell::new(0);
@@ -388,6 +388,8 @@ impl Core {
     async fn move_step(self: &Rc<Self>, blocks: &[Found]) -> Result<(), Fault> {
         let read = blocks.iter().map(|&(volume, lba, place)| self.read_live(volume, lba, place));
         let read: Vec<Option<Live>> = join_all(read).await.into_iter().collect::<Result<_, _>>()?;
+        // Hosts wait for the locks: until the log has begun with these, the next step takes none.
+        let turn = self.move_gate.pass().await;
         let mut pieces = Vec::with_capacity(read.len());
         for live in read.into_iter().flatten() {
             pieces.extend(self.still_live(live).await?);
@@ -396,6 +398,9 @@ impl Core {
         for piece in pieces {
             self.submit_to(StreamId::Inner, piece);
         }
+        let begun = || self.log.stream(StreamId::Inner).wants_more() || self.phase.get() != Phase::Open;
+        self.changed.until(begun).await;
+        drop(turn);
         for request in requests {
             request.done().await?;
         }

@@ -17,8 +17,10 @@ use crate::segment::pba;
 /// comes meanwhile fills the next one.
 const SMALL_BLOCKS: usize = 64;
 
-/// Unfinished records of a stream while the next would be small.
+/// Unfinished records of a stream while the next would be small; and while hosts are paced, when each header and pad
+/// costs the cleaner as much as their blocks.
 const SMALL_IN_FLIGHT: usize = 2;
+const SMALL_WHILE_PACED: usize = 1;
 
 /// Unfinished records of a stream, at most: 16 of 1 MiB keep 24 drives busy.
 const IN_FLIGHT_MAX: usize = 16;
@@ -44,7 +46,8 @@ impl Core {
         // Room for the padding of a last row: k - 1 pads at most.
         let budget = ENTRIES_MAX + 1 - widest;
         let (waiting, ranges_only, lone) = stream.waiting(budget);
-        if waiting < SMALL_BLOCKS && lone == 0 && stream.in_flight.get() >= SMALL_IN_FLIGHT && id == StreamId::Host {
+        let enough = if self.pace().limited() { SMALL_WHILE_PACED } else { SMALL_IN_FLIGHT };
+        if waiting < SMALL_BLOCKS && lone == 0 && stream.in_flight.get() >= enough && id == StreamId::Host {
             return None;
         }
         let segment = self.open_segment(id)?;

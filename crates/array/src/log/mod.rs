@@ -41,6 +41,13 @@ pub enum StreamId {
 /// All streams.
 pub const STREAMS: [StreamId; 3] = [StreamId::Host, StreamId::Inner, StreamId::Map];
 
+/// Times that a stream looks for what paced hosts bring at the same instant, after the last that came.
+const LOOKS: usize = 4;
+
+/// Pieces that wait while a stream wants more: with fewer the last record of each step of moves is padded, with more
+/// hosts wait longer for the locks of those behind.
+const LEFT_OVER: usize = 16;
+
 /// One stream.
 #[derive(Default)]
 pub struct Stream {
@@ -100,6 +107,11 @@ impl Log {
 }
 
 impl Stream {
+    /// Whether hardly more waits than the last record left over.
+    pub fn wants_more(&self) -> bool {
+        self.queue.borrow().len() < LEFT_OVER
+    }
+
     /// Makes it look again.
     pub fn poke(&self) {
         self.poked.set(true);
@@ -175,9 +187,26 @@ impl Core {
                     return;
                 }
             }
+            if id == StreamId::Host && self.pace().limited() {
+                self.gather(stream).await;
+            }
             while let Some(record) = self.form(id) {
                 self.start_record(record);
             }
+            if id == StreamId::Inner && stream.wants_more() {
+                self.changed.wake();
+            }
+        }
+    }
+
+    /// Waits, at the same instant, for what comes right behind: paced hosts go on together, one after the other, and share
+    /// a record.
+    async fn gather(&self, stream: &Stream) {
+        let (mut looks, mut waiting) = (0, stream.queue.borrow().len());
+        while looks < LOOKS && waiting < ondisk::ENTRIES_MAX {
+            self.rt.yield_now().await;
+            let now = stream.queue.borrow().len();
+            (looks, waiting) = (if now > waiting { 0 } else { looks + 1 }, now);
         }
     }
 
