@@ -18,10 +18,12 @@ pub const CASES: &[Case] = &[
     Case { name: "read-only", about: "serve --read-only writes nothing", run: read_only },
 ];
 
+/// Volumes that are there: one that was deleted is listed as dropping until its blocks are given back.
 fn names(served: &Served) -> Result<Vec<String>> {
     let list = served.ashlar.json(&["volume", "list", ARRAY])?;
     let volumes = list["volumes"].as_array().cloned().unwrap_or_default();
-    Ok(volumes.iter().filter_map(|v| Some(format!("{} {}", v["name"].as_str()?, v["bytes"].as_u64()? >> 20))).collect())
+    let live = volumes.iter().filter(|v| v["state"] == "live");
+    Ok(live.filter_map(|v| Some(format!("{} {}", v["name"].as_str()?, v["bytes"].as_u64()? >> 20))).collect())
 }
 
 fn volumes(lab: &Lab) -> Result<()> {
