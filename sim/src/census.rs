@@ -48,7 +48,7 @@ pub fn generations(disks: &[Disk]) -> Vec<Generation> {
     let labels = disks.iter().filter_map(|d| Some((d, label(d)?)));
     let read = |(d, l): (&Disk, Label)| [0, 1].map(|slot| in_slot(d, &l, slot));
     let mut found: Vec<Generation> = labels.flat_map(read).flatten().collect();
-    found.sort_by_key(|g| std::cmp::Reverse(g.number));
+    found.sort_by_key(|g| std::cmp::Reverse((g.number, g.epoch)));
     found.dedup_by_key(|g| g.number);
     found
 }

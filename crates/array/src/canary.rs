@@ -96,6 +96,8 @@ canaries! {
     HalfBelieved,
     /// Another's generation is written over.
     ForeignIgnored,
+    /// A generation that lands when its process is gone is another's.
+    LateSlotForeign,
     /// Zones are freed before the generation that does not need them is in effect.
     ReusedEarly,
     /// Overwritten blocks stay counted.

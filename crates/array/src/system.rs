@@ -99,7 +99,7 @@ impl Core {
         let number = generation.number.0;
         let slots = if planted(Canary::OneSlot) { 1 } else { 2 };
         for slot in 0..2 {
-            if !self.slot_is_ours(seat, slot).await? && !planted(Canary::ForeignIgnored) {
+            if !self.slot_may_be_written(seat, slot).await? && !planted(Canary::ForeignIgnored) {
                 return Err(SlotError::Foreign);
             }
         }
@@ -111,19 +111,29 @@ impl Core {
         seat.flush().await.map_err(SlotError::Io)
     }
 
-    /// Whether a slot holds nothing newer than the generation in effect.
-    async fn slot_is_ours(&self, seat: &Seat, slot: usize) -> Result<bool, SlotError> {
-        let ours = |number: Number, id: u128| {
-            let in_effect = self.system.number.get();
-            number.0 < in_effect || (number.0 == in_effect && id == self.system.id.get())
-        };
+    /// Whether a slot holds nothing of another process that goes on.
+    async fn slot_may_be_written(&self, seat: &Seat, slot: usize) -> Result<bool, SlotError> {
         let Some(block) = self.read_slot(seat, slot, 1).await? else { return Ok(true) };
-        if Generation::peek(&block).map_or(true, |(number, id)| ours(number, id)) {
+        if Generation::peek(&block).map_or(true, |(number, id)| self.is_history(number, id)) {
             return Ok(true);
         }
         // Perhaps the beginning of one whose writing was cut short.
         let Some(image) = self.read_slot(seat, slot, self.shape.slot_blocks).await? else { return Ok(true) };
-        Ok(Generation::decode(&image).map_or(true, |g| ours(g.number, g.id)))
+        Ok(self.may_overwrite(&image))
+    }
+
+    /// Whether what is in a slot is not a generation that somebody else goes on from. One of an earlier epoch, no further on
+    /// than a process may have been that this one took over from, was in flight to the drive when that process ended.
+    pub(crate) fn may_overwrite(&self, image: &[u8]) -> bool {
+        let next = self.system.number.get() + 1;
+        let landed_late =
+            |g: &Generation| g.epoch < self.epoch.get() && g.number.0 <= next && !planted(Canary::LateSlotForeign);
+        Generation::decode(image).map_or(true, |g| self.is_history(g.number, g.id) || landed_late(&g))
+    }
+
+    fn is_history(&self, number: Number, id: u128) -> bool {
+        let in_effect = self.system.number.get();
+        number.0 < in_effect || (number.0 == in_effect && id == self.system.id.get())
     }
 
     /// The first blocks of a slot, tried more than once; `None` when they cannot be read on a member that the array cannot

@@ -264,7 +264,7 @@ fn is_overtaken(g: &Generation, found: &[Found]) -> bool {
     found.iter().any(|f| {
         let seat = g.members.get(usize::from(f.label.seat.0)).filter(|m| m.uuid == f.label.member);
         let seat = seat.filter(|_| !planted(Canary::OvertakenBelieved));
-        let went_on = |own: &Generation| own.id != g.id && when(own) >= when(g) && !own.ancestors.contains(&g.id);
+        let went_on = |own: &Generation| own.id != g.id && !is_before(own, g) && !own.ancestors.contains(&g.id);
         seat.is_some_and(|m| m.state == MemberState::In) && f.generations.first().is_some_and(went_on)
     })
 }
@@ -273,6 +273,25 @@ fn is_overtaken(g: &Generation, found: &[Found]) -> bool {
 /// next, which has the same number and a later epoch.
 fn when(g: &Generation) -> (base::Generation, Epoch) {
     (g.number, g.epoch)
+}
+
+/// Whether `own` is older than `g`. Of two that are one commit apart, that of the earlier epoch is: its process may have got
+/// as far when the next one went back.
+fn is_before(own: &Generation, g: &Generation) -> bool {
+    let apart = own.number.0.abs_diff(g.number.0);
+    if apart == 1 && own.epoch != g.epoch { own.epoch < g.epoch } else { when(own) < when(g) }
+}
+
+/// The last word of a drive that `newest` marks in: not one of an earlier epoch that landed over it, or after it, when its
+/// process had ended.
+fn last_word<'a>(f: &'a Found, newest: &Generation) -> Option<&'a Generation> {
+    let known = |g: &Generation| g.id == newest.id || newest.ancestors.contains(&g.id);
+    let [last, before] = &f.generations[..] else { return f.generations.first() };
+    let seat = newest.members.get(usize::from(f.label.seat.0)).filter(|m| m.uuid == f.label.member);
+    let marked_in = seat.is_some_and(|m| m.state == MemberState::In);
+    let landed_late = last.epoch < newest.epoch && last.number >= newest.number && !known(last) && known(before);
+    let late = marked_in && landed_late && !planted(Canary::LateSlotForeign);
+    Some(if late { before } else { last })
 }
 
 /// Whether `newest` is the first to mark a drive in, and the drive has none yet: the writing of it was cut short, so it never
@@ -304,16 +323,17 @@ fn choose(found: &[Found], how: OpenHow) -> Result<(Generation, Vec<bool>), Refu
     let mut believed = Vec::with_capacity(found.len());
     for f in found {
         let seat = newest.members.get(usize::from(f.label.seat.0)).filter(|m| m.uuid == f.label.member);
+        let last = last_word(f, &newest);
         let ours = planted(Canary::DivergedBelieved)
-            || f.generations.first().is_none_or(|g| g.id == newest.id || newest.ancestors.contains(&g.id));
+            || last.is_none_or(|g| g.id == newest.id || newest.ancestors.contains(&g.id));
         let marked_in = seat.is_some_and(|m| matches!(m.state, MemberState::In | MemberState::Spare));
-        let same_time = f.generations.first().is_some_and(|g| {
+        let same_time = last.is_some_and(|g| {
             let near = g.number.0 + ANCESTORS_NEAR >= newest.number.0;
             // What only is old was written before it was out.
             let since = seat.map_or(0, |m| m.gone_since.0);
             near || (since > 0 && g.number.0 >= since && !planted(Canary::OldRivalBelieved))
         });
-        let overtaken = f.generations.first().is_some_and(|g| is_overtaken(g, found));
+        let overtaken = last.is_some_and(|g| is_overtaken(g, found));
         if !ours && (marked_in || same_time) && !overtaken && !how.force_diverged {
             return Err(Refused::new(
                 RefusedCode::Diverged,

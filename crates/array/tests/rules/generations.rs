@@ -4,7 +4,7 @@ use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::time::Duration;
 
-use array::ArrayState;
+use array::{ArrayState, OpenHow, ScrubKind};
 use ondisk::{Level, SegmentState};
 use rt::model::{OpKind, Verdict};
 use rt::{IoError, Rt};
@@ -158,6 +158,51 @@ pub fn a_second_writer_stops_the_first() {
     let _second = p.rt.block_on(array::Array::open(&p.rt, drives, DEGRADED)).unwrap();
     assert!(p.rt.block_on(p.array().volume_create("x", 1 << 20)).is_err());
     assert_eq!(p.array().status().state, ArrayState::Frozen);
+}
+
+/// A generation that was in flight to a drive when its process ended lands there under the next one: that goes on, and so does
+/// whoever opens the array then. It is no further than one commit ahead.
+pub fn a_generation_that_lands_late_is_nobodys() {
+    for ahead in [0, 1] {
+        let ended = World::new(3, false);
+        ended.create(Level::Raid5);
+        let p = ended.start(41);
+        p.write(0, 1, 32).unwrap();
+        let world = ended.fork();
+        let next = world.start(42);
+        next.write(64, 2, 32).unwrap();
+        // What the open asked for is done.
+        next.wait(Duration::from_secs(1));
+        let number = next.array().status().generation;
+        for i in p.array().status().generation..number + ahead {
+            p.rt.block_on(p.array().volume_create(&format!("v{i}"), 1 << 20)).unwrap();
+        }
+        let late = ended.generation();
+        assert!(late.number.0 == number + ahead && late.epoch < world.generation().epoch);
+        let slot = world.label(1).layout.slot((late.number.0 % 2) as usize);
+        let mut image = late.encode();
+        image.resize(image.len().next_multiple_of(BLOCK as usize), 0);
+        world.disks[1].image_write(slot, &image);
+
+        // The next to open it finds the same, if the one that runs ends before it has written there.
+        let later = world.fork();
+        let p = later.start_how(43, OpenHow::default());
+        assert_eq!(p.array().status().state, ArrayState::Optimal, "{:#?}", p.array().status().events);
+        assert!(p.is(0, 1, 32) && p.is(64, 2, 32));
+        p.close();
+        assert_eq!(later.check().errors, Vec::<String>::new());
+
+        // A scrub begins with a generation, and writes back the one before.
+        next.array().scrub_start(ScrubKind::Media, true).unwrap();
+        let array = next.array();
+        next.run(async move { array.scrub_done().await });
+        let run = next.array().status().scrub.last.unwrap();
+        assert_eq!(run.found.iter().map(|f| f.repaired).sum::<u64>(), u64::from(ahead == 0));
+        next.rt.block_on(next.array().volume_create("w", 1 << 20)).unwrap();
+        assert_eq!(next.array().status().state, ArrayState::Optimal);
+        next.close();
+        assert!(world.start(44).is(0, 1, 32));
+    }
 }
 
 /// Fills some segments and overwrites them, so that they hold nothing once that is merged.

@@ -65,6 +65,7 @@ rules! {
     generations::only_listed_segments_are_written [UnlistedWritten]
     generations::the_last_but_one_spare_starts_a_generation [SparesLate]
     generations::a_second_writer_stops_the_first [ForeignIgnored]
+    generations::a_generation_that_lands_late_is_nobodys [LateSlotForeign]
     generations::a_freed_zone_waits_for_its_generation [ReusedEarly]
     generations::a_zone_being_read_is_not_freed [PinsForgotten]
     generations::a_new_volume_is_seen_once_it_is_durable [VolumeSeenEarly]
@@ -90,7 +91,8 @@ rules! {
     recovery::who_was_in_alone_is_asked_by_its_records [SilentNotAsked]
     recovery::a_newcomer_is_in_when_its_first_generation_was_cut_short [NewcomerNotBelieved]
     recovery::a_label_that_cannot_be_read_costs_its_drive_at_most [LabelReadOnce]
-    recovery::going_back_one_generation [NumbersTwice, GivenUpStays]
+    recovery::going_back_one_generation [NumbersTwice]
+    recovery::what_is_given_up_is_on_no_spare [GivenUpStays]
 
     map::reads_see_the_table_that_is_being_merged [FrozenTableForgotten]
     map::counts_are_exact [CountsForgotten]

@@ -470,6 +470,33 @@ pub fn going_back_one_generation() {
     assert!(p.is(0, 5, 8) && p.array().status().members[3].state == SeatState::Out);
 }
 
+/// A drive in reserve that had a place by the generation that is given up is in reserve again.
+pub fn what_is_given_up_is_on_no_spare() {
+    let mut world = World::new(4, false);
+    world.create(Level::Raid5);
+    let spare = Disk::new("d4", world.disks[0].params(), 4);
+    let p = world.start(120);
+    p.rt.block_on(p.array().drive_add_spare(Drive::modelled(&p.rt, &spare), false)).unwrap();
+    p.write(0, 1, 32).unwrap();
+    p.checkpoint();
+    p.kill(120);
+    world.disks.push(spare);
+    // Its slots hold what any drive's do that was in.
+    let newest = world.generation();
+    let slot = world.label(4).layout.slot((newest.number.0 % 2) as usize);
+    let mut image = newest.encode();
+    image.resize(image.len().next_multiple_of(BLOCK as usize), 0);
+    world.disks[4].image_write(slot, &image);
+    world.start_how(121, OpenHow { previous: true, ..OpenHow::default() }).kill(121);
+    let p = world.start(122);
+    p.rt.block_on(p.array().drive_fail(MemberId(0))).unwrap();
+    let array = p.array();
+    p.run(async move { array.rebuild_done().await });
+    let status = p.array().status();
+    let taken_in = status.members.iter().any(|m| m.seat == 4 && m.state == SeatState::In);
+    assert!(taken_in && p.is(0, 1, 32), "{:#?}", status.events);
+}
+
 /// A drive that joins, and the power fails while the first generation with it is written: the others have it, the drive does
 /// not. It is in all the same, for what that generation lists lies on it too.
 pub fn a_newcomer_is_in_when_its_first_generation_was_cut_short() {

@@ -118,13 +118,6 @@ impl Core {
         Ok(true)
     }
 
-    /// Whether a slot's contents are not somebody else's newer generation.
-    fn may_overwrite(&self, image: &[u8]) -> bool {
-        let in_effect = self.system.number.get();
-        Generation::decode(image)
-            .map_or(true, |g| g.number.0 < in_effect || (g.number.0 == in_effect && g.id == self.system.id.get()))
-    }
-
     async fn put_right(&self, seat: &Rc<Seat>, at: MemberLba, image: Bytes, what: &str, read: bool) {
         if read {
             add(&seat.counters.mismatches, 1);
