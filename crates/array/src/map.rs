@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 
 use base::{Lba, Pba, SegmentId, VolumeId};
-use ondisk::generation::HEIGHT_MAX;
+use ondisk::volume::HEIGHT_MAX;
 use ondisk::{MapRef, NODE_REFS, Node, Place, SHARDS};
 
 use crate::canary::{Canary, planted};

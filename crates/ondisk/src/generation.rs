@@ -8,25 +8,24 @@
 //! segments     72 + 8 per column each
 //! ```
 
-use base::{ArrayUuid, BLOCK_BYTES, Epoch, Generation as Number, Lba, MemberUuid, Seq, VolumeId};
+use base::{ArrayUuid, BLOCK_BYTES, Epoch, Generation as Number, Seq};
 use uuid::Uuid;
-use zerocopy::{FromBytes, IntoBytes};
 
 use crate::bytes::{Reader, Writer};
 use crate::crc::crc32c;
 use crate::layout::{VOLUMES_MAX, ZONE_BLOCKS_MAX, ZONE_BLOCKS_MIN};
-use crate::map::{MapRef, RawRef, SEGMENT_ID_LIMIT};
+use crate::map::SEGMENT_ID_LIMIT;
+use crate::member::Member;
 use crate::record::SEQ_MAX;
 use crate::scheme::{Level, WIDTH_MAX};
 use crate::segment::Segment;
-use crate::settings::{Limits, Settings};
+use crate::settings::Settings;
+use crate::volume::Volume;
 use crate::{FORMAT_VERSION, FormatError, SHARDS};
 
 const MAGIC: [u8; 4] = *b"AshG";
 const WHAT: &str = "generation";
 const HEADER_BYTES: usize = 768;
-const MEMBER_BYTES: usize = 256;
-const VOLUME_BYTES: usize = 384;
 
 /// Bytes of a name field (two of them its length).
 pub const NAME_BYTES: usize = 64;
@@ -34,17 +33,12 @@ pub const NAME_BYTES: usize = 64;
 /// The longest name of an array or a volume.
 pub const NAME_MAX: usize = NAME_BYTES - 2;
 
-const DRIVE_NAME_BYTES: usize = 160;
-
 /// Ids of earlier generations that a generation remembers: a member whose last id is not among them (nor the
 /// newest) has a history of its own.
 pub const ANCESTORS: usize = 16;
 
 /// Seats in a table: those in use and those that wait to be vacated.
 pub const SEATS_MAX: usize = 128;
-
-/// The tallest tree: a volume of 2^48 blocks.
-pub const HEIGHT_MAX: u8 = 6;
 
 /// Features, by what a program that does not know one may do.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -55,75 +49,6 @@ pub struct Features {
     pub read_only_compatible: u64,
     /// Unknown: do not open.
     pub incompatible: u64,
-}
-
-/// Whether a seat's drive takes part.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum MemberState {
-    /// Takes part.
-    In,
-    /// Does not, and is not believed when it comes back.
-    Out,
-    /// In reserve: empty, takes the place of one that goes out.
-    Spare,
-    /// No drive; its number may be given anew.
-    Vacant,
-}
-
-/// One seat.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Member {
-    /// The drive's identity.
-    pub uuid: MemberUuid,
-    /// Whether it takes part.
-    pub state: MemberState,
-    /// The order among members that pairs are made by; a replacement inherits it.
-    pub bay: u16,
-    /// The drive's whole blocks.
-    pub drive_blocks: u64,
-    /// Its zones.
-    pub zones: u32,
-    /// Its columns are being moved away; nothing new goes there.
-    pub leaving: bool,
-    /// The first generation that marks it out or vacant; 0: it is neither, or nobody knows.
-    pub gone_since: Number,
-    /// Serial number or stable name when it joined, for people.
-    pub drive_name: String,
-}
-
-/// Where a volume is in its life.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum VolumeState {
-    /// In use.
-    Live,
-    /// Being deleted: blocks below the cursor are gone.
-    Dropping {
-        /// First block not yet dropped.
-        cursor: Lba,
-    },
-}
-
-/// One volume.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Volume {
-    /// Never reused.
-    pub id: VolumeId,
-    /// Its name.
-    pub name: String,
-    /// Its identity for hosts.
-    pub uuid: Uuid,
-    /// Size in blocks.
-    pub blocks: u64,
-    /// Blocks stored.
-    pub mapped_blocks: u64,
-    /// Where in its life.
-    pub state: VolumeState,
-    /// Levels of its trees above the leaves.
-    pub height: u8,
-    /// Tree of each shard.
-    pub roots: [MapRef; SHARDS],
-    /// What it may take at most.
-    pub limits: Limits,
 }
 
 /// Entries of a shard from here on may be missing from its trees.
@@ -406,122 +331,13 @@ impl Generation {
     }
 }
 
-impl Member {
-    fn encode(&self, w: &mut Writer) {
-        let start = w.len();
-        w.raw(self.uuid.0.as_bytes());
-        w.u64(self.drive_blocks);
-        w.u32(self.zones);
-        w.u16(self.bay);
-        w.u8(match self.state {
-            MemberState::In => 1,
-            MemberState::Out => 2,
-            MemberState::Spare => 3,
-            MemberState::Vacant => 4,
-        });
-        w.u8(u8::from(self.leaving));
-        w.text(&self.drive_name, DRIVE_NAME_BYTES);
-        w.u64(self.gone_since.0);
-        w.zeros(MEMBER_BYTES - (w.len() - start));
-    }
-
-    fn decode(r: &mut Reader<'_>) -> Result<Member, FormatError> {
-        let before = r.remaining();
-        let uuid = MemberUuid(Uuid::from_bytes(r.array()?));
-        let (drive_blocks, zones, bay) = (r.u64()?, r.u32()?, r.u16()?);
-        let state = match r.u8()? {
-            1 => MemberState::In,
-            2 => MemberState::Out,
-            3 => MemberState::Spare,
-            4 => MemberState::Vacant,
-            _ => return Err(r.field("member state")),
-        };
-        let leaving = match (r.u8()?, state) {
-            (0, _) => false,
-            (1, MemberState::In) => true,
-            _ => return Err(r.field("member flags")),
-        };
-        let drive_name = r.text(DRIVE_NAME_BYTES, "drive name")?;
-        let gone_since = match (r.u64()?, state) {
-            (since, MemberState::Out | MemberState::Vacant) => Number(since),
-            (0, MemberState::In | MemberState::Spare) => Number(0),
-            _ => return Err(r.field("gone since")),
-        };
-        r.zeros(MEMBER_BYTES - (before - r.remaining()), "member reserved")?;
-        if u64::from(zones) > drive_blocks {
-            return Err(r.field("zones"));
-        }
-        Ok(Member { uuid, state, bay, drive_blocks, zones, leaving, gone_since, drive_name })
-    }
-
-    /// `name` cut to what the field holds, at a character's edge.
-    #[must_use]
-    pub fn drive_name_from(name: &str) -> String {
-        let mut end = name.len().min(DRIVE_NAME_BYTES - 2);
-        while !name.is_char_boundary(end) {
-            end -= 1;
-        }
-        name[..end].to_owned()
-    }
-}
-
-impl Volume {
-    fn encode(&self, w: &mut Writer) {
-        let start = w.len();
-        w.u32(self.id.0);
-        w.u8(self.height);
-        let (state, cursor) = match self.state {
-            VolumeState::Live => (1, Lba(0)),
-            VolumeState::Dropping { cursor } => (2, cursor),
-        };
-        w.u8(state);
-        w.zeros(2);
-        w.raw(self.uuid.as_bytes());
-        w.u64(self.blocks);
-        w.u64(self.mapped_blocks);
-        w.u64(cursor.0);
-        w.text(&self.name, NAME_BYTES);
-        for root in self.roots {
-            w.raw(RawRef::from(root).as_bytes());
-        }
-        self.limits.encode(w);
-        w.zeros(VOLUME_BYTES - (w.len() - start));
-    }
-
-    fn decode(r: &mut Reader<'_>) -> Result<Volume, FormatError> {
-        let before = r.remaining();
-        let id = VolumeId(r.u32()?);
-        let height = r.u8()?;
-        let state = r.u8()?;
-        r.zeros(2, "volume reserved")?;
-        let uuid = Uuid::from_bytes(r.array()?);
-        let (blocks, mapped_blocks, cursor) = (r.u64()?, r.u64()?, Lba(r.u64()?));
-        let state = match (state, cursor.0) {
-            (1, 0) => VolumeState::Live,
-            (2, _) => VolumeState::Dropping { cursor },
-            _ => return Err(r.field("volume state")),
-        };
-        let name = r.text(NAME_BYTES, "volume name")?;
-        let mut roots = [MapRef::Hole; SHARDS];
-        for root in &mut roots {
-            let raw = RawRef::read_from_bytes(r.raw(16)?).map_err(|_| FormatError::Short(WHAT))?;
-            *root = raw.verify()?;
-        }
-        let limits = Limits::decode(r)?;
-        r.zeros(VOLUME_BYTES - (before - r.remaining()), "volume reserved")?;
-        if height > HEIGHT_MAX || blocks > crate::record::LBA_LIMIT {
-            return Err(r.field("volume size"));
-        }
-        Ok(Volume { id, name, uuid, blocks, mapped_blocks, state, height, roots, limits })
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::scheme::Scheme;
     use crate::segment::SegmentState;
-    use base::{MemberId, SegmentId};
+    use crate::{Limits, MapRef, MemberState, VolumeState};
+    use base::{Lba, MemberId, MemberUuid, SegmentId, VolumeId};
 
     fn sample() -> Generation {
         let member = |n: u128, state| Member {

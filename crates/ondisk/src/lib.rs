@@ -14,20 +14,24 @@ pub mod generation;
 pub mod label;
 pub mod layout;
 pub mod map;
+pub mod member;
 pub mod record;
 pub mod scheme;
 pub mod segment;
 pub mod settings;
+pub mod volume;
 
 pub use crc::crc32c;
-pub use generation::{Features, Generation, Member, MemberState, ReplayFrom, Volume, VolumeState};
+pub use generation::{Features, Generation, ReplayFrom};
 pub use label::Label;
 pub use layout::Layout;
 pub use map::{MapRef, NODE_REFS, Node, Place};
+pub use member::{Member, MemberState};
 pub use record::{ENTRIES_MAX, Entry, RecordHeader};
 pub use scheme::{Level, Scheme};
 pub use segment::{CUTS_MAX, Cut, Segment, SegmentState, Slot};
 pub use settings::{Limits, Rate, ScrubLine, Settings};
+pub use volume::{Volume, VolumeState};
 
 /// The version of everything on the drives.
 pub const FORMAT_VERSION: u16 = 2;

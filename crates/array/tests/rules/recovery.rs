@@ -484,9 +484,7 @@ pub fn what_is_given_up_is_on_no_spare() {
     // Its slots hold what any drive's do that was in.
     let newest = world.generation();
     let slot = world.label(4).layout.slot((newest.number.0 % 2) as usize);
-    let mut image = newest.encode();
-    image.resize(image.len().next_multiple_of(BLOCK as usize), 0);
-    world.disks[4].image_write(slot, &image);
+    world.disks[4].image_write(slot, &newest.encode());
     world.start_how(121, OpenHow { previous: true, ..OpenHow::default() }).kill(121);
     let p = world.start(122);
     p.rt.block_on(p.array().drive_fail(MemberId(0))).unwrap();
