@@ -3,12 +3,14 @@
 use std::rc::Rc;
 use std::time::Duration;
 
-use array::{Array, ArrayState, OpenHow, RefusedCode};
-use ondisk::Generation;
+use array::{Array, ArrayState, OpenHow, RefusedCode, SeatState, Status};
+use ondisk::{Generation, MemberState};
 use rand::RngExt;
+use rt::model::Disk;
 
-use crate::census::newest_generation;
+use crate::census::{in_slot, label, newest_generation};
 use crate::kind::Kind;
+use crate::late::land;
 use crate::model::Mode;
 use crate::report::Report;
 use crate::run::{DEGRADED, drain, set_to_work};
@@ -42,6 +44,9 @@ pub fn one_generation(world: &mut World, volumes: &Volumes, report: &mut Report)
     disks.iter().for_each(|d| d.crash(world.dice.random()));
 
     let given_up = newest_generation(&disks);
+    // A drive in reserve may have been in by then.
+    let reserve: Vec<Disk> = disks.iter().filter(|d| is_spare(d, given_up.as_ref())).cloned().collect();
+    given_up.iter().for_each(|g| reserve.iter().for_each(|d| land(d, g)));
     let rt = world.rt();
     let how = OpenHow { previous: true, ..DEGRADED };
     let array = match rt.block_on(Array::open(&rt, drives(&rt, &labelled(&rt, &disks)), how)) {
@@ -57,6 +62,10 @@ pub fn one_generation(world: &mut World, volumes: &Volumes, report: &mut Report)
         return Err(format!("frozen: {:#?}", array.status().events));
     }
     world.counts.add(Kind::WentBack, 1);
+    let kept = |d: &Disk| [0, 1].iter().any(|slot| slot_id(d, *slot) == given_up.as_ref().map(|g| g.id));
+    if reserve.iter().any(|d| in_reserve(&array.status(), d) && kept(d)) {
+        return Err("a drive in reserve keeps what was given up".to_owned());
+    }
     let mut fresh = Volumes::default();
     let bytes = 4096 * world.dice.random_range(16..128);
     let known: Vec<String> = array.volumes().into_iter().map(|v| v.name).collect();
@@ -87,6 +96,19 @@ pub fn one_generation(world: &mut World, volumes: &Volumes, report: &mut Report)
         .block_on(Array::open(&rt, drives(&rt, &labelled(&rt, &disks)), DEGRADED))
         .map_err(|e| format!("open after that: {e}"))?;
     fresh.compare(&rt, &array, if cut { Mode::PowerCut } else { Mode::Killed })
+}
+
+fn is_spare(disk: &Disk, g: Option<&Generation>) -> bool {
+    let seat = label(disk).and_then(|l| g?.members.get(usize::from(l.seat.0)).filter(|m| m.uuid == l.member));
+    seat.is_some_and(|m| m.state == MemberState::Spare)
+}
+
+fn in_reserve(status: &Status, disk: &Disk) -> bool {
+    status.members.iter().any(|m| m.state == SeatState::Spare && m.drive_name == disk.name())
+}
+
+fn slot_id(disk: &Disk, slot: usize) -> Option<u128> {
+    in_slot(disk, &label(disk)?, slot).map(|g| g.id)
 }
 
 /// What carried a number under the generation that was given up shares it with nothing.

@@ -182,7 +182,8 @@ pub fn zones_begin(disk: &Disk) -> MemberLba {
     label(disk).map_or(MemberLba(0), |l| l.layout.zone_row(0, 0))
 }
 
-fn label(disk: &Disk) -> Option<Label> {
+/// The label of a drive.
+pub fn label(disk: &Disk) -> Option<Label> {
     let last = disk.params().bytes / base::BLOCK_BYTES as u64 - 1;
     let read = |at| Label::decode(&disk.image_read(MemberLba(at), BlockCount(1))).ok();
     read(0).or_else(|| read(last))

@@ -185,6 +185,8 @@ kinds! {
     ScrubResumes,
     /// Scrubs under load, where nothing rots.
     ScrubUnderLoad,
+    /// A generation of a process that has ended lands on a drive under the next one, and after it.
+    LateGeneration,
 }
 
 impl Kind {

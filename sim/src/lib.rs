@@ -13,6 +13,7 @@ pub mod disturb;
 pub mod drives;
 pub mod health;
 pub mod kind;
+mod late;
 pub mod lives;
 pub mod lone;
 pub mod model;

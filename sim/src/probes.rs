@@ -21,7 +21,7 @@ use crate::run::{DEGRADED, changed, set_to_work, silent};
 use crate::volumes::{Fate, Volumes};
 use crate::workload::{Done, joined};
 use crate::world::{World, drives, labelled};
-use crate::{back, beyond, health, lives, lone, own, scrubs, service};
+use crate::{back, beyond, health, late, lives, lone, own, scrubs, service};
 
 /// Bytes of a block.
 pub const BLOCK: u64 = BLOCK_BYTES as u64;
@@ -37,6 +37,7 @@ pub fn try_on_copies(world: &mut World, volumes: &Volumes, mode: Mode, report: &
         (Kind::ManyLives, true, 8),
         (Kind::CutAfterLoss, redundant, 3),
         (Kind::HalfAGeneration, redundant, 2),
+        (Kind::LateGeneration, sound, 4),
         (Kind::WorkAfterLoss, redundant, 3),
         (Kind::SlowReaders, sound, 4),
         (Kind::RotHeals, redundant, 2),
@@ -95,6 +96,7 @@ pub fn try_on_copies(world: &mut World, volumes: &Volumes, mode: Mode, report: &
             Kind::ManyLives => lives::many(world, volumes, mode),
             Kind::CutAfterLoss => lives::cut_after_loss(world, volumes, mode),
             Kind::HalfAGeneration => lives::half_a_generation(world, volumes, mode),
+            Kind::LateGeneration => late::generation(world),
             Kind::WorkAfterLoss => lives::work_after_loss(world, volumes, mode),
             Kind::SlowReaders => lives::slow_readers(world, volumes, mode),
             Kind::VolumesAnew => lives::volumes_anew(world, volumes, mode),

@@ -10,7 +10,7 @@ use rand::RngExt;
 use rt::Rt;
 use rt::model::Disk;
 
-use crate::census::spares_ready;
+use crate::census::{is_whole, spares_ready};
 use crate::kind::Kind;
 use crate::model::Mode;
 use crate::plan::{End, Plan, Round};
@@ -157,6 +157,15 @@ fn at_rest(rt: &Rt, array: &Array, disks: &[Disk]) -> Result<(), String> {
     Ok(())
 }
 
+/// Whoever opens the array next needs no column that is lost, while the one that runs says optimal.
+fn optimal_is_true(world: &World, array: &Array, disks: &[Disk]) -> Result<(), String> {
+    let says = world.plan.rotten == 0 && array.status().state == ArrayState::Optimal;
+    if !says || is_whole(disks) {
+        return Ok(());
+    }
+    Err("it says optimal, and the generation on the drives lists a segment that lacks a column".to_owned())
+}
+
 /// Opens the array; `None` when the end came first.
 fn open(world: &mut World, rt: &Rt, opened: &[Disk]) -> Option<Result<Array, Refused>> {
     let opening = Array::open(rt, drives(rt, opened), DEGRADED);
@@ -206,6 +215,7 @@ fn one_round(
     let mode = match open(world, &rt, &opened) {
         Some(Ok(array)) => {
             work(world, volumes, round, mode, (&rt, &array, &opened, &done), report, talk)?;
+            optimal_is_true(world, &array, &opened)?;
             drop(array);
             rt.end();
             end_round(world, round.end, &opened)

@@ -175,8 +175,7 @@ impl Array {
         let core = &self.core;
         let refuse =
             |code, why: String, todo: &str| Err(Refused::new(code, format!("drive {}", seat.drive_name), why, todo));
-        let out = |s: &&Rc<Seat>| s.state.get() == MemberState::Out && !core.bay_filled(s.bay.get());
-        if core.lacks_redundancy() || core.seats.borrow().iter().any(|s| out(&s)) {
+        if core.lacks_redundancy() || core.lacks_members() {
             let why = "the array lacks redundancy".to_owned();
             return refuse(RefusedCode::Redundancy, why, "Replace what is out and wait for the rebuild first");
         }

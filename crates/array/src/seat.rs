@@ -197,12 +197,12 @@ impl Seat {
         let Some(drive) = &self.drive else { return Err(IoError::Gone) };
         let zeros = Buf::zeroed(base::BLOCK_BYTES).freeze();
         let [first, last] = self.layout.labels();
+        let open = || if self.door.get() == Door::Open { Ok(()) } else { Err(IoError::Gone) };
         for at in [self.layout.slot(0), self.layout.slot(1), first, last] {
-            if self.door.get() != Door::Open {
-                return Err(IoError::Gone);
-            }
+            open()?;
             drive.write(at, zeros.clone()).await?;
         }
+        open()?;
         drive.flush().await
     }
 

@@ -156,9 +156,7 @@ impl Core {
         let segments = plan::segments_of(&narrow.zones, narrow.width);
         let segments = segments.saturating_sub(Ladder::of(segments).held);
         let fits = segments * narrow.k as u64 * u64::from(shape.zone_blocks) * u64::from(shape.usable_permille) / 1000;
-        let lacking =
-            self.seats.borrow().iter().any(|s| s.state.get() == MemberState::Out && !self.bay_filled(s.bay.get()));
-        self.room.short.set(lacking && self.stored_at_least() > fits);
+        self.room.short.set(self.lacks_members() && self.stored_at_least() > fits);
     }
 
     /// Blocks that volumes may fill, as last measured.

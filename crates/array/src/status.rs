@@ -369,16 +369,11 @@ impl Core {
             Phase::ReadOnly => ArrayState::ReadOnly,
             Phase::Frozen => ArrayState::Frozen,
             Phase::Closed => ArrayState::Closed,
-            Phase::Open => {
-                let out = |s: &std::rc::Rc<crate::seat::Seat>| {
-                    s.state.get() == MemberState::Out && !self.bay_filled(s.bay.get())
-                };
-                match self.seats.borrow().iter().any(out) || self.lacks_redundancy() {
-                    true if self.is_rebuilding() => ArrayState::Rebuilding,
-                    true => ArrayState::Degraded,
-                    false => ArrayState::Optimal,
-                }
-            }
+            Phase::Open if !self.lacks_members() && !self.lacks_redundancy() => ArrayState::Optimal,
+            Phase::Open if self.is_rebuilding() => ArrayState::Rebuilding,
+            Phase::Open if self.lacks_members() || self.broken_segments().next().is_some() => ArrayState::Degraded,
+            // Only a generation is missing.
+            Phase::Open => ArrayState::Rebuilding,
         }
     }
 

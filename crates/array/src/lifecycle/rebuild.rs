@@ -106,9 +106,22 @@ impl Core {
         table.segments.values().filter(broken).map(|s| s.id).collect::<Vec<_>>().into_iter()
     }
 
-    /// Whether redundancy is lacking somewhere, or what was restored is in no generation yet.
+    /// Whether redundancy is lacking somewhere, also by the generation in effect alone.
     pub fn lacks_redundancy(&self) -> bool {
-        self.rebuild.unnamed_lost.get() > 0 || self.broken_segments().next().is_some()
+        self.rebuild.unnamed_lost.get() > 0 || self.broken_segments().next().is_some() || self.is_behind()
+    }
+
+    /// Whether the generation in effect lists a segment that lacks a column and that nobody needs any more, or yet: a
+    /// process that opens the array cannot know that.
+    fn is_behind(&self) -> bool {
+        let table = self.table.borrow();
+        let behind = |s: &Seg| s.listed && !s.matters() && s.slots.iter().any(|slot| self.is_lost(slot));
+        table.segments.values().any(behind)
+    }
+
+    /// Whether a member is out whose bay nobody has taken.
+    pub fn lacks_members(&self) -> bool {
+        self.seats.borrow().iter().any(|s| s.state.get() == MemberState::Out && !self.bay_filled(s.bay.get()))
     }
 
     /// Segments that are to be rebuilt, and the bytes of their columns that are.
@@ -183,8 +196,13 @@ impl Core {
             } else {
                 self.changed.wake();
             }
-            if self.may_rebuild() && self.room_may_come() {
-                // Something has to change first: a member, room.
+            let behind = !self.lacks_members() && self.is_behind();
+            if behind {
+                // It freezes the array when it fails for good.
+                let _ = self.commit().await;
+            }
+            if behind || (self.may_rebuild() && self.room_may_come()) {
+                // Something has to change first: a member, room, what is in flight.
                 self.rt.sleep(RETRY).await;
                 self.wanted.rebuild.set(true);
             }
