@@ -1,6 +1,6 @@
 //! A generation that lands on one drive when the process that wrote it has ended, and the next one is at work.
 
-use array::{Array, ArrayState};
+use array::{Array, ArrayState, SeatState, Status};
 use ondisk::{Generation, Label, MemberState};
 use rand::RngExt;
 use rt::model::Disk;
@@ -27,8 +27,8 @@ pub fn generation(world: &mut World) -> Result<(), String> {
 
     let rt = world.rt();
     let array = rt.block_on(Array::open(&rt, drives(&rt, &disks), DEGRADED)).map_err(|e| e.to_string())?;
-    let number = array.status().generation;
-    if late.number.0 > number + 1 || array.status().state == ArrayState::Frozen {
+    let before = array.status();
+    if late.number.0 > before.generation + 1 || before.state == ArrayState::Frozen {
         // It wrote more than one: that one took effect.
         return Ok(());
     }
@@ -44,14 +44,20 @@ pub fn generation(world: &mut World) -> Result<(), String> {
     rt.end();
     disks.iter().for_each(|d| d.crash(world.dice.random()));
 
-    land(&disks[which], &late);
+    if disks.len() > 1 {
+        // (On a drive of its own it would take the only copy of what is in effect.)
+        land(&disks[which], &late);
+    }
     let rt = world.rt();
     let opened = rt.block_on(Array::open(&rt, drives(&rt, &disks), DEGRADED));
     let array = opened.map_err(|e| format!("open: {e}"))?;
     let status = array.status();
-    let all_in = status.members.iter().all(|m| m.state != array::SeatState::Out);
-    let whole = all_in && status.state != ArrayState::Frozen && array.volume("late").is_none();
-    if whole { Ok(()) } else { Err(format!("after the next: {:#?}", status.events)) }
+    let is_in = |status: &Status, seat: u16| status.members.iter().any(|m| m.seat == seat && m.state == SeatState::In);
+    let lost = before.members.iter().find(|m| is_in(&before, m.seat) && !is_in(&status, m.seat));
+    if lost.is_some() || status.state == ArrayState::Frozen || array.volume("late").is_some() {
+        return Err(format!("after the next, seat {:?} lost: {:#?}", lost.map(|m| m.seat), status.events));
+    }
+    Ok(())
 }
 
 /// Writes a generation where it lies on a drive that it marks in.

@@ -223,6 +223,13 @@ async fn read_member(rt: &Rt, drive: Drive) -> Result<Option<Found>, Refused> {
         }
     }
     generations.sort_by_key(|g| std::cmp::Reverse(g.number));
+    // Numbers and epochs rise together. One that is ahead of a later epoch's landed when its process had ended.
+    if let [ahead, other] = &generations[..]
+        && ahead.epoch < other.epoch
+        && !planted(Canary::LateSlotForeign)
+    {
+        generations.remove(0);
+    }
     Ok(Some(Found { drive, label, generations, lent: false }))
 }
 
@@ -264,7 +271,7 @@ fn is_overtaken(g: &Generation, found: &[Found]) -> bool {
     found.iter().any(|f| {
         let seat = g.members.get(usize::from(f.label.seat.0)).filter(|m| m.uuid == f.label.member);
         let seat = seat.filter(|_| !planted(Canary::OvertakenBelieved));
-        let went_on = |own: &Generation| own.id != g.id && !is_before(own, g) && !own.ancestors.contains(&g.id);
+        let went_on = |own: &Generation| own.id != g.id && when(own) >= when(g) && !own.ancestors.contains(&g.id);
         seat.is_some_and(|m| m.state == MemberState::In) && f.generations.first().is_some_and(went_on)
     })
 }
@@ -275,21 +282,13 @@ fn when(g: &Generation) -> (base::Generation, Epoch) {
     (g.number, g.epoch)
 }
 
-/// Whether `own` is older than `g`. Of two that are one commit apart, that of the earlier epoch is: its process may have got
-/// as far when the next one went back.
-fn is_before(own: &Generation, g: &Generation) -> bool {
-    let apart = own.number.0.abs_diff(g.number.0);
-    if apart == 1 && own.epoch != g.epoch { own.epoch < g.epoch } else { when(own) < when(g) }
-}
-
-/// The last word of a drive that `newest` marks in: not one of an earlier epoch that landed over it, or after it, when its
-/// process had ended.
+/// The last word of a drive that `newest` marks in: not one of an earlier epoch that landed over it when its process had ended.
 fn last_word<'a>(f: &'a Found, newest: &Generation) -> Option<&'a Generation> {
     let known = |g: &Generation| g.id == newest.id || newest.ancestors.contains(&g.id);
     let [last, before] = &f.generations[..] else { return f.generations.first() };
     let seat = newest.members.get(usize::from(f.label.seat.0)).filter(|m| m.uuid == f.label.member);
     let marked_in = seat.is_some_and(|m| m.state == MemberState::In);
-    let landed_late = last.epoch < newest.epoch && last.number >= newest.number && !known(last) && known(before);
+    let landed_late = last.epoch < newest.epoch && last.number == newest.number && !known(last) && known(before);
     let late = marked_in && landed_late && !planted(Canary::LateSlotForeign);
     Some(if late { before } else { last })
 }

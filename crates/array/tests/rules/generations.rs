@@ -203,6 +203,28 @@ pub fn a_generation_that_lands_late_is_nobodys() {
     }
 }
 
+/// It lands over the only copy of the one in effect: nobody goes on from it all the same.
+pub fn a_generation_that_lands_late_is_no_history() {
+    let ended = World::new(1, false);
+    ended.create(Level::Raid0);
+    let p = ended.start(45);
+    p.wait(Duration::from_secs(1));
+    let world = ended.fork();
+    let next = world.start(46);
+    let mut number = p.array().status().generation;
+    while number <= next.array().status().generation {
+        p.rt.block_on(p.array().volume_create(&format!("late{number}"), 1 << 20)).unwrap();
+        number += 1;
+    }
+    let late = ended.generation();
+    next.rt.block_on(next.array().volume_create("next", 1 << 20)).unwrap();
+    assert_eq!(next.array().status().generation, late.number.0);
+    next.kill(46);
+    world.disks[0].image_write(world.label(0).layout.slot((late.number.0 % 2) as usize), &late.encode());
+    let names: Vec<String> = world.start(47).array().volumes().into_iter().map(|v| v.name).collect();
+    assert_eq!(names, ["v"], "what is left is the one before");
+}
+
 /// Fills some segments and overwrites them, so that they hold nothing once that is merged.
 fn overwrite(p: &crate::world::Process<'_>) {
     for tag in [1, 2] {
