@@ -398,7 +398,8 @@ impl Core {
         for piece in pieces {
             self.submit_to(StreamId::Inner, piece);
         }
-        let begun = || self.log.stream(StreamId::Inner).wants_more() || self.phase.get() != Phase::Open;
+        let k = self.shape.scheme.k();
+        let begun = || self.log.stream(StreamId::Inner).wants_more(k) || self.phase.get() != Phase::Open;
         self.changed.until(begun).await;
         drop(turn);
         for request in requests {

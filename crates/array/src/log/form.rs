@@ -67,9 +67,10 @@ impl Core {
             return Some(self.build(id, segment, scheme, row, Vec::new()));
         }
         let most = waiting.min(room as usize * k - 1);
-        // Whole rows of what waits; the rest stays for the next record unless nothing else is in flight.
+        // Whole rows of what waits; the rest stays for the next record unless nothing else is in flight. While hosts are
+        // paced it stays all the same: who waits for the cleaner anyway does not pad.
         let whole_rows = (most + 1) / k;
-        let alone = stream.in_flight.get() == 0;
+        let alone = stream.in_flight.get() == 0 && (whole_rows == 0 || !self.pace().limited());
         let take = if lone > 0 {
             // No more rows than they need.
             most.min((lone + 1).next_multiple_of(k) - 1)

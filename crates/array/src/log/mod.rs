@@ -44,9 +44,9 @@ pub const STREAMS: [StreamId; 3] = [StreamId::Host, StreamId::Inner, StreamId::M
 /// Times that a stream looks for what paced hosts bring at the same instant, after the last that came.
 const LOOKS: usize = 4;
 
-/// Pieces that wait while a stream wants more: with fewer the last record of each step of moves is padded, with more
-/// hosts wait longer for the locks of those behind.
-const LEFT_OVER: usize = 16;
+/// Pieces that wait while a stream wants more, besides a row: with fewer the last record of each step of moves is padded,
+/// with more hosts wait longer for the locks of those behind.
+const LEFT_OVER: usize = 2;
 
 /// One stream.
 #[derive(Default)]
@@ -107,9 +107,9 @@ impl Log {
 }
 
 impl Stream {
-    /// Whether hardly more waits than the last record left over.
-    pub fn wants_more(&self) -> bool {
-        self.queue.borrow().len() < LEFT_OVER
+    /// Whether hardly more waits than the last record of rows of `k` blocks left over.
+    pub fn wants_more(&self, k: usize) -> bool {
+        self.queue.borrow().len() < k + LEFT_OVER
     }
 
     /// Makes it look again.
@@ -193,7 +193,7 @@ impl Core {
             while let Some(record) = self.form(id) {
                 self.start_record(record);
             }
-            if id == StreamId::Inner && stream.wants_more() {
+            if id == StreamId::Inner && stream.wants_more(self.shape.scheme.k()) {
                 self.changed.wake();
             }
         }

@@ -112,8 +112,11 @@ pub fn a_full_array_is_overwritten_and_emptied() {
 /// A full array that lost two drives, and has a place for one of them, is overwritten as long as anybody likes: where too
 /// little room is left to clean with two checkpoints in hand, the cleaner takes what there is.
 pub fn a_full_array_short_of_drives_is_overwritten() {
-    // One order of requests in ten or so comes to that.
-    let seed = 8;
+    // One order of requests in five or so comes to that.
+    [6, 13].into_iter().for_each(overwrite_short_of_drives);
+}
+
+fn overwrite_short_of_drives(seed: u64) {
     let zones = DiskParams { bytes: (8 << 20) + (70 << 18), volatile_cache: false, ..DiskParams::default() };
     let world = World::of(4, zones);
     world.create_of_width(Level::Raid10 { copies: 3 }, 3, 64, 1 << 30);
