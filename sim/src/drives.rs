@@ -6,10 +6,10 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use array::{Array, ArrayState, Rate, SeatState, check};
-use base::{MemberId, SegmentId};
+use base::{BlockCount, MemberId, SegmentId};
 use futures::future::select;
 use rand::RngExt;
-use rt::model::{Disk, Fault as DriveFault};
+use rt::model::{Disk, Fault as DriveFault, Op, OpKind, Verdict};
 use rt::{Drive, Rt};
 
 use crate::census::{Census, newest_generation};
@@ -160,6 +160,17 @@ fn slow(world: &mut World) -> Rate {
         [world.dice.random_range(0..4)]
 }
 
+/// Once it has its label, no generation is written to a new drive.
+fn hold_first_generation(world: &World, fresh: &Disk) {
+    let system = BlockCount::floor_from_bytes(world.plan.system_bytes()).0;
+    let mut labelled = false;
+    fresh.on_op(Some(Box::new(move |op: &Op| {
+        let generation = labelled && op.kind == OpKind::Write && (1..system).contains(&op.at.0);
+        labelled |= op.kind == OpKind::Write && op.at.0 == 0;
+        if generation { Verdict::Hang } else { Verdict::Proceed }
+    })));
+}
+
 /// A life that ends while it is under way.
 fn cut_short(world: &mut World, change: &Change, volumes: &mut Volumes, mode: Mode) -> Result<Mode, String> {
     let rt = world.rt();
@@ -171,9 +182,14 @@ fn cut_short(world: &mut World, change: &Change, volumes: &mut Volumes, mode: Mo
     set_to_work(world, &rt, &array, volumes, None, hosts, &done);
     let _refused_or_not = rt.block_on(array.rebuild_rate(slow(world)));
     let begun = change.is_begun(&array);
+    let joins = !begun && change.verb == Verb::Grow && world.dice.random_range(0..2) == 0;
+    if joins {
+        hold_first_generation(world, &change.fresh);
+    }
     let task = (!begun).then(|| change.begin(&rt, &array));
     let long = 1u64 << world.dice.random_range(4..18);
-    rt.block_on(rt.sleep(Duration::from_micros(world.dice.random_range(0..long))));
+    let wait = if joins { 50_000 } else { world.dice.random_range(0..long) };
+    rt.block_on(rt.sleep(Duration::from_micros(wait)));
     if world.dice.random_range(0..3) == 0 {
         let next = slow(world);
         rt.block_on(array.rebuild_rate(next)).map_err(|e| e.to_string())?;
@@ -188,7 +204,12 @@ fn cut_short(world: &mut World, change: &Change, volumes: &mut Volumes, mode: Mo
     }
     let cut = world.dice.random_range(0..2) == 0;
     for disk in change.all() {
-        if cut { disk.power_cut(world.dice.random()) } else { disk.crash(world.dice.random()) }
+        if cut {
+            disk.power_cut(world.dice.random())
+        } else {
+            disk.crash(world.dice.random())
+        }
+        disk.on_op(None);
     }
     done.wrong.take().map_or(Ok(if cut { Mode::PowerCut } else { Mode::Killed }), Err)
 }

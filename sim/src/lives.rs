@@ -214,9 +214,27 @@ pub fn slow_readers(world: &mut World, volumes: &Volumes, mode: Mode) -> Result<
     let rt = world.rt();
     let array = rt.block_on(Array::open(&rt, drives(&rt, &disks), DEGRADED)).map_err(|e| e.to_string())?;
     volumes.compare(&rt, &array, mode)?;
-    delay(world, &disks, OpKind::Read, 10_000_000);
+    let overwrites = world.dice.random_range(0..3) == 0;
+    delay(world, &disks, OpKind::Read, if overwrites { 300_000_000 } else { 10_000_000 });
     world.counts.add(Kind::SlowReaders, 1);
     let done = Rc::new(Done::default());
+    if overwrites {
+        // What is being read is written anew, all of it.
+        for held in volumes.sure() {
+            let Some(volume) = array.volume(&held.name) else { continue };
+            let reads = (0..volume.bytes()).step_by(16 * BLOCK_BYTES).map(|at| {
+                let (volume, n) = (volume.clone(), (volume.bytes() - at).min(16 * BLOCK_BYTES as u64));
+                async move { volume.read(at, n).await.is_ok() }
+            });
+            reads.for_each(|read| rt.spawn(read).detach());
+        }
+        let hosts = (0..volumes.all.len()).filter(|&i| volumes.all[i].fate.get() == Fate::Stays);
+        let hosts: Vec<_> = hosts.map(|which| host(&array, &volumes, which, &done)).collect();
+        for host in hosts {
+            let _no_space = rt.block_on(host.fill());
+        }
+        rt.block_on(array.checkpoint()).map_err(|e| e.to_string())?;
+    }
     set_to_work(world, &rt, &array, &volumes, None, 8, &done);
     for _ in 0..6 {
         rt.block_on(rt.sleep(Duration::from_micros(world.dice.random_range(1..4_000))));
