@@ -8,6 +8,7 @@ use std::time::Duration;
 use array::{Array, ArrayState, Rate, SeatState, check};
 use base::{BlockCount, MemberId, SegmentId};
 use futures::future::select;
+use ondisk::{Member, MemberState};
 use rand::RngExt;
 use rt::model::{Disk, Fault as DriveFault, Op, OpKind, Verdict};
 use rt::{Drive, Rt};
@@ -147,9 +148,16 @@ fn rot_on(world: &mut World, change: &Change) {
 
 fn open(rt: &Rt, change: &Change) -> Result<Array, String> {
     let here = labelled(rt, &change.all());
+    let fresh = change.fresh.name();
+    let is_in = |m: &Member| m.drive_name == fresh && m.state == MemberState::In;
+    let joined = change.verb == Verb::Grow && newest_generation(&here).is_some_and(|g| g.members.iter().any(is_in));
     let array = rt.block_on(Array::open(rt, drives(rt, &here), DEGRADED)).map_err(|e| format!("open: {e}"))?;
-    match array.status().state {
-        ArrayState::Frozen => Err(format!("frozen after open: {:#?}", array.status().events)),
+    let status = array.status();
+    if joined && status.members.iter().any(|m| m.drive_name == fresh && m.state == SeatState::Out) {
+        return Err(format!("the drive that joined is out: {:#?}", status.events));
+    }
+    match status.state {
+        ArrayState::Frozen => Err(format!("frozen after open: {:#?}", status.events)),
         _ => Ok(array),
     }
 }

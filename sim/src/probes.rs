@@ -66,7 +66,7 @@ pub fn try_on_copies(world: &mut World, volumes: &Volumes, mode: Mode, report: &
         (Kind::RotInCopy, redundant, 4),
         (Kind::DriveRetired, sound, 3),
         (Kind::DriveGrown, sound, 10),
-        (Kind::PlacesGo, redundant, 8),
+        (Kind::PlacesGo, redundant, 4),
         (Kind::LastSilent, redundant, 5),
         (Kind::CleanedLives, true, 30),
         (Kind::FullAndShort, true, 40),
