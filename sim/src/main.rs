@@ -101,6 +101,7 @@ fn planted() -> Option<Canary> {
 }
 
 fn one(plan: &Plan, args: &Args) -> Result<(), String> {
+    plant(planted());
     let report = run(plan, !args.quiet).map_err(|wrong| format!("seed {} FAILED: {wrong}", plan.seed))?;
     if !args.quiet {
         report.print();

@@ -249,21 +249,23 @@ impl Core {
     /// Looks at what is in flight until the array is closed.
     pub async fn keep_health(self: Rc<Self>) {
         let watcher: Rc<Watcher> = Rc::default();
+        let over = || self.phase.get() != Phase::Open;
+        let mut ends = pin!(self.changed.until(over));
         loop {
             for seat in self.seats_in() {
                 seat.health.watcher.borrow_mut().get_or_insert_with(|| watcher.clone());
             }
             let idle = || self.seats_in().iter().all(|s| s.health.oldest().is_none());
-            let over = || self.phase.get() != Phase::Open;
-            if over() {
-                return;
-            }
             if idle() {
                 watcher.awake.set(false);
                 let begun = pin!(watcher.begun.until(|| watcher.awake.get()));
-                select(begun, pin!(self.changed.until(over))).await;
+                if let Either::Right(_) = select(begun, ends.as_mut()).await {
+                    return;
+                }
             }
-            select(pin!(self.rt.sleep(LOOK_EVERY)), pin!(self.changed.until(over))).await;
+            if let Either::Right(_) = select(pin!(self.rt.sleep(LOOK_EVERY)), ends.as_mut()).await {
+                return;
+            }
             for seat in self.seats_in() {
                 if !over() {
                     self.look_at(&seat).await;

@@ -14,12 +14,15 @@ pub struct Event {
     /// Who came first; most events have one who waits.
     first: Cell<Option<Waker>>,
     others: RefCell<Vec<Waker>>,
+    /// How often those who wait were woken.
+    woken: Cell<u64>,
 }
 
 impl Event {
     /// Wakes everyone who waits.
     pub fn wake(&self) {
         let Some(first) = self.first.take() else { return };
+        self.woken.set(self.woken.get() + 1);
         let others = self.others.take();
         first.wake();
         others.into_iter().for_each(Waker::wake);
@@ -27,9 +30,15 @@ impl Event {
 
     /// Resolves when `ready` says so; asked at once and after every [`Event::wake`].
     pub async fn until(&self, mut ready: impl FnMut() -> bool) {
+        // Whom it waits for already: who polls it for another reason is not remembered twice.
+        let mut known = None;
         poll_fn(|cx| {
             if ready() {
                 return Poll::Ready(());
+            }
+            let now = Some((self.woken.get(), cx.waker().data()));
+            if std::mem::replace(&mut known, now) == now {
+                return Poll::Pending;
             }
             let waker = cx.waker().clone();
             match self.first.take() {

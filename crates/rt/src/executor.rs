@@ -36,6 +36,10 @@ use crate::time::{Agenda, Event, Nanos, Sleep};
 /// drive's latency.
 const POLLS_PER_TURN: usize = 256;
 
+/// The longest that one [`Rt::block_on`] of the modelled world takes, in its time: whoever still waits then, while others
+/// look for something now and then, waits for ever.
+const MODELLED_LONGEST: Duration = Duration::from_secs(20 * 24 * 3600);
+
 /// Wall clock of the modelled world's first instant: 2026-01-01 00:00:00 UTC.
 const MODELLED_START_UNIX_SECONDS: u64 = 1_767_225_600;
 
@@ -137,7 +141,7 @@ impl Rt {
     ///
     /// # Panics
     /// Within another `block_on` of this runtime; after its end; and in the modelled world with "deadlock" when
-    /// nothing can ever run again.
+    /// nothing can ever run again, or after 20 days of its time.
     pub fn block_on<F: Future>(&self, f: F) -> F::Output {
         let inner = &*self.inner;
         assert!(!inner.ended.get(), "block_on after the runtime's first handle was dropped");
@@ -146,6 +150,7 @@ impl Rt {
         let tag = Tag::new(ROOT, &inner.queue);
         let waker = Waker::from(tag.clone());
         tag.enqueue();
+        let begun = inner.modelled_now();
         loop {
             let mut polls = 0;
             while polls < POLLS_PER_TURN
@@ -163,6 +168,8 @@ impl Rt {
             }
             assert!(!inner.ended.get(), "the runtime was ended from within its own block_on");
             inner.turn();
+            let took = inner.modelled_now() - begun;
+            assert!(took <= MODELLED_LONGEST, "deadlock: this has not ended after {} days", took.as_secs() / 86_400);
         }
     }
 
@@ -252,6 +259,14 @@ impl Inner {
         match &self.world {
             World::Real { ring, .. } => ring,
             World::Modelled { .. } => panic!("files and sockets belong to the real world"),
+        }
+    }
+
+    /// The modelled world's time; the real one's stands still.
+    fn modelled_now(&self) -> Nanos {
+        match &self.world {
+            World::Real { .. } => Nanos(0),
+            World::Modelled { now } => now.get(),
         }
     }
 

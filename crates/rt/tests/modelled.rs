@@ -101,6 +101,20 @@ fn the_order_of_ready_tasks_comes_from_the_seed() {
 }
 
 #[test]
+#[should_panic(expected = "deadlock: this has not ended")]
+fn waiting_for_ever_panics() {
+    let rt = Rt::modelled(1);
+    let watching = rt.clone();
+    rt.spawn(async move {
+        loop {
+            watching.sleep(Duration::from_secs(60)).await;
+        }
+    })
+    .detach();
+    rt.block_on(std::future::pending::<()>());
+}
+
+#[test]
 #[should_panic(expected = "deadlock")]
 fn deadlock_panics() {
     let rt = Rt::modelled(1);
