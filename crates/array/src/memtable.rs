@@ -99,15 +99,14 @@ pub struct Memtable {
     pub touched: BTreeSet<Touch>,
     /// Blocks that may not have been mapped before.
     pub new_blocks: u64,
-    /// Blocks it was told of, the same one each time: the log keeps their records for replay.
-    pub told: u64,
+    /// Blocks of data columns that the log keeps for its replay: headers and padding of its records, too.
+    pub kept: u64,
 }
 
 impl Memtable {
     /// Says of the blocks from `lba` on.
     pub fn put(&mut self, volume: VolumeId, lba: Lba, to: impl ExactSizeIterator<Item = MapRef>) {
         let blocks = lba.0..lba.0 + to.len() as u64;
-        self.told += to.len() as u64;
         let mut to = to;
         for leaf in leaves_of(&blocks) {
             let slots = slots_of(leaf, &blocks);

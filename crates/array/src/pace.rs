@@ -131,7 +131,7 @@ impl Pace {
         Some(Duration::from_nanos(ns as u64))
     }
 
-    /// It took so many blocks.
+    /// It took so many blocks; headers and padding of its records are told later.
     pub fn take(&self, blocks: u64) {
         if self.limited() {
             self.given.set(self.given.get() - blocks as f64);

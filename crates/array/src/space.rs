@@ -50,7 +50,7 @@ pub struct Room {
     /// Map nodes that a checkpoint may write.
     nodes_max: Cell<u64>,
     /// Blocks that the log keeps for replay.
-    told_max: Cell<u64>,
+    kept_max: Cell<u64>,
     usable: Cell<u64>,
     /// What the map takes of data segments.
     map_blocks: Cell<u64>,
@@ -147,7 +147,7 @@ impl Core {
         // What a checkpoint may write takes no more of the map's own segments.
         let copies = if matches!(self.map_scheme(), Some(Scheme::Copies { .. })) { 2 } else { 1 };
         self.room.nodes_max.set((ladder.nodes * self.segment_blocks_now() as f64) as u64 / copies);
-        self.room.told_max.set(ladder.replayed * self.segment_blocks_now());
+        self.room.kept_max.set(ladder.replayed * self.segment_blocks_now());
         self.room.usable.set(self.usable_blocks());
         self.room.map_blocks.set(self.count_map_blocks());
         self.room.ladder.set(Some(ladder));
@@ -175,8 +175,8 @@ impl Core {
         let memory = self.memory.borrow();
         let facts = memory.active.len() as f64 / crate::memtable::FACTS_MAX as f64;
         let nodes = memory.active.nodes() as f64 / self.room.nodes_max.get().max(1) as f64;
-        let told = memory.active.told as f64 / self.room.told_max.get().max(1) as f64;
-        facts.max(nodes).max(told)
+        let kept = memory.active.kept as f64 / self.room.kept_max.get().max(1) as f64;
+        facts.max(nodes).max(kept)
     }
 
     /// Room in thousandths of a segment, as last measured: what is left, and what comes back with the next generation.

@@ -126,6 +126,9 @@ impl Core {
         pieces.iter().for_each(|piece| piece.to_entries(&mut entries));
         let numbered = entries.len();
         let pads = rows * k - 1 - payload;
+        if stream == StreamId::Host {
+            self.pace().take(pads as u64 + 1);
+        }
         entries.extend(std::iter::repeat_n(Entry::Pad, pads));
         let first_seq = self.next_seq.get();
         self.next_seq.set(Seq(first_seq.0 + numbered as u64));

@@ -188,6 +188,9 @@ impl Core {
     pub fn remember(&self, entries: &[Entry], places: &[Pba]) {
         let mut memory = self.memory.borrow_mut();
         let active = &mut memory.active;
+        if !matches!(entries.first(), Some(Entry::MapNode { .. })) {
+            active.kept += 1 + entries.iter().filter(|e| e.payload_crc().is_some()).count() as u64;
+        }
         let mut block = 0;
         for run in entries.chunk_by(continues) {
             match run[0] {

@@ -112,8 +112,8 @@ pub fn a_full_array_is_overwritten_and_emptied() {
 /// A full array that lost two drives, and has a place for one of them, is overwritten as long as anybody likes: where too
 /// little room is left to clean with two checkpoints in hand, the cleaner takes what there is.
 pub fn a_full_array_short_of_drives_is_overwritten() {
-    // One order of requests in five or so comes to that.
-    [6, 13].into_iter().for_each(overwrite_short_of_drives);
+    // One order of requests in six or so comes to that.
+    [5, 7].into_iter().for_each(overwrite_short_of_drives);
 }
 
 fn overwrite_short_of_drives(seed: u64) {
