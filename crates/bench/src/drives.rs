@@ -1,8 +1,9 @@
 //! Drives to measure on that cost nothing: in memory, or modelled.
 
 use base::{BLOCK_BYTES, MemberLba};
-use rt::model::{Disk, DiskParams};
+use rt::model::{Disk, DiskParams, FlashParams};
 use rt::{Buf, Drive, Rt};
+use serde::Deserialize;
 
 use crate::error::Error;
 use crate::stripe::failed;
@@ -28,22 +29,116 @@ pub async fn memory(rt: &Rt, count: usize, bytes: u64) -> Result<Vec<Drive>, Err
     Ok(drives)
 }
 
+/// What a modelled drive is like, as a file says; see `drives/*.toml`.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct DriveFile {
+    /// What it is called.
+    pub name: String,
+    per_byte: Option<PerByte>,
+    flash: Option<FlashFigures>,
+}
+
+/// A drive that serves one operation at a time, at a price per byte.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct PerByte {
+    read_bytes_per_s: f64,
+    write_bytes_per_s: f64,
+}
+
+/// [`FlashParams`].
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct FlashFigures {
+    unit_bytes: u32,
+    spare: f64,
+    superblocks: u32,
+    dies: u32,
+    page_bytes: u32,
+    page_read_ns: u64,
+    page_program_ns: u64,
+    suspend_ns: u64,
+    channels: u32,
+    channel_bytes_per_s: f64,
+    link_write_bytes_per_s: f64,
+    link_read_bytes_per_s: f64,
+    command_ns: u64,
+    commands_per_s: f64,
+    buffer_bytes: u64,
+}
+
+/// The files that come with the program, by name.
+pub const FILES: [(&str, &str); 3] = [
+    ("equal-cost", include_str!("../drives/equal-cost.toml")),
+    ("tlc", include_str!("../drives/tlc.toml")),
+    ("qlc", include_str!("../drives/qlc.toml")),
+];
+
+impl DriveFile {
+    /// One that comes with the program.
+    #[must_use]
+    pub fn named(name: &str) -> Option<DriveFile> {
+        let (_, text) = FILES.iter().find(|(n, _)| *n == name)?;
+        Some(DriveFile::parse(text).expect("what comes with the program is right: a test reads it"))
+    }
+
+    /// From the text of a file.
+    ///
+    /// # Errors
+    /// What is wrong with it.
+    pub fn parse(text: &str) -> Result<DriveFile, String> {
+        let file: DriveFile = toml::from_str(text).map_err(|e| e.to_string())?;
+        match (&file.per_byte, &file.flash) {
+            (Some(_), None) | (None, Some(_)) => Ok(file),
+            _ => Err("either [per_byte] or [flash] says what the drive is like".to_owned()),
+        }
+    }
+
+    /// A drive of this kind and size. No cache of it is volatile.
+    #[must_use]
+    pub fn params(&self, bytes: u64) -> DiskParams {
+        let usual = DiskParams {
+            bytes,
+            volatile_cache: false,
+            read_ns: 0,
+            write_ns: 0,
+            flush_ns: 0,
+            jitter: 0.0,
+            ..DiskParams::default()
+        };
+        if let Some(p) = &self.per_byte {
+            let (ns_per_byte_read, ns_per_byte_write) = (1e9 / p.read_bytes_per_s, 1e9 / p.write_bytes_per_s);
+            // One at a time: the rate does not depend on how requests are cut, so a ratio cannot exceed its limit.
+            return DiskParams { ns_per_byte_read, ns_per_byte_write, parallelism: 1, ..usual };
+        }
+        let f = self.flash.as_ref().expect("one of both is there");
+        let flash = FlashParams {
+            unit_bytes: f.unit_bytes,
+            spare: f.spare,
+            superblocks: f.superblocks,
+            dies: f.dies,
+            page_bytes: f.page_bytes,
+            page_read_ns: f.page_read_ns,
+            page_program_ns: f.page_program_ns,
+            suspend_ns: f.suspend_ns,
+            channels: f.channels,
+            channel_bytes_per_s: f.channel_bytes_per_s,
+            link_write_bytes_per_s: f.link_write_bytes_per_s,
+            link_read_bytes_per_s: f.link_read_bytes_per_s,
+            command_ns: f.command_ns,
+            commands_per_s: f.commands_per_s,
+            buffer_bytes: f.buffer_bytes,
+        };
+        DiskParams { flash: Some(flash), ..usual }
+    }
+}
+
 /// A modelled drive with equal cost per byte for random and sequential access, a read a third of a write (design,
-/// section 8), so that only our own work shows: 2.1 GB/s of writes or 6.3 GB/s of reads, and no volatile cache.
+/// section 8), so that only our own work shows.
 #[must_use]
 pub fn equal_cost(bytes: u64) -> DiskParams {
-    DiskParams {
-        bytes,
-        volatile_cache: false,
-        read_ns: 0,
-        write_ns: 0,
-        ns_per_byte_read: 0.16,
-        ns_per_byte_write: 0.48,
-        flush_ns: 0,
-        // One at a time: the rate does not depend on how requests are cut, so a ratio cannot exceed its limit.
-        parallelism: 1,
-        jitter: 0.0,
-    }
+    DriveFile::named("equal-cost").expect("it comes with the program").params(bytes)
 }
 
 /// `count` modelled drives, for a runtime in virtual time.

@@ -30,6 +30,7 @@ mod payload;
 pub mod rebuild;
 pub mod report;
 pub mod sequential;
+pub mod steady;
 pub mod stripe;
 pub mod subject;
 pub mod table;

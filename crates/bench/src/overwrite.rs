@@ -149,6 +149,14 @@ impl Overwrites {
         }
     }
 
+    /// Size of each drive.
+    ///
+    /// # Errors
+    /// When no array of this shape can be made.
+    pub fn drive_bytes(&self) -> Result<u64, Error> {
+        Ok(self.plan()?.0)
+    }
+
     async fn make(&self, rt: &Rt) -> Result<(Target, f64), Error> {
         let (bytes, plan) = self.plan()?;
         let drives: Vec<Drive> = drives::modelled(rt, self.drives, &DiskParams { bytes, ..self.params });

@@ -142,9 +142,15 @@ impl Disk {
         let key = FlightKey { slot: state.flights.insert(flight), number };
         if !plan.hangs {
             let now = rt.now();
-            let Reverse(free) = state.channels.pop().expect("a drive has at least one channel");
-            let end = now.0.max(free) + plan.service_ns;
-            state.channels.push(Reverse(end));
+            let end = match state.flash.as_mut().filter(|_| state.attached) {
+                Some(flash) => flash.serve(now.0, &op) + plan.service_ns,
+                None => {
+                    let Reverse(free) = state.channels.pop().expect("a drive has at least one channel");
+                    let end = now.0.max(free) + plan.service_ns;
+                    state.channels.push(Reverse(end));
+                    end
+                }
+            };
             let at = now + Duration::from_nanos(end - now.0);
             rt.inner.agenda.borrow_mut().add(at, Event::Served(self.clone(), key));
         }
@@ -278,7 +284,11 @@ impl State {
         }
     }
 
+    /// What an operation takes; with flash nothing besides.
     fn service_ns(&mut self, p: &DiskParams, op: &Op) -> u64 {
+        if p.flash.is_some() {
+            return 0;
+        }
         let bytes = op.blocks.bytes() as f64;
         let ns = match op.kind {
             OpKind::Read => p.read_ns as f64 + bytes * p.ns_per_byte_read,

@@ -15,12 +15,15 @@
 //! in flight until `power_cut` or `crash` decides them. Same parameters, same seed, same operations: same answers
 //! at the same instants.
 //!
-//! Not modelled: wear, garbage collection pauses (use stalls), caches that lose an older write but keep a newer
+//! - or flash that has to clean, instead of service times (`flash`).
+//!
+//! Not modelled: wear, caches that lose an older write but keep a newer
 //! one of the same block as the *older* content; deallocated blocks that read as anything but zeros.
 
 mod cache;
 mod cut;
 mod fault;
+mod flash;
 mod flight;
 mod image;
 
@@ -37,6 +40,8 @@ use cache::{Cache, Write};
 pub use cut::LateWrites;
 use fault::Faults;
 pub use fault::{Fault, Op, OpKind, Verdict};
+use flash::Flash;
+pub use flash::{FlashCounters, FlashParams};
 pub(crate) use flight::FlightKey;
 use flight::{Ending, Flight};
 use image::Image;
@@ -66,6 +71,8 @@ pub struct DiskParams {
     pub parallelism: usize,
     /// A service time is stretched by a random factor between 1 and 1 + jitter.
     pub jitter: f64,
+    /// Flash that says how long operations take, instead of the times above.
+    pub flash: Option<FlashParams>,
 }
 
 impl Default for DiskParams {
@@ -80,6 +87,7 @@ impl Default for DiskParams {
             flush_ns: 100_000,
             parallelism: 16,
             jitter: 0.5,
+            flash: None,
         }
     }
 }
@@ -154,6 +162,7 @@ struct State {
     flights_begun: u64,
     /// When each of the `parallelism` channels becomes free.
     channels: BinaryHeap<Reverse<u64>>,
+    flash: Option<Flash>,
     /// The world whose clock `channels` speaks of.
     world: u64,
     attached: bool,
@@ -168,10 +177,11 @@ impl Disk {
     /// A new drive, all zeros.
     #[must_use]
     pub fn new(name: &str, params: DiskParams, seed: u64) -> Disk {
-        Disk::with_image(name, params, Random::from_seed(seed), Image::default())
+        let flash = params.flash.map(|flash| Flash::new(flash, params.bytes));
+        Disk::with_image(name, params, Random::from_seed(seed), Image::default(), flash)
     }
 
-    fn with_image(name: &str, params: DiskParams, random: Random, image: Image) -> Disk {
+    fn with_image(name: &str, params: DiskParams, random: Random, image: Image, flash: Option<Flash>) -> Disk {
         assert!(params.parallelism > 0, "a drive serves at least one operation at a time");
         let state = State {
             volatile_cache: params.volatile_cache,
@@ -180,6 +190,7 @@ impl Disk {
             flights: Slab::new(),
             flights_begun: 0,
             channels: idle_channels(&params),
+            flash,
             world: 0,
             attached: true,
             faults: Faults::default(),
@@ -262,13 +273,20 @@ impl Disk {
         let mut image = state.image.clone();
         state.cache.writes().for_each(|write| write.apply(&mut image));
         let random = Random::from_seed(state.random.next());
-        Disk::with_image(&self.0.name, self.0.params, random, image)
+        let flash = state.flash.clone();
+        Disk::with_image(&self.0.name, self.0.params, random, image, flash)
     }
 
     /// What was asked of it so far.
     #[must_use]
     pub fn counters(&self) -> Counters {
         self.0.state.borrow().counters
+    }
+
+    /// What its flash did so far, if it has one.
+    #[must_use]
+    pub fn flash_counters(&self) -> Option<FlashCounters> {
+        self.0.state.borrow().flash.as_ref().map(Flash::counters)
     }
 
     /// Which faults operations met so far.
@@ -308,7 +326,7 @@ impl Disk {
             direct: true,
             serial: Some(self.0.name.clone()),
             stable_name: format!("model:{}", self.0.name),
-            optimal_write_bytes: 4096,
+            optimal_write_bytes: self.0.params.flash.map_or(4096, |flash| flash.unit_bytes),
         }
     }
 
@@ -318,6 +336,9 @@ impl Disk {
         if state.world != world {
             state.world = world;
             state.channels = idle_channels(&self.0.params);
+            if let Some(flash) = &mut state.flash {
+                flash.restart();
+            }
         }
     }
 
