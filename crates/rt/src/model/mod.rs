@@ -2,7 +2,7 @@
 //!
 //! What it models:
 //! - service time: `parallelism` operations at once, each a base time plus a time per byte, stretched by a seeded
-//!   jitter, so that answers come out of order;
+//!   jitter, so that answers come out of order; or flash that has to clean (`flash`);
 //! - a volatile cache: answered writes are seen by reads but durable only after a flush that began later, or when
 //!   the cache overflows (64 MiB, oldest first); without the cache an answered write is durable;
 //! - [`Disk::power_cut`]: every write in the cache or in flight is kept, dropped or torn at 512 B, each by itself;
@@ -15,10 +15,8 @@
 //! in flight until `power_cut` or `crash` decides them. Same parameters, same seed, same operations: same answers
 //! at the same instants.
 //!
-//! - or flash that has to clean, instead of service times (`flash`).
-//!
-//! Not modelled: wear, caches that lose an older write but keep a newer
-//! one of the same block as the *older* content; deallocated blocks that read as anything but zeros.
+//! Not modelled: wear, caches that lose an older write but keep a newer one of the same block as the *older* content;
+//! deallocated blocks that read as anything but zeros.
 
 mod cache;
 mod cut;

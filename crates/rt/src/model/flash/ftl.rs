@@ -127,6 +127,11 @@ impl Ftl {
         (place != NONE).then(|| (page, u32::from(self.dies[page as usize])))
     }
 
+    /// Units of hosts in the page that is not programmed yet.
+    pub fn units_begun(&self) -> u32 {
+        self.hosts.next % self.shape.page_units
+    }
+
     /// A host writes a unit.
     pub fn write(&mut self, unit: u32, work: &mut Vec<Work>) {
         self.forget(unit);

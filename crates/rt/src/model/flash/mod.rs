@@ -49,7 +49,7 @@ pub struct FlashParams {
     pub channels: u32,
     /// Bytes a second of one channel.
     pub channel_bytes_per_s: f64,
-    /// Bytes a second from the host, and to it.
+    /// Bytes a second from the host.
     pub link_write_bytes_per_s: f64,
     /// Bytes a second to the host.
     pub link_read_bytes_per_s: f64,
@@ -72,7 +72,7 @@ pub struct FlashCounters {
 
 #[derive(Clone, Copy, Default)]
 struct Die {
-    /// Programs and erases given to it end then.
+    /// Programs given to it end then.
     busy_until: u64,
     /// Reads given to it end then.
     reading_until: u64,
@@ -133,7 +133,8 @@ impl Flash {
         }
     }
 
-    /// A clock begins anew: all is idle.
+    /// A clock begins anew: all is idle. What waited in the buffer for the rest of its unit is forgotten: the contents are
+    /// not kept here.
     pub(super) fn restart(&mut self) {
         self.dies.fill(Die::default());
         self.channels.fill(0);
@@ -141,7 +142,8 @@ impl Flash {
         self.leaves.clear();
         self.parts.clear();
         self.parts_order.clear();
-        self.buffered = 0;
+        // The page that is begun leaves the buffer as a whole.
+        self.buffered = u64::from(self.ftl.units_begun()) * u64::from(self.params.unit_bytes);
     }
 
     pub(super) fn counters(&self) -> FlashCounters {
@@ -319,5 +321,44 @@ impl Flash {
         let die = &mut self.dies[die as usize];
         die.busy_until = die.busy_until.max(now).max(die.reading_until) + ns;
         die.busy_until.max(from + ns)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use base::{BlockCount, MemberLba};
+
+    use super::*;
+
+    const PARAMS: FlashParams = FlashParams {
+        unit_bytes: 4096,
+        spare: 0.2,
+        superblocks: 64,
+        dies: 4,
+        page_bytes: 16384,
+        page_read_ns: 50_000,
+        page_program_ns: 500_000,
+        suspend_ns: 20_000,
+        channels: 2,
+        channel_bytes_per_s: 1e9,
+        link_write_bytes_per_s: 4e9,
+        link_read_bytes_per_s: 4e9,
+        command_ns: 10_000,
+        commands_per_s: 1e6,
+        buffer_bytes: 65536,
+    };
+
+    #[test]
+    fn a_page_that_was_begun_under_another_clock_ends_under_this_one() {
+        let mut flash = Flash::new(PARAMS, 16 << 20);
+        for n in 0..1000u64 {
+            let op = Op { kind: OpKind::Write, at: MemberLba(n * 7 % 4096), blocks: BlockCount(1) };
+            let now = n % 50 * 2_000_000;
+            assert!(flash.serve(now, &op) >= now + PARAMS.command_ns);
+            if n % 50 == 49 {
+                flash.restart();
+            }
+            assert!(flash.buffered <= PARAMS.buffer_bytes, "{}", flash.buffered);
+        }
     }
 }
