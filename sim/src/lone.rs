@@ -168,7 +168,8 @@ pub fn lost_node(world: &mut World) -> Result<(), String> {
         }
     }
     let (rt, array, volume) = lone.open(world)?;
-    for _ in 0..world.dice.random_range(0..24) {
+    // Half the time nothing is done to it: then it is the cleaner that meets it first.
+    for _ in 0..[0, world.dice.random_range(0..24)][world.dice.random_range(0..2)] {
         let leaf = [leaf, leaf + 16, world.dice.random_range(0..LEAVES)][world.dice.random_range(0..3)];
         let first = [0, 0, world.dice.random_range(0..LEAF)][world.dice.random_range(0..3)];
         let n = [LEAF - first, world.dice.random_range(1..=LEAF - first)][world.dice.random_range(0..2)];
