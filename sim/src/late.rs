@@ -17,10 +17,13 @@ pub fn generation(world: &mut World) -> Result<(), String> {
     }
     let ended = world.forks();
     let rt = world.rt();
+    // Of its first generation the next one knows nothing at all.
+    let first = world.dice.random_range(0..2) == 0;
+    let before: Vec<Disk> = ended.iter().map(Disk::fork).collect();
     let array = rt.block_on(Array::open(&rt, drives(&rt, &ended), DEGRADED)).map_err(|e| e.to_string())?;
-    let disks: Vec<Disk> = ended.iter().map(Disk::fork).collect();
+    let disks: Vec<Disk> = if first { before } else { ended.iter().map(Disk::fork).collect() };
     disks.iter().for_each(|d| d.crash(world.dice.random()));
-    let written = rt.block_on(array.volume_create("late", 1 << 20)).is_ok();
+    let written = first || rt.block_on(array.volume_create("late", 1 << 20)).is_ok();
     drop(array);
     rt.end();
     let late = newest_generation(&ended).filter(|_| written).ok_or("no generation was written")?;

@@ -1,5 +1,7 @@
 //! One plan's world: drives that outlive the processes on them, which of them may go bad, and what happened.
 
+use std::time::Duration;
+
 use rand::{RngExt, SeedableRng};
 use rt::model::{Disk, FaultsMet, LateWrites};
 use rt::{Drive, Rt};
@@ -22,7 +24,11 @@ pub struct World {
     /// What happened.
     pub counts: Counts,
     made: u64,
+    begun: u32,
 }
+
+/// From the beginning of one runtime to that of the next, by the wall clock.
+const BETWEEN: Duration = Duration::from_secs(60);
 
 impl World {
     /// The world of `plan`.
@@ -36,6 +42,7 @@ impl World {
             late: Vec::new(),
             counts: Counts::default(),
             made: 0,
+            begun: 0,
         };
         for _ in 0..world.plan.drives {
             let disk = world.new_disk();
@@ -57,9 +64,10 @@ impl World {
         Disk::new(&format!("drive-{}", self.made), self.plan.disk(), seed)
     }
 
-    /// A runtime of its own.
+    /// A runtime of its own, which begins later than the one before.
     pub fn rt(&mut self) -> Rt {
-        Rt::modelled(self.dice.random())
+        self.begun += 1;
+        Rt::modelled_later(self.dice.random(), BETWEEN * self.begun)
     }
 
     /// Whether a drive may go bad.

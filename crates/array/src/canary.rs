@@ -98,6 +98,8 @@ canaries! {
     ForeignIgnored,
     /// A generation that lands when its process is gone is another's.
     LateSlotForeign,
+    /// An open that ended before its first generation took effect shares its epoch with the next.
+    EpochsMeet,
     /// Zones are freed before the generation that does not need them is in effect.
     ReusedEarly,
     /// Overwritten blocks stay counted.

@@ -65,7 +65,7 @@ enum Slot {
 #[allow(clippy::large_enum_variant)]
 enum World {
     Real { ring: Ring, start: Instant },
-    Modelled { now: Cell<Nanos> },
+    Modelled { now: Cell<Nanos>, start_unix_seconds: u64 },
 }
 
 /// What all handles of a runtime share.
@@ -115,7 +115,18 @@ impl Rt {
     /// The modelled world: virtual time, and one seed that decides everything.
     #[must_use]
     pub fn modelled(seed: u64) -> Rt {
-        Rt::new(Queue::new(None), Random::from_seed(seed), World::Modelled { now: Cell::new(Nanos(0)) })
+        Rt::modelled_later(seed, Duration::ZERO)
+    }
+
+    /// [`Rt::modelled`], its wall clock ahead: a world that begins when another has ended.
+    #[must_use]
+    pub fn modelled_later(seed: u64, ahead: Duration) -> Rt {
+        let start_unix_seconds = MODELLED_START_UNIX_SECONDS + ahead.as_secs();
+        Rt::new(
+            Queue::new(None),
+            Random::from_seed(seed),
+            World::Modelled { now: Cell::new(Nanos(0)), start_unix_seconds },
+        )
     }
 
     fn new(queue: Arc<Queue>, random: Random, world: World) -> Rt {
@@ -198,7 +209,7 @@ impl Rt {
         match &self.inner.world {
             // A clock before 1970 reads as 1970.
             World::Real { .. } => SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |d| d.as_secs()),
-            World::Modelled { now } => MODELLED_START_UNIX_SECONDS + now.get().0 / 1_000_000_000,
+            World::Modelled { now, start_unix_seconds } => start_unix_seconds + now.get().0 / 1_000_000_000,
         }
     }
 
@@ -250,7 +261,7 @@ impl Inner {
     pub(crate) fn now(&self) -> Nanos {
         match &self.world {
             World::Real { start, .. } => Nanos(0) + start.elapsed(),
-            World::Modelled { now } => now.get(),
+            World::Modelled { now, .. } => now.get(),
         }
     }
 
@@ -266,7 +277,7 @@ impl Inner {
     fn modelled_now(&self) -> Nanos {
         match &self.world {
             World::Real { .. } => Nanos(0),
-            World::Modelled { now } => now.get(),
+            World::Modelled { now, .. } => now.get(),
         }
     }
 
@@ -364,7 +375,7 @@ impl Inner {
                     self.fire(self.now());
                 }
             }
-            World::Modelled { now } => {
+            World::Modelled { now, .. } => {
                 if self.queue.len() > 0 {
                     return;
                 }

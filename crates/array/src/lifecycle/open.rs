@@ -132,7 +132,7 @@ pub async fn open(rt: &Rt, drives: Vec<Drive>, how: OpenHow) -> Result<(Rc<Core>
     }
     recovery
         .step("load tables", format!("{} segments, {} volumes", generation.segments.len(), generation.volumes.len()));
-    let epoch = Epoch(seen.epoch.0 + u32::from(!planted(Canary::EpochForgotten)));
+    let epoch = epoch_after(seen.epoch, rt.unix_seconds());
     let replay = ReplayHow {
         mend: writable || planted(Canary::ReadOnlyWrites),
         accept_loss: how.accept_loss || !writable,
@@ -231,6 +231,22 @@ async fn read_member(rt: &Rt, drive: Drive) -> Result<Option<Found>, Refused> {
         generations.remove(0);
     }
     Ok(Some(Found { drive, label, generations, lent: false }))
+}
+
+/// Epochs are seconds from here on: 2026-01-01 00:00:00 UTC.
+const EPOCHS_FROM_UNIX_SECONDS: u64 = 1_767_225_600;
+
+/// A clock that is further ahead (34 years) is not believed.
+const EPOCH_BY_CLOCK_MAX: u64 = 1 << 30;
+
+/// The epoch of an open. It is later than any that left something behind; and than that of an open that ended before its
+/// first generation took effect, and left nothing to see, but for a write that is still in flight to a drive. Only the
+/// clock knows of that one.
+fn epoch_after(seen: Epoch, unix_seconds: u64) -> Epoch {
+    let next = seen.0 + u32::from(!planted(Canary::EpochForgotten));
+    let by_clock = unix_seconds.saturating_sub(EPOCHS_FROM_UNIX_SECONDS);
+    let unbelieved = by_clock > EPOCH_BY_CLOCK_MAX || planted(Canary::EpochsMeet) || planted(Canary::EpochForgotten);
+    Epoch(if unbelieved { next } else { next.max(by_clock as u32) })
 }
 
 async fn find_members(rt: &Rt, drives: Vec<Drive>) -> Result<Vec<Found>, Refused> {

@@ -203,6 +203,25 @@ pub fn a_generation_that_lands_late_is_nobodys() {
     }
 }
 
+/// The same with the first generation of a process: it began where the next one begins too.
+pub fn a_first_generation_that_lands_late_is_nobodys() {
+    let world = World::new(3, false);
+    world.create(Level::Raid5);
+    let ended = world.fork();
+    let p = ended.start(48);
+    let late = ended.generation();
+    p.kill(48);
+    let next = world.start_later(49, Duration::from_secs(10), OpenHow::default());
+    assert!(late.number == world.generation().number && late.id != world.generation().id);
+    world.disks[1].image_write(world.label(1).layout.slot((late.number.0 % 2) as usize), &late.encode());
+    for name in ["w", "x"] {
+        next.rt.block_on(next.array().volume_create(name, 1 << 20)).unwrap();
+        assert_eq!(next.array().status().state, ArrayState::Optimal, "{:#?}", next.array().status().events);
+    }
+    next.close();
+    assert_eq!(world.check().errors, Vec::<String>::new());
+}
+
 /// It lands over the only copy of the one in effect: nobody goes on from it all the same.
 pub fn a_generation_that_lands_late_is_no_history() {
     let ended = World::new(1, false);

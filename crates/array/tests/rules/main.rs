@@ -67,6 +67,7 @@ rules! {
     generations::a_second_writer_stops_the_first [ForeignIgnored]
     generations::a_generation_that_lands_late_is_nobodys [LateSlotForeign]
     generations::a_generation_that_lands_late_is_no_history [LateSlotForeign]
+    generations::a_first_generation_that_lands_late_is_nobodys [EpochsMeet]
     generations::a_freed_zone_waits_for_its_generation [ReusedEarly]
     generations::a_zone_being_read_is_not_freed [PinsForgotten]
     generations::a_new_volume_is_seen_once_it_is_durable [VolumeSeenEarly]

@@ -78,7 +78,12 @@ impl World {
 
     /// A process with the array open in some way.
     pub fn start_how(&self, seed: u64, how: OpenHow) -> Process<'_> {
-        let rt = Rt::modelled(seed);
+        self.start_later(seed, Duration::ZERO, how)
+    }
+
+    /// The same, by a clock that is ahead.
+    pub fn start_later(&self, seed: u64, ahead: Duration, how: OpenHow) -> Process<'_> {
+        let rt = Rt::modelled_later(seed, ahead);
         let array = rt.block_on(Array::open(&rt, Self::drives(&rt, &self.disks), how)).unwrap();
         let v = array.volume("v");
         Process { world: self, rt, array: Some(array), v }
