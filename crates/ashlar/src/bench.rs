@@ -2,8 +2,11 @@
 
 use std::time::Duration;
 
-use bench::{Comparison, Load, Pattern, Subject, compare, drives, table};
+use bench::condition::Condition;
+use bench::drives::{DriveFile, FILES};
+use bench::{Comparison, Fill, Load, Pattern, Report, State, Subject, compare, drives, table};
 use ondisk::Level;
+use rt::{Drive, Rt};
 use server::drives::Source;
 use server::drives::checks::{Checks, Purpose};
 use server::size::Size;
@@ -18,6 +21,9 @@ const EXAMPLES: &str = "\
 Examples:
   ashlar bench                                             eight drives in memory, RAID 0, 10, 5 and 6
   ashlar bench --memory 8x512M --raid 5 --width 8 --pattern random-write --depth 256
+  ashlar bench --model equal-cost --fill fresh,80          modelled drives: the figures do not move from run to run
+  ashlar bench --model tlc:5x2G --raid 5 --fill 80 --pattern random-write
+  ashlar bench --model equal-cost --state degraded,rebuilding --raid 6 --width 6
   ashlar bench --force /dev/nvme*n1 --seconds 300          EVERYTHING ON THESE DRIVES IS LOST
   ashlar bench --json | jq '.groups[].rows[] | [.subject, .ratio, .limit]'
 
@@ -31,11 +37,14 @@ pub struct Args {
     drives: Vec<String>,
     /// Drives in memory instead: COUNTxSIZE
     #[arg(long, value_name = "COUNTxSIZE", default_value = "8x512M", conflicts_with = "drives")]
-    memory: Memory,
+    memory: Several,
+    /// Modelled drives instead, in virtual time: equal-cost, tlc, qlc or a file, and how many [default: 8x512M]
+    #[arg(long, value_name = "NAME[:COUNTxSIZE]", conflicts_with_all = ["drives", "memory"])]
+    model: Option<Model>,
     /// Levels beside the direct drives: 0, 10, 10x3, 5, 6 [default: 0, 10, 5 and 6]
     #[arg(long, value_name = "LEVEL", value_delimiter = ',')]
     raid: Vec<Level>,
-    /// Drives that one row goes over [default: all]
+    /// Drives that one row goes over [default: all; all but one where arrays are rebuilt]
     #[arg(long)]
     width: Option<usize>,
     /// random-read, random-write, sequential-read, sequential-write, random-70 (70 % reads)
@@ -47,12 +56,18 @@ pub struct Args {
     /// Requests in flight [default: 64 random, 16 sequential]
     #[arg(long, value_delimiter = ',')]
     depth: Vec<usize>,
-    /// Bytes worked on [default: an eighth of the drives, at most 1G]
+    /// fresh, or hundredths of usable to fill and then overwrite until the rate is steady
+    #[arg(long, value_delimiter = ',', default_value = "fresh")]
+    fill: Vec<Fill>,
+    /// optimal, degraded, rebuilding (or rebuilding-low, rebuilding-high)
+    #[arg(long, value_delimiter = ',', default_value = "optimal")]
+    state: Vec<State>,
+    /// Bytes worked on when fresh [default: an eighth of the drives, at most 1G]
     #[arg(long)]
     working_set: Option<Size>,
-    /// Time of all measurements; filling comes on top
-    #[arg(long, default_value_t = 15.0)]
-    seconds: f64,
+    /// Time of all measurements; filling comes on top [default: 15; of modelled drives a tenth of a second for each]
+    #[arg(long)]
+    seconds: Option<f64>,
     /// Takes drives that hold something; it will be lost
     #[arg(long)]
     force: bool,
@@ -63,41 +78,28 @@ pub struct Args {
 
 /// Measures.
 pub fn run(context: &Context, args: &Args) -> Outcome {
-    let report = context.offline(|world| async move {
-        let drives = if args.drives.is_empty() {
-            drives::memory(&world.rt, args.memory.count, args.memory.size.0).await.map_err(problem)?
-        } else {
-            let sources = args.drives.iter().map(|d| d.parse::<Source>());
-            let sources: Vec<Source> =
-                sources.collect::<Result<_, _>>().map_err(|e| Problem::usage("a drive", e, "name a path"))?;
-            let checks =
-                Checks { rt: &world.rt, registry: &world.registry, purpose: Purpose::Create, force: args.force };
-            checks.open_all(&sources).await?
-        };
-        let mut what = Comparison { loads: args.loads(), ..Comparison::new(drives) };
-        if !args.raid.is_empty() {
-            let width = args.width.or(Some(what.drives.len()));
-            let arrays = args.raid.iter().map(|&level| Subject::Level { level, width });
-            what.subjects = std::iter::once(Subject::Direct).chain(arrays).collect();
-        } else if let Some(width) = args.width {
-            for subject in &mut what.subjects {
-                if let Subject::Level { width: w, .. } = subject {
-                    *w = Some(width);
-                }
-            }
+    let report = match &args.model {
+        Some(model) => {
+            // The clock of this runtime is the model's.
+            let rt = Rt::modelled(1);
+            let drives = drives::modelled(&rt, model.several.count, &model.file.params(model.several.size.0));
+            let what = Comparison { rounds: 1, read_cost: model.file.read_cost(), ..args.comparison(drives) };
+            rt.block_on(args.measure(&rt, what))?
         }
-        if let Some(size) = args.working_set {
-            what.working_set_bytes = size.0;
-        }
-        let what = what.lasting(args.time());
-        let progress = Progress::new(false);
-        let (mut step, total) = (0, (what.rounds * what.subjects.len()) as u64);
-        let shown = |round: usize, subject: Subject| {
-            progress.at(&format!("round {round}, {subject}"), step, total);
-            step += 1;
-        };
-        compare(&world.rt, &what, shown).await.map_err(problem)
-    })?;
+        None => context.offline(|world| async move {
+            let drives = if args.drives.is_empty() {
+                drives::memory(&world.rt, args.memory.count, args.memory.size.0).await.map_err(problem)?
+            } else {
+                let sources = args.drives.iter().map(|d| d.parse::<Source>());
+                let sources: Vec<Source> =
+                    sources.collect::<Result<_, _>>().map_err(|e| Problem::usage("a drive", e, "name a path"))?;
+                let checks =
+                    Checks { rt: &world.rt, registry: &world.registry, purpose: Purpose::Create, force: args.force };
+                checks.open_all(&sources).await?
+            };
+            args.measure(&world.rt, args.comparison(drives)).await
+        })?,
+    };
     if args.json {
         text::print_json(&report);
     } else {
@@ -106,10 +108,49 @@ pub fn run(context: &Context, args: &Args) -> Outcome {
     Ok(Finding::Good)
 }
 
+/// Modelled time of one measurement, in seconds.
+const MODELLED_SECONDS: f64 = 0.1;
+
 impl Args {
+    async fn measure(&self, rt: &Rt, what: Comparison) -> Result<Report, Problem> {
+        let what = self.lasting(what);
+        let progress = Progress::new(false);
+        let (mut step, total) = (0, (what.rounds * what.conditions.len() * what.subjects.len()) as u64);
+        let shown = |round: usize, condition: Condition, subject: Subject| {
+            progress.at(&format!("round {round}, {subject}{condition}"), step, total);
+            step += 1;
+        };
+        compare(rt, &what, shown).await.map_err(problem)
+    }
+
+    fn comparison(&self, drives: Vec<Drive>) -> Comparison {
+        let conditions =
+            self.fill.iter().flat_map(|&fill| self.state.iter().map(move |&state| Condition { fill, state }));
+        let mut what = Comparison { loads: self.loads(), conditions: conditions.collect(), ..Comparison::new(drives) };
+        // A rebuild wants a place.
+        let place = usize::from(self.state.iter().any(|s| matches!(s, State::Rebuilding(_))));
+        let most = self.width.unwrap_or(what.drives.len().saturating_sub(place));
+        what.subjects = Subject::all_levels(most);
+        if !self.raid.is_empty() {
+            // What the drives do not allow is refused as it was asked for.
+            let arrays = self.raid.iter().map(|&level| {
+                let widest = Subject::widest(level, most).filter(|_| self.width.is_none());
+                widest.unwrap_or(Subject::Level { level, width: Some(most) })
+            });
+            what.subjects = std::iter::once(Subject::Direct).chain(arrays).collect();
+        }
+        if let Some(size) = self.working_set {
+            what.working_set_bytes = size.0;
+        }
+        what
+    }
+
     /// The time asked for, within reason ("nan" is a number too).
-    fn time(&self) -> Duration {
-        Duration::try_from_secs_f64(self.seconds.clamp(0.1, 86_400.0)).unwrap_or(Duration::from_secs(15))
+    fn lasting(&self, what: Comparison) -> Comparison {
+        let time = |seconds: f64| Duration::try_from_secs_f64(seconds.clamp(0.001, 86_400.0));
+        let measurements = what.rounds * what.conditions.len() * what.subjects.len() * what.loads.len();
+        let usual = if self.model.is_some() { measurements as f64 * MODELLED_SECONDS } else { 15.0 };
+        what.lasting(time(self.seconds.unwrap_or(usual)).unwrap_or(Duration::from_secs(15)))
     }
 
     fn loads(&self) -> Vec<Load> {
@@ -131,18 +172,47 @@ impl Args {
 
 /// COUNTxSIZE.
 #[derive(Clone, Copy)]
-struct Memory {
+struct Several {
     count: usize,
     size: Size,
 }
 
-impl std::str::FromStr for Memory {
+impl std::str::FromStr for Several {
     type Err = String;
 
-    fn from_str(text: &str) -> Result<Memory, String> {
+    fn from_str(text: &str) -> Result<Several, String> {
         let wrong = || format!("\"{text}\" is not COUNTxSIZE, such as 8x512M");
         let (count, size) = text.split_once('x').ok_or_else(wrong)?;
-        Ok(Memory { count: count.parse().map_err(|_| wrong())?, size: size.parse()? })
+        Ok(Several { count: count.parse().map_err(|_| wrong())?, size: size.parse()? })
+    }
+}
+
+/// What modelled drives are like, and how many there are.
+#[derive(Clone)]
+struct Model {
+    file: DriveFile,
+    several: Several,
+}
+
+impl std::str::FromStr for Model {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Model, String> {
+        // A path may hold colons; what follows the last one is a number of drives, or part of the path.
+        let (name, several) = match text.rsplit_once(':').map(|(name, several)| (name, several.parse())) {
+            Some((name, Ok(several))) => (name, several),
+            _ => (text, "8x512M".parse()?),
+        };
+        let file = match DriveFile::named(name) {
+            Some(file) => file,
+            None => {
+                let names: Vec<&str> = FILES.iter().map(|(name, _)| *name).collect();
+                let wrong = |e: &dyn std::fmt::Display| format!("{name}: {e}; use {} or a file", names.join(", "));
+                let text = std::fs::read_to_string(name).map_err(|e| wrong(&e))?;
+                DriveFile::parse(&text).map_err(|e| wrong(&e))?
+            }
+        };
+        Ok(Model { file, several })
     }
 }
 

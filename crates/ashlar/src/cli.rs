@@ -54,7 +54,7 @@ enum Verb {
     Scrub(scrub::Args),
     Destroy(destroy::Args),
     Wipe(wipe::Args),
-    Bench(bench::Args),
+    Bench(Box<bench::Args>),
     Demo(demo::Args),
     Completion(completion::Args),
 }

@@ -21,8 +21,8 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     };
     let names = if names.is_empty() { vec!["tlc".to_owned(), "qlc".to_owned()] } else { names };
     println!(
-        "{:<12} {:>12} {:>7} | {:>12} {:>7} {:>7} {:>8} {:>9} | {:>6} {:>5}",
-        "drive", "direct IOPS", "flash", "array IOPS", "moves", "+hdrs", "p50 us", "p99.9 us", "ratio", "sec"
+        "{:<12} {:>12} {:>7} | {:>12} {:>7} {:>7} {:>7} {:>8} {:>9} | {:>6} {:>5}",
+        "drive", "direct IOPS", "flash", "array IOPS", "moves", "+hdrs", "flash", "p50 us", "p99.9 us", "ratio", "sec"
     );
     for name in names {
         let file = DriveFile::named(&name).ok_or_else(|| format!("no drive file \"{name}\" comes with the program"))?;
@@ -40,13 +40,14 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         let began = Instant::now();
         let r = steady(&how)?;
         println!(
-            "{:<12} {:>12.0} {:>7.2} | {:>12.0} {:>7.2} {:>7.2} {:>8.0} {:>9.0} | {:>6.2} {:>5.0}",
+            "{:<12} {:>12.0} {:>7.2} | {:>12.0} {:>7.2} {:>7.2} {:>7.2} {:>8.0} {:>9.0} | {:>6.2} {:>5.0}",
             file.name,
             r.direct.iops,
             r.direct.flash_amplification,
             r.array.iops,
             r.array.amplification.moves,
             r.array.amplification.with_headers,
+            r.array.flash_amplification,
             r.array.latency_us_p50,
             r.array.latency_us_p999,
             r.ratio,

@@ -28,7 +28,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         let mut one = Comparison { loads: vec![load], subjects: vec![subject], ..Comparison::new(drives) };
         one.working_set_bytes = 192 << 20;
         one.rounds = 1;
-        compare(&rt, &one.lasting(Duration::from_secs_f64(seconds.parse().unwrap_or(3.0))), |_, _| ()).await
+        compare(&rt, &one.lasting(Duration::from_secs_f64(seconds.parse().unwrap_or(3.0))), |_, _, _| ()).await
     })?;
     println!("{report}");
     Ok(())

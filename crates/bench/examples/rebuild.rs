@@ -7,7 +7,8 @@
 
 use array::Rate;
 use bench::Pattern;
-use bench::rebuild::{Place, Rebuilds, State};
+use bench::State;
+use bench::rebuild::{Place, Rebuilds};
 use ondisk::Level;
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {

@@ -1,23 +1,27 @@
-//! The comparison: every subject under every load, round after round, on the same drives.
+//! The comparison: every subject in every condition under every load, round after round, on the same drives.
 //!
 //! ```text
-//! for each round: for each subject: make it on the drives, fill, settle; for each load: warm up, measure
+//! for each round: for each condition: for each subject: make it on the drives, fill, age, take a drive;
+//!                                                       for each load: warm up, measure
 //! ```
 //!
 //! Invariant: a ratio is made within a round, from figures seconds apart, before medians are taken.
 
 use std::time::Duration;
 
+use base::MemberLba;
 use rt::{Drive, DriveKind, Rt};
 
+use crate::condition::{Condition, Fill, State, age, bring_into, is_rebuilding};
 use crate::error::{Error, Impossible};
 use crate::figures::{Figures, Sample, median};
 use crate::generate::{FILL_BLOCK_BYTES, fill, generate};
-use crate::limit;
+use crate::limit::{self, Case};
 use crate::load::{Load, Until};
 use crate::report::{Group, Per, Report, Row};
 use crate::stripe::failed;
 use crate::subject::Subject;
+use crate::target::Target;
 
 /// The default working set, at most: it is filled once per subject and round.
 const WORKING_SET_BYTES_MAX: u64 = 1 << 30;
@@ -29,10 +33,14 @@ pub struct Comparison {
     pub drives: Vec<Drive>,
     /// What is made of them; ratios want [`Subject::Direct`] among them.
     pub subjects: Vec<Subject>,
+    /// The conditions, in this order. Levels without redundancy are left out where a drive is taken.
+    pub conditions: Vec<Condition>,
     /// The loads, in this order.
     pub loads: Vec<Load>,
-    /// Bytes that are filled and worked on.
+    /// Bytes that are filled and worked on, where the condition does not say how many.
     pub working_set_bytes: u64,
+    /// What a read costs the drives, in writes, if that is known.
+    pub read_cost: Option<f64>,
     /// Blocks of a zone; `None`: as `create` chooses.
     pub zone_blocks: Option<u32>,
     /// Rounds; figures are medians over them.
@@ -56,7 +64,9 @@ impl Comparison {
         let raw = smallest * drives.len() as u64;
         Comparison {
             subjects,
+            conditions: vec![Condition::default()],
             loads: Vec::new(),
+            read_cost: None,
             // At most half of what the costliest usual level (two copies) may be filled with: with the writes of a round the
             // array stays below the point where it cleans.
             working_set_bytes: (raw / 8).min(WORKING_SET_BYTES_MAX).next_multiple_of(u64::from(FILL_BLOCK_BYTES)),
@@ -73,7 +83,7 @@ impl Comparison {
     /// Spreads `total` over all measurements; a fifth of it warms up.
     #[must_use]
     pub fn lasting(mut self, total: Duration) -> Comparison {
-        let measurements = (self.rounds * self.subjects.len() * self.loads.len()).max(1) as u32;
+        let measurements = (self.rounds * self.conditions.len() * self.subjects.len() * self.loads.len()).max(1) as u32;
         let each = total / measurements;
         self.warm_up = each / 5;
         self.time = each - self.warm_up;
@@ -81,11 +91,16 @@ impl Comparison {
     }
 }
 
-/// Runs it; `progress` is told what comes next: the round (from 1), the subject. Leaves no array on the drives.
+/// Runs it; `progress` is told what comes next: the round (from 1), the condition, the subject. Leaves no array on the
+/// drives.
 ///
 /// # Errors
 /// When the drives do not suffice, or a request fails.
-pub async fn compare(rt: &Rt, what: &Comparison, mut progress: impl FnMut(usize, Subject)) -> Result<Report, Error> {
+pub async fn compare(
+    rt: &Rt,
+    what: &Comparison,
+    mut progress: impl FnMut(usize, Condition, Subject),
+) -> Result<Report, Error> {
     if what.drives.is_empty() {
         return Err(Impossible::NoDrives.into());
     }
@@ -96,66 +111,176 @@ pub async fn compare(rt: &Rt, what: &Comparison, mut progress: impl FnMut(usize,
     report(rt, what, &samples?)
 }
 
-/// Samples by subject, load and round.
-type Samples = Vec<Vec<Vec<Sample>>>;
+/// What one subject gave in one condition: samples by load and round.
+struct Measured {
+    condition: Condition,
+    subject: Subject,
+    loads: Vec<Vec<Sample>>,
+    /// Rounds in which its rate was not steady when the measurement began.
+    unsteady: usize,
+}
 
-async fn all_rounds(rt: &Rt, what: &Comparison, progress: &mut impl FnMut(usize, Subject)) -> Result<Samples, Error> {
-    let mut samples: Samples = vec![vec![Vec::new(); what.loads.len()]; what.subjects.len()];
+async fn all_rounds(
+    rt: &Rt,
+    what: &Comparison,
+    progress: &mut impl FnMut(usize, Condition, Subject),
+) -> Result<Vec<Measured>, Error> {
+    let mut measured: Vec<Measured> = Vec::new();
+    for &condition in &what.conditions {
+        for &subject in what.subjects.iter().filter(|s| s.allows(condition.state)) {
+            measured.push(Measured { condition, subject, loads: vec![Vec::new(); what.loads.len()], unsteady: 0 });
+        }
+    }
     for round in 0..what.rounds {
-        for (s, subject) in what.subjects.iter().enumerate() {
-            progress(round + 1, *subject);
-            let round_samples = one_subject(rt, what, *subject, round as u64).await?;
-            for (of_load, sample) in samples[s].iter_mut().zip(round_samples) {
-                of_load.push(sample);
+        for one in &mut measured {
+            progress(round + 1, one.condition, one.subject);
+            one_subject(rt, what, one, round as u64).await?;
+        }
+    }
+    Ok(measured)
+}
+
+async fn one_subject(rt: &Rt, what: &Comparison, one: &mut Measured, round: u64) -> Result<(), Error> {
+    // A rebuild does not last for all loads: each has one of its own.
+    let rebuilding = matches!(one.condition.state, State::Rebuilding(_));
+    let together = if rebuilding { 1 } else { what.loads.len().max(1) };
+    let loads: Vec<usize> = (0..what.loads.len()).collect();
+    for loads in loads.chunks(together) {
+        let (target, working_set) = prepared(rt, what, one, round).await?;
+        for &l in loads {
+            let load = &what.loads[l];
+            let seed = what.seed.wrapping_add(round);
+            let for_time = |time| Until::Elapsed { time, bytes_max: what.bytes_max };
+            warm_up(rt, what, one.condition, &target, load, working_set).await?;
+            one.loads[l].push(generate(rt, &target, load, 0..working_set, for_time(what.time), seed).await?);
+            match &target {
+                Target::Volume { array, .. } if rebuilding && !is_rebuilding(array) => {
+                    return Err(Impossible::RebuildOver.into());
+                }
+                _ if !rebuilding && !load.pattern.only_reads() => target.settle().await?,
+                _ => {}
             }
         }
+        target.close().await?;
     }
-    Ok(samples)
+    Ok(())
 }
 
-async fn one_subject(rt: &Rt, what: &Comparison, subject: Subject, round: u64) -> Result<Vec<Sample>, Error> {
-    let working_set = what.working_set_bytes.next_multiple_of(u64::from(FILL_BLOCK_BYTES));
-    let target = subject.make(rt, &what.drives, what.zone_blocks, working_set).await?;
-    fill(rt, &target, working_set).await?;
-    let mut samples = Vec::with_capacity(what.loads.len());
-    for load in &what.loads {
-        let seed = what.seed.wrapping_add(round);
-        let for_time = |time| Until::Elapsed { time, bytes_max: what.bytes_max };
-        generate(rt, &target, load, 0..working_set, for_time(what.warm_up), !seed).await?;
-        samples.push(generate(rt, &target, load, 0..working_set, for_time(what.time), seed).await?);
-        if !load.pattern.only_reads() {
-            target.settle().await?;
+/// Runs a load until what came before it does not matter any more.
+async fn warm_up(
+    rt: &Rt,
+    what: &Comparison,
+    condition: Condition,
+    target: &Target,
+    load: &Load,
+    working_set: u64,
+) -> Result<(), Error> {
+    let aged = condition.fill != Fill::Fresh && !matches!(condition.state, State::Rebuilding(_));
+    let mut until = Until::Elapsed { time: what.warm_up, bytes_max: what.bytes_max };
+    if aged && load.pattern.only_reads() {
+        rest(rt, target).await?;
+    } else if aged {
+        // A rest gave the cleaner more room than writes leave it.
+        until = Until::Requests((working_set as f64 * REFRESHED) as u64 / u64::from(load.block_bytes));
+    }
+    generate(rt, target, load, 0..working_set, until, !what.seed).await?;
+    Ok(())
+}
+
+/// Lets an array end what writes left it to do.
+async fn rest(rt: &Rt, target: &Target) -> Result<(), Error> {
+    target.settle().await?;
+    rt.sleep(REST).await;
+    Ok(())
+}
+
+/// The subject made, filled and brought into its condition; and the bytes to work on.
+async fn prepared(rt: &Rt, what: &Comparison, one: &mut Measured, round: u64) -> Result<(Target, u64), Error> {
+    if rt.is_modelled() {
+        // As they come from the factory: what was on them before must not cost the next one.
+        for drive in &what.drives {
+            drive.deallocate(MemberLba(0), drive.info().blocks).await.map_err(|e| failed(drive, e))?;
         }
     }
-    target.close().await?;
-    Ok(samples)
+    let working_set = what.working_set(one.subject, one.condition.fill);
+    let target = one.subject.make(rt, &what.drives, what.zone_blocks, working_set).await?;
+    let working_set = working_set.min(target.bytes() / FILL * FILL);
+    fill(rt, &target, working_set).await?;
+    if one.condition.fill != Fill::Fresh && !age(rt, &target, working_set, round).await? {
+        one.unsteady += 1;
+    }
+    if let Target::Volume { array, .. } = &target
+        && one.condition.state != State::Optimal
+    {
+        rest(rt, &target).await?;
+        bring_into(rt, array, one.condition.state).await?;
+    }
+    Ok((target, working_set))
 }
 
-fn report(rt: &Rt, what: &Comparison, samples: &[Vec<Vec<Sample>>]) -> Result<Report, Error> {
-    let direct = what.subjects.iter().position(|s| *s == Subject::Direct);
+/// How long an array rests that was written to.
+const REST: Duration = Duration::from_millis(200);
+
+/// The part of the working set that is written anew before writes to an aged array are measured.
+const REFRESHED: f64 = 1.0 / 16.0;
+
+/// Working sets are whole ones of these.
+const FILL: u64 = FILL_BLOCK_BYTES as u64;
+
+impl Comparison {
+    fn working_set(&self, subject: Subject, fill: Fill) -> u64 {
+        match (fill, subject.plan(&self.drives, self.zone_blocks)) {
+            (Fill::Fresh, _) => self.working_set_bytes.next_multiple_of(FILL),
+            (Fill::Usable(percent), Some(plan)) => {
+                (plan.usable_bytes as f64 * f64::from(percent) / 100.0) as u64 / FILL * FILL
+            }
+            // Direct drives, wholly.
+            (Fill::Usable(_), None) => u64::MAX,
+        }
+    }
+
+    /// Measured, in the words of a report.
+    fn row(&self, one: &Measured, l: usize, per: Per, direct: Option<&Measured>) -> Result<Row, Error> {
+        let pattern = self.loads[l].pattern;
+        let plan = one.subject.plan(&self.drives, self.zone_blocks);
+        let scheme = one.subject.scheme(&self.drives, self.zone_blocks);
+        let live_share = plan
+            .filter(|_| one.condition.fill != Fill::Fresh)
+            .map(|plan| self.working_set(one.subject, one.condition.fill) as f64 / plan.data_bytes as f64);
+        let case = scheme.map(|scheme| Case {
+            scheme,
+            drives: self.drives.len(),
+            degraded: one.condition.state != State::Optimal,
+            live_share,
+            read_cost: self.read_cost,
+        });
+        let ratio = direct.map(|d| median(rounds_ratio(per, &one.loads[l], &d.loads[l])));
+        let share = |ratio: f64| scheme.map_or(ratio, |s| ratio * limit::drive_bytes_per_host_byte(s));
+        Ok(Row {
+            subject: one.subject,
+            scheme: scheme.map(|s| s.to_string()),
+            figures: Figures::of(&one.loads[l])?,
+            ratio,
+            limit: case.map_or(1.0, |case| case.ratio(pattern)),
+            ratio_per_data_drive: ratio.map(share).filter(|_| pattern.only_writes()),
+            drive_bytes_per_host_byte_min: scheme.map(limit::drive_bytes_per_host_byte),
+            unsteady: one.unsteady > 0,
+        })
+    }
+}
+
+fn report(rt: &Rt, what: &Comparison, measured: &[Measured]) -> Result<Report, Error> {
     let first = what.drives.first().map(rt::Drive::info);
     let in_memory = what.drives.iter().all(|d| d.info().kind == DriveKind::Memory);
     let per = if in_memory && !rt.is_modelled() { Per::CoreSecond } else { Per::Second };
-    let mut groups = Vec::with_capacity(what.loads.len());
-    for (l, load) in what.loads.iter().enumerate() {
-        let mut rows = Vec::with_capacity(what.subjects.len());
-        for (s, subject) in what.subjects.iter().enumerate() {
-            let scheme = subject.scheme(&what.drives, what.zone_blocks);
-            let of = &samples[s][l];
-            let figures = Figures::of(of)?;
-            let ratio = direct.map(|d| median(rounds_ratio(per, of, &samples[d][l])));
-            let share = |ratio: f64| scheme.map_or(ratio, |s| ratio * limit::drive_bytes_per_host_byte(s));
-            rows.push(Row {
-                subject: *subject,
-                scheme: scheme.map(|s| s.to_string()),
-                figures,
-                ratio,
-                limit: scheme.map_or(1.0, |s| limit::ratio(load.pattern, s)),
-                ratio_per_data_drive: ratio.map(share).filter(|_| load.pattern.only_writes()),
-                drive_bytes_per_host_byte_min: scheme.map(limit::drive_bytes_per_host_byte),
-            });
+    let mut groups = Vec::with_capacity(what.loads.len() * what.conditions.len());
+    for &condition in &what.conditions {
+        let of_it: Vec<&Measured> = measured.iter().filter(|m| m.condition == condition).collect();
+        let direct = of_it.iter().find(|m| m.subject == Subject::Direct).copied();
+        for (l, load) in what.loads.iter().enumerate() {
+            let rows = of_it.iter().map(|one| what.row(one, l, per, direct)).collect::<Result<_, _>>()?;
+            groups.push(Group { load: *load, condition, rows });
         }
-        groups.push(Group { load: *load, rows });
     }
     Ok(Report {
         drives: what.drives.len(),

@@ -1,7 +1,7 @@
 //! Drives to measure on that cost nothing: in memory, or modelled.
 
 use base::{BLOCK_BYTES, MemberLba};
-use rt::model::{Disk, DiskParams, FlashParams};
+use rt::model::{Disk, DiskParams, FlashCounters, FlashParams};
 use rt::{Buf, Drive, Rt};
 use serde::Deserialize;
 
@@ -95,6 +95,12 @@ impl DriveFile {
         }
     }
 
+    /// What reading a block costs, in writes, where a byte has a price.
+    #[must_use]
+    pub fn read_cost(&self) -> Option<f64> {
+        self.per_byte.as_ref().map(|p| p.write_bytes_per_s / p.read_bytes_per_s)
+    }
+
     /// A drive of this kind and size. No cache of it is volatile.
     #[must_use]
     pub fn params(&self, bytes: u64) -> DiskParams {
@@ -144,5 +150,27 @@ pub fn equal_cost(bytes: u64) -> DiskParams {
 /// `count` modelled drives, for a runtime in virtual time.
 #[must_use]
 pub fn modelled(rt: &Rt, count: usize, params: &DiskParams) -> Vec<Drive> {
-    (0..count).map(|i| Drive::modelled(rt, &Disk::new(&format!("model{i}"), *params, i as u64))).collect()
+    disks(count, params).iter().map(|disk| Drive::modelled(rt, disk)).collect()
+}
+
+/// What is behind `count` modelled drives.
+#[must_use]
+pub fn disks(count: usize, params: &DiskParams) -> Vec<Disk> {
+    (0..count).map(|i| Disk::new(&format!("model{i}"), *params, i as u64)).collect()
+}
+
+/// What the flash of all of them did so far; zeros where there is none.
+#[must_use]
+pub fn flash_counters(disks: &[Disk]) -> FlashCounters {
+    disks.iter().filter_map(Disk::flash_counters).fold(FlashCounters::default(), |all, c| FlashCounters {
+        written_bytes: all.written_bytes + c.written_bytes,
+        moved_bytes: all.moved_bytes + c.moved_bytes,
+    })
+}
+
+/// Bytes that flash programmed for one that was written to it, whole units.
+#[must_use]
+pub fn flash_amplification(before: FlashCounters, after: FlashCounters) -> f64 {
+    let written = after.written_bytes - before.written_bytes;
+    1.0 + (after.moved_bytes - before.moved_bytes) as f64 / written.max(1) as f64
 }

@@ -76,6 +76,22 @@ pub enum Impossible {
     /// No round finished a request.
     #[error("not one request was answered in the time given; give more time")]
     NothingAnswered,
+    /// Text that is no fill.
+    #[error("\"{0}\" is no fill; use fresh, or the hundredths of usable to fill: 1 to 100")]
+    Fill(String),
+    /// Text that is no state.
+    #[error(
+        "\"{0}\" is no state of an array; use optimal, degraded, rebuilding-low, rebuilding-medium or rebuilding-high"
+    )]
+    State(String),
+    /// A rebuild that never began.
+    #[error("the array has no place to rebuild to; make its rows narrower than the number of drives")]
+    NoPlace,
+    /// A rebuild that did not last.
+    #[error(
+        "the rebuild was over before the measurement; give larger drives, fill them more, or measure for less time"
+    )]
+    RebuildOver,
     /// Text that is no pattern.
     #[error("\"{0}\" is no pattern; use one of {names}", names = crate::load::PATTERN_NAMES)]
     Pattern(String),

@@ -12,12 +12,13 @@
 //! - reads find data: the working set is filled before anything is measured;
 //! - it runs in real time (memory drives, files, block devices) and in virtual time (modelled drives) alike.
 //!
-//! Not here: more than one core, degraded and nearly full arrays, checking of what is read (the end-to-end tests do
+//! Not here: more than one core, checking of what is read (the end-to-end tests do
 //! that), an open-loop load: a closed loop hides the waiting of requests that a slow answer holds up.
 
 mod address;
 mod clock;
 pub mod compare;
+pub mod condition;
 pub mod drives;
 pub mod error;
 pub mod figures;
@@ -37,6 +38,7 @@ pub mod table;
 pub mod target;
 
 pub use compare::{Comparison, compare};
+pub use condition::{Fill, State};
 pub use error::Error;
 pub use figures::{Figures, Sample};
 pub use generate::generate;

@@ -14,11 +14,11 @@ use array::status::Written;
 use array::{Array, CreateSpec, Plan};
 use base::{BLOCK_BYTES, BlockCount};
 use ondisk::Level;
-use rt::model::DiskParams;
+use rt::model::{Disk, DiskParams};
 use rt::{Drive, Rt};
 use serde::Serialize;
 
-use crate::drives;
+use crate::drives::{self, flash_amplification, flash_counters};
 use crate::error::Error;
 use crate::generate::{fill, generate};
 use crate::load::{Load, Pattern, Until};
@@ -95,6 +95,8 @@ pub struct OverwriteResult {
     pub live_share_of_segments: f64,
     /// Measured over the later half.
     pub amplification: Amplification,
+    /// Bytes that the drives' flash programs for one that they get; 1 where they have none.
+    pub flash_amplification: f64,
     /// What theory says of moves at [`OverwriteResult::live_share_of_zones`].
     pub theory_of_zones: f64,
     /// And at [`OverwriteResult::live_share_of_segments`].
@@ -157,9 +159,11 @@ impl Overwrites {
         Ok(self.plan()?.0)
     }
 
-    async fn make(&self, rt: &Rt) -> Result<(Target, f64), Error> {
+    /// The array, the drives behind it, and its live share of all zones once it is filled.
+    async fn make(&self, rt: &Rt) -> Result<(Target, Vec<Disk>, f64), Error> {
         let (bytes, plan) = self.plan()?;
-        let drives: Vec<Drive> = drives::modelled(rt, self.drives, &DiskParams { bytes, ..self.params });
+        let disks = drives::disks(self.drives, &DiskParams { bytes, ..self.params });
+        let drives: Vec<Drive> = disks.iter().map(|disk| Drive::modelled(rt, disk)).collect();
         let (permille, share) = match self.filled {
             Filled::OfAllZones(share) => (1000, share),
             Filled::OfUsable(share) => {
@@ -170,7 +174,8 @@ impl Overwrites {
         let blocks = (plan.data_bytes as f64 * share / BLOCK_BYTES as f64) as u64;
         array.volume_create("v", BlockCount(blocks).bytes()).await?;
         let volume = array.volume("v").expect("it was made just now");
-        Ok((Target::Volume { array, volume }, BlockCount(blocks).bytes() as f64 / plan.data_bytes as f64))
+        let live_share = BlockCount(blocks).bytes() as f64 / plan.data_bytes as f64;
+        Ok((Target::Volume { array, volume }, disks, live_share))
     }
 }
 
@@ -179,7 +184,7 @@ impl Overwrites {
 /// # Errors
 /// When the array cannot be made or fails a request.
 pub async fn overwrites(rt: &Rt, how: &Overwrites) -> Result<OverwriteResult, Error> {
-    let (target, live_share_of_zones) = how.make(rt).await?;
+    let (target, disks, live_share_of_zones) = how.make(rt).await?;
     let Target::Volume { array, .. } = &target else { unreachable!("it was made just now") };
     let blocks = target.bytes() / BLOCK_BYTES as u64;
     let load = Load::new(how.pattern, BLOCK_BYTES as u32, how.depth);
@@ -190,9 +195,10 @@ pub async fn overwrites(rt: &Rt, how: &Overwrites) -> Result<OverwriteResult, Er
     fill_in_order(rt, &target).await?;
     let half = Until::Requests((blocks as f64 * how.times / 2.0) as u64);
     let first = generate(rt, &target, &load, all.clone(), half, 1).await?;
-    let before = array.status().written;
+    let (before, flash_before) = (array.status().written, flash_counters(&disks));
     let second = generate(rt, &target, &load, all, half, 2).await?;
     let amplification = Amplification::between(before, array.status().written);
+    let flash_amplification = flash_amplification(flash_before, flash_counters(&disks));
     array.checkpoint().await?;
     let live_share_of_segments = array.status().live_share;
     let us = |ns: u64| ns as f64 / 1000.0;
@@ -200,6 +206,7 @@ pub async fn overwrites(rt: &Rt, how: &Overwrites) -> Result<OverwriteResult, Er
         live_share_of_zones,
         live_share_of_segments,
         amplification,
+        flash_amplification,
         theory_of_zones: theory(live_share_of_zones),
         theory_of_segments: theory(live_share_of_segments),
         idle_us_p50: us(idle.latency.ns_p50),

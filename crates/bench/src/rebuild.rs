@@ -5,13 +5,14 @@
 //! create -> fill -> overwrite a part (so that some of it is dead) -> hand over; each case begins with copies of the drives
 //! ```
 
-use array::{Array, ArrayState, CreateSpec, OpenHow, Rate};
+use array::{Array, ArrayState, CreateSpec, OpenHow};
 use base::{BLOCK_BYTES, MemberId};
 use ondisk::Level;
 use rt::model::{Disk, DiskParams};
 use rt::{Drive, Rt};
 use serde::Serialize;
 
+use crate::condition::State;
 use crate::drives::equal_cost;
 use crate::error::Error;
 use crate::generate::{fill, generate};
@@ -94,17 +95,6 @@ pub struct Hosts {
     pub us_p99: f64,
     /// Bytes a second that a rebuild wrote meanwhile.
     pub rebuilt_per_second: f64,
-}
-
-/// How the array is while hosts are measured.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum State {
-    /// Whole.
-    Optimal,
-    /// A drive is out, and the rebuild waits.
-    Degraded,
-    /// It is being rebuilt, at this rate.
-    Rebuilding(Rate),
 }
 
 /// A filled array at rest.

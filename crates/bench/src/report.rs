@@ -4,6 +4,7 @@ use std::fmt;
 
 use serde::Serialize;
 
+use crate::condition::Condition;
 use crate::figures::Figures;
 use crate::load::Load;
 use crate::subject::Subject;
@@ -37,15 +38,17 @@ pub struct Report {
     pub virtual_time: bool,
     /// What rates are per, in ratios and in the printed table; the figures themselves are always per second.
     pub per: Per,
-    /// One per load.
+    /// One per condition and load.
     pub groups: Vec<Group>,
 }
 
-/// One load.
+/// One load in one condition.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Group {
     /// The load.
     pub load: Load,
+    /// In which condition.
+    pub condition: Condition,
     /// One per subject.
     pub rows: Vec<Row>,
 }
@@ -67,6 +70,8 @@ pub struct Row {
     pub ratio_per_data_drive: Option<f64>,
     /// The theoretical limit of the write amplification.
     pub drive_bytes_per_host_byte_min: Option<f64>,
+    /// It was overwritten four times and its rate still was not steady: the figures say less.
+    pub unsteady: bool,
 }
 
 /// Up to this many bytes a request counts as one that IOPS say more about than bytes per second.
@@ -78,14 +83,15 @@ const HEADS: [&str; 10] =
 impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let time = if self.virtual_time { "virtual time" } else { "one core" };
+        let rounds =
+            if self.rounds == 1 { "one round".to_owned() } else { format!("median of {} rounds", self.rounds) };
         writeln!(
             f,
-            "{} {} drives of {} MiB, {} MiB worked on, {time}, median of {} rounds of {:.2} s",
+            "{} {} drives of {} MiB, {} MiB worked on, {time}, {rounds} of {:.2} s",
             self.drives,
             self.drive_kind,
             self.drive_bytes >> 20,
             self.working_set_bytes >> 20,
-            self.rounds,
             self.seconds_each,
         )?;
         for group in &self.groups {
@@ -125,7 +131,7 @@ impl Group {
     fn write(&self, f: &mut impl fmt::Write, per: Per) -> fmt::Result {
         let counts = self.load.block_bytes <= IOPS_BLOCK_BYTES_MAX;
         let mut heads: Vec<String> = HEADS.iter().map(ToString::to_string).collect();
-        heads[0] = self.load.to_string();
+        heads[0] = format!("{}{}", self.load, self.condition);
         heads[1] = match (counts, per) {
             (true, Per::Second) => "IOPS",
             (true, Per::CoreSecond) => "IOPS/core",
@@ -154,6 +160,7 @@ impl Row {
     fn cells(&self, counts: bool, per: Per) -> Vec<String> {
         let figures = &self.figures;
         let name = match &self.scheme {
+            Some(scheme) if self.unsteady => format!("  {} ({scheme}), not steady", self.subject),
             Some(scheme) => format!("  {} ({scheme})", self.subject),
             None => format!("  {}", self.subject),
         };
@@ -233,8 +240,10 @@ mod tests {
             limit: 1.0,
             ratio_per_data_drive: None,
             drive_bytes_per_host_byte_min: None,
+            unsteady: false,
         };
-        let group = Group { load: Load::new(Pattern::RANDOM_READ, 4096, 64), rows: vec![row] };
+        let load = Load::new(Pattern::RANDOM_READ, 4096, 64);
+        let group = Group { load, condition: Condition::default(), rows: vec![row] };
         let mut text = String::new();
         group.write(&mut text, Per::Second).unwrap();
         assert_eq!(

@@ -111,7 +111,7 @@ pub async fn sequential_ratio(rt: &Rt, how: &SequentialRatio) -> Result<Sequenti
     Ok(SequentialResult {
         ratio_per_data_drive: ratio(&Sample::bytes_per_cpu_sec),
         ratio_per_data_drive_elapsed: ratio(&Sample::bytes_per_sec),
-        limit: limit::ratio_per_data_drive(load.pattern, scheme),
+        limit: limit::Case::new(scheme, how.drives).ratio(load.pattern) * per_data_drive,
         array_bytes_per_sec: median(of_array.iter().map(Sample::bytes_per_sec)),
         direct_bytes_per_sec: median(of_direct.iter().map(Sample::bytes_per_sec)),
         drive_bytes_per_host_byte: median(of_array.iter().filter_map(|s| s.drive_bytes_per_host_byte)),

@@ -4,10 +4,11 @@
 //! what the array writes in order costs the drives nothing more, if all goes well.
 
 use base::BLOCK_BYTES;
-use rt::model::{Disk, DiskParams};
+use rt::model::DiskParams;
 use rt::{Drive, Rt};
 use serde::Serialize;
 
+use crate::drives::{self, flash_amplification, flash_counters};
 use crate::error::Error;
 use crate::generate::{fill, generate};
 use crate::load::{Load, Until};
@@ -62,7 +63,7 @@ pub fn steady(how: &Overwrites) -> Result<SteadyResult, Error> {
 /// When a drive fails a request.
 pub async fn direct(rt: &Rt, how: &Overwrites, filled: f64) -> Result<DirectResult, Error> {
     let params = DiskParams { bytes: how.drive_bytes()?, ..how.params };
-    let disks: Vec<Disk> = (0..how.drives).map(|i| Disk::new(&format!("direct{i}"), params, i as u64)).collect();
+    let disks = drives::disks(how.drives, &params);
     let drives: Vec<Drive> = disks.iter().map(|disk| Drive::modelled(rt, disk)).collect();
     let target = Target::Direct(Stripe::new(drives)?);
     let bytes = (target.bytes() as f64 * filled) as u64 / crate::generate::FILL_BLOCK_BYTES as u64
@@ -71,18 +72,14 @@ pub async fn direct(rt: &Rt, how: &Overwrites, filled: f64) -> Result<DirectResu
     let load = Load::new(how.pattern, BLOCK_BYTES as u32, how.depth);
     let half = Until::Requests((bytes as f64 / BLOCK_BYTES as f64 * how.times / 2.0) as u64);
     generate(rt, &target, &load, 0..bytes, half, 1).await?;
-    let flash = || {
-        let counters = disks.iter().filter_map(Disk::flash_counters);
-        counters.fold((0, 0), |(w, m), c| (w + c.written_bytes, m + c.moved_bytes))
-    };
-    let before = flash();
+    let before = flash_counters(&disks);
     let second = generate(rt, &target, &load, 0..bytes, half, 2).await?;
-    let after = flash();
+    let after = flash_counters(&disks);
     Ok(DirectResult {
         filled,
         iops: second.requests as f64 / second.elapsed.as_secs_f64(),
         latency_us_p50: second.latency.ns_p50 as f64 / 1000.0,
         latency_us_p999: second.latency.ns_p999 as f64 / 1000.0,
-        flash_amplification: 1.0 + (after.1 - before.1) as f64 / (after.0 - before.0).max(1) as f64,
+        flash_amplification: flash_amplification(before, after),
     })
 }

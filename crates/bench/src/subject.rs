@@ -1,10 +1,11 @@
 //! What is compared: direct drives, and arrays of each level made on the same drives.
 
-use array::{Array, CreateSpec};
+use array::{Array, CreateSpec, Plan};
 use ondisk::{Level, Scheme};
 use rt::{Drive, Rt};
 use serde::{Serialize, Serializer};
 
+use crate::condition::State;
 use crate::error::Error;
 use crate::stripe::Stripe;
 use crate::target::Target;
@@ -27,24 +28,43 @@ pub enum Subject {
 }
 
 impl Subject {
+    /// An array of a level, as wide as `drives` drives allow; `None` where they are too few.
+    #[must_use]
+    pub fn widest(level: Level, drives: usize) -> Option<Subject> {
+        let width = level.scheme_of_width(drives)?.width();
+        (width > level.tolerates()).then_some(Subject::Level { level, width: Some(width) })
+    }
+
     /// Direct drives, then RAID 0, 10, 5 and 6 as wide as `drives` drives allow.
     #[must_use]
     pub fn all_levels(drives: usize) -> Vec<Subject> {
         let levels = [Level::Raid0, Level::Raid10 { copies: 2 }, Level::Raid5, Level::Raid6];
-        let arrays = levels.into_iter().filter_map(|level| {
-            let width = level.scheme_of_width(drives)?.width();
-            (width > level.tolerates()).then_some(Subject::Level { level, width: Some(width) })
-        });
+        let arrays = levels.into_iter().filter_map(|level| Subject::widest(level, drives));
         std::iter::once(Subject::Direct).chain(arrays).collect()
     }
 
-    /// The redundancy of its segments over `drives` drives; `None` for direct drives and for what `create` refuses.
+    /// What it becomes on `drives`; `None` for direct drives and for what `create` refuses.
     #[must_use]
-    pub fn scheme(self, drives: &[Drive], zone_blocks: Option<u32>) -> Option<Scheme> {
+    pub fn plan(self, drives: &[Drive], zone_blocks: Option<u32>) -> Option<Plan> {
         let Subject::Level { level, width } = self else { return None };
         let blocks: Vec<u64> = drives.iter().map(|d| d.info().blocks.0).collect();
-        let plan = array::plan(&spec(level, width, zone_blocks), &blocks).ok()?;
-        level.scheme_of_width(plan.width)
+        array::plan(&spec(level, width, zone_blocks), &blocks).ok()
+    }
+
+    /// The redundancy of its segments over `drives` drives; `None` as for [`Subject::plan`].
+    #[must_use]
+    pub fn scheme(self, drives: &[Drive], zone_blocks: Option<u32>) -> Option<Scheme> {
+        let Subject::Level { level, .. } = self else { return None };
+        level.scheme_of_width(self.plan(drives, zone_blocks)?.width)
+    }
+
+    /// Whether it can be brought into `state`; direct drives stay as they are beside it.
+    #[must_use]
+    pub fn allows(self, state: State) -> bool {
+        match self {
+            Subject::Level { level, .. } => state == State::Optimal || level.tolerates() > 0,
+            Subject::Direct => true,
+        }
     }
 
     /// Makes it on `drives`, whatever they hold; arrays get one volume of `volume_bytes`.

@@ -5,6 +5,7 @@ use std::time::Duration;
 use rt::Rt;
 
 use crate::compare::{Comparison, compare};
+use crate::condition::Condition;
 use crate::drives;
 use crate::error::Error;
 use crate::load::{Load, Pattern};
@@ -37,7 +38,7 @@ pub const LOADS: [Load; 3] =
 ///
 /// # Errors
 /// When an array cannot be made or fails a request.
-pub async fn quick(rt: &Rt, how: Quick, progress: impl FnMut(usize, Subject)) -> Result<Report, Error> {
+pub async fn quick(rt: &Rt, how: Quick, progress: impl FnMut(usize, Condition, Subject)) -> Result<Report, Error> {
     let drives = drives::memory(rt, how.drives, how.drive_bytes).await?;
     let mut comparison = Comparison { loads: LOADS.to_vec(), ..Comparison::new(drives) };
     comparison.working_set_bytes = comparison.working_set_bytes.min(192 << 20);

@@ -2,8 +2,10 @@
 
 use std::time::Duration;
 
+use array::Rate;
+use bench::condition::Condition;
 use bench::generate::{fill, generate};
-use bench::{Comparison, Error, Load, Pattern, Report, Subject, Target, Until, compare, drives};
+use bench::{Comparison, Error, Fill, Load, Pattern, Report, State, Subject, Target, Until, compare, drives};
 use rt::Rt;
 
 const MIB: u64 = 1 << 20;
@@ -49,7 +51,7 @@ fn all_levels_on_memory_drives() {
     let rt = Rt::real().unwrap();
     let report = rt.block_on(async {
         let drives = drives::memory(&rt, 8, 96 * MIB).await.unwrap();
-        compare(&rt, &small(drives, Duration::from_millis(20)), |_, _| ()).await.unwrap()
+        compare(&rt, &small(drives, Duration::from_millis(20)), |_, _, _| ()).await.unwrap()
     });
     check(&report);
     assert!(report.groups.iter().flat_map(|g| &g.rows).all(|r| r.figures.cpu_us_per_request.is_some()));
@@ -63,7 +65,7 @@ fn modelled_report() -> Report {
     let rt = Rt::modelled(7);
     rt.block_on(async {
         let drives = drives::modelled(&rt, 8, &drives::equal_cost(96 * MIB));
-        let compared = compare(&rt, &small(drives, Duration::from_millis(20)), |_, _| ()).await;
+        let compared = compare(&rt, &small(drives, Duration::from_millis(20)), |_, _, _| ()).await;
         compared.expect("modelled drives do not fail")
     })
 }
@@ -82,6 +84,39 @@ fn a_figure_in_virtual_time_does_not_move() {
 }
 
 #[test]
+fn conditions_stand_beside_each_other() {
+    let rt = Rt::modelled(8);
+    let report = rt.block_on(async {
+        let drives = drives::modelled(&rt, 6, &drives::equal_cost(96 * MIB));
+        let full = Fill::Usable(80);
+        let conditions = vec![
+            Condition { fill: full, state: State::Optimal },
+            Condition { fill: full, state: State::Degraded },
+            Condition { fill: full, state: State::Rebuilding(Rate::Low) },
+        ];
+        let small = small(drives, Duration::from_millis(1));
+        let loads = vec![Load::new(Pattern::RANDOM_READ, 4096, 64), Load::new(Pattern::RANDOM_WRITE, 4096, 64)];
+        let read_cost = Some(1.0 / 3.0);
+        let what = Comparison { conditions, loads, rounds: 1, zone_blocks: Some(64), read_cost, ..small };
+        let subjects = Subject::all_levels(5);
+        compare(&rt, &Comparison { subjects, ..what }, |_, _, _| ()).await.expect("modelled drives do not fail")
+    });
+    println!("{report}");
+    assert_eq!(report.groups.len(), 6);
+    let ratio = |group: usize, subject: &str| {
+        let row = report.groups[group].rows.iter().find(|r| r.subject.to_string() == subject);
+        row.map(|r| (r.ratio.expect("beside direct drives"), r.limit))
+    };
+    for group in 0..6 {
+        let (is, limit) = ratio(group, "RAID 5").expect("it can lose a drive");
+        assert!(is <= limit * 1.1 && is > limit / 4.0, "group {group}: {is}, at most {limit}");
+        assert_eq!(ratio(group, "RAID 0").is_some(), group < 2, "without redundancy no drive is taken");
+    }
+    assert!(ratio(2, "RAID 5") < ratio(0, "RAID 5"), "a degraded array reads other columns");
+    assert!(report.to_string().contains("4K random write, depth 64, 80 % of usable, steady, rebuilding-low"));
+}
+
+#[test]
 fn loads_that_do_not_suit_are_refused() {
     let rt = Rt::real().unwrap();
     rt.block_on(async {
@@ -95,7 +130,7 @@ fn loads_that_do_not_suit_are_refused() {
         assert!(refused(512, 1, MIB).await.contains("multiple of 4096"));
         assert!(refused(4096, 0, MIB).await.contains("depth of 0"));
         assert!(refused(4096, 1, 9 * MIB).await.contains("does not fit direct drives"));
-        let nothing = compare(&rt, &small(vec![], Duration::ZERO), |_, _| ()).await;
+        let nothing = compare(&rt, &small(vec![], Duration::ZERO), |_, _, _| ()).await;
         assert!(matches!(nothing, Err(Error::Impossible(_))));
     });
 }

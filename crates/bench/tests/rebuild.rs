@@ -3,7 +3,8 @@
 
 use array::Rate;
 use bench::Pattern;
-use bench::rebuild::{Place, Rebuilds, State};
+use bench::State;
+use bench::rebuild::{Place, Rebuilds};
 use ondisk::Level;
 
 /// RAID 6 4+2 over 12 drives.

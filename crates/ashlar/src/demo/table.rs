@@ -26,7 +26,7 @@ pub async fn print(rt: &Rt) -> Result<(), Problem> {
     }
     let progress = Progress::new(false);
     let (mut step, total) = (0, ROUNDS * Subject::all_levels(how.drives).len() as u64);
-    let report = quick(rt, how, |round, subject| {
+    let report = quick(rt, how, |round, _, subject| {
         progress.at(&format!("round {round}, {subject}"), step, total.max(step));
         step += 1;
     });

@@ -1,0 +1,228 @@
+//! What state a subject is in when it is measured: how full and how old, and which drives it has left.
+
+use std::fmt;
+use std::str::FromStr;
+use std::time::Duration;
+
+use array::{Array, ArrayState, Rate};
+use base::{BLOCK_BYTES, MemberId};
+use rt::Rt;
+use serde::{Serialize, Serializer};
+
+use crate::error::{Error, Impossible};
+use crate::figures::Sample;
+use crate::generate::generate;
+use crate::load::{Load, Pattern, Until};
+use crate::target::Target;
+
+/// How much is written before anything is measured.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fill {
+    /// The working set, once and in order: nothing is to be cleaned.
+    Fresh,
+    /// So many hundredths of what volumes may fill, then overwritten at random until the rate is steady. Direct drives are
+    /// written wholly.
+    Usable(u8),
+}
+
+impl FromStr for Fill {
+    type Err = Impossible;
+
+    fn from_str(text: &str) -> Result<Fill, Impossible> {
+        let percent = text.strip_suffix('%').unwrap_or(text);
+        match percent.parse() {
+            _ if text == "fresh" => Ok(Fill::Fresh),
+            Ok(percent @ 1..=100) => Ok(Fill::Usable(percent)),
+            _ => Err(Impossible::Fill(text.to_owned())),
+        }
+    }
+}
+
+impl fmt::Display for Fill {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Fill::Fresh => f.write_str("fresh"),
+            Fill::Usable(percent) => write!(f, "{percent} % of usable, steady"),
+        }
+    }
+}
+
+impl Serialize for Fill {
+    fn serialize<S: Serializer>(&self, s: S) -> Result<S::Ok, S::Error> {
+        s.collect_str(self)
+    }
+}
+
+/// Which drives an array has left. Direct drives are always whole.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum State {
+    /// All of them.
+    Optimal,
+    /// A drive is out, and the rebuild waits.
+    Degraded,
+    /// A drive is out, and what was on it is rebuilt to the others, at this rate.
+    Rebuilding(Rate),
+}
+
+impl FromStr for State {
+    type Err = Impossible;
+
+    fn from_str(text: &str) -> Result<State, Impossible> {
+        let (word, rate) = text.split_once('-').unwrap_or((text, "medium"));
+        match (word, rate) {
+            _ if text == "optimal" => Ok(State::Optimal),
+            _ if text == "degraded" => Ok(State::Degraded),
+            ("rebuilding", "low") => Ok(State::Rebuilding(Rate::Low)),
+            ("rebuilding", "medium") => Ok(State::Rebuilding(Rate::Medium)),
+            ("rebuilding", "high") => Ok(State::Rebuilding(Rate::High)),
+            _ => Err(Impossible::State(text.to_owned())),
+        }
+    }
+}
+
+impl fmt::Display for State {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            State::Optimal => f.write_str("optimal"),
+            State::Degraded => f.write_str("degraded"),
+            State::Rebuilding(Rate::Low) => f.write_str("rebuilding-low"),
+            State::Rebuilding(Rate::Medium) => f.write_str("rebuilding-medium"),
+            State::Rebuilding(Rate::High) => f.write_str("rebuilding-high"),
+            State::Rebuilding(Rate::Bytes(n)) => write!(f, "rebuilding at {n} bytes a second"),
+        }
+    }
+}
+
+impl Serialize for State {
+    fn serialize<S: Serializer>(&self, s: S) -> Result<S::Ok, S::Error> {
+        s.collect_str(self)
+    }
+}
+
+/// Both.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct Condition {
+    /// What it holds.
+    pub fill: Fill,
+    /// Its drives.
+    pub state: State,
+}
+
+impl Default for Condition {
+    fn default() -> Condition {
+        Condition { fill: Fill::Fresh, state: State::Optimal }
+    }
+}
+
+/// As a heading has it; nothing for a fresh and whole array.
+impl fmt::Display for Condition {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.fill != Fill::Fresh {
+            write!(f, ", {}", self.fill)?;
+        }
+        if self.state != State::Optimal {
+            write!(f, ", {}", self.state)?;
+        }
+        Ok(())
+    }
+}
+
+/// Overwriting goes on until the rates of so many parts in a row are near each other.
+const STEADY_PARTS: usize = 3;
+
+/// How near: (largest - smallest) / mean.
+const STEADY_SPREAD: f64 = 0.1;
+
+/// A part, in bytes per byte of the working set.
+const PART: f64 = 0.25;
+
+/// Parts until it is given up: then the last rate is what there is.
+const PARTS_MAX: usize = 16;
+
+/// Overwrites the working set at random until the rate is steady; whether it came to be.
+///
+/// # Errors
+/// As [`generate`].
+pub async fn age(rt: &Rt, target: &Target, working_set: u64, seed: u64) -> Result<bool, Error> {
+    let load = Load::usual(Pattern::RANDOM_WRITE);
+    let part = Until::Requests((working_set as f64 * PART) as u64 / BLOCK_BYTES as u64);
+    let mut rates: Vec<f64> = Vec::new();
+    while rates.len() < PARTS_MAX {
+        let sample: Sample = generate(rt, target, &load, 0..working_set, part, seed + rates.len() as u64).await?;
+        rates.push(sample.bytes_per_cpu_sec());
+        if is_steady(&rates) {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
+
+fn is_steady(rates: &[f64]) -> bool {
+    let Some(last) = rates.len().checked_sub(STEADY_PARTS).map(|from| &rates[from..]) else { return false };
+    let (least, most) = last.iter().fold((f64::MAX, f64::MIN), |(l, m), &r| (l.min(r), m.max(r)));
+    // Everything was written over once at least.
+    rates.len() as f64 * PART >= 1.0 && (most - least) / (last.iter().sum::<f64>() / last.len() as f64) <= STEADY_SPREAD
+}
+
+/// How long a rebuild may take to begin.
+const REBUILD_BEGINS: Duration = Duration::from_secs(2);
+
+/// Brings a filled array into a state.
+///
+/// # Errors
+/// When the array cannot do without the drive, or has no place to rebuild to.
+pub async fn bring_into(rt: &Rt, array: &Array, state: State) -> Result<(), Error> {
+    let rate = match state {
+        State::Optimal => return Ok(()),
+        State::Degraded => None,
+        State::Rebuilding(rate) => Some(rate),
+    };
+    array.rebuild_pause(rate.is_none()).await?;
+    if let Some(rate) = rate {
+        array.rebuild_rate(rate).await?;
+    }
+    array.drive_fail(MemberId(0)).await?;
+    let until = rt.now() + REBUILD_BEGINS;
+    while rate.is_some() && !is_rebuilding(array) {
+        if rt.now() > until {
+            return Err(Impossible::NoPlace.into());
+        }
+        rt.sleep(Duration::from_millis(1)).await;
+    }
+    Ok(())
+}
+
+/// Whether a rebuild is under way.
+#[must_use]
+pub fn is_rebuilding(array: &Array) -> bool {
+    array.status().state == ArrayState::Rebuilding
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_parse() {
+        for (text, fill) in [("fresh", Fill::Fresh), ("80", Fill::Usable(80)), ("5%", Fill::Usable(5))] {
+            assert_eq!(text.parse(), Ok(fill));
+        }
+        for text in ["", "0", "101", "full", "-1"] {
+            assert!(text.parse::<Fill>().is_err(), "{text}");
+        }
+        for text in ["optimal", "degraded", "rebuilding-low", "rebuilding-medium", "rebuilding-high"] {
+            assert_eq!(text.parse::<State>().map(|s| s.to_string()), Ok(text.to_owned()));
+        }
+        assert_eq!("rebuilding".parse(), Ok(State::Rebuilding(Rate::Medium)));
+        for text in ["broken", "optimal-low", "rebuilding-9", ""] {
+            assert!(text.parse::<State>().is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn steady_is_three_alike_after_a_whole_pass() {
+        assert!(!is_steady(&[1.0, 1.0, 1.0]), "not everything is written over yet");
+        assert!(is_steady(&[9.0, 1.0, 1.05, 1.0]));
+        assert!(!is_steady(&[1.0, 1.0, 1.0, 0.5]));
+    }
+}
