@@ -9,12 +9,12 @@ use std::time::Duration;
 use array::{Array, ArrayState, Fault, OpenHow, RowPlace, SeatState};
 use base::{BLOCK_BYTES, BlockCount, MemberId, MemberLba};
 use futures::future::{Either, select};
-use ondisk::{Generation, Scheme};
+use ondisk::{Generation, Scheme, Segment};
 use rand::RngExt;
 use rt::model::{Disk, Fault as DriveFault};
 use rt::{Bytes, Drive, Rt};
 
-use crate::census::{Census, RecordSpots, Spot, generations};
+use crate::census::{Census, RecordSpots, Spot, generations, in_slot, label};
 use crate::kind::Kind;
 use crate::model::Mode;
 use crate::probes::{BLOCK, read_block, read_some};
@@ -296,6 +296,18 @@ pub fn durable_header(world: &mut World, volumes: &Volumes) -> Result<(), String
     }
 }
 
+/// Whether the first row of a record says what its header is, also without the header's own column.
+fn row_makes_header(disks: &[Disk], s: &Segment, r: &RecordSpots) -> bool {
+    let (k, width) = (s.scheme.k(), s.scheme.width());
+    if r.columns.len() < width || width == k {
+        return false;
+    }
+    let block = |c: usize| disks[r.columns[c].0].image_read(r.columns[c].1, BlockCount(1));
+    let columns = if let Scheme::Copies { .. } = s.scheme { vec![0, k] } else { (0..=k).collect::<Vec<_>>() };
+    let sum = columns.into_iter().map(block).reduce(|a, b| a.iter().zip(b.iter()).map(|(a, b)| a ^ b).collect());
+    sum.is_some_and(|sum| sum.iter().all(|&b| b == 0))
+}
+
 /// After some work every copy of the newest generation rots: the one before tells the same, or nothing.
 pub fn generation(world: &mut World, volumes: &Volumes, mode: Mode, report: &mut Report) -> Result<(), String> {
     let disks = world.forks();
@@ -321,11 +333,14 @@ pub fn generation(world: &mut World, volumes: &Volumes, mode: Mode, report: &mut
     let before = generations(&disks).into_iter().nth(1);
     // A flipped bit may lie behind what the checksum covers.
     census.newest.iter().for_each(|&(d, at)| disks[d].image_write(at, &[0xee; BLOCK_BYTES]));
-    // Where the one before looks for records it meets some that it cannot know.
+    // Where the one before looks for records it meets some that it cannot know. A header on a drive without any generation is
+    // met if the rest of its row makes it: a torn one was never acknowledged.
     let meets = |g: &Generation| {
+        let knows = |d: usize| label(&disks[d]).is_some_and(|l| (0..2).any(|i| in_slot(&disks[d], &l, i).is_some()));
         g.segments.iter().any(|s| {
             let replayed = |r: &&RecordSpots| r.segment == s.id && s.replay_row.is_some_and(|row| r.row >= row);
-            census.records.iter().filter(replayed).any(|r| r.generation > g.number)
+            let met = |r: &RecordSpots| r.columns.first().is_some_and(|c| knows(c.0)) || row_makes_header(&disks, s, r);
+            census.records.iter().filter(replayed).any(|r| r.generation > g.number && met(r))
         })
     };
     let must_refuse = before.is_some_and(|g| !g.clean && meets(&g));
