@@ -17,7 +17,7 @@ use crate::error::{Error, Impossible};
 use crate::figures::{Figures, Sample, median};
 use crate::generate::{FILL_BLOCK_BYTES, fill, generate};
 use crate::limit::{self, Case};
-use crate::load::{Load, Until};
+use crate::load::{Load, Order, Until};
 use crate::report::{Group, Per, Report, Row};
 use crate::stripe::failed;
 use crate::subject::Subject;
@@ -239,6 +239,11 @@ impl Comparison {
         }
     }
 
+    /// Whether a random write costs these drives what a sequential one does.
+    fn costs_known(&self) -> bool {
+        self.read_cost.is_some() || self.drives.iter().all(|d| d.info().kind == DriveKind::Memory)
+    }
+
     /// Measured, in the words of a report.
     fn row(&self, one: &Measured, l: usize, per: Per, direct: Option<&Measured>) -> Result<Row, Error> {
         let pattern = self.loads[l].pattern;
@@ -261,7 +266,19 @@ impl Comparison {
             scheme: scheme.map(|s| s.to_string()),
             figures: Figures::of(&one.loads[l])?,
             ratio,
-            limit: case.map_or(1.0, |case| case.ratio(pattern)),
+            limit: match case {
+                // Direct drives that clean for themselves pay for random writes; what an array does not.
+                Some(_)
+                    if live_share.is_some()
+                        && pattern.order != Order::Sequential
+                        && !pattern.only_reads()
+                        && !self.costs_known() =>
+                {
+                    None
+                }
+                Some(case) => Some(case.ratio(pattern)),
+                None => Some(1.0),
+            },
             ratio_per_data_drive: ratio.map(share).filter(|_| pattern.only_writes()),
             drive_bytes_per_host_byte_min: scheme.map(limit::drive_bytes_per_host_byte),
             unsteady: one.unsteady > 0,

@@ -64,8 +64,8 @@ pub struct Row {
     pub figures: Figures,
     /// Rate over that of the direct drives, each within a round, then the median.
     pub ratio: Option<f64>,
-    /// The theoretical limit of `ratio`.
-    pub limit: f64,
+    /// The theoretical limit of `ratio`; there is none to be known where direct drives clean for themselves.
+    pub limit: Option<f64>,
     /// Rate per data drive over that of a direct drive; its limit is 1. Of writes only.
     pub ratio_per_data_drive: Option<f64>,
     /// The theoretical limit of the write amplification.
@@ -176,7 +176,7 @@ impl Row {
             name,
             grouped(rate),
             optional(self.ratio),
-            format!("{:.2}", self.limit),
+            optional(self.limit),
             optional(self.ratio_per_data_drive),
             short(figures.latency_us_p50),
             short(figures.latency_us_p99),
@@ -237,7 +237,7 @@ mod tests {
             scheme: None,
             figures,
             ratio: Some(1.0),
-            limit: 1.0,
+            limit: Some(1.0),
             ratio_per_data_drive: None,
             drive_bytes_per_host_byte_min: None,
             unsteady: false,

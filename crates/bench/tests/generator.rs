@@ -78,7 +78,7 @@ fn a_figure_in_virtual_time_does_not_move() {
     assert_eq!(serde_json::to_string(&report).unwrap(), serde_json::to_string(&modelled_report()).unwrap());
     for row in report.groups.iter().flat_map(|g| &g.rows) {
         let ratio = row.ratio.unwrap();
-        assert!(ratio <= row.limit * 1.1, "the drives allow no more: {row:?}");
+        assert!(ratio <= row.limit.expect("costs are known") * 1.1, "the drives allow no more: {row:?}");
         assert!(row.figures.cpu_us_per_request.is_none());
     }
 }
@@ -105,7 +105,7 @@ fn conditions_stand_beside_each_other() {
     assert_eq!(report.groups.len(), 6);
     let ratio = |group: usize, subject: &str| {
         let row = report.groups[group].rows.iter().find(|r| r.subject.to_string() == subject);
-        row.map(|r| (r.ratio.expect("beside direct drives"), r.limit))
+        row.map(|r| (r.ratio.expect("beside direct drives"), r.limit.expect("costs are known")))
     };
     for group in 0..6 {
         let (is, limit) = ratio(group, "RAID 5").expect("it can lose a drive");
