@@ -206,7 +206,7 @@ async fn prepared(rt: &Rt, what: &Comparison, one: &mut Measured, round: u64) ->
     let target = one.subject.make(rt, &what.drives, what.zone_blocks, working_set).await?;
     let working_set = working_set.min(target.bytes() / FILL * FILL);
     fill(rt, &target, working_set).await?;
-    if one.condition.fill != Fill::Fresh && !age(rt, &target, working_set, round).await? {
+    if one.condition.fill != Fill::Fresh && !age(rt, &target, working_set, round, what.per(rt)).await? {
         one.unsteady += 1;
     }
     if let Target::Volume { array, .. } = &target
@@ -241,7 +241,16 @@ impl Comparison {
 
     /// Whether a random write costs these drives what a sequential one does.
     fn costs_known(&self) -> bool {
-        self.read_cost.is_some() || self.drives.iter().all(|d| d.info().kind == DriveKind::Memory)
+        self.read_cost.is_some() || self.in_memory()
+    }
+
+    fn in_memory(&self) -> bool {
+        self.drives.iter().all(|d| d.info().kind == DriveKind::Memory)
+    }
+
+    /// What rates are per: where the drives take no time, the core's.
+    fn per(&self, rt: &Rt) -> Per {
+        if self.in_memory() && !rt.is_modelled() { Per::CoreSecond } else { Per::Second }
     }
 
     /// Measured, in the words of a report.
@@ -288,8 +297,7 @@ impl Comparison {
 
 fn report(rt: &Rt, what: &Comparison, measured: &[Measured]) -> Result<Report, Error> {
     let first = what.drives.first().map(rt::Drive::info);
-    let in_memory = what.drives.iter().all(|d| d.info().kind == DriveKind::Memory);
-    let per = if in_memory && !rt.is_modelled() { Per::CoreSecond } else { Per::Second };
+    let per = what.per(rt);
     let mut groups = Vec::with_capacity(what.loads.len() * what.conditions.len());
     for &condition in &what.conditions {
         let of_it: Vec<&Measured> = measured.iter().filter(|m| m.condition == condition).collect();
@@ -319,9 +327,5 @@ fn report(rt: &Rt, what: &Comparison, measured: &[Measured]) -> Result<Report, E
 
 /// Rate over rate, round by round.
 fn rounds_ratio(per: Per, of: &[Sample], direct: &[Sample]) -> Vec<f64> {
-    let rate = |s: &Sample| match per {
-        Per::Second => s.bytes_per_sec(),
-        Per::CoreSecond => s.bytes_per_cpu_sec(),
-    };
-    of.iter().zip(direct).map(|(a, d)| rate(a) / rate(d)).collect()
+    of.iter().zip(direct).map(|(a, d)| a.rate(per) / d.rate(per)).collect()
 }

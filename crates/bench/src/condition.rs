@@ -13,6 +13,7 @@ use crate::error::{Error, Impossible};
 use crate::figures::Sample;
 use crate::generate::generate;
 use crate::load::{Load, Pattern, Until};
+use crate::report::Per;
 use crate::target::Target;
 
 /// How much is written before anything is measured.
@@ -143,13 +144,13 @@ const PARTS_MAX: usize = 16;
 ///
 /// # Errors
 /// As [`generate`].
-pub async fn age(rt: &Rt, target: &Target, working_set: u64, seed: u64) -> Result<bool, Error> {
+pub async fn age(rt: &Rt, target: &Target, working_set: u64, seed: u64, per: Per) -> Result<bool, Error> {
     let load = Load::usual(Pattern::RANDOM_WRITE);
     let part = Until::Requests((working_set as f64 * PART) as u64 / BLOCK_BYTES as u64);
     let mut rates: Vec<f64> = Vec::new();
     while rates.len() < PARTS_MAX {
         let sample: Sample = generate(rt, target, &load, 0..working_set, part, seed + rates.len() as u64).await?;
-        rates.push(sample.bytes_per_cpu_sec());
+        rates.push(sample.rate(per));
         if is_steady(&rates) {
             return Ok(true);
         }

@@ -6,6 +6,7 @@ use hdrhistogram::Histogram;
 use serde::Serialize;
 
 use crate::error::Impossible;
+use crate::report::Per;
 use crate::target::Written;
 
 /// Latencies of one run in nanoseconds.
@@ -63,6 +64,14 @@ impl Sample {
     #[must_use]
     pub fn bytes_per_cpu_sec(&self) -> f64 {
         self.cpu_ns.map_or_else(|| self.bytes_per_sec(), |ns| self.bytes as f64 * 1e9 / ns as f64)
+    }
+
+    /// Bytes in the time that counts.
+    pub(crate) fn rate(&self, per: Per) -> f64 {
+        match per {
+            Per::Second => self.bytes_per_sec(),
+            Per::CoreSecond => self.bytes_per_cpu_sec(),
+        }
     }
 
     /// CPU time over time: below 1 the thread waited, or others used its core.
