@@ -237,6 +237,9 @@ pub fn under_load(world: &mut World, volumes: &Volumes, mode: Mode) -> Result<()
         rt.block_on(rt.sleep(Duration::from_micros(world.dice.random_range(1..long))));
         nothing_found(&array)?;
     }
+    // Once to the end: the segments being written come last.
+    scrub(&rt, &array, ScrubKind::Parity)?;
+    nothing_found(&array)?;
     crate::run::drain(&rt, &done)?;
     let status = array.status();
     if status.state == ArrayState::Optimal {
