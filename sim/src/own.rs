@@ -128,7 +128,36 @@ pub fn cleaned_lives(world: &mut World) -> Result<(), String> {
         volumes.compare(&rt, &array, Mode::Killed)?;
         done = Rc::new(Done::default());
     }
-    Ok(())
+    lose_while_moving(world, &rt, &disks, &array, &mut volumes)
+}
+
+/// A drive goes while records of moves, which are the longer ones, take long: what hosts wrote meanwhile counts.
+fn lose_while_moving(
+    world: &mut World,
+    rt: &Rt,
+    disks: &[Disk],
+    array: &Array,
+    volumes: &mut Volumes,
+) -> Result<(), String> {
+    for disk in disks {
+        let zones = zones_begin(disk);
+        disk.on_op(Some(Box::new(move |op: &Op| {
+            let long = op.kind == OpKind::Write && op.at >= zones && op.blocks.0 >= 10;
+            if long { Verdict::DelayNs(3_000_000) } else { Verdict::Proceed }
+        })));
+    }
+    let done = Rc::new(Done::default());
+    set_to_work(world, rt, array, volumes, None, 24, &done);
+    rt.block_on(rt.sleep(Duration::from_millis(world.dice.random_range(30..90))));
+    let seat = MemberId(world.dice.random_range(0..disks.len()) as u16);
+    rt.block_on(array.drive_fail(seat)).map_err(|e| e.to_string())?;
+    rt.block_on(rt.sleep(Duration::from_millis(world.dice.random_range(0..20))));
+    drain(rt, &done)?;
+    disks.iter().for_each(|d| d.on_op(None));
+    if let Some(wrong) = done.wrong.take() {
+        return Err(wrong);
+    }
+    volumes.compare(rt, array, Mode::Killed)
 }
 
 /// A full array loses two drives and has a place for one of them; its hosts overwrite and give back at random. Everybody is

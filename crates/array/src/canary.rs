@@ -42,6 +42,10 @@ canaries! {
     MoveUnconditional,
     /// The cleaner does not ask again, under a block's lock, whether it is still where it was read.
     MoveAskedOnce,
+    /// A move says where its block is also when a host's write was acknowledged before it.
+    OvertakenMoved,
+    /// A move of a record that is given up is written again, though its lock was given back.
+    MovedAgain,
     /// Readers do not keep the zones that they read.
     PinsForgotten,
     /// Reads do not see the memtable that is being merged.

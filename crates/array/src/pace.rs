@@ -80,6 +80,11 @@ impl Pace {
         !self.waiting.borrow().is_empty()
     }
 
+    /// How many wait.
+    pub fn waiting(&self) -> usize {
+        self.waiting.borrow().len()
+    }
+
     /// The room was measured: it lies here in the band.
     pub fn measured(&self, band: f64) {
         self.band.set(band);

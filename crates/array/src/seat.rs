@@ -13,6 +13,11 @@ use rt::{Buf, Bytes, Drive, IoError};
 use crate::canary::{Canary, planted};
 use crate::detour::Speed;
 use crate::health::{Health, NEVER_LATE};
+use crate::sync::Gate;
+
+/// Blocks being moved that are read from a drive at once, while no host waits for the cleaner: so few that a host's request
+/// is hardly behind them.
+pub const MOVES_AT_ONCE: usize = 8;
 
 /// One seat and who sits there.
 pub struct Seat {
@@ -44,6 +49,8 @@ pub struct Seat {
     pub speed: Speed,
     /// What it still may do.
     pub door: Cell<Door>,
+    /// For reads of blocks that are being moved.
+    pub moves: Gate,
     written: Cell<u64>,
     flushed: Cell<u64>,
 }
@@ -102,6 +109,7 @@ impl Seat {
             health: Health::default(),
             speed: Speed::default(),
             // A process before this one may have left writes in the drive's cache.
+            moves: Gate::new(MOVES_AT_ONCE),
             written: Cell::new(u64::from(!planted(Canary::OldWritesForgotten))),
             flushed: Cell::new(0),
         })

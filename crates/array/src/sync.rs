@@ -8,6 +8,8 @@ use std::future::poll_fn;
 use std::rc::Rc;
 use std::task::{Poll, Waker};
 
+use futures::channel::oneshot;
+
 /// Something happened; look again.
 #[derive(Default)]
 pub struct Event {
@@ -54,28 +56,65 @@ impl Event {
     }
 }
 
-/// One holder at a time.
-#[derive(Default)]
-pub struct Gate {
-    taken: Cell<bool>,
-    event: Event,
+/// Some holders at a time; those who wait are let in as they came.
+pub struct Gate(Rc<Places>);
+
+struct Places {
+    all: Cell<usize>,
+    taken: Cell<usize>,
+    waiting: RefCell<VecDeque<oneshot::Sender<Passed>>>,
 }
 
-/// Opens its gate when dropped.
-pub struct Passed<'a>(&'a Gate);
+/// A place behind a gate; given back on drop.
+pub struct Passed(Rc<Places>);
 
-impl Gate {
-    /// Waits for its turn.
-    pub async fn pass(&self) -> Passed<'_> {
-        self.event.until(|| !self.taken.replace(true)).await;
-        Passed(self)
+impl Default for Gate {
+    /// For one at a time.
+    fn default() -> Gate {
+        Gate::new(1)
     }
 }
 
-impl Drop for Passed<'_> {
+impl Gate {
+    /// A gate for so many at a time.
+    #[must_use]
+    pub fn new(places: usize) -> Gate {
+        let waiting = RefCell::default();
+        Gate(Rc::new(Places { all: Cell::new(places), taken: Cell::new(0), waiting }))
+    }
+
+    /// So many at a time from now on; nobody has to leave.
+    pub fn set_places(&self, places: usize) {
+        self.0.all.set(places);
+        Places::let_in(&self.0);
+    }
+
+    /// Waits for its turn.
+    pub async fn pass(&self) -> Passed {
+        let (give, take) = oneshot::channel();
+        self.0.waiting.borrow_mut().push_back(give);
+        Places::let_in(&self.0);
+        take.await.expect("places are given, never thrown away")
+    }
+}
+
+impl Places {
+    fn let_in(this: &Rc<Places>) {
+        while this.taken.get() < this.all.get() {
+            let Some(next) = this.waiting.borrow_mut().pop_front() else { return };
+            if !next.is_canceled() {
+                this.taken.set(this.taken.get() + 1);
+                // Who leaves just now gives it back at once.
+                drop(next.send(Passed(this.clone())));
+            }
+        }
+    }
+}
+
+impl Drop for Passed {
     fn drop(&mut self) {
-        self.0.taken.set(false);
-        self.0.event.wake();
+        self.0.taken.set(self.0.taken.get() - 1);
+        Places::let_in(&self.0);
     }
 }
 
@@ -222,12 +261,19 @@ mod tests {
     }
 
     #[test]
-    fn a_gate_lets_one_through() {
-        let gate = Gate::default();
+    fn a_gate_lets_as_many_through_as_it_has_places() {
+        let gate = Gate::new(1);
         let first = gate.pass().now_or_never().unwrap();
-        let mut second = Box::pin(gate.pass());
-        assert!(second.as_mut().now_or_never().is_none());
+        let mut waiting: Vec<_> = (0..4).map(|_| Box::pin(gate.pass())).collect();
+        assert!(waiting.iter_mut().all(|w| w.as_mut().now_or_never().is_none()));
+        // One who leaves before its turn, and one to whom it has just come.
+        drop(waiting.remove(1));
         drop(first);
-        assert!(second.now_or_never().is_some());
+        drop(waiting.remove(0));
+        let third = waiting.remove(0).now_or_never().unwrap();
+        assert!(waiting[0].as_mut().now_or_never().is_none(), "in their order");
+        drop(third);
+        drop(waiting.remove(0).now_or_never().unwrap());
+        assert!(gate.pass().now_or_never().is_some());
     }
 }

@@ -8,8 +8,8 @@
 //! when enough of them wait.
 //!
 //! Invariant: a block is moved only while the map names the place it is moved from and no write of it is in
-//! flight: asked before it is read, and again under the block's lock, which the move holds from then until it is
-//! acknowledged.
+//! flight: asked before it is read, and again under the block's lock, which the move holds from then until its record is
+//! formed; what becomes of it then: `log/moving.rs`.
 
 use std::pin::pin;
 use std::rc::Rc;
@@ -17,7 +17,7 @@ use std::time::Duration;
 
 use base::{Lba, Pba, SegmentId, VolumeId};
 use futures::future::{Either, join_all, select};
-use futures::stream::{self, StreamExt};
+use futures::stream::{self, FuturesUnordered, StreamExt};
 use ondisk::{Entry, MapRef, Place, RecordHeader, SegmentState, VolumeState};
 use rt::Bytes;
 
@@ -29,6 +29,7 @@ use crate::log::{Held, Piece, Request, StreamId, What};
 use crate::map::NodeKey;
 use crate::memtable::Touch;
 use crate::row::Columns;
+use crate::seat::MOVES_AT_ONCE;
 use crate::segment::{Seg, pba};
 
 /// Rows of a step's record, about, as far as its header has room for entries: the larger, the less of it is header and padding.
@@ -45,7 +46,7 @@ const VACATED_TRIES: usize = 4;
 const VACATED_PAUSE: Duration = Duration::from_millis(1);
 
 /// Segments emptied at once, so that the pace of hosts is even also at a segment's beginning and end.
-const LANES: usize = 3;
+const LANES: usize = 4;
 
 /// Between two looks for something to gain while hosts wait.
 const RETRY: Duration = Duration::from_millis(250);
@@ -83,15 +84,22 @@ impl Core {
                 continue;
             }
             self.pace().set_cleaning(true);
-            join_all((0..LANES).map(|_| self.clean_on())).await;
+            self.clean_on().await;
         }
     }
 
-    /// Empties one segment after the other, until there is room or nothing fits.
+    /// Empties segments, a few at once, until there is room or nothing fits.
     async fn clean_on(self: &Rc<Self>) {
-        while self.phase.get() == Phase::Open && self.wants_cleaning() {
-            let Some(victim) = self.choose() else { return };
-            self.clean(victim).await;
+        let mut lanes = FuturesUnordered::new();
+        loop {
+            // Whatever one could not find may be there when another is done.
+            while lanes.len() < LANES && self.phase.get() == Phase::Open && self.wants_cleaning() {
+                let Some(victim) = self.choose() else { break };
+                lanes.push(self.empty(victim, false));
+            }
+            if lanes.next().await.is_none() {
+                return;
+            }
             if self.enough_emptied(true) {
                 self.wanted.release.set(true);
                 self.changed.wake();
@@ -112,23 +120,21 @@ impl Core {
         waiting > 0 && waiting >= enough as i64 * SHARE
     }
 
-    /// Empties one segment.
-    pub(super) async fn clean(self: &Rc<Self>, victim: Victim) {
-        self.empty(victim, false).await;
-    }
-
-    /// Empties one segment; if it `vacates`, only one that a generation gives back.
-    async fn empty(self: &Rc<Self>, victim: Victim, vacates: bool) {
+    /// Empties one segment; if it `vacates`, only one that a generation gives back. From the call on nobody else chooses it.
+    pub(super) fn empty(self: &Rc<Self>, victim: Victim, vacates: bool) -> impl Future<Output = ()> {
         self.being_emptied.borrow_mut().insert(victim.id, victim.takes);
-        let moved = match self.survey(victim.id).await {
-            Ok(there) if vacates && there.others => Err(Fault::NoSpace),
-            Ok(there) => self.move_out(victim, there).await,
-            Err(fault) => Err(fault),
-        };
-        self.being_emptied.borrow_mut().remove(&victim.id);
-        if moved.is_err() {
-            // It is not chosen again before the others had their turn.
-            self.hard_to_clean.borrow_mut().insert(victim.id);
+        let core = self.clone();
+        async move {
+            let moved = match core.survey(victim.id).await {
+                Ok(there) if vacates && there.others => Err(Fault::NoSpace),
+                Ok(there) => core.move_out(victim, there).await,
+                Err(fault) => Err(fault),
+            };
+            core.being_emptied.borrow_mut().remove(&victim.id);
+            if moved.is_err() {
+                // It is not chosen again before the others had their turn.
+                core.hard_to_clean.borrow_mut().insert(victim.id);
+            }
         }
     }
 
@@ -141,7 +147,7 @@ impl Core {
     /// Empties a segment that does not hold what is written to it; false when that cannot be done now.
     pub(super) async fn clean_now(self: &Rc<Self>, id: SegmentId) -> bool {
         let Some(victim) = self.victim(id) else { return false };
-        self.clean(victim).await;
+        self.empty(victim, false).await;
         !self.hard_to_clean.borrow().contains(&id)
     }
 
@@ -384,8 +390,17 @@ impl Core {
         result
     }
 
-    /// One record of moves; returns when they are acknowledged.
+    /// Moves blocks; returns when all that are still live are acknowledged elsewhere.
     async fn move_step(self: &Rc<Self>, blocks: &[Found]) -> Result<(), Fault> {
+        while !self.move_once(blocks).await? {}
+        Ok(())
+    }
+
+    /// One record of moves; false when a member that went out had some taken back.
+    async fn move_once(self: &Rc<Self>, blocks: &[Found]) -> Result<bool, Fault> {
+        // Who waits for the pace gains by every one that is read.
+        let at_once = MOVES_AT_ONCE + self.pace().waiting();
+        self.seats.borrow().iter().for_each(|seat| seat.moves.set_places(at_once));
         let read = blocks.iter().map(|&(volume, lba, place)| self.read_live(volume, lba, place));
         let read: Vec<Option<Live>> = join_all(read).await.into_iter().collect::<Result<_, _>>()?;
         // Hosts wait for the locks: until the log has begun with these, the next step takes none.
@@ -402,10 +417,12 @@ impl Core {
         let begun = || self.log.stream(StreamId::Inner).wants_more(k) || self.phase.get() != Phase::Open;
         self.changed.until(begun).await;
         drop(turn);
+        let mut all = true;
         for request in requests {
             request.done().await?;
+            all &= !request.was_taken_back();
         }
-        Ok(())
+        Ok(all)
     }
 
     /// A block's contents, if the map still names the place; nothing is read that is not live.
@@ -419,13 +436,21 @@ impl Core {
         if vol.state.get() != VolumeState::Live {
             return Ok(None);
         }
+        let (column, row) = Seg::place(from.pba.block, self.shape.zone_blocks);
+        let seat = self.columns(from.pba.segment).and_then(|columns| {
+            let others = 0..columns.slots.len();
+            std::iter::once(column).chain(others).find_map(|c| self.slot_seat(&columns, c))
+        });
+        let _turn = match seat {
+            Some((seat, _)) => Some(seat.moves.pass().await),
+            None => None,
+        };
         let resolved = self.resolve(&vol, lba, 1).await?;
         if resolved.refs[0] != MapRef::At(from) && !planted(Canary::MoveUnconditional) {
             return Ok(None);
         }
         // As they are now: a rebuild may have given columns new places.
         let Some(columns) = self.columns(from.pba.segment) else { return Ok(None) };
-        let (column, row) = Seg::place(from.pba.block, self.shape.zone_blocks);
         let run = self.read_run(&columns, column, row, &[from.crc]).await;
         let data = (!run.lost[0]).then(|| run.data.freeze());
         Ok(Some(Live { vol, lba, from, data }))
@@ -435,7 +460,10 @@ impl Core {
     /// is being.
     async fn still_live(&self, live: Live) -> Result<Option<Piece>, Fault> {
         let Live { vol, lba, from, data } = live;
-        // Being written: it will be somewhere else soon.
+        // Being written, or moved: it will be somewhere else soon.
+        if self.log.moving.contains(vol.id, lba) {
+            return Ok(None);
+        }
         let Some(guard) = vol.locks.try_lock(lba.0, lba.0 + 1) else { return Ok(None) };
         if vol.state.get() != VolumeState::Live {
             return Ok(None);

@@ -288,7 +288,7 @@ impl Core {
                 Way::Clean(victim) => {
                     let (began, bytes) = (self.rt.now(), self.homeless_bytes(id));
                     p.cleaned.borrow_mut().insert(id);
-                    self.clean(victim).await;
+                    self.empty(victim, false).await;
                     self.rebuild_rest(turn, self.rt.now() - began).await;
                     let cleaned = self.table.borrow().segments.get(&id).is_none_or(|s| s.cleaned.is_some());
                     self.rebuilt(if cleaned { bytes } else { 0 });

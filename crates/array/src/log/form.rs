@@ -8,7 +8,7 @@ use ondisk::record::payload_place;
 use ondisk::{ENTRIES_MAX, Entry, MemberState, RecordHeader, Scheme, SegmentState};
 use rt::{Buf, Bytes};
 
-use super::{Piece, Record, Stream, StreamId};
+use super::{Piece, Record, Stream, StreamId, What};
 use crate::canary::{Canary, planted};
 use crate::core::Core;
 use crate::segment::pba;
@@ -177,6 +177,11 @@ impl Core {
             state: Cell::new(super::write::State::Writing),
         });
         self.log.unacked.borrow_mut().entry(segment).or_default().push_back(record.clone());
+        // It has its number: whatever hosts write there from now on comes behind it.
+        for piece in record.pieces.borrow().iter().filter(|p| matches!(p.what, What::Move)) {
+            self.log.moving.begin(piece.volume, piece.lba);
+            piece.request.let_go();
+        }
         record
     }
 

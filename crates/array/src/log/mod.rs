@@ -10,6 +10,7 @@
 //! - a segment is written only if a generation that lists it has taken effect.
 
 mod form;
+mod moving;
 mod request;
 mod write;
 
@@ -25,6 +26,7 @@ use crate::core::{Core, Phase};
 use crate::fault::Fault;
 use crate::sync::Event;
 pub use form::{WINDOW_ROWS_MAX, window_rows};
+pub use moving::Moving;
 pub use write::Record;
 
 /// Who appends.
@@ -65,6 +67,8 @@ pub struct Log {
     streams: [Stream; 3],
     /// Records not acknowledged, by segment, in row order.
     unacked: RefCell<BTreeMap<SegmentId, VecDeque<Rc<Record>>>>,
+    /// Moves in them.
+    pub moving: Moving,
 }
 
 impl Log {
@@ -155,11 +159,19 @@ impl Core {
         stream.poke();
     }
 
-    /// Puts pieces back to the front of a stream, in their order.
+    /// Puts pieces of records that were given up back to the front of a stream, in their order. Moves are taken back.
     pub fn requeue(&self, stream: StreamId, pieces: Vec<Piece>) {
         let stream = self.log.stream(stream);
         let mut queue = stream.queue.borrow_mut();
         for piece in pieces.into_iter().rev() {
+            if matches!(piece.what, What::Move) {
+                // It gave its lock back: something newer may be on its way.
+                self.log.moving.end(piece.volume, piece.lba);
+                if !planted(Canary::MovedAgain) {
+                    piece.request.take_back();
+                    continue;
+                }
+            }
             queue.push_front(piece);
         }
         drop(queue);
@@ -224,7 +236,7 @@ impl Core {
         }
         let unacked = self.log.unacked.take();
         for record in unacked.into_values().flatten() {
-            record.abandon(fault);
+            record.abandon(fault, &self.log.moving);
         }
         self.changed.wake();
     }

@@ -18,6 +18,7 @@ use crate::sync::{Event, RangeGuard};
 pub struct Request {
     left: Cell<u64>,
     failed: Cell<Option<Fault>>,
+    taken_back: Cell<bool>,
     place: Cell<Option<Place>>,
     held: RefCell<Option<Held>>,
     event: Event,
@@ -38,10 +39,13 @@ pub struct Held {
 impl Request {
     /// A request of `units` blocks or ranges; `held` is let go when the last is acknowledged.
     pub fn new(units: u64, held: Option<Held>) -> Rc<Request> {
-        let request = Request::default();
-        request.left.set(units);
-        *request.held.borrow_mut() = held;
+        let request = Request { left: Cell::new(units), held: RefCell::new(held), ..Request::default() };
         Rc::new(request)
+    }
+
+    /// Lets go what it holds.
+    pub fn let_go(&self) {
+        drop(self.held.take());
     }
 
     /// Waits for the answer.
@@ -62,16 +66,29 @@ impl Request {
         }
         self.left.set(self.left.get() - units);
         if self.left.get() == 0 {
-            drop(self.held.take());
+            self.let_go();
             self.event.wake();
         }
+    }
+
+    /// Answers that nothing came of it: who asked may ask again.
+    pub fn take_back(&self) {
+        self.taken_back.set(true);
+        self.left.set(0);
+        self.let_go();
+        self.event.wake();
+    }
+
+    /// Whether nothing came of it.
+    pub fn was_taken_back(&self) -> bool {
+        self.taken_back.get()
     }
 
     /// Answers with a fault.
     pub fn fail(&self, fault: Fault) {
         if self.failed.get().is_none() {
             self.failed.set(Some(fault));
-            drop(self.held.take());
+            self.let_go();
             self.event.wake();
         }
     }

@@ -1,14 +1,15 @@
 //! A record on its way: written to all columns at once, acknowledged in row order, put into the memtable.
 
 use std::cell::{Cell, RefCell};
+use std::ops::Range;
 use std::rc::Rc;
 
-use base::{BlockCount, MemberId, Pba, SegmentId, Seq};
+use base::{BlockCount, MemberId, Pba, SegmentId, Seq, VolumeId};
 use futures::future::join_all;
 use ondisk::{Entry, MapRef, Place, SegmentState};
 use rt::Bytes;
 
-use super::{Piece, StreamId, What, window_rows};
+use super::{Moving, Piece, StreamId, What, window_rows};
 use crate::canary::{Canary, planted};
 use crate::core::Core;
 use crate::fault::Fault;
@@ -50,9 +51,12 @@ impl Record {
         self.state.get() == State::Writing
     }
 
-    pub(super) fn abandon(&self, fault: Fault) {
+    pub(super) fn abandon(&self, fault: Fault, moving: &Moving) {
         self.state.set(State::Abandoned);
         for piece in self.pieces.take() {
+            if matches!(piece.what, What::Move) {
+                moving.end(piece.volume, piece.lba);
+            }
             piece.request.fail(fault);
         }
     }
@@ -65,6 +69,17 @@ fn continues(a: &Entry, b: &Entry) -> bool {
         Entry::Hole { .. } | Entry::Zero { .. } | Entry::Bad { .. } | Entry::MapNode { .. } | Entry::Pad => None,
     };
     block(a).is_some_and(|(volume, lba)| block(b) == Some((volume, lba + BlockCount(1))))
+}
+
+/// The blocks that a run of entries says something new of; a move does not.
+fn newer(run: &[Entry]) -> Option<(VolumeId, Range<u64>)> {
+    match run[0] {
+        Entry::Data { volume, lba, .. } => Some((volume, lba.0..lba.0 + run.len() as u64)),
+        Entry::Hole { volume, lba, blocks, .. }
+        | Entry::Zero { volume, lba, blocks, .. }
+        | Entry::Bad { volume, lba, blocks } => Some((volume, lba.0..lba.0 + u64::from(blocks))),
+        Entry::Move { .. } | Entry::MapNode { .. } | Entry::Pad => None,
+    }
 }
 
 impl Core {
@@ -170,6 +185,9 @@ impl Core {
                 }
                 What::Data | What::Move | What::Fill(_) => None,
             };
+            if matches!(piece.what, What::Move) {
+                self.log.moving.end(piece.volume, piece.lba);
+            }
             match piece.what {
                 What::Data => add(&self.tally.host_blocks_written, payload as u64),
                 What::Move => add(&self.tally.moved_blocks, payload as u64),
@@ -191,9 +209,18 @@ impl Core {
         if !matches!(entries.first(), Some(Entry::MapNode { .. })) {
             active.kept += 1 + entries.iter().filter(|e| e.payload_crc().is_some()).count() as u64;
         }
+        let moving = &self.log.moving;
+        let overtaken = |entry: &Entry| match *entry {
+            Entry::Move { volume, lba, .. } => moving.is_overtaken(volume, lba),
+            _ => false,
+        };
         let mut block = 0;
-        for run in entries.chunk_by(continues) {
+        for run in entries.chunk_by(|a, b| continues(a, b) && overtaken(a) == overtaken(b)) {
+            if let Some((volume, blocks)) = newer(run) {
+                moving.overtake(volume, blocks);
+            }
             match run[0] {
+                Entry::Move { .. } if overtaken(&run[0]) => {}
                 Entry::Data { volume, lba, .. } | Entry::Move { volume, lba, .. } => {
                     let at = |(entry, pba): (&Entry, &Pba)| {
                         MapRef::At(Place { pba: *pba, crc: entry.payload_crc().expect("data has a block") })

@@ -100,6 +100,8 @@ rules! {
     map::counts_are_exact [CountsForgotten]
     map::growing_during_a_checkpoint_keeps_it []
     map::a_full_array_is_overwritten_and_emptied [MoveUnconditional, MoveAskedOnce, FloorForgotten]
+    map::what_is_being_moved_is_overwritten [OvertakenMoved]
+    map::a_move_that_is_given_up_overtakes_nothing [MovedAgain]
     map::a_full_array_short_of_drives_is_overwritten [LastRoomForgotten]
     map::emptied_segments_come_back_with_a_generation [VacatedUnasked, FreedListed]
     map::what_is_deallocated_below_a_lost_node_is_a_hole [BelowLostForgotten]
