@@ -50,6 +50,7 @@ impl Own {
         let rt = world.rt();
         let made = rt.block_on(Array::create(&rt, drives(&rt, &disks), &spec));
         let array = made.map_err(|e| format!("an array of its own: {e}"))?;
+        let bytes = bytes.min(array.status().usable_bytes);
         rt.block_on(array.volume_create("v", bytes)).map_err(|e| e.to_string())?;
         let mut volumes = Volumes::default();
         volumes.add("v", bytes, Fate::Stays);
@@ -102,7 +103,11 @@ pub fn places_go(world: &mut World) -> Result<(), String> {
 /// A full array is overwritten by many, whose writes may take long, and its process dies again and again: nobody needs what the
 /// cleaner gave back meanwhile.
 pub fn cleaned_lives(world: &mut World) -> Result<(), String> {
-    let Own { mut rt, disks, mut array, mut volumes, mut done } = Own::new(world, Level::Raid5, 3, 3, 22 << 20)?;
+    let Own { mut rt, disks, mut array, mut volumes, mut done } = {
+        // Two thirds of it, or all.
+        let bytes = [22 << 20, u64::MAX][world.dice.random_range(0..2)];
+        Own::new(world, Level::Raid5, 3, 3, bytes)?
+    };
     for _ in 0..world.dice.random_range(2..6) {
         let (writes, one_in) = (Rc::new(Cell::new(0u64)), world.dice.random_range(50..200));
         for disk in &disks {
