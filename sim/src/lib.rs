@@ -11,6 +11,7 @@ mod beyond;
 pub mod census;
 pub mod disturb;
 pub mod drives;
+pub mod full;
 pub mod health;
 pub mod kind;
 mod late;

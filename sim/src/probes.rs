@@ -21,7 +21,7 @@ use crate::run::{DEGRADED, changed, set_to_work, silent};
 use crate::volumes::{Fate, Volumes};
 use crate::workload::{Done, joined};
 use crate::world::{World, drives, labelled};
-use crate::{back, beyond, health, late, lives, lone, own, scrubs, service};
+use crate::{back, beyond, full, health, late, lives, lone, own, scrubs, service};
 
 /// Bytes of a block.
 pub const BLOCK: u64 = BLOCK_BYTES as u64;
@@ -126,10 +126,10 @@ pub fn try_on_copies(world: &mut World, volumes: &Volumes, mode: Mode, report: &
             | Kind::DriveGrown => crate::drives::change(world, volumes, mode, kind),
             Kind::PlacesGo => own::places_go(world),
             Kind::LastSilent => own::last_one_silent(world, report),
-            Kind::CleanedLives => own::cleaned_lives(world),
-            Kind::FullAndShort => own::full_and_short(world),
+            Kind::CleanedLives => full::cleaned_lives(world),
+            Kind::FullAndShort => full::full_and_short(world),
             Kind::GivenBack => own::given_back(world),
-            Kind::ThinFilled => own::thin_filled(world),
+            Kind::ThinFilled => full::thin_filled(world),
             Kind::NodeLost => lone::lost_node(world),
             Kind::ReadsPause => lone::reads_fail(world),
             Kind::SlowLookUps => lone::slow_look_ups(world),

@@ -109,6 +109,13 @@ impl Host {
         Ok(())
     }
 
+    /// Gives the first or the second half of the volume back.
+    pub async fn deallocate_half(&self, half: usize) -> Result<(), Fault> {
+        let volume = self.array.volume(&self.name).ok_or(Fault::Closed)?;
+        let blocks = self.model.borrow().sectors() / 16;
+        self.deallocate(&volume, half * blocks * 8, blocks * 8, false).await
+    }
+
     async fn work(&self, volume: &Volume, rt: &Rt, seed: u64) {
         let mut dice = Dice::seed_from_u64(seed);
         let patience = dice.random_range(0..3);
@@ -153,6 +160,16 @@ impl Host {
         result
     }
 
+    /// Whole blocks within are given back.
+    async fn deallocate(&self, volume: &Volume, first: usize, n: usize, fua: bool) -> Result<(), Fault> {
+        let whole = first.next_multiple_of(8)..(first + n) / 8 * 8;
+        let whole = if whole.start < whole.end { whole } else { first..first };
+        let id = self.model.borrow_mut().begin(whole.clone(), false);
+        let result = volume.deallocate((first * SECTOR) as u64, (n * SECTOR) as u64, fua).await;
+        self.model.borrow_mut().end(id, whole, result.is_ok(), fua || !volume.volatile_cache());
+        result
+    }
+
     /// One request; whether it changed something.
     async fn step(&self, volume: &Volume, dice: &mut Dice) -> Result<bool, Fault> {
         let sectors = self.model.borrow().sectors();
@@ -180,12 +197,8 @@ impl Host {
                 Ok(true)
             }
             12..=13 => {
-                let whole = first.next_multiple_of(8)..(first + n) / 8 * 8;
-                let whole = if whole.start < whole.end { whole } else { first..first };
-                let id = self.model.borrow_mut().begin(whole.clone(), false);
-                let result = volume.deallocate(offset, bytes, fua).await;
-                self.model.borrow_mut().end(id, whole, result.is_ok(), fua || write_through);
-                result.map(|()| true)
+                self.deallocate(volume, first, n, fua).await?;
+                Ok(true)
             }
             14 => {
                 let id = self.model.borrow_mut().begin(first..first + n, false);

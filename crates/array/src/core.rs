@@ -182,7 +182,7 @@ pub struct Core {
     pub checkpoint_gate: Gate,
     /// One step of moves at a time takes locks.
     pub move_gate: Gate,
-    /// Checkpoints that the keeper has tried.
+    /// Checkpoints that were tried.
     pub checkpoints_tried: Cell<u64>,
     /// Memtables frozen since the open.
     pub freezes: Cell<u64>,

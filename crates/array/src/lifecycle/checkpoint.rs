@@ -11,7 +11,15 @@ use crate::fault::Fault;
 impl Core {
     /// Brings everything acknowledged before the call into the trees of a generation in effect.
     pub async fn checkpoint(&self) -> Result<(), Fault> {
-        let _turn = self.checkpoint_gate.pass().await;
+        let turn = self.checkpoint_gate.pass().await;
+        let result = self.checkpoint_now().await;
+        drop(turn);
+        crate::seat::add(&self.checkpoints_tried, 1);
+        self.changed.wake();
+        result
+    }
+
+    async fn checkpoint_now(&self) -> Result<(), Fault> {
         self.writable()?;
         self.wanted.checkpoint.set(false);
         let (table, replay_from) = self.freeze_memtable();
@@ -30,7 +38,7 @@ impl Core {
         self.commit().await
     }
 
-    /// Asks the keeper for a checkpoint and waits until one that began later was tried. A host's request does it this
+    /// Asks the keeper for a checkpoint and waits until one that began later was tried, by whomever. A host's request does it this
     /// way: its future may be dropped at any time, and a commit must not be.
     pub async fn checkpoint_and_wait(&self) {
         // The one under way may have begun before.

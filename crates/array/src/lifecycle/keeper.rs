@@ -73,8 +73,6 @@ impl Core {
                 self.rt.sleep(Duration::from_secs(1)).await;
                 self.wanted.checkpoint.set(true);
             }
-            self.checkpoints_tried.set(self.checkpoints_tried.get() + 1);
-            self.changed.wake();
         }
     }
 
