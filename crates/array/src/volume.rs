@@ -217,6 +217,8 @@ impl Volume {
         let guard = self.vol.locks.lock(first.0, end).await;
         self.check(offset, data.len() as u64)?;
         self.core.fits(&self.vol, first, n).await?;
+        // Nothing comes behind the last checkpoint of an array that is being closed.
+        self.check(offset, data.len() as u64)?;
         let whole = offset == first.byte_offset() && data.len() as u64 == BlockCount(n).bytes();
         let data = if whole { data } else { self.merge_sectors(first, n as usize, offset, &data).await? };
         let request = Request::new(n, Some(Held { guard, promise: Some(promise) }));
@@ -326,6 +328,7 @@ impl Volume {
         if fill == MapRef::Zero {
             self.core.zeros_fit(&self.vol, first, end).await?;
         }
+        self.check(from, to - from)?;
         let pieces = end.since(first).0.div_ceil(u64::from(u32::MAX));
         let request = Request::new(pieces, Some(Held { guard, promise: Some(promise) }));
         let mut lba = first;
