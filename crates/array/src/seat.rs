@@ -108,8 +108,8 @@ impl Seat {
             counters: Counters::default(),
             health: Health::default(),
             speed: Speed::default(),
-            // A process before this one may have left writes in the drive's cache.
             moves: Gate::new(MOVES_AT_ONCE),
+            // A process before this one may have left writes in the drive's cache.
             written: Cell::new(u64::from(!planted(Canary::OldWritesForgotten))),
             flushed: Cell::new(0),
         })

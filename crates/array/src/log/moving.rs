@@ -45,8 +45,8 @@ impl Moving {
         self.blocks.borrow().get(&(volume, lba.0)).is_some_and(|overtaken| *overtaken)
     }
 
-    /// The move of a block is over, or given up; whether something newer is known of it.
-    pub fn end(&self, volume: VolumeId, lba: Lba) -> bool {
-        self.blocks.borrow_mut().remove(&(volume, lba.0)).unwrap_or(false)
+    /// The move of a block is over, or given up.
+    pub fn end(&self, volume: VolumeId, lba: Lba) {
+        self.blocks.borrow_mut().remove(&(volume, lba.0));
     }
 }
