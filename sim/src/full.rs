@@ -173,7 +173,7 @@ async fn overwrite_or_give_back(v: &Volume, lba: u64, many: u64, dice: &mut Dice
     };
 }
 
-/// Hosts are answered while members go, and while somebody asks for one checkpoint after the other, if `asked`.
+/// Members go and hosts are answered, while somebody asks for one checkpoint after the other, if `asked`.
 fn answered_while_short(
     rt: &Rt,
     array: &Array,
@@ -181,11 +181,13 @@ fn answered_while_short(
     seats: &[u16],
     asked: bool,
 ) -> Result<(), String> {
-    let disturb = async {
+    let lose = async {
         for &seat in seats {
             rt.sleep(Duration::from_millis(30)).await;
             let _refused = array.drive_fail(MemberId(seat)).await;
         }
+    };
+    let disturb = async {
         if !asked {
             std::future::pending::<()>().await;
         }
@@ -194,7 +196,8 @@ fn answered_while_short(
             rt.sleep(Duration::from_millis(2)).await;
         }
     };
-    let all = Box::pin(select(Box::pin(disturb), futures::future::join_all(hosts)));
+    let answered = futures::future::join(lose, futures::future::join_all(hosts));
+    let all = Box::pin(select(Box::pin(disturb), Box::pin(answered)));
     match rt.block_on(select(all, Box::pin(rt.sleep(10 * PATIENCE)))) {
         Either::Left(_) => Ok(()),
         Either::Right(_) => Err(format!("requests were never answered: {:#?}", array.status())),
