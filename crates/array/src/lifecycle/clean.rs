@@ -67,6 +67,10 @@ struct Survey {
 impl Core {
     /// Whether there is less room than hosts should find.
     fn wants_cleaning(&self) -> bool {
+        // Nobody waits for room any more, and moves would keep the log from coming to rest.
+        if self.closing.get() {
+            return false;
+        }
         let ladder = self.rungs();
         let stuck =
             self.room_left() <= ladder.stop_floor && self.emptied_waiting(true) + self.emptied_waiting(false) == 0;
