@@ -212,8 +212,12 @@ fn one_round(
     let met: Vec<_> = opened.iter().map(Disk::faults_met).collect();
     spoil::begin(world);
     let done = Rc::new(Done::default());
+    let handed_over = std::mem::take(&mut world.handed_over);
     let mode = match open(world, &rt, &opened) {
         Some(Ok(array)) => {
+            if handed_over {
+                nothing_to_replay(&array)?;
+            }
             work(world, volumes, round, mode, (&rt, &array, &opened, &done), report, talk)?;
             optimal_is_true(world, &array, &opened)?;
             drop(array);
@@ -289,8 +293,18 @@ fn work(
         let closed = rt.block_on(array.clone().close());
         closed.map_err(|e| format!("close: {e}: {:#?}", array.status().events))?;
         silent(rt, opened)?;
+        world.handed_over = array.status().state != ArrayState::Frozen;
     }
     Ok(())
+}
+
+/// Who opens an array that was handed over in order has nothing to replay.
+fn nothing_to_replay(array: &Array) -> Result<(), String> {
+    let recovery = array.recovery();
+    if recovery.clean && recovery.replayed_entries == 0 {
+        return Ok(());
+    }
+    Err(format!("it was closed in order, and there was something to replay: {recovery:?}"))
 }
 
 /// Nothing is written any more.

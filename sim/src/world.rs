@@ -23,6 +23,8 @@ pub struct World {
     pub late: Vec<LateWrites>,
     /// What happened.
     pub counts: Counts,
+    /// Whether the last process handed the array over in order, and nobody has opened it since.
+    pub handed_over: bool,
     made: u64,
     begun: u32,
 }
@@ -41,6 +43,7 @@ impl World {
             rotten: Vec::new(),
             late: Vec::new(),
             counts: Counts::default(),
+            handed_over: false,
             made: 0,
             begun: 0,
         };

@@ -17,7 +17,7 @@ use crate::lifecycle::scrub::ScrubKind;
 use crate::map::height_for;
 use crate::plan::{CreateSpec, USABLE_PERMILLE, check_name};
 use crate::seat::Door;
-use crate::status::{Iostat, Status, VolumeStatus};
+use crate::status::{ArrayState, Iostat, Status, VolumeStatus};
 use crate::volume::Volume;
 
 /// What a volume may save up, at most.
@@ -131,7 +131,10 @@ impl Array {
     async fn hand_over(&self) -> Result<(), Fault> {
         self.core.closing.set(true);
         self.core.changed.wake();
-        self.core.changed.until(|| self.core.log.idle() || self.core.phase.get() != Phase::Open).await;
+        // A step of the cleaner that is reading may have something to say yet.
+        let moved = || self.core.being_emptied.borrow().is_empty() || planted(Canary::ClosedWhileCleaning);
+        let at_rest = || self.core.log.idle() && moved();
+        self.core.changed.until(|| at_rest() || self.core.phase.get() != Phase::Open).await;
         self.core.checkpoint().await?;
         self.core.commit_at_the_end().await
     }
@@ -160,6 +163,18 @@ impl Array {
         self.core.name.borrow().clone()
     }
 
+    /// Its identity.
+    #[must_use]
+    pub fn uuid(&self) -> uuid::Uuid {
+        self.core.shape.array.0
+    }
+
+    /// Its state, in one word.
+    #[must_use]
+    pub fn state(&self) -> ArrayState {
+        self.core.state_word()
+    }
+
     /// The volumes.
     #[must_use]
     pub fn volumes(&self) -> Vec<VolumeStatus> {
@@ -182,6 +197,14 @@ impl Array {
             Refused::new(RefusedCode::NotFound, format!("volume \"{name}\""), "there is no such volume", todo)
         };
         self.find(name).ok_or_else(missing)
+    }
+
+    /// All volumes that hosts can use.
+    #[must_use]
+    pub fn live_volumes(&self) -> Vec<Volume> {
+        let is_live = |v: &&Rc<Vol>| v.agreed_blocks.get() > 0 && v.state.get() == VolumeState::Live;
+        let volumes = self.core.volumes.borrow();
+        volumes.values().filter(is_live).map(|vol| Volume::new(self.core.clone(), vol.clone())).collect()
     }
 
     /// A volume by name.

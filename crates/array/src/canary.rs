@@ -182,6 +182,12 @@ canaries! {
     SlowNotAsked,
     /// What was made from the rest of a row is believed without its checksum.
     DetourUnverified,
+    /// A long read for the cleaner waits for a drive that does not answer.
+    RunWaitedFor,
+    /// What the cleaner reads in one run is believed without its checksums.
+    RunUnverified,
+    /// An array is closed while the cleaner is still at it.
+    ClosedWhileCleaning,
     /// A scrub reads rows that are still being written.
     ScrubBeyondAcked,
     /// A scrub leaves blocks of volumes out.

@@ -209,6 +209,16 @@ impl Array {
         member.state.get() == MemberState::Vacant
     }
 
+    /// Drives that were members and are open here still: until another takes their seat, or the array is closed.
+    #[must_use]
+    pub fn former_drives(&self) -> Vec<Drive> {
+        let core = &self.core;
+        let gone = |s: &&Rc<Seat>| matches!(s.state.get(), MemberState::Out | MemberState::Vacant);
+        // Of one that leaves the label is still to be wiped.
+        let seats = core.seats.borrow();
+        seats.iter().filter(gone).filter(|s| !core.is_leaving(s)).filter_map(|s| s.drive.clone()).collect()
+    }
+
     /// Labels a drive and gives it a seat, not yet in.
     async fn seat_drive(&self, drive: Drive, bay: u16, force: bool) -> Result<Rc<Seat>, Refused> {
         let core = &self.core;

@@ -15,7 +15,7 @@ use crate::detour::Speed;
 use crate::health::{Health, NEVER_LATE};
 use crate::sync::Gate;
 
-/// Blocks being moved that are read from a drive at once, while no host waits for the cleaner: so few that a host's request
+/// Reads of blocks being moved that a drive has at once, while no host waits for the cleaner: so few that a host's request
 /// is hardly behind them.
 pub const MOVES_AT_ONCE: usize = 8;
 

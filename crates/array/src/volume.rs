@@ -5,7 +5,7 @@
 
 use std::rc::Rc;
 
-use base::{BLOCK_BYTES, BlockCount, Lba};
+use base::{BLOCK_BYTES, BlockCount, Lba, VolumeId};
 use futures::future::{join_all, try_join_all};
 use ondisk::{MapRef, Place, VolumeState};
 use rt::{Buf, Bytes};
@@ -44,6 +44,12 @@ pub struct Volume {
 impl Volume {
     pub(crate) fn new(core: Rc<Core>, vol: Rc<Vol>) -> Volume {
         Volume { core, vol }
+    }
+
+    /// Its number in the array; never of another volume.
+    #[must_use]
+    pub fn id(&self) -> VolumeId {
+        self.vol.id
     }
 
     /// Its name.

@@ -16,16 +16,16 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use base::{Lba, Pba, SegmentId, VolumeId};
-use futures::future::{Either, join_all, select};
+use futures::future::{Either, select};
 use futures::stream::{self, FuturesUnordered, StreamExt};
 use ondisk::{Entry, MapRef, Place, RecordHeader, SegmentState, VolumeState};
-use rt::Bytes;
 
+use super::move_reads::Live;
 use super::victims::{SHARE, Victim};
 use crate::canary::{Canary, planted};
-use crate::core::{Core, Phase, Vol};
+use crate::core::{Core, Phase};
 use crate::fault::Fault;
-use crate::log::{Held, Piece, Request, StreamId, What};
+use crate::log::{Held, Piece, Request, StreamId, What, window_rows};
 use crate::map::NodeKey;
 use crate::memtable::Touch;
 use crate::row::Columns;
@@ -55,7 +55,7 @@ const RETRY: Duration = Duration::from_millis(250);
 const SURVEY_ROWS: u32 = 64;
 
 /// A block that a header speaks of, and its place.
-type Found = (VolumeId, Lba, Place);
+pub(super) type Found = (VolumeId, Lba, Place);
 
 /// What is live in a segment.
 struct Survey {
@@ -131,10 +131,11 @@ impl Core {
         async move {
             let moved = match core.survey(victim.id).await {
                 Ok(there) if vacates && there.others => Err(Fault::NoSpace),
-                Ok(there) => core.move_out(victim, there).await,
+                Ok(there) => core.move_out(victim, there, vacates).await,
                 Err(fault) => Err(fault),
             };
             core.being_emptied.borrow_mut().remove(&victim.id);
+            core.changed.wake();
             if moved.is_err() {
                 // It is not chosen again before the others had their turn.
                 core.hard_to_clean.borrow_mut().insert(victim.id);
@@ -244,7 +245,7 @@ impl Core {
         }
     }
 
-    /// Reads the headers of a segment: what is live there now, by volume and address. Map nodes found are told to the next
+    /// Reads the headers of a segment: what is live there now, by rows and columns. Map nodes found are told to the next
     /// checkpoint.
     async fn survey(self: &Rc<Self>, id: SegmentId) -> Result<Survey, Fault> {
         let _pin = self.pins.pin();
@@ -302,11 +303,16 @@ impl Core {
         let counted = live.len();
         live.retain(|(volume, ..)| volumes.get(volume).is_some_and(|v| v.state.get() == VolumeState::Live));
         others |= live.len() < counted;
+        // A step takes what lies together: whole rows, down one column after the other.
+        live.sort_by_key(|(.., place)| {
+            let (column, row) = Seg::place(place.pba.block, self.shape.zone_blocks);
+            (row as usize / STEP_ROWS, column, row)
+        });
         Ok(Survey { blocks: live, others })
     }
 
     /// Whether the map names a block's place. Once it does not, it never will again.
-    async fn is_named(&self, (volume, lba, place): Found) -> Result<bool, Fault> {
+    pub(super) async fn is_named(&self, (volume, lba, place): Found) -> Result<bool, Fault> {
         let Some(vol) = self.volumes.borrow().get(&volume).cloned() else { return Ok(false) };
         Ok(planted(Canary::MoveUnconditional) || self.resolve(&vol, lba, 1).await?.refs[0] == MapRef::At(place))
     }
@@ -352,8 +358,9 @@ impl Core {
         }
     }
 
-    /// Moves what is still live out of a segment.
-    async fn move_out(self: &Rc<Self>, victim: Victim, there: Survey) -> Result<(), Fault> {
+    /// Moves what is still live out of a segment. An array that is being closed waits for no more than the steps under way,
+    /// unless the last room went into this one.
+    async fn move_out(self: &Rc<Self>, victim: Victim, there: Survey, to_the_end: bool) -> Result<(), Fault> {
         let blocks = &there.blocks;
         let k = self.shape.scheme.k();
         let step_rows = STEP_ROWS.max((STEP_BLOCKS_MIN + 1).div_ceil(k));
@@ -374,8 +381,9 @@ impl Core {
         if blocks.is_empty() {
             after_step();
         }
-        let mut moves =
-            stream::iter(blocks.chunks(step)).map(|part| self.move_step(part)).buffer_unordered(STEPS_AT_ONCE);
+        let mut moves = stream::iter(blocks.chunks(step))
+            .map(|part| self.move_step(part, to_the_end))
+            .buffer_unordered(STEPS_AT_ONCE);
         let mut result = Ok(());
         while let Some(moved) = moves.next().await {
             match moved {
@@ -395,69 +403,51 @@ impl Core {
     }
 
     /// Moves blocks; returns when all that are still live are acknowledged elsewhere.
-    async fn move_step(self: &Rc<Self>, blocks: &[Found]) -> Result<(), Fault> {
-        while !self.move_once(blocks).await? {}
-        Ok(())
+    async fn move_step(self: &Rc<Self>, blocks: &[Found], to_the_end: bool) -> Result<(), Fault> {
+        while to_the_end || !self.closing.get() {
+            if self.move_once(blocks).await? {
+                return Ok(());
+            }
+        }
+        Err(Fault::Closed)
     }
 
-    /// One record of moves; false when a member that went out had some taken back.
+    /// A few records of moves, one after the other; false when a member that went out had some taken back.
     async fn move_once(self: &Rc<Self>, blocks: &[Found]) -> Result<bool, Fault> {
         // Who waits for the pace gains by every one that is read.
         let at_once = MOVES_AT_ONCE + self.pace().waiting();
         self.seats.borrow().iter().for_each(|seat| seat.moves.set_places(at_once));
-        let read = blocks.iter().map(|&(volume, lba, place)| self.read_live(volume, lba, place));
-        let read: Vec<Option<Live>> = join_all(read).await.into_iter().collect::<Result<_, _>>()?;
-        // Hosts wait for the locks: until the log has begun with these, the next step takes none.
-        let turn = self.move_gate.pass().await;
-        let mut pieces = Vec::with_capacity(read.len());
-        for live in read.into_iter().flatten() {
+        let mut read = self.read_lives(blocks).await?;
+        let mut requests = Vec::with_capacity(read.len());
+        let rows = window_rows(self.shape.zone_blocks) as usize;
+        let mut submitted = Ok(());
+        while !read.is_empty() && submitted.is_ok() {
+            let rest = read.split_off(read.len().min(rows * self.shape.scheme.k() - 1));
+            submitted = self.submit_moves(std::mem::replace(&mut read, rest)).await.map(|more| requests.extend(more));
+        }
+        let mut all = true;
+        for request in requests {
+            request.done().await?;
+            all &= !request.was_taken_back();
+        }
+        submitted.map(|()| all)
+    }
+
+    /// Hands what is still live to the log; returns when it has begun with these, and hosts hardly wait for their locks.
+    async fn submit_moves(&self, blocks: Vec<Live>) -> Result<Vec<Rc<Request>>, Fault> {
+        let _turn = self.move_gate.pass().await;
+        let mut pieces = Vec::with_capacity(blocks.len());
+        for live in blocks {
             pieces.extend(self.still_live(live).await?);
         }
-        let requests: Vec<Rc<Request>> = pieces.iter().map(|p| p.request.clone()).collect();
+        let requests = pieces.iter().map(|p| p.request.clone()).collect();
         for piece in pieces {
             self.submit_to(StreamId::Inner, piece);
         }
         let k = self.shape.scheme.k();
         let begun = || self.log.stream(StreamId::Inner).wants_more(k) || self.phase.get() != Phase::Open;
         self.changed.until(begun).await;
-        drop(turn);
-        let mut all = true;
-        for request in requests {
-            request.done().await?;
-            all &= !request.was_taken_back();
-        }
-        Ok(all)
-    }
-
-    /// A block's contents, if the map still names the place; nothing is read that is not live.
-    async fn read_live(&self, volume: VolumeId, lba: Lba, from: Place) -> Result<Option<Live>, Fault> {
-        let lost = |read: &Result<Option<Live>, Fault>| matches!(read, Ok(Some(live)) if live.data.is_none());
-        self.ask_for_good(lost, || self.read_live_once(volume, lba, from)).await
-    }
-
-    async fn read_live_once(&self, volume: VolumeId, lba: Lba, from: Place) -> Result<Option<Live>, Fault> {
-        let Some(vol) = self.volumes.borrow().get(&volume).cloned() else { return Ok(None) };
-        if vol.state.get() != VolumeState::Live {
-            return Ok(None);
-        }
-        let (column, row) = Seg::place(from.pba.block, self.shape.zone_blocks);
-        let seat = self.columns(from.pba.segment).and_then(|columns| {
-            let others = 0..columns.slots.len();
-            std::iter::once(column).chain(others).find_map(|c| self.slot_seat(&columns, c))
-        });
-        let _turn = match seat {
-            Some((seat, _)) => Some(seat.moves.pass().await),
-            None => None,
-        };
-        let resolved = self.resolve(&vol, lba, 1).await?;
-        if resolved.refs[0] != MapRef::At(from) && !planted(Canary::MoveUnconditional) {
-            return Ok(None);
-        }
-        // As they are now: a rebuild may have given columns new places.
-        let Some(columns) = self.columns(from.pba.segment) else { return Ok(None) };
-        let run = self.read_run(&columns, column, row, &[from.crc]).await;
-        let data = (!run.lost[0]).then(|| run.data.freeze());
-        Ok(Some(Live { vol, lba, from, data }))
+        Ok(requests)
     }
 
     /// Its move, the block's lock held, if it is live now that nobody else can write it; `None` when it is overwritten, or
@@ -508,13 +498,4 @@ impl Core {
         let waits = |s: &&Seg| s.state == SegmentState::Sealed && s.vacated == vacated && !s.busy && emptied(s);
         table.segments.values().filter(waits).map(|s| worth.of(s)).sum()
     }
-}
-
-/// A block that was live when it was read.
-struct Live {
-    vol: Rc<Vol>,
-    lba: Lba,
-    from: Place,
-    /// `None`: it is lost.
-    data: Option<Bytes>,
 }

@@ -6,6 +6,7 @@ pub mod create;
 pub mod degrade;
 pub mod keeper;
 mod leave;
+mod move_reads;
 mod newer;
 pub mod open;
 mod previous;

@@ -12,7 +12,7 @@ use rt::model::{Fault, Op, OpKind, Verdict};
 
 use crate::world::{Process, World};
 
-fn state(p: &Process<'_>, seat: usize) -> SeatState {
+pub fn state(p: &Process<'_>, seat: usize) -> SeatState {
     p.array().status().members[seat].state
 }
 

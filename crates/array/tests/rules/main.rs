@@ -11,6 +11,7 @@ mod health;
 mod log;
 mod loss;
 mod map;
+mod moves;
 mod recovery;
 mod scrub;
 mod service;
@@ -102,6 +103,9 @@ rules! {
     map::a_full_array_is_overwritten_and_emptied [MoveUnconditional, MoveAskedOnce, FloorForgotten]
     map::what_is_being_moved_is_overwritten [OvertakenMoved]
     map::a_move_that_is_given_up_overtakes_nothing [MovedAgain]
+    moves::a_run_that_does_not_come_is_read_around [RunWaitedFor]
+    moves::what_is_moved_is_verified [RunUnverified]
+    moves::a_close_waits_for_the_cleaner [ClosedWhileCleaning]
     map::a_full_array_short_of_drives_is_overwritten []
     map::a_full_thin_array_short_of_a_drive_is_overwritten [LastRoomForgotten]
     map::emptied_segments_come_back_with_a_generation [VacatedUnasked, FreedListed]
