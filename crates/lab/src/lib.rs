@@ -1,0 +1,49 @@
+//! The lab: the storage reviewers' tests on any device, with a verdict on every number.
+//!
+//! | file | what |
+//! |---|---|
+//! | `model` | a result: cells, series, gates; what `result.json` holds |
+//! | `published` | the reviews' figures as results |
+//! | `suite`, `plan` | what a suite asks for; its cells, time and wear on one target |
+//! | `target`, `safety`, `written` | what is measured; what may be written; what was |
+//! | `fio`, `fio_json`, `fio_log` | the load generator, and what it prints |
+//! | `hosts` | several of them, which make one load |
+//! | `together` | several targets under one load, and how that scales |
+//! | `bench` | the generator of modelled drives |
+//! | `array` | an array that is failed and rebuilt meanwhile |
+//! | `run` | carries out a plan, saves every cell, goes on after a stop |
+//! | `steady`, `bins`, `curve`, `gates` | the arithmetic, and the verdicts |
+//! | `report`, `money` | one page of HTML |
+//! | `compare`, `import` | results side by side; results of other tools |
+//!
+//! It knows nothing of our arrays: a target is a path or an address, and who serves an array says how it is failed. It
+//! starts programs and opens files itself, outside of `rt`: nothing here is in the way of a request.
+
+pub mod array;
+pub mod bench;
+pub mod bins;
+pub mod compare;
+pub mod curve;
+pub mod error;
+pub mod fio;
+pub mod fio_json;
+pub mod fio_log;
+pub mod gates;
+pub mod host;
+pub mod hosts;
+pub mod import;
+pub mod model;
+pub mod money;
+pub mod plan;
+pub mod published;
+pub mod report;
+pub mod run;
+pub mod safety;
+pub mod steady;
+pub mod suite;
+pub mod target;
+pub mod together;
+pub mod units;
+pub mod written;
+
+pub use error::Error;

@@ -1,0 +1,243 @@
+//! Money: from a price file of the user's, with a date, and a result. No price is built in.
+
+use std::path::Path;
+
+use serde::{Deserialize, Serialize};
+
+use crate::error::Error;
+
+/// The price file. Prices are in its currency, on its date.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Prices {
+    /// When the prices held.
+    pub date: String,
+    /// In which currency.
+    pub currency: String,
+    /// Of everything that was measured.
+    pub system_price: f64,
+    /// Bytes of all drives, in TB.
+    pub raw_tb: f64,
+    /// Drives.
+    pub drives: u32,
+    /// 0, 1, 5, 6, 10; absent: none.
+    pub raid: Option<u32>,
+    /// Hundredths kept free.
+    #[serde(default)]
+    pub reserve_percent: f64,
+    /// Deduplication, 2 for 2:1.
+    #[serde(default = "one")]
+    pub dedup: f64,
+    /// Compression, 2 for 2:1.
+    #[serde(default = "one")]
+    pub compression: f64,
+    /// Watts of everything.
+    pub watts: Option<f64>,
+    /// Price of a kWh.
+    pub kwh_price: Option<f64>,
+    /// Power of the building over that of the machines.
+    #[serde(default = "one")]
+    pub pue: f64,
+    /// Years that costs are told for.
+    #[serde(default = "five")]
+    pub years: f64,
+    /// Drive writes a day that the warranty covers.
+    pub dwpd: Option<f64>,
+    /// Years of the warranty.
+    pub warranty_years: Option<f64>,
+    /// TB that hosts write a day.
+    pub host_tb_per_day: Option<f64>,
+    /// Bytes to drives for each byte of hosts.
+    pub write_amplification: Option<f64>,
+    /// Transports.
+    #[serde(default)]
+    pub port: Vec<Port>,
+}
+
+/// What a port of one transport costs.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Port {
+    /// "32G FC".
+    pub name: String,
+    /// Of a host adapter.
+    pub adapter_price: f64,
+    /// Its ports.
+    pub adapter_ports: f64,
+    /// Of a switch.
+    pub switch_price: f64,
+    /// Its ports.
+    pub switch_ports: f64,
+    /// Of one transceiver; a link has two.
+    #[serde(default)]
+    pub optic_price: f64,
+    /// Of a cable.
+    #[serde(default)]
+    pub cable_price: f64,
+    /// Line rate.
+    pub gbit_per_sec: f64,
+}
+
+fn one() -> f64 {
+    1.0
+}
+
+fn five() -> f64 {
+    5.0
+}
+
+/// A line of the table.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Line {
+    /// What.
+    pub what: String,
+    /// How much.
+    pub value: f64,
+    /// Of what.
+    pub unit: String,
+    /// How it was computed.
+    pub how: String,
+}
+
+impl Prices {
+    /// Reads a price file.
+    ///
+    /// # Errors
+    /// When it cannot be read or makes no sense.
+    pub fn read(path: &Path) -> Result<Prices, Error> {
+        let text = std::fs::read_to_string(path).map_err(|e| Error::file(path, e))?;
+        let prices: Prices = toml::from_str(&text).map_err(|e| Error::format(path.display().to_string(), e))?;
+        let positive = [prices.system_price, prices.raw_tb, f64::from(prices.drives), prices.dedup, prices.compression];
+        if positive.iter().any(|v| !(v.is_finite() && *v > 0.0)) || !(0.0..100.0).contains(&prices.reserve_percent) {
+            return Err(Error::format(
+                path.display().to_string(),
+                "prices, sizes and ratios are above zero, the reserve below 100",
+            ));
+        }
+        Ok(prices)
+    }
+
+    /// Share of raw bytes that RAID leaves.
+    pub fn raid_efficiency(&self) -> f64 {
+        let n = f64::from(self.drives);
+        match self.raid {
+            Some(1 | 10) => 0.5,
+            Some(5) => (n - 1.0) / n,
+            Some(6) => (n - 2.0) / n,
+            Some(_) | None => 1.0,
+        }
+    }
+
+    /// TB for data.
+    pub fn usable_tb(&self) -> f64 {
+        self.raw_tb * self.raid_efficiency() * (1.0 - self.reserve_percent / 100.0)
+    }
+
+    /// Everything that can be told; `iops` and `bytes_per_sec` are the best of the result, with their conditions.
+    pub fn lines(&self, iops: Option<(f64, String)>, bytes_per_sec: Option<(f64, String)>) -> Vec<Line> {
+        let per = |unit: &str| format!("{}/{unit}", self.currency);
+        let line = |what: &str, value: f64, unit: String, how: String| Line { what: what.to_owned(), value, unit, how };
+        let effective = self.usable_tb() * self.dedup * self.compression;
+        let mut lines = vec![
+            line("raw", self.system_price / self.raw_tb, per("TB"), format!("{:.2} TB", self.raw_tb)),
+            line(
+                "usable",
+                self.system_price / self.usable_tb(),
+                per("TB"),
+                format!("{:.2} TB after RAID and reserve", self.usable_tb()),
+            ),
+            line(
+                "effective",
+                self.system_price / effective,
+                per("TB"),
+                format!("{:.2} : 1 assumed", self.dedup * self.compression),
+            ),
+        ];
+        lines.extend(iops.map(|(n, of)| line("requests", self.system_price / (n / 1e3), per("KIOPS"), of)));
+        lines.extend(bytes_per_sec.map(|(n, of)| line("bandwidth", self.system_price / (n / 1e9), per("(GB/s)"), of)));
+        lines.extend(self.life_years().map(|y| {
+            line("life", y, "years".to_owned(), "drive writes that the warranty covers / writes to drives".to_owned())
+        }));
+        if let (Some(watts), Some(kwh)) = (self.watts, self.kwh_price) {
+            let energy = watts / 1e3 * 8760.0 * self.years * kwh * self.pue;
+            let how = format!("price and {:.0} {} of energy", energy, self.currency);
+            lines.push(line(
+                &format!("{:.0} years", self.years),
+                self.system_price + energy,
+                self.currency.clone(),
+                how,
+            ));
+        }
+        for port in &self.port {
+            let price = port.price();
+            lines.push(line(&port.name, price, per("port"), "adapter, switch, two transceivers, cable".to_owned()));
+            lines.push(line(
+                &port.name,
+                price / port.gbit_per_sec,
+                per("Gbit/s"),
+                format!("line rate {} Gbit/s", port.gbit_per_sec),
+            ));
+        }
+        lines
+    }
+
+    /// Years until the writes that the warranty covers are used up; data reduction makes it longer.
+    pub fn life_years(&self) -> Option<f64> {
+        let covered_tb = self.dwpd? * self.raw_tb * self.warranty_years? * 365.0;
+        let drive_tb_per_day = self.host_tb_per_day? * self.write_amplification? / (self.dedup * self.compression);
+        Some(covered_tb / drive_tb_per_day / 365.0)
+    }
+}
+
+impl Port {
+    /// Adapter, switch, transceivers and cable of one link.
+    pub fn price(&self) -> f64 {
+        self.adapter_price / self.adapter_ports
+            + self.switch_price / self.switch_ports
+            + 2.0 * self.optic_price
+            + self.cable_price
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const FILE: &str = r#"
+        date = "2026-11-01"
+        currency = "EUR"
+        system_price = 80000.0
+        raw_tb = 80.0
+        drives = 8
+        raid = 5
+        reserve_percent = 0.0
+        dedup = 2.0
+        watts = 1000.0
+        kwh_price = 0.25
+        years = 1.0
+        dwpd = 1.0
+        warranty_years = 5.0
+        host_tb_per_day = 80.0
+        write_amplification = 2.0
+        [[port]]
+        name = "25G Ethernet"
+        adapter_price = 400.0
+        adapter_ports = 2.0
+        switch_price = 9600.0
+        switch_ports = 48.0
+        optic_price = 50.0
+        gbit_per_sec = 25.0
+    "#;
+
+    #[test]
+    fn the_formulas_hold() {
+        let prices: Prices = toml::from_str(FILE).unwrap();
+        let lines = prices.lines(Some((1e6, "4K random read".to_owned())), None);
+        let value = |unit: &str| lines.iter().find(|l| l.unit == unit).unwrap().value;
+        assert_eq!(lines[0].value, 1000.0);
+        assert!((lines[1].value - 80_000.0 / 70.0).abs() < 1e-9);
+        assert!((lines[2].value - 80_000.0 / 140.0).abs() < 1e-9);
+        assert_eq!((value("EUR/KIOPS"), value("EUR/port"), value("EUR/Gbit/s")), (80.0, 500.0, 20.0));
+        assert_eq!((value("EUR"), prices.life_years()), (82_190.0, Some(5.0)));
+    }
+}

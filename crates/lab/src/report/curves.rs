@@ -1,0 +1,122 @@
+//! Load curves: rate across, latency upwards on a log axis; the mean solid, the 99th percentile dashed.
+
+use super::Section;
+use super::html::{COLOURS, badge, escape, figure, legend, table};
+use super::scale::Scale;
+use super::svg::{Axis, Canvas, Frame};
+use crate::curve::Reading;
+use crate::model::{Cell, Part, Run};
+use crate::units::{grouped, latency, rate, si};
+
+const HEIGHT: f64 = 300.0;
+
+/// The points of one test of one result, in the order of what was asked for.
+struct Curve<'a> {
+    run: &'a str,
+    points: Vec<&'a Cell>,
+}
+
+/// The section, if there is a curve.
+pub fn section(runs: &[Run]) -> Option<Section> {
+    let mut tests: Vec<(&str, Vec<Curve<'_>>)> = vec![];
+    for run in runs {
+        for cell in run.cells.iter().filter(|c| percent(c).is_some()) {
+            let at = tests.iter().position(|(t, _)| *t == cell.test).unwrap_or_else(|| {
+                tests.push((&cell.test, vec![]));
+                tests.len() - 1
+            });
+            let curves = &mut tests[at].1;
+            match curves.iter_mut().find(|c| c.run == run.name) {
+                Some(curve) => curve.points.push(cell),
+                None => curves.push(Curve { run: &run.name, points: vec![cell] }),
+            }
+        }
+    }
+    if tests.is_empty() {
+        return None;
+    }
+    let mut body =
+        "<p>Asked for is a share of the rate without a limit. Above 100 % a generator that waits for answers \
+                    cannot offer more: all of its requests are in flight, and the curve may bend back.</p>"
+            .to_owned();
+    for (test, curves) in &mut tests {
+        curves.iter_mut().for_each(|c| c.points.sort_by_key(|p| percent(p)));
+        body.push_str(&format!("<h3>{}</h3>", escape(test)));
+        if curves.len() > 1 {
+            let names: Vec<String> = curves.iter().take(COLOURS).map(|c| c.run.to_owned()).collect();
+            body.push_str(&legend(&names));
+        }
+        body.push_str(&format!(
+            "<div class=\"charts\">{}</div>",
+            figure("latency over load: mean solid, p99 dashed", &chart(test, curves))
+        ));
+        curves.iter().for_each(|c| body.push_str(&points(c)));
+    }
+    Some(Section::new("curves", "Load curves", body))
+}
+
+fn percent(cell: &Cell) -> Option<u32> {
+    match cell.part {
+        Part::Curve { percent } => Some(percent),
+        _ => None,
+    }
+}
+
+fn chart(test: &str, curves: &[Curve<'_>]) -> String {
+    let frame = Frame::usual(HEIGHT);
+    let all = || curves.iter().take(COLOURS).flat_map(|c| &c.points);
+    let is_iops = all().find_map(|c| c.headline()).is_none_or(|(is_iops, _)| is_iops);
+    let across = |c: &Cell| if is_iops { c.figures.iops } else { c.figures.bytes_per_sec }.unwrap_or(0.0);
+    let x = Scale::linear(all().map(|c| across(c)).fold(0.0, f64::max), frame.left, frame.right);
+    let latencies = all().flat_map(|c| [c.figures.latency.mean_us, c.figures.latency.p99_us]).flatten();
+    let y = Scale::log(latencies, frame.bottom, frame.top);
+    let mut canvas = Canvas::new(HEIGHT, test);
+    let (name, text): (_, fn(f64) -> String) = if is_iops { ("IOPS achieved", si) } else { ("achieved", rate) };
+    canvas.axes(&frame, &Axis { scale: x, name, text }, &Axis { scale: y, name: "latency", text: latency });
+    for (i, curve) in curves.iter().take(COLOURS).enumerate() {
+        let line = |of: fn(&Cell) -> Option<f64>| -> Vec<(f64, f64)> {
+            curve.points.iter().filter_map(|c| Some((x.at(across(c)), y.at(of(c)?)))).collect()
+        };
+        canvas.path(&line(|c| c.figures.latency.mean_us), &format!("curve s{i}"));
+        canvas.path(&line(|c| c.figures.latency.p99_us), &format!("curve dashed s{i}"));
+        for (n, cell) in curve.points.iter().enumerate() {
+            let Some(mean) = cell.figures.latency.mean_us else { continue };
+            let at = (x.at(across(cell)), y.at(mean));
+            let percent = percent(cell).unwrap_or(0);
+            canvas.dot(at, &format!("k{i}"), &format!("{percent} %: {}", latency(mean)));
+            // Labels of every second point, so that they do not lie on each other.
+            if curves.len() == 1 && n % 2 == 0 {
+                canvas.text((at.0, at.1 + 14.0), "middle", "mark", &format!("{percent} %"));
+            }
+        }
+    }
+    canvas.finish()
+}
+
+fn points(curve: &Curve<'_>) -> String {
+    let told = |value: Option<f64>, text: fn(f64) -> String| value.map_or("-".to_owned(), text);
+    let rows: Vec<Vec<String>> = curve
+        .points
+        .iter()
+        .map(|c| {
+            vec![
+                percent(c).map_or(String::new(), |p| format!("{p} %")),
+                told(c.asked_iops, grouped),
+                told(c.figures.iops, grouped),
+                told(c.achieved(), |a| format!("{:.1} %", a * 100.0)),
+                told(c.figures.latency.mean_us, latency),
+                told(c.figures.latency.p99_us, latency),
+                told(c.in_flight(), |n| format!("{n:.1}")),
+                badge(&c.gates),
+            ]
+        })
+        .collect();
+    let heads = ["asked", "asked IOPS", "got", "got / asked", "mean", "p99", "in flight (Little)", "verdict"];
+    let read = Reading::of(&curve.points);
+    let mut words = vec![];
+    words
+        .extend(read.knee_percent.map(|p| format!("knee at {p} % (p99 at most twice that at 50 %, all of it served)")));
+    words.extend(read.iops_at_half_ms.map(|n| format!("{} IOPS with a p99 of 0.5 ms or less", grouped(n))));
+    words.extend(read.iops_at_one_ms.map(|n| format!("{} IOPS with a p99 of 1 ms or less", grouped(n))));
+    format!("<p><b>{}</b> {}</p>{}", escape(curve.run), escape(&words.join("; ")), table(&heads, &rows, true))
+}

@@ -1,0 +1,139 @@
+//! Charts as text: a canvas with classes that the page's style colours.
+
+use super::html::escape;
+use super::scale::Scale;
+
+/// Width of every chart: that of a phone, so that text is read at its own size.
+pub const WIDTH: f64 = 420.0;
+/// Width of a letter, about: charts are drawn without knowing the font.
+const LETTER: f64 = 6.2;
+
+/// A drawing.
+pub struct Canvas {
+    height: f64,
+    title: String,
+    body: String,
+}
+
+impl Canvas {
+    /// An empty one; `title` is what a screen reader says.
+    pub fn new(height: f64, title: &str) -> Canvas {
+        Canvas { height, title: title.to_owned(), body: String::new() }
+    }
+
+    /// A line.
+    pub fn line(&mut self, (x1, y1): (f64, f64), (x2, y2): (f64, f64), class: &str) {
+        self.body.push_str(&format!(
+            "<line x1=\"{x1:.1}\" y1=\"{y1:.1}\" x2=\"{x2:.1}\" y2=\"{y2:.1}\" class=\"{class}\"/>"
+        ));
+    }
+
+    /// Lines through points.
+    pub fn path(&mut self, points: &[(f64, f64)], class: &str) {
+        if points.is_empty() {
+            return;
+        }
+        let points: Vec<String> = points.iter().map(|(x, y)| format!("{x:.1},{y:.1}")).collect();
+        self.body.push_str(&format!("<polyline points=\"{}\" class=\"{class}\"/>", points.join(" ")));
+    }
+
+    /// A filled area.
+    pub fn rect(&mut self, (x, y): (f64, f64), (w, h): (f64, f64), class: &str, tip: &str) {
+        let (w, h) = (w.max(0.0), h.max(0.0));
+        let tip = if tip.is_empty() { String::new() } else { format!("<title>{}</title>", escape(tip)) };
+        self.body.push_str(&format!(
+            "<rect x=\"{x:.1}\" y=\"{y:.1}\" width=\"{w:.1}\" height=\"{h:.1}\" class=\"{class}\">{tip}</rect>"
+        ));
+    }
+
+    /// A filled area of a given strength of the accent colour, from 0 to 1.
+    pub fn shade(&mut self, (x, y): (f64, f64), (w, h): (f64, f64), strength: f64) {
+        self.body.push_str(&format!(
+            "<rect x=\"{x:.1}\" y=\"{y:.1}\" width=\"{w:.1}\" height=\"{h:.1}\" class=\"heat\" fill-opacity=\"{strength:.2}\"/>"
+        ));
+    }
+
+    /// A dot.
+    pub fn dot(&mut self, (x, y): (f64, f64), class: &str, tip: &str) {
+        self.body.push_str(&format!(
+            "<circle cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"3\" class=\"{class}\"><title>{}</title></circle>",
+            escape(tip)
+        ));
+    }
+
+    /// Words; `anchor` is "start", "middle" or "end". What would leave the chart on its right is moved in.
+    pub fn text(&mut self, (x, y): (f64, f64), anchor: &str, class: &str, text: &str) {
+        let width = text.chars().count() as f64 * LETTER;
+        let right_of_anchor = match anchor {
+            "start" => width,
+            "middle" => width / 2.0,
+            _ => 0.0,
+        };
+        let x = x.min((WIDTH - right_of_anchor).max(0.0));
+        self.body.push_str(&format!(
+            "<text x=\"{x:.1}\" y=\"{y:.1}\" text-anchor=\"{anchor}\" class=\"{class}\">{}</text>",
+            escape(text)
+        ));
+    }
+
+    /// Marks, grid and names of both axes within a frame.
+    pub fn axes(&mut self, frame: &Frame, x: &Axis<'_>, y: &Axis<'_>) {
+        for mark in y.scale.marks() {
+            let at = y.scale.at(mark);
+            self.line((frame.left, at), (frame.right, at), "grid");
+            self.text((frame.left - 5.0, at + 3.5), "end", "mark", &(y.text)(mark));
+        }
+        let marks = x.scale.marks();
+        // Marks closer than words are long are left out.
+        let every = marks.len().div_ceil(7);
+        for mark in marks.into_iter().step_by(every) {
+            let at = x.scale.at(mark);
+            self.line((at, frame.top), (at, frame.bottom), "grid");
+            self.text((at, frame.bottom + 14.0), "middle", "mark", &(x.text)(mark));
+        }
+        self.line((frame.left, frame.bottom), (frame.right, frame.bottom), "axis");
+        self.line((frame.left, frame.top), (frame.left, frame.bottom), "axis");
+        self.text(((frame.left + frame.right) / 2.0, frame.bottom + 29.0), "middle", "name", x.name);
+        self.text((2.0, frame.top - 8.0), "start", "name", y.name);
+    }
+
+    /// The whole of it.
+    pub fn finish(self) -> String {
+        format!(
+            "<svg viewBox=\"0 0 {WIDTH} {:.0}\" role=\"img\" aria-label=\"{}\">{}</svg>",
+            self.height,
+            escape(&self.title),
+            self.body
+        )
+    }
+}
+
+/// Where the data of a chart lies.
+#[derive(Clone, Copy, Debug)]
+pub struct Frame {
+    /// Its left edge.
+    pub left: f64,
+    /// Its upper edge.
+    pub top: f64,
+    /// Its right edge.
+    pub right: f64,
+    /// Its lower edge.
+    pub bottom: f64,
+}
+
+impl Frame {
+    /// The usual one, for a chart of this height.
+    pub fn usual(height: f64) -> Frame {
+        Frame { left: 58.0, top: 22.0, right: WIDTH - 12.0, bottom: height - 36.0 }
+    }
+}
+
+/// An axis and its words.
+pub struct Axis<'a> {
+    /// Its scale.
+    pub scale: Scale,
+    /// Its name and unit.
+    pub name: &'a str,
+    /// How a mark is written.
+    pub text: fn(f64) -> String,
+}

@@ -1,0 +1,293 @@
+//! What is measured: a file, a block device, an NBD export, or modelled drives; and how it is recognised again.
+
+use std::fs;
+use std::io::{Seek, SeekFrom};
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+
+use crate::error::Error;
+use crate::model::Pair;
+
+/// Kinds of targets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Kind {
+    /// A regular file.
+    File,
+    /// A block device.
+    Block,
+    /// An NBD export, by its address.
+    Nbd,
+    /// Drives of a model, by their name.
+    Model,
+}
+
+/// Modelled drives: "model:NAME[:COUNTxSIZE][,raid=LEVEL][,width=N][,fill=PERCENT]".
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Model {
+    /// equal-cost, tlc, qlc, or a file.
+    pub name: String,
+    /// "8x512M".
+    pub drives: String,
+    /// What is made of them; the drives alone where there is none.
+    pub level: Option<String>,
+    /// Drives that one row goes over.
+    pub width: Option<usize>,
+    /// Hundredths of usable that are filled and overwritten until the rate is steady.
+    pub fill: Option<u8>,
+}
+
+impl Model {
+    /// Drives, when nobody says.
+    const DRIVES: &str = "8x512M";
+
+    fn parse(target: &str) -> Result<Model, Error> {
+        let wrong = |why: &str| Error::usage(target, why);
+        let text = target.strip_prefix("model:").unwrap_or(target);
+        let mut parts = text.split(',');
+        let drives = parts.next().unwrap_or_default();
+        // A path may hold colons; what follows the last one is a number of drives, or part of the path.
+        let (name, drives) = match drives.rsplit_once(':') {
+            Some((name, drives)) if count_of(drives).is_some() => (name, drives),
+            _ => (drives, Model::DRIVES),
+        };
+        if name.is_empty() {
+            return Err(wrong("it names no model: model:equal-cost, model:tlc:5x2G,raid=5,fill=80"));
+        }
+        let mut model =
+            Model { name: name.to_owned(), drives: drives.to_owned(), level: None, width: None, fill: None };
+        for part in parts {
+            match part.split_once('=') {
+                Some(("raid", level)) => model.level = Some(level.to_owned()),
+                Some(("width", n)) => model.width = Some(n.parse().map_err(|_| wrong("width wants a number"))?),
+                Some(("fill", n)) => {
+                    let percent = n.parse().ok().filter(|n| (1..=100).contains(n));
+                    model.fill = Some(percent.ok_or_else(|| wrong("fill is hundredths of usable, from 1 to 100"))?);
+                }
+                _ => return Err(wrong("after a comma there is raid=LEVEL, width=N or fill=PERCENT")),
+            }
+        }
+        Ok(model)
+    }
+
+    /// How many drives.
+    pub fn count(&self) -> usize {
+        count_of(&self.drives).map_or(0, |(count, _)| count)
+    }
+}
+
+/// COUNTxSIZE.
+fn count_of(text: &str) -> Option<(usize, u64)> {
+    let (count, size) = text.split_once('x')?;
+    Some((count.parse().ok()?, crate::units::bytes(size).ok()?))
+}
+
+/// A target.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Target {
+    /// As the user named it; a path is absolute.
+    pub name: String,
+    /// Its kind.
+    pub kind: Kind,
+    /// Its bytes; of an NBD export those that the user gave.
+    pub bytes: u64,
+    /// What the user types before anything on it is lost: a serial number, the name of a file or of an export.
+    pub serial: String,
+    /// What it says of itself.
+    pub facts: Vec<Pair>,
+    /// Whether it existed when it was looked at.
+    pub exists: bool,
+}
+
+impl Target {
+    /// Looks at a target; nothing is written. `size` is wanted for what does not tell its own: a file to be made, an
+    /// NBD export.
+    ///
+    /// # Errors
+    /// When there is none, or its size is not to be known.
+    pub fn look(name: &str, size: Option<u64>) -> Result<Target, Error> {
+        if name.starts_with("nbd://") || name.starts_with("nbd+unix://") {
+            return Target::nbd(name, size);
+        }
+        if name.starts_with("model:") {
+            return Target::of_model(name);
+        }
+        let path = std::path::absolute(name).map_err(|e| Error::file(name, e))?;
+        let path = path.canonicalize().unwrap_or(path);
+        match fs::metadata(&path) {
+            Ok(meta) if meta.file_type().is_block_device() => Target::block(&path, meta.rdev()),
+            Ok(meta) if meta.is_file() => Ok(Target::file(&path, meta.len(), size, true)),
+            Ok(_) => Err(Error::usage(name, "it is no file, block device or NBD address")),
+            Err(e) if e.kind() == std::io::ErrorKind::NotFound && !path.starts_with("/dev") => match size {
+                Some(size) => Ok(Target::file(&path, 0, Some(size), false)),
+                None => Err(Error::usage(name, "there is no such file; say --size for the lab to make it")),
+            },
+            Err(e) => Err(Error::file(path, e)),
+        }
+    }
+
+    fn nbd(name: &str, size: Option<u64>) -> Result<Target, Error> {
+        let why = "an NBD export does not tell fio's users its size: say --size, at most that of the export";
+        let bytes = size.ok_or_else(|| Error::usage(name, why))?;
+        // nbd://host/export and nbd+unix:///export?socket=PATH; without a name the default export.
+        let after = name.split_once("://").map_or("", |(_, rest)| rest);
+        let export = after.split_once('/').map_or("", |(_, rest)| rest).split('?').next().unwrap_or_default();
+        let serial = if export.is_empty() { "default".to_owned() } else { export.to_owned() };
+        let facts = vec![Pair::new("NBD address", name), Pair::new("export", &serial)];
+        Ok(Target { name: name.to_owned(), kind: Kind::Nbd, bytes, serial, facts, exists: true })
+    }
+
+    fn of_model(name: &str) -> Result<Target, Error> {
+        let model = Model::parse(name)?;
+        let bytes = count_of(&model.drives).map_or(0, |(count, each)| count as u64 * each);
+        let facts = vec![
+            Pair::new("modelled drives", format!("{} {}", model.drives, model.name)),
+            Pair::new("time", "virtual: that of the model"),
+        ];
+        Ok(Target { name: name.to_owned(), kind: Kind::Model, bytes, serial: name.to_owned(), facts, exists: false })
+    }
+
+    /// What its name says of modelled drives.
+    ///
+    /// # Errors
+    /// When it is none of these.
+    pub fn model(&self) -> Result<Model, Error> {
+        Model::parse(&self.name)
+    }
+
+    fn file(path: &Path, len: u64, size: Option<u64>, exists: bool) -> Target {
+        let serial = path.file_name().map_or_else(String::new, |n| n.to_string_lossy().into_owned());
+        let mut facts = vec![Pair::new("file", path.display().to_string())];
+        facts.extend(mount_of(path).map(|(kind, source)| Pair::new("file system", format!("{kind} on {source}"))));
+        Target {
+            name: path.display().to_string(),
+            kind: Kind::File,
+            bytes: size.unwrap_or(len),
+            serial,
+            facts,
+            exists: exists && len > 0,
+        }
+    }
+
+    fn block(path: &Path, rdev: u64) -> Result<Target, Error> {
+        let mut file = fs::File::open(path).map_err(|e| Error::file(path, e))?;
+        let bytes = file.seek(SeekFrom::End(0)).map_err(|e| Error::file(path, e))?;
+        let sys = sys_dir(rdev);
+        let disk = if sys.join("partition").exists() {
+            sys.join("..").canonicalize().unwrap_or(sys.clone())
+        } else {
+            sys.clone()
+        };
+        let read = |dir: &Path, name: &str| {
+            let text = fs::read_to_string(dir.join(name)).ok()?;
+            Some(text.trim().to_owned()).filter(|t| !t.is_empty())
+        };
+        let mut facts = vec![];
+        for (what, name) in [
+            ("model", "device/model"),
+            ("serial number", "device/serial"),
+            ("firmware", "device/firmware_rev"),
+            ("wwid", "wwid"),
+            ("link speed", "device/device/current_link_speed"),
+            ("link width", "device/device/current_link_width"),
+            ("NUMA node", "device/device/numa_node"),
+            ("scheduler", "queue/scheduler"),
+            ("logical block", "queue/logical_block_size"),
+            ("md level", "md/level"),
+            ("md drives", "md/raid_disks"),
+            ("backing file", "loop/backing_file"),
+        ] {
+            facts.extend(read(&disk, name).map(|value| Pair::new(what, value)));
+        }
+        let name = path.file_name().map_or_else(String::new, |n| n.to_string_lossy().into_owned());
+        let serial = read(&disk, "device/serial").or_else(|| read(&disk, "wwid")).or_else(|| read(&disk, "dm/uuid"));
+        let serial = serial.or_else(|| read(&disk, "md/uuid")).unwrap_or(name);
+        let name = path.display().to_string();
+        Ok(Target { name, kind: Kind::Block, bytes, serial, facts, exists: true })
+    }
+
+    /// Its path, if it has one.
+    pub fn path(&self) -> Option<PathBuf> {
+        matches!(self.kind, Kind::File | Kind::Block).then(|| PathBuf::from(&self.name))
+    }
+
+    /// What the link of an NVMe drive carries in one direction, in bytes a second, after its protocol's share.
+    pub fn link_bytes_per_sec(&self) -> Option<f64> {
+        let fact = |name: &str| self.facts.iter().find(|p| p.name == name).map(|p| p.value.as_str());
+        let lanes: f64 = fact("link width")?.parse().ok()?;
+        // What is left of a lane's gigabytes a second after encoding and packets.
+        let lane = match fact("link speed")?.split(' ').next()? {
+            "8.0" => 0.9e9,
+            "16.0" => 1.75e9,
+            "32.0" => 3.5e9,
+            _ => return None,
+        };
+        Some(lanes * lane)
+    }
+}
+
+/// The directory of a block device below /sys.
+pub(crate) fn sys_dir(rdev: u64) -> PathBuf {
+    let dir = format!("/sys/dev/block/{}:{}", rustix::fs::major(rdev), rustix::fs::minor(rdev));
+    fs::canonicalize(&dir).unwrap_or(PathBuf::from(dir))
+}
+
+/// Kind and source of the file system that a path lies on.
+fn mount_of(path: &Path) -> Option<(String, String)> {
+    let table = fs::read_to_string("/proc/self/mounts").ok()?;
+    let mut best: Option<(usize, String, String)> = None;
+    for line in table.lines() {
+        let words: Vec<&str> = line.split(' ').collect();
+        let [source, place, kind, ..] = words[..] else { continue };
+        let longer = best.as_ref().is_none_or(|(len, ..)| place.len() >= *len);
+        if path.starts_with(place) && longer {
+            best = Some((place.len(), kind.to_owned(), source.to_owned()));
+        }
+    }
+    best.map(|(_, kind, source)| (kind, source))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_export_is_named_by_its_address() {
+        for (name, serial) in [
+            ("nbd://127.0.0.1:10809/lab/db", "lab/db"),
+            ("nbd://127.0.0.1/", "default"),
+            ("nbd+unix:///vol?socket=/tmp/s", "vol"),
+        ] {
+            assert_eq!(Target::look(name, Some(1 << 20)).unwrap().serial, serial, "{name}");
+            assert!(Target::look(name, None).is_err());
+        }
+    }
+
+    #[test]
+    fn modelled_drives_are_named_by_what_they_are() {
+        let target = Target::look("model:tlc:5x2G,raid=5,width=4,fill=80", None).unwrap();
+        assert_eq!((target.bytes, target.path()), (10 << 30, None));
+        let model = target.model().unwrap();
+        assert_eq!((model.name.as_str(), model.count(), model.level.as_deref()), ("tlc", 5, Some("5")));
+        assert_eq!((model.width, model.fill), (Some(4), Some(80)));
+        let model = Target::look("model:a:b.toml", None).unwrap().model().unwrap();
+        assert_eq!((model.name.as_str(), model.drives.as_str()), ("a:b.toml", Model::DRIVES));
+        for wrong in ["model:", "model:tlc,raid", "model:tlc,fill=0", "model:tlc,fill=101", "model:tlc,depth=3"] {
+            assert!(Target::look(wrong, None).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn a_file_that_is_not_there_wants_a_size() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("f");
+        let name = path.display().to_string();
+        assert!(Target::look(&name, None).is_err());
+        let target = Target::look(&name, Some(1 << 20)).unwrap();
+        assert_eq!((target.exists, target.bytes, target.serial.as_str()), (false, 1 << 20, "f"));
+        assert!(Target::look("/dev/none", Some(1)).is_err());
+        assert!(Target::look("/proc", Some(1)).is_err());
+    }
+}

@@ -1,0 +1,166 @@
+//! One target against several: each alone, then all at once under the same load, and how that scales.
+//!
+//! Each target has the load's threads and depth, so all at once have as many times the requests in flight. The figure is
+//! the rate of all at once over the sum of the rates of each alone.
+
+use crate::error::Error;
+use crate::model::{Cell, Check, Gate, Part, Verdict};
+use crate::plan::Step;
+use crate::target::{Kind, Target};
+
+/// More than the sum of each alone, beyond this, is no scaling: one was not at its best alone.
+const SHARE_MAX: f64 = 1.05;
+/// Targets of a run, at most.
+const TARGETS_MAX: usize = 16;
+
+/// Whether these targets can be measured together.
+///
+/// # Errors
+/// When they cannot: which, and why.
+pub fn check(targets: &[Target]) -> Result<(), Error> {
+    if targets.len() > TARGETS_MAX {
+        return Err(Error::usage("--beside", format!("{} targets; {TARGETS_MAX} are the most", targets.len())));
+    }
+    for (nth, target) in targets.iter().enumerate().filter(|_| targets.len() > 1) {
+        if target.kind == Kind::Model {
+            return Err(Error::usage(
+                &target.name,
+                "--beside: modelled drives are made for each cell, one set at a time",
+            ));
+        }
+        if let Some(other) = targets[..nth].iter().find(|t| t.serial == target.serial) {
+            let why = format!("it is {} as {} is: two targets are told apart by that", target.serial, other.name);
+            return Err(Error::usage(&target.name, why));
+        }
+    }
+    Ok(())
+}
+
+/// The steps of a test for several targets: what fills them once each, a load on each and on all.
+///
+/// # Errors
+/// Why a test is of one target.
+pub fn steps(steps: Vec<Step>, targets: u32) -> Result<Vec<Step>, &'static str> {
+    let mut all = vec![];
+    for step in steps {
+        let each = |part: Part| {
+            let step = step.clone();
+            (0..targets).map(move |target| {
+                let part = if part == Part::Together { Part::OneOf { number: target + 1 } } else { part };
+                Step { id: format!("{}-{}", step.id, target + 1), part, target, ..step.clone() }
+            })
+        };
+        match step.part {
+            Part::Fill | Part::Precondition => all.extend(each(step.part)),
+            Part::Alone | Part::Matrix => {
+                all.extend(each(Part::Together));
+                let mut together = Step { id: format!("{}-all", step.id), part: Part::Together, ..step.clone() };
+                together.load.targets = Some(targets);
+                all.push(together);
+            }
+            _ => return Err("of several targets single loads are measured; this one is run on each by itself"),
+        }
+    }
+    Ok(all)
+}
+
+/// How a load on all targets compares with that on each.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Scaling<'a> {
+    /// Each alone, in their order.
+    pub alone: Vec<&'a Cell>,
+    /// Whether values are IOPS; otherwise bytes a second.
+    pub is_iops: bool,
+    /// Each alone, added.
+    pub sum: f64,
+    /// All at once.
+    pub together: f64,
+}
+
+impl Scaling<'_> {
+    /// Of a cell of all targets; nothing when one was not measured alone.
+    pub fn of<'a>(all: &Cell, cells: &'a [Cell]) -> Option<Scaling<'a>> {
+        let (is_iops, together) = all.headline()?;
+        let is_like = |cell: &Cell| {
+            let (a, b) = (&all.load, &cell.load);
+            cell.test == all.test && (a.threads, a.depth, a.block_bytes) == (b.threads, b.depth, b.block_bytes)
+        };
+        let one = |number| cells.iter().find(|c| c.part == Part::OneOf { number } && is_like(c));
+        let alone = (1..=all.load.targets?).map(one).collect::<Option<Vec<&Cell>>>()?;
+        let value = |cell: &&Cell| if is_iops { cell.figures.iops } else { cell.figures.bytes_per_sec };
+        let sum = alone.iter().map(value).sum::<Option<f64>>().filter(|sum| *sum > 0.0)?;
+        Some(Scaling { alone, is_iops, sum, together })
+    }
+
+    /// Of the sum.
+    pub fn share(&self) -> f64 {
+        self.together / self.sum
+    }
+}
+
+/// The verdict on how a load on all targets scales.
+pub fn gate(all: &Cell, cells: &[Cell]) -> Gate {
+    let Some(scaling) = Scaling::of(all, cells) else {
+        return Gate::fail(Check::Scaling, "not each target was measured alone under this load");
+    };
+    let text = format!("{:.1} % of what each does alone, added", scaling.share() * 100.0);
+    let failed = scaling.alone.iter().find(|c| c.verdict() == Verdict::Fail);
+    match failed {
+        Some(cell) => Gate::fail(Check::Scaling, format!("{text}; but {} failed", cell.id)),
+        None if scaling.share() > SHARE_MAX => {
+            Gate::warn(Check::Scaling, format!("{text}: more than they have; one was not at its best alone"))
+        }
+        None => Gate::pass(Check::Scaling, text),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::Run;
+
+    fn cells(rates: [f64; 3]) -> Vec<Cell> {
+        let base = crate::published::run("perc12").unwrap().cells[0].clone();
+        let parts = [Part::OneOf { number: 1 }, Part::OneOf { number: 2 }, Part::Together];
+        let cell = |(part, iops): (Part, f64)| {
+            let mut cell =
+                Cell { part, id: format!("{part:?}"), gates: vec![Gate::pass(Check::Errors, "")], ..base.clone() };
+            cell.load.block_bytes = Some(4096);
+            cell.load.targets = (part == Part::Together).then_some(2);
+            (cell.figures.iops, cell.figures.bytes_per_sec) = (Some(iops), Some(iops * 4096.0));
+            cell
+        };
+        parts.into_iter().zip(rates).map(cell).collect()
+    }
+
+    #[test]
+    fn the_figure_is_that_of_all_over_the_sum_of_each() {
+        for (rates, share, verdict) in [
+            ([100.0, 300.0, 360.0], 0.9, Verdict::Pass),
+            ([100.0, 300.0, 400.0], 1.0, Verdict::Pass),
+            ([100.0, 300.0, 440.0], 1.1, Verdict::Warn),
+        ] {
+            let cells = cells(rates);
+            let scaling = Scaling::of(&cells[2], &cells).unwrap();
+            assert!((scaling.share() - share).abs() < 1e-9, "{scaling:?}");
+            assert_eq!(gate(&cells[2], &cells).verdict, verdict, "{rates:?}");
+        }
+        let mut cells = cells([100.0, 300.0, 360.0]);
+        assert_eq!(gate(&cells[2], &cells[1..]).verdict, Verdict::Fail, "one is missing");
+        cells[0].gates.push(Gate::fail(Check::Written, ""));
+        assert_eq!(gate(&cells[2], &cells).verdict, Verdict::Fail, "one does not stand");
+        let mut run = Run::new("r", "", crate::model::Origin::Measured);
+        run.cells = cells;
+        let page = crate::report::page(&[run], &crate::report::Extra::default());
+        assert!(page.contains("id=\"together\"") && page.contains("90 %"), "{page}");
+    }
+
+    #[test]
+    fn what_cannot_be_told_apart_is_refused() {
+        let look = |name: &str| Target::look(name, Some(1 << 20)).unwrap();
+        assert!(check(&[look("/tmp/a/not-there"), look("/tmp/b/other")]).is_ok());
+        assert!(check(&[look("/tmp/a/not-there"), look("/tmp/b/not-there")]).is_err());
+        assert!(check(&[look("/tmp/a/not-there"), look("model:tlc")]).is_err());
+        assert!(check(&[look("model:tlc")]).is_ok());
+    }
+}

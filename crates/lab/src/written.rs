@@ -1,0 +1,87 @@
+//! What of a target was written: reads of what never was are answered from tables, not from flash.
+//!
+//! Files tell by their holes; extents that are allocated and not written count as holes, once the page cache is written
+//! back. Other targets tell nothing: there the lab knows only what it filled itself.
+
+use std::fs::File;
+use std::path::Path;
+
+use rustix::fs::SeekFrom;
+use rustix::io::Errno;
+
+/// What is known of a range.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Written {
+    /// All of it.
+    All,
+    /// Some bytes were never written.
+    Missing {
+        /// How many.
+        bytes: u64,
+    },
+    /// The target does not tell, and the lab did not fill it.
+    Unknown,
+}
+
+/// Of a file's range.
+///
+/// # Errors
+/// When the file cannot be read.
+pub fn of_file(path: &Path, offset: u64, bytes: u64) -> std::io::Result<Written> {
+    let file = File::open(path)?;
+    // What is dirty in the page cache is not yet an extent.
+    file.sync_data()?;
+    let end = offset + bytes;
+    let len = file.metadata()?.len();
+    let mut holes = end.saturating_sub(len.max(offset));
+    let end = end.min(len);
+    let mut at = offset;
+    while at < end {
+        let data = match rustix::fs::seek(&file, SeekFrom::Data(at)) {
+            Ok(data) => data.min(end),
+            // No data from here on.
+            Err(Errno::NXIO) => end,
+            // The file system does not tell.
+            Err(Errno::INVAL | Errno::OPNOTSUPP) => return Ok(Written::Unknown),
+            Err(e) => return Err(e.into()),
+        };
+        holes += data - at;
+        if data == end {
+            break;
+        }
+        at = match rustix::fs::seek(&file, SeekFrom::Hole(data)) {
+            Ok(hole) if hole > data => hole,
+            Ok(_) => return Ok(Written::Unknown),
+            Err(e) => return Err(e.into()),
+        };
+    }
+    Ok(if holes == 0 { Written::All } else { Written::Missing { bytes: holes } })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::FileExt;
+
+    use rustix::fs::{FallocateFlags, fallocate};
+
+    use super::*;
+
+    #[test]
+    fn allocated_is_not_written() {
+        // Where temporary files lie decides whether this can be seen; on ext4, XFS and tmpfs it can.
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("f");
+        let file = File::create(&path).unwrap();
+        if fallocate(&file, FallocateFlags::empty(), 0, 1 << 20).is_err() {
+            file.set_len(1 << 20).unwrap();
+        }
+        assert_eq!(of_file(&path, 0, 1 << 20).unwrap(), Written::Missing { bytes: 1 << 20 });
+        file.write_all_at(&vec![7; 512 << 10], 0).unwrap();
+        assert_eq!(of_file(&path, 0, 512 << 10).unwrap(), Written::All);
+        assert_eq!(of_file(&path, 0, 1 << 20).unwrap(), Written::Missing { bytes: 512 << 10 });
+        assert_eq!(of_file(&path, 256 << 10, 256 << 10).unwrap(), Written::All);
+        file.write_all_at(&vec![7; 512 << 10], 512 << 10).unwrap();
+        assert_eq!(of_file(&path, 0, 1 << 20).unwrap(), Written::All);
+        assert_eq!(of_file(&path, 0, 2 << 20).unwrap(), Written::Missing { bytes: 1 << 20 }, "beyond the end");
+    }
+}
