@@ -3,10 +3,14 @@
 //! ```text
 //!   bin/crashloop   SIGKILL again and again; every sector is accounted for
 //!   bin/e2e         libnbd, qemu, fio, ext4, drives lost, refusals: one case per behaviour
+//!   bin/kernel      a Linux kernel in QEMU as the host of NVMe/TCP
+//!   bin/storm       mutated PDUs of NVMe/TCP beside an honest host
 //!      |
 //!   ashlar, server  the binary's verbs; `ashlar serve` as a child that can be killed
+//!   guest           that kernel, and a shell in it
 //!   load            many overlapping requests over our own NBD client
 //!   model           what each sector may hold, by what was answered and when
+//!   guest           a kernel of its own, in QEMU
 //! ```
 //!
 //! Invariants: nothing here links the engine; all it knows comes from exit codes, `--json` and NBD. Processes are ended
@@ -17,6 +21,7 @@
 
 pub mod ashlar;
 pub mod failure;
+pub mod guest;
 pub mod load;
 pub mod model;
 pub mod readback;

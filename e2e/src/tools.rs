@@ -7,7 +7,7 @@ use std::process::{Child, Command, Stdio};
 use crate::{Failure, OrFail, Result};
 
 /// Program, package.
-pub const TOOLS: [(&str, &str); 9] = [
+pub const TOOLS: [(&str, &str); 15] = [
     ("nbdinfo", "libnbd-bin"),
     ("nbdcopy", "libnbd-bin"),
     ("nbdsh", "python3-libnbd"),
@@ -17,6 +17,12 @@ pub const TOOLS: [(&str, &str); 9] = [
     ("mkfs.ext4", "e2fsprogs"),
     ("debugfs", "e2fsprogs"),
     ("e2fsck", "e2fsprogs"),
+    ("qemu-system-x86_64", "qemu-system-x86"),
+    ("busybox", "busybox-static"),
+    ("modprobe", "kmod"),
+    ("xz", "xz-utils"),
+    ("setpriv", "util-linux"),
+    ("mdadm", "mdadm"),
 ];
 
 /// Where root's programs lie: a user's PATH on Debian has not all of these.

@@ -19,10 +19,24 @@ const PROGRAMS: &[(&str, &str)] = &[
     ("mkfs.ext4", "e2fsprogs"),
     ("e2fsck", "e2fsprogs"),
     ("debugfs", "e2fsprogs"),
+    ("resize2fs", "e2fsprogs"),
+    ("mkfs.xfs", "xfsprogs"),
+    ("nvme", "nvme-cli"),
+    ("qemu-system-x86_64", "qemu-system-x86"),
+    ("busybox", "busybox-static"),
+    ("modprobe", "kmod"),
+    ("xz", "xz-utils"),
+    ("ip", "iproute2"),
+    ("setpriv", "util-linux"),
+    ("chromium", "chromium"),
+    ("mdadm", "mdadm"),
 ];
 
 /// Debian's own Python, and the module it must have.
 const PYTHON: (&str, &str, &str) = ("/usr/bin/python3", "import nbd", "python3-libnbd");
+
+/// A kernel for the guest, with its modules: any.
+const KERNEL: &str = "linux-image-amd64";
 
 /// Where root's programs lie: a user's PATH on Debian has not all of these.
 const MORE_PLACES: [&str; 3] = ["/usr/sbin", "/sbin", "/usr/local/sbin"];
@@ -66,7 +80,18 @@ fn missing() -> BTreeSet<&'static str> {
     if !imports.is_ok_and(|status| status.success()) {
         packages.insert(package);
     }
+    if !has_kernel() {
+        packages.insert(KERNEL);
+    }
     packages
+}
+
+/// Whether /boot has a kernel whose modules are there.
+fn has_kernel() -> bool {
+    let names =
+        fs::read_dir("/boot").into_iter().flatten().filter_map(|entry| entry.ok()?.file_name().into_string().ok());
+    let mut versions = names.filter_map(|name| Some(name.strip_prefix("vmlinuz-")?.to_owned()));
+    versions.any(|version| Path::new("/lib/modules").join(version).join("modules.dep").is_file())
 }
 
 fn is_there(program: &str) -> bool {

@@ -28,11 +28,10 @@ pub fn all(suites: &[Suite]) -> ExitCode {
         let why = e.failure.as_deref().unwrap_or("");
         println!("{:<10} {result:<8} {:>6.1} s  {why}", e.name, e.took.as_secs_f64());
     }
-    println!("{:<10} {:<8} {:>6.1} s", "all", "", begun.elapsed().as_secs_f64());
-    if ended.iter().all(|e| e.failure.is_none()) {
-        return ExitCode::SUCCESS;
-    }
-    ExitCode::FAILURE
+    let failed: Vec<&str> = ended.iter().filter(|e| e.failure.is_some()).map(|e| e.name).collect();
+    let result = if failed.is_empty() { "ok" } else { "FAILED" };
+    println!("{:<10} {result:<8} {:>6.1} s  {}", "all", begun.elapsed().as_secs_f64(), failed.join(", "));
+    if failed.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
 fn one(suite: &Suite) -> Ended {

@@ -10,6 +10,8 @@ use std::time::Duration;
 pub const BUILDS: [&str; 2] = ["build", "models"];
 /// Seeds of the simulation in CI.
 const SIMULATION_SEEDS: &str = "0..400";
+/// Mutated PDUs in CI.
+const STORM_PDUS: &str = "200000";
 /// Cycles of the crash loop in CI.
 const CRASH_CYCLES: &str = "60";
 
@@ -135,8 +137,43 @@ pub fn all() -> Vec<Suite> {
         Suite::new("scenarios", "plans that once found something", 5, Run::Built("sim", &["--scenario", "all"])),
         Suite {
             foreign: true,
-            ..Suite::new("e2e", "libnbd, qemu, fio, ext4; drives lost, SIGKILL, refusals", 10, Run::Built("e2e", &[]))
+            proof: Some(some_tests_passed),
+            ..Suite::new(
+                "lab",
+                "the lab with fio, and its reports in Chromium",
+                5,
+                Run::Cargo(&["test", "--release", "--quiet", "-p", "lab", "--tests", "--", "--ignored"]),
+            )
         },
+        Suite {
+            foreign: true,
+            ..Suite::new(
+                "e2e",
+                "libnbd, qemu, fio, ext4; drives lost, SIGKILL, refusals",
+                10,
+                Run::Built("e2e", &["--except", "lab-"]),
+            )
+        },
+        // With the suite `lab` five minutes; a machine that is slow may take twice that.
+        Suite {
+            foreign: true,
+            ..Suite::new(
+                "lab-e2e",
+                "arrays through all their states: ours, md in a guest, modelled ones",
+                10,
+                Run::Built("e2e", &["lab-"]),
+            )
+        },
+        Suite {
+            foreign: true,
+            ..Suite::new("kernel", "a Linux kernel in QEMU uses an array over NVMe/TCP", 6, Run::Built("kernel", &[]))
+        },
+        Suite::new(
+            "storm",
+            "mutated NVMe/TCP PDUs beside an honest host",
+            3,
+            Run::Built("storm", &["--pdus", STORM_PDUS]),
+        ),
         Suite::new(
             "crashloop",
             "SIGKILL again and again; every sector is accounted for",

@@ -56,6 +56,9 @@ pub struct Args {
     /// Requests in flight [default: 64 random, 16 sequential]
     #[arg(long, value_delimiter = ',')]
     depth: Vec<usize>,
+    /// Requests a second, at most [default: as many as are answered]
+    #[arg(long)]
+    rate: Option<u64>,
     /// fresh, or hundredths of usable to fill and then overwrite until the rate is steady
     #[arg(long, value_delimiter = ',', default_value = "fresh")]
     fill: Vec<Fill>,
@@ -163,6 +166,7 @@ impl Args {
             let block_bytes = u32::try_from(block.0).unwrap_or(u32::MAX);
             loads.iter_mut().for_each(|l| l.block_bytes = block_bytes);
         }
+        loads.iter_mut().for_each(|l| l.iops_max = self.rate);
         if self.depth.is_empty() {
             return loads;
         }
@@ -221,8 +225,12 @@ pub fn problem(error: bench::Error) -> Problem {
     match error {
         bench::Error::Refused(refused) => Problem::from(*refused),
         bench::Error::Array(fault) => Problem::fault("bench", fault),
-        bench::Error::Impossible(why) => Problem::new(Kind::Usage, "usage", "bench", why.to_string(), ""),
-        error @ (bench::Error::Drive { .. } | bench::Error::Export(_)) => {
+        bench::Error::Impossible(why) => {
+            // The lab tells this one from the others.
+            let code = if why == bench::Impossible::RebuildOver { "rebuild_over" } else { "usage" };
+            Problem::new(Kind::Usage, code, "bench", why.to_string(), "")
+        }
+        error @ (bench::Error::Drive { .. } | bench::Error::Export(_) | bench::Error::Namespace(_)) => {
             Problem::failed("bench", error, "the kernel log (`dmesg`) may tell more")
         }
     }

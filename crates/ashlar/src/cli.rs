@@ -8,8 +8,8 @@ use clap::{Parser, Subcommand};
 use crate::context::Context;
 use crate::exit::{self, Outcome};
 use crate::{
-    bench, check, completion, create, demo, destroy, drive, export, import, inspect, iostat, rebuild, rescue, scrub,
-    serve, status, stop, volume, wipe,
+    attach, bench, check, completion, create, demo, destroy, drive, export, import, inspect, iostat, lab, rebuild,
+    rescue, scrub, serve, status, stop, volume, wipe,
 };
 
 const EXAMPLES: &str = "\
@@ -42,6 +42,8 @@ enum Verb {
     Volume(volume::Args),
     Serve(serve::Args),
     Stop(stop::Args),
+    Attach(attach::AttachArgs),
+    Detach(attach::DetachArgs),
     Status(status::Args),
     Iostat(iostat::Args),
     Import(import::Args),
@@ -55,6 +57,7 @@ enum Verb {
     Destroy(destroy::Args),
     Wipe(wipe::Args),
     Bench(Box<bench::Args>),
+    Lab(lab::Args),
     Demo(demo::Args),
     Completion(completion::Args),
 }
@@ -68,6 +71,8 @@ impl Cli {
             Verb::Volume(a) => report(a.json(), volume::run(&context, a)),
             Verb::Serve(a) => report(false, serve::run(&context, a)),
             Verb::Stop(a) => report(a.json, stop::run(&context, &a)),
+            Verb::Attach(a) => report(a.json, attach::attach(&context, &a)),
+            Verb::Detach(a) => report(a.json, attach::detach(&context, &a)),
             Verb::Status(a) => report(a.json, status::run(&context, &a)),
             Verb::Iostat(a) => report(a.json, iostat::run(&context, &a)),
             Verb::Import(a) => report(a.json, import::run(&context, &a)),
@@ -81,6 +86,7 @@ impl Cli {
             Verb::Destroy(a) => report(a.json, destroy::run(&context, &a)),
             Verb::Wipe(a) => report(a.json, wipe::run(&context, &a)),
             Verb::Bench(a) => report(a.json, bench::run(&context, &a)),
+            Verb::Lab(a) => report(a.json(), lab::run(&context, a)),
             Verb::Demo(a) => report(false, demo::run(a)),
             Verb::Completion(a) => report(false, completion::run(&a)),
         }

@@ -7,6 +7,7 @@
 //! holds exactly one object (or one per line where it repeats), also for an error; the exit code is one of
 //! [`exit::CODES_HELP`].
 
+mod attach;
 mod bench;
 mod check;
 mod cli;
@@ -23,6 +24,7 @@ mod export;
 mod import;
 mod inspect;
 mod iostat;
+mod lab;
 mod progress;
 mod rebuild;
 mod rescue;

@@ -3,17 +3,18 @@
 use std::path::PathBuf;
 
 use server::config::Config;
-use server::daemon::{self, Settings, What};
+use server::daemon::{self, NvmeSettings, Settings, What};
 use server::{Problem, paths};
 use tracing_subscriber::EnvFilter;
 
-use crate::context::{Context, absolute};
+use crate::context::{Context, absolute, absolute_drive};
 use crate::exit::{Finding, Outcome};
 
 const EXAMPLES: &str = "\
 Examples:
   ashlar serve                                   all arrays this machine knows
   ashlar serve --nbd tcp:127.0.0.1:10809 d/      the arrays on the files of a directory
+  ashlar serve --nvme tcp:127.0.0.1:4420 --allow-any     NVMe/TCP too: then nvme connect-all -t tcp -a 127.0.0.1
   ashlar serve --config /etc/ashlar.toml
   nbdinfo 'nbd+unix:///fast/db?socket=/run/ashlar-nbd.sock'
 
@@ -27,12 +28,27 @@ pub struct Args {
     /// Drives, or directories with drives; all known arrays when none is named
     #[arg(value_name = "DRIVE|DIR", conflicts_with = "config")]
     places: Vec<PathBuf>,
+    /// A raw drive to export with nothing between, as direct/NAME: what arrays are measured against. Hosts write to it
+    #[arg(long, value_name = "DRIVE")]
+    direct: Vec<String>,
     /// A configuration file
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
     /// An address of the NBD export, unix:PATH or tcp:ADDRESS:PORT [default: ashlar-nbd.sock beside the control socket]
     #[arg(long, value_name = "ADDRESS")]
     nbd: Vec<String>,
+    /// An address of the NVMe/TCP export, tcp:ADDRESS:PORT [default: none, so no NVMe/TCP]
+    #[arg(long, value_name = "ADDRESS")]
+    nvme: Vec<String>,
+    /// What the discovery log tells hosts instead, ADDRESS:PORT
+    #[arg(long, value_name = "ADDRESS")]
+    nvme_advertise: Vec<String>,
+    /// A host that may use every array over NVMe/TCP, by its qualified name [default: nobody]
+    #[arg(long, value_name = "NQN")]
+    allow_host: Vec<String>,
+    /// Lets every host use every array over NVMe/TCP
+    #[arg(long)]
+    allow_any: bool,
     /// Writes nothing: recovers in memory, exports read-only
     #[arg(long)]
     read_only: bool,
@@ -62,9 +78,11 @@ fn settings(context: &Context, args: Args) -> Result<Settings, Problem> {
     let what = match &config {
         Some(config) if !config.arrays.is_empty() => What::Configured(config.arrays.clone()),
         _ if !args.places.is_empty() => What::Places(args.places.iter().map(|p| absolute(p)).collect()),
+        None if !args.direct.is_empty() => What::Places(vec![]),
         Some(_) | None => What::Known,
     };
     let config = config.unwrap_or_default();
+    let nvme = nvme_settings(&config, &args);
     // A flag or the environment wins over the file.
     let control = config.control.filter(|_| !context.control_named).unwrap_or_else(|| context.control.clone());
     let state_dir = config.state_dir.filter(|_| !context.state_dir_named).unwrap_or_else(|| context.state_dir.clone());
@@ -75,9 +93,11 @@ fn settings(context: &Context, args: Args) -> Result<Settings, Problem> {
     };
     Ok(Settings {
         what,
+        direct: args.direct.iter().map(|name| absolute_drive(name)).collect(),
         control,
         state_dir,
         nbd,
+        nvme,
         read_only: args.read_only || config.read_only,
         degraded: args.degraded,
         force_diverged: args.force_diverged,
@@ -85,6 +105,19 @@ fn settings(context: &Context, args: Args) -> Result<Settings, Problem> {
         stop_at_eof: args.stop_at_eof,
         program: format!("ashlar {}", env!("CARGO_PKG_VERSION")),
     })
+}
+
+/// Addresses of the command line win over the file's; hosts are allowed by both.
+fn nvme_settings(config: &Config, args: &Args) -> NvmeSettings {
+    let or = |flags: &Vec<String>, file: &Vec<String>| if flags.is_empty() { file.clone() } else { flags.clone() };
+    let mut access = config.access();
+    access.all.hosts.extend(args.allow_host.iter().cloned());
+    access.all.any |= args.allow_any;
+    NvmeSettings {
+        addresses: or(&args.nvme, &config.nvme),
+        advertise: or(&args.nvme_advertise, &config.nvme_advertise),
+        access,
+    }
 }
 
 /// The daemon says what each recovery step took, with the array's name; the engine's own lines are for debugging.

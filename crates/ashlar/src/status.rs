@@ -96,6 +96,12 @@ fn show(all: &Arrays, details: bool) {
         if all.served && !all.nbd.is_empty() {
             text::print(&format!("\n  exported over NBD at {}", all.nbd.join(", ")));
         }
+        if all.served && !all.nvme.is_empty() {
+            text::print(&format!("  exported over NVMe/TCP at {}", all.nvme.join(", ")));
+            for array in &all.arrays {
+                text::print(&format!("    {} is {}", array.name, server::subsystem::nqn(array.uuid)));
+            }
+        }
         return;
     }
     if all.arrays.is_empty() && all.absent.is_empty() && all.not_served.is_empty() {

@@ -19,9 +19,12 @@ pub enum Error {
     /// The array could not be made.
     #[error("{0}")]
     Refused(Box<array::Refused>),
-    /// The export failed a request.
+    /// The NBD export failed a request.
     #[error("the export: {0}")]
     Export(#[from] export::nbd::client::Error),
+    /// The NVMe/TCP namespace failed a request.
+    #[error("the namespace: {0}")]
+    Namespace(#[from] export::nvme::client::Error),
     /// What was asked for cannot be.
     #[error("{0}")]
     Impossible(#[from] Impossible),

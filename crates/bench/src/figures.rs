@@ -12,6 +12,8 @@ use crate::target::Written;
 /// Latencies of one run in nanoseconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Latency {
+    /// Mean.
+    pub ns_mean: u64,
     /// Half of the requests took no longer.
     pub ns_p50: u64,
     /// 99 % took no longer.
@@ -25,6 +27,7 @@ pub struct Latency {
 impl Latency {
     pub(crate) fn of(histogram: &Histogram<u64>) -> Latency {
         Latency {
+            ns_mean: histogram.mean() as u64,
             ns_p50: histogram.value_at_quantile(0.5),
             ns_p99: histogram.value_at_quantile(0.99),
             ns_p999: histogram.value_at_quantile(0.999),
@@ -105,6 +108,8 @@ pub struct Figures {
     pub iops: f64,
     /// Bytes per second.
     pub bytes_per_sec: f64,
+    /// Mean latency.
+    pub latency_us_mean: f64,
     /// Half of the requests took no longer.
     pub latency_us_p50: f64,
     /// 99 % took no longer.
@@ -143,6 +148,7 @@ impl Figures {
             runs: samples.len(),
             iops,
             bytes_per_sec: over(&Sample::bytes_per_sec),
+            latency_us_mean: over(&|s| us(s.latency.ns_mean)),
             latency_us_p50: over(&|s| us(s.latency.ns_p50)),
             latency_us_p99: over(&|s| us(s.latency.ns_p99)),
             latency_us_p999: over(&|s| us(s.latency.ns_p999)),
@@ -176,7 +182,7 @@ mod tests {
             bytes: requests * 4096,
             elapsed: Duration::from_secs(2),
             cpu_ns: Some(requests * 3000),
-            latency: Latency { ns_p50: 1000, ns_p99: 2000, ns_p999: 3000, ns_max: 4000 },
+            latency: Latency { ns_mean: 1100, ns_p50: 1000, ns_p99: 2000, ns_p999: 3000, ns_max: 4000 },
             drive_bytes_per_host_byte: None,
         }
     }
@@ -187,6 +193,7 @@ mod tests {
         assert_eq!(median([4.0, 1.0, 2.0, 3.0]), 2.5);
         let figures = Figures::of(&[sample(100), sample(400), sample(200)]).unwrap();
         assert_eq!((figures.iops, figures.bytes_per_sec, figures.spread), (100.0, 409_600.0, 1.5));
+        assert_eq!(figures.latency_us_mean, 1.1);
         assert_eq!((figures.latency_us_p999, figures.cpu_us_per_request), (3.0, Some(3.0)));
         assert_eq!(Figures::of(&[sample(0)]), Err(Impossible::NothingAnswered));
     }

@@ -34,7 +34,11 @@ struct Run {
     addresses: RefCell<Addresses>,
     payload: Option<Payload>,
     block_bytes: usize,
+    begun: Nanos,
     deadline: Nanos,
+    /// Requests a second at most, and how many had their turn.
+    iops_max: Option<u64>,
+    turns: Cell<u64>,
     requests_left: Cell<u64>,
     latency: RefCell<Histogram<u64>>,
     failed: RefCell<Option<Error>>,
@@ -51,9 +55,24 @@ impl Run {
         true
     }
 
+    /// Waits for the turn of the next request, where there is a limit: turns are spread evenly, and who comes late waits
+    /// no longer. Of a turn after the end the time is returned at once.
+    async fn turn(&self, now: Nanos) -> Nanos {
+        let Some(iops_max) = self.iops_max else { return now };
+        let turn = self.turns.replace(self.turns.get() + 1);
+        let at = self.begun + Duration::from_secs_f64(turn as f64 / iops_max.max(1) as f64);
+        if at >= self.deadline {
+            return at;
+        }
+        if at > now {
+            self.rt.sleep(at - now).await;
+        }
+        self.rt.now()
+    }
+
     async fn ask(self: Rc<Self>) {
         let mut buf = if self.payload.is_none() { Buf::zeroed(self.block_bytes) } else { Buf::default() };
-        let mut begun = self.rt.now();
+        let mut begun = self.turn(self.rt.now()).await;
         while self.take(begun) {
             let op = self.addresses.borrow_mut().next();
             let result = match &self.payload {
@@ -75,7 +94,7 @@ impl Run {
             let ended = self.rt.now();
             let ns = u64::try_from((ended - begun).as_nanos()).unwrap_or(u64::MAX);
             self.latency.borrow_mut().saturating_record(ns);
-            begun = ended;
+            begun = self.turn(ended).await;
         }
     }
 }
@@ -109,7 +128,10 @@ pub async fn generate(
         addresses: RefCell::new(addresses),
         payload,
         block_bytes: load.block_bytes as usize,
+        begun,
         deadline: begun + time,
+        iops_max: load.iops_max,
+        turns: Cell::new(0),
         requests_left: Cell::new(requests),
         latency: RefCell::new(latency),
         failed: RefCell::default(),

@@ -1,7 +1,7 @@
 //! The bench: one load generator over direct drives, arrays and exports, and tables of ratios made with it.
 //!
 //! ```text
-//! compare, sequential -> generate -> target -> drives | volume | NBD export
+//! compare, sequential -> generate -> target -> drives | volume | NBD or NVMe/TCP export
 //!        limit, report <- figures <- sample
 //! ```
 //!
@@ -39,7 +39,7 @@ pub mod target;
 
 pub use compare::{Comparison, compare};
 pub use condition::{Fill, State};
-pub use error::Error;
+pub use error::{Error, Impossible};
 pub use figures::{Figures, Sample};
 pub use generate::generate;
 pub use load::{Load, Pattern, Until};

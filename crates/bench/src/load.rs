@@ -127,13 +127,16 @@ pub struct Load {
     pub block_bytes: u32,
     /// Requests in flight.
     pub depth: usize,
+    /// Requests a second, at most.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub iops_max: Option<u64>,
 }
 
 impl Load {
     /// A load.
     #[must_use]
     pub const fn new(pattern: Pattern, block_bytes: u32, depth: usize) -> Load {
-        Load { pattern, block_bytes, depth }
+        Load { pattern, block_bytes, depth, iops_max: None }
     }
 
     /// A pattern at the usual size and depth: 4 KiB and 64 random, 128 KiB and 16 sequential.
@@ -159,7 +162,8 @@ impl fmt::Display for Load {
             bytes if bytes.is_multiple_of(1 << 10) => write!(f, "{}K", bytes >> 10)?,
             bytes => write!(f, "{bytes} B")?,
         }
-        write!(f, " {}, depth {}", self.pattern, self.depth)
+        write!(f, " {}, depth {}", self.pattern, self.depth)?;
+        self.iops_max.map_or(Ok(()), |iops| write!(f, ", at most {iops} a second"))
     }
 }
 
@@ -188,5 +192,7 @@ mod tests {
     fn loads_print() {
         assert_eq!(Load::new(Pattern::RANDOM_WRITE, 4096, 64).to_string(), "4K random write, depth 64");
         assert_eq!(Load::new(Pattern::SEQUENTIAL_READ, 1 << 20, 1).to_string(), "1M sequential read, depth 1");
+        let limited = Load { iops_max: Some(500), ..Load::new(Pattern::RANDOM_READ, 4096, 2) };
+        assert_eq!(limited.to_string(), "4K random read, depth 2, at most 500 a second");
     }
 }

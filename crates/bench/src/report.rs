@@ -224,6 +224,7 @@ mod tests {
             runs: 3,
             iops: 1_234_567.0,
             bytes_per_sec: 5e9,
+            latency_us_mean: 1.2,
             latency_us_p50: 1.0,
             latency_us_p99: 20.0,
             latency_us_p999: 3000.0,

@@ -1,12 +1,14 @@
-//! Where requests go: direct drives, a volume of an array, or an NBD export.
+//! Where requests go: direct drives, a volume of an array, or an export.
 //!
-//! The NBD export's server runs elsewhere (another process or thread): its CPU time is not in the figures.
+//! An export's server runs elsewhere (another process or thread): its CPU time is not in the figures.
 
 use std::ops::Range;
+use std::rc::Rc;
 
 use array::{Array, Volume};
 use base::{BLOCK_BYTES, BlockCount};
 use export::nbd::client::Client;
+use export::nvme::client::{Disk, Host};
 use rt::{Buf, Bytes};
 
 use crate::error::{Error, Impossible};
@@ -25,8 +27,15 @@ pub enum Target {
         /// The volume.
         volume: Volume,
     },
-    /// An export of some server.
+    /// An NBD export of some server.
     Nbd(Client),
+    /// An NVMe/TCP namespace of some server.
+    Nvme {
+        /// The namespace.
+        disk: Disk,
+        /// The controller, as long as it is used.
+        host: Rc<Host>,
+    },
 }
 
 /// Bytes that went to hosts and drives so far.
@@ -46,6 +55,7 @@ impl Target {
             Target::Direct(_) => "direct drives",
             Target::Volume { .. } => "a volume",
             Target::Nbd(_) => "an NBD export",
+            Target::Nvme { .. } => "an NVMe/TCP namespace",
         }
     }
 
@@ -56,6 +66,7 @@ impl Target {
             Target::Direct(stripe) => stripe.bytes(),
             Target::Volume { volume, .. } => volume.bytes(),
             Target::Nbd(client) => client.export().bytes,
+            Target::Nvme { disk, .. } => disk.bytes,
         }
     }
 
@@ -64,6 +75,7 @@ impl Target {
         match self {
             Target::Direct(_) => BLOCK_BYTES as u32,
             Target::Volume { .. } | Target::Nbd(_) => array::volume::SECTOR_BYTES as u32,
+            Target::Nvme { disk, .. } => disk.block,
         }
     }
 
@@ -81,7 +93,7 @@ impl Target {
         }
         let target = match self {
             Target::Direct(stripe) => Target::Direct(stripe.clone().for_block(block_bytes)),
-            Target::Volume { .. } | Target::Nbd(_) => self.clone(),
+            Target::Volume { .. } | Target::Nbd(_) | Target::Nvme { .. } => self.clone(),
         };
         let first_end = working_set.start + u64::from(block_bytes);
         if !working_set.start.is_multiple_of(u64::from(block_bytes)) {
@@ -112,6 +124,10 @@ impl Target {
                 let read = client.read(offset, buf.len() as u32).await;
                 (read.map(drop).map_err(Error::from), buf)
             }
+            Target::Nvme { disk, .. } => {
+                let read = disk.read(offset, buf.len() as u32).await;
+                (read.map(drop).map_err(Error::from), buf)
+            }
         }
     }
 
@@ -124,6 +140,7 @@ impl Target {
             Target::Direct(stripe) => stripe.write(offset, data).await,
             Target::Volume { volume, .. } => Ok(volume.write(offset, data, false).await?),
             Target::Nbd(client) => Ok(client.write(offset, data, false).await?),
+            Target::Nvme { disk, .. } => Ok(disk.write(offset, data, false).await?),
         }
     }
 
@@ -139,6 +156,7 @@ impl Target {
                 Ok(array.checkpoint().await?)
             }
             Target::Nbd(client) => Ok(client.flush().await?),
+            Target::Nvme { disk, .. } => Ok(disk.flush().await?),
         }
     }
 
@@ -146,7 +164,7 @@ impl Target {
     #[must_use]
     pub fn written(&self) -> Option<Written> {
         match self {
-            Target::Direct(_) | Target::Nbd(_) => None,
+            Target::Direct(_) | Target::Nbd(_) | Target::Nvme { .. } => None,
             Target::Volume { array, .. } => {
                 let iostat = array.iostat();
                 Some(Written {
@@ -163,7 +181,8 @@ impl Target {
     /// The target's.
     pub async fn close(self) -> Result<(), Error> {
         match self {
-            Target::Direct(_) => Ok(()),
+            // The connections of a host end with it.
+            Target::Direct(_) | Target::Nvme { .. } => Ok(()),
             Target::Volume { array, volume } => {
                 drop(volume);
                 Ok(array.close().await?)

@@ -117,6 +117,23 @@ fn conditions_stand_beside_each_other() {
 }
 
 #[test]
+fn a_limited_load_is_served_at_its_rate() {
+    let rt = Rt::modelled(9);
+    let report = rt.block_on(async {
+        let drives = drives::modelled(&rt, 4, &drives::equal_cost(96 * MIB));
+        let free = Load::new(Pattern::RANDOM_READ, 4096, 64);
+        let loads = vec![free, Load { iops_max: Some(10_000), ..free }];
+        let what = Comparison { loads, rounds: 1, ..small(drives, Duration::from_millis(100)) };
+        compare(&rt, &Comparison { subjects: vec![Subject::Direct], ..what }, |_, _, _| ()).await.unwrap()
+    });
+    let figures = |group: usize| report.groups[group].rows[0].figures;
+    let (free, limited) = (figures(0), figures(1));
+    assert!(free.iops > 20_000.0, "{free:?}");
+    assert!((limited.iops / 10_000.0 - 1.0).abs() < 0.01, "{limited:?}");
+    assert!(limited.latency_us_mean < free.latency_us_mean / 2.0, "who waits for a turn is not measured: {limited:?}");
+}
+
+#[test]
 fn loads_that_do_not_suit_are_refused() {
     let rt = Rt::real().unwrap();
     rt.block_on(async {
@@ -151,6 +168,37 @@ fn an_export_is_a_target() {
             let sample = generate(&rt, &target, &load, 0..4 * MIB, Until::Requests(500), 1).await.unwrap();
             assert_eq!((sample.requests, sample.bytes), (500, 500 * 4096));
         }
+        target.close().await.unwrap();
+        server.stop().await;
+    });
+}
+
+#[test]
+fn a_namespace_is_a_target() {
+    use std::rc::Rc;
+
+    use export::Memory;
+    use export::nvme::client::{Host, Wishes};
+    use export::nvme::{Access, Server, SubsystemList};
+    const NQN: &str = "nqn.2014-08.org.nvmexpress:uuid:bench";
+    let rt = Rt::real().unwrap();
+    let any_port = "tcp:127.0.0.1:0".parse().unwrap();
+    let list = SubsystemList::default();
+    list.add(NQN, Access::Any);
+    list.attach(NQN, 1, Memory::new("memory", 4 * MIB));
+    let server = Server::start(&rt, list, &[any_port], &[]).unwrap();
+    let address = server.local_addrs()[0].clone();
+    rt.block_on(async {
+        let host = Host::connect(&rt, &address, NQN, 1, &Wishes::default()).await.unwrap();
+        let target = Target::Nvme { disk: host.disk(1).await.unwrap(), host: Rc::new(host) };
+        fill(&rt, &target, 4 * MIB).await.unwrap();
+        for pattern in [Pattern::RANDOM_READ, Pattern::RANDOM_WRITE] {
+            let load = Load::new(pattern, 4096, 8);
+            let sample = generate(&rt, &target, &load, 0..4 * MIB, Until::Requests(500), 1).await.unwrap();
+            assert_eq!((sample.requests, sample.bytes), (500, 500 * 4096));
+        }
+        let past_the_end = target.write(4 * MIB, rt::Bytes::zeroed(4096)).await;
+        assert!(matches!(past_the_end, Err(Error::Namespace(_))), "{past_the_end:?}");
         target.close().await.unwrap();
         server.stop().await;
     });

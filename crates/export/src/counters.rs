@@ -23,6 +23,8 @@ pub struct Counters {
     pub bytes_deallocated: u64,
     /// Requests of any kind that were answered with an error.
     pub errors: u64,
+    /// Those of them that were medium errors.
+    pub medium_errors: u64,
     /// Connections now.
     pub connections: u64,
     /// Connections since the start.

@@ -2,9 +2,9 @@
 //! deallocated; a protocol serves it, a back end keeps it.
 //!
 //! ```text
-//!   nbd::Server   (nvme_tcp, vhost_user_blk, ublk: later)      front ends: bytes on a wire
-//!         \
-//!       Namespace, Directory, Fault                            the boundary
+//!   nbd::Server   nvme::Server   (vhost_user_blk, ublk: later) front ends: bytes on a wire
+//!         \          /
+//!       Namespace, Directory, Subsystems, Fault                the boundary
 //!         /        |        \
 //!     Memory     Null     array volumes (in server)            back ends
 //! ```
@@ -21,6 +21,8 @@ mod memory;
 mod namespace;
 pub mod nbd;
 mod null;
+pub mod nvme;
+mod stream;
 
 pub use counters::Counters;
 pub use exports::Exports;

@@ -58,6 +58,7 @@ impl Memory {
     pub fn new(name: &str, bytes: u64) -> Self {
         let info = NamespaceInfo {
             name: name.to_owned(),
+            uuid: NamespaceInfo::uuid_of_name(name),
             bytes: bytes / 512 * 512,
             min_block: 512,
             preferred_block: 4096,

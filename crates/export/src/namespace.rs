@@ -39,11 +39,13 @@ pub enum Fault {
 pub struct NamespaceInfo {
     /// The name under which it is exported.
     pub name: String,
+    /// Its identity: the same for ever, and of no other namespace.
+    pub uuid: [u8; 16],
     /// Length in bytes, a multiple of `min_block`.
     pub bytes: u64,
     /// Unit of addressing, a power of two of at least 512.
     pub min_block: u32,
-    /// Unit that needs no read-modify-write, a power of two.
+    /// Unit that needs no read-modify-write and is written wholly or not at all, also across a crash; a power of two.
     pub preferred_block: u32,
     /// Longest read or write.
     pub max_request: u32,
@@ -53,6 +55,20 @@ pub struct NamespaceInfo {
     pub volatile_cache: bool,
     /// A line for people.
     pub description: String,
+}
+
+impl NamespaceInfo {
+    /// An identity made of a name, for namespaces that have nothing else: a UUID of version 8.
+    #[must_use]
+    pub fn uuid_of_name(name: &str) -> [u8; 16] {
+        // FNV-1a with 128 bits.
+        let step = |hash: u128, byte: u8| (hash ^ u128::from(byte)).wrapping_mul(0x0100_0000_0000_0000_0000_013b);
+        let hash = name.bytes().fold(0x6c62_272e_07bb_0142_62b8_2175_6295_c58d, step);
+        let mut uuid = hash.to_be_bytes();
+        uuid[6] = uuid[6] & 0x0f | 0x80;
+        uuid[8] = uuid[8] & 0x3f | 0x80;
+        uuid
+    }
 }
 
 /// What is known about a run of bytes without reading it.

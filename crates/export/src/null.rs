@@ -34,6 +34,7 @@ impl Namespace for Null {
     fn info(&self) -> NamespaceInfo {
         NamespaceInfo {
             name: self.name.clone(),
+            uuid: NamespaceInfo::uuid_of_name(&self.name),
             bytes: self.bytes,
             min_block: 512,
             preferred_block: 4096,

@@ -1,4 +1,4 @@
-//! The conformance suite on every back end, and on one seen through the NBD server and client.
+//! The conformance suite on every back end, and on one seen through each protocol's server and client.
 
 #![allow(clippy::unwrap_used, reason = "tests")]
 
@@ -12,7 +12,10 @@ use export::{
     },
 };
 use rt::{Bytes, Rt};
-use support::{Puppet, World};
+use support::{
+    Puppet, World,
+    nvme::{RemoteDisk, Target, in_every_way},
+};
 
 fn read_only_info() -> NamespaceInfo {
     NamespaceInfo { read_only: true, ..Memory::new("ro", 16 << 20).info() }
@@ -79,6 +82,7 @@ impl Namespace for Remote {
         let [min_block, preferred_block, max_request] = export.block_sizes.unwrap_or([512, 4096, 32 << 20]);
         NamespaceInfo {
             name: export.name.clone(),
+            uuid: NamespaceInfo::uuid_of_name(&export.name),
             bytes: export.bytes,
             min_block,
             preferred_block,
@@ -157,5 +161,24 @@ fn null_through_nbd() {
     let world = World::new([Null::new("vol", 1 << 50)]);
     world.rt.block_on(async {
         conformance::run_without_contents(&Remote(world.client("vol").await)).await;
+    });
+}
+
+#[test]
+fn memory_through_nvme() {
+    for wishes in in_every_way() {
+        let target = Target::new(Puppet::new("vol", (40 << 20) + 512));
+        target.rt.clone().block_on(async {
+            conformance::run(&RemoteDisk::connect(&target, 2, &wishes).await).await;
+        });
+    }
+}
+
+#[test]
+fn read_only_through_nvme() {
+    let target = Target::new(Puppet::from(Memory::with_info(read_only_info())));
+    target.rt.clone().block_on(async {
+        let remote = RemoteDisk::connect(&target, 1, &target.wishes()).await;
+        conformance::run_read_only(&remote).await;
     });
 }

@@ -3,6 +3,8 @@
 //! ```toml
 //! control = "/run/ashlar.sock"
 //! nbd = ["unix:/run/ashlar-nbd.sock", "tcp:127.0.0.1:10809"]
+//! nvme = ["tcp:10.0.0.5:4420"]  # none: no NVMe/TCP
+//! allow_hosts = ["nqn.2014-08.org.nvmexpress:uuid:4c4c4544-0042-3510-8044-b7c04f333432"]
 //!
 //! [[array]]                     # none: all arrays this machine knows
 //! name = "fast"
@@ -25,6 +27,7 @@ use serde::Deserialize;
 
 use crate::Problem;
 use crate::size::Size;
+use crate::subsystem::{AccessRules, Rule};
 use crate::view::CreateRequest;
 
 /// The whole file.
@@ -38,6 +41,18 @@ pub struct Config {
     /// Addresses of the NBD export: "unix:PATH" or "tcp:ADDRESS:PORT".
     #[serde(default)]
     pub nbd: Vec<String>,
+    /// Addresses of the NVMe/TCP export: "tcp:ADDRESS:PORT".
+    #[serde(default)]
+    pub nvme: Vec<String>,
+    /// What its discovery log tells hosts instead: "ADDRESS:PORT".
+    #[serde(default)]
+    pub nvme_advertise: Vec<String>,
+    /// Hosts that may use every array over NVMe/TCP, by their qualified names.
+    #[serde(default)]
+    pub allow_hosts: Vec<String>,
+    /// Lets every host use every array over NVMe/TCP.
+    #[serde(default)]
+    pub allow_any: bool,
     /// Opens every array for reading only.
     #[serde(default)]
     pub read_only: bool,
@@ -55,6 +70,12 @@ pub struct ArrayConfig {
     /// Its drives; those this machine knows when absent.
     #[serde(default)]
     pub drives: Vec<String>,
+    /// Hosts that may use it over NVMe/TCP, beside those that may use every array.
+    #[serde(default)]
+    pub allow_hosts: Vec<String>,
+    /// Lets every host use it over NVMe/TCP.
+    #[serde(default)]
+    pub allow_any: bool,
     /// Opens it for reading only.
     #[serde(default)]
     pub read_only: bool,
@@ -118,6 +139,18 @@ impl Config {
             array.consistent().map_err(|e| format!("array \"{}\": {e}", array.name))?;
         }
         Ok(config)
+    }
+}
+
+impl Config {
+    /// Who may use what over NVMe/TCP, as the file says.
+    #[must_use]
+    pub fn access(&self) -> AccessRules {
+        let rule = |a: &ArrayConfig| Rule { hosts: a.allow_hosts.clone(), any: a.allow_any };
+        AccessRules {
+            all: Rule { hosts: self.allow_hosts.clone(), any: self.allow_any },
+            arrays: self.arrays.iter().map(|a| (a.name.clone(), rule(a))).collect(),
+        }
     }
 }
 

@@ -4,7 +4,7 @@
 //!   control thread (tokio, axum)                    data thread (rt)
 //!   unix socket -> route -> Letter -- mailbox -->   task: verb on a served array
 //!                    ^                                |
-//!                    +------------- oneshot ----------+        NBD connections, arrays, drives
+//!                    +------------- oneshot ----------+        NBD and NVMe/TCP connections, arrays, drives
 //! ```
 //!
 //! Invariants: only the data thread touches arrays and drives; a letter is a closure, so a verb's types are checked
@@ -14,8 +14,10 @@ pub mod arrays;
 mod control;
 mod data;
 mod exports;
+mod nvme;
 mod start;
 mod stop;
 
 pub use data::{Data, DataHandle, Letter};
+pub use nvme::NvmeSettings;
 pub use start::{Settings, What, run};

@@ -13,6 +13,7 @@
 pub mod api;
 pub mod config;
 pub mod daemon;
+pub mod direct;
 pub mod drives;
 pub mod namespace;
 pub mod ops;
@@ -20,6 +21,7 @@ pub mod paths;
 pub mod problem;
 pub mod registry;
 pub mod size;
+pub mod subsystem;
 pub mod view;
 
 pub use problem::{Kind, Problem};

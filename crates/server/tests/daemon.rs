@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 use server::config::{ArrayConfig, VolumeConfig};
-use server::daemon::{self, Settings, What};
+use server::daemon::{self, NvmeSettings, Settings, What};
 use server::size::Size;
 
 fn settings(dir: &Path) -> Settings {
@@ -27,10 +27,12 @@ fn settings(dir: &Path) -> Settings {
         control: dir.join("control.sock"),
         state_dir: dir.join("state"),
         nbd: vec![format!("unix:{}", dir.join("nbd.sock").display()), "tcp:127.0.0.1:0".into()],
+        nvme: NvmeSettings::default(),
         read_only: false,
         degraded: false,
         force_diverged: false,
         accept_loss: false,
+        direct: vec![],
         stop_at_eof: false,
         program: "test".into(),
     }

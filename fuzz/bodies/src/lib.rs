@@ -5,8 +5,10 @@
 //!
 //! Not here: the engine that finds new inputs (`fuzz/fuzz_targets`).
 
+pub mod lab;
 pub mod mutate;
 pub mod nbd;
+pub mod nvme;
 pub mod recovery;
 pub mod seeds;
 pub mod stored;
@@ -24,7 +26,7 @@ pub struct Target {
 }
 
 /// All targets.
-pub const TARGETS: [Target; 7] = [
+pub const TARGETS: [Target; 9] = [
     Target { name: "label", body: stored::label, mutations: 20_000, seeds: seeds::label },
     Target { name: "generation", body: stored::generation, mutations: 20_000, seeds: seeds::generation },
     Target { name: "segment", body: stored::segment, mutations: 20_000, seeds: seeds::segment },
@@ -32,4 +34,6 @@ pub const TARGETS: [Target; 7] = [
     Target { name: "node", body: stored::node, mutations: 20_000, seeds: seeds::node },
     Target { name: "recovery", body: recovery::body, mutations: 1000, seeds: seeds::recovery },
     Target { name: "nbd", body: nbd::body, mutations: 4000, seeds: seeds::nbd },
+    Target { name: "nvme", body: nvme::body, mutations: 4000, seeds: seeds::nvme },
+    Target { name: "lab", body: lab::import, mutations: 10_000, seeds: seeds::lab },
 ];

@@ -50,6 +50,7 @@ impl World {
         let export = |name: &str| {
             Memory::with_info(NamespaceInfo {
                 name: name.to_owned(),
+                uuid: NamespaceInfo::uuid_of_name(name),
                 bytes: EXPORT_BYTES,
                 min_block: 512,
                 preferred_block: 4096,

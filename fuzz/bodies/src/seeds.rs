@@ -2,10 +2,14 @@
 
 use export::nbd::request::Request;
 use export::nbd::wire::{cmd, cmd_flag, opt};
+use export::nvme::client::{Wishes, connect_command, log_command};
+use export::nvme::entry::{Sgl, Sqe, admin, fabrics, io};
+use export::nvme::pdu::{self, DataHeader, Terms, To, kind};
 use ondisk::bytes::Writer;
 use ondisk::{Generation, Segment};
 
 use crate::nbd::NAMES;
+use crate::nvme::{NQN, capsule, initialize};
 use crate::recovery::{Area, Op, Plan, SCENES, Step};
 
 #[allow(dead_code, reason = "the formats' tests use the rest")]
@@ -220,4 +224,96 @@ pub fn nbd() -> Vec<Seed> {
         ("unknown-flags", flags(u32::MAX)),
         ("nothing", vec![]),
     ])
+}
+
+/// Conversations with the NVMe/TCP server.
+#[must_use]
+pub fn nvme() -> Vec<Seed> {
+    let plain = |sqe: &Sqe, data: &[u8]| capsule(sqe, data, 0);
+    let (connect, connect_data) = connect_command(&Wishes::default(), NQN, 0, None);
+    let begin = |how: u8, parts: &[Vec<u8>]| [&[how][..], &parts.concat()].concat();
+    named([
+        ("connect", begin(0, &[initialize(0), plain(&connect, &connect_data), plain(&property(0x1c), &[])])),
+        ("not-initialized", begin(0, &[plain(&connect, &connect_data)])),
+        ("digests", begin(0, &[initialize(12), capsule(&connect, &connect_data, 12)])),
+        ("admin", begin(1, &admin_commands())),
+        ("io", begin(2, &io_commands(2))),
+        ("io-digests", begin(2 | 12, &io_commands(2 | 12))),
+        ("io-without-flow-control", begin(2 | 32, &io_commands(2 | 32))),
+        ("r2t", begin(2, &write_by_r2t(1))),
+        ("r2ts", begin(2 | 16, &write_by_r2t(4))),
+    ])
+}
+
+fn property(offset: u32) -> Sqe {
+    Sqe::new(fabrics::OPCODE, 9).with(4, &[fabrics::PROPERTY_GET]).with_dword(11, offset)
+}
+
+fn admin_commands() -> Vec<Vec<u8>> {
+    let identify = |structure, nsid| {
+        let sqe = Sqe::new(admin::IDENTIFY, 2).with_dword(1, nsid).with_dword(10, structure);
+        sqe.with_sgl(Sgl::Transport { bytes: 4096 })
+    };
+    let page = |id, bytes| log_command(id, 0, bytes).with_sgl(Sgl::Transport { bytes });
+    let all = [
+        identify(1, 0),
+        identify(0, 1),
+        identify(2, 0),
+        identify(3, 1),
+        page(1, 64),
+        page(2, 512),
+        page(5, 4096),
+        page(0x0c, 64),
+        Sqe::new(admin::SET_FEATURES, 3).with_dword(10, 7).with_dword(11, 0x0001_0001),
+        Sqe::new(admin::GET_FEATURES, 4).with_dword(10, 0x0b),
+        Sqe::new(admin::ASYNC_EVENT_REQUEST, 5),
+        Sqe::new(admin::ABORT, 6).with_dword(10, 5 << 16),
+        Sqe::new(admin::KEEP_ALIVE, 7),
+        property(0x14),
+    ];
+    all.iter().map(|sqe| capsule(sqe, &[], 0)).collect()
+}
+
+fn io_commands(how: u8) -> Vec<Vec<u8>> {
+    let of = |opcode, sgl| Sqe::new(opcode, 1).with_dword(1, 1).with_sgl(sgl);
+    let here = Sgl::Capsule { offset: 0, bytes: 512 };
+    let ranges = [&[0; 4][..], &8u32.to_le_bytes(), &0u64.to_le_bytes()].concat();
+    let deallocate = of(io::DATASET_MANAGEMENT, Sgl::Capsule { offset: 0, bytes: 16 }).with_dword(11, 4);
+    vec![
+        capsule(&of(io::WRITE, here), &[0x5a; 512], how),
+        capsule(&of(io::READ, Sgl::Transport { bytes: 512 }), &[], how),
+        capsule(&of(io::COMPARE, here), &[0x5a; 512], how),
+        capsule(&Sqe::new(io::WRITE_ZEROES, 2).with_dword(1, 1).with_dword(12, 7 | 1 << 25), &[], how),
+        capsule(&deallocate, &ranges, how),
+        capsule(&Sqe::new(io::FLUSH, 3).with_dword(1, u32::MAX), &[], how),
+    ]
+}
+
+/// A write of 1 KiB whose data comes in two PDUs.
+fn write_by_r2t(r2ts_max: u32) -> Vec<Vec<u8>> {
+    let terms = Terms { header_digest: false, data_digest: false, alignment: 4, r2ts_max };
+    let sqe = Sqe::new(io::WRITE, 1).with_dword(1, 1).with_dword(12, 1).with_sgl(Sgl::Transport { bytes: 1024 });
+    let part = |offset, flags| {
+        let header = DataHeader { command: 1, tag: 0, offset, length: 512 };
+        let data = rt::Bytes::from_slice(&[0x77; 512]);
+        let parts = std::slice::from_ref(&data);
+        let encoded = pdu::encode(kind::H2C_DATA, flags, &header.encode(), parts, To::Controller, &terms);
+        [&encoded.head[..], &data].concat()
+    };
+    vec![capsule(&sqe, &[], 0), part(0, 0), part(512, pdu::flag::LAST)]
+}
+
+/// Files of the tools that the lab imports.
+#[must_use]
+pub fn lab() -> Vec<Seed> {
+    let files: [(&str, &[u8]); 7] = [
+        ("fio-plain", include_bytes!("../../../crates/lab/tests/data/fio-plain.json")),
+        ("fio-hosts", include_bytes!("../../../crates/lab/tests/data/fio-hosts.json")),
+        ("fio-two", include_bytes!("../../../crates/lab/tests/data/fio-two.json")),
+        ("vdbench-flatfile", include_bytes!("../../../crates/lab/tests/data/vdbench-flatfile.html")),
+        ("vdbench-totals", include_bytes!("../../../crates/lab/tests/data/vdbench-totals.html")),
+        ("elbencho-csv", include_bytes!("../../../crates/lab/tests/data/elbencho.csv")),
+        ("elbencho-json", include_bytes!("../../../crates/lab/tests/data/elbencho.json")),
+    ];
+    named(files.map(|(name, bytes)| (name, bytes.to_vec())))
 }

@@ -5,7 +5,6 @@
 use rt::Bytes;
 
 use super::{
-    budget::Permit,
     errno::Errno,
     limits::EXTENTS_MAX,
     reply,
@@ -15,6 +14,7 @@ use super::{
 use crate::{
     counters::Counters,
     namespace::{Fault, Namespace},
+    stream::budget::Permit,
 };
 
 /// Executes a command that has been checked and replies.
@@ -100,5 +100,6 @@ fn finish<N: Namespace>(
 }
 
 fn failed<N: Namespace>(session: &Session<N>, request: &Request, fault: Fault, permit: Permit) {
+    session.live.update(|c| c.medium_errors += u64::from(fault == Fault::Medium));
     session.reply_error(request, Errno::from(fault), &fault.to_string(), permit);
 }

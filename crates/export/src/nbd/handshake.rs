@@ -10,7 +10,6 @@ use rt::{Bytes, net::Stream};
 use super::{
     limits::{DISCARD_BYTES_MAX, OPTION_BYTES_MAX, REQUEST_BYTES_MAX},
     option::{self, Header, Message, Requests},
-    reader::Reader,
     reply::{self, ALLOCATION_CONTEXT},
     request::Terms,
     wire::{
@@ -18,7 +17,10 @@ use super::{
         rep, transmission,
     },
 };
-use crate::namespace::{Directory, Namespace, NamespaceInfo};
+use crate::{
+    namespace::{Directory, Namespace, NamespaceInfo},
+    stream::reader::Reader,
+};
 
 /// What a handshake ends with when transmission begins.
 pub struct Agreed<N> {

@@ -9,6 +9,8 @@
 //! A stalled peer holds at most its 64 MiB. It cannot stop others: small requests go on in each connection's own
 //! 1 MiB, and a peer that makes no progress while others wait for shared memory is closed after `STALL_SECONDS_MAX`.
 
+use crate::stream::budget::Allowance;
+
 /// Longest read, write or structured reply: what the protocol calls never a denial of service ("Size constraints").
 pub const REQUEST_BYTES_MAX: u32 = 32 << 20;
 
@@ -20,6 +22,10 @@ pub const CONNECTION_BYTES_MAX: u64 = 2 * REQUEST_BYTES_MAX as u64;
 
 /// Part of the former that belongs to the connection alone: all its requests when they are of 8 KiB.
 pub const CONNECTION_BYTES_OWN: u64 = CONNECTION_REQUESTS_MAX * (8 << 10);
+
+/// The three together.
+pub(super) const CONNECTION_ALLOWANCE: Allowance =
+    Allowance { requests: CONNECTION_REQUESTS_MAX, bytes: CONNECTION_BYTES_MAX, own_bytes: CONNECTION_BYTES_OWN };
 
 /// Connections of one server; more wait to be accepted.
 pub const CONNECTIONS_MAX: u64 = 128;

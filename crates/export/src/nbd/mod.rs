@@ -16,21 +16,16 @@
 //!
 //! Not here: TLS, extended headers, resize, other metadata contexts than `base:allocation`.
 
-mod budget;
 pub mod client;
 mod errno;
 mod execute;
 mod handshake;
 pub mod limits;
 pub mod option;
-mod outbox;
-mod progress;
-mod reader;
 pub mod reply;
 pub mod request;
 mod server;
 mod session;
-mod signal;
 pub mod wire;
 
 pub use errno::Errno;

@@ -22,18 +22,24 @@ use rt::{
 };
 
 use super::{
-    budget::{Account, Loan, Pool},
     handshake,
-    limits::{CONNECTIONS_MAX, HANDSHAKE_SECONDS_MAX, STOP_LINGER_MILLIS, STOP_SEND_SECONDS_MAX},
-    progress::Progress,
-    reader::Reader,
+    limits::{
+        CONNECTION_ALLOWANCE, CONNECTIONS_MAX, HANDSHAKE_SECONDS_MAX, SHARED_BYTES_MAX, STOP_LINGER_MILLIS,
+        STOP_SEND_SECONDS_MAX,
+    },
     session::Session,
-    signal::Signal,
     wire::REQUEST_BYTES,
 };
 use crate::{
     counters::{Counters, Live},
     namespace::Directory,
+    stream::{
+        budget::Account,
+        pool::{Loan, Pool},
+        progress::Progress,
+        reader::Reader,
+        signal::Signal,
+    },
 };
 
 /// Pause after a failed accept, which most often means that descriptors have run out.
@@ -69,7 +75,7 @@ impl<D: Directory> Server<D> {
             rt: rt.clone(),
             directory,
             connection_slots: Pool::new(CONNECTIONS_MAX),
-            memory: Account::shared_pool(),
+            memory: Pool::new(SHARED_BYTES_MAX),
             progress: Rc::default(),
             counters: RefCell::default(),
             connections: RefCell::default(),
@@ -163,7 +169,7 @@ async fn serve<D: Directory>(shared: &Shared<D>, stream: &Stream) {
         c.connections += 1;
         c.connections_total += 1;
     });
-    let account = Account::new(&shared.memory);
+    let account = Account::new(&CONNECTION_ALLOWANCE, &shared.memory);
     Session::new(&shared.rt, stream, agreed, live.clone(), account, &shared.progress).run(reader).await;
     live.update(|c| c.connections -= 1);
 }

@@ -9,26 +9,33 @@
 //! Invariants: nothing is received while there is no room for it; the session ends when the requests in flight have
 //! ended, however the peer behaves.
 
-use std::{cell::Cell, future::Future, pin::pin, rc::Rc, time::Duration};
+use std::{cell::Cell, pin::pin, rc::Rc, time::Duration};
 
 use futures::future::{Either, select};
 use rt::{Bytes, Rt, net::Stream};
 
 use super::{
-    budget::{Account, Permit},
     errno::Errno,
     execute,
     handshake::Agreed,
     limits::{DISCARD_BYTES_MAX, STALL_SECONDS_MAX, STOP_SEND_SECONDS_MAX},
-    outbox::Outbox,
-    progress::{Progress, Unanswered},
-    reader::Reader,
     reply,
     request::{Command, Request, Terms, check},
-    signal::Signal,
     wire::cmd,
 };
-use crate::counters::Live;
+use crate::{
+    counters::Live,
+    stream::{
+        budget::{Account, Permit},
+        outbox::Outbox,
+        progress::{Progress, Unanswered},
+        reader::Reader,
+        signal::Signal,
+    },
+};
+
+/// With a peer that others wait for.
+const PATIENCE: Duration = Duration::from_secs(STALL_SECONDS_MAX);
 
 /// One connection in transmission.
 pub struct Session<N> {
@@ -140,7 +147,7 @@ impl<N: crate::Namespace> Session<N> {
         }
         match command {
             Command::Write { .. } => {
-                match unless_in_the_way(&self.rt, &self.account, reader.bytes(bytes as usize)).await {
+                match self.account.unless_in_the_way(&self.rt, PATIENCE, reader.bytes(bytes as usize)).await {
                     Some(Ok(data)) => Ok(data.freeze()),
                     Some(Err(_)) => Err(End::Disconnected),
                     None => Err(End::Stalled),
@@ -171,7 +178,7 @@ impl<N: crate::Namespace> Session<N> {
     async fn send(&self) {
         while let Some(batch) = self.outbox.batch().await {
             let sending = self.stream.send_all(batch.parts);
-            let sent = unless_in_the_way(&self.rt, &self.account, sending).await;
+            let sent = self.account.unless_in_the_way(&self.rt, PATIENCE, sending).await;
             if !matches!(sent, Some(Ok(()))) {
                 // The peer is gone or stalls: nothing more can be answered, and the receiving side ends too.
                 self.stream.shutdown();
@@ -184,7 +191,7 @@ impl<N: crate::Namespace> Session<N> {
 
     /// Queues a reply: its head, the data that follows, and what the request holds.
     pub fn reply(&self, head: Vec<u8>, data: Vec<Bytes>, permit: Permit) {
-        self.outbox.push(head, data, (permit, self.progress.unanswered()));
+        self.outbox.push(head, data, Vec::new(), (permit, self.progress.unanswered()));
     }
 
     /// Queues an error, with a message where structured replies can carry it.
@@ -206,64 +213,5 @@ impl<N: crate::Namespace> Session<N> {
         let mut head = Vec::new();
         reply::simple(&mut head, request.cookie, None);
         self.reply(head, Vec::new(), permit);
-    }
-}
-
-/// Waits for the peer, but not when it stalls and others wait for the memory that it holds.
-async fn unless_in_the_way<T>(rt: &Rt, account: &Account, work: impl Future<Output = T>) -> Option<T> {
-    let mut work = pin!(work);
-    loop {
-        let patience = pin!(rt.sleep(Duration::from_secs(STALL_SECONDS_MAX)));
-        match select(work.as_mut(), patience).await {
-            Either::Left((done, _)) => return Some(done),
-            Either::Right(_) if account.is_in_the_way() => return None,
-            Either::Right(_) => {}
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use futures::future::pending;
-
-    use super::*;
-    use crate::nbd::limits::SHARED_BYTES_MAX;
-
-    /// In virtual time: a stalled peer is left alone for as long as nobody needs what it holds.
-    #[test]
-    fn a_stalled_peer_ends_when_it_is_in_the_way() {
-        let rt = Rt::modelled(1);
-        rt.block_on(async {
-            let shared = Account::shared_pool();
-            let stalled = Rc::new(Account::new(&shared));
-            let mut held = stalled.request().await;
-            stalled.payload(&mut held, 32 << 20).await;
-            let (task_rt, account) = (rt.clone(), stalled.clone());
-            let waiting = rt.spawn(async move { unless_in_the_way(&task_rt, &account, pending::<()>()).await });
-            rt.sleep(Duration::from_secs(3600)).await;
-            assert!(!waiting.is_finished(), "nobody waits for its memory");
-
-            let others = shared.take(SHARED_BYTES_MAX);
-            let ended = async {
-                assert_eq!(waiting.await, None);
-                drop(held);
-            };
-            let since = rt.now();
-            futures::join!(others, ended);
-            assert!(rt.now() - since <= Duration::from_secs(STALL_SECONDS_MAX), "others wait no longer than this");
-        });
-    }
-
-    #[test]
-    fn work_that_ends_is_not_disturbed() {
-        let rt = Rt::modelled(1);
-        rt.block_on(async {
-            let account = Account::new(&Account::shared_pool());
-            let slow = async {
-                rt.sleep(Duration::from_secs(1000)).await;
-                7
-            };
-            assert_eq!(unless_in_the_way(&rt, &account, slow).await, Some(7));
-        });
     }
 }

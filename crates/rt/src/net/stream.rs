@@ -3,7 +3,7 @@
 //! A receive or send whose future is dropped is cancelled, and what it had already moved is lost: the stream is then
 //! good only for `shutdown`.
 //!
-//! Invariant: an answer of `send_all` or `recv_exact` is about the whole.
+//! Invariant: an answer of `send_all`, `recv_exact` or `recv_rest` is about the whole.
 //!
 //! Not here: framing; order among several senders (the caller has one, or takes turns).
 
@@ -14,6 +14,7 @@ use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
 use std::rc::Rc;
 
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::net::{AddressFamily, Shutdown, SocketFlags, SocketType, sockopt};
 
 use super::{Addr, raw_address};
@@ -81,7 +82,12 @@ impl Stream {
 
     /// Fills `buf`; `UnexpectedEof` when the end comes first.
     pub async fn recv_exact(&self, buf: Buf) -> (io::Result<()>, Buf) {
-        let (mut buf, mut done) = (buf, 0);
+        self.recv_rest(buf, 0).await
+    }
+
+    /// Fills `buf` from `done` on; what lies before stays.
+    pub async fn recv_rest(&self, buf: Buf, done: usize) -> (io::Result<()>, Buf) {
+        let (mut buf, mut done) = (buf, done);
         while done < buf.len() {
             let (answer, back) = self.recv_into(buf, done).await;
             buf = back;
@@ -135,6 +141,15 @@ impl Stream {
     pub fn shutdown(&self) {
         // Fails only when the peer has done it already.
         let _ = rustix::net::shutdown(&self.0.fd, Shutdown::Both);
+    }
+
+    /// Whether the peer has closed its side, also while bytes that it sent before wait to be received.
+    #[must_use]
+    pub fn is_closed_by_peer(&self) -> bool {
+        let mut socket = [PollFd::new(&self.0.fd, PollFlags::RDHUP)];
+        let now = Timespec { tv_sec: 0, tv_nsec: 0 };
+        // What cannot be asked is no connection.
+        poll(&mut socket, Some(&now)).map_or(true, |ready| ready > 0)
     }
 
     /// Who is at the other end, for logs: "tcp:10.0.0.1:4711" or "unix:pid 7 uid 0".

@@ -21,6 +21,7 @@ pub async fn server(State(c): State<Context>) -> Answer<ServerView> {
             pid: std::process::id(),
             arrays: data.names(),
             nbd: data.nbd.borrow().clone(),
+            nvme: data.nvme.borrow().clone(),
         })
     });
     Answer(ask.await)
@@ -38,6 +39,7 @@ pub async fn status(State(c): State<Context>) -> Answer<Arrays> {
             version: VERSION,
             served: true,
             nbd: data.nbd.borrow().clone(),
+            nvme: data.nvme.borrow().clone(),
             arrays,
             absent: data.absent(),
             not_served: not_served(&data),
@@ -61,6 +63,7 @@ pub async fn status_of(State(c): State<Context>, Path(array): Path<String>) -> A
             version: VERSION,
             served: true,
             nbd: data.nbd.borrow().clone(),
+            nvme: data.nvme.borrow().clone(),
             arrays,
             absent: vec![],
             not_served: vec![],

@@ -32,6 +32,7 @@ pub async fn open_all(data: &Rc<Data>, settings: &Settings) -> Result<((), Strin
                 take(data, &known.name, result);
             }
         }
+        What::Places(places) if places.is_empty() => {}
         What::Places(places) => open_places(data, places, how).await?,
         What::Configured(arrays) => {
             for array in arrays {

@@ -9,7 +9,8 @@ use std::rc::Rc;
 use rt::MailSender;
 use tokio::sync::oneshot;
 
-use crate::namespace::Served;
+use crate::direct::DirectDrive;
+use crate::namespace::{All, Served};
 use crate::ops::World;
 use crate::ops::open::Opened;
 use crate::view::Absent;
@@ -24,10 +25,14 @@ pub struct Data {
     pub world: World,
     /// The arrays being served.
     pub served: Served,
-    /// Those that should be and could not be opened.
+    /// The drives being served with nothing between.
+    pub direct: Rc<[DirectDrive]>,
+    /// Arrays that should be served and could not be opened.
     pub absent: RefCell<BTreeMap<String, Problem>>,
     /// Addresses of the NBD export.
     pub nbd: RefCell<Vec<String>>,
+    /// Addresses of the NVMe/TCP export.
+    pub nvme: RefCell<Vec<String>>,
     /// Whether every array is opened for reading only.
     pub read_only: bool,
 }
@@ -50,6 +55,12 @@ impl Data {
                 "`ashlar import` opens it here",
             )
         })
+    }
+
+    /// Everything that is exported.
+    #[must_use]
+    pub fn exported(&self) -> All {
+        All { served: self.served.clone(), direct: self.direct.clone() }
     }
 
     /// Serves `opened` from now on.

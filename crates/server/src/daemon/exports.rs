@@ -1,4 +1,4 @@
-//! The NBD export of all volumes of all served arrays.
+//! The NBD export of all volumes of all served arrays, and of direct drives.
 
 use std::io;
 use std::pin::pin;
@@ -12,11 +12,11 @@ use rt::net::Addr;
 
 use super::Data;
 use crate::Problem;
-use crate::namespace::Volumes;
+use crate::namespace::All;
 
 /// The NBD server.
 pub struct Exports {
-    server: Server<Volumes>,
+    server: Server<All>,
 }
 
 /// Addresses that can be listened on, as far as their form tells: looked at before anything is opened.
@@ -38,13 +38,13 @@ pub fn parse(addresses: &[String]) -> Result<Vec<Addr>, Problem> {
 }
 
 /// A killed server's sockets answer for some milliseconds after its end, until the kernel has taken its ring down.
-const DYING_SERVER: Duration = Duration::from_secs(5);
+pub(super) const DYING_SERVER: Duration = Duration::from_secs(5);
 
-async fn start_patiently(data: &Rc<Data>, addresses: &[Addr]) -> io::Result<Server<Volumes>> {
+async fn start_patiently(data: &Rc<Data>, addresses: &[Addr]) -> io::Result<Server<All>> {
     let rt = &data.world.rt;
     let begun = rt.now();
     loop {
-        match Server::start(rt, Volumes(data.served.clone()), addresses) {
+        match Server::start(rt, data.exported(), addresses) {
             Err(e) if e.kind() == io::ErrorKind::AddrInUse && rt.now() - begun < DYING_SERVER => {
                 rt.sleep(Duration::from_millis(20)).await;
             }
@@ -71,13 +71,13 @@ impl Exports {
     }
 
     /// Ends all connections, after the requests in flight; a request that hangs ends with its array.
-    pub async fn stop(self, rt: &Rt) {
-        if let Either::Right(_) = select(pin!(self.server.stop()), pin!(rt.sleep(REQUESTS_MAX))).await {
-            tracing::warn!("requests do not end within {} s; the arrays are closed under them", REQUESTS_MAX.as_secs());
+    pub async fn stop(self, rt: &Rt, patience: Duration) {
+        if let Either::Right(_) = select(pin!(self.server.stop()), pin!(rt.sleep(patience))).await {
+            tracing::warn!("requests do not end within {} s; the arrays are closed under them", patience.as_secs());
         }
     }
 }
 
 /// How long requests in flight may take when the server stops. With the arrays' minute it stays below the 90 s after
 /// which service managers kill.
-const REQUESTS_MAX: Duration = Duration::from_secs(15);
+pub(super) const REQUESTS_MAX: Duration = Duration::from_secs(15);

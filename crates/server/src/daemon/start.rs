@@ -12,10 +12,12 @@ use rt::{MailReceiver, Rt};
 
 use super::control::{Control, Socket};
 use super::data::{Data, DataHandle, Letter};
-use super::exports::{self, Exports};
+use super::exports::{self, Exports, REQUESTS_MAX};
+use super::nvme::{self, Nvme, NvmeSettings};
 use super::{arrays, stop};
 use crate::Problem;
 use crate::config::ArrayConfig;
+use crate::direct::{self, DirectDrive};
 use crate::ops::World;
 use crate::registry::Registry;
 
@@ -35,12 +37,16 @@ pub enum What {
 pub struct Settings {
     /// The arrays.
     pub what: What,
+    /// Drives to serve with nothing between.
+    pub direct: Vec<String>,
     /// The control socket.
     pub control: PathBuf,
     /// The directory of `arrays.toml`.
     pub state_dir: PathBuf,
     /// Addresses of the NBD export.
     pub nbd: Vec<String>,
+    /// The NVMe/TCP export.
+    pub nvme: NvmeSettings,
     /// Opens every array for reading only.
     pub read_only: bool,
     /// Accepts half or fewer of the members.
@@ -70,16 +76,21 @@ pub fn run(settings: Settings) -> Result<(), Problem> {
 async fn live(rt: &Rt, settings: Settings) -> Result<(), Problem> {
     let step = Steps { rt, number: 0.into() };
     let addresses = exports::parse(&settings.nbd)?;
+    let nvme = nvme::parse(&settings.nvme)?;
     let socket = step.run("control socket", async { Socket::claim(&settings.control) }).await?;
+    let world = World { rt: rt.clone(), registry: Registry::at(settings.state_dir.clone()) };
+    let direct = step.run("direct drives", open_direct(&world, &settings)).await?;
     let data = Rc::new(Data {
-        world: World { rt: rt.clone(), registry: Registry::at(settings.state_dir.clone()) },
+        world,
+        direct,
         served: Rc::default(),
         absent: RefCell::new(BTreeMap::new()),
         nbd: RefCell::default(),
+        nvme: RefCell::default(),
         read_only: settings.read_only,
     });
     step.run("arrays", arrays::open_all(&data, &settings)).await?;
-    let served = serve(rt, &data, socket, &addresses, &settings, &step).await;
+    let served = serve(rt, &data, socket, (&addresses, nvme), &settings, &step).await;
     let closed = stop::close_arrays(&data).await;
     // Last: who waits for the end waits for the socket to go.
     match served {
@@ -90,16 +101,28 @@ async fn live(rt: &Rt, settings: Settings) -> Result<(), Problem> {
     closed
 }
 
+/// Opens the direct drives.
+async fn open_direct(world: &World, settings: &Settings) -> Result<(Rc<[DirectDrive]>, String), Problem> {
+    if settings.read_only && !settings.direct.is_empty() {
+        return Err(Problem::usage("--direct", "direct drives are for writing", "leave out --read-only"));
+    }
+    let drives = direct::open(world, &settings.direct).await?;
+    let names: Vec<&str> = drives.iter().map(DirectDrive::name).collect();
+    let detail = if names.is_empty() { "none".to_owned() } else { names.join(", ") };
+    Ok((drives.into(), detail))
+}
+
 /// From open arrays to the wish to stop.
 async fn serve(
     rt: &Rt,
     data: &Rc<Data>,
     socket: Socket,
-    addresses: &[Addr],
+    (nbd, nvme): (&[Addr], nvme::Wishes),
     settings: &Settings,
     step: &Steps<'_>,
 ) -> Result<Control, Problem> {
-    let exports = step.run("NBD export", Exports::listen(data, addresses)).await?;
+    let exports = step.run("NBD export", Exports::listen(data, nbd)).await?;
+    let nvme = step.run("NVMe/TCP export", Nvme::listen(data, nvme)).await?;
     let (letters, inbox) = rt.mailbox::<Letter>();
     let (stop_now, mut stop_wish) = rt.mailbox::<&'static str>();
     let control =
@@ -116,7 +139,7 @@ async fn serve(
         }
     };
     tracing::info!("stop: {why}");
-    exports.stop(rt).await;
+    futures::join!(exports.stop(rt, REQUESTS_MAX), nvme.stop(rt, REQUESTS_MAX));
     Ok(control)
 }
 
@@ -127,7 +150,8 @@ async fn answer_letters(rt: &Rt, data: &Rc<Data>, mut inbox: MailReceiver<Letter
 }
 
 fn ready(data: &Data) -> String {
-    let names = data.names();
+    let mut names = data.names();
+    names.extend(data.direct.iter().map(|drive| drive.name().to_owned()));
     match (names.len(), data.absent.borrow().len()) {
         (0, 0) => "no array yet; `ashlar create` and `ashlar import` work".to_owned(),
         (_, 0) => format!("serving {}", names.join(", ")),

@@ -8,7 +8,7 @@
 //! | too small | refused | refused |
 //! | a member of an array that is being served | refused | refused |
 //! | a member of an array that nobody serves | refused | taken |
-//! | carrying a file system, partitions, LVM, ... | refused | taken |
+//! | carrying a file system, partitions, LVM, ... | refused, but for direct drives | taken |
 //!
 //! Invariant: the lock is taken before the drive's contents are looked at, and kept by the [`Drive`] that comes out:
 //! what was checked is what gets written.
@@ -36,6 +36,8 @@ pub enum Purpose {
     Join(Uuid),
     /// The removal of our labels.
     Wipe,
+    /// Hosts of a direct drive, who may keep on it what they like.
+    Direct,
 }
 
 /// The rules of one request.
@@ -139,7 +141,7 @@ impl Checks<'_> {
                 format!("if its data is of no value: `ashlar wipe {name}`, or --force"),
             ));
         }
-        if self.force {
+        if self.force || self.purpose == Purpose::Direct {
             return Ok(());
         }
         match signature(drive).await.map_err(|e| unreadable(name, e))? {

@@ -194,11 +194,12 @@ async fn new_drive(
     Ok((drive, files))
 }
 
-/// The drive called `name` if it is open here as one that is out: it may come back as new.
+/// The drive called `name` if it is open here as one that is out, or that was replaced: it may come back as new.
 async fn former_member(opened: &Opened, name: &str, force: bool) -> Result<Option<rt::Drive>, Problem> {
     let real = std::fs::canonicalize(name).map(|p| p.display().to_string()).unwrap_or_default();
     let same = |d: &rt::Drive| d.info().name == name || d.info().stable_name == real || d.info().name == real;
-    let Some(drive) = opened.drives().into_iter().find(same) else { return Ok(None) };
+    let mut here = opened.drives().into_iter().chain(opened.array.former_drives());
+    let Some(drive) = here.find(same) else { return Ok(None) };
     let members = opened.view().members;
     let at_work = |m: &MemberView| matches!(m.state, MemberState::In | MemberState::Leaving | MemberState::Spare);
     let in_use = |m: &&MemberView| m.drive == drive.info().name && at_work(m);

@@ -6,6 +6,7 @@ use std::rc::{Rc, Weak};
 use std::time::Duration;
 
 use array::{Array, OpenHow, Volume};
+use base::VolumeId;
 use futures::future::{Either, select};
 use rt::{Drive, DriveKind, OpenDrive, OpenError};
 use uuid::Uuid;
@@ -146,6 +147,20 @@ impl Opened {
         all.retain(|l| l.strong_count() > 0);
         all.push(Rc::downgrade(&lent));
         Some(Lent(lent))
+    }
+
+    /// The same for all its volumes, with their numbers.
+    #[must_use]
+    pub fn lend_all(&self) -> Vec<(VolumeId, Lent)> {
+        let mut all = self.lent.borrow_mut();
+        all.retain(|l| l.strong_count() > 0);
+        let lend = |volume: Volume| {
+            let id = volume.id();
+            let lent = Rc::new(RefCell::new(Some(volume)));
+            all.push(Rc::downgrade(&lent));
+            (id, Lent(lent))
+        };
+        self.array.live_volumes().into_iter().map(lend).collect()
     }
 
     /// Closes it cleanly and releases its drives.

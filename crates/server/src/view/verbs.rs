@@ -22,6 +22,9 @@ pub struct ServerView {
     pub arrays: Vec<String>,
     /// Addresses of its NBD export.
     pub nbd: Vec<String>,
+    /// Addresses of its NVMe/TCP export.
+    #[serde(default)]
+    pub nvme: Vec<String>,
 }
 
 /// Arrays, and those that should be there and are not.
@@ -33,6 +36,9 @@ pub struct Arrays {
     pub served: bool,
     /// Addresses of the NBD export.
     pub nbd: Vec<String>,
+    /// Addresses of the NVMe/TCP export.
+    #[serde(default)]
+    pub nvme: Vec<String>,
     /// The arrays, by name.
     pub arrays: Vec<ArrayView>,
     /// Arrays that could not be opened.

@@ -21,6 +21,9 @@ use crate::fixture::Lab;
 struct Args {
     /// Only cases whose name contains one of these
     names: Vec<String>,
+    /// None whose name begins with this
+    #[arg(long, value_name = "NAME")]
+    except: Option<String>,
     /// Lists the cases
     #[arg(long)]
     list: bool,
@@ -45,7 +48,10 @@ fn main() -> ExitCode {
         all.iter().for_each(|case| println!("{:<28} {}", case.name, case.about));
         return ExitCode::SUCCESS;
     }
-    let wanted = |case: &Case| args.names.is_empty() || args.names.iter().any(|n| case.name.contains(n.as_str()));
+    let wanted = |case: &Case| {
+        let excepted = args.except.as_ref().is_some_and(|n| case.name.starts_with(n.as_str()));
+        !excepted && (args.names.is_empty() || args.names.iter().any(|n| case.name.contains(n.as_str())))
+    };
     let chosen: Vec<&Case> = all.iter().filter(|c| wanted(c)).collect();
     if chosen.is_empty() {
         eprintln!("e2e: no case is called {}; --list shows them", args.names.join(" or "));

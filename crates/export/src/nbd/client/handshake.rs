@@ -5,14 +5,16 @@
 use rt::{Buf, Bytes, net::Stream};
 
 use super::{Error, Export, Wishes};
-use crate::nbd::{
-    limits::OPTION_BYTES_MAX,
-    reader::Reader,
-    reply::OptionReply,
-    wire::{
-        BASE_ALLOCATION, CHUNK_HEADER_BYTES, EXPORT_NAME_ZEROES, FLAG_FIXED_NEWSTYLE, FLAG_NO_ZEROES, Fields,
-        INIT_MAGIC, OPTION_MAGIC, SIMPLE_REPLY_BYTES, info, opt, rep, string,
+use crate::{
+    nbd::{
+        limits::OPTION_BYTES_MAX,
+        reply::OptionReply,
+        wire::{
+            BASE_ALLOCATION, CHUNK_HEADER_BYTES, EXPORT_NAME_ZEROES, FLAG_FIXED_NEWSTYLE, FLAG_NO_ZEROES, Fields,
+            INIT_MAGIC, OPTION_MAGIC, SIMPLE_REPLY_BYTES, info, opt, rep, string,
+        },
     },
+    stream::reader::Reader,
 };
 
 /// Header of a data chunk with its offset: what precedes a large payload.

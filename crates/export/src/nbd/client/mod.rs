@@ -27,11 +27,10 @@ use rt::{
 
 use super::{
     errno::Errno,
-    outbox::Outbox,
     request::Request,
     wire::{cmd, cmd_flag, transmission},
 };
-use crate::namespace::Extent;
+use crate::{namespace::Extent, stream::outbox::Outbox};
 
 /// Why something did not work.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -329,7 +328,7 @@ impl Client {
         let request = Request { flags, kind, cookie, offset, length };
         let (sender, receiver) = oneshot::channel();
         connection.pending.borrow_mut().insert(cookie, Pending::new(&request, sender));
-        connection.outbox.push(request.encode().to_vec(), data.into_iter().collect(), ());
+        connection.outbox.push(request.encode().to_vec(), data.into_iter().collect(), Vec::new(), ());
         receiver.await.unwrap_or(Err(Error::Disconnected))
     }
 }

@@ -11,11 +11,11 @@ use crate::{
     namespace::Extent,
     nbd::{
         errno::Errno,
-        reader::Reader,
         reply::{self, Chunk},
         request::Request,
         wire::{CHUNK_HEADER_BYTES, Fields, SIMPLE_REPLY_BYTES, SIMPLE_REPLY_MAGIC, chunk, cmd},
     },
+    stream::reader::Reader,
 };
 
 /// Longest payload of an error or block status chunk: 2^20 extents ("Structured reply types").

@@ -7,8 +7,10 @@ mod fio;
 mod frozen;
 mod full;
 mod handover;
+mod lab;
 mod libnbd;
 mod loss;
+mod md;
 mod qemu;
 mod rebuild;
 mod refusals;
@@ -41,7 +43,7 @@ pub fn all() -> Vec<Case> {
         full::CASES,
         crash::CASES,
     ];
-    let long = [rebuild::CASES, frozen::CASES, loss::CASES];
+    let long = [rebuild::CASES, lab::CASES, md::CASES, frozen::CASES, loss::CASES];
     let all = groups.into_iter().chain(long).flatten();
     all.map(|&Case { name, about, run }| Case { name, about, run }).collect()
 }

@@ -32,6 +32,10 @@ impl Progress {
         self.stopping.get()
     }
 
+    pub fn is_executing(&self) -> bool {
+        self.executing.get() > 0
+    }
+
     pub fn executing(self: &Rc<Self>) -> Executing {
         self.executing.set(self.executing.get() + 1);
         Executing(self.clone())

@@ -1,8 +1,8 @@
 //! Messages taken from a stream: headers in batches, large payloads straight into the memory they stay in.
 //!
 //! Small requests arrive many at a time, so one receive takes up to 64 KiB and the messages are cut out of it (a small
-//! payload is copied). After a payload of 64 KiB or more the next receive takes a header only, so that the payload that
-//! follows is received where it stays: no copy for streams of large writes.
+//! payload is copied). After a payload of 64 KiB or more the next receive takes little more than a header, so that the
+//! payload that follows is received where it stays: next to no copy for streams of large writes.
 
 use std::io;
 
@@ -27,9 +27,10 @@ pub struct Reader {
 }
 
 impl Reader {
-    /// Reads a stream whose large payloads follow headers of `header_bytes`.
-    pub fn new(stream: Stream, header_bytes: usize) -> Self {
-        let (held, spare) = (Buf::zeroed(BATCH_BYTES), Buf::zeroed(header_bytes));
+    /// Reads a stream of large payloads with up to `headers_bytes` between them: one header, or some if small messages
+    /// stand there too. Of a payload that begins sooner its first bytes are copied.
+    pub fn new(stream: Stream, headers_bytes: usize) -> Self {
+        let (held, spare) = (Buf::zeroed(BATCH_BYTES), Buf::zeroed(headers_bytes));
         Reader { stream, held, start: 0, end: 0, spare, direct: false }
     }
 
@@ -52,20 +53,12 @@ impl Reader {
     /// The next `n` bytes in memory of their own.
     pub async fn bytes(&mut self, n: usize) -> io::Result<Buf> {
         self.direct = n >= DIRECT_BYTES;
-        if self.start == self.end {
-            let (result, buf) = self.stream.recv_exact(Buf::zeroed(n)).await;
-            return result.map(|()| buf);
-        }
-        let mut buf = Buf::zeroed(n);
+        let mut buf = Buf::for_overwrite(n);
         let early = n.min(self.end - self.start);
         buf[..early].copy_from_slice(&self.held[self.start..self.start + early]);
         self.start += early;
-        if early < n {
-            let (result, late) = self.stream.recv_exact(Buf::zeroed(n - early)).await;
-            result?;
-            buf[early..].copy_from_slice(&late);
-        }
-        Ok(buf)
+        let (result, buf) = self.stream.recv_rest(buf, early).await;
+        result.map(|()| buf)
     }
 
     /// Takes `n` bytes and forgets them.

@@ -1,4 +1,4 @@
-//! Admission: what a request may hold, taken before it is allocated and given back by dropping its [`Permit`].
+//! A number of units that are lent, in the order of asking.
 //!
 //! Invariants: a pool never gives more than its size; it gives in the order of asking, so a large request cannot be
 //! starved by small ones; a waiter that is dropped leaves the queue.
@@ -10,8 +10,6 @@ use std::{
     rc::Rc,
     task::{Poll, Waker},
 };
-
-use super::limits::{CONNECTION_BYTES_MAX, CONNECTION_BYTES_OWN, CONNECTION_REQUESTS_MAX, SHARED_BYTES_MAX};
 
 /// A number of units that are lent.
 pub struct Pool {
@@ -104,84 +102,6 @@ impl Drop for Loan {
     }
 }
 
-/// What one connection may hold.
-pub struct Account {
-    requests: Rc<Pool>,
-    bytes: Rc<Pool>,
-    own: Rc<Pool>,
-    shared: Rc<Pool>,
-    borrowed: Rc<Cell<u64>>,
-}
-
-/// What one request holds.
-pub struct Permit {
-    _request: Loan,
-    _payload: Option<Payload>,
-}
-
-struct Payload {
-    _within_connection: Loan,
-    _memory: Loan,
-    _borrowed: Option<Borrowed>,
-}
-
-/// Counts what an account has taken of the shared memory.
-struct Borrowed {
-    total: Rc<Cell<u64>>,
-    bytes: u64,
-}
-
-impl Borrowed {
-    fn new(total: &Rc<Cell<u64>>, bytes: u64) -> Self {
-        total.set(total.get() + bytes);
-        Borrowed { total: total.clone(), bytes }
-    }
-}
-
-impl Drop for Borrowed {
-    fn drop(&mut self) {
-        self.total.set(self.total.get() - self.bytes);
-    }
-}
-
-impl Account {
-    /// An account with the usual limits, beside others that use `shared`.
-    pub fn new(shared: &Rc<Pool>) -> Self {
-        Account {
-            requests: Pool::new(CONNECTION_REQUESTS_MAX),
-            bytes: Pool::new(CONNECTION_BYTES_MAX),
-            own: Pool::new(CONNECTION_BYTES_OWN),
-            shared: shared.clone(),
-            borrowed: Rc::default(),
-        }
-    }
-
-    /// The memory that connections share.
-    pub fn shared_pool() -> Rc<Pool> {
-        Pool::new(SHARED_BYTES_MAX)
-    }
-
-    /// Room for one more request, without payload yet.
-    pub async fn request(&self) -> Permit {
-        Permit { _request: self.requests.take(1).await, _payload: None }
-    }
-
-    /// Room for its payload: from the connection's own memory, else from what all share.
-    pub async fn payload(&self, permit: &mut Permit, bytes: u64) {
-        let within_connection = self.bytes.take(bytes).await;
-        let (memory, borrowed) = match self.own.try_take(bytes) {
-            Some(own) => (own, None),
-            None => (self.shared.take(bytes).await, Some(Borrowed::new(&self.borrowed, bytes))),
-        };
-        permit._payload = Some(Payload { _within_connection: within_connection, _memory: memory, _borrowed: borrowed });
-    }
-
-    /// Whether another connection waits for memory that this one holds.
-    pub fn is_in_the_way(&self) -> bool {
-        self.borrowed.get() > 0 && self.shared.is_contended()
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use std::{
@@ -224,31 +144,5 @@ mod tests {
         assert!(poll(small).is_ready());
         drop(held);
         assert_eq!(pool.free.get(), 4);
-    }
-
-    #[test]
-    fn a_connection_is_in_the_way_only_with_shared_memory() {
-        let shared = Account::shared_pool();
-        let (a, b, c) = (Account::new(&shared), Account::new(&shared), Account::new(&shared));
-        let take = |account: &Account, bytes| {
-            let Poll::Ready(mut permit) = poll(pin!(account.request())) else { panic!("a free slot") };
-            let done = poll(pin!(account.payload(&mut permit, bytes))).is_ready();
-            (permit, done)
-        };
-        let (small, done) = take(&a, 4096);
-        assert!(done);
-        let all = shared.try_take(SHARED_BYTES_MAX - (32 << 20)).unwrap();
-        let (large, done) = take(&b, 32 << 20);
-        assert!(done);
-        let Poll::Ready(mut permit) = poll(pin!(c.request())) else { panic!("a free slot") };
-        {
-            let mut waiting = pin!(c.payload(&mut permit, 2 << 20));
-            assert!(poll(waiting.as_mut()).is_pending());
-            assert!(b.is_in_the_way() && !a.is_in_the_way() && !c.is_in_the_way());
-            drop(large);
-            assert!(poll(waiting).is_ready());
-        }
-        drop((small, all, permit));
-        assert_eq!(shared.free.get(), SHARED_BYTES_MAX);
     }
 }

@@ -1,6 +1,6 @@
 //! Messages of many tasks for one stream: they wait here and leave together, whole and in one send.
 //!
-//! Invariants: a message's head and parts are never separated by another message; what a message holds (a permit) is
+//! Invariants: a message's head, parts and tail are never separated by another message; what a message holds (a permit) is
 //! given back when its batch is dropped, after the send.
 
 use std::{cell::RefCell, collections::VecDeque};
@@ -29,6 +29,7 @@ struct State<H> {
 struct Message<H> {
     head: Vec<u8>,
     parts: Vec<Bytes>,
+    tail: Vec<u8>,
     hold: H,
 }
 
@@ -46,13 +47,13 @@ impl<H> Outbox<H> {
         Outbox { state: RefCell::new(state), signal: Signal::default() }
     }
 
-    /// Adds a message: a head and what follows it. Forgotten when the outbox is closed.
-    pub fn push(&self, head: Vec<u8>, parts: Vec<Bytes>, hold: H) {
+    /// Adds a message: a head, the parts that follow it, and a tail. Forgotten when the outbox is closed.
+    pub fn push(&self, head: Vec<u8>, parts: Vec<Bytes>, tail: Vec<u8>, hold: H) {
         let mut state = self.state.borrow_mut();
         if state.closed {
             return;
         }
-        state.waiting.push_back(Message { head, parts, hold });
+        state.waiting.push_back(Message { head, parts, tail, hold });
         drop(state);
         self.signal.notify();
     }
@@ -81,8 +82,8 @@ impl<H> Outbox<H> {
             state.closed || !state.waiting.is_empty()
         };
         self.signal.until(ready).await;
-        let mut messages = Vec::new();
         let mut state = self.state.borrow_mut();
+        let mut messages = Vec::with_capacity(state.waiting.len().min(BATCH_MESSAGES));
         let mut bytes = 0;
         while bytes < BATCH_BYTES && messages.len() < BATCH_MESSAGES {
             let Some(message) = state.waiting.pop_front() else {
@@ -95,13 +96,13 @@ impl<H> Outbox<H> {
     }
 }
 
-/// All heads go into one buffer; heads that follow each other become one part.
+/// All heads and tails go into one buffer; those that follow each other become one part.
 fn join<H>(messages: Vec<Message<H>>) -> Batch<H> {
-    let mut heads = Buf::zeroed(messages.iter().map(|m| m.head.len()).sum());
+    let mut heads = Buf::for_overwrite(messages.iter().map(|m| m.head.len() + m.tail.len()).sum());
     let mut at = 0;
-    for message in &messages {
-        heads[at..at + message.head.len()].copy_from_slice(&message.head);
-        at += message.head.len();
+    for piece in messages.iter().flat_map(|m| [&m.head, &m.tail]) {
+        heads[at..at + piece.len()].copy_from_slice(piece);
+        at += piece.len();
     }
     let heads = heads.freeze();
     let (mut parts, mut holds) = (Vec::new(), Vec::with_capacity(messages.len()));
@@ -113,6 +114,7 @@ fn join<H>(messages: Vec<Message<H>>) -> Batch<H> {
             from = to;
             parts.extend(message.parts);
         }
+        to += message.tail.len();
         holds.push(message.hold);
     }
     if from < to {
@@ -126,22 +128,23 @@ mod tests {
     use super::*;
 
     #[test]
-    fn heads_are_joined_and_parts_stay_behind_their_head() {
-        let message = |head: &[u8], parts: &[&[u8]]| Message {
+    fn heads_are_joined_and_parts_stay_between_head_and_tail() {
+        let message = |head: &[u8], parts: &[&[u8]], tail: &[u8]| Message {
             head: head.to_vec(),
             parts: parts.iter().map(|p| Bytes::from_slice(p)).collect(),
+            tail: tail.to_vec(),
             hold: (),
         };
         let batch = join(vec![
-            message(b"a", &[]),
-            message(b"bb", &[]),
-            message(b"c", &[b"data", b"more"]),
-            message(b"d", &[]),
-            message(b"e", &[b"x"]),
-            message(b"f", &[]),
+            message(b"a", &[], b""),
+            message(b"bb", &[], b""),
+            message(b"c", &[b"data", b"more"], b"t"),
+            message(b"d", &[], b""),
+            message(b"e", &[b"x"], b""),
+            message(b"f", &[], b"g"),
         ]);
         let parts: Vec<&[u8]> = batch.parts.iter().map(|p| &p[..]).collect();
-        assert_eq!(parts, [&b"abbc"[..], b"data", b"more", b"de", b"x", b"f"]);
+        assert_eq!(parts, [&b"abbc"[..], b"data", b"more", b"tde", b"x", b"fg"]);
         assert_eq!(batch.holds.len(), 6);
     }
 }

@@ -1,0 +1,99 @@
+//! `ashlar lab`: the reviewers' tests on any device, with a verdict on every number.
+
+mod array;
+mod compare;
+mod import;
+mod list;
+mod nbd;
+mod plan;
+mod report;
+mod run;
+mod watch;
+
+use clap::Subcommand;
+use server::{Kind, Problem};
+
+use crate::context::Context;
+use crate::exit::Outcome;
+
+const EXAMPLES: &str = "\
+Examples:
+  ashlar lab report --published perc12                  what a RAID card looked like, on a machine without drives
+  ashlar lab list                                       the suites, and the reviews that they can be held against
+  ashlar lab plan raid-card /dev/md0                    cells, time and wear, before anything starts
+  ashlar lab run smoke /tmp/file --size 1G              two minutes on a file
+  ashlar lab run raid-card /dev/md0 --destroy SERIAL    EVERYTHING ON IT IS LOST
+  ashlar lab run --resume lab-raid-card                 goes on where it was stopped
+  ashlar lab run array-states TARGET --array fast --array-drive /dev/nvme3n1    fails and rebuilds it, too
+  ashlar lab run transport TARGET --hosts db1,db2       one load from two hosts that run `fio --server`
+  ashlar lab run raid-card A --beside B                 one target against two
+  ashlar lab compare lab-a lab-b --published perc12     side by side, or why not
+  ashlar lab import results/ --out lab-imported         from fio, bench-fio, Vdbench, elbencho
+
+The load generator is fio (package fio). A verdict is PASS, WARN or FAIL, and says why.";
+
+/// Run the storage reviewers' tests on any device, with a verdict on every number
+#[derive(clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub struct Args {
+    #[command(subcommand)]
+    verb: Verb,
+    /// Prints an object for scripts
+    #[arg(long, global = true)]
+    json: bool,
+}
+
+#[derive(Subcommand)]
+enum Verb {
+    List(list::Args),
+    Plan(plan::Args),
+    Run(Box<run::Args>),
+    Report(report::Args),
+    Compare(compare::Args),
+    Import(import::Args),
+}
+
+impl Args {
+    /// Whether to print an object.
+    pub fn json(&self) -> bool {
+        self.json
+    }
+}
+
+/// Does it.
+pub fn run(context: &Context, args: Args) -> Outcome {
+    let json = args.json;
+    match args.verb {
+        Verb::List(a) => list::run(json, &a),
+        Verb::Plan(a) => plan::run(context, json, &a),
+        Verb::Run(a) => run::run(context, json, *a),
+        Verb::Report(a) => report::run(json, &a),
+        Verb::Compare(a) => compare::run(json, &a),
+        Verb::Import(a) => import::run(json, &a),
+    }
+}
+
+/// The same kinds of "no" as everywhere.
+fn problem(error: ::lab::Error) -> Problem {
+    use ::lab::Error;
+    use ::lab::safety::Refusal;
+    match error {
+        Error::File { path, error } => {
+            Problem::failed(path.display().to_string(), error, "look at the path and its rights")
+        }
+        Error::Format { what, why } => Problem::new(Kind::Usage, "format", what, why, ""),
+        Error::Usage { what, why } => Problem::usage(what, why, "ashlar lab --help has examples"),
+        Error::Program { program, why } => {
+            Problem::failed(program, why, "its own words are above; `ashlar lab plan` shows what it would measure")
+        }
+        Error::Refused(refusal) => {
+            let code = match refusal {
+                Refusal::InUse { .. } => "target_in_use",
+                Refusal::Signature { .. } => "target_has_data",
+                Refusal::NotConfirmed { .. } => "not_confirmed",
+                Refusal::OtherSerial { .. } => "other_serial",
+            };
+            Problem::refused(code, "the target", refusal.to_string(), "nothing was written")
+        }
+    }
+}

@@ -1,0 +1,81 @@
+//! `ashlar lab compare`.
+
+use std::path::PathBuf;
+
+use lab::compare::{Pairing, Real, compare};
+use lab::units;
+use server::Problem;
+
+use super::problem;
+use super::report::ResultArgs;
+use crate::exit::{Finding, Outcome};
+use crate::text;
+
+const EXAMPLES: &str = "\
+Examples:
+  ashlar lab compare lab-md lab-ashlar
+  ashlar lab compare lab-raid-card --published perc12 --html compared.html
+
+The first result is what the others are held against. Cells whose conditions differ get no difference, but the reason.";
+
+/// Hold results against each other, or say why that cannot be done
+#[derive(clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub struct Args {
+    #[command(flatten)]
+    results: ResultArgs,
+    /// Writes the whole report of all of them as well
+    #[arg(long, value_name = "FILE")]
+    html: Option<PathBuf>,
+}
+
+/// Compares.
+pub fn run(json: bool, args: &Args) -> Outcome {
+    let runs = args.results.read()?;
+    if runs.len() < 2 {
+        return Err(Problem::usage("comparison", "it wants two results", "name another, or add --published REVIEW"));
+    }
+    let comparison = compare(&runs);
+    if let Some(path) = &args.html {
+        let page = lab::report::page(&runs, &lab::report::Extra::default());
+        std::fs::write(path, page).map_err(|e| problem(lab::Error::file(path, e)))?;
+    }
+    if json {
+        text::print_json(&comparison);
+        return Ok(Finding::Good);
+    }
+    for line in &comparison.lines {
+        let value = |v: f64| if line.is_iops { format!("{} IOPS", units::si(v)) } else { units::rate(v) };
+        text::print(&format!("{:<44} {:>14}  {}", line.what, value(line.base), comparison.names[0]));
+        for (other, name) in line.others.iter().zip(&comparison.names[1..]) {
+            if let Some(other) = other {
+                text::print(&format!("{:<44} {:>14}  {name}: {}", "", value(other.value), judgement(other)));
+            }
+        }
+    }
+    if comparison.lines.is_empty() {
+        text::print("nothing here can be compared: no two cells have the same load");
+    }
+    if comparison.alone > 0 {
+        text::print(&format!("{} cells of {} have no like", comparison.alone, comparison.names[0]));
+    }
+    Ok(Finding::Good)
+}
+
+fn judgement(pairing: &Pairing) -> String {
+    if !pairing.unlike.is_empty() {
+        return format!("not comparable ({})", pairing.unlike.join("; "));
+    }
+    let real = match pairing.real {
+        Real::Yes => "",
+        Real::Noise => ", within the noise",
+        Real::Unknown => ", spread not told",
+    };
+    let untold = if pairing.untold.is_empty() {
+        String::new()
+    } else {
+        format!(" (told by one side only: {})", pairing.untold.join(", "))
+    };
+    let share = pairing.delta.map_or("no share of zero".to_owned(), |delta| format!("{:+.1} %{real}", delta * 100.0));
+    format!("{share}{untold}")
+}

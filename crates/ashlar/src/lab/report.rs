@@ -1,0 +1,81 @@
+//! `ashlar lab report`.
+
+use std::path::PathBuf;
+
+use lab::model::Run;
+use lab::money::Prices;
+use lab::report::{Extra, page};
+use serde_json::json;
+use server::Problem;
+
+use super::problem;
+use crate::exit::{Finding, Outcome};
+use crate::text;
+
+const EXAMPLES: &str = "\
+Examples:
+  ashlar lab report --published perc12                    writes lab-report.html
+  ashlar lab report lab-smoke --out smoke.html
+  ashlar lab report lab-raid-card --published perc12 --prices prices.toml
+
+A price file has date, currency, system_price, raw_tb, drives, and optionally raid, reserve_percent, dedup, compression,
+watts, kwh_price, pue, years, dwpd, warranty_years, host_tb_per_day, write_amplification, and [[port]] tables with name,
+adapter_price, adapter_ports, switch_price, switch_ports, optic_price, cable_price, gbit_per_sec.";
+
+/// Write a report: one HTML file that needs nothing else
+#[derive(clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub struct Args {
+    #[command(flatten)]
+    results: ResultArgs,
+    /// The file
+    #[arg(long, value_name = "FILE", default_value = "lab-report.html")]
+    out: PathBuf,
+    /// Prices, of the first result
+    #[arg(long, value_name = "FILE")]
+    prices: Option<PathBuf>,
+}
+
+/// Results, measured or published.
+#[derive(Clone, Debug, clap::Args)]
+pub struct ResultArgs {
+    /// Directories of runs, or files result.json
+    #[arg(required_unless_present = "published")]
+    results: Vec<PathBuf>,
+    /// A review's figures: perc12, perc11, qlc24, fc-roce, ssd24
+    #[arg(long, value_name = "REVIEW", value_delimiter = ',')]
+    published: Vec<String>,
+}
+
+impl ResultArgs {
+    /// Reads them; two of one name are told apart by where they lie.
+    pub fn read(&self) -> Result<Vec<Run>, Problem> {
+        let mut runs = vec![];
+        for path in &self.results {
+            let mut run = Run::read(path).map_err(problem)?;
+            if self.results.len() > 1 {
+                run.name = format!("{} ({})", run.name, path.display());
+            }
+            runs.push(run);
+        }
+        for name in &self.published {
+            runs.push(lab::published::run(name).map_err(problem)?);
+        }
+        Ok(runs)
+    }
+}
+
+/// Writes it.
+pub fn run(json: bool, args: &Args) -> Outcome {
+    let runs = args.results.read()?;
+    let prices = args.prices.as_ref().map(|p| Prices::read(p)).transpose().map_err(problem)?;
+    let text = page(&runs, &Extra { prices });
+    std::fs::write(&args.out, text).map_err(|e| problem(lab::Error::file(&args.out, e)))?;
+    let path = args.out.display().to_string();
+    if json {
+        text::print_json(&json!({ "report": path }));
+    } else {
+        text::print(&format!("wrote {path}"));
+    }
+    Ok(Finding::Good)
+}

@@ -1,0 +1,209 @@
+//! What a request over the network costs the server: NVMe/TCP beside NBD on TCP, over direct drives and over arrays, all
+//! in memory, on loopback; and a lone request beside a bare TCP echo of the same sizes.
+//!
+//!     cargo build --release -p ashlar && cargo run --release -p bench --example exports -- target/release/ashlar
+//!
+//! With `no-flow-control` behind it the NVMe host does without the queue's head, and reads are answered by data alone.
+//!
+//! The server is a process of its own. Its CPU time is what the kernel says of all its threads; on loopback a part of
+//! what the network costs is done in the sender's time, alike for both protocols. The protocols take turns.
+
+// It runs a server and an echo: processes, threads and sockets are its subject.
+#![allow(clippy::disallowed_methods, clippy::disallowed_types)]
+
+use std::error::Error;
+use std::io::{Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::rc::Rc;
+use std::time::{Duration, Instant};
+use std::{fs, thread};
+
+use bench::generate::{fill, generate};
+use bench::{Load, Pattern, Sample, Target, Until};
+use export::nbd::client::Client;
+use export::nvme::client::{Host, Wishes};
+use rt::{Addr, Rt};
+
+type Outcome<T> = Result<T, Box<dyn Error>>;
+
+const WORKING_SET: u64 = 128 << 20;
+const TIME: Duration = Duration::from_millis(600);
+const ROUNDS: usize = 5;
+/// Entries of a queue, and one more connection for what is deeper: both protocols get two.
+const CONNECTIONS: u16 = 1;
+/// Level; nothing is direct drives.
+const SUBJECTS: [Option<&str>; 5] = [None, Some("0"), Some("10"), Some("5"), Some("6")];
+
+fn main() -> Outcome<()> {
+    let program = std::env::args().nth(1).ok_or("name the ashlar program")?;
+    let rt = Rt::real()?;
+    println!("                                     NVMe/TCP                   NBD on TCP          NVMe/TCP : NBD");
+    println!("subject  load                        CPU us   p50 us   kIOPS    CPU us   p50 us   kIOPS    CPU");
+    for subject in SUBJECTS {
+        table(&rt, Path::new(&program), subject)?;
+    }
+    for (pattern, sent, answered) in [("random read", 72, 4120 + 24), ("random write", 72 + 4096, 24)] {
+        println!("echo     {pattern} 4 KiB, {sent} and {answered} bytes: p50 {:.1} us", echo(sent, answered)?);
+    }
+    Ok(())
+}
+
+fn table(rt: &Rt, program: &Path, level: Option<&str>) -> Outcome<()> {
+    let server = Server::start(program, level)?;
+    let (nvme, nbd) = rt.block_on(server.targets(rt))?;
+    for target in [&nvme, &nbd] {
+        rt.block_on(fill(rt, target, WORKING_SET))?;
+    }
+    let name = level.map_or("direct".to_owned(), |level| format!("RAID {level}"));
+    let small = |pattern, depth| Load::new(pattern, 4096, depth);
+    let mut loads = vec![];
+    for depth in [1, 32, 128] {
+        loads.extend([small(Pattern::RANDOM_READ, depth), small(Pattern::RANDOM_WRITE, depth)]);
+    }
+    loads
+        .extend([Pattern::SEQUENTIAL_READ, Pattern::SEQUENTIAL_WRITE].map(|pattern| Load::new(pattern, 128 << 10, 16)));
+    for load in loads {
+        let mut measured = [vec![], vec![]];
+        for round in 0..ROUNDS {
+            for (target, into) in [&nvme, &nbd].into_iter().zip(&mut measured) {
+                into.push(server.measure(rt, target, &load, round as u64)?);
+            }
+        }
+        let [ours, theirs] = measured.map(|mut all| {
+            all.sort_by(|a, b| a.0.total_cmp(&b.0));
+            all[ROUNDS / 2]
+        });
+        println!(
+            "{name:<8} {:<16} {:>4} KiB {:>4} {:>8.2} {:>8.1} {:>7.1}  {:>8.2} {:>8.1} {:>7.1} {:>6.2}",
+            load.pattern.to_string(),
+            load.block_bytes >> 10,
+            load.depth,
+            ours.0,
+            ours.1,
+            ours.2,
+            theirs.0,
+            theirs.1,
+            theirs.2,
+            ours.0 / theirs.0
+        );
+    }
+    drop((nvme, nbd));
+    Ok(())
+}
+
+/// A server in a directory of its own.
+struct Server {
+    child: Child,
+    nvme: Addr,
+    nbd: Addr,
+    _dir: tempfile::TempDir,
+}
+
+impl Server {
+    fn start(program: &Path, level: Option<&str>) -> Outcome<Server> {
+        let dir = tempfile::tempdir()?;
+        let port = || -> Outcome<Addr> { Ok(Addr::Tcp(TcpListener::bind("127.0.0.1:0")?.local_addr()?)) };
+        let (nvme, nbd) = (port()?, port()?);
+        let mut command = Command::new(program);
+        command
+            .args(["serve", "--stop-at-eof", "--allow-any", "--nvme", &nvme.to_string(), "--nbd", &nbd.to_string()])
+            .env("ASHLAR_CONTROL", dir.path().join("control"))
+            .env("ASHLAR_STATE_DIR", dir.path().join("state"))
+            .stdin(Stdio::piped())
+            .stdout(Stdio::null())
+            .stderr(fs::File::create(dir.path().join("log"))?);
+        match level {
+            None => command.args(["--direct", "mem:512M"]),
+            Some(level) => {
+                let drives = ["\"mem:512M\""; 8].join(", ");
+                let volume = "[[array.volume]]\nname = \"v\"\nsize = \"256M\"\n";
+                let array = format!(
+                    "[[array]]\nname = \"a\"\ncreate = true\nraid = \"{level}\"\nwidth = 8\ndrives = [{drives}]\n"
+                );
+                let config = dir.path().join("config.toml");
+                fs::write(&config, array + volume)?;
+                command.arg("--config").arg(config)
+            }
+        };
+        let child = command.spawn()?;
+        Ok(Server { child, nvme, nbd, _dir: dir })
+    }
+
+    /// The same namespace by both ways.
+    async fn targets(&self, rt: &Rt) -> Outcome<(Target, Target)> {
+        let begun = Instant::now();
+        let client = loop {
+            match Client::connect(rt, &self.nbd, "").await {
+                Ok(client) => break client,
+                Err(error) if begun.elapsed() > Duration::from_secs(20) => return Err(error.into()),
+                Err(_) => rt.sleep(Duration::from_millis(20)).await,
+            }
+        };
+        let (_, found) = Host::discover(rt, &self.nvme, &Wishes::default()).await?;
+        let entry = found.first().ok_or("no subsystem")?;
+        let flow_control = std::env::args().nth(2).as_deref() != Some("no-flow-control");
+        let wishes = Wishes { flow_control, ..Wishes::default() };
+        let host = Host::connect(rt, &self.nvme, &entry.subsystem, CONNECTIONS, &wishes).await?;
+        let nsid = host.namespaces().await?.first().copied().ok_or("no namespace")?;
+        Ok((Target::Nvme { disk: host.disk(nsid).await?, host: Rc::new(host) }, Target::Nbd(client)))
+    }
+
+    /// CPU time of the server for each request in microseconds, median latency, thousands of requests a second.
+    fn measure(&self, rt: &Rt, target: &Target, load: &Load, seed: u64) -> Outcome<(f64, f64, f64)> {
+        let before = self.cpu_us()?;
+        let until = Until::Elapsed { time: TIME, bytes_max: u64::MAX };
+        let sample: Sample = rt.block_on(generate(rt, target, load, 0..WORKING_SET, until, seed))?;
+        let cpu = (self.cpu_us()? - before) / sample.requests as f64;
+        let kiops = sample.requests as f64 / sample.elapsed.as_secs_f64() / 1000.0;
+        Ok((cpu, sample.latency.ns_p50 as f64 / 1000.0, kiops))
+    }
+
+    /// CPU time of all its threads.
+    fn cpu_us(&self) -> Outcome<f64> {
+        let mut ns = 0;
+        for thread in fs::read_dir(format!("/proc/{}/task", self.child.id()))? {
+            let account = fs::read_to_string(thread?.path().join("schedstat"))?;
+            ns += account.split(' ').next().unwrap_or_default().parse::<u64>()?;
+        }
+        Ok(ns as f64 / 1000.0)
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _gone = self.child.kill();
+        let _status = self.child.wait();
+    }
+}
+
+/// Median time of a message and its answer between two threads, in microseconds.
+fn echo(sent: usize, answered: usize) -> Outcome<f64> {
+    const TIMES: usize = 20_000;
+    let listener = TcpListener::bind("127.0.0.1:0")?;
+    let address = listener.local_addr()?;
+    let other = thread::spawn(move || -> std::io::Result<()> {
+        let (mut socket, _) = listener.accept()?;
+        socket.set_nodelay(true)?;
+        let (mut request, answer) = (vec![0; sent], vec![0; answered]);
+        for _ in 0..TIMES {
+            socket.read_exact(&mut request)?;
+            socket.write_all(&answer)?;
+        }
+        Ok(())
+    });
+    let mut socket = TcpStream::connect(address)?;
+    socket.set_nodelay(true)?;
+    let (request, mut answer) = (vec![0; sent], vec![0; answered]);
+    let mut times = Vec::with_capacity(TIMES);
+    for _ in 0..TIMES {
+        let begun = Instant::now();
+        socket.write_all(&request)?;
+        socket.read_exact(&mut answer)?;
+        times.push(begun.elapsed());
+    }
+    other.join().map_err(|_| "the echo panicked")??;
+    times.sort();
+    Ok(times[TIMES / 2].as_secs_f64() * 1e6)
+}

@@ -1,0 +1,157 @@
+//! The Connect command: from a connection to a queue of a controller. NVMe Base 2.0, 6.3.
+//!
+//! Invariants: nothing of a subsystem is told to a host that may not use it but that it may not; an I/O queue joins only
+//! a controller of the same host and subsystem; a queue begins when nothing is in flight any more that its host sent
+//! before.
+
+use std::rc::Rc;
+
+use rt::{Bytes, net::Stream};
+
+use super::{
+    controller::{Connection, Controller, Host},
+    entry::{CONNECT_DATA_BYTES, CONTROLLER_ANY, ConnectData, Sqe, connect_at, fabrics},
+    limits::QUEUE_ENTRIES_MAX,
+    request::check_from_host,
+    server::Shared,
+    session::Queue,
+    status::Status,
+    subsystem::{Subsystem, Subsystems},
+};
+
+/// Where in the command fields stand, for the errors that name them.
+const QUEUE_AT: u32 = 42;
+const ENTRIES_AT: u32 = 44;
+
+/// Bit of CATTR (byte 46): the host does without the submission queue's head.
+pub const NO_FLOW_CONTROL: u8 = 1 << 2;
+
+/// Why a host is not connected: status and dword 0 of the completion.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Refusal {
+    /// The status.
+    pub status: Status,
+    /// Dword 0: which field is wrong.
+    pub result: u32,
+}
+
+impl From<Status> for Refusal {
+    fn from(status: Status) -> Self {
+        Refusal { status, result: 0 }
+    }
+}
+
+/// A field of the command.
+fn in_command(at: u32) -> Refusal {
+    Refusal { status: Status::CONNECT_INVALID_PARAMETERS, result: at }
+}
+
+/// A field of the data: IATTR, bit 16.
+fn in_data(at: u32) -> Refusal {
+    Refusal { status: Status::CONNECT_INVALID_PARAMETERS, result: 1 << 16 | at }
+}
+
+/// What the command asks for.
+struct Wish {
+    queue: u16,
+    entries: u16,
+    flow_control: bool,
+    keep_alive_millis: u32,
+    data: ConnectData,
+}
+
+impl Wish {
+    fn parse(sqe: &Sqe, data: &Bytes) -> Result<Wish, Refusal> {
+        if (sqe.opcode(), sqe.fabrics_type()) != (fabrics::OPCODE, fabrics::CONNECT) {
+            return Err(Status::SEQUENCE_ERROR.into());
+        }
+        check_from_host(sqe, CONNECT_DATA_BYTES as u32, data.len() as u32)?;
+        // The data of this command comes in its capsule.
+        let data = data[..].try_into().map_err(|_| Status::SGL_TYPE_INVALID)?;
+        let half = |at: usize| u16::from_le_bytes([sqe.0[at], sqe.0[at + 1]]);
+        // RECFMT.
+        if half(40) != 0 {
+            return Err(Status::CONNECT_INCOMPATIBLE_FORMAT.into());
+        }
+        // SQSIZE counts from 0 for one; a queue of one entry holds none.
+        let entries = match half(ENTRIES_AT as usize) {
+            from_zero @ 1.. if from_zero < QUEUE_ENTRIES_MAX => from_zero + 1,
+            _ => return Err(in_command(ENTRIES_AT)),
+        };
+        Ok(Wish {
+            queue: half(QUEUE_AT as usize),
+            entries,
+            flow_control: sqe.0[46] & NO_FLOW_CONTROL == 0,
+            keep_alive_millis: sqe.dword(12),
+            data: ConnectData::parse(data).map_err(in_data)?,
+        })
+    }
+}
+
+/// Makes the connection a queue.
+///
+/// # Errors
+/// What the command is answered with; the host may try again on the same connection.
+pub async fn connect<S: Subsystems>(
+    shared: &Shared<S>,
+    stream: &Stream,
+    sqe: &Sqe,
+    data: &Bytes,
+) -> Result<Queue<S>, Refusal> {
+    let wish = Wish::parse(sqe, data)?;
+    let host = Host { nqn: wish.data.host.clone(), id: wish.data.host_id };
+    // It may be there again soon, so a host may retry: without DNR.
+    let unknown = Refusal { status: Status::CONNECT_INVALID_PARAMETERS.retryable(), ..in_data(connect_at::SUBSYSTEM) };
+    let subsystem = shared.common.find(&wish.data.subsystem).ok_or(unknown)?;
+    if !subsystem.access.allows(&host.nqn) {
+        tracing::warn!(host = host.nqn, subsystem = subsystem.nqn, "nvme: a host that is not allowed");
+        return Err(Status::CONNECT_INVALID_HOST.into());
+    }
+    if !shared.is_settled(&host, &subsystem.nqn).await {
+        tracing::warn!(host = host.nqn, "nvme: commands of the host's former connections are in flight");
+        return Err(Status::CONNECT_CONTROLLER_BUSY.into());
+    }
+    let controller =
+        if wish.queue == 0 { create(shared, subsystem, host, &wish)? } else { join(shared, &subsystem, &host, &wish)? };
+    let connection = Rc::new(Connection::new(stream));
+    controller.queues.borrow_mut().insert(wish.queue, connection.clone());
+    Ok(Queue::new(controller, connection, wish.queue, wish.entries, wish.flow_control))
+}
+
+/// An admin queue: a new controller.
+fn create<S: Subsystems>(
+    shared: &Shared<S>,
+    subsystem: Subsystem,
+    host: Host,
+    wish: &Wish,
+) -> Result<Rc<Controller<S>>, Refusal> {
+    if wish.data.controller != CONTROLLER_ANY {
+        return Err(in_data(connect_at::CONTROLLER));
+    }
+    let id = shared.free_controller_id().ok_or(Status::CONNECT_CONTROLLER_BUSY)?;
+    tracing::info!(id, host = host.nqn, subsystem = subsystem.nqn, "nvme: connected");
+    let now = shared.rt.now();
+    let controller = Controller::new(&shared.common, id, subsystem, host, wish.keep_alive_millis, now);
+    shared.begin_controller(&controller);
+    Ok(controller)
+}
+
+/// An I/O queue of a controller that is there.
+fn join<S: Subsystems>(
+    shared: &Shared<S>,
+    subsystem: &Subsystem,
+    host: &Host,
+    wish: &Wish,
+) -> Result<Rc<Controller<S>>, Refusal> {
+    let controller = shared.controllers.borrow().get(&wish.data.controller).cloned();
+    let controller = controller
+        .filter(|c| c.subsystem.nqn == subsystem.nqn && c.host == *host)
+        .ok_or(in_data(connect_at::CONTROLLER))?;
+    if wish.queue > controller.queues_allowed() {
+        return Err(in_command(QUEUE_AT));
+    }
+    if !controller.is_ready() || controller.queues.borrow().contains_key(&wish.queue) {
+        return Err(Status::SEQUENCE_ERROR.into());
+    }
+    Ok(controller)
+}

@@ -1,0 +1,295 @@
+//! The server: accepts, counts, watches, and stops in order.
+//!
+//! Start: bind every address, then accept on each, and watch for hosts that are silent and namespaces that change. Stop,
+//! as named steps: refuse (no new connections, new I/O commands are not begun), finish (commands in flight complete and
+//! are answered), close (hosts reconnect and send again what was not answered).
+//!
+//! Invariant: after `stop` no command is in flight and no task of the server uses a namespace.
+
+use std::{
+    cell::{Cell, RefCell},
+    collections::BTreeMap,
+    io,
+    net::SocketAddr,
+    pin::pin,
+    rc::{Rc, Weak},
+    time::Duration,
+};
+
+use futures::future::{Either, join_all, select};
+use rt::{
+    Bytes, Rt, Task,
+    net::{Addr, Listener, Stream},
+};
+
+use super::{
+    controller::{Common, Controller, Host},
+    limits::{
+        CONNECT_SECONDS_MAX, CONNECTIONS_MAX, H2C_DATA_MAX, SETTLE_SECONDS_MAX, SHARED_BYTES_MAX,
+        STOP_SEND_SECONDS_MAX, WATCH_MILLIS,
+    },
+    pdu::{self, Common as Header, Fatal, HEADERS_BYTES, Initialize, Terms, kind},
+    session::{Session, linger},
+    subsystem::Subsystems,
+};
+use crate::{
+    counters::Counters,
+    stream::{
+        pool::{Loan, Pool},
+        progress::Progress,
+        reader::Reader,
+        signal::Signal,
+    },
+};
+
+/// Pause after a failed accept, which most often means that descriptors have run out.
+const ACCEPT_RETRY: Duration = Duration::from_millis(100);
+
+/// A running NVMe/TCP server. Dropping the handle lets it run on; [`Server::stop`] ends it.
+pub struct Server<S: Subsystems> {
+    shared: Rc<Shared<S>>,
+    addresses: Vec<Addr>,
+    tasks: RefCell<Vec<Task<()>>>,
+}
+
+/// What its connections share.
+pub struct Shared<S: Subsystems> {
+    pub rt: Rt,
+    pub common: Rc<Common<S>>,
+    pub controllers: RefCell<BTreeMap<u16, Rc<Controller<S>>>>,
+    /// All of them, and those that have ended but have commands in flight.
+    settling: RefCell<Vec<Weak<Controller<S>>>>,
+    pub memory: Rc<Pool>,
+    pub progress: Rc<Progress>,
+    last_controller: Cell<u16>,
+    connection_slots: Rc<Pool>,
+    connections: RefCell<BTreeMap<u64, Stream>>,
+    next_connection: Cell<u64>,
+    closed: Signal,
+}
+
+/// Highest controller identifier: those above are reserved. NVMe Base 2.0, 5.17.2.1, CNTLID.
+const CONTROLLER_MAX: u16 = 0xffef;
+
+impl<S: Subsystems> Shared<S> {
+    /// An identifier that was not in use lately; nothing when all are.
+    pub fn free_controller_id(&self) -> Option<u16> {
+        let controllers = self.controllers.borrow();
+        let after = |id: u16| if id >= CONTROLLER_MAX { 1 } else { id + 1 };
+        let mut id = after(self.last_controller.get());
+        for _ in 0..CONTROLLER_MAX {
+            if !controllers.contains_key(&id) {
+                self.last_controller.set(id);
+                return Some(id);
+            }
+            id = after(id);
+        }
+        None
+    }
+
+    /// Ends a controller: all its connections are closed.
+    pub fn end_controller(&self, controller: &Controller<S>) {
+        if self.controllers.borrow_mut().remove(&controller.id).is_some() {
+            tracing::info!(id = controller.id, host = controller.host.nqn, "nvme: disconnected");
+        }
+        controller.queues.borrow().values().for_each(|connection| connection.cut());
+        controller.events_changed.notify();
+    }
+
+    /// Begins a controller.
+    pub fn begin_controller(&self, controller: &Rc<Controller<S>>) {
+        self.controllers.borrow_mut().insert(controller.id, controller.clone());
+        self.settling.borrow_mut().push(Rc::downgrade(controller));
+    }
+
+    /// Waits until what this host has sent to the subsystem over other connections is done or will never be; whether it
+    /// is.
+    pub async fn is_settled(&self, host: &Host, subsystem: &str) -> bool {
+        self.settling.borrow_mut().retain(|controller| controller.strong_count() > 0);
+        let before: Vec<_> = self.settling.borrow().iter().filter_map(Weak::upgrade).collect();
+        let before = before.iter().filter(|c| c.host == *host && c.subsystem.nqn == subsystem);
+        let settled = join_all(before.map(|controller| controller.settled()));
+        let patience = self.rt.sleep(Duration::from_secs(SETTLE_SECONDS_MAX));
+        matches!(select(pin!(settled), pin!(patience)).await, Either::Left(_))
+    }
+}
+
+impl<S: Subsystems> Server<S> {
+    /// Binds all addresses and serves the subsystems. `advertised` is where the discovery log says that they are: the
+    /// TCP addresses that are bound, when there is none.
+    ///
+    /// # Errors
+    /// When an address cannot be bound; then none is served.
+    pub fn start(rt: &Rt, subsystems: S, addresses: &[Addr], advertised: &[SocketAddr]) -> io::Result<Server<S>> {
+        let listeners = addresses.iter().map(|a| Listener::bind(rt, a)).collect::<io::Result<Vec<_>>>()?;
+        let addresses: Vec<Addr> = listeners.iter().map(Listener::local_addr).collect();
+        let bound = addresses.iter().filter_map(|addr| match addr {
+            Addr::Tcp(address) => Some(*address),
+            Addr::Unix(_) => None,
+        });
+        let advertised = if advertised.is_empty() { bound.collect() } else { advertised.to_vec() };
+        let common = Rc::new(Common { subsystems, advertised, generation: Cell::new(1), counters: RefCell::default() });
+        let shared = Rc::new(Shared {
+            rt: rt.clone(),
+            common,
+            controllers: RefCell::default(),
+            settling: RefCell::default(),
+            memory: Pool::new(SHARED_BYTES_MAX),
+            progress: Rc::default(),
+            last_controller: Cell::new(0),
+            connection_slots: Pool::new(CONNECTIONS_MAX),
+            connections: RefCell::default(),
+            next_connection: Cell::new(0),
+            closed: Signal::default(),
+        });
+        let accept = |listener| rt.spawn(accept(shared.clone(), listener));
+        let mut tasks: Vec<Task<()>> = listeners.into_iter().map(accept).collect();
+        tasks.push(rt.spawn(watch(shared.clone())));
+        Ok(Server { shared, addresses, tasks: RefCell::new(tasks) })
+    }
+
+    /// The addresses it listens on, with the port that a port of zero became.
+    #[must_use]
+    pub fn local_addrs(&self) -> &[Addr] {
+        &self.addresses
+    }
+
+    /// Counters of every namespace that a host has connected to, by name.
+    #[must_use]
+    pub fn counters(&self) -> Vec<(String, Counters)> {
+        self.shared.common.counters.borrow().iter().map(|(name, live)| (name.clone(), live.read())).collect()
+    }
+
+    /// Controllers that hosts have now.
+    #[must_use]
+    pub fn controllers(&self) -> usize {
+        self.shared.controllers.borrow().len()
+    }
+
+    /// Connections now, queues or not yet.
+    #[must_use]
+    pub fn connections(&self) -> usize {
+        self.shared.connections.borrow().len()
+    }
+
+    /// Stops: no new connections, commands in flight are finished and answered, later ones are not begun, then all
+    /// connections are closed. Waits as long as the namespaces need, but not for hosts that do not take their answers.
+    pub async fn stop(&self) {
+        let shared = &self.shared;
+        // Refuse.
+        shared.progress.stop();
+        self.tasks.borrow_mut().drain(..).for_each(|task| task.cancel());
+        // Finish.
+        shared.progress.executed().await;
+        let patience = shared.rt.sleep(Duration::from_secs(STOP_SEND_SECONDS_MAX));
+        select(pin!(shared.progress.answered()), pin!(patience)).await;
+        // Close.
+        shared.connections.borrow().values().for_each(Stream::shutdown);
+        shared.closed.until(|| shared.connections.borrow().is_empty()).await;
+    }
+}
+
+async fn accept<S: Subsystems>(shared: Rc<Shared<S>>, listener: Listener) {
+    loop {
+        match listener.accept().await {
+            Ok(stream) => {
+                let slot = shared.connection_slots.take(1).await;
+                shared.rt.spawn(connection(shared.clone(), stream, slot));
+            }
+            Err(error) => {
+                tracing::warn!(%error, "nvme: cannot accept");
+                shared.rt.sleep(ACCEPT_RETRY).await;
+            }
+        }
+    }
+}
+
+/// Ends controllers whose hosts are silent; tells the others what has changed.
+async fn watch<S: Subsystems>(shared: Rc<Shared<S>>) {
+    let names = || shared.common.subsystems.all().into_iter().map(|s| s.nqn).collect::<Vec<_>>();
+    let mut known = names();
+    loop {
+        shared.rt.sleep(Duration::from_millis(WATCH_MILLIS)).await;
+        let present = names();
+        if present != known {
+            known = present;
+            shared.common.generation.set(shared.common.generation.get() + 1);
+        }
+        let controllers: Vec<_> = shared.controllers.borrow().values().cloned().collect();
+        for controller in controllers {
+            if controller.is_silent(shared.rt.now()) {
+                tracing::warn!(id = controller.id, host = controller.host.nqn, "nvme: keep-alive timeout");
+                shared.end_controller(&controller);
+            } else {
+                controller.refresh();
+            }
+        }
+    }
+}
+
+/// A connection from its first byte to its last.
+async fn connection<S: Subsystems>(shared: Rc<Shared<S>>, stream: Stream, slot: Loan) {
+    let id = shared.next_connection.get();
+    shared.next_connection.set(id + 1);
+    shared.connections.borrow_mut().insert(id, stream.clone());
+    serve(&shared, &stream).await;
+    stream.shutdown();
+    shared.connections.borrow_mut().remove(&id);
+    drop(slot);
+    shared.closed.notify();
+}
+
+async fn serve<S: Subsystems>(shared: &Rc<Shared<S>>, stream: &Stream) {
+    let mut reader = Reader::new(stream.clone(), HEADERS_BYTES);
+    let patience = || shared.rt.sleep(Duration::from_secs(CONNECT_SECONDS_MAX));
+    let initialized = match select(pin!(initialize(&mut reader)), pin!(patience())).await {
+        Either::Left((Ok(initialized), _)) => initialized,
+        Either::Left((Err(_), _)) | Either::Right(_) => return,
+    };
+    let terms = match initialized {
+        Ok(terms) => terms,
+        Err((fatal, header)) => {
+            tracing::warn!(peer = stream.peer(), ?fatal, "nvme: terminating the connection");
+            let term = pdu::encode_term(kind::C2H_TERM_REQ, fatal, &header);
+            if stream.send_all(vec![Bytes::from_slice(&term)]).await.is_ok() {
+                linger(&shared.rt, &mut reader).await;
+            }
+            return;
+        }
+    };
+    let digests = u8::from(terms.header_digest) | u8::from(terms.data_digest) << 1;
+    let response = Initialize { version: 0, alignment: 0, digests, limit: H2C_DATA_MAX };
+    if stream.send_all(vec![Bytes::from_slice(&response.encode(kind::IC_RESP))]).await.is_err() {
+        return;
+    }
+    let session = Session::new(shared, stream, terms);
+    let (stream, weak, patience) = (stream.clone(), Rc::downgrade(&session), patience());
+    let deadline = shared.rt.spawn(async move {
+        patience.await;
+        if weak.upgrade().is_some_and(|session| !session.is_connected()) {
+            tracing::warn!(peer = stream.peer(), "nvme: no Connect command");
+            stream.shutdown();
+        }
+    });
+    session.run(reader).await;
+    deadline.cancel();
+}
+
+/// The ICReq, checked before the rest of it is received; or what is wrong with it, and its header.
+async fn initialize(reader: &mut Reader) -> io::Result<Result<Terms, (Fatal, Vec<u8>)>> {
+    let header = reader.array().await?;
+    let common = Header::parse(&header);
+    if let Err(fatal) = Initialize::check_common(kind::IC_REQ, &common) {
+        return Ok(Err((fatal, header.to_vec())));
+    }
+    let rest = reader.array().await?;
+    Ok(match Initialize::parse(kind::IC_REQ, &common, &rest) {
+        Ok(request) => Ok(Terms {
+            header_digest: request.digests & 1 != 0,
+            data_digest: request.digests & 2 != 0,
+            alignment: (u32::from(request.alignment) + 1) * 4,
+            r2ts_max: request.limit.saturating_add(1),
+        }),
+        Err(fatal) => Err((fatal, [&header[..], &rest].concat())),
+    })
+}

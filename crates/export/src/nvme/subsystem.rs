@@ -1,0 +1,171 @@
+//! What is exported: subsystems of namespaces, and who may use them.
+//!
+//! Invariant: a host that a subsystem does not allow neither connects to it nor sees it in the discovery log.
+//!
+//! Not here: authentication. A host is believed its name; keep the addresses on networks that you trust.
+
+use std::{
+    cell::{Cell, RefCell},
+    collections::BTreeMap,
+    rc::Rc,
+};
+
+use super::entry::is_nqn;
+use crate::namespace::Namespace;
+
+/// Who may use a subsystem.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Access {
+    /// Hosts with these qualified names; nobody when there is none.
+    Hosts(Vec<String>),
+    /// Every host.
+    Any,
+}
+
+impl Default for Access {
+    fn default() -> Self {
+        Access::Hosts(Vec::new())
+    }
+}
+
+impl Access {
+    /// Whether a host of this name may use it.
+    #[must_use]
+    pub fn allows(&self, host: &str) -> bool {
+        match self {
+            Access::Hosts(names) => names.iter().any(|name| name == host),
+            Access::Any => true,
+        }
+    }
+}
+
+/// A subsystem as hosts see it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Subsystem {
+    /// Its qualified name, by which hosts find it.
+    pub nqn: String,
+    /// Its serial number, at most 20 characters of ASCII.
+    pub serial: String,
+    /// Its model, at most 40 characters of ASCII.
+    pub model: String,
+    /// Who may use it.
+    pub access: Access,
+}
+
+/// What the health log says of a subsystem.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Health {
+    /// Its redundancy is reduced.
+    pub degraded: bool,
+    /// It takes no writes, though it should.
+    pub frozen: bool,
+}
+
+/// The subsystems that a server exports.
+pub trait Subsystems: Clone + 'static {
+    /// Their namespaces.
+    type N: Namespace;
+
+    /// All of them, in the order to show them.
+    fn all(&self) -> Vec<Subsystem>;
+
+    /// The namespaces of one by their identifiers, from 1 to [`super::limits::NSID_MAX`]; none when it is gone. An
+    /// identifier belongs to the same namespace for ever.
+    fn namespaces(&self, nqn: &str) -> BTreeMap<u32, Self::N>;
+
+    /// The health of one.
+    fn health(&self, nqn: &str) -> Health;
+}
+
+/// Subsystems in a list: for a known set, for tests and demonstrations. Clones share the list.
+pub struct SubsystemList<N> {
+    all: Rc<RefCell<BTreeMap<String, Listed<N>>>>,
+}
+
+struct Listed<N> {
+    subsystem: Subsystem,
+    namespaces: BTreeMap<u32, N>,
+    health: Cell<Health>,
+}
+
+impl<N> Clone for SubsystemList<N> {
+    fn clone(&self) -> Self {
+        SubsystemList { all: self.all.clone() }
+    }
+}
+
+impl<N: Namespace> Default for SubsystemList<N> {
+    fn default() -> Self {
+        SubsystemList { all: Rc::default() }
+    }
+}
+
+impl<N: Namespace> SubsystemList<N> {
+    /// Adds a subsystem without namespaces.
+    ///
+    /// # Panics
+    /// When its name is no qualified name.
+    pub fn add(&self, nqn: &str, access: Access) {
+        assert!(is_nqn(nqn), "{nqn:?} is no qualified name");
+        let subsystem = Subsystem { nqn: nqn.to_owned(), serial: "1".to_owned(), model: "Ashlar".to_owned(), access };
+        let listed = Listed { subsystem, namespaces: BTreeMap::new(), health: Cell::default() };
+        self.all.borrow_mut().insert(nqn.to_owned(), listed);
+    }
+
+    /// Puts a namespace into a subsystem; hosts learn of it.
+    ///
+    /// # Panics
+    /// When there is no such subsystem.
+    pub fn attach(&self, nqn: &str, nsid: u32, namespace: N) {
+        let mut all = self.all.borrow_mut();
+        all.get_mut(nqn).expect("a subsystem of the list").namespaces.insert(nsid, namespace);
+    }
+
+    /// Takes a namespace out of a subsystem; hosts learn of it.
+    pub fn detach(&self, nqn: &str, nsid: u32) {
+        if let Some(listed) = self.all.borrow_mut().get_mut(nqn) {
+            listed.namespaces.remove(&nsid);
+        }
+    }
+
+    /// Removes a subsystem. Controllers stay, without namespaces.
+    pub fn remove(&self, nqn: &str) {
+        self.all.borrow_mut().remove(nqn);
+    }
+
+    /// Says how a subsystem is.
+    pub fn set_health(&self, nqn: &str, health: Health) {
+        if let Some(listed) = self.all.borrow().get(nqn) {
+            listed.health.set(health);
+        }
+    }
+}
+
+impl<N: Namespace> Subsystems for SubsystemList<N> {
+    type N = N;
+
+    fn all(&self) -> Vec<Subsystem> {
+        self.all.borrow().values().map(|l| l.subsystem.clone()).collect()
+    }
+
+    fn namespaces(&self, nqn: &str) -> BTreeMap<u32, N> {
+        self.all.borrow().get(nqn).map(|l| l.namespaces.clone()).unwrap_or_default()
+    }
+
+    fn health(&self, nqn: &str) -> Health {
+        self.all.borrow().get(nqn).map(|l| l.health.get()).unwrap_or_default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nobody_is_allowed_by_default() {
+        assert!(!Access::default().allows("nqn.host"));
+        assert!(Access::Any.allows("nqn.host"));
+        let some = Access::Hosts(vec!["nqn.a".to_owned(), "nqn.b".to_owned()]);
+        assert!(some.allows("nqn.b") && !some.allows("nqn.B") && !some.allows("nqn.") && !some.allows(""));
+    }
+}

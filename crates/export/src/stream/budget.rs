@@ -1,0 +1,188 @@
+//! Admission: what a request may hold, taken before it is allocated and given back by dropping its [`Permit`].
+//!
+//! Invariant: a connection never holds more than its [`Allowance`]; small requests go on in its own memory when the
+//! shared memory is taken.
+
+use std::{cell::Cell, future::Future, pin::pin, rc::Rc, time::Duration};
+
+use futures::future::{Either, select};
+use rt::Rt;
+
+use super::pool::{Loan, Pool};
+
+/// How much one connection may hold.
+pub struct Allowance {
+    /// Requests.
+    pub requests: u64,
+    /// Bytes of payload.
+    pub bytes: u64,
+    /// The part of them that belongs to the connection alone.
+    pub own_bytes: u64,
+}
+
+/// What one connection may hold.
+pub struct Account {
+    requests: Rc<Pool>,
+    bytes: Rc<Pool>,
+    own: Rc<Pool>,
+    shared: Rc<Pool>,
+    borrowed: Rc<Cell<u64>>,
+}
+
+/// What one request holds.
+pub struct Permit {
+    _request: Loan,
+    _payload: Option<Payload>,
+}
+
+struct Payload {
+    _within_connection: Loan,
+    _memory: Loan,
+    _borrowed: Option<Borrowed>,
+}
+
+/// Counts what an account has taken of the shared memory.
+struct Borrowed {
+    total: Rc<Cell<u64>>,
+    bytes: u64,
+}
+
+impl Borrowed {
+    fn new(total: &Rc<Cell<u64>>, bytes: u64) -> Self {
+        total.set(total.get() + bytes);
+        Borrowed { total: total.clone(), bytes }
+    }
+}
+
+impl Drop for Borrowed {
+    fn drop(&mut self) {
+        self.total.set(self.total.get() - self.bytes);
+    }
+}
+
+impl Account {
+    /// An account beside others that use `shared`.
+    pub fn new(allowance: &Allowance, shared: &Rc<Pool>) -> Self {
+        Account {
+            requests: Pool::new(allowance.requests),
+            bytes: Pool::new(allowance.bytes),
+            own: Pool::new(allowance.own_bytes),
+            shared: shared.clone(),
+            borrowed: Rc::default(),
+        }
+    }
+
+    /// Room for one more request, without payload yet.
+    pub async fn request(&self) -> Permit {
+        Permit { _request: self.requests.take(1).await, _payload: None }
+    }
+
+    /// Room for its payload: from the connection's own memory, else from what all share.
+    pub async fn payload(&self, permit: &mut Permit, bytes: u64) {
+        let within_connection = self.bytes.take(bytes).await;
+        let (memory, borrowed) = match self.own.try_take(bytes) {
+            Some(own) => (own, None),
+            None => (self.shared.take(bytes).await, Some(Borrowed::new(&self.borrowed, bytes))),
+        };
+        permit._payload = Some(Payload { _within_connection: within_connection, _memory: memory, _borrowed: borrowed });
+    }
+
+    /// Whether another connection waits for memory that this one holds.
+    pub fn is_in_the_way(&self) -> bool {
+        self.borrowed.get() > 0 && self.shared.is_contended()
+    }
+
+    /// Waits for the peer, but not longer than `patience` when others wait for the memory that it holds.
+    pub async fn unless_in_the_way<T>(&self, rt: &Rt, patience: Duration, work: impl Future<Output = T>) -> Option<T> {
+        let mut work = pin!(work);
+        loop {
+            match select(work.as_mut(), pin!(rt.sleep(patience))).await {
+                Either::Left((done, _)) => return Some(done),
+                Either::Right(_) if self.is_in_the_way() => return None,
+                Either::Right(_) => {}
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::task::{Context, Poll, Waker};
+
+    use futures::future::pending;
+
+    use super::*;
+
+    const ALLOWANCE: Allowance = Allowance { requests: 128, bytes: 64 << 20, own_bytes: 1 << 20 };
+    const SHARED: u64 = 512 << 20;
+    const PATIENCE: Duration = Duration::from_secs(30);
+
+    fn poll<F: Future>(future: std::pin::Pin<&mut F>) -> Poll<F::Output> {
+        future.poll(&mut Context::from_waker(Waker::noop()))
+    }
+
+    #[test]
+    fn a_connection_is_in_the_way_only_with_shared_memory() {
+        let shared = Pool::new(SHARED);
+        let (a, b, c) =
+            (Account::new(&ALLOWANCE, &shared), Account::new(&ALLOWANCE, &shared), Account::new(&ALLOWANCE, &shared));
+        let take = |account: &Account, bytes| {
+            let Poll::Ready(mut permit) = poll(pin!(account.request())) else { panic!("a free slot") };
+            let done = poll(pin!(account.payload(&mut permit, bytes))).is_ready();
+            (permit, done)
+        };
+        let (small, done) = take(&a, 4096);
+        assert!(done);
+        let all = shared.try_take(SHARED - (32 << 20)).unwrap();
+        let (large, done) = take(&b, 32 << 20);
+        assert!(done);
+        let Poll::Ready(mut permit) = poll(pin!(c.request())) else { panic!("a free slot") };
+        {
+            let mut waiting = pin!(c.payload(&mut permit, 2 << 20));
+            assert!(poll(waiting.as_mut()).is_pending());
+            assert!(b.is_in_the_way() && !a.is_in_the_way() && !c.is_in_the_way());
+            drop(large);
+            assert!(poll(waiting).is_ready());
+        }
+        drop((small, all, permit));
+        assert!(shared.try_take(SHARED).is_some());
+    }
+
+    /// In virtual time: a stalled peer is left alone for as long as nobody needs what it holds.
+    #[test]
+    fn a_stalled_peer_ends_when_it_is_in_the_way() {
+        let rt = Rt::modelled(1);
+        rt.block_on(async {
+            let shared = Pool::new(SHARED);
+            let stalled = Rc::new(Account::new(&ALLOWANCE, &shared));
+            let mut held = stalled.request().await;
+            stalled.payload(&mut held, 32 << 20).await;
+            let (task_rt, account) = (rt.clone(), stalled.clone());
+            let waiting = rt.spawn(async move { account.unless_in_the_way(&task_rt, PATIENCE, pending::<()>()).await });
+            rt.sleep(Duration::from_secs(3600)).await;
+            assert!(!waiting.is_finished(), "nobody waits for its memory");
+
+            let others = shared.take(SHARED);
+            let ended = async {
+                assert_eq!(waiting.await, None);
+                drop(held);
+            };
+            let since = rt.now();
+            futures::join!(others, ended);
+            assert!(rt.now() - since <= PATIENCE, "others wait no longer than this");
+        });
+    }
+
+    #[test]
+    fn work_that_ends_is_not_disturbed() {
+        let rt = Rt::modelled(1);
+        rt.block_on(async {
+            let account = Account::new(&ALLOWANCE, &Pool::new(SHARED));
+            let slow = async {
+                rt.sleep(Duration::from_secs(1000)).await;
+                7
+            };
+            assert_eq!(account.unless_in_the_way(&rt, PATIENCE, slow).await, Some(7));
+        });
+    }
+}

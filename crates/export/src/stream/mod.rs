@@ -1,0 +1,10 @@
+//! What connections of every protocol are made of: receiving, sending, waiting, and what a peer may hold meanwhile.
+//!
+//! Not here: any protocol's bytes or limits.
+
+pub mod budget;
+pub mod outbox;
+pub mod pool;
+pub mod progress;
+pub mod reader;
+pub mod signal;

@@ -1,0 +1,167 @@
+//! The NVMe/TCP export of all volumes of all served arrays, a subsystem for each array, and of direct drives, one
+//! for each. Off unless asked for.
+
+use std::net::SocketAddr;
+use std::pin::pin;
+use std::rc::Rc;
+use std::time::Duration;
+
+use export::nvme::Server;
+use export::nvme::entry::is_nqn;
+use futures::future::{Either, select};
+use rt::Rt;
+use rt::net::Addr;
+
+use super::Data;
+use super::exports::DYING_SERVER;
+use crate::Problem;
+use crate::subsystem::{AccessRules, ExportedSubsystems, Rule};
+
+/// What is wished for.
+#[derive(Clone, Debug, Default)]
+pub struct NvmeSettings {
+    /// Where to listen, "tcp:ADDRESS:PORT"; nowhere when there is none.
+    pub addresses: Vec<String>,
+    /// What the discovery log says instead, "ADDRESS:PORT".
+    pub advertise: Vec<String>,
+    /// Who may use what.
+    pub access: AccessRules,
+}
+
+/// The wishes, looked at before anything is opened.
+pub struct Wishes {
+    addresses: Vec<Addr>,
+    advertise: Vec<SocketAddr>,
+    access: Rc<AccessRules>,
+}
+
+/// Looks at the wishes as far as their form tells.
+///
+/// # Errors
+/// When an address or a host's name is none, or hosts could not reach what they would be told.
+pub fn parse(settings: &NvmeSettings) -> Result<Wishes, Problem> {
+    let addresses = settings.addresses.iter().map(|text| address(text)).collect::<Result<Vec<_>, _>>()?;
+    let advertise = settings.advertise.iter().map(|text| advertised(text)).collect::<Result<Vec<_>, _>>()?;
+    let everywhere = |addr: &&Addr| matches!(addr, Addr::Tcp(a) if a.ip().is_unspecified());
+    if let (Some(addr), true) = (addresses.iter().find(everywhere), advertise.is_empty()) {
+        return Err(Problem::usage(
+            format!("NVMe/TCP address \"{addr}\""),
+            "the discovery log cannot tell hosts to connect to it",
+            "say where they reach it: --nvme-advertise 10.0.0.5:4420",
+        ));
+    }
+    let access = &settings.access;
+    [&access.all].into_iter().chain(access.arrays.values()).try_for_each(check_rule)?;
+    Ok(Wishes { addresses, advertise, access: Rc::new(access.clone()) })
+}
+
+fn address(text: &str) -> Result<Addr, Problem> {
+    match text.parse() {
+        Ok(addr @ Addr::Tcp(_)) => Ok(addr),
+        Ok(Addr::Unix(_)) | Err(_) => Err(Problem::usage(
+            format!("NVMe/TCP address \"{text}\""),
+            "it is no TCP address",
+            "write tcp:127.0.0.1:4420",
+        )),
+    }
+}
+
+fn advertised(text: &str) -> Result<SocketAddr, Problem> {
+    let wrong = |_| Problem::usage(format!("advertised address \"{text}\""), "it is none", "write 10.0.0.5:4420");
+    text.strip_prefix("tcp:").unwrap_or(text).parse().map_err(wrong)
+}
+
+fn check_rule(rule: &Rule) -> Result<(), Problem> {
+    match rule.hosts.iter().find(|host| !is_nqn(host)) {
+        None => Ok(()),
+        Some(host) => Err(Problem::usage(
+            format!("host \"{host}\""),
+            "it is no qualified name",
+            "write what /etc/nvme/hostnqn of the host says: nqn....",
+        )),
+    }
+}
+
+/// The NVMe/TCP server, if there is one.
+pub struct Nvme {
+    server: Option<Server<ExportedSubsystems>>,
+}
+
+impl Nvme {
+    /// Listens on every address.
+    ///
+    /// # Errors
+    /// When one is taken.
+    pub async fn listen(data: &Rc<Data>, wishes: Wishes) -> Result<(Nvme, String), Problem> {
+        if wishes.addresses.is_empty() {
+            return Ok((Nvme { server: None }, "off".to_owned()));
+        }
+        let rt = &data.world.rt;
+        let begun = rt.now();
+        let server = loop {
+            let subsystems = ExportedSubsystems { all: data.exported(), access: wishes.access.clone() };
+            match Server::start(rt, subsystems, &wishes.addresses, &wishes.advertise) {
+                Ok(server) => break server,
+                Err(e) if e.kind() == std::io::ErrorKind::AddrInUse && rt.now() - begun < DYING_SERVER => {
+                    rt.sleep(Duration::from_millis(20)).await;
+                }
+                Err(e) => return Err(cannot_listen(&wishes.addresses, &e)),
+            }
+        };
+        let names: Vec<String> = server.local_addrs().iter().map(ToString::to_string).collect();
+        let mut detail = names.join(", ");
+        if wishes.access.is_empty() {
+            detail.push_str("; no host may connect (--allow-host, --allow-any)");
+        }
+        *data.nvme.borrow_mut() = names;
+        Ok((Nvme { server: Some(server) }, detail))
+    }
+
+    /// Ends all connections, after the commands in flight; one that hangs ends with its array.
+    pub async fn stop(self, rt: &Rt, patience: Duration) {
+        let Some(server) = self.server else { return };
+        if let Either::Right(_) = select(pin!(server.stop()), pin!(rt.sleep(patience))).await {
+            tracing::warn!("commands do not end within {} s; the arrays are closed under them", patience.as_secs());
+        }
+    }
+}
+
+fn cannot_listen(addresses: &[Addr], error: &std::io::Error) -> Problem {
+    let all: Vec<_> = addresses.iter().map(ToString::to_string).collect();
+    let what = format!("NVMe/TCP export at {}", all.join(", "));
+    Problem::failed(what, format!("cannot listen: {error}"), "stop what listens there, or choose another (--nvme)")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn settings(address: &str, advertise: &str, host: &str) -> NvmeSettings {
+        let some = |text: &str| if text.is_empty() { vec![] } else { vec![text.to_owned()] };
+        let all = Rule { hosts: some(host), any: false };
+        let access = AccessRules { all, ..AccessRules::default() };
+        NvmeSettings { addresses: some(address), advertise: some(advertise), access }
+    }
+
+    #[test]
+    fn wishes_that_cannot_be_are_refused() {
+        for (address, advertise, host) in [
+            ("unix:/run/x", "", ""),
+            ("127.0.0.1:4420", "", ""),
+            ("tcp:0.0.0.0:4420", "", ""),
+            ("tcp:[::]:4420", "", ""),
+            ("tcp:127.0.0.1:4420", "example.org:1", ""),
+            ("tcp:127.0.0.1:4420", "", "myhost"),
+        ] {
+            assert!(parse(&settings(address, advertise, host)).is_err(), "{address} {advertise} {host}");
+        }
+        for (address, advertise, host) in [
+            ("", "", ""),
+            ("tcp:127.0.0.1:4420", "", "nqn.2014-08.org.nvmexpress:uuid:x"),
+            ("tcp:0.0.0.0:4420", "10.0.2.2:4420", ""),
+            ("tcp:[::]:4420", "tcp:[fd00::1]:4420", ""),
+        ] {
+            assert!(parse(&settings(address, advertise, host)).is_ok(), "{address} {advertise} {host}");
+        }
+    }
+}

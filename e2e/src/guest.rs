@@ -1,0 +1,294 @@
+//! A Debian kernel in QEMU, by software emulation, that runs shell commands: a client that is no program of ours.
+//!
+//! ```text
+//!   host                                    guest
+//!   sh("nvme list")  -> second serial port -> a shell that reads lines and runs each
+//!   output, "@@END 0" <-                    its root: this machine's /, read-only, under a layer of memory
+//!   127.0.0.1        <- user network       <- 10.0.2.2
+//! ```
+//!
+//! Every program of this machine runs in the guest as it is; what it writes is gone with it. The kernel is the newest of
+//! /boot, which need not be the one that runs.
+//!
+//! Invariant: QEMU ends with this value, and with this process whatever happens to it.
+
+use std::fs;
+use std::io::{BufRead, BufReader, Write};
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdin, Command, Stdio};
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use crate::{Failure, OrFail, Result, tools};
+
+/// This machine, as the guest reaches it.
+pub const HOST: &str = "10.0.2.2";
+/// What it takes to mount its root and to reach the host.
+const MODULES: [&str; 6] = ["virtio_pci", "9pnet_virtio", "9p", "overlay", "virtio_net", "crc32c_generic"];
+/// How long a boot may take: 4 s on an idle machine.
+const BOOT_MAX: Duration = Duration::from_secs(90);
+/// Lines of the console that a failure shows.
+const CONSOLE_LINES: usize = 25;
+
+const INIT: &str = r#"#!/bin/busybox sh
+B=/bin/busybox
+$B mkdir -p /proc /sys /dev /ro /rw /new
+$B mount -t proc proc /proc
+$B mount -t devtmpfs dev /dev
+for m in /modules/*; do $B insmod $m; done
+$B mount -t 9p -o trans=virtio,version=9p2000.L,ro,cache=loose,msize=512000 root /ro
+$B mount -t tmpfs layer /rw
+$B mkdir /rw/upper /rw/work
+$B mount -t overlay -o lowerdir=/ro,upperdir=/rw/upper,workdir=/rw/work root /new
+$B cp /talk /new/talk
+$B umount /proc
+exec $B switch_root /new /bin/sh /talk
+"#;
+
+const TALK: &str = r#"export PATH=/usr/sbin:/usr/bin:/sbin:/bin HOME=/root LC_ALL=C
+mount -t proc proc /proc
+mount -t sysfs sys /sys
+mount -t devtmpfs dev /dev
+mkdir -p /dev/shm
+for d in /run /mnt /dev/shm; do mount -t tmpfs memory $d; done
+ip link set lo up
+ip addr add 10.0.2.15/24 dev eth0
+ip link set eth0 up
+exec </dev/ttyS1 >/dev/ttyS1 2>&1
+stty raw -echo
+echo @@READY
+while IFS= read -r line; do
+  ( eval "$line" ) </dev/null
+  printf '\n@@END %d\n' $?
+done
+"#;
+
+/// A running guest.
+pub struct Guest {
+    qemu: Child,
+    input: ChildStdin,
+    lines: Receiver<String>,
+    console: PathBuf,
+}
+
+impl Guest {
+    /// Boots it with `cpus` processors; its files go into `dir`.
+    ///
+    /// # Errors
+    /// When something is not installed, or it does not come up.
+    pub fn boot(dir: &Path, cpus: u32) -> Result<Guest> {
+        let version = newest_kernel()?;
+        let (kernel, memory) = (unpacked(&version, dir)?, initramfs(&version, dir)?);
+        let console = dir.join("console");
+        let mut qemu = Command::new(tools::path_of("setpriv")?)
+            .args(["--pdeathsig", "KILL"])
+            .arg(tools::path_of("qemu-system-x86_64")?)
+            .args(["-accel", "tcg,thread=multi,tb-size=512", "-cpu", "max", "-M", "q35"])
+            .args(["-nodefaults", "-no-user-config", "-display", "none", "-no-reboot"])
+            .args(["-smp", &cpus.to_string(), "-m", "1536"])
+            .arg("-kernel")
+            .arg(kernel)
+            .arg("-initrd")
+            .arg(memory)
+            .args(["-append", "console=ttyS0 quiet panic=-1 oops=panic nokaslr mitigations=off nowatchdog audit=0"])
+            .arg("-serial")
+            .arg(format!("file:{}", console.display()))
+            .args(["-chardev", "stdio,id=talk,signal=off", "-serial", "chardev:talk"])
+            .args(["-fsdev", "local,id=root,path=/,security_model=none,readonly=on,multidevs=remap"])
+            .args(["-device", "virtio-9p-pci,fsdev=root,mount_tag=root"])
+            .args(["-netdev", "user,id=net", "-device", "virtio-net-pci,netdev=net"])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .or_fail("qemu-system-x86_64")?;
+        let (Some(input), Some(output)) = (qemu.stdin.take(), qemu.stdout.take()) else {
+            return Err(Failure::new("qemu-system-x86_64", "it has no pipes"));
+        };
+        let (sender, lines) = mpsc::channel();
+        thread::spawn(move || {
+            for line in BufReader::new(output).split(b'\n').map_while(std::result::Result::ok) {
+                if sender.send(String::from_utf8_lossy(&line).into_owned()).is_err() {
+                    return;
+                }
+            }
+        });
+        let guest = Guest { qemu, input, lines, console };
+        guest.until("the boot", BOOT_MAX, |line| line.contains("@@READY").then_some(0))?;
+        Ok(guest)
+    }
+
+    /// Runs a line of shell, which must succeed; what it printed.
+    ///
+    /// # Errors
+    /// When it fails, or takes longer than `limit`.
+    pub fn sh_within(&mut self, limit: Duration, line: &str) -> Result<String> {
+        match self.run(limit, line)? {
+            (0, printed) => Ok(printed),
+            (code, printed) => Err(self.broken(line, format!("exit code {code}\n{printed}"))),
+        }
+    }
+
+    /// The same within a minute.
+    ///
+    /// # Errors
+    /// As [`Guest::sh_within`].
+    pub fn sh(&mut self, line: &str) -> Result<String> {
+        self.sh_within(Duration::from_secs(60), line)
+    }
+
+    /// Runs a line of shell that must fail; what it printed.
+    ///
+    /// # Errors
+    /// When it succeeds.
+    pub fn sh_failing(&mut self, line: &str) -> Result<String> {
+        match self.run(Duration::from_secs(60), line)? {
+            (0, printed) => Err(self.broken(line, format!("it succeeded, and must not\n{printed}"))),
+            (_, printed) => Ok(printed),
+        }
+    }
+
+    /// Starts a line of shell beside others; `name` is for [`Guest::finish`].
+    ///
+    /// # Errors
+    /// When the guest does not answer.
+    pub fn start(&mut self, name: &str, line: &str) -> Result<()> {
+        self.sh(&format!("rm -f /tmp/{name}.end; ( ({line}) >/tmp/{name}.out 2>&1; echo $? >/tmp/{name}.end ) &"))
+            .map(drop)
+    }
+
+    /// Whether what was started goes on.
+    ///
+    /// # Errors
+    /// When the guest does not answer.
+    pub fn is_running(&mut self, name: &str) -> Result<bool> {
+        Ok(self.run(Duration::from_secs(60), &format!("test -s /tmp/{name}.end"))?.0 != 0)
+    }
+
+    /// Waits for what was started, which must succeed; what it printed.
+    ///
+    /// # Errors
+    /// When it fails, or takes longer than `limit`.
+    pub fn finish(&mut self, name: &str, limit: Duration) -> Result<String> {
+        let wait = format!("until test -s /tmp/{name}.end; do sleep 0.1; done; cat /tmp/{name}.out");
+        let end = format!("; exit $(cat /tmp/{name}.end)");
+        self.sh_within(limit, &(wait + &end))
+    }
+
+    /// Waits until a line of shell succeeds; what it printed then.
+    ///
+    /// # Errors
+    /// When it does not within `limit`.
+    pub fn wait(&mut self, limit: Duration, line: &str) -> Result<String> {
+        let begun = Instant::now();
+        loop {
+            match self.run(Duration::from_secs(60), line)? {
+                (0, printed) => return Ok(printed),
+                (_, printed) if begun.elapsed() > limit => {
+                    return Err(self.broken(line, format!("not within {limit:?}\n{printed}")));
+                }
+                _ => thread::sleep(Duration::from_millis(50)),
+            }
+        }
+    }
+
+    fn run(&mut self, limit: Duration, line: &str) -> Result<(i32, String)> {
+        assert!(!line.contains('\n'), "one line: {line}");
+        self.input.write_all(format!("{line}\n").as_bytes()).and_then(|()| self.input.flush()).or_fail(line)?;
+        self.until(line, limit, |line| line.strip_prefix("@@END ")?.trim().parse().ok())
+    }
+
+    /// All lines up to the one that is the end.
+    fn until(&self, what: &str, limit: Duration, end: impl Fn(&str) -> Option<i32>) -> Result<(i32, String)> {
+        let (begun, mut printed) = (Instant::now(), String::new());
+        loop {
+            match self.lines.recv_timeout(limit.saturating_sub(begun.elapsed())) {
+                Ok(line) => match end(&line) {
+                    Some(code) => return Ok((code, printed)),
+                    None => printed += &(line + "\n"),
+                },
+                Err(RecvTimeoutError::Timeout) => {
+                    return Err(self.broken(what, format!("no end within {limit:?}\n{printed}")));
+                }
+                Err(RecvTimeoutError::Disconnected) => {
+                    return Err(self.broken(what, format!("the guest has ended\n{printed}")));
+                }
+            }
+        }
+    }
+
+    /// A failure with the end of the console.
+    #[must_use]
+    pub fn broken(&self, what: &str, why: String) -> Failure {
+        let console = fs::read(&self.console).unwrap_or_default();
+        let console = String::from_utf8_lossy(&console);
+        let lines: Vec<_> = console.lines().collect();
+        let shown = &lines[lines.len().saturating_sub(CONSOLE_LINES)..];
+        let shown: String = shown.iter().map(|line| format!("  console: {line}\n")).collect();
+        Failure::new(format!("guest: {what}"), format!("{}\n{shown}", why.trim_end()))
+    }
+}
+
+impl Drop for Guest {
+    fn drop(&mut self) {
+        let _gone = self.qemu.kill();
+        let _status = self.qemu.wait();
+    }
+}
+
+/// The version of the newest kernel in /boot, by its numbers.
+fn newest_kernel() -> Result<String> {
+    let names = fs::read_dir("/boot").or_fail("/boot")?.filter_map(|entry| entry.ok()?.file_name().into_string().ok());
+    let versions = names.filter_map(|name| Some(name.strip_prefix("vmlinuz-")?.to_owned()));
+    let numbers = |version: &String| {
+        let parts = version.split(|c: char| !c.is_ascii_digit());
+        parts.map_while(|part| part.parse::<u64>().ok()).collect::<Vec<_>>()
+    };
+    let with_modules = versions.filter(|version| Path::new("/lib/modules").join(version).join("modules.dep").is_file());
+    with_modules.max_by_key(numbers).ok_or_else(|| {
+        Failure::new("/boot", "no kernel with modules; Debian has one: apt-get install linux-image-amd64")
+    })
+}
+
+/// The kernel without its wrapping, so that the guest need not unpack it, which takes it half a minute. One that is
+/// packed in another way than Debian's unpacks itself.
+fn unpacked(version: &str, dir: &Path) -> Result<PathBuf> {
+    const XZ: &[u8] = b"\xfd7zXZ\0";
+    let packed = PathBuf::from(format!("/boot/vmlinuz-{version}"));
+    let bytes = fs::read(&packed).or_fail(packed.display().to_string())?;
+    let Some(at) = bytes.windows(XZ.len()).position(|w| w == XZ) else { return Ok(packed) };
+    fs::write(dir.join("vmlinux.xz"), &bytes[at..]).or_fail("the packed kernel")?;
+    tools::run(dir, "sh", &["-c", "xz -dc --single-stream vmlinux.xz >vmlinux"])?;
+    Ok(dir.join("vmlinux"))
+}
+
+/// What the kernel begins with: busybox, modules, and the way to the root.
+fn initramfs(version: &str, dir: &Path) -> Result<PathBuf> {
+    let root = dir.join("initramfs");
+    for place in ["bin", "modules"] {
+        fs::create_dir_all(root.join(place)).or_fail("a directory")?;
+    }
+    fs::copy(tools::path_of("busybox")?, root.join("bin/busybox")).or_fail("busybox")?;
+    let mut loaded: Vec<String> = vec![];
+    for module in MODULES {
+        let list = tools::run(dir, "modprobe", &["--show-depends", "--set-version", version, module])?;
+        for path in list.lines().filter_map(|line| line.strip_prefix("insmod ")).map(str::trim) {
+            if loaded.iter().any(|known| known == path) {
+                continue;
+            }
+            let to = root.join(format!("modules/{:02}.ko", loaded.len()));
+            loaded.push(path.to_owned());
+            match path.strip_suffix(".xz") {
+                Some(_) => {
+                    let unpack = format!("xz -dc {path} >{}", to.display());
+                    tools::run(dir, "sh", &["-c", &unpack]).map(drop)?;
+                }
+                None => fs::copy(path, to).map(drop).or_fail(path)?,
+            }
+        }
+    }
+    fs::write(root.join("init"), INIT).or_fail("init")?;
+    fs::write(root.join("talk"), TALK).or_fail("talk")?;
+    tools::run(&root, "sh", &["-c", "chmod 755 init && find . | busybox cpio -o -H newc >../initrd"])?;
+    Ok(dir.join("initrd"))
+}
