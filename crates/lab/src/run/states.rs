@@ -26,7 +26,7 @@ const LOOK: Duration = Duration::from_secs(1);
 /// How long fio may take until its first request is answered.
 const START: Duration = Duration::from_secs(120);
 /// How long an array may take to say what was done to it.
-const SETTLE: Duration = Duration::from_secs(10);
+const SETTLE: Duration = Duration::from_secs(60);
 
 /// A time in one state.
 struct Phase {

@@ -39,9 +39,11 @@ const MODEL_MAX: Duration = Duration::from_secs(300);
 
 /// Seconds of a state, where the machine itself does the work.
 const SECONDS: u32 = 4;
+/// Threads of a load, and the depth of each.
+const BUSY: [u32; 2] = [2, 4];
 
-/// A fill, a load of its own, and these loads through the states.
-pub(super) fn suite(loads: &[(&str, u32)], seconds: u32) -> String {
+/// A fill, a load of its own, and these loads through the states, with so many threads of that depth.
+pub(super) fn suite(loads: &[(&str, u32)], [threads, depth]: [u32; 2], seconds: u32) -> String {
     let mut text = "about = \"a test\"\nfor_publication = false\n\
                     [[test]]\nname = \"fill\"\nkind = \"fill\"\naccess = \"sequential\"\nreads = 0\nblock = \"1M\"\n\
                     [[test]]\nname = \"before\"\nkind = \"load\"\naccess = \"random\"\nreads = 100\nblock = \"4K\"\n\
@@ -50,7 +52,7 @@ pub(super) fn suite(loads: &[(&str, u32)], seconds: u32) -> String {
     for (name, reads) in loads {
         text.push_str(&format!(
             "[[test]]\nname = \"{name}\"\nkind = \"states\"\naccess = \"random\"\nreads = {reads}\nblock = \"4K\"\n\
-             threads = [2]\ndepth = [4]\nseconds = {seconds}\nramp = 1\nrebuild = 240\n"
+             threads = [{threads}]\ndepth = [{depth}]\nseconds = {seconds}\nramp = 1\nrebuild = 240\n"
         ));
     }
     text + "[[test]]\nname = \"check\"\nkind = \"check\"\naccess = \"sequential\"\nreads = 100\nblock = \"1M\"\n"
@@ -63,7 +65,7 @@ fn prepare(lab: &Lab, loads: &[(&str, u32)]) -> Result<Served> {
     served.ashlar.done(&["rebuild", ARRAY, "--priority", "2M"])?;
     let spare = File::create(served.dir().join("d/spare")).or_fail("the spare")?;
     spare.set_len(DRIVE_BYTES).or_fail("the spare")?;
-    fs::write(served.dir().join("states.toml"), suite(loads, SECONDS)).or_fail("the suite")?;
+    fs::write(served.dir().join("states.toml"), suite(loads, BUSY, SECONDS)).or_fail("the suite")?;
     Ok(served)
 }
 
@@ -145,7 +147,7 @@ fn check_whole(served: &mut Served) -> Result<()> {
 fn unwritten(lab: &Lab) -> Result<()> {
     const BEFORE: &str = "[[test]]\nname = \"before\"";
     let served = prepare(lab, &[])?;
-    let all = suite(&[], SECONDS);
+    let all = suite(&[], BUSY, SECONDS);
     // The reads alone, before anything was written and after.
     let head = &all[..all.find("[[test]]").unwrap_or(0)];
     let reads = &all[all.find(BEFORE).unwrap_or(0)..all.rfind("[[test]]").unwrap_or(all.len())];
