@@ -69,6 +69,11 @@ impl Sample {
         self.cpu_ns.map_or_else(|| self.bytes_per_sec(), |ns| self.bytes as f64 * 1e9 / ns as f64)
     }
 
+    /// This thread's CPU time in seconds; the time that passed where that is not known.
+    pub(crate) fn cpu_secs(&self) -> f64 {
+        self.cpu_ns.map_or_else(|| self.elapsed.as_secs_f64(), |ns| ns as f64 / 1e9)
+    }
+
     /// Bytes in the time that counts.
     pub(crate) fn rate(&self, per: Per) -> f64 {
         match per {
