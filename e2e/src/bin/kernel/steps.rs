@@ -46,9 +46,11 @@ const REBUILD_MAX: Duration = Duration::from_secs(60);
 const LIVE: &str = "cat /sys/class/nvme/nvme*/state | grep -qx live";
 
 /// fio that writes here and there, and then reads all of it back against its checksums.
+///
+/// Linux sends a command in its caller's time where it can: one whose connection has just broken gets SIGPIPE for it.
 fn fio(file: &str, mebibytes: u32, more: &str) -> String {
     format!(
-        "fio --name=job --filename={file} --size={mebibytes}m --rw=randwrite --bs=4k --iodepth=16 --ioengine=libaio \
+        "trap '' PIPE; fio --name=job --filename={file} --size={mebibytes}m --rw=randwrite --bs=4k --iodepth=16 --ioengine=libaio \
          --direct=1 --verify=crc32c --verify_fatal=1 {more}"
     )
 }
@@ -242,7 +244,8 @@ fn member(world: &mut World) -> Result<()> {
 fn sigkill(world: &mut World) -> Result<()> {
     world.connected()?;
     let device = world.device()?;
-    world.guest.start("fio", &fio(&device, 48, ""))?;
+    // Slow enough to be at it through three kills, on any machine.
+    world.guest.start("fio", &fio(&device, 48, "--rate_iops=1200,1200"))?;
     for _ in 0..3 {
         thread::sleep(Duration::from_millis(1500));
         world.server.kill()?;
