@@ -1,4 +1,6 @@
-//! `ashlar bench`: direct drives beside arrays, one generator, one run.
+//! `ashlar bench`: direct drives beside arrays, one generator, one run; or a load on an export of any server.
+
+mod export;
 
 use std::time::Duration;
 
@@ -25,9 +27,12 @@ Examples:
   ashlar bench --model tlc:5x2G --raid 5 --fill 80 --pattern random-write
   ashlar bench --model equal-cost --state degraded,rebuilding --raid 6 --width 6
   ashlar bench --force /dev/nvme*n1 --seconds 300          EVERYTHING ON THESE DRIVES IS LOST
+  ashlar bench --export nvme+tcp://10.0.0.7 --pattern random-read --depth 1,32,256
+  ashlar bench --export nbd+unix:///fast/db?socket=/run/nbd --pattern random-write --force
   ashlar bench --json | jq '.groups[].rows[] | [.subject, .ratio, .limit]'
 
-Prints rates, and the ratio to the direct drives of the same round beside the limit that theory sets.";
+Prints rates, and the ratio to the direct drives of the same round beside the limit that theory sets. Of an export there
+is nothing to compare with: it is measured as it is, by one thread, and nothing is filled before.";
 
 /// Measure direct drives and arrays side by side
 #[derive(clap::Args)]
@@ -65,15 +70,17 @@ pub struct Args {
     /// optimal, degraded, rebuilding (or rebuilding-low, rebuilding-high)
     #[arg(long, value_delimiter = ',', default_value = "optimal")]
     state: Vec<State>,
-    /// Bytes worked on when fresh [default: an eighth of the drives, at most 1G]
+    /// Bytes worked on when fresh [default: an eighth of the drives, at most 1G; all of an export]
     #[arg(long)]
     working_set: Option<Size>,
     /// Time of all measurements; filling comes on top [default: 15; of modelled drives a tenth of a second for each]
     #[arg(long)]
     seconds: Option<f64>,
-    /// Takes drives that hold something; it will be lost
+    /// Takes drives that hold something, and writes to an export; what they hold is lost
     #[arg(long)]
     force: bool,
+    #[command(flatten)]
+    export: export::ExportArgs,
     /// Prints an object for scripts
     #[arg(long)]
     pub json: bool,
@@ -81,6 +88,9 @@ pub struct Args {
 
 /// Measures.
 pub fn run(context: &Context, args: &Args) -> Outcome {
+    if args.export.is_asked_for() {
+        return export::run(context, args);
+    }
     let report = match &args.model {
         Some(model) => {
             // The clock of this runtime is the model's.

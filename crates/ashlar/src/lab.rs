@@ -2,9 +2,9 @@
 
 mod array;
 mod compare;
+mod export;
 mod import;
 mod list;
-mod nbd;
 mod plan;
 mod report;
 mod run;

@@ -73,6 +73,17 @@ pub enum Impossible {
         /// Bytes of a request.
         block_bytes: u32,
     },
+    /// A request that the controller does not take.
+    #[error("requests of {block_bytes} bytes are longer than the controller takes (MDTS); use at most {most}")]
+    Transfer {
+        /// Bytes of a request.
+        block_bytes: u32,
+        /// Of the longest.
+        most: u64,
+    },
+    /// Writes to what is only read.
+    #[error("{0} is read-only; use a pattern that only reads")]
+    ReadOnly(&'static str),
     /// A depth of nothing.
     #[error("a queue depth of {0} is not possible; use 1 to {max}", max = crate::load::DEPTH_MAX)]
     Depth(usize),

@@ -6,12 +6,14 @@
 
 use std::cell::{Cell, RefCell};
 use std::ops::Range;
+use std::pin::pin;
 use std::rc::Rc;
 use std::time::Duration;
 
-use futures::future::join_all;
+use futures::future::{join_all, select};
 use hdrhistogram::Histogram;
 use rt::{Buf, Nanos, Rt};
+use serde::Serialize;
 
 use crate::address::Addresses;
 use crate::clock::thread_cpu_ns;
@@ -40,7 +42,10 @@ struct Run {
     iops_max: Option<u64>,
     turns: Cell<u64>,
     requests_left: Cell<u64>,
-    latency: RefCell<Histogram<u64>>,
+    /// Of reads and of writes.
+    latency: RefCell<[Histogram<u64>; 2]>,
+    /// All latencies added up.
+    waited_ns: Cell<u64>,
     failed: RefCell<Option<Error>>,
 }
 
@@ -48,11 +53,15 @@ impl Run {
     fn take(&self, now: Nanos) -> bool {
         let left = self.requests_left.get();
         // One at least: a machine that gives no time to us all the while has a rate too.
-        if left == 0 || now >= self.deadline && !self.latency.borrow().is_empty() {
+        if left == 0 || now >= self.deadline && self.answered() > 0 {
             return false;
         }
         self.requests_left.set(left - 1);
         true
+    }
+
+    fn answered(&self) -> u64 {
+        self.latency.borrow().iter().map(Histogram::len).sum()
     }
 
     /// Waits for the turn of the next request, where there is a limit: turns are spread evenly, and who comes late waits
@@ -93,10 +102,57 @@ impl Run {
             }
             let ended = self.rt.now();
             let ns = u64::try_from((ended - begun).as_nanos()).unwrap_or(u64::MAX);
-            self.latency.borrow_mut().saturating_record(ns);
+            self.latency.borrow_mut()[usize::from(!op.reads)].saturating_record(ns);
+            self.waited_ns.set(self.waited_ns.get() + ns);
             begun = self.turn(ended).await;
         }
     }
+}
+
+/// Tells of a run second by second.
+struct Watch<'a> {
+    run: &'a Run,
+    each: &'a mut dyn FnMut(Second),
+    /// What was told of already.
+    at: Nanos,
+    answered: u64,
+    waited_ns: u64,
+}
+
+impl Watch<'_> {
+    /// What has passed since the last time.
+    fn tell(&mut self) {
+        let (now, answered, waited_ns) = (self.run.rt.now(), self.run.answered(), self.run.waited_ns.get());
+        let requests = (answered - self.answered) as f64;
+        (self.each)(Second {
+            at: (now - self.run.begun).as_secs_f64(),
+            iops: requests / (now - self.at).as_secs_f64(),
+            mean_us: (requests > 0.0).then(|| (waited_ns - self.waited_ns) as f64 / 1000.0 / requests),
+        });
+        (self.at, self.answered, self.waited_ns) = (now, answered, waited_ns);
+    }
+
+    /// For ever.
+    async fn tell_every_second(&mut self) {
+        loop {
+            self.run.rt.sleep(Duration::from_secs(1)).await;
+            self.tell();
+        }
+    }
+}
+
+/// What remains of a last second is told when it is so much of one.
+const PART_TOLD: Duration = Duration::from_millis(500);
+
+/// One second of a run.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Second {
+    /// Its end, in seconds since the beginning.
+    pub at: f64,
+    /// Requests answered in it.
+    pub iops: f64,
+    /// Their mean latency; nothing when there were none.
+    pub mean_us: Option<f64>,
 }
 
 /// Runs `load` on the bytes `working_set` of `target`.
@@ -111,12 +167,29 @@ pub async fn generate(
     until: Until,
     seed: u64,
 ) -> Result<Sample, Error> {
+    let (sample, _) = generate_watched(rt, target, load, working_set, until, seed, None).await?;
+    Ok(sample)
+}
+
+/// The same, with the latencies of reads and of writes; `each` is told of every whole second.
+///
+/// # Errors
+/// As [`generate`].
+pub async fn generate_watched(
+    rt: &Rt,
+    target: &Target,
+    load: &Load,
+    working_set: Range<u64>,
+    until: Until,
+    seed: u64,
+    each: Option<&mut dyn FnMut(Second)>,
+) -> Result<(Sample, [Histogram<u64>; 2]), Error> {
     let target = target.for_load(load, &working_set)?;
     let (time, requests) = match until {
         Until::Elapsed { time, bytes_max } => (time, bytes_max / u64::from(load.block_bytes)),
         Until::Requests(n) => (Duration::MAX, n),
     };
-    let latency = Histogram::new_with_bounds(1, LATENCY_NS_MAX, LATENCY_DIGITS).expect("the bounds are in order");
+    let empty = Histogram::new_with_bounds(1, LATENCY_NS_MAX, LATENCY_DIGITS).expect("the bounds are in order");
     let payload = (!load.pattern.only_reads()).then(|| Payload::new(load.block_bytes));
     let addresses = Addresses::new(load, &working_set, seed);
     let written_before = target.written();
@@ -133,25 +206,39 @@ pub async fn generate(
         iops_max: load.iops_max,
         turns: Cell::new(0),
         requests_left: Cell::new(requests),
-        latency: RefCell::new(latency),
+        latency: RefCell::new([empty.clone(), empty]),
+        waited_ns: Cell::new(0),
         failed: RefCell::default(),
     });
-    join_all((0..load.depth).map(|_| rt.spawn(run.clone().ask()))).await;
+    let all = join_all((0..load.depth).map(|_| rt.spawn(run.clone().ask())));
+    match each {
+        Some(each) => {
+            let mut watch = Watch { run: &run, each, at: begun, answered: 0, waited_ns: 0 };
+            select(all, pin!(watch.tell_every_second())).await;
+            if rt.now() - watch.at >= PART_TOLD {
+                watch.tell();
+            }
+        }
+        None => drop(all.await),
+    }
     let elapsed = rt.now() - begun;
     let cpu_ns = thread_cpu_ns(rt).zip(cpu_before).map(|(after, before)| after - before);
     if let Some(error) = run.failed.take() {
         return Err(error);
     }
     let written = run.target.written().zip(written_before);
-    let latency = run.latency.borrow();
-    Ok(Sample {
+    let [reads, writes] = &*run.latency.borrow();
+    let mut latency = reads.clone();
+    latency.add(writes).expect("both have the same bounds");
+    let sample = Sample {
         requests: latency.len(),
         bytes: latency.len() * u64::from(load.block_bytes),
         elapsed,
         cpu_ns,
         latency: Latency::of(&latency),
         drive_bytes_per_host_byte: written.and_then(|(after, before)| after.since(before)),
-    })
+    };
+    Ok((sample, [reads.clone(), writes.clone()]))
 }
 
 /// Writes the working set once, so that reads find data, and lets the target settle.

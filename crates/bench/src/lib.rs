@@ -12,8 +12,9 @@
 //! - reads find data: the working set is filled before anything is measured;
 //! - it runs in real time (memory drives, files, block devices) and in virtual time (modelled drives) alike.
 //!
-//! Not here: more than one core, checking of what is read (the end-to-end tests do
-//! that), an open-loop load: a closed loop hides the waiting of requests that a slow answer holds up.
+//! Not here: more than one core, checking of what is read (the end-to-end tests do that), an open-loop load: a closed
+//! loop hides the waiting of requests that a slow answer holds up. An export of some server ([`exported`]) is measured by
+//! itself: what is beside it, and what is filled, is the caller's.
 
 mod address;
 mod clock;
@@ -21,6 +22,7 @@ pub mod compare;
 pub mod condition;
 pub mod drives;
 pub mod error;
+pub mod exported;
 pub mod figures;
 pub mod generate;
 pub mod limit;

@@ -7,9 +7,10 @@ use std::rc::Rc;
 
 use array::{Array, Volume};
 use base::{BLOCK_BYTES, BlockCount};
+use export::Uri;
 use export::nbd::client::Client;
-use export::nvme::client::{Disk, Host};
-use rt::{Buf, Bytes};
+use export::nvme::client::{Disk, Host, Opened};
+use rt::{Buf, Bytes, Rt};
 
 use crate::error::{Error, Impossible};
 use crate::load::{DEPTH_MAX, Load};
@@ -70,6 +71,29 @@ impl Target {
         }
     }
 
+    /// Whether its server takes no writes.
+    fn is_read_only(&self) -> bool {
+        match self {
+            Target::Direct(_) | Target::Volume { .. } => false,
+            Target::Nbd(client) => client.export().is_read_only(),
+            Target::Nvme { disk, .. } => disk.read_only,
+        }
+    }
+
+    /// An export of a server, with room for `in_flight` requests.
+    ///
+    /// # Errors
+    /// When it cannot be reached.
+    pub async fn connect(rt: &Rt, uri: &Uri, in_flight: usize) -> Result<Target, Error> {
+        match uri {
+            Uri::Nbd { address, export } => Ok(Target::Nbd(Client::connect(rt, address, export).await?)),
+            Uri::Nvme(namespace) => {
+                let Opened { disk, host, .. } = Opened::open(rt, namespace, in_flight).await?;
+                Ok(Target::Nvme { disk, host: Rc::new(host) })
+            }
+        }
+    }
+
     /// Requests are multiples of this.
     fn unit_bytes(&self) -> u32 {
         match self {
@@ -90,6 +114,14 @@ impl Target {
         }
         if load.depth == 0 || load.depth > DEPTH_MAX {
             return Err(Impossible::Depth(load.depth));
+        }
+        if let Target::Nvme { disk, .. } = self
+            && let Some(most) = disk.transfer_bytes_max.filter(|most| u64::from(block_bytes) > *most)
+        {
+            return Err(Impossible::Transfer { block_bytes, most });
+        }
+        if self.is_read_only() && !load.pattern.only_reads() {
+            return Err(Impossible::ReadOnly(self.name()));
         }
         let target = match self {
             Target::Direct(stripe) => Target::Direct(stripe.clone().for_block(block_bytes)),

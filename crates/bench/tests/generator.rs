@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use array::Rate;
 use bench::condition::Condition;
+use bench::exported::{Exported, Side, exported};
 use bench::generate::{fill, generate};
 use bench::{Comparison, Error, Fill, Load, Pattern, Report, State, Subject, Target, Until, compare, drives};
 use rt::Rt;
@@ -197,6 +198,27 @@ fn a_namespace_is_a_target() {
             let sample = generate(&rt, &target, &load, 0..4 * MIB, Until::Requests(500), 1).await.unwrap();
             assert_eq!((sample.requests, sample.bytes), (500, 500 * 4096));
         }
+        let what = Exported {
+            load: Load::new("random-70".parse().unwrap(), 4096, 8),
+            range: MIB..3 * MIB,
+            ramp: Duration::from_millis(50),
+            time: Some(Duration::from_millis(1700)),
+            seed: 1,
+        };
+        let mut seconds = 0;
+        let told = exported(&rt, &target, &what, |_| seconds += 1).await.unwrap();
+        assert_eq!((seconds, told.series.len()), (2, 2), "a whole second, and most of another");
+        let share = told.read.requests as f64 / (told.read.requests + told.write.requests) as f64;
+        assert!((0.6..0.8).contains(&share) && told.iops() > 0.0, "{share}");
+        let counted = |side: &Side| side.bins.iter().map(|(_, count)| count).sum::<u64>();
+        assert_eq!((counted(&told.read), counted(&told.write)), (told.read.requests, told.write.requests));
+        assert_eq!(told.write.bytes, told.write.requests * 4096);
+        let once = Exported { load: Load::new(Pattern::SEQUENTIAL_WRITE, 1 << 16, 4), time: None, ..what.clone() };
+        let told = exported(&rt, &target, &once, |_| ()).await.unwrap();
+        assert_eq!((told.write.bytes, told.read.requests), (2 * MIB, 0));
+        let wide = Exported { range: 0..5 * MIB, ..what };
+        let refused = exported(&rt, &target, &wide, |_| ()).await;
+        assert!(matches!(refused, Err(Error::Impossible(_))), "{refused:?}");
         let past_the_end = target.write(4 * MIB, rt::Bytes::zeroed(4096)).await;
         assert!(matches!(past_the_end, Err(Error::Namespace(_))), "{past_the_end:?}");
         target.close().await.unwrap();

@@ -23,9 +23,11 @@ pub mod nbd;
 mod null;
 pub mod nvme;
 mod stream;
+pub mod uri;
 
 pub use counters::Counters;
 pub use exports::Exports;
 pub use memory::Memory;
 pub use namespace::{Directory, Extent, ExtentState, Fault, Namespace, NamespaceInfo};
 pub use null::Null;
+pub use uri::Uri;

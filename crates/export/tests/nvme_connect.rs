@@ -8,14 +8,17 @@ use std::time::Duration;
 
 use export::nvme::{
     Access, DISCOVERY_NQN, Server, Status, SubsystemList,
-    client::{Error, Host, Link, Wishes, connect_command},
+    client::{Error, Host, Link, Opened, Wishes, connect_command},
     entry::{Sgl, Sqe, admin, fabrics, io},
     feature_id,
-    limits::{CAPSULE_DATA_MAX, CONNECTIONS_MAX, H2C_DATA_MAX, IO_QUEUES_MAX, QUEUE_ENTRIES_MAX},
+    limits::{CAPSULE_DATA_MAX, CONNECTIONS_MAX, H2C_DATA_MAX, IO_QUEUES_MAX, QUEUE_ENTRIES_MAX, TRANSFER_BYTES_MAX},
     pdu::{Initialize, kind},
     property::{self, cc, csts},
 };
+use export::uri::Namespace;
+use futures::future::{join, join_all};
 use rt::Bytes;
+use rt::net::Addr;
 use support::{
     Puppet,
     nvme::{NQN, Target, failed, with_target},
@@ -312,5 +315,41 @@ fn stop_finishes_what_is_in_flight() {
         stopping.await;
         assert!(host.admin.ended(&target.rt).await == Error::Disconnected);
         assert_eq!(target.puppet.calls().iter().filter(|c| *c == "flush").count(), 0);
+    });
+}
+
+#[test]
+fn a_namespace_is_opened_by_its_address_alone() {
+    with_target(|target| async move {
+        let Addr::Tcp(address) = target.address.clone() else { panic!("{:?}", target.address) };
+        let open = |at: &Namespace, in_flight| {
+            let (rt, at) = (target.rt.clone(), at.clone());
+            async move { Opened::open(&rt, &at, in_flight).await }
+        };
+        let bare = Namespace { address, subsystem: None, nsid: None, host: Some("nqn.2014-08.org.x:me".to_owned()) };
+        let opened = open(&bare, 300).await.unwrap();
+        assert_eq!((opened.at.subsystem.as_deref(), opened.at.nsid), (Some(NQN), Some(1)));
+        assert_eq!(opened.host.queues.len(), 3, "127 requests are in flight in a queue of 128 entries");
+        assert_eq!(opened.disk.transfer_bytes_max, Some(u64::from(TRANSFER_BYTES_MAX)));
+        // More than a queue takes, at once; no queue is overrun.
+        target.puppet.hold();
+        let reads: Vec<_> = (0..381u64).map(|at| opened.disk.read(at * 4096, 4096)).collect();
+        let all = join_all(reads);
+        let let_go = async {
+            target.rt.sleep(Duration::from_millis(50)).await;
+            assert!(opened.host.queues.iter().all(|queue| queue.in_flight() == 127));
+            target.puppet.release();
+        };
+        let (answers, ()) = join(all, let_go).await;
+        assert!(answers.iter().all(Result::is_ok));
+        let told = |error: Option<Error>| error.map(|e| e.to_string()).unwrap_or_default();
+        let many = open(&bare, 127 * 16 + 1).await.err();
+        assert!(told(many).contains("at most 2032"));
+        let other = open(&Namespace { nsid: Some(9), ..bare.clone() }, 1).await.err();
+        assert!(told(other).contains("no namespace 9: 1 there are"));
+        target.list.attach(NQN, 4, Puppet::new("more", 1 << 20));
+        assert!(told(open(&bare, 1).await.err()).contains("say nsid=N: 1, 4"));
+        target.list.add("nqn.2014-08.org.x:more", Access::Any);
+        assert!(told(open(&bare, 1).await.err()).contains("name one: "));
     });
 }

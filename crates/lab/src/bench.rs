@@ -27,7 +27,8 @@ pub const DEPTH_MAX: u64 = 4096;
 /// The program.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Bench {
-    program: PathBuf,
+    /// Where it is.
+    pub program: PathBuf,
 }
 
 /// What it prints, as far as it is read.
@@ -75,6 +76,9 @@ struct Told {
 }
 
 impl Bench {
+    /// Its name and version: it is of this one.
+    pub const NAME: &str = concat!("ashlar bench ", env!("CARGO_PKG_VERSION"));
+
     /// This program, or the one that ASHLAR_BENCH names.
     ///
     /// # Errors
@@ -135,6 +139,20 @@ pub fn refuses(target: &Target, part: Part, load: &Load) -> Option<&'static str>
     }
 }
 
+/// The bench's word for a load.
+///
+/// # Errors
+/// When it has none.
+pub fn pattern(load: &Load) -> Result<String, String> {
+    let reads = load.read_percent.unwrap_or(100.0).round() as u64;
+    match (load.access, reads) {
+        (Some(Access::Sequential), 100) => Ok("sequential-read".to_owned()),
+        (Some(Access::Sequential), 0) => Ok("sequential-write".to_owned()),
+        (Some(Access::Sequential), _) => Err("the bench has no sequential mix".to_owned()),
+        (_, reads) => Ok(format!("random-{reads}")),
+    }
+}
+
 fn arguments(
     model: &Model,
     load: &Load,
@@ -143,13 +161,7 @@ fn arguments(
     asked_iops: Option<f64>,
 ) -> Result<Vec<String>, String> {
     let depth = u64::from(load.threads.unwrap_or(1)) * u64::from(load.depth.unwrap_or(1));
-    let reads = load.read_percent.unwrap_or(100.0).round() as u64;
-    let pattern = match (load.access, reads) {
-        (Some(Access::Sequential), 100) => "sequential-read".to_owned(),
-        (Some(Access::Sequential), 0) => "sequential-write".to_owned(),
-        (Some(Access::Sequential), _) => return Err("the bench has no sequential mix".to_owned()),
-        (_, reads) => format!("random-{reads}"),
-    };
+    let pattern = pattern(load)?;
     let mut args: Vec<String> = vec![
         "bench".to_owned(),
         "--json".to_owned(),

@@ -82,7 +82,7 @@ impl Fio {
     pub fn engine(&self, kind: Kind) -> Result<&'static str, Error> {
         let wanted: &[&str] = match kind {
             Kind::Nbd => &["nbd"],
-            Kind::Model => &[],
+            Kind::Nvme | Kind::Model => &[],
             Kind::File | Kind::Block => &["io_uring", "libaio"],
         };
         let has =
@@ -182,17 +182,22 @@ impl Fio {
             ],
             Kind::Nbd => vec![engine, format!("uri={}", target.name)],
             // No engine was found above.
-            Kind::Model => vec![],
+            Kind::Nvme | Kind::Model => vec![],
         })
     }
 
     /// The whole command as people would type it.
     pub fn command_line(&self, args: &[String]) -> String {
-        let quoted = args.iter().map(|a| {
-            if a.contains([' ', '?', '&', '\\', '\'']) { format!("'{}'", a.replace('\'', "'\\''")) } else { a.clone() }
-        });
-        format!("{} {}", self.program.display(), quoted.collect::<Vec<_>>().join(" "))
+        command_line(&self.program, args)
     }
+}
+
+/// A program and its arguments as people would type them.
+pub fn command_line(program: &Path, args: &[String]) -> String {
+    let quoted = args.iter().map(|a| {
+        if a.contains([' ', '?', '&', '\\', '\'']) { format!("'{}'", a.replace('\'', "'\\''")) } else { a.clone() }
+    });
+    format!("{} {}", program.display(), quoted.collect::<Vec<_>>().join(" "))
 }
 
 /// The arguments of a call with these jobs at once; each is reported on its own.

@@ -106,6 +106,7 @@ pub fn check(hosts: &[Host], target: &Target) -> Result<(), Error> {
     }
     let why = match target.kind {
         Kind::Model => "modelled drives are in this machine's memory: no other host sees them",
+        Kind::Nvme => "the bench loads an NVMe/TCP export from this machine only: attach it on each host",
         Kind::Nbd if target.name.starts_with("nbd+unix:") => {
             "a Unix socket is this machine's alone: name the export as nbd://HOST/EXPORT"
         }

@@ -9,7 +9,7 @@
 //! | `fio`, `fio_json`, `fio_log` | the load generator, and what it prints |
 //! | `hosts` | several of them, which make one load |
 //! | `together` | several targets under one load, and how that scales |
-//! | `bench` | the generator of modelled drives |
+//! | `bench`, `exported` | the bench as the generator: of modelled drives, of NVMe/TCP exports |
 //! | `array` | an array that is failed and rebuilt meanwhile |
 //! | `run` | carries out a plan, saves every cell, goes on after a stop |
 //! | `steady`, `bins`, `curve`, `gates` | the arithmetic, and the verdicts |
@@ -25,6 +25,7 @@ pub mod bins;
 pub mod compare;
 pub mod curve;
 pub mod error;
+pub mod exported;
 pub mod fio;
 pub mod fio_json;
 pub mod fio_log;

@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::bench;
+use crate::exported;
 use crate::fio::Pace;
 use crate::hosts;
 use crate::model::{Load, Pair, Part};
@@ -168,6 +169,13 @@ impl Plan {
                     continue;
                 }
                 steps.iter_mut().for_each(|s| (s.seconds, s.ramp_seconds) = (bench::SECONDS, 0.0));
+            }
+            if target.kind == TargetKind::Nvme {
+                if let Some(why) = steps.iter().find_map(|s| exported::refuses(s.part, &s.load)) {
+                    plan.not_run.push(Pair::new(&test.name, format!("not run: {why}")));
+                    continue;
+                }
+                steps.iter_mut().for_each(|s| s.load.checksums = false);
             }
             let seconds: f64 = steps.iter().filter(|s| !s.is_perhaps()).map(Step::seconds_all).sum();
             if seconds > left {

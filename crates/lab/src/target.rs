@@ -1,4 +1,4 @@
-//! What is measured: a file, a block device, an NBD export, or modelled drives; and how it is recognised again.
+//! What is measured: a file, a block device, an export by NBD or NVMe/TCP, or modelled drives; and how it is recognised again.
 
 use std::fs;
 use std::io::{Seek, SeekFrom};
@@ -20,6 +20,8 @@ pub enum Kind {
     Block,
     /// An NBD export, by its address.
     Nbd,
+    /// A namespace by NVMe/TCP, by its address.
+    Nvme,
     /// Drives of a model, by their name.
     Model,
 }
@@ -91,7 +93,7 @@ pub struct Target {
     pub name: String,
     /// Its kind.
     pub kind: Kind,
-    /// Its bytes; of an NBD export those that the user gave.
+    /// Its bytes; of an export those that it told or the user gave.
     pub bytes: u64,
     /// What the user types before anything on it is lost: a serial number, the name of a file or of an export.
     pub serial: String,
@@ -111,6 +113,9 @@ impl Target {
         if name.starts_with("nbd://") || name.starts_with("nbd+unix://") {
             return Target::nbd(name, size);
         }
+        if name.starts_with("nvme+tcp://") {
+            return Target::nvme(name, size);
+        }
         if name.starts_with("model:") {
             return Target::of_model(name);
         }
@@ -119,7 +124,7 @@ impl Target {
         match fs::metadata(&path) {
             Ok(meta) if meta.file_type().is_block_device() => Target::block(&path, meta.rdev()),
             Ok(meta) if meta.is_file() => Ok(Target::file(&path, meta.len(), size, true)),
-            Ok(_) => Err(Error::usage(name, "it is no file, block device or NBD address")),
+            Ok(_) => Err(Error::usage(name, "it is no file, block device or export")),
             Err(e) if e.kind() == std::io::ErrorKind::NotFound && !path.starts_with("/dev") => match size {
                 Some(size) => Ok(Target::file(&path, 0, Some(size), false)),
                 None => Err(Error::usage(name, "there is no such file; say --size for the lab to make it")),
@@ -137,6 +142,21 @@ impl Target {
         let serial = if export.is_empty() { "default".to_owned() } else { export.to_owned() };
         let facts = vec![Pair::new("NBD address", name), Pair::new("export", &serial)];
         Ok(Target { name: name.to_owned(), kind: Kind::Nbd, bytes, serial, facts, exists: true })
+    }
+
+    /// nvme+tcp://HOST:PORT/SUBSYSTEM?nsid=N, nothing of it left open: its serial is that of a namespace of one
+    /// subsystem.
+    fn nvme(name: &str, size: Option<u64>) -> Result<Target, Error> {
+        let bytes = size.ok_or_else(|| Error::usage(name, "a namespace is to be asked for its size: say --size"))?;
+        let after = name.split_once("://").and_then(|(_, rest)| rest.split_once('/')).map_or("", |(_, rest)| rest);
+        let (subsystem, query) = after.split_once('?').unwrap_or((after, ""));
+        let nsid = query.split('&').find_map(|pair| pair.strip_prefix("nsid="));
+        let Some(nsid) = nsid.filter(|_| !subsystem.is_empty()) else {
+            return Err(Error::usage(name, "it names no namespace: nvme+tcp://HOST:PORT/SUBSYSTEM?nsid=N"));
+        };
+        let serial = format!("{subsystem}/{nsid}");
+        let facts = vec![Pair::new("NVMe/TCP address", name)];
+        Ok(Target { name: name.to_owned(), kind: Kind::Nvme, bytes, serial, facts, exists: true })
     }
 
     fn of_model(name: &str) -> Result<Target, Error> {
@@ -263,6 +283,18 @@ mod tests {
             assert_eq!(Target::look(name, Some(1 << 20)).unwrap().serial, serial, "{name}");
             assert!(Target::look(name, None).is_err());
         }
+    }
+
+    #[test]
+    fn a_namespace_is_named_by_its_subsystem_and_number() {
+        let look = |name| Target::look(name, Some(1 << 20));
+        let target = look("nvme+tcp://[::1]:4420/nqn.2014-08.a:b?hostnqn=nqn.h&nsid=3").unwrap();
+        assert_eq!((target.kind, target.serial.as_str()), (Kind::Nvme, "nqn.2014-08.a:b/3"));
+        assert!(target.exists && target.path().is_none());
+        for open in ["nvme+tcp://h", "nvme+tcp://h:1/nqn.a", "nvme+tcp://h:1/?nsid=1"] {
+            assert!(look(open).is_err(), "{open}");
+        }
+        assert!(Target::look("nvme+tcp://h/nqn.a?nsid=1", None).is_err());
     }
 
     #[test]

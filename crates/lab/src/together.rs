@@ -28,6 +28,11 @@ pub fn check(targets: &[Target]) -> Result<(), Error> {
                 "--beside: modelled drives are made for each cell, one set at a time",
             ));
         }
+        if target.kind == Kind::Nvme {
+            let why =
+                "--beside: the bench loads one NVMe/TCP export at a time: attach them, and name their block devices";
+            return Err(Error::usage(&target.name, why));
+        }
         if let Some(other) = targets[..nth].iter().find(|t| t.serial == target.serial) {
             let why = format!("it is {} as {} is: two targets are told apart by that", target.serial, other.name);
             return Err(Error::usage(&target.name, why));

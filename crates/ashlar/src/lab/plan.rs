@@ -11,7 +11,7 @@ use lab::units;
 use serde_json::json;
 use server::Problem;
 
-use super::{nbd, problem};
+use super::{export, problem};
 use crate::context::{Context, absolute_drive};
 use crate::exit::{Finding, Outcome};
 use crate::text;
@@ -29,7 +29,8 @@ Examples:
 pub struct Args {
     /// A suite of `ashlar lab list`, or a file .toml
     suite: String,
-    /// A file, a block device or nbd://HOST/EXPORT, nbd+unix:///EXPORT?socket=PATH
+    /// A file, a block device, nbd://HOST/EXPORT, nbd+unix:///EXPORT?socket=PATH or
+    /// nvme+tcp://HOST[:PORT][/SUBSYSTEM][?nsid=N]
     target: String,
     #[command(flatten)]
     wishes: WishArgs,
@@ -40,7 +41,7 @@ pub struct Args {
 /// What can be wished for, of a plan and of a run.
 #[derive(Clone, Debug, Default, clap::Args)]
 pub struct WishArgs {
-    /// Bytes of a file that is to be made; of an NBD export only so many [default: what it says]
+    /// Bytes of a file that is to be made; of an export only so many [default: what it says]
     #[arg(long, value_parser = units::bytes)]
     pub size: Option<u64>,
     /// Time that there is, such as 90m or 2h; tests that do not fit are left out
@@ -128,11 +129,8 @@ impl WishArgs {
     /// # Errors
     /// When one is none, or they cannot be measured together.
     pub fn targets(&self, context: &Context, name: &str) -> Result<Vec<Target>, Problem> {
-        let look = |name: &str| {
-            let size = nbd::size(context, name, self.size)?;
-            Target::look(name, size).map_err(problem)
-        };
         let names = std::iter::once(name).chain(self.beside.iter().map(String::as_str));
+        let look = |name| export::target(context, name, self.size);
         let targets: Vec<Target> = names.map(look).collect::<Result<_, _>>()?;
         lab::together::check(&targets).map_err(problem)?;
         Ok(targets)

@@ -15,7 +15,7 @@ use server::Problem;
 
 use super::plan::{self, ArrayArgs, WishArgs};
 use super::watch::Watch;
-use super::{array, nbd, problem};
+use super::{array, export, problem};
 use crate::confirm;
 use crate::context::Context;
 use crate::exit::{Finding, Outcome};
@@ -43,7 +43,8 @@ pub struct Args {
     /// A suite of `ashlar lab list`, or a file .toml
     #[arg(required_unless_present = "resume")]
     suite: Option<String>,
-    /// A file, a block device or nbd://HOST/EXPORT, nbd+unix:///EXPORT?socket=PATH
+    /// A file, a block device, nbd://HOST/EXPORT, nbd+unix:///EXPORT?socket=PATH or
+    /// nvme+tcp://HOST[:PORT][/SUBSYSTEM][?nsid=N]
     #[arg(required_unless_present = "resume")]
     target: Option<String>,
     /// Where results go [default: lab-SUITE]
@@ -105,7 +106,7 @@ pub fn run(context: &Context, json: bool, args: Args) -> Outcome {
     let destroy: Vec<&str> = args.destroy.iter().chain(&confirmed).map(String::as_str).collect();
     let mut array = journal.order().control.as_ref().map(array::of).transpose()?;
     let array = array.as_deref_mut().map(|a| a as &mut dyn lab::array::Array);
-    let written = |target: &Target, offset, bytes| nbd::written(context, &target.name, offset, bytes);
+    let written = |target: &Target, offset, bytes| export::written(context, &target.name, offset, bytes);
     let around = Around { array, written: &written };
     let mut watch = Watch::new(json);
     let result = lab::run::run(&journal, &destroy, around, &mut |live| watch.at(live));

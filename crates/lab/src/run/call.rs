@@ -1,6 +1,7 @@
-//! One call of fio: started, watched, ended.
+//! One call of a generator: started, watched, ended.
 
 use std::io::Read;
+use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::thread::JoinHandle;
@@ -12,7 +13,7 @@ use super::measure::live_iops;
 use crate::error::Error;
 use crate::fio::Fio;
 
-/// fio while it runs; it does not outlive this value.
+/// A generator while it runs; it does not outlive this value.
 pub struct Call {
     program: String,
     child: Child,
@@ -41,9 +42,9 @@ impl Call {
     ///
     /// # Errors
     /// When there is no such program.
-    pub fn start(fio: &Fio, args: &[String]) -> Result<Call, Error> {
-        let fail = |why: String| Error::Program { program: fio.version.clone(), why };
-        let mut command = Command::new(&fio.program);
+    pub fn start(program: &Path, name: String, args: &[String]) -> Result<Call, Error> {
+        let fail = |why: String| Error::Program { program: name.clone(), why };
+        let mut command = Command::new(program);
         command.args(args).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = command.spawn().map_err(|e| fail(e.to_string()))?;
         let (mut stdout, stderr) = (child.stdout.take(), child.stderr.take());
@@ -63,15 +64,15 @@ impl Call {
             let _ = stderr.map(|mut s| s.read_to_string(&mut text));
             text
         });
-        Ok(Call { program: fio.version.clone(), child, rates, complaints: Some(complaints), is_client: false })
+        Ok(Call { program: name, child, rates, complaints: Some(complaints), is_client: false })
     }
 
-    /// Starts one that is a client of servers.
+    /// Starts fio as a client of servers.
     ///
     /// # Errors
     /// When there is no such program.
     pub fn start_client(fio: &Fio, args: &[String]) -> Result<Call, Error> {
-        let mut call = Call::start(fio, args)?;
+        let mut call = Call::start(&fio.program, fio.version.clone(), args)?;
         call.is_client = true;
         Ok(call)
     }

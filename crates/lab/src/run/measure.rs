@@ -1,4 +1,4 @@
-//! One cell: fio is started, watched, and what it printed becomes figures and verdicts.
+//! One cell: a generator is started, watched, and what it measured becomes figures and verdicts.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -6,15 +6,15 @@ use std::time::Duration;
 
 use super::Said;
 use super::call::{Call, Sight};
+use super::generator::Generator;
 use crate::bins::Bins;
 use crate::error::Error;
-use crate::fio::{self, Fio};
-use crate::fio_json::{self, Job};
-use crate::fio_log;
+use crate::fio;
+use crate::fio_json::Job;
 use crate::gates::{Seen, judge};
 use crate::host::{self, Ticks};
 use crate::hosts::Host;
-use crate::model::{Cell, Part};
+use crate::model::{Cell, Part, Second};
 use crate::plan::Step;
 use crate::target::{Kind, Target};
 use crate::written::{self, Written};
@@ -25,7 +25,7 @@ pub(super) const LOOK: Duration = Duration::from_secs(1);
 /// What is needed to take it.
 pub struct Measurement<'a> {
     /// The generator.
-    pub fio: &'a Fio,
+    pub by: &'a Generator,
     /// The target; of several the step's.
     pub target: &'a Target,
     /// All of them.
@@ -67,10 +67,9 @@ impl Measurement<'_> {
         let before = Ticks::now();
         let complaints = self.call(&args, live)?;
         let busy = Ticks::now().since(&before);
-        let job = self.job(&scratch, &complaints)?;
-        let read = |name: &str| fs::read_to_string(scratch.join(name)).unwrap_or_default();
+        let (job, series) = self.result(&scratch, &complaints)?;
         let mut cell = self.cell(&job, asked_iops, command);
-        cell.series = fio_log::series(&read("log_iops.log"), &read("log_lat.log"));
+        cell.series = series;
         cell.figures.cpu_percent = busy.map(|b| b.all_percent);
         let seen = Seen {
             written,
@@ -83,7 +82,7 @@ impl Measurement<'_> {
         Ok(cell)
     }
 
-    /// An empty directory for what fio writes.
+    /// An empty directory for what the generator writes.
     pub(super) fn scratch(&self) -> Result<PathBuf, Error> {
         let scratch = self.dir.join("fio");
         let _ = fs::remove_dir_all(&scratch);
@@ -91,28 +90,19 @@ impl Measurement<'_> {
         Ok(scratch)
     }
 
-    /// fio's arguments, and the whole command for people.
+    /// The generator's arguments, and the whole command for people.
     pub(super) fn command(&self, asked_iops: Option<f64>, scratch: &Path) -> Result<(Vec<String>, String), Error> {
         let pace = self.step.pace(asked_iops);
         let job = fio::Job { target: self.target, load: &self.step.load, pace, host: 0 };
-        let args = self.fio.arguments(&job, scratch)?;
-        let command = self.fio.command_line(&args);
+        let args = self.by.arguments(&job, scratch)?;
+        let command = self.by.command_line(&args);
         Ok((args, command))
     }
 
-    /// What fio measured.
-    pub(super) fn job(&self, scratch: &Path, complaints: &str) -> Result<Job, Error> {
-        let path = scratch.join("fio.json");
-        let text = fs::read_to_string(&path).map_err(|e| Error::file(path, e))?;
+    /// What was measured, and its seconds.
+    pub(super) fn result(&self, scratch: &Path, complaints: &str) -> Result<(Job, Vec<Second>), Error> {
         // fio may refuse a job, say so, print no result, and end as if all were well.
-        let output =
-            fio_json::parse(&text).map_err(|e| if complaints.is_empty() { e } else { self.failed(complaints) })?;
-        let count = output.jobs.len();
-        let mut jobs = output.jobs.into_iter();
-        match (jobs.next(), jobs.next()) {
-            (Some(job), None) => Ok(job),
-            (_, _) => Err(Error::format("fio's output", format!("{count} jobs where one was asked for"))),
-        }
+        self.by.result(scratch).map_err(|e| if complaints.is_empty() { e } else { self.failed(complaints) })
     }
 
     /// What is seen of the machine and the target beside any cell.
@@ -124,7 +114,7 @@ impl Measurement<'_> {
             heat: host::temperature(self.target),
             same_device: (self.target.kind == Kind::Block).then(|| self.is_same()),
             incompressible: Some(true),
-            direct_is_known: self.target.kind != Kind::Nbd,
+            direct_is_known: !self.is_export(),
             ..Seen::default()
         }
     }
@@ -153,9 +143,9 @@ impl Measurement<'_> {
         Ok(Some(if told == Written::Unknown && filled { Written::All } else { told }))
     }
 
-    /// Starts fio and waits for its end; returns what it complained of all the same.
+    /// Starts the generator and waits for its end; returns what it complained of all the same.
     pub(super) fn call(&self, args: &[String], live: &mut dyn FnMut(Option<f64>)) -> Result<String, Error> {
-        let call = Call::start(self.fio, args)?;
+        let call = self.start(args)?;
         loop {
             match call.look(LOOK) {
                 Sight::Iops(iops) => live(Some(iops)),
@@ -167,8 +157,12 @@ impl Measurement<'_> {
         call.end(self.step.part == Part::Check).map_err(|why| self.failed(&why))
     }
 
+    pub(super) fn start(&self, args: &[String]) -> Result<Call, Error> {
+        Call::start(self.by.program(), self.by.name(), args)
+    }
+
     pub(super) fn failed(&self, why: &str) -> Error {
-        Error::Program { program: self.fio.version.clone(), why: format!("cell {}: {why}", self.step.id) }
+        Error::Program { program: self.by.name(), why: format!("cell {}: {why}", self.step.id) }
     }
 
     pub(super) fn cell(&self, job: &Job, asked_iops: Option<f64>, command: String) -> Cell {
@@ -184,7 +178,7 @@ impl Measurement<'_> {
             subject.system = if said.is_empty() { on } else { format!("{said}: {on}") };
         }
         let mut load = self.step.load.clone();
-        if self.target.kind == Kind::Nbd {
+        if self.is_export() {
             // The export decides whether there is a cache.
             load.cached = None;
         }
@@ -204,6 +198,10 @@ impl Measurement<'_> {
             command: Some(command),
             note: String::new(),
         }
+    }
+
+    fn is_export(&self) -> bool {
+        matches!(self.target.kind, Kind::Nbd | Kind::Nvme)
     }
 
     fn is_same(&self) -> bool {

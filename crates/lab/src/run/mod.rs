@@ -1,4 +1,4 @@
-//! Carries out a plan: one call of fio for each cell (of the bench on modelled drives), saved as it ends.
+//! Carries out a plan: one call of fio for each cell (of the bench on modelled drives and NVMe/TCP), saved as it ends.
 //!
 //! A run is a directory: `plan.json` says what is to be measured on what, `cells/ID.json` holds what a step gave,
 //! `result.json` and `cells.csv` are made of them after every step. Going on after a stop is doing the steps that have
@@ -8,6 +8,7 @@
 //! never measured twice.
 
 mod call;
+mod generator;
 mod journal;
 mod measure;
 mod over;
@@ -32,6 +33,7 @@ use crate::suite::Suite;
 use crate::target::{Kind, Target};
 use crate::written::Written;
 
+use generator::Generator;
 pub use journal::{Journal, Order, Taken};
 pub use measure::live_iops;
 pub use over::{prove, reach};
@@ -102,8 +104,8 @@ pub fn run(
 ) -> Result<Run, Error> {
     let order = journal.order();
     let engine = Engine::find(order.target.kind)?;
-    if let Engine::Fio(fio) = &engine {
-        hosts::check(&order.hosts, &order.target)?;
+    hosts::check(&order.hosts, &order.target)?;
+    if let Engine::Loads(Generator::Fio(fio)) = &engine {
         reach(fio, &order.hosts)?;
     }
     let mut taken = journal.taken()?;
@@ -116,8 +118,10 @@ pub fn run(
     let permits = if writes { targets.iter().map(permit).collect::<Result<Vec<_>, _>>()? } else { vec![] };
     targets.iter().try_for_each(|t| if writes { make_room(t) } else { is_long_enough(t) })?;
     let shown = match &engine {
-        Engine::Fio(fio) if !order.hosts.is_empty() => over::prove(fio, &order.hosts, &targets[0], writes)?,
-        Engine::Fio(_) | Engine::Bench(_) => true,
+        Engine::Loads(Generator::Fio(fio)) if !order.hosts.is_empty() => {
+            over::prove(fio, &order.hosts, &targets[0], writes)?
+        }
+        Engine::Loads(_) | Engine::Models(_) => true,
     };
     let steps: Vec<&Step> = order.steps.iter().collect();
     for (nth, step) in steps.iter().enumerate() {
@@ -135,10 +139,10 @@ pub fn run(
             watch(&Live { iops, seconds_left: (seconds_left - passed).max(0.0), ..live.clone() });
         };
         let new = match &engine {
-            Engine::Bench(bench) => modelled(bench, target, step, &cells)?,
-            Engine::Fio(fio) => {
+            Engine::Models(bench) => modelled(bench, target, step, &cells)?,
+            Engine::Loads(by) => {
                 let measurement = measure::Measurement {
-                    fio,
+                    by,
                     target,
                     targets: &targets,
                     steps: &order.steps,
@@ -151,7 +155,7 @@ pub fn run(
                     ask: around.written,
                 };
                 let array = around.array.as_deref_mut().map(|a| a as &mut dyn Array);
-                by_fio(&measurement, array, &mut told)?
+                measured(&measurement, array, &mut told)?
             }
         };
         journal.save(&step.id, &new)?;
@@ -170,28 +174,31 @@ pub fn run(
 
 /// What makes the load.
 enum Engine {
-    Fio(Fio),
-    Bench(Bench),
+    /// On a target.
+    Loads(Generator),
+    /// On drives of its own, which are gone afterwards.
+    Models(Bench),
 }
 
 impl Engine {
     fn find(kind: Kind) -> Result<Engine, Error> {
         match kind {
-            Kind::Model => Bench::find().map(Engine::Bench),
-            Kind::File | Kind::Block | Kind::Nbd => Fio::find().map(Engine::Fio),
+            Kind::Model => Bench::find().map(Engine::Models),
+            Kind::Nvme => Bench::find().map(Generator::Bench).map(Engine::Loads),
+            Kind::File | Kind::Block | Kind::Nbd => Fio::find().map(Generator::Fio).map(Engine::Loads),
         }
     }
 
     fn name(&self) -> String {
         match self {
-            Engine::Fio(fio) => fio.version.clone(),
-            Engine::Bench(_) => concat!("ashlar bench ", env!("CARGO_PKG_VERSION")).to_owned(),
+            Engine::Loads(by) => by.name(),
+            Engine::Models(_) => Bench::NAME.to_owned(),
         }
     }
 }
 
-/// A step by fio.
-fn by_fio(
+/// A step on a target.
+fn measured(
     measurement: &measure::Measurement<'_>,
     array: Option<&mut dyn Array>,
     told: &mut dyn FnMut(Option<f64>),

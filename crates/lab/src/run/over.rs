@@ -158,18 +158,18 @@ fn ask(fio: &Fio, args: &[String], dir: &Path) -> Result<(Vec<Job>, String), Err
 impl Measurement<'_> {
     /// Takes the cell over the run's hosts; `live` is told every second that it goes on.
     pub(super) fn take_over_hosts(&self, live: &mut dyn FnMut(Option<f64>)) -> Result<Cell, Error> {
-        let scratch = self.scratch()?;
+        let (fio, scratch) = (self.by.fio()?, self.scratch()?);
         let asked_iops = asked_iops(self.step, self.cells)?;
         let pace = self.step.pace(asked_iops);
         let lines = (0..self.hosts.len()).map(|nth| {
             let host = u32::try_from(nth).unwrap_or(u32::MAX);
             let job = fio::Job { target: self.target, load: &self.step.load, pace, host };
-            self.fio.options(&job, &hosts::log(&scratch, nth))
+            fio.options(&job, &hosts::log(&scratch, nth))
         });
         let (args, files) = hosts::arguments(self.hosts, &lines.collect::<Result<Vec<_>, _>>()?, &scratch)?;
-        let command = format!("{}{files}", self.fio.command_line(&args));
+        let command = format!("{}{files}", fio.command_line(&args));
         let written = self.written()?;
-        let call = Call::start_client(self.fio, &args)?;
+        let call = Call::start_client(fio, &args)?;
         while call.look(LOOK) != Sight::Ended {
             live(None);
         }

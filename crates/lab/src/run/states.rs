@@ -67,14 +67,13 @@ impl Passage<'_> {
         let scratch = self.measurement.scratch()?;
         let (args, command) = self.measurement.command(None, &scratch)?;
         let written = self.measurement.written()?;
-        let call = Call::start(self.measurement.fio, &args)?;
+        let call = self.measurement.start(&args)?;
         let begun = now();
         let log = self.walk(&call, live)?;
         call.stop()?;
         let complaints = call.end(true).map_err(|why| self.measurement.failed(&why))?;
-        let job = self.measurement.job(&scratch, &complaints)?;
+        let (job, series) = self.measurement.result(&scratch, &complaints)?;
         let read = |name: &str| fs::read_to_string(scratch.join(name)).unwrap_or_default();
-        let series = fio_log::series(&read("log_iops.log"), &read("log_lat.log"));
         let histograms = fio_log::histograms(&read("log_clat_hist.log"));
         let seen = Seen { written, errors: Some((job.errors, job.short)), ..self.measurement.seen() };
         let cell = |phase: &Phase| {

@@ -16,14 +16,14 @@ use crate::written::Written;
 impl Measurement<'_> {
     /// Takes the cell on all targets; `live` is told the rate about every second.
     pub(super) fn take_together(&self, live: &mut dyn FnMut(Option<f64>)) -> Result<Cell, Error> {
-        let scratch = self.scratch()?;
+        let (fio, scratch) = (self.by.fio()?, self.scratch()?);
         let pace = self.step.pace(None);
         let jobs = self.targets.iter().enumerate().map(|(nth, target)| {
             let job = fio::Job { target, load: &self.step.load, pace, host: 0 };
-            self.fio.options(&job, &scratch.join(format!("log-{nth}")))
+            fio.options(&job, &scratch.join(format!("log-{nth}")))
         });
         let args = fio::arguments_of(&jobs.collect::<Result<Vec<_>, _>>()?, &self.step.load, &scratch);
-        let command = self.fio.command_line(&args);
+        let command = fio.command_line(&args);
         let written = self.written_everywhere()?;
         let before = Ticks::now();
         let complaints = self.call(&args, live)?;

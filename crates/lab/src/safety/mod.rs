@@ -75,7 +75,7 @@ pub fn check(target: &Target) -> Result<(), Error> {
     let Some(path) = target.path() else { return Ok(()) };
     let name = || target.name.clone();
     match target.kind {
-        Kind::Nbd | Kind::Model => Ok(()),
+        Kind::Nbd | Kind::Nvme | Kind::Model => Ok(()),
         Kind::File => match busy::loop_device_of(&path) {
             Some(by) => Err(Refusal::InUse { target: name(), by }.into()),
             None => Ok(()),

@@ -1,4 +1,4 @@
-//! A namespace as a host uses it: its commands, dealt to the I/O queues in turn.
+//! A namespace as a host uses it: each command goes to the I/O queue that has the fewest in flight, the next one first.
 
 use std::{cell::Cell, rc::Rc};
 
@@ -23,6 +23,8 @@ pub struct Disk {
     pub block: u32,
     /// Whether writes are refused.
     pub read_only: bool,
+    /// Bytes of the longest request, where there is a limit.
+    pub transfer_bytes_max: Option<u64>,
 }
 
 impl Disk {
@@ -31,7 +33,15 @@ impl Disk {
         let (blocks, shift) = (u64_at(page, 0), page[130]);
         let block = 1u32.checked_shl(u32::from(shift)).filter(|b| *b >= 512 && blocks > 0)?;
         let bytes = blocks.checked_mul(u64::from(block))?;
-        Some(Disk { queues, next: Rc::default(), nsid, bytes, block, read_only: page[99] & 1 != 0 })
+        Some(Disk {
+            queues,
+            next: Rc::default(),
+            nsid,
+            bytes,
+            block,
+            read_only: page[99] & 1 != 0,
+            transfer_bytes_max: None,
+        })
     }
 
     /// A command of this namespace for the next queue.
@@ -39,10 +49,17 @@ impl Disk {
     /// # Errors
     /// As [`Link::run`].
     pub async fn run(&self, sqe: Sqe, data: Option<Bytes>, expected: u32) -> Result<Bytes, Error> {
-        let at = self.next.get() % self.queues.len().max(1);
-        self.next.set(at + 1);
-        let link = self.queues.get(at).ok_or(Error::Disconnected)?;
+        let link = self.queue().ok_or(Error::Disconnected)?;
         Ok(link.run(sqe.with_dword(1, self.nsid), data, expected).await?.data)
+    }
+
+    /// So no queue is overrun while all together have room.
+    fn queue(&self) -> Option<&Link> {
+        let first = self.next.get();
+        let count = self.queues.len();
+        let at = (first..first + count).map(|at| at % count).min_by_key(|at| self.queues[*at].in_flight())?;
+        self.next.set(at + 1);
+        self.queues.get(at)
     }
 
     /// A command for a range; offset and length are multiples of the block.

@@ -41,14 +41,30 @@ impl Host {
         let mut host = Host { admin, queues: Vec::new(), controller };
         host.enable().await?;
         if queues > 0 {
-            let from_zero = u32::from(queues - 1);
-            let granted = host.set_feature(feature::id::QUEUES, from_zero << 16 | from_zero).await?;
-            for queue in 1..=queues.min((granted & 0xffff) as u16 + 1) {
-                let (link, _) = Link::connect(rt, address, wishes, subsystem, queue, Some(controller)).await?;
-                host.queues.push(link);
-            }
+            host.connect_queues(rt, address, subsystem, queues, wishes).await?;
         }
         Ok(host)
+    }
+
+    /// Connects `queues` I/O queues, at least one, or as many as there may be, to a controller that has none.
+    ///
+    /// # Errors
+    /// As [`Host::connect`].
+    pub async fn connect_queues(
+        &mut self,
+        rt: &Rt,
+        address: &Addr,
+        subsystem: &str,
+        queues: u16,
+        wishes: &Wishes,
+    ) -> Result<(), Error> {
+        let from_zero = u32::from(queues.max(1) - 1);
+        let granted = self.set_feature(feature::id::QUEUES, from_zero << 16 | from_zero).await?;
+        for queue in 1..=queues.max(1).min((granted & 0xffff) as u16 + 1) {
+            let (link, _) = Link::connect(rt, address, wishes, subsystem, queue, Some(self.controller)).await?;
+            self.queues.push(link);
+        }
+        Ok(())
     }
 
     /// Generation and entries of the discovery log at `address`.

@@ -4,6 +4,7 @@
 //!   Link   one connection, which becomes a queue: any command, good or bad
 //!   Host   a controller: an admin link and I/O links
 //!   Disk   a namespace of it, its commands dealt to the I/O links
+//!   Opened a disk by its address alone
 //! ```
 //!
 //! Invariants: an answer that answers nothing, or not what was asked, ends the connection; a command in flight when the
@@ -13,6 +14,7 @@
 
 mod disk;
 mod host;
+mod open;
 mod receive;
 
 use std::{
@@ -31,6 +33,7 @@ use rt::{
 
 pub use disk::Disk;
 pub use host::{Host, log_command};
+pub use open::Opened;
 
 use super::{
     bytes::put,
@@ -66,6 +69,9 @@ pub enum Error {
     /// The connection ended.
     #[error("the connection ended")]
     Disconnected,
+    /// Nobody said which, and it is not one.
+    #[error("{0}")]
+    Which(String),
     /// The connection cannot be made, or broke.
     #[error("the connection failed: {0}")]
     Io(io::ErrorKind),
@@ -321,6 +327,12 @@ impl Link {
             }
             rt.sleep(std::time::Duration::from_millis(1)).await;
         }
+    }
+
+    /// Commands that wait for their answers.
+    #[must_use]
+    pub fn in_flight(&self) -> usize {
+        self.handle.connection.pending.borrow().len()
     }
 
     /// Whether the connection has ended.

@@ -6,6 +6,7 @@ use std::process::{Child, Stdio};
 use std::time::{Duration, Instant};
 
 use e2e::ashlar::Ashlar;
+use e2e::server::Server;
 use e2e::{Failure, OrFail, Result};
 use serde_json::Value;
 
@@ -27,6 +28,7 @@ pub const CASES: &[Case] = &[
         about: "the lab killed while a drive is out goes on, and repeats nothing",
         run: resumed,
     },
+    Case { name: "lab-nvme-tcp", about: "an export by NVMe/TCP: the bench makes the load", run: nvme_tcp },
 ];
 
 const DRIVES: usize = 4;
@@ -226,6 +228,69 @@ fn resumed(lab: &Lab) -> Result<()> {
     )?;
     check_states(&result(&served)?, "reads", "\"PASS")?;
     check_whole(&mut served)
+}
+
+const OVER_NVME: &str = "about = \"a test\"\nfor_publication = false\n\
+    [[test]]\nname = \"fill\"\nkind = \"fill\"\naccess = \"sequential\"\nreads = 0\nblock = \"1M\"\n\
+    [[test]]\nname = \"mix\"\nkind = \"load\"\naccess = \"random\"\nreads = 70\nblock = \"4K\"\nthreads = [2]\n\
+    depth = [100]\nseconds = 3\nramp = 1\n\
+    [[test]]\nname = \"curve\"\nkind = \"curve\"\naccess = \"random\"\nreads = 100\nblock = \"4K\"\ndepth = [8]\n\
+    seconds = 2\npercents = [20]\n\
+    [[test]]\nname = \"states\"\nkind = \"states\"\naccess = \"random\"\nreads = 100\nblock = \"4K\"\nseconds = 2\n\
+    [[test]]\nname = \"check\"\nkind = \"check\"\naccess = \"sequential\"\nreads = 100\nblock = \"1M\"\n";
+
+fn nvme_tcp(lab: &Lab) -> Result<()> {
+    let mut served = lab.array("a", "5", DRIVES, VOLUME_SIZE)?;
+    served.server = Server::new(&served.ashlar).with_flags(&["--nvme", "tcp:127.0.0.1:0", "--allow-any"]);
+    served.server.start()?;
+    fs::write(served.dir().join("over.toml"), OVER_NVME).or_fail("the suite")?;
+    let all = served.ashlar.json(&["status"])?;
+    let address = all["nvme"][0].as_str().and_then(|a| a.strip_prefix("tcp:"));
+    let address = address.ok_or_else(|| Failure::new("ashlar status", format!("no NVMe/TCP address: {all}")))?;
+    let uri = format!("nvme+tcp://{address}");
+    // The one namespace of the one subsystem is found, and its own name is asked for.
+    let args = ["lab", "run", "over.toml", &uri, "--out", "out", "--json"];
+    let refused = served.ashlar.run(&args)?;
+    let refused = refused.out + &refused.err;
+    let after = refused.split("--destroy ").nth(1).unwrap_or_default();
+    let serial = after.split(['"', ' ', '\n']).next().unwrap_or_default();
+    demand(serial.starts_with("nqn.") && serial.ends_with("/1"), "the serial that is asked for", &refused)?;
+    let another = ["--destroy", "nqn.2014-08.org.x:y/1"];
+    served.ashlar.run(&[&args[..], &another].concat())?.expect(3)?;
+    served.ashlar.done(&[&args[..], &["--destroy", serial]].concat())?;
+    let result = result(&served)?;
+    let cells = result["cells"].as_array().cloned().unwrap_or_default();
+    demand(cells.len() == 4, "cells", cells.len())?;
+    for cell in &cells {
+        let what = format!("cell {}", cell["id"]);
+        let figures = &cell["figures"];
+        demand(figures["iops"].as_f64().is_some_and(|n| n > 10.0), &what, figures)?;
+        demand(figures["latency"]["p50_us"].is_f64() && figures["latency"]["max_us"].is_f64(), &what, figures)?;
+        demand(gate(cell, "errors").starts_with("\"PASS"), &what, gate(cell, "errors"))?;
+        let command = cell["command"].as_str().unwrap_or_default();
+        demand(command.contains("bench --export=nvme+tcp://") && command.contains("nsid=1"), &what, command)?;
+        if cell["test"] != "fill" {
+            demand(gate(cell, "written").starts_with("\"PASS"), &what, gate(cell, "written"))?;
+            demand(cell["series"].as_array().is_some_and(|s| s.len() >= 2), &what, &cell["series"])?;
+        }
+    }
+    let mix = &cells[1]["figures"];
+    let (reads, writes) = (mix["read"]["iops"].as_f64(), mix["write"]["iops"].as_f64());
+    let share = reads.zip(writes).map_or(0.0, |(reads, writes)| reads / (reads + writes));
+    demand((0.6..0.8).contains(&share), "seven of ten read", share)?;
+    demand(
+        gate(&cells[3], "achieved").starts_with("\"PASS"),
+        "a fifth of the largest rate is served",
+        &cells[3]["figures"],
+    )?;
+    let not_run = result["not_run"].to_string();
+    demand(not_run.contains("nobody controls") && not_run.contains("checks nothing"), "what is not run", &not_run)?;
+    // What has been measured is not measured again.
+    let before = files(&served.dir().join("out/cells"))?;
+    served.ashlar.done(&["lab", "run", "--resume", "out", "--json"])?;
+    demand(files(&served.dir().join("out/cells"))? == before, "a run that is whole stays as it is", before.len())?;
+    served.server.stop()?;
+    served.ashlar.run(&["check", ARRAY])?.expect(0).map(drop)
 }
 
 const MODELLED: &str = "about = \"a test\"\nfor_publication = false\n\
