@@ -30,6 +30,7 @@ const PROGRAMS: &[(&str, &str)] = &[
     ("setpriv", "util-linux"),
     ("chromium", "chromium"),
     ("mdadm", "mdadm"),
+    ("valgrind", "valgrind"),
 ];
 
 /// Debian's own Python, and the module it must have.

@@ -127,6 +127,15 @@ pub fn all() -> Vec<Suite> {
             20,
             Run::Cargo(&["build", "--release", "--bins", "-p", "sim", "-p", "fuzz-bodies"]),
         ),
+        Suite {
+            foreign: true,
+            ..Suite::new(
+                "counted",
+                "instructions of a request, within 3 % of what they were",
+                5,
+                Run::Built("counted", &[]),
+            )
+        },
         Suite::new("fuzz", "the corpora of the fuzz targets, and mutations of them", 5, Run::Built("fuzz-replay", &[])),
         Suite::new(
             "sim",
