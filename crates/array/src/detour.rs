@@ -241,7 +241,20 @@ impl Core {
     }
 
     fn is_slow(&self, seat: &Seat) -> bool {
-        seat.speed.high_ns.get() > SLOW * self.middle_ns().max(DEADLINE_MIN.as_nanos() as f64 / SLOW)
+        let high = seat.speed.high_ns.get();
+        // Nearly all are quick beyond doubt: the middle one is looked for only for the others.
+        high > DEADLINE_MIN.as_nanos() as f64 && high > SLOW * self.middle_ns()
+    }
+
+    /// How long a member is waited for alone.
+    fn patience(&self, seat: &Seat) -> Duration {
+        let own = seat.speed.high_ns.get();
+        if own > 0.0 && own * DEADLINE <= DEADLINE_MIN.as_nanos() as f64 {
+            return DEADLINE_MIN;
+        }
+        let middle = self.middle_ns();
+        let usual = if own == 0.0 { middle } else { own.min(2.0 * middle) };
+        Duration::from_nanos((usual * DEADLINE) as u64).clamp(DEADLINE_MIN, DEADLINE_MAX)
     }
 
     /// How to read around a column's member; `None` when there is no redundancy left for it among those that are quick.
@@ -258,14 +271,10 @@ impl Core {
                 return None;
             }
         }
-        let middle = self.middle_ns();
-        let own = seat.speed.high_ns.get();
-        let usual = if own == 0.0 { middle } else { own.min(2.0 * middle) };
-        let after = Duration::from_nanos((usual * DEADLINE) as u64).clamp(DEADLINE_MIN, DEADLINE_MAX);
         let reads = match columns.scheme {
             Scheme::Copies { .. } => 1.0,
             Scheme::Parity { .. } => (columns.scheme.width() - without.len()) as f64,
         };
-        Some(Detour { without, reads, after })
+        Some(Detour { without, reads, after: self.patience(seat) })
     }
 }

@@ -16,7 +16,7 @@
 //!   uses any more (it comes back only as new, once it is idle).
 
 use std::cell::{Cell, RefCell};
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::VecDeque;
 use std::pin::pin;
 use std::rc::Rc;
 use std::task::{Poll, Waker};
@@ -26,6 +26,7 @@ use base::{BLOCK_BYTES, MemberId, MemberLba};
 use futures::future::{Either, join_all, select};
 use ondisk::MemberState;
 use rt::{Buf, Bytes, IoError, Nanos};
+use slab::Slab;
 
 use crate::canary::{Canary, planted};
 use crate::core::{Core, Phase};
@@ -92,19 +93,26 @@ pub struct Watcher {
 #[derive(Default)]
 struct Flights {
     next: u64,
-    /// By number, so in the order in which they began.
-    begun: BTreeMap<u64, (Nanos, Option<Waker>)>,
+    asked: Slab<Asked>,
+}
+
+/// A request that was not answered yet.
+struct Asked {
+    /// In the order in which they began.
+    number: u64,
+    begun: Nanos,
+    waker: Option<Waker>,
 }
 
 /// A request in flight; it is none any more when this is dropped.
 struct Flight<'a> {
     health: &'a Health,
-    number: u64,
+    key: usize,
 }
 
 impl Drop for Flight<'_> {
     fn drop(&mut self) {
-        self.health.flights.borrow_mut().begun.remove(&self.number);
+        self.health.flights.borrow_mut().asked.remove(self.key);
     }
 }
 
@@ -116,14 +124,13 @@ impl Health {
         {
             watcher.begun.wake();
         }
-        let number = {
+        let key = {
             let mut flights = self.flights.borrow_mut();
             flights.next += 1;
             let number = flights.next;
-            flights.begun.insert(number, (now, None));
-            number
+            flights.asked.insert(Asked { number, begun: now, waker: None })
         };
-        let flight = Flight { health: self, number };
+        let flight = Flight { health: self, key };
         let mut request = pin!(request);
         std::future::poll_fn(|cx| {
             if let Poll::Ready(answer) = request.as_mut().poll(cx) {
@@ -132,12 +139,10 @@ impl Health {
             if left() {
                 return Poll::Ready(None);
             }
-            let mut flights = self.flights.borrow_mut();
-            if let Some((_, waker)) = flights.begun.get_mut(&flight.number) {
-                match waker {
-                    Some(waker) => waker.clone_from(cx.waker()),
-                    None => *waker = Some(cx.waker().clone()),
-                }
+            let waker = &mut self.flights.borrow_mut().asked[flight.key].waker;
+            match waker {
+                Some(waker) => waker.clone_from(cx.waker()),
+                None => *waker = Some(cx.waker().clone()),
             }
             Poll::Pending
         })
@@ -146,20 +151,23 @@ impl Health {
 
     /// Makes everybody who waits look again.
     pub fn wake(&self) {
-        let wakers: Vec<Waker> =
-            self.flights.borrow_mut().begun.values_mut().filter_map(|(_, waker)| waker.take()).collect();
-        wakers.into_iter().for_each(Waker::wake);
+        let mut flights = self.flights.borrow_mut();
+        let waiting = flights.asked.iter_mut().filter_map(|(_, asked)| Some((asked.number, asked.waker.take()?)));
+        let mut waiting: Vec<(u64, Waker)> = waiting.collect();
+        drop(flights);
+        waiting.sort_unstable_by_key(|(number, _)| *number);
+        waiting.into_iter().for_each(|(_, waker)| waker.wake());
     }
 
     /// The oldest request in flight: its number, and since when.
     fn oldest(&self) -> Option<(u64, Nanos)> {
         let flights = self.flights.borrow();
-        let begun = flights.begun.iter().map(|(number, (begun, _))| (*number, *begun));
-        begun.min_by_key(|(_, begun)| *begun)
+        let begun = flights.asked.iter().map(|(_, asked)| (asked.number, asked.begun));
+        begun.min_by_key(|&(number, begun)| (begun, number))
     }
 
     fn in_flight(&self, number: u64) -> bool {
-        self.flights.borrow().begun.contains_key(&number)
+        self.flights.borrow().asked.iter().any(|(_, asked)| asked.number == number)
     }
 
     /// Why the member is suspect, if it is.

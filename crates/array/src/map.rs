@@ -218,7 +218,7 @@ impl Core {
             return Err(Fault::Medium);
         }
         let run = self.read_run(&columns, column, row, &[place.crc]).await;
-        if run.lost[0] {
+        if run.lost {
             return Err(Fault::Medium);
         }
         let node = Rc::new(Node::decode(&run.data).map_err(|_| Fault::Medium)?);

@@ -57,12 +57,12 @@ impl Rows {
     }
 }
 
-/// Blocks of a run and which of them could not be had.
+/// Blocks of a run.
 pub struct Run {
     /// The blocks; lost ones hold anything.
     pub data: Buf,
-    /// Per block.
-    pub lost: Vec<bool>,
+    /// Whether any could not be had.
+    pub lost: bool,
 }
 
 impl Core {
@@ -156,21 +156,22 @@ impl Core {
     /// made from the rest of its row, and put right on the drive. Nothing counts as lost as long as a rebuild gives the
     /// columns other places.
     pub async fn read_run(&self, columns: &Columns, column: usize, row: u32, crcs: &[u32]) -> Run {
-        let mut columns = columns.clone();
-        loop {
-            let run = self.read_run_there(&columns, column, row, crcs).await;
-            match self.columns(columns.id).filter(|now| now.slots != columns.slots) {
-                Some(now) if run.lost.contains(&true) && !planted(Canary::OldPlacesBelieved) => columns = now,
-                _ => return run,
-            }
+        let mut run = self.read_run_there(columns, column, row, crcs).await;
+        let mut asked = None;
+        while run.lost && !planted(Canary::OldPlacesBelieved) {
+            let before = asked.as_ref().unwrap_or(columns);
+            let Some(now) = self.columns(columns.id).filter(|now| now.slots != before.slots) else { break };
+            run = self.read_run_there(&now, column, row, crcs).await;
+            asked = Some(now);
         }
+        run
     }
 
     async fn read_run_there(&self, columns: &Columns, column: usize, row: u32, crcs: &[u32]) -> Run {
         let rows = crcs.len() as u32;
         let direct = match self.read_or_go_around(columns, column, row, crcs).await {
             Answer::Direct(direct) => direct,
-            Answer::Around(data) => return Run { data, lost: vec![false; crcs.len()] },
+            Answer::Around(data) => return Run { data, lost: false },
         };
         let had_direct = direct.is_some();
         let mut data = match direct {
@@ -180,7 +181,7 @@ impl Core {
                 None => Buf::zeroed(rows as usize * BLOCK_BYTES),
             },
         };
-        let mut lost = vec![false; crcs.len()];
+        let mut lost = false;
         for (i, &crc) in crcs.iter().enumerate() {
             let at = i * BLOCK_BYTES..(i + 1) * BLOCK_BYTES;
             if crc32c(&data[at.clone()]) == crc || planted(Canary::ChecksumIgnored) {
@@ -197,7 +198,7 @@ impl Core {
                         self.repair(columns, column, row, block).await;
                     }
                 }
-                None => lost[i] = true,
+                None => lost = true,
             }
         }
         Run { data, lost }

@@ -175,7 +175,7 @@ impl Volume {
         let (column, row) = Seg::place(places[0].pba.block, self.core.shape.zone_blocks);
         let crcs: Vec<u32> = places.iter().map(|p| p.crc).collect();
         let run = self.core.read_run(&columns, column, row, &crcs).await;
-        if run.lost.contains(&true) { Err(Fault::Medium) } else { Ok(run.data) }
+        if run.lost { Err(Fault::Medium) } else { Ok(run.data) }
     }
 
     /// Writes; durable when it returns if `fua`, else after a flush (or at once, where no member has a volatile

@@ -5,7 +5,8 @@
 //!
 //! Not here: the clock (`executor` has it: real, or moved by the modelled world).
 
-use std::collections::BTreeMap;
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
 use std::fmt;
 use std::future::Future;
 use std::ops::{Add, Sub};
@@ -13,6 +14,8 @@ use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
+
+use slab::Slab;
 
 use crate::executor::Inner;
 use crate::model;
@@ -51,47 +54,89 @@ pub(crate) enum Event {
     Served(model::Disk, model::FlightKey),
 }
 
-/// The place of an event in the list.
-pub(crate) type EventKey = (Nanos, u64);
+/// An event in the list.
+#[derive(Clone, Copy)]
+pub(crate) struct EventKey {
+    slot: usize,
+    made: u64,
+}
 
 /// Everything that will happen, soonest first.
+///
+/// Nearly all sleeps are taken back before their end: their lines stay where they are until they come first, or until they
+/// are half of all, so that taking one back costs next to nothing. Invariant: the first line is of an event.
 #[derive(Default)]
 pub(crate) struct Agenda {
-    events: BTreeMap<EventKey, Event>,
+    lines: BinaryHeap<Reverse<Line>>,
+    /// With its number, since slots are used again.
+    events: Slab<(u64, Event)>,
     made: u64,
+}
+
+/// When, in which order, and which slot.
+type Line = (Nanos, u64, usize);
+
+/// Fewer lines than these are not gone through.
+const LINES_MIN: usize = 64;
+
+fn is_of_event(events: &Slab<(u64, Event)>, (_, made, slot): Line) -> bool {
+    events.get(slot).is_some_and(|(number, _)| *number == made)
 }
 
 impl Agenda {
     pub(crate) fn add(&mut self, at: Nanos, event: Event) -> EventKey {
         self.made += 1;
-        let key = (at, self.made);
-        self.events.insert(key, event);
-        key
+        let slot = self.events.insert((self.made, event));
+        self.lines.push(Reverse((at, self.made, slot)));
+        EventKey { slot, made: self.made }
     }
 
     pub(crate) fn take_back(&mut self, key: EventKey) -> Option<Event> {
-        self.events.remove(&key)
+        let event = self.take(key.slot, key.made)?;
+        if self.lines.len() > LINES_MIN && self.lines.len() / 2 > self.events.len() {
+            self.lines.retain(|Reverse(line)| is_of_event(&self.events, *line));
+        }
+        self.skip_lines();
+        Some(event)
     }
 
     pub(crate) fn soonest(&self) -> Option<Nanos> {
-        self.events.first_key_value().map(|(key, _)| key.0)
+        self.lines.peek().map(|Reverse((at, ..))| *at)
     }
 
     /// The soonest event, when it is due by `now`.
     pub(crate) fn due(&mut self, now: Nanos) -> Option<Event> {
-        let first = self.events.first_entry()?;
-        (first.key().0 <= now).then(|| first.remove())
+        let Reverse((_, made, slot)) = *self.lines.peek().filter(|Reverse((at, ..))| *at <= now)?;
+        self.lines.pop();
+        let event = self.take(slot, made);
+        self.skip_lines();
+        event
     }
 
     /// Replaces the waker of a sleeper.
     fn rewake(&mut self, key: EventKey, waker: &Waker) {
-        if let Some(Event::Wake(old)) = self.events.get_mut(&key) {
+        if let Some((made, Event::Wake(old))) = self.events.get_mut(key.slot)
+            && *made == key.made
+        {
             old.clone_from(waker);
         }
     }
 
-    pub(crate) fn clear(&mut self) -> BTreeMap<EventKey, Event> {
+    pub(crate) fn clear(&mut self) -> Slab<(u64, Event)> {
+        self.lines.clear();
         std::mem::take(&mut self.events)
+    }
+
+    fn take(&mut self, slot: usize, made: u64) -> Option<Event> {
+        let there = self.events.get(slot).is_some_and(|(number, _)| *number == made);
+        there.then(|| self.events.remove(slot).1)
+    }
+
+    /// Drops the lines of no event before the next one.
+    fn skip_lines(&mut self) {
+        while self.lines.peek().is_some_and(|Reverse(line)| !is_of_event(&self.events, *line)) {
+            self.lines.pop();
+        }
     }
 }
 
@@ -154,15 +199,35 @@ mod tests {
     fn one_instant_fires_in_order_and_taken_back_never() {
         let mut agenda = Agenda::default();
         let wake = || Event::Wake(Waker::noop().clone());
-        let late = agenda.add(Nanos(9), wake());
+        agenda.add(Nanos(9), wake());
         let first = agenda.add(Nanos(3), wake());
-        let second = agenda.add(Nanos(3), wake());
-        assert!(first < second && second < late);
+        agenda.add(Nanos(3), wake());
         assert_eq!(agenda.soonest(), Some(Nanos(3)));
         agenda.take_back(first);
         assert!(agenda.due(Nanos(2)).is_none());
         assert!(agenda.due(Nanos(5)).is_some());
         assert!(agenda.due(Nanos(5)).is_none());
         assert_eq!(agenda.soonest(), Some(Nanos(9)));
+    }
+
+    #[test]
+    fn what_is_taken_back_leaves_no_lines_behind() {
+        let mut agenda = Agenda::default();
+        let wake = || Event::Wake(Waker::noop().clone());
+        let kept = agenda.add(Nanos(500), wake());
+        for at in 0..10_000 {
+            let key = agenda.add(Nanos(1000 + at), wake());
+            assert!(agenda.take_back(key).is_some());
+            assert!(agenda.take_back(key).is_none(), "a slot that is used again is another's");
+            assert!(agenda.lines.len() <= LINES_MIN + 1);
+        }
+        // Those that came before are gone with the first that is taken back.
+        let soon = agenda.add(Nanos(3), wake());
+        agenda.add(Nanos(7), wake());
+        agenda.take_back(soon);
+        assert_eq!(agenda.soonest(), Some(Nanos(7)));
+        agenda.take_back(kept);
+        assert!(agenda.due(Nanos(7)).is_some());
+        assert_eq!((agenda.soonest(), agenda.due(Nanos(u64::MAX)).is_none()), (None, true));
     }
 }

@@ -126,7 +126,7 @@ impl Core {
         // As they are now: a rebuild may have given columns new places.
         let Some(columns) = self.columns(from.pba.segment) else { return Ok(None) };
         let run = self.read_run(&columns, column, row, &[from.crc]).await;
-        let data = (!run.lost[0]).then(|| run.data.freeze());
+        let data = (!run.lost).then(|| run.data.freeze());
         Ok(Some(Live { vol, lba, from, data }))
     }
 }
