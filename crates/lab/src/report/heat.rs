@@ -24,7 +24,7 @@ pub fn section(runs: &[Run]) -> Option<Section> {
             for (caption, of, text) in [
                 ("IOPS", (|c: &Cell| c.figures.iops) as fn(&Cell) -> Option<f64>, si as fn(f64) -> String),
                 ("p99, us", |c: &Cell| c.figures.latency.p99_us, si),
-                ("in flight by Little's law against threads x depth, %", little, |v| format!("{v:+.0}")),
+                ("in flight by Little's law against threads x depth, %", little, signed),
             ] {
                 body.push_str(&figure(caption, &map(caption, &cells, of, text)));
             }
@@ -32,6 +32,11 @@ pub fn section(runs: &[Run]) -> Option<Section> {
         }
     }
     (!body.is_empty()).then(|| Section::new("heat", "Threads x depth", body))
+}
+
+/// "+3", "-1", and "0" for what rounds to it.
+fn signed(value: f64) -> String {
+    if value.round() == 0.0 { "0".to_owned() } else { format!("{value:+.0}") }
 }
 
 fn map(title: &str, cells: &[&Cell], of: fn(&Cell) -> Option<f64>, text: fn(f64) -> String) -> String {

@@ -240,7 +240,9 @@ fn same_target(ordered: &Target, first: bool) -> Result<Target, Error> {
     if first && now.exists != ordered.exists {
         return Err(Error::usage(&ordered.name, "somebody made it meanwhile: look at it, and plan again"));
     }
-    Ok(now)
+    // What a namespace said of itself when it was asked.
+    let facts = if now.kind == Kind::Nvme { ordered.facts.clone() } else { now.facts };
+    Ok(Target { facts, ..now })
 }
 
 /// What the user said of a target: its serial number, or one that is no target's.

@@ -283,6 +283,11 @@ fn nvme_tcp(lab: &Lab) -> Result<()> {
         "a fifth of the largest rate is served",
         &cells[3]["figures"],
     )?;
+    demand(
+        result["system"].to_string().contains("serial"),
+        "the controller's serial number is told",
+        &result["system"],
+    )?;
     let not_run = result["not_run"].to_string();
     demand(not_run.contains("nobody controls") && not_run.contains("checks nothing"), "what is not run", &not_run)?;
     // What has been measured is not measured again.
