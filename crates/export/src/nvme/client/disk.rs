@@ -30,7 +30,13 @@ pub struct Disk {
 impl Disk {
     /// From its Identify page; nothing when it is inactive.
     pub(super) fn new(queues: Vec<Link>, nsid: u32, page: &[u8]) -> Option<Disk> {
-        let (blocks, shift) = (u64_at(page, 0), page[130]);
+        let blocks = u64_at(page, 0);
+        // FLBAS says which of the formats is in use; one with metadata (MS) is none of ours. NVM Command Set 1.0, 4.1.5.1.
+        let format = 128 + 4 * usize::from(page[26] & 0xf);
+        let shift = page[format + 2];
+        if page[format] != 0 || page[format + 1] != 0 {
+            return None;
+        }
         let block = 1u32.checked_shl(u32::from(shift)).filter(|b| *b >= 512 && blocks > 0)?;
         let bytes = blocks.checked_mul(u64::from(block))?;
         Some(Disk {
@@ -133,4 +139,22 @@ impl Disk {
 
 fn fua_bit(fua: bool) -> u32 {
     if fua { bit::FUA } else { 0 }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_format_in_use_counts() {
+        let mut page = vec![0; 4096];
+        page[0] = 100;
+        (page[130], page[134]) = (9, 12);
+        let block = |page: &[u8]| Disk::new(vec![], 1, page).map(|disk| (disk.block, disk.bytes));
+        assert_eq!(block(&page), Some((512, 51_200)));
+        page[26] = 1;
+        assert_eq!(block(&page), Some((4096, 409_600)));
+        page[132] = 8;
+        assert_eq!(block(&page), None, "metadata beside each block");
+    }
 }

@@ -15,6 +15,9 @@ use crate::nvme::{
     log::{self, DiscoveryEntry},
 };
 
+/// Longer discovery logs are not believed: their memory would be the server's to choose.
+const DISCOVERY_ENTRIES_MAX: u32 = 1023;
+
 /// A controller and its queues.
 pub struct Host {
     /// The admin queue.
@@ -81,7 +84,11 @@ impl Host {
     /// As [`Link::run`].
     pub async fn discovery_log(&self) -> Result<(u64, Vec<DiscoveryEntry>), Error> {
         let header = self.log(log::DISCOVERY, 0, 1024).await?;
-        let bytes = 1024 + 1024 * u32_at(&header.data, 8);
+        let entries = u32_at(&header.data, 8);
+        if entries > DISCOVERY_ENTRIES_MAX {
+            return Err(Error::Protocol("a discovery log of too many entries"));
+        }
+        let bytes = 1024 + 1024 * entries;
         let page = self.log(log::DISCOVERY, 0, bytes).await?;
         log::parse_discovery(&page.data).ok_or(Error::Protocol("a malformed discovery log"))
     }
@@ -192,7 +199,8 @@ impl Host {
     /// As [`Link::run`]; or it is not active.
     pub async fn disk(&self, nsid: u32) -> Result<Disk, Error> {
         let page = self.identify(cns::NAMESPACE, nsid).await?.data;
-        Disk::new(self.queues.clone(), nsid, &page).ok_or(Error::Protocol("an inactive namespace"))
+        Disk::new(self.queues.clone(), nsid, &page)
+            .ok_or(Error::Protocol("a namespace that is inactive, or has metadata beside its blocks"))
     }
 }
 
