@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use array::Array;
 use rand::{RngExt, SeedableRng};
 use rt::model::{Disk, FaultsMet, LateWrites};
 use rt::{Drive, Rt};
@@ -28,6 +29,9 @@ pub struct World {
     made: u64,
     begun: u32,
 }
+
+/// Some map nodes of a seed's hundreds.
+const MAP_MEMORY_LITTLE: u64 = 20_000;
 
 /// From the beginning of one runtime to that of the next, by the wall clock.
 const BETWEEN: Duration = Duration::from_secs(60);
@@ -71,6 +75,13 @@ impl World {
     pub fn rt(&mut self) -> Rt {
         self.begun += 1;
         Rt::modelled_later(self.dice.random(), BETWEEN * self.begun)
+    }
+
+    /// In a third of the worlds few map nodes stay in memory, so that most are read when they are needed.
+    pub fn give_map_memory(&self, array: &Array) {
+        if self.plan.seed.is_multiple_of(3) {
+            array.set_map_memory(MAP_MEMORY_LITTLE);
+        }
     }
 
     /// Whether a drive may go bad.

@@ -151,6 +151,11 @@ impl Array {
         self.core.tally.moved_blocks.get()
     }
 
+    /// Lets map nodes take `bytes` in memory from now on; those that are there are read again when they are asked for.
+    pub fn set_map_memory(&self, bytes: u64) {
+        self.core.nodes.borrow_mut().resize(bytes);
+    }
+
     /// Counters, now.
     #[must_use]
     pub fn iostat(&self) -> Iostat {

@@ -157,7 +157,7 @@ async fn walk(core: &Core, vol: &Vol, owners: &mut BTreeMap<Pba, Owner>, report:
             report.nodes += 1;
             report.leaves += u64::from(key.level == 0);
             let node = match core.node_at(&roots, height, key).await {
-                Ok(Base::Node(node, _)) => node,
+                Ok(Base::Node(node, _)) => node.to_node(),
                 Ok(Base::Fill(_)) | Err(_) => {
                     report.error(format!("{} cannot be read", owner_text(&owner)));
                     continue;

@@ -13,8 +13,8 @@ use uuid::Uuid;
 
 use crate::fault::Fault;
 use crate::log::Log;
-use crate::map::NodeCache;
 use crate::memtable::Memtable;
+use crate::node_cache::NodeCache;
 use crate::pins::Pins;
 use crate::seat::Seat;
 use crate::segment::Table;

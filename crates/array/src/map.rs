@@ -7,16 +7,16 @@
 //!
 //! Invariant: memtables and roots are taken in one step, under one pin; nodes never change once written.
 
-use std::collections::BTreeMap;
 use std::rc::Rc;
 
-use base::{Lba, Pba, SegmentId, VolumeId};
+use base::{Lba, VolumeId};
 use ondisk::volume::HEIGHT_MAX;
 use ondisk::{MapRef, NODE_REFS, Node, Place, SHARDS};
 
 use crate::canary::{Canary, planted};
 use crate::core::{Core, Vol};
 use crate::fault::Fault;
+use crate::packed::Packed;
 use crate::pins::Pin;
 use crate::segment::Seg;
 
@@ -82,7 +82,7 @@ pub enum Base {
     /// No node: everything below says the same.
     Fill(MapRef),
     /// The node, and where it is.
-    Node(Rc<Node>, Place),
+    Node(Rc<Packed>, Place),
 }
 
 impl Base {
@@ -90,41 +90,8 @@ impl Base {
     pub fn to_node(&self) -> Node {
         match self {
             Base::Fill(fill) => Node::filled(*fill),
-            Base::Node(node, _) => (**node).clone(),
+            Base::Node(node, _) => node.to_node(),
         }
-    }
-}
-
-/// Nodes in memory, by place: a place names one content for ever.
-#[derive(Default)]
-pub struct NodeCache {
-    nodes: BTreeMap<(SegmentId, u32), Rc<Node>>,
-}
-
-/// Bytes a node takes in memory.
-const NODE_MEMORY_BYTES: usize = NODE_REFS * size_of::<MapRef>();
-
-impl NodeCache {
-    /// Remembers.
-    pub fn put(&mut self, at: Pba, node: Rc<Node>) {
-        self.nodes.insert((at.segment, at.block), node);
-    }
-
-    fn get(&self, at: Pba) -> Option<Rc<Node>> {
-        self.nodes.get(&(at.segment, at.block)).cloned()
-    }
-
-    /// Forgets what lay in a freed segment.
-    pub fn forget_segment(&mut self, id: SegmentId) {
-        let there: Vec<_> = self.nodes.range((id, 0)..=(id, u32::MAX)).map(|(k, _)| *k).collect();
-        for key in there {
-            self.nodes.remove(&key);
-        }
-    }
-
-    /// Memory used.
-    pub fn bytes(&self) -> u64 {
-        (self.nodes.len() * NODE_MEMORY_BYTES) as u64
     }
 }
 
@@ -175,11 +142,11 @@ impl Core {
                 continue;
             }
             let base = self.node_at(&roots, height, NodeKey::leaf(vol.id, Lba(at))).await?;
-            for (i, block) in part.iter_mut().enumerate() {
-                block.get_or_insert_with(|| match &base {
-                    Base::Fill(fill) => *fill,
-                    Base::Node(node, _) => node.0[first + i],
-                });
+            match &base {
+                Base::Fill(fill) => part.iter_mut().for_each(|block| _ = block.get_or_insert(*fill)),
+                Base::Node(node, _) => part.iter_mut().zip(node.slots_from(first)).for_each(|(block, says)| {
+                    block.get_or_insert(says);
+                }),
             }
         }
         let refs = known.into_iter().map(|k| k.expect("every leaf was asked")).collect();
@@ -203,12 +170,12 @@ impl Core {
             }
             level -= 1;
             let shift = 8 * (u32::from(level) - u32::from(key.level));
-            at = node.0[((key.index >> shift) % NODE_REFS as u64) as usize];
+            at = node.get(((key.index >> shift) % NODE_REFS as u64) as usize);
         }
     }
 
     /// A node by its place.
-    pub async fn load_node(&self, place: Place) -> Result<Rc<Node>, Fault> {
+    pub async fn load_node(&self, place: Place) -> Result<Rc<Packed>, Fault> {
         if let Some(node) = self.nodes.borrow().get(place.pba) {
             return Ok(node);
         }
@@ -221,7 +188,7 @@ impl Core {
         if run.lost {
             return Err(Fault::Medium);
         }
-        let node = Rc::new(Node::decode(&run.data).map_err(|_| Fault::Medium)?);
+        let node = Rc::new(Packed::from(&Node::decode(&run.data).map_err(|_| Fault::Medium)?));
         self.nodes.borrow_mut().put(place.pba, node.clone());
         Ok(node)
     }

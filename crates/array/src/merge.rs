@@ -16,6 +16,7 @@ use crate::fault::Fault;
 use crate::log::{Piece, Request, What};
 use crate::map::{Base, LEAF_BLOCKS, NodeKey, height_for};
 use crate::memtable::Memtable;
+use crate::packed::Packed;
 
 /// Nodes read and written at once: they fill four records of 240 entries.
 const NODES_AT_ONCE: usize = 1024;
@@ -229,7 +230,7 @@ impl Core {
                     self.node_replaced();
                 }
                 live.push((place, 1));
-                self.nodes.borrow_mut().put(place.pba, Rc::new(node));
+                self.nodes.borrow_mut().put(place.pba, Rc::new(Packed::from(&node)));
                 MapRef::At(place)
             }
         };
@@ -354,7 +355,7 @@ impl Core {
         }
         Ok(match self.node_at(roots, height, key.parent()).await? {
             Base::Fill(fill) => fill,
-            Base::Node(node, _) => node.0[key.slot()],
+            Base::Node(node, _) => node.get(key.slot()),
         })
     }
 }

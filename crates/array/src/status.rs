@@ -49,6 +49,19 @@ pub struct VolumeCounters {
     pub errors: Cell<u64>,
 }
 
+/// Map nodes in memory.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub struct MapMemory {
+    /// What they take.
+    pub bytes: u64,
+    /// What they may take.
+    pub bytes_max: u64,
+    /// Nodes that were there when they were asked for, since the array was opened.
+    pub hits: u64,
+    /// Nodes that had to be read.
+    pub misses: u64,
+}
+
 /// Something that happened.
 #[derive(Clone, Debug, Serialize)]
 pub struct EventLine {
@@ -156,7 +169,7 @@ pub struct Status {
     /// What happened, oldest first.
     pub events: Vec<EventLine>,
     /// Memory of the map.
-    pub map_memory_bytes: u64,
+    pub map_memory: MapMemory,
     /// Blocks written back since the open because they did not match their checksum.
     pub repaired_blocks: u64,
     /// Entries acknowledged and not merged.
@@ -330,7 +343,7 @@ impl Core {
             scrub: self.scrub_status(),
             events: self.events(),
             repaired_blocks: self.tally.repaired_blocks.get(),
-            map_memory_bytes: self.nodes.borrow().bytes(),
+            map_memory: self.nodes.borrow().status(),
             unmerged_entries: {
                 let memory = self.memory.borrow();
                 memory.active.len() + memory.frozen.as_ref().map_or(0, |f| f.len())

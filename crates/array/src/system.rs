@@ -184,7 +184,6 @@ impl Core {
             }
             let seg = table.segments.remove(id).expect("it is there");
             zones.extend(seg.slots.iter().flatten().filter_map(|(m, zone)| Some((self.seat(*m)?, *zone))));
-            self.nodes.borrow_mut().forget_segment(*id);
         }
         drop(table);
         if !zones.is_empty() {

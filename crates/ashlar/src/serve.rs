@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use server::config::Config;
 use server::daemon::{self, NvmeSettings, Settings, What};
+use server::size::Size;
 use server::{Problem, paths};
 use tracing_subscriber::EnvFilter;
 
@@ -49,6 +50,10 @@ pub struct Args {
     /// Lets every host use every array over NVMe/TCP
     #[arg(long)]
     allow_any: bool,
+    /// Memory for the map of each array: of what was written in pieces of 128 KiB, 1M holds the map of 0.7 GiB
+    /// [default: 256M]
+    #[arg(long, value_name = "SIZE")]
+    map_memory: Option<Size>,
     /// Writes nothing: recovers in memory, exports read-only
     #[arg(long)]
     read_only: bool,
@@ -102,6 +107,7 @@ fn settings(context: &Context, args: Args) -> Result<Settings, Problem> {
         degraded: args.degraded,
         force_diverged: args.force_diverged,
         accept_loss: args.accept_loss,
+        map_memory: args.map_memory.or(config.map_memory),
         stop_at_eof: args.stop_at_eof,
         program: format!("ashlar {}", env!("CARGO_PKG_VERSION")),
     })

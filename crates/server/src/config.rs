@@ -4,6 +4,7 @@
 //! control = "/run/ashlar.sock"
 //! nbd = ["unix:/run/ashlar-nbd.sock", "tcp:127.0.0.1:10809"]
 //! nvme = ["tcp:10.0.0.5:4420"]  # none: no NVMe/TCP
+//! map_memory = "1G"             # of each array; 256M when nothing is said
 //! allow_hosts = ["nqn.2014-08.org.nvmexpress:uuid:4c4c4544-0042-3510-8044-b7c04f333432"]
 //!
 //! [[array]]                     # none: all arrays this machine knows
@@ -56,6 +57,8 @@ pub struct Config {
     /// Opens every array for reading only.
     #[serde(default)]
     pub read_only: bool,
+    /// What the map of each array may take in memory.
+    pub map_memory: Option<Size>,
     /// What to serve.
     #[serde(default, rename = "array")]
     pub arrays: Vec<ArrayConfig>,

@@ -32,6 +32,7 @@ fn settings(dir: &Path) -> Settings {
         degraded: false,
         force_diverged: false,
         accept_loss: false,
+        map_memory: None,
         direct: vec![],
         stop_at_eof: false,
         program: "test".into(),

@@ -44,6 +44,7 @@ fn settings(dir: &Path, port: u16) -> Settings {
         degraded: false,
         force_diverged: false,
         accept_loss: false,
+        map_memory: None,
         direct: vec![],
         stop_at_eof: false,
         program: "test".into(),

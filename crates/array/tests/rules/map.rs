@@ -506,6 +506,8 @@ pub fn a_look_up_outlives_its_trees() {
     overwrite(&p, 1);
     p.close();
     let p = world.start(35);
+    // No node stays in memory.
+    p.array().set_map_memory(1);
     let waits = Rc::new(Cell::new(true));
     let first = waits.clone();
     world.on_ops(move |_, op, system| match op.kind {

@@ -61,6 +61,16 @@ fn state_sentence(state: ArrayState) -> &'static str {
     }
 }
 
+/// "map 3.0 MiB of 256.0 MiB, 99 % of 8120 look-ups hit".
+fn map_memory(a: &ArrayView) -> String {
+    let asked = a.map_hits + a.map_misses;
+    let mut words = format!("map {} of {}", human(a.map_memory_bytes), human(a.map_memory_bytes_max));
+    if asked > 0 {
+        words.push_str(&format!(", {} of {asked} look-ups hit", percent(a.map_hits, asked)));
+    }
+    words
+}
+
 /// Everything about an array.
 pub fn array_details(a: &ArrayView) -> Vec<String> {
     let mut lines = vec![
@@ -106,6 +116,7 @@ pub fn array_details(a: &ArrayView) -> Vec<String> {
         human(a.zone_bytes),
         a.kernel
     ));
+    lines.push(format!("  memory    {}", map_memory(a)));
     if let Some(r) = &a.rebuild {
         lines.push(format!("  rebuild   {}, {}", rebuild(r), rate_words(&a.rebuild_rate)));
     } else if a.rebuild_paused {

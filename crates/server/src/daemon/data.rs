@@ -35,6 +35,8 @@ pub struct Data {
     pub nvme: RefCell<Vec<String>>,
     /// Whether every array is opened for reading only.
     pub read_only: bool,
+    /// What the map of each array may take in memory, unless the engine decides.
+    pub map_memory: Option<u64>,
 }
 
 impl Data {
@@ -73,6 +75,9 @@ impl Data {
             return Err(name_taken(&name));
         }
         self.absent.borrow_mut().remove(&name);
+        if let Some(bytes) = self.map_memory {
+            opened.array.set_map_memory(bytes);
+        }
         // Members that were leaving when it was last served.
         crate::ops::drive::see_off_all(&self.world, &opened);
         self.served.borrow_mut().insert(name, opened);

@@ -20,6 +20,7 @@ use crate::config::ArrayConfig;
 use crate::direct::{self, DirectDrive};
 use crate::ops::World;
 use crate::registry::Registry;
+use crate::size::Size;
 
 /// What to serve.
 #[derive(Clone, Debug)]
@@ -55,6 +56,8 @@ pub struct Settings {
     pub force_diverged: bool,
     /// Goes on over writes that are lost beyond repair.
     pub accept_loss: bool,
+    /// What the map of each array may take in memory.
+    pub map_memory: Option<Size>,
     /// Stops when standard input ends: for a parent that must not leave a server behind.
     pub stop_at_eof: bool,
     /// The program's version, for `status`.
@@ -88,6 +91,7 @@ async fn live(rt: &Rt, settings: Settings) -> Result<(), Problem> {
         nbd: RefCell::default(),
         nvme: RefCell::default(),
         read_only: settings.read_only,
+        map_memory: map_memory(settings.map_memory)?,
     });
     step.run("arrays", arrays::open_all(&data, &settings)).await?;
     let served = serve(rt, &data, socket, (&addresses, nvme), &settings, &step).await;
@@ -99,6 +103,20 @@ async fn live(rt: &Rt, settings: Settings) -> Result<(), Problem> {
     }
     tracing::info!("stopped");
     closed
+}
+
+/// The least that is taken for the map's memory: some hundred nodes, the upper ones of most arrays among them.
+const MAP_MEMORY_MIN: Size = Size(1 << 20);
+
+fn map_memory(wish: Option<Size>) -> Result<Option<u64>, Problem> {
+    match wish {
+        Some(size) if size < MAP_MEMORY_MIN => Err(Problem::usage(
+            "--map-memory",
+            format!("{size} is too little for the map"),
+            format!("give each array {MAP_MEMORY_MIN} at least; what is not said is 256 MiB"),
+        )),
+        other => Ok(other.map(|size| size.0)),
+    }
 }
 
 /// Opens the direct drives.

@@ -100,6 +100,15 @@ pub struct ArrayView {
     pub volatile_cache: bool,
     /// Memory the map takes.
     pub map_memory_bytes: u64,
+    /// What it may take.
+    #[serde(default)]
+    pub map_memory_bytes_max: u64,
+    /// Map nodes that were in memory when they were asked for, since the array was opened.
+    #[serde(default)]
+    pub map_hits: u64,
+    /// Map nodes that had to be read.
+    #[serde(default)]
+    pub map_misses: u64,
     /// What needs attention, as sentences.
     pub alarms: Vec<String>,
     /// Members, by seat.

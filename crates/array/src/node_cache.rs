@@ -1,0 +1,106 @@
+//! Map nodes in memory, by place: as many as fit in what the user gives them.
+//!
+//! Invariant: a place names one content for ever, so nothing here is ever wrong, and nothing needs to be forgotten but for
+//! its room.
+//!
+//! Not here: reading them (`map`).
+
+use std::cell::Cell;
+use std::rc::Rc;
+
+use base::Pba;
+use foldhash::fast::FixedState;
+use quick_cache::Weighter;
+use quick_cache::unsync::{Cache, DefaultLifecycle};
+
+use crate::packed::Packed;
+use crate::status::MapMemory;
+
+/// What map nodes take in memory unless the user says otherwise: the leaves of 40 to 180 GiB.
+const MAP_MEMORY_BYTES: u64 = 256 << 20;
+
+/// What a node takes beside itself: its place, its entry, its allocations.
+const OVERHEAD_BYTES: u64 = 128;
+
+/// A node of data that was written in pieces of 128 KiB: tells how many nodes that went are remembered as such.
+const USUAL_BYTES: u64 = 1400;
+
+#[derive(Clone)]
+struct InMemory;
+
+impl Weighter<Pba, Rc<Packed>> for InMemory {
+    fn weight(&self, _: &Pba, node: &Rc<Packed>) -> u64 {
+        node.bytes() + OVERHEAD_BYTES
+    }
+}
+
+/// The hash is always the same, so that a seed of the simulator is, too.
+type Nodes = Cache<Pba, Rc<Packed>, InMemory, FixedState>;
+
+/// The cache.
+pub struct NodeCache {
+    nodes: Nodes,
+    hits: Cell<u64>,
+    misses: Cell<u64>,
+}
+
+impl Default for NodeCache {
+    fn default() -> NodeCache {
+        NodeCache { nodes: sized(MAP_MEMORY_BYTES), hits: Cell::new(0), misses: Cell::new(0) }
+    }
+}
+
+fn sized(bytes: u64) -> Nodes {
+    let usual = (bytes / USUAL_BYTES).max(1) as usize;
+    Cache::with(usual, bytes, InMemory, FixedState::default(), DefaultLifecycle::default())
+}
+
+impl NodeCache {
+    /// Begins anew with room for `bytes`.
+    pub fn resize(&mut self, bytes: u64) {
+        self.nodes = sized(bytes);
+    }
+
+    /// Remembers.
+    pub fn put(&mut self, at: Pba, node: Rc<Packed>) {
+        self.nodes.insert(at, node);
+    }
+
+    /// The node at a place, if it is here.
+    pub fn get(&self, at: Pba) -> Option<Rc<Packed>> {
+        let node = self.nodes.get(&at).cloned();
+        let tally = if node.is_some() { &self.hits } else { &self.misses };
+        tally.set(tally.get() + 1);
+        node
+    }
+
+    /// How it does.
+    pub fn status(&self) -> MapMemory {
+        MapMemory {
+            bytes: self.nodes.weight(),
+            bytes_max: self.nodes.capacity(),
+            hits: self.hits.get(),
+            misses: self.misses.get(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use base::SegmentId;
+    use ondisk::{MapRef, Node};
+
+    #[test]
+    fn no_more_than_the_user_gives() {
+        let mut cache = NodeCache::default();
+        cache.resize(100_000);
+        let node = Rc::new(Packed::from(&Node::filled(MapRef::Zero)));
+        let at = |block| Pba { segment: SegmentId(1), block };
+        (0..10_000).for_each(|block| cache.put(at(block), node.clone()));
+        let there = (0..10_000).filter(|block| cache.get(at(*block)).is_some()).count() as u64;
+        let status = cache.status();
+        assert!(status.bytes <= 100_000 && there * (node.bytes() + OVERHEAD_BYTES) == status.bytes, "{status:?}");
+        assert!(there > 300 && (status.hits, status.misses) == (there, 10_000 - there), "{status:?}");
+    }
+}
