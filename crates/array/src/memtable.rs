@@ -95,6 +95,8 @@ pub struct Memtable {
     blocks: usize,
     /// Start to end and fill; ranges of a volume do not overlap.
     ranges: BTreeMap<(VolumeId, u64), (u64, MapRef)>,
+    /// Leaves that ranges covered whole when they were put.
+    covered: u64,
     /// Nodes to write again.
     pub touched: BTreeSet<Touch>,
     /// Blocks that may not have been mapped before.
@@ -159,6 +161,7 @@ impl Memtable {
             }
         }
         self.ranges.insert((volume, start), (end, fill));
+        self.covered += (leaves.end - leaves.start).saturating_sub(2);
         // Only its edges change leaves in part; whole ones become a word in their parent.
         for edge in [leaves.start, leaves.end - 1] {
             self.leaves.entry((volume, edge)).or_default();
@@ -193,6 +196,11 @@ impl Memtable {
     /// Facts held: what memory and replay time grow with.
     pub fn len(&self) -> usize {
         self.blocks + self.ranges.len() + self.touched.len()
+    }
+
+    /// What a merge takes memory and time for: each fact, and each leaf within a range.
+    pub fn weight(&self) -> u64 {
+        self.len() as u64 + self.covered
     }
 
     /// Whether it says nothing.

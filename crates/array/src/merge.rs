@@ -189,6 +189,13 @@ impl Core {
         if touched_only && matches!(base, Base::Fill(_)) && lost.is_none() {
             return Ok(None);
         }
+        // Nothing lay there, and all of it says the same: no node.
+        if let ([(0, NODE_REFS, fill)], [], Base::Fill(was), None) =
+            (&change.fills[..], &change.slots[..], &base, &lost)
+        {
+            let now = *fill;
+            return Ok((now != *was).then_some(Done { key, now, live: vec![], mapped: 0 }));
+        }
         let before = base.to_node();
         let mut node = before.clone();
         for (from, to, fill) in change.fills {

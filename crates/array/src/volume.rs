@@ -23,6 +23,9 @@ use crate::sync::RangeGuard;
 /// The smallest unit of a request.
 pub const SECTOR_BYTES: u64 = 512;
 
+/// What one entry fills or deallocates at most: 4096 leaves, which a merge looks at.
+const FILL_BYTES_MAX: u64 = 4 << 30;
+
 /// What a run of bytes is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ExtentKind {
@@ -323,6 +326,16 @@ impl Volume {
     }
 
     async fn fill(&self, from: u64, to: u64, fill: MapRef) -> Result<(), Fault> {
+        let mut at = from;
+        while at < to {
+            let end = to.min((at / FILL_BYTES_MAX + 1) * FILL_BYTES_MAX);
+            self.fill_piece(at, end, fill).await?;
+            at = end;
+        }
+        Ok(())
+    }
+
+    async fn fill_piece(&self, from: u64, to: u64, fill: MapRef) -> Result<(), Fault> {
         self.core.writable()?;
         let (first, end) = (Lba::containing_byte(from), Lba::containing_byte(to));
         let promise = self.core.admit_fill().await?;
@@ -335,21 +348,15 @@ impl Volume {
             self.core.zeros_fit(&self.vol, first, end).await?;
         }
         self.check(from, to - from)?;
-        let pieces = end.since(first).0.div_ceil(u64::from(u32::MAX));
-        let request = Request::new(pieces, Some(Held { guard, promise: Some(promise) }));
-        let mut lba = first;
-        while lba < end {
-            let n = end.since(lba).0.min(u64::from(u32::MAX));
-            self.core.submit(Piece {
-                what: What::Fill(fill),
-                volume: self.vol.id,
-                lba,
-                blocks: n as u32,
-                data: None,
-                request: request.clone(),
-            });
-            lba += BlockCount(n);
-        }
+        let request = Request::new(1, Some(Held { guard, promise: Some(promise) }));
+        self.core.submit(Piece {
+            what: What::Fill(fill),
+            volume: self.vol.id,
+            lba: first,
+            blocks: end.since(first).0 as u32,
+            data: None,
+            request: request.clone(),
+        });
         request.done().await
     }
 

@@ -15,7 +15,7 @@ pub const CASES: &[Case] = &[
 ];
 
 /// Debian's Python, which has the nbd module, whatever else comes first in PATH.
-const PYTHON: &str = "/usr/bin/python3";
+pub const PYTHON: &str = "/usr/bin/python3";
 
 /// Runs a script in nbdsh, connected to `uri` as `h`.
 pub fn nbdsh(served: &Served, uri: &str, script: &str) -> Result<String> {

@@ -7,6 +7,7 @@ mod fio;
 mod frozen;
 mod full;
 mod handover;
+mod huge;
 mod lab;
 mod libnbd;
 mod loss;
@@ -41,6 +42,7 @@ pub fn all() -> Vec<Case> {
         fio::CASES,
         ext4::CASES,
         full::CASES,
+        huge::CASES,
         crash::CASES,
     ];
     let long = [rebuild::CASES, lab::CASES, md::CASES, frozen::CASES, loss::CASES];
