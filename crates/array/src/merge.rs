@@ -5,7 +5,7 @@
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
-use base::{BLOCK_BYTES, BlockCount, Lba, SegmentId, VolumeId};
+use base::{BLOCK_BYTES, BlockCount, Lba, Pba, SegmentId, VolumeId};
 use futures::stream::{self, StreamExt, TryStreamExt};
 use ondisk::{MapRef, NODE_REFS, Place, SHARDS, VolumeState};
 use rt::Buf;
@@ -41,6 +41,8 @@ pub struct Merged {
     cursors: BTreeMap<VolumeId, Lba>,
     live: BTreeMap<SegmentId, i64>,
     mapped: BTreeMap<VolumeId, i64>,
+    /// Where nodes lay that the trees no longer have.
+    replaced: Vec<Pba>,
 }
 
 impl Merged {
@@ -64,6 +66,8 @@ impl Merged {
             let mapped = &volumes[&id].mapped;
             mapped.set(mapped.get().checked_add_signed(by).expect("blocks are counted once"));
         }
+        // Not before: the old trees were looked up in till now.
+        core.nodes.borrow_mut().forget(&self.replaced);
         let mut table = core.table.borrow_mut();
         table.segments.values_mut().for_each(|s| s.fresh_nodes = false);
         for (id, by) in self.live {
@@ -89,6 +93,8 @@ struct Done {
     now: MapRef,
     live: Vec<(Place, i64)>,
     mapped: i64,
+    /// Where it lay.
+    was: Option<Pba>,
 }
 
 impl Core {
@@ -121,6 +127,7 @@ impl Core {
                     merged.count(*place, *by);
                 }
                 *merged.mapped.entry(d.key.volume).or_default() += d.mapped;
+                merged.replaced.extend(d.was);
                 let vol = volumes.iter().find(|v| v.id == d.key.volume).expect("changes are of known volumes");
                 if level == targets[&vol.id] {
                     assert_eq!(d.key.index, 0, "a root covers its whole tree");
@@ -194,7 +201,7 @@ impl Core {
             (&change.fills[..], &change.slots[..], &base, &lost)
         {
             let now = *fill;
-            return Ok((now != *was).then_some(Done { key, now, live: vec![], mapped: 0 }));
+            return Ok((now != *was).then_some(Done { key, now, live: vec![], mapped: 0, was: None }));
         }
         let before = base.to_node();
         let mut node = before.clone();
@@ -223,9 +230,8 @@ impl Core {
                 }
             }
         }
-        if let Base::Node(_, place) = &base {
-            live.push((*place, -1));
-        }
+        let was = if let Base::Node(_, place) = &base { Some(place) } else { None };
+        live.extend(was.map(|place| (*place, -1)));
         if let Some(MapRef::At(place)) = lost {
             live.push((place, -1));
         }
@@ -233,7 +239,7 @@ impl Core {
             Some(fill) => fill,
             None => {
                 let place = self.write_node(key, &node).await?;
-                if matches!(base, Base::Node(..)) {
+                if was.is_some() {
                     self.node_replaced();
                 }
                 live.push((place, 1));
@@ -241,7 +247,7 @@ impl Core {
                 MapRef::At(place)
             }
         };
-        Ok(Some(Done { key, now, live, mapped }))
+        Ok(Some(Done { key, now, live, mapped, was: was.map(|place| place.pba) }))
     }
 
     async fn write_node(&self, key: NodeKey, node: &ondisk::Node) -> Result<Place, Fault> {

@@ -1,7 +1,7 @@
 //! Map nodes in memory, by place: as many as fit in what the user gives them.
 //!
-//! Invariant: a place names one content for ever, so nothing here is ever wrong, and nothing needs to be forgotten but for
-//! its room.
+//! Invariant: a place names one content for ever, so nothing here is ever wrong. What the trees no longer have is forgotten
+//! at once: it has been asked for often, and would keep out what came in its place.
 //!
 //! Not here: reading them (`map`).
 
@@ -64,6 +64,13 @@ impl NodeCache {
     /// Remembers.
     pub fn put(&mut self, at: Pba, node: Rc<Packed>) {
         self.nodes.insert(at, node);
+    }
+
+    /// Nobody will ask for these.
+    pub fn forget(&mut self, places: &[Pba]) {
+        for at in places {
+            self.nodes.remove(at);
+        }
     }
 
     /// The node at a place, if it is here.

@@ -111,6 +111,7 @@ rules! {
     map::emptied_segments_come_back_with_a_generation [VacatedUnasked, FreedListed]
     map::what_is_deallocated_below_a_lost_node_is_a_hole [BelowLostForgotten]
     map::a_look_up_outlives_its_trees [OldTreesBelieved]
+    map::memory_holds_what_the_trees_have []
     map::nothing_dead_is_moved [MoveUnconditional]
     map::deleting_survives_kills [DropForgotten]
     map::that_of_raid_0_is_mirrored [MapNotMirrored]

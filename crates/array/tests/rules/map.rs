@@ -522,3 +522,22 @@ pub fn a_look_up_outlives_its_trees() {
     assert!(!looked.is_finished(), "it still reads");
     assert_eq!(p.rt.block_on(looked).unwrap().len(), 64);
 }
+
+/// Nodes that were asked for often and are in no tree any more would keep out those that came in their place.
+pub fn memory_holds_what_the_trees_have() {
+    let world = World::new(1, false);
+    world.create_of_width(Level::Raid0, 1, 64, TALL);
+    let p = world.start(36);
+    let memory = || p.array().status().map_memory;
+    let overwrite_and_read = |tag| {
+        (0..32).for_each(|leaf| p.write(leaf * 256, tag, 1).unwrap());
+        p.checkpoint();
+        (0..32).for_each(|leaf| assert_eq!(p.read(leaf * 256, 1).unwrap()[0], tag));
+    };
+    overwrite_and_read(1);
+    p.array().set_map_memory(memory().bytes * 2);
+    overwrite_and_read(2);
+    let (bytes, misses) = (memory().bytes, memory().misses);
+    (3..40).for_each(overwrite_and_read);
+    assert_eq!((memory().bytes, memory().misses), (bytes, misses), "as many nodes, and all in memory");
+}
