@@ -25,6 +25,7 @@ Examples:
   ashlar bench --memory 8x512M --raid 5 --width 8 --pattern random-write --depth 256
   ashlar bench --model equal-cost --fill fresh,80          modelled drives: the figures do not move from run to run
   ashlar bench --model tlc:5x2G --raid 5 --fill 80 --pattern random-write
+  ashlar bench --model qlc:8x2G --raid 10,10-in-place --fill 80 --pattern random-write --seconds 2
   ashlar bench --model equal-cost --state degraded,rebuilding --raid 6 --width 6
   ashlar bench --force /dev/nvme*n1 --seconds 300          EVERYTHING ON THESE DRIVES IS LOST
   ashlar bench --export nvme+tcp://10.0.0.7 --pattern random-read --depth 1,32,256
@@ -46,9 +47,10 @@ pub struct Args {
     /// Modelled drives instead, in virtual time: equal-cost, tlc, qlc or a file, and how many [default: 8x512M]
     #[arg(long, value_name = "NAME[:COUNTxSIZE]", conflicts_with_all = ["drives", "memory"])]
     model: Option<Model>,
-    /// Levels beside the direct drives: 0, 10, 10x3, 5, 6 [default: 0, 10, 5 and 6]
+    /// Levels beside the direct drives: 0, 10, 10x3, 5, 6, or 10-in-place, which is not ours: pairs of drives that are
+    /// written where they are [default: 0, 10, 5 and 6]
     #[arg(long, value_name = "LEVEL", value_delimiter = ',')]
-    raid: Vec<Level>,
+    raid: Vec<Asked>,
     /// Drives that one row goes over [default: all; all but one where arrays are rebuilt]
     #[arg(long)]
     width: Option<usize>,
@@ -146,11 +148,12 @@ impl Args {
         what.subjects = Subject::all_levels(most);
         if !self.raid.is_empty() {
             // What the drives do not allow is refused as it was asked for.
-            let arrays = self.raid.iter().map(|&level| {
+            let asked = self.raid.iter().map(|&asked| {
+                let Asked::Level(level) = asked else { return Subject::InPlaceRaid10 };
                 let widest = Subject::widest(level, most).filter(|_| self.width.is_none());
                 widest.unwrap_or(Subject::Level { level, width: Some(most) })
             });
-            what.subjects = std::iter::once(Subject::Direct).chain(arrays).collect();
+            what.subjects = std::iter::once(Subject::Direct).chain(asked).collect();
         }
         if let Some(size) = self.working_set {
             what.working_set_bytes = size.0;
@@ -181,6 +184,21 @@ impl Args {
             return loads;
         }
         loads.iter().flat_map(|l| self.depth.iter().map(|&d| l.at_depth(d))).collect()
+    }
+}
+
+/// What is asked for beside direct drives.
+#[derive(Clone, Copy)]
+enum Asked {
+    Level(Level),
+    InPlaceRaid10,
+}
+
+impl std::str::FromStr for Asked {
+    type Err = <Level as std::str::FromStr>::Err;
+
+    fn from_str(text: &str) -> Result<Asked, Self::Err> {
+        if text == "10-in-place" { Ok(Asked::InPlaceRaid10) } else { text.parse().map(Asked::Level) }
     }
 }
 

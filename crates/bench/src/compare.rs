@@ -204,7 +204,11 @@ async fn prepared(rt: &Rt, what: &Comparison, one: &mut Measured, round: u64) ->
     }
     let working_set = what.working_set(one.subject, one.condition.fill);
     let target = one.subject.make(rt, &what.drives, what.zone_blocks, working_set).await?;
-    let working_set = working_set.min(target.bytes() / FILL * FILL);
+    let usable = match (one.subject, one.condition.fill) {
+        (Subject::InPlaceRaid10, Fill::Usable(percent)) => target.bytes() as f64 * f64::from(percent) / 100.0,
+        _ => target.bytes() as f64,
+    };
+    let working_set = working_set.min(usable as u64 / FILL * FILL);
     fill(rt, &target, working_set).await?;
     if one.condition.fill != Fill::Fresh && !age(rt, &target, working_set, round, what.per(rt)).await? {
         one.unsteady += 1;
@@ -234,7 +238,7 @@ impl Comparison {
             (Fill::Usable(percent), Some(plan)) => {
                 (plan.usable_bytes as f64 * f64::from(percent) / 100.0) as u64 / FILL * FILL
             }
-            // Direct drives, wholly.
+            // Direct drives, wholly; a mirror, as far as it goes.
             (Fill::Usable(_), None) => u64::MAX,
         }
     }
@@ -278,7 +282,7 @@ impl Comparison {
             limit: match case {
                 // Direct drives that clean for themselves pay for random writes; what an array does not.
                 Some(_)
-                    if live_share.is_some()
+                    if one.condition.fill != Fill::Fresh
                         && pattern.order != Order::Sequential
                         && !pattern.only_reads()
                         && !self.costs_known() =>

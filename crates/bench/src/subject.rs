@@ -25,7 +25,12 @@ pub enum Subject {
         /// Columns of a segment; `None`: as `create` chooses.
         width: Option<usize>,
     },
+    /// A RAID 10 of pairs that writes each block where the one before it lay: what others have, at its best.
+    InPlaceRaid10,
 }
+
+/// Drives of [`Subject::InPlaceRaid10`] that hold the same.
+const IN_PLACE_COPIES: usize = 2;
 
 impl Subject {
     /// An array of a level, as wide as `drives` drives allow; `None` where they are too few.
@@ -51,11 +56,17 @@ impl Subject {
         array::plan(&spec(level, width, zone_blocks), &blocks).ok()
     }
 
-    /// The redundancy of its segments over `drives` drives; `None` as for [`Subject::plan`].
+    /// The redundancy of what it writes over `drives` drives; `None` for direct drives and for what `create` refuses.
     #[must_use]
     pub fn scheme(self, drives: &[Drive], zone_blocks: Option<u32>) -> Option<Scheme> {
-        let Subject::Level { level, .. } = self else { return None };
-        level.scheme_of_width(self.plan(drives, zone_blocks)?.width)
+        match self {
+            Subject::Direct => None,
+            Subject::Level { level, .. } => level.scheme_of_width(self.plan(drives, zone_blocks)?.width),
+            Subject::InPlaceRaid10 => {
+                let level = Level::Raid10 { copies: IN_PLACE_COPIES as u8 };
+                level.scheme_of_width(drives.len() / IN_PLACE_COPIES * IN_PLACE_COPIES)
+            }
+        }
     }
 
     /// Whether it can be brought into `state`; direct drives stay as they are beside it.
@@ -63,6 +74,7 @@ impl Subject {
     pub fn allows(self, state: State) -> bool {
         match self {
             Subject::Level { level, .. } => state == State::Optimal || level.tolerates() > 0,
+            Subject::InPlaceRaid10 => state == State::Optimal,
             Subject::Direct => true,
         }
     }
@@ -78,8 +90,12 @@ impl Subject {
         zone_blocks: Option<u32>,
         volume_bytes: u64,
     ) -> Result<Target, Error> {
-        let Subject::Level { level, width } = self else {
-            return Ok(Target::Direct(Stripe::new(drives.to_vec())?));
+        let (level, width) = match self {
+            Subject::Level { level, width } => (level, width),
+            Subject::Direct => return Ok(Target::Direct(Stripe::new(drives.to_vec())?)),
+            Subject::InPlaceRaid10 => {
+                return Ok(Target::Direct(Stripe::mirrored(drives.to_vec(), IN_PLACE_COPIES)?));
+            }
         };
         let array = Array::create(rt, drives.to_vec(), &spec(level, width, zone_blocks)).await?;
         array.volume_create(NAME, volume_bytes).await?;
@@ -97,6 +113,7 @@ impl std::fmt::Display for Subject {
         match self {
             Subject::Direct => f.write_str("direct drives"),
             Subject::Level { level, .. } => level.fmt(f),
+            Subject::InPlaceRaid10 => f.write_str("RAID 10 in place"),
         }
     }
 }

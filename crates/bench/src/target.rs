@@ -19,7 +19,7 @@ use crate::stripe::Stripe;
 /// One target; clones share it.
 #[derive(Clone)]
 pub enum Target {
-    /// Drives with nothing between.
+    /// Drives with nothing between, or mirrored in place.
     Direct(Stripe),
     /// A volume of an array in this process.
     Volume {
@@ -53,6 +53,7 @@ impl Target {
     #[must_use]
     pub fn name(&self) -> &'static str {
         match self {
+            Target::Direct(stripe) if stripe.is_mirrored() => "drives mirrored in place",
             Target::Direct(_) => "direct drives",
             Target::Volume { .. } => "a volume",
             Target::Nbd(_) => "an NBD export",

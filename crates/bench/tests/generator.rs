@@ -118,6 +118,26 @@ fn conditions_stand_beside_each_other() {
 }
 
 #[test]
+fn a_mirror_in_place_writes_twice_and_reads_from_both() {
+    let rt = Rt::modelled(7);
+    let report = rt.block_on(async {
+        let drives = drives::modelled(&rt, 8, &drives::equal_cost(96 * MIB));
+        let subjects = vec![Subject::Direct, Subject::InPlaceRaid10];
+        let conditions = [Fill::Fresh, Fill::Usable(80)].map(|fill| Condition { fill, state: State::Optimal });
+        let small = small(drives, Duration::from_millis(20));
+        let read_cost = Some(1.0 / 3.0);
+        let what = Comparison { subjects, conditions: conditions.to_vec(), rounds: 1, read_cost, ..small };
+        compare(&rt, &what, |_, _, _| ()).await.expect("modelled drives do not fail")
+    });
+    for group in &report.groups {
+        let row = &group.rows[1];
+        let (ratio, limit) = (row.ratio.unwrap(), row.limit.unwrap());
+        assert_eq!(limit, if group.load.pattern.only_writes() { 0.5 } else { 1.0 });
+        assert!((limit * 0.9..limit * 1.1).contains(&ratio), "{} {ratio}", group.load.pattern);
+    }
+}
+
+#[test]
 fn a_limited_load_is_served_at_its_rate() {
     let rt = Rt::modelled(9);
     let report = rt.block_on(async {
