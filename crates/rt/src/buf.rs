@@ -133,6 +133,11 @@ impl Buf {
         self.len == 0
     }
 
+    /// Its memory, for a kernel that fills parts of it in several operations. Nobody may look at it meanwhile.
+    pub(crate) fn memory(&self) -> *mut u8 {
+        self.start.as_ptr()
+    }
+
     /// Ends writing: the memory becomes shared and immutable. No copy.
     #[must_use]
     pub fn freeze(self) -> Bytes {

@@ -26,6 +26,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use slab::Slab;
 
+use crate::drive::{Ways, passes_through};
 use crate::queue::{Queue, ROOT, Tag};
 use crate::random::Random;
 use crate::ring::Ring;
@@ -75,6 +76,8 @@ pub(crate) struct Inner {
     tasks: RefCell<Slab<Slot>>,
     random: RefCell<Random>,
     world: World,
+    /// The ways to drives that may be used.
+    pub(crate) ways: Ways,
     /// Tells this world from another (a modelled drive outlives worlds).
     pub(crate) id: u64,
     in_block_on: Cell<bool>,
@@ -108,8 +111,16 @@ impl Rt {
     /// When the kernel refuses an io_uring (too old, forbidden by a sysctl or a container's profile, or out of
     /// locked memory).
     pub fn real() -> io::Result<Rt> {
-        let (ring, queue) = Ring::new()?;
-        Ok(Rt::new(queue, Random::from_os()?, World::Real { ring, start: Instant::now() }))
+        Rt::real_by(Ways::Plain)
+    }
+
+    /// The real world, and the ways to drives that may be used. NVMe commands only where there is a drive for them now.
+    ///
+    /// # Errors
+    /// As [`Rt::real`].
+    pub fn real_by(ways: Ways) -> io::Result<Rt> {
+        let (ring, queue) = Ring::new(ways == Ways::Passthrough && passes_through())?;
+        Ok(Rt::new(queue, Random::from_os()?, ways, World::Real { ring, start: Instant::now() }))
     }
 
     /// The modelled world: virtual time, and one seed that decides everything.
@@ -125,17 +136,19 @@ impl Rt {
         Rt::new(
             Queue::new(None),
             Random::from_seed(seed),
+            Ways::Plain,
             World::Modelled { now: Cell::new(Nanos(0)), start_unix_seconds },
         )
     }
 
-    fn new(queue: Arc<Queue>, random: Random, world: World) -> Rt {
+    fn new(queue: Arc<Queue>, random: Random, ways: Ways, world: World) -> Rt {
         let inner = Inner {
             queue,
             agenda: RefCell::default(),
             tasks: RefCell::default(),
             random: RefCell::new(random),
             world,
+            ways,
             id: next_world_id(),
             in_block_on: Cell::new(false),
             ended: Cell::new(false),

@@ -28,7 +28,7 @@ pub mod task;
 pub mod time;
 
 pub use buf::{Buf, Bytes};
-pub use drive::{Drive, DriveInfo, DriveKind, IoError, OpenDrive, OpenError};
+pub use drive::{Access, Drive, DriveInfo, DriveKind, IoError, OpenDrive, OpenError, Ways};
 pub use executor::Rt;
 pub use mailbox::{MailReceiver, MailSender};
 pub use net::{Addr, Listener, Stream};

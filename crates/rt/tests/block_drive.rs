@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use base::{BlockCount, MemberLba};
-use rt::{Buf, Bytes, Drive, DriveKind, OpenDrive, OpenError, Rt, probe};
+use rt::{Access, Buf, Bytes, Drive, DriveKind, OpenDrive, OpenError, Rt, probe};
 
 const WRITE: OpenDrive = OpenDrive { read_only: false, lock: true };
 
@@ -66,7 +66,7 @@ fn block_round_trip_and_locks() {
     rt.block_on(async {
         let drive = Drive::open(&rt, &device.node, WRITE).await.unwrap();
         let info = drive.info();
-        assert_eq!((info.kind, info.blocks, info.direct), (DriveKind::Block, BlockCount(16384), true));
+        assert_eq!((info.kind, info.blocks, drive.access()), (DriveKind::Block, BlockCount(16384), Access::Direct));
         assert_eq!(info.serial.as_deref(), device.backing().to_str());
         assert!(matches!(Drive::open(&rt, &device.node, WRITE).await, Err(OpenError::Locked(_))));
         drive.write(MemberLba(5), Bytes::from_slice(&[7; 8192])).await.unwrap();

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use base::{BlockCount, MemberLba};
 use rt::model::{Disk, DiskParams};
-use rt::{Buf, Bytes, Drive, DriveKind, IoError, OpenDrive, OpenError, Rt};
+use rt::{Access, Buf, Bytes, Drive, DriveKind, IoError, OpenDrive, OpenError, Rt};
 
 const WRITE: OpenDrive = OpenDrive { read_only: false, lock: true };
 
@@ -32,7 +32,7 @@ fn round_trip() {
         let drive = Drive::open(&rt, &path, WRITE).await.unwrap();
         let info = drive.info();
         assert_eq!((info.kind, info.blocks), (DriveKind::File, BlockCount(16384)));
-        assert!(info.direct && info.volatile_cache);
+        assert!(drive.access() == Access::Direct && info.volatile_cache);
         let data: Vec<u8> = (0..8 << 20).map(|i: u32| (i.wrapping_mul(2_654_435_761) >> 24) as u8).collect();
         let data = Bytes::from_slice(&data);
         // More operations than the queue has entries.

@@ -3,15 +3,19 @@
 //! Invariants: short transfers are continued and interrupted ones repeated, so an answer is about the whole; a
 //! write of nothing is an error, never a loop.
 //!
-//! Not here: opening (`open`), what sysfs knows (`sysfs`).
+//! Not here: opening (`open`), what sysfs knows (`sysfs`), NVMe commands (`nvme`).
 
+use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 use std::rc::Rc;
 
-use super::{IoError, Load};
-use crate::ring::{Operation, Request, advance};
+use super::nvme::Generic;
+use super::polling::OneCommand;
+use super::sysfs::is_removed;
+use super::{Access, IoError, Load};
+use crate::ring::{Answering, Operation, Request, advance};
 use crate::{Buf, Bytes, Rt};
 
 /// Alignment of memory that every drive takes.
@@ -22,6 +26,14 @@ pub(crate) struct File {
     pub(super) fd: Rc<OwnedFd>,
     /// A block device's directory in sysfs; it vanishes with the device.
     pub(super) sysfs: Option<PathBuf>,
+    /// The character device of an NVMe namespace, which is not used: its lock counts, too.
+    pub(super) also_locked: Option<Generic>,
+    /// Whether the page cache is passed by.
+    direct: bool,
+    /// Which reads and writes are polled.
+    polled: Cell<Option<OneCommand>>,
+    /// Why it is not used in the way that was asked for.
+    access_why: RefCell<Option<String>>,
 }
 
 /// What an answer of the kernel means for the loop around it.
@@ -32,14 +44,55 @@ enum Answer {
 }
 
 impl File {
+    pub(super) fn new(fd: OwnedFd, sysfs: Option<PathBuf>, direct: bool) -> File {
+        let (polled, access_why) = (Cell::new(None), RefCell::default());
+        File { fd: Rc::new(fd), sysfs, also_locked: None, direct, polled, access_why }
+    }
+
+    /// How reads and writes reach it now.
+    pub(super) fn access(&self) -> Access {
+        match (self.direct, self.polled.get()) {
+            (false, _) => Access::Buffered,
+            (true, None) => Access::Direct,
+            (true, Some(_)) => Access::DirectPolled,
+        }
+    }
+
+    pub(super) fn access_why(&self) -> Option<String> {
+        self.access_why.borrow().clone()
+    }
+
+    pub(super) fn set_access_why(&self, why: Option<String>) {
+        *self.access_why.borrow_mut() = why;
+    }
+
+    /// Polls for the answers of these reads and writes from now on.
+    pub(super) fn set_polled(&self, which: Option<OneCommand>) {
+        self.polled.set(which);
+    }
+
+    /// What the answer to a read or write means. A drive that is not polled any more (a driver may come back from a
+    /// reset without the queues for it) is used without.
+    fn transferred(&self, answer: i32, answering: Answering) -> Answer {
+        if answer == -libc::EOPNOTSUPP && answering == Answering::Polling {
+            self.set_polled(None);
+            self.set_access_why(Some("not polled any more: its driver came back without the queues for it".to_owned()));
+            return Answer::Again;
+        }
+        self.judge(answer)
+    }
+
     pub(super) async fn read(&self, rt: &Rt, load: &Rc<Load>, at: u64, buf: Buf) -> (Result<(), IoError>, Buf) {
         let (mut buf, mut done) = (buf, 0);
         while done < buf.len() {
+            let one = |c: OneCommand| c.is_read(at + done as u64, buf[done..].as_ptr(), buf.len() - done);
+            let answering = answering(self.polled.get().is_some_and(one));
             let request = Request::Read { fd: self.fd.clone(), buf, done, at };
-            let (answer, request) = Operation::new(&rt.inner, request, Some(load.clone())).await;
+            let operation = Operation::answering(&rt.inner, request, Some(load.clone()), answering);
+            let (answer, request) = operation.await;
             let Request::Read { buf: back, .. } = request else { unreachable!("a request comes back as it went") };
             buf = back;
-            match self.judge(answer) {
+            match self.transferred(answer, answering) {
                 // The end of the file within the drive: it was cut short behind our back.
                 Answer::Bytes(0) => return (Err(IoError::Medium), buf),
                 Answer::Bytes(n) => done += n,
@@ -57,11 +110,13 @@ impl File {
         let mut parts: VecDeque<Bytes> = parts.into_iter().map(aligned).filter(|part| !part.is_empty()).collect();
         let mut at = at;
         while !parts.is_empty() {
+            let answering = answering(self.polled.get().is_some_and(|c| c.is_write(at, parts.iter())));
             let request = Request::Write { fd: self.fd.clone(), parts, vector: Vec::new(), at };
-            let (answer, request) = Operation::new(&rt.inner, request, Some(load.clone())).await;
+            let operation = Operation::answering(&rt.inner, request, Some(load.clone()), answering);
+            let (answer, request) = operation.await;
             let Request::Write { parts: back, .. } = request else { unreachable!("a request comes back as it went") };
             parts = back;
-            match self.judge(answer) {
+            match self.transferred(answer, answering) {
                 Answer::Bytes(0) => return Err(IoError::NoSpace),
                 Answer::Bytes(n) => {
                     advance(&mut parts, n);
@@ -110,20 +165,13 @@ impl File {
             Ok(n) => Answer::Bytes(n),
             Err(_) if [libc::EINTR, libc::EAGAIN].contains(&-answer) => Answer::Again,
             Err(_) => Answer::Failed(match IoError::from_errno(-answer) {
-                IoError::Medium if self.is_removed() => IoError::Gone,
+                IoError::Medium if self.sysfs.as_deref().is_some_and(is_removed) => IoError::Gone,
                 error => error,
             }),
         }
     }
+}
 
-    /// A pulled block device answers EIO like a bad sector, but it has left sysfs, or has no size any more.
-    fn is_removed(&self) -> bool {
-        let Some(sysfs) = &self.sysfs else {
-            return false;
-        };
-        match std::fs::read_to_string(sysfs.join("size")) {
-            Ok(size) => size.trim() == "0",
-            Err(error) => error.kind() == std::io::ErrorKind::NotFound,
-        }
-    }
+fn answering(polled: bool) -> Answering {
+    if polled { Answering::Polling } else { Answering::Interrupt }
 }

@@ -6,11 +6,17 @@
 //! Not here: ordering, retries, time-outs; redundancy. A flush makes durable what was answered before it began,
 //! nothing more.
 
+mod access;
+mod choose;
 mod error;
 mod file;
+mod kernel;
+mod limits;
 mod load;
 mod memory;
+mod nvme;
 mod open;
+mod polling;
 mod sysfs;
 
 use std::fmt;
@@ -20,10 +26,12 @@ use std::rc::Rc;
 
 use base::{BLOCK_BYTES, BlockCount, MemberLba};
 
+pub use access::{Access, Ways};
 pub use error::{IoError, OpenError};
 use file::File;
 pub(crate) use load::Load;
 use memory::Memory;
+use nvme::Namespace;
 
 use crate::model;
 use crate::{Buf, Bytes, Rt};
@@ -54,8 +62,6 @@ pub struct DriveInfo {
     pub sector_bytes: u32,
     /// Whether an answered write may be lost by a power cut until a flush.
     pub volatile_cache: bool,
-    /// Whether the kernel's page cache is passed by (O_DIRECT).
-    pub direct: bool,
     /// Serial number, world-wide name, device-mapper uuid, or the backing file of a loop device.
     pub serial: Option<String>,
     /// The link in /dev/disk/by-id where there is one, else the canonical path.
@@ -73,8 +79,10 @@ pub struct OpenDrive {
     pub lock: bool,
 }
 
+// Its verbs' futures are boxed: they are larger than those of files, and a drive's futures are as large as the largest.
 enum Backend {
     File(File),
+    Namespace(Box<Namespace>),
     Memory(Memory),
     Modelled(model::Disk),
 }
@@ -95,14 +103,17 @@ impl Drive {
     ///
     /// With `lock` the very descriptor that does the I/O is locked with flock (exclusive, or shared for read-only).
     /// The kernel releases the lock of a dead process only when its last I/O on that descriptor has ended (Linux
-    /// 6.18), so a successor that gets the lock meets no late write of its predecessor. A block device is then also opened with O_EXCL, which
-    /// keeps the kernel's own users (mount, swap, md, device mapper) away.
+    /// 6.18), so a successor that gets the lock meets no late write of its predecessor. Of an NVMe namespace the
+    /// character device is locked, too. A block device is then also opened with O_EXCL, which keeps the kernel's own
+    /// users (mount, swap, md, device mapper) away.
+    ///
+    /// The drive is used in the way that the runtime was asked to ([`Rt::real_by`]), where it offers that.
     pub async fn open(rt: &Rt, path: &Path, how: OpenDrive) -> Result<Drive, OpenError> {
         if rt.is_modelled() {
             return Err(OpenError::Modelled(path.to_owned()));
         }
-        let (file, info) = open::open(path, how)?;
-        Ok(Drive::new(rt, info, Backend::File(file)))
+        let (backend, info) = choose::choose(rt, rt.inner.ways, open::open(path, how)?).await;
+        Ok(Drive::new(rt, info, backend))
     }
 
     /// A drive in this process's memory: sparse, empty, as fast as copying.
@@ -114,7 +125,6 @@ impl Drive {
             blocks: BlockCount::floor_from_bytes(bytes),
             sector_bytes: 4096,
             volatile_cache: false,
-            direct: true,
             serial: None,
             stable_name: name.to_owned(),
             optimal_write_bytes: 4096,
@@ -140,6 +150,25 @@ impl Drive {
         &self.0.info
     }
 
+    /// How reads and writes reach it now.
+    #[must_use]
+    pub fn access(&self) -> Access {
+        match &self.0.backend {
+            Backend::File(file) => file.access(),
+            Backend::Namespace(_) => Access::Passthrough,
+            Backend::Memory(_) | Backend::Modelled(_) => Access::Memory,
+        }
+    }
+
+    /// Why it is not used in the way that its runtime was asked to.
+    #[must_use]
+    pub fn access_why(&self) -> Option<String> {
+        match &self.0.backend {
+            Backend::File(file) => file.access_why(),
+            Backend::Namespace(_) | Backend::Memory(_) | Backend::Modelled(_) => None,
+        }
+    }
+
     /// Now, by the clock of its runtime.
     #[must_use]
     pub fn now(&self) -> crate::Nanos {
@@ -161,6 +190,7 @@ impl Drive {
                     (Ok(()), buf)
                 }
                 Backend::File(file) => file.read(&d.rt, &d.load, at.byte_offset(), buf).await,
+                Backend::Namespace(namespace) => Box::pin(namespace.read(&d.rt, &d.load, at.byte_offset(), buf)).await,
                 Backend::Modelled(disk) => disk.read(&d.rt, &d.load, at, buf).await,
             }
         }
@@ -178,6 +208,9 @@ impl Drive {
                     Ok(())
                 }
                 Backend::File(file) => file.write(&d.rt, &d.load, at.byte_offset(), vec![data]).await,
+                Backend::Namespace(namespace) => {
+                    Box::pin(namespace.write(&d.rt, &d.load, at.byte_offset(), vec![data])).await
+                }
                 Backend::Modelled(disk) => disk.write(&d.rt, &d.load, at, data).await,
             }
         }
@@ -205,6 +238,9 @@ impl Drive {
                     Ok(())
                 }
                 Backend::File(file) => file.write(&d.rt, &d.load, at.byte_offset(), parts).await,
+                Backend::Namespace(namespace) => {
+                    Box::pin(namespace.write(&d.rt, &d.load, at.byte_offset(), parts)).await
+                }
                 Backend::Modelled(disk) => disk.write(&d.rt, &d.load, at, joined(parts)).await,
             }
         }
@@ -220,6 +256,7 @@ impl Drive {
                     Ok(())
                 }
                 Backend::File(file) => file.flush(&d.rt, &d.load).await,
+                Backend::Namespace(namespace) => Box::pin(namespace.flush(&d.rt, &d.load)).await,
                 Backend::Modelled(disk) => disk.flush(&d.rt, &d.load).await,
             }
         }
@@ -237,6 +274,9 @@ impl Drive {
                     Ok(())
                 }
                 Backend::File(file) => file.deallocate(&d.rt, &d.load, at.byte_offset(), n.bytes()).await,
+                Backend::Namespace(namespace) => {
+                    Box::pin(namespace.deallocate(&d.rt, &d.load, at.byte_offset(), n.bytes())).await
+                }
                 Backend::Modelled(disk) => disk.deallocate(&d.rt, &d.load, at, n).await,
             }
         }
@@ -276,7 +316,7 @@ impl Shared {
     }
 }
 
-/// Counts a memory operation, also when its future is dropped.
+/// Counts what is not in the ring: a memory operation, a command before it is sent again. Also when its future is dropped.
 struct InFlight<'a>(&'a Load);
 
 impl<'a> InFlight<'a> {
@@ -304,6 +344,11 @@ fn joined(mut parts: Vec<Bytes>) -> Bytes {
         at += part.len();
     }
     whole.freeze()
+}
+
+/// Whether NVMe commands can be sent: this kernel answers them truly, and there is a drive for them now.
+pub(crate) fn passes_through() -> bool {
+    kernel::passes_through().is_ok() && nvme::Generic::any()
 }
 
 /// A length that must be whole blocks, or it is our bug.

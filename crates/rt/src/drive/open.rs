@@ -1,21 +1,23 @@
-//! Opening a block device or file, by named steps: look, open, look again, lock, measure, describe.
+//! Opening a block device or file, by named steps: look, open, look again, lock, lock the namespace's character device
+//! where there is one, measure, describe.
 //!
-//! Invariant: the descriptor that was locked and measured is the one that does the I/O.
+//! Invariant: every descriptor that may do I/O is locked, and the one that was measured is one of them.
 //!
-//! Not here: whether something else lives on the drive (`probe`).
+//! Not here: whether something else lives on the drive (`probe`); which way it is used (`choose`).
 
 use std::path::Path;
-use std::rc::Rc;
 
 use base::{BLOCK_BYTES, BlockCount};
 use rustix::fs::{FileType, FlockOperation, Mode, OFlags, SeekFrom, Stat};
 use rustix::io::Errno;
 
+use super::choose::Found;
 use super::file::File;
+use super::nvme::Generic;
 use super::sysfs::{BlockDevice, stable_name};
 use super::{DriveInfo, DriveKind, OpenDrive, OpenError};
 
-pub(super) fn open(path: &Path, how: OpenDrive) -> Result<(File, DriveInfo), OpenError> {
+pub(super) fn open(path: &Path, how: OpenDrive) -> Result<Found, OpenError> {
     let fail = |errno| OpenError::from_errno(path, errno);
     // Looked at first, because opening a tape or a pipe can have effects or wait.
     let kind = kind_of(path, &rustix::fs::stat(path).map_err(fail)?)?;
@@ -32,6 +34,8 @@ pub(super) fn open(path: &Path, how: OpenDrive) -> Result<(File, DriveInfo), Ope
     if kind_of(path, &stat)? != kind {
         return Err(OpenError::NotADrive(path.to_owned()));
     }
+    let device = (kind == DriveKind::Block).then(|| BlockDevice::find(stat.st_rdev)).flatten();
+    let mut generic = Err("it is opened without a lock".to_owned());
     if how.lock {
         let lock = if how.read_only {
             FlockOperation::NonBlockingLockShared
@@ -39,6 +43,9 @@ pub(super) fn open(path: &Path, how: OpenDrive) -> Result<(File, DriveInfo), Ope
             FlockOperation::NonBlockingLockExclusive
         };
         rustix::fs::flock(&fd, lock).map_err(fail)?;
+        if let Some(device) = &device {
+            generic = Generic::open(device, how.read_only, lock).map_err(fail)?;
+        }
     }
     let bytes = match kind {
         DriveKind::Block => rustix::fs::seek(&fd, SeekFrom::End(0)).map_err(fail)?,
@@ -47,9 +54,9 @@ pub(super) fn open(path: &Path, how: OpenDrive) -> Result<(File, DriveInfo), Ope
     if bytes < BLOCK_BYTES as u64 {
         return Err(OpenError::TooSmall(path.to_owned()));
     }
-    let device = (kind == DriveKind::Block).then(|| BlockDevice::find(stat.st_rdev)).flatten();
     let info = describe(path, kind, bytes, direct, device.as_ref());
-    Ok((File { fd: Rc::new(fd), sysfs: device.map(|d| d.directory) }, info))
+    let file = File::new(fd, device.as_ref().map(|d| d.directory.clone()), direct);
+    Ok(Found { file, info, device, generic, bytes, read_only: how.read_only })
 }
 
 /// Tells the lock of another process from a user within the kernel: both keep O_EXCL away.
@@ -79,7 +86,6 @@ fn describe(path: &Path, kind: DriveKind, bytes: u64, direct: bool, device: Opti
         sector_bytes: device.map_or(512, BlockDevice::sector_bytes),
         // The page cache is a volatile cache too; and what sysfs does not tell is taken for one.
         volatile_cache: !direct || device.is_none_or(BlockDevice::has_volatile_cache),
-        direct,
         serial: device.and_then(BlockDevice::serial),
         stable_name: stable_name(&canonical),
         optimal_write_bytes: device.map_or(BLOCK_BYTES as u32, BlockDevice::optimal_write_bytes),
@@ -108,7 +114,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("drive");
         std::fs::write(&path, [0; 3 * 4096 + 5]).unwrap();
-        let (_file, info) = open(&path, OpenDrive { read_only: true, lock: true }).unwrap();
+        let info = open(&path, OpenDrive { read_only: true, lock: true }).unwrap().info;
         assert_eq!((info.kind, info.blocks, info.volatile_cache), (DriveKind::File, BlockCount(3), true));
         assert_eq!(info.stable_name, std::fs::canonicalize(&path).unwrap().to_string_lossy());
         assert_eq!(info.serial, None);

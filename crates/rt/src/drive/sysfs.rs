@@ -3,8 +3,12 @@
 //! Not here: SMART and other things that ask the drive itself.
 
 use std::path::{Path, PathBuf};
+use std::str::FromStr;
 
 use base::BLOCK_BYTES;
+
+use super::limits::Limits;
+use super::polling::OneCommand;
 
 /// A block device's place in sysfs.
 pub(super) struct BlockDevice {
@@ -26,12 +30,67 @@ impl BlockDevice {
         Some(BlockDevice { directory, whole })
     }
 
+    /// The name of the character device of a whole NVMe namespace: nvme0n1 has ng0n1. Partitions (nvme0n1p1) and hidden
+    /// paths (nvme0c1n1) have none.
+    pub(super) fn generic_name(&self) -> Option<String> {
+        self.directory.file_name()?.to_str().and_then(generic_name)
+    }
+
+    /// Whether the kernel chooses a path for each request: a namespace of a subsystem, not of a controller.
+    pub(super) fn has_paths(&self) -> bool {
+        let parent = self.directory.parent().and_then(Path::file_name).unwrap_or_default();
+        parent.as_encoded_bytes().starts_with(b"nvme-subsys")
+    }
+
+    pub(super) fn is_read_only(&self) -> bool {
+        self.number("ro") != Some(0)
+    }
+
+    /// Bytes of metadata with each LBA of a namespace, where the kernel tells it (Linux 6.8); None also when it has another
+    /// command set than NVM.
+    pub(super) fn metadata_bytes(&self) -> Option<u32> {
+        self.number("metadata_bytes").filter(|_| self.number("csi") == Some(0))
+    }
+
     pub(super) fn sector_bytes(&self) -> u32 {
         self.number("queue/logical_block_size").unwrap_or(512)
     }
 
     pub(super) fn has_volatile_cache(&self) -> bool {
         self.text("queue/write_cache").is_none_or(|mode| mode == "write back")
+    }
+
+    /// What can be polled; or why nothing.
+    pub(super) fn polls(&self) -> Result<OneCommand, &'static str> {
+        if self.number("queue/io_poll") != Some(1) {
+            return Err("it has no queues for it (nvme.poll_queues)");
+        }
+        let which = || {
+            let limits = self.limits("queue/max_sectors_kb")?;
+            let boundary_sectors: u64 = self.number("queue/chunk_sectors")?;
+            OneCommand::new(limits, boundary_sectors.checked_mul(512)?, self.number("queue/physical_block_size")?)
+        };
+        which().ok_or("its limits are not known, or too narrow")
+    }
+
+    /// The zone model, where the kernel tells one: "none" for a drive without zones.
+    pub(super) fn zoned(&self) -> Option<String> {
+        self.text("queue/zoned")
+    }
+
+    /// What one passthrough command may move; None when it is not known, or too little.
+    pub(super) fn command_limits(&self) -> Option<Limits> {
+        self.limits("queue/max_hw_sectors_kb")
+    }
+
+    fn limits(&self, longest_kib: &str) -> Option<Limits> {
+        let kib: usize = self.number(longest_kib)?;
+        Limits::new(kib.checked_mul(1024)?, self.number("queue/max_segments")?)
+    }
+
+    /// The longest deallocation in bytes; zero when there is none.
+    pub(super) fn discard_bytes_max(&self) -> u64 {
+        self.number("queue/discard_max_bytes").unwrap_or(0)
     }
 
     /// The larger of what the drive calls physical and optimal, in whole blocks.
@@ -59,8 +118,24 @@ impl BlockDevice {
         (!text.is_empty()).then(|| text.to_owned())
     }
 
-    fn number(&self, file: &str) -> Option<u32> {
+    fn number<T: FromStr>(&self, file: &str) -> Option<T> {
         self.text(file)?.parse().ok()
+    }
+}
+
+fn generic_name(block: &str) -> Option<String> {
+    let rest = block.strip_prefix("nvme")?;
+    let (subsystem, namespace) = rest.split_once('n')?;
+    let is_number = |s: &str| !s.is_empty() && s.bytes().all(|b| b.is_ascii_digit());
+    (is_number(subsystem) && is_number(namespace)).then(|| format!("ng{rest}"))
+}
+
+/// Whether the block device with this directory was removed. A pulled one answers like a bad sector, but it has left
+/// sysfs, or has no size any more.
+pub(super) fn is_removed(directory: &Path) -> bool {
+    match std::fs::read_to_string(directory.join("size")) {
+        Ok(size) => size.trim() == "0",
+        Err(error) => error.kind() == std::io::ErrorKind::NotFound,
     }
 }
 
@@ -88,6 +163,29 @@ fn rank(link: &str) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn namespaces_and_their_character_devices() {
+        for (block, want) in [
+            ("nvme0n1", Some("ng0n1")),
+            ("nvme12n34", Some("ng12n34")),
+            ("nvme0n1p1", None),
+            ("nvme0c1n1", None),
+            ("nvme0", None),
+            ("nvme0n", None),
+            ("sda", None),
+        ] {
+            assert_eq!(generic_name(block).as_deref(), want, "{block}");
+        }
+        for (directory, has_paths) in [
+            ("/sys/devices/virtual/nvme-subsystem/nvme-subsys0/nvme0n1", true),
+            ("/sys/devices/pci0000:00/0000:00:04.0/nvme/nvme0/nvme0n1", false),
+        ] {
+            let device = BlockDevice { directory: directory.into(), whole: directory.into() };
+            assert_eq!(device.has_paths(), has_paths, "{directory}");
+            assert_eq!(device.generic_name().as_deref(), Some("ng0n1"));
+        }
+    }
 
     #[test]
     fn readable_names_come_first() {

@@ -321,7 +321,6 @@ impl Disk {
             blocks: BlockCount::floor_from_bytes(self.0.params.bytes),
             sector_bytes: 512,
             volatile_cache: self.0.params.volatile_cache,
-            direct: true,
             serial: Some(self.0.name.clone()),
             stable_name: format!("model:{}", self.0.name),
             optimal_write_bytes: self.0.params.flash.map_or(4096, |flash| flash.unit_bytes),

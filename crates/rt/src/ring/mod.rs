@@ -4,19 +4,25 @@
 //!   Operation's first poll: slot + entry queued ... one io_uring_enter per turn ... answer: waker
 //! ```
 //!
+//! A second ring of the kernel, made for the first drive that is polled, has the operations whose answers must be asked
+//! for: the drive does not interrupt. Both share the slot table.
+//!
 //! Invariants:
 //! - a slot, and with it every byte the kernel may touch, is freed only after the kernel's answer; also when the
 //!   future was dropped, and also when a submission failed (the entry stays queued and is submitted again);
 //! - EAGAIN and EBUSY from io_uring_enter mean: collect answers, then try again;
 //! - the ring's end cancels what can wait for ever and waits for everything else. A drive that hangs in the kernel
-//!   therefore holds up the end: its memory must not be freed.
+//!   therefore holds up the end: its memory must not be freed;
+//! - the thread sleeps only while no polled operation is in flight.
 //!
-//! Not here: registered files and buffers, polling, passthrough.
+//! Not here: registered files and buffers.
 #![allow(unsafe_code)]
 
+mod command;
+mod entries;
 mod request;
 
-use std::cell::{Cell, RefCell};
+use std::cell::{Cell, OnceCell, RefCell};
 use std::future::Future;
 use std::io;
 use std::os::fd::OwnedFd;
@@ -26,20 +32,16 @@ use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
-use io_uring::{IoUring, opcode, squeue, types};
+use io_uring::opcode;
 use slab::Slab;
 
+pub(crate) use command::{Command, Fields, Payload};
+use entries::Entries;
 pub(crate) use request::{Address, Request, SendHeader, advance};
 
 use crate::drive::Load;
 use crate::executor::Inner;
 use crate::queue::Queue;
-
-/// Entries queued between two submissions; a full queue submits early.
-const QUEUE_ENTRIES: u32 = 256;
-
-/// Answers that the kernel keeps in shared memory; beyond that it keeps them in its own (NODROP).
-const ANSWER_ENTRIES: u32 = 4096;
 
 /// `user_data` of a cancellation, whose own answer says nothing.
 const NOBODY: u64 = u64::MAX;
@@ -47,8 +49,18 @@ const NOBODY: u64 = u64::MAX;
 /// Pause when the kernel has no memory for a submission and no answer is there to be collected.
 const SHORTAGE_PAUSE: Duration = Duration::from_millis(1);
 
+/// How the answer of an operation comes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Answering {
+    /// The drive interrupts, or whatever else the kernel waits for happens.
+    Interrupt,
+    /// This thread asks again and again. For reads and writes of a drive with queues for that.
+    Polling,
+}
+
 struct Slot {
     request: Request,
+    answering: Answering,
     /// The entry's `user_data`: it names this operation, also when the slot had others before.
     name: u64,
     answer: Option<i32>,
@@ -60,7 +72,11 @@ struct Slot {
 
 /// The ring.
 pub(crate) struct Ring {
-    io: RefCell<IoUring>,
+    io: RefCell<Entries>,
+    /// The second ring; None inside when the kernel has none for us.
+    polling: OnceCell<Option<RefCell<Entries>>>,
+    /// Operations in the second ring without an answer.
+    polled: Cell<usize>,
     slots: RefCell<Slab<Slot>>,
     /// Other threads ring it; None until the first sleep and after the end.
     bell: Rc<OwnedFd>,
@@ -70,11 +86,14 @@ pub(crate) struct Ring {
 }
 
 impl Ring {
-    pub(crate) fn new() -> io::Result<(Ring, Arc<Queue>)> {
+    /// A wide ring takes NVMe commands; a kernel before 5.19 gives none, and then it is not one.
+    pub(crate) fn new(wide: bool) -> io::Result<(Ring, Arc<Queue>)> {
         let bell = rustix::event::eventfd(0, rustix::event::EventfdFlags::CLOEXEC)?;
         let queue = Queue::new(Some(bell.try_clone()?));
         let ring = Ring {
-            io: RefCell::new(set_up()?),
+            io: RefCell::new(if wide { Entries::wide().or_else(|_| Entries::narrow())? } else { Entries::narrow()? }),
+            polling: OnceCell::new(),
+            polled: Cell::new(0),
             slots: RefCell::default(),
             bell: Rc::new(bell),
             listening: Cell::new(None),
@@ -83,8 +102,18 @@ impl Ring {
         Ok((ring, queue))
     }
 
+    /// Whether NVMe commands can be sent.
+    pub(crate) fn is_wide(&self) -> bool {
+        self.io.borrow().is_wide()
+    }
+
+    /// Whether operations can be polled; makes the second ring.
+    pub(crate) fn can_poll(&self) -> bool {
+        self.polling.get_or_init(|| Entries::polling().ok().map(RefCell::new)).is_some()
+    }
+
     /// Puts an operation into the table and queues its entry.
-    fn start(&self, request: Request, load: Option<Rc<Load>>) -> usize {
+    fn start(&self, request: Request, load: Option<Rc<Load>>, answering: Answering) -> usize {
         if let Some(load) = &load {
             load.begin();
         }
@@ -92,20 +121,30 @@ impl Ring {
         self.started.set(self.started.get().wrapping_add(1));
         let key = slots.vacant_key();
         let name = u64::from(self.started.get()) << 32 | u64::from(slot_number(key));
-        slots.insert(Slot { request, name, answer: None, waker: None, orphan: false, load });
-        let entry = slots[key].request.entry().user_data(name);
+        slots.insert(Slot { request, answering, name, answer: None, waker: None, orphan: false, load });
         drop(slots);
-        self.push(&entry);
+        match answering {
+            Answering::Interrupt => {
+                self.push(&self.io, |io| io.push(&mut self.slots.borrow_mut()[key].request, name));
+            }
+            Answering::Polling => {
+                self.polled.set(self.polled.get() + 1);
+                self.push(self.second(), |io| io.push(&mut self.slots.borrow_mut()[key].request, name));
+            }
+        }
         key
     }
 
-    /// Queues an entry; its slot, if it has one, is in the table.
-    fn push(&self, entry: &squeue::Entry) {
+    fn second(&self) -> &RefCell<Entries> {
+        let ring = self.polling.get().and_then(Option::as_ref);
+        ring.expect("who polls has asked before whether that can be")
+    }
+
+    /// Queues an entry; when the queue is full, after a submission.
+    fn push(&self, ring: &RefCell<Entries>, queue: impl Fn(&mut Entries) -> bool) {
         loop {
-            let mut io = self.io.borrow_mut();
-            // SAFETY: what the entry points to is owned by a slot, which is freed only after the kernel's answer
-            // to this entry (cancellations point to nothing).
-            if unsafe { io.submission().push(entry) }.is_ok() {
+            let mut io = ring.borrow_mut();
+            if queue(&mut io) {
                 return;
             }
             let submitted = io.submit();
@@ -116,33 +155,47 @@ impl Ring {
 
     /// Whether entries wait for a submission or operations for an answer.
     pub(crate) fn is_busy(&self) -> bool {
-        !self.slots.borrow().is_empty() || !self.io.borrow_mut().submission().is_empty()
+        !self.slots.borrow().is_empty() || self.io.borrow_mut().has_queued()
     }
 
     /// Submits and collects, without sleeping.
     pub(crate) fn poll(&self) {
         let submitted = self.io.borrow_mut().submit();
         self.bear(submitted);
+        if self.polled.get() > 0 {
+            self.ask();
+        }
         self.collect();
     }
 
-    /// Submits, sleeps until there is an answer, other threads ring, or the time is over; collects.
+    /// Submits what is to be polled, and asks the drives once.
+    fn ask(&self) {
+        let submitted = self.second().borrow_mut().submit();
+        self.bear(submitted);
+    }
+
+    /// One round of waiting for polled operations: asks the drives, and looks at the first ring without sleeping.
+    fn spin(&self) {
+        self.ask();
+        let submitted = {
+            let mut io = self.io.borrow_mut();
+            if io.wants_enter() { io.submit() } else { Ok(0) }
+        };
+        self.bear(submitted);
+        self.collect();
+    }
+
+    /// Submits, sleeps until there is an answer, other threads ring, or the time is over; collects. Returns at once
+    /// while polled operations are in flight.
     pub(crate) fn sleep(&self, longest: Option<Duration>) {
+        if self.polled.get() > 0 {
+            return self.spin();
+        }
         if self.listening.get().is_none() {
             let request = Request::Count { fd: self.bell.clone(), buf: Box::new([0; 8]) };
-            self.listening.set(Some(self.start(request, None)));
+            self.listening.set(Some(self.start(request, None, Answering::Interrupt)));
         }
-        let submitted = {
-            let io = self.io.borrow_mut();
-            let args = types::SubmitArgs::new();
-            match longest {
-                None => io.submit_and_wait(1),
-                Some(d) => {
-                    let time = types::Timespec::from(d);
-                    io.submitter().submit_with_args(1, &args.timespec(&time))
-                }
-            }
-        };
+        let submitted = self.io.borrow_mut().submit_and_sleep(longest);
         self.bear(submitted);
         self.collect();
     }
@@ -163,11 +216,14 @@ impl Ring {
 
     /// Hands the kernel's answers to their slots; how many there were.
     fn collect(&self) -> usize {
+        let first = self.collect_from(&self.io);
+        if self.polled.get() == 0 { first } else { first + self.collect_from(self.second()) }
+    }
+
+    fn collect_from(&self, ring: &RefCell<Entries>) -> usize {
         let mut answers = 0;
         loop {
-            let Some((name, answer)) =
-                self.io.borrow_mut().completion().next().map(|cqe| (cqe.user_data(), cqe.result()))
-            else {
+            let Some((name, answer)) = ring.borrow_mut().next_answer() else {
                 return answers;
             };
             answers += 1;
@@ -183,6 +239,9 @@ impl Ring {
         let slot = &mut slots[key];
         assert!(slot.name == name && slot.answer.is_none(), "one answer per operation");
         slot.answer = Some(answer);
+        if slot.answering == Answering::Polling {
+            self.polled.set(self.polled.get() - 1);
+        }
         let waker = slot.waker.take();
         let load = slot.load.take();
         let is_bell = self.listening.get() == Some(key);
@@ -207,7 +266,9 @@ impl Ring {
     }
 
     fn cancel(&self, name: u64) {
-        self.push(&opcode::AsyncCancel::new(name).build().user_data(NOBODY));
+        // What can wait for ever is in the first ring.
+        let entry = opcode::AsyncCancel::new(name).build().user_data(NOBODY);
+        self.push(&self.io, |io| io.push_bare(&entry));
     }
 
     /// The end: cancels what can wait for ever, waits for every answer.
@@ -223,7 +284,11 @@ impl Ring {
             if self.slots.borrow().iter().all(|(_, s)| s.answer.is_some()) {
                 return;
             }
-            let submitted = self.io.borrow_mut().submit_and_wait(1);
+            if self.polled.get() > 0 {
+                self.spin();
+                continue;
+            }
+            let submitted = self.io.borrow_mut().submit_and_sleep(None);
             self.bear(submitted);
         }
     }
@@ -232,18 +297,6 @@ impl Ring {
 impl Drop for Ring {
     fn drop(&mut self) {
         self.end();
-    }
-}
-
-/// A ring with the flags of a single thread where the kernel has them (6.1), else without.
-fn set_up() -> io::Result<IoUring> {
-    let mut builder = IoUring::builder();
-    builder.setup_cqsize(ANSWER_ENTRIES).setup_clamp();
-    let plain = builder.clone();
-    builder.setup_single_issuer().setup_coop_taskrun().setup_taskrun_flag().setup_defer_taskrun();
-    match builder.build(QUEUE_ENTRIES) {
-        Err(e) if e.raw_os_error() == Some(libc::EINVAL) => plain.build(QUEUE_ENTRIES),
-        other => other,
     }
 }
 
@@ -267,14 +320,23 @@ pub(crate) struct Operation {
 }
 
 enum State {
-    New(Request, Option<Rc<Load>>),
+    New(Request, Option<Rc<Load>>, Answering),
     Started(usize),
     Collected,
 }
 
 impl Operation {
     pub(crate) fn new(rt: &Rc<Inner>, request: Request, load: Option<Rc<Load>>) -> Operation {
-        Operation { rt: rt.clone(), state: State::New(request, load) }
+        Operation::answering(rt, request, load, Answering::Interrupt)
+    }
+
+    pub(crate) fn answering(
+        rt: &Rc<Inner>,
+        request: Request,
+        load: Option<Rc<Load>>,
+        answering: Answering,
+    ) -> Operation {
+        Operation { rt: rt.clone(), state: State::New(request, load, answering) }
     }
 }
 
@@ -285,8 +347,8 @@ impl Future for Operation {
         let this = &mut *self;
         let ring = this.rt.ring();
         match std::mem::replace(&mut this.state, State::Collected) {
-            State::New(request, load) => {
-                let key = ring.start(request, load);
+            State::New(request, load, answering) => {
+                let key = ring.start(request, load, answering);
                 ring.slots.borrow_mut()[key].waker = Some(cx.waker().clone());
                 this.state = State::Started(key);
                 Poll::Pending

@@ -14,6 +14,7 @@ use std::rc::Rc;
 
 use io_uring::{opcode, squeue, types};
 
+use super::Command;
 use crate::{Buf, Bytes};
 
 /// Longest single transfer; the kernel's own limit is 2 GiB less a page.
@@ -44,6 +45,8 @@ pub(crate) enum Request {
     Readable { fd: Rc<OwnedFd> },
     /// Takes an eventfd's count.
     Count { fd: Rc<OwnedFd>, buf: Box<[u8; 8]> },
+    /// An NVMe command; a wide ring's.
+    Command(Box<Command>),
 }
 
 /// The header of a sendmsg and its vector.
@@ -70,7 +73,11 @@ impl Request {
     /// Whether it can wait for ever, so that nobody should wait for its end: a dropped one is cancelled.
     pub(crate) fn is_endless(&self) -> bool {
         match self {
-            Request::Read { .. } | Request::Write { .. } | Request::Sync { .. } | Request::Punch { .. } => false,
+            Request::Read { .. }
+            | Request::Write { .. }
+            | Request::Sync { .. }
+            | Request::Punch { .. }
+            | Request::Command(_) => false,
             Request::Recv { .. }
             | Request::Send { .. }
             | Request::Accept { .. }
@@ -117,15 +124,28 @@ impl Request {
             }
             Request::Readable { fd } => opcode::PollAdd::new(raw(fd), libc::POLLIN as u32).build(),
             Request::Count { fd, buf } => opcode::Read::new(raw(fd), buf.as_mut_ptr(), 8).build(),
+            Request::Command(_) => unreachable!("only a drive that was proven in a wide ring sends commands"),
+        }
+    }
+
+    /// The same for a wide ring.
+    pub(super) fn wide_entry(&mut self) -> squeue::Entry128 {
+        match self {
+            Request::Command(command) => command.entry(),
+            other => other.entry().into(),
         }
     }
 }
 
 /// Makes the vector name the parts, as many as the kernel takes at once.
 fn fill(vector: &mut Vec<libc::iovec>, parts: &VecDeque<Bytes>) {
-    let named = |p: &Bytes| libc::iovec { iov_base: p.as_ptr().cast_mut().cast(), iov_len: p.len() };
     vector.clear();
     vector.extend(parts.iter().take(PARTS_MAX).map(named));
+}
+
+/// A part as the kernel names it.
+pub(super) fn named(part: &Bytes) -> libc::iovec {
+    libc::iovec { iov_base: part.as_ptr().cast_mut().cast(), iov_len: part.len() }
 }
 
 /// Takes the first `done` bytes off.
@@ -141,7 +161,7 @@ pub(crate) fn advance(parts: &mut VecDeque<Bytes>, done: usize) {
     }
 }
 
-fn raw(fd: &OwnedFd) -> types::Fd {
+pub(super) fn raw(fd: &OwnedFd) -> types::Fd {
     types::Fd(fd.as_raw_fd())
 }
 

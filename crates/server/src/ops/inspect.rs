@@ -37,7 +37,7 @@ pub async fn run(world: &World, path: &Path) -> Result<Value, Problem> {
             "bytes": info.blocks.bytes(),
             "sector_bytes": info.sector_bytes,
             "volatile_cache": info.volatile_cache,
-            "direct": info.direct,
+            "direct": drive.access().is_direct(),
         },
         "identity": identity.map(|i| json!({
             "array": i.array.0,
