@@ -222,6 +222,10 @@ pub struct MemberStatus {
     pub mismatches: u64,
     /// Whether what it completed can be lost in a power cut until a flush.
     pub volatile_cache: bool,
+    /// How requests reach the drive, in words; None when it is not there.
+    pub access: Option<&'static str>,
+    /// Why not in the way that was asked for.
+    pub access_why: Option<String>,
     /// Why it is suspect, if it is.
     pub suspect: Option<String>,
     /// Reads that others answered because it was slow.
@@ -436,6 +440,8 @@ impl Core {
                 errors: s.counters.errors.get(),
                 mismatches: s.counters.mismatches.get(),
                 volatile_cache: s.volatile(),
+                access: s.drive.as_ref().map(|d| d.access().words()),
+                access_why: s.drive.as_ref().and_then(|d| d.access_why()),
                 suspect: s.health.suspect(self.rt.now()),
                 reads_around: s.speed.around.get(),
             })

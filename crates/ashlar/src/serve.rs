@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use server::config::Config;
+use server::config::{Config, Io};
 use server::daemon::{self, NvmeSettings, Settings, What};
 use server::size::Size;
 use server::{Problem, paths};
@@ -54,6 +54,9 @@ pub struct Args {
     /// [default: 256M]
     #[arg(long, value_name = "SIZE")]
     map_memory: Option<Size>,
+    /// How drives are used, where they can be [default: plain]
+    #[arg(long, value_name = "HOW")]
+    io: Option<Io>,
     /// Writes nothing: recovers in memory, exports read-only
     #[arg(long)]
     read_only: bool,
@@ -87,6 +90,7 @@ fn settings(context: &Context, args: Args) -> Result<Settings, Problem> {
         Some(_) | None => What::Known,
     };
     let config = config.unwrap_or_default();
+    let ways = args.io.or(config.io).unwrap_or(Io::Plain).into();
     let nvme = nvme_settings(&config, &args);
     // A flag or the environment wins over the file.
     let control = config.control.filter(|_| !context.control_named).unwrap_or_else(|| context.control.clone());
@@ -108,6 +112,7 @@ fn settings(context: &Context, args: Args) -> Result<Settings, Problem> {
         force_diverged: args.force_diverged,
         accept_loss: args.accept_loss,
         map_memory: args.map_memory.or(config.map_memory),
+        ways,
         stop_at_eof: args.stop_at_eof,
         program: format!("ashlar {}", env!("CARGO_PKG_VERSION")),
     })

@@ -5,6 +5,7 @@
 //! nbd = ["unix:/run/ashlar-nbd.sock", "tcp:127.0.0.1:10809"]
 //! nvme = ["tcp:10.0.0.5:4420"]  # none: no NVMe/TCP
 //! map_memory = "1G"             # of each array; 256M when nothing is said
+//! io = "passthrough"            # how drives are used where they can be: plain (when nothing is said), poll, passthrough
 //! allow_hosts = ["nqn.2014-08.org.nvmexpress:uuid:4c4c4544-0042-3510-8044-b7c04f333432"]
 //!
 //! [[array]]                     # none: all arrays this machine knows
@@ -24,6 +25,8 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use clap::ValueEnum;
+use rt::Ways;
 use serde::Deserialize;
 
 use crate::Problem;
@@ -59,9 +62,33 @@ pub struct Config {
     pub read_only: bool,
     /// What the map of each array may take in memory.
     pub map_memory: Option<Size>,
+    /// How drives are used, where they can be.
+    pub io: Option<Io>,
     /// What to serve.
     #[serde(default, rename = "array")]
     pub arrays: Vec<ArrayConfig>,
+}
+
+/// How drives are used, as the file and `serve --io` say it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, ValueEnum)]
+#[serde(rename_all = "lowercase")]
+pub enum Io {
+    /// O_DIRECT; the drive interrupts
+    Plain,
+    /// O_DIRECT, polled: NVMe drives with queues for it
+    Poll,
+    /// NVMe commands: NVMe drives, on kernels that answer them truly
+    Passthrough,
+}
+
+impl From<Io> for Ways {
+    fn from(io: Io) -> Ways {
+        match io {
+            Io::Plain => Ways::Plain,
+            Io::Poll => Ways::Poll,
+            Io::Passthrough => Ways::Passthrough,
+        }
+    }
 }
 
 /// One array.
@@ -223,12 +250,23 @@ mod tests {
             ("[[array]]\nname = \"a\"\nraid = \"5\"", "create = true"),
             ("[[array]]\nname = \"a\"\ncreate = true\ndrives = [\"x\"]", "wants a level"),
             ("[[array]]\nname = \"a\"\ndrives = [\"mem:1G\"]", "begin empty"),
+            ("io = \"auto\"", "`auto`, expected one of `plain`, `poll`, `passthrough`"),
             ("[[array]]\nname = \"a\"\n[[array]]\nname = \"a\"", "twice"),
             ("[[array]]\nname = \"a\"\n[[array.volume]]\nname = \"v\"\nsize = \"4X\"", "4X"),
         ] {
             let e = Config::parse(text).unwrap_err();
             assert!(e.contains(why), "{text}: {e}");
         }
+    }
+
+    #[test]
+    fn the_file_and_the_flag_say_it_in_the_same_words() {
+        for io in Io::value_variants() {
+            let word = io.to_possible_value().unwrap();
+            let config = Config::parse(&format!("io = \"{}\"", word.get_name())).unwrap();
+            assert_eq!(config.io, Some(*io));
+        }
+        assert_eq!(Config::parse("").unwrap().io, None);
     }
 
     #[test]

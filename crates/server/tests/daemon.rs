@@ -34,6 +34,7 @@ fn settings(dir: &Path) -> Settings {
         accept_loss: false,
         map_memory: None,
         direct: vec![],
+        ways: rt::Ways::Plain,
         stop_at_eof: false,
         program: "test".into(),
     }

@@ -46,6 +46,7 @@ fn settings(dir: &Path, port: u16) -> Settings {
         accept_loss: false,
         map_memory: None,
         direct: vec![],
+        ways: rt::Ways::Plain,
         stop_at_eof: false,
         program: "test".into(),
     }

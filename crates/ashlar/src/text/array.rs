@@ -117,6 +117,9 @@ pub fn array_details(a: &ArrayView) -> Vec<String> {
         a.kernel
     ));
     lines.push(format!("  memory    {}", map_memory(a)));
+    if let Some(access) = access(&a.members) {
+        lines.push(format!("  access    {access}"));
+    }
     if let Some(r) = &a.rebuild {
         lines.push(format!("  rebuild   {}, {}", rebuild(r), rate_words(&a.rebuild_rate)));
     } else if a.rebuild_paused {
@@ -145,6 +148,20 @@ pub fn array_details(a: &ArrayView) -> Vec<String> {
         lines.extend(a.events.iter().skip(skipped).map(|e| format!("  {:>14}  {}", ago(e.unix_seconds), e.text)));
     }
     lines
+}
+
+/// How the drives are used, and why not as was asked for: once when it is the same for all, else by drive.
+fn access(members: &[MemberView]) -> Option<String> {
+    let of = |m: &MemberView| {
+        let why = m.access_why.as_ref().map(|why| format!(" ({why})"));
+        Some(m.access.clone()? + &why.unwrap_or_default())
+    };
+    let known: Vec<(&str, String)> = members.iter().filter_map(|m| Some((m.drive.as_str(), of(m)?))).collect();
+    let (_, first) = known.first()?;
+    if known.iter().all(|(_, access)| access == first) {
+        return Some(first.clone());
+    }
+    Some(known.iter().map(|(drive, access)| format!("{drive} {access}")).collect::<Vec<_>>().join("; "))
 }
 
 /// The scrub that runs, or when the last one ended; then what was found.
@@ -258,5 +275,29 @@ fn ago(unix_seconds: u64) -> String {
         Ok(d) if d.as_secs() < 172_800 => format!("{} ago", duration(d)),
         Ok(d) => format!("{} days ago", d.as_secs() / 86_400),
         Err(_) => "in the future".to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn access_is_said_once_or_by_drive() {
+        let m = |drive: &str, access: Option<&str>, why: Option<&str>| MemberView {
+            drive: drive.to_owned(),
+            access: access.map(str::to_owned),
+            access_why: why.map(str::to_owned),
+            ..MemberView::default()
+        };
+        let plain = m("/dev/a", Some("direct"), Some("no passthrough: Linux 6.8"));
+        let (same, other) =
+            (MemberView { drive: "/dev/b".into(), ..plain.clone() }, m("/dev/c", Some("passthrough"), None));
+        let away = m("/dev/d", None, None);
+        let words = "direct (no passthrough: Linux 6.8)";
+        assert_eq!(access(&[plain.clone(), same, away.clone()]).as_deref(), Some(words));
+        let by_drive = format!("/dev/a {words}; /dev/c passthrough");
+        assert_eq!(access(&[plain, other, away.clone()]), Some(by_drive));
+        assert_eq!(access(&[away]), None);
     }
 }

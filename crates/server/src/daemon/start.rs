@@ -8,7 +8,7 @@ use std::rc::Rc;
 
 use futures::future::{Either, select};
 use rt::net::Addr;
-use rt::{MailReceiver, Rt};
+use rt::{MailReceiver, Rt, Ways};
 
 use super::control::{Control, Socket};
 use super::data::{Data, DataHandle, Letter};
@@ -58,6 +58,8 @@ pub struct Settings {
     pub accept_loss: bool,
     /// What the map of each array may take in memory.
     pub map_memory: Option<Size>,
+    /// How drives are used, where they can be.
+    pub ways: Ways,
     /// Stops when standard input ends: for a parent that must not leave a server behind.
     pub stop_at_eof: bool,
     /// The program's version, for `status`.
@@ -70,7 +72,7 @@ pub struct Settings {
 /// When it cannot start, or an array cannot be closed cleanly.
 pub fn run(settings: Settings) -> Result<(), Problem> {
     let no_ring = |e| Problem::failed("the runtime", e, "io_uring must be allowed (sysctl kernel.io_uring_disabled)");
-    let rt = Rt::real().map_err(no_ring)?;
+    let rt = Rt::real_by(settings.ways).map_err(no_ring)?;
     let result = rt.block_on(Box::pin(live(&rt, settings)));
     drop(rt);
     result

@@ -234,6 +234,12 @@ pub struct MemberView {
     pub errors: u64,
     /// Whether it has a volatile write cache.
     pub volatile_cache: bool,
+    /// How requests reach it: "buffered", "direct", "direct, polled", "passthrough", "memory".
+    #[serde(default)]
+    pub access: Option<String>,
+    /// Why not in the way that was asked for.
+    #[serde(default)]
+    pub access_why: Option<String>,
     /// Why it is suspect, if it is: it is late, or errs now and then.
     #[serde(default)]
     pub suspect: Option<String>,

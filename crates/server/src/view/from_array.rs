@@ -131,6 +131,8 @@ impl From<array::status::MemberStatus> for MemberView {
             writes: m.writes,
             errors: m.errors,
             volatile_cache: m.volatile_cache,
+            access: m.access.map(str::to_owned),
+            access_why: m.access_why,
             suspect: m.suspect,
             reads_around: m.reads_around,
             mismatches: m.mismatches,
