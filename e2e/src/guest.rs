@@ -78,6 +78,14 @@ impl Guest {
     /// # Errors
     /// When something is not installed, or it does not come up.
     pub fn boot(dir: &Path, cpus: u32) -> Result<Guest> {
+        Guest::boot_with(dir, cpus, &[])
+    }
+
+    /// The same with more arguments of QEMU: drives, for instance.
+    ///
+    /// # Errors
+    /// As [`Guest::boot`].
+    pub fn boot_with(dir: &Path, cpus: u32, more: &[String]) -> Result<Guest> {
         let version = newest_kernel()?;
         let (kernel, memory) = (unpacked(&version, dir)?, initramfs(&version, dir)?);
         let console = dir.join("console");
@@ -98,6 +106,7 @@ impl Guest {
             .args(["-fsdev", "local,id=root,path=/,security_model=none,readonly=on,multidevs=remap"])
             .args(["-device", "virtio-9p-pci,fsdev=root,mount_tag=root"])
             .args(["-netdev", "user,id=net", "-device", "virtio-net-pci,netdev=net"])
+            .args(more)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .spawn()

@@ -4,10 +4,12 @@
 //!   bin/crashloop   SIGKILL again and again; every sector is accounted for
 //!   bin/e2e         libnbd, qemu, fio, ext4, drives lost, refusals: one case per behaviour
 //!   bin/kernel      a Linux kernel in QEMU as the host of NVMe/TCP
+//!   bin/drives      arrays on NVMe drives in that kernel: passthrough, polled, plain
 //!   bin/storm       mutated PDUs of NVMe/TCP beside an honest host
 //!      |
 //!   ashlar, server  the binary's verbs; `ashlar serve` as a child that can be killed
 //!   guest           that kernel, and a shell in it
+//!   stepwise        a program that goes through steps with one world
 //!   load            many overlapping requests over our own NBD client
 //!   model           what each sector may hold, by what was answered and when
 //!   guest           a kernel of its own, in QEMU
@@ -26,6 +28,7 @@ pub mod load;
 pub mod model;
 pub mod readback;
 pub mod server;
+pub mod stepwise;
 pub mod tools;
 
 pub use failure::{Failure, OrFail, Result};

@@ -177,6 +177,15 @@ pub fn all() -> Vec<Suite> {
             foreign: true,
             ..Suite::new("kernel", "a Linux kernel in QEMU uses an array over NVMe/TCP", 6, Run::Built("kernel", &[]))
         },
+        Suite {
+            foreign: true,
+            ..Suite::new(
+                "drives",
+                "arrays on NVMe drives in QEMU: passthrough, polled, plain",
+                6,
+                Run::Built("drives", &[]),
+            )
+        },
         Suite::new(
             "storm",
             "mutated NVMe/TCP PDUs beside an honest host",

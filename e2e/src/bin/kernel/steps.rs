@@ -4,14 +4,14 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use e2e::failure::require;
+use e2e::stepwise::Step;
 use e2e::{Failure, OrFail, Result};
 use rustix::process::{Pid, Signal, kill_process};
 
-use crate::Step;
 use crate::world::{ARRAY, DRIVE, FRIEND, STRANGER, VOLUME, VOLUME_BYTES, World, text};
 
 /// All, in order.
-pub const ALL: &[Step] = &[
+pub const ALL: &[Step<World>] = &[
     Step { name: "discover", about: "a host sees the array that it may use, another host nothing", run: discover },
     Step { name: "strangers", about: "a host that may not use the array is refused", run: strangers },
     Step { name: "identify", about: "list, id-ctrl, id-ns, descriptors, features, logs", run: identify },
