@@ -4,9 +4,9 @@ use std::io::IsTerminal;
 use std::thread;
 use std::time::Duration;
 
-use server::Problem;
 use server::ops::status;
-use server::view::{ArrayState, ArrayView, Arrays, MemberState};
+use server::view::{ArrayState, ArrayView, Arrays, MemberState, Placement};
+use server::{Kind, Problem};
 
 use crate::context::{Context, encode};
 use crate::exit::{Finding, Outcome};
@@ -19,6 +19,7 @@ Examples:
   ashlar status --watch          every two seconds
   ashlar status --check          exit code 5 unless every array is whole
   ashlar status --json | jq '.arrays[].state'
+  ashlar status --placement      CPUs of the data core, and which drives are near them
 
 A running Ashlar answers for the arrays that it serves. Others are recovered in memory; nothing is written.";
 
@@ -31,6 +32,9 @@ pub struct Args {
     /// Again and again, every SECONDS
     #[arg(long, value_name = "SECONDS", num_args = 0..=1, default_missing_value = "2")]
     watch: Option<u64>,
+    /// Where the data core of the running Ashlar is, and which NUMA node each drive is attached to
+    #[arg(long, conflicts_with_all = ["array", "watch", "check"])]
+    placement: bool,
     /// Exit code 5 when an array is degraded, frozen or absent
     #[arg(long)]
     check: bool,
@@ -41,6 +45,9 @@ pub struct Args {
 
 /// Shows it.
 pub fn run(context: &Context, args: &Args) -> Outcome {
+    if args.placement {
+        return placement(context, args.json);
+    }
     loop {
         let arrays = fetch(context, args.array.as_deref())?;
         // One array that was asked for and is not there is an error, not a line in a table.
@@ -62,6 +69,46 @@ pub fn run(context: &Context, args: &Args) -> Outcome {
         };
         thread::sleep(Duration::from_secs(seconds.max(1)));
     }
+}
+
+fn placement(context: &Context, json: bool) -> Outcome {
+    let Some(client) = context.server() else {
+        return Err(Problem::new(
+            Kind::NotFound,
+            "not_running",
+            "the placement",
+            "no Ashlar is running here, and only one that runs has a data core",
+            "`ashlar serve` starts one; --control says where it answers",
+        ));
+    };
+    let placement: Placement = client.get("/v1/placement")?;
+    if json {
+        text::print_json(&placement);
+    } else {
+        placement_lines(&placement).iter().for_each(|line| text::print(line));
+    }
+    Ok(Finding::Good)
+}
+
+fn placement_lines(p: &Placement) -> Vec<String> {
+    let on = p.data_node.map_or_else(|| "any node".to_owned(), |node| format!("node {node}"));
+    let mut lines = vec![format!("data core on {on}, CPUs {}: {}", p.data_cpus, p.why)];
+    for node in &p.nodes {
+        let cpus = if node.cpus.is_empty() { "no CPUs".to_owned() } else { format!("CPUs {}", node.cpus) };
+        lines.push(format!("  node {}, {cpus}: {}", node.node, drives(&node.drives)));
+    }
+    if !p.elsewhere.is_empty() {
+        lines.push(format!("  node not known: {}", drives(&p.elsewhere)));
+    }
+    lines.push("Buffers lie where the data core runs; the kernel gives each CPU queues of a drive.".to_owned());
+    if !p.measured {
+        lines.push("Not measured: no machine with two nodes has run this.".to_owned());
+    }
+    lines
+}
+
+fn drives(paths: &[String]) -> String {
+    if paths.is_empty() { "no drives".to_owned() } else { paths.join(" ") }
 }
 
 fn fetch(context: &Context, array: Option<&str>) -> Result<Arrays, Problem> {
@@ -137,5 +184,34 @@ fn show(all: &Arrays, details: bool) {
     }
     if !all.served {
         text::print("No Ashlar is running; `ashlar serve` exports the volumes.");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use server::view::PlacementNode;
+
+    #[test]
+    fn placement_is_told() {
+        let node = |node, cpus: &str, drives: &[&str]| PlacementNode {
+            node,
+            cpus: cpus.to_owned(),
+            drives: drives.iter().map(|d| (*d).to_owned()).collect(),
+        };
+        let mut placement = Placement {
+            data_node: Some(1),
+            data_cpus: "8-15".to_owned(),
+            why: "2 of 3 drives are attached there".to_owned(),
+            nodes: vec![node(0, "0-7", &["/dev/a"]), node(1, "8-15", &["/dev/b", "/dev/c"]), node(2, "", &[])],
+            ..Placement::default()
+        };
+        let lines = placement_lines(&placement);
+        assert_eq!(lines[0], "data core on node 1, CPUs 8-15: 2 of 3 drives are attached there");
+        assert_eq!(lines[2], "  node 1, CPUs 8-15: /dev/b /dev/c");
+        assert_eq!(lines[3], "  node 2, no CPUs: no drives");
+        assert!(lines.last().unwrap().starts_with("Not measured"));
+        placement.data_node = None;
+        assert!(placement_lines(&placement)[0].starts_with("data core on any node"));
     }
 }

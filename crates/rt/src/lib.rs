@@ -26,6 +26,7 @@ mod ring;
 mod signal;
 pub mod task;
 pub mod time;
+pub mod topology;
 
 pub use buf::{Buf, Bytes};
 pub use drive::{Access, Drive, DriveInfo, DriveKind, IoError, OpenDrive, OpenError, Ways};

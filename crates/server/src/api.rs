@@ -5,6 +5,7 @@
 //! | GET /v1 | who is this | `ServerView` |
 //! | GET /v1/arrays, /v1/arrays/A | status | `Arrays` |
 //! | GET /v1/iostat | counters | `Iostats` |
+//! | GET /v1/placement | where the data core and the drives are | `Placement` |
 //! | POST /v1/arrays | create and serve | `CreateRequest` -> `Created` |
 //! | POST /v1/import | find and serve | `ImportRequest` -> `Imported` |
 //! | POST /v1/arrays/A/stop | close, serve no more | `Done` |
@@ -50,6 +51,7 @@ pub fn router(data: DataHandle, stop_now: MailSender<&'static str>, program: Str
         .route("/v1", get(arrays::server))
         .route("/v1/stop", post(arrays::stop_server))
         .route("/v1/iostat", get(arrays::iostat))
+        .route("/v1/placement", get(arrays::placement))
         .route("/v1/import", post(arrays::import))
         .route("/v1/arrays", get(arrays::status).post(arrays::create))
         .route("/v1/arrays/{array}", get(arrays::status_of).delete(arrays::destroy))

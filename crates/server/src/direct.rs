@@ -41,6 +41,12 @@ impl DirectDrive {
         &self.name
     }
 
+    /// The drive, as the user named it.
+    #[must_use]
+    pub fn path(&self) -> &str {
+        &self.drive.info().name
+    }
+
     /// Its identity, which is of its subsystem too.
     #[must_use]
     pub fn uuid(&self) -> Uuid {

@@ -18,6 +18,7 @@ pub mod drives;
 pub mod namespace;
 pub mod ops;
 pub mod paths;
+pub mod placement;
 pub mod problem;
 pub mod registry;
 pub mod size;

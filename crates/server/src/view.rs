@@ -15,7 +15,7 @@ pub use array::{
 };
 pub use verbs::{
     Absent, Arrays, CheckView, CreateRequest, Created, Done, DriveAdd, DriveFail, DriveLocate, DriveReplace,
-    DriveRetire, ImportRequest, Imported, ImportedArray, Iostats, PlanView, Range, RebuildSet, RescueRequest,
-    RescueView, ScrubSchedule, ScrubStart, ServerView, VERSION, VolumeCreate, VolumeGrow, VolumeLimit, VolumeRename,
-    Volumes,
+    DriveRetire, ImportRequest, Imported, ImportedArray, Iostats, Placement, PlacementNode, PlanView, Range,
+    RebuildSet, RescueRequest, RescueView, ScrubSchedule, ScrubStart, ServerView, VERSION, VolumeCreate, VolumeGrow,
+    VolumeLimit, VolumeRename, Volumes,
 };

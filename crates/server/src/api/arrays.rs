@@ -9,7 +9,8 @@ use crate::daemon::Data;
 use crate::daemon::arrays::{import_and_serve, log_open};
 use crate::ops::{create as make, destroy as end, export as handed_over};
 use crate::view::{
-    ArrayView, Arrays, CreateRequest, Created, Done, ImportRequest, Imported, IostatView, Iostats, ServerView, VERSION,
+    ArrayView, Arrays, CreateRequest, Created, Done, ImportRequest, Imported, IostatView, Iostats, Placement,
+    ServerView, VERSION,
 };
 
 pub async fn server(State(c): State<Context>) -> Answer<ServerView> {
@@ -80,6 +81,10 @@ pub async fn iostat(State(c): State<Context>) -> Answer<Iostats> {
         Ok(Iostats { version: VERSION, at_millis: now / 1_000_000, arrays })
     });
     Answer(ask.await)
+}
+
+pub async fn placement(State(c): State<Context>) -> Answer<Placement> {
+    Answer(c.data.ask(|data| async move { Ok(data.placement()) }).await)
 }
 
 pub async fn create(State(c): State<Context>, Body(request): Body<CreateRequest>) -> Answer<Created> {

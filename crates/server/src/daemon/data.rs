@@ -13,7 +13,8 @@ use crate::direct::DirectDrive;
 use crate::namespace::{All, Served};
 use crate::ops::World;
 use crate::ops::open::Opened;
-use crate::view::Absent;
+use crate::placement::Machine;
+use crate::view::{Absent, Placement};
 use crate::{Kind, Problem};
 
 /// Work for the data thread. It makes a task there.
@@ -35,6 +36,8 @@ pub struct Data {
     pub nvme: RefCell<Vec<String>>,
     /// Whether every array is opened for reading only.
     pub read_only: bool,
+    /// Where the data thread may run.
+    pub machine: Machine,
     /// What the map of each array may take in memory, unless the engine decides.
     pub map_memory: Option<u64>,
 }
@@ -81,7 +84,29 @@ impl Data {
         // Members that were leaving when it was last served.
         crate::ops::drive::see_off_all(&self.world, &opened);
         self.served.borrow_mut().insert(name, opened);
+        self.settle();
         Ok(())
+    }
+
+    /// Brings the data thread to where most of its drives are.
+    pub fn settle(&self) {
+        let placement = self.machine.settle(&self.drives());
+        if let Some(node) = placement.data_node {
+            tracing::info!("placement: data core on node {node}, CPUs {}: {}", placement.data_cpus, placement.why);
+        }
+    }
+
+    /// Where it is, and where its drives are.
+    #[must_use]
+    pub fn placement(&self) -> Placement {
+        self.machine.plan(&self.drives())
+    }
+
+    /// Every drive that is used, as the user named it.
+    fn drives(&self) -> Vec<String> {
+        let served = self.served.borrow();
+        let members = served.values().flat_map(|opened| opened.view().members).map(|member| member.drive);
+        members.chain(self.direct.iter().map(|drive| drive.path().to_owned())).filter(|d| !d.is_empty()).collect()
     }
 
     /// All names being served.

@@ -19,6 +19,7 @@ use crate::Problem;
 use crate::config::ArrayConfig;
 use crate::direct::{self, DirectDrive};
 use crate::ops::World;
+use crate::placement::Machine;
 use crate::registry::Registry;
 use crate::size::Size;
 
@@ -93,8 +94,10 @@ async fn live(rt: &Rt, settings: Settings) -> Result<(), Problem> {
         nbd: RefCell::default(),
         nvme: RefCell::default(),
         read_only: settings.read_only,
+        machine: Machine::here(),
         map_memory: map_memory(settings.map_memory)?,
     });
+    data.settle();
     step.run("arrays", arrays::open_all(&data, &settings)).await?;
     let served = serve(rt, &data, socket, (&addresses, nvme), &settings, &step).await;
     let closed = stop::close_arrays(&data).await;

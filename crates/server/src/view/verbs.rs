@@ -48,6 +48,36 @@ pub struct Arrays {
     pub not_served: Vec<String>,
 }
 
+/// Where the data core of a server runs, and where its drives are.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct Placement {
+    /// Version of this object.
+    pub version: u32,
+    /// Whether what it brings was ever measured.
+    pub measured: bool,
+    /// The node that the data core is kept to; none: it runs on any CPU that the process may use.
+    pub data_node: Option<u32>,
+    /// CPUs that it may run on: "0-31,64-95".
+    pub data_cpus: String,
+    /// Why.
+    pub why: String,
+    /// The machine's nodes.
+    pub nodes: Vec<PlacementNode>,
+    /// Drives of which the node is not known, or that are attached to several.
+    pub elsewhere: Vec<String>,
+}
+
+/// A NUMA node.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct PlacementNode {
+    /// Its number.
+    pub node: u32,
+    /// Its CPUs; none for memory alone.
+    pub cpus: String,
+    /// Drives of the server that are attached to it.
+    pub drives: Vec<String>,
+}
+
 /// An array that could not be opened.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Absent {

@@ -15,6 +15,7 @@ use crate::fixture::{ARRAY, Lab, Served};
 pub const CASES: &[Case] = &[
     Case { name: "volumes", about: "create, grow, rename, list, delete; online, then offline", run: volumes },
     Case { name: "import", about: "the drives move to another box, in another order", run: import },
+    Case { name: "placement", about: "where the data core and the drives are", run: placement },
     Case { name: "read-only", about: "serve --read-only writes nothing", run: read_only },
 ];
 
@@ -64,6 +65,20 @@ fn import(lab: &Lab) -> Result<()> {
     let mut moved = Served { server: Server::new(&ashlar), ashlar, drives: vec![] };
     moved.server.start()?;
     nbdsh(&moved, &moved.uri(), "assert h.pread(16384, 8192) == b'here' * 4096").map(drop)
+}
+
+fn placement(lab: &Lab) -> Result<()> {
+    let mut served = lab.served("a", "5", 4, "16M")?;
+    let told = served.ashlar.json(&["status", "--placement"])?;
+    let nodes = told["nodes"].as_array().cloned().unwrap_or_default();
+    let listed = |drives: &serde_json::Value| drives.as_array().map_or(0, Vec::len);
+    let drives = nodes.iter().map(|node| listed(&node["drives"])).sum::<usize>() + listed(&told["elsewhere"]);
+    let cpus = told["data_cpus"].as_str().unwrap_or_default();
+    require(drives == 4 && !cpus.is_empty(), "status --placement", || format!("{told}"))?;
+    let said = served.ashlar.run(&["status", "--placement"])?.expect(0)?;
+    require(said.out.contains("data core on"), "status --placement", || said.out.clone())?;
+    served.server.stop()?;
+    served.ashlar.run(&["status", "--placement"])?.expect(3).map(drop)
 }
 
 fn read_only(lab: &Lab) -> Result<()> {
