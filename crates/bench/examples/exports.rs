@@ -5,13 +5,13 @@
 //!
 //! With `no-flow-control` behind it the NVMe host does without the queue's head, and reads are answered by data alone.
 //!
-//! The server is a process of its own. Its CPU time is what the kernel says of all its threads; on loopback a part of
-//! what the network costs is done in the sender's time, alike for both protocols. The protocols take turns.
+//! The protocols take turns.
 
 // It runs a server and an echo: processes, threads and sockets are its subject.
 #![allow(clippy::disallowed_methods, clippy::disallowed_types)]
 
-use std::error::Error;
+mod served;
+
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::path::Path;
@@ -20,17 +20,13 @@ use std::rc::Rc;
 use std::time::{Duration, Instant};
 use std::{fs, thread};
 
-use bench::generate::{fill, generate};
-use bench::{Load, Pattern, Sample, Target, Until};
+use bench::Target;
+use bench::generate::fill;
 use export::nbd::client::Client;
 use export::nvme::client::{Host, Wishes};
 use rt::{Addr, Rt};
+use served::{Cost, Outcome, ROUNDS, WORKING_SET, cost, loads};
 
-type Outcome<T> = Result<T, Box<dyn Error>>;
-
-const WORKING_SET: u64 = 128 << 20;
-const TIME: Duration = Duration::from_millis(600);
-const ROUNDS: usize = 5;
 /// Entries of a queue, and one more connection for what is deeper: both protocols get two.
 const CONNECTIONS: u16 = 1;
 /// Level; nothing is direct drives.
@@ -57,36 +53,26 @@ fn table(rt: &Rt, program: &Path, level: Option<&str>) -> Outcome<()> {
         rt.block_on(fill(rt, target, WORKING_SET))?;
     }
     let name = level.map_or("direct".to_owned(), |level| format!("RAID {level}"));
-    let small = |pattern, depth| Load::new(pattern, 4096, depth);
-    let mut loads = vec![];
-    for depth in [1, 32, 128] {
-        loads.extend([small(Pattern::RANDOM_READ, depth), small(Pattern::RANDOM_WRITE, depth)]);
-    }
-    loads
-        .extend([Pattern::SEQUENTIAL_READ, Pattern::SEQUENTIAL_WRITE].map(|pattern| Load::new(pattern, 128 << 10, 16)));
-    for load in loads {
+    for load in loads() {
         let mut measured = [vec![], vec![]];
         for round in 0..ROUNDS {
             for (target, into) in [&nvme, &nbd].into_iter().zip(&mut measured) {
-                into.push(server.measure(rt, target, &load, round as u64)?);
+                into.push(cost(rt, server.child.id(), target, &load, round as u64)?);
             }
         }
-        let [ours, theirs] = measured.map(|mut all| {
-            all.sort_by(|a, b| a.0.total_cmp(&b.0));
-            all[ROUNDS / 2]
-        });
+        let [ours, theirs] = measured.map(Cost::median);
         println!(
             "{name:<8} {:<16} {:>4} KiB {:>4} {:>8.2} {:>8.1} {:>7.1}  {:>8.2} {:>8.1} {:>7.1} {:>6.2}",
             load.pattern.to_string(),
             load.block_bytes >> 10,
             load.depth,
-            ours.0,
-            ours.1,
-            ours.2,
-            theirs.0,
-            theirs.1,
-            theirs.2,
-            ours.0 / theirs.0
+            ours.cpu_us,
+            ours.p50_us,
+            ours.kiops,
+            theirs.cpu_us,
+            theirs.p50_us,
+            theirs.kiops,
+            ours.cpu_us / theirs.cpu_us
         );
     }
     drop((nvme, nbd));
@@ -148,26 +134,6 @@ impl Server {
         let host = Host::connect(rt, &self.nvme, &entry.subsystem, CONNECTIONS, &wishes).await?;
         let nsid = host.namespaces().await?.first().copied().ok_or("no namespace")?;
         Ok((Target::Nvme { disk: host.disk(nsid).await?, host: Rc::new(host) }, Target::Nbd(client)))
-    }
-
-    /// CPU time of the server for each request in microseconds, median latency, thousands of requests a second.
-    fn measure(&self, rt: &Rt, target: &Target, load: &Load, seed: u64) -> Outcome<(f64, f64, f64)> {
-        let before = self.cpu_us()?;
-        let until = Until::Elapsed { time: TIME, bytes_max: u64::MAX };
-        let sample: Sample = rt.block_on(generate(rt, target, load, 0..WORKING_SET, until, seed))?;
-        let cpu = (self.cpu_us()? - before) / sample.requests as f64;
-        let kiops = sample.requests as f64 / sample.elapsed.as_secs_f64() / 1000.0;
-        Ok((cpu, sample.latency.ns_p50 as f64 / 1000.0, kiops))
-    }
-
-    /// CPU time of all its threads.
-    fn cpu_us(&self) -> Outcome<f64> {
-        let mut ns = 0;
-        for thread in fs::read_dir(format!("/proc/{}/task", self.child.id()))? {
-            let account = fs::read_to_string(thread?.path().join("schedstat"))?;
-            ns += account.split(' ').next().unwrap_or_default().parse::<u64>()?;
-        }
-        Ok(ns as f64 / 1000.0)
     }
 }
 

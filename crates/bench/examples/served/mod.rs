@@ -1,0 +1,75 @@
+//! What a request costs a server that is a process of its own: CPU time of all its threads, as the kernel counts it.
+//!
+//! On loopback and unix sockets a part of what the transport costs is done in the sender's time, alike for all servers.
+
+use std::error::Error;
+use std::fs;
+use std::time::Duration;
+
+use bench::{Load, Pattern, Target, Until, generate};
+use rt::Rt;
+
+pub type Outcome<T> = Result<T, Box<dyn Error>>;
+
+/// Bytes that are filled and worked on.
+pub const WORKING_SET: u64 = 128 << 20;
+/// How long one load runs.
+const TIME: Duration = Duration::from_millis(600);
+/// Rounds that medians are taken of.
+pub const ROUNDS: usize = 5;
+
+/// 4 KiB at depth 1, 32 and 128, and 128 KiB.
+pub fn loads() -> Vec<Load> {
+    let small = |pattern, depth| Load::new(pattern, 4096, depth);
+    let large = |pattern| Load::new(pattern, 128 << 10, 16);
+    let mut loads = vec![];
+    for depth in [1, 32, 128] {
+        loads.extend([small(Pattern::RANDOM_READ, depth), small(Pattern::RANDOM_WRITE, depth)]);
+    }
+    loads.extend([Pattern::SEQUENTIAL_READ, Pattern::SEQUENTIAL_WRITE].map(large));
+    loads
+}
+
+/// What a load came to.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Cost {
+    /// CPU time of the server for each request, in microseconds.
+    pub cpu_us: f64,
+    /// Median latency, in microseconds.
+    pub p50_us: f64,
+    /// Thousands of requests a second.
+    pub kiops: f64,
+}
+
+impl Cost {
+    /// The one in the middle by CPU time, of at least one.
+    pub fn median(mut all: Vec<Cost>) -> Cost {
+        all.sort_by(|a, b| a.cpu_us.total_cmp(&b.cpu_us));
+        all[all.len() / 2]
+    }
+}
+
+/// Runs `load` over the working set of `target`, which the process `pid` serves.
+///
+/// # Errors
+/// When a request fails, or the process is gone.
+pub fn cost(rt: &Rt, pid: u32, target: &Target, load: &Load, seed: u64) -> Outcome<Cost> {
+    let before = cpu_us(pid)?;
+    let until = Until::Elapsed { time: TIME, bytes_max: u64::MAX };
+    let sample = rt.block_on(generate(rt, target, load, 0..WORKING_SET, until, seed))?;
+    Ok(Cost {
+        cpu_us: (cpu_us(pid)? - before) / sample.requests as f64,
+        p50_us: sample.latency.ns_p50 as f64 / 1000.0,
+        kiops: sample.requests as f64 / sample.elapsed.as_secs_f64() / 1000.0,
+    })
+}
+
+/// CPU time of all threads of a process so far, in microseconds.
+fn cpu_us(pid: u32) -> Outcome<f64> {
+    let mut ns = 0;
+    for thread in fs::read_dir(format!("/proc/{pid}/task"))? {
+        let account = fs::read_to_string(thread?.path().join("schedstat"))?;
+        ns += account.split(' ').next().unwrap_or_default().parse::<u64>()?;
+    }
+    Ok(ns as f64 / 1000.0)
+}
