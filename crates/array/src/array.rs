@@ -15,6 +15,7 @@ use crate::lifecycle::create::{self, random_uuid};
 use crate::lifecycle::open::{self, OpenHow, RecoveryReport};
 use crate::lifecycle::scrub::ScrubKind;
 use crate::map::height_for;
+use crate::memtable::FACT_BYTES;
 use crate::plan::{CreateSpec, USABLE_PERMILLE, check_name};
 use crate::seat::Door;
 use crate::status::{ArrayState, Iostat, Status, VolumeStatus};
@@ -154,6 +155,12 @@ impl Array {
     /// Lets map nodes take `bytes` in memory from now on; those that are there are read again when they are asked for.
     pub fn set_map_memory(&self, bytes: u64) {
         self.core.nodes.borrow_mut().resize(bytes);
+    }
+
+    /// Lets what is not merged into the map take `bytes` in memory from now on: then a checkpoint begins, and while it
+    /// merges, as much again may come.
+    pub fn set_memtable_memory(&self, bytes: u64) {
+        self.core.facts_max.set((bytes / FACT_BYTES).max(1));
     }
 
     /// Counters, now.

@@ -168,6 +168,8 @@ pub struct Core {
     pub next_volume: Cell<u32>,
     /// Entries not merged.
     pub memory: RefCell<Memory>,
+    /// Facts in the active memtable at which a checkpoint begins.
+    pub facts_max: Cell<u64>,
     /// Map nodes read or written.
     pub nodes: RefCell<NodeCache>,
     /// The log.
@@ -247,6 +249,7 @@ impl Core {
             volumes: RefCell::default(),
             next_volume: Cell::new(1),
             memory: RefCell::default(),
+            facts_max: Cell::new(crate::memtable::FACTS_MAX),
             nodes: RefCell::default(),
             log: Log::default(),
             system: System {

@@ -9,9 +9,12 @@ use std::ops::Range;
 use base::{BlockCount, Lba, VolumeId};
 use ondisk::{MapRef, NODE_REFS};
 
-/// Facts in the active table at which a checkpoint begins: 10 MB, or 60 MB where each lies in a leaf of its own; and some
-/// seconds of replay.
-pub const FACTS_MAX: usize = 256 * 1024;
+/// What a fact takes in memory where each lies in a leaf of its own; a sixth of it where they lie together.
+pub const FACT_BYTES: u64 = 240;
+
+/// Facts in the active table at which a checkpoint begins unless the user says otherwise: 60 MiB at most, and some seconds of
+/// replay.
+pub const FACTS_MAX: u64 = 256 * 1024;
 
 /// A map node to be written again although nothing in it changes, because the cleaner wants its place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

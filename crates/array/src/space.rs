@@ -173,7 +173,7 @@ impl Core {
     /// nodes that a checkpoint may write ([`Ladder::nodes`]), and by what the log keeps for replay ([`Ladder::replayed`]).
     pub fn memtable_share(&self) -> f64 {
         let memory = self.memory.borrow();
-        let facts = memory.active.weight() as f64 / crate::memtable::FACTS_MAX as f64;
+        let facts = memory.active.weight() as f64 / self.facts_max.get() as f64;
         let nodes = memory.active.nodes() as f64 / self.room.nodes_max.get().max(1) as f64;
         let kept = memory.active.kept as f64 / self.room.kept_max.get().max(1) as f64;
         facts.max(nodes).max(kept)

@@ -8,6 +8,7 @@ use serde::Serialize;
 use uuid::Uuid;
 
 use crate::core::{Core, Phase};
+use crate::memtable::FACT_BYTES;
 
 /// Figures of an open array.
 #[derive(Default)]
@@ -47,6 +48,15 @@ pub struct VolumeCounters {
     pub bytes_written: Cell<u64>,
     /// Requests that failed.
     pub errors: Cell<u64>,
+}
+
+/// What is acknowledged and not merged into the map.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub struct MemtableMemory {
+    /// What it takes at most; being merged included.
+    pub bytes: u64,
+    /// At which a checkpoint begins.
+    pub bytes_max: u64,
 }
 
 /// Map nodes in memory.
@@ -170,6 +180,8 @@ pub struct Status {
     pub events: Vec<EventLine>,
     /// Memory of the map.
     pub map_memory: MapMemory,
+    /// What the memtable takes in memory.
+    pub memtable_memory: MemtableMemory,
     /// Blocks written back since the open because they did not match their checksum.
     pub repaired_blocks: u64,
     /// Entries acknowledged and not merged.
@@ -348,11 +360,18 @@ impl Core {
             events: self.events(),
             repaired_blocks: self.tally.repaired_blocks.get(),
             map_memory: self.nodes.borrow().status(),
+            memtable_memory: self.memtable_memory(),
             unmerged_entries: {
                 let memory = self.memory.borrow();
                 memory.active.len() + memory.frozen.as_ref().map_or(0, |f| f.len())
             },
         }
+    }
+
+    fn memtable_memory(&self) -> MemtableMemory {
+        let memory = self.memory.borrow();
+        let facts = memory.active.weight() + memory.frozen.as_ref().map_or(0, |f| f.weight());
+        MemtableMemory { bytes: facts * FACT_BYTES, bytes_max: self.facts_max.get() * FACT_BYTES }
     }
 
     fn write_amplification(&self) -> f64 {

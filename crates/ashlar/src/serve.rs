@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use server::config::{Config, Io};
 use server::daemon::{self, NvmeSettings, Settings, What};
+use server::memory::Memory;
 use server::size::Size;
 use server::{Problem, paths};
 use tracing_subscriber::EnvFilter;
@@ -54,6 +55,13 @@ pub struct Args {
     /// [default: 256M]
     #[arg(long, value_name = "SIZE")]
     map_memory: Option<Size>,
+    /// Memory at which what was written to an array is merged into its map: with more there are fewer checkpoints, and
+    /// longer starts after a crash [default: 60M]
+    #[arg(long, value_name = "SIZE")]
+    memtable_memory: Option<Size>,
+    /// Memory of freed buffers that are kept for the next requests [default: 64M]
+    #[arg(long, value_name = "SIZE")]
+    buffer_memory: Option<Size>,
     /// How drives are used, where they can be [default: plain]
     #[arg(long, value_name = "HOW")]
     io: Option<Io>,
@@ -111,7 +119,8 @@ fn settings(context: &Context, args: Args) -> Result<Settings, Problem> {
         degraded: args.degraded,
         force_diverged: args.force_diverged,
         accept_loss: args.accept_loss,
-        map_memory: args.map_memory.or(config.map_memory),
+        memory: Memory { map: args.map_memory, memtable: args.memtable_memory, buffers: args.buffer_memory }
+            .or(Memory { map: config.map_memory, memtable: config.memtable_memory, buffers: config.buffer_memory }),
         ways,
         stop_at_eof: args.stop_at_eof,
         program: format!("ashlar {}", env!("CARGO_PKG_VERSION")),

@@ -140,6 +140,14 @@ fn show(all: &Arrays, details: bool) {
                 text::print(&line);
             }
         }
+        if let Some(b) = all.buffers {
+            let hit = percent(b.hits, b.hits + b.misses);
+            text::print(&format!(
+                "  buffers   {} of {} kept by this Ashlar, {hit} were there when asked for",
+                human(b.bytes),
+                human(b.bytes_max)
+            ));
+        }
         if all.served && !all.nbd.is_empty() {
             text::print(&format!("\n  exported over NBD at {}", all.nbd.join(", ")));
         }

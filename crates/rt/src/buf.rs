@@ -4,8 +4,8 @@
 //! move while the `Buf` or any `Bytes` made from it lives, also when the value itself is moved; a `Bytes` never
 //! changes.
 //!
-//! Freed buffers of up to 2 MiB are kept for the thread's next ones of their size class (64 MiB at most): mapping and
-//! clearing fresh memory costs more than filling it.
+//! Freed buffers of up to 2 MiB are kept for the thread's next ones of their size class (64 MiB at most, or what
+//! [`keep_at_most`] says): mapping and clearing fresh memory costs more than filling it.
 //!
 //! Not here: registered buffers.
 #![allow(unsafe_code)]
@@ -23,7 +23,7 @@ const ALIGN: usize = 4096;
 /// The largest buffer that is kept.
 const KEPT_LARGEST: usize = 2 << 20;
 
-/// Bytes kept per thread, at most.
+/// Bytes kept per thread, at most, unless it is told otherwise.
 const KEPT_BYTES: usize = 64 << 20;
 
 thread_local! {
@@ -31,10 +31,52 @@ thread_local! {
 }
 
 /// Freed memory by size class (powers of two), all of it initialised.
-#[derive(Default)]
 struct Kept {
     classes: [Vec<NonNull<u8>>; 10],
     bytes: usize,
+    bytes_max: usize,
+    hits: u64,
+    misses: u64,
+}
+
+/// Freed buffers that a thread keeps for its next ones.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct KeptBuffers {
+    /// What they take.
+    pub bytes: u64,
+    /// What they may take.
+    pub bytes_max: u64,
+    /// Buffers of up to 2 MiB that were there when they were asked for.
+    pub hits: u64,
+    /// Those that were not.
+    pub misses: u64,
+}
+
+/// From now on this thread keeps freed buffers of `bytes` at most; what it has beyond that goes.
+pub fn keep_at_most(bytes: usize) {
+    KEPT.with_borrow_mut(|kept| {
+        kept.bytes_max = bytes;
+        if kept.bytes > bytes {
+            kept.free();
+        }
+    });
+}
+
+/// What this thread keeps.
+#[must_use]
+pub fn kept() -> KeptBuffers {
+    KEPT.with_borrow(|k| KeptBuffers {
+        bytes: k.bytes as u64,
+        bytes_max: k.bytes_max as u64,
+        hits: k.hits,
+        misses: k.misses,
+    })
+}
+
+impl Default for Kept {
+    fn default() -> Kept {
+        Kept { classes: Default::default(), bytes: 0, bytes_max: KEPT_BYTES, hits: 0, misses: 0 }
+    }
 }
 
 impl Kept {
@@ -43,27 +85,37 @@ impl Kept {
     }
 
     fn take(&mut self, capacity: usize) -> Option<NonNull<u8>> {
-        let start = self.classes[Self::class(capacity)?].pop()?;
-        self.bytes -= capacity;
-        Some(start)
+        let start = self.classes[Self::class(capacity)?].pop();
+        match start {
+            Some(_) => (self.bytes, self.hits) = (self.bytes - capacity, self.hits + 1),
+            None => self.misses += 1,
+        }
+        start
     }
 
     fn keep(&mut self, start: NonNull<u8>, capacity: usize) -> bool {
-        let Some(class) = Self::class(capacity).filter(|_| self.bytes + capacity <= KEPT_BYTES) else { return false };
+        let Some(class) = Self::class(capacity).filter(|_| self.bytes + capacity <= self.bytes_max) else {
+            return false;
+        };
         self.classes[class].push(start);
         self.bytes += capacity;
         true
+    }
+
+    fn free(&mut self) {
+        for (class, all) in self.classes.iter_mut().enumerate() {
+            for start in all.drain(..) {
+                // SAFETY: kept memory was allocated with its class's size and is owned by nobody else.
+                unsafe { alloc::dealloc(start.as_ptr(), Buf::layout(ALIGN << class)) };
+            }
+        }
+        self.bytes = 0;
     }
 }
 
 impl Drop for Kept {
     fn drop(&mut self) {
-        for (class, all) in self.classes.iter().enumerate() {
-            for start in all {
-                // SAFETY: kept memory was allocated with its class's size and is owned by nobody else.
-                unsafe { alloc::dealloc(start.as_ptr(), Buf::layout(ALIGN << class)) };
-            }
-        }
+        self.free();
     }
 }
 
@@ -295,6 +347,22 @@ mod tests {
             buf.fill(7);
             assert!(Buf::from_slice(&buf)[..] == buf[..]);
         }
+    }
+
+    #[test]
+    fn what_is_kept_is_bounded_and_counted() {
+        std::thread::spawn(|| {
+            keep_at_most(3 << 20);
+            drop((0..4).map(|_| Buf::zeroed(1 << 20)).collect::<Vec<_>>());
+            let three = KeptBuffers { bytes: 3 << 20, bytes_max: 3 << 20, hits: 0, misses: 4 };
+            assert_eq!(kept(), three);
+            drop(Buf::for_overwrite(1 << 20));
+            assert_eq!(kept(), KeptBuffers { hits: 1, ..three });
+            keep_at_most(1 << 20);
+            assert_eq!(kept().bytes, 0, "what is beyond the limit goes at once");
+        })
+        .join()
+        .expect("no assertion failed");
     }
 
     #[test]

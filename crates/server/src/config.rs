@@ -5,6 +5,8 @@
 //! nbd = ["unix:/run/ashlar-nbd.sock", "tcp:127.0.0.1:10809"]
 //! nvme = ["tcp:10.0.0.5:4420"]  # none: no NVMe/TCP
 //! map_memory = "1G"             # of each array; 256M when nothing is said
+//! memtable_memory = "200M"      # of each array; 60M when nothing is said
+//! buffer_memory = "64M"         # buffers kept for the next requests; this when nothing is said
 //! io = "passthrough"            # how drives are used where they can be: plain (when nothing is said), poll, passthrough
 //! allow_hosts = ["nqn.2014-08.org.nvmexpress:uuid:4c4c4544-0042-3510-8044-b7c04f333432"]
 //!
@@ -62,6 +64,10 @@ pub struct Config {
     pub read_only: bool,
     /// What the map of each array may take in memory.
     pub map_memory: Option<Size>,
+    /// What is not merged into the map of each array may take in memory.
+    pub memtable_memory: Option<Size>,
+    /// What freed buffers may take that are kept.
+    pub buffer_memory: Option<Size>,
     /// How drives are used, where they can be.
     pub io: Option<Io>,
     /// What to serve.

@@ -15,6 +15,7 @@ pub mod config;
 pub mod daemon;
 pub mod direct;
 pub mod drives;
+pub mod memory;
 pub mod namespace;
 pub mod ops;
 pub mod paths;

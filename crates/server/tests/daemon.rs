@@ -32,7 +32,7 @@ fn settings(dir: &Path) -> Settings {
         degraded: false,
         force_diverged: false,
         accept_loss: false,
-        map_memory: None,
+        memory: server::memory::Memory::default(),
         direct: vec![],
         ways: rt::Ways::Plain,
         stop_at_eof: false,

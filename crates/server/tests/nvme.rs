@@ -44,7 +44,7 @@ fn settings(dir: &Path, port: u16) -> Settings {
         degraded: false,
         force_diverged: false,
         accept_loss: false,
-        map_memory: None,
+        memory: server::memory::Memory::default(),
         direct: vec![],
         ways: rt::Ways::Plain,
         stop_at_eof: false,

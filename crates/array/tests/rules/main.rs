@@ -112,6 +112,7 @@ rules! {
     map::what_is_deallocated_below_a_lost_node_is_a_hole [BelowLostForgotten]
     map::a_look_up_outlives_its_trees [OldTreesBelieved]
     map::memory_holds_what_the_trees_have []
+    map::a_small_memtable_is_merged_sooner []
     map::nothing_dead_is_moved [MoveUnconditional]
     map::deleting_survives_kills [DropForgotten]
     map::that_of_raid_0_is_mirrored [MapNotMirrored]

@@ -541,3 +541,27 @@ pub fn memory_holds_what_the_trees_have() {
     (3..40).for_each(overwrite_and_read);
     assert_eq!((memory().bytes, memory().misses), (bytes, misses), "as many nodes, and all in memory");
 }
+
+/// What is not merged takes what the user gives it.
+pub fn a_small_memtable_is_merged_sooner() {
+    let world = World::new(4, false);
+    world.create(Level::Raid5);
+    let written = |bytes: Option<u64>| {
+        let p = world.start(37);
+        bytes.into_iter().for_each(|bytes| p.array().set_memtable_memory(bytes));
+        let generation = p.array().status().generation;
+        // Three facts at a time, and time for a checkpoint.
+        for lba in 0..40 {
+            p.write(lba * 3, 1, 3).unwrap();
+            p.wait(Duration::from_millis(20));
+        }
+        let (memtable, generations) = (p.array().status().memtable_memory, p.array().status().generation - generation);
+        p.close();
+        (memtable, generations)
+    };
+    let (usual, few) = written(None);
+    assert_eq!((usual.bytes, usual.bytes_max), (120 * 240, 60 << 20));
+    let (small, many) = written(Some(12 * 240));
+    assert!(small.bytes <= 2 * small.bytes_max && small.bytes_max == 12 * 240, "{small:?}");
+    assert!(many >= few + 5, "{few} and {many} generations");
+}

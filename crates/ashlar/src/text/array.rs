@@ -61,13 +61,14 @@ fn state_sentence(state: ArrayState) -> &'static str {
     }
 }
 
-/// "map 3.0 MiB of 256.0 MiB, 99 % of 8120 look-ups hit".
-fn map_memory(a: &ArrayView) -> String {
+/// "map 3.0 MiB of 256.0 MiB, 99 % of 8120 look-ups hit; memtable 0.2 MiB of 60.0 MiB".
+fn memory(a: &ArrayView) -> String {
     let asked = a.map_hits + a.map_misses;
     let mut words = format!("map {} of {}", human(a.map_memory_bytes), human(a.map_memory_bytes_max));
     if asked > 0 {
         words.push_str(&format!(", {} of {asked} look-ups hit", percent(a.map_hits, asked)));
     }
+    words.push_str(&format!("; memtable {} of {}", human(a.memtable_bytes), human(a.memtable_bytes_max)));
     words
 }
 
@@ -116,7 +117,7 @@ pub fn array_details(a: &ArrayView) -> Vec<String> {
         human(a.zone_bytes),
         a.kernel
     ));
-    lines.push(format!("  memory    {}", map_memory(a)));
+    lines.push(format!("  memory    {}", memory(a)));
     if let Some(access) = access(&a.members) {
         lines.push(format!("  access    {access}"));
     }

@@ -9,7 +9,7 @@ use crate::daemon::Data;
 use crate::daemon::arrays::{import_and_serve, log_open};
 use crate::ops::{create as make, destroy as end, export as handed_over};
 use crate::view::{
-    ArrayView, Arrays, CreateRequest, Created, Done, ImportRequest, Imported, IostatView, Iostats, Placement,
+    ArrayView, Arrays, Buffers, CreateRequest, Created, Done, ImportRequest, Imported, IostatView, Iostats, Placement,
     ServerView, VERSION,
 };
 
@@ -41,6 +41,7 @@ pub async fn status(State(c): State<Context>) -> Answer<Arrays> {
             served: true,
             nbd: data.nbd.borrow().clone(),
             nvme: data.nvme.borrow().clone(),
+            buffers: Some(Buffers::here()),
             arrays,
             absent: data.absent(),
             not_served: not_served(&data),
@@ -65,6 +66,7 @@ pub async fn status_of(State(c): State<Context>, Path(array): Path<String>) -> A
             served: true,
             nbd: data.nbd.borrow().clone(),
             nvme: data.nvme.borrow().clone(),
+            buffers: Some(Buffers::here()),
             arrays,
             absent: vec![],
             not_served: vec![],

@@ -10,6 +10,7 @@ use rt::MailSender;
 use tokio::sync::oneshot;
 
 use crate::direct::DirectDrive;
+use crate::memory::Memory;
 use crate::namespace::{All, Served};
 use crate::ops::World;
 use crate::ops::open::Opened;
@@ -38,8 +39,8 @@ pub struct Data {
     pub read_only: bool,
     /// Where the data thread may run.
     pub machine: Machine,
-    /// What the map of each array may take in memory, unless the engine decides.
-    pub map_memory: Option<u64>,
+    /// What it may take in memory.
+    pub memory: Memory,
 }
 
 impl Data {
@@ -78,9 +79,7 @@ impl Data {
             return Err(name_taken(&name));
         }
         self.absent.borrow_mut().remove(&name);
-        if let Some(bytes) = self.map_memory {
-            opened.array.set_map_memory(bytes);
-        }
+        self.memory.give(&opened.array);
         // Members that were leaving when it was last served.
         crate::ops::drive::see_off_all(&self.world, &opened);
         self.served.borrow_mut().insert(name, opened);

@@ -18,10 +18,10 @@ use super::{arrays, stop};
 use crate::Problem;
 use crate::config::ArrayConfig;
 use crate::direct::{self, DirectDrive};
+use crate::memory::Memory;
 use crate::ops::World;
 use crate::placement::Machine;
 use crate::registry::Registry;
-use crate::size::Size;
 
 /// What to serve.
 #[derive(Clone, Debug)]
@@ -57,8 +57,8 @@ pub struct Settings {
     pub force_diverged: bool,
     /// Goes on over writes that are lost beyond repair.
     pub accept_loss: bool,
-    /// What the map of each array may take in memory.
-    pub map_memory: Option<Size>,
+    /// What it may take in memory.
+    pub memory: Memory,
     /// How drives are used, where they can be.
     pub ways: Ways,
     /// Stops when standard input ends: for a parent that must not leave a server behind.
@@ -95,8 +95,9 @@ async fn live(rt: &Rt, settings: Settings) -> Result<(), Problem> {
         nvme: RefCell::default(),
         read_only: settings.read_only,
         machine: Machine::here(),
-        map_memory: map_memory(settings.map_memory)?,
+        memory: settings.memory.checked()?,
     });
+    data.memory.settle();
     data.settle();
     step.run("arrays", arrays::open_all(&data, &settings)).await?;
     let served = serve(rt, &data, socket, (&addresses, nvme), &settings, &step).await;
@@ -108,20 +109,6 @@ async fn live(rt: &Rt, settings: Settings) -> Result<(), Problem> {
     }
     tracing::info!("stopped");
     closed
-}
-
-/// The least that is taken for the map's memory: some hundred nodes, the upper ones of most arrays among them.
-const MAP_MEMORY_MIN: Size = Size(1 << 20);
-
-fn map_memory(wish: Option<Size>) -> Result<Option<u64>, Problem> {
-    match wish {
-        Some(size) if size < MAP_MEMORY_MIN => Err(Problem::usage(
-            "--map-memory",
-            format!("{size} is too little for the map"),
-            format!("give each array {MAP_MEMORY_MIN} at least; what is not said is 256 MiB"),
-        )),
-        other => Ok(other.map(|size| size.0)),
-    }
 }
 
 /// Opens the direct drives.

@@ -109,6 +109,12 @@ pub struct ArrayView {
     /// Map nodes that had to be read.
     #[serde(default)]
     pub map_misses: u64,
+    /// Memory that what is not merged into the map takes, at most.
+    #[serde(default)]
+    pub memtable_bytes: u64,
+    /// At which it is merged.
+    #[serde(default)]
+    pub memtable_bytes_max: u64,
     /// What needs attention, as sentences.
     pub alarms: Vec<String>,
     /// Members, by seat.

@@ -47,6 +47,8 @@ impl From<array::Status> for ArrayView {
             map_memory_bytes_max: s.map_memory.bytes_max,
             map_hits: s.map_memory.hits,
             map_misses: s.map_memory.misses,
+            memtable_bytes: s.memtable_memory.bytes,
+            memtable_bytes_max: s.memtable_memory.bytes_max,
             alarms: s.alarms,
             members: s.members.into_iter().map(MemberView::from).collect(),
             volumes: s.volumes.into_iter().map(VolumeView::from).collect(),

@@ -39,6 +39,9 @@ pub struct Arrays {
     /// Addresses of the NVMe/TCP export.
     #[serde(default)]
     pub nvme: Vec<String>,
+    /// Buffers that the server keeps for its next requests.
+    #[serde(default)]
+    pub buffers: Option<Buffers>,
     /// The arrays, by name.
     pub arrays: Vec<ArrayView>,
     /// Arrays that could not be opened.
@@ -46,6 +49,28 @@ pub struct Arrays {
     /// Arrays that are known on this machine, and that the running Ashlar was not told to serve.
     #[serde(default)]
     pub not_served: Vec<String>,
+}
+
+/// Freed buffers that are kept.
+#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
+pub struct Buffers {
+    /// What they take.
+    pub bytes: u64,
+    /// What they may take.
+    pub bytes_max: u64,
+    /// Buffers that were there when they were asked for.
+    pub hits: u64,
+    /// Those that were not.
+    pub misses: u64,
+}
+
+impl Buffers {
+    /// Those of the calling thread.
+    #[must_use]
+    pub fn here() -> Buffers {
+        let rt::buf::KeptBuffers { bytes, bytes_max, hits, misses } = rt::buf::kept();
+        Buffers { bytes, bytes_max, hits, misses }
+    }
 }
 
 /// Where the data core of a server runs, and where its drives are.
