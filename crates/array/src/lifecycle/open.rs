@@ -500,7 +500,6 @@ impl Core {
     fn settle_segments(&self) {
         let mut table = self.table.borrow_mut();
         let seats = self.seats.borrow();
-        let out = |s: &Seg| s.slots.iter().any(|slot| slot.is_none_or(|(m, _)| !seats[usize::from(m.0)].is_in()));
         table.segments.retain(|_, s| {
             let unused = s.state == SegmentState::Spare;
             if unused {
@@ -510,10 +509,17 @@ impl Core {
             }
             !unused
         });
+        // One that was begun without a column goes on where there is no room for another: without any nothing comes back.
+        let room = self.another_can_be_had(&table);
+        let out = |s: &Seg| s.slots.iter().any(|slot| slot.map_or(room, |(m, _)| !seats[usize::from(m.0)].is_in()));
         let own_map = self.map_scheme();
         let mut streams = vec![StreamId::Inner, StreamId::Host];
         if !matches!(own_map, Some(Scheme::Copies { .. })) {
             streams.insert(0, StreamId::Map);
+        }
+        if !room {
+            // The last one is served first: a checkpoint gives room back, then the cleaner does.
+            streams.sort_unstable();
         }
         for seg in table.segments.values_mut().filter(|s| s.state == SegmentState::Open) {
             let for_map = own_map == Some(seg.scheme) && own_map != Some(self.shape.scheme);

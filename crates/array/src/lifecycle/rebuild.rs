@@ -30,7 +30,7 @@ use crate::canary::{Canary, planted};
 use crate::core::{Core, Phase};
 use crate::fault::Fault;
 use crate::seat::Seat;
-use crate::segment::Seg;
+use crate::segment::{Seg, Table, choose};
 use crate::status::RebuildStatus;
 
 /// Segments restored before the generation that names them.
@@ -338,9 +338,14 @@ impl Core {
             let (under_way, passed_over) = (p.under_way.borrow(), p.passed_over.borrow());
             let emptied = self.being_emptied.borrow();
             let table = self.table.borrow();
+            let last = !self.another_can_be_had(&table);
             let free = |s: &&Seg| {
                 let taken = under_way.contains(&s.id) || passed_over.contains(&s.id) || emptied.contains_key(&s.id);
-                !taken && s.matters() && s.cleaned.is_none() && (p.counted.get() || !is_uncounted(s))
+                !taken
+                    && !(last && s.state == SegmentState::Open)
+                    && s.matters()
+                    && s.cleaned.is_none()
+                    && (p.counted.get() || !is_uncounted(s))
             };
             let homeless = |s: &&Seg| s.slots.iter().any(|slot| self.is_homeless(slot));
             let order = |s: &Seg| (self.spare_columns(s), !s.unmerged.is_empty(), Reverse(s.live), s.id);
@@ -351,6 +356,13 @@ impl Core {
             segments.reverse();
         }
         segments.into_iter().find_map(|(.., id)| Some((id, self.way_for(id)?)))
+    }
+
+    /// Whether there is room for another segment: else those that are open stay so, and make it.
+    pub(super) fn another_can_be_had(&self, table: &Table) -> bool {
+        let spare = |s: &Seg| s.state == SegmentState::Spare;
+        table.segments.values().any(spare)
+            || choose(&self.seats.borrow(), self.shape.scheme, table.next, true).is_some()
     }
 
     /// Columns that a segment can lose yet.
