@@ -68,6 +68,11 @@ enum Rung {
 }
 
 impl Room {
+    /// Whether new segments leave columns out, as last measured.
+    pub fn short(&self) -> bool {
+        self.short.get()
+    }
+
     /// Segments left for `rung`, as last measured.
     fn above(&self, rung: Rung) -> u64 {
         let Some(ladder) = self.ladder.get() else { return 0 };

@@ -298,14 +298,15 @@ mod tests {
 
     #[test]
     fn a_rebuild_that_does_not_last_fails_its_cell_and_nothing_else() {
-        use std::os::unix::fs::PermissionsExt;
-
         let dir = tempfile::tempdir().unwrap();
-        let program = dir.path().join("bench");
+        let (program, text) = (dir.path().join("bench"), dir.path().join("text"));
         let says = |code: &str| {
-            let text = format!("#!/bin/sh\necho '{{\"error\":{{\"code\":\"{code}\"}}}}'\nexit 2\n");
-            std::fs::write(&program, text).unwrap();
-            std::fs::set_permissions(&program, std::fs::Permissions::from_mode(0o755)).unwrap();
+            std::fs::write(&text, format!("#!/bin/sh\necho '{{\"error\":{{\"code\":\"{code}\"}}}}'\nexit 2\n"))
+                .unwrap();
+            // Written by another process: one that a test beside this one starts meanwhile would hold it open, and a program
+            // that is open for writing cannot be run.
+            let made = std::process::Command::new("install").args(["-m", "755"]).args([&text, &program]).status();
+            assert!(made.is_ok_and(|status| status.success()));
         };
         let target = Target::look("model:equal-cost:5x512M,raid=5", None).unwrap();
         let step = Step {

@@ -518,13 +518,21 @@ impl Core {
             streams.insert(0, StreamId::Map);
         }
         if !room {
-            // The last one is served first: a checkpoint gives room back, then the cleaner does.
+            // The last one is served first, with the emptiest: a checkpoint gives room back, then the cleaner does.
             streams.sort_unstable();
         }
-        for seg in table.segments.values_mut().filter(|s| s.state == SegmentState::Open) {
+        let open = |s: &&Seg| s.state == SegmentState::Open;
+        let mut in_turn: Vec<(u32, base::SegmentId)> =
+            table.segments.values().filter(open).map(|s| (s.append, s.id)).collect();
+        if !room {
+            in_turn.sort_unstable();
+        }
+        for (_, id) in in_turn {
+            let seg = table.get_mut(id);
             let for_map = own_map == Some(seg.scheme) && own_map != Some(self.shape.scheme);
             let stream = match () {
-                () if out(seg) => None,
+                // What nobody needs comes back whole.
+                () if out(seg) || (!room && seg.live == 0 && seg.unmerged.is_empty()) => None,
                 () if for_map => Some(StreamId::Map).filter(|m| self.log.stream(*m).segment.get().is_none()),
                 () => streams.pop(),
             };
@@ -532,6 +540,9 @@ impl Core {
                 Some(stream) => self.log.stream(stream).segment.set(Some(seg.id)),
                 None => seg.state = SegmentState::Sealed,
             }
+        }
+        if !room {
+            return;
         }
         // The emptiest for the moves, which make room for the others.
         let of = |stream: StreamId| table.segments.get(&self.log.stream(stream).segment.get()?);

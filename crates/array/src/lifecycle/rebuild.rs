@@ -339,10 +339,11 @@ impl Core {
             let emptied = self.being_emptied.borrow();
             let table = self.table.borrow();
             let last = !self.another_can_be_had(&table);
+            let goes_on =
+                |s: &Seg| s.state == SegmentState::Open && (s.live > 0 || !s.unmerged.is_empty() || s.fresh_nodes);
             let free = |s: &&Seg| {
                 let taken = under_way.contains(&s.id) || passed_over.contains(&s.id) || emptied.contains_key(&s.id);
-                !taken
-                    && !(last && s.state == SegmentState::Open)
+                !(taken || last && goes_on(s))
                     && s.matters()
                     && s.cleaned.is_none()
                     && (p.counted.get() || !is_uncounted(s))
@@ -358,11 +359,11 @@ impl Core {
         segments.into_iter().find_map(|(.., id)| Some((id, self.way_for(id)?)))
     }
 
-    /// Whether there is room for another segment: else those that are open stay so, and make it.
+    /// Whether there is room for another segment: else those that are open and hold something stay so, and make it.
     pub(super) fn another_can_be_had(&self, table: &Table) -> bool {
         let spare = |s: &Seg| s.state == SegmentState::Spare;
         table.segments.values().any(spare)
-            || choose(&self.seats.borrow(), self.shape.scheme, table.next, true).is_some()
+            || choose(&self.seats.borrow(), self.shape.scheme, table.next, self.room.short()).is_some()
     }
 
     /// Columns that a segment can lose yet.
