@@ -32,11 +32,11 @@ impl<N: Namespace> Exports<N> {
 impl<N: Namespace> Directory for Exports<N> {
     type N = N;
 
-    fn names(&self) -> Vec<String> {
+    async fn names(&self) -> Vec<String> {
         self.all.borrow().keys().cloned().collect()
     }
 
-    fn open(&self, name: &str) -> Option<N> {
+    async fn open(&self, name: &str) -> Option<N> {
         let all = self.all.borrow();
         match name {
             "" if all.len() == 1 => all.values().next().cloned(),
@@ -52,13 +52,16 @@ mod tests {
 
     #[test]
     fn the_empty_name_means_the_only_one() {
-        let exports = Exports::new([Null::new("a", 4096)]);
-        assert_eq!(exports.open("").map(|n| n.info().name).as_deref(), Some("a"));
-        exports.add(Null::new("b", 4096));
-        assert!(exports.open("").is_none());
-        assert_eq!(exports.names(), ["a", "b"]);
-        exports.remove("a");
-        assert_eq!(exports.open("").map(|n| n.info().name).as_deref(), Some("b"));
-        assert!(exports.open("a").is_none());
+        rt::Rt::modelled(1).block_on(async {
+            let exports = Exports::new([Null::new("a", 4096)]);
+            let opened = async |name| exports.open(name).await.map(|n| n.info().name);
+            assert_eq!(opened("").await.as_deref(), Some("a"));
+            exports.add(Null::new("b", 4096));
+            assert_eq!(opened("").await, None);
+            assert_eq!(exports.names().await, ["a", "b"]);
+            exports.remove("a");
+            assert_eq!(opened("").await.as_deref(), Some("b"));
+            assert_eq!(opened("a").await, None);
+        });
     }
 }

@@ -7,6 +7,7 @@
 //!       Namespace, Directory, Subsystems, Fault                the boundary
 //!         /        |        \
 //!     Memory     Null     array volumes (in server)            back ends
+//!       any of them behind remote::Remote, on another thread
 //! ```
 //!
 //! Invariants: a front end hands on only requests that are aligned, in range and permitted; each protocol has one table
@@ -22,6 +23,7 @@ mod namespace;
 pub mod nbd;
 mod null;
 pub mod nvme;
+pub mod remote;
 mod stream;
 pub mod uri;
 

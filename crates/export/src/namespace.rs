@@ -119,13 +119,14 @@ pub trait Namespace: Clone + 'static {
 }
 
 /// The namespaces that a server exports.
+#[allow(async_fn_in_trait, reason = "single-threaded by design: no Send bound is wanted")]
 pub trait Directory: Clone + 'static {
     /// Their type.
     type N: Namespace;
 
     /// All names, in the order to show them.
-    fn names(&self) -> Vec<String>;
+    async fn names(&self) -> Vec<String>;
 
     /// The namespace of that name. The empty name means the only one, if there is only one.
-    fn open(&self, name: &str) -> Option<Self::N>;
+    async fn open(&self, name: &str) -> Option<Self::N>;
 }

@@ -32,7 +32,7 @@ thread_local! {
 
 /// Freed memory by size class (powers of two), all of it initialised.
 struct Kept {
-    classes: [Vec<NonNull<u8>>; 10],
+    classes: [Vec<NonNull<u8>>; CLASSES],
     bytes: usize,
     bytes_max: usize,
     hits: u64,
@@ -79,6 +79,9 @@ impl Default for Kept {
     }
 }
 
+/// Size classes of the buffers that are kept.
+pub(crate) const CLASSES: usize = 10;
+
 impl Kept {
     fn class(capacity: usize) -> Option<usize> {
         (capacity <= KEPT_LARGEST).then(|| (capacity / ALIGN).trailing_zeros() as usize)
@@ -91,6 +94,13 @@ impl Kept {
             None => self.misses += 1,
         }
         start
+    }
+
+    /// One that nobody here asked for.
+    fn spare(&mut self, class: usize) -> Option<NonNull<u8>> {
+        let start = self.classes[class].pop()?;
+        self.bytes -= ALIGN << class;
+        Some(start)
     }
 
     fn keep(&mut self, start: NonNull<u8>, capacity: usize) -> bool {
@@ -188,6 +198,18 @@ impl Buf {
     /// Its memory, for a kernel that fills parts of it in several operations. Nobody may look at it meanwhile.
     pub(crate) fn memory(&self) -> *mut u8 {
         self.start.as_ptr()
+    }
+
+    /// The size class of its memory; nothing for what is never kept.
+    pub(crate) fn class(&self) -> Option<usize> {
+        (self.len > 0).then(|| Kept::class(Self::layout(self.len).size())).flatten()
+    }
+
+    /// One that this thread keeps, of a size class.
+    pub(crate) fn spare(class: usize) -> Option<Buf> {
+        let len = ALIGN << class;
+        let start = KEPT.try_with(|k| k.borrow_mut().spare(class)).ok().flatten()?;
+        Some(Buf { start, len })
     }
 
     /// Ends writing: the memory becomes shared and immutable. No copy.
@@ -290,6 +312,21 @@ impl Bytes {
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len == 0
+    }
+
+    /// Its memory and the range, if nobody shares it; else a copy.
+    pub(crate) fn into_parts(self) -> (Buf, Range<usize>) {
+        let Bytes { memory, start, len } = self;
+        match Rc::try_unwrap(memory) {
+            Ok(buf) => (buf, start..start + len),
+            Err(shared) => (Buf::from_slice(&shared[start..start + len]), 0..len),
+        }
+    }
+
+    /// A range of memory.
+    pub(crate) fn from_parts(memory: Buf, range: Range<usize>) -> Bytes {
+        assert!(range.start <= range.end && range.end <= memory.len(), "a range within the buffer");
+        Bytes { memory: Rc::new(memory), start: range.start, len: range.len() }
     }
 }
 

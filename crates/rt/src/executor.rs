@@ -381,8 +381,9 @@ impl Inner {
                     if ring.is_busy() {
                         ring.poll();
                     }
-                } else {
+                } else if self.queue.fall_asleep() {
                     ring.sleep(soonest.map(|at| at - now));
+                    self.queue.wake_up();
                 }
                 if soonest.is_some() {
                     self.fire(self.now());

@@ -19,6 +19,7 @@ pub mod executor;
 pub mod mailbox;
 pub mod model;
 pub mod net;
+pub mod parcel;
 pub mod probe;
 mod queue;
 mod random;
@@ -33,5 +34,6 @@ pub use drive::{Access, Drive, DriveInfo, DriveKind, IoError, OpenDrive, OpenErr
 pub use executor::Rt;
 pub use mailbox::{MailReceiver, MailSender};
 pub use net::{Addr, Listener, Stream};
+pub use parcel::{Parcel, Trade};
 pub use task::Task;
 pub use time::Nanos;

@@ -44,7 +44,7 @@ impl<T> Drop for MailSender<T> {
     }
 }
 
-/// The reading end, on the runtime's thread.
+/// The reading end: `Send` until it is first asked, then on the thread of its runtime.
 pub struct MailReceiver<T> {
     letters: mpsc::Receiver<T>,
     bell: Arc<AtomicWaker>,
@@ -72,7 +72,7 @@ impl<T> MailReceiver<T> {
 }
 
 impl Rt {
-    /// A mailbox to this runtime. In the modelled world only for use within the one thread: a letter from another
+    /// A mailbox to this runtime, or to that of the thread that the reading end is sent to. In the modelled world only for use within the one thread: a letter from another
     /// thread would come at a time that no seed decides.
     #[must_use]
     pub fn mailbox<T: Send + 'static>(&self) -> (MailSender<T>, MailReceiver<T>) {

@@ -1,10 +1,10 @@
 //! The run queue and the wakers that feed it.
 //!
 //! A waker may be called from any thread. On the thread that owns the runtime it pushes to a plain queue; on any
-//! other it pushes to a locked one and rings the eventfd, which ends the sleep in the ring.
+//! other it pushes to a locked one, and when the owner sleeps it rings the eventfd, which ends the sleep in the ring.
 //!
 //! Invariants: a task is in a queue at most once; `Local` is touched only by the owning thread and never while
-//! foreign code runs.
+//! foreign code runs; the owner sleeps only when it has said so and then found the locked queue empty.
 //!
 //! Not here: the tasks themselves (`executor`).
 #![allow(unsafe_code)]
@@ -65,6 +65,9 @@ pub(crate) struct Queue {
     local: UnsafeCell<Local>,
     /// Woken by other threads; None once the runtime has ended.
     remote: Mutex<Option<Vec<Arc<Tag>>>>,
+    /// The owner sleeps, or is about to: who pushes then rings. One who pushed before `fall_asleep` took the lock was
+    /// found there; one who takes it later sees this flag, by the order of the lock.
+    asleep: AtomicBool,
     bell: Option<OwnedFd>,
 }
 
@@ -81,6 +84,7 @@ impl Queue {
             owner: thread_mark(),
             local: UnsafeCell::new(Local { ready: VecDeque::new(), closed: false }),
             remote: Mutex::new(Some(Vec::new())),
+            asleep: AtomicBool::new(false),
             bell,
         })
     }
@@ -104,14 +108,13 @@ impl Queue {
             }));
             return;
         }
-        let first = match &mut *self.remote.lock().unwrap_or_else(PoisonError::into_inner) {
-            Some(woken) => {
-                woken.push(tag);
-                woken.len() == 1
-            }
-            None => false,
-        };
-        if first && let Some(bell) = &self.bell {
+        match &mut *self.remote.lock().unwrap_or_else(PoisonError::into_inner) {
+            Some(woken) => woken.push(tag),
+            None => return,
+        }
+        if self.asleep.swap(false, Ordering::AcqRel)
+            && let Some(bell) = &self.bell
+        {
             // Fails only when the counter would overflow, and then the bell rings already.
             let _ = rustix::io::write(bell, &1u64.to_ne_bytes());
         }
@@ -125,6 +128,23 @@ impl Queue {
         for tag in woken {
             self.push(tag);
         }
+    }
+
+    /// Whether the owner may sleep: from now on other threads ring, and none has woken a task before.
+    pub(crate) fn fall_asleep(&self) -> bool {
+        self.asleep.store(true, Ordering::Release);
+        let woken = self.remote.lock().unwrap_or_else(PoisonError::into_inner);
+        let may = woken.as_ref().is_none_or(Vec::is_empty);
+        drop(woken);
+        if !may {
+            self.wake_up();
+        }
+        may
+    }
+
+    /// The owner is awake, whoever woke it.
+    pub(crate) fn wake_up(&self) {
+        self.asleep.store(false, Ordering::Release);
     }
 
     pub(crate) fn len(&self) -> usize {
@@ -188,6 +208,29 @@ mod tests {
         assert_eq!(queue.len(), 0);
         queue.take_remote();
         assert_eq!(queue.len(), 1);
+    }
+
+    #[test]
+    fn only_a_sleeping_owner_is_rung() {
+        let bell = rustix::event::eventfd(0, rustix::event::EventfdFlags::NONBLOCK).unwrap();
+        let queue = Queue::new(Some(bell.try_clone().unwrap()));
+        let rung = || rustix::io::read(&bell, &mut [0; 8]).is_ok();
+        let wake = |key| {
+            let waker = Waker::from(Tag::new(key, &queue));
+            std::thread::spawn(move || waker.wake()).join().unwrap();
+        };
+        wake(0);
+        assert!(!rung(), "an owner that is awake looks before it sleeps");
+        assert!(!queue.fall_asleep(), "somebody was woken");
+        queue.take_remote();
+        assert!(queue.fall_asleep());
+        wake(1);
+        assert!(rung());
+        wake(2);
+        assert!(!rung(), "once is enough");
+        queue.wake_up();
+        queue.take_remote();
+        assert_eq!(queue.len(), 3);
     }
 
     #[test]

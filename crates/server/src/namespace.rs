@@ -170,10 +170,8 @@ pub struct All {
     pub direct: Rc<[DirectDrive]>,
 }
 
-impl Directory for All {
-    type N = Exported;
-
-    fn names(&self) -> Vec<String> {
+impl All {
+    fn all_names(&self) -> Vec<String> {
         let served = self.served.borrow();
         let mut names: Vec<String> = self.direct.iter().map(|drive| drive.name().to_owned()).collect();
         for (array, opened) in served.iter() {
@@ -184,11 +182,11 @@ impl Directory for All {
         names
     }
 
-    fn open(&self, name: &str) -> Option<Exported> {
+    fn find(&self, name: &str) -> Option<Exported> {
         if name.is_empty() {
-            let names = self.names();
+            let names = self.all_names();
             return match &names[..] {
-                [only] => self.open(only),
+                [only] => self.find(only),
                 _ => None,
             };
         }
@@ -197,5 +195,17 @@ impl Directory for All {
         let volume = |opened: &Opened| Some(VolumeNamespace::new(array, opened, opened.lend(volume)?));
         let direct = || self.direct.iter().find(|drive| drive.name() == name).cloned().map(Exported::Direct);
         served.get(array).and_then(volume).map(Exported::Volume).or_else(direct)
+    }
+}
+
+impl Directory for All {
+    type N = Exported;
+
+    async fn names(&self) -> Vec<String> {
+        self.all_names()
+    }
+
+    async fn open(&self, name: &str) -> Option<Exported> {
+        self.find(name)
     }
 }

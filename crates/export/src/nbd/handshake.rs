@@ -132,8 +132,8 @@ impl<D: Directory> Handshake<'_, D> {
 
     async fn list(&self) -> io::Result<Next<D::N>> {
         let mut out = Vec::new();
-        for name in self.directory.names() {
-            let Some(namespace) = self.directory.open(&name) else {
+        for name in self.directory.names().await {
+            let Some(namespace) = self.directory.open(&name).await else {
                 continue;
             };
             let description = namespace.info().description;
@@ -153,7 +153,7 @@ impl<D: Directory> Handshake<'_, D> {
         if !self.structured {
             return self.refuse(number, rep::ERR_INVALID, "structured replies come first").await;
         }
-        let Some(namespace) = self.directory.open(name) else {
+        let Some(namespace) = self.directory.open(name).await else {
             return self.refuse(number, rep::ERR_UNKNOWN, "no such export").await;
         };
         let mut out = Vec::new();
@@ -168,7 +168,7 @@ impl<D: Directory> Handshake<'_, D> {
     }
 
     async fn export_name(&self, name: &str) -> io::Result<Next<D::N>> {
-        let Some(namespace) = self.directory.open(name) else {
+        let Some(namespace) = self.directory.open(name).await else {
             return Ok(Next::Close);
         };
         let agreed = self.agree(namespace);
@@ -183,7 +183,7 @@ impl<D: Directory> Handshake<'_, D> {
     }
 
     async fn info(&self, number: u32, name: &str, requests: Requests, go: bool) -> io::Result<Next<D::N>> {
-        let Some(namespace) = self.directory.open(name) else {
+        let Some(namespace) = self.directory.open(name).await else {
             return self.refuse(number, rep::ERR_UNKNOWN, "no such export").await;
         };
         let NamespaceInfo { name, description, preferred_block, .. } = namespace.info();

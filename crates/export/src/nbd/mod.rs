@@ -17,6 +17,7 @@
 //! Not here: TLS, extended headers, resize, other metadata contexts than `base:allocation`.
 
 pub mod client;
+mod dealer;
 mod errno;
 mod execute;
 mod handshake;
@@ -28,5 +29,6 @@ mod server;
 mod session;
 pub mod wire;
 
+pub use dealer::{Dealer, Hand};
 pub use errno::Errno;
 pub use server::Server;

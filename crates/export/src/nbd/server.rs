@@ -24,8 +24,8 @@ use rt::{
 use super::{
     handshake,
     limits::{
-        CONNECTION_ALLOWANCE, CONNECTIONS_MAX, HANDSHAKE_SECONDS_MAX, SHARED_BYTES_MAX, STOP_LINGER_MILLIS,
-        STOP_SEND_SECONDS_MAX,
+        CONNECTION_ALLOWANCE, CONNECTION_BYTES_MAX, CONNECTIONS_MAX, HANDSHAKE_SECONDS_MAX, SHARED_BYTES_MAX,
+        STOP_LINGER_MILLIS, STOP_SEND_SECONDS_MAX,
     },
     session::Session,
     wire::REQUEST_BYTES,
@@ -34,6 +34,7 @@ use crate::{
     counters::{Counters, Live},
     namespace::Directory,
     stream::{
+        accept::accept,
         budget::Account,
         pool::{Loan, Pool},
         progress::Progress,
@@ -41,9 +42,6 @@ use crate::{
         signal::Signal,
     },
 };
-
-/// Pause after a failed accept, which most often means that descriptors have run out.
-const ACCEPT_RETRY: Duration = Duration::from_millis(100);
 
 /// A running NBD server. Dropping the handle lets it run on; [`Server::stop`] ends it.
 pub struct Server<D: Directory> {
@@ -55,13 +53,27 @@ pub struct Server<D: Directory> {
 struct Shared<D> {
     rt: Rt,
     directory: D,
-    connection_slots: Rc<Pool>,
     memory: Rc<Pool>,
     progress: Rc<Progress>,
     counters: RefCell<BTreeMap<String, Rc<Live>>>,
     connections: RefCell<BTreeMap<u64, Stream>>,
     next_connection: Cell<u64>,
     closed: Signal,
+}
+
+impl<D: Directory> Shared<D> {
+    fn new(rt: &Rt, directory: D, shared_bytes: u64) -> Rc<Shared<D>> {
+        Rc::new(Shared {
+            rt: rt.clone(),
+            directory,
+            memory: Pool::new(shared_bytes),
+            progress: Rc::default(),
+            counters: RefCell::default(),
+            connections: RefCell::default(),
+            next_connection: Cell::new(0),
+            closed: Signal::default(),
+        })
+    }
 }
 
 impl<D: Directory> Server<D> {
@@ -71,21 +83,27 @@ impl<D: Directory> Server<D> {
     /// When an address cannot be bound; then none is served.
     pub fn start(rt: &Rt, directory: D, addresses: &[Addr]) -> io::Result<Server<D>> {
         let listeners = addresses.iter().map(|a| Listener::bind(rt, a)).collect::<io::Result<Vec<_>>>()?;
-        let shared = Rc::new(Shared {
-            rt: rt.clone(),
-            directory,
-            connection_slots: Pool::new(CONNECTIONS_MAX),
-            memory: Pool::new(SHARED_BYTES_MAX),
-            progress: Rc::default(),
-            counters: RefCell::default(),
-            connections: RefCell::default(),
-            next_connection: Cell::new(0),
-            closed: Signal::default(),
-        });
         let addresses = listeners.iter().map(Listener::local_addr).collect();
-        let accept = |listener| rt.spawn(accept(shared.clone(), listener));
+        let shared = Shared::new(rt, directory, SHARED_BYTES_MAX);
+        let slots = Pool::new(CONNECTIONS_MAX);
+        let accept = |listener| {
+            let shared = shared.clone();
+            let serve = move |stream, slot| shared.rt.spawn(with_slot(shared.clone(), stream, slot)).detach();
+            rt.spawn(accept(rt.clone(), listener, slots.clone(), "nbd", serve))
+        };
         let acceptors = RefCell::new(listeners.into_iter().map(accept).collect());
         Ok(Server { shared, addresses, acceptors })
+    }
+
+    /// One of `of` servers that serve what [`Server::connection`] is given, and have the memory for requests in common.
+    pub(super) fn one_of(of: usize, rt: &Rt, directory: D) -> Server<D> {
+        let bytes = (SHARED_BYTES_MAX / of as u64).max(CONNECTION_BYTES_MAX);
+        Server { shared: Shared::new(rt, directory, bytes), addresses: vec![], acceptors: RefCell::default() }
+    }
+
+    /// Serves a connection to its end.
+    pub(super) fn connection(&self, stream: Stream) -> impl Future<Output = ()> + use<D> {
+        connection(self.shared.clone(), stream)
     }
 
     /// The addresses it listens on, with the port that a port of zero became.
@@ -123,23 +141,8 @@ impl<D: Directory> Server<D> {
     }
 }
 
-async fn accept<D: Directory>(shared: Rc<Shared<D>>, listener: Listener) {
-    loop {
-        match listener.accept().await {
-            Ok(stream) => {
-                let slot = shared.connection_slots.take(1).await;
-                shared.rt.spawn(connection(shared.clone(), stream, slot));
-            }
-            Err(error) => {
-                tracing::warn!(%error, "nbd: cannot accept");
-                shared.rt.sleep(ACCEPT_RETRY).await;
-            }
-        }
-    }
-}
-
 /// A connection from its first byte to its last.
-async fn connection<D: Directory>(shared: Rc<Shared<D>>, stream: Stream, slot: Loan) {
+async fn connection<D: Directory>(shared: Rc<Shared<D>>, stream: Stream) {
     let id = shared.next_connection.get();
     shared.next_connection.set(id + 1);
     shared.connections.borrow_mut().insert(id, stream.clone());
@@ -148,8 +151,12 @@ async fn connection<D: Directory>(shared: Rc<Shared<D>>, stream: Stream, slot: L
     stream.shutdown();
     tracing::debug!(id, "nbd: disconnected");
     shared.connections.borrow_mut().remove(&id);
-    drop(slot);
     shared.closed.notify();
+}
+
+async fn with_slot<D: Directory>(shared: Rc<Shared<D>>, stream: Stream, slot: Loan) {
+    connection(shared, stream).await;
+    drop(slot);
 }
 
 async fn serve<D: Directory>(shared: &Shared<D>, stream: &Stream) {

@@ -35,15 +35,13 @@ use super::{
 use crate::{
     counters::Counters,
     stream::{
+        accept::accept,
         pool::{Loan, Pool},
         progress::Progress,
         reader::Reader,
         signal::Signal,
     },
 };
-
-/// Pause after a failed accept, which most often means that descriptors have run out.
-const ACCEPT_RETRY: Duration = Duration::from_millis(100);
 
 /// A running NVMe/TCP server. Dropping the handle lets it run on; [`Server::stop`] ends it.
 pub struct Server<S: Subsystems> {
@@ -142,7 +140,11 @@ impl<S: Subsystems> Server<S> {
             next_connection: Cell::new(0),
             closed: Signal::default(),
         });
-        let accept = |listener| rt.spawn(accept(shared.clone(), listener));
+        let accept = |listener| {
+            let (shared, slots) = (shared.clone(), shared.connection_slots.clone());
+            let serve = move |stream, slot| shared.rt.spawn(connection(shared.clone(), stream, slot)).detach();
+            rt.spawn(accept(rt.clone(), listener, slots, "nvme", serve))
+        };
         let mut tasks: Vec<Task<()>> = listeners.into_iter().map(accept).collect();
         tasks.push(rt.spawn(watch(shared.clone())));
         Ok(Server { shared, addresses, tasks: RefCell::new(tasks) })
@@ -186,21 +188,6 @@ impl<S: Subsystems> Server<S> {
         // Close.
         shared.connections.borrow().values().for_each(Stream::shutdown);
         shared.closed.until(|| shared.connections.borrow().is_empty()).await;
-    }
-}
-
-async fn accept<S: Subsystems>(shared: Rc<Shared<S>>, listener: Listener) {
-    loop {
-        match listener.accept().await {
-            Ok(stream) => {
-                let slot = shared.connection_slots.take(1).await;
-                shared.rt.spawn(connection(shared.clone(), stream, slot));
-            }
-            Err(error) => {
-                tracing::warn!(%error, "nvme: cannot accept");
-                shared.rt.sleep(ACCEPT_RETRY).await;
-            }
-        }
     }
 }
 

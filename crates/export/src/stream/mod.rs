@@ -2,6 +2,7 @@
 //!
 //! Not here: any protocol's bytes or limits.
 
+pub mod accept;
 pub mod budget;
 pub mod outbox;
 pub mod pool;

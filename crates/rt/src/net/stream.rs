@@ -62,8 +62,22 @@ impl Stream {
         }
     }
 
-    pub(super) fn new(rt: &Rt, fd: OwnedFd) -> Stream {
+    /// A connection that another runtime has accepted, or made.
+    #[must_use]
+    pub fn new(rt: &Rt, fd: OwnedFd) -> Stream {
         Stream::from_shared(rt, Rc::new(fd))
+    }
+
+    /// The connection, for another runtime. Nothing may be in flight on it here.
+    ///
+    /// # Errors
+    /// When clones are left and no further descriptor can be had.
+    pub fn into_fd(self) -> io::Result<OwnedFd> {
+        let shared = match Rc::try_unwrap(self.0) {
+            Ok(connection) => Rc::try_unwrap(connection.fd),
+            Err(connection) => Err(connection.fd.clone()),
+        };
+        shared.or_else(|fd| fd.try_clone())
     }
 
     fn from_shared(rt: &Rt, fd: Rc<OwnedFd>) -> Stream {

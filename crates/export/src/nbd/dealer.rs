@@ -1,0 +1,177 @@
+//! NBD connections on threads of their own: one thread listens and has the namespaces, others serve the connections.
+//!
+//! ```text
+//!   Dealer: accept -> the hand with the fewest connections        Hand: a Server over remote::Remote
+//! ```
+//!
+//! Invariants: a connection goes to one hand and stays there; after `stop` no request is in flight.
+//!
+//! Not here: threads (who calls makes them, and has each serve its hand).
+
+use std::{cell::RefCell, io, os::fd::OwnedFd, rc::Rc};
+
+use rt::{
+    MailReceiver, MailSender, Rt, Task,
+    net::{Addr, Listener, Stream},
+};
+
+use super::{Server, limits::CONNECTIONS_MAX};
+use crate::{
+    namespace::Directory,
+    remote::{GuestEnd, way},
+    stream::{
+        accept::accept,
+        pool::{Loan, Pool},
+        signal::Signal,
+    },
+};
+
+/// Listens, and deals connections to hands. Dropping it stops them.
+pub struct Dealer {
+    table: Rc<Table>,
+    addresses: Vec<Addr>,
+    acceptors: RefCell<Vec<Task<()>>>,
+}
+
+/// What the dealer knows of its hands.
+struct Table {
+    places: RefCell<Vec<Place>>,
+    changed: Signal,
+}
+
+struct Place {
+    orders: MailSender<Order>,
+    /// One for each of its connections.
+    slots: Vec<Loan>,
+    ended: bool,
+}
+
+enum Order {
+    Serve(OwnedFd),
+    Stop,
+}
+
+/// What a thread needs to serve the connections that are dealt to it.
+pub struct Hand {
+    orders: MailReceiver<Order>,
+    closed: MailSender<()>,
+    namespaces: GuestEnd,
+    of: usize,
+}
+
+impl Dealer {
+    /// Binds all addresses, and deals to `hands` hands, which serve what the directory holds.
+    ///
+    /// # Errors
+    /// When an address cannot be bound; then none is served.
+    ///
+    /// # Panics
+    /// Without a hand.
+    pub fn start<D: Directory>(
+        rt: &Rt,
+        directory: &D,
+        addresses: &[Addr],
+        hands: usize,
+    ) -> io::Result<(Dealer, Vec<Hand>)> {
+        assert!(hands > 0, "somebody serves");
+        let listeners = addresses.iter().map(|a| Listener::bind(rt, a)).collect::<io::Result<Vec<_>>>()?;
+        let addresses = listeners.iter().map(Listener::local_addr).collect();
+        let table = Rc::new(Table { places: RefCell::default(), changed: Signal::default() });
+        let mut dealt = vec![];
+        for number in 0..hands {
+            let (orders, inbox) = rt.mailbox();
+            let (closed, ends) = rt.mailbox();
+            let (host, namespaces) = way(rt);
+            host.serve(rt, directory.clone()).detach();
+            rt.spawn(table.clone().watch(number, ends)).detach();
+            table.places.borrow_mut().push(Place { orders, slots: vec![], ended: false });
+            dealt.push(Hand { orders: inbox, closed, namespaces, of: hands });
+        }
+        let slots = Pool::new(CONNECTIONS_MAX);
+        let accept = |listener| {
+            let table = table.clone();
+            rt.spawn(accept(rt.clone(), listener, slots.clone(), "nbd", move |stream, slot| table.deal(stream, slot)))
+        };
+        let acceptors = RefCell::new(listeners.into_iter().map(accept).collect());
+        Ok((Dealer { table, addresses, acceptors }, dealt))
+    }
+
+    /// The addresses it listens on, with the port that a port of zero became.
+    #[must_use]
+    pub fn local_addrs(&self) -> &[Addr] {
+        &self.addresses
+    }
+
+    /// Connections of each hand.
+    #[must_use]
+    pub fn connections(&self) -> Vec<usize> {
+        self.table.places.borrow().iter().map(|place| place.slots.len()).collect()
+    }
+
+    /// Stops as [`Server::stop`] does: all hands at once.
+    pub async fn stop(&self) {
+        self.order_stop();
+        self.table.changed.until(|| self.table.places.borrow().iter().all(|place| place.ended)).await;
+    }
+
+    fn order_stop(&self) {
+        self.acceptors.borrow_mut().drain(..).for_each(|acceptor| acceptor.cancel());
+        self.table.places.borrow().iter().for_each(|place| {
+            place.orders.send(Order::Stop);
+        });
+    }
+}
+
+impl Drop for Dealer {
+    fn drop(&mut self) {
+        self.order_stop();
+    }
+}
+
+impl Table {
+    /// Gives a connection to the hand that has the fewest.
+    fn deal(&self, stream: Stream, slot: Loan) {
+        let fd = match stream.into_fd() {
+            Ok(fd) => fd,
+            Err(error) => return tracing::warn!(%error, "nbd: a connection is closed: it cannot be dealt"),
+        };
+        let mut places = self.places.borrow_mut();
+        let fewest = places.iter_mut().filter(|place| !place.ended).min_by_key(|place| place.slots.len());
+        let Some(place) = fewest else { return };
+        if place.orders.send(Order::Serve(fd)) {
+            place.slots.push(slot);
+        }
+    }
+
+    /// Counts the ends of a hand's connections, and its own.
+    async fn watch(self: Rc<Self>, number: usize, mut ends: MailReceiver<()>) {
+        while let Some(()) = ends.recv().await {
+            let slot = self.places.borrow_mut()[number].slots.pop();
+            drop(slot);
+        }
+        let place = |places: &mut Vec<Place>| {
+            places[number].ended = true;
+            std::mem::take(&mut places[number].slots)
+        };
+        let slots = place(&mut self.places.borrow_mut());
+        drop(slots);
+        self.changed.notify();
+    }
+}
+
+impl Hand {
+    /// Serves on this thread until the dealer stops; then as [`Server::stop`].
+    pub async fn serve(self, rt: &Rt) {
+        let Hand { mut orders, closed, namespaces, of } = self;
+        let server = Server::one_of(of, rt, namespaces.connect(rt));
+        while let Some(Order::Serve(fd)) = orders.recv().await {
+            let (connection, closed) = (server.connection(Stream::new(rt, fd)), closed.clone());
+            rt.spawn(async move {
+                connection.await;
+                closed.send(());
+            })
+            .detach();
+        }
+        server.stop().await;
+    }
+}
