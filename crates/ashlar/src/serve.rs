@@ -59,9 +59,12 @@ pub struct Args {
     /// longer starts after a crash [default: 60M]
     #[arg(long, value_name = "SIZE")]
     memtable_memory: Option<Size>,
-    /// Memory of freed buffers that are kept for the next requests [default: 64M]
+    /// Memory of freed buffers that each core keeps for the next requests [default: 64M]
     #[arg(long, value_name = "SIZE")]
     buffer_memory: Option<Size>,
+    /// Cores that work: one for the arrays, the others for NBD connections; a single one for both [default: 1]
+    #[arg(long, value_name = "NUMBER")]
+    cores: Option<usize>,
     /// How drives are used, where they can be [default: plain]
     #[arg(long, value_name = "HOW")]
     io: Option<Io>,
@@ -122,6 +125,7 @@ fn settings(context: &Context, args: Args) -> Result<Settings, Problem> {
         memory: Memory { map: args.map_memory, memtable: args.memtable_memory, buffers: args.buffer_memory }
             .or(Memory { map: config.map_memory, memtable: config.memtable_memory, buffers: config.buffer_memory }),
         ways,
+        cores: args.cores.or(config.cores).unwrap_or(1),
         stop_at_eof: args.stop_at_eof,
         program: format!("ashlar {}", env!("CARGO_PKG_VERSION")),
     })

@@ -10,21 +10,22 @@
 // It runs a server and an echo: processes, threads and sockets are its subject.
 #![allow(clippy::disallowed_methods, clippy::disallowed_types)]
 
+#[path = "served/ashlar.rs"]
+mod ashlar;
 mod served;
 
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
 use std::rc::Rc;
-use std::time::{Duration, Instant};
-use std::{fs, thread};
+use std::thread;
+use std::time::Instant;
 
+use ashlar::Server;
 use bench::Target;
 use bench::generate::fill;
-use export::nbd::client::Client;
 use export::nvme::client::{Host, Wishes};
-use rt::{Addr, Rt};
+use rt::Rt;
 use served::{Cost, Outcome, ROUNDS, WORKING_SET, cost, loads};
 
 /// Entries of a queue, and one more connection for what is deeper: both protocols get two.
@@ -47,8 +48,8 @@ fn main() -> Outcome<()> {
 }
 
 fn table(rt: &Rt, program: &Path, level: Option<&str>) -> Outcome<()> {
-    let server = Server::start(program, level)?;
-    let (nvme, nbd) = rt.block_on(server.targets(rt))?;
+    let server = Server::start(program, level, &[])?;
+    let (nvme, nbd) = rt.block_on(targets(&server, rt))?;
     for target in [&nvme, &nbd] {
         rt.block_on(fill(rt, target, WORKING_SET))?;
     }
@@ -79,69 +80,16 @@ fn table(rt: &Rt, program: &Path, level: Option<&str>) -> Outcome<()> {
     Ok(())
 }
 
-/// A server in a directory of its own.
-struct Server {
-    child: Child,
-    nvme: Addr,
-    nbd: Addr,
-    _dir: tempfile::TempDir,
-}
-
-impl Server {
-    fn start(program: &Path, level: Option<&str>) -> Outcome<Server> {
-        let dir = tempfile::tempdir()?;
-        let port = || -> Outcome<Addr> { Ok(Addr::Tcp(TcpListener::bind("127.0.0.1:0")?.local_addr()?)) };
-        let (nvme, nbd) = (port()?, port()?);
-        let mut command = Command::new(program);
-        command
-            .args(["serve", "--stop-at-eof", "--allow-any", "--nvme", &nvme.to_string(), "--nbd", &nbd.to_string()])
-            .env("ASHLAR_CONTROL", dir.path().join("control"))
-            .env("ASHLAR_STATE_DIR", dir.path().join("state"))
-            .stdin(Stdio::piped())
-            .stdout(Stdio::null())
-            .stderr(fs::File::create(dir.path().join("log"))?);
-        match level {
-            None => command.args(["--direct", "mem:512M"]),
-            Some(level) => {
-                let drives = ["\"mem:512M\""; 8].join(", ");
-                let volume = "[[array.volume]]\nname = \"v\"\nsize = \"256M\"\n";
-                let array = format!(
-                    "[[array]]\nname = \"a\"\ncreate = true\nraid = \"{level}\"\nwidth = 8\ndrives = [{drives}]\n"
-                );
-                let config = dir.path().join("config.toml");
-                fs::write(&config, array + volume)?;
-                command.arg("--config").arg(config)
-            }
-        };
-        let child = command.spawn()?;
-        Ok(Server { child, nvme, nbd, _dir: dir })
-    }
-
-    /// The same namespace by both ways.
-    async fn targets(&self, rt: &Rt) -> Outcome<(Target, Target)> {
-        let begun = Instant::now();
-        let client = loop {
-            match Client::connect(rt, &self.nbd, "").await {
-                Ok(client) => break client,
-                Err(error) if begun.elapsed() > Duration::from_secs(20) => return Err(error.into()),
-                Err(_) => rt.sleep(Duration::from_millis(20)).await,
-            }
-        };
-        let (_, found) = Host::discover(rt, &self.nvme, &Wishes::default()).await?;
-        let entry = found.first().ok_or("no subsystem")?;
-        let flow_control = std::env::args().nth(2).as_deref() != Some("no-flow-control");
-        let wishes = Wishes { flow_control, ..Wishes::default() };
-        let host = Host::connect(rt, &self.nvme, &entry.subsystem, CONNECTIONS, &wishes).await?;
-        let nsid = host.namespaces().await?.first().copied().ok_or("no namespace")?;
-        Ok((Target::Nvme { disk: host.disk(nsid).await?, host: Rc::new(host) }, Target::Nbd(client)))
-    }
-}
-
-impl Drop for Server {
-    fn drop(&mut self) {
-        let _gone = self.child.kill();
-        let _status = self.child.wait();
-    }
+/// The same namespace by both ways.
+async fn targets(server: &Server, rt: &Rt) -> Outcome<(Target, Target)> {
+    let client = server.connect(rt).await?;
+    let (_, found) = Host::discover(rt, &server.nvme, &Wishes::default()).await?;
+    let entry = found.first().ok_or("no subsystem")?;
+    let flow_control = std::env::args().nth(2).as_deref() != Some("no-flow-control");
+    let wishes = Wishes { flow_control, ..Wishes::default() };
+    let host = Host::connect(rt, &server.nvme, &entry.subsystem, CONNECTIONS, &wishes).await?;
+    let nsid = host.namespaces().await?.first().copied().ok_or("no namespace")?;
+    Ok((Target::Nvme { disk: host.disk(nsid).await?, host: Rc::new(host) }, Target::Nbd(client)))
 }
 
 /// Median time of a message and its answer between two threads, in microseconds.

@@ -1,4 +1,5 @@
-//! The running server: a data thread with the arrays and their exports, and a control thread that answers HTTP.
+//! The running server: a data thread with the arrays and their exports, and a control thread that answers HTTP. With more
+//! than one core NBD connections are on threads of their own, which ask the data thread (`export::remote`).
 //!
 //! ```text
 //!   control thread (tokio, axum)                    data thread (rt)
@@ -12,6 +13,7 @@
 
 pub mod arrays;
 mod control;
+mod cores;
 mod data;
 mod exports;
 mod nvme;

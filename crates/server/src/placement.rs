@@ -95,6 +95,7 @@ impl Machine {
             why: choice.why,
             nodes: nodes.map(|n| PlacementNode { node: n.id, cpus: list(&n.cpus), drives: at(Some(n.id)) }).collect(),
             elsewhere: at(None),
+            connections: vec![],
         }
     }
 }

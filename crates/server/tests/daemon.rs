@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use export::nbd::client::Client;
 use serde_json::{Value, json};
 use server::config::{ArrayConfig, VolumeConfig};
 use server::daemon::{self, NvmeSettings, Settings, What};
@@ -35,6 +36,7 @@ fn settings(dir: &Path) -> Settings {
         memory: server::memory::Memory::default(),
         direct: vec![],
         ways: rt::Ways::Plain,
+        cores: 1,
         stop_at_eof: false,
         program: "test".into(),
     }
@@ -124,4 +126,45 @@ fn a_server_lives_and_stops() {
     server.join().unwrap().unwrap();
     assert!(!dir.path().join("control.sock").exists(), "the socket is taken away");
     assert!(!dir.path().join("nbd.sock").exists());
+}
+
+#[test]
+fn connections_on_cores_of_their_own() {
+    let dir = tempfile::tempdir().unwrap();
+    let wish = Settings { cores: 3, ..settings(dir.path()) };
+    let control = Control(wish.control.clone());
+    let server = thread::spawn(move || daemon::run(wish));
+    let (_, me) = control.get("/v1");
+    let rt = rt::Rt::real().unwrap();
+    let address: rt::Addr = me["nbd"][1].as_str().unwrap().parse().unwrap();
+    let connect = async || Client::connect(&rt, &address, "ram/v").await.unwrap();
+    let block = |n: u8| rt::Buf::from_slice(&[n; 4096]).freeze();
+    rt.block_on(async {
+        let (one, other) = (connect().await, connect().await);
+        assert_eq!(control.get("/v1/placement").1["connections"], json!([1, 1]));
+        for n in 0..64 {
+            one.write(u64::from(n) * 4096, block(n), false).await.unwrap();
+        }
+        one.flush().await.unwrap();
+        assert_eq!(control.ask("POST", "/v1/arrays/ram/drives/fail", &json!({"drive": "1"})).0, 200);
+        for n in 0..64 {
+            assert_eq!(other.read(u64::from(n) * 4096, 4096).await.unwrap(), block(n));
+        }
+        let list = Client::list(&rt, &address).await.unwrap();
+        assert_eq!(list.iter().map(|(name, _)| name.as_str()).collect::<Vec<_>>(), ["ram/v"]);
+        // A volume that is deleted under its hosts is gone for them.
+        assert_eq!(control.ask("DELETE", "/v1/arrays/ram/volumes/v?force=true", &Value::Null).0, 200);
+        assert!(other.read(0, 4096).await.is_err());
+    });
+    assert_eq!(control.ask("POST", "/v1/stop", &Value::Null).0, 200);
+    server.join().unwrap().unwrap();
+}
+
+#[test]
+fn no_core_is_too_few() {
+    let dir = tempfile::tempdir().unwrap();
+    for cores in [0, 65] {
+        let problem = daemon::run(Settings { cores, ..settings(dir.path()) }).unwrap_err();
+        assert_eq!(problem.what, "--cores");
+    }
 }

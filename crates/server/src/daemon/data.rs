@@ -6,6 +6,7 @@ use std::future::Future;
 use std::pin::Pin;
 use std::rc::Rc;
 
+use export::nbd::Dealer;
 use rt::MailSender;
 use tokio::sync::oneshot;
 
@@ -33,6 +34,8 @@ pub struct Data {
     pub absent: RefCell<BTreeMap<String, Problem>>,
     /// Addresses of the NBD export.
     pub nbd: RefCell<Vec<String>>,
+    /// Who deals NBD connections to other cores, when there are others.
+    pub dealer: RefCell<Option<Rc<Dealer>>>,
     /// Addresses of the NVMe/TCP export.
     pub nvme: RefCell<Vec<String>>,
     /// Whether every array is opened for reading only.
@@ -41,6 +44,8 @@ pub struct Data {
     pub machine: Machine,
     /// What it may take in memory.
     pub memory: Memory,
+    /// Cores that work: this one, and those for NBD connections.
+    pub cores: usize,
 }
 
 impl Data {
@@ -98,7 +103,8 @@ impl Data {
     /// Where it is, and where its drives are.
     #[must_use]
     pub fn placement(&self) -> Placement {
-        self.machine.plan(&self.drives())
+        let connections = self.dealer.borrow().as_ref().map(|dealer| dealer.connections()).unwrap_or_default();
+        Placement { connections, ..self.machine.plan(&self.drives()) }
     }
 
     /// Every drive that is used, as the user named it.

@@ -3,20 +3,24 @@
 use std::io;
 use std::pin::pin;
 use std::rc::Rc;
+use std::thread::JoinHandle;
 use std::time::Duration;
 
-use export::nbd::Server;
+use export::nbd::{Dealer, Server};
 use futures::future::{Either, select};
 use rt::Rt;
 use rt::net::Addr;
 
-use super::Data;
+use super::{Data, cores};
 use crate::Problem;
 use crate::namespace::All;
 
 /// The NBD server.
-pub struct Exports {
-    server: Server<All>,
+pub enum Exports {
+    /// On the data core.
+    Here(Server<All>),
+    /// On cores of their own.
+    Dealt(Rc<Dealer>, Vec<JoinHandle<()>>),
 }
 
 /// Addresses that can be listened on, as far as their form tells: looked at before anything is opened.
@@ -40,11 +44,11 @@ pub fn parse(addresses: &[String]) -> Result<Vec<Addr>, Problem> {
 /// A killed server's sockets answer for some milliseconds after its end, until the kernel has taken its ring down.
 pub(super) const DYING_SERVER: Duration = Duration::from_secs(5);
 
-async fn start_patiently(data: &Rc<Data>, addresses: &[Addr]) -> io::Result<Server<All>> {
-    let rt = &data.world.rt;
+/// Starts what listens.
+async fn patiently<T>(rt: &Rt, start: impl Fn() -> io::Result<T>) -> io::Result<T> {
     let begun = rt.now();
     loop {
-        match Server::start(rt, data.exported(), addresses) {
+        match start() {
             Err(e) if e.kind() == io::ErrorKind::AddrInUse && rt.now() - begun < DYING_SERVER => {
                 rt.sleep(Duration::from_millis(20)).await;
             }
@@ -59,21 +63,47 @@ impl Exports {
     /// # Errors
     /// When one is taken.
     pub async fn listen(data: &Rc<Data>, addresses: &[Addr]) -> Result<(Exports, String), Problem> {
-        let server = start_patiently(data, addresses).await.map_err(|e| {
+        let no_listening = |e| {
             let all: Vec<_> = addresses.iter().map(ToString::to_string).collect();
             let what = format!("NBD export at {}", all.join(", "));
             Problem::failed(what, format!("cannot listen: {e}"), "stop what listens there, or choose another (--nbd)")
-        })?;
-        let names: Vec<String> = server.local_addrs().iter().map(ToString::to_string).collect();
-        let detail = names.join(", ");
+        };
+        let (rt, exported) = (&data.world.rt, data.exported());
+        let (exports, bound, by) = if data.cores == 1 {
+            let server =
+                patiently(rt, || Server::start(rt, exported.clone(), addresses)).await.map_err(no_listening)?;
+            let bound = server.local_addrs().to_vec();
+            (Exports::Here(server), bound, String::new())
+        } else {
+            let hands = data.cores - 1;
+            let start = || Dealer::start(rt, &exported, addresses, hands);
+            let (dealer, hands) = patiently(rt, start).await.map_err(no_listening)?;
+            let no_cores = |e| Problem::failed("cores for NBD connections", e, "serve with fewer (--cores)");
+            let by = format!(", by {} cores", hands.len());
+            let threads = cores::serve(rt, hands, data.memory).await.map_err(no_cores)?;
+            let (bound, dealer) = (dealer.local_addrs().to_vec(), Rc::new(dealer));
+            *data.dealer.borrow_mut() = Some(dealer.clone());
+            (Exports::Dealt(dealer, threads), bound, by)
+        };
+        let names: Vec<String> = bound.iter().map(ToString::to_string).collect();
+        let detail = names.join(", ") + &by;
         *data.nbd.borrow_mut() = names;
-        Ok((Exports { server }, detail))
+        Ok((exports, detail))
     }
 
     /// Ends all connections, after the requests in flight; a request that hangs ends with its array.
     pub async fn stop(self, rt: &Rt, patience: Duration) {
-        if let Either::Right(_) = select(pin!(self.server.stop()), pin!(rt.sleep(patience))).await {
+        let stopped = async {
+            match &self {
+                Exports::Here(server) => server.stop().await,
+                Exports::Dealt(dealer, _) => dealer.stop().await,
+            }
+        };
+        if let Either::Right(_) = select(pin!(stopped), pin!(rt.sleep(patience))).await {
             tracing::warn!("requests do not end within {} s; the arrays are closed under them", patience.as_secs());
+        } else if let Exports::Dealt(_, threads) = self {
+            // They have nothing left to do; one that panicked has ended the process.
+            threads.into_iter().for_each(|thread| drop(thread.join()));
         }
     }
 }

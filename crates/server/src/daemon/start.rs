@@ -14,7 +14,7 @@ use super::control::{Control, Socket};
 use super::data::{Data, DataHandle, Letter};
 use super::exports::{self, Exports, REQUESTS_MAX};
 use super::nvme::{self, Nvme, NvmeSettings};
-use super::{arrays, stop};
+use super::{arrays, cores, stop};
 use crate::Problem;
 use crate::config::ArrayConfig;
 use crate::direct::{self, DirectDrive};
@@ -61,6 +61,8 @@ pub struct Settings {
     pub memory: Memory,
     /// How drives are used, where they can be.
     pub ways: Ways,
+    /// Cores that work: one for the arrays, the others for NBD connections; the one for both when it is the only one.
+    pub cores: usize,
     /// Stops when standard input ends: for a parent that must not leave a server behind.
     pub stop_at_eof: bool,
     /// The program's version, for `status`.
@@ -96,6 +98,8 @@ async fn live(rt: &Rt, settings: Settings) -> Result<(), Problem> {
         read_only: settings.read_only,
         machine: Machine::here(),
         memory: settings.memory.checked()?,
+        cores: cores::checked(settings.cores)?,
+        dealer: RefCell::default(),
     });
     data.memory.settle();
     data.settle();

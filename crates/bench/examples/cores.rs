@@ -1,0 +1,58 @@
+//! What a request over NBD costs the server when its connections are on a core of their own, to what it costs when one core
+//! has all: over a direct drive and over RAID 5, in memory, on loopback.
+//!
+//!     cargo build --release -p ashlar && cargo run --release -p bench --example cores -- target/release/ashlar
+//!
+//! Two servers take turns, each with one connection. The generator wants a core, too: with two in the machine the
+//! rates say little.
+
+// It runs servers: processes are its subject.
+#![allow(clippy::disallowed_methods, clippy::disallowed_types)]
+
+#[path = "served/ashlar.rs"]
+mod ashlar;
+mod served;
+
+use std::path::Path;
+
+use ashlar::Server;
+use bench::Target;
+use bench::generate::fill;
+use rt::Rt;
+use served::{Cost, Outcome, ROUNDS, WORKING_SET, cost, loads};
+
+fn main() -> Outcome<()> {
+    let program = std::env::args().nth(1).ok_or("name the ashlar program")?;
+    let rt = Rt::real()?;
+    println!("                                       one core                   two cores           two : one");
+    println!("subject  load                        CPU us   p50 us   kIOPS    CPU us   p50 us   kIOPS    CPU");
+    for level in [None, Some("5")] {
+        table(&rt, Path::new(&program), level)?;
+    }
+    Ok(())
+}
+
+fn table(rt: &Rt, program: &Path, level: Option<&str>) -> Outcome<()> {
+    let servers =
+        [Server::start(program, level, &["--cores", "1"])?, Server::start(program, level, &["--cores", "2"])?];
+    let connect = |server: &Server| -> Outcome<Target> { Ok(Target::Nbd(rt.block_on(server.connect(rt))?)) };
+    let targets = [connect(&servers[0])?, connect(&servers[1])?];
+    for target in &targets {
+        rt.block_on(fill(rt, target, WORKING_SET))?;
+    }
+    let name = level.map_or("direct".to_owned(), |level| format!("RAID {level}"));
+    for load in loads() {
+        let mut measured = [vec![], vec![]];
+        for round in 0..ROUNDS {
+            for ((server, target), into) in servers.iter().zip(&targets).zip(&mut measured) {
+                into.push(cost(rt, server.child.id(), target, &load, round as u64)?);
+            }
+        }
+        let [one, two] = measured.map(Cost::median);
+        let shown = |c: Cost| format!("{:>8.2} {:>8.1} {:>7.1}", c.cpu_us, c.p50_us, c.kiops);
+        let (pattern, kib) = (load.pattern.to_string(), load.block_bytes >> 10);
+        let ratio = two.cpu_us / one.cpu_us;
+        println!("{name:<8} {pattern:<16} {kib:>4} KiB {:>4} {}  {} {ratio:>6.2}", load.depth, shown(one), shown(two));
+    }
+    Ok(())
+}
