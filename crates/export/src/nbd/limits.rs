@@ -6,6 +6,8 @@
 //!                -> 512 + 128 * 1 = 640 MiB of payload, 128 * 128 = 16 384 requests
 //! ```
 //!
+//! Where connections are dealt to several threads, each has its part of the 512 MiB, and 64 MiB at least.
+//!
 //! A stalled peer holds at most its 64 MiB. It cannot stop others: small requests go on in each connection's own
 //! 1 MiB, and a peer that makes no progress while others wait for shared memory is closed after `STALL_SECONDS_MAX`.
 

@@ -30,6 +30,9 @@ pub struct Args {
     /// Size of the first array's volume: all of it is read back in each cycle
     #[arg(long, value_name = "SIZE", default_value = "64M")]
     pub volume_size: String,
+    /// Cores that serve the first array; the second has one
+    #[arg(long, default_value_t = 2)]
+    pub cores: usize,
     /// Leaves out the second array, the one that is 80 % full
     #[arg(long)]
     pub no_full: bool,
@@ -53,8 +56,8 @@ impl Args {
     pub fn replay(&self) -> String {
         let mut command = format!(
             "cargo run --release -p e2e --bin crashloop -- --seed {} --cycles {} --drives {} --size {} --raid {} \
-             --volume-size {} --check-every {}",
-            self.seed, self.cycles, self.drives, self.size, self.raid, self.volume_size, self.check_every
+             --volume-size {} --cores {} --check-every {}",
+            self.seed, self.cycles, self.drives, self.size, self.raid, self.volume_size, self.cores, self.check_every
         );
         if self.no_full {
             command.push_str(" --no-full");

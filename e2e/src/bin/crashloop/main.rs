@@ -3,7 +3,8 @@
 //! A cycle: load (random writes, FUA writes, flushes, deallocations, write-zeroes, reads; many in flight, overlapping),
 //! SIGKILL at a random moment, now and then `ashlar check`, start (now and then killed during recovery), all of the
 //! volume read back and compared. Two arrays take turns: one of eight 1 GiB files with a small volume, and the smallest
-//! array there can be, 80 % full, where the cleaner works all the time. On both, members fail and are replaced in
+//! array there can be, 80 % full, where the cleaner works all the time. The first has its connections on a core of their
+//! own, too (`serve --cores 2`). On both, members fail and are replaced in
 //! rotation.
 //!
 //! The seed decides the requests, the moments and the faults; it does not decide how the kernel schedules the processes.

@@ -91,10 +91,11 @@ impl Scene {
         ashlar.done(&["volume", "create", &format!("{name}/{VOLUME}"), &volume_size])?;
         let listed = ashlar.json(&["volume", "list", name])?;
         let volume_bytes = number(&listed["volumes"][0], "bytes")?;
+        let cores = if style == Style::Churn { 1 } else { args.cores };
         let salt = (args.seed as u32).wrapping_mul(2) | u32::from(style == Style::Churn);
         Ok(Scene {
             name,
-            server: Server::new(&ashlar),
+            server: Server::new(&ashlar).with_flags(&["--cores", &cores.to_string()]),
             model: Rc::new(RefCell::new(Model::new(salt, volume_bytes))),
             members: Members::new(name, drives, size, args),
             style,
