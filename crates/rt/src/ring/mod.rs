@@ -37,7 +37,7 @@ use slab::Slab;
 
 pub(crate) use command::{Command, Fields, Payload};
 use entries::Entries;
-pub(crate) use request::{Address, Request, SendHeader, advance};
+pub(crate) use request::{Address, PARTS_MAX, Request, SendHeader, advance};
 
 use crate::drive::Load;
 use crate::executor::Inner;

@@ -21,7 +21,7 @@ use crate::{Buf, Bytes};
 const TRANSFER_BYTES_MAX: usize = 1 << 30;
 
 /// Parts in one send or write: the kernel's UIO_MAXIOV.
-const PARTS_MAX: usize = 1024;
+pub(crate) const PARTS_MAX: usize = 1024;
 
 /// An operation and all it needs.
 pub(crate) enum Request {
