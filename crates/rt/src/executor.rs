@@ -24,6 +24,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
+use futures::FutureExt;
 use slab::Slab;
 
 use crate::drive::{Ways, passes_through};
@@ -205,7 +206,8 @@ impl Rt {
     {
         let outcome = Rc::new(RefCell::new(Outcome::Running(None)));
         let result = outcome.clone();
-        let future: TaskFuture = Box::pin(async move { task::finish(&result, f.await) });
+        // Not an async block: that would have room for `f` twice, and move it when it is polled first.
+        let future: TaskFuture = Box::pin(f.map(move |output| task::finish(&result, output)));
         let tag = self.inner.insert(future);
         Task::new(Rc::downgrade(&self.inner), tag, outcome)
     }
