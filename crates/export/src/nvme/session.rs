@@ -311,7 +311,7 @@ impl<S: Subsystems> Session<S> {
 
     fn command(self: &Rc<Self>, queue: &Queue<S>, sqe: &Sqe, data: Bytes, intact: bool, permit: Permit) {
         queue.advance();
-        queue.controller.heard(self.rt.now());
+        queue.controller.heard();
         if !intact {
             return self.fail(sqe, Status::TRANSPORT_ERROR, permit);
         }

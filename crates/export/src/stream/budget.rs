@@ -3,9 +3,12 @@
 //! Invariant: a connection never holds more than its [`Allowance`]; small requests go on in its own memory when the
 //! shared memory is taken.
 
-use std::{cell::Cell, future::Future, pin::pin, rc::Rc, time::Duration};
+use std::{cell::Cell, future::Future, pin::pin, rc::Rc, task::Poll, time::Duration};
 
-use futures::future::{Either, select};
+use futures::{
+    future::{Either, select},
+    poll,
+};
 use rt::Rt;
 
 use super::pool::{Loan, Pool};
@@ -95,6 +98,10 @@ impl Account {
     /// Waits for the peer, but not longer than `patience` when others wait for the memory that it holds.
     pub async fn unless_in_the_way<T>(&self, rt: &Rt, patience: Duration, work: impl Future<Output = T>) -> Option<T> {
         let mut work = pin!(work);
+        // Most often there is nothing to wait for: then nobody looks at the clock.
+        if let Poll::Ready(done) = poll!(work.as_mut()) {
+            return Some(done);
+        }
         loop {
             match select(work.as_mut(), pin!(rt.sleep(patience))).await {
                 Either::Left((done, _)) => return Some(done),
@@ -107,7 +114,7 @@ impl Account {
 
 #[cfg(test)]
 mod tests {
-    use std::task::{Context, Poll, Waker};
+    use std::task::{Context, Waker};
 
     use futures::future::pending;
 

@@ -35,6 +35,9 @@ impl Pool {
 
     /// Takes `units`, after all that asked before.
     pub async fn take(self: &Rc<Self>, units: u64) -> Loan {
+        if let Some(loan) = self.try_take(units) {
+            return loan;
+        }
         let place = Place { pool: self, ticket: self.enqueue() };
         poll_fn(|cx| {
             let mut queue = self.queue.borrow_mut();

@@ -150,7 +150,10 @@ pub struct Controller<S: Subsystems> {
     generation: Cell<u64>,
     namespaces: RefCell<BTreeMap<u32, Rc<Attached<S::N>>>>,
     keep_alive_millis: Cell<u32>,
-    heard: Cell<Nanos>,
+    /// The host has said something since [`Controller::is_silent`] was asked last.
+    heard: Cell<bool>,
+    /// When it was asked last and the host had.
+    heard_before: Cell<Nanos>,
     queues_allowed: Cell<u16>,
     /// Its queues' connections.
     pub queues: RefCell<BTreeMap<u16, Rc<Connection>>>,
@@ -181,7 +184,8 @@ impl<S: Subsystems> Controller<S> {
             generation: Cell::new(common.generation.get()),
             namespaces: RefCell::default(),
             keep_alive_millis: Cell::new(keep_alive_millis),
-            heard: Cell::new(now),
+            heard: Cell::new(false),
+            heard_before: Cell::new(now),
             queues_allowed: Cell::new(IO_QUEUES_MAX),
             queues: RefCell::default(),
             begun: Begun::default(),
@@ -230,8 +234,8 @@ impl<S: Subsystems> Controller<S> {
     }
 
     /// The host has said something.
-    pub fn heard(&self, now: Nanos) {
-        self.heard.set(now);
+    pub fn heard(&self) {
+        self.heard.set(true);
     }
 
     /// Whether the host has been silent for longer than its keep-alive timer allows. 5.27.1.12; 3.9.
@@ -241,7 +245,10 @@ impl<S: Subsystems> Controller<S> {
             (0, false) => return false,
             (millis, _) => u64::from(millis) + u64::from(KEEP_ALIVE_UNIT_MILLIS),
         };
-        now - self.heard.get() > Duration::from_millis(millis)
+        if self.heard.take() {
+            self.heard_before.set(now);
+        }
+        now - self.heard_before.get() > Duration::from_millis(millis)
     }
 
     /// Looks at what is exported now, and tells the host what has changed.
