@@ -30,9 +30,10 @@ pub async fn run<N: Namespace>(session: &Session<N>, request: &Request, command:
             let at_most = if one { 1 } else { EXTENTS_MAX };
             match namespace.extents(offset, u64::from(bytes), at_most).await {
                 Ok(extents) => {
-                    let mut head = Vec::new();
-                    reply::block_status(&mut head, request.cookie, bytes, &extents[..extents.len().min(at_most)]);
-                    session.reply(head, Vec::new(), permit);
+                    let extents = &extents[..extents.len().min(at_most)];
+                    session.reply(permit, Vec::new(), |head| {
+                        reply::block_status(head, request.cookie, bytes, extents);
+                    });
                 }
                 Err(fault) => failed(session, request, fault, permit),
             }
@@ -73,14 +74,14 @@ fn read_done<N: Namespace>(session: &Session<N>, request: &Request, parts: Vec<B
         c.reads += 1;
         c.bytes_read += u64::from(length);
     });
-    let mut head = Vec::new();
-    if session.terms.structured {
-        // One chunk whatever the flags: DF asks for no more, and the data is there before the header is sent.
-        reply::offset_data(&mut head, cookie, offset, length);
-    } else {
-        reply::simple(&mut head, cookie, None);
-    }
-    session.reply(head, parts, permit);
+    session.reply(permit, parts, |head| {
+        if session.terms.structured {
+            // One chunk whatever the flags: DF asks for no more, and the data is there before the header is sent.
+            reply::offset_data(head, cookie, offset, length);
+        } else {
+            reply::simple(head, cookie, None);
+        }
+    });
 }
 
 fn finish<N: Namespace>(

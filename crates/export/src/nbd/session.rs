@@ -189,29 +189,30 @@ impl<N: crate::Namespace> Session<N> {
         }
     }
 
-    /// Queues a reply: its head, the data that follows, and what the request holds.
-    pub fn reply(&self, head: Vec<u8>, data: Vec<Bytes>, permit: Permit) {
-        self.outbox.push(head, data, Vec::new(), (permit, self.progress.unanswered()));
+    /// Queues a reply: what the request holds, the data that follows its head, and what writes that.
+    pub fn reply(&self, permit: Permit, data: Vec<Bytes>, head: impl FnOnce(&mut Vec<u8>)) {
+        self.outbox.push((permit, self.progress.unanswered()), |message| {
+            head(message.pieces());
+            message.parts(data);
+        });
     }
 
     /// Queues an error, with a message where structured replies can carry it.
     pub fn reply_error(&self, request: &Request, errno: Errno, why: &str, permit: Permit) {
         tracing::debug!(kind = request.kind, offset = request.offset, length = request.length, %errno, why, "nbd");
         self.live.update(|c| c.errors += 1);
-        let mut head = Vec::new();
-        if self.terms.structured {
-            reply::error(&mut head, request.cookie, errno, why);
-        } else {
-            reply::simple(&mut head, request.cookie, Some(errno));
-        }
-        self.reply(head, Vec::new(), permit);
+        self.reply(permit, Vec::new(), |head| {
+            if self.terms.structured {
+                reply::error(head, request.cookie, errno, why);
+            } else {
+                reply::simple(head, request.cookie, Some(errno));
+            }
+        });
     }
 
     /// Queues a reply without data that says that all is well: simple replies are allowed for all but reads.
     pub fn reply_done(&self, request: &Request, permit: Permit) {
         debug_assert!(request.kind != cmd::READ, "reads have replies of their own");
-        let mut head = Vec::new();
-        reply::simple(&mut head, request.cookie, None);
-        self.reply(head, Vec::new(), permit);
+        self.reply(permit, Vec::new(), |head| reply::simple(head, request.cookie, None));
     }
 }

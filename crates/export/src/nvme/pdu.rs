@@ -19,6 +19,7 @@ use super::{
     digest::{DIGEST_BYTES, digest, digest_parts},
     limits::{CAPSULE_DATA_MAX, H2C_DATA_MAX},
 };
+use crate::stream::outbox::Message;
 
 /// Length of the common header.
 pub const COMMON_BYTES: usize = 8;
@@ -243,31 +244,58 @@ pub struct Encoded {
     pub tail: Vec<u8>,
 }
 
-/// Writes a PDU of one of the kinds of [`check`] around `data`.
+/// A PDU of one of the kinds of [`check`] around `data`.
 #[must_use]
 pub fn encode(kind: u8, flags: u8, specific: &[u8], data: &[Bytes], to: To, terms: &Terms) -> Encoded {
-    let data_bytes: usize = data.iter().map(Bytes::len).sum();
+    let mut head = Vec::new();
+    write_head(&mut head, kind, flags, specific, data.iter().map(Bytes::len).sum(), to, terms);
+    let tail = data_digest(data, terms).map_or_else(Vec::new, |digest| digest.to_vec());
+    Encoded { head, tail }
+}
+
+/// The same into a message, with its data.
+pub(super) fn append(
+    message: &mut Message,
+    kind: u8,
+    flags: u8,
+    specific: &[u8],
+    data: Vec<Bytes>,
+    to: To,
+    terms: &Terms,
+) {
+    write_head(message.pieces(), kind, flags, specific, data.iter().map(Bytes::len).sum(), to, terms);
+    let tail = data_digest(&data, terms);
+    message.parts(data);
+    message.pieces().extend(tail.into_iter().flatten());
+}
+
+/// What follows data.
+fn data_digest(data: &[Bytes], terms: &Terms) -> Option<[u8; DIGEST_BYTES]> {
+    (terms.data_digest && data.iter().any(|part| !part.is_empty())).then(|| digest_parts(data).to_le_bytes())
+}
+
+/// Appends what comes before `data_bytes` of data.
+fn write_head(out: &mut Vec<u8>, kind: u8, flags: u8, specific: &[u8], data_bytes: usize, to: To, terms: &Terms) {
+    let begin = out.len();
     let header_bytes = COMMON_BYTES + specific.len();
     let with_digest = header_bytes + terms.header_digest_bytes() as usize;
     let alignment = if to == To::Controller { CONTROLLER_ALIGNMENT } else { terms.alignment } as usize;
     let has_data_digest = terms.data_digest && data_bytes > 0;
     let offset = if data_bytes > 0 { with_digest.next_multiple_of(alignment) } else { 0 };
-    let tail = if has_data_digest { digest_parts(data).to_le_bytes().to_vec() } else { Vec::new() };
+    let tail_bytes = if has_data_digest { DIGEST_BYTES } else { 0 };
     let mut flags = flags;
     flags |= if terms.header_digest { flag::HEADER_DIGEST } else { 0 };
     flags |= if has_data_digest { flag::DATA_DIGEST } else { 0 };
-    let bytes = with_digest.max(offset) + data_bytes + tail.len();
+    let bytes = with_digest.max(offset) + data_bytes + tail_bytes;
     let common =
         Common { kind, flags, header_bytes: header_bytes as u8, data_offset: offset as u8, bytes: bytes as u32 };
-    let mut head = Vec::with_capacity(with_digest.max(offset));
-    head.extend_from_slice(&common.encode());
-    head.extend_from_slice(specific);
+    out.extend_from_slice(&common.encode());
+    out.extend_from_slice(specific);
     if terms.header_digest {
-        let header_digest = digest(&head);
-        head.extend_from_slice(&header_digest.to_le_bytes());
+        let header_digest = digest(&out[begin..]);
+        out.extend_from_slice(&header_digest.to_le_bytes());
     }
-    head.resize(with_digest.max(offset), 0);
-    Encoded { head, tail }
+    out.resize(begin + with_digest.max(offset), 0);
 }
 
 /// An ICReq or an ICResp behind its common header: the same layout with other names.

@@ -43,7 +43,7 @@ use super::{
 };
 use crate::stream::{
     budget::{Account, Permit},
-    outbox::Outbox,
+    outbox::{Message, Outbox},
     progress::{Executing, Unanswered},
     reader::Reader,
     signal::Signal,
@@ -168,7 +168,8 @@ impl<S: Subsystems> Session<S> {
             }
             End::Violation(fatal, header) => {
                 tracing::warn!(peer = self.stream.peer(), ?fatal, "nvme: terminating the connection");
-                self.outbox.push(pdu::encode_term(kind::C2H_TERM_REQ, *fatal, header), vec![], vec![], None);
+                let term = pdu::encode_term(kind::C2H_TERM_REQ, *fatal, header);
+                self.outbox.push(None, |message| message.pieces().extend(term));
                 self.outbox.close();
             }
         }
@@ -444,8 +445,7 @@ impl<S: Subsystems> Session<S> {
     }
 
     fn ask(&self, r2t: &DataHeader) {
-        let encoded = pdu::encode(kind::R2T, 0, &r2t.encode(), &[], To::Host, &self.terms);
-        self.outbox.push(encoded.head, Vec::new(), Vec::new(), None);
+        self.outbox.push(None, |message| self.append(message, kind::R2T, 0, &r2t.encode(), Vec::new()));
     }
 
     async fn tell_events(&self) {
@@ -504,14 +504,12 @@ impl<S: Subsystems> Session<S> {
         let header = DataHeader { command, tag: 0, offset: 0, length: bytes as u32 };
         let alone = self.queue.get().is_some_and(|q| q.head.is_none());
         let flags = if alone { flag::LAST | flag::SUCCESS } else { flag::LAST };
-        let encoded = pdu::encode(kind::C2H_DATA, flags, &header.encode(), &data, To::Host, &self.terms);
-        let mut tail = encoded.tail;
-        match (alone, tail.is_empty()) {
-            (true, _) => {}
-            (false, true) => tail = self.response(command, 0, Status::SUCCESS),
-            (false, false) => tail.extend(self.response(command, 0, Status::SUCCESS)),
-        }
-        self.outbox.push(encoded.head, data, tail, hold);
+        self.outbox.push(hold, |message| {
+            self.append(message, kind::C2H_DATA, flags, &header.encode(), data);
+            if !alone {
+                self.respond(message, command, 0, Status::SUCCESS);
+            }
+        });
     }
 
     /// Answers with an error, and keeps it for the error log.
@@ -524,13 +522,17 @@ impl<S: Subsystems> Session<S> {
     }
 
     fn complete(&self, command: u16, result: u64, status: Status, hold: Hold) {
-        self.outbox.push(self.response(command, result, status), Vec::new(), Vec::new(), hold);
+        self.outbox.push(hold, |message| self.respond(message, command, result, status));
     }
 
-    fn response(&self, command: u16, result: u64, status: Status) -> Vec<u8> {
+    fn respond(&self, message: &mut Message, command: u16, result: u64, status: Status) {
         let head = self.queue.get().map_or(0, Queue::head);
         let cqe = Cqe { result, head, command, status };
-        pdu::encode(kind::CAPSULE_RESP, 0, &cqe.encode(), &[], To::Host, &self.terms).head
+        self.append(message, kind::CAPSULE_RESP, 0, &cqe.encode(), Vec::new());
+    }
+
+    fn append(&self, message: &mut Message, kind: u8, flags: u8, specific: &[u8], data: Vec<Bytes>) {
+        pdu::append(message, kind, flags, specific, data, To::Host, &self.terms);
     }
 }
 

@@ -1,11 +1,11 @@
 //! Messages of many tasks for one stream: they wait here and leave together, whole and in one send.
 //!
-//! Invariants: a message's head, parts and tail are never separated by another message; what a message holds (a permit) is
-//! given back when its batch is dropped, after the send.
+//! Invariants: a message's pieces and parts are never separated by another message; what a message holds (a permit) is given
+//! back when its batch is dropped, after the send.
 
 use std::{cell::RefCell, collections::VecDeque};
 
-use rt::{Buf, Bytes};
+use rt::Bytes;
 
 use super::signal::Signal;
 
@@ -22,15 +22,26 @@ pub struct Outbox<H> {
 }
 
 struct State<H> {
-    waiting: VecDeque<Message<H>>,
+    /// In the order to send; all but the last are long enough.
+    waiting: VecDeque<Gathered<H>>,
     closed: bool,
 }
 
-struct Message<H> {
-    head: Vec<u8>,
-    parts: Vec<Bytes>,
-    tail: Vec<u8>,
-    hold: H,
+/// Messages that will leave together.
+struct Gathered<H> {
+    message: Message,
+    holds: Vec<H>,
+}
+
+/// The bytes of messages behind each other: small pieces, which are copied, and parts, which are not.
+#[derive(Default)]
+pub struct Message {
+    /// All small pieces.
+    pieces: Vec<u8>,
+    /// Parts, each with the number of bytes of `pieces` that come before it.
+    parts: Vec<(usize, Bytes)>,
+    /// Bytes of all parts.
+    bytes: usize,
 }
 
 /// Messages to send at once.
@@ -41,19 +52,65 @@ pub struct Batch<H> {
     pub holds: Vec<H>,
 }
 
+impl Message {
+    /// Where small pieces are written to.
+    pub fn pieces(&mut self) -> &mut Vec<u8> {
+        &mut self.pieces
+    }
+
+    /// Adds parts.
+    pub fn parts(&mut self, parts: Vec<Bytes>) {
+        self.bytes += parts.iter().map(Bytes::len).sum::<usize>();
+        self.parts.extend(parts.into_iter().map(|part| (self.pieces.len(), part)));
+    }
+
+    /// What to send, in order. Small pieces that follow each other become one part.
+    fn joined(self) -> Vec<Bytes> {
+        let pieces = Bytes::from_slice(&self.pieces);
+        let mut all = Vec::with_capacity(2 * self.parts.len() + 1);
+        let mut from = 0;
+        for (to, part) in self.parts {
+            if from < to {
+                all.push(pieces.slice(from..to));
+                from = to;
+            }
+            all.push(part);
+        }
+        if from < pieces.len() {
+            all.push(pieces.slice(from..pieces.len()));
+        }
+        all
+    }
+}
+
+impl<H> Gathered<H> {
+    fn new() -> Self {
+        Gathered { message: Message::default(), holds: Vec::new() }
+    }
+
+    fn is_long_enough(&self) -> bool {
+        self.message.bytes >= BATCH_BYTES || self.holds.len() >= BATCH_MESSAGES
+    }
+}
+
 impl<H> Outbox<H> {
     pub fn new() -> Self {
         let state = State { waiting: VecDeque::new(), closed: false };
         Outbox { state: RefCell::new(state), signal: Signal::default() }
     }
 
-    /// Adds a message: a head, the parts that follow it, and a tail. Forgotten when the outbox is closed.
-    pub fn push(&self, head: Vec<u8>, parts: Vec<Bytes>, tail: Vec<u8>, hold: H) {
+    /// Adds a message, which `write` appends. Forgotten when the outbox is closed.
+    pub fn push(&self, hold: H, write: impl FnOnce(&mut Message)) {
         let mut state = self.state.borrow_mut();
         if state.closed {
             return;
         }
-        state.waiting.push_back(Message { head, parts, tail, hold });
+        if state.waiting.back().is_none_or(Gathered::is_long_enough) {
+            state.waiting.push_back(Gathered::new());
+        }
+        let last = state.waiting.back_mut().expect("it was just added");
+        write(&mut last.message);
+        last.holds.push(hold);
         drop(state);
         self.signal.notify();
     }
@@ -82,45 +139,9 @@ impl<H> Outbox<H> {
             state.closed || !state.waiting.is_empty()
         };
         self.signal.until(ready).await;
-        let mut state = self.state.borrow_mut();
-        let mut messages = Vec::with_capacity(state.waiting.len().min(BATCH_MESSAGES));
-        let mut bytes = 0;
-        while bytes < BATCH_BYTES && messages.len() < BATCH_MESSAGES {
-            let Some(message) = state.waiting.pop_front() else {
-                break;
-            };
-            bytes += message.parts.iter().map(Bytes::len).sum::<usize>();
-            messages.push(message);
-        }
-        (!messages.is_empty()).then(|| join(messages))
+        let Gathered { message, holds } = self.state.borrow_mut().waiting.pop_front()?;
+        Some(Batch { parts: message.joined(), holds })
     }
-}
-
-/// All heads and tails go into one buffer; those that follow each other become one part.
-fn join<H>(messages: Vec<Message<H>>) -> Batch<H> {
-    let mut heads = Buf::for_overwrite(messages.iter().map(|m| m.head.len() + m.tail.len()).sum());
-    let mut at = 0;
-    for piece in messages.iter().flat_map(|m| [&m.head, &m.tail]) {
-        heads[at..at + piece.len()].copy_from_slice(piece);
-        at += piece.len();
-    }
-    let heads = heads.freeze();
-    let (mut parts, mut holds) = (Vec::new(), Vec::with_capacity(messages.len()));
-    let (mut from, mut to) = (0, 0);
-    for message in messages {
-        to += message.head.len();
-        if !message.parts.is_empty() {
-            parts.push(heads.slice(from..to));
-            from = to;
-            parts.extend(message.parts);
-        }
-        to += message.tail.len();
-        holds.push(message.hold);
-    }
-    if from < to {
-        parts.push(heads.slice(from..to));
-    }
-    Batch { parts, holds }
 }
 
 #[cfg(test)]
@@ -128,23 +149,45 @@ mod tests {
     use super::*;
 
     #[test]
-    fn heads_are_joined_and_parts_stay_between_head_and_tail() {
-        let message = |head: &[u8], parts: &[&[u8]], tail: &[u8]| Message {
-            head: head.to_vec(),
-            parts: parts.iter().map(|p| Bytes::from_slice(p)).collect(),
-            tail: tail.to_vec(),
-            hold: (),
+    fn pieces_are_joined_and_parts_stay_between_them() {
+        let mut all = Message::default();
+        let mut message = |head: &[u8], parts: &[&[u8]], tail: &[u8]| {
+            all.pieces().extend_from_slice(head);
+            all.parts(parts.iter().map(|p| Bytes::from_slice(p)).collect());
+            all.pieces().extend_from_slice(tail);
         };
-        let batch = join(vec![
-            message(b"a", &[], b""),
-            message(b"bb", &[], b""),
-            message(b"c", &[b"data", b"more"], b"t"),
-            message(b"d", &[], b""),
-            message(b"e", &[b"x"], b""),
-            message(b"f", &[], b"g"),
-        ]);
-        let parts: Vec<&[u8]> = batch.parts.iter().map(|p| &p[..]).collect();
+        message(b"a", &[], b"");
+        message(b"bb", &[], b"");
+        message(b"c", &[b"data", b"more"], b"t");
+        message(b"d", &[], b"");
+        message(b"e", &[b"x"], b"");
+        message(b"f", &[], b"g");
+        let joined = all.joined();
+        let parts: Vec<&[u8]> = joined.iter().map(|p| &p[..]).collect();
         assert_eq!(parts, [&b"abbc"[..], b"data", b"more", b"tde", b"x", b"fg"]);
-        assert_eq!(batch.holds.len(), 6);
+    }
+
+    #[test]
+    fn batches_end_when_they_are_long_enough() {
+        let rt = rt::Rt::modelled(1);
+        rt.block_on(async {
+            let outbox = Outbox::new();
+            for n in 0..2 * BATCH_MESSAGES + 1 {
+                outbox.push(n, |m| m.pieces().push(n as u8));
+            }
+            for _ in 0..3 {
+                outbox.push(0, |m| m.parts(vec![Bytes::zeroed(BATCH_BYTES / 2)]));
+            }
+            outbox.push(0, |m| m.pieces().push(7));
+            outbox.close();
+            outbox.push(0, |_| panic!("it is closed"));
+            let mut batches = vec![];
+            while let Some(batch) = outbox.batch().await {
+                batches.push((batch.holds.len(), batch.parts.iter().map(Bytes::len).collect::<Vec<_>>()));
+            }
+            let half = BATCH_BYTES / 2;
+            let most = (BATCH_MESSAGES, vec![BATCH_MESSAGES]);
+            assert_eq!(batches, [most.clone(), most, (3, vec![1, half, half]), (2, vec![half, 1])]);
+        });
     }
 }

@@ -328,7 +328,10 @@ impl Client {
         let request = Request { flags, kind, cookie, offset, length };
         let (sender, receiver) = oneshot::channel();
         connection.pending.borrow_mut().insert(cookie, Pending::new(&request, sender));
-        connection.outbox.push(request.encode().to_vec(), data.into_iter().collect(), Vec::new(), ());
+        connection.outbox.push((), |message| {
+            message.pieces().extend_from_slice(&request.encode());
+            message.parts(data.into_iter().collect());
+        });
         receiver.await.unwrap_or(Err(Error::Disconnected))
     }
 }

@@ -296,8 +296,8 @@ impl Link {
         if connection.ended.borrow().is_none() {
             connection.pending.borrow_mut().insert(command, Pending::new(later, expected, sender));
             let parts: Vec<Bytes> = now.into_iter().collect();
-            let encoded = pdu::encode(kind::CAPSULE_CMD, 0, &sqe.0, &parts, To::Controller, &connection.terms);
-            connection.outbox.push(encoded.head, parts, encoded.tail, ());
+            let terms = &connection.terms;
+            connection.outbox.push((), |m| pdu::append(m, kind::CAPSULE_CMD, 0, &sqe.0, parts, To::Controller, terms));
         }
         Submitted { connection: connection.clone(), answer, command }
     }
@@ -316,7 +316,7 @@ impl Link {
 
     /// Sends any bytes between PDUs, for tests of controllers.
     pub fn send_raw(&self, bytes: &[u8]) {
-        self.handle.connection.outbox.push(bytes.to_vec(), Vec::new(), Vec::new(), ());
+        self.handle.connection.outbox.push((), |message| message.pieces().extend_from_slice(bytes));
     }
 
     /// Waits until the connection has ended; why it did.

@@ -156,8 +156,8 @@ fn answer_r2t(connection: &Connection, r2t: &DataHeader) -> Result<(), Error> {
         let parts = vec![data.slice(at as usize..(at + length) as usize)];
         at += length;
         let flags = if at == end { flag::LAST } else { 0 };
-        let encoded = pdu::encode(kind::H2C_DATA, flags, &header.encode(), &parts, To::Controller, &connection.terms);
-        connection.outbox.push(encoded.head, parts, encoded.tail, ());
+        let (header, terms) = (header.encode(), &connection.terms);
+        connection.outbox.push((), |m| pdu::append(m, kind::H2C_DATA, flags, &header, parts, To::Controller, terms));
     }
     Ok(())
 }
