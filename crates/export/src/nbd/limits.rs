@@ -8,6 +8,9 @@
 //!
 //! Where connections are dealt to several threads, each has its part of the 512 MiB, and 64 MiB at least.
 //!
+//! A connection at rest holds its receive buffer of 64 KiB, and up to 288 KiB of tasks that wait for the next requests
+//! (`stream::workers`), once so many were under way.
+//!
 //! A stalled peer holds at most its 64 MiB. It cannot stop others: small requests go on in each connection's own
 //! 1 MiB, and a peer that makes no progress while others wait for shared memory is closed after `STALL_SECONDS_MAX`.
 

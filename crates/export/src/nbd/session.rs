@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   receive:   header -> room for a request -> check -> room for its payload -> payload -> spawn
-//!   execute:   one task per request; its reply, with its permit, goes to the outbox
+//!   execute:   one task per request, which does others later; its reply, with its permit, goes to the outbox
 //!   send:      one task per connection; permits end when the replies have left
 //! ```
 //!
@@ -28,9 +28,10 @@ use crate::{
     stream::{
         budget::{Account, Permit},
         outbox::Outbox,
-        progress::{Progress, Unanswered},
+        progress::{Executing, Progress, Unanswered},
         reader::Reader,
         signal::Signal,
+        workers::Workers,
     },
 };
 
@@ -49,6 +50,17 @@ pub struct Session<N> {
     progress: Rc<Progress>,
     in_flight: Cell<u64>,
     ended: Signal,
+    workers: Rc<Workers<Job<N>>>,
+}
+
+/// A request to execute.
+struct Job<N> {
+    session: Rc<Session<N>>,
+    request: Request,
+    command: Command,
+    data: Bytes,
+    permit: Permit,
+    executing: Executing,
 }
 
 /// Why the receiving side ends.
@@ -81,6 +93,7 @@ impl<N: crate::Namespace> Session<N> {
             progress: progress.clone(),
             in_flight: Cell::new(0),
             ended: Signal::default(),
+            workers: Rc::default(),
         })
     }
 
@@ -98,6 +111,7 @@ impl<N: crate::Namespace> Session<N> {
         }
         // "CMD_DISC": "The server MUST handle all outstanding requests".
         self.ended.until(|| self.in_flight.get() == 0).await;
+        self.workers.close();
         self.outbox.close();
         let patience = self.rt.sleep(Duration::from_secs(STOP_SEND_SECONDS_MAX));
         if let Either::Right((_, sender)) = select(pin!(sender), pin!(patience)).await {
@@ -164,15 +178,8 @@ impl<N: crate::Namespace> Session<N> {
         }
         self.in_flight.set(self.in_flight.get() + 1);
         self.live.update(|c| c.in_flight += 1);
-        let (session, request) = (self.clone(), *request);
-        let executing = self.progress.executing();
-        self.rt.spawn(async move {
-            execute::run(&session, &request, command, data, permit).await;
-            session.live.update(|c| c.in_flight -= 1);
-            session.in_flight.set(session.in_flight.get() - 1);
-            session.ended.notify();
-            drop(executing);
-        });
+        let (session, request, executing) = (self.clone(), *request, self.progress.executing());
+        self.workers.begin(&self.rt, Job { session, request, command, data, permit, executing }, work);
     }
 
     async fn send(&self) {
@@ -215,4 +222,13 @@ impl<N: crate::Namespace> Session<N> {
         debug_assert!(request.kind != cmd::READ, "reads have replies of their own");
         self.reply(permit, Vec::new(), |head| reply::simple(head, request.cookie, None));
     }
+}
+
+async fn work<N: crate::Namespace>(job: Job<N>) {
+    let Job { session, request, command, data, permit, executing } = job;
+    execute::run(&session, &request, command, data, permit).await;
+    session.live.update(|c| c.in_flight -= 1);
+    session.in_flight.set(session.in_flight.get() - 1);
+    session.ended.notify();
+    drop(executing);
 }

@@ -21,12 +21,18 @@ use crate::{
     stream::budget::Permit,
 };
 
+/// All namespaces, and what the host was told of one.
+pub struct All<N> {
+    namespaces: Vec<Rc<Attached<N>>>,
+    info: NamespaceInfo,
+}
+
 /// What a command is for.
 pub enum Target<N> {
     /// One namespace.
     One(Rc<Attached<N>>),
     /// All of them: a flush.
-    All(Vec<Rc<Attached<N>>>, NamespaceInfo),
+    All(Box<All<N>>),
 }
 
 impl<N: Namespace> Target<N> {
@@ -34,7 +40,7 @@ impl<N: Namespace> Target<N> {
     pub fn info(&self) -> &NamespaceInfo {
         match self {
             Target::One(attached) => &attached.info,
-            Target::All(_, info) => info,
+            Target::All(all) => &all.info,
         }
     }
 
@@ -52,9 +58,9 @@ impl<N: Namespace> Target<N> {
 /// There is none.
 pub fn target<S: Subsystems>(controller: &Controller<S>, sqe: &Sqe) -> Result<Target<S::N>, Status> {
     if sqe.nsid() == NSID_ALL && sqe.opcode() == io::FLUSH {
-        let all = controller.all_namespaces();
-        let info = all.first().map(|n| n.info.clone()).ok_or(Status::INVALID_NAMESPACE)?;
-        return Ok(Target::All(all, info));
+        let namespaces = controller.all_namespaces();
+        let info = namespaces.first().map(|n| n.info.clone()).ok_or(Status::INVALID_NAMESPACE)?;
+        return Ok(Target::All(Box::new(All { namespaces, info })));
     }
     controller.namespace(sqe.nsid()).map(Target::One).ok_or(Status::INVALID_NAMESPACE)
 }
@@ -94,9 +100,9 @@ pub async fn run<S: Subsystems>(
     let executing = session.shared.progress.executing();
     match target {
         Target::One(attached) => one(session, sqe, request, &attached, data, permit).await,
-        Target::All(all, _) => {
+        Target::All(all) => {
             let mut result = Ok(());
-            for attached in all {
+            for attached in all.namespaces {
                 result = result.and(attached.namespace.flush().await.map_err(Status::of_write));
             }
             answer(session, sqe, result, permit);

@@ -8,8 +8,9 @@
 //!                -> 256 + 256 * (2 + 1 + 1/8) = 1056 MiB
 //! ```
 //!
-//! Nothing is taken before it is used: a connection at rest holds its receive buffer of 64 KiB. A host at a limit is
-//! not read from, or its command waits, until there is room. A host that makes no progress while others wait for
+//! Nothing is taken before it is used: a connection at rest holds its receive buffer of 64 KiB, and up to 288 KiB of
+//! tasks that wait for the next commands (`stream::workers`), once so many were under way. A host at a limit is not
+//! read from, or its command waits, until there is room. A host that makes no progress while others wait for
 //! shared memory is closed after `STALL_SECONDS_MAX`.
 
 use crate::stream::budget::Allowance;

@@ -4,7 +4,7 @@
 //!   receive:   header -> check -> [room for a command] -> data -> digest
 //!                CapsuleCmd: Connect, Fabrics and admin commands are answered at once; I/O commands are spawned
 //!                H2CData: goes to the command that waits for it
-//!   execute:   one task per I/O command; room for its payload, R2T, the namespace, the answer
+//!   execute:   one task per I/O command, which does others later; room for its payload, R2T, the namespace, the answer
 //!   send:      one task per connection; permits end when the answers have left
 //! ```
 //!
@@ -47,6 +47,7 @@ use crate::stream::{
     progress::{Executing, Unanswered},
     reader::Reader,
     signal::Signal,
+    workers::Workers,
 };
 
 /// With a host that others wait for.
@@ -114,6 +115,19 @@ pub struct Session<S: Subsystems> {
     in_flight: Cell<u64>,
     has_ended: Cell<bool>,
     ended: Signal,
+    workers: Rc<Workers<Job<S>>>,
+}
+
+/// An I/O command to execute.
+struct Job<S: Subsystems> {
+    session: Rc<Session<S>>,
+    sqe: Sqe,
+    request: request::Request,
+    target: execute::Target<S::N>,
+    /// What came in its capsule.
+    data: Bytes,
+    permit: Permit,
+    begun: Option<Executing>,
 }
 
 /// Why the receiving side ends.
@@ -146,6 +160,7 @@ impl<S: Subsystems> Session<S> {
             in_flight: Cell::new(0),
             has_ended: Cell::new(false),
             ended: Signal::default(),
+            workers: Rc::default(),
         })
     }
 
@@ -174,6 +189,7 @@ impl<S: Subsystems> Session<S> {
             }
         }
         self.ended.until(|| self.in_flight.get() == 0).await;
+        self.workers.close();
         self.outbox.close();
         let patience = self.rt.sleep(Duration::from_secs(STOP_SEND_SECONDS_MAX));
         if let Either::Right((_, sender)) = select(pin!(sender), pin!(patience)).await {
@@ -417,12 +433,7 @@ impl<S: Subsystems> Session<S> {
         let to_fetch = if data.is_empty() { request.data_from_host() } else { 0 };
         let begun = (to_fetch == 0 && request.changes()).then(|| queue.controller.begun.one());
         let (session, sqe) = (self.clone(), *sqe);
-        self.rt.spawn(async move {
-            execute::run(&session, &sqe, request, target, data, permit).await;
-            drop(begun);
-            session.in_flight.set(session.in_flight.get() - 1);
-            session.ended.notify();
-        });
+        self.workers.begin(&self.rt, Job { session, sqe, request, target, data, permit, begun }, work);
     }
 
     /// A command's data, which the host is asked for. Nothing when the connection ends before, also for this: a host
@@ -534,6 +545,14 @@ impl<S: Subsystems> Session<S> {
     fn append(&self, message: &mut Message, kind: u8, flags: u8, specific: &[u8], data: Vec<Bytes>) {
         pdu::append(message, kind, flags, specific, data, To::Host, &self.terms);
     }
+}
+
+async fn work<S: Subsystems>(job: Job<S>) {
+    let Job { session, sqe, request, target, data, permit, begun } = job;
+    execute::run(&session, &sqe, request, target, data, permit).await;
+    drop(begun);
+    session.in_flight.set(session.in_flight.get() - 1);
+    session.ended.notify();
 }
 
 /// Taken from a terminated host at once.

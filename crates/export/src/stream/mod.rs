@@ -9,3 +9,4 @@ pub mod pool;
 pub mod progress;
 pub mod reader;
 pub mod signal;
+pub mod workers;

@@ -1,0 +1,146 @@
+//! Tasks that do one request after the other.
+//!
+//! A task of its own for each request costs the memory of its future, 9 KiB where an array is behind, taken, filled by
+//! copying and given back each time. A worker that has ended its request waits for the next one instead.
+//!
+//! Invariants: a request never waits for another: it goes to a worker that waits, or to a new one; at most [`WAITING_MAX`]
+//! workers wait; after `close` none does.
+
+use std::{
+    cell::{Cell, RefCell},
+    future::{Future, poll_fn},
+    rc::Rc,
+    task::{Poll, Waker},
+};
+
+use rt::Rt;
+
+/// Workers of a connection that wait for requests: as many as a busy host has in flight, and 288 KiB of memory.
+const WAITING_MAX: usize = 32;
+
+/// The workers of one connection, for jobs `J`.
+pub struct Workers<J> {
+    waiting: RefCell<Vec<Rc<Seat<J>>>>,
+    closed: Cell<bool>,
+}
+
+/// Where a worker waits.
+struct Seat<J> {
+    job: RefCell<Option<J>>,
+    ended: Cell<bool>,
+    waker: Cell<Option<Waker>>,
+}
+
+impl<J> Default for Workers<J> {
+    fn default() -> Self {
+        Workers { waiting: RefCell::default(), closed: Cell::new(false) }
+    }
+}
+
+impl<J: 'static> Workers<J> {
+    /// Begins `job`: `work` does it, the same for all jobs of these workers.
+    pub fn begin<F>(self: &Rc<Self>, rt: &Rt, job: J, work: impl Fn(J) -> F + 'static)
+    where
+        F: Future<Output = ()> + 'static,
+    {
+        let waiting = self.waiting.borrow_mut().pop();
+        if let Some(seat) = waiting {
+            *seat.job.borrow_mut() = Some(job);
+            return seat.wake();
+        }
+        let workers = self.clone();
+        rt.spawn(async move {
+            let seat = Rc::new(Seat { job: RefCell::new(Some(job)), ended: Cell::new(false), waker: Cell::new(None) });
+            while let Some(job) = seat.next().await {
+                work(job).await;
+                if !workers.wait(&seat) {
+                    return;
+                }
+            }
+        });
+    }
+
+    /// Ends the workers that wait; the others end after their jobs.
+    pub fn close(&self) {
+        self.closed.set(true);
+        let waiting = std::mem::take(&mut *self.waiting.borrow_mut());
+        for seat in waiting {
+            seat.ended.set(true);
+            seat.wake();
+        }
+    }
+
+    fn wait(&self, seat: &Rc<Seat<J>>) -> bool {
+        let mut waiting = self.waiting.borrow_mut();
+        if self.closed.get() || waiting.len() >= WAITING_MAX {
+            return false;
+        }
+        waiting.push(seat.clone());
+        true
+    }
+}
+
+impl<J> Seat<J> {
+    fn wake(&self) {
+        if let Some(waker) = self.waker.take() {
+            waker.wake();
+        }
+    }
+
+    /// The next job; nothing when there will be none.
+    async fn next(&self) -> Option<J> {
+        poll_fn(|cx| {
+            if self.ended.get() || self.job.borrow().is_some() {
+                return Poll::Ready(());
+            }
+            self.waker.set(Some(cx.waker().clone()));
+            Poll::Pending
+        })
+        .await;
+        self.job.take()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Jobs that wait until they are let go; what was begun and how many tasks there are.
+    #[test]
+    fn jobs_never_wait_for_each_other_and_workers_are_used_again() {
+        let rt = Rt::modelled(1);
+        rt.block_on(async {
+            let (workers, done, alive) = (Rc::new(Workers::default()), Rc::new(Cell::new(0)), Rc::new(()));
+            let begin = |micros: u64| {
+                let (rt_of, done, alive) = (rt.clone(), done.clone(), alive.clone());
+                workers.begin(&rt, micros, move |micros| {
+                    let (rt, done, alive) = (rt_of.clone(), done.clone(), alive.clone());
+                    async move {
+                        rt.sleep(std::time::Duration::from_micros(micros)).await;
+                        done.set(done.get() + 1);
+                        drop(alive);
+                    }
+                });
+            };
+            let settle = async || rt.sleep(std::time::Duration::from_millis(1)).await;
+            let since = rt.now();
+            (0..100).for_each(|_| begin(1000));
+            settle().await;
+            settle().await;
+            assert_eq!((done.get(), workers.waiting.borrow().len()), (100, WAITING_MAX));
+            assert!(rt.now() - since < std::time::Duration::from_millis(3));
+            (0..WAITING_MAX + 1).for_each(|_| begin(10));
+            assert_eq!(workers.waiting.borrow().len(), 0);
+            settle().await;
+            assert_eq!((done.get(), workers.waiting.borrow().len()), (133, WAITING_MAX));
+            begin(3000);
+            workers.close();
+            settle().await;
+            assert_eq!(Rc::strong_count(&workers), 2, "the one at work");
+            settle().await;
+            settle().await;
+            settle().await;
+            assert_eq!((done.get(), Rc::strong_count(&workers), Rc::strong_count(&alive)), (134, 1, 1));
+        });
+    }
+}
