@@ -4,12 +4,12 @@
 
 mod support;
 
-use std::{cell::Cell, rc::Rc, time::Duration};
+use std::{cell::Cell, collections::VecDeque, rc::Rc, time::Duration};
 
 use export::nvme::{
     client::{Wishes, connect_command},
     entry::{Cqe, Sgl, Sqe, fabrics, io},
-    limits::{CONNECTION_BYTES_MAX, CONNECTION_COMMANDS_MAX, H2C_DATA_MAX, TRANSFER_BYTES_MAX},
+    limits::{ASKED_BYTES_MAX, CONNECTION_BYTES_MAX, CONNECTION_COMMANDS_MAX, H2C_DATA_MAX, TRANSFER_BYTES_MAX},
     pdu::{self, Common, DataHeader, Initialize, Terms, To, kind},
 };
 use rt::Bytes;
@@ -234,6 +234,44 @@ fn data_in_pieces_between_other_commands() {
     });
 }
 
+/// The host is not asked for the data of all its writes at once, and for all of it in the end.
+#[test]
+fn writes_are_asked_for_at_a_pace() {
+    const BYTES: u32 = H2C_DATA_MAX;
+    const AT_ONCE: u16 = (ASKED_BYTES_MAX / BYTES as u64) as u16;
+    with_target(|target| async move {
+        let (admin, raw) = raw_queue(&target).await;
+        for id in 0..3 * AT_ONCE {
+            raw.send(&capsule(&write(BYTES, id), &[], &PLAIN)).await;
+        }
+        let mut asked = VecDeque::new();
+        for _ in 0..AT_ONCE {
+            asked.push_back(r2t(&raw).await);
+        }
+        let flush = command(&raw, &Sqe::new(io::FLUSH, 77).with_dword(1, 1), &[]).await;
+        assert_eq!(flush.command, 77, "no more R2Ts");
+        let (data, mut answered) = (pattern(9, BYTES as usize), 0);
+        while answered < 3 * AT_ONCE {
+            if let Some(next) = asked.pop_front() {
+                raw.send(&h2c_data(next, true, &data)).await;
+            }
+            let bytes = raw.receive(24).await;
+            match bytes[0] {
+                kind::R2T => asked.push_back(DataHeader::parse(bytes[8..].try_into().unwrap())),
+                kind::CAPSULE_RESP => answered += 1,
+                other => panic!("a PDU of type {other}"),
+            }
+        }
+        // A host that leaves while writes wait to be asked for leaves nothing behind.
+        for id in 0..3 * AT_ONCE {
+            raw.send(&capsule(&write(BYTES, id), &[], &PLAIN)).await;
+        }
+        r2t(&raw).await;
+        drop((raw, admin));
+        until(&target.rt, || target.server.connections() == 0).await;
+    });
+}
+
 /// More commands than a queue has entries, and none of their answers taken.
 #[test]
 fn a_flood_stops_only_itself() {
@@ -291,7 +329,7 @@ fn writes_whose_data_does_not_come_stop_nobody() {
     with_target(|target| async move {
         let (_admin, raw) = raw_queue(&target).await;
         raw.send(&capsule(&write(TRANSFER_BYTES_MAX, 5), &[], &PLAIN).repeat(40)).await;
-        for _ in 0..CONNECTION_BYTES_MAX / u64::from(TRANSFER_BYTES_MAX) {
+        for _ in 0..ASKED_BYTES_MAX / u64::from(TRANSFER_BYTES_MAX) {
             assert_eq!(r2t(&raw).await.length, TRANSFER_BYTES_MAX);
         }
         let flush = Sqe::new(io::FLUSH, 6).with_dword(1, 1);

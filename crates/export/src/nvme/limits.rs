@@ -34,6 +34,10 @@ pub const TRANSFER_BYTES_MAX: u32 = 4096 << MDTS;
 /// Longest data of one H2CData PDU (MAXH2CDATA).
 pub const H2C_DATA_MAX: u32 = 128 << 10;
 
+/// Data that the host of one connection is asked for at once, by R2Ts of all its commands: what it sends is still in the
+/// caches when it is taken, and the next R2T leaves together with an answer. A round trip of 100 us lets 10 GB/s through.
+pub const ASKED_BYTES_MAX: u64 = 1 << 20;
+
 /// R2Ts of one command that are outstanding, if the host allows as many.
 pub const R2TS_MAX: u32 = 4;
 

@@ -33,7 +33,7 @@ use super::{
     digest::{DIGEST_BYTES, digest},
     entry::{Cqe, Sqe, fabrics},
     execute,
-    limits::{CONNECTION_ALLOWANCE, STALL_SECONDS_MAX, STOP_SEND_SECONDS_MAX, TERM_LINGER_MILLIS},
+    limits::{ASKED_BYTES_MAX, CONNECTION_ALLOWANCE, STALL_SECONDS_MAX, STOP_SEND_SECONDS_MAX, TERM_LINGER_MILLIS},
     pdu::{self, COMMON_BYTES, Common, DataHeader, Fatal, Fes, Frame, Terms, To, flag, kind},
     request,
     server::Shared,
@@ -44,6 +44,7 @@ use super::{
 use crate::stream::{
     budget::{Account, Permit},
     outbox::{Message, Outbox},
+    pool::Pool,
     progress::{Executing, Unanswered},
     reader::Reader,
     signal::Signal,
@@ -111,6 +112,8 @@ pub struct Session<S: Subsystems> {
     terms: Terms,
     outbox: Outbox<Hold>,
     transfers: RefCell<Transfers<oneshot::Sender<FromHost>>>,
+    /// What the host may be asked for at once.
+    to_ask: Rc<Pool>,
     queue: OnceCell<Queue<S>>,
     in_flight: Cell<u64>,
     has_ended: Cell<bool>,
@@ -156,6 +159,7 @@ impl<S: Subsystems> Session<S> {
             terms,
             outbox: Outbox::new(),
             transfers: RefCell::new(Transfers::new(terms.r2ts_max)),
+            to_ask: Pool::new(ASKED_BYTES_MAX),
             queue: OnceCell::new(),
             in_flight: Cell::new(0),
             has_ended: Cell::new(false),
@@ -439,6 +443,7 @@ impl<S: Subsystems> Session<S> {
     /// A command's data, which the host is asked for. Nothing when the connection ends before, also for this: a host
     /// that does not send it while others wait for the memory is closed.
     pub async fn fetch(&self, sqe: &Sqe, bytes: u32) -> Option<FromHost> {
+        let _asked = self.to_ask.take(u64::from(bytes).min(ASKED_BYTES_MAX)).await;
         if self.has_ended.get() {
             return None;
         }
