@@ -50,6 +50,34 @@ fn echo(addr: &Addr) {
     });
 }
 
+/// Sends that are short enough to be tried at once, until the socket is full and takes a part, then the rest.
+#[test]
+fn short_sends_into_a_full_socket() {
+    let dir = tempfile::tempdir().unwrap();
+    let rt = Rt::real().unwrap();
+    for addr in [Addr::Unix(dir.path().join("s")), "tcp:127.0.0.1:0".parse().unwrap()] {
+        rt.block_on(async {
+            let listener = Listener::bind(&rt, &addr).unwrap();
+            let there = listener.local_addr();
+            let (client, server) = futures::future::join(Stream::connect(&rt, &there), listener.accept()).await;
+            let (sender, receiver, data) = (client.unwrap(), server.unwrap(), pattern());
+            let sent = data.clone();
+            let sending = rt.spawn(async move {
+                for at in (0..BYTES).step_by(16 << 10) {
+                    let (middle, end) = (at + 5001, at + (16 << 10));
+                    sender.send_all(vec![sent.slice(at..middle), sent.slice(middle..end)]).await.unwrap();
+                }
+            });
+            rt.sleep(Duration::from_millis(50)).await;
+            assert!(!sending.is_finished(), "nobody has received anything");
+            let (answer, got) = receiver.recv_exact(Buf::zeroed(BYTES)).await;
+            answer.unwrap();
+            assert!(got[..] == data[..]);
+            sending.await;
+        });
+    }
+}
+
 #[test]
 fn echo_over_tcp() {
     echo(&"tcp:127.0.0.1:0".parse().unwrap());
