@@ -1,4 +1,4 @@
-//! The namespaces' end: begins each request as a task of its own, in the order of the letters.
+//! The namespaces' end: begins each request as a task, in the order of the letters.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -8,17 +8,27 @@ use slab::Slab;
 
 use super::letters::{Answer, Ask, Batch, Key, Post, Reply, Ticket, Verb};
 use crate::namespace::{Directory, Namespace};
+use crate::stream::workers::Workers;
 
 struct Host<D: Directory> {
     rt: Rt,
     directory: D,
     post: Post<Reply>,
     open: RefCell<Slab<D::N>>,
+    workers: Rc<Workers<Job<D>>>,
+}
+
+/// A request to execute.
+struct Job<D: Directory> {
+    host: Rc<Host<D>>,
+    ticket: Ticket,
+    namespace: D::N,
+    verb: Verb,
 }
 
 /// Serves the directory until the guest is gone. What is being done then is done to its end.
 pub async fn serve<D: Directory>(rt: Rt, directory: D, mut inbox: MailReceiver<Batch<Ask>>, post: Post<Reply>) {
-    let host = Rc::new(Host { rt, directory, post, open: RefCell::default() });
+    let host = Rc::new(Host { rt, directory, post, open: RefCell::default(), workers: Rc::default() });
     while let Some(batch) = inbox.recv().await {
         host.post.receive(batch).into_iter().for_each(|ask| host.begin(ask));
     }
@@ -32,7 +42,7 @@ impl<D: Directory> Host<D> {
         match ask {
             Ask::Do(ticket, key, verb) => {
                 let namespace = self.open.borrow()[key].clone();
-                self.rt.spawn(async move { host.answer(ticket, host.execute(&namespace, verb).await) }).detach();
+                self.workers.begin(&self.rt, Job { host, ticket, namespace, verb }, work);
             }
             Ask::Names(ticket) => {
                 self.rt.spawn(async move { host.answer(ticket, Answer::Names(host.directory.names().await)) }).detach();
@@ -76,5 +86,16 @@ impl<D: Directory> Host<D> {
                 Answer::Extents(namespace.extents(offset, bytes, at_most).await)
             }
         }
+    }
+}
+
+async fn work<D: Directory>(job: Job<D>) {
+    let Job { host, ticket, namespace, verb } = job;
+    host.answer(ticket, host.execute(&namespace, verb).await);
+}
+
+impl<D: Directory> Drop for Host<D> {
+    fn drop(&mut self) {
+        self.workers.close();
     }
 }
