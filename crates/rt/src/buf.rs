@@ -18,13 +18,13 @@ use std::ptr::NonNull;
 use std::rc::Rc;
 
 /// Alignment of every buffer: a page, and the largest logical sector of a drive.
-const ALIGN: usize = 4096;
+pub(crate) const ALIGN: usize = 4096;
 
 /// The largest buffer that is kept.
 const KEPT_LARGEST: usize = 2 << 20;
 
 /// Bytes kept per thread, at most, unless it is told otherwise.
-const KEPT_BYTES: usize = 64 << 20;
+pub(crate) const KEPT_BYTES: usize = 64 << 20;
 
 thread_local! {
     static KEPT: RefCell<Kept> = RefCell::default();

@@ -383,6 +383,8 @@ impl Inner {
                     if ring.is_busy() {
                         ring.poll();
                     }
+                } else if ring.is_polling() {
+                    ring.sleep(None);
                 } else if self.queue.fall_asleep() {
                     ring.sleep(soonest.map(|at| at - now));
                     self.queue.wake_up();

@@ -9,7 +9,7 @@ use std::cell::Cell;
 use std::fmt;
 use std::ops::Range;
 
-use crate::buf::CLASSES;
+use crate::buf::{ALIGN, CLASSES, KEPT_BYTES};
 use crate::{Buf, Bytes};
 
 /// Buffers of one size that came more than went, before any is given back.
@@ -44,14 +44,16 @@ impl fmt::Debug for Parcel {
 /// One side of the trade in buffers between two threads.
 #[derive(Debug, Default)]
 pub struct Trade {
-    /// What came more than went, by size class.
+    /// What came more than went, by size class. No more than a thread keeps: what it freed beyond that is gone, and nobody
+    /// owes it any more.
     surplus: [Cell<i64>; CLASSES],
 }
 
 impl Trade {
     fn count(&self, buf: &Buf, change: i64) {
         if let Some(class) = buf.class() {
-            self.surplus[class].set(self.surplus[class].get() + change);
+            let most = SLACK.max((KEPT_BYTES / (ALIGN << class)) as i64);
+            self.surplus[class].set((self.surplus[class].get() + change).clamp(-most, most));
         }
     }
 
@@ -110,6 +112,29 @@ mod tests {
         drop(data);
         let moved = trade.unpack(trade.pack(middle));
         assert_eq!((&moved[..], moved.as_ptr()), (&b"234567"[..], at.wrapping_add(2)));
+    }
+
+    #[test]
+    fn what_is_gone_is_not_owed() {
+        std::thread::spawn(|| {
+            let trade = Trade::default();
+            // Twice what a thread keeps, freed at once: half of it is gone.
+            drop((0..128).map(|_| trade.unpack(there(1 << 20))).collect::<Vec<_>>());
+            assert_eq!(trade.to_give_back().len(), 64);
+            for _ in 0..20 {
+                drop(trade.unpack(there(1 << 20)));
+                assert!(trade.to_give_back().is_empty(), "one or two are no surplus");
+                let sent = trade.pack(Bytes::zeroed(1 << 20));
+                std::thread::spawn(|| drop(sent)).join().expect("a thread");
+            }
+        })
+        .join()
+        .expect("no assertion failed");
+    }
+
+    /// Data that another thread has sent.
+    fn there(len: usize) -> Parcel {
+        std::thread::spawn(move || Trade::default().pack(Bytes::zeroed(len))).join().expect("a thread")
     }
 
     #[test]

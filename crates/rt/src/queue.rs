@@ -31,7 +31,9 @@ impl Tag {
         Arc::new(Tag { key, queued: AtomicBool::new(false), queue: queue.clone() })
     }
 
-    /// From here on a wake queues the task again. Called before the poll, so that a wake during it is not lost.
+    /// From here on a wake queues the task again. Called before the poll, so that a wake during it is not lost. For one from
+    /// another thread that takes more than this store: all of them go through an `AtomicWaker`, whose `register` the
+    /// task calls before it looks for what it was woken for.
     pub(crate) fn taken(&self) {
         self.queued.store(false, Ordering::Release);
     }

@@ -15,7 +15,10 @@ use rt::{
     net::{Addr, Listener, Stream},
 };
 
-use super::{Server, limits::CONNECTIONS_MAX};
+use super::{
+    Server,
+    limits::{CONNECTIONS_MAX, HANDS_MAX},
+};
 use crate::{
     namespace::Directory,
     remote::{GuestEnd, way},
@@ -66,14 +69,14 @@ impl Dealer {
     /// When an address cannot be bound; then none is served.
     ///
     /// # Panics
-    /// Without a hand.
+    /// Without a hand, or with more than [`HANDS_MAX`].
     pub fn start<D: Directory>(
         rt: &Rt,
         directory: &D,
         addresses: &[Addr],
         hands: usize,
     ) -> io::Result<(Dealer, Vec<Hand>)> {
-        assert!(hands > 0, "somebody serves");
+        assert!((1..=HANDS_MAX).contains(&hands), "1 to {HANDS_MAX} hands");
         let listeners = addresses.iter().map(|a| Listener::bind(rt, a)).collect::<io::Result<Vec<_>>>()?;
         let addresses = listeners.iter().map(Listener::local_addr).collect();
         let table = Rc::new(Table { places: RefCell::default(), changed: Signal::default() });

@@ -6,7 +6,8 @@
 //!                -> 512 + 128 * 1 = 640 MiB of payload, 128 * 128 = 16 384 requests
 //! ```
 //!
-//! Where connections are dealt to several threads, each has its part of the 512 MiB, and 64 MiB at least.
+//! Where connections are dealt to several threads, each has its part of the 512 MiB: of four 128 MiB, which two
+//! connections at their limit fill.
 //!
 //! A connection at rest holds its receive buffer of 64 KiB, and up to 288 KiB of tasks that wait for the next requests
 //! (`stream::workers`), once so many were under way.
@@ -34,6 +35,9 @@ pub(super) const CONNECTION_ALLOWANCE: Allowance =
 
 /// Connections of one server; more wait to be accepted.
 pub const CONNECTIONS_MAX: u64 = 128;
+
+/// Threads that connections may be dealt to.
+pub const HANDS_MAX: usize = 4;
 
 /// Payload in flight over all connections beyond their own: eight connections at their limit.
 pub const SHARED_BYTES_MAX: u64 = 8 * CONNECTION_BYTES_MAX;

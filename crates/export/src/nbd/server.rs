@@ -24,8 +24,8 @@ use rt::{
 use super::{
     handshake,
     limits::{
-        CONNECTION_ALLOWANCE, CONNECTION_BYTES_MAX, CONNECTIONS_MAX, HANDSHAKE_SECONDS_MAX, SHARED_BYTES_MAX,
-        STOP_LINGER_MILLIS, STOP_SEND_SECONDS_MAX,
+        CONNECTION_ALLOWANCE, CONNECTIONS_MAX, HANDSHAKE_SECONDS_MAX, SHARED_BYTES_MAX, STOP_LINGER_MILLIS,
+        STOP_SEND_SECONDS_MAX,
     },
     session::Session,
     wire::REQUEST_BYTES,
@@ -95,10 +95,13 @@ impl<D: Directory> Server<D> {
         Ok(Server { shared, addresses, acceptors })
     }
 
-    /// One of `of` servers that serve what [`Server::connection`] is given, and have the memory for requests in common.
+    /// One of `of` servers that serve what [`Server::connection`] is given; each has its part of the memory for requests.
     pub(super) fn one_of(of: usize, rt: &Rt, directory: D) -> Server<D> {
-        let bytes = (SHARED_BYTES_MAX / of as u64).max(CONNECTION_BYTES_MAX);
-        Server { shared: Shared::new(rt, directory, bytes), addresses: vec![], acceptors: RefCell::default() }
+        Server {
+            shared: Shared::new(rt, directory, SHARED_BYTES_MAX / of as u64),
+            addresses: vec![],
+            acceptors: RefCell::default(),
+        }
     }
 
     /// Serves a connection to its end.

@@ -141,6 +141,8 @@ impl Drop for Asked {
                 drop(requests);
                 self.guest.throw_away(answer);
             }
+            // There will be no answer.
+            Request::Waiting(_) | Request::Left if self.guest.gone.get() => drop(requests.remove(ticket)),
             Request::Waiting(_) | Request::Left => {}
         }
     }

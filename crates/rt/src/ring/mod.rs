@@ -185,6 +185,11 @@ impl Ring {
         self.collect();
     }
 
+    /// Whether a sleep would not be one: polled operations are in flight.
+    pub(crate) fn is_polling(&self) -> bool {
+        self.polled.get() > 0
+    }
+
     /// Submits, sleeps until there is an answer, other threads ring, or the time is over; collects. Returns at once
     /// while polled operations are in flight.
     pub(crate) fn sleep(&self, longest: Option<Duration>) {

@@ -6,13 +6,14 @@ use std::io;
 use std::thread::{Builder, JoinHandle};
 
 use export::nbd::Hand;
+use export::nbd::limits::HANDS_MAX;
 use rt::{MailSender, Rt};
 
 use crate::Problem;
 use crate::memory::Memory;
 
-/// The most that make sense beside one core with the arrays.
-const CORES_MAX: usize = 64;
+/// One with the arrays, and as many as connections may be dealt to.
+const CORES_MAX: usize = 1 + HANDS_MAX;
 
 /// How many cores work for a server: one with the arrays, the others with NBD connections.
 ///

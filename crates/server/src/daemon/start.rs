@@ -136,11 +136,23 @@ async fn serve(
     step: &Steps<'_>,
 ) -> Result<Control, Problem> {
     let exports = step.run("NBD export", Exports::listen(data, nbd)).await?;
-    let nvme = step.run("NVMe/TCP export", Nvme::listen(data, nvme)).await?;
+    let nvme = match step.run("NVMe/TCP export", Nvme::listen(data, nvme)).await {
+        Ok(nvme) => nvme,
+        Err(problem) => {
+            exports.stop(rt, REQUESTS_MAX).await;
+            return Err(problem);
+        }
+    };
     let (letters, inbox) = rt.mailbox::<Letter>();
     let (stop_now, mut stop_wish) = rt.mailbox::<&'static str>();
-    let control =
-        step.run("commands", async { Control::start(socket, DataHandle(letters), stop_now, settings) }).await?;
+    let commands = async { Control::start(socket, DataHandle(letters), stop_now, settings) };
+    let control = match step.run("commands", commands).await {
+        Ok(control) => control,
+        Err(problem) => {
+            futures::join!(exports.stop(rt, REQUESTS_MAX), nvme.stop(rt, REQUESTS_MAX));
+            return Err(problem);
+        }
+    };
     tracing::info!("ready: {}", ready(data));
     let why = {
         let work = Box::pin(answer_letters(rt, data, inbox));
