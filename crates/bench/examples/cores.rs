@@ -3,8 +3,8 @@
 //!
 //!     cargo build --release -p ashlar && cargo run --release -p bench --example cores -- target/release/ashlar
 //!
-//! Two servers take turns, each with one connection. The generator wants a core, too: with two in the machine the
-//! rates say little.
+//! Two servers take turns, with one connection and with four, of this depth each. The generator wants a core, too: with two in
+//! the machine the rates say little.
 
 // It runs servers: processes are its subject.
 #![allow(clippy::disallowed_methods, clippy::disallowed_types)]
@@ -27,25 +27,30 @@ fn main() -> Outcome<()> {
     println!("                                       one core                   two cores           two : one");
     println!("subject  load                        CPU us   p50 us   kIOPS    CPU us   p50 us   kIOPS    CPU");
     for level in [None, Some("5")] {
-        table(&rt, Path::new(&program), level)?;
+        for connections in [1, 4] {
+            table(&rt, Path::new(&program), level, connections)?;
+        }
     }
     Ok(())
 }
 
-fn table(rt: &Rt, program: &Path, level: Option<&str>) -> Outcome<()> {
+fn table(rt: &Rt, program: &Path, level: Option<&str>, connections: usize) -> Outcome<()> {
     let servers =
         [Server::start(program, level, &["--cores", "1"])?, Server::start(program, level, &["--cores", "2"])?];
-    let connect = |server: &Server| -> Outcome<Target> { Ok(Target::Nbd(rt.block_on(server.connect(rt))?)) };
+    let connect = |server: &Server| -> Outcome<Vec<Target>> {
+        (0..connections).map(|_| Ok(Target::Nbd(rt.block_on(server.connect(rt))?))).collect()
+    };
     let targets = [connect(&servers[0])?, connect(&servers[1])?];
-    for target in &targets {
-        rt.block_on(fill(rt, target, WORKING_SET))?;
+    for targets in &targets {
+        rt.block_on(fill(rt, &targets[0], WORKING_SET))?;
     }
     let name = level.map_or("direct".to_owned(), |level| format!("RAID {level}"));
+    println!("{name}, connections: {connections}");
     for load in loads() {
         let mut measured = [vec![], vec![]];
         for round in 0..ROUNDS {
-            for ((server, target), into) in servers.iter().zip(&targets).zip(&mut measured) {
-                into.push(cost(rt, server.child.id(), target, &load, round as u64)?);
+            for ((server, targets), into) in servers.iter().zip(&targets).zip(&mut measured) {
+                into.push(cost(rt, server.child.id(), targets, &load, round as u64)?);
             }
         }
         let [one, two] = measured.map(Cost::median);

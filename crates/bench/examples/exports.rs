@@ -18,6 +18,7 @@ use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::path::Path;
 use std::rc::Rc;
+use std::slice;
 use std::thread;
 use std::time::Instant;
 
@@ -58,7 +59,7 @@ fn table(rt: &Rt, program: &Path, level: Option<&str>) -> Outcome<()> {
         let mut measured = [vec![], vec![]];
         for round in 0..ROUNDS {
             for (target, into) in [&nvme, &nbd].into_iter().zip(&mut measured) {
-                into.push(cost(rt, server.child.id(), target, &load, round as u64)?);
+                into.push(cost(rt, server.child.id(), slice::from_ref(target), &load, round as u64)?);
             }
         }
         let [ours, theirs] = measured.map(Cost::median);

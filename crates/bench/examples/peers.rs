@@ -13,6 +13,7 @@ use std::ffi::OsStr;
 use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::slice;
 use std::time::{Duration, Instant};
 
 use bench::Target;
@@ -48,7 +49,7 @@ fn main() -> Outcome<()> {
         let mut measured = [vec![], vec![]];
         for round in 0..ROUNDS {
             for ((server, target), into) in [&ours, &theirs].into_iter().zip(&targets).zip(&mut measured) {
-                into.push(cost(&rt, server.child.id(), target, &load, round as u64)?);
+                into.push(cost(&rt, server.child.id(), slice::from_ref(target), &load, round as u64)?);
             }
         }
         let [ours, theirs] = measured.map(Cost::median);

@@ -7,6 +7,7 @@ use std::fs;
 use std::time::Duration;
 
 use bench::{Load, Pattern, Target, Until, generate};
+use futures::future::try_join_all;
 use rt::Rt;
 
 pub type Outcome<T> = Result<T, Box<dyn Error>>;
@@ -49,18 +50,21 @@ impl Cost {
     }
 }
 
-/// Runs `load` over the working set of `target`, which the process `pid` serves.
+/// Runs `load` over the working set of each of `targets` at once: connections to the process `pid`. The latency is that of
+/// the first.
 ///
 /// # Errors
 /// When a request fails, or the process is gone.
-pub fn cost(rt: &Rt, pid: u32, target: &Target, load: &Load, seed: u64) -> Outcome<Cost> {
+pub fn cost(rt: &Rt, pid: u32, targets: &[Target], load: &Load, seed: u64) -> Outcome<Cost> {
     let before = cpu_us(pid)?;
     let until = Until::Elapsed { time: TIME, bytes_max: u64::MAX };
-    let sample = rt.block_on(generate(rt, target, load, 0..WORKING_SET, until, seed))?;
+    let runs = (seed..).zip(targets).map(|(seed, target)| generate(rt, target, load, 0..WORKING_SET, until, seed));
+    let samples = rt.block_on(try_join_all(runs))?;
+    let (first, requests) = (&samples[0], samples.iter().map(|sample| sample.requests).sum::<u64>() as f64);
     Ok(Cost {
-        cpu_us: (cpu_us(pid)? - before) / sample.requests as f64,
-        p50_us: sample.latency.ns_p50 as f64 / 1000.0,
-        kiops: sample.requests as f64 / sample.elapsed.as_secs_f64() / 1000.0,
+        cpu_us: (cpu_us(pid)? - before) / requests,
+        p50_us: first.latency.ns_p50 as f64 / 1000.0,
+        kiops: requests / first.elapsed.as_secs_f64() / 1000.0,
     })
 }
 

@@ -31,7 +31,7 @@ use crate::{
         progress::{Executing, Progress, Unanswered},
         reader::Reader,
         signal::Signal,
-        workers::Workers,
+        workers::{CONNECTION_WAITING_BYTES, Workers},
     },
 };
 
@@ -93,7 +93,7 @@ impl<N: crate::Namespace> Session<N> {
             progress: progress.clone(),
             in_flight: Cell::new(0),
             ended: Signal::default(),
-            workers: Rc::default(),
+            workers: Workers::new(CONNECTION_WAITING_BYTES),
         })
     }
 

@@ -48,7 +48,7 @@ use crate::stream::{
     progress::{Executing, Unanswered},
     reader::Reader,
     signal::Signal,
-    workers::Workers,
+    workers::{CONNECTION_WAITING_BYTES, Workers},
 };
 
 /// With a host that others wait for.
@@ -164,7 +164,7 @@ impl<S: Subsystems> Session<S> {
             in_flight: Cell::new(0),
             has_ended: Cell::new(false),
             ended: Signal::default(),
-            workers: Rc::default(),
+            workers: Workers::new(CONNECTION_WAITING_BYTES),
         })
     }
 

@@ -10,6 +10,9 @@ use super::letters::{Answer, Ask, Batch, Key, Post, Reply, Ticket, Verb};
 use crate::namespace::{Directory, Namespace};
 use crate::stream::workers::Workers;
 
+/// What tasks may take that wait for requests: as many as some deep queues make at once.
+const WAITING_BYTES: usize = 4 << 20;
+
 struct Host<D: Directory> {
     rt: Rt,
     directory: D,
@@ -28,7 +31,7 @@ struct Job<D: Directory> {
 
 /// Serves the directory until the guest is gone. What is being done then is done to its end.
 pub async fn serve<D: Directory>(rt: Rt, directory: D, mut inbox: MailReceiver<Batch<Ask>>, post: Post<Reply>) {
-    let host = Rc::new(Host { rt, directory, post, open: RefCell::default(), workers: Rc::default() });
+    let host = Rc::new(Host { rt, directory, post, open: RefCell::default(), workers: Workers::new(WAITING_BYTES) });
     while let Some(batch) = inbox.recv().await {
         host.post.receive(batch).into_iter().for_each(|ask| host.begin(ask));
     }

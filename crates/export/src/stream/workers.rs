@@ -3,8 +3,8 @@
 //! A task of its own for each request costs the memory of its future, 9 KiB where an array is behind, taken, filled by
 //! copying and given back each time. A worker that has ended its request waits for the next one instead.
 //!
-//! Invariants: a request never waits for another: it goes to a worker that waits, or to a new one; at most [`WAITING_MAX`]
-//! workers wait; after `close` none does.
+//! Invariants: a request never waits for another: it goes to a worker that waits, or to a new one; those that wait take no
+//! more memory than was allowed; after `close` none waits.
 
 use std::{
     cell::{Cell, RefCell},
@@ -15,12 +15,14 @@ use std::{
 
 use rt::Rt;
 
-/// Workers of a connection that wait for requests: as many as a busy host has in flight, and 288 KiB of memory.
-const WAITING_MAX: usize = 32;
+/// What the workers of a connection may take that wait: 32 of those of an array.
+pub const CONNECTION_WAITING_BYTES: usize = 288 << 10;
 
-/// The workers of one connection, for jobs `J`.
+/// Workers for jobs `J`, which are all done in one way.
 pub struct Workers<J> {
     waiting: RefCell<Vec<Rc<Seat<J>>>>,
+    /// What those may take that wait.
+    waiting_bytes_max: usize,
     closed: Cell<bool>,
 }
 
@@ -31,13 +33,12 @@ struct Seat<J> {
     waker: Cell<Option<Waker>>,
 }
 
-impl<J> Default for Workers<J> {
-    fn default() -> Self {
-        Workers { waiting: RefCell::default(), closed: Cell::new(false) }
-    }
-}
-
 impl<J: 'static> Workers<J> {
+    /// None yet; those that wait for jobs will take `waiting_bytes_max` at most.
+    pub fn new(waiting_bytes_max: usize) -> Rc<Self> {
+        Rc::new(Workers { waiting: RefCell::default(), waiting_bytes_max, closed: Cell::new(false) })
+    }
+
     /// Begins `job`: `work` does it, the same for all jobs of these workers.
     pub fn begin<F>(self: &Rc<Self>, rt: &Rt, job: J, work: impl Fn(J) -> F + 'static)
     where
@@ -48,12 +49,12 @@ impl<J: 'static> Workers<J> {
             *seat.job.borrow_mut() = Some(job);
             return seat.wake();
         }
-        let workers = self.clone();
+        let (workers, waiting_max) = (self.clone(), self.waiting_bytes_max / size_of::<F>().max(1));
         rt.spawn(async move {
             let seat = Rc::new(Seat { job: RefCell::new(Some(job)), ended: Cell::new(false), waker: Cell::new(None) });
             while let Some(job) = seat.next().await {
                 work(job).await;
-                if !workers.wait(&seat) {
+                if !workers.wait(&seat, waiting_max) {
                     return;
                 }
             }
@@ -70,9 +71,9 @@ impl<J: 'static> Workers<J> {
         }
     }
 
-    fn wait(&self, seat: &Rc<Seat<J>>) -> bool {
+    fn wait(&self, seat: &Rc<Seat<J>>, waiting_max: usize) -> bool {
         let mut waiting = self.waiting.borrow_mut();
-        if self.closed.get() || waiting.len() >= WAITING_MAX {
+        if self.closed.get() || waiting.len() >= waiting_max {
             return false;
         }
         waiting.push(seat.clone());
@@ -105,23 +106,27 @@ impl<J> Seat<J> {
 mod tests {
     use super::*;
 
+    const WAITING_MAX: usize = 32;
+
     /// Jobs that wait until they are let go; what was begun and how many tasks there are.
     #[test]
     fn jobs_never_wait_for_each_other_and_workers_are_used_again() {
         let rt = Rt::modelled(1);
         rt.block_on(async {
-            let (workers, done, alive) = (Rc::new(Workers::default()), Rc::new(Cell::new(0)), Rc::new(()));
-            let begin = |micros: u64| {
+            let (done, alive) = (Rc::new(Cell::new(0)), Rc::new(()));
+            let work = {
                 let (rt_of, done, alive) = (rt.clone(), done.clone(), alive.clone());
-                workers.begin(&rt, micros, move |micros| {
+                move |micros: u64| {
                     let (rt, done, alive) = (rt_of.clone(), done.clone(), alive.clone());
                     async move {
                         rt.sleep(std::time::Duration::from_micros(micros)).await;
                         done.set(done.get() + 1);
                         drop(alive);
                     }
-                });
+                }
             };
+            let workers = Workers::new(WAITING_MAX * size_of_val(&work(0)));
+            let begin = |micros: u64| workers.begin(&rt, micros, work.clone());
             let settle = async || rt.sleep(std::time::Duration::from_millis(1)).await;
             let since = rt.now();
             (0..100).for_each(|_| begin(1000));
@@ -140,7 +145,7 @@ mod tests {
             settle().await;
             settle().await;
             settle().await;
-            assert_eq!((done.get(), Rc::strong_count(&workers), Rc::strong_count(&alive)), (134, 1, 1));
+            assert_eq!((done.get(), Rc::strong_count(&workers), Rc::strong_count(&alive)), (134, 1, 2));
         });
     }
 }
