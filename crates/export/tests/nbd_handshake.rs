@@ -4,13 +4,17 @@
 
 mod support;
 
+use std::{cell::Cell, rc::Rc};
+
 use export::{
-    Memory, Namespace, NamespaceInfo,
+    Directory, Memory, Namespace, NamespaceInfo,
     nbd::{
+        Server,
         client::{Client, Error, Wishes},
         wire::{opt, rep, transmission},
     },
 };
+use rt::{Addr, Rt, Stream};
 use support::{Puppet, Raw, World, named, option_bytes, with_puppet, word};
 
 /// The only reply to an option.
@@ -287,5 +291,46 @@ fn info_is_asked_anew() {
         let before = world.client("vol").await;
         world.exports.add(Memory::new("vol", 2 << 20));
         assert_eq!((before.export().bytes, world.client("vol").await.export().bytes), (1 << 20, 2 << 20));
+    });
+}
+
+/// No exports; counts how often it is asked for them.
+#[derive(Clone, Default)]
+struct Asked(Rc<Cell<usize>>);
+
+impl Directory for Asked {
+    type N = Memory;
+
+    async fn names(&self) -> Vec<String> {
+        self.0.set(self.0.get() + 1);
+        vec![]
+    }
+
+    async fn open(&self, _name: &str) -> Option<Memory> {
+        None
+    }
+}
+
+/// Options that are all there are answered one by one: whoever else is on this thread has a turn between two.
+#[test]
+fn options_without_end_leave_turns_to_others() {
+    const OPTIONS: usize = 100;
+    let rt = Rt::real().unwrap();
+    let dir = tempfile::tempdir().unwrap();
+    let address = Addr::Unix(dir.path().join("nbd.sock"));
+    let asked = Asked::default();
+    let server = Server::start(&rt, asked.clone(), std::slice::from_ref(&address)).unwrap();
+    rt.block_on(async {
+        let raw = Raw { stream: Stream::connect(&rt, &address).await.unwrap() };
+        raw.greet(3).await;
+        raw.send(&option_bytes(opt::LIST, &[]).repeat(OPTIONS)).await;
+        let (mut before, mut most) = (0, 0);
+        while before < OPTIONS {
+            rt.yield_now().await;
+            let now = asked.0.get();
+            (before, most) = (now, most.max(now - before));
+        }
+        assert!(most <= 2, "{most} options in one turn");
+        server.stop().await;
     });
 }

@@ -9,7 +9,10 @@ use std::{cell::Cell, collections::VecDeque, rc::Rc, time::Duration};
 use export::nvme::{
     client::{Wishes, connect_command},
     entry::{Cqe, Sgl, Sqe, fabrics, io},
-    limits::{ASKED_BYTES_MAX, CONNECTION_BYTES_MAX, CONNECTION_COMMANDS_MAX, H2C_DATA_MAX, TRANSFER_BYTES_MAX},
+    limits::{
+        ASKED_BYTES_MAX, CONNECTION_BYTES_MAX, CONNECTION_COMMANDS_MAX, H2C_DATA_MAX, QUEUE_ENTRIES_MAX,
+        TRANSFER_BYTES_MAX,
+    },
     pdu::{self, Common, DataHeader, Initialize, Terms, To, kind},
 };
 use rt::Bytes;
@@ -323,7 +326,7 @@ fn a_host_that_takes_no_answers_stops_only_itself() {
     });
 }
 
-/// Writes that are never sent hold memory; the host's own later commands and those of others go on.
+/// Writes that are never sent hold memory; the host's own later commands but writes of that kind, and those of others, go on.
 #[test]
 fn writes_whose_data_does_not_come_stop_nobody() {
     with_target(|target| async move {
@@ -338,6 +341,30 @@ fn writes_whose_data_does_not_come_stop_nobody() {
         disk.write(0, pattern(1, 1 << 20), false).await.unwrap();
         drop(raw);
         until(&target.rt, || target.server.connections() == 3).await;
+    });
+}
+
+/// As many writes without data as there may be commands: one more, and nobody would see that the host has left.
+#[test]
+fn more_writes_than_a_queue_has_end_the_connection() {
+    with_target(|target| async move {
+        for (writes, stays) in [(QUEUE_ENTRIES_MAX, true), (QUEUE_ENTRIES_MAX + 1, false), (1000, false)] {
+            let (admin, raw) = raw_queue(&target).await;
+            raw.send(&capsule(&write(512, 5), &[], &PLAIN).repeat(usize::from(writes))).await;
+            if stays {
+                let flush = Sqe::new(io::FLUSH, 6).with_dword(1, 1);
+                raw.send(&capsule(&flush, &[], &PLAIN)).await;
+                for _ in 0..writes {
+                    assert_eq!(r2t(&raw).await.length, 512);
+                }
+                assert_eq!(response(&raw).await.command, 6);
+            } else {
+                until(&target.rt, || target.server.connections() == 1).await;
+            }
+            drop((raw, admin));
+            until(&target.rt, || target.server.connections() == 0).await;
+        }
+        target.server.stop().await;
     });
 }
 

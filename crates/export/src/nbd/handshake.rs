@@ -5,7 +5,7 @@
 
 use std::io;
 
-use rt::{Bytes, net::Stream};
+use rt::{Bytes, Rt, net::Stream};
 
 use super::{
     limits::{DISCARD_BYTES_MAX, OPTION_BYTES_MAX, REQUEST_BYTES_MAX},
@@ -47,6 +47,7 @@ enum Next<N> {
 
 /// Runs the handshake. Nothing when the client leaves or is sent away.
 pub async fn run<D: Directory>(
+    rt: &Rt,
     stream: &Stream,
     reader: &mut Reader,
     directory: &D,
@@ -85,7 +86,8 @@ pub async fn run<D: Directory>(
             handshake.option(header.option, &data).await?
         };
         match next {
-            Next::Option => {}
+            // Options may all be there, and their answers leave without waiting: others have their turn between them.
+            Next::Option => rt.yield_now().await,
             Next::Transmission(agreed) => return Ok(Some(agreed)),
             Next::Close => return Ok(None),
         }

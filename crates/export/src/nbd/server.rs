@@ -164,7 +164,8 @@ async fn with_slot<D: Directory>(shared: Rc<Shared<D>>, stream: Stream, slot: Lo
 
 async fn serve<D: Directory>(shared: &Shared<D>, stream: &Stream) {
     let mut reader = Reader::new(stream.clone(), REQUEST_BYTES);
-    let handshake = handshake::run(stream, &mut reader, &shared.directory, || shared.progress.is_stopping());
+    let handshake =
+        handshake::run(&shared.rt, stream, &mut reader, &shared.directory, || shared.progress.is_stopping());
     let patience = shared.rt.sleep(Duration::from_secs(HANDSHAKE_SECONDS_MAX));
     let agreed = match select(pin!(handshake), pin!(patience)).await {
         Either::Left((Ok(Some(agreed)), _)) => agreed,

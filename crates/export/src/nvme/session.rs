@@ -33,7 +33,10 @@ use super::{
     digest::{DIGEST_BYTES, digest},
     entry::{Cqe, Sqe, fabrics},
     execute,
-    limits::{ASKED_BYTES_MAX, CONNECTION_ALLOWANCE, STALL_SECONDS_MAX, STOP_SEND_SECONDS_MAX, TERM_LINGER_MILLIS},
+    limits::{
+        ASKED_BYTES_MAX, CONNECTION_ALLOWANCE, QUEUE_ENTRIES_MAX, STALL_SECONDS_MAX, STOP_SEND_SECONDS_MAX,
+        TERM_LINGER_MILLIS,
+    },
     pdu::{self, COMMON_BYTES, Common, DataHeader, Fatal, Fes, Frame, Terms, To, flag, kind},
     request,
     server::Shared,
@@ -114,6 +117,8 @@ pub struct Session<S: Subsystems> {
     transfers: RefCell<Transfers<oneshot::Sender<FromHost>>>,
     /// What the host may be asked for at once.
     to_ask: Rc<Pool>,
+    /// Commands whose data has not come; the host's queue bounds them.
+    fetching: Cell<u16>,
     queue: OnceCell<Queue<S>>,
     in_flight: Cell<u64>,
     has_ended: Cell<bool>,
@@ -160,6 +165,7 @@ impl<S: Subsystems> Session<S> {
             outbox: Outbox::new(),
             transfers: RefCell::new(Transfers::new(terms.r2ts_max)),
             to_ask: Pool::new(ASKED_BYTES_MAX),
+            fetching: Cell::new(0),
             queue: OnceCell::new(),
             in_flight: Cell::new(0),
             has_ended: Cell::new(false),
@@ -286,7 +292,7 @@ impl<S: Subsystems> Session<S> {
         frame: Frame,
     ) -> Result<(), End> {
         let sqe = Sqe(self.rest(reader, header).await?);
-        // Waits only for answers to leave: a command that waits for data holds one of twice as many as its queue has.
+        // Waits only for answers to leave: no more commands wait for data than the queue has entries (`start`), half as many.
         let permit = self.account.request().await;
         let (data, intact) = self.data(reader, frame).await?;
         match self.queue.get() {
@@ -435,6 +441,18 @@ impl<S: Subsystems> Session<S> {
         self.in_flight.set(self.in_flight.get() + 1);
         // All of its data is in the capsule, or nothing of it: `request::check`.
         let to_fetch = if data.is_empty() { request.data_from_host() } else { 0 };
+        if to_fetch > 0 {
+            self.fetching.set(self.fetching.get() + 1);
+            if self.fetching.get() > QUEUE_ENTRIES_MAX {
+                // No host has more commands than its queue has entries. They would keep us from reading that it has left.
+                tracing::warn!(
+                    peer = self.stream.peer(),
+                    "nvme: closing a connection with too many writes without data"
+                );
+                queue.connection.cut();
+                self.give_up();
+            }
+        }
         let begun = (to_fetch == 0 && request.changes()).then(|| queue.controller.begun.one());
         let (session, sqe) = (self.clone(), *sqe);
         self.workers.begin(&self.rt, Job { session, sqe, request, target, data, permit, begun }, work);
@@ -443,21 +461,31 @@ impl<S: Subsystems> Session<S> {
     /// A command's data, which the host is asked for. Nothing when the connection ends before, also for this: a host
     /// that does not send it while others wait for the memory is closed.
     pub async fn fetch(&self, sqe: &Sqe, bytes: u32) -> Option<FromHost> {
-        let _asked = self.to_ask.take(u64::from(bytes).min(ASKED_BYTES_MAX)).await;
-        if self.has_ended.get() {
-            return None;
-        }
-        let (owner, arrived) = oneshot::channel();
-        let r2ts = self.transfers.borrow_mut().begin(sqe.command(), bytes, owner);
-        r2ts.iter().for_each(|r2t| self.ask(r2t));
-        match self.account.unless_in_the_way(&self.rt, PATIENCE, arrived).await {
-            Some(data) => data.ok(),
-            None => {
-                tracing::warn!(peer = self.stream.peer(), "nvme: closing a stalled connection");
-                self.stream.shutdown();
-                None
+        // The turn to ask is waited for within the patience: the memory is held meanwhile.
+        let arriving = async {
+            let _asked = self.to_ask.take(u64::from(bytes).min(ASKED_BYTES_MAX)).await;
+            if self.has_ended.get() {
+                return None;
             }
-        }
+            let (owner, arrived) = oneshot::channel();
+            let r2ts = self.transfers.borrow_mut().begin(sqe.command(), bytes, owner);
+            r2ts.iter().for_each(|r2t| self.ask(r2t));
+            arrived.await.ok()
+        };
+        let arrived = self.account.unless_in_the_way(&self.rt, PATIENCE, arriving).await;
+        self.fetching.set(self.fetching.get() - 1);
+        arrived.unwrap_or_else(|| {
+            tracing::warn!(peer = self.stream.peer(), "nvme: closing a stalled connection");
+            self.give_up();
+            None
+        })
+    }
+
+    /// Ends the connection, and all commands that wait for data.
+    fn give_up(&self) {
+        self.has_ended.set(true);
+        self.transfers.borrow_mut().clear();
+        self.stream.shutdown();
     }
 
     fn ask(&self, r2t: &DataHeader) {
