@@ -226,6 +226,12 @@ impl Guest {
         }
     }
 
+    /// Ends it at once; whatever is asked of it later fails.
+    pub fn kill(&mut self) {
+        let _gone = self.qemu.kill();
+        let _status = self.qemu.wait();
+    }
+
     /// A failure with the end of the console.
     #[must_use]
     pub fn broken(&self, what: &str, why: String) -> Failure {
@@ -240,8 +246,7 @@ impl Guest {
 
 impl Drop for Guest {
     fn drop(&mut self) {
-        let _gone = self.qemu.kill();
-        let _status = self.qemu.wait();
+        self.kill();
     }
 }
 
