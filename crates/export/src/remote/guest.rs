@@ -1,17 +1,14 @@
 //! The connections' end: a directory and namespaces that ask another thread.
-//!
-//! Invariant: a ticket is in use from its request until its answer, also when nobody waits for that any more.
 
-use std::cell::{Cell, RefCell};
 use std::future::Future;
 use std::pin::Pin;
 use std::rc::{Rc, Weak};
-use std::task::{Context, Poll, Waker};
+use std::task::{Context, Poll};
 
 use rt::{Bytes, MailReceiver, Rt};
-use slab::Slab;
 
 use super::letters::{Answer, Ask, Batch, Key, Post, Reply, Ticket, Verb};
+use super::tickets::{Tickets, Waiting};
 use crate::namespace::{Directory, Extent, Fault, Namespace, NamespaceInfo};
 
 /// The directory of another thread.
@@ -20,22 +17,12 @@ pub struct Remote(Rc<Guest>);
 
 struct Guest {
     post: Post<Ask>,
-    requests: RefCell<Slab<Request>>,
-    /// The other thread answers no more.
-    gone: Cell<bool>,
-}
-
-/// A request without an answer, or with one that was not fetched.
-enum Request {
-    Waiting(Option<Waker>),
-    Answered(Answer),
-    /// Nobody waits any more.
-    Left,
+    requests: Rc<Tickets<Answer>>,
 }
 
 impl Remote {
     pub(super) fn new(rt: &Rt, inbox: MailReceiver<Batch<Reply>>, post: Post<Ask>) -> Remote {
-        let guest = Rc::new(Guest { post, requests: RefCell::default(), gone: Cell::new(false) });
+        let guest = Rc::new(Guest { post, requests: Rc::default() });
         rt.spawn(receive(Rc::downgrade(&guest), inbox)).detach();
         Remote(guest)
     }
@@ -46,46 +33,17 @@ async fn receive(guest: Weak<Guest>, mut inbox: MailReceiver<Batch<Reply>>) {
     while let Some(batch) = inbox.recv().await {
         let Some(guest) = guest.upgrade() else { return };
         for Reply { ticket, answer } in guest.post.receive(batch) {
-            guest.answered(ticket, answer);
+            if let Some(unwanted) = guest.requests.answered(ticket, answer) {
+                guest.throw_away(unwanted);
+            }
         }
     }
     if let Some(guest) = guest.upgrade() {
-        guest.gone.set(true);
-        let wakers: Vec<Waker> = guest.requests.borrow_mut().iter_mut().filter_map(|(_, r)| r.waker()).collect();
-        wakers.into_iter().for_each(Waker::wake);
-    }
-}
-
-impl Request {
-    fn waker(&mut self) -> Option<Waker> {
-        match self {
-            Request::Waiting(waker) => waker.take(),
-            Request::Answered(_) | Request::Left => None,
-        }
+        guest.requests.end();
     }
 }
 
 impl Guest {
-    fn answered(self: &Rc<Self>, ticket: Ticket, answer: Answer) {
-        let mut requests = self.requests.borrow_mut();
-        let waker = match &mut requests[ticket] {
-            Request::Left => {
-                requests.remove(ticket);
-                drop(requests);
-                return self.throw_away(answer);
-            }
-            request => {
-                let waker = request.waker();
-                *request = Request::Answered(answer);
-                waker
-            }
-        };
-        drop(requests);
-        if let Some(waker) = waker {
-            waker.wake();
-        }
-    }
-
     /// An answer that nobody wants: what it holds goes back to where it came from.
     fn throw_away(self: &Rc<Self>, answer: Answer) {
         match answer {
@@ -97,53 +55,29 @@ impl Guest {
 
     /// Sends a request; nothing when the other thread is gone.
     fn ask(self: &Rc<Self>, letter: impl FnOnce(Ticket) -> Ask) -> Asked {
-        let ticket = self.requests.borrow_mut().insert(Request::Waiting(None));
+        let (ticket, answer) = self.requests.take();
         self.post.put(letter(ticket));
-        Asked { guest: self.clone(), ticket: Some(ticket) }
+        Asked { guest: self.clone(), answer }
     }
 }
 
 /// A request on its way.
 struct Asked {
     guest: Rc<Guest>,
-    ticket: Option<Ticket>,
+    answer: Waiting<Answer>,
 }
 
 impl Future for Asked {
     type Output = Option<Answer>;
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Answer>> {
-        let this = &mut *self;
-        let ticket = this.ticket.expect("a request is polled until its answer");
-        let mut requests = this.guest.requests.borrow_mut();
-        match &mut requests[ticket] {
-            Request::Waiting(waker) if !this.guest.gone.get() => {
-                *waker = Some(cx.waker().clone());
-                Poll::Pending
-            }
-            Request::Waiting(_) | Request::Answered(_) | Request::Left => {
-                this.ticket = None;
-                match requests.remove(ticket) {
-                    Request::Answered(answer) => Poll::Ready(Some(answer)),
-                    Request::Waiting(_) | Request::Left => Poll::Ready(None),
-                }
-            }
-        }
+        Pin::new(&mut self.answer).poll(cx)
     }
 }
 
 impl Drop for Asked {
     fn drop(&mut self) {
-        let Some(ticket) = self.ticket else { return };
-        let mut requests = self.guest.requests.borrow_mut();
-        match std::mem::replace(&mut requests[ticket], Request::Left) {
-            Request::Answered(answer) => {
-                requests.remove(ticket);
-                drop(requests);
-                self.guest.throw_away(answer);
-            }
-            // There will be no answer.
-            Request::Waiting(_) | Request::Left if self.guest.gone.get() => drop(requests.remove(ticket)),
-            Request::Waiting(_) | Request::Left => {}
+        if let Some(unwanted) = self.answer.leave() {
+            self.guest.throw_away(unwanted);
         }
     }
 }

@@ -18,7 +18,8 @@
 
 mod guest;
 mod host;
-mod letters;
+pub(crate) mod letters;
+pub(crate) mod tickets;
 
 pub use guest::{Remote, RemoteNamespace};
 
@@ -26,6 +27,9 @@ use letters::{Ask, Batch, Post, Reply};
 use rt::{MailReceiver, MailSender, Rt, Task};
 
 use crate::Directory;
+
+/// Threads that connections may be dealt to; each has its part of the memory that connections share.
+pub const HANDS_MAX: usize = 4;
 
 /// The end of the thread that has the namespaces.
 pub struct HostEnd {
