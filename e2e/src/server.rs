@@ -51,6 +51,11 @@ impl Server {
         self
     }
 
+    /// With these flags, too, from its next start on.
+    pub fn add_flags(&mut self, flags: &[&str]) {
+        self.flags.extend(flags.iter().map(|f| (*f).to_owned()));
+    }
+
     /// Its NBD socket.
     #[must_use]
     pub fn socket(&self) -> PathBuf {

@@ -12,6 +12,8 @@ pub const BUILDS: [&str; 2] = ["build", "models"];
 const SIMULATION_SEEDS: &str = "0..400";
 /// Mutated PDUs in CI.
 const STORM_PDUS: &str = "200000";
+/// The same with a core of their own for queues.
+const STORM_CORES_PDUS: &str = "100000";
 /// Cycles of the crash loop in CI.
 const CRASH_CYCLES: &str = "60";
 
@@ -191,6 +193,12 @@ pub fn all() -> Vec<Suite> {
             "mutated NVMe/TCP PDUs beside an honest host",
             3,
             Run::Built("storm", &["--pdus", STORM_PDUS]),
+        ),
+        Suite::new(
+            "storm-cores",
+            "the same against a server whose queues have a core of their own",
+            3,
+            Run::Built("storm", &["--pdus", STORM_CORES_PDUS, "--cores", "2"]),
         ),
         Suite::new(
             "crashloop",

@@ -62,7 +62,7 @@ pub struct Args {
     /// Memory of freed buffers that each core keeps for the next requests [default: 64M]
     #[arg(long, value_name = "SIZE")]
     buffer_memory: Option<Size>,
-    /// Cores that work, up to 5: one for the arrays, the others for NBD connections; a single one for both [default: 1]
+    /// Cores that work, up to 5: one for the arrays, the others for connections; a single one for both [default: 1]
     #[arg(long, value_name = "NUMBER")]
     cores: Option<usize>,
     /// How drives are used, where they can be [default: plain]

@@ -1,7 +1,9 @@
-//! What a request over NBD costs the server when its connections are on a core of their own, to what it costs when one core
+//! What a request over NBD or NVMe/TCP costs the server when its connections are on a core of their own, to what it costs when one core
 //! has all: over a direct drive and over RAID 5, in memory, on loopback.
 //!
 //!     cargo build --release -p ashlar && cargo run --release -p bench --example cores -- target/release/ashlar
+//!
+//! With `nvme` behind it over NVMe/TCP, whose connections are I/O queues of one host each.
 //!
 //! Two servers take turns, with one connection and with four, of this depth each. The generator wants a core, too: with two in
 //! the machine the rates say little.
@@ -35,10 +37,14 @@ fn main() -> Outcome<()> {
 }
 
 fn table(rt: &Rt, program: &Path, level: Option<&str>, connections: usize) -> Outcome<()> {
+    let over_nvme = std::env::args().nth(2).as_deref() == Some("nvme");
     let servers =
         [Server::start(program, level, &["--cores", "1"])?, Server::start(program, level, &["--cores", "2"])?];
     let connect = |server: &Server| -> Outcome<Vec<Target>> {
-        (0..connections).map(|_| Ok(Target::Nbd(rt.block_on(server.connect(rt))?))).collect()
+        let one = async || {
+            if over_nvme { server.host(rt, true).await } else { Ok(Target::Nbd(server.connect(rt).await?)) }
+        };
+        (0..connections).map(|_| rt.block_on(one())).collect()
     };
     let targets = [connect(&servers[0])?, connect(&servers[1])?];
     for targets in &targets {

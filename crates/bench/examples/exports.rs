@@ -17,7 +17,6 @@ mod served;
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::path::Path;
-use std::rc::Rc;
 use std::slice;
 use std::thread;
 use std::time::Instant;
@@ -25,12 +24,9 @@ use std::time::Instant;
 use ashlar::Server;
 use bench::Target;
 use bench::generate::fill;
-use export::nvme::client::{Host, Wishes};
 use rt::Rt;
 use served::{Cost, Outcome, ROUNDS, WORKING_SET, cost, loads};
 
-/// Entries of a queue, and one more connection for what is deeper: both protocols get two.
-const CONNECTIONS: u16 = 1;
 /// Level; nothing is direct drives.
 const SUBJECTS: [Option<&str>; 5] = [None, Some("0"), Some("10"), Some("5"), Some("6")];
 
@@ -83,14 +79,8 @@ fn table(rt: &Rt, program: &Path, level: Option<&str>) -> Outcome<()> {
 
 /// The same namespace by both ways.
 async fn targets(server: &Server, rt: &Rt) -> Outcome<(Target, Target)> {
-    let client = server.connect(rt).await?;
-    let (_, found) = Host::discover(rt, &server.nvme, &Wishes::default()).await?;
-    let entry = found.first().ok_or("no subsystem")?;
     let flow_control = std::env::args().nth(2).as_deref() != Some("no-flow-control");
-    let wishes = Wishes { flow_control, ..Wishes::default() };
-    let host = Host::connect(rt, &server.nvme, &entry.subsystem, CONNECTIONS, &wishes).await?;
-    let nsid = host.namespaces().await?.first().copied().ok_or("no namespace")?;
-    Ok((Target::Nvme { disk: host.disk(nsid).await?, host: Rc::new(host) }, Target::Nbd(client)))
+    Ok((server.host(rt, flow_control).await?, Target::Nbd(server.connect(rt).await?)))
 }
 
 /// Median time of a message and its answer between two threads, in microseconds.

@@ -25,7 +25,7 @@ use support::{
 
 #[test]
 fn identify_tells_controller_and_namespaces() {
-    with_target(|target| async move {
+    with_target(async |target| {
         let host = target.host(1).await;
         let controller = host.identify(cns::CONTROLLER, 0).await.unwrap().data;
         assert_eq!(u16_at(&controller, 78), host.controller);
@@ -58,7 +58,7 @@ fn identify_tells_controller_and_namespaces() {
 
 #[test]
 fn commands_that_are_absent() {
-    with_target(|target| async move {
+    with_target(async |target| {
         let host = target.host(0).await;
         for opcode in [0x00, 0x01, 0x04, 0x05, 0x0d, 0x10, 0x14, 0x15, 0x19, 0x1c, 0x80, 0x81, 0x84, 0xff] {
             let done = host.admin.run(Sqe::new(opcode, 0), None, 0).await;
@@ -72,7 +72,7 @@ fn commands_that_are_absent() {
 
 #[test]
 fn log_pages() {
-    with_target(|target| async move {
+    with_target(async |target| {
         let (host, disk) = target.disk().await;
         let supported = host.log(log::SUPPORTED, 0, 1024).await.unwrap().data;
         let listed: Vec<usize> = (0..256).filter(|id| supported[id * 4] == 1).collect();
@@ -97,7 +97,7 @@ fn log_pages() {
 
 #[test]
 fn log_pages_in_pieces_and_beyond_their_end() {
-    with_target(|target| async move {
+    with_target(async |target| {
         let host = target.host(0).await;
         let whole = host.log(log::EFFECTS, 0, 4096).await.unwrap().data;
         let part = host.log(log::EFFECTS, 1028, 16).await.unwrap().data;
@@ -121,7 +121,7 @@ fn log_pages_in_pieces_and_beyond_their_end() {
 
 #[test]
 fn features() {
-    with_target(|target| async move {
+    with_target(async |target| {
         let host = target.host(0).await;
         assert_eq!(host.set_feature(feature_id::EVENTS, 0x1ff).await, Ok(0));
         assert_eq!(host.feature(feature_id::EVENTS).await, Ok(0x1ff));
@@ -151,7 +151,7 @@ fn features() {
 
 #[test]
 fn namespaces_that_come_change_and_go_are_told() {
-    with_target(|target| async move {
+    with_target(async |target| {
         let host = target.host(1).await;
         host.set_feature(feature_id::EVENTS, event_config::NAMESPACES).await.unwrap();
         let second = Puppet::from(Memory::new("second", 1 << 20));
@@ -185,7 +185,7 @@ fn namespaces_that_come_change_and_go_are_told() {
 
 #[test]
 fn a_subsystem_that_is_not_well_warns() {
-    with_target(|target| async move {
+    with_target(async |target| {
         let (host, disk) = target.disk().await;
         host.set_feature(feature_id::EVENTS, 0xff).await.unwrap();
         target.puppet.fail(Fault::Medium);
@@ -204,7 +204,7 @@ fn a_subsystem_that_is_not_well_warns() {
 
 #[test]
 fn event_requests_are_limited_and_can_be_aborted() {
-    with_target(|target| async move {
+    with_target(async |target| {
         let host = target.host(0).await;
         let mut waiting: Vec<_> = (0..EVENT_REQUESTS_MAX).map(|_| host.request_event()).collect();
         let one_more = host.request_event().completion().await.unwrap();

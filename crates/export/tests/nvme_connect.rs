@@ -35,7 +35,7 @@ async fn refused(link: &Link, sqe: Sqe, data: Bytes) -> (Status, u64) {
 
 #[test]
 fn icresp_tells_what_we_take() {
-    with_target(|target| async move {
+    with_target(async |target| {
         for digests in 0..4 {
             let raw = target.raw().await;
             raw.send(&Initialize { version: 0, alignment: 31, digests, limit: u32::MAX }.encode(kind::IC_REQ)).await;
@@ -47,7 +47,7 @@ fn icresp_tells_what_we_take() {
 
 #[test]
 fn a_controller_is_connected_enabled_and_shut_down() {
-    with_target(|target| async move {
+    with_target(async |target| {
         let (admin, first) = target.admin(&target.wishes()).await.unwrap();
         let host = Host { admin, queues: vec![], controller: first };
         assert_eq!(host.property(property::offset::CAP, true).await, Ok(property::capabilities()));
@@ -73,7 +73,7 @@ fn a_controller_is_connected_enabled_and_shut_down() {
 
 #[test]
 fn a_configuration_that_is_not_supported_is_fatal_until_reset() {
-    with_target(|target| async move {
+    with_target(async |target| {
         let (admin, controller) = target.admin(&target.wishes()).await.unwrap();
         let host = Host { admin, queues: vec![], controller };
         host.set_property(property::offset::CC, u64::from(cc::ENABLE)).await.unwrap();
@@ -86,7 +86,7 @@ fn a_configuration_that_is_not_supported_is_fatal_until_reset() {
 
 #[test]
 fn connect_names_what_is_wrong() {
-    with_target(|target| async move {
+    with_target(async |target| {
         let wishes = target.wishes();
         let link = Link::open(&target.rt, &target.address, &wishes).await.unwrap();
         let invalid = Status::CONNECT_INVALID_PARAMETERS;
@@ -131,7 +131,7 @@ fn connect_names_what_is_wrong() {
 
 #[test]
 fn io_queues_belong_to_a_controller_of_the_same_host() {
-    with_target(|target| async move {
+    with_target(async |target| {
         let wishes = target.wishes();
         let (admin, controller) = target.admin(&wishes).await.unwrap();
         let connect = |wishes: Wishes, queue| {
@@ -171,7 +171,7 @@ fn io_queues_belong_to_a_controller_of_the_same_host() {
 
 #[test]
 fn as_many_queues_as_there_may_be() {
-    with_target(|target| async move {
+    with_target(async |target| {
         let host = target.host(64).await;
         assert_eq!(host.queues.len(), usize::from(IO_QUEUES_MAX));
         let disk = host.disk(1).await.unwrap();
@@ -195,7 +195,7 @@ fn nobody_may_in_unless_allowed() {
         (Access::Hosts(vec!["nqn.a".to_owned()]), [true, false]),
         (Access::Any, [true, true]),
     ] {
-        let target = Target::with_access(Puppet::new("vol", 1 << 20), access);
+        let target = Target::with(Puppet::new("vol", 1 << 20), access, 0);
         target.rt.clone().block_on(async {
             for (wishes, allowed) in [host("nqn.a"), host("nqn.b")].iter().zip(allowed) {
                 let (_, seen) = Host::discover(&target.rt, &target.address, wishes).await.unwrap();
@@ -214,7 +214,7 @@ fn nobody_may_in_unless_allowed() {
 
 #[test]
 fn discovery_tells_addresses_and_changes() {
-    with_target(|target| async move {
+    with_target(async |target| {
         let wishes = target.wishes();
         let host = Host::connect(&target.rt, &target.address, DISCOVERY_NQN, 0, &wishes).await.unwrap();
         let (generation, entries) = host.discovery_log().await.unwrap();
@@ -258,7 +258,7 @@ fn the_advertised_address_is_configurable() {
 
 #[test]
 fn a_host_that_is_silent_loses_its_controller() {
-    with_target(|target| async move {
+    with_target(async |target| {
         let wishes = Wishes { keep_alive_millis: 500, ..target.wishes() };
         let (silent, talking) = (target.host_with(1, &wishes).await, target.host_with(1, &wishes).await);
         assert_eq!(talking.feature(feature_id::KEEP_ALIVE).await, Ok(500));
@@ -276,7 +276,7 @@ fn a_host_that_is_silent_loses_its_controller() {
 
 #[test]
 fn more_connections_than_fit_wait() {
-    with_target(|target| async move {
+    with_target(async |target| {
         let mut links = Vec::new();
         for _ in 0..CONNECTIONS_MAX {
             links.push(Link::open(&target.rt, &target.address, &target.wishes()).await.unwrap());
@@ -294,7 +294,7 @@ fn more_connections_than_fit_wait() {
 
 #[test]
 fn stop_finishes_what_is_in_flight() {
-    with_target(|target| async move {
+    with_target(async |target| {
         let (host, disk) = target.disk().await;
         target.puppet.hold();
         let write = {
@@ -320,7 +320,7 @@ fn stop_finishes_what_is_in_flight() {
 
 #[test]
 fn a_namespace_is_opened_by_its_address_alone() {
-    with_target(|target| async move {
+    with_target(async |target| {
         let Addr::Tcp(address) = target.address.clone() else { panic!("{:?}", target.address) };
         let open = |at: &Namespace, in_flight| {
             let (rt, at) = (target.rt.clone(), at.clone());

@@ -4,7 +4,7 @@
 
 mod support;
 
-use std::{cell::Cell, collections::VecDeque, rc::Rc, time::Duration};
+use std::{cell::Cell, collections::VecDeque, pin::pin, rc::Rc, time::Duration};
 
 use export::nvme::{
     client::{Wishes, connect_command},
@@ -15,6 +15,7 @@ use export::nvme::{
     },
     pdu::{self, Common, DataHeader, Initialize, Terms, To, kind},
 };
+use futures::future::{Either, select};
 use rt::Bytes;
 use support::{
     Raw,
@@ -76,7 +77,7 @@ async fn r2t(raw: &Raw) -> DataHeader {
 
 #[test]
 fn a_bad_icreq_is_terminated() {
-    with_target(|target| async move {
+    with_target(async |target| {
         let good = Initialize { version: 0, alignment: 0, digests: 3, limit: 0 }.encode(kind::IC_REQ);
         for (name, at, value, fes, information) in [
             ("another PDU first", 0, kind::CAPSULE_CMD, 2, 0),
@@ -99,7 +100,7 @@ fn a_bad_icreq_is_terminated() {
 
 #[test]
 fn bad_headers_are_terminated() {
-    with_target(|target| async move {
+    with_target(async |target| {
         let good = capsule(&Sqe::new(io::FLUSH, 1), &[0; 512], &PLAIN);
         for (name, at, value, fes, information) in [
             ("a type that does not exist", 0, 0x0b, 1, 0),
@@ -132,7 +133,7 @@ fn bad_headers_are_terminated() {
 
 #[test]
 fn a_wrong_header_digest_is_terminated() {
-    with_target(|target| async move {
+    with_target(async |target| {
         let raw = target.raw_initialized(1).await;
         let terms = Terms { header_digest: true, ..PLAIN };
         let (sqe, data) = connect_command(&Wishes::default(), NQN, 0, None);
@@ -149,7 +150,7 @@ fn a_wrong_header_digest_is_terminated() {
 
 #[test]
 fn a_host_that_terminates_is_closed_without_an_answer() {
-    with_target(|target| async move {
+    with_target(async |target| {
         let (_admin, raw) = raw_queue(&target).await;
         raw.send(&pdu::encode_term(kind::H2C_TERM_REQ, pdu::Fatal::field(1), &[0; 8])).await;
         assert!(raw.is_closed().await);
@@ -163,7 +164,7 @@ fn a_host_that_terminates_is_closed_without_an_answer() {
 
 #[test]
 fn data_that_was_not_asked_for_is_terminated() {
-    with_target(|target| async move {
+    with_target(async |target| {
         let length = 3 * H2C_DATA_MAX;
         let data = vec![7; 4096];
         for (name, change, last, fes, information) in [
@@ -192,7 +193,7 @@ fn data_that_was_not_asked_for_is_terminated() {
 
 #[test]
 fn data_beyond_what_was_asked_for_is_terminated() {
-    with_target(|target| async move {
+    with_target(async |target| {
         let (_admin, raw) = raw_queue(&target).await;
         raw.send(&capsule(&write(65_536, 5), &[], &PLAIN)).await;
         let asked = r2t(&raw).await;
@@ -216,7 +217,7 @@ fn data_beyond_what_was_asked_for_is_terminated() {
 /// A write whose data comes in pieces, the host's other commands between them.
 #[test]
 fn data_in_pieces_between_other_commands() {
-    with_target(|target| async move {
+    with_target(async |target| {
         let (_admin, raw) = raw_queue(&target).await;
         raw.send(&capsule(&write(65_536, 5), &[], &PLAIN)).await;
         let asked = r2t(&raw).await;
@@ -242,7 +243,7 @@ fn data_in_pieces_between_other_commands() {
 fn writes_are_asked_for_at_a_pace() {
     const BYTES: u32 = H2C_DATA_MAX;
     const AT_ONCE: u16 = (ASKED_BYTES_MAX / BYTES as u64) as u16;
-    with_target(|target| async move {
+    with_target(async |target| {
         let (admin, raw) = raw_queue(&target).await;
         for id in 0..3 * AT_ONCE {
             raw.send(&capsule(&write(BYTES, id), &[], &PLAIN)).await;
@@ -278,7 +279,7 @@ fn writes_are_asked_for_at_a_pace() {
 /// More commands than a queue has entries, and none of their answers taken.
 #[test]
 fn a_flood_stops_only_itself() {
-    with_target(|target| async move {
+    with_target(async |target| {
         let (_admin, raw) = raw_queue(&target).await;
         target.puppet.hold();
         let one = capsule(&Sqe::new(io::FLUSH, 3).with_dword(1, 1), &[], &PLAIN);
@@ -301,7 +302,7 @@ fn a_flood_stops_only_itself() {
 /// Hosts that ask for much and take nothing hold their own limits, and nobody else notices.
 #[test]
 fn a_host_that_takes_no_answers_stops_only_itself() {
-    with_target(|target| async move {
+    with_target(async |target| {
         let (_admin, raw) = raw_queue(&target).await;
         let read = Sqe::new(io::READ, 4)
             .with_dword(1, 1)
@@ -329,7 +330,7 @@ fn a_host_that_takes_no_answers_stops_only_itself() {
 /// Writes that are never sent hold memory; the host's own later commands but writes of that kind, and those of others, go on.
 #[test]
 fn writes_whose_data_does_not_come_stop_nobody() {
-    with_target(|target| async move {
+    with_target(async |target| {
         let (_admin, raw) = raw_queue(&target).await;
         raw.send(&capsule(&write(TRANSFER_BYTES_MAX, 5), &[], &PLAIN).repeat(40)).await;
         for _ in 0..ASKED_BYTES_MAX / u64::from(TRANSFER_BYTES_MAX) {
@@ -347,7 +348,7 @@ fn writes_whose_data_does_not_come_stop_nobody() {
 /// As many writes without data as there may be commands: one more, and nobody would see that the host has left.
 #[test]
 fn more_writes_than_a_queue_has_end_the_connection() {
-    with_target(|target| async move {
+    with_target(async |target| {
         for (writes, stays) in [(QUEUE_ENTRIES_MAX, true), (QUEUE_ENTRIES_MAX + 1, false), (1000, false)] {
             let (admin, raw) = raw_queue(&target).await;
             raw.send(&capsule(&write(512, 5), &[], &PLAIN).repeat(usize::from(writes))).await;
@@ -368,9 +369,63 @@ fn more_writes_than_a_queue_has_end_the_connection() {
     });
 }
 
+/// Writes without data that have all the memory, and behind them all the commands that there may be: what would free
+/// them stands behind one more, and so does the host's end.
+#[test]
+fn commands_behind_writes_without_data_end_the_connection() {
+    with_target(async |target| {
+        let (admin, raw) = raw_queue(&target).await;
+        let writes = CONNECTION_BYTES_MAX / u64::from(TRANSFER_BYTES_MAX);
+        let read = write(4096, 6).with(0, &[io::READ]);
+        let mut all = capsule(&write(TRANSFER_BYTES_MAX, 5), &[], &PLAIN).repeat(writes as usize);
+        all.extend(capsule(&read, &[], &PLAIN).repeat((CONNECTION_COMMANDS_MAX - writes) as usize));
+        raw.send(&all).await;
+        target.rt.sleep(Duration::from_millis(50)).await;
+        assert_eq!(target.server.connections(), 2, "as many as there may be");
+        raw.send(&capsule(&read, &[], &PLAIN)).await;
+        until(&target.rt, || target.server.connections() == 1).await;
+        drop(admin);
+        target.server.stop().await;
+    });
+}
+
+/// Hosts that send commands all the time do not keep a server from stopping.
+#[test]
+fn a_stop_under_floods_ends() {
+    const FLOODS: u64 = 16;
+    with_target(async |target| {
+        let mut queues = vec![];
+        for _ in 0..FLOODS {
+            queues.push(raw_queue(&target).await);
+        }
+        target.puppet.hold();
+        let one = capsule(&Sqe::new(io::FLUSH, 3).with_dword(1, 1), &[], &PLAIN);
+        let flood = Bytes::from_slice(&one.repeat(1000));
+        let ended = Rc::new(Cell::new(false));
+        for (_, raw) in &queues {
+            let (stream, flood, ended) = (raw.stream.clone(), flood.clone(), ended.clone());
+            let send = async move { while !ended.get() && stream.send_all(vec![flood.clone()]).await.is_ok() {} };
+            target.rt.spawn(send).detach();
+        }
+        let waiting = FLOODS * CONNECTION_COMMANDS_MAX;
+        until(&target.rt, || target.puppet.waiting() as u64 == waiting).await;
+        let released = async {
+            target.rt.sleep(Duration::from_millis(50)).await;
+            target.puppet.release();
+        };
+        let stopped = async {
+            let patience = target.rt.sleep(Duration::from_secs(10));
+            matches!(select(pin!(target.server.stop()), pin!(patience)).await, Either::Left(_))
+        };
+        let ((), stopped) = futures::join!(released, stopped);
+        assert!(stopped);
+        ended.set(true);
+    });
+}
+
 #[test]
 fn a_host_that_leaves_in_the_middle() {
-    with_target(|target| async move {
+    with_target(async |target| {
         let whole = capsule(&write(4096, 5).with_sgl(Sgl::Capsule { offset: 0, bytes: 4096 }), &[5; 4096], &PLAIN);
         for cut in [1, 7, 8, 40, 71, 72, 73, 4000, whole.len() - 1] {
             let (admin, raw) = raw_queue(&target).await;
@@ -386,7 +441,7 @@ fn a_host_that_leaves_in_the_middle() {
 /// Mutated sessions: no panic, no hang, no write of anything but what was sent, and others are served.
 #[test]
 fn mutated_sessions_do_no_harm() {
-    with_target(|target| async move {
+    with_target(async |target| {
         let (host, disk) = target.disk().await;
         disk.write(32 << 20, pattern(7, 4096), false).await.unwrap();
         let session = {

@@ -25,7 +25,7 @@ use support::{
 
 #[test]
 fn each_command_reaches_the_namespace_once() {
-    with_target(|target| async move {
+    with_target(async |target| {
         let (_host, disk) = target.disk().await;
         target.puppet.calls();
         disk.write(4096, pattern(1, 4096), false).await.unwrap();
@@ -59,7 +59,7 @@ fn each_command_reaches_the_namespace_once() {
 #[test]
 fn data_goes_in_every_way() {
     for wishes in in_every_way() {
-        with_target(|target| async move {
+        with_target(async |target| {
             let (host, disk) = target.disk_with(&wishes).await;
             assert_eq!(host.admin.terms().header_digest, wishes.header_digest);
             let lengths = [512, 4096, CAPSULE_DATA_MAX, CAPSULE_DATA_MAX + 512, H2C_DATA_MAX, H2C_DATA_MAX + 512, MIB];
@@ -78,7 +78,7 @@ const MIB: u32 = TRANSFER_BYTES_MAX;
 #[test]
 fn many_writes_and_reads_at_once() {
     for wishes in in_every_way() {
-        with_target(|target| async move {
+        with_target(async |target| {
             let (_host, disk) = target.disk_with(&wishes).await;
             let bytes = |i: u64| if i.is_multiple_of(7) { 256 << 10 } else { 4096 };
             let writes = (0..100u64).map(|i| disk.write(i << 18, pattern(i as u8, bytes(i)), false));
@@ -94,7 +94,7 @@ fn many_writes_and_reads_at_once() {
 /// Without flow control a read is answered by its data alone; with it a response tells the queue's head.
 #[test]
 fn reads_are_answered_by_data_alone_without_flow_control() {
-    with_target(|target| async move {
+    with_target(async |target| {
         let read = Sqe::new(io::READ, 0).with_dword(1, 1).with_dword(12, 7);
         for (flow_control, alone) in [(true, false), (false, true)] {
             let host = target.host_with(1, &Wishes { flow_control, ..Wishes::default() }).await;
@@ -110,7 +110,7 @@ fn reads_are_answered_by_data_alone_without_flow_control() {
 
 #[test]
 fn answers_come_as_they_are_ready() {
-    with_target(|target| async move {
+    with_target(async |target| {
         let (_host, disk) = target.disk().await;
         target.puppet.hold();
         let slow = Rc::new(Cell::new(false));
@@ -130,7 +130,7 @@ fn answers_come_as_they_are_ready() {
 
 #[test]
 fn faults_become_statuses() {
-    with_target(|target| async move {
+    with_target(async |target| {
         let (host, disk) = target.disk().await;
         for (fault, of_read, of_write) in [
             (Fault::Medium, Status::UNRECOVERED_READ, Status::WRITE_FAULT),
@@ -163,7 +163,7 @@ fn faults_become_statuses() {
 
 #[test]
 fn compare_tells_whether_it_is_the_same() {
-    with_target(|target| async move {
+    with_target(async |target| {
         let (_host, disk) = target.disk().await;
         for bytes in [512, 4096, MIB as usize] {
             disk.write(0, pattern(3, bytes), false).await.unwrap();
@@ -177,7 +177,7 @@ fn compare_tells_whether_it_is_the_same() {
 
 #[test]
 fn refused_commands_do_not_reach_the_namespace() {
-    with_target(|target| async move {
+    with_target(async |target| {
         let (host, disk) = target.disk().await;
         target.puppet.calls();
         let data = |bytes| Some(Bytes::zeroed(bytes));
@@ -226,7 +226,7 @@ fn refused_commands_do_not_reach_the_namespace() {
 
 #[test]
 fn hints_and_flushes_of_all_namespaces() {
-    with_target(|target| async move {
+    with_target(async |target| {
         let (host, disk) = target.disk().await;
         target.list.attach(support::nvme::NQN, 2, target.puppet.clone());
         target.puppet.calls();
@@ -241,7 +241,7 @@ fn hints_and_flushes_of_all_namespaces() {
 /// Linux sends room for 256 ranges, however many it means.
 #[test]
 fn a_deallocation_with_more_data_than_ranges() {
-    with_target(|target| async move {
+    with_target(async |target| {
         for in_capsule in [true, false] {
             let (_host, disk) = target.disk_with(&Wishes { in_capsule, ..Wishes::default() }).await;
             target.puppet.calls();
@@ -257,7 +257,7 @@ fn a_deallocation_with_more_data_than_ranges() {
 /// Data that arrives damaged has no effect, and the connection goes on.
 #[test]
 fn a_wrong_data_digest_fails_the_command_alone() {
-    with_target(|target| async move {
+    with_target(async |target| {
         use export::nvme::pdu::{self, To, kind};
         let wishes = Wishes { data_digest: true, ..Wishes::default() };
         let (host, disk) = target.disk_with(&wishes).await;
@@ -280,7 +280,7 @@ fn a_wrong_data_digest_fails_the_command_alone() {
 /// A command whose data does not come.
 #[test]
 fn a_write_by_r2t_whose_host_leaves_has_no_effect() {
-    with_target(|target| async move {
+    with_target(async |target| {
         use export::nvme::pdu::{self, To, kind};
         let (host, disk) = target.disk().await;
         target.puppet.calls();

@@ -45,7 +45,7 @@ fn write(disk: &Disk, id: u16, data: &[u8]) -> Sqe {
 
 #[test]
 fn writes_of_lost_connections_are_waited_for() {
-    with_target(|target| async move {
+    with_target(async |target| {
         let (host, disk) = target.disk().await;
         target.puppet.hold();
         send(&host.queues[0], write(&disk, 1, &pattern(1, 4096)), &pattern(1, 4096));
@@ -67,7 +67,7 @@ fn writes_of_lost_connections_are_waited_for() {
 /// One by one its ranges would go on for long after the host has written there again.
 #[test]
 fn a_deallocation_of_a_lost_connection_ends_before() {
-    with_target(|target| async move {
+    with_target(async |target| {
         let (host, disk) = target.disk().await;
         disk.write(0, pattern(1, 4096), false).await.unwrap();
         target.puppet.hold();
@@ -94,7 +94,7 @@ fn a_deallocation_of_a_lost_connection_ends_before() {
 /// What waits in the socket of a lost connection is never begun.
 #[test]
 fn commands_that_were_not_begun_are_dropped() {
-    with_target(|target| async move {
+    with_target(async |target| {
         let (host, disk) = target.disk().await;
         target.puppet.calls();
         target.puppet.hold();
@@ -116,7 +116,7 @@ fn commands_that_were_not_begun_are_dropped() {
 
 #[test]
 fn a_host_is_told_to_come_again_when_an_old_write_hangs() {
-    with_target(|target| async move {
+    with_target(async |target| {
         let (host, disk) = target.disk().await;
         target.puppet.hold();
         send(&host.queues[0], write(&disk, 1, &[1; 512]), &[1; 512]);
@@ -135,7 +135,7 @@ fn a_host_is_told_to_come_again_when_an_old_write_hangs() {
 /// A host with several controllers that is never idle.
 #[test]
 fn a_second_way_is_not_kept_waiting() {
-    with_target(|target| async move {
+    with_target(async |target| {
         let (host, disk) = target.disk().await;
         let busy: Vec<Task<()>> = (0..8)
             .map(|i| {
@@ -155,7 +155,7 @@ fn a_second_way_is_not_kept_waiting() {
 
 #[test]
 fn a_reset_ends_when_its_commands_have() {
-    with_target(|target| async move {
+    with_target(async |target| {
         let (host, disk) = target.disk().await;
         target.puppet.hold();
         send(&host.queues[0], write(&disk, 1, &[1; 512]), &[1; 512]);

@@ -7,7 +7,7 @@
 //! map_memory = "1G"             # of each array; 256M when nothing is said
 //! memtable_memory = "200M"      # of each array; 60M when nothing is said
 //! buffer_memory = "64M"         # buffers kept for the next requests; this when nothing is said
-//! cores = 3                     # one for the arrays, two for NBD connections; 1, for both, when nothing is said
+//! cores = 3                     # one for the arrays, two for connections; 1, for both, when nothing is said
 //! io = "passthrough"            # how drives are used where they can be: plain (when nothing is said), poll, passthrough
 //! allow_hosts = ["nqn.2014-08.org.nvmexpress:uuid:4c4c4544-0042-3510-8044-b7c04f333432"]
 //!

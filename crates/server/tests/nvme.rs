@@ -47,7 +47,7 @@ fn settings(dir: &Path, port: u16) -> Settings {
         memory: server::memory::Memory::default(),
         direct: vec![],
         ways: rt::Ways::Plain,
-        cores: 1,
+        cores: 2,
         stop_at_eof: false,
         program: "test".into(),
     }

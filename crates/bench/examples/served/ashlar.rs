@@ -6,9 +6,12 @@ use std::fs;
 use std::net::TcpListener;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
+use std::rc::Rc;
 use std::time::{Duration, Instant};
 
+use bench::Target;
 use export::nbd::client::Client;
+use export::nvme::client::{Host, Wishes};
 use rt::{Addr, Rt};
 
 use crate::served::Outcome;
@@ -54,6 +57,20 @@ impl Server {
         };
         let child = command.spawn()?;
         Ok(Server { child, nvme, nbd, _dir: dir })
+    }
+
+    /// The first subsystem's first namespace over NVMe/TCP, with one I/O queue, once the server answers.
+    ///
+    /// # Errors
+    /// When it does not.
+    pub async fn host(&self, rt: &Rt, flow_control: bool) -> Outcome<Target> {
+        drop(self.connect(rt).await?);
+        let (_, found) = Host::discover(rt, &self.nvme, &Wishes::default()).await?;
+        let entry = found.first().ok_or("no subsystem")?;
+        let wishes = Wishes { flow_control, ..Wishes::default() };
+        let host = Host::connect(rt, &self.nvme, &entry.subsystem, 1, &wishes).await?;
+        let nsid = host.namespaces().await?.first().copied().ok_or("no namespace")?;
+        Ok(Target::Nvme { disk: host.disk(nsid).await?, host: Rc::new(host) })
     }
 
     /// A connection by NBD, once it answers.

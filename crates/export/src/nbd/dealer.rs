@@ -15,13 +15,10 @@ use rt::{
     net::{Addr, Listener, Stream},
 };
 
-use super::{
-    Server,
-    limits::{CONNECTIONS_MAX, HANDS_MAX},
-};
+use super::{Server, limits::CONNECTIONS_MAX};
 use crate::{
     namespace::Directory,
-    remote::{GuestEnd, way},
+    remote::{GuestEnd, HANDS_MAX, way},
     stream::{
         accept::accept,
         pool::{Loan, Pool},

@@ -36,9 +36,6 @@ pub(super) const CONNECTION_ALLOWANCE: Allowance =
 /// Connections of one server; more wait to be accepted.
 pub const CONNECTIONS_MAX: u64 = 128;
 
-/// Threads that connections may be dealt to.
-pub const HANDS_MAX: usize = 4;
-
 /// Payload in flight over all connections beyond their own: eight connections at their limit.
 pub const SHARED_BYTES_MAX: u64 = 8 * CONNECTION_BYTES_MAX;
 

@@ -12,9 +12,10 @@ use super::{
     controller::{Connection, Controller, Host},
     entry::{CONNECT_DATA_BYTES, CONTROLLER_ANY, ConnectData, Sqe, connect_at, fabrics},
     limits::QUEUE_ENTRIES_MAX,
+    queue::Queue,
     request::check_from_host,
     server::Shared,
-    session::Queue,
+    session::Head,
     status::Status,
     subsystem::{Subsystem, Subsystems},
 };
@@ -88,6 +89,12 @@ impl Wish {
     }
 }
 
+/// A queue, and how far it has been taken.
+pub struct Connected<S: Subsystems> {
+    pub queue: Queue<S>,
+    pub head: Head,
+}
+
 /// Makes the connection a queue.
 ///
 /// # Errors
@@ -97,7 +104,7 @@ pub async fn connect<S: Subsystems>(
     stream: &Stream,
     sqe: &Sqe,
     data: &Bytes,
-) -> Result<Queue<S>, Refusal> {
+) -> Result<Connected<S>, Refusal> {
     let wish = Wish::parse(sqe, data)?;
     let host = Host { nqn: wish.data.host.clone(), id: wish.data.host_id };
     // It may be there again soon, so a host may retry: without DNR.
@@ -113,9 +120,8 @@ pub async fn connect<S: Subsystems>(
     }
     let controller =
         if wish.queue == 0 { create(shared, subsystem, host, &wish)? } else { join(shared, &subsystem, &host, &wish)? };
-    let connection = Rc::new(Connection::new(stream));
-    controller.queues.borrow_mut().insert(wish.queue, connection.clone());
-    Ok(Queue::new(controller, connection, wish.queue, wish.entries, wish.flow_control))
+    let queue = Queue::new(controller, Rc::new(Connection::new(stream)), wish.queue);
+    Ok(Connected { queue, head: Head::new(wish.entries, wish.flow_control) })
 }
 
 /// An admin queue: a new controller.
@@ -150,7 +156,9 @@ fn join<S: Subsystems>(
     if wish.queue > controller.queues_allowed() {
         return Err(in_command(QUEUE_AT));
     }
-    if !controller.is_ready() || controller.queues.borrow().contains_key(&wish.queue) {
+    // One that was cut may not have left yet: its connection may be another thread's.
+    let is_taken = controller.queues.borrow().get(&wish.queue).is_some_and(|connection| !connection.is_cut());
+    if !controller.is_ready() || is_taken {
         return Err(Status::SEQUENCE_ERROR.into());
     }
     Ok(controller)

@@ -1,7 +1,6 @@
-//! One I/O command against its namespace, and its answer. NVM Command Set 1.0, 3.2.
+//! One I/O command against its namespace. NVM Command Set 1.0, 3.2.
 //!
-//! Invariants: every command gets one answer, unless its connection has ended; counters change with it; a command has no
-//! effect before all its data has arrived intact.
+//! Invariant: counters change with it.
 
 use std::rc::Rc;
 
@@ -11,14 +10,12 @@ use super::{
     controller::{Attached, Controller},
     entry::{NSID_ALL, Sqe, io},
     request::{Request, ranges},
-    session::{FromHost, Session},
     status::Status,
     subsystem::Subsystems,
 };
 use crate::{
     counters::Counters,
     namespace::{Namespace, NamespaceInfo},
-    stream::budget::Permit,
 };
 
 /// All namespaces, and what the host was told of one.
@@ -74,77 +71,38 @@ pub async fn flush_all<S: Subsystems>(controller: &Controller<S>) {
     }
 }
 
-/// Executes a command that has been checked and answers it. `data` is what came in its capsule.
-pub async fn run<S: Subsystems>(
-    session: &Session<S>,
-    sqe: &Sqe,
-    request: Request,
-    target: Target<S::N>,
-    data: Bytes,
-    mut permit: Permit,
-) {
-    let to_fetch = if data.is_empty() { request.data_from_host() } else { 0 };
-    let payload = u64::from(to_fetch) + u64::from(request.data_read());
-    if payload > 0 {
-        session.account.payload(&mut permit, payload).await;
-    }
-    let (data, begun) = if to_fetch == 0 {
-        (data, None)
-    } else {
-        match session.fetch(sqe, to_fetch).await {
-            Some(FromHost { data, intact: true, begun }) => (data, Some(begun)),
-            Some(FromHost { intact: false, .. }) => return session.fail(sqe, Status::TRANSPORT_ERROR, permit),
-            None => return,
-        }
-    };
-    let executing = session.shared.progress.executing();
+/// Executes a command that has been checked and whose data is there; what a read reads, nothing for the others.
+///
+/// # Errors
+/// The status to answer with.
+pub async fn run<N: Namespace>(target: Target<N>, request: Request, data: Bytes) -> Result<Vec<Bytes>, Status> {
     match target {
-        Target::One(attached) => one(session, sqe, request, &attached, data, permit).await,
+        Target::One(attached) => one(request, &attached, data).await,
         Target::All(all) => {
-            let mut result = Ok(());
+            let mut result = Ok(vec![]);
             for attached in all.namespaces {
-                result = result.and(attached.namespace.flush().await.map_err(Status::of_write));
+                result = result.and(attached.namespace.flush().await.map(|()| vec![]).map_err(Status::of_write));
             }
-            answer(session, sqe, result, permit);
+            result
         }
     }
-    drop((executing, begun));
 }
 
-async fn one<S: Subsystems>(
-    session: &Session<S>,
-    sqe: &Sqe,
-    request: Request,
-    attached: &Attached<S::N>,
-    data: Bytes,
-    permit: Permit,
-) {
+async fn one<N: Namespace>(request: Request, attached: &Attached<N>, data: Bytes) -> Result<Vec<Bytes>, Status> {
     let live = &attached.live;
     live.update(|c| c.in_flight += 1);
     let result = match request {
-        Request::Read { offset, bytes } => match read(attached, offset, bytes).await {
-            Ok(parts) => {
-                live.update(|c| c.in_flight -= 1);
-                return session.succeed_with_data(sqe, parts, permit);
-            }
-            Err(status) => Err(status),
-        },
-        _ => change(attached, request, data).await,
+        Request::Read { offset, bytes } => read(attached, offset, bytes).await,
+        _ => change(attached, request, data).await.map(|()| vec![]),
     };
     live.update(|c| {
         c.in_flight -= 1;
         c.errors += u64::from(result.is_err());
-        let medium = [Err(Status::UNRECOVERED_READ), Err(Status::WRITE_FAULT)].contains(&result);
+        let medium =
+            [Some(Status::UNRECOVERED_READ), Some(Status::WRITE_FAULT)].contains(&result.as_ref().err().copied());
         c.medium_errors += u64::from(medium);
     });
-    answer(session, sqe, result, permit);
-}
-
-fn answer<S: Subsystems>(session: &Session<S>, sqe: &Sqe, result: Result<(), Status>, permit: Permit) {
-    match result {
-        Ok(()) => session.succeed(sqe, permit),
-        Err(status) => session.fail(sqe, status, permit),
-    }
+    result
 }
 
 async fn read<N: Namespace>(attached: &Attached<N>, offset: u64, bytes: u32) -> Result<Vec<Bytes>, Status> {

@@ -9,7 +9,8 @@
 //! ```
 //!
 //! Nothing is taken before it is used: a connection at rest holds its receive buffer of 64 KiB, and up to 288 KiB of
-//! tasks that wait for the next commands (`stream::workers`), once so many were under way. A host at a limit is not
+//! tasks that wait for the next commands (`stream::workers`), once so many were under way; so does the data core for each
+//! hand, up to 4 MiB. A host at a limit is not
 //! read from, or its command waits, until there is room. A host that makes no progress while others wait for
 //! shared memory is closed after `STALL_SECONDS_MAX`.
 

@@ -24,9 +24,12 @@ mod controller;
 pub mod digest;
 pub mod entry;
 mod execute;
+mod hand;
+mod here;
 pub mod limits;
 pub mod log;
 pub mod pdu;
+mod queue;
 pub mod request;
 mod server;
 mod session;
@@ -37,6 +40,7 @@ pub mod transfer;
 pub use controller::{
     DISCOVERY_NQN, event::config as event_config, feature::id as feature_id, identify::cns, property,
 };
+pub use hand::Hand;
 pub use server::Server;
 pub use status::Status;
 pub use subsystem::{Access, Health, Subsystem, SubsystemList, Subsystems};

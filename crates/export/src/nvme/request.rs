@@ -133,6 +133,29 @@ pub fn check(sqe: &Sqe, info: &NamespaceInfo, capsule: u32) -> Result<Request, S
     Ok(request)
 }
 
+/// What a command announces, for whoever does not know its namespace.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Announced {
+    /// Data that the host will send when it is asked for it.
+    pub to_fetch: u32,
+    /// Memory for what is read from the namespace.
+    pub data_read: u32,
+}
+
+/// What a command announces by its descriptor; nothing when it is not like one that [`check`] lets pass.
+#[must_use]
+pub fn announced(sqe: &Sqe, capsule: u32) -> Announced {
+    let (bytes, by_transport) = match sqe.sgl() {
+        Ok(Sgl::Transport { bytes }) if bytes <= TRANSFER_BYTES_MAX => (bytes, capsule == 0),
+        Ok(Sgl::Capsule { bytes, .. }) if bytes <= TRANSFER_BYTES_MAX => (bytes, false),
+        _ => (0, false),
+    };
+    let from_host = matches!(sqe.opcode(), io::WRITE | io::COMPARE | io::DATASET_MANAGEMENT);
+    let reads = matches!(sqe.opcode(), io::READ | io::COMPARE);
+    let when = |is: bool| if is { bytes } else { 0 };
+    Announced { to_fetch: when(from_host && by_transport), data_read: when(reads) }
+}
+
 /// Whether `bytes` of data can come from the host as the descriptor says.
 ///
 /// # Errors
@@ -317,6 +340,9 @@ mod tests {
             if let Ok(request) = check(&Sqe(all), &info, capsule) {
                 prop_assert!(request.data_from_host() <= TRANSFER_BYTES_MAX);
                 prop_assert!(capsule == 0 || capsule == request.data_from_host());
+                let announced = announced(&Sqe(all), capsule);
+                prop_assert_eq!(announced.data_read, request.data_read());
+                prop_assert_eq!(announced.to_fetch, if capsule == 0 { request.data_from_host() } else { 0 });
                 if let Request::Write { offset, bytes, .. } | Request::Read { offset, bytes } = request {
                     prop_assert!(offset + u64::from(bytes) <= info.bytes && bytes % 512 == 0 && offset % 512 == 0);
                 }

@@ -4,6 +4,8 @@
 //! as named steps: refuse (no new connections, new I/O commands are not begun), finish (commands in flight complete and
 //! are answered), close (hosts reconnect and send again what was not answered).
 //!
+//! I/O queues may be dealt to other threads (`hand`).
+//!
 //! Invariant: after `stop` no command is in flight and no task of the server uses a namespace.
 
 use std::{
@@ -23,17 +25,21 @@ use rt::{
 };
 
 use super::{
+    connect::Connected,
     controller::{Common, Controller, Host},
+    hand::{Clerk, Hand},
+    here::Here,
     limits::{
         CONNECT_SECONDS_MAX, CONNECTIONS_MAX, H2C_DATA_MAX, SETTLE_SECONDS_MAX, SHARED_BYTES_MAX,
         STOP_SEND_SECONDS_MAX, WATCH_MILLIS,
     },
     pdu::{self, Common as Header, Fatal, HEADERS_BYTES, Initialize, Terms, kind},
-    session::{Session, linger},
+    session::linger,
     subsystem::Subsystems,
 };
 use crate::{
     counters::Counters,
+    remote::HANDS_MAX,
     stream::{
         accept::accept,
         pool::{Loan, Pool},
@@ -64,6 +70,8 @@ pub struct Shared<S: Subsystems> {
     connections: RefCell<BTreeMap<u64, Stream>>,
     next_connection: Cell<u64>,
     closed: Signal,
+    /// Of the threads that I/O queues are dealt to; those that are here when there are none.
+    clerks: Vec<Rc<Clerk<S>>>,
 }
 
 /// Highest controller identifier: those above are reserved. NVMe Base 2.0, 5.17.2.1, CNTLID.
@@ -100,6 +108,20 @@ impl<S: Subsystems> Shared<S> {
         self.settling.borrow_mut().push(Rc::downgrade(controller));
     }
 
+    /// Whether I/O queues are dealt to other threads.
+    pub fn deals(&self) -> bool {
+        self.clerks.iter().any(|clerk| clerk.is_served())
+    }
+
+    /// Has another thread serve a connection that has become an I/O queue: that with the fewest.
+    async fn deal(&self, stream: &Stream, left: Vec<u8>, terms: Terms, connected: Connected<S>, connect: u16) {
+        let fewest = self.clerks.iter().filter(|clerk| clerk.is_served()).min_by_key(|clerk| clerk.queues());
+        match fewest {
+            Some(clerk) => clerk.serve(stream, left, terms, connected, connect).await,
+            None => connected.queue.leave(),
+        }
+    }
+
     /// Waits until what this host has sent to the subsystem over other connections is done or will never be; whether it
     /// is.
     pub async fn is_settled(&self, host: &Host, subsystem: &str) -> bool {
@@ -119,6 +141,25 @@ impl<S: Subsystems> Server<S> {
     /// # Errors
     /// When an address cannot be bound; then none is served.
     pub fn start(rt: &Rt, subsystems: S, addresses: &[Addr], advertised: &[SocketAddr]) -> io::Result<Server<S>> {
+        Server::dealing(rt, subsystems, addresses, advertised, 0).map(|(server, _none)| server)
+    }
+
+    /// The same with I/O queues dealt to `hands` hands; here when there are none. Each is to be served or dropped: a stop
+    /// waits for it.
+    ///
+    /// # Errors
+    /// As [`Server::start`].
+    ///
+    /// # Panics
+    /// With more than [`HANDS_MAX`].
+    pub fn dealing(
+        rt: &Rt,
+        subsystems: S,
+        addresses: &[Addr],
+        advertised: &[SocketAddr],
+        hands: usize,
+    ) -> io::Result<(Server<S>, Vec<Hand>)> {
+        assert!(hands <= HANDS_MAX, "at most {HANDS_MAX} hands");
         let listeners = addresses.iter().map(|a| Listener::bind(rt, a)).collect::<io::Result<Vec<_>>>()?;
         let addresses: Vec<Addr> = listeners.iter().map(Listener::local_addr).collect();
         let bound = addresses.iter().filter_map(|addr| match addr {
@@ -127,18 +168,21 @@ impl<S: Subsystems> Server<S> {
         });
         let advertised = if advertised.is_empty() { bound.collect() } else { advertised.to_vec() };
         let common = Rc::new(Common { subsystems, advertised, generation: Cell::new(1), counters: RefCell::default() });
+        let progress = Rc::<Progress>::default();
+        let (clerks, dealt) = (0..hands).map(|_| Clerk::new(rt, &progress, hands)).unzip();
         let shared = Rc::new(Shared {
             rt: rt.clone(),
             common,
             controllers: RefCell::default(),
             settling: RefCell::default(),
             memory: Pool::new(SHARED_BYTES_MAX),
-            progress: Rc::default(),
+            progress,
             last_controller: Cell::new(0),
             connection_slots: Pool::new(CONNECTIONS_MAX),
             connections: RefCell::default(),
             next_connection: Cell::new(0),
             closed: Signal::default(),
+            clerks,
         });
         let accept = |listener| {
             let (shared, slots) = (shared.clone(), shared.connection_slots.clone());
@@ -147,7 +191,7 @@ impl<S: Subsystems> Server<S> {
         };
         let mut tasks: Vec<Task<()>> = listeners.into_iter().map(accept).collect();
         tasks.push(rt.spawn(watch(shared.clone())));
-        Ok(Server { shared, addresses, tasks: RefCell::new(tasks) })
+        Ok((Server { shared, addresses, tasks: RefCell::new(tasks) }, dealt))
     }
 
     /// The addresses it listens on, with the port that a port of zero became.
@@ -174,6 +218,12 @@ impl<S: Subsystems> Server<S> {
         self.shared.connections.borrow().len()
     }
 
+    /// I/O queues that each hand has.
+    #[must_use]
+    pub fn dealt(&self) -> Vec<usize> {
+        self.shared.clerks.iter().map(|clerk| clerk.queues()).collect()
+    }
+
     /// Stops: no new connections, commands in flight are finished and answered, later ones are not begun, then all
     /// connections are closed. Waits as long as the namespaces need, but not for hosts that do not take their answers.
     pub async fn stop(&self) {
@@ -184,10 +234,14 @@ impl<S: Subsystems> Server<S> {
         // Finish.
         shared.progress.executed().await;
         let patience = shared.rt.sleep(Duration::from_secs(STOP_SEND_SECONDS_MAX));
+        shared.clerks.iter().for_each(|clerk| clerk.order_stop());
         select(pin!(shared.progress.answered()), pin!(patience)).await;
+        join_all(shared.clerks.iter().map(|clerk| clerk.ended())).await;
         // Close.
         shared.connections.borrow().values().for_each(Stream::shutdown);
         shared.closed.until(|| shared.connections.borrow().is_empty()).await;
+        // Shutdowns that hosts have asked for meanwhile.
+        shared.progress.executed().await;
     }
 }
 
@@ -249,17 +303,23 @@ async fn serve<S: Subsystems>(shared: &Rc<Shared<S>>, stream: &Stream) {
     if stream.send_all(vec![Bytes::from_slice(&response.encode(kind::IC_RESP))]).await.is_err() {
         return;
     }
-    let session = Session::new(shared, stream, terms);
-    let (stream, weak, patience) = (stream.clone(), Rc::downgrade(&session), patience());
-    let deadline = shared.rt.spawn(async move {
-        patience.await;
-        if weak.upgrade().is_some_and(|session| !session.is_connected()) {
-            tracing::warn!(peer = stream.peer(), "nvme: no Connect command");
-            stream.shutdown();
-        }
-    });
-    session.run(reader).await;
+    let session = Here::session(shared, stream, terms);
+    let deadline = {
+        let (stream, weak, patience) = (stream.clone(), Rc::downgrade(&session), patience());
+        shared.rt.spawn(async move {
+            patience.await;
+            if weak.upgrade().is_some_and(|session| !session.is_connected()) {
+                tracing::warn!(peer = stream.peer(), "nvme: no Connect command");
+                stream.shutdown();
+            }
+        })
+    };
+    let left = session.clone().run(reader).await;
     deadline.cancel();
+    if let (Some(left), Some((connected, connect))) = (left, session.behind.take_elsewhere()) {
+        drop(session);
+        shared.deal(stream, left, terms, connected, connect).await;
+    }
 }
 
 /// The ICReq, checked before the rest of it is received; or what is wrong with it, and its header.

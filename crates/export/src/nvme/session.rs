@@ -2,19 +2,19 @@
 //!
 //! ```text
 //!   receive:   header -> check -> [room for a command] -> data -> digest
-//!                CapsuleCmd: Connect, Fabrics and admin commands are answered at once; I/O commands are spawned
+//!                CapsuleCmd: goes to what is behind the connection
 //!                H2CData: goes to the command that waits for it
-//!   execute:   one task per I/O command, which does others later; room for its payload, R2T, the namespace, the answer
+//!   work:      what is behind has a task for each I/O command: room for its payload, R2T, the namespace, the answer
 //!   send:      one task per connection; permits end when the answers have left
 //! ```
 //!
 //! Invariants: receiving never waits for the memory of a command, so that data of other commands behind it arrives; the
-//! session ends when the commands in flight have ended, however the host behaves; a command whose data did not arrive
-//! whole has no effect; a command that may change something counts as begun from the moment in which all of it has arrived,
-//! and none begins on a connection that was cut.
+//! session ends when the commands in flight have ended, however the host behaves.
+//!
+//! Not here: what commands mean ([`Behind`]: `here` and `hand`).
 
 use std::{
-    cell::{Cell, OnceCell, RefCell},
+    cell::{Cell, RefCell},
     pin::pin,
     rc::Rc,
     time::Duration,
@@ -28,27 +28,21 @@ use rt::{Buf, Bytes, Rt, net::Stream};
 
 use super::{
     bytes::u32_at,
-    connect::connect,
-    controller::{Answer, Connection, Controller, Outcome, property::Change},
     digest::{DIGEST_BYTES, digest},
-    entry::{Cqe, Sqe, fabrics},
-    execute,
+    entry::{Cqe, Sqe},
     limits::{
         ASKED_BYTES_MAX, CONNECTION_ALLOWANCE, QUEUE_ENTRIES_MAX, STALL_SECONDS_MAX, STOP_SEND_SECONDS_MAX,
         TERM_LINGER_MILLIS,
     },
     pdu::{self, COMMON_BYTES, Common, DataHeader, Fatal, Fes, Frame, Terms, To, flag, kind},
-    request,
-    server::Shared,
     status::Status,
-    subsystem::Subsystems,
     transfer::{Arrived, Next, Transfers},
 };
 use crate::stream::{
     budget::{Account, Permit},
     outbox::{Message, Outbox},
     pool::Pool,
-    progress::{Executing, Unanswered},
+    progress::{Executing, Progress, Unanswered},
     reader::Reader,
     signal::Signal,
     workers::{CONNECTION_WAITING_BYTES, Workers},
@@ -58,7 +52,7 @@ use crate::stream::{
 const PATIENCE: Duration = Duration::from_secs(STALL_SECONDS_MAX);
 
 /// What a PDU holds until it has left.
-type Hold = Option<(Permit, Unanswered)>;
+pub type Hold = Option<(Permit, Unanswered)>;
 
 /// A command's data that the host was asked for.
 pub struct FromHost {
@@ -66,52 +60,66 @@ pub struct FromHost {
     pub data: Bytes,
     /// Whether its digests matched.
     pub intact: bool,
-    /// The command has begun.
-    pub begun: Executing,
+    /// The command has begun, if that is counted here.
+    pub begun: Option<Executing>,
 }
 
-/// A queue of a controller.
-pub struct Queue<S: Subsystems> {
-    /// Its controller.
-    pub controller: Rc<Controller<S>>,
-    connection: Rc<Connection>,
-    /// Its identifier; 0 for admin.
-    pub id: u16,
+/// What is behind a connection: who knows what commands mean.
+pub trait Behind: Sized + 'static {
+    /// An I/O command for a worker.
+    type Job: 'static;
+
+    /// A command has arrived; what came in its capsule is `intact` or not.
+    ///
+    /// # Errors
+    /// When the connection is received from no more.
+    async fn command(
+        &self,
+        session: &Rc<Session<Self>>,
+        sqe: &Sqe,
+        data: Bytes,
+        intact: bool,
+        permit: Permit,
+    ) -> Result<(), End>;
+
+    /// Data that a command waited for has arrived, and is given to it only then.
+    ///
+    /// # Errors
+    /// When the connection is received from no more.
+    fn may_go_on(&self) -> Result<(), End>;
+
+    /// All data of a command has arrived: it has begun, if that is counted here.
+    fn begins(&self) -> Option<Executing>;
+
+    /// Nothing is received any more.
+    fn leave(&self);
+}
+
+/// How far a host's queue has been taken: SQHD. NVMe Base 2.0, 3.3.3.2.1; without flow control it is not told, 6.3.
+#[derive(Debug)]
+pub struct Head {
     entries: u16,
-    /// How far the host's queue has been taken; nothing without flow control.
-    head: Option<Cell<u16>>,
+    at: Option<u16>,
 }
 
-impl<S: Subsystems> Queue<S> {
-    /// The queue of a Connect command, which was its first.
-    pub fn new(
-        controller: Rc<Controller<S>>,
-        connection: Rc<Connection>,
-        id: u16,
-        entries: u16,
-        flow_control: bool,
-    ) -> Self {
-        Queue { controller, connection, id, entries, head: flow_control.then(|| Cell::new(1 % entries)) }
+impl Head {
+    /// Of a queue whose first command was its Connect.
+    pub fn new(entries: u16, flow_control: bool) -> Head {
+        Head { entries, at: flow_control.then_some(1 % entries) }
     }
 
-    fn advance(&self) {
-        if let Some(head) = &self.head {
-            head.set((head.get() + 1) % self.entries);
-        }
-    }
-
-    /// SQHD. 6.3: FFFFh in the answer to Connect when there is no flow control, reserved later.
-    fn head(&self) -> u16 {
-        self.head.as_ref().map_or(0xffff, Cell::get)
+    fn advance(&mut self) {
+        self.at = self.at.map(|at| (at + 1) % self.entries);
     }
 }
 
 /// One connection after its ICReq.
-pub struct Session<S: Subsystems> {
-    pub shared: Rc<Shared<S>>,
+pub struct Session<B: Behind> {
+    pub behind: B,
     pub account: Account,
-    rt: Rt,
-    stream: Stream,
+    pub rt: Rt,
+    pub stream: Stream,
+    progress: Rc<Progress>,
     terms: Terms,
     outbox: Outbox<Hold>,
     transfers: RefCell<Transfers<oneshot::Sender<FromHost>>>,
@@ -119,27 +127,18 @@ pub struct Session<S: Subsystems> {
     to_ask: Rc<Pool>,
     /// Commands whose data has not come; the host's queue bounds them.
     fetching: Cell<u16>,
-    queue: OnceCell<Queue<S>>,
+    /// Nothing before Connect.
+    head: RefCell<Option<Head>>,
     in_flight: Cell<u64>,
     has_ended: Cell<bool>,
     ended: Signal,
-    workers: Rc<Workers<Job<S>>>,
-}
-
-/// An I/O command to execute.
-struct Job<S: Subsystems> {
-    session: Rc<Session<S>>,
-    sqe: Sqe,
-    request: request::Request,
-    target: execute::Target<S::N>,
-    /// What came in its capsule.
-    data: Bytes,
-    permit: Permit,
-    begun: Option<Executing>,
+    workers: Rc<Workers<B::Job>>,
 }
 
 /// Why the receiving side ends.
-enum End {
+pub enum End {
+    /// The connection goes on elsewhere.
+    Elsewhere,
     /// The stream's end.
     Disconnected,
     /// The host has terminated the connection.
@@ -154,19 +153,27 @@ impl From<std::io::Error> for End {
     }
 }
 
-impl<S: Subsystems> Session<S> {
-    pub fn new(shared: &Rc<Shared<S>>, stream: &Stream, terms: Terms) -> Rc<Self> {
+impl<B: Behind> Session<B> {
+    pub fn new(
+        rt: &Rt,
+        stream: &Stream,
+        terms: Terms,
+        memory: &Rc<Pool>,
+        progress: &Rc<Progress>,
+        behind: B,
+    ) -> Rc<Self> {
         Rc::new(Session {
-            shared: shared.clone(),
-            account: Account::new(&CONNECTION_ALLOWANCE, &shared.memory),
-            rt: shared.rt.clone(),
+            behind,
+            account: Account::new(&CONNECTION_ALLOWANCE, memory),
+            rt: rt.clone(),
             stream: stream.clone(),
+            progress: progress.clone(),
             terms,
             outbox: Outbox::new(),
             transfers: RefCell::new(Transfers::new(terms.r2ts_max)),
             to_ask: Pool::new(ASKED_BYTES_MAX),
             fetching: Cell::new(0),
-            queue: OnceCell::new(),
+            head: RefCell::default(),
             in_flight: Cell::new(0),
             has_ended: Cell::new(false),
             ended: Signal::default(),
@@ -176,17 +183,27 @@ impl<S: Subsystems> Session<S> {
 
     /// Whether the connection has become a queue.
     pub fn is_connected(&self) -> bool {
-        self.queue.get().is_some()
+        self.head.borrow().is_some()
     }
 
-    /// Serves the connection until it ends.
-    pub async fn run(self: Rc<Self>, mut reader: Reader) {
+    /// The connection has become a queue.
+    pub fn connected(&self, head: Head) {
+        assert!(self.head.replace(Some(head)).is_none(), "a connection is connected once");
+    }
+
+    /// Whether nothing is received any more.
+    pub fn has_ended(&self) -> bool {
+        self.has_ended.get()
+    }
+
+    /// Serves the connection until it ends; what was received and not taken, if it goes on elsewhere.
+    pub async fn run(self: Rc<Self>, mut reader: Reader) -> Option<Vec<u8>> {
         let session = self.clone();
         let sender = self.rt.spawn(async move { session.send().await });
         let end = self.receive(&mut reader).await;
         self.leave();
         match &end {
-            End::Disconnected => {}
+            End::Elsewhere | End::Disconnected => {}
             End::Terminated(status) => {
                 tracing::warn!(peer = self.stream.peer(), status, "nvme: the host terminates the connection");
                 self.outbox.discard();
@@ -206,27 +223,20 @@ impl<S: Subsystems> Session<S> {
             self.stream.shutdown();
             sender.await;
         }
-        if let End::Violation(..) = end {
-            linger(&self.rt, &mut reader).await;
+        match end {
+            End::Elsewhere => return Some(reader.into_left()),
+            End::Violation(..) => linger(&self.rt, &mut reader).await,
+            End::Disconnected | End::Terminated(_) => {}
         }
         self.stream.shutdown();
+        None
     }
 
-    /// Takes the queue from its controller; commands that wait for data are forgotten.
+    /// Commands that wait for data are forgotten.
     fn leave(&self) {
         self.has_ended.set(true);
         self.transfers.borrow_mut().clear();
-        if let Some(queue) = self.queue.get() {
-            let mut queues = queue.controller.queues.borrow_mut();
-            // After a reset another connection may be this queue.
-            if queues.get(&queue.id).is_some_and(|c| Rc::ptr_eq(c, &queue.connection)) {
-                queues.remove(&queue.id);
-            }
-            drop(queues);
-            if queue.id == 0 {
-                self.shared.end_controller(&queue.controller);
-            }
-        }
+        self.behind.leave();
     }
 
     async fn receive(self: &Rc<Self>, reader: &mut Reader) -> End {
@@ -292,15 +302,18 @@ impl<S: Subsystems> Session<S> {
         frame: Frame,
     ) -> Result<(), End> {
         let sqe = Sqe(self.rest(reader, header).await?);
-        // Waits only for answers to leave: no more commands wait for data than the queue has entries (`start`), half as many.
-        let permit = self.account.request().await;
+        let permit = match self.account.try_request() {
+            Some(permit) => permit,
+            // What has all the room may be waiting for data, and while nothing is received none comes.
+            None if self.fetching.get() > 0 => return Err(self.too_many("commands")),
+            // For answers to leave.
+            None => self.account.request().await,
+        };
         let (data, intact) = self.data(reader, frame).await?;
-        match self.queue.get() {
-            None => self.first_command(&sqe, &data.freeze(), intact, permit).await,
-            Some(queue) if queue.connection.is_cut() => return Err(End::Disconnected),
-            Some(queue) => self.command(queue, &sqe, data.freeze(), intact, permit),
+        if let Some(head) = &mut *self.head.borrow_mut() {
+            head.advance();
         }
-        Ok(())
+        self.behind.command(self, &sqe, data.freeze(), intact, permit).await
     }
 
     async fn receive_data(
@@ -319,143 +332,54 @@ impl<S: Subsystems> Session<S> {
         }
         self.transfers.borrow().expect(&data_header, frame.data, last).map_err(violation)?;
         let (part, intact) = self.data(reader, frame).await?;
-        let queue = self.queue.get().ok_or(End::Disconnected)?;
-        if queue.connection.is_cut() {
-            return Err(End::Disconnected);
-        }
+        self.behind.may_go_on()?;
         let next = self.transfers.borrow_mut().put(&data_header, part, intact);
         match next {
             Next::Wait => {}
             Next::Ask(r2t) => self.ask(&r2t),
             // The command may have been forgotten meanwhile.
             Next::Done(Arrived { data, intact, owner }) => {
-                let begun = queue.controller.begun.one();
-                drop(owner.send(FromHost { data, intact, begun }));
+                drop(owner.send(FromHost { data, intact, begun: self.behind.begins() }));
             }
         }
         Ok(())
     }
 
-    fn command(self: &Rc<Self>, queue: &Queue<S>, sqe: &Sqe, data: Bytes, intact: bool, permit: Permit) {
-        queue.advance();
-        queue.controller.heard();
-        if !intact {
-            return self.fail(sqe, Status::TRANSPORT_ERROR, permit);
-        }
-        match (sqe.opcode(), queue.id) {
-            (fabrics::OPCODE, _) => self.fabrics_command(queue, sqe, permit),
-            _ if !queue.controller.is_ready() => self.fail(sqe, Status::SEQUENCE_ERROR, permit),
-            (_, 0) => match queue.controller.admin(sqe) {
-                Ok(Outcome::Now(answer)) => self.succeed_with(sqe.command(), answer, permit),
-                Ok(Outcome::Later) => {}
-                Ok(Outcome::Aborts(command)) => {
-                    self.complete(command, 0, Status::ABORT_REQUESTED, None);
-                    self.succeed(sqe, permit);
-                }
-                Err(status) => self.fail(sqe, status, permit),
-            },
-            _ => self.start(queue, sqe, data, permit),
-        }
-    }
-
-    /// Only Connect may be the first.
-    async fn first_command(self: &Rc<Self>, sqe: &Sqe, data: &Bytes, intact: bool, permit: Permit) {
-        let connected = if intact {
-            connect(&self.shared, &self.stream, sqe, data).await
-        } else {
-            Err(Status::TRANSPORT_ERROR.into())
-        };
-        match connected {
-            Ok(queue) => {
-                let (id, is_admin) = (queue.controller.id, queue.id == 0);
-                assert!(self.queue.set(queue).is_ok(), "a connection is connected once");
-                self.succeed_with(sqe.command(), Answer::from(u32::from(id)), permit);
-                if is_admin {
-                    let session = self.clone();
-                    self.rt.spawn(async move { session.tell_events().await });
-                }
-            }
-            Err(refusal) => {
-                let hold = Some((permit, self.shared.progress.unanswered()));
-                self.complete(sqe.command(), u64::from(refusal.result), refusal.status, hold);
-            }
-        }
-    }
-
-    fn fabrics_command(self: &Rc<Self>, queue: &Queue<S>, sqe: &Sqe, permit: Permit) {
-        match (sqe.fabrics_type(), queue.id) {
-            (fabrics::PROPERTY_GET, 0) => match queue.controller.property_get(sqe) {
-                Ok(result) => self.succeed_with(sqe.command(), Answer { result, data: Vec::new() }, permit),
-                Err(status) => self.fail(sqe, status, permit),
-            },
-            (fabrics::PROPERTY_SET, 0) => match queue.controller.property_set(sqe) {
-                Ok(Change::None) => self.succeed(sqe, permit),
-                Ok(Change::Shutdown) => {
-                    self.shut_down(&queue.controller);
-                    self.succeed(sqe, permit);
-                }
-                Ok(Change::Reset) => self.answer_when_reset(queue, sqe, permit),
-                Err(status) => self.fail(sqe, status, permit),
-            },
-            (fabrics::CONNECT, _) => self.fail(sqe, Status::SEQUENCE_ERROR, permit),
-            _ => self.fail(sqe, Status::INVALID_OPCODE, permit),
-        }
-    }
-
-    /// A reset is complete when nothing that came before it may still change something.
-    fn answer_when_reset(self: &Rc<Self>, queue: &Queue<S>, sqe: &Sqe, permit: Permit) {
-        let (session, controller, sqe) = (self.clone(), queue.controller.clone(), *sqe);
-        self.rt.spawn(async move {
-            controller.begun.done().await;
-            session.succeed(&sqe, permit);
-        });
-    }
-
-    /// Makes all that was answered durable, then says so in CSTS.
-    fn shut_down(&self, controller: &Rc<Controller<S>>) {
-        let (controller, executing) = (controller.clone(), self.shared.progress.executing());
-        self.rt.spawn(async move {
-            execute::flush_all(&controller).await;
-            controller.shutdown_done();
-            drop(executing);
-        });
-    }
-
-    /// Begins an I/O command.
-    fn start(self: &Rc<Self>, queue: &Queue<S>, sqe: &Sqe, data: Bytes, permit: Permit) {
-        if self.shared.progress.is_stopping() {
-            // Without an answer: the host sends it again when it has reconnected.
-            return;
-        }
-        let target = match execute::target(&queue.controller, sqe) {
-            Ok(target) => target,
-            Err(status) => return self.fail(sqe, status, permit),
-        };
-        let request = match request::check(sqe, target.info(), data.len() as u32) {
-            Ok(request) => request,
-            Err(status) => {
-                target.count_error();
-                return self.fail(sqe, status, permit);
-            }
-        };
-        self.in_flight.set(self.in_flight.get() + 1);
-        // All of its data is in the capsule, or nothing of it: `request::check`.
-        let to_fetch = if data.is_empty() { request.data_from_host() } else { 0 };
-        if to_fetch > 0 {
+    /// Begins an I/O command, whose data the host will be asked for or not.
+    ///
+    /// # Errors
+    /// When the host has sent too many of those.
+    pub fn begin<F>(
+        self: &Rc<Self>,
+        fetches: bool,
+        job: B::Job,
+        work: impl Fn(B::Job) -> F + 'static,
+    ) -> Result<(), End>
+    where
+        F: Future<Output = ()> + 'static,
+    {
+        if fetches {
             self.fetching.set(self.fetching.get() + 1);
             if self.fetching.get() > QUEUE_ENTRIES_MAX {
-                // No host has more commands than its queue has entries. They would keep us from reading that it has left.
-                tracing::warn!(
-                    peer = self.stream.peer(),
-                    "nvme: closing a connection with too many writes without data"
-                );
-                queue.connection.cut();
-                self.give_up();
+                return Err(self.too_many("writes without data"));
             }
         }
-        let begun = (to_fetch == 0 && request.changes()).then(|| queue.controller.begun.one());
-        let (session, sqe) = (self.clone(), *sqe);
-        self.workers.begin(&self.rt, Job { session, sqe, request, target, data, permit, begun }, work);
+        self.in_flight.set(self.in_flight.get() + 1);
+        self.workers.begin(&self.rt, job, work);
+        Ok(())
+    }
+
+    /// No host has more commands than its queue has entries. They would keep us from reading that it has left.
+    fn too_many(&self, what: &str) -> End {
+        tracing::warn!(peer = self.stream.peer(), "nvme: closing a connection with too many {what}");
+        self.give_up();
+        End::Disconnected
+    }
+
+    /// An I/O command is done.
+    pub fn end_one(&self) {
+        self.in_flight.set(self.in_flight.get() - 1);
+        self.ended.notify();
     }
 
     /// A command's data, which the host is asked for. Nothing when the connection ends before, also for this: a host
@@ -482,7 +406,7 @@ impl<S: Subsystems> Session<S> {
     }
 
     /// Ends the connection, and all commands that wait for data.
-    fn give_up(&self) {
+    pub fn give_up(&self) {
         self.has_ended.set(true);
         self.transfers.borrow_mut().clear();
         self.stream.shutdown();
@@ -490,22 +414,6 @@ impl<S: Subsystems> Session<S> {
 
     fn ask(&self, r2t: &DataHeader) {
         self.outbox.push(None, |message| self.append(message, kind::R2T, 0, &r2t.encode(), Vec::new()));
-    }
-
-    async fn tell_events(&self) {
-        let Some(Queue { controller, .. }) = self.queue.get() else { return };
-        loop {
-            let mut next = None;
-            controller
-                .events_changed
-                .until(|| {
-                    next = controller.next_event();
-                    next.is_some() || self.has_ended.get()
-                })
-                .await;
-            let Some((command, result)) = next else { return };
-            self.complete(command, u64::from(result), Status::SUCCESS, None);
-        }
     }
 
     async fn send(&self) {
@@ -522,31 +430,27 @@ impl<S: Subsystems> Session<S> {
         }
     }
 
-    /// Answers that all is well.
-    pub fn succeed(&self, sqe: &Sqe, permit: Permit) {
-        let hold = Some((permit, self.shared.progress.unanswered()));
-        self.complete(sqe.command(), 0, Status::SUCCESS, hold);
-    }
-
-    fn succeed_with(&self, command: u16, answer: Answer, permit: Permit) {
-        let hold = Some((permit, self.shared.progress.unanswered()));
-        if answer.data.is_empty() {
-            return self.complete(command, answer.result, Status::SUCCESS, hold);
+    /// Answers with data, of which there may be none.
+    pub fn answer(&self, sqe: &Sqe, answer: Result<Vec<Bytes>, Status>, permit: Permit) {
+        let hold = self.hold(permit);
+        match answer {
+            Ok(data) if data.is_empty() => self.complete(sqe.command(), 0, Status::SUCCESS, hold),
+            Ok(data) => self.send_data(sqe.command(), data, hold),
+            Err(status) => self.complete(sqe.command(), 0, status, hold),
         }
-        self.send_data(command, vec![Bytes::from_slice(&answer.data)], hold);
     }
 
-    /// Answers with data.
-    pub fn succeed_with_data(&self, sqe: &Sqe, data: Vec<Bytes>, permit: Permit) {
-        self.send_data(sqe.command(), data, Some((permit, self.shared.progress.unanswered())));
+    /// What an answer holds until it has left.
+    pub fn hold(&self, permit: Permit) -> Hold {
+        Some((permit, self.progress.unanswered()))
     }
 
     /// One C2HData PDU. Without flow control it says by itself that the command succeeded; else a response tells the
     /// queue's head.
-    fn send_data(&self, command: u16, data: Vec<Bytes>, hold: Hold) {
+    pub fn send_data(&self, command: u16, data: Vec<Bytes>, hold: Hold) {
         let bytes: usize = data.iter().map(Bytes::len).sum();
         let header = DataHeader { command, tag: 0, offset: 0, length: bytes as u32 };
-        let alone = self.queue.get().is_some_and(|q| q.head.is_none());
+        let alone = self.head.borrow().as_ref().is_some_and(|head| head.at.is_none());
         let flags = if alone { flag::LAST | flag::SUCCESS } else { flag::LAST };
         self.outbox.push(hold, |message| {
             self.append(message, kind::C2H_DATA, flags, &header.encode(), data);
@@ -556,21 +460,14 @@ impl<S: Subsystems> Session<S> {
         });
     }
 
-    /// Answers with an error, and keeps it for the error log.
-    pub fn fail(&self, sqe: &Sqe, status: Status, permit: Permit) {
-        if let Some(queue) = self.queue.get() {
-            tracing::debug!(queue = queue.id, opcode = sqe.opcode(), %status, "nvme");
-            queue.controller.failed(queue.id, sqe, status);
-        }
-        self.complete(sqe.command(), 0, status, Some((permit, self.shared.progress.unanswered())));
-    }
-
-    fn complete(&self, command: u16, result: u64, status: Status, hold: Hold) {
+    /// Answers without data.
+    pub fn complete(&self, command: u16, result: u64, status: Status, hold: Hold) {
         self.outbox.push(hold, |message| self.respond(message, command, result, status));
     }
 
     fn respond(&self, message: &mut Message, command: u16, result: u64, status: Status) {
-        let head = self.queue.get().map_or(0, Queue::head);
+        // FFFFh in the answer to Connect when there is no flow control, reserved later.
+        let head = self.head.borrow().as_ref().map_or(0, |head| head.at.unwrap_or(0xffff));
         let cqe = Cqe { result, head, command, status };
         self.append(message, kind::CAPSULE_RESP, 0, &cqe.encode(), Vec::new());
     }
@@ -578,14 +475,6 @@ impl<S: Subsystems> Session<S> {
     fn append(&self, message: &mut Message, kind: u8, flags: u8, specific: &[u8], data: Vec<Bytes>) {
         pdu::append(message, kind, flags, specific, data, To::Host, &self.terms);
     }
-}
-
-async fn work<S: Subsystems>(job: Job<S>) {
-    let Job { session, sqe, request, target, data, permit, begun } = job;
-    execute::run(&session, &sqe, request, target, data, permit).await;
-    drop(begun);
-    session.in_flight.set(session.in_flight.get() - 1);
-    session.ended.notify();
 }
 
 /// Taken from a terminated host at once.

@@ -80,6 +80,11 @@ impl Account {
         Permit { _request: self.requests.take(1).await, _payload: None }
     }
 
+    /// Room for one more request, if there is some.
+    pub fn try_request(&self) -> Option<Permit> {
+        self.requests.try_take(1).map(|request| Permit { _request: request, _payload: None })
+    }
+
     /// Room for its payload: from the connection's own memory, else from what all share.
     pub async fn payload(&self, permit: &mut Permit, bytes: u64) {
         let within_connection = self.bytes.take(bytes).await;

@@ -34,6 +34,19 @@ impl Reader {
         Reader { stream, held, start: 0, end: 0, spare, direct: false }
     }
 
+    /// One that goes on where another has ended, with what that had received and not taken.
+    pub fn resumed(stream: Stream, headers_bytes: usize, left: &[u8]) -> Self {
+        let mut reader = Reader::new(stream, headers_bytes);
+        reader.held[..left.len()].copy_from_slice(left);
+        reader.end = left.len();
+        reader
+    }
+
+    /// What was received and not taken.
+    pub fn into_left(self) -> Vec<u8> {
+        self.held[self.start..self.end].to_vec()
+    }
+
     /// The next `N` bytes.
     pub async fn array<const N: usize>(&mut self) -> io::Result<[u8; N]> {
         let mut array = [0; N];

@@ -34,16 +34,22 @@ pub struct Target {
 impl Target {
     /// A subsystem that every host may use, with this namespace as number 1.
     pub fn new(puppet: Puppet) -> Target {
-        Target::with_access(puppet, Access::Any)
+        Target::with(puppet, Access::Any, 0)
     }
 
-    pub fn with_access(puppet: Puppet, access: Access) -> Target {
+    /// With I/O queues dealt to so many hands, or with none; hands have no threads of their own here.
+    pub fn with(puppet: Puppet, access: Access, hands: usize) -> Target {
         let rt = Rt::real().unwrap();
         let list = SubsystemList::default();
         list.add(NQN, access);
         list.attach(NQN, 1, puppet.clone());
         let any_port = "tcp:127.0.0.1:0".parse().unwrap();
-        let server = Server::start(&rt, list.clone(), std::slice::from_ref(&any_port), &[]).unwrap();
+        let any_port = std::slice::from_ref(&any_port);
+        let (server, hands) = Server::dealing(&rt, list.clone(), any_port, &[], hands).unwrap();
+        for hand in hands {
+            let of_hand = rt.clone();
+            rt.spawn(async move { hand.serve(&of_hand).await }).detach();
+        }
         let address = server.local_addrs()[0].clone();
         Target { rt, list, server, address, puppet }
     }
@@ -88,11 +94,13 @@ impl Target {
     }
 }
 
-/// Runs a test on a server with a puppet of 64 MiB.
-pub fn with_target<F: Future<Output = ()>>(test: impl FnOnce(Rc<Target>) -> F) {
-    let target = Rc::new(Target::new(Puppet::new("vol", 64 << 20)));
-    let rt = target.rt.clone();
-    rt.block_on(test(target));
+/// Runs a test on a server with a puppet of 64 MiB: once with all connections on one thread, once with I/O queues dealt.
+pub fn with_target(test: impl AsyncFn(Rc<Target>)) {
+    for hands in [0, 2] {
+        let target = Rc::new(Target::with(Puppet::new("vol", 64 << 20), Access::Any, hands));
+        let rt = target.rt.clone();
+        rt.block_on(test(target));
+    }
 }
 
 /// Ways in which data can go: digests, alignment, R2Ts at once, data in capsules, flow control.

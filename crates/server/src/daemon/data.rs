@@ -7,6 +7,7 @@ use std::pin::Pin;
 use std::rc::Rc;
 
 use export::nbd::Dealer;
+use export::nvme::Server;
 use rt::MailSender;
 use tokio::sync::oneshot;
 
@@ -16,6 +17,7 @@ use crate::namespace::{All, Served};
 use crate::ops::World;
 use crate::ops::open::Opened;
 use crate::placement::Machine;
+use crate::subsystem::ExportedSubsystems;
 use crate::view::{Absent, Placement};
 use crate::{Kind, Problem};
 
@@ -36,6 +38,8 @@ pub struct Data {
     pub nbd: RefCell<Vec<String>>,
     /// Who deals NBD connections to other cores, when there are others.
     pub dealer: RefCell<Option<Rc<Dealer>>>,
+    /// Who deals I/O queues of NVMe/TCP to other cores, when there are others.
+    pub queues: RefCell<Option<Rc<Server<ExportedSubsystems>>>>,
     /// Addresses of the NVMe/TCP export.
     pub nvme: RefCell<Vec<String>>,
     /// Whether every array is opened for reading only.
@@ -44,8 +48,6 @@ pub struct Data {
     pub machine: Machine,
     /// What it may take in memory.
     pub memory: Memory,
-    /// Cores that work: this one, and those for NBD connections.
-    pub cores: usize,
 }
 
 impl Data {
@@ -103,7 +105,10 @@ impl Data {
     /// Where it is, and where its drives are.
     #[must_use]
     pub fn placement(&self) -> Placement {
-        let connections = self.dealer.borrow().as_ref().map(|dealer| dealer.connections()).unwrap_or_default();
+        let nbd = self.dealer.borrow().as_ref().map(|dealer| dealer.connections()).unwrap_or_default();
+        let nvme = self.queues.borrow().as_ref().map(|server| server.dealt()).unwrap_or_default();
+        let of = |all: &[usize], core| all.get(core).copied().unwrap_or(0);
+        let connections = (0..nbd.len().max(nvme.len())).map(|core| of(&nbd, core) + of(&nvme, core)).collect();
         Placement { connections, ..self.machine.plan(&self.drives()) }
     }
 

@@ -3,7 +3,6 @@
 use std::io;
 use std::pin::pin;
 use std::rc::Rc;
-use std::thread::JoinHandle;
 use std::time::Duration;
 
 use export::nbd::{Dealer, Server};
@@ -11,7 +10,8 @@ use futures::future::{Either, select};
 use rt::Rt;
 use rt::net::Addr;
 
-use super::{Data, cores};
+use super::Data;
+use super::cores::Cores;
 use crate::Problem;
 use crate::namespace::All;
 
@@ -20,7 +20,7 @@ pub enum Exports {
     /// On the data core.
     Here(Server<All>),
     /// On cores of their own.
-    Dealt(Rc<Dealer>, Vec<JoinHandle<()>>),
+    Dealt(Rc<Dealer>),
 }
 
 /// Addresses that can be listened on, as far as their form tells: looked at before anything is opened.
@@ -62,28 +62,26 @@ impl Exports {
     ///
     /// # Errors
     /// When one is taken.
-    pub async fn listen(data: &Rc<Data>, addresses: &[Addr]) -> Result<(Exports, String), Problem> {
+    pub async fn listen(data: &Rc<Data>, addresses: &[Addr], cores: &Cores) -> Result<(Exports, String), Problem> {
         let no_listening = |e| {
             let all: Vec<_> = addresses.iter().map(ToString::to_string).collect();
             let what = format!("NBD export at {}", all.join(", "));
             Problem::failed(what, format!("cannot listen: {e}"), "stop what listens there, or choose another (--nbd)")
         };
         let (rt, exported) = (&data.world.rt, data.exported());
-        let (exports, bound, by) = if data.cores == 1 {
+        let (exports, bound, by) = if cores.count() == 0 {
             let server =
                 patiently(rt, || Server::start(rt, exported.clone(), addresses)).await.map_err(no_listening)?;
             let bound = server.local_addrs().to_vec();
             (Exports::Here(server), bound, String::new())
         } else {
-            let hands = data.cores - 1;
-            let start = || Dealer::start(rt, &exported, addresses, hands);
+            let start = || Dealer::start(rt, &exported, addresses, cores.count());
             let (dealer, hands) = patiently(rt, start).await.map_err(no_listening)?;
-            let no_cores = |e| Problem::failed("cores for NBD connections", e, "serve with fewer (--cores)");
             let by = format!(", by {} cores", hands.len());
-            let threads = cores::serve(rt, hands, data.memory).await.map_err(no_cores)?;
+            cores.begin(hands.into_iter().map(|hand| async move |rt: Rt| hand.serve(&rt).await).collect());
             let (bound, dealer) = (dealer.local_addrs().to_vec(), Rc::new(dealer));
             *data.dealer.borrow_mut() = Some(dealer.clone());
-            (Exports::Dealt(dealer, threads), bound, by)
+            (Exports::Dealt(dealer), bound, by)
         };
         let names: Vec<String> = bound.iter().map(ToString::to_string).collect();
         let detail = names.join(", ") + &by;
@@ -91,20 +89,19 @@ impl Exports {
         Ok((exports, detail))
     }
 
-    /// Ends all connections, after the requests in flight; a request that hangs ends with its array.
-    pub async fn stop(self, rt: &Rt, patience: Duration) {
+    /// Ends all connections, after the requests in flight; whether all have ended. One that hangs ends with its array.
+    pub async fn stop(self, rt: &Rt, patience: Duration) -> bool {
         let stopped = async {
             match &self {
                 Exports::Here(server) => server.stop().await,
-                Exports::Dealt(dealer, _) => dealer.stop().await,
+                Exports::Dealt(dealer) => dealer.stop().await,
             }
         };
-        if let Either::Right(_) = select(pin!(stopped), pin!(rt.sleep(patience))).await {
+        let in_time = matches!(select(pin!(stopped), pin!(rt.sleep(patience))).await, Either::Left(_));
+        if !in_time {
             tracing::warn!("requests do not end within {} s; the arrays are closed under them", patience.as_secs());
-        } else if let Exports::Dealt(_, threads) = self {
-            // They have nothing left to do; one that panicked has ended the process.
-            threads.into_iter().for_each(|thread| drop(thread.join()));
         }
+        in_time
     }
 }
 

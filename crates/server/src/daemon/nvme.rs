@@ -1,6 +1,7 @@
 //! The NVMe/TCP export of all volumes of all served arrays, a subsystem for each array, and of direct drives, one
 //! for each. Off unless asked for.
 
+use std::fmt::Write;
 use std::net::SocketAddr;
 use std::pin::pin;
 use std::rc::Rc;
@@ -13,6 +14,7 @@ use rt::Rt;
 use rt::net::Addr;
 
 use super::Data;
+use super::cores::Cores;
 use super::exports::DYING_SERVER;
 use crate::Problem;
 use crate::subsystem::{AccessRules, ExportedSubsystems, Rule};
@@ -84,7 +86,7 @@ fn check_rule(rule: &Rule) -> Result<(), Problem> {
 
 /// The NVMe/TCP server, if there is one.
 pub struct Nvme {
-    server: Option<Server<ExportedSubsystems>>,
+    server: Option<Rc<Server<ExportedSubsystems>>>,
 }
 
 impl Nvme {
@@ -92,16 +94,16 @@ impl Nvme {
     ///
     /// # Errors
     /// When one is taken.
-    pub async fn listen(data: &Rc<Data>, wishes: Wishes) -> Result<(Nvme, String), Problem> {
+    pub async fn listen(data: &Rc<Data>, wishes: Wishes, cores: &Cores) -> Result<(Nvme, String), Problem> {
         if wishes.addresses.is_empty() {
             return Ok((Nvme { server: None }, "off".to_owned()));
         }
         let rt = &data.world.rt;
         let begun = rt.now();
-        let server = loop {
+        let (server, hands) = loop {
             let subsystems = ExportedSubsystems { all: data.exported(), access: wishes.access.clone() };
-            match Server::start(rt, subsystems, &wishes.addresses, &wishes.advertise) {
-                Ok(server) => break server,
+            match Server::dealing(rt, subsystems, &wishes.addresses, &wishes.advertise, cores.count()) {
+                Ok(started) => break started,
                 Err(e) if e.kind() == std::io::ErrorKind::AddrInUse && rt.now() - begun < DYING_SERVER => {
                     rt.sleep(Duration::from_millis(20)).await;
                 }
@@ -110,19 +112,27 @@ impl Nvme {
         };
         let names: Vec<String> = server.local_addrs().iter().map(ToString::to_string).collect();
         let mut detail = names.join(", ");
+        if !hands.is_empty() {
+            let _infallible = write!(detail, ", I/O queues by {} cores", hands.len());
+        }
+        cores.begin(hands.into_iter().map(|hand| async move |rt: Rt| hand.serve(&rt).await).collect());
+        let server = Rc::new(server);
         if wishes.access.is_empty() {
             detail.push_str("; no host may connect (--allow-host, --allow-any)");
         }
         *data.nvme.borrow_mut() = names;
+        *data.queues.borrow_mut() = Some(server.clone());
         Ok((Nvme { server: Some(server) }, detail))
     }
 
-    /// Ends all connections, after the commands in flight; one that hangs ends with its array.
-    pub async fn stop(self, rt: &Rt, patience: Duration) {
-        let Some(server) = self.server else { return };
-        if let Either::Right(_) = select(pin!(server.stop()), pin!(rt.sleep(patience))).await {
+    /// Ends all connections, after the commands in flight; whether all have ended. One that hangs ends with its array.
+    pub async fn stop(self, rt: &Rt, patience: Duration) -> bool {
+        let Some(server) = self.server else { return true };
+        let in_time = matches!(select(pin!(server.stop()), pin!(rt.sleep(patience))).await, Either::Left(_));
+        if !in_time {
             tracing::warn!("commands do not end within {} s; the arrays are closed under them", patience.as_secs());
         }
+        in_time
     }
 }
 

@@ -11,6 +11,7 @@ use rt::net::Addr;
 use rt::{MailReceiver, Rt, Ways};
 
 use super::control::{Control, Socket};
+use super::cores::Cores;
 use super::data::{Data, DataHandle, Letter};
 use super::exports::{self, Exports, REQUESTS_MAX};
 use super::nvme::{self, Nvme, NvmeSettings};
@@ -61,7 +62,7 @@ pub struct Settings {
     pub memory: Memory,
     /// How drives are used, where they can be.
     pub ways: Ways,
-    /// Cores that work: one for the arrays, the others for NBD connections; the one for both when it is the only one.
+    /// Cores that work: one for the arrays, the others for connections; the one for both when it is the only one.
     pub cores: usize,
     /// Stops when standard input ends: for a parent that must not leave a server behind.
     pub stop_at_eof: bool,
@@ -85,6 +86,7 @@ async fn live(rt: &Rt, settings: Settings) -> Result<(), Problem> {
     let step = Steps { rt, number: 0.into() };
     let addresses = exports::parse(&settings.nbd)?;
     let nvme = nvme::parse(&settings.nvme)?;
+    let cores = cores::checked(settings.cores)?;
     let socket = step.run("control socket", async { Socket::claim(&settings.control) }).await?;
     let world = World { rt: rt.clone(), registry: Registry::at(settings.state_dir.clone()) };
     let direct = step.run("direct drives", open_direct(&world, &settings)).await?;
@@ -98,13 +100,16 @@ async fn live(rt: &Rt, settings: Settings) -> Result<(), Problem> {
         read_only: settings.read_only,
         machine: Machine::here(),
         memory: settings.memory.checked()?,
-        cores: cores::checked(settings.cores)?,
         dealer: RefCell::default(),
+        queues: RefCell::default(),
     });
     data.memory.settle();
     data.settle();
     step.run("arrays", arrays::open_all(&data, &settings)).await?;
-    let served = serve(rt, &data, socket, (&addresses, nvme), &settings, &step).await;
+    let served = match step.run("cores for connections", Cores::start(rt, cores - 1, data.memory)).await {
+        Ok(cores) => serve(rt, &data, socket, (&addresses, nvme, cores), &settings, &step).await,
+        Err(problem) => Err(problem),
+    };
     let closed = stop::close_arrays(&data).await;
     // Last: who waits for the end waits for the socket to go.
     match served {
@@ -131,12 +136,12 @@ async fn serve(
     rt: &Rt,
     data: &Rc<Data>,
     socket: Socket,
-    (nbd, nvme): (&[Addr], nvme::Wishes),
+    (nbd, nvme, cores): (&[Addr], nvme::Wishes, Cores),
     settings: &Settings,
     step: &Steps<'_>,
 ) -> Result<Control, Problem> {
-    let exports = step.run("NBD export", Exports::listen(data, nbd)).await?;
-    let nvme = match step.run("NVMe/TCP export", Nvme::listen(data, nvme)).await {
+    let exports = step.run("NBD export", Exports::listen(data, nbd, &cores)).await?;
+    let nvme = match step.run("NVMe/TCP export", Nvme::listen(data, nvme, &cores)).await {
         Ok(nvme) => nvme,
         Err(problem) => {
             exports.stop(rt, REQUESTS_MAX).await;
@@ -165,7 +170,9 @@ async fn serve(
         }
     };
     tracing::info!("stop: {why}");
-    futures::join!(exports.stop(rt, REQUESTS_MAX), nvme.stop(rt, REQUESTS_MAX));
+    if let (true, true) = futures::join!(exports.stop(rt, REQUESTS_MAX), nvme.stop(rt, REQUESTS_MAX)) {
+        cores.join();
+    }
     Ok(control)
 }
 

@@ -90,7 +90,8 @@ pub struct Placement {
     pub nodes: Vec<PlacementNode>,
     /// Drives of which the node is not known, or that are attached to several.
     pub elsewhere: Vec<String>,
-    /// NBD connections of each core that has nothing else; none when the data core has them.
+    /// Connections of each core that has nothing else (of NBD, and I/O queues of NVMe/TCP); none when the data core has
+    /// them.
     #[serde(default)]
     pub connections: Vec<usize>,
 }

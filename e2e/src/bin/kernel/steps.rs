@@ -32,6 +32,7 @@ pub const ALL: &[Step<World>] = &[
         run: sigkill,
     },
     Step { name: "stall", about: "the server stands still until the kernel gives up and comes back", run: stall },
+    Step { name: "cores", about: "the same queues and SIGKILL again, with queues on two other cores", run: cores },
     Step { name: "attach", about: "ashlar attach and detach on the host of the array itself", run: attach },
 ];
 
@@ -186,20 +187,27 @@ fn errors(world: &mut World) -> Result<()> {
     require(newest["error_count"].as_u64() >= Some(2), "nvme error-log", || log.to_string())
 }
 
+/// Numbers of I/O queues, and what `nvme connect` is told for them.
+const QUEUES: [(u32, &str); 8] = [
+    (1, "-i 1"),
+    (2, "-i 2 --hdr-digest"),
+    (3, "-i 3 --data-digest"),
+    (4, "-i 4 --hdr-digest --data-digest --disable-sqflow"),
+    (5, "-i 4 --nr-write-queues=1"),
+    (6, "-i 4 --nr-write-queues=2 --queue-size=16"),
+    (7, "-i 4 --nr-write-queues=3 --data-digest --disable-sqflow"),
+    (8, "-i 4 --nr-write-queues=4 --hdr-digest --data-digest"),
+];
+
 fn queues(world: &mut World) -> Result<()> {
+    with_queues(world, &QUEUES)
+}
+
+fn with_queues(world: &mut World, all: &[(u32, &str)]) -> Result<()> {
     if world.guest.sh("ls /sys/block")?.contains("nvme") {
         world.disconnect()?;
     }
-    for (count, flags) in [
-        (1, "-i 1"),
-        (2, "-i 2 --hdr-digest"),
-        (3, "-i 3 --data-digest"),
-        (4, "-i 4 --hdr-digest --data-digest --disable-sqflow"),
-        (5, "-i 4 --nr-write-queues=1"),
-        (6, "-i 4 --nr-write-queues=2 --queue-size=16"),
-        (7, "-i 4 --nr-write-queues=3 --data-digest --disable-sqflow"),
-        (8, "-i 4 --nr-write-queues=4 --hdr-digest --data-digest"),
-    ] {
+    for (count, flags) in all {
         world.connect(flags).map_err(|f| f.within(flags))?;
         let (device, controller) = (world.device()?, world.controller()?);
         let seen = world.guest.sh(&format!("cat /sys/class/nvme/{}/queue_count", &controller[5..]))?;
@@ -260,6 +268,20 @@ fn sigkill(world: &mut World) -> Result<()> {
 
 /// Longer than the kernel waits for a keep-alive command: it closes its connections, comes back, and sends again what was
 /// not answered. What waited in the sockets of the old connections must not land on it.
+fn cores(world: &mut World) -> Result<()> {
+    if world.guest.sh("ls /sys/block")?.contains("nvme") {
+        world.disconnect()?;
+    }
+    world.server.stop()?;
+    world.server.add_flags(&["--cores", "3"]);
+    world.server.start()?;
+    with_queues(world, &QUEUES[4..])?;
+    world.connect("-i 4")?;
+    let printed = world.ashlar.done(&["status", "--placement"])?;
+    require(printed.contains("2 + 2 connections"), "status --placement", || printed.clone())?;
+    sigkill(world)
+}
+
 fn stall(world: &mut World) -> Result<()> {
     const STALL: Duration = Duration::from_secs(13);
     world.connected()?;

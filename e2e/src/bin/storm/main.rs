@@ -35,6 +35,9 @@ struct Args {
     /// Decides the mutations
     #[arg(long, default_value_t = 1)]
     seed: u64,
+    /// Cores of the server
+    #[arg(long, default_value_t = 1)]
+    cores: u32,
     /// The `ashlar` program [default: the one beside this one]
     #[arg(long, value_name = "PROGRAM")]
     ashlar: Option<PathBuf>,
@@ -67,7 +70,7 @@ fn run(args: &Args) -> Result<()> {
     let address = format!("tcp:127.0.0.1:{port}");
     let drives = ["--direct", DRIVE, "--direct", DRIVE];
     let mut server = Server::new(&Ashlar::new(&program, dir.path()))
-        .with_flags(&[&drives[..], &["--nvme", &address, "--allow-any"]].concat());
+        .with_flags(&[&drives[..], &["--nvme", &address, "--allow-any", "--cores", &args.cores.to_string()]].concat());
     server.start()?;
     let address: Addr = address.parse().or_fail("the address")?;
     let rt = Rt::real().or_fail("the runtime (io_uring)")?;

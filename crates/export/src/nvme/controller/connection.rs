@@ -25,6 +25,11 @@ impl Connection {
         self.stream.shutdown();
     }
 
+    /// Nothing of it begins any more, but what is to be sent is sent.
+    pub fn end(&self) {
+        self.is_cut.set(true);
+    }
+
     /// Whether it was ended.
     pub fn is_cut(&self) -> bool {
         self.is_cut.get()

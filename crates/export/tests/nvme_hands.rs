@@ -1,0 +1,220 @@
+//! I/O queues of NVMe/TCP dealt to threads.
+
+#![allow(clippy::unwrap_used, reason = "tests")]
+#![allow(clippy::disallowed_methods, clippy::disallowed_types, reason = "threads are the subject")]
+
+mod support;
+
+use std::{cell::Cell, rc::Rc, time::Duration};
+
+use export::nvme::{
+    Access, Hand, Server, SubsystemList,
+    client::{Disk, Host, Link, Wishes},
+};
+use futures::future::{join_all, select};
+use rt::{Buf, Bytes, Rt, Task, net::Addr};
+use support::{Puppet, nvme::NQN};
+
+/// A server on this thread, and where it listens.
+struct Served {
+    rt: Rt,
+    server: Server<SubsystemList<Puppet>>,
+    address: Addr,
+    puppet: Puppet,
+}
+
+impl Served {
+    async fn host(&self, queues: u16, wishes: &Wishes) -> (Rc<Host>, Disk) {
+        let host = Host::connect(&self.rt, &self.address, NQN, queues, wishes).await.unwrap();
+        let disk = host.disk(1).await.unwrap();
+        (Rc::new(host), disk)
+    }
+
+    async fn until(&self, dealt: &[usize]) {
+        while self.server.dealt() != dealt {
+            self.rt.sleep(Duration::from_millis(1)).await;
+        }
+    }
+}
+
+fn dealing() -> (Served, Vec<Hand>) {
+    dealing_to(2)
+}
+
+fn dealing_to(hands: usize) -> (Served, Vec<Hand>) {
+    let rt = Rt::real().unwrap();
+    let (list, puppet) = (SubsystemList::default(), Puppet::new("vol", 64 << 20));
+    list.add(NQN, Access::Any);
+    list.attach(NQN, 1, puppet.clone());
+    let any_port = "tcp:127.0.0.1:0".parse().unwrap();
+    let (server, hands) = Server::dealing(&rt, list, std::slice::from_ref(&any_port), &[], hands).unwrap();
+    let address = server.local_addrs()[0].clone();
+    (Served { rt, server, address, puppet }, hands)
+}
+
+/// Has hands on threads of their own meanwhile; then the server stops, and the threads end.
+fn on_threads(hands: usize, work: impl AsyncFnOnce(&Served)) {
+    let (served, hands) = dealing_to(hands);
+    let serve = |hand: Hand| {
+        std::thread::spawn(move || {
+            let rt = Rt::real().unwrap();
+            rt.block_on(hand.serve(&rt));
+        })
+    };
+    let threads: Vec<_> = hands.into_iter().map(serve).collect();
+    served.rt.block_on(async {
+        work(&served).await;
+        served.server.stop().await;
+    });
+    threads.into_iter().for_each(|thread| thread.join().unwrap());
+}
+
+#[test]
+fn queues_are_dealt_evenly_and_all_data_is_right() {
+    on_threads(3, async |served| {
+        let wishes = Wishes { header_digest: true, data_digest: true, ..Wishes::default() };
+        let mut hosts = vec![];
+        for wishes in [&wishes, &Wishes::default()] {
+            hosts.push(served.host(3, wishes).await);
+        }
+        assert_eq!(served.server.dealt(), [2, 2, 2]);
+        let tasks = hosts.iter().enumerate().flat_map(|(n, (_, disk))| {
+            (0..24).map(move |lane| {
+                let at = (n as u64 * 24 + lane) << 20;
+                let disk = disk.clone();
+                served.rt.spawn(async move {
+                    for round in 0..40u64 {
+                        let bytes = [4096, 1 << 20, 512, 128 << 10][round as usize % 4];
+                        let data = Buf::from_slice(&vec![(at >> 20) as u8 ^ round as u8; bytes]).freeze();
+                        disk.write(at, data.clone(), round % 7 == 0).await.unwrap();
+                        assert_eq!(disk.read(at, bytes as u32).await.unwrap(), data);
+                    }
+                })
+            })
+        });
+        join_all(tasks).await;
+        drop(hosts);
+        served.until(&[0, 0, 0]).await;
+        assert_eq!((served.server.connections(), served.server.controllers()), (0, 0));
+    });
+}
+
+#[test]
+fn lone_commands_wake_both_threads() {
+    // A wake that is lost would leave both asleep for ever.
+    on_threads(1, async |served| {
+        let (_host, disk) = served.host(1, &Wishes::default()).await;
+        for n in 0..3_000u64 {
+            let at = n % 512 * 4096;
+            disk.write(at, Buf::from_slice(&[n as u8; 4096]).freeze(), false).await.unwrap();
+            if n % 3 == 0 {
+                assert_eq!(disk.read(at, 4096).await.unwrap()[..8], [n as u8; 8]);
+            }
+        }
+    });
+}
+
+/// A host may connect a queue anew on the same controller before the thread that has the old connection says that it ended.
+#[test]
+fn a_queue_connects_again_at_once() {
+    on_threads(1, async |served| {
+        let (address, wishes) = (&served.address, Wishes::default());
+        let mut host = Host::connect(&served.rt, address, NQN, 2, &wishes).await.unwrap();
+        drop(host.queues.pop());
+        for n in 0..300 {
+            let again = Link::connect(&served.rt, address, &wishes, NQN, 2, Some(host.controller)).await;
+            assert!(again.is_ok(), "the {n}th time: {:?}", again.map(drop));
+        }
+    });
+}
+
+#[test]
+fn a_stop_finishes_what_was_begun() {
+    on_threads(2, async |served| {
+        let (_host, disk) = served.host(2, &Wishes::default()).await;
+        served.puppet.hold();
+        let tasks: Vec<Task<_>> = (0..8u64)
+            .map(|n| {
+                let disk = disk.clone();
+                served.rt.spawn(async move { disk.write(n * 4096, Bytes::zeroed(4096), false).await })
+            })
+            .collect();
+        while served.puppet.waiting() < 8 {
+            served.rt.sleep(Duration::from_millis(1)).await;
+        }
+        let later = async {
+            served.rt.sleep(Duration::from_millis(50)).await;
+            served.puppet.release();
+        };
+        let ((), (), all) = futures::join!(served.server.stop(), later, join_all(tasks));
+        assert!(all.iter().all(Result::is_ok), "{all:?}");
+    });
+}
+
+/// Stops while hosts connect, write and leave: it ends, and nothing is used afterwards.
+#[test]
+fn a_stop_at_any_time_ends() {
+    for millis in 0..30 {
+        let writes = Rc::new(Cell::new(0));
+        on_threads(2, async |served| {
+            let guests = (0..3).map(|n| {
+                let writes = writes.clone();
+                async move {
+                    loop {
+                        let wishes = Wishes { in_capsule: n % 2 == 0, ..Wishes::default() };
+                        let host = Host::connect(&served.rt, &served.address, NQN, 2, &wishes).await;
+                        let Ok(host) = host else { return };
+                        let Ok(disk) = host.disk(1).await else { return };
+                        for at in 0..20u64 {
+                            let data = Bytes::zeroed([4096, 512 << 10][at as usize % 2]);
+                            if disk.write(at << 20, data, false).await.is_err() {
+                                return;
+                            }
+                            writes.set(writes.get() + 1);
+                        }
+                    }
+                }
+            });
+            let all = join_all(guests);
+            let stop = async {
+                served.rt.sleep(Duration::from_millis(millis)).await;
+                served.server.stop().await;
+                assert_eq!((served.puppet.waiting(), served.server.connections()), (0, 0));
+            };
+            futures::join!(all, stop);
+        });
+        assert!(millis < 25 || writes.get() > 0, "it was never used");
+    }
+}
+
+/// A hand whose thread ends loses its connections; hosts that come again are served by the other.
+#[test]
+fn a_hand_that_is_gone() {
+    let (served, mut hands) = dealing();
+    let rt = served.rt.clone();
+    let last = hands.pop().unwrap();
+    let thread = std::thread::spawn(move || {
+        let rt = Rt::real().unwrap();
+        rt.block_on(async {
+            let patience = rt.sleep(Duration::from_millis(300));
+            select(std::pin::pin!(last.serve(&rt)), std::pin::pin!(patience)).await;
+        });
+    });
+    let first = hands.pop().unwrap();
+    rt.block_on(async {
+        let of_hand = rt.clone();
+        rt.spawn(async move { first.serve(&of_hand).await }).detach();
+        let (lost, disk) = served.host(2, &Wishes::default()).await;
+        assert_eq!(served.server.dealt(), [1, 1]);
+        while !lost.queues.iter().any(Link::has_ended) {
+            let _either = disk.write(0, Bytes::zeroed(4096), false).await;
+            rt.sleep(Duration::from_millis(5)).await;
+        }
+        drop((lost, disk));
+        let (_host, disk) = served.host(2, &Wishes::default()).await;
+        served.until(&[2, 0]).await;
+        disk.write(0, Bytes::zeroed(4096), false).await.unwrap();
+        served.server.stop().await;
+    });
+    thread.join().unwrap();
+}
