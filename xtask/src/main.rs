@@ -69,7 +69,7 @@ fn usage(why: &str) -> ExitCode {
 fn test(options: &Options) -> ExitCode {
     let all = suites::all();
     if options.list {
-        all.iter().for_each(|s| println!("{:<10} {:<62} {}", s.name, s.about, s.command_line()));
+        all.iter().for_each(|s| println!("{:<11} {:<62} {}", s.name, s.about, s.command_line()));
         return ExitCode::SUCCESS;
     }
     if let Some(unknown) = options.only.iter().find(|name| all.iter().all(|s| s.name != **name)) {

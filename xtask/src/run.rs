@@ -22,15 +22,15 @@ struct Ended {
 pub fn all(suites: &[Suite]) -> ExitCode {
     let begun = Instant::now();
     let ended: Vec<Ended> = suites.iter().map(one).collect();
-    println!("\n{:<10} {:<8} {:>8}", "SUITE", "RESULT", "TIME");
+    println!("\n{:<11} {:<8} {:>8}", "SUITE", "RESULT", "TIME");
     for e in &ended {
         let result = if e.failure.is_some() { "FAILED" } else { "ok" };
         let why = e.failure.as_deref().unwrap_or("");
-        println!("{:<10} {result:<8} {:>6.1} s  {why}", e.name, e.took.as_secs_f64());
+        println!("{:<11} {result:<8} {:>6.1} s  {why}", e.name, e.took.as_secs_f64());
     }
     let failed: Vec<&str> = ended.iter().filter(|e| e.failure.is_some()).map(|e| e.name).collect();
     let result = if failed.is_empty() { "ok" } else { "FAILED" };
-    println!("{:<10} {result:<8} {:>6.1} s  {}", "all", begun.elapsed().as_secs_f64(), failed.join(", "));
+    println!("{:<11} {result:<8} {:>6.1} s  {}", "all", begun.elapsed().as_secs_f64(), failed.join(", "));
     if failed.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
