@@ -5,10 +5,10 @@
 //!
 //! ```text
 //!   server      accept -> ICReq -> session              session, one task per connection, which is a queue:
-//!                                                          reader -> pdu::check -> command or data
-//!   connect     a queue joins a controller                 Connect, Fabrics and admin commands: answered at once
-//!   controller  properties, identify, logs, features       I/O: request::check, spawns execute
-//!   transfer    R2Ts and the data that answers them        outbox: answers of many commands in one send
+//!   connect     a queue joins a controller                 reader -> pdu::check -> command or data
+//!   controller  properties, identify, logs, features       outbox: answers of many commands in one send
+//!   queue       what an I/O command asks for            here: Connect, Fabrics, admin: answered at once; I/O: execute
+//!   transfer    R2Ts and the data that answers them     hand: I/O queues whose connection has another thread
 //! ```
 //!
 //! Invariants: parsing and the state of controllers and transfers are pure ([`pdu`], [`entry`], [`request`],

@@ -70,7 +70,7 @@ pub struct Shared<S: Subsystems> {
     connections: RefCell<BTreeMap<u64, Stream>>,
     next_connection: Cell<u64>,
     closed: Signal,
-    /// Of the threads that I/O queues are dealt to; those that are here when there are none.
+    /// One for each hand that I/O queues are dealt to; without any they are served here.
     clerks: Vec<Rc<Clerk<S>>>,
 }
 
