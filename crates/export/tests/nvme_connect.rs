@@ -11,7 +11,9 @@ use export::nvme::{
     client::{Error, Host, Link, Opened, Wishes, connect_command},
     entry::{Sgl, Sqe, admin, fabrics, io},
     feature_id,
-    limits::{CAPSULE_DATA_MAX, CONNECTIONS_MAX, H2C_DATA_MAX, IO_QUEUES_MAX, QUEUE_ENTRIES_MAX, TRANSFER_BYTES_MAX},
+    limits::{
+        ADMIN_CAPSULE_DATA_MAX, CONNECTIONS_MAX, H2C_DATA_MAX, IO_QUEUES_MAX, QUEUE_ENTRIES_MAX, TRANSFER_BYTES_MAX,
+    },
     pdu::{Initialize, kind},
     property::{self, cc, csts},
 };
@@ -299,7 +301,7 @@ fn stop_finishes_what_is_in_flight() {
         target.puppet.hold();
         let write = {
             let disk = disk.clone();
-            target.rt.spawn(async move { disk.write(0, Bytes::zeroed(CAPSULE_DATA_MAX as usize), false).await })
+            target.rt.spawn(async move { disk.write(0, Bytes::zeroed(ADMIN_CAPSULE_DATA_MAX as usize), false).await })
         };
         until(&target.rt, || target.puppet.waiting() == 1).await;
         let stopping = {

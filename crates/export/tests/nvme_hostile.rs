@@ -10,12 +10,16 @@ use export::nvme::{
     client::{Wishes, connect_command},
     entry::{Cqe, Sgl, Sqe, fabrics, io},
     limits::{
-        ASKED_BYTES_MAX, CONNECTION_BYTES_MAX, CONNECTION_COMMANDS_MAX, H2C_DATA_MAX, QUEUE_ENTRIES_MAX,
-        TRANSFER_BYTES_MAX,
+        ASKED_BYTES_MAX, CONNECTION_BYTES_MAX, CONNECTION_COMMANDS_MAX, H2C_DATA_MAX, IO_CAPSULE_DATA_MAX,
+        QUEUE_ENTRIES_MAX, TRANSFER_BYTES_MAX,
     },
     pdu::{self, Common, DataHeader, Initialize, Terms, To, kind},
+    status::Status,
 };
-use futures::future::{Either, select};
+use futures::{
+    future::{Either, select},
+    join,
+};
 use rt::Bytes;
 use support::{
     Raw,
@@ -342,6 +346,41 @@ fn writes_whose_data_does_not_come_stop_nobody() {
         disk.write(0, pattern(1, 1 << 20), false).await.unwrap();
         drop(raw);
         until(&target.rt, || target.server.connections() == 3).await;
+    });
+}
+
+/// What comes in long capsules behind such writes needs none of their memory, and is done: of both halves of a compare, too.
+#[test]
+fn long_capsules_go_on_behind_writes_whose_data_does_not_come() {
+    with_target(async |target| {
+        let (_admin, raw) = raw_queue(&target).await;
+        raw.send(&capsule(&write(TRANSFER_BYTES_MAX, 5), &[], &PLAIN).repeat(40)).await;
+        for _ in 0..ASKED_BYTES_MAX / u64::from(TRANSFER_BYTES_MAX) {
+            assert_eq!(r2t(&raw).await.length, TRANSFER_BYTES_MAX);
+        }
+        let data = vec![7; IO_CAPSULE_DATA_MAX as usize];
+        let write = write(IO_CAPSULE_DATA_MAX, 6).with_sgl(Sgl::Capsule { offset: 0, bytes: IO_CAPSULE_DATA_MAX });
+        for sqe in [write, write.with(0, &[io::COMPARE])] {
+            // More than the reserve holds at once.
+            let all = capsule(&sqe, &data, &PLAIN).repeat(20);
+            join!(raw.send(&all), async {
+                for _ in 0..20 {
+                    let cqe = response(&raw).await;
+                    assert_eq!((cqe.command, cqe.status), (6, Status::SUCCESS));
+                }
+            });
+        }
+    });
+}
+
+#[test]
+fn a_capsule_with_too_much_data_is_terminated() {
+    with_target(async |target| {
+        let (_admin, raw) = raw_queue(&target).await;
+        let bytes = IO_CAPSULE_DATA_MAX + 4;
+        let long = capsule(&write(bytes, 6), &vec![0; bytes as usize], &PLAIN);
+        raw.send(&long[..72]).await;
+        assert_eq!(termination(&raw).await, (5, 4, long[..8].to_vec()));
     });
 }
 

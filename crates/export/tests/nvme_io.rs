@@ -12,7 +12,7 @@ use export::{
         Status,
         client::{Error, Wishes},
         entry::{NSID_ALL, Sgl, Sqe, io},
-        limits::{CAPSULE_DATA_MAX, H2C_DATA_MAX, TRANSFER_BYTES_MAX},
+        limits::{ADMIN_CAPSULE_DATA_MAX, CAPSULE_DATA_FREE, IO_CAPSULE_DATA_MAX, TRANSFER_BYTES_MAX},
         log, request,
     },
 };
@@ -62,7 +62,15 @@ fn data_goes_in_every_way() {
         with_target(async |target| {
             let (host, disk) = target.disk_with(&wishes).await;
             assert_eq!(host.admin.terms().header_digest, wishes.header_digest);
-            let lengths = [512, 4096, CAPSULE_DATA_MAX, CAPSULE_DATA_MAX + 512, H2C_DATA_MAX, H2C_DATA_MAX + 512, MIB];
+            let lengths = [
+                512,
+                CAPSULE_DATA_FREE,
+                CAPSULE_DATA_FREE + 512,
+                ADMIN_CAPSULE_DATA_MAX + 512,
+                IO_CAPSULE_DATA_MAX,
+                IO_CAPSULE_DATA_MAX + 512,
+                MIB,
+            ];
             for (i, bytes) in lengths.into_iter().enumerate() {
                 let data = pattern(i as u8 + 1, bytes as usize);
                 disk.write(512, data.clone(), false).await.unwrap();

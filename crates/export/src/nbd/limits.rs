@@ -9,7 +9,7 @@
 //! Where connections are dealt to several threads, each has its part of the 512 MiB: of four 128 MiB, which two
 //! connections at their limit fill.
 //!
-//! A connection at rest holds its receive buffer of 64 KiB, and up to 288 KiB of tasks that wait for the next requests
+//! A connection at rest holds its receive buffer of 64 KiB; a server, up to 4 MiB of tasks that wait for the next requests
 //! (`stream::workers`), once so many were under way.
 //!
 //! A stalled peer holds at most its 64 MiB. It cannot stop others: small requests go on in each connection's own
@@ -30,8 +30,12 @@ pub const CONNECTION_BYTES_MAX: u64 = 2 * REQUEST_BYTES_MAX as u64;
 pub const CONNECTION_BYTES_OWN: u64 = CONNECTION_REQUESTS_MAX * (8 << 10);
 
 /// The three together.
-pub(super) const CONNECTION_ALLOWANCE: Allowance =
-    Allowance { requests: CONNECTION_REQUESTS_MAX, bytes: CONNECTION_BYTES_MAX, own_bytes: CONNECTION_BYTES_OWN };
+pub(super) const CONNECTION_ALLOWANCE: Allowance = Allowance {
+    requests: CONNECTION_REQUESTS_MAX,
+    bytes: CONNECTION_BYTES_MAX,
+    own_bytes: CONNECTION_BYTES_OWN,
+    reserve_bytes: 0,
+};
 
 /// Connections of one server; more wait to be accepted.
 pub const CONNECTIONS_MAX: u64 = 128;

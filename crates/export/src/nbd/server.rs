@@ -27,7 +27,7 @@ use super::{
         CONNECTION_ALLOWANCE, CONNECTIONS_MAX, HANDSHAKE_SECONDS_MAX, SHARED_BYTES_MAX, STOP_LINGER_MILLIS,
         STOP_SEND_SECONDS_MAX,
     },
-    session::Session,
+    session::{Job, Session},
     wire::REQUEST_BYTES,
 };
 use crate::{
@@ -40,6 +40,7 @@ use crate::{
         progress::Progress,
         reader::Reader,
         signal::Signal,
+        workers::{WAITING_BYTES, Workers},
     },
 };
 
@@ -50,11 +51,12 @@ pub struct Server<D: Directory> {
     acceptors: RefCell<Vec<Task<()>>>,
 }
 
-struct Shared<D> {
+struct Shared<D: Directory> {
     rt: Rt,
     directory: D,
     memory: Rc<Pool>,
     progress: Rc<Progress>,
+    workers: Rc<Workers<Job<D::N>>>,
     counters: RefCell<BTreeMap<String, Rc<Live>>>,
     connections: RefCell<BTreeMap<u64, Stream>>,
     next_connection: Cell<u64>,
@@ -68,6 +70,7 @@ impl<D: Directory> Shared<D> {
             directory,
             memory: Pool::new(shared_bytes),
             progress: Rc::default(),
+            workers: Workers::new(WAITING_BYTES),
             counters: RefCell::default(),
             connections: RefCell::default(),
             next_connection: Cell::new(0),
@@ -137,6 +140,7 @@ impl<D: Directory> Server<D> {
         // Close.
         shared.connections.borrow().values().for_each(Stream::shutdown);
         all_closed().await;
+        shared.workers.close();
     }
 
     async fn at_most(&self, patience: Duration, event: impl Future<Output = ()>) {
@@ -181,6 +185,8 @@ async fn serve<D: Directory>(shared: &Shared<D>, stream: &Stream) {
         c.connections_total += 1;
     });
     let account = Account::new(&CONNECTION_ALLOWANCE, &shared.memory);
-    Session::new(&shared.rt, stream, agreed, live.clone(), account, &shared.progress).run(reader).await;
+    Session::new(&shared.rt, stream, agreed, live.clone(), account, &shared.progress, &shared.workers)
+        .run(reader)
+        .await;
     live.update(|c| c.connections -= 1);
 }

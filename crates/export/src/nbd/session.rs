@@ -31,7 +31,7 @@ use crate::{
         progress::{Executing, Progress, Unanswered},
         reader::Reader,
         signal::Signal,
-        workers::{CONNECTION_WAITING_BYTES, Workers},
+        workers::Workers,
     },
 };
 
@@ -54,7 +54,7 @@ pub struct Session<N> {
 }
 
 /// A request to execute.
-struct Job<N> {
+pub struct Job<N> {
     session: Rc<Session<N>>,
     request: Request,
     command: Command,
@@ -81,6 +81,7 @@ impl<N: crate::Namespace> Session<N> {
         live: Rc<Live>,
         account: Account,
         progress: &Rc<Progress>,
+        workers: &Rc<Workers<Job<N>>>,
     ) -> Rc<Self> {
         Rc::new(Session {
             namespace: agreed.namespace,
@@ -93,7 +94,7 @@ impl<N: crate::Namespace> Session<N> {
             progress: progress.clone(),
             in_flight: Cell::new(0),
             ended: Signal::default(),
-            workers: Workers::new(CONNECTION_WAITING_BYTES),
+            workers: workers.clone(),
         })
     }
 
@@ -111,7 +112,6 @@ impl<N: crate::Namespace> Session<N> {
         }
         // "CMD_DISC": "The server MUST handle all outstanding requests".
         self.ended.until(|| self.in_flight.get() == 0).await;
-        self.workers.close();
         self.outbox.close();
         let patience = self.rt.sleep(Duration::from_secs(STOP_SEND_SECONDS_MAX));
         if let Either::Right((_, sender)) = select(pin!(sender), pin!(patience)).await {

@@ -16,6 +16,7 @@ use super::{
     controller::{Answer, Controller, Outcome, property::Change},
     entry::{Sqe, fabrics},
     execute,
+    limits::{ADMIN_CAPSULE_DATA_MAX, IO_CAPSULE_DATA_MAX},
     pdu::Terms,
     queue::Queue,
     request::Request,
@@ -50,7 +51,7 @@ impl<S: Subsystems> Here<S> {
     /// The session of a connection that is no queue yet.
     pub fn session(shared: &Rc<Shared<S>>, stream: &Stream, terms: Terms) -> Rc<Session<Here<S>>> {
         let here = Here { shared: shared.clone(), queue: OnceCell::new(), elsewhere: RefCell::default() };
-        Session::new(&shared.rt, stream, terms, &shared.memory, &shared.progress, here)
+        Session::new(&shared.rt, stream, terms, &shared.memory, &shared.progress, &shared.workers, here)
     }
 
     /// The queue that the connection has become, if another thread is to have it, and its Connect command.
@@ -71,7 +72,8 @@ impl<S: Subsystems> Behind for Here<S> {
         permit: Permit,
     ) -> Result<(), End> {
         match self.queue.get() {
-            None => session.first_command(sqe, &data, intact, permit).await,
+            // In memory of its own: the future of every command would have room for it.
+            None => Box::pin(session.first_command(sqe, &data, intact, permit)).await,
             Some(queue) if queue.is_cut() => Err(End::Disconnected),
             Some(queue) => {
                 queue.controller.heard();
@@ -88,6 +90,13 @@ impl<S: Subsystems> Behind for Here<S> {
         match self.queue.get() {
             Some(queue) if !queue.is_cut() => Ok(()),
             _ => Err(End::Disconnected),
+        }
+    }
+
+    fn capsule_data_max(&self) -> u32 {
+        match self.queue.get() {
+            Some(queue) if queue.id != 0 => IO_CAPSULE_DATA_MAX,
+            _ => ADMIN_CAPSULE_DATA_MAX,
         }
     }
 

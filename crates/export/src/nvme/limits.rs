@@ -1,16 +1,17 @@
 //! How much a host may ask of us, with the arithmetic.
 //!
 //! ```text
-//!   connection   256 commands (twice the longest queue), each with at most 8 KiB in its capsule -> 2 MiB
-//!                16 MiB of payload of reads and of writes by R2T, 1 MiB of it of its own
+//!   connection   256 commands (twice the longest queue), each with at most 4 KiB in its capsule -> 1 MiB
+//!                16 MiB of longer payload, 1 MiB of it of its own
+//!                1 MiB more of its own for what comes in longer capsules
 //!                128 KiB of data on its way into a write
 //!   server       256 connections; 256 MiB of payload shared by all
-//!                -> 256 + 256 * (2 + 1 + 1/8) = 1056 MiB
+//!                -> 256 + 256 * (1 + 1 + 1 + 1/8) = 1056 MiB
 //! ```
 //!
-//! Nothing is taken before it is used: a connection at rest holds its receive buffer of 64 KiB, and up to 288 KiB of
-//! tasks that wait for the next commands (`stream::workers`), once so many were under way; so does the data core for each
-//! hand, up to 4 MiB. A host at a limit is not
+//! Nothing is taken before it is used: a connection at rest holds its receive buffer of 64 KiB; a server, each
+//! hand, and the data core for each hand, up to 4 MiB of tasks that wait for the next commands (`stream::workers`), once so
+//! many were under way. A host at a limit is not
 //! read from, or its command waits, until there is room. A host that makes no progress while others wait for
 //! shared memory is closed after `STALL_SECONDS_MAX`.
 
@@ -23,8 +24,18 @@ pub const QUEUE_ENTRIES_MAX: u16 = 128;
 /// host may take an answer and use its entry again before we learn that the answer has left.
 pub const CONNECTION_COMMANDS_MAX: u64 = 2 * QUEUE_ENTRIES_MAX as u64;
 
-/// Data in a capsule, for admin and I/O queues: a 4 KiB write needs no R2T. The transport fixes it for admin queues.
-pub const CAPSULE_DATA_MAX: u32 = 8 << 10;
+/// Data in a capsule of an admin queue, and of what is no queue yet: the transport fixes it.
+pub const ADMIN_CAPSULE_DATA_MAX: u32 = 8 << 10;
+
+/// Data in a capsule of an I/O queue (IOCCSZ): what hosts write most often needs no R2T, which costs a round trip and a
+/// wake-up of both sides.
+pub const IO_CAPSULE_DATA_MAX: u32 = 128 << 10;
+
+/// Data in a capsule that every command may have; more is counted as payload before it is received.
+pub const CAPSULE_DATA_FREE: u32 = 4 << 10;
+
+/// Payload of one connection that only commands have whose data comes in their capsules.
+pub const CONNECTION_CAPSULE_BYTES: u64 = 1 << 20;
 
 /// Longest transfer as a power of two of 4 KiB pages (MDTS): 1 MiB.
 pub const MDTS: u8 = 8;
@@ -58,13 +69,20 @@ pub const CONNECTIONS_MAX: u64 = 256;
 pub const IO_QUEUES_MAX: u16 = 16;
 
 /// What one connection may hold.
-pub(super) const CONNECTION_ALLOWANCE: Allowance =
-    Allowance { requests: CONNECTION_COMMANDS_MAX, bytes: CONNECTION_BYTES_MAX, own_bytes: CONNECTION_BYTES_OWN };
+pub(super) const CONNECTION_ALLOWANCE: Allowance = Allowance {
+    requests: CONNECTION_COMMANDS_MAX,
+    bytes: CONNECTION_BYTES_MAX,
+    own_bytes: CONNECTION_BYTES_OWN,
+    reserve_bytes: CONNECTION_CAPSULE_BYTES,
+};
 
 /// Payload in flight in all.
 pub const SERVER_BYTES_MAX: u64 = SHARED_BYTES_MAX
     + CONNECTIONS_MAX
-        * (CONNECTION_COMMANDS_MAX * CAPSULE_DATA_MAX as u64 + CONNECTION_BYTES_OWN + H2C_DATA_MAX as u64);
+        * (CONNECTION_COMMANDS_MAX * CAPSULE_DATA_FREE as u64
+            + CONNECTION_CAPSULE_BYTES
+            + CONNECTION_BYTES_OWN
+            + H2C_DATA_MAX as u64);
 
 /// Asynchronous Event Requests that wait at one controller (AERL).
 pub const EVENT_REQUESTS_MAX: u8 = 4;
@@ -110,4 +128,5 @@ const _: () = assert!(SERVER_BYTES_MAX == 1056 << 20);
 const _: () = assert!(SETTLE_SECONDS_MAX < CONNECT_SECONDS_MAX);
 const _: () = assert!(TRANSFER_BYTES_MAX == 1 << 20);
 const _: () = assert!(2 * TRANSFER_BYTES_MAX as u64 <= CONNECTION_BYTES_MAX, "a compare holds both sides");
+const _: () = assert!(2 * IO_CAPSULE_DATA_MAX as u64 <= CONNECTION_CAPSULE_BYTES, "a compare holds both sides");
 const _: () = assert!(H2C_DATA_MAX >= 4096 && H2C_DATA_MAX.is_multiple_of(4), "what the transport asks for");

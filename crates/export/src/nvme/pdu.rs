@@ -17,7 +17,7 @@ use rt::Bytes;
 use super::{
     bytes::{put, u16_at, u32_at},
     digest::{DIGEST_BYTES, digest, digest_parts},
-    limits::{CAPSULE_DATA_MAX, H2C_DATA_MAX},
+    limits::{H2C_DATA_MAX, IO_CAPSULE_DATA_MAX},
 };
 use crate::stream::outbox::Message;
 
@@ -183,7 +183,7 @@ pub enum To {
 /// [`Fes::InvalidHeaderField`] with the offset of the field.
 pub fn check(common: &Common, to: To, terms: &Terms) -> Result<Frame, Fatal> {
     let (header_bytes, data_max) = match (common.kind, to) {
-        (kind::CAPSULE_CMD, To::Controller) => (COMMAND_BYTES, CAPSULE_DATA_MAX),
+        (kind::CAPSULE_CMD, To::Controller) => (COMMAND_BYTES, IO_CAPSULE_DATA_MAX),
         (kind::H2C_DATA, To::Controller) => (DATA_HEADER_BYTES, H2C_DATA_MAX),
         (kind::CAPSULE_RESP, To::Host) => (RESPONSE_BYTES, 0),
         (kind::R2T, To::Host) => (DATA_HEADER_BYTES, 0),
@@ -253,7 +253,8 @@ pub fn encode(kind: u8, flags: u8, specific: &[u8], data: &[Bytes], to: To, term
     Encoded { head, tail }
 }
 
-/// The same into a message, with its data.
+/// The same into a message, with its data. Inlined, so that the header's length is known where it is written.
+#[inline]
 pub(super) fn append(
     message: &mut Message,
     kind: u8,
@@ -266,7 +267,9 @@ pub(super) fn append(
     write_head(message.pieces(), kind, flags, specific, data.iter().map(Bytes::len).sum(), to, terms);
     let tail = data_digest(&data, terms);
     message.parts(data);
-    message.pieces().extend(tail.into_iter().flatten());
+    if let Some(tail) = tail {
+        message.pieces().extend_from_slice(&tail);
+    }
 }
 
 /// What follows data.
@@ -275,6 +278,7 @@ fn data_digest(data: &[Bytes], terms: &Terms) -> Option<[u8; DIGEST_BYTES]> {
 }
 
 /// Appends what comes before `data_bytes` of data.
+#[inline]
 fn write_head(out: &mut Vec<u8>, kind: u8, flags: u8, specific: &[u8], data_bytes: usize, to: To, terms: &Terms) {
     let begin = out.len();
     let header_bytes = COMMON_BYTES + specific.len();
@@ -295,7 +299,9 @@ fn write_head(out: &mut Vec<u8>, kind: u8, flags: u8, specific: &[u8], data_byte
         let header_digest = digest(&out[begin..]);
         out.extend_from_slice(&header_digest.to_le_bytes());
     }
-    out.resize(begin + with_digest.max(offset), 0);
+    if offset > with_digest {
+        out.resize(begin + offset, 0);
+    }
 }
 
 /// An ICReq or an ICResp behind its common header: the same layout with other names.

@@ -86,7 +86,7 @@ fn wrong_headers_name_the_field() {
         ("padding and no data", Common { data_offset: 76, bytes: 76, ..command }, plain, invalid(4)),
         ("shorter than its padding", Common { data_offset: 200, bytes: 100, ..command }, plain, invalid(4)),
         ("no room for the data digest", Common { bytes: 76 + 4, ..both }, digests, invalid(4)),
-        ("more than a capsule holds", Common { bytes: 72 + CAPSULE_DATA_MAX + 4, ..command }, plain, limit),
+        ("more than a capsule holds", Common { bytes: 72 + IO_CAPSULE_DATA_MAX + 4, ..command }, plain, limit),
         ("4 GiB", Common { bytes: u32::MAX, ..command }, plain, limit),
     ] {
         assert_eq!(check(&common, To::Controller, &terms), expected, "{name}");

@@ -28,7 +28,7 @@ use super::{
     connect::Connected,
     controller::{Common, Controller, Host},
     hand::{Clerk, Hand},
-    here::Here,
+    here::{Here, Job},
     limits::{
         CONNECT_SECONDS_MAX, CONNECTIONS_MAX, H2C_DATA_MAX, SETTLE_SECONDS_MAX, SHARED_BYTES_MAX,
         STOP_SEND_SECONDS_MAX, WATCH_MILLIS,
@@ -46,6 +46,7 @@ use crate::{
         progress::Progress,
         reader::Reader,
         signal::Signal,
+        workers::{WAITING_BYTES, Workers},
     },
 };
 
@@ -65,6 +66,7 @@ pub struct Shared<S: Subsystems> {
     settling: RefCell<Vec<Weak<Controller<S>>>>,
     pub memory: Rc<Pool>,
     pub progress: Rc<Progress>,
+    pub workers: Rc<Workers<Job<S>>>,
     last_controller: Cell<u16>,
     connection_slots: Rc<Pool>,
     connections: RefCell<BTreeMap<u64, Stream>>,
@@ -177,6 +179,7 @@ impl<S: Subsystems> Server<S> {
             settling: RefCell::default(),
             memory: Pool::new(SHARED_BYTES_MAX),
             progress,
+            workers: Workers::new(WAITING_BYTES),
             last_controller: Cell::new(0),
             connection_slots: Pool::new(CONNECTIONS_MAX),
             connections: RefCell::default(),
@@ -242,6 +245,7 @@ impl<S: Subsystems> Server<S> {
         shared.closed.until(|| shared.connections.borrow().is_empty()).await;
         // Shutdowns that hosts have asked for meanwhile.
         shared.progress.executed().await;
+        shared.workers.close();
     }
 }
 

@@ -29,10 +29,10 @@ use rt::{Buf, Bytes, Rt, net::Stream};
 use super::{
     bytes::u32_at,
     digest::{DIGEST_BYTES, digest},
-    entry::{Cqe, Sqe},
+    entry::{Cqe, Sqe, io},
     limits::{
-        ASKED_BYTES_MAX, CONNECTION_ALLOWANCE, QUEUE_ENTRIES_MAX, STALL_SECONDS_MAX, STOP_SEND_SECONDS_MAX,
-        TERM_LINGER_MILLIS,
+        ASKED_BYTES_MAX, CAPSULE_DATA_FREE, CONNECTION_ALLOWANCE, QUEUE_ENTRIES_MAX, STALL_SECONDS_MAX,
+        STOP_SEND_SECONDS_MAX, TERM_LINGER_MILLIS,
     },
     pdu::{self, COMMON_BYTES, Common, DataHeader, Fatal, Fes, Frame, Terms, To, flag, kind},
     status::Status,
@@ -45,7 +45,7 @@ use crate::stream::{
     progress::{Executing, Progress, Unanswered},
     reader::Reader,
     signal::Signal,
-    workers::{CONNECTION_WAITING_BYTES, Workers},
+    workers::Workers,
 };
 
 /// With a host that others wait for.
@@ -87,6 +87,9 @@ pub trait Behind: Sized + 'static {
     /// # Errors
     /// When the connection is received from no more.
     fn may_go_on(&self) -> Result<(), End>;
+
+    /// Longest data in a capsule.
+    fn capsule_data_max(&self) -> u32;
 
     /// All data of a command has arrived: it has begun, if that is counted here.
     fn begins(&self) -> Option<Executing>;
@@ -160,6 +163,7 @@ impl<B: Behind> Session<B> {
         terms: Terms,
         memory: &Rc<Pool>,
         progress: &Rc<Progress>,
+        workers: &Rc<Workers<B::Job>>,
         behind: B,
     ) -> Rc<Self> {
         Rc::new(Session {
@@ -177,7 +181,7 @@ impl<B: Behind> Session<B> {
             in_flight: Cell::new(0),
             has_ended: Cell::new(false),
             ended: Signal::default(),
-            workers: Workers::new(CONNECTION_WAITING_BYTES),
+            workers: workers.clone(),
         })
     }
 
@@ -216,7 +220,6 @@ impl<B: Behind> Session<B> {
             }
         }
         self.ended.until(|| self.in_flight.get() == 0).await;
-        self.workers.close();
         self.outbox.close();
         let patience = self.rt.sleep(Duration::from_secs(STOP_SEND_SECONDS_MAX));
         if let Either::Right((_, sender)) = select(pin!(sender), pin!(patience)).await {
@@ -241,9 +244,12 @@ impl<B: Behind> Session<B> {
 
     async fn receive(self: &Rc<Self>, reader: &mut Reader) -> End {
         loop {
-            let header: [u8; COMMON_BYTES] = match reader.array().await {
-                Ok(header) => header,
-                Err(error) => return error.into(),
+            let header: [u8; COMMON_BYTES] = match reader.at_hand() {
+                Some(header) => header,
+                None => match reader.array().await {
+                    Ok(header) => header,
+                    Err(error) => return error.into(),
+                },
             };
             let common = Common::parse(&header);
             let done = match common.kind {
@@ -269,7 +275,10 @@ impl<B: Behind> Session<B> {
 
     /// Receives the rest of a header, and its digest.
     async fn rest<const N: usize>(&self, reader: &mut Reader, header: &[u8; COMMON_BYTES]) -> Result<[u8; N], End> {
-        let rest: [u8; N] = reader.array().await?;
+        let rest: [u8; N] = match reader.at_hand() {
+            Some(rest) => rest,
+            None => reader.array().await?,
+        };
         if self.terms.header_digest {
             let received = u32::from_le_bytes(reader.array().await?);
             let whole = [&header[..], &rest].concat();
@@ -301,19 +310,51 @@ impl<B: Behind> Session<B> {
         header: &[u8; COMMON_BYTES],
         frame: Frame,
     ) -> Result<(), End> {
+        if frame.data > self.behind.capsule_data_max() {
+            return Err(End::Violation(Fatal { fes: Fes::LimitExceeded, information: 4 }, header.to_vec()));
+        }
         let sqe = Sqe(self.rest(reader, header).await?);
-        let permit = match self.account.try_request() {
+        let mut permit = match self.account.try_request() {
             Some(permit) => permit,
             // What has all the room may be waiting for data, and while nothing is received none comes.
             None if self.fetching.get() > 0 => return Err(self.too_many("commands")),
             // For answers to leave.
             None => self.account.request().await,
         };
-        let (data, intact) = self.data(reader, frame).await?;
+        let (data, intact) = if frame.data <= CAPSULE_DATA_FREE {
+            self.data(reader, frame).await?
+        } else {
+            // In memory of its own: the future of every command would have room for it.
+            Box::pin(self.long_capsule_data(reader, &sqe, frame, &mut permit)).await?
+        };
         if let Some(head) = &mut *self.head.borrow_mut() {
             head.advance();
         }
         self.behind.command(self, &sqe, data.freeze(), intact, permit).await
+    }
+
+    /// Receives the data in a capsule that is more than every command may have. Room for it is waited for: only for commands that have
+    /// their data, so that no data behind it is waited for meanwhile.
+    async fn long_capsule_data(
+        &self,
+        reader: &mut Reader,
+        sqe: &Sqe,
+        frame: Frame,
+        permit: &mut Permit,
+    ) -> Result<(Buf, bool), End> {
+        // A compare reads as much.
+        let sides = if sqe.opcode() == io::COMPARE { 2 } else { 1 };
+        self.account.payload_of_last(permit, sides * u64::from(frame.data)).await;
+        match self.account.unless_in_the_way(&self.rt, PATIENCE, self.data(reader, frame)).await {
+            Some(received) => Ok(received?),
+            None => Err(self.stalled()),
+        }
+    }
+
+    fn stalled(&self) -> End {
+        tracing::warn!(peer = self.stream.peer(), "nvme: closing a stalled connection");
+        self.give_up();
+        End::Disconnected
     }
 
     async fn receive_data(
@@ -399,8 +440,7 @@ impl<B: Behind> Session<B> {
         let arrived = self.account.unless_in_the_way(&self.rt, PATIENCE, arriving).await;
         self.fetching.set(self.fetching.get() - 1);
         arrived.unwrap_or_else(|| {
-            tracing::warn!(peer = self.stream.peer(), "nvme: closing a stalled connection");
-            self.give_up();
+            self.stalled();
             None
         })
     }

@@ -8,10 +8,7 @@ use slab::Slab;
 
 use super::letters::{Answer, Ask, Batch, Key, Post, Reply, Ticket, Verb};
 use crate::namespace::{Directory, Namespace};
-use crate::stream::workers::Workers;
-
-/// What tasks may take that wait for requests: as many as some deep queues make at once.
-const WAITING_BYTES: usize = 4 << 20;
+use crate::stream::workers::{WAITING_BYTES, Workers};
 
 struct Host<D: Directory> {
     rt: Rt,

@@ -21,6 +21,8 @@ pub struct Allowance {
     pub bytes: u64,
     /// The part of them that belongs to the connection alone.
     pub own_bytes: u64,
+    /// Beside them, what belongs to requests of the connection that wait for nothing more of its peer.
+    pub reserve_bytes: u64,
 }
 
 /// What one connection may hold.
@@ -28,6 +30,7 @@ pub struct Account {
     requests: Rc<Pool>,
     bytes: Rc<Pool>,
     own: Rc<Pool>,
+    reserve: Rc<Pool>,
     shared: Rc<Pool>,
     borrowed: Rc<Cell<u64>>,
 }
@@ -39,7 +42,8 @@ pub struct Permit {
 }
 
 struct Payload {
-    _within_connection: Loan,
+    /// None for what comes from the reserve.
+    _within_connection: Option<Loan>,
     _memory: Loan,
     _borrowed: Option<Borrowed>,
 }
@@ -70,6 +74,7 @@ impl Account {
             requests: Pool::new(allowance.requests),
             bytes: Pool::new(allowance.bytes),
             own: Pool::new(allowance.own_bytes),
+            reserve: Pool::new(allowance.reserve_bytes),
             shared: shared.clone(),
             borrowed: Rc::default(),
         }
@@ -85,14 +90,36 @@ impl Account {
         self.requests.try_take(1).map(|request| Permit { _request: request, _payload: None })
     }
 
-    /// Room for its payload: from the connection's own memory, else from what all share.
+    /// Room for its payload, unless it has that already: from the connection's own memory, else from what all share.
     pub async fn payload(&self, permit: &mut Permit, bytes: u64) {
-        let within_connection = self.bytes.take(bytes).await;
+        if permit._payload.is_some() {
+            return;
+        }
+        let within_connection = Some(self.bytes.take(bytes).await);
         let (memory, borrowed) = match self.own.try_take(bytes) {
             Some(own) => (own, None),
             None => (self.shared.take(bytes).await, Some(Borrowed::new(&self.borrowed, bytes))),
         };
         permit._payload = Some(Payload { _within_connection: within_connection, _memory: memory, _borrowed: borrowed });
+    }
+
+    /// Room for all the payload of a request that waits for nothing more of its peer once its data is received: what is
+    /// free, else the reserve. Such requests end by themselves, so receiving may wait for them; for others it may not, which
+    /// wait for what is received next.
+    pub async fn payload_of_last(&self, permit: &mut Permit, bytes: u64) {
+        permit._payload = Some(match self.try_payload(bytes) {
+            Some(payload) => payload,
+            None => Payload { _within_connection: None, _memory: self.reserve.take(bytes).await, _borrowed: None },
+        });
+    }
+
+    fn try_payload(&self, bytes: u64) -> Option<Payload> {
+        let within_connection = Some(self.bytes.try_take(bytes)?);
+        let (memory, borrowed) = match self.own.try_take(bytes) {
+            Some(own) => (own, None),
+            None => (self.shared.try_take(bytes)?, Some(Borrowed::new(&self.borrowed, bytes))),
+        };
+        Some(Payload { _within_connection: within_connection, _memory: memory, _borrowed: borrowed })
     }
 
     /// Whether another connection waits for memory that this one holds.
@@ -125,7 +152,8 @@ mod tests {
 
     use super::*;
 
-    const ALLOWANCE: Allowance = Allowance { requests: 128, bytes: 64 << 20, own_bytes: 1 << 20 };
+    const ALLOWANCE: Allowance =
+        Allowance { requests: 128, bytes: 64 << 20, own_bytes: 1 << 20, reserve_bytes: 1 << 20 };
     const SHARED: u64 = 512 << 20;
     const PATIENCE: Duration = Duration::from_secs(30);
 
@@ -157,6 +185,25 @@ mod tests {
             assert!(poll(waiting).is_ready());
         }
         drop((small, all, permit));
+        assert!(shared.try_take(SHARED).is_some());
+    }
+
+    #[test]
+    fn requests_that_wait_for_nothing_more_have_a_reserve() {
+        let shared = Pool::new(SHARED);
+        let account = Account::new(&ALLOWANCE, &shared);
+        let take = || {
+            let Poll::Ready(mut permit) = poll(pin!(account.request())) else { panic!("a free slot") };
+            let done = poll(pin!(account.payload_of_last(&mut permit, 1 << 20))).is_ready();
+            done.then_some(permit)
+        };
+        let all = shared.try_take(SHARED).unwrap();
+        let (own, reserved) = (take().unwrap(), take().unwrap());
+        assert!(take().is_none(), "then such requests wait for each other");
+        drop(reserved);
+        let mut reserved = take().unwrap();
+        assert!(poll(pin!(account.payload(&mut reserved, 64 << 20))).is_ready(), "it has all it needs");
+        drop((own, reserved, all));
         assert!(shared.try_take(SHARED).is_some());
     }
 

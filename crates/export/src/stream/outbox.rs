@@ -60,8 +60,10 @@ impl Message {
 
     /// Adds parts.
     pub fn parts(&mut self, parts: Vec<Bytes>) {
-        self.bytes += parts.iter().map(Bytes::len).sum::<usize>();
-        self.parts.extend(parts.into_iter().map(|part| (self.pieces.len(), part)));
+        for part in parts {
+            self.bytes += part.len();
+            self.parts.push((self.pieces.len(), part));
+        }
     }
 
     /// What to send, in order. Small pieces that follow each other become one part.

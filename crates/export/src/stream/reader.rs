@@ -47,6 +47,14 @@ impl Reader {
         self.held[self.start..self.end].to_vec()
     }
 
+    /// The next `N` bytes, if they have been received: most often they have, and a future that need not wait costs more than
+    /// what it would do.
+    pub fn at_hand<const N: usize>(&mut self) -> Option<[u8; N]> {
+        let array = *self.held[self.start..self.end].first_chunk()?;
+        self.start += N;
+        Some(array)
+    }
+
     /// The next `N` bytes.
     pub async fn array<const N: usize>(&mut self) -> io::Result<[u8; N]> {
         let mut array = [0; N];

@@ -15,8 +15,9 @@ use std::{
 
 use rt::Rt;
 
-/// What the workers of a connection may take that wait: 32 of those of an array.
-pub const CONNECTION_WAITING_BYTES: usize = 288 << 10;
+/// What workers may take that wait, all of a server's or a hand's: some 450 of those of an array, which a few deep queues
+/// keep busy.
+pub const WAITING_BYTES: usize = 4 << 20;
 
 /// Workers for jobs `J`, which are all done in one way.
 pub struct Workers<J> {

@@ -61,10 +61,13 @@ impl Host {
         queues: u16,
         wishes: &Wishes,
     ) -> Result<(), Error> {
+        // 5.17.2.1: IOCCSZ, in units of 16 bytes.
+        let capsule = u32_at(&self.identify(cns::CONTROLLER, 0).await?.data, 1792).saturating_mul(16);
         let from_zero = u32::from(queues.max(1) - 1);
         let granted = self.set_feature(feature::id::QUEUES, from_zero << 16 | from_zero).await?;
         for queue in 1..=queues.max(1).min((granted & 0xffff) as u16 + 1) {
             let (link, _) = Link::connect(rt, address, wishes, subsystem, queue, Some(self.controller)).await?;
+            link.set_capsule_data_max(capsule.saturating_sub(64));
             self.queues.push(link);
         }
         Ok(())

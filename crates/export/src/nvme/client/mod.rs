@@ -38,7 +38,7 @@ pub use open::Opened;
 use super::{
     bytes::put,
     entry::{CONTROLLER_ANY, ConnectData, Cqe, Sgl, Sqe, fabrics},
-    limits::{CAPSULE_DATA_MAX, QUEUE_ENTRIES_MAX},
+    limits::{ADMIN_CAPSULE_DATA_MAX, QUEUE_ENTRIES_MAX},
     pdu::{self, COMMON_BYTES, Common, INITIALIZE_BYTES, Initialize, Terms, To, kind},
     status::Status,
 };
@@ -107,7 +107,7 @@ pub struct Wishes {
     pub flow_control: bool,
     /// The keep-alive timer; 0 for none.
     pub keep_alive_millis: u32,
-    /// Data of short writes in their capsules.
+    /// Data of writes in their capsules, as far as the controller takes it there.
     pub in_capsule: bool,
 }
 
@@ -166,6 +166,7 @@ struct Connection {
     next_command: Cell<u16>,
     ended: RefCell<Option<Error>>,
     in_capsule: bool,
+    capsule_data_max: Cell<u32>,
 }
 
 impl Connection {
@@ -240,6 +241,7 @@ impl Link {
             next_command: Cell::new(0),
             ended: RefCell::default(),
             in_capsule: wishes.in_capsule,
+            capsule_data_max: Cell::new(ADMIN_CAPSULE_DATA_MAX),
         });
         let (sender, receiver) = (connection.clone(), connection.clone());
         rt.spawn(async move { sender.send().await });
@@ -271,6 +273,11 @@ impl Link {
         Ok((link, done.cqe.result as u16))
     }
 
+    /// An I/O queue's commands take this much data in their capsules.
+    fn set_capsule_data_max(&self, bytes: u32) {
+        self.handle.connection.capsule_data_max.set(bytes);
+    }
+
     /// What was agreed on.
     #[must_use]
     pub fn terms(&self) -> Terms {
@@ -287,7 +294,7 @@ impl Link {
         let mut sqe = sqe.with(2, &command.to_le_bytes());
         let bytes = data.as_ref().map_or(expected, |d| d.len() as u32);
         let wanted = connection.in_capsule || matches!(sqe.sgl(), Ok(Sgl::Capsule { .. }));
-        let in_capsule = data.is_some() && wanted && bytes <= CAPSULE_DATA_MAX;
+        let in_capsule = data.is_some() && wanted && bytes <= connection.capsule_data_max.get();
         if sqe.0[24..40] == [0; 16] {
             sqe = sqe.with_sgl(if in_capsule { Sgl::Capsule { offset: 0, bytes } } else { Sgl::Transport { bytes } });
         }

@@ -6,9 +6,8 @@ use rt::{Rt, net::Addr};
 
 use super::{Disk, Error, Host, Wishes};
 use crate::nvme::{
-    bytes::u32_at,
     controller::{identify::cns, property::offset},
-    limits::{CAPSULE_DATA_MAX, IO_QUEUES_MAX, QUEUE_ENTRIES_MAX},
+    limits::{IO_QUEUES_MAX, QUEUE_ENTRIES_MAX},
 };
 use crate::uri::Namespace;
 
@@ -42,11 +41,9 @@ impl Opened {
             None => the_only_subsystem(rt, &address, &wishes).await?,
         };
         let mut host = Host::connect(rt, &address, &subsystem, 0, &wishes).await?;
-        // 5.17.2.1: SN, MN, MDTS, IOCCSZ; 3.1.3.1: MQES, MPSMIN.
+        // 5.17.2.1: SN, MN, MDTS; 3.1.3.1: MQES, MPSMIN.
         let page = host.identify(cns::CONTROLLER, 0).await?.data;
         let capabilities = host.property(offset::CAP, true).await?;
-        let capsule_bytes = u64::from(u32_at(&page, 1792)) * 16;
-        wishes.in_capsule = capsule_bytes >= 64 + u64::from(CAPSULE_DATA_MAX);
         wishes.entries = (capabilities as u16).saturating_add(1).clamp(2, QUEUE_ENTRIES_MAX);
         // A queue is full with one entry free.
         let room = usize::from(wishes.entries) - 1;

@@ -11,7 +11,7 @@ use crate::{
     nvme::{
         bytes::{put, put_text},
         limits::{
-            CAPSULE_DATA_MAX, ERROR_ENTRIES_MAX, EVENT_REQUESTS_MAX, KEEP_ALIVE_UNIT_MILLIS, MDTS, NAMESPACES_MAX,
+            ERROR_ENTRIES_MAX, EVENT_REQUESTS_MAX, IO_CAPSULE_DATA_MAX, KEEP_ALIVE_UNIT_MILLIS, MDTS, NAMESPACES_MAX,
             NSID_MAX, QUEUE_ENTRIES_MAX,
         },
         log::ANA_GROUP,
@@ -95,7 +95,7 @@ fn common(page: &mut [u8], me: &Me<'_>) {
     // SUBNQN.
     put_text(page, 768, 256, &me.subsystem.nqn, 0);
     // IOCCSZ and IORCSZ in units of 16 bytes; ICDOFF 0; MSDBD: one descriptor.
-    put(page, 1792, &((64 + CAPSULE_DATA_MAX) / 16).to_le_bytes());
+    put(page, 1792, &((64 + IO_CAPSULE_DATA_MAX) / 16).to_le_bytes());
     put(page, 1796, &1u32.to_le_bytes());
     page[1803] = 1;
 }
@@ -215,7 +215,7 @@ mod tests {
         assert_eq!((u16_at(&page, 78), page[525]), (3, 7));
         assert_ne!(u16_at(&page, 320), 0, "keep alive");
         assert_ne!(u32_at(&page, 536) & 3, 0, "SGLs");
-        assert_eq!(u32_at(&page, 1792) * 16, 64 + CAPSULE_DATA_MAX);
+        assert_eq!(u32_at(&page, 1792) * 16, 64 + IO_CAPSULE_DATA_MAX);
         assert!(u32_at(&page, 540) <= u32_at(&page, 516), "MNAN is at most NN");
         let ana_log = 16 + 32 + u32_at(&page, 540) * 4;
         assert!(ana_log <= 4096 << MDTS, "the ANA log fits into a transfer");

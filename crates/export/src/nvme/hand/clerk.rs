@@ -30,12 +30,9 @@ use crate::{
     stream::{
         progress::{Executing, Progress},
         signal::Signal,
-        workers::Workers,
+        workers::{WAITING_BYTES, Workers},
     },
 };
-
-/// What tasks may take that wait for commands: as many as some deep queues make at once.
-const WAITING_BYTES: usize = 4 << 20;
 
 /// Who does for one hand what it cannot.
 pub struct Clerk<S: Subsystems> {

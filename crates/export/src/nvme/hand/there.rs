@@ -18,7 +18,7 @@ use super::letters::{Answer, Command, Handed, Key, Order, Report};
 use crate::{
     nvme::{
         entry::Sqe,
-        limits::{SHARED_BYTES_MAX, STOP_SEND_SECONDS_MAX},
+        limits::{IO_CAPSULE_DATA_MAX, SHARED_BYTES_MAX, STOP_SEND_SECONDS_MAX},
         pdu::HEADERS_BYTES,
         request::announced,
         session::{Behind, End, Session},
@@ -34,6 +34,7 @@ use crate::{
         progress::{Executing, Progress},
         reader::Reader,
         signal::Signal,
+        workers::{WAITING_BYTES, Workers},
     },
 };
 
@@ -50,6 +51,7 @@ struct Desk {
     post: Post<Report>,
     tickets: Rc<Tickets<Answer>>,
     memory: Rc<Pool>,
+    workers: Rc<Workers<Job>>,
     progress: Rc<Progress>,
     connections: RefCell<BTreeMap<Key, Stream>>,
     /// No queue is taken any more.
@@ -69,6 +71,7 @@ impl Hand {
             post: Post::new(rt, self.reports),
             tickets: Rc::default(),
             memory: Pool::new(SHARED_BYTES_MAX / self.of as u64),
+            workers: Workers::new(WAITING_BYTES),
             progress: Rc::default(),
             connections: RefCell::default(),
             stopping: Cell::new(false),
@@ -113,6 +116,7 @@ impl Desk {
         select(pin!(self.progress.answered()), pin!(patience)).await;
         self.connections.borrow().values().for_each(Stream::shutdown);
         self.changed.until(|| self.connections.borrow().is_empty()).await;
+        self.workers.close();
     }
 
     fn serve(self: &Rc<Self>, handed: Handed) {
@@ -124,7 +128,7 @@ impl Desk {
         let stream = Stream::new(&self.rt, handed.fd);
         self.connections.borrow_mut().insert(key, stream.clone());
         let there = There { desk: self.clone(), key };
-        let session = Session::new(&self.rt, &stream, handed.terms, &self.memory, &self.progress, there);
+        let session = Session::new(&self.rt, &stream, handed.terms, &self.memory, &self.progress, &self.workers, there);
         session.connected(handed.head);
         session.complete(handed.connect, u64::from(handed.controller), Status::SUCCESS, None);
         let reader = Reader::resumed(stream, HEADERS_BYTES, &handed.left);
@@ -177,6 +181,10 @@ impl Behind for There {
 
     fn may_go_on(&self) -> Result<(), End> {
         Ok(())
+    }
+
+    fn capsule_data_max(&self) -> u32 {
+        IO_CAPSULE_DATA_MAX
     }
 
     fn begins(&self) -> Option<Executing> {
