@@ -137,16 +137,16 @@ impl Core {
             let detour = Detour { reads: detour.reads - 1.0, ..detour };
             return self.around_first(columns, column, row, crcs, &seat, &detour).await;
         }
-        let begun = self.rt.now();
+        let begun = self.rt.turned();
         let direct = pin!(self.timed(columns, column, row, rows, &seat));
-        let direct = match select(direct, pin!(self.rt.sleep(detour.after))).await {
+        let direct = match select(direct, pin!(self.rt.sleep_until(begun + detour.after))).await {
             Either::Left((answer, _)) => return answer,
             Either::Right((_, direct)) => direct,
         };
         match select(direct, pin!(self.go_around(columns, column, row, crcs, &detour))).await {
             Either::Left((answer, _)) => answer,
             Either::Right((Some(data), _)) => {
-                seat.speed.took(self.rt.now() - begun);
+                seat.speed.took(self.rt.turned() - begun);
                 add(&seat.speed.around, 1);
                 Answer::Around(data)
             }
@@ -192,21 +192,21 @@ impl Core {
     /// each by [`Core::read_or_go_around`]. What lies between is not wanted, so an error says nothing of the member.
     pub async fn read_if_soon(&self, columns: &Columns, column: usize, row: u32, rows: u32) -> Option<Buf> {
         let (seat, zone) = self.slot_seat(columns, column).filter(|(seat, _)| !self.is_slow(seat))?;
-        let begun = self.rt.now();
+        let begun = self.rt.turned();
         let read = pin!(seat.read(seat.layout.zone_row(zone, row), Buf::for_overwrite(rows as usize * BLOCK_BYTES)));
         let patience = if planted(Canary::RunWaitedFor) { Duration::from_secs(3600) } else { DEADLINE_MAX };
-        let data = match select(read, pin!(self.rt.sleep(patience))).await {
+        let data = match select(read, pin!(self.rt.sleep_until(begun + patience))).await {
             Either::Left(((Ok(()), data), _)) => Some(data),
             Either::Left(((Err(_), _), _)) | Either::Right(_) => None,
         };
-        seat.speed.took(self.rt.now() - begun);
+        seat.speed.took(self.rt.turned() - begun);
         data
     }
 
     async fn timed(&self, columns: &Columns, column: usize, row: u32, rows: u32, seat: &Seat) -> Answer {
-        let begun = self.rt.now();
+        let begun = self.rt.turned();
         let data = self.read_column(columns, column, row, rows).await;
-        seat.speed.took(self.rt.now() - begun);
+        seat.speed.took(self.rt.turned() - begun);
         Answer::Direct(data)
     }
 

@@ -166,7 +166,7 @@ impl Seat {
         add(&self.counters.reads, 1);
         add(&self.counters.bytes_read, buf.len() as u64);
         let bytes = buf.len();
-        let answer = self.health.watch(drive.now(), || self.left(), drive.read(at, buf)).await;
+        let answer = self.health.watch(drive.turned(), || self.left(), drive.read(at, buf)).await;
         let (result, buf) = answer.unwrap_or_else(|| (Err(IoError::Gone), Buf::zeroed(bytes)));
         if result.is_err() {
             add(&self.counters.errors, 1);
@@ -184,7 +184,7 @@ impl Seat {
         let drive = self.writable_drive()?;
         add(&self.counters.writes, 1);
         add(&self.counters.bytes_written, parts.iter().map(|part| part.len() as u64).sum());
-        let answer = self.health.watch(drive.now(), || self.left(), drive.write_vectored(at, parts)).await;
+        let answer = self.health.watch(drive.turned(), || self.left(), drive.write_vectored(at, parts)).await;
         let result = answer.unwrap_or(Err(IoError::Gone));
         add(&self.written, 1);
         if result.is_err() {
@@ -222,7 +222,7 @@ impl Seat {
             return Ok(());
         }
         add(&self.counters.flushes, 1);
-        let answer = self.health.watch(drive.now(), || self.left(), drive.flush()).await;
+        let answer = self.health.watch(drive.turned(), || self.left(), drive.flush()).await;
         let result = answer.unwrap_or(Err(IoError::Gone));
         match result {
             Ok(()) => self.flushed.set(self.flushed.get().max(upto)),

@@ -157,7 +157,7 @@ impl Sleep {
 impl Future for Sleep {
     type Output = ();
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
-        if self.rt.now() >= self.until {
+        if self.rt.turned() >= self.until {
             return Poll::Ready(());
         }
         let mut agenda = self.rt.agenda.borrow_mut();

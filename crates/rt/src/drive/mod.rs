@@ -169,10 +169,10 @@ impl Drive {
         }
     }
 
-    /// Now, by the clock of its runtime.
+    /// When this turn of its runtime began.
     #[must_use]
-    pub fn now(&self) -> crate::Nanos {
-        self.0.rt.now()
+    pub fn turned(&self) -> crate::Nanos {
+        self.0.rt.turned()
     }
 
     /// Fills `buf` from block `at` on. After an error its contents are unspecified.
