@@ -218,10 +218,14 @@ impl Buf {
         Bytes::from(self)
     }
 
-    /// The memory behind `len` bytes: up to [`KEPT_LARGEST`] a power of two of pages.
+    /// The memory behind a buffer of `len` bytes: some lengths share a size, so that freed memory is used again.
+    #[must_use]
+    pub fn memory_of(len: usize) -> usize {
+        if len == 0 || len > KEPT_LARGEST { len } else { len.next_power_of_two().max(ALIGN) }
+    }
+
     fn layout(len: usize) -> Layout {
-        let size = if len == 0 || len > KEPT_LARGEST { len } else { len.next_power_of_two().max(ALIGN) };
-        Layout::from_size_align(size, ALIGN).expect("a buffer is far smaller than the address space")
+        Layout::from_size_align(Self::memory_of(len), ALIGN).expect("a buffer is far smaller than the address space")
     }
 }
 

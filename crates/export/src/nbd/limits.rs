@@ -29,7 +29,7 @@ pub const CONNECTION_BYTES_MAX: u64 = 2 * REQUEST_BYTES_MAX as u64;
 /// Part of the former that belongs to the connection alone: all its requests when they are of 8 KiB.
 pub const CONNECTION_BYTES_OWN: u64 = CONNECTION_REQUESTS_MAX * (8 << 10);
 
-/// The three together.
+/// What one connection may hold.
 pub(super) const CONNECTION_ALLOWANCE: Allowance = Allowance {
     requests: CONNECTION_REQUESTS_MAX,
     bytes: CONNECTION_BYTES_MAX,

@@ -184,7 +184,7 @@ async fn serve<D: Directory>(shared: &Shared<D>, stream: &Stream) {
         c.connections += 1;
         c.connections_total += 1;
     });
-    let account = Account::new(&CONNECTION_ALLOWANCE, &shared.memory);
+    let account = Account::new(&shared.rt, &CONNECTION_ALLOWANCE, &shared.memory);
     Session::new(&shared.rt, stream, agreed, live.clone(), account, &shared.progress, &shared.workers)
         .run(reader)
         .await;

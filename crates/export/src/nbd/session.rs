@@ -161,7 +161,7 @@ impl<N: crate::Namespace> Session<N> {
         }
         match command {
             Command::Write { .. } => {
-                match self.account.unless_in_the_way(&self.rt, PATIENCE, reader.bytes(bytes as usize)).await {
+                match self.account.unless_in_the_way(PATIENCE, reader.bytes(bytes as usize)).await {
                     Some(Ok(data)) => Ok(data.freeze()),
                     Some(Err(_)) => Err(End::Disconnected),
                     None => Err(End::Stalled),
@@ -185,7 +185,7 @@ impl<N: crate::Namespace> Session<N> {
     async fn send(&self) {
         while let Some(batch) = self.outbox.batch().await {
             let sending = self.stream.send_all(batch.parts);
-            let sent = self.account.unless_in_the_way(&self.rt, PATIENCE, sending).await;
+            let sent = self.account.unless_in_the_way(PATIENCE, sending).await;
             if !matches!(sent, Some(Ok(()))) {
                 // The peer is gone or stalls: nothing more can be answered, and the receiving side ends too.
                 self.stream.shutdown();

@@ -9,11 +9,12 @@
 //!                -> 256 + 256 * (1 + 1 + 1 + 1/8) = 1056 MiB
 //! ```
 //!
-//! Nothing is taken before it is used: a connection at rest holds its receive buffer of 64 KiB; a server, each
-//! hand, and the data core for each hand, up to 4 MiB of tasks that wait for the next commands (`stream::workers`), once so
-//! many were under way. A host at a limit is not
-//! read from, or its command waits, until there is room. A host that makes no progress while others wait for
-//! shared memory is closed after `STALL_SECONDS_MAX`.
+//! Nothing is taken before it is used: a connection at rest holds its receive buffer of 64 KiB; a server, each hand, and
+//! the data core for each hand, up to 4 MiB of tasks that wait for the next commands (`stream::workers`), once so many
+//! were under way. A host at a limit is not read from, or its command waits, until there is room: one that sends more
+//! than its reserve takes in long capsules, and takes no answers meanwhile, stops itself. A host that makes no progress
+//! while others wait for shared memory is closed after `STALL_SECONDS_MAX`; what is not read from it because of its own
+//! long capsules does not count.
 
 use crate::stream::budget::Allowance;
 
@@ -46,8 +47,9 @@ pub const TRANSFER_BYTES_MAX: u32 = 4096 << MDTS;
 /// Longest data of one H2CData PDU (MAXH2CDATA).
 pub const H2C_DATA_MAX: u32 = 128 << 10;
 
-/// Data that the host of one connection is asked for at once, by R2Ts of all its commands: what it sends is still in the
-/// caches when it is taken, and the next R2T leaves together with an answer. A round trip of 100 us lets 10 GB/s through.
+/// Data that the host of one connection is asked for at once, by R2Ts of all its commands: what it sends is still in
+/// the caches when it is taken, and the next R2T leaves together with an answer. A round trip of 100 us lets 10 GB/s
+/// through.
 pub const ASKED_BYTES_MAX: u64 = 1 << 20;
 
 /// R2Ts of one command that are outstanding, if the host allows as many.

@@ -1,15 +1,15 @@
 //! One connection: PDUs in, PDUs out, many commands at once. NVMe/TCP 1.0, "Data Transfer" and "Error Handling".
 //!
 //! ```text
-//!   receive:   header -> check -> [room for a command] -> data -> digest
+//!   receive:   header -> check -> [room for a command] -> [room for long data in its capsule] -> data -> digest
 //!                CapsuleCmd: goes to what is behind the connection
 //!                H2CData: goes to the command that waits for it
 //!   work:      what is behind has a task for each I/O command: room for its payload, R2T, the namespace, the answer
 //!   send:      one task per connection; permits end when the answers have left
 //! ```
 //!
-//! Invariants: receiving never waits for the memory of a command, so that data of other commands behind it arrives; the
-//! session ends when the commands in flight have ended, however the host behaves.
+//! Invariants: receiving waits only for commands that end without anything more of the host, so that the data which
+//! others wait for arrives; the session ends when the commands in flight have ended, however the host behaves.
 //!
 //! Not here: what commands mean ([`Behind`]: `here` and `hand`).
 
@@ -168,7 +168,7 @@ impl<B: Behind> Session<B> {
     ) -> Rc<Self> {
         Rc::new(Session {
             behind,
-            account: Account::new(&CONNECTION_ALLOWANCE, memory),
+            account: Account::new(rt, &CONNECTION_ALLOWANCE, memory),
             rt: rt.clone(),
             stream: stream.clone(),
             progress: progress.clone(),
@@ -333,8 +333,8 @@ impl<B: Behind> Session<B> {
         self.behind.command(self, &sqe, data.freeze(), intact, permit).await
     }
 
-    /// Receives the data in a capsule that is more than every command may have. Room for it is waited for: only for commands that have
-    /// their data, so that no data behind it is waited for meanwhile.
+    /// Receives the data in a capsule that is more than every command may have. Room for it is waited for: only for
+    /// commands that have their data, so that no data behind it is waited for meanwhile.
     async fn long_capsule_data(
         &self,
         reader: &mut Reader,
@@ -345,7 +345,7 @@ impl<B: Behind> Session<B> {
         // A compare reads as much.
         let sides = if sqe.opcode() == io::COMPARE { 2 } else { 1 };
         self.account.payload_of_last(permit, sides * u64::from(frame.data)).await;
-        match self.account.unless_in_the_way(&self.rt, PATIENCE, self.data(reader, frame)).await {
+        match self.account.unless_in_the_way(PATIENCE, self.data(reader, frame)).await {
             Some(received) => Ok(received?),
             None => Err(self.stalled()),
         }
@@ -437,7 +437,7 @@ impl<B: Behind> Session<B> {
             r2ts.iter().for_each(|r2t| self.ask(r2t));
             arrived.await.ok()
         };
-        let arrived = self.account.unless_in_the_way(&self.rt, PATIENCE, arriving).await;
+        let arrived = self.account.unless_in_the_way(PATIENCE, arriving).await;
         self.fetching.set(self.fetching.get() - 1);
         arrived.unwrap_or_else(|| {
             self.stalled();
@@ -459,7 +459,7 @@ impl<B: Behind> Session<B> {
     async fn send(&self) {
         while let Some(batch) = self.outbox.batch().await {
             let sending = self.stream.send_all(batch.parts);
-            let sent = self.account.unless_in_the_way(&self.rt, PATIENCE, sending).await;
+            let sent = self.account.unless_in_the_way(PATIENCE, sending).await;
             if !matches!(sent, Some(Ok(()))) {
                 // The host is gone or stalls: nothing more can be answered, and the receiving side ends too.
                 self.stream.shutdown();

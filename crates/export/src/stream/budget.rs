@@ -9,7 +9,7 @@ use futures::{
     future::{Either, select},
     poll,
 };
-use rt::Rt;
+use rt::{Buf, Nanos, Rt};
 
 use super::pool::{Loan, Pool};
 
@@ -33,6 +33,15 @@ pub struct Account {
     reserve: Rc<Pool>,
     shared: Rc<Pool>,
     borrowed: Rc<Cell<u64>>,
+    rt: Rt,
+    deaf: Deaf,
+}
+
+/// For how long nothing was received because of ourselves: a peer cannot be blamed for that.
+#[derive(Default)]
+struct Deaf {
+    before: Cell<Duration>,
+    since: Cell<Option<Nanos>>,
 }
 
 /// What one request holds.
@@ -67,9 +76,14 @@ impl Drop for Borrowed {
     }
 }
 
+/// What a payload of `bytes` takes.
+fn memory_of(bytes: u64) -> u64 {
+    Buf::memory_of(bytes as usize) as u64
+}
+
 impl Account {
     /// An account beside others that use `shared`.
-    pub fn new(allowance: &Allowance, shared: &Rc<Pool>) -> Self {
+    pub fn new(rt: &Rt, allowance: &Allowance, shared: &Rc<Pool>) -> Self {
         Account {
             requests: Pool::new(allowance.requests),
             bytes: Pool::new(allowance.bytes),
@@ -77,6 +91,8 @@ impl Account {
             reserve: Pool::new(allowance.reserve_bytes),
             shared: shared.clone(),
             borrowed: Rc::default(),
+            rt: rt.clone(),
+            deaf: Deaf::default(),
         }
     }
 
@@ -95,6 +111,7 @@ impl Account {
         if permit._payload.is_some() {
             return;
         }
+        let bytes = memory_of(bytes);
         let within_connection = Some(self.bytes.take(bytes).await);
         let (memory, borrowed) = match self.own.try_take(bytes) {
             Some(own) => (own, None),
@@ -104,13 +121,28 @@ impl Account {
     }
 
     /// Room for all the payload of a request that waits for nothing more of its peer once its data is received: what is
-    /// free, else the reserve. Such requests end by themselves, so receiving may wait for them; for others it may not, which
-    /// wait for what is received next.
+    /// free, else the reserve. Such requests end by themselves, so receiving may wait for them; for others it may not,
+    /// which wait for what is received next. Meanwhile nobody's patience with the peer ends.
     pub async fn payload_of_last(&self, permit: &mut Permit, bytes: u64) {
-        permit._payload = Some(match self.try_payload(bytes) {
+        debug_assert!(permit._payload.is_none(), "a request has its payload once");
+        let bytes = memory_of(bytes);
+        let payload = match self.try_payload(bytes) {
             Some(payload) => payload,
-            None => Payload { _within_connection: None, _memory: self.reserve.take(bytes).await, _borrowed: None },
-        });
+            None => {
+                self.deaf.since.set(Some(self.rt.now()));
+                let reserve = self.reserve.take(bytes).await;
+                self.deaf.before.set(self.deaf());
+                self.deaf.since.set(None);
+                Payload { _within_connection: None, _memory: reserve, _borrowed: None }
+            }
+        };
+        permit._payload = Some(payload);
+    }
+
+    /// For how long nothing was received because of ourselves.
+    fn deaf(&self) -> Duration {
+        let now = self.deaf.since.get().map_or(Duration::ZERO, |since| self.rt.now() - since);
+        self.deaf.before.get() + now
     }
 
     fn try_payload(&self, bytes: u64) -> Option<Payload> {
@@ -127,18 +159,26 @@ impl Account {
         self.borrowed.get() > 0 && self.shared.is_contended()
     }
 
-    /// Waits for the peer, but not longer than `patience` when others wait for the memory that it holds.
-    pub async fn unless_in_the_way<T>(&self, rt: &Rt, patience: Duration, work: impl Future<Output = T>) -> Option<T> {
+    /// Waits for the peer, but not longer than `patience` when others wait for the memory that it holds. What the peer
+    /// could not do anything about does not count.
+    pub async fn unless_in_the_way<T>(&self, patience: Duration, work: impl Future<Output = T>) -> Option<T> {
         let mut work = pin!(work);
         // Most often there is nothing to wait for: then nobody looks at the clock.
         if let Poll::Ready(done) = poll!(work.as_mut()) {
             return Some(done);
         }
+        let mut left = patience;
         loop {
-            match select(work.as_mut(), pin!(rt.sleep(patience))).await {
-                Either::Left((done, _)) => return Some(done),
-                Either::Right(_) if self.is_in_the_way() => return None,
-                Either::Right(_) => {}
+            let deaf = self.deaf();
+            if let Either::Left((done, _)) = select(work.as_mut(), pin!(self.rt.sleep(left))).await {
+                return Some(done);
+            }
+            left = self.deaf() - deaf;
+            if left.is_zero() {
+                if self.is_in_the_way() {
+                    return None;
+                }
+                left = patience;
             }
         }
     }
@@ -163,9 +203,8 @@ mod tests {
 
     #[test]
     fn a_connection_is_in_the_way_only_with_shared_memory() {
-        let shared = Pool::new(SHARED);
-        let (a, b, c) =
-            (Account::new(&ALLOWANCE, &shared), Account::new(&ALLOWANCE, &shared), Account::new(&ALLOWANCE, &shared));
+        let (rt, shared) = (Rt::modelled(1), Pool::new(SHARED));
+        let [a, b, c] = std::array::from_fn(|_| Account::new(&rt, &ALLOWANCE, &shared));
         let take = |account: &Account, bytes| {
             let Poll::Ready(mut permit) = poll(pin!(account.request())) else { panic!("a free slot") };
             let done = poll(pin!(account.payload(&mut permit, bytes))).is_ready();
@@ -191,7 +230,7 @@ mod tests {
     #[test]
     fn requests_that_wait_for_nothing_more_have_a_reserve() {
         let shared = Pool::new(SHARED);
-        let account = Account::new(&ALLOWANCE, &shared);
+        let account = Account::new(&Rt::modelled(1), &ALLOWANCE, &shared);
         let take = || {
             let Poll::Ready(mut permit) = poll(pin!(account.request())) else { panic!("a free slot") };
             let done = poll(pin!(account.payload_of_last(&mut permit, 1 << 20))).is_ready();
@@ -213,11 +252,11 @@ mod tests {
         let rt = Rt::modelled(1);
         rt.block_on(async {
             let shared = Pool::new(SHARED);
-            let stalled = Rc::new(Account::new(&ALLOWANCE, &shared));
+            let stalled = Rc::new(Account::new(&rt, &ALLOWANCE, &shared));
             let mut held = stalled.request().await;
             stalled.payload(&mut held, 32 << 20).await;
-            let (task_rt, account) = (rt.clone(), stalled.clone());
-            let waiting = rt.spawn(async move { account.unless_in_the_way(&task_rt, PATIENCE, pending::<()>()).await });
+            let account = stalled.clone();
+            let waiting = rt.spawn(async move { account.unless_in_the_way(PATIENCE, pending::<()>()).await });
             rt.sleep(Duration::from_secs(3600)).await;
             assert!(!waiting.is_finished(), "nobody waits for its memory");
 
@@ -232,16 +271,63 @@ mod tests {
         });
     }
 
+    /// While a request waits for the reserve nothing is received, so a peer that has sent what was asked of it, behind
+    /// that request, is not to blame.
+    #[test]
+    fn nobody_is_blamed_for_what_was_not_received() {
+        let rt = Rt::modelled(1);
+        rt.block_on(async {
+            let shared = Pool::new(SHARED);
+            let account = Rc::new(Account::new(&rt, &ALLOWANCE, &shared));
+            let mut asking = account.request().await;
+            account.payload(&mut asking, 32 << 20).await;
+            let _others = shared.try_take(SHARED - (32 << 20)).unwrap();
+            let contended = shared.clone();
+            rt.spawn(async move { drop(contended.take(1).await) }).detach();
+            let (mut own, mut reserved) = (account.request().await, account.request().await);
+            account.payload_of_last(&mut own, 1 << 20).await;
+            account.payload_of_last(&mut reserved, 1 << 20).await;
+
+            let waiting = account.clone();
+            let asked = rt.spawn(async move { waiting.unless_in_the_way(PATIENCE, pending::<()>()).await });
+            rt.sleep(PATIENCE / 2).await;
+            let deaf = async {
+                let mut last = account.request().await;
+                account.payload_of_last(&mut last, 1 << 20).await;
+            };
+            let slow = async {
+                rt.sleep(10 * PATIENCE).await;
+                drop(reserved);
+            };
+            let since = rt.now();
+            futures::join!(deaf, slow);
+            assert!(!asked.is_finished(), "nothing was received");
+            assert_eq!(asked.await, None);
+            let blamed = rt.now() - since - 10 * PATIENCE;
+            assert!(blamed >= PATIENCE / 2 && blamed <= PATIENCE, "{blamed:?}: its own part is the peer's");
+        });
+    }
+
+    #[test]
+    fn memory_is_counted_as_it_is_taken() {
+        let shared = Pool::new(SHARED);
+        let account = Account::new(&Rt::modelled(1), &ALLOWANCE, &shared);
+        let Poll::Ready(mut permit) = poll(pin!(account.request())) else { panic!("a free slot") };
+        assert!(poll(pin!(account.payload(&mut permit, (1 << 20) + 512))).is_ready());
+        assert!(shared.try_take(SHARED - (2 << 20) + 1).is_none());
+        assert!(shared.try_take(SHARED - (2 << 20)).is_some());
+    }
+
     #[test]
     fn work_that_ends_is_not_disturbed() {
         let rt = Rt::modelled(1);
         rt.block_on(async {
-            let account = Account::new(&ALLOWANCE, &Pool::new(SHARED));
+            let account = Account::new(&rt, &ALLOWANCE, &Pool::new(SHARED));
             let slow = async {
                 rt.sleep(Duration::from_secs(1000)).await;
                 7
             };
-            assert_eq!(account.unless_in_the_way(&rt, PATIENCE, slow).await, Some(7));
+            assert_eq!(account.unless_in_the_way(PATIENCE, slow).await, Some(7));
         });
     }
 }

@@ -5,7 +5,7 @@ use rt::{Rt, net::Addr};
 use super::{Disk, Done, Error, Link, Submitted, Wishes};
 use crate::nvme::{
     DISCOVERY_NQN,
-    bytes::u32_at,
+    bytes::{u16_at, u32_at},
     controller::{
         feature,
         identify::{self, cns},
@@ -61,13 +61,12 @@ impl Host {
         queues: u16,
         wishes: &Wishes,
     ) -> Result<(), Error> {
-        // 5.17.2.1: IOCCSZ, in units of 16 bytes.
-        let capsule = u32_at(&self.identify(cns::CONTROLLER, 0).await?.data, 1792).saturating_mul(16);
+        let capsule_data_max = capsule_data_max(&self.identify(cns::CONTROLLER, 0).await?.data);
         let from_zero = u32::from(queues.max(1) - 1);
         let granted = self.set_feature(feature::id::QUEUES, from_zero << 16 | from_zero).await?;
         for queue in 1..=queues.max(1).min((granted & 0xffff) as u16 + 1) {
             let (link, _) = Link::connect(rt, address, wishes, subsystem, queue, Some(self.controller)).await?;
-            link.set_capsule_data_max(capsule.saturating_sub(64));
+            link.set_capsule_data_max(capsule_data_max);
             self.queues.push(link);
         }
         Ok(())
@@ -220,4 +219,30 @@ pub fn log_command(id: u8, offset: u64, bytes: u32) -> Sqe {
 
 fn fabrics_command(kind: u8) -> Sqe {
     Sqe::new(fabrics::OPCODE, 0).with(4, &[kind])
+}
+
+/// Longest data in a capsule of an I/O queue, from what a controller says of itself. NVMe Base 2.0, 5.17.2.1: IOCCSZ and
+/// ICDOFF, both in units of 16 bytes. Data lies behind the command or is not sent so.
+fn capsule_data_max(controller: &[u8]) -> u32 {
+    let (capsule, offset) = (u32_at(controller, 1792), u16_at(controller, 1800));
+    if offset == 0 { capsule.saturating_mul(16).saturating_sub(64) } else { 0 }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn capsules_are_as_long_as_the_controller_says() {
+        let says = |capsule: u32, offset: u16| {
+            let mut page = [0; 4096];
+            page[1792..1796].copy_from_slice(&capsule.to_le_bytes());
+            page[1800..1802].copy_from_slice(&offset.to_le_bytes());
+            capsule_data_max(&page)
+        };
+        assert_eq!(says(4 + 8192 / 16, 0), 8192);
+        assert_eq!((says(4, 0), says(0, 0)), (0, 0), "none");
+        assert_eq!(says(u32::MAX, 0), u32::MAX - 64);
+        assert_eq!(says(4 + 8192 / 16, 1), 0, "not behind the command");
+    }
 }
