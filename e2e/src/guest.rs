@@ -8,14 +8,14 @@
 //! ```
 //!
 //! Every program of this machine runs in the guest as it is; what it writes is gone with it. The kernel is the newest of
-//! /boot, which need not be the one that runs.
+//! /boot, which need not be the one that runs. Its first process is the shell, or this machine's systemd.
 //!
 //! Invariant: QEMU ends with this value, and with this process whatever happens to it.
 
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
-use std::process::{Child, ChildStdin, Command, Stdio};
+use std::process::{Child, ChildStdin, Command, ExitStatus, Stdio};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -41,12 +41,14 @@ $B mount -t 9p -o trans=virtio,version=9p2000.L,ro,cache=loose,msize=512000 root
 $B mount -t tmpfs layer /rw
 $B mkdir /rw/upper /rw/work
 $B mount -t overlay -o lowerdir=/ro,upperdir=/rw/upper,workdir=/rw/work root /new
-$B cp /talk /new/talk
+$B cp /prepare /talk /new/
+[ -d /files ] && $B rm -rf /new/.dockerenv /new/etc/fstab /new/etc/systemd/system && $B cp -a /files/. /new/
 $B umount /proc
-exec $B switch_root /new /bin/sh /talk
+[ -d /files ] && exec $B switch_root /new /lib/systemd/systemd
+exec $B switch_root /new /bin/sh /prepare
 "#;
 
-const TALK: &str = r#"export PATH=/usr/sbin:/usr/bin:/sbin:/bin HOME=/root LC_ALL=C
+const PREPARE: &str = r#"export PATH=/usr/sbin:/usr/bin:/sbin:/bin HOME=/root LC_ALL=C
 mount -t proc proc /proc
 mount -t sysfs sys /sys
 mount -t devtmpfs dev /dev
@@ -55,6 +57,10 @@ for d in /run /mnt /dev/shm; do mount -t tmpfs memory $d; done
 ip link set lo up
 ip addr add 10.0.2.15/24 dev eth0
 ip link set eth0 up
+exec /bin/sh /talk
+"#;
+
+const TALK: &str = r#"export PATH=/usr/sbin:/usr/bin:/sbin:/bin HOME=/root LC_ALL=C
 exec </dev/ttyS1 >/dev/ttyS1 2>&1
 stty raw -echo
 echo @@READY
@@ -63,6 +69,10 @@ while IFS= read -r line; do
   printf '\n@@END %d\n' $?
 done
 "#;
+
+/// The shell as a service of systemd, which goes on while others are stopped.
+const TALK_SERVICE: &str = "[Unit]\nDefaultDependencies=no\nAfter=sysinit.target\n\
+                            [Service]\nExecStart=/bin/sh /talk\nKillMode=process\n";
 
 /// A running guest.
 pub struct Guest {
@@ -81,13 +91,31 @@ impl Guest {
         Guest::boot_with(dir, cpus, &[])
     }
 
+    /// The same with systemd, to multi-user.target. It has no units but those that packages enable by themselves, and those of
+    /// `files`: a directory that is laid over the root. `more` are arguments of QEMU.
+    ///
+    /// # Errors
+    /// As [`Guest::boot`].
+    pub fn boot_systemd(dir: &Path, cpus: u32, more: &[String], files: &Path) -> Result<Guest> {
+        let units = files.join("etc/systemd/system");
+        fs::create_dir_all(units.join("multi-user.target.wants")).or_fail("a directory of units")?;
+        fs::write(units.join("talk.service"), TALK_SERVICE).or_fail("a unit")?;
+        let enabled = ["../talk.service", "/lib/systemd/system/remote-fs.target"];
+        tools::run(&units, "ln", &["-sf", enabled[0], enabled[1], "multi-user.target.wants/"])?;
+        Guest::started(dir, cpus, more, Some(files))
+    }
+
     /// The same with more arguments of QEMU: drives, for instance.
     ///
     /// # Errors
     /// As [`Guest::boot`].
     pub fn boot_with(dir: &Path, cpus: u32, more: &[String]) -> Result<Guest> {
+        Guest::started(dir, cpus, more, None)
+    }
+
+    fn started(dir: &Path, cpus: u32, more: &[String], files: Option<&Path>) -> Result<Guest> {
         let version = newest_kernel()?;
-        let (kernel, memory) = (unpacked(&version, dir)?, initramfs(&version, dir)?);
+        let (kernel, memory) = (unpacked(&version, dir)?, initramfs(&version, dir, files)?);
         let console = dir.join("console");
         let mut qemu = Command::new(tools::path_of("setpriv")?)
             .args(["--pdeathsig", "KILL"])
@@ -99,7 +127,11 @@ impl Guest {
             .arg(kernel)
             .arg("-initrd")
             .arg(memory)
-            .args(["-append", "console=ttyS0 quiet panic=-1 oops=panic nokaslr mitigations=off nowatchdog audit=0"])
+            .args([
+                "-append",
+                "console=ttyS0 quiet panic=-1 oops=panic nokaslr mitigations=off nowatchdog audit=0 \
+                systemd.unit=multi-user.target systemd.show_status=1 systemd.status_unit_format=name SYSTEMD_COLORS=0",
+            ])
             .arg("-serial")
             .arg(format!("file:{}", console.display()))
             .args(["-chardev", "stdio,id=talk,signal=off", "-serial", "chardev:talk"])
@@ -226,6 +258,27 @@ impl Guest {
         }
     }
 
+    /// Waits until it has ended by itself: after a `poweroff`.
+    ///
+    /// # Errors
+    /// When it does not within `limit`.
+    pub fn ended(&mut self, limit: Duration) -> Result<ExitStatus> {
+        let begun = Instant::now();
+        loop {
+            match self.qemu.try_wait().or_fail("qemu-system-x86_64")? {
+                Some(status) => return Ok(status),
+                None if begun.elapsed() > limit => return Err(self.broken("the end", format!("not within {limit:?}"))),
+                None => thread::sleep(Duration::from_millis(50)),
+            }
+        }
+    }
+
+    /// What is on the console.
+    #[must_use]
+    pub fn console(&self) -> String {
+        String::from_utf8_lossy(&fs::read(&self.console).unwrap_or_default()).into_owned()
+    }
+
     /// Ends it at once; whatever is asked of it later fails.
     pub fn kill(&mut self) {
         let _gone = self.qemu.kill();
@@ -235,8 +288,7 @@ impl Guest {
     /// A failure with the end of the console.
     #[must_use]
     pub fn broken(&self, what: &str, why: String) -> Failure {
-        let console = fs::read(&self.console).unwrap_or_default();
-        let console = String::from_utf8_lossy(&console);
+        let console = self.console();
         let lines: Vec<_> = console.lines().collect();
         let shown = &lines[lines.len().saturating_sub(CONSOLE_LINES)..];
         let shown: String = shown.iter().map(|line| format!("  console: {line}\n")).collect();
@@ -276,8 +328,8 @@ fn unpacked(version: &str, dir: &Path) -> Result<PathBuf> {
     Ok(dir.join("vmlinux"))
 }
 
-/// What the kernel begins with: busybox, modules, and the way to the root.
-fn initramfs(version: &str, dir: &Path) -> Result<PathBuf> {
+/// What the kernel begins with: busybox, modules, the way to the root, and what is laid over that.
+fn initramfs(version: &str, dir: &Path, files: Option<&Path>) -> Result<PathBuf> {
     let root = dir.join("initramfs");
     for place in ["bin", "modules"] {
         fs::create_dir_all(root.join(place)).or_fail("a directory")?;
@@ -302,7 +354,11 @@ fn initramfs(version: &str, dir: &Path) -> Result<PathBuf> {
         }
     }
     fs::write(root.join("init"), INIT).or_fail("init")?;
+    fs::write(root.join("prepare"), PREPARE).or_fail("prepare")?;
     fs::write(root.join("talk"), TALK).or_fail("talk")?;
+    if let Some(files) = files {
+        tools::run(&root, "sh", &["-c", &format!("rm -rf files && cp -a '{}' files", files.display())])?;
+    }
     tools::run(&root, "sh", &["-c", "chmod 755 init && find . | busybox cpio -o -H newc >../initrd"])?;
     Ok(dir.join("initrd"))
 }

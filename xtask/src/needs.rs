@@ -30,6 +30,8 @@ const PROGRAMS: &[(&str, &str)] = &[
     ("setpriv", "util-linux"),
     ("chromium", "chromium"),
     ("mdadm", "mdadm"),
+    ("systemctl", "systemd"),
+    ("udevadm", "udev"),
     ("valgrind", "valgrind"),
 ];
 

@@ -188,6 +188,10 @@ pub fn all() -> Vec<Suite> {
                 Run::Built("drives", &[]),
             )
         },
+        Suite {
+            foreign: true,
+            ..Suite::new("boot", "systemd serves, attaches and mounts an array at boot", 4, Run::Built("boot", &[]))
+        },
         Suite::new(
             "storm",
             "mutated NVMe/TCP PDUs beside an honest host",

@@ -3,7 +3,7 @@
 //! An array is a subsystem, so all of its volumes come and go together. The kernel connects again by itself for ever: a
 //! restarted server is waited for, and requests meanwhile wait too.
 //!
-//! Not here: at boot. `docs/operate.md` has the units for systemd, which call these verbs.
+//! Not here: at boot. The units in `systemd/` call these verbs.
 
 use std::fs::{self, File};
 use std::io::{Read, Write};
