@@ -19,9 +19,8 @@ use std::path::Path;
 
 use ashlar::Server;
 use bench::Target;
-use bench::generate::fill;
 use rt::Rt;
-use served::{Cost, Outcome, ROUNDS, WORKING_SET, cost, loads};
+use served::{Cost, Outcome, ROUNDS, cost, loads, touch_all};
 
 fn main() -> Outcome<()> {
     let program = std::env::args().nth(1).ok_or("name the ashlar program")?;
@@ -48,7 +47,7 @@ fn table(rt: &Rt, program: &Path, level: Option<&str>, connections: usize) -> Ou
     };
     let targets = [connect(&servers[0])?, connect(&servers[1])?];
     for targets in &targets {
-        rt.block_on(fill(rt, &targets[0], WORKING_SET))?;
+        touch_all(rt, &targets[0])?;
     }
     let name = level.map_or("direct".to_owned(), |level| format!("RAID {level}"));
     println!("{name}, connections: {connections}");

@@ -23,9 +23,8 @@ use std::time::Instant;
 
 use ashlar::Server;
 use bench::Target;
-use bench::generate::fill;
 use rt::Rt;
-use served::{Cost, Outcome, ROUNDS, WORKING_SET, cost, loads};
+use served::{Cost, Outcome, ROUNDS, cost, loads, touch_all};
 
 /// Level; nothing is direct drives.
 const SUBJECTS: [Option<&str>; 5] = [None, Some("0"), Some("10"), Some("5"), Some("6")];
@@ -47,9 +46,7 @@ fn main() -> Outcome<()> {
 fn table(rt: &Rt, program: &Path, level: Option<&str>) -> Outcome<()> {
     let server = Server::start(program, level, &[])?;
     let (nvme, nbd) = rt.block_on(targets(&server, rt))?;
-    for target in [&nvme, &nbd] {
-        rt.block_on(fill(rt, target, WORKING_SET))?;
-    }
+    touch_all(rt, &nvme)?;
     let name = level.map_or("direct".to_owned(), |level| format!("RAID {level}"));
     for load in loads() {
         let mut measured = [vec![], vec![]];

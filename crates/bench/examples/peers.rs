@@ -17,10 +17,9 @@ use std::slice;
 use std::time::{Duration, Instant};
 
 use bench::Target;
-use bench::generate::fill;
 use export::nbd::client::Client;
 use rt::{Addr, Rt};
-use served::{Cost, Outcome, ROUNDS, WORKING_SET, cost, loads};
+use served::{Cost, Outcome, ROUNDS, cost, loads, touch_all};
 
 fn main() -> Outcome<()> {
     let program = std::env::args().nth(1).ok_or("name the ashlar program")?;
@@ -41,7 +40,7 @@ fn main() -> Outcome<()> {
     )?;
     let targets = [rt.block_on(ours.connect(&rt))?, rt.block_on(theirs.connect(&rt))?];
     for target in &targets {
-        rt.block_on(fill(&rt, target, WORKING_SET))?;
+        touch_all(&rt, target)?;
     }
     println!("                                 Ashlar                     nbdkit memory         Ashlar : nbdkit");
     println!("load                         CPU us   p50 us   kIOPS    CPU us   p50 us   kIOPS    CPU");

@@ -6,6 +6,7 @@ use std::error::Error;
 use std::fs;
 use std::time::Duration;
 
+use bench::generate::fill;
 use bench::{Load, Pattern, Target, Until, generate};
 use futures::future::try_join_all;
 use rt::Rt;
@@ -29,6 +30,21 @@ pub fn loads() -> Vec<Load> {
     }
     loads.extend([Pattern::SEQUENTIAL_READ, Pattern::SEQUENTIAL_WRITE].map(large));
     loads
+}
+
+/// Random writes of 4 KiB that bring the log of an array of 4 GiB to all of its zones.
+const TOUCHES: u64 = 1 << 20;
+
+/// Writes so much that all of the drives were used, and then the working set in its order: a page of memory costs several
+/// times as much when it is touched for the first time, and what has to be cleaned is no part of the first loads.
+///
+/// # Errors
+/// When a request fails.
+pub fn touch_all(rt: &Rt, target: &Target) -> Outcome<()> {
+    let load = Load::new(Pattern::RANDOM_WRITE, 4096, 128);
+    rt.block_on(generate(rt, target, &load, 0..WORKING_SET, Until::Requests(TOUCHES), 0))?;
+    rt.block_on(fill(rt, target, WORKING_SET))?;
+    Ok(())
 }
 
 /// What a load came to.
