@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use server::config::{Config, Io};
+use server::config::{Config, Deal, Io};
 use server::daemon::{self, NvmeSettings, Settings, What};
 use server::memory::Memory;
 use server::size::Size;
@@ -65,6 +65,9 @@ pub struct Args {
     /// Cores that work, up to 5: one for the arrays, the others for connections; a single one for both [default: 1]
     #[arg(long, value_name = "NUMBER")]
     cores: Option<usize>,
+    /// When I/O queues of NVMe/TCP get a core of their own; NBD connections have one from the first [default: load]
+    #[arg(long, value_name = "WHEN")]
+    deal: Option<Deal>,
     /// How drives are used, where they can be [default: plain]
     #[arg(long, value_name = "HOW")]
     io: Option<Io>,
@@ -141,6 +144,7 @@ fn nvme_settings(config: &Config, args: &Args) -> NvmeSettings {
         addresses: or(&args.nvme, &config.nvme),
         advertise: or(&args.nvme_advertise, &config.nvme_advertise),
         access,
+        deal: args.deal.or(config.deal).unwrap_or_default(),
     }
 }
 

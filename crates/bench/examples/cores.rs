@@ -37,8 +37,10 @@ fn main() -> Outcome<()> {
 
 fn table(rt: &Rt, program: &Path, level: Option<&str>, connections: usize) -> Outcome<()> {
     let over_nvme = std::env::args().nth(2).as_deref() == Some("nvme");
-    let servers =
-        [Server::start(program, level, &["--cores", "1"])?, Server::start(program, level, &["--cores", "2"])?];
+    let servers = [
+        Server::start(program, level, &["--cores", "1"])?,
+        Server::start(program, level, &["--cores", "2", "--deal", "connect"])?,
+    ];
     let connect = |server: &Server| -> Outcome<Vec<Target>> {
         let one = async || {
             if over_nvme { server.host(rt, true).await } else { Ok(Target::Nbd(server.connect(rt).await?)) }

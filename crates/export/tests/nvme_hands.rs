@@ -5,13 +5,13 @@
 
 mod support;
 
-use std::{cell::Cell, rc::Rc, time::Duration};
+use std::{cell::Cell, pin::pin, rc::Rc, time::Duration};
 
 use export::nvme::{
-    Access, Hand, Server, SubsystemList,
+    Access, Deal, Hand, Server, SubsystemList,
     client::{Disk, Host, Link, Wishes},
 };
-use futures::future::{join_all, select};
+use futures::future::{join, join_all, select};
 use rt::{Buf, Bytes, Rt, Task, net::Addr};
 use support::{Puppet, nvme::NQN};
 
@@ -37,24 +37,24 @@ impl Served {
     }
 }
 
-fn dealing() -> (Served, Vec<Hand>) {
-    dealing_to(2)
-}
-
-fn dealing_to(hands: usize) -> (Served, Vec<Hand>) {
+fn dealing(hands: usize, deal: Deal) -> (Served, Vec<Hand>) {
     let rt = Rt::real().unwrap();
     let (list, puppet) = (SubsystemList::default(), Puppet::new("vol", 64 << 20));
     list.add(NQN, Access::Any);
     list.attach(NQN, 1, puppet.clone());
     let any_port = "tcp:127.0.0.1:0".parse().unwrap();
-    let (server, hands) = Server::dealing(&rt, list, std::slice::from_ref(&any_port), &[], hands).unwrap();
+    let (server, hands) = Server::dealing(&rt, list, std::slice::from_ref(&any_port), &[], (hands, deal)).unwrap();
     let address = server.local_addrs()[0].clone();
     (Served { rt, server, address, puppet }, hands)
 }
 
 /// Has hands on threads of their own meanwhile; then the server stops, and the threads end.
 fn on_threads(hands: usize, work: impl AsyncFnOnce(&Served)) {
-    let (served, hands) = dealing_to(hands);
+    on_threads_by(hands, Deal::AtConnect, work);
+}
+
+fn on_threads_by(hands: usize, deal: Deal, work: impl AsyncFnOnce(&Served)) {
+    let (served, hands) = dealing(hands, deal);
     let serve = |hand: Hand| {
         std::thread::spawn(move || {
             let rt = Rt::real().unwrap();
@@ -69,6 +69,20 @@ fn on_threads(hands: usize, work: impl AsyncFnOnce(&Served)) {
     threads.into_iter().for_each(|thread| thread.join().unwrap());
 }
 
+/// Tasks that write and read back, each in a MiB of its own, through each of the hosts.
+fn lanes(served: &Served, hosts: &[(Rc<Host>, Disk)], rounds: u64) -> Vec<Task<()>> {
+    let lane = |at: u64, disk: Disk| async move {
+        for round in 0..rounds {
+            let bytes = [4096, 1 << 20, 512, 128 << 10][round as usize % 4];
+            let data = Buf::from_slice(&vec![(at >> 20) as u8 ^ round as u8; bytes]).freeze();
+            disk.write(at, data.clone(), round % 7 == 0).await.unwrap();
+            assert_eq!(disk.read(at, bytes as u32).await.unwrap(), data);
+        }
+    };
+    let all = hosts.iter().enumerate().flat_map(|(n, (_, disk))| (0..24).map(move |lane| (n as u64 * 24 + lane, disk)));
+    all.map(|(at, disk)| served.rt.spawn(lane(at << 20, disk.clone()))).collect()
+}
+
 #[test]
 fn queues_are_dealt_evenly_and_all_data_is_right() {
     on_threads(3, async |served| {
@@ -78,25 +92,106 @@ fn queues_are_dealt_evenly_and_all_data_is_right() {
             hosts.push(served.host(3, wishes).await);
         }
         assert_eq!(served.server.dealt(), [2, 2, 2]);
-        let tasks = hosts.iter().enumerate().flat_map(|(n, (_, disk))| {
-            (0..24).map(move |lane| {
-                let at = (n as u64 * 24 + lane) << 20;
-                let disk = disk.clone();
-                served.rt.spawn(async move {
-                    for round in 0..40u64 {
-                        let bytes = [4096, 1 << 20, 512, 128 << 10][round as usize % 4];
-                        let data = Buf::from_slice(&vec![(at >> 20) as u8 ^ round as u8; bytes]).freeze();
-                        disk.write(at, data.clone(), round % 7 == 0).await.unwrap();
-                        assert_eq!(disk.read(at, bytes as u32).await.unwrap(), data);
-                    }
-                })
-            })
-        });
+        let tasks = lanes(served, &hosts, 40);
         join_all(tasks).await;
         drop(hosts);
         served.until(&[0, 0, 0]).await;
         assert_eq!((served.server.connections(), served.server.controllers()), (0, 0));
     });
+}
+
+#[test]
+fn queues_move_while_they_are_used() {
+    on_threads_by(3, Deal::WhenAsked, async |served| {
+        let digests = Wishes { header_digest: true, data_digest: true, in_capsule: false, ..Wishes::default() };
+        let mut hosts = vec![];
+        for wishes in [&digests, &Wishes::default()] {
+            hosts.push(served.host(3, wishes).await);
+        }
+        assert_eq!(served.server.dealt(), [0, 0, 0]);
+        assert!(!served.server.relieve(), "no queue asks for anything");
+        let tasks = lanes(served, &hosts, 60);
+        let relief = async {
+            while served.server.dealt() != [2, 2, 2] {
+                served.rt.sleep(Duration::from_millis(3)).await;
+                served.server.relieve();
+            }
+        };
+        futures::join!(relief, join_all(tasks));
+        assert!(!served.server.relieve(), "none is here");
+        join_all(lanes(served, &hosts, 8)).await;
+        drop(hosts);
+        served.until(&[0, 0, 0]).await;
+        assert_eq!((served.server.connections(), served.server.controllers()), (0, 0));
+    });
+}
+
+/// What was received before is answered before; what comes meanwhile waits, and is done after.
+#[test]
+fn a_queue_that_moves_is_answered_first() {
+    on_threads_by(1, Deal::WhenAsked, async |served| {
+        let (_host, disk) = served.host(1, &Wishes::default()).await;
+        let write = |n: u64| {
+            let disk = disk.clone();
+            served.rt.spawn(async move { disk.write(n * 4096, Bytes::zeroed(4096), false).await })
+        };
+        served.puppet.hold();
+        let mut tasks: Vec<Task<_>> = (0..8).map(write).collect();
+        while served.puppet.waiting() < 8 {
+            served.rt.sleep(Duration::from_millis(1)).await;
+        }
+        assert!(served.server.relieve());
+        // The first of them is what the move is noticed by.
+        tasks.extend((8..16).map(write));
+        served.rt.sleep(Duration::from_millis(50)).await;
+        assert_eq!((served.server.dealt(), served.puppet.waiting()), (vec![0], 9));
+        served.puppet.release();
+        assert!(join_all(tasks).await.iter().all(Result::is_ok));
+        assert_eq!(served.server.dealt(), [1]);
+    });
+}
+
+/// A host that leaves, or resets its controller, while a queue of it waits to move.
+#[test]
+fn a_queue_that_moves_may_be_cut() {
+    for resets in [false, true] {
+        on_threads_by(1, Deal::WhenAsked, async |served| {
+            let (host, disk) = served.host(1, &Wishes::default()).await;
+            served.puppet.hold();
+            let writes = (0..2u64).map(|n| {
+                let (disk, rt) = (disk.clone(), served.rt.clone());
+                served.rt.spawn(async move {
+                    rt.sleep(Duration::from_millis(20 * n)).await;
+                    disk.write(n * 4096, Bytes::zeroed(4096), false).await
+                })
+            });
+            let writes: Vec<Task<_>> = writes.collect();
+            while served.puppet.waiting() < 1 {
+                served.rt.sleep(Duration::from_millis(1)).await;
+            }
+            assert!(served.server.relieve());
+            while served.puppet.waiting() < 2 {
+                served.rt.sleep(Duration::from_millis(1)).await;
+            }
+            let reset = async {
+                if resets {
+                    host.set_property(0x14, 0x0046_0000).await.unwrap();
+                } else {
+                    writes.iter().for_each(Task::cancel);
+                    drop(disk);
+                }
+            };
+            let release = async {
+                served.rt.sleep(Duration::from_millis(50)).await;
+                served.puppet.release();
+            };
+            futures::join!(reset, release);
+            drop(host);
+            served.until(&[0]).await;
+            let (_host, disk) = served.host(1, &Wishes::default()).await;
+            disk.write(0, Bytes::zeroed(4096), false).await.unwrap();
+        });
+    }
 }
 
 #[test]
@@ -154,9 +249,10 @@ fn a_stop_finishes_what_was_begun() {
 /// Stops while hosts connect, write and leave: it ends, and nothing is used afterwards.
 #[test]
 fn a_stop_at_any_time_ends() {
-    for millis in 0..30 {
+    for millis in 0..40 {
         let writes = Rc::new(Cell::new(0));
-        on_threads(2, async |served| {
+        let deal = if millis % 2 == 0 { Deal::AtConnect } else { Deal::WhenAsked };
+        on_threads_by(2, deal, async |served| {
             let guests = (0..3).map(|n| {
                 let writes = writes.clone();
                 async move {
@@ -181,7 +277,13 @@ fn a_stop_at_any_time_ends() {
                 served.server.stop().await;
                 assert_eq!((served.puppet.waiting(), served.server.connections()), (0, 0));
             };
-            futures::join!(all, stop);
+            let relief = async {
+                loop {
+                    served.rt.sleep(Duration::from_millis(1)).await;
+                    served.server.relieve();
+                }
+            };
+            select(pin!(join(all, stop)), pin!(relief)).await;
         });
         assert!(millis < 25 || writes.get() > 0, "it was never used");
     }
@@ -190,14 +292,14 @@ fn a_stop_at_any_time_ends() {
 /// A hand whose thread ends loses its connections; hosts that come again are served by the other.
 #[test]
 fn a_hand_that_is_gone() {
-    let (served, mut hands) = dealing();
+    let (served, mut hands) = dealing(2, Deal::AtConnect);
     let rt = served.rt.clone();
     let last = hands.pop().unwrap();
     let thread = std::thread::spawn(move || {
         let rt = Rt::real().unwrap();
         rt.block_on(async {
             let patience = rt.sleep(Duration::from_millis(300));
-            select(std::pin::pin!(last.serve(&rt)), std::pin::pin!(patience)).await;
+            select(pin!(last.serve(&rt)), pin!(patience)).await;
         });
     });
     let first = hands.pop().unwrap();

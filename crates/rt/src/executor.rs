@@ -25,6 +25,7 @@ use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use futures::FutureExt;
+use rustix::time::{ClockId, clock_gettime};
 use slab::Slab;
 
 use crate::drive::{Ways, passes_through};
@@ -228,6 +229,18 @@ impl Rt {
     #[must_use]
     pub fn turned(&self) -> Nanos {
         self.inner.turned()
+    }
+
+    /// CPU time that this thread has taken; none in the modelled world.
+    #[must_use]
+    pub fn cpu_time(&self) -> Duration {
+        match &self.inner.world {
+            World::Real { .. } => {
+                let time = clock_gettime(ClockId::ThreadCPUTime);
+                Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
+            }
+            World::Modelled { .. } => Duration::ZERO,
+        }
     }
 
     /// The wall clock.

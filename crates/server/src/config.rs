@@ -8,6 +8,7 @@
 //! memtable_memory = "200M"      # of each array; 60M when nothing is said
 //! buffer_memory = "64M"         # buffers kept for the next requests; this when nothing is said
 //! cores = 3                     # one for the arrays, two for connections; 1, for both, when nothing is said
+//! deal = "connect"              # when I/O queues of NVMe/TCP get one of those: at once, or load (when nothing is said)
 //! io = "passthrough"            # how drives are used where they can be: plain (when nothing is said), poll, passthrough
 //! allow_hosts = ["nqn.2014-08.org.nvmexpress:uuid:4c4c4544-0042-3510-8044-b7c04f333432"]
 //!
@@ -71,6 +72,8 @@ pub struct Config {
     pub buffer_memory: Option<Size>,
     /// Cores that work.
     pub cores: Option<usize>,
+    /// When I/O queues of NVMe/TCP get a core of their own.
+    pub deal: Option<Deal>,
     /// How drives are used, where they can be.
     pub io: Option<Io>,
     /// What to serve.
@@ -98,6 +101,17 @@ impl From<Io> for Ways {
             Io::Passthrough => Ways::Passthrough,
         }
     }
+}
+
+/// When I/O queues of NVMe/TCP get a core of their own, as the file and `serve --deal` say it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, ValueEnum)]
+#[serde(rename_all = "lowercase")]
+pub enum Deal {
+    /// As soon as they are connected
+    Connect,
+    /// When the core of the arrays was busy for a second: the busiest queue, one each second
+    #[default]
+    Load,
 }
 
 /// One array.

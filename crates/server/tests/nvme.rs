@@ -39,6 +39,7 @@ fn settings(dir: &Path, port: u16) -> Settings {
             addresses: vec![format!("tcp:127.0.0.1:{port}")],
             advertise: vec![],
             access: AccessRules { all: Rule { hosts, any: false }, ..AccessRules::default() },
+            ..NvmeSettings::default()
         },
         read_only: false,
         degraded: false,

@@ -45,7 +45,7 @@ impl Server {
         match level {
             None => command.args(["--direct", "mem:512M"]),
             Some(level) => {
-                let drives = ["\"mem:512M\""; 8].join(", ");
+                let drives = ["\"mem:272M\""; 8].join(", ");
                 let volume = "[[array.volume]]\nname = \"v\"\nsize = \"256M\"\n";
                 let array = format!(
                     "[[array]]\nname = \"a\"\ncreate = true\nraid = \"{level}\"\nwidth = 8\ndrives = [{drives}]\n"

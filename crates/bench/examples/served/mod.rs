@@ -32,8 +32,8 @@ pub fn loads() -> Vec<Load> {
     loads
 }
 
-/// Random writes of 4 KiB that bring the log of an array of 4 GiB to all of its zones.
-const TOUCHES: u64 = 1 << 20;
+/// Random writes of 4 KiB that bring the log of an array of 2 GiB to all of its zones.
+const TOUCHES: u64 = 2 << 20;
 
 /// Writes so much that all of the drives were used, and then the working set in its order: a page of memory costs several
 /// times as much when it is touched for the first time, and what has to be cleaned is no part of the first loads.

@@ -91,7 +91,7 @@ impl Wish {
 
 /// A queue, and how far it has been taken.
 pub struct Connected<S: Subsystems> {
-    pub queue: Queue<S>,
+    pub queue: Rc<Queue<S>>,
     pub head: Head,
 }
 
@@ -120,7 +120,7 @@ pub async fn connect<S: Subsystems>(
     }
     let controller =
         if wish.queue == 0 { create(shared, subsystem, host, &wish)? } else { join(shared, &subsystem, &host, &wish)? };
-    let queue = Queue::new(controller, Rc::new(Connection::new(stream)), wish.queue);
+    let queue = Rc::new(Queue::new(controller, Rc::new(Connection::new(stream)), wish.queue));
     Ok(Connected { queue, head: Head::new(wish.entries, wish.flow_control) })
 }
 

@@ -30,8 +30,8 @@ use crate::stream::{budget::Permit, progress::Executing};
 /// What is behind a connection here.
 pub struct Here<S: Subsystems> {
     shared: Rc<Shared<S>>,
-    queue: OnceCell<Queue<S>>,
-    /// An I/O queue for another thread, and its Connect command.
+    queue: OnceCell<Rc<Queue<S>>>,
+    /// An I/O queue for another thread from its beginning, and its Connect command.
     elsewhere: RefCell<Option<(Connected<S>, u16)>>,
 }
 
@@ -57,6 +57,11 @@ impl<S: Subsystems> Here<S> {
     /// The queue that the connection has become, if another thread is to have it, and its Connect command.
     pub fn take_elsewhere(&self) -> Option<(Connected<S>, u16)> {
         self.elsewhere.take()
+    }
+
+    /// The queue that the connection has become here.
+    pub fn queue(&self) -> Option<&Rc<Queue<S>>> {
+        self.queue.get()
     }
 }
 
@@ -100,6 +105,10 @@ impl<S: Subsystems> Behind for Here<S> {
         }
     }
 
+    fn is_leaving(&self) -> bool {
+        self.queue.get().is_some_and(|queue| queue.is_leaving())
+    }
+
     fn begins(&self) -> Option<Executing> {
         self.queue.get().map(|queue| queue.controller.begun.one())
     }
@@ -120,7 +129,7 @@ impl<S: Subsystems> Session<Here<S>> {
         let connected =
             if intact { connect(shared, &self.stream, sqe, data).await } else { Err(Status::TRANSPORT_ERROR.into()) };
         match connected {
-            Ok(connected) if connected.queue.id != 0 && shared.deals() => {
+            Ok(connected) if connected.queue.id != 0 && shared.deals_at_connect() => {
                 self.behind.elsewhere.replace(Some((connected, sqe.command())));
                 return Err(End::Elsewhere);
             }
@@ -213,6 +222,7 @@ impl<S: Subsystems> Session<Here<S>> {
             // Without an answer: the host sends it again when it has reconnected.
             return Ok(());
         }
+        queue.take_one();
         let (target, request) = match queue.judge(sqe, data.len() as u32, intact) {
             Ok(judged) => judged,
             Err(status) => {
@@ -228,7 +238,7 @@ impl<S: Subsystems> Session<Here<S>> {
     }
 
     async fn tell_events(&self) {
-        let Some(Queue { controller, .. }) = self.behind.queue.get() else { return };
+        let Some(controller) = self.behind.queue.get().map(|queue| &queue.controller) else { return };
         loop {
             let mut next = None;
             controller

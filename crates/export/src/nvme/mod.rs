@@ -41,6 +41,6 @@ pub use controller::{
     DISCOVERY_NQN, event::config as event_config, feature::id as feature_id, identify::cns, property,
 };
 pub use hand::Hand;
-pub use server::Server;
+pub use server::{Deal, Server};
 pub use status::Status;
 pub use subsystem::{Access, Health, Subsystem, SubsystemList, Subsystems};

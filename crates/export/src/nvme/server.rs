@@ -74,6 +74,17 @@ pub struct Shared<S: Subsystems> {
     closed: Signal,
     /// One for each hand that I/O queues are dealt to; without any they are served here.
     clerks: Vec<Rc<Clerk<S>>>,
+    deal: Deal,
+}
+
+/// When I/O queues are dealt to hands.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Deal {
+    /// As soon as they are connected.
+    AtConnect,
+    /// When the server is asked to [`Server::relieve`] its thread.
+    #[default]
+    WhenAsked,
 }
 
 /// Highest controller identifier: those above are reserved. NVMe Base 2.0, 5.17.2.1, CNTLID.
@@ -115,8 +126,13 @@ impl<S: Subsystems> Shared<S> {
         self.clerks.iter().any(|clerk| clerk.is_served())
     }
 
+    /// Whether they are from their beginning.
+    pub fn deals_at_connect(&self) -> bool {
+        self.deal == Deal::AtConnect && self.deals()
+    }
+
     /// Has another thread serve a connection that has become an I/O queue: that with the fewest.
-    async fn deal(&self, stream: &Stream, left: Vec<u8>, terms: Terms, connected: Connected<S>, connect: u16) {
+    async fn deal(&self, stream: &Stream, left: Vec<u8>, terms: Terms, connected: Connected<S>, connect: Option<u16>) {
         let fewest = self.clerks.iter().filter(|clerk| clerk.is_served()).min_by_key(|clerk| clerk.queues());
         match fewest {
             Some(clerk) => clerk.serve(stream, left, terms, connected, connect).await,
@@ -143,10 +159,10 @@ impl<S: Subsystems> Server<S> {
     /// # Errors
     /// When an address cannot be bound; then none is served.
     pub fn start(rt: &Rt, subsystems: S, addresses: &[Addr], advertised: &[SocketAddr]) -> io::Result<Server<S>> {
-        Server::dealing(rt, subsystems, addresses, advertised, 0).map(|(server, _none)| server)
+        Server::dealing(rt, subsystems, addresses, advertised, (0, Deal::default())).map(|(server, _none)| server)
     }
 
-    /// The same with I/O queues dealt to `hands` hands; here when there are none. Each is to be served or dropped: a stop
+    /// The same with I/O queues dealt to so many hands; here when there are none. Each is to be served or dropped: a stop
     /// waits for it.
     ///
     /// # Errors
@@ -159,7 +175,7 @@ impl<S: Subsystems> Server<S> {
         subsystems: S,
         addresses: &[Addr],
         advertised: &[SocketAddr],
-        hands: usize,
+        (hands, deal): (usize, Deal),
     ) -> io::Result<(Server<S>, Vec<Hand>)> {
         assert!(hands <= HANDS_MAX, "at most {HANDS_MAX} hands");
         let listeners = addresses.iter().map(|a| Listener::bind(rt, a)).collect::<io::Result<Vec<_>>>()?;
@@ -186,6 +202,7 @@ impl<S: Subsystems> Server<S> {
             next_connection: Cell::new(0),
             closed: Signal::default(),
             clerks,
+            deal,
         });
         let accept = |listener| {
             let (shared, slots) = (shared.clone(), shared.connection_slots.clone());
@@ -225,6 +242,20 @@ impl<S: Subsystems> Server<S> {
     #[must_use]
     pub fn dealt(&self) -> Vec<usize> {
         self.shared.clerks.iter().map(|clerk| clerk.queues()).collect()
+    }
+
+    /// Has a hand serve the I/O queue that has sent most to this thread since this was asked last, as soon as what it
+    /// has sent is answered; whether there is one.
+    pub fn relieve(&self) -> bool {
+        if !self.shared.deals() || self.shared.progress.is_stopping() {
+            return false;
+        }
+        let controllers = self.shared.controllers.borrow();
+        let queues = controllers.values().flat_map(|c| c.io_connections());
+        let busiest = queues.map(|connection| (connection.load(), connection)).max_by_key(|(load, _)| *load);
+        let Some((1.., connection)) = busiest else { return false };
+        connection.order_away();
+        true
     }
 
     /// Stops: no new connections, commands in flight are finished and answered, later ones are not begun, then all
@@ -320,10 +351,16 @@ async fn serve<S: Subsystems>(shared: &Rc<Shared<S>>, stream: &Stream) {
     };
     let left = session.clone().run(reader).await;
     deadline.cancel();
-    if let (Some(left), Some((connected, connect))) = (left, session.behind.take_elsewhere()) {
-        drop(session);
-        shared.deal(stream, left, terms, connected, connect).await;
-    }
+    let Some(left) = left else { return };
+    let (connected, connect) = match session.behind.take_elsewhere() {
+        Some((connected, connect)) => (connected, Some(connect)),
+        None => {
+            let (Some(queue), Some(head)) = (session.behind.queue().cloned(), session.take_head()) else { return };
+            (Connected { queue, head }, None)
+        }
+    };
+    drop(session);
+    shared.deal(stream, left, terms, connected, connect).await;
 }
 
 /// The ICReq, checked before the rest of it is received; or what is wrong with it, and its header.

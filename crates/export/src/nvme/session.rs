@@ -82,6 +82,9 @@ pub trait Behind: Sized + 'static {
         permit: Permit,
     ) -> Result<(), End>;
 
+    /// Whether the connection is to go on elsewhere.
+    fn is_leaving(&self) -> bool;
+
     /// Data that a command waited for has arrived, and is given to it only then.
     ///
     /// # Errors
@@ -200,11 +203,23 @@ impl<B: Behind> Session<B> {
         self.has_ended.get()
     }
 
-    /// Serves the connection until it ends; what was received and not taken, if it goes on elsewhere.
+    /// How far the queue has been taken, for who has it next.
+    pub fn take_head(&self) -> Option<Head> {
+        self.head.take()
+    }
+
+    /// Serves the connection until it ends; what was received and not taken, if it goes on elsewhere: then all that was
+    /// received before has been answered.
     pub async fn run(self: Rc<Self>, mut reader: Reader) -> Option<Vec<u8>> {
         let session = self.clone();
         let sender = self.rt.spawn(async move { session.send().await });
         let end = self.receive(&mut reader).await;
+        if let End::Elsewhere = end {
+            self.ended.until(|| self.in_flight.get() == 0).await;
+            self.outbox.close();
+            sender.await;
+            return Some(reader.into_left());
+        }
         self.leave();
         match &end {
             End::Elsewhere | End::Disconnected => {}
@@ -226,10 +241,8 @@ impl<B: Behind> Session<B> {
             self.stream.shutdown();
             sender.await;
         }
-        match end {
-            End::Elsewhere => return Some(reader.into_left()),
-            End::Violation(..) => linger(&self.rt, &mut reader).await,
-            End::Disconnected | End::Terminated(_) => {}
+        if let End::Violation(..) = end {
+            linger(&self.rt, &mut reader).await;
         }
         self.stream.shutdown();
         None
@@ -244,6 +257,10 @@ impl<B: Behind> Session<B> {
 
     async fn receive(self: &Rc<Self>, reader: &mut Reader) -> End {
         loop {
+            // Data that was asked for comes before.
+            if self.behind.is_leaving() && self.fetching.get() == 0 {
+                return End::Elsewhere;
+            }
             let header: [u8; COMMON_BYTES] = match reader.at_hand() {
                 Some(header) => header,
                 None => match reader.array().await {

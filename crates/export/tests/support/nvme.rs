@@ -5,7 +5,7 @@ use std::rc::Rc;
 use export::{
     Extent, ExtentState, Fault, Namespace, NamespaceInfo,
     nvme::{
-        Access, Server, Status, SubsystemList,
+        Access, Deal, Server, Status, SubsystemList,
         client::{Disk, Error, Host, Link, Wishes},
         digest::digest,
         limits::TRANSFER_BYTES_MAX,
@@ -45,7 +45,7 @@ impl Target {
         list.attach(NQN, 1, puppet.clone());
         let any_port = "tcp:127.0.0.1:0".parse().unwrap();
         let any_port = std::slice::from_ref(&any_port);
-        let (server, hands) = Server::dealing(&rt, list.clone(), any_port, &[], hands).unwrap();
+        let (server, hands) = Server::dealing(&rt, list.clone(), any_port, &[], (hands, Deal::AtConnect)).unwrap();
         for hand in hands {
             let of_hand = rt.clone();
             rt.spawn(async move { hand.serve(&of_hand).await }).detach();

@@ -7,16 +7,17 @@ use std::pin::pin;
 use std::rc::Rc;
 use std::time::Duration;
 
-use export::nvme::Server;
 use export::nvme::entry::is_nqn;
+use export::nvme::{self, Server};
 use futures::future::{Either, select};
-use rt::Rt;
 use rt::net::Addr;
+use rt::{Rt, Task};
 
 use super::Data;
 use super::cores::Cores;
 use super::exports::DYING_SERVER;
 use crate::Problem;
+use crate::config::Deal;
 use crate::subsystem::{AccessRules, ExportedSubsystems, Rule};
 
 /// What is wished for.
@@ -28,6 +29,8 @@ pub struct NvmeSettings {
     pub advertise: Vec<String>,
     /// Who may use what.
     pub access: AccessRules,
+    /// When I/O queues get a core of their own, where there is one.
+    pub deal: Deal,
 }
 
 /// The wishes, looked at before anything is opened.
@@ -35,6 +38,7 @@ pub struct Wishes {
     addresses: Vec<Addr>,
     advertise: Vec<SocketAddr>,
     access: Rc<AccessRules>,
+    deal: Deal,
 }
 
 /// Looks at the wishes as far as their form tells.
@@ -54,7 +58,7 @@ pub fn parse(settings: &NvmeSettings) -> Result<Wishes, Problem> {
     }
     let access = &settings.access;
     [&access.all].into_iter().chain(access.arrays.values()).try_for_each(check_rule)?;
-    Ok(Wishes { addresses, advertise, access: Rc::new(access.clone()) })
+    Ok(Wishes { addresses, advertise, access: Rc::new(access.clone()), deal: settings.deal })
 }
 
 fn address(text: &str) -> Result<Addr, Problem> {
@@ -87,6 +91,7 @@ fn check_rule(rule: &Rule) -> Result<(), Problem> {
 /// The NVMe/TCP server, if there is one.
 pub struct Nvme {
     server: Option<Rc<Server<ExportedSubsystems>>>,
+    relief: Option<Task<()>>,
 }
 
 impl Nvme {
@@ -96,13 +101,17 @@ impl Nvme {
     /// When one is taken.
     pub async fn listen(data: &Rc<Data>, wishes: Wishes, cores: &Cores) -> Result<(Nvme, String), Problem> {
         if wishes.addresses.is_empty() {
-            return Ok((Nvme { server: None }, "off".to_owned()));
+            return Ok((Nvme { server: None, relief: None }, "off".to_owned()));
         }
         let rt = &data.world.rt;
         let begun = rt.now();
+        let deal = match wishes.deal {
+            Deal::Connect => nvme::Deal::AtConnect,
+            Deal::Load => nvme::Deal::WhenAsked,
+        };
         let (server, hands) = loop {
             let subsystems = ExportedSubsystems { all: data.exported(), access: wishes.access.clone() };
-            match Server::dealing(rt, subsystems, &wishes.addresses, &wishes.advertise, cores.count()) {
+            match Server::dealing(rt, subsystems, &wishes.addresses, &wishes.advertise, (cores.count(), deal)) {
                 Ok(started) => break started,
                 Err(e) if e.kind() == std::io::ErrorKind::AddrInUse && rt.now() - begun < DYING_SERVER => {
                     rt.sleep(Duration::from_millis(20)).await;
@@ -113,8 +122,10 @@ impl Nvme {
         let names: Vec<String> = server.local_addrs().iter().map(ToString::to_string).collect();
         let mut detail = names.join(", ");
         if !hands.is_empty() {
-            let _infallible = write!(detail, ", I/O queues by {} cores", hands.len());
+            let when = if wishes.deal == Deal::Load { " as the load asks" } else { "" };
+            let _infallible = write!(detail, ", I/O queues by {} cores{when}", hands.len());
         }
+        let is_by_load = wishes.deal == Deal::Load && !hands.is_empty();
         cores.begin(hands.into_iter().map(|hand| async move |rt: Rt| hand.serve(&rt).await).collect());
         let server = Rc::new(server);
         if wishes.access.is_empty() {
@@ -122,17 +133,38 @@ impl Nvme {
         }
         *data.nvme.borrow_mut() = names;
         *data.queues.borrow_mut() = Some(server.clone());
-        Ok((Nvme { server: Some(server) }, detail))
+        let relief = is_by_load.then(|| rt.spawn(relieve(rt.clone(), server.clone())));
+        Ok((Nvme { server: Some(server), relief }, detail))
     }
 
     /// Ends all connections, after the commands in flight; whether all have ended. One that hangs ends with its array.
     pub async fn stop(self, rt: &Rt, patience: Duration) -> bool {
         let Some(server) = self.server else { return true };
+        if let Some(relief) = self.relief {
+            relief.cancel();
+        }
         let in_time = matches!(select(pin!(server.stop()), pin!(rt.sleep(patience))).await, Either::Left(_));
         if !in_time {
             tracing::warn!("commands do not end within {} s; the arrays are closed under them", patience.as_secs());
         }
         in_time
+    }
+}
+
+/// How often the data core is looked at, and how much of that time it may work before it is relieved of a queue.
+const LOOK: Duration = Duration::from_secs(1);
+const BUSY: Duration = Duration::from_millis(800);
+
+/// Relieves the data core of a queue each time that it was busy between two looks.
+async fn relieve(rt: Rt, server: Rc<Server<ExportedSubsystems>>) {
+    let mut before = rt.cpu_time();
+    loop {
+        rt.sleep(LOOK).await;
+        let now = rt.cpu_time();
+        if now - before > BUSY && server.relieve() {
+            tracing::info!("the data core is busy: an I/O queue gets another");
+        }
+        before = now;
     }
 }
 
@@ -150,7 +182,7 @@ mod tests {
         let some = |text: &str| if text.is_empty() { vec![] } else { vec![text.to_owned()] };
         let all = Rule { hosts: some(host), any: false };
         let access = AccessRules { all, ..AccessRules::default() };
-        NvmeSettings { addresses: some(address), advertise: some(advertise), access }
+        NvmeSettings { addresses: some(address), advertise: some(advertise), access, ..NvmeSettings::default() }
     }
 
     #[test]

@@ -273,7 +273,7 @@ fn cores(world: &mut World) -> Result<()> {
         world.disconnect()?;
     }
     world.server.stop()?;
-    world.server.add_flags(&["--cores", "3"]);
+    world.server.add_flags(&["--cores", "3", "--deal", "connect"]);
     world.server.start()?;
     with_queues(world, &QUEUES[4..])?;
     world.connect("-i 4")?;

@@ -69,8 +69,10 @@ fn run(args: &Args) -> Result<()> {
     let port = TcpListener::bind("127.0.0.1:0").and_then(|l| l.local_addr()).or_fail("a free port")?.port();
     let address = format!("tcp:127.0.0.1:{port}");
     let drives = ["--direct", DRIVE, "--direct", DRIVE];
-    let mut server = Server::new(&Ashlar::new(&program, dir.path()))
-        .with_flags(&[&drives[..], &["--nvme", &address, "--allow-any", "--cores", &args.cores.to_string()]].concat());
+    let mut server = Server::new(&Ashlar::new(&program, dir.path())).with_flags(
+        &[&drives[..], &["--nvme", &address, "--allow-any", "--cores", &args.cores.to_string(), "--deal", "connect"]]
+            .concat(),
+    );
     server.start()?;
     let address: Addr = address.parse().or_fail("the address")?;
     let rt = Rt::real().or_fail("the runtime (io_uring)")?;

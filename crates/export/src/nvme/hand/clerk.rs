@@ -94,8 +94,16 @@ impl<S: Subsystems> Clerk<S> {
     }
 
     /// Gives a queue to the hand, and waits for its end.
-    pub async fn serve(&self, stream: &Stream, left: Vec<u8>, terms: Terms, connected: Connected<S>, connect: u16) {
+    pub async fn serve(
+        &self,
+        stream: &Stream,
+        left: Vec<u8>,
+        terms: Terms,
+        connected: Connected<S>,
+        connect: Option<u16>,
+    ) {
         let Connected { queue, head } = connected;
+        queue.gone();
         let fd = match stream.clone().into_fd() {
             Ok(fd) if self.is_served() => fd,
             Ok(_) => return queue.leave(),
@@ -106,7 +114,7 @@ impl<S: Subsystems> Clerk<S> {
         };
         let (ended, end) = oneshot::channel();
         let controller = queue.controller.id;
-        let key = self.queues.borrow_mut().insert(Served { queue: Rc::new(queue), _ended: ended });
+        let key = self.queues.borrow_mut().insert(Served { queue, _ended: ended });
         self.post.put(Order::Serve(Box::new(Handed { key, fd, left, terms, head, connect, controller })));
         let _dropped = end.await;
     }

@@ -20,7 +20,7 @@ pub enum Order {
     Stop,
 }
 
-/// A connection that has become an I/O queue. Its Connect is not answered yet.
+/// A connection that has become an I/O queue.
 pub struct Handed {
     pub key: Key,
     pub fd: OwnedFd,
@@ -28,8 +28,8 @@ pub struct Handed {
     pub left: Vec<u8>,
     pub terms: Terms,
     pub head: Head,
-    /// Identifier of its Connect command.
-    pub connect: u16,
+    /// Identifier of its Connect command, if that is not answered yet.
+    pub connect: Option<u16>,
     /// Identifier of its controller.
     pub controller: u16,
 }

@@ -130,7 +130,9 @@ impl Desk {
         let there = There { desk: self.clone(), key };
         let session = Session::new(&self.rt, &stream, handed.terms, &self.memory, &self.progress, &self.workers, there);
         session.connected(handed.head);
-        session.complete(handed.connect, u64::from(handed.controller), Status::SUCCESS, None);
+        if let Some(connect) = handed.connect {
+            session.complete(connect, u64::from(handed.controller), Status::SUCCESS, None);
+        }
         let reader = Reader::resumed(stream, HEADERS_BYTES, &handed.left);
         let desk = self.clone();
         self.rt
@@ -185,6 +187,10 @@ impl Behind for There {
 
     fn capsule_data_max(&self) -> u32 {
         IO_CAPSULE_DATA_MAX
+    }
+
+    fn is_leaving(&self) -> bool {
+        false
     }
 
     fn begins(&self) -> Option<Executing> {
