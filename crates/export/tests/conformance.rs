@@ -166,8 +166,8 @@ fn null_through_nbd() {
 
 #[test]
 fn memory_through_nvme() {
-    for (wishes, hands) in in_every_way().into_iter().flat_map(|wishes| [(wishes.clone(), 0), (wishes, 2)]) {
-        let target = Target::with(Puppet::new("vol", (40 << 20) + 512), export::nvme::Access::Any, hands);
+    for (wishes, way) in in_every_way().into_iter().flat_map(|w| support::nvme::WAYS.map(|way| (w.clone(), way))) {
+        let target = Target::with(Puppet::new("vol", (40 << 20) + 512), export::nvme::Access::Any, way);
         target.rt.clone().block_on(async {
             conformance::run(&RemoteDisk::connect(&target, 2, &wishes).await).await;
         });
@@ -176,8 +176,8 @@ fn memory_through_nvme() {
 
 #[test]
 fn read_only_through_nvme() {
-    for hands in [0, 1] {
-        let target = Target::with(Puppet::from(Memory::with_info(read_only_info())), export::nvme::Access::Any, hands);
+    for way in support::nvme::WAYS {
+        let target = Target::with(Puppet::from(Memory::with_info(read_only_info())), export::nvme::Access::Any, way);
         target.rt.clone().block_on(async {
             let remote = RemoteDisk::connect(&target, 1, &target.wishes()).await;
             conformance::run_read_only(&remote).await;

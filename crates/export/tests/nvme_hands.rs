@@ -109,16 +109,17 @@ fn queues_move_while_they_are_used() {
             hosts.push(served.host(3, wishes).await);
         }
         assert_eq!(served.server.dealt(), [0, 0, 0]);
-        assert!(!served.server.relieve(), "no queue asks for anything");
-        let tasks = lanes(served, &hosts, 60);
-        let relief = async {
-            while served.server.dealt() != [2, 2, 2] {
-                served.rt.sleep(Duration::from_millis(3)).await;
-                served.server.relieve();
-            }
-        };
-        futures::join!(relief, join_all(tasks));
-        assert!(!served.server.relieve(), "none is here");
+        assert!(!served.server.relieve(1), "no queue asks for anything");
+        while served.server.dealt() != [2, 2, 2] {
+            let relief = async {
+                loop {
+                    served.rt.sleep(Duration::from_millis(3)).await;
+                    served.server.relieve(1);
+                }
+            };
+            select(join_all(lanes(served, &hosts, 20)), pin!(relief)).await;
+        }
+        assert!(!served.server.relieve(1), "none is here");
         join_all(lanes(served, &hosts, 8)).await;
         drop(hosts);
         served.until(&[0, 0, 0]).await;
@@ -126,7 +127,15 @@ fn queues_move_while_they_are_used() {
     });
 }
 
-/// What was received before is answered before; what comes meanwhile waits, and is done after.
+/// Until it has moved.
+async fn relieved(served: &Served, disk: &Disk) {
+    while served.server.dealt() == [0] {
+        served.server.relieve(1);
+        disk.write(0, Bytes::zeroed(4096), false).await.unwrap();
+    }
+}
+
+/// What was received before is answered before the move; one that hangs stops neither its queue nor others for long.
 #[test]
 fn a_queue_that_moves_is_answered_first() {
     on_threads_by(1, Deal::WhenAsked, async |served| {
@@ -135,19 +144,54 @@ fn a_queue_that_moves_is_answered_first() {
             let disk = disk.clone();
             served.rt.spawn(async move { disk.write(n * 4096, Bytes::zeroed(4096), false).await })
         };
+        let waiting = async |n| {
+            while served.puppet.waiting() < n {
+                served.rt.sleep(Duration::from_millis(1)).await;
+            }
+        };
         served.puppet.hold();
         let mut tasks: Vec<Task<_>> = (0..8).map(write).collect();
-        while served.puppet.waiting() < 8 {
-            served.rt.sleep(Duration::from_millis(1)).await;
-        }
-        assert!(served.server.relieve());
-        // The first of them is what the move is noticed by.
+        waiting(8).await;
+        assert!(served.server.relieve(1));
         tasks.extend((8..16).map(write));
-        served.rt.sleep(Duration::from_millis(50)).await;
-        assert_eq!((served.server.dealt(), served.puppet.waiting()), (vec![0], 9));
+        // It does not move with these in flight, and takes the others when they do not end.
+        waiting(16).await;
+        assert_eq!(served.server.dealt(), [0]);
         served.puppet.release();
         assert!(join_all(tasks).await.iter().all(Result::is_ok));
-        assert_eq!(served.server.dealt(), [1]);
+        relieved(served, &disk).await;
+        disk.write(0, Bytes::zeroed(4096), false).await.unwrap();
+    });
+}
+
+/// A queue whose every write is asked for has its moments, too.
+#[test]
+fn a_queue_of_long_writes_moves() {
+    on_threads_by(1, Deal::WhenAsked, async |served| {
+        let (_host, disk) = served.host(1, &Wishes { in_capsule: false, ..Wishes::default() }).await;
+        relieved(served, &disk).await;
+        disk.write(0, Bytes::zeroed(1 << 20), false).await.unwrap();
+    });
+}
+
+/// Without a hand that hears, a queue that was told to move goes on where it is.
+#[test]
+fn a_queue_without_a_hand_stays() {
+    let (served, hands) = dealing(1, Deal::WhenAsked);
+    let rt = served.rt.clone();
+    rt.block_on(async {
+        let (_host, disk) = served.host(1, &Wishes::default()).await;
+        disk.write(0, Bytes::zeroed(4096), false).await.unwrap();
+        assert!(served.server.relieve(1));
+        drop(hands);
+        while served.server.relieve(1) {
+            rt.sleep(Duration::from_millis(1)).await;
+        }
+        rt.sleep(Duration::from_millis(20)).await;
+        for _ in 0..3 {
+            disk.write(0, Bytes::zeroed(4096), false).await.unwrap();
+        }
+        served.server.stop().await;
     });
 }
 
@@ -169,7 +213,7 @@ fn a_queue_that_moves_may_be_cut() {
             while served.puppet.waiting() < 1 {
                 served.rt.sleep(Duration::from_millis(1)).await;
             }
-            assert!(served.server.relieve());
+            assert!(served.server.relieve(1));
             while served.puppet.waiting() < 2 {
                 served.rt.sleep(Duration::from_millis(1)).await;
             }
@@ -280,7 +324,7 @@ fn a_stop_at_any_time_ends() {
             let relief = async {
                 loop {
                     served.rt.sleep(Duration::from_millis(1)).await;
-                    served.server.relieve();
+                    served.server.relieve(1);
                 }
             };
             select(pin!(join(all, stop)), pin!(relief)).await;

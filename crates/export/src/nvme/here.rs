@@ -106,7 +106,13 @@ impl<S: Subsystems> Behind for Here<S> {
     }
 
     fn is_leaving(&self) -> bool {
-        self.queue.get().is_some_and(|queue| queue.is_leaving())
+        self.queue.get().is_some_and(|queue| queue.is_leaving() && self.shared.deals())
+    }
+
+    fn stays(&self) {
+        if let Some(queue) = self.queue.get() {
+            queue.stays();
+        }
     }
 
     fn begins(&self) -> Option<Executing> {

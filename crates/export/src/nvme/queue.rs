@@ -54,6 +54,11 @@ impl<S: Subsystems> Queue<S> {
         self.connection.is_leaving()
     }
 
+    /// This one keeps it for now.
+    pub fn stays(&self) {
+        self.connection.stays();
+    }
+
     /// Another thread has its connection.
     pub fn gone(&self) {
         self.connection.gone();

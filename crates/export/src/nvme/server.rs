@@ -244,16 +244,16 @@ impl<S: Subsystems> Server<S> {
         self.shared.clerks.iter().map(|clerk| clerk.queues()).collect()
     }
 
-    /// Has a hand serve the I/O queue that has sent most to this thread since this was asked last, as soon as what it
-    /// has sent is answered; whether there is one.
-    pub fn relieve(&self) -> bool {
+    /// Has a hand serve the I/O queue that has sent most to this thread since this was asked last, if that is at least
+    /// so many commands, as soon as what it has sent is answered; whether there is one.
+    pub fn relieve(&self, least: u64) -> bool {
         if !self.shared.deals() || self.shared.progress.is_stopping() {
             return false;
         }
         let controllers = self.shared.controllers.borrow();
         let queues = controllers.values().flat_map(|c| c.io_connections());
         let busiest = queues.map(|connection| (connection.load(), connection)).max_by_key(|(load, _)| *load);
-        let Some((1.., connection)) = busiest else { return false };
+        let Some((_, connection)) = busiest.filter(|(load, _)| *load >= least) else { return false };
         connection.order_away();
         true
     }

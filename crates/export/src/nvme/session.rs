@@ -31,8 +31,8 @@ use super::{
     digest::{DIGEST_BYTES, digest},
     entry::{Cqe, Sqe, io},
     limits::{
-        ASKED_BYTES_MAX, CAPSULE_DATA_FREE, CONNECTION_ALLOWANCE, QUEUE_ENTRIES_MAX, STALL_SECONDS_MAX,
-        STOP_SEND_SECONDS_MAX, TERM_LINGER_MILLIS,
+        ASKED_BYTES_MAX, CAPSULE_DATA_FREE, CONNECTION_ALLOWANCE, DRAIN_MILLIS_MAX, QUEUE_ENTRIES_MAX,
+        STALL_SECONDS_MAX, STOP_SEND_SECONDS_MAX, TERM_LINGER_MILLIS,
     },
     pdu::{self, COMMON_BYTES, Common, DataHeader, Fatal, Fes, Frame, Terms, To, flag, kind},
     status::Status,
@@ -85,6 +85,9 @@ pub trait Behind: Sized + 'static {
     /// Whether the connection is to go on elsewhere.
     fn is_leaving(&self) -> bool;
 
+    /// It goes on here for now.
+    fn stays(&self);
+
     /// Data that a command waited for has arrived, and is given to it only then.
     ///
     /// # Errors
@@ -131,7 +134,7 @@ pub struct Session<B: Behind> {
     transfers: RefCell<Transfers<oneshot::Sender<FromHost>>>,
     /// What the host may be asked for at once.
     to_ask: Rc<Pool>,
-    /// Commands whose data has not come; the host's queue bounds them.
+    /// Commands whose data has not come whole; the host's queue bounds them.
     fetching: Cell<u16>,
     /// Nothing before Connect.
     head: RefCell<Option<Head>>,
@@ -217,8 +220,16 @@ impl<B: Behind> Session<B> {
         if let End::Elsewhere = end {
             self.ended.until(|| self.in_flight.get() == 0).await;
             self.outbox.close();
-            sender.await;
-            return Some(reader.into_left());
+            let mut sender = pin!(sender);
+            // Nobody would see that the host has left: nothing is received.
+            loop {
+                let patience = self.rt.sleep(Duration::from_secs(STOP_SEND_SECONDS_MAX));
+                match select(sender.as_mut(), pin!(patience)).await {
+                    Either::Left(_) => return Some(reader.into_left()),
+                    Either::Right(_) if self.stream.is_closed_by_peer() => self.stream.shutdown(),
+                    Either::Right(_) => {}
+                }
+            }
         }
         self.leave();
         match &end {
@@ -259,7 +270,10 @@ impl<B: Behind> Session<B> {
         loop {
             // Data that was asked for comes before.
             if self.behind.is_leaving() && self.fetching.get() == 0 {
-                return End::Elsewhere;
+                if Box::pin(self.is_drained()).await {
+                    return End::Elsewhere;
+                }
+                self.behind.stays();
             }
             let header: [u8; COMMON_BYTES] = match reader.at_hand() {
                 Some(header) => header,
@@ -281,6 +295,13 @@ impl<B: Behind> Session<B> {
                 return end;
             }
         }
+    }
+
+    /// Waits until no command is in flight; not long, since others wait behind.
+    async fn is_drained(&self) -> bool {
+        let patience = self.rt.sleep(Duration::from_millis(DRAIN_MILLIS_MAX));
+        let drained = self.ended.until(|| self.in_flight.get() == 0);
+        matches!(select(pin!(drained), pin!(patience)).await, Either::Left(_))
     }
 
     async fn terminated(&self, reader: &mut Reader, common: &Common) -> Result<(), End> {
@@ -397,7 +418,9 @@ impl<B: Behind> Session<B> {
             Next::Ask(r2t) => self.ask(&r2t),
             // The command may have been forgotten meanwhile.
             Next::Done(Arrived { data, intact, owner }) => {
-                drop(owner.send(FromHost { data, intact, begun: self.behind.begins() }));
+                if owner.send(FromHost { data, intact, begun: self.behind.begins() }).is_ok() {
+                    self.fetching.set(self.fetching.get() - 1);
+                }
             }
         }
         Ok(())
@@ -455,7 +478,9 @@ impl<B: Behind> Session<B> {
             arrived.await.ok()
         };
         let arrived = self.account.unless_in_the_way(PATIENCE, arriving).await;
-        self.fetching.set(self.fetching.get() - 1);
+        if !matches!(arrived, Some(Some(_))) {
+            self.fetching.set(self.fetching.get() - 1);
+        }
         arrived.unwrap_or_else(|| {
             self.stalled();
             None

@@ -151,17 +151,22 @@ impl Nvme {
     }
 }
 
-/// How often the data core is looked at, and how much of that time it may work before it is relieved of a queue.
+/// How often the data core is looked at.
 const LOOK: Duration = Duration::from_secs(1);
-const BUSY: Duration = Duration::from_millis(800);
+/// Part of that time that it may work before it is relieved of a queue.
+const BUSY: f64 = 0.8;
+/// Commands of a queue in that time that are worth a move: what keeps the core busy otherwise is not the queues.
+const LEAST: u64 = 1000;
 
 /// Relieves the data core of a queue each time that it was busy between two looks.
 async fn relieve(rt: Rt, server: Rc<Server<ExportedSubsystems>>) {
-    let mut before = rt.cpu_time();
+    let mut before = (rt.now(), rt.cpu_time());
     loop {
         rt.sleep(LOOK).await;
-        let now = rt.cpu_time();
-        if now - before > BUSY && server.relieve() {
+        let now = (rt.now(), rt.cpu_time());
+        let is_busy = (now.1 - before.1).as_secs_f64() > BUSY * (now.0 - before.0).as_secs_f64();
+        // Asked each time, so that what counts is the load since the last.
+        if server.relieve(if is_busy { LEAST } else { u64::MAX }) {
             tracing::info!("the data core is busy: an I/O queue gets another");
         }
         before = now;

@@ -75,6 +75,11 @@ impl Connection {
         self.place.get() == Place::Leaving
     }
 
+    /// That of the controllers keeps it.
+    pub fn stays(&self) {
+        self.place.set(Place::Here);
+    }
+
     /// Another thread has it.
     pub fn gone(&self) {
         self.place.set(Place::There);

@@ -193,6 +193,8 @@ impl Behind for There {
         false
     }
 
+    fn stays(&self) {}
+
     fn begins(&self) -> Option<Executing> {
         None
     }
