@@ -5,6 +5,7 @@
 //!
 //! Invariants:
 //! - one [`Rt`] belongs to one thread; everything else on other threads speaks to it through a mailbox;
+//! - a drive comes to another thread's runtime as a [`SentDrive`], and has handles of its own there;
 //! - an operation owns its buffers until the kernel has answered, also when its future was dropped;
 //! - in the modelled world nothing depends on anything but the seed and the program.
 //!
@@ -30,7 +31,7 @@ pub mod time;
 pub mod topology;
 
 pub use buf::{Buf, Bytes};
-pub use drive::{Access, Drive, DriveInfo, DriveKind, IoError, OpenDrive, OpenError, Ways};
+pub use drive::{Access, Drive, DriveInfo, DriveKind, IoError, OpenDrive, OpenError, SentDrive, Ways};
 pub use executor::Rt;
 pub use mailbox::{MailReceiver, MailSender};
 pub use net::{Addr, Listener, Stream};

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use base::{BlockCount, MemberLba};
-use rt::{Access, Buf, Bytes, Drive, DriveKind, OpenDrive, OpenError, Rt, probe};
+use rt::{Access, Buf, Bytes, Drive, DriveKind, OpenDrive, OpenError, Rt, Ways, probe};
 
 const WRITE: OpenDrive = OpenDrive { read_only: false, lock: true };
 
@@ -78,6 +78,41 @@ fn block_round_trip_and_locks() {
         answer.unwrap();
         assert_eq!([buf[0], buf[4096], buf[8192], buf[12288]], [0, 7, 0, 0]);
         assert_eq!(drive.read(MemberLba(16383), Buf::zeroed(4096)).await.1[4095], 8);
+    });
+}
+
+#[test]
+#[ignore = "needs root and loop devices"]
+fn block_slices_on_another_thread() {
+    let device = LoopDevice::new(64 << 20);
+    let rt = Rt::real().unwrap();
+    rt.block_on(async {
+        let whole = Drive::open(&rt, &device.node, WRITE).await.unwrap();
+        let slice = whole.slice(MemberLba(8192), BlockCount(8192));
+        let sent = slice.to_send().unwrap();
+        whole.write(MemberLba(8191), Bytes::from_slice(&[1; 4096])).await.unwrap();
+        drop((whole, slice));
+        let there = std::thread::spawn(move || {
+            // Nothing here can be polled, and that is said again.
+            let rt = Rt::real_by(Ways::Poll).unwrap();
+            rt.block_on(async {
+                let drive = sent.arrive(&rt).await;
+                assert_eq!((drive.info().blocks, drive.access()), (BlockCount(8192), Access::Direct));
+                assert!(drive.access_why().unwrap().starts_with("not polled"));
+                drive.write(MemberLba(0), Bytes::from_slice(&[7; 4096])).await.unwrap();
+                drive.flush().await.unwrap();
+                drive.to_send().unwrap()
+            })
+        });
+        let back = there.join().unwrap();
+        assert!(matches!(Drive::open(&rt, &device.node, WRITE).await, Err(OpenError::Locked(_))));
+        let back = back.arrive(&rt).await;
+        assert_eq!(back.read(MemberLba(0), Buf::zeroed(4096)).await.1[4095], 7);
+        drop(back);
+        let whole = Drive::open(&rt, &device.node, WRITE).await.unwrap();
+        let (answer, buf) = whole.read(MemberLba(8191), Buf::zeroed(2 * 4096)).await;
+        answer.unwrap();
+        assert_eq!([buf[0], buf[4096]], [1, 7]);
     });
 }
 

@@ -11,7 +11,6 @@ use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 use std::rc::Rc;
 
-use super::nvme::Generic;
 use super::polling::OneCommand;
 use super::sysfs::is_removed;
 use super::{Access, IoError, Load};
@@ -21,19 +20,18 @@ use crate::{Buf, Bytes, Rt};
 /// Alignment of memory that every drive takes.
 const SECTOR_BYTES: usize = 512;
 
-/// An open block device or file.
+/// An open block device or file. Clones share it, and how it is used.
+#[derive(Clone)]
 pub(crate) struct File {
     pub(super) fd: Rc<OwnedFd>,
     /// A block device's directory in sysfs; it vanishes with the device.
     pub(super) sysfs: Option<PathBuf>,
-    /// The character device of an NVMe namespace, which is not used: its lock counts, too.
-    pub(super) also_locked: Option<Generic>,
     /// Whether the page cache is passed by.
     direct: bool,
-    /// Which reads and writes are polled.
-    polled: Cell<Option<OneCommand>>,
+    /// Which reads and writes are polled; None inside when none are any more. What was never polled has nothing to ask.
+    polled: Option<Rc<Cell<Option<OneCommand>>>>,
     /// Why it is not used in the way that was asked for.
-    access_why: RefCell<Option<String>>,
+    access_why: Rc<RefCell<Option<String>>>,
 }
 
 /// What an answer of the kernel means for the loop around it.
@@ -45,13 +43,12 @@ enum Answer {
 
 impl File {
     pub(super) fn new(fd: OwnedFd, sysfs: Option<PathBuf>, direct: bool) -> File {
-        let (polled, access_why) = (Cell::new(None), RefCell::default());
-        File { fd: Rc::new(fd), sysfs, also_locked: None, direct, polled, access_why }
+        File { fd: Rc::new(fd), sysfs, direct, polled: None, access_why: Rc::default() }
     }
 
     /// How reads and writes reach it now.
     pub(super) fn access(&self) -> Access {
-        match (self.direct, self.polled.get()) {
+        match (self.direct, self.polled()) {
             (false, _) => Access::Buffered,
             (true, None) => Access::Direct,
             (true, Some(_)) => Access::DirectPolled,
@@ -66,16 +63,27 @@ impl File {
         *self.access_why.borrow_mut() = why;
     }
 
-    /// Polls for the answers of these reads and writes from now on.
-    pub(super) fn set_polled(&self, which: Option<OneCommand>) {
-        self.polled.set(which);
+    fn polled(&self) -> Option<OneCommand> {
+        self.polled.as_ref().and_then(|which| which.get())
+    }
+
+    /// Polls for the answers of these reads and writes from now on; clones that were made before do not.
+    pub(super) fn poll(&mut self, which: OneCommand) {
+        self.polled = Some(Rc::new(Cell::new(Some(which))));
+    }
+
+    /// Polls no more, nor do its clones.
+    pub(super) fn poll_no_more(&self) {
+        if let Some(which) = &self.polled {
+            which.set(None);
+        }
     }
 
     /// What the answer to a read or write means. A drive that is not polled any more (a driver may come back from a
     /// reset without the queues for it) is used without.
     fn transferred(&self, answer: i32, answering: Answering) -> Answer {
         if answer == -libc::EOPNOTSUPP && answering == Answering::Polling {
-            self.set_polled(None);
+            self.poll_no_more();
             self.set_access_why(Some("not polled any more: its driver came back without the queues for it".to_owned()));
             return Answer::Again;
         }
@@ -86,7 +94,7 @@ impl File {
         let (mut buf, mut done) = (buf, 0);
         while done < buf.len() {
             let one = |c: OneCommand| c.is_read(at + done as u64, buf[done..].as_ptr(), buf.len() - done);
-            let answering = answering(self.polled.get().is_some_and(one));
+            let answering = answering(self.polled().is_some_and(one));
             let request = Request::Read { fd: self.fd.clone(), buf, done, at };
             let operation = Operation::answering(&rt.inner, request, Some(load.clone()), answering);
             let (answer, request) = operation.await;
@@ -110,7 +118,7 @@ impl File {
         let mut parts: VecDeque<Bytes> = parts.into_iter().map(aligned).filter(|part| !part.is_empty()).collect();
         let mut at = at;
         while !parts.is_empty() {
-            let answering = answering(self.polled.get().is_some_and(|c| c.is_write(at, parts.iter())));
+            let answering = answering(self.polled().is_some_and(|c| c.is_write(at, parts.iter())));
             let request = Request::Write { fd: self.fd.clone(), parts, vector: Vec::new(), at };
             let operation = Operation::answering(&rt.inner, request, Some(load.clone()), answering);
             let (answer, request) = operation.await;

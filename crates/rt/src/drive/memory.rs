@@ -60,6 +60,15 @@ impl Memory {
         }
     }
 
+    /// Whether no page that these bytes lie on holds anything: none was written, or they were deallocated whole. What was
+    /// written beside the bytes on such a page counts.
+    pub(crate) fn is_empty(&self, at: u64, len: u64) -> bool {
+        let (first, end) = (at / PAGE_BYTES as u64, (at + len).div_ceil(PAGE_BYTES as u64));
+        let pages = self.pages.borrow();
+        let there = pages.len() as u64;
+        pages[first.min(there) as usize..end.min(there) as usize].iter().all(Option::is_none)
+    }
+
     fn new_page(&self) -> Page {
         let spare = self.spare.borrow_mut().pop();
         spare.unwrap_or_else(|| Page { bytes: vec![0; PAGE_BYTES].into_boxed_slice(), filled: 0 })
@@ -103,6 +112,18 @@ fn spans(at: u64, len: usize) -> impl Iterator<Item = (usize, usize, std::ops::R
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn empty_where_no_page_is() {
+        const PAGE: u64 = PAGE_BYTES as u64;
+        let memory = Memory::new();
+        assert!(memory.is_empty(0, 1 << 40));
+        memory.write(2 * PAGE + 4096, &[1; 4096]);
+        assert!(memory.is_empty(0, 2 * PAGE) && memory.is_empty(3 * PAGE, 1 << 40) && memory.is_empty(1 << 50, 4096));
+        assert!(!memory.is_empty(2 * PAGE, PAGE) && !memory.is_empty(0, 2 * PAGE + 4096));
+        memory.deallocate(2 * PAGE, PAGE);
+        assert!(memory.is_empty(0, 1 << 40));
+    }
 
     #[test]
     fn reads_see_writes_across_pages_and_deallocated_is_zero() {

@@ -1,7 +1,9 @@
 //! A drive: block device, file, memory or model, behind one set of verbs.
 //!
 //! Invariants: addresses are whole 4 KiB blocks within the drive; an operation that its caller has dropped still
-//! runs to its end, keeps its buffer until then and counts as in flight; the verbs' futures do not borrow.
+//! runs to its end, keeps its buffer until then and counts as in flight; the verbs' futures do not borrow; a slice never
+//! reads, writes or deallocates beyond its range; a drive stays locked while a handle on it, on a slice of it, or one that was
+//! sent is left.
 //!
 //! Not here: ordering, retries, time-outs; redundancy. A flush makes durable what was answered before it began,
 //! nothing more.
@@ -17,6 +19,8 @@ mod memory;
 mod nvme;
 mod open;
 mod polling;
+mod sent;
+mod slice;
 mod sysfs;
 
 use std::fmt;
@@ -27,11 +31,13 @@ use std::rc::Rc;
 use base::{BLOCK_BYTES, BlockCount, MemberLba};
 
 pub use access::{Access, Ways};
+use choose::Found;
 pub use error::{IoError, OpenError};
 use file::File;
 pub(crate) use load::Load;
 use memory::Memory;
 use nvme::Namespace;
+pub use sent::SentDrive;
 
 use crate::model;
 use crate::{Buf, Bytes, Rt};
@@ -56,7 +62,7 @@ pub struct DriveInfo {
     pub name: String,
     /// The kind.
     pub kind: DriveKind,
-    /// Whole 4 KiB blocks, rounded down.
+    /// Whole 4 KiB blocks, rounded down; a slice's own.
     pub blocks: BlockCount,
     /// The drive's own unit: 512 or 4096.
     pub sector_bytes: u32,
@@ -79,11 +85,13 @@ pub struct OpenDrive {
     pub lock: bool,
 }
 
-// Its verbs' futures are boxed: they are larger than those of files, and a drive's futures are as large as the largest.
+/// What does the work. Clones are for slices: they share it.
+#[derive(Clone)]
 enum Backend {
     File(File),
-    Namespace(Box<Namespace>),
-    Memory(Memory),
+    // Its verbs' futures are boxed: they are larger than those of files, and a drive's futures are as large as the largest.
+    Namespace(Rc<Namespace>),
+    Memory(Rc<Memory>),
     Modelled(model::Disk),
 }
 
@@ -91,6 +99,10 @@ struct Shared {
     rt: Rt,
     info: DriveInfo,
     backend: Backend,
+    /// Where it begins in what the backend has: zero but for a slice.
+    from: MemberLba,
+    /// Of what was opened: its descriptors, and what it needs on another thread.
+    found: Option<Rc<Found>>,
     load: Rc<Load>,
 }
 
@@ -112,8 +124,9 @@ impl Drive {
         if rt.is_modelled() {
             return Err(OpenError::Modelled(path.to_owned()));
         }
-        let (backend, info) = choose::choose(rt, rt.inner.ways, open::open(path, how)?).await;
-        Ok(Drive::new(rt, info, backend))
+        let (found, info) = open::open(path, how)?;
+        let backend = choose::choose(rt, rt.inner.ways, &found, 0).await;
+        Ok(Drive::new(rt, info, backend, Some(Rc::new(found)), MemberLba(0)))
     }
 
     /// A drive in this process's memory: sparse, empty, as fast as copying.
@@ -129,19 +142,19 @@ impl Drive {
             stable_name: name.to_owned(),
             optimal_write_bytes: 4096,
         };
-        Drive::new(rt, info, Backend::Memory(Memory::new()))
+        Drive::new(rt, info, Backend::Memory(Rc::new(Memory::new())), None, MemberLba(0))
     }
 
     /// A drive on a model. The model outlives this handle and this world.
     #[must_use]
     pub fn modelled(rt: &Rt, disk: &model::Disk) -> Drive {
         disk.enter(rt.inner.id);
-        Drive::new(rt, disk.info(), Backend::Modelled(disk.clone()))
+        Drive::new(rt, disk.info(), Backend::Modelled(disk.clone()), None, MemberLba(0))
     }
 
-    fn new(rt: &Rt, info: DriveInfo, backend: Backend) -> Drive {
+    fn new(rt: &Rt, info: DriveInfo, backend: Backend, found: Option<Rc<Found>>, from: MemberLba) -> Drive {
         let rt = Rt::from_inner(&rt.inner);
-        Drive(Rc::new(Shared { rt, info, backend, load: Rc::default() }))
+        Drive(Rc::new(Shared { rt, info, backend, from, found, load: Rc::default() }))
     }
 
     /// What is known of it.
@@ -180,9 +193,10 @@ impl Drive {
         let d = self.0.clone();
         async move {
             let mut buf = buf;
-            if let Err(e) = d.check(at, whole_blocks(buf.len())) {
-                return (Err(e), buf);
-            }
+            let at = match d.place(at, whole_blocks(buf.len())) {
+                Ok(at) => at,
+                Err(e) => return (Err(e), buf),
+            };
             match &d.backend {
                 Backend::Memory(memory) => {
                     memory.read(at.byte_offset(), &mut buf);
@@ -200,7 +214,7 @@ impl Drive {
     pub fn write(&self, at: MemberLba, data: Bytes) -> impl Future<Output = Result<(), IoError>> + use<> {
         let d = self.0.clone();
         async move {
-            d.check(at, whole_blocks(data.len()))?;
+            let at = d.place(at, whole_blocks(data.len()))?;
             match &d.backend {
                 Backend::Memory(memory) => {
                     memory.write(at.byte_offset(), &data);
@@ -225,7 +239,7 @@ impl Drive {
         let d = self.0.clone();
         async move {
             let blocks = parts.iter().map(|part| whole_blocks(part.len()).0).sum();
-            d.check(at, BlockCount(blocks))?;
+            let at = d.place(at, BlockCount(blocks))?;
             match &d.backend {
                 Backend::Memory(memory) => {
                     let mut to = at.byte_offset();
@@ -246,7 +260,7 @@ impl Drive {
         }
     }
 
-    /// Makes durable every write that was answered before this began.
+    /// Makes durable every write that was answered before this began; through a slice also those beside it.
     pub fn flush(&self) -> impl Future<Output = Result<(), IoError>> + use<> {
         let d = self.0.clone();
         async move {
@@ -266,7 +280,7 @@ impl Drive {
     pub fn deallocate(&self, at: MemberLba, n: BlockCount) -> impl Future<Output = Result<(), IoError>> + use<> {
         let d = self.0.clone();
         async move {
-            d.check(at, n)?;
+            let at = d.place(at, n)?;
             match &d.backend {
                 Backend::Memory(memory) => {
                     memory.deallocate(at.byte_offset(), n.bytes());
@@ -282,13 +296,13 @@ impl Drive {
         }
     }
 
-    /// Operations in flight, those of dropped futures included.
+    /// Operations in flight, those of dropped futures included, those of slices not: each counts its own.
     #[must_use]
     pub fn in_flight(&self) -> usize {
         self.0.load.count()
     }
 
-    /// Resolves when no operation is in flight.
+    /// Resolves when no operation is in flight; those of slices do not count.
     pub async fn idle(&self) {
         self.0.load.idle().await;
     }
@@ -301,10 +315,11 @@ impl fmt::Debug for Drive {
 }
 
 impl Shared {
-    /// An address out of range is an answer, not a bug: it may come from damaged bytes on another drive.
-    fn check(&self, at: MemberLba, n: BlockCount) -> Result<(), IoError> {
+    /// Where these blocks lie in what the backend has. An address out of range is an answer, not a bug: it may come from
+    /// damaged bytes on another drive.
+    fn place(&self, at: MemberLba, n: BlockCount) -> Result<MemberLba, IoError> {
         match at.0.checked_add(n.0) {
-            Some(end) if end <= self.info.blocks.0 => Ok(()),
+            Some(end) if end <= self.info.blocks.0 => Ok(self.from + BlockCount(at.0)),
             Some(_) | None => Err(IoError::Os(libc::EINVAL)),
         }
     }

@@ -1,7 +1,9 @@
 //! Opening a block device or file, by named steps: look, open, look again, lock, lock the namespace's character device
 //! where there is one, measure, describe.
 //!
-//! Invariant: every descriptor that may do I/O is locked, and the one that was measured is one of them.
+//! Invariants: every descriptor that may do I/O is locked, and the one that was measured is one of them; nobody unlocks.
+//! flock, like O_EXCL, is the open file's, which duplicates of a descriptor share: it ends when the last of them is closed
+//! and the last I/O on it has ended.
 //!
 //! Not here: whether something else lives on the drive (`probe`); which way it is used (`choose`).
 
@@ -17,7 +19,7 @@ use super::nvme::Generic;
 use super::sysfs::{BlockDevice, stable_name};
 use super::{DriveInfo, DriveKind, OpenDrive, OpenError};
 
-pub(super) fn open(path: &Path, how: OpenDrive) -> Result<Found, OpenError> {
+pub(super) fn open(path: &Path, how: OpenDrive) -> Result<(Found, DriveInfo), OpenError> {
     let fail = |errno| OpenError::from_errno(path, errno);
     // Looked at first, because opening a tape or a pipe can have effects or wait.
     let kind = kind_of(path, &rustix::fs::stat(path).map_err(fail)?)?;
@@ -56,7 +58,8 @@ pub(super) fn open(path: &Path, how: OpenDrive) -> Result<Found, OpenError> {
     }
     let info = describe(path, kind, bytes, direct, device.as_ref());
     let file = File::new(fd, device.as_ref().map(|d| d.directory.clone()), direct);
-    Ok(Found { file, info, device, generic, bytes, read_only: how.read_only })
+    let found = Found { name: info.name.clone(), file, device, generic, bytes, read_only: how.read_only };
+    Ok((found, info))
 }
 
 /// Tells the lock of another process from a user within the kernel: both keep O_EXCL away.
@@ -114,7 +117,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("drive");
         std::fs::write(&path, [0; 3 * 4096 + 5]).unwrap();
-        let info = open(&path, OpenDrive { read_only: true, lock: true }).unwrap().info;
+        let (_found, info) = open(&path, OpenDrive { read_only: true, lock: true }).unwrap();
         assert_eq!((info.kind, info.blocks, info.volatile_cache), (DriveKind::File, BlockCount(3), true));
         assert_eq!(info.stable_name, std::fs::canonicalize(&path).unwrap().to_string_lossy());
         assert_eq!(info.serial, None);

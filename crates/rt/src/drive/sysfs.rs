@@ -11,6 +11,7 @@ use super::limits::Limits;
 use super::polling::OneCommand;
 
 /// A block device's place in sysfs.
+#[derive(Clone)]
 pub(super) struct BlockDevice {
     /// /sys/.../block/sda or /sys/.../block/sda/sda1, resolved.
     pub(super) directory: PathBuf,

@@ -8,6 +8,7 @@
 //! Not here: whether the kernel takes commands (`choose` tries it).
 #![allow(unsafe_code)]
 
+use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::raw::c_void;
 use std::path::Path;
@@ -70,10 +71,20 @@ impl Generic {
         }
     }
 
+    /// A further descriptor, for another thread: one open file and one lock with this one.
+    pub(in crate::drive) fn duplicate(&self) -> io::Result<OwnedFd> {
+        self.fd.try_clone()
+    }
+
+    /// What [`Generic::duplicate`] gave.
+    pub(in crate::drive) fn of_duplicate(fd: OwnedFd) -> Generic {
+        Generic { fd: Rc::new(fd) }
+    }
+
     /// The namespace that it is a way to; or why not.
     pub(in crate::drive) fn namespace(
         &self,
-        block: &Rc<OwnedFd>,
+        block: &OwnedFd,
         device: &BlockDevice,
         bytes: u64,
     ) -> Result<Namespace, &'static str> {
@@ -102,7 +113,6 @@ impl Generic {
         let deallocate = device.discard_bytes_max().min(range_bytes_max);
         Ok(Namespace {
             fd: self.fd.clone(),
-            _block: block.clone(),
             sysfs: device.directory.clone(),
             id,
             lba_shift: format.lba_shift,

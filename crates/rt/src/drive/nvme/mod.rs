@@ -7,9 +7,10 @@
 //! ```
 //!
 //! Invariants: an answer is about the whole, and comes when no piece is in flight any more; a command that failed for a
-//! reason that passes is sent again, five times at most; the block device stays open and locked meanwhile.
+//! reason that passes is sent again, five times at most.
 //!
-//! Not here: finding and opening it (`generic`); the page cache of the block device, which does not notice.
+//! Not here: finding and opening it (`generic`); what keeps its block device open and locked meanwhile (`choose::Found`);
+//! the page cache of the block device, which does not notice.
 
 mod generic;
 mod status;
@@ -50,8 +51,6 @@ const LATER: Duration = Duration::from_millis(100);
 pub(super) struct Namespace {
     /// The character device, locked.
     fd: Rc<OwnedFd>,
-    /// The block device, which keeps others away.
-    _block: Rc<OwnedFd>,
     /// The block device's directory in sysfs.
     sysfs: PathBuf,
     id: u32,
@@ -188,8 +187,7 @@ mod tests {
     fn namespace(lba_shift: u32) -> Namespace {
         let fd = Rc::new(rustix::event::eventfd(0, rustix::event::EventfdFlags::CLOEXEC).unwrap());
         Namespace {
-            fd: fd.clone(),
-            _block: fd,
+            fd,
             sysfs: PathBuf::from("/sys"),
             id: 3,
             lba_shift,
