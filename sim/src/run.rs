@@ -21,8 +21,14 @@ use crate::world::{World, drives, labelled};
 use crate::{disturb, lives, probes, scrubs, spoil};
 
 /// Opens with whatever is there.
-pub const DEGRADED: OpenHow =
-    OpenHow { read_only: false, degraded: true, force_diverged: false, accept_loss: false, previous: false };
+pub const DEGRADED: OpenHow = OpenHow {
+    read_only: false,
+    degraded: true,
+    force_diverged: false,
+    accept_loss: false,
+    previous: false,
+    part: ondisk::PartOf::ALL,
+};
 
 /// Virtual time in which every request has its answer, however slow the drives.
 const PATIENCE: Duration = Duration::from_secs(120);

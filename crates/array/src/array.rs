@@ -3,9 +3,9 @@
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
-use base::{BlockCount, Lba, VolumeId};
+use base::{ArrayUuid, BlockCount, Lba, VolumeId};
 use ondisk::layout::VOLUMES_MAX;
-use ondisk::{Limits, MapRef, SHARDS, VolumeState};
+use ondisk::{Limits, MapRef, PartOf, SHARDS, VolumeState};
 use rt::{Drive, Rt};
 
 use crate::canary::{Canary, planted};
@@ -13,6 +13,7 @@ use crate::core::{Core, Phase, Vol};
 use crate::fault::{Fault, Refused, RefusedCode};
 use crate::lifecycle::create::{self, random_uuid};
 use crate::lifecycle::open::{self, OpenHow, RecoveryReport};
+use crate::lifecycle::previous;
 use crate::lifecycle::scrub::ScrubKind;
 use crate::map::height_for;
 use crate::memtable::FACT_BYTES;
@@ -66,8 +67,24 @@ impl Array {
         usable_permille: u16,
     ) -> Result<Array, Refused> {
         assert!(usable_permille <= 1000, "no more than all of it");
-        let core = create::create(rt, drives, spec, usable_permille).await?;
+        let core = create::create(rt, drives, spec, usable_permille, None).await?;
         Ok(Self::start(core, RecoveryReport::default()))
+    }
+
+    /// Makes one part of an array of slices, whatever they carried, and opens it.
+    pub(crate) async fn create_part(
+        rt: &Rt,
+        slices: Vec<Drive>,
+        spec: &CreateSpec,
+        part: (ArrayUuid, PartOf),
+    ) -> Result<Array, Refused> {
+        let core = create::create(rt, slices, spec, USABLE_PERMILLE, Some(part)).await?;
+        Ok(Self::start(core, RecoveryReport::default()))
+    }
+
+    /// Refuses to go back one generation where this, opened so for reading only, lacks drives.
+    pub(crate) fn refuse_previous_with_too_few(&self) -> Result<(), Refused> {
+        previous::refuse_too_few(&self.core)
     }
 
     /// Opens the array of `drives`; recovers it first.
@@ -187,6 +204,11 @@ impl Array {
         self.core.state_word()
     }
 
+    /// Whether it takes writes.
+    pub(crate) fn is_writable(&self) -> bool {
+        self.core.writable().is_ok()
+    }
+
     /// The volumes.
     #[must_use]
     pub fn volumes(&self) -> Vec<VolumeStatus> {
@@ -231,8 +253,25 @@ impl Array {
     /// On a name that cannot be or is taken, or an impossible size.
     pub async fn volume_create(&self, name: &str, bytes: u64) -> Result<(), Refused> {
         check_name(name)?;
+        self.may_create(name, bytes)?;
+        self.make_volume(name, bytes, None).await
+    }
+
+    /// The same, with an identity that was drawn before ([`Array::new_identity`]).
+    pub(crate) async fn volume_create_as(&self, name: &str, bytes: u64, uuid: uuid::Uuid) -> Result<(), Refused> {
+        self.may_create(name, bytes)?;
+        self.make_volume(name, bytes, Some(uuid)).await
+    }
+
+    /// An identity for a volume to be.
+    pub(crate) fn new_identity(&self) -> uuid::Uuid {
+        random_uuid(&self.core.rt)
+    }
+
+    /// Whether a volume of this name, which can be one, and size can be made.
+    pub(crate) fn may_create(&self, name: &str, bytes: u64) -> Result<(), Refused> {
         self.core.writable()?;
-        let blocks = checked_size(bytes)?;
+        checked_size(bytes)?;
         if self.named(name).is_some() {
             return Err(taken(name));
         }
@@ -240,13 +279,18 @@ impl Array {
             let why = format!("an array has at most {VOLUMES_MAX} volumes");
             return Err(Refused::new(RefusedCode::Size, format!("volume \"{name}\""), why, "Delete one first"));
         }
+        Ok(())
+    }
+
+    async fn make_volume(&self, name: &str, bytes: u64, uuid: Option<uuid::Uuid>) -> Result<(), Refused> {
+        let blocks = checked_size(bytes)?;
         let reused = planted(Canary::VolumeIdReused) && self.core.volumes.borrow().is_empty();
         let id = VolumeId(if reused { 1 } else { self.core.next_volume.get() });
         self.core.next_volume.set(id.0 + 1);
         let vol = Vol {
             id,
             name: RefCell::new(name.to_owned()),
-            uuid: random_uuid(&self.core.rt),
+            uuid: uuid.unwrap_or_else(|| random_uuid(&self.core.rt)),
             blocks: Cell::new(blocks),
             agreed_blocks: Cell::new(0),
             mapped: Cell::new(0),
@@ -268,6 +312,14 @@ impl Array {
     /// # Errors
     /// When the size is not larger or impossible.
     pub async fn volume_grow(&self, name: &str, bytes: u64) -> Result<(), Refused> {
+        let vol = self.may_grow(name, bytes)?;
+        let blocks = checked_size(bytes)?;
+        vol.blocks.set(blocks);
+        Ok(self.core.commit().await?)
+    }
+
+    /// The volume, if it can have this size.
+    fn may_grow(&self, name: &str, bytes: u64) -> Result<Rc<Vol>, Refused> {
         let vol = self.must_find(name)?;
         self.core.writable()?;
         let blocks = checked_size(bytes)?;
@@ -280,8 +332,12 @@ impl Array {
                 "Give a larger size",
             ));
         }
-        vol.blocks.set(blocks);
-        Ok(self.core.commit().await?)
+        Ok(vol)
+    }
+
+    /// The identity of a volume that can have this size.
+    pub(crate) fn may_grow_to(&self, name: &str, bytes: u64) -> Result<uuid::Uuid, Refused> {
+        self.may_grow(name, bytes).map(|vol| vol.uuid)
     }
 
     /// Gives a volume another name.

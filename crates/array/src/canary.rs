@@ -208,6 +208,10 @@ canaries! {
     LastRoomForgotten,
     /// Parts of blocks are laid over what is left of a volume that is being deleted.
     LaidOverHoles,
+    /// The first part of an array has a new volume before the others do.
+    FirstPartFirst,
+    /// What a crash has left in the other parts of an array stays there.
+    LeftInParts,
     /// A label that reads wrong once keeps the array from opening.
     LabelReadOnce,
     /// A segment is given back when the cleaner has been through it, without a last look at the map.

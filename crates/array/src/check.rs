@@ -1,15 +1,16 @@
 //! Check: the whole log, map, counts and parity of an array that is not being written. Reads only.
 
 use std::collections::BTreeMap;
+use std::rc::Rc;
 
 use base::{BLOCK_BYTES, Pba, SegmentId};
-use ondisk::{Entry, MapRef, NODE_REFS, Place, SHARDS, SegmentState, VolumeState, crc32c};
+use ondisk::{Entry, MapRef, NODE_REFS, PartOf, Place, SHARDS, SegmentState, VolumeState, crc32c};
 use rt::{Drive, Rt};
 use serde::Serialize;
 
 use crate::core::{Core, Vol};
 use crate::fault::{Refused, RefusedCode};
-use crate::lifecycle::open::{OpenHow, open};
+use crate::lifecycle::open::{OpenHow, RecoveryReport, open};
 use crate::log::window_rows;
 use crate::map::{Base, LEAF_BLOCKS, NodeKey, height_for};
 use crate::row::Columns;
@@ -66,6 +67,27 @@ impl CheckReport {
         self.error_count == 0
     }
 
+    /// Adds that of a part.
+    pub(crate) fn add(&mut self, report: CheckReport, part: PartOf) {
+        let CheckReport { errors, error_count, damage_count, members_missing, leaves, nodes, .. } = report;
+        let name = |e: String| match part {
+            PartOf::ALL => e,
+            PartOf { index, of } => format!("part {} of {of}: {e}", index + 1),
+        };
+        let room = ERRORS_LISTED.saturating_sub(self.errors.len());
+        self.errors.extend(errors.into_iter().map(name).take(room));
+        self.error_count += error_count;
+        self.damage_count += damage_count;
+        self.members_missing = self.members_missing.max(members_missing);
+        self.leaves += leaves;
+        self.nodes += nodes;
+        self.blocks += report.blocks;
+        self.segments += report.segments;
+        self.rows += report.rows;
+        self.records += report.records;
+        self.bytes_read += report.bytes_read;
+    }
+
     fn damage(&mut self, text: String) {
         self.damage_count += 1;
         self.error(text);
@@ -96,40 +118,64 @@ pub async fn check(
     drives: Vec<Drive>,
     mut progress: impl FnMut(CheckProgress),
 ) -> Result<CheckReport, Refused> {
-    let how = OpenHow { read_only: true, degraded: true, ..OpenHow::default() };
-    let (core, recovery) = open(rt, drives, how).await?;
-    if !core.survivable() {
-        return Err(Refused::new(
-            RefusedCode::MembersMissing,
-            format!("cannot check array \"{}\"", core.name.borrow()),
-            "more of its drives are missing than the redundancy covers",
-            "Bring them back, then check again",
-        ));
+    Ok(Opened::of(rt, drives, PartOf::ALL).await?.check(&mut progress).await)
+}
+
+/// An array, or a part of one, that is open for a check.
+pub(crate) struct Opened {
+    core: Rc<Core>,
+    recovery: RecoveryReport,
+}
+
+impl Opened {
+    /// Opens the array, or the part, of `drives` for reading.
+    pub(crate) async fn of(rt: &Rt, drives: Vec<Drive>, part: PartOf) -> Result<Opened, Refused> {
+        let how = OpenHow { read_only: true, degraded: true, part, ..OpenHow::default() };
+        let (core, recovery) = open(rt, drives, how).await?;
+        if !core.survivable() {
+            return Err(Refused::new(
+                RefusedCode::MembersMissing,
+                format!("cannot check array \"{}\"", core.name.borrow()),
+                "more of its drives are missing than the redundancy covers",
+                "Bring them back, then check again",
+            ));
+        }
+        Ok(Opened { core, recovery })
     }
-    let mut report = CheckReport::default();
-    if recovery.damaged_records > 0 {
-        report.error(format!("{} records of the log are lost", recovery.damaged_records));
+
+    /// Segments to be read.
+    pub(crate) fn segments(&self) -> u64 {
+        self.core.table.borrow().segments.len() as u64
     }
-    report.members_missing = core.seats.borrow().iter().filter(|s| s.drive.is_none()).count() as u64;
-    let mut owners: BTreeMap<Pba, Owner> = BTreeMap::new();
-    let volumes: Vec<_> = core.volumes.borrow().values().cloned().collect();
-    for vol in &volumes {
-        walk(&core, vol, &mut owners, &mut report).await;
+
+    /// Checks it.
+    pub(crate) async fn check(&self, mut progress: impl FnMut(CheckProgress)) -> CheckReport {
+        let Opened { core, recovery } = self;
+        let mut report = CheckReport::default();
+        if recovery.damaged_records > 0 {
+            report.error(format!("{} records of the log are lost", recovery.damaged_records));
+        }
+        report.members_missing = core.seats.borrow().iter().filter(|s| s.drive.is_none()).count() as u64;
+        let mut owners: BTreeMap<Pba, Owner> = BTreeMap::new();
+        let volumes: Vec<_> = core.volumes.borrow().values().cloned().collect();
+        for vol in &volumes {
+            walk(core, vol, &mut owners, &mut report).await;
+        }
+        compare_counts(core, &owners, &mut report);
+        let ids: Vec<SegmentId> = core.table.borrow().segments.keys().copied().collect();
+        for (i, id) in ids.iter().enumerate() {
+            check_segment(core, *id, &mut owners, &mut report).await;
+            progress(CheckProgress {
+                segments_done: i as u64 + 1,
+                segments_total: ids.len() as u64,
+                bytes_read: report.bytes_read,
+            });
+        }
+        for (place, owner) in owners {
+            report.error(format!("place {place}, which {} points to, is in no record", owner_text(&owner)));
+        }
+        report
     }
-    compare_counts(&core, &owners, &mut report);
-    let ids: Vec<SegmentId> = core.table.borrow().segments.keys().copied().collect();
-    for (i, id) in ids.iter().enumerate() {
-        check_segment(&core, *id, &mut owners, &mut report).await;
-        progress(CheckProgress {
-            segments_done: i as u64 + 1,
-            segments_total: ids.len() as u64,
-            bytes_read: report.bytes_read,
-        });
-    }
-    for (place, owner) in owners {
-        report.error(format!("place {place}, which {} points to, is in no record", owner_text(&owner)));
-    }
-    Ok(report)
 }
 
 fn owner_text(owner: &Owner) -> String {

@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::rc::Rc;
 
 use base::{ArrayUuid, Epoch, MemberId, Seq, VolumeId};
-use ondisk::{Features, Level, Limits, MapRef, ReplayFrom, SHARDS, Scheme, Settings, VolumeState};
+use ondisk::{Features, Level, Limits, MapRef, PartOf, ReplayFrom, SHARDS, Scheme, Settings, VolumeState};
 use rt::Rt;
 use uuid::Uuid;
 
@@ -106,6 +106,8 @@ pub struct Memory {
 pub struct Shape {
     /// Identity.
     pub array: ArrayUuid,
+    /// Which part of it this is.
+    pub part: PartOf,
     /// As created.
     pub level: Level,
     /// A segment at full strength.

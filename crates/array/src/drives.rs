@@ -26,6 +26,31 @@ impl Array {
         })
     }
 
+    /// What the drive of a seat is called, also of one that has left.
+    pub(crate) fn drive_of(&self, seat: MemberId) -> Result<String, Refused> {
+        self.core.seat(seat).map_or_else(|| self.member(seat), Ok).map(|member| member.drive_name.clone())
+    }
+
+    /// The seat of the drive of this name; of several the one of this number, else one that is not out.
+    pub(crate) fn seat_of(&self, like: MemberId, drive: &str) -> Option<MemberId> {
+        let seats = self.core.seats.borrow();
+        let known = |s: &&Rc<Seat>| s.drive_name == drive && s.state.get() != MemberState::Vacant;
+        let best = seats.iter().filter(known).min_by_key(|s| (s.id != like, s.state.get() == MemberState::Out));
+        best.map(|s| s.id)
+    }
+
+    /// Whether the drive of this name takes part, or is a spare.
+    pub(crate) fn has_drive(&self, drive: &str) -> bool {
+        let seats = self.core.seats.borrow();
+        seats.iter().any(|s| s.drive_name == drive && (s.is_in() || s.state.get() == MemberState::Spare))
+    }
+
+    /// Whether there is a seat for another drive.
+    pub(crate) fn may_join(&self) -> Result<(), Refused> {
+        self.core.writable()?;
+        self.free_seat().map(drop)
+    }
+
     /// Whether the array would go on without `seat`.
     fn may_lose(&self, seat: &Seat) -> Result<(), Refused> {
         let before = seat.state.replace(MemberState::Out);
@@ -47,13 +72,21 @@ impl Array {
     /// # Errors
     /// When the redundancy does not cover it.
     pub async fn drive_fail(&self, seat: MemberId) -> Result<(), Refused> {
+        let member = self.may_fail(seat)?;
+        if member.state.get() == MemberState::In {
+            self.core.member_failed(seat, "was failed by command");
+        }
+        Ok(self.core.degraded_durably().await?)
+    }
+
+    /// The member, if it is out or may go out.
+    pub(crate) fn may_fail(&self, seat: MemberId) -> Result<Rc<Seat>, Refused> {
         let member = self.member(seat)?;
         self.core.writable()?;
         if member.state.get() == MemberState::In {
             self.may_lose(&member)?;
-            self.core.member_failed(seat, "was failed by command");
         }
-        Ok(self.core.degraded_durably().await?)
+        Ok(member)
     }
 
     /// A new drive takes the place of a seat's. Of one that is in, what lies there is copied first, and it leaves when
@@ -63,9 +96,7 @@ impl Array {
     /// When the drive is too small or belongs to an array, or the place is taken.
     pub async fn drive_replace(&self, seat: MemberId, with: Drive, force: bool) -> Result<(), Refused> {
         let core = &self.core;
-        let old = self.member(seat)?;
-        core.writable()?;
-        self.may_be_replaced(&old)?;
+        let old = self.may_replace(seat)?;
         let newcomer = self.seat_drive(with, old.bay.get(), force).await?;
         core.degraded_durably().await?;
         // Something may have become of it meanwhile.
@@ -87,6 +118,14 @@ impl Array {
         core.wanted.rebuild.set(true);
         core.room_changed();
         Ok(())
+    }
+
+    /// The member, if another drive may take its place.
+    pub(crate) fn may_replace(&self, seat: MemberId) -> Result<Rc<Seat>, Refused> {
+        let old = self.member(seat)?;
+        self.core.writable()?;
+        self.may_be_replaced(&old)?;
+        Ok(old)
     }
 
     fn may_be_replaced(&self, old: &Seat) -> Result<(), Refused> {
@@ -144,15 +183,29 @@ impl Array {
     /// When the others have no room for what is stored, are too few, or redundancy is lacking.
     pub async fn drive_retire(&self, seat: MemberId) -> Result<(), Refused> {
         let core = &self.core;
+        let old = self.may_leave(seat)?;
+        if old.state.get() == MemberState::Spare {
+            core.release_spare(&old);
+        } else {
+            old.leaving.set(true);
+        }
+        core.commit().await?;
+        core.note(format!("drive {} leaves", old.drive_name));
+        core.wanted.rebuild.set(true);
+        core.room_changed();
+        Ok(())
+    }
+
+    /// The member, if the array can do without it.
+    pub(crate) fn may_leave(&self, seat: MemberId) -> Result<Rc<Seat>, Refused> {
         let old = self.member(seat)?;
-        core.writable()?;
+        self.core.writable()?;
         match old.state.get() {
-            MemberState::Spare => core.release_spare(&old),
+            MemberState::Spare => {}
             MemberState::In if !old.leaving.get() => {
                 if !planted(Canary::RetireUnasked) {
                     self.may_retire(&old)?;
                 }
-                old.leaving.set(true);
             }
             MemberState::In | MemberState::Vacant => {
                 let what = format!("drive {}", old.drive_name);
@@ -163,11 +216,7 @@ impl Array {
                 return Err(Refused::new(RefusedCode::NotFound, format!("seat {}", seat.0), "its drive is out", todo));
             }
         }
-        core.commit().await?;
-        core.note(format!("drive {} leaves", old.drive_name));
-        core.wanted.rebuild.set(true);
-        core.room_changed();
-        Ok(())
+        Ok(old)
     }
 
     /// Whether the array can do without a member's room.
@@ -233,29 +282,13 @@ impl Array {
         if !force {
             create::refuse_labelled(&drive).await?;
         }
-        let layout = Layout::new(drive.info().blocks.0, core.shape.slot_blocks, core.shape.zone_blocks);
-        let Some(layout) = layout.filter(|l| l.zones >= ondisk::layout::ZONES_MIN) else {
-            return Err(Refused::new(
-                RefusedCode::Drives,
-                format!("drive {}", drive.info().name),
-                "it is too small for this array's zones",
-                "Use a larger drive",
-            ));
-        };
-        let zones_max = core.shape.slot_blocks;
-        if Layout::slot_blocks_for(layout.zones) > zones_max {
-            return Err(Refused::new(
-                RefusedCode::Drives,
-                format!("drive {}", drive.info().name),
-                "it is much larger than the drives the array was created with",
-                "Use a smaller drive, or a partition of this one",
-            ));
-        }
+        let layout = self.layout_for(&drive.info().name, drive.info().blocks)?;
         let number = self.free_seat()?;
         let label = Label {
             array: core.shape.array,
             member: MemberUuid(random_uuid(&core.rt)),
             seat: number,
+            part: core.shape.part,
             layout,
             array_name: core.name.borrow().clone(),
         };
@@ -272,6 +305,21 @@ impl Array {
             None => seats.push(seat.clone()),
         }
         Ok(seat)
+    }
+
+    /// Where things would lie on a drive of this size.
+    pub(crate) fn layout_for(&self, name: &str, blocks: BlockCount) -> Result<Layout, Refused> {
+        let shape = &self.core.shape;
+        let refuse = |why, todo| Err(Refused::new(RefusedCode::Drives, format!("drive {name}"), why, todo));
+        let layout = Layout::new(blocks.0, shape.slot_blocks, shape.zone_blocks);
+        let Some(layout) = layout.filter(|l| l.zones >= ondisk::layout::ZONES_MIN) else {
+            return refuse("it is too small for this array's zones", "Use a larger drive");
+        };
+        if Layout::slot_blocks_for(layout.zones) > shape.slot_blocks {
+            let why = "it is much larger than the drives the array was created with";
+            return refuse(why, "Use a smaller drive, or a partition of this one");
+        }
+        Ok(layout)
     }
 
     /// The number of a seat that nobody has, nor is about to leave.

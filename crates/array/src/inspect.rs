@@ -5,6 +5,8 @@ use ondisk::{FormatError, Generation, Label, Layout};
 use rt::{Buf, Drive, IoError};
 use serde::Serialize;
 
+use crate::whole::Slices;
+
 /// What a drive is to us.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Identity {
@@ -16,8 +18,10 @@ pub struct Identity {
     pub member: MemberUuid,
     /// Its seat.
     pub seat: MemberId,
-    /// The newest generation that can be read.
+    /// The newest generation that can be read: of the first part that has one.
     pub generation: Option<u64>,
+    /// How many parts the array consists of.
+    pub parts: u8,
 }
 
 /// Everything that a drive says of itself.
@@ -29,8 +33,11 @@ pub struct Inspection {
     pub blocks: u64,
     /// The two labels: contents, or why not.
     pub labels: Vec<Found<LabelLine>>,
-    /// The two slots: contents, or why not.
+    /// The two slots: contents, or why not. Of an array in several parts: see there.
     pub slots: Vec<Found<SlotLine>>,
+    /// Every slice of a drive of an array in several parts.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub parts: Vec<Inspection>,
 }
 
 /// Contents, or why not.
@@ -54,6 +61,9 @@ pub struct LabelLine {
     pub member: uuid::Uuid,
     /// Number.
     pub seat: u16,
+    /// Its part, such as "2 of 4", unless the array is in one piece.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub part: Option<String>,
     /// Blocks.
     pub zone_blocks: u32,
     /// Zones.
@@ -105,7 +115,8 @@ fn label_in(drive: &Drive, block: &[u8]) -> Result<Label, FormatError> {
     Ok(label)
 }
 
-/// The drive's label, from its first block or its last.
+/// The drive's label, from its first block or its last: that of an array in one piece, of a slice, or of the first or last
+/// part of an array in several.
 ///
 /// # Errors
 /// When neither can be read; `Ok(Err(..))` says why what was read is no label.
@@ -148,10 +159,32 @@ pub async fn read_slot(drive: &Drive, layout: &Layout, i: usize) -> Result<Gener
 
 /// What a drive is to us; `None` when it has no label of ours.
 ///
+/// Of an array in several parts, it says what the first part says whose label and generation can be read.
+///
 /// # Errors
 /// When it cannot be read.
 pub async fn identify(drive: &Drive) -> Result<Option<Identity>, IoError> {
     let Ok(label) = read_label(drive).await? else { return Ok(None) };
+    let Some(slices) = Slices::of_label(&label, drive.info().blocks).filter(|s| s.of() > 1) else {
+        let newest = newest(drive, &label).await;
+        return Ok(Some(Identity::of(label, newest)));
+    };
+    let mut without_generation = None;
+    for part in slices.parts() {
+        let slice = slices.slice(drive, part.index);
+        let ours = |l: &Label| l.array == label.array && l.part == part;
+        let own = read_label(&slice).await.ok().and_then(Result::ok).filter(ours);
+        let Some(own) = own else { continue };
+        if let Some(newest) = newest(&slice, &own).await {
+            return Ok(Some(Identity::of(own, Some(newest))));
+        }
+        without_generation.get_or_insert(own);
+    }
+    Ok(Some(Identity::of(without_generation.unwrap_or(label), None)))
+}
+
+/// The newest generation behind a label.
+async fn newest(drive: &Drive, label: &Label) -> Option<Generation> {
     let mut newest: Option<Generation> = None;
     for i in 0..2 {
         if let Ok(g) = read_slot(drive, &label.layout, i).await
@@ -160,42 +193,76 @@ pub async fn identify(drive: &Drive) -> Result<Option<Identity>, IoError> {
             newest = Some(g);
         }
     }
-    Ok(Some(Identity {
-        array: label.array,
-        array_name: newest.as_ref().map_or(label.array_name, |g| g.name.clone()),
-        member: label.member,
-        seat: label.seat,
-        generation: newest.map(|g| g.number.0),
-    }))
+    newest
 }
 
-/// Everything that a drive says of itself.
+impl Identity {
+    fn of(label: Label, newest: Option<Generation>) -> Identity {
+        Identity {
+            array: label.array,
+            array_name: newest.as_ref().map_or(label.array_name, |g| g.name.clone()),
+            member: label.member,
+            seat: label.seat,
+            generation: newest.map(|g| g.number.0),
+            parts: label.part.of,
+        }
+    }
+}
+
+/// Everything that a drive says of itself. Of an array in several parts: the two labels at its ends, then every slice.
 pub async fn inspect(drive: &Drive) -> Inspection {
-    let blocks = drive.info().blocks.0;
-    let mut labels = Vec::new();
-    let mut layout = None;
-    for at in [MemberLba(0), MemberLba(blocks.saturating_sub(1))] {
-        labels.push(match read(drive, at, 1).await {
+    let (labels, found) = both_labels(drive).await;
+    let blocks = drive.info().blocks;
+    let whole = found.iter().find_map(|l| Slices::of_label(l, blocks)).filter(|s| s.of() > 1);
+    let Some(slices) = whole else {
+        let slots = match found.last() {
+            Some(label) => both_slots(drive, &label.layout).await,
+            None => Vec::new(),
+        };
+        return Inspection { drive: drive.info().name.clone(), blocks: blocks.0, labels, slots, parts: Vec::new() };
+    };
+    let mut parts = Vec::new();
+    for part in slices.parts() {
+        let slice = slices.slice(drive, part.index);
+        let (labels, found) = both_labels(&slice).await;
+        let slots = match found.last() {
+            Some(label) => both_slots(&slice, &label.layout).await,
+            None => Vec::new(),
+        };
+        let (drive, blocks) = (slice.info().name.clone(), slice.info().blocks.0);
+        parts.push(Inspection { drive, blocks, labels, slots, parts: Vec::new() });
+    }
+    Inspection { drive: drive.info().name.clone(), blocks: blocks.0, labels, slots: Vec::new(), parts }
+}
+
+/// The two labels: for people, and those that are whole.
+async fn both_labels(drive: &Drive) -> (Vec<Found<LabelLine>>, Vec<Label>) {
+    let (mut lines, mut whole) = (Vec::new(), Vec::new());
+    for at in [MemberLba(0), MemberLba(drive.info().blocks.0.saturating_sub(1))] {
+        lines.push(match read(drive, at, 1).await {
             Err(e) => Found::Invalid(e.to_string()),
             Ok(block) => match label_in(drive, &block) {
                 Err(e) => Found::Invalid(e.to_string()),
-                Ok(l) => {
-                    layout = Some(l.layout);
-                    Found::Valid(label_line(&l))
+                Ok(label) => {
+                    let line = label_line(&label);
+                    whole.push(label);
+                    Found::Valid(line)
                 }
             },
         });
     }
+    (lines, whole)
+}
+
+async fn both_slots(drive: &Drive, layout: &Layout) -> Vec<Found<SlotLine>> {
     let mut slots = Vec::new();
-    if let Some(layout) = layout {
-        for i in 0..2 {
-            slots.push(match read_slot(drive, &layout, i).await {
-                Err(e) => Found::Invalid(e),
-                Ok(g) => Found::Valid(slot_line(&g)),
-            });
-        }
+    for i in 0..2 {
+        slots.push(match read_slot(drive, layout, i).await {
+            Err(e) => Found::Invalid(e),
+            Ok(g) => Found::Valid(slot_line(&g)),
+        });
     }
-    Inspection { drive: drive.info().name.clone(), blocks, labels, slots }
+    slots
 }
 
 fn label_line(l: &Label) -> LabelLine {
@@ -204,6 +271,7 @@ fn label_line(l: &Label) -> LabelLine {
         array_name: l.array_name.clone(),
         member: l.member.0,
         seat: l.seat.0,
+        part: (l.part.of > 1).then(|| format!("{} of {}", l.part.index + 1, l.part.of)),
         zone_blocks: l.layout.zone_blocks,
         zones: l.layout.zones,
         slot_blocks: l.layout.slot_blocks,
@@ -226,21 +294,4 @@ fn slot_line(g: &Generation) -> SlotLine {
         frontier: g.segments.iter().filter(|s| s.replay_row.is_some()).count(),
         bytes: g.encode().len(),
     }
-}
-
-/// Removes labels and slots of one drive.
-///
-/// # Errors
-/// When it cannot be written.
-pub async fn wipe(drive: &Drive) -> Result<(), IoError> {
-    let zeros = Buf::zeroed(BLOCK_BYTES).freeze();
-    let blocks = drive.info().blocks.0;
-    let mut places = vec![MemberLba(0), MemberLba(blocks.saturating_sub(1))];
-    if let Ok(label) = read_label(drive).await? {
-        places.extend([label.layout.slot(0), label.layout.slot(1), label.layout.labels()[1]]);
-    }
-    for at in places {
-        drive.write(at, zeros.clone()).await?;
-    }
-    drive.flush().await
 }

@@ -46,11 +46,12 @@ mod stored;
 mod sync;
 mod system;
 pub mod volume;
+pub mod whole;
 
 pub use array::{Array, ScrubPlan};
 pub use check::{CheckProgress, CheckReport, check};
 pub use fault::{Fault, Refused, RefusedCode};
-pub use inspect::{Identity, Inspection, identify, inspect, wipe};
+pub use inspect::{Identity, Inspection, identify, inspect};
 pub use lifecycle::open::{OpenHow, RecoveryReport};
 pub use lifecycle::scrub::{DriveFindings, ScrubKind, ScrubRun, ScrubSchedule, ScrubStatus};
 pub use locate::{Located, RowPlace};
@@ -58,3 +59,4 @@ pub use ondisk::{Limits, Rate};
 pub use plan::{CreateSpec, Plan, plan};
 pub use status::{ArrayState, Iostat, SeatState, Status};
 pub use volume::{ExtentKind, Volume};
+pub use whole::{Whole, wipe};

@@ -7,7 +7,7 @@
 //!       Namespace, Directory, Subsystems, Fault                the boundary
 //!         /        |        \
 //!     Memory     Null     array volumes (in server)            back ends
-//!       any of them behind remote::Remote, on another thread
+//!       any of them behind remote::Remote, on another thread; several as one: Striped
 //! ```
 //!
 //! Invariants: a front end hands on only requests that are aligned, in range and permitted; each protocol has one table
@@ -25,6 +25,7 @@ mod null;
 pub mod nvme;
 pub mod remote;
 mod stream;
+mod striped;
 pub mod uri;
 
 pub use counters::Counters;
@@ -32,4 +33,5 @@ pub use exports::Exports;
 pub use memory::Memory;
 pub use namespace::{Directory, Extent, ExtentState, Fault, Namespace, NamespaceInfo};
 pub use null::Null;
+pub use striped::Striped;
 pub use uri::Uri;

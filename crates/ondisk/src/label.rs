@@ -3,7 +3,7 @@
 //! ```text
 //! 0    checksum 4 | magic 4 | version 2 | reserved 6
 //! 16   array 16 | member 16
-//! 48   seat 2 | reserved 2 | slot blocks 4 | zone blocks 4 | zones 4
+//! 48   seat 2 | part 1 | last part 1 | slot blocks 4 | zone blocks 4 | zones 4
 //! 64   drive blocks 8
 //! 72   array name 64
 //! 136  reserved to 4096
@@ -21,7 +21,30 @@ use crate::{FORMAT_VERSION, FormatError};
 const MAGIC: [u8; 4] = *b"AshL";
 const WHAT: &str = "label";
 
-/// What a drive says of itself.
+/// The most parts an array can have.
+pub const PARTS_MAX: u8 = 16;
+
+/// Which part of an array: it may consist of several, each complete in itself, on a slice of every drive.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PartOf {
+    /// Its number, from 0 on.
+    pub index: u8,
+    /// How many there are, 1 to [`PARTS_MAX`].
+    pub of: u8,
+}
+
+impl PartOf {
+    /// The only one: the array is in one piece.
+    pub const ALL: PartOf = PartOf { index: 0, of: 1 };
+}
+
+impl Default for PartOf {
+    fn default() -> Self {
+        Self::ALL
+    }
+}
+
+/// What a drive, or a part's slice of it, says of itself.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Label {
     /// The array.
@@ -30,7 +53,9 @@ pub struct Label {
     pub member: MemberUuid,
     /// Its seat.
     pub seat: MemberId,
-    /// Where its parts lie.
+    /// The part of the array that this is a slice for.
+    pub part: PartOf,
+    /// Where what lies on it lies.
     pub layout: Layout,
     /// The array's name when this drive joined (a hint for people; the generation has the name in force).
     pub array_name: String,
@@ -48,7 +73,8 @@ impl Label {
         w.raw(self.array.0.as_bytes());
         w.raw(self.member.0.as_bytes());
         w.u16(self.seat.0);
-        w.zeros(2);
+        w.u8(self.part.index);
+        w.u8(self.part.of - 1);
         w.u32(self.layout.slot_blocks);
         w.u32(self.layout.zone_blocks);
         w.u32(self.layout.zones);
@@ -83,7 +109,11 @@ impl Label {
         let array = ArrayUuid(Uuid::from_bytes(r.array()?));
         let member = MemberUuid(Uuid::from_bytes(r.array()?));
         let seat = MemberId(r.u16()?);
-        r.zeros(2, "reserved")?;
+        let (index, last) = (r.u8()?, r.u8()?);
+        if index > last || last >= PARTS_MAX {
+            return Err(r.field("part"));
+        }
+        let part = PartOf { index, of: last + 1 };
         let (slot_blocks, zone_blocks, zones, drive_blocks) = (r.u32()?, r.u32()?, r.u32()?, r.u64()?);
         let array_name = r.text(NAME_BYTES, "name")?;
         r.zeros(r.remaining(), "reserved")?;
@@ -91,7 +121,9 @@ impl Label {
             && (ZONE_BLOCKS_MIN..=ZONE_BLOCKS_MAX).contains(&zone_blocks)
             && drive_blocks <= u64::MAX / BLOCK_BYTES as u64;
         match Layout::new(drive_blocks, slot_blocks, zone_blocks) {
-            Some(layout) if possible && layout.zones == zones => Ok(Label { array, member, seat, layout, array_name }),
+            Some(layout) if possible && layout.zones == zones => {
+                Ok(Label { array, member, seat, part, layout, array_name })
+            }
             _ => Err(r.field("layout")),
         }
     }
@@ -108,6 +140,7 @@ mod tests {
             array: ArrayUuid(Uuid::from_u128(1)),
             member: MemberUuid(Uuid::from_u128(2)),
             seat: MemberId(3),
+            part: PartOf { index: 15, of: 16 },
             layout,
             array_name: "fast".into(),
         };
@@ -121,11 +154,20 @@ mod tests {
     fn impossible_labels_with_the_right_checksum_are_refused() {
         let layout = Layout::new(1 << 18, 1024, 1024).unwrap();
         let ids = (ArrayUuid(Uuid::from_u128(1)), MemberUuid(Uuid::from_u128(2)));
-        let label = Label { array: ids.0, member: ids.1, seat: MemberId(3), layout, array_name: "fast".into() };
-        // Offset, value, and the field that is named: zones of no blocks, reserved bytes within and at the end.
-        for (at, value, field) in [(56, [0; 4], "layout"), (10, [1; 4], "reserved"), (4092, [1; 4], "reserved")] {
+        let (seat, part) = (MemberId(3), PartOf::ALL);
+        let label = Label { array: ids.0, member: ids.1, seat, part, layout, array_name: "fast".into() };
+        // Offset, value, and the field that is named: zones of no blocks, part 1 of 1, the 17th of 17, reserved bytes within
+        // and at the end.
+        let wrong: [(usize, &[u8], _); 5] = [
+            (56, &[0; 4], "layout"),
+            (50, &[1, 0], "part"),
+            (50, &[16, 16], "part"),
+            (10, &[1; 4], "reserved"),
+            (4092, &[1; 4], "reserved"),
+        ];
+        for (at, value, field) in wrong {
             let mut block = label.encode();
-            block[at..at + 4].copy_from_slice(&value);
+            block[at..at + value.len()].copy_from_slice(value);
             let crc = crc32c(&block[4..]);
             block[..4].copy_from_slice(&crc.to_le_bytes());
             assert_eq!(Label::decode(&block), Err(FormatError::Field(WHAT, field)), "byte {at}");

@@ -23,7 +23,7 @@ pub mod volume;
 
 pub use crc::crc32c;
 pub use generation::{Features, Generation, ReplayFrom};
-pub use label::Label;
+pub use label::{Label, PartOf};
 pub use layout::Layout;
 pub use map::{MapRef, NODE_REFS, Node, Place};
 pub use member::{Member, MemberState};

@@ -116,7 +116,7 @@ fn the_page_names_the_version() {
 
 #[test]
 fn label() {
-    let image = samples::label().encode();
+    let image = samples::slice_label().encode();
     let expected = [
         ("checksum", crc(&image[4..])),
         ("magic", b"AshL".to_vec()),
@@ -124,6 +124,8 @@ fn label() {
         ("array", uuid(samples::ARRAY)),
         ("member", uuid(0x11)),
         ("seat", le2(3)),
+        ("part", vec![5]),
+        ("last part", vec![6]),
         ("slot blocks", le4(768)),
         ("zone blocks", le4(1024)),
         ("zones", le4(254)),

@@ -4,7 +4,7 @@ use std::rc::Rc;
 
 use base::{ArrayUuid, BLOCK_BYTES, Epoch, MemberId, MemberUuid};
 use futures::future::join_all;
-use ondisk::{Features, Label, Layout, Member, MemberState, ScrubLine, Settings};
+use ondisk::{Features, Label, Layout, Member, MemberState, PartOf, ScrubLine, Settings};
 use rt::{Buf, Drive, IoError, Rt};
 
 use crate::core::{Core, Phase, Shape};
@@ -40,8 +40,14 @@ pub async fn write_label(drive: &Drive, label: &Label) -> Result<(), IoError> {
 }
 
 /// Makes an array of `drives`; it is open for reading and writing, background work not started.
-/// Volumes may fill `usable_permille` of what the ladder leaves.
-pub async fn create(rt: &Rt, drives: Vec<Drive>, spec: &CreateSpec, usable_permille: u16) -> Result<Rc<Core>, Refused> {
+/// Volumes may fill `usable_permille` of what the ladder leaves. A `part` of an array has that one's identity.
+pub async fn create(
+    rt: &Rt,
+    drives: Vec<Drive>,
+    spec: &CreateSpec,
+    usable_permille: u16,
+    part: Option<(ArrayUuid, PartOf)>,
+) -> Result<Rc<Core>, Refused> {
     let sizes: Vec<u64> = drives.iter().map(|d| d.info().blocks.0).collect();
     let plan: Plan = plan(spec, &sizes)?;
     if !spec.force {
@@ -49,8 +55,10 @@ pub async fn create(rt: &Rt, drives: Vec<Drive>, spec: &CreateSpec, usable_permi
             refuse_labelled(drive).await?;
         }
     }
+    let (array, part) = part.unwrap_or_else(|| (ArrayUuid(random_uuid(rt)), PartOf::ALL));
     let shape = Shape {
-        array: ArrayUuid(random_uuid(rt)),
+        array,
+        part,
         level: spec.level,
         scheme: spec.level.scheme_of_width(plan.width).expect("the plan has checked it"),
         zone_blocks: plan.zone_blocks,
@@ -71,6 +79,7 @@ pub async fn create(rt: &Rt, drives: Vec<Drive>, spec: &CreateSpec, usable_permi
             array: core.shape.array,
             member: MemberUuid(random_uuid(rt)),
             seat: MemberId(i as u16),
+            part,
             layout,
             array_name: spec.name.clone(),
         };

@@ -9,7 +9,7 @@ mod leave;
 mod move_reads;
 mod newer;
 pub mod open;
-mod previous;
+pub mod previous;
 pub mod rebuild;
 pub mod rebuild_pace;
 pub mod replay;

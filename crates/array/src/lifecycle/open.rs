@@ -7,8 +7,8 @@ use std::time::Duration;
 use base::{BLOCK_BYTES, Epoch, MemberId};
 use futures::future::join_all;
 
-use ondisk::{FormatError, Generation, Label, Layout, MemberState, Scheme, SegmentState};
-use rt::{Buf, Drive, Rt};
+use ondisk::{FormatError, Generation, Label, Layout, MemberState, PartOf, Scheme, SegmentState};
+use rt::{Buf, Drive, IoError, Rt};
 use serde::Serialize;
 
 use super::newer::refuse_newer;
@@ -35,6 +35,8 @@ pub struct OpenHow {
     pub accept_loss: bool,
     /// Give up the newest generation, and what was written since the one before; see [`super::previous`].
     pub previous: bool,
+    /// Which part of the array: what is opened are slices of its drives, unless it is in one piece.
+    pub part: PartOf,
 }
 
 /// What an open did.
@@ -104,7 +106,7 @@ pub async fn open(rt: &Rt, drives: Vec<Drive>, how: OpenHow) -> Result<(Rc<Core>
         previous::refuse_too_few(&trial)?;
     }
     let mut recovery = Recovery { rt, report: RecoveryReport::default(), since: rt.now() };
-    let mut found = find_members(rt, drives).await?;
+    let mut found = find_members(rt, drives, how.part).await?;
     recovery.step("find members", format!("{} drives", found.len()));
     let (mut generation, mut believed) = choose(&found, how)?;
     let given_up = how.previous.then(|| generation.clone());
@@ -181,20 +183,25 @@ const READ_TRIES: usize = 3;
 /// Between the tries.
 const READ_PAUSE: Duration = Duration::from_millis(20);
 
-/// A drive's label and generations. A drive that has a label of ours which cannot be read is as good as missing: the
-/// others go on without it.
-async fn read_member(rt: &Rt, drive: Drive) -> Result<Option<Found>, Refused> {
-    let name = drive.info().name.clone();
-    let mut label = read_label(&drive).await;
+/// A drive's label, or why there is none once it was tried several times.
+pub async fn read_label_patiently(rt: &Rt, drive: &Drive) -> Result<Result<Label, FormatError>, IoError> {
+    let mut label = read_label(drive).await;
     let tries = if planted(Canary::LabelReadOnce) { 1 } else { READ_TRIES };
     for _ in 1..tries {
         if matches!(label, Ok(Ok(_))) {
             break;
         }
         rt.sleep(READ_PAUSE).await;
-        label = read_label(&drive).await;
+        label = read_label(drive).await;
     }
-    let label = match label {
+    label
+}
+
+/// A drive's label and generations. A drive that has a label of ours which cannot be read is as good as missing: the
+/// others go on without it.
+async fn read_member(rt: &Rt, drive: Drive) -> Result<Option<Found>, Refused> {
+    let name = drive.info().name.clone();
+    let label = match read_label_patiently(rt, &drive).await {
         Ok(Ok(label)) => label,
         Ok(Err(e @ (FormatError::Checksum(_) | FormatError::Short(_)))) if !planted(Canary::LabelReadOnce) => {
             tracing::warn!("drive {name} is left out: {e}");
@@ -249,7 +256,7 @@ fn epoch_after(seen: Epoch, unix_seconds: u64) -> Epoch {
     Epoch(if unbelieved { next } else { next.max(by_clock as u32) })
 }
 
-async fn find_members(rt: &Rt, drives: Vec<Drive>) -> Result<Vec<Found>, Refused> {
+async fn find_members(rt: &Rt, drives: Vec<Drive>, part: PartOf) -> Result<Vec<Found>, Refused> {
     let read = join_all(drives.into_iter().map(|drive| read_member(rt, drive))).await;
     let found: Vec<Found> = read.into_iter().filter_map(Result::transpose).collect::<Result<_, Refused>>()?;
     let Some(first) = found.first() else {
@@ -266,6 +273,15 @@ async fn find_members(rt: &Rt, drives: Vec<Drive>) -> Result<Vec<Found>, Refused
             format!("drive {}", other.drive.info().name),
             format!("it belongs to array \"{}\", the others to \"{}\"", other.label.array_name, first.label.array_name),
             "Open one array at a time",
+        ));
+    }
+    if let Some(other) = found.iter().find(|f| f.label.part != part) {
+        let PartOf { index, of } = other.label.part;
+        return Err(Refused::new(
+            RefusedCode::Damaged,
+            format!("drive {}", other.drive.info().name),
+            format!("where part {} of {} was looked for lies part {} of {of}", part.index + 1, part.of, index + 1),
+            "Leave it out",
         ));
     }
     for (i, f) in found.iter().enumerate() {
@@ -393,6 +409,7 @@ fn load(rt: &Rt, g: &Generation, found: &[Found], believed: &[bool], how: OpenHo
     let label = &found[0].label;
     let shape = Shape {
         array: g.array,
+        part: how.part,
         level: g.level,
         scheme,
         zone_blocks: g.zone_blocks,

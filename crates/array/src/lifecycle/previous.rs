@@ -23,7 +23,7 @@ use crate::seat::Seat;
 ///
 /// # Errors
 /// When no drive has the one before.
-pub fn set_aside(found: &mut [Found], newest: &Generation) -> Result<(), Refused> {
+pub(super) fn set_aside(found: &mut [Found], newest: &Generation) -> Result<(), Refused> {
     let is_before = |g: &&Generation| Some(&g.id) == newest.ancestors.first();
     let Some(before) = found.iter().flat_map(|f| &f.generations).find(is_before).cloned() else {
         return Err(Refused::new(

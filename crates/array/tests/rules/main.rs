@@ -12,10 +12,12 @@ mod log;
 mod loss;
 mod map;
 mod moves;
+mod parts;
 mod recovery;
 mod scrub;
 mod service;
 mod space;
+mod whole;
 mod world;
 
 use std::collections::BTreeSet;
@@ -166,6 +168,22 @@ rules! {
     scrub::it_goes_on_after_a_restart [ScrubForgetsPosition]
     scrub::what_it_cannot_repair_is_bad_for_good [ScrubLossForgotten]
     scrub::it_runs_when_it_is_due []
+
+    whole::volumes_are_in_all_parts_or_none [FirstPartFirst, LeftInParts]
+    whole::parts_are_one_array []
+    whole::a_part_that_lacks_a_volume_is_refused []
+    whole::drives_are_the_same_in_all_parts []
+    whole::a_join_that_stopped_half_way_is_finished_by_the_same_command []
+    whole::drives_join_parts_on_other_threads []
+    parts::every_part_comes_back []
+    parts::a_check_is_of_every_part []
+    parts::damaged_labels_hide_nothing []
+    parts::a_wipe_is_interrupted_anywhere []
+    parts::a_part_is_no_whole_array []
+    parts::a_part_that_is_refused_is_named []
+    parts::a_drive_takes_part_where_it_has_joined []
+    parts::what_cannot_be_made_writes_nothing []
+    parts::a_create_is_interrupted_anywhere []
 }
 
 #[test]

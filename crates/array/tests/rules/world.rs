@@ -18,8 +18,14 @@ pub const BLOCK: u64 = 4096;
 pub const ZONE: u32 = 128;
 
 /// Opens with whatever members are there.
-pub const DEGRADED: OpenHow =
-    OpenHow { read_only: false, degraded: true, force_diverged: false, accept_loss: false, previous: false };
+pub const DEGRADED: OpenHow = OpenHow {
+    read_only: false,
+    degraded: true,
+    force_diverged: false,
+    accept_loss: false,
+    previous: false,
+    part: ondisk::PartOf::ALL,
+};
 
 /// Some drives.
 pub struct World {

@@ -3,8 +3,8 @@
 use base::{ArrayUuid, Epoch, Generation as Number, Lba, MemberId, MemberUuid, Pba, SegmentId, Seq, VolumeId};
 use ondisk::record::ALL_SHARDS;
 use ondisk::{
-    Cut, Entry, Features, Generation, Label, Layout, Level, Limits, MapRef, Member, MemberState, Node, Place, Rate,
-    RecordHeader, ReplayFrom, SHARDS, Scheme, ScrubLine, Segment, SegmentState, Settings, Volume, VolumeState,
+    Cut, Entry, Features, Generation, Label, Layout, Level, Limits, MapRef, Member, MemberState, Node, PartOf, Place,
+    Rate, RecordHeader, ReplayFrom, SHARDS, Scheme, ScrubLine, Segment, SegmentState, Settings, Volume, VolumeState,
 };
 use uuid::Uuid;
 
@@ -15,12 +15,18 @@ fn array() -> ArrayUuid {
     ArrayUuid(Uuid::from_u128(ARRAY))
 }
 
+/// A label of a slice.
+pub fn slice_label() -> Label {
+    Label { part: PartOf { index: 5, of: 7 }, ..label() }
+}
+
 /// A label.
 pub fn label() -> Label {
     Label {
         array: array(),
         member: MemberUuid(Uuid::from_u128(0x11)),
         seat: MemberId(3),
+        part: PartOf::ALL,
         layout: Layout::new(1 << 18, 768, 1024).expect("254 zones fit"),
         array_name: "fast".into(),
     }

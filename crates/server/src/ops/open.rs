@@ -315,6 +315,7 @@ pub async fn open(world: &World, drives: Vec<Drive>, how: How, notes: Vec<String
         force_diverged: how.force_diverged,
         accept_loss: how.accept_loss,
         previous: how.previous,
+        ..OpenHow::default()
     };
     let array = Array::open(&world.rt, drives.clone(), open_how).await?;
     Ok(Opened { read_only: how.read_only, notes, ..Opened::new(array, drives) })

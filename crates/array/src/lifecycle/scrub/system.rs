@@ -55,7 +55,11 @@ impl Core {
         for at in seat.layout.labels() {
             let (result, block) = seat.read(at, Buf::zeroed(BLOCK_BYTES)).await;
             let ours = |l: &Label| {
-                l.array == self.shape.array && l.member == seat.uuid && l.seat == seat.id && l.layout == seat.layout
+                l.array == self.shape.array
+                    && l.member == seat.uuid
+                    && l.seat == seat.id
+                    && l.part == self.shape.part
+                    && l.layout == seat.layout
             };
             match Label::decode(&block).ok().filter(|l| result.is_ok() && ours(l)) {
                 Some(_) => right = Some(block.freeze()),
@@ -68,6 +72,7 @@ impl Core {
                 array: self.shape.array,
                 member: seat.uuid,
                 seat: seat.id,
+                part: self.shape.part,
                 layout: seat.layout,
                 array_name: self.name.borrow().clone(),
             };

@@ -1,0 +1,227 @@
+//! The verbs on the drives of an array in parts: each is done in all of them.
+//!
+//! What a user calls a seat is that of the first part; in the others the member is found by its drive, since the parts
+//! give numbers out each for itself. What can be refused is refused before any part has changed. A drive joins the first
+//! part first: its first block then says whose it is. When it cannot join another part (a write fails, a crash comes
+//! between), the same command again lets it join there, and leaves those alone that have it.
+//!
+//! Invariant: a drive that leaves is free when it has left all parts.
+
+use base::MemberId;
+use ondisk::Rate;
+use rt::Drive;
+
+use super::Whole;
+use super::part::Part;
+use super::slices::slices_of;
+use crate::array::Array;
+use crate::fault::{Refused, RefusedCode};
+use crate::lifecycle::create::{drive_name, refuse_labelled};
+
+/// How a drive joins.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Joins {
+    InPlaceOf,
+    AsSpare,
+    ToGrow,
+}
+
+impl Whole {
+    /// The member of each part that is `seat` in the first.
+    async fn seats(&self, seat: MemberId) -> Result<Vec<Option<MemberId>>, Refused> {
+        let drive = self.first.drive_of(seat)?;
+        let mut seats = vec![Some(seat)];
+        for part in &*self.others {
+            let drive = drive.clone();
+            seats.push(part.ask(move |array| async move { array.seat_of(seat, &drive) }).await?);
+        }
+        Ok(seats)
+    }
+
+    /// One of the parts.
+    pub(super) fn part(&self, index: usize) -> Part {
+        index.checked_sub(1).map_or_else(|| Part::Here(self.first.clone()), |other| self.others[other].clone())
+    }
+
+    /// All parts, the first one first.
+    fn each(&self) -> impl Iterator<Item = Part> {
+        std::iter::once(Part::Here(self.first.clone())).chain(self.others.iter().cloned())
+    }
+
+    /// Does `verb` to the member of each part that is `seat` in the first, when `may` lets it in all. A part that has
+    /// no such member has nothing to do.
+    async fn to_member<F: Future<Output = Result<(), Refused>> + 'static>(
+        &self,
+        seat: MemberId,
+        may: impl FnOnce(&Array, MemberId) -> Result<(), Refused> + Clone + Send + 'static,
+        verb: impl FnOnce(Array, MemberId) -> F + Clone + Send + 'static,
+    ) -> Result<(), Refused> {
+        let seats = self.seats(seat).await?;
+        let there = || self.each().zip(&seats).filter_map(|(part, seat)| Some((part, (*seat)?)));
+        for (part, seat) in there() {
+            let may = may.clone();
+            part.ask(move |array| async move { may(&array, seat) }).await??;
+        }
+        for (part, seat) in there() {
+            let verb = verb.clone();
+            part.ask(move |array| verb(array, seat)).await??;
+        }
+        Ok(())
+    }
+
+    /// Takes a member out.
+    ///
+    /// # Errors
+    /// When the redundancy of some part does not cover it.
+    pub async fn drive_fail(&self, seat: MemberId) -> Result<(), Refused> {
+        let may = |array: &Array, seat| array.may_fail(seat).map(drop);
+        self.to_member(seat, may, |array, seat| async move { array.drive_fail(seat).await }).await
+    }
+
+    /// Lets a member go for good; see [`Array::drive_retire`].
+    ///
+    /// # Errors
+    /// When some part cannot do without it.
+    pub async fn drive_retire(&self, seat: MemberId) -> Result<(), Refused> {
+        let may = |array: &Array, seat| array.may_leave(seat).map(drop);
+        self.to_member(seat, may, |array, seat| async move { array.drive_retire(seat).await }).await
+    }
+
+    /// Resolves when a member that leaves has left all parts, or stays in one after all; whether it has left.
+    ///
+    /// # Errors
+    /// When the core of a part has ended.
+    pub async fn drive_left(&self, seat: MemberId) -> Result<bool, Refused> {
+        // One that has left the first part may be leaving others: there its seat is known by what it was.
+        let mut left = true;
+        for (part, seat) in self.each().zip(self.seats(seat).await?) {
+            if let Some(seat) = seat {
+                left &= part.ask(move |array| async move { array.drive_left(seat).await }).await?;
+            }
+        }
+        Ok(left)
+    }
+
+    /// A new drive takes the place of a seat's; see [`Array::drive_replace`].
+    ///
+    /// # Errors
+    /// When the drive is too small for a part or belongs to an array, or the place is taken.
+    pub async fn drive_replace(&self, seat: MemberId, with: Drive, force: bool) -> Result<(), Refused> {
+        let seats = self.seats(seat).await?;
+        self.join(Joins::InPlaceOf, seats, with, force).await
+    }
+
+    /// Adds a drive that takes the place of the next one to fail.
+    ///
+    /// # Errors
+    /// When the drive is too small for a part or belongs to an array.
+    pub async fn drive_add_spare(&self, drive: Drive, force: bool) -> Result<(), Refused> {
+        self.join(Joins::AsSpare, self.each().map(|_| None).collect(), drive, force).await
+    }
+
+    /// Adds a drive that takes part.
+    ///
+    /// # Errors
+    /// When the drive is too small for a part or belongs to an array.
+    pub async fn drive_grow(&self, drive: Drive, force: bool) -> Result<(), Refused> {
+        self.join(Joins::ToGrow, self.each().map(|_| None).collect(), drive, force).await
+    }
+
+    async fn join(&self, how: Joins, seats: Vec<Option<MemberId>>, drive: Drive, force: bool) -> Result<(), Refused> {
+        let info = drive.info().clone();
+        let slices = slices_of(&drive, self.count() as u8)?;
+        let mut wanting = vec![];
+        for ((part, seat), slice) in self.each().zip(seats).zip(slices) {
+            let (name, path) = (drive_name(&drive), info.name.clone());
+            let blocks = slice.info().blocks;
+            let lacks = part.ask(move |array| async move {
+                if array.has_drive(&name) {
+                    return Ok(false);
+                }
+                array.layout_for(&path, blocks)?;
+                match (how, seat) {
+                    (Joins::InPlaceOf, Some(seat)) => array.may_replace(seat).map(|_| true),
+                    (Joins::InPlaceOf, None) => Err(no_place()),
+                    (Joins::AsSpare | Joins::ToGrow, _) => array.may_join().map(|()| true),
+                }
+            });
+            if lacks.await?? {
+                wanting.push((part, seat, slice));
+            }
+        }
+        match wanting.len() as u64 {
+            0 => {
+                let (what, why) = (format!("drive {}", info.name), "it is in the array already");
+                return Err(Refused::new(RefusedCode::InUse, what, why, "Name another drive"));
+            }
+            // What its first block says is this array's, when it has joined a part.
+            all if all == self.count() && !force => refuse_labelled(&drive).await?,
+            _ => {}
+        }
+        for (part, seat, slice) in wanting {
+            match &part {
+                Part::Here(array) => joins(array.clone(), how, seat, slice).await?,
+                Part::There(_) => {
+                    let sent = slice.to_send().map_err(|error| {
+                        let why = format!("it cannot be used on another core: {error}");
+                        Refused::new(RefusedCode::Io, format!("drive {}", info.name), why, "Try again")
+                    })?;
+                    let arrives = move |array: Array| async move {
+                        let slice = sent.arrive(&array.core.rt).await;
+                        joins(array, how, seat, slice).await
+                    };
+                    part.ask(arrives).await??;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Resolves when no rebuild is running or about to in any part, or it is paused.
+    ///
+    /// # Errors
+    /// When the core of a part has ended.
+    pub async fn rebuild_done(&self) -> Result<(), Refused> {
+        Ok(self.all(|array| async move { array.rebuild_done().await }).await.map(drop)?)
+    }
+
+    /// Sets how fast rebuilds go, all parts together; kept over restarts.
+    ///
+    /// # Errors
+    /// When the array is not writable, or the rate is 0.
+    pub async fn rebuild_rate(&self, rate: Rate) -> Result<(), Refused> {
+        let rate = match rate {
+            Rate::Bytes(all) => Rate::Bytes(all.div_ceil(self.count())),
+            Rate::Low | Rate::Medium | Rate::High => rate,
+        };
+        self.all(move |array| async move { array.rebuild_rate(rate).await }).await?.into_iter().collect()
+    }
+
+    /// Has rebuilds wait, or go on; kept over restarts.
+    ///
+    /// # Errors
+    /// When the array is not writable.
+    pub async fn rebuild_pause(&self, paused: bool) -> Result<(), Refused> {
+        self.all(move |array| async move { array.rebuild_pause(paused).await }).await?.into_iter().collect()
+    }
+}
+
+/// A slice joins its part.
+async fn joins(array: Array, how: Joins, seat: Option<MemberId>, slice: Drive) -> Result<(), Refused> {
+    // What was sent to it in its former life must not arrive in the new one: of that this handle knows nothing.
+    let same = |d: &Drive| d.info().stable_name == slice.info().stable_name;
+    for former in array.former_drives().into_iter().filter(same) {
+        former.idle().await;
+    }
+    match (how, seat) {
+        (Joins::InPlaceOf, Some(seat)) => array.drive_replace(seat, slice, true).await,
+        (Joins::InPlaceOf, None) => Err(no_place()),
+        (Joins::AsSpare, _) => array.drive_add_spare(slice, true).await,
+        (Joins::ToGrow, _) => array.drive_grow(slice, true).await,
+    }
+}
+
+fn no_place() -> Refused {
+    let why = "a part of the array has no such drive";
+    Refused::new(RefusedCode::NotFound, "the drive to replace", why, "See the seats with `ashlar status`")
+}

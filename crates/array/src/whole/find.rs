@@ -1,0 +1,91 @@
+//! Finding the parts of an array on whole drives: how many there are, and which drives have which.
+//!
+//! A drive whose first and last label cannot be read is looked at where the other drives say the slices are.
+
+use base::ArrayUuid;
+use futures::future::join_all;
+use ondisk::{FormatError, Label, PartOf};
+use rt::{Drive, Rt};
+
+use super::{Slices, in_part};
+use crate::fault::{Refused, RefusedCode};
+use crate::inspect::read_label;
+use crate::lifecycle::open::read_label_patiently;
+
+/// The parts of an array in order, each with its slices of the drives that have it. In one piece: the drives as given.
+pub async fn find(rt: &Rt, drives: Vec<Drive>) -> Result<Vec<(PartOf, Vec<Drive>)>, Refused> {
+    let labels = join_all(drives.iter().map(|drive| read_label_patiently(rt, drive))).await;
+    let readable = || labels.iter().zip(&drives).filter_map(|(l, d)| Some((l.as_ref().ok()?.as_ref().ok()?, d)));
+    let Some((first, _)) = readable().next().filter(|(l, _)| l.part.of > 1) else {
+        // The open of one piece says what is wrong with the others.
+        return Ok(vec![(PartOf::ALL, drives)]);
+    };
+    if let Some((other, drive)) = readable().find(|(l, _)| (l.array, l.part.of) != (first.array, first.part.of)) {
+        return Err(another(drive, other, first));
+    }
+    let mut parts: Vec<(PartOf, Vec<Drive>)> =
+        (0..first.part.of).map(|index| (PartOf { index, of: first.part.of }, Vec::new())).collect();
+    for (drive, label) in drives.iter().zip(&labels) {
+        let own = label.as_ref().ok().and_then(|l| l.as_ref().ok());
+        let slices = match own {
+            Some(own) => Slices::of_label(own, drive.info().blocks),
+            None => Slices::new(drive.info().blocks, first.part.of),
+        };
+        let mut has_any = own.is_some();
+        for (part, having) in &mut parts {
+            let Some(slice) = slices.map(|s| s.slice(drive, part.index)) else { break };
+            match has(&slice, first.array).await {
+                Has::It => has_any = true,
+                Has::NotIt => {
+                    tracing::warn!("drive {} has no part {} of {}", drive.info().name, part.index + 1, part.of);
+                    continue;
+                }
+                Has::Unknown => {}
+            }
+            having.push(slice);
+        }
+        if let (false, Ok(Err(e @ FormatError::Absent(_)))) = (has_any, label) {
+            let (what, todo) = (format!("drive {}", drive.info().name), "Leave it out, or name the right drive");
+            return Err(Refused::new(RefusedCode::NotFound, what, e.to_string(), todo));
+        }
+    }
+    match parts.iter().find(|(_, having)| having.is_empty()) {
+        None => Ok(parts),
+        Some((part, _)) => Err(in_part(*part, unfinished(&first.array_name))),
+    }
+}
+
+/// Whether a slice has its part.
+enum Has {
+    /// It has a label of the array.
+    It,
+    /// It has none, or that of another array.
+    NotIt,
+    /// What is there cannot be read now: the part's open tries again, and says what is wrong.
+    Unknown,
+}
+
+async fn has(slice: &Drive, array: ArrayUuid) -> Has {
+    match read_label(slice).await {
+        Ok(Ok(label)) if label.array == array => Has::It,
+        Ok(Ok(_) | Err(FormatError::Absent(_))) => Has::NotIt,
+        Ok(Err(_)) | Err(_) => Has::Unknown,
+    }
+}
+
+fn another(drive: &Drive, own: &Label, first: &Label) -> Refused {
+    let why = format!(
+        "it belongs to array \"{}\" of {} parts, the others to \"{}\" of {}",
+        own.array_name, own.part.of, first.array_name, first.part.of
+    );
+    Refused::new(RefusedCode::Drives, format!("drive {}", drive.info().name), why, "Open one array at a time")
+}
+
+fn unfinished(name: &str) -> Refused {
+    Refused::new(
+        RefusedCode::Damaged,
+        format!("array \"{name}\""),
+        "none of these drives has it: it was never made to its end, or wiped in part, or other drives have it",
+        "Name all its drives; if it was being created, create it again with --force",
+    )
+}
