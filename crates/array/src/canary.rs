@@ -212,6 +212,8 @@ canaries! {
     FirstPartFirst,
     /// What a crash has left in the other parts of an array stays there.
     LeftInParts,
+    /// What a crash has left half done to a drive in the other parts of an array stays so.
+    PartsUnfinished,
     /// A label that reads wrong once keeps the array from opening.
     LabelReadOnce,
     /// A segment is given back when the cleaner has been through it, without a last look at the map.

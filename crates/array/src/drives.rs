@@ -31,6 +31,14 @@ impl Array {
         self.core.seat(seat).map_or_else(|| self.member(seat), Ok).map(|member| member.drive_name.clone())
     }
 
+    /// What the drives are called that sat in this one's bay before it, as far as it is known yet.
+    pub(crate) fn predecessors(&self, seat: MemberId) -> Vec<String> {
+        let seats = self.core.seats.borrow();
+        let Some(own) = seats.get(usize::from(seat.0)) else { return vec![] };
+        let before = seats.iter().filter(|s| s.id != seat && s.bay.get() == own.bay.get());
+        before.filter(|s| s.state.get() != MemberState::Vacant).map(|s| s.drive_name.clone()).collect()
+    }
+
     /// The seat of the drive of this name; of several the one of this number, else one that is not out.
     pub(crate) fn seat_of(&self, like: MemberId, drive: &str) -> Option<MemberId> {
         let seats = self.core.seats.borrow();

@@ -1,6 +1,7 @@
 //! Looking at one drive: reads only.
 
 use base::{ArrayUuid, BLOCK_BYTES, MemberId, MemberLba, MemberUuid};
+use ondisk::label::PARTS_MAX;
 use ondisk::{FormatError, Generation, Label, Layout};
 use rt::{Buf, Drive, IoError};
 use serde::Serialize;
@@ -155,6 +156,20 @@ pub async fn read_slot(drive: &Drive, layout: &Layout, i: usize) -> Result<Gener
     }
     let image = read(drive, at, blocks).await.map_err(|e| e.to_string())?;
     Generation::decode(&image).map_err(|e| e.to_string())
+}
+
+/// Whether the drive has a slice of this array anywhere: when its first and last part have let go of it, the drive's ends
+/// do not tell. Reads the places where slices of 2 to 16 parts begin and end.
+pub async fn has_slice_of(drive: &Drive, array: ArrayUuid) -> bool {
+    for slices in (2..=PARTS_MAX).filter_map(|of| Slices::new(drive.info().blocks, of)) {
+        for part in slices.parts() {
+            let own = read_label(&slices.slice(drive, part.index)).await;
+            if own.ok().and_then(Result::ok).is_some_and(|l| l.array == array && l.part == part) {
+                return true;
+            }
+        }
+    }
+    false
 }
 
 /// What a drive is to us; `None` when it has no label of ours.

@@ -51,7 +51,7 @@ pub mod whole;
 pub use array::{Array, ScrubPlan};
 pub use check::{CheckProgress, CheckReport, check};
 pub use fault::{Fault, Refused, RefusedCode};
-pub use inspect::{Identity, Inspection, identify, inspect};
+pub use inspect::{Identity, Inspection, has_slice_of, identify, inspect};
 pub use lifecycle::open::{OpenHow, RecoveryReport};
 pub use lifecycle::scrub::{DriveFindings, ScrubKind, ScrubRun, ScrubSchedule, ScrubStatus};
 pub use locate::{Located, RowPlace};

@@ -126,6 +126,8 @@ pub struct Status {
     pub level: String,
     /// A segment at full strength.
     pub scheme: String,
+    /// Parts of the array, of which this is one, or all of them.
+    pub parts: u8,
     /// In one word.
     pub state: ArrayState,
     /// This open.
@@ -331,6 +333,7 @@ impl Core {
             uuid: self.shape.array.0,
             level: self.shape.level.to_string(),
             scheme: self.shape.scheme.to_string(),
+            parts: self.shape.part.of,
             state: self.state_word(),
             epoch: self.epoch.get().0,
             generation: self.system.number.get(),

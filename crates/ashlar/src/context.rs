@@ -4,6 +4,7 @@ use std::future::Future;
 use std::path::{Path, PathBuf};
 
 use rt::Rt;
+use server::cores::OtherCores;
 use server::ops::World;
 use server::registry::Registry;
 use server::{Kind, Problem, paths};
@@ -62,7 +63,8 @@ impl Context {
         let rt = Rt::real().map_err(|e| {
             Problem::failed("the runtime", e, "io_uring must be allowed (sysctl kernel.io_uring_disabled)")
         })?;
-        let world = World { rt: rt.clone(), registry: Registry::at(self.state_dir.clone()) };
+        let world =
+            World { rt: rt.clone(), registry: Registry::at(self.state_dir.clone()), cores: OtherCores::default() };
         let result = rt.block_on(Box::pin(verb(world)));
         drop(rt);
         result

@@ -34,6 +34,12 @@ pub struct Args {
     /// Drives that one row goes over [default: all; all but one from 8 drives on, so that a rebuild has a place]
     #[arg(long)]
     width: Option<usize>,
+    /// Parts that it consists of, up to 16, each with a core of its own in `ashlar serve --cores` [default: 1]
+    ///
+    /// A part is an engine on a slice of every drive. One makes some hundred thousand requests a second; each further
+    /// one costs memory, and a write that comes alone.
+    #[arg(long, value_name = "NUMBER", default_value_t = 1, hide_default_value = true)]
+    parts: u8,
     /// Makes drives that are not there yet sparse files of this size
     #[arg(long)]
     size: Option<Size>,
@@ -60,6 +66,7 @@ pub fn run(context: &Context, args: &Args) -> Outcome {
         zone_bytes: args.zone.map(|z| z.0),
         size_bytes: args.size.map(|s| s.0),
         drives: args.drives.iter().map(|d| absolute_drive(d)).collect(),
+        parts: args.parts,
         force: args.force,
     };
     let created = if args.dry_run {
@@ -88,7 +95,7 @@ pub fn run(context: &Context, args: &Args) -> Outcome {
 fn make(context: &Context, request: CreateRequest) -> Result<Created, Problem> {
     context.offline(|world| async move {
         let (opened, plan) = create::run(&world, &request, create::Host::Command).await?;
-        let view = opened.view();
+        let view = opened.view().await;
         opened.close(&world).await?;
         Ok(Created { version: VERSION, name: view.name, uuid: Some(view.uuid), served: false, plan })
     })

@@ -149,13 +149,13 @@ fn replace(context: &Context, array: &str, request: DriveReplace) -> Result<Done
     }
     context.offline(|world| async move {
         let opened = open::by_name(&world, array, How::default()).await?;
-        let old = drive::member_of(&opened, &request.drive)?;
+        let old = drive::member_of(&opened, &request.drive).await?;
         let result = drive::replace(&world, &opened, &request).await;
         if result.is_ok() {
             watch_rebuild(&world.rt, &opened).await;
             see_off(&world, &opened, &old).await?;
         }
-        let state = opened.view().state;
+        let state = opened.view().await.state;
         opened.close(&world).await?;
         let mut done = result?;
         done.notes = vec![format!("the array is {}", text::state_word(state))];
@@ -169,7 +169,7 @@ fn retire(context: &Context, array: &str, request: DriveRetire) -> Result<Done, 
     }
     context.offline(|world| async move {
         let opened = open::by_name(&world, array, How::default()).await?;
-        let old = drive::member_of(&opened, &request.drive)?;
+        let old = drive::member_of(&opened, &request.drive).await?;
         let result = drive::retire(&opened, &request).await;
         let mut left = false;
         if result.is_ok() {
@@ -188,7 +188,7 @@ fn retire(context: &Context, array: &str, request: DriveRetire) -> Result<Done, 
 
 /// Offline, a drive that leaves is seen off as part of the verb, unless rebuilds wait.
 async fn see_off(world: &server::ops::World, opened: &open::Opened, old: &MemberView) -> Result<bool, Problem> {
-    let view = opened.view();
+    let view = opened.view().await;
     let still = view.members.iter().any(|m| m.seat == old.seat && m.state == MemberState::Leaving);
     if still && view.rebuild_paused {
         return Ok(false);
@@ -202,7 +202,7 @@ fn locate(context: &Context, array: &str, request: DriveLocate) -> Result<Done, 
         Some(client) => client.post(&path(array, "locate"), &request),
         None => context.offline(|world| async move {
             let opened = open::by_name(&world, array, How::READ_ONLY).await?;
-            let result = drive::locate(&opened.view().members, &request);
+            let result = drive::locate(&opened.view().await.members, &request);
             opened.close(&world).await?;
             result
         }),
@@ -215,7 +215,7 @@ async fn watch_rebuild(rt: &rt::Rt, opened: &open::Opened) {
     let done = std::pin::pin!(opened.array.rebuild_done());
     let show = std::pin::pin!(async {
         loop {
-            if let Some(r) = opened.view().rebuild {
+            if let Some(r) = opened.view().await.rebuild {
                 progress.at("rebuild", r.bytes_moved, r.bytes_total);
             }
             rt.sleep(std::time::Duration::from_millis(200)).await;

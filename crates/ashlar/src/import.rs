@@ -114,7 +114,7 @@ fn offline(context: &Context, request: &ImportRequest) -> Result<Imported, Probl
         for array in found {
             match import::open(&world, &array, request, Patience::Short).await {
                 Ok(opened) => {
-                    answer.arrays.push(import::answer(&opened));
+                    answer.arrays.push(import::answer(&opened).await);
                     opened.close(&world).await?;
                 }
                 Err(problem) => answer.problems.push(problem),

@@ -74,7 +74,7 @@ fn look(context: &Context, array: &str) -> Result<ArrayView, Problem> {
         }
         None => context.offline(|world| async move {
             let opened = open::by_name(&world, array, How::READ_ONLY).await?;
-            let view = opened.view();
+            let view = opened.view().await;
             opened.close(&world).await?;
             Ok(view)
         }),

@@ -121,8 +121,12 @@ fn start(context: &Context, array: &str, request: ScrubStart) -> Result<Done, Pr
     context.offline(|world| async move {
         let opened = open::by_name(&world, array, How::default()).await?;
         // One that a restart interrupted makes way.
-        opened.array.scrub_stop().await;
-        let result = match scrub::start(&opened, &request, true) {
+        let stopped = opened.array.scrub_stop().await.map_err(|f| Problem::fault(format!("array {array}"), f));
+        let started = match stopped {
+            Ok(_) => scrub::start(&opened, &request, true).await,
+            Err(problem) => Err(problem),
+        };
+        let result = match started {
             Ok(_) => to_its_end(&world.rt, &opened).await,
             Err(problem) => Err(problem),
         };
@@ -136,7 +140,7 @@ async fn to_its_end(rt: &rt::Rt, opened: &Opened) -> Result<Done, Problem> {
     let progress = Progress::new(false);
     let show = async {
         loop {
-            if let Some(run) = opened.view().scrub.running {
+            if let Some(run) = opened.view().await.scrub.running {
                 progress.at("scrub", run.segments_done, run.segments_total);
             }
             rt.sleep(Duration::from_millis(200)).await;
@@ -145,8 +149,8 @@ async fn to_its_end(rt: &rt::Rt, opened: &Opened) -> Result<Done, Problem> {
     let (done, show) = (pin!(opened.array.scrub_done()), pin!(show));
     let ended = select(done, show);
     let cancelled = matches!(select(ended, pin!(rt.stop_signal())).await, Either::Right(_));
-    let name = opened.array.name();
-    let view = opened.view().scrub;
+    let name = opened.array.first().name();
+    let view = opened.view().await.scrub;
     if cancelled {
         let far = view
             .running

@@ -62,7 +62,8 @@ pub struct Args {
     /// Memory of freed buffers that each core keeps for the next requests [default: 64M]
     #[arg(long, value_name = "SIZE")]
     buffer_memory: Option<Size>,
-    /// Cores that work, up to 5: one for the arrays, the others for connections; a single one for both [default: 1]
+    /// Cores that work, up to 5: one for arrays, the others for connections and for further parts of arrays; a single
+    /// one for all of it [default: 1]
     #[arg(long, value_name = "NUMBER")]
     cores: Option<usize>,
     /// When I/O queues of NVMe/TCP get a core of their own; NBD connections have one from the first [default: load]

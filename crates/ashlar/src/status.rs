@@ -102,7 +102,13 @@ fn placement_lines(p: &Placement) -> Vec<String> {
     }
     if !p.connections.is_empty() {
         let all: Vec<String> = p.connections.iter().map(ToString::to_string).collect();
-        lines.push(format!("cores for connections: {}, with {} connections now", all.len(), all.join(" + ")));
+        lines.push(format!("other cores: {}, with {} connections now", all.len(), all.join(" + ")));
+    }
+    if let [here, others @ ..] = &p.parts[..]
+        && !others.is_empty()
+    {
+        let all: Vec<String> = others.iter().map(ToString::to_string).collect();
+        lines.push(format!("arrays and parts of arrays: {here} on the data core, {} on the others", all.join(" + ")));
     }
     lines.push("Buffers lie where the data core runs; the kernel gives each CPU queues of a drive.".to_owned());
     if !p.measured {
@@ -224,7 +230,7 @@ mod tests {
         assert_eq!(lines[3], "  node 2, no CPUs: no drives");
         assert!(lines.last().unwrap().starts_with("Not measured"));
         placement.connections = vec![2, 1];
-        assert!(placement_lines(&placement).contains(&"cores for connections: 2, with 2 + 1 connections now".into()));
+        assert!(placement_lines(&placement).contains(&"other cores: 2, with 2 + 1 connections now".into()));
         placement.data_node = None;
         assert!(placement_lines(&placement)[0].starts_with("data core on any node"));
     }

@@ -170,9 +170,9 @@ fn list(context: &Context, array: &str, json: bool) -> Outcome {
         Some(client) => client.get(&format!("/v1/arrays/{}/volumes", encode(array)))?,
         None => context.offline(|world| async move {
             let opened = open::by_name(&world, array, How::READ_ONLY).await?;
-            let volumes = volume::list(&opened.array);
+            let volumes = volume::list(&opened.array).await;
             opened.close(&world).await?;
-            Ok(volumes)
+            volumes
         })?,
     };
     if json {

@@ -240,7 +240,7 @@ async fn part(rt: &Rt, parts: u64) -> Outcome<(Array, VolumeNamespace)> {
     let spec = CreateSpec { name: "a".into(), level, width: Some(DRIVES), zone_blocks: Some(256), force: false };
     let array = Array::create(rt, drives.clone(), &spec).await?;
     array.volume_create("v", VOLUME_BYTES / parts).await?;
-    let opened = Opened::new(array.clone(), drives);
+    let opened = Opened::new(array.clone().into(), drives);
     let volume = VolumeNamespace::new("a", &opened, opened.lend("v").ok_or("the volume is not there")?);
     let data = content(STRIPE_BYTES);
     for _ in 0..TOUCHES {

@@ -7,7 +7,7 @@
 //! map_memory = "1G"             # of each array; 256M when nothing is said
 //! memtable_memory = "200M"      # of each array; 60M when nothing is said
 //! buffer_memory = "64M"         # buffers kept for the next requests; this when nothing is said
-//! cores = 3                     # one for the arrays, two for connections; 1, for both, when nothing is said
+//! cores = 3                     # the data core, two for connections and parts; 1, for all, when nothing is said
 //! deal = "connect"              # when I/O queues of NVMe/TCP get one of those: at once, or load (when nothing is said)
 //! io = "passthrough"            # how drives are used where they can be: plain (when nothing is said), poll, passthrough
 //! allow_hosts = ["nqn.2014-08.org.nvmexpress:uuid:4c4c4544-0042-3510-8044-b7c04f333432"]
@@ -142,6 +142,8 @@ pub struct ArrayConfig {
     pub raid: Option<String>,
     /// Width, for `create`.
     pub width: Option<usize>,
+    /// Parts, for `create`.
+    pub parts: Option<u8>,
     /// Zone size, for `create`.
     pub zone: Option<Size>,
     /// Size of files that are not there yet, for `create`.
@@ -212,6 +214,7 @@ impl ArrayConfig {
         let creation = [
             ("raid", self.raid.is_some()),
             ("width", self.width.is_some()),
+            ("parts", self.parts.is_some()),
             ("zone", self.zone.is_some()),
             ("size", self.size.is_some()),
         ];
@@ -242,6 +245,7 @@ impl ArrayConfig {
             zone_bytes: self.zone.map(|z| z.0),
             size_bytes: self.size.map(|s| s.0),
             drives: self.drives.clone(),
+            parts: self.parts.unwrap_or(1),
             force: false,
         }
     }

@@ -1,6 +1,6 @@
 //! The running server: a data thread with the arrays and their exports, and a control thread that answers HTTP. With more
 //! than one core, NBD connections and I/O queues of NVMe/TCP are on threads of their own, which ask the data thread
-//! (`export::remote`, `export::nvme::Hand`).
+//! (`export::remote`, `export::nvme::Hand`), and so are the parts of arrays that have several, which the data thread asks.
 //!
 //! ```text
 //!   control thread (tokio, axum)                    data thread (rt)
@@ -9,12 +9,11 @@
 //!                    +------------- oneshot ----------+        NBD and NVMe/TCP connections, arrays, drives
 //! ```
 //!
-//! Invariants: only the data thread touches arrays and drives; a letter is a closure, so a verb's types are checked
+//! Invariants: an array, or a part of one, and its drives are touched by one thread only; a letter is a closure, so a verb's types are checked
 //! from the route to its answer; every letter is answered, also during the stop.
 
 pub mod arrays;
 mod control;
-mod cores;
 mod data;
 mod exports;
 mod nvme;

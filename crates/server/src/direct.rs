@@ -15,8 +15,8 @@ use uuid::Uuid;
 use crate::Problem;
 use crate::drives::Source;
 use crate::drives::checks::{Checks, Purpose};
-use crate::namespace::REQUEST_BYTES_MAX;
 use crate::ops::World;
+use crate::volumes::REQUEST_BYTES_MAX;
 
 /// Zeroes that are written at once.
 const ZEROES: u64 = 1 << 20;
@@ -166,6 +166,7 @@ mod tests {
     use rt::Rt;
 
     use super::*;
+    use crate::cores::OtherCores;
     use crate::registry::Registry;
 
     #[test]
@@ -174,7 +175,8 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("d0");
         std::fs::File::create(&path).unwrap().set_len(16 << 20).unwrap();
-        let world = World { rt: rt.clone(), registry: Registry::at(dir.path().join("state")) };
+        let world =
+            World { rt: rt.clone(), registry: Registry::at(dir.path().join("state")), cores: OtherCores::default() };
         let names = [path.display().to_string()];
         rt.block_on(async {
             let first = open(&world, &names).await.unwrap().remove(0);

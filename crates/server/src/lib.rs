@@ -4,20 +4,22 @@
 //! Invariants:
 //! - a verb is one function in [`ops`]; the API calls it on an array that is being served, the command line on one
 //!   that it opens itself, and the answer is the same object ([`view`]);
-//! - everything that touches a drive runs on the data thread (one [`rt::Rt`]); the control thread only sends
-//!   closures there and waits for their answers;
+//! - everything that touches a drive runs on the data thread (one [`rt::Rt`]), or on the core of a part ([`cores`]); the
+//!   control thread only sends closures to the data thread and waits for their answers;
 //! - no drive is written before [`drives::checks`] has agreed to it.
 //!
 //! Not here: words for people beyond error texts (that is `ashlar`), protocols (that is `export`).
 
 pub mod api;
 pub mod config;
+pub mod cores;
 pub mod daemon;
 pub mod direct;
 pub mod drives;
 pub mod memory;
 pub mod namespace;
 pub mod ops;
+mod parts;
 pub mod paths;
 pub mod placement;
 pub mod problem;
@@ -25,5 +27,6 @@ pub mod registry;
 pub mod size;
 pub mod subsystem;
 pub mod view;
+pub mod volumes;
 
 pub use problem::{Kind, Problem};

@@ -60,13 +60,15 @@ impl Memory {
         }
     }
 
-    /// For an array.
-    pub fn give(&self, array: &Array) {
-        if let Some(size) = self.map {
-            array.set_map_memory(size.0);
+    /// For a part of an array, which has so many.
+    pub fn give(&self, part: &Array, of: u8) {
+        let usual = part.status();
+        let share = |said: Option<Size>, usual: u64| said.map_or(usual, |size| size.0) / u64::from(of);
+        if self.map.is_some() || of > 1 {
+            part.set_map_memory(share(self.map, usual.map_memory.bytes_max));
         }
-        if let Some(size) = self.memtable {
-            array.set_memtable_memory(size.0);
+        if self.memtable.is_some() || of > 1 {
+            part.set_memtable_memory(share(self.memtable, usual.memtable_memory.bytes_max));
         }
     }
 }

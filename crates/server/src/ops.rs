@@ -18,6 +18,7 @@ pub mod wipe;
 
 use rt::Rt;
 
+use crate::cores::OtherCores;
 use crate::registry::Registry;
 
 /// What verbs need besides an array.
@@ -27,4 +28,6 @@ pub struct World {
     pub rt: Rt,
     /// The arrays this machine knows.
     pub registry: Registry,
+    /// Cores that parts of arrays may be on; none: they are all on this one.
+    pub cores: OtherCores,
 }

@@ -45,6 +45,13 @@ impl Machine {
         plan
     }
 
+    /// The CPUs that the plan for these drives keeps to; none when it is any.
+    #[must_use]
+    pub fn cpus(&self, drives: &[String]) -> Option<Vec<u32>> {
+        let Choice { node, cpus, .. } = self.choose(&self.near(drives));
+        node.map(|_| cpus)
+    }
+
     /// The plan for these drives.
     #[must_use]
     pub fn plan(&self, drives: &[String]) -> Placement {
@@ -96,6 +103,7 @@ impl Machine {
             nodes: nodes.map(|n| PlacementNode { node: n.id, cpus: list(&n.cpus), drives: at(Some(n.id)) }).collect(),
             elsewhere: at(None),
             connections: vec![],
+            parts: vec![],
         }
     }
 }

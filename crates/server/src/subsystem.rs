@@ -70,7 +70,10 @@ pub struct ExportedSubsystems {
 impl ExportedSubsystems {
     fn with<T>(&self, name: &str, then: impl FnOnce(&str, &Opened) -> T) -> Option<T> {
         let served = self.all.served.borrow();
-        served.iter().find(|(_, opened)| nqn(opened.array.uuid()) == name).map(|(array, opened)| then(array, opened))
+        served
+            .iter()
+            .find(|(_, opened)| nqn(opened.array.first().uuid()) == name)
+            .map(|(array, opened)| then(array, opened))
     }
 
     fn subsystem(&self, uuid: Uuid, model: String, rule: &str) -> Subsystem {
@@ -85,8 +88,9 @@ impl Subsystems for ExportedSubsystems {
 
     fn all(&self) -> Vec<Subsystem> {
         let served = self.all.served.borrow();
-        let arrays =
-            served.iter().map(|(name, opened)| self.subsystem(opened.array.uuid(), format!("Ashlar {name}"), name));
+        let arrays = served
+            .iter()
+            .map(|(name, opened)| self.subsystem(opened.array.first().uuid(), format!("Ashlar {name}"), name));
         let drives =
             self.all.direct.iter().map(|drive| self.subsystem(drive.uuid(), "Ashlar direct".to_owned(), DIRECT));
         arrays.chain(drives).collect()
@@ -107,7 +111,7 @@ impl Subsystems for ExportedSubsystems {
             ArrayState::Degraded | ArrayState::Rebuilding => Health { degraded: true, frozen: false },
             ArrayState::Frozen => Health { degraded: true, frozen: true },
         };
-        self.with(nqn, |_, opened| of(opened.array.state())).unwrap_or_default()
+        self.with(nqn, |_, opened| of(opened.state())).unwrap_or_default()
     }
 }
 

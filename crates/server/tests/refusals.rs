@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 
 use rt::Rt;
 use server::Problem;
+use server::cores::OtherCores;
 use server::ops::{World, create, open, wipe};
 use server::registry::Registry;
 use server::view::CreateRequest;
@@ -46,7 +47,7 @@ impl Scene {
     fn run<T>(&self, verb: impl AsyncFnOnce(World) -> T) -> T {
         let rt = Rt::real().unwrap();
         let registry = Registry::at(self.path("state"));
-        rt.block_on(Box::pin(verb(World { rt: rt.clone(), registry })))
+        rt.block_on(Box::pin(verb(World { rt: rt.clone(), registry, cores: OtherCores::default() })))
     }
 
     fn create(&self, request: &CreateRequest) -> Result<(), Problem> {

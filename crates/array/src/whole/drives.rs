@@ -2,8 +2,9 @@
 //!
 //! What a user calls a seat is that of the first part; in the others the member is found by its drive, since the parts
 //! give numbers out each for itself. What can be refused is refused before any part has changed. A drive joins the first
-//! part first: its first block then says whose it is. When it cannot join another part (a write fails, a crash comes
-//! between), the same command again lets it join there, and leaves those alone that have it.
+//! part first: its first block then says whose it is. When it cannot join another part (a write fails), the same
+//! command again lets it join there, and leaves those alone that have it; where a crash comes between, the next open
+//! does (`finish.rs`).
 //!
 //! Invariant: a drive that leaves is free when it has left all parts.
 
@@ -19,8 +20,8 @@ use crate::fault::{Refused, RefusedCode};
 use crate::lifecycle::create::{drive_name, refuse_labelled};
 
 /// How a drive joins.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Joins {
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Joins {
     InPlaceOf,
     AsSpare,
     ToGrow,
@@ -159,20 +160,7 @@ impl Whole {
             _ => {}
         }
         for (part, seat, slice) in wanting {
-            match &part {
-                Part::Here(array) => joins(array.clone(), how, seat, slice).await?,
-                Part::There(_) => {
-                    let sent = slice.to_send().map_err(|error| {
-                        let why = format!("it cannot be used on another core: {error}");
-                        Refused::new(RefusedCode::Io, format!("drive {}", info.name), why, "Try again")
-                    })?;
-                    let arrives = move |array: Array| async move {
-                        let slice = sent.arrive(&array.core.rt).await;
-                        joins(array, how, seat, slice).await
-                    };
-                    part.ask(arrives).await??;
-                }
-            }
+            part.joins(how, seat, slice).await?;
         }
         Ok(())
     }
@@ -203,6 +191,25 @@ impl Whole {
     /// When the array is not writable.
     pub async fn rebuild_pause(&self, paused: bool) -> Result<(), Refused> {
         self.all(move |array| async move { array.rebuild_pause(paused).await }).await?.into_iter().collect()
+    }
+}
+
+impl Part {
+    /// A slice joins this part.
+    pub(super) async fn joins(&self, how: Joins, seat: Option<MemberId>, slice: Drive) -> Result<(), Refused> {
+        if let Part::Here(array) = self {
+            return joins(array.clone(), how, seat, slice).await;
+        }
+        let sent = slice.to_send().map_err(|error| {
+            let (what, why) =
+                (format!("drive {}", slice.info().name), format!("it cannot be used on another core: {error}"));
+            Refused::new(RefusedCode::Io, what, why, "Try again")
+        })?;
+        let arrives = move |array: Array| async move {
+            let slice = sent.arrive(&array.core.rt).await;
+            joins(array, how, seat, slice).await
+        };
+        self.ask(arrives).await?
     }
 }
 

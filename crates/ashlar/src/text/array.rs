@@ -72,10 +72,15 @@ fn memory(a: &ArrayView) -> String {
     words
 }
 
+/// ", 2 parts", where there are several.
+fn parts_word(parts: u8) -> String {
+    if parts > 1 { format!(", {parts} parts") } else { String::new() }
+}
+
 /// Everything about an array.
 pub fn array_details(a: &ArrayView) -> Vec<String> {
     let mut lines = vec![
-        format!("{}  {}, {}; drives: {}", a.name, a.level, a.scheme, drives_line(&a.members)),
+        format!("{}  {}, {}{}; drives: {}", a.name, a.level, a.scheme, parts_word(a.parts), drives_line(&a.members)),
         format!("  state     {}", state_sentence(a.state)),
     ];
     let mut space = format!(

@@ -1,12 +1,15 @@
 //! Routes of the server and of whole arrays.
 
 use axum::extract::{Path, State};
+use futures::future::join_all;
 use rt::Nanos;
 
 use super::answer::Body;
 use super::{Answer, Context};
+use crate::Problem;
 use crate::daemon::Data;
 use crate::daemon::arrays::{import_and_serve, log_open};
+use crate::ops::open::Opened;
 use crate::ops::{create as make, destroy as end, export as handed_over};
 use crate::view::{
     ArrayView, Arrays, Buffers, CreateRequest, Created, Done, ImportRequest, Imported, IostatView, Iostats, Placement,
@@ -35,7 +38,8 @@ pub async fn stop_server(State(c): State<Context>) -> Answer<Done> {
 
 pub async fn status(State(c): State<Context>) -> Answer<Arrays> {
     let ask = c.data.ask(|data| async move {
-        let arrays = data.served.borrow().values().map(|o| o.view()).collect();
+        let served: Vec<Opened> = data.served.borrow().values().cloned().collect();
+        let arrays = join_all(served.iter().map(Opened::view)).await;
         Ok(Arrays {
             version: VERSION,
             served: true,
@@ -53,14 +57,14 @@ pub async fn status(State(c): State<Context>) -> Answer<Arrays> {
 /// Known arrays that are neither served nor missed.
 fn not_served(data: &Data) -> Vec<String> {
     let known = data.world.registry.list().unwrap_or_default();
-    let served: Vec<_> = data.served.borrow().values().map(|o| o.array.status().uuid).collect();
+    let served: Vec<_> = data.served.borrow().values().map(|o| o.array.first().uuid()).collect();
     let absent = data.absent.borrow();
     known.into_iter().filter(|k| !served.contains(&k.uuid) && !absent.contains_key(&k.name)).map(|k| k.name).collect()
 }
 
 pub async fn status_of(State(c): State<Context>, Path(array): Path<String>) -> Answer<Arrays> {
     let ask = c.data.ask(|data| async move {
-        let arrays: Vec<ArrayView> = vec![data.array(&array)?.view()];
+        let arrays: Vec<ArrayView> = vec![data.array(&array)?.view().await];
         Ok(Arrays {
             version: VERSION,
             served: true,
@@ -77,8 +81,12 @@ pub async fn status_of(State(c): State<Context>, Path(array): Path<String>) -> A
 
 pub async fn iostat(State(c): State<Context>) -> Answer<Iostats> {
     let ask = c.data.ask(|data| async move {
-        let served = data.served.borrow();
-        let arrays = served.iter().map(|(name, o)| IostatView::of(name, o.array.iostat())).collect();
+        let served: Vec<(String, Opened)> = data.served.borrow().iter().map(|(n, o)| (n.clone(), o.clone())).collect();
+        let mut arrays = Vec::with_capacity(served.len());
+        for (name, opened) in served {
+            let counted = opened.array.iostat().await.map_err(|f| Problem::fault(format!("array {name}"), f))?;
+            arrays.push(IostatView::of(&name, counted));
+        }
         let Nanos(now) = data.world.rt.now();
         Ok(Iostats { version: VERSION, at_millis: now / 1_000_000, arrays })
     });
@@ -92,9 +100,9 @@ pub async fn placement(State(c): State<Context>) -> Answer<Placement> {
 pub async fn create(State(c): State<Context>, Body(request): Body<CreateRequest>) -> Answer<Created> {
     let ask = c.data.ask(move |data| async move {
         let (opened, plan) = make::run(&data.world, &request, make::Host::Server).await?;
-        let view = opened.view();
-        log_open(&opened);
-        data.serve(opened)?;
+        let view = opened.view().await;
+        log_open(&opened).await;
+        data.serve(opened).await?;
         tracing::info!("array {}: made, {} {}", view.name, plan.level, plan.scheme);
         Ok(Created { version: VERSION, name: view.name, uuid: Some(view.uuid), served: true, plan })
     });
@@ -107,7 +115,7 @@ pub async fn import(State(c): State<Context>, Body(request): Body<ImportRequest>
 
 pub async fn stop(State(c): State<Context>, Path(array): Path<String>) -> Answer<Done> {
     let ask = c.data.ask(move |data| async move {
-        let name = data.array(&array)?.view().name;
+        let name = data.array(&array)?.array.first().name();
         let mut done = Done::new(format!("array {name} is closed, its drives are released"));
         let removed = data.served.borrow_mut().remove(&name);
         if let Some(opened) = removed {
@@ -128,7 +136,7 @@ pub async fn export(State(c): State<Context>, Path(array): Path<String>) -> Answ
         if opened.volatile {
             return handed_over::opened(&data.world, opened).await;
         }
-        data.served.borrow_mut().remove(&opened.view().name);
+        data.served.borrow_mut().remove(&opened.array.first().name());
         let done = handed_over::opened(&data.world, opened).await?;
         tracing::info!("{}", done.done);
         Ok(done)
@@ -138,7 +146,7 @@ pub async fn export(State(c): State<Context>, Path(array): Path<String>) -> Answ
 
 pub async fn destroy(State(c): State<Context>, Path(array): Path<String>) -> Answer<Done> {
     let ask = c.data.ask(move |data| async move {
-        let name = data.array(&array)?.view().name;
+        let name = data.array(&array)?.array.first().name();
         // Out of the list first: no new connection finds its volumes.
         let removed = data.served.borrow_mut().remove(&name);
         let opened = match removed {

@@ -33,7 +33,7 @@ where
 }
 
 pub async fn volumes(State(c): State<Context>, Path(array): Path<String>) -> Answer<Volumes> {
-    Answer(c.data.ask(move |data| async move { Ok(volume::list(&data.array(&array)?.array)) }).await)
+    Answer(c.data.ask(move |data| async move { volume::list(&data.array(&array)?.array).await }).await)
 }
 
 pub async fn volume_create(
@@ -83,7 +83,7 @@ pub async fn drive_replace(
 ) -> Answer<Done> {
     on(c, array, move |world, o| async move {
         let done = drive::replace(&world, &o, &r).await?;
-        drive::see_off_all(&world, &o);
+        drive::see_off_all(&world, &o).await;
         Ok(done)
     })
     .await
@@ -99,7 +99,7 @@ pub async fn drive_retire(
     Body(r): Body<DriveRetire>,
 ) -> Answer<Done> {
     on(c, array, move |world, o| async move {
-        let old = drive::member_of(&o, &r.drive)?;
+        let old = drive::member_of(&o, &r.drive).await?;
         let done = drive::retire(&o, &r).await?;
         drive::see_off_soon(&world, &o, old);
         Ok(done)
@@ -112,7 +112,7 @@ pub async fn drive_locate(
     Path(array): Path<String>,
     Body(r): Body<DriveLocate>,
 ) -> Answer<Done> {
-    on(c, array, move |_, o| async move { drive::locate(&o.view().members, &r) }).await
+    on(c, array, move |_, o| async move { drive::locate(&o.view().await.members, &r) }).await
 }
 
 pub async fn rebuild(State(c): State<Context>, Path(array): Path<String>, Body(r): Body<RebuildSet>) -> Answer<Done> {
@@ -124,7 +124,7 @@ pub async fn scrub_start(
     Path(array): Path<String>,
     Body(r): Body<ScrubStart>,
 ) -> Answer<Done> {
-    on(c, array, move |_, o| async move { scrub::start(&o, &r, false) }).await
+    on(c, array, move |_, o| async move { scrub::start(&o, &r, false).await }).await
 }
 
 pub async fn scrub_stop(State(c): State<Context>, Path(array): Path<String>) -> Answer<Done> {

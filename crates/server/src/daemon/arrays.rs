@@ -29,7 +29,7 @@ pub async fn open_all(data: &Rc<Data>, settings: &Settings) -> Result<((), Strin
         What::Known => {
             for known in data.world.registry.list()? {
                 let result = Box::pin(open::known(&data.world, &known, how)).await;
-                take(data, &known.name, result);
+                take(data, &known.name, result).await;
             }
         }
         What::Places(places) if places.is_empty() => {}
@@ -37,7 +37,7 @@ pub async fn open_all(data: &Rc<Data>, settings: &Settings) -> Result<((), Strin
         What::Configured(arrays) => {
             for array in arrays {
                 let result = Box::pin(configured(data, array, how)).await;
-                take(data, &array.name, result);
+                take(data, &array.name, result).await;
             }
         }
     }
@@ -70,7 +70,7 @@ async fn open_places(data: &Rc<Data>, places: &[std::path::PathBuf], how: How) -
     }
     for array in found {
         let result = Box::pin(import::open(&data.world, &array, &request, Patience::Long)).await;
-        take(data, &array.name, result);
+        take(data, &array.name, result).await;
     }
     Ok(())
 }
@@ -102,7 +102,7 @@ async fn configured(data: &Rc<Data>, config: &ArrayConfig, how: How) -> Result<O
     };
     if !opened.read_only {
         for wanted in &config.volumes {
-            if opened.array.volumes().iter().all(|v| v.name != wanted.name) {
+            if opened.array.first().volumes().iter().all(|v| v.name != wanted.name) {
                 volume::create(&opened.array, &wanted.name, wanted.size.0).await?;
             }
         }
@@ -138,23 +138,26 @@ async fn find_configured(data: &Rc<Data>, config: &ArrayConfig) -> Result<Option
     }
 }
 
-fn take(data: &Data, name: &str, result: Result<Opened, Problem>) {
-    let taken = result.and_then(|opened| {
-        log_open(&opened);
-        data.serve(opened)
-    });
+async fn take(data: &Rc<Data>, name: &str, result: Result<Opened, Problem>) {
+    let taken = match result {
+        Ok(opened) => {
+            log_open(&opened).await;
+            data.serve(opened).await
+        }
+        Err(problem) => Err(problem),
+    };
     if let Err(problem) = taken {
         data.absent.borrow_mut().insert(name.to_owned(), problem);
     }
 }
 
 /// Puts what opening an array took into the log.
-pub fn log_open(opened: &Opened) {
-    let view = opened.view();
+pub async fn log_open(opened: &Opened) {
+    let view = opened.view().await;
     for note in &opened.notes {
         tracing::warn!("array {}: {note}", view.name);
     }
-    for step in opened.array.recovery().steps {
+    for step in opened.recovery().await.steps {
         tracing::info!("array {}: {}: {} ({} ms)", view.name, step.name, step.detail, step.millis);
     }
     for alarm in &view.alarms {
@@ -186,9 +189,9 @@ pub async fn import_and_serve(data: &Rc<Data>, mut request: ImportRequest) -> Re
         }
         match Box::pin(import::open(&data.world, &array, &request, Patience::Short)).await {
             Ok(opened) => {
-                log_open(&opened);
-                answer.arrays.push(import::answer(&opened));
-                data.serve(opened)?;
+                log_open(&opened).await;
+                answer.arrays.push(import::answer(&opened).await);
+                data.serve(opened).await?;
             }
             Err(problem) => problems.push(problem),
         }

@@ -4,12 +4,15 @@ use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::future::Future;
 use std::pin::Pin;
-use std::rc::Rc;
+use std::rc::{Rc, Weak};
+use std::time::Duration;
 
+use array::whole::Roster;
 use export::nbd::Dealer;
 use export::nvme::Server;
 use rt::MailSender;
 use tokio::sync::oneshot;
+use uuid::Uuid;
 
 use crate::direct::DirectDrive;
 use crate::memory::Memory;
@@ -57,7 +60,7 @@ impl Data {
     /// When it is not being served here.
     pub fn array(&self, name: &str) -> Result<Opened, Problem> {
         let served = self.served.borrow();
-        let by_uuid = || served.values().find(|o| o.array.status().uuid.to_string() == name);
+        let by_uuid = || served.values().find(|o| o.array.first().uuid().to_string() == name);
         served.get(name).or_else(by_uuid).cloned().ok_or_else(|| {
             let names: Vec<_> = served.keys().map(String::as_str).collect();
             Problem::new(
@@ -80,23 +83,29 @@ impl Data {
     ///
     /// # Errors
     /// When another array of this name is being served.
-    pub fn serve(&self, opened: Opened) -> Result<(), Problem> {
-        let name = opened.array.status().name;
+    pub async fn serve(self: &Rc<Self>, opened: Opened) -> Result<(), Problem> {
+        let name = opened.array.first().name();
         if self.served.borrow().contains_key(&name) {
             return Err(name_taken(&name));
         }
         self.absent.borrow_mut().remove(&name);
-        self.memory.give(&opened.array);
-        // Members that were leaving when it was last served.
-        crate::ops::drive::see_off_all(&self.world, &opened);
-        self.served.borrow_mut().insert(name, opened);
+        self.served.borrow_mut().insert(name, opened.clone());
         self.settle();
+        if !opened.array.others().is_empty() {
+            self.world.rt.spawn(look_after(Rc::downgrade(self), opened.array.first().uuid())).detach();
+        }
+        // Members that were leaving when it was last served.
+        crate::ops::drive::see_off_all(&self.world, &opened).await;
         Ok(())
     }
 
     /// Brings the data thread to where most of its drives are.
     pub fn settle(&self) {
-        let placement = self.machine.settle(&self.drives());
+        let drives = self.drives();
+        let placement = self.machine.settle(&drives);
+        if let Some(cpus) = self.machine.cpus(&drives) {
+            self.world.cores.run_on(&cpus);
+        }
         if let Some(node) = placement.data_node {
             tracing::info!("placement: data core on node {node}, CPUs {}: {}", placement.data_cpus, placement.why);
         }
@@ -109,13 +118,20 @@ impl Data {
         let nvme = self.queues.borrow().as_ref().map(|server| server.dealt()).unwrap_or_default();
         let of = |all: &[usize], core| all.get(core).copied().unwrap_or(0);
         let connections = (0..nbd.len().max(nvme.len())).map(|core| of(&nbd, core) + of(&nvme, core)).collect();
-        Placement { connections, ..self.machine.plan(&self.drives()) }
+        let mut parts = vec![0; self.world.cores.count() + 1];
+        for opened in self.served.borrow().values() {
+            for index in 0..=opened.array.others().len() as u8 {
+                parts[self.world.cores.of_part(index).map_or(0, |other| other + 1)] += 1;
+            }
+        }
+        Placement { connections, parts, ..self.machine.plan(&self.drives()) }
     }
 
     /// Every drive that is used, as the user named it.
     fn drives(&self) -> Vec<String> {
         let served = self.served.borrow();
-        let members = served.values().flat_map(|opened| opened.view().members).map(|member| member.drive);
+        let members =
+            served.values().flat_map(|opened| opened.array.first().status().members).map(|member| member.drive);
         members.chain(self.direct.iter().map(|drive| drive.path().to_owned())).filter(|d| !d.is_empty()).collect()
     }
 
@@ -130,6 +146,24 @@ impl Data {
     pub fn absent(&self) -> Vec<Absent> {
         let absent = self.absent.borrow();
         absent.iter().map(|(name, problem)| Absent { name: name.clone(), problem: problem.clone() }).collect()
+    }
+}
+
+/// How often the parts of an array are asked how they are.
+const LOOK: Duration = Duration::from_secs(1);
+
+/// Looks after an array in parts for as long as it is served: a drive that goes out in one part goes out in all.
+async fn look_after(data: Weak<Data>, uuid: Uuid) {
+    let mut roster = Roster::default();
+    while let Some(data) = data.upgrade() {
+        let served = |o: &&Opened| o.array.first().uuid() == uuid;
+        let Some(opened) = data.served.borrow().values().find(served).cloned() else { return };
+        if let Err(problem) = opened.look_after(&mut roster).await {
+            tracing::warn!("{}", problem.line());
+        }
+        let rt = data.world.rt.clone();
+        drop((opened, data));
+        rt.sleep(LOOK).await;
     }
 }
 

@@ -11,8 +11,8 @@ use rt::Rt;
 use rt::net::Addr;
 
 use super::Data;
-use super::cores::Cores;
 use crate::Problem;
+use crate::cores::Cores;
 use crate::namespace::All;
 
 /// The NBD server.

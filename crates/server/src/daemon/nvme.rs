@@ -14,10 +14,10 @@ use rt::net::Addr;
 use rt::{Rt, Task};
 
 use super::Data;
-use super::cores::Cores;
 use super::exports::DYING_SERVER;
 use crate::Problem;
 use crate::config::Deal;
+use crate::cores::Cores;
 use crate::subsystem::{AccessRules, ExportedSubsystems, Rule};
 
 /// What is wished for.

@@ -11,13 +11,13 @@ use rt::net::Addr;
 use rt::{MailReceiver, Rt, Ways};
 
 use super::control::{Control, Socket};
-use super::cores::Cores;
 use super::data::{Data, DataHandle, Letter};
 use super::exports::{self, Exports, REQUESTS_MAX};
 use super::nvme::{self, Nvme, NvmeSettings};
-use super::{arrays, cores, stop};
+use super::{arrays, stop};
 use crate::Problem;
 use crate::config::ArrayConfig;
+use crate::cores::{self, Cores};
 use crate::direct::{self, DirectDrive};
 use crate::memory::Memory;
 use crate::ops::World;
@@ -62,7 +62,7 @@ pub struct Settings {
     pub memory: Memory,
     /// How drives are used, where they can be.
     pub ways: Ways,
-    /// Cores that work: one for the arrays, the others for connections; the one for both when it is the only one.
+    /// Cores that work: the data core, and others for connections and for parts of arrays.
     pub cores: usize,
     /// Stops when standard input ends: for a parent that must not leave a server behind.
     pub stop_at_eof: bool,
@@ -88,7 +88,9 @@ async fn live(rt: &Rt, settings: Settings) -> Result<(), Problem> {
     let nvme = nvme::parse(&settings.nvme)?;
     let cores = cores::checked(settings.cores)?;
     let socket = step.run("control socket", async { Socket::claim(&settings.control) }).await?;
-    let world = World { rt: rt.clone(), registry: Registry::at(settings.state_dir.clone()) };
+    let memory = settings.memory.checked()?;
+    let cores = step.run("cores", Cores::start(rt, cores - 1, settings.ways, memory)).await?;
+    let world = World { rt: rt.clone(), registry: Registry::at(settings.state_dir.clone()), cores: cores.to() };
     let direct = step.run("direct drives", open_direct(&world, &settings)).await?;
     let data = Rc::new(Data {
         world,
@@ -99,23 +101,22 @@ async fn live(rt: &Rt, settings: Settings) -> Result<(), Problem> {
         nvme: RefCell::default(),
         read_only: settings.read_only,
         machine: Machine::here(),
-        memory: settings.memory.checked()?,
+        memory,
         dealer: RefCell::default(),
         queues: RefCell::default(),
     });
     data.memory.settle();
     data.settle();
     step.run("arrays", arrays::open_all(&data, &settings)).await?;
-    let served = match step.run("cores for connections", Cores::start(rt, cores - 1, data.memory)).await {
-        Ok(cores) => serve(rt, &data, socket, (&addresses, nvme, cores), &settings, &step).await,
-        Err(problem) => Err(problem),
-    };
+    let served = serve(rt, &data, socket, (&addresses, nvme, &cores), &settings, &step).await;
     let closed = stop::close_arrays(&data).await;
-    // Last: who waits for the end waits for the socket to go.
-    match served {
-        Ok(control) => control.stop(),
-        Err(problem) => return Err(problem),
+    let (control, in_time) = served?;
+    // Requests that hang keep their core.
+    if in_time {
+        cores.join();
     }
+    // Last: who waits for the end waits for the socket to go.
+    control.stop();
     tracing::info!("stopped");
     closed
 }
@@ -131,17 +132,17 @@ async fn open_direct(world: &World, settings: &Settings) -> Result<(Rc<[DirectDr
     Ok((drives.into(), detail))
 }
 
-/// From open arrays to the wish to stop.
+/// From open arrays to the wish to stop; whether all requests have ended.
 async fn serve(
     rt: &Rt,
     data: &Rc<Data>,
     socket: Socket,
-    (nbd, nvme, cores): (&[Addr], nvme::Wishes, Cores),
+    (nbd, nvme, cores): (&[Addr], nvme::Wishes, &Cores),
     settings: &Settings,
     step: &Steps<'_>,
-) -> Result<Control, Problem> {
-    let exports = step.run("NBD export", Exports::listen(data, nbd, &cores)).await?;
-    let nvme = match step.run("NVMe/TCP export", Nvme::listen(data, nvme, &cores)).await {
+) -> Result<(Control, bool), Problem> {
+    let exports = step.run("NBD export", Exports::listen(data, nbd, cores)).await?;
+    let nvme = match step.run("NVMe/TCP export", Nvme::listen(data, nvme, cores)).await {
         Ok(nvme) => nvme,
         Err(problem) => {
             exports.stop(rt, REQUESTS_MAX).await;
@@ -170,10 +171,8 @@ async fn serve(
         }
     };
     tracing::info!("stop: {why}");
-    if let (true, true) = futures::join!(exports.stop(rt, REQUESTS_MAX), nvme.stop(rt, REQUESTS_MAX)) {
-        cores.join();
-    }
-    Ok(control)
+    let in_time = futures::join!(exports.stop(rt, REQUESTS_MAX), nvme.stop(rt, REQUESTS_MAX));
+    Ok((control, in_time == (true, true)))
 }
 
 async fn answer_letters(rt: &Rt, data: &Rc<Data>, mut inbox: MailReceiver<Letter>) {

@@ -14,7 +14,7 @@ use crate::view::{CheckView, VERSION};
 pub async fn run(world: &World, name: &str, progress: impl FnMut(CheckProgress)) -> Result<CheckView, Problem> {
     let known = world.registry.find(name)?;
     let Members { drives, mut notes } = open::members(world, &known, true, Patience::Short).await?;
-    let report = array::check(&world.rt, drives, progress).await?;
+    let report = array::whole::check(&world.rt, drives, progress).await?;
     if !report.ok() && report.members_missing > 0 {
         notes.push(format!(
             "{} drives are missing: what only they hold counts as damage here; bring them and check again",

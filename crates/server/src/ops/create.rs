@@ -3,6 +3,7 @@
 //! Invariant: everything that can be refused is refused before the first byte is written, and files that were made
 //! for a refused request are taken away again.
 
+use array::whole::{self, create_by};
 use array::{Array, CreateSpec};
 use base::BLOCK_BYTES;
 use ondisk::Level;
@@ -13,6 +14,7 @@ use super::open::{self, Opened};
 use crate::drives::checks::{Checks, Purpose};
 use crate::drives::files::NewFiles;
 use crate::drives::{Source, names};
+use crate::parts::place;
 use crate::registry::Known;
 use crate::size::{Size, human};
 use crate::view::{CreateRequest, PlanView};
@@ -45,7 +47,8 @@ pub async fn plan(world: &World, request: &CreateRequest) -> Result<PlanView, Pr
     let drives = checks(world, request.force).open_all(&present).await?;
     blocks.extend(drives.iter().map(|d| d.info().blocks.0));
     name_is_free(world, request, &sources).await?;
-    let mut plan = PlanView::from(array::plan(&spec, &blocks)?);
+    let mut plan = PlanView::from(whole::plan(&spec, &blocks, request.parts)?);
+    plan.notes.extend(about_parts(request.parts));
     plan.notes.extend(room_for_files(request, &sources));
     Ok(plan)
 }
@@ -75,17 +78,28 @@ pub async fn run(world: &World, request: &CreateRequest, host: Host) -> Result<(
     }
     let drives = checks(world, request.force).open_all(&sources).await?;
     let blocks: Vec<u64> = drives.iter().map(|d| d.info().blocks.0).collect();
-    let mut plan = PlanView::from(array::plan(&spec, &blocks)?);
+    let mut plan = PlanView::from(whole::plan(&spec, &blocks, request.parts)?);
+    plan.notes.extend(about_parts(request.parts));
     plan.notes.extend(room_for_files(request, &sources));
-    let array = Array::create(&world.rt, drives.clone(), &spec).await?;
+    let mut opened = match request.parts {
+        1 => {
+            let array = Array::create(&world.rt, drives.clone(), &spec).await?;
+            world.cores.memory().give(&array, 1);
+            Opened::new(array.into(), drives.clone())
+        }
+        parts => {
+            let place = |job, slices| place(world, job, slices);
+            let made = create_by(&world.rt, drives.clone(), &spec, parts, place).await?;
+            Opened::of(made, drives.clone()).await?
+        }
+    };
     files.keep();
     if let Some(old) = superseded {
         world.registry.forget(old.uuid)?;
     }
     if !volatile {
-        open::remember(world, &request.name, array.status().uuid, &drives, None)?;
+        open::remember(world, &request.name, opened.array.first().uuid(), &drives, None)?;
     }
-    let mut opened = Opened::new(array, drives);
     opened.volatile = volatile;
     Ok((opened, plan))
 }
@@ -137,6 +151,13 @@ async fn still_carries(world: &World, name: &str, old: &Known) -> bool {
     let how = rt::OpenDrive { read_only: true, lock: false };
     let Ok(drive) = Drive::open(&world.rt, name.as_ref(), how).await else { return false };
     matches!(array::identify(&drive).await, Ok(Some(identity)) if identity.array.0 == old.uuid)
+}
+
+/// What parts are for.
+fn about_parts(parts: u8) -> Option<String> {
+    let word =
+        "parts, each with a log, a map and a cleaner of its own; `ashlar serve --cores` says how many cores have them";
+    (parts > 1).then(|| format!("{parts} {word}."))
 }
 
 /// A note when sparse files may outgrow their file system.

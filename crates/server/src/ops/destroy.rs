@@ -25,13 +25,13 @@ pub async fn offline(world: &World, name: &str) -> Result<Done, Problem> {
 /// # Errors
 /// When a drive fails.
 pub async fn opened(world: &World, opened: Opened) -> Result<Done, Problem> {
-    let view = opened.view();
+    let (name, uuid) = (opened.array.first().name(), opened.array.first().uuid());
     let (closed, drives) = opened.end(world).await;
     // A checkpoint that fails does not matter to an array that is about to go.
     if let Err(problem) = closed {
         tracing::warn!("{}", problem.line());
     }
-    wipe_all(world, &view.name, view.uuid, &drives).await
+    wipe_all(world, &name, uuid, &drives).await
 }
 
 async fn wipe_all(world: &World, name: &str, uuid: Uuid, drives: &[Drive]) -> Result<Done, Problem> {

@@ -14,9 +14,9 @@ use crate::view::{Done, DriveAdd, DriveFail, DriveLocate, DriveReplace, DriveRet
 /// # Errors
 /// When there is no such member, or the array would lose data.
 pub async fn fail(opened: &Opened, request: &DriveFail) -> Result<Done, Problem> {
-    let (seat, member) = member(opened, &request.drive)?;
+    let (seat, member) = member(opened, &request.drive).await?;
     opened.array.drive_fail(seat).await.map_err(|r| named(&opened.array, r))?;
-    Ok(Done::new(format!("drive {} (seat {seat}) of {} is out", name_of(&member), opened.array.name())))
+    Ok(Done::new(format!("drive {} (seat {seat}) of {} is out", name_of(&member), opened.array.first().name())))
 }
 
 /// Puts a new drive in a member's place; the rebuild starts by itself. What a drive that is in holds is copied, and it
@@ -26,15 +26,15 @@ pub async fn fail(opened: &Opened, request: &DriveFail) -> Result<Done, Problem>
 /// # Errors
 /// When there is no such member, or the new drive is refused.
 pub async fn replace(world: &World, opened: &Opened, request: &DriveReplace) -> Result<Done, Problem> {
-    let (seat, old) = member(opened, &request.drive)?;
+    let (seat, old) = member(opened, &request.drive).await?;
     let (with, files) = new_drive(world, opened, &request.with, request.size_bytes, request.force).await?;
     remember_first(world, opened, &with)?;
     let replaced = opened.array.drive_replace(seat, with.clone(), request.force).await;
     replaced.map_err(|r| named(&opened.array, r))?;
     files.keep();
-    if opened.view().members.iter().any(|m| m.seat == seat.0 && m.state == MemberState::Leaving) {
+    if opened.view().await.members.iter().any(|m| m.seat == seat.0 && m.state == MemberState::Leaving) {
         opened.take_in(with.clone(), None);
-        let view = opened.view();
+        let view = opened.view().await;
         let mut done = Done::new(format!("drive {} takes over from {} in {}", request.with, name_of(&old), view.name));
         let what = format!("drive {} stays until what lies on it is copied", name_of(&old));
         done.notes.push(format!("{what}; `ashlar status --watch` shows it"));
@@ -42,7 +42,7 @@ pub async fn replace(world: &World, opened: &Opened, request: &DriveReplace) -> 
     }
     // A drive that is not here is known by its name only.
     let gone = opened.take_in(with.clone(), Some(&old)).unwrap_or_else(|| old.drive_name.clone());
-    let view = opened.view();
+    let view = opened.view().await;
     open::remember(world, &view.name, view.uuid, std::slice::from_ref(&with), Some(&gone))?;
     let new_seat = view.members.iter().find(|m| m.drive == with.info().name && m.seat != seat.0);
     let mut done = Done::new(format!(
@@ -61,9 +61,9 @@ pub async fn replace(world: &World, opened: &Opened, request: &DriveReplace) -> 
 /// # Errors
 /// When there is no such member, or the array cannot do without it.
 pub async fn retire(opened: &Opened, request: &DriveRetire) -> Result<Done, Problem> {
-    let (seat, old) = member(opened, &request.drive)?;
+    let (seat, old) = member(opened, &request.drive).await?;
     opened.array.drive_retire(seat).await.map_err(|r| named(&opened.array, r))?;
-    let mut done = Done::new(format!("drive {} (seat {seat}) leaves {}", name_of(&old), opened.array.name()));
+    let mut done = Done::new(format!("drive {} (seat {seat}) leaves {}", name_of(&old), opened.array.first().name()));
     if old.state == MemberState::In {
         done.notes.push("what lies on it is moved to the others; `ashlar status --watch` shows it".to_owned());
     }
@@ -75,19 +75,19 @@ pub async fn retire(opened: &Opened, request: &DriveRetire) -> Result<Done, Prob
 /// # Errors
 /// When the list of known arrays cannot be written.
 pub async fn see_off(world: &World, opened: &Opened, old: &MemberView) -> Result<bool, Problem> {
-    if !opened.array.drive_left(base::MemberId(old.seat)).await {
+    if !opened.array.drive_left(base::MemberId(old.seat)).await? {
         return Ok(false);
     }
     let gone = opened.let_go(old).unwrap_or_else(|| old.drive_name.clone());
-    let view = opened.view();
+    let view = opened.view().await;
     open::remember(world, &view.name, view.uuid, &[], Some(&gone))?;
     Ok(true)
 }
 
 /// Sees off, in the background, every member that is leaving.
-pub fn see_off_all(world: &World, opened: &Opened) {
+pub async fn see_off_all(world: &World, opened: &Opened) {
     let leaving = |m: &MemberView| m.state == MemberState::Leaving;
-    opened.view().members.into_iter().filter(leaving).for_each(|old| see_off_soon(world, opened, old));
+    opened.view().await.members.into_iter().filter(leaving).for_each(|old| see_off_soon(world, opened, old));
 }
 
 /// Sees off one in the background.
@@ -96,7 +96,7 @@ pub fn see_off_soon(world: &World, opened: &Opened, old: MemberView) {
     let rt = world.rt.clone();
     let seen_off = async move {
         match see_off(&world, &opened, &old).await {
-            Ok(true) => tracing::info!("drive {} has left {}", name_of(&old), opened.array.name()),
+            Ok(true) => tracing::info!("drive {} has left {}", name_of(&old), opened.array.first().name()),
             Ok(false) => {}
             Err(problem) => tracing::warn!("{}", problem.line()),
         }
@@ -108,8 +108,8 @@ pub fn see_off_soon(world: &World, opened: &Opened, old: MemberView) {
 ///
 /// # Errors
 /// When it means none, or more than one.
-pub fn member_of(opened: &Opened, name: &str) -> Result<MemberView, Problem> {
-    Ok(member(opened, name)?.1)
+pub async fn member_of(opened: &Opened, name: &str) -> Result<MemberView, Problem> {
+    Ok(member(opened, name).await?.1)
 }
 
 /// Lights a member's lamp, or puts it out.
@@ -138,7 +138,7 @@ pub async fn add(world: &World, opened: &Opened, request: &DriveAdd) -> Result<D
     added.map_err(|r| named(&opened.array, r))?;
     files.keep();
     opened.take_in(with.clone(), None);
-    let view = opened.view();
+    let view = opened.view().await;
     open::remember(world, &view.name, view.uuid, &[with], None)?;
     Ok(Done::new(match request.grow {
         true => format!("drive {} joined {}: new segments lie on it, too", request.with, view.name),
@@ -149,16 +149,16 @@ pub async fn add(world: &World, opened: &Opened, request: &DriveAdd) -> Result<D
 /// Writes down a drive before the array takes it: a start after a kill in between looks for it then. One too many in
 /// the list does no harm: it carries no label of the array.
 fn remember_first(world: &World, opened: &Opened, with: &rt::Drive) -> Result<(), Problem> {
-    let view = opened.view();
-    open::remember(world, &view.name, view.uuid, std::slice::from_ref(with), None)
+    let first = opened.array.first();
+    open::remember(world, &first.name(), first.uuid(), std::slice::from_ref(with), None)
 }
 
 fn name_of(member: &MemberView) -> &str {
     if member.drive.is_empty() { &member.drive_name } else { &member.drive }
 }
 
-fn member(opened: &Opened, name: &str) -> Result<(base::MemberId, MemberView), Problem> {
-    let view = opened.view();
+async fn member(opened: &Opened, name: &str) -> Result<(base::MemberId, MemberView), Problem> {
+    let view = opened.view().await;
     let seat = names::seat_of(&view.members, name)?;
     let member = view.members.into_iter().find(|m| m.seat == seat.0).unwrap_or_default();
     Ok((seat, member))
@@ -179,7 +179,7 @@ async fn new_drive(
     if let (Some(size), Some(path)) = (size, sources.first().and_then(Source::path)) {
         files.ensure(path, Size(size))?;
     }
-    let uuid = opened.array.status().uuid;
+    let uuid = opened.array.first().uuid();
     let checks = Checks { rt: &world.rt, registry: &world.registry, purpose: Purpose::Join(uuid), force };
     let mut drives = checks.open_all(&sources).await?;
     let drive = drives.remove(0);
@@ -198,9 +198,13 @@ async fn new_drive(
 async fn former_member(opened: &Opened, name: &str, force: bool) -> Result<Option<rt::Drive>, Problem> {
     let real = std::fs::canonicalize(name).map(|p| p.display().to_string()).unwrap_or_default();
     let same = |d: &rt::Drive| d.info().name == name || d.info().stable_name == real || d.info().name == real;
-    let mut here = opened.drives().into_iter().chain(opened.array.former_drives());
+    let former = match opened.array.others().is_empty() {
+        true => opened.array.first().former_drives(),
+        false => opened.former(),
+    };
+    let mut here = opened.drives().into_iter().chain(former);
     let Some(drive) = here.find(same) else { return Ok(None) };
-    let members = opened.view().members;
+    let members = opened.view().await.members;
     let at_work = |m: &MemberView| matches!(m.state, MemberState::In | MemberState::Leaving | MemberState::Spare);
     let in_use = |m: &&MemberView| m.drive == drive.info().name && at_work(m);
     let what = format!("drive {name}");

@@ -22,7 +22,7 @@ pub async fn offline(world: &World, name: &str) -> Result<Done, Problem> {
 /// # Errors
 /// When it cannot be closed cleanly: it stays known then.
 pub async fn opened(world: &World, opened: Opened) -> Result<Done, Problem> {
-    let view = opened.view();
+    let view = opened.view().await;
     let what = format!("array {}", view.name);
     if opened.volatile {
         return Err(Problem::refused(

@@ -57,9 +57,9 @@ pub async fn open(
     let drives = found.drives.iter().map(|d| d.stable_name.clone()).collect();
     let known = Known { name: found.name.clone(), uuid: found.uuid, drives };
     let mut opened = open::known(world, &known, how).await?;
-    let view = opened.view();
+    let name = opened.array.first().name();
     // The name in the label is from the day the drive joined; the generation's name is the one in force.
-    let known = Known { name: view.name, ..known };
+    let known = Known { name, ..known };
     if let Err(problem) = world.registry.remember(known) {
         opened.notes.push(problem.to_string());
     }
@@ -67,7 +67,6 @@ pub async fn open(
 }
 
 /// What `import` answers about an array.
-#[must_use]
-pub fn answer(opened: &Opened) -> ImportedArray {
-    ImportedArray { array: opened.view(), recovery: opened.array.recovery().into(), notes: opened.notes.clone() }
+pub async fn answer(opened: &Opened) -> ImportedArray {
+    ImportedArray { array: opened.view().await, recovery: opened.recovery().await, notes: opened.notes.clone() }
 }

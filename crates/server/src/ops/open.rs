@@ -1,12 +1,13 @@
 //! Opening a known array: its drives by name, each checked to be what the registry says.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::pin::pin;
-use std::rc::{Rc, Weak};
+use std::rc::Rc;
 use std::time::Duration;
 
-use array::{Array, OpenHow, Volume};
-use base::VolumeId;
+use array::whole::{self, Part};
+use array::{ArrayState, OpenHow, Volume, Whole};
+use base::{ArrayUuid, VolumeId};
 use futures::future::{Either, select};
 use rt::{Drive, DriveKind, OpenDrive, OpenError};
 use uuid::Uuid;
@@ -14,8 +15,10 @@ use uuid::Uuid;
 use super::World;
 use crate::Problem;
 use crate::drives::source::open_problem;
+use crate::parts::{Placed, place};
 use crate::registry::Known;
-use crate::view::{ArrayView, MemberView};
+use crate::view::{ArrayView, MemberView, RecoveryView};
+use crate::volumes::{Handle, Lent, Loans, Reach};
 
 /// How to open an array.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -86,10 +89,16 @@ async fn open_patiently(world: &World, name: &str, how: OpenDrive, patience: Pat
 #[derive(Clone)]
 pub struct Opened {
     /// The array.
-    pub array: Array,
+    pub array: Whole,
     /// Its drives; the locks are theirs.
     drives: Rc<RefCell<Vec<Drive>>>,
-    lent: Rc<RefCell<Vec<Weak<Slot>>>>,
+    /// Drives that left an array in parts: a slice keeps its drive locked until another takes its seat.
+    former: Rc<RefCell<Vec<Drive>>>,
+    /// How volumes of the parts behind the first are reached.
+    others: Rc<[Reach]>,
+    loans: Loans<Handle>,
+    /// The worst state of any part, as last seen.
+    seen: Rc<Cell<Option<ArrayState>>>,
     /// Whether it was opened for reading only.
     pub read_only: bool,
     /// Whether it lives in memory and is gone with the process.
@@ -101,9 +110,42 @@ pub struct Opened {
 impl Opened {
     /// An array that is open on `drives`.
     #[must_use]
-    pub fn new(array: Array, drives: Vec<Drive>) -> Opened {
-        let drives = Rc::new(RefCell::new(drives));
-        Opened { array, drives, lent: Rc::default(), read_only: false, volatile: false, notes: vec![] }
+    pub fn new(array: Whole, drives: Vec<Drive>) -> Opened {
+        Opened {
+            array,
+            drives: Rc::new(RefCell::new(drives)),
+            former: Rc::default(),
+            others: Rc::new([]),
+            loans: Loans::default(),
+            seen: Rc::default(),
+            read_only: false,
+            volatile: false,
+            notes: vec![],
+        }
+    }
+
+    /// The array of these parts.
+    ///
+    /// # Errors
+    /// When a part lacks what the first has; then none is open.
+    pub async fn of(parts: Vec<Placed>, drives: Vec<Drive>) -> Result<Opened, Problem> {
+        let mut parts = parts.into_iter();
+        let Some(Placed { part: Part::Here(first), .. }) = parts.next() else {
+            unreachable!("the first part is on the calling core");
+        };
+        let (others, reach): (Vec<Part>, Vec<Reach>) = parts.map(|placed| (placed.part, placed.reach)).unzip();
+        let all: Vec<Part> = [Part::Here(first.clone())].into_iter().chain(others.iter().cloned()).collect();
+        let opened = match Whole::of(first, others).await {
+            Ok(array) => array.finish(&drives).await.map(|refusals| (array, refusals)),
+            Err(refused) => Err(refused),
+        };
+        match opened {
+            Ok((array, notes)) => Ok(Opened { others: reach.into(), notes, ..Opened::new(array, drives) }),
+            Err(refused) => {
+                whole::end_all(all).await;
+                Err(refused.into())
+            }
+        }
     }
 
     /// Its drives.
@@ -112,13 +154,19 @@ impl Opened {
         self.drives.borrow().clone()
     }
 
+    /// Drives that left it, and are open here still because it is in parts.
+    #[must_use]
+    pub fn former(&self) -> Vec<Drive> {
+        self.former.borrow().clone()
+    }
+
     /// Takes `drive` in, and lets go of the drive that was `instead_of`; returns that one's stable name.
     pub fn take_in(&self, drive: Drive, instead_of: Option<&MemberView>) -> Option<String> {
+        let name = drive.info().name.clone();
+        self.former.borrow_mut().retain(|d| d.info().name != name);
+        let old = self.take_out(|d| instead_of.is_some_and(|m| is_drive_of(d, m) && d.info().name != name));
         let mut drives = self.drives.borrow_mut();
-        let is_old = |d: &Drive| instead_of.is_some_and(|m| is_drive_of(d, m) && d.info().name != drive.info().name);
-        let old = drives.iter().find(|d| is_old(d)).map(|d| d.info().stable_name.clone());
-        drives.retain(|d| !is_old(d));
-        if drives.iter().all(|d| d.info().name != drive.info().name) {
+        if drives.iter().all(|d| d.info().name != name) {
             drives.push(drive);
         }
         old
@@ -126,41 +174,66 @@ impl Opened {
 
     /// Lets go of a member's drive; returns its stable name.
     pub fn let_go(&self, member: &MemberView) -> Option<String> {
+        self.take_out(|d| is_drive_of(d, member))
+    }
+
+    fn take_out(&self, which: impl Fn(&Drive) -> bool) -> Option<String> {
         let mut drives = self.drives.borrow_mut();
-        let name = drives.iter().find(|d| is_drive_of(d, member)).map(|d| d.info().stable_name.clone());
-        drives.retain(|d| !is_drive_of(d, member));
+        let (gone, stay): (Vec<Drive>, Vec<Drive>) = drives.drain(..).partition(which);
+        *drives = stay;
+        let name = gone.first().map(|d| d.info().stable_name.clone());
+        if !self.others.is_empty() {
+            self.former.borrow_mut().extend(gone);
+        }
         name
     }
 
     /// The array as scripts see it.
+    pub async fn view(&self) -> ArrayView {
+        // A core ends with the server: then what the first part says is as much as can be known.
+        let status = self.array.status().await;
+        status.unwrap_or_else(|_| self.array.first().status()).into()
+    }
+
+    /// Its state: of several parts the worst, as it was when that was last asked for.
     #[must_use]
-    pub fn view(&self) -> ArrayView {
-        self.array.status().into()
+    pub fn state(&self) -> ArrayState {
+        let first = self.array.first().state();
+        self.seen.get().map_or(first, |seen| whole::worse(seen, first))
+    }
+
+    /// Asks all parts for their state, and tells them of drives that have gone out in one of them since the last time.
+    ///
+    /// # Errors
+    /// When the core of a part has ended.
+    pub async fn look_after(&self, before: &mut whole::Roster) -> Result<(), Problem> {
+        self.array.share_losses(before).await?;
+        self.seen.set(Some(self.array.status().await.map_err(|f| Problem::fault("the array", f))?.state));
+        Ok(())
+    }
+
+    /// What opening it took, part by part.
+    pub async fn recovery(&self) -> RecoveryView {
+        let all = self.array.recoveries().await;
+        RecoveryView::of(all.unwrap_or_else(|_| vec![self.array.first().recovery()]))
     }
 
     /// A handle on one of its volumes for an export: it lets go of the array when that is closed, also while a
     /// client stays connected.
     #[must_use]
-    pub fn lend(&self, volume: &str) -> Option<Lent> {
-        let lent = Rc::new(RefCell::new(Some(self.array.volume(volume)?)));
-        let mut all = self.lent.borrow_mut();
-        all.retain(|l| l.strong_count() > 0);
-        all.push(Rc::downgrade(&lent));
-        Some(Lent(lent))
+    pub fn lend(&self, volume: &str) -> Option<Lent<Handle>> {
+        self.lend_out(self.array.first().volume(volume)?)
     }
 
     /// The same for all its volumes, with their numbers.
     #[must_use]
-    pub fn lend_all(&self) -> Vec<(VolumeId, Lent)> {
-        let mut all = self.lent.borrow_mut();
-        all.retain(|l| l.strong_count() > 0);
-        let lend = |volume: Volume| {
-            let id = volume.id();
-            let lent = Rc::new(RefCell::new(Some(volume)));
-            all.push(Rc::downgrade(&lent));
-            (id, Lent(lent))
-        };
-        self.array.live_volumes().into_iter().map(lend).collect()
+    pub fn lend_all(&self) -> Vec<(VolumeId, Lent<Handle>)> {
+        let lend = |volume: Volume| Some((volume.id(), self.lend_out(volume)?));
+        self.array.first().live_volumes().into_iter().filter_map(lend).collect()
+    }
+
+    fn lend_out(&self, volume: Volume) -> Option<Lent<Handle>> {
+        Some(self.loans.lend(Handle::of(volume, &self.others)?))
     }
 
     /// Closes it cleanly and releases its drives.
@@ -177,7 +250,7 @@ impl Opened {
 
     /// Closes it and hands out its drives, which stay locked.
     pub async fn end(self, world: &World) -> (Result<(), Problem>, Vec<Drive>) {
-        let name = self.array.name();
+        let name = self.array.first().name();
         let what = format!("closing array {name}");
         let close = pin!(self.array.close());
         let closed = match select(close, pin!(world.rt.sleep(CLOSE_MAX))).await {
@@ -188,18 +261,13 @@ impl Opened {
                 "nothing acknowledged is lost: the next start recovers; the server's end frees the drives",
             )),
         };
-        for lent in self.lent.take().iter().filter_map(Weak::upgrade) {
-            lent.take();
-        }
+        self.loans.end();
         (closed, self.drives.take())
     }
 }
 
 /// A last checkpoint writes what the memtable holds: 10 s of replay at most, by design, and drives may be slow.
 const CLOSE_MAX: Duration = Duration::from_secs(60);
-
-/// Empty once the array is closed.
-type Slot = RefCell<Option<Volume>>;
 
 /// Whether `drive` is the one that `member` was last seen on.
 #[must_use]
@@ -208,18 +276,6 @@ pub fn is_drive_of(drive: &Drive, member: &MemberView) -> bool {
     info.name == member.drive
         || info.stable_name == member.drive_name
         || info.serial.as_ref().is_some_and(|serial| *serial == member.drive_name)
-}
-
-/// A volume on loan to an export.
-#[derive(Clone)]
-pub struct Lent(Rc<Slot>);
-
-impl Lent {
-    /// The volume, as long as its array is open.
-    #[must_use]
-    pub fn volume(&self) -> Option<Volume> {
-        self.0.borrow().clone()
-    }
 }
 
 /// Waits until the array's tasks have ended and let go of the drives, so that the next one can lock them.
@@ -235,10 +291,10 @@ async fn released(world: &World, drives: &[String]) {
 
 /// A refusal with the array's name in it.
 #[must_use]
-pub fn named(array: &Array, refused: array::Refused) -> Problem {
+pub fn named(array: &Whole, refused: array::Refused) -> Problem {
     let mut problem = Problem::from(refused);
     if problem.what == "the array" {
-        problem.what = format!("array {}", array.name());
+        problem.what = format!("array {}", array.first().name());
     }
     problem
 }
@@ -271,6 +327,7 @@ pub async fn members(world: &World, known: &Known, read_only: bool, patience: Pa
                 Ok(Some(other)) => {
                     found.notes.push(format!("drive {name}: it belongs to array {} now", other.array_name));
                 }
+                Ok(None) if array::has_slice_of(&drive, ArrayUuid(known.uuid)).await => found.drives.push(drive),
                 Ok(None) => found.notes.push(format!("drive {name}: it carries no label of ours any more")),
                 Err(e) => found.notes.push(format!("drive {name}: cannot be read ({e})")),
             },
@@ -317,8 +374,10 @@ pub async fn open(world: &World, drives: Vec<Drive>, how: How, notes: Vec<String
         previous: how.previous,
         ..OpenHow::default()
     };
-    let array = Array::open(&world.rt, drives.clone(), open_how).await?;
-    Ok(Opened { read_only: how.read_only, notes, ..Opened::new(array, drives) })
+    let parts = whole::open_by(&world.rt, drives.clone(), open_how, |job, slices| place(world, job, slices)).await?;
+    let opened = Opened::of(parts, drives).await?;
+    let notes = [notes, opened.notes.clone()].concat();
+    Ok(Opened { read_only: how.read_only, notes, ..opened })
 }
 
 /// Brings the registry up to date with an array's drives: adds `more`, takes `gone` away, and keeps those that are

@@ -42,7 +42,7 @@ pub async fn set(opened: &Opened, request: &RebuildSet) -> Result<Done, Problem>
     if let Some(paused) = request.paused {
         opened.array.rebuild_pause(paused).await.map_err(|r| named(&opened.array, r))?;
     }
-    Ok(told(&opened.view()))
+    Ok(told(&opened.view().await))
 }
 
 /// How rebuilds of an array go.

@@ -6,7 +6,7 @@ use std::io::{self, Seek, SeekFrom};
 use std::os::unix::fs::{FileExt, FileTypeExt};
 use std::path::Path;
 
-use array::{ExtentKind, Fault, Volume};
+use export::{ExtentState, Fault, Namespace};
 use futures::stream::{self, StreamExt};
 
 use super::World;
@@ -35,8 +35,8 @@ pub async fn run(
 ) -> Result<RescueView, Problem> {
     let how = How { accept_loss: request.accept_old, previous: request.previous_generation, ..How::READ_ONLY };
     let opened = open::by_name(world, array, how).await?;
-    let Some(volume) = opened.array.volume(&request.volume) else {
-        let names: Vec<String> = opened.array.volumes().into_iter().map(|v| v.name).collect();
+    let Some(volume) = opened.lend(&request.volume) else {
+        let names: Vec<String> = opened.array.first().volumes().into_iter().map(|v| v.name).collect();
         let what = format!("volume {array}/{}", request.volume);
         return Err(Problem::refused(
             "volume_unknown",
@@ -45,17 +45,18 @@ pub async fn run(
             format!("there are: {}", names.join(", ")),
         ));
     };
-    let to = Target::open(&request.to, volume.bytes(), request.force)?;
+    let size = volume.info().bytes;
+    let to = Target::open(&request.to, size, request.force)?;
     let mut view = RescueView {
         version: VERSION,
         array: array.to_owned(),
         volume: request.volume.clone(),
-        bytes: volume.bytes(),
+        bytes: size,
         notes: opened.notes.clone(),
         ..RescueView::default()
     };
-    let starts = (0..volume.bytes()).step_by(CHUNK_BYTES as usize);
-    let chunks = starts.map(|at| read_chunk(&volume, at, CHUNK_BYTES.min(volume.bytes() - at)));
+    let starts = (0..size).step_by(CHUNK_BYTES as usize);
+    let chunks = starts.map(|at| read_chunk(&volume, at, CHUNK_BYTES.min(size - at)));
     let mut chunks = stream::iter(chunks).buffered(AT_ONCE);
     let mut done = 0;
     while let Some(parts) = chunks.next().await {
@@ -77,7 +78,7 @@ pub async fn run(
                 }
             }
         }
-        progress(done, volume.bytes());
+        progress(done, size);
     }
     drop(chunks);
     to.finish()?;
@@ -98,14 +99,14 @@ struct Part {
     data: Data,
 }
 
-async fn read_chunk(volume: &Volume, at: u64, bytes: u64) -> Result<Vec<Part>, Fault> {
+async fn read_chunk(volume: &impl Namespace, at: u64, bytes: u64) -> Result<Vec<Part>, Fault> {
     if let Ok(extents) = volume.extents(at, bytes, 2).await
-        && extents.iter().all(|(_, kind)| *kind != ExtentKind::Allocated)
-        && extents.iter().map(|e| e.0).sum::<u64>() == bytes
+        && extents.iter().all(|extent| extent.state != ExtentState::Allocated)
+        && extents.iter().map(|extent| extent.bytes).sum::<u64>() == bytes
     {
         return Ok(vec![Part { at, bytes, data: Data::Nothing }]);
     }
-    match volume.read(at, bytes).await {
+    match volume.read(at, bytes as u32).await {
         Ok(parts) => {
             return Ok(vec![Part { at, bytes, data: Data::Read(parts.iter().flat_map(|p| p.to_vec()).collect()) }]);
         }
@@ -114,7 +115,7 @@ async fn read_chunk(volume: &Volume, at: u64, bytes: u64) -> Result<Vec<Part>, F
     }
     let mut blocks = Vec::new();
     for at in (at..at + bytes).step_by(BLOCK_BYTES as usize) {
-        let data = match volume.read(at, BLOCK_BYTES).await {
+        let data = match volume.read(at, BLOCK_BYTES as u32).await {
             Ok(parts) => Data::Read(parts.iter().flat_map(|p| p.to_vec()).collect()),
             Err(Fault::Medium) => Data::Lost,
             Err(other) => return Err(other),
@@ -127,13 +128,13 @@ async fn read_chunk(volume: &Volume, at: u64, bytes: u64) -> Result<Vec<Part>, F
 fn refused(array: &str, fault: Fault) -> Problem {
     let what = format!("array {array}");
     match fault {
-        Fault::Frozen => Problem::refused(
+        Fault::Unavailable => Problem::refused(
             "records_missing",
             what,
             "its newest records are on drives that are not here: what is read could be old",
             "bring the drives, or say --accept-old",
         ),
-        other => Problem::fault(what, other),
+        other => Problem::failed(what, other, "`ashlar status` shows how its drives are"),
     }
 }
 

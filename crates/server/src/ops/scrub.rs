@@ -10,13 +10,13 @@ use crate::view::{Done, ScrubSchedule, ScrubStart};
 ///
 /// # Errors
 /// When one is running, or the array takes no writes.
-pub fn start(opened: &Opened, request: &ScrubStart, unlimited: bool) -> Result<Done, Problem> {
+pub async fn start(opened: &Opened, request: &ScrubStart, unlimited: bool) -> Result<Done, Problem> {
     let (kind, word) = match request.parity {
         false => (ScrubKind::Media, "media"),
         true => (ScrubKind::Parity, "parity"),
     };
-    opened.array.scrub_start(kind, unlimited).map_err(|r| named(&opened.array, r))?;
-    let mut done = Done::new(format!("a {word} scrub of {} has started", opened.array.name()));
+    opened.array.scrub_start(kind, unlimited).await.map_err(|r| named(&opened.array, r))?;
+    let mut done = Done::new(format!("a {word} scrub of {} has started", opened.array.first().name()));
     done.notes.push("`ashlar status` shows how far it is and what it found".to_owned());
     Ok(done)
 }
@@ -26,8 +26,8 @@ pub fn start(opened: &Opened, request: &ScrubStart, unlimited: bool) -> Result<D
 /// # Errors
 /// When there is none.
 pub async fn stop(opened: &Opened) -> Result<Done, Problem> {
-    let name = opened.array.name();
-    if opened.array.scrub_stop().await {
+    let name = opened.array.first().name();
+    if opened.array.scrub_stop().await.map_err(|f| Problem::fault(format!("array {name}"), f))? {
         return Ok(Done::new(format!("the scrub of {name} has stopped; the next one begins anew")));
     }
     Err(Problem::refused("no_scrub", format!("array {name}"), "no scrub is running", "nothing"))
@@ -44,11 +44,11 @@ pub async fn schedule(opened: &Opened, request: &ScrubSchedule) -> Result<Done, 
         bytes_per_second: request.bytes_per_second,
     };
     opened.array.scrub_schedule(change).await.map_err(|r| named(&opened.array, r))?;
-    let status = opened.array.status().scrub;
+    let status = opened.view().await.scrub;
     let every = |hours: u32| if hours == 0 { "never by itself".to_owned() } else { format!("every {hours} hours") };
     Ok(Done::new(format!(
         "scrubs of {}: media {}, parity {}, at most {} MiB/s",
-        opened.array.name(),
+        opened.array.first().name(),
         every(status.media.every_hours),
         every(status.parity.every_hours),
         status.bytes_per_second >> 20

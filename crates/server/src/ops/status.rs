@@ -18,7 +18,7 @@ pub async fn offline(world: &World, name: Option<&str>) -> Result<Arrays, Proble
     for known in known {
         match open::known(world, &known, How::READ_ONLY).await {
             Ok(opened) => {
-                let mut view = opened.view();
+                let mut view = opened.view().await;
                 // Read-only is how it was opened just now, not how it is.
                 if view.state == ArrayState::ReadOnly {
                     let whole = view.members.iter().all(|m| matches!(m.state, MemberState::In | MemberState::Spare));

@@ -1,6 +1,6 @@
 //! `volume`: create, grow, rename, limit, delete, list.
 
-use array::{Array, Limits};
+use array::{Limits, Whole};
 
 use super::open::named;
 use crate::Problem;
@@ -11,10 +11,10 @@ use crate::view::{Done, LimitsView, VERSION, VolumeLimit, VolumeView, Volumes};
 ///
 /// # Errors
 /// When the name or the size is refused.
-pub async fn create(array: &Array, name: &str, bytes: u64) -> Result<Done, Problem> {
+pub async fn create(array: &Whole, name: &str, bytes: u64) -> Result<Done, Problem> {
     array.volume_create(name, bytes).await.map_err(|r| named(array, r))?;
-    let status = array.status();
-    let bytes = size_of(array, name).unwrap_or(bytes);
+    let status = array.status().await.map_err(|f| Problem::fault("the array", f))?;
+    let bytes = status.volumes.iter().find(|v| v.name == name).map_or(bytes, |v| v.bytes);
     let mut done = Done::new(format!("volume {}/{name} is there, {}", status.name, human(bytes)));
     if status.provisioned_bytes > status.usable_bytes {
         done.notes.push(format!(
@@ -30,10 +30,10 @@ pub async fn create(array: &Array, name: &str, bytes: u64) -> Result<Done, Probl
 ///
 /// # Errors
 /// When there is none, or it would shrink.
-pub async fn grow(array: &Array, name: &str, bytes: u64) -> Result<Done, Problem> {
+pub async fn grow(array: &Whole, name: &str, bytes: u64) -> Result<Done, Problem> {
     array.volume_grow(name, bytes).await.map_err(|r| named(array, r))?;
-    let bytes = size_of(array, name).unwrap_or(bytes);
-    let mut done = Done::new(format!("volume {}/{name} has {} now", array.status().name, human(bytes)));
+    let bytes = list(array).await?.volumes.iter().find(|v| v.name == name).map_or(bytes, |v| v.bytes);
+    let mut done = Done::new(format!("volume {}/{name} has {} now", array.first().name(), human(bytes)));
     done.notes.push("hosts see the new size when they connect again".to_owned());
     Ok(done)
 }
@@ -42,17 +42,17 @@ pub async fn grow(array: &Array, name: &str, bytes: u64) -> Result<Done, Problem
 ///
 /// # Errors
 /// When there is none, or the new name is taken.
-pub async fn rename(array: &Array, name: &str, to: &str) -> Result<Done, Problem> {
+pub async fn rename(array: &Whole, name: &str, to: &str) -> Result<Done, Problem> {
     array.volume_rename(name, to).await.map_err(|r| named(array, r))?;
-    Ok(Done::new(format!("volume {0}/{name} is {0}/{to} now", array.status().name)))
+    Ok(Done::new(format!("volume {0}/{name} is {0}/{to} now", array.first().name())))
 }
 
 /// Limits what its hosts may take.
 ///
 /// # Errors
 /// When there is none.
-pub async fn limit(array: &Array, name: &str, request: VolumeLimit) -> Result<Done, Problem> {
-    let now = array.volumes().into_iter().find(|v| v.name == name).map(|v| v.limits).unwrap_or_default();
+pub async fn limit(array: &Whole, name: &str, request: VolumeLimit) -> Result<Done, Problem> {
+    let now = array.first().volumes().into_iter().find(|v| v.name == name).map(|v| v.limits).unwrap_or_default();
     let limits = Limits {
         iops: request.iops.unwrap_or(now.iops),
         bytes_per_second: request.bytes_per_second.unwrap_or(now.bytes_per_second),
@@ -61,7 +61,7 @@ pub async fn limit(array: &Array, name: &str, request: VolumeLimit) -> Result<Do
     array.volume_limit(name, limits).await.map_err(|r| named(array, r))?;
     let Limits { iops, bytes_per_second, burst_ms } = limits;
     let sentence = limits_sentence(LimitsView { iops, bytes_per_second, burst_ms });
-    Ok(Done::new(format!("volume {}/{name}: {sentence}", array.status().name)))
+    Ok(Done::new(format!("volume {}/{name}: {sentence}", array.first().name())))
 }
 
 /// Limits, for people.
@@ -87,22 +87,20 @@ pub fn limits_sentence(l: LimitsView) -> String {
 ///
 /// # Errors
 /// When there is none.
-pub async fn delete(array: &Array, name: &str) -> Result<Done, Problem> {
+pub async fn delete(array: &Whole, name: &str) -> Result<Done, Problem> {
     array.volume_delete(name).await.map_err(|r| named(array, r))?;
-    let mut done = Done::new(format!("volume {}/{name} is gone", array.status().name));
+    let mut done = Done::new(format!("volume {}/{name} is gone", array.first().name()));
     done.notes.push("its space comes back in the background".to_owned());
     Ok(done)
 }
 
-/// Its size as it became: whole blocks.
-fn size_of(array: &Array, name: &str) -> Option<u64> {
-    array.volume(name).map(|v| v.bytes())
-}
-
 /// The volumes.
-#[must_use]
-pub fn list(array: &Array) -> Volumes {
-    let mut volumes: Vec<VolumeView> = array.volumes().into_iter().map(VolumeView::from).collect();
+///
+/// # Errors
+/// When the core of a part has ended.
+pub async fn list(array: &Whole) -> Result<Volumes, Problem> {
+    let status = array.status().await.map_err(|f| Problem::fault("the array", f))?;
+    let mut volumes: Vec<VolumeView> = status.volumes.into_iter().map(VolumeView::from).collect();
     volumes.sort_by(|a, b| a.name.cmp(&b.name));
-    Volumes { version: VERSION, array: array.status().name, volumes }
+    Ok(Volumes { version: VERSION, array: status.name, volumes })
 }

@@ -61,6 +61,9 @@ pub struct ArrayView {
     pub level: String,
     /// Data and redundancy columns: "5+2", "3x2".
     pub scheme: String,
+    /// Parts that it consists of; 0 from a server that knows of none.
+    #[serde(default)]
+    pub parts: u8,
     /// State.
     pub state: ArrayState,
     /// Read-write opens so far.

@@ -13,6 +13,7 @@ impl From<array::Status> for ArrayView {
             uuid: s.uuid,
             level: s.level.to_string(),
             scheme: s.scheme.to_string(),
+            parts: s.parts,
             state: match s.state {
                 array::ArrayState::Optimal => ArrayState::Optimal,
                 array::ArrayState::Degraded => ArrayState::Degraded,
@@ -157,6 +158,24 @@ impl From<array::status::VolumeStatus> for VolumeView {
             },
             limited: v.limited,
         }
+    }
+}
+
+impl RecoveryView {
+    /// That of an array whose parts were opened so.
+    #[must_use]
+    pub fn of(parts: Vec<array::RecoveryReport>) -> RecoveryView {
+        let several = parts.len() > 1;
+        let mut whole = RecoveryView::default();
+        for (part, number) in parts.into_iter().map(RecoveryView::from).zip(1..) {
+            whole.replayed_records += part.replayed_records;
+            whole.replayed_entries += part.replayed_entries;
+            whole.cut_segments += part.cut_segments;
+            whole.repaired_blocks += part.repaired_blocks;
+            let name = |name| if several { format!("part {number}, {name}") } else { name };
+            whole.steps.extend(part.steps.into_iter().map(|s| RecoveryStepView { name: name(s.name), ..s }));
+        }
+        whole
     }
 }
 

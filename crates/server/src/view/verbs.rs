@@ -94,6 +94,9 @@ pub struct Placement {
     /// them.
     #[serde(default)]
     pub connections: Vec<usize>,
+    /// Parts of arrays on each core, those of the data core first; an array in one piece is one part.
+    #[serde(default)]
+    pub parts: Vec<usize>,
 }
 
 /// A NUMA node.
@@ -136,7 +139,7 @@ impl Done {
 }
 
 /// Make an array.
-#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct CreateRequest {
     /// Its name.
@@ -154,9 +157,32 @@ pub struct CreateRequest {
     pub size_bytes: Option<u64>,
     /// Absolute paths, or "mem:4G".
     pub drives: Vec<String>,
+    /// Parts, which may be on cores of their own.
+    #[serde(default = "one_part")]
+    pub parts: u8,
     /// Overrides what may be overridden.
     #[serde(default)]
     pub force: bool,
+}
+
+/// An array is in one piece when nothing is said.
+fn one_part() -> u8 {
+    1
+}
+
+impl Default for CreateRequest {
+    fn default() -> Self {
+        CreateRequest {
+            name: String::new(),
+            raid: String::new(),
+            width: None,
+            zone_bytes: None,
+            size_bytes: None,
+            drives: vec![],
+            parts: one_part(),
+            force: false,
+        }
+    }
 }
 
 /// What an array of these drives is like.

@@ -1,0 +1,174 @@
+//! Cores beside the data core: threads that have parts of arrays and serve connections.
+//!
+//! Invariant: what a core was given is done to its end before its thread ends.
+//!
+//! Not here: what connections are served (`export::nbd::Hand`, `export::nvme::Hand`), how a part lives there (`parts`).
+
+use std::future::Future;
+use std::io;
+use std::pin::Pin;
+use std::rc::Rc;
+use std::thread::{Builder, JoinHandle};
+
+use export::remote::HANDS_MAX;
+use rt::{MailReceiver, MailSender, Rt, Ways};
+
+use crate::Problem;
+use crate::memory::Memory;
+
+/// The data core, and as many as connections may be dealt to.
+const CORES_MAX: usize = 1 + HANDS_MAX;
+
+/// How many cores work for a server: the data core, and others for connections and parts of arrays.
+///
+/// # Errors
+/// When it is no number of cores.
+pub fn checked(cores: usize) -> Result<usize, Problem> {
+    match cores {
+        1..=CORES_MAX => Ok(cores),
+        _ => {
+            let todo = format!("give 1 to {CORES_MAX}; what is not said is 1");
+            Err(Problem::usage("--cores", format!("{cores} is no number of cores to work on"), todo))
+        }
+    }
+}
+
+/// What a core is given to do; none: nothing more will come.
+type Work = Option<Box<dyn FnOnce(Rt) -> Pin<Box<dyn Future<Output = ()>>> + Send>>;
+
+/// The threads.
+pub struct Cores {
+    threads: Vec<JoinHandle<()>>,
+    to: OtherCores,
+}
+
+/// The way to cores beside the calling one. Clones lead to the same; the usual one to none.
+#[derive(Clone, Default)]
+pub struct OtherCores {
+    works: Rc<[MailSender<Work>]>,
+    memory: Memory,
+}
+
+impl Cores {
+    /// So many threads, which wait for what they are given.
+    ///
+    /// # Errors
+    /// When a thread cannot be had, or the kernel gives it no ring.
+    pub async fn start(rt: &Rt, cores: usize, ways: Ways, memory: Memory) -> Result<(Cores, String), Problem> {
+        let no_cores = |e| Problem::failed("further cores", e, "serve with fewer (--cores)");
+        let (begun, mut beginnings) = rt.mailbox();
+        let one = |number| {
+            let (works, inbox) = rt.mailbox();
+            let begun: MailSender<io::Result<()>> = begun.clone();
+            let work = move || {
+                let rt = match Rt::real_by(ways) {
+                    Ok(rt) => rt,
+                    Err(error) => {
+                        begun.send(Err(error));
+                        return;
+                    }
+                };
+                memory.settle();
+                begun.send(Ok(()));
+                drop(begun);
+                rt.block_on(follow(&rt, inbox));
+            };
+            let thread = Builder::new().name(format!("core {}", number + 1)).spawn(work)?;
+            Ok((works, thread))
+        };
+        let all = (0..cores).map(one).collect::<io::Result<Vec<_>>>().map_err(no_cores)?;
+        drop(begun);
+        while let Some(beginning) = beginnings.recv().await {
+            beginning.map_err(no_cores)?;
+        }
+        let detail = if cores == 0 { "none".to_owned() } else { cores.to_string() };
+        let (works, threads): (Vec<MailSender<Work>>, Vec<_>) = all.into_iter().unzip();
+        Ok((Cores { threads, to: OtherCores { works: works.into(), memory } }, detail))
+    }
+
+    /// How many.
+    #[must_use]
+    pub fn count(&self) -> usize {
+        self.to.count()
+    }
+
+    /// The way to them.
+    #[must_use]
+    pub fn to(&self) -> OtherCores {
+        self.to.clone()
+    }
+
+    /// Gives each of the works to another core.
+    pub fn begin<W, F>(&self, works: Vec<W>)
+    where
+        W: FnOnce(Rt) -> F + Send + 'static,
+        F: Future<Output = ()> + 'static,
+    {
+        assert_eq!(works.len(), self.count(), "one for each core");
+        for (core, work) in works.into_iter().enumerate() {
+            self.to.begin(core, work);
+        }
+    }
+
+    /// Waits for the threads, which have done all that they were given.
+    pub fn join(self) {
+        for works in &*self.to.works {
+            works.send(None);
+        }
+        // One that panicked has ended the process.
+        self.threads.into_iter().for_each(|thread| drop(thread.join()));
+    }
+}
+
+impl OtherCores {
+    /// How many.
+    #[must_use]
+    pub fn count(&self) -> usize {
+        self.works.len()
+    }
+
+    /// The core of a part of an array; none: the calling one.
+    #[must_use]
+    pub fn of_part(&self, index: u8) -> Option<usize> {
+        (usize::from(index) % (1 + self.count())).checked_sub(1)
+    }
+
+    /// Gives a core something to do; false when it has ended.
+    pub fn begin<F: Future<Output = ()> + 'static>(
+        &self,
+        core: usize,
+        work: impl FnOnce(Rt) -> F + Send + 'static,
+    ) -> bool {
+        self.works[core].send(Some(Box::new(move |rt| Box::pin(work(rt)))))
+    }
+
+    /// Has them all run on these CPUs from now on.
+    pub fn run_on(&self, cpus: &[u32]) {
+        for core in 0..self.count() {
+            let cpus = cpus.to_vec();
+            self.begin(core, async move |_| {
+                if let Err(e) = rt::topology::run_on(&cpus) {
+                    tracing::warn!("placement: core {} stays where it is: {e}", core + 1);
+                }
+            });
+        }
+    }
+
+    /// What they may take in memory.
+    #[must_use]
+    pub fn memory(&self) -> Memory {
+        self.memory
+    }
+}
+
+/// Does what a core is given, until nothing more will come and all of it is done.
+async fn follow(rt: &Rt, mut inbox: MailReceiver<Work>) {
+    let mut tasks: Vec<rt::Task<()>> = vec![];
+    while let Some(Some(work)) = inbox.recv().await {
+        tasks.retain(|task| !task.is_finished());
+        tasks.push(rt.spawn(work(rt.clone())));
+    }
+    for task in tasks {
+        task.await;
+    }
+}

@@ -1,0 +1,342 @@
+//! Volumes on loan to exports, in one piece or in parts.
+//!
+//! Invariants: one table from [`array::Fault`] to [`export::Fault`], and no other translation; a loan ends when its array is
+//! closed, also while a host stays connected.
+
+use std::cell::RefCell;
+use std::rc::{Rc, Weak};
+
+use array::whole::STRIPE_BYTES;
+use array::{Array, ExtentKind, Volume};
+use export::remote::{Remote, RemoteNamespace};
+use export::{Directory, Extent, ExtentState, Fault, Namespace, NamespaceInfo, Striped};
+use rt::Bytes;
+
+/// Longest request an export may send: as long as NBD clients expect at least to work.
+pub const REQUEST_BYTES_MAX: u32 = 32 << 20;
+
+const fn fault(fault: array::Fault) -> Fault {
+    match fault {
+        array::Fault::Medium => Fault::Medium,
+        array::Fault::NoSpace => Fault::NoSpace,
+        array::Fault::ReadOnly => Fault::ReadOnly,
+        array::Fault::OutOfRange => Fault::OutOfRange,
+        array::Fault::Misaligned => Fault::Misaligned,
+        array::Fault::Frozen => Fault::Unavailable,
+        array::Fault::Closed => Fault::Gone,
+    }
+}
+
+/// A volume of an engine on this core, as a namespace.
+#[derive(Clone)]
+pub struct Here(pub Volume);
+
+impl Namespace for Here {
+    fn info(&self) -> NamespaceInfo {
+        let Here(volume) = self;
+        NamespaceInfo {
+            uuid: *volume.uuid().as_bytes(),
+            description: String::new(),
+            name: volume.name(),
+            bytes: volume.bytes(),
+            min_block: 512,
+            preferred_block: base::BLOCK_BYTES as u32,
+            max_request: REQUEST_BYTES_MAX,
+            read_only: volume.read_only(),
+            volatile_cache: volume.volatile_cache(),
+        }
+    }
+
+    async fn read(&self, offset: u64, bytes: u32) -> Result<Vec<Bytes>, Fault> {
+        self.0.read(offset, u64::from(bytes)).await.map_err(fault)
+    }
+
+    async fn write(&self, offset: u64, data: Bytes, fua: bool) -> Result<(), Fault> {
+        self.0.write(offset, data, fua).await.map_err(fault)
+    }
+
+    async fn flush(&self) -> Result<(), Fault> {
+        self.0.flush().await.map_err(fault)
+    }
+
+    async fn write_zeroes(&self, offset: u64, bytes: u64, may_deallocate: bool, fua: bool) -> Result<(), Fault> {
+        self.0.write_zeroes(offset, bytes, may_deallocate, fua).await.map_err(fault)
+    }
+
+    async fn deallocate(&self, offset: u64, bytes: u64, fua: bool) -> Result<(), Fault> {
+        self.0.deallocate(offset, bytes, fua).await.map_err(fault)
+    }
+
+    async fn extents(&self, offset: u64, bytes: u64, at_most: usize) -> Result<Vec<Extent>, Fault> {
+        let runs = self.0.extents(offset, bytes, at_most).await.map_err(fault)?;
+        let state = |kind| match kind {
+            ExtentKind::Allocated => ExtentState::Allocated,
+            ExtentKind::Hole => ExtentState::Hole,
+            ExtentKind::Zero => ExtentState::Zero,
+        };
+        Ok(runs.into_iter().map(|(bytes, kind)| Extent { bytes, state: state(kind) }).collect())
+    }
+}
+
+/// How the volumes of a part are reached from this core.
+#[derive(Clone)]
+pub enum Reach {
+    /// The part is on this core, too.
+    Here(Array),
+    /// By letters.
+    There(Remote),
+}
+
+/// What a part has of a volume.
+#[derive(Clone)]
+enum PartVolume {
+    Here(Here),
+    There(Rc<Distant>),
+}
+
+/// The volume of a part on another core. It is opened there by the first request: a loan does not wait.
+struct Distant {
+    remote: Remote,
+    tag: String,
+    info: NamespaceInfo,
+    open: RefCell<Option<RemoteNamespace>>,
+}
+
+impl Distant {
+    async fn namespace(&self) -> Result<RemoteNamespace, Fault> {
+        if let Some(open) = &*self.open.borrow() {
+            return Ok(open.clone());
+        }
+        let opened = self.remote.open(&self.tag).await.ok_or(Fault::Gone)?;
+        *self.open.borrow_mut() = Some(opened.clone());
+        Ok(opened)
+    }
+}
+
+impl Namespace for PartVolume {
+    fn info(&self) -> NamespaceInfo {
+        match self {
+            PartVolume::Here(volume) => volume.info(),
+            PartVolume::There(distant) => distant.info.clone(),
+        }
+    }
+
+    async fn read(&self, offset: u64, bytes: u32) -> Result<Vec<Bytes>, Fault> {
+        match self {
+            PartVolume::Here(volume) => volume.read(offset, bytes).await,
+            PartVolume::There(distant) => distant.namespace().await?.read(offset, bytes).await,
+        }
+    }
+
+    async fn write(&self, offset: u64, data: Bytes, fua: bool) -> Result<(), Fault> {
+        match self {
+            PartVolume::Here(volume) => volume.write(offset, data, fua).await,
+            PartVolume::There(distant) => distant.namespace().await?.write(offset, data, fua).await,
+        }
+    }
+
+    async fn flush(&self) -> Result<(), Fault> {
+        match self {
+            PartVolume::Here(volume) => volume.flush().await,
+            PartVolume::There(distant) => distant.namespace().await?.flush().await,
+        }
+    }
+
+    async fn write_zeroes(&self, offset: u64, bytes: u64, may_deallocate: bool, fua: bool) -> Result<(), Fault> {
+        match self {
+            PartVolume::Here(volume) => volume.write_zeroes(offset, bytes, may_deallocate, fua).await,
+            PartVolume::There(distant) => {
+                distant.namespace().await?.write_zeroes(offset, bytes, may_deallocate, fua).await
+            }
+        }
+    }
+
+    async fn deallocate(&self, offset: u64, bytes: u64, fua: bool) -> Result<(), Fault> {
+        match self {
+            PartVolume::Here(volume) => volume.deallocate(offset, bytes, fua).await,
+            PartVolume::There(distant) => distant.namespace().await?.deallocate(offset, bytes, fua).await,
+        }
+    }
+
+    async fn extents(&self, offset: u64, bytes: u64, at_most: usize) -> Result<Vec<Extent>, Fault> {
+        match self {
+            PartVolume::Here(volume) => volume.extents(offset, bytes, at_most).await,
+            PartVolume::There(distant) => distant.namespace().await?.extents(offset, bytes, at_most).await,
+        }
+    }
+}
+
+/// A volume of an array, wherever its parts are.
+#[derive(Clone)]
+pub struct Handle(Kind);
+
+#[derive(Clone)]
+enum Kind {
+    /// Of an array in one piece.
+    One(Here),
+    /// In stripes. The first part's volume keeps the limits, which are those of all parts together.
+    Striped(Striped<PartVolume>, Volume),
+}
+
+impl Handle {
+    /// The volume that is `first` in the first part, and is reached so in the others; none when one of them lacks it.
+    #[must_use]
+    pub fn of(first: Volume, others: &[Reach]) -> Option<Handle> {
+        if others.is_empty() {
+            return Some(Handle(Kind::One(Here(first))));
+        }
+        let (here, tag) = (Here(first.clone()), first.uuid().to_string());
+        let info = here.info();
+        let other = |reach: &Reach| match reach {
+            Reach::Here(array) => Some(PartVolume::Here(Here(array.volume(&tag)?))),
+            Reach::There(remote) => {
+                let (remote, tag, info) = (remote.clone(), tag.clone(), info.clone());
+                Some(PartVolume::There(Rc::new(Distant { remote, tag, info, open: RefCell::default() })))
+            }
+        };
+        let others = others.iter().map(other).collect::<Option<Vec<_>>>()?;
+        let parts = [PartVolume::Here(here)].into_iter().chain(others).collect();
+        Some(Handle(Kind::Striped(Striped::new(parts, STRIPE_BYTES), first)))
+    }
+
+    /// Waits until the limits let a request begin: parts do not ask for themselves.
+    async fn within_limits(&self, bytes: u64) -> Result<(), Fault> {
+        match &self.0 {
+            Kind::One(_) => Ok(()),
+            Kind::Striped(_, first) => first.within_limits(bytes).await.map_err(fault),
+        }
+    }
+}
+
+impl Namespace for Handle {
+    fn info(&self) -> NamespaceInfo {
+        match &self.0 {
+            Kind::One(volume) => volume.info(),
+            Kind::Striped(volume, _) => volume.info(),
+        }
+    }
+
+    async fn read(&self, offset: u64, bytes: u32) -> Result<Vec<Bytes>, Fault> {
+        self.within_limits(u64::from(bytes)).await?;
+        match &self.0 {
+            Kind::One(volume) => volume.read(offset, bytes).await,
+            Kind::Striped(volume, _) => volume.read(offset, bytes).await,
+        }
+    }
+
+    async fn write(&self, offset: u64, data: Bytes, fua: bool) -> Result<(), Fault> {
+        self.within_limits(data.len() as u64).await?;
+        match &self.0 {
+            Kind::One(volume) => volume.write(offset, data, fua).await,
+            Kind::Striped(volume, _) => volume.write(offset, data, fua).await,
+        }
+    }
+
+    async fn flush(&self) -> Result<(), Fault> {
+        match &self.0 {
+            Kind::One(volume) => volume.flush().await,
+            Kind::Striped(volume, _) => volume.flush().await,
+        }
+    }
+
+    async fn write_zeroes(&self, offset: u64, bytes: u64, may_deallocate: bool, fua: bool) -> Result<(), Fault> {
+        self.within_limits(0).await?;
+        match &self.0 {
+            Kind::One(volume) => volume.write_zeroes(offset, bytes, may_deallocate, fua).await,
+            Kind::Striped(volume, _) => volume.write_zeroes(offset, bytes, may_deallocate, fua).await,
+        }
+    }
+
+    async fn deallocate(&self, offset: u64, bytes: u64, fua: bool) -> Result<(), Fault> {
+        self.within_limits(0).await?;
+        match &self.0 {
+            Kind::One(volume) => volume.deallocate(offset, bytes, fua).await,
+            Kind::Striped(volume, _) => volume.deallocate(offset, bytes, fua).await,
+        }
+    }
+
+    async fn extents(&self, offset: u64, bytes: u64, at_most: usize) -> Result<Vec<Extent>, Fault> {
+        match &self.0 {
+            Kind::One(volume) => volume.extents(offset, bytes, at_most).await,
+            Kind::Striped(volume, _) => volume.extents(offset, bytes, at_most).await,
+        }
+    }
+}
+
+/// Empty once the array is closed.
+type Slot<N> = RefCell<Option<N>>;
+
+/// A namespace of an array, on loan.
+#[derive(Clone)]
+pub struct Lent<N> {
+    slot: Rc<Slot<N>>,
+    /// What it was when it was lent.
+    known: Rc<NamespaceInfo>,
+}
+
+impl<N: Namespace> Lent<N> {
+    fn get(&self) -> Result<N, Fault> {
+        self.slot.borrow().clone().ok_or(Fault::Gone)
+    }
+}
+
+impl<N: Namespace> Namespace for Lent<N> {
+    fn info(&self) -> NamespaceInfo {
+        self.get().map_or_else(|_| NamespaceInfo { bytes: 0, ..(*self.known).clone() }, |lent| lent.info())
+    }
+
+    async fn read(&self, offset: u64, bytes: u32) -> Result<Vec<Bytes>, Fault> {
+        self.get()?.read(offset, bytes).await
+    }
+
+    async fn write(&self, offset: u64, data: Bytes, fua: bool) -> Result<(), Fault> {
+        self.get()?.write(offset, data, fua).await
+    }
+
+    async fn flush(&self) -> Result<(), Fault> {
+        self.get()?.flush().await
+    }
+
+    async fn write_zeroes(&self, offset: u64, bytes: u64, may_deallocate: bool, fua: bool) -> Result<(), Fault> {
+        self.get()?.write_zeroes(offset, bytes, may_deallocate, fua).await
+    }
+
+    async fn deallocate(&self, offset: u64, bytes: u64, fua: bool) -> Result<(), Fault> {
+        self.get()?.deallocate(offset, bytes, fua).await
+    }
+
+    async fn extents(&self, offset: u64, bytes: u64, at_most: usize) -> Result<Vec<Extent>, Fault> {
+        self.get()?.extents(offset, bytes, at_most).await
+    }
+}
+
+/// What is on loan of one array.
+#[derive(Clone)]
+pub struct Loans<N>(Rc<RefCell<Vec<Weak<Slot<N>>>>>);
+
+impl<N> Default for Loans<N> {
+    fn default() -> Self {
+        Loans(Rc::default())
+    }
+}
+
+impl<N: Namespace> Loans<N> {
+    /// Lends it.
+    #[must_use]
+    pub fn lend(&self, what: N) -> Lent<N> {
+        let known = Rc::new(what.info());
+        let slot = Rc::new(RefCell::new(Some(what)));
+        let mut all = self.0.borrow_mut();
+        all.retain(|l| l.strong_count() > 0);
+        all.push(Rc::downgrade(&slot));
+        Lent { slot, known }
+    }
+
+    /// Takes everything back.
+    pub fn end(&self) {
+        for lent in self.0.take().iter().filter_map(Weak::upgrade) {
+            let taken = lent.take();
+            drop(taken);
+        }
+    }
+}
