@@ -212,6 +212,8 @@ canaries! {
     FirstPartFirst,
     /// What a crash has left in the other parts of an array stays there.
     LeftInParts,
+    /// A drive that goes out in one part of an array stays in the others.
+    LossKeptToPart,
     /// What a crash has left half done to a drive in the other parts of an array stays so.
     PartsUnfinished,
     /// A label that reads wrong once keeps the array from opening.

@@ -11,6 +11,7 @@ use std::collections::BTreeSet;
 use base::MemberId;
 
 use super::Whole;
+use crate::canary::{Canary, planted};
 use crate::fault::Refused;
 use crate::status::{MemberStatus, SeatState};
 
@@ -25,7 +26,7 @@ impl Whole {
     /// # Errors
     /// When the core of a part has ended.
     pub async fn share_losses(&self, before: &mut Roster) -> Result<(), Refused> {
-        if self.others().is_empty() {
+        if self.others().is_empty() || planted(Canary::LossKeptToPart) {
             return Ok(());
         }
         let all: Vec<Vec<MemberStatus>> = self.all(|array| async move { array.status().members }).await?;

@@ -175,6 +175,7 @@ rules! {
     whole::drives_are_the_same_in_all_parts []
     whole::a_join_that_stopped_half_way_is_finished_by_the_same_command []
     whole::what_a_crash_stopped_between_parts_is_finished [PartsUnfinished]
+    whole::a_loss_is_shared_by_all_parts [LossKeptToPart]
     whole::drives_join_parts_on_other_threads []
     parts::every_part_comes_back []
     parts::a_check_is_of_every_part []

@@ -425,7 +425,7 @@ pub fn what_a_crash_stopped_between_parts_is_finished() {
             array.close().await.unwrap();
             None
         })
-        .map_or(world.fork(), |more| World { disks: [world.disks.clone(), vec![more]].concat(), ..world.fork() })
+        .map_or(world.fork(), |more| World { disks: [world.disks.clone(), vec![more]].concat() })
     };
     for deed in [Deed::Fail, Deed::Replace, Deed::TakeOver, Deed::Grow, Deed::Spare, Deed::Retire] {
         let before = prepared(deed);
@@ -502,6 +502,37 @@ pub fn what_a_crash_stopped_between_parts_is_finished() {
         }
         assert!(unlike > 0, "{deed:?}: the parts were never unlike");
     }
+}
+
+/// A drive that goes out in one part goes out in the others, but not beyond their redundancy; what was out before is
+/// left alone.
+pub fn a_loss_is_shared_by_all_parts() {
+    let world = world();
+    let rt = Rt::modelled(8);
+    rt.block_on(async {
+        let array = open(&rt, &world, true).await.unwrap();
+        for (part, volume) in places(&array) {
+            put(&part, volume, 7).await;
+        }
+        let parts: Vec<Part> = places(&array).into_iter().map(|(part, _)| part).collect();
+        let fail = async |part: usize, seat: u16| {
+            let fails = move |array: Array| async move { array.drive_fail(MemberId(seat)).await };
+            parts[part].ask(fails).await.unwrap().unwrap();
+        };
+        fail(0, 3).await;
+        let mut roster = whole::Roster::default();
+        array.share_losses(&mut roster).await.unwrap();
+        let all = ["d0", "d1", "d2", "d3"];
+        assert_eq!(members(&array).await, [&all[..3], &all[..], &all[..]], "it was out before");
+        fail(1, 1).await;
+        array.share_losses(&mut roster).await.unwrap();
+        let less = vec!["d0", "d2", "d3"];
+        assert_eq!(members(&array).await, [all[..3].to_vec(), less.clone(), less.clone()]);
+        array.share_losses(&mut roster).await.unwrap();
+        assert_eq!(members(&array).await, [all[..3].to_vec(), less.clone(), less]);
+        assert_eq!(array.status().await.unwrap().state, ArrayState::Degraded);
+    });
+    rt.end();
 }
 
 /// Files, and parts on threads: a drive joins a part where that is.

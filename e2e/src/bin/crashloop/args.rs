@@ -33,6 +33,9 @@ pub struct Args {
     /// Cores that serve the first array; the second has one
     #[arg(long, default_value_t = 2)]
     pub cores: usize,
+    /// Parts of the first array; the second is in one piece
+    #[arg(long, default_value_t = 1)]
+    pub parts: u8,
     /// Leaves out the second array, the one that is 80 % full
     #[arg(long)]
     pub no_full: bool,
@@ -56,8 +59,16 @@ impl Args {
     pub fn replay(&self) -> String {
         let mut command = format!(
             "cargo run --release -p e2e --bin crashloop -- --seed {} --cycles {} --drives {} --size {} --raid {} \
-             --volume-size {} --cores {} --check-every {}",
-            self.seed, self.cycles, self.drives, self.size, self.raid, self.volume_size, self.cores, self.check_every
+             --volume-size {} --cores {} --parts {} --check-every {}",
+            self.seed,
+            self.cycles,
+            self.drives,
+            self.size,
+            self.raid,
+            self.volume_size,
+            self.cores,
+            self.parts,
+            self.check_every
         );
         if self.no_full {
             command.push_str(" --no-full");

@@ -81,7 +81,8 @@ impl Scene {
         fs::create_dir_all(dir.join("d")).or_fail(dir.display().to_string())?;
         let ashlar = Ashlar::new(program, &dir);
         let paths: Vec<String> = (0..drives).map(|n| format!("d/{n}")).collect();
-        let mut create = vec!["create", name, "--raid", &args.raid, "--size", size];
+        let parts = if style == Style::Churn { 1 } else { args.parts }.to_string();
+        let mut create = vec!["create", name, "--raid", &args.raid, "--size", size, "--parts", &parts];
         create.extend(paths.iter().map(String::as_str));
         let created = ashlar.json(&create)?;
         let plan = &created["plan"];
@@ -103,7 +104,7 @@ impl Scene {
             cycles: 0,
             volume_bytes,
             plan: format!(
-                "array {name}: RAID {} {} over {drives} files of {size}, {} MiB usable",
+                "array {name}: RAID {} {} in {parts} over {drives} files of {size}, {} MiB usable",
                 args.raid,
                 plan["scheme"].as_str().unwrap_or("?"),
                 usable >> 20

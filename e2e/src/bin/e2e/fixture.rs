@@ -45,12 +45,18 @@ pub struct Served {
 impl Lab {
     /// An array over `drives` files in the directory `name`, with a volume; not served yet.
     pub fn array(&self, name: &str, raid: &str, drives: usize, volume_size: &str) -> Result<Served> {
+        self.array_of(name, &["--raid", raid, "--size", DRIVE], drives, volume_size)
+    }
+
+    /// An array created with these flags.
+    pub fn array_of(&self, name: &str, flags: &[&str], drives: usize, volume_size: &str) -> Result<Served> {
         let dir = self.dir.join(name);
         fs::create_dir_all(&dir).or_fail(dir.display().to_string())?;
         let ashlar = Ashlar::new(&self.program, &dir);
         let drives: Vec<String> = (0..drives).map(|n| format!("d/{n}")).collect();
         fs::create_dir_all(dir.join("d")).or_fail("the drives' directory")?;
-        let mut create = vec!["create", ARRAY, "--raid", raid, "--size", DRIVE];
+        let mut create = vec!["create", ARRAY];
+        create.extend(flags);
         create.extend(drives.iter().map(String::as_str));
         ashlar.done(&create)?;
         ashlar.done(&["volume", "create", VOLUME, volume_size])?;

@@ -12,6 +12,7 @@ mod lab;
 mod libnbd;
 mod loss;
 mod md;
+mod parts;
 mod qemu;
 mod rebuild;
 mod refusals;
@@ -44,6 +45,7 @@ pub fn all() -> Vec<Case> {
         full::CASES,
         huge::CASES,
         crash::CASES,
+        parts::CASES,
     ];
     let long = [rebuild::CASES, lab::CASES, md::CASES, frozen::CASES, loss::CASES];
     let all = groups.into_iter().chain(long).flatten();

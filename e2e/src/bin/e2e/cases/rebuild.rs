@@ -27,7 +27,8 @@ const DRIVES: usize = 6;
 const BYTES: u64 = 48 << 20;
 const REBUILD_MAX: Duration = Duration::from_secs(60);
 
-fn wait_whole(served: &Served) -> Result<()> {
+/// Waits for the end of rebuilds.
+pub(super) fn wait_whole(served: &Served) -> Result<()> {
     let begun = Instant::now();
     while served.state()? != "optimal" {
         if begun.elapsed() > REBUILD_MAX {
