@@ -16,6 +16,8 @@ const STORM_PDUS: &str = "200000";
 const STORM_CORES_PDUS: &str = "100000";
 /// Cycles of the crash loop in CI.
 const CRASH_CYCLES: &str = "60";
+/// The same of an array in parts.
+const CRASH_PARTS_CYCLES: &str = "36";
 
 /// What a suite runs.
 enum Run {
@@ -209,6 +211,12 @@ pub fn all() -> Vec<Suite> {
             "SIGKILL again and again; every sector is accounted for",
             10,
             Run::Built("crashloop", &["--cycles", CRASH_CYCLES]),
+        ),
+        Suite::new(
+            "crashloop-parts",
+            "the same with an array in parts, on cores of their own",
+            5,
+            Run::Built("crashloop", &["--cycles", CRASH_PARTS_CYCLES, "--parts", "2", "--raid", "5", "--no-full"]),
         ),
         Suite::new("demo", "the first command of the README", 10, Run::Built("ashlar", &["demo"])),
     ]

@@ -108,8 +108,6 @@ struct Detour {
     without: Vec<usize>,
     /// Reads it takes.
     reads: f64,
-    /// When.
-    after: Duration,
 }
 
 /// What a read came to.
@@ -127,23 +125,26 @@ impl Core {
         let member = self.slot_seat(columns, column).filter(|_| rows <= ROWS_MAX);
         let Some((seat, _)) = member else { return Answer::Direct(self.read_column(columns, column, row, rows).await) };
         self.detours.earn();
-        let Some(detour) = self.detour(columns, column, &seat) else {
-            return self.timed(columns, column, row, rows, &seat).await;
-        };
         seat.speed.asked.set(seat.speed.asked.get() + 1);
         let probe = seat.speed.asked.get().is_multiple_of(PROBE_ONE_IN);
-        if self.is_slow(&seat) && !probe {
+        if self.is_slow(&seat)
+            && !probe
+            && let Some(detour) = self.detour(columns, column)
+        {
             // It takes the place of a read of the member.
             let detour = Detour { reads: detour.reads - 1.0, ..detour };
-            return self.around_first(columns, column, row, crcs, &seat, &detour).await;
+            let around = self.around_first(columns, column, row, crcs, &seat, &detour);
+            return Box::pin(around).await;
         }
         let begun = self.rt.turned();
         let direct = pin!(self.timed(columns, column, row, rows, &seat));
-        let direct = match select(direct, pin!(self.rt.sleep_until(begun + detour.after))).await {
+        let direct = match select(direct, pin!(self.rt.sleep_until(begun + self.patience(&seat)))).await {
             Either::Left((answer, _)) => return answer,
             Either::Right((_, direct)) => direct,
         };
-        match select(direct, pin!(self.go_around(columns, column, row, crcs, &detour))).await {
+        // How it could be had otherwise is looked for only now: nearly all reads have been answered before.
+        let Some(detour) = self.detour(columns, column) else { return direct.await };
+        match select(direct, Box::pin(self.go_around(columns, column, row, crcs, &detour))).await {
             Either::Left((answer, _)) => answer,
             Either::Right((Some(data), _)) => {
                 seat.speed.took(self.rt.turned() - begun);
@@ -167,7 +168,7 @@ impl Core {
     ) -> Answer {
         let rows = crcs.len() as u32;
         let around = pin!(self.go_around(columns, column, row, crcs, detour));
-        let around = match select(around, pin!(self.rt.sleep(detour.after))).await {
+        let around = match select(around, pin!(self.rt.sleep(self.patience(seat)))).await {
             Either::Left((Some(data), _)) => {
                 add(&seat.speed.around, 1);
                 return Answer::Around(data);
@@ -258,7 +259,7 @@ impl Core {
     }
 
     /// How to read around a column's member; `None` when there is no redundancy left for it among those that are quick.
-    fn detour(&self, columns: &Columns, column: usize, seat: &Seat) -> Option<Detour> {
+    fn detour(&self, columns: &Columns, column: usize) -> Option<Detour> {
         if planted(Canary::DetourForgotten) {
             return None;
         }
@@ -275,6 +276,6 @@ impl Core {
             Scheme::Copies { .. } => 1.0,
             Scheme::Parity { .. } => (columns.scheme.width() - without.len()) as f64,
         };
-        Some(Detour { without, reads, after: self.patience(seat) })
+        Some(Detour { without, reads })
     }
 }

@@ -171,6 +171,17 @@ impl Memtable {
         }
     }
 
+    /// What it says of one block.
+    pub fn get(&self, volume: VolumeId, lba: Lba) -> Option<MapRef> {
+        let (leaf, slot) = (lba.0 / NODE_REFS as u64, (lba.0 % NODE_REFS as u64) as usize);
+        let said = self.leaves.get(&(volume, leaf)).and_then(|said| said.get(slot..slot + 1).next());
+        if let Some((_, to)) = said {
+            return Some(to);
+        }
+        let before = self.ranges.range(..=(volume, lba.0)).next_back();
+        before.filter(|((v, _), (end, _))| *v == volume && *end > lba.0).map(|(_, (_, fill))| *fill)
+    }
+
     /// Fills in what it says of the blocks from `lba` on, where `out` says nothing yet.
     pub fn overlay(&self, volume: VolumeId, lba: Lba, out: &mut [Option<MapRef>]) {
         let (start, end) = (lba.0, lba.0 + out.len() as u64);
@@ -253,6 +264,9 @@ mod tests {
                     table.put_range(V, Lba(lba), BlockCount(n), fill);
                     plain[index(lba)..index(lba + n)].fill(Some(fill));
                 }
+            }
+            for (i, said) in plain.iter().enumerate() {
+                prop_assert_eq!(table.get(V, Lba(230 + i as u64)), *said);
             }
             let single = plain.iter().filter(|said| matches!(said, Some(MapRef::At(_)))).count();
             prop_assert_eq!(table.blocks().count(), single);

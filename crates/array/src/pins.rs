@@ -17,6 +17,9 @@ pub type Zones = Vec<(Rc<Seat>, u32)>;
 #[derive(Default)]
 struct Inner {
     era: Cell<u64>,
+    /// Pins of this era: no zones wait for these.
+    now: Cell<usize>,
+    /// Pins of earlier eras.
     held: RefCell<BTreeMap<u64, usize>>,
     waiting: RefCell<BTreeMap<u64, Zones>>,
     freed: Event,
@@ -36,7 +39,7 @@ impl Pins {
     /// Pins what is looked up from here on.
     pub fn pin(&self) -> Pin {
         let era = self.0.era.get();
-        *self.0.held.borrow_mut().entry(era).or_default() += 1;
+        self.0.now.set(self.0.now.get() + 1);
         Pin { pins: self.clone(), era }
     }
 
@@ -44,11 +47,15 @@ impl Pins {
     pub fn free_later(&self, zones: Zones) {
         let era = self.0.era.get();
         self.0.era.set(era + 1);
+        match self.0.now.take() {
+            0 => {}
+            pins => _ = self.0.held.borrow_mut().insert(era, pins),
+        }
         self.0.waiting.borrow_mut().entry(era).or_default().extend(zones);
         self.0.freed.wake();
     }
 
-    /// The oldest era with a pin.
+    /// The oldest era with a pin; this one does not count, since all that waits is older.
     fn oldest(&self) -> u64 {
         let held = self.0.held.borrow().keys().next().copied();
         held.filter(|_| !planted(Canary::PinsForgotten)).unwrap_or(u64::MAX)
@@ -81,6 +88,10 @@ impl Pins {
 
 impl Drop for Pin {
     fn drop(&mut self) {
+        if self.era == self.pins.0.era.get() {
+            self.pins.0.now.set(self.pins.0.now.get() - 1);
+            return;
+        }
         let mut held = self.pins.0.held.borrow_mut();
         let count = held.get_mut(&self.era).expect("a pin is counted");
         *count -= 1;

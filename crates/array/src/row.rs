@@ -37,9 +37,9 @@ pub struct Columns {
     /// Its redundancy.
     pub scheme: Scheme,
     /// Its columns' places.
-    pub slots: Vec<Slot>,
+    pub slots: Rc<[Slot]>,
     /// Where its earlier lives ended.
-    pub cuts: Vec<Cut>,
+    pub cuts: Rc<[Cut]>,
 }
 
 /// Rows as they were read, unverified.

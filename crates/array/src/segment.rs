@@ -33,9 +33,9 @@ pub struct Seg {
     /// Its redundancy.
     pub scheme: Scheme,
     /// Each column's place.
-    pub slots: Vec<Slot>,
+    pub slots: Rc<[Slot]>,
     /// As in the format.
-    pub cuts: Vec<Cut>,
+    pub cuts: Rc<[Cut]>,
     /// Where in its life.
     pub state: SegmentState,
     /// Blocks the published trees point to.
@@ -68,8 +68,8 @@ impl Seg {
         Seg {
             id,
             scheme,
-            slots,
-            cuts: Vec::new(),
+            slots: slots.into(),
+            cuts: Rc::new([]),
             state: SegmentState::Spare,
             live: 0,
             append: 0,

@@ -172,7 +172,7 @@ impl Core {
     /// Lets in who may go on: the volume with the least in flight first.
     fn let_in(&self) {
         let shares = &self.shares;
-        if planted(Canary::TurnKept) {
+        if planted(Canary::TurnKept) || shares.held_up.borrow().is_empty() {
             return;
         }
         loop {
@@ -224,8 +224,7 @@ impl Turn {
 
 impl Drop for Turn {
     fn drop(&mut self) {
-        let core = self.core.clone();
-        core.turn_ended(self);
+        self.core.turn_ended(self);
     }
 }
 

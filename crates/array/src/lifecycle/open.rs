@@ -460,7 +460,7 @@ fn load(rt: &Rt, g: &Generation, found: &[Found], believed: &[bool], how: OpenHo
         for s in g.segments.iter().filter(kept) {
             let mut seg = Seg::spare(s.id, s.scheme, s.slots.clone());
             seg.state = s.state;
-            seg.cuts = s.cuts.clone();
+            seg.cuts = s.cuts.as_slice().into();
             seg.live = s.live;
             (seg.append, seg.acked, seg.durable, seg.listed) = (s.rows, s.rows, s.rows, true);
             for (member, zone) in s.slots.iter().flatten() {

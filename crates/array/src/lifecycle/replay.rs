@@ -229,9 +229,11 @@ impl Core {
             SegmentState::Spare | SegmentState::Open => {
                 let full = s.end == self.shape.zone_blocks;
                 seg.state = if full { SegmentState::Sealed } else { SegmentState::Open };
-                if !full && !cut(&mut seg.cuts, s.end, how.epoch) {
+                let mut cuts = seg.cuts.to_vec();
+                if !full && !cut(&mut cuts, s.end, how.epoch) {
                     seg.state = SegmentState::Sealed;
                 }
+                seg.cuts = cuts.into();
             }
         }
     }

@@ -75,7 +75,8 @@ impl Core {
                 seat.free.borrow_mut().insert(zone);
                 continue;
             }
-            let was = seg.slots[column].replace((seat.id, zone));
+            // Who reads has the columns as they were.
+            let was = Rc::make_mut(&mut seg.slots)[column].replace((seat.id, zone));
             self.moved_from(was);
         }
         if copied == Ok(true) && !placed { Err(Fault::Medium) } else { copied }

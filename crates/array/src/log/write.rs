@@ -97,8 +97,8 @@ impl Core {
         add(&self.tally.data_blocks_written, u64::from(record.rows) * k as u64);
         let columns = record.columns.take();
         let mut writes = Vec::with_capacity(slots.len());
-        for (slot, parts) in slots.into_iter().zip(columns) {
-            let Some((member, zone)) = slot else { continue };
+        for (slot, parts) in slots.iter().zip(columns) {
+            let Some((member, zone)) = *slot else { continue };
             let seat = self.seat(member).expect("slots name seats");
             let at = seat.layout.zone_row(zone, record.row);
             add(&self.tally.raw_blocks_written, u64::from(record.rows));

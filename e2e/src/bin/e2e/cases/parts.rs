@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use e2e::{OrFail, Result};
 use e2e::failure::require;
 use e2e::server::Server;
+use e2e::{OrFail, Result};
 
 use super::Case;
 use super::rebuild::wait_whole;
