@@ -123,7 +123,9 @@ impl Core {
     pub async fn read_or_go_around(&self, columns: &Columns, column: usize, row: u32, crcs: &[u32]) -> Answer {
         let rows = crcs.len() as u32;
         let member = self.slot_seat(columns, column).filter(|_| rows <= ROWS_MAX);
-        let Some((seat, _)) = member else { return Answer::Direct(self.read_column(columns, column, row, rows).await) };
+        let Some((seat, zone)) = member else {
+            return Answer::Direct(self.read_column(columns, column, row, rows).await);
+        };
         self.detours.earn();
         seat.speed.asked.set(seat.speed.asked.get() + 1);
         let probe = seat.speed.asked.get().is_multiple_of(PROBE_ONE_IN);
@@ -137,21 +139,33 @@ impl Core {
             return Box::pin(around).await;
         }
         let begun = self.rt.turned();
-        let direct = pin!(self.timed(columns, column, row, rows, &seat));
+        let at = seat.layout.zone_row(zone, row);
+        let answered = |data: Option<Buf>| {
+            seat.speed.took(self.rt.turned() - begun);
+            Answer::Direct(data)
+        };
+        let direct = async {
+            let (result, data) = seat.read(at, Buf::for_overwrite(rows as usize * BLOCK_BYTES)).await;
+            match result {
+                Ok(()) => Some(data),
+                Err(error) => Box::pin(self.read_again(&seat, at, error, data)).await,
+            }
+        };
+        let direct = pin!(direct);
         let direct = match select(direct, pin!(self.rt.sleep_until(begun + self.patience(&seat)))).await {
-            Either::Left((answer, _)) => return answer,
+            Either::Left((data, _)) => return answered(data),
             Either::Right((_, direct)) => direct,
         };
         // How it could be had otherwise is looked for only now: nearly all reads have been answered before.
-        let Some(detour) = self.detour(columns, column) else { return direct.await };
+        let Some(detour) = self.detour(columns, column) else { return answered(direct.await) };
         match select(direct, Box::pin(self.go_around(columns, column, row, crcs, &detour))).await {
-            Either::Left((answer, _)) => answer,
+            Either::Left((data, _)) => answered(data),
             Either::Right((Some(data), _)) => {
                 seat.speed.took(self.rt.turned() - begun);
                 add(&seat.speed.around, 1);
                 Answer::Around(data)
             }
-            Either::Right((None, direct)) => direct.await,
+            Either::Right((None, direct)) => answered(direct.await),
         }
     }
 

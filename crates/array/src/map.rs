@@ -7,7 +7,7 @@
 //!
 //! Invariant: memtables and roots are taken in one step, under one pin; nodes never change once written.
 
-use std::rc::Rc;
+use std::cell::Cell;
 
 use base::{Lba, VolumeId};
 use ondisk::volume::HEIGHT_MAX;
@@ -82,7 +82,7 @@ pub enum Base {
     /// No node: everything below says the same.
     Fill(MapRef),
     /// The node, and where it is.
-    Node(Rc<Packed>, Place),
+    Node(Packed, Place),
 }
 
 impl Base {
@@ -115,6 +115,32 @@ impl Core {
                 return resolved;
             }
         }
+    }
+
+    /// Where one block of a volume is, if that can be said at once: it is stored, and the nodes are in memory. To be
+    /// asked under a pin.
+    pub fn place_now(&self, vol: &Vol, lba: Lba) -> Option<Place> {
+        let memory = self.memory.borrow();
+        let frozen = memory.frozen.as_ref().filter(|_| !planted(Canary::FrozenTableForgotten));
+        if let Some(known) = memory.active.get(vol.id, lba).or_else(|| frozen?.get(vol.id, lba)) {
+            return match known {
+                MapRef::At(place) => Some(place),
+                MapRef::Hole | MapRef::Zero | MapRef::Bad => None,
+            };
+        }
+        let (key, height) = (NodeKey::leaf(vol.id, lba), u32::from(vol.height.get()));
+        if key.index.checked_shr(8 * height).unwrap_or(0) > 0 {
+            return None;
+        }
+        let roots: &Cell<[MapRef]> = &vol.roots;
+        let MapRef::At(mut place) = roots.as_slice_of_cells()[usize::from(key.shard)].get() else { return None };
+        let nodes = self.nodes.borrow();
+        for level in (0..height).rev() {
+            place = nodes.look(place.pba)?.place(((key.index >> (8 * level)) % NODE_REFS as u64) as usize)?;
+        }
+        let place = nodes.look(place.pba)?.place((lba.0 % LEAF_BLOCKS) as usize)?;
+        nodes.found(u64::from(height) + 1);
+        Some(place)
     }
 
     /// What one block of a volume is, pinned.
@@ -205,7 +231,7 @@ impl Core {
     }
 
     /// A node that is not in memory.
-    async fn read_node(&self, place: Place) -> Result<Rc<Packed>, Fault> {
+    async fn read_node(&self, place: Place) -> Result<Packed, Fault> {
         let columns = self.columns(place.pba.segment).ok_or(Fault::Medium)?;
         let (column, row) = Seg::place(place.pba.block, self.shape.zone_blocks);
         if column >= columns.scheme.k() {
@@ -215,7 +241,7 @@ impl Core {
         if run.lost {
             return Err(Fault::Medium);
         }
-        let node = Rc::new(Packed::from(&Node::decode(&run.data).map_err(|_| Fault::Medium)?));
+        let node = Packed::from(&Node::decode(&run.data).map_err(|_| Fault::Medium)?);
         self.nodes.borrow_mut().put(place.pba, node.clone());
         Ok(node)
     }

@@ -243,7 +243,7 @@ impl Core {
                     self.node_replaced();
                 }
                 live.push((place, 1));
-                self.nodes.borrow_mut().put(place.pba, Rc::new(Packed::from(&node)));
+                self.nodes.borrow_mut().put(place.pba, Packed::from(&node));
                 MapRef::At(place)
             }
         };

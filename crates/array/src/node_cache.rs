@@ -6,7 +6,6 @@
 //! Not here: reading them (`map`).
 
 use std::cell::Cell;
-use std::rc::Rc;
 
 use base::Pba;
 use foldhash::fast::FixedState;
@@ -28,14 +27,14 @@ const USUAL_BYTES: u64 = 1400;
 #[derive(Clone)]
 struct InMemory;
 
-impl Weighter<Pba, Rc<Packed>> for InMemory {
-    fn weight(&self, _: &Pba, node: &Rc<Packed>) -> u64 {
+impl Weighter<Pba, Packed> for InMemory {
+    fn weight(&self, _: &Pba, node: &Packed) -> u64 {
         node.bytes() + OVERHEAD_BYTES
     }
 }
 
 /// The hash is always the same, so that a seed of the simulator is, too.
-type Nodes = Cache<Pba, Rc<Packed>, InMemory, FixedState>;
+type Nodes = Cache<Pba, Packed, InMemory, FixedState>;
 
 /// The cache.
 pub struct NodeCache {
@@ -62,7 +61,7 @@ impl NodeCache {
     }
 
     /// Remembers.
-    pub fn put(&mut self, at: Pba, node: Rc<Packed>) {
+    pub fn put(&mut self, at: Pba, node: Packed) {
         self.nodes.insert(at, node);
     }
 
@@ -74,11 +73,21 @@ impl NodeCache {
     }
 
     /// The node at a place, if it is here.
-    pub fn get(&self, at: Pba) -> Option<Rc<Packed>> {
+    pub fn get(&self, at: Pba) -> Option<Packed> {
         let node = self.nodes.get(&at).cloned();
         let tally = if node.is_some() { &self.hits } else { &self.misses };
         tally.set(tally.get() + 1);
         node
+    }
+
+    /// The node at a place, if it is here; not counted yet.
+    pub fn look(&self, at: Pba) -> Option<&Packed> {
+        self.nodes.get(&at)
+    }
+
+    /// So many were here when they were looked for.
+    pub fn found(&self, nodes: u64) {
+        self.hits.set(self.hits.get() + nodes);
     }
 
     /// How it does.
@@ -102,7 +111,7 @@ mod tests {
     fn no_more_than_the_user_gives() {
         let mut cache = NodeCache::default();
         cache.resize(100_000);
-        let node = Rc::new(Packed::from(&Node::filled(MapRef::Zero)));
+        let node = Packed::from(&Node::filled(MapRef::Zero));
         let at = |block| Pba { segment: SegmentId(1), block };
         (0..10_000).for_each(|block| cache.put(at(block), node.clone()));
         let there = (0..10_000).filter(|block| cache.get(at(*block)).is_some()).count() as u64;

@@ -6,10 +6,10 @@ use std::collections::BTreeSet;
 use std::rc::Rc;
 use std::time::Duration;
 
-use base::{BLOCK_BYTES, SegmentId};
+use base::{BLOCK_BYTES, MemberLba, SegmentId};
 use futures::future::join_all;
 use ondisk::{Cut, Scheme, Slot, crc32c};
-use rt::{Buf, Bytes};
+use rt::{Buf, Bytes, IoError};
 
 use crate::canary::{Canary, planted};
 use crate::core::Core;
@@ -83,23 +83,32 @@ impl Core {
     /// Reads `rows` rows of one column as they are, unverified; `None` when its member is not there or fails.
     pub async fn read_column(&self, columns: &Columns, column: usize, row: u32, rows: u32) -> Option<Buf> {
         let (seat, zone) = self.slot_seat(columns, column)?;
-        let mut buf = Buf::for_overwrite(rows as usize * BLOCK_BYTES);
-        for attempt in 0..READ_TRIES {
-            let (result, back) = seat.read(seat.layout.zone_row(zone, row), buf).await;
+        let (at, buf) = (seat.layout.zone_row(zone, row), Buf::for_overwrite(rows as usize * BLOCK_BYTES));
+        let (result, buf) = seat.read(at, buf).await;
+        match result {
+            Ok(()) => Some(buf),
+            Err(error) => Box::pin(self.read_again(&seat, at, error, buf)).await,
+        }
+    }
+
+    /// A read of a member failed: reads again, as often as the rules say.
+    pub async fn read_again(&self, seat: &Seat, at: MemberLba, error: IoError, buf: Buf) -> Option<Buf> {
+        let (mut error, mut buf) = (error, buf);
+        for attempt in 1..=READ_TRIES {
+            if error == IoError::Gone {
+                self.member_gone(seat.id);
+                break;
+            }
+            self.read_failed(seat);
+            if attempt == READ_TRIES {
+                break;
+            }
+            self.rt.sleep(READ_PAUSE).await;
+            let (result, back) = seat.read(at, buf).await;
             buf = back;
             match result {
                 Ok(()) => return Some(buf),
-                Err(rt::IoError::Gone) => {
-                    add(&self.tally.columns_unread, 1);
-                    self.member_gone(seat.id);
-                    return None;
-                }
-                Err(_) => {
-                    self.read_failed(&seat);
-                    if attempt + 1 < READ_TRIES {
-                        self.rt.sleep(READ_PAUSE).await;
-                    }
-                }
+                Err(next) => error = next,
             }
         }
         add(&self.tally.columns_unread, 1);

@@ -164,7 +164,12 @@ impl Volume {
 
     async fn read_blocks_there(&self, first: Lba, n: usize) -> Result<Bytes, Fault> {
         if n == 1 {
-            let (what, _pin) = self.core.resolve_one(&self.vol, first).await?;
+            let pin = self.core.pins.pin();
+            if let Some(place) = self.core.place_now(&self.vol, first) {
+                return Ok(self.read_run_at(place, &[place.crc]).await?.freeze());
+            }
+            drop(pin);
+            let (what, _pin) = Box::pin(self.core.resolve_one(&self.vol, first)).await?;
             return match what {
                 MapRef::At(place) => Ok(self.read_run_at(place, &[place.crc]).await?.freeze()),
                 MapRef::Hole | MapRef::Zero => Ok(Buf::zeroed(BLOCK_BYTES).freeze()),

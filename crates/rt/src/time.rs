@@ -6,7 +6,7 @@
 //! Not here: the clock (`executor` has it: real, or moved by the modelled world).
 
 use std::cmp::Reverse;
-use std::collections::BinaryHeap;
+use std::collections::{BinaryHeap, VecDeque};
 use std::fmt;
 use std::future::Future;
 use std::ops::{Add, Sub};
@@ -64,10 +64,15 @@ pub(crate) struct EventKey {
 /// Everything that will happen, soonest first.
 ///
 /// Nearly all sleeps are taken back before their end: their lines stay where they are until they come first, or until they
-/// are half of all, so that taking one back costs next to nothing. Invariant: the first line is of an event.
+/// are half of all, so that taking one back costs next to nothing. Nearly all are made in the order of their ends, too:
+/// such lines queue up, and cost no heap.
+///
+/// Invariants: the first line is of an event; the queue is in order.
 #[derive(Default)]
 pub(crate) struct Agenda {
-    lines: BinaryHeap<Reverse<Line>>,
+    queue: VecDeque<Line>,
+    /// Lines that came out of order, or that others came before.
+    others: BinaryHeap<Reverse<Line>>,
     /// With its number, since slots are used again.
     events: Slab<(u64, Event)>,
     made: u64,
@@ -87,28 +92,55 @@ impl Agenda {
     pub(crate) fn add(&mut self, at: Nanos, event: Event) -> EventKey {
         self.made += 1;
         let slot = self.events.insert((self.made, event));
-        self.lines.push(Reverse((at, self.made, slot)));
+        let line = (at, self.made, slot);
+        // One that lies far ahead gives way once, and lets the queue be one of nearer ones.
+        while let Some(later) = self.queue.pop_back_if(|last| *last > line) {
+            self.others.push(Reverse(later));
+        }
+        self.queue.push_back(line);
         EventKey { slot, made: self.made }
     }
 
     pub(crate) fn take_back(&mut self, key: EventKey) -> Option<Event> {
         let event = self.take(key.slot, key.made)?;
-        if self.lines.len() > LINES_MIN && self.lines.len() / 2 > self.events.len() {
-            self.lines.retain(|Reverse(line)| is_of_event(&self.events, *line));
+        if self.lines() > LINES_MIN && self.lines() / 2 > self.events.len() {
+            self.others.retain(|Reverse(line)| is_of_event(&self.events, *line));
+            self.queue.retain(|line| is_of_event(&self.events, *line));
         }
         self.skip_lines();
         Some(event)
     }
 
     pub(crate) fn soonest(&self) -> Option<Nanos> {
-        self.lines.peek().map(|Reverse((at, ..))| *at)
+        self.first().map(|(at, ..)| at)
+    }
+
+    fn lines(&self) -> usize {
+        self.queue.len() + self.others.len()
+    }
+
+    fn first(&self) -> Option<Line> {
+        match (self.queue.front(), self.others.peek()) {
+            (Some(queued), Some(Reverse(other))) => Some(*queued.min(other)),
+            (Some(line), None) | (None, Some(Reverse(line))) => Some(*line),
+            (None, None) => None,
+        }
+    }
+
+    /// Takes the first line away.
+    fn pop(&mut self, first: Line) {
+        if self.queue.front() == Some(&first) {
+            self.queue.pop_front();
+        } else {
+            self.others.pop();
+        }
     }
 
     /// The soonest event, when it is due by `now`.
     pub(crate) fn due(&mut self, now: Nanos) -> Option<Event> {
-        let Reverse((_, made, slot)) = *self.lines.peek().filter(|Reverse((at, ..))| *at <= now)?;
-        self.lines.pop();
-        let event = self.take(slot, made);
+        let first = self.first().filter(|(at, ..)| *at <= now)?;
+        self.pop(first);
+        let event = self.take(first.2, first.1);
         self.skip_lines();
         event
     }
@@ -123,7 +155,8 @@ impl Agenda {
     }
 
     pub(crate) fn clear(&mut self) -> Slab<(u64, Event)> {
-        self.lines.clear();
+        self.queue.clear();
+        self.others.clear();
         std::mem::take(&mut self.events)
     }
 
@@ -134,8 +167,8 @@ impl Agenda {
 
     /// Drops the lines of no event before the next one.
     fn skip_lines(&mut self) {
-        while self.lines.peek().is_some_and(|Reverse(line)| !is_of_event(&self.events, *line)) {
-            self.lines.pop();
+        while let Some(line) = self.first().filter(|line| !is_of_event(&self.events, *line)) {
+            self.pop(line);
         }
     }
 }
@@ -185,6 +218,7 @@ impl Drop for Sleep {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use proptest::prelude::*;
 
     #[test]
     fn arithmetic_saturates() {
@@ -210,6 +244,31 @@ mod tests {
         assert_eq!(agenda.soonest(), Some(Nanos(9)));
     }
 
+    proptest! {
+        #[test]
+        fn whatever_comes_fires_in_order(ops in prop::collection::vec((0u64..50, 0u8..4), 1..200)) {
+            let mut agenda = Agenda::default();
+            let mut plain: Vec<(u64, EventKey)> = vec![];
+            for (at, what) in ops {
+                match what {
+                    // The last made is taken back, as most are.
+                    0 if !plain.is_empty() => {
+                        let (_, key) = plain.pop().unwrap();
+                        prop_assert!(agenda.take_back(key).is_some());
+                    }
+                    1 => {
+                        let due = plain.iter().enumerate().filter(|(_, (t, _))| *t <= at);
+                        let first = due.min_by_key(|(i, (t, _))| (*t, *i)).map(|(i, _)| i);
+                        prop_assert_eq!(agenda.due(Nanos(at)).is_some(), first.is_some());
+                        first.map(|i| plain.remove(i));
+                    }
+                    _ => plain.push((at, agenda.add(Nanos(at), Event::Wake(Waker::noop().clone())))),
+                }
+                prop_assert_eq!(agenda.soonest().map(|n| n.0), plain.iter().map(|(t, _)| *t).min());
+            }
+        }
+    }
+
     #[test]
     fn what_is_taken_back_leaves_no_lines_behind() {
         let mut agenda = Agenda::default();
@@ -219,7 +278,7 @@ mod tests {
             let key = agenda.add(Nanos(1000 + at), wake());
             assert!(agenda.take_back(key).is_some());
             assert!(agenda.take_back(key).is_none(), "a slot that is used again is another's");
-            assert!(agenda.lines.len() <= LINES_MIN + 1);
+            assert!(agenda.lines() <= LINES_MIN + 1);
         }
         // Those that came before are gone with the first that is taken back.
         let soon = agenda.add(Nanos(3), wake());
