@@ -11,15 +11,16 @@ use std::cell::Cell;
 use std::pin::pin;
 use std::time::Duration;
 
-use base::BLOCK_BYTES;
+use base::{BLOCK_BYTES, MemberLba};
 use futures::future::{Either, select};
-use ondisk::{Scheme, crc32c};
-use rt::Buf;
+use ondisk::{Place, Scheme, crc32c};
+use rt::{Buf, Nanos};
 
 use crate::canary::{Canary, planted};
 use crate::core::Core;
 use crate::row::Columns;
 use crate::seat::{Seat, add};
+use crate::segment::Seg;
 
 /// The share of reads that take longer than the high quantile.
 const ABOVE: f64 = 0.05;
@@ -139,34 +140,89 @@ impl Core {
             return Box::pin(around).await;
         }
         let begun = self.rt.turned();
-        let at = seat.layout.zone_row(zone, row);
-        let answered = |data: Option<Buf>| {
-            seat.speed.took(self.rt.turned() - begun);
-            Answer::Direct(data)
+        let direct = pin!(self.read_of(&seat, seat.layout.zone_row(zone, row), rows));
+        let data = match select(direct, pin!(self.rt.sleep_until(begun + self.patience(&seat)))).await {
+            Either::Left((data, _)) => data,
+            Either::Right((_, direct)) => match self.late(columns, column, row, crcs, direct).await {
+                Answer::Around(data) => {
+                    self.went_around(&seat, begun);
+                    return Answer::Around(data);
+                }
+                Answer::Direct(data) => data,
+            },
         };
-        let direct = async {
-            let (result, data) = seat.read(at, Buf::for_overwrite(rows as usize * BLOCK_BYTES)).await;
-            match result {
-                Ok(()) => Some(data),
-                Err(error) => Box::pin(self.read_again(&seat, at, error, data)).await,
-            }
-        };
-        let direct = pin!(direct);
-        let direct = match select(direct, pin!(self.rt.sleep_until(begun + self.patience(&seat)))).await {
-            Either::Left((data, _)) => return answered(data),
-            Either::Right((_, direct)) => direct,
-        };
-        // How it could be had otherwise is looked for only now: nearly all reads have been answered before.
-        let Some(detour) = self.detour(columns, column) else { return answered(direct.await) };
-        match select(direct, Box::pin(self.go_around(columns, column, row, crcs, &detour))).await {
-            Either::Left((data, _)) => answered(data),
-            Either::Right((Some(data), _)) => {
-                seat.speed.took(self.rt.turned() - begun);
-                add(&seat.speed.around, 1);
-                Answer::Around(data)
-            }
-            Either::Right((None, direct)) => answered(direct.await),
+        seat.speed.took(self.rt.turned() - begun);
+        Answer::Direct(data)
+    }
+
+    /// The block at `place`: at once when its member is in, not slow, and says what matches. `None` when it is not so, or
+    /// the block cannot be had.
+    pub async fn read_place(&self, place: Place) -> Option<Buf> {
+        let (column, row) = Seg::place(place.pba.block, self.shape.zone_blocks);
+        let slot = *self.table.borrow().segments.get(&place.pba.segment)?.slots.get(column)?;
+        let (member, zone) = slot?;
+        let seat = self.seat(member).filter(|seat| seat.is_in() && zone < seat.layout.zones)?;
+        if self.is_slow(&seat) {
+            return None;
         }
+        self.detours.earn();
+        seat.speed.asked.set(seat.speed.asked.get() + 1);
+        let begun = self.rt.turned();
+        let direct = pin!(self.read_of(&seat, seat.layout.zone_row(zone, row), 1));
+        let (data, columns) = match select(direct, pin!(self.rt.sleep_until(begun + self.patience(&seat)))).await {
+            Either::Left((data, _)) => (data, None),
+            Either::Right((_, direct)) => {
+                let columns = self.columns(place.pba.segment)?;
+                match Box::pin(self.late(&columns, column, row, &[place.crc], direct)).await {
+                    Answer::Around(data) => {
+                        self.went_around(&seat, begun);
+                        return Some(data);
+                    }
+                    Answer::Direct(data) => (data, Some(columns)),
+                }
+            }
+        };
+        seat.speed.took(self.rt.turned() - begun);
+        match data {
+            Some(data) if crc32c(&data) == place.crc || planted(Canary::ChecksumIgnored) => Some(data),
+            data => {
+                let columns = columns.or_else(|| self.columns(place.pba.segment))?;
+                let run = Box::pin(self.made_good(&columns, column, row, &[place.crc], data)).await;
+                (!run.lost).then_some(run.data)
+            }
+        }
+    }
+
+    /// Rows of a member as it has them, unverified; `None` when it could not say.
+    async fn read_of(&self, seat: &Seat, at: MemberLba, rows: u32) -> Option<Buf> {
+        let (result, data) = seat.read(at, Buf::for_overwrite(rows as usize * BLOCK_BYTES)).await;
+        match result {
+            Ok(()) => Some(data),
+            Err(error) => Box::pin(self.read_again(seat, at, error, data)).await,
+        }
+    }
+
+    /// A read is late: what it says, or what the others say before it. How these could say it is looked for only now:
+    /// nearly all reads have been answered before.
+    async fn late(
+        &self,
+        columns: &Columns,
+        column: usize,
+        row: u32,
+        crcs: &[u32],
+        direct: impl Future<Output = Option<Buf>> + Unpin,
+    ) -> Answer {
+        let Some(detour) = self.detour(columns, column) else { return Answer::Direct(direct.await) };
+        match select(direct, Box::pin(self.go_around(columns, column, row, crcs, &detour))).await {
+            Either::Left((data, _)) => Answer::Direct(data),
+            Either::Right((Some(data), _)) => Answer::Around(data),
+            Either::Right((None, direct)) => Answer::Direct(direct.await),
+        }
+    }
+
+    fn went_around(&self, seat: &Seat, begun: Nanos) {
+        seat.speed.took(self.rt.turned() - begun);
+        add(&seat.speed.around, 1);
     }
 
     /// Goes around a slow member. Who is slow may have been another one lately: the member itself is asked after the

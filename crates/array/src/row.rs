@@ -177,11 +177,23 @@ impl Core {
     }
 
     async fn read_run_there(&self, columns: &Columns, column: usize, row: u32, crcs: &[u32]) -> Run {
+        match self.read_or_go_around(columns, column, row, crcs).await {
+            Answer::Direct(direct) => self.made_good(columns, column, row, crcs, direct).await,
+            Answer::Around(data) => Run { data, lost: false },
+        }
+    }
+
+    /// What a member said of a run, each block matched with its checksum; what it did not say, or what does not match, is
+    /// made from the rest of its row.
+    pub async fn made_good(
+        &self,
+        columns: &Columns,
+        column: usize,
+        row: u32,
+        crcs: &[u32],
+        direct: Option<Buf>,
+    ) -> Run {
         let rows = crcs.len() as u32;
-        let direct = match self.read_or_go_around(columns, column, row, crcs).await {
-            Answer::Direct(direct) => direct,
-            Answer::Around(data) => return Run { data, lost: false },
-        };
         let had_direct = direct.is_some();
         let mut data = match direct {
             Some(data) => data,
