@@ -5,16 +5,17 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 macro_rules! kinds {
-    ($($(#[doc = $doc:literal])+ $name:ident,)+) => {
+    ($($(#[doc = $doc:literal])+ $name:ident,)+ of parts: $($(#[doc = $other_doc:literal])+ $other:ident,)+) => {
         /// What can happen to an array.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
         #[serde(rename_all = "kebab-case")]
         pub enum Kind {
             $($(#[doc = $doc])+ $name,)+
+            $($(#[doc = $other_doc])+ $other,)+
         }
 
         impl Kind {
-            /// All of them.
+            /// What happens to arrays in one piece: plans draw from these.
             pub const ALL: &[Kind] = &[$(Kind::$name,)+];
         }
     };
@@ -187,9 +188,62 @@ kinds! {
     ScrubUnderLoad,
     /// A generation of a process that has ended lands on a drive under the next one, and after it.
     LateGeneration,
+of parts:
+    /// A request reaches several parts.
+    AcrossParts,
+    /// The parts behind the first are asked by letters.
+    ByLetters,
+    /// The process dies or the power fails in the middle of a verb on volumes.
+    EndInVerb,
+    /// The same in the middle of a verb on drives.
+    EndInJoin,
+    /// A part has more of a volume than the first when the array is opened again.
+    LeftInParts,
+    /// A volume has another name.
+    VolumeRenamed,
+    /// A drive fails the writes of one part, and is out there only.
+    SliceErrs,
+    /// What went out in one part is taken out of the others.
+    LossShared,
+    /// A drive that had joined some parts joins the others by the same command.
+    JoinFinished,
+    /// A drive is known by the label of a part in its middle only.
+    EndsWiped,
+    /// A part is asked for a checkpoint.
+    Checkpoint,
 }
 
 impl Kind {
+    /// What happens to arrays in parts.
+    pub const IN_PARTS: &[Kind] = &[
+        Kind::PowerCut,
+        Kind::Kill,
+        Kind::Close,
+        Kind::EndInOpen,
+        Kind::EndInVerb,
+        Kind::EndInJoin,
+        Kind::LeftInParts,
+        Kind::AcrossParts,
+        Kind::ByLetters,
+        Kind::VolumeChanged,
+        Kind::VolumeRenamed,
+        Kind::DrivePulled,
+        Kind::StaleReturn,
+        Kind::MissingAtOpen,
+        Kind::SliceErrs,
+        Kind::LossShared,
+        Kind::DriveFailed,
+        Kind::DriveReplaced,
+        Kind::DriveCopied,
+        Kind::DriveGrown,
+        Kind::DriveRetired,
+        Kind::SpareAdded,
+        Kind::JoinFinished,
+        Kind::EndsWiped,
+        Kind::Scrubbed,
+        Kind::Checkpoint,
+    ];
+
     /// Whether it damages what lies on a drive: only on those whose loss the redundancy covers.
     pub fn spoils(self) -> bool {
         use Kind::{

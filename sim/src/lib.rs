@@ -19,6 +19,7 @@ pub mod lives;
 pub mod lone;
 pub mod model;
 pub mod own;
+pub mod parts;
 pub mod plan;
 pub mod probes;
 pub mod report;

@@ -10,6 +10,7 @@ use array::canary::{Canary, plant};
 use clap::Parser;
 use serde::{Deserialize, Serialize};
 use sim::kind::Kind;
+use sim::parts::{self, PART_NOT_FLUSHED, plant_part_not_flushed};
 use sim::plan::Plan;
 use sim::report::Report;
 use sim::run::run;
@@ -25,6 +26,9 @@ struct Args {
     /// Seeds from A up to, not including, B
     #[arg(long, value_name = "A..B", default_value = "0..200", value_parser = seeds)]
     seeds: (u64, u64),
+    /// Seeds of arrays in parts, or one (then with what happens in it), instead of those in one piece
+    #[arg(long, value_name = "A..B", value_parser = seeds_or_one, conflicts_with_all = ["seed", "scenario", "seeds"])]
+    parts: Option<(u64, u64)>,
     /// Seeds from A on for so long
     #[arg(long)]
     minutes: Option<u64>,
@@ -72,18 +76,42 @@ fn seeds(text: &str) -> Result<(u64, u64), String> {
     }
 }
 
+fn seeds_or_one(text: &str) -> Result<(u64, u64), String> {
+    text.parse().map(|seed: u64| (seed, seed + 1)).or_else(|_| seeds(text))
+}
+
+/// What seeds are of.
+#[derive(Clone, Copy)]
+struct Subject {
+    /// The argument that repeats one.
+    replay: &'static str,
+    run: fn(u64) -> Result<Report, String>,
+    /// What can happen.
+    kinds: &'static [Kind],
+}
+
+/// Arrays in one piece.
+const PLAIN: Subject = Subject { replay: "--seed", run: |seed| run(&Plan::of(seed), false), kinds: Kind::ALL };
+
+/// Arrays in parts.
+const PARTS: Subject = Subject { replay: "--parts", run: |seed| parts::run(seed, false), kinds: Kind::IN_PARTS };
+
 fn main() -> ExitCode {
     let args = Args::parse();
     let result = match (&args.scenario, &args.canary, args.seed) {
         (Some(name), None, _) => scenarios(name, args.quiet),
-        (_, Some(name), _) => canaries(name, args.seeds),
+        (_, Some(name), _) => canaries(name, args.seeds, args.parts),
         (None, None, Some(seed)) => match (&args.keep, &args.why) {
             (Some(name), Some(why)) => {
                 write_scenario(&folder().join(name).with_extension("toml"), why, &Plan::of(seed))
             }
             _ => one(&Plan::of(seed), &args),
         },
-        (None, None, None) => many(&args),
+        (None, None, None) => match args.parts {
+            Some((seed, end)) if seed + 1 == end && args.minutes.is_none() => one_in_parts(seed, &args),
+            Some(range) => many(&args, PARTS, range),
+            None => many(&args, PLAIN, args.seeds),
+        },
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,
@@ -94,41 +122,49 @@ fn main() -> ExitCode {
     }
 }
 
-/// The bug that this process was told to have.
-fn planted() -> Option<Canary> {
-    let name = std::env::var("SIM_PLANTED").ok()?;
-    Canary::ALL.iter().copied().find(|c| format!("{c:?}") == name)
+/// Plants the bug that this process was told to have, in this thread.
+fn plant_as_told() {
+    let name = std::env::var("SIM_PLANTED").unwrap_or_default();
+    plant(Canary::ALL.iter().copied().find(|c| format!("{c:?}") == name));
+    plant_part_not_flushed(name == PART_NOT_FLUSHED);
 }
 
 fn one(plan: &Plan, args: &Args) -> Result<(), String> {
-    plant(planted());
+    plant_as_told();
     let report = run(plan, !args.quiet).map_err(|wrong| format!("seed {} FAILED: {wrong}", plan.seed))?;
     if !args.quiet {
-        report.print();
+        report.print(Kind::ALL);
+    }
+    Ok(())
+}
+
+fn one_in_parts(seed: u64, args: &Args) -> Result<(), String> {
+    plant_as_told();
+    let report = parts::run(seed, !args.quiet).map_err(|wrong| format!("seed {seed} FAILED: {wrong}"))?;
+    if !args.quiet {
+        report.print(Kind::IN_PARTS);
     }
     Ok(())
 }
 
 /// Runs seeds on several threads, until one fails if they are not to go on.
-fn many(args: &Args) -> Result<(), String> {
-    let (from, to) = args.seeds;
+fn many(args: &Args, subject: Subject, (from, to): (u64, u64)) -> Result<(), String> {
     let begun = Instant::now();
     let limit = args.minutes.map(|m| Duration::from_secs(60 * m));
     let to = if limit.is_some() { u64::MAX } else { to };
     let next = AtomicU64::new(from);
     let stop = AtomicBool::new(false);
     let total = Mutex::new((Report::default(), None::<(u64, String)>));
-    let canary = planted();
     let quiet = args.quiet;
     let work = || {
-        plant(canary);
+        plant_as_told();
         while !stop.load(Ordering::Relaxed) && limit.is_none_or(|l| begun.elapsed() < l) {
             let seed = next.fetch_add(1, Ordering::Relaxed);
             if seed >= to {
                 break;
             }
             SEED.set(seed);
-            let result = run(&Plan::of(seed), false);
+            let result = (subject.run)(seed);
             let mut total = total.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
             match result {
                 Ok(report) => total.0.add(&report),
@@ -151,7 +187,8 @@ fn many(args: &Args) -> Result<(), String> {
     let usual = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |info| {
         let seed = SEED.get();
-        println!("seed {seed} FAILED: panic\nreplay: cargo run --release -p sim -- --seed {seed}");
+        let replay = subject.replay;
+        println!("seed {seed} FAILED: panic\nreplay: cargo run --release -p sim -- {replay} {seed}");
         if !quiet {
             usual(info);
         }
@@ -161,17 +198,18 @@ fn many(args: &Args) -> Result<(), String> {
     });
     let (report, failed) = total.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner);
     if !quiet {
-        report.print();
+        report.print(subject.kinds);
         println!("{} s", begun.elapsed().as_secs());
     }
     if let Some((seed, wrong)) = failed {
-        println!("seed {seed} FAILED: {wrong}\nreplay: cargo run --release -p sim -- --seed {seed}");
-        if args.shrink > 0 && !quiet {
+        let replay = subject.replay;
+        println!("seed {seed} FAILED: {wrong}\nreplay: cargo run --release -p sim -- {replay} {seed}");
+        if args.shrink > 0 && !quiet && args.parts.is_none() {
             keep_smallest(seed, &wrong, args.shrink);
         }
         return Err("a seed failed".to_owned());
     }
-    let rare: Vec<&Kind> = Kind::ALL.iter().filter(|k| report.faults.of(**k) < args.at_least).collect();
+    let rare: Vec<&Kind> = subject.kinds.iter().filter(|k| report.faults.of(**k) < args.at_least).collect();
     if rare.is_empty() { Ok(()) } else { Err(format!("too rare: {rare:?}")) }
 }
 
@@ -203,11 +241,11 @@ fn write_scenario(path: &Path, why: &str, plan: &Plan) -> Result<(), String> {
 }
 
 /// Runs this program once more; whether nothing was wrong, `None` when it could not be run or takes for ever.
-fn child(args: &[&str], planted: Option<Canary>) -> Option<bool> {
+fn child(args: &[&str], planted: Option<&str>) -> Option<bool> {
     let mut command = Command::new(std::env::current_exe().ok()?);
     command.args(args).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
-    if let Some(canary) = planted {
-        command.env("SIM_PLANTED", format!("{canary:?}"));
+    if let Some(name) = planted {
+        command.env("SIM_PLANTED", name);
     }
     let mut child = command.spawn().ok()?;
     let begun = Instant::now();
@@ -242,7 +280,7 @@ fn scenarios(name: &str, quiet: bool) -> Result<(), String> {
         name => vec![folder().join(name).with_extension("toml")],
     };
     paths.sort();
-    plant(planted());
+    plant_as_told();
     for path in &paths {
         let text = std::fs::read_to_string(path).map_err(|e| format!("{}: {e}", path.display()))?;
         let scenario: Scenario = toml::from_str(&text).map_err(|e| format!("{}: {e}", path.display()))?;
@@ -257,20 +295,29 @@ fn scenarios(name: &str, quiet: bool) -> Result<(), String> {
     Ok(())
 }
 
-/// Plants bugs, one at a time, and runs seeds until one notices.
-fn canaries(name: &str, (from, to): (u64, u64)) -> Result<(), String> {
-    let chosen: Vec<Canary> =
-        Canary::ALL.iter().copied().filter(|c| name == "all" || format!("{c:?}") == name).collect();
+/// Plants bugs, one at a time, and runs seeds until one notices: those of arrays in parts where it is one of theirs.
+fn canaries(name: &str, plain: (u64, u64), in_parts: Option<(u64, u64)>) -> Result<(), String> {
+    let of_parts: Vec<String> = parts::CANARIES.iter().map(|c| format!("{c:?}")).collect();
+    let own = of_parts.iter().cloned().chain([PART_NOT_FLUSHED.to_owned()]);
+    let others = Canary::ALL.iter().map(|c| format!("{c:?}")).filter(|c| !of_parts.contains(c));
+    let all: Vec<(String, bool)> = others.map(|c| (c, false)).chain(own.map(|c| (c, true))).collect();
+    let chosen: Vec<_> = all.iter().filter(|(c, _)| name == "all" || c == name).collect();
     if chosen.is_empty() {
-        return Err(format!("no canary is called {name}; there are {:?}", Canary::ALL));
+        let names: Vec<&String> = all.iter().map(|(c, _)| c).collect();
+        return Err(format!("no canary is called {name}; there are {names:?}"));
     }
     let mut missed = Vec::new();
-    for canary in chosen {
+    for (canary, is_of_parts) in chosen {
         let begun = Instant::now();
+        let (flag, (from, to)) = match in_parts {
+            Some(range) => ("--parts", range),
+            None if *is_of_parts => ("--parts", plain),
+            None => ("--seeds", plain),
+        };
         let range = format!("{from}..{to}");
-        let noticed = child(&["--quiet", "--shrink", "0", "--seeds", &range], Some(canary)) != Some(true);
+        let noticed = child(&["--quiet", "--shrink", "0", flag, &range], Some(canary)) != Some(true);
         let how = if noticed { "noticed" } else { "MISSED" };
-        println!("{:<24} {how:<8} {:>6.1} s", format!("{canary:?}"), begun.elapsed().as_secs_f64());
+        println!("{canary:<24} {how:<8} {:>6.1} s", begun.elapsed().as_secs_f64());
         if !noticed {
             missed.push(canary);
         }

@@ -51,8 +51,8 @@ impl Report {
         self.trace = (self.trace ^ value).wrapping_mul(0x0100_0000_01b3).rotate_left(17);
     }
 
-    /// For people.
-    pub fn print(&self) {
+    /// For people; of these kinds.
+    pub fn print(&self, kinds: &[Kind]) {
         println!(
             "{} seeds: {} recoveries, {} requests, {} MiB written, {} blocks moved, {} requests without space",
             self.seeds,
@@ -66,7 +66,7 @@ impl Report {
             "repairs {}; beyond the redundancy {} blocks read as lost, {} opens refused; trace {:016x}",
             self.repairs, self.lost_blocks, self.refused, self.trace
         );
-        for pair in Kind::ALL.chunks(3) {
+        for pair in kinds.chunks(3) {
             let cells: Vec<String> =
                 pair.iter().map(|k| format!("{:<18}{:>9}", format!("{k:?}"), self.faults.of(*k))).collect();
             println!("  {}", cells.join("    "));
