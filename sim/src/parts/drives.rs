@@ -5,7 +5,7 @@
 
 use std::time::Duration;
 
-use array::{Refused, SeatState};
+use array::{Refused, RefusedCode, SeatState, Whole};
 use base::MemberId;
 use rand::RngExt;
 use rt::model::{Disk, OpKind, Verdict};
@@ -16,13 +16,15 @@ use super::life::Running;
 use super::open::{Opened, slices};
 use crate::kind::Kind;
 
-/// How a drive joins.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// How a drive joins, or goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum How {
     /// In the place of the drive that has, or had, this seat in the first part.
     InPlaceOf(MemberId),
     AsSpare,
     ToGrow,
+    /// That with this seat goes for good.
+    Leaves(MemberId),
 }
 
 /// A drive that joins.
@@ -123,61 +125,70 @@ fn err_in_one_part(scene: &mut Scene, rt: &Rt, running: &mut Running) -> Result<
     out_everywhere(&running.array, disk.name())
 }
 
-/// A drive begins to join or to leave, unless one is at it already.
-pub fn begin(scene: &mut Scene, rt: &Rt, running: &Running) {
-    // A modelled drive cannot go to another core.
-    if running.drive_verb.get() || running.by_letters || scene.joining.is_some() {
-        return;
-    }
+/// What is to be done with a drive.
+fn choose(scene: &mut Scene, array: &Opened) -> Option<(Kind, How)> {
     let attached = scene.world.disks.iter().all(Disk::is_attached);
-    let array = &running.array;
     let names: Vec<String> = scene.world.disks.iter().map(|d| d.name().to_owned()).collect();
     let is_out = |name: &&String| array.seats(name).contains(&Some(SeatState::Out));
     let out = names.iter().filter(is_out).find_map(|name| seat(array, name));
     let few = names.len() < DRIVES_MAX;
     let optimal = attached && array.is_optimal();
     let spares = names.iter().any(|name| array.seats(name).contains(&Some(SeatState::Spare)));
-    let verb = scene.world.dice.random_range(0..8);
-    let (kind, how) = match verb {
-        0..=3 if scene.world.plan.has(Kind::DriveReplaced) && out.is_some() => (Kind::DriveReplaced, out),
-        4 if scene.world.plan.has(Kind::DriveCopied) && optimal => (Kind::DriveCopied, seat(array, one_of(scene).name())),
-        5 if scene.world.plan.has(Kind::SpareAdded) && scene.plan.array.tolerates() > 0 && few && !spares => {
-            (Kind::SpareAdded, How::AsSpare)
+    let some = one_of(scene);
+    let has = |kind| scene.plan.array.has(kind);
+    match scene.world.dice.random_range(0..8) {
+        0..=3 if has(Kind::DriveReplaced) => Some((Kind::DriveReplaced, How::InPlaceOf(out?))),
+        4 if has(Kind::DriveCopied) && optimal => Some((Kind::DriveCopied, How::InPlaceOf(seat(array, some.name())?))),
+        5 if has(Kind::SpareAdded) && scene.plan.array.tolerates() > 0 && few && !spares => {
+            Some((Kind::SpareAdded, How::AsSpare))
         }
-        6 if scene.world.plan.has(Kind::DriveGrown) && few && optimal => (Kind::DriveGrown, How::ToGrow),
-        7 if scene.world.plan.has(Kind::DriveRetired) && optimal => return retire(scene, rt, running),
-        _ => return,
-    };
+        6 if has(Kind::DriveGrown) && few && optimal => Some((Kind::DriveGrown, How::ToGrow)),
+        7 if has(Kind::DriveRetired) && optimal => Some((Kind::DriveRetired, How::Leaves(seat(array, some.name())?))),
+        _ => None,
+    }
+}
+
+/// A drive begins to join or to leave, unless one is at it already.
+pub fn begin(scene: &mut Scene, rt: &Rt, running: &Running) {
+    // A modelled drive cannot go to another core.
+    if running.drive_verb.get() || running.by_letters || scene.joining.is_some() {
+        return;
+    }
+    let Some((kind, how)) = choose(scene, &running.array) else { return };
+    let whole = running.array.whole.clone();
+    scene.world.counts.add(kind, 1);
+    let (under_way, joined) = (running.drive_verb.clone(), running.joined.clone());
+    under_way.set(true);
+    joined.set(false);
+    if let How::Leaves(seat) = how {
+        // It may be refused: the others are too few, or lack room.
+        let verb = async move {
+            drop(whole.drive_retire(seat).await);
+            under_way.set(false);
+        };
+        return rt.spawn(verb).detach();
+    }
     let disk = scene.world.new_disk();
     scene.world.disks.push(disk.clone());
-    scene.world.counts.add(kind, 1);
     let joining = Joining { how, disk };
     scene.joining = Some(joining.clone());
-    let array = array.clone();
-    let (rt_of, under_way, joined) = (rt.clone(), running.drive_verb.clone(), running.joined.clone());
-    under_way.set(true);
+    let joins = join(rt, whole, &joining);
     let verb = async move {
-        joined.set(join(&rt_of, &array, &joining).await.is_ok());
+        joined.set(joins.await.is_ok());
         under_way.set(false);
     };
     rt.spawn(verb).detach();
 }
 
-async fn join(rt: &Rt, array: &Opened, joining: &Joining) -> Result<(), Refused> {
-    let drive = Drive::modelled(rt, &joining.disk);
-    match &joining.how {
-        How::InPlaceOf(seat) => array.whole.drive_replace(*seat, drive, true).await,
-        How::AsSpare => array.whole.drive_add_spare(drive, true).await,
-        How::ToGrow => array.whole.drive_grow(drive, true).await,
-    }
-}
-
-fn retire(scene: &mut Scene, rt: &Rt, running: &Running) {
-    let disk = one_of(scene);
-    let Some(seat) = seat(&running.array, disk.name()) else { return };
-    let array = running.array.clone();
-    if rt.block_on(array.whole.drive_retire(seat)).is_ok() {
-        scene.world.counts.add(Kind::DriveRetired, 1);
+fn join(rt: &Rt, whole: Whole, joining: &Joining) -> impl Future<Output = Result<(), Refused>> + use<> {
+    let (drive, how) = (Drive::modelled(rt, &joining.disk), joining.how);
+    async move {
+        match how {
+            How::InPlaceOf(seat) => whole.drive_replace(seat, drive, true).await,
+            How::AsSpare => whole.drive_add_spare(drive, true).await,
+            How::ToGrow => whole.drive_grow(drive, true).await,
+            How::Leaves(_) => Ok(()),
+        }
     }
 }
 
@@ -194,11 +205,15 @@ pub fn tidy(scene: &mut Scene, rt: &Rt, running: &Running) -> Result<(), String>
         if running.joined.replace(false) || all || !any {
             scene.joining = None;
         } else if !running.by_letters {
-            if let Err(refused) = rt.block_on(join(rt, &running.array, &joining)) {
-                let of = |name: &str| running.array.seats(name);
-                let other = if let How::InPlaceOf(other) = &joining.how { of(other) } else { vec![] };
-                return Err(format!("{:?} {name} ({within:?}, {other:?}): {refused}", joining.how));
-            }
+            let whole = running.array.whole.clone();
+            let again = match rt.block_on(join(rt, whole.clone(), &joining)) {
+                // A spare has taken the place meanwhile where it was missing.
+                Err(refused) if refused.code == RefusedCode::InUse => {
+                    rt.block_on(join(rt, whole, &Joining { how: How::AsSpare, disk: joining.disk.clone() }))
+                }
+                other => other,
+            };
+            again.map_err(|refused| format!("{:?} of {name} again, which is in {within:?}: {refused}", joining.how))?;
             scene.world.counts.add(Kind::JoinFinished, 1);
             scene.joining = None;
         }

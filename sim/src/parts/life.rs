@@ -16,7 +16,7 @@ use super::host::Host;
 use super::open::{Opened, labelled, left_in_parts, open};
 use super::plan::{EndIn, Life};
 use super::volumes::Held;
-use super::{Scene, drives, judge, volumes};
+use super::{Scene, drives, heal, judge, volumes};
 use crate::kind::Kind;
 use crate::model::Mode;
 use crate::plan::End;
@@ -172,6 +172,9 @@ fn work(
     judge::compare(rt, &running.array, &mut scene.volumes, mode)?;
     drives::tidy(scene, rt, running)?;
     judge::takes_writes(rt, &running.array, &scene.volumes, &running.done)?;
+    if life.heals {
+        heal::heal(scene, rt, running)?;
+    }
     let sure = scene.volumes.sure();
     for _ in 0..if sure.is_empty() { 0 } else { life.hosts } {
         let held = sure[scene.world.dice.random_range(0..sure.len())].clone();

@@ -10,6 +10,7 @@
 //! Not here: what rots or lies (a part is an engine like any other: [`crate::run`]); threads (`tests/rules`, e2e).
 
 mod drives;
+mod heal;
 mod host;
 mod judge;
 mod life;
@@ -60,7 +61,8 @@ pub fn run(seed: u64, talk: bool) -> Result<Report, String> {
     let mut scene = Scene { plan, world, volumes: Volumes::default(), joining: None, whole: true };
     create(&mut scene)?;
     let mut mode = Mode::Killed;
-    let last = Life { hosts: 1, millis: 2, end: End::Close, end_in: plan::EndIn::Anywhere, by_letters: false };
+    let end_in = plan::EndIn::Anywhere;
+    let last = Life { hosts: 1, millis: 2, end: End::Close, end_in, by_letters: false, heals: true };
     let lives: Vec<Life> = scene.plan.lives.iter().cloned().chain([last]).collect();
     for (i, life) in lives.iter().enumerate() {
         if talk {

@@ -54,6 +54,11 @@ impl Opened {
         self.parts.iter().all(|part| part.state() == ArrayState::Optimal)
     }
 
+    /// Members of this state, of all parts.
+    pub fn count(&self, state: SeatState) -> usize {
+        self.parts.iter().map(|part| part.status().members.iter().filter(|m| m.state == state).count()).sum()
+    }
+
     /// What a drive is in each part.
     pub fn seats(&self, drive: &str) -> Vec<Option<SeatState>> {
         let rank = |state: &SeatState| matches!(state, SeatState::Out | SeatState::Missing);

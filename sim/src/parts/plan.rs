@@ -30,6 +30,8 @@ pub struct Life {
     pub end_in: EndIn,
     /// Whether the parts behind the first are asked by letters.
     pub by_letters: bool,
+    /// Whether it is brought to its full redundancy first.
+    pub heals: bool,
 }
 
 /// An array in parts, and what happens to it.
@@ -95,6 +97,7 @@ fn life(dice: &mut Dice) -> Life {
         end: [End::Close, End::Kill, End::PowerCut, End::PowerCut][dice.random_range(0..4)],
         end_in: [EndIn::Anywhere, EndIn::Verb, EndIn::Verb, EndIn::Join][dice.random_range(0..4)],
         by_letters: dice.random_range(0..3) == 0,
+        heals: false,
     }
 }
 

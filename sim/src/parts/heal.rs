@@ -1,0 +1,64 @@
+//! What a user does until an array in parts is whole again: replaces what `status` says is out, by the seat it says.
+//!
+//! Invariant: whatever lives the array has had, and however its parts differ, that is enough.
+
+use std::time::Duration;
+
+use array::status::MemberStatus;
+use array::{RefusedCode, SeatState};
+use base::MemberId;
+use futures::future::select;
+use rt::{Drive, Rt};
+
+use super::Scene;
+use super::life::Running;
+use crate::kind::Kind;
+
+/// More drives than this are never out.
+const ROUNDS: usize = 12;
+
+/// A rebuild of such small drives takes no longer.
+const REBUILT_WITHIN: Duration = Duration::from_secs(60);
+
+/// Brings every part to its full redundancy.
+pub fn heal(scene: &mut Scene, rt: &Rt, running: &Running) -> Result<(), String> {
+    for _ in 0..ROUNDS {
+        let rebuilt = Box::pin(running.array.whole.rebuild_done());
+        rt.block_on(select(rebuilt, Box::pin(rt.sleep(REBUILT_WITHIN))));
+        rt.block_on(rt.sleep(Duration::from_secs(1)));
+        if running.array.is_optimal() {
+            return Ok(());
+        }
+        let status = rt.block_on(running.array.whole.status()).map_err(|e| e.to_string())?;
+        let out = |m: &&MemberStatus| matches!(m.state, SeatState::Out | SeatState::Missing);
+        match status.members.iter().find(out) {
+            Some(member) => replace(scene, rt, running, member)?,
+            None => rt.block_on(rt.sleep(REBUILT_WITHIN)),
+        }
+    }
+    let states: Vec<_> = running.array.parts.iter().map(|part| (part.state(), part.status().members)).collect();
+    Err(format!("it does not become whole again: {states:#?}"))
+}
+
+fn replace(scene: &mut Scene, rt: &Rt, running: &Running, member: &MemberStatus) -> Result<(), String> {
+    let leaving = || running.array.count(SeatState::Leaving);
+    let leaving_before = leaving();
+    let fresh = scene.world.new_disk();
+    scene.world.disks.push(fresh.clone());
+    let whole = &running.array.whole;
+    let with = || Drive::modelled(rt, &fresh);
+    let replaced = match rt.block_on(whole.drive_replace(MemberId(member.seat), with(), false)) {
+        // In some part another has its place: a spare goes where one is wanted.
+        Err(refused) if refused.code == RefusedCode::InUse => rt.block_on(whole.drive_add_spare(with(), false)),
+        other => other,
+    };
+    let named =
+        |what: String| format!("{} (seat {}, {:?}) is replaced: {what}", member.drive_name, member.seat, member.state);
+    replaced.map_err(|refused| named(refused.to_string()))?;
+    scene.world.counts.add(Kind::DriveReplaced, 1);
+    let in_somewhere = running.array.seats(&member.drive_name).contains(&Some(SeatState::Leaving));
+    if leaving() > leaving_before && !in_somewhere {
+        return Err(named("another drive leaves".to_owned()));
+    }
+    Ok(())
+}
