@@ -1,11 +1,13 @@
 //! What happens to the drives of an array in parts: lost in all parts or in one, failed, replaced, added; always within the
 //! redundancy of every part.
 //!
-//! Invariant: one drive joins or leaves at a time, and is brought to its end by the same command when its process has ended.
+//! Invariant: one drive joins or leaves at a time; what its process did not bring to its end the next open finishes.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
-use array::{Refused, RefusedCode, SeatState, Whole};
+use array::status::MemberStatus;
+use array::{Array, Refused, SeatState, Whole};
 use base::MemberId;
 use rand::RngExt;
 use rt::model::{Disk, OpKind, Verdict};
@@ -25,13 +27,6 @@ pub enum How {
     ToGrow,
     /// That with this seat goes for good.
     Leaves(MemberId),
-}
-
-/// A drive that joins.
-#[derive(Clone)]
-pub struct Joining {
-    how: How,
-    disk: Disk,
 }
 
 /// More drives than this have no part in it.
@@ -151,85 +146,74 @@ fn choose(scene: &mut Scene, array: &Opened) -> Option<(Kind, How)> {
 /// A drive begins to join or to leave, unless one is at it already.
 pub fn begin(scene: &mut Scene, rt: &Rt, running: &Running) {
     // A modelled drive cannot go to another core.
-    if running.drive_verb.get() || running.by_letters || scene.joining.is_some() {
+    if running.drive_verb.get() || running.by_letters {
         return;
     }
     let Some((kind, how)) = choose(scene, &running.array) else { return };
     let whole = running.array.whole.clone();
     scene.world.counts.add(kind, 1);
-    let (under_way, joined) = (running.drive_verb.clone(), running.joined.clone());
+    let under_way = running.drive_verb.clone();
     under_way.set(true);
-    joined.set(false);
-    if let How::Leaves(seat) = how {
-        // It may be refused: the others are too few, or lack room.
-        let verb = async move {
-            drop(whole.drive_retire(seat).await);
-            under_way.set(false);
-        };
-        return rt.spawn(verb).detach();
-    }
-    let disk = scene.world.new_disk();
-    scene.world.disks.push(disk.clone());
-    let joining = Joining { how, disk };
-    scene.joining = Some(joining.clone());
-    let joins = join(rt, whole, &joining);
+    let newcomer = (!matches!(how, How::Leaves(_))).then(|| scene.world.new_disk());
+    scene.world.disks.extend(newcomer.clone());
+    *running.newcomer.borrow_mut() = newcomer.as_ref().map(|disk| disk.name().to_owned());
+    let drive = newcomer.map(|disk| Drive::modelled(rt, &disk));
+    // It may be refused: the others are too few, or it, or they, are pulled meanwhile.
     let verb = async move {
-        joined.set(joins.await.is_ok());
+        drop(do_to(&whole, how, drive).await);
         under_way.set(false);
     };
     rt.spawn(verb).detach();
 }
 
-fn join(rt: &Rt, whole: Whole, joining: &Joining) -> impl Future<Output = Result<(), Refused>> + use<> {
-    let (drive, how) = (Drive::modelled(rt, &joining.disk), joining.how);
-    async move {
-        match how {
-            How::InPlaceOf(seat) => whole.drive_replace(seat, drive, true).await,
-            How::AsSpare => whole.drive_add_spare(drive, true).await,
-            How::ToGrow => whole.drive_grow(drive, true).await,
-            How::Leaves(_) => Ok(()),
-        }
+async fn do_to(whole: &Whole, how: How, drive: Option<Drive>) -> Result<(), Refused> {
+    match (how, drive) {
+        (How::InPlaceOf(seat), Some(drive)) => whole.drive_replace(seat, drive, false).await,
+        (How::AsSpare, Some(drive)) => whole.drive_add_spare(drive, false).await,
+        (How::ToGrow, Some(drive)) => whole.drive_grow(drive, false).await,
+        (How::Leaves(seat), _) => whole.drive_retire(seat).await,
+        (How::InPlaceOf(_) | How::AsSpare | How::ToGrow, None) => Ok(()),
     }
 }
 
-/// After a drive verb ended, or at the beginning of a life: what came of it, and drives that nobody has any more.
-pub fn tidy(scene: &mut Scene, rt: &Rt, running: &Running) -> Result<(), String> {
-    if running.drive_verb.get() {
+/// What each part has: the drives that are in, or may be.
+fn here(array: &Opened) -> Vec<BTreeSet<String>> {
+    let is_here = |m: &MemberStatus| matches!(m.state, SeatState::In | SeatState::Spare | SeatState::Leaving);
+    let of_part = |part: &Array| part.status().members.into_iter().filter(is_here).map(|m| m.drive_name).collect();
+    array.parts.iter().map(of_part).collect()
+}
+
+/// All parts have the same drives.
+pub fn are_alike(array: &Opened) -> Result<(), String> {
+    let here = here(array);
+    if here.iter().all(|part| *part == here[0]) {
         return Ok(());
     }
-    if let Some(joining) = scene.joining.clone() {
-        let name = joining.disk.name().to_owned();
-        let has = |seat: &Option<SeatState>| seat.is_some_and(|seat| seat != SeatState::Out);
-        let within: Vec<bool> = running.array.seats(&name).iter().map(has).collect();
-        let (any, all) = (within.contains(&true), !within.contains(&false));
-        if running.joined.replace(false) || all || !any {
-            scene.joining = None;
-        } else if !running.by_letters {
-            let whole = running.array.whole.clone();
-            let again = match rt.block_on(join(rt, whole.clone(), &joining)) {
-                // A spare has taken the place meanwhile where it was missing.
-                Err(refused) if refused.code == RefusedCode::InUse => {
-                    rt.block_on(join(rt, whole, &Joining { how: How::AsSpare, disk: joining.disk.clone() }))
-                }
-                other => other,
-            };
-            again.map_err(|refused| format!("{:?} of {name} again, which is in {within:?}: {refused}", joining.how))?;
-            scene.world.counts.add(Kind::JoinFinished, 1);
-            scene.joining = None;
-        }
-    }
-    let joining = scene.joining.as_ref().map(|joining| joining.disk.name().to_owned());
-    let array = &running.array;
-    // One that is out everywhere stays, until another has its place: it may be back, with what it has.
-    let place_taken = |name: &str| array.seats(name).iter().all(Option::is_none);
-    scene.world.disks.retain(|disk| Some(disk.name()) == joining.as_deref() || !place_taken(disk.name()));
+    Err(format!("the parts have different drives: {here:?}"))
+}
+
+/// After an open: what was half done to a drive is finished.
+pub fn finish(scene: &mut Scene, rt: &Rt, running: &Running, opened: &[Disk]) -> Result<(), String> {
+    let before = here(&running.array);
+    let drives = crate::world::drives(rt, opened);
+    let refusals = rt.block_on(running.array.whole.finish(&drives)).map_err(|e| format!("finish: {e}"))?;
+    let finished = before != here(&running.array);
+    scene.world.counts.add(Kind::JoinFinished, u64::from(finished && refusals.is_empty()));
     Ok(())
+}
+
+/// Takes drives away that no part knows any more.
+pub fn tidy(scene: &mut Scene, running: &Running) {
+    if !running.drive_verb.get() {
+        let array = &running.array;
+        scene.world.disks.retain(|disk| array.seats(disk.name()).iter().any(Option::is_some));
+    }
 }
 
 /// Takes away a drive or more while no process runs, when the last one left it whole.
 pub fn take_before_open(scene: &mut Scene) {
     let may_lose = scene.plan.array.tolerates();
-    if may_lose == 0 || !scene.whole || scene.joining.is_some() || !scene.world.chance(Kind::MissingAtOpen, 2) {
+    if may_lose == 0 || !scene.whole || !scene.world.chance(Kind::MissingAtOpen, 2) {
         return;
     }
     for _ in 0..scene.world.dice.random_range(1..=may_lose) {

@@ -10,8 +10,8 @@ use base::MemberId;
 use futures::future::select;
 use rt::{Drive, Rt};
 
-use super::Scene;
 use super::life::Running;
+use super::{Scene, drives};
 use crate::kind::Kind;
 
 /// More drives than this are never out.
@@ -27,7 +27,7 @@ pub fn heal(scene: &mut Scene, rt: &Rt, running: &Running) -> Result<(), String>
         rt.block_on(select(rebuilt, Box::pin(rt.sleep(REBUILT_WITHIN))));
         rt.block_on(rt.sleep(Duration::from_secs(1)));
         if running.array.is_optimal() {
-            return Ok(());
+            return drives::are_alike(&running.array);
         }
         let status = rt.block_on(running.array.whole.status()).map_err(|e| e.to_string())?;
         let out = |m: &&MemberStatus| matches!(m.state, SeatState::Out | SeatState::Missing);

@@ -1,6 +1,6 @@
 //! The life of a process that has an array in parts open: from the open to an end at any moment.
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::pin::pin;
 use std::rc::Rc;
 use std::time::Duration;
@@ -31,8 +31,8 @@ pub struct Running {
     pub by_letters: bool,
     /// Whether a drive is joining.
     pub drive_verb: Rc<Cell<bool>>,
-    /// Whether it has joined.
-    pub joined: Rc<Cell<bool>>,
+    /// The drive that joined last.
+    pub newcomer: RefCell<Option<String>>,
     done: Rc<Done>,
     across: Rc<Cell<u64>>,
     /// Verbs on volumes under way.
@@ -42,8 +42,8 @@ pub struct Running {
 
 impl Running {
     fn new(array: Opened, by_letters: bool, done: Rc<Done>) -> Running {
-        let (drive_verb, joined, across, verbs) = Default::default();
-        Running { array, by_letters, drive_verb, joined, done, across, verbs, roster: Roster::default() }
+        let (drive_verb, newcomer, across, verbs) = Default::default();
+        Running { array, by_letters, drive_verb, newcomer, done, across, verbs, roster: Roster::default() }
     }
 
     /// Begins a verb on volumes. That it is refused is wrong, unless the array is being closed.
@@ -92,7 +92,7 @@ pub fn live(scene: &mut Scene, life: &Life, mode: Mode, report: &mut Report, tal
             }
             scene.world.counts.add(Kind::ByLetters, u64::from(life.by_letters));
             let mut running = Running::new(array, life.by_letters, done.clone());
-            let worked = work(scene, &rt, life, mode, &mut running, report);
+            let worked = work(scene, &rt, life, mode, &mut running, &opened, report);
             if talk {
                 tell(&running.array);
             }
@@ -165,12 +165,14 @@ fn work(
     life: &Life,
     mode: Mode,
     running: &mut Running,
+    opened: &[Disk],
     report: &mut Report,
 ) -> Result<(), String> {
     report.recoveries += running.array.parts.iter().filter(|part| !part.recovery().clean).count() as u64;
     judge::parts_agree(&running.array)?;
     judge::compare(rt, &running.array, &mut scene.volumes, mode)?;
-    drives::tidy(scene, rt, running)?;
+    drives::finish(scene, rt, running, opened)?;
+    drives::tidy(scene, running);
     judge::takes_writes(rt, &running.array, &scene.volumes, &running.done)?;
     if life.heals {
         heal::heal(scene, rt, running)?;
@@ -202,7 +204,7 @@ fn work(
 
 fn disturb(scene: &mut Scene, rt: &Rt, running: &mut Running) -> Result<(), String> {
     drives::disturb(scene, rt, running)?;
-    drives::tidy(scene, rt, running)?;
+    drives::tidy(scene, running);
     if scene.world.chance(Kind::VolumeChanged, 3) {
         volumes::disturb(scene, rt, running);
     }
@@ -251,7 +253,8 @@ fn close(scene: &mut Scene, rt: &Rt, running: &Running) -> Result<(), String> {
     }
     running.done.stop.set(true);
     let attached = scene.world.disks.iter().all(Disk::is_attached);
-    let sound = attached && !running.drive_verb.get() && scene.joining.is_none();
+    let joining = running.newcomer.borrow().clone().filter(|_| running.drive_verb.get());
+    let sound = attached && !running.drive_verb.get();
     let seats = |disk: &Disk| running.array.seats(disk.name());
     let all_in = scene.world.disks.iter().flat_map(seats).all(|seat| seat == Some(array::SeatState::In));
     let optimal = running.array.is_optimal();
@@ -259,7 +262,9 @@ fn close(scene: &mut Scene, rt: &Rt, running: &Running) -> Result<(), String> {
     closed.map_err(|e| {
         format!("close: {e}: {:#?}", running.array.parts.iter().map(|p| p.status().events).collect::<Vec<_>>())
     })?;
-    silent(rt, &scene.world.disks)?;
+    // Of a drive that is joining the array knows nothing before it has its label.
+    let known = scene.world.disks.iter().filter(|disk| joining.as_deref() != Some(disk.name()));
+    silent(rt, &known.cloned().collect::<Vec<_>>())?;
     scene.world.handed_over = true;
     scene.whole = sound && all_in && optimal;
     Ok(())

@@ -34,15 +34,14 @@ use plan::{Life, Plan};
 use volumes::Volumes;
 
 /// Planted bugs that these seeds notice, and those of arrays in one piece do not.
-pub const CANARIES: &[Canary] = &[Canary::FirstPartFirst, Canary::LeftInParts];
+pub const CANARIES: &[Canary] =
+    &[Canary::FirstPartFirst, Canary::LeftInParts, Canary::LossKeptToPart, Canary::PartsUnfinished];
 
 /// What one seed is made of, beside the drives.
 pub(crate) struct Scene {
     pub(crate) plan: Plan,
     pub(crate) world: World,
     pub(crate) volumes: Volumes,
-    /// A drive that was joining when its process ended.
-    pub(crate) joining: Option<drives::Joining>,
     /// Whether the last life ended with an array that had all its redundancy, handed over in order.
     pub(crate) whole: bool,
 }
@@ -58,7 +57,7 @@ pub fn run(seed: u64, talk: bool) -> Result<Report, String> {
         println!("seed {seed}: {}", plan.describe());
     }
     let world = World::new(plan.array.clone());
-    let mut scene = Scene { plan, world, volumes: Volumes::default(), joining: None, whole: true };
+    let mut scene = Scene { plan, world, volumes: Volumes::default(), whole: true };
     create(&mut scene)?;
     let mut mode = Mode::Killed;
     let end_in = plan::EndIn::Anywhere;
