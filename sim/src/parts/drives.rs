@@ -197,6 +197,9 @@ pub fn finish(scene: &mut Scene, rt: &Rt, running: &Running, opened: &[Disk]) ->
     let before = here(&running.array);
     let drives = crate::world::drives(rt, opened);
     let refusals = rt.block_on(running.array.whole.finish(&drives)).map_err(|e| format!("finish: {e}"))?;
+    if scene.talk {
+        refusals.iter().for_each(|refusal| println!("  {refusal}"));
+    }
     let finished = before != here(&running.array);
     scene.world.counts.add(Kind::JoinFinished, u64::from(finished && refusals.is_empty()));
     Ok(())

@@ -74,7 +74,7 @@ impl Running {
 }
 
 /// One life; what is judged next time.
-pub fn live(scene: &mut Scene, life: &Life, mode: Mode, report: &mut Report, talk: bool) -> Result<Mode, String> {
+pub fn live(scene: &mut Scene, life: &Life, mode: Mode, report: &mut Report) -> Result<Mode, String> {
     drives::take_before_open(scene);
     let rt = scene.world.rt();
     let opened = labelled(scene);
@@ -93,7 +93,7 @@ pub fn live(scene: &mut Scene, life: &Life, mode: Mode, report: &mut Report, tal
             scene.world.counts.add(Kind::ByLetters, u64::from(life.by_letters));
             let mut running = Running::new(array, life.by_letters, done.clone());
             let worked = work(scene, &rt, life, mode, &mut running, &opened, report);
-            if talk {
+            if scene.talk {
                 tell(&running.array);
             }
             worked?;

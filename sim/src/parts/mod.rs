@@ -44,6 +44,8 @@ pub(crate) struct Scene {
     pub(crate) volumes: Volumes,
     /// Whether the last life ended with an array that had all its redundancy, handed over in order.
     pub(crate) whole: bool,
+    /// Whether it tells what happens.
+    pub(crate) talk: bool,
 }
 
 /// Runs a seed; the error says what was wrong.
@@ -57,7 +59,7 @@ pub fn run(seed: u64, talk: bool) -> Result<Report, String> {
         println!("seed {seed}: {}", plan.describe());
     }
     let world = World::new(plan.array.clone());
-    let mut scene = Scene { plan, world, volumes: Volumes::default(), whole: true };
+    let mut scene = Scene { plan, world, volumes: Volumes::default(), whole: true, talk };
     create(&mut scene)?;
     let mut mode = Mode::Killed;
     let end_in = plan::EndIn::Anywhere;
@@ -68,7 +70,7 @@ pub fn run(seed: u64, talk: bool) -> Result<Report, String> {
             println!("life {i}: {life:?}");
         }
         judge::check_cold(&mut scene).map_err(|e| format!("check before life {i}: {e}"))?;
-        mode = life::live(&mut scene, life, mode, &mut report, talk).map_err(|e| format!("life {i}: {e}"))?;
+        mode = life::live(&mut scene, life, mode, &mut report).map_err(|e| format!("life {i}: {e}"))?;
     }
     judge::check_cold(&mut scene).map_err(|e| format!("last check: {e}"))?;
     report.faults.add_all(&scene.world.counts);
