@@ -44,6 +44,8 @@ pub(crate) struct Scene {
     pub(crate) volumes: Volumes,
     /// Whether the last life ended with an array that had all its redundancy, handed over in order.
     pub(crate) whole: bool,
+    /// Whether this is the last life.
+    pub(crate) is_last: bool,
     /// Whether it tells what happens.
     pub(crate) talk: bool,
 }
@@ -59,17 +61,20 @@ pub fn run(seed: u64, talk: bool) -> Result<Report, String> {
         println!("seed {seed}: {}", plan.describe());
     }
     let world = World::new(plan.array.clone());
-    let mut scene = Scene { plan, world, volumes: Volumes::default(), whole: true, talk };
+    let mut scene = Scene { plan, world, volumes: Volumes::default(), whole: true, is_last: false, talk };
     create(&mut scene)?;
     let mut mode = Mode::Killed;
     let end_in = plan::EndIn::Anywhere;
     let last = Life { hosts: 1, millis: 2, end: End::Close, end_in, by_letters: false, heals: true };
-    let lives: Vec<Life> = scene.plan.lives.iter().cloned().chain([last]).collect();
+    // What one open cannot finish, since redundancy is lacking still, the next one does.
+    let last = [last.clone(), last];
+    let lives: Vec<Life> = scene.plan.lives.iter().cloned().chain(last).collect();
     for (i, life) in lives.iter().enumerate() {
         if talk {
             println!("life {i}: {life:?}");
         }
         judge::check_cold(&mut scene).map_err(|e| format!("check before life {i}: {e}"))?;
+        scene.is_last = i + 1 == lives.len();
         mode = life::live(&mut scene, life, mode, &mut report).map_err(|e| format!("life {i}: {e}"))?;
     }
     judge::check_cold(&mut scene).map_err(|e| format!("last check: {e}"))?;
