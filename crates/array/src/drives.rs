@@ -136,6 +136,15 @@ impl Array {
         Ok(old)
     }
 
+    /// Whether another drive has the place of this seat's, or its drive has left.
+    pub(crate) fn place_is_taken(&self, seat: MemberId) -> bool {
+        self.core.seat(seat).is_none_or(|old| match old.state.get() {
+            MemberState::Out => self.core.bay_filled(old.bay.get()),
+            MemberState::Vacant => true,
+            MemberState::In | MemberState::Spare => false,
+        })
+    }
+
     fn may_be_replaced(&self, old: &Seat) -> Result<(), Refused> {
         let why = match old.state.get() {
             MemberState::In if old.leaving.get() => "it is leaving already",

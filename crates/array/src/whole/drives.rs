@@ -103,7 +103,8 @@ impl Whole {
         Ok(left)
     }
 
-    /// A new drive takes the place of a seat's; see [`Array::drive_replace`].
+    /// A new drive takes the place of a seat's; see [`Array::drive_replace`]. In a part where another has that place
+    /// already (a spare), or nobody ever had it, it becomes a spare.
     ///
     /// # Errors
     /// When the drive is too small for a part or belongs to an array, or the place is taken.
@@ -132,23 +133,34 @@ impl Whole {
         let info = drive.info().clone();
         let slices = slices_of(&drive, self.count() as u8)?;
         let mut wanting = vec![];
-        for ((part, seat), slice) in self.each().zip(seats).zip(slices) {
-            let (name, path) = (drive_name(&drive), info.name.clone());
+        let mut has_place = how != Joins::InPlaceOf;
+        for ((part, seat), slice) in self.each().zip(&seats).zip(slices) {
+            let (name, path, seat) = (drive_name(&drive), info.name.clone(), *seat);
             let blocks = slice.info().blocks;
             let lacks = part.ask(move |array| async move {
                 if array.has_drive(&name) {
-                    return Ok(false);
+                    return Ok(None);
                 }
                 array.layout_for(&path, blocks)?;
-                match (how, seat) {
-                    (Joins::InPlaceOf, Some(seat)) => array.may_replace(seat).map(|_| true),
-                    (Joins::InPlaceOf, None) => Err(no_place()),
-                    (Joins::AsSpare | Joins::ToGrow, _) => array.may_join().map(|()| true),
+                match (how, seat.filter(|seat| !array.place_is_taken(*seat))) {
+                    (Joins::InPlaceOf, Some(seat)) => array.may_replace(seat).map(|_| Some((how, Some(seat)))),
+                    // Another is there in this part, or nobody ever was: it stands by for the next one to fail.
+                    (Joins::InPlaceOf, None) => array.may_join().map(|()| Some((Joins::AsSpare, None))),
+                    (Joins::AsSpare | Joins::ToGrow, _) => array.may_join().map(|()| Some((how, None))),
                 }
             });
-            if lacks.await?? {
-                wanting.push((part, seat, slice));
+            match lacks.await?? {
+                Some((how, seat)) => {
+                    has_place |= how == Joins::InPlaceOf;
+                    wanting.push((part, how, seat, slice));
+                }
+                // The same command again.
+                None => has_place = true,
             }
+        }
+        if !has_place {
+            let refused = seats[0].and_then(|seat| self.first.may_replace(seat).err());
+            return Err(refused.unwrap_or_else(no_place));
         }
         match wanting.len() as u64 {
             0 => {
@@ -159,7 +171,7 @@ impl Whole {
             all if all == self.count() && !force => refuse_labelled(&drive).await?,
             _ => {}
         }
-        for (part, seat, slice) in wanting {
+        for (part, how, seat, slice) in wanting {
             part.joins(how, seat, slice).await?;
         }
         Ok(())

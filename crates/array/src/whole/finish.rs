@@ -99,7 +99,9 @@ impl Whole {
             let Some(drive) = whole(line).filter(|_| !theirs.iter().any(|m| is_same(m, line))) else { continue };
             // The one whose place it has in the first part; that may have forgotten it already.
             let predecessors = self.first.predecessors(MemberId(line.seat));
-            let old = theirs.iter().filter(|m| m.state != SeatState::Spare && !replaced.contains(&m.drive_name));
+            // One that leaves needs nobody in its place.
+            let wants = |m: &&MemberStatus| !matches!(m.state, SeatState::Spare | SeatState::Leaving);
+            let old = theirs.iter().filter(wants).filter(|m| !replaced.contains(&m.drive_name));
             let old = old.filter(|m| predecessors.contains(&m.drive_name) || !first.iter().any(|f| is_same(f, m)));
             // Of one that is out what it held is missing: that is more urgent than a copy.
             let old = old.min_by_key(|m| m.state == SeatState::In);

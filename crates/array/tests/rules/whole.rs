@@ -329,6 +329,53 @@ pub fn a_join_that_stopped_half_way_is_finished_by_the_same_command() {
     }
 }
 
+/// Parts that lost drives at different times have spares in different places. A new drive takes the place where it is
+/// free, and stands by in the others.
+pub fn a_replacement_stands_by_where_its_place_is_taken() {
+    let world = world();
+    let rt = Rt::modelled(9);
+    let [spare, new, other] = ["e0", "e1", "e2"].map(|name| fresh(&world, name));
+    rt.block_on(async {
+        let array = open(&rt, &world, false).await.unwrap();
+        for (part, volume) in places(&array) {
+            put(&part, volume, 7).await;
+        }
+        array.drive_add_spare(Drive::modelled(&rt, &spare), false).await.unwrap();
+        let parts: Vec<Part> = places(&array).into_iter().map(|(part, _)| part).collect();
+        for (part, seat) in [(2, 1), (0, 2)] {
+            let fails = move |array: Array| async move { array.drive_fail(MemberId(seat)).await };
+            parts[part].ask(fails).await.unwrap().unwrap();
+            array.rebuild_done().await.unwrap();
+        }
+        array.drive_fail(MemberId(1)).await.unwrap();
+        array.rebuild_done().await.unwrap();
+        assert_eq!(array.status().await.unwrap().state, ArrayState::Degraded);
+        let rest = vec!["d0", "d2", "d3", "e0"];
+        assert_eq!(members(&array).await, [vec!["d0", "d3", "e0"], rest.clone(), rest.clone()]);
+
+        array.drive_replace(MemberId(1), Drive::modelled(&rt, &new), false).await.unwrap();
+        array.rebuild_done().await.unwrap();
+        assert_eq!(members(&array).await, [vec!["d0", "d3", "e0", "e1"], rest.clone(), rest]);
+        assert_eq!(array.status().await.unwrap().state, ArrayState::Optimal);
+        let again = array.drive_replace(MemberId(1), Drive::modelled(&rt, &new), true).await.unwrap_err();
+        assert_eq!(again.code, RefusedCode::InUse);
+        // Nobody lacks it: nothing is done in any part.
+        array.drive_replace(MemberId(1), Drive::modelled(&rt, &other), false).await.unwrap_err();
+        assert!(
+            places(&array).len() == 3 && array.status().await.unwrap().members.iter().all(|m| m.drive_name != "e2")
+        );
+
+        world.disks[3].detach();
+        for (part, volume) in places(&array) {
+            assert!(is(&part, volume, 7).await);
+        }
+        put(&parts[1], places(&array)[1].1.clone(), 8).await;
+        array.rebuild_done().await.unwrap();
+        assert!(members(&array).await[1].contains(&"e1".to_owned()), "it stood by");
+    });
+    rt.end();
+}
+
 /// What is done to a drive while the power fails.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Deed {
