@@ -48,8 +48,10 @@ fn replace(scene: &mut Scene, rt: &Rt, running: &Running, member: &MemberStatus)
     let whole = &running.array.whole;
     let with = || Drive::modelled(rt, &fresh);
     let replaced = match rt.block_on(whole.drive_replace(MemberId(member.seat), with(), false)) {
-        // In some part another has its place: a spare goes where one is wanted.
-        Err(refused) if refused.code == RefusedCode::InUse => rt.block_on(whole.drive_add_spare(with(), false)),
+        // Another has its place in every part, and still a segment of more columns than there are drives lacks one.
+        Err(refused) if matches!(refused.code, RefusedCode::InUse | RefusedCode::NotFound) => {
+            rt.block_on(whole.drive_grow(with(), false))
+        }
         other => other,
     };
     let named =

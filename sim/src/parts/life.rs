@@ -189,7 +189,9 @@ fn work(
         if scene.plan.shares {
             running.share_losses(rt)?;
         }
-        disturb(scene, rt, running)?;
+        if !life.heals {
+            disturb(scene, rt, running)?;
+        }
     }
     for part in &running.array.parts {
         report.moved += part.moved_blocks();
