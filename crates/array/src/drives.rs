@@ -53,6 +53,12 @@ impl Array {
         seats.iter().any(|s| s.drive_name == drive && (s.is_in() || s.state.get() == MemberState::Spare))
     }
 
+    /// Whether a label is that of a member.
+    pub(crate) fn has_member(&self, label: &Label) -> bool {
+        let seat = self.core.seat(label.seat);
+        seat.is_some_and(|seat| seat.uuid == label.member && seat.state.get() != MemberState::Vacant)
+    }
+
     /// Whether there is a seat for another drive.
     pub(crate) fn may_join(&self) -> Result<(), Refused> {
         self.core.writable()?;

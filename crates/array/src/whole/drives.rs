@@ -1,7 +1,8 @@
 //! The verbs on the drives of an array in parts: each is done in all of them.
 //!
 //! What a user calls a seat is that of the first part; in the others the member is found by its drive, since the parts
-//! give numbers out each for itself. What can be refused is refused before any part has changed. A drive joins the first
+//! give numbers out each for itself. A drive that only another part has is called by a number that no seat of the first
+//! part has ([`seat_of_part`]): the same number may be another drive's there. What can be refused is refused before any part has changed. A drive joins the first
 //! part first: its first block then says whose it is. When it cannot join another part (a write fails), the same
 //! command again lets it join there, and leaves those alone that have it; where a crash comes between, the next open
 //! does (`finish.rs`).
@@ -10,6 +11,8 @@
 
 use base::MemberId;
 use ondisk::Rate;
+use ondisk::generation::SEATS_MAX;
+use ondisk::label::PARTS_MAX;
 use rt::Drive;
 
 use super::Whole;
@@ -28,13 +31,17 @@ pub(super) enum Joins {
 }
 
 impl Whole {
-    /// The member of each part that is `seat` in the first.
+    /// The member of each part that the user calls `seat`.
     async fn seats(&self, seat: MemberId) -> Result<Vec<Option<MemberId>>, Refused> {
-        let drive = self.first.drive_of(seat)?;
-        let mut seats = vec![Some(seat)];
+        let (index, there) = (usize::from(seat.0) / SEATS_MAX, MemberId(seat.0 % SEATS_MAX as u16));
+        if index > self.others.len() {
+            return Err(Refused { what: format!("seat {}", seat.0), ..no_place() });
+        }
+        let drive = self.part(index).ask(move |array| async move { array.drive_of(there) }).await??;
+        let mut seats = vec![if index == 0 { Some(seat) } else { self.first.seat_of(there, &drive) }];
         for part in &*self.others {
             let drive = drive.clone();
-            seats.push(part.ask(move |array| async move { array.seat_of(seat, &drive) }).await?);
+            seats.push(part.ask(move |array| async move { array.seat_of(there, &drive) }).await?);
         }
         Ok(seats)
     }
@@ -225,6 +232,11 @@ impl Part {
     }
 }
 
+/// What a user calls a seat of the part with this index when no other part has its drive.
+pub(super) fn seat_of_part(index: usize, seat: u16) -> u16 {
+    (index * SEATS_MAX) as u16 + seat
+}
+
 /// A slice joins its part.
 async fn joins(array: Array, how: Joins, seat: Option<MemberId>, slice: Drive) -> Result<(), Refused> {
     // What was sent to it in its former life must not arrive in the new one: of that this handle knows nothing.
@@ -244,3 +256,5 @@ fn no_place() -> Refused {
     let why = "a part of the array has no such drive";
     Refused::new(RefusedCode::NotFound, "the drive to replace", why, "See the seats with `ashlar status`")
 }
+
+const _: () = assert!(SEATS_MAX * (PARTS_MAX as usize) <= u16::MAX as usize);

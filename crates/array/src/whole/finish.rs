@@ -75,12 +75,13 @@ impl Whole {
         PartOf { index: index as u8, of: self.count() as u8 }
     }
 
-    /// Whether a drive is here and has no label of the first part any more.
+    /// Whether a drive is here and is none of the first part's any more.
     async fn has_left(&self, drive: Option<&Drive>) -> bool {
         let Some(drive) = drive else { return false };
         let Ok(slice) = slice_of(drive, self.part_of(0)) else { return false };
         match read_label(&slice).await {
-            Ok(Ok(label)) => label.array != self.first.core.shape.array,
+            // A crash may have come before its label was wiped.
+            Ok(Ok(label)) => label.array != self.first.core.shape.array || !self.first.has_member(&label),
             Ok(Err(FormatError::Absent(_))) => true,
             Ok(Err(_)) | Err(_) => false,
         }

@@ -5,6 +5,7 @@
 
 use std::collections::BTreeMap;
 
+use super::drives::seat_of_part;
 use crate::lifecycle::scrub::{DriveFindings, ScrubRun, ScrubSchedule, ScrubStatus};
 use crate::status::{
     ArrayState, Iostat, MapMemory, MemberStatus, MemtableMemory, RebuildStatus, SeatState, Status, VolumeStatus,
@@ -54,7 +55,7 @@ fn add(whole: &mut Status, part: Status, number: usize) {
         event.text = format!("part {number}: {}", event.text);
         event
     }));
-    add_members(&mut whole.members, part.members);
+    add_members(&mut whole.members, part.members, number);
     add_volumes(&mut whole.volumes, part.volumes);
     whole.rebuild = either(whole.rebuild.take(), part.rebuild, add_rebuild);
     add_scrub(&mut whole.scrub, part.scrub);
@@ -75,8 +76,8 @@ fn add(whole: &mut Status, part: Status, number: usize) {
 pub fn counted(all: Vec<Iostat>) -> Iostat {
     let mut all = all.into_iter();
     let mut whole = all.next().expect("an array has a part");
-    for part in all {
-        add_members(&mut whole.members, part.members);
+    for (part, number) in all.zip(2..) {
+        add_members(&mut whole.members, part.members, number);
         add_volumes(&mut whole.volumes, part.volumes);
     }
     whole
@@ -96,13 +97,13 @@ pub fn worse(a: ArrayState, b: ArrayState) -> ArrayState {
 }
 
 /// Adds what a part says of its drives. One that only this part has, for a while, is a line of its own.
-fn add_members(whole: &mut Vec<MemberStatus>, part: Vec<MemberStatus>) {
+fn add_members(whole: &mut Vec<MemberStatus>, part: Vec<MemberStatus>, number: usize) {
     for line in part {
         // A drive that is back has a seat that it left before, too.
         let same = whole.iter().position(|m| m.drive_name == line.drive_name && is_gone(m) == is_gone(&line));
         let same = same.or_else(|| whole.iter().position(|m| m.drive_name == line.drive_name));
         match same.map(|at| &mut whole[at]) {
-            None => whole.push(line),
+            None => whole.push(MemberStatus { seat: seat_of_part(number - 1, line.seat), ..line }),
             Some(all) => {
                 all.state = worse_seat(all.state, line.state);
                 all.bytes += line.bytes;

@@ -175,6 +175,8 @@ rules! {
     whole::drives_are_the_same_in_all_parts []
     whole::a_join_that_stopped_half_way_is_finished_by_the_same_command []
     whole::a_replacement_stands_by_where_its_place_is_taken []
+    whole::a_seat_is_one_drive []
+    whole::who_has_left_the_first_part_leaves []
     whole::what_a_crash_stopped_between_parts_is_finished [PartsUnfinished]
     whole::a_loss_is_shared_by_all_parts [LossKeptToPart]
     whole::drives_join_parts_on_other_threads []

@@ -376,6 +376,67 @@ pub fn a_replacement_stands_by_where_its_place_is_taken() {
     rt.end();
 }
 
+/// The number that a user knows a drive by is never another drive's, also when the parts have different drives.
+pub fn a_seat_is_one_drive() {
+    let world = world();
+    let rt = Rt::modelled(10);
+    let [copy, more] = ["e0", "e1"].map(|name| Drive::modelled(&rt, &fresh(&world, name)));
+    rt.block_on(async {
+        let array = open(&rt, &world, false).await.unwrap();
+        // In the first part d1 leaves, and another drive gets its seat.
+        let first = array.first();
+        let part = ondisk::PartOf { index: 0, of: PARTS };
+        first.drive_replace(MemberId(1), whole::slice_of(&copy, part).unwrap(), false).await.unwrap();
+        first.rebuild_done().await;
+        assert!(first.drive_left(MemberId(1)).await);
+        first.drive_grow(whole::slice_of(&more, part).unwrap(), false).await.unwrap();
+        let own = first.status().members.into_iter().find(|m| m.drive_name == "e1").unwrap();
+        assert_eq!(own.seat, 1);
+        let status = array.status().await.unwrap();
+        let mut seats: Vec<u16> = status.members.iter().map(|m| m.seat).collect();
+        seats.sort_unstable();
+        seats.dedup();
+        assert_eq!((seats.len(), status.members.len()), (6, 6));
+        let line = status.members.iter().find(|m| m.drive_name == "d1").unwrap();
+        array.drive_fail(MemberId(line.seat)).await.unwrap();
+        let rest = vec!["d0", "d2", "d3"];
+        assert_eq!(members(&array).await, [vec!["d0", "d2", "d3", "e0", "e1"], rest.clone(), rest]);
+        let nobody = array.drive_fail(MemberId(4000)).await.unwrap_err();
+        assert_eq!(nobody.code, RefusedCode::NotFound);
+    });
+    rt.end();
+}
+
+/// A drive that has left the first part leaves the others after a crash, also when its label there was not wiped.
+pub fn who_has_left_the_first_part_leaves() {
+    let world = world();
+    let more = fresh(&world, "d4");
+    let disks = [world.disks.clone(), vec![more.clone()]].concat();
+    let rt = Rt::modelled(11);
+    rt.block_on(async {
+        let array = open(&rt, &world, false).await.unwrap();
+        array.drive_grow(Drive::modelled(&rt, &more), false).await.unwrap();
+        let slot = MemberId(4);
+        let label = more.image_read(base::MemberLba(0), base::BlockCount(1));
+        array.first().drive_retire(slot).await.unwrap();
+        assert!(array.first().drive_left(slot).await);
+        array.close().await.unwrap();
+        more.image_write(base::MemberLba(0), &label);
+    });
+    rt.end();
+    let rt = Rt::modelled(12);
+    rt.block_on(async {
+        let drives = World::drives(&rt, &disks);
+        let parts = whole::open(&rt, drives.clone(), OpenHow::default()).await.unwrap();
+        let array = joined(&rt, parts, false).await.unwrap();
+        assert_eq!(array.finish(&drives).await.unwrap(), Vec::<String>::new());
+        for lines in settled(&rt, &array).await {
+            assert!(lines.iter().all(|(name, _)| name != "d4"), "{lines:?}");
+        }
+    });
+    rt.end();
+}
+
 /// What is done to a drive while the power fails.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Deed {
