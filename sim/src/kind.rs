@@ -197,6 +197,8 @@ of parts:
     EndInVerb,
     /// The same in the middle of a verb on drives.
     EndInJoin,
+    /// The same, at once after a flush of what every part has.
+    EndInFlush,
     /// A part has more of a volume than the first when the array is opened again.
     LeftInParts,
     /// A volume has another name.
@@ -222,6 +224,7 @@ impl Kind {
         Kind::EndInOpen,
         Kind::EndInVerb,
         Kind::EndInJoin,
+        Kind::EndInFlush,
         Kind::LeftInParts,
         Kind::AcrossParts,
         Kind::ByLetters,

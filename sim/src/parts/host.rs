@@ -156,18 +156,24 @@ impl Host {
                 self.zero(volume, range, fua, work).await.map(|()| true)
             }
             14..=15 => {
-                let since = self.held.model.borrow_mut().now();
-                volume.flush().await?;
-                self.held.model.borrow_mut().flushed(since);
+                self.flush(volume).await?;
                 Ok(false)
             }
             _ => self.read(volume, range).await.map(|()| false),
         }
     }
 
-    /// Writes.
-    pub async fn write_at(&self, volume: &Striped<Share>, stripe: usize) -> Result<(), Fault> {
-        self.write(volume, Range { first: stripe * STRIPE, n: BLOCK }, true).await
+    /// Writes the first block of a stripe.
+    pub async fn write_at(&self, volume: &Striped<Share>, stripe: usize, fua: bool) -> Result<(), Fault> {
+        self.write(volume, Range { first: stripe * STRIPE, n: BLOCK }, fua).await
+    }
+
+    /// Flushes all parts.
+    pub async fn flush(&self, volume: &Striped<Share>) -> Result<(), Fault> {
+        let since = self.held.model.borrow_mut().now();
+        volume.flush().await?;
+        self.held.model.borrow_mut().flushed(since);
+        Ok(())
     }
 
     async fn write(&self, volume: &Striped<Share>, range: Range, fua: bool) -> Result<(), Fault> {

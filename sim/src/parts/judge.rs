@@ -93,7 +93,7 @@ pub fn takes_writes(rt: &Rt, array: &Opened, volumes: &Volumes, done: &Rc<Done>)
     let Some(volume) = array.volume(&held.name())? else { return Ok(()) };
     let host = Host { array: array.clone(), held, done: done.clone(), across: Rc::default() };
     for stripe in 0..array.parts.len() {
-        match rt.block_on(host.write_at(&volume, stripe)) {
+        match rt.block_on(host.write_at(&volume, stripe, true)) {
             Ok(()) | Err(Fault::NoSpace) => {}
             Err(fault) => return Err(format!("part {} takes no write: {fault}", stripe + 1)),
         }

@@ -63,8 +63,11 @@ impl Running {
 
     /// A host begins its work on a volume.
     pub fn host(&self, rt: &Rt, held: Rc<Held>, seed: u64) {
-        let host = Host { array: self.array.clone(), held, done: self.done.clone(), across: self.across.clone() };
-        rt.spawn(host.run(rt.clone(), seed)).detach();
+        rt.spawn(self.host_of(held).run(rt.clone(), seed)).detach();
+    }
+
+    fn host_of(&self, held: Rc<Held>) -> Host {
+        Host { array: self.array.clone(), held, done: self.done.clone(), across: self.across.clone() }
     }
 
     /// What went out in a part goes out in the others.
@@ -237,6 +240,7 @@ fn end_in_verb(scene: &mut Scene, rt: &Rt, life: &Life, running: &Running) -> Re
             volumes::disturb(scene, rt, running);
         }
         EndIn::Join => drives::begin(scene, rt, running),
+        EndIn::Flush => return end_in_flush(scene, rt, running),
     }
     let disks = scene.world.disks.clone();
     let enough =
@@ -245,6 +249,27 @@ fn end_in_verb(scene: &mut Scene, rt: &Rt, life: &Life, running: &Running) -> Re
     let under_way = || running.verbs.get() > 0 || running.drive_verb.get();
     while under_way() && changed(&disks) < enough && rt.now() < until {
         rt.block_on(rt.sleep(Duration::from_micros(3)));
+    }
+    Ok(())
+}
+
+/// What was flushed a moment ago is there.
+fn end_in_flush(scene: &mut Scene, rt: &Rt, running: &Running) -> Result<(), String> {
+    // Others' flushes would hide a part that is left out.
+    drain(rt, &running.done)?;
+    let Some(held) = scene.volumes.sure().into_iter().next() else { return Ok(()) };
+    let Some(volume) = running.array.volume(&held.name())? else { return Ok(()) };
+    let host = running.host_of(held);
+    let flushed = rt.block_on(async {
+        for stripe in 0..running.array.parts.len() {
+            host.write_at(&volume, stripe, false).await?;
+        }
+        host.flush(&volume).await
+    });
+    match flushed {
+        Ok(()) => scene.world.counts.add(Kind::EndInFlush, 1),
+        Err(export::Fault::NoSpace) => {}
+        Err(fault) => return Err(format!("a write or a flush failed: {fault}")),
     }
     Ok(())
 }

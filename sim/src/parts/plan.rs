@@ -15,6 +15,8 @@ pub enum EndIn {
     Verb,
     /// Soon after a verb on drives began.
     Join,
+    /// At once after a flush of what was written to every part.
+    Flush,
 }
 
 /// One process's life.
@@ -95,7 +97,7 @@ fn life(dice: &mut Dice) -> Life {
         hosts: dice.random_range(1..8),
         millis: 1 << dice.random_range(0..6),
         end: [End::Close, End::Kill, End::PowerCut, End::PowerCut][dice.random_range(0..4)],
-        end_in: [EndIn::Anywhere, EndIn::Verb, EndIn::Verb, EndIn::Join][dice.random_range(0..4)],
+        end_in: [EndIn::Anywhere, EndIn::Verb, EndIn::Verb, EndIn::Join, EndIn::Flush][dice.random_range(0..5)],
         by_letters: dice.random_range(0..3) == 0,
         heals: false,
     }
