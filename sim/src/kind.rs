@@ -197,7 +197,7 @@ of parts:
     EndInVerb,
     /// The same in the middle of a verb on drives.
     EndInJoin,
-    /// The same, at once after a flush of what every part has.
+    /// The same, at once after a flush.
     EndInFlush,
     /// A part has more of a volume than the first when the array is opened again.
     LeftInParts,

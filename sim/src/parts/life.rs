@@ -84,7 +84,7 @@ pub fn live(scene: &mut Scene, life: &Life, mode: Mode, report: &mut Report) -> 
     let handed_over = std::mem::take(&mut scene.world.handed_over);
     scene.whole = false;
     let done = Rc::new(Done::default());
-    let mode = match open_or_end(scene, &rt, &opened) {
+    let mode = match open_or_end(scene, &rt, life, &opened) {
         Some(parts) => {
             let parts = parts.map_err(|e| format!("open: {e}"))?;
             scene.world.counts.add(Kind::LeftInParts, left_in_parts(&parts));
@@ -134,8 +134,8 @@ fn tell(array: &Opened) {
 }
 
 /// Opens all parts; `None` when the end came first.
-fn open_or_end(scene: &mut Scene, rt: &Rt, opened: &[Disk]) -> Option<Result<Vec<Array>, Refused>> {
-    if !scene.world.chance(Kind::EndInOpen, 4) {
+fn open_or_end(scene: &mut Scene, rt: &Rt, life: &Life, opened: &[Disk]) -> Option<Result<Vec<Array>, Refused>> {
+    if life.heals || !scene.world.chance(Kind::EndInOpen, 4) {
         return Some(rt.block_on(open(rt, opened)));
     }
     let changes = changed(opened) + scene.world.dice.random_range(0..8 * opened.len() as u64);
@@ -253,15 +253,20 @@ fn end_in_verb(scene: &mut Scene, rt: &Rt, life: &Life, running: &Running) -> Re
     Ok(())
 }
 
-/// What was flushed a moment ago is there.
+/// Flushes what one part has, or all have.
 fn end_in_flush(scene: &mut Scene, rt: &Rt, running: &Running) -> Result<(), String> {
     // Others' flushes would hide a part that is left out.
     drain(rt, &running.done)?;
     let Some(held) = scene.volumes.sure().into_iter().next() else { return Ok(()) };
     let Some(volume) = running.array.volume(&held.name())? else { return Ok(()) };
     let host = running.host_of(held);
+    // A drive's flush is one of all its slices: of one part only, or others would do for it.
+    let parts = running.array.parts.len();
+    let lone = scene.world.dice.random_range(0..parts);
+    let stripes = if scene.world.dice.random_range(0..4) == 0 { 0..parts } else { lone..lone + 1 };
     let flushed = rt.block_on(async {
-        for stripe in 0..running.array.parts.len() {
+        host.flush(&volume).await?;
+        for stripe in stripes {
             host.write_at(&volume, stripe, false).await?;
         }
         host.flush(&volume).await

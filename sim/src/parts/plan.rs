@@ -15,7 +15,7 @@ pub enum EndIn {
     Verb,
     /// Soon after a verb on drives began.
     Join,
-    /// At once after a flush of what was written to every part.
+    /// At once after a flush.
     Flush,
 }
 
