@@ -142,12 +142,12 @@ impl Array {
         Ok(old)
     }
 
-    /// Whether another drive has the place of this seat's, or its drive has left.
+    /// Whether another drive has the place of this seat's, or it has none: its drive has left, or is a spare.
     pub(crate) fn place_is_taken(&self, seat: MemberId) -> bool {
         self.core.seat(seat).is_none_or(|old| match old.state.get() {
             MemberState::Out => self.core.bay_filled(old.bay.get()),
-            MemberState::Vacant => true,
-            MemberState::In | MemberState::Spare => false,
+            MemberState::Vacant | MemberState::Spare => true,
+            MemberState::In => false,
         })
     }
 

@@ -175,6 +175,7 @@ rules! {
     whole::drives_are_the_same_in_all_parts []
     whole::a_join_that_stopped_half_way_is_finished_by_the_same_command []
     whole::a_replacement_stands_by_where_its_place_is_taken []
+    whole::a_spare_that_went_out_in_a_part_is_replaced []
     whole::a_seat_is_one_drive []
     whole::who_has_left_the_first_part_leaves []
     whole::what_a_crash_stopped_between_parts_is_finished [PartsUnfinished]

@@ -376,6 +376,28 @@ pub fn a_replacement_stands_by_where_its_place_is_taken() {
     rt.end();
 }
 
+/// A spare that has taken a place in one part, and went out there, is replaced there.
+pub fn a_spare_that_went_out_in_a_part_is_replaced() {
+    let world = world();
+    let rt = Rt::modelled(13);
+    let [spare, new] = ["e0", "e1"].map(|name| Drive::modelled(&rt, &fresh(&world, name)));
+    rt.block_on(async {
+        let array = open(&rt, &world, false).await.unwrap();
+        array.drive_add_spare(spare, false).await.unwrap();
+        for seat in [1, 4] {
+            let fails = move |array: Array| async move { array.drive_fail(MemberId(seat)).await };
+            array.others()[1].ask(fails).await.unwrap().unwrap();
+            array.rebuild_done().await.unwrap();
+        }
+        assert_eq!(array.status().await.unwrap().state, ArrayState::Degraded);
+        array.drive_replace(MemberId(4), new, false).await.unwrap();
+        array.rebuild_done().await.unwrap();
+        let all = vec!["d0", "d1", "d2", "d3"];
+        assert_eq!(members(&array).await, [all.clone(), all, vec!["d0", "d2", "d3", "e1"]]);
+    });
+    rt.end();
+}
+
 /// The number that a user knows a drive by is never another drive's, also when the parts have different drives.
 pub fn a_seat_is_one_drive() {
     let world = world();
