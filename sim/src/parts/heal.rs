@@ -5,7 +5,7 @@
 use std::time::Duration;
 
 use array::status::MemberStatus;
-use array::{RefusedCode, SeatState};
+use array::{Array, RefusedCode, SeatState};
 use base::MemberId;
 use futures::future::select;
 use rt::{Drive, Rt};
@@ -36,8 +36,10 @@ pub fn heal(scene: &mut Scene, rt: &Rt, running: &Running) -> Result<(), String>
             None => rt.block_on(rt.sleep(REBUILT_WITHIN)),
         }
     }
-    let states: Vec<_> = running.array.parts.iter().map(|part| (part.state(), part.status().members)).collect();
-    Err(format!("it does not become whole again: {states:#?}"))
+    let line = |m: MemberStatus| format!("{} (seat {}) {:?}", m.drive_name, m.seat, m.state);
+    let of_part = |part: &Array| (part.state(), part.status().members.into_iter().map(line).collect::<Vec<_>>());
+    let parts: Vec<_> = running.array.parts.iter().map(of_part).collect();
+    Err(format!("it does not become whole again: {parts:?}"))
 }
 
 fn replace(scene: &mut Scene, rt: &Rt, running: &Running, member: &MemberStatus) -> Result<(), String> {
