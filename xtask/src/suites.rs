@@ -10,6 +10,8 @@ use std::time::Duration;
 pub const BUILDS: [&str; 2] = ["build", "models"];
 /// Seeds of the simulation in CI.
 const SIMULATION_SEEDS: &str = "0..400";
+/// Seeds of the simulation of arrays in parts in CI.
+const SIMULATION_PARTS_SEEDS: &str = "0..100";
 /// Mutated PDUs in CI.
 const STORM_PDUS: &str = "200000";
 /// The same with a core of their own for queues.
@@ -146,6 +148,12 @@ pub fn all() -> Vec<Suite> {
             "the whole array in a modelled world, by seeds",
             10,
             Run::Built("sim", &["--seeds", SIMULATION_SEEDS, "--at-least", "3"]),
+        ),
+        Suite::new(
+            "sim-parts",
+            "arrays in parts in a modelled world, by seeds",
+            6,
+            Run::Built("sim", &["--parts", SIMULATION_PARTS_SEEDS, "--at-least", "1"]),
         ),
         Suite::new("scenarios", "plans that once found something", 5, Run::Built("sim", &["--scenario", "all"])),
         Suite {
