@@ -200,6 +200,7 @@ pub fn finish(scene: &mut Scene, rt: &Rt, running: &Running, opened: &[Disk]) ->
     if scene.talk {
         refusals.iter().for_each(|refusal| println!("  {refusal}"));
     }
+    running.refused.set(!refusals.is_empty());
     let finished = before != here(&running.array);
     scene.world.counts.add(Kind::JoinFinished, u64::from(finished && refusals.is_empty()));
     Ok(())

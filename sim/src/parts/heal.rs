@@ -27,7 +27,8 @@ pub fn heal(scene: &mut Scene, rt: &Rt, running: &Running) -> Result<(), String>
         rt.block_on(select(rebuilt, Box::pin(rt.sleep(REBUILT_WITHIN))));
         rt.block_on(rt.sleep(Duration::from_secs(1)));
         if running.array.is_optimal() {
-            return if scene.is_last { drives::are_alike(&running.array) } else { Ok(()) };
+            // A part that said that it cannot let a drive go keeps it.
+            return if scene.is_last && !running.refused.get() { drives::are_alike(&running.array) } else { Ok(()) };
         }
         let status = rt.block_on(running.array.whole.status()).map_err(|e| e.to_string())?;
         let out = |m: &&MemberStatus| matches!(m.state, SeatState::Out | SeatState::Missing);

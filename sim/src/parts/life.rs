@@ -33,6 +33,8 @@ pub struct Running {
     pub drive_verb: Rc<Cell<bool>>,
     /// The drive that joined last.
     pub newcomer: RefCell<Option<String>>,
+    /// Whether a part refused to finish something when it was opened.
+    pub refused: Cell<bool>,
     done: Rc<Done>,
     across: Rc<Cell<u64>>,
     /// Verbs on volumes under way.
@@ -42,8 +44,8 @@ pub struct Running {
 
 impl Running {
     fn new(array: Opened, by_letters: bool, done: Rc<Done>) -> Running {
-        let (drive_verb, newcomer, across, verbs) = Default::default();
-        Running { array, by_letters, drive_verb, newcomer, done, across, verbs, roster: Roster::default() }
+        let (drive_verb, newcomer, refused, across, verbs) = Default::default();
+        Running { array, by_letters, drive_verb, newcomer, refused, done, across, verbs, roster: Roster::default() }
     }
 
     /// Begins a verb on volumes. That it is refused is wrong, unless the array is being closed.
