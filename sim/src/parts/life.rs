@@ -14,14 +14,14 @@ use rt::model::Disk;
 
 use super::host::Host;
 use super::open::{Opened, labelled, left_in_parts, open};
-use super::plan::{EndIn, Life};
+use super::plan::Life;
 use super::volumes::Held;
-use super::{Scene, drives, heal, judge, volumes};
+use super::{Scene, drives, end, heal, judge, volumes};
 use crate::kind::Kind;
 use crate::model::Mode;
 use crate::plan::End;
 use crate::report::Report;
-use crate::run::{changed, drain, silent};
+use crate::run::changed;
 use crate::workload::Done;
 
 /// A process at work.
@@ -35,10 +35,10 @@ pub struct Running {
     pub newcomer: RefCell<Option<String>>,
     /// Whether a part refused to finish something when it was opened.
     pub refused: Cell<bool>,
-    done: Rc<Done>,
+    pub done: Rc<Done>,
     across: Rc<Cell<u64>>,
     /// Verbs on volumes under way.
-    verbs: Rc<Cell<usize>>,
+    pub verbs: Rc<Cell<usize>>,
     roster: Roster,
 }
 
@@ -68,7 +68,8 @@ impl Running {
         rt.spawn(self.host_of(held).run(rt.clone(), seed)).detach();
     }
 
-    fn host_of(&self, held: Rc<Held>) -> Host {
+    /// A host of a volume.
+    pub fn host_of(&self, held: Rc<Held>) -> Host {
         Host { array: self.array.clone(), held, done: self.done.clone(), across: self.across.clone() }
     }
 
@@ -108,13 +109,13 @@ pub fn live(scene: &mut Scene, life: &Life, mode: Mode, report: &mut Report) -> 
             scene.world.counts.add(Kind::EndInJoin, u64::from(ended && running.drive_verb.get()));
             drop(running);
             rt.end();
-            end(scene, life.end)
+            end::end(scene, life.end)
         }
         None => {
             rt.end();
             let kind = if life.end == End::Close { End::Kill } else { life.end };
             // What was not looked at since a power cut may still be what the power cut left.
-            match (mode, end(scene, kind)) {
+            match (mode, end::end(scene, kind)) {
                 (Mode::PowerCut, _) | (_, Mode::PowerCut) => Mode::PowerCut,
                 (_, ended) => ended,
             }
@@ -206,7 +207,7 @@ fn work(
     if running.done.wrong.borrow().is_some() {
         return Ok(());
     }
-    if life.end == End::Close { close(scene, rt, running) } else { end_in_verb(scene, rt, life, running) }
+    if life.end == End::Close { end::close(scene, rt, running) } else { end::come_to_it(scene, rt, life, running) }
 }
 
 fn disturb(scene: &mut Scene, rt: &Rt, running: &mut Running) -> Result<(), String> {
@@ -227,101 +228,4 @@ fn disturb(scene: &mut Scene, rt: &Rt, running: &mut Running) -> Result<(), Stri
         scene.world.counts.add(Kind::Checkpoint, 1);
     }
     Ok(())
-}
-
-/// Lets a verb begin, and some of its writes.
-fn end_in_verb(scene: &mut Scene, rt: &Rt, life: &Life, running: &Running) -> Result<(), String> {
-    match life.end_in {
-        EndIn::Anywhere => return Ok(()),
-        EndIn::Verb => {
-            // What hosts write would count: mostly they are done.
-            if scene.world.dice.random_range(0..4) > 0 {
-                drain(rt, &running.done)?;
-                running.done.stop.set(false);
-            }
-            volumes::disturb(scene, rt, running);
-        }
-        EndIn::Join => drives::begin(scene, rt, running),
-        EndIn::Flush => return end_in_flush(scene, rt, running),
-    }
-    let disks = scene.world.disks.clone();
-    let enough =
-        changed(&disks) + scene.world.dice.random_range(0..8 * disks.len() as u64 * u64::from(scene.plan.parts));
-    let until = rt.now() + Duration::from_millis(50);
-    let under_way = || running.verbs.get() > 0 || running.drive_verb.get();
-    while under_way() && changed(&disks) < enough && rt.now() < until {
-        rt.block_on(rt.sleep(Duration::from_micros(3)));
-    }
-    Ok(())
-}
-
-/// Flushes what one part has, or all have.
-fn end_in_flush(scene: &mut Scene, rt: &Rt, running: &Running) -> Result<(), String> {
-    // Others' flushes would hide a part that is left out.
-    drain(rt, &running.done)?;
-    let Some(held) = scene.volumes.sure().into_iter().next() else { return Ok(()) };
-    let Some(volume) = running.array.volume(&held.name())? else { return Ok(()) };
-    let host = running.host_of(held);
-    // A drive's flush is one of all its slices: of one part only, or others would do for it.
-    let parts = running.array.parts.len();
-    let lone = scene.world.dice.random_range(0..parts);
-    let stripes = if scene.world.dice.random_range(0..4) == 0 { 0..parts } else { lone..lone + 1 };
-    let flushed = rt.block_on(async {
-        host.flush(&volume).await?;
-        for stripe in stripes {
-            host.write_at(&volume, stripe, false).await?;
-        }
-        host.flush(&volume).await
-    });
-    match flushed {
-        Ok(()) => scene.world.counts.add(Kind::EndInFlush, 1),
-        Err(export::Fault::NoSpace) => {}
-        Err(fault) => return Err(format!("a write or a flush failed: {fault}")),
-    }
-    Ok(())
-}
-
-fn close(scene: &mut Scene, rt: &Rt, running: &Running) -> Result<(), String> {
-    if scene.world.dice.random_range(0..2) == 0 {
-        drain(rt, &running.done)?;
-    }
-    running.done.stop.set(true);
-    let attached = scene.world.disks.iter().all(Disk::is_attached);
-    let joining = running.newcomer.borrow().clone().filter(|_| running.drive_verb.get());
-    let sound = attached && !running.drive_verb.get();
-    let seats = |disk: &Disk| running.array.seats(disk.name());
-    let all_in = scene.world.disks.iter().flat_map(seats).all(|seat| seat == Some(array::SeatState::In));
-    let optimal = running.array.is_optimal();
-    let closed = rt.block_on(running.array.whole.clone().close());
-    closed.map_err(|e| {
-        format!("close: {e}: {:#?}", running.array.parts.iter().map(|p| p.status().events).collect::<Vec<_>>())
-    })?;
-    // Of a drive that is joining the array knows nothing before it has its label.
-    let known = scene.world.disks.iter().filter(|disk| joining.as_deref() != Some(disk.name()));
-    silent(rt, &known.cloned().collect::<Vec<_>>())?;
-    scene.world.handed_over = true;
-    scene.whole = sound && all_in && optimal;
-    Ok(())
-}
-
-/// What becomes of the drives when the process is gone.
-fn end(scene: &mut Scene, end: End) -> Mode {
-    let disks = scene.world.disks.clone();
-    let (kind, mode) = match end {
-        End::Close => (Kind::Close, Mode::Killed),
-        End::Kill => (Kind::Kill, Mode::Killed),
-        End::PowerCut => (Kind::PowerCut, Mode::PowerCut),
-    };
-    scene.world.counts.add(kind, 1);
-    for disk in &disks {
-        match end {
-            End::Close => {}
-            End::Kill => disk.crash(scene.world.dice.random()),
-            End::PowerCut => disk.power_cut(scene.world.dice.random()),
-        }
-        scene.world.counts.add(Kind::StaleReturn, u64::from(!disk.is_attached()));
-        disk.attach();
-        disk.on_op(None);
-    }
-    mode
 }

@@ -10,6 +10,7 @@
 //! Not here: what rots or lies (a part is an engine like any other: [`crate::run`]); threads (`tests/rules`, e2e).
 
 mod drives;
+mod end;
 mod heal;
 mod host;
 mod judge;
@@ -24,7 +25,6 @@ pub use namespace::{PART_NOT_FLUSHED, plant_part_not_flushed};
 use array::canary::Canary;
 use array::{Whole, whole};
 
-use crate::kind::Kind;
 use crate::model::Mode;
 use crate::plan::End;
 use crate::report::Report;
@@ -99,7 +99,6 @@ fn create(scene: &mut Scene) -> Result<(), String> {
         Whole::close(array.whole).await.map_err(|e| e.to_string())
     })?;
     rt.end();
-    scene.world.counts.add(Kind::Close, 0);
     Ok(())
 }
 
