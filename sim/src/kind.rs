@@ -195,7 +195,9 @@ of parts:
     ByLetters,
     /// The process dies or the power fails in the middle of a verb on volumes.
     EndInVerb,
-    /// The same in the middle of a verb on drives.
+    /// The array is closed in the middle of a verb on volumes.
+    CloseInVerb,
+    /// The process dies or the power fails in the middle of a verb on drives.
     EndInJoin,
     /// The same, at once after a flush.
     EndInFlush,
@@ -223,6 +225,7 @@ impl Kind {
         Kind::Close,
         Kind::EndInOpen,
         Kind::EndInVerb,
+        Kind::CloseInVerb,
         Kind::EndInJoin,
         Kind::EndInFlush,
         Kind::LeftInParts,

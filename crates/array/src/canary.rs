@@ -212,6 +212,8 @@ canaries! {
     FirstPartFirst,
     /// What a crash has left in the other parts of an array stays there.
     LeftInParts,
+    /// A volume that the first part of an array could not make is taken from the others, whatever came of it.
+    TakenBackUnasked,
     /// A drive that goes out in one part of an array stays in the others.
     LossKeptToPart,
     /// What a crash has left half done to a drive in the other parts of an array stays so.

@@ -67,11 +67,18 @@ fn end_in_flush(scene: &mut Scene, rt: &Rt, running: &Running) -> Result<(), Str
 }
 
 /// Hands the array over in order: nothing is written after that.
-pub fn close(scene: &mut Scene, rt: &Rt, running: &Running) -> Result<(), String> {
+pub fn close(scene: &mut Scene, rt: &Rt, life: &Life, running: &Running) -> Result<(), String> {
     if scene.world.dice.random_range(0..2) == 0 {
         drain(rt, &running.done)?;
     }
     running.done.stop.set(true);
+    if life.end_in == EndIn::Verb {
+        // In the middle of a verb, too: it may be refused.
+        volumes::disturb(scene, rt, running);
+        let moment = Duration::from_micros(scene.world.dice.random_range(0..2000));
+        rt.block_on(rt.sleep(moment));
+        scene.world.counts.add(Kind::CloseInVerb, u64::from(running.verbs.get() > 0));
+    }
     let attached = scene.world.disks.iter().all(Disk::is_attached);
     let joining = running.newcomer.borrow().clone().filter(|_| running.drive_verb.get());
     let sound = attached && !running.drive_verb.get();

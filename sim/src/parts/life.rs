@@ -207,7 +207,11 @@ fn work(
     if running.done.wrong.borrow().is_some() {
         return Ok(());
     }
-    if life.end == End::Close { end::close(scene, rt, running) } else { end::come_to_it(scene, rt, life, running) }
+    if life.end == End::Close {
+        end::close(scene, rt, life, running)
+    } else {
+        end::come_to_it(scene, rt, life, running)
+    }
 }
 
 fn disturb(scene: &mut Scene, rt: &Rt, running: &mut Running) -> Result<(), String> {

@@ -34,8 +34,13 @@ use plan::{Life, Plan};
 use volumes::Volumes;
 
 /// Planted bugs that these seeds notice, and those of arrays in one piece do not.
-pub const CANARIES: &[Canary] =
-    &[Canary::FirstPartFirst, Canary::LeftInParts, Canary::LossKeptToPart, Canary::PartsUnfinished];
+pub const CANARIES: &[Canary] = &[
+    Canary::FirstPartFirst,
+    Canary::LeftInParts,
+    Canary::TakenBackUnasked,
+    Canary::LossKeptToPart,
+    Canary::PartsUnfinished,
+];
 
 /// What one seed is made of, beside the drives.
 pub(crate) struct Scene {

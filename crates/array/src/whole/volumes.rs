@@ -43,7 +43,7 @@ impl Whole {
         check_name(name)?;
         self.first.may_create(name, share)?;
         let uuid = self.first.new_identity();
-        let made = async {
+        let others = async {
             if planted(Canary::FirstPartFirst) {
                 self.first.volume_create_as(name, share, uuid).await?;
             }
@@ -51,14 +51,20 @@ impl Whole {
                 let tag = uuid.to_string();
                 part.ask(move |array| async move { array.volume_create(&tag, share).await }).await??;
             }
-            if planted(Canary::FirstPartFirst) {
-                return Ok(());
-            }
-            self.first.volume_create_as(name, share, uuid).await
+            // Somebody may have taken the name meanwhile.
+            if planted(Canary::FirstPartFirst) { Ok(()) } else { self.first.may_create(name, share) }
         };
-        let made = made.await;
-        if made.is_err() {
+        if let Err(refused) = others.await {
             // What is left of it goes at the next open at the latest.
+            drop(self.delete_in_others(uuid).await);
+            return Err(refused);
+        }
+        if planted(Canary::FirstPartFirst) {
+            return Ok(());
+        }
+        let made = self.first.volume_create_as(name, share, uuid).await;
+        // From here on the first part may have it after all: who closes the array meanwhile writes a generation with it.
+        if made.is_err() && planted(Canary::TakenBackUnasked) {
             drop(self.delete_in_others(uuid).await);
         }
         made

@@ -171,6 +171,7 @@ rules! {
 
     whole::volumes_are_in_all_parts_or_none [FirstPartFirst, LeftInParts]
     whole::parts_are_one_array []
+    whole::a_volume_that_a_close_overtakes_is_in_all_parts_or_none [TakenBackUnasked]
     whole::a_part_that_lacks_a_volume_is_refused []
     whole::drives_are_the_same_in_all_parts []
     whole::a_join_that_stopped_half_way_is_finished_by_the_same_command []

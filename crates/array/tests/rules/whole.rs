@@ -140,6 +140,40 @@ pub fn volumes_are_in_all_parts_or_none() {
     }
 }
 
+/// Whenever an array is closed while a volume is made in it: the next open has it in all parts, or in none.
+pub fn a_volume_that_a_close_overtakes_is_in_all_parts_or_none() {
+    let before = world();
+    let mut made = (0, 0);
+    for step in 0..60 {
+        let world = before.fork();
+        let rt = Rt::modelled(100 + step);
+        rt.block_on(async {
+            let array = open(&rt, &world, false).await.unwrap();
+            let whole = array.clone();
+            let create = rt.spawn(async move { whole.volume_create("new", 7 * MIB).await });
+            rt.sleep(Duration::from_micros(25 * step)).await;
+            // The first part has a moment more to wait for than the others, or less.
+            let later = array.others()[1].clone();
+            array.first().clone().close().await.unwrap();
+            drop(create.await);
+            later.ask(Array::close).await.unwrap().unwrap();
+            array.close().await.unwrap();
+        });
+        rt.end();
+        let rt = Rt::modelled(200 + step);
+        rt.block_on(async {
+            let array = open(&rt, &world, false).await.unwrap();
+            let is_there = array.first().volume("new").is_some();
+            made = (made.0 + u32::from(is_there), made.1 + u32::from(!is_there));
+            let all = volumes(&array).await;
+            assert!(all.iter().all(|part| part.keys().eq(all[0].keys())), "step {step}: {all:?}");
+            array.close().await.unwrap();
+        });
+        rt.end();
+    }
+    assert!(made.0 > 0 && made.1 > 0, "{made:?}");
+}
+
 /// What cannot be is refused before any part has changed; sums are sums.
 pub fn parts_are_one_array() {
     let world = world();
