@@ -144,11 +144,22 @@ pub fn volumes_are_in_all_parts_or_none() {
 pub fn a_volume_that_a_close_overtakes_is_in_all_parts_or_none() {
     let before = world();
     let mut made = (0, 0);
-    for step in 0..60 {
+    for step in 0..120 {
         let world = before.fork();
         let rt = Rt::modelled(100 + step);
         rt.block_on(async {
             let array = open(&rt, &world, false).await.unwrap();
+            // Generation after generation: the last one waits for its turn, and so does the one with the new volume.
+            let first = array.first().clone();
+            let busy = async move {
+                let names = ["older", "old"];
+                for turn in 0.. {
+                    if first.volume_rename(names[(turn + 1) % 2], names[turn % 2]).await.is_err() {
+                        return;
+                    }
+                }
+            };
+            rt.spawn(busy).detach();
             let whole = array.clone();
             let create = rt.spawn(async move { whole.volume_create("new", 7 * MIB).await });
             rt.sleep(Duration::from_micros(25 * step)).await;
