@@ -82,8 +82,6 @@ pub fn close(scene: &mut Scene, rt: &Rt, life: &Life, running: &Running) -> Resu
     let attached = scene.world.disks.iter().all(Disk::is_attached);
     let joining = running.newcomer.borrow().clone().filter(|_| running.drive_verb.get());
     let sound = attached && !running.drive_verb.get();
-    let seats = |disk: &Disk| running.array.seats(disk.name());
-    let all_in = scene.world.disks.iter().flat_map(seats).all(|seat| seat == Some(array::SeatState::In));
     let optimal = running.array.is_optimal();
     let closed = rt.block_on(running.array.whole.clone().close());
     closed.map_err(|e| {
@@ -93,6 +91,9 @@ pub fn close(scene: &mut Scene, rt: &Rt, life: &Life, running: &Running) -> Resu
     let known = scene.world.disks.iter().filter(|disk| joining.as_deref() != Some(disk.name()));
     silent(rt, &known.cloned().collect::<Vec<_>>())?;
     scene.world.handed_over = true;
+    // A drive may have gone out on the way.
+    let seats = |disk: &Disk| running.array.seats(disk.name());
+    let all_in = scene.world.disks.iter().flat_map(seats).all(|seat| seat == Some(array::SeatState::In));
     scene.whole = sound && all_in && optimal;
     Ok(())
 }
