@@ -143,32 +143,6 @@ impl Core {
         Some(place)
     }
 
-    /// What one block of a volume is, pinned.
-    pub async fn resolve_one(&self, vol: &Vol, lba: Lba) -> Result<(MapRef, Pin), Fault> {
-        // One step: pin, memtables, roots.
-        let pin = self.pins.pin();
-        let known = {
-            let memory = self.memory.borrow();
-            let frozen = memory.frozen.as_ref().filter(|_| !planted(Canary::FrozenTableForgotten));
-            memory.active.get(vol.id, lba).or_else(|| frozen?.get(vol.id, lba))
-        };
-        if let Some(known) = known {
-            return Ok((known, pin));
-        }
-        let (roots, height, key) = (vol.roots.get(), vol.height.get(), NodeKey::leaf(vol.id, lba));
-        match self.node_at(&roots, height, key).await {
-            Ok(Base::Fill(fill)) => Ok((fill, pin)),
-            Ok(Base::Node(node, _)) => Ok((node.get((lba.0 % LEAF_BLOCKS) as usize), pin)),
-            Err(fault) if vol.roots.get() == roots || planted(Canary::OldTreesBelieved) => Err(fault),
-            // A node may have gone with the trees that a checkpoint replaced meanwhile.
-            Err(_) => {
-                drop(pin);
-                let Resolved { refs, pin } = Box::pin(self.resolve(vol, lba, 1)).await?;
-                Ok((refs[0], pin))
-            }
-        }
-    }
-
     async fn resolve_now(&self, vol: &Vol, lba: Lba, n: usize) -> Result<Resolved, Fault> {
         // One step: pin, memtables, roots.
         let pin = self.pins.pin();

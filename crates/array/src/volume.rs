@@ -180,18 +180,6 @@ impl Volume {
     }
 
     async fn read_blocks_there(&self, first: Lba, n: usize) -> Result<Bytes, Fault> {
-        if n == 1 {
-            let (what, _pin) = self.core.resolve_one(&self.vol, first).await?;
-            return match what {
-                MapRef::At(place) => Ok(self.read_run_at(place, &[place.crc]).await?.freeze()),
-                MapRef::Hole | MapRef::Zero => Ok(Buf::zeroed(BLOCK_BYTES).freeze()),
-                MapRef::Bad => Err(Fault::Medium),
-            };
-        }
-        Box::pin(self.read_several(first, n)).await
-    }
-
-    async fn read_several(&self, first: Lba, n: usize) -> Result<Bytes, Fault> {
         let resolved = self.core.resolve(&self.vol, first, n).await?;
         let runs = runs(&resolved.refs, self.core.shape.zone_blocks)?;
         if let [(0, places)] = &runs[..]
@@ -216,15 +204,10 @@ impl Volume {
 
     /// A run of places down one column.
     async fn read_places(&self, places: &[Place]) -> Result<Buf, Fault> {
+        let columns = self.core.columns(places[0].pba.segment).ok_or(Fault::Medium)?;
+        let (column, row) = Seg::place(places[0].pba.block, self.core.shape.zone_blocks);
         let crcs: Vec<u32> = places.iter().map(|p| p.crc).collect();
-        self.read_run_at(places[0], &crcs).await
-    }
-
-    /// Blocks down one column from the first one's place on, with these checksums.
-    async fn read_run_at(&self, first: Place, crcs: &[u32]) -> Result<Buf, Fault> {
-        let columns = self.core.columns(first.pba.segment).ok_or(Fault::Medium)?;
-        let (column, row) = Seg::place(first.pba.block, self.core.shape.zone_blocks);
-        let run = self.core.read_run(&columns, column, row, crcs).await;
+        let run = self.core.read_run(&columns, column, row, &crcs).await;
         if run.lost { Err(Fault::Medium) } else { Ok(run.data) }
     }
 

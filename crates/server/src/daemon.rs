@@ -9,8 +9,8 @@
 //!                    +------------- oneshot ----------+        NBD and NVMe/TCP connections, arrays, drives
 //! ```
 //!
-//! Invariants: an array, or a part of one, and its drives are touched by one thread only; a letter is a closure, so a verb's types are checked
-//! from the route to its answer; every letter is answered, also during the stop.
+//! Invariants: an array, or a part of one, and its slices of the drives are touched by one thread only; a letter is a
+//! closure, so a verb's types are checked from the route to its answer; every letter is answered, also during the stop.
 
 pub mod arrays;
 mod control;

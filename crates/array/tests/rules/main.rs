@@ -18,6 +18,8 @@ mod scrub;
 mod service;
 mod space;
 mod whole;
+mod whole_drives;
+mod whole_finish;
 mod world;
 
 use std::collections::BTreeSet;
@@ -173,15 +175,15 @@ rules! {
     whole::parts_are_one_array []
     whole::a_volume_that_a_close_overtakes_is_in_all_parts_or_none [TakenBackUnasked]
     whole::a_part_that_lacks_a_volume_is_refused []
-    whole::drives_are_the_same_in_all_parts []
-    whole::a_join_that_stopped_half_way_is_finished_by_the_same_command []
-    whole::a_replacement_stands_by_where_its_place_is_taken []
-    whole::a_spare_that_went_out_in_a_part_is_replaced []
-    whole::a_seat_is_one_drive []
-    whole::who_has_left_the_first_part_leaves []
-    whole::what_a_crash_stopped_between_parts_is_finished [PartsUnfinished]
-    whole::a_loss_is_shared_by_all_parts [LossKeptToPart]
-    whole::drives_join_parts_on_other_threads []
+    whole_drives::drives_are_the_same_in_all_parts []
+    whole_drives::a_join_that_stopped_half_way_is_finished_by_the_same_command []
+    whole_drives::a_replacement_stands_by_where_its_place_is_taken []
+    whole_drives::a_spare_that_went_out_in_a_part_is_replaced []
+    whole_drives::a_seat_is_one_drive []
+    whole_drives::who_has_left_the_first_part_leaves []
+    whole_finish::what_a_crash_stopped_between_parts_is_finished [PartsUnfinished]
+    whole_drives::a_loss_is_shared_by_all_parts [LossKeptToPart]
+    whole_drives::drives_join_parts_on_other_threads []
     parts::every_part_comes_back []
     parts::a_check_is_of_every_part []
     parts::damaged_labels_hide_nothing []
