@@ -10,6 +10,7 @@
 //!
 //! Not here: the stored form (`ondisk::map`).
 
+use std::hint::select_unpredictable;
 use std::rc::Rc;
 
 use base::{Pba, SegmentId};
@@ -115,10 +116,15 @@ impl Packed {
 
     /// The run that speaks of `slot`.
     fn run_of(&self, slot: usize) -> usize {
-        let (mut low, mut high) = (0, self.runs());
-        while low + 1 < high {
-            let middle = low.midpoint(high);
-            if self.first_of(middle) <= slot { low = middle } else { high = middle }
+        let (mut low, mut left) = (0, self.runs());
+        if left == NODE_REFS {
+            return slot;
+        }
+        // Without branches: half of them would be foreseen wrongly, and what comes after waits for each.
+        while left > 1 {
+            let half = left / 2;
+            low = select_unpredictable(self.first_of(low + half) <= slot, low + half, low);
+            left -= half;
         }
         low
     }
@@ -132,10 +138,13 @@ impl Packed {
             k if k == Kind::At as u32 => {
                 let crcs = self.runs_at() + self.runs() * RUN_WORDS;
                 let segment = SegmentId(u64::from(words[0]) | u64::from(words[1] & 0xff) << 32);
-                MapRef::At(Place {
-                    pba: Pba { segment, block: words[2] + beyond as u32 },
-                    crc: self.0[crcs + (words[1] >> 16) as usize + beyond],
-                })
+                // Where all slots name blocks, the place of the last is the slot's: known before the run's words are, so
+                // that memory is asked for both at once.
+                let crc = match self.0.len() - crcs {
+                    NODE_REFS => self.0[self.0.len() - NODE_REFS + slot],
+                    _ => self.0[crcs + (words[1] >> 16) as usize + beyond],
+                };
+                MapRef::At(Place { pba: Pba { segment, block: words[2] + beyond as u32 }, crc })
             }
             k if k == Kind::Zero as u32 => MapRef::Zero,
             k if k == Kind::Bad as u32 => MapRef::Bad,
