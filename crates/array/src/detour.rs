@@ -195,7 +195,7 @@ impl Core {
 
     /// Rows of a member as it has them, unverified; `None` when it could not say.
     async fn read_of(&self, seat: &Seat, at: MemberLba, rows: u32) -> Option<Buf> {
-        let (result, data) = seat.read(at, Buf::for_overwrite(rows as usize * BLOCK_BYTES)).await;
+        let (result, data) = pin!(seat.read(at, Buf::for_overwrite(rows as usize * BLOCK_BYTES))).await;
         match result {
             Ok(()) => Some(data),
             Err(error) => Box::pin(self.read_again(seat, at, error, data)).await,

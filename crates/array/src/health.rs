@@ -17,7 +17,7 @@
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
-use std::pin::pin;
+use std::pin::{Pin, pin};
 use std::rc::Rc;
 use std::task::{Poll, Waker};
 use std::time::Duration;
@@ -118,7 +118,12 @@ impl Drop for Flight<'_> {
 
 impl Health {
     /// Waits for a request; `None` once `left` says that its member is not asked any more.
-    pub async fn watch<T>(&self, now: Nanos, left: impl Fn() -> bool, request: impl Future<Output = T>) -> Option<T> {
+    pub async fn watch<T>(
+        &self,
+        now: Nanos,
+        left: impl Fn() -> bool,
+        mut request: Pin<&mut impl Future<Output = T>>,
+    ) -> Option<T> {
         if let Some(watcher) = &*self.watcher.borrow()
             && !watcher.awake.replace(true)
         {
@@ -131,7 +136,6 @@ impl Health {
             flights.asked.insert(Asked { number, begun: now, waker: None })
         };
         let flight = Flight { health: self, key };
-        let mut request = pin!(request);
         std::future::poll_fn(|cx| {
             if let Poll::Ready(answer) = request.as_mut().poll(cx) {
                 return Poll::Ready(Some(answer));

@@ -4,6 +4,7 @@
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeSet;
+use std::pin::pin;
 use std::rc::Rc;
 
 use base::{BlockCount, MemberId, MemberLba, MemberUuid};
@@ -166,7 +167,7 @@ impl Seat {
         add(&self.counters.reads, 1);
         add(&self.counters.bytes_read, buf.len() as u64);
         let bytes = buf.len();
-        let answer = self.health.watch(drive.turned(), || self.left(), drive.read(at, buf)).await;
+        let answer = self.health.watch(drive.turned(), || self.left(), pin!(drive.read(at, buf))).await;
         let (result, buf) = answer.unwrap_or_else(|| (Err(IoError::Gone), Buf::zeroed(bytes)));
         if result.is_err() {
             add(&self.counters.errors, 1);
@@ -184,7 +185,7 @@ impl Seat {
         let drive = self.writable_drive()?;
         add(&self.counters.writes, 1);
         add(&self.counters.bytes_written, parts.iter().map(|part| part.len() as u64).sum());
-        let answer = self.health.watch(drive.turned(), || self.left(), drive.write_vectored(at, parts)).await;
+        let answer = self.health.watch(drive.turned(), || self.left(), pin!(drive.write_vectored(at, parts))).await;
         let result = answer.unwrap_or(Err(IoError::Gone));
         add(&self.written, 1);
         if result.is_err() {
@@ -196,7 +197,7 @@ impl Seat {
     /// Gives blocks back to the drive: a hint, one that cannot do it is as good without.
     pub async fn deallocate(&self, at: MemberLba, blocks: BlockCount) {
         if let Ok(drive) = self.writable_drive() {
-            let _ = self.health.watch(NEVER_LATE, || self.left(), drive.deallocate(at, blocks)).await;
+            let _ = self.health.watch(NEVER_LATE, || self.left(), pin!(drive.deallocate(at, blocks))).await;
         }
     }
 
@@ -222,7 +223,7 @@ impl Seat {
             return Ok(());
         }
         add(&self.counters.flushes, 1);
-        let answer = self.health.watch(drive.turned(), || self.left(), drive.flush()).await;
+        let answer = self.health.watch(drive.turned(), || self.left(), pin!(drive.flush())).await;
         let result = answer.unwrap_or(Err(IoError::Gone));
         match result {
             Ok(()) => self.flushed.set(self.flushed.get().max(upto)),

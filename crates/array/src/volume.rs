@@ -3,6 +3,7 @@
 //! Invariants: a write holds the lock of its blocks until it is acknowledged; what a read returns matched its
 //! checksum; the atomic unit is one block.
 
+use std::pin::pin;
 use std::rc::Rc;
 
 use base::{BLOCK_BYTES, BlockCount, Lba, VolumeId};
@@ -128,7 +129,7 @@ impl Volume {
         add(&self.vol.counters.bytes_read, bytes);
         self.within_own_limits(bytes).await?;
         let _turn = self.core.turn(&self.vol, Does::Read, bytes).await;
-        if let Some(part) = self.read_one(offset, bytes).await {
+        if let Some(part) = pin!(self.read_one(offset, bytes)).await {
             return Ok(vec![part]);
         }
         let read = if one_chunk(offset, bytes) {
@@ -153,7 +154,7 @@ impl Volume {
         }
         let _pin = self.core.pins.pin();
         let place = self.core.place_now(&self.vol, lba)?;
-        let block = self.core.read_place(place).await?.freeze();
+        let block = pin!(self.core.read_place(place)).await?.freeze();
         Some(if bytes == BLOCK_BYTES as u64 { block } else { block.slice(skip as usize..(skip + bytes) as usize) })
     }
 

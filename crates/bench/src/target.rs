@@ -3,6 +3,7 @@
 //! An export's server runs elsewhere (another process or thread): its CPU time is not in the figures.
 
 use std::ops::Range;
+use std::pin::pin;
 use std::rc::Rc;
 
 use array::{Array, Volume};
@@ -150,7 +151,7 @@ impl Target {
         match self {
             Target::Direct(stripe) => stripe.read(offset, buf).await,
             Target::Volume { volume, .. } => {
-                let read = volume.read(offset, buf.len() as u64).await;
+                let read = pin!(volume.read(offset, buf.len() as u64)).await;
                 (read.map(drop).map_err(Error::from), buf)
             }
             Target::Nbd(client) => {
