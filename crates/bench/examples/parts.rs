@@ -8,13 +8,14 @@
 //! - *apart*: the same, but a core asks for what lies in its own part only: what more cores cost when nothing crosses.
 //!
 //! All have the same size together, the same depth together, and all of their memory was touched before. Turn by turn,
-//! medians of three.
+//! medians of three. For a profiler, one of them again and again: `parts read|write DEPTH one|parts|apart`.
 
 // Threads are its subject.
 #![allow(clippy::disallowed_methods, clippy::disallowed_types)]
 
 use std::cell::Cell;
 use std::error::Error;
+use std::fmt;
 use std::rc::Rc;
 use std::sync::{Arc, Barrier};
 use std::thread;
@@ -68,6 +69,27 @@ enum Asks {
 }
 
 fn main() -> Outcome<()> {
+    let args: Vec<String> = std::env::args().skip(1).collect();
+    match &args[..] {
+        [] => table(),
+        [pattern, depth, which] => {
+            let load = Load { writes: pattern == "write", depth: depth.parse()? };
+            let (cores, asks) = match &which[..] {
+                "one" => (1, Asks::All),
+                "parts" => (CORES, Asks::All),
+                "apart" => (CORES, Asks::Own),
+                _ => return Err("one, parts or apart".into()),
+            };
+            for _ in 0..ROUNDS {
+                println!("{}", run(cores, load, asks)?);
+            }
+            Ok(())
+        }
+        _ => Err("give nothing, or: read|write DEPTH one|parts|apart".into()),
+    }
+}
+
+fn table() -> Outcome<()> {
     println!(
         "                          one               {CORES} parts, {CORES} cores        apart, {CORES} cores      parts  apart"
     );
@@ -82,20 +104,22 @@ fn main() -> Outcome<()> {
                 measured[2].push(run(CORES, load, Asks::Own)?);
             }
             let [one, parts, apart] = measured.map(median);
-            let shown = |c: Cost| format!("{:>8.2} {:>6.0}", c.cpu_us, c.kiops);
             let name = if writes { "random write" } else { "random read" };
             let ratio = |c: Cost| c.cpu_us / one.cpu_us;
             println!(
-                "{name:<12} {depth:>4} {}      {}      {} {:>10.2} {:>6.2}",
-                shown(one),
-                shown(parts),
-                shown(apart),
+                "{name:<12} {depth:>4} {one}      {parts}      {apart} {:>10.2} {:>6.2}",
                 ratio(parts),
                 ratio(apart),
             );
         }
     }
     Ok(())
+}
+
+impl fmt::Display for Cost {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:>8.2} {:>6.0}", self.cpu_us, self.kiops)
+    }
 }
 
 fn median(mut all: Vec<Cost>) -> Cost {
@@ -270,7 +294,8 @@ async fn generate<N: Namespace>(rt: &Rt, namespace: &N, depth: usize, writes: bo
                 while rt.now() < end {
                     let at = rt.random() % blocks * BLOCK_BYTES;
                     if writes {
-                        namespace.write(at, data.clone(), false).await?;
+                        // In a buffer of its own, as from a socket: what is shared is copied when it crosses.
+                        namespace.write(at, Buf::from_slice(&data).freeze(), false).await?;
                     } else {
                         drop(namespace.read(at, BLOCK_BYTES as u32).await?);
                     }
