@@ -117,7 +117,8 @@ impl Drop for Flight<'_> {
 }
 
 impl Health {
-    /// Waits for a request; `None` once `left` says that its member is not asked any more.
+    /// Waits for a request; `None` once `left` says that its member is not asked any more. The caller pins the request: an
+    /// `async fn` would have room for it twice, as its argument and where it is polled.
     pub async fn watch<T>(
         &self,
         now: Nanos,

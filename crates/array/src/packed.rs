@@ -118,6 +118,7 @@ impl Packed {
     fn run_of(&self, slot: usize) -> usize {
         let (mut low, mut left) = (0, self.runs());
         if left == NODE_REFS {
+            // A run for each.
             return slot;
         }
         // Without branches: half of them would be foreseen wrongly, and what comes after waits for each.
@@ -138,8 +139,8 @@ impl Packed {
             k if k == Kind::At as u32 => {
                 let crcs = self.runs_at() + self.runs() * RUN_WORDS;
                 let segment = SegmentId(u64::from(words[0]) | u64::from(words[1] & 0xff) << 32);
-                // Where all slots name blocks, the place of the last is the slot's: known before the run's words are, so
-                // that memory is asked for both at once.
+                // Where all slots name blocks, the last words are a checksum for each slot: this one's place is known before
+                // the run's words are, so that memory is asked for both at once.
                 let crc = match self.0.len() - crcs {
                     NODE_REFS => self.0[self.0.len() - NODE_REFS + slot],
                     _ => self.0[crcs + (words[1] >> 16) as usize + beyond],

@@ -129,6 +129,7 @@ impl Volume {
         add(&self.vol.counters.bytes_read, bytes);
         self.within_own_limits(bytes).await?;
         let _turn = self.core.turn(&self.vol, Does::Read, bytes).await;
+        // `pin!`, here and below: a future that is awaited by its call is made first, and then copied, all of its 1 KB.
         if let Some(part) = pin!(self.read_one(offset, bytes)).await {
             return Ok(vec![part]);
         }

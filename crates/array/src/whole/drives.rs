@@ -3,9 +3,9 @@
 //! What a user calls a seat is that of the first part; in the others the member is found by its drive, since the parts
 //! give numbers out each for itself. A drive that only another part has is called by a number that no seat of the first
 //! part has ([`seat_of_part`]): the same number may be another drive's there. What can be refused is refused before any
-//! part has changed. A drive joins the first part first: its first block then says whose it is. When it cannot join another part (a write fails), the same
-//! command again lets it join there, and leaves those alone that have it; where a crash comes between, the next open
-//! does (`finish.rs`).
+//! part has changed. A drive joins the first part first: its first block then says whose it is. When it cannot join
+//! another part (a write fails), the same command again lets it join there, and leaves those alone that have it; where a
+//! crash comes between, the next open does (`finish.rs`).
 //!
 //! Invariant: a drive that leaves is free when it has left all parts.
 
