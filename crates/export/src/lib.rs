@@ -17,6 +17,7 @@
 
 pub mod conformance;
 mod counters;
+mod either;
 mod exports;
 mod memory;
 mod namespace;
@@ -29,6 +30,7 @@ mod striped;
 pub mod uri;
 
 pub use counters::Counters;
+pub use either::Either;
 pub use exports::Exports;
 pub use memory::Memory;
 pub use namespace::{Directory, Extent, ExtentState, Fault, Namespace, NamespaceInfo};

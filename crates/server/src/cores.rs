@@ -14,6 +14,7 @@ use export::remote::HANDS_MAX;
 use rt::{MailReceiver, MailSender, Rt, Ways};
 
 use crate::Problem;
+use crate::board::Board;
 use crate::memory::Memory;
 
 /// The data core, and as many as connections may be dealt to.
@@ -33,8 +34,17 @@ pub fn checked(cores: usize) -> Result<usize, Problem> {
     }
 }
 
+/// A core beside the data core, as what it is given to do sees it.
+#[derive(Clone)]
+pub struct Core {
+    /// Its runtime.
+    pub rt: Rt,
+    /// What it knows of the parts of arrays.
+    pub board: Board,
+}
+
 /// What a core is given to do; none: nothing more will come.
-type Work = Option<Box<dyn FnOnce(Rt) -> Pin<Box<dyn Future<Output = ()>>> + Send>>;
+type Work = Option<Box<dyn FnOnce(Core) -> Pin<Box<dyn Future<Output = ()>>> + Send>>;
 
 /// The threads.
 pub struct Cores {
@@ -101,7 +111,7 @@ impl Cores {
     /// Gives each of the works to another core.
     pub fn begin<W, F>(&self, works: Vec<W>)
     where
-        W: FnOnce(Rt) -> F + Send + 'static,
+        W: FnOnce(Core) -> F + Send + 'static,
         F: Future<Output = ()> + 'static,
     {
         assert_eq!(works.len(), self.count(), "one for each core");
@@ -137,9 +147,9 @@ impl OtherCores {
     pub fn begin<F: Future<Output = ()> + 'static>(
         &self,
         core: usize,
-        work: impl FnOnce(Rt) -> F + Send + 'static,
+        work: impl FnOnce(Core) -> F + Send + 'static,
     ) -> bool {
-        self.works[core].send(Some(Box::new(move |rt| Box::pin(work(rt)))))
+        self.works[core].send(Some(Box::new(move |core| Box::pin(work(core)))))
     }
 
     /// Has them all run on these CPUs from now on.
@@ -163,10 +173,11 @@ impl OtherCores {
 
 /// Does what a core is given, until nothing more will come and all of it is done.
 async fn follow(rt: &Rt, mut inbox: MailReceiver<Work>) {
+    let core = Core { rt: rt.clone(), board: Board::default() };
     let mut tasks: Vec<rt::Task<()>> = vec![];
     while let Some(Some(work)) = inbox.recv().await {
         tasks.retain(|task| !task.is_finished());
-        tasks.push(rt.spawn(work(rt.clone())));
+        tasks.push(rt.spawn(work(core.clone())));
     }
     for task in tasks {
         task.await;

@@ -11,6 +11,7 @@
 //! Not here: words for people beyond error texts (that is `ashlar`), protocols (that is `export`).
 
 pub mod api;
+pub mod board;
 pub mod config;
 pub mod cores;
 pub mod daemon;
@@ -19,7 +20,7 @@ pub mod drives;
 pub mod memory;
 pub mod namespace;
 pub mod ops;
-mod parts;
+pub mod parts;
 pub mod paths;
 pub mod placement;
 pub mod problem;

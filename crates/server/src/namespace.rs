@@ -4,7 +4,7 @@ use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
-use export::{Directory, Extent, Fault, Namespace, NamespaceInfo};
+use export::{Directory, Either, Extent, Fault, Namespace, NamespaceInfo};
 use rt::Bytes;
 
 use crate::direct::DirectDrive;
@@ -63,65 +63,8 @@ impl Namespace for VolumeNamespace {
     }
 }
 
-/// What is exported.
-#[derive(Clone)]
-pub enum Exported {
-    /// A volume of an array.
-    Volume(VolumeNamespace),
-    /// A raw drive.
-    Direct(DirectDrive),
-}
-
-impl Namespace for Exported {
-    fn info(&self) -> NamespaceInfo {
-        match self {
-            Exported::Volume(volume) => volume.info(),
-            Exported::Direct(drive) => drive.info(),
-        }
-    }
-
-    async fn read(&self, offset: u64, bytes: u32) -> Result<Vec<Bytes>, Fault> {
-        match self {
-            Exported::Volume(volume) => volume.read(offset, bytes).await,
-            Exported::Direct(drive) => drive.read(offset, bytes).await,
-        }
-    }
-
-    async fn write(&self, offset: u64, data: Bytes, fua: bool) -> Result<(), Fault> {
-        match self {
-            Exported::Volume(volume) => volume.write(offset, data, fua).await,
-            Exported::Direct(drive) => drive.write(offset, data, fua).await,
-        }
-    }
-
-    async fn flush(&self) -> Result<(), Fault> {
-        match self {
-            Exported::Volume(volume) => volume.flush().await,
-            Exported::Direct(drive) => drive.flush().await,
-        }
-    }
-
-    async fn write_zeroes(&self, offset: u64, bytes: u64, may_deallocate: bool, fua: bool) -> Result<(), Fault> {
-        match self {
-            Exported::Volume(volume) => volume.write_zeroes(offset, bytes, may_deallocate, fua).await,
-            Exported::Direct(drive) => drive.write_zeroes(offset, bytes, may_deallocate, fua).await,
-        }
-    }
-
-    async fn deallocate(&self, offset: u64, bytes: u64, fua: bool) -> Result<(), Fault> {
-        match self {
-            Exported::Volume(volume) => volume.deallocate(offset, bytes, fua).await,
-            Exported::Direct(drive) => drive.deallocate(offset, bytes, fua).await,
-        }
-    }
-
-    async fn extents(&self, offset: u64, bytes: u64, at_most: usize) -> Result<Vec<Extent>, Fault> {
-        match self {
-            Exported::Volume(volume) => volume.extents(offset, bytes, at_most).await,
-            Exported::Direct(drive) => drive.extents(offset, bytes, at_most).await,
-        }
-    }
-}
+/// What is exported: a volume of an array, or a raw drive.
+pub type Exported = Either<VolumeNamespace, DirectDrive>;
 
 /// The arrays that a server serves, by name.
 pub type Served = Rc<RefCell<BTreeMap<String, Opened>>>;
@@ -158,8 +101,8 @@ impl All {
         let (array, volume) = name.split_once('/')?;
         let served = self.served.borrow();
         let volume = |opened: &Opened| Some(VolumeNamespace::new(array, opened, opened.lend(volume)?));
-        let direct = || self.direct.iter().find(|drive| drive.name() == name).cloned().map(Exported::Direct);
-        served.get(array).and_then(volume).map(Exported::Volume).or_else(direct)
+        let direct = || self.direct.iter().find(|drive| drive.name() == name).cloned().map(Either::Right);
+        served.get(array).and_then(volume).map(Either::Left).or_else(direct)
     }
 }
 

@@ -9,7 +9,7 @@ use std::rc::{Rc, Weak};
 use array::whole::STRIPE_BYTES;
 use array::{Array, ExtentKind, Volume};
 use export::remote::{Remote, RemoteNamespace};
-use export::{Directory, Extent, ExtentState, Fault, Namespace, NamespaceInfo, Striped};
+use export::{Directory, Either, Extent, ExtentState, Fault, Namespace, NamespaceInfo, Striped};
 use rt::Bytes;
 
 /// Longest request an export may send: as long as NBD clients expect at least to work.
@@ -88,14 +88,13 @@ pub enum Reach {
 }
 
 /// What a part has of a volume.
-#[derive(Clone)]
-enum PartVolume {
-    Here(Here),
-    There(Rc<Distant>),
-}
+type PartVolume = Either<Here, Distant>;
 
 /// The volume of a part on another core. It is opened there by the first request: a loan does not wait.
-struct Distant {
+#[derive(Clone)]
+struct Distant(Rc<Known>);
+
+struct Known {
     remote: Remote,
     tag: String,
     info: NamespaceInfo,
@@ -103,66 +102,48 @@ struct Distant {
 }
 
 impl Distant {
+    fn new(remote: Remote, tag: String, info: NamespaceInfo) -> Distant {
+        Distant(Rc::new(Known { remote, tag, info, open: RefCell::default() }))
+    }
+
     async fn namespace(&self) -> Result<RemoteNamespace, Fault> {
-        if let Some(open) = &*self.open.borrow() {
+        let known = &*self.0;
+        if let Some(open) = &*known.open.borrow() {
             return Ok(open.clone());
         }
-        let opened = self.remote.open(&self.tag).await.ok_or(Fault::Gone)?;
-        *self.open.borrow_mut() = Some(opened.clone());
+        let opened = known.remote.open(&known.tag).await.ok_or(Fault::Gone)?;
+        *known.open.borrow_mut() = Some(opened.clone());
         Ok(opened)
     }
 }
 
-impl Namespace for PartVolume {
+impl Namespace for Distant {
     fn info(&self) -> NamespaceInfo {
-        match self {
-            PartVolume::Here(volume) => volume.info(),
-            PartVolume::There(distant) => distant.info.clone(),
-        }
+        self.0.info.clone()
     }
 
     async fn read(&self, offset: u64, bytes: u32) -> Result<Vec<Bytes>, Fault> {
-        match self {
-            PartVolume::Here(volume) => volume.read(offset, bytes).await,
-            PartVolume::There(distant) => distant.namespace().await?.read(offset, bytes).await,
-        }
+        self.namespace().await?.read(offset, bytes).await
     }
 
     async fn write(&self, offset: u64, data: Bytes, fua: bool) -> Result<(), Fault> {
-        match self {
-            PartVolume::Here(volume) => volume.write(offset, data, fua).await,
-            PartVolume::There(distant) => distant.namespace().await?.write(offset, data, fua).await,
-        }
+        self.namespace().await?.write(offset, data, fua).await
     }
 
     async fn flush(&self) -> Result<(), Fault> {
-        match self {
-            PartVolume::Here(volume) => volume.flush().await,
-            PartVolume::There(distant) => distant.namespace().await?.flush().await,
-        }
+        self.namespace().await?.flush().await
     }
 
     async fn write_zeroes(&self, offset: u64, bytes: u64, may_deallocate: bool, fua: bool) -> Result<(), Fault> {
-        match self {
-            PartVolume::Here(volume) => volume.write_zeroes(offset, bytes, may_deallocate, fua).await,
-            PartVolume::There(distant) => {
-                distant.namespace().await?.write_zeroes(offset, bytes, may_deallocate, fua).await
-            }
-        }
+        self.namespace().await?.write_zeroes(offset, bytes, may_deallocate, fua).await
     }
 
     async fn deallocate(&self, offset: u64, bytes: u64, fua: bool) -> Result<(), Fault> {
-        match self {
-            PartVolume::Here(volume) => volume.deallocate(offset, bytes, fua).await,
-            PartVolume::There(distant) => distant.namespace().await?.deallocate(offset, bytes, fua).await,
-        }
+        self.namespace().await?.deallocate(offset, bytes, fua).await
     }
 
     async fn extents(&self, offset: u64, bytes: u64, at_most: usize) -> Result<Vec<Extent>, Fault> {
-        match self {
-            PartVolume::Here(volume) => volume.extents(offset, bytes, at_most).await,
-            PartVolume::There(distant) => distant.namespace().await?.extents(offset, bytes, at_most).await,
-        }
+        self.namespace().await?.extents(offset, bytes, at_most).await
     }
 }
 
@@ -188,14 +169,11 @@ impl Handle {
         let (here, tag) = (Here(first.clone()), first.uuid().to_string());
         let info = here.info();
         let other = |reach: &Reach| match reach {
-            Reach::Here(array) => Some(PartVolume::Here(Here(array.volume(&tag)?))),
-            Reach::There(remote) => {
-                let (remote, tag, info) = (remote.clone(), tag.clone(), info.clone());
-                Some(PartVolume::There(Rc::new(Distant { remote, tag, info, open: RefCell::default() })))
-            }
+            Reach::Here(array) => Some(Either::Left(Here(array.volume(&tag)?))),
+            Reach::There(remote) => Some(Either::Right(Distant::new(remote.clone(), tag.clone(), info.clone()))),
         };
         let others = others.iter().map(other).collect::<Option<Vec<_>>>()?;
-        let parts = [PartVolume::Here(here)].into_iter().chain(others).collect();
+        let parts = [Either::Left(here)].into_iter().chain(others).collect();
         Some(Handle(Kind::Striped(Striped::new(parts, STRIPE_BYTES), first)))
     }
 

@@ -18,7 +18,7 @@ use rt::{
 use super::{Server, limits::CONNECTIONS_MAX};
 use crate::{
     namespace::Directory,
-    remote::{GuestEnd, HANDS_MAX, way},
+    remote::{GuestEnd, HANDS_MAX, Remote, way},
     stream::{
         accept::accept,
         pool::{Loan, Pool},
@@ -162,8 +162,13 @@ impl Table {
 impl Hand {
     /// Serves on this thread until the dealer stops; then as [`Server::stop`].
     pub async fn serve(self, rt: &Rt) {
+        self.serve_by(rt, |dealt| dealt).await;
+    }
+
+    /// The same, what is served being made of the dealer's directory: of what it has, some may be nearer to this thread.
+    pub async fn serve_by<D: Directory>(self, rt: &Rt, made: impl FnOnce(Remote) -> D) {
         let Hand { mut orders, closed, namespaces, of } = self;
-        let server = Server::one_of(of, rt, namespaces.connect(rt));
+        let server = Server::one_of(of, rt, made(namespaces.connect(rt)));
         while let Some(Order::Serve(fd)) = orders.recv().await {
             let (connection, closed) = (server.connection(Stream::new(rt, fd)), closed.clone());
             rt.spawn(async move {

@@ -9,6 +9,7 @@ use super::{Answer, Context};
 use crate::Problem;
 use crate::ops::open::Opened;
 use crate::ops::{World, drive, rebuild as pace, scrub, volume};
+use crate::parts::tell_limits;
 use crate::view::{
     Done, DriveAdd, DriveFail, DriveLocate, DriveReplace, DriveRetire, RebuildSet, ScrubSchedule, ScrubStart,
     VolumeCreate, VolumeGrow, VolumeLimit, VolumeRename, Volumes,
@@ -65,7 +66,12 @@ pub async fn volume_limit(
     Path((array, name)): Path<(String, String)>,
     Body(r): Body<VolumeLimit>,
 ) -> Answer<Done> {
-    on(c, array, move |_, o| async move { volume::limit(&o.array, &name, r).await }).await
+    on(c, array, move |world, o| async move {
+        let done = volume::limit(&o.array, &name, r).await?;
+        tell_limits(&world.cores, &o.array);
+        Ok(done)
+    })
+    .await
 }
 
 pub async fn volume_delete(State(c): State<Context>, Path((array, name)): Path<(String, String)>) -> Answer<Done> {

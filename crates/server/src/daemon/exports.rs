@@ -5,14 +5,15 @@ use std::pin::pin;
 use std::rc::Rc;
 use std::time::Duration;
 
-use export::nbd::{Dealer, Server};
+use export::nbd::{Dealer, Hand, Server};
 use futures::future::{Either, select};
 use rt::Rt;
 use rt::net::Addr;
 
 use super::Data;
 use crate::Problem;
-use crate::cores::Cores;
+use crate::board::NearDirectory;
+use crate::cores::{Core, Cores};
 use crate::namespace::All;
 
 /// The NBD server.
@@ -78,7 +79,12 @@ impl Exports {
             let start = || Dealer::start(rt, &exported, addresses, cores.count());
             let (dealer, hands) = patiently(rt, start).await.map_err(no_listening)?;
             let by = format!(", by {} cores", hands.len());
-            cores.begin(hands.into_iter().map(|hand| async move |rt: Rt| hand.serve(&rt).await).collect());
+            let serve = |hand: Hand| {
+                async move |Core { rt, board }: Core| {
+                    hand.serve_by(&rt, |data_core| NearDirectory { data_core, board }).await;
+                }
+            };
+            cores.begin(hands.into_iter().map(serve).collect());
             let (bound, dealer) = (dealer.local_addrs().to_vec(), Rc::new(dealer));
             *data.dealer.borrow_mut() = Some(dealer.clone());
             (Exports::Dealt(dealer), bound, by)

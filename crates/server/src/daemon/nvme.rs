@@ -17,7 +17,7 @@ use super::Data;
 use super::exports::DYING_SERVER;
 use crate::Problem;
 use crate::config::Deal;
-use crate::cores::Cores;
+use crate::cores::{Core, Cores};
 use crate::subsystem::{AccessRules, ExportedSubsystems, Rule};
 
 /// What is wished for.
@@ -126,7 +126,7 @@ impl Nvme {
             let _infallible = write!(detail, ", I/O queues by {} cores{when}", hands.len());
         }
         let is_by_load = wishes.deal == Deal::Load && !hands.is_empty();
-        cores.begin(hands.into_iter().map(|hand| async move |rt: Rt| hand.serve(&rt).await).collect());
+        cores.begin(hands.into_iter().map(|hand| async move |core: Core| hand.serve(&core.rt).await).collect());
         let server = Rc::new(server);
         if wishes.access.is_empty() {
             detail.push_str("; no host may connect (--allow-host, --allow-any)");

@@ -90,7 +90,7 @@ pub async fn run(world: &World, request: &CreateRequest, host: Host) -> Result<(
         parts => {
             let place = |job, slices| place(world, job, slices);
             let made = create_by(&world.rt, drives.clone(), &spec, parts, place).await?;
-            Opened::of(made, drives.clone()).await?
+            Opened::of(world, made, drives.clone()).await?
         }
     };
     files.keep();

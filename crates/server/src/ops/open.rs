@@ -15,7 +15,7 @@ use uuid::Uuid;
 use super::World;
 use crate::Problem;
 use crate::drives::source::open_problem;
-use crate::parts::{Placed, place};
+use crate::parts::{self, Answering, Placed, place};
 use crate::registry::Known;
 use crate::view::{ArrayView, MemberView, RecoveryView};
 use crate::volumes::{Handle, Lent, Loans, Reach};
@@ -97,6 +97,8 @@ pub struct Opened {
     /// How volumes of the parts behind the first are reached.
     others: Rc<[Reach]>,
     loans: Loans<Handle>,
+    /// Who answers other cores for its parts on this one.
+    answering: Rc<Answering>,
     /// The worst state of any part, as last seen.
     seen: Rc<Cell<Option<ArrayState>>>,
     /// Whether it was opened for reading only.
@@ -117,6 +119,7 @@ impl Opened {
             former: Rc::default(),
             others: Rc::new([]),
             loans: Loans::default(),
+            answering: Rc::default(),
             seen: Rc::default(),
             read_only: false,
             volatile: false,
@@ -128,19 +131,28 @@ impl Opened {
     ///
     /// # Errors
     /// When a part lacks what the first has; then none is open.
-    pub async fn of(parts: Vec<Placed>, drives: Vec<Drive>) -> Result<Opened, Problem> {
-        let mut parts = parts.into_iter();
-        let Some(Placed { part: Part::Here(first), .. }) = parts.next() else {
-            unreachable!("the first part is on the calling core");
-        };
-        let (others, reach): (Vec<Part>, Vec<Reach>) = parts.map(|placed| (placed.part, placed.reach)).unzip();
-        let all: Vec<Part> = [Part::Here(first.clone())].into_iter().chain(others.iter().cloned()).collect();
+    pub async fn of(world: &World, parts: Vec<Placed>, drives: Vec<Drive>) -> Result<Opened, Problem> {
+        let (mut all, mut reach, mut ways) = (vec![], vec![], vec![]);
+        for placed in parts {
+            all.push(placed.part);
+            reach.push(placed.reach);
+            ways.push(placed.ways);
+        }
+        let Part::Here(first) = all[0].clone() else { unreachable!("the first part is on the calling core") };
+        let others = all[1..].to_vec();
+        reach.remove(0);
         let opened = match Whole::of(first, others).await {
             Ok(array) => array.finish(&drives).await.map(|refusals| (array, refusals)),
             Err(refused) => Err(refused),
         };
         match opened {
-            Ok((array, notes)) => Ok(Opened { others: reach.into(), notes, ..Opened::new(array, drives) }),
+            Ok((array, notes)) => {
+                let mut answering = Answering::default();
+                ways.into_iter().for_each(|ways| answering.join(ways.tell(&world.cores, &array)));
+                parts::tell_limits(&world.cores, &array);
+                let (others, answering) = (reach.into(), Rc::new(answering));
+                Ok(Opened { others, notes, answering, ..Opened::new(array, drives) })
+            }
             Err(refused) => {
                 whole::end_all(all).await;
                 Err(refused.into())
@@ -252,6 +264,7 @@ impl Opened {
     pub async fn end(self, world: &World) -> (Result<(), Problem>, Vec<Drive>) {
         let name = self.array.first().name();
         let what = format!("closing array {name}");
+        parts::forget(&world.cores, &self.array);
         let close = pin!(self.array.close());
         let closed = match select(close, pin!(world.rt.sleep(CLOSE_MAX))).await {
             Either::Left((closed, _)) => closed.map_err(|f| Problem::fault(what, f)),
@@ -262,6 +275,7 @@ impl Opened {
             )),
         };
         self.loans.end();
+        self.answering.end();
         (closed, self.drives.take())
     }
 }
@@ -375,7 +389,7 @@ pub async fn open(world: &World, drives: Vec<Drive>, how: How, notes: Vec<String
         ..OpenHow::default()
     };
     let parts = whole::open_by(&world.rt, drives.clone(), open_how, |job, slices| place(world, job, slices)).await?;
-    let opened = Opened::of(parts, drives).await?;
+    let opened = Opened::of(world, parts, drives).await?;
     let notes = [notes, opened.notes.clone()].concat();
     Ok(Opened { read_only: how.read_only, notes, ..opened })
 }
