@@ -54,7 +54,7 @@ use crate::array::{Array, ScrubPlan};
 use crate::fault::{Fault, Refused};
 use crate::lifecycle::open::RecoveryReport;
 use crate::lifecycle::scrub::ScrubKind;
-use crate::status::{Iostat, Status};
+use crate::status::{ArrayState, Iostat, Status};
 
 /// An open array, all its parts. Clones share it.
 #[derive(Clone)]
@@ -130,6 +130,22 @@ impl Whole {
         let mut iostat = status::counted(self.all(|array| async move { array.iostat() }).await?);
         iostat.volumes.iter_mut().for_each(|volume| volume.bytes *= self.count());
         Ok(iostat)
+    }
+
+    /// The state of each part, the first one's first.
+    ///
+    /// # Errors
+    /// When the core of a part has ended.
+    pub async fn states(&self) -> Result<Vec<ArrayState>, Fault> {
+        self.all(|array| async move { array.state() }).await
+    }
+
+    /// Brings everything acknowledged into the trees of every part; see [`Array::checkpoint`].
+    ///
+    /// # Errors
+    /// When the array is not writable.
+    pub async fn checkpoint(&self) -> Result<(), Fault> {
+        self.all(|array| async move { array.checkpoint().await }).await?.into_iter().collect()
     }
 
     /// What opening each part did.
