@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use bench::condition::Condition;
 use bench::drives::{DriveFile, FILES};
-use bench::{Comparison, Fill, Load, Pattern, Report, State, Subject, compare, drives, table};
+use bench::{Comparison, CoreCounts, Fill, Load, Pattern, Report, State, Subject, compare, drives, table};
 use ondisk::Level;
 use rt::{Drive, Rt};
 use server::drives::Source;
@@ -27,6 +27,7 @@ Examples:
   ashlar bench --model tlc:5x2G --raid 5 --fill 80 --pattern random-write
   ashlar bench --model qlc:8x2G --raid 10,10-in-place --fill 80 --pattern random-write --seconds 2
   ashlar bench --model equal-cost --state degraded,rebuilding --raid 6 --width 6
+  ashlar bench --cores 1,2 --raid 5 --pattern random-read  what a request costs more when cores share an array
   ashlar bench --force /dev/nvme*n1 --seconds 300          EVERYTHING ON THESE DRIVES IS LOST
   ashlar bench --export nvme+tcp://10.0.0.7 --pattern random-read --depth 1,32,256
   ashlar bench --export nbd+unix:///fast/db?socket=/run/nbd --pattern random-write --force
@@ -72,6 +73,10 @@ pub struct Args {
     /// optimal, degraded, rebuilding (or rebuilding-low, rebuilding-high)
     #[arg(long, value_delimiter = ',', default_value = "optimal")]
     state: Vec<State>,
+    /// Cores, such as 1,2 or 1..4: on several each generates its share of the load, an array has a part on each, and
+    /// requests to another core's part cross; of memory drives each core has its share
+    #[arg(long, value_name = "LIST", default_value = "1")]
+    cores: CoreCounts,
     /// Bytes worked on when fresh [default: an eighth of the drives, at most 1G; all of an export]
     #[arg(long)]
     working_set: Option<Size>,
@@ -139,9 +144,13 @@ impl Args {
     }
 
     fn comparison(&self, drives: Vec<Drive>) -> Comparison {
-        let conditions =
-            self.fill.iter().flat_map(|&fill| self.state.iter().map(move |&state| Condition { fill, state }));
-        let mut what = Comparison { loads: self.loads(), conditions: conditions.collect(), ..Comparison::new(drives) };
+        let mut conditions = vec![];
+        for &fill in &self.fill {
+            for &state in &self.state {
+                conditions.extend(self.cores.0.iter().map(|&cores| Condition { fill, state, cores }));
+            }
+        }
+        let mut what = Comparison { loads: self.loads(), conditions, ..Comparison::new(drives) };
         // A rebuild wants a place.
         let place = usize::from(self.state.iter().any(|s| matches!(s, State::Rebuilding(_))));
         let most = self.width.unwrap_or(what.drives.len().saturating_sub(place));
@@ -258,8 +267,12 @@ pub fn problem(error: bench::Error) -> Problem {
             let code = if why == bench::Impossible::RebuildOver { "rebuild_over" } else { "usage" };
             Problem::new(Kind::Usage, code, "bench", why.to_string(), "")
         }
-        error @ (bench::Error::Drive { .. } | bench::Error::Export(_) | bench::Error::Namespace(_)) => {
-            Problem::failed("bench", error, "the kernel log (`dmesg`) may tell more")
+        error @ (bench::Error::NoCore(_) | bench::Error::CoreEnded | bench::Error::NotSent { .. }) => {
+            Problem::failed("bench", error, "measure on one core")
         }
+        error @ (bench::Error::Drive { .. }
+        | bench::Error::Part(_)
+        | bench::Error::Export(_)
+        | bench::Error::Namespace(_)) => Problem::failed("bench", error, "the kernel log (`dmesg`) may tell more"),
     }
 }

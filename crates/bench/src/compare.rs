@@ -13,6 +13,7 @@ use base::MemberLba;
 use rt::{Drive, DriveKind, Rt};
 
 use crate::condition::{Condition, Fill, State, age, bring_into, is_rebuilding};
+use crate::drives::{give_back, touch};
 use crate::error::{Error, Impossible};
 use crate::figures::{Figures, Sample, median};
 use crate::generate::{FILL_BLOCK_BYTES, fill, generate};
@@ -22,6 +23,7 @@ use crate::report::{Group, Per, Report, Row};
 use crate::stripe::failed;
 use crate::subject::Subject;
 use crate::target::Target;
+use crate::team::{Asks, CORES_MAX};
 
 /// The default working set, at most: it is filled once per subject and round.
 const WORKING_SET_BYTES_MAX: u64 = 1 << 30;
@@ -35,6 +37,8 @@ pub struct Comparison {
     pub subjects: Vec<Subject>,
     /// The conditions, in this order. Levels without redundancy are left out where a drive is taken.
     pub conditions: Vec<Condition>,
+    /// What cores ask for, where there are several.
+    pub asks: Asks,
     /// The loads, in this order.
     pub loads: Vec<Load>,
     /// Bytes that are filled and worked on, where the condition does not say how many.
@@ -65,6 +69,7 @@ impl Comparison {
         Comparison {
             subjects,
             conditions: vec![Condition::default()],
+            asks: Asks::All,
             loads: Vec::new(),
             read_cost: None,
             // At most half of what the costliest usual level (two copies) may be filled with: with the writes of a round the
@@ -101,9 +106,8 @@ pub async fn compare(
     what: &Comparison,
     mut progress: impl FnMut(usize, Condition, Subject),
 ) -> Result<Report, Error> {
-    if what.drives.is_empty() {
-        return Err(Impossible::NoDrives.into());
-    }
+    what.check(rt)?;
+    let what = &Comparison { zone_blocks: what.zones(), ..what.clone() };
     let samples = all_rounds(rt, what, &mut progress).await;
     for drive in what.drives.iter().filter(|_| what.subjects.iter().any(|s| *s != Subject::Direct)) {
         array::wipe(drive).await.map_err(|e| failed(drive, e))?;
@@ -127,13 +131,22 @@ async fn all_rounds(
 ) -> Result<Vec<Measured>, Error> {
     let mut measured: Vec<Measured> = Vec::new();
     for &condition in &what.conditions {
-        for &subject in what.subjects.iter().filter(|s| s.allows(condition.state)) {
+        for &subject in what.subjects.iter().filter(|s| s.allows(condition)) {
             measured.push(Measured { condition, subject, loads: vec![Vec::new(); what.loads.len()], unsteady: 0 });
         }
     }
+    let mut memory_is_here = true;
     for round in 0..what.rounds {
         for one in &mut measured {
             progress(round + 1, one.condition, one.subject);
+            // One core uses the drives that there are; of several each has memory of its own instead.
+            let wanted = one.condition.cores == 1;
+            if wanted != memory_is_here {
+                for drive in what.drives.iter().filter(|d| d.info().kind == DriveKind::Memory) {
+                    if wanted { touch(drive).await? } else { give_back(drive).await? }
+                }
+                memory_is_here = wanted;
+            }
             one_subject(rt, what, one, round as u64).await?;
         }
     }
@@ -153,12 +166,14 @@ async fn one_subject(rt: &Rt, what: &Comparison, one: &mut Measured, round: u64)
             let for_time = |time| Until::Elapsed { time, bytes_max: what.bytes_max };
             warm_up(rt, what, one.condition, &target, load, working_set).await?;
             one.loads[l].push(generate(rt, &target, load, 0..working_set, for_time(what.time), seed).await?);
-            match &target {
-                Target::Volume { array, .. } if rebuilding && !is_rebuilding(array) => {
+            if rebuilding {
+                if let Some(array) = target.whole()
+                    && !is_rebuilding(&array).await?
+                {
                     return Err(Impossible::RebuildOver.into());
                 }
-                _ if !rebuilding && !load.pattern.only_reads() => target.settle().await?,
-                _ => {}
+            } else if !load.pattern.only_reads() {
+                target.settle().await?;
             }
         }
         target.close().await?;
@@ -202,8 +217,11 @@ async fn prepared(rt: &Rt, what: &Comparison, one: &mut Measured, round: u64) ->
             drive.deallocate(MemberLba(0), drive.info().blocks).await.map_err(|e| failed(drive, e))?;
         }
     }
-    let working_set = what.working_set(one.subject, one.condition.fill);
-    let target = one.subject.make(rt, &what.drives, what.zone_blocks, working_set).await?;
+    let working_set = what.working_set(one.subject, one.condition);
+    let target = match one.condition.cores {
+        1 => one.subject.make(rt, &what.drives, what.zone_blocks, working_set).await?,
+        cores => one.subject.make_on(rt, &what.drives, what.zone_blocks, working_set, cores, what.asks).await?,
+    };
     let usable = match (one.subject, one.condition.fill) {
         (Subject::InPlaceRaid10, Fill::Usable(percent)) => target.bytes() as f64 * f64::from(percent) / 100.0,
         _ => target.bytes() as f64,
@@ -213,11 +231,11 @@ async fn prepared(rt: &Rt, what: &Comparison, one: &mut Measured, round: u64) ->
     if one.condition.fill != Fill::Fresh && !age(rt, &target, working_set, round, what.per(rt)).await? {
         one.unsteady += 1;
     }
-    if let Target::Volume { array, .. } = &target
+    if let Some(array) = target.whole()
         && one.condition.state != State::Optimal
     {
         rest(rt, &target).await?;
-        bring_into(rt, array, one.condition.state).await?;
+        bring_into(rt, &array, one.condition.state).await?;
     }
     Ok((target, working_set))
 }
@@ -232,8 +250,38 @@ const REFRESHED: f64 = 1.0 / 16.0;
 const FILL: u64 = FILL_BLOCK_BYTES as u64;
 
 impl Comparison {
-    fn working_set(&self, subject: Subject, fill: Fill) -> u64 {
-        match (fill, subject.plan(&self.drives, self.zone_blocks)) {
+    /// Whether it can be made at all.
+    fn check(&self, rt: &Rt) -> Result<(), Impossible> {
+        if self.drives.is_empty() {
+            return Err(Impossible::NoDrives);
+        }
+        for Condition { cores, .. } in &self.conditions {
+            match cores {
+                0 => return Err(Impossible::Cores(cores.to_string())),
+                1 => {}
+                _ if *cores > CORES_MAX => return Err(Impossible::Cores(cores.to_string())),
+                _ if rt.is_modelled() => return Err(Impossible::CoresModelled),
+                _ if self.subjects.contains(&Subject::InPlaceRaid10) => return Err(Impossible::CoresInPlace),
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+
+    /// Blocks of a zone. Where slices for the most cores are too small for what `create` chooses, zones are smaller in all
+    /// arrays, so that they differ in nothing but the cores.
+    fn zones(&self) -> Option<u32> {
+        let most = self.conditions.iter().map(|c| c.cores).max().unwrap_or(1);
+        if self.zone_blocks.is_some() || most == 1 {
+            return self.zone_blocks;
+        }
+        let arrays = self.subjects.iter().filter(|s| matches!(s, Subject::Level { .. }));
+        let fits = |zone| arrays.clone().all(|s| s.plan(&self.drives, zone, most).is_some());
+        [None, Some(512), Some(256), Some(128), Some(64)].into_iter().find(|zone| fits(*zone)).unwrap_or(None)
+    }
+
+    fn working_set(&self, subject: Subject, condition: Condition) -> u64 {
+        match (condition.fill, subject.plan(&self.drives, self.zone_blocks, condition.cores)) {
             (Fill::Fresh, _) => self.working_set_bytes.next_multiple_of(FILL),
             (Fill::Usable(percent), Some(plan)) => {
                 (plan.usable_bytes as f64 * f64::from(percent) / 100.0) as u64 / FILL * FILL
@@ -258,13 +306,13 @@ impl Comparison {
     }
 
     /// Measured, in the words of a report.
-    fn row(&self, one: &Measured, l: usize, per: Per, direct: Option<&Measured>) -> Result<Row, Error> {
+    fn row(&self, one: &Measured, l: usize, per: Per, beside: Beside<'_>) -> Result<Row, Error> {
         let pattern = self.loads[l].pattern;
-        let plan = one.subject.plan(&self.drives, self.zone_blocks);
+        let plan = one.subject.plan(&self.drives, self.zone_blocks, one.condition.cores);
         let scheme = one.subject.scheme(&self.drives, self.zone_blocks);
         let live_share = plan
             .filter(|_| one.condition.fill != Fill::Fresh)
-            .map(|plan| self.working_set(one.subject, one.condition.fill) as f64 / plan.data_bytes as f64);
+            .map(|plan| self.working_set(one.subject, one.condition) as f64 / plan.data_bytes as f64);
         let case = scheme.map(|scheme| Case {
             scheme,
             drives: self.drives.len(),
@@ -272,7 +320,8 @@ impl Comparison {
             live_share,
             read_cost: self.read_cost,
         });
-        let ratio = direct.map(|d| median(rounds_ratio(per, &one.loads[l], &d.loads[l])));
+        let ratio = beside.direct.map(|d| median(rounds_ratio(per, &one.loads[l], &d.loads[l])));
+        let cpu = beside.first_count.map(|f| rounds_cpu_ratio(&one.loads[l], &f.loads[l]));
         let share = |ratio: f64| scheme.map_or(ratio, |s| ratio * limit::drive_bytes_per_host_byte(s));
         Ok(Row {
             subject: one.subject,
@@ -292,6 +341,7 @@ impl Comparison {
                 Some(case) => Some(case.ratio(pattern)),
                 None => Some(1.0),
             },
+            cpu_ratio_to_first_core_count: cpu.filter(|rounds| !rounds.is_empty()).map(median),
             ratio_per_data_drive: ratio.map(share).filter(|_| pattern.only_writes()),
             drive_bytes_per_host_byte_min: scheme.map(limit::drive_bytes_per_host_byte),
             unsteady: one.unsteady > 0,
@@ -300,26 +350,40 @@ impl Comparison {
 }
 
 fn report(rt: &Rt, what: &Comparison, measured: &[Measured]) -> Result<Report, Error> {
-    let first = what.drives.first().map(rt::Drive::info);
+    let drive = what.drives.first().map(rt::Drive::info);
     let per = what.per(rt);
     let mut groups = Vec::with_capacity(what.loads.len() * what.conditions.len());
+    // What differs in nothing but the cores stands side by side.
+    let mut firsts: Vec<Condition> = vec![];
     for &condition in &what.conditions {
-        let of_it: Vec<&Measured> = measured.iter().filter(|m| m.condition == condition).collect();
-        let direct = of_it.iter().find(|m| m.subject == Subject::Direct).copied();
+        if !firsts.iter().any(|first| first.is_same_but_for_cores(&condition)) {
+            firsts.push(condition);
+        }
+    }
+    for first in firsts {
         for (l, load) in what.loads.iter().enumerate() {
-            let rows = of_it.iter().map(|one| what.row(one, l, per, direct)).collect::<Result<_, _>>()?;
-            groups.push(Group { load: *load, condition, rows });
+            for &condition in what.conditions.iter().filter(|c| c.is_same_but_for_cores(&first)) {
+                let of =
+                    |condition, subject| measured.iter().find(|m| m.condition == condition && m.subject == subject);
+                let row = |one: &Measured| {
+                    let first_count = of(first, one.subject).filter(|_| condition.cores != first.cores);
+                    what.row(one, l, per, Beside { direct: of(condition, Subject::Direct), first_count })
+                };
+                let of_it = measured.iter().filter(|m| m.condition == condition);
+                let rows = of_it.map(row).collect::<Result<_, _>>()?;
+                groups.push(Group { load: *load, condition, rows });
+            }
         }
     }
     Ok(Report {
         drives: what.drives.len(),
-        drive_kind: match first.map(|i| i.kind) {
+        drive_kind: match drive.map(|i| i.kind) {
             Some(DriveKind::Block) => "block",
             Some(DriveKind::File) => "file",
             Some(DriveKind::Modelled) => "modelled",
             Some(DriveKind::Memory) | None => "memory",
         },
-        drive_bytes: first.map_or(0, |i| i.blocks.bytes()),
+        drive_bytes: drive.map_or(0, |i| i.blocks.bytes()),
         working_set_bytes: what.working_set_bytes,
         rounds: what.rounds,
         seconds_each: what.time.as_secs_f64(),
@@ -327,6 +391,20 @@ fn report(rt: &Rt, what: &Comparison, measured: &[Measured]) -> Result<Report, E
         per,
         groups,
     })
+}
+
+/// What one subject is compared with.
+#[derive(Clone, Copy)]
+struct Beside<'a> {
+    /// The direct drives in the same condition.
+    direct: Option<&'a Measured>,
+    /// Itself on the first number of cores, when it is measured on another.
+    first_count: Option<&'a Measured>,
+}
+
+/// CPU time of a request over that of another, round by round, where it is known.
+fn rounds_cpu_ratio(of: &[Sample], first: &[Sample]) -> Vec<f64> {
+    of.iter().zip(first).filter_map(|(a, f)| Some(a.cpu_us_per_request()? / f.cpu_us_per_request()?)).collect()
 }
 
 /// Rate over rate, round by round.

@@ -1,10 +1,10 @@
-//! What state a subject is in when it is measured: how full and how old, and which drives it has left.
+//! What state a subject is in when it is measured: how full and how old, which drives it has left, on how many cores.
 
 use std::fmt;
 use std::str::FromStr;
 use std::time::Duration;
 
-use array::{Array, ArrayState, Rate};
+use array::{ArrayState, Rate, Whole};
 use base::{BLOCK_BYTES, MemberId};
 use rt::Rt;
 use serde::{Serialize, Serializer};
@@ -15,6 +15,7 @@ use crate::generate::generate;
 use crate::load::{Load, Pattern, Until};
 use crate::report::Per;
 use crate::target::Target;
+use crate::team::CORES_MAX;
 
 /// How much is written before anything is measured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -100,22 +101,56 @@ impl Serialize for State {
     }
 }
 
-/// Both.
+/// Numbers of cores to measure on, one after the other, each once.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CoreCounts(pub Vec<usize>);
+
+/// "2", "1,2", or "1..4", which has the 4.
+impl FromStr for CoreCounts {
+    type Err = Impossible;
+
+    fn from_str(text: &str) -> Result<CoreCounts, Impossible> {
+        let wrong = || Impossible::Cores(text.to_owned());
+        let count = |text: &str| text.parse().ok().filter(|count| (1..=CORES_MAX).contains(count)).ok_or_else(wrong);
+        let mut counts = vec![];
+        for piece in text.split(',') {
+            let (first, last) = piece.split_once("..").unwrap_or((piece, piece));
+            let (first, last) = (count(first)?, count(last)?);
+            if first > last {
+                return Err(wrong());
+            }
+            counts.extend((first..=last).filter(|count| !counts.contains(count)).collect::<Vec<_>>());
+        }
+        Ok(CoreCounts(counts))
+    }
+}
+
+/// All of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Condition {
     /// What it holds.
     pub fill: Fill,
     /// Its drives.
     pub state: State,
+    /// Cores that generate the load; an array has as many parts.
+    pub cores: usize,
 }
 
 impl Default for Condition {
     fn default() -> Condition {
-        Condition { fill: Fill::Fresh, state: State::Optimal }
+        Condition { fill: Fill::Fresh, state: State::Optimal, cores: 1 }
     }
 }
 
-/// As a heading has it; nothing for a fresh and whole array.
+impl Condition {
+    /// Whether nothing but the number of cores may differ.
+    #[must_use]
+    pub fn is_same_but_for_cores(&self, other: &Condition) -> bool {
+        (self.fill, self.state) == (other.fill, other.state)
+    }
+}
+
+/// As a heading has it; nothing for a fresh and whole array on one core.
 impl fmt::Display for Condition {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.fill != Fill::Fresh {
@@ -123,6 +158,9 @@ impl fmt::Display for Condition {
         }
         if self.state != State::Optimal {
             write!(f, ", {}", self.state)?;
+        }
+        if self.cores != 1 {
+            write!(f, ", {} cores", self.cores)?;
         }
         Ok(())
     }
@@ -172,7 +210,7 @@ const REBUILD_BEGINS: Duration = Duration::from_secs(2);
 ///
 /// # Errors
 /// When the array cannot do without the drive, or has no place to rebuild to.
-pub async fn bring_into(rt: &Rt, array: &Array, state: State) -> Result<(), Error> {
+pub async fn bring_into(rt: &Rt, array: &Whole, state: State) -> Result<(), Error> {
     let rate = match state {
         State::Optimal => return Ok(()),
         State::Degraded => None,
@@ -184,7 +222,7 @@ pub async fn bring_into(rt: &Rt, array: &Array, state: State) -> Result<(), Erro
     }
     array.drive_fail(MemberId(0)).await?;
     let until = rt.now() + REBUILD_BEGINS;
-    while rate.is_some() && !is_rebuilding(array) {
+    while rate.is_some() && !is_rebuilding(array).await? {
         if rt.now() > until {
             return Err(Impossible::NoPlace.into());
         }
@@ -193,10 +231,12 @@ pub async fn bring_into(rt: &Rt, array: &Array, state: State) -> Result<(), Erro
     Ok(())
 }
 
-/// Whether a rebuild is under way.
-#[must_use]
-pub fn is_rebuilding(array: &Array) -> bool {
-    array.status().state == ArrayState::Rebuilding
+/// Whether a rebuild is under way, in all parts.
+///
+/// # Errors
+/// When the core of a part has ended.
+pub async fn is_rebuilding(array: &Whole) -> Result<bool, Error> {
+    Ok(array.states().await?.iter().all(|state| *state == ArrayState::Rebuilding))
 }
 
 #[cfg(test)]
@@ -218,6 +258,20 @@ mod tests {
         for text in ["broken", "optimal-low", "rebuilding-9", ""] {
             assert!(text.parse::<State>().is_err(), "{text}");
         }
+    }
+
+    #[test]
+    fn numbers_of_cores_parse() {
+        for (text, counts) in
+            [("1", vec![1]), ("1,2", vec![1, 2]), ("1..4", vec![1, 2, 3, 4]), ("2,1..3", vec![2, 1, 3])]
+        {
+            assert_eq!(text.parse(), Ok(CoreCounts(counts)), "{text}");
+        }
+        for text in ["", "0", "6", "x", "1,", "3..1", "1..", "0..2", "1..2..3", "-1"] {
+            assert_eq!(text.parse::<CoreCounts>(), Err(Impossible::Cores(text.to_owned())));
+        }
+        let two = Condition { cores: 2, ..Condition::default() };
+        assert_eq!((Condition::default().to_string(), two.to_string()), (String::new(), ", 2 cores".to_owned()));
     }
 
     #[test]

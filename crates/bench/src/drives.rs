@@ -18,15 +18,26 @@ const TOUCH_BYTES: usize = 1 << 20;
 /// None in practice; a memory drive does not fail.
 pub async fn memory(rt: &Rt, count: usize, bytes: u64) -> Result<Vec<Drive>, Error> {
     let drives: Vec<Drive> = (0..count).map(|i| Drive::memory(rt, &format!("memory{i}"), bytes)).collect();
-    let zeros = Buf::zeroed(TOUCH_BYTES).freeze();
     for drive in &drives {
-        for at in (0..drive.info().blocks.bytes()).step_by(TOUCH_BYTES) {
-            let bytes = (drive.info().blocks.bytes() - at).min(TOUCH_BYTES as u64);
-            let at = MemberLba(at / BLOCK_BYTES as u64);
-            drive.write(at, zeros.slice(0..bytes as usize)).await.map_err(|e| failed(drive, e))?;
-        }
+        touch(drive).await?;
     }
     Ok(drives)
+}
+
+/// Takes the memory of a drive from the kernel; what was on it is gone.
+pub(crate) async fn touch(drive: &Drive) -> Result<(), Error> {
+    let (zeros, all) = (Buf::zeroed(TOUCH_BYTES).freeze(), drive.info().blocks.bytes());
+    for at in (0..all).step_by(TOUCH_BYTES) {
+        let bytes = (all - at).min(TOUCH_BYTES as u64);
+        let at = MemberLba(at / BLOCK_BYTES as u64);
+        drive.write(at, zeros.slice(0..bytes as usize)).await.map_err(|e| failed(drive, e))?;
+    }
+    Ok(())
+}
+
+/// Gives the memory of a drive back to the kernel; what was on it is gone.
+pub(crate) async fn give_back(drive: &Drive) -> Result<(), Error> {
+    drive.deallocate(MemberLba(0), drive.info().blocks).await.map_err(|e| failed(drive, e))
 }
 
 /// What a modelled drive is like, as a file says; see `drives/*.toml`.

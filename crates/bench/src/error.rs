@@ -1,5 +1,8 @@
 //! Why a measurement did not come about.
 
+use std::io;
+use std::sync::Arc;
+
 use base::BlockCount;
 
 /// What went wrong.
@@ -19,6 +22,23 @@ pub enum Error {
     /// The array could not be made.
     #[error("{0}")]
     Refused(Box<array::Refused>),
+    /// A part of the array failed a request of another core.
+    #[error("the volume: {0}")]
+    Part(#[from] export::Fault),
+    /// There is no further core.
+    #[error("a further core: {0}")]
+    NoCore(Arc<io::Error>),
+    /// A core did not do what it was asked.
+    #[error("a core has ended before the measurement")]
+    CoreEnded,
+    /// A drive cannot be used on a further core.
+    #[error("drive {name} cannot be used on another core: {error}")]
+    NotSent {
+        /// Its name.
+        name: String,
+        /// What the kernel said.
+        error: Arc<io::Error>,
+    },
     /// The NBD export failed a request.
     #[error("the export: {0}")]
     Export(#[from] export::nbd::client::Error),
@@ -106,6 +126,15 @@ pub enum Impossible {
         "the rebuild was over before the measurement; give larger drives, fill them more, or measure for less time"
     )]
     RebuildOver,
+    /// Text that is no list of numbers of cores.
+    #[error("\"{0}\" is no list of numbers of cores; use 1 to {max}, such as 1,2 or 1..4", max = crate::team::CORES_MAX)]
+    Cores(String),
+    /// Virtual time, on several cores.
+    #[error("virtual time is one core's; measure modelled drives on one, or give drives or memory")]
+    CoresModelled,
+    /// Mirrored in place, on several cores.
+    #[error("RAID 10 in place is measured on one core; leave it out, or the further cores")]
+    CoresInPlace,
     /// Text that is no pattern.
     #[error("\"{0}\" is no pattern; use one of {names}", names = crate::load::PATTERN_NAMES)]
     Pattern(String),

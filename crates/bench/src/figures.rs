@@ -45,7 +45,9 @@ pub struct Sample {
     pub bytes: u64,
     /// From the first request to the last answer.
     pub elapsed: Duration,
-    /// This thread's CPU time meanwhile; `None` in virtual time.
+    /// Cores that generated it.
+    pub cores: usize,
+    /// The CPU time of these threads meanwhile; `None` in virtual time.
     pub cpu_ns: Option<u64>,
     /// Latencies.
     pub latency: Latency,
@@ -60,7 +62,7 @@ impl Sample {
         self.bytes as f64 / self.elapsed.as_secs_f64()
     }
 
-    /// Bytes per second of this thread's CPU time; per second where that is not known.
+    /// Bytes per second of CPU time; per second where that is not known.
     ///
     /// On memory drives nothing waits for anything: this is the rate of a core that nobody else uses, also while
     /// others do.
@@ -69,7 +71,7 @@ impl Sample {
         self.cpu_ns.map_or_else(|| self.bytes_per_sec(), |ns| self.bytes as f64 * 1e9 / ns as f64)
     }
 
-    /// This thread's CPU time in seconds; the time that passed where that is not known.
+    /// CPU time in seconds; the time that passed where that is not known.
     pub(crate) fn cpu_secs(&self) -> f64 {
         self.cpu_ns.map_or_else(|| self.elapsed.as_secs_f64(), |ns| ns as f64 / 1e9)
     }
@@ -82,16 +84,16 @@ impl Sample {
         }
     }
 
-    /// CPU time over time: below 1 the thread waited, or others used its core.
+    /// CPU time over the time of all cores: below 1 the threads waited, or others used their cores.
     fn cpu_share(&self) -> Option<f64> {
-        self.cpu_ns.map(|ns| ns as f64 / 1e9 / self.elapsed.as_secs_f64())
+        self.cpu_ns.map(|ns| ns as f64 / 1e9 / self.elapsed.as_secs_f64() / self.cores as f64)
     }
 
     fn iops(&self) -> f64 {
         self.requests as f64 / self.elapsed.as_secs_f64()
     }
 
-    fn cpu_us_per_request(&self) -> Option<f64> {
+    pub(crate) fn cpu_us_per_request(&self) -> Option<f64> {
         self.cpu_ns.map(|ns| ns as f64 / 1000.0 / self.requests as f64)
     }
 }
@@ -121,9 +123,9 @@ pub struct Figures {
     pub latency_us_p99: f64,
     /// 99.9 % took no longer.
     pub latency_us_p999: f64,
-    /// CPU time of the measuring thread, generator and memory drives included; `None` in virtual time.
+    /// CPU time of the measuring threads, generator and memory drives included; `None` in virtual time.
     pub cpu_us_per_request: Option<f64>,
-    /// That CPU time over time: below 1 the thread waited, or others used its core.
+    /// That CPU time over the time of all cores: below 1 the threads waited, or others used their cores.
     pub cpu_share: Option<f64>,
     /// Write amplification, redundancy included.
     pub drive_bytes_per_host_byte: Option<f64>,
@@ -186,6 +188,7 @@ mod tests {
             requests,
             bytes: requests * 4096,
             elapsed: Duration::from_secs(2),
+            cores: 2,
             cpu_ns: Some(requests * 3000),
             latency: Latency { ns_mean: 1100, ns_p50: 1000, ns_p99: 2000, ns_p999: 3000, ns_max: 4000 },
             drive_bytes_per_host_byte: None,
@@ -200,6 +203,7 @@ mod tests {
         assert_eq!((figures.iops, figures.bytes_per_sec, figures.spread), (100.0, 409_600.0, 1.5));
         assert_eq!(figures.latency_us_mean, 1.1);
         assert_eq!((figures.latency_us_p999, figures.cpu_us_per_request), (3.0, Some(3.0)));
+        assert_eq!(figures.cpu_share, Some(200.0 * 3000.0 / 1e9 / 4.0), "of two cores");
         assert_eq!(Figures::of(&[sample(0)]), Err(Impossible::NothingAnswered));
     }
 }

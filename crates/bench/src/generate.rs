@@ -2,12 +2,13 @@
 //!
 //! Each of `depth` tasks asks for one request after the other; the clock is read once per request, the end of one
 //! being the beginning of the next. So latency is what a host with that many outstanding requests sees, its own work
-//! between two requests (some ten nanoseconds) included.
+//! between two requests (some ten nanoseconds) included. Several cores each run a loop of their share of the depth.
 
 use std::cell::{Cell, RefCell};
 use std::ops::Range;
 use std::pin::pin;
 use std::rc::Rc;
+use std::sync::{Arc, Barrier};
 use std::time::Duration;
 
 use futures::future::{join_all, select};
@@ -21,6 +22,7 @@ use crate::error::Error;
 use crate::figures::{Latency, Sample};
 use crate::load::{Load, Pattern, Until};
 use crate::payload::Payload;
+use crate::share::Share;
 use crate::target::Target;
 
 /// The longest latency told apart: 100 s.
@@ -171,7 +173,7 @@ pub async fn generate(
     Ok(sample)
 }
 
-/// The same, with the latencies of reads and of writes; `each` is told of every whole second.
+/// The same, with the latencies of reads and of writes; `each` is told of every whole second, but not by several cores.
 ///
 /// # Errors
 /// As [`generate`].
@@ -185,14 +187,93 @@ pub async fn generate_watched(
     each: Option<&mut dyn FnMut(Second)>,
 ) -> Result<(Sample, [Histogram<u64>; 2]), Error> {
     let target = target.for_load(load, &working_set)?;
-    let (time, requests) = match until {
+    let share = Share { load: *load, working_set, until, seed };
+    let written_before = target.written().await?;
+    let (ran, cpu_ns) = match &target {
+        Target::Team(team) => Box::pin(team.generate(&share)).await?,
+        alone => {
+            let ran = run(rt, alone, &share, Start::AtOnce, each).await?;
+            let cpu_ns = thread_cpu_ns(rt).zip(ran.cpu_before).map(|(after, before)| after - before);
+            (vec![ran], cpu_ns)
+        }
+    };
+    let written = target.written().await?.zip(written_before);
+    let cores = ran.len();
+    let all = Ran::merged(ran);
+    let [reads, writes] = &all.latency;
+    let mut latency = reads.clone();
+    latency.add(writes).expect("both have the same bounds");
+    let sample = Sample {
+        requests: latency.len(),
+        bytes: latency.len() * u64::from(load.block_bytes),
+        elapsed: all.elapsed,
+        cores,
+        cpu_ns,
+        latency: Latency::of(&latency),
+        drive_bytes_per_host_byte: written.and_then(|(after, before)| after.since(before)),
+    };
+    Ok((sample, all.latency))
+}
+
+/// When a core begins.
+pub(crate) enum Start {
+    /// When it is ready.
+    AtOnce,
+    /// When all of its team are ready: each waits here, and does nothing else meanwhile.
+    Together(Arc<Barrier>),
+}
+
+/// What one core measured, or several together.
+pub(crate) struct Ran {
+    /// Of reads and of writes.
+    pub(crate) latency: [Histogram<u64>; 2],
+    /// From the first request to the last answer.
+    pub(crate) elapsed: Duration,
+    /// The CPU time of the thread when it began.
+    pub(crate) cpu_before: Option<u64>,
+}
+
+impl Ran {
+    /// Of cores that began at the same time: all requests, the longest time; the CPU time is the first one's.
+    fn merged(all: Vec<Ran>) -> Ran {
+        let mut all = all.into_iter();
+        let mut merged = all.next().expect("a load runs on one core at least");
+        for ran in all {
+            for (side, more) in merged.latency.iter_mut().zip(&ran.latency) {
+                side.add(more).expect("all have the same bounds");
+            }
+            merged.elapsed = merged.elapsed.max(ran.elapsed);
+        }
+        merged
+    }
+}
+
+fn no_latencies() -> Histogram<u64> {
+    Histogram::new_with_bounds(1, LATENCY_NS_MAX, LATENCY_DIGITS).expect("the bounds are in order")
+}
+
+/// Runs a load, or the calling core's share of one.
+pub(crate) async fn run(
+    rt: &Rt,
+    target: &Target,
+    share: &Share,
+    start: Start,
+    each: Option<&mut dyn FnMut(Second)>,
+) -> Result<Ran, Error> {
+    let Share { load, working_set, until, seed } = share;
+    let target = target.for_load(load, working_set);
+    let (time, requests) = match *until {
         Until::Elapsed { time, bytes_max } => (time, bytes_max / u64::from(load.block_bytes)),
         Until::Requests(n) => (Duration::MAX, n),
     };
-    let empty = Histogram::new_with_bounds(1, LATENCY_NS_MAX, LATENCY_DIGITS).expect("the bounds are in order");
     let payload = (!load.pattern.only_reads()).then(|| Payload::new(load.block_bytes));
-    let addresses = Addresses::new(load, &working_set, seed);
-    let written_before = target.written();
+    let addresses = Addresses::new(load, working_set, *seed);
+    let latency = [no_latencies(), no_latencies()];
+    if let Start::Together(line) = start {
+        line.wait();
+    }
+    // Not before: the others wait for this one.
+    let target = target?;
     let begun = rt.now();
     let cpu_before = thread_cpu_ns(rt);
     let run = Rc::new(Run {
@@ -206,7 +287,7 @@ pub async fn generate_watched(
         iops_max: load.iops_max,
         turns: Cell::new(0),
         requests_left: Cell::new(requests),
-        latency: RefCell::new([empty.clone(), empty]),
+        latency: RefCell::new(latency),
         waited_ns: Cell::new(0),
         failed: RefCell::default(),
     });
@@ -222,23 +303,10 @@ pub async fn generate_watched(
         None => drop(all.await),
     }
     let elapsed = rt.now() - begun;
-    let cpu_ns = thread_cpu_ns(rt).zip(cpu_before).map(|(after, before)| after - before);
-    if let Some(error) = run.failed.take() {
-        return Err(error);
+    match run.failed.take() {
+        Some(error) => Err(error),
+        None => Ok(Ran { latency: run.latency.borrow().clone(), elapsed, cpu_before }),
     }
-    let written = run.target.written().zip(written_before);
-    let [reads, writes] = &*run.latency.borrow();
-    let mut latency = reads.clone();
-    latency.add(writes).expect("both have the same bounds");
-    let sample = Sample {
-        requests: latency.len(),
-        bytes: latency.len() * u64::from(load.block_bytes),
-        elapsed,
-        cpu_ns,
-        latency: Latency::of(&latency),
-        drive_bytes_per_host_byte: written.and_then(|(after, before)| after.since(before)),
-    };
-    Ok((sample, [reads.clone(), writes.clone()]))
 }
 
 /// Writes the working set once, so that reads find data, and lets the target settle.

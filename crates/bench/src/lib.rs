@@ -2,6 +2,7 @@
 //!
 //! ```text
 //! compare, sequential -> generate -> target -> drives | volume | NBD or NVMe/TCP export
+//!                              \--> team -> a share of the load and a target for each core
 //!        limit, report <- figures <- sample
 //! ```
 //!
@@ -12,7 +13,7 @@
 //! - reads find data: the working set is filled before anything is measured;
 //! - it runs in real time (memory drives, files, block devices) and in virtual time (modelled drives) alike.
 //!
-//! Not here: more than one core, checking of what is read (the end-to-end tests do that), an open-loop load: a closed
+//! Not here: checking of what is read (the end-to-end tests do that), an open-loop load: a closed
 //! loop hides the waiting of requests that a slow answer holds up. An export of some server ([`exported`]) is measured by
 //! itself: what is beside it, and what is filled, is the caller's.
 
@@ -33,14 +34,16 @@ mod payload;
 pub mod rebuild;
 pub mod report;
 pub mod sequential;
+mod share;
 pub mod steady;
 pub mod stripe;
 pub mod subject;
 pub mod table;
 pub mod target;
+pub mod team;
 
 pub use compare::{Comparison, compare};
-pub use condition::{Fill, State};
+pub use condition::{CoreCounts, Fill, State};
 pub use error::{Error, Impossible};
 pub use figures::{Figures, Sample};
 pub use generate::generate;
@@ -51,3 +54,4 @@ pub use report::Report;
 pub use sequential::{SequentialRatio, SequentialResult, sequential_ratio};
 pub use subject::Subject;
 pub use target::Target;
+pub use team::{Asks, Team};

@@ -64,6 +64,9 @@ pub struct Row {
     pub figures: Figures,
     /// Rate over that of the direct drives, each within a round, then the median.
     pub ratio: Option<f64>,
+    /// CPU time of a request over that on the first number of cores, each within a round, then the median; nothing for that
+    /// one itself.
+    pub cpu_ratio_to_first_core_count: Option<f64>,
     /// The theoretical limit of `ratio`; there is none to be known where direct drives clean for themselves.
     pub limit: Option<f64>,
     /// Rate per data drive over that of a direct drive; its limit is 1. Of writes only.
@@ -77,12 +80,13 @@ pub struct Row {
 /// Up to this many bytes a request counts as one that IOPS say more about than bytes per second.
 const IOPS_BLOCK_BYTES_MAX: u32 = 16 << 10;
 
-const HEADS: [&str; 10] =
-    ["", "", "ratio", "limit", "per data drive", "p50 us", "p99 us", "p99.9 us", "CPU us", "written"];
+/// Those that are empty depend on the table.
+const HEADS: [&str; 12] =
+    ["", "", "", "ratio", "limit", "per data drive", "p50 us", "p99 us", "p99.9 us", "CPU us", "", "written"];
 
 impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let time = if self.virtual_time { "virtual time" } else { "one core" };
+        let time = if self.virtual_time { "virtual time".to_owned() } else { self.cores() };
         let rounds =
             if self.rounds == 1 { "one round".to_owned() } else { format!("median of {} rounds", self.rounds) };
         writeln!(
@@ -96,17 +100,29 @@ impl fmt::Display for Report {
         )?;
         for group in &self.groups {
             writeln!(f)?;
-            group.write(f, self.per)?;
+            group.write(f, self.style(group))?;
         }
         writeln!(
             f,
             "\nratio: rate over that of the direct drives in the same round; limit: what the drives alone would allow"
         )?;
+        let several = self.is_on_several();
         if !self.virtual_time {
-            writeln!(f, "CPU us: of one request, load generator and memory drives included")?;
+            let cores = if several { "on all cores, " } else { "" };
+            writeln!(f, "CPU us: of one request, {cores}load generator and memory drives included")?;
+        }
+        if self.groups.iter().flat_map(|g| &g.rows).any(|r| r.cpu_ratio_to_first_core_count.is_some()) {
+            writeln!(f, ": {0}: CPU us over that on {0} in the same round", self.first_cores())?;
         }
         writeln!(f, "written: bytes to drives per byte of hosts (the least possible)")?;
         match self.cpu_share_min().filter(|_| self.per == Per::CoreSecond) {
+            Some(share) if several => {
+                writeln!(
+                    f,
+                    "per core: second of CPU time, and so is the ratio; IOPS, MB/s: of all cores, in a second"
+                )?;
+                writeln!(f, "the cores were ours {:.0} % of the time", share * 100.0)
+            }
             Some(share) => {
                 writeln!(f, "per core: second of CPU time; the core was ours {:.0} % of the time", share * 100.0)
             }
@@ -115,7 +131,60 @@ impl fmt::Display for Report {
     }
 }
 
+/// How a group is written.
+#[derive(Clone, Copy)]
+struct Style {
+    per: Per,
+    /// Something in the report was measured on several cores: the heading has a line of its own.
+    several: bool,
+    /// The number of cores that others are compared with.
+    first_cores: usize,
+}
+
+/// So many, for people.
+fn cores(count: usize) -> String {
+    if count == 1 { "1 core".to_owned() } else { format!("{count} cores") }
+}
+
 impl Report {
+    /// The numbers of cores, in the order of the groups.
+    fn counts(&self) -> Vec<usize> {
+        let mut counts = vec![];
+        for group in &self.groups {
+            if !counts.contains(&group.condition.cores) {
+                counts.push(group.condition.cores);
+            }
+        }
+        counts
+    }
+
+    /// The numbers of cores, for people.
+    fn cores(&self) -> String {
+        let counts = self.counts();
+        match &counts[..] {
+            [] | [1] => "one core".to_owned(),
+            [one] => cores(*one),
+            [most @ .., last] => {
+                let most: Vec<String> = most.iter().map(ToString::to_string).collect();
+                format!("{} and {}", most.join(", "), cores(*last))
+            }
+        }
+    }
+
+    fn first_cores(&self) -> String {
+        cores(self.counts().first().copied().unwrap_or(1))
+    }
+
+    fn is_on_several(&self) -> bool {
+        self.groups.iter().any(|g| g.condition.cores != 1)
+    }
+
+    fn style(&self, group: &Group) -> Style {
+        let first = self.groups.iter().find(|g| g.condition.is_same_but_for_cores(&group.condition));
+        let first_cores = first.map_or(1, |g| g.condition.cores);
+        Style { per: self.per, several: self.is_on_several(), first_cores }
+    }
+
     /// The smallest share of the core in a row.
     fn cpu_share_min(&self) -> Option<f64> {
         self.groups.iter().flat_map(|g| &g.rows).filter_map(|r| r.figures.cpu_share).reduce(f64::min)
@@ -128,19 +197,22 @@ impl Report {
 }
 
 impl Group {
-    fn write(&self, f: &mut impl fmt::Write, per: Per) -> fmt::Result {
+    fn write(&self, f: &mut impl fmt::Write, style: Style) -> fmt::Result {
+        let Style { per, several, first_cores } = style;
         let counts = self.load.block_bytes <= IOPS_BLOCK_BYTES_MAX;
         let mut heads: Vec<String> = HEADS.iter().map(ToString::to_string).collect();
-        heads[0] = format!("{}{}", self.load, self.condition);
-        heads[1] = match (counts, per) {
-            (true, Per::Second) => "IOPS",
-            (true, Per::CoreSecond) => "IOPS/core",
-            (false, Per::Second) => "MB/s",
-            (false, Per::CoreSecond) => "MB/s/core",
+        let title = format!("{}{}", self.load, self.condition);
+        if several {
+            writeln!(f, "{title}")?;
+        } else {
+            heads[0] = title;
         }
-        .to_owned();
+        let unit = if counts { "IOPS" } else { "MB/s" };
+        heads[1] = if per == Per::CoreSecond { format!("{unit}/core") } else { unit.to_owned() };
+        heads[2] = unit.to_owned();
+        heads[10] = format!(": {}", cores(first_cores));
         let mut lines = vec![heads];
-        lines.extend(self.rows.iter().map(|row| row.cells(counts, per)));
+        lines.extend(self.rows.iter().map(|row| row.cells(counts, style)));
         // A column that says nothing under this load is left out.
         let told = |c: usize| c < 2 || lines[1..].iter().any(|l| !l[c].is_empty());
         let columns: Vec<usize> = (0..HEADS.len()).filter(|&c| told(c)).collect();
@@ -157,7 +229,8 @@ impl Group {
 }
 
 impl Row {
-    fn cells(&self, counts: bool, per: Per) -> Vec<String> {
+    fn cells(&self, counts: bool, style: Style) -> Vec<String> {
+        let Style { per, several, .. } = style;
         let figures = &self.figures;
         let name = match &self.scheme {
             Some(scheme) if self.unsteady => format!("  {} ({scheme}), not steady", self.subject),
@@ -169,19 +242,22 @@ impl Row {
             (Per::CoreSecond | Per::Second, _) => figures.iops,
         };
         let bytes_per_request = figures.bytes_per_sec / figures.iops;
-        let rate = if counts { requests_per_sec } else { requests_per_sec * bytes_per_request / 1e6 };
+        let rate = |requests: f64| if counts { requests } else { requests * bytes_per_request / 1e6 };
         let optional = |value: Option<f64>| value.map_or(String::new(), |v| format!("{v:.2}"));
         let written = figures.drive_bytes_per_host_byte.zip(self.drive_bytes_per_host_byte_min);
         vec![
             name,
-            grouped(rate),
+            grouped(rate(requests_per_sec)),
+            if several && per == Per::CoreSecond { grouped(rate(figures.iops)) } else { String::new() },
             optional(self.ratio),
             optional(self.limit),
-            optional(self.ratio_per_data_drive),
+            // The table is wide enough without.
+            optional(self.ratio_per_data_drive.filter(|_| !several)),
             short(figures.latency_us_p50),
             short(figures.latency_us_p99),
             short(figures.latency_us_p999),
             figures.cpu_us_per_request.map_or(String::new(), |us| format!("{us:.2}")),
+            optional(self.cpu_ratio_to_first_core_count),
             written.map_or(String::new(), |(is, least)| format!("{is:.2} ({least:.2})")),
         ]
     }
@@ -218,8 +294,7 @@ mod tests {
         assert_eq!((short(3.06), short(12.6)), ("3.1".to_owned(), "13".to_owned()));
     }
 
-    #[test]
-    fn columns_align_and_empty_ones_go() {
+    fn row(cpu_us_per_request: Option<f64>) -> Row {
         let figures = Figures {
             runs: 3,
             iops: 1_234_567.0,
@@ -228,29 +303,70 @@ mod tests {
             latency_us_p50: 1.0,
             latency_us_p99: 20.0,
             latency_us_p999: 3000.0,
-            cpu_us_per_request: None,
-            cpu_share: None,
+            cpu_us_per_request,
+            cpu_share: cpu_us_per_request.map(|_| 0.99),
             drive_bytes_per_host_byte: None,
             spread: 0.1,
         };
-        let row = Row {
+        Row {
             subject: Subject::Direct,
             scheme: None,
             figures,
             ratio: Some(1.0),
             limit: Some(1.0),
+            cpu_ratio_to_first_core_count: None,
             ratio_per_data_drive: None,
             drive_bytes_per_host_byte_min: None,
             unsteady: false,
-        };
+        }
+    }
+
+    #[test]
+    fn columns_align_and_empty_ones_go() {
         let load = Load::new(Pattern::RANDOM_READ, 4096, 64);
-        let group = Group { load, condition: Condition::default(), rows: vec![row] };
+        let group = Group { load, condition: Condition::default(), rows: vec![row(None)] };
         let mut text = String::new();
-        group.write(&mut text, Per::Second).unwrap();
+        group.write(&mut text, Style { per: Per::Second, several: false, first_cores: 1 }).unwrap();
         assert_eq!(
             text,
             "4K random read, depth 64       IOPS  ratio  limit  p50 us  p99 us  p99.9 us\n  \
                direct drives           1,234,567   1.00   1.00     1.0      20     3,000\n"
         );
+    }
+
+    #[test]
+    fn further_cores_stand_beside_the_first_ones() {
+        let load = Load::new(Pattern::RANDOM_READ, 4096, 64);
+        let group = |cores, ratio| Group {
+            load,
+            condition: Condition { cores, ..Condition::default() },
+            rows: vec![Row { cpu_ratio_to_first_core_count: ratio, ..row(Some(1.25)) }],
+        };
+        let report = Report {
+            drives: 8,
+            drive_kind: "memory",
+            drive_bytes: 512 << 20,
+            working_set_bytes: 512 << 20,
+            rounds: 3,
+            seconds_each: 0.5,
+            virtual_time: false,
+            per: Per::CoreSecond,
+            groups: vec![group(1, None), group(2, Some(1.5)), group(4, Some(1.75))],
+        };
+        let text = report.to_string();
+        let lines: Vec<&str> = text.lines().collect();
+        assert!(lines[0].contains("512 MiB worked on, 1, 2 and 4 cores, median of 3 rounds"), "{text}");
+        assert_eq!(
+            lines[6..9],
+            [
+                "4K random read, depth 64, 2 cores",
+                "                 IOPS/core       IOPS  ratio  limit  p50 us  p99 us  p99.9 us  CPU us  : 1 core",
+                "  direct drives    800,000  1,234,567   1.00   1.00     1.0      20     3,000    1.25      1.50",
+            ]
+        );
+        assert!(text.contains(": 1 core: CPU us over that on 1 core in the same round"), "{text}");
+        let json = serde_json::to_value(&report).unwrap();
+        assert_eq!(json["groups"][2]["condition"]["cores"], 4);
+        assert_eq!(json["groups"][2]["rows"][0]["cpu_ratio_to_first_core_count"], 1.75);
     }
 }

@@ -5,10 +5,11 @@ use ondisk::{Level, Scheme};
 use rt::{Drive, Rt};
 use serde::{Serialize, Serializer};
 
-use crate::condition::State;
-use crate::error::Error;
+use crate::condition::{Condition, State};
+use crate::error::{Error, Impossible};
 use crate::stripe::Stripe;
 use crate::target::Target;
+use crate::team::{Asks, Team};
 
 /// The array's and the volume's name.
 const NAME: &str = "bench";
@@ -48,20 +49,20 @@ impl Subject {
         std::iter::once(Subject::Direct).chain(arrays).collect()
     }
 
-    /// What it becomes on `drives`; `None` for direct drives and for what `create` refuses.
+    /// What it becomes on `drives` in so many parts; `None` for direct drives and for what `create` refuses.
     #[must_use]
-    pub fn plan(self, drives: &[Drive], zone_blocks: Option<u32>) -> Option<Plan> {
+    pub fn plan(self, drives: &[Drive], zone_blocks: Option<u32>, parts: usize) -> Option<Plan> {
         let Subject::Level { level, width } = self else { return None };
         let blocks: Vec<u64> = drives.iter().map(|d| d.info().blocks.0).collect();
-        array::plan(&spec(level, width, zone_blocks), &blocks).ok()
+        array::whole::plan(&spec(level, width, zone_blocks), &blocks, u8::try_from(parts).ok()?).ok()
     }
 
-    /// The redundancy of what it writes over `drives` drives; `None` for direct drives and for what `create` refuses.
+    /// The redundancy of what it writes over `drives`, in parts or not; `None` for direct drives and for what `create` refuses.
     #[must_use]
     pub fn scheme(self, drives: &[Drive], zone_blocks: Option<u32>) -> Option<Scheme> {
         match self {
             Subject::Direct => None,
-            Subject::Level { level, .. } => level.scheme_of_width(self.plan(drives, zone_blocks)?.width),
+            Subject::Level { level, .. } => level.scheme_of_width(self.plan(drives, zone_blocks, 1)?.width),
             Subject::InPlaceRaid10 => {
                 let level = Level::Raid10 { copies: IN_PLACE_COPIES as u8 };
                 level.scheme_of_width(drives.len() / IN_PLACE_COPIES * IN_PLACE_COPIES)
@@ -69,12 +70,12 @@ impl Subject {
         }
     }
 
-    /// Whether it can be brought into `state`; direct drives stay as they are beside it.
+    /// Whether it can be brought into the state of `condition`; direct drives stay as they are beside it.
     #[must_use]
-    pub fn allows(self, state: State) -> bool {
+    pub fn allows(self, condition: Condition) -> bool {
         match self {
-            Subject::Level { level, .. } => state == State::Optimal || level.tolerates() > 0,
-            Subject::InPlaceRaid10 => state == State::Optimal,
+            Subject::Level { level, .. } => condition.state == State::Optimal || level.tolerates() > 0,
+            Subject::InPlaceRaid10 => condition.state == State::Optimal,
             Subject::Direct => true,
         }
     }
@@ -101,6 +102,29 @@ impl Subject {
         array.volume_create(NAME, volume_bytes).await?;
         let volume = array.volume(NAME).expect("it was made just now");
         Ok(Target::Volume { array, volume })
+    }
+
+    /// The same on `cores` cores, arrays in as many parts. Memory drives are to hold nothing.
+    ///
+    /// # Errors
+    /// As [`Subject::make`], when it is RAID 10 in place, or when there is no further core.
+    pub async fn make_on(
+        self,
+        rt: &Rt,
+        drives: &[Drive],
+        zone_blocks: Option<u32>,
+        volume_bytes: u64,
+        cores: usize,
+        asks: Asks,
+    ) -> Result<Target, Error> {
+        let team = match self {
+            Subject::Direct => Team::direct(rt, drives, cores).await?,
+            Subject::Level { level, width } => {
+                Team::array(rt, drives, &spec(level, width, zone_blocks), cores, volume_bytes, asks).await?
+            }
+            Subject::InPlaceRaid10 => return Err(Impossible::CoresInPlace.into()),
+        };
+        Ok(Target::Team(team))
     }
 }
 

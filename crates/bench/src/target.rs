@@ -1,4 +1,4 @@
-//! Where requests go: direct drives, a volume of an array, or an export.
+//! Where requests go: direct drives, a volume of an array, or an export; or what several cores have of the first two.
 //!
 //! An export's server runs elsewhere (another process or thread): its CPU time is not in the figures.
 
@@ -6,16 +6,18 @@ use std::ops::Range;
 use std::pin::pin;
 use std::rc::Rc;
 
-use array::{Array, Volume};
+use array::{Array, Iostat, Volume, Whole};
 use base::{BLOCK_BYTES, BlockCount};
-use export::Uri;
 use export::nbd::client::Client;
 use export::nvme::client::{Disk, Host, Opened};
+use export::{Namespace, Striped, Uri};
+use futures::future::LocalBoxFuture;
 use rt::{Buf, Bytes, Rt};
 
 use crate::error::{Error, Impossible};
 use crate::load::{DEPTH_MAX, Load};
 use crate::stripe::Stripe;
+use crate::team::{Place, Team};
 
 /// One target; clones share it.
 #[derive(Clone)]
@@ -29,6 +31,10 @@ pub enum Target {
         /// The volume.
         volume: Volume,
     },
+    /// A volume of an array in parts, as one core of a team sees it.
+    Parts(Striped<Place>),
+    /// What several cores have: each generates its share.
+    Team(Team),
     /// An NBD export of some server.
     Nbd(Client),
     /// An NVMe/TCP namespace of some server.
@@ -49,6 +55,16 @@ pub struct Written {
     pub drive_bytes: u64,
 }
 
+impl Written {
+    /// As an array counts them.
+    pub(crate) fn of(iostat: &Iostat) -> Written {
+        Written {
+            host_bytes: iostat.volumes.iter().map(|v| v.bytes_written).sum(),
+            drive_bytes: iostat.members.iter().map(|m| m.bytes_written).sum(),
+        }
+    }
+}
+
 impl Target {
     /// What it is, for messages.
     #[must_use]
@@ -56,7 +72,8 @@ impl Target {
         match self {
             Target::Direct(stripe) if stripe.is_mirrored() => "drives mirrored in place",
             Target::Direct(_) => "direct drives",
-            Target::Volume { .. } => "a volume",
+            Target::Team(team) if team.whole().is_none() => "direct drives",
+            Target::Volume { .. } | Target::Parts(_) | Target::Team(_) => "a volume",
             Target::Nbd(_) => "an NBD export",
             Target::Nvme { .. } => "an NVMe/TCP namespace",
         }
@@ -68,15 +85,27 @@ impl Target {
         match self {
             Target::Direct(stripe) => stripe.bytes(),
             Target::Volume { volume, .. } => volume.bytes(),
+            Target::Parts(parts) => parts.info().bytes,
+            Target::Team(team) => team.bytes(),
             Target::Nbd(client) => client.export().bytes,
             Target::Nvme { disk, .. } => disk.bytes,
+        }
+    }
+
+    /// The array that it belongs to, if it is in this process.
+    #[must_use]
+    pub fn whole(&self) -> Option<Whole> {
+        match self {
+            Target::Volume { array, .. } => Some(array.clone().into()),
+            Target::Team(team) => team.whole().cloned(),
+            Target::Direct(_) | Target::Parts(_) | Target::Nbd(_) | Target::Nvme { .. } => None,
         }
     }
 
     /// Whether its server takes no writes.
     fn is_read_only(&self) -> bool {
         match self {
-            Target::Direct(_) | Target::Volume { .. } => false,
+            Target::Direct(_) | Target::Volume { .. } | Target::Parts(_) | Target::Team(_) => false,
             Target::Nbd(client) => client.export().is_read_only(),
             Target::Nvme { disk, .. } => disk.read_only,
         }
@@ -100,7 +129,10 @@ impl Target {
     fn unit_bytes(&self) -> u32 {
         match self {
             Target::Direct(_) => BLOCK_BYTES as u32,
-            Target::Volume { .. } | Target::Nbd(_) => array::volume::SECTOR_BYTES as u32,
+            Target::Team(team) if team.whole().is_none() => BLOCK_BYTES as u32,
+            Target::Volume { .. } | Target::Parts(_) | Target::Team(_) | Target::Nbd(_) => {
+                array::volume::SECTOR_BYTES as u32
+            }
             Target::Nvme { disk, .. } => disk.block,
         }
     }
@@ -127,7 +159,9 @@ impl Target {
         }
         let target = match self {
             Target::Direct(stripe) => Target::Direct(stripe.clone().for_block(block_bytes)),
-            Target::Volume { .. } | Target::Nbd(_) | Target::Nvme { .. } => self.clone(),
+            Target::Volume { .. } | Target::Parts(_) | Target::Team(_) | Target::Nbd(_) | Target::Nvme { .. } => {
+                self.clone()
+            }
         };
         let first_end = working_set.start + u64::from(block_bytes);
         if !working_set.start.is_multiple_of(u64::from(block_bytes)) {
@@ -154,6 +188,7 @@ impl Target {
                 let read = pin!(volume.read(offset, buf.len() as u64)).await;
                 (read.map(drop).map_err(Error::from), buf)
             }
+            Target::Parts(_) | Target::Team(_) => self.read_of_several(offset, buf).await,
             Target::Nbd(client) => {
                 let read = client.read(offset, buf.len() as u32).await;
                 (read.map(drop).map_err(Error::from), buf)
@@ -173,9 +208,37 @@ impl Target {
         match self {
             Target::Direct(stripe) => stripe.write(offset, data).await,
             Target::Volume { volume, .. } => Ok(volume.write(offset, data, false).await?),
+            Target::Parts(_) | Target::Team(_) => self.write_of_several(offset, data).await,
             Target::Nbd(client) => Ok(client.write(offset, data, false).await?),
             Target::Nvme { disk, .. } => Ok(disk.write(offset, data, false).await?),
         }
+    }
+
+    /// [`Target::read`] of what several cores have: apart, so that one core's requests cost nothing for it.
+    #[inline(never)]
+    fn read_of_several(&self, offset: u64, buf: Buf) -> LocalBoxFuture<'_, (Result<(), Error>, Buf)> {
+        Box::pin(async move {
+            match self {
+                Target::Parts(parts) => {
+                    let read = parts.read(offset, buf.len() as u32).await;
+                    (read.map(drop).map_err(Error::from), buf)
+                }
+                Target::Team(team) => team.read(offset, buf).await,
+                alone => alone.read(offset, buf).await,
+            }
+        })
+    }
+
+    /// [`Target::write`] in the same way.
+    #[inline(never)]
+    fn write_of_several(&self, offset: u64, data: Bytes) -> LocalBoxFuture<'_, Result<(), Error>> {
+        Box::pin(async move {
+            match self {
+                Target::Parts(parts) => Ok(parts.write(offset, data, false).await?),
+                Target::Team(team) => team.write(offset, data).await,
+                alone => alone.write(offset, data).await,
+            }
+        })
     }
 
     /// Makes durable what was answered, and ends the background work that it left where that can be asked for.
@@ -189,23 +252,22 @@ impl Target {
                 volume.flush().await?;
                 Ok(array.checkpoint().await?)
             }
+            Target::Parts(parts) => Ok(parts.flush().await?),
+            Target::Team(team) => Box::pin(team.settle()).await,
             Target::Nbd(client) => Ok(client.flush().await?),
             Target::Nvme { disk, .. } => Ok(disk.flush().await?),
         }
     }
 
-    /// What was written so far; `None` where only the other side knows.
-    #[must_use]
-    pub fn written(&self) -> Option<Written> {
+    /// What was written so far; `None` where only the other side, or all cores together, know.
+    ///
+    /// # Errors
+    /// When a core has ended.
+    pub async fn written(&self) -> Result<Option<Written>, Error> {
         match self {
-            Target::Direct(_) | Target::Nbd(_) | Target::Nvme { .. } => None,
-            Target::Volume { array, .. } => {
-                let iostat = array.iostat();
-                Some(Written {
-                    host_bytes: iostat.volumes.iter().map(|v| v.bytes_written).sum(),
-                    drive_bytes: iostat.members.iter().map(|m| m.bytes_written).sum(),
-                })
-            }
+            Target::Direct(_) | Target::Parts(_) | Target::Nbd(_) | Target::Nvme { .. } => Ok(None),
+            Target::Volume { array, .. } => Ok(Some(Written::of(&array.iostat()))),
+            Target::Team(team) => team.written().await,
         }
     }
 
@@ -216,7 +278,8 @@ impl Target {
     pub async fn close(self) -> Result<(), Error> {
         match self {
             // The connections of a host end with it.
-            Target::Direct(_) | Target::Nvme { .. } => Ok(()),
+            Target::Direct(_) | Target::Parts(_) | Target::Nvme { .. } => Ok(()),
+            Target::Team(team) => team.close().await,
             Target::Volume { array, volume } => {
                 drop(volume);
                 Ok(array.close().await?)

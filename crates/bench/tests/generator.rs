@@ -91,9 +91,9 @@ fn conditions_stand_beside_each_other() {
         let drives = drives::modelled(&rt, 6, &drives::equal_cost(96 * MIB));
         let full = Fill::Usable(80);
         let conditions = vec![
-            Condition { fill: full, state: State::Optimal },
-            Condition { fill: full, state: State::Degraded },
-            Condition { fill: full, state: State::Rebuilding(Rate::Low) },
+            Condition { fill: full, state: State::Optimal, cores: 1 },
+            Condition { fill: full, state: State::Degraded, cores: 1 },
+            Condition { fill: full, state: State::Rebuilding(Rate::Low), cores: 1 },
         ];
         let small = small(drives, Duration::from_millis(1));
         let loads = vec![Load::new(Pattern::RANDOM_READ, 4096, 64), Load::new(Pattern::RANDOM_WRITE, 4096, 64)];
@@ -123,7 +123,8 @@ fn a_mirror_in_place_writes_twice_and_reads_from_both() {
     let report = rt.block_on(async {
         let drives = drives::modelled(&rt, 8, &drives::equal_cost(96 * MIB));
         let subjects = vec![Subject::Direct, Subject::InPlaceRaid10];
-        let conditions = [Fill::Fresh, Fill::Usable(80)].map(|fill| Condition { fill, state: State::Optimal });
+        let conditions =
+            [Fill::Fresh, Fill::Usable(80)].map(|fill| Condition { fill, state: State::Optimal, cores: 1 });
         let small = small(drives, Duration::from_millis(20));
         let read_cost = Some(1.0 / 3.0);
         let what = Comparison { subjects, conditions: conditions.to_vec(), rounds: 1, read_cost, ..small };

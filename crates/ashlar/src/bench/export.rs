@@ -21,7 +21,7 @@ use crate::text::{self, Table};
 pub struct ExportArgs {
     /// An export instead: nvme+tcp://HOST[:PORT][/SUBSYSTEM][?nsid=N&hostnqn=NQN], nbd://HOST/EXPORT,
     /// nbd+unix:///EXPORT?socket=PATH
-    #[arg(long, value_name = "URI", conflicts_with_all = ["drives", "memory", "model", "raid", "width", "fill", "state"])]
+    #[arg(long, value_name = "URI", conflicts_with_all = ["drives", "memory", "model", "raid", "width", "fill", "state", "cores"])]
     export: Option<String>,
     /// Where the bytes worked on begin
     #[arg(long, requires = "export", value_name = "SIZE", value_parser = lab::units::bytes)]

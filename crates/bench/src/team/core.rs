@@ -1,0 +1,125 @@
+//! A core of a team: the calling one, or another thread, which is asked by letters.
+//!
+//! Invariants: what a core is asked begins at once, beside what it is doing; it is done to its end, also when nobody waits
+//! for the answer any more.
+
+use std::cell::RefCell;
+use std::future::Future;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::thread::{Builder, JoinHandle};
+
+use array::Array;
+use futures::FutureExt;
+use futures::channel::oneshot;
+use futures::future::LocalBoxFuture;
+use rt::{MailReceiver, MailSender, Rt, Task};
+
+use crate::error::Error;
+use crate::target::Target;
+
+/// What a core is asked; none: nothing more will come.
+type Letter = Option<Box<dyn FnOnce(Rc<Own>) -> LocalBoxFuture<'static, ()> + Send>>;
+
+/// What a core has to itself.
+pub(super) struct Own {
+    /// Its runtime.
+    pub rt: Rt,
+    /// Its part of the array.
+    pub part: RefCell<Option<Array>>,
+    /// What its requests go to.
+    pub target: RefCell<Option<Target>>,
+    /// What it does for the other cores' requests.
+    pub serving: RefCell<Vec<Task<()>>>,
+}
+
+impl Own {
+    fn new(rt: Rt) -> Rc<Own> {
+        Rc::new(Own { rt, part: RefCell::default(), target: RefCell::default(), serving: RefCell::default() })
+    }
+
+    /// A handle on what its requests go to.
+    pub fn target(&self) -> Result<Target, Error> {
+        self.target.borrow().clone().ok_or(Error::CoreEnded)
+    }
+
+    /// Asks the others for nothing more; returns when they do not either.
+    pub async fn leave(&self) {
+        drop(self.target.take());
+        for serving in self.serving.take() {
+            serving.await;
+        }
+    }
+}
+
+/// One core.
+pub(super) enum Core {
+    /// The calling one.
+    Here(Rc<Own>),
+    /// Another.
+    There(MailSender<Letter>),
+}
+
+impl Core {
+    /// The calling one.
+    pub fn here(rt: &Rt) -> Core {
+        Core::Here(Own::new(rt.clone()))
+    }
+
+    /// A further one, which is there when this returns.
+    pub async fn start(rt: &Rt, number: usize) -> Result<(Core, JoinHandle<()>), Error> {
+        let (letters, inbox) = rt.mailbox();
+        let (begun, has_begun) = oneshot::channel();
+        let work = move || match Rt::real() {
+            Ok(rt) => {
+                // Who asked waits for it.
+                let _ = begun.send(Ok(()));
+                rt.block_on(follow(&rt, inbox));
+            }
+            Err(error) => drop(begun.send(Err(error))),
+        };
+        let no_core = |error| Error::NoCore(Arc::new(error));
+        let thread = Builder::new().name(format!("core {number}")).spawn(work).map_err(no_core)?;
+        has_begun.await.map_err(|_| Error::CoreEnded)?.map_err(no_core)?;
+        Ok((Core::There(letters), thread))
+    }
+
+    /// What `verb` says, on that core. It has begun when this returns; the future is its answer.
+    pub fn ask<T, F, V>(&self, verb: V) -> impl Future<Output = Result<T, Error>> + use<T, F, V>
+    where
+        T: Send + 'static,
+        F: Future<Output = T> + 'static,
+        V: FnOnce(Rc<Own>) -> F + Send + 'static,
+    {
+        let (answer, answered) = oneshot::channel();
+        let tell = |said| drop(answer.send(said));
+        match self {
+            Core::Here(own) => own.rt.spawn(verb(own.clone()).map(tell)).detach(),
+            // One that has ended drops the letter, and its answer with it.
+            Core::There(letters) => {
+                letters.send(Some(Box::new(|own| verb(own).map(tell).boxed_local())));
+            }
+        }
+        async { answered.await.map_err(|_| Error::CoreEnded) }
+    }
+
+    /// Lets its thread end.
+    pub fn end(&self) {
+        if let Core::There(letters) = self {
+            letters.send(None);
+        }
+    }
+}
+
+/// Does what a core is asked, until nothing more will come and all of it is done.
+async fn follow(rt: &Rt, mut inbox: MailReceiver<Letter>) {
+    let own = Own::new(rt.clone());
+    let mut verbs: Vec<Task<()>> = vec![];
+    while let Some(Some(verb)) = inbox.recv().await {
+        verbs.retain(|verb| !verb.is_finished());
+        verbs.push(rt.spawn(verb(own.clone())));
+    }
+    for verb in verbs {
+        verb.await;
+    }
+}
