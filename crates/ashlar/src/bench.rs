@@ -27,7 +27,7 @@ Examples:
   ashlar bench --model tlc:5x2G --raid 5 --fill 80 --pattern random-write
   ashlar bench --model qlc:8x2G --raid 10,10-in-place --fill 80 --pattern random-write --seconds 2
   ashlar bench --model equal-cost --state degraded,rebuilding --raid 6 --width 6
-  ashlar bench --cores 1,2 --raid 5 --pattern random-read  what a request costs more when cores share an array
+  ashlar bench --cores 1,2 --raid 5 --pattern random-read  what a request costs more on two cores
   ashlar bench --force /dev/nvme*n1 --seconds 300          EVERYTHING ON THESE DRIVES IS LOST
   ashlar bench --export nvme+tcp://10.0.0.7 --pattern random-read --depth 1,32,256
   ashlar bench --export nbd+unix:///fast/db?socket=/run/nbd --pattern random-write --force

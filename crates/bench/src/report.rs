@@ -121,7 +121,11 @@ impl fmt::Display for Report {
                     f,
                     "per core: second of CPU time, and so is the ratio; IOPS, MB/s: of all cores, in a second"
                 )?;
-                writeln!(f, "the cores were ours {:.0} % of the time", share * 100.0)
+                let share = share * 100.0;
+                writeln!(
+                    f,
+                    "cores were at work {share:.0} % of the time at least; else they waited, or others had them"
+                )
             }
             Some(share) => {
                 writeln!(f, "per core: second of CPU time; the core was ours {:.0} % of the time", share * 100.0)
