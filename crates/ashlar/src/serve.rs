@@ -66,6 +66,9 @@ pub struct Args {
     /// one for all of it [default: 1]
     #[arg(long, value_name = "NUMBER")]
     cores: Option<usize>,
+    /// Keeps each core to a CPU of its own, of those that the process may use (taskset, CPUAffinity=)
+    #[arg(long)]
+    pin: bool,
     /// When I/O queues of NVMe/TCP get a core of their own; NBD connections have one from the first [default: load]
     #[arg(long, value_name = "WHEN")]
     deal: Option<Deal>,
@@ -130,6 +133,7 @@ fn settings(context: &Context, args: Args) -> Result<Settings, Problem> {
             .or(Memory { map: config.map_memory, memtable: config.memtable_memory, buffers: config.buffer_memory }),
         ways,
         cores: args.cores.or(config.cores).unwrap_or(1),
+        pin: args.pin || config.pin,
         stop_at_eof: args.stop_at_eof,
         program: format!("ashlar {}", env!("CARGO_PKG_VERSION")),
     })

@@ -93,6 +93,14 @@ fn placement(context: &Context, json: bool) -> Outcome {
 fn placement_lines(p: &Placement) -> Vec<String> {
     let on = p.data_node.map_or_else(|| "any node".to_owned(), |node| format!("node {node}"));
     let mut lines = vec![format!("data core on {on}, CPUs {}: {}", p.data_cpus, p.why)];
+    if let [_, others @ ..] = &p.pinned[..] {
+        let mut line = "pinned: each core has a CPU of its own".to_owned();
+        if !others.is_empty() {
+            let cpus: Vec<String> = others.iter().map(ToString::to_string).collect();
+            line += &format!(", the others {}", cpus.join(", "));
+        }
+        lines.push(line);
+    }
     for node in &p.nodes {
         let cpus = if node.cpus.is_empty() { "no CPUs".to_owned() } else { format!("CPUs {}", node.cpus) };
         lines.push(format!("  node {}, {cpus}: {}", node.node, drives(&node.drives)));
@@ -231,6 +239,8 @@ mod tests {
         assert!(lines.last().unwrap().starts_with("Not measured"));
         placement.connections = vec![2, 1];
         assert!(placement_lines(&placement).contains(&"other cores: 2, with 2 + 1 connections now".into()));
+        placement.pinned = vec![8, 9, 10];
+        assert_eq!(placement_lines(&placement)[1], "pinned: each core has a CPU of its own, the others 9, 10");
         placement.data_node = None;
         assert!(placement_lines(&placement)[0].starts_with("data core on any node"));
     }

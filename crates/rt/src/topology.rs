@@ -63,6 +63,19 @@ fn of_paths(subsystem: &Path) -> Option<u32> {
     nodes.all(|n| n == first).then_some(first)
 }
 
+/// The same CPUs, one of each physical core first, then their siblings; in order each.
+#[must_use]
+pub fn siblings_last(sysfs: &Path, cpus: &[u32]) -> Vec<u32> {
+    let is_first = |cpu: &u32| {
+        let of = sysfs.join(format!("devices/system/cpu/cpu{cpu}/topology/thread_siblings_list"));
+        let siblings = fs::read_to_string(of).ok().and_then(|list| parse_list(&list)).unwrap_or_default();
+        siblings.iter().find(|s| cpus.contains(s)).is_none_or(|first| first == cpu)
+    };
+    let (mut first, others): (Vec<u32>, Vec<u32>) = cpus.iter().partition(|cpu| is_first(cpu));
+    first.extend(others);
+    first
+}
+
 /// CPUs that this thread may run on.
 #[must_use]
 pub fn allowed_cpus() -> Vec<u32> {

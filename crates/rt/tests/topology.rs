@@ -4,7 +4,7 @@ use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::Path;
 
-use rt::topology::{list, node_of, nodes};
+use rt::topology::{list, node_of, nodes, siblings_last};
 
 /// A tree as the file says.
 fn machine(name: &str) -> tempfile::TempDir {
@@ -55,7 +55,17 @@ fn several_paths() {
 }
 
 #[test]
+fn siblings_come_last() {
+    let m = machine("interleaved.txt");
+    // 0 and 8 are one core, 2 and 10 another; of the rest nothing is said.
+    assert_eq!(siblings_last(m.path(), &[0, 2, 4, 8, 10]), [0, 2, 4, 8, 10]);
+    assert_eq!(siblings_last(m.path(), &[0, 8, 2, 10, 4]), [0, 2, 4, 8, 10]);
+    assert_eq!(siblings_last(m.path(), &[8, 10, 2]), [8, 2, 10], "its sibling may not be used");
+}
+
+#[test]
 fn no_sysfs() {
     let empty = tempfile::tempdir().unwrap();
+    assert_eq!(siblings_last(empty.path(), &[1, 3]), [1, 3]);
     assert!(nodes(empty.path()).is_empty());
 }

@@ -8,6 +8,7 @@
 //! memtable_memory = "200M"      # of each array; 60M when nothing is said
 //! buffer_memory = "64M"         # buffers kept for the next requests; this when nothing is said
 //! cores = 3                     # the data core, two for connections and parts; 1, for all, when nothing is said
+//! pin = true                    # each of them on a CPU of its own; where the scheduler puts them, when nothing is said
 //! deal = "connect"              # when I/O queues of NVMe/TCP get one of those: at once, or load (when nothing is said)
 //! io = "passthrough"            # how drives are used where they can be: plain (when nothing is said), poll, passthrough
 //! allow_hosts = ["nqn.2014-08.org.nvmexpress:uuid:4c4c4544-0042-3510-8044-b7c04f333432"]
@@ -72,6 +73,9 @@ pub struct Config {
     pub buffer_memory: Option<Size>,
     /// Cores that work.
     pub cores: Option<usize>,
+    /// Whether each of them has a CPU of its own.
+    #[serde(default)]
+    pub pin: bool,
     /// When I/O queues of NVMe/TCP get a core of their own.
     pub deal: Option<Deal>,
     /// How drives are used, where they can be.

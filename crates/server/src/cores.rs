@@ -152,16 +152,13 @@ impl OtherCores {
         self.works[core].send(Some(Box::new(move |core| Box::pin(work(core)))))
     }
 
-    /// Has them all run on these CPUs from now on.
-    pub fn run_on(&self, cpus: &[u32]) {
-        for core in 0..self.count() {
-            let cpus = cpus.to_vec();
-            self.begin(core, async move |_| {
-                if let Err(e) = rt::topology::run_on(&cpus) {
-                    tracing::warn!("placement: core {} stays where it is: {e}", core + 1);
-                }
-            });
-        }
+    /// Has one run on these CPUs from now on.
+    pub fn run_on(&self, core: usize, cpus: Vec<u32>) {
+        self.begin(core, async move |_| {
+            if let Err(e) = rt::topology::run_on(&cpus) {
+                tracing::warn!("placement: core {} stays where it is: {e}", core + 1);
+            }
+        });
     }
 
     /// What they may take in memory.

@@ -1,20 +1,25 @@
-//! Where the data core runs: on the node that most drives are attached to. What it touches first lies there, too, and the
-//! kernel gives each core queues of a drive of its own.
+//! Where the data core and the other cores run: on the node that most drives are attached to; pinned, each on a CPU of its
+//! own there. What a core touches first lies there, too, and the kernel gives each CPU queues of a drive of its own.
+//!
+//! Invariant: threads that are no cores (commands) run wherever the process may.
 //!
 //! Not here: what sysfs says (`rt::topology`). Never measured: no machine with two nodes was at hand.
 
 use std::path::Path;
 
-use rt::topology::{Node, SYSFS, allowed_cpus, device_of, list, node_of, nodes, run_on};
+use rt::topology::{Node, SYSFS, allowed_cpus, device_of, list, node_of, nodes, run_on, siblings_last};
 
+use crate::Problem;
 use crate::view::{Placement, PlacementNode};
 
 /// The machine, as it was when the server began.
 #[derive(Debug)]
 pub struct Machine {
     nodes: Vec<Node>,
-    /// What the process was given: by taskset, systemd, a cpuset.
+    /// What the process was given: by taskset, systemd, a cpuset; one of each physical core first.
     allowed: Vec<u32>,
+    /// Cores that are to have a CPU each; none: they share those of the plan.
+    pinned: Option<usize>,
 }
 
 /// What was decided, and why.
@@ -27,29 +32,45 @@ struct Choice {
 }
 
 impl Machine {
-    /// This one. To be asked before [`Machine::settle`].
-    #[must_use]
-    pub fn here() -> Machine {
-        Machine { nodes: nodes(Path::new(SYSFS)), allowed: allowed_cpus() }
+    /// This one, of which so many cores have a CPU each; none: they are not pinned. To be asked before [`Machine::settle`].
+    ///
+    /// # Errors
+    /// When the process may use fewer CPUs than that.
+    pub fn here(pinned: Option<usize>) -> Result<Machine, Problem> {
+        let allowed = siblings_last(Path::new(SYSFS), &allowed_cpus());
+        let (cores, cpus) = (pinned.unwrap_or(1), allowed.len());
+        if cores > cpus && pinned.is_some() {
+            let why = format!("{cores} cores want as many CPUs, and this process may run on {cpus}");
+            return Err(Problem::usage("--pin", why, "give fewer --cores, or leave out --pin"));
+        }
+        Ok(Machine { nodes: nodes(Path::new(SYSFS)), allowed, pinned })
     }
 
-    /// Brings the calling thread to where the plan for these drives wants it; the plan.
+    /// Brings the calling thread, which is the data core, to where the plan for these drives wants it; the plan.
     #[must_use]
     pub fn settle(&self, drives: &[String]) -> Placement {
-        let plan = self.plan(drives);
-        if let Choice { node: Some(_), cpus, .. } = self.choose(&self.near(drives))
+        if let Some(cpus) = self.cpus(drives, 0)
             && let Err(e) = run_on(&cpus)
         {
             tracing::warn!("placement: the data core stays where it is: {e}");
         }
-        plan
+        self.plan(drives)
     }
 
-    /// The CPUs that the plan for these drives keeps to; none when it is any.
+    /// The CPUs that the plan for these drives keeps a core to, the data core being the first; none when it is any.
     #[must_use]
-    pub fn cpus(&self, drives: &[String]) -> Option<Vec<u32>> {
-        let Choice { node, cpus, .. } = self.choose(&self.near(drives));
-        node.map(|_| cpus)
+    pub fn cpus(&self, drives: &[String], core: usize) -> Option<Vec<u32>> {
+        let choice = self.choose(&self.near(drives));
+        match self.pinned {
+            Some(_) => Some(vec![choice.cpus[core]]),
+            None => choice.node.map(|_| choice.cpus),
+        }
+    }
+
+    /// What the process was given.
+    #[must_use]
+    pub fn allowed(&self) -> &[u32] {
+        &self.allowed
     }
 
     /// The plan for these drives.
@@ -66,11 +87,13 @@ impl Machine {
 
     fn choose(&self, near: &[Option<u32>]) -> Choice {
         let anywhere = |why: &str| Choice { node: None, cpus: self.allowed.clone(), why: why.to_owned() };
-        let usable = |n: &Node| -> Vec<u32> { n.cpus.iter().filter(|c| self.allowed.contains(c)).copied().collect() };
+        let usable = |n: &Node| -> Vec<u32> { self.allowed.iter().filter(|c| n.cpus.contains(c)).copied().collect() };
+        let wanted = self.pinned.unwrap_or(1).max(1);
         let candidates: Vec<(&Node, Vec<u32>)> =
-            self.nodes.iter().map(|n| (n, usable(n))).filter(|(_, cpus)| !cpus.is_empty()).collect();
+            self.nodes.iter().map(|n| (n, usable(n))).filter(|(_, cpus)| cpus.len() >= wanted).collect();
         match candidates.len() {
-            0 => return anywhere("the kernel tells of no nodes"),
+            0 if self.nodes.is_empty() => return anywhere("the kernel tells of no nodes"),
+            0 => return anywhere("no node has a CPU for each core"),
             1 => return anywhere("there is one node that it may run on"),
             _ => {}
         }
@@ -90,6 +113,9 @@ impl Machine {
 
     fn told(&self, drives: &[String], near: &[Option<u32>]) -> Placement {
         let choice = self.choose(near);
+        let pinned = self.pinned.map_or(vec![], |cores| choice.cpus[..cores].to_vec());
+        let mut cpus = if pinned.is_empty() { choice.cpus } else { pinned[..1].to_vec() };
+        cpus.sort_unstable();
         let at = |node: Option<u32>| -> Vec<String> {
             drives.iter().zip(near).filter(|(_, n)| **n == node).map(|(d, _)| d.clone()).collect()
         };
@@ -98,7 +124,8 @@ impl Machine {
             version: crate::view::VERSION,
             measured: false,
             data_node: choice.node,
-            data_cpus: list(&choice.cpus),
+            data_cpus: list(&cpus),
+            pinned,
             why: choice.why,
             nodes: nodes.map(|n| PlacementNode { node: n.id, cpus: list(&n.cpus), drives: at(Some(n.id)) }).collect(),
             elsewhere: at(None),
@@ -114,7 +141,7 @@ mod tests {
 
     fn machine(nodes: &[&[u32]], allowed: &[u32]) -> Machine {
         let node = |(id, cpus): (usize, &&[u32])| Node { id: id as u32, cpus: cpus.to_vec() };
-        Machine { nodes: nodes.iter().enumerate().map(node).collect(), allowed: allowed.to_vec() }
+        Machine { nodes: nodes.iter().enumerate().map(node).collect(), allowed: allowed.to_vec(), pinned: None }
     }
 
     const BOTH: [u32; 8] = [0, 1, 2, 3, 4, 5, 6, 7];
@@ -147,6 +174,22 @@ mod tests {
         ] {
             assert_eq!((m.choose(&near).node, m.choose(&near).cpus), (None, BOTH.to_vec()));
         }
+    }
+
+    #[test]
+    fn pinned_cores_have_a_cpu_each() {
+        let pinned = |cores, nodes: &[&[u32]]| Machine { pinned: Some(cores), ..machine(nodes, &BOTH) };
+        let two = pinned(3, &[&[0, 2, 4, 6], &[1, 3, 5, 7]]);
+        let told = two.told(&[], &[Some(1)]);
+        assert_eq!((told.data_node, told.data_cpus, told.pinned), (Some(1), "1".to_owned(), vec![1, 3, 5]));
+        // No node has room for five: they are dealt over both.
+        let many = pinned(5, &[&[0, 2, 4, 6], &[1, 3, 5, 7]]).told(&[], &[Some(1)]);
+        assert_eq!((many.data_node, many.pinned), (None, vec![0, 1, 2, 3, 4]));
+        let one = pinned(2, &[&BOTH]);
+        assert_eq!((one.cpus(&[], 0), one.cpus(&[], 1)), (Some(vec![0]), Some(vec![1])));
+        assert_eq!(machine(&[&BOTH], &BOTH).cpus(&[], 1), None, "unpinned on one node");
+        let many = Machine::here(Some(100_000)).expect_err("there are fewer");
+        assert_eq!(many.what, "--pin");
     }
 
     #[test]

@@ -37,6 +37,7 @@ fn settings(dir: &Path) -> Settings {
         direct: vec![],
         ways: rt::Ways::Plain,
         cores: 1,
+        pin: false,
         stop_at_eof: false,
         program: "test".into(),
     }

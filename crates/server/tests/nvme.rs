@@ -49,6 +49,7 @@ fn settings(dir: &Path, port: u16) -> Settings {
         direct: vec![],
         ways: rt::Ways::Plain,
         cores: 2,
+        pin: false,
         stop_at_eof: false,
         program: "test".into(),
     }

@@ -74,7 +74,7 @@ pub struct Control {
 }
 
 impl Control {
-    /// Starts to answer. `stop_now` gets the reason when the server shall stop.
+    /// Starts to answer, on these CPUs. `stop_now` gets the reason when the server shall stop.
     ///
     /// # Errors
     /// When the thread cannot be made.
@@ -83,6 +83,7 @@ impl Control {
         data: DataHandle,
         stop_now: MailSender<&'static str>,
         settings: &Settings,
+        cpus: &[u32],
     ) -> Result<(Control, String), Problem> {
         let failed = |e: io::Error| Problem::new(Kind::Failed, "failed", "control thread", e.to_string(), "try again");
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(failed)?;
@@ -97,7 +98,12 @@ impl Control {
             };
             thread::Builder::new().name("parent".into()).spawn(wait).map_err(failed)?;
         }
+        let cpus = cpus.to_vec();
         let work = move || {
+            // Not those of the data core, from which a thread that it makes begins.
+            if let Err(e) = rt::topology::run_on(&cpus) {
+                tracing::warn!("placement: commands stay on the data core's CPUs: {e}");
+            }
             let result = runtime.block_on(serve(socket, data, stop_now, stopped, program));
             if let Err(e) = result {
                 tracing::error!("control socket: {e}");

@@ -99,12 +99,14 @@ impl Data {
         Ok(())
     }
 
-    /// Brings the data thread to where most of its drives are.
+    /// Brings the data thread and the other cores to where most of its drives are.
     pub fn settle(&self) {
         let drives = self.drives();
         let placement = self.machine.settle(&drives);
-        if let Some(cpus) = self.machine.cpus(&drives) {
-            self.world.cores.run_on(&cpus);
+        for core in 0..self.world.cores.count() {
+            if let Some(cpus) = self.machine.cpus(&drives, core + 1) {
+                self.world.cores.run_on(core, cpus);
+            }
         }
         if let Some(node) = placement.data_node {
             tracing::info!("placement: data core on node {node}, CPUs {}: {}", placement.data_cpus, placement.why);

@@ -64,6 +64,8 @@ pub struct Settings {
     pub ways: Ways,
     /// Cores that work: the data core, and others for connections and for parts of arrays.
     pub cores: usize,
+    /// Whether each of them has a CPU of its own.
+    pub pin: bool,
     /// Stops when standard input ends: for a parent that must not leave a server behind.
     pub stop_at_eof: bool,
     /// The program's version, for `status`.
@@ -87,6 +89,7 @@ async fn live(rt: &Rt, settings: Settings) -> Result<(), Problem> {
     let addresses = exports::parse(&settings.nbd)?;
     let nvme = nvme::parse(&settings.nvme)?;
     let cores = cores::checked(settings.cores)?;
+    let machine = Machine::here(settings.pin.then_some(cores))?;
     let socket = step.run("control socket", async { Socket::claim(&settings.control) }).await?;
     let memory = settings.memory.checked()?;
     let cores = step.run("cores", Cores::start(rt, cores - 1, settings.ways, memory)).await?;
@@ -100,7 +103,7 @@ async fn live(rt: &Rt, settings: Settings) -> Result<(), Problem> {
         nbd: RefCell::default(),
         nvme: RefCell::default(),
         read_only: settings.read_only,
-        machine: Machine::here(),
+        machine,
         memory,
         dealer: RefCell::default(),
         queues: RefCell::default(),
@@ -151,7 +154,7 @@ async fn serve(
     };
     let (letters, inbox) = rt.mailbox::<Letter>();
     let (stop_now, mut stop_wish) = rt.mailbox::<&'static str>();
-    let commands = async { Control::start(socket, DataHandle(letters), stop_now, settings) };
+    let commands = async { Control::start(socket, DataHandle(letters), stop_now, settings, data.machine.allowed()) };
     let control = match step.run("commands", commands).await {
         Ok(control) => control,
         Err(problem) => {

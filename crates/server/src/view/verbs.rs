@@ -86,6 +86,9 @@ pub struct Placement {
     pub data_cpus: String,
     /// Why.
     pub why: String,
+    /// The CPU of each core, that of the data core first; none when cores are not pinned.
+    #[serde(default)]
+    pub pinned: Vec<u32>,
     /// The machine's nodes.
     pub nodes: Vec<PlacementNode>,
     /// Drives of which the node is not known, or that are attached to several.

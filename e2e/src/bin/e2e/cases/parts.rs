@@ -1,5 +1,7 @@
 //! Arrays in parts: served by one core or several, they lose nothing, and a drive is one drive.
 
+use std::collections::BTreeMap;
+use std::fs;
 use std::time::Duration;
 
 use e2e::failure::require;
@@ -19,6 +21,7 @@ pub const CASES: &[Case] = &[
         about: "limits are those of all parts together; sizes are whole stripes",
         run: limits,
     },
+    Case { name: "parts-pinned", about: "each core on a CPU of its own, commands on any", run: pinned },
 ];
 
 const DRIVES: usize = 5;
@@ -50,6 +53,41 @@ fn killed(lab: &Lab) -> Result<()> {
     }
     served.server.stop()?;
     served.ashlar.run(&["check", ARRAY])?.expect(0).map(drop)
+}
+
+fn pinned(lab: &Lab) -> Result<()> {
+    let mut served = parts(lab)?;
+    let mut traffic = Traffic::new(lab, BYTES)?;
+    served.server.stop()?;
+    served.server = Server::new(&served.ashlar).with_flags(&["--cores", "2", "--pin"]);
+    served.server.start()?;
+    traffic.run(&served, Duration::from_millis(300))?;
+    traffic.verify(&served)?;
+    let pid = served.server.pid().ok_or_else(|| served.server.broken("it has no process".to_owned()))?;
+    let cpus = cpus_of_threads(pid)?;
+    let (data, other) = (&cpus[&pid.to_string()], &cpus["core 1"]);
+    let one = |cpus: &str| cpus.parse::<u32>().is_ok();
+    require(one(data) && one(other) && data != other, "a CPU for each core", || format!("{cpus:?}"))?;
+    require(!one(&cpus["control"]), "commands go where they may", || format!("{cpus:?}"))?;
+    let placement = served.ashlar.json(&["status", "--placement", "--json"])?;
+    require(
+        placement["pinned"] == serde_json::json!([data.parse().unwrap_or(0), other.parse().unwrap_or(0)]),
+        "placement",
+        || placement.to_string(),
+    )?;
+    served.server.stop()
+}
+
+/// The CPUs that each thread of a process may use, by the thread's name; those of the first by the process's number.
+fn cpus_of_threads(pid: u32) -> Result<BTreeMap<String, String>> {
+    let mut all = BTreeMap::new();
+    for task in fs::read_dir(format!("/proc/{pid}/task")).or_fail("its threads")?.flatten() {
+        let status = fs::read_to_string(task.path().join("status")).or_fail("a thread")?;
+        let field = |name: &str| status.lines().find_map(|l| l.strip_prefix(name)).unwrap_or("").trim().to_owned();
+        let name = if task.file_name().to_str() == Some(&pid.to_string()) { pid.to_string() } else { field("Name:") };
+        all.insert(name, field("Cpus_allowed_list:"));
+    }
+    Ok(all)
 }
 
 fn replace(lab: &Lab) -> Result<()> {
