@@ -69,7 +69,7 @@ fn pinned(lab: &Lab) -> Result<()> {
     let one = |cpus: &str| cpus.parse::<u32>().is_ok();
     require(one(data) && one(other) && data != other, "a CPU for each core", || format!("{cpus:?}"))?;
     require(!one(&cpus["control"]), "commands go where they may", || format!("{cpus:?}"))?;
-    let placement = served.ashlar.json(&["status", "--placement", "--json"])?;
+    let placement = served.ashlar.json(&["status", "--placement"])?;
     require(
         placement["pinned"] == serde_json::json!([data.parse().unwrap_or(0), other.parse().unwrap_or(0)]),
         "placement",
