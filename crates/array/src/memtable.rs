@@ -222,12 +222,16 @@ impl Memtable {
         self.len() == 0
     }
 
-    /// Single blocks, by volume and address.
-    pub fn blocks(&self) -> impl Iterator<Item = (VolumeId, Lba, MapRef)> {
-        self.leaves.iter().flat_map(|(&(volume, leaf), said)| {
-            let lba = move |slot: usize| Lba(leaf * NODE_REFS as u64 + slot as u64);
-            said.get(0..NODE_REFS).map(move |(slot, to)| (volume, lba(slot), to))
-        })
+    /// Single blocks of a volume, leaf by leaf: its number, and slots in their order.
+    pub fn leaves(&self, volume: VolumeId) -> impl Iterator<Item = (u64, impl Iterator<Item = (usize, MapRef)>)> {
+        let leaves = self.leaves.range((volume, 0)..=(volume, u64::MAX));
+        leaves.map(|(&(_, leaf), said)| (leaf, said.get(0..NODE_REFS)))
+    }
+
+    /// Lets go of what is said of so many leaves; whether that was all. For one that nobody asks any more.
+    pub fn forget(&mut self, leaves: usize) -> bool {
+        (0..leaves).for_each(|_| drop(self.leaves.pop_first()));
+        self.leaves.is_empty()
     }
 
     /// Ranges, by volume and address: first block, length, fill.
@@ -269,7 +273,7 @@ mod tests {
                 prop_assert_eq!(table.get(V, Lba(230 + i as u64)), *said);
             }
             let single = plain.iter().filter(|said| matches!(said, Some(MapRef::At(_)))).count();
-            prop_assert_eq!(table.blocks().count(), single);
+            prop_assert_eq!(table.leaves(V).flat_map(|(_, slots)| slots).count(), single);
             prop_assert_eq!(table.len(), single + table.ranges().count());
             table.put(VolumeId(2), Lba(235), [at(0)].into_iter());
             table.put_range(VolumeId(4), Lba(200), BlockCount(100), MapRef::Zero);

@@ -4,9 +4,11 @@
 
 use std::collections::BTreeMap;
 use std::rc::Rc;
+use std::task::Poll;
 
 use base::{BLOCK_BYTES, BlockCount, Lba, Pba, SegmentId, VolumeId};
-use futures::stream::{self, StreamExt, TryStreamExt};
+use futures::poll;
+use futures::stream::{FuturesUnordered, StreamExt};
 use ondisk::{MapRef, NODE_REFS, Place, SHARDS, VolumeState};
 use rt::Buf;
 
@@ -17,9 +19,14 @@ use crate::log::{Piece, Request, What};
 use crate::map::{Base, LEAF_BLOCKS, NodeKey, height_for};
 use crate::memtable::Memtable;
 use crate::packed::Packed;
+use crate::sync::Pieces;
 
 /// Nodes read and written at once: they fill four records of 240 entries.
 const NODES_AT_ONCE: usize = 1024;
+
+/// Leaves whose changes are collected before others run, and nodes that are begun or done: a tenth of a millisecond.
+const LEAVES_IN_A_PIECE: usize = 128;
+const NODES_IN_A_PIECE: usize = 8;
 
 /// Leaves of a deleted volume dropped in one checkpoint, per shard.
 const DROPS_AT_ONCE: usize = 512;
@@ -50,8 +57,8 @@ impl Merged {
         *self.live.entry(place.pba.segment).or_default() += by;
     }
 
-    /// Takes effect in memory, in one step.
-    pub fn publish(self, core: &Core) {
+    /// Takes effect in memory, in one step; where nodes lay that the trees no longer have.
+    pub fn publish(self, core: &Core) -> Vec<Pba> {
         let volumes = core.volumes.borrow();
         for (id, roots) in self.roots {
             volumes[&id].roots.set(roots);
@@ -66,8 +73,6 @@ impl Merged {
             let mapped = &volumes[&id].mapped;
             mapped.set(mapped.get().checked_add_signed(by).expect("blocks are counted once"));
         }
-        // Not before: the old trees were looked up in till now.
-        core.nodes.borrow_mut().forget(&self.replaced);
         let mut table = core.table.borrow_mut();
         table.segments.values_mut().for_each(|s| s.fresh_nodes = false);
         for (id, by) in self.live {
@@ -84,6 +89,7 @@ impl Merged {
         {
             (seg.cleaned, seg.emptied) = (None, 0);
         }
+        self.replaced
     }
 }
 
@@ -101,11 +107,12 @@ impl Core {
     /// Writes the nodes that bring `table` into the trees, and drops a part of each deleted volume.
     pub async fn merge(&self, table: &Memtable) -> Result<Merged, Fault> {
         let mut merged = Merged::default();
+        let pieces = Pieces::of(LEAVES_IN_A_PIECE, &self.rt);
         let volumes: Vec<Rc<Vol>> = self.volumes.borrow().values().cloned().collect();
         let mut leaves: BTreeMap<NodeKey, Change> = BTreeMap::new();
         for vol in &volumes {
             match vol.state.get() {
-                VolumeState::Live => self.collect(vol, table, &mut leaves).await?,
+                VolumeState::Live => self.collect(vol, table, &mut leaves, &pieces).await?,
                 VolumeState::Dropping { cursor } => {
                     let upto = self.collect_drops(vol, cursor, &mut leaves).await?;
                     merged.cursors.insert(vol.id, upto);
@@ -121,8 +128,9 @@ impl Core {
             for touch in table.touched.iter().filter(|t| t.level == level) {
                 changes.entry(NodeKey::of(touch.volume, level, touch.lba)).or_default();
             }
-            let done = self.merge_level(&volumes, std::mem::take(&mut changes)).await?;
-            for d in done {
+            let of_level = std::mem::take(&mut changes);
+            let done = |done| {
+                let Some(d): Option<Done> = done else { return };
                 for (place, by) in &d.live {
                     merged.count(*place, *by);
                 }
@@ -136,7 +144,8 @@ impl Core {
                     let parent = changes.entry(d.key.parent()).or_default();
                     parent.slots.push((d.key.slot(), d.now));
                 }
-            }
+            };
+            self.merge_level(&volumes, of_level, done).await?;
             for vol in &volumes {
                 self.raise(vol, targets[&vol.id], level, &mut changes, &mut merged);
             }
@@ -164,15 +173,43 @@ impl Core {
         }
     }
 
-    async fn merge_level(&self, volumes: &[Rc<Vol>], changes: BTreeMap<NodeKey, Change>) -> Result<Vec<Done>, Fault> {
+    /// The nodes of one level, each told to `done`; a few at once, so that hosts wait for none of this.
+    async fn merge_level(
+        &self,
+        volumes: &[Rc<Vol>],
+        changes: BTreeMap<NodeKey, Change>,
+        mut done: impl FnMut(Option<Done>),
+    ) -> Result<(), Fault> {
         let find = |id: VolumeId| volumes.iter().find(|v| v.id == id);
-        let known = changes.into_iter().filter_map(|(key, change)| find(key.volume).map(|vol| (vol, key, change)));
-        stream::iter(known)
-            .map(|(vol, key, change)| self.merge_node(vol, key, change))
-            .buffer_unordered(NODES_AT_ONCE)
-            .try_filter_map(|done| async move { Ok(done) })
-            .try_collect()
-            .await
+        let mut to_begin = changes
+            .into_iter()
+            .filter_map(|(key, change)| find(key.volume).map(|vol| self.merge_node(vol, key, change)));
+        let mut more = Some(self.log.more_nodes());
+        let mut under_way = FuturesUnordered::new();
+        let pieces = Pieces::of(1, &self.rt);
+        loop {
+            let mut finished = 0;
+            while let Poll::Ready(Some(node)) = poll!(under_way.next()) {
+                done(node?);
+                finished += 1;
+                if finished == NODES_IN_A_PIECE {
+                    break;
+                }
+            }
+            if finished < NODES_IN_A_PIECE {
+                // All of them wait for a drive.
+                let (before, room) = (under_way.len(), NODES_AT_ONCE - under_way.len());
+                under_way.extend(to_begin.by_ref().take(room.min(NODES_IN_A_PIECE)));
+                if under_way.len() == before {
+                    more = more.filter(|_| room == 0);
+                    match under_way.next().await {
+                        Some(node) => done(node?),
+                        None => return Ok(()),
+                    }
+                }
+            }
+            pieces.did(1).await;
+        }
     }
 
     /// One node: what it becomes; `None` when it stays as it is.
@@ -267,7 +304,13 @@ impl Core {
     }
 
     /// What a table changes in the leaves of a volume.
-    async fn collect(&self, vol: &Vol, table: &Memtable, leaves: &mut BTreeMap<NodeKey, Change>) -> Result<(), Fault> {
+    async fn collect(
+        &self,
+        vol: &Vol,
+        table: &Memtable,
+        leaves: &mut BTreeMap<NodeKey, Change>,
+        pieces: &Pieces<'_>,
+    ) -> Result<(), Fault> {
         for (_, lba, n, fill) in table.ranges().filter(|(v, ..)| *v == vol.id) {
             let end = (lba + n).0.min(vol.blocks.get().next_multiple_of(LEAF_BLOCKS));
             let keys = if fill == MapRef::Hole {
@@ -285,9 +328,13 @@ impl Core {
         }
         // Beyond the end lies only what nobody wrote: a record that is not ours.
         let end = vol.blocks.get();
-        for (_, lba, to) in table.blocks().filter(|(v, lba, _)| *v == vol.id && lba.0 < end) {
-            let change = leaves.entry(NodeKey::leaf(vol.id, lba)).or_default();
-            change.slots.push(((lba.0 % LEAF_BLOCKS) as usize, to));
+        for (leaf, slots) in table.leaves(vol.id) {
+            let first = leaf * LEAF_BLOCKS;
+            let slots: Vec<_> = slots.filter(|(slot, _)| first + (*slot as u64) < end).collect();
+            if !slots.is_empty() {
+                leaves.entry(NodeKey::leaf(vol.id, Lba(first))).or_default().slots = slots;
+                pieces.did(1).await;
+            }
         }
         Ok(())
     }

@@ -10,7 +10,9 @@
 //! to gain, nobody is paced.
 
 use std::cell::{Cell, RefCell};
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
+use std::future::poll_fn;
+use std::task::{Poll, Waker};
 use std::time::Duration;
 
 use crate::canary::{Canary, planted};
@@ -43,9 +45,13 @@ pub struct Pace {
     looked: Cell<u64>,
     /// Whether the cleaner has something to gain.
     cleaning: Cell<bool>,
-    /// Numbers of those who wait, and the next one.
-    waiting: RefCell<BTreeSet<u64>>,
+    /// Those who wait by number, the first with them, who looks whether it may go on. Only that one looks: were all woken
+    /// whenever something changed, a thousand of them would do nothing else.
+    waiting: RefCell<BTreeMap<u64, Option<Waker>>>,
+    /// The next one's number.
     next: Cell<u64>,
+    /// Those before are woken already.
+    woken: Cell<u64>,
 }
 
 /// A place in the queue; left on drop.
@@ -57,22 +63,41 @@ pub struct Turn<'a> {
 impl Drop for Turn<'_> {
     fn drop(&mut self) {
         self.pace.waiting.borrow_mut().remove(&self.number);
-    }
-}
-
-impl Turn<'_> {
-    /// Whether all who came before are gone.
-    pub fn is_first(&self) -> bool {
-        self.pace.waiting.borrow().first() == Some(&self.number)
+        self.pace.wake_first();
     }
 }
 
 impl Pace {
-    /// Queues up.
-    pub fn queue(&self) -> Turn<'_> {
+    /// Queues up, and waits until all who came before are gone.
+    pub async fn queue(&self) -> Turn<'_> {
         let number = self.next.replace(self.next.get() + 1);
-        self.waiting.borrow_mut().insert(number);
-        Turn { pace: self, number }
+        self.waiting.borrow_mut().insert(number, None);
+        let turn = Turn { pace: self, number };
+        poll_fn(|cx| {
+            let mut waiting = self.waiting.borrow_mut();
+            if waiting.first_key_value().is_some_and(|(first, _)| *first == number) {
+                return Poll::Ready(());
+            }
+            waiting.insert(number, Some(cx.waker().clone()));
+            self.woken.set(self.woken.get().min(number));
+            Poll::Pending
+        })
+        .await;
+        turn
+    }
+
+    /// Wakes whose turn it is, and those behind: they come to their turns in the same round, so that they share a record.
+    fn wake_first(&self) {
+        let mut waiting = self.waiting.borrow_mut();
+        if waiting.first_key_value().is_none_or(|(first, _)| *first < self.woken.get()) {
+            return;
+        }
+        for (number, waker) in waiting.iter_mut().take(AT_ONCE as usize) {
+            self.woken.set(number + 1);
+            if let Some(waker) = waker.take() {
+                waker.wake();
+            }
+        }
     }
 
     /// Whether somebody waits.
@@ -147,6 +172,7 @@ impl Pace {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use futures::FutureExt;
 
     const MS: u64 = 1_000_000;
 
@@ -208,11 +234,20 @@ mod tests {
     #[test]
     fn writes_go_in_their_order() {
         let pace = Pace::default();
-        let (first, second) = (pace.queue(), pace.queue());
-        assert!(first.is_first() && !second.is_first());
+        let first = pace.queue().now_or_never().unwrap();
+        let (mut second, mut third, mut fourth) =
+            (Box::pin(pace.queue()), Box::pin(pace.queue()), Box::pin(pace.queue()));
+        for turn in [&mut second, &mut third, &mut fourth] {
+            assert!(turn.as_mut().now_or_never().is_none());
+        }
+        assert_eq!(pace.waiting(), 4);
+        // One who goes before its turn holds up nobody.
+        drop(third);
         drop(first);
-        assert!(second.is_first());
-        drop(second);
+        assert!(fourth.as_mut().now_or_never().is_none());
+        drop(second.as_mut().now_or_never().unwrap());
+        drop(fourth.as_mut().now_or_never().unwrap());
+        drop((second, fourth));
         assert!(!pace.is_waited_for());
     }
 }

@@ -213,9 +213,9 @@ impl Core {
     /// Waits until a write of `n` payload blocks has room and its turn.
     pub async fn admit_write(self: &Rc<Self>, n: u64) -> Result<Promise, Fault> {
         let pace = &self.room.pace;
-        let turn = pace.queue();
+        let turn = pace.queue().await;
         let promise = loop {
-            let promise = self.admit(n, Rung::Write, || turn.is_first()).await;
+            let promise = self.admit(n, Rung::Write).await;
             match pace.wait(self.rt.now().0) {
                 Some(nap) if promise.is_ok() => {
                     drop(promise);
@@ -228,16 +228,13 @@ impl Core {
             pace.take(n);
         }
         drop(turn);
-        if pace.is_waited_for() {
-            self.changed.wake();
-        }
         promise
     }
 
     /// Waits until a deallocation or fill has room.
     pub async fn admit_fill(self: &Rc<Self>) -> Result<Promise, Fault> {
         let _waiting = Waiting::new(&self.room.fills_waiting);
-        self.admit(1, Rung::Fill, || true).await
+        self.admit(1, Rung::Fill).await
     }
 
     /// Whether a host waits for room.
@@ -245,7 +242,7 @@ impl Core {
         self.room.pace.is_waited_for() || self.room.fills_waiting.get() > 0
     }
 
-    async fn admit(self: &Rc<Self>, n: u64, rung: Rung, allowed: impl Fn() -> bool) -> Result<Promise, Fault> {
+    async fn admit(self: &Rc<Self>, n: u64, rung: Rung) -> Result<Promise, Fault> {
         let cost = self.cost(n);
         let fits = || {
             let wanted = self.room.promised.get() + cost;
@@ -254,7 +251,7 @@ impl Core {
             let has_room =
                 wanted <= spare * u64::from(self.shape.zone_blocks) || wanted <= spare * self.segment_blocks_now();
             // Twice what begins a checkpoint: wait for it.
-            has_room && allowed() && self.memtable_share() < 2.0
+            has_room && self.memtable_share() < 2.0
         };
         self.changed.until(|| self.phase.get() != Phase::Open || self.closing.get() || fits()).await;
         self.writable()?;

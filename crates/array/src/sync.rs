@@ -1,4 +1,5 @@
-//! Waiting within one executor: an event that tasks watch with a condition, and locks on ranges of blocks.
+//! Waiting within one executor: an event that tasks watch with a condition, locks on ranges of blocks, and long work that
+//! lets others run.
 //!
 //! Invariant: whoever changes what a condition looks at calls [`Event::wake`] afterwards.
 
@@ -7,8 +8,10 @@ use std::collections::{BTreeMap, VecDeque};
 use std::future::poll_fn;
 use std::rc::Rc;
 use std::task::{Poll, Waker};
+use std::time::Duration;
 
 use futures::channel::oneshot;
+use rt::{Nanos, Rt};
 
 /// Something happened; look again.
 #[derive(Default)]
@@ -53,6 +56,41 @@ impl Event {
             Poll::Pending
         })
         .await;
+    }
+}
+
+/// Long work of one task in pieces, between which the others run. A piece is so many steps, and lasts at least as long as the
+/// others took before it, so that deep queues do not starve it. In a modelled world, whose time stands still meanwhile, steps alone
+/// count.
+pub struct Pieces<'a> {
+    rt: &'a Rt,
+    each: usize,
+    done: Cell<usize>,
+    /// When it went on, and how long the others had before.
+    since: Cell<Nanos>,
+    others: Cell<Duration>,
+}
+
+impl<'a> Pieces<'a> {
+    /// So many steps make a piece.
+    pub fn of(each: usize, rt: &'a Rt) -> Pieces<'a> {
+        Pieces { rt, each, done: Cell::new(0), since: Cell::new(rt.now()), others: Cell::default() }
+    }
+
+    /// So many steps more are done.
+    pub async fn did(&self, steps: usize) {
+        let done = self.done.get() + steps;
+        if done < self.each {
+            self.done.set(done);
+            return;
+        }
+        self.done.set(0);
+        let stopped = self.rt.now();
+        if stopped - self.since.get() >= self.others.get() {
+            self.rt.yield_now().await;
+            self.since.set(self.rt.now());
+            self.others.set(self.since.get() - stopped);
+        }
     }
 }
 
@@ -231,6 +269,24 @@ impl Drop for RangeGuard {
 mod tests {
     use super::*;
     use futures::FutureExt;
+
+    #[test]
+    fn others_run_between_pieces() {
+        let rt = Rt::modelled(1);
+        rt.block_on(async {
+            let ran = Rc::new(Cell::new(false));
+            let other = ran.clone();
+            rt.spawn(async move { other.set(true) }).detach();
+            let pieces = Pieces::of(3, &rt);
+            pieces.did(2).await;
+            assert!(!ran.get(), "not within a piece");
+            // The model decides by dice who runs first.
+            for _ in 0..64 {
+                pieces.did(3).await;
+            }
+            assert!(ran.get());
+        });
+    }
 
     #[test]
     fn overlapping_ranges_take_turns_in_order() {

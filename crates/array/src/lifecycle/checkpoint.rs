@@ -2,11 +2,16 @@
 
 use std::rc::Rc;
 
+use base::Pba;
 use ondisk::ReplayFrom;
 
 use crate::canary::{Canary, planted};
 use crate::core::{Core, Phase};
 use crate::fault::Fault;
+use crate::memtable::Memtable;
+
+/// Nodes, or leaves of a memtable, let go of at once: tenths of a millisecond.
+const NODES_LET_GO: usize = 1024;
 
 impl Core {
     /// Brings everything acknowledged before the call into the trees of a generation in effect.
@@ -27,7 +32,7 @@ impl Core {
         self.none_replaced();
         let merged = merged?;
         // One step: trees, counts, and what replay may leave out.
-        merged.publish(self);
+        let replaced = merged.publish(self);
         self.memory.borrow_mut().frozen = None;
         self.system.replay_from.set(replay_from);
         for seg in self.table.borrow_mut().segments.values_mut() {
@@ -35,7 +40,22 @@ impl Core {
         }
         crate::seat::add(&self.tally.checkpoints, 1);
         self.measure_room();
-        self.commit().await
+        let committed = self.commit().await;
+        self.forget_merged(table, &replaced).await;
+        committed
+    }
+
+    /// Gives back the memory of a table that is merged, and of the nodes that the trees no longer have.
+    async fn forget_merged(&self, table: Rc<Memtable>, replaced: &[Pba]) {
+        for places in replaced.chunks(NODES_LET_GO) {
+            self.nodes.borrow_mut().forget(places);
+            self.rt.yield_now().await;
+        }
+        // Whoever still looks into it drops it.
+        let Some(mut table) = Rc::into_inner(table) else { return };
+        while !table.forget(NODES_LET_GO) {
+            self.rt.yield_now().await;
+        }
     }
 
     /// Asks the keeper for a checkpoint and waits until one that began later was tried, by whomever. A host's request
@@ -53,7 +73,7 @@ impl Core {
 
     /// Swaps the memtables. Replay begins at the oldest entry that is numbered and not acknowledged: everything
     /// from there on is replayed in order, merged or not, which gives the same state.
-    fn freeze_memtable(&self) -> (Rc<crate::memtable::Memtable>, ReplayFrom) {
+    fn freeze_memtable(&self) -> (Rc<Memtable>, ReplayFrom) {
         let mut memory = self.memory.borrow_mut();
         if memory.frozen.is_none() {
             memory.frozen = Some(Rc::new(std::mem::take(&mut memory.active)));

@@ -31,6 +31,7 @@ use crate::memtable::Touch;
 use crate::row::Columns;
 use crate::seat::MOVES_AT_ONCE;
 use crate::segment::{Seg, pba};
+use crate::sync::Pieces;
 
 /// Rows of a step's record, about, as far as its header has room for entries: the larger, the less of it is header and padding.
 const STEP_ROWS: usize = 64;
@@ -53,6 +54,9 @@ const RETRY: Duration = Duration::from_millis(250);
 
 /// Rows whose headers are looked for in one read.
 const SURVEY_ROWS: u32 = 64;
+
+/// Blocks looked up in the map before others run: a tenth of a millisecond.
+const LOOKS_IN_A_PIECE: usize = 256;
 
 /// A block that a header speaks of, and its place.
 pub(super) type Found = (VolumeId, Lba, Place);
@@ -249,14 +253,16 @@ impl Core {
     /// checkpoint.
     async fn survey(self: &Rc<Self>, id: SegmentId) -> Result<Survey, Fault> {
         let _pin = self.pins.pin();
-        let mut blocks = Vec::new();
+        let mut live = Vec::new();
         let mut others = false;
+        let pieces = Pieces::of(LOOKS_IN_A_PIECE, &self.rt);
         let rows = self.table.borrow().segments.get(&id).map(|s| s.acked);
         let (Some(columns), Some(rows)) = (self.columns(id), rows) else { return Err(Fault::Closed) };
         let mut row = 0;
         while row < rows {
             let (first, window) = (row, SURVEY_ROWS.min(rows - row));
             let image = self.read_column(&columns, 0, first, window).await;
+            let mut blocks = Vec::new();
             while row < first + window {
                 let header = || self.header_at(&columns, image.as_deref(), first, row);
                 let Some(header) = self.ask_for_good(Option::is_none, header).await else {
@@ -282,21 +288,21 @@ impl Core {
                 }
                 row += header.rows;
             }
-        }
-        blocks.sort_by_key(|(volume, lba, _)| (*volume, *lba));
-        let mut live = Vec::with_capacity(blocks.len());
-        for block in blocks {
-            match self.is_named(block).await {
-                Ok(true) => live.push(block),
-                Ok(false) => {}
-                // Their leaf is lost: the next checkpoint makes them bad.
-                Err(Fault::Medium) if !planted(Canary::LostLeafStops) => {
-                    let (volume, lba, _) = block;
-                    let lba = NodeKey::leaf(volume, lba).first_lba();
-                    self.memory.borrow_mut().active.touched.insert(Touch { volume, level: 0, lba });
-                    others = true;
+            blocks.sort_by_key(|(volume, lba, _)| (*volume, *lba));
+            for block in blocks {
+                pieces.did(1).await;
+                match self.is_named(block).await {
+                    Ok(true) => live.push(block),
+                    Ok(false) => {}
+                    // Their leaf is lost: the next checkpoint makes them bad.
+                    Err(Fault::Medium) if !planted(Canary::LostLeafStops) => {
+                        let (volume, lba, _) = block;
+                        let lba = NodeKey::leaf(volume, lba).first_lba();
+                        self.memory.borrow_mut().active.touched.insert(Touch { volume, level: 0, lba });
+                        others = true;
+                    }
+                    Err(other) => return Err(other),
                 }
-                Err(other) => return Err(other),
             }
         }
         let volumes = self.volumes.borrow();
@@ -326,9 +332,11 @@ impl Core {
             return Ok(false);
         }
         let mut left = there.blocks.clone();
+        let pieces = Pieces::of(LOOKS_IN_A_PIECE, &self.rt);
         for _ in 0..VACATED_TRIES {
             let mut named = Vec::new();
             for block in left {
+                pieces.did(1).await;
                 if self.is_named(block).await? {
                     named.push(block);
                 }

@@ -50,6 +50,9 @@ impl Core {
         if waiting < SMALL_BLOCKS && lone == 0 && stream.in_flight.get() >= enough && id == StreamId::Host {
             return None;
         }
+        if stream.more.get() && waiting < budget {
+            return None;
+        }
         let segment = self.open_segment(id)?;
         let (scheme, row, room) = {
             let table = self.table.borrow();

@@ -59,6 +59,18 @@ pub struct Stream {
     in_flight: Cell<usize>,
     poke: Event,
     poked: Cell<bool>,
+    /// More comes behind what waits: records wait until they are full.
+    more: Cell<bool>,
+}
+
+/// While it lives, more nodes come to the map's stream.
+pub struct MoreNodes<'a>(&'a Stream);
+
+impl Drop for MoreNodes<'_> {
+    fn drop(&mut self) {
+        self.0.more.set(false);
+        self.0.poke();
+    }
 }
 
 /// The streams and what they have in flight.
@@ -75,6 +87,13 @@ impl Log {
     /// A stream.
     pub fn stream(&self, id: StreamId) -> &Stream {
         &self.streams[id as usize]
+    }
+
+    /// From now on nodes come one after the other.
+    pub fn more_nodes(&self) -> MoreNodes<'_> {
+        let stream = self.stream(StreamId::Map);
+        stream.more.set(true);
+        MoreNodes(stream)
     }
 
     /// Makes every stream look again.
