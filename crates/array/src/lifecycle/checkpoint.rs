@@ -9,6 +9,7 @@ use crate::canary::{Canary, planted};
 use crate::core::{Core, Phase};
 use crate::fault::Fault;
 use crate::memtable::Memtable;
+use crate::sync::Pieces;
 
 /// Nodes, or leaves of a memtable, let go of at once: tenths of a millisecond.
 const NODES_LET_GO: usize = 1024;
@@ -47,14 +48,15 @@ impl Core {
 
     /// Gives back the memory of a table that is merged, and of the nodes that the trees no longer have.
     async fn forget_merged(&self, table: Rc<Memtable>, replaced: &[Pba]) {
+        let pieces = Pieces::of(1, &self.rt);
         for places in replaced.chunks(NODES_LET_GO) {
             self.nodes.borrow_mut().forget(places);
-            self.rt.yield_now().await;
+            pieces.did(1).await;
         }
         // Whoever still looks into it drops it.
         let Some(mut table) = Rc::into_inner(table) else { return };
         while !table.forget(NODES_LET_GO) {
-            self.rt.yield_now().await;
+            pieces.did(1).await;
         }
     }
 
