@@ -132,6 +132,8 @@ canaries! {
     RebuildByBatch,
     /// The most exposed segments are rebuilt last.
     ExposedLast,
+    /// A rebuild takes no room that the cleaner has to make.
+    RebuildLeftShort,
     /// A rebuild goes on however it was told to wait.
     PauseForgotten,
     /// What a member that leaves has is copied without a look at its checksums.

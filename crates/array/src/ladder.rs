@@ -27,6 +27,9 @@ pub struct Ladder {
     pub write_floor: u64,
     /// Below this much room the cleaner works, and writes are paced by what it gains.
     pub clean_below: u64,
+    /// A rebuild takes zones above this much room: less than where writes and the cleaner come to rest, which is three eighths
+    /// of the way from the write floor up, so that they make room for it.
+    pub rebuild_above: u64,
     /// Emptied segments that make a generation worth its writing.
     pub batch: u64,
     /// Segments' worth of blocks that the log keeps for replay: then a checkpoint begins.
@@ -45,13 +48,15 @@ impl Ladder {
         let free_floor = 2 + 2 * nodes.ceil() as u64;
         let batch = 1 + (segments / 256).max((segments / 48).min(4));
         let write_floor = free_floor + 1 + batch;
-        let clean_below = write_floor + 3 + segments / 64;
+        let band = 3 + segments / 64;
+        let clean_below = write_floor + band;
         Ladder {
             nodes,
             free_floor,
             stop_floor: free_floor + 1,
             write_floor,
             clean_below,
+            rebuild_above: write_floor + band / 4,
             batch,
             replayed: (segments / 16).max(4),
             spares: if segments >= 256 { 4 } else { 2 },

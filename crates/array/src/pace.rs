@@ -120,6 +120,11 @@ impl Pace {
         self.cleaning.set(cleaning);
     }
 
+    /// Whether the cleaner has something to gain, or had when it was last at work.
+    pub fn is_cleaning(&self) -> bool {
+        self.cleaning.get()
+    }
+
     /// Blocks that hosts get for one that is gained.
     fn factor(&self) -> f64 {
         let x = (self.band.get() / FREE_ABOVE).clamp(0.0, 0.999);

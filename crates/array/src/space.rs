@@ -366,12 +366,21 @@ impl Core {
         self.room.on_their_way.set(self.room.on_their_way.get() + zones);
     }
 
+    /// Whether there is more room than the cleaner and the map need, as last measured.
+    pub fn has_room_for_rebuild(&self) -> bool {
+        let ladder = self.rungs();
+        if planted(Canary::RebuildLeftShort) {
+            return self.room_left() > ladder.clean_below;
+        }
+        self.room_now() > ladder.rebuild_above as i64 * 1000 && self.room_left() > ladder.stop_floor + 1
+    }
+
     /// Whether a zone of `seat` can go to a rebuild without taking the room of the cleaner and the map.
     pub fn may_rebuild_on(&self, seat: &Seat) -> bool {
-        let before = self.segments_left();
-        if before > self.ladder().clean_below {
+        if self.has_room_for_rebuild() {
             return true;
         }
+        let before = self.segments_left();
         let Some(zone) = seat.free.borrow_mut().pop_last() else { return false };
         let after = self.segments_left();
         seat.free.borrow_mut().insert(zone);

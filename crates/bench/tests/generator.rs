@@ -95,7 +95,7 @@ fn conditions_stand_beside_each_other() {
             Condition { fill: full, state: State::Degraded, cores: 1 },
             Condition { fill: full, state: State::Rebuilding(Rate::Low), cores: 1 },
         ];
-        let small = small(drives, Duration::from_millis(1));
+        let small = small(drives, Duration::from_millis(10));
         let loads = vec![Load::new(Pattern::RANDOM_READ, 4096, 64), Load::new(Pattern::RANDOM_WRITE, 4096, 64)];
         let read_cost = Some(1.0 / 3.0);
         let what = Comparison { conditions, loads, rounds: 1, zone_blocks: Some(64), read_cost, ..small };

@@ -17,11 +17,12 @@
 use std::cell::{Cell, RefCell};
 use std::cmp::Reverse;
 use std::collections::BTreeSet;
+use std::pin::pin;
 use std::rc::Rc;
 use std::time::Duration;
 
 use base::{BlockCount, MemberId, SegmentId};
-use futures::future::join_all;
+use futures::future::{join_all, select};
 use ondisk::{MemberState, Scheme, SegmentState, Slot};
 
 use super::rebuild_pace::{LANES, RebuildPace};
@@ -268,10 +269,22 @@ impl Core {
                 self.writable()?;
                 self.rebuild.counted.set(true);
             }
-            if self.next_to_rebuild().is_none() && !self.some_wait_for_counts() {
+            if self.next_to_rebuild().is_none() && !self.some_wait_for_counts() && !self.cleaner_makes_room().await {
                 return Ok(());
             }
         }
+    }
+
+    /// Waits for room that the cleaner makes for segments without a place; false when it does not.
+    async fn cleaner_makes_room(&self) -> bool {
+        let comes = || !self.has_room_for_rebuild() && self.pace().is_cleaning();
+        if !self.room_may_come() || !comes() || planted(Canary::RebuildLeftShort) {
+            return false;
+        }
+        let over = self.changed.until(|| !self.may_rebuild() || !comes());
+        // Something else may have changed: a member.
+        select(pin!(over), pin!(self.rt.sleep(RETRY))).await;
+        true
     }
 
     /// One lane: segment after segment, until none is left for it.

@@ -57,8 +57,9 @@ impl Core {
             targets.push(Target { column, seat, zone });
         }
         if targets.is_empty() {
-            return Err(Fault::NoSpace);
+            return Ok(false);
         }
+        self.measure_room();
         // While it is busy its columns stay where they are: nothing else moves them, and it is not freed.
         let (rows, busy) = {
             let mut table = self.table.borrow_mut();

@@ -1,14 +1,18 @@
 //! The drives of an array: rebuilt in the right order, replaced by copying, let go, added.
 
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
 use std::time::Duration;
 
-use array::{ArrayState, Rate, RefusedCode, SeatState};
+use array::{ArrayState, Rate, RefusedCode, SeatState, Status};
 use base::{BlockCount, MemberId};
 use ondisk::{Generation, Level};
+use rand::{RngExt, SeedableRng};
+use rand_xoshiro::Xoshiro256PlusPlus;
 use rt::model::{Disk, OpKind, Verdict};
 use rt::{Drive, Rt};
 
-use crate::world::{BLOCK, Process, World, ZONE};
+use crate::world::{BLOCK, Process, World, ZONE, data};
 
 /// One more drive like the others.
 fn fresh(world: &World, name: &str) -> Disk {
@@ -302,4 +306,62 @@ pub fn a_map_node_is_read_where_its_column_went() {
     }
     p.rt.block_on(read).unwrap();
     assert!(p.is(0, 7, 64));
+}
+
+/// What is overwritten everywhere leaves little room that is free and much that is not: the place that a rebuild was promised
+/// has to be made. It is, whether hosts go on writing or not, and they can go on.
+pub fn an_array_that_was_overwritten_makes_room_for_its_rebuild() {
+    for hosts in [false, true] {
+        let world = World::new(8, false);
+        world.create_of_width(Level::Raid5, 7, 64, 8 << 20);
+        let p = world.start(1);
+        let blocks = p.array().status().usable_bytes * 9 / 10 / BLOCK / 8 * 8;
+        p.rt.block_on(p.array().volume_create("full", blocks * BLOCK)).unwrap();
+        let v = p.array().volume("full").unwrap();
+        let mut dice = Xoshiro256PlusPlus::seed_from_u64(3);
+        let tags: Rc<RefCell<Vec<u8>>> = Rc::new(RefCell::new(vec![0; (blocks / 8) as usize]));
+        for i in 0..blocks / 8 * 4 {
+            // All of it once, then here and there.
+            let at = if i < blocks / 8 { i } else { dice.random_range(0..blocks / 8) };
+            p.rt.block_on(v.write(at * 8 * BLOCK, data(i as u8, 8), false)).unwrap();
+            tags.borrow_mut()[at as usize] = i as u8;
+        }
+        p.rt.block_on(p.array().rebuild_rate(Rate::High)).unwrap();
+        p.rt.block_on(p.array().drive_fail(MemberId(0))).unwrap();
+        let over = Rc::new(Cell::new(false));
+        let writers: Vec<_> = (0..if hosts { 16 } else { 0 })
+            .map(|i| {
+                let (v, tags, over) = (v.clone(), tags.clone(), over.clone());
+                let mut dice = Xoshiro256PlusPlus::seed_from_u64(i);
+                p.rt.spawn(async move {
+                    let mut written = 0;
+                    while !over.get() {
+                        // A tenth of it, each its own.
+                        let at = dice.random_range(0..blocks / 80 / 16) * 16 + i;
+                        v.write(at * 8 * BLOCK, data(written as u8, 8), false).await.unwrap();
+                        tags.borrow_mut()[at as usize] = written as u8;
+                        written += 1;
+                    }
+                    written
+                })
+            })
+            .collect();
+        let mut waited = 0;
+        let is_whole = |status: &Status| status.events.iter().any(|e| e.text == "rebuild done: full redundancy");
+        while !is_whole(&p.array().status()) {
+            let status = p.array().status();
+            assert!(waited < 300, "hosts {hosts}: {:#?} {:#?} {}", status.rebuild, status.events, status.segments_free);
+            p.wait(Duration::from_millis(100));
+            waited += 1;
+        }
+        over.set(true);
+        let written: u64 = writers.into_iter().map(|w| p.rt.block_on(w)).sum();
+        println!("hosts {hosts}: whole after {waited}00 ms, {written} written");
+        assert!(!hosts || written > waited * 10, "hosts wrote {written}");
+        world.disks[3].detach();
+        for (at, tag) in tags.borrow().iter().enumerate() {
+            let parts = p.rt.block_on(v.read(at as u64 * 8 * BLOCK, 8 * BLOCK)).unwrap();
+            assert!(parts.iter().flat_map(|part| part.iter()).all(|b| b == tag), "{at}");
+        }
+    }
 }

@@ -151,6 +151,7 @@ rules! {
     drives::a_member_retires_when_the_others_have_room [RetireUnasked]
     drives::a_member_that_joins_is_used []
     drives::a_map_node_is_read_where_its_column_went [OldPlacesBelieved]
+    drives::an_array_that_was_overwritten_makes_room_for_its_rebuild [RebuildLeftShort]
 
     health::three_write_errors_put_a_member_out [OneErrorPutsOut]
     health::errors_are_forgotten []
