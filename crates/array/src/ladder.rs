@@ -27,8 +27,8 @@ pub struct Ladder {
     pub write_floor: u64,
     /// Below this much room the cleaner works, and writes are paced by what it gains.
     pub clean_below: u64,
-    /// A rebuild takes zones above this much room: less than where writes and the cleaner come to rest, which is three eighths
-    /// of the way from the write floor up, so that they make room for it.
+    /// A rebuild takes zones above this much room: about where writes and the cleaner come to rest, which is three eighths of
+    /// the way from the write floor up, so that they make room for it, and hosts have a segment to write to.
     pub rebuild_above: u64,
     /// Emptied segments that make a generation worth its writing.
     pub batch: u64,
@@ -56,7 +56,7 @@ impl Ladder {
             stop_floor: free_floor + 1,
             write_floor,
             clean_below,
-            rebuild_above: write_floor + band / 4,
+            rebuild_above: write_floor + 1 + band / 4,
             batch,
             replayed: (segments / 16).max(4),
             spares: if segments >= 256 { 4 } else { 2 },

@@ -39,6 +39,8 @@ pub struct Room {
     segments_left: Cell<u64>,
     /// Members are out and what is stored does not fit into narrower segments: new ones leave columns out instead.
     short: Cell<bool>,
+    /// What is stored fits into segments of the drives that are in.
+    fits: Cell<bool>,
     /// Thousandths of a segment.
     room: Cell<i64>,
     ladder: Cell<Option<Ladder>>,
@@ -161,7 +163,9 @@ impl Core {
         let segments = plan::segments_of(&narrow.zones, narrow.width);
         let segments = segments.saturating_sub(Ladder::of(segments).held);
         let fits = segments * narrow.k as u64 * u64::from(shape.zone_blocks) * u64::from(shape.usable_permille) / 1000;
-        self.room.short.set(self.lacks_members() && self.stored_at_least() > fits);
+        let fits = self.stored_at_least() <= fits;
+        self.room.fits.set(fits);
+        self.room.short.set(self.lacks_members() && !fits);
     }
 
     /// Blocks that volumes may fill, as last measured.
@@ -369,7 +373,8 @@ impl Core {
     /// Whether there is more room than the cleaner and the map need, as last measured.
     pub fn has_room_for_rebuild(&self) -> bool {
         let ladder = self.rungs();
-        if planted(Canary::RebuildLeftShort) {
+        // Where there is too much for the drives that are left, room that a rebuild takes does not come back.
+        if !self.room.fits.get() || planted(Canary::RebuildLeftShort) {
             return self.room_left() > ladder.clean_below;
         }
         self.room_now() > ladder.rebuild_above as i64 * 1000 && self.room_left() > ladder.stop_floor + 1

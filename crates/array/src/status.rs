@@ -420,11 +420,6 @@ impl Core {
         let mut alarms = Vec::new();
         match self.state_word() {
             ArrayState::Frozen => alarms.push("frozen: bring the missing drives back".to_owned()),
-            ArrayState::Degraded if !self.lacks_redundancy() => {
-                alarms.push(
-                    "a drive is out, all data has its full redundancy on the others: replace the drive".to_owned(),
-                );
-            }
             ArrayState::Degraded if self.settings.borrow().rebuild_paused => {
                 alarms.push("degraded, and rebuilds wait: `ashlar rebuild resume` lets them go on".to_owned());
             }

@@ -60,8 +60,8 @@ impl Event {
 }
 
 /// Long work of one task in pieces, between which the others run. A piece is so many steps, and lasts at least as long as the
-/// others took before it, so that deep queues do not starve it. In a modelled world, whose time stands still meanwhile, steps alone
-/// count.
+/// others took before it, so that deep queues do not starve it, or [`PIECE_MAX`]. In a modelled world, whose time stands still
+/// meanwhile, steps alone count.
 pub struct Pieces<'a> {
     rt: &'a Rt,
     each: usize,
@@ -70,6 +70,9 @@ pub struct Pieces<'a> {
     since: Cell<Nanos>,
     others: Cell<Duration>,
 }
+
+/// What the others took may have been such pieces too: without an end they would grow by each other.
+const PIECE_MAX: Duration = Duration::from_millis(1);
 
 impl<'a> Pieces<'a> {
     /// So many steps make a piece.
@@ -89,7 +92,7 @@ impl<'a> Pieces<'a> {
         if stopped - self.since.get() >= self.others.get() {
             self.rt.yield_now().await;
             self.since.set(self.rt.now());
-            self.others.set(self.since.get() - stopped);
+            self.others.set((self.since.get() - stopped).min(PIECE_MAX));
         }
     }
 }

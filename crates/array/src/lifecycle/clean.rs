@@ -108,13 +108,18 @@ impl Core {
             if lanes.next().await.is_none() {
                 return;
             }
-            if self.enough_emptied(true) {
-                self.wanted.release.set(true);
-                self.changed.wake();
-            }
-            if self.enough_emptied(false) {
-                self.want_checkpoint();
-            }
+            self.give_back_emptied();
+        }
+    }
+
+    /// Has a batch of emptied segments given back, if there is one.
+    pub(super) fn give_back_emptied(&self) {
+        if self.enough_emptied(true) {
+            self.wanted.release.set(true);
+            self.changed.wake();
+        }
+        if self.enough_emptied(false) {
+            self.want_checkpoint();
         }
     }
 

@@ -257,12 +257,16 @@ impl Core {
         loop {
             join_all((0..LANES).map(|_| self.rebuild_on())).await;
             self.writable()?;
-            if self.rebuild.unnamed.get() > 0 {
+            if self.rebuild.unnamed.take() > 0 {
                 self.commit().await?;
             }
             if !self.may_rebuild() {
                 return Ok(());
             }
+            if self.somebody_may_go() {
+                self.let_go().await;
+            }
+            self.seat_spares();
             if self.some_wait_for_counts() {
                 // It gives back what was emptied, and counts what was never counted.
                 self.checkpoint_and_wait().await;
@@ -277,14 +281,14 @@ impl Core {
 
     /// Waits for room that the cleaner makes for segments without a place; false when it does not.
     async fn cleaner_makes_room(&self) -> bool {
-        let comes = || !self.has_room_for_rebuild() && self.pace().is_cleaning();
-        if !self.room_may_come() || !comes() || planted(Canary::RebuildLeftShort) {
+        if !self.room_may_come() || self.has_room_for_rebuild() || planted(Canary::RebuildLeftShort) {
             return false;
         }
-        let over = self.changed.until(|| !self.may_rebuild() || !comes());
-        // Something else may have changed: a member.
+        // Who cleans may have to be told; and something else may change: a member.
+        self.changed.wake();
+        let over = self.changed.until(|| !self.may_rebuild() || self.has_room_for_rebuild());
         select(pin!(over), pin!(self.rt.sleep(RETRY))).await;
-        true
+        !self.may_rebuild() || self.has_room_for_rebuild() || self.pace().is_cleaning()
     }
 
     /// One lane: segment after segment, until none is left for it.
@@ -302,6 +306,7 @@ impl Core {
                     let (began, bytes) = (self.rt.now(), self.homeless_bytes(id));
                     p.cleaned.borrow_mut().insert(id);
                     self.empty(victim, false).await;
+                    self.give_back_emptied();
                     self.rebuild_rest(turn, self.rt.now() - began).await;
                     let cleaned = self.table.borrow().segments.get(&id).is_none_or(|s| s.cleaned.is_some());
                     self.rebuilt(if cleaned { bytes } else { 0 });

@@ -55,11 +55,12 @@ impl Core {
             let Some(seat) = self.place_for(id, &taken) else { break };
             let zone = seat.free.borrow_mut().pop_first().expect("chosen for room");
             targets.push(Target { column, seat, zone });
+            self.measure_room();
         }
         if targets.is_empty() {
             return Ok(false);
         }
-        self.measure_room();
+        self.changed.wake();
         // While it is busy its columns stay where they are: nothing else moves them, and it is not freed.
         let (rows, busy) = {
             let mut table = self.table.borrow_mut();
@@ -67,10 +68,10 @@ impl Core {
             (seg.acked, std::mem::replace(&mut seg.busy, true))
         };
         let copied = self.copy_columns(&columns, rows, &targets).await;
+        let placed = copied == Ok(true) && targets.iter().all(|t| t.seat.is_in());
         let mut table = self.table.borrow_mut();
         let seg = table.get_mut(id);
         seg.busy = busy;
-        let placed = copied == Ok(true) && targets.iter().all(|t| t.seat.is_in());
         for Target { column, seat, zone } in targets {
             if !placed {
                 seat.free.borrow_mut().insert(zone);
@@ -79,6 +80,10 @@ impl Core {
             // Who reads has the columns as they were.
             let was = Rc::make_mut(&mut seg.slots)[column].replace((seat.id, zone));
             self.moved_from(was);
+        }
+        drop(table);
+        if !placed {
+            self.room_changed();
         }
         if copied == Ok(true) && !placed { Err(Fault::Medium) } else { copied }
     }
