@@ -4,7 +4,7 @@ use std::fmt;
 
 use serde::Serialize;
 
-use crate::condition::Condition;
+use crate::condition::{Condition, Fill};
 use crate::figures::Figures;
 use crate::load::Load;
 use crate::subject::Subject;
@@ -89,15 +89,12 @@ impl fmt::Display for Report {
         let time = if self.virtual_time { "virtual time".to_owned() } else { self.cores() };
         let rounds =
             if self.rounds == 1 { "one round".to_owned() } else { format!("median of {} rounds", self.rounds) };
-        writeln!(
-            f,
-            "{} {} drives of {} MiB, {} MiB worked on, {time}, {rounds} of {:.2} s",
-            self.drives,
-            self.drive_kind,
-            self.drive_bytes >> 20,
-            self.working_set_bytes >> 20,
-            self.seconds_each,
-        )?;
+        write!(f, "{} {} drives of {} MiB, ", self.drives, self.drive_kind, self.drive_bytes >> 20)?;
+        // What is filled is worked on as far as it is.
+        if self.groups.iter().any(|g| g.condition.fill == Fill::Fresh) {
+            write!(f, "{} MiB worked on, ", self.working_set_bytes >> 20)?;
+        }
+        writeln!(f, "{time}, {rounds} of {:.2} s", self.seconds_each)?;
         for group in &self.groups {
             writeln!(f)?;
             group.write(f, self.style(group))?;
