@@ -59,12 +59,12 @@ impl Drop for Turn<'_> {
 }
 
 /// Of an array of so many drives: pieces at once beside hosts, and how many times as long as its work the rest after one is.
-fn share(rate: Rate, drives: usize) -> (usize, u32) {
+fn share(rate: Rate, drives: usize) -> (usize, f64) {
     match rate {
-        Rate::Low => (1, 3),
-        Rate::Medium => ((drives / 6).clamp(1, LANES / 2), 1),
-        Rate::High => ((drives / 3).clamp(2, LANES), 0),
-        Rate::Bytes(_) => (LANES, 0),
+        Rate::Low => (1, 3.0),
+        Rate::Medium => ((drives / 6).clamp(1, LANES / 2), 0.5),
+        Rate::High => ((drives / 3).clamp(2, LANES), 0.0),
+        Rate::Bytes(_) => (LANES, 0.0),
     }
 }
 
@@ -130,7 +130,7 @@ impl Core {
         if self.hosts_at_work() { self.rebuild_share().0 } else { LANES }
     }
 
-    fn rebuild_share(&self) -> (usize, u32) {
+    fn rebuild_share(&self) -> (usize, f64) {
         let drives = self.seats.borrow().iter().filter(|s| s.takes_columns()).count();
         share(self.settings.borrow().rebuild, drives)
     }
@@ -163,7 +163,7 @@ impl Core {
         let since = self.rt.now();
         while self.may_rebuild() && self.hosts_at_work() {
             let (_, times) = self.rebuild_share();
-            let rest = (took * times).min(REST_MAX).saturating_sub(self.rt.now() - since);
+            let rest = took.mul_f64(times).min(REST_MAX).saturating_sub(self.rt.now() - since);
             if rest.is_zero() {
                 break;
             }

@@ -26,6 +26,9 @@ const ROWS_AT_ONCE: u32 = 64;
 /// The same beside hosts, or a record where that is longer: a request does not wait long behind one.
 const ROWS_BESIDE_HOSTS: u32 = 16;
 
+/// Rows of one write beside hosts: theirs go between two such.
+const ROWS_OF_A_WRITE: usize = 8;
+
 /// A column and its new place.
 struct Target {
     column: usize,
@@ -161,13 +164,23 @@ impl Core {
         let sources = self.sources(columns, &wanted);
         let piece = self.next_piece(columns, &sources, rows, window).await?;
         let made = self.make_columns(columns, &wanted, &sources, &piece).await;
-        let writes = targets.iter().zip(made).map(|(t, data)| async move {
-            self.write_to(&t.seat, t.seat.layout.zone_row(t.zone, row), vec![data]).await
-        });
+        let writes = targets.iter().zip(made).map(|(t, data)| async move { self.write_column(t, row, data).await });
         if join_all(writes).await.iter().any(Result::is_err) {
             return Err(Fault::Medium);
         }
         Ok(piece.end)
+    }
+
+    /// Writes a column's rows from `row` on to its new place.
+    async fn write_column(&self, target: &Target, row: u32, data: Bytes) -> Result<(), rt::IoError> {
+        let rows = data.len() / BLOCK_BYTES;
+        let at_once = if self.hosts_at_work() { ROWS_OF_A_WRITE } else { rows };
+        for first in (0..rows).step_by(at_once.max(1)) {
+            let end = rows.min(first + at_once);
+            let at = target.seat.layout.zone_row(target.zone, row + first as u32);
+            self.write_to(&target.seat, at, vec![data.slice(first * BLOCK_BYTES..end * BLOCK_BYTES)]).await?;
+        }
+        Ok(())
     }
 
     /// The columns that are read: where the wanted ones lie, if their checksums are known; else as many as a row can be

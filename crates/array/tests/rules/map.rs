@@ -221,7 +221,7 @@ pub fn a_full_array_short_of_drives_is_overwritten() {
 pub fn a_full_thin_array_short_of_a_drive_is_overwritten() {
     const STRIDE: u64 = 50;
     let zones = DiskParams { bytes: (8 << 20) + (70 << 18), volatile_cache: false, ..DiskParams::default() };
-    for seed in 1..=4 {
+    for seed in 1..=12 {
         let world = World::of(4, zones);
         world.create_of_width(Level::Raid5, 3, 64, 64 << 30);
         let p = world.start(seed);
