@@ -11,7 +11,7 @@ use std::rc::Rc;
 use base::{BLOCK_BYTES, SegmentId};
 use futures::future::join_all;
 use ondisk::{RecordHeader, Scheme, SegmentState, crc32c};
-use rt::{Buf, Bytes};
+use rt::{Buf, Bytes, IoError};
 
 use crate::canary::{Canary, planted};
 use crate::core::{Core, Phase};
@@ -172,7 +172,7 @@ impl Core {
     }
 
     /// Writes a column's rows from `row` on to its new place.
-    async fn write_column(&self, target: &Target, row: u32, data: Bytes) -> Result<(), rt::IoError> {
+    async fn write_column(&self, target: &Target, row: u32, data: Bytes) -> Result<(), IoError> {
         let rows = data.len() / BLOCK_BYTES;
         let at_once = if self.hosts_at_work() { ROWS_OF_A_WRITE } else { rows };
         for first in (0..rows).step_by(at_once.max(1)) {
