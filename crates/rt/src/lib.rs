@@ -31,7 +31,7 @@ pub mod time;
 pub mod topology;
 
 pub use buf::{Buf, Bytes};
-pub use drive::{Access, Drive, DriveInfo, DriveKind, IoError, OpenDrive, OpenError, SentDrive, Ways};
+pub use drive::{Access, Drive, DriveInfo, DriveKind, IoError, OpenDrive, OpenError, Place, SentDrive, Ways};
 pub use executor::Rt;
 pub use mailbox::{MailReceiver, MailSender};
 pub use net::{Addr, Listener, Stream};

@@ -55,6 +55,17 @@ pub enum DriveKind {
     Modelled,
 }
 
+/// What a drive is to the kernel, whatever it is called.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Place {
+    /// The number of a block device, or that of a file's file system.
+    pub device: u64,
+    /// A file's number there; zero for a block device.
+    pub inode: u64,
+    /// Where a loop device begins in its file.
+    pub offset: u64,
+}
+
 /// What is known of a drive.
 #[derive(Clone, Debug)]
 pub struct DriveInfo {
@@ -72,6 +83,8 @@ pub struct DriveInfo {
     pub serial: Option<String>,
     /// The link in /dev/disk/by-id where there is one, else the canonical path.
     pub stable_name: String,
+    /// What it is to the kernel; `None`: nothing that has two names.
+    pub place: Option<Place>,
     /// The size of write that the drive prefers.
     pub optimal_write_bytes: u32,
 }
@@ -140,6 +153,7 @@ impl Drive {
             volatile_cache: false,
             serial: None,
             stable_name: name.to_owned(),
+            place: None,
             optimal_write_bytes: 4096,
         };
         Drive::new(rt, info, Backend::Memory(Rc::new(Memory::new())), None, MemberLba(0))
@@ -161,6 +175,12 @@ impl Drive {
     #[must_use]
     pub fn info(&self) -> &DriveInfo {
         &self.0.info
+    }
+
+    /// Whether both are the same drive by two names: links, or a loop device and its file.
+    #[must_use]
+    pub fn is_same_as(&self, other: &Drive) -> bool {
+        Rc::ptr_eq(&self.0, &other.0) || (self.info().place.is_some() && self.info().place == other.info().place)
     }
 
     /// How reads and writes reach it now.

@@ -17,7 +17,7 @@ use super::choose::Found;
 use super::file::File;
 use super::nvme::Generic;
 use super::sysfs::{BlockDevice, stable_name};
-use super::{DriveInfo, DriveKind, OpenDrive, OpenError};
+use super::{DriveInfo, DriveKind, OpenDrive, OpenError, Place};
 
 pub(super) fn open(path: &Path, how: OpenDrive) -> Result<(Found, DriveInfo), OpenError> {
     let fail = |errno| OpenError::from_errno(path, errno);
@@ -56,7 +56,10 @@ pub(super) fn open(path: &Path, how: OpenDrive) -> Result<(Found, DriveInfo), Op
     if bytes < BLOCK_BYTES as u64 {
         return Err(OpenError::TooSmall(path.to_owned()));
     }
-    let info = describe(path, kind, bytes, direct, device.as_ref());
+    let info = DriveInfo {
+        place: Some(place(&stat, kind, device.as_ref())),
+        ..describe(path, kind, bytes, direct, device.as_ref())
+    };
     let file = File::new(fd, device.as_ref().map(|d| d.directory.clone()), direct);
     let found = Found { name: info.name.clone(), file, device, generic, bytes, read_only: how.read_only };
     Ok((found, info))
@@ -80,6 +83,19 @@ fn kind_of(path: &Path, stat: &Stat) -> Result<DriveKind, OpenError> {
     }
 }
 
+fn place(stat: &Stat, kind: DriveKind, device: Option<&BlockDevice>) -> Place {
+    let file = device.and_then(BlockDevice::backing_file);
+    if let Some((file, offset)) = file.and_then(|(file, offset)| Some((rustix::fs::stat(&file).ok()?, offset))) {
+        return Place { device: file.st_dev, inode: file.st_ino, offset };
+    }
+    match kind {
+        DriveKind::Block => Place { device: stat.st_rdev, inode: 0, offset: 0 },
+        DriveKind::File | DriveKind::Memory | DriveKind::Modelled => {
+            Place { device: stat.st_dev, inode: stat.st_ino, offset: 0 }
+        }
+    }
+}
+
 fn describe(path: &Path, kind: DriveKind, bytes: u64, direct: bool, device: Option<&BlockDevice>) -> DriveInfo {
     let canonical = std::fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
     DriveInfo {
@@ -91,6 +107,7 @@ fn describe(path: &Path, kind: DriveKind, bytes: u64, direct: bool, device: Opti
         volatile_cache: !direct || device.is_none_or(BlockDevice::has_volatile_cache),
         serial: device.and_then(BlockDevice::serial),
         stable_name: stable_name(&canonical),
+        place: None,
         optimal_write_bytes: device.map_or(BLOCK_BYTES as u32, BlockDevice::optimal_write_bytes),
     }
 }

@@ -112,6 +112,14 @@ impl BlockDevice {
         }
     }
 
+    /// The file behind a loop device, and where the device begins there.
+    pub(super) fn backing_file(&self) -> Option<(PathBuf, u64)> {
+        // A partition of one begins elsewhere.
+        let whole = self.directory == self.whole;
+        let file = self.text("loop/backing_file").filter(|_| whole)?;
+        Some((PathBuf::from(file), self.number("loop/offset")?))
+    }
+
     fn text(&self, file: &str) -> Option<String> {
         let bytes = std::fs::read(self.whole.join(file)).ok()?;
         let text: String = String::from_utf8_lossy(&bytes).chars().filter(|c| !c.is_control()).collect();

@@ -322,6 +322,7 @@ impl Disk {
             sector_bytes: 512,
             volatile_cache: self.0.params.volatile_cache,
             serial: Some(self.0.name.clone()),
+            place: None,
             stable_name: format!("model:{}", self.0.name),
             optimal_write_bytes: self.0.params.flash.map_or(4096, |flash| flash.unit_bytes),
         }
