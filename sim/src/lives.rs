@@ -149,7 +149,10 @@ fn cut_after_loss_once(world: &mut World, volumes: &Volumes, mode: Mode) -> Resu
     let optimal = array.status().state == ArrayState::Optimal;
     drop(array);
     rt.end();
+    // It may be optimal since the open has brought a drive up to date.
+    let disks = if optimal { copies } else { disks };
     if optimal {
+        disks.iter().for_each(|disk| disk.crash(world.dice.random()));
         (0..tolerates).for_each(|n| disks[(first + tolerates + n) % disks.len()].detach());
     }
     live(world, &disks, &mut volumes, Mode::PowerCut, |_, _| {}).map_err(|e| format!("optimal {optimal}: {e}"))

@@ -157,6 +157,11 @@ impl Array {
         self.core.commit_at_the_end().await
     }
 
+    /// Remembers something among the events, for people.
+    pub fn note(&self, text: &str) {
+        self.core.note(text.to_owned());
+    }
+
     /// The array, now.
     #[must_use]
     pub fn status(&self) -> Status {

@@ -22,6 +22,14 @@ macro_rules! canaries {
 }
 
 canaries! {
+    /// A member counts as in whatever generation of the array's history it holds last.
+    OldStateCurrent,
+    /// All columns of a member that comes back count as current.
+    ChangedKept,
+    /// A label is looked for at the drive's ends alone.
+    EndsOnly,
+    /// Of two drives that say they are the same member, the first is taken.
+    FirstCopyTaken,
     /// Records are acknowledged when they are complete, whatever lies before them.
     AckOutOfOrder,
     /// A record that a member failed is acknowledged all the same.

@@ -128,6 +128,8 @@ pub struct Shape {
 pub struct System {
     /// Its number.
     pub number: Cell<u64>,
+    /// Drawn at random by this open: in the ids of all generations that it writes.
+    pub session: u64,
     /// Its id.
     pub id: Cell<u128>,
     /// Ids before it, newest first.
@@ -256,6 +258,7 @@ impl Core {
             log: Log::default(),
             system: System {
                 number: Cell::new(0),
+                session: rt.random(),
                 id: Cell::new(0),
                 ancestors: RefCell::default(),
                 gate: Gate::default(),

@@ -202,7 +202,7 @@ impl Core {
                 Err(error) => error,
             };
             if error == IoError::Gone {
-                self.member_failed(seat.id, "is gone");
+                self.member_gone_writing(seat.id);
                 return Err(error);
             }
             self.write_failed(seat, error, begun);

@@ -2,10 +2,12 @@
 
 use base::{ArrayUuid, BLOCK_BYTES, MemberId, MemberLba, MemberUuid};
 use ondisk::label::PARTS_MAX;
+use ondisk::layout::ALIGN_BLOCKS;
 use ondisk::{FormatError, Generation, Label, Layout};
 use rt::{Buf, Drive, IoError};
 use serde::Serialize;
 
+use crate::canary::{Canary, planted};
 use crate::whole::Slices;
 
 /// What a drive is to us.
@@ -32,7 +34,7 @@ pub struct Inspection {
     pub drive: String,
     /// Its blocks.
     pub blocks: u64,
-    /// The two labels: contents, or why not.
+    /// The labels at the drive's ends and the one behind its slots: contents, or why not.
     pub labels: Vec<Found<LabelLine>>,
     /// The two slots: contents, or why not. Of an array in several parts: see there.
     pub slots: Vec<Found<SlotLine>>,
@@ -107,20 +109,48 @@ async fn read(drive: &Drive, at: MemberLba, blocks: usize) -> Result<Buf, IoErro
     result.map(|()| buf)
 }
 
-/// The label in `block` of a drive that size.
+/// The label in `block` of a drive that size, or a little larger when it joined.
 fn label_in(drive: &Drive, block: &[u8]) -> Result<Label, FormatError> {
     let label = Label::decode(block)?;
-    if label.layout.drive_blocks > drive.info().blocks.0 {
+    if label.layout.on_smaller(drive.info().blocks.0).is_none() {
         return Err(FormatError::Field("label", "drive size"));
     }
     Ok(label)
 }
 
-/// The drive's label, from its first block or its last: that of an array in one piece, of a slice, or of the first or last
-/// part of an array in several.
+/// Slot sizes that are tried where the label away from the drive's ends is looked for, in steps of 1 MiB: more when there is a
+/// generation in front of it.
+const SLOTS_TRIED: u32 = 256;
+const SLOTS_TRIED_BLIND: u32 = 8;
+
+/// The label away from the drive's ends. It counts where both generations before it are whole: else something else may have
+/// been put on the drive since, and a label that was forgotten says nothing.
+async fn inner_label(drive: &Drive) -> Option<Label> {
+    let first = read(drive, MemberLba(ALIGN_BLOCKS), 1).await.ok()?;
+    let most = if Generation::peek(&first).is_ok() { SLOTS_TRIED } else { SLOTS_TRIED_BLIND };
+    for slot_blocks in (1..=most).map(|n| n * ALIGN_BLOCKS as u32) {
+        let at = Layout::inner_label(slot_blocks);
+        if at.0 >= drive.info().blocks.0 {
+            return None;
+        }
+        let Some(label) = label_at(drive, at).await.filter(|l| l.layout.slot_blocks == slot_blocks) else { continue };
+        for i in 0..2 {
+            read_slot(drive, &label.layout, i).await.ok().filter(|g| g.array == label.array)?;
+        }
+        return Some(label);
+    }
+    None
+}
+
+async fn label_at(drive: &Drive, at: MemberLba) -> Option<Label> {
+    label_in(drive, &read(drive, at, 1).await.ok()?).ok()
+}
+
+/// The drive's label, from its first block, its last, or the one behind its slots: that of an array in one piece, of a slice, or
+/// of the first or last part of an array in several.
 ///
 /// # Errors
-/// When neither can be read; `Ok(Err(..))` says why what was read is no label.
+/// When none can be read; `Ok(Err(..))` says why what was read is no label.
 pub async fn read_label(drive: &Drive) -> Result<Result<Label, FormatError>, IoError> {
     let first = read(drive, MemberLba(0), 1).await;
     let found = first.as_ref().map(|block| label_in(drive, block));
@@ -129,10 +159,17 @@ pub async fn read_label(drive: &Drive) -> Result<Result<Label, FormatError>, IoE
     }
     let blocks = drive.info().blocks.0;
     let last = read(drive, MemberLba(blocks.saturating_sub(1)), 1).await;
+    if let Ok(block) = &last
+        && let Ok(label) = label_in(drive, block)
+    {
+        return Ok(Ok(label));
+    }
+    if let Some(label) = inner_label(drive).await.filter(|_| !planted(Canary::EndsOnly)) {
+        return Ok(Ok(label));
+    }
     // Who has no label has none in either place.
     let absent = |found: &Result<Label, FormatError>| matches!(found, Err(FormatError::Absent(_)));
     match (first, last) {
-        (_, Ok(last)) if label_in(drive, &last).is_ok() => Ok(label_in(drive, &last)),
         (Ok(first), Ok(last)) if absent(&label_in(drive, &first)) => Ok(label_in(drive, &last)),
         (Ok(first), Err(error)) if absent(&label_in(drive, &first)) => Err(error),
         (Err(error), Ok(last)) if absent(&label_in(drive, &last)) => Err(error),
@@ -224,7 +261,7 @@ impl Identity {
     }
 }
 
-/// Everything that a drive says of itself. Of an array in several parts: the two labels at its ends, then every slice.
+/// Everything that a drive says of itself. Of an array in several parts: its labels, then every slice.
 pub async fn inspect(drive: &Drive) -> Inspection {
     let (labels, found) = both_labels(drive).await;
     let blocks = drive.info().blocks;
@@ -250,10 +287,14 @@ pub async fn inspect(drive: &Drive) -> Inspection {
     Inspection { drive: drive.info().name.clone(), blocks: blocks.0, labels, slots: Vec::new(), parts }
 }
 
-/// The two labels: for people, and those that are whole.
+/// The labels: for people, and those that are whole.
 async fn both_labels(drive: &Drive) -> (Vec<Found<LabelLine>>, Vec<Label>) {
     let (mut lines, mut whole) = (Vec::new(), Vec::new());
-    for at in [MemberLba(0), MemberLba(drive.info().blocks.0.saturating_sub(1))] {
+    let mut places = vec![MemberLba(0), MemberLba(drive.info().blocks.0.saturating_sub(1))];
+    if let Ok(Ok(label)) = read_label(drive).await {
+        places.push(Layout::inner_label(label.layout.slot_blocks));
+    }
+    for at in places {
         lines.push(match read(drive, at, 1).await {
             Err(e) => Found::Invalid(e.to_string()),
             Ok(block) => match label_in(drive, &block) {

@@ -1,7 +1,7 @@
 //! Members that fail: out at once; degraded while the redundancy covers it, frozen beyond.
 
 use base::MemberId;
-use ondisk::MemberState;
+use ondisk::{MemberState, WhyOut};
 
 use crate::canary::{Canary, planted};
 use crate::core::{Core, Phase};
@@ -12,22 +12,28 @@ impl Core {
     /// A member failed a write or a flush and cannot be relied on any more: it is out from here on. Whoever needs the
     /// generation that says so waits for [`Core::degraded_durably`].
     pub fn member_failed(&self, member: MemberId, why: &str) {
-        self.take_out(member, why, Door::ReadOnly);
+        self.take_out(member, why, Door::ReadOnly, WhyOut::Failed);
     }
 
     /// A member is not there any more to read from.
     pub fn member_gone(&self, member: MemberId) {
-        self.take_out(member, "is gone", Door::Shut);
+        self.take_out(member, "is gone", Door::Shut, WhyOut::Missing);
+    }
+
+    /// A member is not there any more to write to.
+    pub fn member_gone_writing(&self, member: MemberId) {
+        self.take_out(member, "is gone", Door::ReadOnly, WhyOut::Missing);
     }
 
     /// Behind a `shut` door it was not asked at all: that says nothing of it.
-    fn take_out(&self, member: MemberId, why: &str, shut: Door) {
+    fn take_out(&self, member: MemberId, why: &str, shut: Door, why_out: WhyOut) {
         let Some(seat) = self.seat(member) else { return };
         let door = if planted(Canary::DoorsBlameDrives) { Door::Open } else { seat.door.get() };
         if seat.state.get() != MemberState::In || door == Door::Shut || door == shut {
             return;
         }
         seat.state.set(MemberState::Out);
+        seat.why_out.set(why_out);
         seat.leaving.set(false);
         self.keep_leavers();
         seat.health.wake();

@@ -121,6 +121,7 @@ mod tests {
             zones: 8,
             leaving: false,
             gone_since: base::Generation(0),
+            why_out: ondisk::WhyOut::Unsaid,
             drive_name: String::new(),
         };
         Seat::new(MemberId(0), &member, layout, None)

@@ -8,7 +8,7 @@ use std::pin::pin;
 use std::rc::Rc;
 
 use base::{BlockCount, MemberId, MemberLba, MemberUuid};
-use ondisk::{Layout, MemberState};
+use ondisk::{Layout, MemberState, WhyOut};
 use rt::{Buf, Bytes, Drive, IoError};
 
 use crate::canary::{Canary, planted};
@@ -38,6 +38,8 @@ pub struct Seat {
     pub leaving: Cell<bool>,
     /// The first generation that marks it out or vacant; 0: it is neither.
     pub gone_since: Cell<base::Generation>,
+    /// Why it is out, if it is.
+    pub why_out: Cell<WhyOut>,
     /// The drive; `None` when it is missing.
     pub drive: Option<Drive>,
     /// Zones that no segment of the last generations has.
@@ -103,6 +105,7 @@ impl Seat {
             state: Cell::new(member.state),
             leaving: Cell::new(member.leaving),
             gone_since: Cell::new(member.gone_since),
+            why_out: Cell::new(member.why_out),
             drive,
             door: Cell::new(Door::Open),
             free: RefCell::new((0..layout.zones).collect()),
@@ -124,6 +127,11 @@ impl Seat {
             (true, _) => {}
             (false, _) => self.gone_since.set(base::Generation(0)),
         }
+    }
+
+    /// Why it is out, as a generation says it.
+    pub fn why_out(&self) -> WhyOut {
+        if self.state.get() == MemberState::Out { self.why_out.get() } else { WhyOut::Unsaid }
     }
 
     /// Takes part, and its drive is here.
@@ -205,9 +213,9 @@ impl Seat {
     pub async fn wipe(&self) -> Result<(), IoError> {
         let Some(drive) = &self.drive else { return Err(IoError::Gone) };
         let zeros = Buf::zeroed(base::BLOCK_BYTES).freeze();
-        let [first, last] = self.layout.labels();
+        let [first, last, inner] = self.layout.labels();
         let open = || if self.door.get() == Door::Open { Ok(()) } else { Err(IoError::Gone) };
-        for at in [self.layout.slot(0), self.layout.slot(1), first, last] {
+        for at in [inner, self.layout.slot(0), self.layout.slot(1), first, last] {
             open()?;
             drive.write(at, zeros.clone()).await?;
         }

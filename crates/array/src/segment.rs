@@ -300,6 +300,7 @@ mod tests {
                 zones: 64,
                 leaving: false,
                 gone_since: base::Generation(0),
+                why_out: ondisk::WhyOut::Unsaid,
                 drive_name: String::new(),
             };
             let drive = rt::Drive::memory(&rt, "m", 1 << 24);

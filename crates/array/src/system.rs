@@ -7,11 +7,12 @@
 //!   another generation says so;
 //! - one that the redundancy does not cover is never written.
 
+use std::collections::VecDeque;
 use std::rc::Rc;
 
 use base::{BLOCK_BYTES, Generation as Number, MemberId, SegmentId};
 use futures::future::join_all;
-use ondisk::generation::ANCESTORS;
+use ondisk::generation::{ANCESTORS, generation_id, is_same_or_before};
 use ondisk::{Generation, Member, MemberState, SHARDS, Segment, SegmentState, Volume};
 use rt::{Buf, Bytes};
 
@@ -67,8 +68,7 @@ impl Core {
 
     fn remember_ancestor(&self, number: Number, id: u128) {
         let mut ancestors = self.system.ancestors.borrow_mut();
-        ancestors.push_front(self.system.id.get());
-        ancestors.truncate(ANCESTORS);
+        remember(&mut ancestors, self.system.id.get());
         self.system.id.set(id);
         self.system.number.set(number.0);
     }
@@ -215,10 +215,10 @@ impl Core {
 
     /// The generation that says what memory says now.
     fn snapshot(&self, clean: bool, freed: &[SegmentId]) -> Generation {
-        let id = u128::from(self.rt.random()) << 64 | u128::from(self.rt.random());
-        let mut ancestors = vec![self.system.id.get()];
-        ancestors.extend(self.system.ancestors.borrow().iter().take(ANCESTORS - 1));
+        let mut ancestors = self.system.ancestors.borrow().clone();
+        remember(&mut ancestors, self.system.id.get());
         let number = Number(self.system.number.get() + 1);
+        let id = generation_id(self.system.session, number);
         self.seats.borrow().iter().for_each(|s| s.gone_with(number));
         let table = self.table.borrow();
         let listed = |s: &&Seg| !freed.contains(&s.id) || planted(Canary::FreedListed);
@@ -227,7 +227,7 @@ impl Core {
             name: self.name.borrow().clone(),
             number,
             id,
-            ancestors,
+            ancestors: ancestors.into(),
             epoch: self.epoch.get(),
             written_at: self.rt.unix_seconds(),
             clean,
@@ -248,6 +248,15 @@ impl Core {
     }
 }
 
+/// Adds the id of the newest generation to those of before, newest first. Of one open the last one tells of all.
+fn remember(ancestors: &mut VecDeque<u128>, id: u128) {
+    if ancestors.front().is_some_and(|&before| is_same_or_before(before, id)) {
+        ancestors.pop_front();
+    }
+    ancestors.push_front(id);
+    ancestors.truncate(ANCESTORS);
+}
+
 enum SlotError {
     Io(rt::IoError),
     /// A generation that we did not write.
@@ -263,6 +272,7 @@ fn member_line(s: &Seat) -> Member {
         zones: s.layout.zones,
         leaving: s.leaving.get() && s.state.get() == MemberState::In,
         gone_since: s.gone_since.get(),
+        why_out: s.why_out(),
         drive_name: s.drive_name.clone(),
     }
 }

@@ -33,9 +33,22 @@ pub const NAME_BYTES: usize = 64;
 /// The longest name of an array or a volume.
 pub const NAME_MAX: usize = NAME_BYTES - 2;
 
-/// Ids of earlier generations that a generation remembers: a member whose last id is not among them (nor the
-/// newest) has a history of its own.
+/// Ids of earlier generations that a generation remembers: the one before it, and the last one of each open before its own.
+/// A member whose last generation is not among these, nor one that an open among these wrote before, has a history of its own.
 pub const ANCESTORS: usize = 16;
+
+/// The id of generation `number`, written by an open that drew `session` at random. One open writes one generation of a
+/// number at most, and each after the one before: so the id also tells which of its generations came first.
+#[must_use]
+pub fn generation_id(session: u64, number: Number) -> u128 {
+    u128::from(session) << 64 | u128::from(number.0)
+}
+
+/// Whether the open that wrote `later` wrote `id`, too, and not after it.
+#[must_use]
+pub fn is_same_or_before(id: u128, later: u128) -> bool {
+    id >> 64 == later >> 64 && id as u64 <= later as u64
+}
 
 /// Seats in a table: those in use and those that wait to be vacated.
 pub const SEATS_MAX: usize = 128;
@@ -69,9 +82,9 @@ pub struct Generation {
     pub name: String,
     /// This generation's number.
     pub number: Number,
-    /// Its random id.
+    /// Its id: see [`generation_id`]; random in arrays of before.
     pub id: u128,
-    /// The ids before it, newest first.
+    /// Ids before it, newest first: see [`ANCESTORS`].
     pub ancestors: Vec<u128>,
     /// The open that wrote it.
     pub epoch: Epoch,
@@ -108,6 +121,12 @@ pub struct Generation {
 }
 
 impl Generation {
+    /// Whether the generation with this id is this one, or came before it in its history.
+    #[must_use]
+    pub fn descends_from(&self, id: u128) -> bool {
+        is_same_or_before(id, self.id) || self.ancestors.iter().any(|&later| is_same_or_before(id, later))
+    }
+
     /// The stored form, whole blocks.
     #[must_use]
     pub fn encode(&self) -> Vec<u8> {
@@ -348,6 +367,7 @@ mod tests {
             zones: 250,
             leaving: state == MemberState::In,
             gone_since: Number(if state == MemberState::Out { 5 } else { 0 }),
+            why_out: crate::WhyOut::Unsaid,
             drive_name: "SN12345".into(),
         };
         Generation {

@@ -6,10 +6,10 @@
 //! 48   seat 2 | part 1 | last part 1 | slot blocks 4 | zone blocks 4 | zones 4
 //! 64   drive blocks 8
 //! 72   array name 64
-//! 136  reserved to 4096
+//! 136  reserved to 4096; in the drive's first block 446 to 512 is a protective MBR
 //! ```
 
-use base::{ArrayUuid, BLOCK_BYTES, MemberId, MemberUuid};
+use base::{ArrayUuid, BLOCK_BYTES, MemberId, MemberLba, MemberUuid};
 use uuid::Uuid;
 
 use crate::bytes::{Reader, Writer};
@@ -20,6 +20,23 @@ use crate::{FORMAT_VERSION, FormatError};
 
 const MAGIC: [u8; 4] = *b"AshL";
 const WHAT: &str = "label";
+
+/// Where a master boot record has its partition table, and the end of its sector.
+const MBR_TABLE: std::ops::Range<usize> = 446..512;
+
+/// A protective MBR (UEFI 2.10, section 5.2.3): one partition of type EEh from sector 1 on, as large as can be said. Programs
+/// that look for a partition table or a file system see that the drive is taken; Linux makes no partition of it.
+const PROTECTIVE_MBR: [u8; 66] = {
+    let mut table = [0; 66];
+    let partition = [0, 0, 2, 0, 0xee, 0xff, 0xff, 0xff, 1, 0, 0, 0, 0xff, 0xff, 0xff, 0xff];
+    let mut i = 0;
+    while i < partition.len() {
+        table[i] = partition[i];
+        i += 1;
+    }
+    (table[64], table[65]) = (0x55, 0xaa);
+    table
+};
 
 /// The most parts an array can have.
 pub const PARTS_MAX: u8 = 16;
@@ -81,9 +98,17 @@ impl Label {
         w.u64(self.layout.drive_blocks);
         w.text(&self.array_name, NAME_BYTES);
         w.zeros(BLOCK_BYTES - w.len());
-        let mut block = w.finish();
-        let crc = crc32c(&block[4..]);
-        block[..4].copy_from_slice(&crc.to_le_bytes());
+        sealed(w.finish())
+    }
+
+    /// The stored form at `at` of the drive or slice: in the first block of a drive with a protective MBR.
+    #[must_use]
+    pub fn encode_at(&self, at: MemberLba) -> Vec<u8> {
+        let mut block = self.encode();
+        if at.0 == 0 && self.part.index == 0 {
+            block[MBR_TABLE].copy_from_slice(&PROTECTIVE_MBR);
+            block = sealed(block);
+        }
         block
     }
 
@@ -116,6 +141,11 @@ impl Label {
         let part = PartOf { index, of: last + 1 };
         let (slot_blocks, zone_blocks, zones, drive_blocks) = (r.u32()?, r.u32()?, r.u32()?, r.u64()?);
         let array_name = r.text(NAME_BYTES, "name")?;
+        r.zeros(MBR_TABLE.start - (BLOCK_BYTES - r.remaining()), "reserved")?;
+        let table: [u8; 66] = r.array()?;
+        if table != [0; 66] && table != PROTECTIVE_MBR {
+            return Err(r.field("partition table"));
+        }
         r.zeros(r.remaining(), "reserved")?;
         let possible = zone_blocks.is_power_of_two()
             && (ZONE_BLOCKS_MIN..=ZONE_BLOCKS_MAX).contains(&zone_blocks)
@@ -127,6 +157,13 @@ impl Label {
             _ => Err(r.field("layout")),
         }
     }
+}
+
+/// `block` with its checksum.
+fn sealed(mut block: Vec<u8>) -> Vec<u8> {
+    let crc = crc32c(&block[4..]);
+    block[..4].copy_from_slice(&crc.to_le_bytes());
+    block
 }
 
 #[cfg(test)]
@@ -146,6 +183,11 @@ mod tests {
         };
         let mut block = label.encode();
         assert_eq!(Label::decode(&block).unwrap(), label);
+        assert_eq!(label.encode_at(MemberLba(0)), block, "a slice that does not begin the drive");
+        let first = Label { part: PartOf { index: 0, of: 16 }, ..label.clone() };
+        assert_eq!(Label::decode(&first.encode_at(MemberLba(0))).unwrap(), first);
+        assert_eq!(first.encode_at(MemberLba(0))[510..512], [0x55, 0xaa]);
+        assert_eq!(first.encode_at(MemberLba(1)), first.encode());
         block[60] ^= 1;
         assert_eq!(Label::decode(&block), Err(FormatError::Checksum(WHAT)));
     }
@@ -158,7 +200,8 @@ mod tests {
         let label = Label { array: ids.0, member: ids.1, seat, part, layout, array_name: "fast".into() };
         // Offset, value, and the field that is named: zones of no blocks, part 1 of 1, the 17th of 17, reserved bytes within
         // and at the end.
-        let wrong: [(usize, &[u8], _); 5] = [
+        let wrong: [(usize, &[u8], _); 6] = [
+            (500, &[1; 2], "partition table"),
             (56, &[0; 4], "layout"),
             (50, &[1, 0], "part"),
             (50, &[16, 16], "part"),

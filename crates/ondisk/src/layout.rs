@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! block 0   256            256+s          256+2s, up to 1 MiB          last
-//! | label |  | slot 0      | slot 1      |  | zone 0 | zone 1 | ... |  | label |
+//! | label |  | slot 0      | slot 1 label|  | zone 0 | zone 1 | ... |  | label |
 //! ```
 //!
 //! `s` is the same on every member: any generation must fit on any of them.
@@ -77,10 +77,23 @@ impl Layout {
         (zones > 0).then_some(Layout { drive_blocks, slot_blocks, zone_blocks, zones })
     }
 
-    /// The label's two places.
+    /// The label's three places: at the drive's ends, where other programs write what says that a drive is theirs; and in the
+    /// last block of the slots, which no generation reaches, away from both ends.
     #[must_use]
-    pub fn labels(&self) -> [MemberLba; 2] {
-        [MemberLba(0), MemberLba(self.drive_blocks - 1)]
+    pub fn labels(&self) -> [MemberLba; 3] {
+        [MemberLba(0), MemberLba(self.drive_blocks - 1), Self::inner_label(self.slot_blocks)]
+    }
+
+    /// The label's place away from the drive's ends, where slots have so many blocks.
+    #[must_use]
+    pub fn inner_label(slot_blocks: u32) -> MemberLba {
+        MemberLba(ALIGN_BLOCKS + 2 * u64::from(slot_blocks) - 1)
+    }
+
+    /// The same on a drive of `blocks`, if it has become smaller: with the zones that are left. `None` when none is.
+    #[must_use]
+    pub fn on_smaller(self, blocks: u64) -> Option<Layout> {
+        if blocks >= self.drive_blocks { Some(self) } else { Layout::new(blocks, self.slot_blocks, self.zone_blocks) }
     }
 
     /// First block of slot `i` (0 or 1).

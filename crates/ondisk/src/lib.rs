@@ -26,7 +26,7 @@ pub use generation::{Features, Generation, ReplayFrom};
 pub use label::{Label, PartOf};
 pub use layout::Layout;
 pub use map::{MapRef, NODE_REFS, Node, Place};
-pub use member::{Member, MemberState};
+pub use member::{Member, MemberState, WhyOut};
 pub use record::{ENTRIES_MAX, Entry, RecordHeader};
 pub use scheme::{Level, Scheme};
 pub use segment::{CUTS_MAX, Cut, Segment, SegmentState, Slot};

@@ -22,6 +22,18 @@ pub enum MemberState {
     Vacant,
 }
 
+/// Why a member is out.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum WhyOut {
+    /// It is not out; or a program of before has not said why.
+    #[default]
+    Unsaid,
+    /// It was not there, or its state was old: nothing is wrong with the drive.
+    Missing,
+    /// It failed requests, or was failed by command.
+    Failed,
+}
+
 /// One seat.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Member {
@@ -39,6 +51,8 @@ pub struct Member {
     pub leaving: bool,
     /// The first generation that marks it out or vacant; 0: it is neither, or nobody knows.
     pub gone_since: Number,
+    /// Why it is out, if it is.
+    pub why_out: WhyOut,
     /// Serial number or stable name when it joined, for people.
     pub drive_name: String,
 }
@@ -59,6 +73,11 @@ impl Member {
         w.u8(u8::from(self.leaving));
         w.text(&self.drive_name, DRIVE_NAME_BYTES);
         w.u64(self.gone_since.0);
+        w.u8(match self.why_out {
+            WhyOut::Unsaid => 0,
+            WhyOut::Missing => 1,
+            WhyOut::Failed => 2,
+        });
         w.zeros(MEMBER_BYTES - (w.len() - start));
     }
 
@@ -84,11 +103,17 @@ impl Member {
             (0, MemberState::In | MemberState::Spare) => Number(0),
             _ => return Err(r.field("gone since")),
         };
+        let why_out = match (r.u8()?, state) {
+            (0, _) => WhyOut::Unsaid,
+            (1, MemberState::Out) => WhyOut::Missing,
+            (2, MemberState::Out) => WhyOut::Failed,
+            _ => return Err(r.field("why out")),
+        };
         r.zeros(MEMBER_BYTES - (before - r.remaining()), "member reserved")?;
         if u64::from(zones) > drive_blocks {
             return Err(r.field("zones"));
         }
-        Ok(Member { uuid, state, bay, drive_blocks, zones, leaving, gone_since, drive_name })
+        Ok(Member { uuid, state, bay, drive_blocks, zones, leaving, gone_since, why_out, drive_name })
     }
 
     /// `name` cut to what the field holds, at a character's edge.

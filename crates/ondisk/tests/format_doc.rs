@@ -218,6 +218,7 @@ fn settings() {
 fn member_lines() {
     let mut generation = samples::generation();
     generation.members[1].gone_since = base::Generation(70);
+    generation.members[1].why_out = ondisk::WhyOut::Failed;
     let image = generation.encode();
     for n in 1..=4u8 {
         let at = HEADER_BYTES + usize::from(n - 1) * MEMBER_BYTES;
@@ -229,6 +230,7 @@ fn member_lines() {
             ("state", vec![n]),
             ("leaving", vec![u8::from(n == 1)]),
             ("gone since", le8(if n == 2 { 70 } else { 0 })),
+            ("why out", vec![if n == 2 { 2 } else { 0 }]),
             ("drive name", text(&format!("SN-{n}"), 160)),
         ];
         check("Member line", &image[at..at + MEMBER_BYTES], &expected);

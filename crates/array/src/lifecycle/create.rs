@@ -32,9 +32,8 @@ pub async fn write_label(drive: &Drive, label: &Label) -> Result<(), IoError> {
         drive.write(label.layout.slot(i), zeros.clone()).await?;
     }
     drive.flush().await?;
-    let image = Buf::from_slice(&label.encode()).freeze();
     for at in label.layout.labels() {
-        drive.write(at, image.clone()).await?;
+        drive.write(at, Buf::from_slice(&label.encode_at(at)).freeze()).await?;
     }
     drive.flush().await
 }
@@ -117,6 +116,7 @@ pub fn seat_for(label: &Label, drive: Drive, bay: u16, state: MemberState) -> Rc
         zones: label.layout.zones,
         leaving: false,
         gone_since: base::Generation(0),
+        why_out: ondisk::WhyOut::Unsaid,
         drive_name: drive_name(&drive),
     };
     Seat::new(label.seat, &member, label.layout, Some(drive))

@@ -7,12 +7,13 @@ use std::time::Duration;
 use base::{BLOCK_BYTES, Epoch, MemberId};
 use futures::future::join_all;
 
-use ondisk::{FormatError, Generation, Label, Layout, MemberState, PartOf, Scheme, SegmentState};
+use ondisk::{FormatError, Generation, Label, Layout, MemberState, PartOf, Scheme, SegmentState, WhyOut};
 use rt::{Buf, Drive, IoError, Rt};
 use serde::Serialize;
 
 use super::newer::refuse_newer;
 use super::previous;
+use super::returning::{Standing, seat_of, standing};
 use crate::canary::{Canary, planted};
 use crate::core::{Core, Phase, Shape, Vol};
 use crate::fault::{Refused, RefusedCode};
@@ -73,11 +74,11 @@ pub struct Step {
 const ANCESTORS_NEAR: u64 = ondisk::generation::ANCESTORS as u64;
 
 /// A drive and what it says.
-pub(super) struct Found {
-    pub(super) drive: Drive,
-    pub(super) label: Label,
+pub(crate) struct Found {
+    pub(crate) drive: Drive,
+    pub(crate) label: Label,
     /// Newest first.
-    pub(super) generations: Vec<Generation>,
+    pub(crate) generations: Vec<Generation>,
     /// Whether it does not hold the generation, and is known to have been there when that took effect.
     pub(super) lent: bool,
 }
@@ -108,20 +109,21 @@ pub async fn open(rt: &Rt, drives: Vec<Drive>, how: OpenHow) -> Result<(Rc<Core>
     let mut recovery = Recovery { rt, report: RecoveryReport::default(), since: rt.now() };
     let mut found = find_members(rt, drives, how.part).await?;
     recovery.step("find members", format!("{} drives", found.len()));
-    let (mut generation, mut believed) = choose(&found, how)?;
+    let (mut generation, mut standings) = choose(&found, how)?;
     let given_up = how.previous.then(|| generation.clone());
     if let Some(newest) = &given_up {
         previous::set_aside(&mut found, newest)?;
-        (generation, believed) = choose(&found, how)?;
+        (generation, standings) = choose(&found, how)?;
     }
     let seen = given_up.as_ref().map_or_else(|| generation.clone(), |newest| previous::with_later(&generation, newest));
     let how = OpenHow { accept_loss: how.accept_loss || how.previous, ..how };
     recovery.step("choose generation", format!("generation {}, epoch {}", generation.number, generation.epoch));
+    let believed: Vec<bool> = standings.iter().map(Standing::is_current).collect();
     if !how.accept_loss {
         refuse_newer(&found, &believed, &generation).await?;
     }
     recovery.report.clean = generation.clean;
-    let core = load(rt, &generation, &found, &believed, how)?;
+    let core = load(rt, &generation, &found, &standings, how)?;
     let writable = core.phase.get() == Phase::Open;
     if let Some(newest) = given_up.as_ref().filter(|_| !planted(Canary::NumbersTwice)) {
         previous::nothing_twice(&core, newest);
@@ -167,7 +169,13 @@ pub async fn open(rt: &Rt, drives: Vec<Drive>, how: OpenHow) -> Result<(Rc<Core>
         if !core.survivable() {
             core.freeze("drives failed during recovery");
         } else if !planted(Canary::ServesUncommitted) {
+            for (f, standing) in found.iter().zip(&standings) {
+                if let Standing::Behind(base) = standing {
+                    core.take_back(f.label.seat, f.drive.clone(), base.as_deref());
+                }
+            }
             core.commit().await?;
+            core.heal_labels().await;
             recovery.step("commit", format!("generation {}, epoch {epoch}", core.system.number.get()));
         }
     } else {
@@ -199,7 +207,7 @@ pub async fn read_label_patiently(rt: &Rt, drive: &Drive) -> Result<Result<Label
 
 /// A drive's label and generations. A drive that has a label of ours which cannot be read is as good as missing: the
 /// others go on without it.
-async fn read_member(rt: &Rt, drive: Drive) -> Result<Option<Found>, Refused> {
+pub(crate) async fn read_member(rt: &Rt, drive: Drive) -> Result<Option<Found>, Refused> {
     let name = drive.info().name.clone();
     let label = match read_label_patiently(rt, &drive).await {
         Ok(Ok(label)) => label,
@@ -301,9 +309,8 @@ async fn find_members(rt: &Rt, drives: Vec<Drive>, part: PartOf) -> Result<Vec<F
 /// the generation, and the drive that has it was missing the next time.)
 fn is_overtaken(g: &Generation, found: &[Found]) -> bool {
     found.iter().any(|f| {
-        let seat = g.members.get(usize::from(f.label.seat.0)).filter(|m| m.uuid == f.label.member);
-        let seat = seat.filter(|_| !planted(Canary::OvertakenBelieved));
-        let went_on = |own: &Generation| own.id != g.id && when(own) >= when(g) && !own.ancestors.contains(&g.id);
+        let seat = seat_of(f, g).filter(|_| !planted(Canary::OvertakenBelieved));
+        let went_on = |own: &Generation| own.id != g.id && when(own) >= when(g) && !own.descends_from(g.id);
         seat.is_some_and(|m| m.state == MemberState::In) && f.generations.first().is_some_and(went_on)
     })
 }
@@ -315,11 +322,10 @@ fn when(g: &Generation) -> (base::Generation, Epoch) {
 }
 
 /// The last word of a drive that `newest` marks in: not one of an earlier epoch that landed over it when its process had ended.
-fn last_word<'a>(f: &'a Found, newest: &Generation) -> Option<&'a Generation> {
-    let known = |g: &Generation| g.id == newest.id || newest.ancestors.contains(&g.id);
+pub(super) fn last_word<'a>(f: &'a Found, newest: &Generation) -> Option<&'a Generation> {
+    let known = |g: &Generation| newest.descends_from(g.id);
     let [last, before] = &f.generations[..] else { return f.generations.first() };
-    let seat = newest.members.get(usize::from(f.label.seat.0)).filter(|m| m.uuid == f.label.member);
-    let marked_in = seat.is_some_and(|m| m.state == MemberState::In);
+    let marked_in = seat_of(f, newest).is_some_and(|m| m.state == MemberState::In);
     let landed_late = last.epoch < newest.epoch && last.number == newest.number && !known(last) && known(before);
     let late = marked_in && landed_late && !planted(Canary::LateSlotForeign);
     Some(if late { before } else { last })
@@ -327,19 +333,16 @@ fn last_word<'a>(f: &'a Found, newest: &Generation) -> Option<&'a Generation> {
 
 /// Whether `newest` is the first to mark a drive in, and the drive has none yet: the writing of it was cut short, so it never
 /// took effect, but what it lists lies on that drive too.
-fn is_newcomer(f: &Found, newest: &Generation, found: &[Found]) -> bool {
-    let was_in = |g: &Generation| {
-        let seat = g.members.get(usize::from(f.label.seat.0)).filter(|m| m.uuid == f.label.member);
-        seat.is_some_and(|m| m.state == MemberState::In)
-    };
+pub(super) fn is_newcomer(f: &Found, newest: &Generation, found: &[Found]) -> bool {
+    let was_in = |g: &Generation| seat_of(f, g).is_some_and(|m| m.state == MemberState::In);
     let mut all = found.iter().flat_map(|f| &f.generations);
     let before = all.find(|g| Some(&g.id) == newest.ancestors.first());
     let joins = was_in(newest) && before.is_some_and(|g| !was_in(g));
     f.generations.is_empty() && joins && !planted(Canary::NewcomerNotBelieved)
 }
 
-/// The newest generation, and which drives are believed: those it marks in whose own last word is in its history.
-fn choose(found: &[Found], how: OpenHow) -> Result<(Generation, Vec<bool>), Refused> {
+/// The newest generation, and what each drive is to it.
+fn choose(found: &[Found], how: OpenHow) -> Result<(Generation, Vec<Standing>), Refused> {
     let last_words = || found.iter().filter_map(|f| f.generations.first());
     let in_effect = last_words().filter(|g| !is_overtaken(g, found)).max_by_key(|g| when(g));
     let newest = in_effect.or_else(|| last_words().max_by_key(|g| when(g)));
@@ -351,12 +354,11 @@ fn choose(found: &[Found], how: OpenHow) -> Result<(Generation, Vec<bool>), Refu
             "Name all its drives; if it was being created, create it again with --force",
         ));
     };
-    let mut believed = Vec::with_capacity(found.len());
+    let mut standings = Vec::with_capacity(found.len());
     for f in found {
-        let seat = newest.members.get(usize::from(f.label.seat.0)).filter(|m| m.uuid == f.label.member);
+        let seat = seat_of(f, &newest);
         let last = last_word(f, &newest);
-        let ours = planted(Canary::DivergedBelieved)
-            || last.is_none_or(|g| g.id == newest.id || newest.ancestors.contains(&g.id));
+        let ours = planted(Canary::DivergedBelieved) || last.is_none_or(|g| newest.descends_from(g.id));
         let marked_in = seat.is_some_and(|m| matches!(m.state, MemberState::In | MemberState::Spare));
         let same_time = last.is_some_and(|g| {
             let near = g.number.0 + ANCESTORS_NEAR >= newest.number.0;
@@ -373,31 +375,39 @@ fn choose(found: &[Found], how: OpenHow) -> Result<(Generation, Vec<bool>), Refu
                 "Leave it out to use the others, or name it alone to use its own",
             ));
         }
-        // A spare holds no generation: its label is its word. So is that of a newcomer whose first one was cut short.
-        let spare = seat.is_some_and(|m| m.state == MemberState::Spare) || is_newcomer(f, &newest, found);
-        let marked_in = marked_in || planted(Canary::StaleBelieved);
-        believed.push(marked_in && ours && (spare || !f.generations.is_empty()));
+        standings.push(standing(f, &newest, found));
     }
     let marked_in = newest.members.iter().filter(|m| m.state == MemberState::In).count();
-    let here = found
-        .iter()
-        .zip(&believed)
-        .filter(|(f, b)| **b && newest.members[usize::from(f.label.seat.0)].state == MemberState::In);
-    let here = here.count();
+    let is_in = |f: &Found| newest.members[usize::from(f.label.seat.0)].state == MemberState::In;
+    let here = found.iter().zip(&standings).filter(|(f, s)| s.is_current() && is_in(f)).count();
     let too_few = here * 2 <= marked_in && !planted(Canary::HalfBelieved);
     if too_few && here < marked_in && !how.degraded && !how.read_only {
         return Err(Refused::new(
             RefusedCode::MembersMissing,
             format!("array \"{}\"", newest.name),
-            format!("only {here} of its {marked_in} drives are here: the others may hold a newer state"),
+            format!(
+                "only {here} of its {marked_in} drives are here{}: the others may hold a newer state",
+                old_ones(found, &standings)
+            ),
             "Bring the others, or give --degraded to go on without them",
         ));
     }
-    Ok((newest, believed))
+    Ok((newest, standings))
+}
+
+/// Drives that are here and do not count, as the end of a sentence.
+fn old_ones(found: &[Found], standings: &[Standing]) -> String {
+    let behind = found.iter().zip(standings).filter(|(_, s)| matches!(s, Standing::Behind(_)));
+    let names: Vec<&str> = behind.map(|(f, _)| f.drive.info().name.as_str()).collect();
+    match names.len() {
+        0 => String::new(),
+        1 => format!(" as they were last (drive {} is in an older state)", names[0]),
+        _ => format!(" as they were last (drives {} are in an older state)", names.join(", ")),
+    }
 }
 
 /// Seats, segments and volumes as the generation says.
-fn load(rt: &Rt, g: &Generation, found: &[Found], believed: &[bool], how: OpenHow) -> Result<Rc<Core>, Refused> {
+fn load(rt: &Rt, g: &Generation, found: &[Found], standings: &[Standing], how: OpenHow) -> Result<Rc<Core>, Refused> {
     let Some(scheme) = g.level.scheme_of_width(usize::from(g.width)) else {
         return Err(Refused::new(
             RefusedCode::Damaged,
@@ -422,11 +432,16 @@ fn load(rt: &Rt, g: &Generation, found: &[Found], believed: &[bool], how: OpenHo
     let core = Core::new(rt, g.name.clone(), shape, if read_only { Phase::ReadOnly } else { Phase::Open });
     *core.settings.borrow_mut() = g.settings;
     let mut drives: BTreeMap<MemberId, Drive> = BTreeMap::new();
-    for (f, believed) in found.iter().zip(believed) {
-        if *believed {
-            drives.insert(f.label.seat, f.drive.clone());
-        } else {
-            core.note(format!("drive {} is out: its state is old", f.drive.info().name));
+    for (f, standing) in found.iter().zip(standings) {
+        let name = &f.drive.info().name;
+        match standing {
+            Standing::Current => _ = drives.insert(f.label.seat, f.drive.clone()),
+            Standing::Behind(Some(own)) => core.note(format!(
+                "drive {name} is in an older state: its newest generation is {}, the array's is {}",
+                own.number, g.number
+            )),
+            Standing::Behind(None) => core.note(format!("drive {name} holds no generation that counts")),
+            Standing::Out => core.note(format!("drive {name} is out: its state is old")),
         }
     }
     for (i, member) in g.members.iter().enumerate() {
@@ -437,6 +452,8 @@ fn load(rt: &Rt, g: &Generation, found: &[Found], believed: &[bool], how: OpenHo
             zone_blocks: g.zone_blocks,
             zones: member.zones,
         };
+        let here = found.iter().find(|f| f.label.seat == id && f.label.member == member.uuid);
+        let layout = here.map_or(layout, |f| core.layout_now(&f.drive, id, layout));
         let drive = drives.remove(&id);
         let missing = drive.is_none();
         let seat = Seat::new(id, member, layout, drive);
@@ -444,8 +461,11 @@ fn load(rt: &Rt, g: &Generation, found: &[Found], believed: &[bool], how: OpenHo
             seat.state.set(MemberState::In);
         }
         if missing && member.state == MemberState::In {
-            core.note(format!("drive {} (seat {id}) is missing", member.drive_name));
+            if here.is_none() {
+                core.note(format!("drive {} (seat {id}) is missing", member.drive_name));
+            }
             seat.state.set(MemberState::Out);
+            seat.why_out.set(WhyOut::Missing);
             seat.leaving.set(false);
         }
         core.seats.borrow_mut().push(seat);
@@ -458,12 +478,17 @@ fn load(rt: &Rt, g: &Generation, found: &[Found], believed: &[bool], how: OpenHo
         // deallocated already.
         let kept = |s: &&ondisk::Segment| s.state != SegmentState::Sealed || s.live > 0 || s.replay_row.is_some();
         for s in g.segments.iter().filter(kept) {
-            let mut seg = Seg::spare(s.id, s.scheme, s.slots.clone());
+            // What lay behind the end of a drive that has become smaller is lost.
+            let seats = core.seats.borrow();
+            let is_there = |(m, zone): &(MemberId, u32)| *zone < seats[usize::from(m.0)].layout.zones;
+            let slots = s.slots.iter().map(|slot| slot.filter(is_there)).collect();
+            drop(seats);
+            let mut seg = Seg::spare(s.id, s.scheme, slots);
             seg.state = s.state;
             seg.cuts = s.cuts.as_slice().into();
             seg.live = s.live;
             (seg.append, seg.acked, seg.durable, seg.listed) = (s.rows, s.rows, s.rows, true);
-            for (member, zone) in s.slots.iter().flatten() {
+            for (member, zone) in seg.slots.iter().flatten() {
                 core.seats.borrow()[usize::from(member.0)].free.borrow_mut().remove(zone);
             }
             table.segments.insert(s.id, seg);

@@ -30,6 +30,7 @@ mod part;
 mod plan;
 pub mod slices;
 mod status;
+mod twins;
 mod volumes;
 mod wipe;
 
@@ -42,6 +43,7 @@ pub use part::{Asker, Part, PartEnd, way};
 pub use plan::plan;
 pub use slices::{Slices, slice_of, slices_of};
 pub use status::worse;
+pub use twins::without_copies;
 pub use volumes::STRIPE_BYTES;
 pub use wipe::wipe;
 

@@ -40,7 +40,7 @@ impl Slices {
     /// Those of a drive of `drive` blocks with this label in its first or last block; `None` when it is not the label of a
     /// whole drive (but of a slice that was taken for one).
     ///
-    /// A drive may have grown since it joined: the first label tells where the slices were then.
+    /// A drive may have grown or shrunk since it joined: the first label tells where the slices were then.
     #[must_use]
     pub fn of_label(label: &Label, drive: BlockCount) -> Option<Slices> {
         let PartOf { index, of } = label.part;
@@ -49,7 +49,8 @@ impl Slices {
         }
         let blocks = label.layout.drive_blocks;
         if index == 0 {
-            let fits = blocks > 0 && blocks.is_multiple_of(ALIGN_BLOCKS) && blocks <= drive.0 / u64::from(of);
+            // The last one has what is left.
+            let fits = blocks > 0 && blocks.is_multiple_of(ALIGN_BLOCKS) && blocks * u64::from(of - 1) < drive.0;
             return fits.then_some(Slices { of, step: BlockCount(blocks), drive });
         }
         Self::new(drive, of).filter(|s| index + 1 == of && s.range(index).1.0 == blocks)

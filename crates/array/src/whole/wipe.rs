@@ -1,7 +1,7 @@
 //! Wipe: takes our labels and slots off one drive.
 //!
 //! ```text
-//! slots of every part, labels within the drive  ->  flush  ->  last block  ->  first block  ->  flush
+//! slots and labels of every part within the drive  ->  flush  ->  last block  ->  first block  ->  flush
 //! ```
 //!
 //! Invariant: while anything of ours is left, so is the label in the drive's first block or that in its last, whichever
@@ -78,7 +78,8 @@ impl Found {
     /// Every block to be zeroed.
     fn places(&self) -> Vec<MemberLba> {
         let of_part = |(from, blocks, layout): &(MemberLba, BlockCount, Layout)| {
-            let within = [layout.slot(0), layout.slot(1), layout.labels()[1]];
+            let [_, last, inner] = layout.labels();
+            let within = [inner, layout.slot(0), layout.slot(1), last];
             let labels = [MemberLba(0), MemberLba(blocks.0.saturating_sub(1))];
             let own = within.into_iter().chain(labels).filter(|at| at.0 < blocks.0);
             own.map(|at| *from + BlockCount(at.0)).collect::<Vec<_>>()

@@ -5,6 +5,7 @@
 
 #![allow(clippy::unwrap_used)]
 
+mod copies;
 mod drives;
 mod generations;
 mod health;
@@ -14,6 +15,7 @@ mod map;
 mod moves;
 mod parts;
 mod recovery;
+mod returning;
 mod scrub;
 mod service;
 mod space;
@@ -100,6 +102,21 @@ rules! {
     recovery::a_label_that_cannot_be_read_costs_its_drive_at_most [LabelReadOnce]
     recovery::going_back_one_generation [NumbersTwice]
     recovery::what_is_given_up_is_on_no_spare [GivenUpStays]
+
+    returning::an_old_state_is_not_current [OldStateCurrent, ChangedKept]
+    returning::an_old_state_of_opens_ago_is_not_current [OldStateCurrent]
+    returning::only_what_changed_is_made_anew [ChangedKept]
+    returning::a_missing_member_comes_back []
+    returning::one_that_failed_stays_out []
+    returning::too_many_old_members_freeze_or_refuse []
+    returning::a_drive_that_is_back_under_load_takes_its_seat []
+
+    copies::an_older_copy_is_left_out [FirstCopyTaken]
+    copies::copies_that_may_be_either_are_refused [FirstCopyTaken]
+    copies::ends_that_were_overwritten_are_mended [EndsOnly]
+    copies::a_forgotten_label_says_nothing []
+    copies::a_wiped_drive_is_not_known []
+    copies::a_drive_of_another_size_is_used []
 
     map::reads_see_the_table_that_is_being_merged [FrozenTableForgotten]
     map::counts_are_exact [CountsForgotten]

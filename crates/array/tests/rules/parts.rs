@@ -2,11 +2,12 @@
 
 use std::cell::Cell;
 use std::rc::Rc;
+use std::sync::OnceLock;
 
 use array::whole::{self, Slices};
 use array::{Array, ArrayState, CreateSpec, OpenHow, Refused, RefusedCode, identify, inspect, wipe};
 use base::{BlockCount, MemberLba};
-use ondisk::{Label, Level};
+use ondisk::{Label, Layout, Level};
 use rt::model::{Disk, DiskParams, OpKind, Verdict};
 use rt::{Drive, Rt};
 
@@ -74,14 +75,20 @@ fn refused(world: &World, how: OpenHow) -> Refused {
     on(world, async |rt, drives| whole::open(rt, drives, how).await.err().expect("the open is refused"))
 }
 
-/// Both labels of every slice of a drive: part and place.
+/// The labels of every slice of a drive: part and place; first, last, and the one behind its slots.
 fn labels(disk: &Disk) -> Vec<(u8, MemberLba)> {
     let slices = Slices::new(BlockCount(disk.params().bytes / BLOCK), PARTS).unwrap();
     let of_part = |i: u8| {
         let (from, blocks) = slices.range(i);
-        [(i, from), (i, from + BlockCount(blocks.0 - 1))]
+        [0, blocks.0 - 1, Layout::inner_label(slot_blocks()).0].map(|at| (i, from + BlockCount(at)))
     };
     (0..PARTS).flat_map(of_part).collect()
+}
+
+/// Blocks of a slot of these worlds.
+fn slot_blocks() -> u32 {
+    static BLOCKS: OnceLock<u32> = OnceLock::new();
+    *BLOCKS.get_or_init(|| label_at(&filled().disks[0], MemberLba(0)).unwrap().layout.slot_blocks)
 }
 
 fn label_at(disk: &Disk, at: MemberLba) -> Option<Label> {
@@ -142,20 +149,21 @@ pub fn a_check_is_of_every_part() {
 pub fn damaged_labels_hide_nothing() {
     let world = filled();
     let damaged = labels(&world.disks[0]);
-    let ends = [damaged[0].1, damaged[5].1];
-    let cases =
-        damaged.iter().map(|(_, at)| vec![*at]).chain([ends.to_vec(), damaged[..5].iter().map(|d| d.1).collect()]);
+    let ends = [damaged[0].1, damaged[7].1];
+    let all_but_last = damaged.iter().map(|d| d.1).filter(|at| *at != ends[1]).collect();
+    let without_inner = [ends[0], ends[1], damaged[2].1].to_vec();
+    let cases = damaged.iter().map(|(_, at)| vec![*at]).chain([ends.to_vec(), without_inner, all_but_last]);
     for (n, places) in cases.enumerate() {
         let world = world.fork();
         places.iter().for_each(|at| world.disks[0].image_write(*at, &[0x5a; BLOCK as usize]));
-        let ends_gone = ends.iter().all(|at| places.contains(at));
+        let ends_gone = ends.iter().chain([&damaged[2].1]).all(|at| places.contains(at));
         let seen = on(&world, async |_, drives| identify(&drives[0]).await.unwrap());
         assert_eq!(seen.is_some(), !ends_gone, "case {n}");
         if let Some(seen) = seen {
             assert_eq!((seen.parts, seen.seat.0, seen.array_name.as_str()), (PARTS, 0, "a"), "case {n}");
             assert!(seen.generation.is_some(), "case {n}");
             let shown = on(&world, async |_, drives| inspect(&drives[0]).await);
-            assert_eq!((shown.labels.len(), shown.parts.len()), (2, 3), "case {n}");
+            assert_eq!((shown.labels.len(), shown.parts.len()), (3, 3), "case {n}");
             assert!(shown.parts.iter().any(|p| p.slots.len() == 2));
         }
         let few = places.len() <= 2;
@@ -281,7 +289,7 @@ pub fn a_drive_takes_part_where_it_has_joined() {
     for (_, at) in labels(&stale.disks[2]).into_iter().filter(|(part, _)| *part == 1) {
         let mut foreign = label_at(&other.disks[2], at).unwrap();
         foreign.array = base::ArrayUuid(uuid::Uuid::from_u128(7));
-        stale.disks[2].image_write(at, &foreign.encode());
+        stale.disks[2].image_write(at, &foreign.encode_at(MemberLba(1)));
     }
     let seen = states(&stale, DEGRADED);
     assert!(seen[0] == ArrayState::Optimal && seen[1] != ArrayState::Optimal, "{seen:?}");
@@ -341,7 +349,7 @@ pub fn a_create_is_interrupted_anywhere() {
             }
             // On empty drives the last part's label is there before the first one's.
             let seen = label_at(&world.disks[0], MemberLba(0)).is_some();
-            let last = labels(&world.disks[0])[4].1;
+            let last = labels(&world.disks[0])[7].1;
             assert!(forced || !seen || label_at(&world.disks[0], last).is_some(), "after {writes}");
             let again =
                 on(&world.fork(), async |rt, d| whole::create(rt, d, &spec(false), PARTS).await.map(|p| p.len()));

@@ -9,9 +9,9 @@ use array::whole::{self, Part, way};
 use array::{Array, CreateSpec, OpenHow, Refused, RefusedCode, ScrubKind, SeatState, Whole};
 use ondisk::Level;
 use rt::Rt;
-use rt::model::{Disk, DiskParams, OpKind, Verdict};
+use rt::model::{Disk, DiskParams, Op, OpKind, Verdict};
 
-use super::world::{World, ZONE, data};
+use super::world::{BLOCK, World, ZONE, data};
 
 pub(super) const PARTS: u8 = 3;
 pub(super) const MIB: u64 = 1 << 20;
@@ -148,6 +148,12 @@ pub fn a_volume_that_a_close_overtakes_is_in_all_parts_or_none() {
         let rt = Rt::modelled(100 + step);
         rt.block_on(async {
             let array = open(&rt, &world, false).await.unwrap();
+            // The others take longer than the first part's close, or not.
+            let behind_first = world.disks[0].params().bytes / BLOCK / u64::from(PARTS);
+            let ns = step % 2 * 3_000_000;
+            let slow = move |op: &Op| op.kind == OpKind::Write && op.at.0 >= behind_first;
+            let verdict = move |op: &Op| if slow(op) { Verdict::DelayNs(ns) } else { Verdict::Proceed };
+            world.disks.iter().for_each(|disk| disk.on_op(Some(Box::new(verdict))));
             // Generation after generation: the last one waits for its turn, and so does the one with the new volume.
             let first = array.first().clone();
             let busy = async move {

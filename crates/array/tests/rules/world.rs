@@ -291,6 +291,12 @@ impl Process<'_> {
         self.rt.block_on(self.array().checkpoint()).unwrap();
     }
 
+    /// A generation more that has something to say.
+    pub fn checkpoint_after_a_write(&self) {
+        self.write(2000, 7, 1).unwrap();
+        self.checkpoint();
+    }
+
     fn end(mut self) {
         (self.array, self.v) = (None, None);
         self.rt.end();

@@ -5,6 +5,7 @@ use ondisk::record::ALL_SHARDS;
 use ondisk::{
     Cut, Entry, Features, Generation, Label, Layout, Level, Limits, MapRef, Member, MemberState, Node, PartOf, Place,
     Rate, RecordHeader, ReplayFrom, SHARDS, Scheme, ScrubLine, Segment, SegmentState, Settings, Volume, VolumeState,
+    WhyOut,
 };
 use uuid::Uuid;
 
@@ -45,6 +46,7 @@ fn member(n: u8, state: MemberState) -> Member {
         zones: 254,
         leaving: n == 1,
         gone_since: Number(0),
+        why_out: WhyOut::Unsaid,
         drive_name: format!("SN-{n}"),
     }
 }

@@ -1,4 +1,4 @@
-//! A scrub of the system areas: both labels and both generations of every member.
+//! A scrub of the system areas: the labels and both generations of every member.
 //!
 //! No commit runs meanwhile. A generation is taken from a member that has it whole, and is one of the two that are known:
 //! the one in effect or the one before it; the label from its twin, or from what is known of the seat.
@@ -50,36 +50,20 @@ impl Core {
     }
 
     async fn scrub_labels(&self, seat: &Rc<Seat>) {
-        let mut right: Option<Bytes> = None;
+        let mut right: Option<Label> = None;
         let mut wrong: Vec<(MemberLba, bool)> = Vec::new();
         for at in seat.layout.labels() {
             let (result, block) = seat.read(at, Buf::zeroed(BLOCK_BYTES)).await;
-            let ours = |l: &Label| {
-                l.array == self.shape.array
-                    && l.member == seat.uuid
-                    && l.seat == seat.id
-                    && l.part == self.shape.part
-                    && l.layout == seat.layout
-            };
+            let ours = |l: &Label| *l == self.label_of(seat, l.array_name.clone());
             match Label::decode(&block).ok().filter(|l| result.is_ok() && ours(l)) {
-                Some(_) => right = Some(block.freeze()),
+                Some(label) => right = Some(label),
                 None if matches!(result, Err(IoError::Gone)) => return,
                 None => wrong.push((at, result.is_ok())),
             }
         }
-        let made = || {
-            let label = Label {
-                array: self.shape.array,
-                member: seat.uuid,
-                seat: seat.id,
-                part: self.shape.part,
-                layout: seat.layout,
-                array_name: self.name.borrow().clone(),
-            };
-            Buf::from_slice(&label.encode()).freeze()
-        };
+        let label = right.unwrap_or_else(|| self.label_of(seat, self.name.borrow().clone()));
         for (at, read) in wrong {
-            let image = right.clone().unwrap_or_else(made);
+            let image = Buf::from_slice(&label.encode_at(at)).freeze();
             self.put_right(seat, at, image, "label", read).await;
         }
     }

@@ -1,0 +1,108 @@
+//! Labels as they must be: written anew where something has overwritten them, or a program of before left none; and drives
+//! that are not as large as they were.
+//!
+//! Not here: finding them (`inspect`).
+
+use std::rc::Rc;
+
+use base::{BLOCK_BYTES, BlockCount, MemberId, MemberLba};
+use futures::future::join_all;
+use ondisk::{Label, Layout};
+use rt::{Buf, Drive, IoError};
+
+use crate::core::Core;
+use crate::seat::Seat;
+
+impl Core {
+    /// A member's label.
+    pub(super) fn label_of(&self, seat: &Seat, array_name: String) -> Label {
+        Label {
+            array: self.shape.array,
+            member: seat.uuid,
+            seat: seat.id,
+            part: self.shape.part,
+            layout: seat.layout,
+            array_name,
+        }
+    }
+
+    /// Where things lie on a member's drive now; what was asked for says where they lay, and is kept where nothing fits.
+    pub(super) fn layout_now(&self, drive: &Drive, id: MemberId, then: Layout) -> Layout {
+        let (name, now) = (&drive.info().name, drive.info().blocks.0);
+        if now == then.drive_blocks {
+            return then;
+        }
+        let sizes = format!("{} bytes now, {} when it joined", bytes(now), bytes(then.drive_blocks));
+        if now > then.drive_blocks {
+            self.note(format!("drive {name} (seat {id}) is larger than it was: {sizes}; as much as before is used"));
+            return then;
+        }
+        let layout = then.on_smaller(now).unwrap_or(then);
+        let lost = then.zones - layout.zones;
+        self.note(format!(
+            "drive {name} (seat {id}) is smaller than it was: {sizes}; {lost} of its {} zones are lost, the others are used",
+            then.zones
+        ));
+        layout
+    }
+
+    /// Writes every label of the members anew that is not as it must be. A failure is the drive's, as for any write.
+    pub(super) async fn heal_labels(&self) {
+        join_all(self.seats_in().iter().map(|seat| self.heal_labels_of(seat))).await;
+    }
+
+    async fn heal_labels_of(&self, seat: &Rc<Seat>) {
+        let mut name = None;
+        let mut wrong: Vec<(MemberLba, bool)> = Vec::new();
+        for at in seat.layout.labels() {
+            let (read, block) = seat.read(at, Buf::zeroed(BLOCK_BYTES)).await;
+            let label = Label::decode(&block).ok().filter(|_| read.is_ok());
+            let known = label.filter(|l| *l == self.label_of(seat, l.array_name.clone()));
+            match known {
+                Some(label) => {
+                    if label.encode_at(at) != block[..] {
+                        wrong.push((at, false));
+                    }
+                    name = Some(label.array_name);
+                }
+                // Bytes that a program of before left unused.
+                None => wrong.push((at, block.iter().any(|byte| *byte != 0))),
+            }
+        }
+        let label = self.label_of(seat, name.unwrap_or_else(|| self.name.borrow().clone()));
+        if wrong.is_empty() || !self.put_labels(seat, &label, &wrong).await {
+            return;
+        }
+        let overwritten: Vec<String> =
+            wrong.iter().filter(|(_, there)| *there).map(|(at, _)| at.byte_offset().to_string()).collect();
+        if !overwritten.is_empty() {
+            self.note(format!(
+                "drive {} (seat {}): its label at byte {} was overwritten, and is written anew",
+                seat.drive_name,
+                seat.id,
+                overwritten.join(", ")
+            ));
+        }
+    }
+
+    async fn put_labels(&self, seat: &Rc<Seat>, label: &Label, places: &[(MemberLba, bool)]) -> bool {
+        for (at, _) in places {
+            let image = Buf::from_slice(&label.encode_at(*at)).freeze();
+            if self.write_to(seat, *at, vec![image]).await.is_err() {
+                return false;
+            }
+        }
+        match seat.flush().await {
+            Ok(()) => true,
+            Err(IoError::Gone) => false,
+            Err(error) => {
+                self.member_failed(seat.id, &format!("its labels could not be written: {error}"));
+                false
+            }
+        }
+    }
+}
+
+fn bytes(blocks: u64) -> u64 {
+    BlockCount(blocks).bytes()
+}

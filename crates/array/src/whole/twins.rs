@@ -1,0 +1,139 @@
+//! Drives that say they are the same member: a clone, a snapshot or a restored image beside the drive itself, or one drive by
+//! two paths.
+//!
+//! | of two that say they are the same member | |
+//! |---|---|
+//! | the same drive by two names | it is taken once |
+//! | one holds a later generation of the same history in a part, and an earlier one in none | it is taken, and the other left out |
+//! | else | the open is refused, with both names |
+//!
+//! Invariant: nothing is chosen by name or order, and nothing silently.
+
+use base::{ArrayUuid, MemberUuid};
+use ondisk::Generation;
+use rt::{Drive, DriveKind, Rt};
+
+use super::Slices;
+use crate::canary::{Canary, planted};
+use crate::fault::{Refused, RefusedCode};
+use crate::lifecycle::open::read_member;
+
+/// What a drive says of itself.
+struct Word {
+    drive: Drive,
+    /// Whose it is; `None` when it does not say.
+    member: Option<(ArrayUuid, MemberUuid)>,
+    /// The newest generation of each part.
+    newest: Vec<Option<Generation>>,
+}
+
+/// Which of two copies is the later one.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Later {
+    First,
+    Second,
+    Neither,
+    /// Both hold the same.
+    Same,
+}
+
+/// The drives without those that are an older copy of another, and what is to be said of these.
+///
+/// # Errors
+/// When two say they are the same member and it is not certain which one is.
+pub async fn without_copies(rt: &Rt, drives: Vec<Drive>) -> Result<(Vec<Drive>, Vec<String>), Refused> {
+    let mut words: Vec<Word> = Vec::new();
+    let mut notes = Vec::new();
+    for drive in drives {
+        let word = Word::of(rt, drive).await;
+        let copy = words.iter().position(|w| word.member.is_some() && w.member == word.member);
+        let Some(copy) = copy else {
+            words.push(word);
+            continue;
+        };
+        let (first, second) = (&words[copy], &word);
+        let names = (first.drive.info().name.clone(), second.drive.info().name.clone());
+        if first.drive.is_same_as(&second.drive) || planted(Canary::FirstCopyTaken) {
+            tracing::info!("{} and {} are the same drive", names.0, names.1);
+            continue;
+        }
+        let serials =
+            [first, second].map(|w| w.drive.info().serial.clone().filter(|_| w.drive.info().kind == DriveKind::Block));
+        let by_paths = serials[0].is_some() && serials[0] == serials[1];
+        match first.later(second) {
+            Later::First => notes.push(left_out(&names.1, &names.0)),
+            Later::Second => {
+                notes.push(left_out(&names.0, &names.1));
+                words[copy] = word;
+            }
+            Later::Same if by_paths => notes.push(format!("{} and {} are paths to the same drive", names.0, names.1)),
+            same_or_neither => return Err(uncertain(names, same_or_neither)),
+        }
+    }
+    Ok((words.into_iter().map(|w| w.drive).collect(), notes))
+}
+
+fn left_out(older: &str, newer: &str) -> String {
+    format!(
+        "drive {older} is an older copy of {newer}: it is left out; wipe it (`ashlar wipe {older}`) or take it away"
+    )
+}
+
+fn uncertain((first, second): (String, String), how: Later) -> Refused {
+    let why = match how {
+        Later::Same => "they say they are the same member, in the same state: one is a copy of the other",
+        Later::First | Later::Second | Later::Neither => {
+            "they say they are the same member, and each holds something that the other does not: one is a copy of the other \
+             and was used since"
+        }
+    };
+    let todo = "Take the copy away, or name the drives that are to be used one by one";
+    Refused::new(RefusedCode::Diverged, format!("drives {first} and {second}"), why, todo)
+}
+
+impl Word {
+    async fn of(rt: &Rt, drive: Drive) -> Word {
+        let mut word = Word { drive: drive.clone(), member: None, newest: Vec::new() };
+        // What cannot be read is no copy of anything; the open says what is wrong with it.
+        let Ok(Some(first)) = read_member(rt, drive.clone()).await else { return word };
+        word.member = Some((first.label.array, first.label.member));
+        let slices = Slices::of_label(&first.label, drive.info().blocks).filter(|s| s.of() > 1);
+        let Some(slices) = slices else {
+            word.newest.push(first.generations.into_iter().next());
+            return word;
+        };
+        for part in slices.parts() {
+            let slice = read_member(rt, slices.slice(&drive, part.index)).await.ok().flatten();
+            if part.index == 0
+                && let Some(slice) = &slice
+            {
+                word.member = Some((slice.label.array, slice.label.member));
+            }
+            word.newest.push(slice.and_then(|s| s.generations.into_iter().next()));
+        }
+        word
+    }
+
+    fn later(&self, other: &Word) -> Later {
+        let mut verdict = Later::Same;
+        for part in 0..self.newest.len().max(other.newest.len()) {
+            let (a, b) = (self.newest.get(part).cloned().flatten(), other.newest.get(part).cloned().flatten());
+            let here = match (a, b) {
+                (None, None) => Later::Same,
+                (Some(_), None) => Later::First,
+                (None, Some(_)) => Later::Second,
+                (Some(a), Some(b)) if a.id == b.id => Later::Same,
+                (Some(a), Some(b)) if a.descends_from(b.id) => Later::First,
+                (Some(a), Some(b)) if b.descends_from(a.id) => Later::Second,
+                (Some(_), Some(_)) => Later::Neither,
+            };
+            verdict = match (verdict, here) {
+                (verdict, Later::Same) => verdict,
+                (Later::Same, here) => here,
+                (verdict, here) if verdict == here => verdict,
+                _ => return Later::Neither,
+            };
+        }
+        verdict
+    }
+}

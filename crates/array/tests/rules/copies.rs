@@ -1,0 +1,246 @@
+//! Two drives that say they are the same member; drives whose ends were overwritten; drives of another size than they had.
+
+use array::whole::{self, without_copies};
+use array::{Array, ArrayState, CreateSpec, OpenHow, Refused, RefusedCode, identify, wipe};
+use base::{BlockCount, MemberLba};
+use ondisk::Level;
+use rt::model::{Disk, DiskParams};
+use rt::{Drive, Rt};
+
+use crate::world::{BLOCK, DEGRADED, World, data, read};
+
+const BLOCKS: u64 = 256;
+
+const SHAPES: [(Level, usize, u8); 5] = [
+    (Level::Raid5, 4, 1),
+    (Level::Raid6, 5, 1),
+    (Level::Raid10 { copies: 2 }, 4, 1),
+    (Level::Raid5, 4, 3),
+    (Level::Raid0, 3, 1),
+];
+
+fn made(level: Level, drives: usize, parts: u8) -> World {
+    let params = DiskParams { bytes: (48 << 20) * u64::from(parts), ..DiskParams::default() };
+    let world = World::of(drives, params);
+    let spec = CreateSpec { name: "a".into(), level, width: Some(drives), zone_blocks: Some(128), force: false };
+    let rt = Rt::modelled(1);
+    rt.block_on(async {
+        let made = whole::create(&rt, World::drives(&rt, &world.disks), &spec, parts).await.unwrap();
+        for part in made {
+            part.volume_create("v", 8 << 20).await.unwrap();
+            part.close().await.unwrap();
+        }
+    });
+    rt.end();
+    world
+}
+
+/// Opens what `disks` are, in this order; the notes on copies.
+async fn open(rt: &Rt, disks: &[Disk], how: OpenHow) -> Result<(Vec<Array>, Vec<String>), Refused> {
+    let (drives, notes) = without_copies(rt, World::drives(rt, disks)).await?;
+    Ok((whole::open(rt, drives, how).await?, notes))
+}
+
+/// Writes `tag` everywhere and closes.
+fn write(disks: &[Disk], tag: u8) {
+    let rt = Rt::modelled(u64::from(tag));
+    rt.block_on(async {
+        for part in open(&rt, disks, DEGRADED).await.unwrap().0 {
+            let v = part.volume("v").unwrap();
+            for lba in (0..BLOCKS).step_by(32) {
+                v.write(lba * BLOCK, data(tag, 32), false).await.unwrap();
+            }
+            part.close().await.unwrap();
+        }
+    });
+    rt.end();
+}
+
+/// Opens, expects `tag` everywhere, and closes; the states of the parts once they were rebuilt, and the notes.
+fn holds(disks: &[Disk], tag: u8) -> (Vec<ArrayState>, Vec<String>) {
+    let rt = Rt::modelled(77);
+    let (parts, notes) = rt.block_on(open(&rt, disks, DEGRADED)).unwrap_or_else(|e| panic!("{e}"));
+    let mut states = Vec::new();
+    for part in parts {
+        rt.block_on(part.rebuild_done());
+        let v = part.volume("v").unwrap();
+        let wanted = vec![tag; (BLOCKS * BLOCK) as usize];
+        assert!(read(&rt, &v, 0, BLOCKS) == Ok(wanted), "not {tag}: {:#?}", part.status().events);
+        rt.block_on(rt.sleep(std::time::Duration::from_secs(3)));
+        states.push(part.state());
+        drop(v);
+        rt.block_on(part.close()).unwrap();
+    }
+    rt.end();
+    (states, notes)
+}
+
+fn refused(disks: &[Disk]) -> Refused {
+    let rt = Rt::modelled(78);
+    let opened = rt.block_on(open(&rt, disks, DEGRADED));
+    opened.err().expect("the open is refused")
+}
+
+fn forks(disks: &[Disk]) -> Vec<Disk> {
+    disks.iter().map(Disk::fork).collect()
+}
+
+/// Of a drive and an older copy of it the drive counts, in whatever order they are found, and it is said.
+pub fn an_older_copy_is_left_out() {
+    for (level, drives, parts) in SHAPES {
+        let world = made(level, drives, parts);
+        write(&world.disks, 1);
+        let old = forks(&world.disks);
+        write(&world.disks, 2);
+        for copies in 1..=drives {
+            let (old, new) = (forks(&old[..copies]), forks(&world.disks));
+            for all in [[&old[..], &new[..]].concat(), [&new[..], &old[..]].concat()] {
+                let (states, notes) = holds(&forks(&all), 2);
+                assert!(states.iter().all(|s| *s == ArrayState::Optimal), "{level}: {states:?}");
+                assert_eq!(notes.len(), copies, "{level}: {notes:?}");
+            }
+        }
+    }
+}
+
+/// Where it is not certain which of two is the member, the open is refused and names both.
+pub fn copies_that_may_be_either_are_refused() {
+    for (level, drives, parts) in SHAPES {
+        let world = made(level, drives, parts);
+        write(&world.disks, 1);
+        // In the same state.
+        let copy = world.disks[1].fork();
+        let refused_same = refused(&[&forks(&world.disks)[..], &[copy.fork()]].concat());
+        assert_eq!(refused_same.code, RefusedCode::Diverged);
+        assert!(refused_same.what.contains("d1"), "{refused_same}");
+        // Each used without the other.
+        let mut others = forks(&world.disks);
+        write(&world.disks, 2);
+        write(&others, 3);
+        let both = [&forks(&world.disks)[..], &[others.remove(1)]].concat();
+        assert_eq!(refused(&both).code, RefusedCode::Diverged);
+    }
+}
+
+/// A world whose drives lost these blocks.
+fn overwritten(world: &World, which: &[usize], blocks: impl Fn(u64) -> Vec<(u64, u64)>) -> World {
+    let world = world.fork();
+    for &i in which {
+        let all = world.disks[i].params().bytes / BLOCK;
+        for (from, n) in blocks(all) {
+            world.disks[i].image_write(MemberLba(from), &vec![0xa5; (n * BLOCK) as usize]);
+        }
+    }
+    world
+}
+
+/// What overwrites the ends of drives costs nothing: not one of them, nor all.
+pub fn ends_that_were_overwritten_are_mended() {
+    for (level, drives, parts) in SHAPES {
+        let world = made(level, drives, parts);
+        write(&world.disks, 1);
+        // A partition table at both ends; the first and the last MiB; the first block; the last.
+        let ends: [fn(u64) -> Vec<(u64, u64)>; 4] = [
+            |all| vec![(0, 5), (all - 9, 9)],
+            |all| vec![(0, 256), (all - 256, 256)],
+            |_| vec![(0, 1)],
+            |all| vec![(all - 1, 1)],
+        ];
+        for blocks in ends {
+            for n in 1..=drives {
+                let which: Vec<usize> = (0..n).collect();
+                let hit = overwritten(&world, &which, blocks);
+                let rt = Rt::modelled(3);
+                for disk in &hit.disks {
+                    let known = rt.block_on(identify(&Drive::modelled(&rt, disk))).unwrap();
+                    assert!(known.is_some(), "{level}, {n} of {drives}: it is not known any more");
+                }
+                rt.end();
+                let (states, _) = holds(&hit.disks, 1);
+                assert!(states.iter().all(|s| *s == ArrayState::Optimal), "{level}, {n}: {states:?}");
+                for (disk, was) in hit.disks.iter().zip(&world.disks) {
+                    let all = was.params().bytes / BLOCK;
+                    for at in [0, all - 1] {
+                        let block = |d: &Disk| d.image_read(MemberLba(at), BlockCount(1));
+                        assert!(block(disk) == block(was), "{level}: the label at block {at} is not mended");
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// Another program's data behind a forgotten label is not taken for an array, nor touched.
+pub fn a_forgotten_label_says_nothing() {
+    let world = made(Level::Raid5, 4, 1);
+    write(&world.disks, 1);
+    // A partition from the first MiB on, with something in it.
+    let hit = overwritten(&world, &[0, 1, 2, 3], |all| vec![(0, 5), (256, 40), (all - 9, 9)]);
+    let rt = Rt::modelled(3);
+    for disk in &hit.disks {
+        assert_eq!(rt.block_on(identify(&Drive::modelled(&rt, disk))).unwrap(), None);
+    }
+    let before: Vec<u64> = hit.disks.iter().map(|d| d.counters().writes).collect();
+    assert!(rt.block_on(open(&rt, &hit.disks, DEGRADED)).is_err());
+    assert!(hit.disks.iter().zip(before).all(|(d, writes)| d.counters().writes == writes));
+    rt.end();
+}
+
+/// A wiped drive has no label left anywhere.
+pub fn a_wiped_drive_is_not_known() {
+    for (level, drives, parts) in SHAPES {
+        let world = made(level, drives, parts);
+        let rt = Rt::modelled(3);
+        let drive = Drive::modelled(&rt, &world.disks[0]);
+        rt.block_on(wipe(&drive)).unwrap();
+        let disk = overwritten(&world, &[0], |all| vec![(0, 1), (all - 1, 1)]).disks.remove(0);
+        assert_eq!(rt.block_on(identify(&Drive::modelled(&rt, &disk))).unwrap(), None);
+        rt.end();
+    }
+}
+
+/// The same contents on a drive of another size.
+fn resized(disk: &Disk, blocks: u64) -> Disk {
+    let params = DiskParams { bytes: blocks * BLOCK, ..disk.params() };
+    let new = Disk::new(disk.name(), params, 5);
+    let both = blocks.min(disk.params().bytes / BLOCK);
+    for at in (0..both).step_by(256) {
+        let n = 256.min(both - at);
+        new.image_write(MemberLba(at), &disk.image_read(MemberLba(at), BlockCount(n)));
+    }
+    new
+}
+
+/// A drive that came back a little smaller, or larger, is used as far as it goes.
+pub fn a_drive_of_another_size_is_used() {
+    for (level, drives, parts) in SHAPES {
+        let world = made(level, drives, parts);
+        write(&world.disks, 1);
+        let all = world.disks[0].params().bytes / BLOCK;
+        for blocks in [all - 1, all + 1, all + 1000] {
+            for n in 1..=drives {
+                let mut disks = forks(&world.disks);
+                disks[..n].iter_mut().for_each(|disk| *disk = resized(disk, blocks));
+                let (states, _) = holds(&disks, 1);
+                assert!(
+                    states.iter().all(|s| *s == ArrayState::Optimal),
+                    "{level}, {n} of {blocks} blocks: {states:?}"
+                );
+                // And again, as it is now.
+                holds(&disks, 1);
+            }
+        }
+        // Zones are lost, on one drive: no more than its redundancy.
+        if level != Level::Raid0 {
+            let mut disks = forks(&world.disks);
+            disks[1] = resized(&disks[1], all - all / 4);
+            let (states, _) = holds(&disks, 1);
+            assert!(states.iter().all(|s| *s == ArrayState::Optimal), "{level}: {states:?}");
+            for lost in [0, 2] {
+                let mut left = forks(&disks);
+                left.remove(lost);
+                holds(&left, 1);
+            }
+        }
+    }
+}
