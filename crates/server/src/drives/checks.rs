@@ -70,7 +70,10 @@ impl Checks<'_> {
                 continue;
             }
             match self.open_one(source, nth, &mine).await {
-                Ok(drive) => drives.push(drive),
+                Ok(drive) => match drives.iter().find(|d: &&Drive| d.is_same_as(&drive)) {
+                    None => drives.push(drive),
+                    Some(same) => problems.push(same_drive(&drive, same)),
+                },
                 Err(problem) => problems.push(problem),
             }
         }
@@ -213,6 +216,14 @@ async fn signature(drive: &Drive) -> Result<Option<&'static str>, rt::IoError> {
 
 fn unreadable(name: &str, e: rt::IoError) -> Problem {
     Problem::failed(format!("drive {name}"), format!("cannot be read: {e}"), "replace it, or leave it out")
+}
+
+fn same_drive(drive: &Drive, other: &Drive) -> Problem {
+    Problem::usage(
+        format!("drive {}", drive.info().name),
+        format!("it is the same drive as {}, by another name", other.info().name),
+        "name each drive once",
+    )
 }
 
 fn twice(source: &Source) -> Problem {

@@ -24,8 +24,10 @@ pub struct FoundDrive {
     pub stable_name: String,
     /// Its seat.
     pub seat: u16,
-    /// Its identity in the array.
+    /// Its identity in the array. Copies of a drive have the same.
     pub member: Uuid,
+    /// What it is to the kernel.
+    pub place: Option<rt::Place>,
 }
 
 /// The drives of one array.
@@ -77,8 +79,8 @@ pub async fn search(rt: &Rt, places: &[PathBuf], known: &[PathBuf]) -> Result<Fo
         match look_at(rt, &candidate.path).await {
             Ok(Some((uuid, name, drive))) => {
                 let array = arrays.entry(uuid).or_insert_with(|| FoundArray { name, uuid, drives: vec![] });
-                // One drive by two paths (multipath, a loop device on a file) counts once.
-                if array.drives.iter().all(|d| d.member != drive.member) {
+                // One drive by two names (links, a loop device on a file) counts once; which of two copies counts, the open says.
+                if array.drives.iter().all(|d| d.place.is_none() || d.place != drive.place) {
                     array.drives.push(drive);
                 }
             }
@@ -109,7 +111,9 @@ async fn look_at(rt: &Rt, path: &Path) -> Result<Option<(Uuid, String, FoundDriv
         .await
         .map_err(|e| Problem::failed(format!("drive {}", path.display()), e, "replace it, or leave it out"))?;
     Ok(identity.map(|i| {
-        let drive = FoundDrive { stable_name: drive.info().stable_name.clone(), seat: i.seat.0, member: i.member.0 };
+        let info = drive.info();
+        let (stable_name, place) = (info.stable_name.clone(), info.place);
+        let drive = FoundDrive { stable_name, seat: i.seat.0, member: i.member.0, place };
         (i.array.0, i.array_name, drive)
     }))
 }

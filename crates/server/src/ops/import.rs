@@ -59,7 +59,8 @@ pub async fn open(
     let mut opened = open::known(world, &known, how).await?;
     let name = opened.array.first().name();
     // The name in the label is from the day the drive joined; the generation's name is the one in force.
-    let known = Known { name, ..known };
+    let drives = opened.drives().iter().map(|d| d.info().stable_name.clone()).collect();
+    let known = Known { name, drives, ..known };
     if let Err(problem) = world.registry.remember(known) {
         opened.notes.push(problem.to_string());
     }

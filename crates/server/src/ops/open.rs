@@ -347,6 +347,9 @@ pub async fn members(world: &World, known: &Known, read_only: bool, patience: Pa
             },
         }
     }
+    let (drives, copies) = whole::without_copies(&world.rt, found.drives).await?;
+    found.drives = drives;
+    found.notes.extend(copies);
     if found.drives.is_empty() {
         return Err(Problem::refused(
             "array_gone",
@@ -391,6 +394,7 @@ pub async fn open(world: &World, drives: Vec<Drive>, how: How, notes: Vec<String
     let parts = whole::open_by(&world.rt, drives.clone(), open_how, |job, slices| place(world, job, slices)).await?;
     let opened = Opened::of(world, parts, drives).await?;
     let notes = [notes, opened.notes.clone()].concat();
+    notes.iter().for_each(|note| opened.array.first().note(note));
     Ok(Opened { read_only: how.read_only, notes, ..opened })
 }
 
