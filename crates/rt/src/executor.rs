@@ -34,6 +34,7 @@ use crate::random::Random;
 use crate::ring::Ring;
 use crate::task::{self, Outcome, Task};
 use crate::time::{Agenda, Event, Nanos, Sleep};
+use crate::turns::Turns;
 
 /// Tasks polled before the real world looks at the ring and the clock again: at some 100 ns each well below a
 /// drive's latency.
@@ -77,6 +78,8 @@ pub(crate) struct Inner {
     pub(crate) agenda: RefCell<Agenda>,
     tasks: RefCell<Slab<Slot>>,
     random: RefCell<Random>,
+    /// What long work may take of a turn.
+    pub(crate) turns: Turns,
     world: World,
     /// The ways to drives that may be used.
     pub(crate) ways: Ways,
@@ -151,6 +154,7 @@ impl Rt {
             agenda: RefCell::default(),
             tasks: RefCell::default(),
             random: RefCell::new(random),
+            turns: Turns::default(),
             world,
             ways,
             id: next_world_id(),
@@ -416,7 +420,7 @@ impl Inner {
         match &self.world {
             World::Real { ring, .. } => {
                 let soonest = self.agenda.borrow().soonest();
-                let has_ready = self.queue.len() > 0;
+                let has_ready = self.queue.len() > 0 || self.turns.is_waited_for();
                 let now = if has_ready || soonest.is_none() { Nanos(0) } else { self.now() };
                 if has_ready || soonest.is_some_and(|at| at <= now) {
                     if ring.is_busy() {
@@ -432,10 +436,11 @@ impl Inner {
                 if soonest.is_some() {
                     self.fire(self.turned());
                 }
+                self.turns.begin();
             }
             World::Modelled { now, .. } => {
-                if self.queue.len() > 0 {
-                    return;
+                if self.queue.len() > 0 || self.turns.is_waited_for() {
+                    return self.turns.begin();
                 }
                 let Some(at) = self.agenda.borrow().soonest() else {
                     panic!(
@@ -446,6 +451,7 @@ impl Inner {
                 };
                 now.set(at.max(now.get()));
                 self.fire(now.get());
+                self.turns.begin();
             }
         }
     }

@@ -29,6 +29,7 @@ mod signal;
 pub mod task;
 pub mod time;
 pub mod topology;
+mod turns;
 
 pub use buf::{Buf, Bytes};
 pub use drive::{Access, Drive, DriveInfo, DriveKind, IoError, OpenDrive, OpenError, Place, SentDrive, Ways};
@@ -38,3 +39,4 @@ pub use net::{Addr, Listener, Stream};
 pub use parcel::{Parcel, Trade};
 pub use task::Task;
 pub use time::Nanos;
+pub use turns::{Party, TURN_COST};
