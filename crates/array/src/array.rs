@@ -168,6 +168,13 @@ impl Array {
         self.core.status()
     }
 
+    /// Looks at the map in one turn of the runtime at most, and all, since this was asked last.
+    #[cfg(feature = "canary")]
+    #[must_use]
+    pub fn looked(&self) -> (u64, u64) {
+        self.core.meter.take()
+    }
+
     /// Blocks the cleaner moved since it was opened.
     #[must_use]
     pub fn moved_blocks(&self) -> u64 {

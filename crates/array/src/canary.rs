@@ -250,6 +250,12 @@ canaries! {
     LostLeafStops,
     /// Map nodes take no room from volumes.
     NodesUncounted,
+    /// A long request is done in one piece, however many others wait.
+    TurnTakenWhole,
+    /// What is absent in the map is looked at leaf by leaf.
+    AbsentWalked,
+    /// Only the first part of a long request counts in the limits of its volume.
+    PartsUncharged,
 }
 
 #[cfg(feature = "canary")]

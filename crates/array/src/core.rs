@@ -212,6 +212,10 @@ pub struct Core {
     pub flushes: crate::flush::Flushes,
     /// What hosts may still take.
     pub room: crate::space::Room,
+    /// What is looked at in a turn.
+    pub meter: crate::meter::Meter,
+    /// Handles on volumes that were given out: each is a client.
+    pub clients: Cell<u64>,
     /// What volumes have in flight.
     pub shares: crate::share::Shares,
     /// Figures.
@@ -280,6 +284,8 @@ impl Core {
             scrub: crate::lifecycle::scrub::Progress::default(),
             flushes: crate::flush::Flushes::default(),
             room: crate::space::Room::default(),
+            meter: crate::meter::Meter::default(),
+            clients: Cell::new(0),
             shares: crate::share::Shares::default(),
             tally: Tally::default(),
             events: RefCell::default(),

@@ -62,6 +62,23 @@ impl NodeKey {
         Lba((first_leaf * SHARDS as u64 + residue) * LEAF_BLOCKS)
     }
 
+    /// The block behind the last that it covers, up to which all others of its shard cover theirs.
+    pub fn beyond(self) -> Lba {
+        let covers = if self.level == 0 { LEAF_BLOCKS } else { (LEAF_BLOCKS * SHARDS as u64) << (8 * self.level) };
+        Lba(self.first_lba().0 + covers)
+    }
+
+    /// Those of its children, in their order, that cover some of the blocks `from..to`.
+    pub fn children(self, from: Lba, to: Lba) -> impl Iterator<Item = NodeKey> {
+        let covers = (LEAF_BLOCKS * SHARDS as u64) << (8 * (self.level - 1));
+        let child = move |slot| NodeKey { level: self.level - 1, index: self.index * NODE_REFS as u64 + slot, ..self };
+        let first = child(0).first_lba().0;
+        // A leaf ends before the next one of its shard begins: the first may lie before `from`.
+        let skipped = from.0.saturating_sub(first) / covers;
+        let ends = to.0.saturating_sub(first).div_ceil(covers);
+        (skipped..ends.min(NODE_REFS as u64)).map(child).filter(move |c| c.beyond() > from)
+    }
+
     /// The node of `level` whose first block is `lba`.
     pub fn of(volume: VolumeId, level: u8, lba: Lba) -> NodeKey {
         let leaf = NodeKey::leaf(volume, lba);
@@ -86,6 +103,15 @@ pub enum Base {
 }
 
 impl Base {
+    /// Whether it says more of a slot than that there is nothing.
+    pub fn says_anything(&self, slot: usize) -> bool {
+        let says = match self {
+            Base::Fill(fill) => *fill,
+            Base::Node(node, _) => node.get(slot),
+        };
+        says != MapRef::Hole
+    }
+
     /// The node to build on.
     pub fn to_node(&self) -> Node {
         match self {
@@ -164,6 +190,7 @@ impl Core {
             let in_leaf = (NODE_REFS - first).min(n - done);
             let part = &mut known[done..done + in_leaf];
             done += in_leaf;
+            self.meter.looked(&self.rt, 1);
             if part.iter().all(Option::is_some) {
                 continue;
             }
@@ -190,17 +217,23 @@ impl Core {
         let mut level = height;
         loop {
             let MapRef::At(place) = at else { return Ok(Base::Fill(at)) };
-            let there = self.nodes.borrow().get(place.pba);
-            let node = match there {
-                Some(node) => node,
-                None => Box::pin(self.read_node(place)).await?,
-            };
+            let node = self.node_of(place).await?;
             if level == key.level {
                 return Ok(Base::Node(node, place));
             }
             level -= 1;
             let shift = 8 * (u32::from(level) - u32::from(key.level));
             at = node.get(((key.index >> shift) % NODE_REFS as u64) as usize);
+        }
+    }
+
+    /// The node at a place.
+    pub async fn node_of(&self, place: Place) -> Result<Packed, Fault> {
+        self.meter.looked(&self.rt, 1);
+        let there = self.nodes.borrow().get(place.pba);
+        match there {
+            Some(node) => Ok(node),
+            None => Box::pin(self.read_node(place)).await,
         }
     }
 

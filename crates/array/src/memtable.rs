@@ -89,6 +89,20 @@ fn slots_of(leaf: u64, blocks: &Range<u64>) -> Range<usize> {
     (blocks.start.max(first) - first) as usize..(blocks.end.min(end) - first) as usize
 }
 
+/// What a table says of the next blocks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Said {
+    /// Nothing.
+    Nothing,
+    /// All of them this.
+    Fill(MapRef),
+    /// Of the first one where it is.
+    Block,
+}
+
+/// Leaves of which nothing is said that one look passes by.
+const EMPTY_LEAVES: usize = 64;
+
 /// One table.
 #[derive(Debug, Default)]
 pub struct Memtable {
@@ -143,8 +157,17 @@ impl Memtable {
         }
         let blocks = start..end;
         let leaves = leaves_of(&blocks);
-        for (&(_, leaf), said) in self.leaves.range_mut((volume, leaves.start)..(volume, leaves.end)) {
-            self.blocks -= said.clear(slots_of(leaf, &blocks));
+        // Nothing is said any more of single blocks of whole leaves: they are gone, and nobody comes by them again.
+        let whole = start.div_ceil(NODE_REFS as u64)..end / NODE_REFS as u64;
+        if whole.start < whole.end {
+            for (_, said) in self.leaves.extract_if((volume, whole.start)..(volume, whole.end), |_, _| true) {
+                self.blocks -= said.refs.len();
+            }
+        }
+        for leaf in [leaves.start, leaves.end - 1] {
+            if let Some(said) = self.leaves.get_mut(&(volume, leaf)) {
+                self.blocks -= said.clear(slots_of(leaf, &blocks));
+            }
         }
         let before = self.ranges.range(..(volume, start)).next_back().map(|(k, v)| (*k, *v));
         if let Some(((v, s), (e, f))) = before
@@ -207,6 +230,41 @@ impl Memtable {
         block || range.is_some_and(|((v, _), (end, _))| *v == volume && *end > from.0)
     }
 
+    /// What it says of the blocks from `lba` on, and up to where, `end` at most.
+    pub fn run(&self, volume: VolumeId, lba: Lba, end: Lba) -> (Said, Lba) {
+        let before = self.ranges.range(..=(volume, lba.0)).next_back();
+        let (said, until) = match before.filter(|((v, _), (end, _))| *v == volume && *end > lba.0) {
+            Some((_, (range_end, fill))) => (Said::Fill(*fill), end.0.min(*range_end)),
+            None => {
+                let next = self.ranges.range((volume, lba.0)..(volume, end.0)).next();
+                (Said::Nothing, next.map_or(end.0, |((_, start), _)| *start))
+            }
+        };
+        for (n, (leaf, says, slots)) in self.leaves_in(volume, lba.0..until).enumerate() {
+            let first = leaf * NODE_REFS as u64;
+            if let Some((slot, _)) = says.get(slots).next() {
+                let block = first + slot as u64;
+                return if block == lba.0 { (Said::Block, Lba(block + 1)) } else { (said, Lba(block)) };
+            }
+            if n == EMPTY_LEAVES {
+                return (said, Lba((first + NODE_REFS as u64).min(until)));
+            }
+        }
+        (said, Lba(until))
+    }
+
+    /// Where the blocks from `from` on end that lie in so many leaves of which something is said, `to` at most.
+    pub fn end_of_leaves(&self, volume: VolumeId, from: Lba, to: Lba, leaves: usize) -> Lba {
+        let next = self.leaves_in(volume, from.0..to.0).nth(leaves);
+        next.map_or(to, |(leaf, ..)| Lba(leaf * NODE_REFS as u64).max(Lba(from.0 + 1)))
+    }
+
+    /// Ranges of one volume, by address: first block, length, fill.
+    pub fn ranges_of(&self, volume: VolumeId) -> impl Iterator<Item = (Lba, BlockCount, MapRef)> {
+        let ranges = self.ranges.range((volume, 0)..=(volume, u64::MAX));
+        ranges.map(|(&(_, s), &(e, fill))| (Lba(s), BlockCount(e - s), fill))
+    }
+
     /// Facts held: what memory and replay time grow with.
     pub fn len(&self) -> usize {
         self.blocks + self.ranges.len() + self.touched.len()
@@ -234,9 +292,9 @@ impl Memtable {
         self.leaves.is_empty()
     }
 
-    /// Ranges, by volume and address: first block, length, fill.
-    pub fn ranges(&self) -> impl Iterator<Item = (VolumeId, Lba, BlockCount, MapRef)> {
-        self.ranges.iter().map(|(&(v, s), &(e, fill))| (v, Lba(s), BlockCount(e - s), fill))
+    /// Whether it has ranges.
+    pub fn has_ranges(&self) -> bool {
+        !self.ranges.is_empty()
     }
 }
 
@@ -274,7 +332,7 @@ mod tests {
             }
             let single = plain.iter().filter(|said| matches!(said, Some(MapRef::At(_)))).count();
             prop_assert_eq!(table.leaves(V).flat_map(|(_, slots)| slots).count(), single);
-            prop_assert_eq!(table.len(), single + table.ranges().count());
+            prop_assert_eq!(table.len(), single + table.ranges_of(V).count());
             table.put(VolumeId(2), Lba(235), [at(0)].into_iter());
             table.put_range(VolumeId(4), Lba(200), BlockCount(100), MapRef::Zero);
             for (from, len) in [(0usize, 64usize), (7, 9), (20, 1), (63, 1)] {
@@ -283,6 +341,18 @@ mod tests {
                 prop_assert_eq!(&out[..], &plain[from..from + len]);
                 let (start, end) = (Lba(230 + from as u64), Lba(230 + (from + len) as u64));
                 prop_assert_eq!(table.says_anything(V, start, end), out.iter().any(Option::is_some));
+            }
+            let mut at = Lba(230);
+            while at < Lba(294) {
+                let (said, until) = table.run(V, at, Lba(294));
+                prop_assert!(at < until && until <= Lba(294));
+                let expected = |lba: u64| match plain[index(lba)] {
+                    None => Said::Nothing,
+                    Some(MapRef::At(_)) => Said::Block,
+                    Some(fill) => Said::Fill(fill),
+                };
+                prop_assert!((at.0..until.0).all(|lba| expected(lba) == said), "{:?} up to {}", said, until);
+                at = until;
             }
         }
     }

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::task::Poll;
 
-use base::{BLOCK_BYTES, BlockCount, Lba, Pba, SegmentId, VolumeId};
+use base::{BLOCK_BYTES, Lba, Pba, SegmentId, VolumeId};
 use futures::poll;
 use futures::stream::{FuturesUnordered, StreamExt};
 use ondisk::{MapRef, NODE_REFS, Place, SHARDS, VolumeState};
@@ -114,7 +114,7 @@ impl Core {
             match vol.state.get() {
                 VolumeState::Live => self.collect(vol, table, &mut leaves, &pieces).await?,
                 VolumeState::Dropping { cursor } => {
-                    let upto = self.collect_drops(vol, cursor, &mut leaves).await?;
+                    let upto = self.collect_drops(vol, cursor, &mut leaves, &pieces).await?;
                     merged.cursors.insert(vol.id, upto);
                 }
             }
@@ -311,10 +311,11 @@ impl Core {
         leaves: &mut BTreeMap<NodeKey, Change>,
         pieces: &Pieces<'_>,
     ) -> Result<(), Fault> {
-        for (_, lba, n, fill) in table.ranges().filter(|(v, ..)| *v == vol.id) {
+        for (lba, n, fill) in table.ranges_of(vol.id) {
             let end = (lba + n).0.min(vol.blocks.get().next_multiple_of(LEAF_BLOCKS));
+            pieces.did(1).await;
             let keys = if fill == MapRef::Hole {
-                self.leaves_there(vol, lba, Lba(end), usize::MAX, true).await?.0
+                self.leaves_there(vol, lba, Lba(end), usize::MAX, true, pieces).await?.0
             } else {
                 let first = lba.0 / LEAF_BLOCKS;
                 (first..end.div_ceil(LEAF_BLOCKS)).map(|leaf| NodeKey::leaf(vol.id, Lba(leaf * LEAF_BLOCKS))).collect()
@@ -324,6 +325,8 @@ impl Core {
                 let from = lba.0.saturating_sub(start) as usize;
                 let to = (end - start).min(LEAF_BLOCKS) as usize;
                 leaves.entry(key).or_default().fills.push((from, to, fill));
+                self.meter.looked(&self.rt, 1);
+                pieces.did(1).await;
             }
         }
         // Beyond the end lies only what nobody wrote: a record that is not ours.
@@ -345,12 +348,13 @@ impl Core {
         vol: &Vol,
         cursor: Lba,
         leaves: &mut BTreeMap<NodeKey, Change>,
+        pieces: &Pieces<'_>,
     ) -> Result<Lba, Fault> {
         let end = Lba(vol.blocks.get().next_multiple_of(LEAF_BLOCKS));
         if planted(Canary::DropForgotten) {
             return Ok(end);
         }
-        let (keys, upto) = self.leaves_there(vol, cursor, end, DROPS_AT_ONCE, false).await?;
+        let (keys, upto) = self.leaves_there(vol, cursor, end, DROPS_AT_ONCE, false, pieces).await?;
         for key in keys.into_iter().filter(|k| k.first_lba() < upto) {
             leaves.entry(key).or_default().fills.push((0, NODE_REFS, MapRef::Hole));
         }
@@ -358,31 +362,31 @@ impl Core {
     }
 
     /// The leaves within `from..to` that say anything, at most `limit` of each shard; and the block up to which
-    /// these are all. Leaves below a node that is lost say that their blocks are bad: `with_lost` counts them.
-    pub async fn leaves_there(
+    /// these are all. Leaves below a node that is lost say that their blocks are bad: `with_lost` counts them. What is
+    /// absent is passed by as a whole.
+    async fn leaves_there(
         &self,
         vol: &Vol,
         from: Lba,
         to: Lba,
         limit: usize,
         with_lost: bool,
+        pieces: &Pieces<'_>,
     ) -> Result<(Vec<NodeKey>, Lba), Fault> {
         let (roots, height) = (vol.roots.get(), vol.height.get());
         let mut found = Vec::new();
         let mut complete_to = to;
         for shard in 0..SHARDS as u8 {
             let mut of_shard = 0;
-            let mut stack = vec![(NodeKey { volume: vol.id, shard, level: height, index: 0 }, false)];
+            let root = NodeKey { volume: vol.id, shard, level: height, index: 0 };
+            let mut stack = if roots[usize::from(shard)] == MapRef::Hole { vec![] } else { vec![(root, false)] };
             while let Some((key, below_lost)) = stack.pop() {
                 let first = key.first_lba();
-                let covers = BlockCount((LEAF_BLOCKS * SHARDS as u64) << (8 * u32::from(key.level)));
-                let beyond = if key.level == 0 { first.0 + LEAF_BLOCKS } else { (first + covers).0 };
-                if first >= complete_to || beyond <= from.0 {
+                if first >= complete_to || key.beyond() <= from {
                     continue;
                 }
-                if !below_lost && self.node_ref(&roots, height, key).await? == MapRef::Hole {
-                    continue;
-                }
+                self.meter.looked(&self.rt, 1);
+                pieces.did(1).await;
                 if key.level == 0 {
                     if of_shard == limit {
                         complete_to = first;
@@ -392,17 +396,19 @@ impl Core {
                     found.push(key);
                     continue;
                 }
-                let is_lost = async || match self.node_at(&roots, height, key).await {
-                    Ok(_) => Ok(false),
-                    Err(Fault::Medium) => Ok(true),
-                    Err(other) => Err(other),
+                let node = if below_lost { Err(Fault::Medium) } else { self.node_at(&roots, height, key).await };
+                let (base, lost) = match node {
+                    Ok(base) => (base, false),
+                    Err(Fault::Medium) if with_lost && !planted(Canary::BelowLostForgotten) => {
+                        (Base::Fill(MapRef::Bad), true)
+                    }
+                    Err(Fault::Medium) => continue,
+                    Err(other) => return Err(other),
                 };
-                let lost = below_lost || is_lost().await?;
-                if lost && (!with_lost || planted(Canary::BelowLostForgotten)) {
-                    continue;
-                }
-                let child = |slot| NodeKey { level: key.level - 1, index: key.index * NODE_REFS as u64 + slot, ..key };
-                stack.extend((0..NODE_REFS as u64).rev().map(|slot| (child(slot), lost)));
+                let begun = stack.len();
+                let says = |child: &NodeKey| base.says_anything(child.slot());
+                stack.extend(key.children(from, complete_to).filter(says).map(|child| (child, lost)));
+                stack[begun..].reverse();
             }
         }
         Ok((found, complete_to))

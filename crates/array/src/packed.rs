@@ -90,6 +90,13 @@ impl Packed {
         }
     }
 
+    /// What slot `slot` says, and the first slot behind it that is of another run.
+    pub fn run_at(&self, slot: usize) -> (MapRef, usize) {
+        let run = self.run_of(slot);
+        let end = if run + 1 < self.runs() { self.first_of(run + 1) } else { NODE_REFS };
+        (self.said(run, slot), end)
+    }
+
     /// What the slots from `first` on say.
     pub fn slots_from(&self, first: usize) -> impl Iterator<Item = MapRef> {
         let mut run = self.run_of(first);
@@ -217,6 +224,12 @@ mod tests {
             let packed = Packed::from(&node);
             for slot in 0..NODE_REFS {
                 prop_assert_eq!(packed.get(slot), node.0[slot]);
+                let (says, end) = packed.run_at(slot);
+                prop_assert_eq!(says, node.0[slot]);
+                let is_alike = |s: &MapRef| matches!(s, MapRef::At(_)) || *s == says;
+                prop_assert!(slot < end && node.0[slot..end].iter().all(is_alike));
+                let goes_on = node.0.get(end).is_some_and(|s| *s == says && !matches!(s, MapRef::At(_)));
+                prop_assert!(!goes_on);
                 prop_assert!(packed.slots_from(slot).eq(node.0[slot..].iter().copied()));
             }
             prop_assert_eq!(packed.to_node(), node);

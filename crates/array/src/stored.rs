@@ -115,7 +115,7 @@ impl Core {
     /// Whether a merge may make what is stored less.
     fn merging_frees(&self) -> bool {
         let memory = self.memory.borrow();
-        let some_ranges = |t: &crate::memtable::Memtable| t.ranges().next().is_some();
+        let some_ranges = crate::memtable::Memtable::has_ranges;
         self.pending_blocks() > 0
             || some_ranges(&memory.active)
             || memory.frozen.as_ref().is_some_and(|f| some_ranges(f))

@@ -90,7 +90,7 @@ impl<'a> Pieces<'a> {
         self.done.set(0);
         let stopped = self.rt.now();
         if stopped - self.since.get() >= self.others.get() {
-            self.rt.yield_now().await;
+            self.rt.yield_turn().await;
             self.since.set(self.rt.now());
             self.others.set((self.since.get() - stopped).min(PIECE_MAX));
         }
@@ -248,8 +248,10 @@ impl RangeLocks {
             if w.gone.get() {
                 continue;
             }
-            let behind_another = still.iter().any(|s| s.start < w.end && w.start < s.end);
-            if !behind_another && ranges.free(w.start, w.end) {
+            // Most are not free: then it does not matter who else waits.
+            let free = ranges.free(w.start, w.end);
+            let behind_another = free && still.iter().any(|s| s.start < w.end && w.start < s.end);
+            if free && !behind_another {
                 ranges.held.insert(w.start, w.end);
                 w.granted.set(true);
                 w.event.wake();

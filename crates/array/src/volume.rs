@@ -9,7 +9,7 @@ use std::rc::Rc;
 use base::{BLOCK_BYTES, BlockCount, Lba, VolumeId};
 use futures::future::{join_all, try_join_all};
 use ondisk::{MapRef, Place, VolumeState};
-use rt::{Buf, Bytes};
+use rt::{Buf, Bytes, Party};
 
 use crate::canary::{Canary, planted};
 use crate::core::{Core, Vol};
@@ -18,7 +18,7 @@ use crate::log::{Held, Piece, Request, What};
 use crate::map::LEAF_BLOCKS;
 use crate::seat::add;
 use crate::segment::Seg;
-use crate::share::Does;
+use crate::share::{Does, Turn};
 use crate::sync::RangeGuard;
 
 /// The smallest unit of a request.
@@ -26,6 +26,21 @@ pub const SECTOR_BYTES: u64 = 512;
 
 /// What one entry fills or deallocates at most: 4096 leaves, which a merge looks at.
 const FILL_BYTES_MAX: u64 = 4 << 30;
+
+/// Leaves of the memtable that one entry empties at most.
+const FILL_LEAVES_MAX: usize = 256;
+
+/// Requests of so many bytes are done a piece at a time, between which others run: each takes about as long as a turn may.
+const LONG_BYTES: u64 = 256 << 10;
+
+/// What parts of a request cost, in about a microsecond: a look at a span and its leaf, an entry of the log, and this much
+/// data.
+const SPAN_COST: u32 = 4;
+const FILL_COST: u32 = 8;
+const COST_BYTES: u64 = 8 << 10;
+
+/// Spans that a request may look at for what one request of a block costs in the limits of its volume.
+const SPANS_CHARGED: u32 = 64;
 
 /// What a run of bytes is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -43,11 +58,31 @@ pub enum ExtentKind {
 pub struct Volume {
     core: Rc<Core>,
     vol: Rc<Vol>,
+    /// Which client of the array: each that was given a volume is one.
+    client: u64,
 }
 
 impl Volume {
     pub(crate) fn new(core: Rc<Core>, vol: Rc<Vol>) -> Volume {
-        Volume { core, vol }
+        let client = core.clients.get();
+        core.clients.set(client + 1);
+        Volume { core, vol, client }
+    }
+
+    /// Waits until a part of a long request may begin that costs so much: others of this array, and other arrays, have their
+    /// turns between.
+    async fn step(&self, cost: u32) {
+        if !planted(Canary::TurnTakenWhole) {
+            let group = self.core.shape.array.0.as_u64_pair().1;
+            self.core.rt.step(Party { group, member: self.client }, cost).await;
+        }
+    }
+
+    /// The same for data; little of it does not wait.
+    async fn step_of(&self, bytes: u64) {
+        if bytes >= LONG_BYTES {
+            self.step((bytes / COST_BYTES) as u32).await;
+        }
     }
 
     /// Its number in the array; never of another volume.
@@ -166,6 +201,7 @@ impl Volume {
     }
 
     async fn read_chunk(&self, offset: u64, bytes: u64) -> Result<Bytes, Fault> {
+        self.step_of(bytes).await;
         let first = Lba::containing_byte(offset);
         let n = BlockCount::ceil_from_bytes(offset + bytes).0 - first.0;
         let blocks = self.read_blocks(first, n as usize).await?;
@@ -254,6 +290,7 @@ impl Volume {
         let end = BlockCount::ceil_from_bytes(offset + data.len() as u64).0;
         let n = end - first.0;
         self.core.writable()?;
+        self.step_of(data.len() as u64).await;
         let promise = self.core.admit_write(n).await?;
         let guard = self.vol.locks.lock(first.0, end).await;
         self.check(offset, data.len() as u64)?;
@@ -316,8 +353,7 @@ impl Volume {
     pub async fn write_zeroes(&self, offset: u64, bytes: u64, may_deallocate: bool, fua: bool) -> Result<(), Fault> {
         self.check(offset, bytes)?;
         add(&self.vol.counters.writes, 1);
-        self.within_own_limits(0).await?;
-        let turn = self.core.turn(&self.vol, Does::Write, BLOCK_BYTES as u64).await;
+        let charge = self.charge(Does::Write).await?;
         let fill = if may_deallocate { MapRef::Hole } else { MapRef::Zero };
         let inner =
             offset.next_multiple_of(BLOCK_BYTES as u64)..(offset + bytes) / BLOCK_BYTES as u64 * BLOCK_BYTES as u64;
@@ -333,9 +369,8 @@ impl Volume {
                     self.write_chunk(from, zeros.slice(0..(to - from) as usize), false).await?;
                 }
             }
-            self.fill(inner.start, inner.end, fill).await?;
+            self.fill(inner.start, inner.end, fill, charge).await?;
         }
-        drop(turn);
         self.durable_if(fua).await
     }
 
@@ -346,36 +381,75 @@ impl Volume {
     pub async fn deallocate(&self, offset: u64, bytes: u64, fua: bool) -> Result<(), Fault> {
         self.check(offset, bytes)?;
         add(&self.vol.counters.deallocates, 1);
-        self.within_own_limits(0).await?;
-        let turn = self.core.turn(&self.vol, Does::Write, BLOCK_BYTES as u64).await;
+        let charge = self.charge(Does::Write).await?;
         let from = offset.next_multiple_of(BLOCK_BYTES as u64);
         let to = (offset + bytes) / BLOCK_BYTES as u64 * BLOCK_BYTES as u64;
         if from < to {
-            self.fill(from, to, MapRef::Hole).await?;
+            self.fill(from, to, MapRef::Hole, charge).await?;
         }
-        drop(turn);
         self.durable_if(fua).await
     }
 
-    async fn fill(&self, from: u64, to: u64, fill: MapRef) -> Result<(), Fault> {
+    /// Waits until the limits and the shares of the volume let a part of a request begin, which counts as a request of one
+    /// block.
+    async fn charge(&self, does: Does) -> Result<Charge, Fault> {
+        self.within_own_limits(0).await?;
+        let turn = self.core.turn(&self.vol, does, BLOCK_BYTES as u64).await;
+        Ok(Charge { does, turn: Some(turn), spans: 0, entries: 0 })
+    }
+
+    /// The next part of a request that takes long: charged anew when what was charged is used up.
+    async fn charge_more(&self, charge: &mut Charge, entries: u32) -> Result<(), Fault> {
+        charge.spans += 1;
+        let used_up = charge.spans > SPANS_CHARGED || charge.entries + entries > 1;
+        charge.entries += entries;
+        if used_up && !planted(Canary::PartsUncharged) {
+            // Not both at once: with all of its share in turns that wait for more, a volume would come to rest.
+            charge.turn = None;
+            *charge = Charge { entries, ..self.charge(charge.does).await? };
+        }
+        self.step(if entries > 0 { FILL_COST } else { SPAN_COST }).await;
+        self.check(0, 0)
+    }
+
+    async fn fill(&self, from: u64, to: u64, fill: MapRef, mut charge: Charge) -> Result<(), Fault> {
         let mut at = from;
         while at < to {
-            let end = to.min((at / FILL_BYTES_MAX + 1) * FILL_BYTES_MAX);
-            self.fill_piece(at, end, fill).await?;
-            at = end;
+            at = self.skip(at, to, fill, &mut charge).await?;
+            if at < to {
+                self.charge_more(&mut charge, 1).await?;
+                at = self.fill_piece(at, to.min((at / FILL_BYTES_MAX + 1) * FILL_BYTES_MAX), fill).await?;
+            }
         }
         Ok(())
     }
 
-    async fn fill_piece(&self, from: u64, to: u64, fill: MapRef) -> Result<(), Fault> {
+    /// Where something lies from `at` on that is not `fill` already: of what is there is nothing to do. A write that is in
+    /// flight meanwhile comes before or after.
+    async fn skip(&self, at: u64, to: u64, fill: MapRef, charge: &mut Charge) -> Result<u64, Fault> {
+        let (mut lba, end) = (Lba::containing_byte(at), Lba::containing_byte(to));
+        while lba < end {
+            self.core.writable()?;
+            self.charge_more(charge, 0).await?;
+            match self.core.span(&self.vol, lba, end).await {
+                Ok(span) if span.says == Some(fill) => lba = span.until,
+                // What cannot be read is no proof.
+                Ok(_) | Err(Fault::Medium) => break,
+                Err(other) => return Err(other),
+            }
+        }
+        Ok(lba.byte_offset())
+    }
+
+    /// Fills `from..to` by one entry, or the first part of it; where that ends.
+    async fn fill_piece(&self, from: u64, to: u64, fill: MapRef) -> Result<u64, Fault> {
         self.core.writable()?;
         let (first, end) = (Lba::containing_byte(from), Lba::containing_byte(to));
+        let end = self.core.memory.borrow().active.end_of_leaves(self.vol.id, first, end, FILL_LEAVES_MAX);
+        let to = end.byte_offset();
         let promise = self.core.admit_fill().await?;
         let guard: RangeGuard = self.vol.locks.lock(first.0, end.0).await;
         self.check(from, to - from)?;
-        if fill == MapRef::Hole && self.nothing_there(first, end).await? {
-            return Ok(());
-        }
         if fill == MapRef::Zero {
             self.core.zeros_fit(&self.vol, first, end).await?;
         }
@@ -389,26 +463,8 @@ impl Volume {
             data: None,
             request: request.clone(),
         });
-        request.done().await
-    }
-
-    /// Whether nothing is stored or said of these blocks, so that there is nothing to deallocate.
-    async fn nothing_there(&self, first: Lba, end: Lba) -> Result<bool, Fault> {
-        let silent = {
-            let memory = self.core.memory.borrow();
-            let silent = |t: &crate::memtable::Memtable| !t.says_anything(self.vol.id, first, end);
-            silent(&memory.active) && memory.frozen.as_ref().is_none_or(|f| silent(f))
-        };
-        if !silent {
-            return Ok(false);
-        }
-        let _pin = self.core.pins.pin();
-        match self.core.leaves_there(&self.vol, first, end, 1, true).await {
-            Ok((leaves, _)) => Ok(leaves.is_empty()),
-            // What cannot be read is no proof.
-            Err(Fault::Medium) => Ok(false),
-            Err(other) => Err(other),
-        }
+        request.done().await?;
+        Ok(to)
     }
 
     /// Where the block at `offset` lies.
@@ -429,28 +485,53 @@ impl Volume {
         if self.core.uncertain.get() {
             return Err(Fault::Frozen);
         }
+        let mut charge = self.charge(Does::Read).await?;
         let mut extents: Vec<(u64, ExtentKind)> = Vec::new();
-        let (mut lba, end) = (Lba::containing_byte(offset), BlockCount::ceil_from_bytes(offset + bytes).0);
-        while lba.0 < end {
-            let n = (LEAF_BLOCKS - lba.0 % LEAF_BLOCKS).min(end - lba.0);
-            for r in self.core.resolve(&self.vol, lba, n as usize).await?.refs {
-                let kind = match r {
-                    MapRef::At(_) | MapRef::Bad => ExtentKind::Allocated,
-                    MapRef::Hole => ExtentKind::Hole,
-                    MapRef::Zero => ExtentKind::Zero,
-                };
-                if let Some((len, _)) = extents.last_mut().filter(|(_, last)| *last == kind) {
-                    *len += BLOCK_BYTES as u64;
-                } else if extents.len() == at_most {
-                    return Ok(trim(extents, offset, bytes));
-                } else {
-                    extents.push((BLOCK_BYTES as u64, kind));
+        let (mut lba, end) = (Lba::containing_byte(offset), Lba(BlockCount::ceil_from_bytes(offset + bytes).0));
+        while lba < end {
+            self.charge_more(&mut charge, 0).await?;
+            let span = self.core.span(&self.vol, lba, end).await?;
+            let blocks = span.until.since(lba).0;
+            let is_room = match span.says {
+                Some(says) => add_extent(&mut extents, says, blocks, at_most),
+                None => {
+                    let leaf = self.core.resolve(&self.vol, lba, blocks as usize).await?;
+                    leaf.refs.iter().all(|says| add_extent(&mut extents, *says, 1, at_most))
                 }
+            };
+            if !is_room {
+                break;
             }
-            lba += BlockCount(n);
+            lba = span.until;
         }
         Ok(trim(extents, offset, bytes))
     }
+}
+
+/// What a request that takes long in all was charged for, and has not used up.
+struct Charge {
+    does: Does,
+    turn: Option<Turn>,
+    spans: u32,
+    entries: u32,
+}
+
+/// Adds blocks that say one thing; whether they fit into `at_most` extents.
+fn add_extent(extents: &mut Vec<(u64, ExtentKind)>, says: MapRef, blocks: u64, at_most: usize) -> bool {
+    let kind = match says {
+        MapRef::At(_) | MapRef::Bad => ExtentKind::Allocated,
+        MapRef::Hole => ExtentKind::Hole,
+        MapRef::Zero => ExtentKind::Zero,
+    };
+    let bytes = BlockCount(blocks).bytes();
+    if let Some((len, _)) = extents.last_mut().filter(|(_, last)| *last == kind) {
+        *len += bytes;
+    } else if extents.len() == at_most {
+        return false;
+    } else {
+        extents.push((bytes, kind));
+    }
+    true
 }
 
 /// Extents of whole blocks cut to the bytes asked for.

@@ -10,6 +10,7 @@ mod drives;
 mod generations;
 mod health;
 mod log;
+mod long;
 mod loss;
 mod map;
 mod moves;
@@ -156,6 +157,12 @@ rules! {
 
     service::a_volume_gets_what_its_limits_say [LimitsForgotten]
     service::a_quiet_volume_is_served_beside_a_loud_one [TurnKept]
+
+    long::a_long_request_takes_no_turn_whole [TurnTakenWhole]
+    long::what_is_absent_is_one_step [AbsentWalked]
+    long::parts_of_a_long_request_count_in_limits [PartsUncharged]
+    long::a_short_request_is_not_behind_long_ones []
+    long::extents_say_what_is_there [FrozenTableForgotten]
 
     drives::the_most_exposed_come_first [ExposedLast]
     drives::a_rebuild_that_waits_waits_over_restarts [PauseForgotten]

@@ -496,8 +496,10 @@ pub fn what_is_deallocated_below_a_lost_node_is_a_hole() {
 
 /// A look-up takes long; meanwhile everything that it knew of the map is written anew, and the old places are given back.
 pub fn a_look_up_outlives_its_trees() {
+    // Two levels above the leaves: below the first node that is read lies another.
+    const TALLER: u64 = 8 << 30;
     let world = World::new(1, false);
-    world.create_of_width(Level::Raid0, 1, 64, TALL);
+    world.create_of_width(Level::Raid0, 1, 64, TALLER);
     let p = world.start(34);
     let overwrite = |p: &super::world::Process<'_>, tag| {
         (0..32).for_each(|leaf| p.write(leaf * 256, tag, 1).unwrap());
@@ -515,7 +517,7 @@ pub fn a_look_up_outlives_its_trees() {
         _ => Verdict::Proceed,
     });
     let v = p.v();
-    let looked = p.rt.spawn(async move { v.extents(0, TALL, 1000).await });
+    let looked = p.rt.spawn(async move { v.extents(0, TALLER, 1000).await });
     p.wait(Duration::from_millis(1));
     assert!(!waits.get(), "it reads the map");
     (2..14).for_each(|tag| overwrite(&p, tag));
