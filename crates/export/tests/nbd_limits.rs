@@ -102,7 +102,7 @@ fn many_refused_requests_without_taking_the_answers() {
 }
 
 #[test]
-fn more_connections_than_fit_wait() {
+fn more_connections_than_fit_wait_a_little() {
     let world = World::new([Memory::new("vol", 1 << 20)]);
     world.rt.block_on(async {
         let mut clients = Vec::new();

@@ -277,15 +277,15 @@ fn a_host_that_is_silent_loses_its_controller() {
 }
 
 #[test]
-fn more_connections_than_fit_wait() {
+fn more_queues_than_fit_wait_a_little() {
     with_target(async |target| {
         let mut links = Vec::new();
         for _ in 0..CONNECTIONS_MAX {
-            links.push(Link::open(&target.rt, &target.address, &target.wishes()).await.unwrap());
+            links.push(target.admin(&target.wishes()).await.unwrap());
         }
         let late = {
-            let (rt, address, wishes) = (target.rt.clone(), target.address.clone(), target.wishes());
-            target.rt.spawn(async move { Link::open(&rt, &address, &wishes).await.is_ok() })
+            let target = target.clone();
+            target.rt.clone().spawn(async move { target.admin(&target.wishes()).await.is_ok() })
         };
         target.rt.sleep(Duration::from_millis(50)).await;
         assert!(!late.is_finished());

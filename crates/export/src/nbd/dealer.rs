@@ -15,13 +15,14 @@ use rt::{
     net::{Addr, Listener, Stream},
 };
 
-use super::{Server, limits::CONNECTIONS_MAX};
+use super::{Server, limits::ROOMS};
 use crate::{
     namespace::Directory,
     remote::{GuestEnd, HANDS_MAX, Remote, way},
     stream::{
-        accept::accept,
-        pool::{Loan, Pool},
+        accept::{Arrival, accept},
+        door::Door,
+        rare::Rare,
         signal::Signal,
     },
 };
@@ -41,13 +42,12 @@ struct Table {
 
 struct Place {
     orders: MailSender<Order>,
-    /// One for each of its connections.
-    slots: Vec<Loan>,
+    connections: usize,
     ended: bool,
 }
 
 enum Order {
-    Serve(OwnedFd),
+    Serve(OwnedFd, Arrival),
     Stop,
 }
 
@@ -84,13 +84,14 @@ impl Dealer {
             let (host, namespaces) = way(rt);
             host.serve(rt, directory.clone()).detach();
             rt.spawn(table.clone().watch(number, ends)).detach();
-            table.places.borrow_mut().push(Place { orders, slots: vec![], ended: false });
+            table.places.borrow_mut().push(Place { orders, connections: 0, ended: false });
             dealt.push(Hand { orders: inbox, closed, namespaces, of: hands });
         }
-        let slots = Pool::new(CONNECTIONS_MAX);
+        let (door, rare) = (Door::new(ROOMS), Rare::new(rt));
         let accept = |listener| {
             let table = table.clone();
-            rt.spawn(accept(rt.clone(), listener, slots.clone(), "nbd", move |stream, slot| table.deal(stream, slot)))
+            let deal = move |stream, arrival| table.deal(stream, arrival);
+            rt.spawn(accept(rt.clone(), listener, door.clone(), rare.clone(), "nbd", deal))
         };
         let acceptors = RefCell::new(listeners.into_iter().map(accept).collect());
         Ok((Dealer { table, addresses, acceptors }, dealt))
@@ -105,7 +106,7 @@ impl Dealer {
     /// Connections of each hand.
     #[must_use]
     pub fn connections(&self) -> Vec<usize> {
-        self.table.places.borrow().iter().map(|place| place.slots.len()).collect()
+        self.table.places.borrow().iter().map(|place| place.connections).collect()
     }
 
     /// Stops as [`Server::stop`] does: all hands at once.
@@ -130,31 +131,26 @@ impl Drop for Dealer {
 
 impl Table {
     /// Gives a connection to the hand that has the fewest.
-    fn deal(&self, stream: Stream, slot: Loan) {
+    fn deal(&self, stream: Stream, arrival: Arrival) {
         let fd = match stream.into_fd() {
             Ok(fd) => fd,
             Err(error) => return tracing::warn!(%error, "nbd: a connection is closed: it cannot be dealt"),
         };
         let mut places = self.places.borrow_mut();
-        let fewest = places.iter_mut().filter(|place| !place.ended).min_by_key(|place| place.slots.len());
+        let fewest = places.iter_mut().filter(|place| !place.ended).min_by_key(|place| place.connections);
         let Some(place) = fewest else { return };
-        if place.orders.send(Order::Serve(fd)) {
-            place.slots.push(slot);
+        if place.orders.send(Order::Serve(fd, arrival)) {
+            place.connections += 1;
         }
     }
 
     /// Counts the ends of a hand's connections, and its own.
     async fn watch(self: Rc<Self>, number: usize, mut ends: MailReceiver<()>) {
         while let Some(()) = ends.recv().await {
-            let slot = self.places.borrow_mut()[number].slots.pop();
-            drop(slot);
+            self.places.borrow_mut()[number].connections -= 1;
         }
-        let place = |places: &mut Vec<Place>| {
-            places[number].ended = true;
-            std::mem::take(&mut places[number].slots)
-        };
-        let slots = place(&mut self.places.borrow_mut());
-        drop(slots);
+        let place = &mut self.places.borrow_mut()[number];
+        (place.ended, place.connections) = (true, 0);
         self.changed.notify();
     }
 }
@@ -169,8 +165,8 @@ impl Hand {
     pub async fn serve_by<D: Directory>(self, rt: &Rt, made: impl FnOnce(Remote) -> D) {
         let Hand { mut orders, closed, namespaces, of } = self;
         let server = Server::one_of(of, rt, made(namespaces.connect(rt)));
-        while let Some(Order::Serve(fd)) = orders.recv().await {
-            let (connection, closed) = (server.connection(Stream::new(rt, fd)), closed.clone());
+        while let Some(Order::Serve(fd, arrival)) = orders.recv().await {
+            let (connection, closed) = (server.connection(Stream::new(rt, fd), arrival), closed.clone());
             rt.spawn(async move {
                 connection.await;
                 closed.send(());

@@ -5,7 +5,7 @@
 
 use std::io;
 
-use rt::{Bytes, Rt, net::Stream};
+use rt::{Bytes, Party, Rt, net::Stream};
 
 use super::{
     limits::{DISCARD_BYTES_MAX, OPTION_BYTES_MAX, REQUEST_BYTES_MAX},
@@ -19,8 +19,19 @@ use super::{
 };
 use crate::{
     namespace::{Directory, Namespace, NamespaceInfo},
-    stream::reader::Reader,
+    stream::{
+        door::{Full, Guest},
+        progress::Progress,
+        rare::Rare,
+        reader::Reader,
+    },
 };
+
+/// For whom exports are listed: all who ask together.
+const LIST: Party = Party { group: u64::MAX, member: 0 };
+
+/// What one export in a list costs, in about a microsecond.
+const LISTED_COST: u32 = 10;
 
 /// What a handshake ends with when transmission begins.
 pub struct Agreed<N> {
@@ -29,8 +40,18 @@ pub struct Agreed<N> {
     pub terms: Terms,
 }
 
+/// What the server has, and is doing.
+pub struct House<'a, D> {
+    pub rt: &'a Rt,
+    pub directory: &'a D,
+    pub progress: &'a Progress,
+    pub rare: &'a Rare,
+}
+
 struct Handshake<'a, D: Directory> {
+    house: &'a House<'a, D>,
     stream: &'a Stream,
+    guest: &'a Guest,
     directory: &'a D,
     no_zeroes: bool,
     structured: bool,
@@ -47,11 +68,10 @@ enum Next<N> {
 
 /// Runs the handshake. Nothing when the client leaves or is sent away.
 pub async fn run<D: Directory>(
-    rt: &Rt,
+    house: &House<'_, D>,
     stream: &Stream,
+    guest: &Guest,
     reader: &mut Reader,
-    directory: &D,
-    is_stopping: impl Fn() -> bool,
 ) -> io::Result<Option<Agreed<D::N>>> {
     let flags = FLAG_FIXED_NEWSTYLE | FLAG_NO_ZEROES;
     let mut greeting = Vec::with_capacity(18);
@@ -66,7 +86,8 @@ pub async fn run<D: Directory>(
         return Ok(None);
     }
     let no_zeroes = client & u32::from(FLAG_NO_ZEROES) != 0;
-    let mut handshake = Handshake { stream, directory, no_zeroes, structured: false, allocation: None };
+    let directory = house.directory;
+    let mut handshake = Handshake { house, stream, guest, directory, no_zeroes, structured: false, allocation: None };
     loop {
         let Some(header) = Header::parse(&reader.array().await?) else {
             return Ok(None);
@@ -80,14 +101,14 @@ pub async fn run<D: Directory>(
             continue;
         }
         let data = reader.bytes(header.bytes as usize).await?;
-        let next = if is_stopping() && header.option != opt::ABORT {
+        let next = if house.progress.is_stopping() && header.option != opt::ABORT {
             handshake.shut_down(header.option).await?
         } else {
             handshake.option(header.option, &data).await?
         };
         match next {
             // Options may all be there, and their answers leave without waiting: others have their turn between them.
-            Next::Option => rt.yield_now().await,
+            Next::Option => house.rt.yield_turn().await,
             Next::Transmission(agreed) => return Ok(Some(agreed)),
             Next::Close => return Ok(None),
         }
@@ -135,6 +156,8 @@ impl<D: Directory> Handshake<'_, D> {
     async fn list(&self) -> io::Result<Next<D::N>> {
         let mut out = Vec::new();
         for name in self.directory.names().await {
+            // There may be thousands, of which each is looked for.
+            self.house.rt.step(LIST, LISTED_COST).await;
             let Some(namespace) = self.directory.open(&name).await else {
                 continue;
             };
@@ -173,6 +196,9 @@ impl<D: Directory> Handshake<'_, D> {
         let Some(namespace) = self.directory.open(name).await else {
             return Ok(Next::Close);
         };
+        if self.seat().await.is_err() {
+            return Ok(Next::Close);
+        }
         let agreed = self.agree(namespace);
         let mut out = Vec::new();
         out.extend_from_slice(&agreed.terms.bytes.to_be_bytes());
@@ -188,6 +214,10 @@ impl<D: Directory> Handshake<'_, D> {
         let Some(namespace) = self.directory.open(name).await else {
             return self.refuse(number, rep::ERR_UNKNOWN, "no such export").await;
         };
+        if go && let Err(full) = self.seat().await {
+            let why = format!("no more connections: {full}");
+            return self.refuse(number, rep::ERR_POLICY, &why).await;
+        }
         let NamespaceInfo { name, description, preferred_block, .. } = namespace.info();
         let agreed = self.agree(namespace);
         let terms = &agreed.terms;
@@ -209,6 +239,14 @@ impl<D: Directory> Handshake<'_, D> {
         reply::option(&mut out, number, rep::ACK, &[]);
         send(self.stream, &out).await?;
         Ok(if go { Next::Transmission(agreed) } else { Next::Option })
+    }
+
+    /// A place for a client that has chosen an export.
+    async fn seat(&self) -> Result<(), Full> {
+        self.guest.seat(self.house.rt, false).await.inspect_err(|full| {
+            let peer = self.stream.peer();
+            self.house.rare.say("connections refused", || tracing::warn!(peer, %full, "nbd: a connection is refused"));
+        })
     }
 
     /// The terms for an export, as it is now.

@@ -22,10 +22,9 @@ use rt::{
 };
 
 use super::{
-    handshake,
+    handshake::{self, House},
     limits::{
-        CONNECTION_ALLOWANCE, CONNECTIONS_MAX, HANDSHAKE_SECONDS_MAX, SHARED_BYTES_MAX, STOP_LINGER_MILLIS,
-        STOP_SEND_SECONDS_MAX,
+        CONNECTION_ALLOWANCE, HANDSHAKE_SECONDS_MAX, ROOMS, SHARED_BYTES_MAX, STOP_LINGER_MILLIS, STOP_SEND_SECONDS_MAX,
     },
     session::{Job, Session},
     wire::REQUEST_BYTES,
@@ -34,10 +33,12 @@ use crate::{
     counters::{Counters, Live},
     namespace::Directory,
     stream::{
-        accept::accept,
+        accept::{Arrival, accept, end_lost},
         budget::Account,
-        pool::{Loan, Pool},
+        door::{Door, Guest},
+        pool::Pool,
         progress::Progress,
+        rare::Rare,
         reader::Reader,
         signal::Signal,
         workers::{WAITING_BYTES, Workers},
@@ -61,12 +62,14 @@ struct Shared<D: Directory> {
     connections: RefCell<BTreeMap<u64, Stream>>,
     next_connection: Cell<u64>,
     closed: Signal,
+    rare: Rc<Rare>,
 }
 
 impl<D: Directory> Shared<D> {
     fn new(rt: &Rt, directory: D, shared_bytes: u64) -> Rc<Shared<D>> {
-        Rc::new(Shared {
+        let shared = Rc::new(Shared {
             rt: rt.clone(),
+            rare: Rare::new(rt),
             directory,
             memory: Pool::new(shared_bytes),
             progress: Rc::default(),
@@ -75,7 +78,10 @@ impl<D: Directory> Shared<D> {
             connections: RefCell::default(),
             next_connection: Cell::new(0),
             closed: Signal::default(),
-        })
+        });
+        let connections = |shared: &Self| shared.connections.borrow().values().cloned().collect();
+        rt.spawn(end_lost(rt.clone(), Rc::downgrade(&shared), connections)).detach();
+        shared
     }
 }
 
@@ -88,11 +94,11 @@ impl<D: Directory> Server<D> {
         let listeners = addresses.iter().map(|a| Listener::bind(rt, a)).collect::<io::Result<Vec<_>>>()?;
         let addresses = listeners.iter().map(Listener::local_addr).collect();
         let shared = Shared::new(rt, directory, SHARED_BYTES_MAX);
-        let slots = Pool::new(CONNECTIONS_MAX);
+        let door = Door::new(ROOMS);
         let accept = |listener| {
-            let shared = shared.clone();
-            let serve = move |stream, slot| shared.rt.spawn(with_slot(shared.clone(), stream, slot)).detach();
-            rt.spawn(accept(rt.clone(), listener, slots.clone(), "nbd", serve))
+            let (shared, rare) = (shared.clone(), shared.rare.clone());
+            let serve = move |stream, arrival| shared.rt.spawn(connection(shared.clone(), stream, arrival)).detach();
+            rt.spawn(accept(rt.clone(), listener, door.clone(), rare, "nbd", serve))
         };
         let acceptors = RefCell::new(listeners.into_iter().map(accept).collect());
         Ok(Server { shared, addresses, acceptors })
@@ -108,8 +114,8 @@ impl<D: Directory> Server<D> {
     }
 
     /// Serves a connection to its end.
-    pub(super) fn connection(&self, stream: Stream) -> impl Future<Output = ()> + use<D> {
-        connection(self.shared.clone(), stream)
+    pub(super) fn connection(&self, stream: Stream, arrival: Arrival) -> impl Future<Output = ()> + use<D> {
+        connection(self.shared.clone(), stream, arrival)
     }
 
     /// The addresses it listens on, with the port that a port of zero became.
@@ -149,34 +155,31 @@ impl<D: Directory> Server<D> {
 }
 
 /// A connection from its first byte to its last.
-async fn connection<D: Directory>(shared: Rc<Shared<D>>, stream: Stream) {
+async fn connection<D: Directory>(shared: Rc<Shared<D>>, stream: Stream, arrival: Arrival) {
     let id = shared.next_connection.get();
     shared.next_connection.set(id + 1);
     shared.connections.borrow_mut().insert(id, stream.clone());
     tracing::debug!(id, peer = stream.peer(), "nbd: connected");
-    serve(&shared, &stream).await;
+    let Arrival { guest, told } = arrival;
+    Arrival::until_told(told, &stream, serve(&shared, &stream, &guest)).await;
     stream.shutdown();
     tracing::debug!(id, "nbd: disconnected");
     shared.connections.borrow_mut().remove(&id);
+    drop(guest);
     shared.closed.notify();
 }
 
-async fn with_slot<D: Directory>(shared: Rc<Shared<D>>, stream: Stream, slot: Loan) {
-    connection(shared, stream).await;
-    drop(slot);
-}
-
-async fn serve<D: Directory>(shared: &Shared<D>, stream: &Stream) {
+async fn serve<D: Directory>(shared: &Shared<D>, stream: &Stream, guest: &Guest) {
     let mut reader = Reader::new(stream.clone(), REQUEST_BYTES);
-    let handshake =
-        handshake::run(&shared.rt, stream, &mut reader, &shared.directory, || shared.progress.is_stopping());
+    let house = House { rt: &shared.rt, directory: &shared.directory, progress: &shared.progress, rare: &shared.rare };
+    let handshake = handshake::run(&house, stream, guest, &mut reader);
     let patience = shared.rt.sleep(Duration::from_secs(HANDSHAKE_SECONDS_MAX));
     let agreed = match select(pin!(handshake), pin!(patience)).await {
         Either::Left((Ok(Some(agreed)), _)) => agreed,
         Either::Left((Ok(None) | Err(_), _)) => return,
         Either::Right(_) => {
-            tracing::warn!(peer = stream.peer(), "nbd: the handshake takes too long");
-            return;
+            let line = || tracing::warn!(peer = stream.peer(), "nbd: the handshake takes too long");
+            return shared.rare.say("handshakes that take too long", line);
         }
     };
     let live = shared.counters.borrow_mut().entry(agreed.name.clone()).or_default().clone();

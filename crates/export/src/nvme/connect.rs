@@ -9,7 +9,7 @@ use std::rc::Rc;
 use rt::{Bytes, net::Stream};
 
 use super::{
-    controller::{Connection, Controller, Host},
+    controller::{Connection, Controller, DISCOVERY_NQN, Host},
     entry::{CONNECT_DATA_BYTES, CONTROLLER_ANY, ConnectData, Sqe, connect_at, fabrics},
     limits::QUEUE_ENTRIES_MAX,
     queue::Queue,
@@ -19,6 +19,7 @@ use super::{
     status::Status,
     subsystem::{Subsystem, Subsystems},
 };
+use crate::stream::door::Guest;
 
 /// Where in the command fields stand, for the errors that name them.
 const QUEUE_AT: u32 = 42;
@@ -102,6 +103,7 @@ pub struct Connected<S: Subsystems> {
 pub async fn connect<S: Subsystems>(
     shared: &Shared<S>,
     stream: &Stream,
+    guest: &Guest,
     sqe: &Sqe,
     data: &Bytes,
 ) -> Result<Connected<S>, Refusal> {
@@ -111,8 +113,15 @@ pub async fn connect<S: Subsystems>(
     let unknown = Refusal { status: Status::CONNECT_INVALID_PARAMETERS.retryable(), ..in_data(connect_at::SUBSYSTEM) };
     let subsystem = shared.common.find(&wish.data.subsystem).ok_or(unknown)?;
     if !subsystem.access.allows(&host.nqn) {
-        tracing::warn!(host = host.nqn, subsystem = subsystem.nqn, "nvme: a host that is not allowed");
+        let line = || tracing::warn!(host = host.nqn, subsystem = subsystem.nqn, "nvme: a host that is not allowed");
+        shared.rare.say("hosts that are not allowed", line);
         return Err(Status::CONNECT_INVALID_HOST.into());
+    }
+    if let Err(full) = guest.seat(&shared.rt, subsystem.nqn == DISCOVERY_NQN).await {
+        let peer = stream.peer();
+        let line = || tracing::warn!(peer, host = host.nqn, %full, "nvme: a connection is refused");
+        shared.rare.say("connections refused", line);
+        return Err(Status::CONNECT_CONTROLLER_BUSY.into());
     }
     if !shared.is_settled(&host, &subsystem.nqn).await {
         tracing::warn!(host = host.nqn, "nvme: commands of the host's former connections are in flight");
@@ -135,7 +144,12 @@ fn create<S: Subsystems>(
         return Err(in_data(connect_at::CONTROLLER));
     }
     let id = shared.free_controller_id().ok_or(Status::CONNECT_CONTROLLER_BUSY)?;
-    tracing::info!(id, host = host.nqn, subsystem = subsystem.nqn, "nvme: connected");
+    let line = || tracing::info!(id, host = host.nqn, subsystem = subsystem.nqn, "nvme: connected");
+    if subsystem.nqn == DISCOVERY_NQN {
+        shared.rare.say("hosts that look what there is", line)
+    } else {
+        line()
+    }
     let now = shared.rt.now();
     let controller = Controller::new(&shared.common, id, subsystem, host, wish.keep_alive_millis, now);
     shared.begin_controller(&controller);

@@ -25,11 +25,12 @@ use super::{
     status::Status,
     subsystem::Subsystems,
 };
-use crate::stream::{budget::Permit, progress::Executing};
+use crate::stream::{budget::Permit, door::Guest, progress::Executing};
 
 /// What is behind a connection here.
 pub struct Here<S: Subsystems> {
     shared: Rc<Shared<S>>,
+    guest: Rc<Guest>,
     queue: OnceCell<Rc<Queue<S>>>,
     /// An I/O queue for another thread from its beginning, and its Connect command.
     elsewhere: RefCell<Option<(Connected<S>, u16)>>,
@@ -49,8 +50,9 @@ pub struct Job<S: Subsystems> {
 
 impl<S: Subsystems> Here<S> {
     /// The session of a connection that is no queue yet.
-    pub fn session(shared: &Rc<Shared<S>>, stream: &Stream, terms: Terms) -> Rc<Session<Here<S>>> {
-        let here = Here { shared: shared.clone(), queue: OnceCell::new(), elsewhere: RefCell::default() };
+    pub fn session(shared: &Rc<Shared<S>>, stream: &Stream, guest: &Rc<Guest>, terms: Terms) -> Rc<Session<Here<S>>> {
+        let (queue, elsewhere) = (OnceCell::new(), RefCell::default());
+        let here = Here { shared: shared.clone(), guest: guest.clone(), queue, elsewhere };
         Session::new(&shared.rt, stream, terms, &shared.memory, &shared.progress, &shared.workers, here)
     }
 
@@ -132,8 +134,11 @@ impl<S: Subsystems> Session<Here<S>> {
     /// Only Connect may be the first.
     async fn first_command(self: &Rc<Self>, sqe: &Sqe, data: &Bytes, intact: bool, permit: Permit) -> Result<(), End> {
         let shared = &self.behind.shared;
-        let connected =
-            if intact { connect(shared, &self.stream, sqe, data).await } else { Err(Status::TRANSPORT_ERROR.into()) };
+        let connected = if intact {
+            connect(shared, &self.stream, &self.behind.guest, sqe, data).await
+        } else {
+            Err(Status::TRANSPORT_ERROR.into())
+        };
         match connected {
             Ok(connected) if connected.queue.id != 0 && shared.deals_at_connect() => {
                 self.behind.elsewhere.replace(Some((connected, sqe.command())));

@@ -5,8 +5,11 @@
 //!                16 MiB of longer payload, 1 MiB of it of its own
 //!                1 MiB more of its own for what comes in longer capsules
 //!                128 KiB of data on its way into a write
-//!   server       256 connections; 256 MiB of payload shared by all
-//!                -> 256 + 256 * (1 + 1 + 1 + 1/8) = 1056 MiB
+//!   server       320 connections; 256 MiB of payload shared by all
+//!                -> 256 + 320 * (1 + 1 + 1 + 1/8) = 1256 MiB
+//!   places       288 queues of subsystems, of which one address has 256 at most; 32 of discovery, of which the oldest
+//!                give way
+//!   strangers    512 that have sent no Connect that was accepted: of 4 KiB, until they fill them -> 2 to 32 MiB
 //! ```
 //!
 //! Nothing is taken before it is used: a connection at rest holds its receive buffer of 64 KiB; a server, each hand, and
@@ -16,7 +19,10 @@
 //! while others wait for shared memory is closed after `STALL_SECONDS_MAX`; what is not read from it because of its own
 //! long capsules does not count.
 
-use crate::stream::budget::Allowance;
+use crate::stream::{
+    budget::Allowance,
+    door::{Places, Rooms},
+};
 
 /// Entries of the longest queue. Linux asks for 128.
 pub const QUEUE_ENTRIES_MAX: u16 = 128;
@@ -64,8 +70,28 @@ pub const CONNECTION_BYTES_OWN: u64 = 1 << 20;
 /// Payload in flight over all connections beyond their own: sixteen connections at their limit.
 pub const SHARED_BYTES_MAX: u64 = 16 * CONNECTION_BYTES_MAX;
 
-/// Connections of one server, each a queue; more wait to be accepted.
+/// Queues that one address may have; more are refused.
 pub const CONNECTIONS_MAX: u64 = 256;
+
+/// Queues that one address cannot take from others.
+pub const CONNECTIONS_OF_OTHERS: u64 = 32;
+
+/// Connections of the discovery subsystem, which every host may use: the oldest give way to more.
+pub const DISCOVERY_CONNECTIONS_MAX: u64 = 32;
+
+/// All connections that are queues.
+pub const SERVER_CONNECTIONS_MAX: u64 = CONNECTIONS_MAX + CONNECTIONS_OF_OTHERS + DISCOVERY_CONNECTIONS_MAX;
+
+/// Connections that are no queue yet; the oldest give way to more.
+pub const STRANGERS_MAX: u64 = 512;
+
+/// Room of each kind.
+pub(super) const ROOMS: Rooms = Rooms {
+    strangers: [STRANGERS_MAX as usize; 2],
+    local: Places { all: CONNECTIONS_MAX as usize, one: CONNECTIONS_MAX as usize },
+    network: Places { all: (CONNECTIONS_MAX + CONNECTIONS_OF_OTHERS) as usize, one: CONNECTIONS_MAX as usize },
+    look: DISCOVERY_CONNECTIONS_MAX as usize,
+};
 
 /// I/O queues of one controller: with its admin queue, fifteen controllers fit.
 pub const IO_QUEUES_MAX: u16 = 16;
@@ -80,7 +106,7 @@ pub(super) const CONNECTION_ALLOWANCE: Allowance = Allowance {
 
 /// Payload in flight in all.
 pub const SERVER_BYTES_MAX: u64 = SHARED_BYTES_MAX
-    + CONNECTIONS_MAX
+    + SERVER_CONNECTIONS_MAX
         * (CONNECTION_COMMANDS_MAX * CAPSULE_DATA_FREE as u64
             + CONNECTION_CAPSULE_BYTES
             + CONNECTION_BYTES_OWN
@@ -101,7 +127,7 @@ pub const NSID_MAX: u32 = (1 << 24) - 1;
 /// Most namespaces of a subsystem (MNAN). Linux takes memory for as many.
 pub const NAMESPACES_MAX: u32 = 4096;
 
-/// A connection that is not a queue by then is closed: it holds one of `CONNECTIONS_MAX`.
+/// A connection that is not a queue by then is closed.
 pub const CONNECT_SECONDS_MAX: u64 = 10;
 
 /// How long a queue that a host connects anew waits for what the host sent before; then the host is told to try again.
@@ -129,7 +155,7 @@ pub const TERM_LINGER_MILLIS: u64 = 1000;
 /// How long a stopping server, or the end of a connection, waits for a host to take answers.
 pub const STOP_SEND_SECONDS_MAX: u64 = 5;
 
-const _: () = assert!(SERVER_BYTES_MAX == 1056 << 20);
+const _: () = assert!(SERVER_BYTES_MAX == 1256 << 20);
 const _: () = assert!(SETTLE_SECONDS_MAX < CONNECT_SECONDS_MAX);
 const _: () = assert!(TRANSFER_BYTES_MAX == 1 << 20);
 const _: () = assert!(2 * TRANSFER_BYTES_MAX as u64 <= CONNECTION_BYTES_MAX, "a compare holds both sides");

@@ -20,7 +20,7 @@ use std::{
 
 use futures::future::{Either, join_all, select};
 use rt::{
-    Bytes, Rt, Task,
+    Bytes, Party, Rt, TURN_COST, Task,
     net::{Addr, Listener, Stream},
 };
 
@@ -30,8 +30,8 @@ use super::{
     hand::{Clerk, Hand},
     here::{Here, Job},
     limits::{
-        CONNECT_SECONDS_MAX, CONNECTIONS_MAX, H2C_DATA_MAX, SETTLE_SECONDS_MAX, SHARED_BYTES_MAX,
-        STOP_SEND_SECONDS_MAX, WATCH_MILLIS,
+        CONNECT_SECONDS_MAX, H2C_DATA_MAX, ROOMS, SETTLE_SECONDS_MAX, SHARED_BYTES_MAX, STOP_SEND_SECONDS_MAX,
+        WATCH_MILLIS,
     },
     pdu::{self, Common as Header, Fatal, HEADERS_BYTES, Initialize, Terms, kind},
     session::linger,
@@ -41,9 +41,11 @@ use crate::{
     counters::Counters,
     remote::HANDS_MAX,
     stream::{
-        accept::accept,
-        pool::{Loan, Pool},
+        accept::{Arrival, accept, end_lost},
+        door::{Door, Guest},
+        pool::Pool,
         progress::Progress,
+        rare::Rare,
         reader::Reader,
         signal::Signal,
         workers::{WAITING_BYTES, Workers},
@@ -68,7 +70,8 @@ pub struct Shared<S: Subsystems> {
     pub progress: Rc<Progress>,
     pub workers: Rc<Workers<Job<S>>>,
     last_controller: Cell<u16>,
-    connection_slots: Rc<Pool>,
+    /// Lines that strangers cause.
+    pub rare: Rc<Rare>,
     connections: RefCell<BTreeMap<u64, Stream>>,
     next_connection: Cell<u64>,
     closed: Signal,
@@ -86,6 +89,12 @@ pub enum Deal {
     #[default]
     WhenAsked,
 }
+
+/// For whom controllers are looked at: all together.
+const WATCH: Party = Party { group: u64::MAX, member: 1 };
+
+/// What a look at one costs: as much as a turn has.
+const WATCHED_COST: u32 = TURN_COST;
 
 /// Highest controller identifier: those above are reserved. NVMe Base 2.0, 5.17.2.1, CNTLID.
 const CONTROLLER_MAX: u16 = 0xffef;
@@ -197,20 +206,23 @@ impl<S: Subsystems> Server<S> {
             progress,
             workers: Workers::new(WAITING_BYTES),
             last_controller: Cell::new(0),
-            connection_slots: Pool::new(CONNECTIONS_MAX),
+            rare: Rare::new(rt),
             connections: RefCell::default(),
             next_connection: Cell::new(0),
             closed: Signal::default(),
             clerks,
             deal,
         });
+        let door = Door::new(ROOMS);
         let accept = |listener| {
-            let (shared, slots) = (shared.clone(), shared.connection_slots.clone());
-            let serve = move |stream, slot| shared.rt.spawn(connection(shared.clone(), stream, slot)).detach();
-            rt.spawn(accept(rt.clone(), listener, slots, "nvme", serve))
+            let (shared, rare) = (shared.clone(), shared.rare.clone());
+            let serve = move |stream, arrival| shared.rt.spawn(connection(shared.clone(), stream, arrival)).detach();
+            rt.spawn(accept(rt.clone(), listener, door.clone(), rare, "nvme", serve))
         };
         let mut tasks: Vec<Task<()>> = listeners.into_iter().map(accept).collect();
         tasks.push(rt.spawn(watch(shared.clone())));
+        let connections = |shared: &Shared<S>| shared.connections.borrow().values().cloned().collect();
+        tasks.push(rt.spawn(end_lost(rt.clone(), Rc::downgrade(&shared), connections)));
         Ok((Server { shared, addresses, tasks: RefCell::new(tasks) }, dealt))
     }
 
@@ -297,6 +309,8 @@ async fn watch<S: Subsystems>(shared: Rc<Shared<S>>) {
                 tracing::warn!(id = controller.id, host = controller.host.nqn, "nvme: keep-alive timeout");
                 shared.end_controller(&controller);
             } else {
+                // Of thousands of namespaces and hundreds of controllers: others go on between.
+                shared.rt.step(WATCH, WATCHED_COST).await;
                 controller.refresh();
             }
         }
@@ -304,18 +318,20 @@ async fn watch<S: Subsystems>(shared: Rc<Shared<S>>) {
 }
 
 /// A connection from its first byte to its last.
-async fn connection<S: Subsystems>(shared: Rc<Shared<S>>, stream: Stream, slot: Loan) {
+async fn connection<S: Subsystems>(shared: Rc<Shared<S>>, stream: Stream, arrival: Arrival) {
     let id = shared.next_connection.get();
     shared.next_connection.set(id + 1);
     shared.connections.borrow_mut().insert(id, stream.clone());
-    serve(&shared, &stream).await;
+    let Arrival { guest, told } = arrival;
+    let guest = Rc::new(guest);
+    Arrival::until_told(told, &stream, serve(&shared, &stream, &guest)).await;
     stream.shutdown();
     shared.connections.borrow_mut().remove(&id);
-    drop(slot);
+    drop(guest);
     shared.closed.notify();
 }
 
-async fn serve<S: Subsystems>(shared: &Rc<Shared<S>>, stream: &Stream) {
+async fn serve<S: Subsystems>(shared: &Rc<Shared<S>>, stream: &Stream, guest: &Rc<Guest>) {
     let mut reader = Reader::new(stream.clone(), HEADERS_BYTES);
     let patience = || shared.rt.sleep(Duration::from_secs(CONNECT_SECONDS_MAX));
     let initialized = match select(pin!(initialize(&mut reader)), pin!(patience())).await {
@@ -325,7 +341,8 @@ async fn serve<S: Subsystems>(shared: &Rc<Shared<S>>, stream: &Stream) {
     let terms = match initialized {
         Ok(terms) => terms,
         Err((fatal, header)) => {
-            tracing::warn!(peer = stream.peer(), ?fatal, "nvme: terminating the connection");
+            let line = || tracing::warn!(peer = stream.peer(), ?fatal, "nvme: terminating the connection");
+            shared.rare.say("connections terminated", line);
             let term = pdu::encode_term(kind::C2H_TERM_REQ, fatal, &header);
             if stream.send_all(vec![Bytes::from_slice(&term)]).await.is_ok() {
                 linger(&shared.rt, &mut reader).await;
@@ -338,13 +355,15 @@ async fn serve<S: Subsystems>(shared: &Rc<Shared<S>>, stream: &Stream) {
     if stream.send_all(vec![Bytes::from_slice(&response.encode(kind::IC_RESP))]).await.is_err() {
         return;
     }
-    let session = Here::session(shared, stream, terms);
+    let session = Here::session(shared, stream, guest, terms);
     let deadline = {
         let (stream, weak, patience) = (stream.clone(), Rc::downgrade(&session), patience());
+        let rare = shared.rare.clone();
         shared.rt.spawn(async move {
             patience.await;
             if weak.upgrade().is_some_and(|session| !session.is_connected()) {
-                tracing::warn!(peer = stream.peer(), "nvme: no Connect command");
+                let line = || tracing::warn!(peer = stream.peer(), "nvme: no Connect command");
+                rare.say("connections without a Connect command", line);
                 stream.shutdown();
             }
         })

@@ -4,9 +4,11 @@
 
 pub mod accept;
 pub mod budget;
+pub mod door;
 pub mod outbox;
 pub mod pool;
 pub mod progress;
+pub mod rare;
 pub mod reader;
 pub mod signal;
 pub mod workers;

@@ -3,6 +3,8 @@
 //! Small requests arrive many at a time, so one receive takes up to 64 KiB and the messages are cut out of it (a small
 //! payload is copied). After a payload of 64 KiB or more the next receive takes little more than a header, so that the
 //! payload that follows is received where it stays: next to no copy for streams of large writes.
+//!
+//! A peer that has sent little has little memory: the buffers are made when it first fills the one of the beginning.
 
 use std::io;
 
@@ -10,6 +12,9 @@ use rt::{Buf, net::Stream};
 
 /// One receive of small messages: fifteen 4 KiB writes, or two thousand requests without payload.
 const BATCH_BYTES: usize = 64 << 10;
+
+/// Receives before anything was received that filled this: those who only come in send less.
+const FIRST_BYTES: usize = 4 << 10;
 
 /// Payloads from here on are worth a receive of their own.
 const DIRECT_BYTES: usize = 64 << 10;
@@ -21,22 +26,28 @@ pub struct Reader {
     held: Buf,
     start: usize,
     end: usize,
-    /// The other receive buffer: `batch` while `held` is header-sized, and the other way round.
+    /// The other receive buffer: `batch` while `held` is header-sized, and the other way round. Empty at the beginning.
     spare: Buf,
     direct: bool,
+    headers_bytes: usize,
 }
 
 impl Reader {
     /// Reads a stream of large payloads with up to `headers_bytes` between them: one header, or some if small messages
     /// stand there too. Of a payload that begins sooner its first bytes are copied.
     pub fn new(stream: Stream, headers_bytes: usize) -> Self {
-        let (held, spare) = (Buf::zeroed(BATCH_BYTES), Buf::zeroed(headers_bytes));
-        Reader { stream, held, start: 0, end: 0, spare, direct: false }
+        let (held, spare) = (Buf::zeroed(FIRST_BYTES), Buf::default());
+        Reader { stream, held, start: 0, end: 0, spare, direct: false, headers_bytes }
+    }
+
+    fn widen(&mut self) {
+        (self.held, self.spare) = (Buf::zeroed(BATCH_BYTES), Buf::zeroed(self.headers_bytes));
     }
 
     /// One that goes on where another has ended, with what that had received and not taken.
     pub fn resumed(stream: Stream, headers_bytes: usize, left: &[u8]) -> Self {
         let mut reader = Reader::new(stream, headers_bytes);
+        reader.widen();
         reader.held[..left.len()].copy_from_slice(left);
         reader.end = left.len();
         reader
@@ -99,8 +110,11 @@ impl Reader {
 
     /// Receives at least one byte into `held`, which is empty.
     async fn receive(&mut self) -> io::Result<()> {
+        if self.spare.is_empty() && self.end == self.held.len() {
+            self.widen();
+        }
         let held_is_batch = self.held.len() == BATCH_BYTES;
-        if held_is_batch == self.direct {
+        if !self.spare.is_empty() && held_is_batch == self.direct {
             std::mem::swap(&mut self.held, &mut self.spare);
         }
         (self.start, self.end) = (0, 0);

@@ -14,9 +14,10 @@ use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
+use std::time::Duration;
 
 use rustix::io::Errno;
-use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
+use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, sockopt};
 
 use super::{Addr, Stream};
 use crate::Rt;
@@ -40,7 +41,9 @@ impl Listener {
             Addr::Tcp(address) => {
                 let socket = TcpListener::bind(address)?;
                 let addr = Addr::Tcp(socket.local_addr()?);
-                (OwnedFd::from(socket), addr, None)
+                let fd = OwnedFd::from(socket);
+                look_after_the_silent(&fd)?;
+                (fd, addr, None)
             }
             Addr::Unix(path) => {
                 clear_path(path)?;
@@ -48,6 +51,8 @@ impl Listener {
                 (OwnedFd::from(socket), addr.clone(), Some(SocketFile::new(path)?))
             }
         };
+        // Many may come at once, and whoever finds the queue full comes again only after a second.
+        rustix::net::listen(&fd, BACKLOG)?;
         Ok(Listener { rt: Rt::from_inner(&rt.inner), fd: Rc::new(fd), addr, _file: file })
     }
 
@@ -77,6 +82,24 @@ impl fmt::Debug for Listener {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Listener({})", self.addr)
     }
+}
+
+/// Connections that may wait to be accepted; the kernel has a limit of its own (`net.core.somaxconn`).
+const BACKLOG: i32 = 4096;
+
+/// A connection on which nothing is heard for so long is asked whether its peer is there, and ends after three questions
+/// without an answer: within a minute.
+const ASKED_AFTER: Duration = Duration::from_secs(30);
+const ASKED_EVERY: Duration = Duration::from_secs(10);
+const QUESTIONS: u32 = 3;
+
+/// Connections that are accepted end when their peers have vanished. They take these options from the listening socket.
+fn look_after_the_silent(fd: &OwnedFd) -> io::Result<()> {
+    sockopt::set_socket_keepalive(fd, true)?;
+    sockopt::set_tcp_keepidle(fd, ASKED_AFTER)?;
+    sockopt::set_tcp_keepintvl(fd, ASKED_EVERY)?;
+    sockopt::set_tcp_keepcnt(fd, QUESTIONS)?;
+    Ok(())
 }
 
 /// Removes the socket file of a dead server.
@@ -138,5 +161,29 @@ impl Drop for SocketFile {
         if ours && let Err(error) = fs::remove_file(&self.path) {
             tracing::warn!("{}: the socket file stays behind: {error}", self.path.display());
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What is accepted takes what the listening socket has.
+    #[test]
+    fn connections_are_asked_whether_their_peers_are_there() {
+        let rt = Rt::real().expect("a ring");
+        rt.block_on(async {
+            let any_port = "tcp:127.0.0.1:0".parse().expect("an address");
+            let listener = Listener::bind(&rt, &any_port).expect("a free port");
+            let here = Stream::connect(&rt, &listener.local_addr()).await.expect("it listens");
+            let there = listener.accept().await.expect("somebody has come");
+            let fd = there.clone().into_fd().expect("a descriptor");
+            assert_eq!(sockopt::socket_keepalive(&fd), Ok(true));
+            let asked = sockopt::tcp_keepidle(&fd).and_then(|idle| Ok((idle, sockopt::tcp_keepintvl(&fd)?)));
+            let (after, every) = asked.expect("a TCP socket");
+            assert_eq!(after + every * sockopt::tcp_keepcnt(&fd).expect("a TCP socket"), Duration::from_secs(60));
+            assert!(!there.is_lost() && !here.is_lost());
+            assert_eq!(there.peer_ip().map(|ip| ip.is_loopback()), Some(true));
+        });
     }
 }

@@ -10,9 +10,10 @@
 use std::collections::VecDeque;
 use std::fmt;
 use std::io::{self, IoSlice};
-use std::net::SocketAddr;
-use std::os::fd::OwnedFd;
+use std::net::{IpAddr, SocketAddr};
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::rc::Rc;
+use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
@@ -26,6 +27,11 @@ use crate::{Buf, Bytes, Rt};
 /// call of the kernel that also would have slept until the next request; without it that takes a second one. More bytes are
 /// the answers of many requests, of which few still pay for a call of their own.
 const AT_ONCE_BYTES: usize = 16 << 10;
+
+/// A peer that has not confirmed what was sent for so long is gone: with a window that is open, it would have been asked some
+/// eight times. With one that is closed the kernel asks every two minutes.
+const LOST: Duration = Duration::from_secs(60);
+const LOST_CLOSED: Duration = Duration::from_secs(300);
 
 struct Connection {
     rt: Rt,
@@ -192,6 +198,28 @@ impl Stream {
         poll(&mut socket, Some(&now)).map_or(true, |ready| ready > 0)
     }
 
+    /// Whether nothing has been heard of the peer for too long, though it should have answered: data that was sent is not
+    /// confirmed. A peer that takes no data, and says so, is given longer: its answers come seldom. One of whom nothing is
+    /// expected is looked after by the kernel (`listener`).
+    #[must_use]
+    pub fn is_lost(&self) -> bool {
+        let Some(info) = tcp_info(&self.0.fd) else { return false };
+        let expected = info.tcpi_unacked > 0 || info.tcpi_notsent_bytes > 0;
+        let patience = if info.tcpi_probes > 0 { LOST_CLOSED } else { LOST };
+        expected && Duration::from_millis(u64::from(info.tcpi_last_ack_recv)) >= patience
+    }
+
+    /// The address of the other end; none of a socket file.
+    #[must_use]
+    pub fn peer_ip(&self) -> Option<IpAddr> {
+        peer_address(&self.0.fd).map(|address| address.ip())
+    }
+
+    /// The number of its descriptor.
+    pub(super) fn descriptor(&self) -> u64 {
+        u64::from(self.0.fd.as_raw_fd().unsigned_abs())
+    }
+
     /// Who is at the other end, for logs: "tcp:10.0.0.1:4711" or "unix:pid 7 uid 0".
     #[must_use]
     pub fn peer(&self) -> String {
@@ -205,6 +233,24 @@ impl fmt::Debug for Stream {
     }
 }
 
+/// What the kernel knows of a TCP connection; none of another.
+fn tcp_info(fd: &OwnedFd) -> Option<libc::tcp_info> {
+    // SAFETY: all zeros is a valid tcp_info, which consists of numbers.
+    let mut info: libc::tcp_info = unsafe { std::mem::zeroed() };
+    let mut len = size_of::<libc::tcp_info>() as libc::socklen_t;
+    // SAFETY: the descriptor is open, and the kernel writes at most `len` bytes, which `info` has.
+    let asked = unsafe {
+        libc::getsockopt(
+            fd.as_raw_fd(),
+            libc::IPPROTO_TCP,
+            libc::TCP_INFO,
+            (&raw mut info).cast::<libc::c_void>(),
+            &raw mut len,
+        )
+    };
+    (asked == 0).then_some(info)
+}
+
 /// None: try again.
 fn judge(answer: i32) -> Option<io::Result<usize>> {
     match usize::try_from(answer) {
@@ -214,10 +260,14 @@ fn judge(answer: i32) -> Option<io::Result<usize>> {
     }
 }
 
+fn peer_address(fd: &OwnedFd) -> Option<SocketAddr> {
+    rustix::net::getpeername(fd).ok().flatten().and_then(|peer| SocketAddr::try_from(peer).ok())
+}
+
 fn describe_peer(fd: &OwnedFd) -> String {
-    match rustix::net::getpeername(fd).map(|peer| peer.and_then(|p| SocketAddr::try_from(p).ok())) {
-        Ok(Some(address)) => format!("tcp:{address}"),
-        Ok(None) | Err(_) => match sockopt::socket_peercred(fd) {
+    match peer_address(fd) {
+        Some(address) => format!("tcp:{address}"),
+        None => match sockopt::socket_peercred(fd) {
             Ok(who) => format!("unix:pid {} uid {}", who.pid.as_raw_nonzero(), who.uid.as_raw()),
             Err(_) => "gone".to_owned(),
         },
