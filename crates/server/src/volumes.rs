@@ -290,11 +290,20 @@ impl<N: Namespace> Namespace for Lent<N> {
 
 /// What is on loan of one array.
 #[derive(Clone)]
-pub struct Loans<N>(Rc<RefCell<Vec<Weak<Slot<N>>>>>);
+pub struct Loans<N>(Rc<RefCell<Lending<N>>>);
+
+struct Lending<N> {
+    loans: Vec<Weak<Slot<N>>>,
+    /// At so many, those that have ended are forgotten: so a loan costs the same however many there are.
+    look_at: usize,
+}
+
+/// Fewer loans are not gone through.
+const LOANS_MIN: usize = 64;
 
 impl<N> Default for Loans<N> {
     fn default() -> Self {
-        Loans(Rc::default())
+        Loans(Rc::new(RefCell::new(Lending { loans: Vec::new(), look_at: LOANS_MIN })))
     }
 }
 
@@ -305,14 +314,18 @@ impl<N: Namespace> Loans<N> {
         let known = Rc::new(what.info());
         let slot = Rc::new(RefCell::new(Some(what)));
         let mut all = self.0.borrow_mut();
-        all.retain(|l| l.strong_count() > 0);
-        all.push(Rc::downgrade(&slot));
+        if all.loans.len() >= all.look_at {
+            all.loans.retain(|l| l.strong_count() > 0);
+            all.look_at = LOANS_MIN.max(2 * all.loans.len());
+        }
+        all.loans.push(Rc::downgrade(&slot));
         Lent { slot, known }
     }
 
     /// Takes everything back.
     pub fn end(&self) {
-        for lent in self.0.take().iter().filter_map(Weak::upgrade) {
+        let loans = std::mem::take(&mut self.0.borrow_mut().loans);
+        for lent in loans.iter().filter_map(Weak::upgrade) {
             let taken = lent.take();
             drop(taken);
         }

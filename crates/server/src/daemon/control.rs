@@ -1,9 +1,9 @@
 //! The control socket and its thread.
 //!
 //! Invariants: a socket that a live server answers is never taken; a dead one's file is; only the owner may
-//! connect.
+//! connect; it answers also when there are no more descriptors.
 
-use std::fs;
+use std::fs::{self, File};
 use std::io::{self, Read};
 use std::os::unix::fs::{FileTypeExt, PermissionsExt};
 use std::os::unix::net::{UnixListener, UnixStream};
@@ -123,6 +123,60 @@ impl Control {
     }
 }
 
+/// Between two tries to accept when that fails.
+const RETRY: Duration = Duration::from_millis(50);
+
+/// A listener that keeps a descriptor for whoever asks what is wrong when there are no others.
+struct Answering {
+    listener: tokio::net::UnixListener,
+    kept: Option<File>,
+    /// The log has been told.
+    told: bool,
+}
+
+impl Answering {
+    fn new(listener: tokio::net::UnixListener) -> Answering {
+        Answering { listener, kept: File::open("/dev/null").ok(), told: false }
+    }
+
+    async fn next(&mut self) -> (tokio::net::UnixStream, tokio::net::unix::SocketAddr) {
+        loop {
+            match self.listener.accept().await {
+                Ok(accepted) => {
+                    if self.kept.is_none() {
+                        self.kept = File::open("/dev/null").ok();
+                        self.told &= self.kept.is_none();
+                    }
+                    return accepted;
+                }
+                Err(e) => {
+                    if !std::mem::replace(&mut self.told, true) {
+                        tracing::warn!("control socket: cannot accept: {e}; raise the limit (ulimit -n)");
+                    }
+                    // What it gives back is for the next try.
+                    if self.kept.take().is_none() {
+                        tokio::time::sleep(RETRY).await;
+                        self.kept = File::open("/dev/null").ok();
+                    }
+                }
+            }
+        }
+    }
+}
+
+impl axum::serve::Listener for Answering {
+    type Io = tokio::net::UnixStream;
+    type Addr = tokio::net::unix::SocketAddr;
+
+    async fn accept(&mut self) -> (Self::Io, Self::Addr) {
+        self.next().await
+    }
+
+    fn local_addr(&self) -> io::Result<Self::Addr> {
+        self.listener.local_addr()
+    }
+}
+
 async fn serve(
     socket: Socket,
     data: DataHandle,
@@ -130,7 +184,7 @@ async fn serve(
     mut stopped: watch::Receiver<bool>,
     program: String,
 ) -> io::Result<()> {
-    let listener = tokio::net::UnixListener::from_std(socket.listener.try_clone()?)?;
+    let listener = Answering::new(tokio::net::UnixListener::from_std(socket.listener.try_clone()?)?);
     let wish = {
         let mut stopped = stopped.clone();
         async move {

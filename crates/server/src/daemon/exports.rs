@@ -70,6 +70,9 @@ impl Exports {
             Problem::failed(what, format!("cannot listen: {e}"), "stop what listens there, or choose another (--nbd)")
         };
         let (rt, exported) = (&data.world.rt, data.exported());
+        if let Err(e) = rt::net::raise_descriptor_limit() {
+            tracing::warn!("the limit of file descriptors stays as it is: {e}");
+        }
         let (exports, bound, by) = if cores.count() == 0 {
             let server =
                 patiently(rt, || Server::start(rt, exported.clone(), addresses)).await.map_err(no_listening)?;
