@@ -248,6 +248,8 @@ canaries! {
     GivenUpAtOnce,
     /// The cleaner gives up a segment when a map leaf that names its blocks is lost.
     LostLeafStops,
+    /// A scrub whose last start lies in the future waits for it.
+    ScrubAwaitsWrongDate,
     /// Map nodes take no room from volumes.
     NodesUncounted,
     /// A long request is done in one piece, however many others wait.

@@ -427,6 +427,7 @@ impl Core {
             ArrayState::Optimal | ArrayState::Rebuilding | ArrayState::ReadOnly | ArrayState::Closed => {}
         }
         alarms.extend(self.health_alarms());
+        alarms.extend(self.scrub_alarms());
         let share = used * 100 / usable.max(1);
         let step = [95, 90, 80].into_iter().find(|step| share >= *step);
         if let Some(step) = step.filter(|_| provisioned > usable) {

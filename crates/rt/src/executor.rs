@@ -69,7 +69,7 @@ enum Slot {
 #[allow(clippy::large_enum_variant)]
 enum World {
     Real { ring: Ring, start: Instant },
-    Modelled { now: Cell<Nanos>, start_unix_seconds: u64 },
+    Modelled { now: Cell<Nanos>, start_unix_seconds: Cell<u64> },
 }
 
 /// What all handles of a runtime share.
@@ -144,7 +144,7 @@ impl Rt {
             Queue::new(None),
             Random::from_seed(seed),
             Ways::Plain,
-            World::Modelled { now: Cell::new(Nanos(0)), start_unix_seconds },
+            World::Modelled { now: Cell::new(Nanos(0)), start_unix_seconds: Cell::new(start_unix_seconds) },
         )
     }
 
@@ -253,7 +253,20 @@ impl Rt {
         match &self.inner.world {
             // A clock before 1970 reads as 1970.
             World::Real { .. } => SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |d| d.as_secs()),
-            World::Modelled { now, start_unix_seconds } => start_unix_seconds + now.get().0 / 1_000_000_000,
+            World::Modelled { now, start_unix_seconds } => start_unix_seconds.get() + now.get().0 / 1_000_000_000,
+        }
+    }
+
+    /// Sets the modelled world's wall clock, as an operator or a time server does.
+    ///
+    /// # Panics
+    /// In the real world.
+    pub fn set_unix_seconds(&self, seconds: u64) {
+        match &self.inner.world {
+            World::Real { .. } => panic!("the machine's clock is not ours"),
+            World::Modelled { now, start_unix_seconds } => {
+                start_unix_seconds.set(seconds.saturating_sub(now.get().0 / 1_000_000_000));
+            }
         }
     }
 

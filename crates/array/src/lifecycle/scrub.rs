@@ -202,10 +202,33 @@ impl Core {
         });
     }
 
-    /// Seconds since 1970 at which a kind is due.
+    /// Seconds since 1970 at which a kind is due. One that began in the future was told so by a clock that was wrong: it is
+    /// due now.
     fn due_at(&self, kind: ScrubKind) -> Option<u64> {
         let line = self.scrub_line(kind);
-        (line.every_hours > 0).then(|| line.started_at.saturating_add(u64::from(line.every_hours) * 3600))
+        if line.every_hours == 0 {
+            return None;
+        }
+        let ahead = line.started_at > self.rt.unix_seconds() && !planted(Canary::ScrubAwaitsWrongDate);
+        Some(if ahead { 0 } else { line.started_at.saturating_add(u64::from(line.every_hours) * 3600) })
+    }
+
+    /// Scrubs that should have begun a whole interval ago, or have been running for two, for its alarms.
+    pub fn scrub_alarms(&self) -> Vec<String> {
+        let now = self.rt.unix_seconds();
+        let overdue = |kind: ScrubKind| {
+            let (every, due) = (self.scrub_line(kind).every_hours, self.due_at(kind)?);
+            // Of one that began in the future it is not known how long it waits; it begins at once, or goes on.
+            (due > 0 && now.saturating_sub(due) > u64::from(every) * 3600).then(|| {
+                format!(
+                    "the {} is overdue: one is due every {every} hours, and the last began {} hours ago; it runs while the \
+                     array is served and nothing is rebuilt",
+                    kind.word(),
+                    now.saturating_sub(self.scrub_line(kind).started_at) / 3600
+                )
+            })
+        };
+        [ScrubKind::Media, ScrubKind::Parity].into_iter().filter_map(overdue).collect()
     }
 
     /// What was asked for, what a restart interrupted, what is due. A parity scrub does what a media scrub does.
@@ -280,8 +303,12 @@ impl Core {
         p.saved.set(self.rt.now());
         p.stop.set(false);
         let resumed = if planted(Canary::ScrubForgetsPosition) { 0 } else { self.scrub_line(kind).position };
+        let now = self.rt.unix_seconds();
+        // A start in the future is none: the clock was wrong.
+        if resumed > 0 && self.scrub_line(kind).started_at > now {
+            self.set_scrub_line(kind, |line| line.started_at = now);
+        }
         if resumed == 0 {
-            let now = self.rt.unix_seconds();
             self.set_scrub_line(kind, |line| (line.position, line.started_at) = (1, now));
         }
         let from = self.scrub_line(kind).position;

@@ -195,6 +195,8 @@ rules! {
     scrub::it_goes_on_after_a_restart [ScrubForgetsPosition]
     scrub::what_it_cannot_repair_is_bad_for_good [ScrubLossForgotten]
     scrub::it_runs_when_it_is_due []
+    scrub::a_start_in_the_future_is_none [ScrubAwaitsWrongDate]
+    scrub::one_that_is_overdue_is_told []
 
     whole::volumes_are_in_all_parts_or_none [FirstPartFirst, LeftInParts]
     whole::parts_are_one_array []

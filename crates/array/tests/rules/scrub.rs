@@ -4,7 +4,7 @@ use std::cell::Cell;
 use std::rc::Rc;
 use std::time::Duration;
 
-use array::{ScrubKind, ScrubPlan, ScrubRun};
+use array::{OpenHow, ScrubKind, ScrubPlan, ScrubRun};
 use base::{BlockCount, MemberLba};
 use ondisk::Level;
 use rt::model::{Disk, OpKind, Verdict};
@@ -212,4 +212,56 @@ pub fn it_runs_when_it_is_due() {
     assert!(p.array().status().scrub.last.is_none(), "after six days");
     p.wait(Duration::from_secs(2 * 24 * 3600));
     assert!(p.array().status().scrub.last.is_some_and(|run| run.finished), "after eight");
+}
+
+const DAY: Duration = Duration::from_secs(24 * 3600);
+
+/// The clock was years ahead when a scrub ran, before a restart or while the array is served: by the right clock the next
+/// one is due, once.
+pub fn a_start_in_the_future_is_none() {
+    let years = 14 * 365 * DAY;
+    for restart in [true, false] {
+        let world = World::new(3, false);
+        world.create(Level::Raid5);
+        let mut p = world.start_later(9, if restart { years } else { Duration::ZERO }, OpenHow::default());
+        let right = p.rt.unix_seconds();
+        if !restart {
+            p.rt.set_unix_seconds(right + years.as_secs());
+        }
+        scrub(&p, ScrubKind::Parity);
+        if restart {
+            p.close();
+            p = world.start(10);
+        } else {
+            p.rt.set_unix_seconds(right);
+        }
+        let begun_of = |p: &Process<'_>| p.array().status().scrub.media.started_at;
+        let count =
+            |p: &Process<'_>| p.array().status().events.iter().filter(|e| e.text.contains("scrub begins")).count();
+        let before = count(&p);
+        p.wait(2 * Duration::from_secs(3600));
+        assert_eq!(count(&p), before + 1, "one scrub: {:#?}", p.array().status().events);
+        assert!(begun_of(&p) <= p.rt.unix_seconds(), "it is known when");
+        p.wait(5 * DAY);
+        assert_eq!(count(&p), before + 1, "not before it is due: {:#?}", p.array().status().events);
+    }
+}
+
+/// An array that was not served for long has an alarm until it is scrubbed.
+pub fn one_that_is_overdue_is_told() {
+    let world = World::new(3, false);
+    world.create(Level::Raid5);
+    let overdue = |p: &Process<'_>| {
+        let alarms = p.array().status().alarms.into_iter();
+        alarms.filter(|a| a.contains("overdue")).map(|a| a.split(' ').nth(1).unwrap().to_owned()).collect::<Vec<_>>()
+    };
+    let read_only = OpenHow { read_only: true, ..OpenHow::default() };
+    for (days, told) in [(13, &[][..]), (15, &["media"]), (61, &["media", "parity"])] {
+        let p = world.start_later(9, days * DAY, read_only);
+        assert_eq!(overdue(&p), told, "after {days} days");
+        p.close();
+    }
+    let p = world.start_later(9, 61 * DAY, OpenHow::default());
+    p.wait(Duration::from_secs(60));
+    assert!(overdue(&p).is_empty());
 }
