@@ -84,6 +84,14 @@ impl Server {
     /// When there is no such program.
     pub fn spawn(&mut self) -> Result<()> {
         let log = File::options().create(true).append(true).open(self.log_path()).or_fail("the server's log")?;
+        self.spawn_logging_to(log.into())
+    }
+
+    /// The same, its log not kept.
+    ///
+    /// # Errors
+    /// When there is no such program.
+    pub fn spawn_logging_to(&mut self, log: Stdio) -> Result<()> {
         let nbd = format!("unix:{}", self.socket().display());
         let mut args = vec!["serve", "--stop-at-eof", "--nbd", &nbd];
         args.extend(self.flags.iter().map(String::as_str));

@@ -5,6 +5,7 @@ use clap_complete::Shell;
 
 use crate::cli::Cli;
 use crate::exit::{Finding, Outcome};
+use crate::output;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -22,6 +23,8 @@ pub struct Args {
 
 /// Prints it.
 pub fn run(args: &Args) -> Outcome {
-    clap_complete::generate(args.shell, &mut Cli::command(), "ashlar", &mut std::io::stdout());
+    let mut script = Vec::new();
+    clap_complete::generate(args.shell, &mut Cli::command(), "ashlar", &mut script);
+    output::bytes(&script);
     Ok(Finding::Good)
 }

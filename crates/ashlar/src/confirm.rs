@@ -1,8 +1,10 @@
 //! Asking before something is lost for ever.
 
-use std::io::{self, IsTerminal, Write};
+use std::io::{self, IsTerminal};
 
 use server::Problem;
+
+use crate::output;
 
 /// Asks the user to type `name`, unless `yes` was said already.
 ///
@@ -16,10 +18,9 @@ pub fn by_name(yes: bool, loss: &str, name: &str) -> Result<(), Problem> {
     if !io::stdin().is_terminal() {
         return refused("this wants a confirmation, and there is no terminal to ask on");
     }
-    eprint!("{loss}\nType \"{name}\" to go on: ");
+    output::hint(&format!("{loss}\nType \"{name}\" to go on: "));
     let mut answer = String::new();
-    let read = io::stderr().flush().and_then(|()| io::stdin().read_line(&mut answer));
-    match read {
+    match io::stdin().read_line(&mut answer) {
         Ok(_) if answer.trim() == name => Ok(()),
         Ok(_) => refused("the answer was another; nothing was done"),
         Err(e) => refused(&format!("the answer cannot be read: {e}")),

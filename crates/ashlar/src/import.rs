@@ -8,7 +8,7 @@ use server::view::{ImportRequest, Imported, VERSION};
 use crate::confirm;
 use crate::context::{Context, absolute_drive};
 use crate::exit::{Finding, Outcome};
-use crate::text;
+use crate::{output, text};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -96,7 +96,7 @@ pub fn run(context: &Context, args: &Args) -> Outcome {
         text::print("");
     }
     for problem in &imported.problems {
-        eprintln!("ashlar: {problem}");
+        output::complain(&format!("ashlar: {problem}"));
     }
     let names: Vec<_> = imported.arrays.iter().map(|a| a.array.name.as_str()).collect();
     text::print(&if imported.served {

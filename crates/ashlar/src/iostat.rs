@@ -1,6 +1,5 @@
 //! `ashlar iostat`.
 
-use std::thread;
 use std::time::Duration;
 
 use server::Problem;
@@ -8,6 +7,7 @@ use server::view::{Iostats, TrafficView};
 
 use crate::context::Context;
 use crate::exit::{Finding, Outcome};
+use crate::output;
 use crate::text::{self, Table, count, per_second};
 
 const EXAMPLES: &str = "\
@@ -46,7 +46,9 @@ pub fn run(context: &Context, args: &Args) -> Outcome {
         if args.json && left == 0 {
             break;
         }
-        thread::sleep(interval);
+        if !output::pause(interval) {
+            break;
+        }
         let now = fetch(context, args)?;
         if !args.json {
             show(&before, &now);

@@ -5,7 +5,7 @@
 //!
 //! Invariants: people read standard output and, when something is wrong, standard error; with `--json` standard output
 //! holds exactly one object (or one per line where it repeats), also for an error; the exit code is one of
-//! [`exit::CODES_HELP`].
+//! [`exit::CODES_HELP`]. All that is printed goes through [`output`].
 
 mod attach;
 mod bench;
@@ -25,6 +25,8 @@ mod import;
 mod inspect;
 mod iostat;
 mod lab;
+mod log;
+mod output;
 mod progress;
 mod rebuild;
 mod rescue;
@@ -41,5 +43,8 @@ use std::process::ExitCode;
 use clap::Parser;
 
 fn main() -> ExitCode {
-    cli::Cli::parse().run()
+    match cli::Cli::try_parse() {
+        Ok(cli) => cli.run(),
+        Err(said) => exit::unparsed(&said),
+    }
 }

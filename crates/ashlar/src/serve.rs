@@ -7,10 +7,10 @@ use server::daemon::{self, NvmeSettings, Settings, What};
 use server::memory::Memory;
 use server::size::Size;
 use server::{Problem, paths};
-use tracing_subscriber::EnvFilter;
 
 use crate::context::{Context, absolute, absolute_drive};
 use crate::exit::{Finding, Outcome};
+use crate::log;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -94,7 +94,7 @@ pub struct Args {
 
 /// Serves.
 pub fn run(context: &Context, args: Args) -> Outcome {
-    log_to_stderr();
+    log::begin();
     daemon::run(settings(context, args)?)?;
     Ok(Finding::Good)
 }
@@ -151,17 +151,4 @@ fn nvme_settings(config: &Config, args: &Args) -> NvmeSettings {
         access,
         deal: args.deal.or(config.deal).unwrap_or_default(),
     }
-}
-
-/// The daemon says what each recovery step took, with the array's name; the engine's own lines are for debugging.
-const LOG_DEFAULT: &str = "info,array::lifecycle::open=warn";
-
-fn log_to_stderr() {
-    let filter = EnvFilter::try_from_env("ASHLAR_LOG").unwrap_or_else(|_| EnvFilter::new(LOG_DEFAULT));
-    tracing_subscriber::fmt()
-        .with_env_filter(filter)
-        .with_writer(std::io::stderr)
-        .with_ansi(std::io::IsTerminal::is_terminal(&std::io::stderr()))
-        .with_target(false)
-        .init();
 }

@@ -1,7 +1,6 @@
 //! `ashlar status`.
 
 use std::io::IsTerminal;
-use std::thread;
 use std::time::Duration;
 
 use server::ops::status;
@@ -10,6 +9,7 @@ use server::{Kind, Problem};
 
 use crate::context::{Context, encode};
 use crate::exit::{Finding, Outcome};
+use crate::output;
 use crate::text::{self, Table, human, percent};
 
 const EXAMPLES: &str = "\
@@ -56,7 +56,7 @@ pub fn run(context: &Context, args: &Args) -> Outcome {
         }
         if args.watch.is_some() && !args.json && std::io::stdout().is_terminal() {
             // To the top of a cleared screen.
-            text::print("\x1b[H\x1b[2J");
+            output::bytes(b"\x1b[H\x1b[2J");
         }
         if args.json {
             text::print_json(&arrays)
@@ -67,7 +67,9 @@ pub fn run(context: &Context, args: &Args) -> Outcome {
             let whole = arrays.absent.is_empty() && arrays.arrays.iter().all(is_whole);
             return Ok(if args.check && !whole { Finding::NotWhole } else { Finding::Good });
         };
-        thread::sleep(Duration::from_secs(seconds.max(1)));
+        if !output::pause(Duration::from_secs(seconds.max(1))) {
+            return Ok(Finding::Good);
+        }
     }
 }
 

@@ -4,10 +4,10 @@ mod array;
 mod table;
 mod units;
 
-use std::io::{self, Write};
-
 use serde::Serialize;
 use server::view::Done;
+
+use crate::output;
 
 pub use array::{array_details, drives_line, plan, recovery, scrub_found, scrub_run, state_word};
 pub use server::size::human;
@@ -18,16 +18,13 @@ pub use units::{count, duration, per_second, percent};
 pub fn print_json(value: &impl Serialize) {
     match serde_json::to_string(value) {
         Ok(text) => print(&text),
-        Err(e) => eprintln!("ashlar: cannot be written as JSON: {e}"),
+        Err(e) => output::cannot(format!("no JSON: {e}")),
     }
 }
 
-/// Prints a line. A reader that has gone away (`| head`) is no error.
+/// Prints a line.
 pub fn print(line: &str) {
-    crate::progress::around(|| {
-        let mut out = io::stdout().lock();
-        let _ = writeln!(out, "{line}").and_then(|()| out.flush());
-    });
+    output::line(line);
 }
 
 /// Prints what a verb has done.

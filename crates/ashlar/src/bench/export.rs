@@ -1,7 +1,6 @@
 //! `ashlar bench --export`: loads on an export of any server, one after the other.
 
 use std::fs;
-use std::io::Write;
 use std::path::PathBuf;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -13,6 +12,7 @@ use server::Problem;
 use super::problem;
 use crate::context::Context;
 use crate::exit::{Finding, Outcome};
+use crate::output;
 use crate::text::{self, Table};
 
 /// What is asked of an export.
@@ -81,8 +81,7 @@ pub fn run(context: &Context, all: &super::Args) -> Outcome {
             let what = Exported { load, range, ramp: seconds(args.ramp.unwrap_or(0.0)), time, seed: seed() };
             let shown = |second: bench::generate::Second| {
                 if args.output.is_some() {
-                    // Whoever reads it may have gone.
-                    let _gone = writeln!(std::io::stdout(), "[{:.0} IOPS]", second.iops);
+                    output::line(&format!("[{:.0} IOPS]", second.iops));
                 }
             };
             told.push(exported(&world.rt, &target, &what, shown).await.map_err(problem)?);

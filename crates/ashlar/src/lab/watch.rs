@@ -1,12 +1,12 @@
 //! Where a run stands: one line that is written over on a terminal, a line for each cell that ended everywhere.
 
-use std::io::{self, IsTerminal, Write};
+use std::io::{self, IsTerminal};
 
 use lab::model::{Cell, Verdict};
 use lab::run::Live;
 use lab::units;
 
-use crate::text;
+use crate::{output, text};
 
 /// What is shown.
 pub struct Watch {
@@ -33,9 +33,7 @@ impl Watch {
         } else if self.terminal {
             let rate = live.iops.map_or(String::new(), |n| format!("  {} IOPS", units::si(n)));
             let left = units::time(live.seconds_left);
-            eprint!("\r\x1b[K{:>3}/{} {}{rate}  {left} left", live.step, live.steps, live.id);
-            // A terminal that has gone away is no error.
-            let _ = io::stderr().flush();
+            output::hint(&format!("\r\x1b[K{:>3}/{} {}{rate}  {left} left", live.step, live.steps, live.id));
         }
     }
 
@@ -46,7 +44,7 @@ impl Watch {
 
     fn clear(&self) {
         if self.terminal {
-            eprint!("\r\x1b[K");
+            output::hint("\r\x1b[K");
         }
     }
 }

@@ -16,6 +16,7 @@ mod parts;
 mod qemu;
 mod rebuild;
 mod refusals;
+mod streams;
 mod verbs;
 
 use e2e::Result;
@@ -36,6 +37,7 @@ pub struct Case {
 pub fn all() -> Vec<Case> {
     let groups = [
         verbs::CASES,
+        streams::CASES,
         handover::CASES,
         refusals::CASES,
         libnbd::CASES,
