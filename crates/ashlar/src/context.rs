@@ -60,9 +60,7 @@ impl Context {
         &self,
         verb: impl FnOnce(World) -> F,
     ) -> Result<T, Problem> {
-        let rt = Rt::real().map_err(|e| {
-            Problem::failed("the runtime", e, "io_uring must be allowed (sysctl kernel.io_uring_disabled)")
-        })?;
+        let rt = Rt::real().map_err(|e| Problem::no_ring(&e))?;
         let world =
             World { rt: rt.clone(), registry: Registry::at(self.state_dir.clone()), cores: OtherCores::default() };
         let result = rt.block_on(Box::pin(verb(world)));

@@ -89,7 +89,12 @@ impl Cores {
         let all = (0..cores).map(one).collect::<io::Result<Vec<_>>>().map_err(no_cores)?;
         drop(begun);
         while let Some(beginning) = beginnings.recv().await {
-            beginning.map_err(no_cores)?;
+            beginning.map_err(|e| {
+                let mut problem = Problem::no_ring(&e);
+                problem.what = "further cores".to_owned();
+                problem.todo += "; or serve with fewer (--cores)";
+                problem
+            })?;
         }
         let detail = if cores == 0 { "none".to_owned() } else { cores.to_string() };
         let (works, threads): (Vec<MailSender<Work>>, Vec<_>) = all.into_iter().unzip();

@@ -4,9 +4,14 @@
 //! Invariant: each problem has a [`Kind`], and the kind alone decides the HTTP status and the exit code.
 
 use std::fmt;
+use std::io;
 use std::ops::{Deref, DerefMut};
 
+use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
+
+/// Memory that one io_uring locks: 4096 answers, 256 entries, and what the kernel rounds up to.
+const RING_KIB: u64 = 128;
 
 /// What sort of "no" it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -128,6 +133,14 @@ impl Problem {
         line
     }
 
+    /// The kernel gives no io_uring.
+    #[must_use]
+    pub fn no_ring(error: &io::Error) -> Problem {
+        let disabled = std::fs::read_to_string("/proc/sys/kernel/io_uring_disabled").ok();
+        let memlock = rustix::process::getrlimit(rustix::process::Resource::Memlock).current;
+        Problem::failed("the runtime", format!("no io_uring: {error}"), ring_hint(error, disabled.as_deref(), memlock))
+    }
+
     /// An array's fault during a verb.
     #[must_use]
     pub fn fault(what: impl Into<String>, fault: array::Fault) -> Problem {
@@ -151,6 +164,39 @@ impl From<array::Refused> for Problem {
             Ok(_) | Err(_) => "refused".to_owned(),
         };
         Problem::refused(&code, r.what, r.why, lower_first(&r.todo))
+    }
+}
+
+/// What helps when the kernel gives no io_uring, by its error; the sysctl as it is now, if there is one, and how many bytes
+/// this process may lock (no limit: none).
+fn ring_hint(error: &io::Error, disabled: Option<&str>, memlock: Option<u64>) -> String {
+    match Errno::from_io_error(error) {
+        Some(Errno::NOMEM) => {
+            let now = memlock.map_or("no limit".to_owned(), |bytes| format!("{} KiB now", bytes / 1024));
+            format!(
+                "let it lock more memory (`ulimit -l`, {now}): each core takes {RING_KIB} KiB, and twice as much with --io \
+                 poll or passthrough; systemd: LimitMEMLOCK=, docker: --ulimit memlock="
+            )
+        }
+        Some(Errno::PERM | Errno::ACCESS) => match disabled.map(str::trim) {
+            Some(value @ ("1" | "2")) => {
+                format!(
+                    "`sysctl kernel.io_uring_disabled` is {value}: 0 allows io_uring; so may a seccomp profile have to"
+                )
+            }
+            Some(_) | None => "a seccomp profile (of a container, for instance) or another security module forbids \
+                               io_uring: allow io_uring_setup, io_uring_enter and io_uring_register \
+                               (sysctl kernel.io_uring_disabled does not forbid it)"
+                .to_owned(),
+        },
+        Some(Errno::NOSYS) => {
+            "this kernel has no io_uring (Linux 5.6 or later has, unless it was built without), or a \
+                               sandbox (gVisor, an old seccomp profile) hides it"
+                .to_owned()
+        }
+        Some(Errno::MFILE | Errno::NFILE) => "let it have more open files (`ulimit -n`, sysctl fs.file-max)".to_owned(),
+        _ => "io_uring must be allowed (sysctl kernel.io_uring_disabled, seccomp) and have locked memory (ulimit -l)"
+            .to_owned(),
     }
 }
 
@@ -195,6 +241,22 @@ impl std::error::Error for Problem {}
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn hints_name_the_cause() {
+        let hint = |errno, disabled| ring_hint(&io::Error::from_raw_os_error(errno), disabled, Some(65_536));
+        let (eperm, eacces, enosys, enomem, emfile) = (1, 13, 38, 12, 24);
+        assert!(hint(enomem, Some("0")).contains("`ulimit -l`, 64 KiB now"));
+        assert!(hint(enomem, Some("0")).contains("128 KiB") && !hint(enomem, Some("0")).contains("sysctl"));
+        for errno in [eperm, eacces] {
+            assert!(hint(errno, Some("2\n")).starts_with("`sysctl kernel.io_uring_disabled` is 2"));
+            for disabled in [Some("0\n"), None] {
+                assert!(hint(errno, disabled).starts_with("a seccomp profile"), "{}", hint(errno, disabled));
+            }
+        }
+        assert!(hint(enosys, None).starts_with("this kernel has no io_uring"));
+        assert!(hint(emfile, None).contains("ulimit -n"));
+    }
 
     #[test]
     fn several_read_as_a_list() {

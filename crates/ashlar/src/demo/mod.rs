@@ -64,8 +64,7 @@ pub struct Args {
 
 /// Shows it.
 pub fn run(args: Args) -> Outcome {
-    let rt = Rt::real()
-        .map_err(|e| Problem::failed("the runtime", e, "io_uring must be allowed (sysctl kernel.io_uring_disabled)"))?;
+    let rt = Rt::real().map_err(|e| Problem::no_ring(&e))?;
     let begun = Instant::now();
     let result = rt.block_on(Box::pin(async {
         let script = pin!(script(&rt, &args));

@@ -77,8 +77,7 @@ pub struct Settings {
 /// # Errors
 /// When it cannot start, or an array cannot be closed cleanly.
 pub fn run(settings: Settings) -> Result<(), Problem> {
-    let no_ring = |e| Problem::failed("the runtime", e, "io_uring must be allowed (sysctl kernel.io_uring_disabled)");
-    let rt = Rt::real_by(settings.ways).map_err(no_ring)?;
+    let rt = Rt::real_by(settings.ways).map_err(|e| Problem::no_ring(&e))?;
     let result = rt.block_on(Box::pin(live(&rt, settings)));
     drop(rt);
     result
