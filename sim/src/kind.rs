@@ -188,6 +188,16 @@ kinds! {
     ScrubUnderLoad,
     /// A generation of a process that has ended lands on a drive under the next one, and after it.
     LateGeneration,
+    /// Drives are set back in time: as many as may go.
+    SetBack,
+    /// More drives are set back than the redundancy covers, but not all.
+    SetBackBeyond,
+    /// Older copies of drives are there beside them.
+    OlderCopies,
+    /// A drive is set back while the array is in use.
+    SetBackInUse,
+    /// Both ends of drives are overwritten.
+    EndsOverwritten,
 of parts:
     /// A request reaches several parts.
     AcrossParts,

@@ -18,6 +18,7 @@ mod late;
 pub mod lives;
 pub mod lone;
 pub mod model;
+mod older;
 pub mod own;
 pub mod parts;
 pub mod plan;

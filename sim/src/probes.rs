@@ -21,7 +21,7 @@ use crate::run::{DEGRADED, changed, set_to_work, silent};
 use crate::volumes::{Fate, Volumes};
 use crate::workload::{Done, joined};
 use crate::world::{World, drives, labelled};
-use crate::{back, beyond, full, health, late, lives, lone, own, scrubs, service};
+use crate::{back, beyond, full, health, late, lives, lone, older, own, scrubs, service};
 
 /// Bytes of a block.
 pub const BLOCK: u64 = BLOCK_BYTES as u64;
@@ -85,6 +85,11 @@ pub fn try_on_copies(world: &mut World, volumes: &Volumes, mode: Mode, report: &
         (Kind::ScrubUnderLoad, sound, 8),
         (Kind::ScrubLoses, sound, 2),
         (Kind::ScrubResumes, true, 3),
+        (Kind::SetBack, redundant, 2),
+        (Kind::SetBackBeyond, sound, 4),
+        (Kind::OlderCopies, sound, 3),
+        (Kind::SetBackInUse, redundant, 3),
+        (Kind::EndsOverwritten, sound, 4),
     ];
     for (kind, possible, one_in) in wanted {
         if !possible || !world.chance(kind, one_in) {
@@ -143,10 +148,16 @@ pub fn try_on_copies(world: &mut World, volumes: &Volumes, mode: Mode, report: &
             Kind::ScrubLoses => scrubs::loses(world, volumes),
             Kind::ScrubResumes => scrubs::resumes(world),
             Kind::ScrubUnderLoad => scrubs::under_load(world, volumes, mode),
+            Kind::SetBack => older::set_back(world, volumes, mode),
+            Kind::SetBackBeyond => older::beyond(world, volumes, mode),
+            Kind::OlderCopies => older::copies(world, volumes, mode),
+            Kind::SetBackInUse => older::in_use(world, volumes, mode),
+            Kind::EndsOverwritten => older::ends(world, volumes, mode),
             _ => second_process(world, volumes, mode),
         };
         tried.map_err(|e| format!("{kind:?}: {e}"))?;
     }
+    older::remember(world);
     Ok(())
 }
 

@@ -1,5 +1,6 @@
 //! One plan's world: drives that outlive the processes on them, which of them may go bad, and what happened.
 
+use std::collections::VecDeque;
 use std::time::Duration;
 
 use array::Array;
@@ -26,6 +27,8 @@ pub struct World {
     pub counts: Counts,
     /// Whether the last process handed the array over in order, and nobody has opened it since.
     pub handed_over: bool,
+    /// Copies of all drives from some time before, oldest first.
+    pub older: VecDeque<Vec<Disk>>,
     made: u64,
     begun: u32,
 }
@@ -48,6 +51,7 @@ impl World {
             late: Vec::new(),
             counts: Counts::default(),
             handed_over: false,
+            older: VecDeque::new(),
             made: 0,
             begun: 0,
         };

@@ -26,6 +26,8 @@ canaries! {
     OldStateCurrent,
     /// All columns of a member that comes back count as current.
     ChangedKept,
+    /// Nobody looks whether a member still holds the generation in effect.
+    SetBackUnnoticed,
     /// A label is looked for at the drive's ends alone.
     EndsOnly,
     /// Of two drives that say they are the same member, the first is taken.

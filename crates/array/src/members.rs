@@ -25,6 +25,11 @@ impl Core {
         self.take_out(member, "is gone", Door::ReadOnly, WhyOut::Missing);
     }
 
+    /// A member's contents are those of some time before: nothing that it holds is believed.
+    pub fn member_set_back(&self, member: MemberId) {
+        self.take_out(member, "was set back to an older state while it was in use", Door::ReadOnly, WhyOut::Missing);
+    }
+
     /// Behind a `shut` door it was not asked at all: that says nothing of it.
     fn take_out(&self, member: MemberId, why: &str, shut: Door, why_out: WhyOut) {
         let Some(seat) = self.seat(member) else { return };

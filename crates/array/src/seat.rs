@@ -52,6 +52,8 @@ pub struct Seat {
     pub speed: Speed,
     /// What it still may do.
     pub door: Cell<Door>,
+    /// Whether it was seen to hold the generation in effect: it cannot hold an older one in its place any more.
+    pub holds_newest: Cell<bool>,
     /// For reads of blocks that are being moved.
     pub moves: Gate,
     written: Cell<u64>,
@@ -112,6 +114,7 @@ impl Seat {
             counters: Counters::default(),
             health: Health::default(),
             speed: Speed::default(),
+            holds_newest: Cell::new(false),
             moves: Gate::new(MOVES_AT_ONCE),
             // A process before this one may have left writes in the drive's cache.
             written: Cell::new(u64::from(!planted(Canary::OldWritesForgotten))),

@@ -8,20 +8,25 @@
 //! - one that the redundancy does not cover is never written.
 
 use std::collections::VecDeque;
+use std::pin::pin;
 use std::rc::Rc;
+use std::time::Duration;
 
 use base::{BLOCK_BYTES, Generation as Number, MemberId, SegmentId};
-use futures::future::join_all;
+use futures::future::{join_all, select};
 use ondisk::generation::{ANCESTORS, generation_id, is_same_or_before};
 use ondisk::{Generation, Member, MemberState, SHARDS, Segment, SegmentState, Volume};
 use rt::{Buf, Bytes};
 
 use crate::canary::{Canary, planted};
-use crate::core::{Core, Vol};
+use crate::core::{Core, Phase, Vol};
 use crate::fault::Fault;
 use crate::row::{READ_PAUSE, READ_TRIES};
 use crate::seat::Seat;
 use crate::segment::Seg;
+
+/// Between two looks whether a member was set back.
+const LOOK_FOR_SET_BACK: Duration = Duration::from_secs(10);
 
 impl Core {
     /// Commits a generation that says what memory says now; returns when it has taken effect.
@@ -90,6 +95,10 @@ impl Core {
                     self.freeze("another Ashlar wrote to the drives");
                     whole = false;
                 }
+                Err(SlotError::SetBack) => {
+                    self.member_set_back(seat.id);
+                    whole = false;
+                }
             }
         }
         whole
@@ -98,6 +107,9 @@ impl Core {
     async fn write_slot(&self, seat: &Rc<Seat>, generation: &Generation, image: Bytes) -> Result<(), SlotError> {
         let number = generation.number.0;
         let slots = if planted(Canary::OneSlot) { 1 } else { 2 };
+        if seat.holds_newest.get() && self.is_set_back(seat).await {
+            return Err(SlotError::SetBack);
+        }
         for slot in 0..2 {
             if !self.slot_may_be_written(seat, slot).await? && !planted(Canary::ForeignIgnored) {
                 return Err(SlotError::Foreign);
@@ -105,10 +117,40 @@ impl Core {
         }
         let at = seat.layout.slot((number % slots) as usize);
         self.write_to(seat, at, vec![image]).await.map_err(SlotError::Io)?;
-        if planted(Canary::SlotNotFlushed) {
-            return Ok(());
+        if !planted(Canary::SlotNotFlushed) {
+            seat.flush().await.map_err(SlotError::Io)?;
         }
-        seat.flush().await.map_err(SlotError::Io)
+        seat.holds_newest.set(true);
+        Ok(())
+    }
+
+    /// Whether a member that was seen with the generation in effect holds an older one in its place: its contents were replaced
+    /// by what they were at some time before.
+    async fn is_set_back(&self, seat: &Seat) -> bool {
+        let (number, id) = (self.system.number.get(), self.system.id.get());
+        let at = seat.layout.slot((number % 2) as usize);
+        let (read, block) = seat.read(at, Buf::zeroed(BLOCK_BYTES)).await;
+        let older = |(n, other): (Number, u128)| n.0 < number && other != id;
+        // Another may have taken effect while it was read.
+        let same = number == self.system.number.get();
+        same && read.is_ok() && Generation::peek(&block).is_ok_and(older) && !planted(Canary::SetBackUnnoticed)
+    }
+
+    /// Looks now and then whether members are what they were: until one commits, nothing else would tell.
+    pub async fn keep_current(self: Rc<Self>) {
+        loop {
+            let over = self.changed.until(|| self.phase.get() != Phase::Open);
+            select(pin!(over), pin!(self.rt.sleep(LOOK_FOR_SET_BACK))).await;
+            if self.phase.get() != Phase::Open {
+                return;
+            }
+            let _turn = self.system.gate.pass().await;
+            for seat in self.seats_in().into_iter().filter(|s| s.holds_newest.get()) {
+                if self.is_set_back(&seat).await {
+                    self.member_set_back(seat.id);
+                }
+            }
+        }
     }
 
     /// Whether a slot holds nothing of another process that goes on.
@@ -261,6 +303,8 @@ enum SlotError {
     Io(rt::IoError),
     /// A generation that we did not write.
     Foreign,
+    /// An older one in the place of that in effect.
+    SetBack,
 }
 
 fn member_line(s: &Seat) -> Member {

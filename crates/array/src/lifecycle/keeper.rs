@@ -25,6 +25,8 @@ impl Core {
         self.rt.spawn(async move { core.keep_scrubbed().await }).detach();
         let core = self.clone();
         self.rt.spawn(async move { core.keep_health().await }).detach();
+        let core = self.clone();
+        self.rt.spawn(async move { core.keep_current().await }).detach();
     }
 
     fn over(&self) -> bool {

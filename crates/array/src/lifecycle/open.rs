@@ -521,15 +521,17 @@ async fn heal_slots(core: &Core, g: &Generation, found: &[Found], believed: &[bo
     let image = Buf::from_slice(&g.encode()).freeze();
     assert!(image.len() <= core.shape.slot_blocks as usize * BLOCK_BYTES);
     for (f, _) in found.iter().zip(believed).filter(|(_, b)| **b) {
+        let Some(seat) = core.seat(f.label.seat).filter(|s| s.is_in()) else { continue };
         if !f.lent && f.generations.iter().any(|own| own.id == g.id) {
+            seat.holds_newest.set(true);
             continue;
         }
-        let Some(seat) = core.seat(f.label.seat).filter(|s| s.is_in()) else { continue };
         let at = seat.layout.slot((g.number.0 % 2) as usize);
         let written = match core.write_to(&seat, at, vec![image.clone()]).await {
             Ok(()) => seat.flush().await,
             Err(e) => Err(e),
         };
+        seat.holds_newest.set(written.is_ok());
         if let Err(error) = written {
             core.member_failed(seat.id, &format!("its system area could not be written: {error}"));
         }

@@ -180,19 +180,30 @@ fn is_as_it_was(seg: &Seg, column: usize, then: Option<&Segment>) -> bool {
 }
 
 impl Seat {
+    /// The same seat, whose drive is not here.
+    pub fn without_drive(&self) -> Rc<Seat> {
+        let seat = Seat::new(self.id, &self.line(self.state.get(), self.layout), self.layout, None);
+        *seat.free.borrow_mut() = self.free.borrow().clone();
+        seat
+    }
+
     /// The same seat with its drive back, all zones free.
     fn again(&self, drive: Drive, layout: Layout) -> Rc<Seat> {
-        let member = Member {
+        Seat::new(self.id, &self.line(MemberState::In, layout), layout, Some(drive))
+    }
+
+    fn line(&self, state: MemberState, layout: Layout) -> Member {
+        let is_out = state == MemberState::Out;
+        Member {
             uuid: self.uuid,
-            state: MemberState::In,
+            state,
             bay: self.bay.get(),
             drive_blocks: layout.drive_blocks,
             zones: layout.zones,
             leaving: false,
-            gone_since: base::Generation(0),
-            why_out: WhyOut::Unsaid,
+            gone_since: if is_out { self.gone_since.get() } else { base::Generation(0) },
+            why_out: if is_out { self.why_out.get() } else { WhyOut::Unsaid },
             drive_name: self.drive_name.clone(),
-        };
-        Seat::new(self.id, &member, layout, Some(drive))
+        }
     }
 }

@@ -18,6 +18,7 @@
 //!
 //! Not here: hosts' requests (`export::Striped`), threads.
 
+mod back;
 mod check;
 mod create;
 mod drives;

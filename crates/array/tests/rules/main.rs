@@ -119,6 +119,8 @@ rules! {
     copies::a_wiped_drive_is_not_known []
     copies::a_drive_of_another_size_is_used []
 
+    returning::a_member_that_is_set_back_in_use_goes_out [SetBackUnnoticed]
+
     map::reads_see_the_table_that_is_being_merged [FrozenTableForgotten]
     map::counts_are_exact [CountsForgotten]
     map::growing_during_a_checkpoint_keeps_it []

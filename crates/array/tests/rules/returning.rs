@@ -222,6 +222,37 @@ pub fn too_many_old_members_freeze_or_refuse() {
     }
 }
 
+/// A drive whose contents are replaced by older ones under a running array: that is noticed, and it comes back.
+pub fn a_member_that_is_set_back_in_use_goes_out() {
+    for (level, drives) in LEVELS {
+        for commits in [true, false] {
+            let world = World::new(drives, false);
+            world.create(level);
+            let p = world.start(1);
+            fill(&p, 1, BLOCKS);
+            p.checkpoint();
+            let old = world.disks[1].fork();
+            fill(&p, 50, BLOCKS);
+            (0..2).for_each(|_| p.checkpoint_after_a_write());
+            let all = base::BlockCount(old.params().bytes / BLOCK);
+            world.disks[1].image_write(base::MemberLba(0), &old.image_read(base::MemberLba(0), all));
+            assert!(holds(&p, 50, BLOCKS), "{level}: what is read was written last");
+            if commits {
+                p.checkpoint_after_a_write()
+            } else {
+                p.wait(Duration::from_secs(15))
+            }
+            assert_eq!(p.array().status().members[1].state, SeatState::Out, "{level}, commits: {commits}");
+            let (array, drive) = (p.array(), Drive::modelled(&p.rt, &world.disks[1]));
+            p.run(async move { array.drive_back(base::MemberId(1), drive).await }).unwrap();
+            becomes_optimal(&p);
+            any_loss_is_survived(&world, 5, |p| holds(p, 50, BLOCKS));
+            p.close();
+            assert!(world.check().ok());
+        }
+    }
+}
+
 /// A drive that is back under load takes its seat, and gets what was written meanwhile.
 pub fn a_drive_that_is_back_under_load_takes_its_seat() {
     for (level, drives) in LEVELS {

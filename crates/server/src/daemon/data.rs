@@ -94,6 +94,9 @@ impl Data {
         if !opened.array.others().is_empty() {
             self.world.rt.spawn(look_after(Rc::downgrade(self), opened.array.first().uuid())).detach();
         }
+        if !opened.read_only && !opened.volatile {
+            self.world.rt.spawn(bring_back(Rc::downgrade(self), opened.array.first().uuid())).detach();
+        }
         // Members that were leaving when it was last served.
         crate::ops::drive::see_off_all(&self.world, &opened).await;
         Ok(())
@@ -166,6 +169,23 @@ async fn look_after(data: Weak<Data>, uuid: Uuid) {
         let rt = data.world.rt.clone();
         drop((opened, data));
         rt.sleep(LOOK).await;
+    }
+}
+
+/// How often drives that are missing are looked for.
+const LOOK_FOR_MISSING: Duration = Duration::from_secs(5);
+
+/// Takes drives of an array back that were missing and are here again, for as long as it is served.
+async fn bring_back(data: Weak<Data>, uuid: Uuid) {
+    while let Some(data) = data.upgrade() {
+        let rt = data.world.rt.clone();
+        let served = |o: &&Opened| o.array.first().uuid() == uuid;
+        let Some(opened) = data.served.borrow().values().find(served).cloned() else { return };
+        if let Err(problem) = opened.bring_back(&data.world).await {
+            tracing::warn!("{}", problem.line());
+        }
+        drop((opened, data));
+        rt.sleep(LOOK_FOR_MISSING).await;
     }
 }
 

@@ -101,6 +101,7 @@ pub struct Opened {
     answering: Rc<Answering>,
     /// The worst state of any part, as last seen.
     seen: Rc<Cell<Option<ArrayState>>>,
+    returns: Rc<Returns>,
     /// Whether it was opened for reading only.
     pub read_only: bool,
     /// Whether it lives in memory and is gone with the process.
@@ -121,6 +122,7 @@ impl Opened {
             loans: Loans::default(),
             answering: Rc::default(),
             seen: Rc::default(),
+            returns: Rc::default(),
             read_only: false,
             volatile: false,
             notes: vec![],
@@ -224,6 +226,42 @@ impl Opened {
         Ok(())
     }
 
+    /// Looks whether drives that were missing are here again, and takes them back: each three times in ten minutes at most.
+    ///
+    /// # Errors
+    /// When the core of a part has ended.
+    pub async fn bring_back(&self, world: &World) -> Result<(), Problem> {
+        let gone_core = |f| Problem::fault("the array", f);
+        if self.read_only || !self.array.lacks_drives().await.map_err(gone_core)? {
+            return Ok(());
+        }
+        let gone = self.array.let_go_of_missing().await.map_err(gone_core)?;
+        self.drives.borrow_mut().retain(|d| !gone.contains(&d.info().name));
+        let first = self.array.first();
+        let known = world.registry.find(&first.uuid().to_string()).map(|known| known.drives).unwrap_or_default();
+        let here: Vec<String> = self.drives().iter().map(|d| d.info().stable_name.clone()).collect();
+        for name in known.iter().filter(|name| !here.contains(name)) {
+            if !self.returns.may(name, world.rt.now()) {
+                continue;
+            }
+            let how = OpenDrive { read_only: false, lock: true };
+            let Ok(drive) = Drive::open(&world.rt, name.as_ref(), how).await else { continue };
+            match self.array.drive_back(&drive).await {
+                Ok(true) => {
+                    self.returns.count(name, world.rt.now());
+                    tracing::warn!("drive {name} of {} is here again, and takes its seat", first.name());
+                    self.take_in(drive, None);
+                }
+                Ok(false) => {}
+                Err(refused) => {
+                    self.returns.count(name, world.rt.now());
+                    tracing::warn!("drive {name} of {} is here again, but stays out: {refused}", first.name());
+                }
+            }
+        }
+        Ok(())
+    }
+
     /// What opening it took, part by part.
     pub async fn recovery(&self) -> RecoveryView {
         let all = self.array.recoveries().await;
@@ -277,6 +315,26 @@ impl Opened {
         self.loans.end();
         self.answering.end();
         (closed, self.drives.take())
+    }
+}
+
+/// When drives came back lately.
+#[derive(Default)]
+struct Returns(RefCell<Vec<(String, rt::Nanos)>>);
+
+/// A drive that comes and goes is not taken back more often, within so long.
+const RETURNS_MAX: usize = 3;
+const RETURNS_WITHIN: Duration = Duration::from_secs(600);
+
+impl Returns {
+    fn may(&self, name: &str, now: rt::Nanos) -> bool {
+        let mut all = self.0.borrow_mut();
+        all.retain(|(_, at)| now - *at < RETURNS_WITHIN);
+        all.iter().filter(|(n, _)| n == name).count() < RETURNS_MAX
+    }
+
+    fn count(&self, name: &str, now: rt::Nanos) {
+        self.0.borrow_mut().push((name.to_owned(), now));
     }
 }
 
