@@ -113,7 +113,7 @@ pub fn set_back(world: &mut World, volumes: &Volumes, mode: Mode) -> Result<(), 
     let events = |array: &Array| format!("{:#?}", array.status().events);
     volumes.compare(&rt, &array, mode).map_err(|e| format!("{e}: {}", events(&array)))?;
     let whole = !behind || until_optimal(world, &rt, &array, &disks, &volumes)?;
-    let out = array.status().members.iter().any(|m| m.state != SeatState::In);
+    let out = array.status().members.iter().any(|m| matches!(m.state, SeatState::Out | SeatState::Missing));
     if out || (!whole && !world.plan.filled) {
         return Err(format!("it did not come back: {}", events(&array)));
     }
@@ -128,7 +128,12 @@ pub fn beyond(world: &mut World, volumes: &Volumes, mode: Mode) -> Result<(), St
     }
     let n = world.dice.random_range(world.plan.tolerates() + 1..all);
     let Some((mut disks, old, _)) = before(world, n) else { return Ok(()) };
+    let newest = newest_generation(&disks).map(|g| g.id);
     old.into_iter().for_each(|(i, disk)| disks[i] = disk);
+    if newest_generation(&disks).map(|g| g.id) != newest {
+        // Only a spare is as it was: the others are an older array.
+        return Ok(());
+    }
     world.counts.add(Kind::SetBackBeyond, 1);
     let rt = world.rt();
     let opened = rt.block_on(Array::open(&rt, drives(&rt, &labelled(&rt, &disks)), DEGRADED));
@@ -200,6 +205,10 @@ pub fn in_use(world: &mut World, volumes: &Volumes, mode: Mode) -> Result<(), St
     rt.block_on(rt.sleep(Duration::from_secs(15)));
     let name = disks[which].name();
     let seat = array.status().members.iter().find(|m| m.drive_name == name).map(|m| (m.seat, m.state));
+    if matches!(seat, None | Some((_, SeatState::Spare))) {
+        // A spare holds no generation; or another has its place by now.
+        return optimal_is_true(world, &array, &disks, &volumes).map(drop);
+    }
     let Some((seat, SeatState::Out)) = seat else {
         return Err(format!("{name} was set back, and is {seat:?}: {}", events(&array)));
     };

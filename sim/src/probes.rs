@@ -14,6 +14,7 @@ use rand::RngExt;
 use rt::model::{Disk, Fault as DriveFault};
 use rt::{Bytes, Drive, Rt};
 
+use crate::census::newest_generation;
 use crate::kind::Kind;
 use crate::model::{Mode, SECTOR};
 use crate::report::Report;
@@ -172,6 +173,15 @@ fn look(world: &mut World) -> Option<Status> {
 
 /// Whether the array would say that it has its full redundancy.
 pub fn is_optimal(world: &mut World) -> bool {
+    // Not only once an open has brought a drive up to date.
+    let Some(newest) = newest_generation(&world.disks) else { return false };
+    let behind = |disk: &Disk| {
+        newest_generation(std::slice::from_ref(disk)).is_some_and(|own| own.number.0 + 1 < newest.number.0)
+    };
+    let out = newest.members.iter().any(|m| m.state == ondisk::MemberState::Out);
+    if out || world.disks.iter().any(behind) {
+        return false;
+    }
     look(world).is_some_and(|s| s.state == ArrayState::Optimal && s.members.len() == world.disks.len())
 }
 
@@ -322,7 +332,10 @@ fn second_process(world: &mut World, volumes: &Volumes, mode: Mode) -> Result<()
 /// everything is there again.
 fn too_few(world: &mut World, volumes: &Volumes, mode: Mode) -> Result<(), String> {
     let most = world.disks.len().saturating_sub(world.plan.tolerates() + 1);
-    let Some(status) = look(world).filter(|s| most > 0 && s.state == ArrayState::Optimal) else { return Ok(()) };
+    if most == 0 || !is_optimal(world) {
+        return Ok(());
+    }
+    let Some(status) = look(world) else { return Ok(()) };
     if status.members.iter().any(|m| m.state != SeatState::In) || status.members.len() != world.disks.len() {
         return Ok(());
     }
