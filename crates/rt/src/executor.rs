@@ -20,7 +20,7 @@ use std::future::Future;
 use std::io;
 use std::pin::{Pin, pin};
 use std::rc::Rc;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
@@ -126,6 +126,7 @@ impl Rt {
     /// # Errors
     /// As [`Rt::real`].
     pub fn real_by(ways: Ways) -> io::Result<Rt> {
+        crate::signal::no_size_signal();
         let (ring, queue) = Ring::new(ways == Ways::Passthrough && passes_through())?;
         Ok(Rt::new(queue, Random::from_os()?, ways, World::Real { ring, start: Instant::now() }))
     }
@@ -257,6 +258,18 @@ impl Rt {
         }
     }
 
+    /// The process of the modelled world stands still for so long, and finds then what drives have done meanwhile: as after
+    /// SIGSTOP, or when a virtual machine was paused.
+    ///
+    /// # Panics
+    /// In the real world.
+    pub fn stand_still(&self, time: Duration) {
+        match &self.inner.world {
+            World::Real { .. } => panic!("only the modelled world stands still at will"),
+            World::Modelled { now, .. } => now.set(now.get() + time),
+        }
+    }
+
     /// Sets the modelled world's wall clock, as an operator or a time server does.
     ///
     /// # Panics
@@ -291,6 +304,30 @@ impl Rt {
             cx.waker().wake_by_ref();
             Poll::Pending
         })
+    }
+
+    /// What `work` comes to, on a thread of its own: for what may block for long, as each call to a file system may that is
+    /// not the machine's own. In the modelled world, and where no thread is to be had, on this one.
+    pub async fn apart<T: Send + 'static>(&self, work: impl FnOnce() -> T + Send + 'static) -> T {
+        if self.is_modelled() {
+            return work();
+        }
+        let (sender, mut answer) = self.mailbox();
+        let work = Arc::new(Mutex::new(Some(work)));
+        let theirs = work.clone();
+        let take = |work: &Mutex<Option<_>>| work.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let there = move || {
+            if let Some(work) = take(&theirs) {
+                sender.send(work());
+            }
+        };
+        if std::thread::Builder::new().name("apart".into()).spawn(there).is_ok()
+            && let Some(done) = answer.recv().await
+        {
+            return done;
+        }
+        let work = take(&work).expect("nobody else has taken it");
+        work()
     }
 
     /// A random number; not for secrets.

@@ -6,6 +6,8 @@
 //!
 //! Invariant: the second signal of a kind ends the process as if nobody had asked (the handler is for one).
 //!
+//! SIGXFSZ is ignored: a file that may not grow any more (`ulimit -f`) is an answer to its write, not the end of all.
+//!
 //! Not here: other signals. SIGPIPE does not arise: sends ask for no signal.
 #![allow(unsafe_code)]
 
@@ -61,6 +63,12 @@ fn listen() -> std::io::Result<OwnedFd> {
     let own = wish.try_clone()?;
     *installed = Some(wish);
     Ok(own)
+}
+
+/// From now on a write beyond the size that a file may have gets EFBIG, and no signal.
+pub(crate) fn no_size_signal() {
+    // SAFETY: SIG_IGN is no handler of ours, and nothing else here changes what this signal does.
+    unsafe { libc::signal(libc::SIGXFSZ, libc::SIG_IGN) };
 }
 
 fn install(signal: libc::c_int) -> std::io::Result<()> {

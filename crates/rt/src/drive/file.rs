@@ -1,7 +1,8 @@
 //! A block device or regular file: the verbs as ring operations.
 //!
 //! Invariants: short transfers are continued and interrupted ones repeated, so an answer is about the whole; a
-//! write of nothing is an error, never a loop.
+//! write of nothing is an error, never a loop; what may block while it is submitted does not run on this thread
+//! ([`Blocking`]), and leaves the kernel's workers to others ([`AT_ONCE`]).
 //!
 //! Not here: opening (`open`), what sysfs knows (`sysfs`), NVMe commands (`nvme`).
 
@@ -10,6 +11,8 @@ use std::collections::VecDeque;
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 use std::rc::Rc;
+
+use rustix::fs::SeekFrom;
 
 use super::polling::OneCommand;
 use super::sysfs::is_removed;
@@ -20,6 +23,31 @@ use crate::{Buf, Bytes, Rt};
 /// Alignment of memory that every drive takes.
 const SECTOR_BYTES: usize = 512;
 
+/// Requests that one drive whose requests may block has in the kernel at once: each takes a worker until it has its answer,
+/// and the ring has [`crate::ring::WORKERS_MAX`] for all.
+const AT_ONCE: usize = 16;
+
+/// Whether a request may block the thread that submits it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Blocking {
+    /// The kernel hands on what would block: block devices, and file systems that were seen to.
+    Never,
+    /// It may, so a worker of the kernel submits it: FUSE, network file systems, and whatever is not known.
+    Perhaps,
+}
+
+impl Blocking {
+    /// That of a regular file, by the magic number of its file system.
+    pub(super) fn of_file_system(magic: u64) -> Blocking {
+        // linux/magic.h. Btrfs and tmpfs have no O_DIRECT writes that wait; all of these honour NOWAIT.
+        const EXT4: u64 = 0xEF53;
+        const XFS: u64 = 0x5846_5342;
+        const BTRFS: u64 = 0x9123_683E;
+        const TMPFS: u64 = 0x0102_1994;
+        if [EXT4, XFS, BTRFS, TMPFS].contains(&magic) { Blocking::Never } else { Blocking::Perhaps }
+    }
+}
+
 /// An open block device or file. Clones share it, and how it is used.
 #[derive(Clone)]
 pub(crate) struct File {
@@ -28,6 +56,7 @@ pub(crate) struct File {
     pub(super) sysfs: Option<PathBuf>,
     /// Whether the page cache is passed by.
     direct: bool,
+    blocking: Blocking,
     /// Which reads and writes are polled; None inside when none are any more. What was never polled has nothing to ask.
     polled: Option<Rc<Cell<Option<OneCommand>>>>,
     /// Why it is not used in the way that was asked for.
@@ -42,8 +71,12 @@ enum Answer {
 }
 
 impl File {
-    pub(super) fn new(fd: OwnedFd, sysfs: Option<PathBuf>, direct: bool) -> File {
-        File { fd: Rc::new(fd), sysfs, direct, polled: None, access_why: Rc::default() }
+    pub(super) fn new(fd: OwnedFd, sysfs: Option<PathBuf>, direct: bool, blocking: Blocking) -> File {
+        File { fd: Rc::new(fd), sysfs, direct, blocking, polled: None, access_why: Rc::default() }
+    }
+
+    pub(super) fn blocking(&self) -> Blocking {
+        self.blocking
     }
 
     /// How reads and writes reach it now.
@@ -94,7 +127,8 @@ impl File {
         let (mut buf, mut done) = (buf, 0);
         while done < buf.len() {
             let one = |c: OneCommand| c.is_read(at + done as u64, buf[done..].as_ptr(), buf.len() - done);
-            let answering = answering(self.polled().is_some_and(one));
+            let answering = self.answering(self.polled().is_some_and(one));
+            self.take_turn(load).await;
             let request = Request::Read { fd: self.fd.clone(), buf, done, at };
             let operation = Operation::answering(&rt.inner, request, Some(load.clone()), answering);
             let (answer, request) = operation.await;
@@ -118,7 +152,8 @@ impl File {
         let mut parts: VecDeque<Bytes> = parts.into_iter().map(aligned).filter(|part| !part.is_empty()).collect();
         let mut at = at;
         while !parts.is_empty() {
-            let answering = answering(self.polled().is_some_and(|c| c.is_write(at, parts.iter())));
+            let answering = self.answering(self.polled().is_some_and(|c| c.is_write(at, parts.iter())));
+            self.take_turn(load).await;
             let request = Request::Write { fd: self.fd.clone(), parts, vector: Vec::new(), at };
             let operation = Operation::answering(&rt.inner, request, Some(load.clone()), answering);
             let (answer, request) = operation.await;
@@ -131,16 +166,40 @@ impl File {
                     at += n as u64;
                 }
                 Answer::Again => {}
+                Answer::Failed(IoError::NoSpace) if self.ends_before(at + 1) => return Err(IoError::Medium),
                 Answer::Failed(error) => return Err(error),
             }
         }
         Ok(())
     }
 
+    /// Whether this is a block device that ends before byte `end` by now: then the kernel has "no space" for writes behind
+    /// it, and making room elsewhere helps nothing.
+    fn ends_before(&self, end: u64) -> bool {
+        self.sysfs.is_some() && rustix::fs::seek(&self.fd, SeekFrom::End(0)).is_ok_and(|bytes| bytes < end)
+    }
+
+    /// Waits while as many requests are in the kernel as may be, where each takes a worker.
+    async fn take_turn(&self, load: &Load) {
+        if self.blocking == Blocking::Perhaps {
+            load.below(AT_ONCE).await;
+        }
+    }
+
+    fn answering(&self, polled: bool) -> Answering {
+        match (polled, self.blocking) {
+            (true, _) => Answering::Polling,
+            (false, Blocking::Never) => Answering::Interrupt,
+            (false, Blocking::Perhaps) => Answering::Worker,
+        }
+    }
+
     pub(super) async fn flush(&self, rt: &Rt, load: &Rc<Load>) -> Result<(), IoError> {
         loop {
             let request = Request::Sync { fd: self.fd.clone() };
-            let (answer, _) = Operation::new(&rt.inner, request, Some(load.clone())).await;
+            self.take_turn(load).await;
+            let operation = Operation::answering(&rt.inner, request, Some(load.clone()), self.answering(false));
+            let (answer, _) = operation.await;
             match self.judge(answer) {
                 Answer::Bytes(_) => return Ok(()),
                 Answer::Again => {}
@@ -155,7 +214,9 @@ impl File {
         }
         loop {
             let request = Request::Punch { fd: self.fd.clone(), at, len };
-            let (answer, _) = Operation::new(&rt.inner, request, Some(load.clone())).await;
+            self.take_turn(load).await;
+            let operation = Operation::answering(&rt.inner, request, Some(load.clone()), self.answering(false));
+            let (answer, _) = operation.await;
             if [libc::EOPNOTSUPP, libc::ENOSYS, libc::EINVAL].contains(&-answer) {
                 // The drive or the file system cannot; it was a hint.
                 return Ok(());
@@ -180,6 +241,26 @@ impl File {
     }
 }
 
-fn answering(polled: bool) -> Answering {
-    if polled { Answering::Polling } else { Answering::Interrupt }
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_is_not_known_may_block() {
+        for (magic, blocking) in [
+            (0xEF53, Blocking::Never),
+            (0x5846_5342, Blocking::Never),
+            // FUSE, NFS, overlay, 9p, CIFS, SMB2, Ceph, none.
+            (0x6573_5546, Blocking::Perhaps),
+            (0x6969, Blocking::Perhaps),
+            (0x794C_7630, Blocking::Perhaps),
+            (0x0102_1997, Blocking::Perhaps),
+            (0xFF53_4D42, Blocking::Perhaps),
+            (0xFE53_4D42, Blocking::Perhaps),
+            (0x00C3_6400, Blocking::Perhaps),
+            (0, Blocking::Perhaps),
+        ] {
+            assert_eq!(Blocking::of_file_system(magic), blocking, "{magic:x}");
+        }
+    }
 }

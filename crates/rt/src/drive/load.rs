@@ -1,6 +1,4 @@
-//! The number of operations in flight on one drive, and who waits for it to become zero.
-//!
-//! Not here: limits; the array keeps its own.
+//! The number of operations in flight on one drive, and who waits for it to become zero, or less than some limit.
 
 use std::cell::{Cell, RefCell};
 use std::future::poll_fn;
@@ -11,6 +9,8 @@ use std::task::{Poll, Waker};
 pub(crate) struct Load {
     count: Cell<usize>,
     waiting: RefCell<Vec<Waker>>,
+    /// Who waits for fewer looks again when there were so many.
+    wakes_at: Cell<usize>,
 }
 
 impl Load {
@@ -22,7 +22,8 @@ impl Load {
         let before = self.count.get();
         assert!(before > 0, "an operation ended that never began");
         self.count.set(before - 1);
-        if before == 1 {
+        if before == 1 || before == self.wakes_at.get() {
+            self.wakes_at.set(0);
             let waiting = self.waiting.take();
             waiting.into_iter().for_each(Waker::wake);
         }
@@ -33,10 +34,16 @@ impl Load {
     }
 
     pub(crate) async fn idle(&self) {
+        self.below(1).await;
+    }
+
+    /// Resolves when fewer than `limit` operations are in flight. All who wait are woken then, and the first begins.
+    pub(crate) async fn below(&self, limit: usize) {
         poll_fn(|cx| {
-            if self.count.get() == 0 {
+            if self.count.get() < limit {
                 return Poll::Ready(());
             }
+            self.wakes_at.set(self.wakes_at.get().max(limit));
             let mut waiting = self.waiting.borrow_mut();
             if !waiting.iter().any(|w| w.will_wake(cx.waker())) {
                 waiting.push(cx.waker().clone());
@@ -70,5 +77,26 @@ mod tests {
         }));
         rt.block_on(load.idle());
         assert_eq!(load.count(), 0);
+    }
+
+    #[test]
+    fn as_many_are_in_flight_as_may_be() {
+        let rt = Rt::modelled(2);
+        let load = Rc::new(Load::default());
+        let most = Rc::new(Cell::new(0));
+        for _ in 0..10 {
+            let (load, most, rt) = (load.clone(), most.clone(), rt.clone());
+            rt.clone()
+                .spawn(async move {
+                    load.below(3).await;
+                    load.begin();
+                    most.set(most.get().max(load.count()));
+                    rt.sleep(std::time::Duration::from_millis(1)).await;
+                    load.done();
+                })
+                .detach();
+        }
+        rt.block_on(rt.sleep(std::time::Duration::from_millis(20)));
+        assert_eq!((most.get(), load.count()), (3, 0));
     }
 }

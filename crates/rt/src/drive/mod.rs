@@ -137,7 +137,10 @@ impl Drive {
         if rt.is_modelled() {
             return Err(OpenError::Modelled(path.to_owned()));
         }
-        let (found, info) = open::open(path, how)?;
+        let path = path.to_owned();
+        // A file system that hangs stops this open, and nothing else.
+        let (found, info) = rt.apart(move || sent::opened(&path, how)).await?;
+        let found = found.arrive();
         let backend = choose::choose(rt, rt.inner.ways, &found, 0).await;
         Ok(Drive::new(rt, info, backend, Some(Rc::new(found)), MemberLba(0)))
     }

@@ -14,7 +14,7 @@ use rustix::fs::{FileType, FlockOperation, Mode, OFlags, SeekFrom, Stat};
 use rustix::io::Errno;
 
 use super::choose::Found;
-use super::file::File;
+use super::file::{Blocking, File};
 use super::nvme::Generic;
 use super::sysfs::{BlockDevice, stable_name};
 use super::{DriveInfo, DriveKind, OpenDrive, OpenError, Place};
@@ -60,7 +60,14 @@ pub(super) fn open(path: &Path, how: OpenDrive) -> Result<(Found, DriveInfo), Op
         place: Some(place(&stat, kind, device.as_ref())),
         ..describe(path, kind, bytes, direct, device.as_ref())
     };
-    let file = File::new(fd, device.as_ref().map(|d| d.directory.clone()), direct);
+    let blocking = match kind {
+        DriveKind::File => {
+            let magic = rustix::fs::fstatfs(&fd).map_or(0, |fs| fs.f_type as u64);
+            Blocking::of_file_system(magic)
+        }
+        _ => Blocking::Never,
+    };
+    let file = File::new(fd, device.as_ref().map(|d| d.directory.clone()), direct, blocking);
     let found = Found { name: info.name.clone(), file, device, generic, bytes, read_only: how.read_only };
     Ok((found, info))
 }

@@ -12,16 +12,17 @@
 use std::fmt;
 use std::io;
 use std::os::fd::OwnedFd;
+use std::path::Path;
 use std::rc::Rc;
 
 use base::MemberLba;
 
 use super::choose::{self, Found};
-use super::file::File;
+use super::file::{Blocking, File};
 use super::memory::Memory;
 use super::nvme::Generic;
 use super::sysfs::BlockDevice;
-use super::{Backend, Drive, DriveInfo};
+use super::{Backend, Drive, DriveInfo, OpenDrive, OpenError, open};
 use crate::Rt;
 
 /// A drive between two threads.
@@ -33,10 +34,11 @@ pub struct SentDrive {
 }
 
 /// [`Found`], with descriptors of its own.
-struct SentFound {
+pub(super) struct SentFound {
     name: String,
     fd: OwnedFd,
     direct: bool,
+    blocking: Blocking,
     device: Option<BlockDevice>,
     generic: Result<OwnedFd, String>,
     bytes: u64,
@@ -96,6 +98,13 @@ impl fmt::Debug for SentDrive {
     }
 }
 
+/// Opens a drive, on whatever thread this is, for another.
+pub(super) fn opened(path: &Path, how: OpenDrive) -> Result<(SentFound, DriveInfo), OpenError> {
+    let (found, info) = open::open(path, how)?;
+    let sent = SentFound::of(&found).map_err(|e| OpenError::Os(path.to_owned(), e))?;
+    Ok((sent, info))
+}
+
 impl SentFound {
     fn of(found: &Found) -> io::Result<SentFound> {
         let generic = match &found.generic {
@@ -106,6 +115,7 @@ impl SentFound {
             name: found.name.clone(),
             fd: found.file.fd.try_clone()?,
             direct: found.file.access().is_direct(),
+            blocking: found.file.blocking(),
             device: found.device.clone(),
             generic,
             bytes: found.bytes,
@@ -113,11 +123,11 @@ impl SentFound {
         })
     }
 
-    fn arrive(self) -> Found {
+    pub(super) fn arrive(self) -> Found {
         let directory = self.device.as_ref().map(|d| d.directory.clone());
         Found {
             name: self.name,
-            file: File::new(self.fd, directory, self.direct),
+            file: File::new(self.fd, directory, self.direct, self.blocking),
             device: self.device,
             generic: self.generic.map(Generic::of_duplicate),
             bytes: self.bytes,

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use io_uring::{IoUring, cqueue, squeue, types};
 
-use super::Request;
+use super::{Request, WORKERS_MAX};
 
 /// Entries queued between two submissions; a full queue submits early.
 const QUEUE_ENTRIES: u32 = 256;
@@ -58,17 +58,19 @@ impl Entries {
         matches!(self, Entries::Wide(_))
     }
 
-    /// Queues the entry of a request under its name; false when the queue is full.
-    pub(super) fn push(&mut self, request: &mut Request, name: u64) -> bool {
+    /// Queues the entry of a request under its name; false when the queue is full. One that goes `apart` is submitted by a
+    /// worker of the kernel.
+    pub(super) fn push(&mut self, request: &mut Request, name: u64, apart: bool) -> bool {
+        let flags = if apart { squeue::Flags::ASYNC } else { squeue::Flags::empty() };
         // SAFETY, both: what the entry points to is owned by the request, which the slot table keeps until the
         // kernel's answer to this entry.
         match self {
             Entries::Narrow(io) => {
-                let entry = request.entry().user_data(name);
+                let entry = request.entry().user_data(name).flags(flags);
                 unsafe { io.submission().push(&entry) }.is_ok()
             }
             Entries::Wide(io) => {
-                let entry = request.wide_entry().user_data(name);
+                let entry = request.wide_entry().user_data(name).flags(flags);
                 unsafe { io.submission().push(&entry) }.is_ok()
             }
         }
@@ -125,8 +127,11 @@ fn set_up<S: squeue::EntryMarker, C: cqueue::EntryMarker>(
     plain.setup_cqsize(ANSWER_ENTRIES).setup_clamp();
     let mut single = plain.clone();
     single.setup_single_issuer().setup_coop_taskrun().setup_taskrun_flag().setup_defer_taskrun();
-    match single.build(QUEUE_ENTRIES) {
+    let ring = match single.build(QUEUE_ENTRIES) {
         Err(e) if e.raw_os_error() == Some(libc::EINVAL) => plain.build(QUEUE_ENTRIES),
         other => other,
-    }
+    }?;
+    // A kernel before 5.15 keeps its own number: then drives that hang may hold up others.
+    let _ = ring.submitter().register_iowq_max_workers(&mut [WORKERS_MAX, 0]);
+    Ok(ring)
 }

@@ -54,9 +54,15 @@ const SHORTAGE_PAUSE: Duration = Duration::from_millis(1);
 pub(crate) enum Answering {
     /// The drive interrupts, or whatever else the kernel waits for happens.
     Interrupt,
+    /// The same, and a worker of the kernel submits it: it may block.
+    Worker,
     /// This thread asks again and again. For reads and writes of a drive with queues for that.
     Polling,
 }
+
+/// Workers that the kernel keeps for requests to files and drives, at most. It makes one when one is needed; left alone it
+/// makes four for each CPU, and a few drives that hang take them all.
+pub(crate) const WORKERS_MAX: u32 = 1024;
 
 struct Slot {
     request: Request,
@@ -124,12 +130,13 @@ impl Ring {
         slots.insert(Slot { request, answering, name, answer: None, waker: None, orphan: false, load });
         drop(slots);
         match answering {
-            Answering::Interrupt => {
-                self.push(&self.io, |io| io.push(&mut self.slots.borrow_mut()[key].request, name));
+            Answering::Interrupt | Answering::Worker => {
+                let apart = answering == Answering::Worker;
+                self.push(&self.io, |io| io.push(&mut self.slots.borrow_mut()[key].request, name, apart));
             }
             Answering::Polling => {
                 self.polled.set(self.polled.get() + 1);
-                self.push(self.second(), |io| io.push(&mut self.slots.borrow_mut()[key].request, name));
+                self.push(self.second(), |io| io.push(&mut self.slots.borrow_mut()[key].request, name, false));
             }
         }
         key

@@ -92,7 +92,8 @@ impl Checks<'_> {
     /// `mine` are the paths of the whole request: locks on these may be our own.
     async fn open_one(&self, source: &Source, nth: usize, mine: &[PathBuf]) -> Result<Drive, Problem> {
         if let Some(path) = source.path() {
-            not_mounted(path)?;
+            let path = path.to_owned();
+            self.rt.apart(move || not_mounted(&path)).await?;
         }
         let drive = source.open(self.rt, nth, OpenDrive { read_only: false, lock: true }).await?;
         if drive.info().kind == DriveKind::Memory {

@@ -4,7 +4,7 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use rt::probe;
+use rt::{Rt, probe};
 
 use crate::Problem;
 use crate::size::Size;
@@ -21,28 +21,12 @@ impl NewFiles {
     ///
     /// # Errors
     /// When the file has another size or cannot be made.
-    pub fn ensure(&mut self, path: &Path, size: Size) -> Result<(), Problem> {
-        let what = format!("drive {}", path.display());
-        let failed =
-            |e: io::Error| Problem::failed(what.clone(), format!("cannot be made: {e}"), "choose another place");
-        match fs::metadata(path) {
-            Ok(meta) if meta.is_file() && meta.len() != size.0 => {
-                return Err(Problem::refused(
-                    "drive_size",
-                    what,
-                    format!("it is there already with {}, not {size}", Size(meta.len())),
-                    "leave out --size to use it as it is, or delete it first",
-                ));
-            }
-            Ok(_) => return Ok(()),
-            Err(e) if e.kind() == io::ErrorKind::NotFound => {}
-            Err(e) => return Err(failed(e)),
+    pub async fn ensure(&mut self, rt: &Rt, path: &Path, size: Size) -> Result<(), Problem> {
+        let wanted = path.to_owned();
+        // Its directory may lie anywhere, and what is made is made durable.
+        if rt.apart(move || make(&wanted, size)).await? {
+            self.made.push(path.to_owned());
         }
-        if let Some(dir) = path.parent().filter(|d| !d.as_os_str().is_empty()) {
-            fs::create_dir_all(dir).map_err(failed)?;
-        }
-        probe::create_sparse_file(path, size.0).map_err(failed)?;
-        self.made.push(path.to_owned());
         Ok(())
     }
 
@@ -50,6 +34,30 @@ impl NewFiles {
     pub fn keep(mut self) {
         self.made.clear();
     }
+}
+
+/// Makes a file, unless there is one of this size: then false.
+fn make(path: &Path, size: Size) -> Result<bool, Problem> {
+    let what = format!("drive {}", path.display());
+    let failed = |e: io::Error| Problem::failed(what.clone(), format!("cannot be made: {e}"), "choose another place");
+    match fs::metadata(path) {
+        Ok(meta) if meta.is_file() && meta.len() != size.0 => {
+            return Err(Problem::refused(
+                "drive_size",
+                what,
+                format!("it is there already with {}, not {size}", Size(meta.len())),
+                "leave out --size to use it as it is, or delete it first",
+            ));
+        }
+        Ok(_) => return Ok(false),
+        Err(e) if e.kind() == io::ErrorKind::NotFound => {}
+        Err(e) => return Err(failed(e)),
+    }
+    if let Some(dir) = path.parent().filter(|d| !d.as_os_str().is_empty()) {
+        fs::create_dir_all(dir).map_err(failed)?;
+    }
+    probe::create_sparse_file(path, size.0).map_err(failed)?;
+    Ok(true)
 }
 
 impl Drop for NewFiles {

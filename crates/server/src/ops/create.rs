@@ -73,7 +73,7 @@ pub async fn run(world: &World, request: &CreateRequest, host: Host) -> Result<(
     let mut files = NewFiles::default();
     if let Some(size) = request.size_bytes {
         for path in sources.iter().filter_map(Source::path) {
-            files.ensure(path, Size(size))?;
+            files.ensure(&world.rt, path, Size(size)).await?;
         }
     }
     let drives = checks(world, request.force).open_all(&sources).await?;

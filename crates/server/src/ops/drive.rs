@@ -177,7 +177,7 @@ async fn new_drive(
         return Ok((drive, files));
     }
     if let (Some(size), Some(path)) = (size, sources.first().and_then(Source::path)) {
-        files.ensure(path, Size(size))?;
+        files.ensure(&world.rt, path, Size(size)).await?;
     }
     let uuid = opened.array.first().uuid();
     let checks = Checks { rt: &world.rt, registry: &world.registry, purpose: Purpose::Join(uuid), force };
