@@ -92,6 +92,11 @@ impl Cache {
         self.newest.range(at.0..at.0 + n.0).next().is_some()
     }
 
+    /// Whether it has the contents of a block.
+    pub(super) fn holds(&self, block: u64) -> bool {
+        self.newest.get(&block).is_some_and(|number| self.writes[(number - self.first) as usize].data.is_some())
+    }
+
     /// Makes the writes with a number below `end` durable.
     pub(super) fn settle(&mut self, end: u64, image: &mut Image) {
         if end >= self.next() {

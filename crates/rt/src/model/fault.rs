@@ -47,6 +47,12 @@ pub enum Fault {
         /// Mean distance.
         one_in: u32,
     },
+    /// Where the drive lies there is no room: writes fail with `NoSpace`, and what they would overwrite stays or is overwritten
+    /// in part. So does a file on a full file system, or a volume of a full thin pool.
+    NoSpace {
+        /// Which writes.
+        writes: FullFor,
+    },
     /// Flushes are answered and do nothing.
     LyingFlushes {
         /// Mean distance.
@@ -66,6 +72,18 @@ pub enum Fault {
     },
     /// Every operation from now on hangs until the drive is detached or loses power.
     Hang,
+}
+
+/// Which writes find no room where the drive lies.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum FullFor {
+    /// None: there is room.
+    #[default]
+    Nothing,
+    /// Those to places that were never written, or were deallocated since: what is there is overwritten in place.
+    New,
+    /// All: what is overwritten goes to a new place, too.
+    All,
 }
 
 /// What kind of operation.
@@ -121,6 +139,7 @@ pub(super) struct Faults {
     slow: u32,
     stalls: (u32, u64),
     hang: bool,
+    full_for: FullFor,
 }
 
 /// What the lasting faults say to one operation.
@@ -149,7 +168,13 @@ impl Faults {
             Fault::Slow { factor } => self.slow = factor,
             Fault::Stalls { one_in, ns } => self.stalls = (one_in, ns),
             Fault::Hang => self.hang = true,
+            Fault::NoSpace { writes } => self.full_for = writes,
         }
+    }
+
+    /// Which writes find no room.
+    pub(super) fn full_for(&self) -> FullFor {
+        self.full_for
     }
 
     pub(super) fn slow_factor(&self) -> u64 {

@@ -21,7 +21,7 @@ use base::{BLOCK_BYTES, BlockCount, MemberLba};
 
 use super::cache::Write;
 use super::fault::Draw;
-use super::{Disk, DiskParams, Op, OpKind, State, Verdict};
+use super::{Disk, DiskParams, FullFor, Op, OpKind, State, Verdict};
 use crate::drive::{Load, whole_blocks};
 use crate::random::Random;
 use crate::time::Event;
@@ -248,6 +248,18 @@ impl State {
             misdirect_to: draw.misdirect_to,
             service_ns: self.service_ns(params, op) + draw.extra_ns,
         };
+        let finds_room = op.kind != OpKind::Write
+            || match self.faults.full_for() {
+                FullFor::Nothing => true,
+                FullFor::New => self.is_there(op.at, op.blocks),
+                FullFor::All => false,
+            };
+        if !finds_room {
+            // The kernel may have written a part of it, where that takes no room.
+            let strays = self.is_there(op.at, op.blocks);
+            (plan.fails, plan.strays) = (Some(IoError::NoSpace), strays);
+            self.met.no_space += 1;
+        }
         match verdict {
             Verdict::Proceed => {}
             Verdict::Fail(error) => (plan.fails, plan.strays) = (Some(error), false),

@@ -9,7 +9,7 @@
 //! - [`Disk::crash`]: the process died; answered writes stay, those in flight land wholly, up to some sector, or
 //!   not at all;
 //! - errors, latent sector errors, lost and misdirected writes, flipped bits, lying flushes, stalls, hangs,
-//!   vanishing (`fault`), and a hook that judges single operations.
+//!   vanishing, no room where the drive lies (`fault`), and a hook that judges single operations.
 //!
 //! Invariants: operations in flight belong to the `Disk`, not to the runtime: when the runtime is dropped they stay
 //! in flight until `power_cut` or `crash` decides them. Same parameters, same seed, same operations: same answers
@@ -31,13 +31,13 @@ use std::collections::{BTreeSet, BinaryHeap};
 use std::fmt;
 use std::rc::Rc;
 
-use base::{BlockCount, MemberLba};
+use base::{BLOCK_BYTES, BlockCount, MemberLba};
 use slab::Slab;
 
 use cache::{Cache, Write};
 pub use cut::LateWrites;
 use fault::Faults;
-pub use fault::{Fault, Op, OpKind, Verdict};
+pub use fault::{Fault, FullFor, Op, OpKind, Verdict};
 use flash::Flash;
 pub use flash::{FlashCounters, FlashParams};
 pub(crate) use flight::FlightKey;
@@ -124,6 +124,8 @@ pub struct FaultsMet {
     pub misdirected_writes: u64,
     /// Flushes that did nothing.
     pub lying_flushes: u64,
+    /// Writes that found no room.
+    pub no_space: u64,
     /// Operations that took longer.
     pub stalls: u64,
     /// Operations that found every channel of the drive taken.
@@ -363,6 +365,19 @@ impl fmt::Debug for Disk {
 }
 
 impl State {
+    /// Whether all of these blocks have a place where the drive lies.
+    fn is_there(&self, at: MemberLba, n: BlockCount) -> bool {
+        let mut next = at.0;
+        for range in self.image.written(at.byte_offset(), n.bytes()) {
+            let (from, to) = (range.start / BLOCK_BYTES as u64, range.end / BLOCK_BYTES as u64);
+            if !(next..from).all(|block| self.cache.holds(block)) {
+                return false;
+            }
+            next = to;
+        }
+        (next..at.0 + n.0).all(|block| self.cache.holds(block))
+    }
+
     /// What a read sees.
     fn look(&self, at: MemberLba, into: &mut [u8]) {
         self.image.read(at.byte_offset(), into);
