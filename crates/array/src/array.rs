@@ -149,6 +149,11 @@ impl Array {
     async fn hand_over(&self) -> Result<(), Fault> {
         self.core.closing.set(true);
         self.core.changed.wake();
+        // What waits for room may wait for ever; the next open recovers what is not handed over.
+        Box::pin(self.core.if_there_is_room(self.hand_over_all())).await.unwrap_or(Err(Fault::NoRoom))
+    }
+
+    async fn hand_over_all(&self) -> Result<(), Fault> {
         // A step of the cleaner that is reading may have something to say yet.
         let moved = || self.core.being_emptied.borrow().is_empty() || planted(Canary::ClosedWhileCleaning);
         let at_rest = || self.core.log.idle() && moved();

@@ -250,6 +250,16 @@ canaries! {
     GivenUpAtOnce,
     /// The cleaner gives up a segment when a map leaf that names its blocks is lost.
     LostLeafStops,
+    /// A drive that has no room where it lies counts as one that fails.
+    NoRoomBlamed,
+    /// A record counts as complete when one of its members has no room for it.
+    NoRoomAcked,
+    /// Hosts wait for room for as long as it takes.
+    HostsWaitForRoom,
+    /// Requests are late by what the process stood still.
+    StandstillBlamed,
+    /// Who is late is out while others are late, too, but read.
+    LateApart,
     /// A scrub whose last start lies in the future waits for it.
     ScrubAwaitsWrongDate,
     /// Map nodes take no room from volumes.

@@ -208,6 +208,8 @@ pub struct Core {
     pub detours: crate::detour::Budget,
     /// How a scrub goes.
     pub scrub: crate::lifecycle::scrub::Progress,
+    /// Writes that wait for room where members lie.
+    pub no_room: crate::no_room::Waits,
     /// Host flushes.
     pub flushes: crate::flush::Flushes,
     /// What hosts may still take.
@@ -282,6 +284,7 @@ impl Core {
             rebuild: crate::lifecycle::rebuild::Progress::default(),
             detours: crate::detour::Budget::default(),
             scrub: crate::lifecycle::scrub::Progress::default(),
+            no_room: crate::no_room::Waits::default(),
             flushes: crate::flush::Flushes::default(),
             room: crate::space::Room::default(),
             meter: crate::meter::Meter::default(),

@@ -13,6 +13,9 @@ pub enum Fault {
     /// The array is full.
     #[error("no space left in the array")]
     NoSpace,
+    /// The drives have no room where they lie.
+    #[error("no room where the array's drives lie: their file system or thin pool is full")]
+    NoRoom,
     /// The array is open for reading only.
     #[error("the array is read-only")]
     ReadOnly,
@@ -82,7 +85,11 @@ impl Refused {
     /// A drive's error while doing `what`.
     #[must_use]
     pub fn io(what: &str, error: rt::IoError) -> Self {
-        Self::new(RefusedCode::Io, what, error.to_string(), "Check the drive and its cabling, then try again")
+        let todo = match error {
+            rt::IoError::NoSpace => "Make room in the drive's file system or thin pool, then try again",
+            _ => "Check the drive and its cabling, then try again",
+        };
+        Self::new(RefusedCode::Io, what, error.to_string(), todo)
     }
 }
 
@@ -100,6 +107,7 @@ impl From<Fault> for Refused {
             Fault::ReadOnly | Fault::Closed => (RefusedCode::NotWritable, "Open the array for writing"),
             Fault::Frozen => (RefusedCode::Redundancy, "Bring the missing drives back"),
             Fault::NoSpace => (RefusedCode::Size, "Delete or deallocate data first"),
+            Fault::NoRoom => (RefusedCode::NotWritable, "Make room there; `ashlar status` names the drives"),
             Fault::Medium | Fault::OutOfRange | Fault::Misaligned => (RefusedCode::Io, "See the array's events"),
         };
         Refused::new(code, "the array", fault.to_string(), todo)

@@ -8,10 +8,14 @@
 //! | a flush fails | out at once: what the drive held is not known any more |
 //! | the drive says it is gone | out at once |
 //! | 20 reads fail within ten minutes | suspect: what cannot be read is made from its row |
+//! | a write finds no room where the drive lies | it waits ([`crate::no_room`]) |
 //!
 //! Invariants:
+//! - time in which this thread did not look is no drive's: after a standstill (a signal, a paused machine, long work on this
+//!   thread) what is in flight is as late as before it;
 //! - nobody goes out for being late, or for errors that may pass, when the redundancy does not cover it: it is waited for;
-//! - before one goes out for being late, the others are asked: those that do not answer count as lost;
+//! - before one goes out for being late, the others are asked: those that do not answer, or have requests that are late as
+//!   well, count as lost;
 //! - who waits for a member that went out is answered at once; what the drive still does then lands in zones that nobody
 //!   uses any more (it comes back only as new, once it is idle).
 
@@ -64,6 +68,9 @@ const WRITE_PAUSE_LONG: Duration = Duration::from_secs(1);
 /// When a request began that may take as long as it likes: drives deallocate at their leisure.
 pub const NEVER_LATE: Nanos = Nanos(u64::MAX);
 
+/// A member with a request as late as this beside one that is to go out does not answer either.
+const LATE_TOO: Duration = Duration::from_millis(2500);
+
 /// Requests in flight are looked at so often.
 const LOOK_EVERY: Duration = Duration::from_millis(250);
 
@@ -79,6 +86,8 @@ pub struct Health {
     suspect: RefCell<Option<(Nanos, String)>>,
     /// The array cannot do without it, and it does not answer: told once.
     waited_for: Cell<bool>,
+    /// Writes that wait for room where it lies.
+    pub no_room: crate::no_room::Waits,
     /// Who looks at what is in flight.
     watcher: RefCell<Option<Rc<Watcher>>>,
 }
@@ -88,6 +97,8 @@ pub struct Health {
 pub struct Watcher {
     begun: Event,
     awake: Cell<bool>,
+    /// When it was woken, or looked last.
+    since: Cell<Nanos>,
 }
 
 #[derive(Default)]
@@ -128,6 +139,7 @@ impl Health {
         if let Some(watcher) = &*self.watcher.borrow()
             && !watcher.awake.replace(true)
         {
+            watcher.since.set(now);
             watcher.begun.wake();
         }
         let key = {
@@ -171,6 +183,16 @@ impl Health {
         begun.min_by_key(|&(number, begun)| (begun, number))
     }
 
+    /// Nobody looked for so long up to `now`, when something should have: what is in flight is later by that.
+    fn forgive(&self, time: Duration, now: Nanos) {
+        if planted(Canary::StandstillBlamed) {
+            return;
+        }
+        for (_, asked) in self.flights.borrow_mut().asked.iter_mut().filter(|(_, asked)| asked.begun < now) {
+            asked.begun = (asked.begun + time).min(now);
+        }
+    }
+
     fn in_flight(&self, number: u64) -> bool {
         self.flights.borrow().asked.iter().any(|(_, asked)| asked.number == number)
     }
@@ -195,7 +217,19 @@ fn count(errors: &RefCell<VecDeque<Nanos>>, now: Nanos) -> usize {
 impl Core {
     /// Writes to a member as often as the rules say; an error when it is out, or nothing is written any more.
     pub async fn write_to(&self, seat: &Rc<Seat>, at: MemberLba, parts: Vec<Bytes>) -> Result<(), IoError> {
-        let begun = self.rt.now();
+        self.write_for(seat, at, parts, true).await
+    }
+
+    /// [`Core::write_to`]; whether `hosts` wait for it, too.
+    pub async fn write_for(
+        &self,
+        seat: &Rc<Seat>,
+        at: MemberLba,
+        parts: Vec<Bytes>,
+        hosts: bool,
+    ) -> Result<(), IoError> {
+        let mut failing = Duration::ZERO;
+        let mut short = None;
         loop {
             let error = match seat.write_vectored(at, parts.clone()).await {
                 Ok(()) => return Ok(()),
@@ -205,22 +239,34 @@ impl Core {
                 self.member_gone_writing(seat.id);
                 return Err(error);
             }
-            self.write_failed(seat, error, begun);
+            if error == IoError::NoSpace && planted(Canary::NoRoomAcked) {
+                return Ok(());
+            }
+            let waits = error == IoError::NoSpace && !planted(Canary::NoRoomBlamed);
+            if !waits {
+                short = None;
+                self.write_failed(seat, error, failing);
+            }
             if !seat.is_in() || self.writable().is_err() {
                 return Err(error);
             }
-            let alone = !self.survives_without(seat.id);
-            self.rt.sleep(if alone { WRITE_PAUSE_LONG } else { WRITE_PAUSE }).await;
+            if waits {
+                Box::pin(short.get_or_insert_with(|| self.runs_short(seat, hosts)).pause()).await;
+                continue;
+            }
+            let pause = if self.survives_without(seat.id) { WRITE_PAUSE } else { WRITE_PAUSE_LONG };
+            self.rt.sleep(pause).await;
+            // Not by the clock: it goes on while this process stands still.
+            failing += pause;
         }
     }
 
-    /// A write that began at `since` failed once more.
-    pub fn write_failed(&self, seat: &Rc<Seat>, error: IoError, since: Nanos) {
-        let now = self.rt.now();
-        let n = count(&seat.health.write_errors, now);
+    /// A write that has been `failing` for so long failed once more.
+    pub fn write_failed(&self, seat: &Rc<Seat>, error: IoError, failing: Duration) {
+        let n = count(&seat.health.write_errors, self.rt.now());
         let text = format!("write failed: {error} ({n} within ten minutes)");
         let enough = n >= WRITE_ERRORS_OUT || planted(Canary::OneErrorPutsOut);
-        let for_good = now - since >= WRITE_GIVE_UP;
+        let for_good = failing >= WRITE_GIVE_UP;
         let may_go = self.survives_without(seat.id) || planted(Canary::ErrorsBeyondRedundancy);
         if (enough && may_go) || for_good {
             self.member_failed(seat.id, &text);
@@ -269,6 +315,7 @@ impl Core {
                 seat.health.watcher.borrow_mut().get_or_insert_with(|| watcher.clone());
             }
             let idle = || self.seats_in().iter().all(|s| s.health.oldest().is_none());
+            watcher.since.set(self.rt.now());
             if idle() {
                 watcher.awake.set(false);
                 let begun = pin!(watcher.begun.until(|| watcher.awake.get()));
@@ -276,14 +323,24 @@ impl Core {
                     return;
                 }
             }
-            if let Either::Right(_) = select(pin!(self.rt.sleep(LOOK_EVERY)), ends.as_mut()).await {
+            let planned = watcher.since.get() + LOOK_EVERY;
+            if let Either::Right(_) = select(pin!(self.rt.sleep_until(planned)), ends.as_mut()).await {
                 return;
             }
+            self.nobody_looked(planned);
             for seat in self.seats_in() {
                 if !over() {
                     self.look_at(&seat).await;
                 }
             }
+        }
+    }
+
+    /// A look that was planned for then comes now: the time between is no drive's.
+    fn nobody_looked(&self, planned: Nanos) {
+        let now = self.rt.now();
+        if now > planned {
+            self.seats_in().iter().for_each(|seat| seat.health.forgive(now - planned, now));
         }
     }
 
@@ -303,7 +360,12 @@ impl Core {
         if late < LATE_OUT || planted(Canary::LateStays) {
             return;
         }
+        let answers_by = self.rt.now() + PROBE_PATIENCE;
         let silent = self.silent_besides(seat).await;
+        if self.rt.now() > answers_by + LOOK_EVERY {
+            // It stood still meanwhile: the next look decides.
+            return self.nobody_looked(answers_by);
+        }
         if self.phase.get() != Phase::Open || !seat.is_in() || !seat.health.in_flight(number) {
             return;
         }
@@ -324,7 +386,12 @@ impl Core {
     /// The other members that do not answer either. Those that are gone go out.
     async fn silent_besides(&self, seat: &Rc<Seat>) -> Vec<MemberId> {
         let others = self.seats_in().into_iter().filter(|s| s.id != seat.id);
+        let now = self.rt.now();
+        let late = |s: &Seat| s.health.oldest().is_some_and(|(_, begun)| now - begun >= LATE_TOO);
         let asked = others.map(|s| async move {
+            if late(&s) && !planted(Canary::LateApart) {
+                return Some(s.id);
+            }
             let read = pin!(s.read(MemberLba(0), Buf::zeroed(BLOCK_BYTES)));
             match select(read, pin!(self.rt.sleep(PROBE_PATIENCE))).await {
                 Either::Left(((Err(IoError::Gone), _), _)) => {
@@ -341,7 +408,7 @@ impl Core {
     /// Members that the array waits for, for its alarms.
     pub fn health_alarms(&self) -> Vec<String> {
         let now = self.rt.now();
-        let mut alarms = Vec::new();
+        let mut alarms: Vec<String> = self.room_alarm().into_iter().collect();
         for seat in self.seats_in() {
             if seat.health.waited_for.get() {
                 alarms.push(format!(

@@ -31,6 +31,7 @@ mod members;
 mod memtable;
 mod merge;
 mod meter;
+pub mod no_room;
 mod node_cache;
 mod pace;
 mod packed;

@@ -90,7 +90,8 @@ impl Core {
     /// Waits until the generation that marks failed members out has taken effect.
     pub async fn degraded_durably(&self) -> Result<(), Fault> {
         let waits = || self.degrading.get() && !planted(Canary::FlushBeforeMemberOut);
-        self.changed.until(|| !waits() || self.phase.get() != Phase::Open).await;
-        self.writable()
+        self.changed.until(|| !waits() || self.phase.get() != Phase::Open || self.no_room_for_long()).await;
+        self.writable()?;
+        if waits() { Err(Fault::NoRoom) } else { Ok(()) }
     }
 }

@@ -343,8 +343,9 @@ impl Core {
         let done = self.rt.spawn(write).await;
         if let Err(error) = done
             && error != rt::IoError::Gone
+            && error != rt::IoError::NoSpace
         {
-            self.write_failed(&seat, error, self.rt.now());
+            self.write_failed(&seat, error, std::time::Duration::ZERO);
         }
         Some(done)
     }

@@ -257,8 +257,12 @@ impl Core {
             // Twice what begins a checkpoint: wait for it.
             has_room && self.memtable_share() < 2.0
         };
-        self.changed.until(|| self.phase.get() != Phase::Open || self.closing.get() || fits()).await;
+        let over = || self.phase.get() != Phase::Open || self.closing.get() || self.no_room_for_long();
+        self.changed.until(|| over() || fits()).await;
         self.writable()?;
+        if self.no_room_for_long() && !planted(Canary::HostsWaitForRoom) {
+            return Err(Fault::NoRoom);
+        }
         if self.closing.get() {
             return Err(Fault::Closed);
         }

@@ -73,7 +73,7 @@ impl Core {
         }
         // What was overwritten or deallocated counts only once it is merged, and what the map takes is known then.
         if self.stored_at_least() + n <= usable || self.merging_frees() {
-            self.checkpoint_and_wait().await;
+            self.while_room(self.checkpoint_and_wait()).await?;
             self.writable()?;
             let n = new().await?;
             if n == 0 || self.stored_at_least() + n <= usable {

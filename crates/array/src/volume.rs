@@ -292,7 +292,7 @@ impl Volume {
         self.core.writable()?;
         self.step_of(data.len() as u64).await;
         let promise = self.core.admit_write(n).await?;
-        let guard = self.vol.locks.lock(first.0, end).await;
+        let guard = self.core.while_room(self.vol.locks.lock(first.0, end)).await?;
         self.check(offset, data.len() as u64)?;
         self.core.fits(&self.vol, first, n).await?;
         // Nothing comes behind the last checkpoint of an array that is being closed.
@@ -448,7 +448,7 @@ impl Volume {
         let end = self.core.memory.borrow().active.end_of_leaves(self.vol.id, first, end, FILL_LEAVES_MAX);
         let to = end.byte_offset();
         let promise = self.core.admit_fill().await?;
-        let guard: RangeGuard = self.vol.locks.lock(first.0, end.0).await;
+        let guard: RangeGuard = self.core.while_room(self.vol.locks.lock(first.0, end.0)).await?;
         self.check(from, to - from)?;
         if fill == MapRef::Zero {
             self.core.zeros_fit(&self.vol, first, end).await?;

@@ -147,6 +147,7 @@ impl Problem {
         let (code, todo) = match fault {
             array::Fault::Frozen => ("frozen", "bring the missing drives back; `ashlar status` names them"),
             array::Fault::NoSpace => ("no_space", "delete or trim volumes, or add a drive"),
+            array::Fault::NoRoom => ("no_room", "make room there; `ashlar status` names the drives"),
             array::Fault::ReadOnly => ("read_only", "open the array without --read-only"),
             array::Fault::Closed => ("closed", "start `ashlar serve` again"),
             array::Fault::Medium => ("medium_error", "`ashlar status` shows which drive reports errors"),

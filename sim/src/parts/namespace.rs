@@ -32,7 +32,7 @@ pub struct Share {
 fn fault(fault: array::Fault) -> Fault {
     match fault {
         array::Fault::Medium => Fault::Medium,
-        array::Fault::NoSpace => Fault::NoSpace,
+        array::Fault::NoSpace | array::Fault::NoRoom => Fault::NoSpace,
         array::Fault::ReadOnly => Fault::ReadOnly,
         array::Fault::OutOfRange => Fault::OutOfRange,
         array::Fault::Misaligned => Fault::Misaligned,

@@ -129,7 +129,7 @@ pub async fn open(rt: &Rt, drives: Vec<Drive>, how: OpenHow) -> Result<(Rc<Core>
         previous::nothing_twice(&core, newest);
     }
     if writable {
-        heal_slots(&core, &generation, &found, &believed).await?;
+        core.open_with_room(heal_slots(&core, &generation, &found, &believed)).await?;
         if let Some(newest) = given_up.as_ref().filter(|_| !planted(Canary::GivenUpStays)) {
             previous::forget(&core, newest).await?;
         }
@@ -142,7 +142,7 @@ pub async fn open(rt: &Rt, drives: Vec<Drive>, how: OpenHow) -> Result<(Rc<Core>
         accept_loss: how.accept_loss || !writable,
         epoch,
     };
-    let done = core.replay(&seen, replay).await?;
+    let done = core.open_with_room(Box::pin(core.replay(&seen, replay))).await?;
     recovery.report.replayed_records = done.records;
     recovery.report.replayed_entries = done.entries;
     recovery.report.cut_segments = done.cut_segments;
@@ -174,8 +174,12 @@ pub async fn open(rt: &Rt, drives: Vec<Drive>, how: OpenHow) -> Result<(Rc<Core>
                     core.take_back(f.label.seat, f.drive.clone(), base.as_deref());
                 }
             }
-            core.commit().await?;
-            core.heal_labels().await;
+            core.open_with_room(async { Ok(core.commit().await?) }).await?;
+            core.open_with_room(async {
+                core.heal_labels().await;
+                Ok(())
+            })
+            .await?;
             recovery.step("commit", format!("generation {}, epoch {epoch}", core.system.number.get()));
         }
     } else {

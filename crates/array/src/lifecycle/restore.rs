@@ -178,7 +178,7 @@ impl Core {
         for first in (0..rows).step_by(at_once.max(1)) {
             let end = rows.min(first + at_once);
             let at = target.seat.layout.zone_row(target.zone, row + first as u32);
-            self.write_to(&target.seat, at, vec![data.slice(first * BLOCK_BYTES..end * BLOCK_BYTES)]).await?;
+            self.write_for(&target.seat, at, vec![data.slice(first * BLOCK_BYTES..end * BLOCK_BYTES)], false).await?;
         }
         Ok(())
     }

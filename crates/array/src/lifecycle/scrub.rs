@@ -165,6 +165,8 @@ enum Outcome {
     Repaired,
     /// It did not stay.
     NotHeld,
+    /// There is no room to write it back; the next scrub tries again.
+    NoRoom,
     Lost,
 }
 
@@ -418,6 +420,7 @@ impl Core {
                 line.not_held += 1;
                 "written back, and it did not stay"
             }
+            Outcome::NoRoom => "left as it is: no room where the drive lies",
             Outcome::Lost => {
                 line.lost += 1;
                 "beyond the redundancy"

@@ -19,6 +19,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::rc::Rc;
 
 use base::{SegmentId, Seq};
+use ondisk::MapRef;
 pub use request::{Held, Piece, Request, What};
 
 use crate::canary::{Canary, planted};
@@ -245,6 +246,20 @@ impl Core {
         let queue = self.log.stream(id).queue.take();
         for piece in queue {
             piece.request.fail(fault);
+        }
+    }
+
+    /// Tells hosts whose writes wait in the log that there is no room for them. There they stay, and may be written yet.
+    pub fn refuse_hosts(&self) {
+        let refuse = |piece: &Piece| match piece.what {
+            What::Data | What::Fill(MapRef::Hole | MapRef::Zero) => piece.request.refuse(Fault::NoRoom),
+            What::Fill(MapRef::Bad | MapRef::At(_)) | What::Move | What::Node(_) => {}
+        };
+        for id in STREAMS {
+            self.log.stream(id).queue.borrow().iter().for_each(refuse);
+        }
+        for record in self.log.unacked.borrow().values().flatten() {
+            record.pieces.borrow().iter().for_each(refuse);
         }
     }
 

@@ -84,6 +84,14 @@ impl Request {
         self.taken_back.get()
     }
 
+    /// Answers who asked, once, with a fault, and goes on: what it holds it holds until all of it is acknowledged.
+    pub fn refuse(&self, fault: Fault) {
+        if self.failed.get().is_none() {
+            self.failed.set(Some(fault));
+            self.event.wake();
+        }
+    }
+
     /// Answers with a fault.
     pub fn fail(&self, fault: Fault) {
         if self.failed.get().is_none() {

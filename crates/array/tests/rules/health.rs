@@ -267,3 +267,60 @@ pub fn what_is_read_around_is_verified() {
         }
     }
 }
+
+/// The process stands still for longer than any drive may take, with requests in flight: when it goes on, nobody is suspect,
+/// and nobody out, whether the drives have answered meanwhile or need a little more. Who really does not answer is found as
+/// soon as it would have been.
+pub fn a_standstill_blames_nobody() {
+    for (seconds, more_ms) in [(3, 0), (7, 0), (12, 300), (3600, 300)] {
+        let world = World::new(4, false);
+        world.create(Level::Raid5);
+        let p = world.start(13);
+        let still = Duration::from_secs(seconds);
+        // Right behind the begin of the first request, right before the first look, and right behind it.
+        for before in [1, 249_900, 250_100] {
+            let takes = (still + Duration::from_millis(more_ms) + Duration::from_micros(before)).as_nanos() as u64;
+            let one = Rc::new(Cell::new(false));
+            let once = one.clone();
+            world.on_ops(move |disk, op, _| match op.kind {
+                OpKind::Write if disk == 1 && more_ms > 0 && !once.replace(true) => Verdict::DelayNs(takes),
+                _ => Verdict::Proceed,
+            });
+            let write = p.begin_write(0, 7, 20);
+            p.wait(Duration::from_micros(before));
+            p.rt.stand_still(still);
+            p.wait(Duration::from_secs(2));
+            assert!(write.is_finished());
+            let status = p.array().status();
+            assert_eq!(status.state, ArrayState::Optimal, "{:#?}", status.events);
+            assert!(status.members.iter().all(|m| m.suspect.is_none()), "after {seconds} s: {:#?}", status.events);
+        }
+        world
+            .on_ops(|disk, op, _| if disk == 2 && op.kind == OpKind::Write { Verdict::Hang } else { Verdict::Proceed });
+        let _hangs = p.begin_write(200, 8, 20);
+        p.wait(Duration::from_secs(2));
+        assert!(p.array().status().members[2].suspect.is_some());
+        p.rt.stand_still(still);
+        p.wait(Duration::from_secs(1));
+        assert_eq!(state(&p, 2), SeatState::In, "{:#?}", p.array().status().events);
+        p.wait(Duration::from_secs(4));
+        assert_eq!(state(&p, 2), SeatState::Out, "{:#?}", p.array().status().events);
+    }
+}
+
+/// Writes hang on all drives, and reads do not (a thin pool that waits for room, a controller in a reset): they are waited
+/// for, as many as they are, and nobody is out.
+pub fn who_is_late_beside_others_is_waited_for() {
+    let world = World::new(4, false);
+    world.create(Level::Raid5);
+    let p = world.start(14);
+    p.write(0, 1, 20).unwrap();
+    world.on_ops(|_, op, _| if op.kind == OpKind::Write { Verdict::DelayNs(9_000_000_000) } else { Verdict::Proceed });
+    let write = p.begin_write(100, 2, 60);
+    p.wait(Duration::from_secs(8));
+    assert!(p.array().status().members.iter().all(|m| m.state == SeatState::In), "{:#?}", p.array().status().events);
+    world.no_hooks();
+    p.wait(Duration::from_secs(4));
+    assert!(write.is_finished() && p.is(0, 1, 20) && p.is(100, 2, 60));
+    assert_eq!(p.array().status().state, ArrayState::Optimal, "{:#?}", p.array().status().events);
+}

@@ -17,6 +17,7 @@ mod moves;
 mod parts;
 mod recovery;
 mod returning;
+mod room_below;
 mod scrub;
 mod service;
 mod space;
@@ -189,6 +190,14 @@ rules! {
     health::a_slow_drive_does_not_set_the_tail [DetourForgotten]
     health::who_was_slow_is_asked_again [SlowNotAsked]
     health::what_is_read_around_is_verified [DetourUnverified]
+
+    health::a_standstill_blames_nobody [StandstillBlamed]
+    health::who_is_late_beside_others_is_waited_for [LateApart]
+
+    room_below::writes_wait_for_room [NoRoomBlamed, HostsWaitForRoom]
+    room_below::what_waits_for_room_is_not_acknowledged [NoRoomAcked]
+    room_below::no_room_holds_up_no_end []
+    room_below::who_has_no_room_can_be_failed []
 
     scrub::it_finds_and_repairs_what_rots [ScrubBlocksSkipped, ScrubParitySkipped, ScrubSystemSkipped]
     scrub::it_leaves_rows_in_flight_alone [ScrubBeyondAcked]

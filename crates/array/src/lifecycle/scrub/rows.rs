@@ -264,9 +264,11 @@ impl Core {
             if written.is_none() && planted(Canary::GivenBackNotHeld) {
                 return Some(Outcome::NotHeld);
             }
-            let written = written?;
-            if written.is_err() {
-                continue;
+            match written? {
+                Ok(()) => {}
+                // It stays as it is until a scrub finds room.
+                Err(rt::IoError::NoSpace) => return Some(Outcome::NoRoom),
+                Err(_) => continue,
             }
             let unasked = planted(Canary::ScrubBelievesWrites);
             let read = if unasked { None } else { self.read_column(columns, column, row, 1).await };
