@@ -198,6 +198,10 @@ kinds! {
     SetBackInUse,
     /// Both ends of drives are overwritten.
     EndsOverwritten,
+    /// There is no room where drives lie.
+    NoRoom,
+    /// The process stands still, and goes on.
+    Standstill,
 of parts:
     /// A request reaches several parts.
     AcrossParts,

@@ -7,6 +7,7 @@
 //! Invariant: the same plan gives the same trace, whatever runs beside it.
 
 pub mod back;
+mod below;
 mod beyond;
 pub mod census;
 pub mod disturb;

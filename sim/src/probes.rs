@@ -22,7 +22,7 @@ use crate::run::{DEGRADED, changed, set_to_work, silent};
 use crate::volumes::{Fate, Volumes};
 use crate::workload::{Done, joined};
 use crate::world::{World, drives, labelled};
-use crate::{back, beyond, full, health, late, lives, lone, older, own, scrubs, service};
+use crate::{back, below, beyond, full, health, late, lives, lone, older, own, scrubs, service};
 
 /// Bytes of a block.
 pub const BLOCK: u64 = BLOCK_BYTES as u64;
@@ -91,6 +91,8 @@ pub fn try_on_copies(world: &mut World, volumes: &Volumes, mode: Mode, report: &
         (Kind::OlderCopies, sound, 3),
         (Kind::SetBackInUse, redundant, 3),
         (Kind::EndsOverwritten, sound, 4),
+        (Kind::NoRoom, sound, 3),
+        (Kind::Standstill, sound, 3),
     ];
     for (kind, possible, one_in) in wanted {
         if !possible || !world.chance(kind, one_in) {
@@ -140,6 +142,8 @@ pub fn try_on_copies(world: &mut World, volumes: &Volumes, mode: Mode, report: &
             Kind::ReadsPause => lone::reads_fail(world),
             Kind::SlowLookUps => lone::slow_look_ups(world),
             Kind::GapAndBadBlock => lone::bad_block_behind_a_gap(world),
+            Kind::NoRoom => below::no_room(world, volumes, mode),
+            Kind::Standstill => below::standstill(world, volumes, mode),
             Kind::Hung => health::hung(world, volumes, mode),
             Kind::AllLate => health::all_late(world, volumes, mode),
             Kind::WriteErrorsPass => health::errors(world, volumes, mode),

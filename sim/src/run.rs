@@ -276,6 +276,10 @@ fn work(
         let slice = Duration::from_micros(world.dice.random_range(1..=round.millis * 400));
         rt.block_on(rt.sleep(slice));
         spoil::land_late(world);
+        if world.chance(Kind::Standstill, 10) {
+            rt.stand_still(Duration::from_micros(1 << world.dice.random_range(8..32)));
+            world.counts.add(Kind::Standstill, 1);
+        }
         disturb::drives(world, rt, array);
         disturb::volumes(world, rt, array, volumes, done);
         scrubs::disturb(world, rt, array);

@@ -127,7 +127,7 @@ impl Host {
                         self.fate.set(Fate::Stays);
                     }
                 }
-                Err(Fault::NoSpace) => {
+                Err(Fault::NoSpace | Fault::NoRoom) => {
                     self.done.no_space.set(self.done.no_space.get() + 1);
                     // It may take no time to be refused.
                     rt.sleep(REFUSED_PAUSE).await;

@@ -175,11 +175,8 @@ pub async fn open(rt: &Rt, drives: Vec<Drive>, how: OpenHow) -> Result<(Rc<Core>
                 }
             }
             core.open_with_room(async { Ok(core.commit().await?) }).await?;
-            core.open_with_room(async {
-                core.heal_labels().await;
-                Ok(())
-            })
-            .await?;
+            // It can wait for room until the next open.
+            let _mended = core.if_there_is_room(core.heal_labels()).await;
             recovery.step("commit", format!("generation {}, epoch {epoch}", core.system.number.get()));
         }
     } else {
