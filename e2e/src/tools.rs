@@ -7,10 +7,15 @@ use std::process::{Child, Command, Stdio};
 use crate::{Failure, OrFail, Result};
 
 /// Program, package.
-pub const TOOLS: [(&str, &str); 15] = [
+pub const TOOLS: [(&str, &str); 20] = [
     ("nbdinfo", "libnbd-bin"),
     ("nbdcopy", "libnbd-bin"),
     ("nbdsh", "python3-libnbd"),
+    ("nbdfuse", "libnbd-bin"),
+    ("nbdkit", "nbdkit"),
+    ("mount", "mount"),
+    ("umount", "mount"),
+    ("du", "coreutils"),
     ("qemu-img", "qemu-utils"),
     ("qemu-io", "qemu-utils"),
     ("fio", "fio"),

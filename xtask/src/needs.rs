@@ -13,6 +13,8 @@ const PROGRAMS: &[(&str, &str)] = &[
     ("nbdinfo", "libnbd-bin"),
     ("nbdcopy", "libnbd-bin"),
     ("nbdsh", "python3-libnbd"),
+    ("nbdfuse", "libnbd-bin"),
+    ("nbdkit", "nbdkit"),
     ("qemu-img", "qemu-utils"),
     ("qemu-io", "qemu-utils"),
     ("fio", "fio"),

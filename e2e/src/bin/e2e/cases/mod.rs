@@ -1,5 +1,6 @@
 //! The cases: one per behaviour, grouped by what they are about.
 
+mod below;
 mod crash;
 mod ext4;
 mod files;
@@ -38,6 +39,7 @@ pub fn all() -> Vec<Case> {
     let groups = [
         verbs::CASES,
         streams::CASES,
+        below::CASES,
         handover::CASES,
         refusals::CASES,
         libnbd::CASES,
