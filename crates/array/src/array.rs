@@ -321,7 +321,7 @@ impl Array {
             counters: crate::status::VolumeCounters::default(),
         };
         self.core.volumes.borrow_mut().insert(id, Rc::new(vol));
-        Ok(self.core.commit().await?)
+        Ok(self.core.commit_if_there_is_room().await?)
     }
 
     /// Makes a volume larger.
@@ -332,7 +332,7 @@ impl Array {
         let vol = self.may_grow(name, bytes)?;
         let blocks = checked_size(bytes)?;
         vol.blocks.set(blocks);
-        Ok(self.core.commit().await?)
+        Ok(self.core.commit_if_there_is_room().await?)
     }
 
     /// The volume, if it can have this size.
@@ -369,7 +369,7 @@ impl Array {
             return Err(taken(to));
         }
         *vol.name.borrow_mut() = to.to_owned();
-        Ok(self.core.commit().await?)
+        Ok(self.core.commit_if_there_is_room().await?)
     }
 
     /// Limits what the hosts of a volume may take; all zero: no limits. Those that wait go by the new ones at once.
@@ -389,7 +389,7 @@ impl Array {
         }
         vol.limits.set(limits);
         vol.quota.begin_anew(self.core.rt.now().0);
-        Ok(self.core.commit().await?)
+        Ok(self.core.commit_if_there_is_room().await?)
     }
 
     /// Deletes a volume; returns when that is durable. Its space comes back in the background.
@@ -444,7 +444,7 @@ impl Array {
             }
         }
         self.core.changed.wake();
-        Ok(self.core.commit().await?)
+        Ok(self.core.commit_if_there_is_room().await?)
     }
 
     /// Resolves when no scrub runs or is about to.

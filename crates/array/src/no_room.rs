@@ -14,6 +14,7 @@
 
 use std::cell::Cell;
 use std::pin::pin;
+use std::rc::Rc;
 use std::task::Poll;
 use std::time::Duration;
 
@@ -154,10 +155,17 @@ impl Core {
     /// The same of an open, and what to do.
     pub async fn open_with_room<T>(&self, step: impl Future<Output = Result<T, Refused>>) -> Result<T, Refused> {
         self.if_there_is_room(step).await.unwrap_or_else(|drives| {
-            let why = format!("there is no room left where {drives} lie, and recovery has to write there");
+            let why = format!("there is no room left where {drives} lie, and this has to write there");
             let todo = "Make room in their file system or thin pool and open it again, or open it for reading only";
             Err(Refused::new(RefusedCode::NotWritable, format!("array \"{}\"", self.name.borrow()), why, todo))
         })
+    }
+
+    /// Commits for somebody who waits for it, unless that waits too long for room: then it goes on without them.
+    pub async fn commit_if_there_is_room(self: &Rc<Self>) -> Result<(), Fault> {
+        let core = self.clone();
+        let commit = self.rt.spawn(async move { core.commit().await });
+        self.if_there_is_room(commit).await.unwrap_or(Err(Fault::NoRoom))
     }
 
     /// The drives that have no room.

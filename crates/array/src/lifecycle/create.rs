@@ -88,7 +88,7 @@ pub async fn create(
     for (result, drive) in join_all(written).await {
         result.map_err(|e| Refused::io(&format!("cannot write to {}", drive.info().name), e))?;
     }
-    core.commit().await?;
+    core.open_with_room(async { Ok(core.commit().await?) }).await?;
     if core.seats_in().len() != core.seats.borrow().len() {
         return Err(Refused::new(
             RefusedCode::Io,

@@ -198,6 +198,7 @@ rules! {
     room_below::what_waits_for_room_is_not_acknowledged [NoRoomAcked]
     room_below::no_room_holds_up_no_end []
     room_below::who_has_no_room_can_be_failed []
+    room_below::verbs_are_answered_without_room []
 
     scrub::it_finds_and_repairs_what_rots [ScrubBlocksSkipped, ScrubParitySkipped, ScrubSystemSkipped]
     scrub::it_leaves_rows_in_flight_alone [ScrubBeyondAcked]

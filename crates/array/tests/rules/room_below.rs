@@ -3,10 +3,10 @@
 use std::time::Duration;
 
 use array::no_room::WRITES_WAIT;
-use array::{Array, ArrayState, Fault, OpenHow, SeatState};
+use array::{Array, ArrayState, CreateSpec, Fault, OpenHow, RefusedCode, SeatState};
 use ondisk::Level;
-use rt::Rt;
-use rt::model::{Fault as DriveFault, FullFor};
+use rt::model::{Fault as DriveFault, FullFor, OpKind, Verdict};
+use rt::{IoError, Rt};
 
 use crate::world::{Process, World, read};
 
@@ -129,6 +129,47 @@ pub fn no_room_holds_up_no_end() {
     nobody_is_blamed(&p);
     p.close();
     assert!(world.check().ok());
+}
+
+/// Verbs that need a generation are answered: a volume that finds no room may come all the same, and comes once there is some;
+/// an array is not made.
+pub fn verbs_are_answered_without_room() {
+    let world = World::new(4, false);
+    world.create(Level::Raid5);
+    let p = world.start(11);
+    let all = [0, 1, 2, 3];
+    fill(&world, &all, FullFor::All);
+    let array = p.array();
+    let made = p.run(async move { array.volume_create("w", 1 << 20).await });
+    assert_eq!(made.unwrap_err().code, RefusedCode::NotWritable);
+    assert!(p.array().volume("w").is_none(), "no generation says so");
+    fill(&world, &all, FullFor::Nothing);
+    p.wait(Duration::from_secs(3));
+    assert!(p.array().volume("w").is_some());
+    p.close();
+    assert!(world.check().ok());
+
+    // The labels fit in, the first generation does not.
+    let world = World::new(3, false);
+    let rt = Rt::modelled(12);
+    let drives = World::drives(&rt, &world.disks);
+    let written = std::rc::Rc::new(std::cell::Cell::new(0));
+    for disk in &world.disks {
+        let written = written.clone();
+        disk.on_op(Some(Box::new(move |op| {
+            written.set(written.get() + u32::from(op.kind == OpKind::Write));
+            if op.kind == OpKind::Write && written.get() > 12 {
+                Verdict::Fail(IoError::NoSpace)
+            } else {
+                Verdict::Proceed
+            }
+        })));
+    }
+    let spec = CreateSpec { name: "a".into(), level: Level::Raid5, width: Some(3), zone_blocks: None, force: false };
+    let made =
+        async { Array::create(&rt, drives, &CreateSpec { zone_blocks: Some(crate::world::ZONE), ..spec }).await };
+    let refused = rt.block_on(made).err().expect("there is no room");
+    assert!(refused.why.contains("no room"), "{refused}");
 }
 
 /// One that has no room for long can be failed by command, and the others go on; one that comes in its place and has none
