@@ -2,7 +2,7 @@
 //!
 //! | what | then |
 //! |---|---|
-//! | a request is late by 1 s | suspect: told, and shown |
+//! | a request is late by 1 s | suspect: told, and shown; not while more are late than may fail at once |
 //! | a request is late by 5 s | out |
 //! | a write fails | written again; the third time within ten minutes: out |
 //! | a flush fails | out at once: what the drive held is not known any more |
@@ -354,7 +354,7 @@ impl Core {
             seat.health.waited_for.set(false);
             return;
         }
-        if seat.health.suspect(self.rt.now()).is_none() {
+        if seat.health.suspect(self.rt.now()).is_none() && !self.is_late_with_others(seat) {
             self.make_suspect(seat, format!("a request has taken {} ms", late.as_millis()));
         }
         if late < LATE_OUT || planted(Canary::LateStays) {
@@ -381,6 +381,20 @@ impl Core {
                 seat.drive_name, seat.id
             ));
         }
+    }
+
+    /// Whether more members are late at once than may fail at once: then it is what they share that is slow, a file system or
+    /// a controller, and no drive is suspect.
+    fn is_late_with_others(&self, seat: &Rc<Seat>) -> bool {
+        let now = self.rt.now();
+        let late = |s: &Rc<Seat>| s.health.oldest().is_some_and(|(_, begun)| now - begun >= LATE_SUSPECT / 2);
+        let mut all: Vec<MemberId> =
+            self.seats_in().iter().filter(|s| s.id != seat.id && late(s)).map(|s| s.id).collect();
+        if all.is_empty() || planted(Canary::LateApart) {
+            return false;
+        }
+        all.push(seat.id);
+        !self.survives_without_all(&all)
     }
 
     /// The other members that do not answer either. Those that are gone go out.
