@@ -33,6 +33,13 @@ impl Drop for Mounted {
     }
 }
 
+/// A file system in memory: what is measured there does not wait for the disk of a busy machine.
+fn in_memory(at: &Path, size: &str) -> Result<Mounted> {
+    let (size, place) = (format!("size={size}"), at.display().to_string());
+    tools::run(Path::new("/"), "mount", &["-t", "tmpfs", "-o", &size, "none", &place])?;
+    Ok(Mounted(at.to_owned()))
+}
+
 /// Asks again and again.
 fn until(what: &str, mut holds: impl FnMut() -> Result<bool>) -> Result<()> {
     let begun = Instant::now();
@@ -69,8 +76,7 @@ fn no_room(lab: &Lab) -> Result<()> {
     let below = lab.dir.join("a").join("d");
     fs::create_dir_all(&below).or_fail("the drives' directory")?;
     let at = below.display().to_string();
-    tools::run(&lab.dir, "mount", &["-t", "tmpfs", "-o", "size=160M", "none", &at])?;
-    let _mounted = Mounted(below.clone());
+    let _mounted = in_memory(&below, "160M")?;
     let mut served = lab.served("a", "5", 4, "128M")?;
     nbdsh(&served, &served.uri(), &writes(0, 8))?;
     let filler = below.join("filler");
@@ -157,12 +163,13 @@ fn fuse(dir: &Path) -> Result<Fuse> {
 fn fuse_hangs(lab: &Lab) -> Result<()> {
     let dir = lab.dir.join("a");
     fs::create_dir_all(dir.join("d")).or_fail("the drives' directory")?;
+    let _mounted = in_memory(&dir.join("d"), "1G")?;
     let _fuse = fuse(&dir)?;
     std::os::unix::fs::symlink(dir.join("fuse"), dir.join("d/3")).or_fail("the FUSE file among the drives")?;
     let mut served = lab.array("a", "5", 4, "32M")?;
-    served.ashlar.done(&["create", "other", "--raid", "5", "--size", "288M", "g/0", "g/1", "g/2"])?;
-    served.ashlar.done(&["volume", "create", "other/v", "32M"])?;
     served.server.start()?;
+    served.ashlar.done(&["create", "other", "--raid", "5", "mem:288M", "mem:288M", "mem:288M"])?;
+    served.ashlar.done(&["volume", "create", "other/v", "32M"])?;
     let longest = |seconds: u64| {
         format!(
             "import time\nlongest, end = 0, time.time() + {seconds}\nwhile time.time() < end:\n \
