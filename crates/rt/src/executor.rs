@@ -14,7 +14,7 @@
 //!
 //! Not here: what tasks wait for (`ring`, `time`, `model`).
 
-use std::cell::{Cell, RefCell};
+use std::cell::{Cell, OnceCell, RefCell};
 use std::fmt;
 use std::future::Future;
 use std::io;
@@ -29,6 +29,7 @@ use rustix::time::{ClockId, clock_gettime};
 use slab::Slab;
 
 use crate::drive::{Ways, passes_through};
+use crate::host::{self, Host};
 use crate::queue::{Queue, ROOT, Tag};
 use crate::random::Random;
 use crate::ring::Ring;
@@ -69,7 +70,7 @@ enum Slot {
 #[allow(clippy::large_enum_variant)]
 enum World {
     Real { ring: Ring, start: Instant },
-    Modelled { now: Cell<Nanos>, start_unix_seconds: Cell<u64> },
+    Modelled { now: Cell<Nanos>, start_unix_seconds: Cell<u64>, machine: u64 },
 }
 
 /// What all handles of a runtime share.
@@ -85,6 +86,7 @@ pub(crate) struct Inner {
     pub(crate) ways: Ways,
     /// Tells this world from another (a modelled drive outlives worlds).
     pub(crate) id: u64,
+    host: OnceCell<Host>,
     /// When what is ready now was found, in the real world.
     turned: Cell<Nanos>,
     in_block_on: Cell<bool>,
@@ -140,13 +142,19 @@ impl Rt {
     /// [`Rt::modelled`], its wall clock ahead: a world that begins when another has ended.
     #[must_use]
     pub fn modelled_later(seed: u64, ahead: Duration) -> Rt {
+        Rt::modelled_on(seed, ahead, 0)
+    }
+
+    /// [`Rt::modelled_later`], on one of several machines. Runtimes that live at the same time have clocks of their own: each
+    /// goes on while it is run.
+    #[must_use]
+    pub fn modelled_on(seed: u64, ahead: Duration, machine: u64) -> Rt {
         let start_unix_seconds = MODELLED_START_UNIX_SECONDS + ahead.as_secs();
-        Rt::new(
-            Queue::new(None),
-            Random::from_seed(seed),
-            Ways::Plain,
-            World::Modelled { now: Cell::new(Nanos(0)), start_unix_seconds: Cell::new(start_unix_seconds) },
-        )
+        let start_unix_seconds = Cell::new(start_unix_seconds);
+        let world = World::Modelled { now: Cell::new(Nanos(0)), start_unix_seconds, machine };
+        let rt = Rt::new(Queue::new(None), Random::from_seed(seed), Ways::Plain, world);
+        host::lives(rt.inner.id, true);
+        rt
     }
 
     fn new(queue: Arc<Queue>, random: Random, ways: Ways, world: World) -> Rt {
@@ -159,6 +167,7 @@ impl Rt {
             world,
             ways,
             id: next_world_id(),
+            host: OnceCell::new(),
             turned: Cell::new(Nanos(0)),
             in_block_on: Cell::new(false),
             ended: Cell::new(false),
@@ -254,7 +263,7 @@ impl Rt {
         match &self.inner.world {
             // A clock before 1970 reads as 1970.
             World::Real { .. } => SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |d| d.as_secs()),
-            World::Modelled { now, start_unix_seconds } => start_unix_seconds.get() + now.get().0 / 1_000_000_000,
+            World::Modelled { now, start_unix_seconds, .. } => start_unix_seconds.get() + now.get().0 / 1_000_000_000,
         }
     }
 
@@ -277,7 +286,7 @@ impl Rt {
     pub fn set_unix_seconds(&self, seconds: u64) {
         match &self.inner.world {
             World::Real { .. } => panic!("the machine's clock is not ours"),
-            World::Modelled { now, start_unix_seconds } => {
+            World::Modelled { now, start_unix_seconds, .. } => {
                 start_unix_seconds.set(seconds.saturating_sub(now.get().0 / 1_000_000_000));
             }
         }
@@ -369,6 +378,23 @@ impl Inner {
         match &self.world {
             World::Real { .. } => self.turned.get(),
             World::Modelled { now, .. } => now.get(),
+        }
+    }
+
+    /// Who this process is.
+    pub(crate) fn host(&self) -> Host {
+        let ask = || match &self.world {
+            World::Real { .. } => Host::this(),
+            World::Modelled { machine, .. } => Host::modelled(*machine, self.id),
+        };
+        self.host.get_or_init(ask).clone()
+    }
+
+    /// Which machine of the modelled world this is on.
+    pub(crate) fn machine(&self) -> u64 {
+        match &self.world {
+            World::Real { .. } => 0,
+            World::Modelled { machine, .. } => *machine,
         }
     }
 
@@ -522,6 +548,7 @@ impl Inner {
         if self.ended.replace(true) {
             return;
         }
+        host::lives(self.id, false);
         self.queue.close();
         // A destructor may cancel other tasks, so take one at a time and hold no borrow.
         loop {

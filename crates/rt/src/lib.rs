@@ -17,6 +17,7 @@
 pub mod buf;
 pub mod drive;
 pub mod executor;
+pub mod host;
 pub mod mailbox;
 pub mod model;
 pub mod net;
@@ -32,8 +33,12 @@ pub mod topology;
 mod turns;
 
 pub use buf::{Buf, Bytes};
-pub use drive::{Access, Drive, DriveInfo, DriveKind, IoError, OpenDrive, OpenError, Place, SentDrive, Ways};
+pub use drive::{
+    Access, Drive, DriveInfo, DriveKind, IoError, OpenDrive, OpenError, Place, Reserve, ReserveError, Reserved,
+    SentDrive, Ways,
+};
 pub use executor::Rt;
+pub use host::Host;
 pub use mailbox::{MailReceiver, MailSender};
 pub use net::{Addr, Listener, Stream};
 pub use parcel::{Parcel, Trade};

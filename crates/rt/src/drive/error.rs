@@ -21,6 +21,9 @@ pub enum IoError {
     /// A file drive's file system is full, or a thin drive's pool.
     #[error("no space left on the drive")]
     NoSpace,
+    /// Another host has reserved the drive. That says nothing of the drive.
+    #[error("another host has reserved the drive")]
+    Conflict,
     /// Anything else, with the kernel's error number.
     #[error("{}", std::io::Error::from_raw_os_error(*.0))]
     Os(i32),
@@ -36,6 +39,8 @@ impl IoError {
             Errno::NODEV | Errno::NXIO | Errno::NOMEDIUM | Errno::SHUTDOWN => IoError::Gone,
             Errno::TIMEDOUT | Errno::TIME => IoError::TimedOut,
             Errno::NOSPC | Errno::DQUOT | Errno::FBIG => IoError::NoSpace,
+            // What the block layer makes of a reservation conflict of SCSI and of NVMe.
+            Errno::BADE => IoError::Conflict,
             _ => IoError::Os(errno),
         }
     }
@@ -98,6 +103,7 @@ mod tests {
             (libc::ENXIO, IoError::Gone),
             (libc::ETIMEDOUT, IoError::TimedOut),
             (libc::ENOSPC, IoError::NoSpace),
+            (libc::EBADE, IoError::Conflict),
             (libc::EINVAL, IoError::Os(libc::EINVAL)),
         ] {
             assert_eq!(IoError::from_errno(errno), want);

@@ -19,6 +19,7 @@ mod memory;
 mod nvme;
 mod open;
 mod polling;
+mod reserve;
 mod sent;
 mod slice;
 mod sysfs;
@@ -37,6 +38,7 @@ use file::File;
 pub(crate) use load::Load;
 use memory::Memory;
 use nvme::Namespace;
+pub use reserve::{Reserve, ReserveError, Reserved};
 pub use sent::SentDrive;
 
 use crate::model;
@@ -79,6 +81,9 @@ pub struct DriveInfo {
     pub sector_bytes: u32,
     /// Whether an answered write may be lost by a power cut until a flush.
     pub volatile_cache: bool,
+    /// Whether others than who opened this may write it too: another machine, or a process by another way. False only where
+    /// that is known not to be: memory, and a PCIe drive whose namespace is not shared.
+    pub shared: bool,
     /// Serial number, world-wide name, device-mapper uuid, or the backing file of a loop device.
     pub serial: Option<String>,
     /// The link in /dev/disk/by-id where there is one, else the canonical path.
@@ -154,6 +159,7 @@ impl Drive {
             blocks: BlockCount::floor_from_bytes(bytes),
             sector_bytes: 4096,
             volatile_cache: false,
+            shared: false,
             serial: None,
             stable_name: name.to_owned(),
             place: None,

@@ -15,7 +15,7 @@ use rustix::io::Errno;
 
 use super::choose::Found;
 use super::file::{Blocking, File};
-use super::nvme::Generic;
+use super::nvme::{self, Generic};
 use super::sysfs::{BlockDevice, stable_name};
 use super::{DriveInfo, DriveKind, OpenDrive, OpenError, Place};
 
@@ -56,7 +56,9 @@ pub(super) fn open(path: &Path, how: OpenDrive) -> Result<(Found, DriveInfo), Op
     if bytes < BLOCK_BYTES as u64 {
         return Err(OpenError::TooSmall(path.to_owned()));
     }
+    let private = device.as_ref().is_some_and(|d| d.is_pcie_nvme() && nvme::is_private(&fd));
     let info = DriveInfo {
+        shared: !private,
         place: Some(place(&stat, kind, device.as_ref())),
         ..describe(path, kind, bytes, direct, device.as_ref())
     };
@@ -112,6 +114,7 @@ fn describe(path: &Path, kind: DriveKind, bytes: u64, direct: bool, device: Opti
         sector_bytes: device.map_or(512, BlockDevice::sector_bytes),
         // The page cache is a volatile cache too; and what sysfs does not tell is taken for one.
         volatile_cache: !direct || device.is_none_or(BlockDevice::has_volatile_cache),
+        shared: true,
         serial: device.and_then(BlockDevice::serial),
         stable_name: stable_name(&canonical),
         place: None,

@@ -43,6 +43,16 @@ impl BlockDevice {
         parent.as_encoded_bytes().starts_with(b"nvme-subsys")
     }
 
+    /// Whether it is, or lies on, an NVMe namespace of one controller in this machine.
+    pub(super) fn is_pcie_nvme(&self) -> bool {
+        self.text("device/transport").is_some_and(|transport| transport == "pcie")
+    }
+
+    /// Whether it is a part of a drive.
+    pub(super) fn is_partition(&self) -> bool {
+        self.whole != self.directory
+    }
+
     pub(super) fn is_read_only(&self) -> bool {
         self.number("ro") != Some(0)
     }

@@ -60,6 +60,10 @@ pub(super) struct Flight {
     /// Its future was dropped.
     orphan: bool,
     load: Rc<Load>,
+    /// The machine that asked.
+    machine: u64,
+    /// It is never answered.
+    hangs: bool,
 }
 
 /// What hook and faults decided about an operation at its begin.
@@ -121,6 +125,8 @@ impl Disk {
 
     fn submit(&self, rt: &Rt, load: &Rc<Load>, op: Op, mut what: What) -> Serving {
         let verdict = self.judge(&op);
+        // Of several worlds on it each has a clock of its own, by which nobody else's operations can be waited for.
+        self.enter(rt.inner.id);
         let state = &mut *self.0.state.borrow_mut();
         state.count(&op);
         let plan = state.plan(&self.0.params, &op, verdict);
@@ -138,6 +144,8 @@ impl Disk {
             waker: None,
             orphan: false,
             load: load.clone(),
+            machine: rt.inner.machine(),
+            hangs: plan.hangs,
         };
         let key = FlightKey { slot: state.flights.insert(flight), number };
         if !plan.hangs {
@@ -157,6 +165,19 @@ impl Disk {
         Serving { disk: self.clone(), key, collected: false }
     }
 
+    /// Does now what is in flight for a runtime of this machine: a drive does not wait for a process that stands still.
+    /// What hangs goes on hanging.
+    pub fn hurry(&self, machine: u64) {
+        let keys = |state: &State| {
+            let waiting = state.flights.iter().filter(|(_, f)| f.machine == machine && f.answer.is_none() && !f.hangs);
+            let mut keys: Vec<FlightKey> = waiting.map(|(slot, f)| FlightKey { slot, number: f.number }).collect();
+            keys.sort_unstable_by_key(|key| key.number);
+            keys
+        };
+        let keys = keys(&self.0.state.borrow());
+        keys.into_iter().for_each(|key| self.served(key));
+    }
+
     /// The time has come for a flight's answer.
     pub(crate) fn served(&self, key: FlightKey) {
         let state = &mut *self.0.state.borrow_mut();
@@ -166,7 +187,9 @@ impl Disk {
         if flight.number != key.number || flight.answer.is_some() {
             return;
         }
+        let refused = flight.what.changes() && state.reservations.refuse(flight.machine);
         let answer = match flight.fails {
+            _ if refused => Err(IoError::Conflict),
             Some(error) => {
                 if flight.strays
                     && let Some(write) = flight.what.take_write()
@@ -205,6 +228,11 @@ impl What {
                 *lost = plan.lost;
             }
         }
+    }
+
+    /// Whether it is one that a reservation keeps others from.
+    fn changes(&self) -> bool {
+        matches!(self, What::Write { .. } | What::Flush { .. })
     }
 
     /// The write that is to land, if it is one.

@@ -9,7 +9,8 @@
 //! - [`Disk::crash`]: the process died; answered writes stay, those in flight land wholly, up to some sector, or
 //!   not at all;
 //! - errors, latent sector errors, lost and misdirected writes, flipped bits, lying flushes, stalls, hangs,
-//!   vanishing, no room where the drive lies (`fault`), and a hook that judges single operations.
+//!   vanishing, no room where the drive lies (`fault`), and a hook that judges single operations;
+//! - reservations, where it is told to have them, and several machines at once (`reserve`).
 //!
 //! Invariants: operations in flight belong to the `Disk`, not to the runtime: when the runtime is dropped they stay
 //! in flight until `power_cut` or `crash` decides them. Same parameters, same seed, same operations: same answers
@@ -24,6 +25,7 @@ mod fault;
 mod flash;
 mod flight;
 mod image;
+mod reserve;
 
 use std::cell::RefCell;
 use std::cmp::Reverse;
@@ -43,6 +45,7 @@ pub use flash::{FlashCounters, FlashParams};
 pub(crate) use flight::FlightKey;
 use flight::{Ending, Flight};
 use image::Image;
+use reserve::Reservations;
 
 use crate::Bytes;
 use crate::drive::{DriveInfo, DriveKind};
@@ -71,6 +74,10 @@ pub struct DiskParams {
     pub jitter: f64,
     /// Flash that says how long operations take, instead of the times above.
     pub flash: Option<FlashParams>,
+    /// Whether other machines may reach it; see [`DriveInfo::shared`].
+    pub shared: bool,
+    /// Whether it can be reserved.
+    pub reservable: bool,
 }
 
 impl Default for DiskParams {
@@ -86,6 +93,8 @@ impl Default for DiskParams {
             parallelism: 16,
             jitter: 0.5,
             flash: None,
+            shared: false,
+            reservable: false,
         }
     }
 }
@@ -171,6 +180,7 @@ struct State {
     random: Random,
     counters: Counters,
     met: FaultsMet,
+    reservations: Reservations,
 }
 
 impl Disk {
@@ -198,6 +208,7 @@ impl Disk {
             random,
             counters: Counters::default(),
             met: FaultsMet::default(),
+            reservations: Reservations::default(),
         };
         Disk(Rc::new(Body { name: name.to_owned(), params, state: RefCell::new(state), hook: RefCell::default() }))
     }
@@ -323,6 +334,7 @@ impl Disk {
             blocks: BlockCount::floor_from_bytes(self.0.params.bytes),
             sector_bytes: 512,
             volatile_cache: self.0.params.volatile_cache,
+            shared: self.0.params.shared,
             serial: Some(self.0.name.clone()),
             place: None,
             stable_name: format!("model:{}", self.0.name),

@@ -175,7 +175,15 @@ impl Format {
     }
 }
 
-fn namespace_id(fd: &OwnedFd) -> Result<u32, &'static str> {
+/// Whether the namespace of this block device is known to be seen by one controller alone: bit 0 of NMIC, NVM Command Set 1.0,
+/// 4.1.5.1.
+pub(in crate::drive) fn is_private(fd: &OwnedFd) -> bool {
+    const NMIC: usize = 30;
+    namespace_id(fd).and_then(|id| identify(fd, id)).is_ok_and(|data| data[NMIC] & 1 == 0)
+}
+
+/// The number of the namespace that a descriptor is of.
+pub(in crate::drive) fn namespace_id(fd: &OwnedFd) -> Result<u32, &'static str> {
     // SAFETY: this ioctl has no argument; on a descriptor that has no such ioctl it fails.
     let id = unsafe { libc::ioctl(fd.as_raw_fd(), IOCTL_ID) };
     u32::try_from(id).ok().filter(|id| *id != 0).ok_or("it tells no namespace number")

@@ -47,6 +47,8 @@ fn of_status(status: u16) -> Verdict {
     let wants_time = status >> RETRY_DELAY_SHIFT & 3 != 0;
     match (status >> 8 & 7, status & 0xff) {
         _ if status & DO_NOT_RETRY != 0 => Verdict::Failed(error),
+        // Who has reserved it does not let go by being asked.
+        (GENERIC, RESERVED) => Verdict::Failed(error),
         (PATH, _) | (GENERIC, INTERRUPTED | NOT_READY) => Verdict::Later(error),
         _ if wants_time => Verdict::Later(error),
         _ => Verdict::Again(error),
@@ -60,6 +62,8 @@ const PATH: u16 = 3;
 /// Generic codes: the command was interrupted, the namespace is not ready.
 const INTERRUPTED: u16 = 0x21;
 const NOT_READY: u16 = 0x82;
+/// Generic code: reservation conflict.
+const RESERVED: u16 = 0x83;
 
 /// The table from statuses to errors. What is not in it is what Linux makes EIO of.
 fn error_of(status: u16) -> IoError {
@@ -74,7 +78,7 @@ fn error_of(status: u16) -> IoError {
         (GENERIC, 0x80 | INTERRUPTED | NOT_READY) => IoError::Os(libc::EREMOTEIO),
         // A thin namespace is full.
         (GENERIC, 0x81) => IoError::NoSpace,
-        (GENERIC, 0x83) => IoError::Os(libc::EBADE),
+        (GENERIC, RESERVED) => IoError::Conflict,
         (MEDIA, 0x86) => IoError::Os(libc::EACCES),
         // The controller does not answer, or was reset.
         (PATH, _) => IoError::TimedOut,
@@ -96,6 +100,9 @@ mod tests {
             (0x4006, Verdict::Failed(IoError::Medium)),
             (0x4080, Verdict::Failed(IoError::Os(libc::EREMOTEIO))),
             (0x4081, Verdict::Failed(IoError::NoSpace)),
+            (0x083, Verdict::Failed(IoError::Conflict)),
+            (0x4083, Verdict::Failed(IoError::Conflict)),
+            (-libc::EBADE, Verdict::Failed(IoError::Conflict)),
             (0x400b, Verdict::Failed(IoError::Gone)),
             (0x4001, Verdict::Failed(IoError::Os(libc::EOPNOTSUPP))),
             (0x6002, Verdict::Failed(IoError::Os(libc::EOPNOTSUPP))),
