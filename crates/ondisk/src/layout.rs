@@ -5,7 +5,8 @@
 //! | label |  | slot 0      | slot 1 label|  | zone 0 | zone 1 | ... |  | label |
 //! ```
 //!
-//! `s` is the same on every member: any generation must fit on any of them.
+//! `s` is the same on every member: any generation must fit on any of them. The last two blocks of a slot are for others: no
+//! generation reaches there. In slot 0 the last block is the owner mark's.
 
 use base::{BlockCount, MemberLba};
 
@@ -35,6 +36,9 @@ const FIXED_BYTES: u64 = 1 << 20;
 
 /// Bytes of segment table for one zone, at most: a segment of one zone with all its cuts.
 const BYTES_PER_ZONE: u64 = crate::segment::SEGMENT_BYTES as u64 + crate::segment::SLOT_BYTES as u64;
+
+/// Blocks at the end of each slot that no generation reaches.
+pub const SLOT_SPARE_BLOCKS: u32 = 2;
 
 /// The places of one member.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -103,6 +107,19 @@ impl Layout {
         MemberLba(ALIGN_BLOCKS + i as u64 * u64::from(self.slot_blocks))
     }
 
+    /// Bytes of a generation, at most.
+    #[must_use]
+    pub fn generation_bytes_max(&self) -> usize {
+        self.slot_blocks.saturating_sub(SLOT_SPARE_BLOCKS) as usize * base::BLOCK_BYTES
+    }
+
+    /// The owner mark's block: the last one of slot 0; none where slots are too small for one.
+    #[must_use]
+    pub fn owner_mark(&self) -> Option<MemberLba> {
+        let last = u64::from(self.slot_blocks).checked_sub(1)?;
+        (self.slot_blocks > SLOT_SPARE_BLOCKS).then_some(self.slot(0) + BlockCount(last))
+    }
+
     fn zones_start(&self) -> u64 {
         (ALIGN_BLOCKS + 2 * u64::from(self.slot_blocks)).next_multiple_of(ALIGN_BLOCKS)
     }
@@ -129,9 +146,66 @@ mod tests {
             assert!(l.zones >= ZONES_MIN, "{gib} GiB: {} zones", l.zones);
             assert_eq!(l.slot(0).0 % ALIGN_BLOCKS, 0);
             assert!(l.slot(1).0 + u64::from(slot_blocks) <= l.zone_row(0, 0).0);
+            assert_eq!(l.owner_mark().unwrap() + BlockCount(1), l.slot(1));
+            assert!(l.slot(0).byte_offset() + l.generation_bytes_max() as u64 <= l.owner_mark().unwrap().byte_offset());
             assert_eq!(l.zone_row(0, 0).0 % ALIGN_BLOCKS, 0);
             assert!(l.zone_row(l.zones - 1, zone_blocks - 1).0 < l.labels()[1].0);
         }
+    }
+
+    /// The largest generation there can be leaves the end of its slot alone.
+    #[test]
+    fn no_generation_reaches_the_end_of_its_slot() {
+        use crate::generation::SEATS_MAX;
+        use crate::{CUTS_MAX, MemberState, Scheme, Segment, SegmentState};
+        let (zones, slot_blocks) = (ZONES_MIN, Layout::slot_blocks_for(ZONES_MIN));
+        let l = Layout::new(1 << 20, slot_blocks, ZONE_BLOCKS_MIN).unwrap();
+        let member = crate::Member {
+            uuid: base::MemberUuid::default(),
+            state: MemberState::In,
+            bay: 0,
+            drive_blocks: 1 << 20,
+            zones,
+            leaving: false,
+            gone_since: base::Generation(0),
+            drive_name: String::new(),
+        };
+        let volume = crate::Volume {
+            id: base::VolumeId(1),
+            name: "v".into(),
+            uuid: uuid::Uuid::from_u128(1),
+            blocks: 1,
+            mapped_blocks: 0,
+            state: crate::VolumeState::Live,
+            height: 0,
+            roots: [crate::MapRef::Hole; crate::SHARDS],
+            limits: crate::Limits::default(),
+        };
+        let line = |w: &mut crate::bytes::Writer| {
+            Segment {
+                id: base::SegmentId(1),
+                scheme: Scheme::Parity { k: 1, m: 0 },
+                state: SegmentState::Sealed,
+                slots: vec![None],
+                cuts: vec![crate::Cut { row: 1, epoch: base::Epoch(1) }; CUTS_MAX],
+                live: 0,
+                rows: 1,
+                replay_row: None,
+            }
+            .encode(w);
+        };
+        let mut w = crate::bytes::Writer::new();
+        member.encode(&mut w);
+        let member_bytes = w.len();
+        let mut w = crate::bytes::Writer::new();
+        volume.encode(&mut w);
+        let volume_bytes = w.len();
+        let mut w = crate::bytes::Writer::new();
+        line(&mut w);
+        let segments = w.len() * MEMBERS_MAX * zones as usize;
+        let header = base::BLOCK_BYTES;
+        let largest = header + SEATS_MAX * member_bytes + VOLUMES_MAX * volume_bytes + segments;
+        assert!(largest <= l.generation_bytes_max(), "{largest} bytes, room for {}", l.generation_bytes_max());
     }
 
     #[test]

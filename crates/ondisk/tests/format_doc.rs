@@ -135,6 +135,32 @@ fn label() {
     check("Label", &image, &expected);
 }
 
+#[test]
+fn owner_mark() {
+    let image = samples::owner().encode();
+    let le16 = |v: u128| v.to_le_bytes().to_vec();
+    let expected = [
+        ("checksum", crc(&image[4..])),
+        ("magic", b"AshO".to_vec()),
+        ("version", le2(ondisk::owner::OWNER_VERSION)),
+        ("state", vec![2]),
+        ("process", le4(95)),
+        ("array", uuid(samples::ARRAY)),
+        ("session", le16(0x91)),
+        ("taken from", le16(0x92)),
+        ("machine", le16(0x93)),
+        ("boot", le16(0x94)),
+        ("started", le8(96)),
+        ("process namespace", le8(97)),
+        ("clock namespace", le8(98)),
+        ("beat", le8(99)),
+        ("since", le8(100)),
+        ("reservation key", le8(101)),
+        ("host name", text("rack-7", 72)),
+    ];
+    check("Owner mark", &image, &expected);
+}
+
 fn generation() -> Vec<u8> {
     samples::generation().encode()
 }

@@ -8,7 +8,7 @@ use std::fs;
 use std::path::PathBuf;
 
 use base::BLOCK_BYTES;
-use ondisk::{FORMAT_VERSION, Generation, Label, Node, RecordHeader, crc32c};
+use ondisk::{FORMAT_VERSION, Generation, Label, Node, OwnerMark, RecordHeader, crc32c};
 
 fn path(name: &str) -> PathBuf {
     let file = format!("{name}-v{FORMAT_VERSION}.bin");
@@ -27,8 +27,9 @@ fn block(encode: impl FnOnce(&mut [u8])) -> Vec<u8> {
 }
 
 /// Every image, as the code writes it now.
-fn encoded() -> [(&'static str, Vec<u8>); 5] {
+fn encoded() -> [(&'static str, Vec<u8>); 6] {
     [
+        ("owner", samples::owner().encode()),
         ("label", samples::label().encode()),
         ("slice-label", samples::slice_label().encode()),
         ("generation", samples::generation().encode()),
@@ -57,6 +58,7 @@ fn encoding_gives_the_frozen_bytes() {
 
 #[test]
 fn frozen_bytes_decode_to_what_they_were_made_from() {
+    assert_eq!(OwnerMark::decode(&golden("owner")), Ok(samples::owner()));
     assert_eq!(Label::decode(&golden("label")), Ok(samples::label()));
     assert_eq!(Label::decode(&golden("slice-label")), Ok(samples::slice_label()));
     assert_eq!(Generation::decode(&golden("generation")), Ok(samples::generation()));

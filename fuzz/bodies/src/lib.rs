@@ -26,8 +26,9 @@ pub struct Target {
 }
 
 /// All targets.
-pub const TARGETS: [Target; 9] = [
+pub const TARGETS: [Target; 10] = [
     Target { name: "label", body: stored::label, mutations: 20_000, seeds: seeds::label },
+    Target { name: "owner", body: stored::owner, mutations: 20_000, seeds: seeds::owner },
     Target { name: "generation", body: stored::generation, mutations: 20_000, seeds: seeds::generation },
     Target { name: "segment", body: stored::segment, mutations: 20_000, seeds: seeds::segment },
     Target { name: "record", body: stored::record, mutations: 20_000, seeds: seeds::record },

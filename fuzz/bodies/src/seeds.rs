@@ -41,6 +41,24 @@ pub fn label() -> Vec<Seed> {
     ])
 }
 
+/// Owner marks.
+#[must_use]
+pub fn owner() -> Vec<Seed> {
+    let mark = samples::owner();
+    let mut nameless = mark.clone();
+    nameless.host.clear();
+    let mut no_state = mark.encode();
+    no_state[10] = 3;
+    let mut not_zero = mark.encode();
+    not_zero[4000] = 1;
+    named([
+        ("whole", mark.encode()),
+        ("nameless", nameless.encode()),
+        ("no-state", no_state),
+        ("reserved-not-zero", not_zero),
+    ])
+}
+
 /// Generations.
 #[must_use]
 pub fn generation() -> Vec<Seed> {

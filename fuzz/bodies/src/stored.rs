@@ -8,7 +8,7 @@
 
 use base::BLOCK_BYTES;
 use ondisk::bytes::{Reader, Writer};
-use ondisk::{Generation, Label, NODE_REFS, Node, RecordHeader, Segment, crc32c};
+use ondisk::{Generation, Label, NODE_REFS, Node, OwnerMark, RecordHeader, Segment, crc32c};
 
 /// A label: one stored form, and every place that its layout names lies on the drive.
 pub fn label(data: &[u8]) {
@@ -24,6 +24,14 @@ fn judge_label(block: &[u8]) {
     assert!(layout.slot(0) < layout.slot(1) || layout.slot_blocks == 0);
     assert!(layout.slot(1).0 + u64::from(layout.slot_blocks) <= layout.zone_row(0, 0).0);
     assert!(last_row < layout.labels()[1] && layout.labels()[1].0 < layout.drive_blocks);
+}
+
+/// An owner mark: one stored form.
+pub fn owner(data: &[u8]) {
+    for block in [data, &sealed_block(data)] {
+        let Ok(mark) = OwnerMark::decode(block) else { continue };
+        assert!(mark.encode() == block, "an owner mark has one stored form");
+    }
 }
 
 /// A generation: comes back from its stored form as it was, and what is told of it unverified is the same.

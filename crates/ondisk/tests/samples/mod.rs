@@ -3,9 +3,9 @@
 use base::{ArrayUuid, Epoch, Generation as Number, Lba, MemberId, MemberUuid, Pba, SegmentId, Seq, VolumeId};
 use ondisk::record::ALL_SHARDS;
 use ondisk::{
-    Cut, Entry, Features, Generation, Label, Layout, Level, Limits, MapRef, Member, MemberState, Node, PartOf, Place,
-    Rate, RecordHeader, ReplayFrom, SHARDS, Scheme, ScrubLine, Segment, SegmentState, Settings, Volume, VolumeState,
-    WhyOut,
+    Cut, Entry, Features, Generation, Label, Layout, Level, Limits, MapRef, Member, MemberState, Node, OwnerMark,
+    OwnerState, PartOf, Place, Rate, RecordHeader, ReplayFrom, SHARDS, Scheme, ScrubLine, Segment, SegmentState,
+    Settings, Volume, VolumeState, WhyOut,
 };
 use uuid::Uuid;
 
@@ -19,6 +19,25 @@ fn array() -> ArrayUuid {
 /// A label of a slice.
 pub fn slice_label() -> Label {
     Label { part: PartOf { index: 5, of: 7 }, ..label() }
+}
+
+/// An owner mark.
+pub fn owner() -> OwnerMark {
+    OwnerMark {
+        array: array(),
+        state: OwnerState::Held,
+        session: 0x91,
+        taken_from: 0x92,
+        host: "rack-7".into(),
+        machine: 0x93,
+        boot: 0x94,
+        pid: 95,
+        started: 96,
+        namespaces: [97, 98],
+        beat: 99,
+        since: 100,
+        key: 101,
+    }
 }
 
 /// A label.
