@@ -132,7 +132,7 @@ impl Host {
                     // It may take no time to be refused.
                     rt.sleep(REFUSED_PAUSE).await;
                 }
-                Err(Fault::Frozen | Fault::Closed | Fault::ReadOnly) => return,
+                Err(Fault::Frozen | Fault::TakenOver | Fault::Closed | Fault::ReadOnly) => return,
                 Err(_) if self.done.may_fail => return,
                 Err(other) => {
                     self.done.wrong.borrow_mut().get_or_insert(format!("a request failed: {other}"));

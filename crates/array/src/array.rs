@@ -17,6 +17,7 @@ use crate::lifecycle::previous;
 use crate::lifecycle::scrub::ScrubKind;
 use crate::map::height_for;
 use crate::memtable::FACT_BYTES;
+use crate::owner::{self, OwnerHow};
 use crate::plan::{CreateSpec, USABLE_PERMILLE, check_name};
 use crate::seat::Door;
 use crate::status::{ArrayState, Iostat, Status, VolumeStatus};
@@ -92,8 +93,21 @@ impl Array {
     /// # Errors
     /// When the drives are not of one array, too few, or their histories differ.
     pub async fn open(rt: &Rt, drives: Vec<Drive>, how: OpenHow) -> Result<Array, Refused> {
-        let (core, report) = open::open(rt, drives, how).await?;
-        Ok(Self::start(core, report))
+        let admitted = match how.owner.carried {
+            None if !how.read_only => owner::admit(rt, std::slice::from_ref(&drives), &drives, how.owner).await?,
+            _ => None,
+        };
+        let carried = admitted.as_ref().map(owner::Admitted::carried).or(how.owner.carried);
+        let owner = OwnerHow { carried, ..how.owner };
+        match Box::pin(open::open(rt, drives, OpenHow { owner, ..how })).await {
+            Ok((core, report)) => Ok(Self::start(core, report)),
+            Err(refused) => {
+                if let Some(admitted) = admitted {
+                    admitted.withdraw().await;
+                }
+                Err(refused)
+            }
+        }
     }
 
     fn start(core: Rc<Core>, recovery: RecoveryReport) -> Array {
@@ -143,6 +157,10 @@ impl Array {
                 futures::future::select(std::pin::pin!(drive.idle()), patience).await;
             }
         }
+        self.core.release_marks().await;
+        if self.core.shape.part.of == 1 {
+            self.core.release_drives().await;
+        }
         result
     }
 
@@ -165,6 +183,21 @@ impl Array {
     /// Remembers something among the events, for people.
     pub fn note(&self, text: &str) {
         self.core.note(text.to_owned());
+    }
+
+    /// Ends the reservations of its drives, once all parts are closed.
+    pub(crate) async fn release_drives(&self) {
+        self.core.release_drives().await;
+    }
+
+    /// Reserves its drives where all of them can be: the key.
+    pub(crate) async fn reserve(&self) -> Option<u64> {
+        self.core.reserve_new().await
+    }
+
+    /// Its drives are reserved by this key.
+    pub(crate) async fn reserved_by(&self, key: u64) {
+        self.core.take_key(key).await;
     }
 
     /// The array, now.

@@ -270,6 +270,12 @@ canaries! {
     AbsentWalked,
     /// Only the first part of a long request counts in the limits of its volume.
     PartsUncharged,
+    /// A reservation conflict is an error of the drive.
+    ConflictCounted,
+    /// What a reset took of the own reservations is not taken again.
+    ReservationLost,
+    /// The marks of other owners are not looked at.
+    MarkIgnored,
 }
 
 #[cfg(feature = "canary")]

@@ -162,6 +162,8 @@ pub struct Core {
     pub closing: Cell<bool>,
     /// What people set.
     pub settings: RefCell<Settings>,
+    /// Whether the drives are still this server's to write.
+    pub guard: Rc<crate::owner::Guard>,
     /// Seats by number.
     pub seats: RefCell<Vec<Rc<Seat>>>,
     /// Segments.
@@ -243,7 +245,8 @@ pub struct Wanted {
 impl Core {
     /// An array at rest, to be filled by create or recovery.
     pub fn new(rt: &Rt, name: String, shape: Shape, phase: Phase) -> Rc<Core> {
-        Rc::new(Core {
+        Rc::new_cyclic(|core| Core {
+            guard: crate::owner::Guard::new(core.clone()),
             rt: rt.clone(),
             shape,
             name: RefCell::new(name),
@@ -310,9 +313,19 @@ impl Core {
         match self.phase.get() {
             Phase::Open => Ok(()),
             Phase::ReadOnly => Err(Fault::ReadOnly),
-            Phase::Frozen => Err(Fault::Frozen),
+            Phase::Frozen => Err(self.frozen_by()),
             Phase::Closed => Err(Fault::Closed),
         }
+    }
+
+    /// Why it is frozen.
+    pub fn frozen_by(&self) -> Fault {
+        if self.guard.is_lost() { Fault::TakenOver } else { Fault::Frozen }
+    }
+
+    /// What a read gets when what it would find may be old.
+    pub fn readable(&self) -> Result<(), Fault> {
+        if self.uncertain.get() { Err(self.frozen_by()) } else { Ok(()) }
     }
 
     /// Remembers something a person should be able to look up.

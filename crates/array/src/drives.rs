@@ -302,7 +302,9 @@ impl Array {
                 "Wait until it answers, or take it out and put it back",
             ));
         }
-        if !force {
+        if force {
+            crate::owner::refuse_in_use(&core.rt, std::slice::from_ref(&drive)).await?;
+        } else {
             create::refuse_labelled(&drive).await?;
         }
         let layout = self.layout_for(&drive.info().name, drive.info().blocks)?;
@@ -316,9 +318,10 @@ impl Array {
             array_name: core.name.borrow().clone(),
         };
         let name = drive.info().name.clone();
+        core.reserve_joining(&drive).await?;
         write_label(&drive, &label).await.map_err(|e| Refused::io(&format!("cannot write to {name}"), e))?;
         // In reserve until the caller knows better: its number is taken.
-        let seat = seat_for(&label, drive, bay, MemberState::Spare);
+        let seat = seat_for(&label, drive, bay, MemberState::Spare, &core.guard);
         let mut seats = core.seats.borrow_mut();
         match seats.get_mut(usize::from(number.0)) {
             Some(place) if place.state.get() == MemberState::Vacant => *place = seat.clone(),

@@ -28,6 +28,9 @@ pub enum Fault {
     /// More members are gone than the redundancy covers.
     #[error("the array is frozen: more members are gone than its redundancy covers")]
     Frozen,
+    /// Another server has the array.
+    #[error("the array is frozen: another server has taken it over")]
+    TakenOver,
     /// The array was closed, or the volume deleted.
     #[error("closed")]
     Closed,
@@ -47,6 +50,8 @@ pub enum RefusedCode {
     Drives,
     /// A drive belongs to an array.
     InUse,
+    /// Another server uses the drives.
+    InUseElsewhere,
     /// A drive's history is not this array's.
     Diverged,
     /// Too few of the array's drives are here.
@@ -85,6 +90,10 @@ impl Refused {
     /// A drive's error while doing `what`.
     #[must_use]
     pub fn io(what: &str, error: rt::IoError) -> Self {
+        if error == rt::IoError::Conflict {
+            let todo = "Stop the server that has reserved it, or use another drive";
+            return Self::new(RefusedCode::InUseElsewhere, what, error.to_string(), todo);
+        }
         let todo = match error {
             rt::IoError::NoSpace => "Make room in the drive's file system or thin pool, then try again",
             _ => "Check the drive and its cabling, then try again",
@@ -106,6 +115,7 @@ impl From<Fault> for Refused {
         let (code, todo) = match fault {
             Fault::ReadOnly | Fault::Closed => (RefusedCode::NotWritable, "Open the array for writing"),
             Fault::Frozen => (RefusedCode::Redundancy, "Bring the missing drives back"),
+            Fault::TakenOver => (RefusedCode::InUseElsewhere, "Use the other server, or stop it first"),
             Fault::NoSpace => (RefusedCode::Size, "Delete or deallocate data first"),
             Fault::NoRoom => (RefusedCode::NotWritable, "Make room there; `ashlar status` names the drives"),
             Fault::Medium | Fault::OutOfRange | Fault::Misaligned => (RefusedCode::Io, "See the array's events"),

@@ -34,7 +34,7 @@ use slab::Slab;
 
 use crate::canary::{Canary, planted};
 use crate::core::{Core, Phase};
-use crate::seat::Seat;
+use crate::seat::{CONFLICTS_MAX, Seat};
 use crate::sync::Event;
 
 /// A request that takes longer makes its member suspect: a hundred times what the slowest drives take at their worst.
@@ -230,11 +230,20 @@ impl Core {
     ) -> Result<(), IoError> {
         let mut failing = Duration::ZERO;
         let mut short = None;
+        let mut conflicts = 0;
         loop {
             let error = match seat.write_vectored(at, parts.clone()).await {
                 Ok(()) => return Ok(()),
                 Err(error) => error,
             };
+            if error == IoError::Conflict && !planted(Canary::ConflictCounted) {
+                conflicts += 1;
+                if self.writable().is_err() || conflicts == CONFLICTS_MAX {
+                    self.lose("another server reserves the drives again and again");
+                    return Err(error);
+                }
+                continue;
+            }
             if error == IoError::Gone {
                 self.member_gone_writing(seat.id);
                 return Err(error);

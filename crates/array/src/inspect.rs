@@ -3,7 +3,7 @@
 use base::{ArrayUuid, BLOCK_BYTES, MemberId, MemberLba, MemberUuid};
 use ondisk::label::PARTS_MAX;
 use ondisk::layout::ALIGN_BLOCKS;
-use ondisk::{FormatError, Generation, Label, Layout};
+use ondisk::{FormatError, Generation, Label, Layout, OwnerMark};
 use rt::{Buf, Drive, IoError};
 use serde::Serialize;
 
@@ -38,6 +38,9 @@ pub struct Inspection {
     pub labels: Vec<Found<LabelLine>>,
     /// The two slots: contents, or why not. Of an array in several parts: see there.
     pub slots: Vec<Found<SlotLine>>,
+    /// The owner mark, where there is one: contents, or why not. Of an array in several parts: see there.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub owner: Option<Found<OwnerLine>>,
     /// Every slice of a drive of an array in several parts.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub parts: Vec<Inspection>,
@@ -73,6 +76,24 @@ pub struct LabelLine {
     pub zones: u32,
     /// Blocks.
     pub slot_blocks: u32,
+}
+
+/// An owner mark, for people.
+#[derive(Clone, Debug, Serialize)]
+pub struct OwnerLine {
+    /// "released", "claimed" or "held".
+    pub state: String,
+    /// The machine.
+    pub host: String,
+    /// The process.
+    pub process: u32,
+    /// When the array was opened.
+    pub since_unix_seconds: u64,
+    /// Rises every two seconds while the array is open.
+    pub beat: u64,
+    /// The key by which the drives are reserved.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub reservation_key: Option<String>,
 }
 
 /// A generation, for people.
@@ -271,7 +292,15 @@ pub async fn inspect(drive: &Drive) -> Inspection {
             Some(label) => both_slots(drive, &label.layout).await,
             None => Vec::new(),
         };
-        return Inspection { drive: drive.info().name.clone(), blocks: blocks.0, labels, slots, parts: Vec::new() };
+        let owner = owner_mark(drive, found.last()).await;
+        return Inspection {
+            drive: drive.info().name.clone(),
+            blocks: blocks.0,
+            labels,
+            slots,
+            owner,
+            parts: Vec::new(),
+        };
     };
     let mut parts = Vec::new();
     for part in slices.parts() {
@@ -281,10 +310,29 @@ pub async fn inspect(drive: &Drive) -> Inspection {
             Some(label) => both_slots(&slice, &label.layout).await,
             None => Vec::new(),
         };
+        let owner = owner_mark(&slice, found.last()).await;
         let (drive, blocks) = (slice.info().name.clone(), slice.info().blocks.0);
-        parts.push(Inspection { drive, blocks, labels, slots, parts: Vec::new() });
+        parts.push(Inspection { drive, blocks, labels, slots, owner, parts: Vec::new() });
     }
-    Inspection { drive: drive.info().name.clone(), blocks: blocks.0, labels, slots: Vec::new(), parts }
+    Inspection { drive: drive.info().name.clone(), blocks: blocks.0, labels, slots: Vec::new(), owner: None, parts }
+}
+
+/// The owner mark where a label says it lies.
+async fn owner_mark(drive: &Drive, label: Option<&Label>) -> Option<Found<OwnerLine>> {
+    let block = read(drive, label?.layout.owner_mark()?, 1).await;
+    match block.map(|block| OwnerMark::decode(&block)) {
+        Ok(Ok(mark)) => Some(Found::Valid(OwnerLine {
+            state: format!("{:?}", mark.state).to_lowercase(),
+            host: mark.host,
+            process: mark.pid,
+            since_unix_seconds: mark.since,
+            beat: mark.beat,
+            reservation_key: (mark.key != 0).then(|| format!("{:#018x}", mark.key)),
+        })),
+        Ok(Err(FormatError::Absent(_))) => None,
+        Ok(Err(e)) => Some(Found::Invalid(e.to_string())),
+        Err(e) => Some(Found::Invalid(e.to_string())),
+    }
 }
 
 /// The labels: for people, and those that are whole.

@@ -33,6 +33,7 @@ mod merge;
 mod meter;
 pub mod no_room;
 mod node_cache;
+pub mod owner;
 mod pace;
 mod packed;
 mod pins;

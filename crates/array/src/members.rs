@@ -73,13 +73,30 @@ impl Core {
         if self.phase.get() != Phase::Open {
             return;
         }
+        self.note(format!("frozen: {why}; reads go on where they can, and the drives coming back makes it whole"));
+        self.stop_writing();
+    }
+
+    fn stop_writing(&self) {
         self.phase.set(Phase::Frozen);
         self.close_doors(Door::ReadOnly);
-        self.note(format!("frozen: {why}; reads go on where they can, and the drives coming back makes it whole"));
-        self.fail_all(Fault::Frozen);
+        self.fail_all(self.frozen_by());
         self.degrading.set(false);
         self.log.poke();
         self.changed.wake();
+    }
+
+    /// Another server has the drives: this one stops for good, reads included, since what they find may be another's by now.
+    pub fn lose(&self, why: &str) {
+        if self.phase.get() == Phase::Closed || self.guard.is_lost() {
+            return;
+        }
+        self.guard.lost();
+        self.uncertain.set(true);
+        if self.phase.get() == Phase::Open {
+            self.stop_writing();
+        }
+        self.note(format!("frozen: {why}; nothing is read or written here any more"));
     }
 
     /// From here on no drive is asked for more than `door` lets through.

@@ -99,6 +99,9 @@ impl Core {
                 self.member_gone(seat.id);
                 break;
             }
+            if error == IoError::Conflict && !planted(Canary::ConflictCounted) {
+                break;
+            }
             self.read_failed(seat);
             if attempt == READ_TRIES {
                 break;
@@ -342,8 +345,7 @@ impl Core {
         };
         let done = self.rt.spawn(write).await;
         if let Err(error) = done
-            && error != rt::IoError::Gone
-            && error != rt::IoError::NoSpace
+            && !matches!(error, rt::IoError::Gone | rt::IoError::NoSpace | rt::IoError::Conflict)
         {
             self.write_failed(&seat, error, std::time::Duration::ZERO);
         }

@@ -9,16 +9,20 @@ use std::rc::Rc;
 
 use base::{BlockCount, MemberId, MemberLba, MemberUuid};
 use ondisk::{Layout, MemberState, WhyOut};
-use rt::{Buf, Bytes, Drive, IoError};
+use rt::{Buf, Bytes, Drive, IoError, Reserve};
 
 use crate::canary::{Canary, planted};
 use crate::detour::Speed;
 use crate::health::{Health, NEVER_LATE};
+use crate::owner::Guard;
 use crate::sync::Gate;
 
 /// Reads of blocks being moved that a drive has at once, while no host waits for the cleaner: so few that a host's request
 /// is hardly behind them.
 pub const MOVES_AT_ONCE: usize = 8;
+
+/// Conflicts of one request, while the own reservation still holds, before the drives count as another's.
+pub const CONFLICTS_MAX: usize = 4;
 
 /// One seat and who sits there.
 pub struct Seat {
@@ -56,6 +60,8 @@ pub struct Seat {
     pub holds_newest: Cell<bool>,
     /// For reads of blocks that are being moved.
     pub moves: Gate,
+    /// Who is asked whether the drive is still this server's.
+    guard: Rc<Guard>,
     written: Cell<u64>,
     flushed: Cell<u64>,
 }
@@ -97,7 +103,13 @@ pub fn add(counter: &Cell<u64>, n: u64) {
 
 impl Seat {
     /// A seat as a generation describes it, all zones free.
-    pub fn new(id: MemberId, member: &ondisk::Member, layout: Layout, drive: Option<Drive>) -> Rc<Seat> {
+    pub fn new(
+        id: MemberId,
+        member: &ondisk::Member,
+        layout: Layout,
+        drive: Option<Drive>,
+        guard: &Rc<Guard>,
+    ) -> Rc<Seat> {
         Rc::new(Seat {
             id,
             uuid: member.uuid,
@@ -110,6 +122,7 @@ impl Seat {
             why_out: Cell::new(member.why_out),
             drive,
             door: Cell::new(Door::Open),
+            guard: guard.clone(),
             free: RefCell::new((0..layout.zones).collect()),
             counters: Counters::default(),
             health: Health::default(),
@@ -179,10 +192,13 @@ impl Seat {
         add(&self.counters.bytes_read, buf.len() as u64);
         let bytes = buf.len();
         let answer = self.health.watch(drive.turned(), || self.left(), pin!(drive.read(at, buf))).await;
-        let (result, buf) = answer.unwrap_or_else(|| (Err(IoError::Gone), Buf::zeroed(bytes)));
-        if result.is_err() {
-            add(&self.counters.errors, 1);
+        let (mut result, mut buf) = answer.unwrap_or_else(|| (Err(IoError::Gone), Buf::zeroed(bytes)));
+        if result == Err(IoError::Conflict) && Box::pin(self.guard.conflict(drive)).await {
+            let read = drive.read(at, buf);
+            let answer = self.health.watch(drive.turned(), || self.left(), Box::pin(read).as_mut()).await;
+            (result, buf) = answer.unwrap_or_else(|| (Err(IoError::Gone), Buf::zeroed(bytes)));
         }
+        self.count(result.err());
         (result, buf)
     }
 
@@ -193,23 +209,57 @@ impl Seat {
 
     /// Writes `parts` behind each other, as one request.
     pub async fn write_vectored(&self, at: MemberLba, parts: Vec<Bytes>) -> Result<(), IoError> {
-        let drive = self.writable_drive()?;
+        let mut drive = self.writable_drive()?;
+        if !self.guard.is_fresh(drive.turned()) {
+            Box::pin(self.guard.freshen()).await;
+            drive = self.writable_drive()?;
+        }
         add(&self.counters.writes, 1);
         add(&self.counters.bytes_written, parts.iter().map(|part| part.len() as u64).sum());
         let answer = self.health.watch(drive.turned(), || self.left(), pin!(drive.write_vectored(at, parts))).await;
         let result = answer.unwrap_or(Err(IoError::Gone));
         add(&self.written, 1);
-        if result.is_err() {
+        if result == Err(IoError::Conflict) {
+            Box::pin(self.guard.conflict(drive)).await;
+        }
+        self.count(result.err());
+        result
+    }
+
+    /// A conflict is no error of the drive.
+    fn count(&self, error: Option<IoError>) {
+        if error.is_some_and(|e| e != IoError::Conflict || planted(Canary::ConflictCounted)) {
             add(&self.counters.errors, 1);
         }
-        result
     }
 
     /// Gives blocks back to the drive: a hint, one that cannot do it is as good without.
     pub async fn deallocate(&self, at: MemberLba, blocks: BlockCount) {
-        if let Ok(drive) = self.writable_drive() {
-            let _ = self.health.watch(NEVER_LATE, || self.left(), pin!(drive.deallocate(at, blocks))).await;
+        if self.writable_drive().is_ok_and(|drive| !self.guard.is_fresh(drive.turned())) {
+            Box::pin(self.guard.freshen()).await;
         }
+        if let Ok(drive) = self.writable_drive() {
+            let given = self.health.watch(NEVER_LATE, || self.left(), pin!(drive.deallocate(at, blocks))).await;
+            if given == Some(Err(IoError::Conflict)) {
+                Box::pin(self.guard.conflict(drive)).await;
+            }
+        }
+    }
+
+    /// Reads for the owner mark: it is neither counted nor watched.
+    pub async fn read_aside(&self, at: MemberLba, buf: Buf) -> Result<Buf, IoError> {
+        let (done, buf) = self.readable_drive()?.read(at, buf).await;
+        done.map(|()| buf)
+    }
+
+    /// Writes the owner mark: it is neither counted nor watched.
+    pub async fn write_aside(&self, at: MemberLba, block: Bytes) -> Result<(), IoError> {
+        let drive = self.writable_drive()?;
+        let written = drive.write(at, block).await;
+        if written == Err(IoError::Conflict) {
+            Box::pin(self.guard.conflict(drive)).await;
+        }
+        written
     }
 
     /// Takes the array's labels and generations off a drive that has left.
@@ -218,12 +268,18 @@ impl Seat {
         let zeros = Buf::zeroed(base::BLOCK_BYTES).freeze();
         let [first, last, inner] = self.layout.labels();
         let open = || if self.door.get() == Door::Open { Ok(()) } else { Err(IoError::Gone) };
-        for at in [inner, self.layout.slot(0), self.layout.slot(1), first, last] {
+        let mark = self.layout.owner_mark();
+        for at in [inner, self.layout.slot(0), self.layout.slot(1)].into_iter().chain(mark).chain([first, last]) {
             open()?;
             drive.write(at, zeros.clone()).await?;
         }
         open()?;
-        drive.flush().await
+        drive.flush().await?;
+        if let Some(key) = self.guard.key() {
+            // Whether it had a reservation or not: nobody of ours writes there any more.
+            let _left = drive.reserve(Reserve::Leave(key)).await;
+        }
+        Ok(())
     }
 
     /// Makes durable what was completed before.
@@ -234,12 +290,19 @@ impl Seat {
             return Ok(());
         }
         add(&self.counters.flushes, 1);
-        let answer = self.health.watch(drive.turned(), || self.left(), pin!(drive.flush())).await;
-        let result = answer.unwrap_or(Err(IoError::Gone));
-        match result {
-            Ok(()) => self.flushed.set(self.flushed.get().max(upto)),
-            Err(_) => add(&self.counters.errors, 1),
+        let mut conflicts = 0;
+        let result = loop {
+            let answer = self.health.watch(drive.turned(), || self.left(), pin!(drive.flush())).await;
+            conflicts += 1;
+            match answer.unwrap_or(Err(IoError::Gone)) {
+                Err(IoError::Conflict) if Box::pin(self.guard.conflict(drive)).await && conflicts < CONFLICTS_MAX => {}
+                result => break result,
+            }
+        };
+        if result.is_ok() {
+            self.flushed.set(self.flushed.get().max(upto));
         }
+        self.count(result.err());
         result
     }
 }

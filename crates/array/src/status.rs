@@ -419,6 +419,9 @@ impl Core {
     fn alarms(&self, usable: u64, used: u64, provisioned: u64) -> Vec<String> {
         let mut alarms = Vec::new();
         match self.state_word() {
+            ArrayState::Frozen if self.guard.is_lost() => {
+                alarms.push("frozen: another server has the array; the events tell which".to_owned());
+            }
             ArrayState::Frozen => alarms.push("frozen: bring the missing drives back".to_owned()),
             ArrayState::Degraded if self.settings.borrow().rebuild_paused => {
                 alarms.push("degraded, and rebuilds wait: `ashlar rebuild resume` lets them go on".to_owned());

@@ -80,8 +80,8 @@ impl Core {
 
     async fn write_slots(&self, seats: &[Rc<Seat>], generation: &Generation) -> bool {
         let image = Buf::from_slice(&generation.encode()).freeze();
-        let fits = image.len() <= self.shape.slot_blocks as usize * BLOCK_BYTES;
-        assert!(fits, "slots are sized for the largest table");
+        let fits = seats.iter().all(|s| image.len() <= s.layout.generation_bytes_max());
+        assert!(fits, "slots are sized for the largest table, and what lies at their ends");
         let results = join_all(seats.iter().map(|s| self.write_slot(s, generation, image.clone()))).await;
         let mut whole = true;
         for (seat, result) in seats.iter().zip(results) {
@@ -92,7 +92,7 @@ impl Core {
                     whole = false;
                 }
                 Err(SlotError::Foreign) => {
-                    self.freeze("another Ashlar wrote to the drives");
+                    self.lose("another Ashlar wrote to the drives");
                     whole = false;
                 }
                 Err(SlotError::SetBack) => {
@@ -186,7 +186,7 @@ impl Core {
             let (result, block) = seat.read(seat.layout.slot(slot), Buf::zeroed(blocks as usize * BLOCK_BYTES)).await;
             match result {
                 Ok(()) => return Ok(Some(block)),
-                Err(rt::IoError::Gone) => return Err(SlotError::Io(rt::IoError::Gone)),
+                Err(error @ (rt::IoError::Gone | rt::IoError::Conflict)) => return Err(SlotError::Io(error)),
                 Err(error) => {
                     failed = error;
                     self.read_failed(seat);

@@ -157,15 +157,14 @@ impl Volume {
     /// [`Fault::Medium`] when a block is lost; never wrong data.
     pub async fn read(&self, offset: u64, bytes: u64) -> Result<Vec<Bytes>, Fault> {
         self.check(offset, bytes)?;
-        if self.core.uncertain.get() {
-            return Err(Fault::Frozen);
-        }
+        self.core.readable()?;
         add(&self.vol.counters.reads, 1);
         add(&self.vol.counters.bytes_read, bytes);
         self.within_own_limits(bytes).await?;
         let _turn = self.core.turn(&self.vol, Does::Read, bytes).await;
         // `pin!`, here and below: a future that is awaited by its call is made first, and then copied, all of its 1 KB.
         if let Some(part) = pin!(self.read_one(offset, bytes)).await {
+            self.core.readable()?;
             return Ok(vec![part]);
         }
         let read = if one_chunk(offset, bytes) {
@@ -177,6 +176,7 @@ impl Volume {
         if read.is_err() {
             add(&self.vol.counters.errors, 1);
         }
+        self.core.readable()?;
         read.map_err(|fault| self.as_seen(fault))
     }
 
@@ -482,9 +482,7 @@ impl Volume {
     /// When the map cannot be read.
     pub async fn extents(&self, offset: u64, bytes: u64, at_most: usize) -> Result<Vec<(u64, ExtentKind)>, Fault> {
         self.check(offset, bytes)?;
-        if self.core.uncertain.get() {
-            return Err(Fault::Frozen);
-        }
+        self.core.readable()?;
         let mut charge = self.charge(Does::Read).await?;
         let mut extents: Vec<(u64, ExtentKind)> = Vec::new();
         let (mut lba, end) = (Lba::containing_byte(offset), Lba(BlockCount::ceil_from_bytes(offset + bytes).0));

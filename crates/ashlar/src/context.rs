@@ -61,8 +61,12 @@ impl Context {
         verb: impl FnOnce(World) -> F,
     ) -> Result<T, Problem> {
         let rt = Rt::real().map_err(|e| Problem::no_ring(&e))?;
-        let world =
-            World { rt: rt.clone(), registry: Registry::at(self.state_dir.clone()), cores: OtherCores::default() };
+        let world = World {
+            rt: rt.clone(),
+            registry: Registry::at(self.state_dir.clone()),
+            cores: OtherCores::default(),
+            reserve: false,
+        };
         let result = rt.block_on(Box::pin(verb(world)));
         drop(rt);
         result

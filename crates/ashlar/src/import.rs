@@ -47,6 +47,10 @@ pub struct Args {
     /// Gives up the newest generation, and what was written since the one before; with --read-only only looks
     #[arg(long, requires = "array")]
     previous_generation: bool,
+    /// Takes the array of this name from another server that has it. Where its drives can be reserved, the other is stopped
+    /// at once. Else it stops by itself within 10 s, unless it stands still: what it goes on to write then destroys data
+    #[arg(long, value_name = "NAME", conflicts_with = "read_only")]
+    take_over: Option<String>,
     /// Does not ask
     #[arg(long)]
     yes: bool,
@@ -65,6 +69,7 @@ pub fn run(context: &Context, args: &Args) -> Outcome {
         force_diverged: args.force_diverged,
         accept_loss: args.accept_loss,
         previous_generation: args.previous_generation,
+        take_over: args.take_over.clone(),
     };
     if args.previous_generation && !args.read_only {
         let name = args.array.as_deref().unwrap_or_default();

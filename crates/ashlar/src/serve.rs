@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use server::config::{Config, Deal, Io};
+use server::config::{Config, Deal, Io, Reservations};
 use server::daemon::{self, NvmeSettings, Settings, What};
 use server::memory::Memory;
 use server::size::Size;
@@ -87,6 +87,13 @@ pub struct Args {
     /// Goes on over writes that are lost beyond repair
     #[arg(long)]
     accept_loss: bool,
+    /// Takes the array of this name from another server that has it. Where its drives can be reserved, the other is stopped
+    /// at once. Else it stops by itself within 10 s, unless it stands still: what it goes on to write then destroys data
+    #[arg(long, value_name = "NAME")]
+    take_over: Vec<String>,
+    /// Whether drives that others may reach are reserved [default: auto]
+    #[arg(long, value_name = "WHEN")]
+    reservations: Option<Reservations>,
     /// Stops when standard input ends
     #[arg(long, hide = true)]
     stop_at_eof: bool,
@@ -131,6 +138,8 @@ fn settings(context: &Context, args: Args) -> Result<Settings, Problem> {
         accept_loss: args.accept_loss,
         memory: Memory { map: args.map_memory, memtable: args.memtable_memory, buffers: args.buffer_memory }
             .or(Memory { map: config.map_memory, memtable: config.memtable_memory, buffers: config.buffer_memory }),
+        take_over: args.take_over,
+        reserve: args.reservations.or(config.reservations).unwrap_or_default() == Reservations::Auto,
         ways,
         cores: args.cores.or(config.cores).unwrap_or(1),
         pin: args.pin || config.pin,

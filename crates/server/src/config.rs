@@ -10,6 +10,7 @@
 //! cores = 3                     # the data core, two for connections and parts; 1, for all, when nothing is said
 //! pin = true                    # each of them on a CPU of its own; where the scheduler puts them, when nothing is said
 //! deal = "connect"              # when I/O queues of NVMe/TCP get one of those: at once, or load (when nothing is said)
+//! reservations = "auto"         # off: drives are never reserved, where all could be; auto when nothing is said
 //! io = "passthrough"            # how drives are used where they can be: plain (when nothing is said), poll, passthrough
 //! allow_hosts = ["nqn.2014-08.org.nvmexpress:uuid:4c4c4544-0042-3510-8044-b7c04f333432"]
 //!
@@ -80,6 +81,8 @@ pub struct Config {
     pub deal: Option<Deal>,
     /// How drives are used, where they can be.
     pub io: Option<Io>,
+    /// Whether drives are reserved.
+    pub reservations: Option<Reservations>,
     /// What to serve.
     #[serde(default, rename = "array")]
     pub arrays: Vec<ArrayConfig>,
@@ -95,6 +98,17 @@ pub enum Io {
     Poll,
     /// NVMe commands: NVMe drives, on kernels that answer them truly
     Passthrough,
+}
+
+/// Whether drives are reserved while their array is open for writing, as the file and `serve --reservations` say it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, ValueEnum)]
+#[serde(rename_all = "lowercase")]
+pub enum Reservations {
+    /// Where others may reach the drives and all of an array can be reserved
+    #[default]
+    Auto,
+    /// Never
+    Off,
 }
 
 impl From<Io> for Ways {

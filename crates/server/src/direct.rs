@@ -95,6 +95,7 @@ pub async fn open(world: &World, names: &[String]) -> Result<Vec<DirectDrive>, P
 fn fault(error: IoError) -> Fault {
     match error {
         IoError::Medium | IoError::Os(_) => Fault::Medium,
+        IoError::Conflict => Fault::Unavailable,
         IoError::NoSpace => Fault::NoSpace,
         IoError::TimedOut => Fault::Unavailable,
         IoError::Gone => Fault::Gone,
@@ -175,8 +176,12 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("d0");
         std::fs::File::create(&path).unwrap().set_len(16 << 20).unwrap();
-        let world =
-            World { rt: rt.clone(), registry: Registry::at(dir.path().join("state")), cores: OtherCores::default() };
+        let world = World {
+            rt: rt.clone(),
+            registry: Registry::at(dir.path().join("state")),
+            cores: OtherCores::default(),
+            reserve: false,
+        };
         let names = [path.display().to_string()];
         rt.block_on(async {
             let first = open(&world, &names).await.unwrap().remove(0);

@@ -30,4 +30,6 @@ pub struct World {
     pub registry: Registry,
     /// Cores that parts of arrays may be on; none: they are all on this one.
     pub cores: OtherCores,
+    /// Whether drives are reserved while their array is open for writing, where all of them can be.
+    pub reserve: bool,
 }

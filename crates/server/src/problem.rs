@@ -145,6 +145,9 @@ impl Problem {
     #[must_use]
     pub fn fault(what: impl Into<String>, fault: array::Fault) -> Problem {
         let (code, todo) = match fault {
+            array::Fault::TakenOver => {
+                ("in_use_elsewhere", "use the other server, or stop it first; `ashlar status` says why")
+            }
             array::Fault::Frozen => ("frozen", "bring the missing drives back; `ashlar status` names them"),
             array::Fault::NoSpace => ("no_space", "delete or trim volumes, or add a drive"),
             array::Fault::NoRoom => ("no_room", "make room there; `ashlar status` names the drives"),

@@ -24,6 +24,8 @@ fn settings(dir: &Path) -> Settings {
         ..ArrayConfig::default()
     };
     Settings {
+        take_over: vec![],
+        reserve: true,
         what: What::Configured(vec![array]),
         control: dir.join("control.sock"),
         state_dir: dir.join("state"),

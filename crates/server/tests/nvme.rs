@@ -31,6 +31,8 @@ fn settings(dir: &Path, port: u16) -> Settings {
     };
     let hosts = vec![HOST.to_owned()];
     Settings {
+        take_over: vec![],
+        reserve: true,
         what: What::Configured(vec![array]),
         control: dir.join("control.sock"),
         state_dir: dir.join("state"),

@@ -47,7 +47,7 @@ impl Scene {
     fn run<T>(&self, verb: impl AsyncFnOnce(World) -> T) -> T {
         let rt = Rt::real().unwrap();
         let registry = Registry::at(self.path("state"));
-        rt.block_on(Box::pin(verb(World { rt: rt.clone(), registry, cores: OtherCores::default() })))
+        rt.block_on(Box::pin(verb(World { rt: rt.clone(), registry, cores: OtherCores::default(), reserve: false })))
     }
 
     fn create(&self, request: &CreateRequest) -> Result<(), Problem> {

@@ -10,6 +10,7 @@ use rt::{Buf, Drive, IoError, Rt};
 use crate::core::{Core, Phase, Shape};
 use crate::fault::{Refused, RefusedCode};
 use crate::lifecycle::scrub::{MEDIA_EVERY_HOURS, PARITY_EVERY_HOURS};
+use crate::owner::Guard;
 use crate::plan::{CreateSpec, Plan, plan};
 use crate::seat::Seat;
 
@@ -31,6 +32,10 @@ pub async fn write_label(drive: &Drive, label: &Label) -> Result<(), IoError> {
     for i in 0..2 {
         drive.write(label.layout.slot(i), zeros.clone()).await?;
     }
+    // Whoever had it before has it no more.
+    if let Some(at) = label.layout.owner_mark().filter(|_| drive.info().shared) {
+        drive.write(at, zeros.clone()).await?;
+    }
     drive.flush().await?;
     for at in label.layout.labels() {
         drive.write(at, Buf::from_slice(&label.encode_at(at)).freeze()).await?;
@@ -49,7 +54,9 @@ pub async fn create(
 ) -> Result<Rc<Core>, Refused> {
     let sizes: Vec<u64> = drives.iter().map(|d| d.info().blocks.0).collect();
     let plan: Plan = plan(spec, &sizes)?;
-    if !spec.force {
+    if spec.force {
+        crate::owner::refuse_in_use(rt, &drives).await?;
+    } else {
         for drive in &drives {
             refuse_labelled(drive).await?;
         }
@@ -82,12 +89,13 @@ pub async fn create(
             layout,
             array_name: spec.name.clone(),
         };
-        core.seats.borrow_mut().push(seat_for(&label, drive.clone(), i as u16, MemberState::In));
+        core.seats.borrow_mut().push(seat_for(&label, drive.clone(), i as u16, MemberState::In, &core.guard));
         written.push(async move { (write_label(&drive, &label).await, drive) });
     }
     for (result, drive) in join_all(written).await {
         result.map_err(|e| Refused::io(&format!("cannot write to {}", drive.info().name), e))?;
     }
+    core.mark_new().await;
     core.open_with_room(async { Ok(core.commit().await?) }).await?;
     if core.seats_in().len() != core.seats.borrow().len() {
         return Err(Refused::new(
@@ -107,7 +115,7 @@ fn settings_of_new(rt: &Rt) -> Settings {
 }
 
 /// The seat of a freshly labelled drive.
-pub fn seat_for(label: &Label, drive: Drive, bay: u16, state: MemberState) -> Rc<Seat> {
+pub fn seat_for(label: &Label, drive: Drive, bay: u16, state: MemberState, guard: &Rc<Guard>) -> Rc<Seat> {
     let member = Member {
         uuid: label.member,
         state,
@@ -119,7 +127,7 @@ pub fn seat_for(label: &Label, drive: Drive, bay: u16, state: MemberState) -> Rc
         why_out: ondisk::WhyOut::Unsaid,
         drive_name: drive_name(&drive),
     };
-    Seat::new(label.seat, &member, label.layout, Some(drive))
+    Seat::new(label.seat, &member, label.layout, Some(drive), guard)
 }
 
 /// Refuses a drive that carries an array's label.

@@ -16,10 +16,11 @@ use super::previous;
 use super::returning::{Standing, seat_of, standing};
 use crate::canary::{Canary, planted};
 use crate::core::{Core, Phase, Shape, Vol};
-use crate::fault::{Refused, RefusedCode};
+use crate::fault::{Fault, Refused, RefusedCode};
 use crate::inspect::{read_label, read_slot};
 use crate::lifecycle::replay::ReplayHow;
 use crate::log::StreamId;
+use crate::owner::OwnerHow;
 use crate::seat::Seat;
 use crate::segment::Seg;
 
@@ -36,6 +37,8 @@ pub struct OpenHow {
     pub accept_loss: bool,
     /// Give up the newest generation, and what was written since the one before; see [`super::previous`].
     pub previous: bool,
+    /// What to do about other servers.
+    pub owner: OwnerHow,
     /// Which part of the array: what is opened are slices of its drives, unless it is in one piece.
     pub part: PartOf,
 }
@@ -125,6 +128,7 @@ pub async fn open(rt: &Rt, drives: Vec<Drive>, how: OpenHow) -> Result<(Rc<Core>
     recovery.report.clean = generation.clean;
     let core = load(rt, &generation, &found, &standings, how)?;
     let writable = core.phase.get() == Phase::Open;
+    core.carry_marks(how.owner.carried);
     if let Some(newest) = given_up.as_ref().filter(|_| !planted(Canary::NumbersTwice)) {
         previous::nothing_twice(&core, newest);
     }
@@ -163,6 +167,9 @@ pub async fn open(rt: &Rt, drives: Vec<Drive>, how: OpenHow) -> Result<(Rc<Core>
     }
     recovery
         .step("replay", format!("{} records, {} entries of {} segments", done.records, done.entries, done.segments));
+    if core.guard.is_lost() {
+        return Err(Fault::TakenOver.into());
+    }
     if writable {
         core.epoch.set(epoch);
         core.settle_segments();
@@ -220,6 +227,7 @@ pub(crate) async fn read_member(rt: &Rt, drive: Drive) -> Result<Option<Found>, 
             let todo = "Leave it out, or name the right drive";
             return Err(Refused::new(RefusedCode::NotFound, format!("drive {name}"), e.to_string(), todo));
         }
+        Err(e @ IoError::Conflict) => return Err(Refused::io(&format!("drive {name}"), e)),
         Err(e) => {
             tracing::warn!("drive {name} is left out: {e}");
             return Ok(None);
@@ -457,7 +465,7 @@ fn load(rt: &Rt, g: &Generation, found: &[Found], standings: &[Standing], how: O
         let layout = here.map_or(layout, |f| core.layout_now(&f.drive, id, layout));
         let drive = drives.remove(&id);
         let missing = drive.is_none();
-        let seat = Seat::new(id, member, layout, drive);
+        let seat = Seat::new(id, member, layout, drive, &core.guard);
         if !missing && planted(Canary::StaleBelieved) {
             seat.state.set(MemberState::In);
         }

@@ -182,14 +182,14 @@ fn is_as_it_was(seg: &Seg, column: usize, then: Option<&Segment>) -> bool {
 impl Seat {
     /// The same seat, whose drive is not here.
     pub fn without_drive(&self) -> Rc<Seat> {
-        let seat = Seat::new(self.id, &self.line(self.state.get(), self.layout), self.layout, None);
+        let seat = Seat::new(self.id, &self.line(self.state.get(), self.layout), self.layout, None, self.guard());
         *seat.free.borrow_mut() = self.free.borrow().clone();
         seat
     }
 
     /// The same seat with its drive back, all zones free.
     fn again(&self, drive: Drive, layout: Layout) -> Rc<Seat> {
-        Seat::new(self.id, &self.line(MemberState::In, layout), layout, Some(drive))
+        Seat::new(self.id, &self.line(MemberState::In, layout), layout, Some(drive), self.guard())
     }
 
     fn line(&self, state: MemberState, layout: Layout) -> Member {

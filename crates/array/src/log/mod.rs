@@ -213,7 +213,7 @@ impl Core {
             match self.phase.get() {
                 Phase::Open => {}
                 Phase::ReadOnly => self.fail_stream(id, Fault::ReadOnly),
-                Phase::Frozen => self.fail_stream(id, Fault::Frozen),
+                Phase::Frozen => self.fail_stream(id, self.frozen_by()),
                 Phase::Closed => {
                     self.fail_stream(id, Fault::Closed);
                     return;

@@ -48,6 +48,7 @@ pub async fn create_by<T: Had>(
     plan(spec, &blocks, parts)?;
     for drive in &drives {
         if spec.force {
+            crate::owner::refuse_in_use(rt, std::slice::from_ref(drive)).await?;
             let failed = |e| Refused::io(&format!("cannot write to {}", drive.info().name), e);
             wipe(drive).await.map_err(failed)?;
         } else {

@@ -166,7 +166,21 @@ impl Whole {
     pub async fn close(self) -> Result<(), Fault> {
         let others = join_all(self.others.iter().map(|part| part.ask(|array| array.close())));
         let (first, others) = futures::join!(self.first.clone().close(), others);
+        if self.count() > 1 {
+            self.first.release_drives().await;
+        }
         others.into_iter().fold(first, |so_far, closed| so_far.and(closed.and_then(|closed| closed)))
+    }
+
+    /// Reserves the drives of a new array where all of them can be, so that no other host writes them; an opened one has done so
+    /// as [`crate::owner::OwnerHow`] says. Whether they are.
+    ///
+    /// # Errors
+    /// When the core of a part has ended.
+    pub async fn reserve(&self) -> Result<bool, Fault> {
+        let Some(key) = self.first.reserve().await else { return Ok(false) };
+        self.all(move |array| async move { array.reserved_by(key).await }).await?;
+        Ok(true)
     }
 
     /// Starts a scrub of all parts; see [`Array::scrub_start`].

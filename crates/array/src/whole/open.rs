@@ -9,6 +9,7 @@ use super::{end_all, in_part};
 use crate::array::Array;
 use crate::fault::Refused;
 use crate::lifecycle::open::OpenHow;
+use crate::owner::{self, Admitted, OwnerHow};
 
 /// Opens the array of `drives`: all its parts, in order; each recovers first. `how.part` does not matter.
 ///
@@ -28,7 +29,7 @@ pub async fn open_by<T: Had>(
     how: OpenHow,
     place: impl AsyncFn(Job, Vec<Drive>) -> Result<T, Refused>,
 ) -> Result<Vec<T>, Refused> {
-    let parts = find(rt, drives).await?;
+    let parts = find(rt, drives.clone()).await?;
     if how.previous && !how.read_only && parts.len() > 1 {
         // No part gives anything up before all are known to open.
         let trial = OpenHow { read_only: true, ..how };
@@ -38,7 +39,19 @@ pub async fn open_by<T: Had>(
         };
         end_all(each(parts.clone(), trial, try_one).await?).await;
     }
-    each(parts, how, place).await
+    let admitted = match how.owner.carried {
+        None if !how.read_only => {
+            let slices: Vec<Vec<Drive>> = parts.iter().map(|(_, slices)| slices.clone()).collect();
+            owner::admit(rt, &slices, &drives, how.owner).await?
+        }
+        _ => None,
+    };
+    let carried = admitted.as_ref().map(Admitted::carried).or(how.owner.carried);
+    let opened = each(parts, OpenHow { owner: OwnerHow { carried, ..how.owner }, ..how }, place).await;
+    if let (Err(_), Some(admitted)) = (&opened, admitted) {
+        admitted.withdraw().await;
+    }
+    opened
 }
 
 /// Every part, or none.

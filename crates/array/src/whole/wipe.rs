@@ -79,9 +79,9 @@ impl Found {
     fn places(&self) -> Vec<MemberLba> {
         let of_part = |(from, blocks, layout): &(MemberLba, BlockCount, Layout)| {
             let [_, last, inner] = layout.labels();
-            let within = [inner, layout.slot(0), layout.slot(1), last];
+            let within = [inner, layout.slot(0), layout.slot(1), last].into_iter().chain(layout.owner_mark());
             let labels = [MemberLba(0), MemberLba(blocks.0.saturating_sub(1))];
-            let own = within.into_iter().chain(labels).filter(|at| at.0 < blocks.0);
+            let own = within.chain(labels).filter(|at| at.0 < blocks.0);
             own.map(|at| *from + BlockCount(at.0)).collect::<Vec<_>>()
         };
         self.parts.iter().flat_map(of_part).collect()

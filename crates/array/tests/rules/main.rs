@@ -14,6 +14,7 @@ mod long;
 mod loss;
 mod map;
 mod moves;
+mod owner;
 mod parts;
 mod recovery;
 mod returning;
@@ -199,6 +200,14 @@ rules! {
     room_below::no_room_holds_up_no_end []
     room_below::who_has_no_room_can_be_failed []
     room_below::verbs_are_answered_without_room []
+    owner::a_conflict_is_no_error_of_a_drive [ConflictCounted]
+    owner::a_drive_that_forgets_is_reserved_again [ReservationLost]
+    owner::what_is_in_use_is_refused [MarkIgnored]
+    owner::what_nobody_has_is_opened_at_once []
+    owner::who_is_taken_over_stops [MarkIgnored]
+    owner::who_stood_still_looks_before_it_writes [MarkIgnored]
+    owner::of_two_that_open_at_once_one_has_it [MarkIgnored]
+    owner::marks_of_all_parts_are_released []
 
     scrub::it_finds_and_repairs_what_rots [ScrubBlocksSkipped, ScrubParitySkipped, ScrubSystemSkipped]
     scrub::it_leaves_rows_in_flight_alone [ScrubBeyondAcked]

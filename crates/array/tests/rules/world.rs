@@ -24,6 +24,7 @@ pub const DEGRADED: OpenHow = OpenHow {
     force_diverged: false,
     accept_loss: false,
     previous: false,
+    owner: array::owner::OwnerHow::PLAIN,
     part: ondisk::PartOf::ALL,
 };
 

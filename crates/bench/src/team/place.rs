@@ -25,7 +25,7 @@ const fn fault(fault: array::Fault) -> Fault {
         array::Fault::ReadOnly => Fault::ReadOnly,
         array::Fault::OutOfRange => Fault::OutOfRange,
         array::Fault::Misaligned => Fault::Misaligned,
-        array::Fault::Frozen => Fault::Unavailable,
+        array::Fault::Frozen | array::Fault::TakenOver => Fault::Unavailable,
         array::Fault::Closed => Fault::Gone,
     }
 }

@@ -23,19 +23,25 @@ pub async fn open_all(data: &Rc<Data>, settings: &Settings) -> Result<((), Strin
         force_diverged: settings.force_diverged,
         accept_loss: settings.accept_loss,
         previous: false,
+        take_over: false,
         patience: Patience::Long,
     };
     match &settings.what {
         What::Known => {
-            for known in data.world.registry.list()? {
+            let known = data.world.registry.list()?;
+            known_to_take(settings, known.iter().map(|k| k.name.as_str()))?;
+            for known in known {
+                let how = taking(settings, &known.name, how);
                 let result = Box::pin(open::known(&data.world, &known, how)).await;
                 take(data, &known.name, result).await;
             }
         }
         What::Places(places) if places.is_empty() => {}
-        What::Places(places) => open_places(data, places, how).await?,
+        What::Places(places) => open_places(data, places, how, settings).await?,
         What::Configured(arrays) => {
+            known_to_take(settings, arrays.iter().map(|a| a.name.as_str()))?;
             for array in arrays {
+                let how = taking(settings, &array.name, how);
                 let result = Box::pin(configured(data, array, how)).await;
                 take(data, &array.name, result).await;
             }
@@ -54,7 +60,32 @@ pub async fn open_all(data: &Rc<Data>, settings: &Settings) -> Result<((), Strin
     Ok(((), detail))
 }
 
-async fn open_places(data: &Rc<Data>, places: &[std::path::PathBuf], how: How) -> Result<(), Problem> {
+/// How to open an array of this name.
+fn taking(settings: &Settings, name: &str, how: How) -> How {
+    let take_over = settings.take_over.iter().any(|taken| taken == name);
+    if take_over {
+        tracing::warn!(
+            "array {name}: is taken over; a server that stands still just now can still write to drives without reservations"
+        );
+    }
+    How { take_over, ..how }
+}
+
+/// Whether all that is to be taken over is among `names`.
+fn known_to_take<'a>(settings: &Settings, names: impl Iterator<Item = &'a str>) -> Result<(), Problem> {
+    let names: Vec<&str> = names.collect();
+    match settings.take_over.iter().find(|taken| !names.contains(&taken.as_str())) {
+        Some(taken) => Err(import::unknown_to_take(taken, names.into_iter())),
+        None => Ok(()),
+    }
+}
+
+async fn open_places(
+    data: &Rc<Data>,
+    places: &[std::path::PathBuf],
+    how: How,
+    settings: &Settings,
+) -> Result<(), Problem> {
     let request = ImportRequest {
         places: places.iter().map(|p| p.display().to_string()).collect(),
         array: None,
@@ -63,12 +94,16 @@ async fn open_places(data: &Rc<Data>, places: &[std::path::PathBuf], how: How) -
         force_diverged: how.force_diverged,
         accept_loss: how.accept_loss,
         previous_generation: false,
+        take_over: None,
     };
     let (found, problems) = import::search(&data.world, &request).await?;
     if let Some(problem) = Problem::all(problems) {
         return Err(problem);
     }
+    known_to_take(settings, found.iter().map(|a| a.name.as_str()))?;
     for array in found {
+        let take_over = taking(settings, &array.name, how).take_over.then(|| array.name.clone());
+        let request = ImportRequest { take_over, ..request.clone() };
         let result = Box::pin(import::open(&data.world, &array, &request, Patience::Long)).await;
         take(data, &array.name, result).await;
     }

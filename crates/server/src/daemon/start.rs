@@ -58,6 +58,10 @@ pub struct Settings {
     pub force_diverged: bool,
     /// Goes on over writes that are lost beyond repair.
     pub accept_loss: bool,
+    /// Arrays that are taken from another server that has them.
+    pub take_over: Vec<String>,
+    /// Whether drives are reserved, where all of an array can be.
+    pub reserve: bool,
     /// What it may take in memory.
     pub memory: Memory,
     /// How drives are used, where they can be.
@@ -92,7 +96,8 @@ async fn live(rt: &Rt, settings: Settings) -> Result<(), Problem> {
     let socket = step.run("control socket", async { Socket::claim(&settings.control) }).await?;
     let memory = settings.memory.checked()?;
     let cores = step.run("cores", Cores::start(rt, cores - 1, settings.ways, memory)).await?;
-    let world = World { rt: rt.clone(), registry: Registry::at(settings.state_dir.clone()), cores: cores.to() };
+    let registry = Registry::at(settings.state_dir.clone());
+    let world = World { rt: rt.clone(), registry, cores: cores.to(), reserve: settings.reserve };
     let direct = step.run("direct drives", open_direct(&world, &settings)).await?;
     let data = Rc::new(Data {
         world,

@@ -14,6 +14,12 @@ use crate::view::{CheckView, VERSION};
 pub async fn run(world: &World, name: &str, progress: impl FnMut(CheckProgress)) -> Result<CheckView, Problem> {
     let known = world.registry.find(name)?;
     let Members { drives, mut notes } = open::members(world, &known, true, Patience::Short).await?;
+    if let Some(user) = array::owner::in_use(&world.rt, &drives).await {
+        notes.push(format!(
+            "another server has the array ({}): what is found may be in the middle of a change",
+            user.by
+        ));
+    }
     let report = array::whole::check(&world.rt, drives, progress).await?;
     if !report.ok() && report.members_missing > 0 {
         notes.push(format!(

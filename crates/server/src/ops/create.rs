@@ -93,6 +93,10 @@ pub async fn run(world: &World, request: &CreateRequest, host: Host) -> Result<(
             Opened::of(world, made, drives.clone()).await?
         }
     };
+    if world.reserve {
+        let reserved = opened.array.reserve().await;
+        reserved.map_err(|fault| Problem::fault(format!("array {}", request.name), fault))?;
+    }
     files.keep();
     if let Some(old) = superseded {
         world.registry.forget(old.uuid)?;

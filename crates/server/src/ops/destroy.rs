@@ -35,6 +35,8 @@ pub async fn opened(world: &World, opened: Opened) -> Result<Done, Problem> {
 }
 
 async fn wipe_all(world: &World, name: &str, uuid: Uuid, drives: &[Drive]) -> Result<Done, Problem> {
+    // By a server elsewhere, also if this one had it before.
+    array::owner::refuse_in_use(&world.rt, drives).await?;
     let mut problems = vec![];
     for drive in drives {
         if let Err(e) = array::wipe(drive).await {

@@ -33,7 +33,17 @@ pub async fn search(world: &World, request: &ImportRequest) -> Result<(Vec<Found
             "name the directory or the drives: `ashlar import DIR`",
         ));
     }
+    if let Some(name) = request.take_over.as_ref().filter(|name| found.arrays.iter().all(|a| a.name != **name)) {
+        return Err(unknown_to_take(name, found.arrays.iter().map(|a| a.name.as_str())));
+    }
     Ok((found.arrays, found.problems))
+}
+
+/// The array to be taken over is none of those that would be opened.
+pub fn unknown_to_take<'a>(name: &str, others: impl Iterator<Item = &'a str>) -> Problem {
+    let others: Vec<&str> = others.collect();
+    let why = if others.is_empty() { "none is there".to_owned() } else { format!("there are: {}", others.join(", ")) };
+    Problem::usage(format!("--take-over {name}"), why, "type the name of the array that is to be taken over")
 }
 
 /// Opens one array that was found, with the drives found and those that were known before.
@@ -52,6 +62,7 @@ pub async fn open(
         force_diverged: request.force_diverged,
         accept_loss: request.accept_loss,
         previous: request.previous_generation,
+        take_over: request.take_over.as_ref().is_some_and(|name| *name == found.name),
         patience,
     };
     let drives = found.drives.iter().map(|d| d.stable_name.clone()).collect();

@@ -5,6 +5,7 @@ use std::pin::pin;
 use std::rc::Rc;
 use std::time::Duration;
 
+use array::owner::{self, OwnerHow};
 use array::whole::{self, Part};
 use array::{ArrayState, OpenHow, Volume, Whole};
 use base::{ArrayUuid, VolumeId};
@@ -33,6 +34,8 @@ pub struct How {
     pub accept_loss: bool,
     /// Gives up the newest generation.
     pub previous: bool,
+    /// Takes it from another server that has it.
+    pub take_over: bool,
     /// Waits for locks that a killed server still holds.
     pub patience: Patience,
 }
@@ -45,6 +48,7 @@ impl How {
         force_diverged: false,
         accept_loss: false,
         previous: false,
+        take_over: false,
         patience: Patience::Short,
     };
 }
@@ -447,8 +451,18 @@ pub async fn open(world: &World, drives: Vec<Drive>, how: How, notes: Vec<String
         force_diverged: how.force_diverged,
         accept_loss: how.accept_loss,
         previous: how.previous,
+        owner: OwnerHow { take_over: how.take_over, reserve: world.reserve, carried: None },
         ..OpenHow::default()
     };
+    let mut notes = notes;
+    if how.read_only
+        && let Some(user) = owner::in_use(&world.rt, &drives).await
+    {
+        notes.push(format!(
+            "another server has the array ({}): what is read here may be in the middle of a change",
+            user.by
+        ));
+    }
     let parts = whole::open_by(&world.rt, drives.clone(), open_how, |job, slices| place(world, job, slices)).await?;
     let opened = Opened::of(world, parts, drives).await?;
     let notes = [notes, opened.notes.clone()].concat();

@@ -17,6 +17,7 @@ pub async fn run(world: &World, path: &Path, force: bool) -> Result<Done, Proble
     let source = Source::Path(path.to_owned());
     let checks = Checks { rt: &world.rt, registry: &world.registry, purpose: Purpose::Wipe, force };
     let drive = checks.open(&source).await?;
+    array::owner::refuse_in_use(&world.rt, std::slice::from_ref(&drive)).await?;
     let failed = |e| Problem::failed(format!("drive {}", source.name()), e, "check the drive and its cabling");
     let Some(identity) = array::identify(&drive).await.map_err(failed)? else {
         if force {

@@ -256,6 +256,9 @@ pub struct ImportRequest {
     /// Gives up the newest generation, and what was written since the one before.
     #[serde(default)]
     pub previous_generation: bool,
+    /// The array of this name is taken from another server that has it.
+    #[serde(default)]
+    pub take_over: Option<String>,
 }
 
 /// Copy out what can be read of a volume.

@@ -156,6 +156,7 @@ impl Plan {
             force_diverged: flag(4),
             accept_loss: flag(8),
             previous: false,
+            owner: array::owner::OwnerHow::PLAIN,
             part: ondisk::PartOf::ALL,
         }
     }

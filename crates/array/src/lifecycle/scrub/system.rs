@@ -99,7 +99,7 @@ impl Core {
             }
             if read && !self.may_overwrite(&image) {
                 self.freeze("another Ashlar wrote to the drives");
-                return Err(Fault::Frozen);
+                return Err(self.frozen_by());
             }
             self.put_right(&seat, at, bytes.clone(), "generation", read).await;
             self.writable()?;

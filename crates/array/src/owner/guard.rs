@@ -1,0 +1,157 @@
+//! What a server knows of its right to write: asked by seats before a write, and after a conflict.
+
+use std::cell::{Cell, RefCell};
+use std::rc::{Rc, Weak};
+
+use base::MemberId;
+use rt::{Drive, Nanos};
+
+use super::fence;
+use super::mark::Carried;
+use super::renew::STALE;
+use crate::canary::{Canary, planted};
+use crate::core::{Core, Phase};
+use crate::sync::{Gate, Passed};
+
+/// When the right to write runs out that never does.
+const NEVER: Nanos = Nanos(u64::MAX);
+
+/// Whether the drives are still this server's.
+pub struct Guard {
+    core: Weak<Core>,
+    /// Another server has them.
+    lost: Cell<bool>,
+    /// By which they are reserved.
+    key: Cell<Option<u64>>,
+    /// Until when nothing has to be looked at before a write.
+    fresh_until: Cell<Nanos>,
+    /// One conflict at a time is looked into.
+    gate: Gate,
+    /// What its marks say; none where it carries none.
+    carried: Cell<Option<Carried>>,
+    beat: Cell<u64>,
+    /// Members that carry a mark which moves.
+    holders: RefCell<Vec<MemberId>>,
+    /// Marks of the owner before that landed late.
+    late: Cell<u32>,
+    /// One look at the marks at a time.
+    marks_gate: Gate,
+}
+
+impl Guard {
+    /// The guard of an array.
+    pub fn new(core: Weak<Core>) -> Rc<Guard> {
+        Rc::new(Guard {
+            core,
+            lost: Cell::default(),
+            key: Cell::default(),
+            fresh_until: Cell::new(NEVER),
+            gate: Gate::default(),
+            carried: Cell::default(),
+            beat: Cell::default(),
+            holders: RefCell::default(),
+            late: Cell::default(),
+            marks_gate: Gate::default(),
+        })
+    }
+
+    /// The guard of nothing.
+    #[cfg(test)]
+    pub fn none() -> Rc<Guard> {
+        Guard::new(Weak::new())
+    }
+
+    /// Whether another server has the drives.
+    pub fn is_lost(&self) -> bool {
+        self.lost.get()
+    }
+
+    /// Another server has the drives.
+    pub(crate) fn lost(&self) {
+        self.lost.set(true);
+    }
+
+    /// By which key the drives are reserved.
+    pub(crate) fn key(&self) -> Option<u64> {
+        self.key.get()
+    }
+
+    /// The drives are reserved by `key` from now on, or not any more.
+    pub(crate) fn set_key(&self, key: Option<u64>) {
+        self.key.set(key);
+    }
+
+    /// Whether a write may begin without a look at the marks.
+    pub(crate) fn is_fresh(&self, now: Nanos) -> bool {
+        now <= self.fresh_until.get()
+    }
+
+    /// Writes may begin until then.
+    pub(crate) fn set_fresh(&self, until: Nanos) {
+        self.fresh_until.set(until);
+    }
+
+    /// Marks say this from now on; before the next write they are looked at.
+    pub(super) fn carry(&self, carried: Carried) {
+        self.carried.set(Some(carried));
+        self.fresh_until.set(STALE);
+    }
+
+    /// What the next mark says, its beat, and the turn to write it; none when none is written any more.
+    pub(super) async fn next_beat(&self) -> Option<(Carried, u64, Passed)> {
+        self.carried.get()?;
+        let turn = self.marks_gate.pass().await;
+        let carried = self.carried.get().filter(|_| !self.lost.get())?;
+        self.beat.set(self.beat.get() + 1);
+        Some((Carried { key: self.key.get(), ..carried }, self.beat.get(), turn))
+    }
+
+    /// Members that carry a mark which moves.
+    pub(super) fn holders(&self) -> Vec<MemberId> {
+        self.holders.borrow().clone()
+    }
+
+    pub(super) fn set_holders(&self, holders: Vec<MemberId>) {
+        *self.holders.borrow_mut() = holders;
+    }
+
+    /// A mark of the owner before was seen: whether it may have been in flight to a drive when this open looked.
+    pub(super) fn lands_late(&self, at_most: u32) -> bool {
+        self.late.set(self.late.get() + 1);
+        self.late.get() <= at_most
+    }
+
+    /// Before a write, when the own mark was not seen for long: looks whether the drives are still this server's.
+    pub async fn freshen(&self) {
+        if let Some(core) = self.core.upgrade() {
+            core.look_for_others().await;
+        }
+    }
+
+    /// A drive answered that another host has reserved it: true when the own reservation still holds (a reset had made the
+    /// drive forget whose it is), and is taken again. Else the array is frozen when this returns.
+    pub async fn conflict(&self, drive: &Drive) -> bool {
+        if planted(Canary::ConflictCounted) {
+            return false;
+        }
+        let Some(core) = self.core.upgrade() else { return false };
+        let _turn = self.gate.pass().await;
+        if self.lost.get() || core.phase.get() == Phase::Closed {
+            return false;
+        }
+        let held = match self.key.get().filter(|_| !planted(Canary::ReservationLost)) {
+            Some(key) => fence::hold_again(&core.rt, drive, key).await,
+            None => Err("another host has reserved it".to_owned()),
+        };
+        match held {
+            Ok(()) => {
+                core.note(format!("drive {} had forgotten whose it is: it is reserved again", drive.info().name));
+                true
+            }
+            Err(why) => {
+                core.lose(&format!("drive {}: {why}", drive.info().name));
+                false
+            }
+        }
+    }
+}

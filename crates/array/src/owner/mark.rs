@@ -1,0 +1,176 @@
+//! Owner marks on drives: where they lie, reading and writing them, and what one says of its owner.
+
+use std::pin::pin;
+use std::time::Duration;
+
+use base::{ArrayUuid, BLOCK_BYTES, MemberLba};
+use futures::future::{Either, select};
+use ondisk::{FormatError, Generation, Label, OwnerMark, OwnerState};
+use rt::{Buf, Bytes, Drive, Host, IoError, Rt};
+
+use super::PATIENCE;
+use crate::fault::{Refused, RefusedCode};
+
+/// One open of an array, as its marks say. It goes with a part to the core that has it.
+#[derive(Clone, Copy, Debug)]
+pub struct Carried {
+    pub(super) session: u128,
+    pub(super) taken_from: u128,
+    pub(super) since: u64,
+    pub(super) key: Option<u64>,
+    /// The one whose marks were there before: a write of it may still land.
+    pub(super) before: u128,
+}
+
+impl Carried {
+    pub(super) fn new(rt: &Rt) -> Carried {
+        let session = u128::from(rt.random()) << 64 | u128::from(rt.random());
+        Carried { session: session.max(1), taken_from: 0, since: rt.unix_seconds(), key: None, before: 0 }
+    }
+
+    /// A key for reservations that no other open has: random, behind two letters that show whose it is.
+    pub(super) fn new_key(rt: &Rt) -> u64 {
+        0x4153 << 48 | rt.random() >> 16
+    }
+
+    pub(super) fn mark(&self, host: &Host, array: ArrayUuid, state: OwnerState, beat: u64) -> OwnerMark {
+        OwnerMark {
+            array,
+            state,
+            session: self.session,
+            taken_from: self.taken_from,
+            host: OwnerMark::host_from(&host.name),
+            machine: host.machine,
+            boot: host.boot,
+            pid: host.pid,
+            started: host.started,
+            namespaces: host.namespaces,
+            beat,
+            since: self.since,
+            key: self.key.unwrap_or(0),
+        }
+    }
+}
+
+/// The process that a mark names.
+pub(super) fn host_of(mark: &OwnerMark) -> Host {
+    Host {
+        name: mark.host.clone(),
+        machine: mark.machine,
+        boot: mark.boot,
+        pid: mark.pid,
+        started: mark.started,
+        namespaces: mark.namespaces,
+    }
+}
+
+/// Where a member, or a part's slice of it, has its mark.
+#[derive(Clone)]
+pub(super) struct Place {
+    pub(super) drive: Drive,
+    pub(super) at: MemberLba,
+    pub(super) array: ArrayUuid,
+    pub(super) array_name: String,
+}
+
+/// What lies in a mark's place.
+pub(super) enum Seen {
+    /// No mark: nothing of ours, or another array's.
+    Nothing,
+    /// A mark.
+    Mark(Box<OwnerMark>),
+    /// What may be a mark and cannot be read as one: torn, or a newer program's.
+    Unclear,
+}
+
+impl Seen {
+    pub(super) fn of(block: &[u8], array: ArrayUuid) -> Seen {
+        match OwnerMark::decode(block) {
+            Ok(mark) if mark.array == array => Seen::Mark(Box::new(mark)),
+            Ok(_) | Err(FormatError::Absent(_)) => Seen::Nothing,
+            Err(_) => Seen::Unclear,
+        }
+    }
+}
+
+/// The place that a label tells; none where a generation reaches there.
+pub(super) async fn place_of(drive: &Drive, label: &Label) -> Option<Place> {
+    let at = label.layout.owner_mark()?;
+    let (read, first) = drive.read(label.layout.slot(0), Buf::zeroed(BLOCK_BYTES)).await;
+    let longest = label.layout.generation_bytes_max();
+    let fits = read.is_err() || Generation::total_bytes(&first).map_or(true, |bytes| bytes <= longest);
+    let (array, array_name) = (label.array, label.array_name.clone());
+    fits.then(|| Place { drive: drive.clone(), at, array, array_name })
+}
+
+/// Waits for a drive, not for long.
+pub(super) async fn patiently<T>(
+    rt: &Rt,
+    patience: Duration,
+    work: impl Future<Output = Result<T, IoError>>,
+) -> Result<T, IoError> {
+    match select(pin!(work), pin!(rt.sleep(patience))).await {
+        Either::Left((answer, _)) => answer,
+        Either::Right(_) => Err(IoError::TimedOut),
+    }
+}
+
+impl Place {
+    pub(super) async fn read(&self, rt: &Rt) -> Result<Buf, IoError> {
+        let read = async {
+            let (done, block) = self.drive.read(self.at, Buf::zeroed(BLOCK_BYTES)).await;
+            done.map(|()| block)
+        };
+        patiently(rt, PATIENCE, read).await
+    }
+
+    pub(super) async fn write(&self, rt: &Rt, mark: &OwnerMark) -> Result<(), IoError> {
+        patiently(rt, PATIENCE, self.drive.write(self.at, image(mark))).await
+    }
+}
+
+pub(super) fn image(mark: &OwnerMark) -> Bytes {
+    Buf::from_slice(&mark.encode()).freeze()
+}
+
+/// Who it is, for people.
+pub(super) fn owner_text(mark: &OwnerMark) -> String {
+    format!("host {} (process {}), since {}", mark.host, mark.pid, date(mark.since))
+}
+
+/// The refusal of what another server has.
+pub(super) fn in_use(array: &str, why: String) -> Refused {
+    let todo = "Stop it there first; if that machine cannot be reached and does not write any more, take the array over: \
+                --take-over with the array's name";
+    Refused::new(RefusedCode::InUseElsewhere, format!("array \"{array}\""), why, todo)
+}
+
+/// Seconds since 1970 as a date in UTC (the days of the civil calendar, in years that begin in March).
+fn date(unix_seconds: u64) -> String {
+    let (days, seconds) = (unix_seconds / 86_400 + 719_468, unix_seconds % 86_400);
+    let (era, of_era) = (days / 146_097, days % 146_097);
+    let year = (of_era - of_era / 1460 + of_era / 36_524 - of_era / 146_096) / 365;
+    let of_year = of_era - (365 * year + year / 4 - year / 100);
+    let month = (5 * of_year + 2) / 153;
+    let day = of_year - (153 * month + 2) / 5 + 1;
+    let (year, month) = (year + era * 400 + u64::from(month >= 10), if month < 10 { month + 3 } else { month - 9 });
+    let (hour, minute, second) = (seconds / 3600, seconds / 60 % 60, seconds % 60);
+    format!("{year:04}-{month:02}-{day:02} {hour:02}:{minute:02}:{second:02} UTC")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn dates() {
+        for (seconds, want) in [
+            (0, "1970-01-01 00:00:00 UTC"),
+            (951_782_400, "2000-02-29 00:00:00 UTC"),
+            (1_767_225_599, "2025-12-31 23:59:59 UTC"),
+            (1_795_659_814, "2026-11-26 02:23:34 UTC"),
+        ] {
+            assert_eq!(date(seconds), want);
+        }
+    }
+}

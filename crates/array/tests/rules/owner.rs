@@ -1,0 +1,366 @@
+//! One writer: conflicts, owner marks, taking over. Two machines on the same drives, each with a clock of its own.
+
+use std::cell::RefCell;
+use std::pin::pin;
+use std::rc::Rc;
+use std::time::Duration;
+
+use array::owner::{FRESH, OwnerHow, SETTLE, TAKE_OVER, WATCH};
+use array::{Array, ArrayState, CreateSpec, Fault, OpenHow, Refused, RefusedCode, Volume, whole};
+use futures::future::{Either, select};
+use ondisk::{Level, OwnerMark, OwnerState};
+use rt::model::{Disk, DiskParams};
+use rt::{Drive, Reserve, Rt};
+
+use super::world::{World, data, read};
+
+/// One turn of each machine.
+const TURN: Duration = Duration::from_millis(10);
+
+const RESERVE: OpenHow = how(OwnerHow { reserve: true, ..OwnerHow::PLAIN });
+const TAKE: OpenHow = how(OwnerHow { take_over: true, ..OwnerHow::PLAIN });
+const TAKE_RESERVED: OpenHow = how(OwnerHow { take_over: true, reserve: true, carried: None });
+
+const fn how(owner: OwnerHow) -> OpenHow {
+    OpenHow { degraded: false, owner, ..super::world::DEGRADED }
+}
+
+/// Three drives that several machines reach.
+fn shared(reservable: bool) -> World {
+    let params =
+        DiskParams { bytes: 48 << 20, volatile_cache: false, shared: true, reservable, ..DiskParams::default() };
+    World::of(3, params)
+}
+
+/// A server: its runtime, and once it is open its volume.
+struct Server {
+    rt: Rt,
+    array: Array,
+    v: Volume,
+}
+
+impl Server {
+    /// Opens, while the others do what they do.
+    fn open(world: &World, seed: u64, machine: u64, how: OpenHow, others: &[&Server]) -> Result<Server, Refused> {
+        let rt = Rt::modelled_on(seed, Duration::ZERO, machine);
+        let mut opening = Box::pin(Array::open(&rt, World::drives(&rt, &world.disks), how));
+        loop {
+            match rt.block_on(select(&mut opening, pin!(rt.sleep(TURN)))) {
+                Either::Left((opened, _)) => {
+                    drop(opening);
+                    let array = opened?;
+                    let v = array.volume("v").unwrap();
+                    return Ok(Server { rt, array, v });
+                }
+                Either::Right(_) => others.iter().for_each(|other| other.pass(TURN)),
+            }
+        }
+    }
+
+    fn pass(&self, time: Duration) {
+        self.rt.block_on(self.rt.sleep(time));
+    }
+
+    fn write(&self, lba: u64, tag: u8) -> Result<(), Fault> {
+        self.rt.block_on(self.v.write(lba * 4096, data(tag, 1), false))
+    }
+
+    fn is(&self, lba: u64, tag: u8) -> bool {
+        read(&self.rt, &self.v, lba, 1) == Ok(vec![tag; 4096])
+    }
+
+    fn close(self) {
+        self.rt.block_on(self.array.close()).unwrap();
+        drop(self.v);
+        self.rt.end();
+    }
+
+    /// The process dies.
+    fn kill(self, world: &World) {
+        drop((self.array, self.v));
+        self.rt.end();
+        world.disks.iter().for_each(|d| d.crash(1));
+    }
+
+    /// What must be so once another server has the array.
+    fn has_stopped(&self) {
+        assert_eq!(self.array.status().state, ArrayState::Frozen);
+        assert_eq!(self.write(3, 9), Err(Fault::TakenOver));
+        assert_eq!(read(&self.rt, &self.v, 0, 1), Err(Fault::TakenOver));
+        let status = self.array.status();
+        assert!(status.members.iter().all(|m| m.errors == 0 && m.suspect.is_none()), "{:#?}", status.members);
+        let blamed = |text: &str| text.contains("is out") || text.contains("suspect");
+        assert!(status.events.iter().all(|e| !blamed(&e.text)), "{:#?}", status.events);
+    }
+}
+
+fn writes(disks: &[Disk]) -> u64 {
+    disks.iter().map(|d| d.counters().writes).sum()
+}
+
+fn marks(world: &World) -> Vec<OwnerMark> {
+    let mark = |i: usize| {
+        let at = world.label(i).layout.owner_mark().unwrap();
+        OwnerMark::decode(&world.disks[i].image_read(at, base::BlockCount(1))).ok()
+    };
+    (0..world.disks.len()).filter_map(mark).collect()
+}
+
+/// A second server takes one drive's reservation: the first answers nothing more, blames no drive, and writes nothing more.
+pub fn a_conflict_is_no_error_of_a_drive() {
+    for drive in 0..3 {
+        let world = shared(true);
+        world.create(Level::Raid5);
+        let a = Server::open(&world, 1, 0, RESERVE, &[]).unwrap();
+        a.write(0, 1).unwrap();
+        let held = world.disks[drive].held_by().unwrap();
+        assert!(world.disks.iter().all(|d| d.held_by() == Some(held)), "one key on all drives");
+        assert!(marks(&world).iter().all(|m| m.key == held), "the marks tell whose key it is");
+        let b = Rt::modelled_on(2, Duration::ZERO, 1);
+        b.block_on(async {
+            let drive = Drive::modelled(&b, &world.disks[drive]);
+            drive.reserve(Reserve::Register(7)).await.unwrap();
+            drive.reserve(Reserve::Preempt { own: 7, victim: held }).await.unwrap();
+        });
+        let begun = a.rt.now();
+        assert_eq!(a.write(1, 2), Err(Fault::TakenOver));
+        assert!(a.rt.now() - begun < Duration::from_secs(1), "within one request, not after many");
+        a.has_stopped();
+        let before = writes(&world.disks);
+        a.pass(Duration::from_secs(120));
+        assert_eq!(writes(&world.disks), before, "nothing is written any more");
+        a.has_stopped();
+    }
+}
+
+/// Drives forget whose they are, or all reservations: the server takes them again and goes on.
+pub fn a_drive_that_forgets_is_reserved_again() {
+    let world = shared(true);
+    world.create(Level::Raid5);
+    let a = Server::open(&world, 1, 0, RESERVE, &[]).unwrap();
+    let key = world.disks[0].held_by();
+    for round in 0..9u8 {
+        world.disks[usize::from(round) % 3].forget_machine(0);
+        assert_eq!(a.write(u64::from(round), round), Ok(()));
+        a.rt.block_on(a.v.flush()).unwrap();
+    }
+    for disk in &world.disks {
+        disk.forget_reservations();
+    }
+    a.write(20, 20).unwrap();
+    a.pass(Duration::from_secs(15));
+    assert!(key.is_some() && world.disks.iter().all(|d| d.held_by() == key), "taken again");
+    assert_eq!(a.array.status().state, ArrayState::Optimal);
+    assert!((0..9u8).all(|round| a.is(u64::from(round), round)));
+    a.close();
+    assert!(world.disks.iter().all(|d| d.held_by().is_none()), "given up in order");
+}
+
+/// What a living server has is refused to everybody, by its name; and nothing is written.
+pub fn what_is_in_use_is_refused() {
+    for reserve in [false, true] {
+        let world = shared(reserve);
+        world.create(Level::Raid5);
+        let a = Server::open(&world, 1, 0, RESERVE, &[]).unwrap();
+        a.write(0, 1).unwrap();
+        for machine in [0, 1] {
+            for how in [OpenHow::default(), RESERVE] {
+                let refused = Server::open(&world, 2, machine, how, &[&a]).err().expect("it is in use");
+                assert_eq!(refused.code, RefusedCode::InUseElsewhere, "{refused}");
+                assert!(refused.why.contains("host-0"), "{refused}");
+            }
+        }
+        assert_eq!(a.write(1, 2), Ok(()));
+        assert!(marks(&world).iter().all(|m| m.host == "host-0"), "nothing was written");
+        // Nor may its drives be made into another array.
+        let rt = Rt::modelled_on(3, Duration::ZERO, 1);
+        let spec =
+            CreateSpec { name: "b".into(), level: Level::Raid5, width: None, zone_blocks: Some(128), force: true };
+        let mut making = Box::pin(Array::create(&rt, World::drives(&rt, &world.disks), &spec));
+        let made = loop {
+            match rt.block_on(select(&mut making, pin!(rt.sleep(TURN)))) {
+                Either::Left((made, _)) => break made.map(drop),
+                Either::Right(_) => a.pass(TURN),
+            }
+        };
+        assert_eq!(made.unwrap_err().code, RefusedCode::InUseElsewhere);
+        drop(making);
+        a.close();
+        assert_eq!(world.check().errors, Vec::<String>::new());
+    }
+}
+
+/// Released, or left by a process that is known to be dead: nobody waits. Left by another machine: watched.
+pub fn what_nobody_has_is_opened_at_once() {
+    for reserve in [false, true] {
+        let world = shared(reserve);
+        world.create(Level::Raid5);
+        assert!(marks(&world).iter().all(|m| m.state == OwnerState::Released));
+        let a = Server::open(&world, 1, 0, RESERVE, &[]).unwrap();
+        assert!(a.rt.now().0 < 1_000_000_000, "after an orderly end");
+        a.write(0, 1).unwrap();
+        a.kill(&world);
+        for seed in 0..5 {
+            let a = Server::open(&world, 10 + seed, 0, RESERVE, &[]).unwrap();
+            assert!(a.rt.now().0 < 1_000_000_000, "after the process died");
+            assert!(a.is(0, 1));
+            a.kill(&world);
+        }
+        let b = Server::open(&world, 2, 1, RESERVE, &[]);
+        if reserve {
+            // What holds the drives there cannot be known.
+            assert_eq!(b.err().unwrap().code, RefusedCode::InUseElsewhere);
+            let b = Server::open(&world, 3, 1, TAKE_RESERVED, &[]).unwrap();
+            assert!(b.is(0, 1));
+            b.close();
+        } else {
+            let b = b.unwrap();
+            assert!(b.rt.now().0 > WATCH.as_nanos() as u64, "after the other machine died");
+            assert!(b.is(0, 1));
+            b.close();
+        }
+        let a = Server::open(&world, 4, 0, RESERVE, &[]).unwrap();
+        assert!(a.rt.now().0 < 1_000_000_000 && a.is(0, 1), "after an orderly end elsewhere");
+        a.close();
+        assert_eq!(world.check().errors, Vec::<String>::new());
+    }
+}
+
+/// Somebody takes the array over while the first server's hosts write. What was acknowledged is there; afterwards the first
+/// acknowledges nothing, and changes nothing.
+pub fn who_is_taken_over_stops() {
+    for (reserve, take) in [(true, TAKE_RESERVED), (false, TAKE)] {
+        let world = shared(reserve);
+        world.create(Level::Raid5);
+        let a = Server::open(&world, 1, 0, RESERVE, &[]).unwrap();
+        let acked: Rc<RefCell<Vec<u64>>> = Rc::default();
+        let (v, rt, done) = (a.v.clone(), a.rt.clone(), acked.clone());
+        a.rt.spawn(async move {
+            for n in 0.. {
+                if v.write(n % 512 * 4096, data((n % 251) as u8, 1), true).await.is_err() {
+                    return;
+                }
+                done.borrow_mut().push(n);
+                rt.sleep(Duration::from_millis(3)).await;
+            }
+        })
+        .detach();
+        a.pass(Duration::from_millis(500));
+        let b = Server::open(&world, 2, 1, take, &[&a]).unwrap();
+        let (then, took) = (acked.borrow().len(), Duration::from_nanos(b.rt.now().0));
+        assert!(then > 100, "it was at work");
+        assert!(if reserve { took < WATCH } else { took >= TAKE_OVER }, "{took:?}");
+        b.write(600, 77).unwrap();
+        for _ in 0..1000 {
+            a.pass(TURN);
+            b.pass(TURN);
+        }
+        assert_eq!(acked.borrow().len(), then, "nothing is acknowledged once another has it");
+        a.has_stopped();
+        let last: std::collections::BTreeMap<u64, u64> = acked.borrow().iter().map(|n| (n % 512, *n)).collect();
+        assert!(last.iter().all(|(lba, n)| b.is(*lba, (n % 251) as u8) || b.is(*lba, ((n + 512) % 251) as u8)));
+        assert!(b.is(600, 77));
+        assert!(marks(&world).iter().filter(|m| m.host == "host-1").count() >= 2);
+        a.kill(&world);
+        b.close();
+        assert_eq!(world.check().errors, Vec::<String>::new());
+    }
+}
+
+/// A server stands still, another one takes the array; when the first goes on, it looks before it writes.
+pub fn who_stood_still_looks_before_it_writes() {
+    for (reserve, take) in [(true, TAKE_RESERVED), (false, TAKE), (false, OpenHow::default())] {
+        for pause in [FRESH, WATCH + SETTLE, Duration::from_secs(3600)] {
+            let world = shared(reserve);
+            world.create(Level::Raid5);
+            let a = Server::open(&world, 1, 0, RESERVE, &[]).unwrap();
+            a.write(0, 1).unwrap();
+            a.pass(Duration::from_millis(100));
+            world.disks.iter().for_each(|d| d.hurry(0));
+            let b = Server::open(&world, 2, 1, take, &[]).unwrap();
+            a.rt.stand_still(pause);
+            b.write(0, 2).unwrap();
+            b.rt.block_on(b.array.checkpoint()).unwrap();
+            // The first thing that it does is a host's write.
+            let refused = a.write(0, 3);
+            if pause > FRESH || reserve {
+                assert_eq!(refused, Err(Fault::TakenOver), "{pause:?}");
+                a.has_stopped();
+                assert!(b.is(0, 2));
+            }
+            a.kill(&world);
+        }
+    }
+}
+
+/// Two servers open an array that nobody has, at nearly the same time: one of them has it, or none; never both.
+pub fn of_two_that_open_at_once_one_has_it() {
+    let (mut one, mut none) = (0, 0);
+    for seed in 0..60 {
+        let world = shared(false);
+        world.create(Level::Raid5);
+        let (a, b) = (Rt::modelled_on(seed, Duration::ZERO, 0), Rt::modelled_on(seed + 100, Duration::ZERO, 1));
+        let opening = |rt: &Rt| {
+            let (rt, drives) = (rt.clone(), World::drives(rt, &world.disks));
+            Box::pin(async move { Array::open(&rt, drives, OpenHow::default()).await })
+        };
+        let (mut first, mut second) = (opening(&a), opening(&b));
+        let (mut had_a, mut had_b) = (None, None);
+        // By turns, one up to this much ahead.
+        let ahead = Duration::from_micros(seed * 300);
+        a.block_on(a.sleep(Duration::ZERO));
+        let step = |rt: &Rt, opening: &mut _, had: &mut Option<Result<Array, Refused>>, time| {
+            if had.is_some() {
+                return rt.block_on(rt.sleep(time));
+            }
+            if let Either::Left((opened, _)) = rt.block_on(select(opening, pin!(rt.sleep(time)))) {
+                *had = Some(opened);
+            }
+        };
+        step(&a, &mut first, &mut had_a, ahead);
+        for _ in 0..100_000 {
+            step(&a, &mut first, &mut had_a, Duration::from_micros(100));
+            step(&b, &mut second, &mut had_b, Duration::from_micros(100));
+            if had_a.is_some() && had_b.is_some() {
+                break;
+            }
+        }
+        drop((first, second));
+        let [had_a, had_b] = [had_a, had_b].map(|had| had.expect("both have an answer"));
+        match (had_a, had_b) {
+            (Ok(_), Ok(_)) => panic!("both have it, the first by {ahead:?}"),
+            (Err(_), Err(_)) => none += 1,
+            (Ok(_), Err(e)) | (Err(e), Ok(_)) => {
+                assert_eq!(e.code, RefusedCode::InUseElsewhere, "{e}");
+                one += 1;
+            }
+        }
+    }
+    assert!(one > none, "{one} times one had it, {none} times none");
+}
+
+/// An array in parts: every part has its own marks, and they are released together.
+pub fn marks_of_all_parts_are_released() {
+    let params =
+        DiskParams { bytes: 160 << 20, volatile_cache: true, shared: true, reservable: true, ..DiskParams::default() };
+    let world = World::of(3, params);
+    let rt = Rt::modelled(1);
+    let spec =
+        CreateSpec { name: "a".into(), level: Level::Raid5, width: Some(3), zone_blocks: Some(128), force: false };
+    let made = rt.block_on(whole::create(&rt, World::drives(&rt, &world.disks), &spec, 2)).unwrap();
+    rt.block_on(whole::end_all(made));
+    let open = |rt: &Rt, how| rt.block_on(whole::open(rt, World::drives(rt, &world.disks), how));
+    let opened = open(&rt, RESERVE).unwrap();
+    let key = world.disks[0].held_by();
+    assert!(key.is_some() && world.disks.iter().all(|d| d.held_by() == key));
+    let other = Rt::modelled_on(2, Duration::ZERO, 1);
+    assert_eq!(open(&other, OpenHow::default()).err().unwrap().code, RefusedCode::InUseElsewhere);
+    let mut parts = opened.into_iter();
+    let first = parts.next().unwrap();
+    let whole = rt.block_on(whole::Whole::of(first, parts.map(whole::Part::Here).collect())).unwrap();
+    rt.block_on(whole.close()).unwrap();
+    assert!(world.disks.iter().all(|d| d.held_by().is_none()));
+    let opened = open(&other, RESERVE).unwrap();
+    assert!(other.now().0 < 1_000_000_000);
+    other.block_on(whole::end_all(opened));
+}
