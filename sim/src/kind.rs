@@ -202,6 +202,8 @@ kinds! {
     NoRoom,
     /// The process stands still, and goes on.
     Standstill,
+    /// Two servers on machines of their own, with pauses, resets, and one that takes over.
+    TwoServers,
 of parts:
     /// A request reaches several parts.
     AcrossParts,

@@ -30,6 +30,7 @@ pub mod scrubs;
 pub mod service;
 pub mod shrink;
 pub mod spoil;
+pub mod two;
 pub mod volumes;
 pub mod workload;
 pub mod world;

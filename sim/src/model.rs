@@ -53,6 +53,8 @@ pub struct Model {
     reads: Vec<Tick>,
     next: WriteId,
     tick: Tick,
+    /// Writes with data that were acknowledged.
+    acknowledged: u64,
 }
 
 impl Model {
@@ -65,6 +67,7 @@ impl Model {
             reads: Vec::new(),
             next: 1,
             tick: 1,
+            acknowledged: 0,
         }
     }
 
@@ -100,6 +103,7 @@ impl Model {
     /// It ended.
     pub fn end(&mut self, id: WriteId, sectors: std::ops::Range<usize>, acknowledged: bool, durable: bool) {
         let now = self.now();
+        self.acknowledged += u64::from(acknowledged && self.data.get(&id) == Some(&true));
         for sector in &mut self.sectors[sectors] {
             for w in sector.iter_mut().filter(|w| w.id == id) {
                 (w.ended, w.acknowledged, w.durable) = (Some(now), acknowledged, acknowledged && durable);
@@ -109,6 +113,12 @@ impl Model {
             let settled: Vec<Write> = sector.iter().copied().filter(settled).collect();
             sector.retain(|w| !settled.iter().any(|s| w.ended.is_some_and(|e| e < s.began)));
         }
+    }
+
+    /// How many writes with data were acknowledged: what gives back what is not there asks no drive.
+    #[must_use]
+    pub fn acknowledged(&self) -> u64 {
+        self.acknowledged
     }
 
     /// A flush that began at `since` was acknowledged.

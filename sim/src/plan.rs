@@ -121,7 +121,11 @@ impl Plan {
         let width = (dice.random_range(0..3) == 0).then(|| dice.random_range(least..=plan.drives));
         plan.width = width.filter(|&w| level.scheme_of_width(w).is_some_and(|s| s.width() == w));
         plan.rotten = dice.random_range(0..=level.tolerates());
-        for &kind in Kind::ALL {
+        // Drawn apart, so that what was drawn before it stays as it was.
+        if Dice::seed_from_u64(seed ^ 0x2e55).random_range(0..2) == 0 {
+            plan.faults.insert(Kind::TwoServers);
+        }
+        for &kind in Kind::ALL.iter().filter(|kind| **kind != Kind::TwoServers) {
             // About half of them each time, so that they meet in all combinations.
             let possible = !kind.spoils() || plan.rotten > 0;
             if possible && dice.random_range(0..2) == 0 {

@@ -22,7 +22,7 @@ use crate::run::{DEGRADED, changed, set_to_work, silent};
 use crate::volumes::{Fate, Volumes};
 use crate::workload::{Done, joined};
 use crate::world::{World, drives, labelled};
-use crate::{back, below, beyond, full, health, late, lives, lone, older, own, scrubs, service};
+use crate::{back, below, beyond, full, health, late, lives, lone, older, own, scrubs, service, two};
 
 /// Bytes of a block.
 pub const BLOCK: u64 = BLOCK_BYTES as u64;
@@ -93,6 +93,7 @@ pub fn try_on_copies(world: &mut World, volumes: &Volumes, mode: Mode, report: &
         (Kind::EndsOverwritten, sound, 4),
         (Kind::NoRoom, sound, 3),
         (Kind::Standstill, sound, 3),
+        (Kind::TwoServers, true, 6),
     ];
     for (kind, possible, one_in) in wanted {
         if !possible || !world.chance(kind, one_in) {
@@ -158,6 +159,7 @@ pub fn try_on_copies(world: &mut World, volumes: &Volumes, mode: Mode, report: &
             Kind::OlderCopies => older::copies(world, volumes, mode),
             Kind::SetBackInUse => older::in_use(world, volumes, mode),
             Kind::EndsOverwritten => older::ends(world, volumes, mode),
+            Kind::TwoServers => two::servers(world, report),
             _ => second_process(world, volumes, mode),
         };
         tried.map_err(|e| format!("{kind:?}: {e}"))?;

@@ -150,6 +150,11 @@ impl Seat {
         if self.state.get() == MemberState::Out { self.why_out.get() } else { WhyOut::Unsaid }
     }
 
+    /// Who is asked whether its drive is this server's.
+    pub fn guard(&self) -> &Rc<Guard> {
+        &self.guard
+    }
+
     /// Takes part, and its drive is here.
     pub fn is_in(&self) -> bool {
         self.state.get() == MemberState::In && self.drive.is_some()
