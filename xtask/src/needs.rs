@@ -30,6 +30,7 @@ const PROGRAMS: &[(&str, &str)] = &[
     ("xz", "xz-utils"),
     ("ip", "iproute2"),
     ("setpriv", "util-linux"),
+    ("losetup", "mount"),
     ("chromium", "chromium"),
     ("mdadm", "mdadm"),
     ("systemctl", "systemd"),

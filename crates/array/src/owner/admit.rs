@@ -169,13 +169,13 @@ impl Admitted {
         self.carried
     }
 
-    /// Gives up the claim, where it still stands.
+    /// Gives up the claim, where it still stands: nothing is left of it, since nothing was done by it. (A mark that says
+    /// released would stop an owner that it was written over.)
     pub async fn withdraw(self) {
-        let released = |place: &Place| self.carried.mark(&self.host, place.array, OwnerState::Released, 0);
         for place in &self.places {
             let Ok(block) = place.read(&self.rt).await else { continue };
             if matches!(Seen::of(&block, place.array), Seen::Mark(mark) if mark.session == self.carried.session) {
-                let _may_fail = place.write(&self.rt, &released(place)).await;
+                let _may_fail = place.erase(&self.rt).await;
             }
         }
         if let Some(key) = self.carried.key {

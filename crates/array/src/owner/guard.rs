@@ -2,16 +2,20 @@
 
 use std::cell::{Cell, RefCell};
 use std::rc::{Rc, Weak};
+use std::time::Duration;
 
 use base::MemberId;
 use rt::{Drive, Nanos};
 
-use super::fence;
 use super::mark::Carried;
 use super::renew::STALE;
+use super::{PATIENCE, fence};
 use crate::canary::{Canary, planted};
 use crate::core::{Core, Phase};
 use crate::sync::{Gate, Passed};
+
+/// Members that do not answer are given twice as long each time, so often.
+const SILENT_MAX: u32 = 5;
 
 /// When the right to write runs out that never does.
 const NEVER: Nanos = Nanos(u64::MAX);
@@ -34,6 +38,8 @@ pub struct Guard {
     holders: RefCell<Vec<MemberId>>,
     /// Marks of the owner before that landed late.
     late: Cell<u32>,
+    /// Looks in a row at which no member answered in time.
+    silent: Cell<u32>,
     /// One look at the marks at a time.
     marks_gate: Gate,
 }
@@ -51,6 +57,7 @@ impl Guard {
             beat: Cell::default(),
             holders: RefCell::default(),
             late: Cell::default(),
+            silent: Cell::default(),
             marks_gate: Gate::default(),
         })
     }
@@ -113,6 +120,16 @@ impl Guard {
 
     pub(super) fn set_holders(&self, holders: Vec<MemberId>) {
         *self.holders.borrow_mut() = holders;
+    }
+
+    /// How long a member may take to answer: longer while all are slow, since nothing is written before one has.
+    pub(super) fn patience(&self) -> Duration {
+        PATIENCE * (1 << self.silent.get().min(SILENT_MAX))
+    }
+
+    /// Whether a member answered in time.
+    pub(super) fn answered(&self, answered: bool) {
+        self.silent.set(if answered { 0 } else { self.silent.get() + 1 });
     }
 
     /// A mark of the owner before was seen: whether it may have been in flight to a drive when this open looked.

@@ -124,6 +124,10 @@ impl Place {
         patiently(rt, PATIENCE, read).await
     }
 
+    pub(super) async fn erase(&self, rt: &Rt) -> Result<(), IoError> {
+        patiently(rt, PATIENCE, self.drive.write(self.at, Buf::zeroed(BLOCK_BYTES).freeze())).await
+    }
+
     pub(super) async fn write(&self, rt: &Rt, mark: &OwnerMark) -> Result<(), IoError> {
         patiently(rt, PATIENCE, self.drive.write(self.at, image(mark))).await
     }

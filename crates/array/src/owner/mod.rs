@@ -9,7 +9,7 @@
 //!   close:    the mark says released, the reservation ends                                                  renew.rs
 //! ```
 //!
-//! Times. An owner writes only while its last mark is at most [`FRESH`] old, counted from before it was written; else it looks
+//! Times. An owner writes only when it has begun to look at its marks at most [`FRESH`] ago, and found them its own; else it looks
 //! first. Who opens has seen a mark unmoved for [`WATCH`], claims, and waits [`SETTLE`], longer than an owner writes unseen. Of two
 //! that open at once, the one that took longer than [`QUICK`] from its look to its claim waits so, too; the other has waited that
 //! long before its second look. (A process that stands still between a look and its write may still write once, when it goes on:
@@ -41,7 +41,7 @@ pub use mark::Carried;
 /// An owner writes its mark so often.
 pub const RENEW_EVERY: Duration = Duration::from_secs(2);
 
-/// An owner whose last mark is older looks for others before it writes.
+/// An owner whose last look is older looks for others before it writes.
 pub const FRESH: Duration = Duration::from_secs(4);
 
 /// A mark that does not change for so long has no owner that lives.

@@ -69,41 +69,40 @@ impl Core {
         let mark = carried.mark(&self.rt.host(), self.shape.array, OwnerState::Held, beat);
         let image = image(&mark);
         let (mut holders, mut silent, mut seen) = (Vec::<MemberId>::new(), false, false);
-        let begun = self.rt.now();
+        let (begun, patience) = (self.rt.now(), self.guard.patience());
         for seat in self.candidates() {
             if holders.len() == HOLDERS || self.phase.get() != Phase::Open {
                 break;
             }
             let Some(at) = seat.layout.owner_mark() else { continue };
-            let read = patiently(&self.rt, PATIENCE, seat.read_aside(at, Buf::zeroed(BLOCK_BYTES))).await;
-            let ours = match read.map(|block| OwnerMark::decode(&block)) {
+            let looked = self.rt.now();
+            let read = patiently(&self.rt, patience, seat.read_aside(at, Buf::zeroed(BLOCK_BYTES))).await;
+            match read.map(|block| OwnerMark::decode(&block)) {
                 Err(IoError::TimedOut) => {
                     silent = true;
                     continue;
                 }
                 // It may be readable once it is written.
-                Err(IoError::Medium) | Ok(Err(_)) => false,
+                Err(IoError::Medium) | Ok(Err(_)) => {}
                 Err(_) => continue,
-                Ok(Ok(other)) if other.session == carried.session || planted(Canary::MarkIgnored) => true,
-                Ok(Ok(other)) if other.session == carried.before && self.guard.lands_late(LATE_MAX) => false,
-                Ok(Ok(other)) => return self.lose(&format!("another server has the drives: {}", owner_text(&other))),
-            };
-            seen |= ours;
-            let begun = self.rt.now();
-            match patiently(&self.rt, PATIENCE, seat.write_aside(at, image.clone())).await {
-                Ok(()) => {
-                    holders.push(seat.id);
-                    if ours {
-                        self.guard.set_fresh(begun + FRESH);
-                    }
+                Ok(Ok(other)) if other.session == carried.session || planted(Canary::MarkIgnored) => {
+                    // Whoever claims after this look waits for longer.
+                    self.guard.set_fresh(looked + FRESH);
+                    seen = true;
                 }
+                Ok(Ok(other)) if other.session == carried.before && self.guard.lands_late(LATE_MAX) => {}
+                Ok(Ok(other)) => return self.lose(&format!("another server has the drives: {}", owner_text(&other))),
+            }
+            match patiently(&self.rt, patience, seat.write_aside(at, image.clone())).await {
+                Ok(()) => holders.push(seat.id),
                 Err(error) => silent |= error == IoError::TimedOut,
             }
         }
-        if !seen && !silent && self.guard.holders().is_empty() && self.phase.get() == Phase::Open {
-            // All members answer, and none keeps a mark: then nobody else's is there either.
+        if !seen && !silent && self.phase.get() == Phase::Open {
+            // All members answer, and none has kept a mark: then nobody else's is there either.
             self.guard.set_fresh(begun + FRESH);
         }
+        self.guard.answered(!silent || seen);
         self.guard.set_holders(holders);
     }
 

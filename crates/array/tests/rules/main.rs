@@ -208,6 +208,7 @@ rules! {
     owner::who_stood_still_looks_before_it_writes [MarkIgnored]
     owner::of_two_that_open_at_once_one_has_it [MarkIgnored]
     owner::marks_of_all_parts_are_released []
+    owner::marks_that_cannot_be_kept_stop_nobody []
 
     scrub::it_finds_and_repairs_what_rots [ScrubBlocksSkipped, ScrubParitySkipped, ScrubSystemSkipped]
     scrub::it_leaves_rows_in_flight_alone [ScrubBeyondAcked]

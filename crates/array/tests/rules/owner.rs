@@ -9,8 +9,8 @@ use array::owner::{FRESH, OwnerHow, SETTLE, TAKE_OVER, WATCH};
 use array::{Array, ArrayState, CreateSpec, Fault, OpenHow, Refused, RefusedCode, Volume, whole};
 use futures::future::{Either, select};
 use ondisk::{Level, OwnerMark, OwnerState};
-use rt::model::{Disk, DiskParams};
-use rt::{Drive, Reserve, Rt};
+use rt::model::{Disk, DiskParams, OpKind, Verdict};
+use rt::{Drive, IoError, Reserve, Rt};
 
 use super::world::{World, data, read};
 
@@ -290,6 +290,35 @@ pub fn who_stood_still_looks_before_it_writes() {
             }
             a.kill(&world);
         }
+    }
+}
+
+/// Marks that cannot be written (no room below a file), or take long, do not stop hosts.
+pub fn marks_that_cannot_be_kept_stop_nobody() {
+    for (fails, slow) in [(Some(IoError::NoSpace), 0), (Some(IoError::Medium), 0), (None, 2_500_000_000)] {
+        let world = shared(false);
+        world.create(Level::Raid5);
+        let at = world.label(0).layout.owner_mark().unwrap();
+        let a = Server::open(&world, 1, 0, OpenHow::default(), &[]).unwrap();
+        for disk in &world.disks {
+            disk.on_op(Some(Box::new(move |op| match (op.at == at, op.kind, fails) {
+                (true, OpKind::Write, Some(error)) => Verdict::Fail(error),
+                (true, OpKind::Read, Some(IoError::Medium)) => Verdict::Fail(IoError::Medium),
+                (true, _, None) => Verdict::DelayNs(slow),
+                _ => Verdict::Proceed,
+            })));
+        }
+        for round in 0..10u8 {
+            a.pass(Duration::from_secs(3));
+            let begun = a.rt.now();
+            assert_eq!(a.write(u64::from(round), round), Ok(()));
+            assert!(a.rt.now() - begun < Duration::from_secs(20), "{fails:?} {slow}");
+        }
+        let status = a.array.status();
+        assert_eq!(status.state, ArrayState::Optimal, "{:#?}", status.events);
+        assert!(status.members.iter().all(|m| m.errors == 0));
+        world.disks.iter().for_each(|d| d.on_op(None));
+        a.close();
     }
 }
 

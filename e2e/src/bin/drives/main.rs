@@ -1,6 +1,7 @@
 //! Arrays on NVMe drives, in a Debian kernel in QEMU: every way to a drive that Ashlar knows. One boot.
 
 mod steps;
+mod two;
 mod world;
 
 use std::process::ExitCode;

@@ -13,6 +13,11 @@ use crate::world::World;
 pub const ALL: &[Step<World>] = &[
     Step { name: "passthrough", about: "NVMe commands: verified, SIGKILL, a drive is pulled", run: passthrough },
     Step { name: "polled", about: "the same by O_DIRECT, polled; idle it takes no time", run: polled },
+    Step {
+        name: "reserved",
+        about: "SCSI drives with reservations: a second server, by force",
+        run: crate::two::reserved,
+    },
     Step { name: "plain", about: "O_DIRECT where nothing else is wanted, and where nothing else is there", run: plain },
 ];
 

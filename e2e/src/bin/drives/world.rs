@@ -57,6 +57,11 @@ impl World {
         Ok(World { guest, ashlar, dir: dir.to_owned(), machine })
     }
 
+    /// The program.
+    pub fn program(&self) -> &str {
+        self.ashlar.split(' ').next().unwrap_or_default()
+    }
+
     /// All drives, with this many queues for polling, and an array on them that holds nothing.
     ///
     /// About one time in a hundred a queue of QEMU 7.2's controllers is dead from the moment the kernel has made it, and

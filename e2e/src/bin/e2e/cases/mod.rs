@@ -13,6 +13,7 @@ mod lab;
 mod libnbd;
 mod loss;
 mod md;
+mod owner;
 mod parts;
 mod qemu;
 mod rebuild;
@@ -50,6 +51,7 @@ pub fn all() -> Vec<Case> {
         huge::CASES,
         crash::CASES,
         parts::CASES,
+        owner::CASES,
     ];
     let long = [rebuild::CASES, lab::CASES, md::CASES, frozen::CASES, loss::CASES];
     let all = groups.into_iter().chain(long).flatten();
