@@ -214,7 +214,14 @@ pub fn in_use(world: &mut World, volumes: &Volumes, mode: Mode) -> Result<(), St
     };
     let drive = Drive::modelled(&rt, &disks[which]);
     let back = rt.block_on(array.drive_back(MemberId(seat), drive));
-    back.map_err(|e| format!("{e}: {}", events(&array)))?;
+    match back {
+        Ok(()) => {}
+        // A spare was quicker.
+        Err(refused) if refused.code == RefusedCode::InUse => {
+            return optimal_is_true(world, &array, &disks, &volumes).map(drop);
+        }
+        Err(refused) => return Err(format!("{refused}: {}", events(&array))),
+    }
     if !until_optimal(world, &rt, &array, &disks, &volumes)? && !world.plan.filled {
         return Err(format!("it did not come back: {}", events(&array)));
     }

@@ -126,7 +126,7 @@ impl Core {
 
     /// Whether a member that was seen with the generation in effect holds an older one in its place: its contents were replaced
     /// by what they were at some time before.
-    async fn is_set_back(&self, seat: &Seat) -> bool {
+    pub async fn is_set_back(&self, seat: &Seat) -> bool {
         let (number, id) = (self.system.number.get(), self.system.id.get());
         let at = seat.layout.slot((number % 2) as usize);
         let (read, block) = seat.read(at, Buf::zeroed(BLOCK_BYTES)).await;

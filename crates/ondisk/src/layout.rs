@@ -168,6 +168,7 @@ mod tests {
             zones,
             leaving: false,
             gone_since: base::Generation(0),
+            why_out: crate::WhyOut::Unsaid,
             drive_name: String::new(),
         };
         let volume = crate::Volume {

@@ -97,6 +97,11 @@ impl Core {
             if !has_it || (read && image[..bytes.len()] == bytes[..]) {
                 continue;
             }
+            if seat.holds_newest.get() && self.is_set_back(&seat).await {
+                // Not the slot alone is old.
+                self.member_set_back(seat.id);
+                continue;
+            }
             if read && !self.may_overwrite(&image) {
                 self.freeze("another Ashlar wrote to the drives");
                 return Err(self.frozen_by());
