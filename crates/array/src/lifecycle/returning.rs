@@ -114,6 +114,7 @@ impl Array {
             let why = "it was used without the other drives meanwhile";
             return refuse(RefusedCode::Diverged, why, "Wipe it (`ashlar wipe`) and put it in as a new drive");
         }
+        core.reserve_joining(&drive).await?;
         if !core.seat(seat).is_some_and(|s| Rc::ptr_eq(&s, &old)) || !core.take_back(seat, drive, base) {
             let todo = "Wipe it (`ashlar wipe`) and add it as a spare";
             return refuse(RefusedCode::InUse, "another drive has taken its place", todo);
