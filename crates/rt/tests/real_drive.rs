@@ -280,3 +280,26 @@ fn a_loop_of_memory_operations_starves_nobody() {
         assert!(begun.elapsed() < Duration::from_secs(10));
     });
 }
+
+/// A file that may not grow to where a write goes (`ulimit -f`) has no space there, at whatever byte that ends, and the process
+/// goes on; before it, it is written.
+#[test]
+fn a_file_that_may_not_grow_has_no_space() {
+    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+    let dir = scratch();
+    // Beyond what the other tests of this process write.
+    let last = 1u64 << 30;
+    let path = drive_file(dir.path(), 2 * last);
+    let rt = Rt::real().unwrap();
+    rt.block_on(async {
+        let drive = Drive::open(&rt, &path, WRITE).await.unwrap();
+        let before = getrlimit(Resource::Fsize);
+        for odd in [0, 100, 1000, 4096] {
+            setrlimit(Resource::Fsize, Rlimit { current: Some(last + odd), maximum: before.maximum }).unwrap();
+            let beyond = drive.write(MemberLba(last / 4096), Bytes::zeroed(3 * 4096)).await;
+            let within = drive.write(MemberLba(last / 4096 - 1), Bytes::zeroed(4096)).await;
+            setrlimit(Resource::Fsize, before).unwrap();
+            assert_eq!((beyond, within), (Err(IoError::NoSpace), Ok(())), "{odd}");
+        }
+    });
+}

@@ -150,7 +150,9 @@ impl Problem {
             }
             array::Fault::Frozen => ("frozen", "bring the missing drives back; `ashlar status` names them"),
             array::Fault::NoSpace => ("no_space", "delete or trim volumes, or add a drive"),
-            array::Fault::NoRoom => ("no_room", "make room there; `ashlar status` names the drives"),
+            array::Fault::NoRoom => {
+                ("no_room", "make room there (`ashlar status` names the drives); nothing that was acknowledged is lost")
+            }
             array::Fault::ReadOnly => ("read_only", "open the array without --read-only"),
             array::Fault::Closed => ("closed", "start `ashlar serve` again"),
             array::Fault::Medium => ("medium_error", "`ashlar status` shows which drive reports errors"),

@@ -160,17 +160,30 @@ impl File {
             let Request::Write { parts: back, .. } = request else { unreachable!("a request comes back as it went") };
             parts = back;
             match self.transferred(answer, answering) {
-                Answer::Bytes(0) => return Err(IoError::NoSpace),
+                // A limit that is no multiple of a sector lets the beginning of one in, and O_DIRECT goes on at sectors only.
+                Answer::Bytes(n) if n < SECTOR_BYTES => return Err(IoError::NoSpace),
                 Answer::Bytes(n) => {
-                    advance(&mut parts, n);
-                    at += n as u64;
+                    let whole = n / SECTOR_BYTES * SECTOR_BYTES;
+                    advance(&mut parts, whole);
+                    at += whole as u64;
                 }
                 Answer::Again => {}
                 Answer::Failed(IoError::NoSpace) if self.ends_before(at + 1) => return Err(IoError::Medium),
+                Answer::Failed(IoError::Os(libc::EINVAL)) if self.may_not_grow_to(at, &parts) => {
+                    return Err(IoError::NoSpace);
+                }
                 Answer::Failed(error) => return Err(error),
             }
         }
         Ok(())
+    }
+
+    /// Whether a write of these parts goes beyond the size that files of this process may have (`ulimit -f`): cut there it
+    /// is no longer one that O_DIRECT takes.
+    fn may_not_grow_to(&self, at: u64, parts: &VecDeque<Bytes>) -> bool {
+        let end = at + parts.iter().map(|part| part.len() as u64).sum::<u64>();
+        let limit = rustix::process::getrlimit(rustix::process::Resource::Fsize).current;
+        self.sysfs.is_none() && limit.is_some_and(|limit| end > limit)
     }
 
     /// Whether this is a block device that ends before byte `end` by now: then the kernel has "no space" for writes behind
