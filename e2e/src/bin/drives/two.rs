@@ -20,9 +20,9 @@ const DRIVES: &str = "modprobe target_core_file; modprobe tcm_loop; modprobe sd_
     for k in 1 2 3; do ln -s $C/core/fileio_$k/d $C/loopback/$W/tpgt_1/lun/lun_$k/x; done; done; \
     for s in /sys/class/scsi_host/host*; do grep -qi loop $s/proc_name && echo - - - >$s/scan; done; \
     ls -d /sys/block/sd* | while read d; do echo $(readlink -f $d | grep -o host[0-9]*) /dev/${d##*/}; done | sort >/tmp/all; \
-    awk 'NR == 1 {h = $1} $1 == h {print $2}' /tmp/all >/tmp/a.drives; \
-    awk 'NR == 1 {h = $1} $1 != h {print $2}' /tmp/all >/tmp/b.drives; \
-    test $(wc -l </tmp/a.drives) = 3 && test $(wc -l </tmp/b.drives) = 3 ";
+    awk 'NR == 1 {h = $1} $1 == h {printf \"%s \", $2}' /tmp/all >/tmp/a.drives; \
+    awk 'NR == 1 {h = $1} $1 != h {printf \"%s \", $2}' /tmp/all >/tmp/b.drives; \
+    test $(wc -w </tmp/a.drives) = 3 && test $(wc -w </tmp/b.drives) = 3 ";
 
 /// Writes block after block, each with its number, and keeps how many were answered, until one is refused.
 const WRITER: &str = r#"printf 'import nbd, struct\nh = nbd.NBD()\nh.connect_uri("nbd+unix:///two/v?socket=/tmp/a.nbd")\nn = 0\ntry:\n  while True:\n    h.pwrite(struct.pack("<Q", n) * 512, (n & 511) * 4096)\n    n += 1\n    open("/tmp/answered", "w").write(str(n))\nexcept nbd.Error as e:\n  open("/tmp/refused", "w").write(str(e))\n' >/tmp/writer.py"#;
