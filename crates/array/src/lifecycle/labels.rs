@@ -57,6 +57,7 @@ impl Core {
         for at in seat.layout.labels() {
             let (read, block) = seat.read(at, Buf::zeroed(BLOCK_BYTES)).await;
             let label = Label::decode(&block).ok().filter(|_| read.is_ok());
+            let is_label = label.is_some();
             let known = label.filter(|l| *l == self.label_of(seat, l.array_name.clone()));
             match known {
                 Some(label) => {
@@ -65,8 +66,8 @@ impl Core {
                     }
                     name = Some(label.array_name);
                 }
-                // Bytes that a program of before left unused.
-                None => wrong.push((at, block.iter().any(|byte| *byte != 0))),
+                // Bytes that a program of before left unused, or what was said of a larger drive.
+                None => wrong.push((at, !is_label && block.iter().any(|byte| *byte != 0))),
             }
         }
         let label = self.label_of(seat, name.unwrap_or_else(|| self.name.borrow().clone()));
