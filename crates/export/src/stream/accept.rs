@@ -60,6 +60,8 @@ pub async fn accept(
         match listener.accept().await {
             Ok(stream) if is_short_of_descriptors(&stream, DESCRIPTORS_KEPT) => {
                 let made_room = door.make_room();
+                // The next one gets its descriptor, and is not short: without another the last would be used up.
+                door.make_room();
                 rare.say(SHORT, || tracing::warn!("{protocol}: file descriptors run out: raise the limit (ulimit -n)"));
                 if made_room {
                     let (guest, told, _) = door.enter(Origin::of(&stream));

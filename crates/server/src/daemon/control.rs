@@ -130,13 +130,16 @@ const RETRY: Duration = Duration::from_millis(50);
 struct Answering {
     listener: tokio::net::UnixListener,
     kept: Option<File>,
-    /// The log has been told.
-    told: bool,
+    /// When the log was told last.
+    told: Option<tokio::time::Instant>,
 }
+
+/// The log is told again after so long.
+const TOLD_AGAIN: Duration = Duration::from_secs(60);
 
 impl Answering {
     fn new(listener: tokio::net::UnixListener) -> Answering {
-        Answering { listener, kept: File::open("/dev/null").ok(), told: false }
+        Answering { listener, kept: File::open("/dev/null").ok(), told: None }
     }
 
     async fn next(&mut self) -> (tokio::net::UnixStream, tokio::net::unix::SocketAddr) {
@@ -145,12 +148,12 @@ impl Answering {
                 Ok(accepted) => {
                     if self.kept.is_none() {
                         self.kept = File::open("/dev/null").ok();
-                        self.told &= self.kept.is_none();
                     }
                     return accepted;
                 }
                 Err(e) => {
-                    if !std::mem::replace(&mut self.told, true) {
+                    if self.told.is_none_or(|told| told.elapsed() > TOLD_AGAIN) {
+                        self.told = Some(tokio::time::Instant::now());
                         tracing::warn!("control socket: cannot accept: {e}; raise the limit (ulimit -n)");
                     }
                     // What it gives back is for the next try.

@@ -11,6 +11,7 @@ mod handover;
 mod huge;
 mod lab;
 mod libnbd;
+mod limits;
 mod loss;
 mod md;
 mod owner;
@@ -43,6 +44,7 @@ pub fn all() -> Vec<Case> {
         below::CASES,
         handover::CASES,
         refusals::CASES,
+        limits::CASES,
         libnbd::CASES,
         qemu::CASES,
         fio::CASES,
