@@ -13,6 +13,7 @@ use rt::{Buf, Bytes, Party};
 
 use crate::canary::{Canary, planted};
 use crate::core::{Core, Vol};
+use crate::extents::{self, ExtentKind};
 use crate::fault::Fault;
 use crate::log::{Held, Piece, Request, What};
 use crate::map::LEAF_BLOCKS;
@@ -41,17 +42,6 @@ const COST_BYTES: u64 = 8 << 10;
 
 /// Spans that a request may look at for what one request of a block costs in the limits of its volume.
 const SPANS_CHARGED: u32 = 64;
-
-/// What a run of bytes is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ExtentKind {
-    /// Stored.
-    Allocated,
-    /// Never written or deallocated: reads zeros.
-    Hole,
-    /// Written with zeros, nothing stored.
-    Zero,
-}
 
 /// One volume of an open array.
 #[derive(Clone)]
@@ -491,10 +481,10 @@ impl Volume {
             let span = self.core.span(&self.vol, lba, end).await?;
             let blocks = span.until.since(lba).0;
             let is_room = match span.says {
-                Some(says) => add_extent(&mut extents, says, blocks, at_most),
+                Some(says) => extents::add(&mut extents, says, blocks, at_most),
                 None => {
                     let leaf = self.core.resolve(&self.vol, lba, blocks as usize).await?;
-                    leaf.refs.iter().all(|says| add_extent(&mut extents, *says, 1, at_most))
+                    leaf.refs.iter().all(|says| extents::add(&mut extents, *says, 1, at_most))
                 }
             };
             if !is_room {
@@ -502,7 +492,7 @@ impl Volume {
             }
             lba = span.until;
         }
-        Ok(trim(extents, offset, bytes))
+        Ok(extents::trim(extents, offset, bytes))
     }
 }
 
@@ -512,37 +502,6 @@ struct Charge {
     turn: Option<Turn>,
     spans: u32,
     entries: u32,
-}
-
-/// Adds blocks that say one thing; whether they fit into `at_most` extents.
-fn add_extent(extents: &mut Vec<(u64, ExtentKind)>, says: MapRef, blocks: u64, at_most: usize) -> bool {
-    let kind = match says {
-        MapRef::At(_) | MapRef::Bad => ExtentKind::Allocated,
-        MapRef::Hole => ExtentKind::Hole,
-        MapRef::Zero => ExtentKind::Zero,
-    };
-    let bytes = BlockCount(blocks).bytes();
-    if let Some((len, _)) = extents.last_mut().filter(|(_, last)| *last == kind) {
-        *len += bytes;
-    } else if extents.len() == at_most {
-        return false;
-    } else {
-        extents.push((bytes, kind));
-    }
-    true
-}
-
-/// Extents of whole blocks cut to the bytes asked for.
-fn trim(mut extents: Vec<(u64, ExtentKind)>, offset: u64, bytes: u64) -> Vec<(u64, ExtentKind)> {
-    let head = offset % BLOCK_BYTES as u64;
-    if let Some(first) = extents.first_mut() {
-        first.0 -= head;
-    }
-    let total: u64 = extents.iter().map(|e| e.0).sum();
-    if let Some(last) = extents.last_mut() {
-        last.0 -= total.saturating_sub(bytes);
-    }
-    extents
 }
 
 /// Whether a request that has bytes lies within one leaf.
@@ -598,12 +557,5 @@ mod tests {
         assert_eq!(chunks(MIB - 512, 1024), [(MIB - 512, 512), (MIB, 512)]);
         assert_eq!(chunks(0, 2 * MIB), [(0, MIB), (MIB, MIB)]);
         assert!(chunks(7, 0).is_empty());
-    }
-
-    #[test]
-    fn extents_are_cut_to_the_request() {
-        use ExtentKind::{Allocated, Hole};
-        assert_eq!(trim(vec![(4096, Hole), (4096, Allocated)], 512, 4096), [(3584, Hole), (512, Allocated)]);
-        assert_eq!(trim(vec![(4096, Hole)], 1024, 512), [(512, Hole)]);
     }
 }
