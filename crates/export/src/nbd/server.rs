@@ -188,7 +188,7 @@ async fn serve<D: Directory>(shared: &Shared<D>, stream: &Stream, guest: &Guest)
         c.connections_total += 1;
     });
     let account = Account::new(&shared.rt, &CONNECTION_ALLOWANCE, &shared.memory);
-    Session::new(&shared.rt, stream, agreed, live.clone(), account, &shared.progress, &shared.workers)
+    Session::new(&shared.rare, stream, agreed, live.clone(), account, &shared.progress, &shared.workers)
         .run(reader)
         .await;
     live.update(|c| c.connections -= 1);

@@ -29,6 +29,7 @@ use crate::{
         budget::{Account, Permit},
         outbox::Outbox,
         progress::{Executing, Progress, Unanswered},
+        rare::Rare,
         reader::Reader,
         signal::Signal,
         workers::Workers,
@@ -44,6 +45,7 @@ pub struct Session<N> {
     pub terms: Terms,
     pub live: Rc<Live>,
     rt: Rt,
+    rare: Rc<Rare>,
     stream: Stream,
     account: Account,
     outbox: Outbox<(Permit, Unanswered)>,
@@ -75,7 +77,7 @@ enum End {
 
 impl<N: crate::Namespace> Session<N> {
     pub fn new(
-        rt: &Rt,
+        rare: &Rc<Rare>,
         stream: &Stream,
         agreed: Agreed<N>,
         live: Rc<Live>,
@@ -87,7 +89,8 @@ impl<N: crate::Namespace> Session<N> {
             namespace: agreed.namespace,
             terms: agreed.terms,
             live,
-            rt: rt.clone(),
+            rt: rare.rt().clone(),
+            rare: rare.clone(),
             stream: stream.clone(),
             account,
             outbox: Outbox::new(),
@@ -104,9 +107,13 @@ impl<N: crate::Namespace> Session<N> {
         let sender = self.rt.spawn(async move { session.send().await });
         match self.receive(&mut reader).await {
             End::Disconnected => {}
-            End::Violation(why) => tracing::warn!(peer = self.stream.peer(), why, "nbd: closing the connection"),
+            End::Violation(why) => {
+                let line = || tracing::warn!(peer = self.stream.peer(), why, "nbd: closing the connection");
+                self.rare.say("connections closed", line);
+            }
             End::Stalled => {
-                tracing::warn!(peer = self.stream.peer(), "nbd: closing a stalled connection");
+                let line = || tracing::warn!(peer = self.stream.peer(), "nbd: closing a stalled connection");
+                self.rare.say("stalled connections", line);
                 self.stream.shutdown();
             }
         }

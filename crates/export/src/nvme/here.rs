@@ -121,6 +121,10 @@ impl<S: Subsystems> Behind for Here<S> {
         self.queue.get().map(|queue| queue.controller.begun.one())
     }
 
+    fn say(&self, kind: &'static str, line: impl FnOnce()) {
+        self.shared.rare.say(kind, line);
+    }
+
     fn leave(&self) {
         let Some(queue) = self.queue.get() else { return };
         queue.leave();

@@ -118,7 +118,8 @@ impl<S: Subsystems> Shared<S> {
     /// Ends a controller: all its connections are closed.
     pub fn end_controller(&self, controller: &Controller<S>) {
         if self.controllers.borrow_mut().remove(&controller.id).is_some() {
-            tracing::info!(id = controller.id, host = controller.host.nqn, "nvme: disconnected");
+            let line = || tracing::info!(id = controller.id, host = controller.host.nqn, "nvme: disconnected");
+            if controller.is_discovery { self.rare.say("hosts that have looked", line) } else { line() }
         }
         controller.queues.borrow().values().for_each(|connection| connection.cut());
         controller.events_changed.notify();

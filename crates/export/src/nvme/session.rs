@@ -102,6 +102,11 @@ pub trait Behind: Sized + 'static {
 
     /// Nothing is received any more.
     fn leave(&self);
+
+    /// Writes a line of the log that hosts can cause again and again.
+    fn say(&self, _kind: &'static str, line: impl FnOnce()) {
+        line();
+    }
 }
 
 /// How far a host's queue has been taken: SQHD. NVMe Base 2.0, 3.3.3.2.1; without flow control it is not told, 6.3.
@@ -235,11 +240,14 @@ impl<B: Behind> Session<B> {
         match &end {
             End::Elsewhere | End::Disconnected => {}
             End::Terminated(status) => {
-                tracing::warn!(peer = self.stream.peer(), status, "nvme: the host terminates the connection");
+                let peer = self.stream.peer();
+                let line = || tracing::warn!(peer, status, "nvme: the host terminates the connection");
+                self.behind.say("connections that hosts terminate", line);
                 self.outbox.discard();
             }
             End::Violation(fatal, header) => {
-                tracing::warn!(peer = self.stream.peer(), ?fatal, "nvme: terminating the connection");
+                let line = || tracing::warn!(peer = self.stream.peer(), ?fatal, "nvme: terminating the connection");
+                self.behind.say("connections terminated", line);
                 let term = pdu::encode_term(kind::C2H_TERM_REQ, *fatal, header);
                 self.outbox.push(None, |message| message.pieces().extend(term));
                 self.outbox.close();
@@ -390,7 +398,8 @@ impl<B: Behind> Session<B> {
     }
 
     fn stalled(&self) -> End {
-        tracing::warn!(peer = self.stream.peer(), "nvme: closing a stalled connection");
+        let line = || tracing::warn!(peer = self.stream.peer(), "nvme: closing a stalled connection");
+        self.behind.say("stalled connections", line);
         self.give_up();
         End::Disconnected
     }

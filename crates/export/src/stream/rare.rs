@@ -34,6 +34,11 @@ impl Rare {
         Rc::new_cyclic(|me| Rare { rt: rt.clone(), me: me.clone(), windows: RefCell::default() })
     }
 
+    /// The runtime whose clock it goes by.
+    pub fn rt(&self) -> &Rt {
+        &self.rt
+    }
+
     /// Writes a line of this kind by `line`, or counts it.
     pub fn say(&self, kind: &'static str, line: impl FnOnce()) {
         if self.may(kind) {
