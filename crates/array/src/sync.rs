@@ -238,6 +238,13 @@ impl RangeLocks {
         Some(RangeGuard { locks: self.clone(), start })
     }
 
+    /// The first block of `start..end` that a request holds.
+    pub fn first_held(&self, start: u64, end: u64) -> Option<u64> {
+        let held = &self.inner.borrow().held;
+        let over_start = held.range(..=start).next_back().is_some_and(|(_, &held_end)| held_end > start);
+        if over_start { Some(start) } else { held.range(start..end).next().map(|(&first, _)| first) }
+    }
+
     fn let_in(&self) {
         let mut ranges = self.inner.borrow_mut();
         if ranges.waiting.is_empty() {
@@ -301,6 +308,8 @@ mod tests {
         assert!(second.as_mut().now_or_never().is_none());
         assert!(locks.try_lock(6, 7).is_none(), "nobody overtakes one who waits");
         assert!(locks.try_lock(8, 9).is_some());
+        let firsts = [(0, 1), (3, 9), (4, 9), (9, 12)].map(|(start, end)| locks.first_held(start, end));
+        assert_eq!(firsts, [Some(0), Some(3), None, None]);
         drop(first);
         let held = second.now_or_never().unwrap();
         assert!(locks.try_lock(2, 3).is_none());

@@ -184,10 +184,13 @@ impl Volume {
         Some(if bytes == BLOCK_BYTES as u64 { block } else { block.slice(skip as usize..(skip + bytes) as usize) })
     }
 
-    /// Drives are not asked any more once the array is closed: that is no error of the medium.
+    /// Drives are not asked any more once the array is closed, or another server has them: that is no error of the medium.
     fn as_seen(&self, fault: Fault) -> Fault {
-        let closed = self.core.phase.get() == crate::core::Phase::Closed;
-        if fault == Fault::Medium && closed { Fault::Closed } else { fault }
+        match fault {
+            Fault::Medium if self.core.phase.get() == crate::core::Phase::Closed => Fault::Closed,
+            Fault::Medium => self.core.readable().err().unwrap_or(fault),
+            other => other,
+        }
     }
 
     async fn read_chunk(&self, offset: u64, bytes: u64) -> Result<Bytes, Fault> {
@@ -262,7 +265,7 @@ impl Volume {
         if written.is_err() {
             add(&self.vol.counters.errors, 1);
         }
-        written?;
+        written.map_err(|fault| self.as_seen(fault))?;
         // A flush is everybody's.
         drop(turn);
         self.durable_if(fua).await
@@ -350,16 +353,18 @@ impl Volume {
         if inner.start >= inner.end {
             let zeros = Buf::zeroed(bytes as usize).freeze();
             for (at, n) in chunks(offset, bytes) {
-                self.write_chunk(at, zeros.slice(0..n as usize), false).await?;
+                self.write_chunk(at, zeros.slice(0..n as usize), false).await.map_err(|fault| self.as_seen(fault))?;
             }
         } else {
             let zeros = Buf::zeroed(BLOCK_BYTES).freeze();
             for (from, to) in [(offset, inner.start), (inner.end, offset + bytes)] {
                 if from < to {
-                    self.write_chunk(from, zeros.slice(0..(to - from) as usize), false).await?;
+                    self.write_chunk(from, zeros.slice(0..(to - from) as usize), false)
+                        .await
+                        .map_err(|fault| self.as_seen(fault))?;
                 }
             }
-            self.fill(inner.start, inner.end, fill, charge).await?;
+            self.fill(inner.start, inner.end, fill, charge).await.map_err(|fault| self.as_seen(fault))?;
         }
         self.durable_if(fua).await
     }
@@ -375,7 +380,7 @@ impl Volume {
         let from = offset.next_multiple_of(BLOCK_BYTES as u64);
         let to = (offset + bytes) / BLOCK_BYTES as u64 * BLOCK_BYTES as u64;
         if from < to {
-            self.fill(from, to, MapRef::Hole, charge).await?;
+            self.fill(from, to, MapRef::Hole, charge).await.map_err(|fault| self.as_seen(fault))?;
         }
         self.durable_if(fua).await
     }
@@ -414,15 +419,19 @@ impl Volume {
         Ok(())
     }
 
-    /// Where something lies from `at` on that is not `fill` already: of what is there is nothing to do. A write that is in
-    /// flight meanwhile comes before or after.
+    /// Where something lies from `at` on that is not `fill` already, or may come to: of what is there is nothing to do. A write
+    /// whose host was told that there is no room may still be written: what is locked is not passed by.
     async fn skip(&self, at: u64, to: u64, fill: MapRef, charge: &mut Charge) -> Result<u64, Fault> {
         let (mut lba, end) = (Lba::containing_byte(at), Lba::containing_byte(to));
         while lba < end {
             self.core.writable()?;
             self.charge_more(charge, 0).await?;
             match self.core.span(&self.vol, lba, end).await {
-                Ok(span) if span.says == Some(fill) => lba = span.until,
+                Ok(span) if span.says == Some(fill) => match self.vol.locks.first_held(lba.0, span.until.0).map(Lba) {
+                    None => lba = span.until,
+                    Some(held) if held == lba => break,
+                    Some(held) => lba = held,
+                },
                 // What cannot be read is no proof.
                 Ok(_) | Err(Fault::Medium) => break,
                 Err(other) => return Err(other),
