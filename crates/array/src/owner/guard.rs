@@ -124,12 +124,19 @@ impl Guard {
 
     /// How long a member may take to answer: longer while all are slow, since nothing is written before one has.
     pub(super) fn patience(&self) -> Duration {
-        PATIENCE * (1 << self.silent.get().min(SILENT_MAX))
+        PATIENCE * (1 << self.silent.get())
     }
 
-    /// Whether a member answered in time.
-    pub(super) fn answered(&self, answered: bool) {
-        self.silent.set(if answered { 0 } else { self.silent.get() + 1 });
+    /// No member answered in time.
+    pub(super) fn all_silent(&self) {
+        self.silent.set((self.silent.get() + 1).min(SILENT_MAX));
+    }
+
+    /// A member answered after so long: whoever is as slow is waited for as long from now on, until one is quick again.
+    pub(super) fn answered_after(&self, took: Duration) {
+        if took < PATIENCE {
+            self.silent.set(0);
+        }
     }
 
     /// A mark of the owner before was seen: whether it may have been in flight to a drive when this open looked.

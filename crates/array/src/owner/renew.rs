@@ -2,7 +2,7 @@
 
 use std::rc::{Rc, Weak};
 
-use base::{BLOCK_BYTES, MemberId};
+use base::{BLOCK_BYTES, MemberId, MemberLba};
 use futures::future::join_all;
 use ondisk::{OwnerMark, OwnerState};
 use rt::{Buf, IoError, Nanos, Reserve};
@@ -68,41 +68,23 @@ impl Core {
         let Some((carried, beat, _turn)) = self.guard.next_beat().await else { return };
         let mark = carried.mark(&self.rt.host(), self.shape.array, OwnerState::Held, beat);
         let image = image(&mark);
-        let (mut holders, mut silent, mut seen) = (Vec::<MemberId>::new(), false, false);
-        let (begun, patience) = (self.rt.now(), self.guard.patience());
+        let (mut holders, mut found) = (Vec::<MemberId>::new(), Found::default());
+        let begun = self.rt.now();
         for seat in self.candidates() {
             if holders.len() == HOLDERS || self.phase.get() != Phase::Open {
                 break;
             }
             let Some(at) = seat.layout.owner_mark() else { continue };
-            let looked = self.rt.now();
-            let read = patiently(&self.rt, patience, seat.read_aside(at, Buf::zeroed(BLOCK_BYTES))).await;
-            match read.map(|block| OwnerMark::decode(&block)) {
-                Err(IoError::TimedOut) => {
-                    silent = true;
-                    continue;
-                }
-                // It may be readable once it is written.
-                Err(IoError::Medium) | Ok(Err(_)) => {}
-                Err(_) => continue,
-                Ok(Ok(other)) if other.session == carried.session || planted(Canary::MarkIgnored) => {
-                    // Whoever claims after this look waits for longer.
-                    self.guard.set_fresh(looked + FRESH);
-                    seen = true;
-                }
-                Ok(Ok(other)) if other.session == carried.before && self.guard.lands_late(LATE_MAX) => {}
-                Ok(Ok(other)) => return self.lose(&format!("another server has the drives: {}", owner_text(&other))),
+            if !self.look_at_mark(&seat, at, &carried, &mut found).await {
+                continue;
             }
+            let patience = self.guard.patience();
             match patiently(&self.rt, patience, seat.write_aside(at, image.clone())).await {
                 Ok(()) => holders.push(seat.id),
-                Err(error) => silent |= error == IoError::TimedOut,
+                Err(error) => found.silent |= error == IoError::TimedOut,
             }
         }
-        if !seen && !silent && self.phase.get() == Phase::Open {
-            // All members answer, and none has kept a mark: then nobody else's is there either.
-            self.guard.set_fresh(begun + FRESH);
-        }
-        self.guard.answered(!silent || seen);
+        self.looked(begun, found);
         self.guard.set_holders(holders);
     }
 
@@ -114,14 +96,60 @@ impl Core {
         seats
     }
 
+    /// Looks at one member's mark; false when nothing can be written there, or nothing may be any more.
+    async fn look_at_mark(&self, seat: &Rc<Seat>, at: MemberLba, carried: &Carried, found: &mut Found) -> bool {
+        let looked = self.rt.now();
+        let read = seat.read_aside(at, Buf::zeroed(BLOCK_BYTES));
+        match patiently(&self.rt, self.guard.patience(), read).await.map(|block| OwnerMark::decode(&block)) {
+            Err(IoError::TimedOut) => {
+                found.silent = true;
+                false
+            }
+            // It may be readable once it is written.
+            Err(IoError::Medium) | Ok(Err(_)) => true,
+            Err(_) => false,
+            Ok(Ok(other)) if other.session == carried.session || planted(Canary::MarkIgnored) => {
+                // Whoever claims after this look waits for longer.
+                self.guard.set_fresh(looked + FRESH);
+                self.guard.answered_after(self.rt.now() - looked);
+                found.seen = true;
+                true
+            }
+            Ok(Ok(other)) if other.session == carried.before && self.guard.lands_late(LATE_MAX) => true,
+            Ok(Ok(other)) => {
+                self.lose(&format!("another server has the drives: {}", owner_text(&other)));
+                false
+            }
+        }
+    }
+
+    /// What follows when all members that were to be looked at have been.
+    fn looked(&self, begun: Nanos, found: Found) {
+        if !found.seen && !found.silent && self.phase.get() == Phase::Open {
+            // All members answer, and none has kept a mark: then nobody else's is there either.
+            self.guard.set_fresh(begun + FRESH);
+        }
+        if found.silent && !found.seen {
+            self.guard.all_silent();
+        }
+    }
+
     /// Returns when it is known again that the drives are this server's, or that they are not, or nothing is written any more.
+    /// It writes no mark: who waits for this goes on as soon as one member has answered.
     pub(crate) async fn look_for_others(&self) {
         loop {
-            let now = self.rt.now();
-            if self.phase.get() != Phase::Open || self.guard.is_fresh(now) {
-                return;
+            let Some((carried, _beat, turn)) = self.guard.next_beat().await else { return };
+            let (mut found, begun) = (Found::default(), self.rt.now());
+            for seat in self.candidates() {
+                if self.phase.get() != Phase::Open || self.guard.is_fresh(self.rt.now()) {
+                    return;
+                }
+                if let Some(at) = seat.layout.owner_mark() {
+                    self.look_at_mark(&seat, at, &carried, &mut found).await;
+                }
             }
-            self.renew_marks().await;
+            self.looked(begun, found);
+            drop(turn);
             if self.phase.get() != Phase::Open || self.guard.is_fresh(self.rt.now()) {
                 return;
             }
@@ -219,6 +247,15 @@ impl Core {
         self.guard.set_key(Some(key));
         self.renew_marks().await;
     }
+}
+
+/// What looks at marks have found.
+#[derive(Clone, Copy, Debug, Default)]
+struct Found {
+    /// One's own mark.
+    seen: bool,
+    /// A member that did not answer in time.
+    silent: bool,
 }
 
 /// The array, while it is written.

@@ -312,7 +312,9 @@ pub fn marks_that_cannot_be_kept_stop_nobody() {
             a.pass(Duration::from_secs(3));
             let begun = a.rt.now();
             assert_eq!(a.write(u64::from(round), round), Ok(()));
-            assert!(a.rt.now() - begun < Duration::from_secs(20), "{fails:?} {slow}");
+            // Three members are given 1, 2 and 4 s until one has answered; another look and two marks may be before it.
+            let took = a.rt.now() - begun;
+            assert!(took < Duration::from_secs(40), "{fails:?} {slow}: {took:?}");
         }
         let status = a.array.status();
         assert_eq!(status.state, ArrayState::Optimal, "{:#?}", status.events);

@@ -192,31 +192,31 @@ pub(in crate::drive) fn namespace_id(fd: &OwnedFd) -> Result<u32, &'static str> 
 /// `struct nvme_passthru_cmd`.
 #[repr(C)]
 #[derive(Default)]
-struct AdminCommand {
-    opcode: u8,
-    flags: u8,
-    reserved: u16,
-    namespace: u32,
-    dwords_2_3: [u32; 2],
-    metadata: u64,
-    addr: u64,
-    metadata_len: u32,
-    data_len: u32,
-    dwords_10_15: [u32; 6],
-    timeout_ms: u32,
-    result: u32,
+pub(in crate::drive) struct IoctlCommand {
+    pub(in crate::drive) opcode: u8,
+    pub(in crate::drive) flags: u8,
+    pub(in crate::drive) reserved: u16,
+    pub(in crate::drive) namespace: u32,
+    pub(in crate::drive) dwords_2_3: [u32; 2],
+    pub(in crate::drive) metadata: u64,
+    pub(in crate::drive) addr: u64,
+    pub(in crate::drive) metadata_len: u32,
+    pub(in crate::drive) data_len: u32,
+    pub(in crate::drive) dwords_10_15: [u32; 6],
+    pub(in crate::drive) timeout_ms: u32,
+    pub(in crate::drive) result: u32,
 }
 
-const _: () = assert!(size_of::<AdminCommand>() == 72);
+const _: () = assert!(size_of::<IoctlCommand>() == 72);
 
 fn identify(fd: &OwnedFd, namespace: u32) -> Result<Box<[u8; IDENTIFY_BYTES]>, &'static str> {
     let mut data = Box::new([0; IDENTIFY_BYTES]);
-    let mut command = AdminCommand {
+    let mut command = IoctlCommand {
         opcode: IDENTIFY,
         namespace,
         addr: data.as_mut_ptr() as u64,
         data_len: IDENTIFY_BYTES as u32,
-        ..AdminCommand::default()
+        ..IoctlCommand::default()
     };
     // SAFETY: the kernel reads and writes the command, and fills `data_len` bytes at `addr`; both outlive the call.
     let answer = unsafe { libc::ioctl(fd.as_raw_fd(), IOCTL_ADMIN, (&raw mut command).cast::<c_void>()) };

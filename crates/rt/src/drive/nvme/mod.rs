@@ -23,7 +23,7 @@ use std::time::Duration;
 
 use futures::future::join_all;
 
-pub(super) use generic::{Generic, is_private, namespace_id};
+pub(super) use generic::{Generic, IoctlCommand, is_private, namespace_id};
 use status::{Verdict, verdict};
 
 use super::limits::Limits;

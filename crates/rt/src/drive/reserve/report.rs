@@ -5,7 +5,7 @@
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::raw::c_void;
 
-use super::super::nvme::namespace_id;
+use super::super::nvme::{IoctlCommand, namespace_id};
 use super::{IoError, ReserveError, Reserved};
 
 /// Room for the answer: 60 registered hosts and more.
@@ -26,38 +26,18 @@ const RESERVATION_REPORT: u8 = 0x0e;
 /// Dword 11: entries with host identifiers of 128 bits.
 const EXTENDED: u32 = 1;
 
-/// `struct nvme_passthru_cmd`.
-#[repr(C)]
-#[derive(Default)]
-struct NvmeCommand {
-    opcode: u8,
-    flags: u8,
-    reserved: u16,
-    namespace: u32,
-    dwords_2_3: [u32; 2],
-    metadata: u64,
-    addr: u64,
-    metadata_len: u32,
-    data_len: u32,
-    dwords_10_15: [u32; 6],
-    timeout_ms: u32,
-    result: u32,
-}
-
-const _: () = assert!(size_of::<NvmeCommand>() == 72);
-
 fn of_nvme(fd: &OwnedFd, namespace: u32) -> Result<Reserved, ReserveError> {
     let mut said = 0;
     for extended in [EXTENDED, 0] {
         let mut data = Box::new([0u8; ANSWER_BYTES]);
-        let mut command = NvmeCommand {
+        let mut command = IoctlCommand {
             opcode: RESERVATION_REPORT,
             namespace,
             addr: data.as_mut_ptr() as u64,
             data_len: ANSWER_BYTES as u32,
             dwords_10_15: [ANSWER_BYTES as u32 / 4 - 1, extended, 0, 0, 0, 0],
             timeout_ms: TIMEOUT_MS,
-            ..NvmeCommand::default()
+            ..IoctlCommand::default()
         };
         // SAFETY: the kernel reads and writes the command, and fills `data_len` bytes at `addr`; both outlive the call.
         said = unsafe { libc::ioctl(fd.as_raw_fd(), NVME_IO, (&raw mut command).cast::<c_void>()) };
