@@ -40,9 +40,18 @@ pub fn remember(world: &mut World) {
     }
 }
 
-/// Copies of the drives now, which are whole and all in, and of as many of them before; and whether these are behind by more
-/// than a crash leaves them.
-fn before(world: &mut World, n: usize) -> Option<(Vec<Disk>, Vec<(usize, Disk)>, bool)> {
+/// Copies of the drives at two times.
+struct Times {
+    /// Now: whole, and all in.
+    disks: Vec<Disk>,
+    /// Some of them before, and which.
+    old: Vec<(usize, Disk)>,
+    /// Whether these are behind by more than a crash leaves them.
+    behind: bool,
+}
+
+/// The drives now, and as many of them before.
+fn before(world: &mut World, n: usize) -> Option<Times> {
     if world.older.is_empty() || !is_optimal(world) {
         return None;
     }
@@ -59,7 +68,7 @@ fn before(world: &mut World, n: usize) -> Option<(Vec<Disk>, Vec<(usize, Disk)>,
         behind &= last.number.0 + 2 <= newest;
         old.push((i, was.fork()));
         if old.len() == n {
-            return Some((disks, old, behind));
+            return Some(Times { disks, old, behind });
         }
     }
     None
@@ -103,7 +112,7 @@ fn until_optimal(world: &mut World, rt: &Rt, array: &Array, disks: &[Disk], volu
 /// Drives that the redundancy covers are set back: nothing is lost, and they come back by themselves.
 pub fn set_back(world: &mut World, volumes: &Volumes, mode: Mode) -> Result<(), String> {
     let n = world.dice.random_range(1..=world.plan.tolerates());
-    let Some((mut disks, old, behind)) = before(world, n) else { return Ok(()) };
+    let Some(Times { mut disks, old, behind }) = before(world, n) else { return Ok(()) };
     old.into_iter().for_each(|(i, disk)| disks[i] = disk);
     world.counts.add(Kind::SetBack, 1);
     let rt = world.rt();
@@ -127,7 +136,7 @@ pub fn beyond(world: &mut World, volumes: &Volumes, mode: Mode) -> Result<(), St
         return Ok(());
     }
     let n = world.dice.random_range(world.plan.tolerates() + 1..all);
-    let Some((mut disks, old, _)) = before(world, n) else { return Ok(()) };
+    let Some(Times { mut disks, old, .. }) = before(world, n) else { return Ok(()) };
     let newest = newest_generation(&disks).map(|g| g.id);
     old.into_iter().for_each(|(i, disk)| disks[i] = disk);
     if newest_generation(&disks).map(|g| g.id) != newest {
@@ -147,7 +156,7 @@ pub fn beyond(world: &mut World, volumes: &Volumes, mode: Mode) -> Result<(), St
 /// Older copies beside the drives, in any order: the drives count, or the open is refused.
 pub fn copies(world: &mut World, volumes: &Volumes, mode: Mode) -> Result<(), String> {
     let n = world.dice.random_range(1..=world.disks.len());
-    let Some((disks, old, behind)) = before(world, n) else { return Ok(()) };
+    let Some(Times { disks, old, behind }) = before(world, n) else { return Ok(()) };
     let mut all: Vec<Disk> = disks.into_iter().chain(old.into_iter().map(|(_, disk)| disk)).collect();
     all.shuffle(&mut world.dice);
     world.counts.add(Kind::OlderCopies, 1);
