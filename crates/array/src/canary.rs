@@ -254,6 +254,8 @@ canaries! {
     NoRoomBlamed,
     /// A record counts as complete when one of its members has no room for it.
     NoRoomAcked,
+    /// Blocks that a request holds are passed by where they are absent.
+    LockedPassedBy,
     /// Hosts wait for room for as long as it takes.
     HostsWaitForRoom,
     /// Requests are late by what the process stood still.

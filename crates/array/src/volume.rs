@@ -407,6 +407,12 @@ impl Volume {
         self.check(0, 0)
     }
 
+    /// The first block of these that a request holds.
+    fn first_held(&self, lba: Lba, until: Lba) -> Option<Lba> {
+        let held = self.vol.locks.first_held(lba.0, until.0).map(Lba);
+        held.filter(|_| !planted(Canary::LockedPassedBy))
+    }
+
     async fn fill(&self, from: u64, to: u64, fill: MapRef, mut charge: Charge) -> Result<(), Fault> {
         let mut at = from;
         while at < to {
@@ -427,7 +433,7 @@ impl Volume {
             self.core.writable()?;
             self.charge_more(charge, 0).await?;
             match self.core.span(&self.vol, lba, end).await {
-                Ok(span) if span.says == Some(fill) => match self.vol.locks.first_held(lba.0, span.until.0).map(Lba) {
+                Ok(span) if span.says == Some(fill) => match self.first_held(lba, span.until) {
                     None => lba = span.until,
                     Some(held) if held == lba => break,
                     Some(held) => lba = held,

@@ -197,6 +197,7 @@ rules! {
 
     room_below::writes_wait_for_room [NoRoomBlamed, HostsWaitForRoom]
     room_below::what_waits_for_room_is_not_acknowledged [NoRoomAcked]
+    room_below::what_is_refused_comes_before_what_is_given_back [LockedPassedBy]
     room_below::no_room_holds_up_no_end []
     room_below::who_has_no_room_can_be_failed []
     room_below::verbs_are_answered_without_room []

@@ -76,6 +76,34 @@ pub fn writes_wait_for_room() {
     }
 }
 
+/// What is given back behind a write that was refused, and waits yet, stays given back.
+pub fn what_is_refused_comes_before_what_is_given_back() {
+    let world = World::new(4, false);
+    world.create(Level::Raid5);
+    let p = world.start(8);
+    p.write(0, 1, 60).unwrap();
+    let all = [0, 1, 2, 3];
+    fill(&world, &all, FullFor::All);
+    let refused = p.begin_write(300, 2, 40);
+    p.wait(TOO_LONG);
+    assert!(refused.is_finished());
+    // Nothing lies there as yet.
+    let v = p.v();
+    let given_back = p.rt.spawn(async move { v.deallocate(256 * 4096, 256 * 4096, false).await });
+    p.wait(Duration::from_millis(100));
+    fill(&world, &all, FullFor::Nothing);
+    p.wait(Duration::from_secs(5));
+    assert!(given_back.is_finished());
+    if p.run(given_back).is_err() {
+        let v = p.v();
+        p.run(async move { v.deallocate(256 * 4096, 256 * 4096, false).await }).unwrap();
+    }
+    p.wait(Duration::from_secs(5));
+    assert!(p.is(256, 0, 256), "the write landed behind it");
+    assert!(p.is(0, 1, 60));
+    p.close();
+}
+
 /// Nothing is acknowledged that a drive has no room for: killed while they wait, all that was acknowledged is there, and no
 /// drive is out.
 pub fn what_waits_for_room_is_not_acknowledged() {
