@@ -18,4 +18,5 @@ mod restore;
 pub mod returning;
 pub mod scan;
 pub mod scrub;
+mod settle;
 mod victims;
