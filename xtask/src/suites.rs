@@ -170,8 +170,8 @@ pub fn all() -> Vec<Suite> {
             foreign: true,
             ..Suite::new(
                 "e2e",
-                "libnbd, qemu, fio, ext4; drives lost, SIGKILL, refusals",
-                10,
+                "libnbd, qemu, fio, ext4; drives lost, SIGKILL, refusals, two servers",
+                15,
                 Run::Built("e2e", &["--except", "lab-"]),
             )
         },
