@@ -181,12 +181,14 @@ pub fn verbs_are_answered_without_room() {
     let world = World::new(3, false);
     let rt = Rt::modelled(12);
     let drives = World::drives(&rt, &world.disks);
-    let written = std::rc::Rc::new(std::cell::Cell::new(0));
+    let like = World::new(3, false);
+    like.create(Level::Raid5);
+    let slots = [0, 1].map(|i| like.label(0).layout.slot(i));
     for disk in &world.disks {
-        let written = written.clone();
+        let labelled = std::cell::Cell::new(false);
         disk.on_op(Some(Box::new(move |op| {
-            written.set(written.get() + u32::from(op.kind == OpKind::Write));
-            if op.kind == OpKind::Write && written.get() > 12 {
+            labelled.set(labelled.get() || (op.kind == OpKind::Write && op.at.0 == 0));
+            if op.kind == OpKind::Write && labelled.get() && slots.contains(&op.at) {
                 Verdict::Fail(IoError::NoSpace)
             } else {
                 Verdict::Proceed
