@@ -22,8 +22,10 @@ use super::{
     rare::Rare,
 };
 
-/// Pause after a failed accept, which most often means that descriptors have run out.
+/// Pause after a failed accept, which most often means that descriptors have run out; and where somebody was told to go, whose
+/// descriptor is free in a moment.
 const RETRY: Duration = Duration::from_millis(100);
+const RETRY_SOON: Duration = Duration::from_millis(5);
 
 /// Descriptors that connections leave to everything else: the control socket, drives, files that are looked at.
 const DESCRIPTORS_KEPT: u64 = 12;
@@ -78,9 +80,9 @@ pub async fn accept(
                 serve(stream, Arrival { guest, told });
             }
             Err(error) => {
-                door.make_room();
+                let made_room = door.make_room();
                 rare.say(SHORT, || tracing::warn!(%error, "{protocol}: cannot accept"));
-                rt.sleep(RETRY).await;
+                rt.sleep(if made_room { RETRY_SOON } else { RETRY }).await;
             }
         }
     }
