@@ -122,6 +122,9 @@ pub fn copies_that_may_be_either_are_refused() {
     }
 }
 
+/// Runs of blocks, first and length, of a drive of so many.
+type Places = fn(u64) -> Vec<(u64, u64)>;
+
 /// A world whose drives lost these blocks.
 fn overwritten(world: &World, which: &[usize], blocks: impl Fn(u64) -> Vec<(u64, u64)>) -> World {
     let world = world.fork();
@@ -140,7 +143,7 @@ pub fn ends_that_were_overwritten_are_mended() {
         let world = made(level, drives, parts);
         write(&world.disks, 1);
         // A partition table at both ends; the first and the last MiB; the first block; the last.
-        let ends: [fn(u64) -> Vec<(u64, u64)>; 4] = [
+        let ends: [Places; 4] = [
             |all| vec![(0, 5), (all - 9, 9)],
             |all| vec![(0, 256), (all - 256, 256)],
             |_| vec![(0, 1)],
