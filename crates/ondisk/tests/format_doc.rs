@@ -131,6 +131,7 @@ fn label() {
         ("zones", le4(254)),
         ("drive blocks", le8(1 << 18)),
         ("array name", text("fast", 64)),
+        ("partition table", vec![0; 66]),
     ];
     check("Label", &image, &expected);
 }
