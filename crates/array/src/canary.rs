@@ -26,7 +26,7 @@ canaries! {
     OldStateCurrent,
     /// All columns of a member that comes back count as current.
     ChangedKept,
-    /// Nobody looks whether a member still holds the generation in effect.
+    /// Members are not asked whether they still hold the generation in effect.
     SetBackUnnoticed,
     /// A label is looked for at the drive's ends alone.
     EndsOnly,
