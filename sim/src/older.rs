@@ -48,6 +48,9 @@ struct Times {
     old: Vec<(usize, Disk)>,
     /// Whether these are behind by more than a crash leaves them.
     behind: bool,
+    /// Whether each holds last what came into effect. A kill leaves half a generation on some drives, and the next open goes on
+    /// from the one before it: then it cannot be told whether the copy was used without the others.
+    ours: bool,
 }
 
 /// The drives now, and as many of them before.
@@ -56,19 +59,20 @@ fn before(world: &mut World, n: usize) -> Option<Times> {
         return None;
     }
     let disks = world.forks();
-    let newest = newest_generation(&disks)?.number.0;
+    let newest = newest_generation(&disks)?;
     let time = world.dice.random_range(0..world.older.len());
     let mut which: Vec<usize> = (0..disks.len()).collect();
     which.shuffle(&mut world.dice);
     let mut old = Vec::new();
-    let mut behind = true;
+    let (mut behind, mut ours) = (true, true);
     for i in which {
         let Some(was) = world.older[time].iter().find(|d| d.name() == disks[i].name()) else { continue };
         let Some(last) = newest_generation(std::slice::from_ref(was)) else { continue };
-        behind &= last.number.0 + 2 <= newest;
+        behind &= last.number.0 + 2 <= newest.number.0;
+        ours &= newest.descends_from(last.id);
         old.push((i, was.fork()));
         if old.len() == n {
-            return Some(Times { disks, old, behind });
+            return Some(Times { disks, old, behind, ours });
         }
     }
     None
@@ -112,7 +116,7 @@ fn until_optimal(world: &mut World, rt: &Rt, array: &Array, disks: &[Disk], volu
 /// Drives that the redundancy covers are set back: nothing is lost, and they come back by themselves.
 pub fn set_back(world: &mut World, volumes: &Volumes, mode: Mode) -> Result<(), String> {
     let n = world.dice.random_range(1..=world.plan.tolerates());
-    let Some(Times { mut disks, old, behind }) = before(world, n) else { return Ok(()) };
+    let Some(Times { mut disks, old, behind, ours }) = before(world, n) else { return Ok(()) };
     old.into_iter().for_each(|(i, disk)| disks[i] = disk);
     world.counts.add(Kind::SetBack, 1);
     let rt = world.rt();
@@ -121,9 +125,10 @@ pub fn set_back(world: &mut World, volumes: &Volumes, mode: Mode) -> Result<(), 
     let mut volumes = volumes.fork();
     let events = |array: &Array| format!("{:#?}", array.status().events);
     volumes.compare(&rt, &array, mode).map_err(|e| format!("{e}: {}", events(&array)))?;
-    let whole = !behind || until_optimal(world, &rt, &array, &disks, &volumes)?;
+    let back = ours && behind;
+    let whole = !back || until_optimal(world, &rt, &array, &disks, &volumes)?;
     let out = array.status().members.iter().any(|m| matches!(m.state, SeatState::Out | SeatState::Missing));
-    if out || (!whole && !world.plan.filled) {
+    if (out && ours) || (!whole && !world.plan.filled) {
         return Err(format!("it did not come back: {}", events(&array)));
     }
     volumes.compare(&rt, &array, Mode::Killed).map_err(|e| format!("later: {e}: {}", events(&array)))
@@ -156,7 +161,7 @@ pub fn beyond(world: &mut World, volumes: &Volumes, mode: Mode) -> Result<(), St
 /// Older copies beside the drives, in any order: the drives count, or the open is refused.
 pub fn copies(world: &mut World, volumes: &Volumes, mode: Mode) -> Result<(), String> {
     let n = world.dice.random_range(1..=world.disks.len());
-    let Some(Times { disks, old, behind }) = before(world, n) else { return Ok(()) };
+    let Some(Times { disks, old, behind, ours }) = before(world, n) else { return Ok(()) };
     let mut all: Vec<Disk> = disks.into_iter().chain(old.into_iter().map(|(_, disk)| disk)).collect();
     all.shuffle(&mut world.dice);
     world.counts.add(Kind::OlderCopies, 1);
@@ -169,7 +174,7 @@ pub fn copies(world: &mut World, volumes: &Volumes, mode: Mode) -> Result<(), St
     match opened {
         Ok((array, notes)) if notes.len() == n => volumes.fork().compare(&rt, &array, mode),
         Ok((_, notes)) => Err(format!("of {n} copies it says {notes:?}")),
-        Err(array::Refused { code: RefusedCode::Diverged, .. }) if !behind => Ok(()),
+        Err(array::Refused { code: RefusedCode::Diverged, .. }) if !behind || !ours => Ok(()),
         Err(refused) => Err(refused.to_string()),
     }
 }
