@@ -274,6 +274,10 @@ canaries! {
     PartsUncharged,
     /// A reservation conflict is an error of the drive.
     ConflictCounted,
+    /// A drive that is gone when it is flushed counts as one that failed.
+    GoneFailed,
+    /// A lost column that no seat is left for stays lost.
+    TooFewSeats,
     /// What a reset took of the own reservations is not taken again.
     ReservationLost,
     /// The marks of other owners are not looked at.

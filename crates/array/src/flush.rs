@@ -69,7 +69,7 @@ impl Core {
         let flushed = join_all(seats.iter().map(|s| s.flush())).await;
         for (seat, result) in seats.iter().zip(flushed) {
             if let Err(error) = result {
-                self.member_failed(seat.id, &format!("flush failed: {error}"));
+                self.member_erred(seat.id, "flush failed", error);
             }
         }
         seats.iter().all(|s| s.is_in())

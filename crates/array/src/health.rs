@@ -34,6 +34,7 @@ use slab::Slab;
 
 use crate::canary::{Canary, planted};
 use crate::core::{Core, Phase};
+use crate::members::RESERVED_AGAIN;
 use crate::seat::{CONFLICTS_MAX, Seat};
 use crate::sync::Event;
 
@@ -239,7 +240,7 @@ impl Core {
             if error == IoError::Conflict && !planted(Canary::ConflictCounted) {
                 conflicts += 1;
                 if self.writable().is_err() || conflicts == CONFLICTS_MAX {
-                    self.lose("another server reserves the drives again and again");
+                    self.lose(RESERVED_AGAIN);
                     return Err(error);
                 }
                 continue;

@@ -2,17 +2,30 @@
 
 use base::MemberId;
 use ondisk::{MemberState, WhyOut};
+use rt::IoError;
 
 use crate::canary::{Canary, planted};
 use crate::core::{Core, Phase};
 use crate::fault::Fault;
 use crate::seat::Door;
 
+/// Why an array is lost whose drives refuse it however often its own reservation is found to hold.
+pub const RESERVED_AGAIN: &str = "another server reserves the drives again and again";
+
 impl Core {
     /// A member failed a write or a flush and cannot be relied on any more: it is out from here on. Whoever needs the
     /// generation that says so waits for [`Core::degraded_durably`].
     pub fn member_failed(&self, member: MemberId, why: &str) {
         self.take_out(member, why, Door::ReadOnly, WhyOut::Failed);
+    }
+
+    /// A member answered with `error`, whatever was tried: what that says of it. `what` is what it was asked for.
+    pub fn member_erred(&self, member: MemberId, what: &str, error: IoError) {
+        match error {
+            IoError::Gone if !planted(Canary::GoneFailed) => self.member_gone_writing(member),
+            IoError::Conflict if !planted(Canary::ConflictCounted) => self.lose(RESERVED_AGAIN),
+            error => self.member_failed(member, &format!("{what}: {error}")),
+        }
     }
 
     /// A member is not there any more to read from.

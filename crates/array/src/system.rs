@@ -88,7 +88,7 @@ impl Core {
             match result {
                 Ok(()) => {}
                 Err(SlotError::Io(error)) => {
-                    self.member_failed(seat.id, &format!("its system area could not be written: {error}"));
+                    self.member_erred(seat.id, "its system area could not be written", error);
                     whole = false;
                 }
                 Err(SlotError::Foreign) => {

@@ -97,7 +97,7 @@ impl Core {
             Ok(()) => true,
             Err(IoError::Gone) => false,
             Err(error) => {
-                self.member_failed(seat.id, &format!("its labels could not be written: {error}"));
+                self.member_erred(seat.id, "its labels could not be written", error);
                 false
             }
         }

@@ -541,7 +541,7 @@ async fn heal_slots(core: &Core, g: &Generation, found: &[Found], believed: &[bo
         };
         seat.holds_newest.set(written.is_ok());
         if let Err(error) = written {
-            core.member_failed(seat.id, &format!("its system area could not be written: {error}"));
+            core.member_erred(seat.id, "its system area could not be written", error);
         }
     }
     Ok(())

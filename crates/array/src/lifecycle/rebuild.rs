@@ -152,6 +152,14 @@ impl Core {
         self.rebuild.running.get() && self.may_rebuild()
     }
 
+    /// Whether a segment's columns have no seats, and no drive is awaited that would bring one: then what is live in it is written
+    /// elsewhere, in fewer columns.
+    fn lacks_seats(&self, seg: &Seg) -> bool {
+        let homeless = seg.slots.iter().filter(|slot| self.is_homeless(slot)).count();
+        let seats = self.seats.borrow().iter().filter(|s| s.takes_columns() && !seg.uses(s.id)).count();
+        homeless > seats && !self.lacks_members() && !planted(Canary::TooFewSeats)
+    }
+
     /// The rebuild under way, or paused.
     pub fn rebuild_status(&self) -> Option<RebuildStatus> {
         let p = &self.rebuild;
@@ -248,7 +256,8 @@ impl Core {
         let waits = |s: &Seg| {
             let leaves = s.slots.iter().any(|slot| self.is_homeless(slot) && !self.is_lost(slot));
             let lost = s.slots.iter().any(|slot| self.is_lost(slot));
-            leaves || (lost && seats.iter().any(|seat| seat.takes_columns() && !s.uses(seat.id)))
+            let has_seat = || seats.iter().any(|seat| seat.takes_columns() && !s.uses(seat.id));
+            leaves || (lost && (has_seat() || self.lacks_seats(s)))
         };
         table.segments.values().filter(|s| s.matters()).any(waits)
     }
@@ -407,12 +416,14 @@ impl Core {
         let (restore, clean) = self.costs(seg);
         let lost = seg.slots.iter().any(|slot| self.is_lost(slot));
         let open = seg.state == SegmentState::Open;
+        let too_few = self.lacks_seats(seg);
         drop(table);
-        // Without a place an array stays degraded; but a member that leaves is emptied in one way or the other.
-        if (restorable && restore <= clean) || (!restorable && lost) {
+        // Without a place for what is lost an array stays degraded until a drive comes that is awaited; but a member that leaves
+        // is emptied in one way or the other.
+        if !too_few && ((restorable && restore <= clean) || (!restorable && lost)) {
             return restorable.then_some(Way::Restore);
         }
-        if open && !restorable {
+        if open && (too_few || !restorable) {
             return Some(Way::Seal);
         }
         let fresh = !self.rebuild.cleaned.borrow().contains(&id);
@@ -444,15 +455,16 @@ impl Core {
     /// Whether segments wait for a checkpoint that gives them back, or counts them.
     fn some_wait_for_counts(&self) -> bool {
         let table = self.table.borrow();
-        let leaves = |s: &Seg| s.slots.iter().any(|slot| self.is_homeless(slot) && !self.is_lost(slot));
+        let moves =
+            |s: &Seg| s.slots.iter().any(|slot| self.is_homeless(slot) && !self.is_lost(slot)) || self.lacks_seats(s);
         let waits = |s: &&Seg| {
             let cleaned = s.cleaned.is_some() && self.rebuild.cleaned.borrow().contains(&s.id);
-            let uncounted = is_uncounted(s) || (s.state == SegmentState::Sealed && !s.unmerged.is_empty() && leaves(s));
-            let released = s.is_empty() && leaves(s);
+            let uncounted = is_uncounted(s) || (s.state == SegmentState::Sealed && !s.unmerged.is_empty() && moves(s));
+            let released = s.is_empty() && moves(s);
             released || (s.matters() && (cleaned || (uncounted && !self.rebuild.counted.get())))
         };
         let lost = |s: &Seg| s.slots.iter().any(|slot| self.is_lost(slot));
-        table.segments.values().filter(waits).any(|s| leaves(s) || (lost(s) && self.place_for(s.id, &[]).is_some()))
+        table.segments.values().filter(waits).any(|s| moves(s) || (lost(s) && self.place_for(s.id, &[]).is_some()))
     }
 
     /// Spares take the bays of members that are out.

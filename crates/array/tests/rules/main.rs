@@ -113,6 +113,8 @@ rules! {
     returning::one_that_failed_stays_out []
     returning::too_many_old_members_freeze_or_refuse []
     returning::a_drive_that_is_back_under_load_takes_its_seat []
+    returning::a_drive_that_is_gone_is_missing_whatever_it_was_asked [GoneFailed]
+    returning::a_column_without_a_seat_is_written_elsewhere [TooFewSeats]
 
     copies::an_older_copy_is_left_out [FirstCopyTaken]
     copies::copies_that_may_be_either_are_refused [FirstCopyTaken]
