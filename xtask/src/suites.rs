@@ -98,7 +98,12 @@ pub fn all() -> Vec<Suite> {
             20,
             Run::Cargo(&["clippy", "--release", "--workspace", "--all-targets", "--", "-D", "warnings"]),
         ),
-        Suite::new("unit", "unit and property tests", 35, Run::Cargo(&["test", "--release", "--workspace", "--quiet"])),
+        Suite::new(
+            "unit",
+            "unit and property tests",
+            35,
+            Run::Cargo(&["test", "--release", "--workspace", "--quiet", "--lib", "--bins", "--tests"]),
+        ),
         Suite {
             proof: Some(some_tests_passed),
             ..Suite::new(
