@@ -278,6 +278,8 @@ canaries! {
     GoneFailed,
     /// A lost column that no seat is left for stays lost.
     TooFewSeats,
+    /// What was asked before a standstill is acknowledged after it, whoever has the drives by then.
+    StaleAcked,
     /// What a reset took of the own reservations is not taken again.
     ReservationLost,
     /// The marks of other owners are not looked at.

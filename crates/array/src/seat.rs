@@ -228,7 +228,17 @@ impl Seat {
             Box::pin(self.guard.conflict(drive)).await;
         }
         self.count(result.err());
-        result
+        self.still_ours(drive, result).await
+    }
+
+    /// What was asked before this process stood still may be answered after it, and another server have the drives by then: so a
+    /// success counts once they are known to be this server's.
+    async fn still_ours(&self, drive: &Drive, result: Result<(), IoError>) -> Result<(), IoError> {
+        if result.is_err() || self.guard.is_fresh(drive.turned()) || planted(Canary::StaleAcked) {
+            return result;
+        }
+        Box::pin(self.guard.freshen()).await;
+        self.writable_drive().map(drop)
     }
 
     /// A conflict is no error of the drive.
@@ -308,6 +318,6 @@ impl Seat {
             self.flushed.set(self.flushed.get().max(upto));
         }
         self.count(result.err());
-        result
+        self.still_ours(drive, result).await
     }
 }

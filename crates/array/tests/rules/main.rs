@@ -209,6 +209,7 @@ rules! {
     owner::what_nobody_has_is_opened_at_once []
     owner::who_is_taken_over_stops [MarkIgnored]
     owner::who_stood_still_looks_before_it_writes [MarkIgnored]
+    owner::what_was_asked_before_a_standstill_is_not_acknowledged [StaleAcked]
     owner::of_two_that_open_at_once_one_has_it [MarkIgnored]
     owner::marks_of_all_parts_are_released []
     owner::marks_that_cannot_be_kept_stop_nobody []

@@ -293,6 +293,28 @@ pub fn who_stood_still_looks_before_it_writes() {
     }
 }
 
+/// A write that was under way when a server stood still is not acknowledged once another one has the array.
+pub fn what_was_asked_before_a_standstill_is_not_acknowledged() {
+    for (reserve, take) in [(true, TAKE_RESERVED), (false, TAKE), (false, OpenHow::default())] {
+        let world = shared(reserve);
+        world.create(Level::Raid5);
+        let a = Server::open(&world, 1, 0, RESERVE, &[]).unwrap();
+        a.write(0, 1).unwrap();
+        a.pass(Duration::from_millis(100));
+        let v = a.v.clone();
+        let write = a.rt.spawn(async move { v.write(0, data(3, 1), false).await });
+        a.pass(Duration::from_micros(1));
+        // It lands while nobody looks.
+        world.disks.iter().for_each(|d| d.hurry(0));
+        let b = Server::open(&world, 2, 1, take, &[]).unwrap();
+        b.write(0, 2).unwrap();
+        a.rt.stand_still(Duration::from_secs(60));
+        assert_eq!(a.rt.block_on(write), Err(Fault::TakenOver));
+        assert!(b.is(0, 2));
+        a.kill(&world);
+    }
+}
+
 /// Marks that cannot be written (no room below a file), or take long, do not stop hosts.
 pub fn marks_that_cannot_be_kept_stop_nobody() {
     for (fails, slow) in [(Some(IoError::NoSpace), 0), (Some(IoError::Medium), 0), (None, 2_500_000_000)] {
