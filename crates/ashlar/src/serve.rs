@@ -2,7 +2,8 @@
 
 use std::path::PathBuf;
 
-use server::config::{Config, Deal, Io, Reservations};
+use rt::Congestion;
+use server::config::{Config, Deal, Io, Linger, Reservations};
 use server::daemon::{self, NvmeSettings, Settings, What};
 use server::memory::Memory;
 use server::size::Size;
@@ -72,6 +73,14 @@ pub struct Args {
     /// When I/O queues of NVMe/TCP get a core of their own; NBD connections have one from the first [default: load]
     #[arg(long, value_name = "WHEN")]
     deal: Option<Deal>,
+    /// Microseconds that an idle core looks for answers before it sleeps, at most: as long as its sleeps have lately been, so a
+    /// server without work takes no CPU time; 0: it sleeps at once [default: 60]
+    #[arg(long, value_name = "TIME")]
+    linger: Option<Linger>,
+    /// Congestion control of TCP connections: auto (what the system has; where that is BBR, cubic for clients on this machine or
+    /// in a network of it), system, or a name [default: auto]
+    #[arg(long, value_name = "NAME")]
+    congestion: Option<String>,
     /// How drives are used, where they can be [default: plain]
     #[arg(long, value_name = "HOW")]
     io: Option<Io>,
@@ -143,6 +152,8 @@ fn settings(context: &Context, args: Args) -> Result<Settings, Problem> {
         ways,
         cores: args.cores.or(config.cores).unwrap_or(1),
         pin: args.pin || config.pin,
+        linger: args.linger.or(config.linger).unwrap_or_default(),
+        congestion: args.congestion.or(config.congestion).map_or(Congestion::Auto, Congestion::from),
         stop_at_eof: args.stop_at_eof,
         program: format!("ashlar {}", env!("CARGO_PKG_VERSION")),
     })

@@ -168,6 +168,11 @@ fn show(all: &Arrays, details: bool) {
                 human(b.bytes_max)
             ));
         }
+        if let (Some(linger), Some(congestion)) = (all.linger_us, &all.congestion) {
+            let linger =
+                if linger == 0 { "0 us: idle cores sleep at once".to_owned() } else { format!("{linger} us at most") };
+            text::print(&format!("  linger    {linger}; congestion control {congestion}"));
+        }
         if all.served && !all.nbd.is_empty() {
             text::print(&format!("\n  exported over NBD at {}", all.nbd.join(", ")));
         }

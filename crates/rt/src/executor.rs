@@ -30,16 +30,22 @@ use slab::Slab;
 
 use crate::drive::{Ways, passes_through};
 use crate::host::{self, Host};
+use crate::net::Congestion;
 use crate::queue::{Queue, ROOT, Tag};
 use crate::random::Random;
 use crate::ring::Ring;
 use crate::task::{self, Outcome, Task};
+use crate::ticks;
 use crate::time::{Agenda, Event, Nanos, Sleep};
 use crate::turns::Turns;
 
 /// Tasks polled before the real world looks at the ring and the clock again: at some 100 ns each well below a
 /// drive's latency.
 const POLLS_PER_TURN: usize = 256;
+
+/// A turn of the real world ends when it has lasted so long: some polls take a thousand times as long as others, and nobody looks
+/// at the ring meanwhile.
+const TURN_TIME: Duration = Duration::from_micros(150);
 
 /// The longest that one [`Rt::block_on`] of the modelled world takes, in its time: whoever still waits then, while others
 /// look for something now and then, waits for ever.
@@ -87,6 +93,8 @@ pub(crate) struct Inner {
     /// Tells this world from another (a modelled drive outlives worlds).
     pub(crate) id: u64,
     host: OnceCell<Host>,
+    /// What TCP connections get that listeners accept.
+    pub(crate) congestion: RefCell<Congestion>,
     /// When what is ready now was found, in the real world.
     turned: Cell<Nanos>,
     in_block_on: Cell<bool>,
@@ -114,6 +122,9 @@ impl Drop for Rt {
 }
 
 impl Rt {
+    /// The longest look for answers, when nothing else is said: [`Rt::set_linger`].
+    pub const LINGER: Duration = Duration::from_micros(60);
+
     /// The real world: io_uring and the machine's clocks.
     ///
     /// # Errors
@@ -168,6 +179,7 @@ impl Rt {
             ways,
             id: next_world_id(),
             host: OnceCell::new(),
+            congestion: RefCell::default(),
             turned: Cell::new(Nanos(0)),
             in_block_on: Cell::new(false),
             ended: Cell::new(false),
@@ -196,8 +208,9 @@ impl Rt {
         inner.turned.set(inner.now());
         let begun = inner.modelled_now();
         loop {
-            let mut polls = 0;
+            let (mut polls, mut looked) = (0, ticks::now());
             while polls < POLLS_PER_TURN
+                && !inner.has_lasted(&mut looked)
                 && let Some(next) = inner.next_ready()
             {
                 polls += 1;
@@ -345,6 +358,35 @@ impl Rt {
         self.inner.random.borrow_mut().next()
     }
 
+    /// How long an idle thread looks for answers before it sleeps, at most; zero: it sleeps at once. In the modelled world it means
+    /// nothing.
+    pub fn set_linger(&self, longest: Duration) {
+        match &self.inner.world {
+            World::Real { ring, .. } => ring.set_linger(longest),
+            World::Modelled { .. } => {}
+        }
+    }
+
+    /// The longest look that was set.
+    #[must_use]
+    pub fn linger(&self) -> Duration {
+        match &self.inner.world {
+            World::Real { ring, .. } => ring.longest_linger(),
+            World::Modelled { .. } => Duration::ZERO,
+        }
+    }
+
+    /// The congestion control that was set.
+    #[must_use]
+    pub fn congestion(&self) -> Congestion {
+        self.inner.congestion.borrow().clone()
+    }
+
+    /// The congestion control of TCP connections that listeners accept which are bound from now on.
+    pub fn set_congestion(&self, congestion: Congestion) {
+        self.inner.congestion.replace(congestion);
+    }
+
     /// Whether time is virtual.
     #[must_use]
     pub fn is_modelled(&self) -> bool {
@@ -412,6 +454,17 @@ impl Inner {
             World::Real { .. } => Nanos(0),
             World::Modelled { now, .. } => now.get(),
         }
+    }
+
+    /// Whether this turn has lasted as long as it may. `looked`: the CPU's ticks when that was last asked of the clock.
+    fn has_lasted(&self, looked: &mut u64) -> bool {
+        let World::Real { .. } = &self.world else { return false };
+        let ticks = ticks::now();
+        if ticks.wrapping_sub(*looked) < ticks::FEW {
+            return false;
+        }
+        *looked = ticks;
+        self.now() - self.turned.get() >= TURN_TIME
     }
 
     fn insert(&self, future: TaskFuture) -> Arc<Tag> {
@@ -504,9 +557,8 @@ impl Inner {
                     }
                 } else if ring.is_polling() {
                     ring.sleep(None);
-                } else if self.queue.fall_asleep() {
-                    ring.sleep(soonest.map(|at| at - now));
-                    self.queue.wake_up();
+                } else {
+                    ring.wait(soonest.map(|at| at - now), &self.queue);
                 }
                 self.turned.set(self.now());
                 if soonest.is_some() {

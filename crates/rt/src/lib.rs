@@ -28,6 +28,7 @@ mod random;
 mod ring;
 mod signal;
 pub mod task;
+mod ticks;
 pub mod time;
 pub mod topology;
 mod turns;
@@ -40,7 +41,7 @@ pub use drive::{
 pub use executor::Rt;
 pub use host::Host;
 pub use mailbox::{MailReceiver, MailSender};
-pub use net::{Addr, Listener, Stream};
+pub use net::{Addr, Congestion, Listener, Stream};
 pub use parcel::{Parcel, Trade};
 pub use task::Task;
 pub use time::Nanos;

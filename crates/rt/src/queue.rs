@@ -144,6 +144,12 @@ impl Queue {
         may
     }
 
+    /// Whether other threads have woken something.
+    pub(crate) fn has_remote(&self) -> bool {
+        let woken = self.remote.lock().unwrap_or_else(PoisonError::into_inner);
+        woken.as_ref().is_some_and(|woken| !woken.is_empty())
+    }
+
     /// The owner is awake, whoever woke it.
     pub(crate) fn wake_up(&self) {
         self.asleep.store(false, Ordering::Release);

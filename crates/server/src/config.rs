@@ -11,6 +11,8 @@
 //! pin = true                    # each of them on a CPU of its own; where the scheduler puts them, when nothing is said
 //! deal = "connect"              # when I/O queues of NVMe/TCP get one of those: at once, or load (when nothing is said)
 //! reservations = "auto"         # off: drives are never reserved, where all could be; auto when nothing is said
+//! linger = 60                   # microseconds that an idle core looks for answers before it sleeps, at most; this; 0: never
+//! congestion = "cubic"          # of TCP connections; auto (when nothing is said), system, or what the kernel has
 //! io = "passthrough"            # how drives are used where they can be: plain (when nothing is said), poll, passthrough
 //! allow_hosts = ["nqn.2014-08.org.nvmexpress:uuid:4c4c4544-0042-3510-8044-b7c04f333432"]
 //!
@@ -30,9 +32,11 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::str::FromStr;
+use std::time::Duration;
 
 use clap::ValueEnum;
-use rt::Ways;
+use rt::{Rt, Ways};
 use serde::Deserialize;
 
 use crate::Problem;
@@ -79,6 +83,10 @@ pub struct Config {
     pub pin: bool,
     /// When I/O queues of NVMe/TCP get a core of their own.
     pub deal: Option<Deal>,
+    /// Microseconds that an idle core looks for answers.
+    pub linger: Option<Linger>,
+    /// Congestion control of TCP connections.
+    pub congestion: Option<String>,
     /// How drives are used, where they can be.
     pub io: Option<Io>,
     /// Whether drives are reserved.
@@ -109,6 +117,46 @@ pub enum Reservations {
     Auto,
     /// Never
     Off,
+}
+
+/// How long an idle core looks for answers before it sleeps, at most, in microseconds: as the file and `serve --linger` say it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(try_from = "u64")]
+pub struct Linger(u64);
+
+/// More is a core that hardly sleeps.
+const LINGER_MAX: u64 = 1000;
+
+impl Linger {
+    /// The time.
+    #[must_use]
+    pub fn time(self) -> Duration {
+        Duration::from_micros(self.0)
+    }
+}
+
+impl Default for Linger {
+    fn default() -> Linger {
+        Linger(Rt::LINGER.as_micros() as u64)
+    }
+}
+
+impl TryFrom<u64> for Linger {
+    type Error = String;
+    fn try_from(us: u64) -> Result<Linger, String> {
+        if us <= LINGER_MAX {
+            Ok(Linger(us))
+        } else {
+            Err(format!("{us} is too long; give 0 to {LINGER_MAX} microseconds"))
+        }
+    }
+}
+
+impl FromStr for Linger {
+    type Err = String;
+    fn from_str(text: &str) -> Result<Linger, String> {
+        text.parse().map_err(|_| format!("give 0 to {LINGER_MAX} microseconds")).and_then(|us: u64| us.try_into())
+    }
 }
 
 impl From<Io> for Ways {

@@ -15,6 +15,7 @@ use rt::{MailReceiver, MailSender, Rt, Ways};
 
 use crate::Problem;
 use crate::board::Board;
+use crate::config::Linger;
 use crate::memory::Memory;
 
 /// The data core, and as many as connections may be dealt to.
@@ -64,7 +65,13 @@ impl Cores {
     ///
     /// # Errors
     /// When a thread cannot be had, or the kernel gives it no ring.
-    pub async fn start(rt: &Rt, cores: usize, ways: Ways, memory: Memory) -> Result<(Cores, String), Problem> {
+    pub async fn start(
+        rt: &Rt,
+        cores: usize,
+        ways: Ways,
+        linger: Linger,
+        memory: Memory,
+    ) -> Result<(Cores, String), Problem> {
         let no_cores = |e| Problem::failed("further cores", e, "serve with fewer (--cores)");
         let (begun, mut beginnings) = rt.mailbox();
         let one = |number| {
@@ -78,6 +85,7 @@ impl Cores {
                         return;
                     }
                 };
+                rt.set_linger(linger.time());
                 memory.settle();
                 begun.send(Ok(()));
                 drop(begun);

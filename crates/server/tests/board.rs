@@ -12,6 +12,7 @@ use export::{Directory, Fault, Namespace, remote};
 use futures::channel::oneshot;
 use rt::{Buf, Bytes, Rt, Ways};
 use server::board::{NearDirectory, NearVolume};
+use server::config::Linger;
 use server::cores::{Core, Cores, OtherCores};
 use server::memory::Memory;
 use server::namespace::{All, Served};
@@ -35,7 +36,7 @@ impl Scene {
     async fn of_parts(rt: &Rt, parts: u8) -> Scene {
         let dir = tempfile::tempdir().unwrap();
         let path = |name: String| dir.path().canonicalize().unwrap().join(name);
-        let (cores, _) = Cores::start(rt, 2, Ways::default(), Memory::default()).await.unwrap();
+        let (cores, _) = Cores::start(rt, 2, Ways::default(), Linger::default(), Memory::default()).await.unwrap();
         let world =
             World { rt: rt.clone(), registry: Registry::at(path("state".into())), cores: cores.to(), reserve: false };
         let drives = (0..4).map(|n| {

@@ -33,6 +33,8 @@ fn settings(dir: &Path, port: u16) -> Settings {
     Settings {
         take_over: vec![],
         reserve: true,
+        linger: server::config::Linger::default(),
+        congestion: rt::Congestion::default(),
         what: What::Configured(vec![array]),
         control: dir.join("control.sock"),
         state_dir: dir.join("state"),

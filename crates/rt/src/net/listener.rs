@@ -19,6 +19,7 @@ use std::time::Duration;
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, sockopt};
 
+use super::stream::peer_address;
 use super::{Addr, Stream};
 use crate::Rt;
 use crate::ring::{Operation, Request, owned};
@@ -35,7 +36,8 @@ impl Listener {
     /// Listens at `addr`; TCP port 0 takes a free one.
     ///
     /// # Errors
-    /// `AddrInUse` when a live server answers there; `AlreadyExists` when a socket's path holds something else.
+    /// `AddrInUse` when a live server answers there; `AlreadyExists` when a socket's path holds something else. When the kernel does
+    /// not have the congestion control that is named ([`Rt::set_congestion`]).
     pub fn bind(rt: &Rt, addr: &Addr) -> io::Result<Listener> {
         let (fd, addr, file) = match addr {
             Addr::Tcp(address) => {
@@ -43,6 +45,7 @@ impl Listener {
                 let addr = Addr::Tcp(socket.local_addr()?);
                 let fd = OwnedFd::from(socket);
                 look_after_the_silent(&fd)?;
+                rt.inner.congestion.borrow().listen(&fd)?;
                 (fd, addr, None)
             }
             Addr::Unix(path) => {
@@ -62,7 +65,11 @@ impl Listener {
             let request = Request::Accept { fd: self.fd.clone() };
             let (answer, _) = Operation::new(&self.rt.inner, request, None).await;
             if answer >= 0 {
-                return Ok(Stream::new(&self.rt, owned(answer)));
+                let fd = owned(answer);
+                if let Some(peer) = peer_address(&fd) {
+                    self.rt.inner.congestion.borrow().accepted(&fd, peer.ip());
+                }
+                return Ok(Stream::new(&self.rt, fd));
             }
             // A client that has gone away again is not an error of the listener.
             if ![libc::EINTR, libc::EAGAIN, libc::ECONNABORTED, libc::EPROTO].contains(&-answer) {

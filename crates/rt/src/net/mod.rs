@@ -3,6 +3,7 @@
 //! Not here: TLS, names (an address is a number or a path), datagrams.
 #![allow(unsafe_code)]
 
+mod congestion;
 mod descriptors;
 mod listener;
 mod stream;
@@ -14,6 +15,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
+pub use congestion::Congestion;
 pub use descriptors::{is_short_of_descriptors, raise_descriptor_limit};
 pub use listener::Listener;
 pub use stream::Stream;

@@ -260,7 +260,7 @@ fn judge(answer: i32) -> Option<io::Result<usize>> {
     }
 }
 
-fn peer_address(fd: &OwnedFd) -> Option<SocketAddr> {
+pub(super) fn peer_address(fd: &OwnedFd) -> Option<SocketAddr> {
     rustix::net::getpeername(fd).ok().flatten().and_then(|peer| SocketAddr::try_from(peer).ok())
 }
 

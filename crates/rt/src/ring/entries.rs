@@ -98,6 +98,14 @@ impl Entries {
         })
     }
 
+    /// Whether the kernel has answers, by the memory that it shares with us.
+    pub(super) fn has_news(&mut self) -> bool {
+        either!(self, io => {
+            let queue = io.submission();
+            queue.taskrun() || queue.cq_overflow()
+        }) || either!(self, io => !io.completion().is_empty())
+    }
+
     /// Submits; in a polling ring it also looks for answers, once.
     pub(super) fn submit(&self) -> io::Result<usize> {
         either!(self, io => io.submit())

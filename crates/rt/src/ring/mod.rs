@@ -20,6 +20,7 @@
 
 mod command;
 mod entries;
+mod linger;
 mod request;
 
 use std::cell::{Cell, OnceCell, RefCell};
@@ -30,13 +31,14 @@ use std::pin::Pin;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use io_uring::opcode;
 use slab::Slab;
 
 pub(crate) use command::{Command, Fields, Payload};
 use entries::Entries;
+use linger::{Awaited, Linger};
 pub(crate) use request::{Address, PARTS_MAX, Request, SendHeader, advance};
 
 use crate::drive::Load;
@@ -48,6 +50,9 @@ const NOBODY: u64 = u64::MAX;
 
 /// Pause when the kernel has no memory for a submission and no answer is there to be collected.
 const SHORTAGE_PAUSE: Duration = Duration::from_millis(1);
+
+/// Looks for answers between two at the clock and at what other threads have woken: a fraction of a microsecond.
+const LOOKS: u32 = 32;
 
 /// How the answer of an operation comes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -89,6 +94,9 @@ pub(crate) struct Ring {
     /// The slot of the operation that listens to the bell.
     listening: Cell<Option<usize>>,
     started: Cell<u32>,
+    /// Operations of drives in the first ring without an answer.
+    of_drives: Cell<usize>,
+    linger: Linger,
 }
 
 impl Ring {
@@ -104,6 +112,8 @@ impl Ring {
             bell: Rc::new(bell),
             listening: Cell::new(None),
             started: Cell::new(0),
+            of_drives: Cell::new(0),
+            linger: Linger::new(),
         };
         Ok((ring, queue))
     }
@@ -122,6 +132,7 @@ impl Ring {
     fn start(&self, request: Request, load: Option<Rc<Load>>, answering: Answering) -> usize {
         if let Some(load) = &load {
             load.begin();
+            self.of_drives.set(self.of_drives.get() + 1);
         }
         let mut slots = self.slots.borrow_mut();
         self.started.set(self.started.get().wrapping_add(1));
@@ -167,8 +178,7 @@ impl Ring {
 
     /// Submits and collects, without sleeping.
     pub(crate) fn poll(&self) {
-        let submitted = self.io.borrow_mut().submit();
-        self.bear(submitted);
+        self.submit_if_wanted();
         if self.polled.get() > 0 {
             self.ask();
         }
@@ -184,12 +194,71 @@ impl Ring {
     /// One round of waiting for polled operations: asks the drives, and looks at the first ring without sleeping.
     fn spin(&self) {
         self.ask();
+        self.submit_if_wanted();
+        self.collect();
+    }
+
+    /// Enters the kernel when that has something to do.
+    fn submit_if_wanted(&self) {
         let submitted = {
             let mut io = self.io.borrow_mut();
             if io.wants_enter() { io.submit() } else { Ok(0) }
         };
         self.bear(submitted);
+    }
+
+    /// No look before a sleep is longer than this; zero: there is none.
+    pub(crate) fn set_linger(&self, longest: Duration) {
+        self.linger.set_longest(longest);
+    }
+
+    pub(crate) fn longest_linger(&self) -> Duration {
+        self.linger.longest()
+    }
+
+    /// Waits until there is an answer, other threads wake something, or the time is over; collects. It looks for a while before it
+    /// sleeps: see [`linger`]. Nothing polled is in flight.
+    pub(crate) fn wait(&self, longest: Option<Duration>, queue: &Queue) {
+        let awaited = if self.of_drives.get() > 0 { Awaited::Drives } else { Awaited::Sockets };
+        let begun = Instant::now();
+        if let Some(length) = self.linger.begin(awaited)
+            && self.look(awaited, begun, length, longest, queue)
+        {
+            return;
+        }
+        if queue.fall_asleep() {
+            self.sleep(longest.map(|longest| longest.saturating_sub(begun.elapsed())));
+            queue.wake_up();
+            self.linger.slept(awaited, begun.elapsed());
+        }
+    }
+
+    /// Looks for so long; whether there is something to do, if only that the time is over.
+    fn look(
+        &self,
+        awaited: Awaited,
+        begun: Instant,
+        length: Duration,
+        longest: Option<Duration>,
+        queue: &Queue,
+    ) -> bool {
+        self.submit_if_wanted();
+        let mut found = self.collect() > 0;
+        while !found {
+            found = (0..LOOKS).any(|_| self.io.borrow_mut().has_news()) || queue.has_remote();
+            let passed = begun.elapsed();
+            if !found && longest.is_some_and(|longest| passed >= longest) {
+                return true;
+            }
+            if !found && passed >= length {
+                self.linger.in_vain(awaited);
+                return false;
+            }
+        }
+        self.linger.found(awaited);
+        self.submit_if_wanted();
         self.collect();
+        true
     }
 
     /// Whether a sleep would not be one: polled operations are in flight.
@@ -270,6 +339,7 @@ impl Ring {
         }
         drop(gone);
         if let Some(load) = load {
+            self.of_drives.set(self.of_drives.get() - 1);
             load.done();
         }
         if let Some(waker) = waker {

@@ -40,18 +40,24 @@ pub async fn status(State(c): State<Context>) -> Answer<Arrays> {
     let ask = c.data.ask(|data| async move {
         let served: Vec<Opened> = data.served.borrow().values().cloned().collect();
         let arrays = join_all(served.iter().map(Opened::view)).await;
-        Ok(Arrays {
-            version: VERSION,
-            served: true,
-            nbd: data.nbd.borrow().clone(),
-            nvme: data.nvme.borrow().clone(),
-            buffers: Some(Buffers::here()),
-            arrays,
-            absent: data.absent(),
-            not_served: not_served(&data),
-        })
+        Ok(Arrays { arrays, absent: data.absent(), not_served: not_served(&data), ..of_server(&data) })
     });
     Answer(ask.await)
+}
+
+/// What a server says of itself, without arrays.
+fn of_server(data: &Data) -> Arrays {
+    let rt = &data.world.rt;
+    Arrays {
+        version: VERSION,
+        served: true,
+        nbd: data.nbd.borrow().clone(),
+        nvme: data.nvme.borrow().clone(),
+        buffers: Some(Buffers::here()),
+        linger_us: Some(rt.linger().as_micros() as u64),
+        congestion: Some(rt.congestion().to_string()),
+        ..Arrays::default()
+    }
 }
 
 /// Known arrays that are neither served nor missed.
@@ -65,16 +71,7 @@ fn not_served(data: &Data) -> Vec<String> {
 pub async fn status_of(State(c): State<Context>, Path(array): Path<String>) -> Answer<Arrays> {
     let ask = c.data.ask(|data| async move {
         let arrays: Vec<ArrayView> = vec![data.array(&array)?.view().await];
-        Ok(Arrays {
-            version: VERSION,
-            served: true,
-            nbd: data.nbd.borrow().clone(),
-            nvme: data.nvme.borrow().clone(),
-            buffers: Some(Buffers::here()),
-            arrays,
-            absent: vec![],
-            not_served: vec![],
-        })
+        Ok(Arrays { arrays, ..of_server(&data) })
     });
     Answer(ask.await)
 }

@@ -8,7 +8,7 @@ use std::rc::Rc;
 
 use futures::future::{Either, select};
 use rt::net::Addr;
-use rt::{MailReceiver, Rt, Ways};
+use rt::{Congestion, MailReceiver, Rt, Ways};
 
 use super::control::{Control, Socket};
 use super::data::{Data, DataHandle, Letter};
@@ -16,7 +16,7 @@ use super::exports::{self, Exports, REQUESTS_MAX};
 use super::nvme::{self, Nvme, NvmeSettings};
 use super::{arrays, stop};
 use crate::Problem;
-use crate::config::ArrayConfig;
+use crate::config::{ArrayConfig, Linger};
 use crate::cores::{self, Cores};
 use crate::direct::{self, DirectDrive};
 use crate::memory::Memory;
@@ -70,6 +70,10 @@ pub struct Settings {
     pub cores: usize,
     /// Whether each of them has a CPU of its own.
     pub pin: bool,
+    /// How long an idle core looks for answers before it sleeps.
+    pub linger: Linger,
+    /// Congestion control of TCP connections.
+    pub congestion: Congestion,
     /// Stops when standard input ends: for a parent that must not leave a server behind.
     pub stop_at_eof: bool,
     /// The program's version, for `status`.
@@ -82,6 +86,8 @@ pub struct Settings {
 /// When it cannot start, or an array cannot be closed cleanly.
 pub fn run(settings: Settings) -> Result<(), Problem> {
     let rt = Rt::real_by(settings.ways).map_err(|e| Problem::no_ring(&e))?;
+    rt.set_linger(settings.linger.time());
+    rt.set_congestion(settings.congestion.clone());
     let result = rt.block_on(Box::pin(live(&rt, settings)));
     drop(rt);
     result
@@ -95,7 +101,7 @@ async fn live(rt: &Rt, settings: Settings) -> Result<(), Problem> {
     let machine = Machine::here(settings.pin.then_some(cores))?;
     let socket = step.run("control socket", async { Socket::claim(&settings.control) }).await?;
     let memory = settings.memory.checked()?;
-    let cores = step.run("cores", Cores::start(rt, cores - 1, settings.ways, memory)).await?;
+    let cores = step.run("cores", Cores::start(rt, cores - 1, settings.ways, settings.linger, memory)).await?;
     let registry = Registry::at(settings.state_dir.clone());
     let world = World { rt: rt.clone(), registry, cores: cores.to(), reserve: settings.reserve };
     let direct = step.run("direct drives", open_direct(&world, &settings)).await?;

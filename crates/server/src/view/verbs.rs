@@ -42,6 +42,12 @@ pub struct Arrays {
     /// Buffers that the server keeps for its next requests.
     #[serde(default)]
     pub buffers: Option<Buffers>,
+    /// Microseconds that its idle cores look for answers before they sleep, at most.
+    #[serde(default)]
+    pub linger_us: Option<u64>,
+    /// The congestion control of its TCP connections: auto, system or a name.
+    #[serde(default)]
+    pub congestion: Option<String>,
     /// The arrays, by name.
     pub arrays: Vec<ArrayView>,
     /// Arrays that could not be opened.
