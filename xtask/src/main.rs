@@ -13,11 +13,12 @@ mod run;
 mod suites;
 
 use std::env;
-use std::process::ExitCode;
+use std::process::{Command, ExitCode};
 
 const USAGE: &str = "\
-Usage: cargo xtask test [--only SUITE]... [--no-install] [--list]
+Usage: cargo xtask test [--all | --only SUITE]... [--no-install] [--list]
 
+  --all           every suite; without it slow ones take turns, by the number of the commit
   --only SUITE    only this suite, and the build if it needs it (may be given again)
   --no-install    installs nothing: what is missing is an error, also for root
   --list          lists the suites
@@ -28,6 +29,7 @@ Exit codes: 0 all suites passed, 1 one did not, 2 the command line makes no sens
 #[derive(Default)]
 struct Options {
     only: Vec<String>,
+    all: bool,
     list: bool,
     no_install: bool,
 }
@@ -45,6 +47,7 @@ fn main() -> ExitCode {
     let mut options = Options::default();
     while let Some(arg) = args.next() {
         match arg.as_str() {
+            "--all" => options.all = true,
             "--list" => options.list = true,
             "--no-install" => options.no_install = true,
             "--only" => match args.next() {
@@ -75,7 +78,20 @@ fn test(options: &Options) -> ExitCode {
     if let Some(unknown) = options.only.iter().find(|name| all.iter().all(|s| s.name != **name)) {
         return usage(&format!("no suite is called {unknown}; --list shows them"));
     }
-    let named = |s: &suites::Suite| options.only.is_empty() || options.only.iter().any(|n| n == s.name);
+    let turn = if options.all { None } else { commit_number().map(|n| n % suites::TURNS) };
+    let has_turn = |s: &suites::Suite| turn.is_none() || s.turn.is_none() || s.turn == turn;
+    let named = |s: &suites::Suite| {
+        if options.only.is_empty() { has_turn(s) } else { options.only.iter().any(|n| n == s.name) }
+    };
+    if options.only.is_empty() {
+        let others: Vec<_> = all.iter().filter(|s| !has_turn(s)).map(|s| s.name).collect();
+        if !others.is_empty() {
+            println!(
+                "Slow suites take turns by commit; this one leaves out {}: `cargo xtask test --all`",
+                others.join(", ")
+            );
+        }
+    }
     let wants_build = all.iter().any(|s| named(s) && s.wants_build());
     let chosen = |s: &suites::Suite| named(s) || (wants_build && suites::BUILDS.contains(&s.name));
     let chosen: Vec<_> = all.into_iter().filter(chosen).collect();
@@ -86,4 +102,10 @@ fn test(options: &Options) -> ExitCode {
         return ExitCode::from(3);
     }
     run::all(&chosen)
+}
+
+/// Which commit of the branch this is; `None` outside of a repository: then no suite is left out.
+fn commit_number() -> Option<u64> {
+    let count = Command::new("git").args(["rev-list", "--count", "HEAD"]).output().ok()?;
+    String::from_utf8(count.stdout).ok()?.trim().parse().ok()
 }

@@ -45,12 +45,17 @@ pub struct Suite {
     pub after: Option<fn() -> Result<(), String>>,
     /// After this it hangs.
     pub limit: Duration,
+    /// It is slow, and runs at commits of this turn alone, of [`TURNS`], unless all suites are asked for.
+    pub turn: Option<u64>,
 }
+
+/// Turns of the slow suites.
+pub const TURNS: u64 = 3;
 
 impl Suite {
     const fn new(name: &'static str, about: &'static str, minutes: u64, run: Run) -> Suite {
         let limit = Duration::from_secs(60 * minutes);
-        Suite { name, about, run, foreign: false, proof: None, after: None, limit }
+        Suite { name, about, run, foreign: false, proof: None, after: None, limit, turn: None }
     }
 
     /// Whether the suites that make programs must have run.
@@ -183,6 +188,7 @@ pub fn all() -> Vec<Suite> {
         // With the suite `lab` five minutes; a machine that is slow may take twice that.
         Suite {
             foreign: true,
+            turn: Some(0),
             ..Suite::new(
                 "lab-e2e",
                 "arrays through all their states: ours, md in a guest, modelled ones",
@@ -192,6 +198,7 @@ pub fn all() -> Vec<Suite> {
         },
         Suite {
             foreign: true,
+            turn: Some(1),
             ..Suite::new("kernel", "a Linux kernel in QEMU uses an array over NVMe/TCP", 6, Run::Built("kernel", &[]))
         },
         Suite {
@@ -205,7 +212,8 @@ pub fn all() -> Vec<Suite> {
         },
         Suite {
             foreign: true,
-            ..Suite::new("boot", "systemd serves, attaches and mounts an array at boot", 4, Run::Built("boot", &[]))
+            turn: Some(2),
+            ..Suite::new("boot", "systemd serves, attaches and mounts an array at boot", 8, Run::Built("boot", &[]))
         },
         Suite::new(
             "storm",
