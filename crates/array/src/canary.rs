@@ -280,6 +280,14 @@ canaries! {
     TooFewSeats,
     /// What was asked before a standstill is acknowledged after it, whoever has the drives by then.
     StaleAcked,
+    /// A label away from the ends counts although what lies before it is something else by now.
+    ForgottenLabelBelieved,
+    /// Wiping leaves the label away from the ends, and the generations.
+    InnerLabelLeft,
+    /// A drive that has become smaller is used as if it had not.
+    SmallerAsLarge,
+    /// Opens, closes and verbs wait for room without an end.
+    EndWaitsForRoom,
     /// What a reset took of the own reservations is not taken again.
     ReservationLost,
     /// The marks of other owners are not looked at.

@@ -155,7 +155,7 @@ async fn inner_label(drive: &Drive) -> Option<Label> {
             return None;
         }
         let Some(label) = label_at(drive, at).await.filter(|l| l.layout.slot_blocks == slot_blocks) else { continue };
-        for i in 0..2 {
+        for i in 0..if planted(Canary::ForgottenLabelBelieved) { 0 } else { 2 } {
             read_slot(drive, &label.layout, i).await.ok().filter(|g| g.array == label.array)?;
         }
         return Some(label);

@@ -146,7 +146,8 @@ impl Core {
 
     /// A step of an open, or of a close, unless it waits too long for room: then the drives that have none.
     pub async fn if_there_is_room<T>(&self, step: impl Future<Output = T>) -> Result<T, String> {
-        match select(pin!(step), pin!(self.changed.until(|| self.no_room_for_long()))).await {
+        let gives_up = || self.no_room_for_long() && !planted(Canary::EndWaitsForRoom);
+        match select(pin!(step), pin!(self.changed.until(gives_up))).await {
             Either::Left((done, _)) => Ok(done),
             Either::Right(_) => Err(self.without_room()),
         }

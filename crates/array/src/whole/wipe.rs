@@ -15,6 +15,7 @@ use ondisk::{Label, Layout};
 use rt::{Buf, Drive, IoError};
 
 use super::Slices;
+use crate::canary::{Canary, planted};
 use crate::inspect::read_label;
 
 /// Removes labels and slots of one drive, of every part. A drive without a label in its first or last block is searched for
@@ -79,7 +80,9 @@ impl Found {
     fn places(&self) -> Vec<MemberLba> {
         let of_part = |(from, blocks, layout): &(MemberLba, BlockCount, Layout)| {
             let [_, last, inner] = layout.labels();
-            let within = [inner, layout.slot(0), layout.slot(1), last].into_iter().chain(layout.owner_mark());
+            let all = [inner, layout.slot(0), layout.slot(1), last];
+            let within =
+                all[usize::from(planted(Canary::InnerLabelLeft)) * 3..].iter().copied().chain(layout.owner_mark());
             let labels = [MemberLba(0), MemberLba(blocks.0.saturating_sub(1))];
             let own = within.chain(labels).filter(|at| at.0 < blocks.0);
             own.map(|at| *from + BlockCount(at.0)).collect::<Vec<_>>()
