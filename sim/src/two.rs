@@ -93,11 +93,15 @@ pub fn servers(world: &mut World, report: &mut Report) -> Result<(), String> {
     report.recoveries += 1;
     match second {
         Second::Resets => resets(&mut dice, &first, &disks)?,
-        Second::Asks => asks(&mut dice, &first, &disks, how(false))?,
+        Second::Asks => {
+            let seen = reached(&mut dice, &disks, level);
+            asks(&mut dice, &first, &seen, how(false))?;
+        }
         Second::Takes | Second::WhileStill => {
             let take_over = second == Second::Takes || dice.random_range(0..2) == 0;
             let still = second == Second::WhileStill;
-            let two = Two { disks: &disks, reservable, still };
+            let seen = reached(&mut dice, &disks, level);
+            let two = Two { disks: &seen, reservable, still };
             match two.take(&mut dice, first, how(take_over), &mut volumes)? {
                 Some(first) => return end(world, first, &disks, volumes),
                 None => return checked(world, &disks),
@@ -105,6 +109,18 @@ pub fn servers(world: &mut World, report: &mut Report) -> Result<(), String> {
         }
     }
     end(world, first, &disks, volumes)
+}
+
+/// The drives that a second server reaches: all, or as few as the redundancy lets it do with.
+fn reached(dice: &mut Dice, disks: &[Disk], level: Level) -> Vec<Disk> {
+    let mut seen = disks.to_vec();
+    let enough = disks.len() > 2 * level.tolerates();
+    if enough && dice.random_range(0..2) == 0 {
+        for _ in 0..level.tolerates() {
+            seen.remove(dice.random_range(0..seen.len()));
+        }
+    }
+    seen
 }
 
 /// The array, with a volume, closed in order.

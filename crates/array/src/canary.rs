@@ -284,10 +284,30 @@ canaries! {
     ForgottenLabelBelieved,
     /// Wiping leaves the label away from the ends, and the generations.
     InnerLabelLeft,
-    /// A drive that has become smaller is used as if it had not.
-    SmallerAsLarge,
     /// Opens, closes and verbs wait for room without an end.
     EndWaitsForRoom,
+    /// A drive that holds nothing of the array but its last label is taken for what it was.
+    ForeignTakenBack,
+    /// Who opens does not wait for a drive that shows its mark slowly.
+    SlowMarkSkipped,
+    /// A mark that was there before the claim, and could not be overwritten, counts as an owner's.
+    OldMarkLives,
+    /// Who had a drive by the same host identity counts as shut out.
+    SameHostFenced,
+    /// A missing drive that is failed by command stays missing.
+    MissingNotFailed,
+    /// An owner looks at two of its marks, whoever may see others.
+    TwoMarks,
+    /// A strange mark on one member ends the right to write, though all others carry the own one.
+    StrangeMarkObeyed,
+    /// A process that is known to live is waited for as one that may be dead.
+    LivingWatched,
+    /// A label that cannot be written is the drive's failure.
+    LabelBlamed,
+    /// The first label that is found counts, whatever the others say.
+    FirstLabelCounts,
+    /// The log goes on in segments that another server may still write to.
+    LateWritesForgotten,
     /// What a reset took of the own reservations is not taken again.
     ReservationLost,
     /// The marks of other owners are not looked at.

@@ -7,7 +7,7 @@ use std::rc::Rc;
 
 use base::{BlockCount, MemberId, MemberUuid};
 use ondisk::layout::MEMBERS_MAX;
-use ondisk::{Label, Layout, MemberState, Rate};
+use ondisk::{Label, Layout, MemberState, Rate, WhyOut};
 use rt::Drive;
 
 use crate::array::Array;
@@ -89,6 +89,26 @@ impl Array {
         let member = self.may_fail(seat)?;
         if member.state.get() == MemberState::In {
             self.core.member_failed(seat, "was failed by command");
+        } else if member.why_out() == WhyOut::Missing && !planted(Canary::MissingNotFailed) {
+            member.why_out.set(WhyOut::Failed);
+            self.core.note(format!(
+                "drive {} (seat {seat}) was failed by command: it does not come back",
+                member.drive_name
+            ));
+            self.core.degraded_durably().await?;
+            return Ok(self.core.commit().await?);
+        }
+        Ok(self.core.degraded_durably().await?)
+    }
+
+    /// Takes a member out whose drive is gone.
+    ///
+    /// # Errors
+    /// When the redundancy does not cover it.
+    pub async fn drive_gone(&self, seat: MemberId) -> Result<(), Refused> {
+        let member = self.may_fail(seat)?;
+        if member.state.get() == MemberState::In {
+            self.core.member_gone_writing(seat);
         }
         Ok(self.core.degraded_durably().await?)
     }

@@ -215,7 +215,7 @@ impl Seat {
     /// Writes `parts` behind each other, as one request.
     pub async fn write_vectored(&self, at: MemberLba, parts: Vec<Bytes>) -> Result<(), IoError> {
         let mut drive = self.writable_drive()?;
-        if !self.guard.is_fresh(drive.turned()) {
+        if !self.guard.is_fresh(drive.recent()) {
             Box::pin(self.guard.freshen()).await;
             drive = self.writable_drive()?;
         }
@@ -234,7 +234,7 @@ impl Seat {
     /// What was asked before this process stood still may be answered after it, and another server have the drives by then: so a
     /// success counts once they are known to be this server's.
     async fn still_ours(&self, drive: &Drive, result: Result<(), IoError>) -> Result<(), IoError> {
-        if result.is_err() || self.guard.is_fresh(drive.turned()) || planted(Canary::StaleAcked) {
+        if result.is_err() || self.guard.is_fresh(drive.recent()) || planted(Canary::StaleAcked) {
             return result;
         }
         Box::pin(self.guard.freshen()).await;
@@ -250,7 +250,7 @@ impl Seat {
 
     /// Gives blocks back to the drive: a hint, one that cannot do it is as good without.
     pub async fn deallocate(&self, at: MemberLba, blocks: BlockCount) {
-        if self.writable_drive().is_ok_and(|drive| !self.guard.is_fresh(drive.turned())) {
+        if self.writable_drive().is_ok_and(|drive| !self.guard.is_fresh(drive.recent())) {
             Box::pin(self.guard.freshen()).await;
         }
         if let Ok(drive) = self.writable_drive() {
@@ -261,9 +261,12 @@ impl Seat {
         }
     }
 
-    /// Reads for the owner mark: it is neither counted nor watched.
+    /// Reads for the owner mark. It is not counted; a drive that does not answer is late, as with any request, since writes wait
+    /// for these reads and would not find out.
     pub async fn read_aside(&self, at: MemberLba, buf: Buf) -> Result<Buf, IoError> {
-        let (done, buf) = self.readable_drive()?.read(at, buf).await;
+        let drive = self.readable_drive()?;
+        let answer = self.health.watch(drive.turned(), || self.left(), pin!(drive.read(at, buf))).await;
+        let (done, buf) = answer.unwrap_or_else(|| (Err(IoError::Gone), Buf::zeroed(0)));
         done.map(|()| buf)
     }
 

@@ -3,7 +3,7 @@
 use std::cell::Cell;
 
 use base::BlockCount;
-use ondisk::{Limits, MemberState, SegmentState, VolumeState};
+use ondisk::{Limits, MemberState, SegmentState, VolumeState, WhyOut};
 use serde::Serialize;
 use uuid::Uuid;
 
@@ -212,6 +212,8 @@ pub struct MemberStatus {
     pub seat: u16,
     /// In one word.
     pub state: SeatState,
+    /// Out since it was not there, not since it failed: it comes back by itself.
+    pub missing: bool,
     /// The path it was opened by.
     pub drive: String,
     /// Serial number or stable name.
@@ -454,6 +456,7 @@ impl Core {
                     MemberState::Out | MemberState::Vacant => SeatState::Out,
                     MemberState::Spare => SeatState::Spare,
                 },
+                missing: s.state.get() == MemberState::Out && s.why_out() == WhyOut::Missing,
                 drive: s.drive.as_ref().map(|d| d.info().name.clone()).unwrap_or_default(),
                 drive_name: s.drive_name.clone(),
                 bytes: BlockCount(s.layout.drive_blocks).bytes(),

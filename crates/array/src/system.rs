@@ -15,7 +15,7 @@ use std::time::Duration;
 use base::{BLOCK_BYTES, Generation as Number, MemberId, SegmentId};
 use futures::future::{join_all, select};
 use ondisk::generation::{ANCESTORS, generation_id, is_same_or_before};
-use ondisk::{Generation, Member, MemberState, SHARDS, Segment, SegmentState, Volume};
+use ondisk::{Generation, Label, Member, MemberState, SHARDS, Segment, SegmentState, Volume};
 use rt::{Buf, Bytes};
 
 use crate::canary::{Canary, planted};
@@ -133,7 +133,25 @@ impl Core {
         let older = |(n, other): (Number, u128)| n.0 < number && other != id;
         // Another may have taken effect while it was read.
         let same = number == self.system.number.get();
-        same && read.is_ok() && Generation::peek(&block).is_ok_and(older) && !planted(Canary::SetBackUnnoticed)
+        if !same || read.is_err() || planted(Canary::SetBackUnnoticed) {
+            return false;
+        }
+        match Generation::peek(&block) {
+            Ok(other) => older(other),
+            // Rot may hit one place; where nothing is left in any, something else was put there.
+            Err(_) => self.is_blank(seat).await && number == self.system.number.get(),
+        }
+    }
+
+    /// Whether a member holds no generation and no label any more.
+    async fn is_blank(&self, seat: &Seat) -> bool {
+        for at in [0, 1].map(|slot| seat.layout.slot(slot)).into_iter().chain(seat.layout.labels()) {
+            let (read, block) = seat.read(at, Buf::zeroed(BLOCK_BYTES)).await;
+            if read.is_err() || Generation::peek(&block).is_ok() || Label::decode(&block).is_ok() {
+                return false;
+            }
+        }
+        true
     }
 
     /// Looks now and then whether members are what they were: until one commits, nothing else would tell.

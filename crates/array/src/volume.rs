@@ -432,12 +432,13 @@ impl Volume {
         while lba < end {
             self.core.writable()?;
             self.charge_more(charge, 0).await?;
-            match self.core.span(&self.vol, lba, end).await {
-                Ok(span) if span.says == Some(fill) => match self.first_held(lba, span.until) {
-                    None => lba = span.until,
-                    Some(held) if held == lba => break,
-                    Some(held) => lba = held,
-                },
+            // Asked before the map is: what is locked then may have landed, and be locked no more, when the map has answered.
+            let free_until = self.first_held(lba, end).unwrap_or(end);
+            if free_until == lba {
+                break;
+            }
+            match self.core.span(&self.vol, lba, free_until).await {
+                Ok(span) if span.says == Some(fill) => lba = span.until,
                 // What cannot be read is no proof.
                 Ok(_) | Err(Fault::Medium) => break,
                 Err(other) => return Err(other),

@@ -97,6 +97,8 @@ pub(crate) struct Inner {
     pub(crate) congestion: RefCell<Congestion>,
     /// When what is ready now was found, in the real world.
     turned: Cell<Nanos>,
+    /// The CPU's ticks then.
+    turned_ticks: Cell<u64>,
     in_block_on: Cell<bool>,
     ended: Cell<bool>,
 }
@@ -181,6 +183,7 @@ impl Rt {
             host: OnceCell::new(),
             congestion: RefCell::default(),
             turned: Cell::new(Nanos(0)),
+            turned_ticks: Cell::new(0),
             in_block_on: Cell::new(false),
             ended: Cell::new(false),
         };
@@ -205,7 +208,7 @@ impl Rt {
         let tag = Tag::new(ROOT, &inner.queue);
         let waker = Waker::from(tag.clone());
         tag.enqueue();
-        inner.turned.set(inner.now());
+        inner.turned_now();
         let begun = inner.modelled_now();
         loop {
             let (mut polls, mut looked) = (0, ticks::now());
@@ -256,6 +259,12 @@ impl Rt {
     #[must_use]
     pub fn turned(&self) -> Nanos {
         self.inner.turned()
+    }
+
+    /// The monotonic clock, 50 us old at most: what must not be older than a standstill in the middle of a turn.
+    #[must_use]
+    pub fn recent(&self) -> Nanos {
+        self.inner.recent()
     }
 
     /// CPU time that this thread has taken; none in the modelled world.
@@ -423,6 +432,17 @@ impl Inner {
         }
     }
 
+    pub(crate) fn recent(&self) -> Nanos {
+        let is_recent = ticks::now().wrapping_sub(self.turned_ticks.get()) < ticks::FEW;
+        if is_recent { self.turned() } else { self.now() }
+    }
+
+    /// What is ready now was found now.
+    fn turned_now(&self) {
+        self.turned.set(self.now());
+        self.turned_ticks.set(ticks::now());
+    }
+
     /// Who this process is.
     pub(crate) fn host(&self) -> Host {
         let ask = || match &self.world {
@@ -560,7 +580,7 @@ impl Inner {
                 } else {
                     ring.wait(soonest.map(|at| at - now), &self.queue);
                 }
-                self.turned.set(self.now());
+                self.turned_now();
                 if soonest.is_some() {
                     self.fire(self.turned());
                 }

@@ -84,6 +84,21 @@ impl Rt {
     }
 }
 
+impl Rt {
+    /// Whether another process is known to live, if only stopped. False does not mean that it is dead.
+    #[must_use]
+    pub fn is_living(&self, other: &Host) -> bool {
+        let own = self.host();
+        if !own.compares(other) {
+            return false;
+        }
+        if self.is_modelled() {
+            return LIVING.lock().unwrap_or_else(PoisonError::into_inner).contains(&other.started);
+        }
+        started(other.pid) == Some(other.started) && !is_empty_shell(other.pid)
+    }
+}
+
 /// The runtimes of the modelled world that have not ended.
 static LIVING: Mutex<BTreeSet<u64>> = Mutex::new(BTreeSet::new());
 
@@ -161,7 +176,7 @@ mod tests {
     fn the_dead_are_told_from_the_living() {
         let rt = Rt::real().unwrap();
         let (mut child, host) = sleeper();
-        assert!(!rt.is_dead(&host));
+        assert!(!rt.is_dead(&host) && rt.is_living(&host));
         // Another process has its number by now.
         assert!(rt.is_dead(&Host { started: host.started - 1, ..host.clone() }));
         child.kill().unwrap();

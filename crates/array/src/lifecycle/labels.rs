@@ -30,7 +30,7 @@ impl Core {
     /// Where things lie on a member's drive now; what was asked for says where they lay, and is kept where nothing fits.
     pub(super) fn layout_now(&self, drive: &Drive, id: MemberId, then: Layout) -> Layout {
         let (name, now) = (&drive.info().name, drive.info().blocks.0);
-        if now == then.drive_blocks || planted(Canary::SmallerAsLarge) {
+        if now == then.drive_blocks {
             return then;
         }
         let sizes = format!("{} bytes now, {} when it joined", bytes(now), bytes(then.drive_blocks));
@@ -52,9 +52,10 @@ impl Core {
         join_all(self.seats_in().iter().map(|seat| self.heal_labels_of(seat))).await;
     }
 
-    async fn heal_labels_of(&self, seat: &Rc<Seat>) {
+    pub(super) async fn heal_labels_of(&self, seat: &Rc<Seat>) {
         let mut name = None;
         let mut wrong: Vec<(MemberLba, bool)> = Vec::new();
+        let [.., inner] = seat.layout.labels();
         for at in seat.layout.labels() {
             let (read, block) = seat.read(at, Buf::zeroed(BLOCK_BYTES)).await;
             let label = Label::decode(&block).ok().filter(|_| read.is_ok());
@@ -67,16 +68,17 @@ impl Core {
                     }
                     name = Some(label.array_name);
                 }
-                // Bytes that a program of before left unused, or what was said of a larger drive.
-                None => wrong.push((at, !is_label && block.iter().any(|byte| *byte != 0))),
+                // The third may be bytes that a program of before left unused, or any what was said of a larger drive.
+                None => wrong.push((at, !is_label && (at != inner || block.iter().any(|byte| *byte != 0)))),
             }
         }
         let label = self.label_of(seat, name.unwrap_or_else(|| self.name.borrow().clone()));
-        if wrong.is_empty() || !self.put_labels(seat, &label, &wrong).await {
+        if wrong.is_empty() {
             return;
         }
-        let overwritten: Vec<String> =
-            wrong.iter().filter(|(_, there)| *there).map(|(at, _)| at.byte_offset().to_string()).collect();
+        let Some(written) = self.put_labels(seat, &label, &wrong).await else { return };
+        let told = wrong.iter().filter(|(at, there)| *there && written.contains(at));
+        let overwritten: Vec<String> = told.map(|(at, _)| at.byte_offset().to_string()).collect();
         if !overwritten.is_empty() {
             self.note(format!(
                 "drive {} (seat {}): its label at byte {} was overwritten, and is written anew",
@@ -87,19 +89,32 @@ impl Core {
         }
     }
 
-    async fn put_labels(&self, seat: &Rc<Seat>, label: &Label, places: &[(MemberLba, bool)]) -> bool {
+    /// The places that were written; `None` when the drive is none any more.
+    async fn put_labels(&self, seat: &Rc<Seat>, label: &Label, places: &[(MemberLba, bool)]) -> Option<Vec<MemberLba>> {
+        let mut written = Vec::new();
         for (at, _) in places {
             let image = Buf::from_slice(&label.encode_at(*at)).freeze();
-            if self.write_to(seat, *at, vec![image]).await.is_err() {
-                return false;
+            if planted(Canary::LabelBlamed) {
+                self.write_to(seat, *at, vec![image]).await.ok()?;
+                continue;
+            }
+            // There are others: one that cannot be written is no reason to do without the drive.
+            match seat.write(*at, image).await {
+                Ok(()) => written.push(*at),
+                Err(error) => self.note(format!(
+                    "drive {} (seat {}): its label at byte {} cannot be written: {error}",
+                    seat.drive_name,
+                    seat.id,
+                    at.byte_offset()
+                )),
             }
         }
         match seat.flush().await {
-            Ok(()) => true,
-            Err(IoError::Gone) => false,
+            Ok(()) => Some(written),
+            Err(IoError::Gone) => None,
             Err(error) => {
                 self.member_erred(seat.id, "its labels could not be written", error);
-                false
+                None
             }
         }
     }

@@ -17,7 +17,7 @@ use super::returning::{Standing, seat_of, standing};
 use crate::canary::{Canary, planted};
 use crate::core::{Core, Phase, Shape, Vol};
 use crate::fault::{Fault, Refused, RefusedCode};
-use crate::inspect::{read_label, read_slot};
+use crate::inspect::{is_labelled, read_label, read_slot};
 use crate::lifecycle::replay::ReplayHow;
 use crate::owner::OwnerHow;
 use crate::seat::Seat;
@@ -81,6 +81,8 @@ pub(crate) struct Found {
     pub(crate) label: Label,
     /// Newest first.
     pub(crate) generations: Vec<Generation>,
+    /// Whether it holds a generation, or the label in its first block: else something else may have been put on it since.
+    pub(super) own: bool,
     /// Whether it does not hold the generation, and is known to have been there when that took effect.
     pub(super) lent: bool,
 }
@@ -171,7 +173,18 @@ pub async fn open(rt: &Rt, drives: Vec<Drive>, how: OpenHow) -> Result<(Rc<Core>
     }
     if writable {
         core.epoch.set(epoch);
-        core.settle_segments();
+        let aside = core.settle_segments(how.owner.carried.is_some_and(|c| c.is_unsure()));
+        if !aside.is_empty() {
+            core.zones_on_their_way(aside.len() as i64);
+            let (later, rt) = (Rc::downgrade(&core), core.rt.clone());
+            let free = async move {
+                rt.sleep(LATE_WRITES).await;
+                if let Some(core) = later.upgrade() {
+                    core.pins.free_later(aside);
+                }
+            };
+            core.rt.spawn(free).detach();
+        }
         if !core.survivable() {
             core.freeze("drives failed during recovery");
         } else if !planted(Canary::ServesUncommitted) {
@@ -195,8 +208,15 @@ pub async fn open(rt: &Rt, drives: Vec<Drive>, how: OpenHow) -> Result<(Rc<Core>
 /// Times a label or a generation is read before it counts as unreadable: an error may pass.
 const READ_TRIES: usize = 3;
 
+/// Writes of another server that was stopped have landed, or never will.
+const LATE_WRITES: Duration = Duration::from_secs(60);
+
 /// Between the tries.
 const READ_PAUSE: Duration = Duration::from_millis(20);
+
+/// What is said of a drive of which the last label alone is left.
+pub(super) const NOT_OWN: &str =
+    "holds nothing of the array but the label in its last block, so something else may have been put on it";
 
 /// A drive's label, or why there is none once it was tried several times.
 pub async fn read_label_patiently(rt: &Rt, drive: &Drive) -> Result<Result<Label, FormatError>, IoError> {
@@ -253,7 +273,8 @@ pub(crate) async fn read_member(rt: &Rt, drive: Drive) -> Result<Option<Found>, 
     {
         generations.remove(0);
     }
-    Ok(Some(Found { drive, label, generations, lent: false }))
+    let own = !generations.is_empty() || is_labelled(&drive, &label).await;
+    Ok(Some(Found { drive, label, generations, own, lent: false }))
 }
 
 /// Epochs are seconds from here on: 2026-01-01 00:00:00 UTC.
@@ -449,6 +470,7 @@ fn load(rt: &Rt, g: &Generation, found: &[Found], standings: &[Standing], how: O
                 own.number, g.number
             )),
             Standing::Behind(None) => core.note(format!("drive {name} holds no generation that counts")),
+            Standing::Out if !f.own => core.note(format!("drive {name} {NOT_OWN}: it is left out")),
             Standing::Out => core.note(format!("drive {name} is out: its state is old")),
         }
     }

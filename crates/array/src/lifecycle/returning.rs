@@ -25,7 +25,7 @@ use ondisk::generation::is_same_or_before;
 use ondisk::{Generation, Layout, Member, MemberState, Segment, WhyOut};
 use rt::Drive;
 
-use super::open::{Found, is_newcomer, last_word, read_member};
+use super::open::{Found, NOT_OWN, is_newcomer, last_word, read_member};
 use crate::array::Array;
 use crate::canary::{Canary, planted};
 use crate::core::Core;
@@ -54,7 +54,9 @@ impl Standing {
 
 /// What `f` is to the array whose newest generation is `newest`.
 pub(super) fn standing(f: &Found, newest: &Generation, found: &[Found]) -> Standing {
-    let Some(member) = seat_of(f, newest) else { return Standing::Out };
+    let Some(member) = seat_of(f, newest).filter(|_| f.own || planted(Canary::ForeignTakenBack)) else {
+        return Standing::Out;
+    };
     let last = last_word(f, newest);
     let ours = planted(Canary::DivergedBelieved) || last.is_none_or(|g| newest.descends_from(g.id));
     let behind = || Standing::Behind(last.cloned().map(Box::new));
@@ -108,6 +110,10 @@ impl Array {
         let Some(found) = found.filter(is_it) else {
             return refuse(RefusedCode::NotFound, "it is not the drive of this seat", "Name the right drive");
         };
+        if !found.own && !planted(Canary::ForeignTakenBack) {
+            let todo = "Look at what it is; `ashlar drive replace` with --force puts it in as a new drive";
+            return refuse(RefusedCode::Diverged, &format!("it {NOT_OWN}"), todo);
+        }
         core.degraded_durably().await?;
         let base = found.generations.first();
         if base.is_some_and(|g| !core.descends_from(g.id)) {
@@ -115,11 +121,17 @@ impl Array {
             return refuse(RefusedCode::Diverged, why, "Wipe it (`ashlar wipe`) and put it in as a new drive");
         }
         core.reserve_joining(&drive).await?;
+        // What a mark of before says would be another server's.
+        core.mark_joining(&found.drive, &found.label).await?;
         if !core.seat(seat).is_some_and(|s| Rc::ptr_eq(&s, &old)) || !core.take_back(seat, drive, base) {
             let todo = "Wipe it (`ashlar wipe`) and add it as a spare";
             return refuse(RefusedCode::InUse, "another drive has taken its place", todo);
         }
-        Ok(core.commit().await?)
+        core.commit().await?;
+        if let Some(seat) = core.seat(seat) {
+            core.heal_labels_of(&seat).await;
+        }
+        Ok(())
     }
 }
 

@@ -2,22 +2,34 @@
 //!
 //! Not here: where an open segment goes on (`replay`).
 
+use std::rc::Rc;
+
 use ondisk::{Scheme, SegmentState};
 
 use crate::core::Core;
 use crate::log::StreamId;
+use crate::seat::Seat;
 use crate::segment::Seg;
 
 impl Core {
     /// After replay: spares that were never written go back, open segments get their streams, the rest is sealed.
-    pub(super) fn settle_segments(&self) {
+    ///
+    /// Where another server `may_write` yet what it had sent, no segment goes on that it wrote to, and zones that it may have begun
+    /// are returned: they are not used for a while. Where there is no room for other segments, that cannot be.
+    pub(super) fn settle_segments(&self, may_write: bool) -> Vec<(Rc<Seat>, u32)> {
+        let mut aside = Vec::new();
+        let another = self.another_can_be_had(&self.table.borrow());
+        let may_write = may_write && another;
         let mut table = self.table.borrow_mut();
         let seats = self.seats.borrow();
         table.segments.retain(|_, s| {
             let unused = s.state == SegmentState::Spare;
             if unused {
                 for (m, zone) in s.slots.iter().flatten() {
-                    seats[usize::from(m.0)].free.borrow_mut().insert(*zone);
+                    match may_write {
+                        true => aside.push((seats[usize::from(m.0)].clone(), *zone)),
+                        false => _ = seats[usize::from(m.0)].free.borrow_mut().insert(*zone),
+                    }
                 }
             }
             !unused
@@ -45,6 +57,7 @@ impl Core {
             let for_map = own_map == Some(seg.scheme) && own_map != Some(self.shape.scheme);
             let stream = match () {
                 // What nobody needs comes back whole.
+                () if may_write => None,
                 () if out(seg) || (!room && seg.live == 0 && seg.unmerged.is_empty()) => None,
                 () if for_map => Some(StreamId::Map).filter(|m| self.log.stream(*m).segment.get().is_none()),
                 () => streams.pop(),
@@ -55,7 +68,7 @@ impl Core {
             }
         }
         if !room {
-            return;
+            return aside;
         }
         // The emptiest for the moves, which make room for the others.
         let of = |stream: StreamId| table.segments.get(&self.log.stream(stream).segment.get()?);
@@ -67,5 +80,6 @@ impl Core {
                 self.log.stream(StreamId::Inner).segment.swap(&self.log.stream(other).segment);
             }
         }
+        aside
     }
 }

@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 
 use futures::future::join_all;
 use ondisk::{OwnerMark, OwnerState};
-use rt::{Buf, Drive, Host, Nanos, Reserve, Reserved, Rt};
+use rt::{Buf, Drive, Host, IoError, Nanos, Reserve, Reserved, Rt};
 
-use super::mark::{Carried, Place, Seen, host_of, in_use, owner_text, place_of};
+use super::mark::{BEFORE, Carried, Place, Seen, host_of, in_use, owner_text, place_of};
 use super::{OwnerHow, WATCH, claim, fence};
 use crate::canary::{Canary, planted};
 use crate::fault::Refused;
@@ -30,6 +30,8 @@ pub struct Admitted {
 pub(super) struct Known {
     /// When the looking began.
     pub(super) since: Nanos,
+    /// What each place held then: a mark that is as it was has nobody who writes it.
+    pub(super) seen: Vec<Option<Buf>>,
     /// Who has reserved each drive, where all tell.
     pub(super) holders: Option<Vec<Option<u64>>>,
     /// Nobody is there who would have to be waited for.
@@ -61,10 +63,13 @@ pub async fn admit(
     let Some(first) = places.first() else { return Ok(None) };
     let name = first.array_name.clone();
     let known = look(rt, &name, &places, drives, how).await?;
-    let before = known.1.iter().map(|mark| mark.session).next().unwrap_or(0);
-    let taken_from = if how.take_over { before } else { 0 };
+    let lives = known.1.iter().find(|mark| mark.state != OwnerState::Released).map_or(0, |mark| mark.session);
+    let taken_from = if how.take_over { lives } else { 0 };
+    let mut before = [0; BEFORE];
+    before.iter_mut().zip(&known.1).for_each(|(slot, mark)| *slot = mark.session);
     let can_reserve = known.0.holders.is_some();
-    let mut carried = Carried { taken_from, before, ..Carried::new(rt) };
+    let unsure = !known.0.nobody || how.take_over;
+    let mut carried = Carried { taken_from, before, unsure, ..Carried::new(rt) };
     if can_reserve && how.reserve {
         carried.key = Some(Carried::new_key(rt));
     }
@@ -79,7 +84,7 @@ pub async fn admit(
     }
 }
 
-/// What there is of others: the marks that are not released, newest first.
+/// What there is of others: their marks, newest first.
 async fn look(
     rt: &Rt,
     name: &str,
@@ -91,7 +96,17 @@ async fn look(
     let mut since = rt.now();
     let blocks = join_all(places.iter().map(|place| place.read(rt))).await;
     let mut marks: BTreeMap<u128, OwnerMark> = BTreeMap::new();
+    let silent = blocks.iter().filter(|block| matches!(block, Err(IoError::TimedOut))).count();
+    if silent * 2 >= places.len() && !planted(Canary::SlowMarkSkipped) {
+        let why = format!(
+            "{silent} of {} drives do not answer, so it is not known whether another server has it",
+            places.len()
+        );
+        return Err(in_use(name, why));
+    }
+    let seen: Vec<Option<Buf>> = blocks.iter().map(|block| block.as_ref().ok().map(|b| Buf::from_slice(b))).collect();
     let mut watched: Vec<(&Place, Buf)> = Vec::new();
+    let mut over_marks: Vec<OwnerMark> = Vec::new();
     for (place, block) in places.iter().zip(blocks) {
         let Ok(block) = block else { continue };
         match Seen::of(&block, place.array) {
@@ -99,6 +114,9 @@ async fn look(
             Seen::Nothing => {}
             Seen::Mark(mark) => {
                 let over = mark.state == OwnerState::Released || rt.is_dead(&host_of(&mark));
+                if mark.state == OwnerState::Released {
+                    over_marks.push((*mark).clone());
+                }
                 if !over {
                     watched.push((place, block));
                 }
@@ -119,6 +137,15 @@ async fn look(
         let who = by_key(*key).map_or_else(|| "no mark tells whose it is".to_owned(), owner_text);
         return Err(in_use(name, format!("its drives are reserved by key {key:#018x}: {who}")));
     }
+    // One that has said on any drive that it is over is, whatever the others say: they were not there.
+    let released: Vec<u128> = over_marks.iter().map(|mark| mark.session).collect();
+    let lives = |mark: &&OwnerMark| {
+        let host = host_of(mark);
+        !released.contains(&mark.session) && host != rt.host() && rt.is_living(&host) && !planted(Canary::LivingWatched)
+    };
+    if let Some(mark) = marks.values().find(lives).filter(|_| !how.take_over) {
+        return Err(in_use(name, format!("it is in use: {}", owner_text(mark))));
+    }
     if !watched.is_empty() && !how.take_over {
         if let Some(moved) = watch(rt, &watched).await {
             return Err(in_use(name, format!("it is in use: {moved}")));
@@ -128,8 +155,8 @@ async fn look(
     let all_tell = !reserved.is_empty() && reserved.iter().all(Result::is_ok);
     let holders = all_tell.then(|| reserved.into_iter().flatten().map(|r: Reserved| r.holder).collect());
     let holders_dead = held_by.iter().all(|key| by_key(*key).is_some_and(is_dead));
-    let known = Known { since, holders, nobody: watched.is_empty(), holders_dead };
-    let mut marks: Vec<OwnerMark> = marks.into_values().filter(|m| m.state != OwnerState::Released).collect();
+    let known = Known { since, seen, holders, nobody: watched.is_empty(), holders_dead };
+    let mut marks: Vec<OwnerMark> = marks.into_values().collect();
     marks.sort_by_key(|mark| std::cmp::Reverse(mark.since));
     Ok((known, marks))
 }

@@ -35,7 +35,7 @@ pub(super) async fn claim(admitted: &Admitted, known: &Known, take_over: bool) -
         () if take_over => TAKE_OVER,
         () => SETTLE,
     };
-    stand(admitted, wait, take_over).await
+    stand(admitted, known, wait, take_over).await
 }
 
 /// Writes the claim on every member; an error only when another host has reserved one.
@@ -60,10 +60,13 @@ async fn reserve(admitted: &Admitted, known: &Known) -> Result<bool, Refused> {
             Err(e) => Err(conflict(admitted, &e.to_string())),
         };
     };
+    let mut fenced = true;
     for (drive, holder) in admitted.drives.iter().zip(holders) {
         let name = &drive.info().name;
-        if let Err(e) = fence::take(drive, key, *holder).await {
-            return Err(conflict(admitted, &format!("drive {name} cannot be reserved: {e}")));
+        match fence::take(drive, key, *holder).await {
+            // Who had it by the same way to the drive (the same host identity) is not shut out.
+            Ok(preempted) => fenced &= preempted || holder.is_none() || known.holders_dead,
+            Err(e) => return Err(conflict(admitted, &format!("drive {name} cannot be reserved: {e}"))),
         }
         match fence::look(&admitted.rt, drive).await {
             Ok(reserved) if reserved.holder == Some(key) => {}
@@ -71,7 +74,7 @@ async fn reserve(admitted: &Admitted, known: &Known) -> Result<bool, Refused> {
             Err(e) => return Err(conflict(admitted, &format!("drive {name} does not say who has reserved it: {e}"))),
         }
     }
-    Ok(true)
+    Ok(fenced || planted(Canary::SameHostFenced))
 }
 
 /// Reservations that are left over, where none are wanted.
@@ -87,14 +90,14 @@ async fn end_others(admitted: &Admitted, holders: &[Option<u64>]) -> Result<(), 
 }
 
 /// Waits with the claim in sight, and looks for others.
-async fn stand(admitted: &Admitted, wait: Duration, take_over: bool) -> Result<(), Refused> {
+async fn stand(admitted: &Admitted, known: &Known, wait: Duration, take_over: bool) -> Result<(), Refused> {
     let rt = &admitted.rt;
     let mut until = rt.now() + wait;
     let end = rt.now() + wait * 2;
     let mut beat = 1;
     loop {
         rt.sleep(LOOK_EVERY.min(until - rt.now())).await;
-        if let Some(other) = another(admitted).await {
+        if let Some(other) = another(admitted, known).await {
             // Who is being taken over may have written once more before it looked.
             if !take_over || rt.now() >= end {
                 return Err(in_use(&admitted.places[0].array_name, format!("another server opens or has it: {other}")));
@@ -109,18 +112,23 @@ async fn stand(admitted: &Admitted, wait: Duration, take_over: bool) -> Result<(
     }
 }
 
-/// Who wrote over the claim.
-async fn another(admitted: &Admitted) -> Option<String> {
+/// Who wrote over the claim. A mark that is as it was before the claim stands where that could not be written.
+async fn another(admitted: &Admitted, known: &Known) -> Option<String> {
     if planted(Canary::MarkIgnored) {
         return None;
     }
     let blocks = join_all(admitted.places.iter().map(|place| place.read(&admitted.rt))).await;
-    let seen =
-        admitted.places.iter().zip(blocks).filter_map(|(place, block)| match Seen::of(&block.ok()?, place.array) {
+    let now = admitted.places.iter().zip(&known.seen).zip(blocks);
+    let mut others = now.filter_map(|((place, before), block)| {
+        let block = block.ok()?;
+        let is_as_before = before.as_ref().is_some_and(|before| before[..] == block[..]);
+        match Seen::of(&block, place.array) {
+            _ if is_as_before && !planted(Canary::OldMarkLives) => None,
             Seen::Mark(mark) if mark.session != admitted.carried.session => Some(owner_text(&mark)),
             Seen::Mark(_) | Seen::Nothing | Seen::Unclear => None,
-        });
-    seen.into_iter().next()
+        }
+    });
+    others.next()
 }
 
 fn conflict(admitted: &Admitted, why: &str) -> Refused {

@@ -38,14 +38,14 @@ pub(super) async fn hold_again(rt: &Rt, drive: &Drive, key: u64) -> Result<(), S
     Err("its reservation cannot be taken again".to_owned())
 }
 
-/// Reserves a drive by `key`, from the holder of the key `victim` where there is one.
-pub(super) async fn take(drive: &Drive, key: u64, victim: Option<u64>) -> Result<(), ReserveError> {
+/// Reserves a drive by `key`, from the holder of the key `victim` where there is one. True when that one was shut out.
+pub(super) async fn take(drive: &Drive, key: u64, victim: Option<u64>) -> Result<bool, ReserveError> {
     drive.reserve(Reserve::Register(key)).await?;
     match drive.reserve(Reserve::Acquire(key)).await {
         Err(ReserveError::Io(IoError::Conflict)) => {}
-        other => return other,
+        other => return other.map(|()| false),
     }
     let Some(victim) = victim else { return Err(ReserveError::Io(IoError::Conflict)) };
     drive.reserve(Reserve::Preempt { own: key, victim }).await?;
-    drive.reserve(Reserve::Acquire(key)).await
+    drive.reserve(Reserve::Acquire(key)).await.map(|()| true)
 }

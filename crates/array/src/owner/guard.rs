@@ -1,10 +1,10 @@
 //! What a server knows of its right to write: asked by seats before a write, and after a conflict.
 
 use std::cell::{Cell, RefCell};
+use std::collections::BTreeSet;
 use std::rc::{Rc, Weak};
 use std::time::Duration;
 
-use base::MemberId;
 use rt::{Drive, Nanos};
 
 use super::mark::Carried;
@@ -34,10 +34,8 @@ pub struct Guard {
     /// What its marks say; none where it carries none.
     carried: Cell<Option<Carried>>,
     beat: Cell<u64>,
-    /// Members that carry a mark which moves.
-    holders: RefCell<Vec<MemberId>>,
-    /// Marks of the owner before that landed late.
-    late: Cell<u32>,
+    /// Marks of owners before that were seen: session and beat.
+    late: RefCell<BTreeSet<(u128, u64)>>,
     /// Looks in a row at which no member answered in time.
     silent: Cell<u32>,
     /// One look at the marks at a time.
@@ -55,8 +53,7 @@ impl Guard {
             gate: Gate::default(),
             carried: Cell::default(),
             beat: Cell::default(),
-            holders: RefCell::default(),
-            late: Cell::default(),
+            late: RefCell::default(),
             silent: Cell::default(),
             marks_gate: Gate::default(),
         })
@@ -113,15 +110,6 @@ impl Guard {
         Some((Carried { key: self.key.get(), ..carried }, self.beat.get(), turn))
     }
 
-    /// Members that carry a mark which moves.
-    pub(super) fn holders(&self) -> Vec<MemberId> {
-        self.holders.borrow().clone()
-    }
-
-    pub(super) fn set_holders(&self, holders: Vec<MemberId>) {
-        *self.holders.borrow_mut() = holders;
-    }
-
     /// How long a member may take to answer: longer while all are slow, since nothing is written before one has.
     pub(super) fn patience(&self) -> Duration {
         PATIENCE * (1 << self.silent.get())
@@ -139,10 +127,12 @@ impl Guard {
         }
     }
 
-    /// A mark of the owner before was seen: whether it may have been in flight to a drive when this open looked.
-    pub(super) fn lands_late(&self, at_most: u32) -> bool {
-        self.late.set(self.late.get() + 1);
-        self.late.get() <= at_most
+    /// A mark of an owner before was seen: whether it may have been in flight to a drive, or there, when this open looked. Who goes
+    /// on writes ever new ones.
+    pub(super) fn lands_late(&self, session: u128, beat: u64, at_most: usize) -> bool {
+        let mut late = self.late.borrow_mut();
+        late.insert((session, beat));
+        late.len() <= at_most
     }
 
     /// Before a write, when the own mark was not seen for long: looks whether the drives are still this server's.

@@ -8,8 +8,13 @@ use futures::future::{Either, select};
 use ondisk::{FormatError, Generation, Label, OwnerMark, OwnerState};
 use rt::{Buf, Bytes, Drive, Host, IoError, Rt};
 
-use super::PATIENCE;
+use super::{PATIENCE, PATIENCE_OF_OPEN};
+use crate::canary::{Canary, planted};
 use crate::fault::{Refused, RefusedCode};
+use crate::inspect::is_labelled;
+
+/// Owners of before that are remembered: one for each time that a drive could not be written, or was not there.
+pub(super) const BEFORE: usize = 4;
 
 /// One open of an array, as its marks say. It goes with a part to the core that has it.
 #[derive(Clone, Copy, Debug)]
@@ -18,14 +23,29 @@ pub struct Carried {
     pub(super) taken_from: u128,
     pub(super) since: u64,
     pub(super) key: Option<u64>,
-    /// The one whose marks were there before: a write of it may still land.
-    pub(super) before: u128,
+    /// Those whose marks were there before, newest first: a write of them may still land, and where a drive takes no writes their
+    /// marks stay.
+    pub(super) before: [u128; BEFORE],
+    /// Whoever had it may have sent writes that have not landed yet.
+    pub(super) unsure: bool,
 }
 
 impl Carried {
     pub(super) fn new(rt: &Rt) -> Carried {
         let session = u128::from(rt.random()) << 64 | u128::from(rt.random());
-        Carried { session: session.max(1), taken_from: 0, since: rt.unix_seconds(), key: None, before: 0 }
+        Carried {
+            session: session.max(1),
+            taken_from: 0,
+            since: rt.unix_seconds(),
+            key: None,
+            before: [0; BEFORE],
+            unsure: false,
+        }
+    }
+
+    /// Whether writes of the one before may still land.
+    pub(crate) fn is_unsure(&self) -> bool {
+        self.unsure && !planted(Canary::LateWritesForgotten)
     }
 
     /// A key for reservations that no other open has: random, behind two letters that show whose it is.
@@ -93,12 +113,17 @@ impl Seen {
     }
 }
 
-/// The place that a label tells; none where a generation reaches there.
+/// The place that a label tells; none where a generation reaches there, and none where something else may have been put: on a
+/// drive that was a member once its last label may be all that is left.
 pub(super) async fn place_of(drive: &Drive, label: &Label) -> Option<Place> {
     let at = label.layout.owner_mark()?;
     let (read, first) = drive.read(label.layout.slot(0), Buf::zeroed(BLOCK_BYTES)).await;
+    let is_generation = read.is_ok() && Generation::peek(&first).is_ok();
+    if !is_generation && !is_labelled(drive, label).await && !planted(Canary::ForeignTakenBack) {
+        return None;
+    }
     let longest = label.layout.generation_bytes_max();
-    let fits = read.is_err() || Generation::total_bytes(&first).map_or(true, |bytes| bytes <= longest);
+    let fits = !is_generation || Generation::total_bytes(&first).map_or(true, |bytes| bytes <= longest);
     let (array, array_name) = (label.array, label.array_name.clone());
     fits.then(|| Place { drive: drive.clone(), at, array, array_name })
 }
@@ -116,12 +141,14 @@ pub(super) async fn patiently<T>(
 }
 
 impl Place {
+    /// Waits for as long as a drive is waited for at all: what a slow one says counts.
     pub(super) async fn read(&self, rt: &Rt) -> Result<Buf, IoError> {
         let read = async {
             let (done, block) = self.drive.read(self.at, Buf::zeroed(BLOCK_BYTES)).await;
             done.map(|()| block)
         };
-        patiently(rt, PATIENCE, read).await
+        let patience = if planted(Canary::SlowMarkSkipped) { PATIENCE } else { PATIENCE_OF_OPEN };
+        patiently(rt, patience, read).await
     }
 
     pub(super) async fn erase(&self, rt: &Rt) -> Result<(), IoError> {

@@ -59,6 +59,9 @@ pub const QUICK: Duration = Duration::from_millis(100);
 /// In this time a drive reads or writes a mark, or another one is asked.
 const PATIENCE: Duration = Duration::from_secs(1);
 
+/// Who opens waits so long for a drive to show its mark.
+const PATIENCE_OF_OPEN: Duration = Duration::from_secs(4);
+
 /// What an open does about other owners.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct OwnerHow {

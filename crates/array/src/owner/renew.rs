@@ -1,20 +1,17 @@
-//! An owner at work: every two seconds it looks for another's mark on two members, and writes its own there.
+//! An owner at work: every two seconds it looks for another's mark on all members, and writes its own there.
 
 use std::rc::{Rc, Weak};
 
-use base::{BLOCK_BYTES, MemberId, MemberLba};
+use base::{BLOCK_BYTES, MemberLba};
 use futures::future::join_all;
-use ondisk::{OwnerMark, OwnerState};
-use rt::{Buf, IoError, Nanos, Reserve};
+use ondisk::{Label, Level, OwnerMark, OwnerState};
+use rt::{Buf, Drive, IoError, Nanos, Reserve};
 
-use super::mark::{Carried, Seen, image, owner_text, patiently};
+use super::mark::{Carried, Seen, image, owner_text, patiently, place_of};
 use super::{FRESH, PATIENCE, RENEW_EVERY, fence};
 use crate::canary::{Canary, planted};
 use crate::core::{Core, Phase};
 use crate::seat::Seat;
-
-/// Members that carry a mark which moves.
-const HOLDERS: usize = 2;
 
 /// Before a server that has not seen its mark for long looks again.
 const LOOK_AGAIN: std::time::Duration = std::time::Duration::from_millis(250);
@@ -22,8 +19,8 @@ const LOOK_AGAIN: std::time::Duration = std::time::Duration::from_millis(250);
 /// The reservations are looked at each so many marks.
 const RESERVED_EVERY: u32 = 5;
 
-/// Marks of the owner before that may land late: one that was in flight to each member.
-const LATE_MAX: u32 = 8;
+/// Marks of owners before that may be there, or land late: each has written some that were in flight, or that nobody can write over.
+const LATE_MAX: usize = 8;
 
 impl Core {
     /// The array carries marks from now on, as `carried` says.
@@ -63,98 +60,126 @@ impl Core {
         }
     }
 
-    /// Looks for other owners, then writes the own mark.
+    /// Looks for other owners, then writes the own mark: on every member, since another server may reach any of them and no
+    /// other.
     async fn renew_marks(&self) {
         let Some((carried, beat, _turn)) = self.guard.next_beat().await else { return };
         let mark = carried.mark(&self.rt.host(), self.shape.array, OwnerState::Held, beat);
         let image = image(&mark);
-        let (mut holders, mut found) = (Vec::<MemberId>::new(), Found::default());
         let begun = self.rt.now();
-        for seat in self.candidates() {
-            if holders.len() == HOLDERS || self.phase.get() != Phase::Open {
-                break;
-            }
-            let Some(at) = seat.layout.owner_mark() else { continue };
-            if !self.look_at_mark(&seat, at, &carried, &mut found).await {
-                continue;
-            }
-            let patience = self.guard.patience();
-            match patiently(&self.rt, patience, seat.write_aside(at, image.clone())).await {
-                Ok(()) => holders.push(seat.id),
-                Err(error) => found.silent |= error == IoError::TimedOut,
-            }
+        let seats = self.marked_seats();
+        let looks = self.look_at_marks(&seats, &carried).await;
+        self.looked(begun, &looks);
+        if self.phase.get() != Phase::Open {
+            return;
         }
-        self.looked(begun, found);
-        self.guard.set_holders(holders);
+        let write = async |(seat, look): (&Rc<Seat>, &Look)| {
+            if let Some(at) = seat.layout.owner_mark().filter(|_| look.may_be_written()) {
+                // Who cannot be marked is looked at all the same.
+                let _may_fail = patiently(&self.rt, self.guard.patience(), seat.write_aside(at, image.clone())).await;
+            }
+        };
+        join_all(seats.iter().zip(&looks).map(write)).await;
     }
 
-    /// Members that may carry a mark, those first that carry one.
-    fn candidates(&self) -> Vec<Rc<Seat>> {
-        let holders = self.guard.holders();
+    async fn look_at_marks(&self, seats: &[Rc<Seat>], carried: &Carried) -> Vec<Look> {
+        let look = async |seat: &Rc<Seat>| match seat.layout.owner_mark() {
+            Some(at) => self.look_at_mark(seat, at, carried).await,
+            None => Look::None,
+        };
+        join_all(seats.iter().map(look)).await
+    }
+
+    /// Members that carry a mark.
+    fn marked_seats(&self) -> Vec<Rc<Seat>> {
         let mut seats = self.seats_in();
-        seats.sort_by_key(|s| !holders.contains(&s.id));
+        if planted(Canary::TwoMarks) {
+            seats.truncate(2);
+        }
         seats
     }
 
-    /// Looks at one member's mark; false when nothing can be written there, or nothing may be any more.
-    async fn look_at_mark(&self, seat: &Rc<Seat>, at: MemberLba, carried: &Carried, found: &mut Found) -> bool {
+    /// Looks at one member's mark.
+    async fn look_at_mark(&self, seat: &Rc<Seat>, at: MemberLba, carried: &Carried) -> Look {
         let looked = self.rt.now();
         let read = seat.read_aside(at, Buf::zeroed(BLOCK_BYTES));
         match patiently(&self.rt, self.guard.patience(), read).await.map(|block| OwnerMark::decode(&block)) {
-            Err(IoError::TimedOut) => {
-                found.silent = true;
-                false
-            }
-            // It may be readable once it is written.
-            Err(IoError::Medium) | Ok(Err(_)) => true,
-            Err(_) => false,
+            Err(IoError::TimedOut) => Look::Silent,
+            // What cannot be read cannot be read by another server either, and may be once it is written.
+            Err(IoError::Medium) | Ok(Err(_)) => Look::Free,
+            Err(_) => Look::None,
             Ok(Ok(other)) if other.session == carried.session || planted(Canary::MarkIgnored) => {
-                // Whoever claims after this look waits for longer.
-                self.guard.set_fresh(looked + FRESH);
                 self.guard.answered_after(self.rt.now() - looked);
-                found.seen = true;
-                true
+                Look::Own
             }
-            Ok(Ok(other)) if other.session == carried.before && self.guard.lands_late(LATE_MAX) => true,
-            Ok(Ok(other)) => {
-                self.lose(&format!("another server has the drives: {}", owner_text(&other)));
-                false
+            Ok(Ok(other)) if other.array != self.shape.array => Look::Free,
+            Ok(Ok(other))
+                if carried.before.contains(&other.session)
+                    && self.guard.lands_late(other.session, other.beat, LATE_MAX) =>
+            {
+                Look::Free
             }
+            Ok(Ok(other)) => Look::Strange(owner_text(&other)),
         }
     }
 
-    /// What follows when all members that were to be looked at have been.
-    fn looked(&self, begun: Nanos, found: Found) {
-        if !found.seen && !found.silent && self.phase.get() == Phase::Open {
-            // All members answer, and none has kept a mark: then nobody else's is there either.
-            self.guard.set_fresh(begun + FRESH);
-        }
-        if found.silent && !found.seen {
-            self.guard.all_silent();
+    /// What follows when all members have been looked at: whoever claims the array after these looks waits for longer than writes
+    /// are free. It needs so many members that one of these is among them; and so many that the own mark cannot be left on enough
+    /// others: where it is, a strange one came with older contents of a drive.
+    fn looked(&self, begun: Nanos, looks: &[Look]) {
+        let count = |which: fn(&Look) -> bool| looks.iter().filter(|look| which(look)).count();
+        let own = count(|look| *look == Look::Own);
+        let free = count(|look| *look == Look::Free);
+        let silent = count(|look| *look == Look::Silent);
+        let strange = looks.iter().find_map(|look| match look {
+            Look::Strange(whose) => Some(whose),
+            Look::Own | Look::Free | Look::Silent | Look::None => None,
+        });
+        let all = looks.iter().filter(|look| **look != Look::None).count();
+        let least = match self.shape.level {
+            Level::Raid10 { copies } => all / usize::from(copies).max(1),
+            _ => all.saturating_sub(self.shape.scheme.tolerates()),
+        };
+        let least = least.max(1);
+        let enough = if planted(Canary::TwoMarks) { 1 } else { (all + 1).saturating_sub(least) };
+        match strange {
+            Some(whose) if own < enough || planted(Canary::StrangeMarkObeyed) => {
+                self.lose(&format!("another server has the drives: {whose}"));
+            }
+            _ if self.phase.get() != Phase::Open => {}
+            _ if own + free >= enough => self.guard.set_fresh(begun + FRESH),
+            _ if silent > 0 => self.guard.all_silent(),
+            _ => {}
         }
     }
 
     /// Returns when it is known again that the drives are this server's, or that they are not, or nothing is written any more.
-    /// It writes no mark: who waits for this goes on as soon as one member has answered.
+    /// It writes no mark: who waits for this goes on as soon as members have answered.
     pub(crate) async fn look_for_others(&self) {
         loop {
             let Some((carried, _beat, turn)) = self.guard.next_beat().await else { return };
-            let (mut found, begun) = (Found::default(), self.rt.now());
-            for seat in self.candidates() {
-                if self.phase.get() != Phase::Open || self.guard.is_fresh(self.rt.now()) {
-                    return;
-                }
-                if let Some(at) = seat.layout.owner_mark() {
-                    self.look_at_mark(&seat, at, &carried, &mut found).await;
-                }
+            if self.phase.get() != Phase::Open || self.guard.is_fresh(self.rt.now()) {
+                return;
             }
-            self.looked(begun, found);
+            let begun = self.rt.now();
+            let looks = self.look_at_marks(&self.marked_seats(), &carried).await;
+            self.looked(begun, &looks);
             drop(turn);
             if self.phase.get() != Phase::Open || self.guard.is_fresh(self.rt.now()) {
                 return;
             }
             self.rt.sleep(LOOK_AGAIN).await;
         }
+    }
+
+    /// Writes the own mark on a drive that is about to take its seat again: it has one of before.
+    pub(crate) async fn mark_joining(&self, drive: &Drive, label: &Label) -> Result<(), crate::Refused> {
+        let (Some((carried, beat, _turn)), Some(place)) = (self.guard.next_beat().await, place_of(drive, label).await)
+        else {
+            return Ok(());
+        };
+        let mark = carried.mark(&self.rt.host(), self.shape.array, OwnerState::Held, beat);
+        place.write(&self.rt, &mark).await.map_err(|e| crate::Refused::io(&format!("drive {}", drive.info().name), e))
     }
 
     /// Takes reservations again that a reset has taken away.
@@ -171,8 +196,8 @@ impl Core {
                 }
                 Ok(None) if self.phase.get() == Phase::Open => {
                     let taken = fence::take(drive, key, None).await;
-                    let outcome = taken
-                        .map_or_else(|e| format!("cannot be reserved again: {e}"), |()| "is reserved again".into());
+                    let outcome =
+                        taken.map_or_else(|e| format!("cannot be reserved again: {e}"), |_| "is reserved again".into());
                     self.note(format!("drive {name} had lost its reservation; it {outcome}"));
                 }
                 Ok(_) | Err(_) => {}
@@ -184,7 +209,7 @@ impl Core {
     pub(crate) async fn reserve_joining(&self, drive: &rt::Drive) -> Result<(), crate::Refused> {
         let Some(key) = self.guard.key() else { return Ok(()) };
         match fence::take(drive, key, None).await {
-            Ok(()) => Ok(()),
+            Ok(_) => Ok(()),
             Err(rt::ReserveError::Unable(why)) => {
                 self.note(format!("drive {} joins without a reservation: {why}", drive.info().name));
                 Ok(())
@@ -249,13 +274,25 @@ impl Core {
     }
 }
 
-/// What looks at marks have found.
-#[derive(Clone, Copy, Debug, Default)]
-struct Found {
+/// What a look at a member's mark has found.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Look {
     /// One's own mark.
-    seen: bool,
-    /// A member that did not answer in time.
-    silent: bool,
+    Own,
+    /// Nobody's.
+    Free,
+    /// That of another open, and whose.
+    Strange(String),
+    /// The member did not answer in time.
+    Silent,
+    /// There is no place for a mark, or the member answers with an error.
+    None,
+}
+
+impl Look {
+    fn may_be_written(&self) -> bool {
+        matches!(self, Look::Own | Look::Free | Look::Strange(_))
+    }
 }
 
 /// The array, while it is written.

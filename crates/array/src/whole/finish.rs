@@ -27,6 +27,7 @@ use crate::status::{MemberStatus, SeatState};
 enum Step {
     Join(Joins, Option<MemberId>, Drive),
     Fail(MemberId),
+    Miss(MemberId),
     Retire(MemberId),
 }
 
@@ -52,11 +53,10 @@ impl Whole {
                         Err(refused) => Err(refused),
                     },
                     Step::Fail(seat) => {
-                        let fails = move |array: Array| async move {
-                            array.may_fail(seat)?;
-                            array.drive_fail(seat).await
-                        };
-                        part.ask(fails).await?
+                        part.ask(move |array: Array| async move { array.drive_fail(seat).await }).await?
+                    }
+                    Step::Miss(seat) => {
+                        part.ask(move |array: Array| async move { array.drive_gone(seat).await }).await?
                     }
                     Step::Retire(seat) => part.ask(move |array| async move { array.drive_retire(seat).await }).await?,
                 };
@@ -120,8 +120,9 @@ impl Whole {
                 continue;
             }
             if known(line, &[SeatState::Out, SeatState::Missing]) {
+                let missing = first.iter().any(|m| is_same(m, line) && m.missing);
                 if line.state == SeatState::In {
-                    steps.push((name, Step::Fail(seat)));
+                    steps.push((name, if missing { Step::Miss(seat) } else { Step::Fail(seat) }));
                 }
             } else if known(line, &[SeatState::Leaving]) || self.has_left(whole(line)).await {
                 steps.push((name, Step::Retire(seat)));

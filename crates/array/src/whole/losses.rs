@@ -6,7 +6,7 @@
 //!
 //! Invariant: nobody goes out beyond the redundancy of a part.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use base::MemberId;
 
@@ -35,16 +35,18 @@ impl Whole {
             let lines = all.iter().enumerate().flat_map(|(part, m)| m.iter().map(move |m| (part, m)));
             lines.filter(move |(_, m)| m.state == state)
         };
-        let lost: BTreeSet<String> = with(SeatState::Out)
-            .filter(|(part, m)| before.0.contains(&line(*part, m)))
-            .map(|(_, m)| m.drive_name.clone())
-            .collect();
+        // One that is missing in one part is missing in all; one that failed in any has failed.
+        let mut lost: BTreeMap<String, bool> = BTreeMap::new();
+        for (_, m) in with(SeatState::Out).filter(|(part, m)| before.0.contains(&line(*part, m))) {
+            let missing = lost.entry(m.drive_name.clone()).or_insert(true);
+            *missing &= m.missing && !planted(Canary::GoneFailed);
+        }
         before.0 = with(SeatState::In).map(|(part, m)| line(part, m)).collect();
-        for (part, member) in with(SeatState::In).filter(|(_, m)| lost.contains(&m.drive_name)) {
+        for (part, member) in with(SeatState::In) {
+            let Some(&missing) = lost.get(&member.drive_name) else { continue };
             let seat = MemberId(member.seat);
             let fails = move |array: crate::Array| async move {
-                array.may_fail(seat)?;
-                array.drive_fail(seat).await
+                if missing { array.drive_gone(seat).await } else { array.drive_fail(seat).await }
             };
             if let Err(refused) = self.part(part).ask(fails).await? {
                 tracing::warn!("drive {} stays in part {}: {refused}", member.drive_name, part + 1);

@@ -247,3 +247,92 @@ pub fn a_drive_of_another_size_is_used() {
         }
     }
 }
+
+/// Drives that were members once, and of which something else has left nothing but the last label.
+fn reused(disk: &Disk) -> Vec<u8> {
+    let last = disk.params().bytes / BLOCK - 1;
+    let theirs = vec![0xEE; (last * BLOCK) as usize];
+    disk.image_write(MemberLba(0), &theirs);
+    theirs
+}
+
+fn is_untouched(disk: &Disk, theirs: &[u8]) -> bool {
+    disk.image_read(MemberLba(0), BlockCount(theirs.len() as u64 / BLOCK)) == theirs
+}
+
+/// Nothing is written to such a drive, whether it is in, missing, or was failed and is out.
+pub fn what_was_reused_is_left_alone() {
+    for failed in [false, true] {
+        for back_in_use in [false, true] {
+            let params = DiskParams { bytes: 48 << 20, volatile_cache: false, shared: true, ..DiskParams::default() };
+            let world = World::of(4, params);
+            world.create_of_width(Level::Raid5, 3, 128, 8 << 20);
+            let p = world.start(1);
+            p.write(0, 1, 16).unwrap();
+            if failed {
+                let array = p.array();
+                p.run(async move { array.drive_fail(base::MemberId(2)).await }).unwrap();
+            }
+            p.close();
+            let theirs = reused(&world.disks[2]);
+            let left = |disks: &[Disk]| World { disks: [0, 1, 3].map(|i| disks[i].clone()).to_vec() };
+            let seen = if back_in_use { left(&world.disks) } else { World { disks: world.disks.clone() } };
+            let p = seen.start_how(2, DEGRADED);
+            if back_in_use {
+                let (array, drive) = (p.array(), Drive::modelled(&p.rt, &world.disks[2]));
+                p.run(async move { array.drive_back(base::MemberId(2), drive).await }).unwrap_err();
+            }
+            p.write(0, 2, 16).unwrap();
+            p.wait(std::time::Duration::from_secs(20));
+            assert!(is_untouched(&world.disks[2], &theirs), "failed: {failed}, back in use: {back_in_use}");
+            assert!(p.is(0, 2, 16));
+            p.close();
+            assert!(is_untouched(&world.disks[2], &theirs));
+        }
+    }
+}
+
+/// A drive that has a file system now is no member any more, although the label away from its ends, and the slots, are whole.
+pub fn a_file_system_is_no_member() {
+    let world = made(Level::Raid5, 4, 1);
+    write(&world.disks, 1);
+    let hit = overwritten(&world, &[1], |all| vec![(0, 5), (all - 9, 9)]);
+    let rt = Rt::modelled(3);
+    assert!(rt.block_on(identify(&Drive::modelled(&rt, &hit.disks[1]))).unwrap().is_some());
+    let mut first = vec![0; BLOCK as usize];
+    first[..4].copy_from_slice(b"XFSB");
+    hit.disks[1].image_write(MemberLba(0), &first);
+    assert!(rt.block_on(identify(&Drive::modelled(&rt, &hit.disks[1]))).unwrap().is_none());
+    rt.end();
+}
+
+/// A block that cannot be written any more under one label is no reason to do without its drive.
+pub fn a_label_that_cannot_be_written_is_done_without() {
+    for (level, drives, parts) in SHAPES {
+        let world = made(level, drives, parts);
+        write(&world.disks, 1);
+        let hit = overwritten(&world, &[1], |_| vec![(0, 1)]);
+        hit.disks[1].on_op(Some(Box::new(|op| match op.kind {
+            rt::model::OpKind::Write if op.at.0 == 0 => rt::model::Verdict::Fail(rt::IoError::Medium),
+            _ => rt::model::Verdict::Proceed,
+        })));
+        let rt = Rt::modelled(4);
+        let (parts, _) = rt.block_on(open(&rt, &hit.disks, DEGRADED)).unwrap();
+        let states: Vec<_> = parts.iter().map(array::Array::state).collect();
+        assert!(states.iter().all(|s| *s == ArrayState::Optimal), "{level}: {states:?}");
+        drop(parts);
+        rt.end();
+    }
+}
+
+/// The label of another member in a drive's first block is outvoted by the drive's other two.
+pub fn a_strange_first_label_is_outvoted() {
+    for (level, drives, parts) in SHAPES {
+        let world = made(level, drives, parts);
+        write(&world.disks, 1);
+        let disks = forks(&world.disks);
+        disks[1].image_write(MemberLba(0), &disks[0].image_read(MemberLba(0), BlockCount(1)));
+        let (states, _) = holds(&disks, 1);
+        assert!(states.iter().all(|s| *s == ArrayState::Optimal), "{level}: {states:?}");
+    }
+}

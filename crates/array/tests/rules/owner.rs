@@ -417,3 +417,196 @@ pub fn marks_of_all_parts_are_released() {
     assert!(other.now().0 < 1_000_000_000);
     other.block_on(whole::end_all(opened));
 }
+
+/// Servers that reach different drives: a second one that sees fewer finds the marks of the first on any of them.
+pub fn whoever_sees_fewer_drives_finds_a_mark() {
+    for (n, level) in [
+        (3, Level::Raid5),
+        (5, Level::Raid6),
+        (6, Level::Raid6),
+        (6, Level::Raid10 { copies: 2 }),
+        (6, Level::Raid10 { copies: 3 }),
+    ] {
+        let params = DiskParams { bytes: 48 << 20, volatile_cache: false, shared: true, ..DiskParams::default() };
+        let world = World::of(n, params);
+        world.create(level);
+        let a = Server::open(&world, 1, 0, OpenHow::default(), &[]).unwrap();
+        (0..20).for_each(|i| a.write(i, 1).unwrap());
+        a.pass(Duration::from_secs(6));
+        let missing = level.tolerates();
+        for from in 0..=missing {
+            let mut fewer = world.disks.clone();
+            fewer.drain(from..from + missing);
+            let seen = World { disks: fewer };
+            let refused = Server::open(&seen, 2, 1, super::world::DEGRADED, &[&a]).err();
+            let code = refused.map(|refused| refused.code);
+            assert_eq!(code, Some(RefusedCode::InUseElsewhere), "{level} of {n}, without {from}..");
+        }
+        assert_eq!(a.array.state(), ArrayState::Optimal);
+        assert!((0..20).all(|i| a.is(i, 1)));
+        a.close();
+        assert!(world.check().ok());
+    }
+}
+
+/// A drive that reads and does not write, or takes long for its first write, keeps its array's server out as little as any fault.
+pub fn a_drive_that_cannot_be_marked_keeps_nobody_out() {
+    for (n, level) in [(3, Level::Raid5), (5, Level::Raid6)] {
+        for slow in [false, true] {
+            let params = DiskParams { bytes: 48 << 20, volatile_cache: false, shared: true, ..DiskParams::default() };
+            let world = World::of(n, params);
+            world.create(level);
+            let first = std::cell::Cell::new(true);
+            world.disks[0].on_op(Some(Box::new(move |op| match op.kind {
+                OpKind::Write if slow && first.replace(false) => Verdict::DelayNs(1_500_000_000),
+                OpKind::Write if !slow => Verdict::Fail(IoError::Medium),
+                _ => Verdict::Proceed,
+            })));
+            let a = Server::open(&world, 1, 0, OpenHow::default(), &[]);
+            let a = a.unwrap_or_else(|refused| panic!("{level}, slow: {slow}: {refused}"));
+            a.write(0, 1).unwrap();
+            assert!(a.is(0, 1));
+            world.disks[0].on_op(None);
+            a.kill(&world);
+        }
+    }
+}
+
+/// The mark of a drive that is back is the owner's, not the one of before.
+pub fn a_drive_that_is_back_carries_the_owners_mark() {
+    let world = shared(false);
+    world.create(Level::Raid5);
+    Server::open(&world, 7, 0, OpenHow::default(), &[]).unwrap().close();
+    world.disks[2].detach();
+    let two = World { disks: world.disks[..2].to_vec() };
+    let a = Server::open(&two, 1, 0, OpenHow::default(), &[]).unwrap();
+    a.write(0, 1).unwrap();
+    world.disks[2].attach();
+    let (array, drive) = (a.array.clone(), Drive::modelled(&a.rt, &world.disks[2]));
+    a.rt.block_on(array.drive_back(base::MemberId(2), drive)).unwrap();
+    a.rt.block_on(array.rebuild_done());
+    a.pass(Duration::from_secs(5));
+    a.write(1, 2).unwrap();
+    world.disks[0].detach();
+    for i in 2..6 {
+        assert_eq!(a.write(i, 3), Ok(()), "{:#?}", a.array.status().events);
+        a.pass(Duration::from_secs(3));
+    }
+    assert_eq!(a.array.state(), ArrayState::Degraded);
+    a.kill(&world);
+}
+
+/// Who takes an array over from a server of the same host identity does not count it as shut out: a reservation is the host's.
+pub fn the_same_host_identity_is_not_shut_out() {
+    let world = shared(true);
+    world.create(Level::Raid5);
+    let a = Server::open(&world, 1, 0, RESERVE, &[]).unwrap();
+    a.write(0, 1).unwrap();
+    a.pass(Duration::from_millis(500));
+    let b = Server::open(&world, 2, 0, TAKE_RESERVED, &[&a]).unwrap();
+    for i in 0..100 {
+        b.write(400 + i, 3).unwrap();
+        assert!(a.write(100 + i, 2).is_err(), "the first acknowledged after the second had the array");
+        a.pass(TURN);
+        b.pass(TURN);
+    }
+    assert!((0..100).all(|i| b.is(400 + i, 3)));
+    a.kill(&world);
+    b.close();
+    assert!(world.check().ok());
+}
+
+/// Drives that show their marks slowly are waited for: a plain open takes nothing from a server that lives.
+pub fn slow_marks_are_waited_for() {
+    let world = shared(false);
+    world.create(Level::Raid5);
+    let a = Server::open(&world, 1, 0, OpenHow::default(), &[]).unwrap();
+    a.write(0, 1).unwrap();
+    let at = world.label(0).layout.owner_mark().unwrap();
+    for disk in &world.disks {
+        disk.on_op(Some(Box::new(move |op| match op.kind {
+            OpKind::Read if op.at == at => Verdict::DelayNs(1_300_000_000),
+            _ => Verdict::Proceed,
+        })));
+    }
+    for i in 0..10 {
+        a.pass(Duration::from_secs(1));
+        a.write(i, 1).unwrap();
+    }
+    let refused = Server::open(&world, 2, 1, OpenHow::default(), &[&a]).err().expect("the first lives");
+    assert_eq!(refused.code, RefusedCode::InUseElsewhere, "{refused}");
+    a.write(20, 1).unwrap();
+    world.disks.iter().for_each(|d| d.on_op(None));
+    a.close();
+}
+
+/// An image of a member from before, put back while the array is served, brings the mark of an open that is long over: that is no
+/// other server.
+pub fn an_older_image_of_a_member_is_no_server() {
+    for level in [Level::Raid5, Level::Raid6] {
+        let params = DiskParams { bytes: 48 << 20, volatile_cache: false, shared: true, ..DiskParams::default() };
+        let world = World::of(4, params);
+        world.create(level);
+        let first = Server::open(&world, 1, 0, OpenHow::default(), &[]).unwrap();
+        first.write(0, 1).unwrap();
+        first.close();
+        let old = world.disks[0].fork();
+        for seed in 2..8 {
+            Server::open(&world, seed, 0, OpenHow::default(), &[]).unwrap().close();
+        }
+        let a = Server::open(&world, 9, 0, OpenHow::default(), &[]).unwrap();
+        a.write(0, 2).unwrap();
+        a.rt.block_on(a.array.checkpoint()).unwrap();
+        let all = base::BlockCount(old.params().bytes / 4096);
+        world.disks[0].image_write(base::MemberLba(0), &old.image_read(base::MemberLba(0), all));
+        a.pass(Duration::from_secs(30));
+        assert_eq!(a.write(1, 3), Ok(()), "{level}: {:#?}", a.array.status().events);
+        assert!(a.is(0, 2) && a.is(1, 3));
+        assert_eq!(a.array.status().members[0].state, array::SeatState::Out);
+        a.close();
+    }
+}
+
+/// A process of this boot that is stopped lives: it is not waited for, and not written beside.
+pub fn a_process_that_lives_is_not_waited_for() {
+    let world = shared(false);
+    world.create(Level::Raid5);
+    let a = Server::open(&world, 1, 0, OpenHow::default(), &[]).unwrap();
+    a.write(0, 1).unwrap();
+    let refused = Server::open(&world, 2, 0, OpenHow::default(), &[]).err().expect("it lives");
+    assert_eq!(refused.code, RefusedCode::InUseElsewhere);
+    a.rt.stand_still(Duration::from_secs(60));
+    assert_eq!(a.write(1, 2), Ok(()));
+    a.close();
+}
+
+/// What a server had sent before it was taken over from may land long afterwards: nothing is written where that may be.
+pub fn what_was_sent_before_may_land_late() {
+    let world = shared(false);
+    world.create(Level::Raid5);
+    let a = Server::open(&world, 1, 0, OpenHow::default(), &[]).unwrap();
+    (0..20).for_each(|i| a.write(i, 1).unwrap());
+    a.pass(Duration::from_millis(500));
+    world.on_ops(|_, op, system| match op.kind {
+        OpKind::Write if !system => Verdict::DelayNs(40_000_000_000),
+        _ => Verdict::Proceed,
+    });
+    let v = a.v.clone();
+    a.rt.spawn(async move { v.write(50 * 4096, data(9, 100), false).await }).detach();
+    a.pass(Duration::from_millis(5));
+    world.no_hooks();
+    let b = Server::open(&world, 2, 1, TAKE, &[&a]).unwrap();
+    (0..100).for_each(|i| b.write(400 + i, 3).unwrap());
+    for _ in 0..60 {
+        a.pass(Duration::from_secs(1));
+        b.pass(Duration::from_secs(1));
+    }
+    let right = |s: &Server| (0..100).all(|i| s.is(400 + i, 3)) && (0..20).all(|i| s.is(i, 1));
+    assert!(right(&b), "{:#?}", b.array.status().events);
+    a.kill(&world);
+    b.kill(&world);
+    let c = Server::open(&world, 3, 1, OpenHow::default(), &[]).unwrap_or_else(|refused| panic!("{refused}"));
+    assert!(right(&c));
+    c.close();
+    assert!(world.check().ok());
+}

@@ -345,3 +345,40 @@ pub fn a_column_without_a_seat_is_written_elsewhere() {
         assert!(report.ok(), "{:#?}", report.errors);
     }
 }
+
+/// A member whose contents are gone under a running array is out, however much of it reads as zeros.
+pub fn a_member_that_is_blank_in_use_goes_out() {
+    for (level, drives) in LEVELS {
+        let world = World::new(drives, false);
+        world.create(level);
+        let p = world.start(1);
+        fill(&p, 5, BLOCKS);
+        p.checkpoint();
+        let all = world.disks[1].params().bytes;
+        world.disks[1].image_write(base::MemberLba(0), &vec![0; all as usize]);
+        p.wait(Duration::from_secs(15));
+        assert_eq!(p.array().status().members[1].state, SeatState::Out, "{level}");
+        assert!(holds(&p, 5, BLOCKS));
+        p.close();
+    }
+}
+
+/// A missing drive that a person fails does not come back by itself.
+pub fn a_missing_drive_that_is_failed_stays_out() {
+    let world = World::new(4, false);
+    world.create(Level::Raid5);
+    let p = world.start(1);
+    fill(&p, 1, BLOCKS);
+    world.disks[1].detach();
+    fill(&p, 50, BLOCKS);
+    let array = p.array();
+    p.run(async move { array.drive_fail(base::MemberId(1)).await }).unwrap();
+    world.disks[1].attach();
+    let (array, drive) = (p.array(), Drive::modelled(&p.rt, &world.disks[1]));
+    assert!(p.run(async move { array.drive_back(base::MemberId(1), drive).await }).is_err());
+    p.close();
+    let p = world.start_how(2, DEGRADED);
+    p.wait(Duration::from_secs(30));
+    assert_eq!(p.array().state(), ArrayState::Degraded, "{:#?}", p.array().status().events);
+    p.close();
+}

@@ -229,3 +229,30 @@ pub fn who_has_no_room_can_be_failed() {
         assert_eq!(read(&rt, &v, lba, 60), Ok(vec![tag; 60 * 4096]));
     }
 }
+
+/// So, too, when room comes and the write lands while the map is asked what is there.
+pub fn what_lands_while_the_map_is_asked_comes_before() {
+    let world = World::new(4, false);
+    world.create_with(Level::Raid5, 128, 64 << 20);
+    let p = world.start(8);
+    // The shard of leaf 1 has a node: leaf 17 is there.
+    p.write(17 * 256, 1, 60).unwrap();
+    p.checkpoint();
+    p.array().set_map_memory(0);
+    fill(&world, &[0, 1, 2, 3], FullFor::All);
+    let refused = p.begin_write(300, 2, 40);
+    p.wait(Duration::from_secs(22));
+    assert_eq!(p.run(refused), Err(Fault::NoRoom));
+    world.on_ops(|_, op, _| match op.kind {
+        OpKind::Read => Verdict::DelayNs(3_000_000_000),
+        OpKind::Write | OpKind::Flush | OpKind::Deallocate => Verdict::Proceed,
+    });
+    let v = p.v();
+    let given_back = p.rt.spawn(async move { v.write_zeroes(256 * 4096, 256 * 4096, true, false).await });
+    p.wait(Duration::from_millis(100));
+    fill(&world, &[0, 1, 2, 3], FullFor::Nothing);
+    p.wait(Duration::from_secs(2));
+    assert_eq!(p.run(given_back), Ok(()));
+    world.no_hooks();
+    assert!(p.is(256, 0, 256), "a write that was refused before the zeroes lies over them");
+}

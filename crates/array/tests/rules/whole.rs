@@ -289,3 +289,34 @@ pub(super) async fn members(array: &Whole) -> Vec<Vec<String>> {
 pub(super) fn fresh(world: &World, name: &str) -> Disk {
     Disk::new(name, world.disks[0].params(), 99)
 }
+
+/// A drive that is gone, and was noticed by one part, is missing in all of them: it comes back in all.
+pub fn what_is_missing_in_a_part_is_missing_in_all() {
+    let world = world();
+    let rt = Rt::modelled(8);
+    rt.block_on(async {
+        let array = open(&rt, &world, false).await.unwrap();
+        for (part, volume) in places(&array) {
+            put(&part, volume, 7).await;
+        }
+        let mut roster = array::whole::Roster::default();
+        array.share_losses(&mut roster).await.unwrap();
+        world.disks[1].detach();
+        // Only the first part has something to do.
+        let (part, volume) = places(&array).into_iter().next().unwrap();
+        put(&part, volume, 8).await;
+        for _ in 0..2 {
+            array.share_losses(&mut roster).await.unwrap();
+        }
+        let out = array.states().await.unwrap();
+        assert!(out.iter().all(|s| *s == array::ArrayState::Degraded), "{out:?}");
+        world.disks[1].attach();
+        for _ in 0..3 {
+            let _other_parts_may_be_first = array.drive_back(&rt::Drive::modelled(&rt, &world.disks[1])).await;
+            rt.sleep(std::time::Duration::from_secs(20)).await;
+        }
+        let states = array.states().await.unwrap();
+        assert!(states.iter().all(|s| *s == array::ArrayState::Optimal), "{states:?}");
+    });
+    rt.end();
+}

@@ -217,6 +217,12 @@ impl Drive {
         self.0.rt.turned()
     }
 
+    /// The clock of its runtime, as [`crate::Rt::recent`] has it.
+    #[must_use]
+    pub fn recent(&self) -> crate::Nanos {
+        self.0.rt.recent()
+    }
+
     /// Fills `buf` from block `at` on. After an error its contents are unspecified.
     pub fn read(&self, at: MemberLba, buf: Buf) -> impl Future<Output = (Result<(), IoError>, Buf)> + use<> {
         let d = self.0.clone();
