@@ -34,6 +34,8 @@ const LOG_LINES: usize = 25;
 pub struct Server {
     ashlar: Ashlar,
     flags: Vec<String>,
+    /// Drives, directories and flags until others are passed.
+    passed: Vec<String>,
     child: Option<Child>,
 }
 
@@ -41,7 +43,7 @@ impl Server {
     /// Not started yet; always listens on a unix socket in the installation's directory.
     #[must_use]
     pub fn new(ashlar: &Ashlar) -> Server {
-        Server { ashlar: ashlar.clone(), flags: vec![], child: None }
+        Server { ashlar: ashlar.clone(), flags: vec![], passed: vec![], child: None }
     }
 
     /// With more flags for `serve`.
@@ -54,6 +56,11 @@ impl Server {
     /// With these flags, too, from its next start on.
     pub fn add_flags(&mut self, flags: &[&str]) {
         self.flags.extend(flags.iter().map(|f| (*f).to_owned()));
+    }
+
+    /// With these drives, directories and flags, too, in its next starts, instead of those that were passed last.
+    pub fn pass(&mut self, args: &[&str]) {
+        self.passed = args.iter().map(|arg| (*arg).to_owned()).collect();
     }
 
     /// Its NBD socket.
@@ -94,7 +101,7 @@ impl Server {
     pub fn spawn_logging_to(&mut self, log: Stdio) -> Result<()> {
         let nbd = format!("unix:{}", self.socket().display());
         let mut args = vec!["serve", "--stop-at-eof", "--nbd", &nbd];
-        args.extend(self.flags.iter().map(String::as_str));
+        args.extend(self.flags.iter().chain(&self.passed).map(String::as_str));
         let child = self
             .ashlar
             .command(&args)

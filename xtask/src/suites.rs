@@ -19,7 +19,7 @@ const STORM_CORES_PDUS: &str = "100000";
 /// Cycles of the crash loop in CI.
 const CRASH_CYCLES: &str = "60";
 /// The same of an array in parts.
-const CRASH_PARTS_CYCLES: &str = "36";
+const CRASH_PARTS: &[&str] = &["--cycles", "36", "--parts", "2", "--raid", "5", "--no-full", "--swaps-at-least", "1"];
 
 /// What a suite runs.
 enum Run {
@@ -231,13 +231,13 @@ pub fn all() -> Vec<Suite> {
             "crashloop",
             "SIGKILL again and again; every sector is accounted for",
             10,
-            Run::Built("crashloop", &["--cycles", CRASH_CYCLES]),
+            Run::Built("crashloop", &["--cycles", CRASH_CYCLES, "--swaps-at-least", "1"]),
         ),
         Suite::new(
             "crashloop-parts",
             "the same with an array in parts, on cores of their own",
             5,
-            Run::Built("crashloop", &["--cycles", CRASH_PARTS_CYCLES, "--parts", "2", "--raid", "5", "--no-full"]),
+            Run::Built("crashloop", CRASH_PARTS),
         ),
         Suite::new("demo", "the first command of the README", 10, Run::Built("ashlar", &["demo"])),
     ]

@@ -39,7 +39,10 @@ pub struct Args {
     /// Leaves out the second array, the one that is 80 % full
     #[arg(long)]
     pub no_full: bool,
-    /// Leaves out failing and replacing members
+    /// Fails unless so many members were set back, came back, and had copies put beside them
+    #[arg(long, value_name = "NUMBER", default_value_t = 0)]
+    pub swaps_at_least: u32,
+    /// Leaves out failing and replacing members, and swapping them for older copies
     #[arg(long)]
     pub no_drive_faults: bool,
     /// `ashlar check` about every so many cycles

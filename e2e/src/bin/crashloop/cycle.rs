@@ -11,6 +11,7 @@ use rt::Rt;
 use crate::args::Args;
 use crate::members::Deed;
 use crate::scene::{Scene, Style};
+use crate::swaps;
 
 /// How long a load runs before the kill, in milliseconds: each power of two is as likely as any other.
 const LOAD_MS_POWERS: std::ops::Range<u32> = 1..8;
@@ -54,6 +55,8 @@ pub struct Done {
     pub drives_retired: u32,
     /// Scrubs started.
     pub scrubs: u32,
+    /// Members and older copies of them.
+    pub swaps: swaps::Counts,
     /// Starts, and the time of all of them.
     pub starts: u32,
     /// See `starts`.
@@ -77,6 +80,7 @@ impl Done {
         self.drives_added += other.drives_added;
         self.drives_retired += other.drives_retired;
         self.scrubs += other.scrubs;
+        self.swaps.add(&other.swaps);
         self.starts += other.starts;
         self.start += other.start;
     }
@@ -114,6 +118,7 @@ impl Script {
         let sectors = scene.sectors();
         let power = random.random_range(LOAD_MS_POWERS);
         let deed = scene.members.deed(scene.cycles, random, &scene.ashlar);
+        let deed = deed.filter(|deed| !scene.swaps.are_returning() || !deed.changes_members());
         let death = match random.random_range(0..20) {
             0 => Death::Stop,
             1..=4 => Death::Idle,
@@ -144,12 +149,19 @@ pub async fn run(rt: &Rt, scene: &mut Scene, random: &mut Random, number: u32, a
         scene.members.wait_whole(&scene.ashlar, &scene.server)?;
     }
     let script = Script::draw(scene, random, args);
+    let sound = !script.deed.as_ref().is_some_and(Deed::changes_members) && scene.swaps.want(scene.cycles);
+    let sound = sound && scene.members.are_whole(&scene.ashlar)?;
     let verb = load_and_die(rt, scene, &script, &mut done).await?;
+    swaps::clear(scene)?;
     if script.check {
         scene.check()?;
         done.checks += 1;
     }
+    if sound {
+        swaps::turn(scene, random, &mut done.swaps)?;
+    }
     start(rt, scene, &script, &mut done).await?;
+    swaps::started(scene, &mut done.swaps)?;
     if let (Some(deed), Some(ended)) = (&script.deed, verb) {
         match (deed, ended.code) {
             (Deed::Fail { .. }, Some(0)) => done.drives_failed += 1,
@@ -163,6 +175,8 @@ pub async fn run(rt: &Rt, scene: &mut Scene, random: &mut Random, number: u32, a
     }
     let clients = scene.connect(rt).await?;
     done.bytes_verified += readback::verify(&clients, &scene.model).await?;
+    drop(clients);
+    swaps::prove(rt, scene, random, &mut done).await?;
     scene.cycles += 1;
     Ok(done)
 }
@@ -234,7 +248,9 @@ fn count(done: &mut Done, ended: &Ended) {
 
 /// Starts the server; kills it on the way there as often as the script says.
 async fn start(rt: &Rt, scene: &mut Scene, script: &Script, done: &mut Done) -> Result<()> {
-    for share in &script.recovery_kills {
+    // What may be refused is started once.
+    let recovery_kills = if scene.swaps.may_be_refused() { &[][..] } else { &script.recovery_kills };
+    for share in recovery_kills {
         scene.server.spawn()?;
         rt.sleep(scene.last_start.mul_f64(*share)).await;
         if let Some(status) = scene.server.ended()? {
@@ -249,7 +265,13 @@ async fn start(rt: &Rt, scene: &mut Scene, script: &Script, done: &mut Done) -> 
             done.kills_in_recovery += 1;
         }
     }
-    scene.last_start = scene.server.start()?;
+    scene.last_start = match scene.server.start() {
+        Ok(took) => took,
+        Err(failure) => {
+            swaps::refused(scene, failure, &mut done.swaps)?;
+            scene.server.start()?
+        }
+    };
     done.starts += 1;
     done.start += scene.last_start;
     Ok(())

@@ -4,17 +4,19 @@
 //! SIGKILL at a random moment, now and then `ashlar check`, start (now and then killed during recovery), all of the
 //! volume read back and compared. Two arrays take turns: one of eight 1 GiB files with a small volume, and the smallest
 //! array there can be, 80 % full, where the cleaner works all the time. The first has its connections on a core of their
-//! own, too (`serve --cores 2`). On both, members fail and are replaced in
-//! rotation.
+//! own, too (`serve --cores 2`). On both, members fail and are replaced in rotation, and in one cycle of ten they are swapped for
+//! older copies of themselves between the kill and the start, or the copies are put beside them.
 //!
 //! The seed decides the requests, the moments and the faults; it does not decide how the kernel schedules the processes.
 //! A replay therefore does the same things again, not at the same nanoseconds.
 
 mod args;
+mod copies;
 mod cycle;
 mod members;
 mod report;
 mod scene;
+mod swaps;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -81,7 +83,7 @@ fn all_cycles(args: &Args, place: &Place, report: &mut Report) -> Result<()> {
     for scene in &mut scenes {
         scene.end()?;
     }
-    Ok(())
+    report.swapped(args.swaps_at_least)
 }
 
 /// The directory of the run: removed at its end, unless it was named or something is to be looked at.

@@ -60,6 +60,13 @@ pub enum Deed {
     },
 }
 
+impl Deed {
+    /// Whether other members take part afterwards.
+    pub fn changes_members(&self) -> bool {
+        !matches!(self, Deed::Scrub { .. })
+    }
+}
+
 /// The members of one array.
 pub struct Members {
     array: &'static str,
@@ -122,6 +129,32 @@ impl Members {
             15 if self.out.is_empty() => Some(Deed::Replace { file: self.any(random), with: self.new_file() }),
             _ => None,
         }
+    }
+
+    /// Their files.
+    pub fn files(&self) -> &[String] {
+        &self.files
+    }
+
+    /// Whether all are in, and the array says that it is optimal.
+    pub fn are_whole(&self, ashlar: &Ashlar) -> Result<bool> {
+        let status = ashlar.status(self.array)?;
+        Ok(status["state"] == "optimal" && self.files.iter().all(|file| is_in(&status, file)))
+    }
+
+    /// Members that are back are brought up to date.
+    pub fn rebuild_is_under_way(&mut self) {
+        self.rebuilding = true;
+    }
+
+    /// Replaces a member that is out, outside of the rotation.
+    pub fn replace_at_once(&mut self, ashlar: &Ashlar, file: &str) -> Result<()> {
+        let with = self.new_file();
+        let deed = Deed::Replace { file: file.to_owned(), with: with.clone() };
+        ashlar.run(&self.command(&deed))?.expect(0)?;
+        self.rebuilding = true;
+        self.files.push(with);
+        self.drop_file(ashlar, file)
     }
 
     fn new_file(&mut self) -> String {
@@ -251,13 +284,15 @@ impl Members {
     }
 }
 
-fn is_in(status: &Value, file: &str) -> bool {
+/// Whether a member is in, by its file.
+pub fn is_in(status: &Value, file: &str) -> bool {
     let members = status["members"].as_array().map_or(&[][..], Vec::as_slice);
     let path = format!("/{file}");
     members.iter().any(|m| m["state"] == "in" && m["drive"].as_str().is_some_and(|d| d.ends_with(&path)))
 }
 
-fn is_listed(status: &Value, file: &str) -> bool {
+/// Whether a file is a member, whatever its state.
+pub fn is_listed(status: &Value, file: &str) -> bool {
     status["members"].to_string().contains(&format!("/{file}\""))
 }
 
@@ -271,6 +306,7 @@ fn contradiction(ended: &Ended, file: &str, is: &str, status: &Value) -> Failure
     Failure::new(&ended.command, format!("{answered}; after the restart {file} is {is}: {}", short(status)))
 }
 
-fn short(status: &Value) -> String {
+/// What of a status says how members are.
+pub fn short(status: &Value) -> String {
     format!("state {}, rebuild {}, members {}", status["state"], status["rebuild"], status["members"])
 }

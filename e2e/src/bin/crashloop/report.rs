@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use e2e::Failure;
+use e2e::{Failure, Result};
 
 use crate::args::Args;
 use crate::cycle::Done;
@@ -54,6 +54,16 @@ impl Report {
         }
     }
 
+    /// That members were set back, came back, and had copies beside them so often.
+    pub fn swapped(&self, at_least: u32) -> Result<()> {
+        let w = &self.sum.swaps;
+        let least = w.set_back.min(w.beside).min(w.came_back);
+        if least >= at_least {
+            return Ok(());
+        }
+        Err(Failure::new("swaps", format!("{least} of a kind, not {at_least}; run more cycles, or another seed")))
+    }
+
     /// The end, good or bad.
     pub fn summary(&self, failure: Option<&Failure>) {
         let s = &self.sum;
@@ -76,6 +86,11 @@ impl Report {
         println!(
             "  drives    {} failed, {} replaced, {} added, {} retired; {} scrubs started",
             s.drives_failed, s.drives_replaced, s.drives_added, s.drives_retired, s.scrubs
+        );
+        let w = &s.swaps;
+        println!(
+            "  swaps     {} set back, {} copies beside, {} came back, {} refused; {} others away after that, and back",
+            w.set_back, w.beside, w.came_back, w.refused, w.away
         );
         println!("  checks    {} offline, all good", s.checks);
         println!(

@@ -16,6 +16,7 @@ use rt::Rt;
 
 use crate::args::Args;
 use crate::members::Members;
+use crate::swaps::Swaps;
 
 /// Name of the volume.
 const VOLUME: &str = "v";
@@ -47,6 +48,8 @@ pub struct Scene {
     pub model: Rc<RefCell<Model>>,
     /// Its members.
     pub members: Members,
+    /// Older copies of them.
+    pub swaps: Swaps,
     /// What its loads are like.
     pub style: Style,
     /// How long the last start took: a guess where a recovery can be met.
@@ -99,6 +102,7 @@ impl Scene {
             server: Server::new(&ashlar).with_flags(&["--cores", &cores.to_string()]),
             model: Rc::new(RefCell::new(Model::new(salt, volume_bytes))),
             members: Members::new(name, drives, size, args),
+            swaps: Swaps::new(args),
             style,
             last_start: Duration::from_millis(100),
             cycles: 0,
