@@ -36,6 +36,7 @@ pub struct Server {
     flags: Vec<String>,
     /// Drives, directories and flags until others are passed.
     passed: Vec<String>,
+    starts: u32,
     child: Option<Child>,
 }
 
@@ -43,7 +44,7 @@ impl Server {
     /// Not started yet; always listens on a unix socket in the installation's directory.
     #[must_use]
     pub fn new(ashlar: &Ashlar) -> Server {
-        Server { ashlar: ashlar.clone(), flags: vec![], passed: vec![], child: None }
+        Server { ashlar: ashlar.clone(), flags: vec![], passed: vec![], starts: 0, child: None }
     }
 
     /// With more flags for `serve`.
@@ -79,6 +80,12 @@ impl Server {
         self.child.is_some()
     }
 
+    /// How often it was started, whatever came of it.
+    #[must_use]
+    pub fn starts(&self) -> u32 {
+        self.starts
+    }
+
     /// Its process id.
     #[must_use]
     pub fn pid(&self) -> Option<u32> {
@@ -111,6 +118,7 @@ impl Server {
             .spawn()
             .or_fail("ashlar serve")?;
         self.child = Some(child);
+        self.starts += 1;
         Ok(())
     }
 

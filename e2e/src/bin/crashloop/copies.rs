@@ -14,6 +14,9 @@ const PLACE: &str = "kept";
 /// The lock of a killed server's drives is held until its ring is gone.
 const LOCKED_MAX: Duration = Duration::from_secs(10);
 
+/// A generation names 16 opens before its own: what is older cannot be told from another history.
+const OPENS_KNOWN: u32 = 15;
+
 /// The newest generation of one part on a drive.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Word {
@@ -65,21 +68,28 @@ pub struct Kept {
     copy: String,
     words: Words,
     /// Whether what it holds had taken effect: all members held it. A kill may leave a generation on some of them.
-    pub certain: bool,
+    in_effect: bool,
+    /// Starts of the server before.
+    starts: u32,
 }
 
 impl Kept {
     /// Copies the file of a member of `all`, while no server runs.
-    pub fn take(ashlar: &Ashlar, file: &str, all: &[String]) -> Result<Kept> {
+    pub fn take(ashlar: &Ashlar, starts: u32, file: &str, all: &[String]) -> Result<Kept> {
         let words = Words::of(ashlar, file)?;
-        let mut certain = true;
+        let mut in_effect = true;
         for other in all {
-            certain &= Words::of(ashlar, other)? == words;
+            in_effect &= Words::of(ashlar, other)? == words;
         }
         let copy = format!("{PLACE}/{}", name(file));
         fs::create_dir_all(ashlar.dir().join(PLACE)).or_fail(PLACE)?;
         copy_file(ashlar, file, &copy)?;
-        Ok(Kept { file: file.to_owned(), copy, words, certain })
+        Ok(Kept { file: file.to_owned(), copy, words, in_effect, starts })
+    }
+
+    /// Whether it must be known, after so many starts, as what the member was.
+    pub fn is_certain(&self, starts: u32) -> bool {
+        self.in_effect && starts - self.starts <= OPENS_KNOWN
     }
 
     /// Whether it is behind what `file` says.

@@ -249,7 +249,7 @@ fn count(done: &mut Done, ended: &Ended) {
 /// Starts the server; kills it on the way there as often as the script says.
 async fn start(rt: &Rt, scene: &mut Scene, script: &Script, done: &mut Done) -> Result<()> {
     // What may be refused is started once.
-    let recovery_kills = if scene.swaps.may_be_refused() { &[][..] } else { &script.recovery_kills };
+    let recovery_kills = if swaps::may_be_refused(scene) { &[][..] } else { &script.recovery_kills };
     for share in recovery_kills {
         scene.server.spawn()?;
         rt.sleep(scene.last_start.mul_f64(*share)).await;

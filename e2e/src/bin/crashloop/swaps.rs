@@ -8,8 +8,9 @@
 //!
 //! Invariants: copies are taken and swapped where the array was optimal under the load that the kill ended, so that all of its
 //! redundancy covers what is set back; a copy is behind by two generations at least. A member that is set back comes back by
-//! itself; a copy beside it is left out. Only a copy that was taken when some members held a generation that others did not
-//! may be refused: that generation may never have taken effect, and then it is a history of its own.
+//! itself; a copy beside it is left out. Only two kinds of copies may be refused: one that was taken when some members held a
+//! generation that others did not, for that may never have taken effect, and then it is a history of its own; and one from before
+//! more opens than a generation knows of.
 
 use e2e::load::Random;
 use e2e::{Failure, Result, readback};
@@ -108,11 +109,11 @@ impl Swaps {
     pub fn are_returning(&self) -> bool {
         !self.returning.is_empty()
     }
+}
 
-    /// Whether an open may be refused.
-    pub fn may_be_refused(&self) -> bool {
-        !self.beside.is_empty() && self.kept.iter().any(|kept| !kept.certain)
-    }
+/// Whether the next start may be refused.
+pub fn may_be_refused(scene: &Scene) -> bool {
+    !scene.swaps.beside.is_empty() && scene.swaps.kept.iter().any(|kept| !kept.is_certain(scene.server.starts()))
 }
 
 /// The server is dead: what lay beside the drives is taken away.
@@ -150,7 +151,7 @@ fn take(scene: &mut Scene, files: Vec<String>, random: &mut Random) -> Result<()
     let mut which = files.clone();
     which.shuffle(random);
     for file in which.iter().take(n) {
-        scene.swaps.kept.push(Kept::take(&scene.ashlar, file, &files)?);
+        scene.swaps.kept.push(Kept::take(&scene.ashlar, scene.server.starts(), file, &files)?);
     }
     scene.swaps.taken_in = scene.cycles;
     Ok(())
@@ -200,7 +201,8 @@ fn pass_degraded(scene: &mut Scene, lacking: usize) {
 pub fn refused(scene: &mut Scene, failure: Failure, counts: &mut Counts) -> Result<()> {
     let log = scene.server.log_end();
     let names = |file: &str| log.contains(&format!("/{file}"));
-    let named = |kept: &Kept| !kept.certain && names(&kept.file);
+    let starts = scene.server.starts() - 1;
+    let named = |kept: &Kept| !kept.is_certain(starts) && names(&kept.file);
     let both = scene.swaps.kept.iter().any(named) && scene.swaps.beside.iter().any(|copy| names(copy));
     if !both {
         return Err(failure.within("an older copy beside the drive"));
@@ -219,7 +221,7 @@ pub fn started(scene: &mut Scene, counts: &mut Counts) -> Result<()> {
     if scene.swaps.beside.is_empty() && scene.swaps.returning.is_empty() {
         return Ok(());
     }
-    let status = scene.ashlar.status(scene.name)?;
+    let (status, starts) = (scene.ashlar.status(scene.name)?, scene.server.starts());
     if let Some(copy) = scene.swaps.beside.iter().find(|copy| is_listed(&status, copy)) {
         return Err(wrong(scene, &format!("{copy} is an older copy, and taken for a member"), &status));
     }
@@ -235,7 +237,7 @@ pub fn started(scene: &mut Scene, counts: &mut Counts) -> Result<()> {
         scene.swaps.returning.drain(..).partition(|kept| is_in(&status, &kept.file));
     scene.swaps.returning = back;
     for kept in out {
-        if kept.certain {
+        if kept.is_certain(starts) {
             return Err(wrong(scene, &format!("{} was set back, and does not come back", kept.file), &status));
         }
         counts.refused += 1;
