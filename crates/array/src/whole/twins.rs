@@ -1,11 +1,11 @@
 //! Drives that say they are the same member: a clone, a snapshot or a restored image beside the drive itself, or one drive by
 //! two paths.
 //!
-//! | of two that say they are the same member | |
+//! | of those that say they are the same member | |
 //! |---|---|
 //! | the same drive by two names | it is taken once |
-//! | one holds a later generation of the same history in a part, and an earlier one in none | it is taken, and the other left out |
-//! | else | the open is refused, with both names |
+//! | one holds a later generation of the same history in a part than each of the others, and an earlier one in none | it is taken, and the others are left out, whatever they are to each other |
+//! | else | the open is refused, with the names of two |
 //!
 //! Invariant: nothing is chosen by name or order, and nothing silently.
 
@@ -40,37 +40,44 @@ enum Later {
 /// The drives without those that are an older copy of another, and what is to be said of these.
 ///
 /// # Errors
-/// When two say they are the same member and it is not certain which one is.
+/// When several say they are the same member and it is not certain which one is.
 pub async fn without_copies(rt: &Rt, drives: Vec<Drive>) -> Result<(Vec<Drive>, Vec<String>), Refused> {
-    let mut words: Vec<Word> = Vec::new();
-    let mut notes = Vec::new();
+    let mut members: Vec<Vec<Word>> = Vec::new();
     for drive in drives {
         let word = Word::of(rt, drive).await;
-        let copy = words.iter().position(|w| word.member.is_some() && w.member == word.member);
-        let Some(copy) = copy else {
-            words.push(word);
+        let same = members.iter_mut().find(|words| word.member.is_some() && words[0].member == word.member);
+        let Some(words) = same else {
+            members.push(vec![word]);
             continue;
         };
-        let (first, second) = (&words[copy], &word);
-        let names = (first.drive.info().name.clone(), second.drive.info().name.clone());
-        if first.drive.is_same_as(&second.drive) || planted(Canary::FirstCopyTaken) {
-            tracing::info!("{} and {} are the same drive", names.0, names.1);
-            continue;
-        }
-        let serials =
-            [first, second].map(|w| w.drive.info().serial.clone().filter(|_| w.drive.info().kind == DriveKind::Block));
-        let by_paths = serials[0].is_some() && serials[0] == serials[1];
-        match first.later(second) {
-            Later::First => notes.push(left_out(&names.1, &names.0)),
-            Later::Second => {
-                notes.push(left_out(&names.0, &names.1));
-                words[copy] = word;
-            }
-            Later::Same if by_paths => notes.push(format!("{} and {} are paths to the same drive", names.0, names.1)),
-            same_or_neither => return Err(uncertain(names, same_or_neither)),
+        match words.iter().find(|w| w.drive.is_same_as(&word.drive) || planted(Canary::FirstCopyTaken)) {
+            Some(w) => tracing::info!("{} and {} are the same drive", w.name(), word.name()),
+            None => words.push(word),
         }
     }
-    Ok((words.into_iter().map(|w| w.drive).collect(), notes))
+    let mut notes = Vec::new();
+    let latest = members.iter().map(|words| latest_of(words, &mut notes)).collect::<Result<_, Refused>>()?;
+    Ok((latest, notes))
+}
+
+/// Which of those that say they are one member it is: the one that is later than every other.
+fn latest_of(words: &[Word], notes: &mut Vec<String>) -> Result<Drive, Refused> {
+    let mut latest = &words[0];
+    for word in words {
+        if latest.later(word) == Later::Second {
+            latest = word;
+        }
+    }
+    for word in words.iter().filter(|word| !std::ptr::eq(*word, latest)) {
+        match latest.later(word) {
+            Later::First => notes.push(left_out(word.name(), latest.name())),
+            Later::Same if latest.has_serial_of(word) => {
+                notes.push(format!("{} and {} are paths to the same drive", latest.name(), word.name()));
+            }
+            same_or_neither => return Err(uncertain((latest.name(), word.name()), same_or_neither)),
+        }
+    }
+    Ok(latest.drive.clone())
 }
 
 fn left_out(older: &str, newer: &str) -> String {
@@ -79,7 +86,7 @@ fn left_out(older: &str, newer: &str) -> String {
     )
 }
 
-fn uncertain((first, second): (String, String), how: Later) -> Refused {
+fn uncertain((first, second): (&str, &str), how: Later) -> Refused {
     let why = match how {
         Later::Same => "they say they are the same member, in the same state: one is a copy of the other",
         Later::First | Later::Second | Later::Neither => {
@@ -112,6 +119,16 @@ impl Word {
             word.newest.push(slice.and_then(|s| s.generations.into_iter().next()));
         }
         word
+    }
+
+    fn name(&self) -> &str {
+        &self.drive.info().name
+    }
+
+    /// Whether both are block devices with the same serial number.
+    fn has_serial_of(&self, other: &Word) -> bool {
+        let serial = |w: &Word| w.drive.info().serial.clone().filter(|_| w.drive.info().kind == DriveKind::Block);
+        serial(self).is_some_and(|own| serial(other) == Some(own))
     }
 
     fn later(&self, other: &Word) -> Later {

@@ -103,6 +103,29 @@ pub fn an_older_copy_is_left_out() {
     }
 }
 
+/// Of a drive and several older copies of it the drive counts, in whatever order they are found, also where two of the copies are
+/// the same.
+pub fn several_older_copies_are_left_out() {
+    for (level, drives, parts) in SHAPES {
+        let world = made(level, drives, parts);
+        write(&world.disks, 1);
+        let older = world.disks[1].fork();
+        write(&world.disks, 2);
+        let old = world.disks[1].fork();
+        write(&world.disks, 3);
+        let copies = [old.fork(), old.fork(), older];
+        // Where the drive itself is among them.
+        for at in 0..=copies.len() {
+            let mut same: Vec<Disk> = copies.iter().map(Disk::fork).collect();
+            same.insert(at, world.disks[1].fork());
+            let others = [0].into_iter().chain(2..drives).map(|i| world.disks[i].fork());
+            let (states, notes) = holds(&same.into_iter().chain(others).collect::<Vec<_>>(), 3);
+            assert!(states.iter().all(|s| *s == ArrayState::Optimal), "{level}: {states:?}");
+            assert_eq!(notes.len(), copies.len(), "{level}: {notes:?}");
+        }
+    }
+}
+
 /// Where it is not certain which of two is the member, the open is refused and names both.
 pub fn copies_that_may_be_either_are_refused() {
     for (level, drives, parts) in SHAPES {

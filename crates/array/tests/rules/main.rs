@@ -119,6 +119,7 @@ rules! {
     returning::a_missing_drive_that_is_failed_stays_out [MissingNotFailed]
 
     copies::an_older_copy_is_left_out [FirstCopyTaken]
+    copies::several_older_copies_are_left_out [FirstCopyTaken]
     copies::copies_that_may_be_either_are_refused [FirstCopyTaken]
     copies::ends_that_were_overwritten_are_mended [EndsOnly]
     copies::a_forgotten_label_says_nothing [ForgottenLabelBelieved]
