@@ -170,14 +170,19 @@ impl Seat {
         self.drive.as_ref().is_some_and(|d| d.info().volatile_cache)
     }
 
+    /// Takes part, or stands by, and its drive is here: it has labels.
+    pub fn has_labels(&self) -> bool {
+        !self.left() && self.drive.is_some()
+    }
+
     /// It is out: nobody waits for it any more.
     fn left(&self) -> bool {
-        self.state.get() != MemberState::In
+        !matches!(self.state.get(), MemberState::In | MemberState::Spare)
     }
 
     fn readable_drive(&self) -> Result<&Drive, IoError> {
         match &self.drive {
-            Some(drive) if self.state.get() == MemberState::In && self.door.get() != Door::Shut => Ok(drive),
+            Some(drive) if !self.left() && self.door.get() != Door::Shut => Ok(drive),
             _ => Err(IoError::Gone),
         }
     }

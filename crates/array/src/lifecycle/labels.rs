@@ -47,9 +47,10 @@ impl Core {
         layout
     }
 
-    /// Writes every label of the members anew that is not as it must be. A failure is the drive's, as for any write.
+    /// Writes every label of members and spares anew that is not as it must be. A failure is the drive's, as for any write.
     pub(super) async fn heal_labels(&self) {
-        join_all(self.seats_in().iter().map(|seat| self.heal_labels_of(seat))).await;
+        let here: Vec<Rc<Seat>> = self.seats.borrow().iter().filter(|s| s.has_labels()).cloned().collect();
+        join_all(here.iter().map(|seat| self.heal_labels_of(seat))).await;
     }
 
     pub(super) async fn heal_labels_of(&self, seat: &Rc<Seat>) {

@@ -1,6 +1,6 @@
 //! Two drives that say they are the same member; drives whose ends were overwritten; drives of another size than they had.
 
-use array::whole::{self, without_copies};
+use array::whole::{self, Slices, without_copies};
 use array::{Array, ArrayState, CreateSpec, OpenHow, Refused, RefusedCode, identify, wipe};
 use base::{BlockCount, MemberLba};
 use ondisk::Level;
@@ -192,6 +192,35 @@ pub fn ends_that_were_overwritten_are_mended() {
                     }
                 }
             }
+        }
+    }
+}
+
+/// A spare that has lost one of its labels gets it back: once it has none, nothing tells whose it is.
+pub fn a_label_of_a_spare_is_mended() {
+    for (level, drives, parts) in SHAPES.into_iter().filter(|(level, ..)| *level != Level::Raid0) {
+        let mut world = made(level, drives, parts);
+        let spare = Disk::new("spare", world.disks[0].params(), 9);
+        let rt = Rt::modelled(2);
+        rt.block_on(async {
+            let drive = Drive::modelled(&rt, &spare);
+            let slices = Slices::new(drive.info().blocks, parts).unwrap();
+            for (index, part) in open(&rt, &world.disks, DEGRADED).await.unwrap().0.into_iter().enumerate() {
+                part.drive_add_spare(slices.slice(&drive, index as u8), false).await.unwrap();
+                part.close().await.unwrap();
+            }
+        });
+        rt.end();
+        let last = spare.params().bytes / BLOCK - 1;
+        world.disks.push(spare);
+        for at in [0, last] {
+            let hit = overwritten(&world, &[drives], |_| vec![(at, 1)]);
+            let rt = Rt::modelled(3);
+            let all = rt.block_on(open(&rt, &hit.disks, DEGRADED)).unwrap().0;
+            drop(all);
+            rt.end();
+            let block = |world: &World| world.disks[drives].image_read(MemberLba(at), BlockCount(1));
+            assert!(block(&hit) == block(&world), "{level}: the label at block {at} is not mended");
         }
     }
 }
