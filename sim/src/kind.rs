@@ -264,7 +264,13 @@ impl Kind {
         Kind::EndsWiped,
         Kind::Scrubbed,
         Kind::Checkpoint,
+        Kind::SetBack,
+        Kind::OlderCopies,
+        Kind::EndsOverwritten,
     ];
+
+    /// Those of them that are tried on copies, between two lives.
+    pub const TRIED_IN_PARTS: &[Kind] = &[Kind::SetBack, Kind::OlderCopies, Kind::EndsOverwritten];
 
     /// Whether it damages what lies on a drive: only on those whose loss the redundancy covers.
     pub fn spoils(self) -> bool {

@@ -75,6 +75,16 @@ impl World {
         Disk::new(&format!("drive-{}", self.made), self.plan.disk(), seed)
     }
 
+    /// Something is tried on copies with dice of its own, and the world's course stays what it is: what [`World::take_up`] needs.
+    pub fn set_aside(&mut self, dice: Dice) -> (Dice, u32) {
+        (std::mem::replace(&mut self.dice, dice), self.begun)
+    }
+
+    /// The world goes on.
+    pub fn take_up(&mut self, (dice, begun): (Dice, u32)) {
+        (self.dice, self.begun) = (dice, begun);
+    }
+
     /// A runtime of its own, which begins later than the one before.
     pub fn rt(&mut self) -> Rt {
         self.begun += 1;

@@ -1,7 +1,7 @@
 //! An array in parts: several lives of one, with hosts whose requests reach several parts, and verbs on all of them.
 //!
 //! ```text
-//! seed -> plan -> world (drives) -> create -> lives: check, open, put together, compare, work and disturb, end
+//! seed -> plan -> world (drives) -> create -> lives: check, try on copies, open, put together, compare, work and disturb, end
 //! ```
 //!
 //! Invariants: all parts are on the one modelled runtime; drives are lost within the redundancy of every part; the same
@@ -16,6 +16,7 @@ mod host;
 mod judge;
 mod life;
 mod namespace;
+mod older;
 mod open;
 mod plan;
 mod volumes;
@@ -79,6 +80,7 @@ pub fn run(seed: u64, talk: bool) -> Result<Report, String> {
             println!("life {i}: {life:?}");
         }
         judge::check_cold(&mut scene).map_err(|e| format!("check before life {i}: {e}"))?;
+        older::try_on_copies(&mut scene, i, mode).map_err(|e| format!("before life {i}: {e}"))?;
         scene.is_last = i + 1 == lives.len();
         mode = life::live(&mut scene, life, mode, &mut report).map_err(|e| format!("life {i}: {e}"))?;
     }

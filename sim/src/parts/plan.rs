@@ -69,10 +69,13 @@ impl Plan {
         array.volumes = dice.random_range(1..4);
         array.jitter = dice.random_range(0.0..8.0);
         (array.rotten, array.filled) = (0, false);
-        array.faults = Kind::IN_PARTS.iter().copied().filter(|_| dice.random_range(0..3) > 0).collect();
+        let (tried, others): (Vec<_>, Vec<_>) =
+            Kind::IN_PARTS.iter().copied().partition(|kind| Kind::TRIED_IN_PARTS.contains(kind));
+        array.faults = others.into_iter().filter(|_| dice.random_range(0..3) > 0).collect();
         array.rounds.clear();
         let shares = dice.random_range(0..2) == 0;
         let lives = (0..dice.random_range(3..7)).map(|_| life(&mut dice)).collect();
+        array.faults.extend(tried.into_iter().filter(|_| dice.random_range(0..3) > 0));
         Plan { array, parts, shares, lives }
     }
 

@@ -53,6 +53,19 @@ impl Volumes {
         held
     }
 
+    /// Models of their own, with the same past.
+    pub fn fork(&self) -> Volumes {
+        let copy = |held: &Rc<Held>| {
+            Rc::new(Held {
+                names: held.names.clone(),
+                model: held.model.clone(),
+                fate: held.fate.clone(),
+                busy: Cell::new(false),
+            })
+        };
+        Volumes { all: self.all.iter().map(copy).collect() }
+    }
+
     /// Those that are there.
     pub fn sure(&self) -> Vec<Rc<Held>> {
         self.all.iter().filter(|held| held.fate.get() == Fate::Stays).cloned().collect()
