@@ -181,6 +181,16 @@ pub async fn is_labelled(drive: &Drive, label: &Label) -> bool {
     first.is_some_and(|first| (first.array, first.member) == (label.array, label.member))
 }
 
+/// The same, or the label away from the ends where nothing else has been made of the drive: that of a spare, which holds no
+/// generation, when its first block was overwritten.
+pub async fn bears_label(drive: &Drive, label: &Label) -> bool {
+    if is_labelled(drive, label).await {
+        return true;
+    }
+    let third = label_at(drive, Layout::inner_label(label.layout.slot_blocks)).await;
+    third.is_some_and(|third| (third.array, third.member) == (label.array, label.member)) && !is_anothers(drive).await
+}
+
 /// Which of the labels at both ends counts: where they speak of different members of one array, and the third agrees with the last,
 /// the first was put there by mistake.
 async fn of_two(drive: &Drive, first: Label, last: Option<Label>) -> Label {

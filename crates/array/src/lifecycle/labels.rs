@@ -47,7 +47,8 @@ impl Core {
         layout
     }
 
-    /// Writes every label of members and spares anew that is not as it must be. A failure is the drive's, as for any write.
+    /// Writes every label of members and spares anew that is not as it must be. One that cannot be written is said, and done
+    /// without.
     pub(super) async fn heal_labels(&self) {
         let here: Vec<Rc<Seat>> = self.seats.borrow().iter().filter(|s| s.has_labels()).cloned().collect();
         join_all(here.iter().map(|seat| self.heal_labels_of(seat))).await;

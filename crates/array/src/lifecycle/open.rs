@@ -17,7 +17,7 @@ use super::returning::{Standing, seat_of, standing};
 use crate::canary::{Canary, planted};
 use crate::core::{Core, Phase, Shape, Vol};
 use crate::fault::{Fault, Refused, RefusedCode};
-use crate::inspect::{is_labelled, read_label, read_slot};
+use crate::inspect::{bears_label, read_label, read_slot};
 use crate::lifecycle::replay::ReplayHow;
 use crate::owner::OwnerHow;
 use crate::seat::Seat;
@@ -273,7 +273,7 @@ pub(crate) async fn read_member(rt: &Rt, drive: Drive) -> Result<Option<Found>, 
     {
         generations.remove(0);
     }
-    let own = !generations.is_empty() || is_labelled(&drive, &label).await;
+    let own = !generations.is_empty() || bears_label(&drive, &label).await;
     Ok(Some(Found { drive, label, generations, own, lent: false }))
 }
 

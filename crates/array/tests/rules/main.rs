@@ -129,8 +129,6 @@ rules! {
     copies::a_label_that_cannot_be_written_is_done_without [LabelBlamed]
     copies::a_strange_first_label_is_outvoted [FirstLabelCounts]
     copies::a_label_of_a_spare_is_mended []
-    copies::a_forgotten_label_says_nothing []
-    copies::a_wiped_drive_is_not_known []
     copies::a_drive_of_another_size_is_used []
 
     returning::a_member_that_is_set_back_in_use_goes_out [SetBackUnnoticed]
