@@ -218,6 +218,14 @@ pub fn scrub_found(f: &ScrubFoundView) -> String {
     )
 }
 
+/// One that is out is out, whatever it was suspected of before.
+fn member_state(m: &MemberView) -> String {
+    match m.state {
+        MemberState::In if m.suspect.is_some() => "in, suspect".to_owned(),
+        state => member_word(state).to_owned(),
+    }
+}
+
 fn members(members: &[MemberView]) -> Table {
     let mut table =
         Table::new(&[">SEAT", "DRIVE", "STATE", ">SIZE", ">FREE", ">READS", ">WRITES", ">ERRORS", ">AROUND"]);
@@ -226,7 +234,7 @@ fn members(members: &[MemberView]) -> Table {
         table.row(vec![
             m.seat.to_string(),
             drive.clone(),
-            if m.suspect.is_some() { "in, suspect".to_owned() } else { member_word(m.state).to_owned() },
+            member_state(m),
             human(m.bytes),
             percent(m.zones_free, m.zones),
             m.reads.to_string(),
