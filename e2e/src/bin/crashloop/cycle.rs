@@ -118,7 +118,8 @@ impl Script {
         let sectors = scene.sectors();
         let power = random.random_range(LOAD_MS_POWERS);
         let deed = scene.members.deed(scene.cycles, random, &scene.ashlar);
-        let deed = deed.filter(|deed| !scene.swaps.are_returning() || !deed.changes_members());
+        let stays = scene.swaps.are_returning() || scene.swaps.are_late(scene.cycles);
+        let deed = deed.filter(|deed| !stays || !deed.changes_members());
         let death = match random.random_range(0..20) {
             0 => Death::Stop,
             1..=4 => Death::Idle,
@@ -147,6 +148,9 @@ pub async fn run(rt: &Rt, scene: &mut Scene, random: &mut Random, number: u32, a
     scene.model.borrow_mut().set_cycle(number);
     if scene.members.whole_by(scene.cycles) {
         scene.members.wait_whole(&scene.ashlar, &scene.server)?;
+    }
+    if scene.swaps.are_late(scene.cycles) {
+        scene.members.make_whole(&scene.ashlar, &scene.server)?;
     }
     let script = Script::draw(scene, random, args);
     let sound = !script.deed.as_ref().is_some_and(Deed::changes_members) && scene.swaps.want(scene.cycles);

@@ -147,6 +147,14 @@ impl Members {
         self.rebuilding = true;
     }
 
+    /// Replaces what is out, and waits until the array is whole.
+    pub fn make_whole(&mut self, ashlar: &Ashlar, server: &Server) -> Result<()> {
+        for file in std::mem::take(&mut self.out) {
+            self.replace_at_once(ashlar, &file)?;
+        }
+        self.wait_whole(ashlar, server)
+    }
+
     /// Replaces a member that is out, outside of the rotation.
     pub fn replace_at_once(&mut self, ashlar: &Ashlar, file: &str) -> Result<()> {
         let with = self.new_file();

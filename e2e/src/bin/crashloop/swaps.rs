@@ -27,6 +27,8 @@ use crate::scene::Scene;
 
 /// From one swap to the next, in cycles of the array: one of ten, with those that wait until the array is whole.
 const CYCLES_BETWEEN: std::ops::RangeInclusive<u32> = 5..=9;
+/// A swap that waits so many cycles is made possible.
+const CYCLES_LATE: u32 = 4;
 /// Copies beside the drives at once.
 const BESIDE_MAX: usize = 2;
 
@@ -103,6 +105,11 @@ impl Swaps {
     pub fn want(&self, nth: u32) -> bool {
         let wants_copies = self.kept.is_empty() && self.take_from <= nth;
         self.is_on && self.returning.is_empty() && (wants_copies || self.swap_from <= nth)
+    }
+
+    /// Whether the array is to be made whole for a swap: kills may cut off the replacement of a member again and again.
+    pub fn are_late(&self, nth: u32) -> bool {
+        self.is_on && self.returning.is_empty() && nth >= self.swap_from + CYCLES_LATE
     }
 
     /// Whether members are coming back: then nothing else is done to members.
