@@ -233,16 +233,18 @@ impl Seat {
             Box::pin(self.guard.conflict(drive)).await;
         }
         self.count(result.err());
-        self.still_ours(drive, result).await
+        if self.is_doubtful(drive, result) { Box::pin(self.still_ours()).await } else { result }
     }
 
-    /// What was asked before this process stood still may be answered after it, and another server have the drives by then: so a
-    /// success counts once they are known to be this server's.
-    async fn still_ours(&self, drive: &Drive, result: Result<(), IoError>) -> Result<(), IoError> {
-        if result.is_err() || self.guard.is_fresh(drive.recent()) || planted(Canary::StaleAcked) {
-            return result;
-        }
-        Box::pin(self.guard.freshen()).await;
+    /// Whether a success is to be looked into: what was asked before this process stood still may be answered after it, and another
+    /// server have the drives by then.
+    fn is_doubtful(&self, drive: &Drive, result: Result<(), IoError>) -> bool {
+        result.is_ok() && !self.guard.is_fresh(drive.recent()) && !planted(Canary::StaleAcked)
+    }
+
+    /// A success counts once the drives are known to be this server's.
+    async fn still_ours(&self) -> Result<(), IoError> {
+        self.guard.freshen().await;
         self.writable_drive().map(drop)
     }
 
@@ -326,6 +328,6 @@ impl Seat {
             self.flushed.set(self.flushed.get().max(upto));
         }
         self.count(result.err());
-        self.still_ours(drive, result).await
+        if self.is_doubtful(drive, result) { Box::pin(self.still_ours()).await } else { result }
     }
 }

@@ -12,10 +12,10 @@ use std::pin::pin;
 use std::rc::Rc;
 use std::time::Duration;
 
-use base::{BLOCK_BYTES, Generation as Number, MemberId, SegmentId};
+use base::{BLOCK_BYTES, Generation as Number, MemberId, MemberLba, SegmentId};
 use futures::future::{join_all, select};
 use ondisk::generation::{ANCESTORS, generation_id, is_same_or_before};
-use ondisk::{Generation, Label, Member, MemberState, SHARDS, Segment, SegmentState, Volume};
+use ondisk::{Generation, Member, MemberState, SHARDS, Segment, SegmentState, Volume};
 use rt::{Buf, Bytes};
 
 use crate::canary::{Canary, planted};
@@ -137,17 +137,25 @@ impl Core {
             return false;
         }
         match Generation::peek(&block) {
-            Ok(other) => older(other),
-            // Rot may hit one place; where nothing is left in any, something else was put there.
+            // Rot in a number is not an older state.
+            Ok(other) => older(other) && self.holds_generation(seat, at, other.1).await,
+            // Rot may hit any place; where all are zeros the drive was emptied.
             Err(_) => self.is_blank(seat).await && number == self.system.number.get(),
         }
     }
 
-    /// Whether a member holds no generation and no label any more.
+    /// Whether the generation with this id is whole in a member's slot.
+    async fn holds_generation(&self, seat: &Seat, at: MemberLba, id: u128) -> bool {
+        let slot = Buf::zeroed(self.shape.slot_blocks as usize * BLOCK_BYTES);
+        let (read, image) = seat.read(at, slot).await;
+        read.is_ok() && Generation::decode(&image).is_ok_and(|g| g.id == id)
+    }
+
+    /// Whether a member holds zeros in place of its generations and labels.
     async fn is_blank(&self, seat: &Seat) -> bool {
         for at in [0, 1].map(|slot| seat.layout.slot(slot)).into_iter().chain(seat.layout.labels()) {
             let (read, block) = seat.read(at, Buf::zeroed(BLOCK_BYTES)).await;
-            if read.is_err() || Generation::peek(&block).is_ok() || Label::decode(&block).is_ok() {
+            if read.is_err() || block.iter().any(|byte| *byte != 0) {
                 return false;
             }
         }
