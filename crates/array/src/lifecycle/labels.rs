@@ -70,7 +70,7 @@ impl Core {
                     }
                     name = Some(label.array_name);
                 }
-                // The third may be bytes that a program of before left unused, or any what was said of a larger drive.
+                // An older program left the third one unused (zeros); any of them may still name the size of a larger drive.
                 None => wrong.push((at, !is_label && (at != inner || block.iter().any(|byte| *byte != 0)))),
             }
         }

@@ -30,7 +30,7 @@ pub struct Admitted {
 pub(super) struct Known {
     /// When the looking began.
     pub(super) since: Nanos,
-    /// What each place held then: a mark that is as it was has nobody who writes it.
+    /// What each place held then: a mark that has not changed since has no owner at work.
     pub(super) seen: Vec<Option<Buf>>,
     /// Who has reserved each drive, where all tell.
     pub(super) holders: Option<Vec<Option<u64>>>,

@@ -19,7 +19,8 @@ const LOOK_AGAIN: std::time::Duration = std::time::Duration::from_millis(250);
 /// The reservations are looked at each so many marks.
 const RESERVED_EVERY: u32 = 5;
 
-/// Marks of owners before that may be there, or land late: each has written some that were in flight, or that nobody can write over.
+/// Marks of earlier owners that are accepted: some were in flight when this server opened the array, some lie on drives that take no
+/// writes.
 const LATE_MAX: usize = 8;
 
 impl Core {
@@ -279,7 +280,7 @@ impl Core {
 enum Look {
     /// One's own mark.
     Own,
-    /// Nobody's.
+    /// No owner's: it may be written.
     Free,
     /// That of another open, and whose.
     Strange(String),

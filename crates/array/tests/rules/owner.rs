@@ -304,7 +304,7 @@ pub fn what_was_asked_before_a_standstill_is_not_acknowledged() {
         let v = a.v.clone();
         let write = a.rt.spawn(async move { v.write(0, data(3, 1), false).await });
         a.pass(Duration::from_micros(1));
-        // It lands while nobody looks.
+        // It lands while the first stands still.
         world.disks.iter().for_each(|d| d.hurry(0));
         let b = Server::open(&world, 2, 1, take, &[]).unwrap();
         b.write(0, 2).unwrap();

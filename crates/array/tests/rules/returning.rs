@@ -318,7 +318,7 @@ pub fn a_drive_that_is_gone_is_missing_whatever_it_was_asked() {
     }
 }
 
-/// A segment of more columns than there are seats does not stay degraded when nobody is awaited: what is live in it is written
+/// A segment that has more columns than there are seats does not stay degraded when no drive is missing: its live blocks are written
 /// elsewhere.
 pub fn a_column_without_a_seat_is_written_elsewhere() {
     for (level, drives) in [(Level::Raid5, 4), (Level::Raid6, 4)] {
