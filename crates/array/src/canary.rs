@@ -28,6 +28,8 @@ canaries! {
     ChangedKept,
     /// Members are not asked whether they still hold the generation in effect.
     SetBackUnnoticed,
+    /// An open answers hosts once its first generation is in effect.
+    OneGenerationAtOpen,
     /// A label is looked for at the drive's ends alone.
     EndsOnly,
     /// Of two drives that say they are the same member, the first is taken.

@@ -194,6 +194,10 @@ pub async fn open(rt: &Rt, drives: Vec<Drive>, how: OpenHow) -> Result<(Rc<Core>
                 }
             }
             core.open_with_room(async { Ok(core.commit().await?) }).await?;
+            if !planted(Canary::OneGenerationAtOpen) {
+                // What hosts are told from here on is not on copies from before this open, which so are two generations behind.
+                core.open_with_room(async { Ok(core.commit().await?) }).await?;
+            }
             // It can wait for room until the next open.
             let _mended = core.if_there_is_room(core.heal_labels()).await;
             recovery.step("commit", format!("generation {}, epoch {epoch}", core.system.number.get()));

@@ -112,6 +112,7 @@ rules! {
     returning::a_missing_member_comes_back []
     returning::one_that_failed_stays_out []
     returning::too_many_old_members_freeze_or_refuse []
+    returning::what_an_open_wrote_before_a_kill_is_not_taken_back [OneGenerationAtOpen]
     returning::a_drive_that_is_back_under_load_takes_its_seat []
     returning::a_drive_that_is_gone_is_missing_whatever_it_was_asked [GoneFailed]
     returning::a_column_without_a_seat_is_written_elsewhere [TooFewSeats]

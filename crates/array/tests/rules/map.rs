@@ -541,7 +541,9 @@ pub fn memory_holds_what_the_trees_have() {
     overwrite_and_read(2);
     let (bytes, misses) = (memory().bytes, memory().misses);
     (3..40).for_each(overwrite_and_read);
-    assert_eq!((memory().bytes, memory().misses), (bytes, misses), "as many nodes, and all in memory");
+    assert_eq!(memory().misses, misses, "all in memory");
+    // A node takes a few bytes more or less as its numbers grow.
+    assert!(memory().bytes.abs_diff(bytes) < bytes / 100, "as many nodes: {} bytes, {bytes} before", memory().bytes);
 }
 
 /// What is not merged takes what the user gives it.

@@ -222,6 +222,32 @@ pub fn too_many_old_members_freeze_or_refuse() {
     }
 }
 
+/// So also right after an open that was killed: nothing that it told a host is taken back by drives from before it.
+pub fn what_an_open_wrote_before_a_kill_is_not_taken_back() {
+    for (level, drives) in LEVELS {
+        for set_back in 2..drives {
+            let mut world = World::new(drives, false);
+            world.create(level);
+            let p = world.start(1);
+            fill(&p, 1, BLOCKS);
+            p.close();
+            let old: Vec<Disk> = world.disks[..set_back].iter().map(Disk::fork).collect();
+            let p = world.start(2);
+            p.write(0, 50, 16).unwrap();
+            p.flush().unwrap();
+            p.kill(2);
+            world.disks.splice(..set_back, old);
+            let rt = rt::Rt::modelled(3);
+            if let Ok(array) = rt.block_on(array::Array::open(&rt, World::drives(&rt, &world.disks), DEGRADED))
+                && let Ok(read) = crate::world::read(&rt, &array.volume("v").unwrap(), 0, 16)
+            {
+                assert!(read.iter().all(|b| *b == 50), "{level}, {set_back} old: block 0 is {}", read[0]);
+            }
+            rt.end();
+        }
+    }
+}
+
 /// A drive whose contents are replaced by older ones under a running array: that is noticed, and it comes back.
 pub fn a_member_that_is_set_back_in_use_goes_out() {
     for (level, drives) in LEVELS {
