@@ -5,7 +5,7 @@ use std::pin::pin;
 use std::rc::Rc;
 use std::time::Duration;
 
-use array::{Array, Fault, Refused, SeatState, check};
+use array::{Array, Fault, Refused, check};
 use futures::future::{Either, select};
 use rand::RngExt;
 use rt::Rt;
@@ -29,7 +29,7 @@ fn open(rt: &Rt, disks: &[Disk]) -> Result<Array, Refused> {
 /// Seats that are out, and drives that are suspect.
 fn blamed(array: &Array) -> Vec<String> {
     let members = array.status().members.into_iter();
-    let blamed = members.filter(|m| m.state == SeatState::Out || m.suspect.is_some());
+    let blamed = members.filter(|m| m.state.is_out() || m.suspect.is_some());
     blamed.map(|m| format!("{} {:?} {:?}", m.drive_name, m.state, m.suspect)).collect()
 }
 
@@ -151,7 +151,7 @@ fn full_for_a_while(
             fill(disks, which, FullFor::Nothing);
             rt.block_on(rt.sleep(GOES_ON));
             let alarms = array.status().alarms;
-            if alarms.iter().any(|a| a.starts_with("no room")) {
+            if alarms.iter().any(|a| a.code == array::alarm::AlarmCode::NoRoomBelow) {
                 return Err(format!("it does not go on: {alarms:?}"));
             }
             let refused = done.no_space.get();

@@ -19,7 +19,7 @@ use crate::world::World;
 /// Sometimes a drive is disturbed.
 pub fn drives(world: &mut World, rt: &Rt, array: &Array) {
     let status = array.status();
-    let out: Vec<u16> = status.members.iter().filter(|m| m.state == SeatState::Out).map(|m| m.seat).collect();
+    let out: Vec<u16> = status.members.iter().filter(|m| m.state.is_out()).map(|m| m.seat).collect();
     let lost = world.disks.iter().filter(|d| !d.is_attached()).count();
     let optimal = status.state == ArrayState::Optimal && lost == 0;
     let may_lose = world.may_lose();

@@ -153,7 +153,7 @@ fn open(rt: &Rt, change: &Change) -> Result<Array, String> {
     let joined = change.verb == Verb::Grow && newest_generation(&here).is_some_and(|g| g.members.iter().any(is_in));
     let array = rt.block_on(Array::open(rt, drives(rt, &here), DEGRADED)).map_err(|e| format!("open: {e}"))?;
     let status = array.status();
-    if joined && status.members.iter().any(|m| m.drive_name == fresh && m.state == SeatState::Out) {
+    if joined && status.members.iter().any(|m| m.drive_name == fresh && m.state.is_out()) {
         return Err(format!("the drive that joined is out: {:#?}", status.events));
     }
     match status.state {

@@ -199,7 +199,7 @@ pub fn comes_back_idle(world: &mut World, volumes: &Volumes, mode: Mode) -> Resu
     done.unhurried.set(true);
     rt.block_on(rt.sleep(GOES_ON - Duration::from_secs(2)));
     let seat = array.status().members.into_iter().find(|m| m.drive_name == disks[which].name());
-    let Some(seat) = seat.filter(|m| m.state == SeatState::Out && handles[which].in_flight() > 0) else {
+    let Some(seat) = seat.filter(|m| m.state.is_out() && handles[which].in_flight() > 0) else {
         return Ok(());
     };
     world.counts.add(Kind::ComesBackBusy, 1);

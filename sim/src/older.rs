@@ -127,7 +127,7 @@ pub fn set_back(world: &mut World, volumes: &Volumes, mode: Mode) -> Result<(), 
     volumes.compare(&rt, &array, mode).map_err(|e| format!("{e}: {}", events(&array)))?;
     let back = ours && behind;
     let whole = !back || until_optimal(world, &rt, &array, &disks, &volumes)?;
-    let out = array.status().members.iter().any(|m| matches!(m.state, SeatState::Out | SeatState::Missing));
+    let out = array.status().members.iter().any(|m| m.state.is_out());
     if (out && ours) || (!whole && !world.plan.filled) {
         return Err(format!("it did not come back: {}", events(&array)));
     }
@@ -223,7 +223,7 @@ pub fn in_use(world: &mut World, volumes: &Volumes, mode: Mode) -> Result<(), St
         // A spare holds no generation; or another has its place by now.
         return optimal_is_true(world, &array, &disks, &volumes).map(drop);
     }
-    let Some((seat, SeatState::Out)) = seat else {
+    let Some((seat, true)) = seat.map(|(seat, state)| (seat, state.is_out())) else {
         return Err(format!("{name} was set back, and is {seat:?}: {}", events(&array)));
     };
     let drive = Drive::modelled(&rt, &disks[which]);

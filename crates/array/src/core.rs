@@ -18,6 +18,7 @@ use crate::node_cache::NodeCache;
 use crate::pins::Pins;
 use crate::seat::Seat;
 use crate::segment::Table;
+use crate::status::{EventLine, EventSeverity};
 use crate::status::Tally;
 use crate::sync::{Event, Gate, RangeLocks};
 
@@ -224,7 +225,7 @@ pub struct Core {
     pub shares: crate::share::Shares,
     /// Figures.
     pub tally: Tally,
-    events: RefCell<VecDeque<crate::status::EventLine>>,
+    events: RefCell<VecDeque<EventLine>>,
 }
 
 /// What the keeper is asked for.
@@ -331,15 +332,31 @@ impl Core {
     /// Remembers something a person should be able to look up.
     pub fn note(&self, text: String) {
         tracing::info!(array = %self.name.borrow(), "{text}");
+        self.add_event(EventSeverity::Info, text);
+    }
+
+    /// The same of something that somebody should look at.
+    pub fn warn(&self, text: String) {
+        tracing::warn!(array = %self.name.borrow(), "{text}");
+        self.add_event(EventSeverity::Warning, text);
+    }
+
+    /// The same of something that hosts notice, or that is lost.
+    pub fn error(&self, text: String) {
+        tracing::error!(array = %self.name.borrow(), "{text}");
+        self.add_event(EventSeverity::Error, text);
+    }
+
+    fn add_event(&self, severity: EventSeverity, text: String) {
         let mut events = self.events.borrow_mut();
         if events.len() == EVENTS_KEPT {
             events.pop_front();
         }
-        events.push_back(crate::status::EventLine { unix_seconds: self.rt.unix_seconds(), text });
+        events.push_back(EventLine { unix_seconds: self.rt.unix_seconds(), severity, text });
     }
 
     /// What was remembered, oldest first.
-    pub fn events(&self) -> Vec<crate::status::EventLine> {
+    pub fn events(&self) -> Vec<EventLine> {
         self.events.borrow().iter().cloned().collect()
     }
 

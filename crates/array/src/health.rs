@@ -32,6 +32,7 @@ use ondisk::MemberState;
 use rt::{Buf, Bytes, IoError, Nanos};
 use slab::Slab;
 
+use crate::alarm::{Alarm, AlarmCode};
 use crate::canary::{Canary, planted};
 use crate::core::{Core, Phase};
 use crate::members::RESERVED_AGAIN;
@@ -297,7 +298,7 @@ impl Core {
         if !seat.is_in() || self.phase.get() != Phase::Open {
             return;
         }
-        self.note(format!("drive {} (seat {}) is suspect: {why}", seat.drive_name, seat.id));
+        self.warn(format!("{} is suspect: {why}", seat.title()));
         *seat.health.suspect.borrow_mut() = Some((self.rt.now(), why));
     }
 
@@ -386,9 +387,9 @@ impl Core {
             let late = (self.rt.now() - begun).as_millis();
             self.member_failed(seat.id, &format!("has not answered a request for {late} ms"));
         } else if !seat.health.waited_for.replace(true) {
-            self.note(format!(
-                "drive {} (seat {}) does not answer, and the array cannot do without it: it is waited for",
-                seat.drive_name, seat.id
+            self.error(format!(
+                "{} does not answer, and the array cannot do without it: requests wait for it",
+                seat.title()
             ));
         }
     }
@@ -430,17 +431,16 @@ impl Core {
     }
 
     /// Members that the array waits for, for its alarms.
-    pub fn health_alarms(&self) -> Vec<String> {
+    pub fn health_alarms(&self) -> Vec<Alarm> {
         let now = self.rt.now();
-        let mut alarms: Vec<String> = self.room_alarm().into_iter().collect();
+        let mut alarms: Vec<Alarm> = self.room_alarm().into_iter().collect();
         for seat in self.seats_in() {
             if seat.health.waited_for.get() {
-                alarms.push(format!(
-                    "drive {} does not answer, and the array cannot do without it: check it and its cabling",
-                    seat.drive_name
-                ));
+                let what = format!("{} does not answer, and the array cannot do without it", seat.title());
+                alarms.push(Alarm::critical(AlarmCode::DriveSilent, what, "Check it and its cabling").of_seat(&seat));
             } else if let Some(why) = seat.health.suspect(now) {
-                alarms.push(format!("drive {} is suspect: {why}", seat.drive_name));
+                let what = format!("{} is suspect: {why}", seat.title());
+                alarms.push(Alarm::warning(AlarmCode::DriveSuspect, what, "Check it, or replace it").of_seat(&seat));
             }
         }
         alarms

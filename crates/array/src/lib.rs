@@ -12,12 +12,14 @@
 //!
 //! Not here: protocols, files and names of drives, configuration.
 
+pub mod alarm;
 mod array;
 pub mod canary;
 pub mod check;
 mod core;
 mod detour;
 mod drives;
+pub mod exposure;
 mod extents;
 pub mod fault;
 mod flush;
@@ -63,6 +65,6 @@ pub use lifecycle::scrub::{DriveFindings, ScrubKind, ScrubRun, ScrubSchedule, Sc
 pub use locate::{Located, RowPlace};
 pub use ondisk::{Limits, Rate};
 pub use plan::{CreateSpec, Plan, plan};
-pub use status::{ArrayState, Iostat, SeatState, Status};
+pub use status::{ArrayState, EventSeverity, Iostat, SeatState, Status};
 pub use volume::Volume;
 pub use whole::{Whole, wipe};

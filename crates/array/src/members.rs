@@ -56,7 +56,11 @@ impl Core {
         self.keep_leavers();
         seat.health.wake();
         self.failures.set(self.failures.get() + 1);
-        self.note(format!("drive {} (seat {member}) {why}; it is out", seat.drive_name));
+        let taken_out = match why_out {
+            WhyOut::Missing => "it counts as missing",
+            WhyOut::Failed | WhyOut::Unsaid => "it counts as failed",
+        };
+        self.warn(format!("{} {why}; {taken_out}", seat.title()));
         if self.phase.get() != Phase::Open {
             return;
         }
@@ -65,7 +69,10 @@ impl Core {
             self.log.poke();
             self.changed.wake();
         } else {
-            self.freeze("more members are gone than the redundancy covers");
+            let (failed, missing) = self.seats_out();
+            let gone = failed.len() + missing.len();
+            let (level, tolerated) = (self.shape.level, self.shape.scheme.tolerates());
+            self.freeze(&format!("{gone} drives failed or are missing, {level} tolerates {tolerated}"));
         }
     }
 
@@ -86,7 +93,9 @@ impl Core {
         if self.phase.get() != Phase::Open {
             return;
         }
-        self.note(format!("frozen: {why}; reads go on where they can, and the drives coming back makes it whole"));
+        self.error(format!(
+            "frozen: {why}; writes fail, and reads fail where they need a drive that is gone. Reconnect the drives, then restart the array"
+        ));
         self.stop_writing();
     }
 
@@ -109,7 +118,7 @@ impl Core {
         if self.phase.get() == Phase::Open {
             self.stop_writing();
         }
-        self.note(format!("frozen: {why}; nothing is read or written here any more"));
+        self.error(format!("frozen: {why}; nothing is read or written here any more"));
     }
 
     /// From here on no drive is asked for more than `door` lets through.

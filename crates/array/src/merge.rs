@@ -224,7 +224,7 @@ impl Core {
             Err(Fault::Medium) => {
                 self.writable()?;
                 lost = Some(self.node_ref(&roots, height, key).await.unwrap_or(MapRef::Bad));
-                self.note(format!("a map node of volume {} is lost: its blocks are bad", vol.name.borrow()));
+                self.error(format!("a map node of volume {} is lost: its blocks are bad", vol.name.borrow()));
                 Base::Fill(if planted(Canary::BadForgotten) { MapRef::Hole } else { MapRef::Bad })
             }
             Err(other) => return Err(other),

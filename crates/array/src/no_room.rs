@@ -21,6 +21,7 @@ use std::time::Duration;
 use futures::future::{Either, select};
 use rt::Nanos;
 
+use crate::alarm::{Alarm, AlarmCode};
 use crate::canary::{Canary, planted};
 use crate::core::Core;
 use crate::fault::{Fault, Refused, RefusedCode};
@@ -109,8 +110,8 @@ impl Core {
         if !waits.any() && waits.told.get().is_none_or(|told| now - told >= TOLD_EVERY) {
             waits.told.set(Some(now));
             self.no_room.told.set(Some(now));
-            let text = "has no room left where it lies: what is to be written waits, reads go on";
-            self.note(format!("drive {} (seat {}) {text}", seat.drive_name, seat.id));
+            let text = "cannot be written: the file system or thin pool under it is full; writes wait, reads go on";
+            self.error(format!("{} {text}", seat.title()));
         }
         waits.begin(hosts, now);
         self.no_room.begin(hosts, now);
@@ -119,7 +120,7 @@ impl Core {
 
     fn note_room(&self) {
         if self.no_room.told.take().is_some() && self.writable().is_ok() {
-            self.note("no write waits for room any more".to_owned());
+            self.note("there is room under the drives again: writes go on".to_owned());
         }
     }
 
@@ -177,14 +178,13 @@ impl Core {
     }
 
     /// For the alarms.
-    pub fn room_alarm(&self) -> Option<String> {
+    pub fn room_alarm(&self) -> Option<Alarm> {
         let names = self.without_room();
+        if names.is_empty() {
+            return None;
+        }
         let writes = if self.no_room_for_long() { "writes are refused" } else { "writes wait" };
-        (!names.is_empty()).then(|| {
-            format!(
-                "no room where these drives lie: {names}. Their file system or thin pool is full: {writes}, reads go on. Make \
-                 room there, and writes go on by themselves"
-            )
-        })
+        let what = format!("the file system or thin pool under these drives is full: {names}; {writes}, reads go on");
+        Some(Alarm::critical(AlarmCode::NoRoomBelow, what, "Make room there: writes then go on by themselves"))
     }
 }

@@ -318,7 +318,7 @@ impl Core {
         add(&self.tally.repaired_blocks, 1);
         let outcome = if done.is_ok() { "repaired from its row" } else { "could not be written back" };
         let at = seat.layout.zone_row(zone, row);
-        self.note(format!("block {at} of {} did not match its checksum; {outcome}", seat.drive_name));
+        self.warn(format!("block {at} of {} did not match its checksum; {outcome}", seat.drive_name));
     }
 
     /// Writes what a block must be, proven, over what it is; `None` when it is not there any more or nothing is written.

@@ -165,6 +165,18 @@ impl Seat {
         self.is_in() && (!self.leaving.get() || planted(Canary::LeavingUsed))
     }
 
+    /// How people know it: by its path, its seat, and its serial number or stable name.
+    pub fn title(&self) -> String {
+        let name = &self.drive_name;
+        match self.drive.as_ref().map(|d| d.info().name.as_str()).filter(|path| !path.is_empty()) {
+            Some(path) if !path.ends_with(name.as_str()) && !name.ends_with(path) => {
+                format!("drive {path} (seat {}, {name})", self.id)
+            }
+            Some(path) => format!("drive {path} (seat {})", self.id),
+            None => format!("drive {name} (seat {})", self.id),
+        }
+    }
+
     /// Whether what it completed can be lost in a power cut until a flush.
     pub fn volatile(&self) -> bool {
         self.drive.as_ref().is_some_and(|d| d.info().volatile_cache)

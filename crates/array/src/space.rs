@@ -60,6 +60,8 @@ pub struct Room {
     promised: Cell<u64>,
     /// Deallocations and fills that wait for room.
     fills_waiting: Cell<usize>,
+    /// New blocks that hosts were refused last, while that may be so still.
+    pub refused: Cell<Option<u64>>,
 }
 
 /// Who asks for room.

@@ -7,8 +7,11 @@ use ondisk::{Limits, MemberState, SegmentState, VolumeState, WhyOut};
 use serde::Serialize;
 use uuid::Uuid;
 
+use crate::alarm::Alarm;
 use crate::core::{Core, Phase};
+use crate::exposure::Exposure;
 use crate::memtable::FACT_BYTES;
+use crate::seat::Seat;
 
 /// Figures of an open array.
 #[derive(Default)]
@@ -72,11 +75,25 @@ pub struct MapMemory {
     pub misses: u64,
 }
 
+/// How much something that happened matters.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum EventSeverity {
+    /// As it should be.
+    Info,
+    /// Somebody should look at it.
+    Warning,
+    /// Hosts notice it, or something is lost.
+    Error,
+}
+
 /// Something that happened.
 #[derive(Clone, Debug, Serialize)]
 pub struct EventLine {
     /// When.
     pub unix_seconds: u64,
+    /// How much it matters.
+    pub severity: EventSeverity,
     /// What.
     pub text: String,
 }
@@ -85,8 +102,10 @@ pub struct EventLine {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ArrayState {
-    /// Full redundancy.
+    /// Full redundancy, and no drive is out.
     Optimal,
+    /// Full redundancy on the drives that are left: some are out whose place nobody has taken.
+    Rebuilt,
     /// Reduced redundancy, no rebuild under way.
     Degraded,
     /// Reduced redundancy, being restored.
@@ -107,12 +126,22 @@ pub enum SeatState {
     In,
     /// Takes part, and its columns are being moved away.
     Leaving,
-    /// Does not.
-    Out,
+    /// Was taken out since it failed.
+    Failed,
+    /// Should take part, but its drive is not here; it comes back by itself.
+    Missing,
+    /// Is out, and another drive has its place.
+    Replaced,
     /// In reserve.
     Spare,
-    /// Should take part, but the drive is not here.
-    Missing,
+}
+
+impl SeatState {
+    /// Whether it does not take part, and is none in reserve.
+    #[must_use]
+    pub const fn is_out(self) -> bool {
+        matches!(self, SeatState::Failed | SeatState::Missing | SeatState::Replaced)
+    }
 }
 
 /// An array.
@@ -164,8 +193,10 @@ pub struct Status {
     pub written: Written,
     /// Whether acknowledged writes need a flush to be durable.
     pub volatile_cache: bool,
-    /// What wants attention.
-    pub alarms: Vec<String>,
+    /// How bad it is.
+    pub exposure: Exposure,
+    /// What wants attention, the worst first.
+    pub alarms: Vec<Alarm>,
     /// Seats.
     pub members: Vec<MemberStatus>,
     /// Volumes.
@@ -330,6 +361,7 @@ impl Core {
         let used_bytes = BlockCount(self.mapped_blocks() + self.pending_blocks() + map_room).bytes();
         let provisioned_bytes = volumes.iter().map(|v| v.bytes).sum();
         let members = self.member_lines();
+        let exposure = self.exposure();
         Status {
             name: self.name.borrow().clone(),
             uuid: self.shape.array.0,
@@ -355,7 +387,8 @@ impl Core {
             write_amplification: self.write_amplification(),
             written: self.written(),
             volatile_cache: !self.no_volatile_cache(),
-            alarms: self.alarms(usable_bytes, used_bytes, provisioned_bytes),
+            alarms: self.alarms(&exposure, usable_bytes, used_bytes, provisioned_bytes),
+            exposure,
             members,
             volumes,
             rebuild: self.rebuild_status(),
@@ -411,6 +444,9 @@ impl Core {
             Phase::Frozen => ArrayState::Frozen,
             Phase::Closed => ArrayState::Closed,
             Phase::Open if !self.lacks_members() && !self.lacks_redundancy() => ArrayState::Optimal,
+            Phase::Open if !self.lacks_redundancy() && self.may_fail() >= self.shape.scheme.tolerates() => {
+                ArrayState::Rebuilt
+            }
             Phase::Open if self.is_rebuilding() => ArrayState::Rebuilding,
             Phase::Open if self.lacks_members() || self.broken_segments().next().is_some() => ArrayState::Degraded,
             // Only a generation is missing.
@@ -418,29 +454,17 @@ impl Core {
         }
     }
 
-    fn alarms(&self, usable: u64, used: u64, provisioned: u64) -> Vec<String> {
-        let mut alarms = Vec::new();
-        match self.state_word() {
-            ArrayState::Frozen if self.guard.is_lost() => {
-                alarms.push("frozen: another server has the array; the events tell which".to_owned());
-            }
-            ArrayState::Frozen => alarms.push("frozen: bring the missing drives back".to_owned()),
-            ArrayState::Degraded if self.settings.borrow().rebuild_paused => {
-                alarms.push("degraded, and rebuilds wait: `ashlar rebuild resume` lets them go on".to_owned());
-            }
-            ArrayState::Degraded => alarms.push("degraded: replace the drive that is out".to_owned()),
-            ArrayState::Optimal | ArrayState::Rebuilding | ArrayState::ReadOnly | ArrayState::Closed => {}
+    /// A seat in one word.
+    pub fn seat_state(&self, s: &Seat) -> SeatState {
+        match s.state.get() {
+            MemberState::In if s.drive.is_none() => SeatState::Missing,
+            MemberState::In if s.leaving.get() => SeatState::Leaving,
+            MemberState::In => SeatState::In,
+            MemberState::Spare => SeatState::Spare,
+            MemberState::Out | MemberState::Vacant if self.bay_filled(s.bay.get()) => SeatState::Replaced,
+            MemberState::Out if s.why_out() == WhyOut::Missing => SeatState::Missing,
+            MemberState::Out | MemberState::Vacant => SeatState::Failed,
         }
-        alarms.extend(self.health_alarms());
-        alarms.extend(self.scrub_alarms());
-        let share = used * 100 / usable.max(1);
-        let step = [95, 90, 80].into_iter().find(|step| share >= *step);
-        if let Some(step) = step.filter(|_| provisioned > usable) {
-            alarms.push(format!(
-                "{share} % of usable space is used (alarm at {step} %) and volumes promise more than there is"
-            ));
-        }
-        alarms
     }
 
     fn member_lines(&self) -> Vec<MemberStatus> {
@@ -449,13 +473,7 @@ impl Core {
         shown
             .map(|s| MemberStatus {
                 seat: s.id.0,
-                state: match s.state.get() {
-                    MemberState::In if s.drive.is_none() => SeatState::Missing,
-                    MemberState::In if s.leaving.get() => SeatState::Leaving,
-                    MemberState::In => SeatState::In,
-                    MemberState::Out | MemberState::Vacant => SeatState::Out,
-                    MemberState::Spare => SeatState::Spare,
-                },
+                state: self.seat_state(s),
                 missing: s.state.get() == MemberState::Out && s.why_out() == WhyOut::Missing,
                 drive: s.drive.as_ref().map(|d| d.info().name.clone()).unwrap_or_default(),
                 drive_name: s.drive_name.clone(),

@@ -80,7 +80,30 @@ impl Core {
                 return Ok(n);
             }
         }
-        Err(Fault::NoSpace)
+        Err(self.no_space(n))
+    }
+
+    /// Hosts are told that `n` new blocks do not fit; once for the log, until there is room again.
+    fn no_space(&self, n: u64) -> Fault {
+        if self.room.refused.replace(Some(n)).is_none() {
+            let (stored, usable) = (self.stored_at_least(), self.room_usable());
+            self.error(format!(
+                "no space is left: {} of {} usable blocks are stored, and writes to new blocks are refused",
+                stored, usable
+            ));
+        }
+        Fault::NoSpace
+    }
+
+    /// Whether hosts would be refused what they were refused last.
+    pub fn is_full(&self) -> bool {
+        let Some(n) = self.room.refused.get() else { return false };
+        let full = self.stored_at_least() + n > self.room_usable();
+        if !full {
+            self.room.refused.set(None);
+            self.note("there is space again for writes to new blocks".to_owned());
+        }
+        full
     }
 
     /// Blocks that volumes and their map fill, at most: what memtables hold is taken for new.

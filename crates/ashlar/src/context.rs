@@ -12,6 +12,7 @@ use server::{Kind, Problem, paths};
 use crate::client::Client;
 
 /// What every verb knows.
+#[derive(Clone)]
 pub struct Context {
     /// The control socket.
     pub control: PathBuf,

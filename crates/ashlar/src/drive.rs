@@ -193,7 +193,7 @@ async fn see_off(world: &server::ops::World, opened: &open::Opened, old: &Member
     if still && view.rebuild_paused {
         return Ok(false);
     }
-    let out = view.members.iter().any(|m| m.seat == old.seat && m.state == MemberState::Out);
+    let out = view.members.iter().any(|m| m.seat == old.seat && m.state.is_out());
     if out { Ok(false) } else { drive::see_off(world, opened, old).await }
 }
 

@@ -16,7 +16,7 @@ Exit codes:
   2  the command line makes no sense
   3  refused: the text says why, and what to do
   4  check found damage
-  5  status --check: an array is degraded, frozen or absent";
+`status --check` has the codes of monitoring plug-ins: 0 all is well, 1 a warning, 2 critical, 3 not known";
 
 /// How a verb ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -25,8 +25,43 @@ pub enum Finding {
     Good,
     /// `check` found damage.
     Damage,
-    /// `status --check` found an array that is not whole.
-    NotWhole,
+    /// What `status --check` found.
+    Health(Health),
+}
+
+/// How it is, as monitoring plug-ins tell it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Health {
+    /// Nothing to do.
+    Good,
+    /// Something to do before long.
+    Warning,
+    /// Hosts are refused, or the next loss loses data.
+    Critical,
+    /// It could not be found out.
+    Unknown,
+}
+
+impl Health {
+    /// The exit code.
+    pub const fn code(self) -> u8 {
+        match self {
+            Health::Good => 0,
+            Health::Warning => 1,
+            Health::Critical => 2,
+            Health::Unknown => 3,
+        }
+    }
+
+    /// The first word of the line.
+    pub const fn word(self) -> &'static str {
+        match self {
+            Health::Good => "OK",
+            Health::Warning => "WARNING",
+            Health::Critical => "CRITICAL",
+            Health::Unknown => "UNKNOWN",
+        }
+    }
 }
 
 /// What verbs return.
@@ -37,7 +72,7 @@ pub fn report(json: bool, outcome: Outcome) -> ExitCode {
     let code = match outcome {
         Ok(Finding::Good) => 0,
         Ok(Finding::Damage) => 4,
-        Ok(Finding::NotWhole) => 5,
+        Ok(Finding::Health(health)) => health.code(),
         Err(problem) => {
             output::complain(&format!("ashlar: {problem}"));
             let code = problem.kind.exit_code();
@@ -61,7 +96,14 @@ pub fn unparsed(said: &clap::Error) -> ExitCode {
     } else {
         output::bytes(text.as_bytes());
     }
-    end(u8::try_from(said.exit_code()).unwrap_or(2))
+    let code = if said.use_stderr() && is_check(std::env::args()) { Health::Unknown.code() } else { said.exit_code() as u8 };
+    end(code)
+}
+
+/// Whether the command line is one of `status --check`, whatever else is wrong with it: wrong usage is "not known" there.
+fn is_check(args: impl Iterator<Item = String>) -> bool {
+    let args: Vec<String> = args.collect();
+    args.iter().any(|a| a == "status") && args.iter().any(|a| a == "--check")
 }
 
 /// The last word: what could not be written is an error too, unless there is a worse one.

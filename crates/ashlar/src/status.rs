@@ -1,10 +1,12 @@
 //! `ashlar status`.
 
+mod check;
+
 use std::io::IsTerminal;
 use std::time::Duration;
 
 use server::ops::status;
-use server::view::{ArrayState, ArrayView, Arrays, MemberState, Placement};
+use server::view::{Arrays, Placement};
 use server::{Kind, Problem};
 
 use crate::context::{Context, encode};
@@ -17,13 +19,13 @@ Examples:
   ashlar status                  all arrays, one line each
   ashlar status fast             one array: drives, volumes, rebuild, alarms
   ashlar status --watch          every two seconds
-  ashlar status --check          exit code 5 unless every array is whole
+  ashlar status --check          one line and an exit code for monitoring: 0, 1 warning, 2 critical, 3 unknown
   ashlar status --json | jq '.arrays[].state'
   ashlar status --placement      CPUs of the data core, and which drives are near them
 
 A running Ashlar answers for the arrays that it serves. Others are recovered in memory; nothing is written.";
 
-/// Show how arrays are
+/// Show the state of arrays
 #[derive(clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Args {
@@ -35,8 +37,8 @@ pub struct Args {
     /// Where the data core of the running Ashlar is, and which NUMA node each drive is attached to
     #[arg(long, conflicts_with_all = ["array", "watch", "check"])]
     placement: bool,
-    /// Exit code 5 when an array is degraded, frozen or absent
-    #[arg(long)]
+    /// One line for monitoring; exit code 0 all is well, 1 warning, 2 critical, 3 not known (no answer within 5 s)
+    #[arg(long, conflicts_with = "watch")]
     check: bool,
     /// Prints an object for scripts (one per line with --watch)
     #[arg(long)]
@@ -48,10 +50,13 @@ pub fn run(context: &Context, args: &Args) -> Outcome {
     if args.placement {
         return placement(context, args.json);
     }
+    if args.check {
+        return Ok(check::run(context, args.array.as_deref(), args.json));
+    }
     loop {
         let arrays = fetch(context, args.array.as_deref())?;
         // One array that was asked for and is not there is an error, not a line in a table.
-        if let (Some(_), Some(absent), None, false) = (&args.array, arrays.absent.first(), args.watch, args.check) {
+        if let (Some(_), Some(absent), None) = (&args.array, arrays.absent.first(), args.watch) {
             return Err(absent.problem.clone());
         }
         if args.watch.is_some() && !args.json && std::io::stdout().is_terminal() {
@@ -64,8 +69,7 @@ pub fn run(context: &Context, args: &Args) -> Outcome {
             show(&arrays, args.array.is_some())
         }
         let Some(seconds) = args.watch else {
-            let whole = arrays.absent.is_empty() && arrays.arrays.iter().all(is_whole);
-            return Ok(if args.check && !whole { Finding::NotWhole } else { Finding::Good });
+            return Ok(Finding::Good);
         };
         if !output::pause(Duration::from_secs(seconds.max(1))) {
             return Ok(Finding::Good);
@@ -144,16 +148,10 @@ fn fetch(context: &Context, array: Option<&str>) -> Result<Arrays, Problem> {
     }
 }
 
-fn is_whole(array: &ArrayView) -> bool {
-    let members_whole = array.members.iter().all(|m| matches!(m.state, MemberState::In | MemberState::Spare));
-    match array.state {
-        ArrayState::Optimal => true,
-        ArrayState::ReadOnly => members_whole,
-        ArrayState::Degraded | ArrayState::Rebuilding | ArrayState::Frozen | ArrayState::Closed => false,
-    }
-}
-
 fn show(all: &Arrays, details: bool) {
+    for alarm in &all.alarms {
+        text::print(&format!("{}: {}", text::alarm_word(alarm.severity), alarm.line()));
+    }
     if details {
         for array in &all.arrays {
             for line in text::array_details(array) {
@@ -206,7 +204,7 @@ fn show(all: &Arrays, details: bool) {
     }
     for a in &all.arrays {
         for alarm in &a.alarms {
-            text::print(&format!("{}: {alarm}", a.name));
+            text::print(&format!("{}: {}: {}", a.name, text::alarm_word(alarm.severity), text::alarm_line(a, alarm)));
         }
     }
     for absent in &all.absent {

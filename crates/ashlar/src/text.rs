@@ -1,6 +1,7 @@
 //! Text for people and objects for scripts.
 
 mod array;
+mod exposure;
 mod table;
 mod units;
 
@@ -10,6 +11,7 @@ use server::view::Done;
 use crate::output;
 
 pub use array::{array_details, drives_line, plan, recovery, scrub_found, scrub_run, state_word};
+pub use exposure::{alarm_line, alarm_word, state_sentence};
 pub use server::size::human;
 pub use table::Table;
 pub use units::{count, duration, per_second, percent};

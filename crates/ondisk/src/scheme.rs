@@ -60,11 +60,18 @@ impl Scheme {
 
     /// Whether every data column can be had when exactly the columns for which `lost` says so are gone.
     pub fn survives(self, lost: impl Fn(usize) -> bool) -> bool {
+        self.to_spare(lost).is_some()
+    }
+
+    /// Columns that may be lost, whichever they are, when exactly the columns for which `lost` says so are gone; `None` when
+    /// a data column cannot be had any more.
+    pub fn to_spare(self, lost: impl Fn(usize) -> bool) -> Option<usize> {
         match self {
-            Scheme::Parity { m, .. } => (0..self.width()).filter(|&c| lost(c)).count() <= m as usize,
+            Scheme::Parity { m, .. } => (m as usize).checked_sub((0..self.width()).filter(|&c| lost(c)).count()),
             Scheme::Copies { k, copies } => {
                 let k = k as usize;
-                (0..k).all(|c| (0..copies as usize).any(|j| !lost(c + j * k)))
+                let copies_left = |c| (0..copies as usize).filter(|j| !lost(c + j * k)).count();
+                (0..k).map(copies_left).min()?.checked_sub(1)
             }
         }
     }
@@ -229,6 +236,15 @@ mod tests {
         assert_eq!((s.width(), s.tolerates()), (6, 1));
         assert!(s.survives(|c| c == 0 || c == 1 || c == 5));
         assert!(!s.survives(|c| c == 1 || c == 4));
+    }
+
+    #[test]
+    fn what_is_to_spare_is_what_the_worst_column_has() {
+        let lost = |columns: &'static [usize]| move |c: usize| columns.contains(&c);
+        let raid6 = Scheme::Parity { k: 3, m: 2 };
+        assert_eq!([lost(&[]), lost(&[4]), lost(&[0, 4]), lost(&[0, 1, 4])].map(|l| raid6.to_spare(l)), [Some(2), Some(1), Some(0), None]);
+        let three = Scheme::Copies { k: 2, copies: 3 };
+        assert_eq!([lost(&[]), lost(&[0]), lost(&[0, 1]), lost(&[0, 2]), lost(&[0, 2, 4])].map(|l| three.to_spare(l)), [Some(2), Some(1), Some(1), Some(0), None]);
     }
 
     #[test]

@@ -21,7 +21,7 @@
 //! | POST /v1/arrays/A/scrub/start, .../stop, .../schedule | | `ScrubStart`, none, `ScrubSchedule` -> `Done` |
 //! | POST /v1/stop | stop the server | `Done` |
 //!
-//! A problem comes as `{"version": 1, "error": {kind, code, what, why, todo}}` with the status of its kind: 400
+//! A problem comes as `{"version": 2, "error": {kind, code, what, why, todo}}` with the status of its kind: 400
 //! usage, 404 not found, 409 refused, 500 failed.
 
 mod answer;

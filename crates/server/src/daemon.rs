@@ -12,6 +12,7 @@
 //! Invariants: an array, or a part of one, and its slices of the drives are touched by one thread only; a letter is a
 //! closure, so a verb's types are checked from the route to its answer; every letter is answered, also during the stop.
 
+mod alarms;
 pub mod arrays;
 mod control;
 mod data;

@@ -107,7 +107,7 @@ impl Subsystems for ExportedSubsystems {
 
     fn health(&self, nqn: &str) -> Health {
         let of = |state| match state {
-            ArrayState::Optimal | ArrayState::ReadOnly | ArrayState::Closed => Health::default(),
+            ArrayState::Optimal | ArrayState::Rebuilt | ArrayState::ReadOnly | ArrayState::Closed => Health::default(),
             ArrayState::Degraded | ArrayState::Rebuilding => Health { degraded: true, frozen: false },
             ArrayState::Frozen => Health { degraded: true, frozen: true },
         };

@@ -1,6 +1,9 @@
-//! The objects that scripts see: what the API answers and `--json` prints. Version 1.
+//! The objects that scripts see: what the API answers and `--json` prints. Version 2.
 //!
-//! Invariant: fields are added, never renamed, removed or given another unit; anything else is version 2. They are
+//! Version 2 has alarms as objects, and members that are out as "failed", "missing" or "replaced"; version 1 had
+//! sentences, and "out".
+//!
+//! Invariant: fields are added, never renamed, removed or given another unit; anything else is the next version. They are
 //! of their own, not the engine's structs, so that the engine may change. Sizes are bytes unless the name says
 //! otherwise.
 
@@ -9,9 +12,9 @@ mod from_array;
 mod verbs;
 
 pub use array::{
-    ArrayState, ArrayView, EventView, IostatView, LimitsView, MemberState, MemberView, RebuildView, RecoveryStepView,
-    RecoveryView, ScrubFoundView, ScrubRunView, ScrubScheduleView, ScrubView, TrafficView, VolumeState, VolumeView,
-    WrittenView,
+    AlarmView, ArrayState, ArrayView, EventSeverity, EventView, ExposureView, IostatView, LimitsView, MemberState,
+    MemberView, RebuildView, RecoveryStepView, RecoveryView, ScrubFoundView, ScrubRunView, ScrubScheduleView, ScrubView,
+    Severity, TrafficView, VolumeState, VolumeView, WrittenView,
 };
 pub use verbs::{
     Absent, Arrays, Buffers, CheckView, CreateRequest, Created, Done, DriveAdd, DriveFail, DriveLocate, DriveReplace,

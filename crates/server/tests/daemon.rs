@@ -85,7 +85,7 @@ fn a_server_lives_and_stops() {
     let server = thread::spawn(move || daemon::run(wish));
 
     let (status, me) = control.get("/v1");
-    assert_eq!((status, &me["version"], &me["arrays"]), (200, &json!(1), &json!(["ram"])));
+    assert_eq!((status, &me["version"], &me["arrays"]), (200, &json!(2), &json!(["ram"])));
     assert_eq!(me["nbd"].as_array().unwrap().len(), 2);
 
     let (status, all) = control.get("/v1/arrays/ram");

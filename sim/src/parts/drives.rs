@@ -63,7 +63,7 @@ fn one_of(scene: &mut Scene) -> Disk {
 /// The seat of a drive in the first part.
 fn seat(array: &Opened, drive: &str) -> Option<MemberId> {
     let members = array.parts[0].status().members.into_iter().filter(|m| m.drive_name == drive);
-    members.min_by_key(|m| m.state == SeatState::Out).map(|m| MemberId(m.seat))
+    members.min_by_key(|m| m.state.is_out()).map(|m| MemberId(m.seat))
 }
 
 fn fail(scene: &mut Scene, rt: &Rt, running: &Running) -> Result<(), String> {
@@ -98,7 +98,7 @@ fn err_in_one_part(scene: &mut Scene, rt: &Rt, running: &mut Running) -> Result<
     })));
     running.share_losses(rt)?;
     let (part, until) = (running.array.parts[usize::from(index)].clone(), rt.now() + OUT_WITHIN);
-    let is_out = |array: &Opened| array.seats(disk.name())[usize::from(index)] == Some(SeatState::Out);
+    let is_out = |array: &Opened| array.seats(disk.name())[usize::from(index)].is_some_and(SeatState::is_out);
     while !is_out(&running.array) && rt.now() < until {
         rt.spawn({
             let part = part.clone();
@@ -124,7 +124,7 @@ fn err_in_one_part(scene: &mut Scene, rt: &Rt, running: &mut Running) -> Result<
 fn choose(scene: &mut Scene, array: &Opened) -> Option<(Kind, How)> {
     let attached = scene.world.disks.iter().all(Disk::is_attached);
     let names: Vec<String> = scene.world.disks.iter().map(|d| d.name().to_owned()).collect();
-    let is_out = |name: &&String| array.seats(name).contains(&Some(SeatState::Out));
+    let is_out = |name: &&String| array.seats(name).iter().flatten().any(|state| state.is_out());
     let out = names.iter().filter(is_out).find_map(|name| seat(array, name));
     let few = names.len() < DRIVES_MAX;
     let optimal = attached && array.is_optimal();

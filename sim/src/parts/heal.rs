@@ -31,7 +31,7 @@ pub fn heal(scene: &mut Scene, rt: &Rt, running: &Running) -> Result<(), String>
             return if scene.is_last && !running.refused.get() { drives::are_alike(&running.array) } else { Ok(()) };
         }
         let status = rt.block_on(running.array.whole.status()).map_err(|e| e.to_string())?;
-        let out = |m: &&MemberStatus| matches!(m.state, SeatState::Out | SeatState::Missing);
+        let out = |m: &&MemberStatus| m.state.is_out();
         match status.members.iter().find(out) {
             Some(member) => replace(scene, rt, running, member)?,
             None => rt.block_on(rt.sleep(REBUILT_WITHIN)),

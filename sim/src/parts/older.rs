@@ -210,7 +210,7 @@ fn set_back(scene: &mut Scene, mode: Mode) -> Result<(), String> {
         }
         optimal_is_true(scene, &disks, &volumes)?;
     }
-    let out = array.count(SeatState::Out) + array.count(SeatState::Missing);
+    let out = array.count_out();
     if out > 0 && ours {
         return Err(format!("{names:?} did not come back: {}", told(&array)));
     }

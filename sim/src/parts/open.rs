@@ -59,9 +59,14 @@ impl Opened {
         self.parts.iter().map(|part| part.status().members.iter().filter(|m| m.state == state).count()).sum()
     }
 
+    /// Slices that are out.
+    pub fn count_out(&self) -> usize {
+        self.parts.iter().map(|part| part.status().members.iter().filter(|m| m.state.is_out()).count()).sum()
+    }
+
     /// What a drive is in each part.
     pub fn seats(&self, drive: &str) -> Vec<Option<SeatState>> {
-        let rank = |state: &SeatState| matches!(state, SeatState::Out | SeatState::Missing);
+        let rank = |state: &SeatState| state.is_out();
         let seat = |part: &Array| {
             let lines = part.status().members.into_iter().filter(|m| m.drive_name == drive);
             lines.map(|m| m.state).min_by_key(rank)

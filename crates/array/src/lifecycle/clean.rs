@@ -272,7 +272,7 @@ impl Core {
                 let header = || self.header_at(&columns, image.as_deref(), first, row);
                 let Some(header) = self.ask_for_good(Option::is_none, header).await else {
                     self.writable()?;
-                    self.note(format!("segment {id}: the record header at row {row} is lost; the segment stays"));
+                    self.error(format!("segment {id}: the record header at row {row} is lost; the segment stays"));
                     if let Some(seg) = self.table.borrow_mut().segments.get_mut(&id) {
                         seg.busy = true;
                     }
@@ -483,7 +483,7 @@ impl Core {
         let what = match &data {
             Some(_) => What::Move,
             None => {
-                self.note(format!("volume {}: block {lba} is lost", vol.name.borrow()));
+                self.error(format!("volume {}: block {lba} is lost", vol.name.borrow()));
                 What::Fill(if planted(Canary::BadForgotten) { MapRef::Hole } else { MapRef::Bad })
             }
         };

@@ -37,6 +37,9 @@ impl Core {
     pub fn rebuilt_is_named(&self, rebuilt: Rebuilt) {
         let p = &self.rebuild;
         p.unnamed_lost.set(p.unnamed_lost.get() - rebuilt.lost);
+        if p.unnamed_lost.get() == 0 {
+            p.unnamed_to_spare.set(None);
+        }
         p.gone.borrow_mut().append(&mut p.going.borrow_mut());
         if !rebuilt.left_behind.is_empty() {
             self.zones_on_their_way(rebuilt.left_behind.len() as i64);

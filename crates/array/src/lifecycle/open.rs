@@ -162,7 +162,7 @@ pub async fn open(rt: &Rt, drives: Vec<Drive>, how: OpenHow) -> Result<(Rc<Core>
     }
     if done.uncertain && !how.accept_loss && !planted(Canary::OldReadsAllowed) {
         core.uncertain.set(true);
-        core.note(
+        core.error(
             "the newest records are on drives that are not here: reads are refused, they could be old".to_owned(),
         );
     }
@@ -469,13 +469,13 @@ fn load(rt: &Rt, g: &Generation, found: &[Found], standings: &[Standing], how: O
         let name = &f.drive.info().name;
         match standing {
             Standing::Current => _ = drives.insert(f.label.seat, f.drive.clone()),
-            Standing::Behind(Some(own)) => core.note(format!(
+            Standing::Behind(Some(own)) => core.warn(format!(
                 "drive {name} is in an older state: its newest generation is {}, the array's is {}",
                 own.number, g.number
             )),
-            Standing::Behind(None) => core.note(format!("drive {name} holds no generation that counts")),
-            Standing::Out if !f.own => core.note(format!("drive {name} {NOT_OWN}: it is left out")),
-            Standing::Out => core.note(format!("drive {name} is out: its state is old")),
+            Standing::Behind(None) => core.warn(format!("drive {name} holds no generation that counts")),
+            Standing::Out if !f.own => core.warn(format!("drive {name} {NOT_OWN}: it is left out")),
+            Standing::Out => core.warn(format!("drive {name} was taken out before: its data is old and is not used")),
         }
     }
     for (i, member) in g.members.iter().enumerate() {
@@ -496,7 +496,7 @@ fn load(rt: &Rt, g: &Generation, found: &[Found], standings: &[Standing], how: O
         }
         if missing && member.state == MemberState::In {
             if here.is_none() {
-                core.note(format!("drive {} (seat {id}) is missing", member.drive_name));
+                core.warn(format!("drive {} (seat {id}) is missing", member.drive_name));
             }
             seat.state.set(MemberState::Out);
             seat.why_out.set(WhyOut::Missing);

@@ -64,6 +64,8 @@ pub struct Progress {
     failures: Cell<u64>,
     /// Lost columns restored, and segments restored, that no generation names yet.
     pub(super) unnamed_lost: Cell<u64>,
+    /// What the worst of their segments has to spare until a generation names them.
+    pub unnamed_to_spare: Cell<Option<usize>>,
     unnamed: Cell<u64>,
     /// Old places of columns that were moved, for the next generation.
     pub(super) left_behind: RefCell<Vec<(Rc<Seat>, u32)>>,
@@ -232,20 +234,22 @@ impl Core {
             // So that what was overwritten or given back since the last one is not carried to a new place.
             self.checkpoint_and_wait().await;
         }
-        self.note(format!("rebuild of {} segments begins", self.rebuild_left().0));
+        self.note(format!("the rebuild of {} segments begins", self.rebuild_left().0));
         let whole = self.rebuild_all().await;
         p.running.set(false);
         let left = self.rebuild_left().0;
         let paused = !self.may_rebuild();
-        self.note(match whole {
-            Ok(()) if left > 0 && paused => format!("rebuild is paused: {left} segments are left"),
-            Ok(()) if left > 0 => format!("rebuild waits: {left} segments have no place yet"),
-            Ok(()) if p.rows_lost.get() == 0 => "rebuild done: full redundancy".to_owned(),
+        let lost = p.rows_lost.get();
+        match whole {
+            Ok(()) if left > 0 && paused => self.note(format!("the rebuild is paused: {left} segments are left")),
+            Ok(()) if left > 0 => self.warn(format!("the rebuild waits: {left} segments have no place yet")),
+            Ok(()) if lost == 0 && self.lacks_redundancy() => self.note("the rebuild is done".to_owned()),
+            Ok(()) if lost == 0 => self.note("the rebuild is done: redundancy is full".to_owned()),
             Ok(()) => {
-                format!("rebuild done, but {} rows could not be made whole: blocks in them are lost", p.rows_lost.get())
+                self.error(format!("the rebuild is done, but {lost} rows could not be made whole: blocks in them are lost"));
             }
-            Err(fault) => format!("rebuild stopped: {fault}"),
-        });
+            Err(fault) => self.error(format!("the rebuild stopped: {fault}")),
+        }
         self.changed.wake();
     }
 
@@ -339,7 +343,7 @@ impl Core {
                     // One that cannot be restored does not hold up the others.
                     p.passed_over.borrow_mut().insert(id);
                     if self.writable().is_ok() {
-                        self.note(format!("segment {id} could not be rebuilt: {fault}"));
+                        self.warn(format!("segment {id} could not be rebuilt: {fault}"));
                     }
                 }
             }
@@ -475,7 +479,7 @@ impl Core {
             if let Some(spare) = spare {
                 spare.bay.set(out.bay.get());
                 spare.state.set(MemberState::In);
-                self.note(format!("spare {} takes the place of {}", spare.drive_name, out.drive_name));
+                self.note(format!("spare {} takes the place of {}", spare.title(), out.title()));
             }
         }
     }

@@ -75,6 +75,7 @@ impl Core {
         let mut table = self.table.borrow_mut();
         let seg = table.get_mut(id);
         seg.busy = busy;
+        let to_spare = self.columns_to_spare(seg).unwrap_or(0);
         for Target { column, seat, zone } in targets {
             if !placed {
                 seat.free.borrow_mut().insert(zone);
@@ -85,7 +86,10 @@ impl Core {
             self.moved_from(was);
         }
         drop(table);
-        if !placed {
+        if placed {
+            let unnamed = &self.rebuild.unnamed_to_spare;
+            unnamed.set(Some(unnamed.get().map_or(to_spare, |least| least.min(to_spare))));
+        } else {
             self.room_changed();
         }
         if copied == Ok(true) && !placed { Err(Fault::Medium) } else { copied }
@@ -224,7 +228,7 @@ impl Core {
                     headers.push(header);
                 }
                 None => {
-                    self.note(format!("segment {}: the record header at row {end} is lost", columns.id));
+                    self.error(format!("segment {}: the record header at row {end} is lost", columns.id));
                     end += 1;
                     while end < rows && self.read_header(columns, end).await.is_none() {
                         self.writable()?;
@@ -321,7 +325,7 @@ impl Core {
                     Some(whole) => whole.into_iter().map(Some).collect(),
                     None => {
                         from += 1;
-                        self.note(format!("segment {}: row {} cannot be made whole", columns.id, piece.row + r));
+                        self.error(format!("segment {}: row {} cannot be made whole", columns.id, piece.row + r));
                         let rest = |c| self.solve(columns.scheme, blocks(), c).filter(|b| c < k && fits(c, r, b));
                         (0..width).map(rest).collect()
                     }

@@ -29,6 +29,7 @@ use ondisk::{ScrubLine, SegmentState};
 use rt::Nanos;
 use serde::Serialize;
 
+use crate::alarm::{Alarm, AlarmCode};
 use crate::canary::{Canary, planted};
 use crate::core::{Core, Phase};
 use crate::fault::{Fault, Refused, RefusedCode};
@@ -216,18 +217,15 @@ impl Core {
     }
 
     /// Scrubs that should have begun a whole interval ago, or have been running for two, for its alarms.
-    pub fn scrub_alarms(&self) -> Vec<String> {
+    pub fn scrub_alarms(&self) -> Vec<Alarm> {
         let now = self.rt.unix_seconds();
         let overdue = |kind: ScrubKind| {
             let (every, due) = (self.scrub_line(kind).every_hours, self.due_at(kind)?);
             // Of one that began in the future it is not known how long it waits; it begins at once, or goes on.
             (due > 0 && now.saturating_sub(due) > u64::from(every) * 3600).then(|| {
-                format!(
-                    "the {} is overdue: one is due every {every} hours, and the last began {} hours ago; it runs while the \
-                     array is served and nothing is rebuilt",
-                    kind.word(),
-                    now.saturating_sub(self.scrub_line(kind).started_at) / 3600
-                )
+                let ago = now.saturating_sub(self.scrub_line(kind).started_at) / 3600;
+                let what = format!("the {} is overdue: one is due every {every} hours, the last began {ago} hours ago", kind.word());
+                Alarm::warning(AlarmCode::ScrubOverdue, what, "Keep the array served: scrubs run while nothing is rebuilt")
             })
         };
         [ScrubKind::Media, ScrubKind::Parity].into_iter().filter_map(overdue).collect()
@@ -429,7 +427,7 @@ impl Core {
         drop(found);
         p.events.set(p.events.get() + 1);
         if p.events.get() <= EVENTS_MAX {
-            self.note(format!("scrub: drive {} (seat {}): {text}: {what}", seat.drive_name, seat.id));
+            self.warn(format!("scrub: drive {} (seat {}): {text}: {what}", seat.drive_name, seat.id));
         }
     }
 
@@ -452,9 +450,9 @@ impl Core {
             if self.phase.get() != Phase::Open || !self.table.borrow().segments.contains_key(&id) {
                 continue;
             }
-            self.note(format!("segment {id} does not hold what is written to it: its blocks are moved"));
+            self.warn(format!("segment {id} does not hold what is written to it: its blocks are moved"));
             if !self.clean_now(id).await {
-                self.note(format!("segment {id} could not be emptied now; the next scrub tries again"));
+                self.warn(format!("segment {id} could not be emptied now; the next scrub tries again"));
             }
         }
         self.want_checkpoint();

@@ -199,7 +199,7 @@ impl Core {
                     let taken = fence::take(drive, key, None).await;
                     let outcome =
                         taken.map_or_else(|e| format!("cannot be reserved again: {e}"), |_| "is reserved again".into());
-                    self.note(format!("drive {name} had lost its reservation; it {outcome}"));
+                    self.warn(format!("drive {name} had lost its reservation; it {outcome}"));
                 }
                 Ok(_) | Err(_) => {}
             }

@@ -89,14 +89,14 @@ impl Whole {
 
     /// What a part lacks.
     async fn steps(&self, first: &[MemberStatus], theirs: &[MemberStatus], drives: &[Drive]) -> Vec<(String, Step)> {
-        const HERE: &[SeatState] = &[SeatState::In, SeatState::Spare];
-        let known = |line: &MemberStatus, states: &[SeatState]| {
-            first.iter().any(|m| is_same(m, line) && states.contains(&m.state))
+        let is_here: fn(SeatState) -> bool = |state| matches!(state, SeatState::In | SeatState::Spare);
+        let known_as = |line: &MemberStatus, wanted: fn(SeatState) -> bool| {
+            first.iter().any(|m| is_same(m, line) && wanted(m.state))
         };
         let whole = |line: &MemberStatus| drives.iter().find(|d| d.info().name == line.drive);
         let mut steps = vec![];
         let mut replaced: Vec<String> = vec![];
-        for line in first.iter().filter(|m| HERE.contains(&m.state)) {
+        for line in first.iter().filter(|m| is_here(m.state)) {
             let Some(drive) = whole(line).filter(|_| !theirs.iter().any(|m| is_same(m, line))) else { continue };
             // The one whose place it has in the first part; that may have forgotten it already.
             let predecessors = self.first.predecessors(MemberId(line.seat));
@@ -114,17 +114,17 @@ impl Whole {
             replaced.extend(old.filter(|_| seat.is_some()).map(|m| m.drive_name.clone()));
             steps.push((line.drive_name.clone(), Step::Join(how, seat, drive.clone())));
         }
-        for line in theirs.iter().filter(|m| HERE.contains(&m.state) && !replaced.contains(&m.drive_name)) {
+        for line in theirs.iter().filter(|m| is_here(m.state) && !replaced.contains(&m.drive_name)) {
             let (name, seat) = (line.drive_name.clone(), MemberId(line.seat));
-            if known(line, HERE) {
+            if known_as(line, is_here) {
                 continue;
             }
-            if known(line, &[SeatState::Out, SeatState::Missing]) {
+            if known_as(line, SeatState::is_out) {
                 let missing = first.iter().any(|m| is_same(m, line) && m.missing);
                 if line.state == SeatState::In {
                     steps.push((name, if missing { Step::Miss(seat) } else { Step::Fail(seat) }));
                 }
-            } else if known(line, &[SeatState::Leaving]) || self.has_left(whole(line)).await {
+            } else if known_as(line, |state| state == SeatState::Leaving) || self.has_left(whole(line)).await {
                 steps.push((name, Step::Retire(seat)));
             }
         }

@@ -31,18 +31,19 @@ impl Whole {
         }
         let all: Vec<Vec<MemberStatus>> = self.all(|array| async move { array.status().members }).await?;
         let line = |part: usize, m: &MemberStatus| (part, m.seat, m.drive_name.clone());
-        let with = |state: SeatState| {
+        let with = |wanted: fn(SeatState) -> bool| {
             let lines = all.iter().enumerate().flat_map(|(part, m)| m.iter().map(move |m| (part, m)));
-            lines.filter(move |(_, m)| m.state == state)
+            lines.filter(move |(_, m)| wanted(m.state))
         };
         // One that is missing in one part is missing in all; one that failed in any has failed.
         let mut lost: BTreeMap<String, bool> = BTreeMap::new();
-        for (_, m) in with(SeatState::Out).filter(|(part, m)| before.0.contains(&line(*part, m))) {
+        for (_, m) in with(SeatState::is_out).filter(|(part, m)| before.0.contains(&line(*part, m))) {
             let missing = lost.entry(m.drive_name.clone()).or_insert(true);
             *missing &= m.missing && !planted(Canary::GoneFailed);
         }
-        before.0 = with(SeatState::In).map(|(part, m)| line(part, m)).collect();
-        for (part, member) in with(SeatState::In) {
+        let is_in = |state| state == SeatState::In;
+        before.0 = with(is_in).map(|(part, m)| line(part, m)).collect();
+        for (part, member) in with(is_in) {
             let Some(&missing) = lost.get(&member.drive_name) else { continue };
             let seat = MemberId(member.seat);
             let fails = move |array: crate::Array| async move {

@@ -6,6 +6,7 @@
 use std::collections::BTreeMap;
 
 use super::drives::seat_of_part;
+use crate::alarm::Alarm;
 use crate::lifecycle::scrub::{DriveFindings, ScrubRun, ScrubSchedule, ScrubStatus};
 use crate::status::{
     ArrayState, Iostat, MapMemory, MemberStatus, MemtableMemory, RebuildStatus, SeatState, Status, VolumeStatus,
@@ -28,6 +29,9 @@ pub fn merged(all: Vec<Status>) -> Status {
     whole.live_share = (live / used.iter().sum::<f64>().max(1.0) * 1000.0).round() / 1000.0;
     whole.write_amplification = whole.written.amplification();
     whole.events.sort_by_key(|event| event.unix_seconds);
+    // A drive has another seat in each part; here it is one line.
+    let with = |state| whole.members.iter().filter(|m| m.state == state).map(|m| m.seat).collect();
+    (whole.exposure.failed, whole.exposure.missing) = (with(SeatState::Failed), with(SeatState::Missing));
     whole
 }
 
@@ -49,8 +53,8 @@ fn add(whole: &mut Status, part: Status, number: usize) {
     if let (Ok(here), Ok(there)) = (whole.rebuild_rate.parse::<u64>(), part.rebuild_rate.parse::<u64>()) {
         whole.rebuild_rate = (here + there).to_string();
     }
-    let known = whole.alarms.clone();
-    whole.alarms.extend(part.alarms.into_iter().filter(|a| !known.contains(a)).map(|a| format!("part {number}: {a}")));
+    whole.exposure.add(&part.exposure);
+    add_alarms(&mut whole.alarms, part.alarms, number);
     whole.events.extend(part.events.into_iter().map(|mut event| {
         event.text = format!("part {number}: {}", event.text);
         event
@@ -88,12 +92,26 @@ pub fn worse(a: ArrayState, b: ArrayState) -> ArrayState {
     let weight = |state| match state {
         ArrayState::Optimal => 0,
         ArrayState::ReadOnly => 1,
-        ArrayState::Rebuilding => 2,
-        ArrayState::Degraded => 3,
-        ArrayState::Closed => 4,
-        ArrayState::Frozen => 5,
+        ArrayState::Rebuilt => 2,
+        ArrayState::Rebuilding => 3,
+        ArrayState::Degraded => 4,
+        ArrayState::Closed => 5,
+        ArrayState::Frozen => 6,
     };
     if weight(b) > weight(a) { b } else { a }
+}
+
+/// Adds what a part raises and no other has raised: of one alarm of the array, or of one drive, the worst is said.
+fn add_alarms(whole: &mut Vec<Alarm>, part: Vec<Alarm>, number: usize) {
+    for alarm in part {
+        let seat = alarm.seat.map(|seat| seat_of_part(number - 1, seat));
+        match whole.iter_mut().find(|a| a.code == alarm.code && (a.seat == alarm.seat || a.what == alarm.what)) {
+            Some(known) if known.severity >= alarm.severity => {}
+            Some(known) => *known = Alarm { seat: known.seat, ..alarm },
+            None => whole.push(Alarm { seat, what: format!("part {number}: {}", alarm.what), ..alarm }),
+        }
+    }
+    whole.sort_by_key(|alarm| std::cmp::Reverse(alarm.severity));
 }
 
 /// Adds what a part says of its drives. One that only this part has, for a while, is a line of its own.
@@ -128,7 +146,7 @@ fn add_members(whole: &mut Vec<MemberStatus>, part: Vec<MemberStatus>, number: u
 }
 
 fn is_gone(member: &MemberStatus) -> bool {
-    matches!(member.state, SeatState::Out | SeatState::Missing)
+    member.state.is_out()
 }
 
 fn worse_seat(a: SeatState, b: SeatState) -> SeatState {
@@ -136,8 +154,9 @@ fn worse_seat(a: SeatState, b: SeatState) -> SeatState {
         SeatState::In => 0,
         SeatState::Spare => 1,
         SeatState::Leaving => 2,
-        SeatState::Missing => 3,
-        SeatState::Out => 4,
+        SeatState::Replaced => 3,
+        SeatState::Missing => 4,
+        SeatState::Failed => 5,
     };
     if weight(b) > weight(a) { b } else { a }
 }

@@ -467,7 +467,7 @@ pub fn going_back_one_generation() {
     p.kill(98);
     looked.disks[3].attach();
     let p = looked.start(99);
-    assert!(p.is(0, 5, 8) && p.array().status().members[3].state == SeatState::Out);
+    assert!(p.is(0, 5, 8) && p.array().status().members[3].state.is_out());
 }
 
 /// A drive in reserve that had a place by the generation that is given up is in reserve again.

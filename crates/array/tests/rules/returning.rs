@@ -268,7 +268,7 @@ pub fn a_member_that_is_set_back_in_use_goes_out() {
             } else {
                 p.wait(Duration::from_secs(15))
             }
-            assert_eq!(p.array().status().members[1].state, SeatState::Out, "{level}, commits: {commits}");
+            assert!(p.array().status().members[1].state.is_out(), "{level}, commits: {commits}");
             let (array, drive) = (p.array(), Drive::modelled(&p.rt, &world.disks[1]));
             p.run(async move { array.drive_back(base::MemberId(1), drive).await }).unwrap();
             becomes_optimal(&p);
@@ -290,7 +290,7 @@ pub fn a_drive_that_is_back_under_load_takes_its_seat() {
         world.disks[1].detach();
         fill(&p, 50, BLOCKS);
         p.checkpoint();
-        assert_eq!(p.array().status().members[1].state, SeatState::Out, "{level}");
+        assert!(p.array().status().members[1].state.is_out(), "{level}");
         world.disks[1].attach();
         let writer = {
             let (v, rt) = (p.v(), p.rt.clone());
@@ -332,7 +332,7 @@ pub fn a_drive_that_is_gone_is_missing_whatever_it_was_asked() {
             );
             fill(&p, 50, BLOCKS);
             p.checkpoint();
-            assert_eq!(p.array().status().members[1].state, SeatState::Out, "{level}, {asked:?}");
+            assert!(p.array().status().members[1].state.is_out(), "{level}, {asked:?}");
             world.no_hooks();
             let (array, drive) = (p.array(), Drive::modelled(&p.rt, &world.disks[1]));
             let back = p.run(async move { array.drive_back(base::MemberId(1), drive).await });
@@ -383,7 +383,7 @@ pub fn a_member_that_is_blank_in_use_goes_out() {
         let all = world.disks[1].params().bytes;
         world.disks[1].image_write(base::MemberLba(0), &vec![0; all as usize]);
         p.wait(Duration::from_secs(15));
-        assert_eq!(p.array().status().members[1].state, SeatState::Out, "{level}");
+        assert!(p.array().status().members[1].state.is_out(), "{level}");
         assert!(holds(&p, 5, BLOCKS));
         p.close();
     }
@@ -405,6 +405,6 @@ pub fn a_missing_drive_that_is_failed_stays_out() {
     p.close();
     let p = world.start_how(2, DEGRADED);
     p.wait(Duration::from_secs(30));
-    assert_eq!(p.array().state(), ArrayState::Degraded, "{:#?}", p.array().status().events);
+    assert_eq!(p.array().status().members[1].state, SeatState::Failed, "{:#?}", p.array().status().events);
     p.close();
 }

@@ -26,7 +26,8 @@ fn nobody_is_blamed(p: &Process<'_>) {
 }
 
 fn alarm(p: &Process<'_>) -> Option<String> {
-    p.array().status().alarms.into_iter().find(|a| a.starts_with("no room"))
+    let alarms = p.array().status().alarms.into_iter();
+    alarms.filter(|a| a.code == array::alarm::AlarmCode::NoRoomBelow).map(|a| a.what).next()
 }
 
 /// All drives, or one, have no room: writes wait, reads go on, and an alarm names the drives. Hosts that waited long enough

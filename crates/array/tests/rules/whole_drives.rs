@@ -163,7 +163,7 @@ pub fn a_spare_that_went_out_in_a_part_is_replaced() {
             array.others()[1].ask(fails).await.unwrap().unwrap();
             array.rebuild_done().await.unwrap();
         }
-        assert_eq!(array.status().await.unwrap().state, ArrayState::Degraded);
+        assert_eq!(array.status().await.unwrap().state, ArrayState::Rebuilt);
         array.drive_replace(MemberId(4), new, false).await.unwrap();
         array.rebuild_done().await.unwrap();
         let all = vec!["d0", "d1", "d2", "d3"];

@@ -102,7 +102,7 @@ impl Array for ServedArray {
     fn replace(&mut self) -> Result<(), Error> {
         let view = self.view().map_err(|p| self.wrong(&p))?;
         let why = "no member of it is out";
-        let mut out = view.members.iter().filter(|m| matches!(m.state, MemberState::Out | MemberState::Missing));
+        let mut out = view.members.iter().filter(|m| m.state.is_out());
         let out = out.next().ok_or_else(|| Error::usage(format!("array {}", view.name), why))?;
         let with = if out.drive == self.served.spare { &self.served.drive } else { &self.served.spare };
         // What it holds is its past as a member, which is given up here.
@@ -113,7 +113,7 @@ impl Array for ServedArray {
     fn standing(&mut self) -> Result<Standing, Error> {
         let view = self.view().map_err(|p| self.wrong(&p))?;
         let state = match view.state {
-            ArrayState::Optimal => State::Optimal,
+            ArrayState::Optimal | ArrayState::Rebuilt => State::Optimal,
             ArrayState::Degraded => State::Degraded,
             ArrayState::Rebuilding => State::Rebuilding,
             ArrayState::Frozen | ArrayState::ReadOnly | ArrayState::Closed => {

@@ -9,6 +9,7 @@ use server::view::{
     ScrubScheduleView, ScrubView, VolumeState,
 };
 
+use super::exposure::{alarm_line, alarm_word, state_sentence};
 use super::{Table, duration, human, percent};
 
 /// Events shown: the last few.
@@ -18,6 +19,7 @@ const EVENTS_SHOWN: usize = 5;
 pub fn state_word(state: ArrayState) -> &'static str {
     match state {
         ArrayState::Optimal => "optimal",
+        ArrayState::Rebuilt => "rebuilt",
         ArrayState::Degraded => "degraded",
         ArrayState::Rebuilding => "rebuilding",
         ArrayState::Frozen => "FROZEN",
@@ -26,39 +28,25 @@ pub fn state_word(state: ArrayState) -> &'static str {
     }
 }
 
+/// Members by state, the usual one first.
+const MEMBER_WORDS: [(MemberState, &str); 6] = [
+    (MemberState::In, "in"),
+    (MemberState::Leaving, "leaving"),
+    (MemberState::Failed, "FAILED"),
+    (MemberState::Missing, "MISSING"),
+    (MemberState::Replaced, "replaced"),
+    (MemberState::Spare, "spare"),
+];
+
 fn member_word(state: MemberState) -> &'static str {
-    match state {
-        MemberState::In => "in",
-        MemberState::Leaving => "leaving",
-        MemberState::Out => "OUT",
-        MemberState::Spare => "spare",
-        MemberState::Missing => "MISSING",
-    }
+    MEMBER_WORDS.iter().find(|(s, _)| *s == state).map_or("", |(_, word)| word)
 }
 
-/// "6 in, 2 out, 1 spare".
+/// "6 in, 2 FAILED, 1 spare".
 pub fn drives_line(members: &[MemberView]) -> String {
-    let states = [
-        (MemberState::In, "in"),
-        (MemberState::Leaving, "leaving"),
-        (MemberState::Out, "OUT"),
-        (MemberState::Missing, "MISSING"),
-        (MemberState::Spare, "spare"),
-    ];
     let count = |state| members.iter().filter(|m| m.state == state).count();
-    let parts = states.map(|(state, word)| (count(state), word)).into_iter().filter(|(n, _)| *n > 0);
+    let parts = MEMBER_WORDS.map(|(state, word)| (count(state), word)).into_iter().filter(|(n, _)| *n > 0);
     parts.map(|(n, word)| format!("{n} {word}")).collect::<Vec<_>>().join(", ")
-}
-
-fn state_sentence(state: ArrayState) -> &'static str {
-    match state {
-        ArrayState::Optimal => "optimal: full redundancy",
-        ArrayState::Degraded => "degraded: redundancy reduced",
-        ArrayState::Rebuilding => "rebuilding: redundancy on its way back",
-        ArrayState::Frozen => "FROZEN: reads what it can, writes nothing; bring the drives back",
-        ArrayState::ReadOnly => "read-only",
-        ArrayState::Closed => "closed",
-    }
 }
 
 /// "map 3.0 MiB of 256.0 MiB, 99 % of 8120 look-ups hit; memtable 0.2 MiB of 60.0 MiB".
@@ -81,7 +69,7 @@ fn parts_word(parts: u8) -> String {
 pub fn array_details(a: &ArrayView) -> Vec<String> {
     let mut lines = vec![
         format!("{}  {}, {}{}; drives: {}", a.name, a.level, a.scheme, parts_word(a.parts), drives_line(&a.members)),
-        format!("  state     {}", state_sentence(a.state)),
+        format!("  state     {}", state_sentence(a)),
     ];
     let mut space = format!(
         "{} of {} used ({})",
@@ -97,12 +85,12 @@ pub fn array_details(a: &ArrayView) -> Vec<String> {
     }
     lines.push(format!("  space     {space}"));
     lines.push(format!(
-        "  reserve   {} that volumes may not fill, of {} raw",
+        "  reserved  {} of {} raw, for rebuilds and cleaning",
         human(a.reserve_bytes),
         human(a.raw_bytes)
     ));
-    let live = (a.live_share * 100.0).round();
-    lines.push(format!("  live      {live} % of the blocks of the segments in use"));
+    let garbage = ((1.0 - a.live_share) * 100.0).round();
+    lines.push(format!("  garbage   {garbage} % of the space in use can be reclaimed"));
     let w = &a.written;
     if w.host_bytes > 0 {
         lines.push(format!(
@@ -129,10 +117,10 @@ pub fn array_details(a: &ArrayView) -> Vec<String> {
     if let Some(r) = &a.rebuild {
         lines.push(format!("  rebuild   {}, {}", rebuild(r), rate_words(&a.rebuild_rate)));
     } else if a.rebuild_paused {
-        lines.push("  rebuild   waits until `ashlar rebuild resume`".to_owned());
+        lines.push(format!("  rebuild   paused; `ashlar rebuild resume {}` lets rebuilds go on", a.name));
     }
     lines.extend(scrub_lines(&a.scrub).into_iter().map(|line| format!("  scrub     {line}")));
-    lines.extend(a.alarms.iter().map(|alarm| format!("  ALARM     {alarm}")));
+    lines.extend(a.alarms.iter().map(|alarm| format!("  {:<9} {}", alarm_word(alarm.severity), alarm_line(a, alarm))));
     lines.push(String::new());
     lines.extend(members(&a.members).lines());
     if !a.volumes.is_empty() {
@@ -140,7 +128,7 @@ pub fn array_details(a: &ArrayView) -> Vec<String> {
         let mut table = Table::new(&["VOLUME", ">SIZE", ">WRITTEN", "STATE", "LIMITS"]);
         for v in &a.volumes {
             let state = match v.state {
-                VolumeState::Live => "live",
+                VolumeState::Live => "online",
                 VolumeState::Dropping => "being deleted",
             };
             let (name, limits) = (format!("{}/{}", a.name, v.name), limits_sentence(v.limits));
@@ -249,9 +237,9 @@ fn members(members: &[MemberView]) -> Table {
 fn rebuild(r: &RebuildView) -> String {
     let pace = match (r.paused, r.eta_seconds) {
         (true, _) => "PAUSED".to_owned(),
-        (false, None) => format!("{} a second", human(r.bytes_per_second)),
+        (false, None) => format!("{}/s", human(r.bytes_per_second)),
         (false, Some(s)) => {
-            format!("{} a second, {} left", human(r.bytes_per_second), duration(Duration::from_secs(s)))
+            format!("{}/s, {} left", human(r.bytes_per_second), duration(Duration::from_secs(s)))
         }
     };
     format!(

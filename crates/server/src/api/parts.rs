@@ -6,7 +6,7 @@ use axum::extract::{Path, State};
 
 use super::answer::Body;
 use super::{Answer, Context};
-use crate::Problem;
+use crate::{Kind, Problem};
 use crate::ops::open::Opened;
 use crate::ops::{World, drive, rebuild as pace, scrub, volume};
 use crate::parts::tell_limits;
@@ -26,7 +26,9 @@ where
         let result = verb(data.world.clone(), opened).await;
         match &result {
             Ok(done) => tracing::info!("{}", done.done),
-            Err(problem) => tracing::warn!("{}", problem.line()),
+            Err(problem) if problem.kind == Kind::Failed => tracing::warn!("{}", problem.line()),
+            // What a user may not do, or mistyped, is for the user alone.
+            Err(problem) => tracing::info!("refused: {}", problem.line()),
         }
         result
     });

@@ -195,9 +195,6 @@ pub async fn log_open(opened: &Opened) {
     for step in opened.recovery().await.steps {
         tracing::info!("array {}: {}: {} ({} ms)", view.name, step.name, step.detail, step.millis);
     }
-    for alarm in &view.alarms {
-        tracing::warn!("array {}: {alarm}", view.name);
-    }
 }
 
 /// Opens the arrays that an import request means and serves them.

@@ -14,6 +14,7 @@ use rt::MailSender;
 use tokio::sync::oneshot;
 use uuid::Uuid;
 
+use super::alarms::watch;
 use crate::direct::DirectDrive;
 use crate::memory::Memory;
 use crate::namespace::{All, Served};
@@ -91,6 +92,7 @@ impl Data {
         self.absent.borrow_mut().remove(&name);
         self.served.borrow_mut().insert(name, opened.clone());
         self.settle();
+        self.world.rt.spawn(watch(Rc::downgrade(self), opened.array.first().uuid())).detach();
         if !opened.array.others().is_empty() {
             self.world.rt.spawn(look_after(Rc::downgrade(self), opened.array.first().uuid())).detach();
         }

@@ -3,7 +3,7 @@
 use super::World;
 use super::open::{self, How};
 use crate::Problem;
-use crate::view::{Absent, ArrayState, Arrays, MemberState, VERSION};
+use crate::view::{Absent, AlarmView, ArrayState, ArrayView, Arrays, Severity, VERSION};
 
 /// The array called `name`, or all known arrays. Nothing is written: each is recovered in memory.
 ///
@@ -21,10 +21,9 @@ pub async fn offline(world: &World, name: Option<&str>) -> Result<Arrays, Proble
                 let mut view = opened.view().await;
                 // Read-only is how it was opened just now, not how it is.
                 if view.state == ArrayState::ReadOnly {
-                    let whole = view.members.iter().all(|m| matches!(m.state, MemberState::In | MemberState::Spare));
-                    view.state = if whole { ArrayState::Optimal } else { ArrayState::Degraded };
+                    view.state = state_of(&view);
                 }
-                view.alarms.extend(opened.notes.iter().cloned());
+                view.alarms.extend(opened.notes.iter().map(|note| found_on_the_way(note)));
                 all.arrays.push(view);
                 opened.close(world).await?;
             }
@@ -32,4 +31,25 @@ pub async fn offline(world: &World, name: Option<&str>) -> Result<Arrays, Proble
         }
     }
     Ok(all)
+}
+
+/// The state of an array that is not being served, by its drives and what may fail.
+fn state_of(view: &ArrayView) -> ArrayState {
+    let whole = view.members.iter().all(|m| !m.state.is_out());
+    match view.exposure.may_fail >= view.exposure.tolerates {
+        true if whole => ArrayState::Optimal,
+        true => ArrayState::Rebuilt,
+        false => ArrayState::Degraded,
+    }
+}
+
+/// A note of an open as an alarm.
+fn found_on_the_way(note: &str) -> AlarmView {
+    AlarmView {
+        code: "open_note".to_owned(),
+        severity: Severity::Warning,
+        seat: None,
+        what: note.to_owned(),
+        todo: "Check the drive".to_owned(),
+    }
 }

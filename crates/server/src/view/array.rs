@@ -10,6 +10,8 @@ pub enum ArrayState {
     /// Full redundancy.
     #[default]
     Optimal,
+    /// Full redundancy on the drives that are left; some are out, and nobody has taken their place.
+    Rebuilt,
     /// Redundancy reduced.
     Degraded,
     /// Redundancy reduced and on its way back.
@@ -31,12 +33,84 @@ pub enum MemberState {
     In,
     /// Read and written, while what lies on it is moved away.
     Leaving,
-    /// Taken out; its data is not believed any more.
-    Out,
+    /// Taken out since it failed; its data is not used any more.
+    Failed,
+    /// Expected, not found; it comes back by itself.
+    Missing,
+    /// Out, and another drive has its place.
+    Replaced,
     /// Idle, waiting to replace a member.
     Spare,
-    /// Expected, not found.
-    Missing,
+}
+
+impl MemberState {
+    /// Whether it does not take part, and is no spare.
+    #[must_use]
+    pub const fn is_out(self) -> bool {
+        matches!(self, MemberState::Failed | MemberState::Missing | MemberState::Replaced)
+    }
+}
+
+/// How bad it is.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ExposureView {
+    /// Drives that may fail now, whichever they are, and nothing is lost.
+    pub may_fail: usize,
+    /// Drives that may fail when nothing is out.
+    pub tolerates: usize,
+    /// Whether one more loss could be rebuilt on the drives that are left, or on a spare.
+    pub rebuild_place: bool,
+    /// Seats whose drive failed, and that no other drive took.
+    pub failed: Vec<u16>,
+    /// Seats whose drive is not here, and that no other drive took.
+    pub missing: Vec<u16>,
+}
+
+/// How much an alarm matters.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Severity {
+    /// Something to do before long.
+    #[default]
+    Warning,
+    /// Hosts are refused, or the next loss loses data.
+    Critical,
+}
+
+/// Something that wants attention, as long as it does.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct AlarmView {
+    /// What it is about, for scripts: "no_redundancy", "drive_failed", ...
+    pub code: String,
+    /// How much it matters.
+    pub severity: Severity,
+    /// The seat that it is about.
+    pub seat: Option<u16>,
+    /// What is the matter.
+    pub what: String,
+    /// What to do.
+    pub todo: String,
+}
+
+impl AlarmView {
+    /// "what (what to do: todo)", for one line of a log.
+    #[must_use]
+    pub fn line(&self) -> String {
+        format!("{} (what to do: {})", self.what, self.todo)
+    }
+}
+
+/// How much something that happened matters.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum EventSeverity {
+    /// As it should be.
+    #[default]
+    Info,
+    /// Somebody should look at it.
+    Warning,
+    /// Hosts notice it, or something is lost.
+    Error,
 }
 
 /// How a volume is.
@@ -118,8 +192,11 @@ pub struct ArrayView {
     /// At which it is merged.
     #[serde(default)]
     pub memtable_bytes_max: u64,
-    /// What needs attention, as sentences.
-    pub alarms: Vec<String>,
+    /// How bad it is.
+    #[serde(default)]
+    pub exposure: ExposureView,
+    /// What needs attention, the worst first.
+    pub alarms: Vec<AlarmView>,
     /// Members, by seat.
     pub members: Vec<MemberView>,
     /// Volumes, by name.
@@ -319,6 +396,9 @@ pub struct RebuildView {
 pub struct EventView {
     /// When.
     pub unix_seconds: u64,
+    /// How much it matters.
+    #[serde(default)]
+    pub severity: EventSeverity,
     /// What, as a sentence.
     pub text: String,
 }

@@ -1,8 +1,8 @@
 //! From the engine's structs to the objects that scripts see: the one place that follows the engine.
 
 use super::{
-    ArrayState, ArrayView, EventView, IostatView, LimitsView, MemberState, MemberView, PlanView, RebuildView,
-    RecoveryStepView, RecoveryView, ScrubFoundView, ScrubRunView, ScrubScheduleView, ScrubView, TrafficView,
+    AlarmView, ArrayState, ArrayView, EventSeverity, EventView, ExposureView, IostatView, LimitsView, MemberState, MemberView, PlanView, RebuildView,
+    RecoveryStepView, RecoveryView, ScrubFoundView, ScrubRunView, ScrubScheduleView, ScrubView, Severity, TrafficView,
     VolumeState, VolumeView, WrittenView,
 };
 
@@ -16,6 +16,7 @@ impl From<array::Status> for ArrayView {
             parts: s.parts,
             state: match s.state {
                 array::ArrayState::Optimal => ArrayState::Optimal,
+                array::ArrayState::Rebuilt => ArrayState::Rebuilt,
                 array::ArrayState::Degraded => ArrayState::Degraded,
                 array::ArrayState::Rebuilding => ArrayState::Rebuilding,
                 array::ArrayState::Frozen => ArrayState::Frozen,
@@ -50,7 +51,8 @@ impl From<array::Status> for ArrayView {
             map_misses: s.map_memory.misses,
             memtable_bytes: s.memtable_memory.bytes,
             memtable_bytes_max: s.memtable_memory.bytes_max,
-            alarms: s.alarms,
+            exposure: s.exposure.into(),
+            alarms: s.alarms.into_iter().map(AlarmView::from).collect(),
             members: s.members.into_iter().map(MemberView::from).collect(),
             volumes: s.volumes.into_iter().map(VolumeView::from).collect(),
             rebuild: s.rebuild.map(|r| RebuildView {
@@ -66,8 +68,36 @@ impl From<array::Status> for ArrayView {
             rebuild_rate: s.rebuild_rate,
             rebuild_paused: s.rebuild_paused,
             scrub: ScrubView::from(s.scrub),
-            events: s.events.into_iter().map(|e| EventView { unix_seconds: e.unix_seconds, text: e.text }).collect(),
+            events: s.events.into_iter().map(EventView::from).collect(),
         }
+    }
+}
+
+impl From<array::exposure::Exposure> for ExposureView {
+    fn from(e: array::exposure::Exposure) -> ExposureView {
+        let array::exposure::Exposure { may_fail, tolerates, rebuild_place, failed, missing } = e;
+        ExposureView { may_fail, tolerates, rebuild_place, failed, missing }
+    }
+}
+
+impl From<array::alarm::Alarm> for AlarmView {
+    fn from(a: array::alarm::Alarm) -> AlarmView {
+        let severity = match a.severity {
+            array::alarm::Severity::Warning => Severity::Warning,
+            array::alarm::Severity::Critical => Severity::Critical,
+        };
+        AlarmView { code: a.code.word().to_owned(), severity, seat: a.seat, what: a.what, todo: a.todo }
+    }
+}
+
+impl From<array::status::EventLine> for EventView {
+    fn from(e: array::status::EventLine) -> EventView {
+        let severity = match e.severity {
+            array::EventSeverity::Info => EventSeverity::Info,
+            array::EventSeverity::Warning => EventSeverity::Warning,
+            array::EventSeverity::Error => EventSeverity::Error,
+        };
+        EventView { unix_seconds: e.unix_seconds, severity, text: e.text }
     }
 }
 
@@ -121,9 +151,10 @@ impl From<array::status::MemberStatus> for MemberView {
             state: match m.state {
                 array::SeatState::In => MemberState::In,
                 array::SeatState::Leaving => MemberState::Leaving,
-                array::SeatState::Out => MemberState::Out,
-                array::SeatState::Spare => MemberState::Spare,
+                array::SeatState::Failed => MemberState::Failed,
                 array::SeatState::Missing => MemberState::Missing,
+                array::SeatState::Replaced => MemberState::Replaced,
+                array::SeatState::Spare => MemberState::Spare,
             },
             drive: m.drive,
             drive_name: m.drive_name,

@@ -3,11 +3,11 @@
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
-use super::{ArrayView, RecoveryView, VolumeView};
+use super::{AlarmView, ArrayView, RecoveryView, VolumeView};
 use crate::Problem;
 
 /// The version of every object here.
-pub const VERSION: u32 = 1;
+pub const VERSION: u32 = 2;
 
 /// A server.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -52,6 +52,9 @@ pub struct Arrays {
     pub arrays: Vec<ArrayView>,
     /// Arrays that could not be opened.
     pub absent: Vec<Absent>,
+    /// What wants attention in the server itself.
+    #[serde(default)]
+    pub alarms: Vec<AlarmView>,
     /// Arrays that are known on this machine, and that the running Ashlar was not told to serve.
     #[serde(default)]
     pub not_served: Vec<String>,

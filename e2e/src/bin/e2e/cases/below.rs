@@ -55,7 +55,7 @@ fn until(what: &str, mut holds: impl FnMut() -> Result<bool>) -> Result<()> {
 fn alarms(served: &Served, array: &str) -> Result<Vec<String>> {
     let status = served.ashlar.status(array)?;
     let all = status["alarms"].as_array().cloned().unwrap_or_default();
-    Ok(all.iter().filter_map(Value::as_str).map(str::to_owned).collect())
+    Ok(all.iter().map(|a| format!("{}: {}", a["code"].as_str().unwrap_or_default(), a["what"])).collect())
 }
 
 /// Writes `$mib` mebibytes from `$from` on; prints the error number of the first that fails.
@@ -88,7 +88,7 @@ fn no_room(lab: &Lab) -> Result<()> {
     let waited = thread::scope(|s| -> Result<String> {
         let writer = s.spawn(|| nbdsh(&served, &uri, &writes(8, 60)));
         until("an alarm that there is no room", || {
-            Ok(alarms(&served, ARRAY)?.iter().any(|a| a.starts_with("no room")))
+            Ok(alarms(&served, ARRAY)?.iter().any(|a| a.starts_with("no_room_below")))
         })?;
         nbdsh(&served, &uri, &reads(0, 8))?;
         fs::remove_file(&filler).or_fail("the filler")?;
