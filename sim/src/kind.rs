@@ -198,6 +198,8 @@ kinds! {
     SetBackInUse,
     /// Both ends of drives are overwritten.
     EndsOverwritten,
+    /// As many drives as may fail do, whichever they are.
+    AnyMayFail,
     /// There is no room where drives lie.
     NoRoom,
     /// The process stands still, and goes on.

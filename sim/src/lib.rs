@@ -12,6 +12,7 @@ mod beyond;
 pub mod census;
 pub mod disturb;
 pub mod drives;
+mod exposed;
 pub mod full;
 pub mod health;
 pub mod kind;

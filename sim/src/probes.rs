@@ -22,7 +22,7 @@ use crate::run::{DEGRADED, changed, set_to_work, silent};
 use crate::volumes::{Fate, Volumes};
 use crate::workload::{Done, joined};
 use crate::world::{World, drives, labelled};
-use crate::{back, below, beyond, full, health, late, lives, lone, older, own, scrubs, service, two};
+use crate::{back, below, beyond, exposed, full, health, late, lives, lone, older, own, scrubs, service, two};
 
 /// Bytes of a block.
 pub const BLOCK: u64 = BLOCK_BYTES as u64;
@@ -91,6 +91,7 @@ pub fn try_on_copies(world: &mut World, volumes: &Volumes, mode: Mode, report: &
         (Kind::OlderCopies, sound, 3),
         (Kind::SetBackInUse, redundant, 3),
         (Kind::EndsOverwritten, sound, 4),
+        (Kind::AnyMayFail, sound, 3),
         (Kind::NoRoom, sound, 3),
         (Kind::Standstill, sound, 3),
         (Kind::TwoServers, true, 6),
@@ -159,8 +160,10 @@ pub fn try_on_copies(world: &mut World, volumes: &Volumes, mode: Mode, report: &
             Kind::OlderCopies => older::copies(world, volumes, mode),
             Kind::SetBackInUse => older::in_use(world, volumes, mode),
             Kind::EndsOverwritten => older::ends(world, volumes, mode),
+            Kind::AnyMayFail => exposed::any_may_fail(world, volumes, mode),
             Kind::TwoServers => two::servers(world, report),
-            _ => second_process(world, volumes, mode),
+            Kind::SecondProcess => second_process(world, volumes, mode),
+            other => Err(format!("there is no trial of {other:?}")),
         };
         tried.map_err(|e| format!("{kind:?}: {e}"))?;
     }

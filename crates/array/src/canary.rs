@@ -30,6 +30,10 @@ canaries! {
     SetBackUnnoticed,
     /// An open answers hosts once its first generation is in effect.
     OneGenerationAtOpen,
+    /// Any state may lose as many drives as the level tolerates.
+    ExposureOverstated,
+    /// What the generation in effect lists does not count for what may fail.
+    ListedUncounted,
     /// A label is looked for at the drive's ends alone.
     EndsOnly,
     /// Of two drives that say they are the same member, the first is taken.

@@ -6,6 +6,7 @@
 use ondisk::MemberState;
 use serde::Serialize;
 
+use crate::canary::{Canary, planted};
 use crate::core::Core;
 use crate::plan;
 use crate::segment::Seg;
@@ -53,12 +54,17 @@ impl Core {
 
     /// Further members that may be lost, whichever they are.
     pub fn may_fail(&self) -> usize {
+        if planted(Canary::ExposureOverstated) {
+            return self.tolerates();
+        }
+        let listed_counts = !planted(Canary::ListedUncounted);
         let table = self.table.borrow();
-        let needed = table.segments.values().filter(|s| s.matters() || s.listed);
+        let needed = table.segments.values().filter(|s| s.matters() || (s.listed && listed_counts));
         let worst = needed.map(|s| self.columns_to_spare(s).unwrap_or(0)).min().unwrap_or_else(|| self.tolerates());
+        let unnamed = self.rebuild.unnamed_to_spare.get().filter(|_| listed_counts);
         // An array of which nothing is left holds nothing.
         let some_stay = self.seats_in().len().saturating_sub(1);
-        worst.min(self.rebuild.unnamed_to_spare.get().unwrap_or(worst)).min(some_stay)
+        worst.min(unnamed.unwrap_or(worst)).min(some_stay)
     }
 
     /// Further columns of a segment that may be lost, whichever they are; `None` if some of its data is lost already.

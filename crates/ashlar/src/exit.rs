@@ -96,7 +96,8 @@ pub fn unparsed(said: &clap::Error) -> ExitCode {
     } else {
         output::bytes(text.as_bytes());
     }
-    let code = if said.use_stderr() && is_check(std::env::args()) { Health::Unknown.code() } else { said.exit_code() as u8 };
+    let code =
+        if said.use_stderr() && is_check(std::env::args()) { Health::Unknown.code() } else { said.exit_code() as u8 };
     end(code)
 }
 

@@ -242,9 +242,15 @@ mod tests {
     fn what_is_to_spare_is_what_the_worst_column_has() {
         let lost = |columns: &'static [usize]| move |c: usize| columns.contains(&c);
         let raid6 = Scheme::Parity { k: 3, m: 2 };
-        assert_eq!([lost(&[]), lost(&[4]), lost(&[0, 4]), lost(&[0, 1, 4])].map(|l| raid6.to_spare(l)), [Some(2), Some(1), Some(0), None]);
+        assert_eq!(
+            [lost(&[]), lost(&[4]), lost(&[0, 4]), lost(&[0, 1, 4])].map(|l| raid6.to_spare(l)),
+            [Some(2), Some(1), Some(0), None]
+        );
         let three = Scheme::Copies { k: 2, copies: 3 };
-        assert_eq!([lost(&[]), lost(&[0]), lost(&[0, 1]), lost(&[0, 2]), lost(&[0, 2, 4])].map(|l| three.to_spare(l)), [Some(2), Some(1), Some(1), Some(0), None]);
+        assert_eq!(
+            [lost(&[]), lost(&[0]), lost(&[0, 1]), lost(&[0, 2]), lost(&[0, 2, 4])].map(|l| three.to_spare(l)),
+            [Some(2), Some(1), Some(1), Some(0), None]
+        );
     }
 
     #[test]

@@ -13,8 +13,8 @@ mod verbs;
 
 pub use array::{
     AlarmView, ArrayState, ArrayView, EventSeverity, EventView, ExposureView, IostatView, LimitsView, MemberState,
-    MemberView, RebuildView, RecoveryStepView, RecoveryView, ScrubFoundView, ScrubRunView, ScrubScheduleView, ScrubView,
-    Severity, TrafficView, VolumeState, VolumeView, WrittenView,
+    MemberView, RebuildView, RecoveryStepView, RecoveryView, ScrubFoundView, ScrubRunView, ScrubScheduleView,
+    ScrubView, Severity, TrafficView, VolumeState, VolumeView, WrittenView,
 };
 pub use verbs::{
     Absent, Arrays, Buffers, CheckView, CreateRequest, Created, Done, DriveAdd, DriveFail, DriveLocate, DriveReplace,

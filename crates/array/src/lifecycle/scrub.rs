@@ -224,8 +224,15 @@ impl Core {
             // Of one that began in the future it is not known how long it waits; it begins at once, or goes on.
             (due > 0 && now.saturating_sub(due) > u64::from(every) * 3600).then(|| {
                 let ago = now.saturating_sub(self.scrub_line(kind).started_at) / 3600;
-                let what = format!("the {} is overdue: one is due every {every} hours, the last began {ago} hours ago", kind.word());
-                Alarm::warning(AlarmCode::ScrubOverdue, what, "Keep the array served: scrubs run while nothing is rebuilt")
+                let what = format!(
+                    "the {} is overdue: one is due every {every} hours, the last began {ago} hours ago",
+                    kind.word()
+                );
+                Alarm::warning(
+                    AlarmCode::ScrubOverdue,
+                    what,
+                    "Keep the array served: scrubs run while nothing is rebuilt",
+                )
             })
         };
         [ScrubKind::Media, ScrubKind::Parity].into_iter().filter_map(overdue).collect()

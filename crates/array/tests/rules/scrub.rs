@@ -253,7 +253,10 @@ pub fn one_that_is_overdue_is_told() {
     world.create(Level::Raid5);
     let overdue = |p: &Process<'_>| {
         let alarms = p.array().status().alarms.into_iter();
-        alarms.filter(|a| a.code == array::alarm::AlarmCode::ScrubOverdue).map(|a| a.what.split(' ').nth(1).unwrap().to_owned()).collect::<Vec<_>>()
+        alarms
+            .filter(|a| a.code == array::alarm::AlarmCode::ScrubOverdue)
+            .map(|a| a.what.split(' ').nth(1).unwrap().to_owned())
+            .collect::<Vec<_>>()
     };
     let read_only = OpenHow { read_only: true, ..OpenHow::default() };
     for (days, told) in [(13, &[][..]), (15, &["media"]), (61, &["media", "parity"])] {

@@ -137,7 +137,7 @@ mod tests {
         let mut rebuilding = array(ArrayState::Rebuilding, 0, &[2]);
         let run = RebuildView { bytes_moved: 6, bytes_total: 100, eta_seconds: Some(240), ..RebuildView::default() };
         rebuilding.rebuild = Some(run);
-        assert_eq!(said(&rebuilding), "rebuilding, 6 % done, 4.0 min left; until then no further drive may fail");
+        assert_eq!(said(&rebuilding), "rebuilding, 6 % done, 4 min 00 s left; until then no further drive may fail");
         let alarm = AlarmView {
             code: "drive_failed".into(),
             seat: Some(2),

@@ -6,7 +6,6 @@ use axum::extract::{Path, State};
 
 use super::answer::Body;
 use super::{Answer, Context};
-use crate::{Kind, Problem};
 use crate::ops::open::Opened;
 use crate::ops::{World, drive, rebuild as pace, scrub, volume};
 use crate::parts::tell_limits;
@@ -14,6 +13,7 @@ use crate::view::{
     Done, DriveAdd, DriveFail, DriveLocate, DriveReplace, DriveRetire, RebuildSet, ScrubSchedule, ScrubStart,
     VolumeCreate, VolumeGrow, VolumeLimit, VolumeRename, Volumes,
 };
+use crate::{Kind, Problem};
 
 /// Runs a verb on a served array and puts what it did into the log.
 async fn on<F, Fut>(c: Context, array: String, verb: F) -> Answer<Done>

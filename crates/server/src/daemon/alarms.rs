@@ -86,10 +86,9 @@ mod tests {
         let two = raised.change_to(vec![full("81 %"), failed(1), failed(2)]);
         assert_eq!(two, [Change::Raised(failed(1)), Change::Raised(failed(2))]);
         let worse = AlarmView { severity: Severity::Critical, ..failed(1) };
-        assert_eq!(raised.change_to(vec![worse.clone()]), [
-            Change::Cleared(failed(2)),
-            Change::Cleared(full("81 %")),
-            Change::Raised(worse)
-        ]);
+        assert_eq!(
+            raised.change_to(vec![worse.clone()]),
+            [Change::Cleared(failed(2)), Change::Cleared(full("81 %")), Change::Raised(worse)]
+        );
     }
 }

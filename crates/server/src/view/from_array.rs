@@ -1,9 +1,9 @@
 //! From the engine's structs to the objects that scripts see: the one place that follows the engine.
 
 use super::{
-    AlarmView, ArrayState, ArrayView, EventSeverity, EventView, ExposureView, IostatView, LimitsView, MemberState, MemberView, PlanView, RebuildView,
-    RecoveryStepView, RecoveryView, ScrubFoundView, ScrubRunView, ScrubScheduleView, ScrubView, Severity, TrafficView,
-    VolumeState, VolumeView, WrittenView,
+    AlarmView, ArrayState, ArrayView, EventSeverity, EventView, ExposureView, IostatView, LimitsView, MemberState,
+    MemberView, PlanView, RebuildView, RecoveryStepView, RecoveryView, ScrubFoundView, ScrubRunView, ScrubScheduleView,
+    ScrubView, Severity, TrafficView, VolumeState, VolumeView, WrittenView,
 };
 
 impl From<array::Status> for ArrayView {
