@@ -297,7 +297,7 @@ impl Core {
         if !seat.is_in() || self.phase.get() != Phase::Open {
             return;
         }
-        self.note(format!("drive {} (seat {}) is suspect: {why}", seat.drive_name, seat.id));
+        self.note(format!("drive {} (seat {}) is suspect: {why}", seat.drive_name, seat.bay.get()));
         *seat.health.suspect.borrow_mut() = Some((self.rt.now(), why));
     }
 
@@ -388,7 +388,8 @@ impl Core {
         } else if !seat.health.waited_for.replace(true) {
             self.note(format!(
                 "drive {} (seat {}) does not answer, and the array cannot do without it: it is waited for",
-                seat.drive_name, seat.id
+                seat.drive_name,
+                seat.bay.get()
             ));
         }
     }

@@ -56,7 +56,7 @@ impl Core {
         self.keep_leavers();
         seat.health.wake();
         self.failures.set(self.failures.get() + 1);
-        self.note(format!("drive {} (seat {member}) {why}; it is out", seat.drive_name));
+        self.note(format!("drive {} (seat {}) {why}; it is out", seat.drive_name, seat.bay.get()));
         if self.phase.get() != Phase::Open {
             return;
         }

@@ -110,7 +110,7 @@ impl Core {
             waits.told.set(Some(now));
             self.no_room.told.set(Some(now));
             let text = "has no room left where it lies: what is to be written waits, reads go on";
-            self.note(format!("drive {} (seat {}) {text}", seat.drive_name, seat.id));
+            self.note(format!("drive {} (seat {}) {text}", seat.drive_name, seat.bay.get()));
         }
         waits.begin(hosts, now);
         self.no_room.begin(hosts, now);

@@ -208,8 +208,10 @@ pub struct Written {
 /// A seat.
 #[derive(Clone, Debug, Serialize)]
 pub struct MemberStatus {
-    /// Its number.
+    /// Its number in the tables, which no other member has.
     pub seat: u16,
+    /// The number of its place, which people know it by: a drive that takes another's place has the same.
+    pub bay: u16,
     /// In one word.
     pub state: SeatState,
     /// Out since it was not there, not since it failed: it comes back by itself.
@@ -449,6 +451,7 @@ impl Core {
         shown
             .map(|s| MemberStatus {
                 seat: s.id.0,
+                bay: s.bay.get(),
                 state: match s.state.get() {
                     MemberState::In if s.drive.is_none() => SeatState::Missing,
                     MemberState::In if s.leaving.get() => SeatState::Leaving,

@@ -103,7 +103,11 @@ fn add_members(whole: &mut Vec<MemberStatus>, part: Vec<MemberStatus>, number: u
         let same = whole.iter().position(|m| m.drive_name == line.drive_name && is_gone(m) == is_gone(&line));
         let same = same.or_else(|| whole.iter().position(|m| m.drive_name == line.drive_name));
         match same.map(|at| &mut whole[at]) {
-            None => whole.push(MemberStatus { seat: seat_of_part(number - 1, line.seat), ..line }),
+            None => whole.push(MemberStatus {
+                seat: seat_of_part(number - 1, line.seat),
+                bay: seat_of_part(number - 1, line.bay),
+                ..line
+            }),
             Some(all) => {
                 all.state = worse_seat(all.state, line.state);
                 all.bytes += line.bytes;
