@@ -13,13 +13,15 @@
 //! closure, so a verb's types are checked from the route to its answer; every letter is answered, also during the stop.
 
 pub mod arrays;
+mod clients;
 mod control;
 mod data;
 mod exports;
 mod nvme;
+mod spares;
 mod start;
 mod stop;
 
-pub use data::{Data, DataHandle, Letter};
+pub use data::{Data, DataHandle, Letter, name_taken};
 pub use nvme::NvmeSettings;
 pub use start::{Settings, What, run};
