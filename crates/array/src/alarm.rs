@@ -106,7 +106,7 @@ impl Alarm {
     /// The same, about a seat.
     #[must_use]
     pub(crate) fn of_seat(self, seat: &Seat) -> Alarm {
-        Alarm { seat: Some(seat.id.0), ..self }
+        Alarm { seat: Some(seat.bay.get()), ..self }
     }
 }
 

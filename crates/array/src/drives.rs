@@ -81,6 +81,20 @@ impl Array {
         ))
     }
 
+    /// Whether the array has no redundancy left somewhere once it has lost `seat`, which it may lose.
+    pub(crate) fn uses_up_redundancy(&self, seat: MemberId) -> bool {
+        let core = &self.core;
+        let Some(member) = core.seat(seat).filter(|s| s.is_in()) else { return false };
+        let survives = |lost: &[&Rc<Seat>]| {
+            let before: Vec<MemberState> = lost.iter().map(|s| s.state.replace(MemberState::Out)).collect();
+            let fine = core.survivable();
+            lost.iter().zip(before).for_each(|(s, state)| s.state.set(state));
+            fine
+        };
+        let others: Vec<Rc<Seat>> = core.seats.borrow().iter().filter(|s| s.is_in() && s.id != seat).cloned().collect();
+        survives(&[&member]) && !others.iter().all(|other| survives(&[&member, other]))
+    }
+
     /// Takes a member out.
     ///
     /// # Errors
@@ -92,8 +106,9 @@ impl Array {
         } else if member.why_out() == WhyOut::Missing && !planted(Canary::MissingNotFailed) {
             member.why_out.set(WhyOut::Failed);
             self.core.note(format!(
-                "drive {} (seat {seat}) was failed by command: it does not come back",
-                member.drive_name
+                "drive {} (seat {}) was failed by command: it does not come back",
+                member.drive_name,
+                member.bay.get()
             ));
             self.core.degraded_durably().await?;
             return Ok(self.core.commit().await?);
@@ -180,7 +195,7 @@ impl Array {
             MemberState::Out if !self.core.bay_filled(old.bay.get()) => return Ok(()),
             MemberState::Out => "another drive has taken its place already",
         };
-        let what = format!("seat {}", old.id.0);
+        let what = format!("seat {}", old.bay.get());
         Err(Refused::new(RefusedCode::InUse, what, why, "See the seats with `ashlar status`"))
     }
 
@@ -256,7 +271,12 @@ impl Array {
             }
             MemberState::Out => {
                 let todo = "Put another drive in its place with `ashlar drive replace`";
-                return Err(Refused::new(RefusedCode::NotFound, format!("seat {}", seat.0), "its drive is out", todo));
+                return Err(Refused::new(
+                    RefusedCode::NotFound,
+                    format!("seat {}", old.bay.get()),
+                    "its drive is out",
+                    todo,
+                ));
             }
         }
         Ok(old)

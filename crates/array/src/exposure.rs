@@ -97,7 +97,7 @@ impl Core {
     pub fn seats_out(&self) -> (Vec<u16>, Vec<u16>) {
         use crate::status::SeatState;
         let seats = self.seats.borrow();
-        let with = |state| seats.iter().filter(|s| self.seat_state(s) == state).map(|s| s.id.0).collect();
+        let with = |state| seats.iter().filter(|s| self.seat_state(s) == state).map(|s| s.bay.get()).collect();
         (with(SeatState::Failed), with(SeatState::Missing))
     }
 }

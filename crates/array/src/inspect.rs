@@ -19,8 +19,10 @@ pub struct Identity {
     pub array_name: String,
     /// Its identity there.
     pub member: MemberUuid,
-    /// Its seat.
+    /// Its number in the array's tables.
     pub seat: MemberId,
+    /// The number of its place, which people know it by; none without a generation that lists it.
+    pub bay: Option<u16>,
     /// The newest generation that can be read: of the first part that has one.
     pub generation: Option<u64>,
     /// How many parts the array consists of.
@@ -308,8 +310,17 @@ async fn newest(drive: &Drive, label: &Label) -> Option<Generation> {
 }
 
 impl Identity {
+    /// The number of its seat as people know it; without a generation, as the label has it.
+    #[must_use]
+    pub fn number(&self) -> u16 {
+        self.bay.unwrap_or(self.seat.0)
+    }
+
     fn of(label: Label, newest: Option<Generation>) -> Identity {
+        let listed = newest.as_ref().and_then(|g| g.members.get(usize::from(label.seat.0)));
+        let bay = listed.filter(|m| m.uuid == label.member).map(|m| m.bay);
         Identity {
+            bay,
             array: label.array,
             array_name: newest.as_ref().map_or(label.array_name, |g| g.name.clone()),
             member: label.member,

@@ -62,6 +62,7 @@ pub use fault::{Fault, Refused, RefusedCode};
 pub use inspect::{Identity, Inspection, has_slice_of, identify, inspect};
 pub use lifecycle::open::{OpenHow, RecoveryReport};
 pub use lifecycle::scrub::{DriveFindings, ScrubKind, ScrubRun, ScrubSchedule, ScrubStatus};
+pub use lifecycle::survey::{Prospect, Survey, Surveyed, survey};
 pub use locate::{Located, RowPlace};
 pub use ondisk::{Limits, Rate};
 pub use plan::{CreateSpec, Plan, plan};

@@ -170,10 +170,10 @@ impl Seat {
         let name = &self.drive_name;
         match self.drive.as_ref().map(|d| d.info().name.as_str()).filter(|path| !path.is_empty()) {
             Some(path) if !path.ends_with(name.as_str()) && !name.ends_with(path) => {
-                format!("drive {path} (seat {}, {name})", self.id)
+                format!("drive {path} (seat {}, {name})", self.bay.get())
             }
-            Some(path) => format!("drive {path} (seat {})", self.id),
-            None => format!("drive {name} (seat {})", self.id),
+            Some(path) => format!("drive {path} (seat {})", self.bay.get()),
+            None => format!("drive {name} (seat {})", self.bay.get()),
         }
     }
 

@@ -239,8 +239,10 @@ pub struct Written {
 /// A seat.
 #[derive(Clone, Debug, Serialize)]
 pub struct MemberStatus {
-    /// Its number.
+    /// Its number in the tables, which no other member has.
     pub seat: u16,
+    /// The number of its place, which people know it by: a drive that takes another's place has the same.
+    pub bay: u16,
     /// In one word.
     pub state: SeatState,
     /// Out since it was not there, not since it failed: it comes back by itself.
@@ -474,6 +476,7 @@ impl Core {
             .map(|s| MemberStatus {
                 seat: s.id.0,
                 state: self.seat_state(s),
+                bay: s.bay.get(),
                 missing: s.state.get() == MemberState::Out && s.why_out() == WhyOut::Missing,
                 drive: s.drive.as_ref().map(|d| d.info().name.clone()).unwrap_or_default(),
                 drive_name: s.drive_name.clone(),

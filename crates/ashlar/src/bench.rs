@@ -113,8 +113,13 @@ pub fn run(context: &Context, args: &Args) -> Outcome {
                 let sources = args.drives.iter().map(|d| d.parse::<Source>());
                 let sources: Vec<Source> =
                     sources.collect::<Result<_, _>>().map_err(|e| Problem::usage("a drive", e, "name a path"))?;
-                let checks =
-                    Checks { rt: &world.rt, registry: &world.registry, purpose: Purpose::Create, force: args.force };
+                let checks = Checks {
+                    rt: &world.rt,
+                    registry: &world.registry,
+                    purpose: Purpose::Create,
+                    force: args.force,
+                    take_from: &[],
+                };
                 checks.open_all(&sources).await?
             };
             args.measure(&world.rt, args.comparison(drives)).await

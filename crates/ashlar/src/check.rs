@@ -38,7 +38,7 @@ pub fn run(context: &Context, args: &Args) -> Outcome {
             "array_served",
             format!("array {}", args.array),
             "a running Ashlar serves it",
-            format!("`ashlar stop {}` first; `ashlar import` serves it again", args.array),
+            format!("`ashlar stop {0}` first; `ashlar import {0}` serves it again", args.array),
         ));
     }
     let progress = Progress::new(false);

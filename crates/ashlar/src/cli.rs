@@ -8,8 +8,8 @@ use clap::{Parser, Subcommand};
 use crate::context::Context;
 use crate::exit::{self, Outcome};
 use crate::{
-    attach, bench, check, completion, create, demo, destroy, drive, export, import, inspect, iostat, lab, rebuild,
-    rescue, scrub, serve, status, stop, volume, wipe,
+    attach, bench, check, clients, completion, create, demo, destroy, drive, export, forget, import, inspect, iostat,
+    lab, rebuild, rescue, scrub, serve, status, stop, volume, wipe,
 };
 
 const EXAMPLES: &str = "\
@@ -46,8 +46,10 @@ enum Verb {
     Detach(attach::DetachArgs),
     Status(status::Args),
     Iostat(iostat::Args),
+    Clients(clients::Args),
     Import(import::Args),
     Export(export::Args),
+    Forget(forget::Args),
     Inspect(inspect::Args),
     Check(check::Args),
     Rescue(rescue::Args),
@@ -75,8 +77,10 @@ impl Cli {
             Verb::Detach(a) => report(a.json, attach::detach(&context, &a)),
             Verb::Status(a) => report(a.json, status::run(&context, &a)),
             Verb::Iostat(a) => report(a.json, iostat::run(&context, &a)),
+            Verb::Clients(a) => report(a.json, clients::run(&context, &a)),
             Verb::Import(a) => report(a.json, import::run(&context, &a)),
             Verb::Export(a) => report(a.json, export::run(&context, &a)),
+            Verb::Forget(a) => report(a.json, forget::run(&context, &a)),
             Verb::Rescue(a) => report(a.json, rescue::run(&context, &a)),
             Verb::Inspect(a) => report(a.json, inspect::run(&context, &a)),
             Verb::Check(a) => report(a.json, check::run(&context, &a)),

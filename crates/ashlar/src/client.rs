@@ -48,6 +48,12 @@ impl Client {
         self.send(Method::DELETE, path, None)
     }
 
+    /// The path of a verb that is refused while hosts are connected, unless it is forced.
+    #[must_use]
+    pub fn forced(path: &str, force: bool) -> String {
+        if force { format!("{path}?force=true") } else { path.to_owned() }
+    }
+
     fn send<T: DeserializeOwned>(&self, method: Method, path: &str, body: Option<Vec<u8>>) -> Result<T, Problem> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(|e| self.broken(e))?;
         let (status, body) =

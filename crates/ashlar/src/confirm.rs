@@ -6,6 +6,14 @@ use server::Problem;
 
 use crate::output;
 
+/// The same where there is a terminal to ask on. Elsewhere the request, which says what it takes, is enough.
+///
+/// # Errors
+/// When the answer is another.
+pub fn by_name_if_asked(yes: bool, loss: &str, name: &str) -> Result<(), Problem> {
+    by_name(yes || !io::stdin().is_terminal(), loss, name)
+}
+
 /// Asks the user to type `name`, unless `yes` was said already.
 ///
 /// # Errors

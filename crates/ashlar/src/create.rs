@@ -5,6 +5,7 @@ use server::ops::create;
 use server::size::Size;
 use server::view::{CreateRequest, Created, VERSION};
 
+use crate::confirm;
 use crate::context::{Context, absolute_drive};
 use crate::exit::{Finding, Outcome};
 use crate::text;
@@ -17,7 +18,8 @@ Examples:
   ashlar create ram --raid 10 mem:1G mem:1G mem:1G mem:1G  in a running `ashlar serve`
 
 A running Ashlar makes the array and serves it at once. A drive that is mounted, in use by an Ashlar or too \
-small is refused; one that holds something is refused unless --force is given.";
+small is refused; one that holds something is refused unless --force is given (--dry-run says what it holds), and one \
+that an array known on this machine uses unless --take-from names that array.";
 
 /// Make an array out of drives
 #[derive(clap::Args)]
@@ -46,9 +48,15 @@ pub struct Args {
     /// Zone size, a power of two [default: about 1/1024 of the smallest drive]
     #[arg(long)]
     zone: Option<Size>,
-    /// Takes drives that hold something else; it will be lost
+    /// Takes drives that hold something else; it will be lost. Asks, where there is a terminal
     #[arg(long)]
     force: bool,
+    /// Takes members that this array, known on this machine, still uses; what they hold of it will be lost
+    #[arg(long, value_name = "ARRAY")]
+    take_from: Vec<String>,
+    /// Does not ask before something is lost
+    #[arg(long)]
+    yes: bool,
     /// Says what the array would be; writes nothing
     #[arg(long)]
     dry_run: bool,
@@ -68,7 +76,11 @@ pub fn run(context: &Context, args: &Args) -> Outcome {
         drives: args.drives.iter().map(|d| absolute_drive(d)).collect(),
         parts: args.parts,
         force: args.force,
+        take_from: args.take_from.clone(),
     };
+    if !args.dry_run && !args.yes && (args.force || !args.take_from.is_empty()) {
+        confirm_losses(context, &request)?;
+    }
     let created = if args.dry_run {
         let plan = context.offline(|world| async move { create::plan(&world, &request).await })?;
         Created { version: VERSION, name: args.name.clone(), uuid: None, served: false, plan }
@@ -90,6 +102,15 @@ pub fn run(context: &Context, args: &Args) -> Outcome {
         (false, false) => "Made. Next: `ashlar volume create` and `ashlar serve`.",
     });
     Ok(Finding::Good)
+}
+
+/// Asks before what the drives hold is lost: where the array would be made at all.
+fn confirm_losses(context: &Context, request: &CreateRequest) -> Result<(), Problem> {
+    let plan = context.offline(|world| async move { create::plan(&world, request).await })?;
+    if plan.losses.is_empty() {
+        return Ok(());
+    }
+    confirm::by_name_if_asked(false, &text::losses(&plan.losses).join("\n"), &request.name)
 }
 
 fn make(context: &Context, request: CreateRequest) -> Result<Created, Problem> {

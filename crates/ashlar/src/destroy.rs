@@ -3,7 +3,8 @@
 use server::ops::destroy;
 use server::view::Done;
 
-use crate::confirm;
+use crate::client::Client;
+use crate::clients::confirm_loss;
 use crate::context::{Context, encode};
 use crate::exit::{Finding, Outcome};
 use crate::text;
@@ -12,6 +13,7 @@ const EXAMPLES: &str = "\
 Examples:
   ashlar destroy fast            asks for the name
   ashlar destroy fast --yes
+  ashlar destroy fast --force    also while hosts are connected
 
 Wipes our labels from all drives of the array; they can be used for something else then.";
 
@@ -21,6 +23,9 @@ Wipes our labels from all drives of the array; they can be used for something el
 pub struct Args {
     /// The array
     array: String,
+    /// Also while hosts are connected: they are cut off
+    #[arg(long)]
+    force: bool,
     /// Does not ask
     #[arg(long)]
     yes: bool,
@@ -32,9 +37,14 @@ pub struct Args {
 /// Destroys it.
 pub fn run(context: &Context, args: &Args) -> Outcome {
     let client = context.server_of(&args.array)?;
-    confirm::by_name(args.yes, &format!("All data of array {} will be lost.", args.array), &args.array)?;
+    confirm_loss(
+        client.as_ref(),
+        (&format!("array {}", args.array), &args.array, None),
+        (&format!("All data of array {} will be lost.", args.array), &args.array),
+        (args.yes, args.force),
+    )?;
     let done: Done = match client {
-        Some(client) => client.delete(&format!("/v1/arrays/{}", encode(&args.array)))?,
+        Some(client) => client.delete(&Client::forced(&format!("/v1/arrays/{}", encode(&args.array)), args.force))?,
         None => context.offline(|world| async move { destroy::offline(&world, &args.array).await })?,
     };
     text::print_done(args.json, &done);

@@ -2,11 +2,12 @@
 
 use clap::Subcommand;
 use server::Problem;
-use server::ops::drive;
 use server::ops::open::{self, How};
+use server::ops::{create, drive};
 use server::size::Size;
 use server::view::{Done, DriveAdd, DriveFail, DriveLocate, DriveReplace, DriveRetire, MemberState, MemberView};
 
+use crate::confirm;
 use crate::context::{Context, absolute_drive, encode};
 use crate::exit::{Finding, Outcome};
 use crate::progress::Progress;
@@ -43,6 +44,9 @@ enum Verb {
         array: String,
         /// The member: seat, path or serial number
         drive: String,
+        /// Also when hosts are connected and no further drive may fail then
+        #[arg(long)]
+        force: bool,
     },
     /// Put a new drive in the place of another; the rebuild starts by itself
     ///
@@ -100,9 +104,15 @@ struct New {
     /// Makes the new drive a sparse file of this size, if it is not there
     #[arg(long)]
     size: Option<Size>,
-    /// Takes a drive that holds something else; it will be lost
+    /// Takes a drive that holds something else; it will be lost. Asks, where there is a terminal
     #[arg(long)]
     force: bool,
+    /// Takes members that this array, known on this machine, still uses; what they hold of it will be lost
+    #[arg(long, value_name = "ARRAY")]
+    take_from: Vec<String>,
+    /// Does not ask before something is lost
+    #[arg(long)]
+    yes: bool,
 }
 
 impl Args {
@@ -115,21 +125,48 @@ impl Args {
 /// Does what is asked.
 pub fn run(context: &Context, args: Args) -> Outcome {
     let done = match args.verb {
-        Verb::Fail { array, drive } => fail(context, &array, DriveFail { drive })?,
+        Verb::Fail { array, drive, force } => fail(context, &array, DriveFail { drive: member(&drive), force })?,
         Verb::Replace { array, drive, with, new } => {
             let with = absolute_drive(&with);
-            let request = DriveReplace { drive, with, size_bytes: new.size.map(|s| s.0), force: new.force };
+            confirm_loss(context, &new, &with)?;
+            let drive = member(&drive);
+            let request = DriveReplace {
+                drive,
+                with,
+                size_bytes: new.size.map(|s| s.0),
+                force: new.force,
+                take_from: new.take_from,
+            };
             replace(context, &array, request)?
         }
         Verb::Add { grow, array, with, new } => {
             let with = absolute_drive(&with);
-            add(context, &array, DriveAdd { with, grow, size_bytes: new.size.map(|s| s.0), force: new.force })?
+            confirm_loss(context, &new, &with)?;
+            let request =
+                DriveAdd { with, grow, size_bytes: new.size.map(|s| s.0), force: new.force, take_from: new.take_from };
+            add(context, &array, request)?
         }
-        Verb::Retire { array, drive } => retire(context, &array, DriveRetire { drive })?,
-        Verb::Locate { off, array, drive } => locate(context, &array, DriveLocate { drive, off })?,
+        Verb::Retire { array, drive } => retire(context, &array, DriveRetire { drive: member(&drive) })?,
+        Verb::Locate { off, array, drive } => locate(context, &array, DriveLocate { drive: member(&drive), off })?,
     };
     text::print_done(args.json, &done);
     Ok(Finding::Good)
+}
+
+/// Asks before what the new drive holds is lost.
+fn confirm_loss(context: &Context, new: &New, with: &str) -> Result<(), Problem> {
+    if new.yes || (!new.force && new.take_from.is_empty()) {
+        return Ok(());
+    }
+    let names = [with.to_owned()];
+    let held = context.offline(|world| async move { create::losses(&world, &names).await })?;
+    if held.is_empty() { Ok(()) } else { confirm::by_name_if_asked(false, &text::losses(&held).join("\n"), with) }
+}
+
+/// A member as a server understands it: a path from here is one from the root on.
+fn member(name: &str) -> String {
+    let from_here = name.starts_with("./") || name.starts_with("../");
+    if from_here { absolute_drive(name) } else { name.to_owned() }
 }
 
 fn path(array: &str, verb: &str) -> String {
@@ -139,7 +176,7 @@ fn path(array: &str, verb: &str) -> String {
 fn fail(context: &Context, array: &str, request: DriveFail) -> Result<Done, Problem> {
     match context.server_of(array)? {
         Some(client) => client.post(&path(array, "fail"), &request),
-        None => crate::volume::offline(context, array, |o| async move { drive::fail(&o, &request).await }),
+        None => crate::volume::offline(context, array, |o| async move { drive::fail(&o, &request, (&[], 0)).await }),
     }
 }
 
@@ -189,11 +226,11 @@ fn retire(context: &Context, array: &str, request: DriveRetire) -> Result<Done, 
 /// Offline, a drive that leaves is seen off as part of the verb, unless rebuilds wait.
 async fn see_off(world: &server::ops::World, opened: &open::Opened, old: &MemberView) -> Result<bool, Problem> {
     let view = opened.view().await;
-    let still = view.members.iter().any(|m| m.seat == old.seat && m.state == MemberState::Leaving);
+    let still = view.members.iter().any(|m| m.member == old.member && m.state == MemberState::Leaving);
     if still && view.rebuild_paused {
         return Ok(false);
     }
-    let out = view.members.iter().any(|m| m.seat == old.seat && m.state.is_out());
+    let out = view.members.iter().any(|m| m.member == old.member && m.state.is_out());
     if out { Ok(false) } else { drive::see_off(world, opened, old).await }
 }
 

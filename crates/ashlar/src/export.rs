@@ -3,16 +3,17 @@
 use server::ops::export;
 use server::view::Done;
 
+use crate::client::Client;
 use crate::context::{Context, encode};
 use crate::exit::{Finding, Outcome};
 use crate::text;
 
 const EXAMPLES: &str = "\
 Examples:
-  ashlar export fast             then, on the other host: ashlar import
+  ashlar export fast             then, on the other host: ashlar import fast
 
-Closes the array, so that nothing is left to recover, and forgets it here. Hosts that use its volumes lose them: unmount \
-and disconnect first. The drives may be called anything on the other host.";
+Closes the array, so that nothing is left to recover, and forgets it here. It is refused while hosts use its volumes: \
+unmount and disconnect first. The drives may be called anything on the other host.";
 
 /// Hand an array over to another host
 #[derive(clap::Args)]
@@ -20,6 +21,9 @@ and disconnect first. The drives may be called anything on the other host.";
 pub struct Args {
     /// The array
     array: String,
+    /// Also while hosts are connected: they are cut off
+    #[arg(long)]
+    force: bool,
     /// Prints an object for scripts
     #[arg(long)]
     pub json: bool,
@@ -28,7 +32,9 @@ pub struct Args {
 /// Hands it over.
 pub fn run(context: &Context, args: &Args) -> Outcome {
     let done: Done = match context.server_of(&args.array)? {
-        Some(client) => client.post(&format!("/v1/arrays/{}/export", encode(&args.array)), &())?,
+        Some(client) => {
+            client.post(&Client::forced(&format!("/v1/arrays/{}/export", encode(&args.array)), args.force), &())?
+        }
         None => context.offline(|world| async move { export::offline(&world, &args.array).await })?,
     };
     text::print_done(args.json, &done);

@@ -1,9 +1,9 @@
 //! `ashlar import`.
 
 use server::Problem;
-use server::ops::import;
 use server::ops::open::Patience;
-use server::view::{ImportRequest, Imported, VERSION};
+use server::ops::{find, import};
+use server::view::{FindRequest, FoundArrayView, FoundArrays, ImportRequest, Imported, Prospect, VERSION};
 
 use crate::confirm;
 use crate::context::{Context, absolute_drive};
@@ -12,26 +12,30 @@ use crate::{output, text};
 
 const EXAMPLES: &str = "\
 Examples:
-  ashlar import                      look at all block devices, and where known arrays were
-  ashlar import d/                   look at the files in a directory
-  ashlar import /dev/nvme2n1 /dev/nvme3n1
-  ashlar import --read-only d/       recover in memory, write nothing
-  ashlar import --degraded d/        accept half or fewer of the drives
-  ashlar import --array fast --previous-generation --read-only d/
+  ashlar import                      list what is on all block devices, and where known arrays were; open nothing
+  ashlar import d/                   list what is on the files in a directory
+  ashlar import fast                 open the array fast
+  ashlar import fast d/              open it, from the files in a directory
+  ashlar import 6f1c0f0e-5a0b-4d0c-9a2b-0c5d1e2f3a4b      of two arrays of one name
+  ashlar import --all d/             open all that is found there
+  ashlar import --read-only fast     recover in memory, write nothing
+  ashlar import --degraded fast      accept half or fewer of the drives
+  ashlar import --previous-generation --read-only fast
 
-Each array that is found is opened (and recovered, if its server died) and remembered, so that other verbs find it by \
-its name. A running Ashlar goes on to serve it.";
+What has a / in it is a drive or a directory, the first other word an array. An array that is opened is recovered, if its \
+server died, and remembered, so that other verbs find it by its name. A running Ashlar goes on to serve it.";
 
-/// Find arrays by the labels on their drives
+/// Find arrays by the labels on their drives: list them, or open those that are named
 #[derive(clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Args {
-    /// Directories and drives; all block devices and known drives when none is named
-    #[arg(value_name = "DIR|DRIVE")]
-    places: Vec<String>,
-    /// Only the array of this name or identity
+    /// The array to open, by name or identity; directories and drives to look at: all block devices and known drives when
+    /// none is named
+    #[arg(value_name = "NAME|UUID|DIR|DRIVE")]
+    what: Vec<String>,
+    /// Opens all arrays that are found
     #[arg(long)]
-    array: Option<String>,
+    all: bool,
     /// Writes nothing
     #[arg(long)]
     read_only: bool,
@@ -45,7 +49,7 @@ pub struct Args {
     #[arg(long)]
     accept_loss: bool,
     /// Gives up the newest generation, and what was written since the one before; with --read-only only looks
-    #[arg(long, requires = "array")]
+    #[arg(long)]
     previous_generation: bool,
     /// Takes the array of this name from another server that has it. Where its drives can be reserved, the other is stopped
     /// at once. Else it stops by itself within 10 s, unless it stands still: what it goes on to write then destroys data
@@ -59,11 +63,22 @@ pub struct Args {
     pub json: bool,
 }
 
-/// Finds and opens.
+/// Lists, or opens.
 pub fn run(context: &Context, args: &Args) -> Outcome {
+    let (array, places) = named(&args.what, args.all)?;
+    let array = array.or_else(|| args.take_over.clone());
+    let places = places.iter().map(|p| absolute_drive(p)).collect();
+    if array.is_none() && !args.all {
+        return list(context, args, FindRequest { places });
+    }
+    if let (true, None) = (args.previous_generation, &array) {
+        let todo = "name the array: `ashlar import NAME --previous-generation`";
+        return Err(Problem::usage("--previous-generation", "it is for one array", todo));
+    }
     let request = ImportRequest {
-        places: args.places.iter().map(|p| absolute_drive(p)).collect(),
-        array: args.array.clone(),
+        places,
+        array,
+        all: args.all,
         read_only: args.read_only,
         degraded: args.degraded,
         force_diverged: args.force_diverged,
@@ -72,13 +87,102 @@ pub fn run(context: &Context, args: &Args) -> Outcome {
         take_over: args.take_over.clone(),
     };
     if args.previous_generation && !args.read_only {
-        let name = args.array.as_deref().unwrap_or_default();
+        let name = request.array.as_deref().unwrap_or_default();
         let loss = format!("What was written to array {name} since its last generation but one may be lost.");
         confirm::by_name(args.yes, &loss, name)?;
     }
+    open(context, args, &request)
+}
+
+/// The array that is named, and the places. What has a slash is a place; with --all everything is.
+fn named(what: &[String], all: bool) -> Result<(Option<String>, Vec<String>), Problem> {
+    let is_place = |word: &String| all || word.contains('/');
+    let arrays: Vec<&String> = what.iter().filter(|word| !is_place(word)).collect();
+    let places = what.iter().filter(|word| is_place(word)).cloned().collect();
+    match arrays[..] {
+        [] => Ok((None, places)),
+        [one] => Ok((Some(one.clone()), places)),
+        [_, second, ..] => Err(Problem::usage(
+            format!("\"{second}\""),
+            "one array is opened at a time",
+            format!("write a directory or a drive with a slash (./{second}), or open all arrays with --all"),
+        )),
+    }
+}
+
+/// Says what is there, and opens nothing.
+fn list(context: &Context, args: &Args, request: FindRequest) -> Outcome {
+    let how = [
+        ("--read-only", args.read_only),
+        ("--degraded", args.degraded),
+        ("--force-diverged", args.force_diverged),
+        ("--accept-loss", args.accept_loss),
+        ("--previous-generation", args.previous_generation),
+    ];
+    if let Some((flag, _)) = how.iter().find(|(_, said)| *said) {
+        let why = "it says how to open an array, and none is named";
+        return Err(Problem::usage(*flag, why, "name the array, or say --all"));
+    }
+    let found: FoundArrays = match context.server() {
+        Some(client) => client.post("/v1/find", &request)?,
+        None => context.offline(|world| async move { find::run(&world, &request, &[]).await })?,
+    };
+    if args.json {
+        text::print_json(&found);
+        return Ok(Finding::Good);
+    }
+    for array in &found.arrays {
+        let same_name = found.arrays.iter().filter(|other| other.name == array.name).count() > 1;
+        found_array(array, same_name).iter().for_each(|line| text::print(line));
+    }
+    for problem in &found.problems {
+        output::complain(&format!("ashlar: {problem}"));
+    }
+    let n = found.looked_at;
+    text::print(&match found.arrays.len() {
+        0 => format!("No array found ({n} drives looked at). `ashlar import DIR` looks at the files in a directory."),
+        _ => "Nothing was opened. `ashlar import NAME` opens an array, `ashlar import --all` all of them.".to_owned(),
+    });
+    Ok(Finding::Good)
+}
+
+fn found_array(array: &FoundArrayView, same_name: bool) -> Vec<String> {
+    let level = array.level.as_deref().unwrap_or("unknown level");
+    let mut lines = vec![format!("{}  {level}  {}", array.name, array.uuid)];
+    let why = array.why.as_ref().map(|why| format!(" ({why})")).unwrap_or_default();
+    lines.push(match array.prospect {
+        Prospect::Unknown => format!("  drives  {}{why}", find::prospect_words(array.prospect)),
+        _ => format!(
+            "  drives  {} of {} here: {}",
+            array.drives_found,
+            array.drives_of,
+            find::prospect_words(array.prospect)
+        ),
+    });
+    lines.extend(array.members.iter().map(|m| {
+        let here = m.drive.clone().unwrap_or_else(|| format!("{} (not here)", m.drive_name));
+        format!("    seat {}  {}  {here}", m.seat, text::member_word(m.state))
+    }));
+    lines.push(match (&array.used_by, array.served, array.known) {
+        (_, true, _) => "  use     the running Ashlar serves it".to_owned(),
+        (Some(by), ..) => format!("  use     in use: {by}"),
+        (None, false, true) => "  use     known on this machine, not open".to_owned(),
+        (None, false, false) => "  use     not known on this machine, not open as far as can be seen".to_owned(),
+    });
+    if same_name {
+        lines.push(format!(
+            "  note: another array has this name; open this one by its identity: `ashlar import {}`",
+            array.uuid
+        ));
+    }
+    lines
+}
+
+/// Finds and opens.
+fn open(context: &Context, args: &Args, request: &ImportRequest) -> Outcome {
     let imported: Imported = match context.server() {
-        Some(client) => client.post("/v1/import", &request)?,
-        None => offline(context, &request)?,
+        Some(client) => client.post("/v1/import", request)?,
+        None => offline(context, request)?,
     };
     if imported.arrays.is_empty()
         && let Some(problem) = Problem::all(imported.problems.clone())
@@ -114,6 +218,7 @@ pub fn run(context: &Context, args: &Args) -> Outcome {
 
 fn offline(context: &Context, request: &ImportRequest) -> Result<Imported, Problem> {
     context.offline(|world| async move {
+        import::says_which(request)?;
         let (found, problems) = import::search(&world, request).await?;
         let mut answer = Imported { version: VERSION, problems, ..Imported::default() };
         for array in found {

@@ -34,12 +34,18 @@ pub struct Args {
     /// A raw drive to export with nothing between, as direct/NAME: what arrays are measured against. Hosts write to it
     #[arg(long, value_name = "DRIVE")]
     direct: Vec<String>,
+    /// A drive that belongs to no array: the first that lacks one, and has no spare of its own, gets it
+    #[arg(long, value_name = "DRIVE")]
+    spare: Vec<String>,
     /// A configuration file
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
     /// An address of the NBD export, unix:PATH or tcp:ADDRESS:PORT [default: ashlar-nbd.sock beside the control socket]
     #[arg(long, value_name = "ADDRESS")]
     nbd: Vec<String>,
+    /// Lets the NBD export listen where other machines reach it. NBD asks nobody who it is: whoever does may read and write
+    #[arg(long)]
+    nbd_insecure: bool,
     /// An address of the NVMe/TCP export, tcp:ADDRESS:PORT [default: none, so no NVMe/TCP]
     #[arg(long, value_name = "ADDRESS")]
     nvme: Vec<String>,
@@ -136,10 +142,12 @@ fn settings(context: &Context, args: Args) -> Result<Settings, Problem> {
     };
     Ok(Settings {
         what,
+        spares: args.spare.iter().map(|name| absolute_drive(name)).chain(config.spares).collect(),
         direct: args.direct.iter().map(|name| absolute_drive(name)).collect(),
         control,
         state_dir,
         nbd,
+        nbd_insecure: args.nbd_insecure || config.nbd_insecure,
         nvme,
         read_only: args.read_only || config.read_only,
         degraded: args.degraded,

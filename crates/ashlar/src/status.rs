@@ -183,7 +183,9 @@ fn show(all: &Arrays, details: bool) {
         return;
     }
     if all.arrays.is_empty() && all.absent.is_empty() && all.not_served.is_empty() {
-        text::print("No arrays. `ashlar create` makes one, `ashlar import` finds one, `ashlar demo` shows it all.");
+        text::print(
+            "No arrays. `ashlar create` makes one, `ashlar import` lists what drives carry, `ashlar demo` shows it all.",
+        );
         return;
     }
     let mut table = Table::new(&["ARRAY", "LEVEL", "STATE", ">USED", ">USABLE", "", ">VOLUMES", "DRIVES"]).flush_left();
@@ -211,7 +213,10 @@ fn show(all: &Arrays, details: bool) {
         text::print(&format!("{}  ABSENT\n{}", absent.name, absent.problem));
     }
     if !all.not_served.is_empty() {
-        text::print(&format!("Known and not served: {} (`ashlar import`)", all.not_served.join(", ")));
+        text::print(&format!("Known and not served: {} (`ashlar import NAME`)", all.not_served.join(", ")));
+    }
+    if !all.spares.is_empty() {
+        text::print(&format!("Spares for the first array that lacks a drive: {}", all.spares.join(", ")));
     }
     if !all.served {
         text::print("No Ashlar is running; `ashlar serve` exports the volumes.");

@@ -14,7 +14,10 @@ use crate::text;
 const EXAMPLES: &str = "\
 Examples:
   ashlar stop fast               close one array; its drives are released
-  ashlar stop                    end the running Ashlar";
+  ashlar stop                    end the running Ashlar
+  ashlar stop --force            also while hosts are connected
+
+SIGTERM and SIGINT end `ashlar serve` in the same way, whoever is connected.";
 
 /// A clean stop writes at most what has not been merged into the map yet.
 const STOP_MAX: Duration = Duration::from_secs(120);
@@ -25,6 +28,9 @@ const STOP_MAX: Duration = Duration::from_secs(120);
 pub struct Args {
     /// Only this array
     array: Option<String>,
+    /// Also while hosts are connected: they are cut off
+    #[arg(long)]
+    force: bool,
     /// Prints an object for scripts
     #[arg(long)]
     pub json: bool,
@@ -41,16 +47,16 @@ pub fn run(context: &Context, args: &Args) -> Outcome {
         ));
     };
     let done: Done = match &args.array {
-        Some(array) => client.post(&format!("/v1/arrays/{}/stop", encode(array)), &())?,
-        None => stop_server(context, &client)?,
+        Some(array) => client.post(&Client::forced(&format!("/v1/arrays/{}/stop", encode(array)), args.force), &())?,
+        None => stop_server(context, &client, args.force)?,
     };
     text::print_done(args.json, &done);
     Ok(Finding::Good)
 }
 
 /// Asks the server to stop and waits until it has: it takes its socket away last.
-fn stop_server(context: &Context, client: &Client) -> Result<Done, Problem> {
-    let _: Done = client.post("/v1/stop", &())?;
+fn stop_server(context: &Context, client: &Client, force: bool) -> Result<Done, Problem> {
+    let _: Done = client.post(&Client::forced("/v1/stop", force), &())?;
     let begun = Instant::now();
     while context.server().is_some() {
         if begun.elapsed() > STOP_MAX {

@@ -10,7 +10,7 @@ use server::view::Done;
 
 use crate::output;
 
-pub use array::{array_details, drives_line, plan, recovery, scrub_found, scrub_run, state_word};
+pub use array::{array_details, drives_line, losses, member_word, plan, recovery, scrub_found, scrub_run, state_word};
 pub use exposure::{alarm_line, alarm_word, state_sentence};
 pub use server::size::human;
 pub use table::Table;

@@ -9,7 +9,8 @@ use server::ops::volume;
 use server::size::Size;
 use server::view::{Done, VolumeCreate, VolumeGrow, VolumeLimit, VolumeRename, VolumeState, Volumes};
 
-use crate::confirm;
+use crate::client::Client;
+use crate::clients::confirm_loss;
 use crate::context::{Context, encode, split_volume};
 use crate::exit::{Finding, Outcome};
 use crate::text::{self, Table, human};
@@ -91,6 +92,9 @@ What is not said stays as it is.")]
     Delete {
         /// ARRAY/VOLUME
         volume: String,
+        /// Also while hosts are connected: they are cut off
+        #[arg(long)]
+        force: bool,
         /// Does not ask
         #[arg(long)]
         yes: bool,
@@ -152,11 +156,17 @@ pub fn run(context: &Context, args: Args) -> Outcome {
                 None => offline(context, array, |o| async move { volume::limit(&o.array, name, request).await })?,
             }
         }
-        Verb::Delete { volume: full, yes } => {
+        Verb::Delete { volume: full, force, yes } => {
             let (array, name) = split_volume(&full)?;
-            confirm::by_name(yes, &format!("All data of volume {full} will be lost."), &full)?;
-            match context.server_of(array)? {
-                Some(client) => client.delete(&path(array, name, ""))?,
+            let server = context.server_of(array)?;
+            confirm_loss(
+                server.as_ref(),
+                (&format!("volume {full}"), array, Some(name)),
+                (&format!("All data of volume {full} will be lost."), &full),
+                (yes, force),
+            )?;
+            match server {
+                Some(client) => client.delete(&Client::forced(&path(array, name, ""), force))?,
                 None => offline(context, array, |o| async move { volume::delete(&o.array, name).await })?,
             }
         }

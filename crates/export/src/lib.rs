@@ -15,6 +15,7 @@
 //!
 //! Not here: redundancy, caching, who may connect.
 
+mod clients;
 pub mod conformance;
 mod counters;
 mod either;
@@ -29,6 +30,7 @@ mod stream;
 mod striped;
 pub mod uri;
 
+pub use clients::{Client, Protocol, Used};
 pub use counters::Counters;
 pub use either::Either;
 pub use exports::Exports;

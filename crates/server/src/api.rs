@@ -5,21 +5,26 @@
 //! | GET /v1 | who is this | `ServerView` |
 //! | GET /v1/arrays, /v1/arrays/A | status | `Arrays` |
 //! | GET /v1/iostat | counters | `Iostats` |
+//! | GET /v1/clients[?array=A[&volume=V]] | hosts that are connected | `Clients` |
 //! | GET /v1/placement | where the data core and the drives are | `Placement` |
 //! | POST /v1/arrays | create and serve | `CreateRequest` -> `Created` |
+//! | POST /v1/find | look for arrays; opens nothing | `FindRequest` -> `FoundArrays` |
 //! | POST /v1/import | find and serve | `ImportRequest` -> `Imported` |
 //! | POST /v1/arrays/A/stop | close, serve no more | `Done` |
 //! | POST /v1/arrays/A/export | close, forget: for another host | `Done` |
 //! | DELETE /v1/arrays/A | destroy | `Done` |
+//! | DELETE /v1/known/A | forget one that is not served; ?force=true: though drives of it are here | `Done` |
 //! | GET /v1/arrays/A/volumes | list | `Volumes` |
 //! | POST /v1/arrays/A/volumes | create | `VolumeCreate` -> `Done` |
 //! | POST /v1/arrays/A/volumes/V/grow, .../rename, .../limit | | `VolumeGrow`, `VolumeRename`, `VolumeLimit` -> `Done` |
 //! | DELETE /v1/arrays/A/volumes/V | delete | `Done` |
 //! | POST /v1/arrays/A/drives/fail, .../replace, .../add, .../retire, .../locate | | `DriveFail`, ... -> `Done` |
 //! | POST /v1/arrays/A/rebuild | pace, pause, resume | `RebuildSet` -> `Done` |
-//! | POST /v1/arrays/A/drives/fail, .../replace, .../add | | `DriveFail`, ... -> `Done` |
 //! | POST /v1/arrays/A/scrub/start, .../stop, .../schedule | | `ScrubStart`, none, `ScrubSchedule` -> `Done` |
 //! | POST /v1/stop | stop the server | `Done` |
+//!
+//! What would cut hosts off (stop, export, destroy, the deletion of a volume) is refused while some are connected, unless
+//! ?force=true is said.
 //!
 //! A problem comes as `{"version": 2, "error": {kind, code, what, why, todo}}` with the status of its kind: 400
 //! usage, 404 not found, 409 refused, 500 failed.
@@ -52,9 +57,12 @@ pub fn router(data: DataHandle, stop_now: MailSender<&'static str>, program: Str
         .route("/v1/stop", post(arrays::stop_server))
         .route("/v1/iostat", get(arrays::iostat))
         .route("/v1/placement", get(arrays::placement))
+        .route("/v1/clients", get(arrays::clients))
+        .route("/v1/find", post(arrays::find))
         .route("/v1/import", post(arrays::import))
         .route("/v1/arrays", get(arrays::status).post(arrays::create))
         .route("/v1/arrays/{array}", get(arrays::status_of).delete(arrays::destroy))
+        .route("/v1/known/{array}", delete(arrays::forget))
         .route("/v1/arrays/{array}/stop", post(arrays::stop))
         .route("/v1/arrays/{array}/export", post(arrays::export))
         .route("/v1/arrays/{array}/volumes", get(parts::volumes).post(parts::volume_create))

@@ -3,6 +3,7 @@
 //! ```toml
 //! control = "/run/ashlar.sock"
 //! nbd = ["unix:/run/ashlar-nbd.sock", "tcp:127.0.0.1:10809"]
+//! nbd_insecure = false          # true: nbd may name addresses that other machines reach; NBD asks nobody who it is
 //! nvme = ["tcp:10.0.0.5:4420"]  # none: no NVMe/TCP
 //! map_memory = "1G"             # of each array; 256M when nothing is said
 //! memtable_memory = "200M"      # of each array; 60M when nothing is said
@@ -14,6 +15,7 @@
 //! linger = 60                   # microseconds that an idle core looks for answers before it sleeps, at most; this; 0: never
 //! congestion = "cubic"          # of TCP connections; auto (when nothing is said), system, or what the kernel has
 //! io = "passthrough"            # how drives are used where they can be: plain (when nothing is said), poll, passthrough
+//! spares = ["/dev/nvme9n1"]     # drives that belong to no array: the first that lacks one, and has no spare, gets it
 //! allow_hosts = ["nqn.2014-08.org.nvmexpress:uuid:4c4c4544-0042-3510-8044-b7c04f333432"]
 //!
 //! [[array]]                     # none: all arrays this machine knows
@@ -55,6 +57,9 @@ pub struct Config {
     /// Addresses of the NBD export: "unix:PATH" or "tcp:ADDRESS:PORT".
     #[serde(default)]
     pub nbd: Vec<String>,
+    /// Lets the NBD export have addresses that other machines reach.
+    #[serde(default)]
+    pub nbd_insecure: bool,
     /// Addresses of the NVMe/TCP export: "tcp:ADDRESS:PORT".
     #[serde(default)]
     pub nvme: Vec<String>,
@@ -70,6 +75,9 @@ pub struct Config {
     /// Opens every array for reading only.
     #[serde(default)]
     pub read_only: bool,
+    /// Drives that belong to no array: the first that lacks one gets it.
+    #[serde(default)]
+    pub spares: Vec<String>,
     /// What the map of each array may take in memory.
     pub map_memory: Option<Size>,
     /// What is not merged into the map of each array may take in memory.
@@ -241,7 +249,7 @@ impl Config {
         // Relative drives are relative to the file that names them.
         let absolute = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
         let base = absolute.parent().map(Path::to_owned).unwrap_or_default();
-        for drive in config.arrays.iter_mut().flat_map(|a| &mut a.drives) {
+        for drive in config.arrays.iter_mut().flat_map(|a| &mut a.drives).chain(&mut config.spares) {
             if !drive.starts_with("mem:") {
                 *drive = base.join(&*drive).display().to_string();
             }
@@ -313,6 +321,7 @@ impl ArrayConfig {
             drives: self.drives.clone(),
             parts: self.parts.unwrap_or(1),
             force: false,
+            take_from: vec![],
         }
     }
 }

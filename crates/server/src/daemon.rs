@@ -14,13 +14,15 @@
 
 mod alarms;
 pub mod arrays;
+mod clients;
 mod control;
 mod data;
 mod exports;
 mod nvme;
+mod spares;
 mod start;
 mod stop;
 
-pub use data::{Data, DataHandle, Letter};
+pub use data::{Data, DataHandle, Letter, name_taken};
 pub use nvme::NvmeSettings;
 pub use start::{Settings, What, run};

@@ -79,7 +79,8 @@ impl DirectDrive {
 pub async fn open(world: &World, names: &[String]) -> Result<Vec<DirectDrive>, Problem> {
     let wrong = |e| Problem::usage("a direct drive", e, "name a path, or mem:SIZE");
     let sources = names.iter().map(|name| name.parse::<Source>().map_err(wrong)).collect::<Result<Vec<_>, _>>()?;
-    let checks = Checks { rt: &world.rt, registry: &world.registry, purpose: Purpose::Direct, force: false };
+    let checks =
+        Checks { rt: &world.rt, registry: &world.registry, purpose: Purpose::Direct, force: false, take_from: &[] };
     let drives: Vec<DirectDrive> = checks.open_all(&sources).await?.into_iter().map(DirectDrive::new).collect();
     let twice = drives.iter().enumerate().find(|(n, drive)| drives[..*n].iter().any(|other| other.name == drive.name));
     match twice {

@@ -2,10 +2,13 @@
 //! command line called it.
 
 pub mod check;
+pub mod clients;
 pub mod create;
 pub mod destroy;
 pub mod drive;
 pub mod export;
+pub mod find;
+pub mod forget;
 pub mod import;
 pub mod inspect;
 pub mod open;

@@ -1,7 +1,7 @@
 //! The arrays this machine knows: `arrays.toml`, from an array's name to its drives' stable names.
 //!
 //! The file is a convenience, never a truth: an array describes itself on its drives. What is listed here lets
-//! `ashlar status fast` and `ashlar serve` find it without a search; when the file is lost, `ashlar import` writes
+//! `ashlar status fast` and `ashlar serve` find it without a search; when the file is lost, `ashlar import --all` writes
 //! it again.
 //!
 //! Invariants: the file is replaced whole (written beside, then renamed); two writers take turns (a lock file).
@@ -36,7 +36,7 @@ struct Contents {
 }
 
 const VERSION: u32 = 1;
-const HEADING: &str = "# The arrays this machine knows. Written by ashlar; `ashlar import` writes it anew.\n";
+const HEADING: &str = "# The arrays this machine knows. Written by ashlar; `ashlar import --all` writes it anew.\n";
 
 /// The state file.
 #[derive(Clone, Debug)]
@@ -99,7 +99,7 @@ impl Registry {
                     "array_unknown",
                     what,
                     format!("no such array is known here ({known})"),
-                    "if its drives are here, `ashlar import [DIR|DRIVES...]` finds it",
+                    "if its drives are here, `ashlar import DIR|DRIVES...` lists it",
                 ))
             }
         }
@@ -165,7 +165,7 @@ fn unreadable(path: &Path, e: impl std::fmt::Display) -> Problem {
     Problem::failed(
         path.display().to_string(),
         format!("cannot be read: {e}"),
-        "mend it, or move it away and run `ashlar import`, which writes it anew",
+        "mend it, or move it away and run `ashlar import --all`, which writes it anew",
     )
 }
 

@@ -8,6 +8,8 @@
 //! otherwise.
 
 mod array;
+mod clients;
+mod found;
 mod from_array;
 mod verbs;
 
@@ -16,6 +18,8 @@ pub use array::{
     MemberView, RebuildView, RecoveryStepView, RecoveryView, ScrubFoundView, ScrubRunView, ScrubScheduleView,
     ScrubView, Severity, TrafficView, VolumeState, VolumeView, WrittenView,
 };
+pub use clients::{ClientView, Clients, Forced, WhoseClients};
+pub use found::{FindRequest, FoundArrayView, FoundArrays, FoundMemberView, HeldView, Prospect};
 pub use verbs::{
     Absent, Arrays, Buffers, CheckView, CreateRequest, Created, Done, DriveAdd, DriveFail, DriveLocate, DriveReplace,
     DriveRetire, ImportRequest, Imported, ImportedArray, Iostats, Placement, PlacementNode, PlanView, Range,

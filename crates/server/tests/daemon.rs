@@ -32,6 +32,8 @@ fn settings(dir: &Path) -> Settings {
         control: dir.join("control.sock"),
         state_dir: dir.join("state"),
         nbd: vec![format!("unix:{}", dir.join("nbd.sock").display()), "tcp:127.0.0.1:0".into()],
+        nbd_insecure: false,
+        spares: vec![],
         nvme: NvmeSettings::default(),
         read_only: false,
         degraded: false,
@@ -151,7 +153,12 @@ fn connections_on_cores_of_their_own() {
             one.write(u64::from(n) * 4096, block(n), false).await.unwrap();
         }
         one.flush().await.unwrap();
-        assert_eq!(control.ask("POST", "/v1/arrays/ram/drives/fail", &json!({"drive": "1"})).0, 200);
+        let fail =
+            |force: bool| control.ask("POST", "/v1/arrays/ram/drives/fail", &json!({"drive": "1", "force": force}));
+        // Without it no other may fail, and hosts are there.
+        let (status, e) = fail(false);
+        assert_eq!((status, &e["error"]["code"]), (409, &json!("clients_connected")));
+        assert_eq!(fail(true).0, 200);
         for n in 0..64 {
             assert_eq!(other.read(u64::from(n) * 4096, 4096).await.unwrap(), block(n));
         }
@@ -161,6 +168,124 @@ fn connections_on_cores_of_their_own() {
         assert_eq!(control.ask("DELETE", "/v1/arrays/ram/volumes/v?force=true", &Value::Null).0, 200);
         assert!(other.read(0, 4096).await.is_err());
     });
+    assert_eq!(control.ask("POST", "/v1/stop", &Value::Null).0, 200);
+    server.join().unwrap().unwrap();
+}
+
+/// What would cut a host off is refused until it has left, and it is named; by force it goes on.
+fn hosts_are_not_cut_off_unasked(cores: usize) {
+    let dir = tempfile::tempdir().unwrap();
+    let wish = Settings { cores, ..settings(dir.path()) };
+    let control = Control(wish.control.clone());
+    let server = thread::spawn(move || daemon::run(wish));
+    let (_, me) = control.get("/v1");
+    let rt = rt::Rt::real().unwrap();
+    let address: rt::Addr = me["nbd"][1].as_str().unwrap().parse().unwrap();
+    let verbs = [
+        ("DELETE", "/v1/arrays/ram/volumes/v"),
+        ("POST", "/v1/arrays/ram/stop"),
+        ("DELETE", "/v1/arrays/ram"),
+        ("POST", "/v1/stop"),
+    ];
+    assert_eq!(control.get("/v1/clients").1["clients"], json!([]));
+    let client = rt.block_on(Client::connect(&rt, &address, "ram/v")).unwrap();
+    let (_, all) = control.get("/v1/clients?array=ram&volume=v");
+    let one = &all["clients"][0];
+    assert_eq!((&one["array"], &one["volume"], &one["protocol"]), (&json!("ram"), &json!("v"), &json!("nbd")));
+    let peer = one["peer"].as_str().unwrap().to_owned();
+    assert!(peer.starts_with("tcp:127.0.0.1:") && one["since_unix_seconds"].as_u64().unwrap() > 1_700_000_000, "{all}");
+    assert_eq!(control.get("/v1/clients?array=ram&volume=none").0, 404);
+    for (method, path) in verbs {
+        let (status, e) = control.ask(method, path, &Value::Null);
+        assert_eq!((status, &e["error"]["code"]), (409, &json!("clients_connected")), "{path}");
+        assert!(e["error"]["why"].as_str().unwrap().contains(&format!("NBD {peer}, ram/v")), "{e}");
+    }
+    // A name that it has now, and another volume that nobody uses.
+    let (status, _) = control.ask("POST", "/v1/arrays/ram/volumes/v/rename", &json!({"to": "w"}));
+    assert_eq!(status, 200);
+    assert_eq!(control.get("/v1/clients").1["clients"][0]["volume"], "w");
+    let made = control.ask("POST", "/v1/arrays/ram/volumes", &json!({"name": "idle", "bytes": 1 << 20}));
+    assert_eq!(made.0, 200);
+    assert_eq!(control.ask("DELETE", "/v1/arrays/ram/volumes/idle", &Value::Null).0, 200);
+    assert!(rt.block_on(client.read(0, 4096)).is_ok(), "nothing has happened to it");
+    // One that has just left is not there any more.
+    rt.block_on(client.disconnect());
+    assert_eq!(control.ask("DELETE", "/v1/arrays/ram/volumes/w", &Value::Null).0, 200);
+    assert_eq!(control.ask("POST", "/v1/stop", &Value::Null).0, 200);
+    server.join().unwrap().unwrap();
+}
+
+#[test]
+fn hosts_of_the_data_core_are_not_cut_off_unasked() {
+    hosts_are_not_cut_off_unasked(1);
+}
+
+#[test]
+fn hosts_of_other_cores_are_not_cut_off_unasked() {
+    hosts_are_not_cut_off_unasked(3);
+}
+
+#[test]
+fn an_array_that_is_served_is_not_made_again() {
+    let dir = tempfile::tempdir().unwrap();
+    let wish = settings(dir.path());
+    let control = Control(wish.control.clone());
+    let server = thread::spawn(move || daemon::run(wish));
+    let drives: Vec<String> = (0..3).map(|n| dir.path().join(format!("d/{n}")).display().to_string()).collect();
+    let request = json!({"name": "ram", "raid": "5", "size_bytes": 300 << 20, "drives": drives});
+    let (status, e) = control.ask("POST", "/v1/arrays", &request);
+    assert_eq!((status, &e["error"]["code"]), (409, &json!("array_name_taken")));
+    assert!(!dir.path().join("d").exists() && !dir.path().join("state/arrays.toml").exists(), "nothing was made");
+    assert_eq!(control.ask("POST", "/v1/stop", &Value::Null).0, 200);
+    server.join().unwrap().unwrap();
+}
+
+#[test]
+fn nbd_is_not_open_to_others_unasked() {
+    let dir = tempfile::tempdir().unwrap();
+    let open = Settings { nbd: vec!["tcp:0.0.0.0:0".into()], ..settings(dir.path()) };
+    let problem = daemon::run(open.clone()).unwrap_err();
+    assert_eq!((problem.code.as_str(), problem.kind.exit_code()), ("nbd_open", 3));
+    let control = Control(open.control.clone());
+    let server = thread::spawn(move || daemon::run(Settings { nbd_insecure: true, ..open }));
+    assert_eq!(control.get("/v1").0, 200);
+    assert_eq!(control.ask("POST", "/v1/stop", &Value::Null).0, 200);
+    server.join().unwrap().unwrap();
+}
+
+#[test]
+fn the_first_array_that_lacks_a_drive_gets_the_spare() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = |name: &str| dir.path().join(name).display().to_string();
+    let file = |name: &str| std::fs::File::create(path(name)).unwrap().set_len(300 << 20).unwrap();
+    ["used", "spare"].into_iter().for_each(file);
+    // What holds something is nobody's spare.
+    std::fs::write(path("used"), [[0; 1080].as_slice(), &[0x53, 0xef], &[0; 300 << 10]].concat()).unwrap();
+    let array = ArrayConfig {
+        name: "lab".into(),
+        create: true,
+        raid: Some("5".into()),
+        drives: (0..3).map(|n| path(&format!("d{n}"))).collect(),
+        size: Some(Size(300 << 20)),
+        ..ArrayConfig::default()
+    };
+    let (what, spares) = (What::Configured(vec![array]), vec![path("used"), path("spare")]);
+    let wish = Settings { what, spares, ..settings(dir.path()) };
+    let control = Control(wish.control.clone());
+    let server = thread::spawn(move || daemon::run(wish));
+    assert_eq!(control.get("/v1/arrays").1["spares"], json!([path("used"), path("spare")]));
+    assert_eq!(control.ask("POST", "/v1/arrays/lab/drives/fail", &json!({"drive": "1"})).0, 200);
+    let begun = Instant::now();
+    loop {
+        let (_, all) = control.get("/v1/arrays");
+        let members = all["arrays"][0]["members"].as_array().unwrap().clone();
+        if members.iter().any(|m| m["drive"] == path("spare") && m["state"] == "in" && m["seat"] == 1) {
+            assert_eq!(all["spares"], json!([path("used")]));
+            break;
+        }
+        assert!(begun.elapsed() < Duration::from_secs(20), "{all}");
+        thread::sleep(Duration::from_millis(50));
+    }
     assert_eq!(control.ask("POST", "/v1/stop", &Value::Null).0, 200);
     server.join().unwrap().unwrap();
 }

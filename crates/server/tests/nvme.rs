@@ -39,6 +39,8 @@ fn settings(dir: &Path, port: u16) -> Settings {
         control: dir.join("control.sock"),
         state_dir: dir.join("state"),
         nbd: vec![format!("unix:{}", dir.join("nbd.sock").display())],
+        nbd_insecure: false,
+        spares: vec![],
         nvme: NvmeSettings {
             addresses: vec![format!("tcp:127.0.0.1:{port}")],
             advertise: vec![],

@@ -4,15 +4,17 @@
 #![allow(clippy::unwrap_used, reason = "a test ends where it fails")]
 
 use std::fs::{self, File};
-use std::io::{Seek, SeekFrom, Write};
+use std::io::{Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 
 use rt::Rt;
 use server::Problem;
 use server::cores::OtherCores;
-use server::ops::{World, create, open, wipe};
+use server::ops::{World, create, destroy, drive, export, find, forget, import, open, wipe};
 use server::registry::Registry;
-use server::view::CreateRequest;
+use server::view::{
+    ArrayView, CreateRequest, DriveAdd, DriveFail, DriveReplace, FindRequest, ImportRequest, MemberState, Prospect,
+};
 
 const MIB: u64 = 1 << 20;
 
@@ -56,6 +58,16 @@ impl Scene {
             opened.close(&world).await
         })
     }
+}
+
+/// What is written first when a drive is taken: its beginning and its end.
+fn ends_of(path: &Path) -> Vec<u8> {
+    let mut file = File::open(path).unwrap();
+    let mut ends = vec![0; 16 << 20];
+    file.read_exact(&mut ends).unwrap();
+    file.seek(SeekFrom::End(-(1 << 20))).unwrap();
+    file.read_to_end(&mut ends).unwrap();
+    ends
 }
 
 /// The two bytes that make an ext4 superblock.
@@ -116,18 +128,223 @@ fn a_member_belongs_to_its_array_until_it_is_wiped() {
     s.create(&request).unwrap();
     let other = CreateRequest { name: "other".into(), raid: "0".into(), ..s.request(&[&drives[0], &drives[3]]) };
     let problem = s.create(&other).unwrap_err();
-    assert_eq!(problem.code, "drive_in_array");
-    assert!(problem.why.contains("lab"), "{problem}");
+    assert_eq!(problem.code, "drive_in_known_array");
+    assert!(problem.why.contains("seat 0 of array lab (RAID 5, 3 of its 3 drives are here, known"), "{problem}");
     // The same name again, over other drives.
     let again = s.request(&[&drives[3]]);
     assert_eq!(s.create(&CreateRequest { raid: "0".into(), ..again }).unwrap_err().code, "array_exists");
     // While the array is open, its drives cannot be taken at all.
     s.run(async |world| {
         let opened = open::by_name(&world, "lab", open::How::default()).await.unwrap();
-        let wish = wipe::run(&world, &drives[0], true).await.unwrap_err();
+        let wish = wipe::run(&world, &drives[0], true, &[]).await.unwrap_err();
         assert_eq!(wish.code, "drive_locked");
         opened.close(&world).await.unwrap();
-        wipe::run(&world, &drives[0], false).await.unwrap();
+        let known = wipe::run(&world, &drives[0], true, &[]).await.unwrap_err();
+        assert_eq!(known.code, "drive_in_known_array");
+        wipe::run(&world, &drives[0], false, &["lab".to_owned()]).await.unwrap();
     });
     s.create(&other).unwrap();
+}
+
+fn registry_of(s: &Scene) -> String {
+    fs::read_to_string(s.path("state/arrays.toml")).unwrap_or_default()
+}
+
+#[test]
+fn force_does_not_take_from_an_array_that_is_known_here() {
+    let s = Scene::new();
+    let drives: Vec<_> = (0..4).map(|n| s.file(&n.to_string(), 300 * MIB)).collect();
+    let all: Vec<&Path> = drives.iter().map(PathBuf::as_path).collect();
+    s.create(&s.request(&all)).unwrap();
+    let fs_drive = s.file("ext4", 300 * MIB);
+    write_ext4_magic(&fs_drive);
+    let other = CreateRequest {
+        name: "other".into(),
+        force: true,
+        ..s.request(&[&drives[0], &drives[1], &drives[2], &fs_drive])
+    };
+    let before = ends_of(&drives[0]);
+    let problem = s.create(&other).unwrap_err();
+    assert_eq!((problem.code.as_str(), problem.others.len()), ("drive_in_known_array", 2), "{problem}");
+    assert!(problem.todo.contains("--take-from lab"), "{problem}");
+    assert!(ends_of(&drives[0]) == before, "untouched");
+    // Its own word takes them; what is lost is named, member by member.
+    let named = CreateRequest { take_from: vec!["lab".into()], ..other };
+    let plan = s.run(async |world| create::plan(&world, &named).await).unwrap();
+    let lost: Vec<&str> = plan.losses.iter().map(|held| held.what.as_str()).collect();
+    let member =
+        |seat| format!("is seat {seat} of array lab (RAID 5, 4 of its 4 drives are here, known on this machine)");
+    assert_eq!(lost, [member(0).as_str(), &member(1), &member(2), "holds ext4"]);
+    assert_eq!((plan.losses[2].seat, plan.losses[2].known), (Some(2), true));
+    s.create(&named).unwrap();
+    // A word for one array is none for another.
+    let again = CreateRequest { name: "third".into(), force: true, ..s.request(&[&drives[0], &drives[1]]) };
+    let wrong = CreateRequest { raid: "0".into(), take_from: vec!["lab".into()], ..again };
+    assert_eq!(s.create(&wrong).unwrap_err().code, "drive_in_known_array");
+}
+
+#[test]
+fn a_drive_that_its_array_gave_up_is_taken_by_force_alone() {
+    let s = Scene::new();
+    let drives: Vec<_> = (0..4).map(|n| s.file(&n.to_string(), 300 * MIB)).collect();
+    let all: Vec<&Path> = drives.iter().map(PathBuf::as_path).collect();
+    s.create(&s.request(&all)).unwrap();
+    s.run(async |world| {
+        let opened = open::by_name(&world, "lab", open::How::default()).await.unwrap();
+        let fail = DriveFail { drive: "1".into(), force: false };
+        drive::fail(&opened, &fail, (&[], 0)).await.unwrap();
+        opened.close(&world).await.unwrap();
+        wipe::run(&world, &drives[1], false, &[]).await.unwrap();
+    });
+}
+
+#[test]
+fn a_refused_drive_leaves_no_trace() {
+    let s = Scene::new();
+    let drives: Vec<_> = (0..3).map(|n| s.file(&n.to_string(), 300 * MIB)).collect();
+    let all: Vec<&Path> = drives.iter().map(PathBuf::as_path).collect();
+    s.create(&s.request(&all)).unwrap();
+    let before = registry_of(&s);
+    let with = s.path("new/dir/small").display().to_string();
+    for grow in [false, true] {
+        let request = DriveAdd { with: with.clone(), grow, size_bytes: Some(8 * MIB), force: false, take_from: vec![] };
+        s.run(async |world| {
+            let opened = open::by_name(&world, "lab", open::How::default()).await.unwrap();
+            drive::add(&world, &opened, &request).await.unwrap_err();
+            let replace = DriveReplace {
+                drive: "0".into(),
+                with: with.clone(),
+                size_bytes: Some(8 * MIB),
+                force: false,
+                take_from: vec![],
+            };
+            drive::replace(&world, &opened, &replace).await.unwrap_err();
+            opened.close(&world).await.unwrap();
+        });
+    }
+    assert_eq!(registry_of(&s), before);
+    assert!(!s.path("new").exists(), "the directories that were made for it are gone");
+}
+
+#[test]
+fn a_refused_create_leaves_no_trace() {
+    let s = Scene::new();
+    let bad = s.file("ext4", 300 * MIB);
+    write_ext4_magic(&bad);
+    let request = CreateRequest { size_bytes: Some(300 * MIB), ..s.request(&[&s.path("x/y/0"), &s.path("x/1"), &bad]) };
+    s.create(&request).unwrap_err();
+    assert!(!s.path("x").exists() && !s.path("state").exists());
+}
+
+#[test]
+fn an_absent_array_keeps_its_name_until_it_is_forgotten() {
+    let s = Scene::new();
+    let drives: Vec<_> = (0..3).map(|n| s.file(&n.to_string(), 300 * MIB)).collect();
+    let all: Vec<&Path> = drives.iter().map(PathBuf::as_path).collect();
+    s.create(&s.request(&all)).unwrap();
+    let refused = s.run(async |world| forget::run(&world, "lab", false).await.map(drop)).unwrap_err();
+    assert_eq!(refused.code, "array_here");
+    fs::create_dir(s.path("shelf")).unwrap();
+    drives.iter().for_each(|d| fs::rename(d, s.path("shelf").join(d.file_name().unwrap())).unwrap());
+    let new: Vec<_> = (0..3).map(|n| s.file(&format!("new{n}"), 300 * MIB)).collect();
+    let request = s.request(&new.iter().map(PathBuf::as_path).collect::<Vec<_>>());
+    let problem = s.create(&request).unwrap_err();
+    assert_eq!(problem.code, "array_absent");
+    assert!(problem.todo.contains("`ashlar forget lab`"), "{problem}");
+    s.run(async |world| forget::run(&world, "lab", false).await.map(drop)).unwrap();
+    s.create(&request).unwrap();
+    // The old one is found again, and told from the new one by its identity.
+    let shelf = FindRequest { places: vec![s.path("shelf").display().to_string()] };
+    let found = s.run(async |world| find::run(&world, &shelf, &[]).await).unwrap();
+    assert_eq!((found.arrays.len(), found.arrays[0].known), (1, false));
+}
+
+#[test]
+fn a_search_opens_nothing_and_says_what_is_there() {
+    let s = Scene::new();
+    let drives: Vec<_> = (0..4).map(|n| s.file(&n.to_string(), 300 * MIB)).collect();
+    let all: Vec<&Path> = drives.iter().map(PathBuf::as_path).collect();
+    s.create(&CreateRequest { raid: "6".into(), ..s.request(&all) }).unwrap();
+    let twins: Vec<_> = (0..3).map(|n| s.file(&format!("t{n}"), 300 * MIB)).collect();
+    s.run(async |world| {
+        let request = s.request(&twins.iter().map(PathBuf::as_path).collect::<Vec<_>>());
+        let world = World { registry: Registry::at(s.path("elsewhere")), ..world };
+        let (opened, _) = create::run(&world, &request, create::Host::Command).await.unwrap();
+        opened.close(&world).await.unwrap();
+    });
+    fs::remove_file(&drives[3]).unwrap();
+    let before: Vec<_> = drives[..3].iter().map(|d| ends_of(d)).collect();
+    let registry = registry_of(&s);
+    let places = vec![s.dir.path().canonicalize().unwrap().display().to_string()];
+    let found = s.run(async |world| find::run(&world, &FindRequest { places: places.clone() }, &[]).await).unwrap();
+    assert_eq!(found.arrays.iter().map(|a| a.name.as_str()).collect::<Vec<_>>(), ["lab", "lab"]);
+    let of = |level: &str| found.arrays.iter().find(|a| a.level.as_deref() == Some(level)).unwrap();
+    let (six, five) = (of("RAID 6"), of("RAID 5"));
+    assert_eq!((six.drives_found, six.drives_of, six.prospect, six.known), (3, 4, Prospect::Degraded, true));
+    assert_eq!((five.drives_found, five.drives_of, five.prospect, five.known), (3, 3, Prospect::Whole, false));
+    assert_eq!((six.members[3].seat, &six.members[3].drive, six.members[3].state), (3, &None, MemberState::Missing));
+    // Of two arrays of one name an identity says which.
+    let by_name = ImportRequest { places: places.clone(), array: Some("lab".into()), ..ImportRequest::default() };
+    let problem = s.run(async |world| import::search(&world, &by_name).await.map(drop)).unwrap_err();
+    assert!(problem.code == "array_ambiguous" && problem.why.contains(&five.uuid.to_string()), "{problem}");
+    let by_identity = ImportRequest { array: Some(five.uuid.to_string()), ..by_name };
+    assert_eq!(s.run(async |world| import::search(&world, &by_identity).await).unwrap().0.len(), 1);
+    assert_eq!(import::says_which(&ImportRequest::default()).unwrap_err().code, "usage");
+    let same = drives[..3].iter().zip(&before).all(|(d, before)| ends_of(d) == *before);
+    assert!(same && registry_of(&s) == registry, "nothing was written");
+    // In use by another program: its lock says so.
+    let holder = File::open(&drives[0]).unwrap();
+    holder.lock().unwrap();
+    let found = s.run(async |world| find::run(&world, &FindRequest { places }, &[]).await).unwrap();
+    let six = found.arrays.iter().find(|a| a.level.as_deref() == Some("RAID 6")).unwrap();
+    assert!(six.used_by.as_ref().is_some_and(|by| by.contains("another program")), "{six:?}");
+}
+
+#[test]
+fn an_array_that_is_read_only_is_not_destroyed() {
+    let s = Scene::new();
+    let drives: Vec<_> = (0..3).map(|n| s.file(&n.to_string(), 300 * MIB)).collect();
+    let all: Vec<&Path> = drives.iter().map(PathBuf::as_path).collect();
+    s.create(&s.request(&all)).unwrap();
+    let before = registry_of(&s);
+    s.run(async |world| {
+        let opened = open::by_name(&world, "lab", open::How::READ_ONLY).await.unwrap();
+        for refused in [destroy::opened(&world, opened.clone()).await, export::opened(&world, opened.clone()).await] {
+            let problem = refused.unwrap_err();
+            assert_eq!((problem.code.as_str(), problem.kind.exit_code()), ("read_only", 3));
+        }
+        assert!(opened.lend("none").is_none() && opened.array.first().volumes().is_empty(), "it is open still");
+        opened.close(&world).await.unwrap();
+    });
+    assert_eq!(registry_of(&s), before);
+}
+
+#[test]
+fn a_replacement_keeps_the_number_of_the_seat() {
+    let s = Scene::new();
+    let drives: Vec<_> = (0..4).map(|n| s.file(&n.to_string(), 300 * MIB)).collect();
+    let all: Vec<&Path> = drives.iter().map(PathBuf::as_path).collect();
+    s.create(&s.request(&all)).unwrap();
+    s.run(async |world| {
+        let opened = open::by_name(&world, "lab", open::How::default()).await.unwrap();
+        let fail = DriveFail { drive: "2".into(), force: false };
+        drive::fail(&opened, &fail, (&[], 0)).await.unwrap();
+        let with = s.file("new", 300 * MIB).display().to_string();
+        let replace =
+            DriveReplace { drive: "2".into(), with: with.clone(), size_bytes: None, force: false, take_from: vec![] };
+        drive::replace(&world, &opened, &replace).await.unwrap();
+        opened.array.rebuild_done().await.unwrap();
+        let seats = |view: ArrayView| view.members.iter().map(|m| (m.seat, m.drive.clone())).collect::<Vec<_>>();
+        let name = |n: usize| drives[n].display().to_string();
+        let wanted = vec![(0, name(0)), (1, name(1)), (2, with.clone()), (3, name(3))];
+        let mut now: Vec<_> = seats(opened.view().await);
+        now.retain(|(_, drive)| *drive != name(2));
+        assert_eq!(now, wanted);
+        // The same words again mean the drive that is there now.
+        assert_eq!(drive::member_of(&opened, "2").await.unwrap().drive, with);
+        opened.close(&world).await.unwrap();
+        let again = open::by_name(&world, "lab", open::How::default()).await.unwrap();
+        assert_eq!(drive::member_of(&again, "2").await.unwrap().drive, with);
+        again.close(&world).await.unwrap();
+    });
 }

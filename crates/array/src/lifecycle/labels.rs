@@ -5,7 +5,7 @@
 
 use std::rc::Rc;
 
-use base::{BLOCK_BYTES, BlockCount, MemberId, MemberLba};
+use base::{BLOCK_BYTES, BlockCount, MemberLba};
 use futures::future::join_all;
 use ondisk::{Label, Layout};
 use rt::{Buf, Drive, IoError};
@@ -28,20 +28,20 @@ impl Core {
     }
 
     /// Where things lie on a member's drive now; what was asked for says where they lay, and is kept where nothing fits.
-    pub(super) fn layout_now(&self, drive: &Drive, id: MemberId, then: Layout) -> Layout {
+    pub(super) fn layout_now(&self, drive: &Drive, bay: u16, then: Layout) -> Layout {
         let (name, now) = (&drive.info().name, drive.info().blocks.0);
         if now == then.drive_blocks {
             return then;
         }
         let sizes = format!("{} bytes now, {} when it joined", bytes(now), bytes(then.drive_blocks));
         if now > then.drive_blocks {
-            self.note(format!("drive {name} (seat {id}) is larger than it was: {sizes}; as much as before is used"));
+            self.note(format!("drive {name} (seat {bay}) is larger than it was: {sizes}; as much as before is used"));
             return then;
         }
         let layout = then.on_smaller(now).unwrap_or(then);
         let lost = then.zones - layout.zones;
         self.note(format!(
-            "drive {name} (seat {id}) is smaller than it was: {sizes}; {lost} of its {} zones are lost, the others are used",
+            "drive {name} (seat {bay}) is smaller than it was: {sizes}; {lost} of its {} zones are lost, the others are used",
             then.zones
         ));
         layout
@@ -85,7 +85,7 @@ impl Core {
             self.note(format!(
                 "drive {} (seat {}): its label at byte {} was overwritten, and is written anew",
                 seat.drive_name,
-                seat.id,
+                seat.bay.get(),
                 overwritten.join(", ")
             ));
         }
@@ -106,7 +106,7 @@ impl Core {
                 Err(error) => self.note(format!(
                     "drive {} (seat {}): its label at byte {} cannot be written: {error}",
                     seat.drive_name,
-                    seat.id,
+                    seat.bay.get(),
                     at.byte_offset()
                 )),
             }

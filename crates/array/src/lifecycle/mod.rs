@@ -19,4 +19,5 @@ pub mod returning;
 pub mod scan;
 pub mod scrub;
 mod settle;
+pub mod survey;
 mod victims;

@@ -375,7 +375,7 @@ pub(super) fn is_newcomer(f: &Found, newest: &Generation, found: &[Found]) -> bo
 }
 
 /// The newest generation, and what each drive is to it.
-fn choose(found: &[Found], how: OpenHow) -> Result<(Generation, Vec<Standing>), Refused> {
+pub(super) fn choose(found: &[Found], how: OpenHow) -> Result<(Generation, Vec<Standing>), Refused> {
     let last_words = || found.iter().filter_map(|f| f.generations.first());
     let in_effect = last_words().filter(|g| !is_overtaken(g, found)).max_by_key(|g| when(g));
     let newest = in_effect.or_else(|| last_words().max_by_key(|g| when(g)));
@@ -487,7 +487,7 @@ fn load(rt: &Rt, g: &Generation, found: &[Found], standings: &[Standing], how: O
             zones: member.zones,
         };
         let here = found.iter().find(|f| f.label.seat == id && f.label.member == member.uuid);
-        let layout = here.map_or(layout, |f| core.layout_now(&f.drive, id, layout));
+        let layout = here.map_or(layout, |f| core.layout_now(&f.drive, member.bay, layout));
         let drive = drives.remove(&id);
         let missing = drive.is_none();
         let seat = Seat::new(id, member, layout, drive, &core.guard);
@@ -496,7 +496,7 @@ fn load(rt: &Rt, g: &Generation, found: &[Found], standings: &[Standing], how: O
         }
         if missing && member.state == MemberState::In {
             if here.is_none() {
-                core.warn(format!("drive {} (seat {id}) is missing", member.drive_name));
+                core.warn(format!("drive {} (seat {}) is missing", member.drive_name, member.bay));
             }
             seat.state.set(MemberState::Out);
             seat.why_out.set(WhyOut::Missing);

@@ -146,12 +146,12 @@ impl Core {
     /// the last generation of its own, says; the others are given up. False: another has taken its place.
     pub fn take_back(&self, id: MemberId, drive: Drive, base: Option<&Generation>) -> bool {
         let Some(old) = self.seat(id).filter(|s| s.state.get() == MemberState::Out) else { return false };
-        let name = drive.info().name.clone();
-        if self.bay_filled(old.bay.get()) {
-            self.note(format!("drive {name} (seat {id}) is back, but another has taken its place"));
+        let (name, bay) = (drive.info().name.clone(), old.bay.get());
+        if self.bay_filled(bay) {
+            self.note(format!("drive {name} (seat {bay}) is back, but another has taken its place"));
             return false;
         }
-        let layout = self.layout_now(&drive, id, old.layout);
+        let layout = self.layout_now(&drive, bay, old.layout);
         let seat = old.again(drive, layout);
         let then: BTreeMap<SegmentId, &Segment> = base.iter().flat_map(|g| &g.segments).map(|s| (s.id, s)).collect();
         let (mut kept, mut given_up) = (0_u64, Vec::new());
@@ -173,7 +173,7 @@ impl Core {
         }
         drop(table);
         self.note(format!(
-            "drive {name} (seat {id}) is back: {kept} of its columns are current, {} are made anew",
+            "drive {name} (seat {bay}) is back: {kept} of its columns are current, {} are made anew",
             given_up.len()
         ));
         self.seats.borrow_mut()[usize::from(id.0)] = seat;

@@ -412,7 +412,7 @@ impl Core {
         let mut found = p.found.borrow_mut();
         let line = found.entry(seat.id).or_insert_with(|| DriveFindings {
             drive_name: seat.drive_name.clone(),
-            seat: seat.id.0,
+            seat: seat.bay.get(),
             ..DriveFindings::default()
         });
         line.found += 1;
@@ -434,7 +434,7 @@ impl Core {
         drop(found);
         p.events.set(p.events.get() + 1);
         if p.events.get() <= EVENTS_MAX {
-            self.warn(format!("scrub: drive {} (seat {}): {text}: {what}", seat.drive_name, seat.id));
+            self.warn(format!("scrub: {}: {text}: {what}", seat.title()));
         }
     }
 

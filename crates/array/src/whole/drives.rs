@@ -86,6 +86,20 @@ impl Whole {
         self.to_member(seat, may, |array, seat| async move { array.drive_fail(seat).await }).await
     }
 
+    /// Whether some part has no redundancy left somewhere once it has lost a member that it may lose.
+    ///
+    /// # Errors
+    /// When there is no such member, or the core of a part has ended.
+    pub async fn uses_up_redundancy(&self, seat: MemberId) -> Result<bool, Refused> {
+        let mut any = false;
+        for (part, seat) in self.each().zip(self.seats(seat).await?) {
+            if let Some(seat) = seat {
+                any |= part.ask(move |array| async move { array.uses_up_redundancy(seat) }).await?;
+            }
+        }
+        Ok(any)
+    }
+
     /// Lets a member go for good; see [`Array::drive_retire`].
     ///
     /// # Errors

@@ -22,7 +22,7 @@ mod back;
 mod check;
 mod create;
 mod drives;
-mod find;
+pub(crate) mod find;
 mod finish;
 mod job;
 mod losses;

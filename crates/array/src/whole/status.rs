@@ -30,7 +30,7 @@ pub fn merged(all: Vec<Status>) -> Status {
     whole.write_amplification = whole.written.amplification();
     whole.events.sort_by_key(|event| event.unix_seconds);
     // A drive has another seat in each part; here it is one line.
-    let with = |state| whole.members.iter().filter(|m| m.state == state).map(|m| m.seat).collect();
+    let with = |state| whole.members.iter().filter(|m| m.state == state).map(|m| m.bay).collect();
     (whole.exposure.failed, whole.exposure.missing) = (with(SeatState::Failed), with(SeatState::Missing));
     whole
 }
@@ -121,7 +121,11 @@ fn add_members(whole: &mut Vec<MemberStatus>, part: Vec<MemberStatus>, number: u
         let same = whole.iter().position(|m| m.drive_name == line.drive_name && is_gone(m) == is_gone(&line));
         let same = same.or_else(|| whole.iter().position(|m| m.drive_name == line.drive_name));
         match same.map(|at| &mut whole[at]) {
-            None => whole.push(MemberStatus { seat: seat_of_part(number - 1, line.seat), ..line }),
+            None => whole.push(MemberStatus {
+                seat: seat_of_part(number - 1, line.seat),
+                bay: seat_of_part(number - 1, line.bay),
+                ..line
+            }),
             Some(all) => {
                 all.state = worse_seat(all.state, line.state);
                 all.bytes += line.bytes;

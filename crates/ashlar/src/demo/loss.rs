@@ -59,7 +59,7 @@ pub async fn read_without(rt: &Rt, server: &Server, collection: &Collection, cop
 
 /// Takes a drive out and deletes its file.
 async fn lose(rt: &Rt, server: &Server, name: &str, when: &str) -> Result<(), Problem> {
-    server.verb(rt, &["drive", "fail", "demo", &format!("d/{name}")]).await?;
+    server.verb(rt, &["drive", "fail", "--force", "demo", &format!("d/{name}")]).await?;
     server.delete_drive(name)?;
     say::line(&format!("  {when}its file is deleted"));
     Ok(())

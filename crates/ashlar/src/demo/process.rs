@@ -172,7 +172,7 @@ impl Server {
     /// When it does not end well.
     pub async fn stop(&mut self, rt: &Rt) -> Result<(), Problem> {
         let Some(mut child) = self.child.take() else { return Ok(()) };
-        self.verb(rt, &["stop"]).await?;
+        self.verb(rt, &["stop", "--force"]).await?;
         loop {
             match child.try_wait() {
                 Ok(None) => rt.sleep(Duration::from_millis(5)).await,

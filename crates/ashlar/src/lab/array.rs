@@ -96,7 +96,7 @@ impl Array for ServedArray {
         let drive = both.into_iter().find(|name| is_in(name));
         let why = "neither drive is in it";
         let drive = drive.ok_or_else(|| Error::usage(format!("array {}", view.name), why))?;
-        self.tell("fail", &DriveFail { drive: drive.clone() }).map(drop).map_err(|p| self.wrong(&p))
+        self.tell("fail", &DriveFail { drive: drive.clone(), force: true }).map(drop).map_err(|p| self.wrong(&p))
     }
 
     fn replace(&mut self) -> Result<(), Error> {
@@ -106,7 +106,13 @@ impl Array for ServedArray {
         let out = out.next().ok_or_else(|| Error::usage(format!("array {}", view.name), why))?;
         let with = if out.drive == self.served.spare { &self.served.drive } else { &self.served.spare };
         // What it holds is its past as a member, which is given up here.
-        let request = DriveReplace { drive: out.seat.to_string(), with: with.clone(), size_bytes: None, force: true };
+        let request = DriveReplace {
+            drive: out.seat.to_string(),
+            with: with.clone(),
+            size_bytes: None,
+            force: true,
+            take_from: vec![],
+        };
         self.tell("replace", &request).map(drop).map_err(|p| self.wrong(&p))
     }
 

@@ -4,6 +4,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use server::ops::rebuild::rate_words;
 use server::ops::volume::limits_sentence;
+use server::view::HeldView;
 use server::view::{
     ArrayState, ArrayView, MemberState, MemberView, PlanView, RebuildView, RecoveryView, ScrubFoundView, ScrubRunView,
     ScrubScheduleView, ScrubView, VolumeState,
@@ -38,7 +39,8 @@ const MEMBER_WORDS: [(MemberState, &str); 6] = [
     (MemberState::Spare, "spare"),
 ];
 
-fn member_word(state: MemberState) -> &'static str {
+/// A member's state for people.
+pub fn member_word(state: MemberState) -> &'static str {
     MEMBER_WORDS.iter().find(|(s, _)| *s == state).map_or("", |(_, word)| word)
 }
 
@@ -260,7 +262,17 @@ pub fn plan(name: &str, p: &PlanView) -> Vec<String> {
         format!("  segments  {} of {} zones, {} each", p.segments, p.width, human(p.zone_bytes)),
     ];
     lines.extend(p.notes.iter().map(|note| format!("  {note}")));
+    lines.extend(losses(&p.losses));
     lines
+}
+
+/// What is lost when these drives are taken.
+pub fn losses(held: &[HeldView]) -> Vec<String> {
+    if held.is_empty() {
+        return vec![];
+    }
+    let lines = held.iter().map(|h| format!("  drive {} {}", h.drive, h.what));
+    std::iter::once("Will be lost:".to_owned()).chain(lines).collect()
 }
 
 /// What opening an array took.

@@ -17,6 +17,7 @@ use rt::{
 
 use super::{Server, limits::ROOMS};
 use crate::{
+    clients::{Client, Clients},
     namespace::Directory,
     remote::{GuestEnd, HANDS_MAX, Remote, way},
     stream::{
@@ -32,6 +33,7 @@ pub struct Dealer {
     table: Rc<Table>,
     addresses: Vec<Addr>,
     acceptors: RefCell<Vec<Task<()>>>,
+    clients: Clients,
 }
 
 /// What the dealer knows of its hands.
@@ -56,6 +58,7 @@ pub struct Hand {
     orders: MailReceiver<Order>,
     closed: MailSender<()>,
     namespaces: GuestEnd,
+    clients: Clients,
     of: usize,
 }
 
@@ -77,7 +80,7 @@ impl Dealer {
         let listeners = addresses.iter().map(|a| Listener::bind(rt, a)).collect::<io::Result<Vec<_>>>()?;
         let addresses = listeners.iter().map(Listener::local_addr).collect();
         let table = Rc::new(Table { places: RefCell::default(), changed: Signal::default() });
-        let mut dealt = vec![];
+        let (mut dealt, clients) = (vec![], Clients::default());
         for number in 0..hands {
             let (orders, inbox) = rt.mailbox();
             let (closed, ends) = rt.mailbox();
@@ -85,7 +88,7 @@ impl Dealer {
             host.serve(rt, directory.clone()).detach();
             rt.spawn(table.clone().watch(number, ends)).detach();
             table.places.borrow_mut().push(Place { orders, connections: 0, ended: false });
-            dealt.push(Hand { orders: inbox, closed, namespaces, of: hands });
+            dealt.push(Hand { orders: inbox, closed, namespaces, clients: clients.clone(), of: hands });
         }
         let (door, rare) = (Door::new(ROOMS), Rare::new(rt));
         let accept = |listener| {
@@ -94,7 +97,7 @@ impl Dealer {
             rt.spawn(accept(rt.clone(), listener, door.clone(), rare.clone(), "nbd", deal))
         };
         let acceptors = RefCell::new(listeners.into_iter().map(accept).collect());
-        Ok((Dealer { table, addresses, acceptors }, dealt))
+        Ok((Dealer { table, addresses, acceptors, clients }, dealt))
     }
 
     /// The addresses it listens on, with the port that a port of zero became.
@@ -107,6 +110,12 @@ impl Dealer {
     #[must_use]
     pub fn connections(&self) -> Vec<usize> {
         self.table.places.borrow().iter().map(|place| place.connections).collect()
+    }
+
+    /// Hosts that are connected to any hand, and have chosen an export.
+    #[must_use]
+    pub fn clients(&self) -> Vec<Client> {
+        self.clients.list()
     }
 
     /// Stops as [`Server::stop`] does: all hands at once.
@@ -163,8 +172,8 @@ impl Hand {
 
     /// The same, what is served being made of the dealer's directory: of what it has, some may be nearer to this thread.
     pub async fn serve_by<D: Directory>(self, rt: &Rt, made: impl FnOnce(Remote) -> D) {
-        let Hand { mut orders, closed, namespaces, of } = self;
-        let server = Server::one_of(of, rt, made(namespaces.connect(rt)));
+        let Hand { mut orders, closed, namespaces, clients, of } = self;
+        let server = Server::one_of(of, rt, made(namespaces.connect(rt)), clients);
         while let Some(Order::Serve(fd, arrival)) = orders.recv().await {
             let (connection, closed) = (server.connection(Stream::new(rt, fd), arrival), closed.clone());
             rt.spawn(async move {

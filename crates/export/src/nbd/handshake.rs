@@ -18,6 +18,7 @@ use super::{
     },
 };
 use crate::{
+    clients::{Client, Clients, Present, Protocol, Used},
     namespace::{Directory, Namespace, NamespaceInfo},
     stream::{
         door::{Full, Guest},
@@ -46,6 +47,7 @@ pub struct House<'a, D> {
     pub directory: &'a D,
     pub progress: &'a Progress,
     pub rare: &'a Rare,
+    pub clients: &'a Clients,
 }
 
 struct Handshake<'a, D: Directory> {
@@ -62,7 +64,7 @@ struct Handshake<'a, D: Directory> {
 /// What follows an option.
 enum Next<N> {
     Option,
-    Transmission(Agreed<N>),
+    Transmission(Agreed<N>, Present),
     Close,
 }
 
@@ -72,7 +74,7 @@ pub async fn run<D: Directory>(
     stream: &Stream,
     guest: &Guest,
     reader: &mut Reader,
-) -> io::Result<Option<Agreed<D::N>>> {
+) -> io::Result<Option<(Agreed<D::N>, Present)>> {
     let flags = FLAG_FIXED_NEWSTYLE | FLAG_NO_ZEROES;
     let mut greeting = Vec::with_capacity(18);
     greeting.extend_from_slice(&INIT_MAGIC.to_be_bytes());
@@ -109,7 +111,7 @@ pub async fn run<D: Directory>(
         match next {
             // Options may all be there, and their answers leave without waiting: others have their turn between them.
             Next::Option => house.rt.yield_turn().await,
-            Next::Transmission(agreed) => return Ok(Some(agreed)),
+            Next::Transmission(agreed, present) => return Ok(Some((agreed, present))),
             Next::Close => return Ok(None),
         }
     }
@@ -199,6 +201,7 @@ impl<D: Directory> Handshake<'_, D> {
         if self.seat().await.is_err() {
             return Ok(Next::Close);
         }
+        let present = self.present(&namespace);
         let agreed = self.agree(namespace);
         let mut out = Vec::new();
         out.extend_from_slice(&agreed.terms.bytes.to_be_bytes());
@@ -207,7 +210,7 @@ impl<D: Directory> Handshake<'_, D> {
             out.extend_from_slice(&[0; EXPORT_NAME_ZEROES]);
         }
         send(self.stream, &out).await?;
-        Ok(Next::Transmission(agreed))
+        Ok(Next::Transmission(agreed, present))
     }
 
     async fn info(&self, number: u32, name: &str, requests: Requests, go: bool) -> io::Result<Next<D::N>> {
@@ -218,6 +221,7 @@ impl<D: Directory> Handshake<'_, D> {
             let why = format!("no more connections: {full}");
             return self.refuse(number, rep::ERR_POLICY, &why).await;
         }
+        let present = go.then(|| self.present(&namespace));
         let NamespaceInfo { name, description, preferred_block, .. } = namespace.info();
         let agreed = self.agree(namespace);
         let terms = &agreed.terms;
@@ -238,7 +242,10 @@ impl<D: Directory> Handshake<'_, D> {
         item(info::BLOCK_SIZE, &[&sizes[0], &sizes[1], &sizes[2]]);
         reply::option(&mut out, number, rep::ACK, &[]);
         send(self.stream, &out).await?;
-        Ok(if go { Next::Transmission(agreed) } else { Next::Option })
+        Ok(match present {
+            Some(present) => Next::Transmission(agreed, present),
+            None => Next::Option,
+        })
     }
 
     /// A place for a client that has chosen an export.
@@ -246,6 +253,18 @@ impl<D: Directory> Handshake<'_, D> {
         self.guest.seat(self.house.rt, false).await.inspect_err(|full| {
             let peer = self.stream.peer();
             self.house.rare.say("connections refused", || tracing::warn!(peer, %full, "nbd: a connection is refused"));
+        })
+    }
+
+    /// Puts the client on the list of those that use an export, before it is told that it may.
+    fn present(&self, namespace: &D::N) -> Present {
+        self.house.clients.enter(Client {
+            protocol: Protocol::Nbd,
+            peer: self.stream.peer(),
+            host: None,
+            used: Used::Namespace(namespace.info().uuid),
+            since_unix_seconds: self.house.rt.unix_seconds(),
+            connections: 1,
         })
     }
 

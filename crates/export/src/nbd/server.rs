@@ -30,6 +30,7 @@ use super::{
     wire::REQUEST_BYTES,
 };
 use crate::{
+    clients::{Client, Clients},
     counters::{Counters, Live},
     namespace::Directory,
     stream::{
@@ -59,6 +60,7 @@ struct Shared<D: Directory> {
     progress: Rc<Progress>,
     workers: Rc<Workers<Job<D::N>>>,
     counters: RefCell<BTreeMap<String, Rc<Live>>>,
+    clients: Clients,
     connections: RefCell<BTreeMap<u64, Stream>>,
     next_connection: Cell<u64>,
     closed: Signal,
@@ -66,7 +68,7 @@ struct Shared<D: Directory> {
 }
 
 impl<D: Directory> Shared<D> {
-    fn new(rt: &Rt, directory: D, shared_bytes: u64) -> Rc<Shared<D>> {
+    fn new(rt: &Rt, directory: D, shared_bytes: u64, clients: Clients) -> Rc<Shared<D>> {
         let shared = Rc::new(Shared {
             rt: rt.clone(),
             rare: Rare::new(rt),
@@ -75,6 +77,7 @@ impl<D: Directory> Shared<D> {
             progress: Rc::default(),
             workers: Workers::new(WAITING_BYTES),
             counters: RefCell::default(),
+            clients,
             connections: RefCell::default(),
             next_connection: Cell::new(0),
             closed: Signal::default(),
@@ -93,7 +96,7 @@ impl<D: Directory> Server<D> {
     pub fn start(rt: &Rt, directory: D, addresses: &[Addr]) -> io::Result<Server<D>> {
         let listeners = addresses.iter().map(|a| Listener::bind(rt, a)).collect::<io::Result<Vec<_>>>()?;
         let addresses = listeners.iter().map(Listener::local_addr).collect();
-        let shared = Shared::new(rt, directory, SHARED_BYTES_MAX);
+        let shared = Shared::new(rt, directory, SHARED_BYTES_MAX, Clients::default());
         let door = Door::new(ROOMS);
         let accept = |listener| {
             let (shared, rare) = (shared.clone(), shared.rare.clone());
@@ -105,9 +108,9 @@ impl<D: Directory> Server<D> {
     }
 
     /// One of `of` servers that serve what [`Server::connection`] is given; each has its part of the memory for requests.
-    pub(super) fn one_of(of: usize, rt: &Rt, directory: D) -> Server<D> {
+    pub(super) fn one_of(of: usize, rt: &Rt, directory: D, clients: Clients) -> Server<D> {
         Server {
-            shared: Shared::new(rt, directory, SHARED_BYTES_MAX / of as u64),
+            shared: Shared::new(rt, directory, SHARED_BYTES_MAX / of as u64, clients),
             addresses: vec![],
             acceptors: RefCell::default(),
         }
@@ -128,6 +131,12 @@ impl<D: Directory> Server<D> {
     #[must_use]
     pub fn counters(&self) -> Vec<(String, Counters)> {
         self.shared.counters.borrow().iter().map(|(name, live)| (name.clone(), live.read())).collect()
+    }
+
+    /// Hosts that are connected, and have chosen an export.
+    #[must_use]
+    pub fn clients(&self) -> Vec<Client> {
+        self.shared.clients.list()
     }
 
     /// Stops: no new connections, requests in flight are finished and answered, later ones get ESHUTDOWN, then all
@@ -171,10 +180,16 @@ async fn connection<D: Directory>(shared: Rc<Shared<D>>, stream: Stream, arrival
 
 async fn serve<D: Directory>(shared: &Shared<D>, stream: &Stream, guest: &Guest) {
     let mut reader = Reader::new(stream.clone(), REQUEST_BYTES);
-    let house = House { rt: &shared.rt, directory: &shared.directory, progress: &shared.progress, rare: &shared.rare };
+    let house = House {
+        rt: &shared.rt,
+        directory: &shared.directory,
+        progress: &shared.progress,
+        rare: &shared.rare,
+        clients: &shared.clients,
+    };
     let handshake = handshake::run(&house, stream, guest, &mut reader);
     let patience = shared.rt.sleep(Duration::from_secs(HANDSHAKE_SECONDS_MAX));
-    let agreed = match select(pin!(handshake), pin!(patience)).await {
+    let (agreed, present) = match select(pin!(handshake), pin!(patience)).await {
         Either::Left((Ok(Some(agreed)), _)) => agreed,
         Either::Left((Ok(None) | Err(_), _)) => return,
         Either::Right(_) => {
@@ -192,4 +207,5 @@ async fn serve<D: Directory>(shared: &Shared<D>, stream: &Stream, guest: &Guest)
         .run(reader)
         .await;
     live.update(|c| c.connections -= 1);
+    drop(present);
 }

@@ -150,7 +150,7 @@ fn create<S: Subsystems>(
     } else {
         line()
     }
-    let now = shared.rt.now();
+    let now = (shared.rt.now(), shared.rt.unix_seconds());
     let controller = Controller::new(&shared.common, id, subsystem, host, wish.keep_alive_millis, now);
     shared.begin_controller(&controller);
     Ok(controller)

@@ -38,6 +38,7 @@ use super::{
     subsystem::Subsystems,
 };
 use crate::{
+    clients::{Client, Protocol, Used},
     counters::Counters,
     remote::HANDS_MAX,
     stream::{
@@ -243,6 +244,21 @@ impl<S: Subsystems> Server<S> {
     #[must_use]
     pub fn controllers(&self) -> usize {
         self.shared.controllers.borrow().len()
+    }
+
+    /// Hosts that have a controller, but for those that only look what there is.
+    #[must_use]
+    pub fn clients(&self) -> Vec<Client> {
+        let controllers = self.shared.controllers.borrow();
+        let client = |controller: &Rc<Controller<S>>| Client {
+            protocol: Protocol::NvmeTcp,
+            peer: controller.peer(),
+            host: Some(controller.host.nqn.clone()),
+            used: Used::Subsystem(controller.subsystem.nqn.clone()),
+            since_unix_seconds: controller.since_unix_seconds,
+            connections: controller.queues.borrow().len(),
+        };
+        controllers.values().filter(|controller| !controller.is_discovery).map(client).collect()
     }
 
     /// Connections now, queues or not yet.

@@ -1,20 +1,21 @@
 //! Routes of the server and of whole arrays.
 
-use axum::extract::{Path, State};
+use axum::extract::{Path, Query, State};
 use futures::future::join_all;
 use rt::Nanos;
 
 use super::answer::Body;
 use super::{Answer, Context};
-use crate::Problem;
-use crate::daemon::Data;
 use crate::daemon::arrays::{import_and_serve, log_open};
+use crate::daemon::{Data, name_taken};
 use crate::ops::open::Opened;
-use crate::ops::{create as make, destroy as end, export as handed_over};
+use crate::ops::{create as make, destroy as end, export as handed_over, find as look_for, forget as forgotten};
+use crate::subsystem::DIRECT;
 use crate::view::{
-    ArrayView, Arrays, Buffers, CreateRequest, Created, Done, ImportRequest, Imported, IostatView, Iostats, Placement,
-    ServerView, VERSION,
+    AlarmView, ArrayView, Arrays, Buffers, Clients, CreateRequest, Created, Done, FindRequest, Forced, FoundArrays,
+    ImportRequest, Imported, IostatView, Iostats, Placement, ServerView, Severity, VERSION, WhoseClients,
 };
+use crate::{Kind, Problem};
 
 pub async fn server(State(c): State<Context>) -> Answer<ServerView> {
     let program = c.program.clone();
@@ -31,9 +32,32 @@ pub async fn server(State(c): State<Context>) -> Answer<ServerView> {
     Answer(ask.await)
 }
 
-pub async fn stop_server(State(c): State<Context>) -> Answer<Done> {
+pub async fn stop_server(State(c): State<Context>, Query(how): Query<Forced>) -> Answer<Done> {
+    let ask = c.data.ask(move |data| async move { data.refuse_if_used("this Ashlar", (None, None), how.force).await });
+    if let Err(problem) = ask.await {
+        return Answer(Err(problem));
+    }
     c.stop_now.send("asked to over the control socket");
     Answer(Ok(Done::new("the server is stopping")))
+}
+
+pub async fn clients(State(c): State<Context>, Query(whose): Query<WhoseClients>) -> Answer<Clients> {
+    let ask = c.data.ask(move |data| async move {
+        let array = match &whose.array {
+            Some(array) if array == DIRECT => Some(DIRECT.to_owned()),
+            Some(array) => Some(data.array(array)?.array.first().name()),
+            None => None,
+        };
+        if let (Some(array), Some(volume)) = (array.as_deref().filter(|array| *array != DIRECT), &whose.volume)
+            && data.array(array)?.array.first().volume(volume).is_none()
+        {
+            let (what, why) = (format!("volume {array}/{volume}"), "there is no volume of this name");
+            let todo = format!("`ashlar volume list {array}` shows those that there are");
+            return Err(Problem::new(Kind::NotFound, "volume_unknown", what, why, todo));
+        }
+        Ok(Clients { version: VERSION, clients: data.clients(array.as_deref(), whose.volume.as_deref()) })
+    });
+    Answer(ask.await)
 }
 
 pub async fn status(State(c): State<Context>) -> Answer<Arrays> {
@@ -56,8 +80,16 @@ fn of_server(data: &Data) -> Arrays {
         buffers: Some(Buffers::here()),
         linger_us: Some(rt.linger().as_micros() as u64),
         congestion: Some(rt.congestion().to_string()),
+        spares: data.spares.left(),
+        alarms: data.nbd_is_open().into_iter().map(nbd_alarm).collect(),
         ..Arrays::default()
     }
+}
+
+/// An NBD export that is open to others, as a standing alarm.
+fn nbd_alarm(what: String) -> AlarmView {
+    let todo = "Serve NBD on loopback or a Unix socket, or use NVMe/TCP, which knows its hosts";
+    AlarmView { code: "nbd_open".to_owned(), severity: Severity::Warning, seat: None, what, todo: todo.to_owned() }
 }
 
 /// Known arrays that are neither served nor missed.
@@ -96,6 +128,9 @@ pub async fn placement(State(c): State<Context>) -> Answer<Placement> {
 
 pub async fn create(State(c): State<Context>, Body(request): Body<CreateRequest>) -> Answer<Created> {
     let ask = c.data.ask(move |data| async move {
+        if data.served.borrow().contains_key(&request.name) {
+            return Err(name_taken(&request.name));
+        }
         let (opened, plan) = make::run(&data.world, &request, make::Host::Server).await?;
         let view = opened.view().await;
         log_open(&opened).await;
@@ -106,13 +141,20 @@ pub async fn create(State(c): State<Context>, Body(request): Body<CreateRequest>
     Answer(ask.await)
 }
 
+pub async fn find(State(c): State<Context>, Body(request): Body<FindRequest>) -> Answer<FoundArrays> {
+    Answer(
+        c.data.ask(move |data| async move { look_for::run(&data.world, &request, &data.served_uuids()).await }).await,
+    )
+}
+
 pub async fn import(State(c): State<Context>, Body(request): Body<ImportRequest>) -> Answer<Imported> {
     Answer(c.data.ask(move |data| async move { import_and_serve(&data, request).await }).await)
 }
 
-pub async fn stop(State(c): State<Context>, Path(array): Path<String>) -> Answer<Done> {
+pub async fn stop(State(c): State<Context>, Path(array): Path<String>, Query(how): Query<Forced>) -> Answer<Done> {
     let ask = c.data.ask(move |data| async move {
         let name = data.array(&array)?.array.first().name();
+        data.refuse_if_used(&format!("array {name}"), (Some(&name), None), how.force).await?;
         let mut done = Done::new(format!("array {name} is closed, its drives are released"));
         let removed = data.served.borrow_mut().remove(&name);
         if let Some(opened) = removed {
@@ -127,12 +169,29 @@ pub async fn stop(State(c): State<Context>, Path(array): Path<String>) -> Answer
     Answer(ask.await)
 }
 
-pub async fn export(State(c): State<Context>, Path(array): Path<String>) -> Answer<Done> {
+pub async fn forget(State(c): State<Context>, Path(array): Path<String>, Query(how): Query<Forced>) -> Answer<Done> {
+    let ask = c.data.ask(move |data| async move {
+        let known = data.world.registry.find(&array)?;
+        if data.served_uuids().contains(&known.uuid) {
+            let (what, why) = (format!("array {}", known.name), "it is being served here");
+            return Err(Problem::refused("array_served", what, why, "`ashlar export` hands it over to another host"));
+        }
+        let (done, known) = forgotten::run(&data.world, &array, how.force).await?;
+        data.absent.borrow_mut().remove(&known.name);
+        tracing::info!("{}", done.done);
+        Ok(done)
+    });
+    Answer(ask.await)
+}
+
+pub async fn export(State(c): State<Context>, Path(array): Path<String>, Query(how): Query<Forced>) -> Answer<Done> {
     let ask = c.data.ask(move |data| async move {
         let opened = data.array(&array)?;
-        if opened.volatile {
+        if opened.volatile || opened.read_only {
             return handed_over::opened(&data.world, opened).await;
         }
+        let name = opened.array.first().name();
+        data.refuse_if_used(&format!("array {name}"), (Some(&name), None), how.force).await?;
         data.served.borrow_mut().remove(&opened.array.first().name());
         let done = handed_over::opened(&data.world, opened).await?;
         tracing::info!("{}", done.done);
@@ -141,9 +200,12 @@ pub async fn export(State(c): State<Context>, Path(array): Path<String>) -> Answ
     Answer(ask.await)
 }
 
-pub async fn destroy(State(c): State<Context>, Path(array): Path<String>) -> Answer<Done> {
+pub async fn destroy(State(c): State<Context>, Path(array): Path<String>, Query(how): Query<Forced>) -> Answer<Done> {
     let ask = c.data.ask(move |data| async move {
-        let name = data.array(&array)?.array.first().name();
+        let opened = data.array(&array)?;
+        let name = opened.array.first().name();
+        end::may_be_destroyed(&opened)?;
+        data.refuse_if_used(&format!("array {name}"), (Some(&name), None), how.force).await?;
         // Out of the list first: no new connection finds its volumes.
         let removed = data.served.borrow_mut().remove(&name);
         let opened = match removed {

@@ -2,7 +2,7 @@
 
 use std::future::Future;
 
-use axum::extract::{Path, State};
+use axum::extract::{Path, Query, State};
 
 use super::answer::Body;
 use super::{Answer, Context};
@@ -10,7 +10,7 @@ use crate::ops::open::Opened;
 use crate::ops::{World, drive, rebuild as pace, scrub, volume};
 use crate::parts::tell_limits;
 use crate::view::{
-    Done, DriveAdd, DriveFail, DriveLocate, DriveReplace, DriveRetire, RebuildSet, ScrubSchedule, ScrubStart,
+    Done, DriveAdd, DriveFail, DriveLocate, DriveReplace, DriveRetire, Forced, RebuildSet, ScrubSchedule, ScrubStart,
     VolumeCreate, VolumeGrow, VolumeLimit, VolumeRename, Volumes,
 };
 use crate::{Kind, Problem};
@@ -23,16 +23,20 @@ where
 {
     let ask = c.data.ask(move |data| async move {
         let opened = data.array(&array)?;
-        let result = verb(data.world.clone(), opened).await;
-        match &result {
-            Ok(done) => tracing::info!("{}", done.done),
-            Err(problem) if problem.kind == Kind::Failed => tracing::warn!("{}", problem.line()),
-            // What a user may not do, or mistyped, is for the user alone.
-            Err(problem) => tracing::info!("refused: {}", problem.line()),
-        }
-        result
+        logged(verb(data.world.clone(), opened).await)
     });
     Answer(ask.await)
+}
+
+/// What a verb did, put into the log.
+fn logged(result: Result<Done, Problem>) -> Result<Done, Problem> {
+    match &result {
+        Ok(done) => tracing::info!("{}", done.done),
+        Err(problem) if problem.kind == Kind::Failed => tracing::warn!("{}", problem.line()),
+        // What a user may not do, or mistyped, is for the user alone.
+        Err(problem) => tracing::info!("refused: {}", problem.line()),
+    }
+    result
 }
 
 pub async fn volumes(State(c): State<Context>, Path(array): Path<String>) -> Answer<Volumes> {
@@ -76,12 +80,29 @@ pub async fn volume_limit(
     .await
 }
 
-pub async fn volume_delete(State(c): State<Context>, Path((array, name)): Path<(String, String)>) -> Answer<Done> {
-    on(c, array, move |_, o| async move { volume::delete(&o.array, &name).await }).await
+pub async fn volume_delete(
+    State(c): State<Context>,
+    Path((array, name)): Path<(String, String)>,
+    Query(how): Query<Forced>,
+) -> Answer<Done> {
+    let ask = c.data.ask(move |data| async move {
+        let opened = data.array(&array)?;
+        let array = opened.array.first().name();
+        if opened.array.first().volume(&name).is_some() {
+            data.refuse_if_used(&format!("volume {array}/{name}"), (Some(&array), Some(&name)), how.force).await?;
+        }
+        logged(volume::delete(&opened.array, &name).await)
+    });
+    Answer(ask.await)
 }
 
 pub async fn drive_fail(State(c): State<Context>, Path(array): Path<String>, Body(r): Body<DriveFail>) -> Answer<Done> {
-    on(c, array, move |_, o| async move { drive::fail(&o, &r).await }).await
+    let ask = c.data.ask(move |data| async move {
+        let opened = data.array(&array)?;
+        let clients = data.clients(Some(&opened.array.first().name()), None);
+        logged(drive::fail(&opened, &r, (&clients, data.world.rt.unix_seconds())).await)
+    });
+    Answer(ask.await)
 }
 
 pub async fn drive_replace(

@@ -89,6 +89,7 @@ async fn open_places(
     let request = ImportRequest {
         places: places.iter().map(|p| p.display().to_string()).collect(),
         array: None,
+        all: true,
         read_only: how.read_only,
         degraded: how.degraded,
         force_diverged: how.force_diverged,
@@ -202,6 +203,7 @@ pub async fn log_open(opened: &Opened) {
 /// # Errors
 /// When none is found.
 pub async fn import_and_serve(data: &Rc<Data>, mut request: ImportRequest) -> Result<crate::view::Imported, Problem> {
+    import::says_which(&request)?;
     request.read_only |= data.read_only;
     let (found, mut problems) = import::search(&data.world, &request).await?;
     let mut answer = crate::view::Imported { version: crate::view::VERSION, served: true, ..Default::default() };

@@ -43,7 +43,7 @@ impl Socket {
                 "already_running",
                 what(),
                 "an Ashlar is running there already",
-                "`ashlar import` hands it more arrays; a second server wants its own --control and --nbd",
+                "`ashlar import NAME` hands it more arrays; a second server wants its own --control and --nbd",
             ));
         }
         if fs::symlink_metadata(path).is_ok_and(|m| m.file_type().is_socket()) {

@@ -15,6 +15,7 @@ use tokio::sync::oneshot;
 use uuid::Uuid;
 
 use super::alarms::watch;
+use super::spares::Spares;
 use crate::direct::DirectDrive;
 use crate::memory::Memory;
 use crate::namespace::{All, Served};
@@ -28,6 +29,9 @@ use crate::{Kind, Problem};
 /// Work for the data thread. It makes a task there.
 pub type Letter = Box<dyn FnOnce(Rc<Data>) -> Pin<Box<dyn Future<Output = ()>>> + Send>;
 
+/// Lists clients.
+pub type ListClients = Box<dyn Fn() -> Vec<export::Client>>;
+
 /// What the data thread holds.
 pub struct Data {
     /// Runtime and registry.
@@ -40,12 +44,16 @@ pub struct Data {
     pub absent: RefCell<BTreeMap<String, Problem>>,
     /// Addresses of the NBD export.
     pub nbd: RefCell<Vec<String>>,
+    /// Lists the clients of the NBD export.
+    pub nbd_clients: RefCell<Option<ListClients>>,
     /// Who deals NBD connections to other cores, when there are others.
     pub dealer: RefCell<Option<Rc<Dealer>>>,
-    /// Who deals I/O queues of NVMe/TCP to other cores, when there are others.
+    /// The NVMe/TCP export, when there is one; it deals I/O queues to other cores, when there are others.
     pub queues: RefCell<Option<Rc<Server<ExportedSubsystems>>>>,
     /// Addresses of the NVMe/TCP export.
     pub nvme: RefCell<Vec<String>>,
+    /// Drives for arrays that lack one.
+    pub spares: Spares,
     /// Whether every array is opened for reading only.
     pub read_only: bool,
     /// Where the data thread may run.
@@ -69,7 +77,7 @@ impl Data {
                 "array_not_served",
                 format!("array \"{name}\""),
                 format!("this Ashlar does not serve it (it serves: {})", or_none(&names)),
-                "`ashlar import` opens it here",
+                format!("`ashlar import {name}` opens it here"),
             )
         })
     }
@@ -140,6 +148,12 @@ impl Data {
         let members =
             served.values().flat_map(|opened| opened.array.first().status().members).map(|member| member.drive);
         members.chain(self.direct.iter().map(|drive| drive.path().to_owned())).filter(|d| !d.is_empty()).collect()
+    }
+
+    /// The identities of all arrays being served.
+    #[must_use]
+    pub fn served_uuids(&self) -> Vec<Uuid> {
+        self.served.borrow().values().map(|opened| opened.array.first().uuid()).collect()
     }
 
     /// All names being served.

@@ -19,7 +19,7 @@ use crate::namespace::All;
 /// The NBD server.
 pub enum Exports {
     /// On the data core.
-    Here(Server<All>),
+    Here(Rc<Server<All>>),
     /// On cores of their own.
     Dealt(Rc<Dealer>),
 }
@@ -42,8 +42,47 @@ pub fn parse(addresses: &[String]) -> Result<Vec<Addr>, Problem> {
     addresses.iter().map(one).collect()
 }
 
+/// Addresses where anybody who reaches them may read and write: NBD asks nobody who it is.
+#[must_use]
+pub fn open_to_others(addresses: &[Addr]) -> Vec<String> {
+    let is_open = |addr: &&Addr| matches!(addr, Addr::Tcp(a) if !a.ip().to_canonical().is_loopback());
+    addresses.iter().filter(is_open).map(ToString::to_string).collect()
+}
+
+/// Refuses such addresses, unless a person says that this is meant.
+///
+/// # Errors
+/// When there is one.
+pub fn refuse_open(addresses: &[Addr], insecure: bool) -> Result<(), Problem> {
+    match open_to_others(addresses).first() {
+        Some(address) if !insecure => Err(Problem::refused(
+            "nbd_open",
+            format!("NBD address \"{address}\""),
+            "NBD asks nobody who it is: whoever reaches this address may read and write all volumes",
+            "listen on tcp:127.0.0.1:PORT or unix:PATH (a tunnel reaches them), use NVMe/TCP with --allow-host, or say \
+             --nbd-insecure (nbd_insecure = true)",
+        )),
+        Some(_) | None => Ok(()),
+    }
+}
+
 /// A killed server's sockets answer for some milliseconds after its end, until the kernel has taken its ring down.
 pub(super) const DYING_SERVER: Duration = Duration::from_secs(5);
+
+/// What is to be said of open addresses.
+fn insecure_text(open: &[String]) -> Option<String> {
+    let text = "without authentication: whoever reaches it may read and write all volumes";
+    (!open.is_empty()).then(|| format!("the NBD export at {} is open, {text}", open.join(", ")))
+}
+
+impl Data {
+    /// What a standing alarm says of an NBD export that is open to others; none when it is not.
+    #[must_use]
+    pub fn nbd_is_open(&self) -> Option<String> {
+        let addresses: Vec<Addr> = self.nbd.borrow().iter().filter_map(|address| address.parse().ok()).collect();
+        insecure_text(&open_to_others(&addresses))
+    }
+}
 
 /// Starts what listens.
 async fn patiently<T>(rt: &Rt, start: impl Fn() -> io::Result<T>) -> io::Result<T> {
@@ -76,7 +115,10 @@ impl Exports {
         let (exports, bound, by) = if cores.count() == 0 {
             let server =
                 patiently(rt, || Server::start(rt, exported.clone(), addresses)).await.map_err(no_listening)?;
-            let bound = server.local_addrs().to_vec();
+            let (bound, server) = (server.local_addrs().to_vec(), Rc::new(server));
+            let listed = Rc::downgrade(&server);
+            *data.nbd_clients.borrow_mut() =
+                Some(Box::new(move || listed.upgrade().map(|server| server.clients()).unwrap_or_default()));
             (Exports::Here(server), bound, String::new())
         } else {
             let start = || Dealer::start(rt, &exported, addresses, cores.count());
@@ -89,10 +131,16 @@ impl Exports {
             };
             cores.begin(hands.into_iter().map(serve).collect());
             let (bound, dealer) = (dealer.local_addrs().to_vec(), Rc::new(dealer));
+            let listed = Rc::downgrade(&dealer);
+            *data.nbd_clients.borrow_mut() =
+                Some(Box::new(move || listed.upgrade().map(|dealer| dealer.clients()).unwrap_or_default()));
             *data.dealer.borrow_mut() = Some(dealer.clone());
             (Exports::Dealt(dealer), bound, by)
         };
         let names: Vec<String> = bound.iter().map(ToString::to_string).collect();
+        if let Some(text) = insecure_text(&open_to_others(&bound)) {
+            tracing::warn!("{text}");
+        }
         let detail = names.join(", ") + &by;
         *data.nbd.borrow_mut() = names;
         Ok((exports, detail))
@@ -117,3 +165,29 @@ impl Exports {
 /// How long requests in flight may take when the server stops. With the arrays' minute it stays below the 90 s after
 /// which service managers kill.
 pub(super) const REQUESTS_MAX: Duration = Duration::from_secs(15);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nbd_beyond_this_machine_is_asked_for() {
+        for (address, is_open) in [
+            ("unix:/run/x.sock", false),
+            ("tcp:127.0.0.1:0", false),
+            ("tcp:127.9.9.9:10809", false),
+            ("tcp:[::1]:10809", false),
+            ("tcp:[::ffff:127.0.0.1]:10809", false),
+            ("tcp:0.0.0.0:10809", true),
+            ("tcp:[::]:10809", true),
+            ("tcp:10.0.0.5:10809", true),
+            ("tcp:[fd00::1]:10809", true),
+        ] {
+            let addresses = parse(&["unix:/run/y.sock".to_owned(), address.to_owned()]).unwrap();
+            assert_eq!(!open_to_others(&addresses).is_empty(), is_open, "{address}");
+            let refused = refuse_open(&addresses, false);
+            assert_eq!(refused.is_err_and(|p| p.code == "nbd_open" && p.kind.exit_code() == 3), is_open, "{address}");
+            assert!(refuse_open(&addresses, true).is_ok());
+        }
+    }
+}

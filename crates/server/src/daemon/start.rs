@@ -14,6 +14,7 @@ use super::control::{Control, Socket};
 use super::data::{Data, DataHandle, Letter};
 use super::exports::{self, Exports, REQUESTS_MAX};
 use super::nvme::{self, Nvme, NvmeSettings};
+use super::spares::{self, Spares};
 use super::{arrays, stop};
 use crate::Problem;
 use crate::config::{ArrayConfig, Linger};
@@ -42,12 +43,16 @@ pub struct Settings {
     pub what: What,
     /// Drives to serve with nothing between.
     pub direct: Vec<String>,
+    /// Drives that belong to no array: the first that lacks one gets it.
+    pub spares: Vec<String>,
     /// The control socket.
     pub control: PathBuf,
     /// The directory of `arrays.toml`.
     pub state_dir: PathBuf,
     /// Addresses of the NBD export.
     pub nbd: Vec<String>,
+    /// Whether that may be reached from other machines.
+    pub nbd_insecure: bool,
     /// The NVMe/TCP export.
     pub nvme: NvmeSettings,
     /// Opens every array for reading only.
@@ -96,6 +101,7 @@ pub fn run(settings: Settings) -> Result<(), Problem> {
 async fn live(rt: &Rt, settings: Settings) -> Result<(), Problem> {
     let step = Steps { rt, number: 0.into() };
     let addresses = exports::parse(&settings.nbd)?;
+    exports::refuse_open(&addresses, settings.nbd_insecure)?;
     let nvme = nvme::parse(&settings.nvme)?;
     let cores = cores::checked(settings.cores)?;
     let machine = Machine::here(settings.pin.then_some(cores))?;
@@ -112,9 +118,11 @@ async fn live(rt: &Rt, settings: Settings) -> Result<(), Problem> {
         absent: RefCell::new(BTreeMap::new()),
         nbd: RefCell::default(),
         nvme: RefCell::default(),
+        spares: Spares::new(settings.spares.clone()),
         read_only: settings.read_only,
         machine,
         memory,
+        nbd_clients: RefCell::default(),
         dealer: RefCell::default(),
         queues: RefCell::default(),
     });
@@ -173,6 +181,7 @@ async fn serve(
         }
     };
     tracing::info!("ready: {}", ready(data));
+    rt.spawn(spares::share(Rc::downgrade(data))).detach();
     let why = {
         let work = Box::pin(answer_letters(rt, data, inbox));
         let signal = Box::pin(rt.stop_signal());
@@ -198,7 +207,7 @@ fn ready(data: &Data) -> String {
     let mut names = data.names();
     names.extend(data.direct.iter().map(|drive| drive.name().to_owned()));
     match (names.len(), data.absent.borrow().len()) {
-        (0, 0) => "no array yet; `ashlar create` and `ashlar import` work".to_owned(),
+        (0, 0) => "no array yet; `ashlar create` makes one, `ashlar import NAME` opens one".to_owned(),
         (_, 0) => format!("serving {}", names.join(", ")),
         (_, n) => format!(
             "serving {}; {n} could not be opened",

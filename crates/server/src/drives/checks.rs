@@ -7,7 +7,8 @@
 //! | locked by a running Ashlar | refused | refused |
 //! | too small | refused | refused |
 //! | a member of an array that is being served | refused | refused |
-//! | a member of an array that nobody serves | refused | taken |
+//! | in use in an array that this machine knows | refused | refused, unless the array is named (`take_from`) |
+//! | a member of another array that nobody serves, or given up by its array | refused | taken |
 //! | carrying a file system, partitions, LVM, ... | refused, but for direct drives | taken |
 //!
 //! Invariant: the lock is taken before the drive's contents are looked at, and kept by the [`Drive`] that comes out:
@@ -17,13 +18,14 @@ use std::collections::BTreeSet;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use base::{BLOCK_BYTES, BlockCount, MemberLba};
+use base::BlockCount;
 use ondisk::Layout;
-use rt::{Buf, Drive, DriveKind, OpenDrive, OpenError, Rt, probe};
+use rt::{Drive, DriveKind, OpenDrive, OpenError, Rt, probe};
 use uuid::Uuid;
 
 use crate::Problem;
 use crate::drives::Source;
+use crate::drives::holds::{Look, signature};
 use crate::registry::Registry;
 use crate::size::human;
 
@@ -50,6 +52,8 @@ pub struct Checks<'a> {
     pub purpose: Purpose,
     /// Whether the user takes the blame for what may be overridden.
     pub force: bool,
+    /// Known arrays of which members may be taken, by name or identity.
+    pub take_from: &'a [String],
 }
 
 impl Checks<'_> {
@@ -134,14 +138,34 @@ impl Checks<'_> {
                     "stop that Ashlar first; --force does not change this",
                 ));
             }
+            let sources: Vec<Source> = mine.iter().cloned().map(Source::Path).collect();
+            let look = Look { rt: self.rt, registry: self.registry, beside: &sources };
+            let held = look.of(drive).await.map_err(|e| unreadable(name, e))?.unwrap_or_default();
+            let is_named = self.take_from.iter().any(|n| Some(n) == held.array.as_ref() || *n == array.to_string());
+            if is_named {
+                return Ok(());
+            }
+            if held.known && !held.given_up && !joins_own {
+                let of = held.array.unwrap_or_default();
+                return Err(Problem::refused(
+                    "drive_in_known_array",
+                    format!("drive {name}"),
+                    format!("it {}", held.what),
+                    format!("`ashlar destroy {of}` frees all its drives; --take-from {of} takes this one from it"),
+                ));
+            }
             if self.force || self.purpose == Purpose::Wipe {
                 return Ok(());
             }
-            let of = if joins_own { "this array".to_owned() } else { format!("array {}", identity.array_name) };
+            let why = if joins_own {
+                format!("it belongs to this array (seat {})", identity.number())
+            } else {
+                format!("it {}", held.what)
+            };
             return Err(Problem::refused(
                 "drive_in_array",
                 format!("drive {name}"),
-                format!("it belongs to {of} (seat {}, array {array})", identity.seat),
+                why,
                 format!("if its data is of no value: `ashlar wipe {name}`, or --force"),
             ));
         }
@@ -199,20 +223,6 @@ fn smallest_drive_blocks() -> u64 {
     let zone_blocks = u64::from(ondisk::layout::ZONE_BLOCKS_MIN_USER);
     let slots = 2 * u64::from(Layout::slot_blocks_for(ondisk::layout::ZONES_MIN));
     ondisk::layout::ALIGN_BLOCKS + slots + zones * zone_blocks + 1
-}
-
-/// What a drive holds that is not ours, by its first MiB and its last 64 KiB.
-async fn signature(drive: &Drive) -> Result<Option<&'static str>, rt::IoError> {
-    const HEAD: u64 = (1 << 20) / BLOCK_BYTES as u64;
-    const TAIL: u64 = (64 << 10) / BLOCK_BYTES as u64;
-    let blocks = drive.info().blocks.0;
-    let head = BlockCount(blocks.min(HEAD));
-    let tail = BlockCount(blocks.min(TAIL));
-    let (done, first) = drive.read(MemberLba(0), Buf::zeroed(head.len())).await;
-    done?;
-    let (done, last) = drive.read(MemberLba(blocks - tail.0), Buf::zeroed(tail.len())).await;
-    done?;
-    Ok(probe::signature(&first, &last))
 }
 
 fn unreadable(name: &str, e: rt::IoError) -> Problem {

@@ -13,6 +13,8 @@ use crate::size::Size;
 #[derive(Default)]
 pub struct NewFiles {
     made: Vec<PathBuf>,
+    /// Directories, from the root on.
+    dirs: Vec<PathBuf>,
 }
 
 impl NewFiles {
@@ -24,7 +26,11 @@ impl NewFiles {
     pub async fn ensure(&mut self, rt: &Rt, path: &Path, size: Size) -> Result<(), Problem> {
         let wanted = path.to_owned();
         // Its directory may lie anywhere, and what is made is made durable.
-        if rt.apart(move || make(&wanted, size)).await? {
+        let absent = missing_dirs(path);
+        let made = rt.apart(move || make(&wanted, size)).await;
+        // Also those on the way to a file that could not be made.
+        self.dirs.extend(absent.into_iter().filter(|dir| dir.is_dir()));
+        if made? {
             self.made.push(path.to_owned());
         }
         Ok(())
@@ -33,7 +39,17 @@ impl NewFiles {
     /// The verb has succeeded: they stay.
     pub fn keep(mut self) {
         self.made.clear();
+        self.dirs.clear();
     }
+}
+
+/// Directories on the way to a file that are not there, from the root on.
+fn missing_dirs(path: &Path) -> Vec<PathBuf> {
+    let named = |dir: &&Path| !dir.as_os_str().is_empty();
+    let mut absent: Vec<PathBuf> =
+        path.ancestors().skip(1).filter(named).take_while(|dir| !dir.exists()).map(Path::to_owned).collect();
+    absent.reverse();
+    absent
 }
 
 /// Makes a file, unless there is one of this size: then false.
@@ -66,6 +82,10 @@ impl Drop for NewFiles {
             if let Err(e) = fs::remove_file(path) {
                 tracing::warn!("{}: cannot be taken away again: {e}", path.display());
             }
+        }
+        for dir in self.dirs.iter().rev() {
+            // Somebody may have put something there meanwhile: then it stays.
+            let _ = fs::remove_dir(dir);
         }
     }
 }

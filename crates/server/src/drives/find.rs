@@ -113,7 +113,7 @@ async fn look_at(rt: &Rt, path: &Path) -> Result<Option<(Uuid, String, FoundDriv
     Ok(identity.map(|i| {
         let info = drive.info();
         let (stable_name, place) = (info.stable_name.clone(), info.place);
-        let drive = FoundDrive { stable_name, seat: i.seat.0, member: i.member.0, place };
+        let drive = FoundDrive { stable_name, seat: i.number(), member: i.member.0, place };
         (i.array.0, i.array_name, drive)
     }))
 }

@@ -4,6 +4,7 @@
 pub mod checks;
 pub mod files;
 pub mod find;
+pub mod holds;
 pub mod locate;
 pub mod names;
 pub mod source;

@@ -13,11 +13,12 @@ use super::World;
 use super::open::{self, Opened};
 use crate::drives::checks::{Checks, Purpose};
 use crate::drives::files::NewFiles;
+use crate::drives::holds::Look;
 use crate::drives::{Source, names};
 use crate::parts::place;
 use crate::registry::Known;
 use crate::size::{Size, human};
-use crate::view::{CreateRequest, PlanView};
+use crate::view::{CreateRequest, HeldView, PlanView};
 use crate::{Kind, Problem};
 
 /// Who asks.
@@ -44,13 +45,23 @@ pub async fn plan(world: &World, request: &CreateRequest) -> Result<PlanView, Pr
             (Source::Path(_), _) => present.push(source.clone()),
         }
     }
-    let drives = checks(world, request.force).open_all(&present).await?;
+    let drives = checks(world, request).open_all(&present).await?;
     blocks.extend(drives.iter().map(|d| d.info().blocks.0));
     name_is_free(world, request, &sources).await?;
     let mut plan = PlanView::from(whole::plan(&spec, &blocks, request.parts)?);
     plan.notes.extend(about_parts(request.parts));
     plan.notes.extend(room_for_files(request, &sources));
+    plan.losses = losses(world, &request.drives).await?;
     Ok(plan)
+}
+
+/// What drives of these names hold that is lost when they are taken. Nothing is locked.
+///
+/// # Errors
+/// When a name cannot be one of a drive.
+pub async fn losses(world: &World, drives: &[String]) -> Result<Vec<HeldView>, Problem> {
+    let sources = names::sources(drives)?;
+    Ok(Look { rt: &world.rt, registry: &world.registry, beside: &sources }.all().await)
 }
 
 /// Makes the array. It is open for writing afterwards.
@@ -68,7 +79,6 @@ pub async fn run(world: &World, request: &CreateRequest, host: Host) -> Result<(
             "start `ashlar serve` first: it makes the array and keeps it; or use files (--size)",
         ));
     }
-    world.registry.prepare()?;
     let superseded = name_is_free(world, request, &sources).await?;
     let mut files = NewFiles::default();
     if let Some(size) = request.size_bytes {
@@ -76,11 +86,13 @@ pub async fn run(world: &World, request: &CreateRequest, host: Host) -> Result<(
             files.ensure(&world.rt, path, Size(size)).await?;
         }
     }
-    let drives = checks(world, request.force).open_all(&sources).await?;
+    let drives = checks(world, request).open_all(&sources).await?;
     let blocks: Vec<u64> = drives.iter().map(|d| d.info().blocks.0).collect();
     let mut plan = PlanView::from(whole::plan(&spec, &blocks, request.parts)?);
     plan.notes.extend(about_parts(request.parts));
     plan.notes.extend(room_for_files(request, &sources));
+    plan.losses = losses(world, &request.drives).await?;
+    world.registry.prepare()?;
     let mut opened = match request.parts {
         1 => {
             let array = Array::create(&world.rt, drives.clone(), &spec).await?;
@@ -101,6 +113,7 @@ pub async fn run(world: &World, request: &CreateRequest, host: Host) -> Result<(
     if let Some(old) = superseded {
         world.registry.forget(old.uuid)?;
     }
+    forget_taken(world, request, &drives)?;
     if !volatile {
         open::remember(world, &request.name, opened.array.first().uuid(), &drives, None)?;
     }
@@ -108,8 +121,21 @@ pub async fn run(world: &World, request: &CreateRequest, host: Host) -> Result<(
     Ok((opened, plan))
 }
 
-fn checks(world: &World, force: bool) -> Checks<'_> {
-    Checks { rt: &world.rt, registry: &world.registry, purpose: Purpose::Create, force }
+/// Forgets arrays of which all drives were taken.
+fn forget_taken(world: &World, request: &CreateRequest, drives: &[Drive]) -> Result<(), Problem> {
+    let known = world.registry.list()?;
+    let is_named = |k: &&Known| request.take_from.iter().any(|n| *n == k.name || *n == k.uuid.to_string());
+    for known in known.iter().filter(is_named) {
+        if known.drives.iter().all(|name| drives.iter().any(|d| d.info().stable_name == *name)) {
+            world.registry.forget(known.uuid)?;
+        }
+    }
+    Ok(())
+}
+
+fn checks<'a>(world: &'a World, request: &'a CreateRequest) -> Checks<'a> {
+    let (force, take_from) = (request.force, &request.take_from[..]);
+    Checks { rt: &world.rt, registry: &world.registry, purpose: Purpose::Create, force, take_from }
 }
 
 fn read(request: &CreateRequest) -> Result<(CreateSpec, Vec<Source>), Problem> {
@@ -123,13 +149,14 @@ fn read(request: &CreateRequest) -> Result<(CreateSpec, Vec<Source>), Problem> {
             Problem::usage(what(), format!("a zone of {} is too large", human(bytes)), "leave --zone out")
         })?),
     };
-    let spec =
-        CreateSpec { name: request.name.clone(), level, width: request.width, zone_blocks, force: request.force };
+    // Whose drives are taken was checked; the array itself knows no names of others.
+    let force = request.force || !request.take_from.is_empty();
+    let spec = CreateSpec { name: request.name.clone(), level, width: request.width, zone_blocks, force };
     Ok((spec, sources))
 }
 
-/// Whether the array's name may be used. An array of this name whose drives are all gone, or are all about to be
-/// overwritten, is superseded.
+/// Whether the array's name may be used: also that of one whose drives all carry something else by now, or are all about to
+/// be overwritten. Such an array is superseded.
 async fn name_is_free(world: &World, request: &CreateRequest, sources: &[Source]) -> Result<Option<Known>, Problem> {
     let old = match world.registry.find(&request.name) {
         Ok(old) => old,
@@ -138,23 +165,42 @@ async fn name_is_free(world: &World, request: &CreateRequest, sources: &[Source]
     };
     let new: Vec<_> = sources.iter().filter_map(|s| s.path()?.canonicalize().ok()).collect();
     for name in &old.drives {
-        let is_new = std::fs::canonicalize(name).is_ok_and(|p| new.contains(&p));
-        if !is_new && still_carries(world, name, &old).await {
-            return Err(Problem::refused(
+        if std::fs::canonicalize(name).is_ok_and(|p| new.contains(&p)) {
+            continue;
+        }
+        let (code, why, todo) = match carries(world, name, &old).await {
+            Carries::Other => continue,
+            Carries::It => (
                 "array_exists",
-                format!("array {}", request.name),
                 format!("there is one of this name already (drive {name} belongs to it)"),
                 format!("choose another name, or `ashlar destroy {}` first", request.name),
-            ));
-        }
+            ),
+            Carries::NotHere => (
+                "array_absent",
+                format!("this machine knows one of this name already, whose drive {name} is not here"),
+                format!("choose another name; if its drives are gone for good: `ashlar forget {}`", request.name),
+            ),
+        };
+        return Err(Problem::refused(code, format!("array {}", request.name), why, todo));
     }
     Ok(Some(old))
 }
 
-async fn still_carries(world: &World, name: &str, old: &Known) -> bool {
+/// What a drive of a known array carries now.
+enum Carries {
+    It,
+    Other,
+    NotHere,
+}
+
+async fn carries(world: &World, name: &str, old: &Known) -> Carries {
     let how = rt::OpenDrive { read_only: true, lock: false };
-    let Ok(drive) = Drive::open(&world.rt, name.as_ref(), how).await else { return false };
-    matches!(array::identify(&drive).await, Ok(Some(identity)) if identity.array.0 == old.uuid)
+    let Ok(drive) = Drive::open(&world.rt, name.as_ref(), how).await else { return Carries::NotHere };
+    match array::identify(&drive).await {
+        Ok(Some(identity)) if identity.array.0 == old.uuid => Carries::It,
+        Ok(Some(_) | None) => Carries::Other,
+        Err(_) => Carries::NotHere,
+    }
 }
 
 /// What parts are for.

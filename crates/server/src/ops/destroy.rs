@@ -20,11 +20,28 @@ pub async fn offline(world: &World, name: &str) -> Result<Done, Problem> {
     Ok(done)
 }
 
+/// Refuses what cannot be destroyed, before anything has changed.
+///
+/// # Errors
+/// When it is open for reading only.
+pub fn may_be_destroyed(opened: &Opened) -> Result<(), Problem> {
+    if !opened.read_only {
+        return Ok(());
+    }
+    Err(Problem::refused(
+        "read_only",
+        format!("array {}", opened.array.first().name()),
+        "it is open for reading only: its drives cannot be wiped",
+        "start `ashlar serve` without --read-only, or `ashlar stop` the array first",
+    ))
+}
+
 /// Destroys an array that is open here.
 ///
 /// # Errors
-/// When a drive fails.
+/// When it is open for reading only, or a drive fails.
 pub async fn opened(world: &World, opened: Opened) -> Result<Done, Problem> {
+    may_be_destroyed(&opened)?;
     let (name, uuid) = (opened.array.first().name(), opened.array.first().uuid());
     let (closed, drives) = opened.end(world).await;
     // A checkpoint that fails does not matter to an array that is about to go.

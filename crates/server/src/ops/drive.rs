@@ -1,22 +1,48 @@
 //! `drive`: fail, replace, add, retire, locate.
 
-use super::World;
 use super::open::{self, Opened, named};
+use super::{World, clients};
 use crate::Problem;
 use crate::drives::checks::{Checks, Purpose};
 use crate::drives::files::NewFiles;
-use crate::drives::{Source, locate, names};
+use crate::drives::names::{self, name_of};
+use crate::drives::{Source, locate};
 use crate::size::Size;
-use crate::view::{Done, DriveAdd, DriveFail, DriveLocate, DriveReplace, DriveRetire, MemberState, MemberView};
+use crate::view::{
+    ClientView, Done, DriveAdd, DriveFail, DriveLocate, DriveReplace, DriveRetire, MemberState, MemberView,
+};
 
-/// Takes a member out.
+/// Takes a member out. Where no redundancy is left then, and hosts are `connected`, only by force; `now` is in
+/// seconds since 1970.
 ///
 /// # Errors
-/// When there is no such member, or the array would lose data.
-pub async fn fail(opened: &Opened, request: &DriveFail) -> Result<Done, Problem> {
+/// When there is no such member, the array would lose data, or hosts would be at risk.
+pub async fn fail(
+    opened: &Opened,
+    request: &DriveFail,
+    (connected, now): (&[ClientView], u64),
+) -> Result<Done, Problem> {
     let (seat, member) = member(opened, &request.drive).await?;
+    let last = opened.array.uses_up_redundancy(seat).await.map_err(|r| named(&opened.array, r))?;
+    if last && !connected.is_empty() && !request.force {
+        return Err(Problem::refused(
+            "clients_connected",
+            format!("drive {} (seat {}) of {}", name_of(&member), member.seat, opened.array.first().name()),
+            format!(
+                "without it no further drive may fail, and {}: {}",
+                clients::counted(connected),
+                clients::lines(connected, now).join("; ")
+            ),
+            "`ashlar drive replace` keeps its redundancy until another drive has what it holds; --force fails it now",
+        ));
+    }
     opened.array.drive_fail(seat).await.map_err(|r| named(&opened.array, r))?;
-    Ok(Done::new(format!("drive {} (seat {seat}) of {} is out", name_of(&member), opened.array.first().name())))
+    Ok(Done::new(format!(
+        "drive {} (seat {}) of {} is out",
+        name_of(&member),
+        member.seat,
+        opened.array.first().name()
+    )))
 }
 
 /// Puts a new drive in a member's place; the rebuild starts by itself. What a drive that is in holds is copied, and it
@@ -27,12 +53,16 @@ pub async fn fail(opened: &Opened, request: &DriveFail) -> Result<Done, Problem>
 /// When there is no such member, or the new drive is refused.
 pub async fn replace(world: &World, opened: &Opened, request: &DriveReplace) -> Result<Done, Problem> {
     let (seat, old) = member(opened, &request.drive).await?;
-    let (with, files) = new_drive(world, opened, &request.with, request.size_bytes, request.force).await?;
-    remember_first(world, opened, &with)?;
-    let replaced = opened.array.drive_replace(seat, with.clone(), request.force).await;
-    replaced.map_err(|r| named(&opened.array, r))?;
+    let (with, files) =
+        new_drive(world, opened, &request.with, request.size_bytes, (request.force, &request.take_from)).await?;
+    let before = remember_first(world, opened, &with)?;
+    let replaced = opened.array.drive_replace(seat, with.clone(), request.force || !request.take_from.is_empty()).await;
+    if let Err(refused) = replaced {
+        forget_again(world, opened, &with, before).await;
+        return Err(named(&opened.array, refused));
+    }
     files.keep();
-    if opened.view().await.members.iter().any(|m| m.seat == seat.0 && m.state == MemberState::Leaving) {
+    if opened.view().await.members.iter().any(|m| m.member == seat.0 && m.state == MemberState::Leaving) {
         opened.take_in(with.clone(), None);
         let view = opened.view().await;
         let mut done = Done::new(format!("drive {} takes over from {} in {}", request.with, name_of(&old), view.name));
@@ -44,13 +74,12 @@ pub async fn replace(world: &World, opened: &Opened, request: &DriveReplace) -> 
     let gone = opened.take_in(with.clone(), Some(&old)).unwrap_or_else(|| old.drive_name.clone());
     let view = opened.view().await;
     open::remember(world, &view.name, view.uuid, std::slice::from_ref(&with), Some(&gone))?;
-    let new_seat = view.members.iter().find(|m| m.drive == with.info().name && m.seat != seat.0);
     let mut done = Done::new(format!(
-        "drive {} (seat {}) takes the place of {} (seat {seat}) in {}",
+        "drive {} takes the place of {} in {} (seat {})",
         request.with,
-        new_seat.map_or(seat.0, |m| m.seat),
         name_of(&old),
-        view.name
+        view.name,
+        old.seat
     ));
     done.notes.push("the rebuild has started; `ashlar status --watch` shows it".to_owned());
     Ok(done)
@@ -63,7 +92,8 @@ pub async fn replace(world: &World, opened: &Opened, request: &DriveReplace) -> 
 pub async fn retire(opened: &Opened, request: &DriveRetire) -> Result<Done, Problem> {
     let (seat, old) = member(opened, &request.drive).await?;
     opened.array.drive_retire(seat).await.map_err(|r| named(&opened.array, r))?;
-    let mut done = Done::new(format!("drive {} (seat {seat}) leaves {}", name_of(&old), opened.array.first().name()));
+    let mut done =
+        Done::new(format!("drive {} (seat {}) leaves {}", name_of(&old), old.seat, opened.array.first().name()));
     if old.state == MemberState::In {
         done.notes.push("what lies on it is moved to the others; `ashlar status --watch` shows it".to_owned());
     }
@@ -75,7 +105,7 @@ pub async fn retire(opened: &Opened, request: &DriveRetire) -> Result<Done, Prob
 /// # Errors
 /// When the list of known arrays cannot be written.
 pub async fn see_off(world: &World, opened: &Opened, old: &MemberView) -> Result<bool, Problem> {
-    if !opened.array.drive_left(base::MemberId(old.seat)).await? {
+    if !opened.array.drive_left(base::MemberId(old.member)).await? {
         return Ok(false);
     }
     let gone = opened.let_go(old).unwrap_or_else(|| old.drive_name.clone());
@@ -117,8 +147,7 @@ pub async fn member_of(opened: &Opened, name: &str) -> Result<MemberView, Proble
 /// # Errors
 /// When there is no such member, or this machine has no lamp for it.
 pub fn locate(members: &[MemberView], request: &DriveLocate) -> Result<Done, Problem> {
-    let seat = names::seat_of(members, &request.drive)?;
-    let member = members.iter().find(|m| m.seat == seat.0).cloned().unwrap_or_default();
+    let member = names::member_of(members, &request.drive)?;
     let lamp = locate::light(std::path::Path::new("/sys"), &member.drive, !request.off)?;
     let done = if request.off { "is out" } else { "is lit" };
     Ok(Done::new(format!("the lamp of drive {} {done} ({})", name_of(&member), lamp.display())))
@@ -129,13 +158,18 @@ pub fn locate(members: &[MemberView], request: &DriveLocate) -> Result<Done, Pro
 /// # Errors
 /// When the drive is refused.
 pub async fn add(world: &World, opened: &Opened, request: &DriveAdd) -> Result<Done, Problem> {
-    let (with, files) = new_drive(world, opened, &request.with, request.size_bytes, request.force).await?;
-    remember_first(world, opened, &with)?;
+    let (with, files) =
+        new_drive(world, opened, &request.with, request.size_bytes, (request.force, &request.take_from)).await?;
+    let before = remember_first(world, opened, &with)?;
+    let force = request.force || !request.take_from.is_empty();
     let added = match request.grow {
-        true => opened.array.drive_grow(with.clone(), request.force).await,
-        false => opened.array.drive_add_spare(with.clone(), request.force).await,
+        true => opened.array.drive_grow(with.clone(), force).await,
+        false => opened.array.drive_add_spare(with.clone(), force).await,
     };
-    added.map_err(|r| named(&opened.array, r))?;
+    if let Err(refused) = added {
+        forget_again(world, opened, &with, before).await;
+        return Err(named(&opened.array, refused));
+    }
     files.keep();
     opened.take_in(with.clone(), None);
     let view = opened.view().await;
@@ -148,20 +182,45 @@ pub async fn add(world: &World, opened: &Opened, request: &DriveAdd) -> Result<D
 
 /// Writes down a drive before the array takes it: a start after a kill in between looks for it then. One too many in
 /// the list does no harm: it carries no label of the array.
-fn remember_first(world: &World, opened: &Opened, with: &rt::Drive) -> Result<(), Problem> {
+fn remember_first(world: &World, opened: &Opened, with: &rt::Drive) -> Result<Before, Problem> {
     let first = opened.array.first();
-    open::remember(world, &first.name(), first.uuid(), std::slice::from_ref(with), None)
+    let uuid = first.uuid();
+    let before = match world.registry.list()?.into_iter().find(|known| known.uuid == uuid) {
+        None => Before::NoArray,
+        Some(known) if known.drives.contains(&with.info().stable_name) => Before::Drive,
+        Some(_) => Before::NoDrive,
+    };
+    open::remember(world, &first.name(), uuid, std::slice::from_ref(with), None)?;
+    Ok(before)
 }
 
-fn name_of(member: &MemberView) -> &str {
-    if member.drive.is_empty() { &member.drive_name } else { &member.drive }
+/// What this machine knew before it wrote down a drive.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Before {
+    NoArray,
+    NoDrive,
+    Drive,
+}
+
+/// Takes a drive off the list again that the array has refused. One that some part of it has taken stays.
+async fn forget_again(world: &World, opened: &Opened, with: &rt::Drive, before: Before) {
+    let (view, info) = (opened.view().await, with.info());
+    if view.members.iter().any(|m| m.drive == info.name || m.drive_name == info.stable_name) {
+        return;
+    }
+    let done = match before {
+        Before::Drive => Ok(()),
+        Before::NoDrive => open::remember(world, &view.name, view.uuid, &[], Some(&info.stable_name)),
+        Before::NoArray => world.registry.forget(view.uuid),
+    };
+    if let Err(problem) = done {
+        tracing::warn!("{}", problem.line());
+    }
 }
 
 async fn member(opened: &Opened, name: &str) -> Result<(base::MemberId, MemberView), Problem> {
-    let view = opened.view().await;
-    let seat = names::seat_of(&view.members, name)?;
-    let member = view.members.into_iter().find(|m| m.seat == seat.0).unwrap_or_default();
-    Ok((seat, member))
+    let member = names::member_of(&opened.view().await.members, name)?;
+    Ok((base::MemberId(member.member), member))
 }
 
 async fn new_drive(
@@ -169,7 +228,7 @@ async fn new_drive(
     opened: &Opened,
     name: &str,
     size: Option<u64>,
-    force: bool,
+    (force, take_from): (bool, &[String]),
 ) -> Result<(rt::Drive, NewFiles), Problem> {
     let sources = names::sources(&[name.to_owned()])?;
     let mut files = NewFiles::default();
@@ -180,7 +239,7 @@ async fn new_drive(
         files.ensure(&world.rt, path, Size(size)).await?;
     }
     let uuid = opened.array.first().uuid();
-    let checks = Checks { rt: &world.rt, registry: &world.registry, purpose: Purpose::Join(uuid), force };
+    let checks = Checks { rt: &world.rt, registry: &world.registry, purpose: Purpose::Join(uuid), force, take_from };
     let mut drives = checks.open_all(&sources).await?;
     let drive = drives.remove(0);
     if drive.info().kind == rt::DriveKind::Memory && !opened.volatile {

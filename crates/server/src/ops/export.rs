@@ -32,13 +32,22 @@ pub async fn opened(world: &World, opened: Opened) -> Result<Done, Problem> {
             "`ashlar stop` ends it",
         ));
     }
+    if opened.read_only {
+        return Err(Problem::refused(
+            "read_only",
+            what,
+            "it is open for reading only: what its log holds is not on its drives in order",
+            "start `ashlar serve` without --read-only, or `ashlar stop` the array first",
+        ));
+    }
     opened.close(world).await?;
     world.registry.forget(view.uuid)?;
     let here = |state| matches!(state, MemberState::In | MemberState::Spare);
     let drives: Vec<&str> = view.members.iter().filter(|m| here(m.state)).map(|m| m.drive.as_str()).collect();
     let mut done = Done::new(format!("{what} is handed over: nothing is left to recover, this machine forgets it"));
     done.notes.push(format!("its drives: {}", drives.join(", ")));
-    done.notes.push("on the other host: `ashlar import`, whatever the drives are called there".to_owned());
+    let name = &view.name;
+    done.notes.push(format!("on the other host: `ashlar import {name}`, whatever the drives are called there"));
     if drives.len() < view.members.len() {
         let n = view.members.len() - drives.len();
         done.notes.push(format!("{n} of its drives are out or missing: they are not needed there, and of no use"));

@@ -7,6 +7,18 @@ use crate::registry::Known;
 use crate::view::{ImportRequest, ImportedArray};
 use crate::{Kind, Problem};
 
+/// Refuses a request that does not say which arrays it means: whatever drives this machine can see, they may be another's.
+///
+/// # Errors
+/// When it names none, and does not mean all.
+pub fn says_which(request: &ImportRequest) -> Result<(), Problem> {
+    if request.all || request.array.is_some() {
+        return Ok(());
+    }
+    let todo = "name the array, or say --all; `ashlar import` lists what is there";
+    Err(Problem::usage("import", "it does not say which array to open", todo))
+}
+
 /// Finds the arrays that a request means.
 ///
 /// # Errors
@@ -18,6 +30,15 @@ pub async fn search(world: &World, request: &ImportRequest) -> Result<(Vec<Found
     if let Some(wanted) = &request.array {
         found.arrays.retain(|a| a.name == *wanted || a.uuid.to_string() == *wanted);
     }
+    if let (Some(wanted), [_, _, ..]) = (&request.array, &found.arrays[..]) {
+        let all: Vec<String> = found.arrays.iter().map(|a| a.uuid.to_string()).collect();
+        return Err(Problem::refused(
+            "array_ambiguous",
+            format!("array {wanted}"),
+            format!("{} arrays have this name: {}", all.len(), all.join(", ")),
+            "name it by its identity; `ashlar import` shows which drives each has",
+        ));
+    }
     if found.arrays.is_empty() {
         if let Some(problem) = Problem::all(found.problems) {
             return Err(problem);
@@ -28,9 +49,9 @@ pub async fn search(world: &World, request: &ImportRequest) -> Result<(Vec<Found
         return Err(Problem::new(
             Kind::NotFound,
             "no_array_found",
-            request.array.as_ref().map_or_else(|| "import".into(), |a| format!("array {a}")),
+            request.array.as_ref().map_or_else(|| "import".into(), |a| format!("array \"{a}\"")),
             format!("no drive with a label of {whose} among {place} ({} looked at)", found.looked_at),
-            "name the directory or the drives: `ashlar import DIR`",
+            "name the directory or the drives, with a slash in it: `ashlar import NAME ./DIR`; `ashlar import` lists all",
         ));
     }
     if let Some(name) = request.take_over.as_ref().filter(|name| found.arrays.iter().all(|a| a.name != **name)) {

@@ -43,7 +43,7 @@ pub async fn run(world: &World, path: &Path) -> Result<Value, Problem> {
             "array": i.array.0,
             "array_name": i.array_name,
             "member": i.member.0,
-            "seat": i.seat.0,
+            "seat": i.number(),
         })),
         "inspection": inspection,
     }))

@@ -417,7 +417,10 @@ pub async fn members(world: &World, known: &Known, read_only: bool, patience: Pa
             "array_gone",
             format!("array {}", known.name),
             format!("none of its {} drives is here", known.drives.len()),
-            "`ashlar import [DIR|DRIVES...]` finds drives that moved",
+            format!(
+                "`ashlar import DIR|DRIVES...` finds drives that moved; if they are gone for good: `ashlar forget {}`",
+                known.name
+            ),
         ));
     }
     Ok(found)

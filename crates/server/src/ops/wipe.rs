@@ -2,22 +2,33 @@
 
 use std::path::Path;
 
+use rt::Drive;
+
 use super::World;
 use crate::Problem;
 use crate::drives::Source;
 use crate::drives::checks::{Checks, Purpose};
 use crate::view::Done;
 
+/// Opens the drive at `path`, if it may be wiped.
+///
+/// # Errors
+/// As of [`run`].
+pub async fn may(world: &World, path: &Path, force: bool, take_from: &[String]) -> Result<Drive, Problem> {
+    let checks = Checks { rt: &world.rt, registry: &world.registry, purpose: Purpose::Wipe, force, take_from };
+    let drive = checks.open(&Source::Path(path.to_owned())).await?;
+    array::owner::refuse_in_use(&world.rt, std::slice::from_ref(&drive)).await?;
+    Ok(drive)
+}
+
 /// Wipes the drive at `path`.
 ///
 /// # Errors
-/// When it is mounted, held, belongs to an array that is being served, or holds something that is not ours (unless
-/// `force`).
-pub async fn run(world: &World, path: &Path, force: bool) -> Result<Done, Problem> {
+/// When it is mounted, held, in use in an array that is served or (unless it is in `take_from`) known on this machine, or
+/// holds something that is not ours (unless `force`).
+pub async fn run(world: &World, path: &Path, force: bool, take_from: &[String]) -> Result<Done, Problem> {
     let source = Source::Path(path.to_owned());
-    let checks = Checks { rt: &world.rt, registry: &world.registry, purpose: Purpose::Wipe, force };
-    let drive = checks.open(&source).await?;
-    array::owner::refuse_in_use(&world.rt, std::slice::from_ref(&drive)).await?;
+    let drive = may(world, path, force, take_from).await?;
     let failed = |e| Problem::failed(format!("drive {}", source.name()), e, "check the drive and its cabling");
     let Some(identity) = array::identify(&drive).await.map_err(failed)? else {
         if force {
@@ -28,6 +39,6 @@ pub async fn run(world: &World, path: &Path, force: bool) -> Result<Done, Proble
     };
     array::wipe(&drive).await.map_err(failed)?;
     let mut done = Done::new(format!("drive {} is wiped", source.name()));
-    done.notes.push(format!("it was seat {} of array {}", identity.seat, identity.array_name));
+    done.notes.push(format!("it was seat {} of array {}", identity.number(), identity.array_name));
     Ok(done)
 }

@@ -298,8 +298,11 @@ pub struct WrittenView {
 /// One member.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct MemberView {
-    /// Seat.
+    /// The number of its seat. A drive that takes another's place has the same; while both are in, two have it.
     pub seat: u16,
+    /// Its own number in the array's tables, which no other member has.
+    #[serde(default)]
+    pub member: u16,
     /// State.
     pub state: MemberState,
     /// The drive's path.

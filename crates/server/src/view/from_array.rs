@@ -53,7 +53,7 @@ impl From<array::Status> for ArrayView {
             memtable_bytes_max: s.memtable_memory.bytes_max,
             exposure: s.exposure.into(),
             alarms: s.alarms.into_iter().map(AlarmView::from).collect(),
-            members: s.members.into_iter().map(MemberView::from).collect(),
+            members: by_seat(s.members.into_iter().map(MemberView::from).collect()),
             volumes: s.volumes.into_iter().map(VolumeView::from).collect(),
             rebuild: s.rebuild.map(|r| RebuildView {
                 segments_total: r.segments_total,
@@ -101,6 +101,12 @@ impl From<array::status::EventLine> for EventView {
     }
 }
 
+/// Members in the order of their seats; of two in one seat the older one first.
+fn by_seat(mut members: Vec<MemberView>) -> Vec<MemberView> {
+    members.sort_by_key(|m| (m.seat, matches!(m.state, MemberState::In | MemberState::Spare)));
+    members
+}
+
 impl From<array::ScrubStatus> for ScrubView {
     fn from(s: array::ScrubStatus) -> ScrubView {
         let schedule = |line: array::ScrubSchedule| ScrubScheduleView {
@@ -144,18 +150,25 @@ impl From<array::ScrubRun> for ScrubRunView {
     }
 }
 
+impl From<array::SeatState> for MemberState {
+    fn from(state: array::SeatState) -> MemberState {
+        match state {
+            array::SeatState::In => MemberState::In,
+            array::SeatState::Leaving => MemberState::Leaving,
+            array::SeatState::Failed => MemberState::Failed,
+            array::SeatState::Replaced => MemberState::Replaced,
+            array::SeatState::Spare => MemberState::Spare,
+            array::SeatState::Missing => MemberState::Missing,
+        }
+    }
+}
+
 impl From<array::status::MemberStatus> for MemberView {
     fn from(m: array::status::MemberStatus) -> MemberView {
         MemberView {
-            seat: m.seat,
-            state: match m.state {
-                array::SeatState::In => MemberState::In,
-                array::SeatState::Leaving => MemberState::Leaving,
-                array::SeatState::Failed => MemberState::Failed,
-                array::SeatState::Missing => MemberState::Missing,
-                array::SeatState::Replaced => MemberState::Replaced,
-                array::SeatState::Spare => MemberState::Spare,
-            },
+            seat: m.bay,
+            member: m.seat,
+            state: m.state.into(),
             drive: m.drive,
             drive_name: m.drive_name,
             bytes: m.bytes,
@@ -229,6 +242,7 @@ impl From<array::RecoveryReport> for RecoveryView {
 impl From<array::Plan> for PlanView {
     fn from(p: array::Plan) -> PlanView {
         PlanView {
+            losses: vec![],
             level: p.level,
             scheme: p.scheme,
             width: p.width,

@@ -55,6 +55,9 @@ pub struct Arrays {
     /// What wants attention in the server itself.
     #[serde(default)]
     pub alarms: Vec<AlarmView>,
+    /// Drives that belong to no array, for the first that lacks one.
+    #[serde(default)]
+    pub spares: Vec<String>,
     /// Arrays that are known on this machine, and that the running Ashlar was not told to serve.
     #[serde(default)]
     pub not_served: Vec<String>,
@@ -175,6 +178,9 @@ pub struct CreateRequest {
     /// Overrides what may be overridden.
     #[serde(default)]
     pub force: bool,
+    /// Arrays known on this machine of which members may be taken.
+    #[serde(default)]
+    pub take_from: Vec<String>,
 }
 
 /// An array is in one piece when nothing is said.
@@ -193,6 +199,7 @@ impl Default for CreateRequest {
             drives: vec![],
             parts: one_part(),
             force: false,
+            take_from: vec![],
         }
     }
 }
@@ -222,6 +229,9 @@ pub struct PlanView {
     pub tolerates: usize,
     /// Whether a rebuild has a place without a new drive.
     pub rebuild_place: bool,
+    /// What drives hold that is lost.
+    #[serde(default)]
+    pub losses: Vec<super::HeldView>,
     /// What to know before saying yes, as sentences.
     pub notes: Vec<String>,
 }
@@ -247,9 +257,12 @@ pub struct Created {
 pub struct ImportRequest {
     /// Directories and drives, absolute; all block devices when empty.
     pub places: Vec<String>,
-    /// Only the array of this name or identity.
+    /// The array of this name or identity.
     #[serde(default)]
     pub array: Option<String>,
+    /// All that are found, when no array is named.
+    #[serde(default)]
+    pub all: bool,
     /// Writes nothing.
     #[serde(default)]
     pub read_only: bool,
@@ -394,6 +407,9 @@ pub struct VolumeLimit {
 pub struct DriveFail {
     /// Its seat, path, stable name or serial number.
     pub drive: String,
+    /// Also when hosts are connected and no redundancy is left then.
+    #[serde(default)]
+    pub force: bool,
 }
 
 /// Start a scrub.
@@ -434,6 +450,9 @@ pub struct DriveReplace {
     /// Overrides what may be overridden.
     #[serde(default)]
     pub force: bool,
+    /// Arrays known on this machine of which members may be taken.
+    #[serde(default)]
+    pub take_from: Vec<String>,
 }
 
 /// Let a drive go for good.
@@ -482,6 +501,9 @@ pub struct DriveAdd {
     /// Overrides what may be overridden.
     #[serde(default)]
     pub force: bool,
+    /// Arrays known on this machine of which members may be taken.
+    #[serde(default)]
+    pub take_from: Vec<String>,
 }
 
 /// Counters of all arrays.

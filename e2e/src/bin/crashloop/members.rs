@@ -182,7 +182,7 @@ impl Members {
     /// The command line of a deed.
     pub fn command(&self, deed: &Deed) -> Vec<String> {
         let words: Vec<&str> = match deed {
-            Deed::Fail { file } => vec!["drive", "fail", self.array, file],
+            Deed::Fail { file } => vec!["drive", "fail", "--force", self.array, file],
             Deed::Replace { file, with } => {
                 vec!["drive", "replace", self.array, file, with, "--size", &self.drive_size]
             }

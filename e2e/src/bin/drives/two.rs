@@ -45,7 +45,7 @@ fn serve(world: &mut World, who: &str, flags: &str) -> Result<()> {
 }
 
 fn stop(world: &mut World, who: &str) -> Result<()> {
-    let line = verb(world, who, "stop");
+    let line = verb(world, who, "stop --force");
     world.guest.sh(&line)?;
     world.guest.finish(who, READY_MAX).map(drop)
 }

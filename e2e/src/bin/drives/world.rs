@@ -136,7 +136,7 @@ impl World {
 
     /// Stops the server in order.
     pub fn stop(&mut self) -> Result<()> {
-        self.guest.sh(&format!("{} stop", self.ashlar))?;
+        self.guest.sh(&format!("{} stop --force", self.ashlar))?;
         self.guest.finish("serve", READY_MAX).map(drop)
     }
 

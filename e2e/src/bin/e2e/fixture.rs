@@ -97,9 +97,9 @@ impl Served {
         Ok([self.uri(), self.tcp_uri()?])
     }
 
-    /// `ashlar drive fail`, which must succeed.
+    /// `ashlar drive fail`, which must succeed, whoever is connected.
     pub fn fail(&self, drive: usize) -> Result<()> {
-        self.ashlar.done(&["drive", "fail", ARRAY, &self.drives[drive]]).map(drop)
+        self.ashlar.done(&["drive", "fail", "--force", ARRAY, &self.drives[drive]]).map(drop)
     }
 
     /// SIGKILL, and a start.

@@ -225,7 +225,7 @@ fn member(world: &mut World) -> Result<()> {
     let (device, controller) = (world.device()?, world.controller()?);
     world.guest.start("fio", &fio(&device, 24, ""))?;
     thread::sleep(Duration::from_secs(2));
-    world.ashlar.done(&["drive", "fail", ARRAY, &world.drives[1]])?;
+    world.ashlar.done(&["drive", "fail", "--force", ARRAY, &world.drives[1]])?;
     let warns =
         |warning: u32| format!("nvme smart-log {controller} -o json | grep -Eq '\"critical_warning\" *: *{warning},'");
     world.guest.wait(NOTICE_MAX, &warns(4))?;
@@ -240,7 +240,7 @@ fn member(world: &mut World) -> Result<()> {
     let printed = world.guest.finish("fio", FIO_MAX)?;
     has_verified(&printed)?;
     // What was rebuilt is as good as what was lost.
-    world.ashlar.done(&["drive", "fail", ARRAY, &world.drives[2]])?;
+    world.ashlar.done(&["drive", "fail", "--force", ARRAY, &world.drives[2]])?;
     let again = fio(&device, 24, "--verify_only");
     let printed = world.guest.sh_within(FIO_MAX, &again)?;
     require(printed.contains("err= 0"), "fio --verify_only", || printed.clone())?;

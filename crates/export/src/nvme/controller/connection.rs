@@ -38,6 +38,11 @@ impl Connection {
         }
     }
 
+    /// Who is at the other end.
+    pub fn peer(&self) -> String {
+        self.stream.peer()
+    }
+
     /// Ends it.
     pub fn cut(&self) {
         self.is_cut.set(true);

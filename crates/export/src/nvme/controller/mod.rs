@@ -139,6 +139,8 @@ pub struct Controller<S: Subsystems> {
     pub host: Host,
     /// Whether it is of the discovery subsystem.
     pub is_discovery: bool,
+    /// When it began, in seconds since 1970.
+    pub since_unix_seconds: u64,
     common: Rc<Common<S>>,
     properties: RefCell<Properties>,
     events: RefCell<Events>,
@@ -169,12 +171,13 @@ impl<S: Subsystems> Controller<S> {
         subsystem: Subsystem,
         host: Host,
         keep_alive_millis: u32,
-        now: Nanos,
+        (now, since_unix_seconds): (Nanos, u64),
     ) -> Rc<Self> {
         let is_discovery = subsystem.nqn == DISCOVERY_NQN;
         let controller = Controller {
             id,
             is_discovery,
+            since_unix_seconds,
             properties: RefCell::new(Properties::new(is_discovery)),
             events: RefCell::default(),
             events_changed: Signal::default(),
@@ -327,6 +330,11 @@ impl<S: Subsystems> Controller<S> {
             queues.values().for_each(|connection| connection.cut());
         }
         Ok(change)
+    }
+
+    /// Who is at the other end of its admin queue.
+    pub fn peer(&self) -> String {
+        self.queues.borrow().get(&0).map_or_else(|| "gone".to_owned(), |connection| connection.peer())
     }
 
     /// The connections of its I/O queues.

@@ -30,7 +30,7 @@ fn export(lab: &Lab) -> Result<()> {
         fs::rename(served.file(n), dir.join("box").join(format!("bay{}", 3 - n))).or_fail("moving a drive")?;
     }
     let ashlar = Ashlar::new(&lab.program, &dir);
-    let imported = ashlar.json(&["import", "box"])?;
+    let imported = ashlar.json(&["import", ARRAY, "./box"])?;
     let replayed = &imported["arrays"][0]["recovery"]["replayed_records"];
     require(replayed == 0, "import", || format!("{replayed} records were left to replay"))?;
     let mut moved = Served { server: Server::new(&ashlar), ashlar, drives: vec![] };
@@ -46,7 +46,7 @@ fn previous(lab: &Lab) -> Result<()> {
     nbdsh(&served, &served.uri(), "h.pwrite(b'late' * 1024, 1 << 20)")?;
     served.server.kill()?;
     let before: Vec<_> = (0..4).map(|n| fs::read(served.file(n)).or_fail("a drive")).collect::<Result<_>>()?;
-    let back = ["import", "--array", ARRAY, "--previous-generation"];
+    let back = ["import", ARRAY, "--previous-generation"];
     served.ashlar.run(&back)?.expect(3)?;
     served.ashlar.done(&[&back[..], &["--read-only"]].concat())?;
     for (n, before) in before.iter().enumerate() {

@@ -192,7 +192,7 @@ fn hooks(lab: &Lab) -> Result<()> {
     let mut served = prepare(lab, &[("reads", 100)])?;
     // The lab's own environment is that of its hooks.
     let program = lab.program.display();
-    let fail = format!("{program} drive fail {ARRAY} d/1");
+    let fail = format!("{program} drive fail --force {ARRAY} d/1");
     let replace = format!("{program} drive replace {ARRAY} d/1 d/spare --force");
     let wait = format!("until {program} status {ARRAY} --json | grep -q '\"state\": *\"optimal\"'; do sleep 0.2; done");
     let control = ["--hook-fail", &fail, "--hook-replace", &replace, "--hook-wait", &wait];
@@ -200,7 +200,7 @@ fn hooks(lab: &Lab) -> Result<()> {
     let result = result(&served)?;
     check_states(&result, "reads", "\"WARN")?;
     let told = result["disclosure"].to_string();
-    demand(told.contains("drive fail lab d/1"), "the hooks are disclosed", &told)?;
+    demand(told.contains("drive fail --force lab d/1"), "the hooks are disclosed", &told)?;
     check_whole(&mut served)
 }
 

@@ -89,7 +89,8 @@ fn failed(lab: &Lab, raid: &str) -> Result<()> {
         let mut served = lab.served(name, raid, DRIVES, VOLUME_SIZE)?;
         let mut traffic = Traffic::new(lab, VOLUME_BYTES)?;
         traffic.run(&served, LOAD)?;
-        let verbs: Vec<_> = lost.iter().map(|d| words(&["drive", "fail", ARRAY, &served.drives[*d]])).collect();
+        let verbs: Vec<_> =
+            lost.iter().map(|d| words(&["drive", "fail", "--force", ARRAY, &served.drives[*d]])).collect();
         traffic.run_with_verbs(&served, &verbs)?;
         traffic.verify(&served)?;
         // One more is refused, and nothing has happened.

@@ -91,7 +91,7 @@ fn two(lab: &Lab, flags: &[&str]) -> Result<()> {
         let load = traffic.start(&served).await?;
         let refuse = [
             [&["serve", "--nbd", "unix:/dev/null/no"], &all[..]].concat(),
-            [&["import"], &all[..]].concat(),
+            [&["import", "--all"], &all[..]].concat(),
             [&["create", "other", "--raid", "0", "--force"], &all[..]].concat(),
             vec!["wipe", "--yes", all[0]],
         ];
@@ -107,7 +107,7 @@ fn two(lab: &Lab, flags: &[&str]) -> Result<()> {
     })?;
     require(served.state()? == "optimal", "the first server", || "it is not optimal any more".into())?;
     traffic.verify(&served)?;
-    is_refused(&other, &[&["import"], &all[..]].concat())?;
+    is_refused(&other, &[&["import", "--all"], &all[..]].concat())?;
 
     // By force: the first stops before the second goes on.
     rt.block_on(async {

@@ -87,7 +87,10 @@ fn signature(lab: &Lab) -> Result<()> {
 fn in_use(lab: &Lab) -> Result<()> {
     let mut served = lab.array("b", "5", 3, "16M")?;
     let create = ["create", "other", "--raid", "5", "d/0", "d/1", "d/2"];
-    says(served.ashlar.run(&create)?.expect(3)?, &["d/0", "belongs to", "lab", "wipe"])?;
+    says(
+        served.ashlar.run(&create)?.expect(3)?,
+        &["d/0", "seat 0 of array lab", "known on this machine", "--take-from lab"],
+    )?;
     served.server.start()?;
     // Another installation knows nothing of the server; the lock tells.
     let elsewhere = Ashlar::new(&lab.program, &lab.dir);

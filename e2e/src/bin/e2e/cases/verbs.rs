@@ -61,7 +61,7 @@ fn import(lab: &Lab) -> Result<()> {
         fs::rename(served.file(n), dir.join("box").join(format!("bay{}", 5 - n))).or_fail("moving a drive")?;
     }
     let ashlar = Ashlar::new(&lab.program, &dir);
-    ashlar.done(&["import", "box"])?;
+    ashlar.done(&["import", ARRAY, "./box"])?;
     let mut moved = Served { server: Server::new(&ashlar), ashlar, drives: vec![] };
     moved.server.start()?;
     nbdsh(&moved, &moved.uri(), "assert h.pread(16384, 8192) == b'here' * 4096").map(drop)

@@ -1,0 +1,108 @@
+//! Spares of the server: drives that belong to no array, and that the first array gets which lacks one.
+//!
+//! Invariant: a drive is looked at like any that is added by hand, without force: one that holds something stays what it is.
+
+use std::cell::RefCell;
+use std::collections::BTreeSet;
+use std::rc::{Rc, Weak};
+use std::time::Duration;
+
+use super::Data;
+use crate::ops::drive;
+use crate::ops::open::Opened;
+use crate::view::{ArrayView, DriveAdd, MemberState};
+
+/// How often arrays are looked at.
+const LOOK: Duration = Duration::from_secs(1);
+
+/// The spares that no array has got yet, as the user named them.
+#[derive(Default)]
+pub struct Spares {
+    left: RefCell<Vec<String>>,
+    /// What was told of them, so that it is told once.
+    told: RefCell<BTreeSet<String>>,
+}
+
+impl Spares {
+    /// These drives.
+    #[must_use]
+    pub fn new(drives: Vec<String>) -> Spares {
+        Spares { left: RefCell::new(drives), told: RefCell::default() }
+    }
+
+    /// Those that no array has got yet.
+    #[must_use]
+    pub fn left(&self) -> Vec<String> {
+        self.left.borrow().clone()
+    }
+}
+
+/// Gives spares to arrays that lack a drive, as long as the server lives and there are spares.
+pub async fn share(data: Weak<Data>) {
+    while let Some(data) = data.upgrade() {
+        if data.spares.left().is_empty() {
+            return;
+        }
+        let served: Vec<Opened> = data.served.borrow().values().cloned().collect();
+        for opened in served.iter().filter(|opened| !opened.read_only && !opened.volatile) {
+            if lacks_a_drive(&opened.view().await) {
+                give(&data, opened).await;
+            }
+        }
+        let rt = data.world.rt.clone();
+        drop((served, data));
+        rt.sleep(LOOK).await;
+    }
+}
+
+/// Whether a seat has only drives that are out, and no spare of the array is there to take it.
+fn lacks_a_drive(view: &ArrayView) -> bool {
+    let at_work = |m: &&_| matches!(m, MemberState::In | MemberState::Leaving);
+    let filled = |seat: u16| view.members.iter().filter(|m| m.seat == seat).map(|m| m.state).any(|s| at_work(&&s));
+    let is_gone = |state| matches!(state, MemberState::Failed | MemberState::Missing);
+    let has_spare = view.members.iter().any(|m| m.state == MemberState::Spare);
+    !has_spare && view.members.iter().any(|m| is_gone(m.state) && !filled(m.seat))
+}
+
+/// Adds the first spare that the array takes.
+async fn give(data: &Rc<Data>, opened: &Opened) {
+    let name = opened.array.first().name();
+    for with in data.spares.left() {
+        let request = DriveAdd { with: with.clone(), grow: false, size_bytes: None, force: false, take_from: vec![] };
+        match drive::add(&data.world, opened, &request).await {
+            Ok(_) => {
+                data.spares.left.borrow_mut().retain(|left| *left != with);
+                tracing::warn!("array {name} lacks a drive: it gets {with} of the server's spares");
+                return;
+            }
+            Err(problem) => {
+                let line =
+                    format!("array {name} lacks a drive, and does not take the spare {with}: {}", problem.line());
+                if data.spares.told.borrow_mut().insert(line.clone()) {
+                    tracing::warn!("{line}");
+                }
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::view::MemberView;
+
+    #[test]
+    fn an_array_lacks_a_drive_where_a_seat_has_none() {
+        let lacks = |members: &[(u16, MemberState)]| {
+            let view =
+                |(seat, state): &(u16, MemberState)| MemberView { seat: *seat, state: *state, ..MemberView::default() };
+            lacks_a_drive(&ArrayView { members: members.iter().map(view).collect(), ..ArrayView::default() })
+        };
+        use MemberState::{Failed, In, Leaving, Missing, Spare};
+        assert!(!lacks(&[(0, In), (1, In)]));
+        assert!(lacks(&[(0, In), (1, Failed)]) && lacks(&[(0, In), (1, Missing)]));
+        assert!(!lacks(&[(0, In), (1, Failed), (1, In)]), "another has its place");
+        assert!(!lacks(&[(0, In), (1, Failed), (5, Spare)]), "its own spare comes first");
+        assert!(!lacks(&[(0, In), (1, Leaving)]));
+    }
+}
