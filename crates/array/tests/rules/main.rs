@@ -21,6 +21,7 @@ mod returning;
 mod room_below;
 mod scrub;
 mod service;
+mod sizes;
 mod space;
 mod whole;
 mod whole_drives;
@@ -190,6 +191,10 @@ rules! {
     drives::a_member_retires_when_the_others_have_room [RetireUnasked]
     drives::a_member_that_joins_is_used []
     drives::a_map_node_is_read_where_its_column_went [OldPlacesBelieved]
+    sizes::a_larger_drive_is_used_as_far_as_slots_list [SlotsOutgrown]
+    sizes::an_array_grows_drive_by_drive []
+    sizes::a_smaller_drive_is_asked_about [SmallerUnasked]
+    sizes::what_is_reserved_is_never_read []
     drives::an_array_that_was_overwritten_makes_room_for_its_rebuild [RebuildLeftShort]
 
     health::three_write_errors_put_a_member_out [OneErrorPutsOut]

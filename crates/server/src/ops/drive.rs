@@ -6,8 +6,10 @@ use crate::Problem;
 use crate::drives::checks::{Checks, Purpose};
 use crate::drives::files::NewFiles;
 use crate::drives::{Source, locate, names};
-use crate::size::Size;
-use crate::view::{Done, DriveAdd, DriveFail, DriveLocate, DriveReplace, DriveRetire, MemberState, MemberView};
+use crate::size::{Size, human};
+use crate::view::{
+    ArrayView, Done, DriveAdd, DriveFail, DriveLocate, DriveReplace, DriveRetire, MemberState, MemberView,
+};
 
 /// Takes a member out.
 ///
@@ -29,6 +31,7 @@ pub async fn replace(world: &World, opened: &Opened, request: &DriveReplace) -> 
     let (seat, old) = member(opened, &request.drive).await?;
     let (with, files) = new_drive(world, opened, &request.with, request.size_bytes, request.force).await?;
     remember_first(world, opened, &with)?;
+    let usable = opened.view().await.usable_bytes;
     let replaced = opened.array.drive_replace(seat, with.clone(), request.force).await;
     replaced.map_err(|r| named(&opened.array, r))?;
     files.keep();
@@ -38,6 +41,7 @@ pub async fn replace(world: &World, opened: &Opened, request: &DriveReplace) -> 
         let mut done = Done::new(format!("drive {} takes over from {} in {}", request.with, name_of(&old), view.name));
         let what = format!("drive {} stays until what lies on it is copied", name_of(&old));
         done.notes.push(format!("{what}; `ashlar status --watch` shows it"));
+        done.notes.extend(about_size(&view, &with, usable));
         return Ok(done);
     }
     // A drive that is not here is known by its name only.
@@ -53,6 +57,7 @@ pub async fn replace(world: &World, opened: &Opened, request: &DriveReplace) -> 
         view.name
     ));
     done.notes.push("the rebuild has started; `ashlar status --watch` shows it".to_owned());
+    done.notes.extend(about_size(&view, &with, usable));
     Ok(done)
 }
 
@@ -131,6 +136,7 @@ pub fn locate(members: &[MemberView], request: &DriveLocate) -> Result<Done, Pro
 pub async fn add(world: &World, opened: &Opened, request: &DriveAdd) -> Result<Done, Problem> {
     let (with, files) = new_drive(world, opened, &request.with, request.size_bytes, request.force).await?;
     remember_first(world, opened, &with)?;
+    let usable = opened.view().await.usable_bytes;
     let added = match request.grow {
         true => opened.array.drive_grow(with.clone(), request.force).await,
         false => opened.array.drive_add_spare(with.clone(), request.force).await,
@@ -139,11 +145,33 @@ pub async fn add(world: &World, opened: &Opened, request: &DriveAdd) -> Result<D
     files.keep();
     opened.take_in(with.clone(), None);
     let view = opened.view().await;
-    open::remember(world, &view.name, view.uuid, &[with], None)?;
-    Ok(Done::new(match request.grow {
+    open::remember(world, &view.name, view.uuid, std::slice::from_ref(&with), None)?;
+    let mut done = Done::new(match request.grow {
         true => format!("drive {} joined {}: new segments lie on it, too", request.with, view.name),
         false => format!("drive {} is a spare of {}", request.with, view.name),
-    }))
+    });
+    done.notes.extend(about_size(&view, &with, usable));
+    Ok(done)
+}
+
+/// What is to be said of a drive that joined and is larger or smaller than the others; `usable` is what volumes could fill
+/// before.
+fn about_size(view: &ArrayView, with: &rt::Drive, usable: u64) -> Vec<String> {
+    let mut notes = vec![];
+    let Some(new) = view.members.iter().find(|m| m.drive == with.info().name) else { return notes };
+    if let Some(sizes) = new.size_sentence() {
+        notes.push(format!("it has {sizes}: the array has no room to list more of it"));
+    }
+    let smallest = view.members.iter().filter(|m| m.state == MemberState::In).map(|m| m.zones).min();
+    if new.state == MemberState::Spare && smallest.is_some_and(|zones| new.zones < zones) {
+        notes.push("it is smaller than the drives in use: usable shrinks when it takes the place of one".to_owned());
+    }
+    if view.usable_bytes < usable {
+        notes.push(format!("usable shrinks from {} to {}", human(usable), human(view.usable_bytes)));
+    } else if view.usable_bytes > usable {
+        notes.push(format!("usable grows from {} to {}", human(usable), human(view.usable_bytes)));
+    }
+    notes
 }
 
 /// Writes down a drive before the array takes it: a start after a kill in between looks for it then. One too many in

@@ -222,6 +222,9 @@ pub struct PlanView {
     pub tolerates: usize,
     /// Whether a rebuild has a place without a new drive.
     pub rebuild_place: bool,
+    /// The largest drive all of which can be used later.
+    #[serde(default)]
+    pub largest_drive_bytes: u64,
     /// What to know before saying yes, as sentences.
     pub notes: Vec<String>,
 }
