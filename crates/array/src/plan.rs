@@ -205,6 +205,10 @@ fn default_width(level: Level, n: usize) -> usize {
     }
 }
 
+/// Drives in a segment from which on one parity column is too little: a rebuild reads all the others, and the more they are,
+/// the likelier one of them errs before it has ended.
+const RAID5_WIDTH_MAX: usize = 12;
+
 fn notes(level: Level, scheme: Scheme, n: usize, place: bool, layouts: &[Layout], segments: u64) -> Vec<String> {
     let mut notes = Vec::new();
     let tolerates = level.tolerates();
@@ -225,6 +229,13 @@ fn notes(level: Level, scheme: Scheme, n: usize, place: bool, layouts: &[Layout]
              with fewer columns while enough drives are healthy."
                 .to_owned()
         });
+    }
+    if level == Level::Raid5 && scheme.width() > RAID5_WIDTH_MAX {
+        notes.push(format!(
+            "RAID 5 over {} drives is risky: while one is rebuilt, an error of any other one loses data. RAID 6 is the level \
+             for more than {RAID5_WIDTH_MAX} drives.",
+            scheme.width()
+        ));
     }
     for layout in layouts.iter().filter(|layout| layout.used_blocks() < layout.drive_blocks) {
         notes.push(format!(
@@ -296,6 +307,26 @@ mod tests {
         ] {
             let p = plan(&spec(level, None), &vec![gib4; n]).unwrap();
             assert_eq!(p.width, width, "{level} over {n}");
+        }
+    }
+
+    /// A wide RAID 5 is made, and said to be one.
+    #[test]
+    fn a_wide_raid_5_names_the_level_to_take() {
+        let gib4 = 1 << 20;
+        for (level, width, said) in [
+            (Level::Raid5, 12, false),
+            (Level::Raid5, 13, true),
+            (Level::Raid5, 23, true),
+            (Level::Raid6, 23, false),
+            (Level::Raid0, 23, false),
+        ] {
+            let notes = plan(&spec(level, Some(width)), &[gib4; 24]).unwrap().notes;
+            assert_eq!(
+                notes.iter().any(|note| note.contains("RAID 6 is the level")),
+                said,
+                "{level} of {width}: {notes:?}"
+            );
         }
     }
 
