@@ -18,8 +18,8 @@ use crate::node_cache::NodeCache;
 use crate::pins::Pins;
 use crate::seat::Seat;
 use crate::segment::Table;
-use crate::status::{EventLine, EventSeverity};
 use crate::status::Tally;
+use crate::status::{EventLine, EventSeverity};
 use crate::sync::{Event, Gate, RangeLocks};
 
 /// Events kept for `status`.

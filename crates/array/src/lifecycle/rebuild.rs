@@ -246,7 +246,9 @@ impl Core {
             Ok(()) if lost == 0 && self.lacks_redundancy() => self.note("the rebuild is done".to_owned()),
             Ok(()) if lost == 0 => self.note("the rebuild is done: redundancy is full".to_owned()),
             Ok(()) => {
-                self.error(format!("the rebuild is done, but {lost} rows could not be made whole: blocks in them are lost"));
+                self.error(format!(
+                    "the rebuild is done, but {lost} rows could not be made whole: blocks in them are lost"
+                ));
             }
             Err(fault) => self.error(format!("the rebuild stopped: {fault}")),
         }

@@ -347,7 +347,8 @@ pub fn an_array_that_was_overwritten_makes_room_for_its_rebuild() {
             })
             .collect();
         let mut waited = 0;
-        let is_whole = |status: &Status| status.events.iter().any(|e| e.text == "the rebuild is done: redundancy is full");
+        let is_whole =
+            |status: &Status| status.events.iter().any(|e| e.text == "the rebuild is done: redundancy is full");
         while !is_whole(&p.array().status()) {
             let status = p.array().status();
             assert!(waited < 300, "hosts {hosts}: {:#?} {:#?} {}", status.rebuild, status.events, status.segments_free);

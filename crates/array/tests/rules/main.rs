@@ -246,6 +246,7 @@ rules! {
     scrub::it_runs_when_it_is_due []
     scrub::a_start_in_the_future_is_none [ScrubAwaitsWrongDate]
     scrub::one_that_is_overdue_is_told []
+    scrub::a_rate_that_is_too_low_is_told []
 
     whole::volumes_are_in_all_parts_or_none [FirstPartFirst, LeftInParts]
     whole::what_is_missing_in_a_part_is_missing_in_all [GoneFailed]
