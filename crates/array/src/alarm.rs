@@ -52,6 +52,8 @@ pub enum AlarmCode {
     SpaceLow,
     /// A scrub is late.
     ScrubOverdue,
+    /// Scrubs cannot end within their interval at the rate that was set.
+    ScrubTooSlow,
 }
 
 impl AlarmCode {
@@ -73,6 +75,7 @@ impl AlarmCode {
             AlarmCode::Full => "full",
             AlarmCode::SpaceLow => "space_low",
             AlarmCode::ScrubOverdue => "scrub_overdue",
+            AlarmCode::ScrubTooSlow => "scrub_too_slow",
         }
     }
 }

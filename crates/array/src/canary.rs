@@ -318,6 +318,10 @@ canaries! {
     ReservationLost,
     /// The marks of other owners are not looked at.
     MarkIgnored,
+    /// A large drive gets all the zones that fit on it, whatever the slots can list.
+    SlotsOutgrown,
+    /// A smaller drive joins without a look at what is stored.
+    SmallerUnasked,
 }
 
 #[cfg(feature = "canary")]

@@ -7,7 +7,7 @@ use std::rc::Rc;
 
 use base::{BlockCount, MemberId, MemberUuid};
 use ondisk::layout::MEMBERS_MAX;
-use ondisk::{Label, Layout, MemberState, Rate, WhyOut};
+use ondisk::{Label, MemberState, Rate, WhyOut};
 use rt::Drive;
 
 use crate::array::Array;
@@ -141,11 +141,17 @@ impl Array {
     /// A new drive takes the place of a seat's. Of one that is in, what lies there is copied first, and it leaves when
     /// nothing lies there any more ([`Array::drive_left`]); of one that is out, it is made from the others.
     ///
+    /// With `force` it may belong to an array, and be too small for what is stored.
+    ///
     /// # Errors
     /// When the drive is too small or belongs to an array, or the place is taken.
     pub async fn drive_replace(&self, seat: MemberId, with: Drive, force: bool) -> Result<(), Refused> {
         let core = &self.core;
         let old = self.may_replace(seat)?;
+        if !force {
+            self.may_be_smaller(Some(&old), &with.info().name, with.info().blocks)?;
+        }
+        let usable = core.usable_blocks();
         let newcomer = self.seat_drive(with, old.bay.get(), force).await?;
         core.degraded_durably().await?;
         // Something may have become of it meanwhile.
@@ -164,6 +170,7 @@ impl Array {
             true => format!("drive {} takes over from {}, which leaves", newcomer.drive_name, old.drive_name),
             false => format!("drive {} takes the place of {}", newcomer.drive_name, old.drive_name),
         });
+        core.note_if_smaller(usable);
         core.wanted.rebuild.set(true);
         core.room_changed();
         Ok(())
@@ -201,10 +208,15 @@ impl Array {
 
     /// Adds a drive that takes the place of the next one to fail.
     ///
+    /// With `force` it may belong to an array, and be too small for what is stored.
+    ///
     /// # Errors
     /// When the drive is too small or belongs to an array.
     pub async fn drive_add_spare(&self, drive: Drive, force: bool) -> Result<(), Refused> {
         self.core.writable()?;
+        if !force {
+            self.may_be_smaller(None, &drive.info().name, drive.info().blocks)?;
+        }
         let newcomer = self.seat_drive(drive, self.next_bay(), force).await?;
         self.core.commit().await?;
         self.core.note(format!("drive {} is a spare", newcomer.drive_name));
@@ -371,21 +383,6 @@ impl Array {
             None => seats.push(seat.clone()),
         }
         Ok(seat)
-    }
-
-    /// Where things would lie on a drive of this size.
-    pub(crate) fn layout_for(&self, name: &str, blocks: BlockCount) -> Result<Layout, Refused> {
-        let shape = &self.core.shape;
-        let refuse = |why, todo| Err(Refused::new(RefusedCode::Drives, format!("drive {name}"), why, todo));
-        let layout = Layout::new(blocks.0, shape.slot_blocks, shape.zone_blocks);
-        let Some(layout) = layout.filter(|l| l.zones >= ondisk::layout::ZONES_MIN) else {
-            return refuse("it is too small for this array's zones", "Use a larger drive");
-        };
-        if Layout::slot_blocks_for(layout.zones) > shape.slot_blocks {
-            let why = "it is much larger than the drives the array was created with";
-            return refuse(why, "Use a smaller drive, or a partition of this one");
-        }
-        Ok(layout)
     }
 
     /// The number of a seat that nobody has, nor is about to leave.

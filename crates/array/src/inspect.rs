@@ -2,7 +2,7 @@
 
 use base::{ArrayUuid, BLOCK_BYTES, MemberId, MemberLba, MemberUuid};
 use ondisk::label::PARTS_MAX;
-use ondisk::layout::ALIGN_BLOCKS;
+use ondisk::layout::{ALIGN_BLOCKS, SLOT_BLOCKS_MAX};
 use ondisk::{FormatError, Generation, Label, Layout, OwnerMark};
 use rt::{Buf, Drive, IoError};
 use serde::Serialize;
@@ -143,7 +143,7 @@ fn label_in(drive: &Drive, block: &[u8]) -> Result<Label, FormatError> {
 
 /// Slot sizes that are tried where the label away from the drive's ends is looked for, in steps of 1 MiB: more when there is a
 /// generation in front of it.
-const SLOTS_TRIED: u32 = 256;
+const SLOTS_TRIED: u32 = SLOT_BLOCKS_MAX / ALIGN_BLOCKS as u32;
 const SLOTS_TRIED_BLIND: u32 = 8;
 
 /// The label away from the drive's ends. It counts where both generations before it are whole: else something else may have

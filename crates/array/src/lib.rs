@@ -46,6 +46,7 @@ mod row;
 mod seat;
 mod segment;
 mod share;
+mod sizes;
 mod space;
 mod spans;
 pub mod status;

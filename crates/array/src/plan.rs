@@ -52,6 +52,8 @@ pub struct Plan {
     pub tolerates: usize,
     /// Whether a rebuild has a place without a new drive.
     pub rebuild_place: bool,
+    /// Bytes of the largest drive all of which can be used later, in the place of one of these or beside them.
+    pub largest_drive_bytes: u64,
     /// What a person should know.
     pub notes: Vec<String>,
     #[serde(skip)]
@@ -141,12 +143,12 @@ pub fn plan(spec: &CreateSpec, drive_blocks: &[u64]) -> Result<Plan, Refused> {
             "Leave the zone size out",
         ));
     }
-    let zones_bound = drive_blocks.iter().max().map_or(0, |b| b / u64::from(zone_blocks)) as u32;
-    let slot_blocks = Layout::slot_blocks_for(zones_bound);
-    let mut zones = Vec::with_capacity(n);
+    let largest = drive_blocks.iter().copied().max().unwrap_or(0);
+    let slot_blocks = Layout::slot_blocks_of_new(smallest, largest, zone_blocks);
+    let mut layouts = Vec::with_capacity(n);
     for &blocks in drive_blocks {
         match Layout::new(blocks, slot_blocks, zone_blocks) {
-            Some(layout) if layout.zones >= ZONES_MIN => zones.push(layout.zones),
+            Some(layout) if layout.zones >= ZONES_MIN => layouts.push(layout),
             _ => {
                 let need = u64::from(ZONES_MIN) * u64::from(zone_blocks) + 2 * u64::from(slot_blocks) + 1024;
                 return Err(refuse(
@@ -162,6 +164,7 @@ pub fn plan(spec: &CreateSpec, drive_blocks: &[u64]) -> Result<Plan, Refused> {
             }
         }
     }
+    let zones: Vec<u32> = layouts.iter().map(|layout| layout.zones).collect();
     let rebuild_place = level.tolerates() > 0 && n > width;
     let segments = segments_of(&zones, width);
     let data_blocks = segments * scheme.k() as u64 * u64::from(zone_blocks);
@@ -185,7 +188,8 @@ pub fn plan(spec: &CreateSpec, drive_blocks: &[u64]) -> Result<Plan, Refused> {
         usable_bytes: BlockCount(usable).bytes(),
         tolerates: level.tolerates(),
         rebuild_place,
-        notes: notes(level, scheme, n, rebuild_place, &zones, segments),
+        largest_drive_bytes: BlockCount(Layout::largest_drive(slot_blocks, zone_blocks)).bytes(),
+        notes: notes(level, scheme, n, rebuild_place, &layouts, segments),
         zone_blocks,
         slot_blocks,
     })
@@ -201,7 +205,11 @@ fn default_width(level: Level, n: usize) -> usize {
     }
 }
 
-fn notes(level: Level, scheme: Scheme, n: usize, place: bool, zones: &[u32], segments: u64) -> Vec<String> {
+/// Drives in a segment from which on one parity column is too little: a rebuild reads all the others, and the more they are,
+/// the likelier one of them errs before it has ended.
+const RAID5_WIDTH_MAX: usize = 12;
+
+fn notes(level: Level, scheme: Scheme, n: usize, place: bool, layouts: &[Layout], segments: u64) -> Vec<String> {
     let mut notes = Vec::new();
     let tolerates = level.tolerates();
     notes.push(match (level, tolerates) {
@@ -222,8 +230,22 @@ fn notes(level: Level, scheme: Scheme, n: usize, place: bool, zones: &[u32], seg
                 .to_owned()
         });
     }
+    if level == Level::Raid5 && scheme.width() > RAID5_WIDTH_MAX {
+        notes.push(format!(
+            "RAID 5 over {} drives is risky: while one is rebuilt, an error of any other one loses data. RAID 6 is the level \
+             for more than {RAID5_WIDTH_MAX} drives.",
+            scheme.width()
+        ));
+    }
+    for layout in layouts.iter().filter(|layout| layout.used_blocks() < layout.drive_blocks) {
+        notes.push(format!(
+            "Of a drive of {} MiB the first {} MiB are used: the smallest drive has no room for a larger system area.",
+            layout.drive_blocks / 256,
+            layout.used_blocks() / 256
+        ));
+    }
     let used = segments * scheme.width() as u64;
-    let all: u64 = zones.iter().map(|&z| u64::from(z)).sum();
+    let all: u64 = layouts.iter().map(|layout| u64::from(layout.zones)).sum();
     if used + scheme.width() as u64 <= all && used * 100 < all * 99 {
         notes.push(format!(
             "{} % of the raw space cannot be used because the drives differ in size.",
@@ -285,6 +307,40 @@ mod tests {
         ] {
             let p = plan(&spec(level, None), &vec![gib4; n]).unwrap();
             assert_eq!(p.width, width, "{level} over {n}");
+        }
+    }
+
+    /// A wide RAID 5 is made, and said to be one.
+    #[test]
+    fn a_wide_raid_5_names_the_level_to_take() {
+        let gib4 = 1 << 20;
+        for (level, width, said) in [
+            (Level::Raid5, 12, false),
+            (Level::Raid5, 13, true),
+            (Level::Raid5, 23, true),
+            (Level::Raid6, 23, false),
+            (Level::Raid0, 23, false),
+        ] {
+            let notes = plan(&spec(level, Some(width)), &[gib4; 24]).unwrap().notes;
+            assert_eq!(
+                notes.iter().any(|note| note.contains("RAID 6 is the level")),
+                said,
+                "{level} of {width}: {notes:?}"
+            );
+        }
+    }
+
+    /// Of drives of very different sizes all are taken; what cannot be used is said.
+    #[test]
+    fn drives_of_very_different_sizes() {
+        let gb = |n: u64| n * 1_000_000_000 / BLOCK_BYTES as u64;
+        for (drives, said) in [
+            (vec![gb(960), gb(960), gb(15_360)], false),
+            (vec![gb(1), gb(20), gb(20)], false),
+            (vec![gb(1), gb(15_360), gb(15_360)], true),
+        ] {
+            let p = plan(&spec(Level::Raid5, None), &drives).unwrap();
+            assert_eq!(p.notes.iter().any(|note| note.contains("the first")), said, "{drives:?}: {:?}", p.notes);
         }
     }
 

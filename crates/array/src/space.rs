@@ -408,6 +408,11 @@ impl Core {
 
     /// Blocks that volumes may fill.
     pub fn usable_blocks(&self) -> u64 {
+        self.usable_blocks_with(None)
+    }
+
+    /// The same, if a drive of so many zones had the bay.
+    pub fn usable_blocks_with(&self, other: Option<(u16, u32)>) -> u64 {
         let shape = &self.shape;
         let counts = |s: &&Rc<Seat>| matches!(s.state.get(), MemberState::In | MemberState::Out) && !s.leaving.get();
         let mut by_bay = std::collections::BTreeMap::new();
@@ -418,6 +423,7 @@ impl Core {
                 *zones = s.layout.zones;
             }
         }
+        by_bay.extend(other);
         let zones: Vec<u32> = by_bay.into_values().collect();
         // A member that left took its bay with it.
         let bays = zones.len() - usize::from(shape.rebuild_place && zones.len() > 1);

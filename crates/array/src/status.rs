@@ -253,6 +253,8 @@ pub struct MemberStatus {
     pub drive_name: String,
     /// Bytes.
     pub bytes: u64,
+    /// Bytes of it that are used: all, unless the slots list no more zones of so large a drive.
+    pub bytes_used: u64,
     /// Zones.
     pub zones: u32,
     /// Zones in no segment.
@@ -481,6 +483,7 @@ impl Core {
                 drive: s.drive.as_ref().map(|d| d.info().name.clone()).unwrap_or_default(),
                 drive_name: s.drive_name.clone(),
                 bytes: BlockCount(s.layout.drive_blocks).bytes(),
+                bytes_used: BlockCount(s.layout.used_blocks()).bytes(),
                 zones: s.layout.zones,
                 zones_free: s.free.borrow().len() as u64,
                 reads: s.counters.reads.get(),

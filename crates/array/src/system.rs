@@ -146,9 +146,19 @@ impl Core {
 
     /// Whether the generation with this id is whole in a member's slot.
     async fn holds_generation(&self, seat: &Seat, at: MemberLba, id: u128) -> bool {
-        let slot = Buf::zeroed(self.shape.slot_blocks as usize * BLOCK_BYTES);
-        let (read, image) = seat.read(at, slot).await;
+        let (read, image) = self.read_generation(seat, at).await;
         read.is_ok() && Generation::decode(&image).is_ok_and(|g| g.id == id)
+    }
+
+    /// A slot as far as the generation in it says that it is long; its first block where there is none. Slots have room for
+    /// drives that may come: the rest of one is never read.
+    pub(crate) async fn read_generation(&self, seat: &Seat, at: MemberLba) -> (Result<(), rt::IoError>, Buf) {
+        let (read, first) = seat.read(at, Buf::zeroed(BLOCK_BYTES)).await;
+        let blocks = Generation::total_bytes(&first).map_or(1, |bytes| bytes.div_ceil(BLOCK_BYTES));
+        if read.is_err() || blocks <= 1 || blocks > self.shape.slot_blocks as usize {
+            return (read, first);
+        }
+        seat.read(at, Buf::zeroed(blocks * BLOCK_BYTES)).await
     }
 
     /// Whether a member holds zeros in place of its generations and labels.
@@ -186,7 +196,9 @@ impl Core {
             return Ok(true);
         }
         // Perhaps the beginning of one whose writing was cut short.
-        let Some(image) = self.read_slot(seat, slot, self.shape.slot_blocks).await? else { return Ok(true) };
+        let length = Generation::total_bytes(&block).map_or(1, |bytes| bytes.div_ceil(BLOCK_BYTES).max(1));
+        let blocks = u32::try_from(length).map_or(1, |blocks| if blocks > self.shape.slot_blocks { 1 } else { blocks });
+        let Some(image) = self.read_slot(seat, slot, blocks).await? else { return Ok(true) };
         Ok(self.may_overwrite(&image))
     }
 

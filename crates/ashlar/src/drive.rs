@@ -195,7 +195,8 @@ fn replace(context: &Context, array: &str, request: DriveReplace) -> Result<Done
         let state = opened.view().await.state;
         opened.close(&world).await?;
         let mut done = result?;
-        done.notes = vec![format!("the array is {}", text::state_word(state))];
+        // The first note says how to watch what is over now; what follows is about the drive's size.
+        done.notes.splice(..1, [format!("the array is {}", text::state_word(state))]);
         Ok(done)
     })
 }

@@ -40,6 +40,19 @@ const BYTES_PER_ZONE: u64 = crate::segment::SEGMENT_BYTES as u64 + crate::segmen
 /// Blocks at the end of each slot that no generation reaches.
 pub const SLOT_SPARE_BLOCKS: u32 = 2;
 
+/// The largest slot: 2 GiB. A generation tells its length in 32 bits, and the label behind the slots is looked for in steps of
+/// 1 MiB.
+pub const SLOT_BLOCKS_MAX: u32 = 1 << 19;
+
+/// An array has room for drives so many times as large as the largest one when it was made, where the smallest can spare it.
+pub const GROWTH: u32 = 8;
+
+/// Of the smallest drive, what one slot takes at most for drives that may come: 1/128.
+const RESERVE_SHARE: u64 = 128;
+
+/// Of the smallest drive, what one slot takes at most for larger drives that are there: 1/8.
+const LARGER_SHARE: u64 = 8;
+
 /// The places of one member.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Layout {
@@ -54,14 +67,43 @@ pub struct Layout {
 }
 
 impl Layout {
-    /// Slot size for an array whose largest member has `zones_max` zones.
+    /// Slot size for an array whose largest member has `zones_max` zones; [`SLOT_BLOCKS_MAX`] where that were more.
     ///
     /// Room for [`MEMBERS_MAX`] such members, so that a growing array never outgrows its slots.
     #[must_use]
     pub fn slot_blocks_for(zones_max: u32) -> u32 {
         let bytes = FIXED_BYTES + MEMBERS_MAX as u64 * u64::from(zones_max) * BYTES_PER_ZONE;
-        let blocks = BlockCount::ceil_from_bytes(bytes).0;
-        blocks.next_multiple_of(ALIGN_BLOCKS) as u32
+        let blocks = BlockCount::ceil_from_bytes(bytes).0.next_multiple_of(ALIGN_BLOCKS);
+        u32::try_from(blocks).unwrap_or(u32::MAX).min(SLOT_BLOCKS_MAX)
+    }
+
+    /// The most zones of one member that slots of this size can list, for [`MEMBERS_MAX`] members.
+    #[must_use]
+    pub fn zones_max(slot_blocks: u32) -> u32 {
+        let bytes = BlockCount(u64::from(slot_blocks)).bytes().saturating_sub(FIXED_BYTES);
+        u32::try_from(bytes / (MEMBERS_MAX as u64 * BYTES_PER_ZONE)).unwrap_or(u32::MAX)
+    }
+
+    /// Slot size of a new array whose smallest and largest drive have so many blocks.
+    ///
+    /// For drives [`GROWTH`] times as large as the largest, as far as two slots take 1/64 of the smallest; for the largest
+    /// itself, as far as they take a quarter of it. What slots do not list of a drive is not used.
+    #[must_use]
+    pub fn slot_blocks_of_new(smallest: u64, largest: u64, zone_blocks: u32) -> u32 {
+        let aligned = |blocks: u64| u32::try_from(blocks / ALIGN_BLOCKS * ALIGN_BLOCKS).unwrap_or(u32::MAX);
+        let slot_for =
+            |blocks: u64| Self::slot_blocks_for(u32::try_from(blocks / u64::from(zone_blocks)).unwrap_or(u32::MAX));
+        let needed = slot_for(largest).min(aligned(smallest / LARGER_SHARE)).max(slot_for(smallest));
+        let wished = slot_for(largest.saturating_mul(u64::from(GROWTH))).min(aligned(smallest / RESERVE_SHARE));
+        let holds = |slot| Self::new(smallest, slot, zone_blocks).is_some_and(|l| l.zones >= ZONES_MIN);
+        if wished > needed && holds(wished) { wished } else { needed }
+    }
+
+    /// Blocks of the largest drive all of which is used where slots and zones have these sizes.
+    #[must_use]
+    pub fn largest_drive(slot_blocks: u32, zone_blocks: u32) -> u64 {
+        let zones = Self::zones_max(slot_blocks);
+        Self { drive_blocks: 0, slot_blocks, zone_blocks, zones }.zones_end() + u64::from(zone_blocks)
     }
 
     /// The zone size for a smallest drive of `drive_blocks`: a power of two, about 1/1024 of it, and at least
@@ -72,12 +114,14 @@ impl Layout {
         zone.clamp(u64::from(ZONE_BLOCKS_MIN_USER), u64::from(ZONE_BLOCKS_MAX)) as u32
     }
 
-    /// The layout of a drive of `drive_blocks`; `None` when not even one zone fits, or zones have no blocks.
+    /// The layout of a drive of `drive_blocks`, with as many zones as fit and slots can list; `None` when that is none, or
+    /// zones have no blocks.
     #[must_use]
     pub fn new(drive_blocks: u64, slot_blocks: u32, zone_blocks: u32) -> Option<Layout> {
         let start = Self { drive_blocks, slot_blocks, zone_blocks, zones: 0 }.zones_start();
         let room = drive_blocks.checked_sub(start + 1)?;
-        let zones = u32::try_from(room.checked_div(u64::from(zone_blocks))?).unwrap_or(u32::MAX);
+        let fitting = u32::try_from(room.checked_div(u64::from(zone_blocks))?).unwrap_or(u32::MAX);
+        let zones = fitting.min(Self::zones_max(slot_blocks));
         (zones > 0).then_some(Layout { drive_blocks, slot_blocks, zone_blocks, zones })
     }
 
@@ -124,6 +168,18 @@ impl Layout {
         (ALIGN_BLOCKS + 2 * u64::from(self.slot_blocks)).next_multiple_of(ALIGN_BLOCKS)
     }
 
+    /// The block behind the last zone.
+    fn zones_end(&self) -> u64 {
+        self.zones_start() + u64::from(self.zones) * u64::from(self.zone_blocks)
+    }
+
+    /// Blocks of the drive that are used: all of them, unless another zone would fit that the slots cannot list.
+    #[must_use]
+    pub fn used_blocks(&self) -> u64 {
+        let end = self.zones_end();
+        if self.drive_blocks > end + u64::from(self.zone_blocks) { end } else { self.drive_blocks }
+    }
+
     /// The block at `row` of `zone`.
     #[must_use]
     pub fn zone_row(&self, zone: u32, row: u32) -> MemberLba {
@@ -150,6 +206,50 @@ mod tests {
             assert!(l.slot(0).byte_offset() + l.generation_bytes_max() as u64 <= l.owner_mark().unwrap().byte_offset());
             assert_eq!(l.zone_row(0, 0).0 % ALIGN_BLOCKS, 0);
             assert!(l.zone_row(l.zones - 1, zone_blocks - 1).0 < l.labels()[1].0);
+        }
+    }
+
+    /// Zones are as many as fit, and no more than the slots list; the label, which says them, agrees.
+    #[test]
+    fn slots_list_every_zone() {
+        for (gb, slot_blocks) in [(960u64, 1536), (3840, 1536), (61_440, 1536), (960, 4864), (15_360, 4864)] {
+            let zone_blocks = Layout::zone_blocks_for(960_000_000_000 / 4096);
+            let l = Layout::new(gb * 1_000_000_000 / 4096, slot_blocks, zone_blocks).unwrap();
+            assert!(Layout::slot_blocks_for(l.zones) <= slot_blocks, "{gb} GB: {} zones", l.zones);
+            let all = l.drive_blocks <= Layout::largest_drive(slot_blocks, zone_blocks);
+            assert_eq!(l.used_blocks() == l.drive_blocks, all, "{gb} GB, {l:?}");
+            assert!(l.used_blocks() <= l.drive_blocks && l.used_blocks() >= l.zone_row(l.zones - 1, 0).0);
+        }
+        assert_eq!(Layout::slot_blocks_for(u32::MAX), SLOT_BLOCKS_MAX);
+        for zones in [1, 64, 1000, 14_305, 114_441] {
+            let listed = Layout::zones_max(Layout::slot_blocks_for(zones));
+            assert!(listed >= zones && listed < zones + 210, "{zones}: {listed}");
+        }
+    }
+
+    /// What is reserved at create, of drives of 256 MiB to 122 TB, and of very different ones.
+    #[test]
+    fn slots_of_new_arrays() {
+        let mib = |n: u64| n << 8;
+        let gb = |n: u64| n * 1_000_000_000 / 4096;
+        // Smallest, largest, MiB of a slot, and how many times as large as the largest a drive may be that is used as a whole.
+        for (smallest, largest, slot_mib, times) in [
+            (mib(262), mib(262), 2, 3),
+            (mib(1024), mib(1024), 8, 5),
+            (mib(4096), mib(4096), 32, 6),
+            (gb(960), gb(960), 36, 8),
+            (gb(3840), gb(3840), 36, 8),
+            (gb(61_440), gb(61_440), 560, 8),
+            (gb(122_880), gb(122_880), 1119, 8),
+            (mib(1024), mib(20_480), 26, 1),
+            (mib(1024), gb(15_360), 128, 0),
+        ] {
+            let zone_blocks = Layout::zone_blocks_for(smallest);
+            let slot_blocks = Layout::slot_blocks_of_new(smallest, largest, zone_blocks);
+            let l = Layout::new(smallest, slot_blocks, zone_blocks).unwrap();
+            let most = Layout::largest_drive(slot_blocks, zone_blocks);
+            assert_eq!((u64::from(slot_blocks) / 256, most / largest), (slot_mib, times), "{smallest} {largest}");
+            assert!(l.zones >= ZONES_MIN && 8 * u64::from(slot_blocks) <= smallest, "{l:?}");
         }
     }
 

@@ -12,8 +12,9 @@
 //! - a row is only ever overwritten by the same, checksum-proven content, under a pin (`rows.rs`);
 //! - hosts first: while they are at work the drives belong to a scrub for a quarter of the time at most.
 //!
-//! Not here: what a scrub reads and mends (`rows.rs`, `system.rs`).
+//! Not here: what a scrub reads and mends (`rows.rs`, `system.rs`), and how fast (`rate.rs`).
 
+mod rate;
 mod rows;
 mod system;
 
@@ -41,9 +42,6 @@ pub const MEDIA_EVERY_HOURS: u32 = 7 * 24;
 
 /// Hours from one parity scrub of a new array to the next: it costs more and finds what is rarer.
 pub const PARITY_EVERY_HOURS: u32 = 30 * 24;
-
-/// Bytes a second where nobody says otherwise: 10 TB take two days, and one NVMe drive reads twenty times as much.
-const BYTES_PER_SECOND: u64 = 64 << 20;
 
 /// Of the time, a scrub has one part in so many while hosts are at work.
 const SHARE_BESIDE_HOSTS: u32 = 4;
@@ -154,6 +152,8 @@ pub struct Progress {
     saved: Cell<Nanos>,
     events: Cell<u64>,
     host_requests: Cell<u64>,
+    /// What it reads a second at most, as of the last look.
+    bytes_per_second: Cell<u64>,
     found: RefCell<BTreeMap<MemberId, DriveFindings>>,
     /// Segments with a place that does not hold what is written there.
     failing: RefCell<BTreeSet<SegmentId>>,
@@ -216,7 +216,7 @@ impl Core {
         Some(if ahead { 0 } else { line.started_at.saturating_add(u64::from(line.every_hours) * 3600) })
     }
 
-    /// Scrubs that should have begun a whole interval ago, or have been running for two, for its alarms.
+    /// Scrubs that should have begun a whole interval ago, or have been running for two, or cannot end in time, for its alarms.
     pub fn scrub_alarms(&self) -> Vec<Alarm> {
         let now = self.rt.unix_seconds();
         let overdue = |kind: ScrubKind| {
@@ -235,7 +235,8 @@ impl Core {
                 )
             })
         };
-        [ScrubKind::Media, ScrubKind::Parity].into_iter().filter_map(overdue).collect()
+        let overdue = [ScrubKind::Media, ScrubKind::Parity].into_iter().filter_map(overdue);
+        overdue.chain(self.scrub_rate_alarm()).collect()
     }
 
     /// What was asked for, what a restart interrupted, what is due. A parity scrub does what a media scrub does.
@@ -307,6 +308,7 @@ impl Core {
         p.running.set(Some(kind));
         [&p.done, &p.bytes, &p.events].iter().for_each(|c| c.set(0));
         p.began.set(self.rt.now());
+        p.bytes_per_second.set(self.scrub_rate_now());
         p.saved.set(self.rt.now());
         p.stop.set(false);
         let resumed = if planted(Canary::ScrubForgetsPosition) { 0 } else { self.scrub_line(kind).position };
@@ -369,6 +371,7 @@ impl Core {
             self.set_scrub_line(kind, |line| line.position = at);
             if self.rt.now() - p.saved.get() >= SAVE_EVERY {
                 p.saved.set(self.rt.now());
+                p.bytes_per_second.set(self.scrub_rate_now());
                 self.commit().await?;
             }
         }
@@ -382,7 +385,7 @@ impl Core {
         let took = self.rt.now() - begun;
         let mut whole = Duration::ZERO;
         if !p.unlimited.get() {
-            whole = Duration::from_nanos((u128::from(bytes) * 1_000_000_000 / u128::from(self.scrub_rate())) as u64);
+            whole = Duration::from_nanos((u128::from(bytes) * 1_000_000_000 / u128::from(self.scrub_pace())) as u64);
         }
         let requests = self.host_requests();
         if p.host_requests.replace(requests) != requests {
@@ -397,13 +400,6 @@ impl Core {
 
     fn host_requests(&self) -> u64 {
         self.volumes.borrow().values().map(|v| v.counters.reads.get() + v.counters.writes.get()).sum()
-    }
-
-    fn scrub_rate(&self) -> u64 {
-        match self.settings.borrow().scrub_bytes_per_second {
-            0 => BYTES_PER_SECOND,
-            rate => rate,
-        }
     }
 
     /// Counts and tells one thing that was wrong.
@@ -511,7 +507,7 @@ impl Core {
             last: self.scrub.last.borrow().clone(),
             media: schedule(ScrubKind::Media),
             parity: schedule(ScrubKind::Parity),
-            bytes_per_second: self.scrub_rate(),
+            bytes_per_second: self.scrub_rate_now(),
         }
     }
 }

@@ -21,6 +21,7 @@ use super::slices::slices_of;
 use crate::array::Array;
 use crate::fault::{Refused, RefusedCode};
 use crate::lifecycle::create::{drive_name, refuse_labelled};
+use crate::seat::Seat;
 
 /// How a drive joins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -163,11 +164,24 @@ impl Whole {
                     return Ok(None);
                 }
                 array.layout_for(&path, blocks)?;
+                let fits = |old: Option<&Seat>| match force {
+                    true => Ok(()),
+                    false => array.may_be_smaller(old, &path, blocks),
+                };
                 match (how, seat.filter(|seat| !array.place_is_taken(*seat))) {
-                    (Joins::InPlaceOf, Some(seat)) => array.may_replace(seat).map(|_| Some((how, Some(seat)))),
+                    (Joins::InPlaceOf, Some(seat)) => {
+                        let old = array.may_replace(seat)?;
+                        fits(Some(&old))?;
+                        Ok(Some((how, Some(seat))))
+                    }
                     // Another is there in this part, or nobody ever was: it stands by for the next one to fail.
                     (Joins::InPlaceOf, None) => array.may_join().map(|()| Some((Joins::AsSpare, None))),
-                    (Joins::AsSpare | Joins::ToGrow, _) => array.may_join().map(|()| Some((how, None))),
+                    (Joins::AsSpare, _) => {
+                        array.may_join()?;
+                        fits(None)?;
+                        Ok(Some((how, None)))
+                    }
+                    (Joins::ToGrow, _) => array.may_join().map(|()| Some((how, None))),
                 }
             });
             match lacks.await?? {

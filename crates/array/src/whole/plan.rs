@@ -27,6 +27,7 @@ pub fn plan(spec: &CreateSpec, drive_blocks: &[u64], parts: u8) -> Result<Plan, 
         whole.raw_bytes += part.raw_bytes;
         whole.data_bytes += part.data_bytes;
         whole.usable_bytes += part.usable_bytes;
+        whole.largest_drive_bytes += part.largest_drive_bytes;
     }
     Ok(whole)
 }

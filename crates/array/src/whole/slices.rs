@@ -147,7 +147,7 @@ mod tests {
     use super::*;
 
     fn label(part: PartOf, blocks: u64) -> Label {
-        let layout = Layout::new(blocks, 256, 64).unwrap();
+        let layout = Layout::new(blocks, 512, 64).unwrap();
         let ids = (ArrayUuid(Uuid::from_u128(1)), MemberUuid(Uuid::from_u128(2)));
         Label { array: ids.0, member: ids.1, seat: MemberId(3), part, layout, array_name: "a".into() }
     }

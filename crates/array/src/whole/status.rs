@@ -129,6 +129,7 @@ fn add_members(whole: &mut Vec<MemberStatus>, part: Vec<MemberStatus>, number: u
             Some(all) => {
                 all.state = worse_seat(all.state, line.state);
                 all.bytes += line.bytes;
+                all.bytes_used += line.bytes_used;
                 all.zones += line.zones;
                 all.zones_free += line.zones_free;
                 all.reads += line.reads;

@@ -21,6 +21,7 @@ mod returning;
 mod room_below;
 mod scrub;
 mod service;
+mod sizes;
 mod space;
 mod whole;
 mod whole_drives;
@@ -190,6 +191,10 @@ rules! {
     drives::a_member_retires_when_the_others_have_room [RetireUnasked]
     drives::a_member_that_joins_is_used []
     drives::a_map_node_is_read_where_its_column_went [OldPlacesBelieved]
+    sizes::a_larger_drive_is_used_as_far_as_slots_list [SlotsOutgrown]
+    sizes::an_array_grows_drive_by_drive []
+    sizes::a_smaller_drive_is_asked_about [SmallerUnasked]
+    sizes::what_is_reserved_is_never_read []
     drives::an_array_that_was_overwritten_makes_room_for_its_rebuild [RebuildLeftShort]
 
     health::three_write_errors_put_a_member_out [OneErrorPutsOut]
@@ -241,6 +246,7 @@ rules! {
     scrub::it_runs_when_it_is_due []
     scrub::a_start_in_the_future_is_none [ScrubAwaitsWrongDate]
     scrub::one_that_is_overdue_is_told []
+    scrub::a_rate_that_is_too_low_is_told []
 
     whole::volumes_are_in_all_parts_or_none [FirstPartFirst, LeftInParts]
     whole::what_is_missing_in_a_part_is_missing_in_all [GoneFailed]

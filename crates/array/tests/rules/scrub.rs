@@ -4,6 +4,7 @@ use std::cell::Cell;
 use std::rc::Rc;
 use std::time::Duration;
 
+use array::alarm::AlarmCode;
 use array::{OpenHow, ScrubKind, ScrubPlan, ScrubRun};
 use base::{BlockCount, MemberLba};
 use ondisk::Level;
@@ -145,7 +146,7 @@ pub fn it_goes_on_after_a_restart() {
     let array = p.array();
     p.run(async move { array.scrub_schedule(slow).await }).unwrap();
     p.array().scrub_start(ScrubKind::Media, false).unwrap();
-    p.wait(Duration::from_secs(25));
+    p.wait(Duration::from_secs(6));
     let half = p.array().status().scrub.running.expect("it takes longer");
     assert!(half.segments_done > 1, "{half:?}");
     // Its place is written down with the next generation.
@@ -267,4 +268,22 @@ pub fn one_that_is_overdue_is_told() {
     let p = world.start_later(9, 61 * DAY, OpenHow::default());
     p.wait(Duration::from_secs(60));
     assert!(overdue(&p).is_empty());
+}
+
+/// A rate at which a scrub cannot end before the next one begins is an alarm, until it is put right.
+pub fn a_rate_that_is_too_low_is_told() {
+    let world = World::new(3, false);
+    world.create(Level::Raid5);
+    let p = world.start(1);
+    (0..20u64).for_each(|i| p.write(i * 32, 1, 32).unwrap());
+    p.checkpoint();
+    let slow = |p: &Process<'_>| p.array().status().alarms.iter().any(|a| a.code == AlarmCode::ScrubTooSlow);
+    let plan = |rate| ScrubPlan { bytes_per_second: Some(rate), ..ScrubPlan::default() };
+    for (rate, told) in [(0, false), (1, true), (1 << 20, false), (5, true), (0, false)] {
+        p.rt.block_on(p.array().scrub_schedule(plan(rate))).unwrap();
+        assert_eq!(slow(&p), told, "{rate} bytes/s");
+    }
+    let rare = ScrubPlan { media_hours: Some(0), parity_hours: Some(10_000), bytes_per_second: Some(5) };
+    p.rt.block_on(p.array().scrub_schedule(rare)).unwrap();
+    assert!(!slow(&p), "it has a year");
 }

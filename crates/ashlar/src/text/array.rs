@@ -116,6 +116,7 @@ pub fn array_details(a: &ArrayView) -> Vec<String> {
     if let Some(access) = access(&a.members) {
         lines.push(format!("  access    {access}"));
     }
+    lines.extend(partly_used(&a.members));
     if let Some(r) = &a.rebuild {
         lines.push(format!("  rebuild   {}, {}", rebuild(r), rate_words(&a.rebuild_rate)));
     } else if a.rebuild_paused {
@@ -158,6 +159,15 @@ fn access(members: &[MemberView]) -> Option<String> {
         return Some(first.clone());
     }
     Some(known.iter().map(|(drive, access)| format!("{drive} {access}")).collect::<Vec<_>>().join("; "))
+}
+
+/// Drives that are larger than the array has room for.
+fn partly_used(members: &[MemberView]) -> impl Iterator<Item = String> {
+    let sentence = |m: &MemberView| {
+        let drive = if m.drive.is_empty() { &m.drive_name } else { &m.drive };
+        Some(format!("  size      {drive}: {}", m.size_sentence()?))
+    };
+    members.iter().filter_map(sentence)
 }
 
 /// The scrub that runs, or when the last one ended; then what was found.
@@ -261,6 +271,9 @@ pub fn plan(name: &str, p: &PlanView) -> Vec<String> {
         format!("  usable    {} of {} raw", human(p.usable_bytes), human(p.raw_bytes)),
         format!("  segments  {} of {} zones, {} each", p.segments, p.width, human(p.zone_bytes)),
     ];
+    if p.largest_drive_bytes > 0 {
+        lines.push(format!("  growth    room for drives up to {} later", human(p.largest_drive_bytes)));
+    }
     lines.extend(p.notes.iter().map(|note| format!("  {note}")));
     lines.extend(losses(&p.losses));
     lines
@@ -295,6 +308,19 @@ fn ago(unix_seconds: u64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_is_used_of_a_large_drive_is_said() {
+        let m = |drive: &str, bytes, bytes_used| MemberView {
+            drive: drive.into(),
+            bytes,
+            bytes_used,
+            ..MemberView::default()
+        };
+        let members = [m("/dev/a", 4 << 40, 4 << 40), m("/dev/b", 7 << 40, 4 << 40), m("/dev/old", 4 << 40, 0)];
+        let lines: Vec<String> = partly_used(&members).collect();
+        assert_eq!(lines, ["  size      /dev/b: 7.0 TiB, of which 4.0 TiB are used"]);
+    }
 
     #[test]
     fn access_is_said_once_or_by_drive() {

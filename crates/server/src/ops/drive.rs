@@ -7,9 +7,9 @@ use crate::drives::checks::{Checks, Purpose};
 use crate::drives::files::NewFiles;
 use crate::drives::names::{self, name_of};
 use crate::drives::{Source, locate};
-use crate::size::Size;
+use crate::size::{Size, human};
 use crate::view::{
-    ClientView, Done, DriveAdd, DriveFail, DriveLocate, DriveReplace, DriveRetire, MemberState, MemberView,
+    ArrayView, ClientView, Done, DriveAdd, DriveFail, DriveLocate, DriveReplace, DriveRetire, MemberState, MemberView,
 };
 
 /// Takes a member out. Where no redundancy is left then, and hosts are `connected`, only by force; `now` is in
@@ -56,6 +56,7 @@ pub async fn replace(world: &World, opened: &Opened, request: &DriveReplace) -> 
     let (with, files) =
         new_drive(world, opened, &request.with, request.size_bytes, (request.force, &request.take_from)).await?;
     let before = remember_first(world, opened, &with)?;
+    let usable = opened.view().await.usable_bytes;
     let replaced = opened.array.drive_replace(seat, with.clone(), request.force || !request.take_from.is_empty()).await;
     if let Err(refused) = replaced {
         forget_again(world, opened, &with, before).await;
@@ -68,6 +69,7 @@ pub async fn replace(world: &World, opened: &Opened, request: &DriveReplace) -> 
         let mut done = Done::new(format!("drive {} takes over from {} in {}", request.with, name_of(&old), view.name));
         let what = format!("drive {} stays until what lies on it is copied", name_of(&old));
         done.notes.push(format!("{what}; `ashlar status --watch` shows it"));
+        done.notes.extend(about_size(&view, &with, usable));
         return Ok(done);
     }
     // A drive that is not here is known by its name only.
@@ -82,6 +84,7 @@ pub async fn replace(world: &World, opened: &Opened, request: &DriveReplace) -> 
         old.seat
     ));
     done.notes.push("the rebuild has started; `ashlar status --watch` shows it".to_owned());
+    done.notes.extend(about_size(&view, &with, usable));
     Ok(done)
 }
 
@@ -162,6 +165,7 @@ pub async fn add(world: &World, opened: &Opened, request: &DriveAdd) -> Result<D
         new_drive(world, opened, &request.with, request.size_bytes, (request.force, &request.take_from)).await?;
     let before = remember_first(world, opened, &with)?;
     let force = request.force || !request.take_from.is_empty();
+    let usable = opened.view().await.usable_bytes;
     let added = match request.grow {
         true => opened.array.drive_grow(with.clone(), force).await,
         false => opened.array.drive_add_spare(with.clone(), force).await,
@@ -173,11 +177,33 @@ pub async fn add(world: &World, opened: &Opened, request: &DriveAdd) -> Result<D
     files.keep();
     opened.take_in(with.clone(), None);
     let view = opened.view().await;
-    open::remember(world, &view.name, view.uuid, &[with], None)?;
-    Ok(Done::new(match request.grow {
+    open::remember(world, &view.name, view.uuid, std::slice::from_ref(&with), None)?;
+    let mut done = Done::new(match request.grow {
         true => format!("drive {} joined {}: new segments lie on it, too", request.with, view.name),
         false => format!("drive {} is a spare of {}", request.with, view.name),
-    }))
+    });
+    done.notes.extend(about_size(&view, &with, usable));
+    Ok(done)
+}
+
+/// What is to be said of a drive that joined and is larger or smaller than the others; `usable` is what volumes could fill
+/// before.
+fn about_size(view: &ArrayView, with: &rt::Drive, usable: u64) -> Vec<String> {
+    let mut notes = vec![];
+    let Some(new) = view.members.iter().find(|m| m.drive == with.info().name) else { return notes };
+    if let Some(sizes) = new.size_sentence() {
+        notes.push(format!("it has {sizes}: the array has no room to list more of it"));
+    }
+    let smallest = view.members.iter().filter(|m| m.state == MemberState::In).map(|m| m.zones).min();
+    if new.state == MemberState::Spare && smallest.is_some_and(|zones| new.zones < zones) {
+        notes.push("it is smaller than the drives in use: usable shrinks when it takes the place of one".to_owned());
+    }
+    if view.usable_bytes < usable {
+        notes.push(format!("usable shrinks from {} to {}", human(usable), human(view.usable_bytes)));
+    } else if view.usable_bytes > usable {
+        notes.push(format!("usable grows from {} to {}", human(usable), human(view.usable_bytes)));
+    }
+    notes
 }
 
 /// Writes down a drive before the array takes it: a start after a kill in between looks for it then. One too many in

@@ -3,6 +3,8 @@
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
+use crate::size::human;
+
 /// How an array is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -311,6 +313,9 @@ pub struct MemberView {
     pub drive_name: String,
     /// Its size.
     pub bytes: u64,
+    /// How much of it is used: all, unless it is larger than the array has room for; 0 from a server that does not tell.
+    #[serde(default)]
+    pub bytes_used: u64,
     /// Its zones.
     pub zones: u64,
     /// Those that are free.
@@ -338,6 +343,15 @@ pub struct MemberView {
     /// Blocks whose checksum did not match.
     #[serde(default)]
     pub mismatches: u64,
+}
+
+impl MemberView {
+    /// "7.0 TiB, of which 3.8 TiB are used", where not all of the drive is.
+    #[must_use]
+    pub fn size_sentence(&self) -> Option<String> {
+        let partly = self.bytes_used > 0 && self.bytes_used < self.bytes;
+        partly.then(|| format!("{}, of which {} are used", human(self.bytes), human(self.bytes_used)))
+    }
 }
 
 /// One volume.

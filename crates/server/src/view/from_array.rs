@@ -172,6 +172,7 @@ impl From<array::status::MemberStatus> for MemberView {
             drive: m.drive,
             drive_name: m.drive_name,
             bytes: m.bytes,
+            bytes_used: m.bytes_used,
             zones: u64::from(m.zones),
             zones_free: m.zones_free,
             reads: m.reads,
@@ -254,6 +255,7 @@ impl From<array::Plan> for PlanView {
             usable_bytes: p.usable_bytes,
             tolerates: p.tolerates,
             rebuild_place: p.rebuild_place,
+            largest_drive_bytes: p.largest_drive_bytes,
             notes: p.notes,
         }
     }

@@ -232,6 +232,9 @@ pub struct PlanView {
     /// What drives hold that is lost.
     #[serde(default)]
     pub losses: Vec<super::HeldView>,
+    /// The largest drive all of which can be used later.
+    #[serde(default)]
+    pub largest_drive_bytes: u64,
     /// What to know before saying yes, as sentences.
     pub notes: Vec<String>,
 }

@@ -28,15 +28,15 @@ impl Core {
             self.scrub_labels(&seat).await;
             self.writable()?;
         }
-        let mut lost = false;
+        let (mut lost, mut read) = (false, 0);
         {
             let _turn = self.system.gate.pass().await;
             self.writable()?;
             let number = self.system.number.get();
             let before = self.system.ancestors.borrow().front().copied();
-            lost |= !self.scrub_slots(number, self.system.id.get()).await?;
+            lost |= !self.scrub_slots(number, self.system.id.get(), &mut read).await?;
             if let (Some(id), Some(number)) = (before, number.checked_sub(1)) {
-                lost |= !self.scrub_slots(number, id).await?;
+                lost |= !self.scrub_slots(number, id, &mut read).await?;
             }
         }
         if lost {
@@ -44,8 +44,7 @@ impl Core {
             self.commit().await?;
             self.commit().await?;
         }
-        let slots = 2 * u64::from(self.shape.slot_blocks) * self.seats_in().len() as u64;
-        self.scrub_pause(slots * BLOCK_BYTES as u64, begun).await;
+        self.scrub_pause(read, begun).await;
         Ok(())
     }
 
@@ -68,17 +67,18 @@ impl Core {
         }
     }
 
-    /// The slot in which a generation lies, on every member that it marks in; false when none has it whole.
-    async fn scrub_slots(&self, number: u64, id: u128) -> Result<bool, Fault> {
+    /// The slot in which a generation lies, on every member that it marks in; false when none has it whole. Counts the bytes
+    /// that it has read.
+    async fn scrub_slots(&self, number: u64, id: u128, bytes_read: &mut u64) -> Result<bool, Fault> {
         let mut images = Vec::new();
         let mut whole: Option<(Generation, Bytes)> = None;
         for seat in self.seats_in() {
             let at = seat.layout.slot((number % 2) as usize);
-            let image = Buf::zeroed(self.shape.slot_blocks as usize * BLOCK_BYTES);
-            let (result, image) = seat.read(at, image).await;
+            let (result, image) = self.read_generation(&seat, at).await;
             if matches!(result, Err(IoError::Gone)) {
                 continue;
             }
+            *bytes_read += image.len() as u64;
             if whole.is_none()
                 && result.is_ok()
                 && let Ok(g) = Generation::decode(&image)
@@ -94,7 +94,7 @@ impl Core {
         for (seat, at, read, image) in images {
             let marked = g.members.get(usize::from(seat.id.0)).filter(|m| m.uuid == seat.uuid);
             let has_it = marked.is_some_and(|m| m.state == MemberState::In);
-            if !has_it || (read && image[..bytes.len()] == bytes[..]) {
+            if !has_it || (read && image.get(..bytes.len()) == Some(&bytes[..])) {
                 continue;
             }
             if seat.holds_newest.get() && self.is_set_back(&seat).await {

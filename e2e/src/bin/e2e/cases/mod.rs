@@ -19,6 +19,7 @@ mod parts;
 mod qemu;
 mod rebuild;
 mod refusals;
+mod sizes;
 mod streams;
 mod verbs;
 
@@ -44,6 +45,7 @@ pub fn all() -> Vec<Case> {
         below::CASES,
         handover::CASES,
         refusals::CASES,
+        sizes::CASES,
         limits::CASES,
         libnbd::CASES,
         qemu::CASES,
