@@ -81,6 +81,9 @@ fn what_may_fail_does(world: &mut World, array: &Array, disks: &[Disk], volumes:
     let rt = world.rt();
     let opened = rt.block_on(Array::open(&rt, drives(&rt, &labelled(&rt, &left)), DEGRADED));
     let opened = opened.map_err(|e| format!("{said}: {e}: {:#?}", status.events))?;
+    if opened.state() == ArrayState::Frozen {
+        return Err(format!("{said}: it is frozen: {:#?}; {:#?}", status.events, opened.status().events));
+    }
     let compared = volumes.fork().compare(&rt, &opened, Mode::Killed);
     compared.map_err(|e| format!("{said}: {e}: {:#?}; {:#?}", status.events, opened.status().events))?;
     drop(opened);

@@ -7,6 +7,7 @@
 
 mod copies;
 mod drives;
+mod exposure;
 mod generations;
 mod health;
 mod log;
@@ -107,6 +108,9 @@ rules! {
     recovery::going_back_one_generation [NumbersTwice]
     recovery::what_is_given_up_is_on_no_spare [GivenUpStays]
 
+    exposure::each_loss_of_a_declustered_array_is_told_apart [ExposureOverstated]
+    exposure::what_may_fail_counts_down [ExposureOverstated]
+    exposure::what_no_generation_names_may_not_fail [ListedUncounted]
     returning::an_old_state_is_not_current [OldStateCurrent, ChangedKept]
     returning::an_old_state_of_opens_ago_is_not_current [OldStateCurrent]
     returning::only_what_changed_is_made_anew [ChangedKept]
