@@ -134,9 +134,9 @@ impl Core {
         }
         let is_frozen = !self.survivable() || self.phase.get() == Phase::Frozen;
         if is_frozen {
-            let gone = exposure.failed.len() + exposure.missing.len();
+            let gone = Exposure::gone_words(&exposure.failed, &exposure.missing);
             let what = format!(
-                "frozen: {gone} drives failed or are missing, {} tolerates {}; writes fail, and reads fail where too many are needed",
+                "frozen: {gone}, {} tolerates {}; writes fail, and reads fail where too many are needed",
                 self.shape.level, exposure.tolerates
             );
             return Some(Alarm::critical(AlarmCode::Frozen, what, "Reconnect the drives, then restart the array"));

@@ -27,6 +27,14 @@ pub struct Exposure {
 }
 
 impl Exposure {
+    /// "1 drive failed or is missing".
+    pub fn gone_words(failed: &[u16], missing: &[u16]) -> String {
+        match failed.len() + missing.len() {
+            1 => "1 drive failed or is missing".to_owned(),
+            n => format!("{n} drives failed or are missing"),
+        }
+    }
+
     /// That of an array that consists of parts, of which `other` is one more.
     pub fn add(&mut self, other: &Exposure) {
         self.may_fail = self.may_fail.min(other.may_fail);

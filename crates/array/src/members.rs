@@ -6,6 +6,7 @@ use rt::IoError;
 
 use crate::canary::{Canary, planted};
 use crate::core::{Core, Phase};
+use crate::exposure::Exposure;
 use crate::fault::Fault;
 use crate::seat::Door;
 
@@ -70,9 +71,9 @@ impl Core {
             self.changed.wake();
         } else {
             let (failed, missing) = self.seats_out();
-            let gone = failed.len() + missing.len();
+            let gone = Exposure::gone_words(&failed, &missing);
             let (level, tolerated) = (self.shape.level, self.shape.scheme.tolerates());
-            self.freeze(&format!("{gone} drives failed or are missing, {level} tolerates {tolerated}"));
+            self.freeze(&format!("{gone}, {level} tolerates {tolerated}"));
         }
     }
 

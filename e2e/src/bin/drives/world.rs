@@ -101,10 +101,9 @@ impl World {
         let status = self.status()?;
         let members = status["members"].as_array().cloned().unwrap_or_default();
         let (way, why) = access.split_once(" (").unwrap_or((access, ""));
-        let is_used =
-            |m: &&Value| m["state"] != "out" && m["access"] == way && m["access_why"].is_null() == why.is_empty();
+        let is_used = |m: &&Value| is_at_work(m) && m["access"] == way && m["access_why"].is_null() == why.is_empty();
         let used = members.iter().filter(is_used).count();
-        let wanted = members.iter().filter(|m| m["state"] != "out").count();
+        let wanted = members.iter().filter(|m| is_at_work(m)).count();
         if used == 0 || used != wanted {
             return Err(self.broken(access, format!("not by all drives: {members:?}")));
         }
@@ -186,4 +185,9 @@ fn fio(more: &str) -> String {
         "fio --name=job --ioengine=nbd --uri='nbd+unix:///{ARRAY}/v?socket=/tmp/nbd' --rw=randwrite \
          --bssplit=4k/88:64k/10:1m/2 --iodepth=8 --size=8m --verify=crc32c --verify_fatal=1 --randseed=7 {more}"
     )
+}
+
+/// Whether a member is neither failed nor missing nor replaced.
+fn is_at_work(member: &Value) -> bool {
+    !["failed", "missing", "replaced"].iter().any(|state| member["state"] == *state)
 }

@@ -58,7 +58,7 @@ fn one(served: &mut Served, traffic: &mut Traffic, lost: &[usize], end: End) -> 
     *served = restarted(served, &["--degraded"])?;
     let state = served.state()?;
     require(state == "frozen", "status", || format!("the array is {state}, not frozen"))?;
-    let ended = served.ashlar.run(&["status", ARRAY, "--check"])?.expect(5)?;
+    let ended = served.ashlar.run(&["status", ARRAY, "--check"])?.expect(2)?;
     require(ended.out.contains("frozen"), "status", || format!("it does not say so:\n{}", ended.out))?;
     let readable = look(served, traffic)?;
     require(end == End::Kill || readable > 0, "reads of the frozen array", || "nothing can be read at all".into())?;
