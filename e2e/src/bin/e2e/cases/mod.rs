@@ -2,6 +2,7 @@
 
 mod below;
 mod crash;
+mod exposure;
 mod ext4;
 mod files;
 mod fio;
@@ -46,6 +47,7 @@ pub fn all() -> Vec<Case> {
         handover::CASES,
         refusals::CASES,
         sizes::CASES,
+        exposure::CASES,
         limits::CASES,
         libnbd::CASES,
         qemu::CASES,
