@@ -259,7 +259,7 @@ impl<S: Subsystems> Server<S> {
         let client = |controller: &Rc<Controller<S>>| Client {
             protocol: Protocol::NvmeTcp,
             peer: controller.peer(),
-            host: Some(controller.host.nqn.clone()),
+            host: Some(controller.host.nqn.clone()).filter(|name| !name.is_empty()),
             used: Used::Subsystem(controller.subsystem.nqn.clone()),
             since_unix_seconds: controller.since_unix_seconds,
             connections: controller.queues.borrow().len(),

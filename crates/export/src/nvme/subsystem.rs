@@ -18,7 +18,7 @@ use crate::namespace::Namespace;
 pub enum Access {
     /// Hosts with these qualified names; nobody when there is none.
     Hosts(Vec<String>),
-    /// Every host.
+    /// Every host, also one that gives no name.
     Any,
 }
 
