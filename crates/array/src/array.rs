@@ -291,6 +291,13 @@ impl Array {
         volumes.values().filter(is_live).map(|vol| Volume::new(self.core.clone(), vol.clone())).collect()
     }
 
+    /// A number that moves when a volume comes or goes for hosts, or has another name, another size, or a write cache that is
+    /// volatile where it was not: as long as it stays, they need not be looked at.
+    #[must_use]
+    pub fn volume_changes(&self) -> (u64, bool) {
+        (self.core.volume_changes.get(), self.core.no_volatile_cache())
+    }
+
     /// A volume by name.
     #[must_use]
     pub fn volume(&self, name: &str) -> Option<Volume> {
@@ -402,6 +409,7 @@ impl Array {
             return Err(taken(to));
         }
         *vol.name.borrow_mut() = to.to_owned();
+        self.core.volumes_have_changed();
         Ok(self.core.commit_if_there_is_room().await?)
     }
 
@@ -433,6 +441,7 @@ impl Array {
         let vol = self.must_find(name)?;
         self.core.writable()?;
         vol.state.set(VolumeState::Dropping { cursor: Lba(0) });
+        self.core.volumes_have_changed();
         self.core.commit().await?;
         self.core.want_checkpoint();
         Ok(())

@@ -221,6 +221,8 @@ pub struct Core {
     pub meter: crate::meter::Meter,
     /// Handles on volumes that were given out: each is a client.
     pub clients: Cell<u64>,
+    /// How often what hosts see of the volumes has changed since the open.
+    pub volume_changes: Cell<u64>,
     /// What volumes have in flight.
     pub shares: crate::share::Shares,
     /// Figures.
@@ -293,6 +295,7 @@ impl Core {
             room: crate::space::Room::default(),
             meter: crate::meter::Meter::default(),
             clients: Cell::new(0),
+            volume_changes: Cell::new(0),
             shares: crate::share::Shares::default(),
             tally: Tally::default(),
             events: RefCell::default(),
@@ -367,6 +370,11 @@ impl Core {
         let table = self.table.borrow();
         let fine = |s: &crate::segment::Seg| s.scheme.survives(|c| s.slots[c].is_none_or(|(m, _)| gone(m)));
         table.segments.values().filter(|s| s.matters()).all(fine)
+    }
+
+    /// Hosts see other volumes than before, or the same with another name or size.
+    pub fn volumes_have_changed(&self) {
+        self.volume_changes.set(self.volume_changes.get() + 1);
     }
 
     /// Whether all members that are in keep what they completed.

@@ -244,8 +244,10 @@ impl Core {
         }
         self.give_back(freed);
         for line in &generation.volumes {
-            if let Some(vol) = self.volumes.borrow().get(&line.id) {
-                vol.agreed_blocks.set(line.blocks);
+            if let Some(vol) = self.volumes.borrow().get(&line.id)
+                && vol.agreed_blocks.replace(line.blocks) != line.blocks
+            {
+                self.volumes_have_changed();
             }
         }
         let gone = |v: &Rc<Vol>| matches!(v.state.get(), ondisk::VolumeState::Dropping { cursor } if cursor.0 >= v.blocks.get());

@@ -59,6 +59,12 @@ impl Volume {
         Volume { core, vol, client }
     }
 
+    /// The same volume for another client.
+    #[must_use]
+    pub fn apart(&self) -> Volume {
+        Volume::new(self.core.clone(), self.vol.clone())
+    }
+
     /// Waits until a part of a long request may begin that costs so much: others of this array, and other arrays, have their
     /// turns between.
     async fn step(&self, cost: u32) {

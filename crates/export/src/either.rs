@@ -21,6 +21,13 @@ impl<L: Namespace, R: Namespace> Namespace for Either<L, R> {
         }
     }
 
+    fn apart(&self) -> Self {
+        match self {
+            Either::Left(n) => Either::Left(n.apart()),
+            Either::Right(n) => Either::Right(n.apart()),
+        }
+    }
+
     async fn read(&self, offset: u64, bytes: u32) -> Result<Vec<Bytes>, Fault> {
         match self {
             Either::Left(n) => n.read(offset, bytes).await,

@@ -97,6 +97,12 @@ pub trait Namespace: Clone + 'static {
     /// Asked anew at each handshake: a volume may have grown.
     fn info(&self) -> NamespaceInfo;
 
+    /// The same for another client: between clients a back end shares fairly.
+    #[must_use]
+    fn apart(&self) -> Self {
+        self.clone()
+    }
+
     /// The bytes from `offset`, in parts, in order; together `bytes` long.
     async fn read(&self, offset: u64, bytes: u32) -> Result<Vec<Bytes>, Fault>;
 

@@ -156,6 +156,10 @@ impl<N: Namespace> Namespace for Striped<N> {
         NamespaceInfo { bytes: self.bytes(&first), ..first }
     }
 
+    fn apart(&self) -> Self {
+        Striped { parts: self.parts.iter().map(N::apart).collect(), stripe_bytes: self.stripe_bytes }
+    }
+
     async fn read(&self, offset: u64, bytes: u32) -> Result<Vec<Bytes>, Fault> {
         if let Some(piece) = self.lone(offset, u64::from(bytes)) {
             return self.parts[piece.part].read(piece.at, bytes).await;

@@ -55,7 +55,8 @@ impl Drop for Mount {
 
 fn marks(path: &Path) -> Option<&'static str> {
     let bytes = std::fs::read(path).unwrap();
-    probe::signature(&bytes[..1 << 20], &bytes[bytes.len() - (64 << 10)..])
+    let (first, last) = (probe::FIRST_BYTES as usize, probe::LAST_BYTES as usize);
+    probe::signature(&bytes[..first], &bytes[bytes.len() - last..])
 }
 
 #[test]

@@ -38,6 +38,10 @@ impl Namespace for VolumeNamespace {
         }
     }
 
+    fn apart(&self) -> Self {
+        VolumeNamespace { array_name: self.array_name.clone(), lent: self.lent.apart(), read_only: self.read_only }
+    }
+
     async fn read(&self, offset: u64, bytes: u32) -> Result<Vec<Bytes>, Fault> {
         self.lent.read(offset, bytes).await
     }

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 
 use array::ArrayState;
-use export::nvme::{Access, Health, Subsystem, Subsystems};
+use export::nvme::{Access, Health, Mark, Subsystem, Subsystems};
 use uuid::Uuid;
 
 use crate::namespace::{All, Exported, VolumeNamespace};
@@ -105,13 +105,15 @@ impl Subsystems for ExportedSubsystems {
         volumes.or_else(|| Some([(1, Exported::Right(drive()?))].into())).unwrap_or_default()
     }
 
-    fn health(&self, nqn: &str) -> Health {
+    fn mark(&self, nqn: &str) -> Mark {
         let of = |state| match state {
             ArrayState::Optimal | ArrayState::Rebuilt | ArrayState::ReadOnly | ArrayState::Closed => Health::default(),
             ArrayState::Degraded | ArrayState::Rebuilding => Health { degraded: true, frozen: false },
             ArrayState::Frozen => Health { degraded: true, frozen: true },
         };
-        self.with(nqn, |_, opened| of(opened.state())).unwrap_or_default()
+        // Direct drives stay what they are.
+        let mark = |opened: &Opened| Mark { namespaces: opened.volume_changes(), health: of(opened.state()) };
+        self.with(nqn, |_, opened| mark(opened)).unwrap_or_default()
     }
 }
 

@@ -4,10 +4,12 @@
 //! closed, also while a host stays connected.
 
 use std::cell::RefCell;
+use std::collections::BTreeMap;
 use std::rc::{Rc, Weak};
 
 use array::whole::STRIPE_BYTES;
 use array::{Array, ExtentKind, Volume};
+use base::VolumeId;
 use export::remote::{Remote, RemoteNamespace};
 use export::{Directory, Either, Extent, ExtentState, Fault, Namespace, NamespaceInfo, Striped};
 use rt::Bytes;
@@ -45,6 +47,10 @@ impl Namespace for Here {
             read_only: volume.read_only(),
             volatile_cache: volume.volatile_cache(),
         }
+    }
+
+    fn apart(&self) -> Self {
+        Here(self.0.apart())
     }
 
     async fn read(&self, offset: u64, bytes: u32) -> Result<Vec<Bytes>, Fault> {
@@ -122,6 +128,10 @@ impl Namespace for Distant {
         self.0.info.clone()
     }
 
+    fn apart(&self) -> Self {
+        Distant::new(self.0.remote.clone(), self.0.tag.clone(), self.0.info.clone())
+    }
+
     async fn read(&self, offset: u64, bytes: u32) -> Result<Vec<Bytes>, Fault> {
         self.namespace().await?.read(offset, bytes).await
     }
@@ -194,6 +204,13 @@ impl Namespace for Handle {
         }
     }
 
+    fn apart(&self) -> Self {
+        Handle(match &self.0 {
+            Kind::One(volume) => Kind::One(volume.apart()),
+            Kind::Striped(volume, first) => Kind::Striped(volume.apart(), first.clone()),
+        })
+    }
+
     async fn read(&self, offset: u64, bytes: u32) -> Result<Vec<Bytes>, Fault> {
         self.within_limits(u64::from(bytes)).await?;
         match &self.0 {
@@ -250,6 +267,8 @@ pub struct Lent<N> {
     slot: Rc<Slot<N>>,
     /// What it was when it was lent.
     known: Rc<NamespaceInfo>,
+    /// Of which it is one.
+    loans: Weak<RefCell<Lending<N>>>,
 }
 
 impl<N: Namespace> Lent<N> {
@@ -261,6 +280,13 @@ impl<N: Namespace> Lent<N> {
 impl<N: Namespace> Namespace for Lent<N> {
     fn info(&self) -> NamespaceInfo {
         self.get().map_or_else(|_| NamespaceInfo { bytes: 0, ..(*self.known).clone() }, |lent| lent.info())
+    }
+
+    fn apart(&self) -> Self {
+        match (self.get(), self.loans.upgrade()) {
+            (Ok(lent), Some(loans)) => Loans(loans).lend(lent.apart()),
+            (Ok(_) | Err(_), _) => self.clone(),
+        }
     }
 
     async fn read(&self, offset: u64, bytes: u32) -> Result<Vec<Bytes>, Fault> {
@@ -296,6 +322,8 @@ struct Lending<N> {
     loans: Vec<Weak<Slot<N>>>,
     /// At so many, those that have ended are forgotten: so a loan costs the same however many there are.
     look_at: usize,
+    /// Those of volumes, by the volumes' numbers.
+    kept: BTreeMap<VolumeId, Lent<N>>,
 }
 
 /// Fewer loans are not gone through.
@@ -303,7 +331,7 @@ const LOANS_MIN: usize = 64;
 
 impl<N> Default for Loans<N> {
     fn default() -> Self {
-        Loans(Rc::new(RefCell::new(Lending { loans: Vec::new(), look_at: LOANS_MIN })))
+        Loans(Rc::new(RefCell::new(Lending { loans: Vec::new(), look_at: LOANS_MIN, kept: BTreeMap::new() })))
     }
 }
 
@@ -319,15 +347,64 @@ impl<N: Namespace> Loans<N> {
             all.look_at = LOANS_MIN.max(2 * all.loans.len());
         }
         all.loans.push(Rc::downgrade(&slot));
-        Lent { slot, known }
+        Lent { slot, known, loans: Rc::downgrade(&self.0) }
+    }
+
+    /// Lends all these, and no others by their numbers. One that is on loan as what it still is stays so: it is not lent anew.
+    #[must_use]
+    pub fn lend_all(&self, all: impl Iterator<Item = (VolumeId, N)>) -> BTreeMap<VolumeId, Lent<N>> {
+        let mut before = std::mem::take(&mut self.0.borrow_mut().kept);
+        let lend = |(id, what): (VolumeId, N)| {
+            let kept = before.remove(&id).filter(|lent| *lent.known == what.info());
+            (id, kept.unwrap_or_else(|| self.lend(what)))
+        };
+        let now: BTreeMap<_, _> = all.map(lend).collect();
+        self.0.borrow_mut().kept = now.clone();
+        now
     }
 
     /// Takes everything back.
     pub fn end(&self) {
-        let loans = std::mem::take(&mut self.0.borrow_mut().loans);
+        let (loans, kept) = {
+            let mut all = self.0.borrow_mut();
+            (std::mem::take(&mut all.loans), std::mem::take(&mut all.kept))
+        };
+        drop(kept);
         for lent in loans.iter().filter_map(Weak::upgrade) {
             let taken = lent.take();
             drop(taken);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use export::Memory;
+
+    #[test]
+    fn a_loan_is_kept_while_it_is_of_the_same_thing() {
+        let loans = Loans::default();
+        let (a, b) = (Memory::new("a", 1 << 20), Memory::new("b", 1 << 20));
+        let lend = |all: &[(u32, &Memory)]| loans.lend_all(all.iter().map(|(id, m)| (VolumeId(*id), (*m).clone())));
+        let first = lend(&[(1, &a), (2, &b)]);
+        let again = lend(&[(1, &a), (2, &b)]);
+        assert!(first.iter().all(|(id, lent)| Rc::ptr_eq(&lent.slot, &again[id].slot)), "none is lent anew");
+        assert_eq!(loans.0.borrow().loans.len(), 2);
+
+        // One that has grown is lent anew, one that is gone is not kept.
+        let grown = Memory::new("a", 2 << 20);
+        let now = lend(&[(1, &grown)]);
+        assert!(!Rc::ptr_eq(&now[&VolumeId(1)].slot, &first[&VolumeId(1)].slot));
+        assert_eq!((now[&VolumeId(1)].info().bytes, loans.0.borrow().kept.len()), (2 << 20, 1));
+
+        // All end together, also those of one client.
+        let apart = now[&VolumeId(1)].apart();
+        assert!(!Rc::ptr_eq(&apart.slot, &now[&VolumeId(1)].slot));
+        loans.end();
+        for lent in first.values().chain(now.values()).chain([&apart]) {
+            assert_eq!((lent.info().bytes, lent.get().err()), (0, Some(Fault::Gone)));
+            assert_eq!(lent.apart().get().err(), Some(Fault::Gone));
         }
     }
 }

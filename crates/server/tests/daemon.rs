@@ -136,6 +136,28 @@ fn a_server_lives_and_stops() {
 }
 
 #[test]
+fn sizes_that_are_rounded_are_said() {
+    let dir = tempfile::tempdir().unwrap();
+    let wish = settings(dir.path());
+    let control = Control(wish.control.clone());
+    let server = thread::spawn(move || daemon::run(wish));
+    let said = |path: &str, body: Value| {
+        let (status, done) = control.ask("POST", path, &body);
+        assert_eq!(status, 200, "{done}");
+        let is_said = |note: &Value| {
+            let note = note.as_str().unwrap();
+            note.contains("rounded up to") && note.contains("multiples of 4 KiB")
+        };
+        done["notes"].as_array().unwrap().iter().any(is_said)
+    };
+    assert!(said("/v1/arrays/ram/volumes", json!({"name": "odd", "bytes": 5000})));
+    assert!(said("/v1/arrays/ram/volumes/odd/grow", json!({"bytes": 10_001})));
+    assert!(!said("/v1/arrays/ram/volumes/odd/grow", json!({"bytes": 16_384})));
+    assert_eq!(control.ask("POST", "/v1/stop", &Value::Null).0, 200);
+    server.join().unwrap().unwrap();
+}
+
+#[test]
 fn connections_on_cores_of_their_own() {
     let dir = tempfile::tempdir().unwrap();
     let wish = Settings { cores: 3, ..settings(dir.path()) };

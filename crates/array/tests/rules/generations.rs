@@ -342,6 +342,36 @@ pub fn a_new_volume_is_seen_once_it_is_durable() {
     assert!(p.array().volume("w").is_some());
 }
 
+/// Exports look at the volumes only when their number has moved: it moves with all that hosts see of them, when they do.
+pub fn what_hosts_see_of_volumes_is_numbered() {
+    let world = World::new(3, false);
+    world.create(Level::Raid5);
+    let p = world.start(2);
+    let array = p.array();
+    let seen = || -> Vec<_> { array.live_volumes().iter().map(|v| (v.id(), v.name(), v.bytes())).collect() };
+    let mut before = (array.volume_changes(), seen());
+    let mut moved = |what: &str, moves: bool| {
+        let now = (array.volume_changes(), seen());
+        assert_eq!((now.0 != before.0, now.1 != before.1), (moves, moves), "{what}");
+        before = now;
+    };
+    p.write(0, 1, 8).unwrap();
+    p.checkpoint();
+    moved("written and checkpointed", false);
+    p.rt.block_on(array.volume_create("w", 1 << 20)).unwrap();
+    moved("created", true);
+    p.rt.block_on(array.volume_grow("w", 2 << 20)).unwrap();
+    moved("grown", true);
+    p.rt.block_on(array.volume_rename("w", "x")).unwrap();
+    moved("renamed", true);
+    p.rt.block_on(array.volume_limit("x", ondisk::Limits { iops: 5, ..ondisk::Limits::default() })).unwrap();
+    moved("limited", false);
+    p.rt.block_on(array.volume_delete("x")).unwrap();
+    moved("deleted", true);
+    p.wait(Duration::from_secs(5));
+    moved("its space is free again", false);
+}
+
 /// What was still in flight to a deleted volume never shows in a new one.
 pub fn volume_numbers_are_never_given_out_again() {
     let world = World::new(3, false);

@@ -83,6 +83,7 @@ rules! {
     generations::a_freed_zone_waits_for_its_generation [ReusedEarly]
     generations::a_zone_being_read_is_not_freed [PinsForgotten]
     generations::a_new_volume_is_seen_once_it_is_durable [VolumeSeenEarly]
+    generations::what_hosts_see_of_volumes_is_numbered []
     generations::volume_numbers_are_never_given_out_again [VolumeIdReused]
 
     recovery::acknowledged_entries_are_replayed [ReplayForgotten, ReplayLate]

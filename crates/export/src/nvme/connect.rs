@@ -17,7 +17,7 @@ use super::{
     server::Shared,
     session::Head,
     status::Status,
-    subsystem::{Subsystem, Subsystems},
+    subsystem::{Access, Subsystem, Subsystems},
 };
 use crate::stream::door::Guest;
 
@@ -28,29 +28,47 @@ const ENTRIES_AT: u32 = 44;
 /// Bit of CATTR (byte 46): the host does without the submission queue's head.
 pub const NO_FLOW_CONTROL: u8 = 1 << 2;
 
-/// Why a host is not connected: status and dword 0 of the completion.
+/// Why a host is not connected: status and dword 0 of the completion, and words for the log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Refusal {
     /// The status.
     pub status: Status,
     /// Dword 0: which field is wrong.
     pub result: u32,
+    /// The reason; none when it has been logged.
+    why: Option<&'static str>,
 }
 
+/// One whose reason has been logged.
 impl From<Status> for Refusal {
     fn from(status: Status) -> Self {
-        Refusal { status, result: 0 }
+        Refusal { status, result: 0, why: None }
     }
 }
 
+/// One with this reason.
+fn because(status: Status, why: &'static str) -> Refusal {
+    Refusal { status, result: 0, why: Some(why) }
+}
+
 /// A field of the command.
-fn in_command(at: u32) -> Refusal {
-    Refusal { status: Status::CONNECT_INVALID_PARAMETERS, result: at }
+fn in_command(at: u32, why: &'static str) -> Refusal {
+    Refusal { result: at, ..because(Status::CONNECT_INVALID_PARAMETERS, why) }
 }
 
 /// A field of the data: IATTR, bit 16.
-fn in_data(at: u32) -> Refusal {
-    Refusal { status: Status::CONNECT_INVALID_PARAMETERS, result: 1 << 16 | at }
+fn in_data(at: u32, why: &'static str) -> Refusal {
+    Refusal { result: 1 << 16 | at, ..because(Status::CONNECT_INVALID_PARAMETERS, why) }
+}
+
+/// A name in the data that is none.
+fn no_name(at: u32) -> Refusal {
+    let why = if at == connect_at::HOST {
+        "the host's name is no qualified name (nqn.)"
+    } else {
+        "the subsystem's name is no qualified name (nqn.)"
+    };
+    in_data(at, why)
 }
 
 /// What the command asks for.
@@ -65,27 +83,28 @@ struct Wish {
 impl Wish {
     fn parse(sqe: &Sqe, data: &Bytes) -> Result<Wish, Refusal> {
         if (sqe.opcode(), sqe.fabrics_type()) != (fabrics::OPCODE, fabrics::CONNECT) {
-            return Err(Status::SEQUENCE_ERROR.into());
+            return Err(because(Status::SEQUENCE_ERROR, "the first command is another than Connect"));
         }
-        check_from_host(sqe, CONNECT_DATA_BYTES as u32, data.len() as u32)?;
+        let data_are_wrong = |status| because(status, "its 1,024 bytes of data do not come in its capsule");
+        check_from_host(sqe, CONNECT_DATA_BYTES as u32, data.len() as u32).map_err(data_are_wrong)?;
         // The data of this command comes in its capsule.
-        let data = data[..].try_into().map_err(|_| Status::SGL_TYPE_INVALID)?;
+        let data = data[..].try_into().map_err(|_| data_are_wrong(Status::SGL_TYPE_INVALID))?;
         let half = |at: usize| u16::from_le_bytes([sqe.0[at], sqe.0[at + 1]]);
         // RECFMT.
         if half(40) != 0 {
-            return Err(Status::CONNECT_INCOMPATIBLE_FORMAT.into());
+            return Err(because(Status::CONNECT_INCOMPATIBLE_FORMAT, "its record format (RECFMT) is not 0"));
         }
         // SQSIZE counts from 0 for one; a queue of one entry holds none.
         let entries = match half(ENTRIES_AT as usize) {
             from_zero @ 1.. if from_zero < QUEUE_ENTRIES_MAX => from_zero + 1,
-            _ => return Err(in_command(ENTRIES_AT)),
+            _ => return Err(in_command(ENTRIES_AT, "its queue (SQSIZE) has 1 entry, or more than 128")),
         };
         Ok(Wish {
             queue: half(QUEUE_AT as usize),
             entries,
             flow_control: sqe.0[46] & NO_FLOW_CONTROL == 0,
             keep_alive_millis: sqe.dword(12),
-            data: ConnectData::parse(data).map_err(in_data)?,
+            data: ConnectData::parse(data).map_err(no_name)?,
         })
     }
 }
@@ -107,11 +126,35 @@ pub async fn connect<S: Subsystems>(
     sqe: &Sqe,
     data: &Bytes,
 ) -> Result<Connected<S>, Refusal> {
-    let wish = Wish::parse(sqe, data)?;
+    let wish = Wish::parse(sqe, data);
+    let host = wish.as_ref().map_or_else(|_| String::new(), |wish| wish.data.host.clone());
+    let result = match wish {
+        Ok(wish) => fulfil(shared, stream, guest, wish).await,
+        Err(refusal) => Err(refusal),
+    };
+    if let Err(Refusal { status, why: Some(why), .. }) = result {
+        let line = || tracing::warn!(peer = stream.peer(), host, ?status, "nvme: a Connect command is refused: {why}");
+        shared.rare.say("Connect commands refused", line);
+    }
+    result
+}
+
+async fn fulfil<S: Subsystems>(
+    shared: &Shared<S>,
+    stream: &Stream,
+    guest: &Guest,
+    wish: Wish,
+) -> Result<Connected<S>, Refusal> {
     let host = Host { nqn: wish.data.host.clone(), id: wish.data.host_id };
     // It may be there again soon, so a host may retry: without DNR.
-    let unknown = Refusal { status: Status::CONNECT_INVALID_PARAMETERS.retryable(), ..in_data(connect_at::SUBSYSTEM) };
+    let unknown = Refusal {
+        status: Status::CONNECT_INVALID_PARAMETERS.retryable(),
+        ..in_data(connect_at::SUBSYSTEM, "there is no such subsystem")
+    };
     let subsystem = shared.common.find(&wish.data.subsystem).ok_or(unknown)?;
+    if host.nqn.is_empty() && subsystem.access != Access::Any {
+        return Err(in_data(connect_at::HOST, "the host gives no name, and the subsystem is for named hosts only"));
+    }
     if !subsystem.access.allows(&host.nqn) {
         let line = || tracing::warn!(host = host.nqn, subsystem = subsystem.nqn, "nvme: a host that is not allowed");
         shared.rare.say("hosts that are not allowed", line);
@@ -141,9 +184,11 @@ fn create<S: Subsystems>(
     wish: &Wish,
 ) -> Result<Rc<Controller<S>>, Refusal> {
     if wish.data.controller != CONTROLLER_ANY {
-        return Err(in_data(connect_at::CONTROLLER));
+        return Err(in_data(connect_at::CONTROLLER, "an admin queue asks for a controller of its own choice"));
     }
-    let id = shared.free_controller_id().ok_or(Status::CONNECT_CONTROLLER_BUSY)?;
+    let id = shared
+        .free_controller_id()
+        .ok_or(because(Status::CONNECT_CONTROLLER_BUSY, "no controller identifier is free"))?;
     let line = || tracing::info!(id, host = host.nqn, subsystem = subsystem.nqn, "nvme: connected");
     if subsystem.nqn == DISCOVERY_NQN {
         shared.rare.say("hosts that look what there is", line)
@@ -166,14 +211,14 @@ fn join<S: Subsystems>(
     let controller = shared.controllers.borrow().get(&wish.data.controller).cloned();
     let controller = controller
         .filter(|c| c.subsystem.nqn == subsystem.nqn && c.host == *host)
-        .ok_or(in_data(connect_at::CONTROLLER))?;
+        .ok_or(in_data(connect_at::CONTROLLER, "an I/O queue is for a controller that the host does not have"))?;
     if wish.queue > controller.queues_allowed() {
-        return Err(in_command(QUEUE_AT));
+        return Err(in_command(QUEUE_AT, "the host has not been allowed so many I/O queues"));
     }
     // One that was cut may not have left yet: its connection may be another thread's.
     let is_taken = controller.queues.borrow().get(&wish.queue).is_some_and(|connection| !connection.is_cut());
     if !controller.is_ready() || is_taken {
-        return Err(Status::SEQUENCE_ERROR.into());
+        return Err(because(Status::SEQUENCE_ERROR, "its controller is not enabled, or has this queue already"));
     }
     Ok(controller)
 }

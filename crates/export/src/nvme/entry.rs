@@ -244,7 +244,7 @@ pub mod connect_at {
 }
 
 impl ConnectData {
-    /// Parses the data.
+    /// Parses the data. A host may have no name: whether it may then use anything is its subsystem's to say.
     ///
     /// # Errors
     /// The place of a name that is none.
@@ -254,7 +254,7 @@ impl ConnectData {
             host_id: array_at(bytes, 0),
             controller: u16_at(bytes, connect_at::CONTROLLER as usize),
             subsystem: name(connect_at::SUBSYSTEM)?,
-            host: name(connect_at::HOST)?,
+            host: if bytes[connect_at::HOST as usize] == 0 { String::new() } else { name(connect_at::HOST)? },
         })
     }
 
@@ -324,7 +324,9 @@ mod tests {
         };
         let bytes = data.encode();
         let parse = |bytes: &[u8]| ConnectData::parse(bytes.try_into().unwrap());
-        assert_eq!(parse(&bytes), Ok(data));
+        assert_eq!(parse(&bytes), Ok(data.clone()));
+        let nameless = ConnectData { host: String::new(), ..data };
+        assert_eq!(parse(&nameless.encode()), Ok(nameless));
         for (at, value, expected) in
             [(256, b'x', 256), (256, 0, 256), (512, b'x', 512), (519, 0xff, 512), (735, b'x', 512)]
         {

@@ -43,4 +43,4 @@ pub use controller::{
 pub use hand::Hand;
 pub use server::{Deal, Server};
 pub use status::Status;
-pub use subsystem::{Access, Health, Subsystem, SubsystemList, Subsystems};
+pub use subsystem::{Access, Health, Mark, Subsystem, SubsystemList, Subsystems};

@@ -10,7 +10,7 @@
 
 use std::{
     cell::{Cell, RefCell},
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     io,
     net::SocketAddr,
     pin::pin,
@@ -26,7 +26,7 @@ use rt::{
 
 use super::{
     connect::Connected,
-    controller::{Common, Controller, Host},
+    controller::{Common, Controller, Host, Views},
     hand::{Clerk, Hand},
     here::{Here, Job},
     limits::{
@@ -196,7 +196,13 @@ impl<S: Subsystems> Server<S> {
             Addr::Unix(_) => None,
         });
         let advertised = if advertised.is_empty() { bound.collect() } else { advertised.to_vec() };
-        let common = Rc::new(Common { subsystems, advertised, generation: Cell::new(1), counters: RefCell::default() });
+        let common = Rc::new(Common {
+            subsystems,
+            advertised,
+            generation: Cell::new(1),
+            counters: RefCell::default(),
+            views: Views::default(),
+        });
         let progress = Rc::<Progress>::default();
         let (clerks, dealt) = (0..hands).map(|_| Clerk::new(rt, &progress, hands)).unzip();
         let shared = Rc::new(Shared {
@@ -253,7 +259,7 @@ impl<S: Subsystems> Server<S> {
         let client = |controller: &Rc<Controller<S>>| Client {
             protocol: Protocol::NvmeTcp,
             peer: controller.peer(),
-            host: Some(controller.host.nqn.clone()),
+            host: Some(controller.host.nqn.clone()).filter(|name| !name.is_empty()),
             used: Used::Subsystem(controller.subsystem.nqn.clone()),
             since_unix_seconds: controller.since_unix_seconds,
             connections: controller.queues.borrow().len(),
@@ -321,11 +327,15 @@ async fn watch<S: Subsystems>(shared: Rc<Shared<S>>) {
             shared.common.generation.set(shared.common.generation.get() + 1);
         }
         let controllers: Vec<_> = shared.controllers.borrow().values().cloned().collect();
+        let used: BTreeSet<_> =
+            controllers.iter().filter(|c| !c.is_discovery).map(|c| c.subsystem.nqn.clone()).collect();
+        shared.common.views.keep(&used);
+        used.iter().for_each(|nqn| drop(shared.common.view(nqn)));
         for controller in controllers {
             if controller.is_silent(shared.rt.now()) {
                 tracing::warn!(id = controller.id, host = controller.host.nqn, "nvme: keep-alive timeout");
                 shared.end_controller(&controller);
-            } else {
+            } else if controller.is_behind() {
                 // Of thousands of namespaces and hundreds of controllers: others go on between.
                 shared.rt.step(WATCH, WATCHED_COST).await;
                 controller.refresh();

@@ -18,7 +18,7 @@ use crate::namespace::Namespace;
 pub enum Access {
     /// Hosts with these qualified names; nobody when there is none.
     Hosts(Vec<String>),
-    /// Every host.
+    /// Every host, also one that gives no name.
     Any,
 }
 
@@ -61,6 +61,17 @@ pub struct Health {
     pub frozen: bool,
 }
 
+/// What tells whether anything of a subsystem has changed, without a look at its namespaces. The default is that of one
+/// that is not there.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Mark {
+    /// Moves when a namespace comes, goes, or is another one under its number, and when what it tells of itself changes;
+    /// and never comes back to a value that it had.
+    pub namespaces: (u64, u64),
+    /// Its health.
+    pub health: Health,
+}
+
 /// The subsystems that a server exports.
 pub trait Subsystems: Clone + 'static {
     /// Their namespaces.
@@ -73,30 +84,32 @@ pub trait Subsystems: Clone + 'static {
     /// identifier belongs to the same namespace for ever.
     fn namespaces(&self, nqn: &str) -> BTreeMap<u32, Self::N>;
 
-    /// The health of one.
-    fn health(&self, nqn: &str) -> Health;
+    /// The mark of one: cheap to ask for, however many namespaces it has. They are looked at only when it has moved.
+    fn mark(&self, nqn: &str) -> Mark;
 }
 
 /// Subsystems in a list: for a known set, for tests and demonstrations. Clones share the list.
 pub struct SubsystemList<N> {
     all: Rc<RefCell<BTreeMap<String, Listed<N>>>>,
+    /// Changes of any of them.
+    changes: Rc<Cell<u64>>,
 }
 
 struct Listed<N> {
     subsystem: Subsystem,
     namespaces: BTreeMap<u32, N>,
-    health: Cell<Health>,
+    mark: Cell<Mark>,
 }
 
 impl<N> Clone for SubsystemList<N> {
     fn clone(&self) -> Self {
-        SubsystemList { all: self.all.clone() }
+        SubsystemList { all: self.all.clone(), changes: self.changes.clone() }
     }
 }
 
 impl<N: Namespace> Default for SubsystemList<N> {
     fn default() -> Self {
-        SubsystemList { all: Rc::default() }
+        SubsystemList { all: Rc::default(), changes: Rc::default() }
     }
 }
 
@@ -108,8 +121,15 @@ impl<N: Namespace> SubsystemList<N> {
     pub fn add(&self, nqn: &str, access: Access) {
         assert!(is_nqn(nqn), "{nqn:?} is no qualified name");
         let subsystem = Subsystem { nqn: nqn.to_owned(), serial: "1".to_owned(), model: "Ashlar".to_owned(), access };
-        let listed = Listed { subsystem, namespaces: BTreeMap::new(), health: Cell::default() };
+        let listed = Listed { subsystem, namespaces: BTreeMap::new(), mark: Cell::default() };
+        self.change(&listed);
         self.all.borrow_mut().insert(nqn.to_owned(), listed);
+    }
+
+    /// Moves the mark of one.
+    fn change(&self, listed: &Listed<N>) {
+        self.changes.set(self.changes.get() + 1);
+        listed.mark.set(Mark { namespaces: (self.changes.get(), 0), ..listed.mark.get() });
     }
 
     /// Puts a namespace into a subsystem; hosts learn of it.
@@ -118,13 +138,16 @@ impl<N: Namespace> SubsystemList<N> {
     /// When there is no such subsystem.
     pub fn attach(&self, nqn: &str, nsid: u32, namespace: N) {
         let mut all = self.all.borrow_mut();
-        all.get_mut(nqn).expect("a subsystem of the list").namespaces.insert(nsid, namespace);
+        let listed = all.get_mut(nqn).expect("a subsystem of the list");
+        listed.namespaces.insert(nsid, namespace);
+        self.change(listed);
     }
 
     /// Takes a namespace out of a subsystem; hosts learn of it.
     pub fn detach(&self, nqn: &str, nsid: u32) {
         if let Some(listed) = self.all.borrow_mut().get_mut(nqn) {
             listed.namespaces.remove(&nsid);
+            self.change(listed);
         }
     }
 
@@ -136,7 +159,7 @@ impl<N: Namespace> SubsystemList<N> {
     /// Says how a subsystem is.
     pub fn set_health(&self, nqn: &str, health: Health) {
         if let Some(listed) = self.all.borrow().get(nqn) {
-            listed.health.set(health);
+            listed.mark.set(Mark { health, ..listed.mark.get() });
         }
     }
 }
@@ -152,8 +175,8 @@ impl<N: Namespace> Subsystems for SubsystemList<N> {
         self.all.borrow().get(nqn).map(|l| l.namespaces.clone()).unwrap_or_default()
     }
 
-    fn health(&self, nqn: &str) -> Health {
-        self.all.borrow().get(nqn).map(|l| l.health.get()).unwrap_or_default()
+    fn mark(&self, nqn: &str) -> Mark {
+        self.all.borrow().get(nqn).map(|l| l.mark.get()).unwrap_or_default()
     }
 }
 

@@ -3,7 +3,7 @@
 //! | it is | |
 //! |---|---|
 //! | mounted, swap, under a mounted device, part of md, dm or another holder, or has such a partition | refused |
-//! | a block device with a known signature | refused: take the signature off first |
+//! | a block device with a signature, or of an array of ours | refused, as `ashlar create` does: take the signature off first |
 //! | a file that a loop device uses | refused |
 //! | anything that exists otherwise | its serial number is asked for |
 //! | a file that is to be made | taken |
@@ -12,11 +12,13 @@
 //! to mount it.
 
 mod busy;
-mod signature;
 
 use std::fs;
+use std::io;
 use std::os::unix::fs::MetadataExt;
+use std::path::Path;
 
+use rt::probe;
 use rustix::fs::{Mode, OFlags};
 
 use crate::error::Error;
@@ -85,12 +87,25 @@ pub fn check(target: &Target) -> Result<(), Error> {
             if let Some(by) = busy::user_of(rdev).map_err(|e| Error::file("/proc/self/mountinfo", e))? {
                 return Err(Refusal::InUse { target: name(), by }.into());
             }
-            match signature::of(&path, target.bytes).map_err(|e| Error::file(&path, e))? {
+            match held(&path, target.bytes).map_err(|e| Error::file(&path, e))? {
                 Some(what) => Err(Refusal::Signature { target: name(), what: what.to_owned() }.into()),
                 None => Ok(()),
             }
         }
     }
+}
+
+/// Every drive of an array of ours begins with a label, which has these bytes here.
+const LABEL: (usize, &[u8]) = (4, b"AshL");
+
+/// What a drive holds, if anything: what others leave is known from the table that `ashlar create` goes by.
+fn held(path: &Path, bytes: u64) -> io::Result<Option<&'static str>> {
+    let (first, last) = probe::ends(path, bytes)?;
+    let (at, label) = LABEL;
+    if first.get(at..at + label.len()) == Some(label) {
+        return Ok(Some("a drive of an Ashlar array"));
+    }
+    Ok(probe::signature(&first, &last))
 }
 
 /// Leave to write: all checks hold, and the user said the serial number of what exists.
@@ -137,6 +152,32 @@ mod tests {
         assert!(said(None).contains("--destroy data"), "{}", said(None));
         assert!(said(Some("other")).contains("nothing was written"));
         assert!(permit(&look(), Some("data")).is_ok());
+    }
+
+    #[test]
+    fn what_create_refuses_is_found() {
+        const BYTES: usize = 2 << 20;
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("d");
+        let look = |at: usize, mark: &[u8]| {
+            let mut bytes = vec![0; BYTES];
+            bytes[at..at + mark.len()].copy_from_slice(mark);
+            fs::write(&path, &bytes).unwrap();
+            held(&path, bytes.len() as u64).unwrap()
+        };
+        assert_eq!(look(0, b""), None);
+        for (at, mark, what) in [
+            (3, &b"-FVE-FS-"[..], "BitLocker"),
+            (0x20, b"NXSB", "APFS"),
+            (BYTES - 1024, b"Intel Raid ISM Cfg Sig. ", "Intel RST RAID"),
+            (BYTES - (128 << 10), b"\xfc\x4e\x2b\xa9\0\0\0\0", "mdadm"),
+            (0x438, b"\x53\xef", "ext4"),
+            (4, b"AshL", "a drive of an Ashlar array"),
+        ] {
+            assert_eq!(look(at, mark), Some(what));
+        }
+        fs::write(&path, "short").unwrap();
+        assert_eq!(held(&path, 5).unwrap(), None);
     }
 
     #[test]

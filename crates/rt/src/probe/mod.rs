@@ -13,7 +13,7 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
 pub use mounts::mounted_at;
-pub use signature::signature;
+pub use signature::{FIRST_BYTES, LAST_BYTES, ends, signature};
 
 /// Makes a file of `bytes` that takes no space yet, readable and writable by its owner only.
 ///

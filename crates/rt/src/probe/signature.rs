@@ -5,6 +5,17 @@
 //!
 //! Not here: our own labels (`ondisk`); versions and contents of what is found.
 
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+
+/// How much of a drive's beginning is looked at.
+pub const FIRST_BYTES: u64 = 1 << 20;
+
+/// How much of its end: md 0.90 leaves its mark up to 128 KiB before it.
+pub const LAST_BYTES: u64 = 128 << 10;
+
 /// A mark at a fixed place from the start.
 struct Mark(usize, &'static [u8], &'static str);
 
@@ -53,18 +64,32 @@ const MARKS_FROM_END: &[Mark] = &[
     Mark(512, b"\xde\x11\xde\x11", "DDF RAID"),
 ];
 
+/// What [`signature`] looks at of a drive or a file of `bytes`.
+///
+/// # Errors
+/// When it cannot be read.
+pub fn ends(path: &Path, bytes: u64) -> io::Result<(Vec<u8>, Vec<u8>)> {
+    let file = File::open(path)?;
+    let mut first = vec![0; bytes.min(FIRST_BYTES) as usize];
+    file.read_exact_at(&mut first, 0)?;
+    let last_bytes = bytes.min(LAST_BYTES);
+    let mut last = vec![0; last_bytes as usize];
+    file.read_exact_at(&mut last, bytes - last_bytes)?;
+    Ok((first, last))
+}
+
 /// Whose mark is on a drive with these first and last bytes, if anybody's.
 #[must_use]
-pub fn signature(first_mib: &[u8], last_64k: &[u8]) -> Option<&'static str> {
-    let at_start = |m: &&Mark| has(first_mib, m.0, m.1);
-    let at_end = |m: &&Mark| last_64k.len().checked_sub(m.0).is_some_and(|at| has(last_64k, at, m.1));
-    lvm(first_mib)
+pub fn signature(first: &[u8], last: &[u8]) -> Option<&'static str> {
+    let at_start = |m: &&Mark| has(first, m.0, m.1);
+    let at_end = |m: &&Mark| last.len().checked_sub(m.0).is_some_and(|at| has(last, at, m.1));
+    lvm(first)
         .or_else(|| MARKS.iter().find(at_start).map(|m| m.2))
-        .or_else(|| zfs(first_mib))
+        .or_else(|| zfs(first))
         .or_else(|| MARKS_FROM_END.iter().find(at_end).map(|m| m.2))
-        .or_else(|| mdadm_at_end(last_64k))
-        .or_else(|| zfs(last_64k))
-        .or_else(|| mbr(first_mib))
+        .or_else(|| mdadm_at_end(last))
+        .or_else(|| zfs(last))
+        .or_else(|| mbr(first))
 }
 
 fn has(bytes: &[u8], at: usize, mark: &[u8]) -> bool {
@@ -84,7 +109,7 @@ fn zfs(bytes: &[u8]) -> Option<&'static str> {
     found.then_some("ZFS")
 }
 
-/// Versions 0.90 (64 KiB from the end) and 1.0 (8 to 12 KiB) lie at multiples of 4 KiB.
+/// Versions 0.90 (64 to 128 KiB from the end) and 1.0 (8 to 12 KiB) lie at multiples of 4 KiB.
 fn mdadm_at_end(last: &[u8]) -> Option<&'static str> {
     let whole = &last[last.len() % 4096..];
     let found = whole.chunks(4096).any(|c| {
@@ -108,7 +133,7 @@ mod tests {
     use super::*;
 
     fn drive(marks: &[(usize, &[u8])], end: &[(usize, &[u8])]) -> Option<&'static str> {
-        let (mut first, mut last) = (vec![0; 1 << 20], vec![0; 64 << 10]);
+        let (mut first, mut last) = (vec![0; FIRST_BYTES as usize], vec![0; LAST_BYTES as usize]);
         for (at, mark) in marks {
             first[*at..*at + mark.len()].copy_from_slice(mark);
         }
@@ -138,7 +163,9 @@ mod tests {
         assert_eq!(drive(&[(131 << 10, &0x00ba_b10c_u64.to_le_bytes())], &[]), Some("ZFS"));
         assert_eq!(drive(&[], &[(3 << 10, &0x00ba_b10c_u64.to_be_bytes())]), Some("ZFS"));
         assert_eq!(drive(&[], &[(8192, b"\xfc\x4e\x2b\xa9\x01\0\0\0")]), Some("mdadm"));
-        assert_eq!(drive(&[], &[(65536, b"\xfc\x4e\x2b\xa9\0\0\0\0")]), Some("mdadm"));
+        for from_end in [64 << 10, 96 << 10, 128 << 10] {
+            assert_eq!(drive(&[], &[(from_end, b"\xfc\x4e\x2b\xa9\0\0\0\0")]), Some("mdadm"));
+        }
         assert_eq!(drive(&[(510, b"\x55\xaa"), (446, &mbr)], &[]), Some("MBR partition table"));
         assert_eq!(drive(&[(510, b"\x55\xaa"), (446, &mbr), (512, b"EFI PART")], &[]), Some("GPT"));
         assert_eq!(drive(&[(510, b"\x55\xaa")], &[]), Some("boot sector"));

@@ -100,13 +100,13 @@ fn words(held: &HeldView) -> String {
     format!("{was}{seat}array {array} ({})", facts.join(", "))
 }
 
-/// What a drive holds that is not ours, by its first MiB and its last 64 KiB.
+/// What a drive holds that is not ours, by its beginning and its end.
 pub async fn signature(drive: &Drive) -> Result<Option<&'static str>, IoError> {
-    const HEAD: u64 = (1 << 20) / BLOCK_BYTES as u64;
-    const TAIL: u64 = (64 << 10) / BLOCK_BYTES as u64;
+    const FIRST: u64 = probe::FIRST_BYTES / BLOCK_BYTES as u64;
+    const LAST: u64 = probe::LAST_BYTES / BLOCK_BYTES as u64;
     let blocks = drive.info().blocks.0;
-    let head = BlockCount(blocks.min(HEAD));
-    let tail = BlockCount(blocks.min(TAIL));
+    let head = BlockCount(blocks.min(FIRST));
+    let tail = BlockCount(blocks.min(LAST));
     let (done, first) = drive.read(MemberLba(0), Buf::zeroed(head.len())).await;
     done?;
     let (done, last) = drive.read(MemberLba(blocks - tail.0), Buf::zeroed(tail.len())).await;

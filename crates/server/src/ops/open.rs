@@ -1,8 +1,10 @@
 //! Opening a known array: its drives by name, each checked to be what the registry says.
 
 use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
 use std::pin::pin;
 use std::rc::Rc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use array::owner::{self, OwnerHow};
@@ -89,6 +91,9 @@ async fn open_patiently(world: &World, name: &str, how: OpenDrive, patience: Pat
     }
 }
 
+/// How many arrays were opened in this process, so that one that is opened anew is known from what it was before; from 1.
+static OPENS: AtomicU64 = AtomicU64::new(1);
+
 /// An open array and its drives. Clones share them.
 #[derive(Clone)]
 pub struct Opened {
@@ -101,6 +106,8 @@ pub struct Opened {
     /// How volumes of the parts behind the first are reached.
     others: Rc<[Reach]>,
     loans: Loans<Handle>,
+    /// Which open of this process it is.
+    number: u64,
     /// Who answers other cores for its parts on this one.
     answering: Rc<Answering>,
     /// The worst state of any part, as last seen.
@@ -124,6 +131,7 @@ impl Opened {
             former: Rc::default(),
             others: Rc::new([]),
             loans: Loans::default(),
+            number: OPENS.fetch_add(1, Ordering::Relaxed),
             answering: Rc::default(),
             seen: Rc::default(),
             returns: Rc::default(),
@@ -276,18 +284,22 @@ impl Opened {
     /// client stays connected.
     #[must_use]
     pub fn lend(&self, volume: &str) -> Option<Lent<Handle>> {
-        self.lend_out(self.array.first().volume(volume)?)
+        Some(self.loans.lend(Handle::of(self.array.first().volume(volume)?, &self.others)?))
     }
 
     /// The same for all its volumes, with their numbers.
     #[must_use]
-    pub fn lend_all(&self) -> Vec<(VolumeId, Lent<Handle>)> {
-        let lend = |volume: Volume| Some((volume.id(), self.lend_out(volume)?));
-        self.array.first().live_volumes().into_iter().filter_map(lend).collect()
+    pub fn lend_all(&self) -> BTreeMap<VolumeId, Lent<Handle>> {
+        let handle = |volume: Volume| Some((volume.id(), Handle::of(volume, &self.others)?));
+        self.loans.lend_all(self.array.first().live_volumes().into_iter().filter_map(handle))
     }
 
-    fn lend_out(&self, volume: Volume) -> Option<Lent<Handle>> {
-        Some(self.loans.lend(Handle::of(volume, &self.others)?))
+    /// What moves when `lend_all` would lend others, or they would tell something else of themselves; of no other open array.
+    #[must_use]
+    pub fn volume_changes(&self) -> (u64, u64) {
+        // The other parts have a volume before the first does, and on the same drives.
+        let (changes, no_volatile_cache) = self.array.first().volume_changes();
+        (self.number, changes << 1 | u64::from(no_volatile_cache))
     }
 
     /// Closes it cleanly and releases its drives.

@@ -1,5 +1,6 @@
 //! `volume`: create, grow, rename, limit, delete, list.
 
+use array::whole;
 use array::{Limits, Whole};
 
 use super::open::named;
@@ -14,8 +15,9 @@ use crate::view::{Done, LimitsView, VERSION, VolumeLimit, VolumeView, Volumes};
 pub async fn create(array: &Whole, name: &str, bytes: u64) -> Result<Done, Problem> {
     array.volume_create(name, bytes).await.map_err(|r| named(array, r))?;
     let status = array.status().await.map_err(|f| Problem::fault("the array", f))?;
-    let bytes = status.volumes.iter().find(|v| v.name == name).map_or(bytes, |v| v.bytes);
-    let mut done = Done::new(format!("volume {}/{name} is there, {}", status.name, human(bytes)));
+    let made = status.volumes.iter().find(|v| v.name == name).map_or(bytes, |v| v.bytes);
+    let mut done = Done::new(format!("volume {}/{name} is there, {}", status.name, human(made)));
+    done.notes.extend(rounded(array, bytes, made));
     if status.provisioned_bytes > status.usable_bytes {
         done.notes.push(format!(
             "the volumes promise {}, the array holds {}: writes fail once it is full",
@@ -26,14 +28,24 @@ pub async fn create(array: &Whole, name: &str, bytes: u64) -> Result<Done, Probl
     Ok(done)
 }
 
+/// What to say when a volume has got more than was asked for.
+fn rounded(array: &Whole, asked: u64, got: u64) -> Option<String> {
+    let unit = match array.others().len() as u64 + 1 {
+        1 => base::BLOCK_BYTES as u64,
+        parts => parts * whole::STRIPE_BYTES,
+    };
+    (got > asked).then(|| format!("{asked} bytes were rounded up to {got}: volumes are multiples of {}", human(unit)))
+}
+
 /// Makes a volume larger.
 ///
 /// # Errors
 /// When there is none, or it would shrink.
 pub async fn grow(array: &Whole, name: &str, bytes: u64) -> Result<Done, Problem> {
     array.volume_grow(name, bytes).await.map_err(|r| named(array, r))?;
-    let bytes = list(array).await?.volumes.iter().find(|v| v.name == name).map_or(bytes, |v| v.bytes);
-    let mut done = Done::new(format!("volume {}/{name} has {} now", array.first().name(), human(bytes)));
+    let now = list(array).await?.volumes.iter().find(|v| v.name == name).map_or(bytes, |v| v.bytes);
+    let mut done = Done::new(format!("volume {}/{name} has {} now", array.first().name(), human(now)));
+    done.notes.extend(rounded(array, bytes, now));
     done.notes.push("hosts see the new size when they connect again".to_owned());
     Ok(done)
 }

@@ -1,7 +1,7 @@
 //! A controller: one host's association with a subsystem, and its admin commands. NVMe Base 2.0, 3.1 and 5.
 //!
 //! Invariants: admin commands do no I/O, so they are answered at once and in order; what a host sees of the namespaces
-//! ([`Attached`]) changes only in `refresh`, which tells it.
+//! ([`View`]) changes only in `refresh`, which tells it.
 //!
 //! Not here: queues and their connections (`session`), I/O commands (`execute`), who may connect (`connect`).
 
@@ -11,6 +11,7 @@ pub mod event;
 pub mod feature;
 pub mod identify;
 pub mod property;
+mod view;
 
 use std::{
     cell::{Cell, RefCell},
@@ -27,6 +28,8 @@ use feature::Ask;
 use identify::cns;
 use property::{Change, Life, Properties};
 use rt::Nanos;
+use view::View;
+pub use view::{Attached, Views};
 
 use super::{
     entry::{NSID_ALL, Sqe, admin},
@@ -38,7 +41,7 @@ use super::{
 };
 use crate::{
     counters::{Counters, Live},
-    namespace::{Namespace, NamespaceInfo},
+    namespace::NamespaceInfo,
     stream::signal::Signal,
 };
 
@@ -46,7 +49,7 @@ use crate::{
 pub const DISCOVERY_NQN: &str = "nqn.2014-08.org.nvmexpress.discovery";
 
 /// What all controllers of a server share.
-pub struct Common<S> {
+pub struct Common<S: Subsystems> {
     /// What is exported.
     pub subsystems: S,
     /// Where hosts reach it.
@@ -55,6 +58,8 @@ pub struct Common<S> {
     pub generation: Cell<u64>,
     /// Counters by the namespace's name.
     pub counters: RefCell<BTreeMap<String, Rc<Live>>>,
+    /// What is exported, as it was when it was looked at last: of the subsystems that have controllers.
+    pub views: Views<S::N>,
 }
 
 impl<S: Subsystems> Common<S> {
@@ -66,10 +71,6 @@ impl<S: Subsystems> Common<S> {
         }
         self.subsystems.all().into_iter().find(|s| s.nqn == nqn)
     }
-
-    fn live(&self, name: &str) -> Rc<Live> {
-        self.counters.borrow_mut().entry(name.to_owned()).or_default().clone()
-    }
 }
 
 /// Who is at the other end.
@@ -79,16 +80,6 @@ pub struct Host {
     pub nqn: String,
     /// Its identifier.
     pub id: [u8; 16],
-}
-
-/// A namespace as a host knows it.
-pub struct Attached<N> {
-    /// The namespace.
-    pub namespace: N,
-    /// What the host was told.
-    pub info: NamespaceInfo,
-    /// Its counters.
-    pub live: Rc<Live>,
 }
 
 /// What an admin command leads to.
@@ -148,9 +139,11 @@ pub struct Controller<S: Subsystems> {
     pub events_changed: Signal,
     errors: RefCell<ErrorLog>,
     changed: RefCell<BTreeSet<u32>>,
-    warning: Cell<u8>,
     generation: Cell<u64>,
-    namespaces: RefCell<BTreeMap<u32, Rc<Attached<S::N>>>>,
+    /// What the host was told.
+    view: RefCell<Rc<View<S::N>>>,
+    /// Those that its host has used since it was told: apart from other hosts'.
+    used: RefCell<BTreeMap<u32, Rc<Attached<S::N>>>>,
     keep_alive_millis: Cell<u32>,
     /// The host has said something since [`Controller::is_silent`] was asked last.
     heard: Cell<bool>,
@@ -174,7 +167,8 @@ impl<S: Subsystems> Controller<S> {
         (now, since_unix_seconds): (Nanos, u64),
     ) -> Rc<Self> {
         let is_discovery = subsystem.nqn == DISCOVERY_NQN;
-        let controller = Controller {
+        let view = if is_discovery { Rc::default() } else { common.view(&subsystem.nqn) };
+        Rc::new(Controller {
             id,
             is_discovery,
             since_unix_seconds,
@@ -183,9 +177,9 @@ impl<S: Subsystems> Controller<S> {
             events_changed: Signal::default(),
             errors: RefCell::default(),
             changed: RefCell::default(),
-            warning: Cell::new(log::critical_warning(&common.subsystems.health(&subsystem.nqn))),
             generation: Cell::new(common.generation.get()),
-            namespaces: RefCell::default(),
+            view: RefCell::new(view),
+            used: RefCell::default(),
             keep_alive_millis: Cell::new(keep_alive_millis),
             heard: Cell::new(false),
             heard_before: Cell::new(now),
@@ -195,22 +189,7 @@ impl<S: Subsystems> Controller<S> {
             common: common.clone(),
             subsystem,
             host,
-        };
-        *controller.namespaces.borrow_mut() = controller.present();
-        Rc::new(controller)
-    }
-
-    fn present(&self) -> BTreeMap<u32, Rc<Attached<S::N>>> {
-        if self.is_discovery {
-            return BTreeMap::new();
-        }
-        let attached = |(nsid, namespace): (u32, S::N)| {
-            let info = namespace.info();
-            let live = self.common.live(&info.name);
-            (nsid, Rc::new(Attached { namespace, info, live }))
-        };
-        let all = self.common.subsystems.namespaces(&self.subsystem.nqn);
-        all.into_iter().filter(|(nsid, _)| (1..=NSID_MAX).contains(nsid)).map(attached).collect()
+        })
     }
 
     /// Whether it takes other commands than those of Fabrics.
@@ -226,14 +205,23 @@ impl<S: Subsystems> Controller<S> {
         if self.is_discovery { 0 } else { self.queues_allowed.get() }
     }
 
-    /// The namespace of this identifier.
+    fn namespaces(&self) -> Rc<BTreeMap<u32, Rc<Attached<S::N>>>> {
+        self.view.borrow().namespaces.clone()
+    }
+
+    /// The namespace of this identifier, for its host's commands.
     pub fn namespace(&self, nsid: u32) -> Option<Rc<Attached<S::N>>> {
-        self.namespaces.borrow().get(&nsid).cloned()
+        if let Some(used) = self.used.borrow().get(&nsid) {
+            return Some(used.clone());
+        }
+        let apart = Rc::new(self.view.borrow().namespaces.get(&nsid)?.apart());
+        self.used.borrow_mut().insert(nsid, apart.clone());
+        Some(apart)
     }
 
     /// All namespaces.
     pub fn all_namespaces(&self) -> Vec<Rc<Attached<S::N>>> {
-        self.namespaces.borrow().values().cloned().collect()
+        self.namespaces().values().cloned().collect()
     }
 
     /// The host has said something.
@@ -254,7 +242,15 @@ impl<S: Subsystems> Controller<S> {
         now - self.heard_before.get() > Duration::from_millis(millis)
     }
 
-    /// Looks at what is exported now, and tells the host what has changed.
+    /// Whether there is something that the host was not told.
+    pub fn is_behind(&self) -> bool {
+        if self.is_discovery {
+            return self.generation.get() != self.common.generation.get();
+        }
+        self.common.views.last(&self.subsystem.nqn).is_some_and(|now| !Rc::ptr_eq(&now, &self.view.borrow()))
+    }
+
+    /// Takes what is exported now for what the host sees, and tells it what has changed.
     pub fn refresh(&self) {
         if self.is_discovery {
             if self.generation.replace(self.common.generation.get()) != self.common.generation.get() {
@@ -262,18 +258,11 @@ impl<S: Subsystems> Controller<S> {
             }
             return;
         }
-        let present = self.present();
-        let before = self.namespaces.borrow();
-        let is_same = |nsid: &u32| match (before.get(nsid), present.get(nsid)) {
-            (Some(a), Some(b)) => {
-                a.info.uuid == b.info.uuid && a.info.bytes == b.info.bytes && a.info.read_only == b.info.read_only
-            }
-            _ => false,
-        };
-        let differ: Vec<u32> = before.keys().chain(present.keys()).filter(|nsid| !is_same(nsid)).copied().collect();
-        drop(before);
+        let now = self.common.view(&self.subsystem.nqn);
+        let before = self.view.replace(now.clone());
         // Always: a namespace may have been opened anew under its old name.
-        *self.namespaces.borrow_mut() = present;
+        self.used.borrow_mut().clear();
+        let differ = before.differences(&now);
         if !differ.is_empty() {
             let mut changed = self.changed.borrow_mut();
             changed.extend(differ);
@@ -284,8 +273,7 @@ impl<S: Subsystems> Controller<S> {
             drop(changed);
             self.happened(Event::Namespaces);
         }
-        let warning = log::critical_warning(&self.common.subsystems.health(&self.subsystem.nqn));
-        let new = warning & !self.warning.replace(warning);
+        let new = log::critical_warning(&now.mark.health) & !log::critical_warning(&before.mark.health);
         if new != 0 {
             self.happened(Event::Reliability);
         }
@@ -391,7 +379,7 @@ impl<S: Subsystems> Controller<S> {
         check_to_host(sqe, identify::PAGE_BYTES as u32)?;
         let structure = sqe.dword(10) as u8;
         if structure == cns::CONTROLLER {
-            let volatile_cache = self.namespaces.borrow().values().any(|n| n.info.volatile_cache);
+            let volatile_cache = self.namespaces().values().any(|n| n.info.volatile_cache);
             let (id, is_discovery) = (self.id, self.is_discovery);
             return Ok(identify::controller(&identify::Me {
                 id,
@@ -413,17 +401,18 @@ impl<S: Subsystems> Controller<S> {
         let zeroes = || vec![0; identify::PAGE_BYTES];
         // An identifier without a namespace is inactive: its structures are zero.
         let of = |page: fn(&NamespaceInfo) -> Vec<u8>| {
-            exists(nsid).map(|()| self.namespace(nsid).map_or_else(zeroes, |attached| page(&attached.info)))
+            exists(nsid).map(|()| self.namespaces().get(&nsid).map_or_else(zeroes, |attached| page(&attached.info)))
         };
         match structure {
             cns::NAMESPACE => of(identify::namespace),
             cns::NAMESPACE_COMMON => of(identify::namespace_common),
             cns::DESCRIPTORS => {
-                let attached = self.namespace(nsid).ok_or(Status::INVALID_NAMESPACE)?;
+                let namespaces = self.namespaces();
+                let attached = namespaces.get(&nsid).ok_or(Status::INVALID_NAMESPACE)?;
                 Ok(identify::descriptors(&attached.info))
             }
             cns::ACTIVE if nsid >= NSID_ALL - 1 => Err(Status::INVALID_NAMESPACE),
-            cns::ACTIVE => Ok(identify::active(&self.namespaces.borrow(), nsid)),
+            cns::ACTIVE => Ok(identify::active(&self.namespaces(), nsid)),
             // No protection information, no limits beyond MDTS.
             cns::NAMESPACE_OF_SET if is_nvm => exists(nsid).map(|()| zeroes()),
             cns::CONTROLLER_OF_SET if is_nvm => Ok(zeroes()),
@@ -472,7 +461,7 @@ impl<S: Subsystems> Controller<S> {
             log::ERROR => self.errors.borrow().page(),
             log::HEALTH if nsid != 0 && nsid != NSID_ALL => return Err(Status::INVALID_FIELD),
             log::HEALTH => {
-                let health = self.common.subsystems.health(&self.subsystem.nqn);
+                let health = self.common.subsystems.mark(&self.subsystem.nqn).health;
                 log::health(&health, &self.counters(), self.errors.borrow().count())
             }
             log::FIRMWARE => log::firmware(identify::FIRMWARE),
@@ -480,7 +469,7 @@ impl<S: Subsystems> Controller<S> {
             log::EFFECTS => log::effects(self.is_discovery),
             // Log specific field bit 0: groups only.
             log::ANA => {
-                let nsids: Vec<u32> = self.namespaces.borrow().keys().copied().collect();
+                let nsids: Vec<u32> = self.namespaces().keys().copied().collect();
                 log::ana(&nsids, specific & 1 != 0)
             }
             _ => self.discovery_log(),
@@ -496,7 +485,7 @@ impl<S: Subsystems> Controller<S> {
     /// The counters of all its namespaces together.
     fn counters(&self) -> Counters {
         let mut sum = Counters::default();
-        for attached in self.namespaces.borrow().values() {
+        for attached in self.namespaces().values() {
             let counters = attached.live.read();
             sum.reads += counters.reads;
             sum.bytes_read += counters.bytes_read;
@@ -526,7 +515,7 @@ impl<S: Subsystems> Controller<S> {
     }
 
     fn has_volatile_cache(&self) -> bool {
-        self.namespaces.borrow().values().any(|n| n.info.volatile_cache)
+        self.namespaces().values().any(|n| n.info.volatile_cache)
     }
 
     /// Set Features. 5.27.
