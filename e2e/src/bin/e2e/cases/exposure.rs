@@ -131,7 +131,8 @@ fn full_width(lab: &Lab) -> Result<()> {
 
 fn silent(lab: &Lab) -> Result<()> {
     let mut served = lab.served("a", "5", 3, "16M")?;
-    let pid = served.server.pid().and_then(|pid| Pid::from_raw(pid as i32)).or_fail("the server's process")?;
+    let pid = served.server.pid().and_then(|pid| Pid::from_raw(pid.cast_signed()));
+    let pid = pid.ok_or_else(|| Failure::new("the server", "it has no process"))?;
     kill_process(pid, Signal::STOP).or_fail("SIGSTOP")?;
     let begun = Instant::now();
     let ended = served.ashlar.run(&["status", ARRAY, "--check"]);
