@@ -120,7 +120,7 @@ pub fn array_details(a: &ArrayView) -> Vec<String> {
     if let Some(r) = &a.rebuild {
         lines.push(format!("  rebuild   {}, {}", rebuild(r), rate_words(&a.rebuild_rate)));
     } else if a.rebuild_paused {
-        lines.push(format!("  rebuild   paused; `ashlar rebuild resume {}` lets rebuilds go on", a.name));
+        lines.push(format!("  rebuild   paused; `ashlar rebuild {} resume` lets rebuilds go on", a.name));
     }
     lines.extend(scrub_lines(&a.scrub).into_iter().map(|line| format!("  scrub     {line}")));
     lines.extend(a.alarms.iter().map(|alarm| format!("  {:<9} {}", alarm_word(alarm.severity), alarm_line(a, alarm))));

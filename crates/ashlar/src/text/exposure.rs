@@ -41,7 +41,7 @@ fn command(array: &ArrayView, alarm: &AlarmView) -> Option<String> {
         ("drive_failed" | "drive_missing" | "drive_suspect", Some(seat)) => {
             Some(format!("ashlar drive replace {name} {seat} NEW-DRIVE"))
         }
-        ("rebuild_paused", _) => Some(format!("ashlar rebuild resume {name}")),
+        ("rebuild_paused", _) => Some(format!("ashlar rebuild {name} resume")),
         ("scrub_overdue", _) => Some(format!("ashlar scrub start {name}")),
         (_, _) => None,
     }

@@ -91,11 +91,11 @@ fn declustered(lab: &Lab) -> Result<()> {
     traffic.run(&served, Duration::from_millis(300))?;
     expect(&served, "at first", &seen("optimal", 1, 0, None))?;
     for (drive, alarm) in [(0, "drive_failed"), (1, "no_rebuild_place")] {
-        served.ashlar.done(&["rebuild", "pause", ARRAY])?;
+        served.ashlar.done(&["rebuild", ARRAY, "pause"])?;
         served.fail(drive)?;
         expect(&served, "one more failed", &seen("degraded", 0, 2, Some("no_redundancy")))?;
         logged(&served, "WARN", &format!("(seat {drive})"))?;
-        served.ashlar.done(&["rebuild", "resume", ARRAY])?;
+        served.ashlar.done(&["rebuild", ARRAY, "resume"])?;
         until_not(&served, "degraded")?;
         until_not(&served, "rebuilding")?;
         expect(&served, "rebuilt", &seen("rebuilt", 1, 1, Some(alarm)))?;
@@ -116,7 +116,7 @@ fn full_width(lab: &Lab) -> Result<()> {
         let mut served = lab.served(&format!("a{raid}"), raid, drives, "48M")?;
         let mut traffic = Traffic::new(lab, BYTES)?;
         traffic.run(&served, Duration::from_millis(200))?;
-        served.ashlar.done(&["rebuild", "pause", ARRAY])?;
+        served.ashlar.done(&["rebuild", ARRAY, "pause"])?;
         for lost in 1..=tolerates {
             served.fail(lost - 1)?;
             let left = (tolerates - lost) as u64;
