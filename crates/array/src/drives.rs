@@ -85,14 +85,10 @@ impl Array {
     pub(crate) fn uses_up_redundancy(&self, seat: MemberId) -> bool {
         let core = &self.core;
         let Some(member) = core.seat(seat).filter(|s| s.is_in()) else { return false };
-        let survives = |lost: &[&Rc<Seat>]| {
-            let before: Vec<MemberState> = lost.iter().map(|s| s.state.replace(MemberState::Out)).collect();
-            let fine = core.survivable();
-            lost.iter().zip(before).for_each(|(s, state)| s.state.set(state));
-            fine
-        };
-        let others: Vec<Rc<Seat>> = core.seats.borrow().iter().filter(|s| s.is_in() && s.id != seat).cloned().collect();
-        survives(&[&member]) && !others.iter().all(|other| survives(&[&member, other]))
+        let before = member.state.replace(MemberState::Out);
+        let last = core.survivable() && core.may_fail() == 0;
+        member.state.set(before);
+        last
     }
 
     /// Takes a member out.
