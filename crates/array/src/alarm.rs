@@ -1,4 +1,4 @@
-//! Alarms: what wants somebody's attention now, as long as it does.
+//! Alarms: what needs attention now, as long as it does.
 
 use serde::Serialize;
 
@@ -144,7 +144,11 @@ impl Core {
         if exposure.tolerates == 0 || self.phase.get() == Phase::Closed {
             return None;
         }
-        let until = if self.is_rebuilding() { "Wait until the rebuild ends" } else { "Replace the drives that failed" };
+        let until = if self.is_rebuilding() {
+            "Wait until the rebuild ends"
+        } else {
+            "Replace the drives that are out, or reconnect them"
+        };
         if exposure.may_fail == 0 {
             return Some(Alarm::critical(AlarmCode::NoRedundancy, "no further drive may fail", until));
         }
@@ -154,7 +158,7 @@ impl Core {
         }
         (self.lacks_members() && !exposure.rebuild_place).then(|| {
             let what = "redundancy is full again, but another loss cannot be rebuilt on the drives that are left";
-            Alarm::warning(AlarmCode::NoRebuildPlace, what, "Replace the drives that failed")
+            Alarm::warning(AlarmCode::NoRebuildPlace, what, "Replace the drives that are out, or reconnect them")
         })
     }
 
