@@ -9,7 +9,7 @@ use rand::{RngExt, SeedableRng};
 use rt::model::{Disk, LateWrites, Op, OpKind, Verdict};
 use rt::{IoError, Rt};
 
-use crate::census::{Census, newest_generation};
+use crate::census::{Census, label, newest_generation};
 use crate::kind::Kind;
 use crate::model::Mode;
 use crate::plan::Dice;
@@ -338,20 +338,42 @@ pub fn half_a_generation(world: &mut World, volumes: &Volumes, mode: Mode) -> Re
         return Ok(());
     }
     let mut volumes = volumes.fork();
-    let mut disks = world.forks();
-    let begun = world.forks();
-    let rt = world.rt();
-    drop(rt.block_on(Array::open(&rt, drives(&rt, &begun), DEGRADED)).map_err(|e| e.to_string())?);
-    rt.end();
-    begun.iter().for_each(|d| d.crash(1));
+    let disks = world.forks();
     let which = world.dice.random_range(0..disks.len());
-    let number = |disk: &Disk| newest_generation(std::slice::from_ref(disk)).map(|g| g.number.0);
-    let half_already = disks.iter().any(|d| number(d) != number(&disks[0]));
-    if half_already || number(&begun[which]) != number(&disks[which]).map(|n| n + 1) {
-        // It wrote more than one: the first took effect everywhere.
+    let number = |disk: &Disk| newest_generation(std::slice::from_ref(disk)).map(|g| g.number);
+    let Some(before) = number(&disks[which]) else { return Ok(()) };
+    if disks.iter().any(|d| number(d) != Some(before)) {
         return Ok(());
     }
-    disks[which] = begun[which].clone();
+    for (_, disk) in disks.iter().enumerate().filter(|(i, _)| *i != which) {
+        let Some(label) = label(disk) else { return Ok(()) };
+        let slots = [0, 1].map(|slot| label.layout.slot(slot));
+        disk.on_op(Some(Box::new(move |op: &Op| match op.kind {
+            OpKind::Write if slots.contains(&op.at) => Verdict::Hang,
+            _ => Verdict::Proceed,
+        })));
+    }
+    let rt = world.rt();
+    let own = drives(&rt, &labelled(&rt, &disks));
+    rt.spawn({
+        let rt = rt.clone();
+        async move { drop(Array::open(&rt, own, DEGRADED).await) }
+    })
+    .detach();
+    for _ in 0..10_000 {
+        if number(&disks[which]) > Some(before) {
+            break;
+        }
+        rt.block_on(rt.sleep(Duration::from_micros(100)));
+    }
+    rt.end();
+    for disk in &disks {
+        disk.on_op(None);
+        disk.crash(world.dice.random());
+    }
+    if disks.iter().filter(|d| number(d) > Some(before)).count() != 1 {
+        return Ok(());
+    }
     disks[which].detach();
     world.counts.add(Kind::HalfAGeneration, 1);
     live(world, &disks, &mut volumes, mode, |_, _| {})?;

@@ -31,7 +31,7 @@ pub fn check_cold(scene: &mut Scene) -> Result<(), String> {
 /// No part is frozen or without volumes that the first has; after it was put together, none has more.
 pub fn parts_agree(array: &Opened) -> Result<(), String> {
     for (part, number) in array.parts.iter().zip(1..) {
-        if !matches!(part.state(), ArrayState::Optimal | ArrayState::Degraded | ArrayState::Rebuilding) {
+        if matches!(part.state(), ArrayState::Frozen | ArrayState::ReadOnly | ArrayState::Closed) {
             return Err(format!("part {number} is {:?} after open: {:#?}", part.state(), part.status().events));
         }
     }

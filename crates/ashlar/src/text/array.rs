@@ -319,7 +319,7 @@ mod tests {
         };
         let members = [m("/dev/a", 4 << 40, 4 << 40), m("/dev/b", 7 << 40, 4 << 40), m("/dev/old", 4 << 40, 0)];
         let lines: Vec<String> = partly_used(&members).collect();
-        assert_eq!(lines, ["  size      /dev/b: 7.0 TiB, of which 4.0 TiB are used"]);
+        assert_eq!(lines, ["  size      /dev/b: 7 TiB, of which 4 TiB are used"]);
     }
 
     #[test]
