@@ -38,7 +38,7 @@ use slab::Slab;
 
 pub(crate) use command::{Command, Fields, Payload};
 use entries::Entries;
-use linger::{Awaited, Linger};
+use linger::{Awaited, Linger, Look};
 pub(crate) use request::{Address, PARTS_MAX, Request, SendHeader, advance};
 
 use crate::drive::Load;
@@ -243,10 +243,15 @@ impl Ring {
         queue: &Queue,
     ) -> bool {
         self.submit_if_wanted();
-        let mut found = self.collect() > 0;
+        if self.collect() > 0 {
+            // No look was needed.
+            return true;
+        }
+        let mut look = Look::begin(begun);
+        let mut found = false;
         while !found {
             found = (0..LOOKS).any(|_| self.io.borrow_mut().has_news()) || queue.has_remote();
-            let passed = begun.elapsed();
+            let passed = look.passed();
             if !found && longest.is_some_and(|longest| passed >= longest) {
                 return true;
             }
@@ -255,7 +260,7 @@ impl Ring {
                 return false;
             }
         }
-        self.linger.found(awaited);
+        self.linger.found(awaited, &look);
         self.submit_if_wanted();
         self.collect();
         true
