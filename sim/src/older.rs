@@ -253,7 +253,7 @@ pub fn ends(world: &mut World, volumes: &Volumes, mode: Mode) -> Result<(), Stri
             continue;
         }
         let first: u64 = [1, 5, 256][world.dice.random_range(0..3)];
-        let junk = vec![world.dice.random::<u8>(); (first * BLOCK) as usize];
+        let junk = crate::spoil::junk(&mut world.dice, first);
         disk.image_write(MemberLba(0), &junk);
         disk.image_write(MemberLba(disk.params().bytes / BLOCK - 1), &junk[..BLOCK as usize]);
     }

@@ -6,6 +6,7 @@ use rt::model::{Disk, Fault};
 
 use crate::census::{Census, Spot};
 use crate::kind::Kind;
+use crate::plan::Dice;
 use crate::world::World;
 
 /// Kinds of silent rot.
@@ -111,6 +112,16 @@ pub fn land_late(world: &mut World) {
             late.land();
         } else {
             world.late.push(late);
+        }
+    }
+}
+
+/// Blocks of one byte again and again, which nobody takes for a file system.
+pub fn junk(dice: &mut Dice, blocks: u64) -> Vec<u8> {
+    loop {
+        let junk = vec![dice.random::<u8>(); blocks as usize * BLOCK_BYTES];
+        if rt::probe::signature(&junk, &[]).is_none() {
+            return junk;
         }
     }
 }

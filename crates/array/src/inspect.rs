@@ -150,9 +150,6 @@ const SLOTS_TRIED_BLIND: u32 = 8;
 /// been put on the drive since, and a label that was forgotten says nothing.
 async fn inner_label(drive: &Drive) -> Option<Label> {
     let first = read(drive, MemberLba(ALIGN_BLOCKS), 1).await.ok()?;
-    if is_anothers(drive).await && !planted(Canary::ForgottenLabelBelieved) {
-        return None;
-    }
     let most = if Generation::peek(&first).is_ok() { SLOTS_TRIED } else { SLOTS_TRIED_BLIND };
     for slot_blocks in (1..=most).map(|n| n * ALIGN_BLOCKS as u32) {
         let at = Layout::inner_label(slot_blocks);
@@ -168,13 +165,21 @@ async fn inner_label(drive: &Drive) -> Option<Label> {
     None
 }
 
-/// Whether something else has been made of a drive: a file system, a volume of another manager. A partition table alone lies within
-/// the first MiB and the last.
-async fn is_anothers(drive: &Drive) -> bool {
+/// What has been made of a drive whose first block holds no label of ours: a file system, a volume of another manager. A partition
+/// table alone lies within the first MiB and the last, and is none of them. To be asked of whole drives, also where an array is in
+/// parts: only the first part lies where the drive begins.
+pub async fn made_of(drive: &Drive) -> Option<&'static str> {
     let blocks = ALIGN_BLOCKS.min(drive.info().blocks.0) as usize;
-    let Ok(first) = read(drive, MemberLba(0), blocks).await else { return false };
+    let first = read(drive, MemberLba(0), blocks).await.ok()?;
+    if first.get(..BLOCK_BYTES).is_some_and(|block| label_in(drive, block).is_ok()) {
+        return None;
+    }
     let tables = ["GPT", "MBR partition table", "boot sector"];
-    rt::probe::signature(&first, &[]).is_some_and(|whose| !tables.contains(&whose))
+    rt::probe::signature(&first, &[]).filter(|whose| !tables.contains(whose))
+}
+
+async fn is_anothers(drive: &Drive) -> bool {
+    made_of(drive).await.is_some()
 }
 
 /// Whether the first block holds this member's label. What lies before the last one may be another's by now.
@@ -193,6 +198,19 @@ pub async fn bears_label(drive: &Drive, label: &Label) -> bool {
     third.is_some_and(|third| (third.array, third.member) == (label.array, label.member)) && !is_anothers(drive).await
 }
 
+/// Whether a drive holds more of an array than a label in its last block: another label, or a generation.
+pub async fn holds_more(drive: &Drive, label: &Label) -> bool {
+    if bears_label(drive, label).await {
+        return true;
+    }
+    for i in 0..2 {
+        if read_slot(drive, &label.layout, i).await.is_ok_and(|g| g.array == label.array) {
+            return true;
+        }
+    }
+    false
+}
+
 /// Which of the labels at both ends counts: where they speak of different members of one array, and the third agrees with the last,
 /// the first was put there by mistake.
 async fn of_two(drive: &Drive, first: Label, last: Option<Label>) -> Label {
@@ -207,7 +225,7 @@ async fn label_at(drive: &Drive, at: MemberLba) -> Option<Label> {
 }
 
 /// The drive's label, from its first block, its last, or the one behind its slots: that of an array in one piece, of a slice, or
-/// of the first or last part of an array in several.
+/// of the first or last part of an array in several. None counts where something else has been made of the drive.
 ///
 /// # Errors
 /// When none can be read; `Ok(Err(..))` says why what was read is no label.
@@ -219,6 +237,9 @@ pub async fn read_label(drive: &Drive) -> Result<Result<Label, FormatError>, IoE
     if let Ok(Ok(label)) = found {
         let other = last.ok().and_then(|block| label_in(drive, &block).ok());
         return Ok(Ok(of_two(drive, label, other).await));
+    }
+    if is_anothers(drive).await && !planted(Canary::ForgottenLabelBelieved) {
+        return Ok(Err(FormatError::Absent("label")));
     }
     if let Ok(block) = &last
         && let Ok(label) = label_in(drive, block)
@@ -259,6 +280,9 @@ pub async fn read_slot(drive: &Drive, layout: &Layout, i: usize) -> Result<Gener
 /// Whether the drive has a slice of this array anywhere: when its first and last part have let go of it, the drive's ends
 /// do not tell. Reads the places where slices of 2 to 16 parts begin and end.
 pub async fn has_slice_of(drive: &Drive, array: ArrayUuid) -> bool {
+    if is_anothers(drive).await && !planted(Canary::ForgottenLabelBelieved) {
+        return false;
+    }
     for slices in (2..=PARTS_MAX).filter_map(|of| Slices::new(drive.info().blocks, of)) {
         for part in slices.parts() {
             let own = read_label(&slices.slice(drive, part.index)).await;

@@ -256,7 +256,7 @@ fn ends(scene: &mut Scene, mode: Mode) -> Result<(), String> {
             continue;
         }
         let first: u64 = [1, 5, 256][scene.world.dice.random_range(0..3)];
-        let junk = vec![scene.world.dice.random::<u8>(); (first * BLOCK) as usize];
+        let junk = crate::spoil::junk(&mut scene.world.dice, first);
         let [begin, end] = places(disk);
         disk.image_write(begin, &junk);
         disk.image_write(end, &junk[..BLOCK as usize]);

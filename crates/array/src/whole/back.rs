@@ -11,8 +11,9 @@ use rt::Drive;
 use super::part::Part;
 use super::{Slices, Whole};
 use crate::array::Array;
+use crate::canary::{Canary, planted};
 use crate::fault::{Fault, Refused, RefusedCode};
-use crate::inspect::read_label;
+use crate::inspect::{made_of, read_label};
 use crate::lifecycle::open::read_label_patiently;
 use crate::seat::Seat;
 
@@ -39,6 +40,15 @@ impl Whole {
     /// As [`Array::drive_back`], or when it is no drive of this array.
     pub async fn drive_back(&self, drive: &Drive) -> Result<bool, Refused> {
         let name = format!("drive {}", drive.info().name);
+        if let Some(what) = made_of(drive).await.filter(|_| !planted(Canary::ForgottenLabelBelieved)) {
+            let todo = "Take its place with another drive, or add it anew";
+            return Err(Refused::new(
+                RefusedCode::Diverged,
+                name,
+                format!("it holds something else now: {what}"),
+                todo,
+            ));
+        }
         let label = read_label_patiently(&self.first.core.rt, drive).await.map_err(|e| Refused::io(&name, e))?;
         let ours = label.ok().filter(|l| l.array == self.first.core.shape.array);
         let slices = ours.and_then(|label| Slices::of_label(&label, drive.info().blocks));

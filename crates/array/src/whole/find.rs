@@ -8,8 +8,9 @@ use ondisk::{FormatError, Label, PartOf};
 use rt::{Drive, Rt};
 
 use super::{Slices, in_part};
+use crate::canary::{Canary, planted};
 use crate::fault::{Refused, RefusedCode};
-use crate::inspect::read_label;
+use crate::inspect::{holds_more, made_of, read_label};
 use crate::lifecycle::open::read_label_patiently;
 
 /// The parts of an array in order, each with its slices of the drives that have it. In one piece: the drives as given.
@@ -29,10 +30,24 @@ pub async fn find(rt: &Rt, drives: Vec<Drive>) -> Result<Vec<(PartOf, Vec<Drive>
         let own = label.as_ref().ok().and_then(|l| l.as_ref().ok());
         let slices = match own {
             Some(own) => Slices::of_label(own, drive.info().blocks),
-            None => Slices::new(drive.info().blocks, first.part.of),
+            None => match made_of(drive).await.filter(|_| !planted(Canary::ForgottenLabelBelieved)) {
+                None => Slices::new(drive.info().blocks, first.part.of),
+                Some(what) => {
+                    tracing::warn!("drive {} is left out: it holds something else now ({what})", drive.info().name);
+                    continue;
+                }
+            },
         };
         let mut has_any = own.is_some();
+        let overwritten = match slices {
+            Some(slices) => overwritten_part(drive, slices, first.array).await,
+            None => None,
+        };
         for (part, having) in &mut parts {
+            if overwritten.is_some_and(|there| there != part.index) {
+                // That part says so, and leaves the drive out; the others do without it, too.
+                continue;
+            }
             let Some(slice) = slices.map(|s| s.slice(drive, part.index)) else { break };
             match has(&slice, first.array).await {
                 Has::It => has_any = true,
@@ -63,6 +78,24 @@ enum Has {
     NotIt,
     /// What is there cannot be read now: the part's open tries again, and says what is wrong.
     Unknown,
+}
+
+/// The part that holds nothing of the array on this drive but its last label: something has been put over the others, and nobody knows
+/// how far it reaches.
+async fn overwritten_part(drive: &Drive, slices: Slices, array: ArrayUuid) -> Option<u8> {
+    if planted(Canary::OtherPartsBelieved) {
+        return None;
+    }
+    for part in slices.parts() {
+        let slice = slices.slice(drive, part.index);
+        if let Ok(Ok(label)) = read_label(&slice).await
+            && label.array == array
+            && !holds_more(&slice, &label).await
+        {
+            return Some(part.index);
+        }
+    }
+    None
 }
 
 async fn has(slice: &Drive, array: ArrayUuid) -> Has {

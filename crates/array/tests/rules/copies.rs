@@ -358,6 +358,64 @@ pub fn a_file_system_is_no_member() {
     rt.end();
 }
 
+/// The same where only the front was overwritten, of an array in one piece and in parts: nothing is written to it, and nothing of it
+/// is believed, neither at the open nor when it is asked for in use. What lies there is told.
+pub fn a_file_system_in_front_is_left_alone() {
+    for parts in [1, 3] {
+        let disks = World::of(4, DiskParams { bytes: 144 << 20, ..DiskParams::default() });
+        let rt = Rt::modelled(1);
+        let spec =
+            CreateSpec { name: "a".into(), level: Level::Raid5, width: Some(4), zone_blocks: Some(128), force: false };
+        rt.block_on(async {
+            let made = whole::create(&rt, World::drives(&rt, &disks.disks), &spec, parts).await.unwrap();
+            let array = super::whole::joined(&rt, made, false).await.unwrap();
+            array.volume_create("v", 1 << 20).await.unwrap();
+            array.close().await.unwrap();
+        });
+        rt.end();
+        let mut front = vec![0xEE; 4 * BLOCK as usize];
+        front[..4].copy_from_slice(b"XFSB");
+        disks.disks[1].image_write(MemberLba(0), &front);
+        let all = BlockCount(disks.disks[1].params().bytes / BLOCK);
+        let theirs = disks.disks[1].image_read(MemberLba(0), all);
+
+        let rt = Rt::modelled(2);
+        rt.block_on(async {
+            let mine = Drive::modelled(&rt, &disks.disks[1]);
+            assert_eq!(array::made_of(&mine).await, Some("xfs"));
+            assert!(identify(&mine).await.unwrap().is_none());
+            let others = [0, 2, 3].map(|i| disks.disks[i].clone());
+            let seen = if parts == 1 { &others[..] } else { &disks.disks[..] };
+            let opened = whole::open(&rt, World::drives(&rt, seen), DEGRADED).await.unwrap();
+            let array = super::whole::joined(&rt, opened, false).await.unwrap();
+            assert_eq!(array.drive_back(&mine).await.unwrap_err().code, RefusedCode::Diverged);
+            rt.sleep(std::time::Duration::from_secs(20)).await;
+            array.close().await.unwrap();
+        });
+        rt.end();
+        assert!(disks.disks[1].image_read(MemberLba(0), all) == theirs, "of {parts} parts");
+    }
+}
+
+/// Where something reaches over all that the first part has on a drive but its last label, the other parts leave the drive alone, too.
+pub fn what_covers_one_part_is_left_alone_by_all() {
+    let world = super::whole::world();
+    let part = world.disks[1].params().bytes / BLOCK / u64::from(super::whole::PARTS);
+    world.disks[1].image_write(MemberLba(0), &vec![0xEE; ((part - 300) * BLOCK) as usize]);
+    let all = BlockCount(world.disks[1].params().bytes / BLOCK);
+    let theirs = world.disks[1].image_read(MemberLba(0), all);
+    let rt = Rt::modelled(2);
+    rt.block_on(async {
+        let opened = whole::open(&rt, World::drives(&rt, &world.disks), DEGRADED).await.unwrap();
+        let array = super::whole::joined(&rt, opened, false).await.unwrap();
+        rt.sleep(std::time::Duration::from_secs(20)).await;
+        assert_ne!(array.status().await.unwrap().state, ArrayState::Optimal);
+        array.close().await.unwrap();
+    });
+    rt.end();
+    assert!(world.disks[1].image_read(MemberLba(0), all) == theirs);
+}
+
 /// A block that cannot be written any more under one label is no reason to do without its drive.
 pub fn a_label_that_cannot_be_written_is_done_without() {
     for (level, drives, parts) in SHAPES {

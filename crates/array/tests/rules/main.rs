@@ -133,6 +133,8 @@ rules! {
     copies::a_wiped_drive_is_not_known [InnerLabelLeft]
     copies::what_was_reused_is_left_alone [ForeignTakenBack]
     copies::a_file_system_is_no_member [ForgottenLabelBelieved]
+    copies::a_file_system_in_front_is_left_alone [ForgottenLabelBelieved]
+    copies::what_covers_one_part_is_left_alone_by_all [OtherPartsBelieved]
     copies::a_label_that_cannot_be_written_is_done_without [LabelBlamed]
     copies::a_strange_first_label_is_outvoted [FirstLabelCounts]
     copies::a_label_of_a_spare_is_mended []

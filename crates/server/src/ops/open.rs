@@ -416,7 +416,10 @@ pub async fn members(world: &World, known: &Known, read_only: bool, patience: Pa
                     found.notes.push(format!("drive {name}: it belongs to array {} now", other.array_name));
                 }
                 Ok(None) if array::has_slice_of(&drive, ArrayUuid(known.uuid)).await => found.drives.push(drive),
-                Ok(None) => found.notes.push(format!("drive {name}: it carries no label of ours any more")),
+                Ok(None) => found.notes.push(match array::made_of(&drive).await {
+                    Some(what) => format!("drive {name}: it holds something else now ({what})"),
+                    None => format!("drive {name}: it carries no label of ours any more"),
+                }),
                 Err(e) => found.notes.push(format!("drive {name}: cannot be read ({e})")),
             },
         }
