@@ -288,6 +288,8 @@ canaries! {
     StaleAcked,
     /// A label away from the ends counts although what lies before it is something else by now.
     ForgottenLabelBelieved,
+    /// What is given back to a full array counts only when somebody writes again.
+    FullForGood,
     /// Where one part of an array finds only its last label on a drive, the others take the drive all the same.
     OtherPartsBelieved,
     /// Wiping leaves the label away from the ends, and the generations.

@@ -95,13 +95,16 @@ impl Core {
         Fault::NoSpace
     }
 
-    /// Whether hosts would be refused what they were refused last.
+    /// Whether hosts would be refused what they were refused last. Where something was given back since, asks for the checkpoint that
+    /// makes room of it.
     pub fn is_full(&self) -> bool {
         let Some(n) = self.room.refused.get() else { return false };
         let full = self.stored_at_least() + n > self.room_usable();
         if !full {
             self.room.refused.set(None);
             self.note("there is space again for writes to new blocks".to_owned());
+        } else if self.gave_back() && self.writable().is_ok() && !planted(Canary::FullForGood) {
+            self.want_checkpoint();
         }
         full
     }
@@ -137,12 +140,14 @@ impl Core {
 
     /// Whether a merge may make what is stored less.
     fn merging_frees(&self) -> bool {
+        self.pending_blocks() > 0 || self.gave_back()
+    }
+
+    /// Whether hosts gave blocks back that a merge has not seen yet.
+    fn gave_back(&self) -> bool {
         let memory = self.memory.borrow();
         let some_ranges = crate::memtable::Memtable::has_ranges;
-        self.pending_blocks() > 0
-            || some_ranges(&memory.active)
-            || memory.frozen.as_ref().is_some_and(|f| some_ranges(f))
-            || self.dropping()
+        some_ranges(&memory.active) || memory.frozen.as_ref().is_some_and(|f| some_ranges(f)) || self.dropping()
     }
 
     /// Whether a deleted volume still has blocks.

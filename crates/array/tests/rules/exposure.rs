@@ -1,11 +1,14 @@
 //! What `status` says of how bad it is: how many drives may fail now, which are out, and what raises an alarm.
 
+use std::time::Duration;
+
 use array::alarm::{AlarmCode, Severity};
 use array::{ArrayState, SeatState, Status};
 use base::MemberId;
 use ondisk::Level;
+use rt::model::DiskParams;
 
-use crate::world::{DEGRADED, Process, World};
+use crate::world::{BLOCK, DEGRADED, Process, World};
 
 /// Blocks of the volume that are written.
 const BLOCKS: u64 = 160;
@@ -142,4 +145,23 @@ pub fn what_no_generation_names_may_not_fail() {
         p.wait(std::time::Duration::from_micros(5));
     }
     panic!("it is never rebuilt: {:#?}", p.array().status());
+}
+
+/// An array that is full says so until enough was given back, and no longer: also when nobody writes any more.
+pub fn what_is_given_back_ends_the_alarm() {
+    let world = World::of(3, DiskParams { bytes: (8 << 20) + (66 << 18), ..DiskParams::default() });
+    world.create_with(Level::Raid5, 64, 1 << 30);
+    let p = world.start(1);
+    let full = || p.array().status().alarms.iter().any(|alarm| alarm.code == AlarmCode::Full);
+    let fits = (0..4096).position(|piece| p.write(piece * 64, 1, 64).is_err()).unwrap() as u64;
+    assert!(full());
+    let v = p.v();
+    p.run(async move { v.deallocate(0, fits / 2 * 64 * BLOCK, false).await }).unwrap();
+    for _ in 0..10 {
+        p.wait(Duration::from_secs(1));
+        if !full() {
+            return;
+        }
+    }
+    panic!("half of it was given back, and it is called full");
 }

@@ -133,6 +133,7 @@ rules! {
     copies::a_wiped_drive_is_not_known [InnerLabelLeft]
     copies::what_was_reused_is_left_alone [ForeignTakenBack]
     copies::a_file_system_is_no_member [ForgottenLabelBelieved]
+    exposure::what_is_given_back_ends_the_alarm [FullForGood]
     copies::a_file_system_in_front_is_left_alone [ForgottenLabelBelieved]
     copies::what_covers_one_part_is_left_alone_by_all [OtherPartsBelieved]
     copies::a_label_that_cannot_be_written_is_done_without [LabelBlamed]

@@ -9,6 +9,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
 use super::Case;
+use super::libnbd::nbdsh;
 use crate::fixture::{ARRAY, Lab, Served, Traffic};
 
 /// The cases.
@@ -23,6 +24,13 @@ pub const CASES: &[Case] = &[
         about: "the same of RAID 5, 6 and 10 of full width, also paused",
         run: full_width,
     },
+    Case {
+        name: "exposure-rebuilding",
+        about: "a rebuild under way, paused, and going on: what may fail, alarms, --check",
+        run: rebuilding,
+    },
+    Case { name: "exposure-full", about: "a full array: the alarm, --check, the log, and the end of it", run: full },
+    Case { name: "exposure-absent", about: "an array most of whose drives are gone: status, --check", run: absent },
     Case { name: "check-never-hangs", about: "status --check of a server that does not answer", run: silent },
 ];
 
@@ -127,6 +135,76 @@ fn full_width(lab: &Lab) -> Result<()> {
         served.server.stop()?;
     }
     Ok(())
+}
+
+/// At a MiB a second a rebuild lasts long enough to be looked at.
+fn rebuilding(lab: &Lab) -> Result<()> {
+    let mut served = lab.array_of("a", &["--raid", "5", "--width", "3", "--size", "512M"], 5, "48M")?;
+    served.server.start()?;
+    let mut traffic = Traffic::new(lab, BYTES)?;
+    traffic.run(&served, Duration::from_millis(300))?;
+    served.ashlar.done(&["rebuild", ARRAY, "--priority", "1M"])?;
+    served.fail(0)?;
+    until_not(&served, "degraded")?;
+    expect(&served, "rebuilding", &seen("rebuilding", 0, 2, Some("no_redundancy")))?;
+    served.ashlar.done(&["rebuild", ARRAY, "pause"])?;
+    until_not(&served, "rebuilding")?;
+    expect(&served, "paused", &seen("degraded", 0, 2, Some("no_redundancy")))?;
+    require(codes(&served)?.contains(&"rebuild_paused".to_owned()), "paused", || "no alarm says so".into())?;
+    served.ashlar.done(&["rebuild", ARRAY, "resume"])?;
+    served.ashlar.done(&["rebuild", ARRAY, "--priority", "high"])?;
+    until_not(&served, "degraded")?;
+    until_not(&served, "rebuilding")?;
+    expect(&served, "rebuilt", &seen("rebuilt", 1, 1, Some("drive_failed")))?;
+    traffic.verify(&served)?;
+    served.server.stop()
+}
+
+/// The codes of all alarms.
+fn codes(served: &Served) -> Result<Vec<String>> {
+    let status = served.ashlar.status(ARRAY)?;
+    let all = status["alarms"].as_array().cloned().unwrap_or_default();
+    Ok(all.iter().filter_map(|alarm| alarm["code"].as_str().map(str::to_owned)).collect())
+}
+
+fn full(lab: &Lab) -> Result<()> {
+    const FILL: &str = "try:\n    for i in range(2000): h.pwrite(bytes([i & 255, 1]) * (1 << 19), i << 20)\n\
+                        except nbd.Error as e: assert e.errnum == 28, e.errnum\nelse: assert False";
+    let mut served = lab.served("a", "5", 3, "2G")?;
+    expect(&served, "at first", &seen("optimal", 1, 0, None))?;
+    nbdsh(&served, &served.uri(), FILL)?;
+    expect(&served, "full", &seen("optimal", 1, 2, Some("full")))?;
+    logged(&served, "ERROR", "no space is left")?;
+    nbdsh(&served, &served.uri(), "for i in range(8): h.trim(32 << 20, i << 25)\nh.flush()")?;
+    let begun = Instant::now();
+    while codes(&served)?.contains(&"full".to_owned()) {
+        require(begun.elapsed() < REBUILT_MAX, "given back", || "it is still called full".into())?;
+        thread::sleep(Duration::from_millis(100));
+    }
+    logged(&served, "INFO", "there is space again")?;
+    served.server.stop()
+}
+
+fn absent(lab: &Lab) -> Result<()> {
+    let mut served = lab.served("a", "6", 5, "16M")?;
+    served.server.stop()?;
+    // A server that has nothing else to serve does not start.
+    served.ashlar.done(&["create", "other", "--raid", "5", "--size", "288M", "e/0", "e/1", "e/2"])?;
+    served.remove(&[0, 1, 2, 3, 4])?;
+    served.server.start()?;
+    let status = served.ashlar.json(&["status"])?;
+    let name = &status["absent"][0]["name"];
+    require(name == ARRAY, "status --json", || format!("it is not absent: {status}"))?;
+    let text = served.ashlar.done(&["status"])?;
+    require(text.contains("ABSENT"), "status", || text.clone())?;
+    let check = served.ashlar.run(&["status", "--check"])?.expect(2)?;
+    require(check.out.starts_with("CRITICAL: lab: absent"), "status --check", || check.out.clone())?;
+    logged(&served, "ERROR", "array lab: none of its 5 drives is here")?;
+    served.server.stop()?;
+    served.put_back(&[0, 1, 2, 3, 4])?;
+    served.server.start()?;
+    expect(&served, "they are back", &seen("optimal", 2, 0, None))?;
+    served.server.stop()
 }
 
 fn silent(lab: &Lab) -> Result<()> {
