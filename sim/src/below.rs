@@ -62,7 +62,7 @@ pub fn no_room(world: &mut World, volumes: &Volumes, mode: Mode) -> Result<(), S
             fill(&disks, &which, writes);
             match open(&rt, &disks) {
                 Ok(array) => drop(array),
-                Err(refused) if refused.why.contains("no room") => {}
+                Err(refused) if refused.why.contains("is full") => {}
                 Err(refused) => return Err(format!("life {life}, open without room: {refused}")),
             }
             rt.end();

@@ -401,7 +401,7 @@ pub fn resumes(world: &mut World) -> Result<(), String> {
     let array = open(&rt, &disks)?;
     rt.block_on(rt.sleep(Duration::from_millis(100)));
     let status = array.status();
-    if status.state == ArrayState::Frozen || status.events.iter().any(|e| e.text.contains("goes on at segment")) {
+    if status.state == ArrayState::Frozen || status.events.iter().any(|e| e.text.contains("resumes at segment")) {
         return Ok(());
     }
     Err(format!("it began anew after {run:?}: {:#?}", status.events))

@@ -130,13 +130,17 @@ impl Core {
     fn exposure_alarm(&self, exposure: &Exposure) -> Option<Alarm> {
         if self.guard.is_lost() {
             let what = "frozen: another server has the array; nothing is read or written here";
-            return Some(Alarm::critical(AlarmCode::TakenOver, what, "See the events for which server it is"));
+            return Some(Alarm::critical(
+                AlarmCode::TakenOver,
+                what,
+                "Use that server, or stop it; the events name it",
+            ));
         }
         let is_frozen = !self.survivable() || self.phase.get() == Phase::Frozen;
         if is_frozen {
             let gone = Exposure::gone_words(&exposure.failed, &exposure.missing);
             let what = format!(
-                "frozen: {gone}, {} tolerates {}; writes fail, and reads fail where too many are needed",
+                "frozen: {gone}, {} tolerates {}; writes fail, and reads fail where redundancy does not cover the loss",
                 self.shape.level, exposure.tolerates
             );
             return Some(Alarm::critical(AlarmCode::Frozen, what, "Reconnect the drives, then restart the array"));
@@ -153,11 +157,11 @@ impl Core {
             return Some(Alarm::critical(AlarmCode::NoRedundancy, "no further drive may fail", until));
         }
         if exposure.may_fail < exposure.tolerates {
-            let what = format!("{} may fail, {} at full strength", drives(exposure.may_fail), exposure.tolerates);
+            let what = format!("{} may fail; {} with full redundancy", drives(exposure.may_fail), exposure.tolerates);
             return Some(Alarm::warning(AlarmCode::Degraded, what, until));
         }
         (self.lacks_members() && !exposure.rebuild_place).then(|| {
-            let what = "redundancy is full again, but another loss cannot be rebuilt on the drives that are left";
+            let what = "redundancy is full again, but another loss cannot be rebuilt on the remaining drives";
             Alarm::warning(AlarmCode::NoRebuildPlace, what, "Replace the drives that are out, or reconnect them")
         })
     }
@@ -171,7 +175,7 @@ impl Core {
             }
             SeatState::Missing => {
                 let what = format!("{} is missing", s.title());
-                let todo = "Reconnect it: it comes back by itself; or replace it";
+                let todo = "Reconnect it, and it rejoins by itself; or replace it";
                 Some(Alarm::warning(AlarmCode::DriveMissing, what, todo).of_seat(s))
             }
             SeatState::In | SeatState::Leaving | SeatState::Replaced | SeatState::Spare => None,
@@ -182,7 +186,7 @@ impl Core {
     fn pause_alarm(&self) -> Option<Alarm> {
         let waits = self.settings.borrow().rebuild_paused && self.lacks_redundancy() && self.phase.get() == Phase::Open;
         let what = "redundancy is reduced, and rebuilds are paused";
-        waits.then(|| Alarm::warning(AlarmCode::RebuildPaused, what, "Let rebuilds go on"))
+        waits.then(|| Alarm::warning(AlarmCode::RebuildPaused, what, "Resume rebuilds"))
     }
 
     fn space_alarm(&self, usable: u64, used: u64, provisioned: u64) -> Option<Alarm> {
@@ -193,8 +197,9 @@ impl Core {
         }
         let share = used * 100 / usable.max(1);
         let step = SPACE_STEPS.into_iter().find(|step| share >= *step).filter(|_| provisioned > usable)?;
-        let what =
-            format!("{share} % of usable space is used (alarm at {step} %), and volumes promise more than there is");
+        let what = format!(
+            "{share} % of usable space is used (alarm at {step} %), and the volumes promise more than the array holds"
+        );
         Some(Alarm::warning(AlarmCode::SpaceLow, what, todo))
     }
 }

@@ -3,14 +3,14 @@
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
-use base::{ArrayUuid, BlockCount, Lba, VolumeId};
+use base::{ArrayUuid, BlockCount, Lba, VolumeId, human};
 use ondisk::layout::VOLUMES_MAX;
 use ondisk::{Limits, MapRef, PartOf, SHARDS, VolumeState};
 use rt::{Drive, Rt};
 
 use crate::canary::{Canary, planted};
 use crate::core::{Core, Phase, Vol};
-use crate::fault::{Fault, Refused, RefusedCode};
+use crate::fault::{Fault, Refused, RefusedCode, Remedy};
 use crate::lifecycle::create::{self, random_uuid};
 use crate::lifecycle::open::{self, OpenHow, RecoveryReport};
 use crate::lifecycle::previous;
@@ -277,8 +277,8 @@ impl Array {
 
     fn must_find(&self, name: &str) -> Result<Rc<Vol>, Refused> {
         let missing = || {
-            let todo = "List the volumes with `ashlar volume list`";
-            Refused::new(RefusedCode::NotFound, format!("volume \"{name}\""), "there is no such volume", todo)
+            let (what, todo) = (format!("volume \"{name}\""), "Name one that is listed");
+            Refused::new(RefusedCode::NotFound, what, "there is no such volume", todo).by(Remedy::ListVolumes)
         };
         self.find(name).ok_or_else(missing)
     }
@@ -385,7 +385,7 @@ impl Array {
             return Err(Refused::new(
                 RefusedCode::Size,
                 format!("volume \"{name}\""),
-                format!("it has {now} bytes already; a volume only grows"),
+                format!("its size is {} already; a volume can only grow", human(now)),
                 "Give a larger size",
             ));
         }
@@ -424,8 +424,8 @@ impl Array {
             return Err(Refused::new(
                 RefusedCode::Size,
                 format!("a burst of {} seconds", limits.burst_ms / 1000),
-                "what may be saved up is an hour at the limit at most",
-                "Give a shorter one",
+                "a burst is at most one hour (3600 seconds) at the limit",
+                "Give a shorter burst",
             ));
         }
         vol.limits.set(limits);
@@ -513,8 +513,8 @@ fn checked_size(bytes: u64) -> Result<u64, Refused> {
     if bytes == 0 || blocks > ondisk::record::LBA_LIMIT {
         return Err(Refused::new(
             RefusedCode::Size,
-            format!("a volume of {bytes} bytes"),
-            "a volume has at least one block of 4 KiB and at most 2^60 bytes",
+            format!("a volume of {}", human(bytes)),
+            "a volume has 4 KiB to 1 EiB",
             "Give another size",
         ));
     }

@@ -136,8 +136,8 @@ impl Opened {
             return Err(Refused::new(
                 RefusedCode::MembersMissing,
                 format!("cannot check array \"{}\"", core.name.borrow()),
-                "more of its drives are missing than the redundancy covers",
-                "Bring them back, then check again",
+                "more of its drives are missing than redundancy covers",
+                "Reconnect them, then check again",
             ));
         }
         Ok(Opened { core, recovery })
@@ -172,7 +172,7 @@ impl Opened {
             });
         }
         for (place, owner) in owners {
-            report.error(format!("place {place}, which {} points to, is in no record", owner_text(&owner)));
+            report.error(format!("{} points to place {place}, which is in no record", owner_text(&owner)));
         }
         report
     }
@@ -190,7 +190,7 @@ fn owner_text(owner: &Owner) -> String {
 async fn walk(core: &Core, vol: &Vol, owners: &mut BTreeMap<Pba, Owner>, report: &mut CheckReport) {
     let (roots, height) = (vol.roots.get(), vol.height.get());
     if height > height_for(vol.blocks.get()) {
-        report.error(format!("volume {}: its trees are too tall", vol.id));
+        report.error(format!("volume {}: its map trees are too tall", vol.id));
     }
     let mut mapped = 0u64;
     for shard in 0..SHARDS as u8 {
@@ -210,7 +210,7 @@ async fn walk(core: &Core, vol: &Vol, owners: &mut BTreeMap<Pba, Owner>, report:
                 }
             };
             if node.uniform().is_some() {
-                report.error(format!("{} says one thing only", owner_text(&owner)));
+                report.error(format!("{} is uniform and should not exist", owner_text(&owner)));
             }
             for (slot, child) in node.0.iter().enumerate() {
                 if key.level > 0 {
@@ -336,7 +336,7 @@ fn check_header(core: &Core, header: &ondisk::RecordHeader, report: &mut CheckRe
     }
     if header.row + header.rows > header.durable_row + window_rows(core.shape.zone_blocks) {
         report.error(format!(
-            "{} lies too far behind row {}, the last it knows to be durable",
+            "{} is too far behind row {}, the last row that it records as durable",
             at(),
             header.durable_row
         ));

@@ -5,7 +5,7 @@
 
 use std::rc::Rc;
 
-use base::{BlockCount, MemberId, MemberUuid};
+use base::{BlockCount, MemberId, MemberUuid, human};
 use ondisk::layout::MEMBERS_MAX;
 use ondisk::{Label, MemberState, Rate, WhyOut};
 use rt::Drive;
@@ -13,7 +13,7 @@ use rt::Drive;
 use crate::array::Array;
 use crate::canary::{Canary, planted};
 use crate::core::Phase;
-use crate::fault::{Refused, RefusedCode};
+use crate::fault::{Refused, RefusedCode, Remedy};
 use crate::lifecycle::create::{self, random_uuid, seat_for, write_label};
 use crate::seat::Seat;
 
@@ -21,8 +21,8 @@ impl Array {
     fn member(&self, seat: MemberId) -> Result<Rc<Seat>, Refused> {
         let known = self.core.seat(seat).filter(|s| s.state.get() != MemberState::Vacant);
         known.ok_or_else(|| {
-            let todo = "See the seats with `ashlar status`";
-            Refused::new(RefusedCode::NotFound, format!("seat {}", seat.0), "there is no such seat", todo)
+            let (what, todo) = (format!("seat {}", seat.0), "Name one that is listed");
+            Refused::new(RefusedCode::NotFound, what, "there is no such seat", todo).by(Remedy::ListSeats)
         })
     }
 
@@ -76,8 +76,8 @@ impl Array {
         Err(Refused::new(
             RefusedCode::Redundancy,
             format!("drive {}", seat.drive_name),
-            "the array cannot lose it now: its redundancy is used up",
-            "Wait for the rebuild, or bring back a drive that is out",
+            "the array has no redundancy left to lose it",
+            "Wait until a rebuild has restored redundancy, or reconnect a drive that is missing",
         ))
     }
 
@@ -102,7 +102,7 @@ impl Array {
         } else if member.why_out() == WhyOut::Missing && !planted(Canary::MissingNotFailed) {
             member.why_out.set(WhyOut::Failed);
             self.core.note(format!(
-                "drive {} (seat {}) was failed by command: it does not come back",
+                "drive {} (seat {}) was failed by command: it will not rejoin",
                 member.drive_name,
                 member.bay.get()
             ));
@@ -160,7 +160,7 @@ impl Array {
         core.commit().await?;
         if !newcomer.is_in() {
             let what = format!("drive {}", newcomer.drive_name);
-            return Err(Refused::new(RefusedCode::Io, what, "it failed at once", "Use another drive"));
+            return Err(Refused::new(RefusedCode::Io, what, "its first write failed", "Use another drive"));
         }
         core.note(match old.is_in() {
             true => format!("drive {} takes over from {}, which leaves", newcomer.drive_name, old.drive_name),
@@ -191,15 +191,15 @@ impl Array {
 
     fn may_be_replaced(&self, old: &Seat) -> Result<(), Refused> {
         let why = match old.state.get() {
-            MemberState::In if old.leaving.get() => "it is leaving already",
+            MemberState::In if old.leaving.get() => "it is already leaving",
             MemberState::In => return Ok(()),
-            MemberState::Spare => "it is a spare: nothing lies on it",
+            MemberState::Spare => "it is a spare and holds no data",
             MemberState::Vacant => "it has left",
             MemberState::Out if !self.core.bay_filled(old.bay.get()) => return Ok(()),
-            MemberState::Out => "another drive has taken its place already",
+            MemberState::Out => "another drive has already taken its place",
         };
         let what = format!("seat {}", old.bay.get());
-        Err(Refused::new(RefusedCode::InUse, what, why, "See the seats with `ashlar status`"))
+        Err(Refused::new(RefusedCode::InUse, what, why, "Name another drive").by(Remedy::ListSeats))
     }
 
     /// Adds a drive that takes the place of the next one to fail.
@@ -232,7 +232,7 @@ impl Array {
         core.degraded_durably().await?;
         newcomer.state.set(MemberState::In);
         core.commit().await?;
-        core.note(format!("drive {} joined: new segments lie on it, too", newcomer.drive_name));
+        core.note(format!("drive {} joined: new segments use it", newcomer.drive_name));
         core.wanted.rebuild.set(true);
         core.room_changed();
         Ok(())
@@ -275,16 +275,13 @@ impl Array {
             }
             MemberState::In | MemberState::Vacant => {
                 let what = format!("drive {}", old.drive_name);
-                return Err(Refused::new(RefusedCode::InUse, what, "it is leaving already", "Wait until it has left"));
+                return Err(Refused::new(RefusedCode::InUse, what, "it is already leaving", "Wait until it has left"));
             }
             MemberState::Out => {
-                let todo = "Put another drive in its place with `ashlar drive replace`";
-                return Err(Refused::new(
-                    RefusedCode::NotFound,
-                    format!("seat {}", old.bay.get()),
-                    "its drive is out",
-                    todo,
-                ));
+                let todo = "Put another drive in its place";
+                let what = format!("seat {}", old.bay.get());
+                let refused = Refused::new(RefusedCode::NotFound, what, "its drive is out", todo);
+                return Err(refused.by(Remedy::ReplaceDrive));
             }
         }
         Ok(old)
@@ -297,7 +294,11 @@ impl Array {
             |code, why: String, todo: &str| Err(Refused::new(code, format!("drive {}", seat.drive_name), why, todo));
         if core.lacks_redundancy() || core.lacks_members() {
             let why = "the array lacks redundancy".to_owned();
-            return refuse(RefusedCode::Redundancy, why, "Replace what is out and wait for the rebuild first");
+            return refuse(
+                RefusedCode::Redundancy,
+                why,
+                "Replace the drives that are out and wait for the rebuild first",
+            );
         }
         let raid0 = core.shape.level == ondisk::Level::Raid0 && core.shape.scheme.k() > 1;
         let least = core.shape.scheme.tolerates() + if raid0 { 2 } else { 1 };
@@ -306,17 +307,15 @@ impl Array {
         let room = BlockCount(core.usable_blocks()).bytes();
         seat.leaving.set(false);
         if left < least {
-            let why = format!("{left} drives would be left, {} takes {least}", core.shape.level);
-            return refuse(RefusedCode::Drives, why, "Add a drive first (`ashlar drive add --grow`), or replace it");
+            let why = format!("{left} drives would remain, and {} needs at least {least}", core.shape.level);
+            let refused = refuse(RefusedCode::Drives, why, "Replace it, or add a drive first");
+            return refused.map_err(|r| r.by(Remedy::AddDrive));
         }
         let stored = BlockCount(core.stored_at_least()).bytes();
         if stored > room {
-            let why = format!("{stored} bytes are stored, and the other {left} drives can hold {room}");
-            return refuse(
-                RefusedCode::Size,
-                why,
-                "Delete or deallocate data, add a drive (`ashlar drive add --grow`), or replace it",
-            );
+            let why = format!("{} are stored; the other {left} drives hold {}", human(stored), human(room));
+            let todo = "Delete or deallocate data, replace it, or add a drive first";
+            return refuse(RefusedCode::Size, why, todo).map_err(|r| r.by(Remedy::AddDrive));
         }
         Ok(())
     }
@@ -346,8 +345,8 @@ impl Array {
             return Err(Refused::new(
                 RefusedCode::InUse,
                 format!("drive {}", drive.info().name),
-                "requests of its former life have not been answered yet: they could land in the new one",
-                "Wait until it answers, or take it out and put it back",
+                "requests that were sent to it before are still unanswered: they could overwrite new data",
+                "Wait until it answers, or unplug it and plug it in again",
             ));
         }
         if force {
@@ -374,7 +373,12 @@ impl Array {
         match seats.get_mut(usize::from(number.0)) {
             Some(place) if place.state.get() == MemberState::Vacant => *place = seat.clone(),
             Some(_) => {
-                return Err(Refused::new(RefusedCode::Drives, name, "its seat was taken meanwhile", "Try again"));
+                return Err(Refused::new(
+                    RefusedCode::Drives,
+                    name,
+                    "another drive took its seat meanwhile",
+                    "Try again",
+                ));
             }
             None => seats.push(seat.clone()),
         }
@@ -389,7 +393,7 @@ impl Array {
         if seats.iter().filter(|s| s.takes_columns()).count() >= MEMBERS_MAX || number >= ondisk::generation::SEATS_MAX
         {
             let why = format!("an array has at most {MEMBERS_MAX} drives");
-            return Err(Refused::new(RefusedCode::Drives, "no seat is left", why, "Remove a drive first"));
+            return Err(Refused::new(RefusedCode::Drives, "all seats are taken", why, "Remove a drive first"));
         }
         Ok(MemberId(number as u16))
     }

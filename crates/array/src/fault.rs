@@ -14,7 +14,7 @@ pub enum Fault {
     #[error("no space left in the array")]
     NoSpace,
     /// The drives have no room where they lie.
-    #[error("no room where the array's drives lie: their file system or thin pool is full")]
+    #[error("the file system or thin pool under the array's drives is full")]
     NoRoom,
     /// The array is open for reading only.
     #[error("the array is read-only")]
@@ -26,7 +26,7 @@ pub enum Fault {
     #[error("offset and length must be multiples of 512 bytes")]
     Misaligned,
     /// More members are gone than the redundancy covers.
-    #[error("the array is frozen: more members are gone than its redundancy covers")]
+    #[error("the array is frozen: more members are gone than redundancy covers")]
     Frozen,
     /// Another server has the array.
     #[error("the array is frozen: another server has taken it over")]
@@ -79,12 +79,50 @@ pub struct Refused {
     pub why: String,
     /// What to do.
     pub todo: String,
+    /// What does it, for who has a name for that.
+    #[serde(skip)]
+    pub remedy: Option<Remedy>,
+}
+
+/// What helps against a refusal. The engine has no command line: who has one names the verb or the flag.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Remedy {
+    /// A list of the array's volumes.
+    ListVolumes,
+    /// A list of the array's drives and seats.
+    ListSeats,
+    /// Another drive in the place of this one.
+    ReplaceDrive,
+    /// A further drive that takes part.
+    AddDrive,
+    /// A drive without its label.
+    WipeDrive,
+    /// The same with what the drives hold given up.
+    Force,
+    /// An open that writes nothing.
+    OpenReadOnly,
+    /// An open with half or fewer of the drives.
+    OpenDegraded,
+    /// An open that gives up what cannot be read.
+    AcceptLoss,
+    /// An open that ends another server's.
+    TakeOver,
+    /// A copy of what can be read.
+    Rescue,
+    /// The end of a scrub.
+    StopScrub,
 }
 
 impl Refused {
     /// A refusal.
     pub fn new(code: RefusedCode, what: impl Into<String>, why: impl Into<String>, todo: impl Into<String>) -> Self {
-        Refused { code, what: what.into(), why: why.into(), todo: todo.into() }
+        Refused { code, what: what.into(), why: why.into(), todo: todo.into(), remedy: None }
+    }
+
+    /// The same, with what does what there is to do.
+    #[must_use]
+    pub fn by(self, remedy: Remedy) -> Self {
+        Refused { remedy: Some(remedy), ..self }
     }
 
     /// A drive's error while doing `what`.
@@ -95,7 +133,7 @@ impl Refused {
             return Self::new(RefusedCode::InUseElsewhere, what, error.to_string(), todo);
         }
         let todo = match error {
-            rt::IoError::NoSpace => "Make room in the drive's file system or thin pool, then try again",
+            rt::IoError::NoSpace => "Free space in the drive's file system or thin pool, then try again",
             _ => "Check the drive and its cabling, then try again",
         };
         Self::new(RefusedCode::Io, what, error.to_string(), todo)
@@ -114,12 +152,13 @@ impl From<Fault> for Refused {
     fn from(fault: Fault) -> Refused {
         let (code, todo) = match fault {
             Fault::ReadOnly | Fault::Closed => (RefusedCode::NotWritable, "Open the array for writing"),
-            Fault::Frozen => (RefusedCode::Redundancy, "Bring the missing drives back"),
+            Fault::Frozen => (RefusedCode::Redundancy, "Reconnect the missing drives"),
             Fault::TakenOver => (RefusedCode::InUseElsewhere, "Use the other server, or stop it first"),
             Fault::NoSpace => (RefusedCode::Size, "Delete or deallocate data first"),
-            Fault::NoRoom => (RefusedCode::NotWritable, "Make room there; `ashlar status` names the drives"),
+            Fault::NoRoom => (RefusedCode::NotWritable, "Free space there"),
             Fault::Medium | Fault::OutOfRange | Fault::Misaligned => (RefusedCode::Io, "See the array's events"),
         };
-        Refused::new(code, "the array", fault.to_string(), todo)
+        let refused = Refused::new(code, "the array", fault.to_string(), todo);
+        if fault == Fault::NoRoom { refused.by(Remedy::ListSeats) } else { refused }
     }
 }

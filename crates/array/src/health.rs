@@ -366,7 +366,7 @@ impl Core {
             return;
         }
         if seat.health.suspect(self.rt.now()).is_none() && !self.is_late_with_others(seat) {
-            self.make_suspect(seat, format!("a request has taken {} ms", late.as_millis()));
+            self.make_suspect(seat, format!("a request took {} ms", late.as_millis()));
         }
         if late < LATE_OUT || planted(Canary::LateStays) {
             return;
@@ -387,10 +387,7 @@ impl Core {
             let late = (self.rt.now() - begun).as_millis();
             self.member_failed(seat.id, &format!("has not answered a request for {late} ms"));
         } else if !seat.health.waited_for.replace(true) {
-            self.error(format!(
-                "{} does not answer, and the array cannot do without it: requests wait for it",
-                seat.title()
-            ));
+            self.error(format!("{} does not answer, and the array needs it: requests wait for it", seat.title()));
         }
     }
 
@@ -436,7 +433,7 @@ impl Core {
         let mut alarms: Vec<Alarm> = self.room_alarm().into_iter().collect();
         for seat in self.seats_in() {
             if seat.health.waited_for.get() {
-                let what = format!("{} does not answer, and the array cannot do without it", seat.title());
+                let what = format!("{} does not answer, and the array needs it", seat.title());
                 alarms.push(Alarm::critical(AlarmCode::DriveSilent, what, "Check it and its cabling").of_seat(&seat));
             } else if let Some(why) = seat.health.suspect(now) {
                 let what = format!("{} is suspect: {why}", seat.title());

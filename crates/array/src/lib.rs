@@ -59,7 +59,7 @@ pub mod whole;
 pub use array::{Array, ScrubPlan};
 pub use check::{CheckProgress, CheckReport, check};
 pub use extents::ExtentKind;
-pub use fault::{Fault, Refused, RefusedCode};
+pub use fault::{Fault, Refused, RefusedCode, Remedy};
 pub use inspect::{Identity, Inspection, has_slice_of, identify, inspect, made_of};
 pub use lifecycle::open::{OpenHow, RecoveryReport};
 pub use lifecycle::scrub::{DriveFindings, ScrubKind, ScrubRun, ScrubSchedule, ScrubStatus};

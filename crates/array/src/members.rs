@@ -11,7 +11,7 @@ use crate::fault::Fault;
 use crate::seat::Door;
 
 /// Why an array is lost whose drives refuse it however often its own reservation is found to hold.
-pub const RESERVED_AGAIN: &str = "another server reserves the drives again and again";
+pub const RESERVED_AGAIN: &str = "another server keeps reserving the drives";
 
 impl Core {
     /// A member failed a write or a flush and cannot be relied on any more: it is out from here on. Whoever needs the
@@ -58,8 +58,8 @@ impl Core {
         seat.health.wake();
         self.failures.set(self.failures.get() + 1);
         let taken_out = match why_out {
-            WhyOut::Missing => "it counts as missing",
-            WhyOut::Failed | WhyOut::Unsaid => "it counts as failed",
+            WhyOut::Missing => "it is now missing",
+            WhyOut::Failed | WhyOut::Unsaid => "it has now failed",
         };
         self.warn(format!("{} {why}; {taken_out}", seat.title()));
         if self.phase.get() != Phase::Open {
@@ -84,7 +84,7 @@ impl Core {
             let in_bay = || seats.iter().filter(|s| s.bay.get() == seat.bay.get());
             if in_bay().any(|s| s.state.get() == MemberState::Out) && !in_bay().any(|s| s.takes_columns()) {
                 seat.leaving.set(false);
-                self.note(format!("drive {} stays: the one that was to take its place is out", seat.drive_name));
+                self.note(format!("drive {} stays in: the drive that was to replace it is out", seat.drive_name));
             }
         }
     }
@@ -95,7 +95,8 @@ impl Core {
             return;
         }
         self.error(format!(
-            "frozen: {why}; writes fail, and reads fail where they need a drive that is gone. Reconnect the drives, then restart the array"
+            "frozen: {why}; writes fail, and reads fail where redundancy does not cover the loss. Reconnect the \
+             drives, then restart the array"
         ));
         self.stop_writing();
     }
@@ -119,7 +120,7 @@ impl Core {
         if self.phase.get() == Phase::Open {
             self.stop_writing();
         }
-        self.error(format!("frozen: {why}; nothing is read or written here any more"));
+        self.error(format!("frozen: {why}; nothing is read or written here"));
     }
 
     /// From here on no drive is asked for more than `door` lets through.

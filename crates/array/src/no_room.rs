@@ -110,7 +110,7 @@ impl Core {
         if !waits.any() && waits.told.get().is_none_or(|told| now - told >= TOLD_EVERY) {
             waits.told.set(Some(now));
             self.no_room.told.set(Some(now));
-            let text = "cannot be written: the file system or thin pool under it is full; writes wait, reads go on";
+            let text = "cannot be written: the file system or thin pool under it is full; writes wait, reads continue";
             self.error(format!("{} {text}", seat.title()));
         }
         waits.begin(hosts, now);
@@ -120,7 +120,7 @@ impl Core {
 
     fn note_room(&self) {
         if self.no_room.told.take().is_some() && self.writable().is_ok() {
-            self.note("there is room under the drives again: writes go on".to_owned());
+            self.note("there is space under the drives again: writes continue".to_owned());
         }
     }
 
@@ -157,8 +157,10 @@ impl Core {
     /// The same of an open, and what to do.
     pub async fn open_with_room<T>(&self, step: impl Future<Output = Result<T, Refused>>) -> Result<T, Refused> {
         self.if_there_is_room(step).await.unwrap_or_else(|drives| {
-            let why = format!("there is no room left where {drives} lie, and this has to write there");
-            let todo = "Make room in their file system or thin pool and open it again, or open it for reading only";
+            let why = format!(
+                "the file system or thin pool under {drives} is full, and opening the array has to write there"
+            );
+            let todo = "Free space there and open it again, or open it for reading only";
             Err(Refused::new(RefusedCode::NotWritable, format!("array \"{}\"", self.name.borrow()), why, todo))
         })
     }
@@ -184,7 +186,8 @@ impl Core {
             return None;
         }
         let writes = if self.no_room_for_long() { "writes are refused" } else { "writes wait" };
-        let what = format!("the file system or thin pool under these drives is full: {names}; {writes}, reads go on");
-        Some(Alarm::critical(AlarmCode::NoRoomBelow, what, "Make room there: writes then go on by themselves"))
+        let what =
+            format!("the file system or thin pool under these drives is full: {names}; {writes}, reads continue");
+        Some(Alarm::critical(AlarmCode::NoRoomBelow, what, "Free space there; writes then continue by themselves"))
     }
 }

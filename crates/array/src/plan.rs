@@ -1,6 +1,6 @@
 //! What a set of drives can become: segments, capacity, and what it survives. Arithmetic only.
 
-use base::{BLOCK_BYTES, BlockCount};
+use base::{BLOCK_BYTES, BlockCount, human};
 use ondisk::layout::{MEMBERS_MAX, ZONE_BLOCKS_MAX, ZONE_BLOCKS_MIN, ZONES_MIN};
 use ondisk::scheme::WIDTH_MAX;
 use ondisk::{Layout, Level, Scheme};
@@ -92,6 +92,10 @@ pub fn usable_blocks(zones: &[u32], scheme: Scheme, zone_blocks: u32, rebuild_pl
     segments * scheme.k() as u64 * u64::from(zone_blocks) * u64::from(permille) / 1000
 }
 
+fn size(blocks: u64) -> String {
+    human(BlockCount(blocks).bytes())
+}
+
 fn refuse(code: RefusedCode, why: String, todo: &str) -> Refused {
     Refused::new(code, "cannot create the array", why, todo)
 }
@@ -108,7 +112,7 @@ pub fn plan(spec: &CreateSpec, drive_blocks: &[u64]) -> Result<Plan, Refused> {
         return Err(refuse(
             RefusedCode::Drives,
             format!("{n} drives given, an array has 1 to {MEMBERS_MAX}"),
-            "Give another number of drives",
+            "Give more or fewer drives",
         ));
     }
     let least = level.tolerates() + 1;
@@ -124,7 +128,7 @@ pub fn plan(spec: &CreateSpec, drive_blocks: &[u64]) -> Result<Plan, Refused> {
     let Some(scheme) = scheme else {
         return Err(refuse(
             RefusedCode::Drives,
-            format!("a width of {width} does not go with {level} over {n} drives"),
+            format!("width {width} is not valid for {level} over {n} drives"),
             &format!(
                 "Use a width from {least} to {n}{}",
                 match level {
@@ -139,8 +143,13 @@ pub fn plan(spec: &CreateSpec, drive_blocks: &[u64]) -> Result<Plan, Refused> {
     if !zone_blocks.is_power_of_two() || !(ZONE_BLOCKS_MIN..=ZONE_BLOCKS_MAX).contains(&zone_blocks) {
         return Err(refuse(
             RefusedCode::Size,
-            format!("a zone of {zone_blocks} blocks is not a power of two within the format's limits"),
-            "Leave the zone size out",
+            format!(
+                "a zone of {} is not valid: it must be a power of two from {} to {}",
+                size(zone_blocks.into()),
+                size(ZONE_BLOCKS_MIN.into()),
+                size(ZONE_BLOCKS_MAX.into())
+            ),
+            "Give such a size, or none",
         ));
     }
     let largest = drive_blocks.iter().copied().max().unwrap_or(0);
@@ -154,10 +163,10 @@ pub fn plan(spec: &CreateSpec, drive_blocks: &[u64]) -> Result<Plan, Refused> {
                 return Err(refuse(
                     RefusedCode::Drives,
                     format!(
-                        "a drive of {} MiB is too small: {ZONES_MIN} zones of {} MiB and the system area need {} MiB",
-                        blocks / 256,
-                        zone_blocks / 256,
-                        need.div_ceil(256)
+                        "a drive of {} is too small: {ZONES_MIN} zones of {} and the system area need {}",
+                        size(blocks),
+                        size(zone_blocks.into()),
+                        size(need)
                     ),
                     "Use larger drives",
                 ));
@@ -172,7 +181,7 @@ pub fn plan(spec: &CreateSpec, drive_blocks: &[u64]) -> Result<Plan, Refused> {
     if usable == 0 {
         return Err(refuse(
             RefusedCode::Drives,
-            "nothing would be left for volumes".into(),
+            "no space would be left for volumes".into(),
             "Use larger drives, or a smaller width",
         ));
     }
@@ -232,16 +241,16 @@ fn notes(level: Level, scheme: Scheme, n: usize, place: bool, layouts: &[Layout]
     }
     if level == Level::Raid5 && scheme.width() > RAID5_WIDTH_MAX {
         notes.push(format!(
-            "RAID 5 over {} drives is risky: while one is rebuilt, an error of any other one loses data. RAID 6 is the level \
+            "RAID 5 over {} drives is risky: while one is rebuilt, an error of any other one loses data. Use RAID 6 \
              for more than {RAID5_WIDTH_MAX} drives.",
             scheme.width()
         ));
     }
     for layout in layouts.iter().filter(|layout| layout.used_blocks() < layout.drive_blocks) {
         notes.push(format!(
-            "Of a drive of {} MiB the first {} MiB are used: the smallest drive has no room for a larger system area.",
-            layout.drive_blocks / 256,
-            layout.used_blocks() / 256
+            "Of a drive of {} the first {} are used: the smallest drive has no space for a larger system area.",
+            size(layout.drive_blocks),
+            size(layout.used_blocks())
         ));
     }
     let used = segments * scheme.width() as u64;
@@ -322,11 +331,7 @@ mod tests {
             (Level::Raid0, 23, false),
         ] {
             let notes = plan(&spec(level, Some(width)), &[gib4; 24]).unwrap().notes;
-            assert_eq!(
-                notes.iter().any(|note| note.contains("RAID 6 is the level")),
-                said,
-                "{level} of {width}: {notes:?}"
-            );
+            assert_eq!(notes.iter().any(|note| note.contains("Use RAID 6")), said, "{level} of {width}: {notes:?}");
         }
     }
 

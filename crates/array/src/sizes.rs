@@ -4,13 +4,13 @@
 //! - no member has more zones than the slots of the array can list, and its label says no more;
 //! - after a smaller drive has joined, what is stored still fits, or the user has said that it need not.
 
-use base::BlockCount;
+use base::{BlockCount, human};
 use ondisk::{Layout, MemberState};
 
 use crate::array::Array;
 use crate::canary::{Canary, planted};
 use crate::core::Core;
-use crate::fault::{Refused, RefusedCode};
+use crate::fault::{Refused, RefusedCode, Remedy};
 use crate::seat::Seat;
 
 impl Array {
@@ -41,15 +41,17 @@ impl Array {
         }
         let why = match old {
             Some(old) => format!(
-                "{stored} bytes are stored, and with it in the place of drive {} the array can hold {room}",
-                old.drive_name
+                "{} are stored; with it in the place of drive {} the array holds {}",
+                human(stored),
+                old.drive_name,
+                human(room)
             ),
-            None => format!(
-                "{stored} bytes are stored, and once it has taken the place of a drive that failed the array can hold {room}"
-            ),
+            None => {
+                format!("{} are stored; once it replaces a failed drive the array holds {}", human(stored), human(room))
+            }
         };
-        let todo = "Use a larger drive, or delete or deallocate data; with force it joins all the same";
-        Err(Refused::new(RefusedCode::Size, format!("drive {name}"), why, todo))
+        let todo = "Use a larger drive, delete or deallocate data, or let it join nevertheless";
+        Err(Refused::new(RefusedCode::Size, format!("drive {name}"), why, todo).by(Remedy::Force))
     }
 }
 
@@ -71,12 +73,8 @@ impl Core {
     pub(crate) fn note_if_smaller(&self, before: u64) {
         let after = self.usable_blocks();
         if after < before {
-            let bytes = |blocks| BlockCount(blocks).bytes();
-            self.note(format!(
-                "usable shrinks from {} to {} bytes: the new drive is smaller",
-                bytes(before),
-                bytes(after)
-            ));
+            let size = |blocks| human(BlockCount(blocks).bytes());
+            self.note(format!("usable shrinks from {} to {}: the new drive is smaller", size(before), size(after)));
         }
     }
 }

@@ -102,7 +102,7 @@ impl Core {
         let full = self.stored_at_least() + n > self.room_usable();
         if !full {
             self.room.refused.set(None);
-            self.note("there is space again for writes to new blocks".to_owned());
+            self.note("there is space again: writes to new blocks continue".to_owned());
         } else if self.gave_back() && self.writable().is_ok() && !planted(Canary::FullForGood) {
             self.want_checkpoint();
         }

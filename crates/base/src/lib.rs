@@ -9,4 +9,4 @@ pub mod ids;
 pub mod units;
 
 pub use ids::{ArrayUuid, Epoch, Generation, MemberId, MemberUuid, SegmentId, Seq, VolumeId};
-pub use units::{BLOCK_BYTES, BlockCount, Lba, MemberLba, Pba};
+pub use units::{BLOCK_BYTES, BlockCount, Lba, MemberLba, Pba, human};

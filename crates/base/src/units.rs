@@ -1,4 +1,4 @@
-//! Blocks, and the three kinds of block address.
+//! Blocks, the three kinds of block address, and sizes as people read them.
 
 use std::fmt;
 use std::ops::{Add, AddAssign, Sub};
@@ -138,6 +138,27 @@ impl fmt::Display for Pba {
     }
 }
 
+const UNITS: [&str; 6] = ["KiB", "MiB", "GiB", "TiB", "PiB", "EiB"];
+
+/// `bytes` with about three digits and a binary unit: "17 B", "4 KiB", "1.5 TiB".
+#[must_use]
+pub fn human(bytes: u64) -> String {
+    if bytes < 1024 {
+        return format!("{bytes} B");
+    }
+    let mut value = bytes as f64;
+    let mut unit = "B";
+    for next in UNITS {
+        // 1023.95 would print as "1024.0".
+        if value < 1023.95 {
+            break;
+        }
+        value /= 1024.0;
+        unit = next;
+    }
+    if value >= 99.95 || value.fract() == 0.0 { format!("{value:.0} {unit}") } else { format!("{value:.1} {unit}") }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -149,5 +170,20 @@ mod tests {
         assert_eq!(BlockCount(3).bytes(), 12288);
         assert_eq!(Lba::containing_byte(4097), Lba(1));
         assert_eq!((Lba(5) + BlockCount(2)).since(Lba(4)), BlockCount(3));
+    }
+
+    #[test]
+    fn sizes_print() {
+        for (bytes, text) in [
+            (0, "0 B"),
+            (17, "17 B"),
+            (4096, "4 KiB"),
+            (1 << 20, "1 MiB"),
+            ((1 << 20) - 1, "1.0 MiB"),
+            (1536 << 30, "1.5 TiB"),
+            (345 << 20, "345 MiB"),
+        ] {
+            assert_eq!(human(bytes), text);
+        }
     }
 }

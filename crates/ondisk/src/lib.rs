@@ -59,7 +59,7 @@ pub enum FormatError {
         found: u16,
     },
     /// Needs a feature this program does not know.
-    #[error("needs feature bits {0:#x} that this program does not know; use a newer ashlar")]
+    #[error("needs feature bits {0:#x} that this program does not know; use a newer Ashlar")]
     Feature(u64),
     /// Checksum right, contents impossible.
     #[error("{0}: impossible value in field {1}")]

@@ -221,7 +221,7 @@ impl FromStr for Level {
             "10x3" => Ok(Level::Raid10 { copies: 3 }),
             "5" => Ok(Level::Raid5),
             "6" => Ok(Level::Raid6),
-            other => Err(format!("\"{other}\" is no level: use 0, 10, 10x3, 5 or 6")),
+            other => Err(format!("unknown RAID level \"{other}\"; valid: 0, 10, 10x3, 5, 6")),
         }
     }
 }

@@ -1,4 +1,4 @@
-//! The wish to stop: SIGINT or SIGTERM.
+//! The wish to stop: SIGINT, SIGTERM or SIGHUP (a terminal that is closed), unless the parent ignores it (nohup).
 //!
 //! A signal's handler counts up an eventfd that nobody ever reads, so every runtime of the process that waits for it
 //! wakes, and who asks later hears it at once. A handler serves whichever thread the kernel picks; a signalfd would
@@ -23,7 +23,7 @@ use crate::ring::{Operation, Request};
 static WISH: AtomicI32 = AtomicI32::new(-1);
 
 impl Rt {
-    /// Resolves when the process was asked to stop by SIGINT or SIGTERM, after the first call of this. In the
+    /// Resolves when the process was asked to stop by SIGINT, SIGTERM or SIGHUP, after the first call of this. In the
     /// modelled world never.
     pub async fn stop_signal(&self) {
         if self.is_modelled() {
@@ -60,6 +60,9 @@ fn listen() -> std::io::Result<OwnedFd> {
     for signal in [libc::SIGINT, libc::SIGTERM] {
         install(signal)?;
     }
+    if !is_ignored(libc::SIGHUP)? {
+        install(libc::SIGHUP)?;
+    }
     let own = wish.try_clone()?;
     *installed = Some(wish);
     Ok(own)
@@ -69,6 +72,17 @@ fn listen() -> std::io::Result<OwnedFd> {
 pub(crate) fn no_size_signal() {
     // SAFETY: SIG_IGN is no handler of ours, and nothing else here changes what this signal does.
     unsafe { libc::signal(libc::SIGXFSZ, libc::SIG_IGN) };
+}
+
+/// Whether a signal has no effect on this process.
+fn is_ignored(signal: libc::c_int) -> std::io::Result<bool> {
+    // SAFETY: all zeros is a valid sigaction.
+    let mut now: libc::sigaction = unsafe { std::mem::zeroed() };
+    // SAFETY: without a new action this only writes the present one, to a place that is large enough.
+    match unsafe { libc::sigaction(signal, std::ptr::null(), &raw mut now) } {
+        0 => Ok(now.sa_sigaction == libc::SIG_IGN),
+        _ => Err(std::io::Error::last_os_error()),
+    }
 }
 
 fn install(signal: libc::c_int) -> std::io::Result<()> {

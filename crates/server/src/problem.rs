@@ -7,6 +7,7 @@ use std::fmt;
 use std::io;
 use std::ops::{Deref, DerefMut};
 
+use array::Remedy;
 use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
 
@@ -146,13 +147,14 @@ impl Problem {
     pub fn fault(what: impl Into<String>, fault: array::Fault) -> Problem {
         let (code, todo) = match fault {
             array::Fault::TakenOver => {
-                ("in_use_elsewhere", "use the other server, or stop it first; `ashlar status` says why")
+                ("in_use_elsewhere", "use that server, or stop it first; `ashlar status` names it")
             }
-            array::Fault::Frozen => ("frozen", "bring the missing drives back; `ashlar status` names them"),
+            array::Fault::Frozen => ("frozen", "reconnect the missing drives; `ashlar status` names them"),
             array::Fault::NoSpace => ("no_space", "delete or trim volumes, or add a drive"),
-            array::Fault::NoRoom => {
-                ("no_room", "make room there (`ashlar status` names the drives); nothing that was acknowledged is lost")
-            }
+            array::Fault::NoRoom => (
+                "no_room",
+                "free space there (`ashlar status` names the drives); nothing that was acknowledged is lost",
+            ),
             array::Fault::ReadOnly => ("read_only", "open the array without --read-only"),
             array::Fault::Closed => ("closed", "start `ashlar serve` again"),
             array::Fault::Medium => ("medium_error", "`ashlar status` shows which drive reports errors"),
@@ -169,7 +171,27 @@ impl From<array::Refused> for Problem {
             Ok(serde_json::Value::String(name)) => name,
             Ok(_) | Err(_) => "refused".to_owned(),
         };
-        Problem::refused(&code, r.what, r.why, lower_first(&r.todo))
+        let todo = lower_first(&r.todo);
+        let todo = r.remedy.map_or_else(|| todo.clone(), |remedy| format!("{todo} ({})", command(remedy)));
+        Problem::refused(&code, r.what, r.why, todo)
+    }
+}
+
+/// The verb or the flag that does what the engine advises.
+const fn command(remedy: Remedy) -> &'static str {
+    match remedy {
+        Remedy::ListVolumes => "`ashlar volume list` lists them",
+        Remedy::ListSeats => "`ashlar status` with the array's name lists them",
+        Remedy::ReplaceDrive => "`ashlar drive replace`",
+        Remedy::AddDrive => "`ashlar drive add --grow`",
+        Remedy::WipeDrive => "`ashlar wipe`",
+        Remedy::Force => "--force",
+        Remedy::OpenReadOnly => "--read-only",
+        Remedy::OpenDegraded => "--degraded",
+        Remedy::AcceptLoss => "--accept-loss",
+        Remedy::TakeOver => "--take-over with the array's name",
+        Remedy::Rescue => "`ashlar rescue`",
+        Remedy::StopScrub => "`ashlar scrub stop`",
     }
 }
 
@@ -180,14 +202,16 @@ fn ring_hint(error: &io::Error, disabled: Option<&str>, memlock: Option<u64>) ->
         Some(Errno::NOMEM) => {
             let now = memlock.map_or("no limit".to_owned(), |bytes| format!("{} KiB now", bytes / 1024));
             format!(
-                "let it lock more memory (`ulimit -l`, {now}): each core takes {RING_KIB} KiB, and twice as much with --io \
+                "raise the limit of locked memory (`ulimit -l`, {now}): each core takes {RING_KIB} KiB, and twice as \
+                 much with --io \
                  poll or passthrough; systemd: LimitMEMLOCK=, docker: --ulimit memlock="
             )
         }
         Some(Errno::PERM | Errno::ACCESS) => match disabled.map(str::trim) {
             Some(value @ ("1" | "2")) => {
                 format!(
-                    "`sysctl kernel.io_uring_disabled` is {value}: 0 allows io_uring; so may a seccomp profile have to"
+                    "`sysctl kernel.io_uring_disabled` is {value}: set it to 0; a seccomp profile may have to allow \
+                     io_uring, too"
                 )
             }
             Some(_) | None => "a seccomp profile (of a container, for instance) or another security module forbids \
@@ -200,7 +224,9 @@ fn ring_hint(error: &io::Error, disabled: Option<&str>, memlock: Option<u64>) ->
                                sandbox (gVisor, an old seccomp profile) hides it"
                 .to_owned()
         }
-        Some(Errno::MFILE | Errno::NFILE) => "let it have more open files (`ulimit -n`, sysctl fs.file-max)".to_owned(),
+        Some(Errno::MFILE | Errno::NFILE) => {
+            "raise the limit of open files (`ulimit -n`, sysctl fs.file-max)".to_owned()
+        }
         _ => "io_uring must be allowed (sysctl kernel.io_uring_disabled, seccomp) and have locked memory (ulimit -l)"
             .to_owned(),
     }

@@ -3,20 +3,19 @@
 use std::fmt;
 use std::str::FromStr;
 
+pub use base::units::human;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 /// A number of bytes that reads and prints as a size.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Size(pub u64);
 
-const UNITS: [&str; 6] = ["KiB", "MiB", "GiB", "TiB", "PiB", "EiB"];
-
 impl FromStr for Size {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Size, String> {
         let wrong =
-            |why: &str| format!("\"{text}\" is no size: {why}; write for instance 512M, 4G or 1.5T (binary units)");
+            |why: &str| format!("\"{text}\" is not a size: {why}; write for instance 512M, 4G or 1.5T (binary units)");
         let trimmed = text.trim();
         let digits = trimmed.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(trimmed.len());
         let (number, unit) = trimmed.split_at(digits);
@@ -28,19 +27,19 @@ impl FromStr for Size {
             "G" => 30,
             "T" => 40,
             "P" => 50,
-            _ => return Err(wrong(&format!("the unit \"{unit}\" is not known"))),
+            _ => return Err(wrong(&format!("unit \"{unit}\" is unknown (valid: K, M, G, T, P)"))),
         };
         if number.is_empty() {
-            return Err(wrong("it does not begin with a number"));
+            return Err(wrong("it must begin with a number"));
         }
         let bytes = match number.split_once('.') {
             None => {
                 let whole: u64 = number.parse().map_err(|_| wrong("the number is too large"))?;
                 whole.checked_shl(shift).filter(|b| b >> shift == whole).ok_or_else(|| wrong("it is too large"))?
             }
-            Some(_) if shift == 0 => return Err(wrong("there is no part of a byte")),
+            Some(_) if shift == 0 => return Err(wrong("bytes have no fraction")),
             Some(_) => {
-                let fraction: f64 = number.parse().map_err(|_| wrong("the number is not one"))?;
+                let fraction: f64 = number.parse().map_err(|_| wrong("its number is not valid"))?;
                 let bytes = fraction * (1u64 << shift) as f64;
                 if bytes >= u64::MAX as f64 {
                     return Err(wrong("it is too large"));
@@ -49,7 +48,7 @@ impl FromStr for Size {
                 (bytes as u64).next_multiple_of(1 << 20.min(shift))
             }
         };
-        if bytes == 0 { Err(wrong("it is nothing")) } else { Ok(Size(bytes)) }
+        if bytes == 0 { Err(wrong("it must be greater than 0")) } else { Ok(Size(bytes)) }
     }
 }
 
@@ -57,25 +56,6 @@ impl fmt::Display for Size {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.pad(&human(self.0))
     }
-}
-
-/// `bytes` with about three digits and a binary unit: "17 B", "4 KiB", "1.5 TiB".
-#[must_use]
-pub fn human(bytes: u64) -> String {
-    if bytes < 1024 {
-        return format!("{bytes} B");
-    }
-    let mut value = bytes as f64;
-    let mut unit = "B";
-    for next in UNITS {
-        // 1023.95 would print as "1024.0".
-        if value < 1023.95 {
-            break;
-        }
-        value /= 1024.0;
-        unit = next;
-    }
-    if value >= 99.95 || value.fract() == 0.0 { format!("{value:.0} {unit}") } else { format!("{value:.1} {unit}") }
 }
 
 impl Serialize for Size {
@@ -121,21 +101,6 @@ mod tests {
         }
         for text in ["", "G", "-4G", "4X", "1.5", "0", "99999999P", "4G4", "1.2.3G", "18446744073709551616"] {
             assert!(text.parse::<Size>().is_err(), "{text}");
-        }
-    }
-
-    #[test]
-    fn sizes_print() {
-        for (bytes, text) in [
-            (0, "0 B"),
-            (17, "17 B"),
-            (4096, "4 KiB"),
-            (1 << 20, "1 MiB"),
-            ((1 << 20) - 1, "1.0 MiB"),
-            (1536 << 30, "1.5 TiB"),
-            (345 << 20, "345 MiB"),
-        ] {
-            assert_eq!(human(bytes), text);
         }
     }
 }

@@ -8,7 +8,7 @@ use ondisk::{Features, Label, Layout, Member, MemberState, PartOf, ScrubLine, Se
 use rt::{Buf, Drive, IoError, Rt};
 
 use crate::core::{Core, Phase, Shape};
-use crate::fault::{Refused, RefusedCode};
+use crate::fault::{Refused, RefusedCode, Remedy};
 use crate::lifecycle::scrub::{MEDIA_EVERY_HOURS, PARITY_EVERY_HOURS};
 use crate::owner::Guard;
 use crate::plan::{CreateSpec, Plan, plan};
@@ -102,8 +102,9 @@ pub async fn create(
             RefusedCode::Io,
             "cannot create the array",
             "a drive failed while it was being written",
-            "Check the drives and create the array again with --force",
-        ));
+            "Check the drives, then create the array again over what was written",
+        )
+        .by(Remedy::Force));
     }
     Ok(core)
 }
@@ -138,6 +139,7 @@ pub async fn refuse_labelled(drive: &Drive) -> Result<(), Refused> {
         RefusedCode::InUse,
         format!("drive {}", drive.info().name),
         format!("it belongs to array \"{}\" (seat {})", found.array_name, found.seat.0),
-        "Use another drive, `ashlar wipe` it, or give --force if that array is not needed any more",
-    ))
+        "Use another drive, or wipe this one if that array is no longer needed",
+    )
+    .by(Remedy::WipeDrive))
 }

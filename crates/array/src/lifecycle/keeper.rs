@@ -71,7 +71,7 @@ impl Core {
                 return;
             }
             if self.checkpoint().await.is_err() && !self.over() {
-                self.warn("a checkpoint failed; it is tried again".to_owned());
+                self.warn("a checkpoint failed; it will be retried".to_owned());
                 self.rt.sleep(Duration::from_secs(1)).await;
                 self.wanted.checkpoint.set(true);
             }

@@ -5,7 +5,7 @@
 
 use std::rc::Rc;
 
-use base::{BLOCK_BYTES, BlockCount, MemberLba};
+use base::{BLOCK_BYTES, BlockCount, MemberLba, human};
 use futures::future::join_all;
 use ondisk::{Label, Layout};
 use rt::{Buf, Drive, IoError};
@@ -33,15 +33,18 @@ impl Core {
         if now == then.drive_blocks {
             return then;
         }
-        let sizes = format!("{} bytes now, {} when it joined", bytes(now), bytes(then.drive_blocks));
+        let sizes = format!("{} now, {} when it joined", human(bytes(now)), human(bytes(then.drive_blocks)));
         if now > then.drive_blocks {
-            self.note(format!("drive {name} (seat {bay}) is larger than it was: {sizes}; as much as before is used"));
+            self.note(format!(
+                "drive {name} (seat {bay}) is larger than before ({sizes}); the same part of it is used"
+            ));
             return then;
         }
         let layout = then.on_smaller(now).unwrap_or(then);
         let lost = then.zones - layout.zones;
         self.note(format!(
-            "drive {name} (seat {bay}) is smaller than it was: {sizes}; {lost} of its {} zones are lost, the others are used",
+            "drive {name} (seat {bay}) is smaller than before ({sizes}); {lost} of its {} zones are lost, the others \
+             are used",
             then.zones
         ));
         layout
@@ -83,7 +86,7 @@ impl Core {
         let overwritten: Vec<String> = told.map(|(at, _)| at.byte_offset().to_string()).collect();
         if !overwritten.is_empty() {
             self.note(format!(
-                "drive {} (seat {}): its label at byte {} was overwritten, and is written anew",
+                "drive {} (seat {}): its label at byte {} was overwritten, and is being rewritten",
                 seat.drive_name,
                 seat.bay.get(),
                 overwritten.join(", ")

@@ -86,7 +86,9 @@ impl Core {
         while let Some(seat) = { self.rebuild.gone.borrow().first().cloned() } {
             let wiped = seat.wipe().await;
             self.note(match wiped {
-                Ok(()) => format!("drive {} has left: nothing lies on it, and its label is wiped", seat.drive_name),
+                Ok(()) => {
+                    format!("drive {} has left: it holds no data of the array, and its label is wiped", seat.drive_name)
+                }
                 Err(e) => format!("drive {} has left; its label could not be wiped: {e}", seat.drive_name),
             });
             self.rebuild.gone.borrow_mut().retain(|s| !Rc::ptr_eq(s, &seat));

@@ -12,7 +12,7 @@ use rt::{Buf, Drive};
 
 use super::open::Found;
 use crate::canary::{Canary, planted};
-use crate::fault::{Refused, RefusedCode};
+use crate::fault::{Refused, RefusedCode, Remedy};
 use crate::row::READ_TRIES;
 
 /// Reads of a drive at once.
@@ -43,12 +43,13 @@ pub async fn refuse_newer(found: &[Found], believed: &[bool], g: &Generation) ->
                 RefusedCode::Damaged,
                 "recovery stops",
                 format!(
-                    "drive {} holds records of generation {newest}, but the newest that can be read is {}",
+                    "drive {} holds records of generation {newest}, but the newest generation that can be read is {}",
                     f.drive.info().name,
                     g.number
                 ),
-                "Bring missing drives back; --accept-loss goes on with what the older generation knows",
-            ));
+                "Reconnect missing drives, or go on with what the older generation knows",
+            )
+            .by(Remedy::AcceptLoss));
         }
     }
     Ok(())

@@ -16,7 +16,7 @@ use super::previous;
 use super::returning::{Standing, seat_of, standing};
 use crate::canary::{Canary, planted};
 use crate::core::{Core, Phase, Shape, Vol};
-use crate::fault::{Fault, Refused, RefusedCode};
+use crate::fault::{Fault, Refused, RefusedCode, Remedy};
 use crate::inspect::{bears_label, read_label, read_slot};
 use crate::lifecycle::replay::ReplayHow;
 use crate::owner::OwnerHow;
@@ -156,14 +156,16 @@ pub async fn open(rt: &Rt, drives: Vec<Drive>, how: OpenHow) -> Result<(Rc<Core>
         return Err(Refused::new(
             RefusedCode::Damaged,
             "recovery stops",
-            "the end of the log cannot be read: what was acknowledged last is not known",
-            "Check the drives and try again, or open with --read-only",
-        ));
+            "the end of the log cannot be read, so the last acknowledged writes are not known",
+            "Check the drives and try again, or open it for reading only",
+        )
+        .by(Remedy::OpenReadOnly));
     }
     if done.uncertain && !how.accept_loss && !planted(Canary::OldReadsAllowed) {
         core.uncertain.set(true);
         core.error(
-            "the newest records are on drives that are not here: reads are refused, they could be old".to_owned(),
+            "the newest records are on missing drives: reads are refused, because they could return old data"
+                .to_owned(),
         );
     }
     recovery
@@ -220,7 +222,7 @@ const READ_PAUSE: Duration = Duration::from_millis(20);
 
 /// What is said of a drive of which the last label alone is left.
 pub(super) const NOT_OWN: &str =
-    "holds nothing of the array but the label in its last block, so something else may have been put on it";
+    "holds only the array's label in its last block, so its other content may have been overwritten";
 
 /// A drive's label, or why there is none once it was tried several times.
 pub async fn read_label_patiently(rt: &Rt, drive: &Drive) -> Result<Result<Label, FormatError>, IoError> {
@@ -304,7 +306,7 @@ async fn find_members(rt: &Rt, drives: Vec<Drive>, part: PartOf) -> Result<Vec<F
         return Err(Refused::new(
             RefusedCode::Drives,
             "cannot open the array",
-            "no drive has a label that can be read",
+            "no drive has a readable label",
             "Name its drives",
         ));
     };
@@ -321,7 +323,7 @@ async fn find_members(rt: &Rt, drives: Vec<Drive>, part: PartOf) -> Result<Vec<F
         return Err(Refused::new(
             RefusedCode::Damaged,
             format!("drive {}", other.drive.info().name),
-            format!("where part {} of {} was looked for lies part {} of {of}", part.index + 1, part.of, index + 1),
+            format!("part {} of {} was expected where it holds part {} of {of}", part.index + 1, part.of, index + 1),
             "Leave it out",
         ));
     }
@@ -330,7 +332,7 @@ async fn find_members(rt: &Rt, drives: Vec<Drive>, part: PartOf) -> Result<Vec<F
             return Err(Refused::new(
                 RefusedCode::Diverged,
                 format!("drives {} and {}", twin.drive.info().name, f.drive.info().name),
-                "they say they are the same member: one is a copy of the other",
+                "both are labelled as the same member: one is a copy of the other",
                 "Leave the copy out",
             ));
         }
@@ -383,9 +385,10 @@ pub(super) fn choose(found: &[Found], how: OpenHow) -> Result<(Generation, Vec<S
         return Err(Refused::new(
             RefusedCode::Damaged,
             format!("array \"{}\"", found[0].label.array_name),
-            "no drive holds a generation that can be read",
-            "Name all its drives; if it was being created, create it again with --force",
-        ));
+            "no drive holds a readable generation",
+            "Name all its drives; if its creation was interrupted, create it again over what was written",
+        )
+        .by(Remedy::Force));
     };
     let mut standings = Vec::with_capacity(found.len());
     for f in found {
@@ -422,8 +425,9 @@ pub(super) fn choose(found: &[Found], how: OpenHow) -> Result<(Generation, Vec<S
                 "only {here} of its {marked_in} drives are here{}: the others may hold a newer state",
                 old_ones(found, &standings)
             ),
-            "Bring the others, or give --degraded to go on without them",
-        ));
+            "Connect the others, or go on without them",
+        )
+        .by(Remedy::OpenDegraded));
     }
     Ok((newest, standings))
 }
@@ -473,7 +477,7 @@ fn load(rt: &Rt, g: &Generation, found: &[Found], standings: &[Standing], how: O
                 "drive {name} is in an older state: its newest generation is {}, the array's is {}",
                 own.number, g.number
             )),
-            Standing::Behind(None) => core.warn(format!("drive {name} holds no generation that counts")),
+            Standing::Behind(None) => core.warn(format!("drive {name} holds no valid generation")),
             Standing::Out if !f.own => core.warn(format!("drive {name} {NOT_OWN}: it is left out")),
             Standing::Out => core.warn(format!("drive {name} was taken out before: its data is old and is not used")),
         }
@@ -544,7 +548,7 @@ fn load(rt: &Rt, g: &Generation, found: &[Found], standings: &[Standing], how: O
     let mut frontier = g.segments.iter().filter(|_| !g.clean).filter(written);
     let frontier_survives = frontier.all(|s| s.scheme.survives(|c| s.slots[c].is_none_or(|(m, _)| gone(m))));
     if !core.survivable() || !frontier_survives {
-        core.freeze("more drives are missing than the redundancy covers");
+        core.freeze("more drives are missing than redundancy covers");
     }
     Ok(core)
 }

@@ -15,7 +15,7 @@ use rt::Buf;
 
 use super::open::Found;
 use crate::core::Core;
-use crate::fault::{Refused, RefusedCode};
+use crate::fault::{Refused, RefusedCode, Remedy};
 use crate::seat::Seat;
 
 /// Takes `newest` from what the drives say. A drive that has it was there when the one before took effect, so it counts as
@@ -30,8 +30,9 @@ pub(super) fn set_aside(found: &mut [Found], newest: &Generation) -> Result<(), 
             RefusedCode::Damaged,
             format!("array \"{}\"", newest.name),
             format!("no drive holds generation {}, the one before the newest", newest.number.0.saturating_sub(1)),
-            "Open the newest, or copy out what can be read with `ashlar rescue`",
-        ));
+            "Open the newest, or copy out what can be read",
+        )
+        .by(Remedy::Rescue));
     };
     for f in found.iter_mut() {
         let held = f.generations.len();
@@ -52,8 +53,8 @@ pub fn refuse_too_few(trial: &Core) -> Result<(), Refused> {
     Err(Refused::new(
         RefusedCode::MembersMissing,
         format!("array \"{}\"", trial.name.borrow()),
-        "the generation before the newest needs drives that are not here, or that joined later; nothing was changed",
-        "Bring the drives that are missing, or open the newest",
+        "the generation before the newest needs drives that are missing or that joined later; nothing was changed",
+        "Connect the missing drives, or open the newest",
     ))
 }
 
@@ -73,7 +74,7 @@ pub fn nothing_twice(core: &Core, newest: &Generation) {
 /// Takes `newest` off the drives, those in reserve too: they may have been in by then.
 pub async fn forget(core: &Core, newest: &Generation) -> Result<(), Refused> {
     core.note(format!(
-        "generation {} and what was written since are given up; back at generation {}",
+        "generation {} and all later writes are given up; the array is back at generation {}",
         newest.number,
         newest.number.0 - 1
     ));

@@ -234,20 +234,22 @@ impl Core {
             // So that what was overwritten or given back since the last one is not carried to a new place.
             self.checkpoint_and_wait().await;
         }
-        self.note(format!("the rebuild of {} segments begins", self.rebuild_left().0));
+        self.note(format!("the rebuild of {} segments has started", self.rebuild_left().0));
         let whole = self.rebuild_all().await;
         p.running.set(false);
         let left = self.rebuild_left().0;
         let paused = !self.may_rebuild();
         let lost = p.rows_lost.get();
         match whole {
-            Ok(()) if left > 0 && paused => self.note(format!("the rebuild is paused: {left} segments are left")),
-            Ok(()) if left > 0 => self.warn(format!("the rebuild waits: {left} segments have no place yet")),
+            Ok(()) if left > 0 && paused => self.note(format!("the rebuild is paused: {left} segments remain")),
+            Ok(()) if left > 0 => {
+                self.warn(format!("the rebuild waits: {left} segments have no free space to be rebuilt to"))
+            }
             Ok(()) if lost == 0 && self.lacks_redundancy() => self.note("the rebuild is done".to_owned()),
             Ok(()) if lost == 0 => self.note("the rebuild is done: redundancy is full".to_owned()),
             Ok(()) => {
                 self.error(format!(
-                    "the rebuild is done, but {lost} rows could not be made whole: blocks in them are lost"
+                    "the rebuild is done, but {lost} rows could not be restored: blocks in them are lost"
                 ));
             }
             Err(fault) => self.error(format!("the rebuild stopped: {fault}")),

@@ -9,7 +9,7 @@ use ondisk::{Cut, Entry, Generation, MemberState, RecordHeader, SegmentState};
 
 use crate::canary::{Canary, planted};
 use crate::core::Core;
-use crate::fault::{Refused, RefusedCode};
+use crate::fault::{Refused, RefusedCode, Remedy};
 use crate::log::WINDOW_ROWS_MAX;
 use crate::row::Columns;
 use crate::segment::{Unmerged, pba};
@@ -130,8 +130,9 @@ impl Core {
                     RefusedCode::Damaged,
                     "recovery stops",
                     format!("a record header of segment {} (row {row}) is lost beyond repair", line.id),
-                    "Bring missing drives back, or open with --read-only to copy out what is readable",
-                ));
+                    "Reconnect missing drives, or open it for reading only to copy out what is readable",
+                )
+                .by(Remedy::OpenReadOnly));
             }
             scanned.damaged += 1;
             match behind {
@@ -270,7 +271,7 @@ fn known(g: &Generation, header: &RecordHeader) -> Result<(), Refused> {
                 "segment {} was written under generation {}, but the newest found is {}",
                 header.segment, header.generation, g.number
             ),
-            "Bring the missing drives: they hold a newer state of the array",
+            "Reconnect the missing drives: they hold a newer state of the array",
         ));
     }
     Ok(())

@@ -325,7 +325,7 @@ impl Core {
                     Some(whole) => whole.into_iter().map(Some).collect(),
                     None => {
                         from += 1;
-                        self.error(format!("segment {}: row {} cannot be made whole", columns.id, piece.row + r));
+                        self.error(format!("segment {}: row {} cannot be restored", columns.id, piece.row + r));
                         let rest = |c| self.solve(columns.scheme, blocks(), c).filter(|b| c < k && fits(c, r, b));
                         (0..width).map(rest).collect()
                     }

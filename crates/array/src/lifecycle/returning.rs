@@ -29,7 +29,7 @@ use super::open::{Found, NOT_OWN, is_newcomer, last_word, read_member};
 use crate::array::Array;
 use crate::canary::{Canary, planted};
 use crate::core::Core;
-use crate::fault::{Refused, RefusedCode};
+use crate::fault::{Refused, RefusedCode, Remedy};
 use crate::seat::Seat;
 use crate::segment::Seg;
 
@@ -96,11 +96,12 @@ impl Array {
         let refuse = |code, why: &str, todo: &str| Err(Refused::new(code, name.clone(), why, todo));
         let is_missing = |s: &Rc<Seat>| s.state.get() == MemberState::Out && s.why_out() == WhyOut::Missing;
         let Some(old) = core.seat(seat).filter(is_missing) else {
-            return refuse(RefusedCode::InUse, "it is not missing", "See the seats with `ashlar status`");
+            let refused = refuse(RefusedCode::InUse, "it is not missing", "Name another drive");
+            return refused.map_err(|r| r.by(Remedy::ListSeats));
         };
         if drive.in_flight() > 0 && !planted(Canary::BusyReturns) {
-            let why = "requests of before have not been answered yet";
-            return refuse(RefusedCode::InUse, why, "Wait until it answers, or take it out and put it back");
+            let why = "requests that were sent to it before are still unanswered";
+            return refuse(RefusedCode::InUse, why, "Wait until it answers, or unplug it and plug it in again");
         }
         let found = read_member(&core.rt, drive.clone()).await?;
         let is_it = |f: &Found| {
@@ -111,21 +112,24 @@ impl Array {
             return refuse(RefusedCode::NotFound, "it is not the drive of this seat", "Name the right drive");
         };
         if !found.own && !planted(Canary::ForeignTakenBack) {
-            let todo = "Look at what it is; `ashlar drive replace` with --force puts it in as a new drive";
-            return refuse(RefusedCode::Diverged, &format!("it {NOT_OWN}"), todo);
+            let todo = "Check what it holds, or put it in as a new drive";
+            return refuse(RefusedCode::Diverged, &format!("it {NOT_OWN}"), todo)
+                .map_err(|r| r.by(Remedy::ReplaceDrive));
         }
         core.degraded_durably().await?;
         let base = found.generations.first();
         if base.is_some_and(|g| !core.descends_from(g.id)) {
-            let why = "it was used without the other drives meanwhile";
-            return refuse(RefusedCode::Diverged, why, "Wipe it (`ashlar wipe`) and put it in as a new drive");
+            let why = "it was used meanwhile without the other drives";
+            let todo = "Wipe it, then put it in as a new drive";
+            return refuse(RefusedCode::Diverged, why, todo).map_err(|r| r.by(Remedy::WipeDrive));
         }
         core.reserve_joining(&drive).await?;
         // What a mark of before says would be another server's.
         core.mark_joining(&found.drive, &found.label).await?;
         if !core.seat(seat).is_some_and(|s| Rc::ptr_eq(&s, &old)) || !core.take_back(seat, drive, base) {
-            let todo = "Wipe it (`ashlar wipe`) and add it as a spare";
-            return refuse(RefusedCode::InUse, "another drive has taken its place", todo);
+            let todo = "Wipe it, then add it as a spare";
+            return refuse(RefusedCode::InUse, "another drive has taken its place", todo)
+                .map_err(|r| r.by(Remedy::WipeDrive));
         }
         core.commit().await?;
         if let Some(seat) = core.seat(seat) {
@@ -173,7 +177,7 @@ impl Core {
         }
         drop(table);
         self.note(format!(
-            "drive {name} (seat {bay}) is back: {kept} of its columns are current, {} are made anew",
+            "drive {name} (seat {bay}) is back: {kept} of its columns are current, {} are rebuilt",
             given_up.len()
         ));
         self.seats.borrow_mut()[usize::from(id.0)] = seat;

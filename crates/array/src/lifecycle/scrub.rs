@@ -33,7 +33,7 @@ use serde::Serialize;
 use crate::alarm::{Alarm, AlarmCode};
 use crate::canary::{Canary, planted};
 use crate::core::{Core, Phase};
-use crate::fault::{Fault, Refused, RefusedCode};
+use crate::fault::{Fault, Refused, RefusedCode, Remedy};
 use crate::seat::Seat;
 use crate::segment::Seg;
 
@@ -87,7 +87,7 @@ pub struct DriveFindings {
     pub repaired: u64,
     /// Of these, written back and not there when they were read again.
     pub not_held: u64,
-    /// Of these, beyond the redundancy.
+    /// Of these, not repairable: redundancy does not cover it.
     pub lost: u64,
 }
 
@@ -228,11 +228,7 @@ impl Core {
                     "the {} is overdue: one is due every {every} hours, the last began {ago} hours ago",
                     kind.word()
                 );
-                Alarm::warning(
-                    AlarmCode::ScrubOverdue,
-                    what,
-                    "Keep the array served: scrubs run while nothing is rebuilt",
-                )
+                Alarm::warning(AlarmCode::ScrubOverdue, what, "Keep the array served; scrubs run while no rebuild runs")
             })
         };
         let overdue = [ScrubKind::Media, ScrubKind::Parity].into_iter().filter_map(overdue);
@@ -261,9 +257,10 @@ impl Core {
             return Err(Refused::new(
                 RefusedCode::InUse,
                 format!("array \"{}\"", self.name.borrow()),
-                format!("a {} is running already", running.word()),
-                "Wait for its end, or stop it with `ashlar scrub stop`",
-            ));
+                format!("a {} is already running", running.word()),
+                "Wait until it ends, or stop it",
+            )
+            .by(Remedy::StopScrub));
         }
         for kind in [ScrubKind::Media, ScrubKind::Parity] {
             self.set_scrub_line(kind, |line| line.position = 0);
@@ -322,7 +319,7 @@ impl Core {
         }
         let from = self.scrub_line(kind).position;
         let end = self.table.borrow().next;
-        let how = if resumed == 0 { "begins".to_owned() } else { format!("goes on at segment {resumed}") };
+        let how = if resumed == 0 { "begins".to_owned() } else { format!("resumes at segment {resumed}") };
         self.note(format!("{} {how}", kind.word()));
         let result = self.scrub_all(kind, from, end).await;
         let finished = result.is_ok() && self.scrub_goes_on();
@@ -419,12 +416,12 @@ impl Core {
             }
             Outcome::NotHeld => {
                 line.not_held += 1;
-                "written back, and it did not stay"
+                "written back, but it is wrong again"
             }
-            Outcome::NoRoom => "left as it is: no room where the drive lies",
+            Outcome::NoRoom => "left as it is: the file system or thin pool under the drive is full",
             Outcome::Lost => {
                 line.lost += 1;
-                "beyond the redundancy"
+                "not repairable: redundancy does not cover it"
             }
         };
         drop(found);
@@ -453,9 +450,9 @@ impl Core {
             if self.phase.get() != Phase::Open || !self.table.borrow().segments.contains_key(&id) {
                 continue;
             }
-            self.warn(format!("segment {id} does not hold what is written to it: its blocks are moved"));
+            self.warn(format!("segment {id} returns other data than was written: its blocks are moved"));
             if !self.clean_now(id).await {
-                self.warn(format!("segment {id} could not be emptied now; the next scrub tries again"));
+                self.warn(format!("segment {id} could not be emptied now; the next scrub retries"));
             }
         }
         self.want_checkpoint();
@@ -463,7 +460,7 @@ impl Core {
 
     fn scrub_summary(&self, kind: ScrubKind, finished: bool) -> String {
         let p = &self.scrub;
-        let how = if finished { "done" } else { "ends early" };
+        let how = if finished { "done" } else { "ended early" };
         let mut text = format!("{} {how}: {} segments", kind.word(), p.done.get());
         let found = p.found.borrow();
         if found.is_empty() {

@@ -98,10 +98,7 @@ async fn look(
     let mut marks: BTreeMap<u128, OwnerMark> = BTreeMap::new();
     let silent = blocks.iter().filter(|block| matches!(block, Err(IoError::TimedOut))).count();
     if silent * 2 >= places.len() && !planted(Canary::SlowMarkSkipped) {
-        let why = format!(
-            "{silent} of {} drives do not answer, so it is not known whether another server has it",
-            places.len()
-        );
+        let why = format!("{silent} of {} drives do not answer, so another server may have it", places.len());
         return Err(in_use(name, why));
     }
     let seen: Vec<Option<Buf>> = blocks.iter().map(|block| block.as_ref().ok().map(|b| Buf::from_slice(b))).collect();
@@ -134,7 +131,7 @@ async fn look(
     };
     let stranger = held_by.iter().find(|key| !by_key(**key).is_some_and(|mark| is_dead(mark) || rebooted(mark)));
     if let Some(key) = stranger.filter(|_| !how.take_over) {
-        let who = by_key(*key).map_or_else(|| "no mark tells whose it is".to_owned(), owner_text);
+        let who = by_key(*key).map_or_else(|| "no mark names the owner".to_owned(), owner_text);
         return Err(in_use(name, format!("its drives are reserved by key {key:#018x}: {who}")));
     }
     // One that has said on any drive that it is over is, whatever the others say: they were not there.
@@ -178,7 +175,7 @@ pub(super) async fn watch(rt: &Rt, watched: &[(&Place, Buf)]) -> Option<String> 
                 Seen::Nothing | Seen::Unclear => {
                     let drive = &place.drive.info().name;
                     return Some(format!(
-                        "the owner mark on drive {drive} changes and cannot be read: a newer Ashlar?"
+                        "the owner mark on drive {drive} changes and cannot be read; a newer Ashlar may write it"
                     ));
                 }
             }

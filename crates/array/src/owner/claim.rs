@@ -71,7 +71,7 @@ async fn reserve(admitted: &Admitted, known: &Known) -> Result<bool, Refused> {
         match fence::look(&admitted.rt, drive).await {
             Ok(reserved) if reserved.holder == Some(key) => {}
             Ok(_) => return Err(conflict(admitted, &format!("drive {name} was reserved by another host meanwhile"))),
-            Err(e) => return Err(conflict(admitted, &format!("drive {name} does not say who has reserved it: {e}"))),
+            Err(e) => return Err(conflict(admitted, &format!("cannot read who has reserved drive {name}: {e}"))),
         }
     }
     Ok(fenced || planted(Canary::SameHostFenced))
@@ -100,7 +100,10 @@ async fn stand(admitted: &Admitted, known: &Known, wait: Duration, take_over: bo
         if let Some(other) = another(admitted, known).await {
             // Who is being taken over may have written once more before it looked.
             if !take_over || rt.now() >= end {
-                return Err(in_use(&admitted.places[0].array_name, format!("another server opens or has it: {other}")));
+                return Err(in_use(
+                    &admitted.places[0].array_name,
+                    format!("another server has it or is opening it: {other}"),
+                ));
             }
             until = end;
         }

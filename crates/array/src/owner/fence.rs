@@ -29,13 +29,13 @@ pub(super) async fn hold_again(rt: &Rt, drive: &Drive, key: u64) -> Result<(), S
                 return Err(format!("another host has reserved it, by key {holder:#018x}"));
             }
             Ok(Reserved { holder: None, .. }) => return Err("another host had reserved it".to_owned()),
-            Err(e) => return Err(format!("another host has reserved it, and it does not say who ({e})")),
+            Err(e) => return Err(format!("another host has reserved it; which one cannot be read ({e})")),
         }
         if take(drive, key, Some(key)).await.is_ok() {
             return Ok(());
         }
     }
-    Err("its reservation cannot be taken again".to_owned())
+    Err("it cannot be reserved again".to_owned())
 }
 
 /// Reserves a drive by `key`, from the holder of the key `victim` where there is one. True when that one was shut out.

@@ -159,7 +159,7 @@ impl Guard {
         };
         match held {
             Ok(()) => {
-                core.warn(format!("drive {} had forgotten whose it is: it is reserved again", drive.info().name));
+                core.warn(format!("drive {} had lost its reservation: it is reserved again", drive.info().name));
                 true
             }
             Err(why) => {

@@ -10,7 +10,7 @@ use rt::{Buf, Bytes, Drive, Host, IoError, Rt};
 
 use super::{PATIENCE, PATIENCE_OF_OPEN};
 use crate::canary::{Canary, planted};
-use crate::fault::{Refused, RefusedCode};
+use crate::fault::{Refused, RefusedCode, Remedy};
 use crate::inspect::is_labelled;
 
 /// Owners of before that are remembered: one for each time that a drive could not be written, or was not there.
@@ -171,9 +171,8 @@ pub(super) fn owner_text(mark: &OwnerMark) -> String {
 
 /// The refusal of what another server has.
 pub(super) fn in_use(array: &str, why: String) -> Refused {
-    let todo = "Stop it there first; if that machine cannot be reached and does not write any more, take the array over: \
-                --take-over with the array's name";
-    Refused::new(RefusedCode::InUseElsewhere, format!("array \"{array}\""), why, todo)
+    let todo = "Stop it there first; if that machine cannot be reached and no longer writes, take the array over";
+    Refused::new(RefusedCode::InUseElsewhere, format!("array \"{array}\""), why, todo).by(Remedy::TakeOver)
 }
 
 /// Seconds since 1970 as a date in UTC (the days of the civil calendar, in years that begin in March).

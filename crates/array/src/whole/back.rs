@@ -37,11 +37,11 @@ impl Whole {
     /// Takes a drive back in every part where its seat misses it; false when none does.
     ///
     /// # Errors
-    /// As [`Array::drive_back`], or when it is no drive of this array.
+    /// As [`Array::drive_back`], or when it is not a drive of this array.
     pub async fn drive_back(&self, drive: &Drive) -> Result<bool, Refused> {
         let name = format!("drive {}", drive.info().name);
         if let Some(what) = made_of(drive).await.filter(|_| !planted(Canary::ForgottenLabelBelieved)) {
-            let todo = "Take its place with another drive, or add it anew";
+            let todo = "Replace it with another drive, or add it as a new one";
             return Err(Refused::new(
                 RefusedCode::Diverged,
                 name,
@@ -54,7 +54,7 @@ impl Whole {
         let slices = ours.and_then(|label| Slices::of_label(&label, drive.info().blocks));
         let Some(slices) = slices.filter(|s| u64::from(s.of()) == self.count()) else {
             let todo = "Name the right drive";
-            return Err(Refused::new(RefusedCode::NotFound, name, "it is no drive of this array", todo));
+            return Err(Refused::new(RefusedCode::NotFound, name, "it is not a drive of this array", todo));
         };
         let mut taken = false;
         for part in slices.parts() {

@@ -19,7 +19,7 @@ use super::Whole;
 use super::part::Part;
 use super::slices::slices_of;
 use crate::array::Array;
-use crate::fault::{Refused, RefusedCode};
+use crate::fault::{Refused, RefusedCode, Remedy};
 use crate::lifecycle::create::{drive_name, refuse_labelled};
 use crate::seat::Seat;
 
@@ -199,7 +199,7 @@ impl Whole {
         }
         match wanting.len() as u64 {
             0 => {
-                let (what, why) = (format!("drive {}", info.name), "it is in the array already");
+                let (what, why) = (format!("drive {}", info.name), "it is already in the array");
                 return Err(Refused::new(RefusedCode::InUse, what, why, "Name another drive"));
             }
             // What its first block says is this array's, when it has joined a part.
@@ -282,7 +282,7 @@ async fn joins(array: Array, how: Joins, seat: Option<MemberId>, slice: Drive) -
 
 fn no_place() -> Refused {
     let why = "a part of the array has no such drive";
-    Refused::new(RefusedCode::NotFound, "the drive to replace", why, "See the seats with `ashlar status`")
+    Refused::new(RefusedCode::NotFound, "the drive to replace", why, "Name another drive").by(Remedy::ListSeats)
 }
 
 const _: () = assert!(SEATS_MAX * (PARTS_MAX as usize) <= u16::MAX as usize);

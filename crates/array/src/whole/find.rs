@@ -9,7 +9,7 @@ use rt::{Drive, Rt};
 
 use super::{Slices, in_part};
 use crate::canary::{Canary, planted};
-use crate::fault::{Refused, RefusedCode};
+use crate::fault::{Refused, RefusedCode, Remedy};
 use crate::inspect::{holds_more, made_of, read_label};
 use crate::lifecycle::open::read_label_patiently;
 
@@ -118,7 +118,8 @@ fn unfinished(name: &str) -> Refused {
     Refused::new(
         RefusedCode::Damaged,
         format!("array \"{name}\""),
-        "none of these drives has it: it was never made to its end, or wiped in part, or other drives have it",
-        "Name all its drives; if it was being created, create it again with --force",
+        "none of these drives holds it: its creation did not finish, it was wiped in part, or it is on other drives",
+        "Name all its drives; if its creation was interrupted, create it again over what was written",
     )
+    .by(Remedy::Force)
 }

@@ -61,9 +61,11 @@ impl Whole {
                     Step::Retire(seat) => part.ask(move |array| async move { array.drive_retire(seat).await }).await?,
                 };
                 match done {
-                    Ok(()) => tracing::info!("part {}: drive {name} is as it is in the first part now", index + 1),
+                    Ok(()) => {
+                        tracing::info!("part {}: drive {name} now has the same state as in the first part", index + 1)
+                    }
                     Err(refused) => {
-                        refusals.push(format!("part {}: drive {name} stays as it is: {refused}", index + 1))
+                        refusals.push(format!("part {}: drive {name} keeps its state: {refused}", index + 1))
                     }
                 }
             }

@@ -18,7 +18,11 @@ pub fn plan(spec: &CreateSpec, drive_blocks: &[u64], parts: u8) -> Result<Plan, 
     let sliced = drive_blocks.iter().map(slices).collect::<Result<Vec<_>, _>>()?;
     let of_part = |index| {
         let sizes: Vec<u64> = sliced.iter().map(|slices| slices.range(index).1.0).collect();
-        plan_of_one(spec, &sizes).map_err(|refused| in_part(PartOf { index, of: parts }, refused))
+        plan_of_one(spec, &sizes).map_err(|refused| {
+            let parts_are_why = parts > 1 && plan_of_one(spec, drive_blocks).is_ok();
+            let todo = if parts_are_why { format!("{}, or fewer parts", refused.todo) } else { refused.todo.clone() };
+            in_part(PartOf { index, of: parts }, Refused { todo, ..refused })
+        })
     };
     let mut whole = of_part(0)?;
     for index in 1..parts {

@@ -7,7 +7,7 @@
 //!
 //! Invariant: slices lie behind each other, begin at multiples of 256 blocks, and end with the drive.
 
-use base::{BlockCount, MemberLba};
+use base::{BlockCount, MemberLba, human};
 use ondisk::label::PARTS_MAX;
 use ondisk::layout::ALIGN_BLOCKS;
 use ondisk::{Label, PartOf};
@@ -119,8 +119,8 @@ pub fn check_parts(of: u8) -> Result<(), Refused> {
     if (1..=PARTS_MAX).contains(&of) {
         return Ok(());
     }
-    let why = format!("an array has 1 to {PARTS_MAX}");
-    Err(Refused::new(RefusedCode::Size, format!("an array of {of} parts"), why, "Give another number"))
+    let why = format!("an array has 1 to {PARTS_MAX} parts");
+    Err(Refused::new(RefusedCode::Size, format!("an array of {of} parts"), why, "Give another number of parts"))
 }
 
 fn slices(drive: &Drive, of: u8) -> Result<Slices, Refused> {
@@ -132,8 +132,10 @@ fn slices(drive: &Drive, of: u8) -> Result<Slices, Refused> {
 
 /// A drive of `blocks` has no slices for so many parts.
 pub fn too_small(blocks: u64, of: u8) -> Refused {
-    let (why, todo) =
-        (format!("it has {blocks} blocks of 4 KiB: too few for {of} parts"), "Use a larger drive, or fewer parts");
+    let (why, todo) = (
+        format!("its {} are too few for {of} parts", human(BlockCount(blocks).bytes())),
+        "Use a larger drive, or fewer parts",
+    );
     Refused::new(RefusedCode::Drives, "a drive", why, todo)
 }
 

@@ -81,20 +81,18 @@ fn latest_of(words: &[Word], notes: &mut Vec<String>) -> Result<Drive, Refused> 
 }
 
 fn left_out(older: &str, newer: &str) -> String {
-    format!(
-        "drive {older} is an older copy of {newer}: it is left out; wipe it (`ashlar wipe {older}`) or take it away"
-    )
+    format!("drive {older} is an older copy of {newer}: it is left out; wipe it or disconnect it")
 }
 
 fn uncertain((first, second): (&str, &str), how: Later) -> Refused {
     let why = match how {
-        Later::Same => "they say they are the same member, in the same state: one is a copy of the other",
+        Later::Same => "both are labelled as the same member, in the same state: one is a copy of the other",
         Later::First | Later::Second | Later::Neither => {
-            "they say they are the same member, and each holds something that the other does not: one is a copy of the other \
-             and was used since"
+            "both are labelled as the same member, and each holds something that the other does not: one is a copy of \
+             the other and was used since"
         }
     };
-    let todo = "Take the copy away, or name the drives that are to be used one by one";
+    let todo = "Disconnect the copy, or name the drives to use one by one";
     Refused::new(RefusedCode::Diverged, format!("drives {first} and {second}"), why, todo)
 }
 

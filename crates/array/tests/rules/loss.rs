@@ -277,7 +277,7 @@ pub fn one_bad_block_costs_a_rebuild_one_row() {
     p.rt.block_on(p.array().drive_replace(MemberId(0), Drive::modelled(&p.rt, &disk), false)).unwrap();
     p.rt.block_on(p.array().rebuild_done());
     let events = p.array().status().events;
-    assert!(events.iter().any(|e| e.text.contains("could not be made whole")), "{events:#?}");
+    assert!(events.iter().any(|e| e.text.contains("could not be restored")), "{events:#?}");
     world.disks[1].set_fault(DriveFault::None);
     world.disks[2].detach();
     let lost = (0..160).filter(|&lba| !p.is(lba, 0x11, 1)).count();

@@ -89,7 +89,9 @@ impl Server {
         assert_eq!(read(&self.rt, &self.v, 0, 1), Err(Fault::TakenOver));
         let status = self.array.status();
         assert!(status.members.iter().all(|m| m.errors == 0 && m.suspect.is_none()), "{:#?}", status.members);
-        let blamed = |text: &str| text.contains("it counts as") || text.contains("suspect");
+        let blamed = |text: &str| {
+            text.contains("it is now missing") || text.contains("it has now failed") || text.contains("suspect")
+        };
         assert!(status.events.iter().all(|e| !blamed(&e.text)), "{:#?}", status.events);
     }
 }

@@ -148,7 +148,7 @@ pub fn no_room_holds_up_no_end() {
     // Recovery writes: it says why it cannot, and what to do.
     fill(&world, &all, FullFor::All);
     let refused = world.refused(&world.disks, OpenHow::default());
-    assert!(refused.why.contains("no room") && refused.why.contains("d0"), "{refused}");
+    assert!(refused.why.contains("is full") && refused.why.contains("d0"), "{refused}");
     let read_only = world.start_how(8, OpenHow { read_only: true, ..OpenHow::default() });
     assert!(read_only.is(0, 1, 60));
     read_only.close();
@@ -200,7 +200,7 @@ pub fn verbs_are_answered_without_room() {
     let made =
         async { Array::create(&rt, drives, &CreateSpec { zone_blocks: Some(crate::world::ZONE), ..spec }).await };
     let refused = rt.block_on(made).err().expect("there is no room");
-    assert!(refused.why.contains("no room"), "{refused}");
+    assert!(refused.why.contains("is full"), "{refused}");
 }
 
 /// One that has no room for long can be failed by command, and the others go on; one that comes in its place and has none

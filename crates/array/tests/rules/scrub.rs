@@ -156,7 +156,7 @@ pub fn it_goes_on_after_a_restart() {
     p.wait(Duration::from_secs(1));
     let rest = p.array().status().scrub.running.expect("it goes on");
     let events = p.array().status().events;
-    assert!(events.iter().any(|e| e.text.contains("goes on at segment")), "{rest:?} after {half:?}: {events:#?}");
+    assert!(events.iter().any(|e| e.text.contains("resumes at segment")), "{rest:?} after {half:?}: {events:#?}");
     let array = p.array();
     let faster = ScrubPlan { bytes_per_second: Some(1 << 30), ..ScrubPlan::default() };
     p.run(async move { array.scrub_schedule(faster).await }).unwrap();

@@ -53,7 +53,7 @@ fn namespace_device(found: &Found) -> Result<&BlockDevice, String> {
     // What splits requests at places that it does not tell (device mapper, a partition's offset, paths that differ) is
     // not polled. A command to a namespace whose paths are all away fails at once, where its block device would wait.
     let is_namespace = |device: &&BlockDevice| device.generic_name().is_some() && found.file.access() == Access::Direct;
-    let device = found.device.as_ref().filter(is_namespace).ok_or("it is no whole NVMe namespace")?;
+    let device = found.device.as_ref().filter(is_namespace).ok_or("not a whole NVMe namespace")?;
     if device.has_paths() { Err("its namespace may have several paths".into()) } else { Ok(device) }
 }
 
@@ -61,7 +61,7 @@ fn namespace_device(found: &Found) -> Result<&BlockDevice, String> {
 async fn poll(rt: &Rt, found: &Found, file: &mut File, first: u64) -> Result<(), String> {
     let which = namespace_device(found)?.polls()?;
     if !rt.inner.ring().can_poll() {
-        return Err("the kernel gives no ring for it".into());
+        return Err("the kernel does not support a ring for it".into());
     }
     let plain = read(rt, file, first).await?;
     file.poll(which);
@@ -80,7 +80,9 @@ async fn pass_through(rt: &Rt, found: &Found, first: u64) -> Result<Namespace, S
         return Err("it is read-only".into());
     }
     if !rt.inner.ring().is_wide() {
-        return Err("no NVMe drive was there when the server started, or the kernel gives no ring for it".into());
+        return Err(
+            "no NVMe drive was present when the server started, or the kernel does not support a ring for it".into()
+        );
     }
     let generic = found.generic.as_ref().map_err(String::clone)?;
     let namespace = generic.namespace(&found.file.fd, device, found.bytes)?;
@@ -97,7 +99,8 @@ async fn pass_through(rt: &Rt, found: &Found, first: u64) -> Result<Namespace, S
 /// be written over what they write, later.
 async fn forget_pages(rt: &Rt, file: &File) -> Result<(), String> {
     file.flush(rt, &Rc::default()).await.map_err(|e| format!("its page cache cannot be written back: {e}"))?;
-    rustix::fs::fadvise(&file.fd, 0, None, Advice::DontNeed).map_err(|e| format!("its page cache stays: {e}"))
+    rustix::fs::fadvise(&file.fd, 0, None, Advice::DontNeed)
+        .map_err(|e| format!("its page cache cannot be dropped: {e}"))
 }
 
 /// The block at byte `at`.

@@ -55,6 +55,9 @@ pub enum OpenError {
     /// The kernel refuses this user.
     #[error("{0}: permission denied; run as root or give this user access to the device")]
     Permission(PathBuf),
+    /// It cannot be written: the drive, or the file system that it lies on, is read-only.
+    #[error("{0}: read-only, or on a file system that is mounted read-only; choose another drive")]
+    ReadOnly(PathBuf),
     /// Another process holds it.
     #[error("{0}: in use by another process that holds its lock; stop that one, or wait for its last I/O to end")]
     Locked(PathBuf),
@@ -68,7 +71,7 @@ pub enum OpenError {
     #[error("{0}: smaller than 4096 bytes; give a larger drive")]
     TooSmall(PathBuf),
     /// Asked of the modelled world, which has no files.
-    #[error("{0}: the modelled world has no files; use a modelled or a memory drive there")]
+    #[error("{0}: files cannot be opened in the modelled world; use a modelled or a memory drive")]
     Modelled(PathBuf),
     /// Anything else.
     #[error("{0}: {1}; see the kernel log (dmesg) for the drive's state")]
@@ -80,7 +83,8 @@ impl OpenError {
         let path = path.to_owned();
         match errno {
             Errno::NOENT | Errno::NOTDIR | Errno::NXIO | Errno::NODEV => OpenError::NotFound(path),
-            Errno::ACCESS | Errno::PERM | Errno::ROFS => OpenError::Permission(path),
+            Errno::ACCESS | Errno::PERM => OpenError::Permission(path),
+            Errno::ROFS => OpenError::ReadOnly(path),
             Errno::BUSY | Errno::TXTBSY => OpenError::Busy(path),
             Errno::WOULDBLOCK => OpenError::Locked(path),
             Errno::ISDIR => OpenError::NotADrive(path),
@@ -108,6 +112,8 @@ mod tests {
         ] {
             assert_eq!(IoError::from_errno(errno), want);
         }
+        assert!(matches!(OpenError::from_errno(Path::new("/x"), Errno::ROFS), OpenError::ReadOnly(_)));
+        assert!(matches!(OpenError::from_errno(Path::new("/x"), Errno::PERM), OpenError::Permission(_)));
         assert!(OpenError::from_errno(Path::new("/x"), Errno::WOULDBLOCK).to_string().contains("lock"));
     }
 }

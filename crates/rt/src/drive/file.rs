@@ -117,7 +117,7 @@ impl File {
     fn transferred(&self, answer: i32, answering: Answering) -> Answer {
         if answer == -libc::EOPNOTSUPP && answering == Answering::Polling {
             self.poll_no_more();
-            self.set_access_why(Some("not polled any more: its driver came back without the queues for it".to_owned()));
+            self.set_access_why(Some("no longer polled: its driver came back without poll queues".to_owned()));
             return Answer::Again;
         }
         self.judge(answer)

@@ -74,7 +74,7 @@ impl BlockDevice {
     /// What can be polled; or why nothing.
     pub(super) fn polls(&self) -> Result<OneCommand, &'static str> {
         if self.number("queue/io_poll") != Some(1) {
-            return Err("it has no queues for it (nvme.poll_queues)");
+            return Err("its driver has no poll queues (nvme.poll_queues)");
         }
         let which = || {
             let limits = self.limits("queue/max_sectors_kb")?;

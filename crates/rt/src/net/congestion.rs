@@ -59,8 +59,8 @@ impl Congestion {
         let Congestion::Named(name) = self else { return Ok(()) };
         sockopt::set_tcp_congestion(fd, name).map_err(|error| {
             let text = format!(
-                "congestion control {name}: {}; net.ipv4.tcp_available_congestion_control names those that the kernel has, \
-                 net.ipv4.tcp_allowed_congestion_control those that everybody may use",
+                "congestion control {name}: {}; net.ipv4.tcp_available_congestion_control lists those that the kernel \
+                 has, net.ipv4.tcp_allowed_congestion_control those that every user may choose",
                 io::Error::from(error)
             );
             io::Error::new(io::Error::from(error).kind(), text)

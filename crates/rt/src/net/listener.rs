@@ -8,7 +8,7 @@
 use std::fmt;
 use std::fs;
 use std::io;
-use std::net::TcpListener;
+use std::net::{IpAddr, TcpListener};
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::os::unix::net::UnixListener;
@@ -23,6 +23,14 @@ use super::stream::peer_address;
 use super::{Addr, Stream};
 use crate::Rt;
 use crate::ring::{Operation, Request, owned};
+
+/// Whether this machine can listen on some port of an address.
+///
+/// # Errors
+/// `AddrNotAvailable` when it is another machine's.
+pub fn may_bind(address: IpAddr) -> io::Result<()> {
+    TcpListener::bind((address, 0)).map(drop)
+}
 
 /// A listening socket.
 pub struct Listener {
@@ -124,7 +132,7 @@ fn clear_path(path: &Path) -> io::Result<()> {
     let patience = std::time::Instant::now() + DYING_SERVER;
     while somebody_answers(path)? {
         if std::time::Instant::now() > patience {
-            let text = format!("{}: a server answers there; stop it or give another path", path.display());
+            let text = format!("{}: a server already listens there; stop it or give another path", path.display());
             return Err(io::Error::new(io::ErrorKind::AddrInUse, text));
         }
         std::thread::sleep(std::time::Duration::from_millis(20));
@@ -166,7 +174,7 @@ impl Drop for SocketFile {
     fn drop(&mut self) {
         let ours = fs::symlink_metadata(&self.path).is_ok_and(|m| (m.dev(), m.ino()) == self.identity);
         if ours && let Err(error) = fs::remove_file(&self.path) {
-            tracing::warn!("{}: the socket file stays behind: {error}", self.path.display());
+            tracing::warn!("{}: the socket file cannot be removed: {error}", self.path.display());
         }
     }
 }

@@ -17,7 +17,7 @@ use std::str::FromStr;
 
 pub use congestion::Congestion;
 pub use descriptors::{is_short_of_descriptors, raise_descriptor_limit};
-pub use listener::Listener;
+pub use listener::{Listener, may_bind};
 pub use stream::Stream;
 
 use crate::ring::Address;
@@ -33,7 +33,7 @@ pub enum Addr {
 
 /// Why a text is no [`Addr`].
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{0:?} is no address; write tcp:ADDRESS:PORT (as in tcp:127.0.0.1:10809) or unix:PATH")]
+#[error("{0:?} is not an address; write tcp:ADDRESS:PORT (as in tcp:127.0.0.1:10809) or unix:PATH")]
 pub struct AddrError(String);
 
 impl FromStr for Addr {

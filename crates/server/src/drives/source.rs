@@ -23,7 +23,7 @@ impl FromStr for Source {
     fn from_str(text: &str) -> Result<Source, String> {
         match text.strip_prefix("mem:") {
             Some(size) => Ok(Source::Memory(size.parse()?)),
-            None if text.is_empty() => Err("a drive has a name; this one is empty".to_owned()),
+            None if text.is_empty() => Err("a drive's name is empty".to_owned()),
             None => Ok(Source::Path(PathBuf::from(text))),
         }
     }
@@ -69,17 +69,23 @@ pub fn open_problem(path: &Path, e: &OpenError) -> Problem {
             crate::Kind::NotFound,
             "drive_not_found",
             what,
-            "there is nothing of this name",
-            "`ls -l /dev/disk/by-id` shows the block devices; `create --size 4G` makes a file",
+            "no such drive or file",
+            "`ls -l /dev/disk/by-id` shows the block devices",
         ),
         OpenError::Permission(_) => {
             Problem::refused("drive_permission", what, "this user may not open it", "run as root, or get access to it")
         }
+        OpenError::ReadOnly(_) => Problem::refused(
+            "drive_read_only",
+            what,
+            "it is read-only, or on a file system that is mounted read-only",
+            "mount that file system for writing, or choose another drive",
+        ),
         OpenError::Locked(_) => Problem::refused(
             "drive_locked",
             what,
             "a running Ashlar or another program holds its lock",
-            "stop that one first, or send the command to it with --control SOCKET",
+            "stop that program first; `ashlar stop ARRAY` releases the drives of an array that is served",
         ),
         OpenError::Busy(_) => Problem::refused(
             "drive_busy",
@@ -94,11 +100,14 @@ pub fn open_problem(path: &Path, e: &OpenError) -> Problem {
             "give a block device, a file or mem:SIZE",
         ),
         OpenError::TooSmall(_) => {
-            Problem::refused("drive_too_small", what, "it has not even one block", "give a larger drive")
+            Problem::refused("drive_too_small", what, "it is smaller than one block of 4 KiB", "give a larger drive")
         }
-        OpenError::Modelled(_) => {
-            Problem::refused("drive_modelled", what, "the modelled world has no files", "use a modelled drive there")
-        }
+        OpenError::Modelled(_) => Problem::refused(
+            "drive_modelled",
+            what,
+            "files cannot be opened in the modelled world",
+            "use a modelled drive",
+        ),
         OpenError::Os(_, e) => Problem::failed(what, e, "the kernel log (`dmesg`) may tell more"),
     }
 }

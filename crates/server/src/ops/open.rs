@@ -78,12 +78,19 @@ impl Patience {
     const PAUSE: Duration = Duration::from_millis(20);
 }
 
+/// Tries after which the log says what is waited for: a second. A command gives up before.
+const TRIES_IN_SILENCE: u32 = 50;
+
 async fn open_patiently(world: &World, name: &str, how: OpenDrive, patience: Patience) -> Result<Drive, OpenError> {
     let mut tries = patience.tries();
     loop {
         match Drive::open(&world.rt, name.as_ref(), how).await {
             Err(OpenError::Locked(_)) if tries > 0 => {
                 tries -= 1;
+                if patience.tries() - tries == TRIES_IN_SILENCE {
+                    let left = Patience::PAUSE * tries;
+                    tracing::warn!("drive {name} is locked by another process: waiting up to {} s", left.as_secs());
+                }
                 world.rt.sleep(Patience::PAUSE).await;
             }
             result => return result,
@@ -261,13 +268,13 @@ impl Opened {
             match self.array.drive_back(&drive).await {
                 Ok(true) => {
                     self.returns.count(name, world.rt.now());
-                    tracing::warn!("drive {name} of {} is here again, and takes its seat", first.name());
+                    tracing::warn!("drive {name} of {} is back and takes its seat", first.name());
                     self.take_in(drive, None);
                 }
                 Ok(false) => {}
                 Err(refused) => {
                     self.returns.count(name, world.rt.now());
-                    tracing::warn!("drive {name} of {} is here again, but stays out: {refused}", first.name());
+                    tracing::warn!("drive {name} of {} is back, but stays out: {refused}", first.name());
                 }
             }
         }
@@ -324,8 +331,8 @@ impl Opened {
             Either::Left((closed, _)) => closed.map_err(|f| Problem::fault(what, f)),
             Either::Right(((), _)) => Err(Problem::failed(
                 what,
-                format!("its last checkpoint does not end within {} s", CLOSE_MAX.as_secs()),
-                "nothing acknowledged is lost: the next start recovers; the server's end frees the drives",
+                format!("its last checkpoint did not end within {} s", CLOSE_MAX.as_secs()),
+                "nothing acknowledged is lost: the next start recovers; the drives are released when the server ends",
             )),
         };
         self.loans.end();
@@ -403,7 +410,7 @@ pub async fn members(world: &World, known: &Known, read_only: bool, patience: Pa
     let mut found = Members { drives: vec![], notes: vec![] };
     for name in &known.drives {
         match open_patiently(world, name, OpenDrive { read_only, lock: true }, patience).await {
-            Err(e @ (OpenError::Locked(_) | OpenError::Permission(_))) => {
+            Err(e @ (OpenError::Locked(_) | OpenError::Permission(_) | OpenError::ReadOnly(_))) => {
                 return Err(of_array(&known.name, open_problem(name.as_ref(), &e)));
             }
             Err(e) => {
@@ -418,7 +425,7 @@ pub async fn members(world: &World, known: &Known, read_only: bool, patience: Pa
                 Ok(None) if array::has_slice_of(&drive, ArrayUuid(known.uuid)).await => found.drives.push(drive),
                 Ok(None) => found.notes.push(match array::made_of(&drive).await {
                     Some(what) => format!("drive {name}: it holds something else now ({what})"),
-                    None => format!("drive {name}: it carries no label of ours any more"),
+                    None => format!("drive {name}: its Ashlar label is gone (overwritten or wiped)"),
                 }),
                 Err(e) => found.notes.push(format!("drive {name}: cannot be read ({e})")),
             },
@@ -476,10 +483,8 @@ pub async fn open(world: &World, drives: Vec<Drive>, how: How, notes: Vec<String
     if how.read_only
         && let Some(user) = owner::in_use(&world.rt, &drives).await
     {
-        notes.push(format!(
-            "another server has the array ({}): what is read here may be in the middle of a change",
-            user.by
-        ));
+        notes
+            .push(format!("another server has the array ({}): what is read here may be a change in progress", user.by));
     }
     let parts = whole::open_by(&world.rt, drives.clone(), open_how, |job, slices| place(world, job, slices)).await?;
     let opened = Opened::of(world, parts, drives).await?;

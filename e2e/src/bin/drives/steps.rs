@@ -120,7 +120,7 @@ fn plain(world: &mut World) -> Result<()> {
     )?;
     world.stop()?;
     world.begin(0)?;
-    world.serve("--io poll", "direct (not polled: it has no queues for it (nvme.poll_queues))")?;
+    world.serve("--io poll", "direct (not polled: its driver has no poll queues (nvme.poll_queues))")?;
     world.stop()
 }
 

@@ -3,6 +3,7 @@
 //! The rate follows what is stored when the scrub begins, and is looked at again each minute. A rate that a person has set
 //! is kept, and an alarm says so where it is too low.
 
+use base::human;
 use ondisk::SegmentState;
 
 use super::ScrubKind;
@@ -54,11 +55,13 @@ impl Core {
         let least = bytes.div_ceil(interval);
         (rate > 0 && rate < least).then(|| {
             let what = format!(
-                "scrubs are too slow: one begins every {} hours, and reading {bytes} bytes at {rate} bytes/s takes {} hours",
+                "scrubs are too slow: one begins every {} hours, and reading {} at {}/s takes {} hours",
                 interval / 3600,
+                human(bytes),
+                human(rate),
                 bytes / rate / 3600
             );
-            let todo = format!("Set a rate of at least {least} bytes/s, or a longer interval");
+            let todo = format!("Set a rate of at least {}/s, or a longer interval", human(least));
             Alarm::warning(AlarmCode::ScrubTooSlow, what, todo)
         })
     }

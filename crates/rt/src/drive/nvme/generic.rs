@@ -56,7 +56,7 @@ impl Generic {
         read_only: bool,
         lock: FlockOperation,
     ) -> Result<Result<Generic, String>, Errno> {
-        let Some(name) = device.generic_name() else { return Ok(Err("it is no whole NVMe namespace".into())) };
+        let Some(name) = device.generic_name() else { return Ok(Err("not a whole NVMe namespace".into())) };
         let Some(number) = device_number(device, &name) else {
             return Ok(Err(format!("the kernel has no character device {name}")));
         };
@@ -106,7 +106,7 @@ impl Generic {
             return Err("the drive and the kernel do not agree on its size");
         }
         if device.zoned().is_some_and(|model| model != "none") {
-            return Err("it has zones");
+            return Err("it is a zoned namespace");
         }
         // A range counts its LBAs in 32 bits.
         let range_bytes_max = u64::from(u32::MAX) << format.lba_shift;
@@ -145,7 +145,7 @@ fn device_number(device: &BlockDevice, name: &str) -> Option<u64> {
 }
 
 const METADATA: &str = "its blocks have metadata";
-const UNKNOWN_FORMAT: &str = "its format is none that is known here";
+const UNKNOWN_FORMAT: &str = "its format is not known here";
 
 /// How a namespace is formatted.
 #[derive(Debug, PartialEq, Eq)]
@@ -186,7 +186,7 @@ pub(in crate::drive) fn is_private(fd: &OwnedFd) -> bool {
 pub(in crate::drive) fn namespace_id(fd: &OwnedFd) -> Result<u32, &'static str> {
     // SAFETY: this ioctl has no argument; on a descriptor that has no such ioctl it fails.
     let id = unsafe { libc::ioctl(fd.as_raw_fd(), IOCTL_ID) };
-    u32::try_from(id).ok().filter(|id| *id != 0).ok_or("it tells no namespace number")
+    u32::try_from(id).ok().filter(|id| *id != 0).ok_or("it reports no namespace number")
 }
 
 /// `struct nvme_passthru_cmd`.

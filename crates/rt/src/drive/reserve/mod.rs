@@ -95,9 +95,9 @@ impl Drive {
     ) -> Result<T, ReserveError> {
         let found = self.0.found.as_ref().expect("what has descriptors was opened");
         match &found.device {
-            None => return Err(ReserveError::Unable("it is no block device".to_owned())),
+            None => return Err(ReserveError::Unable("it is not a block device".to_owned())),
             Some(device) if device.is_partition() => {
-                return Err(ReserveError::Unable("it is a part of a drive".to_owned()));
+                return Err(ReserveError::Unable("it is a partition".to_owned()));
             }
             Some(_) => {}
         }

@@ -162,7 +162,7 @@ fn scsi(fd: &OwnedFd, what: u8) -> Result<Box<[u8; ANSWER_BYTES]>, ReserveError>
         match (header.status, header.host_status) {
             (0, 0) => return Ok(data),
             (CHECK_CONDITION, _) if sense_key(&sense) == ILLEGAL => {
-                return Err(ReserveError::Unable("it knows no persistent reservations".to_owned()));
+                return Err(ReserveError::Unable("it does not support persistent reservations".to_owned()));
             }
             (CHECK_CONDITION, _) => {}
             (_, 0) => return Err(ReserveError::Io(IoError::Os(libc::EIO))),
