@@ -86,7 +86,7 @@ pub enum Impossible {
         there: BlockCount,
     },
     /// A working set that begins within a request.
-    #[error("a working set from byte {start} does not go with requests of {block_bytes} bytes; begin at a multiple")]
+    #[error("a working set from byte {start} is not aligned to requests of {block_bytes} bytes; begin at a multiple")]
     WorkingSetStart {
         /// Where it begins.
         start: u64,
@@ -108,18 +108,18 @@ pub enum Impossible {
     #[error("a queue depth of {0} is not possible; use 1 to {max}", max = crate::load::DEPTH_MAX)]
     Depth(usize),
     /// No round finished a request.
-    #[error("not one request was answered in the time given; give more time")]
+    #[error("no request was answered in the given time; give more time")]
     NothingAnswered,
     /// Text that is no fill.
-    #[error("\"{0}\" is no fill; use fresh, or the hundredths of usable to fill: 1 to 100")]
+    #[error("\"{0}\" is not a fill; use fresh, or the percentage of usable space to fill: 1 to 100")]
     Fill(String),
     /// Text that is no state.
     #[error(
-        "\"{0}\" is no state of an array; use optimal, degraded, rebuilding-low, rebuilding-medium or rebuilding-high"
+        "unknown array state \"{0}\"; valid: optimal, degraded, rebuilding-low, rebuilding-medium, rebuilding-high"
     )]
     State(String),
     /// A rebuild that never began.
-    #[error("the array has no place to rebuild to; make its rows narrower than the number of drives")]
+    #[error("the array has no space to rebuild to; use a width below the number of drives")]
     NoPlace,
     /// A rebuild that did not last.
     #[error(
@@ -127,15 +127,15 @@ pub enum Impossible {
     )]
     RebuildOver,
     /// Text that is no list of numbers of cores.
-    #[error("\"{0}\" is no list of numbers of cores; use 1 to {max}, such as 1,2 or 1..4", max = crate::team::CORES_MAX)]
+    #[error("\"{0}\" is not a list of core counts; use 1 to {max}, such as 1,2 or 1..4", max = crate::team::CORES_MAX)]
     Cores(String),
     /// Virtual time, on several cores.
-    #[error("virtual time is one core's; measure modelled drives on one, or give drives or memory")]
+    #[error("modelled drives run in virtual time on one core; measure them on one, or give drives or memory")]
     CoresModelled,
     /// Mirrored in place, on several cores.
-    #[error("RAID 10 in place is measured on one core; leave it out, or the further cores")]
+    #[error("RAID 10 in place is measured on one core; omit it, or the further cores")]
     CoresInPlace,
     /// Text that is no pattern.
-    #[error("\"{0}\" is no pattern; use one of {names}", names = crate::load::PATTERN_NAMES)]
+    #[error("unknown pattern \"{0}\"; valid: {names}", names = crate::load::PATTERN_NAMES)]
     Pattern(String),
 }

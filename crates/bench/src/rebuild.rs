@@ -239,7 +239,7 @@ impl Filled {
                 hosts.us_p99 += (sample.latency.ns_p99 as f64 / 1000.0 - hosts.us_p99) / slices;
                 hosts.rebuilt_per_second = (now - before) as f64 / seconds;
             }
-            assert!(requests > 0, "the rebuild ended before the hosts had begun");
+            assert!(requests > 0, "the rebuild ended before the load had started");
             hosts.iops = requests as f64 / seconds;
             Ok::<Hosts, Error>(hosts)
         })?;

@@ -101,7 +101,8 @@ impl fmt::Display for Report {
         }
         writeln!(
             f,
-            "\nratio: rate over that of the direct drives in the same round; limit: what the drives alone would allow"
+            "\nratio: rate over that of the direct drives in the same round; limit: the theoretical maximum of the \
+             drives"
         )?;
         let several = self.is_on_several();
         if !self.virtual_time {
@@ -111,21 +112,23 @@ impl fmt::Display for Report {
         if self.groups.iter().flat_map(|g| &g.rows).any(|r| r.cpu_ratio_to_first_core_count.is_some()) {
             writeln!(f, ": {0}: CPU us over that on {0} in the same round", self.first_cores())?;
         }
-        writeln!(f, "written: bytes to drives per byte of hosts (the least possible)")?;
+        writeln!(f, "written: bytes to drives per byte of hosts (the minimum possible)")?;
         match self.cpu_share_min().filter(|_| self.per == Per::CoreSecond) {
             Some(share) if several => {
-                writeln!(
-                    f,
-                    "per core: second of CPU time, and so is the ratio; IOPS, MB/s: of all cores, in a second"
-                )?;
+                writeln!(f, "per core and ratio: per second of CPU time; IOPS, MB/s: of all cores, per second")?;
                 let share = share * 100.0;
                 writeln!(
                     f,
-                    "cores were at work {share:.0} % of the time at least; else they waited, or others had them"
+                    "each core was busy at least {share:.0} % of the time; otherwise it waited, or other programs \
+                     used it"
                 )
             }
             Some(share) => {
-                writeln!(f, "per core: second of CPU time; the core was ours {:.0} % of the time", share * 100.0)
+                writeln!(
+                    f,
+                    "per core: per second of CPU time; the benchmark had the core {:.0} % of the time",
+                    share * 100.0
+                )
             }
             None => writeln!(f, "rounds differ by {:.0} % at most", self.spread_max() * 100.0),
         }

@@ -27,7 +27,7 @@ pub enum Fault {
     #[error("offset and length are not multiples of the minimum block size")]
     Misaligned,
     /// The data is there, but cannot be served now (a frozen array); it may come back.
-    #[error("the export is unavailable at present")]
+    #[error("the export is not available now")]
     Unavailable,
     /// The namespace exists no more.
     #[error("the export is gone")]

@@ -58,13 +58,16 @@ impl FromStr for Uri {
             return Ok(Uri::Nbd { address: Addr::Tcp(resolve(host, NBD_PORT)?), export: export.to_owned() });
         }
         let rest = text.strip_prefix("nvme+tcp://").ok_or_else(|| {
-            format!("\"{text}\" is no export: nvme+tcp://HOST[:PORT][/SUBSYSTEM][?nsid=N], nbd://HOST/EXPORT or nbd+unix:///EXPORT?socket=PATH")
+            format!(
+                "\"{text}\" is not an export; write nvme+tcp://HOST[:PORT][/SUBSYSTEM][?nsid=N], nbd://HOST/EXPORT or \
+                 nbd+unix:///EXPORT?socket=PATH"
+            )
         })?;
         let (place, query) = rest.split_once('?').unwrap_or((rest, ""));
         let (host, subsystem) = place.split_once('/').unwrap_or((place, ""));
         let unknown = query.split('&').find(|pair| !["", "nsid", "hostnqn"].contains(&name(pair)));
         if let Some(pair) = unknown {
-            return Err(format!("\"{}\" is not known here: nsid=N and hostnqn=NQN are", name(pair)));
+            return Err(format!("\"{}\" is unknown; valid: nsid=N, hostnqn=NQN", name(pair)));
         }
         let nsid = value(query, "nsid").map(|n| n.parse().ok().filter(|n| (1..u32::MAX).contains(n)));
         if nsid == Some(None) {
@@ -146,11 +149,11 @@ mod tests {
     #[test]
     fn what_is_no_address_is_told() {
         for (text, why) in [
-            ("/dev/sda", "is no export"),
+            ("/dev/sda", "is not an export"),
             ("nbd+unix:///v", "socket"),
             ("nvme+tcp://127.0.0.1?nsid=0", "from 1 on"),
             ("nvme+tcp://127.0.0.1?nsid=4294967295", "from 1 on"),
-            ("nvme+tcp://127.0.0.1?queues=2", "\"queues\" is not known"),
+            ("nvme+tcp://127.0.0.1?queues=2", "\"queues\" is unknown"),
             ("nvme+tcp://", "host"),
             ("nvme+tcp://a b", "host"),
         ] {

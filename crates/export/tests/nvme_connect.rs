@@ -347,9 +347,9 @@ fn a_namespace_is_opened_by_its_address_alone() {
         let many = open(&bare, 127 * 16 + 1).await.err();
         assert!(told(many).contains("at most 2032"));
         let other = open(&Namespace { nsid: Some(9), ..bare.clone() }, 1).await.err();
-        assert!(told(other).contains("no namespace 9: 1 there are"));
+        assert!(told(other).contains("no namespace 9; it has: 1"));
         target.list.attach(NQN, 4, Puppet::new("more", 1 << 20));
-        assert!(told(open(&bare, 1).await.err()).contains("say nsid=N: 1, 4"));
+        assert!(told(open(&bare, 1).await.err()).contains("give nsid=N: 1, 4"));
         target.list.add("nqn.2014-08.org.x:more", Access::Any);
         assert!(told(open(&bare, 1).await.err()).contains("name one: "));
     });

@@ -101,7 +101,7 @@ fn a_host_without_a_name_may_use_what_every_host_may() {
         assert_eq!(answer, (Status::CONNECT_INVALID_PARAMETERS, 1 << 16 | 512));
         Host::connect(&target.rt, &target.address, NQN, 1, &named("nqn.a")).await.unwrap();
     });
-    assert_eq!(lines.with("the host gives no name, and the subsystem is for named hosts only"), 1);
+    assert_eq!(lines.with("the host gives no name, and the subsystem accepts named hosts only"), 1);
 }
 
 #[test]
@@ -115,7 +115,7 @@ fn a_refused_connect_is_logged_with_its_reason_a_few_times() {
         }
     });
     for why in [
-        "the host's name is no qualified name",
+        "the host's name is not an NVMe qualified name",
         "there is no such subsystem",
         "its queue (SQSIZE) has 1 entry, or more than 128",
     ] {

@@ -93,10 +93,7 @@ impl Control {
     pub fn text(&self) -> String {
         match self {
             Control::Served(s) => {
-                format!(
-                    "array {} of the Ashlar behind {}: drives {} and {} in turn",
-                    s.array, s.socket, s.drive, s.spare
-                )
+                format!("array {} of the Ashlar at {}: drives {} and {} in turn", s.array, s.socket, s.drive, s.spare)
             }
             Control::Hooks(hooks) => {
                 let told = [("wait", &hooks.wait), ("state", &hooks.state)];
@@ -122,7 +119,7 @@ impl Hooked {
     /// When nothing tells the end of a rebuild.
     pub fn new(hooks: Hooks) -> Result<Hooked, Error> {
         if hooks.wait.is_none() && hooks.state.is_none() {
-            return Err(Error::usage("hooks", "one of `wait` and `state` has to tell when a rebuild is over"));
+            return Err(Error::usage("hooks", "hook `wait` or `state` is needed to know when a rebuild is over"));
         }
         Ok(Hooked { hooks, failed: false, waiting: None })
     }
@@ -210,7 +207,7 @@ fn parse(text: &str) -> Result<Standing, Error> {
         "optimal" | "rebuilt" => State::Optimal,
         "degraded" => State::Degraded,
         "rebuilding" => State::Rebuilding,
-        other => return Err(failed("state", format!("it printed \"{other}\", no optimal, degraded or rebuilding"))),
+        other => return Err(failed("state", format!("it printed \"{other}\"; valid: optimal, degraded, rebuilding"))),
     };
     let percent = words.next().and_then(|w| w.trim_end_matches('%').parse().ok());
     Ok(Standing { state, rebuilt_percent: percent.filter(|p| (0.0..=100.0).contains(p)) })

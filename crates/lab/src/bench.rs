@@ -132,9 +132,9 @@ pub fn refuses(target: &Target, part: Part, load: &Load) -> Option<&'static str>
             Some("drives alone have no states: add raid=")
         }
         _ if load.cached == Some(true) => Some("modelled drives have no page cache"),
-        _ if load.reducible.is_some() => Some("modelled drives do not look at data"),
+        _ if load.reducible.is_some() => Some("modelled drives ignore the data"),
         _ if load.access == Some(Access::Sequential) && mix => Some("the bench has no sequential mix"),
-        _ if in_flight > DEPTH_MAX => Some("more in flight than the bench takes"),
+        _ if in_flight > DEPTH_MAX => Some("more requests in flight than the bench supports"),
         _ => None,
     }
 }
@@ -260,7 +260,7 @@ fn steady(model: &Model, load: &Load, unsteady: bool) -> Option<Gate> {
     let gate = match (model.fill, unsteady) {
         (Some(_), true) => Gate::warn(Check::Steady, "overwritten four times, and still not steady"),
         (Some(_), false) => Gate::pass(Check::Steady, "overwritten until the rate was steady"),
-        (None, _) => Gate::warn(Check::Steady, "fresh drives: nothing is to be cleaned yet; fill=80 ages them"),
+        (None, _) => Gate::warn(Check::Steady, "fresh drives: there is no garbage to clean yet; fill=80 ages them"),
     };
     load.writes().then_some(gate)
 }

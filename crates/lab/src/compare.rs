@@ -146,10 +146,10 @@ fn differences(a: &Cell, b: &Cell) -> (Vec<String>, Vec<String>) {
     let conditions = [
         ("threads", text(a.load.threads), text(b.load.threads)),
         ("depth", text(a.load.depth), text(b.load.depth)),
-        ("targets at once", text(a.load.targets.or(Some(1))), text(b.load.targets.or(Some(1)))),
+        ("targets together", text(a.load.targets.or(Some(1))), text(b.load.targets.or(Some(1)))),
         ("hosts", text(a.load.hosts.or(Some(1))), text(b.load.hosts.or(Some(1)))),
         ("page cache", text(a.load.cached), text(b.load.cached)),
-        ("hundredths of the target", text(a.load.slice_percent), text(b.load.slice_percent)),
+        ("percent of the target", text(a.load.slice_percent), text(b.load.slice_percent)),
         ("data", text(Some(data(a))), text(Some(data(b)))),
         ("state", text(Some(a.subject.state)), text(Some(b.subject.state))),
         ("level", a.subject.level.clone(), b.subject.level.clone()),
@@ -160,8 +160,8 @@ fn differences(a: &Cell, b: &Cell) -> (Vec<String>, Vec<String>) {
         match (a, b) {
             (Some(a), Some(b)) if a != b => unlike.push(format!("{name}: {a} and {b}")),
             // Without its pressure a rate says nothing.
-            (Some(a), None) if PRESSURE.contains(&name) => unlike.push(format!("{name}: {a} and not told")),
-            (None, Some(b)) if PRESSURE.contains(&name) => unlike.push(format!("{name}: not told and {b}")),
+            (Some(a), None) if PRESSURE.contains(&name) => unlike.push(format!("{name}: {a} and unknown")),
+            (None, Some(b)) if PRESSURE.contains(&name) => unlike.push(format!("{name}: unknown and {b}")),
             (Some(_), None) | (None, Some(_)) => untold.push(name.to_owned()),
             (Some(_), Some(_)) | (None, None) => {}
         }

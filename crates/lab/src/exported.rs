@@ -19,16 +19,14 @@ use crate::target::Target;
 pub fn refuses(part: Part, load: &Load) -> Option<&'static str> {
     let in_flight = u64::from(load.threads.unwrap_or(1)) * u64::from(load.depth.unwrap_or(1));
     match part {
-        Part::Check => {
-            Some("the bench checks nothing of what it reads: attach the namespace, and name its block device")
-        }
+        Part::Check => Some("the bench does not verify what it reads: attach the namespace, and name its block device"),
         Part::States => Some("the bench keeps no logs to cut: attach the namespace, and name its block device"),
         _ if load.cached == Some(true) => Some("the bench has no page cache"),
         _ if load.reducible.is_some() => Some("what the bench writes cannot be reduced"),
         _ if load.access == Some(Access::Sequential) && load.reads() && load.writes() => {
             Some("the bench has no sequential mix")
         }
-        _ if in_flight > DEPTH_MAX => Some("more in flight than the bench takes"),
+        _ if in_flight > DEPTH_MAX => Some("more requests in flight than the bench supports"),
         _ => None,
     }
 }

@@ -50,9 +50,9 @@ pub struct Job {
 /// When there is no result of fio in it.
 pub fn parse(text: &str) -> Result<Output, Error> {
     let wrong = |why: &str| Error::format("fio's output", why);
-    let start = text.find('{').ok_or_else(|| wrong("there is no JSON in it"))?;
+    let start = text.find('{').ok_or_else(|| wrong("it contains no JSON"))?;
     let mut values = serde_json::Deserializer::from_str(&text[start..]).into_iter::<Value>();
-    let root = values.next().ok_or_else(|| wrong("there is no JSON in it"))?.map_err(|e| wrong(&e.to_string()))?;
+    let root = values.next().ok_or_else(|| wrong("it contains no JSON"))?.map_err(|e| wrong(&e.to_string()))?;
     // A client prints what its servers measured.
     let jobs = root.get("jobs").or(root.get("client_stats")).and_then(Value::as_array);
     let jobs = jobs.ok_or_else(|| wrong("it has no \"jobs\""))?;

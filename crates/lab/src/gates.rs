@@ -90,7 +90,7 @@ fn written(cell: &Cell, seen: &Seen) -> Option<Gate> {
     let named = cell.part == Part::Unallocated;
     Some(match known {
         Written::All if named => {
-            Gate::fail(Check::Written, "the range was written: these are no reads of unallocated blocks")
+            Gate::fail(Check::Written, "the range was written, so these are not reads of unallocated blocks")
         }
         Written::All => Gate::pass(Check::Written, "all of the range was written"),
         Written::Missing { bytes } if named => Gate::warn(
@@ -105,11 +105,10 @@ fn written(cell: &Cell, seen: &Seen) -> Option<Gate> {
             ),
         ),
         Written::Unknown if named => Gate::warn(Check::Written, "nothing shows that these blocks are unallocated"),
-        Written::Unknown if seen.trusted => Gate::warn(Check::Written, "said to be written, not shown"),
-        Written::Unknown => Gate::fail(
-            Check::Written,
-            "unwritten for all that is known: the lab did not fill it, and the target does not tell",
-        ),
+        Written::Unknown if seen.trusted => Gate::warn(Check::Written, "stated to be written, not verified"),
+        Written::Unknown => {
+            Gate::fail(Check::Written, "possibly unwritten: the lab did not fill it, and the target does not report it")
+        }
     })
 }
 
@@ -136,7 +135,7 @@ fn steady(cell: &Cell) -> Option<Gate> {
         return None;
     }
     let Some(e) = Excursion::of(&fifths(cell)) else {
-        return cell.load.writes().then(|| Gate::warn(Check::Steady, "too few seconds to tell whether it was steady"));
+        return cell.load.writes().then(|| Gate::warn(Check::Steady, "too short to say whether it was steady"));
     };
     let text = format!("five parts of it: range {:.1} %, trend {:+.1} %", e.range * 100.0, e.slope * 100.0);
     Some(if e.is_steady() {
@@ -149,10 +148,12 @@ fn steady(cell: &Cell) -> Option<Gate> {
 fn errors(cell: &Cell, seen: &Seen) -> Option<Gate> {
     let checked = cell.part == Part::Check;
     Some(match seen.errors? {
-        (0, 0) if checked => Gate::pass(Check::Errors, "every block is as it was written"),
-        (errors, 0) if checked => Gate::fail(Check::Errors, format!("{errors} blocks are not as they were written")),
+        (0, 0) if checked => Gate::pass(Check::Errors, "every block reads as it was written"),
+        (errors, 0) if checked => {
+            Gate::fail(Check::Errors, format!("{errors} blocks do not read as they were written"))
+        }
         (0, 0) => Gate::pass(Check::Errors, "none"),
-        (errors, short) => Gate::fail(Check::Errors, format!("{errors} requests failed, {short} fell short")),
+        (errors, short) => Gate::fail(Check::Errors, format!("{errors} requests failed, {short} were short")),
     })
 }
 
@@ -178,7 +179,7 @@ fn bandwidth(cell: &Cell) -> Option<Gate> {
     Some(if off.abs() <= BANDWIDTH_MAX {
         Gate::pass(Check::Bandwidth, "rate x block size")
     } else {
-        Gate::fail(Check::Bandwidth, format!("{} told, rate x block size is {}", rate(told), rate(reckoned)))
+        Gate::fail(Check::Bandwidth, format!("{} reported, rate x block size is {}", rate(told), rate(reckoned)))
     })
 }
 
@@ -212,7 +213,9 @@ fn achieved(cell: &Cell) -> Option<Gate> {
     let below_max = matches!(cell.part, Part::Curve { percent } if percent < 100);
     Some(match (achieved >= SERVED, below_max) {
         (true, _) => Gate::pass(Check::Achieved, text),
-        (false, true) => Gate::fail(Check::Achieved, format!("below its own maximum, and not served: {text}")),
+        (false, true) => {
+            Gate::fail(Check::Achieved, format!("below its own maximum, but not all requested load was served: {text}"))
+        }
         (false, false) => Gate::warn(Check::Achieved, format!("saturated: {text}")),
     })
 }
@@ -222,7 +225,7 @@ fn identity(seen: &Seen) -> Option<Gate> {
         if same {
             Gate::pass(Check::Identity, "the same device at the end")
         } else {
-            Gate::fail(Check::Identity, "the device was another at the end")
+            Gate::fail(Check::Identity, "a different device at the end")
         }
     })
 }
@@ -232,14 +235,14 @@ fn data(cell: &Cell, seen: &Seen) -> Option<Gate> {
     Some(match (incompressible, cell.load.reducible) {
         (true, Some(shares)) => Gate::pass(Check::Data, format!("as stated: {shares}")),
         (true, None) => Gate::pass(Check::Data, "random, new for each request"),
-        (false, _) => Gate::warn(Check::Data, "buffers were used again: what is written may be reduced"),
+        (false, _) => Gate::warn(Check::Data, "buffers were reused: the written data may be reduced"),
     })
 }
 
 fn noise(seen: &Seen) -> Option<Gate> {
     let busy = seen.busy?;
     let others = (busy.all_percent - busy.steal_percent - seen.own_cpu_percent?).max(0.0);
-    let text = format!("others used {others:.0} % of the CPUs, {:.0} % were taken by other guests", busy.steal_percent);
+    let text = format!("other programs used {others:.0} % of the CPUs, other guests {:.0} %", busy.steal_percent);
     Some(if others + busy.steal_percent > NOISE_PERCENT_MAX {
         Gate::warn(Check::Noise, text)
     } else {

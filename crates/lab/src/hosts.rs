@@ -45,7 +45,7 @@ impl FromStr for Host {
 
     /// "a", "a:8801", "10.0.0.1:8801", "\[fe80::1\]:8801".
     fn from_str(text: &str) -> Result<Host, String> {
-        let wrong = || format!("\"{text}\" is no host: NAME, NAME:PORT or [ADDRESS]:PORT of a `fio --server`");
+        let wrong = || format!("\"{text}\" is not a host; write NAME, NAME:PORT or [ADDRESS]:PORT of a `fio --server`");
         let (name, port) = match text.strip_prefix('[').and_then(|t| t.split_once(']')) {
             Some((name, "")) => (name, None),
             Some((name, rest)) => (name, Some(rest.strip_prefix(':').ok_or_else(wrong)?)),
@@ -98,11 +98,11 @@ pub fn check(hosts: &[Host], target: &Target) -> Result<(), Error> {
         return Ok(());
     }
     if let Some((nth, host)) = hosts.iter().enumerate().find(|(nth, host)| hosts[..*nth].contains(host)) {
-        let why = format!("it is named twice, as number {} too", nth + 1);
+        let why = format!("it is named twice (also as number {})", nth + 1);
         return Err(Error::usage(format!("host {host}"), why));
     }
     if hosts.len() > HOSTS_MAX {
-        return Err(Error::usage("--hosts", format!("{} hosts; {HOSTS_MAX} are the most", hosts.len())));
+        return Err(Error::usage("--hosts", format!("{} hosts are too many; at most {HOSTS_MAX}", hosts.len())));
     }
     let why = match target.kind {
         Kind::Model => "modelled drives are in this machine's memory: no other host sees them",
@@ -111,7 +111,7 @@ pub fn check(hosts: &[Host], target: &Target) -> Result<(), Error> {
             "a Unix socket is this machine's alone: name the export as nbd://HOST/EXPORT"
         }
         Kind::File | Kind::Block | Kind::Nbd if target.name.contains(char::is_control) => {
-            "its name cannot be told to a host"
+            "its name cannot be passed to a host"
         }
         Kind::File | Kind::Block | Kind::Nbd => return Ok(()),
     };
@@ -121,7 +121,7 @@ pub fn check(hosts: &[Host], target: &Target) -> Result<(), Error> {
 /// Why several hosts cannot make a load; none: they can, or it is this machine's to make.
 pub fn refuses(part: Part, load: &Load) -> Option<&'static str> {
     match part {
-        Part::States => Some("the states of an array are cut out of one machine's logs: run it without --hosts"),
+        Part::States => Some("array states need the logs of one machine: run it without --hosts"),
         Part::Check => Some("the checksums of a check are written by one machine: run it without --hosts"),
         _ if load.cached == Some(true) => Some("each host has a page cache of its own: run it without --hosts"),
         _ => None,
@@ -172,7 +172,7 @@ pub fn gate(hosts: &[Host], jobs: &[Job], begins: &[f64], shown: bool) -> Gate {
     let told = |host: &&Host| host.job(jobs).is_some_and(|j| j.figures.iops.is_some());
     let missing: Vec<Host> = hosts.iter().filter(|h| !told(h)).cloned().collect();
     if !missing.is_empty() {
-        return fail(format!("{} of {} made no share: {}", missing.len(), hosts.len(), names(&missing)));
+        return fail(format!("{} of {} did not run: {}", missing.len(), hosts.len(), names(&missing)));
     }
     let range = |values: &[f64]| {
         let (least, most) = values.iter().fold((f64::INFINITY, 0.0_f64), |(l, m), v| (l.min(*v), m.max(*v)));
@@ -192,7 +192,7 @@ pub fn gate(hosts: &[Host], jobs: &[Job], begins: &[f64], shown: bool) -> Gate {
         let why = "their clocks differ, or they did not run together";
         return fail(format!("they began {apart:.1} s apart by their clocks: {why}"));
     }
-    let text = format!("all {} made their share for {least:.1} s, begun within {apart:.1} s", hosts.len());
+    let text = format!("all {} ran for {least:.1} s, started within {apart:.1} s", hosts.len());
     if shown {
         Gate::pass(Check::Hosts, text)
     } else {

@@ -111,7 +111,7 @@ impl Prices {
         if positive.iter().any(|v| !(v.is_finite() && *v > 0.0)) || !(0.0..100.0).contains(&prices.reserve_percent) {
             return Err(Error::format(
                 path.display().to_string(),
-                "prices, sizes and ratios are above zero, the reserve below 100",
+                "prices, sizes and ratios must be above zero, the reserve below 100",
             ));
         }
         Ok(prices)

@@ -134,7 +134,7 @@ impl Plan {
             }
             let needs_control = test.kind == Kind::States && wishes.hosts == 0 && wishes.targets < 2;
             if needs_control && !wishes.array_control && target.kind != TargetKind::Model {
-                let why = "not run: nobody controls the array; say --array, or --hook-fail and its like";
+                let why = "not run: nothing controls the array; give --array, or the --hook options";
                 plan.not_run.push(Pair::new(&test.name, why));
                 continue;
             }

@@ -42,12 +42,12 @@ pub const REVIEWS: [Review; 5] = [
     Review {
         name: "fc-roce",
         about: "Fibre Channel beside RoCE, SCSI beside NVMe, flash beside disk: what an integrator measured and says",
-        silent: "charts are pictures: only gains and limits are told in the text",
+        silent: "charts are pictures: only gains and limits are stated in the text",
     },
     Review {
         name: "ssd24",
         about: "What 24 SATA SSDs in a RAID 0 give through the page cache, and why that is not the drives",
-        silent: "the threads x depth matrices are pictures: only their shape and the largest figures are told",
+        silent: "the threads x depth matrices are pictures: only their shape and the largest figures are stated",
     },
 ];
 
@@ -121,9 +121,10 @@ pub fn rows() -> Result<Vec<Row>, Error> {
 /// When there is none of this name.
 pub fn run(name: &str) -> Result<Run, Error> {
     let names: Vec<&str> = REVIEWS.iter().map(|r| r.name).collect();
-    let review = REVIEWS.iter().find(|r| r.name == name).ok_or_else(|| {
-        Error::usage(format!("published results \"{name}\""), format!("there are: {}", names.join(", ")))
-    })?;
+    let review = REVIEWS
+        .iter()
+        .find(|r| r.name == name)
+        .ok_or_else(|| Error::usage(format!("published results \"{name}\""), format!("valid: {}", names.join(", "))))?;
     let rows: Vec<Row> = rows()?.into_iter().filter(|r| r.review == name).collect();
     let mut run = Run::new(review.name, review.about, Origin::Published);
     let ceiling = Ceiling::of(&rows);

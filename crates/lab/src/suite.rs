@@ -135,7 +135,7 @@ impl TryFrom<String> for Slice {
         match text.strip_suffix('%') {
             Some(number) => match number.trim().parse::<f64>() {
                 Ok(p) if p > 0.0 && p <= 100.0 => Ok(Slice::Percent(p)),
-                Ok(_) | Err(_) => Err(format!("\"{text}\" is no share from above 0% to 100%")),
+                Ok(_) | Err(_) => Err(format!("\"{text}\" is not a share; it must be above 0% and at most 100%")),
             },
             None => units::bytes(&text).map(Slice::Bytes),
         }
@@ -154,7 +154,7 @@ fn size<'de, D: serde::Deserializer<'de>>(from: D) -> Result<u64, D::Error> {
     let text = String::deserialize(from)?;
     match units::bytes(&text) {
         Ok(bytes) if bytes >= 512 && bytes % 512 == 0 => Ok(bytes),
-        Ok(_) => Err(serde::de::Error::custom(format!("a request of {text} is no multiple of 512 bytes"))),
+        Ok(_) => Err(serde::de::Error::custom(format!("a request of {text} is not a multiple of 512 bytes"))),
         Err(why) => Err(serde::de::Error::custom(why)),
     }
 }
@@ -172,7 +172,7 @@ impl Suite {
             let names: Vec<&str> = BUILT_IN.iter().map(|(n, _)| *n).collect();
             return Err(Error::usage(
                 format!("suite \"{name}\""),
-                format!("there are {}, or a file .toml", names.join(", ")),
+                format!("valid: {}, or a .toml file", names.join(", ")),
             ));
         }
         let path = Path::new(name);
@@ -217,7 +217,7 @@ const OUTSTANDING_MAX: u64 = 65_536;
 impl Test {
     fn check(&self) -> Result<(), String> {
         if !(0.0..=100.0).contains(&self.reads) {
-            return Err("reads are hundredths, from 0 to 100".to_owned());
+            return Err("reads are a percentage, from 0 to 100".to_owned());
         }
         let times = [self.seconds, self.ramp, self.rebuild];
         if times.iter().any(|s| !s.is_finite() || *s < 0.0)
@@ -232,10 +232,12 @@ impl Test {
             return Err(format!("threads and depths are 1 or more, and {OUTSTANDING_MAX} requests in flight at most"));
         }
         if self.duplicate > 100 || self.compressible > 100 {
-            return Err("duplicate and compressible are hundredths, from 0 to 100".to_owned());
+            return Err("duplicate and compressible are percentages, from 0 to 100".to_owned());
         }
         match self.kind {
-            Kind::Fill | Kind::Precondition if self.reads > 0.0 => Err("what fills a target writes only".to_owned()),
+            Kind::Fill | Kind::Precondition if self.reads > 0.0 => {
+                Err("a test that fills the target must only write".to_owned())
+            }
             Kind::Unallocated | Kind::Check if self.reads < 100.0 => Err("it reads only: reads = 100".to_owned()),
             Kind::Check if self.access != Access::Sequential => Err("a check is sequential".to_owned()),
             Kind::Curve if self.percents.is_empty() || self.percents.iter().any(|p| *p == 0 || *p > 200) => {

@@ -56,19 +56,22 @@ impl Model {
             _ => (drives, Model::DRIVES),
         };
         if name.is_empty() {
-            return Err(wrong("it names no model: model:equal-cost, model:tlc:5x2G,raid=5,fill=80"));
+            return Err(wrong(
+                "it names no model; write for instance model:equal-cost or model:tlc:5x2G,raid=5,fill=80",
+            ));
         }
         let mut model =
             Model { name: name.to_owned(), drives: drives.to_owned(), level: None, width: None, fill: None };
         for part in parts {
             match part.split_once('=') {
                 Some(("raid", level)) => model.level = Some(level.to_owned()),
-                Some(("width", n)) => model.width = Some(n.parse().map_err(|_| wrong("width wants a number"))?),
+                Some(("width", n)) => model.width = Some(n.parse().map_err(|_| wrong("width needs a number"))?),
                 Some(("fill", n)) => {
                     let percent = n.parse().ok().filter(|n| (1..=100).contains(n));
-                    model.fill = Some(percent.ok_or_else(|| wrong("fill is hundredths of usable, from 1 to 100"))?);
+                    model.fill =
+                        Some(percent.ok_or_else(|| wrong("fill is the percentage of usable space, from 1 to 100"))?);
                 }
-                _ => return Err(wrong("after a comma there is raid=LEVEL, width=N or fill=PERCENT")),
+                _ => return Err(wrong("valid after a comma: raid=LEVEL, width=N, fill=PERCENT")),
             }
         }
         Ok(model)
@@ -124,17 +127,17 @@ impl Target {
         match fs::metadata(&path) {
             Ok(meta) if meta.file_type().is_block_device() => Target::block(&path, meta.rdev()),
             Ok(meta) if meta.is_file() => Ok(Target::file(&path, meta.len(), size, true)),
-            Ok(_) => Err(Error::usage(name, "it is no file, block device or export")),
+            Ok(_) => Err(Error::usage(name, "it is not a file, a block device or an export")),
             Err(e) if e.kind() == std::io::ErrorKind::NotFound && !path.starts_with("/dev") => match size {
                 Some(size) => Ok(Target::file(&path, 0, Some(size), false)),
-                None => Err(Error::usage(name, "there is no such file; say --size for the lab to make it")),
+                None => Err(Error::usage(name, "no such file; with --size the lab creates it")),
             },
             Err(e) => Err(Error::file(path, e)),
         }
     }
 
     fn nbd(name: &str, size: Option<u64>) -> Result<Target, Error> {
-        let why = "an NBD export does not tell fio's users its size: say --size, at most that of the export";
+        let why = "the size of an NBD export is not known here: give --size, at most that of the export";
         let bytes = size.ok_or_else(|| Error::usage(name, why))?;
         // nbd://host/export and nbd+unix:///export?socket=PATH; without a name the default export.
         let after = name.split_once("://").map_or("", |(_, rest)| rest);
@@ -147,7 +150,7 @@ impl Target {
     /// nvme+tcp://HOST:PORT/SUBSYSTEM?nsid=N, nothing of it left open: its serial is that of a namespace of one
     /// subsystem.
     fn nvme(name: &str, size: Option<u64>) -> Result<Target, Error> {
-        let bytes = size.ok_or_else(|| Error::usage(name, "a namespace is to be asked for its size: say --size"))?;
+        let bytes = size.ok_or_else(|| Error::usage(name, "the size of a namespace is not known here: give --size"))?;
         let after = name.split_once("://").and_then(|(_, rest)| rest.split_once('/')).map_or("", |(_, rest)| rest);
         let (subsystem, query) = after.split_once('?').unwrap_or((after, ""));
         let nsid = query.split('&').find_map(|pair| pair.strip_prefix("nsid="));

@@ -19,13 +19,13 @@ const TARGETS_MAX: usize = 16;
 /// When they cannot: which, and why.
 pub fn check(targets: &[Target]) -> Result<(), Error> {
     if targets.len() > TARGETS_MAX {
-        return Err(Error::usage("--beside", format!("{} targets; {TARGETS_MAX} are the most", targets.len())));
+        return Err(Error::usage("--beside", format!("{} targets are too many; at most {TARGETS_MAX}", targets.len())));
     }
     for (nth, target) in targets.iter().enumerate().filter(|_| targets.len() > 1) {
         if target.kind == Kind::Model {
             return Err(Error::usage(
                 &target.name,
-                "--beside: modelled drives are made for each cell, one set at a time",
+                "--beside: modelled drives are created for each cell, one set at a time",
             ));
         }
         if target.kind == Kind::Nvme {
@@ -34,7 +34,7 @@ pub fn check(targets: &[Target]) -> Result<(), Error> {
             return Err(Error::usage(&target.name, why));
         }
         if let Some(other) = targets[..nth].iter().find(|t| t.serial == target.serial) {
-            let why = format!("it is {} as {} is: two targets are told apart by that", target.serial, other.name);
+            let why = format!("it is {}, like {}: this must differ between targets", target.serial, other.name);
             return Err(Error::usage(&target.name, why));
         }
     }
@@ -63,7 +63,7 @@ pub fn steps(steps: Vec<Step>, targets: u32) -> Result<Vec<Step>, &'static str> 
                 together.load.targets = Some(targets);
                 all.push(together);
             }
-            _ => return Err("of several targets single loads are measured; this one is run on each by itself"),
+            _ => return Err("only single loads run on several targets; this test runs on each alone"),
         }
     }
     Ok(all)
@@ -113,7 +113,7 @@ pub fn gate(all: &Cell, cells: &[Cell]) -> Gate {
     match failed {
         Some(cell) => Gate::fail(Check::Scaling, format!("{text}; but {} failed", cell.id)),
         None if scaling.share() > SHARE_MAX => {
-            Gate::warn(Check::Scaling, format!("{text}: more than they have; one was not at its best alone"))
+            Gate::warn(Check::Scaling, format!("{text}: more than the sum; one was not at its best alone"))
         }
         None => Gate::pass(Check::Scaling, text),
     }

@@ -6,7 +6,7 @@
 /// What is wrong with it.
 pub fn bytes(text: &str) -> Result<u64, String> {
     let text = text.trim();
-    let wrong = || format!("\"{text}\" is no size, such as 4K, 128K, 1M or 32G");
+    let wrong = || format!("\"{text}\" is not a size; write for instance 4K, 128K, 1M or 32G");
     let at = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
     let (number, unit) = text.split_at(at);
     let unit = unit.trim().to_ascii_uppercase();
@@ -37,7 +37,7 @@ pub fn seconds(text: &str) -> Result<f64, String> {
     };
     match number.trim().parse::<f64>() {
         Ok(n) if n.is_finite() && n >= 0.0 => Ok(n * factor),
-        Ok(_) | Err(_) => Err(format!("\"{text}\" is no time, such as 30s, 5m or 2h")),
+        Ok(_) | Err(_) => Err(format!("\"{text}\" is not a time; write for instance 30s, 5m or 2h")),
     }
 }
 

@@ -253,7 +253,7 @@ fn cell(id: &str, part: Part, state: State, iops: f64) -> Cell {
         series: (1..=30).map(|at| Second { at: f64::from(at), iops, mean_us: Some(256e6 / iops) }).collect(),
         gates: vec![
             Gate::pass(Check::Written, "all of the range was written"),
-            Gate::warn(Check::Noise, "others used 12 % of the CPUs, 0 % were taken by other guests"),
+            Gate::warn(Check::Noise, "other programs used 12 % of the CPUs, other guests 0 %"),
         ],
         command: Some("fio --filename=/a/very/long/path/without/any/place/to/break/it/that/goes/on/and/on".to_owned()),
         note: String::new(),

@@ -149,7 +149,7 @@ fn a_host_that_sees_another_target_is_found_before_it_is_harmed() {
     fs::write(dir.path().join("src/lib.rs"), vec![7; 4096]).unwrap();
     let other = Target { name: "src/lib.rs".to_owned(), ..target.clone() };
     let error = lab::run::prove(&fio, &hosts, &other, false).unwrap_err().to_string();
-    assert!(error.contains(&hosts[0].to_string()) && error.contains("another one"), "{error}");
+    assert!(error.contains(&hosts[0].to_string()) && error.contains("is different there"), "{error}");
     let there = dir.path().join("shared");
     fs::write(&there, vec![7; BYTES as usize]).unwrap();
     assert!(lab::run::prove(&fio, &hosts, &target, false).unwrap(), "the same bytes");

@@ -83,7 +83,7 @@ fn main() -> ExitCode {
 /// Carries a load out.
 fn run(name: &str, requests: &str) -> Outcome<()> {
     let all = all();
-    let what = all.iter().find(|c| c.name == name).ok_or("there is no such load")?;
+    let what = all.iter().find(|c| c.name == name).ok_or("unknown load")?;
     let until = Until::Requests(requests.parse()?);
     let rt = Rt::modelled(1);
     rt.block_on(async {
@@ -136,7 +136,7 @@ fn compare(counted: &BTreeMap<String, f64>) -> Outcome<bool> {
     }
     println!("{passed} passed, {failed} failed");
     if failed > 0 {
-        println!("if that is as it should be: counted --write crates/bench/counted.toml, and say why in the commit");
+        println!("if that is intended: counted --write crates/bench/counted.toml, and say why in the commit");
     }
     Ok(failed == 0)
 }

@@ -64,9 +64,9 @@ fn in_data(at: u32, why: &'static str) -> Refusal {
 /// A name in the data that is none.
 fn no_name(at: u32) -> Refusal {
     let why = if at == connect_at::HOST {
-        "the host's name is no qualified name (nqn.)"
+        "the host's name is not an NVMe qualified name (nqn.)"
     } else {
-        "the subsystem's name is no qualified name (nqn.)"
+        "the subsystem's name is not an NVMe qualified name (nqn.)"
     };
     in_data(at, why)
 }
@@ -83,9 +83,9 @@ struct Wish {
 impl Wish {
     fn parse(sqe: &Sqe, data: &Bytes) -> Result<Wish, Refusal> {
         if (sqe.opcode(), sqe.fabrics_type()) != (fabrics::OPCODE, fabrics::CONNECT) {
-            return Err(because(Status::SEQUENCE_ERROR, "the first command is another than Connect"));
+            return Err(because(Status::SEQUENCE_ERROR, "the first command is not Connect"));
         }
-        let data_are_wrong = |status| because(status, "its 1,024 bytes of data do not come in its capsule");
+        let data_are_wrong = |status| because(status, "its 1,024 bytes of data are not in its capsule");
         check_from_host(sqe, CONNECT_DATA_BYTES as u32, data.len() as u32).map_err(data_are_wrong)?;
         // The data of this command comes in its capsule.
         let data = data[..].try_into().map_err(|_| data_are_wrong(Status::SGL_TYPE_INVALID))?;
@@ -153,7 +153,7 @@ async fn fulfil<S: Subsystems>(
     };
     let subsystem = shared.common.find(&wish.data.subsystem).ok_or(unknown)?;
     if host.nqn.is_empty() && subsystem.access != Access::Any {
-        return Err(in_data(connect_at::HOST, "the host gives no name, and the subsystem is for named hosts only"));
+        return Err(in_data(connect_at::HOST, "the host gives no name, and the subsystem accepts named hosts only"));
     }
     if !subsystem.access.allows(&host.nqn) {
         let line = || tracing::warn!(host = host.nqn, subsystem = subsystem.nqn, "nvme: a host that is not allowed");
@@ -191,7 +191,7 @@ fn create<S: Subsystems>(
         .ok_or(because(Status::CONNECT_CONTROLLER_BUSY, "no controller identifier is free"))?;
     let line = || tracing::info!(id, host = host.nqn, subsystem = subsystem.nqn, "nvme: connected");
     if subsystem.nqn == DISCOVERY_NQN {
-        shared.rare.say("hosts that look what there is", line)
+        shared.rare.say("hosts that connected for discovery", line)
     } else {
         line()
     }

@@ -120,7 +120,7 @@ impl<S: Subsystems> Shared<S> {
     pub fn end_controller(&self, controller: &Controller<S>) {
         if self.controllers.borrow_mut().remove(&controller.id).is_some() {
             let line = || tracing::info!(id = controller.id, host = controller.host.nqn, "nvme: disconnected");
-            if controller.is_discovery { self.rare.say("hosts that have looked", line) } else { line() }
+            if controller.is_discovery { self.rare.say("hosts that disconnected from discovery", line) } else { line() }
         }
         controller.queues.borrow().values().for_each(|connection| connection.cut());
         controller.events_changed.notify();

@@ -119,7 +119,7 @@ impl<N: Namespace> SubsystemList<N> {
     /// # Panics
     /// When its name is no qualified name.
     pub fn add(&self, nqn: &str, access: Access) {
-        assert!(is_nqn(nqn), "{nqn:?} is no qualified name");
+        assert!(is_nqn(nqn), "{nqn:?} is not an NVMe qualified name");
         let subsystem = Subsystem { nqn: nqn.to_owned(), serial: "1".to_owned(), model: "Ashlar".to_owned(), access };
         let listed = Listed { subsystem, namespaces: BTreeMap::new(), mark: Cell::default() };
         self.change(&listed);

@@ -64,7 +64,7 @@ pub async fn accept(
                 let made_room = door.make_room();
                 // The next one gets its descriptor, and is not short: without another the last would be used up.
                 door.make_room();
-                rare.say(SHORT, || tracing::warn!("{protocol}: file descriptors run out: raise the limit (ulimit -n)"));
+                rare.say(SHORT, || tracing::warn!("{protocol}: out of file descriptors: raise the limit (ulimit -n)"));
                 if made_room {
                     let (guest, told, _) = door.enter(Origin::of(&stream));
                     serve(stream, Arrival { guest, told });
@@ -73,8 +73,10 @@ pub async fn accept(
             Ok(stream) => {
                 let (guest, told, sent_away) = door.enter(Origin::of(&stream));
                 if sent_away {
-                    rare.say("strangers sent away", || {
-                        tracing::warn!("{protocol}: too many connections that do not say who they are: the oldest go");
+                    rare.say("unidentified connections closed", || {
+                        tracing::warn!(
+                            "{protocol}: too many connections that do not identify themselves: the oldest are closed"
+                        );
                     });
                 }
                 serve(stream, Arrival { guest, told });

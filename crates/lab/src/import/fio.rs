@@ -58,7 +58,7 @@ pub fn directory(dir: &Path) -> Result<Vec<(String, Vec<Found>)>, Error> {
         }
     }
     if files.is_empty() {
-        return Err(Error::format(dir.display().to_string(), "there is no JSON of fio below it"));
+        return Err(Error::format(dir.display().to_string(), "it holds no JSON of fio"));
     }
     Ok(files)
 }
@@ -74,10 +74,7 @@ fn walk(dir: &Path, paths: &mut Vec<PathBuf>) -> Result<(), Error> {
             paths.push(entry.path());
         }
         if paths.len() > FILES_MAX {
-            return Err(Error::format(
-                dir.display().to_string(),
-                format!("there are more than {FILES_MAX} files below it"),
-            ));
+            return Err(Error::format(dir.display().to_string(), format!("it holds more than {FILES_MAX} files")));
         }
     }
     Ok(())

@@ -94,7 +94,7 @@ pub fn import(path: &Path, subject: &Subject) -> Result<Run, Error> {
 /// # Errors
 /// When it is nothing that is known.
 pub fn import_text(name: &str, text: &str, subject: &Subject) -> Result<Run, Error> {
-    let why = "it is no JSON of fio, flatfile or totals of Vdbench, CSV or JSON of elbencho";
+    let why = "unknown format; valid: JSON of fio, flatfile or totals of Vdbench, CSV or JSON of elbencho";
     let format = Format::of(text).ok_or_else(|| Error::format(name, why))?;
     let found = match format {
         Format::Fio | Format::FioDirectory => fio::file(text)?,
@@ -104,7 +104,7 @@ pub fn import_text(name: &str, text: &str, subject: &Subject) -> Result<Run, Err
         Format::ElbenchoJson => elbencho::json(text)?,
     };
     if found.is_empty() {
-        return Err(Error::format(name, "there is no measurement in it"));
+        return Err(Error::format(name, "it contains no measurement"));
     }
     Ok(run(name, format, vec![(name.to_owned(), found)], subject))
 }
@@ -160,9 +160,9 @@ fn cell(nth: &str, file: &str, found: Found, subject: &Subject) -> Cell {
         missing.extend(absent.then_some(what));
     }
     cell.gates.push(if missing.is_empty() {
-        Gate::pass(Check::Disclosure, "load and latency are told")
+        Gate::pass(Check::Disclosure, "load and latency are known")
     } else {
-        Gate::warn(Check::Disclosure, format!("imported; not told: {}", missing.join(", ")))
+        Gate::warn(Check::Disclosure, format!("imported; unknown: {}", missing.join(", ")))
     });
     cell
 }

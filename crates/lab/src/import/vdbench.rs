@@ -82,7 +82,7 @@ pub fn totals(text: &str) -> Result<Vec<Found>, Error> {
             },
             figures: figures(iops, number(2), number(5), None),
             asked_iops: asked,
-            note: "totals tell neither threads nor the order of addresses; share of reads as observed".to_owned(),
+            note: "totals contain neither threads nor the order of addresses; share of reads as observed".to_owned(),
             ..Found::default()
         });
     }

@@ -123,7 +123,7 @@ impl Load {
     pub fn pressure(&self) -> String {
         let told = |n: Option<u32>| n.map_or("?".to_owned(), |n| n.to_string());
         let each = match (self.threads, self.depth) {
-            (None, None) => "not told".to_owned(),
+            (None, None) => "unknown".to_owned(),
             (threads, depth) => format!("{} x {}", told(threads), told(depth)),
         };
         match (self.hosts, self.targets) {
@@ -160,7 +160,7 @@ mod tests {
         assert_eq!((load.name().as_str(), load.pressure().as_str()), ("4K random 70/30", "64 x ?"));
         assert_eq!(load.outstanding(), None);
         assert!(load.reads() && load.writes());
-        assert_eq!(Load::default().pressure(), "not told");
+        assert_eq!(Load::default().pressure(), "unknown");
         let hosts = Load { depth: Some(2), hosts: Some(3), ..load };
         assert_eq!((hosts.pressure().as_str(), hosts.outstanding()), ("64 x 2 from each of 3 hosts", Some(384.0)));
     }

@@ -189,7 +189,7 @@ impl Run {
             Some(other) => return Err(wrong(format!("its schema is {other}, this program reads {SCHEMA}"))),
             None => {
                 return Err(wrong(
-                    "it has no \"schema\": it is no result of the lab (`ashlar lab import`?)".to_owned(),
+                    "it has no \"schema\", so it is not a result of the lab (use `ashlar lab import`)".to_owned(),
                 ));
             }
         }

@@ -38,7 +38,7 @@ pub fn section(runs: &[Run]) -> Option<Section> {
             figure(&format!("{test}, {unit}"), &chart(test, bars, *is_iops))
         })
         .collect();
-    let note = "<p>A percentage is what is kept of the optimal rate of the same configuration. A thin mark on writes is \
+    let note = "<p>A percentage is the share of the optimal rate of the same configuration. A thin mark on writes is \
                 the rate of the bare drives of as many controllers over the write penalty of the level (RAID 10: 2, \
                 RAID 5: 4, RAID 6: 6).</p>";
     let body = format!("{note}{}<div class=\"charts\">{}</div>", legend(&states), shown.concat());

@@ -36,8 +36,8 @@ pub fn section(runs: &[Run]) -> Option<Section> {
         return None;
     }
     let mut body =
-        "<p>Asked for is a share of the rate without a limit. Above 100 % a generator that waits for answers \
-                    cannot offer more: all of its requests are in flight, and the curve may bend back.</p>"
+        "<p>The load asked for is a share of the rate without a limit. A generator that waits for answers cannot \
+         offer more than 100 %: all its requests are in flight, and the curve may bend back.</p>"
             .to_owned();
     for (test, curves) in &mut tests {
         curves.iter_mut().for_each(|c| c.points.sort_by_key(|p| percent(p)));

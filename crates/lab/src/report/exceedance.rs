@@ -36,7 +36,7 @@ pub fn section(runs: &[Run]) -> Option<Section> {
         let names: Vec<String> = shown.iter().map(|(n, _)| n.clone()).collect();
         body.push_str(&format!("<div>{}{}</div>", figure(test, &chart(test, &shown)), legend(&names)));
     }
-    let note = "<p>Share of requests that took longer, from bins merged over all threads.</p>";
+    let note = "<p>Share of requests that took longer, from histograms merged over all threads.</p>";
     (!body.is_empty()).then(|| Section::new("tails", "Tails", format!("{note}<div class=\"charts\">{body}</div>")))
 }
 

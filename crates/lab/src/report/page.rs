@@ -91,7 +91,7 @@ fn money(runs: &[Run], prices: &Prices) -> Option<Section> {
             .figures
             .latency
             .p99_us
-            .map_or("p99 not told".to_owned(), |us| format!("p99 {}", crate::units::latency(us)));
+            .map_or("p99 unknown".to_owned(), |us| format!("p99 {}", crate::units::latency(us)));
         Some((
             number,
             format!("{}{unit}, {}, threads x depth {}, {p99}", text(number), cell.load.name(), cell.load.pressure()),

@@ -59,7 +59,7 @@ fn chart(timeline: &Timeline) -> String {
                 ((frame.left + frame.right) / 2.0, (frame.top + frame.bottom) / 2.0),
                 "middle",
                 "mark",
-                "not told",
+                "unknown",
             );
         }
         if let Some(optimal) = timeline.optimal_iops.filter(|_| i == 0) {

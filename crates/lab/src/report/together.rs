@@ -1,4 +1,4 @@
-//! One target against several: bars of each alone and of all at once, with a mark where all would be if nothing held
+//! One target against several: bars of each alone and of all together, with a mark where all would be if nothing held
 //! them back.
 
 use super::Section;
@@ -24,9 +24,10 @@ pub fn section(runs: &[Run]) -> Option<Section> {
     if rows.is_empty() {
         return None;
     }
-    let note = "<p>The same load on each target alone, then on all at once. The mark is the sum of each alone.</p>";
-    let keys = legend(&["one alone".to_owned(), "all at once".to_owned()]);
-    let heads = ["load", "each alone", "sum", "all at once", "of the sum", "verdict"];
+    let note =
+        "<p>The same load on each target alone, then on all together. The mark is the sum of the single results.</p>";
+    let keys = legend(&["one alone".to_owned(), "all together".to_owned()]);
+    let heads = ["load", "each alone", "sum", "all together", "of the sum", "verdict"];
     let body = format!("{note}{keys}<div class=\"charts\">{charts}</div>{}", table(&heads, &rows, true));
     Some(Section::new("together", "One target against several", body))
 }

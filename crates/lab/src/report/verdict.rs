@@ -32,7 +32,7 @@ pub fn section(run: &Run, absent: &[&str]) -> Section {
     body.push_str(&standing(run));
     let numbers: Vec<String> = WANTED.iter().filter_map(|w| headline(run, w)).collect();
     if numbers.is_empty() {
-        body.push_str("<p>There is no number that could stand here.</p>");
+        body.push_str("<p>No number is available.</p>");
     } else {
         body.push_str(&format!("<div class=\"numbers\">{}</div>", numbers.concat()));
     }
@@ -48,7 +48,7 @@ pub fn section(run: &Run, absent: &[&str]) -> Section {
         missing.push(format!("<li>not in this result: {}</li>", escape(&absent.join(", "))));
     }
     if !missing.is_empty() {
-        body.push_str(&format!("<p>What is absent:</p><ul>{}</ul>", missing.concat()));
+        body.push_str(&format!("<p>Absent:</p><ul>{}</ul>", missing.concat()));
     }
     Section::new("verdict", "Verdict", body)
 }
@@ -97,7 +97,7 @@ fn headline(run: &Run, (name, fits): &Wanted) -> Option<String> {
     let tail = match (of.mean_us, of.p99_us) {
         (Some(mean), Some(p99)) => format!("mean {}, p99 {}", latency(mean), latency(p99)),
         (Some(mean), None) => format!("mean {}", latency(mean)),
-        (None, _) => "latency not told".to_owned(),
+        (None, _) => "latency unknown".to_owned(),
     };
     let level = cell.subject.level.as_ref().map_or(String::new(), |l| format!("{l}, "));
     let id = escape(&cell.id);

@@ -25,16 +25,20 @@ pub fn section(runs: &[Run]) -> Option<Section> {
         })
         .collect();
     let mut body =
-        "<p>A difference counts when it is more than twice the pooled spread of both cells. Grey: conditions \
-                    differ, so that no difference is told.</p>"
+        "<p>A difference counts when it is more than twice the pooled spread of both cells. Grey: conditions differ, \
+         so no difference is shown.</p>"
             .to_owned();
     if rows.is_empty() {
-        body.push_str("<p><b>Nothing here can be compared</b>: no two cells have the same load.</p>");
+        body.push_str("<p><b>Nothing can be compared</b>: no two cells have the same load.</p>");
     } else {
         body.push_str(&table(&heads, &rows, true));
     }
     if comparison.alone > 0 {
-        body.push_str(&format!("<p>{} cells of {} have no like.</p>", comparison.alone, escape(&comparison.names[0])));
+        body.push_str(&format!(
+            "<p>{} cells of {} have no counterpart.</p>",
+            comparison.alone,
+            escape(&comparison.names[0])
+        ));
     }
     Some(Section::new("compare", "Compared", body))
 }
@@ -46,13 +50,13 @@ fn other(pairing: &Pairing, value: &str) -> String {
     let judgement = match pairing.real {
         Real::Yes => "",
         Real::Noise => ", within the noise",
-        Real::Unknown => ", spread not told",
+        Real::Unknown => ", spread unknown",
     };
     let untold = if pairing.untold.is_empty() {
         String::new()
     } else {
-        format!("<br><span class=\"why\">told by one side only: {}</span>", escape(&pairing.untold.join(", ")))
+        format!("<br><span class=\"why\">known of one side only: {}</span>", escape(&pairing.untold.join(", ")))
     };
     let share = |delta: f64| format!("<b>{:+.1} %</b>{judgement}", delta * 100.0);
-    format!("{value}<br>{}{untold}", pairing.delta.map_or("no share of zero".to_owned(), share))
+    format!("{value}<br>{}{untold}", pairing.delta.map_or("no ratio to zero".to_owned(), share))
 }

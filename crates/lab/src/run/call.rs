@@ -107,7 +107,7 @@ impl Call {
         let words = words.join("; ");
         match (status.success() || asked, words.is_empty()) {
             (true, _) => Ok(words),
-            (false, true) => Err(format!("{status}, without a word")),
+            (false, true) => Err(format!("{status}, without a message")),
             (false, false) => Err(format!("{status}: {words}")),
         }
     }

@@ -43,7 +43,7 @@ impl Generator {
     pub fn fio(&self) -> Result<&Fio, Error> {
         match self {
             Generator::Fio(fio) => Ok(fio),
-            Generator::Bench(_) => Err(Error::usage("the bench", "only fio makes this load")),
+            Generator::Bench(_) => Err(Error::usage("the bench", "only fio can generate this load")),
         }
     }
 
@@ -79,7 +79,7 @@ impl Generator {
                 let count = jobs.len();
                 let mut jobs = jobs.into_iter();
                 let (Some(job), None) = (jobs.next(), jobs.next()) else {
-                    return Err(Error::format("fio's output", format!("{count} jobs where one was asked for")));
+                    return Err(Error::format("fio's output", format!("{count} jobs instead of one")));
                 };
                 let read = |name: &str| fs::read_to_string(dir.join(name)).unwrap_or_default();
                 Ok((job, fio_log::series(&read("log_iops.log"), &read("log_lat.log"))))

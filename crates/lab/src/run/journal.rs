@@ -81,7 +81,10 @@ impl Journal {
     pub fn create(dir: PathBuf, order: Order) -> Result<Journal, Error> {
         let path = dir.join("plan.json");
         if path.exists() {
-            return Err(Error::usage(dir.display().to_string(), "there is a run in it: say --resume, or name another"));
+            return Err(Error::usage(
+                dir.display().to_string(),
+                "it already contains a run: use --resume, or name another directory",
+            ));
         }
         // Files of somebody's beside ours would be taken for ours.
         if fs::read_dir(&dir).is_ok_and(|mut entries| entries.next().is_some()) {

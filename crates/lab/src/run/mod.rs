@@ -208,7 +208,7 @@ fn measured(
             let mark = measurement.dir.join("array-touched");
             states::Passage { measurement, array, mark }.take(told)
         }
-        (Part::States, None) => Err(Error::usage(&measurement.step.id, "nobody controls the array")),
+        (Part::States, None) => Err(Error::usage(&measurement.step.id, "nothing controls the array")),
         (_, _) => Ok(Taken { cells: vec![measurement.take(told)?], timeline: None }),
     }
 }
@@ -238,7 +238,7 @@ fn same_target(ordered: &Target, first: bool) -> Result<Target, Error> {
         return Err(Error::usage(&ordered.name, why));
     }
     if first && now.exists != ordered.exists {
-        return Err(Error::usage(&ordered.name, "somebody made it meanwhile: look at it, and plan again"));
+        return Err(Error::usage(&ordered.name, "it was created meanwhile: check it, and plan again"));
     }
     // What a namespace said of itself when it was asked.
     let facts = if now.kind == Kind::Nvme { ordered.facts.clone() } else { now.facts };
@@ -278,7 +278,7 @@ fn is_long_enough(target: &Target) -> Result<(), Error> {
     }
     Err(Error::usage(
         &target.name,
-        format!("it has {len} bytes, and --size says {}: reads make nothing longer", target.bytes),
+        format!("it has {len} bytes, --size is {}: a test that only reads does not enlarge it", target.bytes),
     ))
 }
 

@@ -97,9 +97,9 @@ pub fn prove(fio: &Fio, hosts: &[Host], target: &Target, writes: bool) -> Result
     for host in hosts {
         let wrong = |why: &str| Err(Error::usage(format!("host {host}"), format!("{} {why}", target.name)));
         match host.job(&jobs) {
-            Some(job) if job.errors > 0 => return wrong("is another one there, or cannot be read: nothing was harmed"),
+            Some(job) if job.errors > 0 => return wrong("is different there, or cannot be read: nothing was changed"),
             Some(job) if job.figures.iops.is_some() => {}
-            Some(_) | None => return wrong("is not there, or cannot be read"),
+            Some(_) | None => return wrong("does not exist there, or cannot be read"),
         }
     }
     Ok(true)
@@ -131,7 +131,7 @@ fn known(target: &Target) -> Result<Option<Vec<u8>>, Error> {
     }
     if target.kind == Kind::File {
         // Of another length over there, fio would make it longer.
-        let why = "it begins with zeros, so no host can show that it has the same file: let the suite fill it";
+        let why = "it begins with zeros, so it is not certain that every host has the same file: let the suite fill it";
         return Err(Error::usage(&target.name, why));
     }
     Ok(None)

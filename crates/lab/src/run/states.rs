@@ -89,8 +89,8 @@ impl Passage<'_> {
     fn make_whole(&mut self) -> Result<(), Error> {
         let wrong = |why: &str| Err(Error::usage("the array", why));
         if self.mark.exists() && !self.array.tells() {
-            let why = "the run was stopped while a drive was out, and no hook `state` tells what it is now: make it \
-                       whole, remove the file `array-touched` of the run, and go on";
+            let why = "the run was stopped while a drive was out, and there is no hook `state` to \
+                       ask for its state: repair it, remove the file `array-touched` of the run, and continue";
             return wrong(why);
         }
         let begun = Instant::now();
@@ -108,7 +108,7 @@ impl Passage<'_> {
                 (State::Degraded | State::Rebuilding, _) => {}
             }
             if begun.elapsed().as_secs_f64() > self.measurement.step.rebuild_seconds {
-                return wrong("it was not whole in time: wait for its rebuild, then go on with --resume");
+                return wrong("it was not rebuilt in time: wait for its rebuild, then continue with --resume");
             }
             std::thread::sleep(LOOK);
         }
@@ -252,8 +252,10 @@ impl Passage<'_> {
         match (measured, held || over, self.array.tells()) {
             (false, _, _) => Gate::fail(Check::State, format!("it was not {} for whole seconds", phase.state)),
             (true, false, _) => Gate::fail(Check::State, format!("it was {} before the time was over", phase.found)),
-            (true, true, true) => Gate::pass(Check::State, format!("the array said {} all the while", phase.state)),
-            (true, true, false) => Gate::warn(Check::State, "nobody asked the array: it is what was done to it"),
+            (true, true, true) => Gate::pass(Check::State, format!("the array reported {} all the time", phase.state)),
+            (true, true, false) => {
+                Gate::warn(Check::State, "the array was not asked: the state is the one that was caused")
+            }
         }
     }
 }

@@ -32,7 +32,7 @@ impl Measurement<'_> {
         let text = fs::read_to_string(&path).map_err(|e| Error::file(path, e))?;
         let jobs = fio_json::parse(&text).map_err(|_| self.failed(&complaints))?.jobs;
         if jobs.len() != self.targets.len() || jobs.iter().any(|j| j.figures.iops.is_none()) {
-            return Err(self.failed(&format!("a target has no figures of its own; {complaints}")));
+            return Err(self.failed(&format!("one target has no figures; {complaints}")));
         }
         let job = together(&jobs).ok_or_else(|| self.failed(&complaints))?;
         let mut cell = self.cell(&job, None, command);

@@ -36,7 +36,7 @@ pub enum Refusal {
         by: String,
     },
     /// It holds something.
-    #[error("{target} holds something ({what}): if that is of no value, take it off first (`wipefs -a {target}`)")]
+    #[error("{target} holds data ({what}): if it is not needed, wipe it first (`wipefs -a {target}`)")]
     Signature {
         /// Which.
         target: String,
@@ -127,7 +127,7 @@ pub fn permit(target: &Target, destroy: Option<&str>) -> Result<Permit, Error> {
             let open = rustix::fs::open(&path, OFlags::RDWR | OFlags::EXCL | OFlags::CLOEXEC, Mode::empty());
             Some(open.map_err(|e| match e {
                 rustix::io::Errno::BUSY => {
-                    Refusal::InUse { target: name, by: "the kernel says busy".to_owned() }.into()
+                    Refusal::InUse { target: name, by: "the kernel reports it as busy".to_owned() }.into()
                 }
                 e => Error::file(path, e.into()),
             })?)

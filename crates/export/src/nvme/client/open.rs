@@ -52,7 +52,7 @@ impl Opened {
         let room = room * host.queues.len();
         if in_flight > room {
             return Err(Error::Which(format!(
-                "{in_flight} requests in flight are more than the controller's {} queues take: at most {room}",
+                "{in_flight} requests in flight are too many: the controller's {} queues take at most {room}",
                 host.queues.len()
             )));
         }
@@ -74,7 +74,7 @@ async fn the_only_subsystem(rt: &Rt, address: &Addr, wishes: &Wishes) -> Result<
         [only] => Ok(only.to_owned()),
         [] => {
             let host = &wishes.host;
-            Err(Error::Which(format!("it shows no subsystem to {host}: say hostnqn=NQN, or let this host in there")))
+            Err(Error::Which(format!("it shows no subsystem to {host}: give hostnqn=NQN, or allow this host there")))
         }
         _ => Err(Error::Which(format!("it has several subsystems, name one: {}", list.join(", ")))),
     }
@@ -86,8 +86,8 @@ fn namespace(asked: Option<u32>, all: &[u32]) -> Result<u32, Error> {
     match (asked, all) {
         (_, []) => Err(Error::Which("the subsystem has no namespace".to_owned())),
         (Some(nsid), _) if all.contains(&nsid) => Ok(nsid),
-        (Some(nsid), _) => Err(Error::Which(format!("it has no namespace {nsid}: {} there are", list()))),
+        (Some(nsid), _) => Err(Error::Which(format!("it has no namespace {nsid}; it has: {}", list()))),
         (None, [only]) => Ok(*only),
-        (None, _) => Err(Error::Which(format!("it has several namespaces, say nsid=N: {}", list()))),
+        (None, _) => Err(Error::Which(format!("it has several namespaces, give nsid=N: {}", list()))),
     }
 }
