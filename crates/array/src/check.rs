@@ -155,7 +155,8 @@ impl Opened {
         if recovery.damaged_records > 0 {
             report.error(format!("{} records of the log are lost", recovery.damaged_records));
         }
-        report.members_missing = core.seats.borrow().iter().filter(|s| s.drive.is_none()).count() as u64;
+        let (failed, missing) = core.seats_out();
+        report.members_missing = (failed.len() + missing.len()) as u64;
         let mut owners: BTreeMap<Pba, Owner> = BTreeMap::new();
         let volumes: Vec<_> = core.volumes.borrow().values().cloned().collect();
         for vol in &volumes {
