@@ -112,7 +112,7 @@ pub enum Io {
     Plain,
     /// O_DIRECT, polled: NVMe drives with queues for it
     Poll,
-    /// NVMe commands: NVMe drives, on kernels that answer them truly
+    /// NVMe commands: NVMe drives, on kernels that report their results correctly
     Passthrough,
 }
 
@@ -155,7 +155,7 @@ impl TryFrom<u64> for Linger {
         if us <= LINGER_MAX {
             Ok(Linger(us))
         } else {
-            Err(format!("{us} is too long; give 0 to {LINGER_MAX} microseconds"))
+            Err(format!("{us} microseconds are too long; give 0 to {LINGER_MAX}"))
         }
     }
 }
@@ -244,8 +244,11 @@ impl Config {
     /// When it cannot be read or says something that cannot be.
     pub fn read(path: &Path) -> Result<Config, Problem> {
         let what = || format!("configuration {}", path.display());
-        let text = fs::read_to_string(path).map_err(|e| Problem::usage(what(), e, "name a file that can be read"))?;
-        let mut config = Config::parse(&text).map_err(|e| Problem::usage(what(), e, "mend the file"))?;
+        let text = fs::read_to_string(path).map_err(|e| Problem::usage(what(), e, "name a readable file"))?;
+        let mut config = Config::parse(&text).map_err(|e| {
+            let todo = line_of(&e).map_or("fix the file".to_owned(), |line| format!("fix line {line} of the file"));
+            Problem::usage(what(), e, todo)
+        })?;
         // Relative drives are relative to the file that names them.
         let absolute = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
         let base = absolute.parent().map(Path::to_owned).unwrap_or_default();
@@ -262,13 +265,19 @@ impl Config {
         let mut names: Vec<_> = config.arrays.iter().map(|a| &a.name).collect();
         names.sort();
         if let Some(twice) = names.windows(2).find(|w| w[0] == w[1]) {
-            return Err(format!("array \"{}\" is there twice", twice[0]));
+            return Err(format!("array \"{}\" is listed twice", twice[0]));
         }
         for array in &config.arrays {
             array.consistent().map_err(|e| format!("array \"{}\": {e}", array.name))?;
         }
         Ok(config)
     }
+}
+
+/// The line that the parser complains about.
+fn line_of(error: &str) -> Option<u32> {
+    let (_, rest) = error.split_once("at line ")?;
+    rest.split(|c: char| !c.is_ascii_digit()).next()?.parse().ok()
 }
 
 impl Config {
@@ -294,17 +303,17 @@ impl ArrayConfig {
         ];
         match (self.create, creation.iter().find(|(_, set)| *set)) {
             (false, Some((field, _))) => {
-                return Err(format!("\"{field}\" says how to make it: add create = true"));
+                return Err(format!("\"{field}\" is valid only with create = true"));
             }
-            (true, _) if self.raid.is_none() => return Err("create = true wants a level: raid = \"6\"".into()),
-            (true, _) if self.drives.is_empty() => return Err("create = true wants drives = [...]".into()),
+            (true, _) if self.raid.is_none() => return Err("create = true needs a level, such as raid = \"6\"".into()),
+            (true, _) if self.drives.is_empty() => return Err("create = true needs drives = [...]".into()),
             (true, _) if self.read_only => {
                 return Err("create = true and read_only = true exclude each other".into());
             }
             (true | false, _) => {}
         }
         if !self.create && self.drives.iter().any(|d| d.starts_with("mem:")) {
-            return Err("memory drives begin empty: add create = true".into());
+            return Err("memory drives are empty at the start: add create = true".into());
         }
         Ok(())
     }
@@ -350,8 +359,8 @@ mod tests {
         for (text, why) in [
             ("contrl = 1", "contrl"),
             ("[[array]]\nname = \"a\"\nraid = \"5\"", "create = true"),
-            ("[[array]]\nname = \"a\"\ncreate = true\ndrives = [\"x\"]", "wants a level"),
-            ("[[array]]\nname = \"a\"\ndrives = [\"mem:1G\"]", "begin empty"),
+            ("[[array]]\nname = \"a\"\ncreate = true\ndrives = [\"x\"]", "needs a level"),
+            ("[[array]]\nname = \"a\"\ndrives = [\"mem:1G\"]", "are empty at the start"),
             ("io = \"auto\"", "`auto`, expected one of `plain`, `poll`, `passthrough`"),
             ("[[array]]\nname = \"a\"\n[[array]]\nname = \"a\"", "twice"),
             ("[[array]]\nname = \"a\"\n[[array.volume]]\nname = \"v\"\nsize = \"4X\"", "4X"),
@@ -359,6 +368,8 @@ mod tests {
             let e = Config::parse(text).unwrap_err();
             assert!(e.contains(why), "{text}: {e}");
         }
+        let e = Config::parse("\ncontrl = 1").unwrap_err();
+        assert_eq!((line_of(&e), line_of("array \"a\" is listed twice")), (Some(2), None), "{e}");
     }
 
     #[test]

@@ -29,8 +29,8 @@ pub fn checked(cores: usize) -> Result<usize, Problem> {
     match cores {
         1..=CORES_MAX => Ok(cores),
         _ => {
-            let todo = format!("give 1 to {CORES_MAX}; what is not said is 1");
-            Err(Problem::usage("--cores", format!("{cores} is no number of cores to work on"), todo))
+            let why = format!("{cores} cores are not possible");
+            Err(Problem::usage("--cores", why, format!("give 1 to {CORES_MAX} (default 1)")))
         }
     }
 }
@@ -169,7 +169,7 @@ impl OtherCores {
     pub fn run_on(&self, core: usize, cpus: Vec<u32>) {
         self.begin(core, async move |_| {
             if let Err(e) = rt::topology::run_on(&cpus) {
-                tracing::warn!("placement: core {} stays where it is: {e}", core + 1);
+                tracing::warn!("placement: core {} cannot be moved: {e}", core + 1);
             }
         });
     }

@@ -87,7 +87,7 @@ pub async fn open(world: &World, names: &[String]) -> Result<Vec<DirectDrive>, P
         None => Ok(drives),
         Some((_, drive)) => Err(Problem::usage(
             format!("drive {}", drive.drive.info().name),
-            format!("another one is exported as {} already", drive.name),
+            format!("another drive is already exported as {}", drive.name),
             "serve it with another Ashlar (--control)",
         )),
     }
@@ -115,7 +115,7 @@ impl Namespace for DirectDrive {
             max_request: REQUEST_BYTES_MAX,
             read_only: false,
             volatile_cache: info.volatile_cache,
-            description: format!("drive {}, with nothing between", info.name),
+            description: format!("raw drive {}", info.name),
         }
     }
 

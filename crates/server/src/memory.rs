@@ -16,6 +16,25 @@ const MEMTABLE_MIN: Size = Size(1 << 20);
 /// The most: what is not merged is replayed by the next start after a crash.
 const MEMTABLE_MAX: Size = Size(1 << 30);
 
+/// Memory of this machine, as the kernel tells it.
+#[must_use]
+pub fn of_machine() -> Option<u64> {
+    kernel_says("MemTotal:")
+}
+
+/// Memory that can be taken without swapping, as the kernel estimates it.
+#[must_use]
+pub fn available() -> Option<u64> {
+    kernel_says("MemAvailable:")
+}
+
+fn kernel_says(line: &str) -> Option<u64> {
+    let info = std::fs::read_to_string("/proc/meminfo").ok()?;
+    let value = info.lines().find_map(|l| l.strip_prefix(line))?;
+    let kib: u64 = value.trim().strip_suffix("kB")?.trim().parse().ok()?;
+    Some(kib << 10)
+}
+
 /// What was said; nothing is the usual.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Memory {
@@ -43,14 +62,24 @@ impl Memory {
     pub fn checked(self) -> Result<Memory, Problem> {
         let no = |what: &str, why: String, todo: String| Err(Problem::usage(what, why, todo));
         if let Some(size) = self.map.filter(|size| *size < MAP_MIN) {
-            let todo = format!("give each array {MAP_MIN} at least; what is not said is 256 MiB");
-            return no("--map-memory", format!("{size} is too little for the map"), todo);
+            let todo = format!("give at least {MAP_MIN} (default 256 MiB)");
+            return no("--map-memory (map_memory)", format!("{size} is too little"), todo);
         }
         if let Some(size) = self.memtable.filter(|size| !(MEMTABLE_MIN..=MEMTABLE_MAX).contains(size)) {
-            let todo = format!("give each array {MEMTABLE_MIN} to {MEMTABLE_MAX}; what is not said is 60 MiB");
-            return no("--memtable-memory", format!("{size} is not what a memtable can be"), todo);
+            let todo = format!("give {MEMTABLE_MIN} to {MEMTABLE_MAX} (default 60 MiB)");
+            return no("--memtable-memory (memtable_memory)", format!("{size} is not possible"), todo);
         }
         Ok(self)
+    }
+
+    /// What to say of sizes that are larger than the machine's memory.
+    #[must_use]
+    pub fn beyond(&self, machine: Option<u64>) -> Vec<String> {
+        let Some(machine) = machine else { return vec![] };
+        let sizes =
+            [("--map-memory", self.map), ("--memtable-memory", self.memtable), ("--buffer-memory", self.buffers)];
+        let beyond = sizes.into_iter().filter_map(|(what, size)| Some((what, size?))).filter(|(_, s)| s.0 > machine);
+        beyond.map(|(what, size)| format!("{what} {size}: this machine has {} of memory", Size(machine))).collect()
     }
 
     /// For the calling thread's buffers.
@@ -89,6 +118,9 @@ mod tests {
         ] {
             assert!(wrong.checked().is_err(), "{wrong:?}");
         }
+        let told = |map| Memory { map: Some(Size(map)), ..Memory::default() }.beyond(Some(24 << 30));
+        assert!(told(24 << 30).is_empty());
+        assert_eq!(told(100 << 40), ["--map-memory 100 TiB: this machine has 24 GiB of memory"]);
         let said = Memory { map: mib(5), ..Memory::default() }.or(all);
         assert_eq!((said.map, said.memtable), (mib(5), mib(1024)));
     }

@@ -134,7 +134,12 @@ pub async fn place(world: &World, job: Job, slices: Vec<Drive>) -> Result<Placed
     };
     let cannot = |drive: &Drive, e: std::io::Error| {
         let what = format!("drive {}", drive.info().name);
-        Refused::new(RefusedCode::Io, what, format!("it cannot be used on another core: {e}"), "Serve with one core")
+        Refused::new(
+            RefusedCode::Io,
+            what,
+            format!("it cannot be used on another core: {e}"),
+            "Serve with one core (--cores 1)",
+        )
     };
     let slices = slices.iter().map(|d| d.to_send().map_err(|e| cannot(d, e))).collect::<Result<Vec<_>, _>>()?;
     let (end, verbs) = way(rt);

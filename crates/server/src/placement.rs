@@ -40,8 +40,8 @@ impl Machine {
         let allowed = siblings_last(Path::new(SYSFS), &allowed_cpus());
         let (cores, cpus) = (pinned.unwrap_or(1), allowed.len());
         if cores > cpus && pinned.is_some() {
-            let why = format!("{cores} cores want as many CPUs, and this process may run on {cpus}");
-            return Err(Problem::usage("--pin", why, "give fewer --cores, or leave out --pin"));
+            let why = format!("{cores} cores need as many CPUs, but this process may run on {cpus} only");
+            return Err(Problem::usage("--pin", why, "give fewer --cores, or omit --pin"));
         }
         Ok(Machine { nodes: nodes(Path::new(SYSFS)), allowed, pinned })
     }
@@ -52,7 +52,7 @@ impl Machine {
         if let Some(cpus) = self.cpus(drives, 0)
             && let Err(e) = run_on(&cpus)
         {
-            tracing::warn!("placement: the data core stays where it is: {e}");
+            tracing::warn!("placement: the data core cannot be moved: {e}");
         }
         self.plan(drives)
     }
@@ -92,9 +92,9 @@ impl Machine {
         let candidates: Vec<(&Node, Vec<u32>)> =
             self.nodes.iter().map(|n| (n, usable(n))).filter(|(_, cpus)| cpus.len() >= wanted).collect();
         match candidates.len() {
-            0 if self.nodes.is_empty() => return anywhere("the kernel tells of no nodes"),
+            0 if self.nodes.is_empty() => return anywhere("the kernel reports no NUMA nodes"),
             0 => return anywhere("no node has a CPU for each core"),
-            1 => return anywhere("there is one node that it may run on"),
+            1 => return anywhere("it may run on one node only"),
             _ => {}
         }
         let drives_at = |id: u32| near.iter().filter(|n| **n == Some(id)).count();
@@ -102,7 +102,7 @@ impl Machine {
         let best = candidates.iter().rev().max_by_key(|(n, _)| drives_at(n.id)).expect("there are two");
         let (node, cpus) = best;
         match drives_at(node.id) {
-            0 => anywhere("no drive says which node it is attached to"),
+            0 => anywhere("no drive reports its node"),
             n => Choice {
                 node: Some(node.id),
                 cpus: cpus.clone(),

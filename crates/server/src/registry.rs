@@ -68,7 +68,7 @@ impl Registry {
         };
         let mut contents: Contents = toml::from_str(&text).map_err(|e| unreadable(&path, e.message()))?;
         if contents.version != VERSION {
-            let why = format!("it is of version {}, this program knows {VERSION}", contents.version);
+            let why = format!("its version is {}, this program reads version {VERSION}", contents.version);
             return Err(unreadable(&path, why));
         }
         contents.arrays.sort_by(|a, b| a.name.cmp(&b.name));
@@ -93,7 +93,7 @@ impl Registry {
             )),
             (None, _) => {
                 let names: Vec<_> = all.iter().map(|k| k.name.as_str()).collect();
-                let known = if names.is_empty() { "none is".into() } else { format!("known: {}", names.join(", ")) };
+                let known = if names.is_empty() { "none".into() } else { format!("known: {}", names.join(", ")) };
                 Err(Problem::new(
                     crate::Kind::NotFound,
                     "array_unknown",
@@ -165,7 +165,7 @@ fn unreadable(path: &Path, e: impl std::fmt::Display) -> Problem {
     Problem::failed(
         path.display().to_string(),
         format!("cannot be read: {e}"),
-        "mend it, or move it away and run `ashlar import --all`, which writes it anew",
+        "fix it, or move it away and run `ashlar import --all`, which rewrites it",
     )
 }
 
@@ -207,7 +207,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let r = Registry::at(dir.path().to_owned());
         fs::write(r.path(), "version = 9\n").unwrap();
-        assert!(r.list().unwrap_err().why.contains("version 9"));
+        assert!(r.list().unwrap_err().why.contains("version is 9"));
         fs::write(r.path(), "version = 1\nsurprise = 1\n").unwrap();
         assert!(r.list().unwrap_err().why.contains("surprise"));
     }

@@ -129,7 +129,7 @@ fn a_member_belongs_to_its_array_until_it_is_wiped() {
     let other = CreateRequest { name: "other".into(), raid: "0".into(), ..s.request(&[&drives[0], &drives[3]]) };
     let problem = s.create(&other).unwrap_err();
     assert_eq!(problem.code, "drive_in_known_array");
-    assert!(problem.why.contains("seat 0 of array lab (RAID 5, 3 of its 3 drives are here, known"), "{problem}");
+    assert!(problem.why.contains("seat 0 of array lab (RAID 5, 3 of its 3 drives are present, known"), "{problem}");
     // The same name again, over other drives.
     let again = s.request(&[&drives[3]]);
     assert_eq!(s.create(&CreateRequest { raid: "0".into(), ..again }).unwrap_err().code, "array_exists");
@@ -173,7 +173,7 @@ fn force_does_not_take_from_an_array_that_is_known_here() {
     let plan = s.run(async |world| create::plan(&world, &named).await).unwrap();
     let lost: Vec<&str> = plan.losses.iter().map(|held| held.what.as_str()).collect();
     let member =
-        |seat| format!("is seat {seat} of array lab (RAID 5, 4 of its 4 drives are here, known on this machine)");
+        |seat| format!("is seat {seat} of array lab (RAID 5, 4 of its 4 drives are present, known on this machine)");
     assert_eq!(lost, [member(0).as_str(), &member(1), &member(2), "holds ext4"]);
     assert_eq!((plan.losses[2].seat, plan.losses[2].known), (Some(2), true));
     s.create(&named).unwrap();

@@ -67,7 +67,7 @@ pub async fn no_such_path(method: Method, uri: Uri) -> Answer<()> {
         Kind::NotFound,
         "no_such_path",
         format!("{method} {}", uri.path()),
-        "this Ashlar does not know it",
-        "use the `ashlar` of the same version as the server's",
+        "this Ashlar has no such request",
+        "use an `ashlar` of the same version as the server",
     )))
 }

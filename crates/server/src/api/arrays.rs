@@ -37,7 +37,7 @@ pub async fn stop_server(State(c): State<Context>, Query(how): Query<Forced>) ->
     if let Err(problem) = ask.await {
         return Answer(Err(problem));
     }
-    c.stop_now.send("asked to over the control socket");
+    c.stop_now.send("requested over the control socket");
     Answer(Ok(Done::new("the server is stopping")))
 }
 
@@ -52,7 +52,7 @@ pub async fn clients(State(c): State<Context>, Query(whose): Query<WhoseClients>
             && data.array(array)?.array.first().volume(volume).is_none()
         {
             let (what, why) = (format!("volume {array}/{volume}"), "there is no volume of this name");
-            let todo = format!("`ashlar volume list {array}` shows those that there are");
+            let todo = format!("`ashlar volume list {array}` lists its volumes");
             return Err(Problem::new(Kind::NotFound, "volume_unknown", what, why, todo));
         }
         Ok(Clients { version: VERSION, clients: data.clients(array.as_deref(), whose.volume.as_deref()) })
@@ -88,7 +88,7 @@ fn of_server(data: &Data) -> Arrays {
 
 /// An NBD export that is open to others, as a standing alarm.
 fn nbd_alarm(what: String) -> AlarmView {
-    let todo = "Serve NBD on loopback or a Unix socket, or use NVMe/TCP, which knows its hosts";
+    let todo = "Serve NBD on loopback or a Unix socket, or use NVMe/TCP, which can restrict hosts";
     AlarmView { code: "nbd_open".to_owned(), severity: Severity::Warning, seat: None, what, todo: todo.to_owned() }
 }
 
@@ -135,7 +135,7 @@ pub async fn create(State(c): State<Context>, Body(request): Body<CreateRequest>
         let view = opened.view().await;
         log_open(&opened).await;
         data.serve(opened).await?;
-        tracing::info!("array {}: made, {} {}", view.name, plan.level, plan.scheme);
+        tracing::info!("array {}: created, {} {}", view.name, plan.level, plan.scheme);
         Ok(Created { version: VERSION, name: view.name, uuid: Some(view.uuid), served: true, plan })
     });
     Answer(ask.await)
@@ -155,11 +155,11 @@ pub async fn stop(State(c): State<Context>, Path(array): Path<String>, Query(how
     let ask = c.data.ask(move |data| async move {
         let name = data.array(&array)?.array.first().name();
         data.refuse_if_used(&format!("array {name}"), (Some(&name), None), how.force).await?;
-        let mut done = Done::new(format!("array {name} is closed, its drives are released"));
+        let mut done = Done::new(format!("array {name} is closed and its drives are released"));
         let removed = data.served.borrow_mut().remove(&name);
         if let Some(opened) = removed {
             if opened.volatile {
-                done.notes.push("it lived in memory: what it held is gone".to_owned());
+                done.notes.push("it was in memory: its data is gone".to_owned());
             }
             opened.close(&data.world).await?;
         }

@@ -65,7 +65,8 @@ fn taking(settings: &Settings, name: &str, how: How) -> How {
     let take_over = settings.take_over.iter().any(|taken| taken == name);
     if take_over {
         tracing::warn!(
-            "array {name}: is taken over; a server that stands still just now can still write to drives without reservations"
+            "array {name} is taken over; a server that is suspended now can still write to drives without \
+             reservations once it continues"
         );
     }
     How { take_over, ..how }
@@ -124,14 +125,14 @@ async fn configured(data: &Rc<Data>, config: &ArrayConfig, how: How) -> Result<O
         Some(known) => Box::pin(open::known(world, &known, how)).await?,
         None if config.create && !how.read_only => {
             let (opened, plan) = Box::pin(create::run(world, &config.create_request(), create::Host::Server)).await?;
-            tracing::info!("array {}: made, {} {}", config.name, plan.level, plan.scheme);
+            tracing::info!("array {}: created, {} {}", config.name, plan.level, plan.scheme);
             opened
         }
         None => {
             return Err(Problem::refused(
                 "array_gone",
                 format!("array {}", config.name),
-                "its drives carry no label of ours",
+                "its drives carry no Ashlar label",
                 "check the drives' names; create = true makes a new array of empty drives",
             ));
         }
@@ -212,8 +213,8 @@ pub async fn import_and_serve(data: &Rc<Data>, mut request: ImportRequest) -> Re
             problems.push(Problem::refused(
                 "array_served",
                 format!("array {}", array.name),
-                "it is being served here already",
-                "nothing: `ashlar status` shows it",
+                "this Ashlar serves it already",
+                "nothing to do; `ashlar status` shows it",
             ));
             continue;
         }

@@ -50,7 +50,7 @@ impl Data {
             }
             if force {
                 tracing::warn!(
-                    "{what}: {} are cut off",
+                    "{what}: {} are disconnected",
                     crate::ops::clients::lines(&clients, rt.unix_seconds()).join("; ")
                 );
                 return Ok(());

@@ -36,14 +36,18 @@ impl Socket {
     pub fn claim(path: &Path) -> Result<(Socket, String), Problem> {
         let what = || format!("control socket {}", path.display());
         let failed = |e: io::Error| {
-            Problem::failed(what(), format!("cannot be made: {e}"), "choose another with --control or ASHLAR_CONTROL")
+            Problem::failed(
+                what(),
+                format!("cannot be created: {e}"),
+                "choose another with --control or ASHLAR_CONTROL",
+            )
         };
         if UnixStream::connect(path).is_ok() {
             return Err(Problem::refused(
                 "already_running",
                 what(),
-                "an Ashlar is running there already",
-                "`ashlar import NAME` hands it more arrays; a second server wants its own --control and --nbd",
+                "an Ashlar is already running there",
+                "`ashlar import NAME` hands it more arrays; a second server needs its own --control and --nbd",
             ));
         }
         if fs::symlink_metadata(path).is_ok_and(|m| m.file_type().is_socket()) {
@@ -102,7 +106,7 @@ impl Control {
         let work = move || {
             // Not those of the data core, from which a thread that it makes begins.
             if let Err(e) = rt::topology::run_on(&cpus) {
-                tracing::warn!("placement: commands stay on the data core's CPUs: {e}");
+                tracing::warn!("placement: commands cannot be moved off the data core's CPUs: {e}");
             }
             let result = runtime.block_on(serve(socket, data, stop_now, stopped, program));
             if let Err(e) = result {

@@ -211,7 +211,7 @@ pub fn name_taken(name: &str) -> Problem {
     Problem::refused(
         "array_name_taken",
         format!("array {name}"),
-        "an array of this name is being served here already",
+        "this Ashlar already serves an array of this name",
         "serve one of them with another Ashlar (--control, --nbd)",
     )
 }

@@ -9,6 +9,7 @@ use export::nbd::{Dealer, Hand, Server};
 use futures::future::{Either, select};
 use rt::Rt;
 use rt::net::Addr;
+use rustix::io::Errno;
 
 use super::Data;
 use crate::Problem;
@@ -31,15 +32,24 @@ pub enum Exports {
 pub fn parse(addresses: &[String]) -> Result<Vec<Addr>, Problem> {
     let one = |text: &String| {
         let wrong = |_| {
-            Problem::usage(
-                format!("NBD address \"{text}\""),
-                "it is no address",
-                "write unix:/run/x.sock or tcp:127.0.0.1:10809",
-            )
+            let why = not_an_address(text);
+            let todo = "write for instance unix:/run/x.sock or tcp:127.0.0.1:10809";
+            Problem::usage(format!("NBD address \"{text}\""), why, todo)
         };
         text.parse().map_err(wrong)
     };
     addresses.iter().map(one).collect()
+}
+
+/// What is wrong with an address.
+pub(super) fn not_an_address(text: &str) -> &'static str {
+    match text.split_once(':') {
+        Some(("tcp", rest)) if rest.parse::<std::net::IpAddr>().is_ok() || !rest.contains(':') => "its port is missing",
+        Some(("tcp", _)) => "its address and port are not valid",
+        Some(("unix", "")) => "its path is missing",
+        Some(("unix", _)) => "its path is too long",
+        Some(_) | None => "it must begin with tcp: or unix:",
+    }
 }
 
 /// Addresses where anybody who reaches them may read and write: NBD asks nobody who it is.
@@ -58,12 +68,47 @@ pub fn refuse_open(addresses: &[Addr], insecure: bool) -> Result<(), Problem> {
         Some(address) if !insecure => Err(Problem::refused(
             "nbd_open",
             format!("NBD address \"{address}\""),
-            "NBD asks nobody who it is: whoever reaches this address may read and write all volumes",
-            "listen on tcp:127.0.0.1:PORT or unix:PATH (a tunnel reaches them), use NVMe/TCP with --allow-host, or say \
-             --nbd-insecure (nbd_insecure = true)",
+            "NBD has no authentication: anyone who reaches this address may read and write all volumes",
+            "listen on tcp:127.0.0.1:PORT or unix:PATH (a tunnel reaches them), use NVMe/TCP with --allow-host, or \
+             allow it with --nbd-insecure (nbd_insecure = true)",
         )),
         Some(_) | None => Ok(()),
     }
+}
+
+/// An address cannot be listened on: why, and what helps; `flag` gives another one.
+pub(super) fn cannot_listen(what: String, error: &io::Error, flag: &str) -> Problem {
+    let todo = match error.kind() {
+        io::ErrorKind::AddrInUse => format!("stop what listens there, or choose another address ({flag})"),
+        io::ErrorKind::NotFound => format!("create the directory of the socket, or choose another address ({flag})"),
+        io::ErrorKind::AddrNotAvailable => format!("choose an address of this machine ({flag})"),
+        io::ErrorKind::PermissionDenied => {
+            format!("run as a user who may listen there, or choose another address ({flag})")
+        }
+        _ => format!("choose another address ({flag})"),
+    };
+    Problem::failed(what, format!("cannot listen: {error}"), todo)
+}
+
+/// Refuses addresses that this machine cannot listen on, before an array is opened for them.
+///
+/// # Errors
+/// When the directory of a socket is missing, or a TCP address is not this machine's.
+pub fn refuse_impossible(addresses: &[Addr], what: &str, flag: &str) -> Result<(), Problem> {
+    for address in addresses {
+        let error = match address {
+            Addr::Unix(path) => match path.parent().filter(|dir| !dir.as_os_str().is_empty()) {
+                Some(dir) if !dir.is_dir() => io::Error::from(Errno::NOENT),
+                Some(_) | None => continue,
+            },
+            Addr::Tcp(address) => match rt::net::may_bind(address.ip()) {
+                Err(error) if error.kind() == io::ErrorKind::AddrNotAvailable => error,
+                Ok(()) | Err(_) => continue,
+            },
+        };
+        return Err(cannot_listen(format!("{what} at {address}"), &error, flag));
+    }
+    Ok(())
 }
 
 /// A killed server's sockets answer for some milliseconds after its end, until the kernel has taken its ring down.
@@ -71,7 +116,7 @@ pub(super) const DYING_SERVER: Duration = Duration::from_secs(5);
 
 /// What is to be said of open addresses.
 fn insecure_text(open: &[String]) -> Option<String> {
-    let text = "without authentication: whoever reaches it may read and write all volumes";
+    let text = "without authentication: anyone who reaches it may read and write all volumes";
     (!open.is_empty()).then(|| format!("the NBD export at {} is open, {text}", open.join(", ")))
 }
 
@@ -103,14 +148,14 @@ impl Exports {
     /// # Errors
     /// When one is taken.
     pub async fn listen(data: &Rc<Data>, addresses: &[Addr], cores: &Cores) -> Result<(Exports, String), Problem> {
-        let no_listening = |e| {
+        let no_listening = |e: io::Error| {
             let all: Vec<_> = addresses.iter().map(ToString::to_string).collect();
             let what = format!("NBD export at {}", all.join(", "));
-            Problem::failed(what, format!("cannot listen: {e}"), "stop what listens there, or choose another (--nbd)")
+            cannot_listen(what, &e, "--nbd")
         };
         let (rt, exported) = (&data.world.rt, data.exported());
         if let Err(e) = rt::net::raise_descriptor_limit() {
-            tracing::warn!("the limit of file descriptors stays as it is: {e}");
+            tracing::warn!("the limit of file descriptors cannot be raised: {e}");
         }
         let (exports, bound, by) = if cores.count() == 0 {
             let server =
@@ -156,7 +201,7 @@ impl Exports {
         };
         let in_time = matches!(select(pin!(stopped), pin!(rt.sleep(patience))).await, Either::Left(_));
         if !in_time {
-            tracing::warn!("requests do not end within {} s; the arrays are closed under them", patience.as_secs());
+            tracing::warn!("requests still run after {} s; the arrays are closed nevertheless", patience.as_secs());
         }
         in_time
     }
@@ -169,6 +214,33 @@ pub(super) const REQUESTS_MAX: Duration = Duration::from_secs(15);
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_cannot_be_listened_on_is_told_before_arrays_are_opened() {
+        let told = |text: &str| {
+            let addresses = parse(&[text.to_owned()]).unwrap();
+            refuse_impossible(&addresses, "NBD export", "--nbd").map_err(|p| p.todo.clone())
+        };
+        assert!(told("unix:/no/such/place/x.sock").unwrap_err().starts_with("create the directory"));
+        // TEST-NET-1: nobody's.
+        assert!(told("tcp:192.0.2.1:10809").unwrap_err().starts_with("choose an address of this machine"));
+        assert!(told("unix:/tmp/x.sock").is_ok() && told("tcp:127.0.0.1:10809").is_ok());
+        let taken = cannot_listen("x".into(), &io::ErrorKind::AddrInUse.into(), "--nbd");
+        assert!(taken.todo.starts_with("stop what listens there"), "{taken}");
+    }
+
+    #[test]
+    fn what_is_wrong_with_an_address_is_said() {
+        for (text, why) in [
+            ("tcp:127.0.0.1", "its port is missing"),
+            ("tcp:::1", "its port is missing"),
+            ("tcp:127.0.0.1:x", "its address and port are not valid"),
+            ("127.0.0.1:10809", "it must begin with tcp: or unix:"),
+            ("unix:", "its path is missing"),
+        ] {
+            assert_eq!(parse(&[text.to_owned()]).unwrap_err().why, why, "{text}");
+        }
+    }
 
     #[test]
     fn nbd_beyond_this_machine_is_asked_for() {

@@ -52,10 +52,11 @@ pub fn parse(settings: &NvmeSettings) -> Result<Wishes, Problem> {
     if let (Some(addr), true) = (addresses.iter().find(everywhere), advertise.is_empty()) {
         return Err(Problem::usage(
             format!("NVMe/TCP address \"{addr}\""),
-            "the discovery log cannot tell hosts to connect to it",
-            "say where they reach it: --nvme-advertise 10.0.0.5:4420",
+            "hosts cannot connect to the address that the discovery log would name",
+            "give the address where they reach it, such as --nvme-advertise 10.0.0.5:4420",
         ));
     }
+    super::exports::refuse_impossible(&addresses, "NVMe/TCP export", "--nvme")?;
     let access = &settings.access;
     [&access.all].into_iter().chain(access.arrays.values()).try_for_each(check_rule)?;
     Ok(Wishes { addresses, advertise, access: Rc::new(access.clone()), deal: settings.deal })
@@ -64,16 +65,23 @@ pub fn parse(settings: &NvmeSettings) -> Result<Wishes, Problem> {
 fn address(text: &str) -> Result<Addr, Problem> {
     match text.parse() {
         Ok(addr @ Addr::Tcp(_)) => Ok(addr),
-        Ok(Addr::Unix(_)) | Err(_) => Err(Problem::usage(
-            format!("NVMe/TCP address \"{text}\""),
-            "it is no TCP address",
-            "write tcp:127.0.0.1:4420",
-        )),
+        Ok(Addr::Unix(_)) => Err(not_tcp(text, "it is not a TCP address")),
+        Err(_) => Err(not_tcp(text, super::exports::not_an_address(text))),
     }
 }
 
+fn not_tcp(text: &str, why: &str) -> Problem {
+    Problem::usage(format!("NVMe/TCP address \"{text}\""), why, "write for instance tcp:127.0.0.1:4420")
+}
+
 fn advertised(text: &str) -> Result<SocketAddr, Problem> {
-    let wrong = |_| Problem::usage(format!("advertised address \"{text}\""), "it is none", "write 10.0.0.5:4420");
+    let wrong = |_| {
+        Problem::usage(
+            format!("advertised address \"{text}\""),
+            "it is not an address with a port",
+            "write for instance 10.0.0.5:4420",
+        )
+    };
     text.strip_prefix("tcp:").unwrap_or(text).parse().map_err(wrong)
 }
 
@@ -82,8 +90,8 @@ fn check_rule(rule: &Rule) -> Result<(), Problem> {
         None => Ok(()),
         Some(host) => Err(Problem::usage(
             format!("host \"{host}\""),
-            "it is no qualified name",
-            "write what /etc/nvme/hostnqn of the host says: nqn....",
+            "it is not an NVMe qualified name",
+            "copy the name from /etc/nvme/hostnqn of the host; it begins with nqn.",
         )),
     }
 }
@@ -145,7 +153,7 @@ impl Nvme {
         }
         let in_time = matches!(select(pin!(server.stop()), pin!(rt.sleep(patience))).await, Either::Left(_));
         if !in_time {
-            tracing::warn!("commands do not end within {} s; the arrays are closed under them", patience.as_secs());
+            tracing::warn!("commands still run after {} s; the arrays are closed nevertheless", patience.as_secs());
         }
         in_time
     }
@@ -167,7 +175,7 @@ async fn relieve(rt: Rt, server: Rc<Server<ExportedSubsystems>>) {
         let is_busy = (now.1 - before.1).as_secs_f64() > BUSY * (now.0 - before.0).as_secs_f64();
         // Asked each time, so that what counts is the load since the last.
         if server.relieve(if is_busy { LEAST } else { u64::MAX }) {
-            tracing::info!("the data core is busy: an I/O queue gets another");
+            tracing::info!("the data core is busy: an I/O queue moves to another core");
         }
         before = now;
     }
@@ -176,7 +184,7 @@ async fn relieve(rt: Rt, server: Rc<Server<ExportedSubsystems>>) {
 fn cannot_listen(addresses: &[Addr], error: &std::io::Error) -> Problem {
     let all: Vec<_> = addresses.iter().map(ToString::to_string).collect();
     let what = format!("NVMe/TCP export at {}", all.join(", "));
-    Problem::failed(what, format!("cannot listen: {error}"), "stop what listens there, or choose another (--nvme)")
+    super::exports::cannot_listen(what, error, "--nvme")
 }
 
 #[cfg(test)]

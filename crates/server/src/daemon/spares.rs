@@ -72,12 +72,11 @@ async fn give(data: &Rc<Data>, opened: &Opened) {
         match drive::add(&data.world, opened, &request).await {
             Ok(_) => {
                 data.spares.left.borrow_mut().retain(|left| *left != with);
-                tracing::warn!("array {name} lacks a drive: it gets {with} of the server's spares");
+                tracing::warn!("array {name} lacks a drive: spare {with} of the server joins it");
                 return;
             }
             Err(problem) => {
-                let line =
-                    format!("array {name} lacks a drive, and does not take the spare {with}: {}", problem.line());
+                let line = format!("array {name} lacks a drive, but refuses the spare {with}: {}", problem.line());
                 if data.spares.told.borrow_mut().insert(line.clone()) {
                     tracing::warn!("{line}");
                 }

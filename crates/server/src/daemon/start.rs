@@ -85,7 +85,7 @@ pub struct Settings {
     pub program: String,
 }
 
-/// Serves until SIGINT, SIGTERM or `ashlar stop`.
+/// Serves until SIGINT, SIGTERM, SIGHUP or `ashlar stop`.
 ///
 /// # Errors
 /// When it cannot start, or an array cannot be closed cleanly.
@@ -102,11 +102,13 @@ async fn live(rt: &Rt, settings: Settings) -> Result<(), Problem> {
     let step = Steps { rt, number: 0.into() };
     let addresses = exports::parse(&settings.nbd)?;
     exports::refuse_open(&addresses, settings.nbd_insecure)?;
+    exports::refuse_impossible(&addresses, "NBD export", "--nbd")?;
     let nvme = nvme::parse(&settings.nvme)?;
     let cores = cores::checked(settings.cores)?;
     let machine = Machine::here(settings.pin.then_some(cores))?;
     let socket = step.run("control socket", async { Socket::claim(&settings.control) }).await?;
     let memory = settings.memory.checked()?;
+    memory.beyond(crate::memory::of_machine()).iter().for_each(|text| tracing::warn!("{text}"));
     let cores = step.run("cores", Cores::start(rt, cores - 1, settings.ways, settings.linger, memory)).await?;
     let registry = Registry::at(settings.state_dir.clone());
     let world = World { rt: rt.clone(), registry, cores: cores.to(), reserve: settings.reserve };
@@ -145,7 +147,7 @@ async fn live(rt: &Rt, settings: Settings) -> Result<(), Problem> {
 /// Opens the direct drives.
 async fn open_direct(world: &World, settings: &Settings) -> Result<(Rc<[DirectDrive]>, String), Problem> {
     if settings.read_only && !settings.direct.is_empty() {
-        return Err(Problem::usage("--direct", "direct drives are for writing", "leave out --read-only"));
+        return Err(Problem::usage("--direct", "hosts write to direct drives", "leave out --read-only"));
     }
     let drives = direct::open(world, &settings.direct).await?;
     let names: Vec<&str> = drives.iter().map(DirectDrive::name).collect();
@@ -188,7 +190,7 @@ async fn serve(
         let wish = Box::pin(stop_wish.recv());
         match select(work, select(signal, wish)).await {
             Either::Left(((), _)) => "the control thread ended",
-            Either::Right((Either::Left(((), _)), _)) => "SIGINT or SIGTERM",
+            Either::Right((Either::Left(((), _)), _)) => "SIGINT, SIGTERM or SIGHUP",
             Either::Right((Either::Right((why, _)), _)) => why.unwrap_or("the control thread ended"),
         }
     };
@@ -207,7 +209,7 @@ fn ready(data: &Data) -> String {
     let mut names = data.names();
     names.extend(data.direct.iter().map(|drive| drive.name().to_owned()));
     match (names.len(), data.absent.borrow().len()) {
-        (0, 0) => "no array yet; `ashlar create` makes one, `ashlar import NAME` opens one".to_owned(),
+        (0, 0) => "no array yet; `ashlar create` creates one, `ashlar import NAME` opens one".to_owned(),
         (_, 0) => format!("serving {}", names.join(", ")),
         (_, n) => format!(
             "serving {}; {n} could not be opened",

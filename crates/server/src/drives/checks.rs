@@ -16,6 +16,7 @@
 
 use std::collections::BTreeSet;
 use std::io;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use base::BlockCount;
@@ -66,12 +67,23 @@ impl Checks<'_> {
         let mut problems = vec![];
         let mine: Vec<_> = sources.iter().filter_map(Source::path).map(real).collect();
         let mut seen = BTreeSet::new();
+        let mut files: Vec<((u64, u64), String)> = vec![];
         for (nth, source) in sources.iter().enumerate() {
             if let Some(path) = source.path()
                 && !seen.insert(real(path))
             {
                 problems.push(twice(source));
                 continue;
+            }
+            // Opened twice it would be in the way of itself: the lock is the file's.
+            if let Some(file) = source.path().and_then(file_of) {
+                match files.iter().find(|(same, _)| *same == file) {
+                    Some((_, first)) => {
+                        problems.push(same_file(source, first));
+                        continue;
+                    }
+                    None => files.push((file, source.name())),
+                }
             }
             match self.open_one(source, nth, &mine).await {
                 Ok(drive) => match drives.iter().find(|d: &&Drive| d.is_same_as(&drive)) {
@@ -93,13 +105,31 @@ impl Checks<'_> {
         self.open_one(source, 0, &mine).await
     }
 
+    /// A drive cannot be opened: what else helps, for this purpose.
+    fn advised(&self, mut problem: Problem) -> Problem {
+        match (self.purpose, problem.code.as_str()) {
+            (Purpose::Create, "drive_too_small") => {
+                let least = human(BlockCount(smallest_drive_blocks()).bytes());
+                problem.why += &format!("; a drive needs at least {least}");
+            }
+            (Purpose::Create | Purpose::Join(_), "drive_not_found") => problem.todo += "; --size 4G creates a file",
+            (Purpose::Wipe, "drive_locked") => {
+                problem.todo += "; a drive that is out of an array is put back as a new one, without wiping it, by \
+                                 `ashlar drive replace ARRAY SEAT DRIVE --force`";
+            }
+            (Purpose::Create | Purpose::Join(_) | Purpose::Wipe | Purpose::Direct, _) => {}
+        }
+        problem
+    }
+
     /// `mine` are the paths of the whole request: locks on these may be our own.
     async fn open_one(&self, source: &Source, nth: usize, mine: &[PathBuf]) -> Result<Drive, Problem> {
         if let Some(path) = source.path() {
             let path = path.to_owned();
             self.rt.apart(move || not_mounted(&path)).await?;
         }
-        let drive = source.open(self.rt, nth, OpenDrive { read_only: false, lock: true }).await?;
+        let opened = source.open(self.rt, nth, OpenDrive { read_only: false, lock: true }).await;
+        let drive = opened.map_err(|problem| self.advised(problem))?;
         if drive.info().kind == DriveKind::Memory {
             return Ok(drive);
         }
@@ -116,7 +146,7 @@ impl Checks<'_> {
             "drive_too_small",
             format!("drive {}", drive.info().name),
             format!(
-                "it has {}, an array wants at least {} of each",
+                "it has {}; a drive needs at least {}",
                 human(drive.info().blocks.bytes()),
                 human(BlockCount(smallest_drive_blocks()).bytes())
             ),
@@ -135,7 +165,7 @@ impl Checks<'_> {
                     "array_held",
                     format!("drive {name}"),
                     format!("it belongs to array {} ({array}), which is being served", identity.array_name),
-                    "stop that Ashlar first; --force does not change this",
+                    "stop that Ashlar first; --force does not override this",
                 ));
             }
             let sources: Vec<Source> = mine.iter().cloned().map(Source::Path).collect();
@@ -166,7 +196,7 @@ impl Checks<'_> {
                 "drive_in_array",
                 format!("drive {name}"),
                 why,
-                format!("if its data is of no value: `ashlar wipe {name}`, or --force"),
+                format!("if its data is not needed: `ashlar wipe {name}`, or --force"),
             ));
         }
         if self.force || self.purpose == Purpose::Direct {
@@ -177,8 +207,8 @@ impl Checks<'_> {
             Some(kind) => Err(Problem::refused(
                 "drive_has_data",
                 format!("drive {name}"),
-                format!("it holds something ({kind})"),
-                "if that is of no value, say --force; everything on the drive will be lost",
+                format!("it holds data ({kind})"),
+                "if its data is not needed, give --force; everything on the drive will be lost",
             )),
         }
     }
@@ -204,7 +234,7 @@ fn not_mounted(path: &Path) -> Result<(), Problem> {
             "drive_mounted",
             what,
             format!("it is in use by the system ({place})"),
-            "unmount it first, or choose another drive; --force does not change this",
+            "unmount it first, or choose another drive; --force does not override this",
         )),
         // Opening it says so better.
         Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(()),
@@ -227,6 +257,19 @@ fn smallest_drive_blocks() -> u64 {
 
 fn unreadable(name: &str, e: rt::IoError) -> Problem {
     Problem::failed(format!("drive {name}"), format!("cannot be read: {e}"), "replace it, or leave it out")
+}
+
+/// Which file a path leads to, links or not: its file system and number.
+fn file_of(path: &Path) -> Option<(u64, u64)> {
+    std::fs::metadata(path).ok().map(|meta| (meta.dev(), meta.ino()))
+}
+
+fn same_file(source: &Source, first: &str) -> Problem {
+    Problem::usage(
+        format!("drive {}", source.name()),
+        format!("it is the same file as {first}, by another name"),
+        "name each drive once",
+    )
 }
 
 fn same_drive(drive: &Drive, other: &Drive) -> Problem {

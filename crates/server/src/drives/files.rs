@@ -55,13 +55,13 @@ fn missing_dirs(path: &Path) -> Vec<PathBuf> {
 /// Makes a file, unless there is one of this size: then false.
 fn make(path: &Path, size: Size) -> Result<bool, Problem> {
     let what = format!("drive {}", path.display());
-    let failed = |e: io::Error| Problem::failed(what.clone(), format!("cannot be made: {e}"), "choose another place");
+    let failed = |e: io::Error| Problem::failed(what.clone(), format!("cannot be created: {e}"), "choose another path");
     match fs::metadata(path) {
         Ok(meta) if meta.is_file() && meta.len() != size.0 => {
             return Err(Problem::refused(
                 "drive_size",
                 what,
-                format!("it is there already with {}, not {size}", Size(meta.len())),
+                format!("it exists already and has {}, not {size}", Size(meta.len())),
                 "leave out --size to use it as it is, or delete it first",
             ));
         }
@@ -80,7 +80,7 @@ impl Drop for NewFiles {
     fn drop(&mut self) {
         for path in &self.made {
             if let Err(e) = fs::remove_file(path) {
-                tracing::warn!("{}: cannot be taken away again: {e}", path.display());
+                tracing::warn!("{}: cannot be removed again: {e}", path.display());
             }
         }
         for dir in self.dirs.iter().rev() {

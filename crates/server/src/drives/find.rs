@@ -154,7 +154,7 @@ fn foreign(path: &Path) -> Problem {
         "drive_without_label",
         format!("drive {}", path.display()),
         "it carries no label of an Ashlar array",
-        "`ashlar inspect` shows what is there; `ashlar create` makes a new array of empty drives",
+        "`ashlar inspect` shows what it holds; `ashlar create` makes a new array of empty drives",
     )
 }
 

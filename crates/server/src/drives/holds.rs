@@ -88,7 +88,7 @@ fn words(held: &HeldView) -> String {
     let array = held.array.as_deref().unwrap_or_default();
     let mut facts: Vec<String> = held.level.iter().cloned().collect();
     if let (Some(found), Some(of)) = (held.drives_found, held.drives_of) {
-        facts.push(format!("{found} of its {of} drives are here"));
+        facts.push(format!("{found} of its {of} drives are present"));
     }
     facts.push(if held.known { "known on this machine" } else { "not known on this machine" }.to_owned());
     let seat = held.seat.map(|seat| format!("seat {seat} of ")).unwrap_or_default();

@@ -18,8 +18,8 @@ pub fn light(sysfs: &Path, path: &str, on: bool) -> Result<PathBuf, Problem> {
         Problem::refused(
             "no_lamp",
             what.clone(),
-            "this machine offers no lamp for it: no enclosure, PCIe port or hot-plug slot in sysfs belongs to it",
-            "find it by its serial number (`ashlar status` shows it), or by the lamp of its reads",
+            "no locate LED was found for it: no enclosure, PCIe port or hot-plug slot in sysfs belongs to it",
+            "find it by its serial number (`ashlar status` shows it), or by its activity LED while it is read",
         )
     })?;
     let written = fs::write(&lamp, if on { "1" } else { "0" });

@@ -11,11 +11,7 @@ use crate::view::{MemberState, MemberView};
 /// When there is none, or a name cannot be one.
 pub fn sources(names: &[String]) -> Result<Vec<Source>, Problem> {
     if names.is_empty() {
-        return Err(Problem::usage(
-            "drives",
-            "none are named",
-            "name at least one: a block device, a file or mem:SIZE",
-        ));
+        return Err(Problem::usage("drives", "none is named", "name at least one: a block device, a file or mem:SIZE"));
     }
     names
         .iter()
@@ -58,7 +54,7 @@ pub fn member_of(members: &[MemberView], name: &str) -> Result<MemberView, Probl
             Err(Problem::refused(
                 "drive_ambiguous",
                 format!("drive \"{name}\""),
-                format!("it means more than one member: {all}"),
+                format!("it matches more than one member: {all}"),
                 format!("name one by its path or serial number: {}", known()),
             ))
         }

@@ -7,6 +7,20 @@ use super::open::{self, Members, Patience};
 use crate::Problem;
 use crate::view::{CheckView, VERSION};
 
+/// Drives that are out: the array is degraded, also when all that is there agrees.
+fn about_missing(n: u64, ok: bool) -> Option<String> {
+    let drives = match n {
+        0 => return None,
+        1 => "1 drive is out or missing".to_owned(),
+        n => format!("{n} drives are out or missing"),
+    };
+    Some(if ok {
+        format!("{drives}: redundancy may be reduced; `ashlar status` shows what is left")
+    } else {
+        format!("{drives}: what only they hold counts as damage here; reconnect them and check again")
+    })
+}
+
 /// Checks the array called `name`.
 ///
 /// # Errors
@@ -15,18 +29,10 @@ pub async fn run(world: &World, name: &str, progress: impl FnMut(CheckProgress))
     let known = world.registry.find(name)?;
     let Members { drives, mut notes } = open::members(world, &known, true, Patience::Short).await?;
     if let Some(user) = array::owner::in_use(&world.rt, &drives).await {
-        notes.push(format!(
-            "another server has the array ({}): what is found may be in the middle of a change",
-            user.by
-        ));
+        notes.push(format!("another server has the array ({}): what is found may be a change in progress", user.by));
     }
     let report = array::whole::check(&world.rt, drives, progress).await?;
-    if !report.ok() && report.members_missing > 0 {
-        notes.push(format!(
-            "{} drives are missing: what only they hold counts as damage here; bring them and check again",
-            report.members_missing
-        ));
-    }
+    notes.extend(about_missing(report.members_missing, report.ok()));
     Ok(CheckView {
         version: VERSION,
         array: known.name,

@@ -63,7 +63,7 @@ pub fn connected(what: &str, clients: &[ClientView], now: u64) -> Problem {
         "clients_connected",
         what,
         format!("{}: {}", counted(clients), lines(clients, now).join("; ")),
-        "disconnect them first (`ashlar clients` lists them); --force cuts them off",
+        "disconnect them first (`ashlar clients` lists them); --force disconnects them",
     )
 }
 

@@ -51,6 +51,7 @@ pub async fn plan(world: &World, request: &CreateRequest) -> Result<PlanView, Pr
     let mut plan = PlanView::from(whole::plan(&spec, &blocks, request.parts)?);
     plan.notes.extend(about_parts(request.parts));
     plan.notes.extend(room_for_files(request, &sources));
+    plan.notes.extend(room_in_memory(&sources));
     plan.losses = losses(world, &request.drives).await?;
     Ok(plan)
 }
@@ -76,7 +77,7 @@ pub async fn run(world: &World, request: &CreateRequest, host: Host) -> Result<(
             "memory_drive",
             format!("array {}", request.name),
             "a memory drive is gone when this command ends",
-            "start `ashlar serve` first: it makes the array and keeps it; or use files (--size)",
+            "start `ashlar serve` first: it creates the array and keeps it; or use files (--size)",
         ));
     }
     let superseded = name_is_free(world, request, &sources).await?;
@@ -91,6 +92,7 @@ pub async fn run(world: &World, request: &CreateRequest, host: Host) -> Result<(
     let mut plan = PlanView::from(whole::plan(&spec, &blocks, request.parts)?);
     plan.notes.extend(about_parts(request.parts));
     plan.notes.extend(room_for_files(request, &sources));
+    plan.notes.extend(room_in_memory(&sources));
     plan.losses = losses(world, &request.drives).await?;
     world.registry.prepare()?;
     let mut opened = match request.parts {
@@ -141,18 +143,44 @@ fn checks<'a>(world: &'a World, request: &'a CreateRequest) -> Checks<'a> {
 fn read(request: &CreateRequest) -> Result<(CreateSpec, Vec<Source>), Problem> {
     let what = || format!("array {}", request.name);
     let level: Level =
-        request.raid.parse().map_err(|e: String| Problem::usage(what(), e, "say for instance --raid 6"))?;
+        request.raid.parse().map_err(|e: String| Problem::usage(what(), e, "give a level, for instance --raid 6"))?;
+    size_is_meant(request)?;
     let sources = names::sources(&request.drives)?;
     let zone_blocks = match request.zone_bytes {
         None => None,
         Some(bytes) => Some(u32::try_from(bytes / BLOCK_BYTES as u64).map_err(|_| {
-            Problem::usage(what(), format!("a zone of {} is too large", human(bytes)), "leave --zone out")
+            Problem::usage(what(), format!("a zone of {} is too large (at most 4 GiB)", human(bytes)), "omit --zone")
         })?),
     };
     // Whose drives are taken was checked; the array itself knows no names of others.
     let force = request.force || !request.take_from.is_empty();
     let spec = CreateSpec { name: request.name.clone(), level, width: request.width, zone_blocks, force };
     Ok((spec, sources))
+}
+
+/// Bytes below which a file's size is a slip: "5" where "5G" was meant.
+const FILE_BYTES_MIN: u64 = 1 << 20;
+
+/// Refuses a size for new files that nobody means.
+fn size_is_meant(request: &CreateRequest) -> Result<(), Problem> {
+    match request.size_bytes {
+        Some(bytes) if bytes < FILE_BYTES_MIN => Err(Problem::usage(
+            "--size",
+            format!("{} are too few for a drive", human(bytes)),
+            "give a size with its unit, such as 4G",
+        )),
+        Some(_) | None => Ok(()),
+    }
+}
+
+/// A note when drives in memory are larger than the memory of this machine.
+fn room_in_memory(sources: &[Source]) -> Option<String> {
+    let size = |source: &Source| if let Source::Memory(size) = source { size.0 } else { 0 };
+    let wanted = sources.iter().map(size).fold(0, u64::saturating_add);
+    let has = crate::memory::of_machine()?;
+    (wanted > has).then(|| {
+        format!("The memory drives can grow to {} in all; this machine has {} of memory.", human(wanted), human(has))
+    })
 }
 
 /// Whether the array's name may be used: also that of one whose drives all carry something else by now, or are all about to
@@ -172,12 +200,12 @@ async fn name_is_free(world: &World, request: &CreateRequest, sources: &[Source]
             Carries::Other => continue,
             Carries::It => (
                 "array_exists",
-                format!("there is one of this name already (drive {name} belongs to it)"),
+                format!("an array of this name exists already (drive {name} belongs to it)"),
                 format!("choose another name, or `ashlar destroy {}` first", request.name),
             ),
             Carries::NotHere => (
                 "array_absent",
-                format!("this machine knows one of this name already, whose drive {name} is not here"),
+                format!("this machine already knows an array of this name, whose drive {name} is not here"),
                 format!("choose another name; if its drives are gone for good: `ashlar forget {}`", request.name),
             ),
         };
@@ -205,8 +233,7 @@ async fn carries(world: &World, name: &str, old: &Known) -> Carries {
 
 /// What parts are for.
 fn about_parts(parts: u8) -> Option<String> {
-    let word =
-        "parts, each with a log, a map and a cleaner of its own; `ashlar serve --cores` says how many cores have them";
+    let word = "parts, each with its own log, map and cleaner; `ashlar serve --cores` sets how many cores they use";
     (parts > 1).then(|| format!("{parts} {word}."))
 }
 

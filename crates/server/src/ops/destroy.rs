@@ -58,12 +58,16 @@ async fn wipe_all(world: &World, name: &str, uuid: Uuid, drives: &[Drive]) -> Re
     for drive in drives {
         if let Err(e) = array::wipe(drive).await {
             let what = format!("drive {}", drive.info().name);
-            problems.push(Problem::failed(what, format!("cannot be wiped: {e}"), "`ashlar wipe` it once it answers"));
+            problems.push(Problem::failed(
+                what,
+                format!("cannot be wiped: {e}"),
+                "wipe it with `ashlar wipe` once it answers",
+            ));
         }
     }
     world.registry.forget(uuid)?;
     match Problem::all(problems) {
         Some(problem) => Err(problem),
-        None => Ok(Done::new(format!("array {name} is destroyed, its {} drives are free", drives.len()))),
+        None => Ok(Done::new(format!("array {name} is destroyed and its {} drives are free", drives.len()))),
     }
 }

@@ -1,5 +1,7 @@
 //! `drive`: fail, replace, add, retire, locate.
 
+use array::RefusedCode;
+
 use super::open::{self, Opened, named};
 use super::{World, clients};
 use crate::Problem;
@@ -33,16 +35,48 @@ pub async fn fail(
                 clients::counted(connected),
                 clients::lines(connected, now).join("; ")
             ),
-            "`ashlar drive replace` keeps its redundancy until another drive has what it holds; --force fails it now",
+            "`ashlar drive replace` keeps redundancy until another drive has its data; --force fails it now",
         ));
     }
-    opened.array.drive_fail(seat).await.map_err(|r| named(&opened.array, r))?;
+    if let Err(refused) = opened.array.drive_fail(seat).await {
+        let uncovered = refused.code == RefusedCode::Redundancy;
+        let problem = named(&opened.array, refused);
+        return Err(if uncovered { without_redundancy(&opened.view().await, problem) } else { problem });
+    }
     Ok(Done::new(format!(
         "drive {} (seat {}) of {} is out",
         name_of(&member),
         member.seat,
         opened.array.first().name()
     )))
+}
+
+/// The refusal to fail a drive of an array that has no redundancy left for it: which drives are out, and what helps now.
+fn without_redundancy(view: &ArrayView, problem: Problem) -> Problem {
+    let seats = |list: &[u16]| {
+        let noun = if list.len() == 1 { "seat" } else { "seats" };
+        format!("{noun} {}", list.iter().map(ToString::to_string).collect::<Vec<_>>().join(", "))
+    };
+    let gone: Vec<String> = [("failed", &view.exposure.failed), ("missing", &view.exposure.missing)]
+        .into_iter()
+        .filter(|(_, list)| !list.is_empty())
+        .map(|(word, list)| format!("{word}: {}", seats(list)))
+        .collect();
+    let why = match (view.exposure.tolerates, gone.is_empty()) {
+        (0, _) => format!("{} has no redundancy: without this drive data is lost", view.level),
+        (_, true) => "the array has no redundancy left without this drive".to_owned(),
+        (_, false) => format!("the array has no redundancy left ({})", gone.join("; ")),
+    };
+    let todo = if view.exposure.tolerates == 0 {
+        format!("move its data to another drive: `ashlar drive replace {} SEAT NEW-DRIVE`", view.name)
+    } else if view.rebuild.is_some() && !view.rebuild_paused {
+        format!("wait until the rebuild is done; {}", shows_it(&view.name))
+    } else if view.rebuild_paused {
+        format!("resume rebuilds first: `ashlar rebuild {} resume`", view.name)
+    } else {
+        format!("replace or reconnect the drives that are out: `ashlar status {}` lists them", view.name)
+    };
+    Problem::refused(&problem.code, &problem.what, why, todo)
 }
 
 /// Puts a new drive in a member's place; the rebuild starts by itself. What a drive that is in holds is copied, and it
@@ -66,9 +100,9 @@ pub async fn replace(world: &World, opened: &Opened, request: &DriveReplace) -> 
     if opened.view().await.members.iter().any(|m| m.member == seat.0 && m.state == MemberState::Leaving) {
         opened.take_in(with.clone(), None);
         let view = opened.view().await;
-        let mut done = Done::new(format!("drive {} takes over from {} in {}", request.with, name_of(&old), view.name));
-        let what = format!("drive {} stays until what lies on it is copied", name_of(&old));
-        done.notes.push(format!("{what}; `ashlar status --watch` shows it"));
+        let mut done = Done::new(format!("drive {} replaces {} in {}", request.with, name_of(&old), view.name));
+        let what = format!("drive {} stays in until its data is copied", name_of(&old));
+        done.notes.push(format!("{what}; {}", shows_it(&view.name)));
         done.notes.extend(about_size(&view, &with, usable));
         return Ok(done);
     }
@@ -83,9 +117,14 @@ pub async fn replace(world: &World, opened: &Opened, request: &DriveReplace) -> 
         view.name,
         old.seat
     ));
-    done.notes.push("the rebuild has started; `ashlar status --watch` shows it".to_owned());
+    done.notes.push(format!("the rebuild has started; {}", shows_it(&view.name)));
     done.notes.extend(about_size(&view, &with, usable));
     Ok(done)
+}
+
+/// Where the progress of a rebuild is seen: the form for one array, since the list of all shows none.
+fn shows_it(array: &str) -> String {
+    format!("`ashlar status {array} --watch` shows the progress")
 }
 
 /// Lets a member go for good: it leaves when nothing lies on it any more ([`see_off`]).
@@ -98,7 +137,7 @@ pub async fn retire(opened: &Opened, request: &DriveRetire) -> Result<Done, Prob
     let mut done =
         Done::new(format!("drive {} (seat {}) leaves {}", name_of(&old), old.seat, opened.array.first().name()));
     if old.state == MemberState::In {
-        done.notes.push("what lies on it is moved to the others; `ashlar status --watch` shows it".to_owned());
+        done.notes.push(format!("its data is moved to the others; {}", shows_it(&opened.array.first().name())));
     }
     Ok(done)
 }
@@ -152,8 +191,8 @@ pub async fn member_of(opened: &Opened, name: &str) -> Result<MemberView, Proble
 pub fn locate(members: &[MemberView], request: &DriveLocate) -> Result<Done, Problem> {
     let member = names::member_of(members, &request.drive)?;
     let lamp = locate::light(std::path::Path::new("/sys"), &member.drive, !request.off)?;
-    let done = if request.off { "is out" } else { "is lit" };
-    Ok(Done::new(format!("the lamp of drive {} {done} ({})", name_of(&member), lamp.display())))
+    let done = if request.off { "is off" } else { "is on" };
+    Ok(Done::new(format!("the locate LED of drive {} {done} ({})", name_of(&member), lamp.display())))
 }
 
 /// Adds a spare, or a drive that takes part at once.
@@ -179,7 +218,7 @@ pub async fn add(world: &World, opened: &Opened, request: &DriveAdd) -> Result<D
     let view = opened.view().await;
     open::remember(world, &view.name, view.uuid, std::slice::from_ref(&with), None)?;
     let mut done = Done::new(match request.grow {
-        true => format!("drive {} joined {}: new segments lie on it, too", request.with, view.name),
+        true => format!("drive {} joined {}: new segments use it", request.with, view.name),
         false => format!("drive {} is a spare of {}", request.with, view.name),
     });
     done.notes.extend(about_size(&view, &with, usable));
@@ -192,7 +231,7 @@ fn about_size(view: &ArrayView, with: &rt::Drive, usable: u64) -> Vec<String> {
     let mut notes = vec![];
     let Some(new) = view.members.iter().find(|m| m.drive == with.info().name) else { return notes };
     if let Some(sizes) = new.size_sentence() {
-        notes.push(format!("it has {sizes}: the array has no room to list more of it"));
+        notes.push(format!("it has {sizes}: the array cannot use more of it"));
     }
     let smallest = view.members.iter().filter(|m| m.state == MemberState::In).map(|m| m.zones).min();
     if new.state == MemberState::Spare && smallest.is_some_and(|zones| new.zones < zones) {
@@ -272,7 +311,7 @@ async fn new_drive(
         return Err(Problem::refused(
             "memory_drive",
             format!("drive {name}"),
-            "memory has no place in an array that shall last",
+            "memory drives cannot join an array on disks",
             "give a block device or a file",
         ));
     }
@@ -294,14 +333,40 @@ async fn former_member(opened: &Opened, name: &str, force: bool) -> Result<Optio
     let in_use = |m: &&MemberView| m.drive == drive.info().name && at_work(m);
     let what = format!("drive {name}");
     if let Some(m) = members.iter().find(in_use) {
-        let why = format!("it is in the array already (seat {})", m.seat);
+        let why = format!("it is already in the array (seat {})", m.seat);
         return Err(Problem::refused("drive_in_array", what, why, "name another drive"));
     }
     if !force {
         let why = "it was in this array; its data is old and will be lost";
-        return Err(Problem::refused("drive_in_array", what, why, "say --force to use it as a new drive"));
+        return Err(Problem::refused("drive_in_array", what, why, "give --force to use it as a new drive"));
     }
     // What was sent to it in its former life must not arrive in the new one.
     drive.idle().await;
     Ok(Some(drive))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::view::{ExposureView, RebuildView};
+
+    #[test]
+    fn a_refusal_to_fail_a_drive_says_what_helps_now() {
+        let refused = Problem::refused("redundancy", "drive d/1", "the engine's words", "wait for the rebuild");
+        let view = |tolerates, rebuild: bool, paused| ArrayView {
+            name: "lab".into(),
+            level: "RAID 5".into(),
+            exposure: ExposureView { tolerates, failed: vec![0], missing: vec![2, 3], ..ExposureView::default() },
+            rebuild: rebuild.then(RebuildView::default),
+            rebuild_paused: paused,
+            ..ArrayView::default()
+        };
+        let told = |view: &ArrayView| without_redundancy(view, refused.clone());
+        let stuck = told(&view(1, false, false));
+        assert!(stuck.why.contains("failed: seat 0; missing: seats 2, 3") && stuck.code == "redundancy", "{stuck}");
+        assert!(!stuck.todo.contains("wait") && stuck.todo.contains("`ashlar status lab`"), "{stuck}");
+        assert!(told(&view(1, true, false)).todo.starts_with("wait until the rebuild is done"));
+        assert!(told(&view(1, true, true)).todo.contains("`ashlar rebuild lab resume`"));
+        assert!(told(&view(0, false, false)).todo.contains("`ashlar drive replace lab SEAT NEW-DRIVE`"));
+    }
 }

@@ -28,7 +28,7 @@ pub async fn opened(world: &World, opened: Opened) -> Result<Done, Problem> {
         return Err(Problem::refused(
             "memory_drive",
             what,
-            "it lives in memory: no other host can have it",
+            "it is in memory: no other host can use it",
             "`ashlar stop` ends it",
         ));
     }
@@ -36,7 +36,7 @@ pub async fn opened(world: &World, opened: Opened) -> Result<Done, Problem> {
         return Err(Problem::refused(
             "read_only",
             what,
-            "it is open for reading only: what its log holds is not on its drives in order",
+            "it is open for reading only, so its log cannot be merged to its drives",
             "start `ashlar serve` without --read-only, or `ashlar stop` the array first",
         ));
     }
@@ -44,13 +44,15 @@ pub async fn opened(world: &World, opened: Opened) -> Result<Done, Problem> {
     world.registry.forget(view.uuid)?;
     let here = |state| matches!(state, MemberState::In | MemberState::Spare);
     let drives: Vec<&str> = view.members.iter().filter(|m| here(m.state)).map(|m| m.drive.as_str()).collect();
-    let mut done = Done::new(format!("{what} is handed over: nothing is left to recover, this machine forgets it"));
+    let mut done = Done::new(format!("{what} is exported: it needs no recovery, and this machine has forgotten it"));
     done.notes.push(format!("its drives: {}", drives.join(", ")));
     let name = &view.name;
-    done.notes.push(format!("on the other host: `ashlar import {name}`, whatever the drives are called there"));
+    done.notes.push(format!("on the other host: `ashlar import {name}`; the drives may have other names there"));
     if drives.len() < view.members.len() {
-        let n = view.members.len() - drives.len();
-        done.notes.push(format!("{n} of its drives are out or missing: they are not needed there, and of no use"));
+        done.notes.push(match view.members.len() - drives.len() {
+            1 => "1 drive is out or missing; leave it here".to_owned(),
+            n => format!("{n} drives are out or missing; leave them here"),
+        });
     }
     Ok(done)
 }

@@ -55,7 +55,7 @@ async fn look_at(world: &World, array: &FoundArray, view: FoundArrayView) -> Fou
     let view = FoundArrayView { used_by, ..view };
     match array::survey(&world.rt, &drives).await {
         Ok(Some(survey)) => told(view, &survey, &drives),
-        Ok(None) => FoundArrayView { why: Some("no drive holds a generation that can be read".to_owned()), ..view },
+        Ok(None) => FoundArrayView { why: Some("no drive holds a readable generation".to_owned()), ..view },
         Err(refused) => FoundArrayView { why: Some(format!("{}: {}", refused.what, refused.why)), ..view },
     }
 }
@@ -66,7 +66,7 @@ async fn used_by(world: &World, drives: &[Drive]) -> Option<String> {
         let how = OpenDrive { read_only: true, lock: true };
         let open = Drive::open(&world.rt, drive.info().stable_name.as_ref(), how).await;
         if matches!(open, Err(OpenError::Locked(_))) {
-            return Some("another program on this machine, which holds the lock of its drives".to_owned());
+            return Some("another program on this machine, which has locked its drives".to_owned());
         }
     }
     owner::in_use(&world.rt, drives).await.map(|user| user.by)
@@ -109,7 +109,7 @@ pub fn prospect_words(prospect: Prospect) -> &'static str {
         Prospect::Whole => "all drives are here",
         Prospect::Degraded => "would open degraded",
         Prospect::FewerThanHalf => "would open degraded, with --degraded only: half or fewer of its drives are here",
-        Prospect::LacksDrives => "cannot be opened: too many drives are not here",
-        Prospect::Unknown => "its drives do not tell",
+        Prospect::LacksDrives => "cannot be opened: too many drives are missing",
+        Prospect::Unknown => "unknown: its drives do not say",
     }
 }

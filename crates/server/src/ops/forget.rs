@@ -19,13 +19,13 @@ pub async fn run(world: &World, name: &str, force: bool) -> Result<(Done, Known)
             "array_here",
             format!("array {}", known.name),
             format!("{} of its {} drives are here: {}", here.len(), known.drives.len(), here.join(", ")),
-            "`ashlar export` hands it over to another host, `ashlar destroy` ends it; --force forgets it all the same",
+            "`ashlar export` hands it over to another host, `ashlar destroy` ends it; --force forgets it nevertheless",
         ));
     }
     world.registry.forget(known.uuid)?;
     let mut done = Done::new(format!("array {} ({}) is forgotten; no drive was touched", known.name, known.uuid));
     done.notes.push(format!("its drives were: {}", known.drives.join(", ")));
-    done.notes.push(format!("should they come back: `ashlar import {}`", known.uuid));
+    done.notes.push(format!("if they come back: `ashlar import {}`", known.uuid));
     Ok((done, known))
 }
 

@@ -15,7 +15,7 @@ pub fn says_which(request: &ImportRequest) -> Result<(), Problem> {
     if request.all || request.array.is_some() {
         return Ok(());
     }
-    let todo = "name the array, or say --all; `ashlar import` lists what is there";
+    let todo = "name the array, or give --all; `ashlar import` lists what it finds";
     Err(Problem::usage("import", "it does not say which array to open", todo))
 }
 
@@ -51,7 +51,8 @@ pub async fn search(world: &World, request: &ImportRequest) -> Result<(Vec<Found
             "no_array_found",
             request.array.as_ref().map_or_else(|| "import".into(), |a| format!("array \"{a}\"")),
             format!("no drive with a label of {whose} among {place} ({} looked at)", found.looked_at),
-            "name the directory or the drives, with a slash in it: `ashlar import NAME ./DIR`; `ashlar import` lists all",
+            "name the directory or the drives, with a slash in it: `ashlar import NAME ./DIR`; `ashlar import` lists \
+             all",
         ));
     }
     if let Some(name) = request.take_over.as_ref().filter(|name| found.arrays.iter().all(|a| a.name != **name)) {
@@ -63,8 +64,12 @@ pub async fn search(world: &World, request: &ImportRequest) -> Result<(Vec<Found
 /// The array to be taken over is none of those that would be opened.
 pub fn unknown_to_take<'a>(name: &str, others: impl Iterator<Item = &'a str>) -> Problem {
     let others: Vec<&str> = others.collect();
-    let why = if others.is_empty() { "none is there".to_owned() } else { format!("there are: {}", others.join(", ")) };
-    Problem::usage(format!("--take-over {name}"), why, "type the name of the array that is to be taken over")
+    let found = if others.is_empty() { "none".to_owned() } else { others.join(", ") };
+    Problem::usage(
+        format!("--take-over {name}"),
+        format!("no array of this name was found; found: {found}"),
+        "give the name of the array that is to be taken over",
+    )
 }
 
 /// Opens one array that was found, with the drives found and those that were known before.

@@ -27,7 +27,7 @@ pub fn rate_of(text: &str) -> Result<Rate, Problem> {
 /// A rate as people read it.
 #[must_use]
 pub fn rate_words(rate: &str) -> String {
-    rate.parse().map_or_else(|_| format!("{rate} priority"), |bytes| format!("{} a second", Size(bytes)))
+    rate.parse().map_or_else(|_| format!("{rate} priority"), |bytes| format!("limit {}/s", Size(bytes)))
 }
 
 /// Sets what `request` asks for; nothing: says how it is.
@@ -45,14 +45,27 @@ pub async fn set(opened: &Opened, request: &RebuildSet) -> Result<Done, Problem>
     Ok(told(&opened.view().await))
 }
 
+/// A rate below this is most likely a slip: "1" where "1G" was meant.
+const RATE_MIN: u64 = 1 << 20;
+
+/// What to say of a rate at which a rebuild takes for ever.
+fn about_slow(rate: &str, raw_bytes: u64) -> Option<String> {
+    let rate: u64 = rate.parse().ok()?;
+    (rate < RATE_MIN).then(|| {
+        let days = raw_bytes / rate.max(1) / 86_400;
+        format!("{}/s is very slow: to rebuild {} takes {days} days", Size(rate), Size(raw_bytes))
+    })
+}
+
 /// How rebuilds of an array go.
 #[must_use]
 pub fn told(view: &ArrayView) -> Done {
     let how = rate_words(&view.rebuild_rate);
     let mut done = Done::new(match view.rebuild_paused {
-        true => format!("rebuilds of {} wait; with {how} once they go on", view.name),
-        false => format!("rebuilds of {} go on with {how}", view.name),
+        true => format!("rebuilds of {} are paused ({how})", view.name),
+        false => format!("rebuilds of {} are enabled ({how})", view.name),
     });
+    done.notes.extend(about_slow(&view.rebuild_rate, view.raw_bytes));
     match &view.rebuild {
         Some(r) => done.notes.push(format!(
             "{} of {} written, {} of {} segments",
@@ -61,7 +74,7 @@ pub fn told(view: &ArrayView) -> Done {
             r.segments_done,
             r.segments_total
         )),
-        None => done.notes.push("none is under way".to_owned()),
+        None => done.notes.push("no rebuild is running".to_owned()),
     }
     done
 }
@@ -69,6 +82,13 @@ pub fn told(view: &ArrayView) -> Done {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_rate_that_takes_for_ever_is_noted() {
+        assert!(about_slow("high", 1 << 40).is_none() && about_slow("1048576", 1 << 40).is_none());
+        let note = about_slow("1", 1 << 30).unwrap();
+        assert!(note.contains("1 B/s") && note.contains("12427 days"), "{note}");
+    }
 
     #[test]
     fn rates_are_words_or_sizes() {

@@ -4,7 +4,7 @@
 use std::fs::{File, OpenOptions};
 use std::io::{self, Seek, SeekFrom};
 use std::os::unix::fs::{FileExt, FileTypeExt};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use export::{ExtentState, Fault, Namespace};
 use futures::stream::{self, StreamExt};
@@ -12,6 +12,7 @@ use futures::stream::{self, StreamExt};
 use super::World;
 use super::open::{self, How};
 use crate::Problem;
+use crate::size::human;
 use crate::view::{Range, RescueRequest, RescueView, VERSION};
 
 /// Read at once; where that fails, block by block.
@@ -41,8 +42,8 @@ pub async fn run(
         return Err(Problem::refused(
             "volume_unknown",
             what,
-            "there is none",
-            format!("there are: {}", names.join(", ")),
+            "there is no such volume",
+            format!("its volumes: {}", names.join(", ")),
         ));
     };
     let size = volume.info().bytes;
@@ -131,10 +132,10 @@ fn refused(array: &str, fault: Fault) -> Problem {
         Fault::Unavailable => Problem::refused(
             "records_missing",
             what,
-            "its newest records are on drives that are not here: what is read could be old",
-            "bring the drives, or say --accept-old",
+            "its newest records are on missing drives: what is read could be old",
+            "connect the drives, or give --accept-old",
         ),
-        other => Problem::failed(what, other, "`ashlar status` shows how its drives are"),
+        other => Problem::failed(what, other, "`ashlar status` shows the state of its drives"),
     }
 }
 
@@ -144,34 +145,57 @@ struct Target {
     name: String,
     /// A new file reads zeros where nothing is written.
     sparse: bool,
+    /// What a file is called until it is complete, so that nobody takes it for a whole copy, and from then on.
+    complete: Option<(PathBuf, PathBuf)>,
 }
 
 impl Target {
     fn open(path: &Path, bytes: u64, force: bool) -> Result<Target, Problem> {
-        let name = path.display().to_string();
-        let failed = |e: &io::Error| Problem::failed(name.clone(), format!("cannot be written: {e}"), "name another");
         let there = path.symlink_metadata().is_ok();
         if there && !force {
-            return Err(Problem::refused("target_exists", name, "it is there already", "name another, or say --force"));
+            let name = path.display().to_string();
+            return Err(Problem::refused("target_exists", name, "it exists already", "name another, or give --force"));
         }
-        let is_device = path.metadata().is_ok_and(|m| m.file_type().is_block_device());
-        let mut options = OpenOptions::new();
-        let mut file = options.write(true).create(!is_device).open(path).map_err(|e| failed(&e))?;
-        // Drives of arrays that are open are locked, those of this one too.
-        if file.try_lock().is_err() {
-            let why = "it is a drive of an array, or somebody else holds it";
-            return Err(Problem::refused("target_in_use", name, why, "name another"));
-        }
-        if is_device {
-            let room = file.seek(SeekFrom::End(0)).map_err(|e| failed(&e))?;
-            if room < bytes {
-                let why = format!("it has {room} bytes, the volume {bytes}");
-                return Err(Problem::refused("target_small", name, why, "name a larger one"));
+        // What a link leads to is replaced, not the link.
+        let path = &path.canonicalize().unwrap_or_else(|_| path.to_owned());
+        match path.metadata() {
+            Ok(meta) if meta.file_type().is_block_device() => Target::device(path, bytes),
+            Ok(meta) if !meta.is_file() => {
+                let why = "it is neither a file nor a block device";
+                Err(Problem::refused("target_kind", path.display().to_string(), why, "name another"))
             }
-        } else {
-            file.set_len(0).and_then(|()| file.set_len(bytes)).map_err(|e| failed(&e))?;
+            Ok(_) => {
+                locked(path, OpenOptions::new().write(true))?;
+                Target::new_file(path, bytes, force)
+            }
+            Err(_) => Target::new_file(path, bytes, force),
         }
-        Ok(Target { file, name, sparse: !is_device })
+    }
+
+    fn device(path: &Path, bytes: u64) -> Result<Target, Problem> {
+        let mut file = locked(path, OpenOptions::new().write(true))?;
+        let name = path.display().to_string();
+        let room = file.seek(SeekFrom::End(0)).map_err(|e| unwritable(&name, &e))?;
+        if room < bytes {
+            let why = format!("it has {}, the volume {}", human(room), human(bytes));
+            return Err(Problem::refused("target_small", name, why, "name a larger one"));
+        }
+        Ok(Target { file, name, sparse: false, complete: None })
+    }
+
+    /// A file that is called FILE.part until it is complete.
+    fn new_file(path: &Path, bytes: u64, force: bool) -> Result<Target, Problem> {
+        let mut part = path.as_os_str().to_owned();
+        part.push(".part");
+        let part = PathBuf::from(part);
+        let name = part.display().to_string();
+        if part.symlink_metadata().is_ok() && !force {
+            let why = "it exists already: a copy that was interrupted, perhaps";
+            return Err(Problem::refused("target_exists", name, why, "delete it, or give --force"));
+        }
+        let file = locked(&part, OpenOptions::new().write(true).create(true))?;
+        file.set_len(0).and_then(|()| file.set_len(bytes)).map_err(|e| unwritable(&name, &e))?;
+        Ok(Target { file, name, sparse: true, complete: Some((part, path.to_owned())) })
     }
 
     fn write(&self, at: u64, data: &[u8]) -> Result<(), Problem> {
@@ -183,14 +207,33 @@ impl Target {
     }
 
     fn finish(&self) -> Result<(), Problem> {
-        self.file.sync_all().map_err(|e| self.failed(&e))
+        self.file.sync_all().map_err(|e| self.failed(&e))?;
+        match &self.complete {
+            Some((part, path)) => std::fs::rename(part, path).map_err(|e| self.failed(&e)),
+            None => Ok(()),
+        }
     }
 
     fn failed(&self, e: &io::Error) -> Problem {
         Problem::failed(
             self.name.clone(),
             format!("cannot be written: {e}"),
-            "the copy is not whole; make room, and again",
+            "the copy is incomplete; free space and repeat",
         )
     }
+}
+
+fn unwritable(name: &str, e: &io::Error) -> Problem {
+    Problem::failed(name, format!("cannot be written: {e}"), "name another")
+}
+
+/// Opens it, unless it is a drive of an array: those that are open are locked, those of the array that is read too.
+fn locked(path: &Path, options: &OpenOptions) -> Result<File, Problem> {
+    let name = path.display().to_string();
+    let file = options.open(path).map_err(|e| unwritable(&name, &e))?;
+    if file.try_lock().is_err() {
+        let why = "it is a drive of an array, or another program has locked it";
+        return Err(Problem::refused("target_in_use", name, why, "name another"));
+    }
+    Ok(file)
 }

@@ -28,7 +28,7 @@ pub async fn start(opened: &Opened, request: &ScrubStart, unlimited: bool) -> Re
 pub async fn stop(opened: &Opened) -> Result<Done, Problem> {
     let name = opened.array.first().name();
     if opened.array.scrub_stop().await.map_err(|f| Problem::fault(format!("array {name}"), f))? {
-        return Ok(Done::new(format!("the scrub of {name} has stopped; the next one begins anew")));
+        return Ok(Done::new(format!("the scrub of {name} has stopped; the next one starts from the beginning")));
     }
     Err(Problem::refused("no_scrub", format!("array {name}"), "no scrub is running", "nothing"))
 }
@@ -45,7 +45,7 @@ pub async fn schedule(opened: &Opened, request: &ScrubSchedule) -> Result<Done, 
     };
     opened.array.scrub_schedule(change).await.map_err(|r| named(&opened.array, r))?;
     let status = opened.view().await.scrub;
-    let every = |hours: u32| if hours == 0 { "never by itself".to_owned() } else { format!("every {hours} hours") };
+    let every = |hours: u32| if hours == 0 { "not automatically".to_owned() } else { format!("every {hours} hours") };
     Ok(Done::new(format!(
         "scrubs of {}: media {}, parity {}, at most {} MiB/s",
         opened.array.first().name(),

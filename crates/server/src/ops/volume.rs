@@ -16,13 +16,14 @@ pub async fn create(array: &Whole, name: &str, bytes: u64) -> Result<Done, Probl
     array.volume_create(name, bytes).await.map_err(|r| named(array, r))?;
     let status = array.status().await.map_err(|f| Problem::fault("the array", f))?;
     let made = status.volumes.iter().find(|v| v.name == name).map_or(bytes, |v| v.bytes);
-    let mut done = Done::new(format!("volume {}/{name} is there, {}", status.name, human(made)));
+    let mut done = Done::new(format!("Created volume {}/{name}: {}, thin", status.name, human(made)));
     done.notes.extend(rounded(array, bytes, made));
     if status.provisioned_bytes > status.usable_bytes {
         done.notes.push(format!(
-            "the volumes promise {}, the array holds {}: writes fail once it is full",
+            "the volumes promise {}, the array holds {} ({:.1} times as much): writes fail once it is full",
             human(status.provisioned_bytes),
-            human(status.usable_bytes)
+            human(status.usable_bytes),
+            status.provisioned_bytes as f64 / status.usable_bytes.max(1) as f64
         ));
     }
     Ok(done)
@@ -44,9 +45,9 @@ fn rounded(array: &Whole, asked: u64, got: u64) -> Option<String> {
 pub async fn grow(array: &Whole, name: &str, bytes: u64) -> Result<Done, Problem> {
     array.volume_grow(name, bytes).await.map_err(|r| named(array, r))?;
     let now = list(array).await?.volumes.iter().find(|v| v.name == name).map_or(bytes, |v| v.bytes);
-    let mut done = Done::new(format!("volume {}/{name} has {} now", array.first().name(), human(now)));
+    let mut done = Done::new(format!("Volume {}/{name} now has {}", array.first().name(), human(now)));
     done.notes.extend(rounded(array, bytes, now));
-    done.notes.push("hosts see the new size when they connect again".to_owned());
+    done.notes.push("hosts see the new size after they reconnect".to_owned());
     Ok(done)
 }
 
@@ -56,7 +57,7 @@ pub async fn grow(array: &Whole, name: &str, bytes: u64) -> Result<Done, Problem
 /// When there is none, or the new name is taken.
 pub async fn rename(array: &Whole, name: &str, to: &str) -> Result<Done, Problem> {
     array.volume_rename(name, to).await.map_err(|r| named(array, r))?;
-    Ok(Done::new(format!("volume {0}/{name} is {0}/{to} now", array.first().name())))
+    Ok(Done::new(format!("Renamed volume {0}/{name} to {0}/{to}", array.first().name())))
 }
 
 /// Limits what its hosts may take.
@@ -73,7 +74,18 @@ pub async fn limit(array: &Whole, name: &str, request: VolumeLimit) -> Result<Do
     array.volume_limit(name, limits).await.map_err(|r| named(array, r))?;
     let Limits { iops, bytes_per_second, burst_ms } = limits;
     let sentence = limits_sentence(LimitsView { iops, bytes_per_second, burst_ms });
-    Ok(Done::new(format!("volume {}/{name}: {sentence}", array.first().name())))
+    let mut done = Done::new(format!("Volume {}/{name}: {sentence}", array.first().name()));
+    done.notes.extend(about_low(limits));
+    Ok(done)
+}
+
+/// What to say of limits at which hosts give up waiting.
+fn about_low(limits: Limits) -> Option<String> {
+    let bandwidth = (1..1 << 20).contains(&limits.bytes_per_second);
+    let iops = (1..10).contains(&limits.iops);
+    (bandwidth || iops).then(|| {
+        "this limit is very low: requests of hosts may wait for minutes, and time out (0 removes a limit)".to_owned()
+    })
 }
 
 /// Limits, for people.
@@ -101,8 +113,8 @@ pub fn limits_sentence(l: LimitsView) -> String {
 /// When there is none.
 pub async fn delete(array: &Whole, name: &str) -> Result<Done, Problem> {
     array.volume_delete(name).await.map_err(|r| named(array, r))?;
-    let mut done = Done::new(format!("volume {}/{name} is gone", array.first().name()));
-    done.notes.push("its space comes back in the background".to_owned());
+    let mut done = Done::new(format!("Deleted volume {}/{name}", array.first().name()));
+    done.notes.push("its space is freed in the background".to_owned());
     Ok(done)
 }
 
@@ -115,4 +127,23 @@ pub async fn list(array: &Whole) -> Result<Volumes, Problem> {
     let mut volumes: Vec<VolumeView> = status.volumes.into_iter().map(VolumeView::from).collect();
     volumes.sort_by(|a, b| a.name.cmp(&b.name));
     Ok(Volumes { version: VERSION, array: status.name, volumes })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn limits_at_which_hosts_give_up_are_noted() {
+        let limits = |iops, bytes_per_second| Limits { iops, bytes_per_second, ..Limits::default() };
+        for (limits, is_low) in [
+            (limits(0, 0), false),
+            (limits(10, 0), false),
+            (limits(0, 1 << 20), false),
+            (limits(1, 0), true),
+            (limits(0, 1), true),
+        ] {
+            assert_eq!(about_low(limits).is_some(), is_low, "{limits:?}");
+        }
+    }
 }

@@ -33,9 +33,9 @@ pub async fn run(world: &World, path: &Path, force: bool, take_from: &[String]) 
     let Some(identity) = array::identify(&drive).await.map_err(failed)? else {
         if force {
             array::wipe(&drive).await.map_err(failed)?;
-            return Ok(Done::new(format!("drive {} is wiped; it carried no label of ours", source.name())));
+            return Ok(Done::new(format!("drive {} is wiped; it carried no Ashlar label", source.name())));
         }
-        return Ok(Done::new(format!("drive {} carries no label of ours: nothing to wipe", source.name())));
+        return Ok(Done::new(format!("drive {} carries no Ashlar label: nothing to wipe", source.name())));
     };
     array::wipe(&drive).await.map_err(failed)?;
     let mut done = Done::new(format!("drive {} is wiped", source.name()));

@@ -405,7 +405,7 @@ pub struct VolumeLimit {
 }
 
 /// Take a drive out.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct DriveFail {
     /// Its seat, path, stable name or serial number.
@@ -440,7 +440,7 @@ pub struct ScrubSchedule {
 }
 
 /// Put a drive in another's place.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct DriveReplace {
     /// The drive to replace: seat, path, stable name or serial number.
@@ -490,7 +490,7 @@ pub struct RebuildSet {
 }
 
 /// Add a drive.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct DriveAdd {
     /// An absolute path.
