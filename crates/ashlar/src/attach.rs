@@ -32,14 +32,14 @@ Examples:
   ashlar attach fast                     all volumes of the array
   ashlar attach --wait 300 fast/db       at boot: as soon as the array is served
 
-The name in /dev changes from time to time; /dev/disk/by-id/nvme-uuid.UUID does not.";
+The name in /dev may change; /dev/disk/by-id/nvme-uuid.UUID does not.";
 
 const DETACH_EXAMPLES: &str = "\
 Examples:
   ashlar detach fast/db
   ashlar detach fast
 
-Volumes of one array go together; refused while one of them is mounted or otherwise in use.";
+All volumes of an array are detached together. Refused while one of them is mounted or otherwise in use.";
 
 /// The kernel's door for new connections.
 const FABRICS: &str = "/dev/nvme-fabrics";
@@ -47,13 +47,13 @@ const FABRICS: &str = "/dev/nvme-fabrics";
 const DEVICES_MAX: Duration = Duration::from_secs(15);
 const LOOK: Duration = Duration::from_millis(50);
 
-/// Make volumes of a served array block devices of this host
+/// Make the volumes of a served array block devices of this host
 #[derive(clap::Args)]
 #[command(after_help = ATTACH_EXAMPLES)]
 pub struct AttachArgs {
     /// ARRAY or ARRAY/VOLUME
     name: String,
-    /// Waits so long until the array is served
+    /// Seconds to wait until the array is served
     #[arg(long, value_name = "SECONDS", default_value_t = 0)]
     wait: u64,
     /// Prints an object for scripts
@@ -61,7 +61,7 @@ pub struct AttachArgs {
     pub json: bool,
 }
 
-/// Take the block devices of an array away again
+/// Remove the block devices of an array
 #[derive(clap::Args)]
 #[command(after_help = DETACH_EXAMPLES)]
 pub struct DetachArgs {
@@ -96,8 +96,8 @@ pub fn attach(context: &Context, args: &AttachArgs) -> Outcome {
         Problem::refused(
             "array_not_served",
             format!("array {array}"),
-            format!("no Ashlar that answers at {} serves it", context.control.display()),
-            "`ashlar serve` it first, with --nvme",
+            format!("the Ashlar at {} does not serve it", context.control.display()),
+            "serve it first: `ashlar serve --nvme ADDRESS`",
         )
     })?;
     let all: Arrays = client.get(&format!("/v1/arrays/{}", encode(array)))?;
@@ -170,7 +170,7 @@ pub fn detach(context: &Context, args: &DetachArgs) -> Outcome {
     let begun = Instant::now();
     while !controllers(&subsystem).is_empty() {
         if begun.elapsed() > DEVICES_MAX {
-            return Err(Problem::failed(format!("array {array}"), "the kernel does not let go", "see `dmesg`"));
+            return Err(Problem::failed(format!("array {array}"), "the kernel does not release it", "see `dmesg`"));
         }
         thread::sleep(LOOK);
     }
@@ -237,7 +237,11 @@ fn host() -> Result<(String, Uuid), Problem> {
     let theirs = read("/etc/nvme/hostnqn").zip(read("/etc/nvme/hostid").and_then(|id| id.parse().ok()));
     let machine = || read("/etc/machine-id").and_then(|id| Uuid::try_parse(&id).ok()).map(|id| (nqn(id), id));
     theirs.or_else(machine).ok_or_else(|| {
-        Problem::failed("this host's name", "neither /etc/nvme/hostnqn nor /etc/machine-id says it", "make one of them")
+        Problem::failed(
+            "this host's name",
+            "it is in neither /etc/nvme/hostnqn nor /etc/machine-id",
+            "create one of these files",
+        )
     })
 }
 
@@ -271,7 +275,7 @@ fn wait_for(volume: Uuid, name: &str) -> Result<PathBuf, Problem> {
             return Ok(device);
         }
         if begun.elapsed() > DEVICES_MAX {
-            return Err(Problem::failed(format!("volume {name}"), "the kernel has made no device", "see `dmesg`"));
+            return Err(Problem::failed(format!("volume {name}"), "the kernel has created no device", "see `dmesg`"));
         }
         thread::sleep(LOOK);
     }

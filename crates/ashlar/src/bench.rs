@@ -21,38 +21,38 @@ use crate::text;
 
 const EXAMPLES: &str = "\
 Examples:
-  ashlar bench                                             eight drives in memory, RAID 0, 10, 5 and 6
+  ashlar bench                                             eight memory drives, RAID 0, 10, 5 and 6
   ashlar bench --memory 8x512M --raid 5 --width 8 --pattern random-write --depth 256
-  ashlar bench --model equal-cost --fill fresh,80          modelled drives: the figures do not move from run to run
+  ashlar bench --model equal-cost --fill fresh,80          modelled drives: repeatable figures
   ashlar bench --model tlc:5x2G --raid 5 --fill 80 --pattern random-write
   ashlar bench --model qlc:8x2G --raid 10,10-in-place --fill 80 --pattern random-write --seconds 2
   ashlar bench --model equal-cost --state degraded,rebuilding --raid 6 --width 6
-  ashlar bench --cores 1,2 --raid 5 --pattern random-read  what a request costs more on two cores
+  ashlar bench --cores 1,2 --raid 5 --pattern random-read  what a request costs on 1 and 2 cores
   ashlar bench --force /dev/nvme*n1 --seconds 300          EVERYTHING ON THESE DRIVES IS LOST
   ashlar bench --export nvme+tcp://10.0.0.7 --pattern random-read --depth 1,32,256
   ashlar bench --export nbd+unix:///fast/db?socket=/run/nbd --pattern random-write --force
   ashlar bench --json | jq '.groups[].rows[] | [.subject, .ratio, .limit]'
 
-Prints rates, and the ratio to the direct drives of the same round beside the limit that theory sets. Of an export there
-is nothing to compare with: it is measured as it is, by one thread, and nothing is filled before.";
+Prints rates, and their ratio to the direct drives of the same round beside the theoretical limit. An export has \
+nothing to compare with: it is measured as it is, by one thread, and nothing is filled before.";
 
 /// Measure direct drives and arrays side by side
 #[derive(clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Args {
-    /// Drives to measure on; everything on them is lost [default: memory]
+    /// Drives to measure on; all data on them is lost [default: memory]
     drives: Vec<String>,
-    /// Drives in memory instead: COUNTxSIZE
+    /// Uses drives in memory instead: COUNTxSIZE
     #[arg(long, value_name = "COUNTxSIZE", default_value = "8x512M", conflicts_with = "drives")]
     memory: Several,
-    /// Modelled drives instead, in virtual time: equal-cost, tlc, qlc or a file, and how many [default: 8x512M]
+    /// Uses modelled drives instead, in virtual time: equal-cost, tlc, qlc or a file, and how many [default: 8x512M]
     #[arg(long, value_name = "NAME[:COUNTxSIZE]", conflicts_with_all = ["drives", "memory"])]
     model: Option<Model>,
-    /// Levels beside the direct drives: 0, 10, 10x3, 5, 6, or 10-in-place, which is not ours: pairs of drives that are
-    /// written where they are [default: 0, 10, 5 and 6]
+    /// Levels to compare with the direct drives: 0, 10, 10x3, 5, 6, or 10-in-place, which is plain mirroring: pairs of
+    /// drives written in place [default: 0, 10, 5 and 6]
     #[arg(long, value_name = "LEVEL", value_delimiter = ',')]
     raid: Vec<Asked>,
-    /// Drives that one row goes over [default: all; all but one where arrays are rebuilt]
+    /// Drives in one row [default: all; all but one where arrays are rebuilt]
     #[arg(long)]
     width: Option<usize>,
     /// random-read, random-write, sequential-read, sequential-write, random-70 (70 % reads)
@@ -64,26 +64,26 @@ pub struct Args {
     /// Requests in flight [default: 64 random, 16 sequential]
     #[arg(long, value_delimiter = ',')]
     depth: Vec<usize>,
-    /// Requests a second, at most [default: as many as are answered]
+    /// Limit of requests per second [default: none]
     #[arg(long)]
     rate: Option<u64>,
-    /// fresh, or hundredths of usable to fill and then overwrite until the rate is steady
+    /// fresh, or the percentage of usable space to fill and then overwrite until the rate is steady
     #[arg(long, value_delimiter = ',', default_value = "fresh")]
     fill: Vec<Fill>,
     /// optimal, degraded, rebuilding (or rebuilding-low, rebuilding-high)
     #[arg(long, value_delimiter = ',', default_value = "optimal")]
     state: Vec<State>,
-    /// Cores, such as 1,2 or 1..4: on several each generates its share of the load, an array has a part on each, and
-    /// requests to another core's part cross; of memory drives each core has its share
+    /// Numbers of cores, such as 1,2 or 1..4: each core generates its share of the load and has a part of the array, and
+    /// requests to another core's part cross over; memory drives are split among the cores
     #[arg(long, value_name = "LIST", default_value = "1")]
     cores: CoreCounts,
     /// Bytes worked on when fresh [default: an eighth of the drives, at most 1G; all of an export]
     #[arg(long)]
     working_set: Option<Size>,
-    /// Time of all measurements; filling comes on top [default: 15; of modelled drives a tenth of a second for each]
+    /// Total time of the measurements, without filling [default: 15; with modelled drives 0.1 for each]
     #[arg(long)]
     seconds: Option<f64>,
-    /// Takes drives that hold something, and writes to an export; what they hold is lost
+    /// Accepts drives that hold data, and writes to an export; their data is lost
     #[arg(long)]
     force: bool,
     #[command(flatten)]
@@ -108,6 +108,7 @@ pub fn run(context: &Context, args: &Args) -> Outcome {
         }
         None => context.offline(|world| async move {
             let drives = if args.drives.is_empty() {
+                fits_memory(&args.memory, server::memory::available())?;
                 drives::memory(&world.rt, args.memory.count, args.memory.size.0).await.map_err(problem)?
             } else {
                 let sources = args.drives.iter().map(|d| d.parse::<Source>());
@@ -227,9 +228,22 @@ impl std::str::FromStr for Several {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Several, String> {
-        let wrong = || format!("\"{text}\" is not COUNTxSIZE, such as 8x512M");
+        let wrong = || format!("\"{text}\" is not valid: write COUNTxSIZE, such as 8x512M");
         let (count, size) = text.split_once('x').ok_or_else(wrong)?;
         Ok(Several { count: count.parse().map_err(|_| wrong())?, size: size.parse()? })
+    }
+}
+
+/// Refuses drives in memory for which there is none: the kernel would end the process in the middle.
+fn fits_memory(memory: &Several, available: Option<u64>) -> Result<(), Problem> {
+    let wanted = (memory.count as u64).saturating_mul(memory.size.0);
+    match available {
+        Some(available) if wanted > available => Err(Problem::usage(
+            "--memory",
+            format!("the drives need {}, {} of memory are available", Size(wanted), Size(available)),
+            "use fewer or smaller drives, such as --memory 8x512M",
+        )),
+        Some(_) | None => Ok(()),
     }
 }
 
@@ -278,6 +292,19 @@ pub fn problem(error: bench::Error) -> Problem {
         error @ (bench::Error::Drive { .. }
         | bench::Error::Part(_)
         | bench::Error::Export(_)
-        | bench::Error::Namespace(_)) => Problem::failed("bench", error, "the kernel log (`dmesg`) may tell more"),
+        | bench::Error::Namespace(_)) => Problem::failed("bench", error, "the kernel log (`dmesg`) may say more"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn memory_drives_fit_the_memory() {
+        let drives: Several = "8x512M".parse().unwrap();
+        assert!(fits_memory(&drives, Some(4 << 30)).is_ok() && fits_memory(&drives, None).is_ok());
+        let refused = fits_memory(&drives, Some((4 << 30) - 1)).unwrap_err();
+        assert!(refused.why.contains("4 GiB") && refused.todo.contains("--memory"), "{refused}");
     }
 }

@@ -16,7 +16,7 @@ Examples:
 Reads the whole array and proves that log, map, counts, checksums and parity agree. Writes nothing; ^C ends it at any \
 time. The array must not be served (`ashlar stop fast`). Exit code 4 when something is wrong.";
 
-/// Prove that an array is sound (offline, reads only)
+/// Verify the whole array (offline, read-only)
 #[derive(clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Args {

@@ -14,7 +14,7 @@ use crate::{
 
 const EXAMPLES: &str = "\
 Examples:
-  ashlar demo                                    see it work, in two minutes
+  ashlar demo                                    a demonstration, in two minutes
   ashlar create lab --raid 5 --size 4G d/0 d/1 d/2 d/3
   ashlar volume create lab/db 2G
   ashlar serve --nbd unix:/run/lab.sock          (then: nbd-client -unix /run/lab.sock -N lab/db)
@@ -22,7 +22,7 @@ Examples:
 
 Without root, the defaults lie in $XDG_RUNTIME_DIR and $XDG_STATE_HOME.";
 
-/// A user-space NVMe array: RAID 0, 10, 5 and 6 without a write hole.
+/// A user-space array of NVMe drives: RAID 0, 10, 5 and 6 without a write hole.
 #[derive(Parser)]
 #[command(name = "ashlar", version, max_term_width = 100, after_help = format!("{EXAMPLES}\n\n{}", exit::CODES_HELP))]
 pub struct Cli {
@@ -110,6 +110,27 @@ mod tests {
     #[test]
     fn the_command_line_is_consistent() {
         Cli::command().debug_assert();
+    }
+
+    fn refusal(line: &str) -> String {
+        let parsed = <Cli as clap::Parser>::try_parse_from(line.split(' '));
+        parsed.map(drop).expect_err(line).to_string()
+    }
+
+    #[test]
+    fn a_limit_without_limits_is_asked_for_any() {
+        let said = refusal("ashlar volume limit fast/vm");
+        assert!(["--iops", "--bandwidth", "--burst", "--none"].iter().all(|flag| said.contains(flag)), "{said}");
+        assert!(<Cli as clap::Parser>::try_parse_from("ashlar volume limit a/v --iops 5 --burst 2".split(' ')).is_ok());
+        refusal("ashlar volume limit fast/vm --none --iops 5");
+    }
+
+    #[test]
+    fn repeating_takes_time() {
+        for line in ["ashlar status --watch 0", "ashlar iostat --every 0", "ashlar iostat --count 0"] {
+            assert!(refusal(line).contains("0"), "{line}");
+        }
+        assert!(<Cli as clap::Parser>::try_parse_from(["ashlar", "iostat", "--count", "1"]).is_ok());
     }
 
     #[test]

@@ -56,22 +56,33 @@ impl Client {
 
     fn send<T: DeserializeOwned>(&self, method: Method, path: &str, body: Option<Vec<u8>>) -> Result<T, Problem> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(|e| self.broken(e))?;
-        let (status, body) =
-            runtime.block_on(exchange(&self.socket, method, path, body)).map_err(|e| self.broken(e))?;
+        let changes = method != Method::GET;
+        let (status, body) = runtime
+            .block_on(exchange(&self.socket, method, path, body))
+            .map_err(|e| if changes { self.unanswered(e) } else { self.broken(e) })?;
         if status.is_success() {
             return serde_json::from_slice(&body).map_err(|e| self.broken(e));
         }
         match serde_json::from_slice::<ErrorBody>(&body) {
             Ok(answer) => Err(answer.error),
-            Err(_) => Err(self.broken(format!("it answered {status}"))),
+            Err(_) => Err(self.broken(format!("its answer was {status}"))),
         }
+    }
+
+    /// A command that changes something got no answer.
+    fn unanswered(&self, e: impl std::fmt::Display) -> Problem {
+        Problem::failed(
+            format!("the Ashlar at {}", self.socket.display()),
+            format!("the connection ended without an answer ({e}): the command may or may not have been done"),
+            "see `ashlar status` and the server's log before you repeat it",
+        )
     }
 
     fn broken(&self, e: impl std::fmt::Display) -> Problem {
         Problem::failed(
-            format!("the Ashlar behind {}", self.socket.display()),
+            format!("the Ashlar at {}", self.socket.display()),
             format!("no proper answer: {e}"),
-            "see its log; `ashlar --version` should be the same on both sides",
+            "see its log; `ashlar --version` must be the same on both sides",
         )
     }
 }
@@ -102,4 +113,32 @@ async fn exchange(
     // An error of the connection is the answer's error too.
     let (answer, _) = tokio::join!(answer, connection);
     answer
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Read;
+    use std::os::unix::net::UnixListener;
+
+    use super::*;
+
+    #[test]
+    fn a_command_without_an_answer_may_have_been_done() {
+        let dir = tempfile::tempdir().unwrap();
+        let socket = dir.path().join("c.sock");
+        let listener = UnixListener::bind(&socket).unwrap();
+        // Takes the request, and ends as a killed server does.
+        let server = std::thread::spawn(move || {
+            for _ in 0..2 {
+                let (mut stream, _) = listener.accept().unwrap();
+                let _ = stream.read(&mut [0; 4096]);
+            }
+        });
+        let client = Client { socket };
+        let told = client.post::<serde_json::Value>("/v1/arrays", &1).unwrap_err().why.clone();
+        assert!(told.contains("may or may not have been done"), "{told}");
+        let told = client.get::<serde_json::Value>("/v1/arrays").unwrap_err().why.clone();
+        assert!(!told.contains("may or may not"), "{told}");
+        server.join().unwrap();
+    }
 }

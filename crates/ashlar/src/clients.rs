@@ -18,7 +18,8 @@ Examples:
   ashlar clients fast            those of an array
   ashlar clients fast/db         those of a volume
 
-An NBD client uses one volume. An NVMe/TCP host has all volumes of its array: the protocol does not say which it uses.";
+An NBD client uses one volume. An NVMe/TCP host sees all volumes of its array; the protocol does not say which it \
+uses.";
 
 /// List the hosts that are connected
 #[derive(clap::Args)]
@@ -106,7 +107,11 @@ pub fn confirm_loss(
         return Err(clients::connected(what, &connected, now()));
     }
     let lines = clients::lines(&connected, now()).join("\n  ");
-    confirm::by_name(false, &format!("{loss}\n{} and will be cut off:\n  {lines}", clients::counted(&connected)), name)
+    confirm::by_name(
+        false,
+        &format!("{loss}\n{} and will be disconnected:\n  {lines}", clients::counted(&connected)),
+        name,
+    )
 }
 
 fn now() -> u64 {

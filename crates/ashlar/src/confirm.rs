@@ -22,15 +22,15 @@ pub fn by_name(yes: bool, loss: &str, name: &str) -> Result<(), Problem> {
     if yes {
         return Ok(());
     }
-    let refused = |why: &str| Err(Problem::refused("not_confirmed", name, why, "type the name, or say --yes"));
+    let refused = |why: &str| Err(Problem::refused("not_confirmed", name, why, "type the name, or use --yes"));
     if !io::stdin().is_terminal() {
-        return refused("this wants a confirmation, and there is no terminal to ask on");
+        return refused("a confirmation is needed, and standard input is not a terminal");
     }
-    output::hint(&format!("{loss}\nType \"{name}\" to go on: "));
+    output::hint(&format!("{loss}\nType \"{name}\" to continue:  "));
     let mut answer = String::new();
     match io::stdin().read_line(&mut answer) {
         Ok(_) if answer.trim() == name => Ok(()),
-        Ok(_) => refused("the answer was another; nothing was done"),
+        Ok(_) => refused("the name did not match; nothing was changed"),
         Err(e) => refused(&format!("the answer cannot be read: {e}")),
     }
 }

@@ -105,7 +105,7 @@ pub fn split_volume(name: &str) -> Result<(&str, &str), Problem> {
         Some((array, volume)) if !array.is_empty() && !volume.is_empty() => Ok((array, volume)),
         Some(_) | None => Err(Problem::usage(
             format!("volume \"{name}\""),
-            "a volume is named with its array",
+            "a volume's name includes its array",
             "write ARRAY/VOLUME, for instance fast/db",
         )),
     }

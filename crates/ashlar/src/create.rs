@@ -12,20 +12,20 @@ use crate::text;
 
 const EXAMPLES: &str = "\
 Examples:
-  ashlar create fast --raid 6 --dry-run /dev/nvme*n1       what would it be?
+  ashlar create fast --raid 6 --dry-run /dev/nvme*n1       show the plan only
   ashlar create fast --raid 6 /dev/nvme*n1
   ashlar create lab --raid 5 --size 4G d/0 d/1 d/2 d/3     sparse files, for trying out
   ashlar create ram --raid 10 mem:1G mem:1G mem:1G mem:1G  in a running `ashlar serve`
 
-A running Ashlar makes the array and serves it at once. A drive that is mounted, in use by an Ashlar or too \
-small is refused; one that holds something is refused unless --force is given (--dry-run says what it holds), and one \
-that an array known on this machine uses unless --take-from names that array.";
+A running Ashlar creates the array and serves it. A drive that is mounted, in use by an Ashlar or too \
+small is refused; one that holds data is refused unless --force is given (--dry-run says what it holds), and one \
+that an array known on this machine uses is refused unless --take-from names that array.";
 
-/// Make an array out of drives
+/// Create an array
 #[derive(clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Args {
-    /// Its name
+    /// Name of the array
     name: String,
     /// Block devices, files, or memory (mem:4G)
     #[arg(required = true)]
@@ -33,31 +33,31 @@ pub struct Args {
     /// Level: 0, 10 (two copies), 10x3 (three copies), 5 or 6
     #[arg(long, value_name = "LEVEL")]
     raid: String,
-    /// Drives that one row goes over [default: all; all but one from 8 drives on, so that a rebuild has a place]
+    /// Drives in one row [default: all; from 8 drives on all but one, so that a rebuild has space]
     #[arg(long)]
     width: Option<usize>,
-    /// Parts that it consists of, up to 16, each with a core of its own in `ashlar serve --cores` [default: 1]
+    /// Number of parts, up to 16, each on a core of its own with `ashlar serve --cores` [default: 1]
     ///
-    /// A part is an engine on a slice of every drive. One makes some hundred thousand requests a second; each further
-    /// one costs memory, and a write that comes alone.
+    /// A part is an engine on a slice of every drive. One part does some hundred thousand requests per second; each
+    /// further part costs memory, and some latency of single writes.
     #[arg(long, value_name = "NUMBER", default_value_t = 1, hide_default_value = true)]
     parts: u8,
-    /// Makes drives that are not there yet sparse files of this size
+    /// Creates drives that do not exist as sparse files of this size
     #[arg(long)]
     size: Option<Size>,
     /// Zone size, a power of two [default: about 1/1024 of the smallest drive]
     #[arg(long)]
     zone: Option<Size>,
-    /// Takes drives that hold something else; it will be lost. Asks, where there is a terminal
+    /// Accepts drives that hold other data, which will be lost. Asks first on a terminal
     #[arg(long)]
     force: bool,
-    /// Takes members that this array, known on this machine, still uses; what they hold of it will be lost
+    /// Accepts drives that this array, known on this machine, still uses; its data on them will be lost
     #[arg(long, value_name = "ARRAY")]
     take_from: Vec<String>,
-    /// Does not ask before something is lost
+    /// Does not ask before data is lost
     #[arg(long)]
     yes: bool,
-    /// Says what the array would be; writes nothing
+    /// Shows the plan; writes nothing
     #[arg(long)]
     dry_run: bool,
     /// Prints an object for scripts
@@ -96,10 +96,15 @@ pub fn run(context: &Context, args: &Args) -> Outcome {
     for line in text::plan(&created.name, &created.plan) {
         text::print(&line);
     }
-    text::print(match (args.dry_run, created.served) {
-        (true, _) => "A dry run: nothing was written.",
-        (false, true) => "Made; the running Ashlar serves it.",
-        (false, false) => "Made. Next: `ashlar volume create` and `ashlar serve`.",
+    let name = &created.name;
+    text::print(&match (args.dry_run, created.served) {
+        (true, _) => "Dry run: nothing was written.".to_owned(),
+        (false, true) => format!(
+            "Array {name} created; the running Ashlar serves it. Next: `ashlar volume create {name}/NAME SIZE`."
+        ),
+        (false, false) => {
+            format!("Array {name} created. Next: `ashlar volume create {name}/NAME SIZE` and `ashlar serve`.")
+        }
     });
     Ok(Finding::Good)
 }

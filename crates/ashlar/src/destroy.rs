@@ -15,18 +15,18 @@ Examples:
   ashlar destroy fast --yes
   ashlar destroy fast --force    also while hosts are connected
 
-Wipes our labels from all drives of the array; they can be used for something else then.";
+Wipes the Ashlar labels from all drives of the array, so that they can be used for something else.";
 
-/// Destroy an array and all it holds
+/// Destroy an array and all its data
 #[derive(clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Args {
     /// The array
     array: String,
-    /// Also while hosts are connected: they are cut off
+    /// Proceeds even while hosts are connected; they are disconnected
     #[arg(long)]
     force: bool,
-    /// Does not ask
+    /// Does not ask for confirmation
     #[arg(long)]
     yes: bool,
     /// Prints an object for scripts

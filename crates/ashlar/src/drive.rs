@@ -16,11 +16,11 @@ use crate::text;
 const EXAMPLES: &str = "\
 Examples:
   ashlar drive fail fast nvme3n1                       take a drive out
-  ashlar drive replace fast nvme3n1 /dev/nvme9n1       put another in its place, and rebuild
+  ashlar drive replace fast nvme3n1 /dev/nvme9n1       put another drive in its place, and rebuild
   ashlar drive add fast /dev/nvme8n1                   add a spare
-  ashlar drive add --grow fast /dev/nvme8n1            add a drive that takes part at once
-  ashlar drive retire fast nvme3n1                     let a drive go, the array gets smaller
-  ashlar drive locate fast nvme3n1                     light its lamp
+  ashlar drive add --grow fast /dev/nvme8n1            add a drive that is used immediately
+  ashlar drive retire fast nvme3n1                     remove a drive; the array gets smaller
+  ashlar drive locate fast nvme3n1                     light its locate LED
 
 A member is named by its seat, path, serial number, or the end of one of these (`ashlar status` lists them).";
 
@@ -44,14 +44,14 @@ enum Verb {
         array: String,
         /// The member: seat, path or serial number
         drive: String,
-        /// Also when hosts are connected and no further drive may fail then
+        /// Proceeds even when hosts are connected and no further drive may fail then
         #[arg(long)]
         force: bool,
     },
     /// Put a new drive in the place of another; the rebuild starts by itself
     ///
-    /// What a drive that is in holds is copied to the new one, and it stays, with its redundancy, until nothing lies on
-    /// it any more. What a drive that is out held is made from the others.
+    /// The data of a drive that is in is copied to the new one; the old one stays in, with its redundancy, until it holds
+    /// no data. The data of a drive that is out is rebuilt from the others.
     #[command(after_help = "Example:\n  ashlar drive replace fast nvme3n1 /dev/nvme9n1")]
     Replace {
         /// The array
@@ -63,12 +63,12 @@ enum Verb {
         #[command(flatten)]
         new: New,
     },
-    /// Add a spare, or a drive that takes part at once
+    /// Add a spare, or a drive that is used immediately
     #[command(
         after_help = "Examples:\n  ashlar drive add fast /dev/nvme8n1\n  ashlar drive add --grow fast /dev/nvme8n1"
     )]
     Add {
-        /// Takes part at once: new segments lie on it, too
+        /// Uses it immediately: new segments are put on it, too
         #[arg(long)]
         grow: bool,
         /// The array
@@ -78,7 +78,7 @@ enum Verb {
         #[command(flatten)]
         new: New,
     },
-    /// Let a drive go for good: what lies on it is moved to the others, then its label is wiped
+    /// Remove a drive for good: its data is moved to the others, then its label is wiped
     #[command(after_help = "Example:\n  ashlar drive retire fast nvme3n1")]
     Retire {
         /// The array
@@ -86,10 +86,10 @@ enum Verb {
         /// The member: seat, path or serial number
         drive: String,
     },
-    /// Light the lamp of a drive's bay
+    /// Light the locate LED of a drive's bay
     #[command(after_help = "Examples:\n  ashlar drive locate fast nvme3n1\n  ashlar drive locate --off fast nvme3n1")]
     Locate {
-        /// Puts it out
+        /// Turns it off
         #[arg(long)]
         off: bool,
         /// The array
@@ -101,16 +101,16 @@ enum Verb {
 
 #[derive(clap::Args)]
 struct New {
-    /// Makes the new drive a sparse file of this size, if it is not there
+    /// Creates the new drive as a sparse file of this size, if it does not exist
     #[arg(long)]
     size: Option<Size>,
-    /// Takes a drive that holds something else; it will be lost. Asks, where there is a terminal
+    /// Accepts a drive that holds other data, which will be lost. Asks first on a terminal
     #[arg(long)]
     force: bool,
-    /// Takes members that this array, known on this machine, still uses; what they hold of it will be lost
+    /// Accepts a drive that this array, known on this machine, still uses; its data on it will be lost
     #[arg(long, value_name = "ARRAY")]
     take_from: Vec<String>,
-    /// Does not ask before something is lost
+    /// Does not ask before data is lost
     #[arg(long)]
     yes: bool,
 }
@@ -217,8 +217,8 @@ fn retire(context: &Context, array: &str, request: DriveRetire) -> Result<Done, 
         opened.close(&world).await?;
         let mut done = result?;
         done.notes = vec![match left {
-            true => "it has left: nothing lies on it, and its label is wiped".to_owned(),
-            false => "it has not left yet: the next start of the array goes on with it".to_owned(),
+            true => "it has left: it holds no data of the array, and its label is wiped".to_owned(),
+            false => "it has not left yet: the next start of the array continues".to_owned(),
         }];
         Ok(done)
     })

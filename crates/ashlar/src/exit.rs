@@ -12,11 +12,11 @@ use crate::output::{self, Standing};
 pub const CODES_HELP: &str = "\
 Exit codes:
   0  done
-  1  failed: a drive, a network or the system did not do its part, or the output could not be written
-  2  the command line makes no sense
-  3  refused: the text says why, and what to do
-  4  check found damage
-`status --check` has the codes of monitoring plug-ins: 0 all is well, 1 a warning, 2 critical, 3 not known";
+  1  failed: an error of a drive, the network or the system, or of writing the output
+  2  wrong usage: the command line is not valid
+  3  refused: the message says why, and what to do
+  4  check found damage, or rescue could not read everything
+`status --check` uses the codes of monitoring plug-ins: 0 OK, 1 warning, 2 critical, 3 unknown";
 
 /// How a verb ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -13,7 +13,7 @@ Examples:
   ashlar export fast             then, on the other host: ashlar import fast
 
 Closes the array, so that nothing is left to recover, and forgets it here. It is refused while hosts use its volumes: \
-unmount and disconnect first. The drives may be called anything on the other host.";
+unmount and disconnect first. The drives may have other names on the other host.";
 
 /// Hand an array over to another host
 #[derive(clap::Args)]
@@ -21,7 +21,7 @@ unmount and disconnect first. The drives may be called anything on the other hos
 pub struct Args {
     /// The array
     array: String,
-    /// Also while hosts are connected: they are cut off
+    /// Proceeds even while hosts are connected; they are disconnected
     #[arg(long)]
     force: bool,
     /// Prints an object for scripts

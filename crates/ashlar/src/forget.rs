@@ -13,7 +13,8 @@ Examples:
   ashlar forget old              its drives are gone for good
   ashlar forget 6f1c0f0e-5a0b-4d0c-9a2b-0c5d1e2f3a4b
 
-Takes an array off the list of those this machine knows; no drive is touched. `ashlar import` finds the array again if its \
+Takes an array off the list of those this machine knows; no drive is touched. `ashlar import` finds the array again \
+if its \
 drives come back. To hand an array over to another host: `ashlar export`. To end one: `ashlar destroy`.";
 
 /// Forget an array whose drives are gone
@@ -23,7 +24,7 @@ pub struct Args {
     /// The array, by name or identity
     #[arg(value_name = "NAME|UUID")]
     array: String,
-    /// Also when drives of it are here
+    /// Proceeds even when its drives are present
     #[arg(long)]
     force: bool,
     /// Prints an object for scripts

@@ -12,50 +12,51 @@ use crate::{output, text};
 
 const EXAMPLES: &str = "\
 Examples:
-  ashlar import                      list what is on all block devices, and where known arrays were; open nothing
-  ashlar import d/                   list what is on the files in a directory
+  ashlar import                      list all arrays found; open nothing
+  ashlar import d/                   list those on the files in a directory
   ashlar import fast                 open the array fast
   ashlar import fast d/              open it, from the files in a directory
-  ashlar import 6f1c0f0e-5a0b-4d0c-9a2b-0c5d1e2f3a4b      of two arrays of one name
+  ashlar import 6f1c0f0e-5a0b-4d0c-9a2b-0c5d1e2f3a4b      one of two arrays of the same name
   ashlar import --all d/             open all that is found there
   ashlar import --read-only fast     recover in memory, write nothing
-  ashlar import --degraded fast      accept half or fewer of the drives
+  ashlar import --degraded fast      open it with half or fewer of its drives
   ashlar import --previous-generation --read-only fast
 
-What has a / in it is a drive or a directory, the first other word an array. An array that is opened is recovered, if its \
-server died, and remembered, so that other verbs find it by its name. A running Ashlar goes on to serve it.";
+An argument with a / is a drive or a directory; the first one without is an array. An array that is opened is \
+recovered, if its \
+server died, and remembered, so that other verbs find it by its name. A running Ashlar then serves it.";
 
-/// Find arrays by the labels on their drives: list them, or open those that are named
+/// Find arrays by the labels on their drives: list them, or open one
 #[derive(clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Args {
-    /// The array to open, by name or identity; directories and drives to look at: all block devices and known drives when
-    /// none is named
+    /// The array to open, by name or identity; directories and drives to look at [default: all block devices and known
+    /// drives]
     #[arg(value_name = "NAME|UUID|DIR|DRIVE")]
     what: Vec<String>,
-    /// Opens all arrays that are found
+    /// Opens all arrays found
     #[arg(long)]
     all: bool,
     /// Writes nothing
     #[arg(long)]
     read_only: bool,
-    /// Accepts half or fewer of an array's drives
+    /// Opens an array with half or fewer of its drives
     #[arg(long)]
     degraded: bool,
-    /// Leaves out drives with a history of their own; what they alone hold is given up
+    /// Ignores drives with a diverged history; data that only they hold is given up
     #[arg(long)]
     force_diverged: bool,
-    /// Goes on over writes that are lost beyond repair
+    /// Opens an array although some writes are lost beyond repair
     #[arg(long)]
     accept_loss: bool,
-    /// Gives up the newest generation, and what was written since the one before; with --read-only only looks
+    /// Goes back to the generation before the newest: later writes are lost; with --read-only only looks
     #[arg(long)]
     previous_generation: bool,
-    /// Takes the array of this name from another server that has it. Where its drives can be reserved, the other is stopped
-    /// at once. Else it stops by itself within 10 s, unless it stands still: what it goes on to write then destroys data
+    /// Takes the array of this name over from another server. Where its drives can be reserved, the other server is stopped
+    /// immediately. Otherwise it stops by itself within 10 s, unless it is suspended: writes of it then destroy data
     #[arg(long, value_name = "NAME", conflicts_with = "read_only")]
     take_over: Option<String>,
-    /// Does not ask
+    /// Does not ask for confirmation
     #[arg(long)]
     yes: bool,
     /// Prints an object for scripts
@@ -73,7 +74,7 @@ pub fn run(context: &Context, args: &Args) -> Outcome {
     }
     if let (true, None) = (args.previous_generation, &array) {
         let todo = "name the array: `ashlar import NAME --previous-generation`";
-        return Err(Problem::usage("--previous-generation", "it is for one array", todo));
+        return Err(Problem::usage("--previous-generation", "it is valid for one array only", todo));
     }
     let request = ImportRequest {
         places,
@@ -88,7 +89,7 @@ pub fn run(context: &Context, args: &Args) -> Outcome {
     };
     if args.previous_generation && !args.read_only {
         let name = request.array.as_deref().unwrap_or_default();
-        let loss = format!("What was written to array {name} since its last generation but one may be lost.");
+        let loss = format!("Data written to array {name} since the generation before the newest may be lost.");
         confirm::by_name(args.yes, &loss, name)?;
     }
     open(context, args, &request)
@@ -120,8 +121,8 @@ fn list(context: &Context, args: &Args, request: FindRequest) -> Outcome {
         ("--previous-generation", args.previous_generation),
     ];
     if let Some((flag, _)) = how.iter().find(|(_, said)| *said) {
-        let why = "it says how to open an array, and none is named";
-        return Err(Problem::usage(*flag, why, "name the array, or say --all"));
+        let why = "it needs the name of an array to open";
+        return Err(Problem::usage(*flag, why, "name the array, or give --all"));
     }
     let found: FoundArrays = match context.server() {
         Some(client) => client.post("/v1/find", &request)?,
@@ -167,7 +168,7 @@ fn found_array(array: &FoundArrayView, same_name: bool) -> Vec<String> {
         (_, true, _) => "  use     the running Ashlar serves it".to_owned(),
         (Some(by), ..) => format!("  use     in use: {by}"),
         (None, false, true) => "  use     known on this machine, not open".to_owned(),
-        (None, false, false) => "  use     not known on this machine, not open as far as can be seen".to_owned(),
+        (None, false, false) => "  use     not known on this machine, and apparently not open".to_owned(),
     });
     if same_name {
         lines.push(format!(

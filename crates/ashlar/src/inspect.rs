@@ -16,7 +16,7 @@ Examples:
 
 Reads the labels and both slots of one drive and nothing else; works on a drive whose array cannot be opened.";
 
-/// Show what one drive says of itself (offline, reads only)
+/// Show the labels and metadata of one drive (offline, read-only)
 #[derive(clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Args {

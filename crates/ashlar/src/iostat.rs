@@ -1,6 +1,6 @@
 //! `ashlar iostat`.
 
-use std::time::Duration;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use server::Problem;
 use server::view::{Iostats, TrafficView};
@@ -12,21 +12,21 @@ use crate::text::{self, Table, count, per_second};
 
 const EXAMPLES: &str = "\
 Examples:
-  ashlar iostat                  what happens during one second
+  ashlar iostat                  rates during one second
   ashlar iostat fast --every 5   every five seconds
   ashlar iostat --json           the counters since the arrays were opened";
 
-/// Show what goes through volumes and drives
+/// Show I/O statistics
 #[derive(clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Args {
     /// Only this array
     array: Option<String>,
-    /// Again and again, every SECONDS
-    #[arg(long, value_name = "SECONDS")]
+    /// Repeats every SECONDS
+    #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..))]
     every: Option<u64>,
-    /// Stops after so many
-    #[arg(long, requires = "every")]
+    /// Stops after this many reports
+    #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u64).range(1..))]
     count: Option<u64>,
     /// Prints counters for scripts (one object per line with --every)
     #[arg(long)]
@@ -35,9 +35,9 @@ pub struct Args {
 
 /// Shows it.
 pub fn run(context: &Context, args: &Args) -> Outcome {
-    let interval = Duration::from_secs(args.every.unwrap_or(1).max(1));
+    let interval = Duration::from_secs(args.every.unwrap_or(1));
     let mut before = fetch(context, args)?;
-    let mut left = if args.every.is_some() { args.count.unwrap_or(u64::MAX) } else { 1 };
+    let mut left = args.count.unwrap_or(if args.every.is_some() { u64::MAX } else { 1 });
     while left > 0 {
         if args.json {
             text::print_json(&before);
@@ -85,30 +85,104 @@ fn fetch(context: &Context, args: &Args) -> Result<Iostats, Problem> {
 
 fn show(before: &Iostats, now: &Iostats) {
     let time = Duration::from_millis(now.at_millis.saturating_sub(before.at_millis).max(1));
-    let mut table = Table::new(&["", ">READ/s", ">READ", ">WRITE/s", ">WRITTEN"]).flush_left();
-    for array in &now.arrays {
-        let Some(old) = before.arrays.iter().find(|a| a.array == array.array) else { continue };
-        for (prefix, new, old) in
-            [(format!("{}/", array.array), &array.volumes, &old.volumes), (String::new(), &array.drives, &old.drives)]
-        {
-            for t in new {
-                let zero = TrafficView::default();
-                let was = old.iter().find(|o| o.name == t.name).unwrap_or(&zero);
-                let rate = |a: u64, b: u64| count(a.saturating_sub(b) as f64 / time.as_secs_f64());
-                table.row(vec![
-                    format!("{prefix}{}", t.name),
-                    rate(t.reads, was.reads),
-                    per_second(t.bytes_read.saturating_sub(was.bytes_read), time),
-                    rate(t.writes, was.writes),
-                    per_second(t.bytes_written.saturating_sub(was.bytes_written), time),
-                ]);
-            }
-        }
-    }
+    let table = table(before, now, time);
     if table.is_empty() {
         text::print("no volumes and no drives");
     } else {
+        text::print(&format!("{} UTC, {:.1} s", clock(SystemTime::now()), time.as_secs_f64()));
         table.print();
         text::print("");
+    }
+}
+
+/// Rates of volumes and of drives; and the sum of each kind where there are several.
+fn table(before: &Iostats, now: &Iostats, time: Duration) -> Table {
+    let mut table = Table::new(&["", "NAME", ">READ/s", ">READ", ">WRITE/s", ">WRITTEN"]).flush_left();
+    for array in &now.arrays {
+        let Some(old) = before.arrays.iter().find(|a| a.array == array.array) else { continue };
+        let kinds = [
+            ("volume", format!("{}/", array.array), &array.volumes, &old.volumes),
+            ("drive", String::new(), &array.drives, &old.drives),
+        ];
+        for (kind, prefix, new, old) in kinds {
+            let gone_by: Vec<TrafficView> = new.iter().map(|t| since(t, old)).collect();
+            gone_by.iter().for_each(|t| table.row(row(kind, format!("{prefix}{}", t.name), t, time)));
+            if gone_by.len() > 1 {
+                table.row(row("total", format!("{} {kind}s of {}", gone_by.len(), array.array), &sum(&gone_by), time));
+            }
+        }
+    }
+    table
+}
+
+/// What has come on top of what was there before.
+fn since(now: &TrafficView, before: &[TrafficView]) -> TrafficView {
+    let zero = TrafficView::default();
+    let was = before.iter().find(|o| o.name == now.name).unwrap_or(&zero);
+    TrafficView {
+        name: now.name.clone(),
+        reads: now.reads.saturating_sub(was.reads),
+        writes: now.writes.saturating_sub(was.writes),
+        bytes_read: now.bytes_read.saturating_sub(was.bytes_read),
+        bytes_written: now.bytes_written.saturating_sub(was.bytes_written),
+        errors: now.errors.saturating_sub(was.errors),
+    }
+}
+
+fn sum(all: &[TrafficView]) -> TrafficView {
+    let of = |value: fn(&TrafficView) -> u64| all.iter().map(value).sum();
+    TrafficView {
+        name: String::new(),
+        reads: of(|t| t.reads),
+        writes: of(|t| t.writes),
+        bytes_read: of(|t| t.bytes_read),
+        bytes_written: of(|t| t.bytes_written),
+        errors: of(|t| t.errors),
+    }
+}
+
+fn row(kind: &str, name: String, t: &TrafficView, time: Duration) -> Vec<String> {
+    let rate = |n: u64| count(n as f64 / time.as_secs_f64());
+    let kind = kind.to_owned();
+    vec![kind, name, rate(t.reads), per_second(t.bytes_read, time), rate(t.writes), per_second(t.bytes_written, time)]
+}
+
+/// The time of day.
+fn clock(now: SystemTime) -> String {
+    let seconds = now.duration_since(UNIX_EPOCH).map_or(0, |d| d.as_secs()) % 86_400;
+    format!("{:02}:{:02}:{:02}", seconds / 3600, seconds / 60 % 60, seconds % 60)
+}
+
+#[cfg(test)]
+mod tests {
+    use server::view::IostatView;
+
+    use super::*;
+
+    fn stats(at_millis: u64, reads: [u64; 3]) -> Iostats {
+        let traffic = |name: &str, reads: u64| TrafficView {
+            name: name.to_owned(),
+            reads,
+            bytes_read: reads << 12,
+            ..TrafficView::default()
+        };
+        let array = IostatView {
+            array: "fast".into(),
+            volumes: vec![traffic("db", reads[0])],
+            drives: vec![traffic("/d/0", reads[1]), traffic("/d/1", reads[2])],
+        };
+        Iostats { at_millis, arrays: vec![array], ..Iostats::default() }
+    }
+
+    #[test]
+    fn volumes_and_drives_are_told_apart_and_summed() {
+        let table = table(&stats(0, [0, 10, 20]), &stats(2000, [100, 50, 80]), Duration::from_secs(2));
+        let lines = table.lines();
+        let starts = |n: usize, start: &str| assert!(lines[n].starts_with(start), "{lines:#?}");
+        starts(1, "volume  fast/db");
+        starts(2, "drive   /d/0");
+        starts(4, "total   2 drives of fast");
+        assert!(lines[1].contains("50") && lines[4].contains("50"), "{lines:#?}");
+        assert_eq!((lines.len(), clock(UNIX_EPOCH + Duration::from_secs(86_400 + 3723))), (5, "01:02:03".into()));
     }
 }

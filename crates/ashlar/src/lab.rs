@@ -18,16 +18,16 @@ use crate::exit::Outcome;
 
 const EXAMPLES: &str = "\
 Examples:
-  ashlar lab report --published perc12                  what a RAID card looked like, on a machine without drives
-  ashlar lab list                                       the suites, and the reviews that they can be held against
+  ashlar lab report --published perc12                  published figures; needs no drives
+  ashlar lab list                                       the suites, and the reviews to compare with
   ashlar lab plan raid-card /dev/md0                    cells, time and wear, before anything starts
   ashlar lab run smoke /tmp/file --size 1G              two minutes on a file
   ashlar lab run raid-card /dev/md0 --destroy SERIAL    EVERYTHING ON IT IS LOST
-  ashlar lab run --resume lab-raid-card                 goes on where it was stopped
-  ashlar lab run array-states TARGET --array fast --array-drive /dev/nvme3n1    fails and rebuilds it, too
-  ashlar lab run transport TARGET --hosts db1,db2       one load from two hosts that run `fio --server`
+  ashlar lab run --resume lab-raid-card                 continues where it was stopped
+  ashlar lab run array-states TARGET --array fast --array-drive nvme3n1    fails and rebuilds it
+  ashlar lab run transport TARGET --hosts db1,db2       one load from two hosts
   ashlar lab run raid-card A --beside B                 one target against two
-  ashlar lab compare lab-a lab-b --published perc12     side by side, or why not
+  ashlar lab compare lab-a lab-b --published perc12     side by side, or why they cannot be compared
   ashlar lab import results/ --out lab-imported         from fio, bench-fio, Vdbench, elbencho
 
 The load generator is fio (package fio). A verdict is PASS, WARN or FAIL, and says why.";
@@ -84,7 +84,7 @@ fn problem(error: ::lab::Error) -> Problem {
         Error::Format { what, why } => Problem::new(Kind::Usage, "format", what, why, ""),
         Error::Usage { what, why } => Problem::usage(what, why, "ashlar lab --help has examples"),
         Error::Program { program, why } => {
-            Problem::failed(program, why, "its own words are above; `ashlar lab plan` shows what it would measure")
+            Problem::failed(program, why, "its messages are above; `ashlar lab plan` shows what it would measure")
         }
         Error::Refused(refusal) => {
             let code = match refusal {

@@ -37,6 +37,8 @@ mod serve;
 mod status;
 mod stop;
 mod text;
+#[cfg(test)]
+mod texts;
 mod volume;
 mod wipe;
 

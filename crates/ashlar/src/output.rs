@@ -56,7 +56,7 @@ pub fn bytes(all: &[u8]) {
     let mut rest = all;
     while !rest.is_empty() {
         match rustix::io::write(io::stdout().as_fd(), rest) {
-            Ok(0) => return failed(Standing::Failed("it takes nothing".to_owned())),
+            Ok(0) => return failed(Standing::Failed("it accepts no data".to_owned())),
             Ok(n) => rest = &rest[n..],
             Err(Errno::INTR) => {}
             Err(Errno::PIPE) => return failed(Standing::Unread),

@@ -11,21 +11,21 @@ use crate::text;
 
 const EXAMPLES: &str = "\
 Examples:
-  ashlar rebuild fast                       how it is set, and how far it is
-  ashlar rebuild fast --priority high       low, medium or high: its share beside hosts
-  ashlar rebuild fast --priority 200M       so many bytes a second, hosts or not
-  ashlar rebuild fast pause                 wait, over restarts, until told to go on
+  ashlar rebuild fast                       show the settings and the progress
+  ashlar rebuild fast --priority high       low, medium or high: its share of I/O beside hosts
+  ashlar rebuild fast --priority 200M       bytes per second, whatever hosts do
+  ashlar rebuild fast pause                 pause until `resume`, also over restarts
   ashlar rebuild fast resume";
 
-/// Set how fast rebuilds go; pause and resume them
+/// Set the speed of rebuilds; pause and resume them
 #[derive(clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Args {
     /// The array
     array: String,
-    /// What to do; nothing: tell how it is
+    /// What to do [default: show the state]
     action: Option<Action>,
-    /// low, medium, high, or bytes a second; kept over restarts
+    /// low, medium, high, or bytes per second; kept over restarts
     #[arg(long)]
     priority: Option<String>,
     /// Prints an object for scripts
@@ -35,9 +35,9 @@ pub struct Args {
 
 #[derive(Clone, Copy, clap::ValueEnum)]
 enum Action {
-    /// Rebuilds wait
+    /// Pause rebuilds
     Pause,
-    /// Rebuilds go on
+    /// Resume rebuilds
     Resume,
 }
 
@@ -70,7 +70,7 @@ fn look(context: &Context, array: &str) -> Result<ArrayView, Problem> {
             all.arrays
                 .into_iter()
                 .next()
-                .ok_or_else(|| Problem::failed(format!("array {array}"), "the server did not tell of it", "try again"))
+                .ok_or_else(|| Problem::failed(format!("array {array}"), "the server did not report it", "try again"))
         }
         None => context.offline(|world| async move {
             let opened = open::by_name(&world, array, How::READ_ONLY).await?;

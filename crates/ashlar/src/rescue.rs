@@ -16,25 +16,26 @@ Examples:
   ashlar rescue fast/db /mnt/db.img
   ashlar rescue fast/db /dev/nvme9n1 --force --json > db.lost
 
-Writes nothing to the array's drives. Copies what can be read, also when more drives are gone than the redundancy \
-covers; what cannot is zeros in the copy, and listed. ^C ends it at any time. The array must not be served (`ashlar stop \
+Writes nothing to the array's drives. Copies what can be read, even when more drives are gone than redundancy \
+covers; what cannot be read becomes zeros in the copy, and is listed. ^C ends it at any time. The array must not be \
+served (`ashlar stop \
 fast`). Exit code 4 when something is lost.";
 
-/// Copy out what can be read of a volume (offline, reads only)
+/// Copy what can be read of a volume (offline, read-only)
 #[derive(clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Args {
     /// ARRAY/VOLUME
     volume: String,
-    /// A file, which is made, or a block device
+    /// A file to create (called FILE.part until it is complete), or a block device
     to: PathBuf,
-    /// Writes over what is there
+    /// Overwrites existing data
     #[arg(long)]
     force: bool,
-    /// Copies blocks that may be old: the newest records are on drives that are not here
+    /// Copies blocks that may be old: the newest records are on missing drives
     #[arg(long)]
     accept_old: bool,
-    /// Reads as of the generation before the newest
+    /// Reads the state of the generation before the newest
     #[arg(long)]
     previous_generation: bool,
     /// Prints an object for scripts, with every lost range
@@ -83,7 +84,7 @@ pub fn run(context: &Context, args: &Args) -> Outcome {
     let (copied, all) = (human(view.copied_bytes), human(view.bytes));
     text::print(&match view.lost_bytes {
         0 => format!("Copied {copied} of {all} to {}; the rest was never written. Nothing is lost.", args.to.display()),
-        n => format!("Copied {copied} of {all} to {}. LOST: {}, zeros there.", args.to.display(), human(n)),
+        n => format!("Copied {copied} of {all} to {}. LOST: {}, filled with zeros.", args.to.display(), human(n)),
     });
     Ok(outcome)
 }

@@ -18,15 +18,15 @@ use crate::text;
 
 const EXAMPLES: &str = "\
 Examples:
-  ashlar scrub start fast                              read everything, repair what rots
-  ashlar scrub start fast --parity                     and compare redundancy with the data
+  ashlar scrub start fast                              read all data, repair errors
+  ashlar scrub start fast --parity                     also compare redundancy with the data
   ashlar scrub stop fast
   ashlar scrub schedule fast --media-every 168 --parity-every 720 --rate 100M
 
-Of an array that is served it runs in the background, behind its hosts; `ashlar status` shows how far it is and what it
-found. Of one that is not served it runs to its end here; ^C ends it, and the next open goes on with it.";
+An array that is served is scrubbed in the background; `ashlar status` shows the progress and what was found. An \
+array that is not served is scrubbed by this command; ^C interrupts it, and the next open continues it.";
 
-/// Read everything before it is needed, and repair what rots
+/// Verify all data in the background and repair errors
 #[derive(clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Args {
@@ -39,33 +39,33 @@ pub struct Args {
 
 #[derive(Subcommand)]
 enum Verb {
-    /// Start a scrub: every written block against its checksum
+    /// Start a scrub: compare every written block with its checksum
     #[command(after_help = "Example:\n  ashlar scrub start fast --parity")]
     Start {
         /// The array
         array: String,
-        /// Redundancy against the data, too
+        /// Also compares redundancy with the data
         #[arg(long)]
         parity: bool,
     },
-    /// End the scrub that is running
+    /// Stop the running scrub
     #[command(after_help = "Example:\n  ashlar scrub stop fast")]
     Stop {
         /// The array
         array: String,
     },
-    /// Say how often scrubs run by themselves, and how fast
+    /// Set how often scrubs run, and how fast
     #[command(after_help = "Example:\n  ashlar scrub schedule fast --media-every 168 --rate 100M")]
     Schedule {
         /// The array
         array: String,
-        /// Hours from one media scrub to the next; 0: never
+        /// Hours between media scrubs; 0: none
         #[arg(long, value_name = "HOURS")]
         media_every: Option<u32>,
-        /// Hours from one parity scrub to the next; 0: never
+        /// Hours between parity scrubs; 0: none
         #[arg(long, value_name = "HOURS")]
         parity_every: Option<u32>,
-        /// Bytes a second that a scrub reads at most
+        /// Limit of bytes that a scrub reads per second
         #[arg(long, value_name = "BYTES")]
         rate: Option<Size>,
     },
@@ -155,7 +155,7 @@ async fn to_its_end(rt: &rt::Rt, opened: &Opened) -> Result<Done, Problem> {
         let far = view
             .running
             .map_or(String::new(), |r| format!(" after {} of {} segments", r.segments_done, r.segments_total));
-        return Ok(Done::new(format!("the scrub of {name} was interrupted{far}; the next open goes on with it")));
+        return Ok(Done::new(format!("the scrub of {name} was interrupted{far}; the next open continues it")));
     }
     let Some(run) = view.last else { return Err(Problem::failed("scrub", "it did not run", "see the array's events")) };
     let mut done = Done::new(format!("{} scrub of {name}: {}", run.kind, text::scrub_run(&run)));
@@ -165,7 +165,7 @@ async fn to_its_end(rt: &rt::Rt, opened: &Opened) -> Result<Done, Problem> {
 
 fn findings(run: &ScrubRunView) -> Vec<String> {
     if run.found.is_empty() {
-        return vec!["nothing is wrong".to_owned()];
+        return vec!["no errors".to_owned()];
     }
     run.found.iter().map(text::scrub_found).collect()
 }

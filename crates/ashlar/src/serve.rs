@@ -17,96 +17,96 @@ const EXAMPLES: &str = "\
 Examples:
   ashlar serve                                   all arrays this machine knows
   ashlar serve --nbd tcp:127.0.0.1:10809 d/      the arrays on the files of a directory
-  ashlar serve --nvme tcp:127.0.0.1:4420 --allow-any     NVMe/TCP too: then nvme connect-all -t tcp -a 127.0.0.1
+  ashlar serve --nvme tcp:127.0.0.1:4420 --allow-any     for `nvme connect-all`
   ashlar serve --config /etc/ashlar.toml
   nbdinfo 'nbd+unix:///fast/db?socket=/run/ashlar-nbd.sock'
 
 Recovers the arrays, exports their volumes as ARRAY/VOLUME, and takes commands on the control socket until SIGINT, \
-SIGTERM or `ashlar stop`. ASHLAR_LOG=debug says more.";
+SIGTERM, SIGHUP or `ashlar stop`. ASHLAR_LOG=debug logs more.";
 
 /// Serve arrays: export their volumes and take commands
 #[derive(clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Args {
-    /// Drives, or directories with drives; all known arrays when none is named
+    /// Drives, or directories with drives [default: all known arrays]
     #[arg(value_name = "DRIVE|DIR", conflicts_with = "config")]
     places: Vec<PathBuf>,
-    /// A raw drive to export with nothing between, as direct/NAME: what arrays are measured against. Hosts write to it
+    /// Exports a raw drive as direct/NAME, to measure arrays against. Hosts write to it
     #[arg(long, value_name = "DRIVE")]
     direct: Vec<String>,
-    /// A drive that belongs to no array: the first that lacks one, and has no spare of its own, gets it
+    /// A spare drive for the first array that lacks a drive and has no spare of its own
     #[arg(long, value_name = "DRIVE")]
     spare: Vec<String>,
     /// A configuration file
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
-    /// An address of the NBD export, unix:PATH or tcp:ADDRESS:PORT [default: ashlar-nbd.sock beside the control socket]
+    /// An address of the NBD export, unix:PATH or tcp:ADDRESS:PORT [default: beside the control socket: NAME-nbd.sock for NAME.sock]
     #[arg(long, value_name = "ADDRESS")]
     nbd: Vec<String>,
-    /// Lets the NBD export listen where other machines reach it. NBD asks nobody who it is: whoever does may read and write
+    /// Allows the NBD export to listen where other machines reach it. NBD has no authentication: all of them may read and write
     #[arg(long)]
     nbd_insecure: bool,
     /// An address of the NVMe/TCP export, tcp:ADDRESS:PORT [default: none, so no NVMe/TCP]
     #[arg(long, value_name = "ADDRESS")]
     nvme: Vec<String>,
-    /// What the discovery log tells hosts instead, ADDRESS:PORT
+    /// ADDRESS:PORT that the discovery log gives to hosts instead
     #[arg(long, value_name = "ADDRESS")]
     nvme_advertise: Vec<String>,
-    /// A host that may use every array over NVMe/TCP, by its qualified name [default: nobody]
+    /// A host that may use every array over NVMe/TCP, by its qualified name [default: no host]
     #[arg(long, value_name = "NQN")]
     allow_host: Vec<String>,
     /// Lets every host use every array over NVMe/TCP
     #[arg(long)]
     allow_any: bool,
-    /// Memory for the map of each array: of what was written in pieces of 128 KiB, 1M holds the map of 0.7 GiB
+    /// Memory for the map of each array: 1M holds the map of 0.7 GiB that was written in pieces of 128 KiB
     /// [default: 256M]
     #[arg(long, value_name = "SIZE")]
     map_memory: Option<Size>,
-    /// Memory at which what was written to an array is merged into its map: with more there are fewer checkpoints, and
-    /// longer starts after a crash [default: 60M]
+    /// Memory for new map entries of an array before they are merged into its map: more means fewer checkpoints, and a longer
+    /// start after a crash [default: 60M]
     #[arg(long, value_name = "SIZE")]
     memtable_memory: Option<Size>,
-    /// Memory of freed buffers that each core keeps for the next requests [default: 64M]
+    /// Memory of freed buffers that each core keeps for reuse [default: 64M]
     #[arg(long, value_name = "SIZE")]
     buffer_memory: Option<Size>,
-    /// Cores that work, up to 5: one for arrays, the others for connections and for further parts of arrays; a single
-    /// one for all of it [default: 1]
+    /// Number of cores to use, up to 5: one for arrays, the others for connections and further parts of arrays; with 1, one
+    /// core does everything [default: 1]
     #[arg(long, value_name = "NUMBER")]
     cores: Option<usize>,
-    /// Keeps each core to a CPU of its own, of those that the process may use (taskset, CPUAffinity=)
+    /// Pins each core to a CPU of its own, of those that the process may use (taskset, CPUAffinity=)
     #[arg(long)]
     pin: bool,
-    /// When I/O queues of NVMe/TCP get a core of their own; NBD connections have one from the first [default: load]
+    /// When NVMe/TCP I/O queues move to other cores; NBD connections do so at the start [default: load]
     #[arg(long, value_name = "WHEN")]
     deal: Option<Deal>,
-    /// Microseconds that an idle core looks for answers before it sleeps, at most: as long as its sleeps have lately been, so a
-    /// server without work takes no CPU time; 0: it sleeps at once [default: 60]
+    /// Microseconds that an idle core polls before it sleeps, at most; a server without work does not poll. 0: sleeps
+    /// immediately [default: 60]
     #[arg(long, value_name = "TIME")]
     linger: Option<Linger>,
-    /// Congestion control of TCP connections: auto (what the system has; where that is BBR, cubic for clients on this machine or
-    /// in a network of it), system, or a name [default: auto]
+    /// Congestion control of TCP connections: auto (that of the system; if that is BBR, cubic for clients on this machine or
+    /// on its networks), system, or a name [default: auto]
     #[arg(long, value_name = "NAME")]
     congestion: Option<String>,
-    /// How drives are used, where they can be [default: plain]
+    /// How drives are accessed, where they support it [default: plain]
     #[arg(long, value_name = "HOW")]
     io: Option<Io>,
     /// Writes nothing: recovers in memory, exports read-only
     #[arg(long)]
     read_only: bool,
-    /// Accepts half or fewer of an array's drives
+    /// Opens arrays with half or fewer of their drives
     #[arg(long)]
     degraded: bool,
-    /// Leaves out drives with a history of their own; what they alone hold is given up
+    /// Ignores drives with a diverged history; data that only they hold is given up
     #[arg(long)]
     force_diverged: bool,
-    /// Goes on over writes that are lost beyond repair
+    /// Opens arrays although some writes are lost beyond repair
     #[arg(long)]
     accept_loss: bool,
-    /// Takes the array of this name from another server that has it. Where its drives can be reserved, the other is stopped
-    /// at once. Else it stops by itself within 10 s, unless it stands still: what it goes on to write then destroys data
+    /// Takes the array of this name over from another server. Where its drives can be reserved, the other server is stopped
+    /// immediately. Otherwise it stops by itself within 10 s, unless it is suspended: writes of it then destroy data
     #[arg(long, value_name = "NAME")]
     take_over: Vec<String>,
-    /// Whether drives that others may reach are reserved [default: auto]
+    /// Whether drives that other hosts may reach are reserved [default: auto]
     #[arg(long, value_name = "WHEN")]
     reservations: Option<Reservations>,
     /// Stops when standard input ends

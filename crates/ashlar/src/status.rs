@@ -19,11 +19,11 @@ Examples:
   ashlar status                  all arrays, one line each
   ashlar status fast             one array: drives, volumes, rebuild, alarms
   ashlar status --watch          every two seconds
-  ashlar status --check          one line and an exit code for monitoring: 0, 1 warning, 2 critical, 3 unknown
+  ashlar status --check          one line and an exit code, for monitoring
   ashlar status --json | jq '.arrays[].state'
   ashlar status --placement      CPUs of the data core, and which drives are near them
 
-A running Ashlar answers for the arrays that it serves. Others are recovered in memory; nothing is written.";
+A running Ashlar answers for the arrays that it serves. Others are recovered in memory only; nothing is written.";
 
 /// Show the state of arrays
 #[derive(clap::Args)]
@@ -31,13 +31,14 @@ A running Ashlar answers for the arrays that it serves. Others are recovered in 
 pub struct Args {
     /// Only this array, in detail
     array: Option<String>,
-    /// Again and again, every SECONDS
+    /// Repeats every SECONDS
     #[arg(long, value_name = "SECONDS", num_args = 0..=1, default_missing_value = "2")]
+    #[arg(value_parser = clap::value_parser!(u64).range(1..))]
     watch: Option<u64>,
-    /// Where the data core of the running Ashlar is, and which NUMA node each drive is attached to
+    /// Shows where the data core of the running Ashlar is, and which NUMA node each drive is attached to
     #[arg(long, conflicts_with_all = ["array", "watch", "check"])]
     placement: bool,
-    /// One line for monitoring; exit code 0 all is well, 1 warning, 2 critical, 3 not known (no answer within 5 s)
+    /// Prints one line for monitoring; exit code 0 OK, 1 warning, 2 critical, 3 unknown (no answer within 5 s)
     #[arg(long, conflicts_with = "watch")]
     check: bool,
     /// Prints an object for scripts (one per line with --watch)
@@ -66,12 +67,12 @@ pub fn run(context: &Context, args: &Args) -> Outcome {
         if args.json {
             text::print_json(&arrays)
         } else {
-            show(&arrays, args.array.is_some())
+            show(&arrays, args.array.is_some(), &context.control)
         }
         let Some(seconds) = args.watch else {
             return Ok(Finding::Good);
         };
-        if !output::pause(Duration::from_secs(seconds.max(1))) {
+        if !output::pause(Duration::from_secs(seconds)) {
             return Ok(Finding::Good);
         }
     }
@@ -83,8 +84,8 @@ fn placement(context: &Context, json: bool) -> Outcome {
             Kind::NotFound,
             "not_running",
             "the placement",
-            "no Ashlar is running here, and only one that runs has a data core",
-            "`ashlar serve` starts one; --control says where it answers",
+            "no Ashlar is running here, so there is no data core",
+            "`ashlar serve` starts one; --control names another socket",
         ));
     };
     let placement: Placement = client.get("/v1/placement")?;
@@ -124,9 +125,11 @@ fn placement_lines(p: &Placement) -> Vec<String> {
         let all: Vec<String> = others.iter().map(ToString::to_string).collect();
         lines.push(format!("arrays and parts of arrays: {here} on the data core, {} on the others", all.join(" + ")));
     }
-    lines.push("Buffers lie where the data core runs; the kernel gives each CPU queues of a drive.".to_owned());
+    lines.push(
+        "Buffers are on the node of the data core; the kernel gives each CPU its own queues of a drive.".to_owned(),
+    );
     if !p.measured {
-        lines.push("Not measured: no machine with two nodes has run this.".to_owned());
+        lines.push("Not yet tested on a machine with two nodes.".to_owned());
     }
     lines
 }
@@ -148,7 +151,7 @@ fn fetch(context: &Context, array: Option<&str>) -> Result<Arrays, Problem> {
     }
 }
 
-fn show(all: &Arrays, details: bool) {
+fn show(all: &Arrays, details: bool, control: &std::path::Path) {
     for alarm in &all.alarms {
         text::print(&format!("{}: {}", text::alarm_word(alarm.severity), alarm.line()));
     }
@@ -161,14 +164,17 @@ fn show(all: &Arrays, details: bool) {
         if let Some(b) = all.buffers {
             let hit = percent(b.hits, b.hits + b.misses);
             text::print(&format!(
-                "  buffers   {} of {} kept by this Ashlar, {hit} were there when asked for",
+                "  buffers   {} of {} kept by this Ashlar, {hit} of the requests were served from it",
                 human(b.bytes),
                 human(b.bytes_max)
             ));
         }
         if let (Some(linger), Some(congestion)) = (all.linger_us, &all.congestion) {
-            let linger =
-                if linger == 0 { "0 us: idle cores sleep at once".to_owned() } else { format!("{linger} us at most") };
+            let linger = if linger == 0 {
+                "0 us: idle cores sleep immediately".to_owned()
+            } else {
+                format!("{linger} us at most")
+            };
             text::print(&format!("  linger    {linger}; congestion control {congestion}"));
         }
         if all.served && !all.nbd.is_empty() {
@@ -184,7 +190,8 @@ fn show(all: &Arrays, details: bool) {
     }
     if all.arrays.is_empty() && all.absent.is_empty() && all.not_served.is_empty() {
         text::print(
-            "No arrays. `ashlar create` makes one, `ashlar import` lists what drives carry, `ashlar demo` shows it all.",
+            "No arrays. `ashlar create` makes one, `ashlar import` lists the arrays on drives, `ashlar demo` \
+             demonstrates everything.",
         );
         return;
     }
@@ -219,7 +226,7 @@ fn show(all: &Arrays, details: bool) {
         text::print(&format!("Spares for the first array that lacks a drive: {}", all.spares.join(", ")));
     }
     if !all.served {
-        text::print("No Ashlar is running; `ashlar serve` exports the volumes.");
+        text::print(&format!("No Ashlar answers at {}; `ashlar serve` exports the volumes.", control.display()));
     }
 }
 
@@ -246,7 +253,7 @@ mod tests {
         assert_eq!(lines[0], "data core on node 1, CPUs 8-15: 2 of 3 drives are attached there");
         assert_eq!(lines[2], "  node 1, CPUs 8-15: /dev/b /dev/c");
         assert_eq!(lines[3], "  node 2, no CPUs: no drives");
-        assert!(lines.last().unwrap().starts_with("Not measured"));
+        assert!(lines.last().unwrap().starts_with("Not yet tested"));
         placement.connections = vec![2, 1];
         assert!(placement_lines(&placement).contains(&"other cores: 2, with 2 + 1 connections now".into()));
         placement.pinned = vec![8, 9, 10];

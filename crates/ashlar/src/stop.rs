@@ -17,7 +17,7 @@ Examples:
   ashlar stop                    end the running Ashlar
   ashlar stop --force            also while hosts are connected
 
-SIGTERM and SIGINT end `ashlar serve` in the same way, whoever is connected.";
+SIGTERM, SIGINT and SIGHUP end `ashlar serve` in the same way, even while hosts are connected.";
 
 /// A clean stop writes at most what has not been merged into the map yet.
 const STOP_MAX: Duration = Duration::from_secs(120);
@@ -28,7 +28,7 @@ const STOP_MAX: Duration = Duration::from_secs(120);
 pub struct Args {
     /// Only this array
     array: Option<String>,
-    /// Also while hosts are connected: they are cut off
+    /// Proceeds even while hosts are connected; they are disconnected
     #[arg(long)]
     force: bool,
     /// Prints an object for scripts
@@ -43,7 +43,7 @@ pub fn run(context: &Context, args: &Args) -> Outcome {
             "not_running",
             "stop",
             format!("no Ashlar answers at {}", context.control.display()),
-            "nothing; or name another socket with --control",
+            "nothing to do; or name another socket with --control",
         ));
     };
     let done: Done = match &args.array {
@@ -65,5 +65,5 @@ fn stop_server(context: &Context, client: &Client, force: bool) -> Result<Done, 
         }
         thread::sleep(Duration::from_millis(5));
     }
-    Ok(Done::new("the Ashlar has stopped, its drives are released"))
+    Ok(Done::new("the Ashlar has stopped; its drives are released"))
 }

@@ -20,7 +20,7 @@ pub use units::{count, duration, per_second, percent};
 pub fn print_json(value: &impl Serialize) {
     match serde_json::to_string(value) {
         Ok(text) => print(&text),
-        Err(e) => output::cannot(format!("no JSON: {e}")),
+        Err(e) => output::cannot(format!("cannot be written as JSON: {e}")),
     }
 }
 

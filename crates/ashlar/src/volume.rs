@@ -24,9 +24,9 @@ Examples:
   ashlar volume list fast
   ashlar volume delete fast/ledger
 
-Volumes are thin: they take space as they are written, and may promise more than the array holds.";
+Volumes are thin: they take space as they are written, and together may be larger than the array.";
 
-/// Make, grow, rename, limit, delete and list volumes
+/// Create, grow, rename, limit, delete and list volumes
 #[derive(clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Args {
@@ -39,23 +39,23 @@ pub struct Args {
 
 #[derive(Subcommand)]
 enum Verb {
-    /// Make a volume
+    /// Create a volume
     #[command(after_help = "Example:\n  ashlar volume create fast/db 2T")]
     Create {
         /// ARRAY/VOLUME
         volume: String,
-        /// Its size, for instance 512M, 4G or 2T
+        /// Size, for instance 512M, 4G or 2T
         size: Size,
     },
-    /// Make a volume larger
+    /// Enlarge a volume
     #[command(after_help = "Example:\n  ashlar volume grow fast/db 3T")]
     Grow {
         /// ARRAY/VOLUME
         volume: String,
-        /// Its new size
+        /// New size
         size: Size,
     },
-    /// Give a volume another name
+    /// Rename a volume
     #[command(after_help = "Example:\n  ashlar volume rename fast/db ledger")]
     Rename {
         /// ARRAY/VOLUME
@@ -63,39 +63,40 @@ enum Verb {
         /// The new name, without the array
         to: String,
     },
-    /// Limit what the hosts of a volume may take
+    /// Limit the load that hosts put on a volume
     #[command(after_help = "\
 Examples:
   ashlar volume limit fast/db --iops 5000 --bandwidth 200M --burst 2
   ashlar volume limit fast/db --bandwidth 0
   ashlar volume limit fast/db --none
 
-What is not said stays as it is.")]
+Limits that are not given stay as they are.")]
+    #[command(group = limits())]
     Limit {
         /// ARRAY/VOLUME
         volume: String,
-        /// Reads, writes and deallocations a second, together; 0: no limit
+        /// Reads, writes and deallocations per second, together; 0: no limit
         #[arg(long)]
         iops: Option<u32>,
-        /// Bytes read and written a second, together, for instance 200M; 0: no limit
+        /// Bytes read and written per second, together, for instance 200M; 0: no limit
         #[arg(long, value_parser = bandwidth)]
         bandwidth: Option<u64>,
-        /// Seconds at the limit that may be saved up while little is asked for
+        /// Seconds of unused load that may be saved up for a burst
         #[arg(long, value_name = "SECONDS", value_parser = burst)]
         burst: Option<u32>,
-        /// Takes all limits away
-        #[arg(long, conflicts_with_all = ["iops", "bandwidth", "burst"], required_unless_present_any = ["iops", "bandwidth", "burst"])]
+        /// Removes all limits
+        #[arg(long, conflicts_with_all = ["iops", "bandwidth", "burst"])]
         none: bool,
     },
-    /// Delete a volume and all it holds
+    /// Delete a volume and all its data
     #[command(after_help = "Example:\n  ashlar volume delete fast/db")]
     Delete {
         /// ARRAY/VOLUME
         volume: String,
-        /// Also while hosts are connected: they are cut off
+        /// Proceeds even while hosts are connected; they are disconnected
         #[arg(long)]
         force: bool,
-        /// Does not ask
+        /// Does not ask for confirmation
         #[arg(long)]
         yes: bool,
     },
@@ -204,6 +205,11 @@ fn list(context: &Context, array: &str, json: bool) -> Outcome {
     Ok(Finding::Good)
 }
 
+/// At least one of these is given.
+fn limits() -> clap::ArgGroup {
+    clap::ArgGroup::new("limits").args(["iops", "bandwidth", "burst", "none"]).required(true).multiple(true)
+}
+
 /// Bytes a second; 0 is no limit.
 fn bandwidth(text: &str) -> Result<u64, String> {
     if text.trim() == "0" { Ok(0) } else { text.parse::<Size>().map(|size| size.0) }
@@ -211,11 +217,11 @@ fn bandwidth(text: &str) -> Result<u64, String> {
 
 /// Seconds as milliseconds.
 fn burst(text: &str) -> Result<u32, String> {
-    let seconds: f64 = text.parse().map_err(|_| format!("\"{text}\" is no number of seconds"))?;
+    let seconds: f64 = text.parse().map_err(|_| format!("\"{text}\" is not a number of seconds"))?;
     if (0.0..=3600.0).contains(&seconds) {
         Ok((seconds * 1000.0) as u32)
     } else {
-        Err("a burst is an hour at most".to_owned())
+        Err("a burst is at most an hour (3600)".to_owned())
     }
 }
 

@@ -13,23 +13,24 @@ const EXAMPLES: &str = "\
 Examples:
   ashlar wipe /dev/nvme3n1       says what it holds, and asks for the drive's name
   ashlar wipe --yes d/3
-  ashlar wipe --take-from fast d/3     of an array that this machine knows, and that uses the drive
+  ashlar wipe --take-from fast d/3     even if this known array uses it
 
-Takes our labels off one drive, for instance one that was replaced. For a whole array: `ashlar destroy`.";
+Removes the Ashlar labels from one drive, for instance from one that was replaced. For a whole array: `ashlar \
+destroy`.";
 
-/// Take our labels off a drive
+/// Remove the Ashlar labels from a drive
 #[derive(clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Args {
     /// The drive
     drive: PathBuf,
-    /// Wipes also where no label can be read, and over what is not ours
+    /// Wipes even if no label can be read or the drive holds other data
     #[arg(long)]
     force: bool,
-    /// Wipes a member that this array, known on this machine, still uses
+    /// Wipes a drive that this array, known on this machine, still uses
     #[arg(long, value_name = "ARRAY")]
     take_from: Vec<String>,
-    /// Does not ask
+    /// Does not ask for confirmation
     #[arg(long)]
     yes: bool,
     /// Prints an object for scripts
@@ -48,8 +49,8 @@ pub fn run(context: &Context, args: &Args) -> Outcome {
             create::losses(&world, &names).await
         })?;
         let loss = match held.first() {
-            Some(held) => format!("Drive {name} {}.\nIt will be lost.", held.what),
-            None => format!("Drive {name} carries no label of ours."),
+            Some(held) => format!("Drive {name} {}.\nIts data will be lost.", held.what),
+            None => format!("Drive {name} carries no Ashlar label."),
         };
         confirm::by_name(false, &loss, &name)?;
     }

@@ -19,20 +19,20 @@ use crate::text::{self, Table};
 #[derive(clap::Args)]
 #[command(next_help_heading = "Exports")]
 pub struct ExportArgs {
-    /// An export instead: nvme+tcp://HOST[:PORT][/SUBSYSTEM][?nsid=N&hostnqn=NQN], nbd://HOST/EXPORT,
+    /// Measures an export instead: nvme+tcp://HOST[:PORT][/SUBSYSTEM][?nsid=N&hostnqn=NQN], nbd://HOST/EXPORT,
     /// nbd+unix:///EXPORT?socket=PATH
     #[arg(long, value_name = "URI", conflicts_with_all = ["drives", "memory", "model", "raid", "width", "fill", "state", "cores"])]
     export: Option<String>,
-    /// Where the bytes worked on begin
+    /// Offset of the bytes to work on
     #[arg(long, requires = "export", value_name = "SIZE", value_parser = lab::units::bytes)]
     offset: Option<u64>,
     /// Seconds of load before each measurement
     #[arg(long, requires = "export", value_name = "SECONDS")]
     ramp: Option<f64>,
-    /// Goes through the bytes once instead, however long it takes
+    /// Covers the bytes once instead, however long that takes
     #[arg(long, requires = "export", conflicts_with = "seconds")]
     once: bool,
-    /// Writes the object for scripts into this file, and tells the rate of every second on standard output
+    /// Writes the object for scripts to this file, and prints the rate every second
     #[arg(long, requires = "export", value_name = "FILE")]
     output: Option<PathBuf>,
 }
@@ -61,8 +61,8 @@ pub fn run(context: &Context, all: &super::Args) -> Outcome {
     let uri: ::export::Uri = name.parse().map_err(|why| wrong(why, "see `ashlar bench --help`"))?;
     let loads = all.loads();
     if !all.force && loads.iter().any(|l| !l.pattern.only_reads()) {
-        let hint = "--force writes all the same; --pattern random-read,sequential-read only reads";
-        return Err(wrong(format!("what is written to {name} is lost"), hint));
+        let hint = "--force writes nevertheless; --pattern random-read,sequential-read only reads";
+        return Err(wrong(format!("the data of {name} would be overwritten"), hint));
     }
     let seconds = |seconds: f64| Duration::try_from_secs_f64(seconds.clamp(0.0, 86_400.0)).unwrap_or_default();
     let each = seconds(all.seconds.unwrap_or(15.0)).max(Duration::from_millis(1)) / loads.len().max(1) as u32;
@@ -91,7 +91,7 @@ pub fn run(context: &Context, all: &super::Args) -> Outcome {
     })?;
     if let Some(path) = &args.output {
         let text = serde_json::to_string_pretty(&report).unwrap_or_default();
-        fs::write(path, text).map_err(|e| Problem::failed(path.display().to_string(), e, "name another file"))?;
+        fs::write(path, text).map_err(|e| Problem::failed(path.display().to_string(), e, "give another file"))?;
     } else if all.json {
         text::print_json(&report);
     } else {
@@ -102,8 +102,10 @@ pub fn run(context: &Context, all: &super::Args) -> Outcome {
 
 fn unreachable(name: &str, error: &bench::Error) -> Problem {
     let hint = match error {
-        bench::Error::Namespace(::export::nvme::client::Error::Which(_)) => "ashlar bench --help shows how it is named",
-        _ => "is it served, and may this host use it?",
+        bench::Error::Namespace(::export::nvme::client::Error::Which(_)) => {
+            "`ashlar bench --help` shows how to name it"
+        }
+        _ => "check that it is served and that this host may use it",
     };
     Problem::failed(name, error, hint)
 }
@@ -137,7 +139,8 @@ fn print(report: &Report) {
     table.lines().iter().for_each(|line| text::print(line));
     if report.loads.iter().any(|told| told.cpu_share.is_some_and(|share| share > CPU_SHARE_MAX)) {
         text::print(
-            "CPU is the share of its core that the generator used: near 100 % it is the limit, not the export.",
+            "CPU is the share of its core that the load generator used: near 100 % the generator is the limit, not \
+             the export.",
         );
     }
 }

@@ -81,7 +81,7 @@ pub async fn compare(client: &Client, collection: &Collection, copied: &Copied) 
             return Err(Problem::failed(
                 "the data",
                 format!("byte {} came back wrong", compared + first),
-                "this must not happen: please report it",
+                "this is a bug: please report it",
             ));
         }
         compared += got.len() as u64;

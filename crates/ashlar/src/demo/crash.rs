@@ -75,13 +75,13 @@ pub async fn run(rt: &Rt, server: &mut Server, seed: u64) -> Result<(), Problem>
         join_all(writers).await;
         drop(client);
         let written = ledger.borrow().writes_answered - before;
-        say::line(&format!("kill -9 number {kill}, after {written} answered writes, with {WRITERS} in flight"));
+        say::line(&format!("kill -9 number {kill}, after {written} acknowledged writes, with {WRITERS} in flight"));
         server.start(rt).await?;
         let client = server.connect(rt, "demo/crash").await?;
         let begun = rt.now();
         verify(&client, &ledger).await?;
         say::line(&format!(
-            "  all {} blocks written so far hold what was answered (verified in {})",
+            "  all {} blocks written so far hold the acknowledged data (verified in {})",
             ledger.borrow().touched.len(),
             duration(rt.now() - begun)
         ));
@@ -138,7 +138,7 @@ async fn verify(client: &Client, ledger: &Rc<RefCell<Ledger>>) -> Result<(), Pro
                 return Err(Problem::failed(
                     format!("block {block} of volume demo/crash"),
                     format!("it does not hold version {} (or up to {}, in flight)", v.answered, v.sent),
-                    "this must not happen: please report it",
+                    "this is a bug: please report it",
                 ));
             };
             // What is there now must stay.

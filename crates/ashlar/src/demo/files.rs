@@ -39,7 +39,7 @@ impl Collection {
         let mut collection = Collection { root: root.to_owned(), entries: vec![], stream_bytes: 0 };
         collection.walk(root, limit);
         if collection.entries.is_empty() {
-            let why = "there are no files that can be read";
+            let why = "it has no readable files";
             return Err(Problem::usage(
                 format!("data in {}", root.display()),
                 why,

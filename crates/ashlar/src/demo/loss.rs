@@ -46,7 +46,7 @@ pub async fn copy_and_lose(rt: &Rt, server: &Server, collection: &Collection) ->
     };
     let copy = copy::write(&client, collection, |share| written.set(share));
     let ((moved, copied), ()) = futures::future::try_join(copy, accident).await?;
-    moved.say("written, without a pause for the losses");
+    moved.say("written, without interruption by the losses");
     Ok(copied)
 }
 
@@ -113,7 +113,7 @@ async fn wait_until_optimal(rt: &Rt, server: &Server) -> Result<u64, Problem> {
             Some((_, None)) | None => {}
         }
         if begun.elapsed() > REBUILD_MAX {
-            return Err(Problem::failed("the rebuild", "it does not come to an end", "please report this"));
+            return Err(Problem::failed("the rebuild", "it does not end", "please report this"));
         }
         rt.sleep(Duration::from_millis(20)).await;
     }

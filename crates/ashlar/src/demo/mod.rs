@@ -44,20 +44,20 @@ about 1.5 GiB of space and leaves nothing behind.";
 /// Data taken when no --data names any.
 const DATA_BYTES_DEFAULT: u64 = 300 << 20;
 
-/// See it work: files in, drives lost, server killed, nothing lost
+/// Demonstrate: files in, drives lost, server killed, no data lost
 #[derive(clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Args {
-    /// Takes the files of this directory; some hundred MB of /usr when absent
+    /// Uses the files of this directory [default: some hundred MB of /usr]
     #[arg(long, value_name = "DIR")]
     data: Option<PathBuf>,
-    /// At most so much of them [default: 300M of /usr, all of --data]
+    /// Uses at most this much of them [default: 300M of /usr, all of --data]
     #[arg(long, value_name = "SIZE")]
     limit: Option<Size>,
-    /// Decides what the killed server was writing
+    /// Seed of the writes that the kills interrupt
     #[arg(long, default_value_t = 1)]
     seed: u64,
-    /// Leaves out the table at the end
+    /// Omits the table at the end
     #[arg(long)]
     no_table: bool,
 }
@@ -103,7 +103,7 @@ async fn script(rt: &Rt, args: &Args) -> Result<(), Problem> {
     server.verb_shown(rt, &["status"]).await?;
     loss::read_without(rt, &server, &collection, &copied).await?;
 
-    chapters.begin("New drives take their places and are rebuilt; then two others go");
+    chapters.begin("New drives replace them and are rebuilt; then two others fail");
     loss::replace_and_prove(rt, &server, &collection, &copied).await?;
 
     chapters.begin("SIGKILL during writes");

@@ -57,8 +57,8 @@ impl Place {
         // 5+2: seven fifths of the data, and two drives of eight again for the rebuild.
         let wanted = data_bytes * 7 / 5 * 5 / 4 + OVERHEAD_BYTES;
         if free_bytes < wanted {
-            let why = format!("{} are free, the demo wants {}", human(free_bytes), human(wanted));
-            return Err(Problem::refused("no_space", what(), why, format!("{todo}, or take less: --limit 100M")));
+            let why = format!("{} are free, the demo needs {}", human(free_bytes), human(wanted));
+            return Err(Problem::refused("no_space", what(), why, format!("{todo}, or use less data: --limit 100M")));
         }
         let made = tempfile::Builder::new().prefix("ashlar-demo-").tempdir();
         let dir = made.map_err(|e| Problem::failed(what(), e, todo))?.keep();

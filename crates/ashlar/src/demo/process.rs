@@ -119,7 +119,7 @@ impl Server {
             rt.sleep(Duration::from_millis(5)).await;
         }
         self.child = Some(child);
-        Err(Problem::failed("ashlar serve", format!("it does not come up\n{}", self.log_end()), "please report this"))
+        Err(Problem::failed("ashlar serve", format!("it does not start\n{}", self.log_end()), "please report this"))
     }
 
     fn answers(&self) -> bool {

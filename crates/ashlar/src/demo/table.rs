@@ -19,9 +19,9 @@ const ROUNDS: u64 = 3;
 pub async fn print(rt: &Rt) -> Result<(), Problem> {
     let how = Quick::default();
     let wanted = how.drives as u64 * how.drive_bytes;
-    if let Some(available) = memory_available().filter(|a| *a < wanted / 2 * 3) {
+    if let Some(available) = server::memory::available().filter(|a| *a < wanted / 2 * 3) {
         let (wanted, available) = (human(wanted), human(available));
-        say::line(&format!("left out: the drives want {wanted} of memory, {available} are available"));
+        say::line(&format!("omitted: the drives need {wanted} of memory, {available} are available"));
         return Ok(());
     }
     let progress = Progress::new(false);
@@ -34,12 +34,4 @@ pub async fn print(rt: &Rt) -> Result<(), Problem> {
     drop(progress);
     report.to_string().lines().for_each(say::line);
     Ok(())
-}
-
-/// Memory that can be taken without swapping, as the kernel estimates it.
-fn memory_available() -> Option<u64> {
-    let info = std::fs::read_to_string("/proc/meminfo").ok()?;
-    let line = info.lines().find_map(|l| l.strip_prefix("MemAvailable:"))?;
-    let kib: u64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
-    Some(kib << 10)
 }

@@ -38,7 +38,7 @@ impl ServedArray {
     /// When nobody answers, or the drive is no member.
     pub fn find(served: &Served) -> Result<ServedArray, Problem> {
         let Some(client) = Client::connect(Path::new(&served.socket)) else {
-            let why = format!("no Ashlar answers behind {}", served.socket);
+            let why = format!("no Ashlar answers at {}", served.socket);
             return Err(Problem::usage(format!("array {}", served.array), why, "start `ashlar serve`"));
         };
         let this = ServedArray { client, served: served.clone() };
@@ -73,10 +73,7 @@ impl ServedArray {
     fn view(&self) -> Result<ArrayView, Problem> {
         let all: Arrays = self.client.get(&format!("/v1/arrays/{}", encode(&self.served.array)))?;
         let array = format!("array {}", self.served.array);
-        all.arrays
-            .into_iter()
-            .next()
-            .ok_or_else(|| Problem::failed(array, "the server did not tell of it", "try again"))
+        all.arrays.into_iter().next().ok_or_else(|| Problem::failed(array, "the server did not report it", "try again"))
     }
 
     fn tell(&self, verb: &str, request: &impl serde::Serialize) -> Result<Done, Problem> {

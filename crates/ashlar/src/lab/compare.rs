@@ -16,15 +16,15 @@ Examples:
   ashlar lab compare lab-md lab-ashlar
   ashlar lab compare lab-raid-card --published perc12 --html compared.html
 
-The first result is what the others are held against. Cells whose conditions differ get no difference, but the reason.";
+The first result is the reference. For cells whose conditions differ the reason is shown instead of a difference.";
 
-/// Hold results against each other, or say why that cannot be done
+/// Compare results, or say why they cannot be compared
 #[derive(clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Args {
     #[command(flatten)]
     results: ResultArgs,
-    /// Writes the whole report of all of them as well
+    /// Also writes the report of all of them
     #[arg(long, value_name = "FILE")]
     html: Option<PathBuf>,
 }
@@ -33,7 +33,7 @@ pub struct Args {
 pub fn run(json: bool, args: &Args) -> Outcome {
     let runs = args.results.read()?;
     if runs.len() < 2 {
-        return Err(Problem::usage("comparison", "it wants two results", "name another, or add --published REVIEW"));
+        return Err(Problem::usage("comparison", "two results are needed", "name another, or add --published REVIEW"));
     }
     let comparison = compare(&runs);
     if let Some(path) = &args.html {
@@ -54,10 +54,10 @@ pub fn run(json: bool, args: &Args) -> Outcome {
         }
     }
     if comparison.lines.is_empty() {
-        text::print("nothing here can be compared: no two cells have the same load");
+        text::print("nothing can be compared: no two cells have the same load");
     }
     if comparison.alone > 0 {
-        text::print(&format!("{} cells of {} have no like", comparison.alone, comparison.names[0]));
+        text::print(&format!("{} cells of {} have no counterpart", comparison.alone, comparison.names[0]));
     }
     Ok(Finding::Good)
 }
@@ -69,13 +69,13 @@ fn judgement(pairing: &Pairing) -> String {
     let real = match pairing.real {
         Real::Yes => "",
         Real::Noise => ", within the noise",
-        Real::Unknown => ", spread not told",
+        Real::Unknown => ", spread unknown",
     };
     let untold = if pairing.untold.is_empty() {
         String::new()
     } else {
-        format!(" (told by one side only: {})", pairing.untold.join(", "))
+        format!(" (known of one side only: {})", pairing.untold.join(", "))
     };
-    let share = pairing.delta.map_or("no share of zero".to_owned(), |delta| format!("{:+.1} %{real}", delta * 100.0));
+    let share = pairing.delta.map_or("no ratio to zero".to_owned(), |delta| format!("{:+.1} %{real}", delta * 100.0));
     format!("{share}{untold}")
 }

@@ -23,7 +23,8 @@ const ASKED_BYTES: u64 = 1 << 30;
 /// # Errors
 /// When there is none, or an export does not answer.
 pub fn target(context: &Context, name: &str, size: Option<u64>) -> Result<Target, Problem> {
-    let wrong = |e: &dyn std::fmt::Display| Problem::failed(name, e, "is it served, and may this host use it?");
+    let wrong =
+        |e: &dyn std::fmt::Display| Problem::failed(name, e, "check that it is served and that this host may use it");
     if !name.contains("://") {
         return Target::look(name, size).map_err(problem);
     }
@@ -55,7 +56,7 @@ pub fn target(context: &Context, name: &str, size: Option<u64>) -> Result<Target
 pub fn written(context: &Context, target: &str, offset: u64, bytes: u64) -> Written {
     let Ok(Uri::Nbd { address, export }) = target.parse() else { return Written::Unknown };
     let ask = context.offline(|world| async move {
-        let wrong = |e| Problem::failed(target, e, "is it served?");
+        let wrong = |e| Problem::failed(target, e, "check that it is served");
         written_of(&world.rt, &address, &export, offset, bytes).await.map_err(wrong)
     });
     ask.unwrap_or(Written::Unknown)

@@ -11,13 +11,13 @@ use crate::text::{self, Table};
 const EXAMPLES: &str = "\
 Examples:
   ashlar lab list
-  ashlar lab list --suite smoke > mine.toml      a copy to change; then: ashlar lab run mine.toml TARGET";
+  ashlar lab list --suite smoke > mine.toml      a copy to change";
 
 /// List the suites, and the reviews whose figures are built in
 #[derive(clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Args {
-    /// Prints the text of a suite instead
+    /// Prints the definition of a suite instead
     #[arg(long, value_name = "NAME")]
     suite: Option<String>,
 }

@@ -27,7 +27,7 @@ Examples:
 #[derive(clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Args {
-    /// A suite of `ashlar lab list`, or a file .toml
+    /// A suite of `ashlar lab list`, or a .toml file
     suite: String,
     /// A file, a block device, nbd://HOST/EXPORT, nbd+unix:///EXPORT?socket=PATH or
     /// nvme+tcp://HOST[:PORT][/SUBSYSTEM][?nsid=N]
@@ -41,23 +41,23 @@ pub struct Args {
 /// What can be wished for, of a plan and of a run.
 #[derive(Clone, Debug, Default, clap::Args)]
 pub struct WishArgs {
-    /// Bytes of a file that is to be made; of an export only so many [default: what it says]
+    /// Size of a file to create; of an export, bytes to use [default: its size]
     #[arg(long, value_parser = units::bytes)]
     pub size: Option<u64>,
-    /// Time that there is, such as 90m or 2h; tests that do not fit are left out
+    /// Time limit, such as 90m or 2h; tests that do not fit are omitted
     #[arg(long, value_parser = units::seconds)]
     pub budget: Option<f64>,
-    /// Leaves out writes below this size, as drives with a larger unit want
+    /// Omits writes below this size, for drives with a larger indirection unit
     #[arg(long, value_name = "SIZE", value_parser = units::bytes)]
     pub write_min: Option<u64>,
-    /// Bytes a second that time and wear are reckoned with [default: 2e9]
+    /// Write rate per second for the estimates of time and wear [default: 2e9]
     #[arg(long, value_name = "SIZE", value_parser = units::bytes)]
     pub write_rate: Option<u64>,
-    /// Hosts that make each load together, each with all its threads: HOST[:PORT] of a `fio --server`, with commas
-    /// between; all see the target under the same name
+    /// Hosts that run each load together, each with all its threads: HOST[:PORT] of a `fio --server`, separated by commas;
+    /// the target has the same name on all of them
     #[arg(long, value_name = "HOSTS", value_delimiter = ',', value_parser = str::parse::<Host>)]
     pub hosts: Vec<Host>,
-    /// Another target, measured alone too, and at once with the first; may be said again
+    /// Another target, measured alone and together with the first; may be repeated
     #[arg(long, value_name = "TARGET")]
     pub beside: Vec<String>,
 }
@@ -69,22 +69,22 @@ pub struct ArrayArgs {
     /// The array behind the target, when an Ashlar serves it
     #[arg(long, value_name = "ARRAY", requires = "array_drive", conflicts_with = "hook_fail")]
     array: Option<String>,
-    /// The drive of it that is failed
+    /// The drive of the array to fail
     #[arg(long, value_name = "DRIVE", requires = "array")]
     array_drive: Option<String>,
-    /// What takes its place; what it holds is lost [default: the same drive]
+    /// Its replacement, whose data is lost [default: the same drive]
     #[arg(long, value_name = "DRIVE", requires = "array")]
     array_spare: Option<String>,
-    /// Any other array: a command that takes a drive out
+    /// For other arrays: a command that fails a drive
     #[arg(long, value_name = "COMMAND", requires = "hook_replace")]
     hook_fail: Option<String>,
-    /// Puts a drive in; the rebuild begins
+    /// A command that adds a drive; the rebuild starts
     #[arg(long, value_name = "COMMAND", requires = "hook_fail")]
     hook_replace: Option<String>,
-    /// Returns when the array is whole again
+    /// A command that returns when the rebuild is done
     #[arg(long, value_name = "COMMAND", requires = "hook_fail")]
     hook_wait: Option<String>,
-    /// Prints optimal, degraded or rebuilding, and hundredths rebuilt; instead of --hook-wait
+    /// A command that prints optimal, degraded or rebuilding, and the percentage rebuilt; instead of --hook-wait
     #[arg(long, value_name = "COMMAND", requires = "hook_fail")]
     hook_state: Option<String>,
 }
@@ -142,18 +142,18 @@ impl WishArgs {
     /// When it cannot: what, and why.
     pub fn check_beside(&self, plan: &Plan, array_control: bool) -> Result<(), Problem> {
         let refused =
-            |why: &str, other: &str| Err(Problem::usage("--beside", why, format!("leave out --beside, or {other}")));
+            |why: &str, other: &str| Err(Problem::usage("--beside", why, format!("omit --beside, or {other}")));
         if self.beside.is_empty() {
             return Ok(());
         }
         if !self.hosts.is_empty() {
-            return refused("hosts make a load on one target", "--hosts");
+            return refused("several hosts can load one target only", "--hosts");
         }
         if array_control {
-            return refused("the states of an array are those of one target", "--array and the hooks");
+            return refused("array states can be measured on one target only", "--array and the hooks");
         }
         if plan.steps.iter().all(|s| s.part != Part::Together) {
-            let why = "this suite has no single load (kind load or matrix), which is what several targets have at once";
+            let why = "this suite has no test of kind load or matrix, and only those run on several targets together";
             return refused(why, "take another suite");
         }
         Ok(())
@@ -168,14 +168,14 @@ impl WishArgs {
             return Ok(());
         }
         lab::hosts::check(&self.hosts, target).map_err(problem)?;
-        let refused = |why: &str| Err(Problem::usage("--hosts", why, "leave out one or the other"));
+        let refused = |why: &str| Err(Problem::usage("--hosts", why, "omit one of them"));
         if array_control {
-            return refused("the states of an array are cut out of one machine's logs");
+            return refused("array states need the logs of one machine");
         }
         if plan.steps.iter().all(|s| s.load.hosts.is_none()) {
             let not_run = plan.not_run.iter().filter(|p| p.value.starts_with("not run"));
             let why: Vec<String> = not_run.map(|p| format!("{}: {}", p.name, p.value)).collect();
-            return refused(&format!("no load of this suite can be made by hosts ({})", why.join("; ")));
+            return refused(&format!("no load of this suite can run on hosts ({})", why.join("; ")));
         }
         Ok(())
     }
@@ -228,13 +228,11 @@ pub fn summary(plan: &Plan, targets: &[Target]) {
     let cells = plan.steps.len() + 3 * states;
     text::print(&format!("{cells} cells at most, about {time}"));
     if states > 0 {
-        text::print(&format!(
-            "{states} rebuilds of the array come on top: a drive of it is failed and replaced each time"
-        ));
+        text::print(&format!("plus {states} rebuilds of the array: each time a drive is failed and replaced"));
     }
     if plan.writes() {
         text::print(&format!(
-            "writes {} to fill {}, and up to {} more at {} ({:.1} times what there is)",
+            "writes {} to fill {}, and up to {} more at {} ({:.1} times its size)",
             units::capacity(exact),
             targets.iter().map(|t| t.name.as_str()).collect::<Vec<_>>().join(" and "),
             units::capacity(timed),

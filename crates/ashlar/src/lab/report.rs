@@ -18,20 +18,20 @@ Examples:
   ashlar lab report lab-smoke --out smoke.html
   ashlar lab report lab-raid-card --published perc12 --prices prices.toml
 
-A price file has date, currency, system_price, raw_tb, drives, and optionally raid, reserve_percent, dedup, compression,
-watts, kwh_price, pue, years, dwpd, warranty_years, host_tb_per_day, write_amplification, and [[port]] tables with name,
-adapter_price, adapter_ports, switch_price, switch_ports, optic_price, cable_price, gbit_per_sec.";
+A price file has date, currency, system_price, raw_tb, drives, and optionally raid, reserve_percent, dedup, \
+compression, watts, kwh_price, pue, years, dwpd, warranty_years, host_tb_per_day, write_amplification, and [[port]] \
+tables with name, adapter_price, adapter_ports, switch_price, switch_ports, optic_price, cable_price, gbit_per_sec.";
 
-/// Write a report: one HTML file that needs nothing else
+/// Write a report: one self-contained HTML file
 #[derive(clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Args {
     #[command(flatten)]
     results: ResultArgs,
-    /// The file
+    /// File to write
     #[arg(long, value_name = "FILE", default_value = "lab-report.html")]
     out: PathBuf,
-    /// Prices, of the first result
+    /// Price file, for the first result
     #[arg(long, value_name = "FILE")]
     prices: Option<PathBuf>,
 }
@@ -39,7 +39,7 @@ pub struct Args {
 /// Results, measured or published.
 #[derive(Clone, Debug, clap::Args)]
 pub struct ResultArgs {
-    /// Directories of runs, or files result.json
+    /// Directories of runs, or result.json files
     #[arg(required_unless_present = "published")]
     results: Vec<PathBuf>,
     /// A review's figures: perc12, perc11, qlc24, fc-roce, ssd24

@@ -23,13 +23,13 @@ use crate::text;
 
 const EXAMPLES: &str = "\
 Examples:
-  ashlar lab run smoke /tmp/file --size 1G                        makes the file, takes two minutes
+  ashlar lab run smoke /tmp/file --size 1G                        creates the file; two minutes
   ashlar lab run raid-card /dev/md0 --destroy 7f3a --level RAID5  EVERYTHING ON IT IS LOST
   ashlar lab run qlc-slice /dev/nvme1n1 --budget 2h --write-min 64K
   ashlar lab run --resume lab-raid-card
   ashlar lab run raid-card /dev/md0 --beside /dev/md1 --destroy 7f3a --destroy 80c1
   ashlar lab run transport /dev/nvme1n1 --destroy 7f3a --hosts db1,db2:8801
-  ashlar lab run array-states nbd://host/fast/db --destroy fast/db --array fast --array-drive /dev/nvme3n1
+  ashlar lab run array-states nbd://h/fast/db --destroy fast/db --array fast --array-drive nvme3n1
   ashlar lab run array-states /dev/md0 --destroy 7f3a --hook-wait 'mdadm --wait /dev/md0' \\
       --hook-fail 'mdadm /dev/md0 --fail /dev/sdb --remove /dev/sdb' \\
       --hook-replace 'mdadm --zero-superblock /dev/sdb && mdadm /dev/md0 --add /dev/sdb'
@@ -40,23 +40,23 @@ The report is report.html in the directory; result.json and cells.csv lie beside
 #[derive(clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Args {
-    /// A suite of `ashlar lab list`, or a file .toml
+    /// A suite of `ashlar lab list`, or a .toml file
     #[arg(required_unless_present = "resume")]
     suite: Option<String>,
     /// A file, a block device, nbd://HOST/EXPORT, nbd+unix:///EXPORT?socket=PATH or
     /// nvme+tcp://HOST[:PORT][/SUBSYSTEM][?nsid=N]
     #[arg(required_unless_present = "resume")]
     target: Option<String>,
-    /// Where results go [default: lab-SUITE]
+    /// Directory for the results [default: lab-SUITE]
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
-    /// Goes on with the run in this directory
+    /// Continues the run in this directory
     #[arg(long, value_name = "DIR", conflicts_with_all = ["suite", "target", "out", "hosts", "beside"])]
     resume: Option<PathBuf>,
-    /// The target's serial number (a file's name): everything on it will be lost; once for each target
+    /// The target's serial number (or file name), to confirm that its data will be lost; once for each target
     #[arg(long, value_name = "SERIAL")]
     destroy: Vec<String>,
-    /// Says that the target was written in full before; reads are then marked WARN, not FAIL
+    /// States that the target was written in full before; reads are then marked WARN instead of FAIL
     #[arg(long)]
     filled: bool,
     #[command(flatten)]
@@ -76,10 +76,10 @@ pub struct SubjectArgs {
     /// RAID level, such as RAID5 or JBOD
     #[arg(long)]
     level: Option<String>,
-    /// Drives, in words
+    /// Description of the drives
     #[arg(long)]
     drives: Option<String>,
-    /// How many drives
+    /// Number of drives
     #[arg(long)]
     drive_count: Option<u32>,
 }

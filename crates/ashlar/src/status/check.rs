@@ -42,9 +42,9 @@ fn within_time(context: &Context, array: Option<&str>) -> Result<Arrays, Problem
     wait.recv_timeout(PATIENCE).unwrap_or_else(|e| {
         let why = match e {
             RecvTimeoutError::Timeout => format!("no answer within {} s", PATIENCE.as_secs()),
-            RecvTimeoutError::Disconnected => "the question ended without an answer".to_owned(),
+            RecvTimeoutError::Disconnected => "the connection ended without an answer".to_owned(),
         };
-        Err(Problem::failed("ashlar status", why, "see whether the server runs and its drives answer"))
+        Err(Problem::failed("ashlar status", why, "check that the server runs and its drives answer"))
     })
 }
 
@@ -87,7 +87,7 @@ fn line(health: Health, all: &Arrays) -> String {
         found.push(match all.arrays.len() {
             0 => "no arrays".to_owned(),
             1 => format!("{}: {}", all.arrays[0].name, text::state_sentence(&all.arrays[0])),
-            n => format!("{n} arrays are whole"),
+            n => format!("{n} arrays are OK"),
         });
     }
     format!("{}: {}", health.word(), found.join("; "))

@@ -51,12 +51,12 @@ pub fn drives_line(members: &[MemberView]) -> String {
     parts.map(|(n, word)| format!("{n} {word}")).collect::<Vec<_>>().join(", ")
 }
 
-/// "map 3.0 MiB of 256.0 MiB, 99 % of 8120 look-ups hit; memtable 0.2 MiB of 60.0 MiB".
+/// "map 3.0 MiB of 256.0 MiB, 99 % of 8120 lookups hit; memtable 0.2 MiB of 60.0 MiB".
 fn memory(a: &ArrayView) -> String {
     let asked = a.map_hits + a.map_misses;
     let mut words = format!("map {} of {}", human(a.map_memory_bytes), human(a.map_memory_bytes_max));
     if asked > 0 {
-        words.push_str(&format!(", {} of {asked} look-ups hit", percent(a.map_hits, asked)));
+        words.push_str(&format!(", {} of {asked} lookups hit", percent(a.map_hits, asked)));
     }
     words.push_str(&format!("; memtable {} of {}", human(a.memtable_bytes), human(a.memtable_bytes_max)));
     words
@@ -80,7 +80,7 @@ pub fn array_details(a: &ArrayView) -> Vec<String> {
         percent(a.used_bytes, a.usable_bytes)
     );
     if a.map_room_bytes > 0 {
-        space.push_str(&format!(", {} of it by the map of thinly written volumes", human(a.map_room_bytes)));
+        space.push_str(&format!(", {} of it by the map of sparsely written volumes", human(a.map_room_bytes)));
     }
     if a.provisioned_bytes > 0 {
         space.push_str(&format!(", {} promised to volumes", human(a.provisioned_bytes)));
@@ -91,12 +91,15 @@ pub fn array_details(a: &ArrayView) -> Vec<String> {
         human(a.reserve_bytes),
         human(a.raw_bytes)
     ));
-    let garbage = ((1.0 - a.live_share) * 100.0).round();
-    lines.push(format!("  garbage   {garbage} % of the space in use can be reclaimed"));
+    if a.segments_free < a.segments_total {
+        let garbage = ((1.0 - a.live_share) * 100.0).round();
+        lines.push(format!("  garbage   {garbage} % of the space in use can be reclaimed"));
+    }
     let w = &a.written;
     if w.host_bytes > 0 {
         lines.push(format!(
-            "  written   {} by hosts, {} moved, {} map, {} headers and padding, {} redundancy; amplification {:.2} without it",
+            "  written   {} by hosts, {} moved, {} map, {} headers and padding, {} redundancy; amplification {:.2} \
+             without it",
             human(w.host_bytes),
             human(w.moved_bytes),
             human(w.map_bytes),
@@ -118,9 +121,9 @@ pub fn array_details(a: &ArrayView) -> Vec<String> {
     }
     lines.extend(partly_used(&a.members));
     if let Some(r) = &a.rebuild {
-        lines.push(format!("  rebuild   {}, {}", rebuild(r), rate_words(&a.rebuild_rate)));
+        lines.push(format!("  rebuild   {}", rebuild(r, &a.rebuild_rate)));
     } else if a.rebuild_paused {
-        lines.push(format!("  rebuild   paused; `ashlar rebuild {} resume` lets rebuilds go on", a.name));
+        lines.push(format!("  rebuild   paused; `ashlar rebuild {} resume` resumes it", a.name));
     }
     lines.extend(scrub_lines(&a.scrub).into_iter().map(|line| format!("  scrub     {line}")));
     lines.extend(a.alarms.iter().map(|alarm| format!("  {:<9} {}", alarm_word(alarm.severity), alarm_line(a, alarm))));
@@ -174,26 +177,44 @@ fn partly_used(members: &[MemberView]) -> impl Iterator<Item = String> {
 fn scrub_lines(s: &ScrubView) -> Vec<String> {
     let mut lines = Vec::new();
     let ended = |line: &ScrubScheduleView| match line.finished_at {
-        0 => "never".to_owned(),
-        at => ago(at),
+        0 => "none yet".to_owned(),
+        at => format!("last {}", ago(at)),
+    };
+    let next = |line: &ScrubScheduleView| match line.every_hours {
+        0 => "not scheduled".to_owned(),
+        hours => format!("{} ({})", next_in(line.started_at + u64::from(hours) * 3600), interval(hours)),
     };
     match &s.running {
         Some(run) => lines.push(format!("{} running: {}", run.kind, scrub_run(run))),
         None => {
-            let every =
-                |hours: u32| if hours == 0 { "not by itself".to_owned() } else { format!("every {hours} hours") };
-            lines.push(format!(
-                "media {} ({}), parity {} ({})",
-                ended(&s.media),
-                every(s.media.every_hours),
-                ended(&s.parity),
-                every(s.parity.every_hours)
-            ));
+            let about = |line| format!("{}, {}", ended(line), next(line));
+            lines.push(format!("media: {}; parity: {}", about(&s.media), about(&s.parity)));
         }
     }
     let shown = s.running.iter().chain(s.last.iter().filter(|_| s.running.is_none()));
     lines.extend(shown.flat_map(|run| &run.found).map(scrub_found));
     lines
+}
+
+/// "weekly", "every 30 days", "every 5 hours".
+fn interval(hours: u32) -> String {
+    match hours {
+        24 => "daily".to_owned(),
+        168 => "weekly".to_owned(),
+        hours if hours % 24 == 0 => format!("every {} days", hours / 24),
+        1 => "hourly".to_owned(),
+        hours => format!("every {hours} hours"),
+    }
+}
+
+/// When a moment in seconds since 1970 comes.
+fn next_in(unix_seconds: u64) -> String {
+    let left = (UNIX_EPOCH + Duration::from_secs(unix_seconds)).duration_since(SystemTime::now()).unwrap_or_default();
+    match left.as_secs() {
+        0 => "next is due".to_owned(),
+        seconds if seconds < 172_800 => format!("next in {}", duration(left)),
+        seconds => format!("next in {} days", seconds / 86_400),
+    }
 }
 
 /// How far a scrub is, or went.
@@ -213,7 +234,7 @@ pub fn scrub_run(r: &ScrubRunView) -> String {
 /// What a scrub found on a drive.
 pub fn scrub_found(f: &ScrubFoundView) -> String {
     format!(
-        "drive {} (seat {}): {} blocks wrong, {} repaired, {} did not hold, {} lost",
+        "drive {} (seat {}): {} blocks wrong, {} repaired, {} wrong again after the repair, {} lost",
         f.drive_name, f.seat, f.found, f.repaired, f.not_held, f.lost
     )
 }
@@ -246,12 +267,13 @@ fn members(members: &[MemberView]) -> Table {
     table
 }
 
-fn rebuild(r: &RebuildView) -> String {
+fn rebuild(r: &RebuildView, rate: &str) -> String {
+    let rate = rate_words(rate);
     let pace = match (r.paused, r.eta_seconds) {
-        (true, _) => "PAUSED".to_owned(),
-        (false, None) => format!("{}/s", human(r.bytes_per_second)),
+        (true, _) => format!("PAUSED ({rate})"),
+        (false, None) => format!("{}/s ({rate})", human(r.bytes_per_second)),
         (false, Some(s)) => {
-            format!("{}/s, {} left", human(r.bytes_per_second), duration(Duration::from_secs(s)))
+            format!("{}/s ({rate}), {} left", human(r.bytes_per_second), duration(Duration::from_secs(s)))
         }
     };
     format!(
@@ -272,7 +294,7 @@ pub fn plan(name: &str, p: &PlanView) -> Vec<String> {
         format!("  segments  {} of {} zones, {} each", p.segments, p.width, human(p.zone_bytes)),
     ];
     if p.largest_drive_bytes > 0 {
-        lines.push(format!("  growth    room for drives up to {} later", human(p.largest_drive_bytes)));
+        lines.push(format!("  growth    drives of up to {} can be used in full later", human(p.largest_drive_bytes)));
     }
     lines.extend(p.notes.iter().map(|note| format!("  {note}")));
     lines.extend(losses(&p.losses));
@@ -285,7 +307,7 @@ pub fn losses(held: &[HeldView]) -> Vec<String> {
         return vec![];
     }
     let lines = held.iter().map(|h| format!("  drive {} {}", h.drive, h.what));
-    std::iter::once("Will be lost:".to_owned()).chain(lines).collect()
+    std::iter::once("Data that will be lost:".to_owned()).chain(lines).collect()
 }
 
 /// What opening an array took.
@@ -308,6 +330,30 @@ fn ago(unix_seconds: u64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_next_scrub_is_told() {
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs();
+        let line = |every_hours, started_at, finished_at| ScrubScheduleView { every_hours, started_at, finished_at };
+        let media = line(168, now - 86_000, 0);
+        let told = scrub_lines(&ScrubView { media, parity: line(0, now, 0), ..ScrubView::default() });
+        assert_eq!(told, ["media: none yet, next in 6 days (weekly); parity: none yet, not scheduled"]);
+        let media = line(720, now - 720 * 3600, now - 600_000);
+        let told = scrub_lines(&ScrubView { media, parity: line(24, now, 0), ..ScrubView::default() });
+        assert!(
+            told[0].starts_with("media: last 6 days ago, next is due (every 30 days); parity: none yet, "),
+            "{told:?}"
+        );
+        let rebuild = |paused| RebuildView {
+            bytes_per_second: 3 << 20,
+            bytes_total: 100,
+            eta_seconds: Some(34),
+            paused,
+            ..RebuildView::default()
+        };
+        assert!(super::rebuild(&rebuild(false), "5242880").ends_with(", 3 MiB/s (limit 5 MiB/s), 34 s left"));
+        assert!(super::rebuild(&rebuild(true), "medium").ends_with(", PAUSED (medium priority)"));
+    }
 
     #[test]
     fn what_is_used_of_a_large_drive_is_said() {

@@ -10,17 +10,23 @@ use super::{duration, percent};
 pub fn state_sentence(a: &ArrayView) -> String {
     let e = &a.exposure;
     match a.state {
-        ArrayState::Optimal if e.tolerates == 0 => "optimal: no redundancy, a drive that fails loses data".to_owned(),
+        ArrayState::Optimal if e.tolerates == 0 => {
+            "optimal: no redundancy, the failure of any drive loses data".to_owned()
+        }
         ArrayState::Optimal => format!("optimal: any {} may fail", drives(e.may_fail)),
         ArrayState::Rebuilt => {
-            let place = if e.rebuild_place { "" } else { ", and that loss cannot be rebuilt before one is replaced" };
+            let place =
+                if e.rebuild_place { "" } else { ", but that loss cannot be rebuilt until a drive is replaced" };
             format!("rebuilt: full redundancy again without {}; any {} may fail{place}", out(e), drives(e.may_fail))
         }
         ArrayState::Degraded => format!("degraded: {}; {}", gone(a), may_still_fail(e)),
         ArrayState::Rebuilding => format!("rebuilding{}; until then {}", progress(a), may_still_fail(e)),
         ArrayState::Frozen => {
             let tolerated = format!("{} tolerates {}", a.level, e.tolerates);
-            format!("FROZEN: {}, {tolerated}; writes fail, and reads fail where too many are needed", gone(a))
+            format!(
+                "FROZEN: {}, {tolerated}; writes fail, and reads fail where redundancy does not cover the loss",
+                gone(a)
+            )
         }
         ArrayState::ReadOnly if e.tolerates == 0 => "read-only".to_owned(),
         ArrayState::ReadOnly => format!("read-only: {}", may_still_fail(e)),
@@ -131,7 +137,7 @@ mod tests {
             "degraded: 1 of 5 drives failed (seat 2); no further drive may fail"
         );
         let rebuilt = array(ArrayState::Rebuilt, 1, &[2, 3]);
-        let place = ", and that loss cannot be rebuilt before one is replaced";
+        let place = ", but that loss cannot be rebuilt until a drive is replaced";
         let words = "rebuilt: full redundancy again without 2 failed drives (seats 2, 3); any 1 drive may fail";
         assert_eq!(said(&rebuilt), format!("{words}{place}"));
         let mut rebuilding = array(ArrayState::Rebuilding, 0, &[2]);

@@ -35,7 +35,8 @@ pub fn duration(d: Duration) -> String {
     let (millis, seconds) = (d.as_millis(), d.as_secs());
     match seconds {
         0 => format!("{millis} ms"),
-        1..=59 => format!("{:.1} s", d.as_secs_f64()),
+        1..=9 => format!("{:.1} s", d.as_secs_f64()),
+        10..=59 => format!("{seconds} s"),
         60..=3599 => format!("{} min {:02} s", seconds / 60, seconds % 60),
         _ => format!("{} h {:02} min", seconds / 3600, seconds / 60 % 60),
     }
@@ -52,7 +53,9 @@ mod tests {
         {
             assert_eq!(count(n), text);
         }
-        for (millis, text) in [(85, "85 ms"), (3210, "3.2 s"), (245_000, "4 min 05 s"), (7_800_000, "2 h 10 min")] {
+        for (millis, text) in
+            [(85, "85 ms"), (3210, "3.2 s"), (34_567, "34 s"), (245_000, "4 min 05 s"), (7_800_000, "2 h 10 min")]
+        {
             assert_eq!(duration(Duration::from_millis(millis)), text);
         }
         assert_eq!(percent(1, 7), "14 %");
