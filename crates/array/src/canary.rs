@@ -324,6 +324,14 @@ canaries! {
     SlotsOutgrown,
     /// A smaller drive joins without a look at what is stored.
     SmallerUnasked,
+    /// Who looks at a drive waits for its answer for as long as it takes.
+    LabelsWaitedFor,
+    /// Nobody looks at requests in flight before an array is open.
+    RecoveryUnwatched,
+    /// Opens and closes wait without an end for a drive that the array cannot do without.
+    EndWaitsForSilent,
+    /// What waited while an array is being closed is written all the same.
+    ClosedUnasked,
 }
 
 #[cfg(feature = "canary")]

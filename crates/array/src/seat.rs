@@ -8,6 +8,7 @@ use std::pin::pin;
 use std::rc::Rc;
 
 use base::{BlockCount, MemberId, MemberLba, MemberUuid};
+use futures::future::{Either, select};
 use ondisk::{Layout, MemberState, WhyOut};
 use rt::{Buf, Bytes, Drive, IoError, Reserve};
 
@@ -56,6 +57,8 @@ pub struct Seat {
     pub speed: Speed,
     /// What it still may do.
     pub door: Cell<Door>,
+    /// The array is closed, and what is in flight to it is waited for no longer.
+    abandoned: Cell<bool>,
     /// Whether it was seen to hold the generation in effect: it cannot hold an older one in its place any more.
     pub holds_newest: Cell<bool>,
     /// For reads of blocks that are being moved.
@@ -122,6 +125,7 @@ impl Seat {
             why_out: Cell::new(member.why_out),
             drive,
             door: Cell::new(Door::Open),
+            abandoned: Cell::default(),
             guard: guard.clone(),
             free: RefCell::new((0..layout.zones).collect()),
             counters: Counters::default(),
@@ -187,9 +191,18 @@ impl Seat {
         !self.left() && self.drive.is_some()
     }
 
+    /// Waits until nothing is in flight to its drive, or `patience` is over: then nobody waits for that any more.
+    pub async fn come_to_rest(&self, patience: impl Future<Output = ()>) {
+        let Some(drive) = &self.drive else { return };
+        if let Either::Right(_) = select(pin!(drive.idle()), pin!(patience)).await {
+            self.abandoned.set(true);
+            self.health.wake();
+        }
+    }
+
     /// It is out: nobody waits for it any more.
     fn left(&self) -> bool {
-        !matches!(self.state.get(), MemberState::In | MemberState::Spare)
+        self.abandoned.get() || !matches!(self.state.get(), MemberState::In | MemberState::Spare)
     }
 
     fn readable_drive(&self) -> Result<&Drive, IoError> {

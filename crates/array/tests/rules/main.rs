@@ -22,6 +22,7 @@ mod returning;
 mod room_below;
 mod scrub;
 mod service;
+mod silent;
 mod sizes;
 mod space;
 mod whole;
@@ -217,6 +218,13 @@ rules! {
 
     health::a_standstill_blames_nobody [StandstillBlamed]
     health::who_is_late_beside_others_is_waited_for [LateApart]
+
+    silent::a_drive_that_hangs_holds_up_no_open [LabelsWaitedFor]
+    silent::a_drive_that_hangs_in_recovery_goes_out [RecoveryUnwatched]
+    silent::it_goes_out_where_nothing_is_written_too [RecoveryUnwatched]
+    silent::an_open_that_cannot_do_without_them_is_refused [EndWaitsForSilent]
+    silent::a_close_does_not_wait_for_ever [EndWaitsForSilent]
+    silent::what_waits_while_it_closes_is_refused [ClosedUnasked]
 
     room_below::writes_wait_for_room [NoRoomBlamed, HostsWaitForRoom]
     room_below::what_waits_for_room_is_not_acknowledged [NoRoomAcked]
