@@ -332,6 +332,10 @@ canaries! {
     EndWaitsForSilent,
     /// What waited while an array is being closed is written all the same.
     ClosedUnasked,
+    /// A member that fails every read stays in.
+    DeadStays,
+    /// A member whose file was cut short is not taken for one that was emptied.
+    CutShortBelieved,
 }
 
 #[cfg(feature = "canary")]

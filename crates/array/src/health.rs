@@ -8,6 +8,7 @@
 //! | a flush fails | out at once: what the drive held is not known any more |
 //! | the drive says it is gone | out at once |
 //! | 20 reads fail within ten minutes | suspect: what cannot be read is made from its row |
+//! | every read fails for a minute, of its labels and generations, too | out |
 //! | a write finds no room where the drive lies | it waits ([`crate::no_room`]) |
 //! | a request is late by 40 s in an open or a close that cannot do without it | the open is refused, the array freezes |
 //!
@@ -53,6 +54,10 @@ pub const WRITE_ERRORS_OUT: usize = 3;
 /// each; this many within minutes is a drive on its way out.
 pub const READ_ERRORS_SUSPECT: usize = 20;
 
+/// A member that has failed every read for so long, [`READ_ERRORS_SUSPECT`] of them at least, does not work: a controller
+/// that resets takes half of it.
+pub const READS_FAIL_OUT: Duration = Duration::from_secs(60);
+
 /// Errors are counted for so long.
 pub const ERRORS_WITHIN: Duration = Duration::from_secs(600);
 
@@ -90,6 +95,8 @@ pub struct Health {
     flights: RefCell<Flights>,
     write_errors: RefCell<VecDeque<Nanos>>,
     read_errors: RefCell<VecDeque<Nanos>>,
+    /// Since when every read has failed, and how many.
+    reads_fail: Cell<Option<(Nanos, usize)>>,
     suspect: RefCell<Option<(Nanos, String)>>,
     /// The array cannot do without it, and it does not answer: for how long.
     waited_for: Cell<Option<Duration>>,
@@ -200,6 +207,20 @@ impl Health {
         }
     }
 
+    /// A read was answered, or failed.
+    pub fn heard_of_read(&self, failed: bool, now: Nanos) {
+        if failed || self.reads_fail.get().is_some() {
+            let before = self.reads_fail.get().unwrap_or((now, 0));
+            self.reads_fail.set(failed.then_some((before.0, before.1 + 1)));
+        }
+    }
+
+    /// For how long every read has failed, where they are enough to tell.
+    fn reads_nothing(&self, now: Nanos) -> Option<Duration> {
+        let (since, reads) = self.reads_fail.get()?;
+        (reads >= READ_ERRORS_SUSPECT && now - since >= READS_FAIL_OUT).then(|| now - since)
+    }
+
     fn in_flight(&self, number: u64) -> bool {
         self.flights.borrow().asked.iter().any(|(_, asked)| asked.number == number)
     }
@@ -296,6 +317,32 @@ impl Core {
         let n = count(&seat.health.read_errors, self.rt.now());
         if n == READ_ERRORS_SUSPECT {
             self.make_suspect(seat, format!("{n} reads failed within ten minutes"));
+        }
+    }
+
+    /// Looks whether members that fail every read can be read anywhere. Those that cannot go out: their errors do not pass, and what
+    /// is made from the others on each read is without its redundancy. Not where that is more of them than may fail: then it is
+    /// what they share that does not work.
+    pub async fn look_for_dead(&self) {
+        if planted(Canary::DeadStays) {
+            return;
+        }
+        let failing = || self.seats_in().into_iter().filter(|s| s.health.reads_fail.get().is_some());
+        for seat in failing().collect::<Vec<_>>() {
+            let [first, last, inner] = seat.layout.labels();
+            for at in [first, last, inner, seat.layout.slot(0), seat.layout.slot(1)] {
+                let _heard = seat.read(at, Buf::zeroed(BLOCK_BYTES)).await;
+            }
+        }
+        let now = self.rt.now();
+        let all: Vec<MemberId> = failing().map(|s| s.id).collect();
+        for seat in failing() {
+            let Some(time) = seat.health.reads_nothing(now) else { continue };
+            if self.phase.get() == Phase::Open && self.survives_without_all(&all) {
+                self.member_failed(seat.id, &format!("has failed every read for {} s", time.as_secs()));
+            } else if seat.health.suspect(now).is_none() {
+                self.make_suspect(&seat, format!("every read has failed for {} s", time.as_secs()));
+            }
         }
     }
 

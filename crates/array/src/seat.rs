@@ -234,6 +234,9 @@ impl Seat {
             (result, buf) = answer.unwrap_or_else(|| (Err(IoError::Gone), Buf::zeroed(bytes)));
         }
         self.count(result.err());
+        if !matches!(result, Err(IoError::Gone | IoError::Conflict)) {
+            self.health.heard_of_read(result.is_err(), drive.turned());
+        }
         (result, buf)
     }
 

@@ -124,6 +124,7 @@ rules! {
     returning::a_drive_that_is_gone_is_missing_whatever_it_was_asked [GoneFailed]
     returning::a_column_without_a_seat_is_written_elsewhere [TooFewSeats]
     returning::a_member_that_is_blank_in_use_goes_out [SetBackUnnoticed]
+    returning::a_member_that_was_cut_short_in_use_goes_out [CutShortBelieved]
     returning::a_missing_drive_that_is_failed_stays_out [MissingNotFailed]
 
     copies::an_older_copy_is_left_out [FirstCopyTaken]
@@ -211,6 +212,7 @@ rules! {
     health::nobody_goes_out_beyond_the_redundancy [LateBeyondRedundancy, ErrorsBeyondRedundancy]
     health::when_all_are_late_it_goes_on []
     health::read_errors_make_suspect []
+    health::a_member_that_reads_nothing_goes_out [DeadStays]
     health::a_drive_comes_back_idle [BusyReturns]
     health::a_slow_drive_does_not_set_the_tail [DetourForgotten]
     health::who_was_slow_is_asked_again [SlowNotAsked]
