@@ -336,6 +336,10 @@ canaries! {
     DeadStays,
     /// A member whose file was cut short is not taken for one that was emptied.
     CutShortBelieved,
+    /// Drives that have left stay open.
+    FormerKept,
+    /// A label that a power cut left on a drive which had left stays there.
+    LeftLabelStays,
 }
 
 #[cfg(feature = "canary")]

@@ -45,8 +45,10 @@ pub struct Seat {
     pub gone_since: Cell<base::Generation>,
     /// Why it is out, if it is.
     pub why_out: Cell<WhyOut>,
-    /// The drive; `None` when it is missing.
+    /// The drive; `None` when it is missing, or was let go of.
     pub drive: Option<Drive>,
+    /// The path it was opened by, also of one that was let go of.
+    pub path: String,
     /// Zones that no segment of the last generations has.
     pub free: RefCell<BTreeSet<u32>>,
     /// Requests and errors.
@@ -123,6 +125,7 @@ impl Seat {
             leaving: Cell::new(member.leaving),
             gone_since: Cell::new(member.gone_since),
             why_out: Cell::new(member.why_out),
+            path: drive.as_ref().map(|d| d.info().name.clone()).unwrap_or_default(),
             drive,
             door: Cell::new(Door::Open),
             abandoned: Cell::default(),
@@ -172,7 +175,7 @@ impl Seat {
     /// How people know it: by its path, its seat, and its serial number or stable name.
     pub fn title(&self) -> String {
         let name = &self.drive_name;
-        match self.drive.as_ref().map(|d| d.info().name.as_str()).filter(|path| !path.is_empty()) {
+        match Some(self.path.as_str()).filter(|path| !path.is_empty()) {
             Some(path) if !path.ends_with(name.as_str()) && !name.ends_with(path) => {
                 format!("drive {path} (seat {}, {name})", self.bay.get())
             }

@@ -480,7 +480,7 @@ impl Core {
                 state: self.seat_state(s),
                 bay: s.bay.get(),
                 missing: s.state.get() == MemberState::Out && s.why_out() == WhyOut::Missing,
-                drive: s.drive.as_ref().map(|d| d.info().name.clone()).unwrap_or_default(),
+                drive: s.path.clone(),
                 drive_name: s.drive_name.clone(),
                 bytes: BlockCount(s.layout.drive_blocks).bytes(),
                 bytes_used: BlockCount(s.layout.used_blocks()).bytes(),

@@ -235,6 +235,7 @@ async fn recover(core: &Rc<Core>, chosen: &Chosen, how: OpenHow, recovery: &mut 
             }
             // It can wait for room until the next open.
             let _mended = core.if_there_is_room(core.heal_labels()).await;
+            core.wipe_left(found, generation).await;
             recovery.step("commit", format!("generation {}, epoch {epoch}", core.system.number.get()));
         }
     } else {

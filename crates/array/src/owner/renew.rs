@@ -236,6 +236,18 @@ impl Core {
         join_all(self.seats_in().into_iter().map(release)).await;
     }
 
+    /// Ends the reservation of a drive that nothing is written to any more. (Of an array in parts other parts may write there.)
+    pub(crate) fn end_reservation(&self, drive: Drive) {
+        let Some(key) = self.guard.key().filter(|_| self.shape.part.of == 1) else { return };
+        let rt = self.rt.clone();
+        let leave = async move {
+            if let Err(error) = fence::leave(&rt, &drive, key).await {
+                tracing::warn!("drive {}: its reservation could not be given up: {error}", drive.info().name);
+            }
+        };
+        self.rt.spawn(leave).detach();
+    }
+
     /// Ends the reservations.
     pub(crate) async fn release_drives(&self) {
         let Some(key) = self.guard.key().filter(|_| !self.guard.is_lost()) else { return };

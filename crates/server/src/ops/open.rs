@@ -12,7 +12,7 @@ use array::whole::{self, Part};
 use array::{ArrayState, OpenHow, Volume, Whole};
 use base::{ArrayUuid, VolumeId};
 use futures::future::{Either, select};
-use rt::{Drive, DriveKind, OpenDrive, OpenError};
+use rt::{Drive, DriveInfo, DriveKind, OpenDrive, OpenError};
 use uuid::Uuid;
 
 use super::World;
@@ -101,8 +101,11 @@ pub struct Opened {
     pub array: Whole,
     /// Its drives; the locks are theirs.
     drives: Rc<RefCell<Vec<Drive>>>,
-    /// Drives that left an array in parts: a slice keeps its drive locked until another takes its seat.
+    /// Drives that left an array in parts: a slice keeps its drive locked until its part lets go of it.
     former: Rc<RefCell<Vec<Drive>>>,
+    /// Drives that no part has open any more: those of the last look, and all that were let go of.
+    unused: Rc<RefCell<Vec<String>>>,
+    let_go: Rc<RefCell<Vec<DriveInfo>>>,
     /// How volumes of the parts behind the first are reached.
     others: Rc<[Reach]>,
     loans: Loans<Handle>,
@@ -129,6 +132,8 @@ impl Opened {
             array,
             drives: Rc::new(RefCell::new(drives)),
             former: Rc::default(),
+            unused: Rc::default(),
+            let_go: Rc::default(),
             others: Rc::new([]),
             loans: Loans::default(),
             number: OPENS.fetch_add(1, Ordering::Relaxed),
@@ -190,7 +195,7 @@ impl Opened {
     pub fn take_in(&self, drive: Drive, instead_of: Option<&MemberView>) -> Option<String> {
         let name = drive.info().name.clone();
         self.former.borrow_mut().retain(|d| d.info().name != name);
-        let old = self.take_out(|d| instead_of.is_some_and(|m| is_drive_of(d, m) && d.info().name != name));
+        let old = self.take_out(|d| instead_of.is_some_and(|m| is_drive_of(d, m) && d.name != name));
         let mut drives = self.drives.borrow_mut();
         if drives.iter().all(|d| d.info().name != name) {
             drives.push(drive);
@@ -203,11 +208,13 @@ impl Opened {
         self.take_out(|d| is_drive_of(d, member))
     }
 
-    fn take_out(&self, which: impl Fn(&Drive) -> bool) -> Option<String> {
+    fn take_out(&self, which: impl Fn(&DriveInfo) -> bool) -> Option<String> {
         let mut drives = self.drives.borrow_mut();
-        let (gone, stay): (Vec<Drive>, Vec<Drive>) = drives.drain(..).partition(which);
+        let (gone, stay): (Vec<Drive>, Vec<Drive>) = drives.drain(..).partition(|d| which(d.info()));
         *drives = stay;
-        let name = gone.first().map(|d| d.info().stable_name.clone());
+        let let_go = self.let_go.borrow();
+        let info = gone.first().map(Drive::info).or_else(|| let_go.iter().find(|info| which(info)));
+        let name = info.map(|info| info.stable_name.clone());
         if !self.others.is_empty() {
             self.former.borrow_mut().extend(gone);
         }
@@ -235,6 +242,33 @@ impl Opened {
     pub async fn look_after(&self, before: &mut whole::Roster) -> Result<(), Problem> {
         self.array.share_losses(before).await?;
         self.seen.set(Some(self.array.status().await.map_err(|f| Problem::fault("the array", f))?.state));
+        Ok(())
+    }
+
+    /// Lets go of drives that have left the array, or failed, when no part has asked them for anything since the last look: then
+    /// they can be wiped, or used for something else.
+    ///
+    /// # Errors
+    /// When the core of a part has ended.
+    pub async fn let_go_of_former(&self) -> Result<(), Problem> {
+        let used = self.array.let_go_of_former().await.map_err(|f| Problem::fault("the array", f))?;
+        let unused = |d: &Drive| !used.contains(&d.info().name);
+        let now: Vec<String> =
+            self.drives().iter().chain(&self.former()).filter(|d| unused(d)).map(|d| d.info().name.clone()).collect();
+        let before = self.unused.replace(now);
+        let goes = |d: &Drive| unused(d) && before.contains(&d.info().name);
+        for drives in [&self.drives, &self.former] {
+            let gone: Vec<Drive> = drives.borrow_mut().extract_if(.., |d| goes(d)).collect();
+            for drive in gone {
+                tracing::info!(
+                    "drive {} is let go of: {} does not use it",
+                    drive.info().name,
+                    self.array.first().name()
+                );
+                self.let_go.borrow_mut().retain(|info| info.name != drive.info().name);
+                self.let_go.borrow_mut().push(drive.info().clone());
+            }
+        }
         Ok(())
     }
 
@@ -357,10 +391,9 @@ impl Returns {
 /// A last checkpoint writes what the memtable holds: 10 s of replay at most, by design, and drives may be slow.
 const CLOSE_MAX: Duration = Duration::from_secs(60);
 
-/// Whether `drive` is the one that `member` was last seen on.
+/// Whether this drive is the one that `member` was last seen on.
 #[must_use]
-pub fn is_drive_of(drive: &Drive, member: &MemberView) -> bool {
-    let info = drive.info();
+pub fn is_drive_of(info: &DriveInfo, member: &MemberView) -> bool {
     info.name == member.drive
         || info.stable_name == member.drive_name
         || info.serial.as_ref().is_some_and(|serial| *serial == member.drive_name)
