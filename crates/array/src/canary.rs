@@ -340,6 +340,8 @@ canaries! {
     FormerKept,
     /// A label that a power cut left on a drive which had left stays there.
     LeftLabelStays,
+    /// What is not merged yet is not shown as stored.
+    UnmergedNotShown,
 }
 
 #[cfg(feature = "canary")]

@@ -292,7 +292,7 @@ pub struct VolumeStatus {
     pub uuid: Uuid,
     /// Size.
     pub bytes: u64,
-    /// Bytes stored, as of the last checkpoint.
+    /// Bytes stored; what was overwritten since the last checkpoint may count twice.
     pub mapped_bytes: u64,
     /// "live" or "dropping".
     pub state: &'static str,
@@ -511,7 +511,7 @@ impl Core {
                 name: v.name.borrow().clone(),
                 uuid: v.uuid,
                 bytes: BlockCount(v.agreed_blocks.get()).bytes(),
-                mapped_bytes: BlockCount(v.mapped.get()).bytes(),
+                mapped_bytes: BlockCount(self.stored_in(v)).bytes(),
                 state: if v.state.get() == VolumeState::Live { "live" } else { "dropping" },
                 limits: v.limits.get(),
                 limited: v.quota.waited.get(),

@@ -146,6 +146,7 @@ rules! {
 
     map::reads_see_the_table_that_is_being_merged [FrozenTableForgotten]
     map::counts_are_exact [CountsForgotten]
+    map::what_is_stored_is_shown_at_once [UnmergedNotShown]
     map::growing_during_a_checkpoint_keeps_it []
     map::a_full_array_is_overwritten_and_emptied [MoveUnconditional, MoveAskedOnce, FloorForgotten]
     map::what_is_being_moved_is_overwritten [OvertakenMoved]
