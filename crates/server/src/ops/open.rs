@@ -20,6 +20,7 @@ use crate::Problem;
 use crate::drives::source::open_problem;
 use crate::parts::{self, Answering, Placed, place};
 use crate::registry::Known;
+use crate::scrubs::LastScrub;
 use crate::view::{ArrayView, MemberView, RecoveryView};
 use crate::volumes::{Handle, Lent, Loans, Reach};
 
@@ -116,6 +117,8 @@ pub struct Opened {
     /// The worst state of any part, as last seen.
     seen: Rc<Cell<Option<ArrayState>>>,
     returns: Rc<Returns>,
+    /// What its last scrub found, also before it was opened.
+    scrubbed: Rc<LastScrub>,
     /// Whether it was opened for reading only.
     pub read_only: bool,
     /// Whether it lives in memory and is gone with the process.
@@ -140,6 +143,7 @@ impl Opened {
             answering: Rc::default(),
             seen: Rc::default(),
             returns: Rc::default(),
+            scrubbed: Rc::default(),
             read_only: false,
             volatile: false,
             notes: vec![],
@@ -225,7 +229,23 @@ impl Opened {
     pub async fn view(&self) -> ArrayView {
         // A core ends with the server: then what the first part says is as much as can be known.
         let status = self.array.status().await;
-        status.unwrap_or_else(|_| self.array.first().status()).into()
+        let mut view: ArrayView = status.unwrap_or_else(|_| self.array.first().status()).into();
+        self.scrubbed.fill_in(&mut view.scrub);
+        view
+    }
+
+    /// The same array, which remembers what its scrubs find.
+    #[must_use]
+    pub fn remembering(self, world: &World) -> Opened {
+        let scrubbed = LastScrub::read(world.registry.dir(), self.array.first().uuid());
+        Opened { scrubbed: Rc::new(scrubbed), ..self }
+    }
+
+    /// Writes down what a scrub found, if that is new.
+    pub async fn keep_scrub(&self) {
+        if !self.read_only && !self.volatile {
+            self.scrubbed.keep(&self.view().await.scrub);
+        }
     }
 
     /// Its state: of several parts the worst, as it was when that was last asked for.
@@ -350,6 +370,7 @@ impl Opened {
 
     /// Closes it and hands out its drives, which stay locked.
     pub async fn end(self, world: &World) -> (Result<(), Problem>, Vec<Drive>) {
+        self.keep_scrub().await;
         let name = self.array.first().name();
         let what = format!("closing array {name}");
         parts::forget(&world.cores, &self.array);
@@ -518,7 +539,7 @@ pub async fn open(world: &World, drives: Vec<Drive>, how: How, notes: Vec<String
     let opened = Opened::of(world, parts, drives).await?;
     let notes = [notes, opened.notes.clone()].concat();
     notes.iter().for_each(|note| opened.array.first().note(note));
-    Ok(Opened { read_only: how.read_only, notes, ..opened })
+    Ok(Opened { read_only: how.read_only, notes, ..opened.remembering(world) })
 }
 
 /// Brings the registry up to date with an array's drives: adds `more`, takes `gone` away, and keeps those that are
