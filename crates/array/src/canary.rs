@@ -342,6 +342,8 @@ canaries! {
     LeftLabelStays,
     /// What is not merged yet is not shown as stored.
     UnmergedNotShown,
+    /// A part that lets go of a drive ends its reservation, which is the other parts', too.
+    PartEndsReservation,
 }
 
 #[cfg(feature = "canary")]

@@ -351,10 +351,9 @@ impl Array {
         };
         let mut seats = core.seats.borrow_mut();
         for seat in seats.iter_mut() {
-            let Some(drive) = seat.drive.clone().filter(|drive| drive.in_flight() == 0) else { continue };
-            if has_left(seat) && core.writable().is_ok() && !planted(Canary::FormerKept) {
+            let idle = seat.drive.as_ref().is_some_and(|drive| drive.in_flight() == 0);
+            if idle && has_left(seat) && core.writable().is_ok() && !planted(Canary::FormerKept) {
                 *seat = seat.let_go();
-                core.end_reservation(drive);
             }
         }
         seats.iter().filter_map(|s| s.drive.as_ref()).map(|drive| drive.info().name.clone()).collect()

@@ -331,7 +331,7 @@ impl Seat {
         }
         open()?;
         drive.flush().await?;
-        if let Some(key) = self.guard.key() {
+        if let Some(key) = self.guard.key_to_end() {
             // Whether it had a reservation or not: nobody of ours writes there any more.
             let _left = drive.reserve(Reserve::Leave(key)).await;
         }

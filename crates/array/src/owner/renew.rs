@@ -236,16 +236,13 @@ impl Core {
         join_all(self.seats_in().into_iter().map(release)).await;
     }
 
-    /// Ends the reservation of a drive that nothing is written to any more. (Of an array in parts other parts may write there.)
-    pub(crate) fn end_reservation(&self, drive: Drive) {
-        let Some(key) = self.guard.key().filter(|_| self.shape.part.of == 1) else { return };
-        let rt = self.rt.clone();
-        let leave = async move {
-            if let Err(error) = fence::leave(&rt, &drive, key).await {
-                tracing::warn!("drive {}: its reservation could not be given up: {error}", drive.info().name);
-            }
-        };
-        self.rt.spawn(leave).detach();
+    /// Ends the reservation of a drive that no part writes to any more.
+    pub(crate) async fn end_reservation(&self, drive: &Drive) {
+        let Some(key) = self.guard.key().filter(|_| !self.guard.is_lost()) else { return };
+        if let Err(error) = fence::leave(&self.rt, drive, key).await {
+            // One that was wiped in order has none any more.
+            tracing::debug!("drive {}: its reservation could not be given up: {error}", drive.info().name);
+        }
     }
 
     /// Ends the reservations.

@@ -42,6 +42,11 @@ impl Whole {
         Ok(self.all(|array| async move { array.let_go_of_former() }).await?.concat())
     }
 
+    /// Ends the reservation of a drive that no part has open any more.
+    pub async fn end_reservation(&self, drive: &Drive) {
+        self.first.core.end_reservation(drive).await;
+    }
+
     /// Takes a drive back in every part where its seat misses it; false when none does.
     ///
     /// # Errors

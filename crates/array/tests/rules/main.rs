@@ -255,6 +255,7 @@ rules! {
     owner::what_was_sent_before_may_land_late [LateWritesForgotten]
     owner::of_two_that_open_at_once_one_has_it [MarkIgnored]
     owner::marks_of_all_parts_are_released []
+    owner::a_drive_that_leaves_a_part_stays_reserved_for_the_others [PartEndsReservation]
     owner::marks_that_cannot_be_kept_stop_nobody []
 
     scrub::it_finds_and_repairs_what_rots [ScrubBlocksSkipped, ScrubParitySkipped, ScrubSystemSkipped]

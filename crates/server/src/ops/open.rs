@@ -280,6 +280,7 @@ impl Opened {
         for drives in [&self.drives, &self.former] {
             let gone: Vec<Drive> = drives.borrow_mut().extract_if(.., |d| goes(d)).collect();
             for drive in gone {
+                self.array.end_reservation(&drive).await;
                 tracing::info!(
                     "drive {} is let go of: {} does not use it",
                     drive.info().name,
