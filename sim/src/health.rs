@@ -6,6 +6,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use array::{Array, ArrayState, SeatState, health};
+use futures::future::{Either, select};
 use rand::RngExt;
 use rt::model::{Disk, Fault as DriveFault, Op, OpKind, Verdict};
 use rt::{IoError, Rt};
@@ -32,11 +33,15 @@ pub fn is_in(array: &Array, disk: &Disk) -> bool {
     array.status().members.iter().any(|m| m.drive_name == disk.name() && m.state == SeatState::In)
 }
 
+/// An open beside drives that hang takes no longer: each step waits for a label, or until a member is out.
+const OPENS: Duration = Duration::from_secs(120);
+
 /// As many drives hang as may go: hosts go on, and what lands later harms nothing, not under the next process either.
 pub fn hung(world: &mut World, volumes: &Volumes, mode: Mode) -> Result<(), String> {
     if !crate::probes::is_optimal(world) {
         return Ok(());
     }
+    let untouched = volumes;
     let mut volumes = volumes.fork();
     let disks = world.forks();
     let rt = world.rt();
@@ -82,7 +87,37 @@ pub fn hung(world: &mut World, volumes: &Volumes, mode: Mode) -> Result<(), Stri
     let array = open(&rt, &disks)?;
     volumes.compare(&rt, &array, Mode::Killed)?;
     late.into_iter().for_each(rt::model::LateWrites::land);
-    volumes.compare(&rt, &array, Mode::Killed)
+    volumes.compare(&rt, &array, Mode::Killed)?;
+    drop(array);
+    rt.end();
+    hung_at_open(world, untouched, mode)
+}
+
+/// As many drives as may go hang while a process opens the array, from the beginning or in the middle of it: it opens without
+/// them.
+fn hung_at_open(world: &mut World, volumes: &Volumes, mode: Mode) -> Result<(), String> {
+    let mut volumes = volumes.fork();
+    let disks = world.forks();
+    let first = world.dice.random_range(0..disks.len());
+    for n in 0..world.plan.tolerates() {
+        let before = Cell::new(world.dice.random_range(0..3) * world.dice.random_range(0..60u32));
+        let hang = move |_: &Op| match before.get() {
+            0 => Verdict::Hang,
+            n => {
+                before.set(n - 1);
+                Verdict::Proceed
+            }
+        };
+        disks[(first + n) % disks.len()].on_op(Some(Box::new(hang)));
+    }
+    let rt = world.rt();
+    let opening = std::pin::pin!(Array::open(&rt, drives(&rt, &disks), DEGRADED));
+    let patience = std::pin::pin!(rt.sleep(OPENS));
+    let opened = match rt.block_on(select(opening, patience)) {
+        Either::Left((opened, _)) => opened.map_err(|e| format!("open beside drives that hang: {e}"))?,
+        Either::Right(_) => return Err(format!("an open beside drives that hang takes {OPENS:?}")),
+    };
+    volumes.compare(&rt, &opened, mode).map_err(|e| format!("{e}: {:#?}", opened.status().events))
 }
 
 /// More drives are late than may go: they are waited for.

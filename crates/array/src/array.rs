@@ -146,17 +146,7 @@ impl Array {
         self.core.changed.wake();
         // A background task may be between a read and the write that follows from it.
         self.core.close_doors(Door::Shut);
-        let seats: Vec<_> = self.core.seats.borrow().iter().cloned().collect();
-        for seat in &seats {
-            let Some(drive) = &seat.drive else { continue };
-            if seat.is_in() {
-                drive.idle().await;
-            } else {
-                // One that went out because it does not answer may never do.
-                let patience = self.core.rt.sleep(crate::health::LATE_OUT);
-                futures::future::select(std::pin::pin!(drive.idle()), patience).await;
-            }
-        }
+        self.core.come_to_rest(result.is_ok()).await;
         self.core.release_marks().await;
         if self.core.shape.part.of == 1 {
             self.core.release_drives().await;
@@ -167,8 +157,15 @@ impl Array {
     async fn hand_over(&self) -> Result<(), Fault> {
         self.core.closing.set(true);
         self.core.changed.wake();
-        // What waits for room may wait for ever; the next open recovers what is not handed over.
-        Box::pin(self.core.if_there_is_room(self.hand_over_all())).await.unwrap_or(Err(Fault::NoRoom))
+        // What waits for room, or for a drive, may wait for ever; the next open recovers what is not handed over.
+        let handed_over = Box::pin(self.core.if_there_is_room(self.hand_over_all()));
+        match self.core.unless_silent(handed_over).await {
+            Ok(done) => done.unwrap_or(Err(Fault::NoRoom)),
+            Err(silent) => {
+                self.core.freeze(&format!("{silent} does not answer, and the array cannot be closed without it"));
+                Err(Fault::Frozen)
+            }
+        }
     }
 
     async fn hand_over_all(&self) -> Result<(), Fault> {

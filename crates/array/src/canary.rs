@@ -326,6 +326,26 @@ canaries! {
     SlotsOutgrown,
     /// A smaller drive joins without a look at what is stored.
     SmallerUnasked,
+    /// Who looks at a drive waits for its answer for as long as it takes.
+    LabelsWaitedFor,
+    /// Nobody looks at requests in flight before an array is open.
+    RecoveryUnwatched,
+    /// Opens and closes wait without an end for a drive that the array cannot do without.
+    EndWaitsForSilent,
+    /// What waited while an array is being closed is written all the same.
+    ClosedUnasked,
+    /// A member that fails every read stays in.
+    DeadStays,
+    /// A member whose file was cut short is not taken for one that was emptied.
+    CutShortBelieved,
+    /// Drives that have left stay open.
+    FormerKept,
+    /// A label that a power cut left on a drive which had left stays there.
+    LeftLabelStays,
+    /// What is not merged yet is not shown as stored.
+    UnmergedNotShown,
+    /// A part that lets go of a drive ends its reservation, which is the other parts', too.
+    PartEndsReservation,
 }
 
 #[cfg(feature = "canary")]

@@ -16,8 +16,8 @@ use crate::log::Log;
 use crate::memtable::Memtable;
 use crate::node_cache::NodeCache;
 use crate::pins::Pins;
-use crate::seat::Seat;
-use crate::segment::Table;
+use crate::seat::{Door, Seat};
+use crate::segment::{Seg, Table};
 use crate::status::Tally;
 use crate::status::{EventLine, EventSeverity};
 use crate::sync::{Event, Gate, RangeLocks};
@@ -157,6 +157,10 @@ pub struct Core {
     pub next_seq: Cell<Seq>,
     /// What the array can do now.
     pub phase: Cell<Phase>,
+    /// It is being opened: what the log says is not known yet.
+    pub recovering: Cell<bool>,
+    /// Somebody looks at requests in flight.
+    pub health_kept: Cell<bool>,
     /// Newest records are missing: what the map says may be old, so nothing is read.
     pub uncertain: Cell<bool>,
     /// Hosts' requests are not taken any more.
@@ -257,6 +261,8 @@ impl Core {
             epoch: Cell::default(),
             next_seq: Cell::new(Seq(1)),
             phase: Cell::new(phase),
+            recovering: Cell::default(),
+            health_kept: Cell::default(),
             uncertain: Cell::new(false),
             closing: Cell::new(false),
             settings: RefCell::default(),
@@ -365,11 +371,27 @@ impl Core {
 
     /// Whether every segment that matters would survive without the members that are not in.
     pub fn survivable(&self) -> bool {
+        self.survive(Seg::matters)
+    }
+
+    /// The same of every segment that is listed, whatever it holds.
+    pub fn all_survive(&self) -> bool {
+        self.survive(|_| true)
+    }
+
+    fn survive(&self, which: impl Fn(&Seg) -> bool) -> bool {
         let seats = self.seats.borrow();
         let gone = |m: MemberId| !seats[usize::from(m.0)].is_in();
         let table = self.table.borrow();
-        let fine = |s: &crate::segment::Seg| s.scheme.survives(|c| s.slots[c].is_none_or(|(m, _)| gone(m)));
-        table.segments.values().filter(|s| s.matters()).all(fine)
+        let fine = |s: &Seg| s.scheme.survives(|c| s.slots[c].is_none_or(|(m, _)| gone(m)));
+        table.segments.values().filter(|s| which(s)).all(fine)
+    }
+
+    /// An open that was refused: nothing is asked of the drives any more, and nobody looks after them.
+    pub fn give_up(&self) {
+        self.phase.set(Phase::Closed);
+        self.close_doors(Door::Shut);
+        self.changed.wake();
     }
 
     /// Hosts see other volumes than before, or the same with another name or size.

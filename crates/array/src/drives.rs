@@ -328,7 +328,7 @@ impl Array {
         member.state.get() == MemberState::Vacant
     }
 
-    /// Drives that were members and are open here still: until another takes their seat, or the array is closed.
+    /// Drives that were members and are open here still: until another takes their seat, they are let go of, or the array is closed.
     #[must_use]
     pub fn former_drives(&self) -> Vec<Drive> {
         let core = &self.core;
@@ -336,6 +336,26 @@ impl Array {
         // Of one that leaves the label is still to be wiped.
         let seats = core.seats.borrow();
         seats.iter().filter(gone).filter(|s| !core.is_leaving(s)).filter_map(|s| s.drive.clone()).collect()
+    }
+
+    /// Lets go of drives that have failed, were replaced or retired, once they have answered everything: then they can be
+    /// wiped, or used for something else. The paths of the drives that are open here still.
+    pub fn let_go_of_former(&self) -> Vec<String> {
+        let core = &self.core;
+        // One that is missing may come back.
+        let has_left = |seat: &Rc<Seat>| match seat.state.get() {
+            MemberState::Out => seat.why_out() == WhyOut::Failed,
+            MemberState::Vacant => !core.is_leaving(seat),
+            MemberState::In | MemberState::Spare => false,
+        };
+        let mut seats = core.seats.borrow_mut();
+        for seat in seats.iter_mut() {
+            let idle = seat.drive.as_ref().is_some_and(|drive| drive.in_flight() == 0);
+            if idle && has_left(seat) && core.writable().is_ok() && !planted(Canary::FormerKept) {
+                *seat = seat.let_go();
+            }
+        }
+        seats.iter().filter_map(|s| s.drive.as_ref()).map(|drive| drive.info().name.clone()).collect()
     }
 
     /// Labels a drive and gives it a seat, not yet in.

@@ -8,7 +8,9 @@
 //! | a flush fails | out at once: what the drive held is not known any more |
 //! | the drive says it is gone | out at once |
 //! | 20 reads fail within ten minutes | suspect: what cannot be read is made from its row |
+//! | every read fails for a minute, of its labels and generations, too | out |
 //! | a write finds no room where the drive lies | it waits ([`crate::no_room`]) |
+//! | a request is late by 40 s in an open or a close that cannot do without it | the open is refused, the array freezes |
 //!
 //! Invariants:
 //! - time in which this thread did not look is no drive's: after a standstill (a signal, a paused machine, long work on this
@@ -52,6 +54,10 @@ pub const WRITE_ERRORS_OUT: usize = 3;
 /// each; this many within minutes is a drive on its way out.
 pub const READ_ERRORS_SUSPECT: usize = 20;
 
+/// A member that has failed every read for so long, [`READ_ERRORS_SUSPECT`] of them at least, does not work: a controller
+/// that resets takes half of it.
+pub const READS_FAIL_OUT: Duration = Duration::from_secs(60);
+
 /// Errors are counted for so long.
 pub const ERRORS_WITHIN: Duration = Duration::from_secs(600);
 
@@ -60,6 +66,10 @@ pub const SUSPECT_FOR: Duration = ERRORS_WITHIN;
 
 /// A write that goes on failing for so long does not pass: its member is out whatever the redundancy says.
 pub const WRITE_GIVE_UP: Duration = Duration::from_secs(60);
+
+/// An open, or a close, waits so long for a request of a member that it cannot do without: the kernel's own time-out, and a
+/// reset of the drive.
+pub const END_WAITS: Duration = Duration::from_secs(40);
 
 /// Between the tries of a write.
 const WRITE_PAUSE: Duration = Duration::from_millis(20);
@@ -85,9 +95,11 @@ pub struct Health {
     flights: RefCell<Flights>,
     write_errors: RefCell<VecDeque<Nanos>>,
     read_errors: RefCell<VecDeque<Nanos>>,
+    /// Since when every read has failed, and how many.
+    reads_fail: Cell<Option<(Nanos, usize)>>,
     suspect: RefCell<Option<(Nanos, String)>>,
-    /// The array cannot do without it, and it does not answer: told once.
-    waited_for: Cell<bool>,
+    /// The array cannot do without it, and it does not answer: for how long.
+    waited_for: Cell<Option<Duration>>,
     /// Writes that wait for room where it lies.
     pub no_room: crate::no_room::Waits,
     /// Who looks at what is in flight.
@@ -195,6 +207,20 @@ impl Health {
         }
     }
 
+    /// A read was answered, or failed.
+    pub fn heard_of_read(&self, failed: bool, now: Nanos) {
+        if failed || self.reads_fail.get().is_some() {
+            let before = self.reads_fail.get().unwrap_or((now, 0));
+            self.reads_fail.set(failed.then_some((before.0, before.1 + 1)));
+        }
+    }
+
+    /// For how long every read has failed, where they are enough to tell.
+    fn reads_nothing(&self, now: Nanos) -> Option<Duration> {
+        let (since, reads) = self.reads_fail.get()?;
+        (reads >= READ_ERRORS_SUSPECT && now - since >= READS_FAIL_OUT).then(|| now - since)
+    }
+
     fn in_flight(&self, number: u64) -> bool {
         self.flights.borrow().asked.iter().any(|(_, asked)| asked.number == number)
     }
@@ -294,6 +320,32 @@ impl Core {
         }
     }
 
+    /// Looks whether members that fail every read can be read anywhere. Those that cannot go out: their errors do not pass, and what
+    /// is made from the others on each read is without its redundancy. Not where that is more of them than may fail: then it is
+    /// what they share that does not work.
+    pub async fn look_for_dead(&self) {
+        if planted(Canary::DeadStays) {
+            return;
+        }
+        let failing = || self.seats_in().into_iter().filter(|s| s.health.reads_fail.get().is_some());
+        for seat in failing().collect::<Vec<_>>() {
+            let [first, last, inner] = seat.layout.labels();
+            for at in [first, last, inner, seat.layout.slot(0), seat.layout.slot(1)] {
+                let _heard = seat.read(at, Buf::zeroed(BLOCK_BYTES)).await;
+            }
+        }
+        let now = self.rt.now();
+        let all: Vec<MemberId> = failing().map(|s| s.id).collect();
+        for seat in failing() {
+            let Some(time) = seat.health.reads_nothing(now) else { continue };
+            if self.phase.get() == Phase::Open && self.survives_without_all(&all) {
+                self.member_failed(seat.id, &format!("has failed every read for {} s", time.as_secs()));
+            } else if seat.health.suspect(now).is_none() {
+                self.make_suspect(&seat, format!("every read has failed for {} s", time.as_secs()));
+            }
+        }
+    }
+
     fn make_suspect(&self, seat: &Seat, why: String) {
         if !seat.is_in() || self.phase.get() != Phase::Open {
             return;
@@ -310,16 +362,41 @@ impl Core {
     fn survives_without_all(&self, members: &[MemberId]) -> bool {
         let seats: Vec<Rc<Seat>> = members.iter().filter_map(|m| self.seat(*m)).collect();
         let before: Vec<MemberState> = seats.iter().map(|s| s.state.replace(MemberState::Out)).collect();
-        // An empty array has no segment that matters.
-        let fine = self.survivable() && self.seats_in().len() >= self.shape.scheme.k();
+        // An empty array has no segment that matters; what the log holds is not known before recovery has read it.
+        let recovered = !self.recovering.get() || self.all_survive();
+        let fine = self.survivable() && recovered && self.seats_in().len() >= self.shape.scheme.k();
         seats.iter().zip(before).for_each(|(s, state)| s.state.set(state));
         fine
     }
 
+    /// Begins to look at what is in flight, unless that is done already.
+    pub fn start_health(self: &Rc<Self>) {
+        if !self.health_kept.replace(true) {
+            let core = self.clone();
+            self.rt.spawn(async move { core.keep_health().await }).detach();
+        }
+    }
+
+    /// The same while the array is being opened.
+    pub fn watch_recovery(self: &Rc<Self>) {
+        if !planted(Canary::RecoveryUnwatched) {
+            self.recovering.set(true);
+            self.start_health();
+        }
+    }
+
+    fn is_watched(&self) -> bool {
+        match self.phase.get() {
+            Phase::Open => true,
+            Phase::ReadOnly | Phase::Frozen => self.recovering.get(),
+            Phase::Closed => false,
+        }
+    }
+
     /// Looks at what is in flight until the array is closed.
-    pub async fn keep_health(self: Rc<Self>) {
+    async fn keep_health(self: Rc<Self>) {
         let watcher: Rc<Watcher> = Rc::default();
-        let over = || self.phase.get() != Phase::Open;
+        let over = || !self.is_watched();
         let mut ends = pin!(self.changed.until(over));
         loop {
             for seat in self.seats_in() {
@@ -357,12 +434,12 @@ impl Core {
 
     async fn look_at(&self, seat: &Rc<Seat>) {
         let Some((number, begun)) = seat.health.oldest() else {
-            seat.health.waited_for.set(false);
+            seat.health.waited_for.set(None);
             return;
         };
         let late = self.rt.now() - begun;
         if late < LATE_SUSPECT {
-            seat.health.waited_for.set(false);
+            seat.health.waited_for.set(None);
             return;
         }
         if seat.health.suspect(self.rt.now()).is_none() && !self.is_late_with_others(seat) {
@@ -377,18 +454,49 @@ impl Core {
             // It stood still meanwhile: the next look decides.
             return self.nobody_looked(answers_by);
         }
-        if self.phase.get() != Phase::Open || !seat.is_in() || !seat.health.in_flight(number) {
+        if !self.is_watched() || !seat.is_in() || !seat.health.in_flight(number) {
             return;
         }
         let mut gone = silent;
         gone.push(seat.id);
         let may_go = self.survives_without_all(&gone) || planted(Canary::LateBeyondRedundancy);
+        let late = self.rt.now() - begun;
         if may_go {
-            let late = (self.rt.now() - begun).as_millis();
-            self.member_failed(seat.id, &format!("has not answered a request for {late} ms"));
-        } else if !seat.health.waited_for.replace(true) {
+            self.member_silent(seat.id, &format!("has not answered a request for {} ms", late.as_millis()));
+            return;
+        }
+        if seat.health.waited_for.replace(Some(late)).is_none() {
             self.error(format!("{} does not answer, and the array needs it: requests wait for it", seat.title()));
         }
+        if late >= END_WAITS {
+            self.changed.wake();
+        }
+    }
+
+    /// A member that was waited for as long as an open, or a close, waits.
+    fn silent_for_long(&self) -> Option<Rc<Seat>> {
+        let silent = |s: &Rc<Seat>| s.health.waited_for.get().is_some_and(|late| late >= END_WAITS);
+        self.seats_in().into_iter().find(silent).filter(|_| !planted(Canary::EndWaitsForSilent))
+    }
+
+    /// A step of an open, or of a close, unless it waits too long for a drive that does not answer: then which.
+    pub async fn unless_silent<T>(&self, step: impl Future<Output = T>) -> Result<T, String> {
+        let gives_up = pin!(self.changed.until(|| self.silent_for_long().is_some()));
+        match select(pin!(step), gives_up).await {
+            Either::Left((done, _)) => Ok(done),
+            Either::Right(_) => Err(self.silent_for_long().map(|seat| seat.title()).unwrap_or_default()),
+        }
+    }
+
+    /// Waits, when the doors are shut, until nothing is in flight to the drives: a background task may be between a read and the
+    /// write that follows from it. Not for long for one that is out, or when the array could not be handed over.
+    pub async fn come_to_rest(&self, handed_over: bool) {
+        let seats: Vec<Rc<Seat>> = self.seats.borrow().iter().cloned().collect();
+        let rest = |seat: Rc<Seat>| async move {
+            let patience = if seat.is_in() && handed_over { END_WAITS } else { LATE_OUT };
+            seat.come_to_rest(self.rt.sleep(patience)).await;
+        };
+        join_all(seats.into_iter().map(rest)).await;
     }
 
     /// Whether more members are late at once than may fail at once: then it is what they share that is slow, a file system or
@@ -432,7 +540,7 @@ impl Core {
         let now = self.rt.now();
         let mut alarms: Vec<Alarm> = self.room_alarm().into_iter().collect();
         for seat in self.seats_in() {
-            if seat.health.waited_for.get() {
+            if seat.health.waited_for.get().is_some() {
                 let what = format!("{} does not answer, and the array needs it", seat.title());
                 alarms.push(Alarm::critical(AlarmCode::DriveSilent, what, "Check it and its cabling").of_seat(&seat));
             } else if let Some(why) = seat.health.suspect(now) {

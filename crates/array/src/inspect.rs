@@ -1,4 +1,6 @@
-//! Looking at one drive: reads only.
+//! Looking at one drive: reads only, and never for long at one that does not answer.
+
+use std::time::Duration;
 
 use base::{ArrayUuid, BLOCK_BYTES, MemberId, MemberLba, MemberUuid};
 use ondisk::label::PARTS_MAX;
@@ -127,9 +129,15 @@ pub struct SlotLine {
     pub bytes: usize,
 }
 
+/// A drive that does not answer for so long is as good as not there: the slowest have come up by then.
+pub const PATIENCE: Duration = Duration::from_secs(10);
+
 async fn read(drive: &Drive, at: MemberLba, blocks: usize) -> Result<Buf, IoError> {
-    let (result, buf) = drive.read(at, Buf::zeroed(blocks * BLOCK_BYTES)).await;
-    result.map(|()| buf)
+    let read = async {
+        let (result, buf) = drive.read(at, Buf::zeroed(blocks * BLOCK_BYTES)).await;
+        result.map(|()| buf)
+    };
+    if planted(Canary::LabelsWaitedFor) { read.await } else { drive.within(PATIENCE, read).await }
 }
 
 /// The label in `block` of a drive that size, or a little larger when it joined.
@@ -156,7 +164,12 @@ async fn inner_label(drive: &Drive) -> Option<Label> {
         if at.0 >= drive.info().blocks.0 {
             return None;
         }
-        let Some(label) = label_at(drive, at).await.filter(|l| l.layout.slot_blocks == slot_blocks) else { continue };
+        let label = match read(drive, at, 1).await {
+            Ok(block) => label_in(drive, &block).ok(),
+            Err(IoError::TimedOut) => return None,
+            Err(_) => None,
+        };
+        let Some(label) = label.filter(|l| l.layout.slot_blocks == slot_blocks) else { continue };
         for i in 0..if planted(Canary::ForgottenLabelBelieved) { 0 } else { 2 } {
             read_slot(drive, &label.layout, i).await.ok().filter(|g| g.array == label.array)?;
         }
@@ -231,6 +244,9 @@ async fn label_at(drive: &Drive, at: MemberLba) -> Option<Label> {
 /// When none can be read; `Ok(Err(..))` says why what was read is no label.
 pub async fn read_label(drive: &Drive) -> Result<Result<Label, FormatError>, IoError> {
     let first = read(drive, MemberLba(0), 1).await;
+    if let Err(error @ IoError::TimedOut) = first {
+        return Err(error);
+    }
     let found = first.as_ref().map(|block| label_in(drive, block));
     let blocks = drive.info().blocks.0;
     let last = read(drive, MemberLba(blocks.saturating_sub(1)), 1).await;

@@ -20,6 +20,12 @@ impl Core {
         self.take_out(member, why, Door::ReadOnly, WhyOut::Failed);
     }
 
+    /// A member does not answer. Of an array that writes nothing, it is not read any more either.
+    pub fn member_silent(&self, member: MemberId, why: &str) {
+        let door = if self.phase.get() == Phase::Open { Door::ReadOnly } else { Door::Shut };
+        self.take_out(member, why, door, WhyOut::Failed);
+    }
+
     /// A member answered with `error`, whatever was tried: what that says of it. `what` is what it was asked for.
     pub fn member_erred(&self, member: MemberId, what: &str, error: IoError) {
         match error {

@@ -108,8 +108,9 @@ const EMPTY_LEAVES: usize = 64;
 pub struct Memtable {
     /// Leaves that change, by volume and number; one that only a range touches says nothing of single blocks.
     leaves: BTreeMap<(VolumeId, u64), Leaf>,
-    /// Single blocks in all leaves.
+    /// Single blocks in all leaves, and those of each volume that were written.
     blocks: usize,
+    written: BTreeMap<VolumeId, u64>,
     /// Start to end and fill; ranges of a volume do not overlap.
     ranges: BTreeMap<(VolumeId, u64), (u64, MapRef)>,
     /// Leaves that ranges covered whole when they were put.
@@ -123,14 +124,34 @@ pub struct Memtable {
 }
 
 impl Memtable {
-    /// Says of the blocks from `lba` on.
-    pub fn put(&mut self, volume: VolumeId, lba: Lba, to: impl ExactSizeIterator<Item = MapRef>) {
+    /// Says of the blocks from `lba` on; of how many nothing was said before.
+    pub fn put(&mut self, volume: VolumeId, lba: Lba, to: impl ExactSizeIterator<Item = MapRef>) -> u64 {
         let blocks = lba.0..lba.0 + to.len() as u64;
-        let mut to = to;
+        let (mut to, mut said) = (to, 0);
         for leaf in leaves_of(&blocks) {
             let slots = slots_of(leaf, &blocks);
             let of_leaf = to.by_ref().take(slots.len());
-            self.blocks += self.leaves.entry((volume, leaf)).or_default().put(slots, of_leaf);
+            said += self.leaves.entry((volume, leaf)).or_default().put(slots, of_leaf);
+        }
+        self.blocks += said;
+        said as u64
+    }
+
+    /// The same of blocks that were written, not moved.
+    pub fn put_written(&mut self, volume: VolumeId, lba: Lba, to: impl ExactSizeIterator<Item = MapRef>) {
+        let said = self.put(volume, lba, to);
+        *self.written.entry(volume).or_default() += said;
+    }
+
+    /// Blocks of a volume that were written, each once, and may not have been mapped before.
+    pub fn written(&self, volume: VolumeId) -> u64 {
+        self.written.get(&volume).copied().unwrap_or(0)
+    }
+
+    fn no_longer(&mut self, volume: VolumeId, said: usize) {
+        self.blocks -= said;
+        if let Some(written) = self.written.get_mut(&volume) {
+            *written = written.saturating_sub(said as u64);
         }
     }
 
@@ -160,13 +181,14 @@ impl Memtable {
         // Nothing is said any more of single blocks of whole leaves: they are gone, and nobody comes by them again.
         let whole = start.div_ceil(NODE_REFS as u64)..end / NODE_REFS as u64;
         if whole.start < whole.end {
-            for (_, said) in self.leaves.extract_if((volume, whole.start)..(volume, whole.end), |_, _| true) {
-                self.blocks -= said.refs.len();
-            }
+            let gone = self.leaves.extract_if((volume, whole.start)..(volume, whole.end), |_, _| true);
+            let said = gone.map(|(_, said)| said.refs.len()).sum();
+            self.no_longer(volume, said);
         }
         for leaf in [leaves.start, leaves.end - 1] {
             if let Some(said) = self.leaves.get_mut(&(volume, leaf)) {
-                self.blocks -= said.clear(slots_of(leaf, &blocks));
+                let said = said.clear(slots_of(leaf, &blocks));
+                self.no_longer(volume, said);
             }
         }
         let before = self.ranges.range(..(volume, start)).next_back().map(|(k, v)| (*k, *v));

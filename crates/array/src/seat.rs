@@ -8,6 +8,7 @@ use std::pin::pin;
 use std::rc::Rc;
 
 use base::{BlockCount, MemberId, MemberLba, MemberUuid};
+use futures::future::{Either, select};
 use ondisk::{Layout, MemberState, WhyOut};
 use rt::{Buf, Bytes, Drive, IoError, Reserve};
 
@@ -44,8 +45,10 @@ pub struct Seat {
     pub gone_since: Cell<base::Generation>,
     /// Why it is out, if it is.
     pub why_out: Cell<WhyOut>,
-    /// The drive; `None` when it is missing.
+    /// The drive; `None` when it is missing, or was let go of.
     pub drive: Option<Drive>,
+    /// The path it was opened by, also of one that was let go of.
+    pub path: String,
     /// Zones that no segment of the last generations has.
     pub free: RefCell<BTreeSet<u32>>,
     /// Requests and errors.
@@ -56,6 +59,8 @@ pub struct Seat {
     pub speed: Speed,
     /// What it still may do.
     pub door: Cell<Door>,
+    /// The array is closed, and what is in flight to it is waited for no longer.
+    abandoned: Cell<bool>,
     /// Whether it was seen to hold the generation in effect: it cannot hold an older one in its place any more.
     pub holds_newest: Cell<bool>,
     /// For reads of blocks that are being moved.
@@ -120,8 +125,10 @@ impl Seat {
             leaving: Cell::new(member.leaving),
             gone_since: Cell::new(member.gone_since),
             why_out: Cell::new(member.why_out),
+            path: drive.as_ref().map(|d| d.info().name.clone()).unwrap_or_default(),
             drive,
             door: Cell::new(Door::Open),
+            abandoned: Cell::default(),
             guard: guard.clone(),
             free: RefCell::new((0..layout.zones).collect()),
             counters: Counters::default(),
@@ -168,7 +175,7 @@ impl Seat {
     /// How people know it: by its path, its seat, and its serial number or stable name.
     pub fn title(&self) -> String {
         let name = &self.drive_name;
-        match self.drive.as_ref().map(|d| d.info().name.as_str()).filter(|path| !path.is_empty()) {
+        match Some(self.path.as_str()).filter(|path| !path.is_empty()) {
             Some(path) if !path.ends_with(name.as_str()) && !name.ends_with(path) => {
                 format!("drive {path} (seat {}, {name})", self.bay.get())
             }
@@ -187,9 +194,18 @@ impl Seat {
         !self.left() && self.drive.is_some()
     }
 
+    /// Waits until nothing is in flight to its drive, or `patience` is over: then nobody waits for that any more.
+    pub async fn come_to_rest(&self, patience: impl Future<Output = ()>) {
+        let Some(drive) = &self.drive else { return };
+        if let Either::Right(_) = select(pin!(drive.idle()), pin!(patience)).await {
+            self.abandoned.set(true);
+            self.health.wake();
+        }
+    }
+
     /// It is out: nobody waits for it any more.
     fn left(&self) -> bool {
-        !matches!(self.state.get(), MemberState::In | MemberState::Spare)
+        self.abandoned.get() || !matches!(self.state.get(), MemberState::In | MemberState::Spare)
     }
 
     fn readable_drive(&self) -> Result<&Drive, IoError> {
@@ -221,6 +237,9 @@ impl Seat {
             (result, buf) = answer.unwrap_or_else(|| (Err(IoError::Gone), Buf::zeroed(bytes)));
         }
         self.count(result.err());
+        if !matches!(result, Err(IoError::Gone | IoError::Conflict)) {
+            self.health.heard_of_read(result.is_err(), drive.turned());
+        }
         (result, buf)
     }
 
@@ -312,7 +331,7 @@ impl Seat {
         }
         open()?;
         drive.flush().await?;
-        if let Some(key) = self.guard.key() {
+        if let Some(key) = self.guard.key_to_end() {
             // Whether it had a reservation or not: nobody of ours writes there any more.
             let _left = drive.reserve(Reserve::Leave(key)).await;
         }

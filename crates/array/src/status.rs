@@ -292,7 +292,7 @@ pub struct VolumeStatus {
     pub uuid: Uuid,
     /// Size.
     pub bytes: u64,
-    /// Bytes stored, as of the last checkpoint.
+    /// Bytes stored; what was overwritten since the last checkpoint may count twice.
     pub mapped_bytes: u64,
     /// "live" or "dropping".
     pub state: &'static str,
@@ -480,7 +480,7 @@ impl Core {
                 state: self.seat_state(s),
                 bay: s.bay.get(),
                 missing: s.state.get() == MemberState::Out && s.why_out() == WhyOut::Missing,
-                drive: s.drive.as_ref().map(|d| d.info().name.clone()).unwrap_or_default(),
+                drive: s.path.clone(),
                 drive_name: s.drive_name.clone(),
                 bytes: BlockCount(s.layout.drive_blocks).bytes(),
                 bytes_used: BlockCount(s.layout.used_blocks()).bytes(),
@@ -511,7 +511,7 @@ impl Core {
                 name: v.name.borrow().clone(),
                 uuid: v.uuid,
                 bytes: BlockCount(v.agreed_blocks.get()).bytes(),
-                mapped_bytes: BlockCount(v.mapped.get()).bytes(),
+                mapped_bytes: BlockCount(self.stored_in(v)).bytes(),
                 state: if v.state.get() == VolumeState::Live { "live" } else { "dropping" },
                 limits: v.limits.get(),
                 limited: v.quota.waited.get(),

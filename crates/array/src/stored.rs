@@ -166,6 +166,19 @@ impl Core {
         memory.active.new_blocks + memory.frozen.as_ref().map_or(0, |f| f.new_blocks)
     }
 
+    /// Blocks stored in a volume, at most: what memtables hold may overwrite what is merged, until it is merged, too.
+    pub fn stored_in(&self, vol: &Vol) -> u64 {
+        let memory = self.memory.borrow();
+        let pending = memory.active.written(vol.id) + memory.frozen.as_ref().map_or(0, |f| f.written(vol.id));
+        let mapped = vol.mapped.get();
+        match vol.state.get() {
+            VolumeState::Live if !planted(Canary::UnmergedNotShown) => {
+                (mapped + pending).min(vol.blocks.get()).max(mapped)
+            }
+            VolumeState::Live | VolumeState::Dropping { .. } => mapped,
+        }
+    }
+
     /// Blocks of data segments that the map nodes of the trees take, from the live counts.
     pub fn count_map_blocks(&self) -> u64 {
         let table = self.table.borrow();

@@ -25,6 +25,7 @@ pub mod paths;
 pub mod placement;
 pub mod problem;
 pub mod registry;
+pub mod scrubs;
 pub mod size;
 pub mod subsystem;
 pub mod view;

@@ -14,6 +14,7 @@ use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
 use crate::Problem;
+use crate::scrubs::LastScrub;
 
 /// One known array.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -49,6 +50,12 @@ impl Registry {
     #[must_use]
     pub fn at(dir: PathBuf) -> Registry {
         Registry { dir }
+    }
+
+    /// Where it lies.
+    #[must_use]
+    pub fn dir(&self) -> &Path {
+        &self.dir
     }
 
     fn path(&self) -> PathBuf {
@@ -132,6 +139,7 @@ impl Registry {
         if self.list()?.iter().all(|k| k.uuid != uuid) {
             return Ok(());
         }
+        LastScrub::forget(&self.dir, uuid);
         self.change(|arrays| arrays.retain(|k| k.uuid != uuid))
     }
 
@@ -169,7 +177,8 @@ fn unreadable(path: &Path, e: impl std::fmt::Display) -> Problem {
     )
 }
 
-fn replace(path: &Path, text: &str) -> io::Result<()> {
+/// Writes a file whole: beside, then renamed.
+pub(crate) fn replace(path: &Path, text: &str) -> io::Result<()> {
     let new = path.with_extension("toml.new");
     let mut file = File::create(&new)?;
     file.write_all(text.as_bytes())?;

@@ -23,8 +23,7 @@ impl Core {
         self.rt.spawn(async move { core.keep_rebuilt().await }).detach();
         let core = self.clone();
         self.rt.spawn(async move { core.keep_scrubbed().await }).detach();
-        let core = self.clone();
-        self.rt.spawn(async move { core.keep_health().await }).detach();
+        self.start_health();
         let core = self.clone();
         self.rt.spawn(async move { core.keep_current().await }).detach();
     }

@@ -4,15 +4,18 @@
 //! - the old place of a column that was moved is given back when the generation that names the new one is in effect, and
 //!   to others when nobody reads there any more;
 //! - a member leaves with the generation after that, once all its zones are free; its label is wiped when that one is in
-//!   effect, and its seat is nobody else's before.
+//!   effect, and its seat is nobody else's before. Where the end comes between, the next open wipes it.
 
 use std::cell::RefCell;
 use std::rc::Rc;
 
-use ondisk::MemberState;
+use ondisk::{Generation, MemberState};
 
+use super::open::Found;
+use super::returning::seat_of;
 use crate::canary::{Canary, planted};
 use crate::core::Core;
+use crate::health::LATE_OUT;
 use crate::seat::Seat;
 
 /// What was rebuilt when a generation was made up.
@@ -96,10 +99,36 @@ impl Core {
         }
     }
 
+    /// Takes the array's label off drives that left in order, as the generation in effect knows, when the end of a process came
+    /// before that.
+    pub(super) async fn wipe_left(&self, found: &[Found], g: &Generation) {
+        for f in found.iter().filter(|f| has_left(f, g) && !planted(Canary::LeftLabelStays)) {
+            let Some(seat) = self.seat(f.label.seat).map(|seat| seat.left_by(f.drive.clone(), f.label.layout)) else {
+                continue;
+            };
+            let wiped = f.drive.within(LATE_OUT, seat.wipe()).await;
+            self.note(match wiped {
+                Ok(()) => format!("drive {} had left before: its label is wiped now", seat.drive_name),
+                Err(e) => format!("drive {} had left before; its label could not be wiped: {e}", seat.drive_name),
+            });
+        }
+    }
+
     /// Whether `seat` is on its way out, or its drive not wiped yet.
     pub fn is_leaving(&self, seat: &Rc<Seat>) -> bool {
         let p = &self.rebuild;
         let listed = |list: &RefCell<Vec<Rc<Seat>>>| list.borrow().iter().any(|s| Rc::ptr_eq(s, seat));
         (seat.is_in() && seat.leaving.get()) || listed(&p.going) || listed(&p.gone)
     }
+}
+
+/// Whether a drive left the array in order: its own last generation says that it was leaving, and the next that nothing lies on
+/// it any more. (Of a spare, or one that is wiped in part, there is no generation.)
+fn has_left(f: &Found, g: &Generation) -> bool {
+    let Some(member) = seat_of(f, g).filter(|m| m.state == MemberState::Vacant) else { return false };
+    let was_leaving = |own: &Generation| {
+        let next = own.number.0 + 1 == member.gone_since.0;
+        next && g.descends_from(own.id) && seat_of(f, own).is_some_and(|m| m.leaving)
+    };
+    f.own && f.generations.first().is_none_or(was_leaving)
 }

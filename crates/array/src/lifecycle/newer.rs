@@ -6,13 +6,14 @@
 //! that lacks both is asked too: it may be the only one that was in to the end.
 
 use base::BLOCK_BYTES;
-use futures::stream::{self, StreamExt};
+use futures::stream::{self, StreamExt, TryStreamExt};
 use ondisk::{Generation, MemberState, RecordHeader};
-use rt::{Buf, Drive};
+use rt::{Buf, Drive, IoError};
 
 use super::open::Found;
 use crate::canary::{Canary, planted};
 use crate::fault::{Refused, RefusedCode, Remedy};
+use crate::inspect::PATIENCE;
 use crate::row::READ_TRIES;
 
 /// Reads of a drive at once.
@@ -36,8 +37,9 @@ pub async fn refuse_newer(found: &[Found], believed: &[bool], g: &Generation) ->
     }
     for f in ours {
         let zones = (0..f.label.layout.zones).map(|zone| newest_in(&f.drive, f, zone, g));
-        let newest = stream::iter(zones).buffer_unordered(AT_ONCE).filter_map(|n| async move { n });
-        let newest = newest.fold(g.number, |a, b| async move { a.max(b) }).await;
+        let newest = stream::iter(zones).buffer_unordered(AT_ONCE);
+        let newest = newest.try_fold(g.number, |a, b| async move { Ok(a.max(b.unwrap_or(a))) }).await;
+        let newest = newest.map_err(|error| Refused::io(&format!("drive {}", f.drive.info().name), error))?;
         if newest > g.number {
             return Err(Refused::new(
                 RefusedCode::Damaged,
@@ -55,15 +57,22 @@ pub async fn refuse_newer(found: &[Found], believed: &[bool], g: &Generation) ->
     Ok(())
 }
 
-/// The generation of the record that begins a zone, if one does.
-async fn newest_in(drive: &Drive, f: &Found, zone: u32, g: &Generation) -> Option<base::Generation> {
+/// The generation of the record that begins a zone, if one does; an error when the drive does not answer.
+async fn newest_in(drive: &Drive, f: &Found, zone: u32, g: &Generation) -> Result<Option<base::Generation>, IoError> {
     let at = f.label.layout.zone_row(zone, 0);
+    let mut silent = false;
     for _ in 0..READ_TRIES {
-        let (read, block) = drive.read(at, Buf::zeroed(BLOCK_BYTES)).await;
-        if read.is_ok() {
-            let header = RecordHeader::decode(&block).ok()?;
-            return (header.array == g.array).then_some(header.generation);
+        let read = async {
+            let (read, block) = drive.read(at, Buf::zeroed(BLOCK_BYTES)).await;
+            read.map(|()| block)
+        };
+        match drive.within(PATIENCE, read).await {
+            Ok(block) => {
+                let header = RecordHeader::decode(&block).ok();
+                return Ok(header.filter(|h| h.array == g.array).map(|h| h.generation));
+            }
+            Err(error) => silent = error == IoError::TimedOut,
         }
     }
-    None
+    if silent { Err(IoError::TimedOut) } else { Ok(None) }
 }

@@ -17,7 +17,7 @@ use super::returning::{Standing, seat_of, standing};
 use crate::canary::{Canary, planted};
 use crate::core::{Core, Phase, Shape, Vol};
 use crate::fault::{Fault, Refused, RefusedCode, Remedy};
-use crate::inspect::{bears_label, read_label, read_slot};
+use crate::inspect::{self, bears_label, read_label, read_slot};
 use crate::lifecycle::replay::ReplayHow;
 use crate::owner::OwnerHow;
 use crate::seat::Seat;
@@ -128,26 +128,61 @@ pub async fn open(rt: &Rt, drives: Vec<Drive>, how: OpenHow) -> Result<(Rc<Core>
     }
     recovery.report.clean = generation.clean;
     let core = load(rt, &generation, &found, &standings, how)?;
+    let chosen = Chosen { generation, seen, given_up, found, standings, believed };
+    core.watch_recovery();
+    let steps = Box::pin(recover(&core, &chosen, how, &mut recovery));
+    let recovered = core.unless_silent(steps).await.unwrap_or_else(|silent| {
+        Err(Refused::new(
+            RefusedCode::Io,
+            format!("array \"{}\"", core.name.borrow()),
+            format!("{silent} does not answer, and the array cannot be opened without it"),
+            "Check the drive and its cabling, then open the array again",
+        ))
+    });
+    core.recovering.set(false);
+    if let Err(refused) = recovered {
+        core.give_up();
+        return Err(refused);
+    }
+    core.changed.wake();
+    recovery.report.repaired_blocks = core.tally.repaired_blocks.get();
+    Ok((core, recovery.report))
+}
+
+/// What an open goes on from: the generation, and what each drive is to it.
+struct Chosen {
+    generation: Generation,
+    /// As far as records may be of: a later one that is given up, too.
+    seen: Generation,
+    given_up: Option<Generation>,
+    found: Vec<Found>,
+    standings: Vec<Standing>,
+    believed: Vec<bool>,
+}
+
+/// From tables to an array that may serve.
+async fn recover(core: &Rc<Core>, chosen: &Chosen, how: OpenHow, recovery: &mut Recovery<'_>) -> Result<(), Refused> {
+    let Chosen { generation, seen, given_up, found, standings, believed } = chosen;
     let writable = core.phase.get() == Phase::Open;
     core.carry_marks(how.owner.carried);
     if let Some(newest) = given_up.as_ref().filter(|_| !planted(Canary::NumbersTwice)) {
-        previous::nothing_twice(&core, newest);
+        previous::nothing_twice(core, newest);
     }
     if writable {
-        core.open_with_room(heal_slots(&core, &generation, &found, &believed)).await?;
+        core.open_with_room(heal_slots(core, generation, found, believed)).await?;
         if let Some(newest) = given_up.as_ref().filter(|_| !planted(Canary::GivenUpStays)) {
-            previous::forget(&core, newest).await?;
+            previous::forget(core, newest).await?;
         }
     }
     recovery
         .step("load tables", format!("{} segments, {} volumes", generation.segments.len(), generation.volumes.len()));
-    let epoch = epoch_after(seen.epoch, rt.unix_seconds());
+    let epoch = epoch_after(seen.epoch, core.rt.unix_seconds());
     let replay = ReplayHow {
         mend: writable || planted(Canary::ReadOnlyWrites),
         accept_loss: how.accept_loss || !writable,
         epoch,
     };
-    let done = core.open_with_room(Box::pin(core.replay(&seen, replay))).await?;
+    let done = core.open_with_room(Box::pin(core.replay(seen, replay))).await?;
     recovery.report.replayed_records = done.records;
     recovery.report.replayed_entries = done.entries;
     recovery.report.cut_segments = done.cut_segments;
@@ -178,7 +213,7 @@ pub async fn open(rt: &Rt, drives: Vec<Drive>, how: OpenHow) -> Result<(Rc<Core>
         let aside = core.settle_segments(how.owner.carried.is_some_and(|c| c.is_unsure()));
         if !aside.is_empty() {
             core.zones_on_their_way(aside.len() as i64);
-            let (later, rt) = (Rc::downgrade(&core), core.rt.clone());
+            let (later, rt) = (Rc::downgrade(core), core.rt.clone());
             let free = async move {
                 rt.sleep(LATE_WRITES).await;
                 if let Some(core) = later.upgrade() {
@@ -190,7 +225,7 @@ pub async fn open(rt: &Rt, drives: Vec<Drive>, how: OpenHow) -> Result<(Rc<Core>
         if !core.survivable() {
             core.freeze("drives failed during recovery");
         } else if !planted(Canary::ServesUncommitted) {
-            for (f, standing) in found.iter().zip(&standings) {
+            for (f, standing) in found.iter().zip(standings) {
                 if let Standing::Behind(base) = standing {
                     core.take_back(f.label.seat, f.drive.clone(), base.as_deref());
                 }
@@ -202,13 +237,13 @@ pub async fn open(rt: &Rt, drives: Vec<Drive>, how: OpenHow) -> Result<(Rc<Core>
             }
             // It can wait for room until the next open.
             let _mended = core.if_there_is_room(core.heal_labels()).await;
+            core.wipe_left(found, generation).await;
             recovery.step("commit", format!("generation {}, epoch {epoch}", core.system.number.get()));
         }
     } else {
         core.epoch.set(generation.epoch);
     }
-    recovery.report.repaired_blocks = core.tally.repaired_blocks.get();
-    Ok((core, recovery.report))
+    Ok(())
 }
 
 /// Times a label or a generation is read before it counts as unreadable: an error may pass.
@@ -226,10 +261,12 @@ pub(super) const NOT_OWN: &str =
 
 /// A drive's label, or why there is none once it was tried several times.
 pub async fn read_label_patiently(rt: &Rt, drive: &Drive) -> Result<Result<Label, FormatError>, IoError> {
+    let begun = rt.now();
     let mut label = read_label(drive).await;
     let tries = if planted(Canary::LabelReadOnce) { 1 } else { READ_TRIES };
     for _ in 1..tries {
-        if matches!(label, Ok(Ok(_))) {
+        let silent = matches!(label, Err(IoError::TimedOut)) && rt.now() - begun >= inspect::PATIENCE;
+        if silent || matches!(label, Ok(Ok(_))) {
             break;
         }
         rt.sleep(READ_PAUSE).await;
@@ -261,10 +298,15 @@ pub(crate) async fn read_member(rt: &Rt, drive: Drive) -> Result<Option<Found>, 
     let mut generations = Vec::new();
     for i in 0..2 {
         for attempt in 0..READ_TRIES {
+            let begun = rt.now();
             match read_slot(&drive, &label.layout, i).await {
                 Ok(g) => {
                     generations.extend(Some(g).filter(|g| g.array == label.array));
                     break;
+                }
+                Err(_) if rt.now() - begun >= inspect::PATIENCE => {
+                    tracing::warn!("drive {name} is left out: it does not answer");
+                    return Ok(None);
                 }
                 Err(_) if attempt + 1 < READ_TRIES => rt.sleep(READ_PAUSE).await,
                 Err(_) => {}

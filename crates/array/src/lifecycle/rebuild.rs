@@ -40,6 +40,9 @@ const SEGMENTS_PER_GENERATION: u64 = 8;
 /// What a block costs to write, in blocks read.
 const WRITE_COST: u64 = 3;
 
+/// While rebuilds wait, what was emptied meanwhile is looked for so often.
+const LOOK_WHILE_PAUSED: Duration = Duration::from_secs(5);
+
 /// Between two tries when something is left that has no place.
 const RETRY: Duration = Duration::from_secs(1);
 
@@ -188,8 +191,17 @@ impl Core {
 
     pub(super) async fn keep_rebuilt(self: Rc<Self>) {
         loop {
-            let wanted = || (self.wanted.rebuild.get() && !self.degrading.get()) || self.somebody_may_go();
-            self.changed.until(|| self.phase.get() != Phase::Open || wanted()).await;
+            let paused = self.settings.borrow().rebuild_paused;
+            let wanted = || {
+                let rebuild = self.wanted.rebuild.get() && !self.degrading.get();
+                rebuild || self.somebody_may_go() || self.settings.borrow().rebuild_paused != paused
+            };
+            let wait = pin!(self.changed.until(|| self.phase.get() != Phase::Open || wanted()));
+            if paused {
+                select(wait, pin!(self.rt.sleep(LOOK_WHILE_PAUSED))).await;
+            } else {
+                wait.await;
+            }
             if self.phase.get() != Phase::Open {
                 return;
             }
@@ -199,6 +211,7 @@ impl Core {
             }
             if self.phase.get() != Phase::Open || !self.may_rebuild() {
                 self.changed.wake();
+                self.leave_out_what_is_empty().await;
                 continue;
             }
             self.seat_spares();
@@ -217,6 +230,17 @@ impl Core {
                 self.rt.sleep(RETRY).await;
                 self.wanted.rebuild.set(true);
             }
+        }
+    }
+
+    /// Rebuilds wait. What lacks a column and holds nothing any more only has to be left out by a generation: that is no rebuild.
+    async fn leave_out_what_is_empty(&self) {
+        let empty = |s: &Seg| s.is_empty() || s.state == SegmentState::Spare;
+        let waits = |s: &Seg| s.listed && empty(s) && s.slots.iter().any(|slot| self.is_lost(slot));
+        let any = self.table.borrow().segments.values().any(|s| waits(s) && !self.in_use_by_log(s.id));
+        if any && self.writable().is_ok() && !self.closing.get() && !self.lacks_members() {
+            // It freezes the array when it fails for good.
+            let _ = self.commit().await;
         }
     }
 
@@ -515,4 +539,44 @@ impl Core {
 /// Whether nobody knows yet what is live in a segment: all its entries may have been overwritten since.
 fn is_uncounted(s: &Seg) -> bool {
     s.state == SegmentState::Sealed && s.live == 0 && !s.unmerged.is_empty()
+}
+
+#[cfg(test)]
+mod tests {
+    use ondisk::Level;
+    use rt::model::{Disk, DiskParams};
+    use rt::{Drive, Rt};
+
+    use super::*;
+    use crate::array::Array;
+    use crate::plan::CreateSpec;
+    use crate::status::ArrayState;
+
+    #[test]
+    fn what_is_empty_is_left_out_while_rebuilds_wait() {
+        let rt = Rt::modelled(1);
+        let params = DiskParams { bytes: 48 << 20, ..DiskParams::default() };
+        let disks: Vec<Disk> = (0..4).map(|i| Disk::new(&format!("d{i}"), params, i)).collect();
+        let drives = disks.iter().map(|d| Drive::modelled(&rt, d)).collect();
+        let level = Level::Raid5;
+        let spec = CreateSpec { name: "a".into(), level, width: None, zone_blocks: Some(128), force: false };
+        rt.block_on(async {
+            let array = Array::create(&rt, drives, &spec).await.unwrap();
+            array.rebuild_pause(true).await.unwrap();
+            let core = &array.core;
+            let unused = |s: &&Seg| s.listed && s.state == SegmentState::Spare && !core.in_use_by_log(s.id);
+            let id = core.table.borrow().segments.values().find(unused).map(|s| s.id).unwrap();
+            {
+                // As one that the cleaner has emptied, and that lost a column before.
+                let mut table = core.table.borrow_mut();
+                let seg = table.get_mut(id);
+                seg.state = SegmentState::Sealed;
+                Rc::make_mut(&mut seg.slots)[0] = None;
+            }
+            assert_eq!(array.state(), ArrayState::Rebuilding);
+            rt.sleep(LOOK_WHILE_PAUSED + Duration::from_secs(1)).await;
+            assert_eq!(array.state(), ArrayState::Optimal);
+            array.close().await.unwrap();
+        });
+    }
 }

@@ -204,6 +204,18 @@ impl Seat {
         seat
     }
 
+    /// The same seat, whose drive is let go of: another may use it from now on. People know it by its path still.
+    pub fn let_go(&self) -> Rc<Seat> {
+        let mut seat = Rc::into_inner(self.without_drive()).expect("nobody else has it yet");
+        seat.path.clone_from(&self.path);
+        Rc::new(seat)
+    }
+
+    /// The same seat, which this drive has left.
+    pub(super) fn left_by(&self, drive: Drive, layout: Layout) -> Rc<Seat> {
+        Seat::new(self.id, &self.line(MemberState::Vacant, layout), layout, Some(drive), self.guard())
+    }
+
     /// The same seat with its drive back, all zones free.
     fn again(&self, drive: Drive, layout: Layout) -> Rc<Seat> {
         Seat::new(self.id, &self.line(MemberState::In, layout), layout, Some(drive), self.guard())
@@ -211,6 +223,7 @@ impl Seat {
 
     fn line(&self, state: MemberState, layout: Layout) -> Member {
         let is_out = state == MemberState::Out;
+        let is_gone = is_out || state == MemberState::Vacant;
         Member {
             uuid: self.uuid,
             state,
@@ -218,7 +231,7 @@ impl Seat {
             drive_blocks: layout.drive_blocks,
             zones: layout.zones,
             leaving: false,
-            gone_since: if is_out { self.gone_since.get() } else { base::Generation(0) },
+            gone_since: if is_gone { self.gone_since.get() } else { base::Generation(0) },
             why_out: if is_out { self.why_out.get() } else { WhyOut::Unsaid },
             drive_name: self.drive_name.clone(),
         }

@@ -336,7 +336,8 @@ impl Core {
             self.clean_failing().await;
             // The blocks put right are durable with it. It fails when the array froze.
             let _ = self.commit().await;
-            self.note(self.scrub_summary(kind, finished));
+            let summary = self.scrub_summary(kind, finished);
+            if p.found.borrow().is_empty() { self.note(summary) } else { self.warn(summary) }
         }
         *p.last.borrow_mut() = self.scrub_run().map(|run| ScrubRun { finished, ..run });
         p.running.set(None);

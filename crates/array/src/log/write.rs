@@ -225,7 +225,12 @@ impl Core {
                     let at = |(entry, pba): (&Entry, &Pba)| {
                         MapRef::At(Place { pba: *pba, crc: entry.payload_crc().expect("data has a block") })
                     };
-                    active.put(volume, lba, run.iter().zip(&places[block..block + run.len()]).map(at));
+                    let places = run.iter().zip(&places[block..block + run.len()]).map(at);
+                    if matches!(run[0], Entry::Move { .. }) {
+                        active.put(volume, lba, places);
+                    } else {
+                        active.put_written(volume, lba, places);
+                    }
                 }
                 Entry::Hole { volume, lba, blocks, .. } => {
                     active.put_range(volume, lba, BlockCount(u64::from(blocks)), MapRef::Hole);

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use futures::future::join_all;
 use ondisk::{OwnerMark, OwnerState};
-use rt::{Buf, Drive, Host, IoError, Nanos, Reserve, Reserved, Rt};
+use rt::{Buf, Drive, Host, IoError, Nanos, Reserved, Rt};
 
 use super::mark::{BEFORE, Carried, Place, Seen, host_of, in_use, owner_text, place_of};
 use super::{OwnerHow, WATCH, claim, fence};
@@ -203,7 +203,7 @@ impl Admitted {
             }
         }
         if let Some(key) = self.carried.key {
-            let left = join_all(self.drives.iter().map(|d| d.reserve(Reserve::Leave(key)))).await;
+            let left = join_all(self.drives.iter().map(|drive| fence::leave(&self.rt, drive, key))).await;
             drop(left);
         }
     }

@@ -20,6 +20,14 @@ pub(super) async fn look(rt: &Rt, drive: &Drive) -> Result<Reserved, ReserveErro
     }
 }
 
+/// Ends the own reservation of a drive, if that answers in time.
+pub(super) async fn leave(rt: &Rt, drive: &Drive, key: u64) -> Result<(), ReserveError> {
+    match select(pin!(drive.reserve(Reserve::Leave(key))), pin!(rt.sleep(PATIENCE))).await {
+        Either::Left((answer, _)) => answer,
+        Either::Right(_) => Err(ReserveError::Io(IoError::TimedOut)),
+    }
+}
+
 /// Takes the own reservation again, if the drive says that it still holds; else why not.
 pub(super) async fn hold_again(rt: &Rt, drive: &Drive, key: u64) -> Result<(), String> {
     for _ in 0..TRIES {

@@ -80,6 +80,13 @@ impl Guard {
         self.key.get()
     }
 
+    /// The same for a part that may end the reservation of a drive which it does not write any more: that of an array in several may
+    /// not, since a reservation is of the whole drive, and the others may write there.
+    pub(crate) fn key_to_end(&self) -> Option<u64> {
+        let alone = || self.core.upgrade().is_some_and(|core| core.shape.part.of == 1);
+        self.key.get().filter(|_| alone() || planted(Canary::PartEndsReservation))
+    }
+
     /// The drives are reserved by `key` from now on, or not any more.
     pub(crate) fn set_key(&self, key: Option<u64>) {
         self.key.set(key);

@@ -117,8 +117,12 @@ impl Seen {
 /// drive that was a member once its last label may be all that is left.
 pub(super) async fn place_of(drive: &Drive, label: &Label) -> Option<Place> {
     let at = label.layout.owner_mark()?;
-    let (read, first) = drive.read(label.layout.slot(0), Buf::zeroed(BLOCK_BYTES)).await;
-    let is_generation = read.is_ok() && Generation::peek(&first).is_ok();
+    let read = async {
+        let (read, first) = drive.read(label.layout.slot(0), Buf::zeroed(BLOCK_BYTES)).await;
+        read.map(|()| first)
+    };
+    let first = drive.within(PATIENCE_OF_OPEN, read).await.unwrap_or_else(|_| Buf::zeroed(BLOCK_BYTES));
+    let is_generation = Generation::peek(&first).is_ok();
     if !is_generation && !is_labelled(drive, label).await && !planted(Canary::ForeignTakenBack) {
         return None;
     }

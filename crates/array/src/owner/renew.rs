@@ -5,7 +5,7 @@ use std::rc::{Rc, Weak};
 use base::{BLOCK_BYTES, MemberLba};
 use futures::future::join_all;
 use ondisk::{Label, Level, OwnerMark, OwnerState};
-use rt::{Buf, Drive, IoError, Nanos, Reserve};
+use rt::{Buf, Drive, IoError, Nanos};
 
 use super::mark::{Carried, Seen, image, owner_text, patiently, place_of};
 use super::{FRESH, PATIENCE, RENEW_EVERY, fence};
@@ -236,12 +236,22 @@ impl Core {
         join_all(self.seats_in().into_iter().map(release)).await;
     }
 
+    /// Ends the reservation of a drive that no part writes to any more.
+    pub(crate) async fn end_reservation(&self, drive: &Drive) {
+        let Some(key) = self.guard.key().filter(|_| !self.guard.is_lost()) else { return };
+        if let Err(error) = fence::leave(&self.rt, drive, key).await {
+            // One that was wiped in order has none any more.
+            tracing::debug!("drive {}: its reservation could not be given up: {error}", drive.info().name);
+        }
+    }
+
     /// Ends the reservations.
     pub(crate) async fn release_drives(&self) {
         let Some(key) = self.guard.key().filter(|_| !self.guard.is_lost()) else { return };
         self.guard.set_key(None);
         let drives: Vec<_> = self.seats.borrow().iter().filter_map(|s| s.drive.clone()).collect();
-        for (drive, left) in drives.iter().zip(join_all(drives.iter().map(|d| d.reserve(Reserve::Leave(key)))).await) {
+        let left = join_all(drives.iter().map(|drive| fence::leave(&self.rt, drive, key))).await;
+        for (drive, left) in drives.iter().zip(left) {
             if let Err(error) = left {
                 tracing::warn!("drive {}: its reservation could not be given up: {error}", drive.info().name);
             }

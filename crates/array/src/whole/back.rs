@@ -34,6 +34,19 @@ impl Whole {
         Ok(self.all(|array| async move { array.let_go_of_missing() }).await?.concat())
     }
 
+    /// Lets go of drives that have failed, were replaced or retired; the paths of the drives that some part has open still.
+    ///
+    /// # Errors
+    /// When the core of a part has ended.
+    pub async fn let_go_of_former(&self) -> Result<Vec<String>, Fault> {
+        Ok(self.all(|array| async move { array.let_go_of_former() }).await?.concat())
+    }
+
+    /// Ends the reservation of a drive that no part has open any more.
+    pub async fn end_reservation(&self, drive: &Drive) {
+        self.first.core.end_reservation(drive).await;
+    }
+
     /// Takes a drive back in every part where its seat misses it; false when none does.
     ///
     /// # Errors

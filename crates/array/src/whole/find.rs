@@ -5,7 +5,7 @@
 use base::ArrayUuid;
 use futures::future::join_all;
 use ondisk::{FormatError, Label, PartOf};
-use rt::{Drive, Rt};
+use rt::{Drive, IoError, Rt};
 
 use super::{Slices, in_part};
 use crate::canary::{Canary, planted};
@@ -13,9 +13,20 @@ use crate::fault::{Refused, RefusedCode, Remedy};
 use crate::inspect::{holds_more, made_of, read_label};
 use crate::lifecycle::open::read_label_patiently;
 
-/// The parts of an array in order, each with its slices of the drives that have it. In one piece: the drives as given.
+/// The parts of an array in order, each with its slices of the drives that have it. In one piece: the drives as given. One that
+/// does not answer is left out: it is asked once, and not part by part.
 pub async fn find(rt: &Rt, drives: Vec<Drive>) -> Result<Vec<(PartOf, Vec<Drive>)>, Refused> {
     let labels = join_all(drives.iter().map(|drive| read_label_patiently(rt, drive))).await;
+    let (mut drives, mut labels) = (drives, labels);
+    if labels.iter().any(|label| !is_silent(label)) {
+        for (drive, _) in drives.iter().zip(&labels).filter(|(_, label)| is_silent(label)) {
+            tracing::warn!("drive {} is left out: it does not answer", drive.info().name);
+        }
+        let mut answers = labels.iter().map(|label| !is_silent(label));
+        drives.retain(|_| answers.next() == Some(true));
+        drop(answers);
+        labels.retain(|label| !is_silent(label));
+    }
     let readable = || labels.iter().zip(&drives).filter_map(|(l, d)| Some((l.as_ref().ok()?.as_ref().ok()?, d)));
     let Some((first, _)) = readable().next().filter(|(l, _)| l.part.of > 1) else {
         // The open of one piece says what is wrong with the others.
@@ -68,6 +79,10 @@ pub async fn find(rt: &Rt, drives: Vec<Drive>) -> Result<Vec<(PartOf, Vec<Drive>
         None => Ok(parts),
         Some((part, _)) => Err(in_part(*part, unfinished(&first.array_name))),
     }
+}
+
+fn is_silent(label: &Result<Result<Label, FormatError>, IoError>) -> bool {
+    matches!(label, Err(IoError::TimedOut))
 }
 
 /// Whether a slice has its part.

@@ -147,6 +147,69 @@ pub fn a_member_leaves_when_nothing_lies_on_it() {
     assert_eq!(label, None, "it is nobody's");
 }
 
+/// A drive that has failed, and one that has left, are not kept: others may use them. The array tells them apart still.
+pub fn who_has_left_is_let_go_of() {
+    let world = World::new(4, false);
+    world.create_of_width(Level::Raid5, 3, 64, 16 << 20);
+    let p = world.start(1);
+    (0..40u64).for_each(|i| p.write(i * 20, 5, 20).unwrap());
+    p.rt.block_on(p.array().drive_fail(MemberId(1))).unwrap();
+    let path = p.array().status().members[1].drive.clone();
+    let open = p.array().let_go_of_former();
+    assert_eq!(open.len(), 3, "{open:?}");
+    assert!(p.array().former_drives().is_empty() && !open.contains(&path));
+    let failed = p.array().status().members.into_iter().find(|m| m.seat == 1).unwrap();
+    assert_eq!((failed.state, failed.drive), (SeatState::Failed, path));
+    let new = fresh(&world, "new");
+    replace(&p, 1, &new);
+    let array = p.array();
+    p.run(async move { array.rebuild_done().await });
+    p.rt.block_on(p.array().drive_retire(MemberId(0))).unwrap();
+    let array = p.array();
+    assert!(p.run(async move { array.drive_left(MemberId(0)).await }));
+    assert_eq!(p.array().let_go_of_former().len(), 3);
+    p.checkpoint();
+    assert!(p.is(0, 5, 800));
+}
+
+/// The power fails between the generation without a drive and the wiping of its label: the next open wipes it. One that failed
+/// keeps its label.
+pub fn a_label_that_was_left_is_wiped_at_the_next_open() {
+    let label = |disk: &Disk| {
+        let rt = Rt::modelled(3);
+        rt.block_on(array::identify(&Drive::modelled(&rt, disk))).unwrap()
+    };
+    let world = World::new(4, false);
+    world.create_of_width(Level::Raid5, 3, 64, 16 << 20);
+    let p = world.start(1);
+    (0..40u64).for_each(|i| p.write(i * 20, 5, 20).unwrap());
+    p.rt.block_on(p.array().drive_fail(MemberId(1))).unwrap();
+    let new = fresh(&world, "new");
+    replace(&p, 1, &new);
+    let array = p.array();
+    p.run(async move { array.rebuild_done().await });
+    p.checkpoint();
+    // Its label is written when it is wiped, and then only.
+    let labels = world.label(0).layout.labels();
+    world.on_ops(move |disk, op, _| match op.kind {
+        OpKind::Write if disk == 0 && labels.contains(&op.at) => Verdict::Hang,
+        OpKind::Read | OpKind::Write | OpKind::Flush | OpKind::Deallocate => Verdict::Proceed,
+    });
+    p.rt.block_on(p.array().drive_retire(MemberId(0))).unwrap();
+    p.wait(Duration::from_secs(20));
+    assert!(p.array().status().members.iter().all(|m| m.seat != 0), "{:#?}", p.array().status().members);
+    p.power_cut(1);
+    new.power_cut(1);
+    assert!(label(&world.disks[0]).is_some() && label(&world.disks[1]).is_some());
+    let all: Vec<Disk> = world.disks.iter().chain([&new]).cloned().collect();
+    let rt = Rt::modelled(2);
+    let array = rt.block_on(array::Array::open(&rt, World::drives(&rt, &all), crate::world::DEGRADED)).unwrap();
+    assert_eq!(label(&world.disks[0]), None, "{:#?}", array.status().events);
+    assert!(label(&world.disks[1]).is_some(), "one that failed keeps its label");
+    let v = array.volume("v").unwrap();
+    assert_eq!(crate::world::read(&rt, &v, 0, 800), Ok(vec![5; 800 * BLOCK as usize]));
+}
+
 /// The old place of a column is not given back to the drive before a generation names the new one.
 pub fn the_old_place_stays_until_a_generation_names_the_new_one() {
     let world = World::new(2, false);

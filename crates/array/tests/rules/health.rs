@@ -159,6 +159,51 @@ pub fn read_errors_make_suspect() {
     assert!(status.members[1].suspect.is_some());
 }
 
+/// A member that has failed every read for a minute, of its labels too, goes out, whether hosts read or not. One whose labels
+/// can be read stays; and so do all where more fail than may.
+pub fn a_member_that_reads_nothing_goes_out() {
+    for hosts_read in [true, false] {
+        for (system_too, failing, goes) in [(true, 1..2, true), (false, 1..2, false), (true, 1..3, false)] {
+            let world = World::new(4, false);
+            world.create(Level::Raid5);
+            let p = world.start(15);
+            p.write(0, 3, 60).unwrap();
+            p.checkpoint();
+            let fail = failing.clone();
+            world.on_ops(move |disk, op, system| match op.kind {
+                OpKind::Read if fail.contains(&disk) && (system_too || !system) => Verdict::Fail(IoError::Medium),
+                OpKind::Read | OpKind::Write | OpKind::Flush | OpKind::Deallocate => Verdict::Proceed,
+            });
+            let seconds = |seconds: u64| {
+                for second in 0..seconds {
+                    // (Where two fail, what is on both is lost.)
+                    let read = p.read(second % 60, 1);
+                    assert!(!hosts_read || failing.len() > 1 || read == Ok(vec![3; 4096]));
+                    p.wait(Duration::from_secs(1));
+                }
+            };
+            if hosts_read {
+                seconds(40)
+            } else {
+                p.wait(Duration::from_secs(40))
+            }
+            assert_eq!(state(&p, 1), SeatState::In, "a reset may take that long");
+            if hosts_read {
+                seconds(60)
+            } else {
+                p.wait(Duration::from_secs(60))
+            }
+            let status = p.array().status();
+            assert_eq!(state(&p, 1).is_out(), goes, "{failing:?}, hosts read {hosts_read}: {:#?}", status.events);
+            assert_ne!(status.state, ArrayState::Frozen);
+            world.no_hooks();
+            assert!(p.is(0, 3, 60));
+            p.kill(16);
+            assert!(world.start(17).is(0, 3, 60));
+        }
+    }
+}
+
 /// A drive that went out comes back only once it is idle.
 pub fn a_drive_comes_back_idle() {
     let world = World::new(4, false);

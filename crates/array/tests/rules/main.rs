@@ -22,6 +22,7 @@ mod returning;
 mod room_below;
 mod scrub;
 mod service;
+mod silent;
 mod sizes;
 mod space;
 mod whole;
@@ -123,6 +124,7 @@ rules! {
     returning::a_drive_that_is_gone_is_missing_whatever_it_was_asked [GoneFailed]
     returning::a_column_without_a_seat_is_written_elsewhere [TooFewSeats]
     returning::a_member_that_is_blank_in_use_goes_out [SetBackUnnoticed]
+    returning::a_member_that_was_cut_short_in_use_goes_out [CutShortBelieved]
     returning::a_missing_drive_that_is_failed_stays_out [MissingNotFailed]
 
     copies::an_older_copy_is_left_out [FirstCopyTaken]
@@ -145,6 +147,7 @@ rules! {
 
     map::reads_see_the_table_that_is_being_merged [FrozenTableForgotten]
     map::counts_are_exact [CountsForgotten]
+    map::what_is_stored_is_shown_at_once [UnmergedNotShown]
     map::growing_during_a_checkpoint_keeps_it []
     map::a_full_array_is_overwritten_and_emptied [MoveUnconditional, MoveAskedOnce, FloorForgotten]
     map::what_is_being_moved_is_overwritten [OvertakenMoved]
@@ -192,6 +195,8 @@ rules! {
     drives::a_rebuild_that_waits_waits_over_restarts [PauseForgotten]
     drives::what_holds_nothing_is_not_rebuilt []
     drives::a_member_leaves_when_nothing_lies_on_it [LeavesEarly]
+    drives::who_has_left_is_let_go_of [FormerKept]
+    drives::a_label_that_was_left_is_wiped_at_the_next_open [LeftLabelStays]
     drives::the_old_place_stays_until_a_generation_names_the_new_one [MovedFreedEarly]
     drives::what_is_copied_is_verified [CopyUnverified]
     drives::a_member_whose_replacement_fails_stays []
@@ -211,6 +216,7 @@ rules! {
     health::nobody_goes_out_beyond_the_redundancy [LateBeyondRedundancy, ErrorsBeyondRedundancy]
     health::when_all_are_late_it_goes_on []
     health::read_errors_make_suspect []
+    health::a_member_that_reads_nothing_goes_out [DeadStays]
     health::a_drive_comes_back_idle [BusyReturns]
     health::a_slow_drive_does_not_set_the_tail [DetourForgotten]
     health::who_was_slow_is_asked_again [SlowNotAsked]
@@ -218,6 +224,13 @@ rules! {
 
     health::a_standstill_blames_nobody [StandstillBlamed]
     health::who_is_late_beside_others_is_waited_for [LateApart]
+
+    silent::a_drive_that_hangs_holds_up_no_open [LabelsWaitedFor]
+    silent::a_drive_that_hangs_in_recovery_goes_out [RecoveryUnwatched]
+    silent::it_goes_out_where_nothing_is_written_too [RecoveryUnwatched]
+    silent::an_open_that_cannot_do_without_them_is_refused [EndWaitsForSilent]
+    silent::a_close_does_not_wait_for_ever [EndWaitsForSilent]
+    silent::what_waits_while_it_closes_is_refused [ClosedUnasked]
 
     room_below::writes_wait_for_room [NoRoomBlamed, HostsWaitForRoom]
     room_below::what_waits_for_room_is_not_acknowledged [NoRoomAcked]
@@ -243,6 +256,7 @@ rules! {
     owner::what_was_sent_before_may_land_late [LateWritesForgotten]
     owner::of_two_that_open_at_once_one_has_it [MarkIgnored]
     owner::marks_of_all_parts_are_released []
+    owner::a_drive_that_leaves_a_part_stays_reserved_for_the_others [PartEndsReservation]
     owner::marks_that_cannot_be_kept_stop_nobody []
 
     scrub::it_finds_and_repairs_what_rots [ScrubBlocksSkipped, ScrubParitySkipped, ScrubSystemSkipped]

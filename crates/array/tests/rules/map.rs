@@ -569,3 +569,28 @@ pub fn a_small_memtable_is_merged_sooner() {
     assert!(small.bytes <= 2 * small.bytes_max && small.bytes_max == 12 * 240, "{small:?}");
     assert!(many >= few + 5, "{few} and {many} generations");
 }
+
+/// What a volume stores is shown at once: not less before a checkpoint than after, no block twice that was written twice since,
+/// and never more than the volume has.
+pub fn what_is_stored_is_shown_at_once() {
+    let world = World::new(4, false);
+    world.create(Level::Raid5);
+    let p = world.start(1);
+    let stored = |p: &crate::world::Process<'_>| p.array().status().volumes[0].mapped_bytes / BLOCK;
+    p.write(0, 1, 300).unwrap();
+    p.write(0, 2, 100).unwrap();
+    assert_eq!(stored(&p), 300);
+    p.kill(2);
+    let p = world.start(3);
+    assert_eq!(stored(&p), 300, "after a recovery, too");
+    p.checkpoint();
+    assert_eq!(stored(&p), 300);
+    p.rt.block_on(p.v().deallocate(0, 100 * BLOCK, false)).unwrap();
+    p.checkpoint();
+    assert_eq!(stored(&p), 200);
+    let all = 8 << 20;
+    (0..all / BLOCK / 64).for_each(|i| p.write(i * 64, 3, 64).unwrap());
+    assert_eq!(stored(&p), all / BLOCK);
+    p.checkpoint();
+    assert_eq!(stored(&p), all / BLOCK);
+}

@@ -420,6 +420,39 @@ pub fn marks_of_all_parts_are_released() {
     other.block_on(whole::end_all(opened));
 }
 
+/// A drive leaves one part while another writes to it still: it stays reserved until it has left both.
+pub fn a_drive_that_leaves_a_part_stays_reserved_for_the_others() {
+    let params =
+        DiskParams { bytes: 160 << 20, volatile_cache: true, shared: true, reservable: true, ..DiskParams::default() };
+    let world = World::of(4, params);
+    let rt = Rt::modelled(1);
+    let spec =
+        CreateSpec { name: "a".into(), level: Level::Raid5, width: Some(3), zone_blocks: Some(128), force: false };
+    rt.block_on(async {
+        whole::end_all(whole::create(&rt, World::drives(&rt, &world.disks), &spec, 2).await.unwrap()).await;
+        let mut parts = whole::open(&rt, World::drives(&rt, &world.disks), RESERVE).await.unwrap().into_iter();
+        let (first, second) = (parts.next().unwrap(), parts.next().unwrap());
+        let array = whole::Whole::of(first.clone(), vec![whole::Part::Here(second.clone())]).await.unwrap();
+        array.volume_create("v", 2 << 20).await.unwrap();
+        let v = second.live_volumes().remove(0);
+        v.write(0, data(3, 200), true).await.unwrap();
+        second.rebuild_pause(true).await.unwrap();
+        array.drive_retire(base::MemberId(0)).await.unwrap();
+        assert!(first.drive_left(base::MemberId(0)).await);
+        second.checkpoint().await.unwrap();
+        v.write(0, data(4, 200), true).await.unwrap();
+        assert_ne!(second.status().state, ArrayState::Frozen, "{:#?}", second.status().events);
+        assert!(world.disks[0].held_by().is_some());
+        second.rebuild_pause(false).await.unwrap();
+        assert!(array.drive_left(base::MemberId(0)).await.unwrap());
+        array.end_reservation(&Drive::modelled(&rt, &world.disks[0])).await;
+        assert!(world.disks[0].held_by().is_none() && world.disks[1].held_by().is_some());
+        drop(v);
+        array.close().await.unwrap();
+    });
+    rt.end();
+}
+
 /// Servers that reach different drives: a second one that sees fewer finds the marks of the first on any of them.
 pub fn whoever_sees_fewer_drives_finds_a_mark() {
     for (n, level) in [

@@ -389,6 +389,27 @@ pub fn a_member_that_is_blank_in_use_goes_out() {
     }
 }
 
+/// So is one whose file was cut to nothing, and has grown again by what was written since: what lies behind its end cannot be
+/// read.
+pub fn a_member_that_was_cut_short_in_use_goes_out() {
+    let world = World::new(4, false);
+    world.create(Level::Raid5);
+    let p = world.start(1);
+    fill(&p, 5, BLOCKS);
+    p.checkpoint();
+    let all = world.disks[1].params().bytes;
+    let [_, last, _] = world.label(1).layout.labels();
+    world.on_ops(move |disk, op, _| match op.kind {
+        OpKind::Read if disk == 1 && op.at == last => Verdict::Fail(rt::IoError::Medium),
+        OpKind::Read | OpKind::Write | OpKind::Flush | OpKind::Deallocate => Verdict::Proceed,
+    });
+    world.disks[1].image_write(base::MemberLba(0), &vec![0; all as usize]);
+    p.wait(Duration::from_secs(15));
+    assert!(p.array().status().members[1].state.is_out());
+    assert!(holds(&p, 5, BLOCKS));
+    p.close();
+}
+
 /// A missing drive that a person fails does not come back by itself.
 pub fn a_missing_drive_that_is_failed_stays_out() {
     let world = World::new(4, false);

@@ -27,9 +27,12 @@ mod sysfs;
 use std::fmt;
 use std::future::Future;
 use std::path::Path;
+use std::pin::pin;
 use std::rc::Rc;
+use std::time::Duration;
 
 use base::{BLOCK_BYTES, BlockCount, MemberLba};
+use futures::future::{Either, select};
 
 pub use access::{Access, Ways};
 use choose::Found;
@@ -43,6 +46,9 @@ pub use sent::SentDrive;
 
 use crate::model;
 use crate::{Buf, Bytes, Rt};
+
+/// The time that a drive is waited for is counted in so many parts.
+const LOOKS: u32 = 10;
 
 /// What kind of drive it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -329,6 +335,23 @@ impl Drive {
                 Backend::Modelled(disk) => disk.deallocate(&d.rt, &d.load, at, n).await,
             }
         }
+    }
+
+    /// What `work` on this drive comes to, or [`IoError::TimedOut`] when it takes longer than `patience`: it goes on then, and
+    /// nobody hears of it. Time in which this process stood still counts little.
+    pub async fn within<T>(
+        &self,
+        patience: Duration,
+        work: impl Future<Output = Result<T, IoError>>,
+    ) -> Result<T, IoError> {
+        let mut work = pin!(work);
+        for _ in 0..LOOKS {
+            match select(work.as_mut(), pin!(self.0.rt.sleep(patience / LOOKS))).await {
+                Either::Left((answer, _)) => return answer,
+                Either::Right(_) => {}
+            }
+        }
+        Err(IoError::TimedOut)
     }
 
     /// Operations in flight, those of dropped futures included, those of slices not: each counts its own.

@@ -53,6 +53,7 @@ pub async fn watch(data: Weak<Data>, uuid: Uuid) {
         let Some(data) = data.upgrade() else { return };
         let served = |o: &&Opened| o.array.first().uuid() == uuid;
         let Some(opened) = data.served.borrow().values().find(served).cloned() else { return };
+        opened.keep_scrub().await;
         let view = opened.view().await;
         raised.change_to(view.alarms).iter().for_each(|change| log(&view.name, change));
     }

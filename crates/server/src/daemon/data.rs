@@ -191,14 +191,17 @@ async fn look_after(data: Weak<Data>, uuid: Uuid) {
 /// How often drives that are missing are looked for.
 const LOOK_FOR_MISSING: Duration = Duration::from_secs(5);
 
-/// Takes drives of an array back that were missing and are here again, for as long as it is served.
+/// Takes drives of an array back that were missing and are here again, and lets go of those that have left, for as long as it is
+/// served.
 async fn bring_back(data: Weak<Data>, uuid: Uuid) {
     while let Some(data) = data.upgrade() {
         let rt = data.world.rt.clone();
         let served = |o: &&Opened| o.array.first().uuid() == uuid;
         let Some(opened) = data.served.borrow().values().find(served).cloned() else { return };
-        if let Err(problem) = opened.bring_back(&data.world).await {
-            tracing::warn!("{}", problem.line());
+        for done in [opened.let_go_of_former().await, opened.bring_back(&data.world).await] {
+            if let Err(problem) = done {
+                tracing::warn!("{}", problem.line());
+            }
         }
         drop((opened, data));
         rt.sleep(LOOK_FOR_MISSING).await;

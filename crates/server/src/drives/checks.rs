@@ -6,7 +6,7 @@
 //! | mounted, swap, or under a mounted device | refused | refused |
 //! | locked by a running Ashlar | refused | refused |
 //! | too small | refused | refused |
-//! | a member of an array that is being served | refused | refused |
+//! | a member of an array that is being served, unless that has given it up | refused | refused |
 //! | in use in an array that this machine knows | refused | refused, unless the array is named (`take_from`) |
 //! | a member of another array that nobody serves, or given up by its array | refused | taken |
 //! | carrying a file system, partitions, LVM, ... | refused, but for direct drives | taken |
@@ -160,7 +160,11 @@ impl Checks<'_> {
         if let Some(identity) = identity {
             let array = identity.array.0;
             let joins_own = self.purpose == Purpose::Join(array);
-            if !joins_own && self.is_served(array, mine).await {
+            let sources: Vec<Source> = mine.iter().cloned().map(Source::Path).collect();
+            let look = Look { rt: self.rt, registry: self.registry, beside: &sources };
+            let held = look.of(drive).await.map_err(|e| unreadable(name, e))?.unwrap_or_default();
+            // One that its array has given up, and that its server has let go of, is nobody's.
+            if !joins_own && !held.given_up && self.is_served(array, mine).await {
                 return Err(Problem::refused(
                     "array_held",
                     format!("drive {name}"),
@@ -168,9 +172,6 @@ impl Checks<'_> {
                     "stop that Ashlar first; --force does not override this",
                 ));
             }
-            let sources: Vec<Source> = mine.iter().cloned().map(Source::Path).collect();
-            let look = Look { rt: self.rt, registry: self.registry, beside: &sources };
-            let held = look.of(drive).await.map_err(|e| unreadable(name, e))?.unwrap_or_default();
             let is_named = self.take_from.iter().any(|n| Some(n) == held.array.as_ref() || *n == array.to_string());
             if is_named {
                 return Ok(());

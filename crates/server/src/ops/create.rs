@@ -120,7 +120,7 @@ pub async fn run(world: &World, request: &CreateRequest, host: Host) -> Result<(
         open::remember(world, &request.name, opened.array.first().uuid(), &drives, None)?;
     }
     opened.volatile = volatile;
-    Ok((opened, plan))
+    Ok((opened.remembering(world), plan))
 }
 
 /// Forgets arrays of which all drives were taken.

@@ -12,7 +12,7 @@ use array::whole::{self, Part};
 use array::{ArrayState, OpenHow, Volume, Whole};
 use base::{ArrayUuid, VolumeId};
 use futures::future::{Either, select};
-use rt::{Drive, DriveKind, OpenDrive, OpenError};
+use rt::{Drive, DriveInfo, DriveKind, OpenDrive, OpenError};
 use uuid::Uuid;
 
 use super::World;
@@ -20,6 +20,7 @@ use crate::Problem;
 use crate::drives::source::open_problem;
 use crate::parts::{self, Answering, Placed, place};
 use crate::registry::Known;
+use crate::scrubs::LastScrub;
 use crate::view::{ArrayView, MemberView, RecoveryView};
 use crate::volumes::{Handle, Lent, Loans, Reach};
 
@@ -108,8 +109,11 @@ pub struct Opened {
     pub array: Whole,
     /// Its drives; the locks are theirs.
     drives: Rc<RefCell<Vec<Drive>>>,
-    /// Drives that left an array in parts: a slice keeps its drive locked until another takes its seat.
+    /// Drives that left an array in parts: a slice keeps its drive locked until its part lets go of it.
     former: Rc<RefCell<Vec<Drive>>>,
+    /// Drives that no part has open any more: those of the last look, and all that were let go of.
+    unused: Rc<RefCell<Vec<String>>>,
+    let_go: Rc<RefCell<Vec<DriveInfo>>>,
     /// How volumes of the parts behind the first are reached.
     others: Rc<[Reach]>,
     loans: Loans<Handle>,
@@ -120,6 +124,8 @@ pub struct Opened {
     /// The worst state of any part, as last seen.
     seen: Rc<Cell<Option<ArrayState>>>,
     returns: Rc<Returns>,
+    /// What its last scrub found, also before it was opened.
+    scrubbed: Rc<LastScrub>,
     /// Whether it was opened for reading only.
     pub read_only: bool,
     /// Whether it lives in memory and is gone with the process.
@@ -136,12 +142,15 @@ impl Opened {
             array,
             drives: Rc::new(RefCell::new(drives)),
             former: Rc::default(),
+            unused: Rc::default(),
+            let_go: Rc::default(),
             others: Rc::new([]),
             loans: Loans::default(),
             number: OPENS.fetch_add(1, Ordering::Relaxed),
             answering: Rc::default(),
             seen: Rc::default(),
             returns: Rc::default(),
+            scrubbed: Rc::default(),
             read_only: false,
             volatile: false,
             notes: vec![],
@@ -197,7 +206,7 @@ impl Opened {
     pub fn take_in(&self, drive: Drive, instead_of: Option<&MemberView>) -> Option<String> {
         let name = drive.info().name.clone();
         self.former.borrow_mut().retain(|d| d.info().name != name);
-        let old = self.take_out(|d| instead_of.is_some_and(|m| is_drive_of(d, m) && d.info().name != name));
+        let old = self.take_out(|d| instead_of.is_some_and(|m| is_drive_of(d, m) && d.name != name));
         let mut drives = self.drives.borrow_mut();
         if drives.iter().all(|d| d.info().name != name) {
             drives.push(drive);
@@ -210,11 +219,13 @@ impl Opened {
         self.take_out(|d| is_drive_of(d, member))
     }
 
-    fn take_out(&self, which: impl Fn(&Drive) -> bool) -> Option<String> {
+    fn take_out(&self, which: impl Fn(&DriveInfo) -> bool) -> Option<String> {
         let mut drives = self.drives.borrow_mut();
-        let (gone, stay): (Vec<Drive>, Vec<Drive>) = drives.drain(..).partition(which);
+        let (gone, stay): (Vec<Drive>, Vec<Drive>) = drives.drain(..).partition(|d| which(d.info()));
         *drives = stay;
-        let name = gone.first().map(|d| d.info().stable_name.clone());
+        let let_go = self.let_go.borrow();
+        let info = gone.first().map(Drive::info).or_else(|| let_go.iter().find(|info| which(info)));
+        let name = info.map(|info| info.stable_name.clone());
         if !self.others.is_empty() {
             self.former.borrow_mut().extend(gone);
         }
@@ -225,7 +236,23 @@ impl Opened {
     pub async fn view(&self) -> ArrayView {
         // A core ends with the server: then what the first part says is as much as can be known.
         let status = self.array.status().await;
-        status.unwrap_or_else(|_| self.array.first().status()).into()
+        let mut view: ArrayView = status.unwrap_or_else(|_| self.array.first().status()).into();
+        self.scrubbed.fill_in(&mut view.scrub);
+        view
+    }
+
+    /// The same array, which remembers what its scrubs find.
+    #[must_use]
+    pub fn remembering(self, world: &World) -> Opened {
+        let scrubbed = LastScrub::read(world.registry.dir(), self.array.first().uuid());
+        Opened { scrubbed: Rc::new(scrubbed), ..self }
+    }
+
+    /// Writes down what a scrub found, if that is new.
+    pub async fn keep_scrub(&self) {
+        if !self.read_only && !self.volatile {
+            self.scrubbed.keep(&self.view().await.scrub);
+        }
     }
 
     /// Its state: of several parts the worst, as it was when that was last asked for.
@@ -242,6 +269,34 @@ impl Opened {
     pub async fn look_after(&self, before: &mut whole::Roster) -> Result<(), Problem> {
         self.array.share_losses(before).await?;
         self.seen.set(Some(self.array.status().await.map_err(|f| Problem::fault("the array", f))?.state));
+        Ok(())
+    }
+
+    /// Lets go of drives that have left the array, or failed, when no part has asked them for anything since the last look: then
+    /// they can be wiped, or used for something else.
+    ///
+    /// # Errors
+    /// When the core of a part has ended.
+    pub async fn let_go_of_former(&self) -> Result<(), Problem> {
+        let used = self.array.let_go_of_former().await.map_err(|f| Problem::fault("the array", f))?;
+        let unused = |d: &Drive| !used.contains(&d.info().name);
+        let now: Vec<String> =
+            self.drives().iter().chain(&self.former()).filter(|d| unused(d)).map(|d| d.info().name.clone()).collect();
+        let before = self.unused.replace(now);
+        let goes = |d: &Drive| unused(d) && before.contains(&d.info().name);
+        for drives in [&self.drives, &self.former] {
+            let gone: Vec<Drive> = drives.borrow_mut().extract_if(.., |d| goes(d)).collect();
+            for drive in gone {
+                self.array.end_reservation(&drive).await;
+                tracing::info!(
+                    "drive {} is let go of: {} does not use it",
+                    drive.info().name,
+                    self.array.first().name()
+                );
+                self.let_go.borrow_mut().retain(|info| info.name != drive.info().name);
+                self.let_go.borrow_mut().push(drive.info().clone());
+            }
+        }
         Ok(())
     }
 
@@ -323,6 +378,7 @@ impl Opened {
 
     /// Closes it and hands out its drives, which stay locked.
     pub async fn end(self, world: &World) -> (Result<(), Problem>, Vec<Drive>) {
+        self.keep_scrub().await;
         let name = self.array.first().name();
         let what = format!("closing array {name}");
         parts::forget(&world.cores, &self.array);
@@ -364,10 +420,9 @@ impl Returns {
 /// A last checkpoint writes what the memtable holds: 10 s of replay at most, by design, and drives may be slow.
 const CLOSE_MAX: Duration = Duration::from_secs(60);
 
-/// Whether `drive` is the one that `member` was last seen on.
+/// Whether this drive is the one that `member` was last seen on.
 #[must_use]
-pub fn is_drive_of(drive: &Drive, member: &MemberView) -> bool {
-    let info = drive.info();
+pub fn is_drive_of(info: &DriveInfo, member: &MemberView) -> bool {
     info.name == member.drive
         || info.stable_name == member.drive_name
         || info.serial.as_ref().is_some_and(|serial| *serial == member.drive_name)
@@ -490,7 +545,7 @@ pub async fn open(world: &World, drives: Vec<Drive>, how: How, notes: Vec<String
     let opened = Opened::of(world, parts, drives).await?;
     let notes = [notes, opened.notes.clone()].concat();
     notes.iter().for_each(|note| opened.array.first().note(note));
-    Ok(Opened { read_only: how.read_only, notes, ..opened })
+    Ok(Opened { read_only: how.read_only, notes, ..opened.remembering(world) })
 }
 
 /// Brings the registry up to date with an array's drives: adds `more`, takes `gone` away, and keeps those that are

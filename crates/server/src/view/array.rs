@@ -223,7 +223,7 @@ pub struct ArrayView {
 pub struct ScrubView {
     /// The one that is running.
     pub running: Option<ScrubRunView>,
-    /// The last one since the array was opened.
+    /// The last one; of before the array was opened here, as this machine wrote it down.
     pub last: Option<ScrubRunView>,
     /// Patrol reads.
     pub media: ScrubScheduleView,
@@ -234,7 +234,7 @@ pub struct ScrubView {
 }
 
 /// A scrub that runs, or ran.
-#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ScrubRunView {
     /// "media" or "parity".
     pub kind: String,
@@ -255,7 +255,7 @@ pub struct ScrubRunView {
 }
 
 /// What a scrub found on one drive: blocks.
-#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ScrubFoundView {
     /// The drive's serial number or stable name.
     pub drive_name: String,

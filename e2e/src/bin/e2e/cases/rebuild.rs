@@ -1,8 +1,10 @@
 //! Replacing drives under load: redundancy comes back, and is real.
 
+use std::os::unix::fs::FileExt;
 use std::time::{Duration, Instant};
 
-use e2e::{Failure, Result};
+use e2e::failure::require;
+use e2e::{Failure, OrFail, Result};
 
 use super::Case;
 use crate::fixture::{ARRAY, DRIVE, Lab, Served, Traffic, words};
@@ -21,6 +23,12 @@ pub const CASES: &[Case] = &[
         run: |l| replace(l, "10", 1),
     },
     Case { name: "replace-killed", about: "SIGKILL during the rebuild, three times", run: killed },
+    Case {
+        name: "wiped-while-served",
+        about: "the server lets go of a drive that failed: it is wiped, and comes back as new",
+        run: wiped,
+    },
+    Case { name: "scrub-remembered", about: "what a scrub found is told after a restart", run: scrubbed },
 ];
 
 const DRIVES: usize = 6;
@@ -84,4 +92,63 @@ fn killed(lab: &Lab) -> Result<()> {
     served.fail(0)?;
     served.fail(5)?;
     traffic.verify(&served).map_err(|f| Failure::new("with two other drives out", f))
+}
+
+fn wiped(lab: &Lab) -> Result<()> {
+    let mut served = lab.served("a", "5", 4, "48M")?;
+    let mut traffic = Traffic::new(lab, BYTES)?;
+    traffic.run(&served, Duration::from_millis(200))?;
+    let (failed, used) = (served.drives[1].clone(), served.drives[2].clone());
+    served.fail(1)?;
+    let begun = Instant::now();
+    while served.ashlar.run(&["wipe", "--yes", &failed])?.expect(0).is_err() {
+        if begun.elapsed() > REBUILD_MAX {
+            return Err(Failure::new("ashlar wipe", format!("{failed} is in use after {REBUILD_MAX:?}")));
+        }
+        std::thread::sleep(Duration::from_millis(500));
+    }
+    served.ashlar.run(&["wipe", "--yes", &used])?.expect(3)?;
+    let status = served.ashlar.status(ARRAY)?;
+    let member = |seat: usize| status["members"].as_array().and_then(|m| m.iter().find(|m| m["seat"] == seat).cloned());
+    let seat = member(1).unwrap_or_default();
+    let told = seat["state"] == "failed" && seat["drive"].as_str().is_some_and(|d| d.ends_with("1"));
+    require(told, "the seat of a drive that was let go of", || seat.to_string())?;
+    // Nothing is on it any more: no --force.
+    served.ashlar.done(&["drive", "replace", ARRAY, &failed, &failed])?;
+    wait_whole(&served)?;
+    traffic.verify(&served)?;
+    served.server.stop()?;
+    served.ashlar.run(&["check", ARRAY])?.expect(0).map(drop)
+}
+
+fn scrubbed(lab: &Lab) -> Result<()> {
+    let mut served = lab.served("a", "5", 4, "48M")?;
+    let mut traffic = Traffic::new(lab, BYTES)?;
+    traffic.run(&served, Duration::from_millis(300))?;
+    served.server.stop()?;
+    let drive = std::fs::OpenOptions::new().write(true).open(served.file(0)).or_fail("the drive")?;
+    let bytes = drive.metadata().or_fail("the drive")?.len();
+    for at in (16 << 20..bytes - (2 << 20)).step_by(1 << 20) {
+        drive.write_all_at(&vec![0x5a; 1 << 20], at).or_fail("rot")?;
+    }
+    drop(drive);
+    served.server.start()?;
+    served.ashlar.done(&["scrub", "start", ARRAY])?;
+    let begun = Instant::now();
+    let found = |served: &Served| Ok::<_, Failure>(served.ashlar.status(ARRAY)?["scrub"]["last"]["found"].clone());
+    while served.ashlar.status(ARRAY)?["scrub"]["last"]["finished"] != true {
+        if begun.elapsed() > REBUILD_MAX {
+            return Err(Failure::new("a scrub", format!("it does not end: {}", served.ashlar.status(ARRAY)?)));
+        }
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    let before = found(&served)?;
+    let counted = before[0]["found"].as_u64().is_some_and(|n| n > 0) && before[0]["lost"] == 0;
+    require(counted, "a scrub of rot", || before.to_string())?;
+    served.server.stop()?;
+    served.server.start()?;
+    let after = found(&served)?;
+    require(before == after, "what a scrub found, after a restart", || after.to_string())?;
+    traffic.verify(&served)?;
+    served.server.stop()
 }
