@@ -289,7 +289,7 @@ impl Opened {
             for drive in gone {
                 self.array.end_reservation(&drive).await;
                 tracing::info!(
-                    "drive {} is let go of: {} does not use it",
+                    "drive {} is released: {} does not use it",
                     drive.info().name,
                     self.array.first().name()
                 );
