@@ -332,8 +332,6 @@ canaries! {
     RecoveryUnwatched,
     /// Opens and closes wait without an end for a drive that the array cannot do without.
     EndWaitsForSilent,
-    /// What waited while an array is being closed is written all the same.
-    ClosedUnasked,
     /// A member that fails every read stays in.
     DeadStays,
     /// A member whose file was cut short is not taken for one that was emptied.

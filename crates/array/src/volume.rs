@@ -131,11 +131,6 @@ impl Volume {
         }
     }
 
-    /// The same of what had to wait: the array may be on its way out by now.
-    fn check_again(&self, offset: u64, bytes: u64) -> Result<(), Fault> {
-        if planted(Canary::ClosedUnasked) { Ok(()) } else { self.check(offset, bytes) }
-    }
-
     /// Waits until the volume's limits let a request of `bytes` begin. Of an array in one piece every request does so by
     /// itself. Of one in parts the first part keeps the limits, and who deals requests to parts asks it before.
     ///
@@ -297,10 +292,10 @@ impl Volume {
         self.step_of(data.len() as u64).await;
         let promise = self.core.admit_write(n).await?;
         let guard = self.core.while_room(self.vol.locks.lock(first.0, end)).await?;
-        self.check_again(offset, data.len() as u64)?;
+        self.check(offset, data.len() as u64)?;
         self.core.fits(&self.vol, first, n).await?;
         // Nothing comes behind the last checkpoint of an array that is being closed.
-        self.check_again(offset, data.len() as u64)?;
+        self.check(offset, data.len() as u64)?;
         let whole = offset == first.byte_offset() && data.len() as u64 == BlockCount(n).bytes();
         let data = if whole { data } else { self.merge_sectors(first, n as usize, offset, &data).await? };
         let request = Request::new(n, Some(Held { guard, promise: Some(promise) }));

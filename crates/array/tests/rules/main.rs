@@ -230,7 +230,7 @@ rules! {
     silent::it_goes_out_where_nothing_is_written_too [RecoveryUnwatched]
     silent::an_open_that_cannot_do_without_them_is_refused [EndWaitsForSilent]
     silent::a_close_does_not_wait_for_ever [EndWaitsForSilent]
-    silent::what_waits_while_it_closes_is_refused [ClosedUnasked]
+    silent::what_waits_while_it_closes_is_refused []
 
     room_below::writes_wait_for_room [NoRoomBlamed, HostsWaitForRoom]
     room_below::what_waits_for_room_is_not_acknowledged [NoRoomAcked]

@@ -5,7 +5,7 @@ use std::rc::Rc;
 use std::sync::OnceLock;
 
 use array::whole::{self, Slices};
-use array::{Array, ArrayState, CreateSpec, OpenHow, Refused, RefusedCode, identify, inspect, wipe};
+use array::{Array, ArrayState, CreateSpec, OpenHow, Refused, RefusedCode, Remedy, identify, inspect, wipe};
 use base::{BlockCount, MemberLba};
 use ondisk::{Label, Layout, Level};
 use rt::model::{Disk, DiskParams, OpKind, Verdict};
@@ -258,7 +258,7 @@ pub fn a_part_that_is_refused_is_named() {
         labels(disk).iter().filter(|(part, _)| *part == 1).for_each(|(_, at)| zero(disk, *at));
     }
     let missing = refused(&none, OpenHow::default());
-    assert!(missing.what.starts_with("part 2 of 3: ") && missing.todo.contains("--force"), "{missing}");
+    assert!(missing.what.starts_with("part 2 of 3: ") && missing.remedy == Some(Remedy::Force), "{missing}");
     for disk in &broken.disks {
         let (from, _) = Slices::new(BlockCount(disk.params().bytes / BLOCK), PARTS).unwrap().range(2);
         let layout = label_at(disk, from).unwrap().layout;
@@ -354,7 +354,7 @@ pub fn a_create_is_interrupted_anywhere() {
             let again =
                 on(&world.fork(), async |rt, d| whole::create(rt, d, &spec(false), PARTS).await.map(|p| p.len()));
             if let Err(refused) = again {
-                assert!(refused.code == RefusedCode::InUse && refused.todo.contains("--force"), "{refused}");
+                assert!(refused.code == RefusedCode::InUse && refused.remedy.is_some(), "{refused}");
             }
             let again = on(&world, async |rt, d| whole::create(rt, d, &spec(true), PARTS).await.map(|p| p.len()));
             assert_eq!(again, Ok(3), "after {writes}");
