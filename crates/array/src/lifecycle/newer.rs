@@ -39,7 +39,14 @@ pub async fn refuse_newer(found: &[Found], believed: &[bool], g: &Generation) ->
         let zones = (0..f.label.layout.zones).map(|zone| newest_in(&f.drive, f, zone, g));
         let newest = stream::iter(zones).buffer_unordered(AT_ONCE);
         let newest = newest.try_fold(g.number, |a, b| async move { Ok(a.max(b.unwrap_or(a))) }).await;
-        let newest = newest.map_err(|error| Refused::io(&format!("drive {}", f.drive.info().name), error))?;
+        let Ok(newest) = newest else {
+            // It is as good as missing, and goes out once recovery waits for it.
+            tracing::warn!(
+                "drive {} does not answer: what it holds of newer generations is unknown",
+                f.drive.info().name
+            );
+            continue;
+        };
         if newest > g.number {
             return Err(Refused::new(
                 RefusedCode::Damaged,
