@@ -90,7 +90,7 @@ fn two(lab: &Lab, flags: &[&str]) -> Result<()> {
     rt.block_on(async {
         let load = traffic.start(&served).await?;
         let refuse = [
-            [&["serve", "--nbd", "unix:/dev/null/no"], &all[..]].concat(),
+            [&["serve", "--nbd", "unix:refused.sock"], &all[..]].concat(),
             [&["import", "--all"], &all[..]].concat(),
             [&["create", "other", "--raid", "0", "--force"], &all[..]].concat(),
             vec!["wipe", "--yes", all[0]],
