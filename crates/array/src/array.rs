@@ -147,6 +147,10 @@ impl Array {
         // A background task may be between a read and the write that follows from it.
         self.core.close_doors(Door::Shut);
         self.core.come_to_rest(result.is_ok()).await;
+        if self.core.may_still_write() {
+            // Another server that found the array released could meet what lands late.
+            return result;
+        }
         self.core.release_marks().await;
         if self.core.shape.part.of == 1 {
             self.core.release_drives().await;
@@ -184,7 +188,9 @@ impl Array {
 
     /// Ends the reservations of its drives, once all parts are closed.
     pub(crate) async fn release_drives(&self) {
-        self.core.release_drives().await;
+        if !self.core.may_still_write() {
+            self.core.release_drives().await;
+        }
     }
 
     /// Reserves its drives where all of them can be: the key.

@@ -288,6 +288,8 @@ canaries! {
     StaleAcked,
     /// A label away from the ends counts although what lies before it is something else by now.
     ForgottenLabelBelieved,
+    /// A close that gave up waiting for a member says that nobody has the array.
+    LateWriteReleased,
     /// What is given back to a full array counts only when somebody writes again.
     FullForGood,
     /// Where one part of an array finds only its last label on a drive, the others take the drive all the same.

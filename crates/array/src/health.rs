@@ -499,6 +499,12 @@ impl Core {
         join_all(seats.into_iter().map(rest)).await;
     }
 
+    /// Whether something is in flight to a member that nobody waits for any more.
+    pub fn may_still_write(&self) -> bool {
+        let in_flight = |s: &Rc<Seat>| s.is_in() && s.drive.as_ref().is_some_and(|drive| drive.in_flight() > 0);
+        self.seats.borrow().iter().any(in_flight) && !planted(Canary::LateWriteReleased)
+    }
+
     /// Whether more members are late at once than may fail at once: then it is what they share that is slow, a file system or
     /// a controller, and no drive is suspect.
     fn is_late_with_others(&self, seat: &Rc<Seat>) -> bool {

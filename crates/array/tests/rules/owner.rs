@@ -100,7 +100,7 @@ fn writes(disks: &[Disk]) -> u64 {
     disks.iter().map(|d| d.counters().writes).sum()
 }
 
-fn marks(world: &World) -> Vec<OwnerMark> {
+pub fn marks(world: &World) -> Vec<OwnerMark> {
     let mark = |i: usize| {
         let at = world.label(i).layout.owner_mark().unwrap();
         OwnerMark::decode(&world.disks[i].image_read(at, base::BlockCount(1))).ok()

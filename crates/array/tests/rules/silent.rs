@@ -5,9 +5,9 @@ use std::time::Duration;
 use array::{Array, ArrayState, Fault, OpenHow, Refused, RefusedCode, SeatState};
 use base::MemberId;
 use futures::future::{Either, select};
-use ondisk::Level;
+use ondisk::{Level, OwnerState};
 use rt::Rt;
-use rt::model::{Fault as DriveFault, OpKind, Verdict};
+use rt::model::{DiskParams, Fault as DriveFault, OpKind, Verdict};
 
 use crate::health::state;
 use crate::world::{BLOCK, World, data};
@@ -133,6 +133,27 @@ pub fn a_close_does_not_wait_for_ever() {
     assert!(p.is(0, 1, 30));
     assert_ne!(p.array().status().state, ArrayState::Frozen);
     assert_eq!(state(&p, 1), SeatState::In);
+}
+
+/// A close that gave up waiting for a write does not say that nobody has the array: the write may land under the next server.
+pub fn a_close_that_gave_up_releases_nothing() {
+    let world = World::of(3, DiskParams { shared: true, volatile_cache: false, ..DiskParams::default() });
+    world.create(Level::Raid5);
+    let p = world.start(7);
+    p.write(0, 1, 30).unwrap();
+    p.rt.block_on(p.array().drive_fail(MemberId(0))).unwrap();
+    world.on_ops(|disk, op, system| match op.kind {
+        OpKind::Write if disk == 1 && !system => Verdict::Hang,
+        OpKind::Read | OpKind::Write | OpKind::Flush | OpKind::Deallocate => Verdict::Proceed,
+    });
+    let write = p.begin_write(100, 2, 10);
+    p.wait(Duration::from_secs(7));
+    assert_eq!(within(&p.rt, 120, p.array().close()), Some(Err(Fault::Frozen)));
+    drop(write);
+    let left = super::owner::marks(&world);
+    assert!(!left.is_empty() && left.iter().all(|mark| mark.state != OwnerState::Released), "{left:?}");
+    world.no_hooks();
+    p.kill(8);
 }
 
 /// Two writes wait for a read while the array is being closed, one behind the other: nothing of them is acknowledged that
