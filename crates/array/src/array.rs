@@ -188,9 +188,7 @@ impl Array {
 
     /// Ends the reservations of its drives, once all parts are closed.
     pub(crate) async fn release_drives(&self) {
-        if !self.core.may_still_write() {
-            self.core.release_drives().await;
-        }
+        self.core.release_drives().await;
     }
 
     /// Reserves its drives where all of them can be: the key.

@@ -166,7 +166,8 @@ impl Whole {
     pub async fn close(self) -> Result<(), Fault> {
         let others = join_all(self.others.iter().map(|part| part.ask(|array| array.close())));
         let (first, others) = futures::join!(self.first.clone().close(), others);
-        if self.count() > 1 {
+        let may_still_write = self.all(|array| async move { array.core.may_still_write() }).await;
+        if self.count() > 1 && may_still_write.is_ok_and(|all| !all.contains(&true)) {
             self.first.release_drives().await;
         }
         others.into_iter().fold(first, |so_far, closed| so_far.and(closed.and_then(|closed| closed)))

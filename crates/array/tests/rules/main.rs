@@ -231,6 +231,7 @@ rules! {
     silent::an_open_that_cannot_do_without_them_is_refused [EndWaitsForSilent]
     silent::a_close_does_not_wait_for_ever [EndWaitsForSilent]
     silent::a_close_that_gave_up_releases_nothing [LateWriteReleased]
+    silent::an_open_that_gave_up_releases_nothing [LateWriteReleased]
     silent::what_waits_while_it_closes_is_refused []
 
     room_below::writes_wait_for_room [NoRoomBlamed, HostsWaitForRoom]

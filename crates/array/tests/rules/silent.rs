@@ -156,6 +156,27 @@ pub fn a_close_that_gave_up_releases_nothing() {
     p.kill(8);
 }
 
+/// Nor does an open that was refused for a drive that does not answer.
+pub fn an_open_that_gave_up_releases_nothing() {
+    let world = World::of(3, DiskParams { shared: true, volatile_cache: false, ..DiskParams::default() });
+    world.create(Level::Raid0);
+    world.start(7).close();
+    let layout = world.label(1).layout;
+    let slots = [layout.slot(0), layout.slot(1)];
+    world.on_ops(move |disk, op, _| match op.kind {
+        OpKind::Write if disk == 1 && slots.contains(&op.at) => Verdict::Hang,
+        OpKind::Read | OpKind::Write | OpKind::Flush | OpKind::Deallocate => Verdict::Proceed,
+    });
+    let rt = Rt::modelled(8);
+    let opened = within(&rt, 200, array::whole::open(&rt, World::drives(&rt, &world.disks), OpenHow::default()));
+    let refused = opened.expect("it does not wait for ever").map(drop).unwrap_err();
+    assert_eq!(refused.code, RefusedCode::Io, "{refused}");
+    let left = super::owner::marks(&world);
+    assert!(left.iter().any(|mark| mark.state != OwnerState::Released), "{left:?}");
+    world.no_hooks();
+    rt.end();
+}
+
 /// Two writes wait for a read while the array is being closed, one behind the other: nothing of them is acknowledged that
 /// the next open does not know.
 pub fn what_waits_while_it_closes_is_refused() {
