@@ -11,15 +11,15 @@ use ondisk::{Features, Level, Limits, MapRef, PartOf, ReplayFrom, SHARDS, Scheme
 use rt::Rt;
 use uuid::Uuid;
 
+use crate::engine::status::Tally;
+use crate::engine::status::{EventLine, EventSeverity};
 use crate::fault::Fault;
 use crate::log::Log;
-use crate::memtable::Memtable;
-use crate::node_cache::NodeCache;
-use crate::pins::Pins;
-use crate::seat::{Door, Seat};
-use crate::segment::{Seg, Table};
-use crate::status::Tally;
-use crate::status::{EventLine, EventSeverity};
+use crate::map::memtable::Memtable;
+use crate::map::node_cache::NodeCache;
+use crate::member::seat::{Door, Seat};
+use crate::space::pins::Pins;
+use crate::space::segment::{Seg, Table};
 use crate::sync::{Event, Gate, RangeLocks};
 
 /// Events kept for `status`.
@@ -61,13 +61,13 @@ pub struct Vol {
     /// What its hosts may take.
     pub limits: Cell<Limits>,
     /// How far its hosts are ahead of the limits.
-    pub quota: crate::quota::Quota,
+    pub quota: crate::volume::quota::Quota,
     /// What is in flight.
-    pub share: crate::share::Share,
+    pub share: crate::volume::share::Share,
     /// Writes in flight.
     pub locks: Rc<RangeLocks>,
     /// Requests of hosts.
-    pub counters: crate::status::VolumeCounters,
+    pub counters: crate::engine::status::VolumeCounters,
 }
 
 impl Vol {
@@ -84,10 +84,10 @@ impl Vol {
             height: Cell::new(v.height),
             roots: Cell::new(v.roots),
             limits: Cell::new(v.limits),
-            quota: crate::quota::Quota::default(),
-            share: crate::share::Share::default(),
+            quota: crate::volume::quota::Quota::default(),
+            share: crate::volume::share::Share::default(),
             locks: Rc::default(),
-            counters: crate::status::VolumeCounters::default(),
+            counters: crate::engine::status::VolumeCounters::default(),
         }
     }
 }
@@ -210,17 +210,17 @@ pub struct Core {
     /// Members that went out since the open.
     pub failures: Cell<u64>,
     /// How a rebuild goes.
-    pub rebuild: crate::lifecycle::rebuild::Progress,
+    pub rebuild: crate::jobs::rebuild::Progress,
     /// Reads around slow members that may still be made.
-    pub detours: crate::detour::Budget,
+    pub detours: crate::row::detour::Budget,
     /// How a scrub goes.
-    pub scrub: crate::lifecycle::scrub::Progress,
+    pub scrub: crate::jobs::scrub::Progress,
     /// Writes that wait for room where members lie.
-    pub no_room: crate::no_room::Waits,
+    pub no_room: crate::member::no_room::Waits,
     /// Host flushes.
-    pub flushes: crate::flush::Flushes,
+    pub flushes: crate::member::flush::Flushes,
     /// What hosts may still take.
-    pub room: crate::space::Room,
+    pub room: crate::space::room::Room,
     /// What is looked at in a turn.
     pub meter: crate::meter::Meter,
     /// Handles on volumes that were given out: each is a client.
@@ -228,7 +228,7 @@ pub struct Core {
     /// How often what hosts see of the volumes has changed since the open.
     pub volume_changes: Cell<u64>,
     /// What volumes have in flight.
-    pub shares: crate::share::Shares,
+    pub shares: crate::volume::share::Shares,
     /// Figures.
     pub tally: Tally,
     events: RefCell<VecDeque<EventLine>>,
@@ -271,7 +271,7 @@ impl Core {
             volumes: RefCell::default(),
             next_volume: Cell::new(1),
             memory: RefCell::default(),
-            facts_max: Cell::new(crate::memtable::FACTS_MAX),
+            facts_max: Cell::new(crate::map::memtable::FACTS_MAX),
             nodes: RefCell::default(),
             log: Log::default(),
             system: System {
@@ -293,16 +293,16 @@ impl Core {
             wanted: Wanted::default(),
             degrading: Cell::new(false),
             failures: Cell::new(0),
-            rebuild: crate::lifecycle::rebuild::Progress::default(),
-            detours: crate::detour::Budget::default(),
-            scrub: crate::lifecycle::scrub::Progress::default(),
-            no_room: crate::no_room::Waits::default(),
-            flushes: crate::flush::Flushes::default(),
-            room: crate::space::Room::default(),
+            rebuild: crate::jobs::rebuild::Progress::default(),
+            detours: crate::row::detour::Budget::default(),
+            scrub: crate::jobs::scrub::Progress::default(),
+            no_room: crate::member::no_room::Waits::default(),
+            flushes: crate::member::flush::Flushes::default(),
+            room: crate::space::room::Room::default(),
             meter: crate::meter::Meter::default(),
             clients: Cell::new(0),
             volume_changes: Cell::new(0),
-            shares: crate::share::Shares::default(),
+            shares: crate::volume::share::Shares::default(),
             tally: Tally::default(),
             events: RefCell::default(),
         })

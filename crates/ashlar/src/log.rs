@@ -31,7 +31,7 @@ const QUEUE_BYTES_MAX: usize = 1 << 20;
 const END_MAX: Duration = Duration::from_secs(1);
 
 /// The daemon says what each recovery step took, with the array's name; the engine's own lines are for debugging.
-const LOG_DEFAULT: &str = "info,array::lifecycle::open=warn";
+const LOG_DEFAULT: &str = "info,array::open=warn";
 
 static LOG: OnceLock<Arc<Log>> = OnceLock::new();
 

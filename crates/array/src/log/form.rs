@@ -11,7 +11,7 @@ use rt::{Buf, Bytes};
 use super::{Piece, Record, Stream, StreamId, What};
 use crate::canary::{Canary, planted};
 use crate::core::Core;
-use crate::segment::pba;
+use crate::space::segment::pba;
 
 /// Records below this many payload blocks are small: at most [`SMALL_IN_FLIGHT`] of them unfinished, so that what
 /// comes meanwhile fills the next one.

@@ -10,7 +10,7 @@ use rt::Bytes;
 
 use crate::canary::{Canary, planted};
 use crate::fault::Fault;
-use crate::space::Promise;
+use crate::space::room::Promise;
 use crate::sync::{Event, RangeGuard};
 
 /// One request: answered when all of it is acknowledged.

@@ -13,8 +13,8 @@ use super::{Moving, Piece, StreamId, What, window_rows};
 use crate::canary::{Canary, planted};
 use crate::core::Core;
 use crate::fault::Fault;
-use crate::seat::add;
-use crate::segment::{Seg, Unmerged};
+use crate::member::seat::add;
+use crate::space::segment::{Seg, Unmerged};
 
 /// Where a record is in its life.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

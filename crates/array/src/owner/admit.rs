@@ -10,7 +10,7 @@ use super::mark::{BEFORE, Carried, Place, Seen, host_of, in_use, owner_text, pla
 use super::{OwnerHow, WATCH, claim, fence};
 use crate::canary::{Canary, planted};
 use crate::fault::Refused;
-use crate::lifecycle::open::read_label_patiently;
+use crate::open::read_label_patiently;
 
 /// Between two looks at what is watched.
 const LOOK_EVERY: std::time::Duration = std::time::Duration::from_millis(500);

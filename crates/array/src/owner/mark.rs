@@ -11,7 +11,7 @@ use rt::{Buf, Bytes, Drive, Host, IoError, Rt};
 use super::{PATIENCE, PATIENCE_OF_OPEN};
 use crate::canary::{Canary, planted};
 use crate::fault::{Refused, RefusedCode, Remedy};
-use crate::inspect::is_labelled;
+use crate::offline::inspect::is_labelled;
 
 /// Owners of before that are remembered: one for each time that a drive could not be written, or was not there.
 pub(super) const BEFORE: usize = 4;

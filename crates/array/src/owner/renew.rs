@@ -11,7 +11,7 @@ use super::mark::{Carried, Seen, image, owner_text, patiently, place_of};
 use super::{FRESH, PATIENCE, RENEW_EVERY, fence};
 use crate::canary::{Canary, planted};
 use crate::core::{Core, Phase};
-use crate::seat::Seat;
+use crate::member::seat::Seat;
 
 /// Before a server that has not seen its mark for long looks again.
 const LOOK_AGAIN: std::time::Duration = std::time::Duration::from_millis(250);

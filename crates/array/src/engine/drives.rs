@@ -1,0 +1,453 @@
+//! The verbs on an array's drives: fail, replace, add, retire; and the pace of the rebuild that follows from them.
+//!
+//! Invariant: a drive that is here and in is never given up before what lies on it lies elsewhere: it *leaves*, with its
+//! redundancy, while its columns are copied. Only `fail` takes one out at once.
+
+use std::rc::Rc;
+
+use base::{BlockCount, MemberId, MemberUuid, human};
+use ondisk::layout::MEMBERS_MAX;
+use ondisk::{Label, MemberState, Rate, WhyOut};
+use rt::Drive;
+
+use crate::canary::{Canary, planted};
+use crate::core::Phase;
+use crate::engine::Array;
+use crate::fault::{Refused, RefusedCode, Remedy};
+use crate::member::seat::Seat;
+use crate::open::create::{self, random_uuid, seat_for, write_label};
+
+impl Array {
+    fn member(&self, seat: MemberId) -> Result<Rc<Seat>, Refused> {
+        let known = self.core.seat(seat).filter(|s| s.state.get() != MemberState::Vacant);
+        known.ok_or_else(|| {
+            let (what, todo) = (format!("seat {}", seat.0), "Name one that is listed");
+            Refused::new(RefusedCode::NotFound, what, "there is no such seat", todo).by(Remedy::ListSeats)
+        })
+    }
+
+    /// What the drive of a seat is called, also of one that has left.
+    pub(crate) fn drive_of(&self, seat: MemberId) -> Result<String, Refused> {
+        self.core.seat(seat).map_or_else(|| self.member(seat), Ok).map(|member| member.drive_name.clone())
+    }
+
+    /// What the drives are called that sat in this one's bay before it, as far as it is known yet.
+    pub(crate) fn predecessors(&self, seat: MemberId) -> Vec<String> {
+        let seats = self.core.seats.borrow();
+        let Some(own) = seats.get(usize::from(seat.0)) else { return vec![] };
+        let before = seats.iter().filter(|s| s.id != seat && s.bay.get() == own.bay.get());
+        before.filter(|s| s.state.get() != MemberState::Vacant).map(|s| s.drive_name.clone()).collect()
+    }
+
+    /// The seat of the drive of this name; of several the one of this number, else one that is not out.
+    pub(crate) fn seat_of(&self, like: MemberId, drive: &str) -> Option<MemberId> {
+        let seats = self.core.seats.borrow();
+        let known = |s: &&Rc<Seat>| s.drive_name == drive && s.state.get() != MemberState::Vacant;
+        let best = seats.iter().filter(known).min_by_key(|s| (s.id != like, s.state.get() == MemberState::Out));
+        best.map(|s| s.id)
+    }
+
+    /// Whether the drive of this name takes part, or is a spare.
+    pub(crate) fn has_drive(&self, drive: &str) -> bool {
+        let seats = self.core.seats.borrow();
+        seats.iter().any(|s| s.drive_name == drive && (s.is_in() || s.state.get() == MemberState::Spare))
+    }
+
+    /// Whether a label is that of a member.
+    pub(crate) fn has_member(&self, label: &Label) -> bool {
+        let seat = self.core.seat(label.seat);
+        seat.is_some_and(|seat| seat.uuid == label.member && seat.state.get() != MemberState::Vacant)
+    }
+
+    /// Whether there is a seat for another drive.
+    pub(crate) fn may_join(&self) -> Result<(), Refused> {
+        self.core.writable()?;
+        self.free_seat().map(drop)
+    }
+
+    /// Whether the array would go on without `seat`.
+    fn may_lose(&self, seat: &Seat) -> Result<(), Refused> {
+        let before = seat.state.replace(MemberState::Out);
+        let fine = self.core.survivable();
+        seat.state.set(before);
+        if fine {
+            return Ok(());
+        }
+        Err(Refused::new(
+            RefusedCode::Redundancy,
+            format!("drive {}", seat.drive_name),
+            "the array has no redundancy left to lose it",
+            "Wait until a rebuild has restored redundancy, or reconnect a drive that is missing",
+        ))
+    }
+
+    /// Whether the array has no redundancy left somewhere once it has lost `seat`, which it may lose.
+    pub(crate) fn uses_up_redundancy(&self, seat: MemberId) -> bool {
+        let core = &self.core;
+        let Some(member) = core.seat(seat).filter(|s| s.is_in()) else { return false };
+        let before = member.state.replace(MemberState::Out);
+        let last = core.survivable() && core.may_fail() == 0;
+        member.state.set(before);
+        last
+    }
+
+    /// Takes a member out.
+    ///
+    /// # Errors
+    /// When the redundancy does not cover it.
+    pub async fn drive_fail(&self, seat: MemberId) -> Result<(), Refused> {
+        let member = self.may_fail(seat)?;
+        if member.state.get() == MemberState::In {
+            self.core.member_failed(seat, "was failed by command");
+        } else if member.why_out() == WhyOut::Missing && !planted(Canary::MissingNotFailed) {
+            member.why_out.set(WhyOut::Failed);
+            self.core.note(format!(
+                "drive {} (seat {}) was failed by command: it will not rejoin",
+                member.drive_name,
+                member.bay.get()
+            ));
+            self.core.degraded_durably().await?;
+            return Ok(self.core.commit().await?);
+        }
+        Ok(self.core.degraded_durably().await?)
+    }
+
+    /// Takes a member out whose drive is gone.
+    ///
+    /// # Errors
+    /// When the redundancy does not cover it.
+    pub async fn drive_gone(&self, seat: MemberId) -> Result<(), Refused> {
+        let member = self.may_fail(seat)?;
+        if member.state.get() == MemberState::In {
+            self.core.member_gone_writing(seat);
+        }
+        Ok(self.core.degraded_durably().await?)
+    }
+
+    /// The member, if it is out or may go out.
+    pub(crate) fn may_fail(&self, seat: MemberId) -> Result<Rc<Seat>, Refused> {
+        let member = self.member(seat)?;
+        self.core.writable()?;
+        if member.state.get() == MemberState::In {
+            self.may_lose(&member)?;
+        }
+        Ok(member)
+    }
+
+    /// A new drive takes the place of a seat's. Of one that is in, what lies there is copied first, and it leaves when
+    /// nothing lies there any more ([`Array::drive_left`]); of one that is out, it is made from the others.
+    ///
+    /// With `force` it may belong to an array, and be too small for what is stored.
+    ///
+    /// # Errors
+    /// When the drive is too small or belongs to an array, or the place is taken.
+    pub async fn drive_replace(&self, seat: MemberId, with: Drive, force: bool) -> Result<(), Refused> {
+        let core = &self.core;
+        let old = self.may_replace(seat)?;
+        if !force {
+            self.may_be_smaller(Some(&old), &with.info().name, with.info().blocks)?;
+        }
+        let usable = core.usable_blocks();
+        let newcomer = self.seat_drive(with, old.bay.get(), force).await?;
+        core.degraded_durably().await?;
+        // Something may have become of it meanwhile.
+        if let Err(refused) = self.may_be_replaced(&old) {
+            newcomer.state.set(MemberState::Vacant);
+            return Err(refused);
+        }
+        newcomer.state.set(MemberState::In);
+        old.leaving.set(old.is_in());
+        core.commit().await?;
+        if !newcomer.is_in() {
+            let what = format!("drive {}", newcomer.drive_name);
+            return Err(Refused::new(RefusedCode::Io, what, "its first write failed", "Use another drive"));
+        }
+        core.note(match old.is_in() {
+            true => format!("drive {} takes over from {}, which leaves", newcomer.drive_name, old.drive_name),
+            false => format!("drive {} takes the place of {}", newcomer.drive_name, old.drive_name),
+        });
+        core.note_if_smaller(usable);
+        core.wanted.rebuild.set(true);
+        core.room_changed();
+        Ok(())
+    }
+
+    /// The member, if another drive may take its place.
+    pub(crate) fn may_replace(&self, seat: MemberId) -> Result<Rc<Seat>, Refused> {
+        let old = self.member(seat)?;
+        self.core.writable()?;
+        self.may_be_replaced(&old)?;
+        Ok(old)
+    }
+
+    /// Whether another drive has the place of this seat's, or it has none: its drive has left, or is a spare.
+    pub(crate) fn place_is_taken(&self, seat: MemberId) -> bool {
+        self.core.seat(seat).is_none_or(|old| match old.state.get() {
+            MemberState::Out => self.core.bay_filled(old.bay.get()),
+            MemberState::Vacant | MemberState::Spare => true,
+            MemberState::In => false,
+        })
+    }
+
+    fn may_be_replaced(&self, old: &Seat) -> Result<(), Refused> {
+        let why = match old.state.get() {
+            MemberState::In if old.leaving.get() => "it is already leaving",
+            MemberState::In => return Ok(()),
+            MemberState::Spare => "it is a spare and holds no data",
+            MemberState::Vacant => "it has left",
+            MemberState::Out if !self.core.bay_filled(old.bay.get()) => return Ok(()),
+            MemberState::Out => "another drive has already taken its place",
+        };
+        let what = format!("seat {}", old.bay.get());
+        Err(Refused::new(RefusedCode::InUse, what, why, "Name another drive").by(Remedy::ListSeats))
+    }
+
+    /// Adds a drive that takes the place of the next one to fail.
+    ///
+    /// With `force` it may belong to an array, and be too small for what is stored.
+    ///
+    /// # Errors
+    /// When the drive is too small or belongs to an array.
+    pub async fn drive_add_spare(&self, drive: Drive, force: bool) -> Result<(), Refused> {
+        self.core.writable()?;
+        if !force {
+            self.may_be_smaller(None, &drive.info().name, drive.info().blocks)?;
+        }
+        let newcomer = self.seat_drive(drive, self.next_bay(), force).await?;
+        self.core.commit().await?;
+        self.core.note(format!("drive {} is a spare", newcomer.drive_name));
+        self.core.wanted.rebuild.set(true);
+        self.core.changed.wake();
+        Ok(())
+    }
+
+    /// Adds a drive that takes part: new segments lie on it, too.
+    ///
+    /// # Errors
+    /// When the drive is too small or belongs to an array.
+    pub async fn drive_grow(&self, drive: Drive, force: bool) -> Result<(), Refused> {
+        let core = &self.core;
+        core.writable()?;
+        let newcomer = self.seat_drive(drive, self.next_bay(), force).await?;
+        core.degraded_durably().await?;
+        newcomer.state.set(MemberState::In);
+        core.commit().await?;
+        core.note(format!("drive {} joined: new segments use it", newcomer.drive_name));
+        core.wanted.rebuild.set(true);
+        core.room_changed();
+        Ok(())
+    }
+
+    fn next_bay(&self) -> u16 {
+        self.core.seats.borrow().iter().map(|s| s.bay.get()).max().unwrap_or(0) + 1
+    }
+
+    /// Lets a member go for good: its columns are moved to the others, or what is live in them is; then it leaves
+    /// ([`Array::drive_left`]). A spare leaves at once.
+    ///
+    /// # Errors
+    /// When the others have no room for what is stored, are too few, or redundancy is lacking.
+    pub async fn drive_retire(&self, seat: MemberId) -> Result<(), Refused> {
+        let core = &self.core;
+        let old = self.may_leave(seat)?;
+        if old.state.get() == MemberState::Spare {
+            core.release_spare(&old);
+        } else {
+            old.leaving.set(true);
+        }
+        core.commit().await?;
+        core.note(format!("drive {} leaves", old.drive_name));
+        core.wanted.rebuild.set(true);
+        core.room_changed();
+        Ok(())
+    }
+
+    /// The member, if the array can do without it.
+    pub(crate) fn may_leave(&self, seat: MemberId) -> Result<Rc<Seat>, Refused> {
+        let old = self.member(seat)?;
+        self.core.writable()?;
+        match old.state.get() {
+            MemberState::Spare => {}
+            MemberState::In if !old.leaving.get() => {
+                if !planted(Canary::RetireUnasked) {
+                    self.may_retire(&old)?;
+                }
+            }
+            MemberState::In | MemberState::Vacant => {
+                let what = format!("drive {}", old.drive_name);
+                return Err(Refused::new(RefusedCode::InUse, what, "it is already leaving", "Wait until it has left"));
+            }
+            MemberState::Out => {
+                let todo = "Put another drive in its place";
+                let what = format!("seat {}", old.bay.get());
+                let refused = Refused::new(RefusedCode::NotFound, what, "its drive is out", todo);
+                return Err(refused.by(Remedy::ReplaceDrive));
+            }
+        }
+        Ok(old)
+    }
+
+    /// Whether the array can do without a member's room.
+    fn may_retire(&self, seat: &Seat) -> Result<(), Refused> {
+        let core = &self.core;
+        let refuse =
+            |code, why: String, todo: &str| Err(Refused::new(code, format!("drive {}", seat.drive_name), why, todo));
+        if core.lacks_redundancy() || core.lacks_members() {
+            let why = "the array lacks redundancy".to_owned();
+            return refuse(
+                RefusedCode::Redundancy,
+                why,
+                "Replace the drives that are out and wait for the rebuild first",
+            );
+        }
+        let raid0 = core.shape.level == ondisk::Level::Raid0 && core.shape.scheme.k() > 1;
+        let least = core.shape.scheme.tolerates() + if raid0 { 2 } else { 1 };
+        seat.leaving.set(true);
+        let left = core.seats.borrow().iter().filter(|s| s.takes_columns()).count();
+        let room = BlockCount(core.usable_blocks()).bytes();
+        seat.leaving.set(false);
+        if left < least {
+            let why = format!("{left} drives would remain, and {} needs at least {least}", core.shape.level);
+            let refused = refuse(RefusedCode::Drives, why, "Replace it, or add a drive first");
+            return refused.map_err(|r| r.by(Remedy::AddDrive));
+        }
+        let stored = BlockCount(core.stored_at_least()).bytes();
+        if stored > room {
+            let why = format!("{} are stored; the other {left} drives hold {}", human(stored), human(room));
+            let todo = "Delete or deallocate data, replace it, or add a drive first";
+            return refuse(RefusedCode::Size, why, todo).map_err(|r| r.by(Remedy::AddDrive));
+        }
+        Ok(())
+    }
+
+    /// Resolves when a member that leaves has left and its label is wiped, or stays after all; whether it has left.
+    pub async fn drive_left(&self, seat: MemberId) -> bool {
+        let Some(member) = self.core.seat(seat) else { return true };
+        let core = &self.core;
+        core.changed.until(|| core.phase.get() != Phase::Open || !core.is_leaving(&member)).await;
+        member.state.get() == MemberState::Vacant
+    }
+
+    /// Drives that were members and are open here still: until another takes their seat, they are let go of, or the array is closed.
+    #[must_use]
+    pub fn former_drives(&self) -> Vec<Drive> {
+        let core = &self.core;
+        let gone = |s: &&Rc<Seat>| matches!(s.state.get(), MemberState::Out | MemberState::Vacant);
+        // Of one that leaves the label is still to be wiped.
+        let seats = core.seats.borrow();
+        seats.iter().filter(gone).filter(|s| !core.is_leaving(s)).filter_map(|s| s.drive.clone()).collect()
+    }
+
+    /// Lets go of drives that have failed, were replaced or retired, once they have answered everything: then they can be
+    /// wiped, or used for something else. The paths of the drives that are open here still.
+    pub fn let_go_of_former(&self) -> Vec<String> {
+        let core = &self.core;
+        // One that is missing may come back.
+        let has_left = |seat: &Rc<Seat>| match seat.state.get() {
+            MemberState::Out => seat.why_out() == WhyOut::Failed,
+            MemberState::Vacant => !core.is_leaving(seat),
+            MemberState::In | MemberState::Spare => false,
+        };
+        let mut seats = core.seats.borrow_mut();
+        for seat in seats.iter_mut() {
+            let idle = seat.drive.as_ref().is_some_and(|drive| drive.in_flight() == 0);
+            if idle && has_left(seat) && core.writable().is_ok() && !planted(Canary::FormerKept) {
+                *seat = seat.let_go();
+            }
+        }
+        seats.iter().filter_map(|s| s.drive.as_ref()).map(|drive| drive.info().name.clone()).collect()
+    }
+
+    /// Labels a drive and gives it a seat, not yet in.
+    async fn seat_drive(&self, drive: Drive, bay: u16, force: bool) -> Result<Rc<Seat>, Refused> {
+        let core = &self.core;
+        if drive.in_flight() > 0 && !planted(Canary::BusyReturns) {
+            return Err(Refused::new(
+                RefusedCode::InUse,
+                format!("drive {}", drive.info().name),
+                "requests that were sent to it before are still unanswered: they could overwrite new data",
+                "Wait until it answers, or unplug it and plug it in again",
+            ));
+        }
+        if force {
+            crate::owner::refuse_in_use(&core.rt, std::slice::from_ref(&drive)).await?;
+        } else {
+            create::refuse_labelled(&drive).await?;
+        }
+        let layout = self.layout_for(&drive.info().name, drive.info().blocks)?;
+        let number = self.free_seat()?;
+        let label = Label {
+            array: core.shape.array,
+            member: MemberUuid(random_uuid(&core.rt)),
+            seat: number,
+            part: core.shape.part,
+            layout,
+            array_name: core.name.borrow().clone(),
+        };
+        let name = drive.info().name.clone();
+        core.reserve_joining(&drive).await?;
+        write_label(&drive, &label).await.map_err(|e| Refused::io(&format!("cannot write to {name}"), e))?;
+        // In reserve until the caller knows better: its number is taken.
+        let seat = seat_for(&label, drive, bay, MemberState::Spare, &core.guard);
+        let mut seats = core.seats.borrow_mut();
+        match seats.get_mut(usize::from(number.0)) {
+            Some(place) if place.state.get() == MemberState::Vacant => *place = seat.clone(),
+            Some(_) => {
+                return Err(Refused::new(
+                    RefusedCode::Drives,
+                    name,
+                    "another drive took its seat meanwhile",
+                    "Try again",
+                ));
+            }
+            None => seats.push(seat.clone()),
+        }
+        Ok(seat)
+    }
+
+    /// The number of a seat that nobody has, nor is about to leave.
+    fn free_seat(&self) -> Result<MemberId, Refused> {
+        let seats = self.core.seats.borrow();
+        let vacant = |s: &Rc<Seat>| s.state.get() == MemberState::Vacant && !self.core.is_leaving(s);
+        let number = seats.iter().position(vacant).unwrap_or(seats.len());
+        if seats.iter().filter(|s| s.takes_columns()).count() >= MEMBERS_MAX || number >= ondisk::generation::SEATS_MAX
+        {
+            let why = format!("an array has at most {MEMBERS_MAX} drives");
+            return Err(Refused::new(RefusedCode::Drives, "all seats are taken", why, "Remove a drive first"));
+        }
+        Ok(MemberId(number as u16))
+    }
+
+    /// Resolves when no rebuild is running or about to, or it is paused.
+    pub async fn rebuild_done(&self) {
+        self.core.rebuild_over().await;
+    }
+
+    /// Sets how fast rebuilds go; kept over restarts.
+    ///
+    /// # Errors
+    /// When the array is not writable, or the rate is 0.
+    pub async fn rebuild_rate(&self, rate: Rate) -> Result<(), Refused> {
+        self.core.writable()?;
+        if rate == Rate::Bytes(0) {
+            let todo = "Give a rate, or pause the rebuild";
+            return Err(Refused::new(RefusedCode::Size, "a rebuild of 0 bytes/s", "it would never end", todo));
+        }
+        self.core.settings.borrow_mut().rebuild = rate;
+        self.core.rebuild.rate_changed();
+        Ok(self.core.commit().await?)
+    }
+
+    /// Has rebuilds wait, or go on; kept over restarts.
+    ///
+    /// # Errors
+    /// When the array is not writable.
+    pub async fn rebuild_pause(&self, paused: bool) -> Result<(), Refused> {
+        let core = &self.core;
+        core.writable()?;
+        core.settings.borrow_mut().rebuild_paused = paused;
+        core.wanted.rebuild.set(!paused);
+        core.changed.wake();
+        Ok(core.commit().await?)
+    }
+}

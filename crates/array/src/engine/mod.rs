@@ -1,0 +1,529 @@
+//! The array as others use it: verbs on an open array.
+
+pub mod alarm;
+pub mod drives;
+pub mod exposure;
+pub mod sizes;
+pub mod status;
+
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+
+use base::{ArrayUuid, BlockCount, Lba, VolumeId, human};
+use ondisk::layout::VOLUMES_MAX;
+use ondisk::{Limits, MapRef, PartOf, SHARDS, VolumeState};
+use rt::{Drive, Rt};
+
+use crate::canary::{Canary, planted};
+use crate::core::{Core, Phase, Vol};
+use crate::engine::status::{ArrayState, Iostat, Status, VolumeStatus};
+use crate::fault::{Fault, Refused, RefusedCode, Remedy};
+use crate::jobs::scrub::ScrubKind;
+use crate::map::height_for;
+use crate::map::memtable::FACT_BYTES;
+use crate::member::seat::Door;
+use crate::open::create::{self, random_uuid};
+use crate::open::previous;
+use crate::open::{self, OpenHow, RecoveryReport};
+use crate::owner::{self, OwnerHow};
+use crate::space::plan::{CreateSpec, USABLE_PERMILLE, check_name};
+use crate::volume::Volume;
+
+/// What a volume may save up, at most.
+const BURST_MS_MAX: u32 = 3_600_000;
+
+/// What to change of the schedule of scrubs.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct ScrubPlan {
+    /// Hours from one media scrub to the next; 0: never by itself.
+    pub media_hours: Option<u32>,
+    /// Hours from one parity scrub to the next; 0: never by itself.
+    pub parity_hours: Option<u32>,
+    /// What a scrub reads at most; 0: as the program thinks right.
+    pub bytes_per_second: Option<u64>,
+}
+
+/// An open array.
+#[derive(Clone)]
+pub struct Array {
+    pub(crate) core: Rc<Core>,
+    recovery: Rc<RecoveryReport>,
+}
+
+impl Array {
+    /// Makes an array of `drives` and opens it for reading and writing.
+    ///
+    /// # Errors
+    /// When level, width and drives do not go together, or a drive belongs to an array.
+    pub async fn create(rt: &Rt, drives: Vec<Drive>, spec: &CreateSpec) -> Result<Array, Refused> {
+        Self::create_usable(rt, drives, spec, USABLE_PERMILLE).await
+    }
+
+    /// [`Array::create`], where volumes may fill `usable_permille` of the data blocks that the ladder leaves: for
+    /// benches that show what filling it further costs.
+    ///
+    /// # Errors
+    /// As [`Array::create`].
+    ///
+    /// # Panics
+    /// Beyond 1000 there is nothing.
+    pub async fn create_usable(
+        rt: &Rt,
+        drives: Vec<Drive>,
+        spec: &CreateSpec,
+        usable_permille: u16,
+    ) -> Result<Array, Refused> {
+        assert!(usable_permille <= 1000, "no more than all of it");
+        let core = create::create(rt, drives, spec, usable_permille, None).await?;
+        Ok(Self::start(core, RecoveryReport::default()))
+    }
+
+    /// Makes one part of an array of slices, whatever they carried, and opens it.
+    pub(crate) async fn create_part(
+        rt: &Rt,
+        slices: Vec<Drive>,
+        spec: &CreateSpec,
+        part: (ArrayUuid, PartOf),
+    ) -> Result<Array, Refused> {
+        let core = create::create(rt, slices, spec, USABLE_PERMILLE, Some(part)).await?;
+        Ok(Self::start(core, RecoveryReport::default()))
+    }
+
+    /// Refuses to go back one generation where this, opened so for reading only, lacks drives.
+    pub(crate) fn refuse_previous_with_too_few(&self) -> Result<(), Refused> {
+        previous::refuse_too_few(&self.core)
+    }
+
+    /// Opens the array of `drives`; recovers it first.
+    ///
+    /// # Errors
+    /// When the drives are not of one array, too few, or their histories differ.
+    pub async fn open(rt: &Rt, drives: Vec<Drive>, how: OpenHow) -> Result<Array, Refused> {
+        let admitted = match how.owner.carried {
+            None if !how.read_only => owner::admit(rt, std::slice::from_ref(&drives), &drives, how.owner).await?,
+            _ => None,
+        };
+        let carried = admitted.as_ref().map(owner::Admitted::carried).or(how.owner.carried);
+        let owner = OwnerHow { carried, ..how.owner };
+        match Box::pin(open::open(rt, drives, OpenHow { owner, ..how })).await {
+            Ok((core, report)) => Ok(Self::start(core, report)),
+            Err(refused) => {
+                if let Some(admitted) = admitted {
+                    admitted.withdraw().await;
+                }
+                Err(refused)
+            }
+        }
+    }
+
+    fn start(core: Rc<Core>, recovery: RecoveryReport) -> Array {
+        core.measure_room();
+        if core.phase.get() == Phase::Open {
+            core.start_log();
+            core.start_keeper();
+            core.wanted.rebuild.set(true);
+            if !core.memory.borrow().active.is_empty() {
+                core.want_checkpoint();
+            }
+            core.changed.wake();
+        }
+        Array { core, recovery: Rc::new(recovery) }
+    }
+
+    /// What opening it did.
+    #[must_use]
+    pub fn recovery(&self) -> RecoveryReport {
+        (*self.recovery).clone()
+    }
+
+    /// Hands it over in order: nothing is left to replay. Requests that come later get [`Fault::Closed`].
+    ///
+    /// # Errors
+    /// When it froze on the way.
+    pub async fn close(self) -> Result<(), Fault> {
+        let result = match self.core.phase.get() {
+            Phase::Open => self.hand_over().await,
+            Phase::ReadOnly | Phase::Frozen | Phase::Closed => Ok(()),
+        };
+        self.core.phase.set(Phase::Closed);
+        self.core.fail_all(Fault::Closed);
+        self.core.log.poke();
+        self.core.pins.wake();
+        self.core.changed.wake();
+        // A background task may be between a read and the write that follows from it.
+        self.core.close_doors(Door::Shut);
+        self.core.come_to_rest(result.is_ok()).await;
+        if self.core.may_still_write() {
+            // Another server that found the array released could meet what lands late.
+            return result;
+        }
+        self.core.release_marks().await;
+        if self.core.shape.part.of == 1 {
+            self.core.release_drives().await;
+        }
+        result
+    }
+
+    async fn hand_over(&self) -> Result<(), Fault> {
+        self.core.closing.set(true);
+        self.core.changed.wake();
+        // What waits for room, or for a drive, may wait for ever; the next open recovers what is not handed over.
+        let handed_over = Box::pin(self.core.if_there_is_room(self.hand_over_all()));
+        match self.core.unless_silent(handed_over).await {
+            Ok(done) => done.unwrap_or(Err(Fault::NoRoom)),
+            Err(silent) => {
+                self.core.freeze(&format!("{silent} does not answer, and the array cannot be closed without it"));
+                Err(Fault::Frozen)
+            }
+        }
+    }
+
+    async fn hand_over_all(&self) -> Result<(), Fault> {
+        // A step of the cleaner that is reading may have something to say yet.
+        let moved = || self.core.being_emptied.borrow().is_empty() || planted(Canary::ClosedWhileCleaning);
+        let at_rest = || self.core.log.idle() && moved();
+        self.core.changed.until(|| at_rest() || self.core.phase.get() != Phase::Open).await;
+        self.core.checkpoint().await?;
+        self.core.commit_at_the_end().await
+    }
+
+    /// Remembers something among the events, for people.
+    pub fn note(&self, text: &str) {
+        self.core.note(text.to_owned());
+    }
+
+    /// Ends the reservations of its drives, once all parts are closed.
+    pub(crate) async fn release_drives(&self) {
+        self.core.release_drives().await;
+    }
+
+    /// Reserves its drives where all of them can be: the key.
+    pub(crate) async fn reserve(&self) -> Option<u64> {
+        self.core.reserve_new().await
+    }
+
+    /// Its drives are reserved by this key.
+    pub(crate) async fn reserved_by(&self, key: u64) {
+        self.core.take_key(key).await;
+    }
+
+    /// The array, now.
+    #[must_use]
+    pub fn status(&self) -> Status {
+        self.core.status()
+    }
+
+    /// Looks at the map in one turn of the runtime at most, and all, since this was asked last.
+    #[cfg(feature = "canary")]
+    #[must_use]
+    pub fn looked(&self) -> (u64, u64) {
+        self.core.meter.take()
+    }
+
+    /// Blocks the cleaner moved since it was opened.
+    #[must_use]
+    pub fn moved_blocks(&self) -> u64 {
+        self.core.tally.moved_blocks.get()
+    }
+
+    /// Lets map nodes take `bytes` in memory from now on; those that are there are read again when they are asked for.
+    pub fn set_map_memory(&self, bytes: u64) {
+        self.core.nodes.borrow_mut().resize(bytes);
+    }
+
+    /// Lets what is not merged into the map take `bytes` in memory from now on: then a checkpoint begins, and while it
+    /// merges, as much again may come.
+    pub fn set_memtable_memory(&self, bytes: u64) {
+        self.core.facts_max.set((bytes / FACT_BYTES).max(1));
+    }
+
+    /// Counters, now.
+    #[must_use]
+    pub fn iostat(&self) -> Iostat {
+        self.core.iostat()
+    }
+
+    /// Its name.
+    #[must_use]
+    pub fn name(&self) -> String {
+        self.core.name.borrow().clone()
+    }
+
+    /// Its identity.
+    #[must_use]
+    pub fn uuid(&self) -> uuid::Uuid {
+        self.core.shape.array.0
+    }
+
+    /// Its state, in one word.
+    #[must_use]
+    pub fn state(&self) -> ArrayState {
+        self.core.state_word()
+    }
+
+    /// Whether it takes writes.
+    pub(crate) fn is_writable(&self) -> bool {
+        self.core.writable().is_ok()
+    }
+
+    /// The volumes.
+    #[must_use]
+    pub fn volumes(&self) -> Vec<VolumeStatus> {
+        self.core.volume_lines()
+    }
+
+    fn find(&self, name: &str) -> Option<Rc<Vol>> {
+        self.named(name).filter(|v| v.agreed_blocks.get() > 0 || planted(Canary::VolumeSeenEarly))
+    }
+
+    /// [`Array::find`], also one that is only being made.
+    fn named(&self, name: &str) -> Option<Rc<Vol>> {
+        let live = |v: &&Rc<Vol>| *v.name.borrow() == name && v.state.get() == VolumeState::Live;
+        self.core.volumes.borrow().values().find(live).cloned()
+    }
+
+    fn must_find(&self, name: &str) -> Result<Rc<Vol>, Refused> {
+        let missing = || {
+            let (what, todo) = (format!("volume \"{name}\""), "Name one that is listed");
+            Refused::new(RefusedCode::NotFound, what, "there is no such volume", todo).by(Remedy::ListVolumes)
+        };
+        self.find(name).ok_or_else(missing)
+    }
+
+    /// All volumes that hosts can use.
+    #[must_use]
+    pub fn live_volumes(&self) -> Vec<Volume> {
+        let is_live = |v: &&Rc<Vol>| v.agreed_blocks.get() > 0 && v.state.get() == VolumeState::Live;
+        let volumes = self.core.volumes.borrow();
+        volumes.values().filter(is_live).map(|vol| Volume::new(self.core.clone(), vol.clone())).collect()
+    }
+
+    /// A number that moves when a volume comes or goes for hosts, or has another name, another size, or a write cache that is
+    /// volatile where it was not: as long as it stays, they need not be looked at.
+    #[must_use]
+    pub fn volume_changes(&self) -> (u64, bool) {
+        (self.core.volume_changes.get(), self.core.no_volatile_cache())
+    }
+
+    /// A volume by name.
+    #[must_use]
+    pub fn volume(&self, name: &str) -> Option<Volume> {
+        self.find(name).map(|vol| Volume::new(self.core.clone(), vol))
+    }
+
+    /// Makes a volume of `bytes`. It is thin: it may promise more than there is.
+    ///
+    /// # Errors
+    /// On a name that cannot be or is taken, or an impossible size.
+    pub async fn volume_create(&self, name: &str, bytes: u64) -> Result<(), Refused> {
+        check_name(name)?;
+        self.may_create(name, bytes)?;
+        self.make_volume(name, bytes, None).await
+    }
+
+    /// The same, with an identity that was drawn before ([`Array::new_identity`]).
+    pub(crate) async fn volume_create_as(&self, name: &str, bytes: u64, uuid: uuid::Uuid) -> Result<(), Refused> {
+        self.may_create(name, bytes)?;
+        self.make_volume(name, bytes, Some(uuid)).await
+    }
+
+    /// An identity for a volume to be.
+    pub(crate) fn new_identity(&self) -> uuid::Uuid {
+        random_uuid(&self.core.rt)
+    }
+
+    /// Whether a volume of this name, which can be one, and size can be made.
+    pub(crate) fn may_create(&self, name: &str, bytes: u64) -> Result<(), Refused> {
+        self.core.writable()?;
+        checked_size(bytes)?;
+        if self.named(name).is_some() {
+            return Err(taken(name));
+        }
+        if self.core.volumes.borrow().len() >= VOLUMES_MAX {
+            let why = format!("an array has at most {VOLUMES_MAX} volumes");
+            return Err(Refused::new(RefusedCode::Size, format!("volume \"{name}\""), why, "Delete one first"));
+        }
+        Ok(())
+    }
+
+    async fn make_volume(&self, name: &str, bytes: u64, uuid: Option<uuid::Uuid>) -> Result<(), Refused> {
+        let blocks = checked_size(bytes)?;
+        let reused = planted(Canary::VolumeIdReused) && self.core.volumes.borrow().is_empty();
+        let id = VolumeId(if reused { 1 } else { self.core.next_volume.get() });
+        self.core.next_volume.set(id.0 + 1);
+        let vol = Vol {
+            id,
+            name: RefCell::new(name.to_owned()),
+            uuid: uuid.unwrap_or_else(|| random_uuid(&self.core.rt)),
+            blocks: Cell::new(blocks),
+            agreed_blocks: Cell::new(0),
+            mapped: Cell::new(0),
+            state: Cell::new(VolumeState::Live),
+            height: Cell::new(height_for(blocks)),
+            roots: Cell::new([MapRef::Hole; SHARDS]),
+            limits: Cell::default(),
+            quota: crate::volume::quota::Quota::default(),
+            share: crate::volume::share::Share::default(),
+            locks: Rc::default(),
+            counters: crate::engine::status::VolumeCounters::default(),
+        };
+        self.core.volumes.borrow_mut().insert(id, Rc::new(vol));
+        Ok(self.core.commit_if_there_is_room().await?)
+    }
+
+    /// Makes a volume larger.
+    ///
+    /// # Errors
+    /// When the size is not larger or impossible.
+    pub async fn volume_grow(&self, name: &str, bytes: u64) -> Result<(), Refused> {
+        let vol = self.may_grow(name, bytes)?;
+        let blocks = checked_size(bytes)?;
+        vol.blocks.set(blocks);
+        Ok(self.core.commit_if_there_is_room().await?)
+    }
+
+    /// The volume, if it can have this size.
+    fn may_grow(&self, name: &str, bytes: u64) -> Result<Rc<Vol>, Refused> {
+        let vol = self.must_find(name)?;
+        self.core.writable()?;
+        let blocks = checked_size(bytes)?;
+        if blocks <= vol.blocks.get() {
+            let now = BlockCount(vol.blocks.get()).bytes();
+            return Err(Refused::new(
+                RefusedCode::Size,
+                format!("volume \"{name}\""),
+                format!("its size is {} already; a volume can only grow", human(now)),
+                "Give a larger size",
+            ));
+        }
+        Ok(vol)
+    }
+
+    /// The identity of a volume that can have this size.
+    pub(crate) fn may_grow_to(&self, name: &str, bytes: u64) -> Result<uuid::Uuid, Refused> {
+        self.may_grow(name, bytes).map(|vol| vol.uuid)
+    }
+
+    /// Gives a volume another name.
+    ///
+    /// # Errors
+    /// On a name that cannot be or is taken.
+    pub async fn volume_rename(&self, name: &str, to: &str) -> Result<(), Refused> {
+        check_name(to)?;
+        let vol = self.must_find(name)?;
+        self.core.writable()?;
+        if self.named(to).is_some() {
+            return Err(taken(to));
+        }
+        *vol.name.borrow_mut() = to.to_owned();
+        self.core.volumes_have_changed();
+        Ok(self.core.commit_if_there_is_room().await?)
+    }
+
+    /// Limits what the hosts of a volume may take; all zero: no limits. Those that wait go by the new ones at once.
+    ///
+    /// # Errors
+    /// When there is no such volume, or the burst is longer than an hour.
+    pub async fn volume_limit(&self, name: &str, limits: Limits) -> Result<(), Refused> {
+        let vol = self.must_find(name)?;
+        self.core.writable()?;
+        if limits.burst_ms > BURST_MS_MAX {
+            return Err(Refused::new(
+                RefusedCode::Size,
+                format!("a burst of {} seconds", limits.burst_ms / 1000),
+                "a burst is at most one hour (3600 seconds) at the limit",
+                "Give a shorter burst",
+            ));
+        }
+        vol.limits.set(limits);
+        vol.quota.begin_anew(self.core.rt.now().0);
+        Ok(self.core.commit_if_there_is_room().await?)
+    }
+
+    /// Deletes a volume; returns when that is durable. Its space comes back in the background.
+    ///
+    /// # Errors
+    /// When there is no such volume.
+    pub async fn volume_delete(&self, name: &str) -> Result<(), Refused> {
+        let vol = self.must_find(name)?;
+        self.core.writable()?;
+        vol.state.set(VolumeState::Dropping { cursor: Lba(0) });
+        self.core.volumes_have_changed();
+        self.core.commit().await?;
+        self.core.want_checkpoint();
+        Ok(())
+    }
+
+    /// Starts a scrub from the beginning; `unlimited`: as fast as the drives are, for an array that nobody else uses.
+    ///
+    /// # Errors
+    /// When one is running, or the array is not writable.
+    pub fn scrub_start(&self, kind: ScrubKind, unlimited: bool) -> Result<(), Refused> {
+        self.core.scrub_start(kind, unlimited)
+    }
+
+    /// Ends the scrub under way; false when there is none.
+    pub async fn scrub_stop(&self) -> bool {
+        self.core.scrub_stop().await
+    }
+
+    /// Sets how often scrubs run by themselves (hours; 0: never) and how fast (bytes a second; 0: as the program thinks
+    /// right); what is `None` stays.
+    ///
+    /// # Errors
+    /// When the array is not writable.
+    pub async fn scrub_schedule(&self, change: ScrubPlan) -> Result<(), Refused> {
+        self.core.writable()?;
+        {
+            let mut settings = self.core.settings.borrow_mut();
+            let now = self.core.rt.unix_seconds();
+            let lines = [(change.media_hours, ScrubKind::Media), (change.parity_hours, ScrubKind::Parity)];
+            for (hours, kind) in lines {
+                let line =
+                    if kind == ScrubKind::Media { &mut settings.scrub_media } else { &mut settings.scrub_parity };
+                if let Some(hours) = hours {
+                    line.every_hours = hours;
+                    if line.started_at == 0 {
+                        line.started_at = now;
+                    }
+                }
+            }
+            if let Some(rate) = change.bytes_per_second {
+                settings.scrub_bytes_per_second = rate;
+            }
+        }
+        self.core.changed.wake();
+        Ok(self.core.commit_if_there_is_room().await?)
+    }
+
+    /// Resolves when no scrub runs or is about to.
+    pub async fn scrub_done(&self) {
+        self.core.scrub_over().await;
+    }
+
+    /// Brings everything acknowledged into the trees; for tests and benches that want exact figures.
+    ///
+    /// # Errors
+    /// When the array is not writable.
+    pub async fn checkpoint(&self) -> Result<(), Fault> {
+        self.core.checkpoint().await
+    }
+}
+
+fn taken(name: &str) -> Refused {
+    Refused::new(RefusedCode::Name, format!("volume \"{name}\""), "the name is taken", "Choose another name")
+}
+
+/// A volume's size in blocks.
+fn checked_size(bytes: u64) -> Result<u64, Refused> {
+    let blocks = BlockCount::ceil_from_bytes(bytes).0;
+    if bytes == 0 || blocks > ondisk::record::LBA_LIMIT {
+        return Err(Refused::new(
+            RefusedCode::Size,
+            format!("a volume of {}", human(bytes)),
+            "a volume has 4 KiB to 1 EiB",
+            "Give another size",
+        ));
+    }
+    Ok(blocks)
+}

@@ -1,0 +1,400 @@
+//! Committing a generation: what the array is, durable on every member that takes part.
+//!
+//! Invariants:
+//! - everything a generation relies on is flushed before its slot is written, and the slot is flushed before the
+//!   generation counts;
+//! - it takes effect when it is durable on all members that it marks in; a member that fails it goes out, and
+//!   another generation says so;
+//! - one that the redundancy does not cover is never written.
+
+use std::collections::VecDeque;
+use std::pin::pin;
+use std::rc::Rc;
+use std::time::Duration;
+
+use base::{BLOCK_BYTES, Generation as Number, MemberId, MemberLba, SegmentId};
+use futures::future::{join_all, select};
+use ondisk::generation::{ANCESTORS, generation_id, is_same_or_before};
+use ondisk::{Generation, Member, MemberState, SHARDS, Segment, SegmentState, Volume};
+use rt::{Buf, Bytes};
+
+use crate::canary::{Canary, planted};
+use crate::core::{Core, Phase, Vol};
+use crate::fault::Fault;
+use crate::member::seat::Seat;
+use crate::row::{READ_PAUSE, READ_TRIES};
+use crate::space::segment::Seg;
+
+/// Between two looks whether a member was set back.
+const LOOK_FOR_SET_BACK: Duration = Duration::from_secs(10);
+
+impl Core {
+    /// Commits a generation that says what memory says now; returns when it has taken effect.
+    pub async fn commit(&self) -> Result<(), Fault> {
+        self.commit_as(|| false).await
+    }
+
+    /// [`Core::commit`], marked as handed over in order if nothing is left to replay when its turn comes.
+    pub async fn commit_at_the_end(&self) -> Result<(), Fault> {
+        self.commit_as(|| self.memory.borrow().active.is_empty() && self.log.idle()).await
+    }
+
+    async fn commit_as(&self, clean: impl Fn() -> bool) -> Result<(), Fault> {
+        let _turn = self.system.gate.pass().await;
+        loop {
+            self.writable()?;
+            self.wanted.spares.set(false);
+            self.drop_broken_spares();
+            self.replenish_spares();
+            self.vacate_seats();
+            self.release_members();
+            let freed: Vec<SegmentId> = self.freeable();
+            let generation = self.snapshot(clean(), &freed);
+            let rebuilt = self.take_rebuilt();
+            let seats = self.seats_in();
+            if !planted(Canary::CommitBeforeFlush) && !self.flush_all(&seats).await {
+                // Nothing of it was written: the number stays free, and the slot of the one in effect untouched.
+                self.keep_rebuilt_for_later(rebuilt);
+                continue;
+            }
+            if planted(Canary::ReusedEarly) {
+                self.give_back(&freed);
+            }
+            if self.write_slots(&seats, &generation).await {
+                self.take_effect(&generation, &freed);
+                self.rebuilt_is_named(rebuilt);
+                return Ok(());
+            }
+            self.keep_rebuilt_for_later(rebuilt);
+            // What a generation before the one in effect says may be on some members: the next one knows it.
+            self.remember_ancestor(generation.number, generation.id);
+        }
+    }
+
+    fn remember_ancestor(&self, number: Number, id: u128) {
+        let mut ancestors = self.system.ancestors.borrow_mut();
+        remember(&mut ancestors, self.system.id.get());
+        self.system.id.set(id);
+        self.system.number.set(number.0);
+    }
+
+    async fn write_slots(&self, seats: &[Rc<Seat>], generation: &Generation) -> bool {
+        let image = Buf::from_slice(&generation.encode()).freeze();
+        let fits = seats.iter().all(|s| image.len() <= s.layout.generation_bytes_max());
+        assert!(fits, "slots are sized for the largest table, and what lies at their ends");
+        let results = join_all(seats.iter().map(|s| self.write_slot(s, generation, image.clone()))).await;
+        let mut whole = true;
+        for (seat, result) in seats.iter().zip(results) {
+            match result {
+                Ok(()) => {}
+                Err(SlotError::Io(error)) => {
+                    self.member_erred(seat.id, "its system area could not be written", error);
+                    whole = false;
+                }
+                Err(SlotError::Foreign) => {
+                    self.lose("another Ashlar wrote to the drives");
+                    whole = false;
+                }
+                Err(SlotError::SetBack) => {
+                    self.member_set_back(seat.id);
+                    whole = false;
+                }
+            }
+        }
+        whole
+    }
+
+    async fn write_slot(&self, seat: &Rc<Seat>, generation: &Generation, image: Bytes) -> Result<(), SlotError> {
+        let number = generation.number.0;
+        let slots = if planted(Canary::OneSlot) { 1 } else { 2 };
+        if seat.holds_newest.get() && self.is_set_back(seat).await {
+            return Err(SlotError::SetBack);
+        }
+        for slot in 0..2 {
+            if !self.slot_may_be_written(seat, slot).await? && !planted(Canary::ForeignIgnored) {
+                return Err(SlotError::Foreign);
+            }
+        }
+        let at = seat.layout.slot((number % slots) as usize);
+        self.write_to(seat, at, vec![image]).await.map_err(SlotError::Io)?;
+        if !planted(Canary::SlotNotFlushed) {
+            seat.flush().await.map_err(SlotError::Io)?;
+        }
+        seat.holds_newest.set(true);
+        Ok(())
+    }
+
+    /// Whether a member that was seen with the generation in effect holds an older one in its place: its contents were replaced
+    /// by what they were at some time before.
+    pub async fn is_set_back(&self, seat: &Seat) -> bool {
+        let (number, id) = (self.system.number.get(), self.system.id.get());
+        let at = seat.layout.slot((number % 2) as usize);
+        let (read, block) = seat.read(at, Buf::zeroed(BLOCK_BYTES)).await;
+        let older = |(n, other): (Number, u128)| n.0 < number && other != id;
+        // Another may have taken effect while it was read.
+        let same = number == self.system.number.get();
+        if !same || read.is_err() || planted(Canary::SetBackUnnoticed) {
+            return false;
+        }
+        match Generation::peek(&block) {
+            // Rot in a number is not an older state.
+            Ok(other) => older(other) && self.holds_generation(seat, at, other.1).await,
+            // Rot may hit any place; where all are zeros the drive was emptied.
+            Err(_) => self.is_blank(seat).await && number == self.system.number.get(),
+        }
+    }
+
+    /// Whether the generation with this id is whole in a member's slot.
+    async fn holds_generation(&self, seat: &Seat, at: MemberLba, id: u128) -> bool {
+        let (read, image) = self.read_generation(seat, at).await;
+        read.is_ok() && Generation::decode(&image).is_ok_and(|g| g.id == id)
+    }
+
+    /// A slot as far as the generation in it says that it is long; its first block where there is none. Slots have room for
+    /// drives that may come: the rest of one is never read.
+    pub(crate) async fn read_generation(&self, seat: &Seat, at: MemberLba) -> (Result<(), rt::IoError>, Buf) {
+        let (read, first) = seat.read(at, Buf::zeroed(BLOCK_BYTES)).await;
+        let blocks = Generation::total_bytes(&first).map_or(1, |bytes| bytes.div_ceil(BLOCK_BYTES));
+        if read.is_err() || blocks <= 1 || blocks > self.shape.slot_blocks as usize {
+            return (read, first);
+        }
+        seat.read(at, Buf::zeroed(blocks * BLOCK_BYTES)).await
+    }
+
+    /// Whether a member holds zeros in place of its generations and labels; of a file that was cut short, and written to since, some
+    /// labels lie behind its end.
+    async fn is_blank(&self, seat: &Seat) -> bool {
+        let slots = [0, 1].map(|slot| (seat.layout.slot(slot), false));
+        let labels = seat.layout.labels().map(|at| (at, !planted(Canary::CutShortBelieved)));
+        for (at, may_fail) in slots.into_iter().chain(labels) {
+            let (read, block) = seat.read(at, Buf::zeroed(BLOCK_BYTES)).await;
+            let is_zero = match read {
+                Ok(()) => block.iter().all(|byte| *byte == 0),
+                Err(_) => may_fail,
+            };
+            if !is_zero {
+                return false;
+            }
+        }
+        true
+    }
+
+    /// Looks now and then whether members are what they were: until one commits, nothing else would tell.
+    pub async fn keep_current(self: Rc<Self>) {
+        loop {
+            let over = self.changed.until(|| self.phase.get() != Phase::Open);
+            select(pin!(over), pin!(self.rt.sleep(LOOK_FOR_SET_BACK))).await;
+            if self.phase.get() != Phase::Open {
+                return;
+            }
+            self.look_for_dead().await;
+            let _turn = self.system.gate.pass().await;
+            for seat in self.seats_in().into_iter().filter(|s| s.holds_newest.get()) {
+                if self.is_set_back(&seat).await {
+                    self.member_set_back(seat.id);
+                }
+            }
+        }
+    }
+
+    /// Whether a slot holds nothing of another process that goes on.
+    async fn slot_may_be_written(&self, seat: &Seat, slot: usize) -> Result<bool, SlotError> {
+        let Some(block) = self.read_slot(seat, slot, 1).await? else { return Ok(true) };
+        if Generation::peek(&block).map_or(true, |(number, id)| self.is_history(number, id)) {
+            return Ok(true);
+        }
+        // Perhaps the beginning of one whose writing was cut short.
+        let length = Generation::total_bytes(&block).map_or(1, |bytes| bytes.div_ceil(BLOCK_BYTES).max(1));
+        let blocks = u32::try_from(length).map_or(1, |blocks| if blocks > self.shape.slot_blocks { 1 } else { blocks });
+        let Some(image) = self.read_slot(seat, slot, blocks).await? else { return Ok(true) };
+        Ok(self.may_overwrite(&image))
+    }
+
+    /// Whether what is in a slot is not a generation that somebody else goes on from. One of an earlier epoch, no further on
+    /// than a process may have been that this one took over from, was in flight to the drive when that process ended.
+    pub(crate) fn may_overwrite(&self, image: &[u8]) -> bool {
+        let next = self.system.number.get() + 1;
+        let landed_late =
+            |g: &Generation| g.epoch < self.epoch.get() && g.number.0 <= next && !planted(Canary::LateSlotForeign);
+        Generation::decode(image).map_or(true, |g| self.is_history(g.number, g.id) || landed_late(&g))
+    }
+
+    fn is_history(&self, number: Number, id: u128) -> bool {
+        let in_effect = self.system.number.get();
+        number.0 < in_effect || (number.0 == in_effect && id == self.system.id.get())
+    }
+
+    /// The first blocks of a slot, tried more than once; `None` when they cannot be read on a member that the array cannot
+    /// do without: they are about to be written.
+    async fn read_slot(&self, seat: &Seat, slot: usize, blocks: u32) -> Result<Option<Buf>, SlotError> {
+        let mut failed = rt::IoError::Gone;
+        for _ in 0..READ_TRIES {
+            let (result, block) = seat.read(seat.layout.slot(slot), Buf::zeroed(blocks as usize * BLOCK_BYTES)).await;
+            match result {
+                Ok(()) => return Ok(Some(block)),
+                Err(error @ (rt::IoError::Gone | rt::IoError::Conflict)) => return Err(SlotError::Io(error)),
+                Err(error) => {
+                    failed = error;
+                    self.read_failed(seat);
+                    self.rt.sleep(READ_PAUSE).await;
+                }
+            }
+        }
+        if self.survives_without(seat.id) { Err(SlotError::Io(failed)) } else { Ok(None) }
+    }
+
+    fn take_effect(&self, generation: &Generation, freed: &[SegmentId]) {
+        self.remember_ancestor(generation.number, generation.id);
+        for s in &generation.segments {
+            if let Some(seg) = self.table.borrow_mut().segments.get_mut(&s.id) {
+                seg.listed = true;
+            }
+        }
+        self.give_back(freed);
+        for line in &generation.volumes {
+            if let Some(vol) = self.volumes.borrow().get(&line.id)
+                && vol.agreed_blocks.replace(line.blocks) != line.blocks
+            {
+                self.volumes_have_changed();
+            }
+        }
+        let gone = |v: &Rc<Vol>| matches!(v.state.get(), ondisk::VolumeState::Dropping { cursor } if cursor.0 >= v.blocks.get());
+        self.volumes.borrow_mut().retain(|_, v| !gone(v));
+        self.room_changed();
+        self.wanted.release.set(self.enough_emptied(true));
+    }
+
+    /// Takes empty segments out of the table; their zones are free when nobody looks at them any more.
+    fn give_back(&self, freed: &[SegmentId]) {
+        let mut zones = Vec::new();
+        let mut table = self.table.borrow_mut();
+        for id in freed {
+            if !table.segments.get(id).is_some_and(Seg::is_empty) {
+                continue;
+            }
+            let seg = table.segments.remove(id).expect("it is there");
+            zones.extend(seg.slots.iter().flatten().filter_map(|(m, zone)| Some((self.seat(*m)?, *zone))));
+        }
+        drop(table);
+        if !zones.is_empty() {
+            self.zones_on_their_way(zones.len() as i64);
+            self.pins.free_later(zones);
+        }
+    }
+
+    /// Segments that hold nothing and whose entries are all merged: when a generation without them has taken effect, their zones
+    /// are free.
+    fn freeable(&self) -> Vec<SegmentId> {
+        let table = self.table.borrow();
+        let empty = |s: &&Seg| s.is_empty() && !self.in_use_by_log(s.id);
+        table.segments.values().filter(empty).map(|s| s.id).collect()
+    }
+
+    /// Seats that are out and that no segment names any more are nobody's.
+    fn vacate_seats(&self) {
+        let table = self.table.borrow();
+        for seat in self.seats.borrow().iter() {
+            let named = |m: MemberId| table.segments.values().any(|s| s.uses(m));
+            let replaced =
+                |bay: u16| self.seats.borrow().iter().any(|s| s.bay.get() == bay && s.state.get() == MemberState::In);
+            if seat.state.get() == MemberState::Out && !named(seat.id) && replaced(seat.bay.get()) {
+                seat.state.set(MemberState::Vacant);
+            }
+        }
+    }
+
+    /// The generation that says what memory says now.
+    fn snapshot(&self, clean: bool, freed: &[SegmentId]) -> Generation {
+        let mut ancestors = self.system.ancestors.borrow().clone();
+        remember(&mut ancestors, self.system.id.get());
+        let number = Number(self.system.number.get() + 1);
+        let id = generation_id(self.system.session, number);
+        self.seats.borrow().iter().for_each(|s| s.gone_with(number));
+        let table = self.table.borrow();
+        let listed = |s: &&Seg| !freed.contains(&s.id) || planted(Canary::FreedListed);
+        Generation {
+            array: self.shape.array,
+            name: self.name.borrow().clone(),
+            number,
+            id,
+            ancestors: ancestors.into(),
+            epoch: self.epoch.get(),
+            written_at: self.rt.unix_seconds(),
+            clean,
+            features: self.shape.features,
+            level: self.shape.level,
+            width: self.shape.scheme.width() as u8,
+            rebuild_place: self.shape.rebuild_place,
+            zone_blocks: self.shape.zone_blocks,
+            usable_permille: self.shape.usable_permille,
+            next_segment: table.next,
+            next_volume: self.next_volume.get(),
+            replay_from: [self.system.replay_from.get(); SHARDS],
+            settings: *self.settings.borrow(),
+            members: self.seats.borrow().iter().map(|s| member_line(s)).collect(),
+            volumes: self.volumes.borrow().values().map(|v| volume_line(v)).collect(),
+            segments: table.segments.values().filter(listed).map(segment_line).collect(),
+        }
+    }
+}
+
+/// Adds the id of the newest generation to those of before, newest first. Of one open the last one tells of all.
+fn remember(ancestors: &mut VecDeque<u128>, id: u128) {
+    if ancestors.front().is_some_and(|&before| is_same_or_before(before, id)) {
+        ancestors.pop_front();
+    }
+    ancestors.push_front(id);
+    ancestors.truncate(ANCESTORS);
+}
+
+enum SlotError {
+    Io(rt::IoError),
+    /// A generation that we did not write.
+    Foreign,
+    /// An older one in the place of that in effect.
+    SetBack,
+}
+
+fn member_line(s: &Seat) -> Member {
+    Member {
+        uuid: s.uuid,
+        state: s.state.get(),
+        bay: s.bay.get(),
+        drive_blocks: s.layout.drive_blocks,
+        zones: s.layout.zones,
+        leaving: s.leaving.get() && s.state.get() == MemberState::In,
+        gone_since: s.gone_since.get(),
+        why_out: s.why_out(),
+        drive_name: s.drive_name.clone(),
+    }
+}
+
+fn volume_line(v: &Vol) -> Volume {
+    Volume {
+        id: v.id,
+        name: v.name.borrow().clone(),
+        uuid: v.uuid,
+        blocks: v.blocks.get(),
+        mapped_blocks: v.mapped.get(),
+        state: v.state.get(),
+        height: v.height.get(),
+        roots: v.roots.get(),
+        limits: v.limits.get(),
+    }
+}
+
+/// Open: rows durable once the flush before the slot is done, and where replay begins. Sealed: all its rows.
+fn segment_line(s: &Seg) -> Segment {
+    let first_unmerged = s.unmerged.iter().map(|u| u.row).min();
+    let sealed = s.state == SegmentState::Sealed;
+    Segment {
+        id: s.id,
+        scheme: s.scheme,
+        state: s.state,
+        slots: s.slots.to_vec(),
+        cuts: s.cuts.to_vec(),
+        live: s.live,
+        rows: s.acked,
+        replay_row: if sealed { first_unmerged } else { Some(first_unmerged.unwrap_or(s.acked)) },
+    }
+}

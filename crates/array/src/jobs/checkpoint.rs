@@ -1,0 +1,89 @@
+//! Checkpoint: freeze the memtable, merge it, publish the trees, commit a generation that has them.
+
+use std::rc::Rc;
+
+use base::Pba;
+use ondisk::ReplayFrom;
+
+use crate::canary::{Canary, planted};
+use crate::core::{Core, Phase};
+use crate::fault::Fault;
+use crate::map::memtable::Memtable;
+use crate::sync::Pieces;
+
+/// Nodes, or leaves of a memtable, let go of at once: tenths of a millisecond.
+const NODES_LET_GO: usize = 1024;
+
+impl Core {
+    /// Brings everything acknowledged before the call into the trees of a generation in effect.
+    pub async fn checkpoint(&self) -> Result<(), Fault> {
+        let turn = self.checkpoint_gate.pass().await;
+        let result = self.checkpoint_now().await;
+        drop(turn);
+        crate::member::seat::add(&self.checkpoints_tried, 1);
+        self.changed.wake();
+        result
+    }
+
+    async fn checkpoint_now(&self) -> Result<(), Fault> {
+        self.writable()?;
+        self.wanted.checkpoint.set(false);
+        let (table, replay_from) = self.freeze_memtable();
+        let merged = self.merge(&table).await;
+        self.none_replaced();
+        let merged = merged?;
+        // One step: trees, counts, and what replay may leave out.
+        let replaced = merged.publish(self);
+        self.memory.borrow_mut().frozen = None;
+        self.system.replay_from.set(replay_from);
+        for seg in self.table.borrow_mut().segments.values_mut() {
+            seg.unmerged.retain(|u| u.last >= (replay_from.epoch, replay_from.seq));
+        }
+        crate::member::seat::add(&self.tally.checkpoints, 1);
+        self.measure_room();
+        let committed = self.commit().await;
+        self.forget_merged(table, &replaced).await;
+        committed
+    }
+
+    /// Gives back the memory of a table that is merged, and of the nodes that the trees no longer have.
+    async fn forget_merged(&self, table: Rc<Memtable>, replaced: &[Pba]) {
+        let pieces = Pieces::of(1, &self.rt);
+        for places in replaced.chunks(NODES_LET_GO) {
+            self.nodes.borrow_mut().forget(places);
+            pieces.did(1).await;
+        }
+        // Whoever still looks into it drops it.
+        let Some(mut table) = Rc::into_inner(table) else { return };
+        while !table.forget(NODES_LET_GO) {
+            pieces.did(1).await;
+        }
+    }
+
+    /// Asks the keeper for a checkpoint and waits until one that began later was tried, by whomever. A host's request
+    /// does it this way: its future may be dropped at any time, and a commit must not be.
+    pub async fn checkpoint_and_wait(&self) {
+        // The one under way may have begun before.
+        let enough = self.checkpoints_tried.get() + 2;
+        let tried = || self.checkpoints_tried.get();
+        while tried() < enough && self.phase.get() == Phase::Open {
+            self.want_checkpoint();
+            let before = tried();
+            self.changed.until(|| tried() != before || self.phase.get() != Phase::Open).await;
+        }
+    }
+
+    /// Swaps the memtables. Replay begins at the oldest entry that is numbered and not acknowledged: everything
+    /// from there on is replayed in order, merged or not, which gives the same state.
+    fn freeze_memtable(&self) -> (Rc<Memtable>, ReplayFrom) {
+        let mut memory = self.memory.borrow_mut();
+        if memory.frozen.is_none() {
+            memory.frozen = Some(Rc::new(std::mem::take(&mut memory.active)));
+            crate::member::seat::add(&self.freezes, 1);
+            let unacked = self.log.lowest_unacked().filter(|_| !planted(Canary::ReplayLate));
+            let seq = unacked.unwrap_or(self.next_seq.get());
+            memory.frozen_from = ReplayFrom { epoch: self.epoch.get(), seq };
+        }
+        (memory.frozen.clone().expect("just set"), memory.frozen_from)
+    }
+}

@@ -1,0 +1,66 @@
+//! A member went out: what is being written moves to segments without it, and a generation says so.
+//!
+//! Records that were not acknowledged are written again elsewhere, whole, so that nothing is ever acknowledged
+//! that lacks a member.
+
+use base::SegmentId;
+use ondisk::{MemberState, SegmentState};
+
+use crate::canary::{Canary, planted};
+use crate::core::{Core, Phase};
+use crate::space::segment::Seg;
+
+impl Core {
+    /// Seals what has a column on a member that is out, commits, lets the log go on.
+    pub async fn degrade(&self) {
+        let failures = self.failures.get();
+        for id in self.broken_open_segments() {
+            // All I/O to it returns first; then what was not acknowledged starts anew.
+            self.changed.until(|| !self.log.writing_to(id)).await;
+            let unacked = self.take_unacked(id);
+            // Sealed by its last record, and freed, meanwhile: nothing to do.
+            if let Some(seg) = self.table.borrow_mut().segments.get_mut(&id) {
+                seg.append = seg.acked;
+                seg.state = SegmentState::Sealed;
+            }
+            for stream in crate::log::STREAMS {
+                let stream = self.log.stream(stream);
+                if stream.segment.get() == Some(id) {
+                    stream.segment.set(None);
+                }
+            }
+            let mut by_stream: std::collections::BTreeMap<_, Vec<_>> = std::collections::BTreeMap::new();
+            for (stream, pieces) in unacked {
+                by_stream.entry(stream).or_default().extend(pieces);
+            }
+            for (stream, pieces) in by_stream {
+                if planted(Canary::RewriteForgotten) {
+                    pieces.iter().for_each(|p| p.request.acknowledge(p.entries() as u64, None));
+                    continue;
+                }
+                self.requeue(stream, pieces);
+            }
+        }
+        if self.commit().await.is_err() {
+            return;
+        }
+        // Another may have gone out after the generation was made up: once more.
+        if self.failures.get() == failures && self.broken_open_segments().is_empty() {
+            self.degrading.set(false);
+            self.wanted.rebuild.set(true);
+        }
+        self.log.poke();
+        self.changed.wake();
+    }
+
+    fn broken_open_segments(&self) -> Vec<SegmentId> {
+        if self.phase.get() != Phase::Open {
+            return Vec::new();
+        }
+        let table = self.table.borrow();
+        let seats = self.seats.borrow();
+        let out =
+            |s: &Seg| s.slots.iter().flatten().any(|(m, _)| seats[usize::from(m.0)].state.get() != MemberState::In);
+        table.segments.values().filter(|s| s.state == SegmentState::Open && out(s)).map(|s| s.id).collect()
+    }
+}

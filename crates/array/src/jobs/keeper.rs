@@ -1,0 +1,99 @@
+//! The keeper: does in the background what the log, the volumes and the members ask for.
+
+use std::rc::Rc;
+use std::time::Duration;
+
+use crate::core::{Core, Phase};
+use crate::member::seat::Seat;
+
+impl Core {
+    /// Starts the background tasks.
+    pub fn start_keeper(self: &Rc<Self>) {
+        let core = self.clone();
+        self.rt.spawn(async move { core.keep_generations().await }).detach();
+        let core = self.clone();
+        self.rt.spawn(async move { core.keep_checkpoints().await }).detach();
+        let core = self.clone();
+        self.rt.spawn(async move { core.keep_zones().await }).detach();
+        let core = self.clone();
+        self.rt.spawn(async move { core.keep_flushed().await }).detach();
+        let core = self.clone();
+        self.rt.spawn(async move { core.keep_clean().await }).detach();
+        let core = self.clone();
+        self.rt.spawn(async move { core.keep_rebuilt().await }).detach();
+        let core = self.clone();
+        self.rt.spawn(async move { core.keep_scrubbed().await }).detach();
+        self.start_health();
+        let core = self.clone();
+        self.rt.spawn(async move { core.keep_current().await }).detach();
+    }
+
+    fn over(&self) -> bool {
+        self.phase.get() != Phase::Open
+    }
+
+    /// Generations that are wanted for their own sake: members out, spares, room.
+    async fn keep_generations(self: Rc<Self>) {
+        loop {
+            let wanted = || self.degrading.get() || self.spares_help() || self.wanted.release.get();
+            self.changed.until(|| self.over() || wanted()).await;
+            if self.over() {
+                return;
+            }
+            if self.degrading.get() {
+                self.degrade().await;
+            } else if self.commit().await.is_err() && self.over() {
+                return;
+            }
+        }
+    }
+
+    /// Flushes that the log needs where hosts ask for none.
+    async fn keep_flushed(self: Rc<Self>) {
+        loop {
+            self.changed.until(|| self.over() || self.wanted.flush.get()).await;
+            if self.over() {
+                return;
+            }
+            self.wanted.flush.set(false);
+            // It fails when the array froze or closes: nothing is written any more then.
+            let _ = self.flush().await;
+        }
+    }
+
+    async fn keep_checkpoints(self: Rc<Self>) {
+        loop {
+            // It may have become full by what became of the array: narrower segments hold less.
+            let full = || self.memtable_share() >= 1.0;
+            self.changed.until(|| self.over() || self.wanted.checkpoint.get() || self.dropping() || full()).await;
+            if self.over() {
+                return;
+            }
+            if self.checkpoint().await.is_err() && !self.over() {
+                self.warn("a checkpoint failed; it will be retried".to_owned());
+                self.rt.sleep(Duration::from_secs(1)).await;
+                self.wanted.checkpoint.set(true);
+            }
+        }
+    }
+
+    /// Freed zones that nobody looks at any more: deallocated on their drives, then free.
+    async fn keep_zones(self: Rc<Self>) {
+        loop {
+            self.pins.some_free(|| self.over()).await;
+            if self.over() {
+                return;
+            }
+            let zones = self.pins.take_free();
+            let count = zones.len() as i64;
+            let free = |(seat, zone): (Rc<Seat>, u32)| async move {
+                let n = base::BlockCount(u64::from(seat.layout.zone_blocks));
+                seat.deallocate(seat.layout.zone_row(zone, 0), n).await;
+                seat.free.borrow_mut().insert(zone);
+            };
+            futures::future::join_all(zones.into_iter().map(free)).await;
+            self.zones_on_their_way(-count);
+            self.room_changed();
+        }
+    }
+}

@@ -1,0 +1,132 @@
+//! What the cleaner reads: live blocks, those that lie near each other with one request.
+//!
+//! Invariant: what is returned matched its checksum and was named by the map when it was asked for.
+
+use std::rc::Rc;
+
+use base::{BLOCK_BYTES, Lba, VolumeId};
+use futures::future::join_all;
+use ondisk::{MapRef, Place, VolumeState, crc32c};
+use rt::{Buf, Bytes};
+
+use crate::canary::{Canary, planted};
+use crate::core::{Core, Vol};
+use crate::fault::Fault;
+use crate::jobs::clean::Found;
+use crate::space::segment::Seg;
+
+/// Dead blocks between two live ones that are read along, at most: a drive takes less time for them than for a request.
+const GAP_ROWS: u32 = 4;
+
+/// Rows of one read, at most: hosts wait behind it.
+const RUN_ROWS: u32 = 16;
+
+/// A block that was live when it was read.
+pub(crate) struct Live {
+    pub(crate) vol: Rc<Vol>,
+    pub(crate) lba: Lba,
+    pub(crate) from: Place,
+    /// `None`: it is lost.
+    pub(crate) data: Option<Bytes>,
+}
+
+impl Core {
+    /// What is live of these blocks, by volume and address.
+    pub(crate) async fn read_lives(&self, blocks: &[Found]) -> Result<Vec<Live>, Fault> {
+        let mut named = Vec::with_capacity(blocks.len());
+        for (&block, is_named) in blocks.iter().zip(join_all(blocks.iter().map(|&b| self.is_named(b))).await) {
+            if is_named? {
+                named.push(block);
+            }
+        }
+        named.sort_by_key(|(.., place)| place.pba.block);
+        let near = |a: &Found, b: &Found| b.2.pba.block - a.2.pba.block <= GAP_ROWS + 1;
+        let rows = named.chunk_by(near).flat_map(|near| self.runs_of(near));
+        let read = join_all(rows.map(|run| self.read_run_of_moves(run))).await;
+        let mut live = Vec::with_capacity(named.len());
+        for run in read {
+            live.extend(run?);
+        }
+        live.sort_by_key(|l| (l.vol.id, l.lba));
+        Ok(live)
+    }
+
+    /// Cuts blocks near each other to reads: none is too long, and none goes over two columns.
+    fn runs_of<'a>(&self, near: &'a [Found]) -> Vec<&'a [Found]> {
+        let mut runs = Vec::new();
+        let mut rest = near;
+        while let Some((.., first)) = rest.first() {
+            let (column, row) = Seg::place(first.pba.block, self.shape.zone_blocks);
+            let within = |found: &Found| {
+                let (c, r) = Seg::place(found.2.pba.block, self.shape.zone_blocks);
+                c == column && r < row + RUN_ROWS
+            };
+            let (run, behind) = rest.split_at(rest.iter().take_while(|found| within(found)).count());
+            runs.push(run);
+            rest = behind;
+        }
+        runs
+    }
+
+    /// What is live of one read's blocks.
+    async fn read_run_of_moves(&self, run: &[Found]) -> Result<Vec<Live>, Fault> {
+        let image = if run.len() > 1 { self.read_image(run).await } else { None };
+        let read = join_all(run.iter().map(|&(volume, lba, place)| {
+            let at = (place.pba.block - run[0].2.pba.block) as usize * BLOCK_BYTES;
+            let data = image.as_ref().map(|image| image.slice(at..at + BLOCK_BYTES));
+            let data = data.filter(|data| crc32c(data) == place.crc || planted(Canary::RunUnverified));
+            async move {
+                let vol = self.volumes.borrow().get(&volume).cloned();
+                match (data, vol) {
+                    (Some(data), Some(vol)) => Ok(Some(Live { vol, lba, from: place, data: Some(data) })),
+                    // By all other ways.
+                    _ => self.read_live(volume, lba, place).await,
+                }
+            }
+        }));
+        read.await.into_iter().filter_map(Result::transpose).collect()
+    }
+
+    /// A run with what lies between, as it is on the drive; `None` when each block has to be asked for alone.
+    async fn read_image(&self, run: &[Found]) -> Option<Bytes> {
+        let (first, last) = (run.first()?.2.pba, run.last()?.2.pba);
+        let (column, row) = Seg::place(first.block, self.shape.zone_blocks);
+        let (seat, _) = self.slot_seat(&self.columns(first.segment)?, column)?;
+        let _turn = seat.moves.pass().await;
+        // As they are now: a rebuild may have given columns new places.
+        let columns = self.columns(first.segment)?;
+        let _pin = self.pins.pin();
+        self.read_if_soon(&columns, column, row, last.block - first.block + 1).await.map(Buf::freeze)
+    }
+
+    /// A block's contents, if the map still names the place; nothing is read that is not live.
+    pub(crate) async fn read_live(&self, volume: VolumeId, lba: Lba, from: Place) -> Result<Option<Live>, Fault> {
+        let lost = |read: &Result<Option<Live>, Fault>| matches!(read, Ok(Some(live)) if live.data.is_none());
+        self.ask_for_good(lost, || self.read_live_once(volume, lba, from)).await
+    }
+
+    async fn read_live_once(&self, volume: VolumeId, lba: Lba, from: Place) -> Result<Option<Live>, Fault> {
+        let Some(vol) = self.volumes.borrow().get(&volume).cloned() else { return Ok(None) };
+        if vol.state.get() != VolumeState::Live {
+            return Ok(None);
+        }
+        let (column, row) = Seg::place(from.pba.block, self.shape.zone_blocks);
+        let seat = self.columns(from.pba.segment).and_then(|columns| {
+            let others = 0..columns.slots.len();
+            std::iter::once(column).chain(others).find_map(|c| self.slot_seat(&columns, c))
+        });
+        let _turn = match seat {
+            Some((seat, _)) => Some(seat.moves.pass().await),
+            None => None,
+        };
+        let resolved = self.resolve(&vol, lba, 1).await?;
+        if resolved.refs[0] != MapRef::At(from) && !planted(Canary::MoveUnconditional) {
+            return Ok(None);
+        }
+        // As they are now: a rebuild may have given columns new places.
+        let Some(columns) = self.columns(from.pba.segment) else { return Ok(None) };
+        let run = self.read_run(&columns, column, row, &[from.crc]).await;
+        let data = (!run.lost).then(|| run.data.freeze());
+        Ok(Some(Live { vol, lba, from, data }))
+    }
+}

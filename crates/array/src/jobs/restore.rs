@@ -1,0 +1,360 @@
+//! Restoring one segment: its homeless columns, made from the others or copied from where they lie, written to new
+//! places.
+//!
+//! Invariant: what is written to a new place matched the checksums of its record (or was made from what did). A block
+//! that is lost beyond the redundancy becomes zeros there, which match no checksum: it reads as lost, and the events say
+//! how many rows that concerns.
+
+use std::ops::Range;
+use std::rc::Rc;
+
+use base::{BLOCK_BYTES, SegmentId};
+use futures::future::join_all;
+use ondisk::{RecordHeader, Scheme, SegmentState, crc32c};
+use rt::{Buf, Bytes, IoError};
+
+use crate::canary::{Canary, planted};
+use crate::core::{Core, Phase};
+use crate::fault::Fault;
+use crate::member::seat::Seat;
+use crate::row::Columns;
+use crate::space::segment::Seg;
+
+/// Rows read and made at once, about: 256 KiB of each column.
+const ROWS_AT_ONCE: u32 = 64;
+
+/// The same beside hosts, or a record where that is longer: a request does not wait long behind one.
+const ROWS_BESIDE_HOSTS: u32 = 16;
+
+/// Rows of one write beside hosts: theirs go between two such.
+const ROWS_OF_A_WRITE: usize = 8;
+
+/// A column and its new place.
+struct Target {
+    column: usize,
+    seat: Rc<Seat>,
+    zone: u32,
+}
+
+/// Some rows of the columns that are written.
+struct Piece {
+    row: u32,
+    end: u32,
+    headers: Vec<RecordHeader>,
+    /// The first column from `row` on, as it was read, where that was read at once.
+    image: Option<Buf>,
+}
+
+impl Core {
+    /// Gives a segment's homeless columns new places. False: it was interrupted, or nothing is to be done any more.
+    pub(crate) async fn restore(self: &Rc<Self>, id: SegmentId) -> Result<bool, Fault> {
+        if !self.make_sealed(id).await {
+            return Ok(false);
+        }
+        let Some(columns) = self.columns(id) else { return Ok(false) };
+        let mut targets: Vec<Target> = Vec::new();
+        for column in (0..columns.slots.len()).filter(|&c| self.is_homeless(&columns.slots[c])) {
+            let taken: Vec<_> = targets.iter().map(|t| t.seat.id).collect();
+            let Some(seat) = self.place_for(id, &taken) else { break };
+            let zone = seat.free.borrow_mut().pop_first().expect("chosen for room");
+            targets.push(Target { column, seat, zone });
+            self.measure_room();
+        }
+        if targets.is_empty() {
+            return Ok(false);
+        }
+        self.changed.wake();
+        // While it is busy its columns stay where they are: nothing else moves them, and it is not freed.
+        let (rows, busy) = {
+            let mut table = self.table.borrow_mut();
+            let seg = table.get_mut(id);
+            (seg.acked, std::mem::replace(&mut seg.busy, true))
+        };
+        let copied = self.copy_columns(&columns, rows, &targets).await;
+        let placed = copied == Ok(true) && targets.iter().all(|t| t.seat.is_in());
+        let mut table = self.table.borrow_mut();
+        let seg = table.get_mut(id);
+        seg.busy = busy;
+        let to_spare = self.columns_to_spare(seg).unwrap_or(0);
+        for Target { column, seat, zone } in targets {
+            if !placed {
+                seat.free.borrow_mut().insert(zone);
+                continue;
+            }
+            // Who reads has the columns as they were.
+            let was = Rc::make_mut(&mut seg.slots)[column].replace((seat.id, zone));
+            self.moved_from(was);
+        }
+        drop(table);
+        if placed {
+            let unnamed = &self.rebuild.unnamed_to_spare;
+            unnamed.set(Some(unnamed.get().map_or(to_spare, |least| least.min(to_spare))));
+        } else {
+            self.room_changed();
+        }
+        if copied == Ok(true) && !placed { Err(Fault::Medium) } else { copied }
+    }
+
+    /// A column is somewhere else now: where it was is free once a generation says so.
+    fn moved_from(&self, was: ondisk::Slot) {
+        if self.is_lost(&was) {
+            self.rebuild.unnamed_lost.set(self.rebuild.unnamed_lost.get() + 1);
+        }
+        let Some((member, zone)) = was else { return };
+        let Some(seat) = self.seat(member).filter(|s| s.is_in()) else { return };
+        if planted(Canary::MovedFreedEarly) {
+            self.zones_on_their_way(1);
+            self.pins.free_later(vec![(seat, zone)]);
+        } else {
+            self.rebuild.left_behind.borrow_mut().push((seat, zone));
+        }
+    }
+
+    /// Takes a segment from its stream, and waits until nothing is in flight there.
+    pub(crate) async fn make_sealed(&self, id: SegmentId) -> bool {
+        if !self.table.borrow().segments.get(&id).is_some_and(Seg::matters) {
+            return false;
+        }
+        for stream in crate::log::STREAMS {
+            let stream = self.log.stream(stream);
+            if stream.segment.get() == Some(id) {
+                stream.segment.set(None);
+            }
+        }
+        self.changed.until(|| self.phase.get() != Phase::Open || !self.log.unacked_in(id)).await;
+        let mut table = self.table.borrow_mut();
+        match table.segments.get_mut(&id) {
+            Some(seg) if self.phase.get() == Phase::Open => {
+                seg.append = seg.acked;
+                seg.state = SegmentState::Sealed;
+                true
+            }
+            _ => false,
+        }
+    }
+
+    /// Writes the targets' columns, and makes them durable. False: it was interrupted.
+    async fn copy_columns(&self, columns: &Columns, rows: u32, targets: &[Target]) -> Result<bool, Fault> {
+        let mut row = if planted(Canary::RebuildEmpty) { rows } else { 0 };
+        while row < rows {
+            let window = if self.hosts_at_work() { ROWS_BESIDE_HOSTS } else { ROWS_AT_ONCE };
+            let window = window.min(rows - row);
+            let bytes = u64::from(window) * BLOCK_BYTES as u64 * targets.len() as u64;
+            let still_needed = || self.table.borrow().segments.get(&columns.id).is_some_and(Seg::matters);
+            let Some(turn) = self.rebuild_turn(bytes).await.filter(|_| still_needed()) else { return Ok(false) };
+            let began = self.rt.now();
+            let end = self.copy_piece(columns, row..rows, window, targets).await?;
+            let took = self.rt.now() - began;
+            let bytes = u64::from(end - row) * BLOCK_BYTES as u64 * targets.len() as u64;
+            self.rebuilt(bytes);
+            row = end;
+            self.rebuild_rest(turn, took).await;
+        }
+        let seats: Vec<Rc<Seat>> = targets.iter().map(|t| t.seat.clone()).collect();
+        if self.flush_all(&seats).await { Ok(true) } else { Err(Fault::Medium) }
+    }
+
+    /// Writes the rows of some records from `row` on; the row behind them.
+    async fn copy_piece(
+        &self,
+        columns: &Columns,
+        rows: Range<u32>,
+        window: u32,
+        targets: &[Target],
+    ) -> Result<u32, Fault> {
+        self.writable()?;
+        let row = rows.start;
+        let wanted: Vec<usize> = targets.iter().map(|t| t.column).collect();
+        let sources = self.sources(columns, &wanted);
+        let piece = self.next_piece(columns, &sources, rows, window).await?;
+        let made = self.make_columns(columns, &wanted, &sources, &piece).await;
+        let writes = targets.iter().zip(made).map(|(t, data)| async move { self.write_column(t, row, data).await });
+        if join_all(writes).await.iter().any(Result::is_err) {
+            return Err(Fault::Medium);
+        }
+        Ok(piece.end)
+    }
+
+    /// Writes a column's rows from `row` on to its new place.
+    async fn write_column(&self, target: &Target, row: u32, data: Bytes) -> Result<(), IoError> {
+        let rows = data.len() / BLOCK_BYTES;
+        let at_once = if self.hosts_at_work() { ROWS_OF_A_WRITE } else { rows };
+        for first in (0..rows).step_by(at_once.max(1)) {
+            let end = rows.min(first + at_once);
+            let at = target.seat.layout.zone_row(target.zone, row + first as u32);
+            self.write_for(&target.seat, at, vec![data.slice(first * BLOCK_BYTES..end * BLOCK_BYTES)], false).await?;
+        }
+        Ok(())
+    }
+
+    /// The columns that are read: where the wanted ones lie, if their checksums are known; else as many as a row can be
+    /// made from, data first.
+    fn sources(&self, columns: &Columns, wanted: &[usize]) -> Vec<usize> {
+        let k = columns.scheme.k();
+        let there = |c: &usize| self.slot_seat(columns, *c).is_some();
+        match columns.scheme {
+            Scheme::Parity { .. } if wanted.iter().all(|c| *c < k && there(c)) => wanted.to_vec(),
+            Scheme::Parity { .. } => (0..columns.scheme.width()).filter(there).take(k).collect(),
+            Scheme::Copies { .. } => {
+                let copies = |c: usize| (c % k..columns.scheme.width()).step_by(k).filter(there);
+                let source = |c: &usize| if there(c) { Some(*c) } else { copies(*c).next() };
+                let mut sources: Vec<usize> = wanted.iter().filter_map(source).collect();
+                sources.sort_unstable();
+                sources.dedup();
+                sources
+            }
+        }
+    }
+
+    /// Whole records from the first of `rows` on, about `window` rows of them. The rows of a record whose header is lost are
+    /// among them: what they should hold is not known, only that their parity is right.
+    async fn next_piece(
+        &self,
+        columns: &Columns,
+        sources: &[usize],
+        rows: Range<u32>,
+        window: u32,
+    ) -> Result<Piece, Fault> {
+        let (row, rows) = (rows.start, rows.end);
+        let image = if sources.contains(&0) { self.read_column(columns, 0, row, window).await } else { None };
+        let mut headers: Vec<RecordHeader> = Vec::new();
+        let mut end = row;
+        while end < row + window {
+            match self.header_at(columns, image.as_deref(), row, end).await {
+                // It goes to the next piece, unless it is too long for any.
+                Some(header) if end + header.rows > row + window && end > row => break,
+                Some(header) => {
+                    end += header.rows;
+                    headers.push(header);
+                }
+                None => {
+                    self.error(format!("segment {}: the record header at row {end} is lost", columns.id));
+                    end += 1;
+                    while end < rows && self.read_header(columns, end).await.is_none() {
+                        self.writable()?;
+                        end += 1;
+                    }
+                }
+            }
+        }
+        Ok(Piece { row, end: end.min(rows), headers, image })
+    }
+
+    /// The wanted columns of a piece. Rows where a block does not match its checksum are made with all that there is.
+    async fn make_columns(&self, columns: &Columns, wanted: &[usize], sources: &[usize], piece: &Piece) -> Vec<Bytes> {
+        let (k, width, n) = (columns.scheme.k(), columns.scheme.width(), piece.end - piece.row);
+        let read = |c: usize| async move {
+            let begun = piece.image.as_ref().filter(|image| c == 0 && image.len() >= n as usize * BLOCK_BYTES);
+            match begun {
+                Some(image) => Some(Buf::from_slice(&image[..n as usize * BLOCK_BYTES])),
+                None => self.read_column(columns, c, piece.row, n).await,
+            }
+        };
+        let mut have: Vec<Option<Buf>> = (0..width).map(|_| None).collect();
+        for (&c, column) in sources.iter().zip(join_all(sources.iter().map(|&c| read(c))).await) {
+            have[c] = column;
+        }
+        let expected = expected_crcs(k, piece);
+        let fits = |c: usize, r: u32, block: &[u8]| {
+            let data = c < k || matches!(columns.scheme, Scheme::Copies { .. });
+            !data
+                || expected[c % k][r as usize].is_none_or(|crc| crc32c(block) == crc)
+                || planted(Canary::CopyUnverified)
+        };
+        let known: Vec<bool> = have.iter().map(Option::is_some).collect();
+        let Some(all) = self.fill_in(columns.scheme, wanted, have) else {
+            return self.make_with_all(columns, wanted, piece, &(0..n).collect::<Vec<_>>(), None, &fits).await;
+        };
+        let at = |r: u32| r as usize * BLOCK_BYTES..(r as usize + 1) * BLOCK_BYTES;
+        let judged = |c: &usize| known[*c] || wanted.contains(c);
+        let wrong_in = |r: &u32| {
+            (0..width).filter(judged).any(|c| all[c].as_ref().is_some_and(|column| !fits(c, *r, &column[at(*r)])))
+        };
+        let wrong: Vec<u32> = (0..n).filter(wrong_in).collect();
+        self.make_with_all(columns, wanted, piece, &wrong, Some(all), &fits).await
+    }
+
+    /// Every wanted column, from those that were read; `None` when these do not suffice.
+    fn fill_in(&self, scheme: Scheme, wanted: &[usize], mut have: Vec<Option<Buf>>) -> Option<Vec<Option<Buf>>> {
+        if wanted.iter().all(|&c| have[c].is_some()) {
+            return Some(have);
+        }
+        let Scheme::Parity { k, m } = scheme else {
+            let k = scheme.k();
+            for &c in wanted {
+                if have[c].is_none() {
+                    let copy = (c % k..scheme.width()).step_by(k).find_map(|c| have[c].as_deref().map(Buf::from_slice));
+                    have[c] = Some(copy?);
+                }
+            }
+            return Some(have);
+        };
+        let len = have.iter().flatten().next()?.len();
+        let lost: Vec<usize> = (0..have.len()).filter(|&c| have[c].is_none()).collect();
+        let mut all: Vec<Buf> = have.into_iter().map(|b| b.unwrap_or_else(|| Buf::zeroed(len))).collect();
+        let mut slices: Vec<&mut [u8]> = all.iter_mut().map(|b| &mut b[..]).collect();
+        erasure::reconstruct(self.kernel, usize::from(k), usize::from(m), &mut slices, &lost).ok()?;
+        Some(all.into_iter().map(Some).collect())
+    }
+
+    /// The wanted columns, `rows` of them (counted from the piece's first) made anew from all that can be read; what is
+    /// wrong among that is not used. In a row that cannot be made whole, what can be had is there and the rest is zeros.
+    async fn make_with_all(
+        &self,
+        columns: &Columns,
+        wanted: &[usize],
+        piece: &Piece,
+        rows: &[u32],
+        made: Option<Vec<Option<Buf>>>,
+        fits: &impl Fn(usize, u32, &[u8]) -> bool,
+    ) -> Vec<Bytes> {
+        let (k, width) = (columns.scheme.k(), columns.scheme.width());
+        let bytes = (piece.end - piece.row) as usize * BLOCK_BYTES;
+        let mut made = made.unwrap_or_else(|| (0..width).map(|_| None).collect());
+        let mut out: Vec<Buf> = wanted.iter().map(|&c| made[c].take().unwrap_or_else(|| Buf::zeroed(bytes))).collect();
+        let mut from = 0;
+        // Neighbours together: mostly it is one row, or all.
+        for run in rows.chunk_by(|a, b| a + 1 == *b) {
+            let have = self.read_rows(columns, &[], piece.row + run[0], run.len() as u32).await;
+            for &r in run {
+                let blocks = || -> Vec<Option<Buf>> {
+                    let had = (0..width).map(|c| have.block(c, r - run[0]).filter(|b| fits(c, r, b)));
+                    had.map(|block| block.map(Buf::from_slice)).collect()
+                };
+                let row_made: Vec<Option<Buf>> = match self.whole_row(columns, blocks(), &|c, b| fits(c, r, b)) {
+                    Some(whole) => whole.into_iter().map(Some).collect(),
+                    None => {
+                        from += 1;
+                        self.error(format!("segment {}: row {} cannot be restored", columns.id, piece.row + r));
+                        let rest = |c| self.solve(columns.scheme, blocks(), c).filter(|b| c < k && fits(c, r, b));
+                        (0..width).map(rest).collect()
+                    }
+                };
+                let at = r as usize * BLOCK_BYTES..(r as usize + 1) * BLOCK_BYTES;
+                for (column, &c) in out.iter_mut().zip(wanted) {
+                    match &row_made[c] {
+                        Some(block) => column[at.clone()].copy_from_slice(block),
+                        None => column[at.clone()].fill(0),
+                    }
+                }
+            }
+        }
+        self.rebuild.rows_lost.set(self.rebuild.rows_lost.get() + from);
+        out.into_iter().map(Buf::freeze).collect()
+    }
+}
+
+/// The checksum every block of the data columns must have, where that is known: by column, and row from the piece's first.
+fn expected_crcs(k: usize, piece: &Piece) -> Vec<Vec<Option<u32>>> {
+    let mut expected = vec![vec![None; (piece.end - piece.row) as usize]; k];
+    let mut image = vec![0; BLOCK_BYTES];
+    for header in &piece.headers {
+        header.encode(&mut image);
+        expected[0][(header.row - piece.row) as usize] = Some(crc32c(&image));
+        for (index, _, crc) in header.payload() {
+            let (column, at) = header.payload_place(index);
+            expected[column][(at - piece.row) as usize] = Some(crc);
+        }
+    }
+    expected
+}

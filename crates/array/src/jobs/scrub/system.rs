@@ -1,0 +1,133 @@
+//! A scrub of the system areas: the labels and both generations of every member.
+//!
+//! No commit runs meanwhile. A generation is taken from a member that has it whole, and is one of the two that are known:
+//! the one in effect or the one before it; the label from its twin, or from what is known of the seat.
+//!
+//! Invariant: nothing is written over a generation that is not ours.
+
+use std::rc::Rc;
+
+use base::{BLOCK_BYTES, MemberLba};
+use ondisk::{Generation, Label, MemberState};
+use rt::{Buf, Bytes, IoError};
+
+use super::Outcome;
+use crate::canary::{Canary, planted};
+use crate::core::Core;
+use crate::fault::Fault;
+use crate::member::seat::{Seat, add};
+
+impl Core {
+    /// Reads every label and generation and puts right what is wrong.
+    pub(super) async fn scrub_system_areas(&self) -> Result<(), Fault> {
+        if planted(Canary::ScrubSystemSkipped) {
+            return Ok(());
+        }
+        let begun = self.rt.now();
+        for seat in self.seats_in() {
+            self.scrub_labels(&seat).await;
+            self.writable()?;
+        }
+        let (mut lost, mut read) = (false, 0);
+        {
+            let _turn = self.system.gate.pass().await;
+            self.writable()?;
+            let number = self.system.number.get();
+            let before = self.system.ancestors.borrow().front().copied();
+            lost |= !self.scrub_slots(number, self.system.id.get(), &mut read).await?;
+            if let (Some(id), Some(number)) = (before, number.checked_sub(1)) {
+                lost |= !self.scrub_slots(number, id, &mut read).await?;
+            }
+        }
+        if lost {
+            // What nobody has any more is written anew.
+            self.commit().await?;
+            self.commit().await?;
+        }
+        self.scrub_pause(read, begun).await;
+        Ok(())
+    }
+
+    async fn scrub_labels(&self, seat: &Rc<Seat>) {
+        let mut right: Option<Label> = None;
+        let mut wrong: Vec<(MemberLba, bool)> = Vec::new();
+        for at in seat.layout.labels() {
+            let (result, block) = seat.read(at, Buf::zeroed(BLOCK_BYTES)).await;
+            let ours = |l: &Label| *l == self.label_of(seat, l.array_name.clone());
+            match Label::decode(&block).ok().filter(|l| result.is_ok() && ours(l)) {
+                Some(label) => right = Some(label),
+                None if matches!(result, Err(IoError::Gone)) => return,
+                None => wrong.push((at, result.is_ok())),
+            }
+        }
+        let label = right.unwrap_or_else(|| self.label_of(seat, self.name.borrow().clone()));
+        for (at, read) in wrong {
+            let image = Buf::from_slice(&label.encode_at(at)).freeze();
+            self.put_right(seat, at, image, "label", read).await;
+        }
+    }
+
+    /// The slot in which a generation lies, on every member that it marks in; false when none has it whole. Counts the bytes
+    /// that it has read.
+    async fn scrub_slots(&self, number: u64, id: u128, bytes_read: &mut u64) -> Result<bool, Fault> {
+        let mut images = Vec::new();
+        let mut whole: Option<(Generation, Bytes)> = None;
+        for seat in self.seats_in() {
+            let at = seat.layout.slot((number % 2) as usize);
+            let (result, image) = self.read_generation(&seat, at).await;
+            if matches!(result, Err(IoError::Gone)) {
+                continue;
+            }
+            *bytes_read += image.len() as u64;
+            if whole.is_none()
+                && result.is_ok()
+                && let Ok(g) = Generation::decode(&image)
+                && (g.number.0, g.id) == (number, id)
+            {
+                let bytes = g.encode();
+                whole = Some((g, Buf::from_slice(&bytes).freeze()));
+            }
+            images.push((seat, at, result.is_ok(), image));
+        }
+        self.writable()?;
+        let Some((g, bytes)) = whole else { return Ok(images.is_empty()) };
+        for (seat, at, read, image) in images {
+            let marked = g.members.get(usize::from(seat.id.0)).filter(|m| m.uuid == seat.uuid);
+            let has_it = marked.is_some_and(|m| m.state == MemberState::In);
+            if !has_it || (read && image.get(..bytes.len()) == Some(&bytes[..])) {
+                continue;
+            }
+            if seat.holds_newest.get() && self.is_set_back(&seat).await {
+                // Not the slot alone is old.
+                self.member_set_back(seat.id);
+                continue;
+            }
+            if read && !self.may_overwrite(&image) {
+                self.freeze("another Ashlar wrote to the drives");
+                return Err(self.frozen_by());
+            }
+            self.put_right(&seat, at, bytes.clone(), "generation", read).await;
+            self.writable()?;
+        }
+        Ok(true)
+    }
+
+    async fn put_right(&self, seat: &Rc<Seat>, at: MemberLba, image: Bytes, what: &str, read: bool) {
+        if read {
+            add(&seat.counters.mismatches, 1);
+        }
+        let len = image.len();
+        let written = self.write_to(seat, at, vec![image.clone()]).await;
+        let (result, back) = seat.read(at, Buf::zeroed(len)).await;
+        if self.writable().is_err() {
+            return;
+        }
+        let held = written.is_ok() && result.is_ok() && back[..] == image[..];
+        let outcome = if held { Outcome::Repaired } else { Outcome::NotHeld };
+        if held {
+            add(&self.tally.repaired_blocks, 1);
+        }
+        let wrong = if read { "is not what was written" } else { "cannot be read" };
+        self.scrub_found(seat, &format!("{what} at byte {} {wrong}", at.byte_offset()), outcome);
+    }
+}

@@ -1,0 +1,122 @@
+//! Which segment the cleaner empties next: the one with the best age x gain / cost.
+//!
+//! - Age: segments begun since it was. Ids say that, so it survives a restart; a segment of moved blocks is as young
+//!   as the move.
+//! - Gain: what its zones are worth less what its live blocks take.
+//! - Cost: reading it and writing what is live.
+//!
+//! So a segment that was just written, and goes on losing blocks by itself, is left alone, and one that nobody writes to
+//! is emptied for a small gain. Of one age it is the greedy choice. Short of room age does not count.
+
+use base::SegmentId;
+use ondisk::SegmentState;
+
+use crate::core::Core;
+use crate::space::segment::Seg;
+
+/// A new segment, for reckoning with parts of segments.
+pub const SHARE: i64 = 1000;
+
+/// What is to be gained, at least.
+const GAIN_MIN: i64 = SHARE / 32;
+
+/// A segment to be emptied, in thousandths of a new segment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Victim {
+    /// Which.
+    pub id: SegmentId,
+    /// What emptying it gives.
+    pub gain: i64,
+    /// What its live blocks take elsewhere.
+    pub takes: i64,
+}
+
+impl Victim {
+    /// The larger the better.
+    fn score(&self, next: u64, greedy: bool) -> f64 {
+        let age = if greedy { 1 } else { next - self.id.0 };
+        let cost = if greedy { SHARE } else { SHARE + self.takes };
+        age as f64 * self.gain as f64 / cost as f64
+    }
+}
+
+/// The best of `victims` that take no more than `room`; of equal ones the first.
+fn best(victims: impl Iterator<Item = Victim>, next: u64, room: i64, greedy: bool) -> Option<Victim> {
+    let worth = victims.filter(|v| v.gain > GAIN_MIN && v.takes <= room);
+    let scored = worth.map(|v| (v.score(next, greedy), v));
+    scored.reduce(|a, b| if b.0 > a.0 { b } else { a }).map(|(_, v)| v)
+}
+
+impl Core {
+    /// The next segment to be emptied; its blocks take no more than `room` thousandths of a segment.
+    pub(crate) fn next_victim(&self, room: i64, greedy: bool) -> Option<Victim> {
+        let table = self.table.borrow();
+        let hard = self.hard_to_clean.borrow();
+        let cleanable = |s: &&Seg| self.is_cleanable(s) && !hard.contains(&s.id);
+        let victims = self.victims(table.segments.values().filter(cleanable));
+        best(victims.into_iter(), table.next, room, greedy)
+    }
+
+    /// One segment as a victim, if it can be emptied now, whatever is gained.
+    pub(crate) fn victim(&self, id: SegmentId) -> Option<Victim> {
+        let table = self.table.borrow();
+        let seg = table.segments.get(&id).filter(|s| self.is_cleanable(s));
+        let room = self.room_to_clean();
+        self.victims(seg.into_iter()).into_iter().find(|v| v.takes <= room)
+    }
+
+    fn is_cleanable(&self, s: &Seg) -> bool {
+        s.state == SegmentState::Sealed
+            && s.cleaned.is_none()
+            && s.unmerged.is_empty()
+            && !s.busy
+            && !s.fresh_nodes
+            && !s.is_empty()
+            && !self.being_emptied.borrow().contains_key(&s.id)
+            && !self.in_use_by_log(s.id)
+    }
+
+    fn victims<'a>(&self, segments: impl Iterator<Item = &'a Seg>) -> Vec<Victim> {
+        let worth = self.zones_worth();
+        let blocks = self.segment_blocks_now() as i64;
+        let victim = |s: &Seg| {
+            // Nodes of the map's own segments go to such again.
+            let own = self.is_maps_own(s);
+            let (one, blocks) = if own { (worth.of(s), i64::from(self.shape.zone_blocks)) } else { (SHARE, blocks) };
+            // A header for each record.
+            let takes = i64::from(s.live) * one * 65 / 64 / blocks;
+            Victim { id: s.id, gain: worth.of(s) - takes, takes }
+        };
+        segments.map(victim).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn victim(id: u64, takes: i64) -> Victim {
+        Victim { id: SegmentId(id), gain: SHARE - takes, takes }
+    }
+
+    fn chosen(victims: &[Victim], room: i64, greedy: bool) -> Option<u64> {
+        best(victims.iter().copied(), 1000, room, greedy).map(|v| v.id.0)
+    }
+
+    #[test]
+    fn the_old_ones_before_the_young_ones() {
+        // A hot segment that is half empty already, and a cold one with a quarter to gain.
+        let victims = [victim(100, 750), victim(990, 500)];
+        assert_eq!(chosen(&victims, 1000, false), Some(100));
+        assert_eq!(chosen(&victims, 1000, true), Some(990), "short of room the emptiest");
+        assert_eq!(chosen(&[victim(500, 750), victim(501, 700)], 1000, false), Some(501), "of one age the emptiest");
+    }
+
+    #[test]
+    fn what_gives_nothing_or_does_not_fit_is_left() {
+        assert_eq!(chosen(&[victim(1, 990)], 1000, false), None);
+        assert_eq!(chosen(&[victim(1, 600), victim(2, 700)], 650, true), Some(1));
+        assert_eq!(chosen(&[victim(1, 600)], 500, true), None);
+        assert_eq!(chosen(&[victim(1, 0)], 0, true), Some(1), "nothing live takes no room");
+    }
+}

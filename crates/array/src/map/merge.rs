@@ -1,0 +1,427 @@
+//! Memtable into trees: new nodes for what changed, from the leaves up, copy on write.
+//!
+//! Invariant: live counts change here alone, by exactly what the new trees point to more or less than the old.
+
+use std::collections::BTreeMap;
+use std::rc::Rc;
+use std::task::Poll;
+
+use base::{BLOCK_BYTES, Lba, Pba, SegmentId, VolumeId};
+use futures::poll;
+use futures::stream::{FuturesUnordered, StreamExt};
+use ondisk::{MapRef, NODE_REFS, Place, SHARDS, VolumeState};
+use rt::Buf;
+
+use crate::canary::{Canary, planted};
+use crate::core::{Core, Vol};
+use crate::fault::Fault;
+use crate::log::{Piece, Request, What};
+use crate::map::memtable::Memtable;
+use crate::map::packed::Packed;
+use crate::map::{Base, LEAF_BLOCKS, NodeKey, height_for};
+use crate::sync::Pieces;
+
+/// Nodes read and written at once: they fill four records of 240 entries.
+const NODES_AT_ONCE: usize = 1024;
+
+/// Leaves whose changes are collected before others run, and nodes that are begun or done: a tenth of a millisecond.
+const LEAVES_IN_A_PIECE: usize = 128;
+const NODES_IN_A_PIECE: usize = 8;
+
+/// Leaves of a deleted volume dropped in one checkpoint, per shard.
+const DROPS_AT_ONCE: usize = 512;
+
+/// What changes in one node.
+#[derive(Default)]
+struct Change {
+    /// Slots from..to get this; first.
+    fills: Vec<(usize, usize, MapRef)>,
+    /// Slots get this; after the fills.
+    slots: Vec<(usize, MapRef)>,
+}
+
+/// Trees that are written but not published.
+#[derive(Default)]
+pub struct Merged {
+    roots: BTreeMap<VolumeId, [MapRef; SHARDS]>,
+    heights: BTreeMap<VolumeId, u8>,
+    cursors: BTreeMap<VolumeId, Lba>,
+    live: BTreeMap<SegmentId, i64>,
+    mapped: BTreeMap<VolumeId, i64>,
+    /// Where nodes lay that the trees no longer have.
+    replaced: Vec<Pba>,
+}
+
+impl Merged {
+    fn count(&mut self, place: Place, by: i64) {
+        *self.live.entry(place.pba.segment).or_default() += by;
+    }
+
+    /// Takes effect in memory, in one step; where nodes lay that the trees no longer have.
+    pub fn publish(self, core: &Core) -> Vec<Pba> {
+        let volumes = core.volumes.borrow();
+        for (id, roots) in self.roots {
+            volumes[&id].roots.set(roots);
+        }
+        for (id, height) in self.heights {
+            volumes[&id].height.set(height);
+        }
+        for (id, cursor) in self.cursors {
+            volumes[&id].state.set(VolumeState::Dropping { cursor });
+        }
+        for (id, by) in self.mapped {
+            let mapped = &volumes[&id].mapped;
+            mapped.set(mapped.get().checked_add_signed(by).expect("blocks are counted once"));
+        }
+        let mut table = core.table.borrow_mut();
+        table.segments.values_mut().for_each(|s| s.fresh_nodes = false);
+        for (id, by) in self.live {
+            // A vacated segment may be gone before the trees know that nothing lies there.
+            let Some(seg) = table.segments.get_mut(&id) else { continue };
+            let live = i64::from(seg.live) + by;
+            seg.live = u32::try_from(live).expect("no block is freed twice");
+        }
+        // What was emptied before this table was frozen is counted now; what is still live there may be moved again.
+        for seg in table
+            .segments
+            .values_mut()
+            .filter(|s| s.cleaned.is_some_and(|frozen| frozen < core.freezes.get()) && !s.vacated)
+        {
+            (seg.cleaned, seg.emptied) = (None, 0);
+        }
+        self.replaced
+    }
+}
+
+/// The result of one node.
+struct Done {
+    key: NodeKey,
+    now: MapRef,
+    live: Vec<(Place, i64)>,
+    mapped: i64,
+    /// Where it lay.
+    was: Option<Pba>,
+}
+
+impl Core {
+    /// Writes the nodes that bring `table` into the trees, and drops a part of each deleted volume.
+    pub async fn merge(&self, table: &Memtable) -> Result<Merged, Fault> {
+        let mut merged = Merged::default();
+        let pieces = Pieces::of(LEAVES_IN_A_PIECE, &self.rt);
+        let volumes: Vec<Rc<Vol>> = self.volumes.borrow().values().cloned().collect();
+        let mut leaves: BTreeMap<NodeKey, Change> = BTreeMap::new();
+        for vol in &volumes {
+            match vol.state.get() {
+                VolumeState::Live => self.collect(vol, table, &mut leaves, &pieces).await?,
+                VolumeState::Dropping { cursor } => {
+                    let upto = self.collect_drops(vol, cursor, &mut leaves, &pieces).await?;
+                    merged.cursors.insert(vol.id, upto);
+                }
+            }
+        }
+        let mut changes = leaves;
+        // Once: a volume may grow while nodes are written.
+        let targets: BTreeMap<VolumeId, u8> =
+            volumes.iter().map(|v| (v.id, v.height.get().max(height_for(v.blocks.get())))).collect();
+        let top = targets.values().copied().max().unwrap_or(0);
+        for level in 0..=top {
+            for touch in table.touched.iter().filter(|t| t.level == level) {
+                changes.entry(NodeKey::of(touch.volume, level, touch.lba)).or_default();
+            }
+            let of_level = std::mem::take(&mut changes);
+            let done = |done| {
+                let Some(d): Option<Done> = done else { return };
+                for (place, by) in &d.live {
+                    merged.count(*place, *by);
+                }
+                *merged.mapped.entry(d.key.volume).or_default() += d.mapped;
+                merged.replaced.extend(d.was);
+                let vol = volumes.iter().find(|v| v.id == d.key.volume).expect("changes are of known volumes");
+                if level == targets[&vol.id] {
+                    assert_eq!(d.key.index, 0, "a root covers its whole tree");
+                    merged.roots.entry(vol.id).or_insert(vol.roots.get())[usize::from(d.key.shard)] = d.now;
+                } else {
+                    let parent = changes.entry(d.key.parent()).or_default();
+                    parent.slots.push((d.key.slot(), d.now));
+                }
+            };
+            self.merge_level(&volumes, of_level, done).await?;
+            for vol in &volumes {
+                self.raise(vol, targets[&vol.id], level, &mut changes, &mut merged);
+            }
+        }
+        Ok(merged)
+    }
+
+    /// A tree that has become too low gets a new top: its old root is slot 0 of it.
+    fn raise(&self, vol: &Vol, wanted: u8, level: u8, changes: &mut BTreeMap<NodeKey, Change>, merged: &mut Merged) {
+        let height = vol.height.get();
+        if wanted <= height || level != height {
+            return;
+        }
+        merged.heights.insert(vol.id, wanted);
+        let roots = vol.roots.get();
+        merged.roots.insert(vol.id, [MapRef::Hole; SHARDS]);
+        for shard in 0..SHARDS as u8 {
+            let old_root = NodeKey { volume: vol.id, shard, level, index: 0 };
+            let root = roots[usize::from(shard)];
+            let parent = old_root.parent();
+            let known = changes.get(&parent).is_some_and(|c| c.slots.iter().any(|(slot, _)| *slot == 0));
+            if root != MapRef::Hole && !known {
+                changes.entry(parent).or_default().slots.push((0, root));
+            }
+        }
+    }
+
+    /// The nodes of one level, each told to `done`; a few at once, so that hosts wait for none of this.
+    async fn merge_level(
+        &self,
+        volumes: &[Rc<Vol>],
+        changes: BTreeMap<NodeKey, Change>,
+        mut done: impl FnMut(Option<Done>),
+    ) -> Result<(), Fault> {
+        let find = |id: VolumeId| volumes.iter().find(|v| v.id == id);
+        let mut to_begin = changes
+            .into_iter()
+            .filter_map(|(key, change)| find(key.volume).map(|vol| self.merge_node(vol, key, change)));
+        let mut more = Some(self.log.more_nodes());
+        let mut under_way = FuturesUnordered::new();
+        let pieces = Pieces::of(1, &self.rt);
+        loop {
+            let mut finished = 0;
+            while let Poll::Ready(Some(node)) = poll!(under_way.next()) {
+                done(node?);
+                finished += 1;
+                if finished == NODES_IN_A_PIECE {
+                    break;
+                }
+            }
+            if finished < NODES_IN_A_PIECE {
+                // All of them wait for a drive.
+                let (before, room) = (under_way.len(), NODES_AT_ONCE - under_way.len());
+                under_way.extend(to_begin.by_ref().take(room.min(NODES_IN_A_PIECE)));
+                if under_way.len() == before {
+                    more = more.filter(|_| room == 0);
+                    match under_way.next().await {
+                        Some(node) => done(node?),
+                        None => return Ok(()),
+                    }
+                }
+            }
+            pieces.did(1).await;
+        }
+    }
+
+    /// One node: what it becomes; `None` when it stays as it is.
+    async fn merge_node(&self, vol: &Vol, key: NodeKey, change: Change) -> Result<Option<Done>, Fault> {
+        let (roots, height) = (vol.roots.get(), vol.height.get());
+        let read =
+            self.ask_for_good(|node| matches!(node, Err(Fault::Medium)), || self.node_at(&roots, height, key)).await;
+        // Where a node that is lost lay, if its parent says so.
+        let mut lost = None;
+        let base = match read {
+            Ok(base) => base,
+            Err(Fault::Medium) => {
+                self.writable()?;
+                lost = Some(self.node_ref(&roots, height, key).await.unwrap_or(MapRef::Bad));
+                self.error(format!("a map node of volume {} is lost: its blocks are bad", vol.name.borrow()));
+                Base::Fill(if planted(Canary::BadForgotten) { MapRef::Hole } else { MapRef::Bad })
+            }
+            Err(other) => return Err(other),
+        };
+        let touched_only = change.fills.is_empty() && change.slots.is_empty();
+        if touched_only && matches!(base, Base::Fill(_)) && lost.is_none() {
+            return Ok(None);
+        }
+        // Nothing lay there, and all of it says the same: no node.
+        if let ([(0, NODE_REFS, fill)], [], Base::Fill(was), None) =
+            (&change.fills[..], &change.slots[..], &base, &lost)
+        {
+            let now = *fill;
+            return Ok((now != *was).then_some(Done { key, now, live: vec![], mapped: 0, was: None }));
+        }
+        let before = base.to_node();
+        let mut node = before.clone();
+        for (from, to, fill) in change.fills {
+            node.0[from..to].fill(fill);
+        }
+        for (slot, to) in change.slots {
+            node.0[slot] = to;
+        }
+        if node == before && !touched_only && lost.is_none() {
+            return Ok(None);
+        }
+        let mut live = Vec::new();
+        let mut mapped = 0;
+        if key.level == 0 {
+            for (old, new) in before.0.iter().zip(node.0.iter()).filter(|(old, new)| old != new) {
+                if let MapRef::At(place) = old
+                    && !planted(Canary::CountsForgotten)
+                {
+                    live.push((*place, -1));
+                    mapped -= 1;
+                }
+                if let MapRef::At(place) = new {
+                    live.push((*place, 1));
+                    mapped += 1;
+                }
+            }
+        }
+        let was = if let Base::Node(_, place) = &base { Some(place) } else { None };
+        live.extend(was.map(|place| (*place, -1)));
+        if let Some(MapRef::At(place)) = lost {
+            live.push((place, -1));
+        }
+        let now = match node.uniform() {
+            Some(fill) => fill,
+            None => {
+                let place = self.write_node(key, &node).await?;
+                if was.is_some() {
+                    self.node_replaced();
+                }
+                live.push((place, 1));
+                self.nodes.borrow_mut().put(place.pba, Packed::from(&node));
+                MapRef::At(place)
+            }
+        };
+        Ok(Some(Done { key, now, live, mapped, was: was.map(|place| place.pba) }))
+    }
+
+    async fn write_node(&self, key: NodeKey, node: &ondisk::Node) -> Result<Place, Fault> {
+        let mut block = Buf::zeroed(BLOCK_BYTES);
+        node.encode(&mut block);
+        let request = Request::new(1, None);
+        self.submit(Piece {
+            what: What::Node(key.level),
+            volume: key.volume,
+            lba: key.first_lba(),
+            blocks: 1,
+            data: Some(block.freeze()),
+            request: request.clone(),
+        });
+        request.done().await?;
+        Ok(request.place().expect("a node that is written has a place"))
+    }
+
+    /// What a table changes in the leaves of a volume.
+    async fn collect(
+        &self,
+        vol: &Vol,
+        table: &Memtable,
+        leaves: &mut BTreeMap<NodeKey, Change>,
+        pieces: &Pieces<'_>,
+    ) -> Result<(), Fault> {
+        for (lba, n, fill) in table.ranges_of(vol.id) {
+            let end = (lba + n).0.min(vol.blocks.get().next_multiple_of(LEAF_BLOCKS));
+            pieces.did(1).await;
+            let keys = if fill == MapRef::Hole {
+                self.leaves_there(vol, lba, Lba(end), usize::MAX, true, pieces).await?.0
+            } else {
+                let first = lba.0 / LEAF_BLOCKS;
+                (first..end.div_ceil(LEAF_BLOCKS)).map(|leaf| NodeKey::leaf(vol.id, Lba(leaf * LEAF_BLOCKS))).collect()
+            };
+            for key in keys {
+                let start = key.first_lba().0;
+                let from = lba.0.saturating_sub(start) as usize;
+                let to = (end - start).min(LEAF_BLOCKS) as usize;
+                leaves.entry(key).or_default().fills.push((from, to, fill));
+                self.meter.looked(&self.rt, 1);
+                pieces.did(1).await;
+            }
+        }
+        // Beyond the end lies only what nobody wrote: a record that is not ours.
+        let end = vol.blocks.get();
+        for (leaf, slots) in table.leaves(vol.id) {
+            let first = leaf * LEAF_BLOCKS;
+            let slots: Vec<_> = slots.filter(|(slot, _)| first + (*slot as u64) < end).collect();
+            if !slots.is_empty() {
+                leaves.entry(NodeKey::leaf(vol.id, Lba(first))).or_default().slots = slots;
+                pieces.did(1).await;
+            }
+        }
+        Ok(())
+    }
+
+    /// Empties some leaves of a deleted volume from `cursor` on; the block from which it has to go on.
+    async fn collect_drops(
+        &self,
+        vol: &Vol,
+        cursor: Lba,
+        leaves: &mut BTreeMap<NodeKey, Change>,
+        pieces: &Pieces<'_>,
+    ) -> Result<Lba, Fault> {
+        let end = Lba(vol.blocks.get().next_multiple_of(LEAF_BLOCKS));
+        if planted(Canary::DropForgotten) {
+            return Ok(end);
+        }
+        let (keys, upto) = self.leaves_there(vol, cursor, end, DROPS_AT_ONCE, false, pieces).await?;
+        for key in keys.into_iter().filter(|k| k.first_lba() < upto) {
+            leaves.entry(key).or_default().fills.push((0, NODE_REFS, MapRef::Hole));
+        }
+        Ok(upto)
+    }
+
+    /// The leaves within `from..to` that say anything, at most `limit` of each shard; and the block up to which
+    /// these are all. Leaves below a node that is lost say that their blocks are bad: `with_lost` counts them. What is
+    /// absent is passed by as a whole.
+    async fn leaves_there(
+        &self,
+        vol: &Vol,
+        from: Lba,
+        to: Lba,
+        limit: usize,
+        with_lost: bool,
+        pieces: &Pieces<'_>,
+    ) -> Result<(Vec<NodeKey>, Lba), Fault> {
+        let (roots, height) = (vol.roots.get(), vol.height.get());
+        let mut found = Vec::new();
+        let mut complete_to = to;
+        for shard in 0..SHARDS as u8 {
+            let mut of_shard = 0;
+            let root = NodeKey { volume: vol.id, shard, level: height, index: 0 };
+            let mut stack = if roots[usize::from(shard)] == MapRef::Hole { vec![] } else { vec![(root, false)] };
+            while let Some((key, below_lost)) = stack.pop() {
+                let first = key.first_lba();
+                if first >= complete_to || key.beyond() <= from {
+                    continue;
+                }
+                self.meter.looked(&self.rt, 1);
+                pieces.did(1).await;
+                if key.level == 0 {
+                    if of_shard == limit {
+                        complete_to = first;
+                        break;
+                    }
+                    of_shard += 1;
+                    found.push(key);
+                    continue;
+                }
+                let node = if below_lost { Err(Fault::Medium) } else { self.node_at(&roots, height, key).await };
+                let (base, lost) = match node {
+                    Ok(base) => (base, false),
+                    Err(Fault::Medium) if with_lost && !planted(Canary::BelowLostForgotten) => {
+                        (Base::Fill(MapRef::Bad), true)
+                    }
+                    Err(Fault::Medium) => continue,
+                    Err(other) => return Err(other),
+                };
+                let begun = stack.len();
+                let says = |child: &NodeKey| base.says_anything(child.slot());
+                stack.extend(key.children(from, complete_to).filter(says).map(|child| (child, lost)));
+                stack[begun..].reverse();
+            }
+        }
+        Ok((found, complete_to))
+    }
+
+    /// What its parent says of node `key`: the node itself is not read.
+    pub async fn node_ref(&self, roots: &[MapRef; SHARDS], height: u8, key: NodeKey) -> Result<MapRef, Fault> {
+        if key.level == height {
+            return Ok(if key.index == 0 { roots[usize::from(key.shard)] } else { MapRef::Hole });
+        }
+        Ok(match self.node_at(roots, height, key.parent()).await? {
+            Base::Fill(fill) => fill,
+            Base::Node(node, _) => node.get(key.slot()),
+        })
+    }
+}

@@ -1,0 +1,122 @@
+//! Map nodes in memory, by place: as many as fit in what the user gives them.
+//!
+//! Invariant: a place names one content for ever, so nothing here is ever wrong. What the trees no longer have is forgotten
+//! at once: it has been asked for often, and would keep out what came in its place.
+//!
+//! Not here: reading them (`map`).
+
+use std::cell::Cell;
+
+use base::Pba;
+use foldhash::fast::FixedState;
+use quick_cache::Weighter;
+use quick_cache::unsync::{Cache, DefaultLifecycle};
+
+use crate::engine::status::MapMemory;
+use crate::map::packed::Packed;
+
+/// What map nodes take in memory unless the user says otherwise: the leaves of 40 to 180 GiB.
+const MAP_MEMORY_BYTES: u64 = 256 << 20;
+
+/// What a node takes beside itself: its place, its entry, its allocations.
+const OVERHEAD_BYTES: u64 = 128;
+
+/// A node of data that was written in pieces of 128 KiB: tells how many nodes that went are remembered as such.
+const USUAL_BYTES: u64 = 1400;
+
+#[derive(Clone)]
+struct InMemory;
+
+impl Weighter<Pba, Packed> for InMemory {
+    fn weight(&self, _: &Pba, node: &Packed) -> u64 {
+        node.bytes() + OVERHEAD_BYTES
+    }
+}
+
+/// The hash is always the same, so that a seed of the simulator is, too.
+type Nodes = Cache<Pba, Packed, InMemory, FixedState>;
+
+/// The cache.
+pub struct NodeCache {
+    nodes: Nodes,
+    hits: Cell<u64>,
+    misses: Cell<u64>,
+}
+
+impl Default for NodeCache {
+    fn default() -> NodeCache {
+        NodeCache { nodes: sized(MAP_MEMORY_BYTES), hits: Cell::new(0), misses: Cell::new(0) }
+    }
+}
+
+fn sized(bytes: u64) -> Nodes {
+    let usual = (bytes / USUAL_BYTES).max(1) as usize;
+    Cache::with(usual, bytes, InMemory, FixedState::default(), DefaultLifecycle::default())
+}
+
+impl NodeCache {
+    /// Begins anew with room for `bytes`.
+    pub fn resize(&mut self, bytes: u64) {
+        self.nodes = sized(bytes);
+    }
+
+    /// Remembers.
+    pub fn put(&mut self, at: Pba, node: Packed) {
+        self.nodes.insert(at, node);
+    }
+
+    /// Nobody will ask for these.
+    pub fn forget(&mut self, places: &[Pba]) {
+        for at in places {
+            self.nodes.remove(at);
+        }
+    }
+
+    /// The node at a place, if it is here.
+    pub fn get(&self, at: Pba) -> Option<Packed> {
+        let node = self.nodes.get(&at).cloned();
+        let tally = if node.is_some() { &self.hits } else { &self.misses };
+        tally.set(tally.get() + 1);
+        node
+    }
+
+    /// The node at a place, if it is here; not counted yet.
+    pub fn look(&self, at: Pba) -> Option<&Packed> {
+        self.nodes.get(&at)
+    }
+
+    /// So many were here when they were looked for.
+    pub fn found(&self, nodes: u64) {
+        self.hits.set(self.hits.get() + nodes);
+    }
+
+    /// How it does.
+    pub fn status(&self) -> MapMemory {
+        MapMemory {
+            bytes: self.nodes.weight(),
+            bytes_max: self.nodes.capacity(),
+            hits: self.hits.get(),
+            misses: self.misses.get(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use base::SegmentId;
+    use ondisk::{MapRef, Node};
+
+    #[test]
+    fn no_more_than_the_user_gives() {
+        let mut cache = NodeCache::default();
+        cache.resize(100_000);
+        let node = Packed::from(&Node::filled(MapRef::Zero));
+        let at = |block| Pba { segment: SegmentId(1), block };
+        (0..10_000).for_each(|block| cache.put(at(block), node.clone()));
+        let there = (0..10_000).filter(|block| cache.get(at(*block)).is_some()).count() as u64;
+        let status = cache.status();
+        assert!(status.bytes <= 100_000 && there * (node.bytes() + OVERHEAD_BYTES) == status.bytes, "{status:?}");
+        assert!(there > 300 && (status.hits, status.misses) == (there, 10_000 - there), "{status:?}");
+    }
+}

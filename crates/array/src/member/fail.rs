@@ -1,0 +1,144 @@
+//! Members that fail: out at once; degraded while the redundancy covers it, frozen beyond.
+
+use base::MemberId;
+use ondisk::{MemberState, WhyOut};
+use rt::IoError;
+
+use crate::canary::{Canary, planted};
+use crate::core::{Core, Phase};
+use crate::engine::exposure::Exposure;
+use crate::fault::Fault;
+use crate::member::seat::Door;
+
+/// Why an array is lost whose drives refuse it however often its own reservation is found to hold.
+pub const RESERVED_AGAIN: &str = "another server keeps reserving the drives";
+
+impl Core {
+    /// A member failed a write or a flush and cannot be relied on any more: it is out from here on. Whoever needs the
+    /// generation that says so waits for [`Core::degraded_durably`].
+    pub fn member_failed(&self, member: MemberId, why: &str) {
+        self.take_out(member, why, Door::ReadOnly, WhyOut::Failed);
+    }
+
+    /// A member does not answer. Of an array that writes nothing, it is not read any more either.
+    pub fn member_silent(&self, member: MemberId, why: &str) {
+        let door = if self.phase.get() == Phase::Open { Door::ReadOnly } else { Door::Shut };
+        self.take_out(member, why, door, WhyOut::Failed);
+    }
+
+    /// A member answered with `error`, whatever was tried: what that says of it. `what` is what it was asked for.
+    pub fn member_erred(&self, member: MemberId, what: &str, error: IoError) {
+        match error {
+            IoError::Gone if !planted(Canary::GoneFailed) => self.member_gone_writing(member),
+            IoError::Conflict if !planted(Canary::ConflictCounted) => self.lose(RESERVED_AGAIN),
+            error => self.member_failed(member, &format!("{what}: {error}")),
+        }
+    }
+
+    /// A member is not there any more to read from.
+    pub fn member_gone(&self, member: MemberId) {
+        self.take_out(member, "is gone", Door::Shut, WhyOut::Missing);
+    }
+
+    /// A member is not there any more to write to.
+    pub fn member_gone_writing(&self, member: MemberId) {
+        self.take_out(member, "is gone", Door::ReadOnly, WhyOut::Missing);
+    }
+
+    /// A member's contents are those of some time before: nothing that it holds is believed.
+    pub fn member_set_back(&self, member: MemberId) {
+        self.take_out(member, "was set back to an older state while it was in use", Door::ReadOnly, WhyOut::Missing);
+    }
+
+    /// Behind a `shut` door it was not asked at all: that says nothing of it.
+    fn take_out(&self, member: MemberId, why: &str, shut: Door, why_out: WhyOut) {
+        let Some(seat) = self.seat(member) else { return };
+        let door = if planted(Canary::DoorsBlameDrives) { Door::Open } else { seat.door.get() };
+        if seat.state.get() != MemberState::In || door == Door::Shut || door == shut {
+            return;
+        }
+        seat.state.set(MemberState::Out);
+        seat.why_out.set(why_out);
+        seat.leaving.set(false);
+        self.keep_leavers();
+        seat.health.wake();
+        self.failures.set(self.failures.get() + 1);
+        let taken_out = match why_out {
+            WhyOut::Missing => "it is now missing",
+            WhyOut::Failed | WhyOut::Unsaid => "it has now failed",
+        };
+        self.warn(format!("{} {why}; {taken_out}", seat.title()));
+        if self.phase.get() != Phase::Open {
+            return;
+        }
+        if self.survivable() || planted(Canary::LossNotCounted) {
+            self.degrading.set(true);
+            self.log.poke();
+            self.changed.wake();
+        } else {
+            let (failed, missing) = self.seats_out();
+            let gone = Exposure::gone_words(&failed, &missing);
+            let (level, tolerated) = (self.shape.level, self.shape.scheme.tolerates());
+            self.freeze(&format!("{gone}, {level} tolerates {tolerated}"));
+        }
+    }
+
+    /// A member that leaves in favour of one that went out stays.
+    pub fn keep_leavers(&self) {
+        let seats = self.seats.borrow();
+        for seat in seats.iter().filter(|s| s.is_in() && s.leaving.get()) {
+            let in_bay = || seats.iter().filter(|s| s.bay.get() == seat.bay.get());
+            if in_bay().any(|s| s.state.get() == MemberState::Out) && !in_bay().any(|s| s.takes_columns()) {
+                seat.leaving.set(false);
+                self.note(format!("drive {} stays in: the drive that was to replace it is out", seat.drive_name));
+            }
+        }
+    }
+
+    /// Stops writing for good: nothing is acknowledged, nothing on the drives changes any more.
+    pub fn freeze(&self, why: &str) {
+        if self.phase.get() != Phase::Open {
+            return;
+        }
+        self.error(format!(
+            "frozen: {why}; writes fail, and reads fail where redundancy does not cover the loss. Reconnect the \
+             drives, then restart the array"
+        ));
+        self.stop_writing();
+    }
+
+    fn stop_writing(&self) {
+        self.phase.set(Phase::Frozen);
+        self.close_doors(Door::ReadOnly);
+        self.fail_all(self.frozen_by());
+        self.degrading.set(false);
+        self.log.poke();
+        self.changed.wake();
+    }
+
+    /// Another server has the drives: this one stops for good, reads included, since what they find may be another's by now.
+    pub fn lose(&self, why: &str) {
+        if self.phase.get() == Phase::Closed || self.guard.is_lost() {
+            return;
+        }
+        self.guard.lost();
+        self.uncertain.set(true);
+        if self.phase.get() == Phase::Open {
+            self.stop_writing();
+        }
+        self.error(format!("frozen: {why}; nothing is read or written here"));
+    }
+
+    /// From here on no drive is asked for more than `door` lets through.
+    pub fn close_doors(&self, door: Door) {
+        self.seats.borrow().iter().for_each(|s| s.door.set(door));
+    }
+
+    /// Waits until the generation that marks failed members out has taken effect.
+    pub async fn degraded_durably(&self) -> Result<(), Fault> {
+        let waits = || self.degrading.get() && !planted(Canary::FlushBeforeMemberOut);
+        self.changed.until(|| !waits() || self.phase.get() != Phase::Open || self.no_room_for_long()).await;
+        self.writable()?;
+        if waits() { Err(Fault::NoRoom) } else { Ok(()) }
+    }
+}

@@ -1,0 +1,559 @@
+//! Members that are late or err now and then: the thresholds, and what follows.
+//!
+//! | what | then |
+//! |---|---|
+//! | a request is late by 1 s | suspect: told, and shown; not while more are late than may fail at once |
+//! | a request is late by 5 s | out |
+//! | a write fails | written again; the third time within ten minutes: out |
+//! | a flush fails | out at once: what the drive held is not known any more |
+//! | the drive says it is gone | out at once |
+//! | 20 reads fail within ten minutes | suspect: what cannot be read is made from its row |
+//! | every read fails for a minute, of its labels and generations, too | out |
+//! | a write finds no room where the drive lies | it waits ([`crate::member::no_room`]) |
+//! | a request is late by 40 s in an open or a close that cannot do without it | the open is refused, the array freezes |
+//!
+//! Invariants:
+//! - time in which this thread did not look is no drive's: after a standstill (a signal, a paused machine, long work on this
+//!   thread) what is in flight is as late as before it;
+//! - nobody goes out for being late, or for errors that may pass, when the redundancy does not cover it: it is waited for;
+//! - before one goes out for being late, the others are asked: those that do not answer, or have requests that are late as
+//!   well, count as lost;
+//! - who waits for a member that went out is answered at once; what the drive still does then lands in zones that nobody
+//!   uses any more (it comes back only as new, once it is idle).
+
+use std::cell::{Cell, RefCell};
+use std::collections::VecDeque;
+use std::pin::{Pin, pin};
+use std::rc::Rc;
+use std::task::{Poll, Waker};
+use std::time::Duration;
+
+use base::{BLOCK_BYTES, MemberId, MemberLba};
+use futures::future::{Either, join_all, select};
+use ondisk::MemberState;
+use rt::{Buf, Bytes, IoError, Nanos};
+use slab::Slab;
+
+use crate::canary::{Canary, planted};
+use crate::core::{Core, Phase};
+use crate::engine::alarm::{Alarm, AlarmCode};
+use crate::member::fail::RESERVED_AGAIN;
+use crate::member::seat::{CONFLICTS_MAX, Seat};
+use crate::sync::Event;
+
+/// A request that takes longer makes its member suspect: a hundred times what the slowest drives take at their worst.
+pub const LATE_SUSPECT: Duration = Duration::from_secs(1);
+
+/// A request that takes longer puts its member out: hosts give up after 30 s, and a rewrite elsewhere takes its time.
+pub const LATE_OUT: Duration = Duration::from_secs(5);
+
+/// Failed writes within [`ERRORS_WITHIN`] that put a member out.
+pub const WRITE_ERRORS_OUT: usize = 3;
+
+/// Failed reads within [`ERRORS_WITHIN`] that make a member suspect. A worn-out page or two are no more than four blocks
+/// each; this many within minutes is a drive on its way out.
+pub const READ_ERRORS_SUSPECT: usize = 20;
+
+/// A member that has failed every read for so long, [`READ_ERRORS_SUSPECT`] of them at least, does not work: a controller
+/// that resets takes half of it.
+pub const READS_FAIL_OUT: Duration = Duration::from_secs(60);
+
+/// Errors are counted for so long.
+pub const ERRORS_WITHIN: Duration = Duration::from_secs(600);
+
+/// A member is suspect for so long after the last reason.
+pub const SUSPECT_FOR: Duration = ERRORS_WITHIN;
+
+/// A write that goes on failing for so long does not pass: its member is out whatever the redundancy says.
+pub const WRITE_GIVE_UP: Duration = Duration::from_secs(60);
+
+/// An open, or a close, waits so long for a request of a member that it cannot do without: the kernel's own time-out, and a
+/// reset of the drive.
+pub const END_WAITS: Duration = Duration::from_secs(40);
+
+/// Between the tries of a write.
+const WRITE_PAUSE: Duration = Duration::from_millis(20);
+
+/// Between the tries of a write whose member the array cannot do without.
+const WRITE_PAUSE_LONG: Duration = Duration::from_secs(1);
+
+/// When a request began that may take as long as it likes: drives deallocate at their leisure.
+pub const NEVER_LATE: Nanos = Nanos(u64::MAX);
+
+/// A member with a request as late as this beside one that is to go out does not answer either.
+const LATE_TOO: Duration = Duration::from_millis(2500);
+
+/// Requests in flight are looked at so often.
+const LOOK_EVERY: Duration = Duration::from_millis(250);
+
+/// In this time a member that is asked whether it is there answers.
+const PROBE_PATIENCE: Duration = Duration::from_secs(1);
+
+/// Requests in flight and errors of one member.
+#[derive(Default)]
+pub struct Health {
+    flights: RefCell<Flights>,
+    write_errors: RefCell<VecDeque<Nanos>>,
+    read_errors: RefCell<VecDeque<Nanos>>,
+    /// Since when every read has failed, and how many.
+    reads_fail: Cell<Option<(Nanos, usize)>>,
+    suspect: RefCell<Option<(Nanos, String)>>,
+    /// The array cannot do without it, and it does not answer: for how long.
+    waited_for: Cell<Option<Duration>>,
+    /// Writes that wait for room where it lies.
+    pub no_room: crate::member::no_room::Waits,
+    /// Who looks at what is in flight.
+    watcher: RefCell<Option<Rc<Watcher>>>,
+}
+
+/// Looks at requests in flight while there are any.
+#[derive(Default)]
+pub struct Watcher {
+    begun: Event,
+    awake: Cell<bool>,
+    /// When it was woken, or looked last.
+    since: Cell<Nanos>,
+}
+
+#[derive(Default)]
+struct Flights {
+    next: u64,
+    asked: Slab<Asked>,
+}
+
+/// A request that was not answered yet.
+struct Asked {
+    /// In the order in which they began.
+    number: u64,
+    begun: Nanos,
+    waker: Option<Waker>,
+}
+
+/// A request in flight; it is none any more when this is dropped.
+struct Flight<'a> {
+    health: &'a Health,
+    key: usize,
+}
+
+impl Drop for Flight<'_> {
+    fn drop(&mut self) {
+        self.health.flights.borrow_mut().asked.remove(self.key);
+    }
+}
+
+impl Health {
+    /// Waits for a request; `None` once `left` says that its member is not asked any more. The caller pins the request: an
+    /// `async fn` would have room for it twice, as its argument and where it is polled.
+    pub async fn watch<T>(
+        &self,
+        now: Nanos,
+        left: impl Fn() -> bool,
+        mut request: Pin<&mut impl Future<Output = T>>,
+    ) -> Option<T> {
+        if let Some(watcher) = &*self.watcher.borrow()
+            && !watcher.awake.replace(true)
+        {
+            watcher.since.set(now);
+            watcher.begun.wake();
+        }
+        let key = {
+            let mut flights = self.flights.borrow_mut();
+            flights.next += 1;
+            let number = flights.next;
+            flights.asked.insert(Asked { number, begun: now, waker: None })
+        };
+        let flight = Flight { health: self, key };
+        std::future::poll_fn(|cx| {
+            if let Poll::Ready(answer) = request.as_mut().poll(cx) {
+                return Poll::Ready(Some(answer));
+            }
+            if left() {
+                return Poll::Ready(None);
+            }
+            let waker = &mut self.flights.borrow_mut().asked[flight.key].waker;
+            match waker {
+                Some(waker) => waker.clone_from(cx.waker()),
+                None => *waker = Some(cx.waker().clone()),
+            }
+            Poll::Pending
+        })
+        .await
+    }
+
+    /// Makes everybody who waits look again.
+    pub fn wake(&self) {
+        let mut flights = self.flights.borrow_mut();
+        let waiting = flights.asked.iter_mut().filter_map(|(_, asked)| Some((asked.number, asked.waker.take()?)));
+        let mut waiting: Vec<(u64, Waker)> = waiting.collect();
+        drop(flights);
+        waiting.sort_unstable_by_key(|(number, _)| *number);
+        waiting.into_iter().for_each(|(_, waker)| waker.wake());
+    }
+
+    /// The oldest request in flight: its number, and since when.
+    fn oldest(&self) -> Option<(u64, Nanos)> {
+        let flights = self.flights.borrow();
+        let begun = flights.asked.iter().map(|(_, asked)| (asked.number, asked.begun));
+        begun.min_by_key(|&(number, begun)| (begun, number))
+    }
+
+    /// Nobody looked for so long up to `now`, when something should have: what is in flight is later by that.
+    fn forgive(&self, time: Duration, now: Nanos) {
+        if planted(Canary::StandstillBlamed) {
+            return;
+        }
+        for (_, asked) in self.flights.borrow_mut().asked.iter_mut().filter(|(_, asked)| asked.begun < now) {
+            asked.begun = (asked.begun + time).min(now);
+        }
+    }
+
+    /// A read was answered, or failed.
+    pub fn heard_of_read(&self, failed: bool, now: Nanos) {
+        if failed || self.reads_fail.get().is_some() {
+            let before = self.reads_fail.get().unwrap_or((now, 0));
+            self.reads_fail.set(failed.then_some((before.0, before.1 + 1)));
+        }
+    }
+
+    /// For how long every read has failed, where they are enough to tell.
+    fn reads_nothing(&self, now: Nanos) -> Option<Duration> {
+        let (since, reads) = self.reads_fail.get()?;
+        (reads >= READ_ERRORS_SUSPECT && now - since >= READS_FAIL_OUT).then(|| now - since)
+    }
+
+    fn in_flight(&self, number: u64) -> bool {
+        self.flights.borrow().asked.iter().any(|(_, asked)| asked.number == number)
+    }
+
+    /// Why the member is suspect, if it is.
+    pub fn suspect(&self, now: Nanos) -> Option<String> {
+        let suspect = self.suspect.borrow();
+        suspect.as_ref().filter(|(since, _)| now - *since < SUSPECT_FOR).map(|(_, why)| why.clone())
+    }
+}
+
+/// Counts an error; how many there were lately.
+fn count(errors: &RefCell<VecDeque<Nanos>>, now: Nanos) -> usize {
+    let mut errors = errors.borrow_mut();
+    errors.push_back(now);
+    while errors.front().is_some_and(|at| now - *at > ERRORS_WITHIN) {
+        errors.pop_front();
+    }
+    errors.len()
+}
+
+impl Core {
+    /// Writes to a member as often as the rules say; an error when it is out, or nothing is written any more.
+    pub async fn write_to(&self, seat: &Rc<Seat>, at: MemberLba, parts: Vec<Bytes>) -> Result<(), IoError> {
+        self.write_for(seat, at, parts, true).await
+    }
+
+    /// [`Core::write_to`]; whether `hosts` wait for it, too.
+    pub async fn write_for(
+        &self,
+        seat: &Rc<Seat>,
+        at: MemberLba,
+        parts: Vec<Bytes>,
+        hosts: bool,
+    ) -> Result<(), IoError> {
+        let mut failing = Duration::ZERO;
+        let mut short = None;
+        let mut conflicts = 0;
+        loop {
+            let error = match seat.write_vectored(at, parts.clone()).await {
+                Ok(()) => return Ok(()),
+                Err(error) => error,
+            };
+            if error == IoError::Conflict && !planted(Canary::ConflictCounted) {
+                conflicts += 1;
+                if self.writable().is_err() || conflicts == CONFLICTS_MAX {
+                    self.lose(RESERVED_AGAIN);
+                    return Err(error);
+                }
+                continue;
+            }
+            if error == IoError::Gone {
+                self.member_gone_writing(seat.id);
+                return Err(error);
+            }
+            if error == IoError::NoSpace && planted(Canary::NoRoomAcked) {
+                return Ok(());
+            }
+            let waits = error == IoError::NoSpace && !planted(Canary::NoRoomBlamed);
+            if !waits {
+                short = None;
+                self.write_failed(seat, error, failing);
+            }
+            if !seat.is_in() || self.writable().is_err() {
+                return Err(error);
+            }
+            if waits {
+                Box::pin(short.get_or_insert_with(|| self.runs_short(seat, hosts)).pause()).await;
+                continue;
+            }
+            let pause = if self.survives_without(seat.id) { WRITE_PAUSE } else { WRITE_PAUSE_LONG };
+            self.rt.sleep(pause).await;
+            // Not by the clock: it goes on while this process stands still.
+            failing += pause;
+        }
+    }
+
+    /// A write that has been `failing` for so long failed once more.
+    pub fn write_failed(&self, seat: &Rc<Seat>, error: IoError, failing: Duration) {
+        let n = count(&seat.health.write_errors, self.rt.now());
+        let text = format!("write failed: {error} ({n} within ten minutes)");
+        let enough = n >= WRITE_ERRORS_OUT || planted(Canary::OneErrorPutsOut);
+        let for_good = failing >= WRITE_GIVE_UP;
+        let may_go = self.survives_without(seat.id) || planted(Canary::ErrorsBeyondRedundancy);
+        if (enough && may_go) || for_good {
+            self.member_failed(seat.id, &text);
+        } else if n == 1 || n == WRITE_ERRORS_OUT {
+            self.make_suspect(seat, text);
+        }
+    }
+
+    /// A read failed; the row makes up for it.
+    pub fn read_failed(&self, seat: &Seat) {
+        let n = count(&seat.health.read_errors, self.rt.now());
+        if n == READ_ERRORS_SUSPECT {
+            self.make_suspect(seat, format!("{n} reads failed within ten minutes"));
+        }
+    }
+
+    /// Looks whether members that fail every read can be read anywhere. Those that cannot go out: their errors do not pass, and what
+    /// is made from the others on each read is without its redundancy. Not where that is more of them than may fail: then it is
+    /// what they share that does not work.
+    pub async fn look_for_dead(&self) {
+        if planted(Canary::DeadStays) {
+            return;
+        }
+        let failing = || self.seats_in().into_iter().filter(|s| s.health.reads_fail.get().is_some());
+        for seat in failing().collect::<Vec<_>>() {
+            let [first, last, inner] = seat.layout.labels();
+            for at in [first, last, inner, seat.layout.slot(0), seat.layout.slot(1)] {
+                let _heard = seat.read(at, Buf::zeroed(BLOCK_BYTES)).await;
+            }
+        }
+        let now = self.rt.now();
+        let all: Vec<MemberId> = failing().map(|s| s.id).collect();
+        for seat in failing() {
+            let Some(time) = seat.health.reads_nothing(now) else { continue };
+            if self.phase.get() == Phase::Open && self.survives_without_all(&all) {
+                self.member_failed(seat.id, &format!("has failed every read for {} s", time.as_secs()));
+            } else if seat.health.suspect(now).is_none() {
+                self.make_suspect(&seat, format!("every read has failed for {} s", time.as_secs()));
+            }
+        }
+    }
+
+    fn make_suspect(&self, seat: &Seat, why: String) {
+        if !seat.is_in() || self.phase.get() != Phase::Open {
+            return;
+        }
+        self.warn(format!("{} is suspect: {why}", seat.title()));
+        *seat.health.suspect.borrow_mut() = Some((self.rt.now(), why));
+    }
+
+    /// Whether every segment that matters survives without this member, too, and what is being written has a place.
+    pub fn survives_without(&self, member: MemberId) -> bool {
+        self.survives_without_all(&[member])
+    }
+
+    fn survives_without_all(&self, members: &[MemberId]) -> bool {
+        let seats: Vec<Rc<Seat>> = members.iter().filter_map(|m| self.seat(*m)).collect();
+        let before: Vec<MemberState> = seats.iter().map(|s| s.state.replace(MemberState::Out)).collect();
+        // An empty array has no segment that matters; what the log holds is not known before recovery has read it.
+        let recovered = !self.recovering.get() || self.all_survive();
+        let fine = self.survivable() && recovered && self.seats_in().len() >= self.shape.scheme.k();
+        seats.iter().zip(before).for_each(|(s, state)| s.state.set(state));
+        fine
+    }
+
+    /// Begins to look at what is in flight, unless that is done already.
+    pub fn start_health(self: &Rc<Self>) {
+        if !self.health_kept.replace(true) {
+            let core = self.clone();
+            self.rt.spawn(async move { core.keep_health().await }).detach();
+        }
+    }
+
+    /// The same while the array is being opened.
+    pub fn watch_recovery(self: &Rc<Self>) {
+        if !planted(Canary::RecoveryUnwatched) {
+            self.recovering.set(true);
+            self.start_health();
+        }
+    }
+
+    fn is_watched(&self) -> bool {
+        match self.phase.get() {
+            Phase::Open => true,
+            Phase::ReadOnly | Phase::Frozen => self.recovering.get(),
+            Phase::Closed => false,
+        }
+    }
+
+    /// Looks at what is in flight until the array is closed.
+    async fn keep_health(self: Rc<Self>) {
+        let watcher: Rc<Watcher> = Rc::default();
+        let over = || !self.is_watched();
+        let mut ends = pin!(self.changed.until(over));
+        loop {
+            for seat in self.seats_in() {
+                seat.health.watcher.borrow_mut().get_or_insert_with(|| watcher.clone());
+            }
+            let idle = || self.seats_in().iter().all(|s| s.health.oldest().is_none());
+            watcher.since.set(self.rt.now());
+            if idle() {
+                watcher.awake.set(false);
+                let begun = pin!(watcher.begun.until(|| watcher.awake.get()));
+                if let Either::Right(_) = select(begun, ends.as_mut()).await {
+                    return;
+                }
+            }
+            let planned = watcher.since.get() + LOOK_EVERY;
+            if let Either::Right(_) = select(pin!(self.rt.sleep_until(planned)), ends.as_mut()).await {
+                return;
+            }
+            self.nobody_looked(planned);
+            for seat in self.seats_in() {
+                if !over() {
+                    self.look_at(&seat).await;
+                }
+            }
+        }
+    }
+
+    /// A look that was planned for then comes now: the time between is no drive's.
+    fn nobody_looked(&self, planned: Nanos) {
+        let now = self.rt.now();
+        if now > planned {
+            self.seats_in().iter().for_each(|seat| seat.health.forgive(now - planned, now));
+        }
+    }
+
+    async fn look_at(&self, seat: &Rc<Seat>) {
+        let Some((number, begun)) = seat.health.oldest() else {
+            seat.health.waited_for.set(None);
+            return;
+        };
+        let late = self.rt.now() - begun;
+        if late < LATE_SUSPECT {
+            seat.health.waited_for.set(None);
+            return;
+        }
+        if seat.health.suspect(self.rt.now()).is_none() && !self.is_late_with_others(seat) {
+            self.make_suspect(seat, format!("a request took {} ms", late.as_millis()));
+        }
+        if late < LATE_OUT || planted(Canary::LateStays) {
+            return;
+        }
+        let answers_by = self.rt.now() + PROBE_PATIENCE;
+        let silent = self.silent_besides(seat).await;
+        if self.rt.now() > answers_by + LOOK_EVERY {
+            // It stood still meanwhile: the next look decides.
+            return self.nobody_looked(answers_by);
+        }
+        if !self.is_watched() || !seat.is_in() || !seat.health.in_flight(number) {
+            return;
+        }
+        let mut gone = silent;
+        gone.push(seat.id);
+        let may_go = self.survives_without_all(&gone) || planted(Canary::LateBeyondRedundancy);
+        let late = self.rt.now() - begun;
+        if may_go {
+            self.member_silent(seat.id, &format!("has not answered a request for {} ms", late.as_millis()));
+            return;
+        }
+        if seat.health.waited_for.replace(Some(late)).is_none() {
+            self.error(format!("{} does not answer, and the array needs it: requests wait for it", seat.title()));
+        }
+        if late >= END_WAITS {
+            self.changed.wake();
+        }
+    }
+
+    /// A member that was waited for as long as an open, or a close, waits.
+    fn silent_for_long(&self) -> Option<Rc<Seat>> {
+        let silent = |s: &Rc<Seat>| s.health.waited_for.get().is_some_and(|late| late >= END_WAITS);
+        self.seats_in().into_iter().find(silent).filter(|_| !planted(Canary::EndWaitsForSilent))
+    }
+
+    /// A step of an open, or of a close, unless it waits too long for a drive that does not answer: then which.
+    pub async fn unless_silent<T>(&self, step: impl Future<Output = T>) -> Result<T, String> {
+        let gives_up = pin!(self.changed.until(|| self.silent_for_long().is_some()));
+        match select(pin!(step), gives_up).await {
+            Either::Left((done, _)) => Ok(done),
+            Either::Right(_) => Err(self.silent_for_long().map(|seat| seat.title()).unwrap_or_default()),
+        }
+    }
+
+    /// Waits, when the doors are shut, until nothing is in flight to the drives: a background task may be between a read and the
+    /// write that follows from it. Not for long for one that is out, or when the array could not be handed over.
+    pub async fn come_to_rest(&self, handed_over: bool) {
+        let seats: Vec<Rc<Seat>> = self.seats.borrow().iter().cloned().collect();
+        let rest = |seat: Rc<Seat>| async move {
+            let patience = if seat.is_in() && handed_over { END_WAITS } else { LATE_OUT };
+            seat.come_to_rest(self.rt.sleep(patience)).await;
+        };
+        join_all(seats.into_iter().map(rest)).await;
+    }
+
+    /// Whether something is in flight to a member that nobody waits for any more.
+    pub fn may_still_write(&self) -> bool {
+        let in_flight = |s: &Rc<Seat>| s.is_in() && s.drive.as_ref().is_some_and(|drive| drive.in_flight() > 0);
+        self.seats.borrow().iter().any(in_flight) && !planted(Canary::LateWriteReleased)
+    }
+
+    /// Whether more members are late at once than may fail at once: then it is what they share that is slow, a file system or
+    /// a controller, and no drive is suspect.
+    fn is_late_with_others(&self, seat: &Rc<Seat>) -> bool {
+        let now = self.rt.now();
+        let late = |s: &Rc<Seat>| s.health.oldest().is_some_and(|(_, begun)| now - begun >= LATE_SUSPECT / 2);
+        let mut all: Vec<MemberId> =
+            self.seats_in().iter().filter(|s| s.id != seat.id && late(s)).map(|s| s.id).collect();
+        if all.is_empty() || planted(Canary::LateApart) {
+            return false;
+        }
+        all.push(seat.id);
+        !self.survives_without_all(&all)
+    }
+
+    /// The other members that do not answer either. Those that are gone go out.
+    async fn silent_besides(&self, seat: &Rc<Seat>) -> Vec<MemberId> {
+        let others = self.seats_in().into_iter().filter(|s| s.id != seat.id);
+        let now = self.rt.now();
+        let late = |s: &Seat| s.health.oldest().is_some_and(|(_, begun)| now - begun >= LATE_TOO);
+        let asked = others.map(|s| async move {
+            if late(&s) && !planted(Canary::LateApart) {
+                return Some(s.id);
+            }
+            let read = pin!(s.read(MemberLba(0), Buf::zeroed(BLOCK_BYTES)));
+            match select(read, pin!(self.rt.sleep(PROBE_PATIENCE))).await {
+                Either::Left(((Err(IoError::Gone), _), _)) => {
+                    self.member_gone(s.id);
+                    None
+                }
+                Either::Left(_) => None,
+                Either::Right(_) => Some(s.id),
+            }
+        });
+        join_all(asked).await.into_iter().flatten().collect()
+    }
+
+    /// Members that the array waits for, for its alarms.
+    pub fn health_alarms(&self) -> Vec<Alarm> {
+        let now = self.rt.now();
+        let mut alarms: Vec<Alarm> = self.room_alarm().into_iter().collect();
+        for seat in self.seats_in() {
+            if seat.health.waited_for.get().is_some() {
+                let what = format!("{} does not answer, and the array needs it", seat.title());
+                alarms.push(Alarm::critical(AlarmCode::DriveSilent, what, "Check it and its cabling").of_seat(&seat));
+            } else if let Some(why) = seat.health.suspect(now) {
+                let what = format!("{} is suspect: {why}", seat.title());
+                alarms.push(Alarm::warning(AlarmCode::DriveSuspect, what, "Check it, or replace it").of_seat(&seat));
+            }
+        }
+        alarms
+    }
+}

@@ -1,0 +1,364 @@
+//! A member at work: its drive, its free zones, and what became of its requests.
+//!
+//! Invariant: `flushed <= written`; what was written before a flush began is durable when it returns.
+
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeSet;
+use std::pin::pin;
+use std::rc::Rc;
+
+use base::{BlockCount, MemberId, MemberLba, MemberUuid};
+use futures::future::{Either, select};
+use ondisk::{Layout, MemberState, WhyOut};
+use rt::{Buf, Bytes, Drive, IoError, Reserve};
+
+use crate::canary::{Canary, planted};
+use crate::member::health::{Health, NEVER_LATE};
+use crate::owner::Guard;
+use crate::row::detour::Speed;
+use crate::sync::Gate;
+
+/// Reads of blocks being moved that a drive has at once, while no host waits for the cleaner: so few that a host's request
+/// is hardly behind them.
+pub const MOVES_AT_ONCE: usize = 8;
+
+/// Conflicts of one request, while the own reservation still holds, before the drives count as another's.
+pub const CONFLICTS_MAX: usize = 4;
+
+/// One seat and who sits there.
+pub struct Seat {
+    /// Its number.
+    pub id: MemberId,
+    /// The drive's identity.
+    pub uuid: MemberUuid,
+    /// Where its parts lie.
+    pub layout: Layout,
+    /// The order pairs are made by.
+    pub bay: Cell<u16>,
+    /// For people.
+    pub drive_name: String,
+    /// Whether it takes part.
+    pub state: Cell<MemberState>,
+    /// Its columns are being moved away; nothing new goes there.
+    pub leaving: Cell<bool>,
+    /// The first generation that marks it out or vacant; 0: it is neither.
+    pub gone_since: Cell<base::Generation>,
+    /// Why it is out, if it is.
+    pub why_out: Cell<WhyOut>,
+    /// The drive; `None` when it is missing, or was let go of.
+    pub drive: Option<Drive>,
+    /// The path it was opened by, also of one that was let go of.
+    pub path: String,
+    /// Zones that no segment of the last generations has.
+    pub free: RefCell<BTreeSet<u32>>,
+    /// Requests and errors.
+    pub counters: Counters,
+    /// Requests in flight, and how it behaves.
+    pub health: Health,
+    /// How long its reads take.
+    pub speed: Speed,
+    /// What it still may do.
+    pub door: Cell<Door>,
+    /// The array is closed, and what is in flight to it is waited for no longer.
+    abandoned: Cell<bool>,
+    /// Whether it was seen to hold the generation in effect: it cannot hold an older one in its place any more.
+    pub holds_newest: Cell<bool>,
+    /// For reads of blocks that are being moved.
+    pub moves: Gate,
+    /// Who is asked whether the drive is still this server's.
+    guard: Rc<Guard>,
+    written: Cell<u64>,
+    flushed: Cell<u64>,
+}
+
+/// What may still go to a drive.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Door {
+    /// Everything.
+    Open,
+    /// Reads: somebody else may be writing it (the array froze).
+    ReadOnly,
+    /// Nothing: the array was handed over.
+    Shut,
+}
+
+/// What went to a drive since the array was opened.
+#[derive(Default)]
+pub struct Counters {
+    /// Requests.
+    pub reads: Cell<u64>,
+    /// Requests.
+    pub writes: Cell<u64>,
+    /// Requests.
+    pub flushes: Cell<u64>,
+    /// Bytes.
+    pub bytes_read: Cell<u64>,
+    /// Bytes.
+    pub bytes_written: Cell<u64>,
+    /// Requests that failed.
+    pub errors: Cell<u64>,
+    /// Blocks whose checksum did not match.
+    pub mismatches: Cell<u64>,
+}
+
+/// Adds to a counter.
+pub fn add(counter: &Cell<u64>, n: u64) {
+    counter.set(counter.get() + n);
+}
+
+impl Seat {
+    /// A seat as a generation describes it, all zones free.
+    pub fn new(
+        id: MemberId,
+        member: &ondisk::Member,
+        layout: Layout,
+        drive: Option<Drive>,
+        guard: &Rc<Guard>,
+    ) -> Rc<Seat> {
+        Rc::new(Seat {
+            id,
+            uuid: member.uuid,
+            layout,
+            bay: Cell::new(member.bay),
+            drive_name: member.drive_name.clone(),
+            state: Cell::new(member.state),
+            leaving: Cell::new(member.leaving),
+            gone_since: Cell::new(member.gone_since),
+            why_out: Cell::new(member.why_out),
+            path: drive.as_ref().map(|d| d.info().name.clone()).unwrap_or_default(),
+            drive,
+            door: Cell::new(Door::Open),
+            abandoned: Cell::default(),
+            guard: guard.clone(),
+            free: RefCell::new((0..layout.zones).collect()),
+            counters: Counters::default(),
+            health: Health::default(),
+            speed: Speed::default(),
+            holds_newest: Cell::new(false),
+            moves: Gate::new(MOVES_AT_ONCE),
+            // A process before this one may have left writes in the drive's cache.
+            written: Cell::new(u64::from(!planted(Canary::OldWritesForgotten))),
+            flushed: Cell::new(0),
+        })
+    }
+
+    /// Remembers that generation `number` is the first that marks it out or vacant, if it is.
+    pub fn gone_with(&self, number: base::Generation) {
+        let gone = matches!(self.state.get(), MemberState::Out | MemberState::Vacant);
+        match (gone, self.gone_since.get().0) {
+            (true, 0) => self.gone_since.set(number),
+            (true, _) => {}
+            (false, _) => self.gone_since.set(base::Generation(0)),
+        }
+    }
+
+    /// Why it is out, as a generation says it.
+    pub fn why_out(&self) -> WhyOut {
+        if self.state.get() == MemberState::Out { self.why_out.get() } else { WhyOut::Unsaid }
+    }
+
+    /// Who is asked whether its drive is this server's.
+    pub fn guard(&self) -> &Rc<Guard> {
+        &self.guard
+    }
+
+    /// Takes part, and its drive is here.
+    pub fn is_in(&self) -> bool {
+        self.state.get() == MemberState::In && self.drive.is_some()
+    }
+
+    /// Takes part, and new columns may lie there.
+    pub fn takes_columns(&self) -> bool {
+        self.is_in() && (!self.leaving.get() || planted(Canary::LeavingUsed))
+    }
+
+    /// How people know it: by its path, its seat, and its serial number or stable name.
+    pub fn title(&self) -> String {
+        let name = &self.drive_name;
+        match Some(self.path.as_str()).filter(|path| !path.is_empty()) {
+            Some(path) if !path.ends_with(name.as_str()) && !name.ends_with(path) => {
+                format!("drive {path} (seat {}, {name})", self.bay.get())
+            }
+            Some(path) => format!("drive {path} (seat {})", self.bay.get()),
+            None => format!("drive {name} (seat {})", self.bay.get()),
+        }
+    }
+
+    /// Whether what it completed can be lost in a power cut until a flush.
+    pub fn volatile(&self) -> bool {
+        self.drive.as_ref().is_some_and(|d| d.info().volatile_cache)
+    }
+
+    /// Takes part, or stands by, and its drive is here: it has labels.
+    pub fn has_labels(&self) -> bool {
+        !self.left() && self.drive.is_some()
+    }
+
+    /// Waits until nothing is in flight to its drive, or `patience` is over: then nobody waits for that any more.
+    pub async fn come_to_rest(&self, patience: impl Future<Output = ()>) {
+        let Some(drive) = &self.drive else { return };
+        if let Either::Right(_) = select(pin!(drive.idle()), pin!(patience)).await {
+            self.abandoned.set(true);
+            self.health.wake();
+        }
+    }
+
+    /// It is out: nobody waits for it any more.
+    fn left(&self) -> bool {
+        self.abandoned.get() || !matches!(self.state.get(), MemberState::In | MemberState::Spare)
+    }
+
+    fn readable_drive(&self) -> Result<&Drive, IoError> {
+        match &self.drive {
+            Some(drive) if !self.left() && self.door.get() != Door::Shut => Ok(drive),
+            _ => Err(IoError::Gone),
+        }
+    }
+
+    fn writable_drive(&self) -> Result<&Drive, IoError> {
+        let closed = self.door.get() != Door::Open && !planted(Canary::DoorsForgotten);
+        if closed { Err(IoError::Gone) } else { self.readable_drive() }
+    }
+
+    /// Reads `buf.len()` bytes.
+    pub async fn read(&self, at: MemberLba, buf: Buf) -> (Result<(), IoError>, Buf) {
+        let drive = match self.readable_drive() {
+            Ok(drive) => drive,
+            Err(gone) => return (Err(gone), buf),
+        };
+        add(&self.counters.reads, 1);
+        add(&self.counters.bytes_read, buf.len() as u64);
+        let bytes = buf.len();
+        let answer = self.health.watch(drive.turned(), || self.left(), pin!(drive.read(at, buf))).await;
+        let (mut result, mut buf) = answer.unwrap_or_else(|| (Err(IoError::Gone), Buf::zeroed(bytes)));
+        if result == Err(IoError::Conflict) && Box::pin(self.guard.conflict(drive)).await {
+            let read = drive.read(at, buf);
+            let answer = self.health.watch(drive.turned(), || self.left(), Box::pin(read).as_mut()).await;
+            (result, buf) = answer.unwrap_or_else(|| (Err(IoError::Gone), Buf::zeroed(bytes)));
+        }
+        self.count(result.err());
+        if !matches!(result, Err(IoError::Gone | IoError::Conflict)) {
+            self.health.heard_of_read(result.is_err(), drive.turned());
+        }
+        (result, buf)
+    }
+
+    /// Writes `data`.
+    pub async fn write(&self, at: MemberLba, data: Bytes) -> Result<(), IoError> {
+        self.write_vectored(at, vec![data]).await
+    }
+
+    /// Writes `parts` behind each other, as one request.
+    pub async fn write_vectored(&self, at: MemberLba, parts: Vec<Bytes>) -> Result<(), IoError> {
+        let mut drive = self.writable_drive()?;
+        if !self.guard.is_fresh(drive.recent()) {
+            Box::pin(self.guard.freshen()).await;
+            drive = self.writable_drive()?;
+        }
+        add(&self.counters.writes, 1);
+        add(&self.counters.bytes_written, parts.iter().map(|part| part.len() as u64).sum());
+        let answer = self.health.watch(drive.turned(), || self.left(), pin!(drive.write_vectored(at, parts))).await;
+        let result = answer.unwrap_or(Err(IoError::Gone));
+        add(&self.written, 1);
+        if result == Err(IoError::Conflict) {
+            Box::pin(self.guard.conflict(drive)).await;
+        }
+        self.count(result.err());
+        if self.is_doubtful(drive, result) { Box::pin(self.still_ours()).await } else { result }
+    }
+
+    /// Whether a success is to be looked into: what was asked before this process stood still may be answered after it, and another
+    /// server have the drives by then.
+    fn is_doubtful(&self, drive: &Drive, result: Result<(), IoError>) -> bool {
+        result.is_ok() && !self.guard.is_fresh(drive.recent()) && !planted(Canary::StaleAcked)
+    }
+
+    /// A success counts once the drives are known to be this server's.
+    async fn still_ours(&self) -> Result<(), IoError> {
+        self.guard.freshen().await;
+        self.writable_drive().map(drop)
+    }
+
+    /// A conflict is no error of the drive.
+    fn count(&self, error: Option<IoError>) {
+        if error.is_some_and(|e| e != IoError::Conflict || planted(Canary::ConflictCounted)) {
+            add(&self.counters.errors, 1);
+        }
+    }
+
+    /// Gives blocks back to the drive: a hint, one that cannot do it is as good without.
+    pub async fn deallocate(&self, at: MemberLba, blocks: BlockCount) {
+        if self.writable_drive().is_ok_and(|drive| !self.guard.is_fresh(drive.recent())) {
+            Box::pin(self.guard.freshen()).await;
+        }
+        if let Ok(drive) = self.writable_drive() {
+            let given = self.health.watch(NEVER_LATE, || self.left(), pin!(drive.deallocate(at, blocks))).await;
+            if given == Some(Err(IoError::Conflict)) {
+                Box::pin(self.guard.conflict(drive)).await;
+            }
+        }
+    }
+
+    /// Reads for the owner mark. It is not counted; a drive that does not answer is late, as with any request, since writes wait
+    /// for these reads and would not find out.
+    pub async fn read_aside(&self, at: MemberLba, buf: Buf) -> Result<Buf, IoError> {
+        let drive = self.readable_drive()?;
+        let answer = self.health.watch(drive.turned(), || self.left(), pin!(drive.read(at, buf))).await;
+        let (done, buf) = answer.unwrap_or_else(|| (Err(IoError::Gone), Buf::zeroed(0)));
+        done.map(|()| buf)
+    }
+
+    /// Writes the owner mark: it is neither counted nor watched.
+    pub async fn write_aside(&self, at: MemberLba, block: Bytes) -> Result<(), IoError> {
+        let drive = self.writable_drive()?;
+        let written = drive.write(at, block).await;
+        if written == Err(IoError::Conflict) {
+            Box::pin(self.guard.conflict(drive)).await;
+        }
+        written
+    }
+
+    /// Takes the array's labels and generations off a drive that has left.
+    pub async fn wipe(&self) -> Result<(), IoError> {
+        let Some(drive) = &self.drive else { return Err(IoError::Gone) };
+        let zeros = Buf::zeroed(base::BLOCK_BYTES).freeze();
+        let [first, last, inner] = self.layout.labels();
+        let open = || if self.door.get() == Door::Open { Ok(()) } else { Err(IoError::Gone) };
+        let mark = self.layout.owner_mark();
+        for at in [inner, self.layout.slot(0), self.layout.slot(1)].into_iter().chain(mark).chain([first, last]) {
+            open()?;
+            drive.write(at, zeros.clone()).await?;
+        }
+        open()?;
+        drive.flush().await?;
+        if let Some(key) = self.guard.key_to_end() {
+            // Whether it had a reservation or not: nobody of ours writes there any more.
+            let _left = drive.reserve(Reserve::Leave(key)).await;
+        }
+        Ok(())
+    }
+
+    /// Makes durable what was completed before.
+    pub async fn flush(&self) -> Result<(), IoError> {
+        let drive = self.writable_drive()?;
+        let upto = self.written.get();
+        if !self.volatile() || upto == self.flushed.get() {
+            return Ok(());
+        }
+        add(&self.counters.flushes, 1);
+        let mut conflicts = 0;
+        let result = loop {
+            let answer = self.health.watch(drive.turned(), || self.left(), pin!(drive.flush())).await;
+            conflicts += 1;
+            match answer.unwrap_or(Err(IoError::Gone)) {
+                Err(IoError::Conflict) if Box::pin(self.guard.conflict(drive)).await && conflicts < CONFLICTS_MAX => {}
+                result => break result,
+            }
+        };
+        if result.is_ok() {
+            self.flushed.set(self.flushed.get().max(upto));
+        }
+        self.count(result.err());
+        if self.is_doubtful(drive, result) { Box::pin(self.still_ours()).await } else { result }
+    }
+}

@@ -1,0 +1,130 @@
+//! Labels as they must be: written anew where something has overwritten them, or a program of before left none; and drives
+//! that are not as large as they were.
+//!
+//! Not here: finding them (`inspect`).
+
+use std::rc::Rc;
+
+use base::{BLOCK_BYTES, BlockCount, MemberLba, human};
+use futures::future::join_all;
+use ondisk::{Label, Layout};
+use rt::{Buf, Drive, IoError};
+
+use crate::canary::{Canary, planted};
+use crate::core::Core;
+use crate::member::seat::Seat;
+
+impl Core {
+    /// A member's label.
+    pub(crate) fn label_of(&self, seat: &Seat, array_name: String) -> Label {
+        Label {
+            array: self.shape.array,
+            member: seat.uuid,
+            seat: seat.id,
+            part: self.shape.part,
+            layout: seat.layout,
+            array_name,
+        }
+    }
+
+    /// Where things lie on a member's drive now; what was asked for says where they lay, and is kept where nothing fits.
+    pub(crate) fn layout_now(&self, drive: &Drive, bay: u16, then: Layout) -> Layout {
+        let (name, now) = (&drive.info().name, drive.info().blocks.0);
+        if now == then.drive_blocks {
+            return then;
+        }
+        let sizes = format!("{} now, {} when it joined", human(bytes(now)), human(bytes(then.drive_blocks)));
+        if now > then.drive_blocks {
+            self.note(format!(
+                "drive {name} (seat {bay}) is larger than before ({sizes}); the same part of it is used"
+            ));
+            return then;
+        }
+        let layout = then.on_smaller(now).unwrap_or(then);
+        let lost = then.zones - layout.zones;
+        self.note(format!(
+            "drive {name} (seat {bay}) is smaller than before ({sizes}); {lost} of its {} zones are lost, the others \
+             are used",
+            then.zones
+        ));
+        layout
+    }
+
+    /// Writes every label of members and spares anew that is not as it must be. One that cannot be written is said, and done
+    /// without.
+    pub(crate) async fn heal_labels(&self) {
+        let here: Vec<Rc<Seat>> = self.seats.borrow().iter().filter(|s| s.has_labels()).cloned().collect();
+        join_all(here.iter().map(|seat| self.heal_labels_of(seat))).await;
+    }
+
+    pub(crate) async fn heal_labels_of(&self, seat: &Rc<Seat>) {
+        let mut name = None;
+        let mut wrong: Vec<(MemberLba, bool)> = Vec::new();
+        let [.., inner] = seat.layout.labels();
+        for at in seat.layout.labels() {
+            let (read, block) = seat.read(at, Buf::zeroed(BLOCK_BYTES)).await;
+            let label = Label::decode(&block).ok().filter(|_| read.is_ok());
+            let is_label = label.is_some();
+            let known = label.filter(|l| *l == self.label_of(seat, l.array_name.clone()));
+            match known {
+                Some(label) => {
+                    if label.encode_at(at) != block[..] {
+                        wrong.push((at, false));
+                    }
+                    name = Some(label.array_name);
+                }
+                // An older program left the third one unused (zeros); any of them may still name the size of a larger drive.
+                None => wrong.push((at, !is_label && (at != inner || block.iter().any(|byte| *byte != 0)))),
+            }
+        }
+        let label = self.label_of(seat, name.unwrap_or_else(|| self.name.borrow().clone()));
+        if wrong.is_empty() {
+            return;
+        }
+        let Some(written) = self.put_labels(seat, &label, &wrong).await else { return };
+        let told = wrong.iter().filter(|(at, there)| *there && written.contains(at));
+        let overwritten: Vec<String> = told.map(|(at, _)| at.byte_offset().to_string()).collect();
+        if !overwritten.is_empty() {
+            self.note(format!(
+                "drive {} (seat {}): its label at byte {} was overwritten, and is being rewritten",
+                seat.drive_name,
+                seat.bay.get(),
+                overwritten.join(", ")
+            ));
+        }
+    }
+
+    /// The places that were written; `None` when the drive is none any more.
+    async fn put_labels(&self, seat: &Rc<Seat>, label: &Label, places: &[(MemberLba, bool)]) -> Option<Vec<MemberLba>> {
+        let mut written = Vec::new();
+        for (at, _) in places {
+            let image = Buf::from_slice(&label.encode_at(*at)).freeze();
+            if planted(Canary::LabelBlamed) {
+                self.write_to(seat, *at, vec![image]).await.ok()?;
+                continue;
+            }
+            // There are others: one that cannot be written is no reason to do without the drive.
+            match seat.write(*at, image).await {
+                Ok(()) => written.push(*at),
+                Err(error) => self.note(format!(
+                    "drive {} (seat {}): its label at byte {} cannot be written: {error}",
+                    seat.drive_name,
+                    seat.bay.get(),
+                    at.byte_offset()
+                )),
+            }
+        }
+        match seat.flush().await {
+            Ok(()) => Some(written),
+            Err(IoError::Gone) => None,
+            Err(error) => {
+                self.member_erred(seat.id, "its labels could not be written", error);
+                None
+            }
+        }
+    }
+}
+
+fn bytes(blocks: u64) -> u64 {
+    BlockCount(blocks).bytes()
+}

@@ -1,0 +1,239 @@
+//! Members that were not there for a while, or were set back in time: which they are, and how they come back.
+//!
+//! ```text
+//! generation in effect    N      its predecessor  N-1      what a member that is in may hold last: a commit writes one member
+//!                                                          after the other
+//! anything older          it missed something: it is behind
+//! ```
+//!
+//! A member that is behind takes no part in recovery. Then it comes back in its own seat: columns of segments that are as they
+//! were when its last generation was written are current, all others are given up there and rebuilt.
+//!
+//! Invariants:
+//! - a member comes back only by a generation of our own history, or with nothing that is believed;
+//! - a column that is kept has every row below the segment's acknowledged one: the member's own generation lists as many,
+//!   in the same place, and everything that a generation relies on was flushed before it was written;
+//! - one that failed does not come back by itself.
+//!
+//! Not here: copies of a member that are here beside it (`whole::twins`), rebuilding what was given up (`rebuild`).
+
+use std::collections::BTreeMap;
+use std::rc::Rc;
+
+use base::{MemberId, SegmentId};
+use ondisk::generation::is_same_or_before;
+use ondisk::{Generation, Layout, Member, MemberState, Segment, WhyOut};
+use rt::Drive;
+
+use crate::canary::{Canary, planted};
+use crate::core::Core;
+use crate::engine::Array;
+use crate::fault::{Refused, RefusedCode, Remedy};
+use crate::member::seat::Seat;
+use crate::open::{Found, NOT_OWN, is_newcomer, last_word, read_member};
+use crate::space::segment::Seg;
+
+/// What a drive that was found is to the array.
+#[derive(Debug)]
+pub enum Standing {
+    /// As new as it must be: it takes part.
+    Current,
+    /// It is a member and missed something since this generation of its own; `None`: it holds none that counts.
+    Behind(Option<Box<Generation>>),
+    /// It does not take part.
+    Out,
+}
+
+impl Standing {
+    /// Whether what the drive holds counts.
+    #[must_use]
+    pub fn is_current(&self) -> bool {
+        matches!(self, Standing::Current)
+    }
+}
+
+/// What `f` is to the array whose newest generation is `newest`.
+pub(crate) fn standing(f: &Found, newest: &Generation, found: &[Found]) -> Standing {
+    let Some(member) = seat_of(f, newest).filter(|_| f.own || planted(Canary::ForeignTakenBack)) else {
+        return Standing::Out;
+    };
+    let last = last_word(f, newest);
+    let ours = planted(Canary::DivergedBelieved) || last.is_none_or(|g| newest.descends_from(g.id));
+    let behind = || Standing::Behind(last.cloned().map(Box::new));
+    match member.state {
+        // A spare holds no generation: its label is its word.
+        MemberState::Spare if ours => Standing::Current,
+        MemberState::In if is_newcomer(f, newest, found) => Standing::Current,
+        MemberState::In if last.is_some() && ours && is_current(f, newest) => Standing::Current,
+        MemberState::In if ours => behind(),
+        MemberState::Out if planted(Canary::StaleBelieved) && ours && last.is_some() => Standing::Current,
+        MemberState::Out if member.why_out == WhyOut::Missing && ours => behind(),
+        MemberState::In | MemberState::Out | MemberState::Spare | MemberState::Vacant => Standing::Out,
+    }
+}
+
+/// The line of a drive in a generation, if it is the seat's.
+pub(crate) fn seat_of<'a>(f: &Found, g: &'a Generation) -> Option<&'a Member> {
+    g.members.get(usize::from(f.label.seat.0)).filter(|m| m.uuid == f.label.member)
+}
+
+/// Whether the last word of a drive that `newest` marks in is as new as it must be.
+fn is_current(f: &Found, newest: &Generation) -> bool {
+    let last = last_word(f, newest);
+    let as_new = |g: &Generation| g.id == newest.id || newest.ancestors.first() == Some(&g.id);
+    last.is_some_and(as_new) || planted(Canary::OldStateCurrent)
+}
+
+impl Array {
+    /// A drive that was missing is here again: it takes its seat, and what it missed is made anew there.
+    ///
+    /// # Errors
+    /// When it is no member that was missing, its history is not the array's, or requests of before are in flight.
+    pub async fn drive_back(&self, seat: MemberId, drive: Drive) -> Result<(), Refused> {
+        let core = &self.core;
+        core.writable()?;
+        let name = format!("drive {}", drive.info().name);
+        let refuse = |code, why: &str, todo: &str| Err(Refused::new(code, name.clone(), why, todo));
+        let is_missing = |s: &Rc<Seat>| s.state.get() == MemberState::Out && s.why_out() == WhyOut::Missing;
+        let Some(old) = core.seat(seat).filter(is_missing) else {
+            let refused = refuse(RefusedCode::InUse, "it is not missing", "Name another drive");
+            return refused.map_err(|r| r.by(Remedy::ListSeats));
+        };
+        if drive.in_flight() > 0 && !planted(Canary::BusyReturns) {
+            let why = "requests that were sent to it before are still unanswered";
+            return refuse(RefusedCode::InUse, why, "Wait until it answers, or unplug it and plug it in again");
+        }
+        let found = read_member(&core.rt, drive.clone()).await?;
+        let is_it = |f: &Found| {
+            let l = &f.label;
+            (l.array, l.part, l.member, l.seat) == (core.shape.array, core.shape.part, old.uuid, old.id)
+        };
+        let Some(found) = found.filter(is_it) else {
+            return refuse(RefusedCode::NotFound, "it is not the drive of this seat", "Name the right drive");
+        };
+        if !found.own && !planted(Canary::ForeignTakenBack) {
+            let todo = "Check what it holds, or put it in as a new drive";
+            return refuse(RefusedCode::Diverged, &format!("it {NOT_OWN}"), todo)
+                .map_err(|r| r.by(Remedy::ReplaceDrive));
+        }
+        core.degraded_durably().await?;
+        let base = found.generations.first();
+        if base.is_some_and(|g| !core.descends_from(g.id)) {
+            let why = "it was used meanwhile without the other drives";
+            let todo = "Wipe it, then put it in as a new drive";
+            return refuse(RefusedCode::Diverged, why, todo).map_err(|r| r.by(Remedy::WipeDrive));
+        }
+        core.reserve_joining(&drive).await?;
+        // What a mark of before says would be another server's.
+        core.mark_joining(&found.drive, &found.label).await?;
+        if !core.seat(seat).is_some_and(|s| Rc::ptr_eq(&s, &old)) || !core.take_back(seat, drive, base) {
+            let todo = "Wipe it, then add it as a spare";
+            return refuse(RefusedCode::InUse, "another drive has taken its place", todo)
+                .map_err(|r| r.by(Remedy::WipeDrive));
+        }
+        core.commit().await?;
+        if let Some(seat) = core.seat(seat) {
+            core.heal_labels_of(&seat).await;
+        }
+        Ok(())
+    }
+}
+
+impl Core {
+    /// Whether a generation is the one in effect, or came before it.
+    fn descends_from(&self, id: u128) -> bool {
+        let ancestors = self.system.ancestors.borrow();
+        is_same_or_before(id, self.system.id.get()) || ancestors.iter().any(|&later| is_same_or_before(id, later))
+    }
+
+    /// Takes a member that is out back in, with the next generation. Its columns are current where the segment is as `base`,
+    /// the last generation of its own, says; the others are given up. False: another has taken its place.
+    pub fn take_back(&self, id: MemberId, drive: Drive, base: Option<&Generation>) -> bool {
+        let Some(old) = self.seat(id).filter(|s| s.state.get() == MemberState::Out) else { return false };
+        let (name, bay) = (drive.info().name.clone(), old.bay.get());
+        if self.bay_filled(bay) {
+            self.note(format!("drive {name} (seat {bay}) is back, but another has taken its place"));
+            return false;
+        }
+        let layout = self.layout_now(&drive, bay, old.layout);
+        let seat = old.again(drive, layout);
+        let then: BTreeMap<SegmentId, &Segment> = base.iter().flat_map(|g| &g.segments).map(|s| (s.id, s)).collect();
+        let (mut kept, mut given_up) = (0_u64, Vec::new());
+        let mut table = self.table.borrow_mut();
+        for seg in table.segments.values_mut() {
+            for column in 0..seg.slots.len() {
+                let Some((_, zone)) = seg.slots[column].filter(|(m, _)| *m == id) else { continue };
+                seat.free.borrow_mut().remove(&zone);
+                let fits = zone < seat.layout.zones;
+                if fits && is_as_it_was(seg, column, then.get(&seg.id).copied()) {
+                    kept += 1;
+                    continue;
+                }
+                Rc::make_mut(&mut seg.slots)[column] = None;
+                if fits {
+                    given_up.push((seat.clone(), zone));
+                }
+            }
+        }
+        drop(table);
+        self.note(format!(
+            "drive {name} (seat {bay}) is back: {kept} of its columns are current, {} are rebuilt",
+            given_up.len()
+        ));
+        self.seats.borrow_mut()[usize::from(id.0)] = seat;
+        if !given_up.is_empty() {
+            self.zones_on_their_way(given_up.len() as i64);
+            self.pins.free_later(given_up);
+        }
+        self.wanted.rebuild.set(true);
+        true
+    }
+}
+
+/// Whether a column holds every row of its segment, since it was written to the end when `then` was.
+fn is_as_it_was(seg: &Seg, column: usize, then: Option<&Segment>) -> bool {
+    planted(Canary::ChangedKept)
+        || then.is_some_and(|then| then.slots.get(column) == Some(&seg.slots[column]) && then.rows >= seg.acked)
+}
+
+impl Seat {
+    /// The same seat, whose drive is not here.
+    pub fn without_drive(&self) -> Rc<Seat> {
+        let seat = Seat::new(self.id, &self.line(self.state.get(), self.layout), self.layout, None, self.guard());
+        *seat.free.borrow_mut() = self.free.borrow().clone();
+        seat
+    }
+
+    /// The same seat, whose drive is let go of: another may use it from now on. People know it by its path still.
+    pub fn let_go(&self) -> Rc<Seat> {
+        let mut seat = Rc::into_inner(self.without_drive()).expect("nobody else has it yet");
+        seat.path.clone_from(&self.path);
+        Rc::new(seat)
+    }
+
+    /// The same seat, which this drive has left.
+    pub(crate) fn left_by(&self, drive: Drive, layout: Layout) -> Rc<Seat> {
+        Seat::new(self.id, &self.line(MemberState::Vacant, layout), layout, Some(drive), self.guard())
+    }
+
+    /// The same seat with its drive back, all zones free.
+    fn again(&self, drive: Drive, layout: Layout) -> Rc<Seat> {
+        Seat::new(self.id, &self.line(MemberState::In, layout), layout, Some(drive), self.guard())
+    }
+
+    fn line(&self, state: MemberState, layout: Layout) -> Member {
+        let is_out = state == MemberState::Out;
+        let is_gone = is_out || state == MemberState::Vacant;
+        Member {
+            uuid: self.uuid,
+            state,
+            bay: self.bay.get(),
+            drive_blocks: layout.drive_blocks,
+            zones: layout.zones,
+            leaving: false,
+            gone_since: if is_gone { self.gone_since.get() } else { base::Generation(0) },
+            why_out: if is_out { self.why_out.get() } else { WhyOut::Unsaid },
+            drive_name: self.drive_name.clone(),
+        }
+    }
+}

@@ -1,0 +1,261 @@
+//! What an array in parts says of itself: the sums of what its parts say.
+//!
+//! A drive and a volume are in every part, and one line here. A request that reaches several parts counts in each; a
+//! flush is one of all of them and counts once. The state is the worst of all.
+
+use std::collections::BTreeMap;
+
+use super::drives::seat_of_part;
+use crate::engine::alarm::Alarm;
+use crate::engine::status::{
+    ArrayState, Iostat, MapMemory, MemberStatus, MemtableMemory, RebuildStatus, SeatState, Status, VolumeStatus,
+    Written,
+};
+use crate::jobs::scrub::{DriveFindings, ScrubRun, ScrubSchedule, ScrubStatus};
+
+/// One status of those of all parts, part 0's first.
+///
+/// # Panics
+/// Of no parts there is no array.
+pub fn merged(all: Vec<Status>) -> Status {
+    let used: Vec<f64> =
+        all.iter().map(|s| (s.segments_total - s.segments_free.min(s.segments_total)) as f64).collect();
+    let live: f64 = all.iter().zip(&used).map(|(s, used)| s.live_share * used).sum();
+    let mut all = all.into_iter();
+    let mut whole = all.next().expect("an array has a part");
+    for (part, number) in all.zip(2..) {
+        add(&mut whole, part, number);
+    }
+    whole.live_share = (live / used.iter().sum::<f64>().max(1.0) * 1000.0).round() / 1000.0;
+    whole.write_amplification = whole.written.amplification();
+    whole.events.sort_by_key(|event| event.unix_seconds);
+    // A drive has another seat in each part; here it is one line.
+    let with = |state| whole.members.iter().filter(|m| m.state == state).map(|m| m.bay).collect();
+    (whole.exposure.failed, whole.exposure.missing) = (with(SeatState::Failed), with(SeatState::Missing));
+    whole
+}
+
+fn add(whole: &mut Status, part: Status, number: usize) {
+    whole.state = worse(whole.state, part.state);
+    whole.segments_total += part.segments_total;
+    whole.segments_free += part.segments_free;
+    whole.raw_bytes += part.raw_bytes;
+    whole.usable_bytes += part.usable_bytes;
+    whole.used_bytes += part.used_bytes;
+    whole.map_room_bytes += part.map_room_bytes;
+    whole.provisioned_bytes += part.provisioned_bytes;
+    whole.reserve_bytes += part.reserve_bytes;
+    whole.written.add(part.written);
+    whole.volatile_cache |= part.volatile_cache;
+    whole.repaired_blocks += part.repaired_blocks;
+    whole.unmerged_entries += part.unmerged_entries;
+    whole.rebuild_paused |= part.rebuild_paused;
+    if let (Ok(here), Ok(there)) = (whole.rebuild_rate.parse::<u64>(), part.rebuild_rate.parse::<u64>()) {
+        whole.rebuild_rate = (here + there).to_string();
+    }
+    whole.exposure.add(&part.exposure);
+    add_alarms(&mut whole.alarms, part.alarms, number);
+    whole.events.extend(part.events.into_iter().map(|mut event| {
+        event.text = format!("part {number}: {}", event.text);
+        event
+    }));
+    add_members(&mut whole.members, part.members, number);
+    add_volumes(&mut whole.volumes, part.volumes);
+    whole.rebuild = either(whole.rebuild.take(), part.rebuild, add_rebuild);
+    add_scrub(&mut whole.scrub, part.scrub);
+    let MapMemory { bytes, bytes_max, hits, misses } = part.map_memory;
+    whole.map_memory.bytes += bytes;
+    whole.map_memory.bytes_max += bytes_max;
+    whole.map_memory.hits += hits;
+    whole.map_memory.misses += misses;
+    let MemtableMemory { bytes, bytes_max } = part.memtable_memory;
+    whole.memtable_memory.bytes += bytes;
+    whole.memtable_memory.bytes_max += bytes_max;
+}
+
+/// Counters of all parts, part 0's first.
+///
+/// # Panics
+/// Of no parts there is no array.
+pub fn counted(all: Vec<Iostat>) -> Iostat {
+    let mut all = all.into_iter();
+    let mut whole = all.next().expect("an array has a part");
+    for (part, number) in all.zip(2..) {
+        add_members(&mut whole.members, part.members, number);
+        add_volumes(&mut whole.volumes, part.volumes);
+    }
+    whole
+}
+
+/// Of two states the one that wants more attention.
+pub fn worse(a: ArrayState, b: ArrayState) -> ArrayState {
+    let weight = |state| match state {
+        ArrayState::Optimal => 0,
+        ArrayState::ReadOnly => 1,
+        ArrayState::Rebuilt => 2,
+        ArrayState::Rebuilding => 3,
+        ArrayState::Degraded => 4,
+        ArrayState::Closed => 5,
+        ArrayState::Frozen => 6,
+    };
+    if weight(b) > weight(a) { b } else { a }
+}
+
+/// Adds what a part raises and no other has raised: of one alarm of the array, or of one drive, the worst is said.
+fn add_alarms(whole: &mut Vec<Alarm>, part: Vec<Alarm>, number: usize) {
+    for alarm in part {
+        let seat = alarm.seat.map(|seat| seat_of_part(number - 1, seat));
+        match whole.iter_mut().find(|a| a.code == alarm.code && (a.seat == alarm.seat || a.what == alarm.what)) {
+            Some(known) if known.severity >= alarm.severity => {}
+            Some(known) => *known = Alarm { seat: known.seat, ..alarm },
+            None => whole.push(Alarm { seat, what: format!("part {number}: {}", alarm.what), ..alarm }),
+        }
+    }
+    whole.sort_by_key(|alarm| std::cmp::Reverse(alarm.severity));
+}
+
+/// Adds what a part says of its drives. One that only this part has, for a while, is a line of its own.
+fn add_members(whole: &mut Vec<MemberStatus>, part: Vec<MemberStatus>, number: usize) {
+    for line in part {
+        // A drive that is back has a seat that it left before, too.
+        let same = whole.iter().position(|m| m.drive_name == line.drive_name && is_gone(m) == is_gone(&line));
+        let same = same.or_else(|| whole.iter().position(|m| m.drive_name == line.drive_name));
+        match same.map(|at| &mut whole[at]) {
+            None => whole.push(MemberStatus {
+                seat: seat_of_part(number - 1, line.seat),
+                bay: seat_of_part(number - 1, line.bay),
+                ..line
+            }),
+            Some(all) => {
+                all.state = worse_seat(all.state, line.state);
+                all.bytes += line.bytes;
+                all.bytes_used += line.bytes_used;
+                all.zones += line.zones;
+                all.zones_free += line.zones_free;
+                all.reads += line.reads;
+                all.writes += line.writes;
+                all.bytes_read += line.bytes_read;
+                all.bytes_written += line.bytes_written;
+                all.errors += line.errors;
+                all.mismatches += line.mismatches;
+                all.volatile_cache |= line.volatile_cache;
+                all.reads_around += line.reads_around;
+                all.suspect = all.suspect.take().or(line.suspect);
+                // One that is used in another way than was asked for somewhere.
+                if line.access_why.is_some() {
+                    (all.access, all.access_why) = (line.access, line.access_why);
+                }
+            }
+        }
+    }
+}
+
+fn is_gone(member: &MemberStatus) -> bool {
+    member.state.is_out()
+}
+
+fn worse_seat(a: SeatState, b: SeatState) -> SeatState {
+    let weight = |state| match state {
+        SeatState::In => 0,
+        SeatState::Spare => 1,
+        SeatState::Leaving => 2,
+        SeatState::Replaced => 3,
+        SeatState::Missing => 4,
+        SeatState::Failed => 5,
+    };
+    if weight(b) > weight(a) { b } else { a }
+}
+
+/// Adds what a part has of the volumes; there a volume's name is its identity.
+fn add_volumes(whole: &mut [VolumeStatus], part: Vec<VolumeStatus>) {
+    let mut part: BTreeMap<String, VolumeStatus> = part.into_iter().map(|v| (v.name.clone(), v)).collect();
+    for volume in whole {
+        let Some(there) = part.remove(&volume.uuid.to_string()) else { continue };
+        // As large as part 0 says: the others may be larger for a while.
+        volume.mapped_bytes += there.mapped_bytes;
+        volume.reads += there.reads;
+        volume.writes += there.writes;
+        volume.deallocates += there.deallocates;
+        volume.bytes_read += there.bytes_read;
+        volume.bytes_written += there.bytes_written;
+        volume.errors += there.errors;
+    }
+}
+
+fn either<T>(a: Option<T>, b: Option<T>, add: impl FnOnce(T, T) -> T) -> Option<T> {
+    match (a, b) {
+        (Some(a), Some(b)) => Some(add(a, b)),
+        (a, b) => a.or(b),
+    }
+}
+
+fn add_rebuild(a: RebuildStatus, b: RebuildStatus) -> RebuildStatus {
+    RebuildStatus {
+        segments_total: a.segments_total + b.segments_total,
+        segments_done: a.segments_done + b.segments_done,
+        bytes_total: a.bytes_total + b.bytes_total,
+        bytes_moved: a.bytes_moved + b.bytes_moved,
+        bytes_per_second: a.bytes_per_second + b.bytes_per_second,
+        rows_lost: a.rows_lost + b.rows_lost,
+        seconds: a.seconds.max(b.seconds),
+        // Over when the last one is.
+        eta_seconds: a.eta_seconds.zip(b.eta_seconds).map(|(a, b)| a.max(b)),
+        paused: a.paused && b.paused,
+    }
+}
+
+fn add_scrub(whole: &mut ScrubStatus, part: ScrubStatus) {
+    whole.running = either(whole.running.take(), part.running, add_run);
+    whole.last = either(whole.last.take(), part.last, add_run);
+    whole.bytes_per_second += part.bytes_per_second;
+    for (whole, part) in [(&mut whole.media, part.media), (&mut whole.parity, part.parity)] {
+        let ScrubSchedule { every_hours, started_at, finished_at } = part;
+        whole.every_hours = whole.every_hours.max(every_hours);
+        whole.started_at = whole.started_at.min(started_at);
+        // The array was scrubbed when its last part was; 0 is never.
+        whole.finished_at =
+            if whole.finished_at.min(finished_at) == 0 { 0 } else { whole.finished_at.max(finished_at) };
+    }
+}
+
+fn add_run(mut a: ScrubRun, b: ScrubRun) -> ScrubRun {
+    for findings in b.found {
+        let DriveFindings { drive_name, found, repaired, not_held, lost, .. } = &findings;
+        match a.found.iter_mut().find(|f| f.drive_name == *drive_name) {
+            None => a.found.push(findings),
+            Some(all) => {
+                all.found += found;
+                all.repaired += repaired;
+                all.not_held += not_held;
+                all.lost += lost;
+            }
+        }
+    }
+    ScrubRun {
+        kind: a.kind,
+        finished: a.finished && b.finished,
+        segments_done: a.segments_done + b.segments_done,
+        segments_total: a.segments_total + b.segments_total,
+        bytes_read: a.bytes_read + b.bytes_read,
+        seconds: a.seconds.max(b.seconds),
+        eta_seconds: a.eta_seconds.zip(b.eta_seconds).map(|(a, b)| a.max(b)),
+        found: a.found,
+    }
+}
+
+impl Written {
+    fn add(&mut self, other: Written) {
+        self.host_bytes += other.host_bytes;
+        self.moved_bytes += other.moved_bytes;
+        self.map_bytes += other.map_bytes;
+        self.header_bytes += other.header_bytes;
+        self.redundancy_bytes += other.redundancy_bytes;
+    }
+
+    /// Bytes written to data columns for each byte of hosts; 1 at least.
+    fn amplification(&self) -> f64 {
+        let data = self.host_bytes + self.moved_bytes + self.map_bytes + self.header_bytes;
+        let ratio = if self.host_bytes == 0 { 0.0 } else { data as f64 / self.host_bytes as f64 };
+        ((ratio * 1000.0).round() / 1000.0).max(1.0)
+    }
+}

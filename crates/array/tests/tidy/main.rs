@@ -1,0 +1,71 @@
+//! The order of the crate's rooms, read from its sources: which room knows which, and which may not any more.
+//!
+//! A room is a folder of `src`, or a file beside `lib.rs`. It knows another when it names a path of it, calls a method that the
+//! other one gives to `Core`, or uses a field of `Core` that is the other one's state. `rooms.txt` lists what is known today.
+//! What is not in the list fails; what is in the list and not in the sources fails too, so that the list gets shorter:
+//! `ASHLAR_RENEW_ROOMS=1` takes such lines out, and adds none.
+
+#![allow(clippy::disallowed_methods)]
+
+mod sources;
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::Path;
+
+use sources::Sources;
+
+const LIST: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/tidy/rooms.txt");
+
+/// Lines of a file, at most; files that are longer, and how long they may be.
+const LINES_MAX: usize = 600;
+const LONGER: [(&str, usize); 1] = [("open/mod.rs", 629)];
+
+/// Catch-all arms (`_ =>`) in the crate, at most: matches on own enums name all of their variants.
+const CATCH_ALL_MAX: usize = 24;
+
+fn list() -> BTreeSet<String> {
+    let text = fs::read_to_string(LIST).expect("the list is there");
+    text.lines().filter(|line| line.contains("->")).map(str::to_owned).collect()
+}
+
+#[test]
+fn rooms_know_no_more_than_is_listed() {
+    let sources = Sources::read(Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/src")));
+    let edges = sources.edges();
+    let listed = list();
+    let new: Vec<&String> = edges.difference(&listed).collect();
+    assert!(
+        new.is_empty(),
+        "rooms know rooms that they did not know: {new:#?}\nuse what is below, or say why in {LIST}"
+    );
+    let gone: Vec<&String> = listed.difference(&edges).collect();
+    if !gone.is_empty() && std::env::var_os("ASHLAR_RENEW_ROOMS").is_some() {
+        let left: String = listed.intersection(&edges).map(|line| format!("{line}\n")).collect();
+        fs::write(LIST, left).expect("the list can be written");
+        return;
+    }
+    assert!(gone.is_empty(), "take out of {LIST} (or run with ASHLAR_RENEW_ROOMS=1): {gone:#?}");
+    println!(
+        "{} edges between {} rooms, {} rooms in circles",
+        edges.len(),
+        sources.rooms().len(),
+        sources.in_circles()
+    );
+}
+
+#[test]
+fn files_are_short() {
+    let sources = Sources::read(Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/src")));
+    for (name, lines) in sources.lengths() {
+        let most = LONGER.iter().find(|(longer, _)| *longer == name).map_or(LINES_MAX, |(_, lines)| *lines);
+        assert!(lines <= most, "{name} has {lines} lines; {most} are allowed: split it by concern");
+    }
+}
+
+#[test]
+fn matches_name_their_variants() {
+    let sources = Sources::read(Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/src")));
+    let found = sources.count("_ =>");
+    assert!(found <= CATCH_ALL_MAX, "{found} arms are `_ =>`, at most {CATCH_ALL_MAX} are allowed: name the variants");
+}
