@@ -58,7 +58,8 @@ fn written(disks: &[Disk]) -> Vec<Written> {
 }
 
 fn open(rt: &Rt, disks: &[Disk]) -> Result<Array, String> {
-    rt.block_on(Array::open(rt, drives(rt, disks), DEGRADED)).map_err(|e| format!("open: {e}"))
+    // A drive may have left meanwhile, and its label been wiped.
+    rt.block_on(Array::open(rt, drives(rt, &labelled(rt, disks)), DEGRADED)).map_err(|e| format!("open: {e}"))
 }
 
 /// Runs a scrub to its end.

@@ -15,11 +15,12 @@ use crate::engine::status::Tally;
 use crate::engine::status::{EventLine, EventSeverity};
 use crate::fault::Fault;
 use crate::log::Log;
-use crate::map::memtable::Memtable;
+use crate::map::memory::Memory;
 use crate::map::node_cache::NodeCache;
 use crate::member::seat::{Door, Seat};
 use crate::space::pins::Pins;
-use crate::space::segment::{Seg, Table};
+use crate::space::segment::Seg;
+use crate::space::segments::Segments;
 use crate::sync::{Event, Gate, RangeLocks};
 
 /// Events kept for `status`.
@@ -92,17 +93,6 @@ impl Vol {
     }
 }
 
-/// The memtables: entries go to the active one; the frozen one is being merged.
-#[derive(Default)]
-pub struct Memory {
-    /// Newest.
-    pub active: Memtable,
-    /// Older; `Some` from freeze to publish.
-    pub frozen: Option<Rc<Memtable>>,
-    /// Where replay begins once the frozen one is in the trees.
-    pub frozen_from: ReplayFrom,
-}
-
 /// What never changes while the array is open.
 pub struct Shape {
     /// Identity.
@@ -172,17 +162,15 @@ pub struct Core {
     /// Seats by number.
     pub seats: RefCell<Vec<Rc<Seat>>>,
     /// Segments.
-    pub table: RefCell<Table>,
+    pub segments: Segments,
     /// Volumes by id.
     pub volumes: RefCell<BTreeMap<VolumeId, Rc<Vol>>>,
     /// The next volume's id.
     pub next_volume: Cell<u32>,
     /// Entries not merged.
-    pub memory: RefCell<Memory>,
-    /// Facts in the active memtable at which a checkpoint begins.
-    pub facts_max: Cell<u64>,
+    pub memory: Memory,
     /// Map nodes read or written.
-    pub nodes: RefCell<NodeCache>,
+    pub nodes: NodeCache,
     /// The log.
     pub log: Log,
     /// The system area.
@@ -197,8 +185,6 @@ pub struct Core {
     pub move_gate: Gate,
     /// Checkpoints that were tried.
     pub checkpoints_tried: Cell<u64>,
-    /// Memtables frozen since the open.
-    pub freezes: Cell<u64>,
     /// Segments that the cleaner is emptying, and what their blocks take elsewhere, in thousandths of a segment.
     pub being_emptied: RefCell<BTreeMap<base::SegmentId, i64>>,
     /// Segments that the cleaner could not empty lately.
@@ -267,12 +253,11 @@ impl Core {
             closing: Cell::new(false),
             settings: RefCell::default(),
             seats: RefCell::default(),
-            table: RefCell::default(),
+            segments: Segments::default(),
             volumes: RefCell::default(),
             next_volume: Cell::new(1),
-            memory: RefCell::default(),
-            facts_max: Cell::new(crate::map::memtable::FACTS_MAX),
-            nodes: RefCell::default(),
+            memory: Memory::default(),
+            nodes: NodeCache::default(),
             log: Log::default(),
             system: System {
                 number: Cell::new(0),
@@ -287,7 +272,6 @@ impl Core {
             checkpoint_gate: Gate::default(),
             move_gate: Gate::default(),
             checkpoints_tried: Cell::new(0),
-            freezes: Cell::new(0),
             being_emptied: RefCell::default(),
             hard_to_clean: RefCell::default(),
             wanted: Wanted::default(),
@@ -371,18 +355,23 @@ impl Core {
 
     /// Whether every segment that matters would survive without the members that are not in.
     pub fn survivable(&self) -> bool {
-        self.survive(Seg::matters)
+        self.survivable_without(&[])
+    }
+
+    /// The same without `members`, too.
+    pub fn survivable_without(&self, members: &[MemberId]) -> bool {
+        self.survive(Seg::matters, members)
     }
 
     /// The same of every segment that is listed, whatever it holds.
-    pub fn all_survive(&self) -> bool {
-        self.survive(|_| true)
+    pub fn all_survive_without(&self, members: &[MemberId]) -> bool {
+        self.survive(|_| true, members)
     }
 
-    fn survive(&self, which: impl Fn(&Seg) -> bool) -> bool {
+    fn survive(&self, which: impl Fn(&Seg) -> bool, without: &[MemberId]) -> bool {
         let seats = self.seats.borrow();
-        let gone = |m: MemberId| !seats[usize::from(m.0)].is_in();
-        let table = self.table.borrow();
+        let gone = |m: MemberId| !seats[usize::from(m.0)].is_in() || without.contains(&m);
+        let table = self.segments.read();
         let fine = |s: &Seg| s.scheme.survives(|c| s.slots[c].is_none_or(|(m, _)| gone(m)));
         table.segments.values().filter(|s| which(s)).all(fine)
     }

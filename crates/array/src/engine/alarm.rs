@@ -109,7 +109,7 @@ impl Alarm {
     /// The same, about a seat.
     #[must_use]
     pub(crate) fn of_seat(self, seat: &Seat) -> Alarm {
-        Alarm { seat: Some(seat.bay.get()), ..self }
+        Alarm { seat: Some(seat.bay()), ..self }
     }
 }
 
@@ -180,7 +180,7 @@ impl Core {
             }
             SeatState::In | SeatState::Leaving | SeatState::Replaced | SeatState::Spare => None,
         };
-        seats.iter().filter(|s| s.state.get() != ondisk::MemberState::Vacant).filter_map(alarm).collect()
+        seats.iter().filter(|s| s.state() != ondisk::MemberState::Vacant).filter_map(alarm).collect()
     }
 
     fn pause_alarm(&self) -> Option<Alarm> {

@@ -16,10 +16,11 @@ use crate::engine::Array;
 use crate::fault::{Refused, RefusedCode, Remedy};
 use crate::member::seat::Seat;
 use crate::open::create::{self, random_uuid, seat_for, write_label};
+use crate::space::room::Change;
 
 impl Array {
     fn member(&self, seat: MemberId) -> Result<Rc<Seat>, Refused> {
-        let known = self.core.seat(seat).filter(|s| s.state.get() != MemberState::Vacant);
+        let known = self.core.seat(seat).filter(|s| s.state() != MemberState::Vacant);
         known.ok_or_else(|| {
             let (what, todo) = (format!("seat {}", seat.0), "Name one that is listed");
             Refused::new(RefusedCode::NotFound, what, "there is no such seat", todo).by(Remedy::ListSeats)
@@ -28,35 +29,35 @@ impl Array {
 
     /// What the drive of a seat is called, also of one that has left.
     pub(crate) fn drive_of(&self, seat: MemberId) -> Result<String, Refused> {
-        self.core.seat(seat).map_or_else(|| self.member(seat), Ok).map(|member| member.drive_name.clone())
+        self.core.seat(seat).map_or_else(|| self.member(seat), Ok).map(|member| member.drive_name().to_owned())
     }
 
     /// What the drives are called that sat in this one's bay before it, as far as it is known yet.
     pub(crate) fn predecessors(&self, seat: MemberId) -> Vec<String> {
         let seats = self.core.seats.borrow();
         let Some(own) = seats.get(usize::from(seat.0)) else { return vec![] };
-        let before = seats.iter().filter(|s| s.id != seat && s.bay.get() == own.bay.get());
-        before.filter(|s| s.state.get() != MemberState::Vacant).map(|s| s.drive_name.clone()).collect()
+        let before = seats.iter().filter(|s| s.id != seat && s.bay() == own.bay());
+        before.filter(|s| s.state() != MemberState::Vacant).map(|s| s.drive_name().to_owned()).collect()
     }
 
     /// The seat of the drive of this name; of several the one of this number, else one that is not out.
     pub(crate) fn seat_of(&self, like: MemberId, drive: &str) -> Option<MemberId> {
         let seats = self.core.seats.borrow();
-        let known = |s: &&Rc<Seat>| s.drive_name == drive && s.state.get() != MemberState::Vacant;
-        let best = seats.iter().filter(known).min_by_key(|s| (s.id != like, s.state.get() == MemberState::Out));
+        let known = |s: &&Rc<Seat>| s.drive_name() == drive && s.state() != MemberState::Vacant;
+        let best = seats.iter().filter(known).min_by_key(|s| (s.id != like, s.state() == MemberState::Out));
         best.map(|s| s.id)
     }
 
     /// Whether the drive of this name takes part, or is a spare.
     pub(crate) fn has_drive(&self, drive: &str) -> bool {
         let seats = self.core.seats.borrow();
-        seats.iter().any(|s| s.drive_name == drive && (s.is_in() || s.state.get() == MemberState::Spare))
+        seats.iter().any(|s| s.drive_name() == drive && (s.is_in() || s.state() == MemberState::Spare))
     }
 
     /// Whether a label is that of a member.
     pub(crate) fn has_member(&self, label: &Label) -> bool {
         let seat = self.core.seat(label.seat);
-        seat.is_some_and(|seat| seat.uuid == label.member && seat.state.get() != MemberState::Vacant)
+        seat.is_some_and(|seat| seat.uuid() == label.member && seat.state() != MemberState::Vacant)
     }
 
     /// Whether there is a seat for another drive.
@@ -67,15 +68,12 @@ impl Array {
 
     /// Whether the array would go on without `seat`.
     fn may_lose(&self, seat: &Seat) -> Result<(), Refused> {
-        let before = seat.state.replace(MemberState::Out);
-        let fine = self.core.survivable();
-        seat.state.set(before);
-        if fine {
+        if self.core.survivable_without(&[seat.id]) {
             return Ok(());
         }
         Err(Refused::new(
             RefusedCode::Redundancy,
-            format!("drive {}", seat.drive_name),
+            format!("drive {}", seat.drive_name()),
             "the array has no redundancy left to lose it",
             "Wait until a rebuild has restored redundancy, or reconnect a drive that is missing",
         ))
@@ -84,11 +82,10 @@ impl Array {
     /// Whether the array has no redundancy left somewhere once it has lost `seat`, which it may lose.
     pub(crate) fn uses_up_redundancy(&self, seat: MemberId) -> bool {
         let core = &self.core;
-        let Some(member) = core.seat(seat).filter(|s| s.is_in()) else { return false };
-        let before = member.state.replace(MemberState::Out);
-        let last = core.survivable() && core.may_fail() == 0;
-        member.state.set(before);
-        last
+        let lost = [seat];
+        core.seat(seat).is_some_and(|s| s.is_in())
+            && core.survivable_without(&lost)
+            && core.may_fail_without(&lost) == 0
     }
 
     /// Takes a member out.
@@ -97,14 +94,14 @@ impl Array {
     /// When the redundancy does not cover it.
     pub async fn drive_fail(&self, seat: MemberId) -> Result<(), Refused> {
         let member = self.may_fail(seat)?;
-        if member.state.get() == MemberState::In {
+        if member.state() == MemberState::In {
             self.core.member_failed(seat, "was failed by command");
         } else if member.why_out() == WhyOut::Missing && !planted(Canary::MissingNotFailed) {
-            member.why_out.set(WhyOut::Failed);
+            member.has_failed();
             self.core.note(format!(
                 "drive {} (seat {}) was failed by command: it will not rejoin",
-                member.drive_name,
-                member.bay.get()
+                member.drive_name(),
+                member.bay()
             ));
             self.core.degraded_durably().await?;
             return Ok(self.core.commit().await?);
@@ -118,7 +115,7 @@ impl Array {
     /// When the redundancy does not cover it.
     pub async fn drive_gone(&self, seat: MemberId) -> Result<(), Refused> {
         let member = self.may_fail(seat)?;
-        if member.state.get() == MemberState::In {
+        if member.state() == MemberState::In {
             self.core.member_gone_writing(seat);
         }
         Ok(self.core.degraded_durably().await?)
@@ -128,7 +125,7 @@ impl Array {
     pub(crate) fn may_fail(&self, seat: MemberId) -> Result<Rc<Seat>, Refused> {
         let member = self.member(seat)?;
         self.core.writable()?;
-        if member.state.get() == MemberState::In {
+        if member.state() == MemberState::In {
             self.may_lose(&member)?;
         }
         Ok(member)
@@ -148,23 +145,27 @@ impl Array {
             self.may_be_smaller(Some(&old), &with.info().name, with.info().blocks)?;
         }
         let usable = core.usable_blocks();
-        let newcomer = self.seat_drive(with, old.bay.get(), force).await?;
+        let newcomer = self.seat_drive(with, old.bay(), force).await?;
         core.degraded_durably().await?;
         // Something may have become of it meanwhile.
         if let Err(refused) = self.may_be_replaced(&old) {
-            newcomer.state.set(MemberState::Vacant);
+            newcomer.is_given_up();
             return Err(refused);
         }
-        newcomer.state.set(MemberState::In);
-        old.leaving.set(old.is_in());
+        newcomer.joins();
+        if old.is_in() {
+            old.begins_to_leave();
+        } else {
+            old.stays();
+        }
         core.commit().await?;
         if !newcomer.is_in() {
-            let what = format!("drive {}", newcomer.drive_name);
+            let what = format!("drive {}", newcomer.drive_name());
             return Err(Refused::new(RefusedCode::Io, what, "its first write failed", "Use another drive"));
         }
         core.note(match old.is_in() {
-            true => format!("drive {} takes over from {}, which leaves", newcomer.drive_name, old.drive_name),
-            false => format!("drive {} takes the place of {}", newcomer.drive_name, old.drive_name),
+            true => format!("drive {} takes over from {}, which leaves", newcomer.drive_name(), old.drive_name()),
+            false => format!("drive {} takes the place of {}", newcomer.drive_name(), old.drive_name()),
         });
         core.note_if_smaller(usable);
         core.wanted.rebuild.set(true);
@@ -182,23 +183,23 @@ impl Array {
 
     /// Whether another drive has the place of this seat's, or it has none: its drive has left, or is a spare.
     pub(crate) fn place_is_taken(&self, seat: MemberId) -> bool {
-        self.core.seat(seat).is_none_or(|old| match old.state.get() {
-            MemberState::Out => self.core.bay_filled(old.bay.get()),
+        self.core.seat(seat).is_none_or(|old| match old.state() {
+            MemberState::Out => self.core.bay_filled(old.bay()),
             MemberState::Vacant | MemberState::Spare => true,
             MemberState::In => false,
         })
     }
 
     fn may_be_replaced(&self, old: &Seat) -> Result<(), Refused> {
-        let why = match old.state.get() {
-            MemberState::In if old.leaving.get() => "it is already leaving",
+        let why = match old.state() {
+            MemberState::In if old.leaves() => "it is already leaving",
             MemberState::In => return Ok(()),
             MemberState::Spare => "it is a spare and holds no data",
             MemberState::Vacant => "it has left",
-            MemberState::Out if !self.core.bay_filled(old.bay.get()) => return Ok(()),
+            MemberState::Out if !self.core.bay_filled(old.bay()) => return Ok(()),
             MemberState::Out => "another drive has already taken its place",
         };
-        let what = format!("seat {}", old.bay.get());
+        let what = format!("seat {}", old.bay());
         Err(Refused::new(RefusedCode::InUse, what, why, "Name another drive").by(Remedy::ListSeats))
     }
 
@@ -215,7 +216,7 @@ impl Array {
         }
         let newcomer = self.seat_drive(drive, self.next_bay(), force).await?;
         self.core.commit().await?;
-        self.core.note(format!("drive {} is a spare", newcomer.drive_name));
+        self.core.note(format!("drive {} is a spare", newcomer.drive_name()));
         self.core.wanted.rebuild.set(true);
         self.core.changed.wake();
         Ok(())
@@ -230,16 +231,16 @@ impl Array {
         core.writable()?;
         let newcomer = self.seat_drive(drive, self.next_bay(), force).await?;
         core.degraded_durably().await?;
-        newcomer.state.set(MemberState::In);
+        newcomer.joins();
         core.commit().await?;
-        core.note(format!("drive {} joined: new segments use it", newcomer.drive_name));
+        core.note(format!("drive {} joined: new segments use it", newcomer.drive_name()));
         core.wanted.rebuild.set(true);
         core.room_changed();
         Ok(())
     }
 
     fn next_bay(&self) -> u16 {
-        self.core.seats.borrow().iter().map(|s| s.bay.get()).max().unwrap_or(0) + 1
+        self.core.seats.borrow().iter().map(|s| s.bay()).max().unwrap_or(0) + 1
     }
 
     /// Lets a member go for good: its columns are moved to the others, or what is live in them is; then it leaves
@@ -250,13 +251,13 @@ impl Array {
     pub async fn drive_retire(&self, seat: MemberId) -> Result<(), Refused> {
         let core = &self.core;
         let old = self.may_leave(seat)?;
-        if old.state.get() == MemberState::Spare {
+        if old.state() == MemberState::Spare {
             core.release_spare(&old);
         } else {
-            old.leaving.set(true);
+            old.begins_to_leave();
         }
         core.commit().await?;
-        core.note(format!("drive {} leaves", old.drive_name));
+        core.note(format!("drive {} leaves", old.drive_name()));
         core.wanted.rebuild.set(true);
         core.room_changed();
         Ok(())
@@ -266,20 +267,20 @@ impl Array {
     pub(crate) fn may_leave(&self, seat: MemberId) -> Result<Rc<Seat>, Refused> {
         let old = self.member(seat)?;
         self.core.writable()?;
-        match old.state.get() {
+        match old.state() {
             MemberState::Spare => {}
-            MemberState::In if !old.leaving.get() => {
+            MemberState::In if !old.leaves() => {
                 if !planted(Canary::RetireUnasked) {
                     self.may_retire(&old)?;
                 }
             }
             MemberState::In | MemberState::Vacant => {
-                let what = format!("drive {}", old.drive_name);
+                let what = format!("drive {}", old.drive_name());
                 return Err(Refused::new(RefusedCode::InUse, what, "it is already leaving", "Wait until it has left"));
             }
             MemberState::Out => {
                 let todo = "Put another drive in its place";
-                let what = format!("seat {}", old.bay.get());
+                let what = format!("seat {}", old.bay());
                 let refused = Refused::new(RefusedCode::NotFound, what, "its drive is out", todo);
                 return Err(refused.by(Remedy::ReplaceDrive));
             }
@@ -291,7 +292,7 @@ impl Array {
     fn may_retire(&self, seat: &Seat) -> Result<(), Refused> {
         let core = &self.core;
         let refuse =
-            |code, why: String, todo: &str| Err(Refused::new(code, format!("drive {}", seat.drive_name), why, todo));
+            |code, why: String, todo: &str| Err(Refused::new(code, format!("drive {}", seat.drive_name()), why, todo));
         if core.lacks_redundancy() || core.lacks_members() {
             let why = "the array lacks redundancy".to_owned();
             return refuse(
@@ -302,10 +303,8 @@ impl Array {
         }
         let raid0 = core.shape.level == ondisk::Level::Raid0 && core.shape.scheme.k() > 1;
         let least = core.shape.scheme.tolerates() + if raid0 { 2 } else { 1 };
-        seat.leaving.set(true);
-        let left = core.seats.borrow().iter().filter(|s| s.takes_columns()).count();
-        let room = BlockCount(core.usable_blocks()).bytes();
-        seat.leaving.set(false);
+        let left = core.seats.borrow().iter().filter(|s| s.takes_columns() && s.id != seat.id).count();
+        let room = BlockCount(core.usable_blocks_if(Change::Leaves(seat.id))).bytes();
         if left < least {
             let why = format!("{left} drives would remain, and {} needs at least {least}", core.shape.level);
             let refused = refuse(RefusedCode::Drives, why, "Replace it, or add a drive first");
@@ -325,14 +324,14 @@ impl Array {
         let Some(member) = self.core.seat(seat) else { return true };
         let core = &self.core;
         core.changed.until(|| core.phase.get() != Phase::Open || !core.is_leaving(&member)).await;
-        member.state.get() == MemberState::Vacant
+        member.state() == MemberState::Vacant
     }
 
     /// Drives that were members and are open here still: until another takes their seat, they are let go of, or the array is closed.
     #[must_use]
     pub fn former_drives(&self) -> Vec<Drive> {
         let core = &self.core;
-        let gone = |s: &&Rc<Seat>| matches!(s.state.get(), MemberState::Out | MemberState::Vacant);
+        let gone = |s: &&Rc<Seat>| matches!(s.state(), MemberState::Out | MemberState::Vacant);
         // Of one that leaves the label is still to be wiped.
         let seats = core.seats.borrow();
         seats.iter().filter(gone).filter(|s| !core.is_leaving(s)).filter_map(|s| s.drive.clone()).collect()
@@ -343,7 +342,7 @@ impl Array {
     pub fn let_go_of_former(&self) -> Vec<String> {
         let core = &self.core;
         // One that is missing may come back.
-        let has_left = |seat: &Rc<Seat>| match seat.state.get() {
+        let has_left = |seat: &Rc<Seat>| match seat.state() {
             MemberState::Out => seat.why_out() == WhyOut::Failed,
             MemberState::Vacant => !core.is_leaving(seat),
             MemberState::In | MemberState::Spare => false,
@@ -391,7 +390,7 @@ impl Array {
         let seat = seat_for(&label, drive, bay, MemberState::Spare, &core.guard);
         let mut seats = core.seats.borrow_mut();
         match seats.get_mut(usize::from(number.0)) {
-            Some(place) if place.state.get() == MemberState::Vacant => *place = seat.clone(),
+            Some(place) if place.state() == MemberState::Vacant => *place = seat.clone(),
             Some(_) => {
                 return Err(Refused::new(
                     RefusedCode::Drives,
@@ -408,7 +407,7 @@ impl Array {
     /// The number of a seat that nobody has, nor is about to leave.
     fn free_seat(&self) -> Result<MemberId, Refused> {
         let seats = self.core.seats.borrow();
-        let vacant = |s: &Rc<Seat>| s.state.get() == MemberState::Vacant && !self.core.is_leaving(s);
+        let vacant = |s: &Rc<Seat>| s.state() == MemberState::Vacant && !self.core.is_leaving(s);
         let number = seats.iter().position(vacant).unwrap_or(seats.len());
         if seats.iter().filter(|s| s.takes_columns()).count() >= MEMBERS_MAX || number >= ondisk::generation::SEATS_MAX
         {

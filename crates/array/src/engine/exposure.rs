@@ -3,6 +3,7 @@
 //! What the generation in effect lists counts as well as what is in memory: a loss may come with a power cut, and whoever
 //! opens the array then knows the generation alone.
 
+use base::MemberId;
 use ondisk::MemberState;
 use serde::Serialize;
 
@@ -62,22 +63,33 @@ impl Core {
 
     /// Further members that may be lost, whichever they are.
     pub fn may_fail(&self) -> usize {
+        self.may_fail_without(&[])
+    }
+
+    /// The same once `members` are lost.
+    pub fn may_fail_without(&self, members: &[MemberId]) -> usize {
         if planted(Canary::ExposureOverstated) {
             return self.tolerates();
         }
         let listed_counts = !planted(Canary::ListedUncounted);
-        let table = self.table.borrow();
+        let table = self.segments.read();
         let needed = table.segments.values().filter(|s| s.matters() || (s.listed && listed_counts));
-        let worst = needed.map(|s| self.columns_to_spare(s).unwrap_or(0)).min().unwrap_or_else(|| self.tolerates());
+        let worst =
+            needed.map(|s| self.to_spare_without(s, members).unwrap_or(0)).min().unwrap_or_else(|| self.tolerates());
         let unnamed = self.rebuild.unnamed_to_spare.get().filter(|_| listed_counts);
         // An array of which nothing is left holds nothing.
-        let some_stay = self.seats_in().len().saturating_sub(1);
+        let some_stay = self.seats_in().iter().filter(|s| !members.contains(&s.id)).count().saturating_sub(1);
         worst.min(unnamed.unwrap_or(worst)).min(some_stay)
     }
 
     /// Further columns of a segment that may be lost, whichever they are; `None` if some of its data is lost already.
     pub fn columns_to_spare(&self, seg: &Seg) -> Option<usize> {
-        seg.scheme.to_spare(|c| seg.slots[c].is_none_or(|(m, _)| self.seat(m).is_none_or(|s| !s.is_in())))
+        self.to_spare_without(seg, &[])
+    }
+
+    fn to_spare_without(&self, seg: &Seg, members: &[MemberId]) -> Option<usize> {
+        let gone = |m: MemberId| members.contains(&m) || self.seat(m).is_none_or(|s| !s.is_in());
+        seg.scheme.to_spare(|c| seg.slots[c].is_none_or(|(m, _)| gone(m)))
     }
 
     /// Whether one more loss could be made good: a spare waits, or the drives that would be left have the columns and the room.
@@ -86,7 +98,7 @@ impl Core {
             return false;
         }
         let seats = self.seats.borrow();
-        if seats.iter().any(|s| s.state.get() == MemberState::Spare && s.drive.is_some()) {
+        if seats.iter().any(|s| s.state() == MemberState::Spare && s.drive.is_some()) {
             return true;
         }
         let mut zones: Vec<u32> = seats.iter().filter(|s| s.takes_columns()).map(|s| s.layout.zones).collect();
@@ -105,7 +117,7 @@ impl Core {
     pub fn seats_out(&self) -> (Vec<u16>, Vec<u16>) {
         use crate::engine::status::SeatState;
         let seats = self.seats.borrow();
-        let with = |state| seats.iter().filter(|s| self.seat_state(s) == state).map(|s| s.bay.get()).collect();
+        let with = |state| seats.iter().filter(|s| self.seat_state(s) == state).map(|s| s.bay()).collect();
         (with(SeatState::Failed), with(SeatState::Missing))
     }
 }

@@ -122,7 +122,7 @@ impl Array {
             core.start_log();
             core.start_keeper();
             core.wanted.rebuild.set(true);
-            if !core.memory.borrow().active.is_empty() {
+            if !core.memory.read().active.is_empty() {
                 core.want_checkpoint();
             }
             core.changed.wake();
@@ -228,13 +228,13 @@ impl Array {
 
     /// Lets map nodes take `bytes` in memory from now on; those that are there are read again when they are asked for.
     pub fn set_map_memory(&self, bytes: u64) {
-        self.core.nodes.borrow_mut().resize(bytes);
+        self.core.nodes.resize(bytes);
     }
 
     /// Lets what is not merged into the map take `bytes` in memory from now on: then a checkpoint begins, and while it
     /// merges, as much again may come.
     pub fn set_memtable_memory(&self, bytes: u64) {
-        self.core.facts_max.set((bytes / FACT_BYTES).max(1));
+        self.core.memory.set_facts_max(bytes / FACT_BYTES);
     }
 
     /// Counters, now.

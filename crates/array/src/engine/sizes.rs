@@ -12,6 +12,7 @@ use crate::core::Core;
 use crate::engine::Array;
 use crate::fault::{Refused, RefusedCode, Remedy};
 use crate::member::seat::Seat;
+use crate::space::room::Change;
 
 impl Array {
     /// Where things would lie on a drive of this size. Of a drive that is larger than the slots have room for, the first part
@@ -43,7 +44,7 @@ impl Array {
             Some(old) => format!(
                 "{} are stored; with it in the place of drive {} the array holds {}",
                 human(stored),
-                old.drive_name,
+                old.drive_name(),
                 human(room)
             ),
             None => {
@@ -59,13 +60,13 @@ impl Core {
     /// Blocks that volumes may fill when a drive of so many zones has the place of `old`, or of the largest member, if that is
     /// less than now.
     fn usable_after(&self, old: Option<&Seat>, zones: u32) -> Option<u64> {
-        let counts = |s: &&std::rc::Rc<Seat>| matches!(s.state.get(), MemberState::In | MemberState::Out);
+        let counts = |s: &&std::rc::Rc<Seat>| matches!(s.state(), MemberState::In | MemberState::Out);
         let largest = || {
             let seats = self.seats.borrow();
-            seats.iter().filter(counts).filter(|s| !s.leaving.get()).max_by_key(|s| s.layout.zones).map(|s| s.bay.get())
+            seats.iter().filter(counts).filter(|s| !s.leaves()).max_by_key(|s| s.layout.zones).map(|s| s.bay())
         };
-        let bay = old.map(|old| old.bay.get()).or_else(largest)?;
-        let after = self.usable_blocks_with(Some((bay, zones)));
+        let bay = old.map(|old| old.bay()).or_else(largest)?;
+        let after = self.usable_blocks_if(Change::Takes { bay, zones });
         (after < self.usable_blocks()).then_some(after)
     }
 

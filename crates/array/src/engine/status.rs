@@ -3,7 +3,7 @@
 use std::cell::Cell;
 
 use base::BlockCount;
-use ondisk::{Limits, MemberState, SegmentState, VolumeState, WhyOut};
+use ondisk::{Limits, MemberState, VolumeState, WhyOut};
 use serde::Serialize;
 use uuid::Uuid;
 
@@ -354,9 +354,9 @@ pub struct Iostat {
 impl Core {
     /// The array, now.
     pub fn status(&self) -> Status {
-        let table = self.table.borrow();
-        let used_segments = table.segments.values().filter(|s| s.state != SegmentState::Spare);
-        let blocks_in: u64 = used_segments.map(|s| s.scheme.k() as u64 * u64::from(s.acked)).sum();
+        let table = self.segments.read();
+        let used_segments = table.segments.values().filter(|s| !s.is_spare());
+        let blocks_in: u64 = used_segments.map(|s| s.scheme.k() as u64 * u64::from(s.rows.acked)).sum();
         let live: u64 = table.segments.values().map(|s| u64::from(s.live)).sum();
         drop(table);
         let volumes = self.volume_lines();
@@ -401,19 +401,15 @@ impl Core {
             scrub: self.scrub_status(),
             events: self.events(),
             repaired_blocks: self.tally.repaired_blocks.get(),
-            map_memory: self.nodes.borrow().status(),
+            map_memory: self.nodes.status(),
             memtable_memory: self.memtable_memory(),
-            unmerged_entries: {
-                let memory = self.memory.borrow();
-                memory.active.len() + memory.frozen.as_ref().map_or(0, |f| f.len())
-            },
+            unmerged_entries: self.memory.read().len(),
         }
     }
 
     fn memtable_memory(&self) -> MemtableMemory {
-        let memory = self.memory.borrow();
-        let facts = memory.active.weight() + memory.frozen.as_ref().map_or(0, |f| f.weight());
-        MemtableMemory { bytes: facts * FACT_BYTES, bytes_max: self.facts_max.get() * FACT_BYTES }
+        let bytes = self.memory.read().weight() * FACT_BYTES;
+        MemtableMemory { bytes, bytes_max: self.memory.facts_max() * FACT_BYTES }
     }
 
     fn write_amplification(&self) -> f64 {
@@ -460,12 +456,12 @@ impl Core {
 
     /// A seat in one word.
     pub fn seat_state(&self, s: &Seat) -> SeatState {
-        match s.state.get() {
+        match s.state() {
             MemberState::In if s.drive.is_none() => SeatState::Missing,
-            MemberState::In if s.leaving.get() => SeatState::Leaving,
+            MemberState::In if s.leaves() => SeatState::Leaving,
             MemberState::In => SeatState::In,
             MemberState::Spare => SeatState::Spare,
-            MemberState::Out | MemberState::Vacant if self.bay_filled(s.bay.get()) => SeatState::Replaced,
+            MemberState::Out | MemberState::Vacant if self.bay_filled(s.bay()) => SeatState::Replaced,
             MemberState::Out if s.why_out() == WhyOut::Missing => SeatState::Missing,
             MemberState::Out | MemberState::Vacant => SeatState::Failed,
         }
@@ -473,19 +469,19 @@ impl Core {
 
     fn member_lines(&self) -> Vec<MemberStatus> {
         let seats = self.seats.borrow();
-        let shown = seats.iter().filter(|s| s.state.get() != MemberState::Vacant);
+        let shown = seats.iter().filter(|s| s.state() != MemberState::Vacant);
         shown
             .map(|s| MemberStatus {
                 seat: s.id.0,
                 state: self.seat_state(s),
-                bay: s.bay.get(),
-                missing: s.state.get() == MemberState::Out && s.why_out() == WhyOut::Missing,
-                drive: s.path.clone(),
-                drive_name: s.drive_name.clone(),
+                bay: s.bay(),
+                missing: s.state() == MemberState::Out && s.why_out() == WhyOut::Missing,
+                drive: s.path().to_owned(),
+                drive_name: s.drive_name().to_owned(),
                 bytes: BlockCount(s.layout.drive_blocks).bytes(),
                 bytes_used: BlockCount(s.layout.used_blocks()).bytes(),
                 zones: s.layout.zones,
-                zones_free: s.free.borrow().len() as u64,
+                zones_free: s.zones_free() as u64,
                 reads: s.counters.reads.get(),
                 writes: s.counters.writes.get(),
                 bytes_read: s.counters.bytes_read.get(),

@@ -15,7 +15,7 @@ use std::time::Duration;
 use base::{BLOCK_BYTES, Generation as Number, MemberId, MemberLba, SegmentId};
 use futures::future::{join_all, select};
 use ondisk::generation::{ANCESTORS, generation_id, is_same_or_before};
-use ondisk::{Generation, Member, MemberState, SHARDS, Segment, SegmentState, Volume};
+use ondisk::{Generation, MemberState, SHARDS, Volume};
 use rt::{Buf, Bytes};
 
 use crate::canary::{Canary, planted};
@@ -36,7 +36,7 @@ impl Core {
 
     /// [`Core::commit`], marked as handed over in order if nothing is left to replay when its turn comes.
     pub async fn commit_at_the_end(&self) -> Result<(), Fault> {
-        self.commit_as(|| self.memory.borrow().active.is_empty() && self.log.idle()).await
+        self.commit_as(|| self.memory.read().active.is_empty() && self.log.idle()).await
     }
 
     async fn commit_as(&self, clean: impl Fn() -> bool) -> Result<(), Fault> {
@@ -107,7 +107,7 @@ impl Core {
     async fn write_slot(&self, seat: &Rc<Seat>, generation: &Generation, image: Bytes) -> Result<(), SlotError> {
         let number = generation.number.0;
         let slots = if planted(Canary::OneSlot) { 1 } else { 2 };
-        if seat.holds_newest.get() && self.is_set_back(seat).await {
+        if seat.holds_newest() && self.is_set_back(seat).await {
             return Err(SlotError::SetBack);
         }
         for slot in 0..2 {
@@ -120,7 +120,7 @@ impl Core {
         if !planted(Canary::SlotNotFlushed) {
             seat.flush().await.map_err(SlotError::Io)?;
         }
-        seat.holds_newest.set(true);
+        seat.is_newest(true);
         Ok(())
     }
 
@@ -189,7 +189,7 @@ impl Core {
             }
             self.look_for_dead().await;
             let _turn = self.system.gate.pass().await;
-            for seat in self.seats_in().into_iter().filter(|s| s.holds_newest.get()) {
+            for seat in self.seats_in().into_iter().filter(|s| s.holds_newest()) {
                 if self.is_set_back(&seat).await {
                     self.member_set_back(seat.id);
                 }
@@ -245,11 +245,7 @@ impl Core {
 
     fn take_effect(&self, generation: &Generation, freed: &[SegmentId]) {
         self.remember_ancestor(generation.number, generation.id);
-        for s in &generation.segments {
-            if let Some(seg) = self.table.borrow_mut().segments.get_mut(&s.id) {
-                seg.listed = true;
-            }
-        }
+        self.segments.are_listed(generation.segments.iter().map(|s| s.id));
         self.give_back(freed);
         for line in &generation.volumes {
             if let Some(vol) = self.volumes.borrow().get(&line.id)
@@ -266,16 +262,8 @@ impl Core {
 
     /// Takes empty segments out of the table; their zones are free when nobody looks at them any more.
     fn give_back(&self, freed: &[SegmentId]) {
-        let mut zones = Vec::new();
-        let mut table = self.table.borrow_mut();
-        for id in freed {
-            if !table.segments.get(id).is_some_and(Seg::is_empty) {
-                continue;
-            }
-            let seg = table.segments.remove(id).expect("it is there");
-            zones.extend(seg.slots.iter().flatten().filter_map(|(m, zone)| Some((self.seat(*m)?, *zone))));
-        }
-        drop(table);
+        let places = self.segments.take_out(freed).into_iter();
+        let zones: Vec<_> = places.filter_map(|(m, zone)| Some((self.seat(m)?, zone))).collect();
         if !zones.is_empty() {
             self.zones_on_their_way(zones.len() as i64);
             self.pins.free_later(zones);
@@ -285,20 +273,20 @@ impl Core {
     /// Segments that hold nothing and whose entries are all merged: when a generation without them has taken effect, their zones
     /// are free.
     fn freeable(&self) -> Vec<SegmentId> {
-        let table = self.table.borrow();
+        let table = self.segments.read();
         let empty = |s: &&Seg| s.is_empty() && !self.in_use_by_log(s.id);
         table.segments.values().filter(empty).map(|s| s.id).collect()
     }
 
     /// Seats that are out and that no segment names any more are nobody's.
     fn vacate_seats(&self) {
-        let table = self.table.borrow();
+        let table = self.segments.read();
         for seat in self.seats.borrow().iter() {
             let named = |m: MemberId| table.segments.values().any(|s| s.uses(m));
             let replaced =
-                |bay: u16| self.seats.borrow().iter().any(|s| s.bay.get() == bay && s.state.get() == MemberState::In);
-            if seat.state.get() == MemberState::Out && !named(seat.id) && replaced(seat.bay.get()) {
-                seat.state.set(MemberState::Vacant);
+                |bay: u16| self.seats.borrow().iter().any(|s| s.bay() == bay && s.state() == MemberState::In);
+            if seat.state() == MemberState::Out && !named(seat.id) && replaced(seat.bay()) {
+                seat.is_given_up();
             }
         }
     }
@@ -310,7 +298,7 @@ impl Core {
         let number = Number(self.system.number.get() + 1);
         let id = generation_id(self.system.session, number);
         self.seats.borrow().iter().for_each(|s| s.gone_with(number));
-        let table = self.table.borrow();
+        let table = self.segments.read();
         let listed = |s: &&Seg| !freed.contains(&s.id) || planted(Canary::FreedListed);
         Generation {
             array: self.shape.array,
@@ -331,9 +319,9 @@ impl Core {
             next_volume: self.next_volume.get(),
             replay_from: [self.system.replay_from.get(); SHARDS],
             settings: *self.settings.borrow(),
-            members: self.seats.borrow().iter().map(|s| member_line(s)).collect(),
+            members: self.seats.borrow().iter().map(|s| s.line()).collect(),
             volumes: self.volumes.borrow().values().map(|v| volume_line(v)).collect(),
-            segments: table.segments.values().filter(listed).map(segment_line).collect(),
+            segments: table.segments.values().filter(listed).map(Seg::line).collect(),
         }
     }
 }
@@ -355,20 +343,6 @@ enum SlotError {
     SetBack,
 }
 
-fn member_line(s: &Seat) -> Member {
-    Member {
-        uuid: s.uuid,
-        state: s.state.get(),
-        bay: s.bay.get(),
-        drive_blocks: s.layout.drive_blocks,
-        zones: s.layout.zones,
-        leaving: s.leaving.get() && s.state.get() == MemberState::In,
-        gone_since: s.gone_since.get(),
-        why_out: s.why_out(),
-        drive_name: s.drive_name.clone(),
-    }
-}
-
 fn volume_line(v: &Vol) -> Volume {
     Volume {
         id: v.id,
@@ -380,21 +354,5 @@ fn volume_line(v: &Vol) -> Volume {
         height: v.height.get(),
         roots: v.roots.get(),
         limits: v.limits.get(),
-    }
-}
-
-/// Open: rows durable once the flush before the slot is done, and where replay begins. Sealed: all its rows.
-fn segment_line(s: &Seg) -> Segment {
-    let first_unmerged = s.unmerged.iter().map(|u| u.row).min();
-    let sealed = s.state == SegmentState::Sealed;
-    Segment {
-        id: s.id,
-        scheme: s.scheme,
-        state: s.state,
-        slots: s.slots.to_vec(),
-        cuts: s.cuts.to_vec(),
-        live: s.live,
-        rows: s.acked,
-        replay_row: if sealed { first_unmerged } else { Some(first_unmerged.unwrap_or(s.acked)) },
     }
 }

@@ -34,11 +34,9 @@ impl Core {
         let merged = merged?;
         // One step: trees, counts, and what replay may leave out.
         let replaced = merged.publish(self);
-        self.memory.borrow_mut().frozen = None;
+        self.memory.is_merged();
         self.system.replay_from.set(replay_from);
-        for seg in self.table.borrow_mut().segments.values_mut() {
-            seg.unmerged.retain(|u| u.last >= (replay_from.epoch, replay_from.seq));
-        }
+        self.segments.are_merged(replay_from);
         crate::member::seat::add(&self.tally.checkpoints, 1);
         self.measure_room();
         let committed = self.commit().await;
@@ -50,7 +48,7 @@ impl Core {
     async fn forget_merged(&self, table: Rc<Memtable>, replaced: &[Pba]) {
         let pieces = Pieces::of(1, &self.rt);
         for places in replaced.chunks(NODES_LET_GO) {
-            self.nodes.borrow_mut().forget(places);
+            self.nodes.forget(places);
             pieces.did(1).await;
         }
         // Whoever still looks into it drops it.
@@ -76,14 +74,9 @@ impl Core {
     /// Swaps the memtables. Replay begins at the oldest entry that is numbered and not acknowledged: everything
     /// from there on is replayed in order, merged or not, which gives the same state.
     fn freeze_memtable(&self) -> (Rc<Memtable>, ReplayFrom) {
-        let mut memory = self.memory.borrow_mut();
-        if memory.frozen.is_none() {
-            memory.frozen = Some(Rc::new(std::mem::take(&mut memory.active)));
-            crate::member::seat::add(&self.freezes, 1);
+        self.memory.freeze(|| {
             let unacked = self.log.lowest_unacked().filter(|_| !planted(Canary::ReplayLate));
-            let seq = unacked.unwrap_or(self.next_seq.get());
-            memory.frozen_from = ReplayFrom { epoch: self.epoch.get(), seq };
-        }
-        (memory.frozen.clone().expect("just set"), memory.frozen_from)
+            ReplayFrom { epoch: self.epoch.get(), seq: unacked.unwrap_or(self.next_seq.get()) }
+        })
     }
 }

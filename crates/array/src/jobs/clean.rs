@@ -18,7 +18,7 @@ use std::time::Duration;
 use base::{Lba, Pba, SegmentId, VolumeId};
 use futures::future::{Either, select};
 use futures::stream::{self, FuturesUnordered, StreamExt};
-use ondisk::{Entry, MapRef, Place, RecordHeader, SegmentState, VolumeState};
+use ondisk::{Entry, MapRef, Place, RecordHeader, VolumeState};
 
 use crate::canary::{Canary, planted};
 use crate::core::{Core, Phase};
@@ -30,7 +30,7 @@ use crate::map::NodeKey;
 use crate::map::memtable::Touch;
 use crate::member::seat::MOVES_AT_ONCE;
 use crate::row::Columns;
-use crate::space::segment::{Seg, pba};
+use crate::space::segment::{Hold, Life, Seg, pba};
 use crate::sync::Pieces;
 
 /// Rows of a step's record, about, as far as its header has room for entries: the larger, the less of it is header and padding.
@@ -219,9 +219,9 @@ impl Core {
 
     /// What is left of the segment that a stream appends to, in thousandths.
     fn rest_of(&self, stream: StreamId) -> i64 {
-        let table = self.table.borrow();
+        let table = self.segments.read();
         let segment = self.log.stream(stream).segment.get().and_then(|id| table.segments.get(&id));
-        let rest = segment.map_or(0, |s| s.scheme.k() as u64 * u64::from(self.shape.zone_blocks - s.append));
+        let rest = segment.map_or(0, |s| s.scheme.k() as u64 * u64::from(self.shape.zone_blocks - s.rows.append));
         (rest * SHARE as u64 / self.segment_blocks_now().max(1)) as i64
     }
 
@@ -230,7 +230,7 @@ impl Core {
     /// while hosts wait.
     async fn something_new(&self) {
         let (written, left) = (self.tally.host_blocks_written.get(), self.room_left());
-        let facts = self.memory.borrow().active.len();
+        let facts = self.memory.read().active.len();
         let quarter = self.segment_blocks_now() / 4;
         let members = || self.seats.borrow().iter().map(|s| s.takes_columns()).collect::<Vec<bool>>();
         let before = members();
@@ -239,7 +239,7 @@ impl Core {
             let stopped = self.room_left() <= ladder.stop_floor || self.room_now() <= ladder.write_floor as i64 * SHARE;
             let enough = if stopped { 1 } else { quarter };
             self.tally.host_blocks_written.get() - written >= enough
-                || self.memory.borrow().active.len().abs_diff(facts) as u64 >= enough
+                || self.memory.read().active.len().abs_diff(facts) as u64 >= enough
                 || self.room_left() != left
                 || members() != before
         };
@@ -261,7 +261,7 @@ impl Core {
         let mut live = Vec::new();
         let mut others = false;
         let pieces = Pieces::of(LOOKS_IN_A_PIECE, &self.rt);
-        let rows = self.table.borrow().segments.get(&id).map(|s| s.acked);
+        let rows = self.segments.read().segments.get(&id).map(|s| s.rows.acked);
         let (Some(columns), Some(rows)) = (self.columns(id), rows) else { return Err(Fault::Closed) };
         let mut row = 0;
         while row < rows {
@@ -273,9 +273,7 @@ impl Core {
                 let Some(header) = self.ask_for_good(Option::is_none, header).await else {
                     self.writable()?;
                     self.error(format!("segment {id}: the record header at row {row} is lost; the segment stays"));
-                    if let Some(seg) = self.table.borrow_mut().segments.get_mut(&id) {
-                        seg.busy = true;
-                    }
+                    self.segments.has_lost_a_header(id);
                     return Err(Fault::Medium);
                 };
                 for (index, entry, crc) in header.payload() {
@@ -303,7 +301,7 @@ impl Core {
                     Err(Fault::Medium) if !planted(Canary::LostLeafStops) => {
                         let (volume, lba, _) = block;
                         let lba = NodeKey::leaf(volume, lba).first_lba();
-                        self.memory.borrow_mut().active.touched.insert(Touch { volume, level: 0, lba });
+                        self.memory.touch(Touch { volume, level: 0, lba });
                         others = true;
                     }
                     Err(other) => return Err(other),
@@ -384,9 +382,7 @@ impl Core {
         let done = std::cell::Cell::new(0);
         let after_step = || {
             done.set(done.get() + 1);
-            if let Some(seg) = self.table.borrow_mut().segments.get_mut(&victim.id) {
-                seg.emptied = (done.get() * SHARE as usize / steps) as u16;
-            }
+            self.segments.is_emptied(victim.id, (done.get() * SHARE as usize / steps) as u16);
             self.measure_room();
             self.pace().gained(gain_blocks / steps as f64, self.rt.now().0);
             self.changed.wake();
@@ -405,11 +401,9 @@ impl Core {
             }
         }
         let vacated = result.is_ok() && self.is_vacated(&there).await.unwrap_or(false);
-        if let Some(seg) = self.table.borrow_mut().segments.get_mut(&victim.id) {
-            match result {
-                Ok(()) => (seg.cleaned, seg.vacated) = (Some(self.freezes.get()), vacated),
-                Err(_) => seg.emptied = 0,
-            }
+        match result {
+            Ok(()) => self.segments.is_cleaned(victim.id, self.memory.freezes(), vacated),
+            Err(_) => self.segments.is_not_cleaned(victim.id),
         }
         self.measure_room();
         result
@@ -497,7 +491,7 @@ impl Core {
         let now = self.node_ref(&vol.roots.get(), vol.height.get(), key).await?;
         let there = matches!(now, MapRef::At(place) if place.pba == at);
         if there {
-            self.memory.borrow_mut().active.touched.insert(Touch { volume, level, lba });
+            self.memory.touch(Touch { volume, level, lba });
         }
         Ok(there)
     }
@@ -505,10 +499,14 @@ impl Core {
     /// Segments that wait to be given back, in thousandths: vacated ones by the next generation; others, emptied since the last
     /// memtable was frozen, by the next checkpoint.
     fn emptied_waiting(&self, vacated: bool) -> i64 {
-        let table = self.table.borrow();
+        let table = self.segments.read();
         let worth = self.zones_worth();
-        let emptied = |s: &Seg| s.vacated || s.cleaned == Some(self.freezes.get());
-        let waits = |s: &&Seg| s.state == SegmentState::Sealed && s.vacated == vacated && !s.busy && emptied(s);
+        let emptied = |s: &Seg| match s.life {
+            Life::Spare | Life::Open | Life::Sealed | Life::Emptying(_) => false,
+            Life::Emptied { frozen } => !vacated && frozen == self.memory.freezes(),
+            Life::Vacated { .. } => vacated,
+        };
+        let waits = |s: &&Seg| s.hold == Hold::Free && emptied(s);
         table.segments.values().filter(waits).map(|s| worth.of(s)).sum()
     }
 }

@@ -4,7 +4,7 @@
 //! that lacks a member.
 
 use base::SegmentId;
-use ondisk::{MemberState, SegmentState};
+use ondisk::MemberState;
 
 use crate::canary::{Canary, planted};
 use crate::core::{Core, Phase};
@@ -19,10 +19,7 @@ impl Core {
             self.changed.until(|| !self.log.writing_to(id)).await;
             let unacked = self.take_unacked(id);
             // Sealed by its last record, and freed, meanwhile: nothing to do.
-            if let Some(seg) = self.table.borrow_mut().segments.get_mut(&id) {
-                seg.append = seg.acked;
-                seg.state = SegmentState::Sealed;
-            }
+            self.segments.seal(id);
             for stream in crate::log::STREAMS {
                 let stream = self.log.stream(stream);
                 if stream.segment.get() == Some(id) {
@@ -57,10 +54,9 @@ impl Core {
         if self.phase.get() != Phase::Open {
             return Vec::new();
         }
-        let table = self.table.borrow();
+        let table = self.segments.read();
         let seats = self.seats.borrow();
-        let out =
-            |s: &Seg| s.slots.iter().flatten().any(|(m, _)| seats[usize::from(m.0)].state.get() != MemberState::In);
-        table.segments.values().filter(|s| s.state == SegmentState::Open && out(s)).map(|s| s.id).collect()
+        let out = |s: &Seg| s.slots.iter().flatten().any(|(m, _)| seats[usize::from(m.0)].state() != MemberState::In);
+        table.segments.values().filter(|s| s.is_open() && out(s)).map(|s| s.id).collect()
     }
 }

@@ -89,7 +89,7 @@ impl Core {
             let free = |(seat, zone): (Rc<Seat>, u32)| async move {
                 let n = base::BlockCount(u64::from(seat.layout.zone_blocks));
                 seat.deallocate(seat.layout.zone_row(zone, 0), n).await;
-                seat.free.borrow_mut().insert(zone);
+                seat.give_zone(zone);
             };
             futures::future::join_all(zones.into_iter().map(free)).await;
             self.zones_on_their_way(-count);

@@ -61,23 +61,21 @@ impl Core {
     }
 
     fn may_go(&self, seat: &Seat) -> bool {
-        let early = planted(Canary::LeavesEarly) && seat.is_in() && seat.leaving.get();
-        let bare = || seat.free.borrow().len() == seat.layout.zones as usize;
-        early || (seat.is_in() && seat.leaving.get() && bare())
+        let early = planted(Canary::LeavesEarly) && seat.is_in() && seat.leaves();
+        early || (seat.is_in() && seat.leaves() && seat.is_bare())
     }
 
     /// Members with nothing on them leave with the generation that is about to be written.
     pub fn release_members(&self) {
         for seat in self.seats.borrow().iter().filter(|s| self.may_go(s)) {
-            seat.state.set(MemberState::Vacant);
-            seat.leaving.set(false);
+            seat.is_given_up();
             self.rebuild.going.borrow_mut().push(seat.clone());
         }
     }
 
     /// A spare leaves with the next generation.
     pub fn release_spare(&self, seat: &Rc<Seat>) {
-        seat.state.set(MemberState::Vacant);
+        seat.is_given_up();
         self.rebuild.going.borrow_mut().push(seat.clone());
     }
 
@@ -90,9 +88,12 @@ impl Core {
             let wiped = seat.wipe().await;
             self.note(match wiped {
                 Ok(()) => {
-                    format!("drive {} has left: it holds no data of the array, and its label is wiped", seat.drive_name)
+                    format!(
+                        "drive {} has left: it holds no data of the array, and its label is wiped",
+                        seat.drive_name()
+                    )
                 }
-                Err(e) => format!("drive {} has left; its label could not be wiped: {e}", seat.drive_name),
+                Err(e) => format!("drive {} has left; its label could not be wiped: {e}", seat.drive_name()),
             });
             self.rebuild.gone.borrow_mut().retain(|s| !Rc::ptr_eq(s, &seat));
             self.changed.wake();
@@ -108,8 +109,8 @@ impl Core {
             };
             let wiped = f.drive.within(LATE_OUT, seat.wipe()).await;
             self.note(match wiped {
-                Ok(()) => format!("drive {} had left before: its label is wiped now", seat.drive_name),
-                Err(e) => format!("drive {} had left before; its label could not be wiped: {e}", seat.drive_name),
+                Ok(()) => format!("drive {} had left before: its label is wiped now", seat.drive_name()),
+                Err(e) => format!("drive {} had left before; its label could not be wiped: {e}", seat.drive_name()),
             });
         }
     }
@@ -118,7 +119,7 @@ impl Core {
     pub fn is_leaving(&self, seat: &Rc<Seat>) -> bool {
         let p = &self.rebuild;
         let listed = |list: &RefCell<Vec<Rc<Seat>>>| list.borrow().iter().any(|s| Rc::ptr_eq(s, seat));
-        (seat.is_in() && seat.leaving.get()) || listed(&p.going) || listed(&p.gone)
+        (seat.is_in() && seat.leaves()) || listed(&p.going) || listed(&p.gone)
     }
 }
 

@@ -23,7 +23,7 @@ use std::time::Duration;
 
 use base::{BlockCount, MemberId, SegmentId};
 use futures::future::{join_all, select};
-use ondisk::{MemberState, Scheme, SegmentState, Slot};
+use ondisk::{MemberState, Scheme, Slot};
 
 use crate::canary::{Canary, planted};
 use crate::core::{Core, Phase};
@@ -32,7 +32,9 @@ use crate::fault::Fault;
 use crate::jobs::rebuild_pace::{LANES, RebuildPace};
 use crate::jobs::victims::Victim;
 use crate::member::seat::Seat;
-use crate::space::segment::{Seg, Table, choose};
+use crate::space::choose::choose;
+use crate::space::segment::Seg;
+use crate::space::segments::Table;
 
 /// Segments restored before the generation that names them.
 const SEGMENTS_PER_GENERATION: u64 = 8;
@@ -97,17 +99,17 @@ impl Progress {
 impl Core {
     /// Whether a column has to be made from the others.
     pub(crate) fn is_lost(&self, slot: &Slot) -> bool {
-        slot.is_none_or(|(m, _)| self.seat(m).is_none_or(|s| s.state.get() != MemberState::In))
+        slot.is_none_or(|(m, _)| self.seat(m).is_none_or(|s| s.state() != MemberState::In))
     }
 
     /// Whether a column has to be somewhere else.
     pub(crate) fn is_homeless(&self, slot: &Slot) -> bool {
-        self.is_lost(slot) || slot.is_some_and(|(m, _)| self.seat(m).is_some_and(|s| s.leaving.get()))
+        self.is_lost(slot) || slot.is_some_and(|(m, _)| self.seat(m).is_some_and(|s| s.leaves()))
     }
 
     /// Sealed or open segments that hold something and lack a column.
     pub fn broken_segments(&self) -> impl Iterator<Item = SegmentId> {
-        let table = self.table.borrow();
+        let table = self.segments.read();
         let broken = |s: &&Seg| s.matters() && s.slots.iter().any(|slot| self.is_lost(slot));
         table.segments.values().filter(broken).map(|s| s.id).collect::<Vec<_>>().into_iter()
     }
@@ -120,36 +122,36 @@ impl Core {
     /// Whether the generation in effect lists a segment that lacks a column and that nobody needs any more, or yet: a
     /// process that opens the array cannot know that.
     fn is_behind(&self) -> bool {
-        let table = self.table.borrow();
+        let table = self.segments.read();
         let behind = |s: &Seg| s.listed && !s.matters() && s.slots.iter().any(|slot| self.is_lost(slot));
         table.segments.values().any(behind)
     }
 
     /// Whether a member is out whose bay nobody has taken.
     pub fn lacks_members(&self) -> bool {
-        self.seats.borrow().iter().any(|s| s.state.get() == MemberState::Out && !self.bay_filled(s.bay.get()))
+        self.seats.borrow().iter().any(|s| s.state() == MemberState::Out && !self.bay_filled(s.bay()))
     }
 
     /// Segments that are to be rebuilt, and the bytes of their columns that are.
     fn rebuild_left(&self) -> (u64, u64) {
-        let table = self.table.borrow();
+        let table = self.segments.read();
         // What was cleaned waits for its generation.
-        let left = table.segments.values().filter(|s| s.matters() && s.cleaned.is_none()).map(|s| s.id);
+        let left = table.segments.values().filter(|s| s.matters() && !s.is_cleaned()).map(|s| s.id);
         let work = left.map(|id| self.homeless_bytes(id)).filter(|bytes| *bytes > 0);
         work.fold((0, 0), |(n, all), bytes| (n + 1, all + bytes))
     }
 
     /// Bytes of a segment's columns that have to be somewhere else.
     fn homeless_bytes(&self, id: SegmentId) -> u64 {
-        let table = self.table.borrow();
+        let table = self.segments.read();
         let Some(seg) = table.segments.get(&id) else { return 0 };
         let columns = seg.slots.iter().filter(|slot| self.is_homeless(slot)).count() as u64;
-        BlockCount(columns * u64::from(seg.acked)).bytes()
+        BlockCount(columns * u64::from(seg.rows.acked)).bytes()
     }
 
     /// Whether somebody who is in sits in `bay`.
     pub fn bay_filled(&self, bay: u16) -> bool {
-        self.seats.borrow().iter().any(|s| s.bay.get() == bay && s.is_in())
+        self.seats.borrow().iter().any(|s| s.bay() == bay && s.is_in())
     }
 
     /// Whether one is under way.
@@ -235,9 +237,9 @@ impl Core {
 
     /// Rebuilds wait. What lacks a column and holds nothing any more only has to be left out by a generation: that is no rebuild.
     async fn leave_out_what_is_empty(&self) {
-        let empty = |s: &Seg| s.is_empty() || s.state == SegmentState::Spare;
+        let empty = |s: &Seg| s.is_empty() || s.is_spare();
         let waits = |s: &Seg| s.listed && empty(s) && s.slots.iter().any(|slot| self.is_lost(slot));
-        let any = self.table.borrow().segments.values().any(|s| waits(s) && !self.in_use_by_log(s.id));
+        let any = self.segments.read().segments.values().any(|s| waits(s) && !self.in_use_by_log(s.id));
         if any && self.writable().is_ok() && !self.closing.get() && !self.lacks_members() {
             // It freezes the array when it fails for good.
             let _ = self.commit().await;
@@ -254,7 +256,7 @@ impl Core {
         p.counted.set(false);
         p.passed_over.borrow_mut().clear();
         p.cleaned.borrow_mut().clear();
-        if !self.memory.borrow().active.is_empty() {
+        if !self.memory.read().active.is_empty() {
             // So that what was overwritten or given back since the last one is not carried to a new place.
             self.checkpoint_and_wait().await;
         }
@@ -283,7 +285,7 @@ impl Core {
 
     /// Whether something is left that has no place for want of room.
     fn room_may_come(&self) -> bool {
-        let table = self.table.borrow();
+        let table = self.segments.read();
         let seats = self.seats.borrow();
         let waits = |s: &Seg| {
             let leaves = s.slots.iter().any(|slot| self.is_homeless(slot) && !self.is_lost(slot));
@@ -349,7 +351,7 @@ impl Core {
                     self.empty(victim, false).await;
                     self.give_back_emptied();
                     self.rebuild_rest(turn, self.rt.now() - began).await;
-                    let cleaned = self.table.borrow().segments.get(&id).is_none_or(|s| s.cleaned.is_some());
+                    let cleaned = self.segments.read().segments.get(&id).is_none_or(|s| s.is_cleaned());
                     self.rebuilt(if cleaned { bytes } else { 0 });
                     Ok(cleaned)
                 }
@@ -396,16 +398,15 @@ impl Core {
         let mut segments: Vec<_> = {
             let (under_way, passed_over) = (p.under_way.borrow(), p.passed_over.borrow());
             let emptied = self.being_emptied.borrow();
-            let table = self.table.borrow();
+            let table = self.segments.read();
             let last = !self.another_can_be_had(&table);
-            let goes_on =
-                |s: &Seg| s.state == SegmentState::Open && (s.live > 0 || !s.unmerged.is_empty() || s.fresh_nodes);
+            let goes_on = |s: &Seg| s.is_open() && (s.live > 0 || !s.unmerged.is_empty() || s.fresh_nodes);
             let free = |s: &&Seg| {
                 let taken = under_way.contains(&s.id) || passed_over.contains(&s.id) || emptied.contains_key(&s.id);
                 !(taken || last && goes_on(s))
                     && s.matters()
-                    && s.cleaned.is_none()
-                    && (p.counted.get() || !is_uncounted(s))
+                    && !s.is_cleaned()
+                    && (p.counted.get() || !s.is_uncounted())
             };
             let homeless = |s: &&Seg| s.slots.iter().any(|slot| self.is_homeless(slot));
             let order = |s: &Seg| (self.spare_columns(s), !s.unmerged.is_empty(), Reverse(s.live), s.id);
@@ -420,7 +421,7 @@ impl Core {
 
     /// Whether there is room for another segment: else those that are open and hold something stay so, and make it.
     pub(crate) fn another_can_be_had(&self, table: &Table) -> bool {
-        let spare = |s: &Seg| s.state == SegmentState::Spare;
+        let spare = |s: &Seg| s.is_spare();
         table.segments.values().any(spare)
             || choose(&self.seats.borrow(), self.shape.scheme, table.next, self.room.short()).is_some()
     }
@@ -443,11 +444,11 @@ impl Core {
     /// The cheaper way; `None` when there is none now.
     fn way_for(&self, id: SegmentId) -> Option<Way> {
         let restorable = self.place_for(id, &[]).is_some();
-        let table = self.table.borrow();
+        let table = self.segments.read();
         let seg = table.segments.get(&id)?;
         let (restore, clean) = self.costs(seg);
         let lost = seg.slots.iter().any(|slot| self.is_lost(slot));
-        let open = seg.state == SegmentState::Open;
+        let open = seg.is_open();
         let too_few = self.lacks_seats(seg);
         drop(table);
         // Without a place for what is lost an array stays degraded until a drive comes that is awaited; but a member that leaves
@@ -471,7 +472,7 @@ impl Core {
         let parity = matches!(seg.scheme, Scheme::Parity { .. });
         let from_row = parity && columns().any(|(c, slot)| c as u64 >= k || self.is_lost(slot));
         let lost_data = columns().filter(|(c, slot)| (*c as u64) < k && self.is_lost(slot)).count() as u64;
-        let restore = u64::from(seg.acked) * (if from_row { k } else { homeless } + WRITE_COST * homeless);
+        let restore = u64::from(seg.rows.acked) * (if from_row { k } else { homeless } + WRITE_COST * homeless);
         // A block of a lost column takes a row to read.
         let reads = if parity { k + lost_data * (k - 1) } else { k };
         let clean = u64::from(seg.live) * (reads + WRITE_COST * width) / k;
@@ -486,12 +487,12 @@ impl Core {
 
     /// Whether segments wait for a checkpoint that gives them back, or counts them.
     fn some_wait_for_counts(&self) -> bool {
-        let table = self.table.borrow();
+        let table = self.segments.read();
         let moves =
             |s: &Seg| s.slots.iter().any(|slot| self.is_homeless(slot) && !self.is_lost(slot)) || self.lacks_seats(s);
         let waits = |s: &&Seg| {
-            let cleaned = s.cleaned.is_some() && self.rebuild.cleaned.borrow().contains(&s.id);
-            let uncounted = is_uncounted(s) || (s.state == SegmentState::Sealed && !s.unmerged.is_empty() && moves(s));
+            let cleaned = s.is_cleaned() && self.rebuild.cleaned.borrow().contains(&s.id);
+            let uncounted = s.is_uncounted() || (s.is_sealed() && !s.unmerged.is_empty() && moves(s));
             let released = s.is_empty() && moves(s);
             released || (s.matters() && (cleaned || (uncounted && !self.rebuild.counted.get())))
         };
@@ -502,11 +503,10 @@ impl Core {
     /// Spares take the bays of members that are out.
     fn seat_spares(&self) {
         let seats = self.seats.borrow();
-        for out in seats.iter().filter(|s| s.state.get() == MemberState::Out && !self.bay_filled(s.bay.get())) {
-            let spare = seats.iter().find(|s| s.state.get() == MemberState::Spare && s.drive.is_some());
+        for out in seats.iter().filter(|s| s.state() == MemberState::Out && !self.bay_filled(s.bay())) {
+            let spare = seats.iter().find(|s| s.state() == MemberState::Spare && s.drive.is_some());
             if let Some(spare) = spare {
-                spare.bay.set(out.bay.get());
-                spare.state.set(MemberState::In);
+                spare.takes_bay(out.bay());
                 self.note(format!("spare {} takes the place of {}", spare.title(), out.title()));
             }
         }
@@ -514,16 +514,14 @@ impl Core {
 
     /// A member with room that has no column of the segment; one in the bay that a column is lost from first.
     pub(crate) fn place_for(&self, id: SegmentId, taken: &[MemberId]) -> Option<Rc<Seat>> {
-        let table = self.table.borrow();
+        let table = self.segments.read();
         let seg = table.segments.get(&id)?;
         let seats = self.seats.borrow().clone();
         let homeless = seg.slots.iter().filter(|slot| self.is_homeless(slot)).flatten();
-        let bays: Vec<u16> = homeless.map(|(m, _)| seats[usize::from(m.0)].bay.get()).collect();
-        let room = |s: &&Rc<Seat>| {
-            s.takes_columns() && !s.free.borrow().is_empty() && !seg.uses(s.id) && !taken.contains(&s.id)
-        };
-        let in_bay = |s: &Rc<Seat>| bays.contains(&s.bay.get());
-        let best = seats.iter().filter(room).max_by_key(|s| (in_bay(s), s.free.borrow().len())).cloned();
+        let bays: Vec<u16> = homeless.map(|(m, _)| seats[usize::from(m.0)].bay()).collect();
+        let room = |s: &&Rc<Seat>| s.takes_columns() && s.zones_free() > 0 && !seg.uses(s.id) && !taken.contains(&s.id);
+        let in_bay = |s: &Rc<Seat>| bays.contains(&s.bay());
+        let best = seats.iter().filter(room).max_by_key(|s| (in_bay(s), s.zones_free())).cloned();
         drop(table);
         best.filter(|s| self.may_rebuild_on(s))
     }
@@ -534,11 +532,6 @@ impl Core {
         let busy = || p.running.get() || self.wanted.rebuild.get() || self.degrading.get() || self.somebody_may_go();
         self.changed.until(|| self.phase.get() != Phase::Open || !busy()).await;
     }
-}
-
-/// Whether nobody knows yet what is live in a segment: all its entries may have been overwritten since.
-fn is_uncounted(s: &Seg) -> bool {
-    s.state == SegmentState::Sealed && s.live == 0 && !s.unmerged.is_empty()
 }
 
 #[cfg(test)]
@@ -564,15 +557,10 @@ mod tests {
             let array = Array::create(&rt, drives, &spec).await.unwrap();
             array.rebuild_pause(true).await.unwrap();
             let core = &array.core;
-            let unused = |s: &&Seg| s.listed && s.state == SegmentState::Spare && !core.in_use_by_log(s.id);
-            let id = core.table.borrow().segments.values().find(unused).map(|s| s.id).unwrap();
-            {
-                // As one that the cleaner has emptied, and that lost a column before.
-                let mut table = core.table.borrow_mut();
-                let seg = table.get_mut(id);
-                seg.state = SegmentState::Sealed;
-                Rc::make_mut(&mut seg.slots)[0] = None;
-            }
+            let unused = |s: &&Seg| s.listed && s.is_spare() && !core.in_use_by_log(s.id);
+            let id = core.segments.read().segments.values().find(unused).map(|s| s.id).unwrap();
+            // As one that the cleaner has emptied, and that lost a column before.
+            core.segments.break_for_test(id);
             assert_eq!(array.state(), ArrayState::Rebuilding);
             rt.sleep(LOOK_WHILE_PAUSED + Duration::from_secs(1)).await;
             assert_eq!(array.state(), ArrayState::Optimal);

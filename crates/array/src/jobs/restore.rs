@@ -10,7 +10,7 @@ use std::rc::Rc;
 
 use base::{BLOCK_BYTES, SegmentId};
 use futures::future::join_all;
-use ondisk::{RecordHeader, Scheme, SegmentState, crc32c};
+use ondisk::{RecordHeader, Scheme, crc32c};
 use rt::{Buf, Bytes, IoError};
 
 use crate::canary::{Canary, planted};
@@ -56,7 +56,7 @@ impl Core {
         for column in (0..columns.slots.len()).filter(|&c| self.is_homeless(&columns.slots[c])) {
             let taken: Vec<_> = targets.iter().map(|t| t.seat.id).collect();
             let Some(seat) = self.place_for(id, &taken) else { break };
-            let zone = seat.free.borrow_mut().pop_first().expect("chosen for room");
+            let zone = seat.take_zone().expect("chosen for room");
             targets.push(Target { column, seat, zone });
             self.measure_room();
         }
@@ -65,27 +65,18 @@ impl Core {
         }
         self.changed.wake();
         // While it is busy its columns stay where they are: nothing else moves them, and it is not freed.
-        let (rows, busy) = {
-            let mut table = self.table.borrow_mut();
-            let seg = table.get_mut(id);
-            (seg.acked, std::mem::replace(&mut seg.busy, true))
-        };
+        let rows = self.segments.hold(id);
         let copied = self.copy_columns(&columns, rows, &targets).await;
         let placed = copied == Ok(true) && targets.iter().all(|t| t.seat.is_in());
-        let mut table = self.table.borrow_mut();
-        let seg = table.get_mut(id);
-        seg.busy = busy;
-        let to_spare = self.columns_to_spare(seg).unwrap_or(0);
+        self.segments.let_go(id);
+        let to_spare = self.columns_to_spare(self.segments.read().get(id)).unwrap_or(0);
         for Target { column, seat, zone } in targets {
             if !placed {
-                seat.free.borrow_mut().insert(zone);
+                seat.give_zone(zone);
                 continue;
             }
-            // Who reads has the columns as they were.
-            let was = Rc::make_mut(&mut seg.slots)[column].replace((seat.id, zone));
-            self.moved_from(was);
+            self.moved_from(self.segments.move_column(id, column, (seat.id, zone)));
         }
-        drop(table);
         if placed {
             let unnamed = &self.rebuild.unnamed_to_spare;
             unnamed.set(Some(unnamed.get().map_or(to_spare, |least| least.min(to_spare))));
@@ -112,7 +103,7 @@ impl Core {
 
     /// Takes a segment from its stream, and waits until nothing is in flight there.
     pub(crate) async fn make_sealed(&self, id: SegmentId) -> bool {
-        if !self.table.borrow().segments.get(&id).is_some_and(Seg::matters) {
+        if !self.segments.read().segments.get(&id).is_some_and(Seg::matters) {
             return false;
         }
         for stream in crate::log::STREAMS {
@@ -122,15 +113,7 @@ impl Core {
             }
         }
         self.changed.until(|| self.phase.get() != Phase::Open || !self.log.unacked_in(id)).await;
-        let mut table = self.table.borrow_mut();
-        match table.segments.get_mut(&id) {
-            Some(seg) if self.phase.get() == Phase::Open => {
-                seg.append = seg.acked;
-                seg.state = SegmentState::Sealed;
-                true
-            }
-            _ => false,
-        }
+        self.phase.get() == Phase::Open && self.segments.seal(id)
     }
 
     /// Writes the targets' columns, and makes them durable. False: it was interrupted.
@@ -140,7 +123,7 @@ impl Core {
             let window = if self.hosts_at_work() { ROWS_BESIDE_HOSTS } else { ROWS_AT_ONCE };
             let window = window.min(rows - row);
             let bytes = u64::from(window) * BLOCK_BYTES as u64 * targets.len() as u64;
-            let still_needed = || self.table.borrow().segments.get(&columns.id).is_some_and(Seg::matters);
+            let still_needed = || self.segments.read().segments.get(&columns.id).is_some_and(Seg::matters);
             let Some(turn) = self.rebuild_turn(bytes).await.filter(|_| still_needed()) else { return Ok(false) };
             let began = self.rt.now();
             let end = self.copy_piece(columns, row..rows, window, targets).await?;

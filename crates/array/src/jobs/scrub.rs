@@ -26,7 +26,7 @@ use std::time::Duration;
 
 use base::{MemberId, SegmentId};
 use futures::future::select;
-use ondisk::{ScrubLine, SegmentState};
+use ondisk::ScrubLine;
 use rt::Nanos;
 use serde::Serialize;
 
@@ -318,7 +318,7 @@ impl Core {
             self.set_scrub_line(kind, |line| (line.position, line.started_at) = (1, now));
         }
         let from = self.scrub_line(kind).position;
-        let end = self.table.borrow().next;
+        let end = self.segments.read().next;
         let how = if resumed == 0 { "begins".to_owned() } else { format!("resumes at segment {resumed}") };
         self.note(format!("{} {how}", kind.word()));
         let result = self.scrub_all(kind, from, end).await;
@@ -350,9 +350,9 @@ impl Core {
         // Begun, durably: a restart goes on with it.
         self.commit().await?;
         self.scrub_system_areas().await?;
-        let written = |s: &&Seg| s.state != SegmentState::Spare;
+        let written = |s: &&Seg| !s.is_spare();
         let next = |from: u64| {
-            let table = self.table.borrow();
+            let table = self.segments.read();
             let mut left = table.segments.range(SegmentId(from)..SegmentId(end)).map(|(_, s)| s).filter(written);
             left.next().map(|s| (s.id, 1 + left.count() as u64))
         };
@@ -405,8 +405,8 @@ impl Core {
         let p = &self.scrub;
         let mut found = p.found.borrow_mut();
         let line = found.entry(seat.id).or_insert_with(|| DriveFindings {
-            drive_name: seat.drive_name.clone(),
-            seat: seat.bay.get(),
+            drive_name: seat.drive_name().to_owned(),
+            seat: seat.bay(),
             ..DriveFindings::default()
         });
         line.found += 1;
@@ -440,7 +440,7 @@ impl Core {
         }
         for &id in &failing {
             // The last ones that are open make room; the next scrub finds them again.
-            let may_go = self.another_can_be_had(&self.table.borrow());
+            let may_go = self.another_can_be_had(&self.segments.read());
             if may_go {
                 self.make_sealed(id).await;
             }
@@ -448,7 +448,7 @@ impl Core {
         // What is not merged cannot be moved.
         self.checkpoint_and_wait().await;
         for id in failing {
-            if self.phase.get() != Phase::Open || !self.table.borrow().segments.contains_key(&id) {
+            if self.phase.get() != Phase::Open || !self.segments.read().segments.contains_key(&id) {
                 continue;
             }
             self.warn(format!("segment {id} returns other data than was written: its blocks are moved"));

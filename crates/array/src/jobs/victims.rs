@@ -9,10 +9,9 @@
 //! is emptied for a small gain. Of one age it is the greedy choice. Short of room age does not count.
 
 use base::SegmentId;
-use ondisk::SegmentState;
 
 use crate::core::Core;
-use crate::space::segment::Seg;
+use crate::space::segment::{Hold, Seg};
 
 /// A new segment, for reckoning with parts of segments.
 pub const SHARE: i64 = 1000;
@@ -50,7 +49,7 @@ fn best(victims: impl Iterator<Item = Victim>, next: u64, room: i64, greedy: boo
 impl Core {
     /// The next segment to be emptied; its blocks take no more than `room` thousandths of a segment.
     pub(crate) fn next_victim(&self, room: i64, greedy: bool) -> Option<Victim> {
-        let table = self.table.borrow();
+        let table = self.segments.read();
         let hard = self.hard_to_clean.borrow();
         let cleanable = |s: &&Seg| self.is_cleanable(s) && !hard.contains(&s.id);
         let victims = self.victims(table.segments.values().filter(cleanable));
@@ -59,17 +58,17 @@ impl Core {
 
     /// One segment as a victim, if it can be emptied now, whatever is gained.
     pub(crate) fn victim(&self, id: SegmentId) -> Option<Victim> {
-        let table = self.table.borrow();
+        let table = self.segments.read();
         let seg = table.segments.get(&id).filter(|s| self.is_cleanable(s));
         let room = self.room_to_clean();
         self.victims(seg.into_iter()).into_iter().find(|v| v.takes <= room)
     }
 
     fn is_cleanable(&self, s: &Seg) -> bool {
-        s.state == SegmentState::Sealed
-            && s.cleaned.is_none()
+        s.is_sealed()
+            && !s.is_cleaned()
             && s.unmerged.is_empty()
-            && !s.busy
+            && s.hold == Hold::Free
             && !s.fresh_nodes
             && !s.is_empty()
             && !self.being_emptied.borrow().contains_key(&s.id)

@@ -5,7 +5,7 @@ use std::rc::Rc;
 
 use base::{BLOCK_BYTES, SegmentId, Seq};
 use ondisk::record::payload_place;
-use ondisk::{ENTRIES_MAX, Entry, MemberState, RecordHeader, Scheme, SegmentState};
+use ondisk::{ENTRIES_MAX, Entry, MemberState, RecordHeader, Scheme};
 use rt::{Buf, Bytes};
 
 use super::{Piece, Record, Stream, StreamId, What};
@@ -55,11 +55,11 @@ impl Core {
         }
         let segment = self.open_segment(id)?;
         let (scheme, row, room) = {
-            let table = self.table.borrow();
+            let table = self.segments.read();
             let seg = table.get(segment);
-            let from = if planted(Canary::WindowFromAcked) { seg.acked } else { seg.durable };
-            let window = (from + window_rows(self.shape.zone_blocks)).saturating_sub(seg.append);
-            (seg.scheme, seg.append, (self.shape.zone_blocks - seg.append).min(window))
+            let from = if planted(Canary::WindowFromAcked) { seg.rows.acked } else { seg.rows.durable };
+            let window = (from + window_rows(self.shape.zone_blocks)).saturating_sub(seg.rows.append);
+            (seg.scheme, seg.rows.append, (self.shape.zone_blocks - seg.rows.append).min(window))
         };
         let k = scheme.k();
         if room == 0 {
@@ -95,14 +95,14 @@ impl Core {
     fn open_segment(&self, id: StreamId) -> Option<SegmentId> {
         let stream = self.log.stream(id);
         if let Some(segment) = stream.segment.get() {
-            let table = self.table.borrow();
+            let table = self.segments.read();
             let seg = table.get(segment);
             let healthy = seg
                 .slots
                 .iter()
                 .flatten()
-                .all(|(m, _)| self.seats.borrow()[usize::from(m.0)].state.get() == MemberState::In);
-            if healthy && seg.state == SegmentState::Open && seg.append < self.shape.zone_blocks {
+                .all(|(m, _)| self.seats.borrow()[usize::from(m.0)].state() == MemberState::In);
+            if healthy && seg.is_open() && seg.rows.append < self.shape.zone_blocks {
                 return Some(segment);
             }
             stream.segment.set(None);
@@ -136,11 +136,8 @@ impl Core {
         let first_seq = self.next_seq.get();
         self.next_seq.set(Seq(first_seq.0 + numbered as u64));
         let durable_row = {
-            let mut table = self.table.borrow_mut();
-            let seg = table.get_mut(segment);
-            assert!(seg.append == row && seg.listed, "rows are given out once, in listed segments");
-            seg.append += rows as u32;
-            if planted(Canary::DurableRowForgotten) { 0 } else { seg.durable }
+            let durable = self.segments.give_out(segment, row, rows as u32);
+            if planted(Canary::DurableRowForgotten) { 0 } else { durable }
         };
         let header = RecordHeader {
             array: self.shape.array,

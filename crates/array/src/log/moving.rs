@@ -13,6 +13,7 @@ use std::ops::Range;
 use base::{Lba, VolumeId};
 
 use crate::canary::{Canary, planted};
+use crate::map::memory::Moves;
 
 /// Blocks being moved without a lock, and whether something newer is known of them.
 #[derive(Default)]
@@ -32,21 +33,21 @@ impl Moving {
         self.blocks.borrow().contains_key(&(volume, lba.0))
     }
 
-    /// Something newer is known of these blocks.
-    pub fn overtake(&self, volume: VolumeId, blocks: Range<u64>) {
+    /// The move of a block is over, or given up.
+    pub fn end(&self, volume: VolumeId, lba: Lba) {
+        self.blocks.borrow_mut().remove(&(volume, lba.0));
+    }
+}
+
+impl Moves for Moving {
+    fn is_overtaken(&self, volume: VolumeId, lba: Lba) -> bool {
+        self.blocks.borrow().get(&(volume, lba.0)).is_some_and(|overtaken| *overtaken)
+    }
+
+    fn overtake(&self, volume: VolumeId, blocks: Range<u64>) {
         let mut there = self.blocks.borrow_mut();
         if !there.is_empty() && !planted(Canary::OvertakenMoved) {
             there.range_mut((volume, blocks.start)..(volume, blocks.end)).for_each(|(_, overtaken)| *overtaken = true);
         }
-    }
-
-    /// Whether something newer is known of a block than its move.
-    pub fn is_overtaken(&self, volume: VolumeId, lba: Lba) -> bool {
-        self.blocks.borrow().get(&(volume, lba.0)).is_some_and(|overtaken| *overtaken)
-    }
-
-    /// The move of a block is over, or given up.
-    pub fn end(&self, volume: VolumeId, lba: Lba) {
-        self.blocks.borrow_mut().remove(&(volume, lba.0));
     }
 }

@@ -1,12 +1,11 @@
 //! A record on its way: written to all columns at once, acknowledged in row order, put into the memtable.
 
 use std::cell::{Cell, RefCell};
-use std::ops::Range;
 use std::rc::Rc;
 
-use base::{BlockCount, MemberId, Pba, SegmentId, Seq, VolumeId};
+use base::{MemberId, Pba, SegmentId, Seq};
 use futures::future::join_all;
-use ondisk::{Entry, MapRef, Place, SegmentState};
+use ondisk::{Entry, Place};
 use rt::Bytes;
 
 use super::{Moving, Piece, StreamId, What, window_rows};
@@ -15,6 +14,7 @@ use crate::core::Core;
 use crate::fault::Fault;
 use crate::member::seat::add;
 use crate::space::segment::{Seg, Unmerged};
+use crate::space::segments::Acknowledged;
 
 /// Where a record is in its life.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -62,26 +62,6 @@ impl Record {
     }
 }
 
-/// Whether the second entry speaks of the block behind the first one's.
-fn continues(a: &Entry, b: &Entry) -> bool {
-    let block = |entry: &Entry| match *entry {
-        Entry::Data { volume, lba, .. } | Entry::Move { volume, lba, .. } => Some((volume, lba)),
-        Entry::Hole { .. } | Entry::Zero { .. } | Entry::Bad { .. } | Entry::MapNode { .. } | Entry::Pad => None,
-    };
-    block(a).is_some_and(|(volume, lba)| block(b) == Some((volume, lba + BlockCount(1))))
-}
-
-/// The blocks that a run of entries says something new of; a move does not.
-fn newer(run: &[Entry]) -> Option<(VolumeId, Range<u64>)> {
-    match run[0] {
-        Entry::Data { volume, lba, .. } => Some((volume, lba.0..lba.0 + run.len() as u64)),
-        Entry::Hole { volume, lba, blocks, .. }
-        | Entry::Zero { volume, lba, blocks, .. }
-        | Entry::Bad { volume, lba, blocks } => Some((volume, lba.0..lba.0 + u64::from(blocks))),
-        Entry::Move { .. } | Entry::MapNode { .. } | Entry::Pad => None,
-    }
-}
-
 impl Core {
     pub(super) fn start_record(self: &Rc<Self>, record: Rc<Record>) {
         let core = self.clone();
@@ -90,7 +70,7 @@ impl Core {
 
     async fn write_record(self: Rc<Self>, record: Rc<Record>) {
         let (slots, k) = {
-            let table = self.table.borrow();
+            let table = self.segments.read();
             let seg = table.get(record.segment);
             (seg.slots.clone(), seg.scheme.k())
         };
@@ -129,7 +109,7 @@ impl Core {
     fn settle(&self, segment: SegmentId) {
         let is_in = |m: MemberId| self.seat(m).is_some_and(|s| s.is_in());
         let whole = |s: &Seg| s.slots.iter().flatten().all(|(m, _)| is_in(*m));
-        if !self.table.borrow().segments.get(&segment).is_some_and(whole) && !planted(Canary::AckIncomplete) {
+        if !self.segments.read().segments.get(&segment).is_some_and(whole) && !planted(Canary::AckIncomplete) {
             return;
         }
         loop {
@@ -150,31 +130,19 @@ impl Core {
 
     fn acknowledge(&self, record: &Record) {
         {
-            let durable_at_once = self.no_volatile_cache();
-            let mut table = self.table.borrow_mut();
-            let seg = table.get_mut(record.segment);
-            let in_order = seg.acked == record.row || planted(Canary::AckOutOfOrder);
-            assert!(in_order, "records are acknowledged in row order");
-            seg.acked += record.rows;
-            if durable_at_once {
-                seg.durable = seg.acked;
-            } else if seg.acked - seg.durable >= window_rows(self.shape.zone_blocks) / 2
-                && !self.wanted.flush.replace(true)
-            {
+            let zone_blocks = self.shape.zone_blocks;
+            let nodes = matches!(record.entries.first(), Some(Entry::MapNode { .. }));
+            let host_facts = record.end_seq > record.first_seq && !nodes;
+            let last = (self.epoch.get(), Seq(record.end_seq.0.saturating_sub(1)));
+            let unmerged = Unmerged { row: record.row, last };
+            let unmerged = (host_facts && !planted(Canary::ReplayForgotten)).then_some(unmerged);
+            let brought = Acknowledged { row: record.row, rows: record.rows, nodes, unmerged };
+            let waiting = self.segments.acknowledge(record.segment, brought, self.no_volatile_cache(), zone_blocks);
+            if waiting >= window_rows(zone_blocks) / 2 && !self.wanted.flush.replace(true) {
                 self.changed.wake();
             }
-            if seg.acked == self.shape.zone_blocks {
-                seg.state = SegmentState::Sealed;
-            }
-            seg.fresh_nodes |= matches!(record.entries.first(), Some(Entry::MapNode { .. }));
-            let host_facts =
-                record.end_seq > record.first_seq && !matches!(record.entries.first(), Some(Entry::MapNode { .. }));
-            if host_facts && !planted(Canary::ReplayForgotten) {
-                let last = (self.epoch.get(), Seq(record.end_seq.0 - 1));
-                seg.unmerged.push(Unmerged { row: record.row, last });
-            }
         }
-        self.remember(&record.entries, &record.places);
+        self.memory.remember(&record.entries, &record.places, &self.log.moving);
         let mut block = 0;
         for piece in record.pieces.take() {
             let payload = piece.payload_blocks();
@@ -199,52 +167,6 @@ impl Core {
         }
         if self.memtable_share() >= 1.0 {
             self.want_checkpoint();
-        }
-    }
-
-    /// Puts a record's facts into the active memtable. Entries with a payload block name theirs by order.
-    pub fn remember(&self, entries: &[Entry], places: &[Pba]) {
-        let mut memory = self.memory.borrow_mut();
-        let active = &mut memory.active;
-        if !matches!(entries.first(), Some(Entry::MapNode { .. })) {
-            active.kept += 1 + entries.iter().filter(|e| e.payload_crc().is_some()).count() as u64;
-        }
-        let moving = &self.log.moving;
-        let overtaken = |entry: &Entry| match *entry {
-            Entry::Move { volume, lba, .. } => moving.is_overtaken(volume, lba),
-            _ => false,
-        };
-        let mut block = 0;
-        for run in entries.chunk_by(|a, b| continues(a, b) && overtaken(a) == overtaken(b)) {
-            if let Some((volume, blocks)) = newer(run) {
-                moving.overtake(volume, blocks);
-            }
-            match run[0] {
-                Entry::Move { .. } if overtaken(&run[0]) => {}
-                Entry::Data { volume, lba, .. } | Entry::Move { volume, lba, .. } => {
-                    let at = |(entry, pba): (&Entry, &Pba)| {
-                        MapRef::At(Place { pba: *pba, crc: entry.payload_crc().expect("data has a block") })
-                    };
-                    let places = run.iter().zip(&places[block..block + run.len()]).map(at);
-                    if matches!(run[0], Entry::Move { .. }) {
-                        active.put(volume, lba, places);
-                    } else {
-                        active.put_written(volume, lba, places);
-                    }
-                }
-                Entry::Hole { volume, lba, blocks, .. } => {
-                    active.put_range(volume, lba, BlockCount(u64::from(blocks)), MapRef::Hole);
-                }
-                Entry::Zero { volume, lba, blocks, .. } => {
-                    active.put_range(volume, lba, BlockCount(u64::from(blocks)), MapRef::Zero);
-                }
-                Entry::Bad { volume, lba, blocks } => {
-                    active.put_range(volume, lba, BlockCount(u64::from(blocks)), MapRef::Bad);
-                }
-                Entry::MapNode { .. } => {}
-                Entry::Pad => break,
-            }
-            block += run.iter().filter(|entry| entry.payload_crc().is_some()).count();
         }
     }
 

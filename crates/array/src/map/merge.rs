@@ -73,22 +73,7 @@ impl Merged {
             let mapped = &volumes[&id].mapped;
             mapped.set(mapped.get().checked_add_signed(by).expect("blocks are counted once"));
         }
-        let mut table = core.table.borrow_mut();
-        table.segments.values_mut().for_each(|s| s.fresh_nodes = false);
-        for (id, by) in self.live {
-            // A vacated segment may be gone before the trees know that nothing lies there.
-            let Some(seg) = table.segments.get_mut(&id) else { continue };
-            let live = i64::from(seg.live) + by;
-            seg.live = u32::try_from(live).expect("no block is freed twice");
-        }
-        // What was emptied before this table was frozen is counted now; what is still live there may be moved again.
-        for seg in table
-            .segments
-            .values_mut()
-            .filter(|s| s.cleaned.is_some_and(|frozen| frozen < core.freezes.get()) && !s.vacated)
-        {
-            (seg.cleaned, seg.emptied) = (None, 0);
-        }
+        core.segments.are_counted(self.live, core.memory.freezes());
         self.replaced
     }
 }
@@ -280,7 +265,7 @@ impl Core {
                     self.node_replaced();
                 }
                 live.push((place, 1));
-                self.nodes.borrow_mut().put(place.pba, Packed::from(&node));
+                self.nodes.put(place.pba, Packed::from(&node));
                 MapRef::At(place)
             }
         };

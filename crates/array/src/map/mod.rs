@@ -7,6 +7,7 @@
 //!
 //! Invariant: memtables and roots are taken in one step, under one pin; nodes never change once written.
 
+pub mod memory;
 pub mod memtable;
 pub mod merge;
 pub mod node_cache;
@@ -152,8 +153,8 @@ impl Core {
     /// Where one block of a volume is, if that can be said at once: it is stored, and the nodes are in memory. To be
     /// asked under a pin.
     pub fn place_now(&self, vol: &Vol, lba: Lba) -> Option<Place> {
-        let memory = self.memory.borrow();
-        let frozen = memory.frozen.as_ref().filter(|_| !planted(Canary::FrozenTableForgotten));
+        let memory = self.memory.read();
+        let frozen = memory.older();
         if let Some(known) = memory.active.get(vol.id, lba).or_else(|| frozen?.get(vol.id, lba)) {
             return match known {
                 MapRef::At(place) => Some(place),
@@ -166,7 +167,7 @@ impl Core {
         }
         let roots: &Cell<[MapRef]> = &vol.roots;
         let MapRef::At(mut place) = roots.as_slice_of_cells()[usize::from(key.shard)].get() else { return None };
-        let nodes = self.nodes.borrow();
+        let nodes = self.nodes.read();
         for level in (0..height).rev() {
             place = nodes.look(place.pba)?.place(((key.index >> (8 * level)) % NODE_REFS as u64) as usize)?;
         }
@@ -180,11 +181,9 @@ impl Core {
         let pin = self.pins.pin();
         let mut known: Vec<Option<MapRef>> = vec![None; n];
         {
-            let memory = self.memory.borrow();
+            let memory = self.memory.read();
             memory.active.overlay(vol.id, lba, &mut known);
-            if let Some(frozen) = &memory.frozen
-                && !planted(Canary::FrozenTableForgotten)
-            {
+            if let Some(frozen) = memory.older() {
                 frozen.overlay(vol.id, lba, &mut known);
             }
         }
@@ -236,7 +235,7 @@ impl Core {
     /// The node at a place.
     pub async fn node_of(&self, place: Place) -> Result<Packed, Fault> {
         self.meter.looked(&self.rt, 1);
-        let there = self.nodes.borrow().get(place.pba);
+        let there = self.nodes.get(place.pba);
         match there {
             Some(node) => Ok(node),
             None => Box::pin(self.read_node(place)).await,
@@ -255,7 +254,7 @@ impl Core {
             return Err(Fault::Medium);
         }
         let node = Packed::from(&Node::decode(&run.data).map_err(|_| Fault::Medium)?);
-        self.nodes.borrow_mut().put(place.pba, node.clone());
+        self.nodes.put(place.pba, node.clone());
         Ok(node)
     }
 }

@@ -5,7 +5,7 @@
 //!
 //! Not here: reading them (`map`).
 
-use std::cell::Cell;
+use std::cell::{Cell, Ref, RefCell};
 
 use base::Pba;
 use foldhash::fast::FixedState;
@@ -38,14 +38,14 @@ type Nodes = Cache<Pba, Packed, InMemory, FixedState>;
 
 /// The cache.
 pub struct NodeCache {
-    nodes: Nodes,
+    nodes: RefCell<Nodes>,
     hits: Cell<u64>,
     misses: Cell<u64>,
 }
 
 impl Default for NodeCache {
     fn default() -> NodeCache {
-        NodeCache { nodes: sized(MAP_MEMORY_BYTES), hits: Cell::new(0), misses: Cell::new(0) }
+        NodeCache { nodes: RefCell::new(sized(MAP_MEMORY_BYTES)), hits: Cell::new(0), misses: Cell::new(0) }
     }
 }
 
@@ -56,30 +56,54 @@ fn sized(bytes: u64) -> Nodes {
 
 impl NodeCache {
     /// Begins anew with room for `bytes`.
-    pub fn resize(&mut self, bytes: u64) {
-        self.nodes = sized(bytes);
+    pub fn resize(&self, bytes: u64) {
+        *self.nodes.borrow_mut() = sized(bytes);
     }
 
     /// Remembers.
-    pub fn put(&mut self, at: Pba, node: Packed) {
-        self.nodes.insert(at, node);
+    pub fn put(&self, at: Pba, node: Packed) {
+        self.nodes.borrow_mut().insert(at, node);
     }
 
     /// Nobody will ask for these.
-    pub fn forget(&mut self, places: &[Pba]) {
+    pub fn forget(&self, places: &[Pba]) {
+        let mut nodes = self.nodes.borrow_mut();
         for at in places {
-            self.nodes.remove(at);
+            nodes.remove(at);
         }
     }
 
     /// The node at a place, if it is here.
     pub fn get(&self, at: Pba) -> Option<Packed> {
-        let node = self.nodes.get(&at).cloned();
+        let node = self.nodes.borrow().get(&at).cloned();
         let tally = if node.is_some() { &self.hits } else { &self.misses };
         tally.set(tally.get() + 1);
         node
     }
 
+    /// To look nodes up one after the other; not across an `.await`.
+    pub fn read(&self) -> Look<'_> {
+        Look { nodes: self.nodes.borrow(), hits: &self.hits }
+    }
+
+    /// How it does.
+    pub fn status(&self) -> MapMemory {
+        MapMemory {
+            bytes: self.nodes.borrow().weight(),
+            bytes_max: self.nodes.borrow().capacity(),
+            hits: self.hits.get(),
+            misses: self.misses.get(),
+        }
+    }
+}
+
+/// A look at nodes that are here.
+pub struct Look<'a> {
+    nodes: Ref<'a, Nodes>,
+    hits: &'a Cell<u64>,
+}
+
+impl Look<'_> {
     /// The node at a place, if it is here; not counted yet.
     pub fn look(&self, at: Pba) -> Option<&Packed> {
         self.nodes.get(&at)
@@ -88,16 +112,6 @@ impl NodeCache {
     /// So many were here when they were looked for.
     pub fn found(&self, nodes: u64) {
         self.hits.set(self.hits.get() + nodes);
-    }
-
-    /// How it does.
-    pub fn status(&self) -> MapMemory {
-        MapMemory {
-            bytes: self.nodes.weight(),
-            bytes_max: self.nodes.capacity(),
-            hits: self.hits.get(),
-            misses: self.misses.get(),
-        }
     }
 }
 
@@ -109,7 +123,7 @@ mod tests {
 
     #[test]
     fn no_more_than_the_user_gives() {
-        let mut cache = NodeCache::default();
+        let cache = NodeCache::default();
         cache.resize(100_000);
         let node = Packed::from(&Node::filled(MapRef::Zero));
         let at = |block| Pba { segment: SegmentId(1), block };

@@ -47,12 +47,10 @@ impl Core {
         // One step: pin, memtables, roots.
         let _pin = self.pins.pin();
         let (said, until) = {
-            let memory = self.memory.borrow();
+            let memory = self.memory.read();
             let newer = memory.active.run(vol.id, lba, end);
-            match (&memory.frozen, newer) {
-                (Some(frozen), (Said::Nothing, until)) if !planted(Canary::FrozenTableForgotten) => {
-                    frozen.run(vol.id, lba, until)
-                }
+            match (memory.older(), newer) {
+                (Some(frozen), (Said::Nothing, until)) => frozen.run(vol.id, lba, until),
                 _ => newer,
             }
         };

@@ -53,13 +53,11 @@ impl Core {
     /// Behind a `shut` door it was not asked at all: that says nothing of it.
     fn take_out(&self, member: MemberId, why: &str, shut: Door, why_out: WhyOut) {
         let Some(seat) = self.seat(member) else { return };
-        let door = if planted(Canary::DoorsBlameDrives) { Door::Open } else { seat.door.get() };
-        if seat.state.get() != MemberState::In || door == Door::Shut || door == shut {
+        let door = if planted(Canary::DoorsBlameDrives) { Door::Open } else { seat.door() };
+        if seat.state() != MemberState::In || door == Door::Shut || door == shut {
             return;
         }
-        seat.state.set(MemberState::Out);
-        seat.why_out.set(why_out);
-        seat.leaving.set(false);
+        seat.goes_out(why_out);
         self.keep_leavers();
         seat.health.wake();
         self.failures.set(self.failures.get() + 1);
@@ -86,11 +84,11 @@ impl Core {
     /// A member that leaves in favour of one that went out stays.
     pub fn keep_leavers(&self) {
         let seats = self.seats.borrow();
-        for seat in seats.iter().filter(|s| s.is_in() && s.leaving.get()) {
-            let in_bay = || seats.iter().filter(|s| s.bay.get() == seat.bay.get());
-            if in_bay().any(|s| s.state.get() == MemberState::Out) && !in_bay().any(|s| s.takes_columns()) {
-                seat.leaving.set(false);
-                self.note(format!("drive {} stays in: the drive that was to replace it is out", seat.drive_name));
+        for seat in seats.iter().filter(|s| s.is_in() && s.leaves()) {
+            let in_bay = || seats.iter().filter(|s| s.bay() == seat.bay());
+            if in_bay().any(|s| s.state() == MemberState::Out) && !in_bay().any(|s| s.takes_columns()) {
+                seat.stays();
+                self.note(format!("drive {} stays in: the drive that was to replace it is out", seat.drive_name()));
             }
         }
     }
@@ -131,7 +129,7 @@ impl Core {
 
     /// From here on no drive is asked for more than `door` lets through.
     pub fn close_doors(&self, door: Door) {
-        self.seats.borrow().iter().for_each(|s| s.door.set(door));
+        self.seats.borrow().iter().for_each(|s| s.close_door(door));
     }
 
     /// Waits until the generation that marks failed members out has taken effect.

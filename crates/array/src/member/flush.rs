@@ -3,9 +3,7 @@
 use std::cell::Cell;
 use std::rc::Rc;
 
-use base::SegmentId;
 use futures::future::join_all;
-use ondisk::SegmentState;
 
 use crate::canary::{Canary, planted};
 use crate::core::Core;
@@ -37,28 +35,16 @@ impl Core {
         self.flushes.begun.set(this);
         loop {
             self.degraded_durably().await?;
-            let acked = self.acked_rows();
+            let acked = self.segments.not_durable();
             let seats = self.seats_in();
             if self.flush_all(&seats).await {
-                let mut table = self.table.borrow_mut();
-                for (id, rows) in acked {
-                    if let Some(seg) = table.segments.get_mut(&id) {
-                        seg.durable = seg.durable.max(rows);
-                    }
-                }
-                drop(table);
+                self.segments.are_durable(acked);
                 self.log.poke();
                 break;
             }
         }
         self.flushes.done.set(this);
         self.degraded_durably().await
-    }
-
-    fn acked_rows(&self) -> Vec<(SegmentId, u32)> {
-        let table = self.table.borrow();
-        let not_durable = |s: &&crate::space::segment::Seg| s.state != SegmentState::Spare && s.durable < s.acked;
-        table.segments.values().filter(not_durable).map(|s| (s.id, s.acked)).collect()
     }
 
     /// Flushes members; false when one failed it (and is out now).

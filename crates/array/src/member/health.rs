@@ -30,7 +30,6 @@ use std::time::Duration;
 
 use base::{BLOCK_BYTES, MemberId, MemberLba};
 use futures::future::{Either, join_all, select};
-use ondisk::MemberState;
 use rt::{Buf, Bytes, IoError, Nanos};
 use slab::Slab;
 
@@ -360,13 +359,10 @@ impl Core {
     }
 
     fn survives_without_all(&self, members: &[MemberId]) -> bool {
-        let seats: Vec<Rc<Seat>> = members.iter().filter_map(|m| self.seat(*m)).collect();
-        let before: Vec<MemberState> = seats.iter().map(|s| s.state.replace(MemberState::Out)).collect();
         // An empty array has no segment that matters; what the log holds is not known before recovery has read it.
-        let recovered = !self.recovering.get() || self.all_survive();
-        let fine = self.survivable() && recovered && self.seats_in().len() >= self.shape.scheme.k();
-        seats.iter().zip(before).for_each(|(s, state)| s.state.set(state));
-        fine
+        let recovered = !self.recovering.get() || self.all_survive_without(members);
+        let left = self.seats_in().iter().filter(|s| !members.contains(&s.id)).count();
+        self.survivable_without(members) && recovered && left >= self.shape.scheme.k()
     }
 
     /// Begins to look at what is in flight, unless that is done already.

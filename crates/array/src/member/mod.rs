@@ -5,3 +5,4 @@ pub mod flush;
 pub mod health;
 pub mod no_room;
 pub mod seat;
+pub mod standing;

@@ -175,7 +175,7 @@ impl Core {
     /// The drives that have no room.
     fn without_room(&self) -> String {
         let seats = self.seats.borrow();
-        let names = seats.iter().filter(|s| s.is_in() && s.health.no_room.any()).map(|s| s.drive_name.clone());
+        let names = seats.iter().filter(|s| s.is_in() && s.health.no_room.any()).map(|s| s.drive_name());
         names.collect::<Vec<_>>().join(", ")
     }
 

@@ -14,6 +14,7 @@ use rt::{Buf, Bytes, Drive, IoError, Reserve};
 
 use crate::canary::{Canary, planted};
 use crate::member::health::{Health, NEVER_LATE};
+use crate::member::standing::Standing;
 use crate::owner::Guard;
 use crate::row::detour::Speed;
 use crate::sync::Gate;
@@ -25,50 +26,56 @@ pub const MOVES_AT_ONCE: usize = 8;
 /// Conflicts of one request, while the own reservation still holds, before the drives count as another's.
 pub const CONFLICTS_MAX: usize = 4;
 
+/// The drive of a seat, as it is known.
+struct Known {
+    /// Its identity in the array.
+    uuid: MemberUuid,
+    /// For people.
+    name: String,
+    /// The path it was opened by, also of one that was let go of.
+    path: String,
+}
+
+/// What the drive is still asked for.
+struct Access {
+    /// What it still may do.
+    door: Cell<Door>,
+    /// The array is closed, and what is in flight to it is waited for no longer.
+    abandoned: Cell<bool>,
+    /// It was seen to hold the generation in effect: it cannot hold an older one in its place any more.
+    holds_newest: Cell<bool>,
+    /// Who is asked whether the drive is still this server's.
+    guard: Rc<Guard>,
+}
+
+/// Writes, by the drive's cache.
+struct Cache {
+    written: Cell<u64>,
+    flushed: Cell<u64>,
+}
+
 /// One seat and who sits there.
 pub struct Seat {
     /// Its number.
     pub id: MemberId,
-    /// The drive's identity.
-    pub uuid: MemberUuid,
     /// Where its parts lie.
     pub layout: Layout,
-    /// The order pairs are made by.
-    pub bay: Cell<u16>,
-    /// For people.
-    pub drive_name: String,
-    /// Whether it takes part.
-    pub state: Cell<MemberState>,
-    /// Its columns are being moved away; nothing new goes there.
-    pub leaving: Cell<bool>,
-    /// The first generation that marks it out or vacant; 0: it is neither.
-    pub gone_since: Cell<base::Generation>,
-    /// Why it is out, if it is.
-    pub why_out: Cell<WhyOut>,
     /// The drive; `None` when it is missing, or was let go of.
     pub drive: Option<Drive>,
-    /// The path it was opened by, also of one that was let go of.
-    pub path: String,
+    known: Known,
+    pub(super) standing: Standing,
     /// Zones that no segment of the last generations has.
-    pub free: RefCell<BTreeSet<u32>>,
+    free: RefCell<BTreeSet<u32>>,
     /// Requests and errors.
     pub counters: Counters,
     /// Requests in flight, and how it behaves.
     pub health: Health,
     /// How long its reads take.
     pub speed: Speed,
-    /// What it still may do.
-    pub door: Cell<Door>,
-    /// The array is closed, and what is in flight to it is waited for no longer.
-    abandoned: Cell<bool>,
-    /// Whether it was seen to hold the generation in effect: it cannot hold an older one in its place any more.
-    pub holds_newest: Cell<bool>,
     /// For reads of blocks that are being moved.
     pub moves: Gate,
-    /// Who is asked whether the drive is still this server's.
-    guard: Rc<Guard>,
-    written: Cell<u64>,
-    flushed: Cell<u64>,
+    access: Access,
+    cache: Cache,
 }
 
 /// What may still go to a drive.
@@ -117,70 +124,152 @@ impl Seat {
     ) -> Rc<Seat> {
         Rc::new(Seat {
             id,
-            uuid: member.uuid,
             layout,
-            bay: Cell::new(member.bay),
-            drive_name: member.drive_name.clone(),
-            state: Cell::new(member.state),
-            leaving: Cell::new(member.leaving),
-            gone_since: Cell::new(member.gone_since),
-            why_out: Cell::new(member.why_out),
-            path: drive.as_ref().map(|d| d.info().name.clone()).unwrap_or_default(),
+            known: Known {
+                uuid: member.uuid,
+                name: member.drive_name.clone(),
+                path: drive.as_ref().map(|d| d.info().name.clone()).unwrap_or_default(),
+            },
             drive,
-            door: Cell::new(Door::Open),
-            abandoned: Cell::default(),
-            guard: guard.clone(),
+            standing: Standing::of(member),
             free: RefCell::new((0..layout.zones).collect()),
             counters: Counters::default(),
             health: Health::default(),
             speed: Speed::default(),
-            holds_newest: Cell::new(false),
             moves: Gate::new(MOVES_AT_ONCE),
-            // A process before this one may have left writes in the drive's cache.
-            written: Cell::new(u64::from(!planted(Canary::OldWritesForgotten))),
-            flushed: Cell::new(0),
+            access: Access {
+                door: Cell::new(Door::Open),
+                abandoned: Cell::default(),
+                holds_newest: Cell::default(),
+                guard: guard.clone(),
+            },
+            cache: Cache {
+                // A process before this one may have left writes in the drive's cache.
+                written: Cell::new(u64::from(!planted(Canary::OldWritesForgotten))),
+                flushed: Cell::new(0),
+            },
         })
     }
 
-    /// Remembers that generation `number` is the first that marks it out or vacant, if it is.
-    pub fn gone_with(&self, number: base::Generation) {
-        let gone = matches!(self.state.get(), MemberState::Out | MemberState::Vacant);
-        match (gone, self.gone_since.get().0) {
-            (true, 0) => self.gone_since.set(number),
-            (true, _) => {}
-            (false, _) => self.gone_since.set(base::Generation(0)),
-        }
+    /// The drive's identity.
+    pub fn uuid(&self) -> MemberUuid {
+        self.known.uuid
     }
 
-    /// Why it is out, as a generation says it.
-    pub fn why_out(&self) -> WhyOut {
-        if self.state.get() == MemberState::Out { self.why_out.get() } else { WhyOut::Unsaid }
+    /// The drive's serial number or stable name, for people.
+    pub fn drive_name(&self) -> &str {
+        &self.known.name
+    }
+
+    /// The path that the drive was opened by, also of one that was let go of.
+    pub fn path(&self) -> &str {
+        &self.known.path
+    }
+
+    /// Zones that are free.
+    pub fn zones_free(&self) -> usize {
+        self.free.borrow().len()
+    }
+
+    /// Whether no zone is in use.
+    pub fn is_bare(&self) -> bool {
+        self.zones_free() == self.layout.zones as usize
+    }
+
+    /// Takes a free zone: the first one.
+    pub fn take_zone(&self) -> Option<u32> {
+        self.free.borrow_mut().pop_first()
+    }
+
+    /// A zone is in use already.
+    pub fn occupy_zone(&self, zone: u32) {
+        self.free.borrow_mut().remove(&zone);
+    }
+
+    /// A zone is free.
+    pub fn give_zone(&self, zone: u32) {
+        self.free.borrow_mut().insert(zone);
+    }
+
+    /// What `of` says if one free zone less were there; `None` if none is.
+    pub fn with_a_zone_less<T>(&self, of: impl FnOnce() -> T) -> Option<T> {
+        let zone = self.free.borrow_mut().pop_last()?;
+        let said = of();
+        self.give_zone(zone);
+        Some(said)
+    }
+
+    /// What it still may be asked for.
+    pub fn door(&self) -> Door {
+        self.access.door.get()
+    }
+
+    /// From here on it is asked for no more than `door` lets through.
+    pub fn close_door(&self, door: Door) {
+        self.access.door.set(door);
+    }
+
+    /// Whether it was seen to hold the generation in effect.
+    pub fn holds_newest(&self) -> bool {
+        self.access.holds_newest.get()
+    }
+
+    /// Whether it holds the generation in effect.
+    pub fn is_newest(&self, holds: bool) {
+        self.access.holds_newest.set(holds);
+    }
+
+    /// The same seat, whose drive is not here.
+    pub fn without_drive(&self) -> Rc<Seat> {
+        let seat = Seat::new(self.id, &self.line_as(self.state(), self.layout), self.layout, None, self.guard());
+        *seat.free.borrow_mut() = self.free.borrow().clone();
+        seat
+    }
+
+    /// The same seat, whose drive is let go of: another may use it from now on. People know it by its path still.
+    pub fn let_go(&self) -> Rc<Seat> {
+        let mut seat = Rc::into_inner(self.without_drive()).expect("nobody else has it yet");
+        seat.known.path.clone_from(&self.known.path);
+        Rc::new(seat)
+    }
+
+    /// The same seat, which this drive has left.
+    pub fn left_by(&self, drive: Drive, layout: Layout) -> Rc<Seat> {
+        Seat::new(self.id, &self.line_as(MemberState::Vacant, layout), layout, Some(drive), self.guard())
+    }
+
+    /// The same seat with its drive back, all zones free.
+    pub fn again(&self, drive: Drive, layout: Layout) -> Rc<Seat> {
+        Seat::new(self.id, &self.line_as(MemberState::In, layout), layout, Some(drive), self.guard())
+    }
+
+    fn line_as(&self, state: MemberState, layout: Layout) -> ondisk::Member {
+        let is_gone = state == MemberState::Out || state == MemberState::Vacant;
+        ondisk::Member {
+            state,
+            drive_blocks: layout.drive_blocks,
+            zones: layout.zones,
+            leaving: false,
+            gone_since: if is_gone { self.gone_since() } else { base::Generation(0) },
+            why_out: if state == MemberState::Out { self.why_out() } else { WhyOut::Unsaid },
+            ..self.line()
+        }
     }
 
     /// Who is asked whether its drive is this server's.
     pub fn guard(&self) -> &Rc<Guard> {
-        &self.guard
-    }
-
-    /// Takes part, and its drive is here.
-    pub fn is_in(&self) -> bool {
-        self.state.get() == MemberState::In && self.drive.is_some()
-    }
-
-    /// Takes part, and new columns may lie there.
-    pub fn takes_columns(&self) -> bool {
-        self.is_in() && (!self.leaving.get() || planted(Canary::LeavingUsed))
+        &self.access.guard
     }
 
     /// How people know it: by its path, its seat, and its serial number or stable name.
     pub fn title(&self) -> String {
-        let name = &self.drive_name;
-        match Some(self.path.as_str()).filter(|path| !path.is_empty()) {
+        let name = &self.known.name;
+        match Some(self.path()).filter(|path| !path.is_empty()) {
             Some(path) if !path.ends_with(name.as_str()) && !name.ends_with(path) => {
-                format!("drive {path} (seat {}, {name})", self.bay.get())
+                format!("drive {path} (seat {}, {name})", self.bay())
             }
-            Some(path) => format!("drive {path} (seat {})", self.bay.get()),
-            None => format!("drive {name} (seat {})", self.bay.get()),
+            Some(path) => format!("drive {path} (seat {})", self.bay()),
+            None => format!("drive {name} (seat {})", self.bay()),
         }
     }
 
@@ -198,25 +287,25 @@ impl Seat {
     pub async fn come_to_rest(&self, patience: impl Future<Output = ()>) {
         let Some(drive) = &self.drive else { return };
         if let Either::Right(_) = select(pin!(drive.idle()), pin!(patience)).await {
-            self.abandoned.set(true);
+            self.access.abandoned.set(true);
             self.health.wake();
         }
     }
 
     /// It is out: nobody waits for it any more.
     fn left(&self) -> bool {
-        self.abandoned.get() || !matches!(self.state.get(), MemberState::In | MemberState::Spare)
+        self.access.abandoned.get() || !matches!(self.state(), MemberState::In | MemberState::Spare)
     }
 
     fn readable_drive(&self) -> Result<&Drive, IoError> {
         match &self.drive {
-            Some(drive) if !self.left() && self.door.get() != Door::Shut => Ok(drive),
+            Some(drive) if !self.left() && self.door() != Door::Shut => Ok(drive),
             _ => Err(IoError::Gone),
         }
     }
 
     fn writable_drive(&self) -> Result<&Drive, IoError> {
-        let closed = self.door.get() != Door::Open && !planted(Canary::DoorsForgotten);
+        let closed = self.door() != Door::Open && !planted(Canary::DoorsForgotten);
         if closed { Err(IoError::Gone) } else { self.readable_drive() }
     }
 
@@ -231,7 +320,7 @@ impl Seat {
         let bytes = buf.len();
         let answer = self.health.watch(drive.turned(), || self.left(), pin!(drive.read(at, buf))).await;
         let (mut result, mut buf) = answer.unwrap_or_else(|| (Err(IoError::Gone), Buf::zeroed(bytes)));
-        if result == Err(IoError::Conflict) && Box::pin(self.guard.conflict(drive)).await {
+        if result == Err(IoError::Conflict) && Box::pin(self.access.guard.conflict(drive)).await {
             let read = drive.read(at, buf);
             let answer = self.health.watch(drive.turned(), || self.left(), Box::pin(read).as_mut()).await;
             (result, buf) = answer.unwrap_or_else(|| (Err(IoError::Gone), Buf::zeroed(bytes)));
@@ -251,17 +340,17 @@ impl Seat {
     /// Writes `parts` behind each other, as one request.
     pub async fn write_vectored(&self, at: MemberLba, parts: Vec<Bytes>) -> Result<(), IoError> {
         let mut drive = self.writable_drive()?;
-        if !self.guard.is_fresh(drive.recent()) {
-            Box::pin(self.guard.freshen()).await;
+        if !self.access.guard.is_fresh(drive.recent()) {
+            Box::pin(self.access.guard.freshen()).await;
             drive = self.writable_drive()?;
         }
         add(&self.counters.writes, 1);
         add(&self.counters.bytes_written, parts.iter().map(|part| part.len() as u64).sum());
         let answer = self.health.watch(drive.turned(), || self.left(), pin!(drive.write_vectored(at, parts))).await;
         let result = answer.unwrap_or(Err(IoError::Gone));
-        add(&self.written, 1);
+        add(&self.cache.written, 1);
         if result == Err(IoError::Conflict) {
-            Box::pin(self.guard.conflict(drive)).await;
+            Box::pin(self.access.guard.conflict(drive)).await;
         }
         self.count(result.err());
         if self.is_doubtful(drive, result) { Box::pin(self.still_ours()).await } else { result }
@@ -270,12 +359,12 @@ impl Seat {
     /// Whether a success is to be looked into: what was asked before this process stood still may be answered after it, and another
     /// server have the drives by then.
     fn is_doubtful(&self, drive: &Drive, result: Result<(), IoError>) -> bool {
-        result.is_ok() && !self.guard.is_fresh(drive.recent()) && !planted(Canary::StaleAcked)
+        result.is_ok() && !self.access.guard.is_fresh(drive.recent()) && !planted(Canary::StaleAcked)
     }
 
     /// A success counts once the drives are known to be this server's.
     async fn still_ours(&self) -> Result<(), IoError> {
-        self.guard.freshen().await;
+        self.access.guard.freshen().await;
         self.writable_drive().map(drop)
     }
 
@@ -288,13 +377,13 @@ impl Seat {
 
     /// Gives blocks back to the drive: a hint, one that cannot do it is as good without.
     pub async fn deallocate(&self, at: MemberLba, blocks: BlockCount) {
-        if self.writable_drive().is_ok_and(|drive| !self.guard.is_fresh(drive.recent())) {
-            Box::pin(self.guard.freshen()).await;
+        if self.writable_drive().is_ok_and(|drive| !self.access.guard.is_fresh(drive.recent())) {
+            Box::pin(self.access.guard.freshen()).await;
         }
         if let Ok(drive) = self.writable_drive() {
             let given = self.health.watch(NEVER_LATE, || self.left(), pin!(drive.deallocate(at, blocks))).await;
             if given == Some(Err(IoError::Conflict)) {
-                Box::pin(self.guard.conflict(drive)).await;
+                Box::pin(self.access.guard.conflict(drive)).await;
             }
         }
     }
@@ -313,7 +402,7 @@ impl Seat {
         let drive = self.writable_drive()?;
         let written = drive.write(at, block).await;
         if written == Err(IoError::Conflict) {
-            Box::pin(self.guard.conflict(drive)).await;
+            Box::pin(self.access.guard.conflict(drive)).await;
         }
         written
     }
@@ -323,7 +412,7 @@ impl Seat {
         let Some(drive) = &self.drive else { return Err(IoError::Gone) };
         let zeros = Buf::zeroed(base::BLOCK_BYTES).freeze();
         let [first, last, inner] = self.layout.labels();
-        let open = || if self.door.get() == Door::Open { Ok(()) } else { Err(IoError::Gone) };
+        let open = || if self.door() == Door::Open { Ok(()) } else { Err(IoError::Gone) };
         let mark = self.layout.owner_mark();
         for at in [inner, self.layout.slot(0), self.layout.slot(1)].into_iter().chain(mark).chain([first, last]) {
             open()?;
@@ -331,7 +420,7 @@ impl Seat {
         }
         open()?;
         drive.flush().await?;
-        if let Some(key) = self.guard.key_to_end() {
+        if let Some(key) = self.access.guard.key_to_end() {
             // Whether it had a reservation or not: nobody of ours writes there any more.
             let _left = drive.reserve(Reserve::Leave(key)).await;
         }
@@ -341,8 +430,8 @@ impl Seat {
     /// Makes durable what was completed before.
     pub async fn flush(&self) -> Result<(), IoError> {
         let drive = self.writable_drive()?;
-        let upto = self.written.get();
-        if !self.volatile() || upto == self.flushed.get() {
+        let upto = self.cache.written.get();
+        if !self.volatile() || upto == self.cache.flushed.get() {
             return Ok(());
         }
         add(&self.counters.flushes, 1);
@@ -351,12 +440,13 @@ impl Seat {
             let answer = self.health.watch(drive.turned(), || self.left(), pin!(drive.flush())).await;
             conflicts += 1;
             match answer.unwrap_or(Err(IoError::Gone)) {
-                Err(IoError::Conflict) if Box::pin(self.guard.conflict(drive)).await && conflicts < CONFLICTS_MAX => {}
+                Err(IoError::Conflict)
+                    if Box::pin(self.access.guard.conflict(drive)).await && conflicts < CONFLICTS_MAX => {}
                 result => break result,
             }
         };
         if result.is_ok() {
-            self.flushed.set(self.flushed.get().max(upto));
+            self.cache.flushed.set(self.cache.flushed.get().max(upto));
         }
         self.count(result.err());
         if self.is_doubtful(drive, result) { Box::pin(self.still_ours()).await } else { result }

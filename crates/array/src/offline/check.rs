@@ -145,7 +145,7 @@ impl Opened {
 
     /// Segments to be read.
     pub(crate) fn segments(&self) -> u64 {
-        self.core.table.borrow().segments.len() as u64
+        self.core.segments.read().segments.len() as u64
     }
 
     /// Checks it.
@@ -163,7 +163,7 @@ impl Opened {
             walk(core, vol, &mut owners, &mut report).await;
         }
         compare_counts(core, &owners, &mut report);
-        let ids: Vec<SegmentId> = core.table.borrow().segments.keys().copied().collect();
+        let ids: Vec<SegmentId> = core.segments.read().segments.keys().copied().collect();
         for (i, id) in ids.iter().enumerate() {
             check_segment(core, *id, &mut owners, &mut report).await;
             progress(CheckProgress {
@@ -244,14 +244,14 @@ async fn walk(core: &Core, vol: &Vol, owners: &mut BTreeMap<Pba, Owner>, report:
 
 /// Whether a block's place is in a segment that was given back: the log knows a newer place, or the volume is being deleted.
 fn overtaken(core: &Core, vol: &Vol, lba: base::Lba, place: Place) -> bool {
-    let gone = !core.table.borrow().segments.contains_key(&place.pba.segment);
+    let gone = !core.segments.read().segments.contains_key(&place.pba.segment);
     let dropping = matches!(vol.state.get(), VolumeState::Dropping { .. });
-    gone && (dropping || core.memory.borrow().active.says_anything(vol.id, lba, base::Lba(lba.0 + 1)))
+    gone && (dropping || core.memory.read().active.says_anything(vol.id, lba, base::Lba(lba.0 + 1)))
 }
 
 /// The map has two copies at least where the array has two drives.
 fn check_mirrored(core: &Core, place: Place, owner: &Owner, report: &mut CheckReport) {
-    let table = core.table.borrow();
+    let table = core.segments.read();
     let scheme = table.segments.get(&place.pba.segment).map(|s| s.scheme);
     if core.shape.scheme.k() > 1 && matches!(scheme, Some(ondisk::Scheme::Parity { m: 0, .. })) {
         report.error(format!("{} has no second copy", owner_text(owner)));
@@ -270,7 +270,7 @@ fn compare_counts(core: &Core, owners: &BTreeMap<Pba, Owner>, report: &mut Check
     for place in owners.keys() {
         *counts.entry(place.segment).or_default() += 1;
     }
-    let table = core.table.borrow();
+    let table = core.segments.read();
     for (id, seg) in &table.segments {
         let counted = counts.remove(id).unwrap_or(0);
         if counted != u64::from(seg.live) {
@@ -286,9 +286,9 @@ fn compare_counts(core: &Core, owners: &BTreeMap<Pba, Owner>, report: &mut Check
 async fn check_segment(core: &Core, id: SegmentId, owners: &mut BTreeMap<Pba, Owner>, report: &mut CheckReport) {
     let Some(columns) = core.columns(id) else { return };
     let (rows, durable, state) = {
-        let table = core.table.borrow();
+        let table = core.segments.read();
         let seg = table.get(id);
-        (seg.acked, seg.durable, seg.state)
+        (seg.rows.acked, seg.rows.durable, seg.state())
     };
     if state == SegmentState::Spare {
         return;

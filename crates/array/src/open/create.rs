@@ -75,7 +75,7 @@ pub async fn create(
     };
     let core = Core::new(rt, spec.name.clone(), shape, Phase::Open);
     core.epoch.set(Epoch(1));
-    core.table.borrow_mut().next = 1;
+    core.segments.begin_at(1);
     *core.settings.borrow_mut() = settings_of_new(rt);
     let mut written = Vec::with_capacity(drives.len());
     for (i, drive) in drives.into_iter().enumerate() {

@@ -19,7 +19,7 @@ impl Core {
     pub(crate) fn label_of(&self, seat: &Seat, array_name: String) -> Label {
         Label {
             array: self.shape.array,
-            member: seat.uuid,
+            member: seat.uuid(),
             seat: seat.id,
             part: self.shape.part,
             layout: seat.layout,
@@ -87,8 +87,8 @@ impl Core {
         if !overwritten.is_empty() {
             self.note(format!(
                 "drive {} (seat {}): its label at byte {} was overwritten, and is being rewritten",
-                seat.drive_name,
-                seat.bay.get(),
+                seat.drive_name(),
+                seat.bay(),
                 overwritten.join(", ")
             ));
         }
@@ -108,8 +108,8 @@ impl Core {
                 Ok(()) => written.push(*at),
                 Err(error) => self.note(format!(
                     "drive {} (seat {}): its label at byte {} cannot be written: {error}",
-                    seat.drive_name,
-                    seat.bay.get(),
+                    seat.drive_name(),
+                    seat.bay(),
                     at.byte_offset()
                 )),
             }

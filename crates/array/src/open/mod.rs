@@ -547,22 +547,19 @@ fn load(rt: &Rt, g: &Generation, found: &[Found], standings: &[Standing], how: O
         let missing = drive.is_none();
         let seat = Seat::new(id, member, layout, drive, &core.guard);
         if !missing && planted(Canary::StaleBelieved) {
-            seat.state.set(MemberState::In);
+            seat.joins();
         }
         if missing && member.state == MemberState::In {
             if here.is_none() {
                 core.warn(format!("drive {} (seat {}) is missing", member.drive_name, member.bay));
             }
-            seat.state.set(MemberState::Out);
-            seat.why_out.set(WhyOut::Missing);
-            seat.leaving.set(false);
+            seat.goes_out(WhyOut::Missing);
         }
         core.seats.borrow_mut().push(seat);
     }
     core.keep_leavers();
     {
-        let mut table = core.table.borrow_mut();
-        table.next = g.next_segment;
+        core.segments.begin_at(g.next_segment);
         // A segment listed as empty and merged is free once its generation is in effect: its zones may be
         // deallocated already.
         let kept = |s: &&ondisk::Segment| s.state != SegmentState::Sealed || s.live > 0 || s.replay_row.is_some();
@@ -572,15 +569,11 @@ fn load(rt: &Rt, g: &Generation, found: &[Found], standings: &[Standing], how: O
             let is_there = |(m, zone): &(MemberId, u32)| *zone < seats[usize::from(m.0)].layout.zones;
             let slots = s.slots.iter().map(|slot| slot.filter(is_there)).collect();
             drop(seats);
-            let mut seg = Seg::spare(s.id, s.scheme, slots);
-            seg.state = s.state;
-            seg.cuts = s.cuts.as_slice().into();
-            seg.live = s.live;
-            (seg.append, seg.acked, seg.durable, seg.listed) = (s.rows, s.rows, s.rows, true);
+            let seg = Seg::from_line(s, slots);
             for (member, zone) in seg.slots.iter().flatten() {
-                core.seats.borrow()[usize::from(member.0)].free.borrow_mut().remove(zone);
+                core.seats.borrow()[usize::from(member.0)].occupy_zone(*zone);
             }
-            table.segments.insert(s.id, seg);
+            core.segments.take_up(seg);
         }
     }
     for v in &g.volumes {
@@ -612,7 +605,7 @@ async fn heal_slots(core: &Core, g: &Generation, found: &[Found], believed: &[bo
     for (f, _) in found.iter().zip(believed).filter(|(_, b)| **b) {
         let Some(seat) = core.seat(f.label.seat).filter(|s| s.is_in()) else { continue };
         if !f.lent && f.generations.iter().any(|own| own.id == g.id) {
-            seat.holds_newest.set(true);
+            seat.is_newest(true);
             continue;
         }
         let at = seat.layout.slot((g.number.0 % 2) as usize);
@@ -620,7 +613,7 @@ async fn heal_slots(core: &Core, g: &Generation, found: &[Found], believed: &[bo
             Ok(()) => seat.flush().await,
             Err(e) => Err(e),
         };
-        seat.holds_newest.set(written.is_ok());
+        seat.is_newest(written.is_ok());
         if let Err(error) = written {
             core.member_erred(seat.id, "its system area could not be written", error);
         }

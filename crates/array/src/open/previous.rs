@@ -66,8 +66,7 @@ pub fn with_later(chosen: &Generation, newest: &Generation) -> Generation {
 
 /// No number that `newest` gave out is given out again.
 pub fn nothing_twice(core: &Core, newest: &Generation) {
-    let mut table = core.table.borrow_mut();
-    table.next = table.next.max(newest.next_segment);
+    core.segments.begin_at(newest.next_segment);
     core.next_volume.set(core.next_volume.get().max(newest.next_volume));
 }
 
@@ -86,7 +85,7 @@ pub async fn forget(core: &Core, newest: &Generation) -> Result<(), Refused> {
             Ok(()) => drive.flush().await,
             Err(e) => Err(e),
         };
-        written.map_err(|e| Refused::io(&format!("cannot write to {}", seat.drive_name), e))?;
+        written.map_err(|e| Refused::io(&format!("cannot write to {}", seat.drive_name()), e))?;
     }
     Ok(())
 }

@@ -13,6 +13,7 @@ use crate::fault::{Refused, RefusedCode, Remedy};
 use crate::log::WINDOW_ROWS_MAX;
 use crate::row::Columns;
 use crate::space::segment::{Unmerged, pba};
+use crate::space::segments::Remaining;
 
 /// Rows looked through at once for what lies behind a gap.
 const SEARCH_ROWS: u32 = 256;
@@ -90,10 +91,10 @@ impl Core {
                     pba(header.segment, column, row, self.shape.zone_blocks)
                 })
                 .collect();
-            self.remember(&header.entries, &places);
+            self.memory.remember(&header.entries, &places, &self.log.moving);
             done.entries += facts;
             let data = |e: &&Entry| matches!(e, Entry::Data { .. });
-            self.memory.borrow_mut().active.new_blocks += header.entries.iter().filter(data).count() as u64;
+            self.memory.will_store(header.entries.iter().filter(data).count() as u64);
         }
         self.next_seq.set(base::Seq(next_seq.0.max(1)));
         Ok(done)
@@ -210,33 +211,20 @@ impl Core {
 
     /// Leaves a segment ready: rows, unmerged records, and a cut that makes everything beyond void.
     fn continue_segment(&self, s: &Scanned, how: ReplayHow, g: &Generation) {
-        let mut table = self.table.borrow_mut();
-        let Some(seg) = table.segments.get_mut(&s.id) else { return };
+        let Some(cuts) = self.segments.read().segments.get(&s.id).map(|seg| seg.cuts.to_vec()) else { return };
         let from = g.replay_from[0];
-        seg.acked = s.end;
-        seg.append = s.end;
-        // Not mended: what lies beyond the durable row may be torn where it can be made whole.
-        seg.durable = if how.mend { s.end } else { seg.durable.min(s.end) };
-        seg.unmerged = s
+        let unmerged = s
             .headers
             .iter()
             .filter(|h| numbered(h) > 0 && !matches!(h.entries.first(), Some(Entry::MapNode { .. })))
             .map(|h| Unmerged { row: h.row, last: (h.epoch, base::Seq(h.first_seq.0 + numbered(h) - 1)) })
             .filter(|u| u.last >= (from.epoch, from.seq))
             .collect();
-        match seg.state {
-            SegmentState::Sealed => {}
-            SegmentState::Spare | SegmentState::Open if s.end == 0 => seg.state = SegmentState::Spare,
-            SegmentState::Spare | SegmentState::Open => {
-                let full = s.end == self.shape.zone_blocks;
-                seg.state = if full { SegmentState::Sealed } else { SegmentState::Open };
-                let mut cuts = seg.cuts.to_vec();
-                if !full && !cut(&mut cuts, s.end, how.epoch) {
-                    seg.state = SegmentState::Sealed;
-                }
-                seg.cuts = cuts.into();
-            }
-        }
+        let full = s.end == self.shape.zone_blocks;
+        let mut with_cut = cuts;
+        let cuts = (full || cut(&mut with_cut, s.end, how.epoch)).then_some(with_cut);
+        // Not mended: what lies beyond the durable row may be torn where it can be made whole.
+        self.segments.go_on(s.id, Remaining { end: s.end, mended: how.mend, unmerged, full, cuts });
     }
 }
 

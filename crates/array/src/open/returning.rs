@@ -22,7 +22,7 @@ use std::rc::Rc;
 
 use base::{MemberId, SegmentId};
 use ondisk::generation::is_same_or_before;
-use ondisk::{Generation, Layout, Member, MemberState, Segment, WhyOut};
+use ondisk::{Generation, Member, MemberState, Segment, WhyOut};
 use rt::Drive;
 
 use crate::canary::{Canary, planted};
@@ -94,7 +94,7 @@ impl Array {
         core.writable()?;
         let name = format!("drive {}", drive.info().name);
         let refuse = |code, why: &str, todo: &str| Err(Refused::new(code, name.clone(), why, todo));
-        let is_missing = |s: &Rc<Seat>| s.state.get() == MemberState::Out && s.why_out() == WhyOut::Missing;
+        let is_missing = |s: &Rc<Seat>| s.state() == MemberState::Out && s.why_out() == WhyOut::Missing;
         let Some(old) = core.seat(seat).filter(is_missing) else {
             let refused = refuse(RefusedCode::InUse, "it is not missing", "Name another drive");
             return refused.map_err(|r| r.by(Remedy::ListSeats));
@@ -106,7 +106,7 @@ impl Array {
         let found = read_member(&core.rt, drive.clone()).await?;
         let is_it = |f: &Found| {
             let l = &f.label;
-            (l.array, l.part, l.member, l.seat) == (core.shape.array, core.shape.part, old.uuid, old.id)
+            (l.array, l.part, l.member, l.seat) == (core.shape.array, core.shape.part, old.uuid(), old.id)
         };
         let Some(found) = found.filter(is_it) else {
             return refuse(RefusedCode::NotFound, "it is not the drive of this seat", "Name the right drive");
@@ -149,8 +149,8 @@ impl Core {
     /// Takes a member that is out back in, with the next generation. Its columns are current where the segment is as `base`,
     /// the last generation of its own, says; the others are given up. False: another has taken its place.
     pub fn take_back(&self, id: MemberId, drive: Drive, base: Option<&Generation>) -> bool {
-        let Some(old) = self.seat(id).filter(|s| s.state.get() == MemberState::Out) else { return false };
-        let (name, bay) = (drive.info().name.clone(), old.bay.get());
+        let Some(old) = self.seat(id).filter(|s| s.state() == MemberState::Out) else { return false };
+        let (name, bay) = (drive.info().name.clone(), old.bay());
         if self.bay_filled(bay) {
             self.note(format!("drive {name} (seat {bay}) is back, but another has taken its place"));
             return false;
@@ -158,26 +158,16 @@ impl Core {
         let layout = self.layout_now(&drive, bay, old.layout);
         let seat = old.again(drive, layout);
         let then: BTreeMap<SegmentId, &Segment> = base.iter().flat_map(|g| &g.segments).map(|s| (s.id, s)).collect();
-        let (mut kept, mut given_up) = (0_u64, Vec::new());
-        let mut table = self.table.borrow_mut();
-        for seg in table.segments.values_mut() {
-            for column in 0..seg.slots.len() {
-                let Some((_, zone)) = seg.slots[column].filter(|(m, _)| *m == id) else { continue };
-                seat.free.borrow_mut().remove(&zone);
-                let fits = zone < seat.layout.zones;
-                if fits && is_as_it_was(seg, column, then.get(&seg.id).copied()) {
-                    kept += 1;
-                    continue;
-                }
-                Rc::make_mut(&mut seg.slots)[column] = None;
-                if fits {
-                    given_up.push((seat.clone(), zone));
-                }
-            }
-        }
-        drop(table);
+        let (kept, given_up) = self.segments.give_up_columns(id, |seg, column, zone| {
+            zone < seat.layout.zones && is_as_it_was(seg, column, then.get(&seg.id).copied())
+        });
+        kept.iter().chain(&given_up).for_each(|zone| seat.occupy_zone(*zone));
+        // What lay behind the end of a drive that has become smaller is nowhere.
+        let fits = given_up.into_iter().filter(|zone| *zone < seat.layout.zones);
+        let given_up: Vec<_> = fits.map(|zone| (seat.clone(), zone)).collect();
         self.note(format!(
-            "drive {name} (seat {bay}) is back: {kept} of its columns are current, {} are rebuilt",
+            "drive {name} (seat {bay}) is back: {} of its columns are current, {} are rebuilt",
+            kept.len(),
             given_up.len()
         ));
         self.seats.borrow_mut()[usize::from(id.0)] = seat;
@@ -193,47 +183,5 @@ impl Core {
 /// Whether a column holds every row of its segment, since it was written to the end when `then` was.
 fn is_as_it_was(seg: &Seg, column: usize, then: Option<&Segment>) -> bool {
     planted(Canary::ChangedKept)
-        || then.is_some_and(|then| then.slots.get(column) == Some(&seg.slots[column]) && then.rows >= seg.acked)
-}
-
-impl Seat {
-    /// The same seat, whose drive is not here.
-    pub fn without_drive(&self) -> Rc<Seat> {
-        let seat = Seat::new(self.id, &self.line(self.state.get(), self.layout), self.layout, None, self.guard());
-        *seat.free.borrow_mut() = self.free.borrow().clone();
-        seat
-    }
-
-    /// The same seat, whose drive is let go of: another may use it from now on. People know it by its path still.
-    pub fn let_go(&self) -> Rc<Seat> {
-        let mut seat = Rc::into_inner(self.without_drive()).expect("nobody else has it yet");
-        seat.path.clone_from(&self.path);
-        Rc::new(seat)
-    }
-
-    /// The same seat, which this drive has left.
-    pub(crate) fn left_by(&self, drive: Drive, layout: Layout) -> Rc<Seat> {
-        Seat::new(self.id, &self.line(MemberState::Vacant, layout), layout, Some(drive), self.guard())
-    }
-
-    /// The same seat with its drive back, all zones free.
-    fn again(&self, drive: Drive, layout: Layout) -> Rc<Seat> {
-        Seat::new(self.id, &self.line(MemberState::In, layout), layout, Some(drive), self.guard())
-    }
-
-    fn line(&self, state: MemberState, layout: Layout) -> Member {
-        let is_out = state == MemberState::Out;
-        let is_gone = is_out || state == MemberState::Vacant;
-        Member {
-            uuid: self.uuid,
-            state,
-            bay: self.bay.get(),
-            drive_blocks: layout.drive_blocks,
-            zones: layout.zones,
-            leaving: false,
-            gone_since: if is_gone { self.gone_since.get() } else { base::Generation(0) },
-            why_out: if is_out { self.why_out.get() } else { WhyOut::Unsaid },
-            drive_name: self.drive_name.clone(),
-        }
-    }
+        || then.is_some_and(|then| then.slots.get(column) == Some(&seg.slots[column]) && then.rows >= seg.rows.acked)
 }

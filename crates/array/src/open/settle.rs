@@ -4,7 +4,7 @@
 
 use std::rc::Rc;
 
-use ondisk::{Scheme, SegmentState};
+use ondisk::Scheme;
 
 use crate::core::Core;
 use crate::log::StreamId;
@@ -18,24 +18,17 @@ impl Core {
     /// are returned: they are not used for a while. Where there is no room for other segments, that cannot be.
     pub(crate) fn settle_segments(&self, may_write: bool) -> Vec<(Rc<Seat>, u32)> {
         let mut aside = Vec::new();
-        let another = self.another_can_be_had(&self.table.borrow());
+        let another = self.another_can_be_had(&self.segments.read());
         let may_write = may_write && another;
-        let mut table = self.table.borrow_mut();
         let seats = self.seats.borrow();
-        table.segments.retain(|_, s| {
-            let unused = s.state == SegmentState::Spare;
-            if unused {
-                for (m, zone) in s.slots.iter().flatten() {
-                    match may_write {
-                        true => aside.push((seats[usize::from(m.0)].clone(), *zone)),
-                        false => _ = seats[usize::from(m.0)].free.borrow_mut().insert(*zone),
-                    }
-                }
+        for (m, zone) in self.segments.drop_spares(|_| true) {
+            match may_write {
+                true => aside.push((seats[usize::from(m.0)].clone(), zone)),
+                false => seats[usize::from(m.0)].give_zone(zone),
             }
-            !unused
-        });
+        }
         // One that was begun without a column goes on where there is no room for another: without any nothing comes back.
-        let room = self.another_can_be_had(&table);
+        let room = self.another_can_be_had(&self.segments.read());
         let out = |s: &Seg| s.slots.iter().any(|slot| slot.map_or(room, |(m, _)| !seats[usize::from(m.0)].is_in()));
         let own_map = self.map_scheme();
         let mut streams = vec![StreamId::Inner, StreamId::Host];
@@ -46,14 +39,14 @@ impl Core {
             // The last one is served first, with the emptiest: a checkpoint gives room back, then the cleaner does.
             streams.sort_unstable();
         }
-        let open = |s: &&Seg| s.state == SegmentState::Open;
         let mut in_turn: Vec<(u32, base::SegmentId)> =
-            table.segments.values().filter(open).map(|s| (s.append, s.id)).collect();
+            self.segments.read().segments.values().filter(|s| s.is_open()).map(|s| (s.rows.append, s.id)).collect();
         if !room {
             in_turn.sort_unstable();
         }
         for (_, id) in in_turn {
-            let seg = table.get_mut(id);
+            let table = self.segments.read();
+            let seg = table.get(id);
             let for_map = own_map == Some(seg.scheme) && own_map != Some(self.shape.scheme);
             let stream = match () {
                 // What nobody needs comes back whole.
@@ -63,19 +56,23 @@ impl Core {
                 () => streams.pop(),
             };
             match stream {
-                Some(stream) => self.log.stream(stream).segment.set(Some(seg.id)),
-                None => seg.state = SegmentState::Sealed,
+                Some(stream) => self.log.stream(stream).segment.set(Some(id)),
+                None => {
+                    drop(table);
+                    self.segments.seal(id);
+                }
             }
         }
         if !room {
             return aside;
         }
         // The emptiest for the moves, which make room for the others.
+        let table = self.segments.read();
         let of = |stream: StreamId| table.segments.get(&self.log.stream(stream).segment.get()?);
         for other in [StreamId::Host, StreamId::Map] {
             let swapped = of(StreamId::Inner)
                 .zip(of(other))
-                .is_some_and(|(inner, other)| inner.scheme == other.scheme && other.append < inner.append);
+                .is_some_and(|(inner, other)| inner.scheme == other.scheme && other.rows.append < inner.rows.append);
             if swapped {
                 self.log.stream(StreamId::Inner).segment.swap(&self.log.stream(other).segment);
             }

@@ -98,8 +98,8 @@ impl Array {
     /// Seats whose drives are missing, and whose places nothing has taken.
     fn missing(&self) -> Vec<MemberId> {
         let seats = self.core.seats.borrow();
-        let missing = |s: &&Rc<Seat>| s.state.get() == MemberState::Out && s.why_out() == WhyOut::Missing;
-        seats.iter().filter(missing).filter(|s| !self.core.bay_filled(s.bay.get())).map(|s| s.id).collect()
+        let missing = |s: &&Rc<Seat>| s.state() == MemberState::Out && s.why_out() == WhyOut::Missing;
+        seats.iter().filter(missing).filter(|s| !self.core.bay_filled(s.bay())).map(|s| s.id).collect()
     }
 
     fn let_go_of_missing(&self) -> Vec<String> {

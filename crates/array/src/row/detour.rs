@@ -159,7 +159,7 @@ impl Core {
     /// the block cannot be had.
     pub async fn read_place(&self, place: Place) -> Option<Buf> {
         let (column, row) = Seg::place(place.pba.block, self.shape.zone_blocks);
-        let slot = *self.table.borrow().segments.get(&place.pba.segment)?.slots.get(column)?;
+        let slot = *self.segments.read().segments.get(&place.pba.segment)?.slots.get(column)?;
         let (member, zone) = slot?;
         let seat = self.seat(member).filter(|seat| seat.is_in() && zone < seat.layout.zones)?;
         if self.is_slow(&seat) {

@@ -70,7 +70,7 @@ pub struct Run {
 impl Core {
     /// The columns of a segment; `None` when it is not in the table.
     pub fn columns(&self, id: SegmentId) -> Option<Columns> {
-        let table = self.table.borrow();
+        let table = self.segments.read();
         let seg = table.segments.get(&id)?;
         Some(Columns { id, scheme: seg.scheme, slots: seg.slots.clone(), cuts: seg.cuts.clone() })
     }
@@ -320,7 +320,7 @@ impl Core {
         add(&self.tally.repaired_blocks, 1);
         let outcome = if done.is_ok() { "repaired from its row" } else { "could not be written back" };
         let at = seat.layout.zone_row(zone, row);
-        self.warn(format!("block {at} of {} did not match its checksum; {outcome}", seat.drive_name));
+        self.warn(format!("block {at} of {} did not match its checksum; {outcome}", seat.drive_name()));
     }
 
     /// Writes what a block must be, proven, over what it is; `None` when it is not there any more or nothing is written.

@@ -1,8 +1,10 @@
 //! Space: segments and the zones they take, free room, and who may take the last of it.
 
+pub mod choose;
 pub mod ladder;
 pub mod pace;
 pub mod pins;
 pub mod plan;
 pub mod room;
 pub mod segment;
+pub mod segments;

@@ -8,17 +8,18 @@ use std::cell::Cell;
 use std::rc::{Rc, Weak};
 
 use base::{MemberId, SegmentId};
-use ondisk::{Level, MemberState, Scheme, SegmentState};
+use ondisk::{Level, MemberState, Scheme};
 
 use crate::canary::{Canary, planted};
 use crate::core::{Core, Phase};
 use crate::fault::Fault;
 use crate::log::StreamId;
 use crate::member::seat::Seat;
+use crate::space::choose::{choose, copy_groups, group_serves, parity_scheme, scheme_for};
 use crate::space::ladder::Ladder;
 use crate::space::pace::Pace;
 use crate::space::plan;
-use crate::space::segment::{Seg, choose, copy_groups, group_serves, parity_scheme, scheme_for};
+use crate::space::segment::{Life, Seg};
 
 /// Blocks that spares hold, about: 16 MiB, some milliseconds of writes.
 const SPARE_BLOCKS: u64 = 4096;
@@ -90,6 +91,22 @@ impl Room {
             Rung::Fill => left.saturating_sub(ladder.free_floor),
         }
     }
+}
+
+/// What may become of the members.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Change {
+    /// They stay as they are.
+    Nothing,
+    /// One leaves.
+    Leaves(MemberId),
+    /// A drive of so many zones takes a bay.
+    Takes {
+        /// The bay.
+        bay: u16,
+        /// Its zones.
+        zones: u32,
+    },
 }
 
 /// What zones are worth when they are free.
@@ -183,8 +200,8 @@ impl Core {
     /// How full the active memtable is: at 1 a checkpoint begins, at 2 hosts wait. Bounded by memory, by the map
     /// nodes that a checkpoint may write ([`Ladder::nodes`]), and by what the log keeps for replay ([`Ladder::replayed`]).
     pub fn memtable_share(&self) -> f64 {
-        let memory = self.memory.borrow();
-        let facts = memory.active.weight() as f64 / self.facts_max.get() as f64;
+        let memory = self.memory.read();
+        let facts = memory.active.weight() as f64 / self.memory.facts_max() as f64;
         let nodes = memory.active.nodes() as f64 / self.room.nodes_max.get().max(1) as f64;
         let kept = memory.active.kept as f64 / self.room.kept_max.get().max(1) as f64;
         facts.max(nodes).max(kept)
@@ -281,7 +298,7 @@ impl Core {
     fn units(&self, free: bool, short: bool) -> Units {
         let full = self.shape.scheme;
         let seats = self.seats.borrow();
-        let zones_of = |s: &Rc<Seat>| if free { s.free.borrow().len() as u32 } else { s.layout.zones };
+        let zones_of = |s: &Rc<Seat>| if free { s.zones_free() as u32 } else { s.layout.zones };
         let members = || seats.iter().filter(|s| s.takes_columns()).map(zones_of).collect::<Vec<u32>>();
         match full {
             Scheme::Parity { .. } => {
@@ -347,14 +364,18 @@ impl Core {
     /// comes back with a generation, and freed zones that somebody still looks at.
     fn room_in_all(&self, left: u64) -> i64 {
         let worth = self.zones_worth();
-        let table = self.table.borrow();
-        let of = |s: &Seg| match s.state {
-            SegmentState::Spare => 0,
-            SegmentState::Open if self.log.appends_to(s.id) => {
-                worth.of(s) * i64::from(self.shape.zone_blocks - s.append) / i64::from(self.shape.zone_blocks)
+        let table = self.segments.read();
+        let zone = i64::from(self.shape.zone_blocks);
+        let of = |s: &Seg| match s.life {
+            Life::Spare => 0,
+            Life::Open if self.log.appends_to(s.id) => worth.of(s) * (zone - i64::from(s.rows.append)) / zone,
+            Life::Open => 0,
+            Life::Sealed | Life::Emptying(_) | Life::Emptied { .. } | Life::Vacated { .. } if s.is_empty() => {
+                worth.of(s)
             }
-            SegmentState::Open | SegmentState::Sealed if s.is_empty() => worth.of(s),
-            SegmentState::Open | SegmentState::Sealed => worth.of(s) * i64::from(s.emptied) / 1000,
+            Life::Sealed | Life::Emptying(_) | Life::Emptied { .. } | Life::Vacated { .. } => {
+                worth.of(s) * i64::from(s.emptied()) / 1000
+            }
         };
         let coming: i64 = table.segments.values().map(of).sum();
         let replaced = self.room.replaced.get() * 1000 / self.segment_blocks_now().max(1);
@@ -392,38 +413,38 @@ impl Core {
             return true;
         }
         let before = self.segments_left();
-        let Some(zone) = seat.free.borrow_mut().pop_last() else { return false };
-        let after = self.segments_left();
-        seat.free.borrow_mut().insert(zone);
-        after == before
+        seat.with_a_zone_less(|| self.segments_left()) == Some(before)
     }
 
     /// Segments left: spares, and those that free zones would give.
     pub fn segments_left(&self) -> u64 {
         let units = self.units(true, self.room.short.get());
-        let table = self.table.borrow();
-        let spares = table.segments.values().filter(|s| s.state == SegmentState::Spare && !self.is_maps_own(s));
+        let table = self.segments.read();
+        let spares = table.segments.values().filter(|s| s.is_spare() && !self.is_maps_own(s));
         plan::segments_of(&units.zones, units.width) + spares.count() as u64
     }
 
     /// Blocks that volumes may fill.
     pub fn usable_blocks(&self) -> u64 {
-        self.usable_blocks_with(None)
+        self.usable_blocks_if(Change::Nothing)
     }
 
-    /// The same, if a drive of so many zones had the bay.
-    pub fn usable_blocks_with(&self, other: Option<(u16, u32)>) -> u64 {
+    /// The same after a change.
+    pub fn usable_blocks_if(&self, change: Change) -> u64 {
         let shape = &self.shape;
-        let counts = |s: &&Rc<Seat>| matches!(s.state.get(), MemberState::In | MemberState::Out) && !s.leaving.get();
+        let leaves = |s: &Seat| s.leaves() || change == Change::Leaves(s.id);
+        let counts = |s: &&Rc<Seat>| matches!(s.state(), MemberState::In | MemberState::Out) && !leaves(s);
         let mut by_bay = std::collections::BTreeMap::new();
         for s in self.seats.borrow().iter().filter(counts) {
             // Of two seats in one bay the one that is in counts.
-            let zones = by_bay.entry(s.bay.get()).or_insert(s.layout.zones);
+            let zones = by_bay.entry(s.bay()).or_insert(s.layout.zones);
             if s.is_in() {
                 *zones = s.layout.zones;
             }
         }
-        by_bay.extend(other);
+        if let Change::Takes { bay, zones } = change {
+            by_bay.insert(bay, zones);
+        }
         let zones: Vec<u32> = by_bay.into_values().collect();
         // A member that left took its bay with it.
         let bays = zones.len() - usize::from(shape.rebuild_place && zones.len() > 1);
@@ -461,18 +482,13 @@ impl Core {
     pub fn take_spare(&self, stream: StreamId) -> Option<SegmentId> {
         let wants_map = stream == StreamId::Map && matches!(self.map_scheme(), Some(Scheme::Copies { .. }));
         let listed = |s: &Seg| s.listed || planted(Canary::UnlistedWritten);
-        let fits = |s: &&mut Seg| s.state == SegmentState::Spare && listed(s) && self.is_maps_own(s) == wants_map;
-        let mut table = self.table.borrow_mut();
-        let healthy = |s: &&mut Seg| {
+        let fits = |s: &Seg| s.is_spare() && listed(s) && self.is_maps_own(s) == wants_map;
+        let healthy = |s: &Seg| {
             let seats = self.seats.borrow();
             s.slots.iter().flatten().all(|(m, _)| seats[usize::from(m.0)].takes_columns())
         };
-        let found = table.segments.values_mut().filter(fits).find(healthy).map(|spare| {
-            spare.state = SegmentState::Open;
-            spare.id
-        });
-        let left = table.segments.values_mut().filter(fits).count();
-        drop(table);
+        let found = self.segments.open_spare(|s| fits(s) && healthy(s));
+        let left = self.segments.read().segments.values().filter(|s| fits(s)).count();
         self.measure_room();
         if found.is_none() || (left <= self.spares_wanted() / 2 && !planted(Canary::SparesLate)) {
             self.wanted.spares.set(true);
@@ -489,8 +505,8 @@ impl Core {
         let kinds = map_scheme.map(|s| (s, true, 1)).into_iter().chain([data]);
         for (scheme, for_map, wanted) in kinds {
             let count = |core: &Core| {
-                let table = core.table.borrow();
-                let spare = |s: &&Seg| s.state == SegmentState::Spare && core.is_maps_own(s) == for_map;
+                let table = core.segments.read();
+                let spare = |s: &&Seg| s.is_spare() && core.is_maps_own(s) == for_map;
                 table.segments.values().filter(spare).count()
             };
             while count(self) < wanted {
@@ -506,8 +522,8 @@ impl Core {
         if !self.wanted.spares.get() {
             return false;
         }
-        let table = self.table.borrow();
-        let spares: Vec<&Seg> = table.segments.values().filter(|s| s.state == SegmentState::Spare).collect();
+        let table = self.segments.read();
+        let spares: Vec<&Seg> = table.segments.values().filter(|s| s.is_spare()).collect();
         if spares.iter().any(|s| !s.listed) {
             return true;
         }
@@ -522,33 +538,28 @@ impl Core {
     }
 
     fn add_spare(&self, scheme: Scheme) -> bool {
-        let mut table = self.table.borrow_mut();
         let seats = self.seats.borrow();
-        let Some((scheme, members)) = choose(&seats, scheme, table.next, self.room.short.get()) else { return false };
-        let zone_of = |m: MemberId| seats[usize::from(m.0)].free.borrow_mut().pop_first().expect("chosen for room");
+        let next = self.segments.read().next;
+        let Some((scheme, members)) = choose(&seats, scheme, next, self.room.short.get()) else { return false };
+        let zone_of = |m: MemberId| seats[usize::from(m.0)].take_zone().expect("chosen for room");
         let slots = members.into_iter().map(|m| m.map(|m| (m, zone_of(m)))).collect();
-        table.add_spare(scheme, slots);
+        self.segments.add_spare(scheme, slots);
         true
     }
 
     /// Takes away spares that have a column on a member that is not in, or leaves: nothing was written to them.
     pub fn drop_broken_spares(&self) {
-        let mut table = self.table.borrow_mut();
         let seats = self.seats.borrow();
-        let chosen = choose(&seats, self.shape.scheme, table.next, false);
+        let chosen = choose(&seats, self.shape.scheme, self.segments.read().next, false);
         let whole_possible = chosen.is_some_and(|(_, members)| members.iter().all(Option::is_some));
-        table.segments.retain(|_, seg| {
+        let places = self.segments.drop_spares(|seg| {
             let is_in = |m: MemberId| seats[usize::from(m.0)].takes_columns();
             let lacking = seg.slots.iter().any(Option::is_none) && !self.room.short.get() && whole_possible;
-            let broken = seg.slots.iter().flatten().any(|(m, _)| !is_in(*m));
-            if seg.state != SegmentState::Spare || !(lacking || broken) {
-                return true;
-            }
-            for (m, zone) in seg.slots.iter().flatten() {
-                seats[usize::from(m.0)].free.borrow_mut().insert(*zone);
-            }
-            false
+            lacking || seg.slots.iter().flatten().any(|(m, _)| !is_in(*m))
         });
+        for (m, zone) in places {
+            seats[usize::from(m.0)].give_zone(zone);
+        }
     }
 
     /// Asks the keeper for a checkpoint.

@@ -462,7 +462,7 @@ impl Volume {
     async fn fill_piece(&self, from: u64, to: u64, fill: MapRef) -> Result<u64, Fault> {
         self.core.writable()?;
         let (first, end) = (Lba::containing_byte(from), Lba::containing_byte(to));
-        let end = self.core.memory.borrow().active.end_of_leaves(self.vol.id, first, end, FILL_LEAVES_MAX);
+        let end = self.core.memory.read().active.end_of_leaves(self.vol.id, first, end, FILL_LEAVES_MAX);
         let to = end.byte_offset();
         let promise = self.core.admit_fill().await?;
         let guard: RangeGuard = self.core.while_room(self.vol.locks.lock(first.0, end.0)).await?;

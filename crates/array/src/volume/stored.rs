@@ -31,7 +31,7 @@ impl Core {
             };
             new = self.fits_exactly(not_there).await?;
         }
-        self.memory.borrow_mut().active.new_blocks += new;
+        self.memory.will_store(new);
         Ok(())
     }
 
@@ -111,8 +111,7 @@ impl Core {
 
     /// Blocks that volumes and their map fill, at most: what memtables hold is taken for new.
     fn stored_at_most(&self) -> u64 {
-        let memory = self.memory.borrow();
-        self.stored(memory.active.nodes() + memory.frozen.as_ref().map_or(0, |f| f.nodes()))
+        self.stored(self.memory.read().nodes())
     }
 
     /// The same, but for the nodes that memtables need.
@@ -145,7 +144,7 @@ impl Core {
 
     /// Whether hosts gave blocks back that a merge has not seen yet.
     fn gave_back(&self) -> bool {
-        let memory = self.memory.borrow();
+        let memory = self.memory.read();
         let some_ranges = crate::map::memtable::Memtable::has_ranges;
         some_ranges(&memory.active) || memory.frozen.as_ref().is_some_and(|f| some_ranges(f)) || self.dropping()
     }
@@ -162,13 +161,13 @@ impl Core {
 
     /// Blocks of memtables that may not have been counted as stored yet.
     pub fn pending_blocks(&self) -> u64 {
-        let memory = self.memory.borrow();
+        let memory = self.memory.read();
         memory.active.new_blocks + memory.frozen.as_ref().map_or(0, |f| f.new_blocks)
     }
 
     /// Blocks stored in a volume, at most: what memtables hold may overwrite what is merged, until it is merged, too.
     pub fn stored_in(&self, vol: &Vol) -> u64 {
-        let memory = self.memory.borrow();
+        let memory = self.memory.read();
         let pending = memory.active.written(vol.id) + memory.frozen.as_ref().map_or(0, |f| f.written(vol.id));
         let mapped = vol.mapped.get();
         match vol.state.get() {
@@ -181,7 +180,7 @@ impl Core {
 
     /// Blocks of data segments that the map nodes of the trees take, from the live counts.
     pub fn count_map_blocks(&self) -> u64 {
-        let table = self.table.borrow();
+        let table = self.segments.read();
         let (mut all, mut mirrored) = (0, 0);
         for seg in table.segments.values() {
             all += u64::from(seg.live);

@@ -10,7 +10,7 @@ const STATE: [(&str, &str); 24] = [
     ("seats", "member"),
     ("no_room", "member"),
     ("flushes", "member"),
-    ("table", "space"),
+    ("segments", "space"),
     ("pins", "space"),
     ("room", "space"),
     ("detours", "row"),

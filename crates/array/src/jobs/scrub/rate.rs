@@ -4,7 +4,6 @@
 //! is kept, and an alarm says so where it is too low.
 
 use base::human;
-use ondisk::SegmentState;
 
 use super::ScrubKind;
 use crate::core::Core;
@@ -20,9 +19,9 @@ const PART_OF_INTERVAL: u64 = 2;
 impl Core {
     /// Bytes that a scrub of all that is written now reads.
     fn bytes_to_scrub(&self) -> u64 {
-        let table = self.table.borrow();
-        let written = table.segments.values().filter(|s| s.state != SegmentState::Spare);
-        let blocks: u64 = written.map(|s| u64::from(s.acked) * s.slots.iter().flatten().count() as u64).sum();
+        let table = self.segments.read();
+        let written = table.segments.values().filter(|s| !s.is_spare());
+        let blocks: u64 = written.map(|s| u64::from(s.rows.acked) * s.slots.iter().flatten().count() as u64).sum();
         base::BlockCount(blocks).bytes()
     }
 

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 
 use base::{BLOCK_BYTES, Lba, SegmentId, VolumeId};
-use ondisk::{Entry, Place, RecordHeader, Scheme, SegmentState, crc32c};
+use ondisk::{Entry, Place, RecordHeader, Scheme, crc32c};
 use rt::{Buf, Bytes};
 
 use super::{Outcome, ScrubKind};
@@ -104,13 +104,13 @@ impl Core {
     }
 
     fn acked_rows_of(&self, id: SegmentId) -> u32 {
-        let table = self.table.borrow();
-        let written = |s: &&crate::space::segment::Seg| s.state != SegmentState::Spare;
+        let table = self.segments.read();
+        let written = |s: &&crate::space::segment::Seg| !s.is_spare();
         table
             .segments
             .get(&id)
             .filter(written)
-            .map_or(0, |s| if planted(Canary::ScrubBeyondAcked) { s.append } else { s.acked })
+            .map_or(0, |s| if planted(Canary::ScrubBeyondAcked) { s.rows.append } else { s.rows.acked })
     }
 
     /// The next row at which a record begins.

@@ -92,12 +92,12 @@ impl Core {
         self.writable()?;
         let Some((g, bytes)) = whole else { return Ok(images.is_empty()) };
         for (seat, at, read, image) in images {
-            let marked = g.members.get(usize::from(seat.id.0)).filter(|m| m.uuid == seat.uuid);
+            let marked = g.members.get(usize::from(seat.id.0)).filter(|m| m.uuid == seat.uuid());
             let has_it = marked.is_some_and(|m| m.state == MemberState::In);
             if !has_it || (read && image.get(..bytes.len()) == Some(&bytes[..])) {
                 continue;
             }
-            if seat.holds_newest.get() && self.is_set_back(&seat).await {
+            if seat.holds_newest() && self.is_set_back(&seat).await {
                 // Not the slot alone is old.
                 self.member_set_back(seat.id);
                 continue;
