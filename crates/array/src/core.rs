@@ -6,13 +6,12 @@ use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, VecDeque};
 use std::rc::Rc;
 
-use base::{ArrayUuid, Epoch, MemberId, Seq, VolumeId};
-use ondisk::{Features, Level, Limits, MapRef, PartOf, ReplayFrom, SHARDS, Scheme, Settings, VolumeState};
+use base::{MemberId, Seq, VolumeId};
+use ondisk::{Limits, MapRef, ReplayFrom, SHARDS, VolumeState};
 use rt::Rt;
 use uuid::Uuid;
 
-use crate::engine::status::Tally;
-use crate::engine::status::{EventLine, EventSeverity};
+use crate::ctx::{Context, Phase, Shape};
 use crate::fault::Fault;
 use crate::log::Log;
 use crate::map::memory::Memory;
@@ -21,23 +20,7 @@ use crate::member::seat::{Door, Seat};
 use crate::space::pins::Pins;
 use crate::space::segment::Seg;
 use crate::space::segments::Segments;
-use crate::sync::{Event, Gate, RangeLocks};
-
-/// Events kept for `status`.
-const EVENTS_KEPT: usize = 256;
-
-/// What the array can do now.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Phase {
-    /// Everything.
-    Open,
-    /// Reads; nothing is written to any drive.
-    ReadOnly,
-    /// Reads of what is left; more members are gone than the redundancy covers.
-    Frozen,
-    /// Nothing.
-    Closed,
-}
+use crate::sync::{Gate, RangeLocks};
 
 /// One volume at work.
 pub struct Vol {
@@ -93,28 +76,6 @@ impl Vol {
     }
 }
 
-/// What never changes while the array is open.
-pub struct Shape {
-    /// Identity.
-    pub array: ArrayUuid,
-    /// Which part of it this is.
-    pub part: PartOf,
-    /// As created.
-    pub level: Level,
-    /// A segment at full strength.
-    pub scheme: Scheme,
-    /// Blocks of a zone.
-    pub zone_blocks: u32,
-    /// Blocks of a system-area slot.
-    pub slot_blocks: u32,
-    /// Whether `create` promised a place for a rebuild.
-    pub rebuild_place: bool,
-    /// Per mille of the data blocks that volumes may fill.
-    pub usable_permille: u16,
-    /// Features in use.
-    pub features: Features,
-}
-
 /// The last generation that took effect.
 pub struct System {
     /// Its number.
@@ -133,30 +94,12 @@ pub struct System {
 
 /// An open array.
 pub struct Core {
-    /// The world.
-    pub rt: Rt,
-    /// What never changes.
-    pub shape: Shape,
-    /// The array's name.
-    pub name: RefCell<String>,
-    /// The parity kernel in use.
-    pub kernel: erasure::Kernel,
-    /// This open.
-    pub epoch: Cell<Epoch>,
+    /// What every room has.
+    pub ctx: Rc<Context>,
     /// The next entry's number.
     pub next_seq: Cell<Seq>,
-    /// What the array can do now.
-    pub phase: Cell<Phase>,
-    /// It is being opened: what the log says is not known yet.
-    pub recovering: Cell<bool>,
     /// Somebody looks at requests in flight.
     pub health_kept: Cell<bool>,
-    /// Newest records are missing: what the map says may be old, so nothing is read.
-    pub uncertain: Cell<bool>,
-    /// Hosts' requests are not taken any more.
-    pub closing: Cell<bool>,
-    /// What people set.
-    pub settings: RefCell<Settings>,
     /// Whether the drives are still this server's to write.
     pub guard: Rc<crate::owner::Guard>,
     /// Seats by number.
@@ -177,8 +120,6 @@ pub struct Core {
     pub system: System,
     /// Who still looks at places that may be freed.
     pub pins: Pins,
-    /// Something changed: space, members, phase, checkpoints.
-    pub changed: Event,
     /// One checkpoint at a time.
     pub checkpoint_gate: Gate,
     /// One step of moves at a time takes locks.
@@ -189,8 +130,6 @@ pub struct Core {
     pub being_emptied: RefCell<BTreeMap<base::SegmentId, i64>>,
     /// Segments that the cleaner could not empty lately.
     pub hard_to_clean: RefCell<std::collections::BTreeSet<base::SegmentId>>,
-    /// Background work asked for.
-    pub wanted: Wanted,
     /// Members went out and the generation that says so has not taken effect.
     pub degrading: Cell<bool>,
     /// Members that went out since the open.
@@ -207,32 +146,12 @@ pub struct Core {
     pub flushes: crate::member::flush::Flushes,
     /// What hosts may still take.
     pub room: crate::space::room::Room,
-    /// What is looked at in a turn.
-    pub meter: crate::meter::Meter,
     /// Handles on volumes that were given out: each is a client.
     pub clients: Cell<u64>,
     /// How often what hosts see of the volumes has changed since the open.
     pub volume_changes: Cell<u64>,
     /// What volumes have in flight.
     pub shares: crate::volume::share::Shares,
-    /// Figures.
-    pub tally: Tally,
-    events: RefCell<VecDeque<EventLine>>,
-}
-
-/// What the keeper is asked for.
-#[derive(Default)]
-pub struct Wanted {
-    /// A checkpoint.
-    pub checkpoint: Cell<bool>,
-    /// A generation with more spares.
-    pub spares: Cell<bool>,
-    /// A generation without the segments that are vacated.
-    pub release: Cell<bool>,
-    /// A flush, so that the log can go on: much is acknowledged and not durable.
-    pub flush: Cell<bool>,
-    /// A look whether something can be rebuilt.
-    pub rebuild: Cell<bool>,
 }
 
 impl Core {
@@ -240,18 +159,9 @@ impl Core {
     pub fn new(rt: &Rt, name: String, shape: Shape, phase: Phase) -> Rc<Core> {
         Rc::new_cyclic(|core| Core {
             guard: crate::owner::Guard::new(core.clone()),
-            rt: rt.clone(),
-            shape,
-            name: RefCell::new(name),
-            kernel: erasure::Kernel::detect(),
-            epoch: Cell::default(),
+            ctx: Rc::new(Context::new(rt, name, shape, phase)),
             next_seq: Cell::new(Seq(1)),
-            phase: Cell::new(phase),
-            recovering: Cell::default(),
             health_kept: Cell::default(),
-            uncertain: Cell::new(false),
-            closing: Cell::new(false),
-            settings: RefCell::default(),
             seats: RefCell::default(),
             segments: Segments::default(),
             volumes: RefCell::default(),
@@ -268,13 +178,11 @@ impl Core {
                 replay_from: Cell::default(),
             },
             pins: Pins::default(),
-            changed: Event::default(),
             checkpoint_gate: Gate::default(),
             move_gate: Gate::default(),
             checkpoints_tried: Cell::new(0),
             being_emptied: RefCell::default(),
             hard_to_clean: RefCell::default(),
-            wanted: Wanted::default(),
             degrading: Cell::new(false),
             failures: Cell::new(0),
             rebuild: crate::jobs::rebuild::Progress::default(),
@@ -283,12 +191,9 @@ impl Core {
             no_room: crate::member::no_room::Waits::default(),
             flushes: crate::member::flush::Flushes::default(),
             room: crate::space::room::Room::default(),
-            meter: crate::meter::Meter::default(),
             clients: Cell::new(0),
             volume_changes: Cell::new(0),
             shares: crate::volume::share::Shares::default(),
-            tally: Tally::default(),
-            events: RefCell::default(),
         })
     }
 
@@ -304,7 +209,7 @@ impl Core {
 
     /// What a request that writes gets when the array does not take it.
     pub fn writable(&self) -> Result<(), Fault> {
-        match self.phase.get() {
+        match self.ctx.phase() {
             Phase::Open => Ok(()),
             Phase::ReadOnly => Err(Fault::ReadOnly),
             Phase::Frozen => Err(self.frozen_by()),
@@ -319,38 +224,7 @@ impl Core {
 
     /// What a read gets when what it would find may be old.
     pub fn readable(&self) -> Result<(), Fault> {
-        if self.uncertain.get() { Err(self.frozen_by()) } else { Ok(()) }
-    }
-
-    /// Remembers something a person should be able to look up.
-    pub fn note(&self, text: String) {
-        tracing::info!(array = %self.name.borrow(), "{text}");
-        self.add_event(EventSeverity::Info, text);
-    }
-
-    /// The same of something that somebody should look at.
-    pub fn warn(&self, text: String) {
-        tracing::warn!(array = %self.name.borrow(), "{text}");
-        self.add_event(EventSeverity::Warning, text);
-    }
-
-    /// The same of something that hosts notice, or that is lost.
-    pub fn error(&self, text: String) {
-        tracing::error!(array = %self.name.borrow(), "{text}");
-        self.add_event(EventSeverity::Error, text);
-    }
-
-    fn add_event(&self, severity: EventSeverity, text: String) {
-        let mut events = self.events.borrow_mut();
-        if events.len() == EVENTS_KEPT {
-            events.pop_front();
-        }
-        events.push_back(EventLine { unix_seconds: self.rt.unix_seconds(), severity, text });
-    }
-
-    /// What was remembered, oldest first.
-    pub fn events(&self) -> Vec<EventLine> {
-        self.events.borrow().iter().cloned().collect()
+        if self.ctx.is_uncertain() { Err(self.frozen_by()) } else { Ok(()) }
     }
 
     /// Whether every segment that matters would survive without the members that are not in.
@@ -378,9 +252,9 @@ impl Core {
 
     /// An open that was refused: nothing is asked of the drives any more, and nobody looks after them.
     pub fn give_up(&self) {
-        self.phase.set(Phase::Closed);
+        self.ctx.close();
         self.close_doors(Door::Shut);
-        self.changed.wake();
+        self.ctx.changed.wake();
     }
 
     /// Hosts see other volumes than before, or the same with another name or size.

@@ -16,6 +16,7 @@
 
 pub mod canary;
 mod core;
+mod ctx;
 mod engine;
 pub mod fault;
 mod generation;

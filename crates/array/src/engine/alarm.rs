@@ -2,7 +2,8 @@
 
 use serde::Serialize;
 
-use crate::core::{Core, Phase};
+use crate::core::Core;
+use crate::ctx::Phase;
 use crate::engine::exposure::Exposure;
 use crate::engine::status::SeatState;
 use crate::member::seat::Seat;
@@ -136,16 +137,16 @@ impl Core {
                 "Use that server, or stop it; the events name it",
             ));
         }
-        let is_frozen = !self.survivable() || self.phase.get() == Phase::Frozen;
+        let is_frozen = !self.survivable() || self.ctx.phase() == Phase::Frozen;
         if is_frozen {
             let gone = Exposure::gone_words(&exposure.failed, &exposure.missing);
             let what = format!(
                 "frozen: {gone}, {} tolerates {}; writes fail, and reads fail where redundancy does not cover the loss",
-                self.shape.level, exposure.tolerates
+                self.ctx.shape.level, exposure.tolerates
             );
             return Some(Alarm::critical(AlarmCode::Frozen, what, "Reconnect the drives, then restart the array"));
         }
-        if exposure.tolerates == 0 || self.phase.get() == Phase::Closed {
+        if exposure.tolerates == 0 || self.ctx.phase() == Phase::Closed {
             return None;
         }
         let until = if self.is_rebuilding() {
@@ -184,7 +185,7 @@ impl Core {
     }
 
     fn pause_alarm(&self) -> Option<Alarm> {
-        let waits = self.settings.borrow().rebuild_paused && self.lacks_redundancy() && self.phase.get() == Phase::Open;
+        let waits = self.ctx.settings().rebuild_paused && self.lacks_redundancy() && self.ctx.is_open();
         let what = "redundancy is reduced, and rebuilds are paused";
         waits.then(|| Alarm::warning(AlarmCode::RebuildPaused, what, "Resume rebuilds"))
     }

@@ -11,7 +11,7 @@ use ondisk::{Label, MemberState, Rate, WhyOut};
 use rt::Drive;
 
 use crate::canary::{Canary, planted};
-use crate::core::Phase;
+use crate::ctx::Wish;
 use crate::engine::Array;
 use crate::fault::{Refused, RefusedCode, Remedy};
 use crate::member::seat::Seat;
@@ -98,7 +98,7 @@ impl Array {
             self.core.member_failed(seat, "was failed by command");
         } else if member.why_out() == WhyOut::Missing && !planted(Canary::MissingNotFailed) {
             member.has_failed();
-            self.core.note(format!(
+            self.core.ctx.note(format!(
                 "drive {} (seat {}) was failed by command: it will not rejoin",
                 member.drive_name(),
                 member.bay()
@@ -163,12 +163,12 @@ impl Array {
             let what = format!("drive {}", newcomer.drive_name());
             return Err(Refused::new(RefusedCode::Io, what, "its first write failed", "Use another drive"));
         }
-        core.note(match old.is_in() {
+        core.ctx.note(match old.is_in() {
             true => format!("drive {} takes over from {}, which leaves", newcomer.drive_name(), old.drive_name()),
             false => format!("drive {} takes the place of {}", newcomer.drive_name(), old.drive_name()),
         });
         core.note_if_smaller(usable);
-        core.wanted.rebuild.set(true);
+        core.ctx.wishes.ask(Wish::Rebuild);
         core.room_changed();
         Ok(())
     }
@@ -216,9 +216,9 @@ impl Array {
         }
         let newcomer = self.seat_drive(drive, self.next_bay(), force).await?;
         self.core.commit().await?;
-        self.core.note(format!("drive {} is a spare", newcomer.drive_name()));
-        self.core.wanted.rebuild.set(true);
-        self.core.changed.wake();
+        self.core.ctx.note(format!("drive {} is a spare", newcomer.drive_name()));
+        self.core.ctx.wishes.ask(Wish::Rebuild);
+        self.core.ctx.changed.wake();
         Ok(())
     }
 
@@ -233,8 +233,8 @@ impl Array {
         core.degraded_durably().await?;
         newcomer.joins();
         core.commit().await?;
-        core.note(format!("drive {} joined: new segments use it", newcomer.drive_name()));
-        core.wanted.rebuild.set(true);
+        core.ctx.note(format!("drive {} joined: new segments use it", newcomer.drive_name()));
+        core.ctx.wishes.ask(Wish::Rebuild);
         core.room_changed();
         Ok(())
     }
@@ -257,8 +257,8 @@ impl Array {
             old.begins_to_leave();
         }
         core.commit().await?;
-        core.note(format!("drive {} leaves", old.drive_name()));
-        core.wanted.rebuild.set(true);
+        core.ctx.note(format!("drive {} leaves", old.drive_name()));
+        core.ctx.wishes.ask(Wish::Rebuild);
         core.room_changed();
         Ok(())
     }
@@ -301,12 +301,12 @@ impl Array {
                 "Replace the drives that are out and wait for the rebuild first",
             );
         }
-        let raid0 = core.shape.level == ondisk::Level::Raid0 && core.shape.scheme.k() > 1;
-        let least = core.shape.scheme.tolerates() + if raid0 { 2 } else { 1 };
+        let raid0 = core.ctx.shape.level == ondisk::Level::Raid0 && core.ctx.shape.scheme.k() > 1;
+        let least = core.ctx.shape.scheme.tolerates() + if raid0 { 2 } else { 1 };
         let left = core.seats.borrow().iter().filter(|s| s.takes_columns() && s.id != seat.id).count();
         let room = BlockCount(core.usable_blocks_if(Change::Leaves(seat.id))).bytes();
         if left < least {
-            let why = format!("{left} drives would remain, and {} needs at least {least}", core.shape.level);
+            let why = format!("{left} drives would remain, and {} needs at least {least}", core.ctx.shape.level);
             let refused = refuse(RefusedCode::Drives, why, "Replace it, or add a drive first");
             return refused.map_err(|r| r.by(Remedy::AddDrive));
         }
@@ -323,7 +323,7 @@ impl Array {
     pub async fn drive_left(&self, seat: MemberId) -> bool {
         let Some(member) = self.core.seat(seat) else { return true };
         let core = &self.core;
-        core.changed.until(|| core.phase.get() != Phase::Open || !core.is_leaving(&member)).await;
+        core.ctx.changed.until(|| !core.ctx.is_open() || !core.is_leaving(&member)).await;
         member.state() == MemberState::Vacant
     }
 
@@ -369,19 +369,19 @@ impl Array {
             ));
         }
         if force {
-            crate::owner::refuse_in_use(&core.rt, std::slice::from_ref(&drive)).await?;
+            crate::owner::refuse_in_use(&core.ctx.rt, std::slice::from_ref(&drive)).await?;
         } else {
             create::refuse_labelled(&drive).await?;
         }
         let layout = self.layout_for(&drive.info().name, drive.info().blocks)?;
         let number = self.free_seat()?;
         let label = Label {
-            array: core.shape.array,
-            member: MemberUuid(random_uuid(&core.rt)),
+            array: core.ctx.shape.array,
+            member: MemberUuid(random_uuid(&core.ctx.rt)),
             seat: number,
-            part: core.shape.part,
+            part: core.ctx.shape.part,
             layout,
-            array_name: core.name.borrow().clone(),
+            array_name: core.ctx.name.clone(),
         };
         let name = drive.info().name.clone();
         core.reserve_joining(&drive).await?;
@@ -432,7 +432,7 @@ impl Array {
             let todo = "Give a rate, or pause the rebuild";
             return Err(Refused::new(RefusedCode::Size, "a rebuild of 0 bytes/s", "it would never end", todo));
         }
-        self.core.settings.borrow_mut().rebuild = rate;
+        self.core.ctx.set(|settings| settings.rebuild = rate);
         self.core.rebuild.rate_changed();
         Ok(self.core.commit().await?)
     }
@@ -444,9 +444,13 @@ impl Array {
     pub async fn rebuild_pause(&self, paused: bool) -> Result<(), Refused> {
         let core = &self.core;
         core.writable()?;
-        core.settings.borrow_mut().rebuild_paused = paused;
-        core.wanted.rebuild.set(!paused);
-        core.changed.wake();
+        core.ctx.set(|settings| settings.rebuild_paused = paused);
+        if paused {
+            core.ctx.wishes.take(Wish::Rebuild);
+        } else {
+            core.ctx.wishes.ask(Wish::Rebuild);
+        }
+        core.ctx.changed.wake();
         Ok(core.commit().await?)
     }
 }

@@ -58,7 +58,7 @@ impl Core {
 
     /// Drives that may fail at full strength: those of the level, unless there are too few drives for it.
     fn tolerates(&self) -> usize {
-        self.shape.scheme.tolerates()
+        self.ctx.shape.scheme.tolerates()
     }
 
     /// Further members that may be lost, whichever they are.
@@ -105,11 +105,11 @@ impl Core {
         zones.sort_unstable();
         // The largest one may be the next to fail.
         zones.pop();
-        let scheme = self.shape.scheme;
+        let scheme = self.ctx.shape.scheme;
         if zones.len() < scheme.width() {
             return false;
         }
-        let shape = &self.shape;
+        let shape = &self.ctx.shape;
         plan::usable_blocks(&zones, scheme, shape.zone_blocks, false, shape.usable_permille) >= self.stored_at_least()
     }
 

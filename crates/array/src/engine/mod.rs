@@ -15,7 +15,8 @@ use ondisk::{Limits, MapRef, PartOf, SHARDS, VolumeState};
 use rt::{Drive, Rt};
 
 use crate::canary::{Canary, planted};
-use crate::core::{Core, Phase, Vol};
+use crate::core::{Core, Vol};
+use crate::ctx::{Phase, Wish};
 use crate::engine::status::{ArrayState, Iostat, Status, VolumeStatus};
 use crate::fault::{Fault, Refused, RefusedCode, Remedy};
 use crate::jobs::scrub::ScrubKind;
@@ -118,14 +119,14 @@ impl Array {
 
     fn start(core: Rc<Core>, recovery: RecoveryReport) -> Array {
         core.measure_room();
-        if core.phase.get() == Phase::Open {
+        if core.ctx.is_open() {
             core.start_log();
             core.start_keeper();
-            core.wanted.rebuild.set(true);
+            core.ctx.wishes.ask(Wish::Rebuild);
             if !core.memory.read().active.is_empty() {
                 core.want_checkpoint();
             }
-            core.changed.wake();
+            core.ctx.changed.wake();
         }
         Array { core, recovery: Rc::new(recovery) }
     }
@@ -141,15 +142,15 @@ impl Array {
     /// # Errors
     /// When it froze on the way.
     pub async fn close(self) -> Result<(), Fault> {
-        let result = match self.core.phase.get() {
+        let result = match self.core.ctx.phase() {
             Phase::Open => self.hand_over().await,
             Phase::ReadOnly | Phase::Frozen | Phase::Closed => Ok(()),
         };
-        self.core.phase.set(Phase::Closed);
+        self.core.ctx.close();
         self.core.fail_all(Fault::Closed);
         self.core.log.poke();
         self.core.pins.wake();
-        self.core.changed.wake();
+        self.core.ctx.changed.wake();
         // A background task may be between a read and the write that follows from it.
         self.core.close_doors(Door::Shut);
         self.core.come_to_rest(result.is_ok()).await;
@@ -158,15 +159,15 @@ impl Array {
             return result;
         }
         self.core.release_marks().await;
-        if self.core.shape.part.of == 1 {
+        if self.core.ctx.shape.part.of == 1 {
             self.core.release_drives().await;
         }
         result
     }
 
     async fn hand_over(&self) -> Result<(), Fault> {
-        self.core.closing.set(true);
-        self.core.changed.wake();
+        self.core.ctx.begin_to_close();
+        self.core.ctx.changed.wake();
         // What waits for room, or for a drive, may wait for ever; the next open recovers what is not handed over.
         let handed_over = Box::pin(self.core.if_there_is_room(self.hand_over_all()));
         match self.core.unless_silent(handed_over).await {
@@ -182,14 +183,14 @@ impl Array {
         // A step of the cleaner that is reading may have something to say yet.
         let moved = || self.core.being_emptied.borrow().is_empty() || planted(Canary::ClosedWhileCleaning);
         let at_rest = || self.core.log.idle() && moved();
-        self.core.changed.until(|| at_rest() || self.core.phase.get() != Phase::Open).await;
+        self.core.ctx.changed.until(|| at_rest() || !self.core.ctx.is_open()).await;
         self.core.checkpoint().await?;
         self.core.commit_at_the_end().await
     }
 
     /// Remembers something among the events, for people.
     pub fn note(&self, text: &str) {
-        self.core.note(text.to_owned());
+        self.core.ctx.note(text.to_owned());
     }
 
     /// Ends the reservations of its drives, once all parts are closed.
@@ -217,13 +218,13 @@ impl Array {
     #[cfg(feature = "canary")]
     #[must_use]
     pub fn looked(&self) -> (u64, u64) {
-        self.core.meter.take()
+        self.core.ctx.meter.take()
     }
 
     /// Blocks the cleaner moved since it was opened.
     #[must_use]
     pub fn moved_blocks(&self) -> u64 {
-        self.core.tally.moved_blocks.get()
+        self.core.ctx.figures.moved_blocks.get()
     }
 
     /// Lets map nodes take `bytes` in memory from now on; those that are there are read again when they are asked for.
@@ -246,13 +247,13 @@ impl Array {
     /// Its name.
     #[must_use]
     pub fn name(&self) -> String {
-        self.core.name.borrow().clone()
+        self.core.ctx.name.clone()
     }
 
     /// Its identity.
     #[must_use]
     pub fn uuid(&self) -> uuid::Uuid {
-        self.core.shape.array.0
+        self.core.ctx.shape.array.0
     }
 
     /// Its state, in one word.
@@ -329,7 +330,7 @@ impl Array {
 
     /// An identity for a volume to be.
     pub(crate) fn new_identity(&self) -> uuid::Uuid {
-        random_uuid(&self.core.rt)
+        random_uuid(&self.core.ctx.rt)
     }
 
     /// Whether a volume of this name, which can be one, and size can be made.
@@ -354,7 +355,7 @@ impl Array {
         let vol = Vol {
             id,
             name: RefCell::new(name.to_owned()),
-            uuid: uuid.unwrap_or_else(|| random_uuid(&self.core.rt)),
+            uuid: uuid.unwrap_or_else(|| random_uuid(&self.core.ctx.rt)),
             blocks: Cell::new(blocks),
             agreed_blocks: Cell::new(0),
             mapped: Cell::new(0),
@@ -436,7 +437,7 @@ impl Array {
             ));
         }
         vol.limits.set(limits);
-        vol.quota.begin_anew(self.core.rt.now().0);
+        vol.quota.begin_anew(self.core.ctx.rt.now().0);
         Ok(self.core.commit_if_there_is_room().await?)
     }
 
@@ -474,9 +475,8 @@ impl Array {
     /// When the array is not writable.
     pub async fn scrub_schedule(&self, change: ScrubPlan) -> Result<(), Refused> {
         self.core.writable()?;
-        {
-            let mut settings = self.core.settings.borrow_mut();
-            let now = self.core.rt.unix_seconds();
+        let now = self.core.ctx.rt.unix_seconds();
+        self.core.ctx.set(|settings| {
             let lines = [(change.media_hours, ScrubKind::Media), (change.parity_hours, ScrubKind::Parity)];
             for (hours, kind) in lines {
                 let line =
@@ -491,8 +491,8 @@ impl Array {
             if let Some(rate) = change.bytes_per_second {
                 settings.scrub_bytes_per_second = rate;
             }
-        }
-        self.core.changed.wake();
+        });
+        self.core.ctx.changed.wake();
         Ok(self.core.commit_if_there_is_room().await?)
     }
 

@@ -18,7 +18,7 @@ impl Array {
     /// Where things would lie on a drive of this size. Of a drive that is larger than the slots have room for, the first part
     /// is used.
     pub(crate) fn layout_for(&self, name: &str, blocks: BlockCount) -> Result<Layout, Refused> {
-        let shape = &self.core.shape;
+        let shape = &self.core.ctx.shape;
         let layout = Layout::new(blocks.0, shape.slot_blocks, shape.zone_blocks);
         let Some(layout) = layout.filter(|l| l.zones >= ondisk::layout::ZONES_MIN) else {
             let why = "it is too small for this array's zones";
@@ -75,7 +75,7 @@ impl Core {
         let after = self.usable_blocks();
         if after < before {
             let size = |blocks| human(BlockCount(blocks).bytes());
-            self.note(format!("usable shrinks from {} to {}: the new drive is smaller", size(before), size(after)));
+            self.ctx.note(format!("usable shrinks from {} to {}: the new drive is smaller", size(before), size(after)));
         }
     }
 }

@@ -7,32 +7,13 @@ use ondisk::{Limits, MemberState, VolumeState, WhyOut};
 use serde::Serialize;
 use uuid::Uuid;
 
-use crate::core::{Core, Phase};
+use crate::core::Core;
+use crate::ctx::Phase;
+pub use crate::ctx::events::{EventLine, EventSeverity};
 use crate::engine::alarm::Alarm;
 use crate::engine::exposure::Exposure;
 use crate::map::memtable::FACT_BYTES;
 use crate::member::seat::Seat;
-
-/// Figures of an open array.
-#[derive(Default)]
-pub struct Tally {
-    /// Payload blocks of hosts.
-    pub host_blocks_written: Cell<u64>,
-    /// Blocks the cleaner moved.
-    pub moved_blocks: Cell<u64>,
-    /// Map nodes written.
-    pub node_blocks_written: Cell<u64>,
-    /// Blocks of data columns, headers and padding included.
-    pub data_blocks_written: Cell<u64>,
-    /// Blocks of all columns: those and the redundancy.
-    pub raw_blocks_written: Cell<u64>,
-    /// Blocks written back after a mismatch.
-    pub repaired_blocks: Cell<u64>,
-    /// Checkpoints.
-    pub checkpoints: Cell<u64>,
-    /// Reads of a column that failed however often they were tried.
-    pub columns_unread: Cell<u64>,
-}
 
 /// Requests of hosts to one volume.
 #[derive(Default)]
@@ -73,29 +54,6 @@ pub struct MapMemory {
     pub hits: u64,
     /// Nodes that had to be read.
     pub misses: u64,
-}
-
-/// How much something that happened matters.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
-#[serde(rename_all = "snake_case")]
-pub enum EventSeverity {
-    /// As it should be.
-    Info,
-    /// Somebody should look at it.
-    Warning,
-    /// Hosts notice it, or something is lost.
-    Error,
-}
-
-/// Something that happened.
-#[derive(Clone, Debug, Serialize)]
-pub struct EventLine {
-    /// When.
-    pub unix_seconds: u64,
-    /// How much it matters.
-    pub severity: EventSeverity,
-    /// What.
-    pub text: String,
 }
 
 /// The state of an array in one word.
@@ -367,16 +325,16 @@ impl Core {
         let members = self.member_lines();
         let exposure = self.exposure();
         Status {
-            name: self.name.borrow().clone(),
-            uuid: self.shape.array.0,
-            level: self.shape.level.to_string(),
-            scheme: self.shape.scheme.to_string(),
-            parts: self.shape.part.of,
+            name: self.ctx.name.clone(),
+            uuid: self.ctx.shape.array.0,
+            level: self.ctx.shape.level.to_string(),
+            scheme: self.ctx.shape.scheme.to_string(),
+            parts: self.ctx.shape.part.of,
             state: self.state_word(),
-            epoch: self.epoch.get().0,
+            epoch: self.ctx.epoch().0,
             generation: self.system.number.get(),
-            kernel: self.kernel.name().to_owned(),
-            zone_bytes: BlockCount(u64::from(self.shape.zone_blocks)).bytes(),
+            kernel: self.ctx.kernel.name().to_owned(),
+            zone_bytes: BlockCount(u64::from(self.ctx.shape.zone_blocks)).bytes(),
             segments_total: self.segments_possible(),
             segments_free: self.segments_left(),
             raw_bytes: members.iter().map(|m| m.bytes).sum(),
@@ -396,11 +354,11 @@ impl Core {
             members,
             volumes,
             rebuild: self.rebuild_status(),
-            rebuild_rate: rate_word(self.settings.borrow().rebuild),
-            rebuild_paused: self.settings.borrow().rebuild_paused,
+            rebuild_rate: rate_word(self.ctx.settings().rebuild),
+            rebuild_paused: self.ctx.settings().rebuild_paused,
             scrub: self.scrub_status(),
-            events: self.events(),
-            repaired_blocks: self.tally.repaired_blocks.get(),
+            events: self.ctx.events(),
+            repaired_blocks: self.ctx.figures.repaired_blocks.get(),
             map_memory: self.nodes.status(),
             memtable_memory: self.memtable_memory(),
             unmerged_entries: self.memory.read().len(),
@@ -413,12 +371,12 @@ impl Core {
     }
 
     fn write_amplification(&self) -> f64 {
-        ratio(self.tally.data_blocks_written.get(), self.tally.host_blocks_written.get()).max(1.0)
+        ratio(self.ctx.figures.data_blocks_written.get(), self.ctx.figures.host_blocks_written.get()).max(1.0)
     }
 
     /// What was written since the open.
     pub fn written(&self) -> Written {
-        let t = &self.tally;
+        let t = &self.ctx.figures;
         let (host, moved, map) = (t.host_blocks_written.get(), t.moved_blocks.get(), t.node_blocks_written.get());
         // Counted when they are begun, the others when they are acknowledged.
         let data = t.data_blocks_written.get();
@@ -433,18 +391,18 @@ impl Core {
 
     /// Counters, now.
     pub fn iostat(&self) -> Iostat {
-        Iostat { unix_seconds: self.rt.unix_seconds(), members: self.member_lines(), volumes: self.volume_lines() }
+        Iostat { unix_seconds: self.ctx.rt.unix_seconds(), members: self.member_lines(), volumes: self.volume_lines() }
     }
 
     /// The state in one word.
     pub fn state_word(&self) -> ArrayState {
-        match self.phase.get() {
+        match self.ctx.phase() {
             Phase::ReadOnly if !self.survivable() => ArrayState::Frozen,
             Phase::ReadOnly => ArrayState::ReadOnly,
             Phase::Frozen => ArrayState::Frozen,
             Phase::Closed => ArrayState::Closed,
             Phase::Open if !self.lacks_members() && !self.lacks_redundancy() => ArrayState::Optimal,
-            Phase::Open if !self.lacks_redundancy() && self.may_fail() >= self.shape.scheme.tolerates() => {
+            Phase::Open if !self.lacks_redundancy() && self.may_fail() >= self.ctx.shape.scheme.tolerates() => {
                 ArrayState::Rebuilt
             }
             Phase::Open if self.is_rebuilding() => ArrayState::Rebuilding,
@@ -491,7 +449,7 @@ impl Core {
                 volatile_cache: s.volatile(),
                 access: s.drive.as_ref().map(|d| d.access().words()),
                 access_why: s.drive.as_ref().and_then(|d| d.access_why()),
-                suspect: s.health.suspect(self.rt.now()),
+                suspect: s.health.suspect(self.ctx.rt.now()),
                 reads_around: s.speed.around.get(),
             })
             .collect()

@@ -19,7 +19,8 @@ use ondisk::{Generation, MemberState, SHARDS, Volume};
 use rt::{Buf, Bytes};
 
 use crate::canary::{Canary, planted};
-use crate::core::{Core, Phase, Vol};
+use crate::core::{Core, Vol};
+use crate::ctx::Wish;
 use crate::fault::Fault;
 use crate::member::seat::Seat;
 use crate::row::{READ_PAUSE, READ_TRIES};
@@ -43,7 +44,7 @@ impl Core {
         let _turn = self.system.gate.pass().await;
         loop {
             self.writable()?;
-            self.wanted.spares.set(false);
+            self.ctx.wishes.take(Wish::Spares);
             self.drop_broken_spares();
             self.replenish_spares();
             self.vacate_seats();
@@ -155,7 +156,7 @@ impl Core {
     pub(crate) async fn read_generation(&self, seat: &Seat, at: MemberLba) -> (Result<(), rt::IoError>, Buf) {
         let (read, first) = seat.read(at, Buf::zeroed(BLOCK_BYTES)).await;
         let blocks = Generation::total_bytes(&first).map_or(1, |bytes| bytes.div_ceil(BLOCK_BYTES));
-        if read.is_err() || blocks <= 1 || blocks > self.shape.slot_blocks as usize {
+        if read.is_err() || blocks <= 1 || blocks > self.ctx.shape.slot_blocks as usize {
             return (read, first);
         }
         seat.read(at, Buf::zeroed(blocks * BLOCK_BYTES)).await
@@ -182,9 +183,9 @@ impl Core {
     /// Looks now and then whether members are what they were: until one commits, nothing else would tell.
     pub async fn keep_current(self: Rc<Self>) {
         loop {
-            let over = self.changed.until(|| self.phase.get() != Phase::Open);
-            select(pin!(over), pin!(self.rt.sleep(LOOK_FOR_SET_BACK))).await;
-            if self.phase.get() != Phase::Open {
+            let over = self.ctx.changed.until(|| !self.ctx.is_open());
+            select(pin!(over), pin!(self.ctx.rt.sleep(LOOK_FOR_SET_BACK))).await;
+            if !self.ctx.is_open() {
                 return;
             }
             self.look_for_dead().await;
@@ -205,7 +206,8 @@ impl Core {
         }
         // Perhaps the beginning of one whose writing was cut short.
         let length = Generation::total_bytes(&block).map_or(1, |bytes| bytes.div_ceil(BLOCK_BYTES).max(1));
-        let blocks = u32::try_from(length).map_or(1, |blocks| if blocks > self.shape.slot_blocks { 1 } else { blocks });
+        let blocks =
+            u32::try_from(length).map_or(1, |blocks| if blocks > self.ctx.shape.slot_blocks { 1 } else { blocks });
         let Some(image) = self.read_slot(seat, slot, blocks).await? else { return Ok(true) };
         Ok(self.may_overwrite(&image))
     }
@@ -215,7 +217,7 @@ impl Core {
     pub(crate) fn may_overwrite(&self, image: &[u8]) -> bool {
         let next = self.system.number.get() + 1;
         let landed_late =
-            |g: &Generation| g.epoch < self.epoch.get() && g.number.0 <= next && !planted(Canary::LateSlotForeign);
+            |g: &Generation| g.epoch < self.ctx.epoch() && g.number.0 <= next && !planted(Canary::LateSlotForeign);
         Generation::decode(image).map_or(true, |g| self.is_history(g.number, g.id) || landed_late(&g))
     }
 
@@ -236,7 +238,7 @@ impl Core {
                 Err(error) => {
                     failed = error;
                     self.read_failed(seat);
-                    self.rt.sleep(READ_PAUSE).await;
+                    self.ctx.rt.sleep(READ_PAUSE).await;
                 }
             }
         }
@@ -257,7 +259,11 @@ impl Core {
         let gone = |v: &Rc<Vol>| matches!(v.state.get(), ondisk::VolumeState::Dropping { cursor } if cursor.0 >= v.blocks.get());
         self.volumes.borrow_mut().retain(|_, v| !gone(v));
         self.room_changed();
-        self.wanted.release.set(self.enough_emptied(true));
+        if self.enough_emptied(true) {
+            self.ctx.wishes.ask(Wish::Release);
+        } else {
+            self.ctx.wishes.take(Wish::Release);
+        }
     }
 
     /// Takes empty segments out of the table; their zones are free when nobody looks at them any more.
@@ -301,24 +307,24 @@ impl Core {
         let table = self.segments.read();
         let listed = |s: &&Seg| !freed.contains(&s.id) || planted(Canary::FreedListed);
         Generation {
-            array: self.shape.array,
-            name: self.name.borrow().clone(),
+            array: self.ctx.shape.array,
+            name: self.ctx.name.clone(),
             number,
             id,
             ancestors: ancestors.into(),
-            epoch: self.epoch.get(),
-            written_at: self.rt.unix_seconds(),
+            epoch: self.ctx.epoch(),
+            written_at: self.ctx.rt.unix_seconds(),
             clean,
-            features: self.shape.features,
-            level: self.shape.level,
-            width: self.shape.scheme.width() as u8,
-            rebuild_place: self.shape.rebuild_place,
-            zone_blocks: self.shape.zone_blocks,
-            usable_permille: self.shape.usable_permille,
+            features: self.ctx.shape.features,
+            level: self.ctx.shape.level,
+            width: self.ctx.shape.scheme.width() as u8,
+            rebuild_place: self.ctx.shape.rebuild_place,
+            zone_blocks: self.ctx.shape.zone_blocks,
+            usable_permille: self.ctx.shape.usable_permille,
             next_segment: table.next,
             next_volume: self.next_volume.get(),
             replay_from: [self.system.replay_from.get(); SHARDS],
-            settings: *self.settings.borrow(),
+            settings: *self.ctx.settings(),
             members: self.seats.borrow().iter().map(|s| s.line()).collect(),
             volumes: self.volumes.borrow().values().map(|v| volume_line(v)).collect(),
             segments: table.segments.values().filter(listed).map(Seg::line).collect(),

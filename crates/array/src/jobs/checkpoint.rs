@@ -6,7 +6,8 @@ use base::Pba;
 use ondisk::ReplayFrom;
 
 use crate::canary::{Canary, planted};
-use crate::core::{Core, Phase};
+use crate::core::Core;
+use crate::ctx::Wish;
 use crate::fault::Fault;
 use crate::map::memtable::Memtable;
 use crate::sync::Pieces;
@@ -20,14 +21,14 @@ impl Core {
         let turn = self.checkpoint_gate.pass().await;
         let result = self.checkpoint_now().await;
         drop(turn);
-        crate::member::seat::add(&self.checkpoints_tried, 1);
-        self.changed.wake();
+        crate::ctx::figures::add(&self.checkpoints_tried, 1);
+        self.ctx.changed.wake();
         result
     }
 
     async fn checkpoint_now(&self) -> Result<(), Fault> {
         self.writable()?;
-        self.wanted.checkpoint.set(false);
+        self.ctx.wishes.take(Wish::Checkpoint);
         let (table, replay_from) = self.freeze_memtable();
         let merged = self.merge(&table).await;
         self.none_replaced();
@@ -37,7 +38,7 @@ impl Core {
         self.memory.is_merged();
         self.system.replay_from.set(replay_from);
         self.segments.are_merged(replay_from);
-        crate::member::seat::add(&self.tally.checkpoints, 1);
+        crate::ctx::figures::add(&self.ctx.figures.checkpoints, 1);
         self.measure_room();
         let committed = self.commit().await;
         self.forget_merged(table, &replaced).await;
@@ -46,7 +47,7 @@ impl Core {
 
     /// Gives back the memory of a table that is merged, and of the nodes that the trees no longer have.
     async fn forget_merged(&self, table: Rc<Memtable>, replaced: &[Pba]) {
-        let pieces = Pieces::of(1, &self.rt);
+        let pieces = Pieces::of(1, &self.ctx.rt);
         for places in replaced.chunks(NODES_LET_GO) {
             self.nodes.forget(places);
             pieces.did(1).await;
@@ -64,10 +65,10 @@ impl Core {
         // The one under way may have begun before.
         let enough = self.checkpoints_tried.get() + 2;
         let tried = || self.checkpoints_tried.get();
-        while tried() < enough && self.phase.get() == Phase::Open {
+        while tried() < enough && self.ctx.is_open() {
             self.want_checkpoint();
             let before = tried();
-            self.changed.until(|| tried() != before || self.phase.get() != Phase::Open).await;
+            self.ctx.changed.until(|| tried() != before || !self.ctx.is_open()).await;
         }
     }
 
@@ -76,7 +77,7 @@ impl Core {
     fn freeze_memtable(&self) -> (Rc<Memtable>, ReplayFrom) {
         self.memory.freeze(|| {
             let unacked = self.log.lowest_unacked().filter(|_| !planted(Canary::ReplayLate));
-            ReplayFrom { epoch: self.epoch.get(), seq: unacked.unwrap_or(self.next_seq.get()) }
+            ReplayFrom { epoch: self.ctx.epoch(), seq: unacked.unwrap_or(self.next_seq.get()) }
         })
     }
 }

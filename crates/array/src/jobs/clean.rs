@@ -21,7 +21,8 @@ use futures::stream::{self, FuturesUnordered, StreamExt};
 use ondisk::{Entry, MapRef, Place, RecordHeader, VolumeState};
 
 use crate::canary::{Canary, planted};
-use crate::core::{Core, Phase};
+use crate::core::Core;
+use crate::ctx::Wish;
 use crate::fault::Fault;
 use crate::jobs::move_reads::Live;
 use crate::jobs::victims::{SHARE, Victim};
@@ -72,7 +73,7 @@ impl Core {
     /// Whether there is less room than hosts should find.
     fn wants_cleaning(&self) -> bool {
         // Nobody waits for room any more, and moves would keep the log from coming to rest.
-        if self.closing.get() {
+        if self.ctx.is_closing() {
             return false;
         }
         let ladder = self.rungs();
@@ -83,8 +84,8 @@ impl Core {
 
     pub(crate) async fn keep_clean(self: Rc<Self>) {
         loop {
-            self.changed.until(|| self.phase.get() != Phase::Open || self.wants_cleaning()).await;
-            if self.phase.get() != Phase::Open {
+            self.ctx.changed.until(|| !self.ctx.is_open() || self.wants_cleaning()).await;
+            if !self.ctx.is_open() {
                 return;
             }
             if self.choose().is_none() {
@@ -101,7 +102,7 @@ impl Core {
         let mut lanes = FuturesUnordered::new();
         loop {
             // Whatever one could not find may be there when another is done.
-            while lanes.len() < LANES && self.phase.get() == Phase::Open && self.wants_cleaning() {
+            while lanes.len() < LANES && self.ctx.is_open() && self.wants_cleaning() {
                 let Some(victim) = self.choose() else { break };
                 lanes.push(self.empty(victim, false));
             }
@@ -115,8 +116,8 @@ impl Core {
     /// Has a batch of emptied segments given back, if there is one.
     pub(crate) fn give_back_emptied(&self) {
         if self.enough_emptied(true) {
-            self.wanted.release.set(true);
-            self.changed.wake();
+            self.ctx.wishes.ask(Wish::Release);
+            self.ctx.changed.wake();
         }
         if self.enough_emptied(false) {
             self.want_checkpoint();
@@ -144,7 +145,7 @@ impl Core {
                 Err(fault) => Err(fault),
             };
             core.being_emptied.borrow_mut().remove(&victim.id);
-            core.changed.wake();
+            core.ctx.changed.wake();
             if moved.is_err() {
                 // It is not chosen again before the others had their turn.
                 core.hard_to_clean.borrow_mut().insert(victim.id);
@@ -192,7 +193,7 @@ impl Core {
     /// without a checkpoint. If nothing is to be gained at all, that takes something new.
     async fn nothing_fits(self: &Rc<Self>) {
         self.checkpoint_and_wait().await;
-        if self.phase.get() != Phase::Open || !self.wants_cleaning() || self.choose().is_some() {
+        if !self.ctx.is_open() || !self.wants_cleaning() || self.choose().is_some() {
             return;
         }
         let nodes = self.rungs().nodes;
@@ -204,8 +205,8 @@ impl Core {
             if let Some(victim) = self.next_victim(room, true).filter(|_| !planted(Canary::LastRoomForgotten)) {
                 self.empty(victim, vacates).await;
                 if self.emptied_waiting(true) > 0 {
-                    self.wanted.release.set(true);
-                    self.changed.wake();
+                    self.ctx.wishes.ask(Wish::Release);
+                    self.ctx.changed.wake();
                 }
                 self.want_checkpoint();
                 return;
@@ -213,7 +214,7 @@ impl Core {
         }
         self.hard_to_clean.borrow_mut().clear();
         self.pace().set_cleaning(false);
-        self.changed.wake();
+        self.ctx.changed.wake();
         self.something_new().await;
     }
 
@@ -221,7 +222,7 @@ impl Core {
     fn rest_of(&self, stream: StreamId) -> i64 {
         let table = self.segments.read();
         let segment = self.log.stream(stream).segment.get().and_then(|id| table.segments.get(&id));
-        let rest = segment.map_or(0, |s| s.scheme.k() as u64 * u64::from(self.shape.zone_blocks - s.rows.append));
+        let rest = segment.map_or(0, |s| s.scheme.k() as u64 * u64::from(self.ctx.shape.zone_blocks - s.rows.append));
         (rest * SHARE as u64 / self.segment_blocks_now().max(1)) as i64
     }
 
@@ -229,7 +230,7 @@ impl Core {
     /// stopped; when other members take columns, so that zones are worth something else; or after a while,
     /// while hosts wait.
     async fn something_new(&self) {
-        let (written, left) = (self.tally.host_blocks_written.get(), self.room_left());
+        let (written, left) = (self.ctx.figures.host_blocks_written.get(), self.room_left());
         let facts = self.memory.read().active.len();
         let quarter = self.segment_blocks_now() / 4;
         let members = || self.seats.borrow().iter().map(|s| s.takes_columns()).collect::<Vec<bool>>();
@@ -238,14 +239,14 @@ impl Core {
             let ladder = self.rungs();
             let stopped = self.room_left() <= ladder.stop_floor || self.room_now() <= ladder.write_floor as i64 * SHARE;
             let enough = if stopped { 1 } else { quarter };
-            self.tally.host_blocks_written.get() - written >= enough
+            self.ctx.figures.host_blocks_written.get() - written >= enough
                 || self.memory.read().active.len().abs_diff(facts) as u64 >= enough
                 || self.room_left() != left
                 || members() != before
         };
-        let mut told = pin!(self.changed.until(|| self.phase.get() != Phase::Open || news()));
+        let mut told = pin!(self.ctx.changed.until(|| !self.ctx.is_open() || news()));
         loop {
-            match select(told.as_mut(), pin!(self.rt.sleep(RETRY))).await {
+            match select(told.as_mut(), pin!(self.ctx.rt.sleep(RETRY))).await {
                 Either::Left(_) => return,
                 // A request that needs more than there is lets nobody by who would bring news.
                 Either::Right(_) if self.room_is_waited_for() => return,
@@ -260,7 +261,7 @@ impl Core {
         let _pin = self.pins.pin();
         let mut live = Vec::new();
         let mut others = false;
-        let pieces = Pieces::of(LOOKS_IN_A_PIECE, &self.rt);
+        let pieces = Pieces::of(LOOKS_IN_A_PIECE, &self.ctx.rt);
         let rows = self.segments.read().segments.get(&id).map(|s| s.rows.acked);
         let (Some(columns), Some(rows)) = (self.columns(id), rows) else { return Err(Fault::Closed) };
         let mut row = 0;
@@ -272,13 +273,13 @@ impl Core {
                 let header = || self.header_at(&columns, image.as_deref(), first, row);
                 let Some(header) = self.ask_for_good(Option::is_none, header).await else {
                     self.writable()?;
-                    self.error(format!("segment {id}: the record header at row {row} is lost; the segment stays"));
+                    self.ctx.error(format!("segment {id}: the record header at row {row} is lost; the segment stays"));
                     self.segments.has_lost_a_header(id);
                     return Err(Fault::Medium);
                 };
                 for (index, entry, crc) in header.payload() {
                     let (column, at) = header.payload_place(index);
-                    let place = Place { pba: pba(id, column, at, self.shape.zone_blocks), crc };
+                    let place = Place { pba: pba(id, column, at, self.ctx.shape.zone_blocks), crc };
                     match *entry {
                         Entry::Data { volume, lba, .. } | Entry::Move { volume, lba, .. } => {
                             blocks.push((volume, lba, place));
@@ -314,7 +315,7 @@ impl Core {
         others |= live.len() < counted;
         // A step takes what lies together: whole rows, down one column after the other.
         live.sort_by_key(|(.., place)| {
-            let (column, row) = Seg::place(place.pba.block, self.shape.zone_blocks);
+            let (column, row) = Seg::place(place.pba.block, self.ctx.shape.zone_blocks);
             (row as usize / STEP_ROWS, column, row)
         });
         Ok(Survey { blocks: live, others })
@@ -335,7 +336,7 @@ impl Core {
             return Ok(false);
         }
         let mut left = there.blocks.clone();
-        let pieces = Pieces::of(LOOKS_IN_A_PIECE, &self.rt);
+        let pieces = Pieces::of(LOOKS_IN_A_PIECE, &self.ctx.rt);
         for _ in 0..VACATED_TRIES {
             let mut named = Vec::new();
             for block in left {
@@ -348,7 +349,7 @@ impl Core {
             if left.is_empty() {
                 return Ok(true);
             }
-            self.rt.sleep(VACATED_PAUSE).await;
+            self.ctx.rt.sleep(VACATED_PAUSE).await;
         }
         Ok(false)
     }
@@ -373,7 +374,7 @@ impl Core {
     /// unless the last room went into this one.
     async fn move_out(self: &Rc<Self>, victim: Victim, there: Survey, to_the_end: bool) -> Result<(), Fault> {
         let blocks = &there.blocks;
-        let k = self.shape.scheme.k();
+        let k = self.ctx.shape.scheme.k();
         let step_rows = STEP_ROWS.max((STEP_BLOCKS_MIN + 1).div_ceil(k));
         // One record of whole rows, a header with them.
         let step = (step_rows * k).min((ondisk::ENTRIES_MAX + 2 - k) / k * k) - 1;
@@ -384,8 +385,8 @@ impl Core {
             done.set(done.get() + 1);
             self.segments.is_emptied(victim.id, (done.get() * SHARE as usize / steps) as u16);
             self.measure_room();
-            self.pace().gained(gain_blocks / steps as f64, self.rt.now().0);
-            self.changed.wake();
+            self.pace().gained(gain_blocks / steps as f64, self.ctx.rt.now().0);
+            self.ctx.changed.wake();
         };
         if blocks.is_empty() {
             after_step();
@@ -411,7 +412,7 @@ impl Core {
 
     /// Moves blocks; returns when all that are still live are acknowledged elsewhere.
     async fn move_step(self: &Rc<Self>, blocks: &[Found], to_the_end: bool) -> Result<(), Fault> {
-        while to_the_end || !self.closing.get() {
+        while to_the_end || !self.ctx.is_closing() {
             if self.move_once(blocks).await? {
                 return Ok(());
             }
@@ -426,10 +427,10 @@ impl Core {
         self.seats.borrow().iter().for_each(|seat| seat.moves.set_places(at_once));
         let mut read = self.read_lives(blocks).await?;
         let mut requests = Vec::with_capacity(read.len());
-        let rows = window_rows(self.shape.zone_blocks) as usize;
+        let rows = window_rows(self.ctx.shape.zone_blocks) as usize;
         let mut submitted = Ok(());
         while !read.is_empty() && submitted.is_ok() {
-            let rest = read.split_off(read.len().min(rows * self.shape.scheme.k() - 1));
+            let rest = read.split_off(read.len().min(rows * self.ctx.shape.scheme.k() - 1));
             submitted = self.submit_moves(std::mem::replace(&mut read, rest)).await.map(|more| requests.extend(more));
         }
         let mut all = true;
@@ -451,9 +452,9 @@ impl Core {
         for piece in pieces {
             self.submit_to(StreamId::Inner, piece);
         }
-        let k = self.shape.scheme.k();
-        let begun = || self.log.stream(StreamId::Inner).wants_more(k) || self.phase.get() != Phase::Open;
-        self.changed.until(begun).await;
+        let k = self.ctx.shape.scheme.k();
+        let begun = || self.log.stream(StreamId::Inner).wants_more(k) || !self.ctx.is_open();
+        self.ctx.changed.until(begun).await;
         Ok(requests)
     }
 
@@ -477,7 +478,7 @@ impl Core {
         let what = match &data {
             Some(_) => What::Move,
             None => {
-                self.error(format!("volume {}: block {lba} is lost", vol.name.borrow()));
+                self.ctx.error(format!("volume {}: block {lba} is lost", vol.name.borrow()));
                 What::Fill(if planted(Canary::BadForgotten) { MapRef::Hole } else { MapRef::Bad })
             }
         };

@@ -7,7 +7,8 @@ use base::SegmentId;
 use ondisk::MemberState;
 
 use crate::canary::{Canary, planted};
-use crate::core::{Core, Phase};
+use crate::core::Core;
+use crate::ctx::Wish;
 use crate::space::segment::Seg;
 
 impl Core {
@@ -16,7 +17,7 @@ impl Core {
         let failures = self.failures.get();
         for id in self.broken_open_segments() {
             // All I/O to it returns first; then what was not acknowledged starts anew.
-            self.changed.until(|| !self.log.writing_to(id)).await;
+            self.ctx.changed.until(|| !self.log.writing_to(id)).await;
             let unacked = self.take_unacked(id);
             // Sealed by its last record, and freed, meanwhile: nothing to do.
             self.segments.seal(id);
@@ -44,14 +45,14 @@ impl Core {
         // Another may have gone out after the generation was made up: once more.
         if self.failures.get() == failures && self.broken_open_segments().is_empty() {
             self.degrading.set(false);
-            self.wanted.rebuild.set(true);
+            self.ctx.wishes.ask(Wish::Rebuild);
         }
         self.log.poke();
-        self.changed.wake();
+        self.ctx.changed.wake();
     }
 
     fn broken_open_segments(&self) -> Vec<SegmentId> {
-        if self.phase.get() != Phase::Open {
+        if !self.ctx.is_open() {
             return Vec::new();
         }
         let table = self.segments.read();

@@ -3,40 +3,41 @@
 use std::rc::Rc;
 use std::time::Duration;
 
-use crate::core::{Core, Phase};
+use crate::core::Core;
+use crate::ctx::Wish;
 use crate::member::seat::Seat;
 
 impl Core {
     /// Starts the background tasks.
     pub fn start_keeper(self: &Rc<Self>) {
         let core = self.clone();
-        self.rt.spawn(async move { core.keep_generations().await }).detach();
+        self.ctx.rt.spawn(async move { core.keep_generations().await }).detach();
         let core = self.clone();
-        self.rt.spawn(async move { core.keep_checkpoints().await }).detach();
+        self.ctx.rt.spawn(async move { core.keep_checkpoints().await }).detach();
         let core = self.clone();
-        self.rt.spawn(async move { core.keep_zones().await }).detach();
+        self.ctx.rt.spawn(async move { core.keep_zones().await }).detach();
         let core = self.clone();
-        self.rt.spawn(async move { core.keep_flushed().await }).detach();
+        self.ctx.rt.spawn(async move { core.keep_flushed().await }).detach();
         let core = self.clone();
-        self.rt.spawn(async move { core.keep_clean().await }).detach();
+        self.ctx.rt.spawn(async move { core.keep_clean().await }).detach();
         let core = self.clone();
-        self.rt.spawn(async move { core.keep_rebuilt().await }).detach();
+        self.ctx.rt.spawn(async move { core.keep_rebuilt().await }).detach();
         let core = self.clone();
-        self.rt.spawn(async move { core.keep_scrubbed().await }).detach();
+        self.ctx.rt.spawn(async move { core.keep_scrubbed().await }).detach();
         self.start_health();
         let core = self.clone();
-        self.rt.spawn(async move { core.keep_current().await }).detach();
+        self.ctx.rt.spawn(async move { core.keep_current().await }).detach();
     }
 
     fn over(&self) -> bool {
-        self.phase.get() != Phase::Open
+        !self.ctx.is_open()
     }
 
     /// Generations that are wanted for their own sake: members out, spares, room.
     async fn keep_generations(self: Rc<Self>) {
         loop {
-            let wanted = || self.degrading.get() || self.spares_help() || self.wanted.release.get();
-            self.changed.until(|| self.over() || wanted()).await;
+            let wanted = || self.degrading.get() || self.spares_help() || self.ctx.wishes.has(Wish::Release);
+            self.ctx.changed.until(|| self.over() || wanted()).await;
             if self.over() {
                 return;
             }
@@ -51,11 +52,11 @@ impl Core {
     /// Flushes that the log needs where hosts ask for none.
     async fn keep_flushed(self: Rc<Self>) {
         loop {
-            self.changed.until(|| self.over() || self.wanted.flush.get()).await;
+            self.ctx.changed.until(|| self.over() || self.ctx.wishes.has(Wish::Flush)).await;
             if self.over() {
                 return;
             }
-            self.wanted.flush.set(false);
+            self.ctx.wishes.take(Wish::Flush);
             // It fails when the array froze or closes: nothing is written any more then.
             let _ = self.flush().await;
         }
@@ -65,14 +66,17 @@ impl Core {
         loop {
             // It may have become full by what became of the array: narrower segments hold less.
             let full = || self.memtable_share() >= 1.0;
-            self.changed.until(|| self.over() || self.wanted.checkpoint.get() || self.dropping() || full()).await;
+            self.ctx
+                .changed
+                .until(|| self.over() || self.ctx.wishes.has(Wish::Checkpoint) || self.dropping() || full())
+                .await;
             if self.over() {
                 return;
             }
             if self.checkpoint().await.is_err() && !self.over() {
-                self.warn("a checkpoint failed; it will be retried".to_owned());
-                self.rt.sleep(Duration::from_secs(1)).await;
-                self.wanted.checkpoint.set(true);
+                self.ctx.warn("a checkpoint failed; it will be retried".to_owned());
+                self.ctx.rt.sleep(Duration::from_secs(1)).await;
+                self.ctx.wishes.ask(Wish::Checkpoint);
             }
         }
     }

@@ -48,7 +48,7 @@ impl Core {
             self.zones_on_their_way(rebuilt.left_behind.len() as i64);
             self.pins.free_later(rebuilt.left_behind);
         }
-        self.changed.wake();
+        self.ctx.changed.wake();
     }
 }
 
@@ -86,7 +86,7 @@ impl Core {
         }
         while let Some(seat) = { self.rebuild.gone.borrow().first().cloned() } {
             let wiped = seat.wipe().await;
-            self.note(match wiped {
+            self.ctx.note(match wiped {
                 Ok(()) => {
                     format!(
                         "drive {} has left: it holds no data of the array, and its label is wiped",
@@ -96,7 +96,7 @@ impl Core {
                 Err(e) => format!("drive {} has left; its label could not be wiped: {e}", seat.drive_name()),
             });
             self.rebuild.gone.borrow_mut().retain(|s| !Rc::ptr_eq(s, &seat));
-            self.changed.wake();
+            self.ctx.changed.wake();
         }
     }
 
@@ -108,7 +108,7 @@ impl Core {
                 continue;
             };
             let wiped = f.drive.within(LATE_OUT, seat.wipe()).await;
-            self.note(match wiped {
+            self.ctx.note(match wiped {
                 Ok(()) => format!("drive {} had left before: its label is wiped now", seat.drive_name()),
                 Err(e) => format!("drive {} had left before; its label could not be wiped: {e}", seat.drive_name()),
             });

@@ -56,9 +56,9 @@ impl Core {
         let mut runs = Vec::new();
         let mut rest = near;
         while let Some((.., first)) = rest.first() {
-            let (column, row) = Seg::place(first.pba.block, self.shape.zone_blocks);
+            let (column, row) = Seg::place(first.pba.block, self.ctx.shape.zone_blocks);
             let within = |found: &Found| {
-                let (c, r) = Seg::place(found.2.pba.block, self.shape.zone_blocks);
+                let (c, r) = Seg::place(found.2.pba.block, self.ctx.shape.zone_blocks);
                 c == column && r < row + RUN_ROWS
             };
             let (run, behind) = rest.split_at(rest.iter().take_while(|found| within(found)).count());
@@ -90,7 +90,7 @@ impl Core {
     /// A run with what lies between, as it is on the drive; `None` when each block has to be asked for alone.
     async fn read_image(&self, run: &[Found]) -> Option<Bytes> {
         let (first, last) = (run.first()?.2.pba, run.last()?.2.pba);
-        let (column, row) = Seg::place(first.block, self.shape.zone_blocks);
+        let (column, row) = Seg::place(first.block, self.ctx.shape.zone_blocks);
         let (seat, _) = self.slot_seat(&self.columns(first.segment)?, column)?;
         let _turn = seat.moves.pass().await;
         // As they are now: a rebuild may have given columns new places.
@@ -110,7 +110,7 @@ impl Core {
         if vol.state.get() != VolumeState::Live {
             return Ok(None);
         }
-        let (column, row) = Seg::place(from.pba.block, self.shape.zone_blocks);
+        let (column, row) = Seg::place(from.pba.block, self.ctx.shape.zone_blocks);
         let seat = self.columns(from.pba.segment).and_then(|columns| {
             let others = 0..columns.slots.len();
             std::iter::once(column).chain(others).find_map(|c| self.slot_seat(&columns, c))

@@ -26,7 +26,8 @@ use futures::future::{join_all, select};
 use ondisk::{MemberState, Scheme, Slot};
 
 use crate::canary::{Canary, planted};
-use crate::core::{Core, Phase};
+use crate::core::Core;
+use crate::ctx::Wish;
 use crate::engine::status::RebuildStatus;
 use crate::fault::Fault;
 use crate::jobs::rebuild_pace::{LANES, RebuildPace};
@@ -171,12 +172,12 @@ impl Core {
     pub fn rebuild_status(&self) -> Option<RebuildStatus> {
         let p = &self.rebuild;
         let (left, bytes_left) = self.rebuild_left();
-        let settings = *self.settings.borrow();
+        let settings = *self.ctx.settings();
         let paused = settings.rebuild_paused && left > 0;
         if !p.running.get() && !paused {
             return None;
         }
-        let now = self.rt.now();
+        let now = self.ctx.rt.now();
         let speed = p.pace.bytes_per_second(now);
         Some(RebuildStatus {
             segments_total: p.done.get() + left,
@@ -193,26 +194,26 @@ impl Core {
 
     pub(crate) async fn keep_rebuilt(self: Rc<Self>) {
         loop {
-            let paused = self.settings.borrow().rebuild_paused;
+            let paused = self.ctx.settings().rebuild_paused;
             let wanted = || {
-                let rebuild = self.wanted.rebuild.get() && !self.degrading.get();
-                rebuild || self.somebody_may_go() || self.settings.borrow().rebuild_paused != paused
+                let rebuild = self.ctx.wishes.has(Wish::Rebuild) && !self.degrading.get();
+                rebuild || self.somebody_may_go() || self.ctx.settings().rebuild_paused != paused
             };
-            let wait = pin!(self.changed.until(|| self.phase.get() != Phase::Open || wanted()));
+            let wait = pin!(self.ctx.changed.until(|| !self.ctx.is_open() || wanted()));
             if paused {
-                select(wait, pin!(self.rt.sleep(LOOK_WHILE_PAUSED))).await;
+                select(wait, pin!(self.ctx.rt.sleep(LOOK_WHILE_PAUSED))).await;
             } else {
                 wait.await;
             }
-            if self.phase.get() != Phase::Open {
+            if !self.ctx.is_open() {
                 return;
             }
-            self.wanted.rebuild.set(false);
+            self.ctx.wishes.take(Wish::Rebuild);
             if self.somebody_may_go() {
                 self.let_go().await;
             }
-            if self.phase.get() != Phase::Open || !self.may_rebuild() {
-                self.changed.wake();
+            if !self.ctx.is_open() || !self.may_rebuild() {
+                self.ctx.changed.wake();
                 self.leave_out_what_is_empty().await;
                 continue;
             }
@@ -220,7 +221,7 @@ impl Core {
             if self.next_to_rebuild().is_some() || self.some_wait_for_counts() {
                 self.rebuild_pass().await;
             } else {
-                self.changed.wake();
+                self.ctx.changed.wake();
             }
             let behind = !self.lacks_members() && self.is_behind();
             if behind {
@@ -229,8 +230,8 @@ impl Core {
             }
             if behind || (self.may_rebuild() && self.room_may_come()) {
                 // Something has to change first: a member, room, what is in flight.
-                self.rt.sleep(RETRY).await;
-                self.wanted.rebuild.set(true);
+                self.ctx.rt.sleep(RETRY).await;
+                self.ctx.wishes.ask(Wish::Rebuild);
             }
         }
     }
@@ -240,7 +241,7 @@ impl Core {
         let empty = |s: &Seg| s.is_empty() || s.is_spare();
         let waits = |s: &Seg| s.listed && empty(s) && s.slots.iter().any(|slot| self.is_lost(slot));
         let any = self.segments.read().segments.values().any(|s| waits(s) && !self.in_use_by_log(s.id));
-        if any && self.writable().is_ok() && !self.closing.get() && !self.lacks_members() {
+        if any && self.writable().is_ok() && !self.ctx.is_closing() && !self.lacks_members() {
             // It freezes the array when it fails for good.
             let _ = self.commit().await;
         }
@@ -251,8 +252,8 @@ impl Core {
         let p = &self.rebuild;
         p.running.set(true);
         [&p.done, &p.bytes, &p.rows_lost].iter().for_each(|figure| figure.set(0));
-        p.began.set(Some(self.rt.now()));
-        p.pace.begin(self.rt.now());
+        p.began.set(Some(self.ctx.rt.now()));
+        p.pace.begin(self.ctx.rt.now());
         p.counted.set(false);
         p.passed_over.borrow_mut().clear();
         p.cleaned.borrow_mut().clear();
@@ -260,27 +261,27 @@ impl Core {
             // So that what was overwritten or given back since the last one is not carried to a new place.
             self.checkpoint_and_wait().await;
         }
-        self.note(format!("the rebuild of {} segments has started", self.rebuild_left().0));
+        self.ctx.note(format!("the rebuild of {} segments has started", self.rebuild_left().0));
         let whole = self.rebuild_all().await;
         p.running.set(false);
         let left = self.rebuild_left().0;
         let paused = !self.may_rebuild();
         let lost = p.rows_lost.get();
         match whole {
-            Ok(()) if left > 0 && paused => self.note(format!("the rebuild is paused: {left} segments remain")),
+            Ok(()) if left > 0 && paused => self.ctx.note(format!("the rebuild is paused: {left} segments remain")),
             Ok(()) if left > 0 => {
-                self.warn(format!("the rebuild waits: {left} segments have no free space to be rebuilt to"))
+                self.ctx.warn(format!("the rebuild waits: {left} segments have no free space to be rebuilt to"))
             }
-            Ok(()) if lost == 0 && self.lacks_redundancy() => self.note("the rebuild is done".to_owned()),
-            Ok(()) if lost == 0 => self.note("the rebuild is done: redundancy is full".to_owned()),
+            Ok(()) if lost == 0 && self.lacks_redundancy() => self.ctx.note("the rebuild is done".to_owned()),
+            Ok(()) if lost == 0 => self.ctx.note("the rebuild is done: redundancy is full".to_owned()),
             Ok(()) => {
-                self.error(format!(
+                self.ctx.error(format!(
                     "the rebuild is done, but {lost} rows could not be restored: blocks in them are lost"
                 ));
             }
-            Err(fault) => self.error(format!("the rebuild stopped: {fault}")),
+            Err(fault) => self.ctx.error(format!("the rebuild stopped: {fault}")),
         }
-        self.changed.wake();
+        self.ctx.changed.wake();
     }
 
     /// Whether something is left that has no place for want of room.
@@ -328,9 +329,9 @@ impl Core {
             return false;
         }
         // Who cleans may have to be told; and something else may change: a member.
-        self.changed.wake();
-        let over = self.changed.until(|| !self.may_rebuild() || self.has_room_for_rebuild());
-        select(pin!(over), pin!(self.rt.sleep(RETRY))).await;
+        self.ctx.changed.wake();
+        let over = self.ctx.changed.until(|| !self.may_rebuild() || self.has_room_for_rebuild());
+        select(pin!(over), pin!(self.ctx.rt.sleep(RETRY))).await;
         !self.may_rebuild() || self.has_room_for_rebuild() || self.pace().is_cleaning()
     }
 
@@ -346,11 +347,11 @@ impl Core {
                     self.restore(id).await
                 }
                 Way::Clean(victim) => {
-                    let (began, bytes) = (self.rt.now(), self.homeless_bytes(id));
+                    let (began, bytes) = (self.ctx.rt.now(), self.homeless_bytes(id));
                     p.cleaned.borrow_mut().insert(id);
                     self.empty(victim, false).await;
                     self.give_back_emptied();
-                    self.rebuild_rest(turn, self.rt.now() - began).await;
+                    self.rebuild_rest(turn, self.ctx.rt.now() - began).await;
                     let cleaned = self.segments.read().segments.get(&id).is_none_or(|s| s.is_cleaned());
                     self.rebuilt(if cleaned { bytes } else { 0 });
                     Ok(cleaned)
@@ -373,7 +374,7 @@ impl Core {
                     // One that cannot be restored does not hold up the others.
                     p.passed_over.borrow_mut().insert(id);
                     if self.writable().is_ok() {
-                        self.warn(format!("segment {id} could not be rebuilt: {fault}"));
+                        self.ctx.warn(format!("segment {id} could not be rebuilt: {fault}"));
                     }
                 }
             }
@@ -423,7 +424,7 @@ impl Core {
     pub(crate) fn another_can_be_had(&self, table: &Table) -> bool {
         let spare = |s: &Seg| s.is_spare();
         table.segments.values().any(spare)
-            || choose(&self.seats.borrow(), self.shape.scheme, table.next, self.room.short()).is_some()
+            || choose(&self.seats.borrow(), self.ctx.shape.scheme, table.next, self.room.short()).is_some()
     }
 
     /// Columns that a segment can lose yet.
@@ -482,7 +483,7 @@ impl Core {
     /// So many bytes of columns are done.
     pub(crate) fn rebuilt(&self, bytes: u64) {
         self.rebuild.bytes.set(self.rebuild.bytes.get() + bytes);
-        self.rebuild.pace.moved(bytes, self.rt.now());
+        self.rebuild.pace.moved(bytes, self.ctx.rt.now());
     }
 
     /// Whether segments wait for a checkpoint that gives them back, or counts them.
@@ -507,7 +508,7 @@ impl Core {
             let spare = seats.iter().find(|s| s.state() == MemberState::Spare && s.drive.is_some());
             if let Some(spare) = spare {
                 spare.takes_bay(out.bay());
-                self.note(format!("spare {} takes the place of {}", spare.title(), out.title()));
+                self.ctx.note(format!("spare {} takes the place of {}", spare.title(), out.title()));
             }
         }
     }
@@ -529,8 +530,9 @@ impl Core {
     /// Resolves when no rebuild is running and none is about to, or it is paused.
     pub async fn rebuild_over(&self) {
         let p = &self.rebuild;
-        let busy = || p.running.get() || self.wanted.rebuild.get() || self.degrading.get() || self.somebody_may_go();
-        self.changed.until(|| self.phase.get() != Phase::Open || !busy()).await;
+        let busy =
+            || p.running.get() || self.ctx.wishes.has(Wish::Rebuild) || self.degrading.get() || self.somebody_may_go();
+        self.ctx.changed.until(|| !self.ctx.is_open() || !busy()).await;
     }
 }
 

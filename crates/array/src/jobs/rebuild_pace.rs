@@ -11,7 +11,7 @@ use ondisk::Rate;
 use rt::Nanos;
 
 use crate::canary::{Canary, planted};
-use crate::core::{Core, Phase};
+use crate::core::Core;
 use crate::sync::Event;
 
 /// Segments restored at once, at most.
@@ -110,8 +110,8 @@ impl RebuildPace {
 impl Core {
     /// Whether a rebuild may go on at all.
     pub fn may_rebuild(&self) -> bool {
-        let paused = self.settings.borrow().rebuild_paused && !planted(Canary::PauseForgotten);
-        self.phase.get() == Phase::Open && !self.closing.get() && !paused
+        let paused = self.ctx.settings().rebuild_paused && !planted(Canary::PauseForgotten);
+        self.ctx.is_open() && !self.ctx.is_closing() && !paused
     }
 
     /// Whether hosts asked for something a moment ago.
@@ -120,9 +120,9 @@ impl Core {
         let count = |v: &crate::engine::status::VolumeCounters| v.reads.get() + v.writes.get() + v.deallocates.get();
         let requests = self.volumes.borrow().values().map(|v| count(&v.counters)).sum();
         if pace.requests.replace(requests) != requests {
-            pace.at_work.set(Some(self.rt.now()));
+            pace.at_work.set(Some(self.ctx.rt.now()));
         }
-        pace.at_work.get().is_some_and(|then| self.rt.now() - then < QUIET)
+        pace.at_work.get().is_some_and(|then| self.ctx.rt.now() - then < QUIET)
     }
 
     /// Pieces that may be under way at once, rests included.
@@ -132,7 +132,7 @@ impl Core {
 
     fn rebuild_share(&self) -> (usize, f64) {
         let drives = self.seats.borrow().iter().filter(|s| s.takes_columns()).count();
-        share(self.settings.borrow().rebuild, drives)
+        share(self.ctx.settings().rebuild, drives)
     }
 
     /// Waits until a piece of `bytes` may begin; `None`: the rebuild stops.
@@ -143,7 +143,7 @@ impl Core {
         let turn = Turn { pace };
         let mut mine: Option<(Rate, Nanos)> = None;
         while self.may_rebuild() {
-            let (rate, now) = (self.settings.borrow().rebuild, self.rt.now());
+            let (rate, now) = (self.ctx.settings().rebuild, self.ctx.rt.now());
             let Rate::Bytes(per_second) = rate else { return Some(turn) };
             let begin = match mine {
                 Some((then, begin)) if then == rate => begin,
@@ -153,21 +153,21 @@ impl Core {
             if begin <= now {
                 return Some(turn);
             }
-            self.rt.sleep((begin - now).min(LOOK)).await;
+            self.ctx.rt.sleep((begin - now).min(LOOK)).await;
         }
         None
     }
 
     /// Rests after a piece that took `took`, if hosts are at work, and gives the turn back.
     pub async fn rebuild_rest(&self, turn: Turn<'_>, took: Duration) {
-        let since = self.rt.now();
+        let since = self.ctx.rt.now();
         while self.may_rebuild() && self.hosts_at_work() {
             let (_, times) = self.rebuild_share();
-            let rest = took.mul_f64(times).min(REST_MAX).saturating_sub(self.rt.now() - since);
+            let rest = took.mul_f64(times).min(REST_MAX).saturating_sub(self.ctx.rt.now() - since);
             if rest.is_zero() {
                 break;
             }
-            self.rt.sleep(rest.min(LOOK)).await;
+            self.ctx.rt.sleep(rest.min(LOOK)).await;
         }
         drop(turn);
     }

@@ -14,7 +14,7 @@ use ondisk::{RecordHeader, Scheme, crc32c};
 use rt::{Buf, Bytes, IoError};
 
 use crate::canary::{Canary, planted};
-use crate::core::{Core, Phase};
+use crate::core::Core;
 use crate::fault::Fault;
 use crate::member::seat::Seat;
 use crate::row::Columns;
@@ -63,7 +63,7 @@ impl Core {
         if targets.is_empty() {
             return Ok(false);
         }
-        self.changed.wake();
+        self.ctx.changed.wake();
         // While it is busy its columns stay where they are: nothing else moves them, and it is not freed.
         let rows = self.segments.hold(id);
         let copied = self.copy_columns(&columns, rows, &targets).await;
@@ -112,8 +112,8 @@ impl Core {
                 stream.segment.set(None);
             }
         }
-        self.changed.until(|| self.phase.get() != Phase::Open || !self.log.unacked_in(id)).await;
-        self.phase.get() == Phase::Open && self.segments.seal(id)
+        self.ctx.changed.until(|| !self.ctx.is_open() || !self.log.unacked_in(id)).await;
+        self.ctx.is_open() && self.segments.seal(id)
     }
 
     /// Writes the targets' columns, and makes them durable. False: it was interrupted.
@@ -125,9 +125,9 @@ impl Core {
             let bytes = u64::from(window) * BLOCK_BYTES as u64 * targets.len() as u64;
             let still_needed = || self.segments.read().segments.get(&columns.id).is_some_and(Seg::matters);
             let Some(turn) = self.rebuild_turn(bytes).await.filter(|_| still_needed()) else { return Ok(false) };
-            let began = self.rt.now();
+            let began = self.ctx.rt.now();
             let end = self.copy_piece(columns, row..rows, window, targets).await?;
-            let took = self.rt.now() - began;
+            let took = self.ctx.rt.now() - began;
             let bytes = u64::from(end - row) * BLOCK_BYTES as u64 * targets.len() as u64;
             self.rebuilt(bytes);
             row = end;
@@ -211,7 +211,7 @@ impl Core {
                     headers.push(header);
                 }
                 None => {
-                    self.error(format!("segment {}: the record header at row {end} is lost", columns.id));
+                    self.ctx.error(format!("segment {}: the record header at row {end} is lost", columns.id));
                     end += 1;
                     while end < rows && self.read_header(columns, end).await.is_none() {
                         self.writable()?;
@@ -276,7 +276,7 @@ impl Core {
         let lost: Vec<usize> = (0..have.len()).filter(|&c| have[c].is_none()).collect();
         let mut all: Vec<Buf> = have.into_iter().map(|b| b.unwrap_or_else(|| Buf::zeroed(len))).collect();
         let mut slices: Vec<&mut [u8]> = all.iter_mut().map(|b| &mut b[..]).collect();
-        erasure::reconstruct(self.kernel, usize::from(k), usize::from(m), &mut slices, &lost).ok()?;
+        erasure::reconstruct(self.ctx.kernel, usize::from(k), usize::from(m), &mut slices, &lost).ok()?;
         Some(all.into_iter().map(Some).collect())
     }
 
@@ -308,7 +308,7 @@ impl Core {
                     Some(whole) => whole.into_iter().map(Some).collect(),
                     None => {
                         from += 1;
-                        self.error(format!("segment {}: row {} cannot be restored", columns.id, piece.row + r));
+                        self.ctx.error(format!("segment {}: row {} cannot be restored", columns.id, piece.row + r));
                         let rest = |c| self.solve(columns.scheme, blocks(), c).filter(|b| c < k && fits(c, r, b));
                         (0..width).map(rest).collect()
                     }

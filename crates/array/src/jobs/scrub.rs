@@ -31,7 +31,7 @@ use rt::Nanos;
 use serde::Serialize;
 
 use crate::canary::{Canary, planted};
-use crate::core::{Core, Phase};
+use crate::core::Core;
 use crate::engine::alarm::{Alarm, AlarmCode};
 use crate::fault::{Fault, Refused, RefusedCode, Remedy};
 use crate::member::seat::Seat;
@@ -174,23 +174,22 @@ enum Outcome {
 impl Core {
     pub(crate) async fn keep_scrubbed(self: Rc<Self>) {
         loop {
-            if self.phase.get() != Phase::Open || self.closing.get() {
+            if !self.ctx.is_open() || self.ctx.is_closing() {
                 return;
             }
             match self.next_scrub() {
                 Some(kind) => self.scrub(kind).await,
                 None => {
-                    let news =
-                        || self.phase.get() != Phase::Open || self.closing.get() || self.scrub.wanted.get().is_some();
-                    let changed = pin!(self.changed.until(news));
-                    select(changed, pin!(self.rt.sleep(self.time_to_next()))).await;
+                    let news = || !self.ctx.is_open() || self.ctx.is_closing() || self.scrub.wanted.get().is_some();
+                    let changed = pin!(self.ctx.changed.until(news));
+                    select(changed, pin!(self.ctx.rt.sleep(self.time_to_next()))).await;
                 }
             }
         }
     }
 
     fn scrub_line(&self, kind: ScrubKind) -> ScrubLine {
-        let settings = self.settings.borrow();
+        let settings = self.ctx.settings();
         match kind {
             ScrubKind::Media => settings.scrub_media,
             ScrubKind::Parity => settings.scrub_parity,
@@ -198,10 +197,11 @@ impl Core {
     }
 
     fn set_scrub_line(&self, kind: ScrubKind, change: impl FnOnce(&mut ScrubLine)) {
-        let mut settings = self.settings.borrow_mut();
-        change(match kind {
-            ScrubKind::Media => &mut settings.scrub_media,
-            ScrubKind::Parity => &mut settings.scrub_parity,
+        self.ctx.set(|settings| {
+            change(match kind {
+                ScrubKind::Media => &mut settings.scrub_media,
+                ScrubKind::Parity => &mut settings.scrub_parity,
+            });
         });
     }
 
@@ -212,13 +212,13 @@ impl Core {
         if line.every_hours == 0 {
             return None;
         }
-        let ahead = line.started_at > self.rt.unix_seconds() && !planted(Canary::ScrubAwaitsWrongDate);
+        let ahead = line.started_at > self.ctx.rt.unix_seconds() && !planted(Canary::ScrubAwaitsWrongDate);
         Some(if ahead { 0 } else { line.started_at.saturating_add(u64::from(line.every_hours) * 3600) })
     }
 
     /// Scrubs that should have begun a whole interval ago, or have been running for two, or cannot end in time, for its alarms.
     pub fn scrub_alarms(&self) -> Vec<Alarm> {
-        let now = self.rt.unix_seconds();
+        let now = self.ctx.rt.unix_seconds();
         let overdue = |kind: ScrubKind| {
             let (every, due) = (self.scrub_line(kind).every_hours, self.due_at(kind)?);
             // Of one that began in the future it is not known how long it waits; it begins at once, or goes on.
@@ -238,7 +238,7 @@ impl Core {
     /// What was asked for, what a restart interrupted, what is due. A parity scrub does what a media scrub does.
     fn next_scrub(&self) -> Option<ScrubKind> {
         let both = [ScrubKind::Parity, ScrubKind::Media];
-        let now = self.rt.unix_seconds();
+        let now = self.ctx.rt.unix_seconds();
         let asked = self.scrub.wanted.take();
         let interrupted = || both.into_iter().find(|k| self.scrub_line(*k).position > 0);
         asked.or_else(interrupted).or_else(|| both.into_iter().find(|k| self.due_at(*k).is_some_and(|at| at <= now)))
@@ -246,7 +246,7 @@ impl Core {
 
     fn time_to_next(&self) -> Duration {
         let due = [ScrubKind::Media, ScrubKind::Parity].into_iter().filter_map(|k| self.due_at(k)).min();
-        let left = due.map(|at| Duration::from_secs(at.saturating_sub(self.rt.unix_seconds()).max(1)));
+        let left = due.map(|at| Duration::from_secs(at.saturating_sub(self.ctx.rt.unix_seconds()).max(1)));
         left.unwrap_or(LOOK_EVERY).min(LOOK_EVERY)
     }
 
@@ -256,7 +256,7 @@ impl Core {
         if let Some(running) = self.scrub.running.get().or(self.scrub.wanted.get()) {
             return Err(Refused::new(
                 RefusedCode::InUse,
-                format!("array \"{}\"", self.name.borrow()),
+                format!("array \"{}\"", self.ctx.name),
                 format!("a {} is already running", running.word()),
                 "Wait until it ends, or stop it",
             )
@@ -267,7 +267,7 @@ impl Core {
         }
         self.scrub.unlimited.set(unlimited);
         self.scrub.wanted.set(Some(kind));
-        self.changed.wake();
+        self.ctx.changed.wake();
         Ok(())
     }
 
@@ -283,20 +283,20 @@ impl Core {
             return asked;
         }
         p.stop.set(true);
-        self.changed.wake();
-        self.changed.until(|| p.running.get().is_none() || self.phase.get() != Phase::Open).await;
+        self.ctx.changed.wake();
+        self.ctx.changed.until(|| p.running.get().is_none() || !self.ctx.is_open()).await;
         true
     }
 
     /// Resolves when no scrub runs or is about to.
     pub async fn scrub_over(&self) {
         let busy = || self.scrub.running.get().is_some() || self.scrub.wanted.get().is_some();
-        self.changed.until(|| self.phase.get() != Phase::Open || !busy()).await;
+        self.ctx.changed.until(|| !self.ctx.is_open() || !busy()).await;
     }
 
     /// Whether the scrub under way goes on.
     fn scrub_goes_on(&self) -> bool {
-        self.phase.get() == Phase::Open && !self.closing.get() && !self.scrub.stop.get()
+        self.ctx.is_open() && !self.ctx.is_closing() && !self.scrub.stop.get()
     }
 
     async fn scrub(self: &Rc<Self>, kind: ScrubKind) {
@@ -304,12 +304,12 @@ impl Core {
         p.found.borrow_mut().clear();
         p.running.set(Some(kind));
         [&p.done, &p.bytes, &p.events].iter().for_each(|c| c.set(0));
-        p.began.set(self.rt.now());
+        p.began.set(self.ctx.rt.now());
         p.bytes_per_second.set(self.scrub_rate_now());
-        p.saved.set(self.rt.now());
+        p.saved.set(self.ctx.rt.now());
         p.stop.set(false);
         let resumed = if planted(Canary::ScrubForgetsPosition) { 0 } else { self.scrub_line(kind).position };
-        let now = self.rt.unix_seconds();
+        let now = self.ctx.rt.unix_seconds();
         // A start in the future is none: the clock was wrong.
         if resumed > 0 && self.scrub_line(kind).started_at > now {
             self.set_scrub_line(kind, |line| line.started_at = now);
@@ -320,11 +320,11 @@ impl Core {
         let from = self.scrub_line(kind).position;
         let end = self.segments.read().next;
         let how = if resumed == 0 { "begins".to_owned() } else { format!("resumes at segment {resumed}") };
-        self.note(format!("{} {how}", kind.word()));
+        self.ctx.note(format!("{} {how}", kind.word()));
         let result = self.scrub_all(kind, from, end).await;
         let finished = result.is_ok() && self.scrub_goes_on();
         if finished {
-            let now = self.rt.unix_seconds();
+            let now = self.ctx.rt.unix_seconds();
             self.set_scrub_line(kind, |line| (line.position, line.finished_at) = (0, now));
             if kind == ScrubKind::Parity {
                 self.set_scrub_line(ScrubKind::Media, |line| (line.started_at, line.finished_at) = (now, now));
@@ -332,17 +332,17 @@ impl Core {
         } else if p.stop.get() {
             self.set_scrub_line(kind, |line| line.position = 0);
         }
-        if self.phase.get() == Phase::Open && !self.closing.get() {
+        if self.ctx.is_open() && !self.ctx.is_closing() {
             self.clean_failing().await;
             // The blocks put right are durable with it. It fails when the array froze.
             let _ = self.commit().await;
             let summary = self.scrub_summary(kind, finished);
-            if p.found.borrow().is_empty() { self.note(summary) } else { self.warn(summary) }
+            if p.found.borrow().is_empty() { self.ctx.note(summary) } else { self.ctx.warn(summary) }
         }
         *p.last.borrow_mut() = self.scrub_run().map(|run| ScrubRun { finished, ..run });
         p.running.set(None);
         p.unlimited.set(false);
-        self.changed.wake();
+        self.ctx.changed.wake();
     }
 
     async fn scrub_all(self: &Rc<Self>, kind: ScrubKind, from: u64, end: u64) -> Result<(), Fault> {
@@ -367,8 +367,8 @@ impl Core {
             at = id.0 + 1;
             p.done.set(p.done.get() + 1);
             self.set_scrub_line(kind, |line| line.position = at);
-            if self.rt.now() - p.saved.get() >= SAVE_EVERY {
-                p.saved.set(self.rt.now());
+            if self.ctx.rt.now() - p.saved.get() >= SAVE_EVERY {
+                p.saved.set(self.ctx.rt.now());
                 p.bytes_per_second.set(self.scrub_rate_now());
                 self.commit().await?;
             }
@@ -380,7 +380,7 @@ impl Core {
     async fn scrub_pause(&self, bytes: u64, begun: Nanos) {
         let p = &self.scrub;
         p.bytes.set(p.bytes.get() + bytes);
-        let took = self.rt.now() - begun;
+        let took = self.ctx.rt.now() - begun;
         let mut whole = Duration::ZERO;
         if !p.unlimited.get() {
             whole = Duration::from_nanos((u128::from(bytes) * 1_000_000_000 / u128::from(self.scrub_pace())) as u64);
@@ -389,11 +389,11 @@ impl Core {
         if p.host_requests.replace(requests) != requests {
             whole = whole.max(took * SHARE_BESIDE_HOSTS);
         }
-        let stopped = pin!(self.changed.until(|| !self.scrub_goes_on()));
-        select(stopped, pin!(self.rt.sleep(whole.saturating_sub(took)))).await;
+        let stopped = pin!(self.ctx.changed.until(|| !self.scrub_goes_on()));
+        select(stopped, pin!(self.ctx.rt.sleep(whole.saturating_sub(took)))).await;
         // A rebuild comes first.
         let rebuilding = || self.rebuild_status().is_some();
-        self.changed.until(|| !rebuilding() || !self.scrub_goes_on()).await;
+        self.ctx.changed.until(|| !rebuilding() || !self.scrub_goes_on()).await;
     }
 
     fn host_requests(&self) -> u64 {
@@ -428,7 +428,7 @@ impl Core {
         drop(found);
         p.events.set(p.events.get() + 1);
         if p.events.get() <= EVENTS_MAX {
-            self.warn(format!("scrub: {}: {text}: {what}", seat.title()));
+            self.ctx.warn(format!("scrub: {}: {text}: {what}", seat.title()));
         }
     }
 
@@ -448,12 +448,12 @@ impl Core {
         // What is not merged cannot be moved.
         self.checkpoint_and_wait().await;
         for id in failing {
-            if self.phase.get() != Phase::Open || !self.segments.read().segments.contains_key(&id) {
+            if !self.ctx.is_open() || !self.segments.read().segments.contains_key(&id) {
                 continue;
             }
-            self.warn(format!("segment {id} returns other data than was written: its blocks are moved"));
+            self.ctx.warn(format!("segment {id} returns other data than was written: its blocks are moved"));
             if !self.clean_now(id).await {
-                self.warn(format!("segment {id} could not be emptied now; the next scrub retries"));
+                self.ctx.warn(format!("segment {id} could not be emptied now; the next scrub retries"));
             }
         }
         self.want_checkpoint();
@@ -479,7 +479,7 @@ impl Core {
     fn scrub_run(&self) -> Option<ScrubRun> {
         let p = &self.scrub;
         let kind = p.running.get()?;
-        let seconds = (self.rt.now() - p.began.get()).as_secs();
+        let seconds = (self.ctx.rt.now() - p.began.get()).as_secs();
         let (done, total) = (p.done.get(), p.total.get());
         Some(ScrubRun {
             kind,

@@ -81,7 +81,8 @@ impl Core {
         let victim = |s: &Seg| {
             // Nodes of the map's own segments go to such again.
             let own = self.is_maps_own(s);
-            let (one, blocks) = if own { (worth.of(s), i64::from(self.shape.zone_blocks)) } else { (SHARE, blocks) };
+            let (one, blocks) =
+                if own { (worth.of(s), i64::from(self.ctx.shape.zone_blocks)) } else { (SHARE, blocks) };
             // A header for each record.
             let takes = i64::from(s.live) * one * 65 / 64 / blocks;
             Victim { id: s.id, gain: worth.of(s) - takes, takes }

@@ -42,7 +42,7 @@ impl Core {
         if self.writable().is_err() || stream.queue.borrow().is_empty() || stream.in_flight.get() >= IN_FLIGHT_MAX {
             return None;
         }
-        let widest = self.shape.scheme.k();
+        let widest = self.ctx.shape.scheme.k();
         // Room for the padding of a last row: k - 1 pads at most.
         let budget = ENTRIES_MAX + 1 - widest;
         let (waiting, ranges_only, lone) = stream.waiting(budget);
@@ -58,8 +58,8 @@ impl Core {
             let table = self.segments.read();
             let seg = table.get(segment);
             let from = if planted(Canary::WindowFromAcked) { seg.rows.acked } else { seg.rows.durable };
-            let window = (from + window_rows(self.shape.zone_blocks)).saturating_sub(seg.rows.append);
-            (seg.scheme, seg.rows.append, (self.shape.zone_blocks - seg.rows.append).min(window))
+            let window = (from + window_rows(self.ctx.shape.zone_blocks)).saturating_sub(seg.rows.append);
+            (seg.scheme, seg.rows.append, (self.ctx.shape.zone_blocks - seg.rows.append).min(window))
         };
         let k = scheme.k();
         if room == 0 {
@@ -102,7 +102,7 @@ impl Core {
                 .iter()
                 .flatten()
                 .all(|(m, _)| self.seats.borrow()[usize::from(m.0)].state() == MemberState::In);
-            if healthy && seg.is_open() && seg.rows.append < self.shape.zone_blocks {
+            if healthy && seg.is_open() && seg.rows.append < self.ctx.shape.zone_blocks {
                 return Some(segment);
             }
             stream.segment.set(None);
@@ -140,12 +140,12 @@ impl Core {
             if planted(Canary::DurableRowForgotten) { 0 } else { durable }
         };
         let header = RecordHeader {
-            array: self.shape.array,
+            array: self.ctx.shape.array,
             segment,
             row,
             rows: rows as u32,
             k: k as u16,
-            epoch: self.epoch.get(),
+            epoch: self.ctx.epoch(),
             generation: base::Generation(self.system.number.get()),
             first_seq,
             durable_row,
@@ -161,7 +161,7 @@ impl Core {
         stream_state.in_flight.set(stream_state.in_flight.get() + 1);
         let places = (0..payload).map(|i| {
             let (column, at) = payload_place(row, rows as u32, i);
-            pba(segment, column, at, self.shape.zone_blocks)
+            pba(segment, column, at, self.ctx.shape.zone_blocks)
         });
         let record = Rc::new(Record {
             stream,
@@ -213,7 +213,7 @@ impl Core {
             sources.extend(blocks[row..].iter().step_by(rows));
             let of_row = row * BLOCK_BYTES..(row + 1) * BLOCK_BYTES;
             let mut targets: Vec<&mut [u8]> = parity.iter_mut().map(|p| &mut p[of_row.clone()]).collect();
-            erasure::encode(self.kernel, &sources, &mut targets);
+            erasure::encode(self.ctx.kernel, &sources, &mut targets);
         }
         parity
     }

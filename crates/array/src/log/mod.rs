@@ -23,7 +23,8 @@ use ondisk::MapRef;
 pub use request::{Held, Piece, Request, What};
 
 use crate::canary::{Canary, planted};
-use crate::core::{Core, Phase};
+use crate::core::Core;
+use crate::ctx::Phase;
 use crate::fault::Fault;
 use crate::sync::Event;
 pub use form::{WINDOW_ROWS_MAX, window_rows};
@@ -202,7 +203,7 @@ impl Core {
     pub fn start_log(self: &Rc<Self>) {
         for id in STREAMS {
             let core = self.clone();
-            self.rt.spawn(async move { core.run_stream(id).await }).detach();
+            self.ctx.rt.spawn(async move { core.run_stream(id).await }).detach();
         }
     }
 
@@ -210,7 +211,7 @@ impl Core {
         let stream = self.log.stream(id);
         loop {
             stream.poke.until(|| stream.poked.replace(false)).await;
-            match self.phase.get() {
+            match self.ctx.phase() {
                 Phase::Open => {}
                 Phase::ReadOnly => self.fail_stream(id, Fault::ReadOnly),
                 Phase::Frozen => self.fail_stream(id, self.frozen_by()),
@@ -225,8 +226,8 @@ impl Core {
             while let Some(record) = self.form(id) {
                 self.start_record(record);
             }
-            if id == StreamId::Inner && stream.wants_more(self.shape.scheme.k()) {
-                self.changed.wake();
+            if id == StreamId::Inner && stream.wants_more(self.ctx.shape.scheme.k()) {
+                self.ctx.changed.wake();
             }
         }
     }
@@ -236,7 +237,7 @@ impl Core {
     async fn gather(&self, stream: &Stream) {
         let (mut looks, mut waiting) = (0, stream.queue.borrow().len());
         while looks < LOOKS && waiting < ondisk::ENTRIES_MAX {
-            self.rt.yield_now().await;
+            self.ctx.rt.yield_now().await;
             let now = stream.queue.borrow().len();
             (looks, waiting) = (if now > waiting { 0 } else { looks + 1 }, now);
         }
@@ -272,6 +273,6 @@ impl Core {
         for record in unacked.into_values().flatten() {
             record.abandon(fault, &self.log.moving);
         }
-        self.changed.wake();
+        self.ctx.changed.wake();
     }
 }

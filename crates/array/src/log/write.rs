@@ -11,8 +11,9 @@ use rt::Bytes;
 use super::{Moving, Piece, StreamId, What, window_rows};
 use crate::canary::{Canary, planted};
 use crate::core::Core;
+use crate::ctx::Wish;
+use crate::ctx::figures::add;
 use crate::fault::Fault;
-use crate::member::seat::add;
 use crate::space::segment::{Seg, Unmerged};
 use crate::space::segments::Acknowledged;
 
@@ -65,7 +66,7 @@ impl Record {
 impl Core {
     pub(super) fn start_record(self: &Rc<Self>, record: Rc<Record>) {
         let core = self.clone();
-        self.rt.spawn(async move { core.write_record(record).await }).detach();
+        self.ctx.rt.spawn(async move { core.write_record(record).await }).detach();
     }
 
     async fn write_record(self: Rc<Self>, record: Rc<Record>) {
@@ -74,14 +75,14 @@ impl Core {
             let seg = table.get(record.segment);
             (seg.slots.clone(), seg.scheme.k())
         };
-        add(&self.tally.data_blocks_written, u64::from(record.rows) * k as u64);
+        add(&self.ctx.figures.data_blocks_written, u64::from(record.rows) * k as u64);
         let columns = record.columns.take();
         let mut writes = Vec::with_capacity(slots.len());
         for (slot, parts) in slots.iter().zip(columns) {
             let Some((member, zone)) = *slot else { continue };
             let seat = self.seat(member).expect("slots name seats");
             let at = seat.layout.zone_row(zone, record.row);
-            add(&self.tally.raw_blocks_written, u64::from(record.rows));
+            add(&self.ctx.figures.raw_blocks_written, u64::from(record.rows));
             let core = &self;
             writes.push(async move {
                 // As often as the rules say: the same content to the same rows.
@@ -101,7 +102,7 @@ impl Core {
             self.settle(record.segment);
         }
         stream.poke();
-        self.changed.wake();
+        self.ctx.changed.wake();
     }
 
     /// Acknowledges, in row order, what is complete. Nothing any more in a segment with a member that went out: what is
@@ -130,16 +131,16 @@ impl Core {
 
     fn acknowledge(&self, record: &Record) {
         {
-            let zone_blocks = self.shape.zone_blocks;
+            let zone_blocks = self.ctx.shape.zone_blocks;
             let nodes = matches!(record.entries.first(), Some(Entry::MapNode { .. }));
             let host_facts = record.end_seq > record.first_seq && !nodes;
-            let last = (self.epoch.get(), Seq(record.end_seq.0.saturating_sub(1)));
+            let last = (self.ctx.epoch(), Seq(record.end_seq.0.saturating_sub(1)));
             let unmerged = Unmerged { row: record.row, last };
             let unmerged = (host_facts && !planted(Canary::ReplayForgotten)).then_some(unmerged);
             let brought = Acknowledged { row: record.row, rows: record.rows, nodes, unmerged };
             let waiting = self.segments.acknowledge(record.segment, brought, self.no_volatile_cache(), zone_blocks);
-            if waiting >= window_rows(zone_blocks) / 2 && !self.wanted.flush.replace(true) {
-                self.changed.wake();
+            if waiting >= window_rows(zone_blocks) / 2 {
+                self.ctx.wish(Wish::Flush);
             }
         }
         self.memory.remember(&record.entries, &record.places, &self.log.moving);
@@ -157,9 +158,9 @@ impl Core {
                 self.log.moving.end(piece.volume, piece.lba);
             }
             match piece.what {
-                What::Data => add(&self.tally.host_blocks_written, payload as u64),
-                What::Move => add(&self.tally.moved_blocks, payload as u64),
-                What::Node(_) => add(&self.tally.node_blocks_written, payload as u64),
+                What::Data => add(&self.ctx.figures.host_blocks_written, payload as u64),
+                What::Move => add(&self.ctx.figures.moved_blocks, payload as u64),
+                What::Node(_) => add(&self.ctx.figures.node_blocks_written, payload as u64),
                 What::Fill(_) => {}
             }
             block += payload;

@@ -92,7 +92,7 @@ impl Core {
     /// Writes the nodes that bring `table` into the trees, and drops a part of each deleted volume.
     pub async fn merge(&self, table: &Memtable) -> Result<Merged, Fault> {
         let mut merged = Merged::default();
-        let pieces = Pieces::of(LEAVES_IN_A_PIECE, &self.rt);
+        let pieces = Pieces::of(LEAVES_IN_A_PIECE, &self.ctx.rt);
         let volumes: Vec<Rc<Vol>> = self.volumes.borrow().values().cloned().collect();
         let mut leaves: BTreeMap<NodeKey, Change> = BTreeMap::new();
         for vol in &volumes {
@@ -171,7 +171,7 @@ impl Core {
             .filter_map(|(key, change)| find(key.volume).map(|vol| self.merge_node(vol, key, change)));
         let mut more = Some(self.log.more_nodes());
         let mut under_way = FuturesUnordered::new();
-        let pieces = Pieces::of(1, &self.rt);
+        let pieces = Pieces::of(1, &self.ctx.rt);
         loop {
             let mut finished = 0;
             while let Poll::Ready(Some(node)) = poll!(under_way.next()) {
@@ -209,7 +209,7 @@ impl Core {
             Err(Fault::Medium) => {
                 self.writable()?;
                 lost = Some(self.node_ref(&roots, height, key).await.unwrap_or(MapRef::Bad));
-                self.error(format!("a map node of volume {} is lost: its blocks are bad", vol.name.borrow()));
+                self.ctx.error(format!("a map node of volume {} is lost: its blocks are bad", vol.name.borrow()));
                 Base::Fill(if planted(Canary::BadForgotten) { MapRef::Hole } else { MapRef::Bad })
             }
             Err(other) => return Err(other),
@@ -310,7 +310,7 @@ impl Core {
                 let from = lba.0.saturating_sub(start) as usize;
                 let to = (end - start).min(LEAF_BLOCKS) as usize;
                 leaves.entry(key).or_default().fills.push((from, to, fill));
-                self.meter.looked(&self.rt, 1);
+                self.ctx.meter.looked(&self.ctx.rt, 1);
                 pieces.did(1).await;
             }
         }
@@ -370,7 +370,7 @@ impl Core {
                 if first >= complete_to || key.beyond() <= from {
                     continue;
                 }
-                self.meter.looked(&self.rt, 1);
+                self.ctx.meter.looked(&self.ctx.rt, 1);
                 pieces.did(1).await;
                 if key.level == 0 {
                     if of_shard == limit {

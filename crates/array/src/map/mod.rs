@@ -195,7 +195,7 @@ impl Core {
             let in_leaf = (NODE_REFS - first).min(n - done);
             let part = &mut known[done..done + in_leaf];
             done += in_leaf;
-            self.meter.looked(&self.rt, 1);
+            self.ctx.meter.looked(&self.ctx.rt, 1);
             if part.iter().all(Option::is_some) {
                 continue;
             }
@@ -234,7 +234,7 @@ impl Core {
 
     /// The node at a place.
     pub async fn node_of(&self, place: Place) -> Result<Packed, Fault> {
-        self.meter.looked(&self.rt, 1);
+        self.ctx.meter.looked(&self.ctx.rt, 1);
         let there = self.nodes.get(place.pba);
         match there {
             Some(node) => Ok(node),
@@ -245,7 +245,7 @@ impl Core {
     /// A node that is not in memory.
     async fn read_node(&self, place: Place) -> Result<Packed, Fault> {
         let columns = self.columns(place.pba.segment).ok_or(Fault::Medium)?;
-        let (column, row) = Seg::place(place.pba.block, self.shape.zone_blocks);
+        let (column, row) = Seg::place(place.pba.block, self.ctx.shape.zone_blocks);
         if column >= columns.scheme.k() {
             return Err(Fault::Medium);
         }

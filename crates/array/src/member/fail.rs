@@ -5,7 +5,8 @@ use ondisk::{MemberState, WhyOut};
 use rt::IoError;
 
 use crate::canary::{Canary, planted};
-use crate::core::{Core, Phase};
+use crate::core::Core;
+use crate::ctx::Phase;
 use crate::engine::exposure::Exposure;
 use crate::fault::Fault;
 use crate::member::seat::Door;
@@ -22,7 +23,7 @@ impl Core {
 
     /// A member does not answer. Of an array that writes nothing, it is not read any more either.
     pub fn member_silent(&self, member: MemberId, why: &str) {
-        let door = if self.phase.get() == Phase::Open { Door::ReadOnly } else { Door::Shut };
+        let door = if self.ctx.is_open() { Door::ReadOnly } else { Door::Shut };
         self.take_out(member, why, door, WhyOut::Failed);
     }
 
@@ -65,18 +66,18 @@ impl Core {
             WhyOut::Missing => "it is now missing",
             WhyOut::Failed | WhyOut::Unsaid => "it has now failed",
         };
-        self.warn(format!("{} {why}; {taken_out}", seat.title()));
-        if self.phase.get() != Phase::Open {
+        self.ctx.warn(format!("{} {why}; {taken_out}", seat.title()));
+        if !self.ctx.is_open() {
             return;
         }
         if self.survivable() || planted(Canary::LossNotCounted) {
             self.degrading.set(true);
             self.log.poke();
-            self.changed.wake();
+            self.ctx.changed.wake();
         } else {
             let (failed, missing) = self.seats_out();
             let gone = Exposure::gone_words(&failed, &missing);
-            let (level, tolerated) = (self.shape.level, self.shape.scheme.tolerates());
+            let (level, tolerated) = (self.ctx.shape.level, self.ctx.shape.scheme.tolerates());
             self.freeze(&format!("{gone}, {level} tolerates {tolerated}"));
         }
     }
@@ -88,17 +89,17 @@ impl Core {
             let in_bay = || seats.iter().filter(|s| s.bay() == seat.bay());
             if in_bay().any(|s| s.state() == MemberState::Out) && !in_bay().any(|s| s.takes_columns()) {
                 seat.stays();
-                self.note(format!("drive {} stays in: the drive that was to replace it is out", seat.drive_name()));
+                self.ctx.note(format!("drive {} stays in: the drive that was to replace it is out", seat.drive_name()));
             }
         }
     }
 
     /// Stops writing for good: nothing is acknowledged, nothing on the drives changes any more.
     pub fn freeze(&self, why: &str) {
-        if self.phase.get() != Phase::Open {
+        if !self.ctx.is_open() {
             return;
         }
-        self.error(format!(
+        self.ctx.error(format!(
             "frozen: {why}; writes fail, and reads fail where redundancy does not cover the loss. Reconnect the \
              drives, then restart the array"
         ));
@@ -106,25 +107,25 @@ impl Core {
     }
 
     fn stop_writing(&self) {
-        self.phase.set(Phase::Frozen);
+        self.ctx.freeze();
         self.close_doors(Door::ReadOnly);
         self.fail_all(self.frozen_by());
         self.degrading.set(false);
         self.log.poke();
-        self.changed.wake();
+        self.ctx.changed.wake();
     }
 
     /// Another server has the drives: this one stops for good, reads included, since what they find may be another's by now.
     pub fn lose(&self, why: &str) {
-        if self.phase.get() == Phase::Closed || self.guard.is_lost() {
+        if self.ctx.phase() == Phase::Closed || self.guard.is_lost() {
             return;
         }
         self.guard.lost();
-        self.uncertain.set(true);
-        if self.phase.get() == Phase::Open {
+        self.ctx.doubt();
+        if self.ctx.is_open() {
             self.stop_writing();
         }
-        self.error(format!("frozen: {why}; nothing is read or written here"));
+        self.ctx.error(format!("frozen: {why}; nothing is read or written here"));
     }
 
     /// From here on no drive is asked for more than `door` lets through.
@@ -135,7 +136,7 @@ impl Core {
     /// Waits until the generation that marks failed members out has taken effect.
     pub async fn degraded_durably(&self) -> Result<(), Fault> {
         let waits = || self.degrading.get() && !planted(Canary::FlushBeforeMemberOut);
-        self.changed.until(|| !waits() || self.phase.get() != Phase::Open || self.no_room_for_long()).await;
+        self.ctx.changed.until(|| !waits() || !self.ctx.is_open() || self.no_room_for_long()).await;
         self.writable()?;
         if waits() { Err(Fault::NoRoom) } else { Ok(()) }
     }

@@ -34,7 +34,8 @@ use rt::{Buf, Bytes, IoError, Nanos};
 use slab::Slab;
 
 use crate::canary::{Canary, planted};
-use crate::core::{Core, Phase};
+use crate::core::Core;
+use crate::ctx::Phase;
 use crate::engine::alarm::{Alarm, AlarmCode};
 use crate::member::fail::RESERVED_AGAIN;
 use crate::member::seat::{CONFLICTS_MAX, Seat};
@@ -291,7 +292,7 @@ impl Core {
                 continue;
             }
             let pause = if self.survives_without(seat.id) { WRITE_PAUSE } else { WRITE_PAUSE_LONG };
-            self.rt.sleep(pause).await;
+            self.ctx.rt.sleep(pause).await;
             // Not by the clock: it goes on while this process stands still.
             failing += pause;
         }
@@ -299,7 +300,7 @@ impl Core {
 
     /// A write that has been `failing` for so long failed once more.
     pub fn write_failed(&self, seat: &Rc<Seat>, error: IoError, failing: Duration) {
-        let n = count(&seat.health.write_errors, self.rt.now());
+        let n = count(&seat.health.write_errors, self.ctx.rt.now());
         let text = format!("write failed: {error} ({n} within ten minutes)");
         let enough = n >= WRITE_ERRORS_OUT || planted(Canary::OneErrorPutsOut);
         let for_good = failing >= WRITE_GIVE_UP;
@@ -313,7 +314,7 @@ impl Core {
 
     /// A read failed; the row makes up for it.
     pub fn read_failed(&self, seat: &Seat) {
-        let n = count(&seat.health.read_errors, self.rt.now());
+        let n = count(&seat.health.read_errors, self.ctx.rt.now());
         if n == READ_ERRORS_SUSPECT {
             self.make_suspect(seat, format!("{n} reads failed within ten minutes"));
         }
@@ -333,11 +334,11 @@ impl Core {
                 let _heard = seat.read(at, Buf::zeroed(BLOCK_BYTES)).await;
             }
         }
-        let now = self.rt.now();
+        let now = self.ctx.rt.now();
         let all: Vec<MemberId> = failing().map(|s| s.id).collect();
         for seat in failing() {
             let Some(time) = seat.health.reads_nothing(now) else { continue };
-            if self.phase.get() == Phase::Open && self.survives_without_all(&all) {
+            if self.ctx.is_open() && self.survives_without_all(&all) {
                 self.member_failed(seat.id, &format!("has failed every read for {} s", time.as_secs()));
             } else if seat.health.suspect(now).is_none() {
                 self.make_suspect(&seat, format!("every read has failed for {} s", time.as_secs()));
@@ -346,11 +347,11 @@ impl Core {
     }
 
     fn make_suspect(&self, seat: &Seat, why: String) {
-        if !seat.is_in() || self.phase.get() != Phase::Open {
+        if !seat.is_in() || !self.ctx.is_open() {
             return;
         }
-        self.warn(format!("{} is suspect: {why}", seat.title()));
-        *seat.health.suspect.borrow_mut() = Some((self.rt.now(), why));
+        self.ctx.warn(format!("{} is suspect: {why}", seat.title()));
+        *seat.health.suspect.borrow_mut() = Some((self.ctx.rt.now(), why));
     }
 
     /// Whether every segment that matters survives without this member, too, and what is being written has a place.
@@ -360,31 +361,31 @@ impl Core {
 
     fn survives_without_all(&self, members: &[MemberId]) -> bool {
         // An empty array has no segment that matters; what the log holds is not known before recovery has read it.
-        let recovered = !self.recovering.get() || self.all_survive_without(members);
+        let recovered = !self.ctx.is_recovering() || self.all_survive_without(members);
         let left = self.seats_in().iter().filter(|s| !members.contains(&s.id)).count();
-        self.survivable_without(members) && recovered && left >= self.shape.scheme.k()
+        self.survivable_without(members) && recovered && left >= self.ctx.shape.scheme.k()
     }
 
     /// Begins to look at what is in flight, unless that is done already.
     pub fn start_health(self: &Rc<Self>) {
         if !self.health_kept.replace(true) {
             let core = self.clone();
-            self.rt.spawn(async move { core.keep_health().await }).detach();
+            self.ctx.rt.spawn(async move { core.keep_health().await }).detach();
         }
     }
 
     /// The same while the array is being opened.
     pub fn watch_recovery(self: &Rc<Self>) {
         if !planted(Canary::RecoveryUnwatched) {
-            self.recovering.set(true);
+            self.ctx.set_recovering(true);
             self.start_health();
         }
     }
 
     fn is_watched(&self) -> bool {
-        match self.phase.get() {
+        match self.ctx.phase() {
             Phase::Open => true,
-            Phase::ReadOnly | Phase::Frozen => self.recovering.get(),
+            Phase::ReadOnly | Phase::Frozen => self.ctx.is_recovering(),
             Phase::Closed => false,
         }
     }
@@ -393,13 +394,13 @@ impl Core {
     async fn keep_health(self: Rc<Self>) {
         let watcher: Rc<Watcher> = Rc::default();
         let over = || !self.is_watched();
-        let mut ends = pin!(self.changed.until(over));
+        let mut ends = pin!(self.ctx.changed.until(over));
         loop {
             for seat in self.seats_in() {
                 seat.health.watcher.borrow_mut().get_or_insert_with(|| watcher.clone());
             }
             let idle = || self.seats_in().iter().all(|s| s.health.oldest().is_none());
-            watcher.since.set(self.rt.now());
+            watcher.since.set(self.ctx.rt.now());
             if idle() {
                 watcher.awake.set(false);
                 let begun = pin!(watcher.begun.until(|| watcher.awake.get()));
@@ -408,7 +409,7 @@ impl Core {
                 }
             }
             let planned = watcher.since.get() + LOOK_EVERY;
-            if let Either::Right(_) = select(pin!(self.rt.sleep_until(planned)), ends.as_mut()).await {
+            if let Either::Right(_) = select(pin!(self.ctx.rt.sleep_until(planned)), ends.as_mut()).await {
                 return;
             }
             self.nobody_looked(planned);
@@ -422,7 +423,7 @@ impl Core {
 
     /// A look that was planned for then comes now: the time between is no drive's.
     fn nobody_looked(&self, planned: Nanos) {
-        let now = self.rt.now();
+        let now = self.ctx.rt.now();
         if now > planned {
             self.seats_in().iter().for_each(|seat| seat.health.forgive(now - planned, now));
         }
@@ -433,20 +434,20 @@ impl Core {
             seat.health.waited_for.set(None);
             return;
         };
-        let late = self.rt.now() - begun;
+        let late = self.ctx.rt.now() - begun;
         if late < LATE_SUSPECT {
             seat.health.waited_for.set(None);
             return;
         }
-        if seat.health.suspect(self.rt.now()).is_none() && !self.is_late_with_others(seat) {
+        if seat.health.suspect(self.ctx.rt.now()).is_none() && !self.is_late_with_others(seat) {
             self.make_suspect(seat, format!("a request took {} ms", late.as_millis()));
         }
         if late < LATE_OUT || planted(Canary::LateStays) {
             return;
         }
-        let answers_by = self.rt.now() + PROBE_PATIENCE;
+        let answers_by = self.ctx.rt.now() + PROBE_PATIENCE;
         let silent = self.silent_besides(seat).await;
-        if self.rt.now() > answers_by + LOOK_EVERY {
+        if self.ctx.rt.now() > answers_by + LOOK_EVERY {
             // It stood still meanwhile: the next look decides.
             return self.nobody_looked(answers_by);
         }
@@ -456,16 +457,16 @@ impl Core {
         let mut gone = silent;
         gone.push(seat.id);
         let may_go = self.survives_without_all(&gone) || planted(Canary::LateBeyondRedundancy);
-        let late = self.rt.now() - begun;
+        let late = self.ctx.rt.now() - begun;
         if may_go {
             self.member_silent(seat.id, &format!("has not answered a request for {} ms", late.as_millis()));
             return;
         }
         if seat.health.waited_for.replace(Some(late)).is_none() {
-            self.error(format!("{} does not answer, and the array needs it: requests wait for it", seat.title()));
+            self.ctx.error(format!("{} does not answer, and the array needs it: requests wait for it", seat.title()));
         }
         if late >= END_WAITS {
-            self.changed.wake();
+            self.ctx.changed.wake();
         }
     }
 
@@ -477,7 +478,7 @@ impl Core {
 
     /// A step of an open, or of a close, unless it waits too long for a drive that does not answer: then which.
     pub async fn unless_silent<T>(&self, step: impl Future<Output = T>) -> Result<T, String> {
-        let gives_up = pin!(self.changed.until(|| self.silent_for_long().is_some()));
+        let gives_up = pin!(self.ctx.changed.until(|| self.silent_for_long().is_some()));
         match select(pin!(step), gives_up).await {
             Either::Left((done, _)) => Ok(done),
             Either::Right(_) => Err(self.silent_for_long().map(|seat| seat.title()).unwrap_or_default()),
@@ -490,7 +491,7 @@ impl Core {
         let seats: Vec<Rc<Seat>> = self.seats.borrow().iter().cloned().collect();
         let rest = |seat: Rc<Seat>| async move {
             let patience = if seat.is_in() && handed_over { END_WAITS } else { LATE_OUT };
-            seat.come_to_rest(self.rt.sleep(patience)).await;
+            seat.come_to_rest(self.ctx.rt.sleep(patience)).await;
         };
         join_all(seats.into_iter().map(rest)).await;
     }
@@ -504,7 +505,7 @@ impl Core {
     /// Whether more members are late at once than may fail at once: then it is what they share that is slow, a file system or
     /// a controller, and no drive is suspect.
     fn is_late_with_others(&self, seat: &Rc<Seat>) -> bool {
-        let now = self.rt.now();
+        let now = self.ctx.rt.now();
         let late = |s: &Rc<Seat>| s.health.oldest().is_some_and(|(_, begun)| now - begun >= LATE_SUSPECT / 2);
         let mut all: Vec<MemberId> =
             self.seats_in().iter().filter(|s| s.id != seat.id && late(s)).map(|s| s.id).collect();
@@ -518,14 +519,14 @@ impl Core {
     /// The other members that do not answer either. Those that are gone go out.
     async fn silent_besides(&self, seat: &Rc<Seat>) -> Vec<MemberId> {
         let others = self.seats_in().into_iter().filter(|s| s.id != seat.id);
-        let now = self.rt.now();
+        let now = self.ctx.rt.now();
         let late = |s: &Seat| s.health.oldest().is_some_and(|(_, begun)| now - begun >= LATE_TOO);
         let asked = others.map(|s| async move {
             if late(&s) && !planted(Canary::LateApart) {
                 return Some(s.id);
             }
             let read = pin!(s.read(MemberLba(0), Buf::zeroed(BLOCK_BYTES)));
-            match select(read, pin!(self.rt.sleep(PROBE_PATIENCE))).await {
+            match select(read, pin!(self.ctx.rt.sleep(PROBE_PATIENCE))).await {
                 Either::Left(((Err(IoError::Gone), _), _)) => {
                     self.member_gone(s.id);
                     None
@@ -539,7 +540,7 @@ impl Core {
 
     /// Members that the array waits for, for its alarms.
     pub fn health_alarms(&self) -> Vec<Alarm> {
-        let now = self.rt.now();
+        let now = self.ctx.rt.now();
         let mut alarms: Vec<Alarm> = self.room_alarm().into_iter().collect();
         for seat in self.seats_in() {
             if seat.health.waited_for.get().is_some() {

@@ -85,7 +85,7 @@ impl Drop for Short<'_> {
         if !self.core.no_room.any() {
             self.core.note_room();
         }
-        self.core.changed.wake();
+        self.core.ctx.changed.wake();
     }
 }
 
@@ -95,10 +95,10 @@ impl Short<'_> {
         let over = || !self.seat.is_in() || self.core.writable().is_err();
         let pause = self.pause;
         self.pause = (pause * 2).min(PAUSE_MAX);
-        select(pin!(self.core.changed.until(over)), pin!(self.core.rt.sleep(pause))).await;
+        select(pin!(self.core.ctx.changed.until(over)), pin!(self.core.ctx.rt.sleep(pause))).await;
         if self.core.no_room_for_long() && !planted(Canary::HostsWaitForRoom) {
             self.core.refuse_hosts();
-            self.core.changed.wake();
+            self.core.ctx.changed.wake();
         }
     }
 }
@@ -106,12 +106,12 @@ impl Short<'_> {
 impl Core {
     /// A write to a member finds no room. `hosts` wait for it.
     pub fn runs_short<'a>(&'a self, seat: &'a Seat, hosts: bool) -> Short<'a> {
-        let (now, waits) = (self.rt.now(), &seat.health.no_room);
+        let (now, waits) = (self.ctx.rt.now(), &seat.health.no_room);
         if !waits.any() && waits.told.get().is_none_or(|told| now - told >= TOLD_EVERY) {
             waits.told.set(Some(now));
             self.no_room.told.set(Some(now));
             let text = "cannot be written: the file system or thin pool under it is full; writes wait, reads continue";
-            self.error(format!("{} {text}", seat.title()));
+            self.ctx.error(format!("{} {text}", seat.title()));
         }
         waits.begin(hosts, now);
         self.no_room.begin(hosts, now);
@@ -120,14 +120,14 @@ impl Core {
 
     fn note_room(&self) {
         if self.no_room.told.take().is_some() && self.writable().is_ok() {
-            self.note("there is space under the drives again: writes continue".to_owned());
+            self.ctx.note("there is space under the drives again: writes continue".to_owned());
         }
     }
 
     /// Whether hosts have waited for room as long as they should.
     pub fn no_room_for_long(&self) -> bool {
         let waits = &self.no_room;
-        waits.hosts.get() > 0 && self.rt.now() - waits.since.get() >= WRITES_WAIT
+        waits.hosts.get() > 0 && self.ctx.rt.now() - waits.since.get() >= WRITES_WAIT
     }
 
     /// What `wait` comes to, unless a host that waits for it has to be told that there is no room.
@@ -137,7 +137,7 @@ impl Core {
             return Ok(done);
         }
         loop {
-            match select(wait.as_mut(), pin!(self.rt.sleep(PAUSE_MAX))).await {
+            match select(wait.as_mut(), pin!(self.ctx.rt.sleep(PAUSE_MAX))).await {
                 Either::Left((done, _)) => return Ok(done),
                 Either::Right(_) if self.no_room_for_long() => return Err(Fault::NoRoom),
                 Either::Right(_) => {}
@@ -148,7 +148,7 @@ impl Core {
     /// A step of an open, or of a close, unless it waits too long for room: then the drives that have none.
     pub async fn if_there_is_room<T>(&self, step: impl Future<Output = T>) -> Result<T, String> {
         let gives_up = || self.no_room_for_long() && !planted(Canary::EndWaitsForRoom);
-        match select(pin!(step), pin!(self.changed.until(gives_up))).await {
+        match select(pin!(step), pin!(self.ctx.changed.until(gives_up))).await {
             Either::Left((done, _)) => Ok(done),
             Either::Right(_) => Err(self.without_room()),
         }
@@ -161,14 +161,14 @@ impl Core {
                 "the file system or thin pool under {drives} is full, and opening the array has to write there"
             );
             let todo = "Free space there and open it again, or open it for reading only";
-            Err(Refused::new(RefusedCode::NotWritable, format!("array \"{}\"", self.name.borrow()), why, todo))
+            Err(Refused::new(RefusedCode::NotWritable, format!("array \"{}\"", self.ctx.name), why, todo))
         })
     }
 
     /// Commits for somebody who waits for it, unless that waits too long for room: then it goes on without them.
     pub async fn commit_if_there_is_room(self: &Rc<Self>) -> Result<(), Fault> {
         let core = self.clone();
-        let commit = self.rt.spawn(async move { core.commit().await });
+        let commit = self.ctx.rt.spawn(async move { core.commit().await });
         self.if_there_is_room(commit).await.unwrap_or(Err(Fault::NoRoom))
     }
 

@@ -13,6 +13,7 @@ use ondisk::{Layout, MemberState, WhyOut};
 use rt::{Buf, Bytes, Drive, IoError, Reserve};
 
 use crate::canary::{Canary, planted};
+use crate::ctx::figures::add;
 use crate::member::health::{Health, NEVER_LATE};
 use crate::member::standing::Standing;
 use crate::owner::Guard;
@@ -106,11 +107,6 @@ pub struct Counters {
     pub errors: Cell<u64>,
     /// Blocks whose checksum did not match.
     pub mismatches: Cell<u64>,
-}
-
-/// Adds to a counter.
-pub fn add(counter: &Cell<u64>, n: u64) {
-    counter.set(counter.get() + n);
 }
 
 impl Seat {

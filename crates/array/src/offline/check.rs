@@ -135,7 +135,7 @@ impl Opened {
         if !core.survivable() {
             return Err(Refused::new(
                 RefusedCode::MembersMissing,
-                format!("cannot check array \"{}\"", core.name.borrow()),
+                format!("cannot check array \"{}\"", core.ctx.name),
                 "more of its drives are missing than redundancy covers",
                 "Reconnect them, then check again",
             ));
@@ -253,7 +253,7 @@ fn overtaken(core: &Core, vol: &Vol, lba: base::Lba, place: Place) -> bool {
 fn check_mirrored(core: &Core, place: Place, owner: &Owner, report: &mut CheckReport) {
     let table = core.segments.read();
     let scheme = table.segments.get(&place.pba.segment).map(|s| s.scheme);
-    if core.shape.scheme.k() > 1 && matches!(scheme, Some(ondisk::Scheme::Parity { m: 0, .. })) {
+    if core.ctx.shape.scheme.k() > 1 && matches!(scheme, Some(ondisk::Scheme::Parity { m: 0, .. })) {
         report.error(format!("{} has no second copy", owner_text(owner)));
     }
 }
@@ -304,7 +304,7 @@ async fn check_segment(core: &Core, id: SegmentId, owners: &mut BTreeMap<Pba, Ow
         check_header(core, &header, report);
         for (index, entry, crc) in header.payload() {
             let (column, at) = header.payload_place(index);
-            let place = pba(id, column, at, core.shape.zone_blocks);
+            let place = pba(id, column, at, core.ctx.shape.zone_blocks);
             let of = match *entry {
                 Entry::Data { volume, lba, .. } | Entry::Move { volume, lba, .. } => (volume, lba, None),
                 Entry::MapNode { volume, lba, level, .. } => (volume, lba, Some(level)),
@@ -335,7 +335,7 @@ fn check_header(core: &Core, header: &ondisk::RecordHeader, report: &mut CheckRe
     if nodes > 0 && nodes + pads < header.entries.len() {
         report.error(format!("{} mixes map and data", at()));
     }
-    if header.row + header.rows > header.durable_row + window_rows(core.shape.zone_blocks) {
+    if header.row + header.rows > header.durable_row + window_rows(core.ctx.shape.zone_blocks) {
         report.error(format!(
             "{} is too far behind row {}, the last row that it records as durable",
             at(),
@@ -372,7 +372,7 @@ async fn check_rows(core: &Core, columns: &Columns, header: &ondisk::RecordHeade
         if have.iter().all(Option::is_some) {
             let all: Vec<&[u8]> = have.iter().flatten().map(|b| &b[..]).collect();
             let right = match columns.scheme {
-                ondisk::Scheme::Parity { .. } => erasure::matches(core.kernel, &all[..k], &all[k..]),
+                ondisk::Scheme::Parity { .. } => erasure::matches(core.ctx.kernel, &all[..k], &all[k..]),
                 ondisk::Scheme::Copies { .. } => (k..width).all(|c| all[c] == all[c % k]),
             };
             if !right {

@@ -7,7 +7,8 @@ use futures::future::join_all;
 use ondisk::{Features, Label, Layout, Member, MemberState, PartOf, ScrubLine, Settings};
 use rt::{Buf, Drive, IoError, Rt};
 
-use crate::core::{Core, Phase, Shape};
+use crate::core::Core;
+use crate::ctx::{Phase, Shape};
 use crate::fault::{Refused, RefusedCode, Remedy};
 use crate::jobs::scrub::{MEDIA_EVERY_HOURS, PARITY_EVERY_HOURS};
 use crate::member::seat::Seat;
@@ -74,15 +75,15 @@ pub async fn create(
         features: Features::default(),
     };
     let core = Core::new(rt, spec.name.clone(), shape, Phase::Open);
-    core.epoch.set(Epoch(1));
+    core.ctx.set_epoch(Epoch(1));
     core.segments.begin_at(1);
-    *core.settings.borrow_mut() = settings_of_new(rt);
+    core.ctx.set(|settings| *settings = settings_of_new(rt));
     let mut written = Vec::with_capacity(drives.len());
     for (i, drive) in drives.into_iter().enumerate() {
         let layout =
             Layout::new(drive.info().blocks.0, plan.slot_blocks, plan.zone_blocks).expect("the plan has checked it");
         let label = Label {
-            array: core.shape.array,
+            array: core.ctx.shape.array,
             member: MemberUuid(random_uuid(rt)),
             seat: MemberId(i as u16),
             part,

@@ -18,10 +18,10 @@ impl Core {
     /// A member's label.
     pub(crate) fn label_of(&self, seat: &Seat, array_name: String) -> Label {
         Label {
-            array: self.shape.array,
+            array: self.ctx.shape.array,
             member: seat.uuid(),
             seat: seat.id,
-            part: self.shape.part,
+            part: self.ctx.shape.part,
             layout: seat.layout,
             array_name,
         }
@@ -35,14 +35,14 @@ impl Core {
         }
         let sizes = format!("{} now, {} when it joined", human(bytes(now)), human(bytes(then.drive_blocks)));
         if now > then.drive_blocks {
-            self.note(format!(
+            self.ctx.note(format!(
                 "drive {name} (seat {bay}) is larger than before ({sizes}); the same part of it is used"
             ));
             return then;
         }
         let layout = then.on_smaller(now).unwrap_or(then);
         let lost = then.zones - layout.zones;
-        self.note(format!(
+        self.ctx.note(format!(
             "drive {name} (seat {bay}) is smaller than before ({sizes}); {lost} of its {} zones are lost, the others \
              are used",
             then.zones
@@ -77,7 +77,7 @@ impl Core {
                 None => wrong.push((at, !is_label && (at != inner || block.iter().any(|byte| *byte != 0)))),
             }
         }
-        let label = self.label_of(seat, name.unwrap_or_else(|| self.name.borrow().clone()));
+        let label = self.label_of(seat, name.unwrap_or_else(|| self.ctx.name.clone()));
         if wrong.is_empty() {
             return;
         }
@@ -85,7 +85,7 @@ impl Core {
         let told = wrong.iter().filter(|(at, there)| *there && written.contains(at));
         let overwritten: Vec<String> = told.map(|(at, _)| at.byte_offset().to_string()).collect();
         if !overwritten.is_empty() {
-            self.note(format!(
+            self.ctx.note(format!(
                 "drive {} (seat {}): its label at byte {} was overwritten, and is being rewritten",
                 seat.drive_name(),
                 seat.bay(),
@@ -106,7 +106,7 @@ impl Core {
             // There are others: one that cannot be written is no reason to do without the drive.
             match seat.write(*at, image).await {
                 Ok(()) => written.push(*at),
-                Err(error) => self.note(format!(
+                Err(error) => self.ctx.note(format!(
                     "drive {} (seat {}): its label at byte {} cannot be written: {error}",
                     seat.drive_name(),
                     seat.bay(),

@@ -22,7 +22,8 @@ use rt::{Buf, Drive, IoError, Rt};
 use serde::Serialize;
 
 use crate::canary::{Canary, planted};
-use crate::core::{Core, Phase, Shape, Vol};
+use crate::core::{Core, Vol};
+use crate::ctx::{Phase, Shape};
 use crate::fault::{Fault, Refused, RefusedCode, Remedy};
 use crate::member::seat::Seat;
 use crate::offline::inspect::{self, bears_label, read_label, read_slot};
@@ -143,18 +144,18 @@ pub async fn open(rt: &Rt, drives: Vec<Drive>, how: OpenHow) -> Result<(Rc<Core>
     let recovered = core.unless_silent(steps).await.unwrap_or_else(|silent| {
         Err(Refused::new(
             RefusedCode::Io,
-            format!("array \"{}\"", core.name.borrow()),
+            format!("array \"{}\"", core.ctx.name),
             format!("{silent} does not answer, and the array cannot be opened without it"),
             "Check the drive and its cabling, then open the array again",
         ))
     });
-    core.recovering.set(false);
+    core.ctx.set_recovering(false);
     if let Err(refused) = recovered {
         core.give_up();
         return Err(refused);
     }
-    core.changed.wake();
-    recovery.report.repaired_blocks = core.tally.repaired_blocks.get();
+    core.ctx.changed.wake();
+    recovery.report.repaired_blocks = core.ctx.figures.repaired_blocks.get();
     Ok((core, recovery.report))
 }
 
@@ -172,7 +173,7 @@ struct Chosen {
 /// From tables to an array that may serve.
 async fn recover(core: &Rc<Core>, chosen: &Chosen, how: OpenHow, recovery: &mut Recovery<'_>) -> Result<(), Refused> {
     let Chosen { generation, seen, given_up, found, standings, believed } = chosen;
-    let writable = core.phase.get() == Phase::Open;
+    let writable = core.ctx.is_open();
     core.carry_marks(how.owner.carried);
     if let Some(newest) = given_up.as_ref().filter(|_| !planted(Canary::NumbersTwice)) {
         previous::nothing_twice(core, newest);
@@ -185,7 +186,7 @@ async fn recover(core: &Rc<Core>, chosen: &Chosen, how: OpenHow, recovery: &mut 
     }
     recovery
         .step("load tables", format!("{} segments, {} volumes", generation.segments.len(), generation.volumes.len()));
-    let epoch = epoch_after(seen.epoch, core.rt.unix_seconds());
+    let epoch = epoch_after(seen.epoch, core.ctx.rt.unix_seconds());
     let replay = ReplayHow {
         mend: writable || planted(Canary::ReadOnlyWrites),
         accept_loss: how.accept_loss || !writable,
@@ -206,8 +207,8 @@ async fn recover(core: &Rc<Core>, chosen: &Chosen, how: OpenHow, recovery: &mut 
         .by(Remedy::OpenReadOnly));
     }
     if done.uncertain && !how.accept_loss && !planted(Canary::OldReadsAllowed) {
-        core.uncertain.set(true);
-        core.error(
+        core.ctx.doubt();
+        core.ctx.error(
             "the newest records are on missing drives: reads are refused, because they could return old data"
                 .to_owned(),
         );
@@ -218,18 +219,18 @@ async fn recover(core: &Rc<Core>, chosen: &Chosen, how: OpenHow, recovery: &mut 
         return Err(Fault::TakenOver.into());
     }
     if writable {
-        core.epoch.set(epoch);
+        core.ctx.set_epoch(epoch);
         let aside = core.settle_segments(how.owner.carried.is_some_and(|c| c.is_unsure()));
         if !aside.is_empty() {
             core.zones_on_their_way(aside.len() as i64);
-            let (later, rt) = (Rc::downgrade(core), core.rt.clone());
+            let (later, rt) = (Rc::downgrade(core), core.ctx.rt.clone());
             let free = async move {
                 rt.sleep(LATE_WRITES).await;
                 if let Some(core) = later.upgrade() {
                     core.pins.free_later(aside);
                 }
             };
-            core.rt.spawn(free).detach();
+            core.ctx.rt.spawn(free).detach();
         }
         if !core.survivable() {
             core.freeze("drives failed during recovery");
@@ -250,7 +251,7 @@ async fn recover(core: &Rc<Core>, chosen: &Chosen, how: OpenHow, recovery: &mut 
             recovery.step("commit", format!("generation {}, epoch {epoch}", core.system.number.get()));
         }
     } else {
-        core.epoch.set(generation.epoch);
+        core.ctx.set_epoch(generation.epoch);
     }
     Ok(())
 }
@@ -518,19 +519,21 @@ fn load(rt: &Rt, g: &Generation, found: &[Found], standings: &[Standing], how: O
     };
     let read_only = how.read_only || g.features.read_only_compatible != 0;
     let core = Core::new(rt, g.name.clone(), shape, if read_only { Phase::ReadOnly } else { Phase::Open });
-    *core.settings.borrow_mut() = g.settings;
+    core.ctx.set(|settings| *settings = g.settings);
     let mut drives: BTreeMap<MemberId, Drive> = BTreeMap::new();
     for (f, standing) in found.iter().zip(standings) {
         let name = &f.drive.info().name;
         match standing {
             Standing::Current => _ = drives.insert(f.label.seat, f.drive.clone()),
-            Standing::Behind(Some(own)) => core.warn(format!(
+            Standing::Behind(Some(own)) => core.ctx.warn(format!(
                 "drive {name} is in an older state: its newest generation is {}, the array's is {}",
                 own.number, g.number
             )),
-            Standing::Behind(None) => core.warn(format!("drive {name} holds no valid generation")),
-            Standing::Out if !f.own => core.warn(format!("drive {name} {NOT_OWN}: it is left out")),
-            Standing::Out => core.warn(format!("drive {name} was taken out before: its data is old and is not used")),
+            Standing::Behind(None) => core.ctx.warn(format!("drive {name} holds no valid generation")),
+            Standing::Out if !f.own => core.ctx.warn(format!("drive {name} {NOT_OWN}: it is left out")),
+            Standing::Out => {
+                core.ctx.warn(format!("drive {name} was taken out before: its data is old and is not used"))
+            }
         }
     }
     for (i, member) in g.members.iter().enumerate() {
@@ -551,7 +554,7 @@ fn load(rt: &Rt, g: &Generation, found: &[Found], standings: &[Standing], how: O
         }
         if missing && member.state == MemberState::In {
             if here.is_none() {
-                core.warn(format!("drive {} (seat {}) is missing", member.drive_name, member.bay));
+                core.ctx.warn(format!("drive {} (seat {}) is missing", member.drive_name, member.bay));
             }
             seat.goes_out(WhyOut::Missing);
         }
@@ -601,7 +604,7 @@ fn load(rt: &Rt, g: &Generation, found: &[Found], standings: &[Standing], how: O
 /// what they have.
 async fn heal_slots(core: &Core, g: &Generation, found: &[Found], believed: &[bool]) -> Result<(), Refused> {
     let image = Buf::from_slice(&g.encode()).freeze();
-    assert!(image.len() <= core.shape.slot_blocks as usize * BLOCK_BYTES);
+    assert!(image.len() <= core.ctx.shape.slot_blocks as usize * BLOCK_BYTES);
     for (f, _) in found.iter().zip(believed).filter(|(_, b)| **b) {
         let Some(seat) = core.seat(f.label.seat).filter(|s| s.is_in()) else { continue };
         if !f.lent && f.generations.iter().any(|own| own.id == g.id) {

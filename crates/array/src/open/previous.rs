@@ -52,7 +52,7 @@ pub fn refuse_too_few(trial: &Core) -> Result<(), Refused> {
     }
     Err(Refused::new(
         RefusedCode::MembersMissing,
-        format!("array \"{}\"", trial.name.borrow()),
+        format!("array \"{}\"", trial.ctx.name),
         "the generation before the newest needs drives that are missing or that joined later; nothing was changed",
         "Connect the missing drives, or open the newest",
     ))
@@ -72,7 +72,7 @@ pub fn nothing_twice(core: &Core, newest: &Generation) {
 
 /// Takes `newest` off the drives, those in reserve too: they may have been in by then.
 pub async fn forget(core: &Core, newest: &Generation) -> Result<(), Refused> {
-    core.note(format!(
+    core.ctx.note(format!(
         "generation {} and all later writes are given up; the array is back at generation {}",
         newest.number,
         newest.number.0 - 1

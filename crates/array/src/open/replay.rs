@@ -88,7 +88,7 @@ impl Core {
                 .payload()
                 .map(|(i, ..)| {
                     let (column, row) = header.payload_place(i);
-                    pba(header.segment, column, row, self.shape.zone_blocks)
+                    pba(header.segment, column, row, self.ctx.shape.zone_blocks)
                 })
                 .collect();
             self.memory.remember(&header.entries, &places, &self.log.moving);
@@ -108,7 +108,7 @@ impl Core {
         let out = |m: MemberId| g.members.get(usize::from(m.0)).is_none_or(|m| m.state != MemberState::In);
         let broken = line.slots.iter().flatten().any(|(m, _)| out(*m));
         let sealed = line.state == SegmentState::Sealed || broken;
-        let end_of_zone = if sealed { line.rows } else { self.shape.zone_blocks };
+        let end_of_zone = if sealed { line.rows } else { self.ctx.shape.zone_blocks };
         let mut durable = line.rows;
         let mut scanned =
             Scanned { id: line.id, end: row, headers: Vec::new(), torn: false, damaged: 0, unknown: false };
@@ -220,7 +220,7 @@ impl Core {
             .map(|h| Unmerged { row: h.row, last: (h.epoch, base::Seq(h.first_seq.0 + numbered(h) - 1)) })
             .filter(|u| u.last >= (from.epoch, from.seq))
             .collect();
-        let full = s.end == self.shape.zone_blocks;
+        let full = s.end == self.ctx.shape.zone_blocks;
         let mut with_cut = cuts;
         let cuts = (full || cut(&mut with_cut, s.end, how.epoch)).then_some(with_cut);
         // Not mended: what lies beyond the durable row may be torn where it can be made whole.

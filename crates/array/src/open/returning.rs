@@ -27,6 +27,7 @@ use rt::Drive;
 
 use crate::canary::{Canary, planted};
 use crate::core::Core;
+use crate::ctx::Wish;
 use crate::engine::Array;
 use crate::fault::{Refused, RefusedCode, Remedy};
 use crate::member::seat::Seat;
@@ -103,10 +104,10 @@ impl Array {
             let why = "requests that were sent to it before are still unanswered";
             return refuse(RefusedCode::InUse, why, "Wait until it answers, or unplug it and plug it in again");
         }
-        let found = read_member(&core.rt, drive.clone()).await?;
+        let found = read_member(&core.ctx.rt, drive.clone()).await?;
         let is_it = |f: &Found| {
             let l = &f.label;
-            (l.array, l.part, l.member, l.seat) == (core.shape.array, core.shape.part, old.uuid(), old.id)
+            (l.array, l.part, l.member, l.seat) == (core.ctx.shape.array, core.ctx.shape.part, old.uuid(), old.id)
         };
         let Some(found) = found.filter(is_it) else {
             return refuse(RefusedCode::NotFound, "it is not the drive of this seat", "Name the right drive");
@@ -152,7 +153,7 @@ impl Core {
         let Some(old) = self.seat(id).filter(|s| s.state() == MemberState::Out) else { return false };
         let (name, bay) = (drive.info().name.clone(), old.bay());
         if self.bay_filled(bay) {
-            self.note(format!("drive {name} (seat {bay}) is back, but another has taken its place"));
+            self.ctx.note(format!("drive {name} (seat {bay}) is back, but another has taken its place"));
             return false;
         }
         let layout = self.layout_now(&drive, bay, old.layout);
@@ -165,7 +166,7 @@ impl Core {
         // What lay behind the end of a drive that has become smaller is nowhere.
         let fits = given_up.into_iter().filter(|zone| *zone < seat.layout.zones);
         let given_up: Vec<_> = fits.map(|zone| (seat.clone(), zone)).collect();
-        self.note(format!(
+        self.ctx.note(format!(
             "drive {name} (seat {bay}) is back: {} of its columns are current, {} are rebuilt",
             kept.len(),
             given_up.len()
@@ -175,7 +176,7 @@ impl Core {
             self.zones_on_their_way(given_up.len() as i64);
             self.pins.free_later(given_up);
         }
-        self.wanted.rebuild.set(true);
+        self.ctx.wishes.ask(Wish::Rebuild);
         true
     }
 }

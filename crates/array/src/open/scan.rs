@@ -29,11 +29,11 @@ impl Core {
     /// land an older one late.
     pub fn header_in(&self, columns: &Columns, row: u32, block: &[u8]) -> Option<RecordHeader> {
         let header = RecordHeader::decode(block).ok()?;
-        let ours = header.array == self.shape.array
+        let ours = header.array == self.ctx.shape.array
             && header.segment == columns.id
             && header.row == row
             && usize::from(header.k) == columns.scheme.k()
-            && header.row + header.rows <= self.shape.zone_blocks
+            && header.row + header.rows <= self.ctx.shape.zone_blocks
             && (header.epoch >= oldest_epoch(&columns.cuts, row) || planted(Canary::OlderHeaderBelieved));
         ours.then_some(header)
     }
@@ -123,7 +123,7 @@ impl Core {
                 {
                     let sources: Vec<&[u8]> = data.iter().map(|b| &b[..]).collect();
                     let mut targets: Vec<&mut [u8]> = parity.iter_mut().map(|b| &mut b[..]).collect();
-                    erasure::encode(self.kernel, &sources, &mut targets);
+                    erasure::encode(self.ctx.kernel, &sources, &mut targets);
                 }
                 data.extend(parity);
             }

@@ -47,7 +47,7 @@ impl Core {
         for (_, id) in in_turn {
             let table = self.segments.read();
             let seg = table.get(id);
-            let for_map = own_map == Some(seg.scheme) && own_map != Some(self.shape.scheme);
+            let for_map = own_map == Some(seg.scheme) && own_map != Some(self.ctx.shape.scheme);
             let stream = match () {
                 // What nobody needs comes back whole.
                 () if may_write => None,

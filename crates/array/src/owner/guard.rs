@@ -11,7 +11,8 @@ use super::mark::Carried;
 use super::renew::STALE;
 use super::{PATIENCE, fence};
 use crate::canary::{Canary, planted};
-use crate::core::{Core, Phase};
+use crate::core::Core;
+use crate::ctx::Phase;
 use crate::sync::{Gate, Passed};
 
 /// Members that do not answer are given twice as long each time, so often.
@@ -83,7 +84,7 @@ impl Guard {
     /// The same for a part that may end the reservation of a drive which it does not write any more: that of an array in several may
     /// not, since a reservation is of the whole drive, and the others may write there.
     pub(crate) fn key_to_end(&self) -> Option<u64> {
-        let alone = || self.core.upgrade().is_some_and(|core| core.shape.part.of == 1);
+        let alone = || self.core.upgrade().is_some_and(|core| core.ctx.shape.part.of == 1);
         self.key.get().filter(|_| alone() || planted(Canary::PartEndsReservation))
     }
 
@@ -157,16 +158,16 @@ impl Guard {
         }
         let Some(core) = self.core.upgrade() else { return false };
         let _turn = self.gate.pass().await;
-        if self.lost.get() || core.phase.get() == Phase::Closed {
+        if self.lost.get() || core.ctx.phase() == Phase::Closed {
             return false;
         }
         let held = match self.key.get().filter(|_| !planted(Canary::ReservationLost)) {
-            Some(key) => fence::hold_again(&core.rt, drive, key).await,
+            Some(key) => fence::hold_again(&core.ctx.rt, drive, key).await,
             None => Err("another host has reserved it".to_owned()),
         };
         match held {
             Ok(()) => {
-                core.warn(format!("drive {} had lost its reservation: it is reserved again", drive.info().name));
+                core.ctx.warn(format!("drive {} had lost its reservation: it is reserved again", drive.info().name));
                 true
             }
             Err(why) => {

@@ -10,7 +10,7 @@ use rt::{Buf, Drive, IoError, Nanos};
 use super::mark::{Carried, Seen, image, owner_text, patiently, place_of};
 use super::{FRESH, PATIENCE, RENEW_EVERY, fence};
 use crate::canary::{Canary, planted};
-use crate::core::{Core, Phase};
+use crate::core::Core;
 use crate::member::seat::Seat;
 
 /// Before a server that has not seen its mark for long looks again.
@@ -30,8 +30,9 @@ impl Core {
         self.guard.set_key(carried.key);
         self.guard.carry(carried);
         let core = Rc::downgrade(self);
-        let rt = self.rt.clone();
-        self.rt
+        let rt = self.ctx.rt.clone();
+        self.ctx
+            .rt
             .spawn(async move {
                 while let Some(core) = at_work(&core) {
                     core.renew_marks().await;
@@ -40,8 +41,8 @@ impl Core {
                 }
             })
             .detach();
-        if self.shape.part.index == 0 {
-            let (core, rt) = (Rc::downgrade(self), self.rt.clone());
+        if self.ctx.shape.part.index == 0 {
+            let (core, rt) = (Rc::downgrade(self), self.ctx.rt.clone());
             let keep = async move {
                 loop {
                     rt.sleep(RENEW_EVERY * RESERVED_EVERY).await;
@@ -49,14 +50,14 @@ impl Core {
                     core.keep_reserved().await;
                 }
             };
-            self.rt.spawn(keep).detach();
+            self.ctx.rt.spawn(keep).detach();
         }
     }
 
     /// A new array's marks, where others may reach its drives.
     pub(crate) async fn mark_new(self: &Rc<Self>) {
         if self.seats_in().iter().any(|s| s.drive.as_ref().is_some_and(|d| d.info().shared)) {
-            self.carry_marks(Some(Carried::new(&self.rt)));
+            self.carry_marks(Some(Carried::new(&self.ctx.rt)));
             self.renew_marks().await;
         }
     }
@@ -65,19 +66,20 @@ impl Core {
     /// other.
     async fn renew_marks(&self) {
         let Some((carried, beat, _turn)) = self.guard.next_beat().await else { return };
-        let mark = carried.mark(&self.rt.host(), self.shape.array, OwnerState::Held, beat);
+        let mark = carried.mark(&self.ctx.rt.host(), self.ctx.shape.array, OwnerState::Held, beat);
         let image = image(&mark);
-        let begun = self.rt.now();
+        let begun = self.ctx.rt.now();
         let seats = self.marked_seats();
         let looks = self.look_at_marks(&seats, &carried).await;
         self.looked(begun, &looks);
-        if self.phase.get() != Phase::Open {
+        if !self.ctx.is_open() {
             return;
         }
         let write = async |(seat, look): (&Rc<Seat>, &Look)| {
             if let Some(at) = seat.layout.owner_mark().filter(|_| look.may_be_written()) {
                 // Who cannot be marked is looked at all the same.
-                let _may_fail = patiently(&self.rt, self.guard.patience(), seat.write_aside(at, image.clone())).await;
+                let _may_fail =
+                    patiently(&self.ctx.rt, self.guard.patience(), seat.write_aside(at, image.clone())).await;
             }
         };
         join_all(seats.iter().zip(&looks).map(write)).await;
@@ -102,18 +104,18 @@ impl Core {
 
     /// Looks at one member's mark.
     async fn look_at_mark(&self, seat: &Rc<Seat>, at: MemberLba, carried: &Carried) -> Look {
-        let looked = self.rt.now();
+        let looked = self.ctx.rt.now();
         let read = seat.read_aside(at, Buf::zeroed(BLOCK_BYTES));
-        match patiently(&self.rt, self.guard.patience(), read).await.map(|block| OwnerMark::decode(&block)) {
+        match patiently(&self.ctx.rt, self.guard.patience(), read).await.map(|block| OwnerMark::decode(&block)) {
             Err(IoError::TimedOut) => Look::Silent,
             // What cannot be read cannot be read by another server either, and may be once it is written.
             Err(IoError::Medium) | Ok(Err(_)) => Look::Free,
             Err(_) => Look::None,
             Ok(Ok(other)) if other.session == carried.session || planted(Canary::MarkIgnored) => {
-                self.guard.answered_after(self.rt.now() - looked);
+                self.guard.answered_after(self.ctx.rt.now() - looked);
                 Look::Own
             }
-            Ok(Ok(other)) if other.array != self.shape.array => Look::Free,
+            Ok(Ok(other)) if other.array != self.ctx.shape.array => Look::Free,
             Ok(Ok(other))
                 if carried.before.contains(&other.session)
                     && self.guard.lands_late(other.session, other.beat, LATE_MAX) =>
@@ -137,9 +139,9 @@ impl Core {
             Look::Own | Look::Free | Look::Silent | Look::None => None,
         });
         let all = looks.iter().filter(|look| **look != Look::None).count();
-        let least = match self.shape.level {
+        let least = match self.ctx.shape.level {
             Level::Raid10 { copies } => all / usize::from(copies).max(1),
-            _ => all.saturating_sub(self.shape.scheme.tolerates()),
+            _ => all.saturating_sub(self.ctx.shape.scheme.tolerates()),
         };
         let least = least.max(1);
         let enough = if planted(Canary::TwoMarks) { 1 } else { (all + 1).saturating_sub(least) };
@@ -147,7 +149,7 @@ impl Core {
             Some(whose) if own < enough || planted(Canary::StrangeMarkObeyed) => {
                 self.lose(&format!("another server has the drives: {whose}"));
             }
-            _ if self.phase.get() != Phase::Open => {}
+            _ if !self.ctx.is_open() => {}
             _ if own + free >= enough => self.guard.set_fresh(begun + FRESH),
             _ if silent > 0 => self.guard.all_silent(),
             _ => {}
@@ -159,17 +161,17 @@ impl Core {
     pub(crate) async fn look_for_others(&self) {
         loop {
             let Some((carried, _beat, turn)) = self.guard.next_beat().await else { return };
-            if self.phase.get() != Phase::Open || self.guard.is_fresh(self.rt.now()) {
+            if !self.ctx.is_open() || self.guard.is_fresh(self.ctx.rt.now()) {
                 return;
             }
-            let begun = self.rt.now();
+            let begun = self.ctx.rt.now();
             let looks = self.look_at_marks(&self.marked_seats(), &carried).await;
             self.looked(begun, &looks);
             drop(turn);
-            if self.phase.get() != Phase::Open || self.guard.is_fresh(self.rt.now()) {
+            if !self.ctx.is_open() || self.guard.is_fresh(self.ctx.rt.now()) {
                 return;
             }
-            self.rt.sleep(LOOK_AGAIN).await;
+            self.ctx.rt.sleep(LOOK_AGAIN).await;
         }
     }
 
@@ -179,8 +181,11 @@ impl Core {
         else {
             return Ok(());
         };
-        let mark = carried.mark(&self.rt.host(), self.shape.array, OwnerState::Held, beat);
-        place.write(&self.rt, &mark).await.map_err(|e| crate::Refused::io(&format!("drive {}", drive.info().name), e))
+        let mark = carried.mark(&self.ctx.rt.host(), self.ctx.shape.array, OwnerState::Held, beat);
+        place
+            .write(&self.ctx.rt, &mark)
+            .await
+            .map_err(|e| crate::Refused::io(&format!("drive {}", drive.info().name), e))
     }
 
     /// Takes reservations again that a reset has taken away.
@@ -188,18 +193,18 @@ impl Core {
         let Some(key) = self.guard.key().filter(|_| !planted(Canary::ReservationLost)) else { return };
         let seats = self.seats_in();
         let drives: Vec<_> = seats.iter().filter_map(|s| s.drive.clone()).collect();
-        let told = join_all(drives.iter().map(|drive| fence::look(&self.rt, drive))).await;
+        let told = join_all(drives.iter().map(|drive| fence::look(&self.ctx.rt, drive))).await;
         for (drive, reserved) in drives.iter().zip(told) {
             let name = &drive.info().name;
             match reserved.map(|r| r.holder) {
                 Ok(Some(holder)) if holder != key => {
                     return self.lose(&format!("drive {name}: another host has reserved it, by key {holder:#018x}"));
                 }
-                Ok(None) if self.phase.get() == Phase::Open => {
+                Ok(None) if self.ctx.is_open() => {
                     let taken = fence::take(drive, key, None).await;
                     let outcome =
                         taken.map_or_else(|e| format!("cannot be reserved again: {e}"), |_| "is reserved again".into());
-                    self.warn(format!("drive {name} had lost its reservation; it {outcome}"));
+                    self.ctx.warn(format!("drive {name} had lost its reservation; it {outcome}"));
                 }
                 Ok(_) | Err(_) => {}
             }
@@ -212,7 +217,7 @@ impl Core {
         match fence::take(drive, key, None).await {
             Ok(_) => Ok(()),
             Err(rt::ReserveError::Unable(why)) => {
-                self.note(format!("drive {} joins without a reservation: {why}", drive.info().name));
+                self.ctx.note(format!("drive {} joins without a reservation: {why}", drive.info().name));
                 Ok(())
             }
             Err(rt::ReserveError::Io(e)) => Err(crate::Refused::io(&format!("drive {}", drive.info().name), e)),
@@ -222,14 +227,14 @@ impl Core {
     /// Says on the members that nobody has the array any more. Nothing else may be written afterwards.
     pub(crate) async fn release_marks(&self) {
         let Some((carried, beat, _turn)) = self.guard.next_beat().await else { return };
-        let mark = carried.mark(&self.rt.host(), self.shape.array, OwnerState::Released, beat);
+        let mark = carried.mark(&self.ctx.rt.host(), self.ctx.shape.array, OwnerState::Released, beat);
         let release = async |seat: Rc<Seat>| {
             let (drive, at) = (seat.drive.clone()?, seat.layout.owner_mark()?);
-            let place = super::mark::Place { drive, at, array: self.shape.array, array_name: String::new() };
-            let block = place.read(&self.rt).await.ok()?;
-            if matches!(Seen::of(&block, self.shape.array), Seen::Mark(mark) if mark.session == carried.session) {
-                place.write(&self.rt, &mark).await.ok()?;
-                patiently(&self.rt, PATIENCE, place.drive.flush()).await.ok()?;
+            let place = super::mark::Place { drive, at, array: self.ctx.shape.array, array_name: String::new() };
+            let block = place.read(&self.ctx.rt).await.ok()?;
+            if matches!(Seen::of(&block, self.ctx.shape.array), Seen::Mark(mark) if mark.session == carried.session) {
+                place.write(&self.ctx.rt, &mark).await.ok()?;
+                patiently(&self.ctx.rt, PATIENCE, place.drive.flush()).await.ok()?;
             }
             Some(())
         };
@@ -239,7 +244,7 @@ impl Core {
     /// Ends the reservation of a drive that no part writes to any more.
     pub(crate) async fn end_reservation(&self, drive: &Drive) {
         let Some(key) = self.guard.key().filter(|_| !self.guard.is_lost()) else { return };
-        if let Err(error) = fence::leave(&self.rt, drive, key).await {
+        if let Err(error) = fence::leave(&self.ctx.rt, drive, key).await {
             // One that was wiped in order has none any more.
             tracing::debug!("drive {}: its reservation could not be given up: {error}", drive.info().name);
         }
@@ -250,7 +255,7 @@ impl Core {
         let Some(key) = self.guard.key().filter(|_| !self.guard.is_lost()) else { return };
         self.guard.set_key(None);
         let drives: Vec<_> = self.seats.borrow().iter().filter_map(|s| s.drive.clone()).collect();
-        let left = join_all(drives.iter().map(|drive| fence::leave(&self.rt, drive, key))).await;
+        let left = join_all(drives.iter().map(|drive| fence::leave(&self.ctx.rt, drive, key))).await;
         for (drive, left) in drives.iter().zip(left) {
             if let Err(error) = left {
                 tracing::warn!("drive {}: its reservation could not be given up: {error}", drive.info().name);
@@ -261,11 +266,11 @@ impl Core {
     /// Reserves all drives, if they can be; the key.
     pub(crate) async fn reserve_new(&self) -> Option<u64> {
         let drives: Vec<_> = self.seats_in().iter().filter_map(|s| s.drive.clone()).collect();
-        let told = join_all(drives.iter().map(|drive| fence::look(&self.rt, drive))).await;
+        let told = join_all(drives.iter().map(|drive| fence::look(&self.ctx.rt, drive))).await;
         if !told.iter().all(|t| t.as_ref().is_ok_and(|r| r.holder.is_none())) {
             return None;
         }
-        let key = Carried::new_key(&self.rt);
+        let key = Carried::new_key(&self.ctx.rt);
         // The marks name the key before the drives know it.
         self.take_key(key).await;
         for drive in &drives {
@@ -308,7 +313,7 @@ impl Look {
 
 /// The array, while it is written.
 fn at_work(core: &Weak<Core>) -> Option<Rc<Core>> {
-    core.upgrade().filter(|core| core.phase.get() == Phase::Open)
+    core.upgrade().filter(|core| core.ctx.is_open())
 }
 
 /// A time at which every look is old.

@@ -62,8 +62,8 @@ impl Whole {
                 todo,
             ));
         }
-        let label = read_label_patiently(&self.first.core.rt, drive).await.map_err(|e| Refused::io(&name, e))?;
-        let ours = label.ok().filter(|l| l.array == self.first.core.shape.array);
+        let label = read_label_patiently(&self.first.core.ctx.rt, drive).await.map_err(|e| Refused::io(&name, e))?;
+        let ours = label.ok().filter(|l| l.array == self.first.core.ctx.shape.array);
         let slices = ours.and_then(|label| Slices::of_label(&label, drive.info().blocks));
         let Some(slices) = slices.filter(|s| u64::from(s.of()) == self.count()) else {
             let todo = "Name the right drive";
@@ -87,7 +87,7 @@ impl Part {
             Refused::new(RefusedCode::Io, format!("drive {}", slice.info().name), why, "Try again")
         })?;
         self.ask(move |array: Array| async move {
-            let slice = sent.arrive(&array.core.rt).await;
+            let slice = sent.arrive(&array.core.ctx.rt).await;
             array.comes_back(slice).await
         })
         .await?

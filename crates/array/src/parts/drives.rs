@@ -253,7 +253,7 @@ impl Part {
             Refused::new(RefusedCode::Io, what, why, "Try again")
         })?;
         let arrives = move |array: Array| async move {
-            let slice = sent.arrive(&array.core.rt).await;
+            let slice = sent.arrive(&array.core.ctx.rt).await;
             joins(array, how, seat, slice).await
         };
         self.ask(arrives).await?

@@ -83,7 +83,7 @@ impl Whole {
         let Ok(slice) = slice_of(drive, self.part_of(0)) else { return false };
         match read_label(&slice).await {
             // A crash may have come before its label was wiped.
-            Ok(Ok(label)) => label.array != self.first.core.shape.array || !self.first.has_member(&label),
+            Ok(Ok(label)) => label.array != self.first.core.ctx.shape.array || !self.first.has_member(&label),
             Ok(Err(FormatError::Absent(_))) => true,
             Ok(Err(_)) | Err(_) => false,
         }

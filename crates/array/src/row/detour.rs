@@ -18,7 +18,8 @@ use rt::{Buf, Nanos};
 
 use crate::canary::{Canary, planted};
 use crate::core::Core;
-use crate::member::seat::{Seat, add};
+use crate::ctx::figures::add;
+use crate::member::seat::Seat;
 use crate::row::Columns;
 use crate::space::segment::Seg;
 
@@ -139,9 +140,9 @@ impl Core {
             let around = self.around_first(columns, column, row, crcs, &seat, &detour);
             return Box::pin(around).await;
         }
-        let begun = self.rt.turned();
+        let begun = self.ctx.rt.turned();
         let direct = pin!(self.read_of(&seat, seat.layout.zone_row(zone, row), rows));
-        let data = match select(direct, pin!(self.rt.sleep_until(begun + self.patience(&seat)))).await {
+        let data = match select(direct, pin!(self.ctx.rt.sleep_until(begun + self.patience(&seat)))).await {
             Either::Left((data, _)) => data,
             Either::Right((_, direct)) => match self.late(columns, column, row, crcs, direct).await {
                 Answer::Around(data) => {
@@ -151,14 +152,14 @@ impl Core {
                 Answer::Direct(data) => data,
             },
         };
-        seat.speed.took(self.rt.turned() - begun);
+        seat.speed.took(self.ctx.rt.turned() - begun);
         Answer::Direct(data)
     }
 
     /// The block at `place`: at once when its member is in, not slow, and says what matches. `None` when it is not so, or
     /// the block cannot be had.
     pub async fn read_place(&self, place: Place) -> Option<Buf> {
-        let (column, row) = Seg::place(place.pba.block, self.shape.zone_blocks);
+        let (column, row) = Seg::place(place.pba.block, self.ctx.shape.zone_blocks);
         let slot = *self.segments.read().segments.get(&place.pba.segment)?.slots.get(column)?;
         let (member, zone) = slot?;
         let seat = self.seat(member).filter(|seat| seat.is_in() && zone < seat.layout.zones)?;
@@ -167,9 +168,9 @@ impl Core {
         }
         self.detours.earn();
         seat.speed.asked.set(seat.speed.asked.get() + 1);
-        let begun = self.rt.turned();
+        let begun = self.ctx.rt.turned();
         let direct = pin!(self.read_of(&seat, seat.layout.zone_row(zone, row), 1));
-        let (data, columns) = match select(direct, pin!(self.rt.sleep_until(begun + self.patience(&seat)))).await {
+        let (data, columns) = match select(direct, pin!(self.ctx.rt.sleep_until(begun + self.patience(&seat)))).await {
             Either::Left((data, _)) => (data, None),
             Either::Right((_, direct)) => {
                 let columns = self.columns(place.pba.segment)?;
@@ -182,7 +183,7 @@ impl Core {
                 }
             }
         };
-        seat.speed.took(self.rt.turned() - begun);
+        seat.speed.took(self.ctx.rt.turned() - begun);
         match data {
             Some(data) if crc32c(&data) == place.crc || planted(Canary::ChecksumIgnored) => Some(data),
             data => {
@@ -221,7 +222,7 @@ impl Core {
     }
 
     fn went_around(&self, seat: &Seat, begun: Nanos) {
-        seat.speed.took(self.rt.turned() - begun);
+        seat.speed.took(self.ctx.rt.turned() - begun);
         add(&seat.speed.around, 1);
     }
 
@@ -238,7 +239,7 @@ impl Core {
     ) -> Answer {
         let rows = crcs.len() as u32;
         let around = pin!(self.go_around(columns, column, row, crcs, detour));
-        let around = match select(around, pin!(self.rt.sleep(self.patience(seat)))).await {
+        let around = match select(around, pin!(self.ctx.rt.sleep(self.patience(seat)))).await {
             Either::Left((Some(data), _)) => {
                 add(&seat.speed.around, 1);
                 return Answer::Around(data);
@@ -263,21 +264,21 @@ impl Core {
     /// each by [`Core::read_or_go_around`]. What lies between is not wanted, so an error says nothing of the member.
     pub async fn read_if_soon(&self, columns: &Columns, column: usize, row: u32, rows: u32) -> Option<Buf> {
         let (seat, zone) = self.slot_seat(columns, column).filter(|(seat, _)| !self.is_slow(seat))?;
-        let begun = self.rt.turned();
+        let begun = self.ctx.rt.turned();
         let read = pin!(seat.read(seat.layout.zone_row(zone, row), Buf::for_overwrite(rows as usize * BLOCK_BYTES)));
         let patience = if planted(Canary::RunWaitedFor) { Duration::from_secs(3600) } else { DEADLINE_MAX };
-        let data = match select(read, pin!(self.rt.sleep_until(begun + patience))).await {
+        let data = match select(read, pin!(self.ctx.rt.sleep_until(begun + patience))).await {
             Either::Left(((Ok(()), data), _)) => Some(data),
             Either::Left(((Err(_), _), _)) | Either::Right(_) => None,
         };
-        seat.speed.took(self.rt.turned() - begun);
+        seat.speed.took(self.ctx.rt.turned() - begun);
         data
     }
 
     async fn timed(&self, columns: &Columns, column: usize, row: u32, rows: u32, seat: &Seat) -> Answer {
-        let begun = self.rt.turned();
+        let begun = self.ctx.rt.turned();
         let data = self.read_column(columns, column, row, rows).await;
-        seat.speed.took(self.rt.turned() - begun);
+        seat.speed.took(self.ctx.rt.turned() - begun);
         Answer::Direct(data)
     }
 

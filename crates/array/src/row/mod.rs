@@ -15,7 +15,8 @@ use rt::{Buf, Bytes, IoError};
 
 use crate::canary::{Canary, planted};
 use crate::core::Core;
-use crate::member::seat::{Seat, add};
+use crate::ctx::figures::add;
+use crate::member::seat::Seat;
 use crate::row::detour::Answer;
 
 /// Times a read is tried before its column counts as unreadable: an error may pass (a controller reset).
@@ -108,7 +109,7 @@ impl Core {
             if attempt == READ_TRIES {
                 break;
             }
-            self.rt.sleep(READ_PAUSE).await;
+            self.ctx.rt.sleep(READ_PAUSE).await;
             let (result, back) = seat.read(at, buf).await;
             buf = back;
             match result {
@@ -116,22 +117,22 @@ impl Core {
                 Err(next) => error = next,
             }
         }
-        add(&self.tally.columns_unread, 1);
+        add(&self.ctx.figures.columns_unread, 1);
         None
     }
 
     /// Asks until what it hears is not `lost`, for some seconds as long as drives fail to read: for who makes lost blocks bad
     /// ones, which nobody takes back. What was read and does not match its checksum is not asked for again.
     pub async fn ask_for_good<T>(&self, lost: impl Fn(&T) -> bool, ask: impl AsyncFn() -> T) -> T {
-        let begun = self.rt.now();
+        let begun = self.ctx.rt.now();
         loop {
-            let unread = self.tally.columns_unread.get();
+            let unread = self.ctx.figures.columns_unread.get();
             let heard = ask().await;
-            let may_pass = self.tally.columns_unread.get() != unread && self.rt.now() - begun < LOST_AFTER;
+            let may_pass = self.ctx.figures.columns_unread.get() != unread && self.ctx.rt.now() - begun < LOST_AFTER;
             if !lost(&heard) || !may_pass || self.writable().is_err() || planted(Canary::GivenUpAtOnce) {
                 return heard;
             }
-            self.rt.sleep(LOST_PAUSE).await;
+            self.ctx.rt.sleep(LOST_PAUSE).await;
         }
     }
 
@@ -306,7 +307,7 @@ impl Core {
         let lost: Vec<usize> = (0..have.len()).filter(|&c| have[c].is_none()).collect();
         let mut all: Vec<Buf> = have.into_iter().map(|b| b.unwrap_or_else(|| Buf::zeroed(len))).collect();
         let mut slices: Vec<&mut [u8]> = all.iter_mut().map(|b| &mut b[..]).collect();
-        erasure::reconstruct(self.kernel, usize::from(k), usize::from(m), &mut slices, &lost).ok()?;
+        erasure::reconstruct(self.ctx.kernel, usize::from(k), usize::from(m), &mut slices, &lost).ok()?;
         Some(all.swap_remove(column))
     }
 
@@ -317,10 +318,10 @@ impl Core {
         }
         let Some((seat, zone)) = self.slot_seat(columns, column) else { return };
         let Some(done) = self.write_back(columns, column, row, block.freeze()).await else { return };
-        add(&self.tally.repaired_blocks, 1);
+        add(&self.ctx.figures.repaired_blocks, 1);
         let outcome = if done.is_ok() { "repaired from its row" } else { "could not be written back" };
         let at = seat.layout.zone_row(zone, row);
-        self.warn(format!("block {at} of {} did not match its checksum; {outcome}", seat.drive_name()));
+        self.ctx.warn(format!("block {at} of {} did not match its checksum; {outcome}", seat.drive_name()));
     }
 
     /// Writes what a block must be, proven, over what it is; `None` when it is not there any more or nothing is written.
@@ -345,7 +346,7 @@ impl Core {
             drop(pin);
             done
         };
-        let done = self.rt.spawn(write).await;
+        let done = self.ctx.rt.spawn(write).await;
         if let Err(error) = done
             && !matches!(error, rt::IoError::Gone | rt::IoError::NoSpace | rt::IoError::Conflict)
         {

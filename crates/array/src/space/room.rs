@@ -11,7 +11,8 @@ use base::{MemberId, SegmentId};
 use ondisk::{Level, MemberState, Scheme};
 
 use crate::canary::{Canary, planted};
-use crate::core::{Core, Phase};
+use crate::core::Core;
+use crate::ctx::Wish;
 use crate::fault::Fault;
 use crate::log::StreamId;
 use crate::member::seat::Seat;
@@ -141,7 +142,7 @@ impl Drop for Promise {
     fn drop(&mut self) {
         let Some(core) = self.core.upgrade() else { return };
         core.room.promised.set(core.room.promised.get() - self.blocks);
-        core.changed.wake();
+        core.ctx.changed.wake();
     }
 }
 
@@ -178,7 +179,7 @@ impl Core {
         self.room.map_blocks.set(self.count_map_blocks());
         self.room.ladder.set(Some(ladder));
         let narrow = self.units(false, false);
-        let shape = &self.shape;
+        let shape = &self.ctx.shape;
         let segments = plan::segments_of(&narrow.zones, narrow.width);
         let segments = segments.saturating_sub(Ladder::of(segments).held);
         let fits = segments * narrow.k as u64 * u64::from(shape.zone_blocks) * u64::from(shape.usable_permille) / 1000;
@@ -229,7 +230,7 @@ impl Core {
 
     /// Blocks that a request of `n` payload blocks can take at most: headers and padding of its records.
     fn cost(&self, n: u64) -> u64 {
-        let k = self.shape.scheme.k() as u64;
+        let k = self.ctx.shape.scheme.k() as u64;
         n + (n / 128 + 1) * (k + 1)
     }
 
@@ -239,10 +240,10 @@ impl Core {
         let turn = pace.queue().await;
         let promise = loop {
             let promise = self.admit(n, Rung::Write).await;
-            match pace.wait(self.rt.now().0) {
+            match pace.wait(self.ctx.rt.now().0) {
                 Some(nap) if promise.is_ok() => {
                     drop(promise);
-                    self.rt.sleep(nap).await;
+                    self.ctx.rt.sleep(nap).await;
                 }
                 Some(_) | None => break promise,
             }
@@ -272,17 +273,17 @@ impl Core {
             let spare = self.room.above(rung);
             // A segment has one zone of data at least: mostly that is enough to know.
             let has_room =
-                wanted <= spare * u64::from(self.shape.zone_blocks) || wanted <= spare * self.segment_blocks_now();
+                wanted <= spare * u64::from(self.ctx.shape.zone_blocks) || wanted <= spare * self.segment_blocks_now();
             // Twice what begins a checkpoint: wait for it.
             has_room && self.memtable_share() < 2.0
         };
-        let over = || self.phase.get() != Phase::Open || self.closing.get() || self.no_room_for_long();
-        self.changed.until(|| over() || fits()).await;
+        let over = || !self.ctx.is_open() || self.ctx.is_closing() || self.no_room_for_long();
+        self.ctx.changed.until(|| over() || fits()).await;
         self.writable()?;
         if self.no_room_for_long() && !planted(Canary::HostsWaitForRoom) {
             return Err(Fault::NoRoom);
         }
-        if self.closing.get() {
+        if self.ctx.is_closing() {
             return Err(Fault::Closed);
         }
         self.room.promised.set(self.room.promised.get() + cost);
@@ -296,7 +297,7 @@ impl Core {
 
     /// What new segments are made of: units that give one zone to a segment at most.
     fn units(&self, free: bool, short: bool) -> Units {
-        let full = self.shape.scheme;
+        let full = self.ctx.shape.scheme;
         let seats = self.seats.borrow();
         let zones_of = |s: &Rc<Seat>| if free { s.zones_free() as u32 } else { s.layout.zones };
         let members = || seats.iter().filter(|s| s.takes_columns()).map(zones_of).collect::<Vec<u32>>();
@@ -331,7 +332,7 @@ impl Core {
 
     /// Data blocks of a new segment.
     pub fn segment_blocks_now(&self) -> u64 {
-        self.units(false, self.room.short.get()).k as u64 * u64::from(self.shape.zone_blocks)
+        self.units(false, self.room.short.get()).k as u64 * u64::from(self.ctx.shape.zone_blocks)
     }
 
     /// What zones are worth when they are free, as members are now.
@@ -339,8 +340,8 @@ impl Core {
         let seats = self.seats.borrow();
         let short = self.room.short.get();
         let width = self.units(false, short).width as i64;
-        let copies = self.shape.scheme.tolerates() + 1;
-        let groups = match self.shape.scheme {
+        let copies = self.ctx.shape.scheme.tolerates() + 1;
+        let groups = match self.ctx.shape.scheme {
             Scheme::Copies { .. } => copy_groups(&seats, copies),
             Scheme::Parity { .. } => None,
         };
@@ -365,7 +366,7 @@ impl Core {
     fn room_in_all(&self, left: u64) -> i64 {
         let worth = self.zones_worth();
         let table = self.segments.read();
-        let zone = i64::from(self.shape.zone_blocks);
+        let zone = i64::from(self.ctx.shape.zone_blocks);
         let of = |s: &Seg| match s.life {
             Life::Spare => 0,
             Life::Open if self.log.appends_to(s.id) => worth.of(s) * (zone - i64::from(s.rows.append)) / zone,
@@ -431,7 +432,7 @@ impl Core {
 
     /// The same after a change.
     pub fn usable_blocks_if(&self, change: Change) -> u64 {
-        let shape = &self.shape;
+        let shape = &self.ctx.shape;
         let leaves = |s: &Seat| s.leaves() || change == Change::Leaves(s.id);
         let counts = |s: &&Rc<Seat>| matches!(s.state(), MemberState::In | MemberState::Out) && !leaves(s);
         let mut by_bay = std::collections::BTreeMap::new();
@@ -454,9 +455,9 @@ impl Core {
 
     /// The scheme of the map's own segments, where it has them.
     pub fn map_scheme(&self) -> Option<Scheme> {
-        match self.shape.level {
+        match self.ctx.shape.level {
             Level::Raid0 if planted(Canary::MapNotMirrored) => None,
-            Level::Raid0 if self.shape.scheme.k() > 1 => Some(Scheme::Copies { k: 1, copies: 2 }),
+            Level::Raid0 if self.ctx.shape.scheme.k() > 1 => Some(Scheme::Copies { k: 1, copies: 2 }),
             Level::Raid0 => Some(Scheme::Parity { k: 1, m: 0 }),
             Level::Raid10 { .. } | Level::Raid5 | Level::Raid6 => None,
         }
@@ -491,8 +492,8 @@ impl Core {
         let left = self.segments.read().segments.values().filter(|s| fits(s)).count();
         self.measure_room();
         if found.is_none() || (left <= self.spares_wanted() / 2 && !planted(Canary::SparesLate)) {
-            self.wanted.spares.set(true);
-            self.changed.wake();
+            self.ctx.wishes.ask(Wish::Spares);
+            self.ctx.changed.wake();
         }
         found
     }
@@ -501,7 +502,7 @@ impl Core {
     pub fn replenish_spares(&self) {
         let map_scheme = self.map_scheme().filter(|s| matches!(s, Scheme::Copies { .. }));
         // The map's first: without one nothing comes back.
-        let data = (self.shape.scheme, false, self.spares_wanted());
+        let data = (self.ctx.shape.scheme, false, self.spares_wanted());
         let kinds = map_scheme.map(|s| (s, true, 1)).into_iter().chain([data]);
         for (scheme, for_map, wanted) in kinds {
             let count = |core: &Core| {
@@ -519,7 +520,7 @@ impl Core {
 
     /// Whether a generation would bring spares that are wanted.
     pub fn spares_help(&self) -> bool {
-        if !self.wanted.spares.get() {
+        if !self.ctx.wishes.has(Wish::Spares) {
             return false;
         }
         let table = self.segments.read();
@@ -533,7 +534,7 @@ impl Core {
             have < wanted && choose(&seats, scheme, table.next, self.room.short.get()).is_some()
         };
         let map_scheme = self.map_scheme().filter(|s| matches!(s, Scheme::Copies { .. }));
-        lacks(spares.len() - maps, self.spares_wanted(), self.shape.scheme)
+        lacks(spares.len() - maps, self.spares_wanted(), self.ctx.shape.scheme)
             || map_scheme.is_some_and(|scheme| lacks(maps, 1, scheme))
     }
 
@@ -550,7 +551,7 @@ impl Core {
     /// Takes away spares that have a column on a member that is not in, or leaves: nothing was written to them.
     pub fn drop_broken_spares(&self) {
         let seats = self.seats.borrow();
-        let chosen = choose(&seats, self.shape.scheme, self.segments.read().next, false);
+        let chosen = choose(&seats, self.ctx.shape.scheme, self.segments.read().next, false);
         let whole_possible = chosen.is_some_and(|(_, members)| members.iter().all(Option::is_some));
         let places = self.segments.drop_spares(|seg| {
             let is_in = |m: MemberId| seats[usize::from(m.0)].takes_columns();
@@ -564,9 +565,7 @@ impl Core {
 
     /// Asks the keeper for a checkpoint.
     pub fn want_checkpoint(&self) {
-        if !self.wanted.checkpoint.replace(true) {
-            self.changed.wake();
-        }
+        self.ctx.wish(Wish::Checkpoint);
     }
 
     /// Whether `segment` is being appended to by some stream, or has unfinished records.
@@ -578,6 +577,6 @@ impl Core {
     pub fn room_changed(&self) {
         self.measure_room();
         self.log.poke();
-        self.changed.wake();
+        self.ctx.changed.wake();
     }
 }

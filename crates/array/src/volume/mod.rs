@@ -18,10 +18,11 @@ use rt::{Buf, Bytes, Party};
 
 use crate::canary::{Canary, planted};
 use crate::core::{Core, Vol};
+use crate::ctx::Phase;
+use crate::ctx::figures::add;
 use crate::fault::Fault;
 use crate::log::{Held, Piece, Request, What};
 use crate::map::LEAF_BLOCKS;
-use crate::member::seat::add;
 use crate::space::segment::Seg;
 use crate::sync::RangeGuard;
 use crate::volume::extents::ExtentKind;
@@ -74,8 +75,8 @@ impl Volume {
     /// turns between.
     async fn step(&self, cost: u32) {
         if !planted(Canary::TurnTakenWhole) {
-            let group = self.core.shape.array.0.as_u64_pair().1;
-            self.core.rt.step(Party { group, member: self.client }, cost).await;
+            let group = self.core.ctx.shape.array.0.as_u64_pair().1;
+            self.core.ctx.rt.step(Party { group, member: self.client }, cost).await;
         }
     }
 
@@ -123,7 +124,7 @@ impl Volume {
     }
 
     fn check(&self, offset: u64, bytes: u64) -> Result<(), Fault> {
-        let over = self.core.closing.get() || self.core.phase.get() == crate::core::Phase::Closed;
+        let over = self.core.ctx.is_closing() || self.core.ctx.phase() == Phase::Closed;
         if over || self.vol.state.get() != VolumeState::Live {
             return Err(Fault::Closed);
         }
@@ -146,7 +147,7 @@ impl Volume {
     }
 
     async fn within_own_limits(&self, bytes: u64) -> Result<(), Fault> {
-        if self.core.shape.part.of > 1 {
+        if self.core.ctx.shape.part.of > 1 {
             return Ok(());
         }
         self.core.within_limits(&self.vol, bytes).await
@@ -198,7 +199,7 @@ impl Volume {
     /// Drives are not asked any more once the array is closed, or another server has them: that is no error of the medium.
     fn as_seen(&self, fault: Fault) -> Fault {
         match fault {
-            Fault::Medium if self.core.phase.get() == crate::core::Phase::Closed => Fault::Closed,
+            Fault::Medium if self.core.ctx.phase() == Phase::Closed => Fault::Closed,
             Fault::Medium => self.core.readable().err().unwrap_or(fault),
             other => other,
         }
@@ -223,7 +224,7 @@ impl Volume {
 
     async fn read_blocks_there(&self, first: Lba, n: usize) -> Result<Bytes, Fault> {
         let resolved = self.core.resolve(&self.vol, first, n).await?;
-        let runs = runs(&resolved.refs, self.core.shape.zone_blocks)?;
+        let runs = runs(&resolved.refs, self.core.ctx.shape.zone_blocks)?;
         if let [(0, places)] = &runs[..]
             && places.len() == n
         {
@@ -247,7 +248,7 @@ impl Volume {
     /// A run of places down one column.
     async fn read_places(&self, places: &[Place]) -> Result<Buf, Fault> {
         let columns = self.core.columns(places[0].pba.segment).ok_or(Fault::Medium)?;
-        let (column, row) = Seg::place(places[0].pba.block, self.core.shape.zone_blocks);
+        let (column, row) = Seg::place(places[0].pba.block, self.core.ctx.shape.zone_blocks);
         let crcs: Vec<u32> = places.iter().map(|p| p.crc).collect();
         let run = self.core.read_run(&columns, column, row, &crcs).await;
         if run.lost { Err(Fault::Medium) } else { Ok(run.data) }
@@ -344,7 +345,7 @@ impl Volume {
     pub async fn flush(&self) -> Result<(), Fault> {
         self.check(0, 0)?;
         add(&self.vol.counters.flushes, 1);
-        if self.core.phase.get() == crate::core::Phase::ReadOnly {
+        if self.core.ctx.phase() == Phase::ReadOnly {
             return Ok(());
         }
         self.core.flush().await

@@ -59,16 +59,17 @@ impl Core {
         let unlimited = |l: Limits| l.iops == 0 && l.bytes_per_second == 0;
         let mut waited = false;
         while !unlimited(vol.limits.get()) && !planted(Canary::LimitsForgotten) {
-            let (edition, begin) = (vol.quota.edition.get(), vol.quota.book(vol.limits.get(), bytes, self.rt.now().0));
-            while self.rt.now().0 < begin && vol.quota.edition.get() == edition {
-                if self.closing.get() {
+            let (edition, begin) =
+                (vol.quota.edition.get(), vol.quota.book(vol.limits.get(), bytes, self.ctx.rt.now().0));
+            while self.ctx.rt.now().0 < begin && vol.quota.edition.get() == edition {
+                if self.ctx.is_closing() {
                     return Err(Fault::Closed);
                 }
                 if !waited {
                     waited = true;
-                    crate::member::seat::add(&vol.quota.waited, 1);
+                    crate::ctx::figures::add(&vol.quota.waited, 1);
                 }
-                self.rt.sleep(Duration::from_nanos(begin - self.rt.now().0).min(NAP)).await;
+                self.ctx.rt.sleep(Duration::from_nanos(begin - self.ctx.rt.now().0).min(NAP)).await;
             }
             if vol.quota.edition.get() == edition {
                 break;

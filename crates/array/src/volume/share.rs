@@ -131,7 +131,7 @@ impl Core {
             self.shares.take(share, units);
             return Turn { core: self.clone(), vol: vol.clone(), units, timed: None };
         }
-        let now = self.rt.now().0;
+        let now = self.ctx.rt.now().0;
         share.last.set(now);
         self.count_active(now);
         let size = (bytes.max(4096).next_power_of_two().ilog2() - 12) as usize;
@@ -202,7 +202,7 @@ impl Core {
         if let Some((does, size, began)) = turn.timed
             && shares.active.get() > 1
         {
-            let now = self.rt.now().0;
+            let now = self.ctx.rt.now().0;
             let quickest = &shares.quickest[does as usize][size];
             let (took, before) = ((now - began).max(1), quickest.get());
             let kept = if before == 0 { took } else { took.min(before + before / FORGET + 1) };

@@ -87,7 +87,7 @@ impl Core {
     fn no_space(&self, n: u64) -> Fault {
         if self.room.refused.replace(Some(n)).is_none() {
             let (stored, usable) = (self.stored_at_least(), self.room_usable());
-            self.error(format!(
+            self.ctx.error(format!(
                 "no space is left: {} of {} usable blocks are stored, and writes to new blocks are refused",
                 stored, usable
             ));
@@ -102,7 +102,7 @@ impl Core {
         let full = self.stored_at_least() + n > self.room_usable();
         if !full {
             self.room.refused.set(None);
-            self.note("there is space again: writes to new blocks continue".to_owned());
+            self.ctx.note("there is space again: writes to new blocks continue".to_owned());
         } else if self.gave_back() && self.writable().is_ok() && !planted(Canary::FullForGood) {
             self.want_checkpoint();
         }

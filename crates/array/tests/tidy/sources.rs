@@ -5,7 +5,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// Fields of `Core`, or of what holds the rooms, and the rooms whose state they are.
-const STATE: [(&str, &str); 24] = [
+const STATE: [(&str, &str); 22] = [
     ("guard", "owner"),
     ("seats", "member"),
     ("no_room", "member"),
@@ -27,9 +27,7 @@ const STATE: [(&str, &str); 24] = [
     ("checkpoints_tried", "jobs"),
     ("rebuild", "jobs"),
     ("scrub", "jobs"),
-    ("wanted", "jobs"),
     ("degrading", "jobs"),
-    ("tally", "engine"),
 ];
 
 /// One file.

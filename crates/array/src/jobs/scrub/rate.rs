@@ -33,7 +33,7 @@ impl Core {
 
     /// What a scrub reads a second at most: as was set, else enough for what is stored now.
     pub(super) fn scrub_rate_now(&self) -> u64 {
-        match self.settings.borrow().scrub_bytes_per_second {
+        match self.ctx.settings().scrub_bytes_per_second {
             0 => rate_for(self.bytes_to_scrub(), self.scrub_interval()),
             rate => rate,
         }
@@ -41,7 +41,7 @@ impl Core {
 
     /// The same, as the scrub that runs has seen it last.
     pub(super) fn scrub_pace(&self) -> u64 {
-        match self.settings.borrow().scrub_bytes_per_second {
+        match self.ctx.settings().scrub_bytes_per_second {
             0 => self.scrub.bytes_per_second.get(),
             rate => rate,
         }
@@ -49,7 +49,7 @@ impl Core {
 
     /// Whether a rate that was set is too low for what is stored, for the array's alarms.
     pub(super) fn scrub_rate_alarm(&self) -> Option<Alarm> {
-        let rate = self.settings.borrow().scrub_bytes_per_second;
+        let rate = self.ctx.settings().scrub_bytes_per_second;
         let (interval, bytes) = (self.scrub_interval()?, self.bytes_to_scrub());
         let least = bytes.div_ceil(interval);
         (rate > 0 && rate < least).then(|| {

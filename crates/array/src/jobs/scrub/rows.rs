@@ -13,8 +13,9 @@ use rt::{Buf, Bytes};
 use super::{Outcome, ScrubKind};
 use crate::canary::{Canary, planted};
 use crate::core::Core;
+use crate::ctx::figures::add;
 use crate::fault::Fault;
-use crate::member::seat::{Seat, add};
+use crate::member::seat::Seat;
 use crate::row::{Columns, Rows};
 use crate::space::segment::pba;
 
@@ -63,7 +64,7 @@ impl Core {
         let mut next_header = 0;
         loop {
             self.writable()?;
-            let begun = self.rt.now();
+            let begun = self.ctx.rt.now();
             let pin = self.pins.pin();
             let Some(columns) = self.columns(id) else { return Ok(()) };
             let rows = self.acked_rows_of(id);
@@ -172,7 +173,7 @@ impl Core {
             }),
             Scheme::Parity { .. } => {
                 let all: Vec<&[u8]> = (0..width).filter_map(|c| have.block(c, r)).collect();
-                all.len() < width || erasure::matches(self.kernel, &all[..k], &all[k..])
+                all.len() < width || erasure::matches(self.ctx.kernel, &all[..k], &all[k..])
             }
         }
     }
@@ -273,7 +274,7 @@ impl Core {
             let unasked = planted(Canary::ScrubBelievesWrites);
             let read = if unasked { None } else { self.read_column(columns, column, row, 1).await };
             if unasked || read.as_deref() == Some(&block[..]) {
-                add(&self.tally.repaired_blocks, 1);
+                add(&self.ctx.figures.repaired_blocks, 1);
                 return Some(Outcome::Repaired);
             }
         }
@@ -285,7 +286,7 @@ impl Core {
         if planted(Canary::ScrubLossForgotten) {
             return Ok(());
         }
-        let place = Place { pba: pba(columns.id, column, row, self.shape.zone_blocks), crc: e.crc };
+        let place = Place { pba: pba(columns.id, column, row, self.ctx.shape.zone_blocks), crc: e.crc };
         let marked = match e.what {
             What::Block(volume, lba) => self.mark_if_lost((volume, lba, place)).await,
             // The merge finds out what it can no longer say.

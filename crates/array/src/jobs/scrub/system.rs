@@ -14,8 +14,9 @@ use rt::{Buf, Bytes, IoError};
 use super::Outcome;
 use crate::canary::{Canary, planted};
 use crate::core::Core;
+use crate::ctx::figures::add;
 use crate::fault::Fault;
-use crate::member::seat::{Seat, add};
+use crate::member::seat::Seat;
 
 impl Core {
     /// Reads every label and generation and puts right what is wrong.
@@ -23,7 +24,7 @@ impl Core {
         if planted(Canary::ScrubSystemSkipped) {
             return Ok(());
         }
-        let begun = self.rt.now();
+        let begun = self.ctx.rt.now();
         for seat in self.seats_in() {
             self.scrub_labels(&seat).await;
             self.writable()?;
@@ -60,7 +61,7 @@ impl Core {
                 None => wrong.push((at, result.is_ok())),
             }
         }
-        let label = right.unwrap_or_else(|| self.label_of(seat, self.name.borrow().clone()));
+        let label = right.unwrap_or_else(|| self.label_of(seat, self.ctx.name.clone()));
         for (at, read) in wrong {
             let image = Buf::from_slice(&label.encode_at(at)).freeze();
             self.put_right(seat, at, image, "label", read).await;
@@ -125,7 +126,7 @@ impl Core {
         let held = written.is_ok() && result.is_ok() && back[..] == image[..];
         let outcome = if held { Outcome::Repaired } else { Outcome::NotHeld };
         if held {
-            add(&self.tally.repaired_blocks, 1);
+            add(&self.ctx.figures.repaired_blocks, 1);
         }
         let wrong = if read { "is not what was written" } else { "cannot be read" };
         self.scrub_found(seat, &format!("{what} at byte {} {wrong}", at.byte_offset()), outcome);
