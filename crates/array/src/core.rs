@@ -16,7 +16,8 @@ use crate::fault::Fault;
 use crate::log::Log;
 use crate::map::memory::Memory;
 use crate::map::node_cache::NodeCache;
-use crate::member::seat::{Door, Seat};
+use crate::member::Members;
+use crate::member::seat::Door;
 use crate::space::pins::Pins;
 use crate::space::segment::Seg;
 use crate::space::segments::Segments;
@@ -98,12 +99,8 @@ pub struct Core {
     pub ctx: Rc<Context>,
     /// The next entry's number.
     pub next_seq: Cell<Seq>,
-    /// Somebody looks at requests in flight.
-    pub health_kept: Cell<bool>,
-    /// Whether the drives are still this server's to write.
-    pub guard: Rc<crate::owner::Guard>,
-    /// Seats by number.
-    pub seats: RefCell<Vec<Rc<Seat>>>,
+    /// Members.
+    pub members: Members,
     /// Segments.
     pub segments: Segments,
     /// Volumes by id.
@@ -130,20 +127,12 @@ pub struct Core {
     pub being_emptied: RefCell<BTreeMap<base::SegmentId, i64>>,
     /// Segments that the cleaner could not empty lately.
     pub hard_to_clean: RefCell<std::collections::BTreeSet<base::SegmentId>>,
-    /// Members went out and the generation that says so has not taken effect.
-    pub degrading: Cell<bool>,
-    /// Members that went out since the open.
-    pub failures: Cell<u64>,
     /// How a rebuild goes.
     pub rebuild: crate::jobs::rebuild::Progress,
     /// Reads around slow members that may still be made.
     pub detours: crate::row::detour::Budget,
     /// How a scrub goes.
     pub scrub: crate::jobs::scrub::Progress,
-    /// Writes that wait for room where members lie.
-    pub no_room: crate::member::no_room::Waits,
-    /// Host flushes.
-    pub flushes: crate::member::flush::Flushes,
     /// What hosts may still take.
     pub room: crate::space::room::Room,
     /// Handles on volumes that were given out: each is a client.
@@ -158,11 +147,9 @@ impl Core {
     /// An array at rest, to be filled by create or recovery.
     pub fn new(rt: &Rt, name: String, shape: Shape, phase: Phase) -> Rc<Core> {
         Rc::new_cyclic(|core| Core {
-            guard: crate::owner::Guard::new(core.clone()),
             ctx: Rc::new(Context::new(rt, name, shape, phase)),
             next_seq: Cell::new(Seq(1)),
-            health_kept: Cell::default(),
-            seats: RefCell::default(),
+            members: Members::new(crate::owner::Guard::new(core.clone())),
             segments: Segments::default(),
             volumes: RefCell::default(),
             next_volume: Cell::new(1),
@@ -183,28 +170,14 @@ impl Core {
             checkpoints_tried: Cell::new(0),
             being_emptied: RefCell::default(),
             hard_to_clean: RefCell::default(),
-            degrading: Cell::new(false),
-            failures: Cell::new(0),
             rebuild: crate::jobs::rebuild::Progress::default(),
             detours: crate::row::detour::Budget::default(),
             scrub: crate::jobs::scrub::Progress::default(),
-            no_room: crate::member::no_room::Waits::default(),
-            flushes: crate::member::flush::Flushes::default(),
             room: crate::space::room::Room::default(),
             clients: Cell::new(0),
             volume_changes: Cell::new(0),
             shares: crate::volume::share::Shares::default(),
         })
-    }
-
-    /// The member of a seat.
-    pub fn seat(&self, id: MemberId) -> Option<Rc<Seat>> {
-        self.seats.borrow().get(usize::from(id.0)).cloned()
-    }
-
-    /// Members that take part.
-    pub fn seats_in(&self) -> Vec<Rc<Seat>> {
-        self.seats.borrow().iter().filter(|s| s.is_in()).cloned().collect()
     }
 
     /// What a request that writes gets when the array does not take it.
@@ -219,7 +192,7 @@ impl Core {
 
     /// Why it is frozen.
     pub fn frozen_by(&self) -> Fault {
-        if self.guard.is_lost() { Fault::TakenOver } else { Fault::Frozen }
+        if self.members.guard.is_lost() { Fault::TakenOver } else { Fault::Frozen }
     }
 
     /// What a read gets when what it would find may be old.
@@ -243,7 +216,7 @@ impl Core {
     }
 
     fn survive(&self, which: impl Fn(&Seg) -> bool, without: &[MemberId]) -> bool {
-        let seats = self.seats.borrow();
+        let seats = self.members.all();
         let gone = |m: MemberId| !seats[usize::from(m.0)].is_in() || without.contains(&m);
         let table = self.segments.read();
         let fine = |s: &Seg| s.scheme.survives(|c| s.slots[c].is_none_or(|(m, _)| gone(m)));
@@ -253,17 +226,12 @@ impl Core {
     /// An open that was refused: nothing is asked of the drives any more, and nobody looks after them.
     pub fn give_up(&self) {
         self.ctx.close();
-        self.close_doors(Door::Shut);
+        self.members.close_doors(Door::Shut);
         self.ctx.changed.wake();
     }
 
     /// Hosts see other volumes than before, or the same with another name or size.
     pub fn volumes_have_changed(&self) {
         self.volume_changes.set(self.volume_changes.get() + 1);
-    }
-
-    /// Whether all members that are in keep what they completed.
-    pub fn no_volatile_cache(&self) -> bool {
-        self.seats.borrow().iter().filter(|s| s.is_in()).all(|s| !s.volatile())
     }
 }

@@ -129,7 +129,7 @@ impl Core {
     }
 
     fn exposure_alarm(&self, exposure: &Exposure) -> Option<Alarm> {
-        if self.guard.is_lost() {
+        if self.members.guard.is_lost() {
             let what = "frozen: another server has the array; nothing is read or written here";
             return Some(Alarm::critical(
                 AlarmCode::TakenOver,
@@ -168,7 +168,7 @@ impl Core {
     }
 
     fn drive_alarms(&self) -> Vec<Alarm> {
-        let seats = self.seats.borrow();
+        let seats = self.members.all();
         let alarm = |s: &std::rc::Rc<Seat>| match self.seat_state(s) {
             SeatState::Failed => {
                 let what = format!("{} failed", s.title());

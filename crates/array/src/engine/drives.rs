@@ -20,7 +20,7 @@ use crate::space::room::Change;
 
 impl Array {
     fn member(&self, seat: MemberId) -> Result<Rc<Seat>, Refused> {
-        let known = self.core.seat(seat).filter(|s| s.state() != MemberState::Vacant);
+        let known = self.core.members.seat(seat).filter(|s| s.state() != MemberState::Vacant);
         known.ok_or_else(|| {
             let (what, todo) = (format!("seat {}", seat.0), "Name one that is listed");
             Refused::new(RefusedCode::NotFound, what, "there is no such seat", todo).by(Remedy::ListSeats)
@@ -29,12 +29,12 @@ impl Array {
 
     /// What the drive of a seat is called, also of one that has left.
     pub(crate) fn drive_of(&self, seat: MemberId) -> Result<String, Refused> {
-        self.core.seat(seat).map_or_else(|| self.member(seat), Ok).map(|member| member.drive_name().to_owned())
+        self.core.members.seat(seat).map_or_else(|| self.member(seat), Ok).map(|member| member.drive_name().to_owned())
     }
 
     /// What the drives are called that sat in this one's bay before it, as far as it is known yet.
     pub(crate) fn predecessors(&self, seat: MemberId) -> Vec<String> {
-        let seats = self.core.seats.borrow();
+        let seats = self.core.members.all();
         let Some(own) = seats.get(usize::from(seat.0)) else { return vec![] };
         let before = seats.iter().filter(|s| s.id != seat && s.bay() == own.bay());
         before.filter(|s| s.state() != MemberState::Vacant).map(|s| s.drive_name().to_owned()).collect()
@@ -42,7 +42,7 @@ impl Array {
 
     /// The seat of the drive of this name; of several the one of this number, else one that is not out.
     pub(crate) fn seat_of(&self, like: MemberId, drive: &str) -> Option<MemberId> {
-        let seats = self.core.seats.borrow();
+        let seats = self.core.members.all();
         let known = |s: &&Rc<Seat>| s.drive_name() == drive && s.state() != MemberState::Vacant;
         let best = seats.iter().filter(known).min_by_key(|s| (s.id != like, s.state() == MemberState::Out));
         best.map(|s| s.id)
@@ -50,13 +50,13 @@ impl Array {
 
     /// Whether the drive of this name takes part, or is a spare.
     pub(crate) fn has_drive(&self, drive: &str) -> bool {
-        let seats = self.core.seats.borrow();
+        let seats = self.core.members.all();
         seats.iter().any(|s| s.drive_name() == drive && (s.is_in() || s.state() == MemberState::Spare))
     }
 
     /// Whether a label is that of a member.
     pub(crate) fn has_member(&self, label: &Label) -> bool {
-        let seat = self.core.seat(label.seat);
+        let seat = self.core.members.seat(label.seat);
         seat.is_some_and(|seat| seat.uuid() == label.member && seat.state() != MemberState::Vacant)
     }
 
@@ -83,7 +83,7 @@ impl Array {
     pub(crate) fn uses_up_redundancy(&self, seat: MemberId) -> bool {
         let core = &self.core;
         let lost = [seat];
-        core.seat(seat).is_some_and(|s| s.is_in())
+        core.members.seat(seat).is_some_and(|s| s.is_in())
             && core.survivable_without(&lost)
             && core.may_fail_without(&lost) == 0
     }
@@ -183,7 +183,7 @@ impl Array {
 
     /// Whether another drive has the place of this seat's, or it has none: its drive has left, or is a spare.
     pub(crate) fn place_is_taken(&self, seat: MemberId) -> bool {
-        self.core.seat(seat).is_none_or(|old| match old.state() {
+        self.core.members.seat(seat).is_none_or(|old| match old.state() {
             MemberState::Out => self.core.bay_filled(old.bay()),
             MemberState::Vacant | MemberState::Spare => true,
             MemberState::In => false,
@@ -240,7 +240,7 @@ impl Array {
     }
 
     fn next_bay(&self) -> u16 {
-        self.core.seats.borrow().iter().map(|s| s.bay()).max().unwrap_or(0) + 1
+        self.core.members.all().iter().map(|s| s.bay()).max().unwrap_or(0) + 1
     }
 
     /// Lets a member go for good: its columns are moved to the others, or what is live in them is; then it leaves
@@ -303,7 +303,7 @@ impl Array {
         }
         let raid0 = core.ctx.shape.level == ondisk::Level::Raid0 && core.ctx.shape.scheme.k() > 1;
         let least = core.ctx.shape.scheme.tolerates() + if raid0 { 2 } else { 1 };
-        let left = core.seats.borrow().iter().filter(|s| s.takes_columns() && s.id != seat.id).count();
+        let left = core.members.all().iter().filter(|s| s.takes_columns() && s.id != seat.id).count();
         let room = BlockCount(core.usable_blocks_if(Change::Leaves(seat.id))).bytes();
         if left < least {
             let why = format!("{left} drives would remain, and {} needs at least {least}", core.ctx.shape.level);
@@ -321,7 +321,7 @@ impl Array {
 
     /// Resolves when a member that leaves has left and its label is wiped, or stays after all; whether it has left.
     pub async fn drive_left(&self, seat: MemberId) -> bool {
-        let Some(member) = self.core.seat(seat) else { return true };
+        let Some(member) = self.core.members.seat(seat) else { return true };
         let core = &self.core;
         core.ctx.changed.until(|| !core.ctx.is_open() || !core.is_leaving(&member)).await;
         member.state() == MemberState::Vacant
@@ -333,7 +333,7 @@ impl Array {
         let core = &self.core;
         let gone = |s: &&Rc<Seat>| matches!(s.state(), MemberState::Out | MemberState::Vacant);
         // Of one that leaves the label is still to be wiped.
-        let seats = core.seats.borrow();
+        let seats = core.members.all();
         seats.iter().filter(gone).filter(|s| !core.is_leaving(s)).filter_map(|s| s.drive.clone()).collect()
     }
 
@@ -347,14 +347,12 @@ impl Array {
             MemberState::Vacant => !core.is_leaving(seat),
             MemberState::In | MemberState::Spare => false,
         };
-        let mut seats = core.seats.borrow_mut();
-        for seat in seats.iter_mut() {
-            let idle = seat.drive.as_ref().is_some_and(|drive| drive.in_flight() == 0);
-            if idle && has_left(seat) && core.writable().is_ok() && !planted(Canary::FormerKept) {
-                *seat = seat.let_go();
-            }
+        let idle = |seat: &Rc<Seat>| seat.drive.as_ref().is_some_and(|drive| drive.in_flight() == 0);
+        let former: Vec<Rc<Seat>> = core.members.all().iter().filter(|s| idle(s) && has_left(s)).cloned().collect();
+        if core.writable().is_ok() && !planted(Canary::FormerKept) {
+            former.iter().for_each(|seat| core.members.replace(seat.let_go()));
         }
-        seats.iter().filter_map(|s| s.drive.as_ref()).map(|drive| drive.info().name.clone()).collect()
+        core.members.all().iter().filter_map(|s| s.drive.as_ref()).map(|drive| drive.info().name.clone()).collect()
     }
 
     /// Labels a drive and gives it a seat, not yet in.
@@ -387,10 +385,9 @@ impl Array {
         core.reserve_joining(&drive).await?;
         write_label(&drive, &label).await.map_err(|e| Refused::io(&format!("cannot write to {name}"), e))?;
         // In reserve until the caller knows better: its number is taken.
-        let seat = seat_for(&label, drive, bay, MemberState::Spare, &core.guard);
-        let mut seats = core.seats.borrow_mut();
-        match seats.get_mut(usize::from(number.0)) {
-            Some(place) if place.state() == MemberState::Vacant => *place = seat.clone(),
+        let seat = seat_for(&label, drive, bay, MemberState::Spare, &core.members.guard);
+        match core.members.seat(number) {
+            Some(place) if place.state() == MemberState::Vacant => core.members.replace(seat.clone()),
             Some(_) => {
                 return Err(Refused::new(
                     RefusedCode::Drives,
@@ -399,14 +396,14 @@ impl Array {
                     "Try again",
                 ));
             }
-            None => seats.push(seat.clone()),
+            None => core.members.add(seat.clone()),
         }
         Ok(seat)
     }
 
     /// The number of a seat that nobody has, nor is about to leave.
     fn free_seat(&self) -> Result<MemberId, Refused> {
-        let seats = self.core.seats.borrow();
+        let seats = self.core.members.all();
         let vacant = |s: &Rc<Seat>| s.state() == MemberState::Vacant && !self.core.is_leaving(s);
         let number = seats.iter().position(vacant).unwrap_or(seats.len());
         if seats.iter().filter(|s| s.takes_columns()).count() >= MEMBERS_MAX || number >= ondisk::generation::SEATS_MAX

@@ -78,7 +78,7 @@ impl Core {
             needed.map(|s| self.to_spare_without(s, members).unwrap_or(0)).min().unwrap_or_else(|| self.tolerates());
         let unnamed = self.rebuild.unnamed_to_spare.get().filter(|_| listed_counts);
         // An array of which nothing is left holds nothing.
-        let some_stay = self.seats_in().iter().filter(|s| !members.contains(&s.id)).count().saturating_sub(1);
+        let some_stay = self.members.seats_in().iter().filter(|s| !members.contains(&s.id)).count().saturating_sub(1);
         worst.min(unnamed.unwrap_or(worst)).min(some_stay)
     }
 
@@ -88,7 +88,7 @@ impl Core {
     }
 
     fn to_spare_without(&self, seg: &Seg, members: &[MemberId]) -> Option<usize> {
-        let gone = |m: MemberId| members.contains(&m) || self.seat(m).is_none_or(|s| !s.is_in());
+        let gone = |m: MemberId| members.contains(&m) || self.members.seat(m).is_none_or(|s| !s.is_in());
         seg.scheme.to_spare(|c| seg.slots[c].is_none_or(|(m, _)| gone(m)))
     }
 
@@ -97,7 +97,7 @@ impl Core {
         if self.tolerates() == 0 {
             return false;
         }
-        let seats = self.seats.borrow();
+        let seats = self.members.all();
         if seats.iter().any(|s| s.state() == MemberState::Spare && s.drive.is_some()) {
             return true;
         }
@@ -116,7 +116,7 @@ impl Core {
     /// Seats whose drive failed, and seats whose drive is missing, where no other has taken the place.
     pub fn seats_out(&self) -> (Vec<u16>, Vec<u16>) {
         use crate::engine::status::SeatState;
-        let seats = self.seats.borrow();
+        let seats = self.members.all();
         let with = |state| seats.iter().filter(|s| self.seat_state(s) == state).map(|s| s.bay()).collect();
         (with(SeatState::Failed), with(SeatState::Missing))
     }

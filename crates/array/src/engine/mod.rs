@@ -152,7 +152,7 @@ impl Array {
         self.core.pins.wake();
         self.core.ctx.changed.wake();
         // A background task may be between a read and the write that follows from it.
-        self.core.close_doors(Door::Shut);
+        self.core.members.close_doors(Door::Shut);
         self.core.come_to_rest(result.is_ok()).await;
         if self.core.may_still_write() {
             // Another server that found the array released could meet what lands late.
@@ -303,7 +303,7 @@ impl Array {
     /// volatile where it was not: as long as it stays, they need not be looked at.
     #[must_use]
     pub fn volume_changes(&self) -> (u64, bool) {
-        (self.core.volume_changes.get(), self.core.no_volatile_cache())
+        (self.core.volume_changes.get(), self.core.members.no_volatile_cache())
     }
 
     /// A volume by name.

@@ -62,7 +62,7 @@ impl Core {
     fn usable_after(&self, old: Option<&Seat>, zones: u32) -> Option<u64> {
         let counts = |s: &&std::rc::Rc<Seat>| matches!(s.state(), MemberState::In | MemberState::Out);
         let largest = || {
-            let seats = self.seats.borrow();
+            let seats = self.members.all();
             seats.iter().filter(counts).filter(|s| !s.leaves()).max_by_key(|s| s.layout.zones).map(|s| s.bay())
         };
         let bay = old.map(|old| old.bay()).or_else(largest)?;

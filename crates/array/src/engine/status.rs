@@ -348,7 +348,7 @@ impl Core {
             live_share: ratio(live, blocks_in),
             write_amplification: self.write_amplification(),
             written: self.written(),
-            volatile_cache: !self.no_volatile_cache(),
+            volatile_cache: !self.members.no_volatile_cache(),
             alarms: self.alarms(&exposure, usable_bytes, used_bytes, provisioned_bytes),
             exposure,
             members,
@@ -426,7 +426,7 @@ impl Core {
     }
 
     fn member_lines(&self) -> Vec<MemberStatus> {
-        let seats = self.seats.borrow();
+        let seats = self.members.all();
         let shown = seats.iter().filter(|s| s.state() != MemberState::Vacant);
         shown
             .map(|s| MemberStatus {

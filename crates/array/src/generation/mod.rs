@@ -52,7 +52,7 @@ impl Core {
             let freed: Vec<SegmentId> = self.freeable();
             let generation = self.snapshot(clean(), &freed);
             let rebuilt = self.take_rebuilt();
-            let seats = self.seats_in();
+            let seats = self.members.seats_in();
             if !planted(Canary::CommitBeforeFlush) && !self.flush_all(&seats).await {
                 // Nothing of it was written: the number stays free, and the slot of the one in effect untouched.
                 self.keep_rebuilt_for_later(rebuilt);
@@ -190,7 +190,7 @@ impl Core {
             }
             self.look_for_dead().await;
             let _turn = self.system.gate.pass().await;
-            for seat in self.seats_in().into_iter().filter(|s| s.holds_newest()) {
+            for seat in self.members.seats_in().into_iter().filter(|s| s.holds_newest()) {
                 if self.is_set_back(&seat).await {
                     self.member_set_back(seat.id);
                 }
@@ -269,7 +269,7 @@ impl Core {
     /// Takes empty segments out of the table; their zones are free when nobody looks at them any more.
     fn give_back(&self, freed: &[SegmentId]) {
         let places = self.segments.take_out(freed).into_iter();
-        let zones: Vec<_> = places.filter_map(|(m, zone)| Some((self.seat(m)?, zone))).collect();
+        let zones: Vec<_> = places.filter_map(|(m, zone)| Some((self.members.seat(m)?, zone))).collect();
         if !zones.is_empty() {
             self.zones_on_their_way(zones.len() as i64);
             self.pins.free_later(zones);
@@ -287,10 +287,9 @@ impl Core {
     /// Seats that are out and that no segment names any more are nobody's.
     fn vacate_seats(&self) {
         let table = self.segments.read();
-        for seat in self.seats.borrow().iter() {
+        for seat in self.members.all().iter() {
             let named = |m: MemberId| table.segments.values().any(|s| s.uses(m));
-            let replaced =
-                |bay: u16| self.seats.borrow().iter().any(|s| s.bay() == bay && s.state() == MemberState::In);
+            let replaced = |bay: u16| self.members.all().iter().any(|s| s.bay() == bay && s.state() == MemberState::In);
             if seat.state() == MemberState::Out && !named(seat.id) && replaced(seat.bay()) {
                 seat.is_given_up();
             }
@@ -303,7 +302,7 @@ impl Core {
         remember(&mut ancestors, self.system.id.get());
         let number = Number(self.system.number.get() + 1);
         let id = generation_id(self.system.session, number);
-        self.seats.borrow().iter().for_each(|s| s.gone_with(number));
+        self.members.all().iter().for_each(|s| s.gone_with(number));
         let table = self.segments.read();
         let listed = |s: &&Seg| !freed.contains(&s.id) || planted(Canary::FreedListed);
         Generation {
@@ -325,7 +324,7 @@ impl Core {
             next_volume: self.next_volume.get(),
             replay_from: [self.system.replay_from.get(); SHARDS],
             settings: *self.ctx.settings(),
-            members: self.seats.borrow().iter().map(|s| s.line()).collect(),
+            members: self.members.all().iter().map(|s| s.line()).collect(),
             volumes: self.volumes.borrow().values().map(|v| volume_line(v)).collect(),
             segments: table.segments.values().filter(listed).map(Seg::line).collect(),
         }

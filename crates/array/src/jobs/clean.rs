@@ -233,7 +233,7 @@ impl Core {
         let (written, left) = (self.ctx.figures.host_blocks_written.get(), self.room_left());
         let facts = self.memory.read().active.len();
         let quarter = self.segment_blocks_now() / 4;
-        let members = || self.seats.borrow().iter().map(|s| s.takes_columns()).collect::<Vec<bool>>();
+        let members = || self.members.all().iter().map(|s| s.takes_columns()).collect::<Vec<bool>>();
         let before = members();
         let news = || {
             let ladder = self.rungs();
@@ -424,7 +424,7 @@ impl Core {
     async fn move_once(self: &Rc<Self>, blocks: &[Found]) -> Result<bool, Fault> {
         // Who waits for the pace gains by every one that is read.
         let at_once = MOVES_AT_ONCE + self.pace().waiting();
-        self.seats.borrow().iter().for_each(|seat| seat.moves.set_places(at_once));
+        self.members.all().iter().for_each(|seat| seat.moves.set_places(at_once));
         let mut read = self.read_lives(blocks).await?;
         let mut requests = Vec::with_capacity(read.len());
         let rows = window_rows(self.ctx.shape.zone_blocks) as usize;

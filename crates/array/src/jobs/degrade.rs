@@ -14,7 +14,7 @@ use crate::space::segment::Seg;
 impl Core {
     /// Seals what has a column on a member that is out, commits, lets the log go on.
     pub async fn degrade(&self) {
-        let failures = self.failures.get();
+        let failures = self.members.failures();
         for id in self.broken_open_segments() {
             // All I/O to it returns first; then what was not acknowledged starts anew.
             self.ctx.changed.until(|| !self.log.writing_to(id)).await;
@@ -43,8 +43,8 @@ impl Core {
             return;
         }
         // Another may have gone out after the generation was made up: once more.
-        if self.failures.get() == failures && self.broken_open_segments().is_empty() {
-            self.degrading.set(false);
+        if self.members.failures() == failures && self.broken_open_segments().is_empty() {
+            self.members.is_degraded();
             self.ctx.wishes.ask(Wish::Rebuild);
         }
         self.log.poke();
@@ -56,7 +56,7 @@ impl Core {
             return Vec::new();
         }
         let table = self.segments.read();
-        let seats = self.seats.borrow();
+        let seats = self.members.all();
         let out = |s: &Seg| s.slots.iter().flatten().any(|(m, _)| seats[usize::from(m.0)].state() != MemberState::In);
         table.segments.values().filter(|s| s.is_open() && out(s)).map(|s| s.id).collect()
     }

@@ -36,12 +36,12 @@ impl Core {
     /// Generations that are wanted for their own sake: members out, spares, room.
     async fn keep_generations(self: Rc<Self>) {
         loop {
-            let wanted = || self.degrading.get() || self.spares_help() || self.ctx.wishes.has(Wish::Release);
+            let wanted = || self.members.is_degrading() || self.spares_help() || self.ctx.wishes.has(Wish::Release);
             self.ctx.changed.until(|| self.over() || wanted()).await;
             if self.over() {
                 return;
             }
-            if self.degrading.get() {
+            if self.members.is_degrading() {
                 self.degrade().await;
             } else if self.commit().await.is_err() && self.over() {
                 return;

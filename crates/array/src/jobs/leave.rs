@@ -57,7 +57,7 @@ impl Core {
     /// Whether a member that leaves has nothing left, or has left and carries its label yet.
     pub(crate) fn somebody_may_go(&self) -> bool {
         let gone = !self.rebuild.gone.borrow().is_empty();
-        gone || self.seats.borrow().iter().any(|s| self.may_go(s))
+        gone || self.members.all().iter().any(|s| self.may_go(s))
     }
 
     fn may_go(&self, seat: &Seat) -> bool {
@@ -67,7 +67,7 @@ impl Core {
 
     /// Members with nothing on them leave with the generation that is about to be written.
     pub fn release_members(&self) {
-        for seat in self.seats.borrow().iter().filter(|s| self.may_go(s)) {
+        for seat in self.members.all().iter().filter(|s| self.may_go(s)) {
             seat.is_given_up();
             self.rebuild.going.borrow_mut().push(seat.clone());
         }
@@ -104,7 +104,8 @@ impl Core {
     /// before that.
     pub(crate) async fn wipe_left(&self, found: &[Found], g: &Generation) {
         for f in found.iter().filter(|f| has_left(f, g) && !planted(Canary::LeftLabelStays)) {
-            let Some(seat) = self.seat(f.label.seat).map(|seat| seat.left_by(f.drive.clone(), f.label.layout)) else {
+            let Some(seat) = self.members.seat(f.label.seat).map(|seat| seat.left_by(f.drive.clone(), f.label.layout))
+            else {
                 continue;
             };
             let wiped = f.drive.within(LATE_OUT, seat.wipe()).await;

@@ -100,12 +100,12 @@ impl Progress {
 impl Core {
     /// Whether a column has to be made from the others.
     pub(crate) fn is_lost(&self, slot: &Slot) -> bool {
-        slot.is_none_or(|(m, _)| self.seat(m).is_none_or(|s| s.state() != MemberState::In))
+        slot.is_none_or(|(m, _)| self.members.seat(m).is_none_or(|s| s.state() != MemberState::In))
     }
 
     /// Whether a column has to be somewhere else.
     pub(crate) fn is_homeless(&self, slot: &Slot) -> bool {
-        self.is_lost(slot) || slot.is_some_and(|(m, _)| self.seat(m).is_some_and(|s| s.leaves()))
+        self.is_lost(slot) || slot.is_some_and(|(m, _)| self.members.seat(m).is_some_and(|s| s.leaves()))
     }
 
     /// Sealed or open segments that hold something and lack a column.
@@ -130,7 +130,7 @@ impl Core {
 
     /// Whether a member is out whose bay nobody has taken.
     pub fn lacks_members(&self) -> bool {
-        self.seats.borrow().iter().any(|s| s.state() == MemberState::Out && !self.bay_filled(s.bay()))
+        self.members.all().iter().any(|s| s.state() == MemberState::Out && !self.bay_filled(s.bay()))
     }
 
     /// Segments that are to be rebuilt, and the bytes of their columns that are.
@@ -152,7 +152,7 @@ impl Core {
 
     /// Whether somebody who is in sits in `bay`.
     pub fn bay_filled(&self, bay: u16) -> bool {
-        self.seats.borrow().iter().any(|s| s.bay() == bay && s.is_in())
+        self.members.all().iter().any(|s| s.bay() == bay && s.is_in())
     }
 
     /// Whether one is under way.
@@ -164,7 +164,7 @@ impl Core {
     /// elsewhere, in fewer columns.
     fn lacks_seats(&self, seg: &Seg) -> bool {
         let homeless = seg.slots.iter().filter(|slot| self.is_homeless(slot)).count();
-        let seats = self.seats.borrow().iter().filter(|s| s.takes_columns() && !seg.uses(s.id)).count();
+        let seats = self.members.all().iter().filter(|s| s.takes_columns() && !seg.uses(s.id)).count();
         homeless > seats && !self.lacks_members() && !planted(Canary::TooFewSeats)
     }
 
@@ -196,7 +196,7 @@ impl Core {
         loop {
             let paused = self.ctx.settings().rebuild_paused;
             let wanted = || {
-                let rebuild = self.ctx.wishes.has(Wish::Rebuild) && !self.degrading.get();
+                let rebuild = self.ctx.wishes.has(Wish::Rebuild) && !self.members.is_degrading();
                 rebuild || self.somebody_may_go() || self.ctx.settings().rebuild_paused != paused
             };
             let wait = pin!(self.ctx.changed.until(|| !self.ctx.is_open() || wanted()));
@@ -287,7 +287,7 @@ impl Core {
     /// Whether something is left that has no place for want of room.
     fn room_may_come(&self) -> bool {
         let table = self.segments.read();
-        let seats = self.seats.borrow();
+        let seats = self.members.all();
         let waits = |s: &Seg| {
             let leaves = s.slots.iter().any(|slot| self.is_homeless(slot) && !self.is_lost(slot));
             let lost = s.slots.iter().any(|slot| self.is_lost(slot));
@@ -393,7 +393,7 @@ impl Core {
     /// is nearly empty may be empty when its turn comes.
     fn next_to_rebuild(&self) -> Option<(SegmentId, Way)> {
         let p = &self.rebuild;
-        if p.failures.replace(self.failures.get()) != self.failures.get() {
+        if p.failures.replace(self.members.failures()) != self.members.failures() {
             p.passed_over.borrow_mut().clear();
         }
         let mut segments: Vec<_> = {
@@ -424,7 +424,7 @@ impl Core {
     pub(crate) fn another_can_be_had(&self, table: &Table) -> bool {
         let spare = |s: &Seg| s.is_spare();
         table.segments.values().any(spare)
-            || choose(&self.seats.borrow(), self.ctx.shape.scheme, table.next, self.room.short()).is_some()
+            || choose(&self.members.all(), self.ctx.shape.scheme, table.next, self.room.short()).is_some()
     }
 
     /// Columns that a segment can lose yet.
@@ -503,7 +503,7 @@ impl Core {
 
     /// Spares take the bays of members that are out.
     fn seat_spares(&self) {
-        let seats = self.seats.borrow();
+        let seats = self.members.all();
         for out in seats.iter().filter(|s| s.state() == MemberState::Out && !self.bay_filled(s.bay())) {
             let spare = seats.iter().find(|s| s.state() == MemberState::Spare && s.drive.is_some());
             if let Some(spare) = spare {
@@ -517,7 +517,7 @@ impl Core {
     pub(crate) fn place_for(&self, id: SegmentId, taken: &[MemberId]) -> Option<Rc<Seat>> {
         let table = self.segments.read();
         let seg = table.segments.get(&id)?;
-        let seats = self.seats.borrow().clone();
+        let seats = self.members.all().clone();
         let homeless = seg.slots.iter().filter(|slot| self.is_homeless(slot)).flatten();
         let bays: Vec<u16> = homeless.map(|(m, _)| seats[usize::from(m.0)].bay()).collect();
         let room = |s: &&Rc<Seat>| s.takes_columns() && s.zones_free() > 0 && !seg.uses(s.id) && !taken.contains(&s.id);
@@ -530,8 +530,12 @@ impl Core {
     /// Resolves when no rebuild is running and none is about to, or it is paused.
     pub async fn rebuild_over(&self) {
         let p = &self.rebuild;
-        let busy =
-            || p.running.get() || self.ctx.wishes.has(Wish::Rebuild) || self.degrading.get() || self.somebody_may_go();
+        let busy = || {
+            p.running.get()
+                || self.ctx.wishes.has(Wish::Rebuild)
+                || self.members.is_degrading()
+                || self.somebody_may_go()
+        };
         self.ctx.changed.until(|| !self.ctx.is_open() || !busy()).await;
     }
 }

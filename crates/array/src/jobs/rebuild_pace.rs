@@ -131,7 +131,7 @@ impl Core {
     }
 
     fn rebuild_share(&self) -> (usize, f64) {
-        let drives = self.seats.borrow().iter().filter(|s| s.takes_columns()).count();
+        let drives = self.members.all().iter().filter(|s| s.takes_columns()).count();
         share(self.ctx.settings().rebuild, drives)
     }
 

@@ -92,7 +92,7 @@ impl Core {
             self.rebuild.unnamed_lost.set(self.rebuild.unnamed_lost.get() + 1);
         }
         let Some((member, zone)) = was else { return };
-        let Some(seat) = self.seat(member).filter(|s| s.is_in()) else { return };
+        let Some(seat) = self.members.seat(member).filter(|s| s.is_in()) else { return };
         if planted(Canary::MovedFreedEarly) {
             self.zones_on_their_way(1);
             self.pins.free_later(vec![(seat, zone)]);

@@ -101,7 +101,7 @@ impl Core {
                 .slots
                 .iter()
                 .flatten()
-                .all(|(m, _)| self.seats.borrow()[usize::from(m.0)].state() == MemberState::In);
+                .all(|(m, _)| self.members.all()[usize::from(m.0)].state() == MemberState::In);
             if healthy && seg.is_open() && seg.rows.append < self.ctx.shape.zone_blocks {
                 return Some(segment);
             }

@@ -80,7 +80,7 @@ impl Core {
         let mut writes = Vec::with_capacity(slots.len());
         for (slot, parts) in slots.iter().zip(columns) {
             let Some((member, zone)) = *slot else { continue };
-            let seat = self.seat(member).expect("slots name seats");
+            let seat = self.members.seat(member).expect("slots name seats");
             let at = seat.layout.zone_row(zone, record.row);
             add(&self.ctx.figures.raw_blocks_written, u64::from(record.rows));
             let core = &self;
@@ -108,7 +108,7 @@ impl Core {
     /// Acknowledges, in row order, what is complete. Nothing any more in a segment with a member that went out: what is
     /// not acknowledged there is written again elsewhere, and the generation that seals it has counted its rows.
     fn settle(&self, segment: SegmentId) {
-        let is_in = |m: MemberId| self.seat(m).is_some_and(|s| s.is_in());
+        let is_in = |m: MemberId| self.members.seat(m).is_some_and(|s| s.is_in());
         let whole = |s: &Seg| s.slots.iter().flatten().all(|(m, _)| is_in(*m));
         if !self.segments.read().segments.get(&segment).is_some_and(whole) && !planted(Canary::AckIncomplete) {
             return;
@@ -138,7 +138,8 @@ impl Core {
             let unmerged = Unmerged { row: record.row, last };
             let unmerged = (host_facts && !planted(Canary::ReplayForgotten)).then_some(unmerged);
             let brought = Acknowledged { row: record.row, rows: record.rows, nodes, unmerged };
-            let waiting = self.segments.acknowledge(record.segment, brought, self.no_volatile_cache(), zone_blocks);
+            let waiting =
+                self.segments.acknowledge(record.segment, brought, self.members.no_volatile_cache(), zone_blocks);
             if waiting >= window_rows(zone_blocks) / 2 {
                 self.ctx.wish(Wish::Flush);
             }

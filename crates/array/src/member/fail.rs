@@ -53,7 +53,7 @@ impl Core {
 
     /// Behind a `shut` door it was not asked at all: that says nothing of it.
     fn take_out(&self, member: MemberId, why: &str, shut: Door, why_out: WhyOut) {
-        let Some(seat) = self.seat(member) else { return };
+        let Some(seat) = self.members.seat(member) else { return };
         let door = if planted(Canary::DoorsBlameDrives) { Door::Open } else { seat.door() };
         if seat.state() != MemberState::In || door == Door::Shut || door == shut {
             return;
@@ -61,7 +61,7 @@ impl Core {
         seat.goes_out(why_out);
         self.keep_leavers();
         seat.health.wake();
-        self.failures.set(self.failures.get() + 1);
+        self.members.failures.set(self.members.failures.get() + 1);
         let taken_out = match why_out {
             WhyOut::Missing => "it is now missing",
             WhyOut::Failed | WhyOut::Unsaid => "it has now failed",
@@ -71,7 +71,7 @@ impl Core {
             return;
         }
         if self.survivable() || planted(Canary::LossNotCounted) {
-            self.degrading.set(true);
+            self.members.degrading.set(true);
             self.log.poke();
             self.ctx.changed.wake();
         } else {
@@ -84,7 +84,7 @@ impl Core {
 
     /// A member that leaves in favour of one that went out stays.
     pub fn keep_leavers(&self) {
-        let seats = self.seats.borrow();
+        let seats = self.members.all();
         for seat in seats.iter().filter(|s| s.is_in() && s.leaves()) {
             let in_bay = || seats.iter().filter(|s| s.bay() == seat.bay());
             if in_bay().any(|s| s.state() == MemberState::Out) && !in_bay().any(|s| s.takes_columns()) {
@@ -108,19 +108,19 @@ impl Core {
 
     fn stop_writing(&self) {
         self.ctx.freeze();
-        self.close_doors(Door::ReadOnly);
+        self.members.close_doors(Door::ReadOnly);
         self.fail_all(self.frozen_by());
-        self.degrading.set(false);
+        self.members.is_degraded();
         self.log.poke();
         self.ctx.changed.wake();
     }
 
     /// Another server has the drives: this one stops for good, reads included, since what they find may be another's by now.
     pub fn lose(&self, why: &str) {
-        if self.ctx.phase() == Phase::Closed || self.guard.is_lost() {
+        if self.ctx.phase() == Phase::Closed || self.members.guard.is_lost() {
             return;
         }
-        self.guard.lost();
+        self.members.guard.lost();
         self.ctx.doubt();
         if self.ctx.is_open() {
             self.stop_writing();
@@ -128,14 +128,9 @@ impl Core {
         self.ctx.error(format!("frozen: {why}; nothing is read or written here"));
     }
 
-    /// From here on no drive is asked for more than `door` lets through.
-    pub fn close_doors(&self, door: Door) {
-        self.seats.borrow().iter().for_each(|s| s.close_door(door));
-    }
-
     /// Waits until the generation that marks failed members out has taken effect.
     pub async fn degraded_durably(&self) -> Result<(), Fault> {
-        let waits = || self.degrading.get() && !planted(Canary::FlushBeforeMemberOut);
+        let waits = || self.members.is_degrading() && !planted(Canary::FlushBeforeMemberOut);
         self.ctx.changed.until(|| !waits() || !self.ctx.is_open() || self.no_room_for_long()).await;
         self.writable()?;
         if waits() { Err(Fault::NoRoom) } else { Ok(()) }

@@ -25,25 +25,25 @@ impl Core {
     /// the generation that says so.
     pub async fn flush(&self) -> Result<(), Fault> {
         self.writable()?;
-        let ours = self.flushes.begun.get() + 1;
-        let _turn = self.flushes.gate.pass().await;
-        if self.flushes.done.get() >= ours {
+        let ours = self.members.flushes.begun.get() + 1;
+        let _turn = self.members.flushes.gate.pass().await;
+        if self.members.flushes.done.get() >= ours {
             // One that began after the call is done: it covers this one. (`begun` counts only those that passed.)
             return self.degraded_durably().await;
         }
-        let this = self.flushes.begun.get() + 1;
-        self.flushes.begun.set(this);
+        let this = self.members.flushes.begun.get() + 1;
+        self.members.flushes.begun.set(this);
         loop {
             self.degraded_durably().await?;
             let acked = self.segments.not_durable();
-            let seats = self.seats_in();
+            let seats = self.members.seats_in();
             if self.flush_all(&seats).await {
                 self.segments.are_durable(acked);
                 self.log.poke();
                 break;
             }
         }
-        self.flushes.done.set(this);
+        self.members.flushes.done.set(this);
         self.degraded_durably().await
     }
 

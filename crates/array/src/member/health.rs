@@ -327,7 +327,7 @@ impl Core {
         if planted(Canary::DeadStays) {
             return;
         }
-        let failing = || self.seats_in().into_iter().filter(|s| s.health.reads_fail.get().is_some());
+        let failing = || self.members.seats_in().into_iter().filter(|s| s.health.reads_fail.get().is_some());
         for seat in failing().collect::<Vec<_>>() {
             let [first, last, inner] = seat.layout.labels();
             for at in [first, last, inner, seat.layout.slot(0), seat.layout.slot(1)] {
@@ -362,13 +362,13 @@ impl Core {
     fn survives_without_all(&self, members: &[MemberId]) -> bool {
         // An empty array has no segment that matters; what the log holds is not known before recovery has read it.
         let recovered = !self.ctx.is_recovering() || self.all_survive_without(members);
-        let left = self.seats_in().iter().filter(|s| !members.contains(&s.id)).count();
+        let left = self.members.seats_in().iter().filter(|s| !members.contains(&s.id)).count();
         self.survivable_without(members) && recovered && left >= self.ctx.shape.scheme.k()
     }
 
     /// Begins to look at what is in flight, unless that is done already.
     pub fn start_health(self: &Rc<Self>) {
-        if !self.health_kept.replace(true) {
+        if !self.members.watched.replace(true) {
             let core = self.clone();
             self.ctx.rt.spawn(async move { core.keep_health().await }).detach();
         }
@@ -396,10 +396,10 @@ impl Core {
         let over = || !self.is_watched();
         let mut ends = pin!(self.ctx.changed.until(over));
         loop {
-            for seat in self.seats_in() {
+            for seat in self.members.seats_in() {
                 seat.health.watcher.borrow_mut().get_or_insert_with(|| watcher.clone());
             }
-            let idle = || self.seats_in().iter().all(|s| s.health.oldest().is_none());
+            let idle = || self.members.seats_in().iter().all(|s| s.health.oldest().is_none());
             watcher.since.set(self.ctx.rt.now());
             if idle() {
                 watcher.awake.set(false);
@@ -413,7 +413,7 @@ impl Core {
                 return;
             }
             self.nobody_looked(planned);
-            for seat in self.seats_in() {
+            for seat in self.members.seats_in() {
                 if !over() {
                     self.look_at(&seat).await;
                 }
@@ -425,7 +425,7 @@ impl Core {
     fn nobody_looked(&self, planned: Nanos) {
         let now = self.ctx.rt.now();
         if now > planned {
-            self.seats_in().iter().for_each(|seat| seat.health.forgive(now - planned, now));
+            self.members.seats_in().iter().for_each(|seat| seat.health.forgive(now - planned, now));
         }
     }
 
@@ -473,7 +473,7 @@ impl Core {
     /// A member that was waited for as long as an open, or a close, waits.
     fn silent_for_long(&self) -> Option<Rc<Seat>> {
         let silent = |s: &Rc<Seat>| s.health.waited_for.get().is_some_and(|late| late >= END_WAITS);
-        self.seats_in().into_iter().find(silent).filter(|_| !planted(Canary::EndWaitsForSilent))
+        self.members.seats_in().into_iter().find(silent).filter(|_| !planted(Canary::EndWaitsForSilent))
     }
 
     /// A step of an open, or of a close, unless it waits too long for a drive that does not answer: then which.
@@ -488,7 +488,7 @@ impl Core {
     /// Waits, when the doors are shut, until nothing is in flight to the drives: a background task may be between a read and the
     /// write that follows from it. Not for long for one that is out, or when the array could not be handed over.
     pub async fn come_to_rest(&self, handed_over: bool) {
-        let seats: Vec<Rc<Seat>> = self.seats.borrow().iter().cloned().collect();
+        let seats: Vec<Rc<Seat>> = self.members.all().iter().cloned().collect();
         let rest = |seat: Rc<Seat>| async move {
             let patience = if seat.is_in() && handed_over { END_WAITS } else { LATE_OUT };
             seat.come_to_rest(self.ctx.rt.sleep(patience)).await;
@@ -499,7 +499,7 @@ impl Core {
     /// Whether something is in flight to a member that nobody waits for any more.
     pub fn may_still_write(&self) -> bool {
         let in_flight = |s: &Rc<Seat>| s.is_in() && s.drive.as_ref().is_some_and(|drive| drive.in_flight() > 0);
-        self.seats.borrow().iter().any(in_flight) && !planted(Canary::LateWriteReleased)
+        self.members.all().iter().any(in_flight) && !planted(Canary::LateWriteReleased)
     }
 
     /// Whether more members are late at once than may fail at once: then it is what they share that is slow, a file system or
@@ -508,7 +508,7 @@ impl Core {
         let now = self.ctx.rt.now();
         let late = |s: &Rc<Seat>| s.health.oldest().is_some_and(|(_, begun)| now - begun >= LATE_SUSPECT / 2);
         let mut all: Vec<MemberId> =
-            self.seats_in().iter().filter(|s| s.id != seat.id && late(s)).map(|s| s.id).collect();
+            self.members.seats_in().iter().filter(|s| s.id != seat.id && late(s)).map(|s| s.id).collect();
         if all.is_empty() || planted(Canary::LateApart) {
             return false;
         }
@@ -518,7 +518,7 @@ impl Core {
 
     /// The other members that do not answer either. Those that are gone go out.
     async fn silent_besides(&self, seat: &Rc<Seat>) -> Vec<MemberId> {
-        let others = self.seats_in().into_iter().filter(|s| s.id != seat.id);
+        let others = self.members.seats_in().into_iter().filter(|s| s.id != seat.id);
         let now = self.ctx.rt.now();
         let late = |s: &Seat| s.health.oldest().is_some_and(|(_, begun)| now - begun >= LATE_TOO);
         let asked = others.map(|s| async move {
@@ -542,7 +542,7 @@ impl Core {
     pub fn health_alarms(&self) -> Vec<Alarm> {
         let now = self.ctx.rt.now();
         let mut alarms: Vec<Alarm> = self.room_alarm().into_iter().collect();
-        for seat in self.seats_in() {
+        for seat in self.members.seats_in() {
             if seat.health.waited_for.get().is_some() {
                 let what = format!("{} does not answer, and the array needs it", seat.title());
                 alarms.push(Alarm::critical(AlarmCode::DriveSilent, what, "Check it and its cabling").of_seat(&seat));

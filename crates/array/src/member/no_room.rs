@@ -80,9 +80,9 @@ pub struct Short<'a> {
 
 impl Drop for Short<'_> {
     fn drop(&mut self) {
-        self.core.no_room.end(self.hosts);
+        self.core.members.no_room.end(self.hosts);
         self.seat.health.no_room.end(self.hosts);
-        if !self.core.no_room.any() {
+        if !self.core.members.no_room.any() {
             self.core.note_room();
         }
         self.core.ctx.changed.wake();
@@ -109,24 +109,24 @@ impl Core {
         let (now, waits) = (self.ctx.rt.now(), &seat.health.no_room);
         if !waits.any() && waits.told.get().is_none_or(|told| now - told >= TOLD_EVERY) {
             waits.told.set(Some(now));
-            self.no_room.told.set(Some(now));
+            self.members.no_room.told.set(Some(now));
             let text = "cannot be written: the file system or thin pool under it is full; writes wait, reads continue";
             self.ctx.error(format!("{} {text}", seat.title()));
         }
         waits.begin(hosts, now);
-        self.no_room.begin(hosts, now);
+        self.members.no_room.begin(hosts, now);
         Short { core: self, seat, hosts, pause: PAUSE }
     }
 
     fn note_room(&self) {
-        if self.no_room.told.take().is_some() && self.writable().is_ok() {
+        if self.members.no_room.told.take().is_some() && self.writable().is_ok() {
             self.ctx.note("there is space under the drives again: writes continue".to_owned());
         }
     }
 
     /// Whether hosts have waited for room as long as they should.
     pub fn no_room_for_long(&self) -> bool {
-        let waits = &self.no_room;
+        let waits = &self.members.no_room;
         waits.hosts.get() > 0 && self.ctx.rt.now() - waits.since.get() >= WRITES_WAIT
     }
 
@@ -174,7 +174,7 @@ impl Core {
 
     /// The drives that have no room.
     fn without_room(&self) -> String {
-        let seats = self.seats.borrow();
+        let seats = self.members.all();
         let names = seats.iter().filter(|s| s.is_in() && s.health.no_room.any()).map(|s| s.drive_name());
         names.collect::<Vec<_>>().join(", ")
     }

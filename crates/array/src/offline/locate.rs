@@ -51,8 +51,9 @@ impl Core {
     fn row_place(&self, place: Place) -> Option<RowPlace> {
         let columns = self.columns(place.pba.segment)?;
         let (column, row) = Seg::place(place.pba.block, self.ctx.shape.zone_blocks);
-        let on =
-            |(member, zone): (MemberId, u32)| self.seat(member).map(|seat| (member, seat.layout.zone_row(zone, row)));
+        let on = |(member, zone): (MemberId, u32)| {
+            self.members.seat(member).map(|seat| (member, seat.layout.zone_row(zone, row)))
+        };
         let places = columns.slots.iter().map(|slot| slot.and_then(on)).collect();
         Some(RowPlace { segment: columns.id, scheme: columns.scheme, column, columns: places })
     }

@@ -90,7 +90,7 @@ pub async fn create(
             layout,
             array_name: spec.name.clone(),
         };
-        core.seats.borrow_mut().push(seat_for(&label, drive.clone(), i as u16, MemberState::In, &core.guard));
+        core.members.add(seat_for(&label, drive.clone(), i as u16, MemberState::In, &core.members.guard));
         written.push(async move { (write_label(&drive, &label).await, drive) });
     }
     for (result, drive) in join_all(written).await {
@@ -98,7 +98,7 @@ pub async fn create(
     }
     core.mark_new().await;
     core.open_with_room(async { Ok(core.commit().await?) }).await?;
-    if core.seats_in().len() != core.seats.borrow().len() {
+    if core.members.seats_in().len() != core.members.all().len() {
         return Err(Refused::new(
             RefusedCode::Io,
             "cannot create the array",

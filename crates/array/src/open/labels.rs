@@ -53,7 +53,7 @@ impl Core {
     /// Writes every label of members and spares anew that is not as it must be. One that cannot be written is said, and done
     /// without.
     pub(crate) async fn heal_labels(&self) {
-        let here: Vec<Rc<Seat>> = self.seats.borrow().iter().filter(|s| s.has_labels()).cloned().collect();
+        let here: Vec<Rc<Seat>> = self.members.all().iter().filter(|s| s.has_labels()).cloned().collect();
         join_all(here.iter().map(|seat| self.heal_labels_of(seat))).await;
     }
 

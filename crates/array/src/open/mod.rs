@@ -215,7 +215,7 @@ async fn recover(core: &Rc<Core>, chosen: &Chosen, how: OpenHow, recovery: &mut 
     }
     recovery
         .step("replay", format!("{} records, {} entries of {} segments", done.records, done.entries, done.segments));
-    if core.guard.is_lost() {
+    if core.members.guard.is_lost() {
         return Err(Fault::TakenOver.into());
     }
     if writable {
@@ -548,7 +548,7 @@ fn load(rt: &Rt, g: &Generation, found: &[Found], standings: &[Standing], how: O
         let layout = here.map_or(layout, |f| core.layout_now(&f.drive, member.bay, layout));
         let drive = drives.remove(&id);
         let missing = drive.is_none();
-        let seat = Seat::new(id, member, layout, drive, &core.guard);
+        let seat = Seat::new(id, member, layout, drive, &core.members.guard);
         if !missing && planted(Canary::StaleBelieved) {
             seat.joins();
         }
@@ -558,7 +558,7 @@ fn load(rt: &Rt, g: &Generation, found: &[Found], standings: &[Standing], how: O
             }
             seat.goes_out(WhyOut::Missing);
         }
-        core.seats.borrow_mut().push(seat);
+        core.members.add(seat);
     }
     core.keep_leavers();
     {
@@ -568,13 +568,13 @@ fn load(rt: &Rt, g: &Generation, found: &[Found], standings: &[Standing], how: O
         let kept = |s: &&ondisk::Segment| s.state != SegmentState::Sealed || s.live > 0 || s.replay_row.is_some();
         for s in g.segments.iter().filter(kept) {
             // What lay behind the end of a drive that has become smaller is lost.
-            let seats = core.seats.borrow();
+            let seats = core.members.all();
             let is_there = |(m, zone): &(MemberId, u32)| *zone < seats[usize::from(m.0)].layout.zones;
             let slots = s.slots.iter().map(|slot| slot.filter(is_there)).collect();
             drop(seats);
             let seg = Seg::from_line(s, slots);
             for (member, zone) in seg.slots.iter().flatten() {
-                core.seats.borrow()[usize::from(member.0)].occupy_zone(*zone);
+                core.members.all()[usize::from(member.0)].occupy_zone(*zone);
             }
             core.segments.take_up(seg);
         }
@@ -589,7 +589,7 @@ fn load(rt: &Rt, g: &Generation, found: &[Found], standings: &[Standing], how: O
     core.system.replay_from.set(g.replay_from[0]);
     // What was acknowledged last may lie in any frontier segment, also in one that the generation knows as empty.
     // (Not behind the rows of one that the generation knows to have lost a member.)
-    let gone = |m: MemberId| core.seat(m).is_none_or(|s| !s.is_in());
+    let gone = |m: MemberId| core.members.seat(m).is_none_or(|s| !s.is_in());
     let out = |m: MemberId| g.members.get(usize::from(m.0)).is_none_or(|m| m.state != MemberState::In);
     let written = |s: &&ondisk::Segment| s.replay_row.is_some() && !s.slots.iter().flatten().any(|(m, _)| out(*m));
     let mut frontier = g.segments.iter().filter(|_| !g.clean).filter(written);
@@ -606,7 +606,7 @@ async fn heal_slots(core: &Core, g: &Generation, found: &[Found], believed: &[bo
     let image = Buf::from_slice(&g.encode()).freeze();
     assert!(image.len() <= core.ctx.shape.slot_blocks as usize * BLOCK_BYTES);
     for (f, _) in found.iter().zip(believed).filter(|(_, b)| **b) {
-        let Some(seat) = core.seat(f.label.seat).filter(|s| s.is_in()) else { continue };
+        let Some(seat) = core.members.seat(f.label.seat).filter(|s| s.is_in()) else { continue };
         if !f.lent && f.generations.iter().any(|own| own.id == g.id) {
             seat.is_newest(true);
             continue;

@@ -77,7 +77,7 @@ pub async fn forget(core: &Core, newest: &Generation) -> Result<(), Refused> {
         newest.number,
         newest.number.0 - 1
     ));
-    let seats: Vec<Rc<Seat>> = core.seats.borrow().clone();
+    let seats: Vec<Rc<Seat>> = core.members.all().clone();
     for seat in seats {
         let Some(drive) = &seat.drive else { continue };
         let at = seat.layout.slot((newest.number.0 % 2) as usize);

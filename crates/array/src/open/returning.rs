@@ -96,7 +96,7 @@ impl Array {
         let name = format!("drive {}", drive.info().name);
         let refuse = |code, why: &str, todo: &str| Err(Refused::new(code, name.clone(), why, todo));
         let is_missing = |s: &Rc<Seat>| s.state() == MemberState::Out && s.why_out() == WhyOut::Missing;
-        let Some(old) = core.seat(seat).filter(is_missing) else {
+        let Some(old) = core.members.seat(seat).filter(is_missing) else {
             let refused = refuse(RefusedCode::InUse, "it is not missing", "Name another drive");
             return refused.map_err(|r| r.by(Remedy::ListSeats));
         };
@@ -127,13 +127,13 @@ impl Array {
         core.reserve_joining(&drive).await?;
         // What a mark of before says would be another server's.
         core.mark_joining(&found.drive, &found.label).await?;
-        if !core.seat(seat).is_some_and(|s| Rc::ptr_eq(&s, &old)) || !core.take_back(seat, drive, base) {
+        if !core.members.seat(seat).is_some_and(|s| Rc::ptr_eq(&s, &old)) || !core.take_back(seat, drive, base) {
             let todo = "Wipe it, then add it as a spare";
             return refuse(RefusedCode::InUse, "another drive has taken its place", todo)
                 .map_err(|r| r.by(Remedy::WipeDrive));
         }
         core.commit().await?;
-        if let Some(seat) = core.seat(seat) {
+        if let Some(seat) = core.members.seat(seat) {
             core.heal_labels_of(&seat).await;
         }
         Ok(())
@@ -150,7 +150,7 @@ impl Core {
     /// Takes a member that is out back in, with the next generation. Its columns are current where the segment is as `base`,
     /// the last generation of its own, says; the others are given up. False: another has taken its place.
     pub fn take_back(&self, id: MemberId, drive: Drive, base: Option<&Generation>) -> bool {
-        let Some(old) = self.seat(id).filter(|s| s.state() == MemberState::Out) else { return false };
+        let Some(old) = self.members.seat(id).filter(|s| s.state() == MemberState::Out) else { return false };
         let (name, bay) = (drive.info().name.clone(), old.bay());
         if self.bay_filled(bay) {
             self.ctx.note(format!("drive {name} (seat {bay}) is back, but another has taken its place"));
@@ -171,7 +171,7 @@ impl Core {
             kept.len(),
             given_up.len()
         ));
-        self.seats.borrow_mut()[usize::from(id.0)] = seat;
+        self.members.replace(seat);
         if !given_up.is_empty() {
             self.zones_on_their_way(given_up.len() as i64);
             self.pins.free_later(given_up);

@@ -20,7 +20,7 @@ impl Core {
         let mut aside = Vec::new();
         let another = self.another_can_be_had(&self.segments.read());
         let may_write = may_write && another;
-        let seats = self.seats.borrow();
+        let seats = self.members.all();
         for (m, zone) in self.segments.drop_spares(|_| true) {
             match may_write {
                 true => aside.push((seats[usize::from(m.0)].clone(), zone)),

@@ -27,8 +27,8 @@ impl Core {
     /// The array carries marks from now on, as `carried` says.
     pub(crate) fn carry_marks(self: &Rc<Self>, carried: Option<Carried>) {
         let Some(carried) = carried else { return };
-        self.guard.set_key(carried.key);
-        self.guard.carry(carried);
+        self.members.guard.set_key(carried.key);
+        self.members.guard.carry(carried);
         let core = Rc::downgrade(self);
         let rt = self.ctx.rt.clone();
         self.ctx
@@ -56,7 +56,7 @@ impl Core {
 
     /// A new array's marks, where others may reach its drives.
     pub(crate) async fn mark_new(self: &Rc<Self>) {
-        if self.seats_in().iter().any(|s| s.drive.as_ref().is_some_and(|d| d.info().shared)) {
+        if self.members.seats_in().iter().any(|s| s.drive.as_ref().is_some_and(|d| d.info().shared)) {
             self.carry_marks(Some(Carried::new(&self.ctx.rt)));
             self.renew_marks().await;
         }
@@ -65,7 +65,7 @@ impl Core {
     /// Looks for other owners, then writes the own mark: on every member, since another server may reach any of them and no
     /// other.
     async fn renew_marks(&self) {
-        let Some((carried, beat, _turn)) = self.guard.next_beat().await else { return };
+        let Some((carried, beat, _turn)) = self.members.guard.next_beat().await else { return };
         let mark = carried.mark(&self.ctx.rt.host(), self.ctx.shape.array, OwnerState::Held, beat);
         let image = image(&mark);
         let begun = self.ctx.rt.now();
@@ -79,7 +79,7 @@ impl Core {
             if let Some(at) = seat.layout.owner_mark().filter(|_| look.may_be_written()) {
                 // Who cannot be marked is looked at all the same.
                 let _may_fail =
-                    patiently(&self.ctx.rt, self.guard.patience(), seat.write_aside(at, image.clone())).await;
+                    patiently(&self.ctx.rt, self.members.guard.patience(), seat.write_aside(at, image.clone())).await;
             }
         };
         join_all(seats.iter().zip(&looks).map(write)).await;
@@ -95,7 +95,7 @@ impl Core {
 
     /// Members that carry a mark.
     fn marked_seats(&self) -> Vec<Rc<Seat>> {
-        let mut seats = self.seats_in();
+        let mut seats = self.members.seats_in();
         if planted(Canary::TwoMarks) {
             seats.truncate(2);
         }
@@ -106,19 +106,20 @@ impl Core {
     async fn look_at_mark(&self, seat: &Rc<Seat>, at: MemberLba, carried: &Carried) -> Look {
         let looked = self.ctx.rt.now();
         let read = seat.read_aside(at, Buf::zeroed(BLOCK_BYTES));
-        match patiently(&self.ctx.rt, self.guard.patience(), read).await.map(|block| OwnerMark::decode(&block)) {
+        match patiently(&self.ctx.rt, self.members.guard.patience(), read).await.map(|block| OwnerMark::decode(&block))
+        {
             Err(IoError::TimedOut) => Look::Silent,
             // What cannot be read cannot be read by another server either, and may be once it is written.
             Err(IoError::Medium) | Ok(Err(_)) => Look::Free,
             Err(_) => Look::None,
             Ok(Ok(other)) if other.session == carried.session || planted(Canary::MarkIgnored) => {
-                self.guard.answered_after(self.ctx.rt.now() - looked);
+                self.members.guard.answered_after(self.ctx.rt.now() - looked);
                 Look::Own
             }
             Ok(Ok(other)) if other.array != self.ctx.shape.array => Look::Free,
             Ok(Ok(other))
                 if carried.before.contains(&other.session)
-                    && self.guard.lands_late(other.session, other.beat, LATE_MAX) =>
+                    && self.members.guard.lands_late(other.session, other.beat, LATE_MAX) =>
             {
                 Look::Free
             }
@@ -150,8 +151,8 @@ impl Core {
                 self.lose(&format!("another server has the drives: {whose}"));
             }
             _ if !self.ctx.is_open() => {}
-            _ if own + free >= enough => self.guard.set_fresh(begun + FRESH),
-            _ if silent > 0 => self.guard.all_silent(),
+            _ if own + free >= enough => self.members.guard.set_fresh(begun + FRESH),
+            _ if silent > 0 => self.members.guard.all_silent(),
             _ => {}
         }
     }
@@ -160,15 +161,15 @@ impl Core {
     /// It writes no mark: who waits for this goes on as soon as members have answered.
     pub(crate) async fn look_for_others(&self) {
         loop {
-            let Some((carried, _beat, turn)) = self.guard.next_beat().await else { return };
-            if !self.ctx.is_open() || self.guard.is_fresh(self.ctx.rt.now()) {
+            let Some((carried, _beat, turn)) = self.members.guard.next_beat().await else { return };
+            if !self.ctx.is_open() || self.members.guard.is_fresh(self.ctx.rt.now()) {
                 return;
             }
             let begun = self.ctx.rt.now();
             let looks = self.look_at_marks(&self.marked_seats(), &carried).await;
             self.looked(begun, &looks);
             drop(turn);
-            if !self.ctx.is_open() || self.guard.is_fresh(self.ctx.rt.now()) {
+            if !self.ctx.is_open() || self.members.guard.is_fresh(self.ctx.rt.now()) {
                 return;
             }
             self.ctx.rt.sleep(LOOK_AGAIN).await;
@@ -177,7 +178,8 @@ impl Core {
 
     /// Writes the own mark on a drive that is about to take its seat again: it has one of before.
     pub(crate) async fn mark_joining(&self, drive: &Drive, label: &Label) -> Result<(), crate::Refused> {
-        let (Some((carried, beat, _turn)), Some(place)) = (self.guard.next_beat().await, place_of(drive, label).await)
+        let (Some((carried, beat, _turn)), Some(place)) =
+            (self.members.guard.next_beat().await, place_of(drive, label).await)
         else {
             return Ok(());
         };
@@ -190,8 +192,8 @@ impl Core {
 
     /// Takes reservations again that a reset has taken away.
     async fn keep_reserved(&self) {
-        let Some(key) = self.guard.key().filter(|_| !planted(Canary::ReservationLost)) else { return };
-        let seats = self.seats_in();
+        let Some(key) = self.members.guard.key().filter(|_| !planted(Canary::ReservationLost)) else { return };
+        let seats = self.members.seats_in();
         let drives: Vec<_> = seats.iter().filter_map(|s| s.drive.clone()).collect();
         let told = join_all(drives.iter().map(|drive| fence::look(&self.ctx.rt, drive))).await;
         for (drive, reserved) in drives.iter().zip(told) {
@@ -213,7 +215,7 @@ impl Core {
 
     /// A drive that is about to join is reserved as the others are.
     pub(crate) async fn reserve_joining(&self, drive: &rt::Drive) -> Result<(), crate::Refused> {
-        let Some(key) = self.guard.key() else { return Ok(()) };
+        let Some(key) = self.members.guard.key() else { return Ok(()) };
         match fence::take(drive, key, None).await {
             Ok(_) => Ok(()),
             Err(rt::ReserveError::Unable(why)) => {
@@ -226,7 +228,7 @@ impl Core {
 
     /// Says on the members that nobody has the array any more. Nothing else may be written afterwards.
     pub(crate) async fn release_marks(&self) {
-        let Some((carried, beat, _turn)) = self.guard.next_beat().await else { return };
+        let Some((carried, beat, _turn)) = self.members.guard.next_beat().await else { return };
         let mark = carried.mark(&self.ctx.rt.host(), self.ctx.shape.array, OwnerState::Released, beat);
         let release = async |seat: Rc<Seat>| {
             let (drive, at) = (seat.drive.clone()?, seat.layout.owner_mark()?);
@@ -238,12 +240,12 @@ impl Core {
             }
             Some(())
         };
-        join_all(self.seats_in().into_iter().map(release)).await;
+        join_all(self.members.seats_in().into_iter().map(release)).await;
     }
 
     /// Ends the reservation of a drive that no part writes to any more.
     pub(crate) async fn end_reservation(&self, drive: &Drive) {
-        let Some(key) = self.guard.key().filter(|_| !self.guard.is_lost()) else { return };
+        let Some(key) = self.members.guard.key().filter(|_| !self.members.guard.is_lost()) else { return };
         if let Err(error) = fence::leave(&self.ctx.rt, drive, key).await {
             // One that was wiped in order has none any more.
             tracing::debug!("drive {}: its reservation could not be given up: {error}", drive.info().name);
@@ -252,9 +254,9 @@ impl Core {
 
     /// Ends the reservations.
     pub(crate) async fn release_drives(&self) {
-        let Some(key) = self.guard.key().filter(|_| !self.guard.is_lost()) else { return };
-        self.guard.set_key(None);
-        let drives: Vec<_> = self.seats.borrow().iter().filter_map(|s| s.drive.clone()).collect();
+        let Some(key) = self.members.guard.key().filter(|_| !self.members.guard.is_lost()) else { return };
+        self.members.guard.set_key(None);
+        let drives: Vec<_> = self.members.all().iter().filter_map(|s| s.drive.clone()).collect();
         let left = join_all(drives.iter().map(|drive| fence::leave(&self.ctx.rt, drive, key))).await;
         for (drive, left) in drives.iter().zip(left) {
             if let Err(error) = left {
@@ -265,7 +267,7 @@ impl Core {
 
     /// Reserves all drives, if they can be; the key.
     pub(crate) async fn reserve_new(&self) -> Option<u64> {
-        let drives: Vec<_> = self.seats_in().iter().filter_map(|s| s.drive.clone()).collect();
+        let drives: Vec<_> = self.members.seats_in().iter().filter_map(|s| s.drive.clone()).collect();
         let told = join_all(drives.iter().map(|drive| fence::look(&self.ctx.rt, drive))).await;
         if !told.iter().all(|t| t.as_ref().is_ok_and(|r| r.holder.is_none())) {
             return None;
@@ -285,7 +287,7 @@ impl Core {
 
     /// The drives are reserved by `key`: the marks say so.
     pub(crate) async fn take_key(&self, key: u64) {
-        self.guard.set_key(Some(key));
+        self.members.guard.set_key(Some(key));
         self.renew_marks().await;
     }
 }

@@ -97,7 +97,7 @@ impl Part {
 impl Array {
     /// Seats whose drives are missing, and whose places nothing has taken.
     fn missing(&self) -> Vec<MemberId> {
-        let seats = self.core.seats.borrow();
+        let seats = self.core.members.all();
         let missing = |s: &&Rc<Seat>| s.state() == MemberState::Out && s.why_out() == WhyOut::Missing;
         seats.iter().filter(missing).filter(|s| !self.core.bay_filled(s.bay())).map(|s| s.id).collect()
     }
@@ -105,11 +105,10 @@ impl Array {
     fn let_go_of_missing(&self) -> Vec<String> {
         let mut names = Vec::new();
         for id in self.missing() {
-            let mut seats = self.core.seats.borrow_mut();
-            let seat = &mut seats[usize::from(id.0)];
+            let Some(seat) = self.core.members.seat(id) else { continue };
             if let Some(drive) = seat.drive.as_ref().filter(|drive| drive.in_flight() == 0) {
                 names.push(drive.info().name.clone());
-                *seat = seat.without_drive();
+                self.core.members.replace(seat.without_drive());
             }
         }
         names

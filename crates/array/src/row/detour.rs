@@ -162,7 +162,7 @@ impl Core {
         let (column, row) = Seg::place(place.pba.block, self.ctx.shape.zone_blocks);
         let slot = *self.segments.read().segments.get(&place.pba.segment)?.slots.get(column)?;
         let (member, zone) = slot?;
-        let seat = self.seat(member).filter(|seat| seat.is_in() && zone < seat.layout.zones)?;
+        let seat = self.members.seat(member).filter(|seat| seat.is_in() && zone < seat.layout.zones)?;
         if self.is_slow(&seat) {
             return None;
         }
@@ -301,7 +301,7 @@ impl Core {
 
     /// The middle of the members' quantiles, in nanoseconds; 0 when nothing is known.
     fn middle_ns(&self) -> f64 {
-        let seats = self.seats.borrow();
+        let seats = self.members.all();
         let known = seats.iter().filter(|s| s.is_in()).map(|s| s.speed.high_ns.get()).filter(|ns| *ns > 0.0);
         let mut known: Vec<f64> = known.collect();
         if known.is_empty() {

@@ -79,7 +79,7 @@ impl Core {
     /// The member of a column and its zone there; `None` when it is not in.
     pub fn slot_seat(&self, columns: &Columns, column: usize) -> Option<(Rc<Seat>, u32)> {
         let (member, zone) = columns.slots[column]?;
-        let seat = self.seat(member)?;
+        let seat = self.members.seat(member)?;
         (seat.is_in() && zone < seat.layout.zones).then_some((seat, zone))
     }
 

@@ -298,7 +298,7 @@ impl Core {
     /// What new segments are made of: units that give one zone to a segment at most.
     fn units(&self, free: bool, short: bool) -> Units {
         let full = self.ctx.shape.scheme;
-        let seats = self.seats.borrow();
+        let seats = self.members.all();
         let zones_of = |s: &Rc<Seat>| if free { s.zones_free() as u32 } else { s.layout.zones };
         let members = || seats.iter().filter(|s| s.takes_columns()).map(zones_of).collect::<Vec<u32>>();
         match full {
@@ -337,7 +337,7 @@ impl Core {
 
     /// What zones are worth when they are free, as members are now.
     pub fn zones_worth(&self) -> Worth {
-        let seats = self.seats.borrow();
+        let seats = self.members.all();
         let short = self.room.short.get();
         let width = self.units(false, short).width as i64;
         let copies = self.ctx.shape.scheme.tolerates() + 1;
@@ -436,7 +436,7 @@ impl Core {
         let leaves = |s: &Seat| s.leaves() || change == Change::Leaves(s.id);
         let counts = |s: &&Rc<Seat>| matches!(s.state(), MemberState::In | MemberState::Out) && !leaves(s);
         let mut by_bay = std::collections::BTreeMap::new();
-        for s in self.seats.borrow().iter().filter(counts) {
+        for s in self.members.all().iter().filter(counts) {
             // Of two seats in one bay the one that is in counts.
             let zones = by_bay.entry(s.bay()).or_insert(s.layout.zones);
             if s.is_in() {
@@ -485,7 +485,7 @@ impl Core {
         let listed = |s: &Seg| s.listed || planted(Canary::UnlistedWritten);
         let fits = |s: &Seg| s.is_spare() && listed(s) && self.is_maps_own(s) == wants_map;
         let healthy = |s: &Seg| {
-            let seats = self.seats.borrow();
+            let seats = self.members.all();
             s.slots.iter().flatten().all(|(m, _)| seats[usize::from(m.0)].takes_columns())
         };
         let found = self.segments.open_spare(|s| fits(s) && healthy(s));
@@ -529,7 +529,7 @@ impl Core {
             return true;
         }
         let maps = spares.iter().filter(|s| self.is_maps_own(s)).count();
-        let seats = self.seats.borrow();
+        let seats = self.members.all();
         let lacks = |have: usize, wanted: usize, scheme| {
             have < wanted && choose(&seats, scheme, table.next, self.room.short.get()).is_some()
         };
@@ -539,7 +539,7 @@ impl Core {
     }
 
     fn add_spare(&self, scheme: Scheme) -> bool {
-        let seats = self.seats.borrow();
+        let seats = self.members.all();
         let next = self.segments.read().next;
         let Some((scheme, members)) = choose(&seats, scheme, next, self.room.short.get()) else { return false };
         let zone_of = |m: MemberId| seats[usize::from(m.0)].take_zone().expect("chosen for room");
@@ -550,7 +550,7 @@ impl Core {
 
     /// Takes away spares that have a column on a member that is not in, or leaves: nothing was written to them.
     pub fn drop_broken_spares(&self) {
-        let seats = self.seats.borrow();
+        let seats = self.members.all();
         let chosen = choose(&seats, self.ctx.shape.scheme, self.segments.read().next, false);
         let whole_possible = chosen.is_some_and(|(_, members)| members.iter().all(Option::is_some));
         let places = self.segments.drop_spares(|seg| {

@@ -114,7 +114,7 @@ impl Volume {
     /// Whether acknowledged writes need a flush to be durable.
     #[must_use]
     pub fn volatile_cache(&self) -> bool {
-        !self.core.no_volatile_cache()
+        !self.core.members.no_volatile_cache()
     }
 
     /// Whether writes are refused.
@@ -284,7 +284,7 @@ impl Volume {
     }
 
     async fn durable_if(&self, fua: bool) -> Result<(), Fault> {
-        if fua && !self.core.no_volatile_cache() && !planted(Canary::FuaForgotten) {
+        if fua && !self.core.members.no_volatile_cache() && !planted(Canary::FuaForgotten) {
             self.core.flush().await?;
         }
         Ok(())

@@ -162,7 +162,7 @@ impl Core {
         let takes_part = |s: &Share| s.in_flight.get() > 0 || now < s.last.get() + REMEMBERED_NS;
         let active = self.volumes.borrow().values().filter(|v| takes_part(&v.share)).count();
         shares.active.set(active as u64);
-        let (least, most) = Shares::bounds(self.seats.borrow().len());
+        let (least, most) = Shares::bounds(self.members.all().len());
         let bound = shares.bound.get();
         // One alone: the next one to come finds no bound.
         shares.bound.set(if active < 2 || bound == 0.0 { most } else { bound.clamp(least, most) });
@@ -208,7 +208,7 @@ impl Core {
             let kept = if before == 0 { took } else { took.min(before + before / FORGET + 1) };
             quickest.set(kept);
             let factor = if took > LATE * kept { 1.0 - SHRINK } else { 1.0 + GROW };
-            let (least, most) = Shares::bounds(self.seats.borrow().len());
+            let (least, most) = Shares::bounds(self.members.all().len());
             shares.bound.set((shares.bound.get() * factor).clamp(least, most));
         }
         self.let_in();

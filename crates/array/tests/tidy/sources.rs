@@ -5,11 +5,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// Fields of `Core`, or of what holds the rooms, and the rooms whose state they are.
-const STATE: [(&str, &str); 22] = [
-    ("guard", "owner"),
-    ("seats", "member"),
-    ("no_room", "member"),
-    ("flushes", "member"),
+const STATE: [(&str, &str); 18] = [
+    ("members", "member"),
     ("segments", "space"),
     ("pins", "space"),
     ("room", "space"),
@@ -27,7 +24,6 @@ const STATE: [(&str, &str); 22] = [
     ("checkpoints_tried", "jobs"),
     ("rebuild", "jobs"),
     ("scrub", "jobs"),
-    ("degrading", "jobs"),
 ];
 
 /// One file.

@@ -25,7 +25,7 @@ impl Core {
             return Ok(());
         }
         let begun = self.ctx.rt.now();
-        for seat in self.seats_in() {
+        for seat in self.members.seats_in() {
             self.scrub_labels(&seat).await;
             self.writable()?;
         }
@@ -73,7 +73,7 @@ impl Core {
     async fn scrub_slots(&self, number: u64, id: u128, bytes_read: &mut u64) -> Result<bool, Fault> {
         let mut images = Vec::new();
         let mut whole: Option<(Generation, Bytes)> = None;
-        for seat in self.seats_in() {
+        for seat in self.members.seats_in() {
             let at = seat.layout.slot((number % 2) as usize);
             let (result, image) = self.read_generation(&seat, at).await;
             if matches!(result, Err(IoError::Gone)) {
