@@ -1,7 +1,12 @@
-//! `cargo xtask docs`: the pages of `docs/` that are written by a program.
+//! `cargo xtask docs`: the pages of `docs/` that are written by a program, and the checks of all pages (tests).
 //!
 //! Invariant: `docs/reference/cli.md` is the help of every verb, as the golden file of the crate `ashlar` has it; a test of
 //! that crate compares the golden file with the program.
+
+#[cfg(test)]
+mod links;
+#[cfg(test)]
+mod names;
 
 use std::fmt::Write;
 use std::fs;
