@@ -19,6 +19,7 @@ use std::process::{Command, ExitCode};
 const USAGE: &str = "\
 Usage: cargo xtask test [--all | --only SUITE]... [--no-install] [--list]
        cargo xtask docs      writes docs/reference/cli.md from the help texts of the program
+       cargo xtask walk      runs the sessions of the README and the guide with target/release/ashlar, as printed
 
   --all           every suite; without it slow ones take turns, by the number of the commit
   --only SUITE    only this suite, and the build if it needs it (may be given again)
@@ -41,11 +42,12 @@ fn main() -> ExitCode {
     match args.next().as_deref() {
         Some("test") => {}
         Some("docs") => return write_docs(),
+        Some("walk") => return walk(),
         Some("-h" | "--help" | "help") => {
             println!("{USAGE}");
             return ExitCode::SUCCESS;
         }
-        Some(_) | None => return usage("there are two tasks: test and docs"),
+        Some(_) | None => return usage("the tasks are test, docs and walk"),
     }
     let mut options = Options::default();
     while let Some(arg) = args.next() {
@@ -70,6 +72,20 @@ fn main() -> ExitCode {
 fn write_docs() -> ExitCode {
     match docs::write() {
         Ok(()) => ExitCode::SUCCESS,
+        Err(why) => {
+            eprintln!("xtask: {why}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn walk() -> ExitCode {
+    match docs::walk::walk() {
+        Ok(0) => ExitCode::SUCCESS,
+        Ok(differ) => {
+            println!("{differ} outputs differ");
+            ExitCode::FAILURE
+        }
         Err(why) => {
             eprintln!("xtask: {why}");
             ExitCode::FAILURE

@@ -1,4 +1,5 @@
-//! `cargo xtask docs`: the pages of `docs/` that are written by a program, and the checks of all pages (tests).
+//! `cargo xtask docs`: the pages of `docs/` that are written by a program; the checks of all pages (tests); and the walk
+//! through the sessions that pages show.
 //!
 //! Invariant: `docs/reference/cli.md` is the help of every verb, as the golden file of the crate `ashlar` has it; a test of
 //! that crate compares the golden file with the program.
@@ -7,6 +8,7 @@
 mod links;
 #[cfg(test)]
 mod names;
+pub mod walk;
 
 use std::fmt::Write;
 use std::fs;
