@@ -1,4 +1,4 @@
-//! `cargo xtask test`: the second command of the README, and all that CI calls.
+//! `cargo xtask test`: the second command of the README, and all that CI calls. `cargo xtask docs` writes generated pages.
 //!
 //! Installs what the tests need (as root, on Debian, saying so), runs every suite, and prints how long each took. One
 //! profile for everything, so that what all suites share is compiled once.
@@ -8,6 +8,7 @@
 // A tool that runs processes and takes their time.
 #![allow(clippy::disallowed_methods, clippy::disallowed_types)]
 
+mod docs;
 mod needs;
 mod run;
 mod suites;
@@ -17,6 +18,8 @@ use std::process::{Command, ExitCode};
 
 const USAGE: &str = "\
 Usage: cargo xtask test [--all | --only SUITE]... [--no-install] [--list]
+       cargo xtask docs      writes docs/reference/cli.md from the help texts of the program
+       cargo xtask walk      runs the sessions of the README and the guide with target/release/ashlar, as printed
 
   --all           every suite; without it slow ones take turns, by the number of the commit
   --only SUITE    only this suite, and the build if it needs it (may be given again)
@@ -25,7 +28,7 @@ Usage: cargo xtask test [--all | --only SUITE]... [--no-install] [--list]
 
 Exit codes: 0 all suites passed, 1 one did not, 2 the command line makes no sense, 3 something is not installed";
 
-/// What `cargo xtask test` was asked.
+/// The options of `cargo xtask test`.
 #[derive(Default)]
 struct Options {
     only: Vec<String>,
@@ -38,11 +41,13 @@ fn main() -> ExitCode {
     let mut args = env::args().skip(1);
     match args.next().as_deref() {
         Some("test") => {}
+        Some("docs") => return write_docs(),
+        Some("walk") => return walk(),
         Some("-h" | "--help" | "help") => {
             println!("{USAGE}");
             return ExitCode::SUCCESS;
         }
-        Some(_) | None => return usage("there is one task: test"),
+        Some(_) | None => return usage("the tasks are test, docs and walk"),
     }
     let mut options = Options::default();
     while let Some(arg) = args.next() {
@@ -62,6 +67,30 @@ fn main() -> ExitCode {
         }
     }
     test(&options)
+}
+
+fn write_docs() -> ExitCode {
+    match docs::write() {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(why) => {
+            eprintln!("xtask: {why}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn walk() -> ExitCode {
+    match docs::walk::walk() {
+        Ok(0) => ExitCode::SUCCESS,
+        Ok(differ) => {
+            println!("{differ} outputs differ");
+            ExitCode::FAILURE
+        }
+        Err(why) => {
+            eprintln!("xtask: {why}");
+            ExitCode::FAILURE
+        }
+    }
 }
 
 fn usage(why: &str) -> ExitCode {

@@ -1,7 +1,7 @@
 //! What the fuzz targets do with their bytes: one body for each, run by libFuzzer and by the replay of the corpus.
 //!
 //! A body takes any bytes and panics when a promise is broken; it never looks at anything but its bytes, so that an
-//! input that was found once is found again. `docs/fuzzing.md` says what each promises.
+//! input that was found once is found again. `docs/internals/fuzzing.md` says what each promises.
 //!
 //! Not here: the engine that finds new inputs (`fuzz/fuzz_targets`).
 

@@ -1,0 +1,61 @@
+//! Pages name tests and planted bugs as they are.
+
+use std::collections::BTreeSet;
+use std::fs;
+
+use super::links::files;
+use super::root;
+
+/// Pages that say which test holds what.
+const PAGES: [&str; 3] = ["docs/internals/rules.md", "docs/internals/fault-model.md", "docs/specification.md"];
+
+fn read(path: &str) -> String {
+    fs::read_to_string(root().join(path)).unwrap_or_else(|e| panic!("{path}: {e}"))
+}
+
+/// What stands between backticks, in one line.
+fn code(text: &str) -> impl Iterator<Item = &str> {
+    text.lines().flat_map(|line| line.split('`').skip(1).step_by(2))
+}
+
+/// Whether it is the name of a test: three words or more.
+fn is_test(word: &str) -> bool {
+    word.split('_').count() > 2 && word.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_')
+}
+
+fn is_planted_bug(word: &str) -> bool {
+    word.starts_with(|c: char| c.is_ascii_uppercase()) && word.chars().all(|c| c.is_ascii_alphanumeric())
+}
+
+#[test]
+fn tests_that_pages_name_are_there() {
+    let mut tests = BTreeSet::new();
+    for file in files(&["rs"]) {
+        let text = fs::read_to_string(file).unwrap_or_default();
+        let names = text.split("fn ").skip(1).filter_map(|rest| rest.split(['(', '<', ' ']).next());
+        tests.extend(names.map(str::to_owned));
+    }
+    for page in PAGES {
+        let text = read(page);
+        let paths = code(&text).map(|word| word.rsplit("::").next().unwrap_or(word));
+        let missing: BTreeSet<&str> = paths.filter(|name| is_test(name) && !tests.contains(*name)).collect();
+        assert!(missing.is_empty(), "{page} names tests that are not there: {missing:?}");
+    }
+}
+
+#[test]
+fn every_planted_bug_is_in_the_rules() {
+    let source = read("crates/array/src/canary.rs");
+    let planted: BTreeSet<&str> = source
+        .lines()
+        .skip_while(|l| !l.starts_with("canaries! {"))
+        .take_while(|l| *l != "}")
+        .filter_map(|l| l.trim().strip_suffix(',').filter(|name| is_planted_bug(name)))
+        .collect();
+    let page = read(PAGES[0]);
+    let named: BTreeSet<&str> = code(&page).filter(|word| is_planted_bug(word)).collect();
+    let difference: Vec<&&str> = planted.symmetric_difference(&named).collect();
+    assert!(difference.is_empty(), "in one of canary.rs and {} alone: {difference:?}", PAGES[0]);
+    let count = format!("{} planted bugs", planted.len());
+    assert!(read("README.md").contains(&count), "README.md does not say \"{count}\"");
+}
