@@ -6,10 +6,9 @@ use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, VecDeque};
 use std::rc::Rc;
 
-use base::{MemberId, Seq, VolumeId};
-use ondisk::{Limits, MapRef, ReplayFrom, SHARDS, VolumeState};
+use base::{MemberId, Seq};
+use ondisk::ReplayFrom;
 use rt::Rt;
-use uuid::Uuid;
 
 use crate::ctx::{Context, Phase, Shape};
 use crate::fault::Fault;
@@ -21,61 +20,8 @@ use crate::member::seat::Door;
 use crate::space::pins::Pins;
 use crate::space::segment::Seg;
 use crate::space::segments::Segments;
-use crate::sync::{Gate, RangeLocks};
-
-/// One volume at work.
-pub struct Vol {
-    /// Never reused.
-    pub id: VolumeId,
-    /// Its name.
-    pub name: RefCell<String>,
-    /// Its identity for hosts.
-    pub uuid: Uuid,
-    /// Size in blocks, as the next generation will say.
-    pub blocks: Cell<u64>,
-    /// Size in blocks as the generation in effect says, and hosts see it; 0 when it does not know the volume yet.
-    pub agreed_blocks: Cell<u64>,
-    /// Blocks stored, as of the last merge.
-    pub mapped: Cell<u64>,
-    /// Where in its life.
-    pub state: Cell<VolumeState>,
-    /// Levels above the leaves.
-    pub height: Cell<u8>,
-    /// Its trees.
-    pub roots: Cell<[MapRef; SHARDS]>,
-    /// What its hosts may take.
-    pub limits: Cell<Limits>,
-    /// How far its hosts are ahead of the limits.
-    pub quota: crate::volume::quota::Quota,
-    /// What is in flight.
-    pub share: crate::volume::share::Share,
-    /// Writes in flight.
-    pub locks: Rc<RangeLocks>,
-    /// Requests of hosts.
-    pub counters: crate::engine::status::VolumeCounters,
-}
-
-impl Vol {
-    /// A volume as a generation describes it.
-    pub fn from_line(v: &ondisk::Volume) -> Vol {
-        Vol {
-            id: v.id,
-            name: RefCell::new(v.name.clone()),
-            uuid: v.uuid,
-            blocks: Cell::new(v.blocks),
-            agreed_blocks: Cell::new(v.blocks),
-            mapped: Cell::new(v.mapped_blocks),
-            state: Cell::new(v.state),
-            height: Cell::new(v.height),
-            roots: Cell::new(v.roots),
-            limits: Cell::new(v.limits),
-            quota: crate::volume::quota::Quota::default(),
-            share: crate::volume::share::Share::default(),
-            locks: Rc::default(),
-            counters: crate::engine::status::VolumeCounters::default(),
-        }
-    }
-}
+use crate::sync::Gate;
+use crate::volume::volumes::Volumes;
 
 /// The last generation that took effect.
 pub struct System {
@@ -104,9 +50,7 @@ pub struct Core {
     /// Segments.
     pub segments: Segments,
     /// Volumes by id.
-    pub volumes: RefCell<BTreeMap<VolumeId, Rc<Vol>>>,
-    /// The next volume's id.
-    pub next_volume: Cell<u32>,
+    pub volumes: Volumes,
     /// Entries not merged.
     pub memory: Memory,
     /// Map nodes read or written.
@@ -135,12 +79,6 @@ pub struct Core {
     pub scrub: crate::jobs::scrub::Progress,
     /// What hosts may still take.
     pub room: crate::space::room::Room,
-    /// Handles on volumes that were given out: each is a client.
-    pub clients: Cell<u64>,
-    /// How often what hosts see of the volumes has changed since the open.
-    pub volume_changes: Cell<u64>,
-    /// What volumes have in flight.
-    pub shares: crate::volume::share::Shares,
 }
 
 impl Core {
@@ -151,8 +89,7 @@ impl Core {
             next_seq: Cell::new(Seq(1)),
             members: Members::new(crate::owner::Guard::new(core.clone())),
             segments: Segments::default(),
-            volumes: RefCell::default(),
-            next_volume: Cell::new(1),
+            volumes: Volumes::default(),
             memory: Memory::default(),
             nodes: NodeCache::default(),
             log: Log::default(),
@@ -174,9 +111,6 @@ impl Core {
             detours: crate::row::detour::Budget::default(),
             scrub: crate::jobs::scrub::Progress::default(),
             room: crate::space::room::Room::default(),
-            clients: Cell::new(0),
-            volume_changes: Cell::new(0),
-            shares: crate::volume::share::Shares::default(),
         })
     }
 
@@ -228,10 +162,5 @@ impl Core {
         self.ctx.close();
         self.members.close_doors(Door::Shut);
         self.ctx.changed.wake();
-    }
-
-    /// Hosts see other volumes than before, or the same with another name or size.
-    pub fn volumes_have_changed(&self) {
-        self.volume_changes.set(self.volume_changes.get() + 1);
     }
 }

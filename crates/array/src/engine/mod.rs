@@ -6,21 +6,19 @@ pub mod exposure;
 pub mod sizes;
 pub mod status;
 
-use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
-use base::{ArrayUuid, BlockCount, Lba, VolumeId, human};
+use base::{ArrayUuid, BlockCount, Lba, human};
 use ondisk::layout::VOLUMES_MAX;
-use ondisk::{Limits, MapRef, PartOf, SHARDS, VolumeState};
+use ondisk::{Limits, PartOf, VolumeState};
 use rt::{Drive, Rt};
 
 use crate::canary::{Canary, planted};
-use crate::core::{Core, Vol};
+use crate::core::Core;
 use crate::ctx::{Phase, Wish};
 use crate::engine::status::{ArrayState, Iostat, Status, VolumeStatus};
 use crate::fault::{Fault, Refused, RefusedCode, Remedy};
 use crate::jobs::scrub::ScrubKind;
-use crate::map::height_for;
 use crate::map::memtable::FACT_BYTES;
 use crate::member::seat::Door;
 use crate::open::create::{self, random_uuid};
@@ -29,6 +27,7 @@ use crate::open::{self, OpenHow, RecoveryReport};
 use crate::owner::{self, OwnerHow};
 use crate::space::plan::{CreateSpec, USABLE_PERMILLE, check_name};
 use crate::volume::Volume;
+use crate::volume::vol::Vol;
 
 /// What a volume may save up, at most.
 const BURST_MS_MAX: u32 = 3_600_000;
@@ -274,13 +273,13 @@ impl Array {
     }
 
     fn find(&self, name: &str) -> Option<Rc<Vol>> {
-        self.named(name).filter(|v| v.agreed_blocks.get() > 0 || planted(Canary::VolumeSeenEarly))
+        self.named(name).filter(|v| v.agreed_blocks() > 0 || planted(Canary::VolumeSeenEarly))
     }
 
     /// [`Array::find`], also one that is only being made.
     fn named(&self, name: &str) -> Option<Rc<Vol>> {
-        let live = |v: &&Rc<Vol>| *v.name.borrow() == name && v.state.get() == VolumeState::Live;
-        self.core.volumes.borrow().values().find(live).cloned()
+        let live = |v: &&Rc<Vol>| *v.name() == name && v.state() == VolumeState::Live;
+        self.core.volumes.all().values().find(live).cloned()
     }
 
     fn must_find(&self, name: &str) -> Result<Rc<Vol>, Refused> {
@@ -294,8 +293,8 @@ impl Array {
     /// All volumes that hosts can use.
     #[must_use]
     pub fn live_volumes(&self) -> Vec<Volume> {
-        let is_live = |v: &&Rc<Vol>| v.agreed_blocks.get() > 0 && v.state.get() == VolumeState::Live;
-        let volumes = self.core.volumes.borrow();
+        let is_live = |v: &&Rc<Vol>| v.agreed_blocks() > 0 && v.state() == VolumeState::Live;
+        let volumes = self.core.volumes.all();
         volumes.values().filter(is_live).map(|vol| Volume::new(self.core.clone(), vol.clone())).collect()
     }
 
@@ -303,7 +302,7 @@ impl Array {
     /// volatile where it was not: as long as it stays, they need not be looked at.
     #[must_use]
     pub fn volume_changes(&self) -> (u64, bool) {
-        (self.core.volume_changes.get(), self.core.members.no_volatile_cache())
+        (self.core.volumes.changes(), self.core.members.no_volatile_cache())
     }
 
     /// A volume by name.
@@ -340,7 +339,7 @@ impl Array {
         if self.named(name).is_some() {
             return Err(taken(name));
         }
-        if self.core.volumes.borrow().len() >= VOLUMES_MAX {
+        if self.core.volumes.all().len() >= VOLUMES_MAX {
             let why = format!("an array has at most {VOLUMES_MAX} volumes");
             return Err(Refused::new(RefusedCode::Size, format!("volume \"{name}\""), why, "Delete one first"));
         }
@@ -349,26 +348,9 @@ impl Array {
 
     async fn make_volume(&self, name: &str, bytes: u64, uuid: Option<uuid::Uuid>) -> Result<(), Refused> {
         let blocks = checked_size(bytes)?;
-        let reused = planted(Canary::VolumeIdReused) && self.core.volumes.borrow().is_empty();
-        let id = VolumeId(if reused { 1 } else { self.core.next_volume.get() });
-        self.core.next_volume.set(id.0 + 1);
-        let vol = Vol {
-            id,
-            name: RefCell::new(name.to_owned()),
-            uuid: uuid.unwrap_or_else(|| random_uuid(&self.core.ctx.rt)),
-            blocks: Cell::new(blocks),
-            agreed_blocks: Cell::new(0),
-            mapped: Cell::new(0),
-            state: Cell::new(VolumeState::Live),
-            height: Cell::new(height_for(blocks)),
-            roots: Cell::new([MapRef::Hole; SHARDS]),
-            limits: Cell::default(),
-            quota: crate::volume::quota::Quota::default(),
-            share: crate::volume::share::Share::default(),
-            locks: Rc::default(),
-            counters: crate::engine::status::VolumeCounters::default(),
-        };
-        self.core.volumes.borrow_mut().insert(id, Rc::new(vol));
+        let id = self.core.volumes.give_id();
+        let uuid = uuid.unwrap_or_else(|| random_uuid(&self.core.ctx.rt));
+        self.core.volumes.add(Vol::new(id, name, uuid, blocks));
         Ok(self.core.commit_if_there_is_room().await?)
     }
 
@@ -379,7 +361,7 @@ impl Array {
     pub async fn volume_grow(&self, name: &str, bytes: u64) -> Result<(), Refused> {
         let vol = self.may_grow(name, bytes)?;
         let blocks = checked_size(bytes)?;
-        vol.blocks.set(blocks);
+        vol.grow(blocks);
         Ok(self.core.commit_if_there_is_room().await?)
     }
 
@@ -388,8 +370,8 @@ impl Array {
         let vol = self.must_find(name)?;
         self.core.writable()?;
         let blocks = checked_size(bytes)?;
-        if blocks <= vol.blocks.get() {
-            let now = BlockCount(vol.blocks.get()).bytes();
+        if blocks <= vol.blocks() {
+            let now = BlockCount(vol.blocks()).bytes();
             return Err(Refused::new(
                 RefusedCode::Size,
                 format!("volume \"{name}\""),
@@ -416,8 +398,8 @@ impl Array {
         if self.named(to).is_some() {
             return Err(taken(to));
         }
-        *vol.name.borrow_mut() = to.to_owned();
-        self.core.volumes_have_changed();
+        vol.rename(to);
+        self.core.volumes.have_changed();
         Ok(self.core.commit_if_there_is_room().await?)
     }
 
@@ -436,8 +418,7 @@ impl Array {
                 "Give a shorter burst",
             ));
         }
-        vol.limits.set(limits);
-        vol.quota.begin_anew(self.core.ctx.rt.now().0);
+        vol.limit(limits, self.core.ctx.rt.now().0);
         Ok(self.core.commit_if_there_is_room().await?)
     }
 
@@ -448,8 +429,8 @@ impl Array {
     pub async fn volume_delete(&self, name: &str) -> Result<(), Refused> {
         let vol = self.must_find(name)?;
         self.core.writable()?;
-        vol.state.set(VolumeState::Dropping { cursor: Lba(0) });
-        self.core.volumes_have_changed();
+        vol.drop_up_to(Lba(0));
+        self.core.volumes.have_changed();
         self.core.commit().await?;
         self.core.want_checkpoint();
         Ok(())

@@ -457,17 +457,17 @@ impl Core {
 
     /// The volumes.
     pub fn volume_lines(&self) -> Vec<VolumeStatus> {
-        let volumes = self.volumes.borrow();
+        let volumes = self.volumes.all();
         volumes
             .values()
-            .filter(|v| v.agreed_blocks.get() > 0)
+            .filter(|v| v.agreed_blocks() > 0)
             .map(|v| VolumeStatus {
-                name: v.name.borrow().clone(),
+                name: v.name().clone(),
                 uuid: v.uuid,
-                bytes: BlockCount(v.agreed_blocks.get()).bytes(),
+                bytes: BlockCount(v.agreed_blocks()).bytes(),
                 mapped_bytes: BlockCount(self.stored_in(v)).bytes(),
-                state: if v.state.get() == VolumeState::Live { "live" } else { "dropping" },
-                limits: v.limits.get(),
+                state: if v.state() == VolumeState::Live { "live" } else { "dropping" },
+                limits: v.limits(),
                 limited: v.quota.waited.get(),
                 reads: v.counters.reads.get(),
                 writes: v.counters.writes.get(),

@@ -15,11 +15,11 @@ use std::time::Duration;
 use base::{BLOCK_BYTES, Generation as Number, MemberId, MemberLba, SegmentId};
 use futures::future::{join_all, select};
 use ondisk::generation::{ANCESTORS, generation_id, is_same_or_before};
-use ondisk::{Generation, MemberState, SHARDS, Volume};
+use ondisk::{Generation, MemberState, SHARDS};
 use rt::{Buf, Bytes};
 
 use crate::canary::{Canary, planted};
-use crate::core::{Core, Vol};
+use crate::core::Core;
 use crate::ctx::Wish;
 use crate::fault::Fault;
 use crate::member::seat::Seat;
@@ -250,14 +250,11 @@ impl Core {
         self.segments.are_listed(generation.segments.iter().map(|s| s.id));
         self.give_back(freed);
         for line in &generation.volumes {
-            if let Some(vol) = self.volumes.borrow().get(&line.id)
-                && vol.agreed_blocks.replace(line.blocks) != line.blocks
-            {
-                self.volumes_have_changed();
+            if self.volumes.get(line.id).is_some_and(|vol| vol.is_agreed(line.blocks)) {
+                self.volumes.have_changed();
             }
         }
-        let gone = |v: &Rc<Vol>| matches!(v.state.get(), ondisk::VolumeState::Dropping { cursor } if cursor.0 >= v.blocks.get());
-        self.volumes.borrow_mut().retain(|_, v| !gone(v));
+        self.volumes.forget_gone();
         self.room_changed();
         if self.enough_emptied(true) {
             self.ctx.wishes.ask(Wish::Release);
@@ -321,11 +318,11 @@ impl Core {
             zone_blocks: self.ctx.shape.zone_blocks,
             usable_permille: self.ctx.shape.usable_permille,
             next_segment: table.next,
-            next_volume: self.next_volume.get(),
+            next_volume: self.volumes.next(),
             replay_from: [self.system.replay_from.get(); SHARDS],
             settings: *self.ctx.settings(),
             members: self.members.all().iter().map(|s| s.line()).collect(),
-            volumes: self.volumes.borrow().values().map(|v| volume_line(v)).collect(),
+            volumes: self.volumes.all().values().map(|v| v.line()).collect(),
             segments: table.segments.values().filter(listed).map(Seg::line).collect(),
         }
     }
@@ -346,18 +343,4 @@ enum SlotError {
     Foreign,
     /// An older one in the place of that in effect.
     SetBack,
-}
-
-fn volume_line(v: &Vol) -> Volume {
-    Volume {
-        id: v.id,
-        name: v.name.borrow().clone(),
-        uuid: v.uuid,
-        blocks: v.blocks.get(),
-        mapped_blocks: v.mapped.get(),
-        state: v.state.get(),
-        height: v.height.get(),
-        roots: v.roots.get(),
-        limits: v.limits.get(),
-    }
 }

@@ -309,9 +309,9 @@ impl Core {
                 }
             }
         }
-        let volumes = self.volumes.borrow();
+        let volumes = self.volumes.all();
         let counted = live.len();
-        live.retain(|(volume, ..)| volumes.get(volume).is_some_and(|v| v.state.get() == VolumeState::Live));
+        live.retain(|(volume, ..)| volumes.get(volume).is_some_and(|v| v.state() == VolumeState::Live));
         others |= live.len() < counted;
         // A step takes what lies together: whole rows, down one column after the other.
         live.sort_by_key(|(.., place)| {
@@ -323,7 +323,7 @@ impl Core {
 
     /// Whether the map names a block's place. Once it does not, it never will again.
     pub(crate) async fn is_named(&self, (volume, lba, place): Found) -> Result<bool, Fault> {
-        let Some(vol) = self.volumes.borrow().get(&volume).cloned() else { return Ok(false) };
+        let Some(vol) = self.volumes.get(volume) else { return Ok(false) };
         Ok(planted(Canary::MoveUnconditional) || self.resolve(&vol, lba, 1).await?.refs[0] == MapRef::At(place))
     }
 
@@ -467,7 +467,7 @@ impl Core {
             return Ok(None);
         }
         let Some(guard) = vol.locks.try_lock(lba.0, lba.0 + 1) else { return Ok(None) };
-        if vol.state.get() != VolumeState::Live {
+        if vol.state() != VolumeState::Live {
             return Ok(None);
         }
         let unasked = planted(Canary::MoveUnconditional) || planted(Canary::MoveAskedOnce);
@@ -478,7 +478,7 @@ impl Core {
         let what = match &data {
             Some(_) => What::Move,
             None => {
-                self.ctx.error(format!("volume {}: block {lba} is lost", vol.name.borrow()));
+                self.ctx.error(format!("volume {}: block {lba} is lost", vol.name()));
                 What::Fill(if planted(Canary::BadForgotten) { MapRef::Hole } else { MapRef::Bad })
             }
         };
@@ -487,9 +487,9 @@ impl Core {
 
     /// Has the next checkpoint write a map node elsewhere, if it still is where the cleaner found it; whether it is.
     pub(crate) async fn touch(&self, volume: VolumeId, lba: Lba, level: u8, at: Pba) -> Result<bool, Fault> {
-        let Some(vol) = self.volumes.borrow().get(&volume).cloned() else { return Ok(false) };
+        let Some(vol) = self.volumes.get(volume) else { return Ok(false) };
         let key = NodeKey::of(volume, level, lba);
-        let now = self.node_ref(&vol.roots.get(), vol.height.get(), key).await?;
+        let now = self.node_ref(&vol.roots(), vol.height(), key).await?;
         let there = matches!(now, MapRef::At(place) if place.pba == at);
         if there {
             self.memory.touch(Touch { volume, level, lba });

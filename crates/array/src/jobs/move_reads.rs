@@ -10,10 +10,11 @@ use ondisk::{MapRef, Place, VolumeState, crc32c};
 use rt::{Buf, Bytes};
 
 use crate::canary::{Canary, planted};
-use crate::core::{Core, Vol};
+use crate::core::Core;
 use crate::fault::Fault;
 use crate::jobs::clean::Found;
 use crate::space::segment::Seg;
+use crate::volume::vol::Vol;
 
 /// Dead blocks between two live ones that are read along, at most: a drive takes less time for them than for a request.
 const GAP_ROWS: u32 = 4;
@@ -76,7 +77,7 @@ impl Core {
             let data = image.as_ref().map(|image| image.slice(at..at + BLOCK_BYTES));
             let data = data.filter(|data| crc32c(data) == place.crc || planted(Canary::RunUnverified));
             async move {
-                let vol = self.volumes.borrow().get(&volume).cloned();
+                let vol = self.volumes.get(volume);
                 match (data, vol) {
                     (Some(data), Some(vol)) => Ok(Some(Live { vol, lba, from: place, data: Some(data) })),
                     // By all other ways.
@@ -106,8 +107,8 @@ impl Core {
     }
 
     async fn read_live_once(&self, volume: VolumeId, lba: Lba, from: Place) -> Result<Option<Live>, Fault> {
-        let Some(vol) = self.volumes.borrow().get(&volume).cloned() else { return Ok(None) };
-        if vol.state.get() != VolumeState::Live {
+        let Some(vol) = self.volumes.get(volume) else { return Ok(None) };
+        if vol.state() != VolumeState::Live {
             return Ok(None);
         }
         let (column, row) = Seg::place(from.pba.block, self.ctx.shape.zone_blocks);

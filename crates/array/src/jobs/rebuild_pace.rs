@@ -118,7 +118,7 @@ impl Core {
     pub fn hosts_at_work(&self) -> bool {
         let pace = &self.rebuild.pace;
         let count = |v: &crate::engine::status::VolumeCounters| v.reads.get() + v.writes.get() + v.deallocates.get();
-        let requests = self.volumes.borrow().values().map(|v| count(&v.counters)).sum();
+        let requests = self.volumes.all().values().map(|v| count(&v.counters)).sum();
         if pace.requests.replace(requests) != requests {
             pace.at_work.set(Some(self.ctx.rt.now()));
         }

@@ -397,7 +397,7 @@ impl Core {
     }
 
     fn host_requests(&self) -> u64 {
-        self.volumes.borrow().values().map(|v| v.counters.reads.get() + v.counters.writes.get()).sum()
+        self.volumes.all().values().map(|v| v.counters.reads.get() + v.counters.writes.get()).sum()
     }
 
     /// Counts and tells one thing that was wrong.

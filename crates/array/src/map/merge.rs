@@ -13,13 +13,14 @@ use ondisk::{MapRef, NODE_REFS, Place, SHARDS, VolumeState};
 use rt::Buf;
 
 use crate::canary::{Canary, planted};
-use crate::core::{Core, Vol};
+use crate::core::Core;
 use crate::fault::Fault;
 use crate::log::{Piece, Request, What};
 use crate::map::memtable::Memtable;
 use crate::map::packed::Packed;
 use crate::map::{Base, LEAF_BLOCKS, NodeKey, height_for};
 use crate::sync::Pieces;
+use crate::volume::vol::Vol;
 
 /// Nodes read and written at once: they fill four records of 240 entries.
 const NODES_AT_ONCE: usize = 1024;
@@ -59,19 +60,17 @@ impl Merged {
 
     /// Takes effect in memory, in one step; where nodes lay that the trees no longer have.
     pub fn publish(self, core: &Core) -> Vec<Pba> {
-        let volumes = core.volumes.borrow();
         for (id, roots) in self.roots {
-            volumes[&id].roots.set(roots);
+            core.volumes.existing(id).publish(roots);
         }
         for (id, height) in self.heights {
-            volumes[&id].height.set(height);
+            core.volumes.existing(id).publish_height(height);
         }
         for (id, cursor) in self.cursors {
-            volumes[&id].state.set(VolumeState::Dropping { cursor });
+            core.volumes.existing(id).drop_up_to(cursor);
         }
         for (id, by) in self.mapped {
-            let mapped = &volumes[&id].mapped;
-            mapped.set(mapped.get().checked_add_signed(by).expect("blocks are counted once"));
+            core.volumes.existing(id).publish_mapped(by);
         }
         core.segments.are_counted(self.live, core.memory.freezes());
         self.replaced
@@ -93,10 +92,10 @@ impl Core {
     pub async fn merge(&self, table: &Memtable) -> Result<Merged, Fault> {
         let mut merged = Merged::default();
         let pieces = Pieces::of(LEAVES_IN_A_PIECE, &self.ctx.rt);
-        let volumes: Vec<Rc<Vol>> = self.volumes.borrow().values().cloned().collect();
+        let volumes: Vec<Rc<Vol>> = self.volumes.all().values().cloned().collect();
         let mut leaves: BTreeMap<NodeKey, Change> = BTreeMap::new();
         for vol in &volumes {
-            match vol.state.get() {
+            match vol.state() {
                 VolumeState::Live => self.collect(vol, table, &mut leaves, &pieces).await?,
                 VolumeState::Dropping { cursor } => {
                     let upto = self.collect_drops(vol, cursor, &mut leaves, &pieces).await?;
@@ -107,7 +106,7 @@ impl Core {
         let mut changes = leaves;
         // Once: a volume may grow while nodes are written.
         let targets: BTreeMap<VolumeId, u8> =
-            volumes.iter().map(|v| (v.id, v.height.get().max(height_for(v.blocks.get())))).collect();
+            volumes.iter().map(|v| (v.id, v.height().max(height_for(v.blocks())))).collect();
         let top = targets.values().copied().max().unwrap_or(0);
         for level in 0..=top {
             for touch in table.touched.iter().filter(|t| t.level == level) {
@@ -124,7 +123,7 @@ impl Core {
                 let vol = volumes.iter().find(|v| v.id == d.key.volume).expect("changes are of known volumes");
                 if level == targets[&vol.id] {
                     assert_eq!(d.key.index, 0, "a root covers its whole tree");
-                    merged.roots.entry(vol.id).or_insert(vol.roots.get())[usize::from(d.key.shard)] = d.now;
+                    merged.roots.entry(vol.id).or_insert(vol.roots())[usize::from(d.key.shard)] = d.now;
                 } else {
                     let parent = changes.entry(d.key.parent()).or_default();
                     parent.slots.push((d.key.slot(), d.now));
@@ -140,12 +139,12 @@ impl Core {
 
     /// A tree that has become too low gets a new top: its old root is slot 0 of it.
     fn raise(&self, vol: &Vol, wanted: u8, level: u8, changes: &mut BTreeMap<NodeKey, Change>, merged: &mut Merged) {
-        let height = vol.height.get();
+        let height = vol.height();
         if wanted <= height || level != height {
             return;
         }
         merged.heights.insert(vol.id, wanted);
-        let roots = vol.roots.get();
+        let roots = vol.roots();
         merged.roots.insert(vol.id, [MapRef::Hole; SHARDS]);
         for shard in 0..SHARDS as u8 {
             let old_root = NodeKey { volume: vol.id, shard, level, index: 0 };
@@ -199,7 +198,7 @@ impl Core {
 
     /// One node: what it becomes; `None` when it stays as it is.
     async fn merge_node(&self, vol: &Vol, key: NodeKey, change: Change) -> Result<Option<Done>, Fault> {
-        let (roots, height) = (vol.roots.get(), vol.height.get());
+        let (roots, height) = (vol.roots(), vol.height());
         let read =
             self.ask_for_good(|node| matches!(node, Err(Fault::Medium)), || self.node_at(&roots, height, key)).await;
         // Where a node that is lost lay, if its parent says so.
@@ -209,7 +208,7 @@ impl Core {
             Err(Fault::Medium) => {
                 self.writable()?;
                 lost = Some(self.node_ref(&roots, height, key).await.unwrap_or(MapRef::Bad));
-                self.ctx.error(format!("a map node of volume {} is lost: its blocks are bad", vol.name.borrow()));
+                self.ctx.error(format!("a map node of volume {} is lost: its blocks are bad", vol.name()));
                 Base::Fill(if planted(Canary::BadForgotten) { MapRef::Hole } else { MapRef::Bad })
             }
             Err(other) => return Err(other),
@@ -297,7 +296,7 @@ impl Core {
         pieces: &Pieces<'_>,
     ) -> Result<(), Fault> {
         for (lba, n, fill) in table.ranges_of(vol.id) {
-            let end = (lba + n).0.min(vol.blocks.get().next_multiple_of(LEAF_BLOCKS));
+            let end = (lba + n).0.min(vol.blocks().next_multiple_of(LEAF_BLOCKS));
             pieces.did(1).await;
             let keys = if fill == MapRef::Hole {
                 self.leaves_there(vol, lba, Lba(end), usize::MAX, true, pieces).await?.0
@@ -315,7 +314,7 @@ impl Core {
             }
         }
         // Beyond the end lies only what nobody wrote: a record that is not ours.
-        let end = vol.blocks.get();
+        let end = vol.blocks();
         for (leaf, slots) in table.leaves(vol.id) {
             let first = leaf * LEAF_BLOCKS;
             let slots: Vec<_> = slots.filter(|(slot, _)| first + (*slot as u64) < end).collect();
@@ -335,7 +334,7 @@ impl Core {
         leaves: &mut BTreeMap<NodeKey, Change>,
         pieces: &Pieces<'_>,
     ) -> Result<Lba, Fault> {
-        let end = Lba(vol.blocks.get().next_multiple_of(LEAF_BLOCKS));
+        let end = Lba(vol.blocks().next_multiple_of(LEAF_BLOCKS));
         if planted(Canary::DropForgotten) {
             return Ok(end);
         }
@@ -358,7 +357,7 @@ impl Core {
         with_lost: bool,
         pieces: &Pieces<'_>,
     ) -> Result<(Vec<NodeKey>, Lba), Fault> {
-        let (roots, height) = (vol.roots.get(), vol.height.get());
+        let (roots, height) = (vol.roots(), vol.height());
         let mut found = Vec::new();
         let mut complete_to = to;
         for shard in 0..SHARDS as u8 {

@@ -14,18 +14,17 @@ pub mod node_cache;
 pub mod packed;
 pub mod spans;
 
-use std::cell::Cell;
-
 use base::{Lba, VolumeId};
 use ondisk::volume::HEIGHT_MAX;
 use ondisk::{MapRef, NODE_REFS, Node, Place, SHARDS};
 
 use crate::canary::{Canary, planted};
-use crate::core::{Core, Vol};
+use crate::core::Core;
 use crate::fault::Fault;
 use crate::map::packed::Packed;
 use crate::space::pins::Pin;
 use crate::space::segment::Seg;
+use crate::volume::vol::Vol;
 
 /// Blocks a leaf covers.
 pub const LEAF_BLOCKS: u64 = NODE_REFS as u64;
@@ -140,10 +139,10 @@ impl Core {
     /// What `n` blocks of a volume from `lba` on are.
     pub async fn resolve(&self, vol: &Vol, lba: Lba, n: usize) -> Result<Resolved, Fault> {
         loop {
-            let roots = vol.roots.get();
+            let roots = vol.roots();
             let resolved = self.resolve_now(vol, lba, n).await;
             // A node may have gone with the trees that a checkpoint replaced meanwhile.
-            let replaced = vol.roots.get() != roots && !planted(Canary::OldTreesBelieved);
+            let replaced = vol.roots() != roots && !planted(Canary::OldTreesBelieved);
             if !(matches!(resolved, Err(Fault::Medium)) && replaced) {
                 return resolved;
             }
@@ -161,12 +160,11 @@ impl Core {
                 MapRef::Hole | MapRef::Zero | MapRef::Bad => None,
             };
         }
-        let (key, height) = (NodeKey::leaf(vol.id, lba), u32::from(vol.height.get()));
+        let (key, height) = (NodeKey::leaf(vol.id, lba), u32::from(vol.height()));
         if key.index.checked_shr(8 * height).unwrap_or(0) > 0 {
             return None;
         }
-        let roots: &Cell<[MapRef]> = &vol.roots;
-        let MapRef::At(mut place) = roots.as_slice_of_cells()[usize::from(key.shard)].get() else { return None };
+        let MapRef::At(mut place) = vol.root(usize::from(key.shard)) else { return None };
         let nodes = self.nodes.read();
         for level in (0..height).rev() {
             place = nodes.look(place.pba)?.place(((key.index >> (8 * level)) % NODE_REFS as u64) as usize)?;
@@ -187,7 +185,7 @@ impl Core {
                 frozen.overlay(vol.id, lba, &mut known);
             }
         }
-        let (roots, height) = (vol.roots.get(), vol.height.get());
+        let (roots, height) = (vol.roots(), vol.height());
         let mut done = 0;
         while done < n {
             let at = lba.0 + done as u64;

@@ -14,10 +14,11 @@ use base::Lba;
 use ondisk::{MapRef, SHARDS};
 
 use crate::canary::{Canary, planted};
-use crate::core::{Core, Vol};
+use crate::core::Core;
 use crate::fault::Fault;
 use crate::map::memtable::Said;
 use crate::map::{LEAF_BLOCKS, NodeKey};
+use crate::volume::vol::Vol;
 
 /// What the next blocks say.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -32,10 +33,10 @@ impl Core {
     /// What the blocks from `lba` on say, up to `end` at most: one step, whatever lies there.
     pub async fn span(&self, vol: &Vol, lba: Lba, end: Lba) -> Result<Span, Fault> {
         loop {
-            let roots = vol.roots.get();
+            let roots = vol.roots();
             let span = self.span_now(vol, lba, end).await;
             // A node may have gone with the trees that a checkpoint replaced meanwhile.
-            let replaced = vol.roots.get() != roots && !planted(Canary::OldTreesBelieved);
+            let replaced = vol.roots() != roots && !planted(Canary::OldTreesBelieved);
             if !(matches!(span, Err(Fault::Medium)) && replaced) {
                 return span;
             }
@@ -54,7 +55,7 @@ impl Core {
                 _ => newer,
             }
         };
-        let (roots, height) = (vol.roots.get(), vol.height.get());
+        let (roots, height) = (vol.roots(), vol.height());
         match said {
             Said::Fill(fill) => return Ok(Span { says: Some(fill), until }),
             Said::Block => return Ok(Span { says: None, until: in_leaf }),

@@ -8,13 +8,14 @@ use ondisk::{Entry, MapRef, NODE_REFS, PartOf, Place, SHARDS, SegmentState, Volu
 use rt::{Drive, Rt};
 use serde::Serialize;
 
-use crate::core::{Core, Vol};
+use crate::core::Core;
 use crate::fault::{Refused, RefusedCode};
 use crate::log::window_rows;
 use crate::map::{Base, LEAF_BLOCKS, NodeKey, height_for};
 use crate::open::{OpenHow, RecoveryReport, open};
 use crate::row::Columns;
 use crate::space::segment::pba;
+use crate::volume::vol::Vol;
 
 /// Errors listed one by one; the rest is counted.
 const ERRORS_LISTED: usize = 100;
@@ -158,7 +159,7 @@ impl Opened {
         let (failed, missing) = core.seats_out();
         report.members_missing = (failed.len() + missing.len()) as u64;
         let mut owners: BTreeMap<Pba, Owner> = BTreeMap::new();
-        let volumes: Vec<_> = core.volumes.borrow().values().cloned().collect();
+        let volumes: Vec<_> = core.volumes.all().values().cloned().collect();
         for vol in &volumes {
             walk(core, vol, &mut owners, &mut report).await;
         }
@@ -189,8 +190,8 @@ fn owner_text(owner: &Owner) -> String {
 
 /// Every node and every place of a volume's trees.
 async fn walk(core: &Core, vol: &Vol, owners: &mut BTreeMap<Pba, Owner>, report: &mut CheckReport) {
-    let (roots, height) = (vol.roots.get(), vol.height.get());
-    if height > height_for(vol.blocks.get()) {
+    let (roots, height) = (vol.roots(), vol.height());
+    if height > height_for(vol.blocks()) {
         report.error(format!("volume {}: its map trees are too tall", vol.id));
     }
     let mut mapped = 0u64;
@@ -220,7 +221,7 @@ async fn walk(core: &Core, vol: &Vol, owners: &mut BTreeMap<Pba, Owner>, report:
                 } else if let MapRef::At(place) = child {
                     let lba = base::Lba(key.first_lba().0 + slot as u64);
                     assert!(slot < LEAF_BLOCKS as usize);
-                    if lba.0 >= vol.blocks.get() {
+                    if lba.0 >= vol.blocks() {
                         report.error(format!("volume {}: block {lba} lies beyond its end", vol.id));
                     }
                     mapped += 1;
@@ -233,19 +234,15 @@ async fn walk(core: &Core, vol: &Vol, owners: &mut BTreeMap<Pba, Owner>, report:
         }
     }
     report.blocks += mapped;
-    if mapped != vol.mapped.get() {
-        report.error(format!(
-            "volume {}: {mapped} blocks are mapped, the generation says {}",
-            vol.id,
-            vol.mapped.get()
-        ));
+    if mapped != vol.mapped() {
+        report.error(format!("volume {}: {mapped} blocks are mapped, the generation says {}", vol.id, vol.mapped()));
     }
 }
 
 /// Whether a block's place is in a segment that was given back: the log knows a newer place, or the volume is being deleted.
 fn overtaken(core: &Core, vol: &Vol, lba: base::Lba, place: Place) -> bool {
     let gone = !core.segments.read().segments.contains_key(&place.pba.segment);
-    let dropping = matches!(vol.state.get(), VolumeState::Dropping { .. });
+    let dropping = matches!(vol.state(), VolumeState::Dropping { .. });
     gone && (dropping || core.memory.read().active.says_anything(vol.id, lba, base::Lba(lba.0 + 1)))
 }
 

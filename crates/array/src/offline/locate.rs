@@ -3,10 +3,11 @@
 use base::{Lba, MemberId, MemberLba, SegmentId};
 use ondisk::{MapRef, Place, Scheme};
 
-use crate::core::{Core, Vol};
+use crate::core::Core;
 use crate::fault::Fault;
 use crate::map::NodeKey;
 use crate::space::segment::Seg;
+use crate::volume::vol::Vol;
 
 /// A row of a segment as it lies on the drives.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -34,7 +35,7 @@ impl Core {
     /// Where block `lba` of a volume lies.
     pub async fn locate(&self, vol: &Vol, lba: Lba) -> Result<Located, Fault> {
         let _pin = self.pins.pin();
-        let (roots, height) = (vol.roots.get(), vol.height.get());
+        let (roots, height) = (vol.roots(), vol.height());
         let mut map = Vec::new();
         for level in (0..=height).rev() {
             if let MapRef::At(place) = self.node_ref(&roots, height, NodeKey::of(vol.id, level, lba)).await? {

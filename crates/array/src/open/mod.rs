@@ -22,7 +22,7 @@ use rt::{Buf, Drive, IoError, Rt};
 use serde::Serialize;
 
 use crate::canary::{Canary, planted};
-use crate::core::{Core, Vol};
+use crate::core::Core;
 use crate::ctx::{Phase, Shape};
 use crate::fault::{Fault, Refused, RefusedCode, Remedy};
 use crate::member::seat::Seat;
@@ -32,6 +32,7 @@ use crate::open::replay::ReplayHow;
 use crate::open::returning::{Standing, seat_of, standing};
 use crate::owner::OwnerHow;
 use crate::space::segment::Seg;
+use crate::volume::vol::Vol;
 
 /// How to open.
 #[derive(Clone, Copy, Debug, Default)]
@@ -580,9 +581,9 @@ fn load(rt: &Rt, g: &Generation, found: &[Found], standings: &[Standing], how: O
         }
     }
     for v in &g.volumes {
-        core.volumes.borrow_mut().insert(v.id, Rc::new(Vol::from_line(v)));
+        core.volumes.add(Vol::from_line(v));
     }
-    core.next_volume.set(g.next_volume);
+    core.volumes.begin_at(g.next_volume);
     core.system.number.set(g.number.0);
     core.system.id.set(g.id);
     *core.system.ancestors.borrow_mut() = g.ancestors.iter().copied().collect();

@@ -67,7 +67,7 @@ pub fn with_later(chosen: &Generation, newest: &Generation) -> Generation {
 /// No number that `newest` gave out is given out again.
 pub fn nothing_twice(core: &Core, newest: &Generation) {
     core.segments.begin_at(newest.next_segment);
-    core.next_volume.set(core.next_volume.get().max(newest.next_volume));
+    core.volumes.begin_at(newest.next_volume);
 }
 
 /// Takes `newest` off the drives, those in reserve too: they may have been in by then.

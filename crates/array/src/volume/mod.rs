@@ -7,6 +7,8 @@ pub mod extents;
 pub mod quota;
 pub mod share;
 pub mod stored;
+pub mod vol;
+pub mod volumes;
 
 use std::pin::pin;
 use std::rc::Rc;
@@ -17,7 +19,7 @@ use ondisk::{MapRef, Place, VolumeState};
 use rt::{Buf, Bytes, Party};
 
 use crate::canary::{Canary, planted};
-use crate::core::{Core, Vol};
+use crate::core::Core;
 use crate::ctx::Phase;
 use crate::ctx::figures::add;
 use crate::fault::Fault;
@@ -27,6 +29,7 @@ use crate::space::segment::Seg;
 use crate::sync::RangeGuard;
 use crate::volume::extents::ExtentKind;
 use crate::volume::share::{Does, Turn};
+use crate::volume::vol::Vol;
 
 /// The smallest unit of a request.
 pub const SECTOR_BYTES: u64 = 512;
@@ -60,8 +63,7 @@ pub struct Volume {
 
 impl Volume {
     pub(crate) fn new(core: Rc<Core>, vol: Rc<Vol>) -> Volume {
-        let client = core.clients.get();
-        core.clients.set(client + 1);
+        let client = core.volumes.next_client();
         Volume { core, vol, client }
     }
 
@@ -96,13 +98,13 @@ impl Volume {
     /// Its name.
     #[must_use]
     pub fn name(&self) -> String {
-        self.vol.name.borrow().clone()
+        self.vol.name().clone()
     }
 
     /// Its size.
     #[must_use]
     pub fn bytes(&self) -> u64 {
-        BlockCount(self.vol.agreed_blocks.get()).bytes()
+        BlockCount(self.vol.agreed_blocks()).bytes()
     }
 
     /// Its identity for hosts.
@@ -125,7 +127,7 @@ impl Volume {
 
     fn check(&self, offset: u64, bytes: u64) -> Result<(), Fault> {
         let over = self.core.ctx.is_closing() || self.core.ctx.phase() == Phase::Closed;
-        if over || self.vol.state.get() != VolumeState::Live {
+        if over || self.vol.state() != VolumeState::Live {
             return Err(Fault::Closed);
         }
         if !offset.is_multiple_of(SECTOR_BYTES) || !bytes.is_multiple_of(SECTOR_BYTES) {

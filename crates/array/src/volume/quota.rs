@@ -12,8 +12,9 @@ use std::time::Duration;
 use ondisk::Limits;
 
 use crate::canary::{Canary, planted};
-use crate::core::{Core, Vol};
+use crate::core::Core;
 use crate::fault::Fault;
+use crate::volume::vol::Vol;
 
 /// Who waits looks at least so often whether the limits changed or the array closes.
 const NAP: Duration = Duration::from_millis(50);
@@ -58,9 +59,8 @@ impl Core {
     pub async fn within_limits(&self, vol: &Vol, bytes: u64) -> Result<(), Fault> {
         let unlimited = |l: Limits| l.iops == 0 && l.bytes_per_second == 0;
         let mut waited = false;
-        while !unlimited(vol.limits.get()) && !planted(Canary::LimitsForgotten) {
-            let (edition, begin) =
-                (vol.quota.edition.get(), vol.quota.book(vol.limits.get(), bytes, self.ctx.rt.now().0));
+        while !unlimited(vol.limits()) && !planted(Canary::LimitsForgotten) {
+            let (edition, begin) = (vol.quota.edition.get(), vol.quota.book(vol.limits(), bytes, self.ctx.rt.now().0));
             while self.ctx.rt.now().0 < begin && vol.quota.edition.get() == edition {
                 if self.ctx.is_closing() {
                     return Err(Fault::Closed);

@@ -18,8 +18,9 @@ use std::collections::VecDeque;
 use std::rc::Rc;
 
 use crate::canary::{Canary, planted};
-use crate::core::{Core, Vol};
+use crate::core::Core;
 use crate::sync::Event;
+use crate::volume::vol::Vol;
 
 /// A volume takes part for so long after its last request.
 const REMEMBERED_NS: u64 = 10_000_000;
@@ -126,25 +127,25 @@ impl Core {
     pub async fn turn(self: &Rc<Self>, vol: &Rc<Vol>, does: Does, bytes: u64) -> Turn {
         let share = &vol.share;
         let units = bytes.div_ceil(UNIT_BYTES).max(1);
-        if self.volumes.borrow().len() < 2 {
-            self.shares.active.set(0);
-            self.shares.take(share, units);
+        if self.volumes.all().len() < 2 {
+            self.volumes.shares.active.set(0);
+            self.volumes.shares.take(share, units);
             return Turn { core: self.clone(), vol: vol.clone(), units, timed: None };
         }
         let now = self.ctx.rt.now().0;
         share.last.set(now);
         self.count_active(now);
         let size = (bytes.max(4096).next_power_of_two().ilog2() - 12) as usize;
-        if share.waiting.borrow().is_empty() && self.shares.may(share, units) {
-            self.shares.take(share, units);
-            let timed = (self.shares.is_quiet(share) && size < SIZES).then_some((does, size, now));
+        if share.waiting.borrow().is_empty() && self.volumes.shares.may(share, units) {
+            self.volumes.shares.take(share, units);
+            let timed = (self.volumes.shares.is_quiet(share) && size < SIZES).then_some((does, size, now));
             return Turn { core: self.clone(), vol: vol.clone(), units, timed };
         }
         let waiting = Rc::new(Waiting { units, ..Waiting::default() });
         share.waiting.borrow_mut().push_back(waiting.clone());
-        let listed = self.shares.held_up.borrow().iter().any(|v| Rc::ptr_eq(v, vol));
+        let listed = self.volumes.shares.held_up.borrow().iter().any(|v| Rc::ptr_eq(v, vol));
         if !listed {
-            self.shares.held_up.borrow_mut().push(vol.clone());
+            self.volumes.shares.held_up.borrow_mut().push(vol.clone());
         }
         let mut place = Place { core: self, vol, waiting: &waiting, left: false };
         waiting.event.until(|| waiting.granted.get()).await;
@@ -154,13 +155,13 @@ impl Core {
 
     /// Counts who takes part, from time to time.
     fn count_active(&self, now: u64) {
-        let shares = &self.shares;
+        let shares = &self.volumes.shares;
         if now < shares.counted.get() + COUNTED_NS && shares.active.get() > 0 {
             return;
         }
         shares.counted.set(now);
         let takes_part = |s: &Share| s.in_flight.get() > 0 || now < s.last.get() + REMEMBERED_NS;
-        let active = self.volumes.borrow().values().filter(|v| takes_part(&v.share)).count();
+        let active = self.volumes.all().values().filter(|v| takes_part(&v.share)).count();
         shares.active.set(active as u64);
         let (least, most) = Shares::bounds(self.members.all().len());
         let bound = shares.bound.get();
@@ -171,7 +172,7 @@ impl Core {
 
     /// Lets in who may go on: the volume with the least in flight first.
     fn let_in(&self) {
-        let shares = &self.shares;
+        let shares = &self.volumes.shares;
         if planted(Canary::TurnKept) || shares.held_up.borrow().is_empty() {
             return;
         }
@@ -196,7 +197,7 @@ impl Core {
     }
 
     fn turn_ended(&self, turn: &Turn) {
-        let (shares, share) = (&self.shares, &turn.vol.share);
+        let (shares, share) = (&self.volumes.shares, &turn.vol.share);
         share.in_flight.set(share.in_flight.get() - turn.units);
         shares.in_flight.set(shares.in_flight.get() - turn.units);
         if let Some((does, size, began)) = turn.timed

@@ -8,9 +8,10 @@ use base::Lba;
 use ondisk::{MapRef, NODE_REFS, VolumeState};
 
 use crate::canary::{Canary, planted};
-use crate::core::{Core, Vol};
+use crate::core::Core;
 use crate::fault::Fault;
 use crate::map::NodeKey;
+use crate::volume::vol::Vol;
 
 /// The last part of what volumes may fill in which only new blocks are counted: one in this many.
 const EXACT_SHARE: u64 = 16;
@@ -47,7 +48,7 @@ impl Core {
             let _pin = self.pins.pin();
             let mut new = 0;
             for lba in in_part() {
-                new += match self.node_ref(&vol.roots.get(), vol.height.get(), NodeKey::leaf(vol.id, lba)).await {
+                new += match self.node_ref(&vol.roots(), vol.height(), NodeKey::leaf(vol.id, lba)).await {
                     Ok(MapRef::Hole | MapRef::Bad) => 1,
                     Ok(MapRef::Zero | MapRef::At(_)) | Err(Fault::Medium) => 0,
                     Err(other) => return Err(other),
@@ -128,7 +129,7 @@ impl Core {
         if planted(Canary::NodesUncounted) {
             return 0;
         }
-        let tallest = self.volumes.borrow().values().map(|v| u64::from(v.height.get())).max().unwrap_or(0);
+        let tallest = self.volumes.all().values().map(|v| u64::from(v.height())).max().unwrap_or(0);
         (1 + tallest) * nodes.saturating_sub(self.room_usable() / MAP_SHARE)
     }
 
@@ -151,12 +152,12 @@ impl Core {
 
     /// Whether a deleted volume still has blocks.
     pub fn dropping(&self) -> bool {
-        self.volumes.borrow().values().any(|v| matches!(v.state.get(), VolumeState::Dropping { .. }))
+        self.volumes.all().values().any(|v| matches!(v.state(), VolumeState::Dropping { .. }))
     }
 
     /// Blocks stored in all volumes as of the last merge.
     pub fn mapped_blocks(&self) -> u64 {
-        self.volumes.borrow().values().map(|v| v.mapped.get()).sum()
+        self.volumes.all().values().map(|v| v.mapped()).sum()
     }
 
     /// Blocks of memtables that may not have been counted as stored yet.
@@ -169,11 +170,9 @@ impl Core {
     pub fn stored_in(&self, vol: &Vol) -> u64 {
         let memory = self.memory.read();
         let pending = memory.active.written(vol.id) + memory.frozen.as_ref().map_or(0, |f| f.written(vol.id));
-        let mapped = vol.mapped.get();
-        match vol.state.get() {
-            VolumeState::Live if !planted(Canary::UnmergedNotShown) => {
-                (mapped + pending).min(vol.blocks.get()).max(mapped)
-            }
+        let mapped = vol.mapped();
+        match vol.state() {
+            VolumeState::Live if !planted(Canary::UnmergedNotShown) => (mapped + pending).min(vol.blocks()).max(mapped),
             VolumeState::Live | VolumeState::Dropping { .. } => mapped,
         }
     }

@@ -5,7 +5,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// Fields of `Core`, or of what holds the rooms, and the rooms whose state they are.
-const STATE: [(&str, &str); 18] = [
+const STATE: [(&str, &str); 17] = [
     ("members", "member"),
     ("segments", "space"),
     ("pins", "space"),
@@ -16,7 +16,6 @@ const STATE: [(&str, &str); 18] = [
     ("nodes", "map"),
     ("system", "generation"),
     ("volumes", "volume"),
-    ("shares", "volume"),
     ("being_emptied", "jobs"),
     ("hard_to_clean", "jobs"),
     ("checkpoint_gate", "jobs"),
