@@ -342,6 +342,8 @@ canaries! {
     FormerKept,
     /// A label that a power cut left on a drive which had left stays there.
     LeftLabelStays,
+    /// A drive that was replaced is listed until something else asks for a generation.
+    ReplacedListed,
     /// What is not merged yet is not shown as stored.
     UnmergedNotShown,
     /// A part that lets go of a drive ends its reservation, which is the other parts', too.

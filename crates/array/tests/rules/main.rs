@@ -196,6 +196,7 @@ rules! {
     drives::what_holds_nothing_is_not_rebuilt []
     drives::a_member_leaves_when_nothing_lies_on_it [LeavesEarly]
     drives::who_has_left_is_let_go_of [FormerKept]
+    drives::a_drive_that_was_replaced_is_forgotten [ReplacedListed]
     drives::a_label_that_was_left_is_wiped_at_the_next_open [LeftLabelStays]
     drives::the_old_place_stays_until_a_generation_names_the_new_one [MovedFreedEarly]
     drives::what_is_copied_is_verified [CopyUnverified]
