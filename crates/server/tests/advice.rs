@@ -103,6 +103,7 @@ fn a_locked_drive_is_not_sent_to_a_verb_that_never_asks_a_server() {
         assert!(problem.code == "drive_locked" && !problem.todo.contains("--control"), "{problem}");
     }
     assert!(wiped.todo.contains("drive replace ARRAY SEAT DRIVE --force"), "{wiped}");
+    assert!(wiped.todo.contains("released within 10 s"), "a server looks twice, every 5 s: {wiped}");
 }
 
 #[test]
