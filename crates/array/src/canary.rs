@@ -224,7 +224,7 @@ canaries! {
     ScrubForgetsPosition,
     /// A full array does not try its last room.
     LastRoomForgotten,
-    /// Parts of blocks are laid over what is left of a volume that is being deleted.
+    /// Parts of blocks are laid over what is left of a volume that is being deleted, or of an array that is being closed.
     LaidOverHoles,
     /// The first part of an array has a new volume before the others do.
     FirstPartFirst,

@@ -233,7 +233,7 @@ rules! {
     silent::a_close_does_not_wait_for_ever [EndWaitsForSilent]
     silent::a_close_that_gave_up_releases_nothing [LateWriteReleased]
     silent::an_open_that_gave_up_releases_nothing [LateWriteReleased]
-    silent::what_waits_while_it_closes_is_refused []
+    silent::what_waits_while_it_closes_is_refused [LaidOverHoles]
 
     room_below::writes_wait_for_room [NoRoomBlamed, HostsWaitForRoom]
     room_below::what_waits_for_room_is_not_acknowledged [NoRoomAcked]
