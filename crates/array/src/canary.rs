@@ -224,7 +224,7 @@ canaries! {
     ScrubForgetsPosition,
     /// A full array does not try its last room.
     LastRoomForgotten,
-    /// Parts of blocks are laid over what is left of a volume that is being deleted.
+    /// Parts of blocks are laid over what is left of a volume that is being deleted, or of an array that is being closed.
     LaidOverHoles,
     /// The first part of an array has a new volume before the others do.
     FirstPartFirst,
@@ -342,6 +342,8 @@ canaries! {
     FormerKept,
     /// A label that a power cut left on a drive which had left stays there.
     LeftLabelStays,
+    /// A drive that was replaced is listed until something else asks for a generation.
+    ReplacedListed,
     /// What is not merged yet is not shown as stored.
     UnmergedNotShown,
     /// A part that lets go of a drive ends its reservation, which is the other parts', too.

@@ -105,7 +105,13 @@ mod tests {
         read().keep(&ScrubView { last: Some(ended.clone()), ..ScrubView::default() });
         let mut view = ScrubView::default();
         read().fill_in(&mut view);
-        assert_eq!(view.last, Some(ended));
+        assert_eq!(view.last, Some(ended.clone()));
+        // The next one finds the same, and has not ended.
+        let again = ScrubRunView { finished: false, ..ended };
+        read().keep(&ScrubView { running: Some(again.clone()), ..ScrubView::default() });
+        let mut view = ScrubView::default();
+        read().fill_in(&mut view);
+        assert_eq!(view.last, Some(again));
         let newer = ScrubRunView { kind: "parity".into(), ..ScrubRunView::default() };
         let mut view = ScrubView { last: Some(newer.clone()), ..ScrubView::default() };
         read().fill_in(&mut view);

@@ -9,9 +9,9 @@ use std::path::{Path, PathBuf};
 use rt::Rt;
 use server::Problem;
 use server::cores::OtherCores;
-use server::ops::{World, check, create, drive, inspect, open, rescue, volume, wipe};
+use server::ops::{World, check, create, drive, find, inspect, open, rescue, status, volume, wipe};
 use server::registry::Registry;
-use server::view::{CreateRequest, DriveAdd, DriveFail, DriveReplace, RescueRequest};
+use server::view::{CreateRequest, DriveAdd, DriveFail, DriveReplace, FindRequest, Prospect, RescueRequest, Severity};
 
 const MIB: u64 = 1 << 20;
 
@@ -103,6 +103,7 @@ fn a_locked_drive_is_not_sent_to_a_verb_that_never_asks_a_server() {
         assert!(problem.code == "drive_locked" && !problem.todo.contains("--control"), "{problem}");
     }
     assert!(wiped.todo.contains("drive replace ARRAY SEAT DRIVE --force"), "{wiped}");
+    assert!(wiped.todo.contains("released within 10 s"), "a server looks twice, every 5 s: {wiped}");
 }
 
 #[test]
@@ -170,6 +171,38 @@ fn a_check_says_that_drives_are_out() {
     fs::remove_file(&drives[1]).unwrap();
     let degraded = s.run(async |world| check::run(&world, "lab", |_| {}).await).unwrap();
     assert!(degraded.ok && degraded.notes.iter().any(|n| n.contains("1 drive is out or missing")), "{degraded:?}");
+}
+
+/// Of an array that is empty too: it opens with --degraded only, and every verb says so.
+#[test]
+fn half_of_the_drives_is_said_by_every_verb_that_looks() {
+    let s = Scene::new();
+    let drives = s.lab();
+    let places = vec![s.path("").display().to_string()];
+    drives[1..].iter().for_each(|drive| fs::remove_file(drive).unwrap());
+    let open = |degraded| {
+        s.run(async |world| {
+            let how = open::How { degraded, ..open::How::default() };
+            let opened = open::by_name(&world, "lab", how).await?;
+            let state = opened.state();
+            opened.close(&world).await.map(|()| state)
+        })
+    };
+    assert_eq!(open(false).unwrap_err().code, "members_missing");
+    let found = s.run(async |world| find::run(&world, &FindRequest { places }, &[]).await).unwrap();
+    assert_eq!(found.arrays[0].prospect, Prospect::FewerThanHalf);
+    let told = s.run(async |world| status::offline(&world, Some("lab")).await).unwrap();
+    let is_half = |alarm: &&server::view::AlarmView| alarm.code == "half_missing";
+    let alarm = told.arrays[0].alarms.iter().find(is_half).unwrap_or_else(|| panic!("{:?}", told.arrays[0].alarms));
+    assert!(alarm.severity == Severity::Critical && alarm.todo.contains("--degraded"), "{alarm:?}");
+    let checked = s.run(async |world| check::run(&world, "lab", |_| {}).await).unwrap();
+    assert!(checked.notes.iter().any(|note| note.contains("half or fewer of its drives")), "{:?}", checked.notes);
+    assert_eq!(open(true).unwrap(), array::ArrayState::Degraded);
+    let told = s.run(async |world| status::offline(&world, Some("lab")).await).unwrap();
+    assert!(
+        !told.arrays[0].alarms.iter().any(|alarm| alarm.code == "half_missing"),
+        "it was opened without the others"
+    );
 }
 
 #[test]

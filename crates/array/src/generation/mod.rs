@@ -283,14 +283,14 @@ impl Core {
 
     /// Seats that are out and that no segment names any more are nobody's.
     fn vacate_seats(&self) {
-        let table = self.segments.read();
-        for seat in self.members.all().iter() {
-            let named = |m: MemberId| table.segments.values().any(|s| s.uses(m));
-            let replaced = |bay: u16| self.members.all().iter().any(|s| s.bay() == bay && s.state() == MemberState::In);
-            if seat.state() == MemberState::Out && !named(seat.id) && replaced(seat.bay()) {
-                seat.is_given_up();
-            }
-        }
+        self.members.all().iter().filter(|s| self.is_nobodys(s)).for_each(|s| s.is_given_up());
+    }
+
+    /// Whether a seat's drive is out, another has its place, and no segment names it any more.
+    pub(crate) fn is_nobodys(&self, seat: &Seat) -> bool {
+        let named = |m: MemberId| self.segments.read().segments.values().any(|s| s.uses(m));
+        let replaced = |bay: u16| self.members.all().iter().any(|s| s.bay() == bay && s.state() == MemberState::In);
+        seat.state() == MemberState::Out && replaced(seat.bay()) && !named(seat.id)
     }
 
     /// The generation that says what memory says now.

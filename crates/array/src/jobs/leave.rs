@@ -54,10 +54,13 @@ impl Core {
 
 /// Members that leave, once nothing lies on them.
 impl Core {
-    /// Whether a member that leaves has nothing left, or has left and carries its label yet.
+    /// Whether a member that leaves has nothing left, or has left and carries its label yet; or one that was replaced is listed
+    /// still, since segments that named it went with the last generation only.
     pub(crate) fn somebody_may_go(&self) -> bool {
         let gone = !self.rebuild.gone.borrow().is_empty();
-        gone || self.members.all().iter().any(|s| self.may_go(s))
+        // A close writes the last generation; the next open forgets what was replaced.
+        let replaced = |s: &Seat| self.is_nobodys(s) && !self.ctx.is_closing() && !planted(Canary::ReplacedListed);
+        gone || self.members.all().iter().any(|s| self.may_go(s) || replaced(s))
     }
 
     fn may_go(&self, seat: &Seat) -> bool {

@@ -588,17 +588,21 @@ fn load(rt: &Rt, g: &Generation, found: &[Found], standings: &[Standing], how: O
     core.system.id.set(g.id);
     *core.system.ancestors.borrow_mut() = g.ancestors.iter().copied().collect();
     core.system.replay_from.set(g.replay_from[0]);
-    // What was acknowledged last may lie in any frontier segment, also in one that the generation knows as empty.
-    // (Not behind the rows of one that the generation knows to have lost a member.)
     let gone = |m: MemberId| core.members.seat(m).is_none_or(|s| !s.is_in());
-    let out = |m: MemberId| g.members.get(usize::from(m.0)).is_none_or(|m| m.state != MemberState::In);
-    let written = |s: &&ondisk::Segment| s.replay_row.is_some() && !s.slots.iter().flatten().any(|(m, _)| out(*m));
-    let mut frontier = g.segments.iter().filter(|_| !g.clean).filter(written);
-    let frontier_survives = frontier.all(|s| s.scheme.survives(|c| s.slots[c].is_none_or(|(m, _)| gone(m))));
-    if !core.survivable() || !frontier_survives {
+    if !core.survivable() || !frontier_survives(g, gone) {
         core.freeze("more drives are missing than redundancy covers");
     }
     Ok(core)
+}
+
+/// Whether what was acknowledged last survives without the members that are gone. It may lie in any frontier segment, also in one
+/// that the generation knows as empty, unless a close wrote it. (Not behind the rows of one that the generation knows to have lost
+/// a member.)
+pub(crate) fn frontier_survives(g: &Generation, gone: impl Fn(MemberId) -> bool) -> bool {
+    let out = |m: MemberId| g.members.get(usize::from(m.0)).is_none_or(|m| m.state != MemberState::In);
+    let written = |s: &&ondisk::Segment| s.replay_row.is_some() && !s.slots.iter().flatten().any(|(m, _)| out(*m));
+    let mut frontier = g.segments.iter().filter(|_| !g.clean).filter(written);
+    frontier.all(|s| s.scheme.survives(|c| s.slots[c].is_none_or(|(m, _)| gone(m))))
 }
 
 /// Members that missed the newest generation (its writing was cut short) get it before the next is written over

@@ -4,13 +4,13 @@
 //! Not here: the log. What recovery would find there (a record that is lost, for instance), only an open can say.
 
 use base::MemberId;
-use ondisk::{Generation, Level, MemberState, WhyOut};
+use ondisk::{Generation, Level, MemberState, SegmentState, WhyOut};
 use rt::{Drive, Rt};
 
 use crate::engine::status::SeatState;
 use crate::fault::Refused;
 use crate::open::returning::Standing;
-use crate::open::{Found, OpenHow, choose, read_member};
+use crate::open::{Found, OpenHow, choose, frontier_survives, read_member};
 use crate::parts::find;
 
 /// What the drives of one array say of it.
@@ -138,7 +138,9 @@ fn prospect(g: &Generation, here: impl Fn(usize) -> bool) -> Prospect {
     let matters = |s: &&ondisk::Segment| s.live > 0 || s.replay_row.is_some();
     let lost = |s: &ondisk::Segment| (0..s.slots.len()).filter(|c| s.slots[*c].is_none_or(|(m, _)| gone(m))).count();
     let segments = || g.segments.iter().filter(matters);
-    if !segments().all(|s| s.scheme.survives(|c| s.slots[c].is_none_or(|(m, _)| gone(m)))) || present == 0 {
+    let holds = |s: &&ondisk::Segment| s.live > 0 || (s.state == SegmentState::Open && s.rows > 0);
+    let survives = |s: &ondisk::Segment| s.scheme.survives(|c| s.slots[c].is_none_or(|(m, _)| gone(m)));
+    if !g.segments.iter().filter(holds).all(survives) || !frontier_survives(g, gone) || present == 0 {
         return Prospect::LacksDrives;
     }
     if present * 2 <= marked_in && present < marked_in {

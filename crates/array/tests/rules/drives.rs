@@ -172,6 +172,29 @@ pub fn who_has_left_is_let_go_of() {
     assert!(p.is(0, 5, 800));
 }
 
+/// A drive whose place another has taken is no member any more when its columns lie elsewhere: also when nothing else asks for a
+/// generation that says so.
+pub fn a_drive_that_was_replaced_is_forgotten() {
+    let world = World::new(4, false);
+    world.create(Level::Raid5);
+    let p = world.start(1);
+    // So little that it is moved, and the segment emptied.
+    (0..20u64).for_each(|i| p.write(i * 40, 5, 1).unwrap());
+    p.rt.block_on(p.array().drive_fail(MemberId(1))).unwrap();
+    p.wait(Duration::from_secs(1));
+    let new = fresh(&world, "new");
+    replace(&p, 1, &new);
+    let array = p.array();
+    p.run(async move { array.rebuild_done().await });
+    p.wait(Duration::from_secs(2));
+    let status = p.array().status();
+    assert_eq!(status.state, ArrayState::Optimal);
+    assert!(status.members.iter().all(|m| m.state == SeatState::In), "{:#?}", status.members);
+    let listed = newest(&world, 0).members.iter().filter(|m| m.state != ondisk::MemberState::Vacant).count();
+    assert_eq!(listed, 4);
+    assert!((0..20).all(|i| p.is(i * 40, 5, 1)));
+}
+
 /// The power fails between the generation without a drive and the wiping of its label: the next open wipes it. One that failed
 /// keeps its label.
 pub fn a_label_that_was_left_is_wiped_at_the_next_open() {

@@ -196,6 +196,7 @@ rules! {
     drives::what_holds_nothing_is_not_rebuilt []
     drives::a_member_leaves_when_nothing_lies_on_it [LeavesEarly]
     drives::who_has_left_is_let_go_of [FormerKept]
+    drives::a_drive_that_was_replaced_is_forgotten [ReplacedListed]
     drives::a_label_that_was_left_is_wiped_at_the_next_open [LeftLabelStays]
     drives::the_old_place_stays_until_a_generation_names_the_new_one [MovedFreedEarly]
     drives::what_is_copied_is_verified [CopyUnverified]
@@ -232,7 +233,7 @@ rules! {
     silent::a_close_does_not_wait_for_ever [EndWaitsForSilent]
     silent::a_close_that_gave_up_releases_nothing [LateWriteReleased]
     silent::an_open_that_gave_up_releases_nothing [LateWriteReleased]
-    silent::what_waits_while_it_closes_is_refused []
+    silent::what_waits_while_it_closes_is_refused [LaidOverHoles]
 
     room_below::writes_wait_for_room [NoRoomBlamed, HostsWaitForRoom]
     room_below::what_waits_for_room_is_not_acknowledged [NoRoomAcked]

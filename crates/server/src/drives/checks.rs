@@ -114,8 +114,8 @@ impl Checks<'_> {
             }
             (Purpose::Create | Purpose::Join(_), "drive_not_found") => problem.todo += "; --size 4G creates a file",
             (Purpose::Wipe, "drive_locked") => {
-                problem.todo += "; a drive that is out of an array is put back as a new one, without wiping it, by \
-                                 `ashlar drive replace ARRAY SEAT DRIVE --force`";
+                problem.todo += "; a drive that has just left an array is released within 10 s; one that is out is put \
+                                 back as a new one, without wiping it, by `ashlar drive replace ARRAY SEAT DRIVE --force`";
             }
             (Purpose::Create | Purpose::Join(_) | Purpose::Wipe | Purpose::Direct, _) => {}
         }

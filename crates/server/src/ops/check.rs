@@ -3,6 +3,7 @@
 use array::CheckProgress;
 
 use super::World;
+use super::find;
 use super::open::{self, Members, Patience};
 use crate::Problem;
 use crate::view::{CheckView, VERSION};
@@ -30,6 +31,9 @@ pub async fn run(world: &World, name: &str, progress: impl FnMut(CheckProgress))
     let Members { drives, mut notes } = open::members(world, &known, true, Patience::Short).await?;
     if let Some(user) = array::owner::in_use(&world.rt, &drives).await {
         notes.push(format!("another server has the array ({}): what is found may be a change in progress", user.by));
+    }
+    if find::is_half_missing(world, &drives).await {
+        notes.push(find::HALF_MISSING.to_owned());
     }
     let report = array::whole::check(&world.rt, drives, progress).await?;
     notes.extend(about_missing(report.members_missing, report.ok()));

@@ -102,6 +102,15 @@ impl From<array::Prospect> for Prospect {
     }
 }
 
+/// What a verb that only looks says where an open asks for --degraded.
+pub const HALF_MISSING: &str = "half or fewer of its drives are here: the others may hold a newer state";
+
+/// Whether an open of the array of these drives asks for --degraded.
+pub async fn is_half_missing(world: &World, drives: &[Drive]) -> bool {
+    let survey = array::survey(&world.rt, drives).await;
+    survey.is_ok_and(|survey| survey.is_some_and(|s| s.prospect == array::Prospect::FewerThanHalf))
+}
+
 /// How it would open, for people.
 #[must_use]
 pub fn prospect_words(prospect: Prospect) -> &'static str {

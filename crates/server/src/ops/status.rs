@@ -1,6 +1,7 @@
 //! `status` and `iostat` of arrays that are not being served.
 
 use super::World;
+use super::find;
 use super::open::{self, How};
 use crate::Problem;
 use crate::view::{Absent, AlarmView, ArrayState, ArrayView, Arrays, Severity, VERSION};
@@ -23,6 +24,9 @@ pub async fn offline(world: &World, name: Option<&str>) -> Result<Arrays, Proble
                 if view.state == ArrayState::ReadOnly {
                     view.state = state_of(&view);
                 }
+                if find::is_half_missing(world, &opened.drives()).await {
+                    view.alarms.insert(0, half_missing());
+                }
                 view.alarms.extend(opened.notes.iter().map(|note| found_on_the_way(note)));
                 all.arrays.push(view);
                 opened.close(world).await?;
@@ -40,6 +44,17 @@ fn state_of(view: &ArrayView) -> ArrayState {
         true if whole => ArrayState::Optimal,
         true => ArrayState::Rebuilt,
         false => ArrayState::Degraded,
+    }
+}
+
+/// What is here can be shown, and is not opened unasked.
+fn half_missing() -> AlarmView {
+    AlarmView {
+        code: "half_missing".to_owned(),
+        severity: Severity::Critical,
+        seat: None,
+        what: find::HALF_MISSING.to_owned(),
+        todo: "Connect the others, or open it with --degraded".to_owned(),
     }
 }
 
