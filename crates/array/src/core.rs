@@ -2,16 +2,15 @@
 //!
 //! Invariant: no borrow of a cell here lives across an `.await`.
 
-use std::cell::{Cell, RefCell};
-use std::collections::{BTreeMap, VecDeque};
 use std::rc::Rc;
 
-use base::{MemberId, Seq};
-use ondisk::ReplayFrom;
+use base::MemberId;
 use rt::Rt;
 
 use crate::ctx::{Context, Phase, Shape};
 use crate::fault::Fault;
+use crate::generation::in_effect::InEffect;
+use crate::jobs::Jobs;
 use crate::log::Log;
 use crate::map::memory::Memory;
 use crate::map::node_cache::NodeCache;
@@ -20,31 +19,12 @@ use crate::member::seat::Door;
 use crate::space::pins::Pins;
 use crate::space::segment::Seg;
 use crate::space::segments::Segments;
-use crate::sync::Gate;
 use crate::volume::volumes::Volumes;
-
-/// The last generation that took effect.
-pub struct System {
-    /// Its number.
-    pub number: Cell<u64>,
-    /// Drawn at random by this open: in the ids of all generations that it writes.
-    pub session: u64,
-    /// Its id.
-    pub id: Cell<u128>,
-    /// Ids before it, newest first.
-    pub ancestors: RefCell<VecDeque<u128>>,
-    /// One commit at a time.
-    pub gate: Gate,
-    /// Where replay begins once the published trees are used.
-    pub replay_from: Cell<ReplayFrom>,
-}
 
 /// An open array.
 pub struct Core {
     /// What every room has.
     pub ctx: Rc<Context>,
-    /// The next entry's number.
-    pub next_seq: Cell<Seq>,
     /// Members.
     pub members: Members,
     /// Segments.
@@ -57,26 +37,14 @@ pub struct Core {
     pub nodes: NodeCache,
     /// The log.
     pub log: Log,
-    /// The system area.
-    pub system: System,
+    /// The generation in effect.
+    pub system: InEffect,
     /// Who still looks at places that may be freed.
     pub pins: Pins,
-    /// One checkpoint at a time.
-    pub checkpoint_gate: Gate,
-    /// One step of moves at a time takes locks.
-    pub move_gate: Gate,
-    /// Checkpoints that were tried.
-    pub checkpoints_tried: Cell<u64>,
-    /// Segments that the cleaner is emptying, and what their blocks take elsewhere, in thousandths of a segment.
-    pub being_emptied: RefCell<BTreeMap<base::SegmentId, i64>>,
-    /// Segments that the cleaner could not empty lately.
-    pub hard_to_clean: RefCell<std::collections::BTreeSet<base::SegmentId>>,
-    /// How a rebuild goes.
-    pub rebuild: crate::jobs::rebuild::Progress,
+    /// Background jobs.
+    pub jobs: Jobs,
     /// Reads around slow members that may still be made.
     pub detours: crate::row::detour::Budget,
-    /// How a scrub goes.
-    pub scrub: crate::jobs::scrub::Progress,
     /// What hosts may still take.
     pub room: crate::space::room::Room,
 }
@@ -86,30 +54,16 @@ impl Core {
     pub fn new(rt: &Rt, name: String, shape: Shape, phase: Phase) -> Rc<Core> {
         Rc::new_cyclic(|core| Core {
             ctx: Rc::new(Context::new(rt, name, shape, phase)),
-            next_seq: Cell::new(Seq(1)),
             members: Members::new(crate::owner::Guard::new(core.clone())),
             segments: Segments::default(),
             volumes: Volumes::default(),
             memory: Memory::default(),
             nodes: NodeCache::default(),
             log: Log::default(),
-            system: System {
-                number: Cell::new(0),
-                session: rt.random(),
-                id: Cell::new(0),
-                ancestors: RefCell::default(),
-                gate: Gate::default(),
-                replay_from: Cell::default(),
-            },
+            system: InEffect::none(rt.random()),
             pins: Pins::default(),
-            checkpoint_gate: Gate::default(),
-            move_gate: Gate::default(),
-            checkpoints_tried: Cell::new(0),
-            being_emptied: RefCell::default(),
-            hard_to_clean: RefCell::default(),
-            rebuild: crate::jobs::rebuild::Progress::default(),
+            jobs: Jobs::default(),
             detours: crate::row::detour::Budget::default(),
-            scrub: crate::jobs::scrub::Progress::default(),
             room: crate::space::room::Room::default(),
         })
     }

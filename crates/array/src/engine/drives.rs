@@ -430,7 +430,7 @@ impl Array {
             return Err(Refused::new(RefusedCode::Size, "a rebuild of 0 bytes/s", "it would never end", todo));
         }
         self.core.ctx.set(|settings| settings.rebuild = rate);
-        self.core.rebuild.rate_changed();
+        self.core.jobs.rebuild.rate_changed();
         Ok(self.core.commit().await?)
     }
 

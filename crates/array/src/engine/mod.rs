@@ -180,7 +180,7 @@ impl Array {
 
     async fn hand_over_all(&self) -> Result<(), Fault> {
         // A step of the cleaner that is reading may have something to say yet.
-        let moved = || self.core.being_emptied.borrow().is_empty() || planted(Canary::ClosedWhileCleaning);
+        let moved = || self.core.jobs.cleaner.is_idle() || planted(Canary::ClosedWhileCleaning);
         let at_rest = || self.core.log.idle() && moved();
         self.core.ctx.changed.until(|| at_rest() || !self.core.ctx.is_open()).await;
         self.core.checkpoint().await?;

@@ -332,7 +332,7 @@ impl Core {
             parts: self.ctx.shape.part.of,
             state: self.state_word(),
             epoch: self.ctx.epoch().0,
-            generation: self.system.number.get(),
+            generation: self.system.number(),
             kernel: self.ctx.kernel.name().to_owned(),
             zone_bytes: BlockCount(u64::from(self.ctx.shape.zone_blocks)).bytes(),
             segments_total: self.segments_possible(),

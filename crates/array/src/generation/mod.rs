@@ -7,14 +7,14 @@
 //!   another generation says so;
 //! - one that the redundancy does not cover is never written.
 
-use std::collections::VecDeque;
+pub mod in_effect;
+
 use std::pin::pin;
 use std::rc::Rc;
 use std::time::Duration;
 
 use base::{BLOCK_BYTES, Generation as Number, MemberId, MemberLba, SegmentId};
 use futures::future::{join_all, select};
-use ondisk::generation::{ANCESTORS, generation_id, is_same_or_before};
 use ondisk::{Generation, MemberState, SHARDS};
 use rt::{Buf, Bytes};
 
@@ -41,7 +41,7 @@ impl Core {
     }
 
     async fn commit_as(&self, clean: impl Fn() -> bool) -> Result<(), Fault> {
-        let _turn = self.system.gate.pass().await;
+        let _turn = self.system.turn().await;
         loop {
             self.writable()?;
             self.ctx.wishes.take(Wish::Spares);
@@ -68,15 +68,8 @@ impl Core {
             }
             self.keep_rebuilt_for_later(rebuilt);
             // What a generation before the one in effect says may be on some members: the next one knows it.
-            self.remember_ancestor(generation.number, generation.id);
+            self.system.go_on(generation.number, generation.id);
         }
-    }
-
-    fn remember_ancestor(&self, number: Number, id: u128) {
-        let mut ancestors = self.system.ancestors.borrow_mut();
-        remember(&mut ancestors, self.system.id.get());
-        self.system.id.set(id);
-        self.system.number.set(number.0);
     }
 
     async fn write_slots(&self, seats: &[Rc<Seat>], generation: &Generation) -> bool {
@@ -128,12 +121,12 @@ impl Core {
     /// Whether a member that was seen with the generation in effect holds an older one in its place: its contents were replaced
     /// by what they were at some time before.
     pub async fn is_set_back(&self, seat: &Seat) -> bool {
-        let (number, id) = (self.system.number.get(), self.system.id.get());
+        let (number, id) = (self.system.number(), self.system.id());
         let at = seat.layout.slot((number % 2) as usize);
         let (read, block) = seat.read(at, Buf::zeroed(BLOCK_BYTES)).await;
         let older = |(n, other): (Number, u128)| n.0 < number && other != id;
         // Another may have taken effect while it was read.
-        let same = number == self.system.number.get();
+        let same = number == self.system.number();
         if !same || read.is_err() || planted(Canary::SetBackUnnoticed) {
             return false;
         }
@@ -141,7 +134,7 @@ impl Core {
             // Rot in a number is not an older state.
             Ok(other) => older(other) && self.holds_generation(seat, at, other.1).await,
             // Rot may hit any place; where all are zeros the drive was emptied.
-            Err(_) => self.is_blank(seat).await && number == self.system.number.get(),
+            Err(_) => self.is_blank(seat).await && number == self.system.number(),
         }
     }
 
@@ -189,7 +182,7 @@ impl Core {
                 return;
             }
             self.look_for_dead().await;
-            let _turn = self.system.gate.pass().await;
+            let _turn = self.system.turn().await;
             for seat in self.members.seats_in().into_iter().filter(|s| s.holds_newest()) {
                 if self.is_set_back(&seat).await {
                     self.member_set_back(seat.id);
@@ -201,7 +194,7 @@ impl Core {
     /// Whether a slot holds nothing of another process that goes on.
     async fn slot_may_be_written(&self, seat: &Seat, slot: usize) -> Result<bool, SlotError> {
         let Some(block) = self.read_slot(seat, slot, 1).await? else { return Ok(true) };
-        if Generation::peek(&block).map_or(true, |(number, id)| self.is_history(number, id)) {
+        if Generation::peek(&block).map_or(true, |(number, id)| self.system.is_history(number, id)) {
             return Ok(true);
         }
         // Perhaps the beginning of one whose writing was cut short.
@@ -215,15 +208,10 @@ impl Core {
     /// Whether what is in a slot is not a generation that somebody else goes on from. One of an earlier epoch, no further on
     /// than a process may have been that this one took over from, was in flight to the drive when that process ended.
     pub(crate) fn may_overwrite(&self, image: &[u8]) -> bool {
-        let next = self.system.number.get() + 1;
+        let next = self.system.number() + 1;
         let landed_late =
             |g: &Generation| g.epoch < self.ctx.epoch() && g.number.0 <= next && !planted(Canary::LateSlotForeign);
-        Generation::decode(image).map_or(true, |g| self.is_history(g.number, g.id) || landed_late(&g))
-    }
-
-    fn is_history(&self, number: Number, id: u128) -> bool {
-        let in_effect = self.system.number.get();
-        number.0 < in_effect || (number.0 == in_effect && id == self.system.id.get())
+        Generation::decode(image).map_or(true, |g| self.system.is_history(g.number, g.id) || landed_late(&g))
     }
 
     /// The first blocks of a slot, tried more than once; `None` when they cannot be read on a member that the array cannot
@@ -246,7 +234,7 @@ impl Core {
     }
 
     fn take_effect(&self, generation: &Generation, freed: &[SegmentId]) {
-        self.remember_ancestor(generation.number, generation.id);
+        self.system.go_on(generation.number, generation.id);
         self.segments.are_listed(generation.segments.iter().map(|s| s.id));
         self.give_back(freed);
         for line in &generation.volumes {
@@ -295,10 +283,7 @@ impl Core {
 
     /// The generation that says what memory says now.
     fn snapshot(&self, clean: bool, freed: &[SegmentId]) -> Generation {
-        let mut ancestors = self.system.ancestors.borrow().clone();
-        remember(&mut ancestors, self.system.id.get());
-        let number = Number(self.system.number.get() + 1);
-        let id = generation_id(self.system.session, number);
+        let (number, id, ancestors) = self.system.next();
         self.members.all().iter().for_each(|s| s.gone_with(number));
         let table = self.segments.read();
         let listed = |s: &&Seg| !freed.contains(&s.id) || planted(Canary::FreedListed);
@@ -307,7 +292,7 @@ impl Core {
             name: self.ctx.name.clone(),
             number,
             id,
-            ancestors: ancestors.into(),
+            ancestors,
             epoch: self.ctx.epoch(),
             written_at: self.ctx.rt.unix_seconds(),
             clean,
@@ -319,22 +304,13 @@ impl Core {
             usable_permille: self.ctx.shape.usable_permille,
             next_segment: table.next,
             next_volume: self.volumes.next(),
-            replay_from: [self.system.replay_from.get(); SHARDS],
+            replay_from: [self.system.replay_from(); SHARDS],
             settings: *self.ctx.settings(),
             members: self.members.all().iter().map(|s| s.line()).collect(),
             volumes: self.volumes.all().values().map(|v| v.line()).collect(),
             segments: table.segments.values().filter(listed).map(Seg::line).collect(),
         }
     }
-}
-
-/// Adds the id of the newest generation to those of before, newest first. Of one open the last one tells of all.
-fn remember(ancestors: &mut VecDeque<u128>, id: u128) {
-    if ancestors.front().is_some_and(|&before| is_same_or_before(before, id)) {
-        ancestors.pop_front();
-    }
-    ancestors.push_front(id);
-    ancestors.truncate(ANCESTORS);
 }
 
 enum SlotError {

@@ -18,10 +18,10 @@ const NODES_LET_GO: usize = 1024;
 impl Core {
     /// Brings everything acknowledged before the call into the trees of a generation in effect.
     pub async fn checkpoint(&self) -> Result<(), Fault> {
-        let turn = self.checkpoint_gate.pass().await;
+        let turn = self.jobs.checkpoints.gate.pass().await;
         let result = self.checkpoint_now().await;
         drop(turn);
-        crate::ctx::figures::add(&self.checkpoints_tried, 1);
+        crate::ctx::figures::add(&self.jobs.checkpoints.tried, 1);
         self.ctx.changed.wake();
         result
     }
@@ -36,7 +36,7 @@ impl Core {
         // One step: trees, counts, and what replay may leave out.
         let replaced = merged.publish(self);
         self.memory.is_merged();
-        self.system.replay_from.set(replay_from);
+        self.system.set_replay_from(replay_from);
         self.segments.are_merged(replay_from);
         crate::ctx::figures::add(&self.ctx.figures.checkpoints, 1);
         self.measure_room();
@@ -63,8 +63,8 @@ impl Core {
     /// does it this way: its future may be dropped at any time, and a commit must not be.
     pub async fn checkpoint_and_wait(&self) {
         // The one under way may have begun before.
-        let enough = self.checkpoints_tried.get() + 2;
-        let tried = || self.checkpoints_tried.get();
+        let enough = self.jobs.checkpoints.tried.get() + 2;
+        let tried = || self.jobs.checkpoints.tried.get();
         while tried() < enough && self.ctx.is_open() {
             self.want_checkpoint();
             let before = tried();
@@ -77,7 +77,7 @@ impl Core {
     fn freeze_memtable(&self) -> (Rc<Memtable>, ReplayFrom) {
         self.memory.freeze(|| {
             let unacked = self.log.lowest_unacked().filter(|_| !planted(Canary::ReplayLate));
-            ReplayFrom { epoch: self.ctx.epoch(), seq: unacked.unwrap_or(self.next_seq.get()) }
+            ReplayFrom { epoch: self.ctx.epoch(), seq: unacked.unwrap_or(self.log.next_seq()) }
         })
     }
 }

@@ -136,7 +136,7 @@ impl Core {
 
     /// Empties one segment; if it `vacates`, only one that a generation gives back. From the call on nobody else chooses it.
     pub(crate) fn empty(self: &Rc<Self>, victim: Victim, vacates: bool) -> impl Future<Output = ()> {
-        self.being_emptied.borrow_mut().insert(victim.id, victim.takes);
+        self.jobs.cleaner.begins(victim.id, victim.takes);
         let core = self.clone();
         async move {
             let moved = match core.survey(victim.id).await {
@@ -144,11 +144,11 @@ impl Core {
                 Ok(there) => core.move_out(victim, there, vacates).await,
                 Err(fault) => Err(fault),
             };
-            core.being_emptied.borrow_mut().remove(&victim.id);
+            core.jobs.cleaner.ends(victim.id);
             core.ctx.changed.wake();
             if moved.is_err() {
                 // It is not chosen again before the others had their turn.
-                core.hard_to_clean.borrow_mut().insert(victim.id);
+                core.jobs.cleaner.found_hard(victim.id);
             }
         }
     }
@@ -156,14 +156,14 @@ impl Core {
     /// What victims may take now, in thousandths of a segment.
     pub(crate) fn room_to_clean(&self) -> i64 {
         let left = (self.room_left() as i64 - self.rungs().free_floor as i64) * SHARE;
-        left - self.being_emptied.borrow().values().sum::<i64>()
+        left - self.jobs.cleaner.takes()
     }
 
     /// Empties a segment that does not hold what is written to it; false when that cannot be done now.
     pub(crate) async fn clean_now(self: &Rc<Self>, id: SegmentId) -> bool {
         let Some(victim) = self.victim(id) else { return false };
         self.empty(victim, false).await;
-        !self.hard_to_clean.borrow().contains(&id)
+        !self.jobs.cleaner.is_hard(id)
     }
 
     /// Makes a block that cannot be read a bad one, durably, if the map still names its place.
@@ -212,7 +212,7 @@ impl Core {
                 return;
             }
         }
-        self.hard_to_clean.borrow_mut().clear();
+        self.jobs.cleaner.tries_all_again();
         self.pace().set_cleaning(false);
         self.ctx.changed.wake();
         self.something_new().await;
@@ -221,7 +221,7 @@ impl Core {
     /// What is left of the segment that a stream appends to, in thousandths.
     fn rest_of(&self, stream: StreamId) -> i64 {
         let table = self.segments.read();
-        let segment = self.log.stream(stream).segment.get().and_then(|id| table.segments.get(&id));
+        let segment = self.log.segment_of(stream).and_then(|id| table.segments.get(&id));
         let rest = segment.map_or(0, |s| s.scheme.k() as u64 * u64::from(self.ctx.shape.zone_blocks - s.rows.append));
         (rest * SHARE as u64 / self.segment_blocks_now().max(1)) as i64
     }
@@ -443,7 +443,7 @@ impl Core {
 
     /// Hands what is still live to the log; returns when it has begun with these, and hosts hardly wait for their locks.
     async fn submit_moves(&self, blocks: Vec<Live>) -> Result<Vec<Rc<Request>>, Fault> {
-        let _turn = self.move_gate.pass().await;
+        let _turn = self.jobs.cleaner.turn().await;
         let mut pieces = Vec::with_capacity(blocks.len());
         for live in blocks {
             pieces.extend(self.still_live(live).await?);

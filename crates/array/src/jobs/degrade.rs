@@ -21,12 +21,7 @@ impl Core {
             let unacked = self.take_unacked(id);
             // Sealed by its last record, and freed, meanwhile: nothing to do.
             self.segments.seal(id);
-            for stream in crate::log::STREAMS {
-                let stream = self.log.stream(stream);
-                if stream.segment.get() == Some(id) {
-                    stream.segment.set(None);
-                }
-            }
+            self.log.leave(id);
             let mut by_stream: std::collections::BTreeMap<_, Vec<_>> = std::collections::BTreeMap::new();
             for (stream, pieces) in unacked {
                 by_stream.entry(stream).or_default().extend(pieces);

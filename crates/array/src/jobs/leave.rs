@@ -28,17 +28,17 @@ pub struct Rebuilt {
 impl Core {
     /// What the generation that is made up in this step will name.
     pub fn take_rebuilt(&self) -> Rebuilt {
-        Rebuilt { lost: self.rebuild.unnamed_lost.get(), left_behind: self.rebuild.left_behind.take() }
+        Rebuilt { lost: self.jobs.rebuild.unnamed_lost.get(), left_behind: self.jobs.rebuild.left_behind.take() }
     }
 
     /// That generation was not written.
     pub fn keep_rebuilt_for_later(&self, rebuilt: Rebuilt) {
-        self.rebuild.left_behind.borrow_mut().extend(rebuilt.left_behind);
+        self.jobs.rebuild.left_behind.borrow_mut().extend(rebuilt.left_behind);
     }
 
     /// That generation is in effect: old places are free when nobody looks at them any more.
     pub fn rebuilt_is_named(&self, rebuilt: Rebuilt) {
-        let p = &self.rebuild;
+        let p = &self.jobs.rebuild;
         p.unnamed_lost.set(p.unnamed_lost.get() - rebuilt.lost);
         if p.unnamed_lost.get() == 0 {
             p.unnamed_to_spare.set(None);
@@ -57,7 +57,7 @@ impl Core {
     /// Whether a member that leaves has nothing left, or has left and carries its label yet; or one that was replaced is listed
     /// still, since segments that named it went with the last generation only.
     pub(crate) fn somebody_may_go(&self) -> bool {
-        let gone = !self.rebuild.gone.borrow().is_empty();
+        let gone = !self.jobs.rebuild.gone.borrow().is_empty();
         // A close writes the last generation; the next open forgets what was replaced.
         let replaced = |s: &Seat| self.is_nobodys(s) && !self.ctx.is_closing() && !planted(Canary::ReplacedListed);
         gone || self.members.all().iter().any(|s| self.may_go(s) || replaced(s))
@@ -72,22 +72,22 @@ impl Core {
     pub fn release_members(&self) {
         for seat in self.members.all().iter().filter(|s| self.may_go(s)) {
             seat.is_given_up();
-            self.rebuild.going.borrow_mut().push(seat.clone());
+            self.jobs.rebuild.going.borrow_mut().push(seat.clone());
         }
     }
 
     /// A spare leaves with the next generation.
     pub fn release_spare(&self, seat: &Rc<Seat>) {
         seat.is_given_up();
-        self.rebuild.going.borrow_mut().push(seat.clone());
+        self.jobs.rebuild.going.borrow_mut().push(seat.clone());
     }
 
     /// Commits a generation without those who may go, and takes the array's label off their drives.
     pub(crate) async fn let_go(&self) {
-        if self.rebuild.gone.borrow().is_empty() && self.commit().await.is_err() {
+        if self.jobs.rebuild.gone.borrow().is_empty() && self.commit().await.is_err() {
             return;
         }
-        while let Some(seat) = { self.rebuild.gone.borrow().first().cloned() } {
+        while let Some(seat) = { self.jobs.rebuild.gone.borrow().first().cloned() } {
             let wiped = seat.wipe().await;
             self.ctx.note(match wiped {
                 Ok(()) => {
@@ -98,7 +98,7 @@ impl Core {
                 }
                 Err(e) => format!("drive {} has left; its label could not be wiped: {e}", seat.drive_name()),
             });
-            self.rebuild.gone.borrow_mut().retain(|s| !Rc::ptr_eq(s, &seat));
+            self.jobs.rebuild.gone.borrow_mut().retain(|s| !Rc::ptr_eq(s, &seat));
             self.ctx.changed.wake();
         }
     }
@@ -121,7 +121,7 @@ impl Core {
 
     /// Whether `seat` is on its way out, or its drive not wiped yet.
     pub fn is_leaving(&self, seat: &Rc<Seat>) -> bool {
-        let p = &self.rebuild;
+        let p = &self.jobs.rebuild;
         let listed = |list: &RefCell<Vec<Rc<Seat>>>| list.borrow().iter().any(|s| Rc::ptr_eq(s, seat));
         (seat.is_in() && seat.leaves()) || listed(&p.going) || listed(&p.gone)
     }

@@ -117,7 +117,7 @@ impl Core {
 
     /// Whether redundancy is lacking somewhere, also by the generation in effect alone.
     pub fn lacks_redundancy(&self) -> bool {
-        self.rebuild.unnamed_lost.get() > 0 || self.broken_segments().next().is_some() || self.is_behind()
+        self.jobs.rebuild.unnamed_lost.get() > 0 || self.broken_segments().next().is_some() || self.is_behind()
     }
 
     /// Whether the generation in effect lists a segment that lacks a column and that nobody needs any more, or yet: a
@@ -157,7 +157,7 @@ impl Core {
 
     /// Whether one is under way.
     pub fn is_rebuilding(&self) -> bool {
-        self.rebuild.running.get() && self.may_rebuild()
+        self.jobs.rebuild.running.get() && self.may_rebuild()
     }
 
     /// Whether a segment's columns have no seats, and no drive is awaited that would bring one: then what is live in it is written
@@ -170,7 +170,7 @@ impl Core {
 
     /// The rebuild under way, or paused.
     pub fn rebuild_status(&self) -> Option<RebuildStatus> {
-        let p = &self.rebuild;
+        let p = &self.jobs.rebuild;
         let (left, bytes_left) = self.rebuild_left();
         let settings = *self.ctx.settings();
         let paused = settings.rebuild_paused && left > 0;
@@ -249,7 +249,7 @@ impl Core {
 
     /// Rebuilds what can be, and says how it went.
     async fn rebuild_pass(self: &Rc<Self>) {
-        let p = &self.rebuild;
+        let p = &self.jobs.rebuild;
         p.running.set(true);
         [&p.done, &p.bytes, &p.rows_lost].iter().for_each(|figure| figure.set(0));
         p.began.set(Some(self.ctx.rt.now()));
@@ -301,7 +301,7 @@ impl Core {
         loop {
             join_all((0..LANES).map(|_| self.rebuild_on())).await;
             self.writable()?;
-            if self.rebuild.unnamed.take() > 0 {
+            if self.jobs.rebuild.unnamed.take() > 0 {
                 self.commit().await?;
             }
             if !self.may_rebuild() {
@@ -315,7 +315,7 @@ impl Core {
                 // It gives back what was emptied, and counts what was never counted.
                 self.checkpoint_and_wait().await;
                 self.writable()?;
-                self.rebuild.counted.set(true);
+                self.jobs.rebuild.counted.set(true);
             }
             if self.next_to_rebuild().is_none() && !self.some_wait_for_counts() && !self.cleaner_makes_room().await {
                 return Ok(());
@@ -337,7 +337,7 @@ impl Core {
 
     /// One lane: segment after segment, until none is left for it.
     async fn rebuild_on(self: &Rc<Self>) {
-        let p = &self.rebuild;
+        let p = &self.jobs.rebuild;
         while let Some(turn) = self.rebuild_turn(0).await {
             let Some((id, way)) = self.next_to_rebuild() else { return };
             p.under_way.borrow_mut().insert(id);
@@ -392,13 +392,13 @@ impl Core {
     /// The least redundancy left first. Of equal ones those whose live blocks are counted, and the fullest of them: what
     /// is nearly empty may be empty when its turn comes.
     fn next_to_rebuild(&self) -> Option<(SegmentId, Way)> {
-        let p = &self.rebuild;
+        let p = &self.jobs.rebuild;
         if p.failures.replace(self.members.failures()) != self.members.failures() {
             p.passed_over.borrow_mut().clear();
         }
         let mut segments: Vec<_> = {
             let (under_way, passed_over) = (p.under_way.borrow(), p.passed_over.borrow());
-            let emptied = self.being_emptied.borrow();
+            let emptied = self.jobs.cleaner.emptying();
             let table = self.segments.read();
             let last = !self.another_can_be_had(&table);
             let goes_on = |s: &Seg| s.is_open() && (s.live > 0 || !s.unmerged.is_empty() || s.fresh_nodes);
@@ -460,7 +460,7 @@ impl Core {
         if open && (too_few || !restorable) {
             return Some(Way::Seal);
         }
-        let fresh = !self.rebuild.cleaned.borrow().contains(&id);
+        let fresh = !self.jobs.rebuild.cleaned.borrow().contains(&id);
         let victim = self.victim(id).filter(|_| fresh);
         victim.map(Way::Clean).or(restorable.then_some(Way::Restore))
     }
@@ -482,8 +482,8 @@ impl Core {
 
     /// So many bytes of columns are done.
     pub(crate) fn rebuilt(&self, bytes: u64) {
-        self.rebuild.bytes.set(self.rebuild.bytes.get() + bytes);
-        self.rebuild.pace.moved(bytes, self.ctx.rt.now());
+        self.jobs.rebuild.bytes.set(self.jobs.rebuild.bytes.get() + bytes);
+        self.jobs.rebuild.pace.moved(bytes, self.ctx.rt.now());
     }
 
     /// Whether segments wait for a checkpoint that gives them back, or counts them.
@@ -492,10 +492,10 @@ impl Core {
         let moves =
             |s: &Seg| s.slots.iter().any(|slot| self.is_homeless(slot) && !self.is_lost(slot)) || self.lacks_seats(s);
         let waits = |s: &&Seg| {
-            let cleaned = s.is_cleaned() && self.rebuild.cleaned.borrow().contains(&s.id);
+            let cleaned = s.is_cleaned() && self.jobs.rebuild.cleaned.borrow().contains(&s.id);
             let uncounted = s.is_uncounted() || (s.is_sealed() && !s.unmerged.is_empty() && moves(s));
             let released = s.is_empty() && moves(s);
-            released || (s.matters() && (cleaned || (uncounted && !self.rebuild.counted.get())))
+            released || (s.matters() && (cleaned || (uncounted && !self.jobs.rebuild.counted.get())))
         };
         let lost = |s: &Seg| s.slots.iter().any(|slot| self.is_lost(slot));
         table.segments.values().filter(waits).any(|s| moves(s) || (lost(s) && self.place_for(s.id, &[]).is_some()))
@@ -529,7 +529,7 @@ impl Core {
 
     /// Resolves when no rebuild is running and none is about to, or it is paused.
     pub async fn rebuild_over(&self) {
-        let p = &self.rebuild;
+        let p = &self.jobs.rebuild;
         let busy = || {
             p.running.get()
                 || self.ctx.wishes.has(Wish::Rebuild)

@@ -116,7 +116,7 @@ impl Core {
 
     /// Whether hosts asked for something a moment ago.
     pub fn hosts_at_work(&self) -> bool {
-        let pace = &self.rebuild.pace;
+        let pace = &self.jobs.rebuild.pace;
         let count = |v: &crate::engine::status::VolumeCounters| v.reads.get() + v.writes.get() + v.deallocates.get();
         let requests = self.volumes.all().values().map(|v| count(&v.counters)).sum();
         if pace.requests.replace(requests) != requests {
@@ -137,7 +137,7 @@ impl Core {
 
     /// Waits until a piece of `bytes` may begin; `None`: the rebuild stops.
     pub async fn rebuild_turn(&self, bytes: u64) -> Option<Turn<'_>> {
-        let pace = &self.rebuild.pace;
+        let pace = &self.jobs.rebuild.pace;
         pace.freed.until(|| !self.may_rebuild() || pace.pieces.get() < self.pieces_at_once()).await;
         pace.pieces.set(pace.pieces.get() + 1);
         let turn = Turn { pace };

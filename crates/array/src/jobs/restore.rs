@@ -78,7 +78,7 @@ impl Core {
             self.moved_from(self.segments.move_column(id, column, (seat.id, zone)));
         }
         if placed {
-            let unnamed = &self.rebuild.unnamed_to_spare;
+            let unnamed = &self.jobs.rebuild.unnamed_to_spare;
             unnamed.set(Some(unnamed.get().map_or(to_spare, |least| least.min(to_spare))));
         } else {
             self.room_changed();
@@ -89,7 +89,7 @@ impl Core {
     /// A column is somewhere else now: where it was is free once a generation says so.
     fn moved_from(&self, was: ondisk::Slot) {
         if self.is_lost(&was) {
-            self.rebuild.unnamed_lost.set(self.rebuild.unnamed_lost.get() + 1);
+            self.jobs.rebuild.unnamed_lost.set(self.jobs.rebuild.unnamed_lost.get() + 1);
         }
         let Some((member, zone)) = was else { return };
         let Some(seat) = self.members.seat(member).filter(|s| s.is_in()) else { return };
@@ -97,7 +97,7 @@ impl Core {
             self.zones_on_their_way(1);
             self.pins.free_later(vec![(seat, zone)]);
         } else {
-            self.rebuild.left_behind.borrow_mut().push((seat, zone));
+            self.jobs.rebuild.left_behind.borrow_mut().push((seat, zone));
         }
     }
 
@@ -106,12 +106,7 @@ impl Core {
         if !self.segments.read().segments.get(&id).is_some_and(Seg::matters) {
             return false;
         }
-        for stream in crate::log::STREAMS {
-            let stream = self.log.stream(stream);
-            if stream.segment.get() == Some(id) {
-                stream.segment.set(None);
-            }
-        }
+        self.log.leave(id);
         self.ctx.changed.until(|| !self.ctx.is_open() || !self.log.unacked_in(id)).await;
         self.ctx.is_open() && self.segments.seal(id)
     }
@@ -322,7 +317,7 @@ impl Core {
                 }
             }
         }
-        self.rebuild.rows_lost.set(self.rebuild.rows_lost.get() + from);
+        self.jobs.rebuild.rows_lost.set(self.jobs.rebuild.rows_lost.get() + from);
         out.into_iter().map(Buf::freeze).collect()
     }
 }

@@ -180,7 +180,8 @@ impl Core {
             match self.next_scrub() {
                 Some(kind) => self.scrub(kind).await,
                 None => {
-                    let news = || !self.ctx.is_open() || self.ctx.is_closing() || self.scrub.wanted.get().is_some();
+                    let news =
+                        || !self.ctx.is_open() || self.ctx.is_closing() || self.jobs.scrub.wanted.get().is_some();
                     let changed = pin!(self.ctx.changed.until(news));
                     select(changed, pin!(self.ctx.rt.sleep(self.time_to_next()))).await;
                 }
@@ -239,7 +240,7 @@ impl Core {
     fn next_scrub(&self) -> Option<ScrubKind> {
         let both = [ScrubKind::Parity, ScrubKind::Media];
         let now = self.ctx.rt.unix_seconds();
-        let asked = self.scrub.wanted.take();
+        let asked = self.jobs.scrub.wanted.take();
         let interrupted = || both.into_iter().find(|k| self.scrub_line(*k).position > 0);
         asked.or_else(interrupted).or_else(|| both.into_iter().find(|k| self.due_at(*k).is_some_and(|at| at <= now)))
     }
@@ -253,7 +254,7 @@ impl Core {
     /// Asks for a scrub from the beginning.
     pub fn scrub_start(&self, kind: ScrubKind, unlimited: bool) -> Result<(), Refused> {
         self.writable()?;
-        if let Some(running) = self.scrub.running.get().or(self.scrub.wanted.get()) {
+        if let Some(running) = self.jobs.scrub.running.get().or(self.jobs.scrub.wanted.get()) {
             return Err(Refused::new(
                 RefusedCode::InUse,
                 format!("array \"{}\"", self.ctx.name),
@@ -265,15 +266,15 @@ impl Core {
         for kind in [ScrubKind::Media, ScrubKind::Parity] {
             self.set_scrub_line(kind, |line| line.position = 0);
         }
-        self.scrub.unlimited.set(unlimited);
-        self.scrub.wanted.set(Some(kind));
+        self.jobs.scrub.unlimited.set(unlimited);
+        self.jobs.scrub.wanted.set(Some(kind));
         self.ctx.changed.wake();
         Ok(())
     }
 
     /// Ends the scrub under way; false when there is none. The next begins anew, when it is due or asked for.
     pub async fn scrub_stop(&self) -> bool {
-        let p = &self.scrub;
+        let p = &self.jobs.scrub;
         let mut asked = p.wanted.take().is_some();
         if p.running.get().is_none() {
             // One that a restart interrupted, and that has not gone on yet.
@@ -290,17 +291,17 @@ impl Core {
 
     /// Resolves when no scrub runs or is about to.
     pub async fn scrub_over(&self) {
-        let busy = || self.scrub.running.get().is_some() || self.scrub.wanted.get().is_some();
+        let busy = || self.jobs.scrub.running.get().is_some() || self.jobs.scrub.wanted.get().is_some();
         self.ctx.changed.until(|| !self.ctx.is_open() || !busy()).await;
     }
 
     /// Whether the scrub under way goes on.
     fn scrub_goes_on(&self) -> bool {
-        self.ctx.is_open() && !self.ctx.is_closing() && !self.scrub.stop.get()
+        self.ctx.is_open() && !self.ctx.is_closing() && !self.jobs.scrub.stop.get()
     }
 
     async fn scrub(self: &Rc<Self>, kind: ScrubKind) {
-        let p = &self.scrub;
+        let p = &self.jobs.scrub;
         p.found.borrow_mut().clear();
         p.running.set(Some(kind));
         [&p.done, &p.bytes, &p.events].iter().for_each(|c| c.set(0));
@@ -346,7 +347,7 @@ impl Core {
     }
 
     async fn scrub_all(self: &Rc<Self>, kind: ScrubKind, from: u64, end: u64) -> Result<(), Fault> {
-        let p = &self.scrub;
+        let p = &self.jobs.scrub;
         // Begun, durably: a restart goes on with it.
         self.commit().await?;
         self.scrub_system_areas().await?;
@@ -378,7 +379,7 @@ impl Core {
 
     /// Waits as long as the limit and hosts ask for, after `bytes` were read since `begun`.
     async fn scrub_pause(&self, bytes: u64, begun: Nanos) {
-        let p = &self.scrub;
+        let p = &self.jobs.scrub;
         p.bytes.set(p.bytes.get() + bytes);
         let took = self.ctx.rt.now() - begun;
         let mut whole = Duration::ZERO;
@@ -402,7 +403,7 @@ impl Core {
 
     /// Counts and tells one thing that was wrong.
     fn scrub_found(&self, seat: &Seat, text: &str, outcome: Outcome) {
-        let p = &self.scrub;
+        let p = &self.jobs.scrub;
         let mut found = p.found.borrow_mut();
         let line = found.entry(seat.id).or_insert_with(|| DriveFindings {
             drive_name: seat.drive_name().to_owned(),
@@ -434,7 +435,7 @@ impl Core {
 
     /// Empties segments that do not hold what is written to them, where there is room.
     async fn clean_failing(self: &Rc<Self>) {
-        let failing = self.scrub.failing.take();
+        let failing = self.jobs.scrub.failing.take();
         if failing.is_empty() {
             return;
         }
@@ -460,7 +461,7 @@ impl Core {
     }
 
     fn scrub_summary(&self, kind: ScrubKind, finished: bool) -> String {
-        let p = &self.scrub;
+        let p = &self.jobs.scrub;
         let how = if finished { "done" } else { "ended early" };
         let mut text = format!("{} {how}: {} segments", kind.word(), p.done.get());
         let found = p.found.borrow();
@@ -477,7 +478,7 @@ impl Core {
     }
 
     fn scrub_run(&self) -> Option<ScrubRun> {
-        let p = &self.scrub;
+        let p = &self.jobs.scrub;
         let kind = p.running.get()?;
         let seconds = (self.ctx.rt.now() - p.began.get()).as_secs();
         let (done, total) = (p.done.get(), p.total.get());
@@ -502,7 +503,7 @@ impl Core {
         };
         ScrubStatus {
             running: self.scrub_run(),
-            last: self.scrub.last.borrow().clone(),
+            last: self.jobs.scrub.last.borrow().clone(),
             media: schedule(ScrubKind::Media),
             parity: schedule(ScrubKind::Parity),
             bytes_per_second: self.scrub_rate_now(),

@@ -50,8 +50,7 @@ impl Core {
     /// The next segment to be emptied; its blocks take no more than `room` thousandths of a segment.
     pub(crate) fn next_victim(&self, room: i64, greedy: bool) -> Option<Victim> {
         let table = self.segments.read();
-        let hard = self.hard_to_clean.borrow();
-        let cleanable = |s: &&Seg| self.is_cleanable(s) && !hard.contains(&s.id);
+        let cleanable = |s: &&Seg| self.is_cleanable(s) && !self.jobs.cleaner.is_hard(s.id);
         let victims = self.victims(table.segments.values().filter(cleanable));
         best(victims.into_iter(), table.next, room, greedy)
     }
@@ -71,7 +70,7 @@ impl Core {
             && s.hold == Hold::Free
             && !s.fresh_nodes
             && !s.is_empty()
-            && !self.being_emptied.borrow().contains_key(&s.id)
+            && !self.jobs.cleaner.emptying().contains_key(&s.id)
             && !self.in_use_by_log(s.id)
     }
 

@@ -133,8 +133,8 @@ impl Core {
             self.pace().take(pads as u64 + 1);
         }
         entries.extend(std::iter::repeat_n(Entry::Pad, pads));
-        let first_seq = self.next_seq.get();
-        self.next_seq.set(Seq(first_seq.0 + numbered as u64));
+        let first_seq = self.log.next_seq.get();
+        self.log.next_seq.set(Seq(first_seq.0 + numbered as u64));
         let durable_row = {
             let durable = self.segments.give_out(segment, row, rows as u32);
             if planted(Canary::DurableRowForgotten) { 0 } else { durable }
@@ -146,7 +146,7 @@ impl Core {
             rows: rows as u32,
             k: k as u16,
             epoch: self.ctx.epoch(),
-            generation: base::Generation(self.system.number.get()),
+            generation: base::Generation(self.system.number()),
             first_seq,
             durable_row,
             log: 0,

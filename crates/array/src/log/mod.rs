@@ -57,7 +57,7 @@ const LEFT_OVER: usize = 2;
 pub struct Stream {
     queue: RefCell<VecDeque<Piece>>,
     /// The segment it appends to.
-    pub segment: Cell<Option<SegmentId>>,
+    segment: Cell<Option<SegmentId>>,
     in_flight: Cell<usize>,
     poke: Event,
     poked: Cell<bool>,
@@ -76,16 +76,60 @@ impl Drop for MoreNodes<'_> {
 }
 
 /// The streams and what they have in flight.
-#[derive(Default)]
 pub struct Log {
     streams: [Stream; 3],
+    /// The next entry's number.
+    next_seq: Cell<Seq>,
     /// Records not acknowledged, by segment, in row order.
     unacked: RefCell<BTreeMap<SegmentId, VecDeque<Rc<Record>>>>,
     /// Moves in them.
     pub moving: Moving,
 }
 
+impl Default for Log {
+    fn default() -> Log {
+        Log {
+            streams: Default::default(),
+            next_seq: Cell::new(Seq(1)),
+            unacked: RefCell::default(),
+            moving: Moving::default(),
+        }
+    }
+}
+
 impl Log {
+    /// The next entry's number.
+    pub fn next_seq(&self) -> Seq {
+        self.next_seq.get()
+    }
+
+    /// Entries are numbered from `next` on.
+    pub fn begin_at(&self, next: Seq) {
+        self.next_seq.set(next);
+    }
+
+    /// The segment that a stream appends to.
+    pub fn segment_of(&self, stream: StreamId) -> Option<SegmentId> {
+        self.stream(stream).segment.get()
+    }
+
+    /// A stream goes on with a segment.
+    pub fn go_on(&self, stream: StreamId, segment: SegmentId) {
+        self.stream(stream).segment.set(Some(segment));
+    }
+
+    /// Two streams swap their segments.
+    pub fn swap_segments(&self, one: StreamId, other: StreamId) {
+        self.stream(one).segment.swap(&self.stream(other).segment);
+    }
+
+    /// No stream appends to a segment any more.
+    pub fn leave(&self, segment: SegmentId) {
+        for stream in self.streams.iter().filter(|s| s.segment.get() == Some(segment)) {
+            stream.segment.set(None);
+        }
+    }
+
     /// A stream.
     pub fn stream(&self, id: StreamId) -> &Stream {
         &self.streams[id as usize]

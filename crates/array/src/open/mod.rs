@@ -249,7 +249,7 @@ async fn recover(core: &Rc<Core>, chosen: &Chosen, how: OpenHow, recovery: &mut 
             // It can wait for room until the next open.
             let _mended = core.if_there_is_room(core.heal_labels()).await;
             core.wipe_left(found, generation).await;
-            recovery.step("commit", format!("generation {}, epoch {epoch}", core.system.number.get()));
+            recovery.step("commit", format!("generation {}, epoch {epoch}", core.system.number()));
         }
     } else {
         core.ctx.set_epoch(generation.epoch);
@@ -584,10 +584,7 @@ fn load(rt: &Rt, g: &Generation, found: &[Found], standings: &[Standing], how: O
         core.volumes.add(Vol::from_line(v));
     }
     core.volumes.begin_at(g.next_volume);
-    core.system.number.set(g.number.0);
-    core.system.id.set(g.id);
-    *core.system.ancestors.borrow_mut() = g.ancestors.iter().copied().collect();
-    core.system.replay_from.set(g.replay_from[0]);
+    core.system.found(g);
     let gone = |m: MemberId| core.members.seat(m).is_none_or(|s| !s.is_in());
     if !core.survivable() || !frontier_survives(g, gone) {
         core.freeze("more drives are missing than redundancy covers");

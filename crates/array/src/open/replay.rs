@@ -96,7 +96,7 @@ impl Core {
             let data = |e: &&Entry| matches!(e, Entry::Data { .. });
             self.memory.will_store(header.entries.iter().filter(data).count() as u64);
         }
-        self.next_seq.set(base::Seq(next_seq.0.max(1)));
+        self.log.begin_at(base::Seq(next_seq.0.max(1)));
         Ok(done)
     }
 

@@ -21,7 +21,6 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 
 use base::{MemberId, SegmentId};
-use ondisk::generation::is_same_or_before;
 use ondisk::{Generation, Member, MemberState, Segment, WhyOut};
 use rt::Drive;
 
@@ -119,7 +118,7 @@ impl Array {
         }
         core.degraded_durably().await?;
         let base = found.generations.first();
-        if base.is_some_and(|g| !core.descends_from(g.id)) {
+        if base.is_some_and(|g| !core.system.descends_from(g.id)) {
             let why = "it was used meanwhile without the other drives";
             let todo = "Wipe it, then put it in as a new drive";
             return refuse(RefusedCode::Diverged, why, todo).map_err(|r| r.by(Remedy::WipeDrive));
@@ -141,12 +140,6 @@ impl Array {
 }
 
 impl Core {
-    /// Whether a generation is the one in effect, or came before it.
-    fn descends_from(&self, id: u128) -> bool {
-        let ancestors = self.system.ancestors.borrow();
-        is_same_or_before(id, self.system.id.get()) || ancestors.iter().any(|&later| is_same_or_before(id, later))
-    }
-
     /// Takes a member that is out back in, with the next generation. Its columns are current where the segment is as `base`,
     /// the last generation of its own, says; the others are given up. False: another has taken its place.
     pub fn take_back(&self, id: MemberId, drive: Drive, base: Option<&Generation>) -> bool {

@@ -52,11 +52,11 @@ impl Core {
                 // What nobody needs comes back whole.
                 () if may_write => None,
                 () if out(seg) || (!room && seg.live == 0 && seg.unmerged.is_empty()) => None,
-                () if for_map => Some(StreamId::Map).filter(|m| self.log.stream(*m).segment.get().is_none()),
+                () if for_map => Some(StreamId::Map).filter(|m| self.log.segment_of(*m).is_none()),
                 () => streams.pop(),
             };
             match stream {
-                Some(stream) => self.log.stream(stream).segment.set(Some(id)),
+                Some(stream) => self.log.go_on(stream, id),
                 None => {
                     drop(table);
                     self.segments.seal(id);
@@ -68,13 +68,13 @@ impl Core {
         }
         // The emptiest for the moves, which make room for the others.
         let table = self.segments.read();
-        let of = |stream: StreamId| table.segments.get(&self.log.stream(stream).segment.get()?);
+        let of = |stream: StreamId| table.segments.get(&self.log.segment_of(stream)?);
         for other in [StreamId::Host, StreamId::Map] {
             let swapped = of(StreamId::Inner)
                 .zip(of(other))
                 .is_some_and(|(inner, other)| inner.scheme == other.scheme && other.rows.append < inner.rows.append);
             if swapped {
-                self.log.stream(StreamId::Inner).segment.swap(&self.log.stream(other).segment);
+                self.log.swap_segments(StreamId::Inner, other);
             }
         }
         aside

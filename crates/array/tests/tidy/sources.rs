@@ -5,7 +5,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// Fields of `Core`, or of what holds the rooms, and the rooms whose state they are.
-const STATE: [(&str, &str); 17] = [
+const STATE: [(&str, &str); 12] = [
+    ("ctx", "ctx"),
     ("members", "member"),
     ("segments", "space"),
     ("pins", "space"),
@@ -16,13 +17,7 @@ const STATE: [(&str, &str); 17] = [
     ("nodes", "map"),
     ("system", "generation"),
     ("volumes", "volume"),
-    ("being_emptied", "jobs"),
-    ("hard_to_clean", "jobs"),
-    ("checkpoint_gate", "jobs"),
-    ("move_gate", "jobs"),
-    ("checkpoints_tried", "jobs"),
-    ("rebuild", "jobs"),
-    ("scrub", "jobs"),
+    ("jobs", "jobs"),
 ];
 
 /// One file.

@@ -42,7 +42,7 @@ impl Core {
     /// The same, as the scrub that runs has seen it last.
     pub(super) fn scrub_pace(&self) -> u64 {
         match self.ctx.settings().scrub_bytes_per_second {
-            0 => self.scrub.bytes_per_second.get(),
+            0 => self.jobs.scrub.bytes_per_second.get(),
             rate => rate,
         }
     }

@@ -227,7 +227,7 @@ impl Core {
                     self.writable()?;
                     let Some(held) = held else { continue };
                     if held == Outcome::NotHeld {
-                        self.scrub.failing.borrow_mut().insert(columns.id);
+                        self.jobs.scrub.failing.borrow_mut().insert(columns.id);
                     }
                     self.scrub_found(&seat, &format!("{} {wrong}", at(&seat, zone, columns.id, row, what)), held);
                 }

@@ -31,11 +31,11 @@ impl Core {
         }
         let (mut lost, mut read) = (false, 0);
         {
-            let _turn = self.system.gate.pass().await;
+            let _turn = self.system.turn().await;
             self.writable()?;
-            let number = self.system.number.get();
-            let before = self.system.ancestors.borrow().front().copied();
-            lost |= !self.scrub_slots(number, self.system.id.get(), &mut read).await?;
+            let number = self.system.number();
+            let before = self.system.predecessor();
+            lost |= !self.scrub_slots(number, self.system.id(), &mut read).await?;
             if let (Some(id), Some(number)) = (before, number.checked_sub(1)) {
                 lost |= !self.scrub_slots(number, id, &mut read).await?;
             }
