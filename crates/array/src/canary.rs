@@ -314,6 +314,10 @@ canaries! {
     StrangeMarkObeyed,
     /// A process that is known to live is waited for as one that may be dead.
     LivingWatched,
+    /// A mark on a drive that was out is waited for, though others say that its owner is gone.
+    ReleasedWatched,
+    /// Zones that are set aside after an open keep their drives.
+    DrivesSetAside,
     /// A label that cannot be written is the drive's failure.
     LabelBlamed,
     /// The first label that is found counts, whatever the others say.

@@ -136,6 +136,11 @@ async fn look(
     }
     // One that has said on any drive that it is over is, whatever the others say: they were not there.
     let released: Vec<u128> = over_marks.iter().map(|mark| mark.session).collect();
+    let is_over = |place: &Place, block: &[u8]| match Seen::of(block, place.array) {
+        Seen::Mark(mark) => released.contains(&mark.session) && !planted(Canary::ReleasedWatched),
+        Seen::Nothing | Seen::Unclear => false,
+    };
+    watched.retain(|(place, block)| !is_over(place, block));
     let lives = |mark: &&OwnerMark| {
         let host = host_of(mark);
         !released.contains(&mark.session) && host != rt.host() && rt.is_living(&host) && !planted(Canary::LivingWatched)

@@ -5,6 +5,7 @@
 
 #![allow(clippy::unwrap_used)]
 
+mod closed;
 mod copies;
 mod drives;
 mod exposure;
@@ -256,6 +257,7 @@ rules! {
     owner::slow_marks_are_waited_for [SlowMarkSkipped]
     owner::an_older_image_of_a_member_is_no_server [StrangeMarkObeyed]
     owner::a_process_that_lives_is_not_waited_for [LivingWatched]
+    closed::what_was_released_is_not_waited_for [ReleasedWatched]
     owner::what_was_sent_before_may_land_late [LateWritesForgotten]
     owner::of_two_that_open_at_once_one_has_it [MarkIgnored]
     owner::marks_of_all_parts_are_released []

@@ -4,10 +4,7 @@ use std::collections::BTreeMap;
 use std::rc::Weak;
 use std::time::Duration;
 
-use uuid::Uuid;
-
 use super::data::Data;
-use crate::ops::open::Opened;
 use crate::view::{AlarmView, Severity};
 
 /// How often alarms are looked at.
@@ -44,15 +41,14 @@ impl Raised {
 }
 
 /// Watches an array for as long as it is served.
-pub async fn watch(data: Weak<Data>, uuid: Uuid) {
+pub async fn watch(data: Weak<Data>, number: u64) {
     let mut raised = Raised::default();
     let mut pause = FIRST_LOOK;
     while let Some(rt) = data.upgrade().map(|data| data.world.rt.clone()) {
         rt.sleep(pause).await;
         pause = LOOK;
         let Some(data) = data.upgrade() else { return };
-        let served = |o: &&Opened| o.array.first().uuid() == uuid;
-        let Some(opened) = data.served.borrow().values().find(served).cloned() else { return };
+        let Some(opened) = data.served_as(number) else { return };
         opened.keep_scrub().await;
         let view = opened.view().await;
         raised.change_to(view.alarms).iter().for_each(|change| log(&view.name, change));

@@ -100,12 +100,12 @@ impl Data {
         self.absent.borrow_mut().remove(&name);
         self.served.borrow_mut().insert(name, opened.clone());
         self.settle();
-        self.world.rt.spawn(watch(Rc::downgrade(self), opened.array.first().uuid())).detach();
+        self.world.rt.spawn(watch(Rc::downgrade(self), opened.number())).detach();
         if !opened.array.others().is_empty() {
-            self.world.rt.spawn(look_after(Rc::downgrade(self), opened.array.first().uuid())).detach();
+            self.world.rt.spawn(look_after(Rc::downgrade(self), opened.number())).detach();
         }
         if !opened.read_only && !opened.volatile {
-            self.world.rt.spawn(bring_back(Rc::downgrade(self), opened.array.first().uuid())).detach();
+            self.world.rt.spawn(bring_back(Rc::downgrade(self), opened.number())).detach();
         }
         // Members that were leaving when it was last served.
         crate::ops::drive::see_off_all(&self.world, &opened).await;
@@ -150,6 +150,12 @@ impl Data {
         members.chain(self.direct.iter().map(|drive| drive.path().to_owned())).filter(|d| !d.is_empty()).collect()
     }
 
+    /// The array of one open, if it is still being served: not what became of it after a stop and an import.
+    #[must_use]
+    pub fn served_as(&self, number: u64) -> Option<Opened> {
+        self.served.borrow().values().find(|opened| opened.number() == number).cloned()
+    }
+
     /// The identities of all arrays being served.
     #[must_use]
     pub fn served_uuids(&self) -> Vec<Uuid> {
@@ -174,11 +180,10 @@ impl Data {
 const LOOK: Duration = Duration::from_secs(1);
 
 /// Looks after an array in parts for as long as it is served: a drive that goes out in one part goes out in all.
-async fn look_after(data: Weak<Data>, uuid: Uuid) {
+async fn look_after(data: Weak<Data>, number: u64) {
     let mut roster = Roster::default();
     while let Some(data) = data.upgrade() {
-        let served = |o: &&Opened| o.array.first().uuid() == uuid;
-        let Some(opened) = data.served.borrow().values().find(served).cloned() else { return };
+        let Some(opened) = data.served_as(number) else { return };
         if let Err(problem) = opened.look_after(&mut roster).await {
             tracing::warn!("{}", problem.line());
         }
@@ -193,11 +198,10 @@ const LOOK_FOR_MISSING: Duration = Duration::from_secs(5);
 
 /// Takes drives of an array back that were missing and are here again, and lets go of those that have left, for as long as it is
 /// served.
-async fn bring_back(data: Weak<Data>, uuid: Uuid) {
+async fn bring_back(data: Weak<Data>, number: u64) {
     while let Some(data) = data.upgrade() {
         let rt = data.world.rt.clone();
-        let served = |o: &&Opened| o.array.first().uuid() == uuid;
-        let Some(opened) = data.served.borrow().values().find(served).cloned() else { return };
+        let Some(opened) = data.served_as(number) else { return };
         for done in [opened.let_go_of_former().await, opened.bring_back(&data.world).await] {
             if let Err(problem) = done {
                 tracing::warn!("{}", problem.line());

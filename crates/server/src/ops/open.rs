@@ -356,6 +356,12 @@ impl Opened {
         self.loans.lend_all(self.array.first().live_volumes().into_iter().filter_map(handle))
     }
 
+    /// Which open of this process it is.
+    #[must_use]
+    pub fn number(&self) -> u64 {
+        self.number
+    }
+
     /// What moves when `lend_all` would lend others, or they would tell something else of themselves; of no other open array.
     #[must_use]
     pub fn volume_changes(&self) -> (u64, u64) {
