@@ -88,7 +88,11 @@ impl Core {
             return;
         }
         while let Some(seat) = { self.jobs.rebuild.gone.borrow().first().cloned() } {
-            let wiped = seat.wipe().await;
+            // It holds nothing any more: one that does not answer holds nobody up.
+            let wiped = match &seat.drive {
+                Some(drive) => drive.within(LATE_OUT, seat.wipe()).await,
+                None => seat.wipe().await,
+            };
             self.ctx.note(match wiped {
                 Ok(()) => {
                     format!(

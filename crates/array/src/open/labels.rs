@@ -12,6 +12,7 @@ use rt::{Buf, Drive, IoError};
 
 use crate::canary::{Canary, planted};
 use crate::core::Core;
+use crate::member::health::LATE_OUT;
 use crate::member::seat::Seat;
 
 impl Core {
@@ -54,7 +55,22 @@ impl Core {
     /// without.
     pub(crate) async fn heal_labels(&self) {
         let here: Vec<Rc<Seat>> = self.members.all().iter().filter(|s| s.has_labels()).cloned().collect();
-        join_all(here.iter().map(|seat| self.heal_labels_of(seat))).await;
+        join_all(here.iter().map(|seat| self.heal_labels_soon(seat))).await;
+    }
+
+    /// The same of one. A member that does not answer goes out; of a spare nobody would hear.
+    async fn heal_labels_soon(&self, seat: &Rc<Seat>) {
+        let Some(drive) = seat.drive.as_ref().filter(|_| !seat.is_in() && !planted(Canary::SpareWaitedFor)) else {
+            return self.heal_labels_of(seat).await;
+        };
+        let healed = async {
+            self.heal_labels_of(seat).await;
+            Ok(())
+        };
+        if drive.within(LATE_OUT, healed).await.is_err() {
+            let spare = seat.title();
+            self.ctx.warn(format!("{spare} does not answer: it is a spare, and its labels were not checked"));
+        }
     }
 
     pub(crate) async fn heal_labels_of(&self, seat: &Rc<Seat>) {

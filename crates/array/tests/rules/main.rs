@@ -229,6 +229,7 @@ rules! {
 
     silent::a_drive_that_hangs_holds_up_no_open [LabelsWaitedFor]
     silent::a_drive_that_hangs_in_recovery_goes_out [RecoveryUnwatched]
+    silent::a_spare_that_hangs_holds_up_no_open [SpareWaitedFor]
     silent::it_goes_out_where_nothing_is_written_too [RecoveryUnwatched]
     silent::an_open_that_cannot_do_without_them_is_refused [EndWaitsForSilent]
     silent::a_close_does_not_wait_for_ever [EndWaitsForSilent]

@@ -1,13 +1,14 @@
 //! Drives that never answer, and who waits for them: an open, a close, and requests while an array is being closed.
 
+use std::cell::Cell;
 use std::time::Duration;
 
 use array::{Array, ArrayState, Fault, OpenHow, Refused, RefusedCode, SeatState};
 use base::MemberId;
 use futures::future::{Either, select};
 use ondisk::{Level, OwnerState};
-use rt::Rt;
-use rt::model::{DiskParams, Fault as DriveFault, OpKind, Verdict};
+use rt::model::{Disk, DiskParams, Fault as DriveFault, OpKind, Verdict};
+use rt::{Drive, Rt};
 
 use crate::health::state;
 use crate::world::{BLOCK, World, data};
@@ -69,6 +70,41 @@ pub fn a_drive_that_hangs_in_recovery_goes_out() {
         assert!(p.is(0, 3, 60) && p.is(100, 4, 20));
         assert!(p.array().status().members[hung].state.is_out());
     }
+}
+
+/// A spare is no member whose lateness is looked at: its labels are checked with a limit, and the array opens, whenever the spare
+/// stops to answer.
+pub fn a_spare_that_hangs_holds_up_no_open() {
+    let mut told = 0;
+    for requests in 0..24 {
+        let world = World::new(4, false);
+        world.create(Level::Raid5);
+        let params = DiskParams { bytes: 48 << 20, ..DiskParams::default() };
+        let spare = Disk::new("spare", params, 9);
+        let p = world.start(1);
+        p.write(0, 3, 60).unwrap();
+        p.rt.block_on(p.array().drive_add_spare(Drive::modelled(&p.rt, &spare), false)).unwrap();
+        p.close();
+        let answered = Cell::new(requests);
+        spare.on_op(Some(Box::new(move |_| match answered.get() {
+            0 => Verdict::Hang,
+            n => {
+                answered.set(n - 1);
+                Verdict::Proceed
+            }
+        })));
+        let rt = Rt::modelled(3);
+        let mut drives = World::drives(&rt, &world.disks);
+        drives.push(Drive::modelled(&rt, &spare));
+        let opened = within(&rt, 60, Array::open(&rt, drives, OpenHow::default()));
+        let array = opened.expect("it waits for no spare").unwrap();
+        assert!(reads(&rt, &array, 0, 3, 60));
+        let of_spare = "it is a spare, and its labels were not checked";
+        told += usize::from(array.status().events.iter().any(|e| e.text.contains(of_spare)));
+        drop(array);
+        rt.end();
+    }
+    assert!(told > 0, "it came to the labels");
 }
 
 /// The same of an open for reading only.
