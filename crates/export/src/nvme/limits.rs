@@ -137,9 +137,6 @@ pub const SETTLE_SECONDS_MAX: u64 = 5;
 /// Data or an answer that takes longer ends the connection, if others wait for the memory that it holds.
 pub const STALL_SECONDS_MAX: u64 = 30;
 
-/// How long a queue that is to move to another core waits for the end of its commands in flight; then it goes on.
-pub const DRAIN_MILLIS_MAX: u64 = 200;
-
 /// Unit of the keep-alive timer (KAS), and what a host may be late.
 pub const KEEP_ALIVE_UNIT_MILLIS: u32 = 1000;
 

@@ -44,26 +44,6 @@ impl<S: Subsystems> Queue<S> {
         self.connection.end();
     }
 
-    /// A command was taken on the thread of the controllers.
-    pub fn take_one(&self) {
-        self.connection.take_one();
-    }
-
-    /// Whether another thread is to have its connection.
-    pub fn is_leaving(&self) -> bool {
-        self.connection.is_leaving()
-    }
-
-    /// This one keeps it for now.
-    pub fn stays(&self) {
-        self.connection.stays();
-    }
-
-    /// Another thread has its connection.
-    pub fn gone(&self) {
-        self.connection.gone();
-    }
-
     /// Takes it from its controller.
     pub fn leave(&self) {
         let mut queues = self.controller.queues.borrow_mut();

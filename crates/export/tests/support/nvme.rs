@@ -1,9 +1,6 @@
 //! An NVMe/TCP server on loopback, with one subsystem of one namespace that can be held and broken.
 
-use std::{
-    rc::{Rc, Weak},
-    time::Duration,
-};
+use std::rc::Rc;
 
 use export::{
     Extent, ExtentState, Fault, Namespace, NamespaceInfo,
@@ -25,8 +22,8 @@ use super::{Puppet, Raw};
 /// The subsystem.
 pub const NQN: &str = "nqn.2014-08.org.nvmexpress:uuid:6ad2cbb1-2f38-4d26-9f3f-6c1e6d4f6a55";
 
-/// Hands, and when I/O queues are dealt to them.
-pub const WAYS: [(usize, Deal); 3] = [(0, Deal::AtConnect), (2, Deal::AtConnect), (2, Deal::WhenAsked)];
+/// Hands, and which I/O queues are dealt to them.
+pub const WAYS: [(usize, Deal); 3] = [(0, Deal::ToOthers), (2, Deal::ToOthers), (2, Deal::ByLoad)];
 
 /// A runtime, a server and where it listens.
 pub struct Target {
@@ -40,11 +37,10 @@ pub struct Target {
 impl Target {
     /// A subsystem that every host may use, with this namespace as number 1.
     pub fn new(puppet: Puppet) -> Target {
-        Target::with(puppet, Access::Any, (0, Deal::AtConnect))
+        Target::with(puppet, Access::Any, (0, Deal::ToOthers))
     }
 
-    /// With I/O queues dealt to so many hands, or with none; hands have no threads of their own here. Those that are dealt
-    /// when asked for are asked for again and again.
+    /// With I/O queues dealt to so many hands, or with none; hands have no threads of their own here.
     pub fn with(puppet: Puppet, access: Access, (hands, deal): (usize, Deal)) -> Target {
         let rt = Rt::real().unwrap();
         let list = SubsystemList::default();
@@ -54,9 +50,6 @@ impl Target {
         let any_port = std::slice::from_ref(&any_port);
         let (server, hands) = Server::dealing(&rt, list.clone(), any_port, &[], (hands, deal)).unwrap();
         let server = Rc::new(server);
-        if deal == Deal::WhenAsked {
-            rt.spawn(relieve(rt.clone(), Rc::downgrade(&server))).detach();
-        }
         for hand in hands {
             let of_hand = rt.clone();
             rt.spawn(async move { hand.serve(&of_hand).await }).detach();
@@ -105,17 +98,8 @@ impl Target {
     }
 }
 
-/// Moves queues away as soon as they are used.
-async fn relieve(rt: Rt, server: Weak<Server<SubsystemList<Puppet>>>) {
-    while let Some(server) = server.upgrade() {
-        server.relieve(1);
-        drop(server);
-        rt.sleep(Duration::from_micros(300)).await;
-    }
-}
-
-/// Runs a test on a server with a puppet of 64 MiB: once with all connections on one thread, once with I/O queues dealt,
-/// once with queues that move while they are used.
+/// Runs a test on a server with a puppet of 64 MiB: once with all connections on one thread, once with all I/O queues dealt,
+/// once with all but one.
 pub fn with_target(test: impl AsyncFn(Rc<Target>)) {
     for way in WAYS {
         let target = Rc::new(Target::with(Puppet::new("vol", 64 << 20), Access::Any, way));

@@ -17,10 +17,10 @@ use super::{
 };
 use crate::{
     nvme::{
+        arrive::Arrived,
         connect::Connected,
         entry::Sqe,
         execute::{self, Target},
-        pdu::Terms,
         queue::Queue,
         request::Request,
         status::Status,
@@ -94,16 +94,9 @@ impl<S: Subsystems> Clerk<S> {
     }
 
     /// Gives a queue to the hand, and waits for its end.
-    pub async fn serve(
-        &self,
-        stream: &Stream,
-        left: Vec<u8>,
-        terms: Terms,
-        connected: Connected<S>,
-        connect: Option<u16>,
-    ) {
-        let Connected { queue, head } = connected;
-        queue.gone();
+    pub async fn serve(&self, stream: &Stream, arrived: Arrived<S>) {
+        let Arrived { connected: Connected { queue, head }, connect, terms, reader } = arrived;
+        let left = reader.into_left();
         let fd = match stream.clone().into_fd() {
             Ok(fd) if self.is_served() => fd,
             Ok(_) => return queue.leave(),

@@ -28,8 +28,8 @@ pub struct Handed {
     pub left: Vec<u8>,
     pub terms: Terms,
     pub head: Head,
-    /// Identifier of its Connect command, if that is not answered yet.
-    pub connect: Option<u16>,
+    /// Identifier of its Connect command, which is not answered yet.
+    pub connect: u16,
     /// Identifier of its controller.
     pub controller: u16,
 }

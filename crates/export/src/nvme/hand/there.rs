@@ -22,7 +22,6 @@ use crate::{
         pdu::HEADERS_BYTES,
         request::announced,
         session::{Behind, End, Session},
-        status::Status,
     },
     remote::{
         letters::{Batch, Post},
@@ -128,16 +127,14 @@ impl Desk {
         let stream = Stream::new(&self.rt, handed.fd);
         self.connections.borrow_mut().insert(key, stream.clone());
         let there = There { desk: self.clone(), key };
-        let session = Session::new(&self.rt, &stream, handed.terms, &self.memory, &self.progress, &self.workers, there);
-        session.connected(handed.head);
-        if let Some(connect) = handed.connect {
-            session.complete(connect, u64::from(handed.controller), Status::SUCCESS, None);
-        }
+        let Handed { terms, head, connect, controller, .. } = handed;
+        let session =
+            Session::new(&self.rt, &stream, (terms, head), &self.memory, &self.progress, &self.workers, there);
         let reader = Reader::resumed(stream, HEADERS_BYTES, &handed.left);
         let desk = self.clone();
         self.rt
             .spawn(async move {
-                session.run(reader).await;
+                session.run(reader, connect, controller).await;
                 desk.connections.borrow_mut().remove(&key);
                 desk.post.put(Report::Ended(key));
                 desk.changed.notify();
@@ -188,12 +185,6 @@ impl Behind for There {
     fn capsule_data_max(&self) -> u32 {
         IO_CAPSULE_DATA_MAX
     }
-
-    fn is_leaving(&self) -> bool {
-        false
-    }
-
-    fn stays(&self) {}
 
     fn begins(&self) -> Option<Executing> {
         None
