@@ -15,6 +15,7 @@
 #![allow(clippy::disallowed_methods, clippy::disallowed_types)]
 
 pub mod buf;
+pub mod cross;
 pub mod drive;
 pub mod executor;
 pub mod host;
