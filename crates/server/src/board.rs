@@ -15,9 +15,8 @@ use std::rc::Rc;
 
 use array::whole::STRIPE_BYTES;
 use export::remote::{Remote, RemoteNamespace};
-use export::{Directory, Either, Extent, Fault, Namespace, NamespaceInfo, Striped};
+use export::{Answer, Directory, Either, Fault, Namespace, NamespaceInfo, Request, Striped};
 use ondisk::PartOf;
-use rt::Bytes;
 use uuid::Uuid;
 
 use crate::parts::PartVolumes;
@@ -165,45 +164,10 @@ impl Namespace for NearVolume {
         self.by_data_core.info()
     }
 
-    async fn read(&self, offset: u64, bytes: u32) -> Result<Vec<Bytes>, Fault> {
+    async fn submit(&self, request: Request) -> Result<Answer, Fault> {
         match self.pieces() {
-            Some(pieces) => pieces.read(offset, bytes).await,
-            None => self.by_data_core.read(offset, bytes).await,
-        }
-    }
-
-    async fn write(&self, offset: u64, data: Bytes, fua: bool) -> Result<(), Fault> {
-        match self.pieces() {
-            Some(pieces) => pieces.write(offset, data, fua).await,
-            None => self.by_data_core.write(offset, data, fua).await,
-        }
-    }
-
-    async fn flush(&self) -> Result<(), Fault> {
-        match self.pieces() {
-            Some(pieces) => pieces.flush().await,
-            None => self.by_data_core.flush().await,
-        }
-    }
-
-    async fn write_zeroes(&self, offset: u64, bytes: u64, may_deallocate: bool, fua: bool) -> Result<(), Fault> {
-        match self.pieces() {
-            Some(pieces) => pieces.write_zeroes(offset, bytes, may_deallocate, fua).await,
-            None => self.by_data_core.write_zeroes(offset, bytes, may_deallocate, fua).await,
-        }
-    }
-
-    async fn deallocate(&self, offset: u64, bytes: u64, fua: bool) -> Result<(), Fault> {
-        match self.pieces() {
-            Some(pieces) => pieces.deallocate(offset, bytes, fua).await,
-            None => self.by_data_core.deallocate(offset, bytes, fua).await,
-        }
-    }
-
-    async fn extents(&self, offset: u64, bytes: u64, at_most: usize) -> Result<Vec<Extent>, Fault> {
-        match self.pieces() {
-            Some(pieces) => pieces.extents(offset, bytes, at_most).await,
-            None => self.by_data_core.extents(offset, bytes, at_most).await,
+            Some(pieces) => pieces.submit(request).await,
+            None => self.by_data_core.submit(request).await,
         }
     }
 }

@@ -4,8 +4,7 @@ use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
-use export::{Directory, Either, Extent, Fault, Namespace, NamespaceInfo};
-use rt::Bytes;
+use export::{Answer, Directory, Either, Fault, Namespace, NamespaceInfo, Request};
 
 use crate::direct::DirectDrive;
 use crate::ops::open::Opened;
@@ -42,28 +41,8 @@ impl Namespace for VolumeNamespace {
         VolumeNamespace { array_name: self.array_name.clone(), lent: self.lent.apart(), read_only: self.read_only }
     }
 
-    async fn read(&self, offset: u64, bytes: u32) -> Result<Vec<Bytes>, Fault> {
-        self.lent.read(offset, bytes).await
-    }
-
-    async fn write(&self, offset: u64, data: Bytes, fua: bool) -> Result<(), Fault> {
-        self.lent.write(offset, data, fua).await
-    }
-
-    async fn flush(&self) -> Result<(), Fault> {
-        self.lent.flush().await
-    }
-
-    async fn write_zeroes(&self, offset: u64, bytes: u64, may_deallocate: bool, fua: bool) -> Result<(), Fault> {
-        self.lent.write_zeroes(offset, bytes, may_deallocate, fua).await
-    }
-
-    async fn deallocate(&self, offset: u64, bytes: u64, fua: bool) -> Result<(), Fault> {
-        self.lent.deallocate(offset, bytes, fua).await
-    }
-
-    async fn extents(&self, offset: u64, bytes: u64, at_most: usize) -> Result<Vec<Extent>, Fault> {
-        self.lent.extents(offset, bytes, at_most).await
+    async fn submit(&self, request: Request) -> Result<Answer, Fault> {
+        self.lent.submit(request).await
     }
 }
 

@@ -11,8 +11,7 @@ use array::whole::STRIPE_BYTES;
 use array::{Array, ExtentKind, Volume};
 use base::VolumeId;
 use export::remote::{Remote, RemoteNamespace};
-use export::{Directory, Either, Extent, ExtentState, Fault, Namespace, NamespaceInfo, Striped};
-use rt::Bytes;
+use export::{Answer, Directory, Either, Extent, ExtentState, Fault, Namespace, NamespaceInfo, Request, Striped};
 
 /// Longest request an export may send: as long as NBD clients expect at least to work.
 pub const REQUEST_BYTES_MAX: u32 = 32 << 20;
@@ -53,35 +52,33 @@ impl Namespace for Here {
         Here(self.0.apart())
     }
 
-    async fn read(&self, offset: u64, bytes: u32) -> Result<Vec<Bytes>, Fault> {
-        self.0.read(offset, u64::from(bytes)).await.map_err(fault)
-    }
-
-    async fn write(&self, offset: u64, data: Bytes, fua: bool) -> Result<(), Fault> {
-        self.0.write(offset, data, fua).await.map_err(fault)
-    }
-
-    async fn flush(&self) -> Result<(), Fault> {
-        self.0.flush().await.map_err(fault)
-    }
-
-    async fn write_zeroes(&self, offset: u64, bytes: u64, may_deallocate: bool, fua: bool) -> Result<(), Fault> {
-        self.0.write_zeroes(offset, bytes, may_deallocate, fua).await.map_err(fault)
-    }
-
-    async fn deallocate(&self, offset: u64, bytes: u64, fua: bool) -> Result<(), Fault> {
-        self.0.deallocate(offset, bytes, fua).await.map_err(fault)
-    }
-
-    async fn extents(&self, offset: u64, bytes: u64, at_most: usize) -> Result<Vec<Extent>, Fault> {
-        let runs = self.0.extents(offset, bytes, at_most).await.map_err(fault)?;
-        let state = |kind| match kind {
-            ExtentKind::Allocated => ExtentState::Allocated,
-            ExtentKind::Hole => ExtentState::Hole,
-            ExtentKind::Zero => ExtentState::Zero,
+    async fn submit(&self, request: Request) -> Result<Answer, Fault> {
+        let Here(volume) = self;
+        let done = match request {
+            Request::Read { offset, bytes } => volume.read(offset, u64::from(bytes)).await.map(Answer::Data),
+            Request::Write { offset, data, fua } => volume.write(offset, data, fua).await.map(|()| Answer::Done),
+            Request::Flush => volume.flush().await.map(|()| Answer::Done),
+            Request::WriteZeroes { offset, bytes, may_deallocate, fua } => {
+                volume.write_zeroes(offset, bytes, may_deallocate, fua).await.map(|()| Answer::Done)
+            }
+            Request::Deallocate { offset, bytes, fua } => {
+                volume.deallocate(offset, bytes, fua).await.map(|()| Answer::Done)
+            }
+            Request::Extents { offset, bytes, at_most } => {
+                volume.extents(offset, bytes, at_most).await.map(|runs| Answer::Extents(extents(runs)))
+            }
         };
-        Ok(runs.into_iter().map(|(bytes, kind)| Extent { bytes, state: state(kind) }).collect())
+        done.map_err(fault)
     }
+}
+
+fn extents(runs: Vec<(u64, ExtentKind)>) -> Vec<Extent> {
+    let state = |kind| match kind {
+        ExtentKind::Allocated => ExtentState::Allocated,
+        ExtentKind::Hole => ExtentState::Hole,
+        ExtentKind::Zero => ExtentState::Zero,
+    };
+    runs.into_iter().map(|(bytes, kind)| Extent { bytes, state: state(kind) }).collect()
 }
 
 /// How the volumes of a part are reached from this core.
@@ -132,28 +129,8 @@ impl Namespace for Distant {
         Distant::new(self.0.remote.clone(), self.0.tag.clone(), self.0.info.clone())
     }
 
-    async fn read(&self, offset: u64, bytes: u32) -> Result<Vec<Bytes>, Fault> {
-        self.namespace().await?.read(offset, bytes).await
-    }
-
-    async fn write(&self, offset: u64, data: Bytes, fua: bool) -> Result<(), Fault> {
-        self.namespace().await?.write(offset, data, fua).await
-    }
-
-    async fn flush(&self) -> Result<(), Fault> {
-        self.namespace().await?.flush().await
-    }
-
-    async fn write_zeroes(&self, offset: u64, bytes: u64, may_deallocate: bool, fua: bool) -> Result<(), Fault> {
-        self.namespace().await?.write_zeroes(offset, bytes, may_deallocate, fua).await
-    }
-
-    async fn deallocate(&self, offset: u64, bytes: u64, fua: bool) -> Result<(), Fault> {
-        self.namespace().await?.deallocate(offset, bytes, fua).await
-    }
-
-    async fn extents(&self, offset: u64, bytes: u64, at_most: usize) -> Result<Vec<Extent>, Fault> {
-        self.namespace().await?.extents(offset, bytes, at_most).await
+    async fn submit(&self, request: Request) -> Result<Answer, Fault> {
+        self.namespace().await?.submit(request).await
     }
 }
 
@@ -186,13 +163,15 @@ impl Handle {
         let parts = [Either::Left(here)].into_iter().chain(others).collect();
         Some(Handle(Kind::Striped(Striped::new(parts, STRIPE_BYTES), first)))
     }
+}
 
-    /// Waits until the limits let a request begin: parts do not ask for themselves.
-    async fn within_limits(&self, bytes: u64) -> Result<(), Fault> {
-        match &self.0 {
-            Kind::One(_) => Ok(()),
-            Kind::Striped(_, first) => first.within_limits(bytes).await.map_err(fault),
-        }
+/// Bytes that a request counts for in the limits; none: it is not counted.
+fn counted(request: &Request) -> Option<u64> {
+    match request {
+        Request::Read { bytes, .. } => Some(u64::from(*bytes)),
+        Request::Write { data, .. } => Some(data.len() as u64),
+        Request::WriteZeroes { .. } | Request::Deallocate { .. } => Some(0),
+        Request::Flush | Request::Extents { .. } => None,
     }
 }
 
@@ -211,49 +190,16 @@ impl Namespace for Handle {
         })
     }
 
-    async fn read(&self, offset: u64, bytes: u32) -> Result<Vec<Bytes>, Fault> {
-        self.within_limits(u64::from(bytes)).await?;
+    async fn submit(&self, request: Request) -> Result<Answer, Fault> {
         match &self.0 {
-            Kind::One(volume) => volume.read(offset, bytes).await,
-            Kind::Striped(volume, _) => volume.read(offset, bytes).await,
-        }
-    }
-
-    async fn write(&self, offset: u64, data: Bytes, fua: bool) -> Result<(), Fault> {
-        self.within_limits(data.len() as u64).await?;
-        match &self.0 {
-            Kind::One(volume) => volume.write(offset, data, fua).await,
-            Kind::Striped(volume, _) => volume.write(offset, data, fua).await,
-        }
-    }
-
-    async fn flush(&self) -> Result<(), Fault> {
-        match &self.0 {
-            Kind::One(volume) => volume.flush().await,
-            Kind::Striped(volume, _) => volume.flush().await,
-        }
-    }
-
-    async fn write_zeroes(&self, offset: u64, bytes: u64, may_deallocate: bool, fua: bool) -> Result<(), Fault> {
-        self.within_limits(0).await?;
-        match &self.0 {
-            Kind::One(volume) => volume.write_zeroes(offset, bytes, may_deallocate, fua).await,
-            Kind::Striped(volume, _) => volume.write_zeroes(offset, bytes, may_deallocate, fua).await,
-        }
-    }
-
-    async fn deallocate(&self, offset: u64, bytes: u64, fua: bool) -> Result<(), Fault> {
-        self.within_limits(0).await?;
-        match &self.0 {
-            Kind::One(volume) => volume.deallocate(offset, bytes, fua).await,
-            Kind::Striped(volume, _) => volume.deallocate(offset, bytes, fua).await,
-        }
-    }
-
-    async fn extents(&self, offset: u64, bytes: u64, at_most: usize) -> Result<Vec<Extent>, Fault> {
-        match &self.0 {
-            Kind::One(volume) => volume.extents(offset, bytes, at_most).await,
-            Kind::Striped(volume, _) => volume.extents(offset, bytes, at_most).await,
+            Kind::One(volume) => volume.submit(request).await,
+            Kind::Striped(volume, first) => {
+                // Parts do not ask for themselves.
+                if let Some(bytes) = counted(&request) {
+                    first.within_limits(bytes).await.map_err(fault)?;
+                }
+                volume.submit(request).await
+            }
         }
     }
 }
@@ -289,28 +235,8 @@ impl<N: Namespace> Namespace for Lent<N> {
         }
     }
 
-    async fn read(&self, offset: u64, bytes: u32) -> Result<Vec<Bytes>, Fault> {
-        self.get()?.read(offset, bytes).await
-    }
-
-    async fn write(&self, offset: u64, data: Bytes, fua: bool) -> Result<(), Fault> {
-        self.get()?.write(offset, data, fua).await
-    }
-
-    async fn flush(&self) -> Result<(), Fault> {
-        self.get()?.flush().await
-    }
-
-    async fn write_zeroes(&self, offset: u64, bytes: u64, may_deallocate: bool, fua: bool) -> Result<(), Fault> {
-        self.get()?.write_zeroes(offset, bytes, may_deallocate, fua).await
-    }
-
-    async fn deallocate(&self, offset: u64, bytes: u64, fua: bool) -> Result<(), Fault> {
-        self.get()?.deallocate(offset, bytes, fua).await
-    }
-
-    async fn extents(&self, offset: u64, bytes: u64, at_most: usize) -> Result<Vec<Extent>, Fault> {
-        self.get()?.extents(offset, bytes, at_most).await
+    async fn submit(&self, request: Request) -> Result<Answer, Fault> {
+        self.get()?.submit(request).await
     }
 }
 

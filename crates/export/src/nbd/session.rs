@@ -20,11 +20,12 @@ use super::{
     handshake::Agreed,
     limits::{DISCARD_BYTES_MAX, STALL_SECONDS_MAX, STOP_SEND_SECONDS_MAX},
     reply,
-    request::{Command, Request, Terms, check},
+    request::{Command, Terms, WireRequest, check},
     wire::cmd,
 };
 use crate::{
     counters::Live,
+    namespace::Request,
     stream::{
         budget::{Account, Permit},
         outbox::Outbox,
@@ -58,7 +59,7 @@ pub struct Session<N> {
 /// A request to execute.
 pub struct Job<N> {
     session: Rc<Session<N>>,
-    request: Request,
+    request: WireRequest,
     command: Command,
     data: Bytes,
     permit: Permit,
@@ -133,7 +134,7 @@ impl<N: crate::Namespace> Session<N> {
             let Ok(header) = reader.array().await else {
                 return End::Disconnected;
             };
-            let Some(request) = Request::parse(&header) else {
+            let Some(request) = WireRequest::parse(&header) else {
                 return End::Violation("a request without its magic");
             };
             let mut permit = self.account.request().await;
@@ -166,19 +167,17 @@ impl<N: crate::Namespace> Session<N> {
         if bytes > 0 {
             self.account.payload(permit, u64::from(bytes)).await;
         }
-        match command {
-            Command::Write { .. } => {
-                match self.account.unless_in_the_way(PATIENCE, reader.bytes(bytes as usize)).await {
-                    Some(Ok(data)) => Ok(data.freeze()),
-                    Some(Err(_)) => Err(End::Disconnected),
-                    None => Err(End::Stalled),
-                }
-            }
-            _ => Ok(Bytes::default()),
+        if !matches!(command, Command::Io(Request::Write { .. })) {
+            return Ok(Bytes::default());
+        }
+        match self.account.unless_in_the_way(PATIENCE, reader.bytes(bytes as usize)).await {
+            Some(Ok(data)) => Ok(data.freeze()),
+            Some(Err(_)) => Err(End::Disconnected),
+            None => Err(End::Stalled),
         }
     }
 
-    fn start(self: &Rc<Self>, request: &Request, command: Command, data: Bytes, permit: Permit) {
+    fn start(self: &Rc<Self>, request: &WireRequest, command: Command, data: Bytes, permit: Permit) {
         if self.progress.is_stopping() {
             // "Terminating the transmission phase": "any subsequently received requests SHOULD be NBD_ESHUTDOWN".
             return self.reply_error(request, Errno::Shutdown, "the server is being shut down", permit);
@@ -212,7 +211,7 @@ impl<N: crate::Namespace> Session<N> {
     }
 
     /// Queues an error, with a message where structured replies can carry it.
-    pub fn reply_error(&self, request: &Request, errno: Errno, why: &str, permit: Permit) {
+    pub fn reply_error(&self, request: &WireRequest, errno: Errno, why: &str, permit: Permit) {
         tracing::debug!(kind = request.kind, offset = request.offset, length = request.length, %errno, why, "nbd");
         self.live.update(|c| c.errors += 1);
         self.reply(permit, Vec::new(), |head| {
@@ -225,7 +224,7 @@ impl<N: crate::Namespace> Session<N> {
     }
 
     /// Queues a reply without data that says that all is well: simple replies are allowed for all but reads.
-    pub fn reply_done(&self, request: &Request, permit: Permit) {
+    pub fn reply_done(&self, request: &WireRequest, permit: Permit) {
         debug_assert!(request.kind != cmd::READ, "reads have replies of their own");
         self.reply(permit, Vec::new(), |head| reply::simple(head, request.cookie, None));
     }

@@ -16,7 +16,7 @@ use super::{
     execute,
     limits::{ADMIN_CAPSULE_DATA_MAX, IO_CAPSULE_DATA_MAX},
     queue::Queue,
-    request::Request,
+    request::Command,
     server::Shared,
     session::{Behind, End, FromHost, Session},
     status::Status,
@@ -34,7 +34,7 @@ pub struct Here<S: Subsystems> {
 pub struct Job<S: Subsystems> {
     session: Rc<Session<Here<S>>>,
     sqe: Sqe,
-    request: Request,
+    command: Command,
     target: execute::Target<S::N>,
     /// What came in its capsule.
     data: Bytes,
@@ -178,7 +178,7 @@ impl<S: Subsystems> Session<Here<S>> {
             // Without an answer: the host sends it again when it has reconnected.
             return Ok(());
         }
-        let (target, request) = match queue.judge(sqe, data.len() as u32, intact) {
+        let (target, command) = match queue.judge(sqe, data.len() as u32, intact) {
             Ok(judged) => judged,
             Err(status) => {
                 self.fail(queue, sqe, status, permit);
@@ -186,9 +186,9 @@ impl<S: Subsystems> Session<Here<S>> {
             }
         };
         // All of its data is in the capsule, or nothing of it: `request::check`.
-        let fetches = data.is_empty() && request.data_from_host() > 0;
-        let begun = (!fetches && request.changes()).then(|| queue.controller.begun.one());
-        let job = Job { session: self.clone(), sqe: *sqe, request, target, data, permit, begun };
+        let fetches = data.is_empty() && command.data_from_host() > 0;
+        let begun = (!fetches && command.changes()).then(|| queue.controller.begun.one());
+        let job = Job { session: self.clone(), sqe: *sqe, command, target, data, permit, begun };
         self.begin(fetches, job, work).inspect_err(|_| queue.cut())
     }
 
@@ -234,9 +234,9 @@ async fn work<S: Subsystems>(job: Job<S>) {
 
 /// Executes a command that has been judged, and answers it.
 async fn execute<S: Subsystems>(job: Job<S>) {
-    let Job { session, sqe, request, target, data, mut permit, begun } = job;
-    let to_fetch = if data.is_empty() { request.data_from_host() } else { 0 };
-    let payload = u64::from(to_fetch) + u64::from(request.data_read());
+    let Job { session, sqe, command, target, data, mut permit, begun } = job;
+    let to_fetch = if data.is_empty() { command.data_from_host() } else { 0 };
+    let payload = u64::from(to_fetch) + u64::from(command.data_read());
     if payload > 0 {
         session.account.payload(&mut permit, payload).await;
     }
@@ -251,7 +251,7 @@ async fn execute<S: Subsystems>(job: Job<S>) {
     };
     let executing = session.behind.shared.progress.executing();
     let (answer, begun) = match fetched {
-        Ok((data, begun)) => (execute::run(target, request, data).await, begun),
+        Ok((data, begun)) => (execute::run(target, command, data).await, begun),
         Err(status) => (Err(status), None),
     };
     if let Err(status) = &answer {

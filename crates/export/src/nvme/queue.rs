@@ -8,7 +8,7 @@ use super::{
     controller::{Connection, Controller},
     entry::{Sqe, fabrics},
     execute::{self, Target},
-    request::{self, Request},
+    request::{self, Command},
     status::Status,
     subsystem::Subsystems,
 };
@@ -57,7 +57,7 @@ impl<S: Subsystems> Queue<S> {
     ///
     /// # Errors
     /// The status to answer with.
-    pub fn judge(&self, sqe: &Sqe, capsule: u32, intact: bool) -> Result<(Target<S::N>, Request), Status> {
+    pub fn judge(&self, sqe: &Sqe, capsule: u32, intact: bool) -> Result<(Target<S::N>, Command), Status> {
         if !intact {
             return Err(Status::TRANSPORT_ERROR);
         }
@@ -69,7 +69,7 @@ impl<S: Subsystems> Queue<S> {
         }
         let target = execute::target(&self.controller, sqe)?;
         match request::check(sqe, target.info(), capsule) {
-            Ok(request) => Ok((target, request)),
+            Ok(command) => Ok((target, command)),
             Err(status) => {
                 target.count_error();
                 Err(status)

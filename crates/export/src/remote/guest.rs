@@ -5,11 +5,11 @@ use std::pin::Pin;
 use std::rc::{Rc, Weak};
 use std::task::{Context, Poll};
 
-use rt::{Bytes, MailReceiver, Rt};
+use rt::{MailReceiver, Rt};
 
-use super::letters::{Answer, Ask, Batch, Key, Post, Reply, Ticket, Verb};
+use super::letters::{Ask, Batch, Key, Post, Reply, Said, Ticket};
 use super::tickets::{Tickets, Waiting};
-use crate::namespace::{Directory, Extent, Fault, Namespace, NamespaceInfo};
+use crate::namespace::{Answer, Directory, Fault, Namespace, NamespaceInfo, Request};
 
 /// The directory of another thread.
 #[derive(Clone)]
@@ -17,7 +17,7 @@ pub struct Remote(Rc<Guest>);
 
 struct Guest {
     post: Post<Ask>,
-    requests: Rc<Tickets<Answer>>,
+    requests: Rc<Tickets<Said>>,
 }
 
 impl Remote {
@@ -45,11 +45,13 @@ async fn receive(guest: Weak<Guest>, mut inbox: MailReceiver<Batch<Reply>>) {
 
 impl Guest {
     /// An answer that nobody wants: what it holds goes back to where it came from.
-    fn throw_away(self: &Rc<Self>, answer: Answer) {
+    fn throw_away(self: &Rc<Self>, answer: Said) {
         match answer {
-            Answer::Read(Ok(parcels)) => parcels.into_iter().for_each(|parcel| drop(self.post.unpack(parcel))),
-            Answer::Opened(Some((key, _))) => self.post.put(Ask::Close(key)),
-            Answer::Names(_) | Answer::Opened(None) | Answer::Read(Err(_)) | Answer::Done(_) | Answer::Extents(_) => {}
+            Said::Done(Ok(Answer::Data(parcels))) => {
+                parcels.into_iter().for_each(|parcel| drop(self.post.unpack(parcel)))
+            }
+            Said::Opened(Some((key, _))) => self.post.put(Ask::Close(key)),
+            Said::Names(_) | Said::Opened(None) | Said::Done(Ok(Answer::Done | Answer::Extents(_)) | Err(_)) => {}
         }
     }
 
@@ -64,12 +66,12 @@ impl Guest {
 /// A request on its way.
 struct Asked {
     guest: Rc<Guest>,
-    answer: Waiting<Answer>,
+    answer: Waiting<Said>,
 }
 
 impl Future for Asked {
-    type Output = Option<Answer>;
-    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Answer>> {
+    type Output = Option<Said>;
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Said>> {
         Pin::new(&mut self.answer).poll(cx)
     }
 }
@@ -87,7 +89,7 @@ impl Directory for Remote {
 
     async fn names(&self) -> Vec<String> {
         match self.0.ask(Ask::Names).await {
-            Some(Answer::Names(names)) => names,
+            Some(Said::Names(names)) => names,
             None => vec![],
             Some(_) => unreachable!("names are answered with names"),
         }
@@ -95,7 +97,7 @@ impl Directory for Remote {
 
     async fn open(&self, name: &str) -> Option<RemoteNamespace> {
         match self.0.ask(|ticket| Ask::Open(ticket, name.to_owned())).await {
-            Some(Answer::Opened(opened)) => {
+            Some(Said::Opened(opened)) => {
                 let (key, info) = opened?;
                 Some(RemoteNamespace(Rc::new(Open { guest: self.0.clone(), key, info })))
             }
@@ -121,52 +123,19 @@ impl Drop for Open {
     }
 }
 
-impl RemoteNamespace {
-    async fn ask(&self, verb: Verb) -> Result<Answer, Fault> {
-        self.0.guest.ask(|ticket| Ask::Do(ticket, self.0.key, verb)).await.ok_or(Fault::Gone)
-    }
-
-    async fn done(&self, verb: Verb) -> Result<(), Fault> {
-        match self.ask(verb).await? {
-            Answer::Done(result) => result,
-            _ => unreachable!("what changes something is answered with whether it is done"),
-        }
-    }
-}
-
 impl Namespace for RemoteNamespace {
     /// As it was when it was opened.
     fn info(&self) -> NamespaceInfo {
         self.0.info.clone()
     }
 
-    async fn read(&self, offset: u64, bytes: u32) -> Result<Vec<Bytes>, Fault> {
-        match self.ask(Verb::Read { offset, bytes }).await? {
-            Answer::Read(result) => Ok(result?.into_iter().map(|parcel| self.0.guest.post.unpack(parcel)).collect()),
-            _ => unreachable!("a read is answered with data"),
-        }
-    }
-
-    async fn write(&self, offset: u64, data: Bytes, fua: bool) -> Result<(), Fault> {
-        self.done(Verb::Write { offset, data: self.0.guest.post.pack(data), fua }).await
-    }
-
-    async fn flush(&self) -> Result<(), Fault> {
-        self.done(Verb::Flush).await
-    }
-
-    async fn write_zeroes(&self, offset: u64, bytes: u64, may_deallocate: bool, fua: bool) -> Result<(), Fault> {
-        self.done(Verb::WriteZeroes { offset, bytes, may_deallocate, fua }).await
-    }
-
-    async fn deallocate(&self, offset: u64, bytes: u64, fua: bool) -> Result<(), Fault> {
-        self.done(Verb::Deallocate { offset, bytes, fua }).await
-    }
-
-    async fn extents(&self, offset: u64, bytes: u64, at_most: usize) -> Result<Vec<Extent>, Fault> {
-        match self.ask(Verb::Extents { offset, bytes, at_most }).await? {
-            Answer::Extents(result) => result,
-            _ => unreachable!("extents are answered with extents"),
+    async fn submit(&self, request: Request) -> Result<Answer, Fault> {
+        let Open { guest, key, .. } = &*self.0;
+        let request = request.with(|data| guest.post.pack(data));
+        match guest.ask(|ticket| Ask::Do(ticket, *key, request)).await {
+            Some(Said::Done(result)) => Ok(result?.with(|parcel| guest.post.unpack(parcel))),
+            None => Err(Fault::Gone),
+            Some(Said::Names(_) | Said::Opened(_)) => unreachable!("a request is answered by whether it is done"),
         }
     }
 }

@@ -3,11 +3,11 @@
 use std::cell::RefCell;
 use std::rc::Rc;
 
-use rt::{MailReceiver, Rt};
+use rt::{MailReceiver, Parcel, Rt};
 use slab::Slab;
 
-use super::letters::{Answer, Ask, Batch, Key, Post, Reply, Ticket, Verb};
-use crate::namespace::{Directory, Namespace};
+use super::letters::{Ask, Batch, Key, Post, Reply, Said, Ticket};
+use crate::namespace::{Directory, Namespace, Request};
 use crate::stream::workers::{WAITING_BYTES, Workers};
 
 struct Host<D: Directory> {
@@ -23,7 +23,7 @@ struct Job<D: Directory> {
     host: Rc<Host<D>>,
     ticket: Ticket,
     namespace: D::N,
-    verb: Verb,
+    request: Request<Parcel>,
 }
 
 /// Serves the directory until the guest is gone. What is being done then is done to its end.
@@ -40,15 +40,15 @@ impl<D: Directory> Host<D> {
     fn begin(self: &Rc<Self>, ask: Ask) {
         let host = self.clone();
         match ask {
-            Ask::Do(ticket, key, verb) => {
+            Ask::Do(ticket, key, request) => {
                 let namespace = self.open.borrow()[key].clone();
-                self.workers.begin(&self.rt, Job { host, ticket, namespace, verb }, work);
+                self.workers.begin(&self.rt, Job { host, ticket, namespace, request }, work);
             }
             Ask::Names(ticket) => {
-                self.rt.spawn(async move { host.answer(ticket, Answer::Names(host.directory.names().await)) }).detach();
+                self.rt.spawn(async move { host.answer(ticket, Said::Names(host.directory.names().await)) }).detach();
             }
             Ask::Open(ticket, name) => {
-                let opened = async move { host.answer(ticket, Answer::Opened(host.enter(&name).await)) };
+                let opened = async move { host.answer(ticket, Said::Opened(host.enter(&name).await)) };
                 self.rt.spawn(opened).detach();
             }
             Ask::Close(key) => {
@@ -58,7 +58,7 @@ impl<D: Directory> Host<D> {
         }
     }
 
-    fn answer(&self, ticket: Ticket, answer: Answer) {
+    fn answer(&self, ticket: Ticket, answer: Said) {
         self.post.put(Reply { ticket, answer });
     }
 
@@ -67,31 +67,12 @@ impl<D: Directory> Host<D> {
         let info = namespace.info();
         Some((self.open.borrow_mut().insert(namespace), info))
     }
-
-    async fn execute(&self, namespace: &D::N, verb: Verb) -> Answer {
-        match verb {
-            Verb::Read { offset, bytes } => {
-                let parts = namespace.read(offset, bytes).await;
-                Answer::Read(parts.map(|parts| parts.into_iter().map(|part| self.post.pack(part)).collect()))
-            }
-            Verb::Write { offset, data, fua } => {
-                Answer::Done(namespace.write(offset, self.post.unpack(data), fua).await)
-            }
-            Verb::Flush => Answer::Done(namespace.flush().await),
-            Verb::WriteZeroes { offset, bytes, may_deallocate, fua } => {
-                Answer::Done(namespace.write_zeroes(offset, bytes, may_deallocate, fua).await)
-            }
-            Verb::Deallocate { offset, bytes, fua } => Answer::Done(namespace.deallocate(offset, bytes, fua).await),
-            Verb::Extents { offset, bytes, at_most } => {
-                Answer::Extents(namespace.extents(offset, bytes, at_most).await)
-            }
-        }
-    }
 }
 
 async fn work<D: Directory>(job: Job<D>) {
-    let Job { host, ticket, namespace, verb } = job;
-    host.answer(ticket, host.execute(&namespace, verb).await);
+    let Job { host, ticket, namespace, request } = job;
+    let answer = namespace.submit(request.with(|parcel| host.post.unpack(parcel))).await;
+    host.answer(ticket, Said::Done(answer.map(|answer| answer.with(|data| host.post.pack(data)))));
 }
 
 impl<D: Directory> Drop for Host<D> {

@@ -7,7 +7,7 @@ use std::rc::Rc;
 
 use rt::{Buf, Bytes, MailSender, Parcel, Rt, Task, Trade};
 
-use crate::namespace::{Extent, Fault, NamespaceInfo};
+use crate::namespace::{Answer, Fault, NamespaceInfo, Request};
 use crate::stream::signal::Signal;
 
 /// Which request an answer is to: the guest's number for it.
@@ -20,33 +20,21 @@ pub type Key = usize;
 pub enum Ask {
     Names(Ticket),
     Open(Ticket, String),
-    Do(Ticket, Key, Verb),
+    Do(Ticket, Key, Request<Parcel>),
     /// No request to it follows.
     Close(Key),
-}
-
-/// A request to a namespace.
-pub enum Verb {
-    Read { offset: u64, bytes: u32 },
-    Write { offset: u64, data: Parcel, fua: bool },
-    Flush,
-    WriteZeroes { offset: u64, bytes: u64, may_deallocate: bool, fua: bool },
-    Deallocate { offset: u64, bytes: u64, fua: bool },
-    Extents { offset: u64, bytes: u64, at_most: usize },
 }
 
 /// From the host.
 pub struct Reply {
     pub ticket: Ticket,
-    pub answer: Answer,
+    pub answer: Said,
 }
 
-pub enum Answer {
+pub enum Said {
     Names(Vec<String>),
     Opened(Option<(Key, NamespaceInfo)>),
-    Read(Result<Vec<Parcel>, Fault>),
-    Done(Result<(), Fault>),
-    Extents(Result<Vec<Extent>, Fault>),
+    Done(Result<Answer<Parcel>, Fault>),
 }
 
 /// Letters that cross together, and empty buffers that go back.

@@ -3,7 +3,7 @@
 use std::rc::Rc;
 
 use export::{
-    Extent, ExtentState, Fault, Namespace, NamespaceInfo,
+    Answer, Extent, ExtentState, Fault, Namespace, NamespaceInfo, Request,
     nvme::{
         Access, Deal, Server, Status, SubsystemList,
         client::{Disk, Error, Host, Link, Wishes},
@@ -13,7 +13,7 @@ use export::{
     },
 };
 use rt::{
-    Bytes, Rt,
+    Rt,
     net::{Addr, Stream},
 };
 
@@ -187,39 +187,36 @@ impl Namespace for RemoteDisk {
         }
     }
 
-    async fn read(&self, offset: u64, bytes: u32) -> Result<Vec<Bytes>, Fault> {
-        let mut parts = Vec::new();
-        for (at, n) in pieces(offset, u64::from(bytes)) {
-            parts.push(self.disk.read(at, n as u32).await.map_err(fault)?);
+    async fn submit(&self, request: Request) -> Result<Answer, Fault> {
+        match request {
+            Request::Read { offset, bytes } => {
+                let mut parts = Vec::new();
+                for (at, n) in pieces(offset, u64::from(bytes)) {
+                    parts.push(self.disk.read(at, n as u32).await.map_err(fault)?);
+                }
+                return Ok(Answer::Data(parts));
+            }
+            Request::Write { offset, data, fua } => {
+                for (at, n) in pieces(offset, data.len() as u64) {
+                    let from = (at - offset) as usize;
+                    self.disk.write(at, data.slice(from..from + n as usize), fua).await.map_err(fault)?;
+                }
+            }
+            Request::Flush => self.disk.flush().await.map_err(fault)?,
+            Request::WriteZeroes { offset, bytes, may_deallocate, fua } => {
+                self.disk.write_zeroes(offset, bytes, may_deallocate, fua).await.map_err(fault)?;
+            }
+            Request::Deallocate { offset, bytes, .. } => {
+                self.disk.deallocate(&[(offset, bytes)]).await.map_err(fault)?
+            }
+            // The protocol does not tell.
+            Request::Extents { offset, bytes, .. } => match offset.checked_add(bytes) {
+                Some(end) if end <= self.disk.bytes => {
+                    return Ok(Answer::Extents(vec![Extent { bytes, state: ExtentState::Allocated }]));
+                }
+                _ => return Err(Fault::OutOfRange),
+            },
         }
-        Ok(parts)
-    }
-
-    async fn write(&self, offset: u64, data: Bytes, fua: bool) -> Result<(), Fault> {
-        for (at, n) in pieces(offset, data.len() as u64) {
-            let from = (at - offset) as usize;
-            self.disk.write(at, data.slice(from..from + n as usize), fua).await.map_err(fault)?;
-        }
-        Ok(())
-    }
-
-    async fn flush(&self) -> Result<(), Fault> {
-        self.disk.flush().await.map_err(fault)
-    }
-
-    async fn write_zeroes(&self, offset: u64, bytes: u64, may_deallocate: bool, fua: bool) -> Result<(), Fault> {
-        self.disk.write_zeroes(offset, bytes, may_deallocate, fua).await.map_err(fault)
-    }
-
-    async fn deallocate(&self, offset: u64, bytes: u64, _fua: bool) -> Result<(), Fault> {
-        self.disk.deallocate(&[(offset, bytes)]).await.map_err(fault)
-    }
-
-    /// The protocol does not tell.
-    async fn extents(&self, offset: u64, bytes: u64, _at_most: usize) -> Result<Vec<Extent>, Fault> {
-        match offset.checked_add(bytes) {
-            Some(end) if end <= self.disk.bytes => Ok(vec![Extent { bytes, state: ExtentState::Allocated }]),
-            _ => Err(Fault::OutOfRange),
-        }
+        Ok(Answer::Done)
     }
 }

@@ -22,7 +22,7 @@ use crate::{
         entry::Sqe,
         execute::{self, Target},
         queue::Queue,
-        request::Request,
+        request::Command as Judged,
         status::Status,
         subsystem::Subsystems,
     },
@@ -60,7 +60,7 @@ struct Job<S: Subsystems> {
     ticket: Ticket,
     sqe: Sqe,
     target: Target<S::N>,
-    request: Request,
+    command: Judged,
     data: rt::Bytes,
     executing: (Executing, Option<Executing>),
 }
@@ -150,17 +150,17 @@ impl<S: Subsystems> Clerk<S> {
             return self.post.put(Order::Answer(ticket, Answer::NotBegun));
         }
         queue.controller.heard();
-        let judged = queue.judge(&sqe, capsule, intact).and_then(|(target, request)| {
+        let judged = queue.judge(&sqe, capsule, intact).and_then(|(target, command)| {
             // What was announced is what is asked for: `request::announced`.
-            let whole = data.len() == request.data_from_host() as usize;
-            if whole { Ok((target, request)) } else { Err(Status::DATA_LENGTH_INVALID) }
+            let whole = data.len() == command.data_from_host() as usize;
+            if whole { Ok((target, command)) } else { Err(Status::DATA_LENGTH_INVALID) }
         });
         match judged {
-            Ok((target, request)) => {
-                let begun = request.changes().then(|| queue.controller.begun.one());
+            Ok((target, command)) => {
+                let begun = command.changes().then(|| queue.controller.begun.one());
                 let executing = (self.progress.executing(), begun);
                 let clerk = self.clone();
-                let job = Job { clerk, queue, ticket, sqe, target, request, data, executing };
+                let job = Job { clerk, queue, ticket, sqe, target, command, data, executing };
                 self.workers.begin(&self.rt, job, work);
             }
             Err(status) => self.fail(&queue, &sqe, ticket, status),
@@ -189,8 +189,8 @@ async fn attend<S: Subsystems>(clerk: Rc<Clerk<S>>, mut inbox: MailReceiver<Batc
 }
 
 async fn work<S: Subsystems>(job: Job<S>) {
-    let Job { clerk, queue, ticket, sqe, target, request, data, executing } = job;
-    match execute::run(target, request, data).await {
+    let Job { clerk, queue, ticket, sqe, target, command, data, executing } = job;
+    match execute::run(target, command, data).await {
         Ok(parts) => {
             let parcels = parts.into_iter().map(|part| clerk.post.pack(part)).collect();
             clerk.post.put(Order::Answer(ticket, Answer::Done(parcels)));
