@@ -1,6 +1,6 @@
 //! The running server: a data thread with the arrays and their exports, and a control thread that answers HTTP. With more
 //! than one core, NBD connections and I/O queues of NVMe/TCP are on threads of their own, which ask the data thread
-//! (`export::remote`, `export::nvme::Hand`), and so are the parts of arrays that have several, which the data thread asks.
+//! (`export::remote`, `export::nvme::Worker`), and so are the parts of arrays that have several, which the data thread asks.
 //!
 //! ```text
 //!   control thread (tokio, axum)                    data thread (rt)

@@ -77,15 +77,14 @@ impl Scene {
         T: Send + 'static,
         F: Future<Output = T> + 'static,
     {
-        let (host, guest) = remote::way(&self.world.rt);
-        let serving = host.serve(&self.world.rt, self.all());
-        let (said, hear) = oneshot::channel();
-        self.world.cores.begin(core, async move |core: Core| {
-            let near = NearDirectory { data_core: guest.connect(&core.rt), board: core.board.clone() };
+        let (far, near) = remote::way(&self.world.rt);
+        let serving = far.serve(&self.world.rt, self.all());
+        let said = self.world.cores.submit(core, async move |core: Core| {
+            let near = NearDirectory { data_core: near.connect(&core.rt), board: core.board.clone() };
             let volume = near.open("lab/v").await.unwrap();
-            let _ = said.send(work(core, volume).await);
+            work(core, volume).await
         });
-        let answer = hear.await.unwrap();
+        let answer = said.await.unwrap();
         serving.cancel();
         answer
     }

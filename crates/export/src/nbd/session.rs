@@ -33,7 +33,7 @@ use crate::{
         rare::Rare,
         reader::Reader,
         signal::Signal,
-        workers::Workers,
+        task_pool::TaskPool,
     },
 };
 
@@ -53,7 +53,7 @@ pub struct Session<N> {
     progress: Rc<Progress>,
     in_flight: Cell<u64>,
     ended: Signal,
-    workers: Rc<Workers<Job<N>>>,
+    tasks: Rc<TaskPool<Job<N>>>,
 }
 
 /// A request to execute.
@@ -84,7 +84,7 @@ impl<N: crate::Namespace> Session<N> {
         live: Rc<Live>,
         account: Account,
         progress: &Rc<Progress>,
-        workers: &Rc<Workers<Job<N>>>,
+        tasks: &Rc<TaskPool<Job<N>>>,
     ) -> Rc<Self> {
         Rc::new(Session {
             namespace: agreed.namespace,
@@ -98,7 +98,7 @@ impl<N: crate::Namespace> Session<N> {
             progress: progress.clone(),
             in_flight: Cell::new(0),
             ended: Signal::default(),
-            workers: workers.clone(),
+            tasks: tasks.clone(),
         })
     }
 
@@ -185,7 +185,7 @@ impl<N: crate::Namespace> Session<N> {
         self.in_flight.set(self.in_flight.get() + 1);
         self.live.update(|c| c.in_flight += 1);
         let (session, request, executing) = (self.clone(), *request, self.progress.executing());
-        self.workers.begin(&self.rt, Job { session, request, command, data, permit, executing }, work);
+        self.tasks.begin(&self.rt, Job { session, request, command, data, permit, executing }, work);
     }
 
     async fn send(&self) {

@@ -7,8 +7,8 @@
 //!   server      accept -> arrive -> session             session, one task per connection, which is a queue:
 //!   arrive      ICReq, Connect                             reader -> pdu::check -> command or data
 //!   connect     a queue joins a controller                 outbox: answers of many commands in one send
-//!   controller  properties, identify, logs, features    here: Fabrics, admin: answered at once; I/O: execute
-//!   queue       what an I/O command asks for            hand: I/O queues whose connection has another thread
+//!   controller  properties, identify, logs, features    local: Fabrics, admin: answered at once; I/O: execute
+//!   queue       what an I/O command asks for            worker: I/O queues whose connection another core has
 //!   transfer    R2Ts and the data that answers them
 //! ```
 //!
@@ -26,9 +26,8 @@ mod controller;
 pub mod digest;
 pub mod entry;
 mod execute;
-mod hand;
-mod here;
 pub mod limits;
+mod local;
 pub mod log;
 pub mod pdu;
 mod queue;
@@ -38,11 +37,12 @@ mod session;
 pub mod status;
 pub mod subsystem;
 pub mod transfer;
+mod worker;
 
 pub use controller::{
     DISCOVERY_NQN, event::config as event_config, feature::id as feature_id, identify::cns, property,
 };
-pub use hand::Hand;
 pub use server::{Deal, Server};
 pub use status::Status;
 pub use subsystem::{Access, Health, Mark, Subsystem, SubsystemList, Subsystems};
+pub use worker::Worker;

@@ -27,15 +27,15 @@ use rt::{
 use super::{
     arrive::arrive,
     controller::{Common, Controller, Host, Views},
-    hand::{Clerk, Hand},
-    here::{Here, Job},
     limits::{ROOMS, SETTLE_SECONDS_MAX, SHARED_BYTES_MAX, STOP_SEND_SECONDS_MAX, WATCH_MILLIS},
+    local::{Job, LocalQueue},
     subsystem::Subsystems,
+    worker::{Proxy, Worker},
 };
 use crate::{
     clients::{Client, Protocol, Used},
     counters::Counters,
-    remote::HANDS_MAX,
+    remote::WORKERS_MAX,
     stream::{
         accept::{Arrival, accept, end_lost},
         door::{Door, Guest},
@@ -43,7 +43,7 @@ use crate::{
         progress::Progress,
         rare::Rare,
         signal::Signal,
-        workers::{WAITING_BYTES, Workers},
+        task_pool::{TaskPool, WAITING_BYTES},
     },
 };
 
@@ -63,7 +63,7 @@ pub struct Shared<S: Subsystems> {
     settling: RefCell<Vec<Weak<Controller<S>>>>,
     pub memory: Rc<Pool>,
     pub progress: Rc<Progress>,
-    pub workers: Rc<Workers<Job<S>>>,
+    pub tasks: Rc<TaskPool<Job<S>>>,
     last_controller: Cell<u16>,
     /// Lines that strangers cause.
     pub rare: Rc<Rare>,
@@ -71,7 +71,7 @@ pub struct Shared<S: Subsystems> {
     next_connection: Cell<u64>,
     closed: Signal,
     /// One for each hand that I/O queues are dealt to; without any they are served here.
-    clerks: Vec<Rc<Clerk<S>>>,
+    proxies: Vec<Rc<Proxy<S>>>,
     deal: Deal,
     /// I/O queues that are served here.
     io_queues: Cell<usize>,
@@ -136,7 +136,7 @@ impl<S: Subsystems> Shared<S> {
     /// Who serves a new queue: the core with the fewest, for as long as the queue lasts; none: this one. It has the controllers and what
     /// all commands are for, so it serves admin queues, and one I/O queue unless it is busy: a lone request crosses to no
     /// other core.
-    fn place(&self, queue: u16) -> Option<&Rc<Clerk<S>>> {
+    fn place(&self, queue: u16) -> Option<&Rc<Proxy<S>>> {
         if queue == 0 {
             return None;
         }
@@ -144,8 +144,8 @@ impl<S: Subsystems> Shared<S> {
             Deal::ByLoad => !self.is_busy.get() && self.io_queues.get() == 0,
             Deal::ToOthers => false,
         };
-        let others = self.clerks.iter().filter(|clerk| !stays && clerk.is_served());
-        others.min_by_key(|clerk| clerk.queues())
+        let others = self.proxies.iter().filter(|proxy| !stays && proxy.is_served());
+        others.min_by_key(|proxy| proxy.queues())
     }
 
     /// Waits until what this host has sent to the subsystem over other connections is done or will never be; whether it
@@ -170,22 +170,22 @@ impl<S: Subsystems> Server<S> {
         Server::dealing(rt, subsystems, addresses, advertised, (0, Deal::default())).map(|(server, _none)| server)
     }
 
-    /// The same with I/O queues dealt to so many hands; here when there are none. Each is to be served or dropped: a stop
+    /// The same with I/O queues dealt to so many workers; here when there are none. Each is to be served or dropped: a stop
     /// waits for it.
     ///
     /// # Errors
     /// As [`Server::start`].
     ///
     /// # Panics
-    /// With more than [`HANDS_MAX`].
+    /// With more than [`WORKERS_MAX`].
     pub fn dealing(
         rt: &Rt,
         subsystems: S,
         addresses: &[Addr],
         advertised: &[SocketAddr],
-        (hands, deal): (usize, Deal),
-    ) -> io::Result<(Server<S>, Vec<Hand>)> {
-        assert!(hands <= HANDS_MAX, "at most {HANDS_MAX} hands");
+        (workers, deal): (usize, Deal),
+    ) -> io::Result<(Server<S>, Vec<Worker>)> {
+        assert!(workers <= WORKERS_MAX, "at most {WORKERS_MAX} workers");
         let listeners = addresses.iter().map(|a| Listener::bind(rt, a)).collect::<io::Result<Vec<_>>>()?;
         let addresses: Vec<Addr> = listeners.iter().map(Listener::local_addr).collect();
         let bound = addresses.iter().filter_map(|addr| match addr {
@@ -201,7 +201,7 @@ impl<S: Subsystems> Server<S> {
             views: Views::default(),
         });
         let progress = Rc::<Progress>::default();
-        let (clerks, dealt) = (0..hands).map(|_| Clerk::new(rt, &progress, hands)).unzip();
+        let (proxies, dealt) = (0..workers).map(|_| Proxy::new(rt, &progress, workers)).unzip();
         let shared = Rc::new(Shared {
             rt: rt.clone(),
             common,
@@ -209,13 +209,13 @@ impl<S: Subsystems> Server<S> {
             settling: RefCell::default(),
             memory: Pool::new(SHARED_BYTES_MAX),
             progress,
-            workers: Workers::new(WAITING_BYTES),
+            tasks: TaskPool::new(WAITING_BYTES),
             last_controller: Cell::new(0),
             rare: Rare::new(rt),
             connections: RefCell::default(),
             next_connection: Cell::new(0),
             closed: Signal::default(),
-            clerks,
+            proxies,
             deal,
             io_queues: Cell::new(0),
             is_busy: Cell::new(false),
@@ -275,7 +275,7 @@ impl<S: Subsystems> Server<S> {
     /// I/O queues that each hand has.
     #[must_use]
     pub fn dealt(&self) -> Vec<usize> {
-        self.shared.clerks.iter().map(|clerk| clerk.queues()).collect()
+        self.shared.proxies.iter().map(|proxy| proxy.queues()).collect()
     }
 
     /// Stops: no new connections, commands in flight are finished and answered, later ones are not begun, then all
@@ -288,15 +288,15 @@ impl<S: Subsystems> Server<S> {
         // Finish.
         shared.progress.executed().await;
         let patience = shared.rt.sleep(Duration::from_secs(STOP_SEND_SECONDS_MAX));
-        shared.clerks.iter().for_each(|clerk| clerk.order_stop());
+        let stopped: Vec<_> = shared.proxies.iter().map(|proxy| proxy.stop()).collect();
         select(pin!(shared.progress.answered()), pin!(patience)).await;
-        join_all(shared.clerks.iter().map(|clerk| clerk.ended())).await;
+        join_all(stopped).await;
         // Close.
         shared.connections.borrow().values().for_each(Stream::shutdown);
         shared.closed.until(|| shared.connections.borrow().is_empty()).await;
         // Shutdowns that hosts have asked for meanwhile.
         shared.progress.executed().await;
-        shared.workers.close();
+        shared.tasks.close();
     }
 }
 
@@ -351,12 +351,12 @@ async fn serve<S: Subsystems>(shared: &Rc<Shared<S>>, stream: &Stream, guest: &G
     let Some(arrived) = arrive(shared, stream, guest).await else { return };
     let queue = arrived.connected.queue.id;
     match shared.place(queue) {
-        Some(clerk) => clerk.serve(stream, arrived).await,
+        Some(proxy) => proxy.serve(stream, arrived).await,
         None => {
             let count = |change: isize| shared.io_queues.set(shared.io_queues.get().strict_add_signed(change));
             let one = isize::from(queue != 0);
             count(one);
-            Here::serve(shared, stream, arrived).await;
+            LocalQueue::serve(shared, stream, arrived).await;
             count(-one);
         }
     }

@@ -2,16 +2,16 @@
 //!
 //! ```text
 //!   receive:   header -> check -> [room for a command] -> [room for long data in its capsule] -> data -> digest
-//!                CapsuleCmd: goes to what is behind the connection
+//!                CapsuleCmd: goes to the backend
 //!                H2CData: goes to the command that waits for it
-//!   work:      what is behind has a task for each I/O command: room for its payload, R2T, the namespace, the answer
+//!   work:      the backend has a task for each I/O command: room for its payload, R2T, the namespace, the answer
 //!   send:      one task per connection; permits end when the answers have left
 //! ```
 //!
 //! Invariants: receiving waits only for commands that end without anything more of the host, so that the data which
 //! others wait for arrives; the session ends when the commands in flight have ended, however the host behaves.
 //!
-//! Not here: ICReq and Connect (`arrive`), what commands mean ([`Behind`]: `here` and `hand`).
+//! Not here: ICReq and Connect (`arrive`), what commands mean ([`Backend`]: `local` and `worker`).
 
 use std::{
     cell::{Cell, RefCell},
@@ -45,7 +45,7 @@ use crate::stream::{
     progress::{Executing, Progress, Unanswered},
     reader::Reader,
     signal::Signal,
-    workers::Workers,
+    task_pool::TaskPool,
 };
 
 /// With a host that others wait for.
@@ -64,9 +64,9 @@ pub struct FromHost {
     pub begun: Option<Executing>,
 }
 
-/// What is behind a connection: who knows what commands mean.
-pub trait Behind: Sized + 'static {
-    /// An I/O command for a worker.
+/// What is behind a connection: what knows what commands mean.
+pub trait Backend: Sized + 'static {
+    /// An I/O command for a task.
     type Job: 'static;
 
     /// A command has arrived; what came in its capsule is `intact` or not.
@@ -122,8 +122,8 @@ impl Head {
 }
 
 /// One connection that has become a queue.
-pub struct Session<B: Behind> {
-    pub behind: B,
+pub struct Session<B: Backend> {
+    pub backend: B,
     pub account: Account,
     pub rt: Rt,
     pub stream: Stream,
@@ -139,7 +139,7 @@ pub struct Session<B: Behind> {
     in_flight: Cell<u64>,
     has_ended: Cell<bool>,
     ended: Signal,
-    workers: Rc<Workers<B::Job>>,
+    tasks: Rc<TaskPool<B::Job>>,
 }
 
 /// Why the receiving side ends.
@@ -158,18 +158,18 @@ impl From<std::io::Error> for End {
     }
 }
 
-impl<B: Behind> Session<B> {
+impl<B: Backend> Session<B> {
     pub fn new(
         rt: &Rt,
         stream: &Stream,
         (terms, head): (Terms, Head),
         memory: &Rc<Pool>,
         progress: &Rc<Progress>,
-        workers: &Rc<Workers<B::Job>>,
-        behind: B,
+        tasks: &Rc<TaskPool<B::Job>>,
+        backend: B,
     ) -> Rc<Self> {
         Rc::new(Session {
-            behind,
+            backend,
             account: Account::new(rt, &CONNECTION_ALLOWANCE, memory),
             rt: rt.clone(),
             stream: stream.clone(),
@@ -183,7 +183,7 @@ impl<B: Behind> Session<B> {
             in_flight: Cell::new(0),
             has_ended: Cell::new(false),
             ended: Signal::default(),
-            workers: workers.clone(),
+            tasks: tasks.clone(),
         })
     }
 
@@ -204,12 +204,12 @@ impl<B: Behind> Session<B> {
             End::Terminated(status) => {
                 let peer = self.stream.peer();
                 let line = || tracing::warn!(peer, status, "nvme: the host terminates the connection");
-                self.behind.say("connections that hosts terminate", line);
+                self.backend.say("connections that hosts terminate", line);
                 self.outbox.discard();
             }
             End::Violation(fatal, header) => {
                 let line = || tracing::warn!(peer = self.stream.peer(), ?fatal, "nvme: terminating the connection");
-                self.behind.say("connections terminated", line);
+                self.backend.say("connections terminated", line);
                 let term = pdu::encode_term(kind::C2H_TERM_REQ, *fatal, header);
                 self.outbox.push(None, |message| message.pieces().extend(term));
                 self.outbox.close();
@@ -232,7 +232,7 @@ impl<B: Behind> Session<B> {
     fn leave(&self) {
         self.has_ended.set(true);
         self.transfers.borrow_mut().clear();
-        self.behind.leave();
+        self.backend.leave();
     }
 
     async fn receive(self: &Rc<Self>, reader: &mut Reader) -> End {
@@ -265,7 +265,7 @@ impl<B: Behind> Session<B> {
         header: &[u8; COMMON_BYTES],
         frame: Frame,
     ) -> Result<(), End> {
-        if frame.data > self.behind.capsule_data_max() {
+        if frame.data > self.backend.capsule_data_max() {
             return Err(End::Violation(Fatal { fes: Fes::LimitExceeded, information: 4 }, header.to_vec()));
         }
         let sqe = Sqe(rest(reader, header, &self.terms).await?);
@@ -283,7 +283,7 @@ impl<B: Behind> Session<B> {
             Box::pin(self.long_capsule_data(reader, &sqe, frame, &mut permit)).await?
         };
         self.head.borrow_mut().advance();
-        self.behind.command(self, &sqe, data.freeze(), intact, permit).await
+        self.backend.command(self, &sqe, data.freeze(), intact, permit).await
     }
 
     /// Receives the data in a capsule that is more than every command may have. Room for it is waited for: only for
@@ -306,7 +306,7 @@ impl<B: Behind> Session<B> {
 
     fn stalled(&self) -> End {
         let line = || tracing::warn!(peer = self.stream.peer(), "nvme: closing a stalled connection");
-        self.behind.say("stalled connections", line);
+        self.backend.say("stalled connections", line);
         self.give_up();
         End::Disconnected
     }
@@ -327,14 +327,14 @@ impl<B: Behind> Session<B> {
         }
         self.transfers.borrow().expect(&data_header, frame.data, last).map_err(violation)?;
         let (part, intact) = data(reader, frame).await?;
-        self.behind.may_go_on()?;
+        self.backend.may_go_on()?;
         let next = self.transfers.borrow_mut().put(&data_header, part, intact);
         match next {
             Next::Wait => {}
             Next::Ask(r2t) => self.ask(&r2t),
             // The command may have been forgotten meanwhile.
             Next::Done(Arrived { data, intact, owner }) => {
-                if owner.send(FromHost { data, intact, begun: self.behind.begins() }).is_ok() {
+                if owner.send(FromHost { data, intact, begun: self.backend.begins() }).is_ok() {
                     self.fetching.set(self.fetching.get() - 1);
                 }
             }
@@ -362,7 +362,7 @@ impl<B: Behind> Session<B> {
             }
         }
         self.in_flight.set(self.in_flight.get() + 1);
-        self.workers.begin(&self.rt, job, work);
+        self.tasks.begin(&self.rt, job, work);
         Ok(())
     }
 

@@ -22,7 +22,7 @@ use super::{Puppet, Raw};
 /// The subsystem.
 pub const NQN: &str = "nqn.2014-08.org.nvmexpress:uuid:6ad2cbb1-2f38-4d26-9f3f-6c1e6d4f6a55";
 
-/// Hands, and which I/O queues are dealt to them.
+/// Workers, and which I/O queues are dealt to them.
 pub const WAYS: [(usize, Deal); 3] = [(0, Deal::ToOthers), (2, Deal::ToOthers), (2, Deal::ByLoad)];
 
 /// A runtime, a server and where it listens.
@@ -40,19 +40,19 @@ impl Target {
         Target::with(puppet, Access::Any, (0, Deal::ToOthers))
     }
 
-    /// With I/O queues dealt to so many hands, or with none; hands have no threads of their own here.
-    pub fn with(puppet: Puppet, access: Access, (hands, deal): (usize, Deal)) -> Target {
+    /// With I/O queues dealt to so many workers, or with none; workers have no threads of their own here.
+    pub fn with(puppet: Puppet, access: Access, (workers, deal): (usize, Deal)) -> Target {
         let rt = Rt::real().unwrap();
         let list = SubsystemList::default();
         list.add(NQN, access);
         list.attach(NQN, 1, puppet.clone());
         let any_port = "tcp:127.0.0.1:0".parse().unwrap();
         let any_port = std::slice::from_ref(&any_port);
-        let (server, hands) = Server::dealing(&rt, list.clone(), any_port, &[], (hands, deal)).unwrap();
+        let (server, workers) = Server::dealing(&rt, list.clone(), any_port, &[], (workers, deal)).unwrap();
         let server = Rc::new(server);
-        for hand in hands {
-            let of_hand = rt.clone();
-            rt.spawn(async move { hand.serve(&of_hand).await }).detach();
+        for worker in workers {
+            let of_worker = rt.clone();
+            rt.spawn(async move { worker.serve(&of_worker).await }).detach();
         }
         let address = server.local_addrs()[0].clone();
         Target { rt, list, server, address, puppet }

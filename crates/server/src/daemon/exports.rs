@@ -5,7 +5,7 @@ use std::pin::pin;
 use std::rc::Rc;
 use std::time::Duration;
 
-use export::nbd::{Dealer, Hand, Server};
+use export::nbd::{Dealer, Server, Worker};
 use futures::future::{Either, select};
 use rt::Rt;
 use rt::net::Addr;
@@ -167,14 +167,14 @@ impl Exports {
             (Exports::Here(server), bound, String::new())
         } else {
             let start = || Dealer::start(rt, &exported, addresses, cores.count());
-            let (dealer, hands) = patiently(rt, start).await.map_err(no_listening)?;
-            let by = format!(", by {} cores", hands.len());
-            let serve = |hand: Hand| {
+            let (dealer, workers) = patiently(rt, start).await.map_err(no_listening)?;
+            let by = format!(", by {} cores", workers.len());
+            let serve = |worker: Worker| {
                 async move |Core { rt, board }: Core| {
-                    hand.serve_by(&rt, |data_core| NearDirectory { data_core, board }).await;
+                    worker.serve_by(&rt, |data_core| NearDirectory { data_core, board }).await;
                 }
             };
-            cores.begin(hands.into_iter().map(serve).collect());
+            cores.begin(workers.into_iter().map(serve).collect());
             let (bound, dealer) = (dealer.local_addrs().to_vec(), Rc::new(dealer));
             let listed = Rc::downgrade(&dealer);
             *data.nbd_clients.borrow_mut() =

@@ -116,7 +116,7 @@ impl Nvme {
             Deal::Connect => nvme::Deal::ToOthers,
             Deal::Load => nvme::Deal::ByLoad,
         };
-        let (server, hands) = loop {
+        let (server, workers) = loop {
             let subsystems = ExportedSubsystems { all: data.exported(), access: wishes.access.clone() };
             match Server::dealing(rt, subsystems, &wishes.addresses, &wishes.advertise, (cores.count(), deal)) {
                 Ok(started) => break started,
@@ -128,11 +128,11 @@ impl Nvme {
         };
         let names: Vec<String> = server.local_addrs().iter().map(ToString::to_string).collect();
         let mut detail = names.join(", ");
-        if !hands.is_empty() {
+        if !workers.is_empty() {
             let own = usize::from(wishes.deal == Deal::Load);
-            let _infallible = write!(detail, ", I/O queues by {} cores", own + hands.len());
+            let _infallible = write!(detail, ", I/O queues by {} cores", own + workers.len());
         }
-        cores.begin(hands.into_iter().map(|hand| async move |core: Core| hand.serve(&core.rt).await).collect());
+        cores.begin(workers.into_iter().map(|worker| async move |core: Core| worker.serve(&core.rt).await).collect());
         let server = Rc::new(server);
         if wishes.access.is_empty() {
             detail.push_str("; no host may connect (--allow-host, --allow-any)");

@@ -1,5 +1,5 @@
-//! What is behind a queue on the thread of the controllers: Fabrics and admin commands, which are answered at once, and I/O
-//! commands, which a worker does.
+//! Queues whose connection the core of the controllers has: Fabrics and admin commands, which are answered at once, and I/O
+//! commands, which a task does.
 //!
 //! Invariants: a command whose data did not arrive whole has no effect; a command that may change something counts as begun
 //! from the moment in which all of it has arrived, and none begins on a connection that was cut.
@@ -18,21 +18,21 @@ use super::{
     queue::Queue,
     request::Command,
     server::Shared,
-    session::{Behind, End, FromHost, Session},
+    session::{Backend, End, FromHost, Session},
     status::Status,
     subsystem::Subsystems,
 };
 use crate::stream::{budget::Permit, progress::Executing};
 
-/// What is behind a queue here.
-pub struct Here<S: Subsystems> {
+/// A queue whose connection this core has.
+pub struct LocalQueue<S: Subsystems> {
     shared: Rc<Shared<S>>,
     queue: Rc<Queue<S>>,
 }
 
 /// An I/O command to execute.
 pub struct Job<S: Subsystems> {
-    session: Rc<Session<Here<S>>>,
+    session: Rc<Session<LocalQueue<S>>>,
     sqe: Sqe,
     command: Command,
     target: execute::Target<S::N>,
@@ -42,14 +42,14 @@ pub struct Job<S: Subsystems> {
     begun: Option<Executing>,
 }
 
-impl<S: Subsystems> Here<S> {
+impl<S: Subsystems> LocalQueue<S> {
     /// Serves a queue until its connection ends.
     pub async fn serve(shared: &Rc<Shared<S>>, stream: &Stream, arrived: Arrived<S>) {
         let Arrived { connected: Connected { queue, head }, connect, terms, reader } = arrived;
         let (controller, is_admin) = (queue.controller.id, queue.id == 0);
-        let here = Here { shared: shared.clone(), queue };
-        let (memory, progress, workers) = (&shared.memory, &shared.progress, &shared.workers);
-        let session = Session::new(&shared.rt, stream, (terms, head), memory, progress, workers, here);
+        let local = LocalQueue { shared: shared.clone(), queue };
+        let (memory, progress, tasks) = (&shared.memory, &shared.progress, &shared.tasks);
+        let session = Session::new(&shared.rt, stream, (terms, head), memory, progress, tasks, local);
         if is_admin {
             let session = session.clone();
             shared.rt.spawn(async move { session.tell_events().await });
@@ -58,7 +58,7 @@ impl<S: Subsystems> Here<S> {
     }
 }
 
-impl<S: Subsystems> Behind for Here<S> {
+impl<S: Subsystems> Backend for LocalQueue<S> {
     type Job = Job<S>;
 
     async fn command(
@@ -105,7 +105,7 @@ impl<S: Subsystems> Behind for Here<S> {
     }
 }
 
-impl<S: Subsystems> Session<Here<S>> {
+impl<S: Subsystems> Session<LocalQueue<S>> {
     fn admin_command(self: &Rc<Self>, queue: &Queue<S>, sqe: &Sqe, intact: bool, permit: Permit) {
         if !intact {
             return self.fail(queue, sqe, Status::TRANSPORT_ERROR, permit);
@@ -158,7 +158,7 @@ impl<S: Subsystems> Session<Here<S>> {
 
     /// Makes all that was answered durable, then says so in CSTS.
     fn shut_down(&self, controller: &Rc<Controller<S>>) {
-        let (controller, executing) = (controller.clone(), self.behind.shared.progress.executing());
+        let (controller, executing) = (controller.clone(), self.backend.shared.progress.executing());
         self.rt.spawn(async move {
             execute::flush_all(&controller).await;
             controller.shutdown_done();
@@ -174,7 +174,7 @@ impl<S: Subsystems> Session<Here<S>> {
         intact: bool,
         permit: Permit,
     ) -> Result<(), End> {
-        if self.behind.shared.progress.is_stopping() {
+        if self.backend.shared.progress.is_stopping() {
             // Without an answer: the host sends it again when it has reconnected.
             return Ok(());
         }
@@ -193,7 +193,7 @@ impl<S: Subsystems> Session<Here<S>> {
     }
 
     async fn tell_events(&self) {
-        let controller = &self.behind.queue.controller;
+        let controller = &self.backend.queue.controller;
         loop {
             let mut next = None;
             controller
@@ -249,13 +249,13 @@ async fn execute<S: Subsystems>(job: Job<S>) {
             None => return,
         }
     };
-    let executing = session.behind.shared.progress.executing();
+    let executing = session.backend.shared.progress.executing();
     let (answer, begun) = match fetched {
         Ok((data, begun)) => (execute::run(target, command, data).await, begun),
         Err(status) => (Err(status), None),
     };
     if let Err(status) = &answer {
-        session.behind.queue.failed(&sqe, *status);
+        session.backend.queue.failed(&sqe, *status);
     }
     session.answer(&sqe, answer, permit);
     drop((executing, begun));

@@ -8,7 +8,7 @@ mod support;
 use std::{cell::Cell, pin::pin, rc::Rc, time::Duration};
 
 use export::nvme::{
-    Access, Deal, Hand, Server, SubsystemList,
+    Access, Deal, Server, SubsystemList, Worker,
     client::{Disk, Host, Link, Wishes},
 };
 use futures::future::{join, join_all, select};
@@ -37,31 +37,31 @@ impl Served {
     }
 }
 
-fn dealing(hands: usize, deal: Deal) -> (Served, Vec<Hand>) {
+fn dealing(workers: usize, deal: Deal) -> (Served, Vec<Worker>) {
     let rt = Rt::real().unwrap();
     let (list, puppet) = (SubsystemList::default(), Puppet::new("vol", 64 << 20));
     list.add(NQN, Access::Any);
     list.attach(NQN, 1, puppet.clone());
     let any_port = "tcp:127.0.0.1:0".parse().unwrap();
-    let (server, hands) = Server::dealing(&rt, list, std::slice::from_ref(&any_port), &[], (hands, deal)).unwrap();
+    let (server, workers) = Server::dealing(&rt, list, std::slice::from_ref(&any_port), &[], (workers, deal)).unwrap();
     let address = server.local_addrs()[0].clone();
-    (Served { rt, server, address, puppet }, hands)
+    (Served { rt, server, address, puppet }, workers)
 }
 
-/// Has hands on threads of their own meanwhile; then the server stops, and the threads end.
-fn on_threads(hands: usize, work: impl AsyncFnOnce(&Served)) {
-    on_threads_by(hands, Deal::ToOthers, work);
+/// Has workers on threads of their own meanwhile; then the server stops, and the threads end.
+fn on_threads(workers: usize, work: impl AsyncFnOnce(&Served)) {
+    on_threads_by(workers, Deal::ToOthers, work);
 }
 
-fn on_threads_by(hands: usize, deal: Deal, work: impl AsyncFnOnce(&Served)) {
-    let (served, hands) = dealing(hands, deal);
-    let serve = |hand: Hand| {
+fn on_threads_by(workers: usize, deal: Deal, work: impl AsyncFnOnce(&Served)) {
+    let (served, workers) = dealing(workers, deal);
+    let serve = |worker: Worker| {
         std::thread::spawn(move || {
             let rt = Rt::real().unwrap();
-            rt.block_on(hand.serve(&rt));
+            rt.block_on(worker.serve(&rt));
         })
     };
-    let threads: Vec<_> = hands.into_iter().map(serve).collect();
+    let threads: Vec<_> = workers.into_iter().map(serve).collect();
     served.rt.block_on(async {
         work(&served).await;
         served.server.stop().await;
@@ -120,13 +120,13 @@ fn a_queue_is_placed_by_load() {
     });
 }
 
-/// Without a hand that is served, queues stay with the controllers.
+/// Without a worker that is served, queues stay with the controllers.
 #[test]
-fn queues_without_a_hand() {
-    let (served, hands) = dealing(1, Deal::ToOthers);
+fn queues_without_a_worker() {
+    let (served, workers) = dealing(1, Deal::ToOthers);
     let rt = served.rt.clone();
     rt.block_on(async {
-        drop(hands);
+        drop(workers);
         rt.sleep(Duration::from_millis(20)).await;
         let (_host, disk) = served.host(2, &Wishes::default()).await;
         assert_eq!(served.server.dealt(), [0]);
@@ -224,12 +224,12 @@ fn a_stop_at_any_time_ends() {
     }
 }
 
-/// A hand whose thread ends loses its connections; hosts that come again are served by the other.
+/// A worker whose thread ends loses its connections; hosts that come again are served by the other.
 #[test]
-fn a_hand_that_is_gone() {
-    let (served, mut hands) = dealing(2, Deal::ToOthers);
+fn a_worker_that_is_gone() {
+    let (served, mut workers) = dealing(2, Deal::ToOthers);
     let rt = served.rt.clone();
-    let last = hands.pop().unwrap();
+    let last = workers.pop().unwrap();
     let thread = std::thread::spawn(move || {
         let rt = Rt::real().unwrap();
         rt.block_on(async {
@@ -237,10 +237,10 @@ fn a_hand_that_is_gone() {
             select(pin!(last.serve(&rt)), pin!(patience)).await;
         });
     });
-    let first = hands.pop().unwrap();
+    let first = workers.pop().unwrap();
     rt.block_on(async {
-        let of_hand = rt.clone();
-        rt.spawn(async move { first.serve(&of_hand).await }).detach();
+        let of_worker = rt.clone();
+        rt.spawn(async move { first.serve(&of_worker).await }).detach();
         let (lost, disk) = served.host(2, &Wishes::default()).await;
         assert_eq!(served.server.dealt(), [1, 1]);
         while !lost.queues.iter().any(Link::has_ended) {
