@@ -14,9 +14,9 @@ use rt::cross::{Submission, Submitter, submissions};
 use rt::{MailSender, Rt, Ways};
 
 use crate::Problem;
-use crate::board::Board;
 use crate::config::Linger;
 use crate::memory::Memory;
+use crate::routing::RoutingTable;
 
 /// The data core, and as many as connections may be dealt to.
 const CORES_MAX: usize = 1 + WORKERS_MAX;
@@ -40,8 +40,8 @@ pub fn checked(cores: usize) -> Result<usize, Problem> {
 pub struct Core {
     /// Its runtime.
     pub rt: Rt,
-    /// What it knows of the parts of arrays.
-    pub board: Board,
+    /// How it reaches the parts of arrays.
+    pub routes: RoutingTable,
 }
 
 /// The threads.
@@ -86,7 +86,7 @@ impl Cores {
                 memory.settle();
                 begun.send(Ok(()));
                 drop(begun);
-                rt.block_on(submitted.serve(&rt, Core { rt: rt.clone(), board: Board::default() }));
+                rt.block_on(submitted.serve(&rt, Core { rt: rt.clone(), routes: RoutingTable::default() }));
             };
             let thread = Builder::new().name(format!("core {}", number + 1)).spawn(work)?;
             Ok((submitter, thread))

@@ -7,28 +7,29 @@ use std::rc::Rc;
 use export::{Answer, Directory, Either, Fault, Namespace, NamespaceInfo, Request};
 
 use crate::direct::DirectDrive;
+use crate::lease::Lease;
 use crate::ops::open::Opened;
-use crate::volumes::{Handle, Lent};
+use crate::volumes::ArrayVolume;
 
 /// A volume under its export name, ARRAY/VOLUME.
 #[derive(Clone)]
 pub struct VolumeNamespace {
     array_name: Rc<str>,
-    lent: Lent<Handle>,
+    leased: Lease<ArrayVolume>,
     read_only: bool,
 }
 
 impl VolumeNamespace {
-    /// A volume on loan from an array that is being served under this name.
+    /// A leased volume of an array that is being served under this name.
     #[must_use]
-    pub fn new(array_name: &str, opened: &Opened, lent: Lent<Handle>) -> VolumeNamespace {
-        VolumeNamespace { array_name: array_name.into(), lent, read_only: opened.read_only }
+    pub fn new(array_name: &str, opened: &Opened, leased: Lease<ArrayVolume>) -> VolumeNamespace {
+        VolumeNamespace { array_name: array_name.into(), leased, read_only: opened.read_only }
     }
 }
 
 impl Namespace for VolumeNamespace {
     fn info(&self) -> NamespaceInfo {
-        let info = self.lent.info();
+        let info = self.leased.info();
         NamespaceInfo {
             description: format!("volume {} of array {}", info.name, self.array_name),
             name: format!("{}/{}", self.array_name, info.name),
@@ -38,11 +39,11 @@ impl Namespace for VolumeNamespace {
     }
 
     fn apart(&self) -> Self {
-        VolumeNamespace { array_name: self.array_name.clone(), lent: self.lent.apart(), read_only: self.read_only }
+        VolumeNamespace { array_name: self.array_name.clone(), leased: self.leased.apart(), read_only: self.read_only }
     }
 
     async fn submit(&self, request: Request) -> Result<Answer, Fault> {
-        self.lent.submit(request).await
+        self.leased.submit(request).await
     }
 }
 
@@ -83,7 +84,7 @@ impl All {
         }
         let (array, volume) = name.split_once('/')?;
         let served = self.served.borrow();
-        let volume = |opened: &Opened| Some(VolumeNamespace::new(array, opened, opened.lend(volume)?));
+        let volume = |opened: &Opened| Some(VolumeNamespace::new(array, opened, opened.lease(volume)?));
         let direct = || self.direct.iter().find(|drive| drive.name() == name).cloned().map(Either::Right);
         served.get(array).and_then(volume).map(Either::Left).or_else(direct)
     }

@@ -1,10 +1,10 @@
 //! Parts of arrays on the cores that have them.
 //!
 //! ```text
-//!   data core                               core of the part                       another core
-//!   Part::There ---- verbs ---------------> PartEnd   \
-//!   Reach::There --- hosts' requests -----> FarEnd   | the engine, its slices
-//!                                           FarEnd   / of the drives <------------- Board: its connections' requests
+//!   data core                               core of the part                  another core
+//!   Part::There --------- verbs ----------> PartEnd   \
+//!   PartAccess::Remote -- requests -------> FarEnd    | the engine, its slices
+//!                                           FarEnd    / of the drives <-------- RoutingTable: requests of its connections
 //! ```
 //!
 //! Invariant: a part lives on its core until nobody can ask it any more; then it lets go of its drives, also while a host
@@ -21,18 +21,19 @@ use futures::future::join_all;
 use ondisk::PartOf;
 use rt::{Drive, Rt, SentDrive, Task};
 
-use crate::board::Reached;
 use crate::cores::{Core, OtherCores};
+use crate::lease::{Lease, Leases};
 use crate::memory::Memory;
 use crate::ops::World;
-use crate::volumes::{Here, Lent, Loans, Reach};
+use crate::routing::Route;
+use crate::volumes::{LocalVolume, PartAccess};
 
 /// A part that was made or opened, and how it is reached.
 pub struct Placed {
     /// For verbs.
     pub part: Part,
     /// For its volumes.
-    pub reach: Reach,
+    pub reach: PartAccess,
     /// For its volumes on other cores than this one, which are not its own.
     pub ways: WaysToPart,
 }
@@ -49,36 +50,36 @@ pub struct WaysToPart {
 #[derive(Default)]
 pub struct Answering {
     tasks: Vec<Task<()>>,
-    loans: Vec<Loans<Here>>,
+    leases: Vec<Leases<LocalVolume>>,
 }
 
 impl Answering {
     /// Takes over what another does.
     pub fn join(&mut self, other: Answering) {
         self.tasks.extend(other.tasks);
-        self.loans.extend(other.loans);
+        self.leases.extend(other.leases);
     }
 
-    /// Begins nothing more, and takes every volume back; what is under way is done to its end.
+    /// Begins nothing more, and ends every lease; what is under way is done to its end.
     pub fn end(&self) {
         self.tasks.iter().for_each(Task::cancel);
-        self.loans.iter().for_each(Loans::end);
+        self.leases.iter().for_each(Leases::end);
     }
 }
 
 /// Answers at each of these ends.
 fn answer(rt: &Rt, volumes: &PartVolumes, ends: Vec<FarEnd>) -> Answering {
     let tasks = ends.into_iter().map(|end| end.serve(rt, volumes.clone())).collect();
-    Answering { tasks, loans: vec![volumes.loans.clone()] }
+    Answering { tasks, leases: vec![volumes.leases.clone()] }
 }
 
 impl WaysToPart {
-    /// Puts the part on the boards of those cores.
+    /// Puts the part into the routing tables of those cores.
     pub fn tell(self, cores: &OtherCores, array: &Whole) -> Answering {
         let (uuid, part) = (array.first().uuid(), self.part);
         for (core, near) in self.near {
             drop(cores.submit(core, async move |core: Core| {
-                core.board.learn(uuid, part, Reached::There(near.connect(&core.rt)));
+                core.routes.learn(uuid, part, Route::Remote(near.connect(&core.rt)));
             }));
         }
         self.answering
@@ -95,15 +96,15 @@ pub fn tell_limits(cores: &OtherCores, array: &Whole) {
     let uuid = array.first().uuid();
     for core in 0..cores.count() {
         let all = all.clone();
-        drop(cores.submit(core, async move |core: Core| core.board.limit(uuid, all)));
+        drop(cores.submit(core, async move |core: Core| core.routes.limit(uuid, all)));
     }
 }
 
-/// Takes an array that is to be closed off all boards.
+/// Takes an array that is to be closed out of all routing tables.
 pub fn forget(cores: &OtherCores, array: &Whole) {
     let uuid = array.first().uuid();
     for core in 0..cores.count() {
-        drop(cores.submit(core, async move |core: Core| core.board.forget(uuid)));
+        drop(cores.submit(core, async move |core: Core| core.routes.forget(uuid)));
     }
 }
 
@@ -128,9 +129,9 @@ pub async fn place(world: &World, job: Job, slices: Vec<Drive>) -> Result<Placed
     let Some(core) = home else {
         let array = job.run(rt, slices).await?;
         world.cores.memory().give(&array, part.of);
-        let volumes = PartVolumes { array: array.clone(), part, loans: Loans::default() };
+        let volumes = PartVolumes { array: array.clone(), part, leases: Leases::default() };
         let ways = WaysToPart { part, near, answering: answer(rt, &volumes, far) };
-        return Ok(Placed { part: Part::Here(array.clone()), reach: Reach::Here(array), ways });
+        return Ok(Placed { part: Part::Here(array.clone()), reach: PartAccess::Local(array), ways });
     };
     let cannot = |drive: &Drive, e: std::io::Error| {
         let what = format!("drive {}", drive.info().name);
@@ -151,7 +152,7 @@ pub async fn place(world: &World, job: Job, slices: Vec<Drive>) -> Result<Placed
     match is_made.await {
         Ok(Ok(())) => {
             let ways = WaysToPart { part, near, answering: Answering::default() };
-            Ok(Placed { part: verbs, reach: Reach::There(asks.connect(rt)), ways })
+            Ok(Placed { part: verbs, reach: PartAccess::Remote(asks.connect(rt)), ways })
         }
         Ok(Err(refused)) => Err(refused),
         Err(_) => Err(Refused::new(RefusedCode::Io, "its core", "it has ended", "start `ashlar serve` again")),
@@ -169,7 +170,7 @@ struct Life {
 }
 
 /// The life of a part on its core, which awaits its end before its own.
-async fn live(Core { rt, board }: Core, life: Life) {
+async fn live(Core { rt, routes }: Core, life: Life) {
     let Life { job, slices, end, far, memory, made } = life;
     let part = job.part();
     let slices = join_all(slices.into_iter().map(|slice| slice.arrive(&rt))).await;
@@ -183,13 +184,13 @@ async fn live(Core { rt, board }: Core, life: Life) {
     };
     memory.give(&array, part.of);
     let uuid = array.uuid();
-    let volumes = PartVolumes { array: array.clone(), part, loans: Loans::default() };
+    let volumes = PartVolumes { array: array.clone(), part, leases: Leases::default() };
     let answering = answer(&rt, &volumes, far);
-    board.learn(uuid, part, Reached::Here(volumes));
+    routes.learn(uuid, part, Route::Local(volumes));
     if made.send(Ok(())).is_ok() {
         end.serve(&rt, array).await;
     }
-    board.forget(uuid);
+    routes.forget(uuid);
     answering.end();
 }
 
@@ -198,22 +199,22 @@ async fn live(Core { rt, board }: Core, life: Life) {
 pub struct PartVolumes {
     array: Array,
     part: PartOf,
-    loans: Loans<Here>,
+    leases: Leases<LocalVolume>,
 }
 
 impl Directory for PartVolumes {
-    type N = Lent<Here>;
+    type N = Lease<LocalVolume>;
 
     async fn names(&self) -> Vec<String> {
         self.array.volumes().into_iter().map(|volume| volume.name).collect()
     }
 
-    async fn open(&self, identity: &str) -> Option<Lent<Here>> {
+    async fn open(&self, identity: &str) -> Option<Lease<LocalVolume>> {
         // In the first part they have the names that people gave them, in the others their identity for a name.
         let volume = match self.part.index {
             0 => self.array.live_volumes().into_iter().find(|volume| volume.uuid().to_string() == identity),
             _ => self.array.volume(identity),
         };
-        volume.map(|volume| self.loans.lend(Here(volume)))
+        volume.map(|volume| self.leases.lease(LocalVolume(volume)))
     }
 }

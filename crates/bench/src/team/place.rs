@@ -11,7 +11,7 @@ use export::{Answer, Fault, Namespace, NamespaceInfo, Request};
 pub enum Place {
     /// On this core.
     Here(Volume),
-    /// On another: requests go by letters.
+    /// On another: requests go by messages.
     There(RemoteNamespace),
 }
 

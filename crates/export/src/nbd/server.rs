@@ -35,7 +35,7 @@ use crate::{
     namespace::Directory,
     stream::{
         accept::{Arrival, accept, end_lost},
-        budget::Account,
+        budget::Budget,
         door::{Door, Guest},
         pool::Pool,
         progress::Progress,
@@ -202,10 +202,8 @@ async fn serve<D: Directory>(shared: &Shared<D>, stream: &Stream, guest: &Guest)
         c.connections += 1;
         c.connections_total += 1;
     });
-    let account = Account::new(&shared.rt, &CONNECTION_ALLOWANCE, &shared.memory);
-    Session::new(&shared.rare, stream, agreed, live.clone(), account, &shared.progress, &shared.tasks)
-        .run(reader)
-        .await;
+    let budget = Budget::new(&shared.rt, &CONNECTION_ALLOWANCE, &shared.memory);
+    Session::new(&shared.rare, stream, agreed, live.clone(), budget, &shared.progress, &shared.tasks).run(reader).await;
     live.update(|c| c.connections -= 1);
     drop(present);
 }

@@ -27,7 +27,7 @@ use crate::{
     counters::Live,
     namespace::Request,
     stream::{
-        budget::{Account, Permit},
+        budget::{Budget, Permit},
         outbox::Outbox,
         progress::{Executing, Progress, Unanswered},
         rare::Rare,
@@ -48,7 +48,7 @@ pub struct Session<N> {
     rt: Rt,
     rare: Rc<Rare>,
     stream: Stream,
-    account: Account,
+    budget: Budget,
     outbox: Outbox<(Permit, Unanswered)>,
     progress: Rc<Progress>,
     in_flight: Cell<u64>,
@@ -82,7 +82,7 @@ impl<N: crate::Namespace> Session<N> {
         stream: &Stream,
         agreed: Agreed<N>,
         live: Rc<Live>,
-        account: Account,
+        budget: Budget,
         progress: &Rc<Progress>,
         tasks: &Rc<TaskPool<Job<N>>>,
     ) -> Rc<Self> {
@@ -93,7 +93,7 @@ impl<N: crate::Namespace> Session<N> {
             rt: rare.rt().clone(),
             rare: rare.clone(),
             stream: stream.clone(),
-            account,
+            budget,
             outbox: Outbox::new(),
             progress: progress.clone(),
             in_flight: Cell::new(0),
@@ -137,7 +137,7 @@ impl<N: crate::Namespace> Session<N> {
             let Some(request) = WireRequest::parse(&header) else {
                 return End::Violation("a request without its magic");
             };
-            let mut permit = self.account.request().await;
+            let mut permit = self.budget.request().await;
             match check(&request, &self.terms) {
                 Ok(Command::Disconnect) => return End::Disconnected,
                 Ok(command) => {
@@ -165,12 +165,12 @@ impl<N: crate::Namespace> Session<N> {
     async fn admit(&self, reader: &mut Reader, command: Command, permit: &mut Permit) -> Result<Bytes, End> {
         let bytes = command.payload_bytes();
         if bytes > 0 {
-            self.account.payload(permit, u64::from(bytes)).await;
+            self.budget.payload(permit, u64::from(bytes)).await;
         }
         if !matches!(command, Command::Io(Request::Write { .. })) {
             return Ok(Bytes::default());
         }
-        match self.account.unless_in_the_way(PATIENCE, reader.bytes(bytes as usize)).await {
+        match self.budget.unless_in_the_way(PATIENCE, reader.bytes(bytes as usize)).await {
             Some(Ok(data)) => Ok(data.freeze()),
             Some(Err(_)) => Err(End::Disconnected),
             None => Err(End::Stalled),
@@ -191,7 +191,7 @@ impl<N: crate::Namespace> Session<N> {
     async fn send(&self) {
         while let Some(batch) = self.outbox.batch().await {
             let sending = self.stream.send_all(batch.parts);
-            let sent = self.account.unless_in_the_way(PATIENCE, sending).await;
+            let sent = self.budget.unless_in_the_way(PATIENCE, sending).await;
             if !matches!(sent, Some(Ok(()))) {
                 // The peer is gone or stalls: nothing more can be answered, and the receiving side ends too.
                 self.stream.shutdown();

@@ -238,7 +238,7 @@ async fn execute<S: Subsystems>(job: Job<S>) {
     let to_fetch = if data.is_empty() { command.data_from_host() } else { 0 };
     let payload = u64::from(to_fetch) + u64::from(command.data_read());
     if payload > 0 {
-        session.account.payload(&mut permit, payload).await;
+        session.budget.payload(&mut permit, payload).await;
     }
     let fetched = if to_fetch == 0 {
         Ok((data, begun))

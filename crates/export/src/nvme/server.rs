@@ -4,7 +4,7 @@
 //! as named steps: refuse (no new connections, new I/O commands are not begun), finish (commands in flight complete and
 //! are answered), close (hosts reconnect and send again what was not answered).
 //!
-//! I/O queues may be dealt to other threads (`hand`).
+//! Other cores may serve I/O queues (`worker`).
 //!
 //! Invariant: after `stop` no command is in flight and no task of the server uses a namespace.
 
@@ -70,7 +70,7 @@ pub struct Shared<S: Subsystems> {
     connections: RefCell<BTreeMap<u64, Stream>>,
     next_connection: Cell<u64>,
     closed: Signal,
-    /// One for each hand that I/O queues are dealt to; without any they are served here.
+    /// One for each worker; without any this core serves all I/O queues.
     proxies: Vec<Rc<Proxy<S>>>,
     deal: Deal,
     /// I/O queues that are served here.
@@ -170,7 +170,7 @@ impl<S: Subsystems> Server<S> {
         Server::dealing(rt, subsystems, addresses, advertised, (0, Deal::default())).map(|(server, _none)| server)
     }
 
-    /// The same with I/O queues dealt to so many workers; here when there are none. Each is to be served or dropped: a stop
+    /// The same with I/O queues served by so many workers, too. Each is to be served or dropped: a stop
     /// waits for it.
     ///
     /// # Errors
@@ -272,7 +272,7 @@ impl<S: Subsystems> Server<S> {
         self.shared.connections.borrow().len()
     }
 
-    /// I/O queues that each hand has.
+    /// I/O queues that each worker has.
     #[must_use]
     pub fn dealt(&self) -> Vec<usize> {
         self.shared.proxies.iter().map(|proxy| proxy.queues()).collect()

@@ -39,7 +39,7 @@ use super::{
     transfer::{Arrived, Next, Transfers},
 };
 use crate::stream::{
-    budget::{Account, Permit},
+    budget::{Budget, Permit},
     outbox::{Message, Outbox},
     pool::Pool,
     progress::{Executing, Progress, Unanswered},
@@ -124,7 +124,7 @@ impl Head {
 /// One connection that has become a queue.
 pub struct Session<B: Backend> {
     pub backend: B,
-    pub account: Account,
+    pub budget: Budget,
     pub rt: Rt,
     pub stream: Stream,
     progress: Rc<Progress>,
@@ -170,7 +170,7 @@ impl<B: Backend> Session<B> {
     ) -> Rc<Self> {
         Rc::new(Session {
             backend,
-            account: Account::new(rt, &CONNECTION_ALLOWANCE, memory),
+            budget: Budget::new(rt, &CONNECTION_ALLOWANCE, memory),
             rt: rt.clone(),
             stream: stream.clone(),
             progress: progress.clone(),
@@ -269,12 +269,12 @@ impl<B: Backend> Session<B> {
             return Err(End::Violation(Fatal { fes: Fes::LimitExceeded, information: 4 }, header.to_vec()));
         }
         let sqe = Sqe(rest(reader, header, &self.terms).await?);
-        let mut permit = match self.account.try_request() {
+        let mut permit = match self.budget.try_request() {
             Some(permit) => permit,
             // What has all the room may be waiting for data, and while nothing is received none comes.
             None if self.fetching.get() > 0 => return Err(self.too_many("commands")),
             // For answers to leave.
-            None => self.account.request().await,
+            None => self.budget.request().await,
         };
         let (data, intact) = if frame.data <= CAPSULE_DATA_FREE {
             data(reader, frame).await?
@@ -297,8 +297,8 @@ impl<B: Backend> Session<B> {
     ) -> Result<(Buf, bool), End> {
         // A compare reads as much.
         let sides = if sqe.opcode() == io::COMPARE { 2 } else { 1 };
-        self.account.payload_of_last(permit, sides * u64::from(frame.data)).await;
-        match self.account.unless_in_the_way(PATIENCE, data(reader, frame)).await {
+        self.budget.payload_of_last(permit, sides * u64::from(frame.data)).await;
+        match self.budget.unless_in_the_way(PATIENCE, data(reader, frame)).await {
             Some(received) => Ok(received?),
             None => Err(self.stalled()),
         }
@@ -393,7 +393,7 @@ impl<B: Backend> Session<B> {
             r2ts.iter().for_each(|r2t| self.ask(r2t));
             arrived.await.ok()
         };
-        let arrived = self.account.unless_in_the_way(PATIENCE, arriving).await;
+        let arrived = self.budget.unless_in_the_way(PATIENCE, arriving).await;
         if !matches!(arrived, Some(Some(_))) {
             self.fetching.set(self.fetching.get() - 1);
         }
@@ -417,7 +417,7 @@ impl<B: Backend> Session<B> {
     async fn send(&self) {
         while let Some(batch) = self.outbox.batch().await {
             let sending = self.stream.send_all(batch.parts);
-            let sent = self.account.unless_in_the_way(PATIENCE, sending).await;
+            let sent = self.budget.unless_in_the_way(PATIENCE, sending).await;
             if !matches!(sent, Some(Ok(()))) {
                 // The host is gone or stalls: nothing more can be answered, and the receiving side ends too.
                 self.stream.shutdown();

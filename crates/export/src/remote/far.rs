@@ -35,7 +35,7 @@ pub async fn serve<D: Directory>(rt: Rt, directory: D, mut callee: Callee<Messag
         match message {
             Message::Submit(key, request) => {
                 let namespace = open.borrow()[key].clone();
-                let request = request.with(|parcel| reply.unpack(parcel));
+                let request = request.with(|payload| reply.unpack(payload));
                 tasks.begin(&rt, Job { namespace, request, reply }, work);
             }
             Message::Names => {

@@ -1,7 +1,7 @@
 //! What crosses.
 
 use rt::{
-    Parcel,
+    Payload,
     cross::{self, Caller},
 };
 
@@ -14,7 +14,7 @@ pub type Key = usize;
 pub enum Message {
     Names,
     Open(String),
-    Submit(Key, Request<Parcel>),
+    Submit(Key, Request<Payload>),
     /// No request to it follows.
     Close(Key),
 }
@@ -23,7 +23,7 @@ pub enum Message {
 pub enum Reply {
     Names(Vec<String>),
     Opened(Option<(Key, NamespaceInfo)>),
-    Submitted(Result<Answer<Parcel>, Fault>),
+    Submitted(Result<Answer<Payload>, Fault>),
 }
 
 impl cross::Message for Message {
@@ -31,7 +31,7 @@ impl cross::Message for Message {
 
     fn discard(reply: Reply, caller: &Caller<Message>) {
         match reply {
-            Reply::Submitted(Ok(answer)) => drop(answer.with(|parcel| caller.unpack(parcel))),
+            Reply::Submitted(Ok(answer)) => drop(answer.with(|payload| caller.unpack(payload))),
             Reply::Opened(Some((key, _))) => caller.tell(Message::Close(key)),
             Reply::Names(_) | Reply::Opened(None) | Reply::Submitted(Err(_)) => {}
         }

@@ -13,7 +13,7 @@ use std::vec;
 use slab::Slab;
 
 use super::outbox::{Batch, Outbox};
-use crate::{Bytes, MailReceiver, MailSender, Parcel, Rt};
+use crate::{Bytes, MailReceiver, MailSender, Payload, Rt};
 
 /// What is asked of another core.
 pub trait Message: Sized + Send + 'static {
@@ -131,14 +131,14 @@ impl<Q: Message> Caller<Q> {
 
     /// Makes data ready to cross.
     #[must_use]
-    pub fn pack(&self, data: Bytes) -> Parcel {
+    pub fn pack(&self, data: Bytes) -> Payload {
         self.0.outbox.trade().pack(data)
     }
 
     /// Data that has come.
     #[must_use]
-    pub fn unpack(&self, parcel: Parcel) -> Bytes {
-        self.0.outbox.trade().unpack(parcel)
+    pub fn unpack(&self, payload: Payload) -> Bytes {
+        self.0.outbox.trade().unpack(payload)
     }
 
     fn answered(&self, id: Id, answer: Q::Answer) {
@@ -259,14 +259,14 @@ impl<Q: Message> Reply<Q> {
 
     /// Makes data ready to cross.
     #[must_use]
-    pub fn pack(&self, data: Bytes) -> Parcel {
+    pub fn pack(&self, data: Bytes) -> Payload {
         self.outbox.trade().pack(data)
     }
 
     /// Data that has come.
     #[must_use]
-    pub fn unpack(&self, parcel: Parcel) -> Bytes {
-        self.outbox.trade().unpack(parcel)
+    pub fn unpack(&self, payload: Payload) -> Bytes {
+        self.outbox.trade().unpack(payload)
     }
 }
 

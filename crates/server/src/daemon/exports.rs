@@ -13,14 +13,14 @@ use rustix::io::Errno;
 
 use super::Data;
 use crate::Problem;
-use crate::board::NearDirectory;
 use crate::cores::{Core, Cores};
 use crate::namespace::All;
+use crate::routing::RoutedDirectory;
 
 /// The NBD server.
 pub enum Exports {
     /// On the data core.
-    Here(Rc<Server<All>>),
+    Local(Rc<Server<All>>),
     /// On cores of their own.
     Dealt(Rc<Dealer>),
 }
@@ -164,14 +164,14 @@ impl Exports {
             let listed = Rc::downgrade(&server);
             *data.nbd_clients.borrow_mut() =
                 Some(Box::new(move || listed.upgrade().map(|server| server.clients()).unwrap_or_default()));
-            (Exports::Here(server), bound, String::new())
+            (Exports::Local(server), bound, String::new())
         } else {
             let start = || Dealer::start(rt, &exported, addresses, cores.count());
             let (dealer, workers) = patiently(rt, start).await.map_err(no_listening)?;
             let by = format!(", by {} cores", workers.len());
             let serve = |worker: Worker| {
-                async move |Core { rt, board }: Core| {
-                    worker.serve_by(&rt, |data_core| NearDirectory { data_core, board }).await;
+                async move |Core { rt, routes }: Core| {
+                    worker.serve_by(&rt, |data_core| RoutedDirectory { data_core, routes }).await;
                 }
             };
             cores.begin(workers.into_iter().map(serve).collect());
@@ -195,7 +195,7 @@ impl Exports {
     pub async fn stop(self, rt: &Rt, patience: Duration) -> bool {
         let stopped = async {
             match &self {
-                Exports::Here(server) => server.stop().await,
+                Exports::Local(server) => server.stop().await,
                 Exports::Dealt(dealer) => dealer.stop().await,
             }
         };

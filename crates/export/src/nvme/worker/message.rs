@@ -3,7 +3,7 @@
 use std::os::fd::OwnedFd;
 
 use rt::{
-    Parcel,
+    Payload,
     cross::{Caller, Message},
 };
 
@@ -53,7 +53,7 @@ pub struct Sent {
     pub sqe: Sqe,
     /// Length of the data in its capsule.
     pub capsule: u32,
-    pub data: Parcel,
+    pub data: Payload,
     /// Whether the digests of its data matched.
     pub intact: bool,
 }
@@ -61,7 +61,7 @@ pub struct Sent {
 /// What a command comes to.
 pub enum Outcome {
     /// Data of a read, nothing of others.
-    Done(Vec<Parcel>),
+    Done(Vec<Payload>),
     Failed(Status),
     /// It was not begun, and gets no answer: the host sends it again when it has reconnected.
     NotBegun,
@@ -71,8 +71,8 @@ impl Message for Ask {
     type Answer = Outcome;
 
     fn discard(outcome: Outcome, caller: &Caller<Ask>) {
-        if let Outcome::Done(parcels) = outcome {
-            parcels.into_iter().for_each(|parcel| drop(caller.unpack(parcel)));
+        if let Outcome::Done(payloads) = outcome {
+            payloads.into_iter().for_each(|payload| drop(caller.unpack(payload)));
         }
     }
 }

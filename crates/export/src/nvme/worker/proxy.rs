@@ -164,8 +164,8 @@ async fn work<S: Subsystems>(job: Job<S>) {
     let Job { queue, sqe, target, command, data, reply, executing } = job;
     match execute::run(target, command, data).await {
         Ok(parts) => {
-            let parcels = parts.into_iter().map(|part| reply.pack(part)).collect();
-            reply.send(Outcome::Done(parcels));
+            let payloads = parts.into_iter().map(|part| reply.pack(part)).collect();
+            reply.send(Outcome::Done(payloads));
         }
         Err(status) => fail(&queue, &sqe, status, reply),
     }

@@ -190,7 +190,7 @@ async fn ask(job: Job) {
     let needs = announced(&sqe, capsule);
     let payload = u64::from(needs.to_fetch) + u64::from(needs.data_read);
     if payload > 0 && intact {
-        session.account.payload(&mut permit, payload).await;
+        session.budget.payload(&mut permit, payload).await;
     }
     let data = if needs.to_fetch == 0 || !intact {
         data
@@ -205,8 +205,8 @@ async fn ask(job: Job) {
     let executing = worker.progress.executing();
     let sent = Sent { sqe, capsule, data: worker.commands.pack(data), intact };
     match worker.commands.call(Ask::Command(*key, Box::new(sent))).await {
-        Some(Outcome::Done(parcels)) => {
-            let parts = parcels.into_iter().map(|parcel| worker.commands.unpack(parcel)).collect();
+        Some(Outcome::Done(payloads)) => {
+            let parts = payloads.into_iter().map(|payload| worker.commands.unpack(payload)).collect();
             session.answer(&sqe, Ok(parts), permit);
         }
         Some(Outcome::Failed(status)) => session.answer(&sqe, Err(status), permit),

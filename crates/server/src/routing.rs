@@ -1,13 +1,14 @@
-//! What a core knows of the parts of arrays, so that its connections ask each part themselves.
+//! How a core reaches the parts of arrays, so that its connections ask each part themselves.
 //!
 //! ```text
-//!   connection -> NearVolume -+-> a part on this core: its engine
-//!                             +-> a part on another core: letters to that core
-//!                             +-> by the data core: volumes with limits, arrays in one piece, drives
+//!   connection -> RoutedVolume -+-> a part on this core: its engine
+//!                               +-> a part on another core: messages to that core
+//!                               +-> by the data core: volumes with limits, arrays of one part, drives
 //! ```
 //!
-//! Invariants: a volume is near when each of its parts is, else all of it goes by the data core; one with limits goes by
-//! the data core, which counts for all; an array that is closed is on no board, so that nothing here keeps its drives.
+//! Invariants: a volume is near when this core reaches each of its parts, else all of it goes by the data core; one with
+//! limits goes by the data core, which counts for all; an array that is closed is in no routing table, so that nothing here
+//! keeps its drives.
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
@@ -19,50 +20,51 @@ use export::{Answer, Directory, Either, Fault, Namespace, NamespaceInfo, Request
 use ondisk::PartOf;
 use uuid::Uuid;
 
+use crate::lease::Lease;
 use crate::parts::PartVolumes;
-use crate::volumes::{Here, Lent};
+use crate::volumes::LocalVolume;
 
-/// The board of one core. Clones are the same.
+/// The routing table of one core. Clones are the same.
 #[derive(Clone, Default)]
-pub struct Board(Rc<RefCell<BTreeMap<Uuid, Known>>>);
+pub struct RoutingTable(Rc<RefCell<BTreeMap<Uuid, Routes>>>);
 
-/// What is known of an array.
+/// Those to one array.
 #[derive(Default)]
-struct Known {
+struct Routes {
     /// In their order; none where nothing is known yet.
-    parts: Vec<Option<Reached>>,
+    parts: Vec<Option<Route>>,
     limited: BTreeSet<Uuid>,
 }
 
-/// How a part is reached from this core.
+/// How this core reaches a part.
 #[derive(Clone)]
-pub enum Reached {
-    /// It is here.
-    Here(PartVolumes),
-    /// By letters.
-    There(Remote),
+pub enum Route {
+    /// It is on this core.
+    Local(PartVolumes),
+    /// By messages.
+    Remote(Remote),
 }
 
 /// What a part has of a volume.
-type Piece = Either<Lent<Here>, RemoteNamespace>;
+type Piece = Either<Lease<LocalVolume>, RemoteNamespace>;
 
-impl Reached {
+impl Route {
     /// The volume of this identity.
     async fn open(&self, volume: &str) -> Option<Piece> {
         match self {
-            Reached::Here(volumes) => volumes.open(volume).await.map(Either::Left),
-            Reached::There(remote) => remote.open(volume).await.map(Either::Right),
+            Route::Local(volumes) => volumes.open(volume).await.map(Either::Left),
+            Route::Remote(remote) => remote.open(volume).await.map(Either::Right),
         }
     }
 }
 
-impl Board {
-    /// Knows how a part is reached, from now on.
-    pub fn learn(&self, array: Uuid, part: PartOf, reached: Reached) {
+impl RoutingTable {
+    /// Has a route to a part from now on.
+    pub fn learn(&self, array: Uuid, part: PartOf, route: Route) {
         let mut all = self.0.borrow_mut();
         let known = all.entry(array).or_default();
         known.parts.resize(usize::from(part.of), None);
-        let before = known.parts[usize::from(part.index)].replace(reached);
+        let before = known.parts[usize::from(part.index)].replace(route);
         drop(all);
         drop(before);
     }
@@ -79,14 +81,14 @@ impl Board {
     }
 
     /// The arrays whose parts are all known, with them.
-    fn arrays(&self) -> Vec<(Uuid, Vec<Reached>)> {
+    fn arrays(&self) -> Vec<(Uuid, Vec<Route>)> {
         let all = self.0.borrow();
         let whole =
             all.iter().filter_map(|(array, known)| Some((*array, known.parts.iter().cloned().collect::<Option<_>>()?)));
         whole.filter(|(_, parts): &(_, Vec<_>)| !parts.is_empty()).collect()
     }
 
-    /// The volume of this identity, when all of it is near.
+    /// The volume of this identity, when it is near.
     async fn find(&self, volume: Uuid) -> Option<Near> {
         let tag = volume.to_string();
         for (array, parts) in self.arrays() {
@@ -96,7 +98,7 @@ impl Board {
                 pieces.push(piece);
             }
             if pieces.len() == parts.len() {
-                return Some(Near { board: self.clone(), array, volume, pieces: Striped::new(pieces, STRIPE_BYTES) });
+                return Some(Near { routes: self.clone(), array, volume, pieces: Striped::new(pieces, STRIPE_BYTES) });
             }
         }
         None
@@ -107,9 +109,9 @@ impl Board {
     }
 }
 
-/// A volume whose parts are asked from here.
+/// A volume whose parts this core asks.
 struct Near {
-    board: Board,
+    routes: RoutingTable,
     array: Uuid,
     volume: Uuid,
     pieces: Striped<Piece>,
@@ -117,35 +119,35 @@ struct Near {
 
 /// What the connections of a core are served: what the data core has, by the nearest way.
 #[derive(Clone)]
-pub struct NearDirectory {
+pub struct RoutedDirectory {
     /// All of it.
     pub data_core: Remote,
     /// What is near.
-    pub board: Board,
+    pub routes: RoutingTable,
 }
 
-impl Directory for NearDirectory {
-    type N = NearVolume;
+impl Directory for RoutedDirectory {
+    type N = RoutedVolume;
 
     async fn names(&self) -> Vec<String> {
         self.data_core.names().await
     }
 
-    async fn open(&self, name: &str) -> Option<NearVolume> {
+    async fn open(&self, name: &str) -> Option<RoutedVolume> {
         let by_data_core = self.data_core.open(name).await?;
-        let near = self.board.find(Uuid::from_bytes(by_data_core.info().uuid)).await.map(Rc::new);
-        Some(NearVolume { by_data_core, near })
+        let near = self.routes.find(Uuid::from_bytes(by_data_core.info().uuid)).await.map(Rc::new);
+        Some(RoutedVolume { by_data_core, near })
     }
 }
 
 /// A namespace, by the nearest way.
 #[derive(Clone)]
-pub struct NearVolume {
+pub struct RoutedVolume {
     by_data_core: RemoteNamespace,
     near: Option<Rc<Near>>,
 }
 
-impl NearVolume {
+impl RoutedVolume {
     /// Whether requests go to its parts from here.
     #[must_use]
     pub fn is_near(&self) -> bool {
@@ -155,11 +157,11 @@ impl NearVolume {
     /// Its pieces, when requests may go to them.
     fn pieces(&self) -> Option<&Striped<Piece>> {
         let near = self.near.as_deref()?;
-        (!near.board.is_limited(near.array, near.volume)).then_some(&near.pieces)
+        (!near.routes.is_limited(near.array, near.volume)).then_some(&near.pieces)
     }
 }
 
-impl Namespace for NearVolume {
+impl Namespace for RoutedVolume {
     fn info(&self) -> NamespaceInfo {
         self.by_data_core.info()
     }
