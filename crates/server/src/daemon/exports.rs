@@ -112,7 +112,7 @@ pub fn refuse_impossible(addresses: &[Addr], what: &str, flag: &str) -> Result<(
 }
 
 /// A killed server's sockets answer for some milliseconds after its end, until the kernel has taken its ring down.
-pub(super) const DYING_SERVER: Duration = Duration::from_secs(5);
+const DYING_SERVER: Duration = Duration::from_secs(5);
 
 /// What is to be said of open addresses.
 fn insecure_text(open: &[String]) -> Option<String> {
@@ -130,7 +130,7 @@ impl Data {
 }
 
 /// Starts what listens.
-async fn patiently<T>(rt: &Rt, start: impl Fn() -> io::Result<T>) -> io::Result<T> {
+pub(super) async fn patiently<T>(rt: &Rt, start: impl Fn() -> io::Result<T>) -> io::Result<T> {
     let begun = rt.now();
     loop {
         match start() {

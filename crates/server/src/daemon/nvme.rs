@@ -14,7 +14,7 @@ use rt::Rt;
 use rt::net::Addr;
 
 use super::Data;
-use super::exports::DYING_SERVER;
+use super::exports::patiently;
 use crate::Problem;
 use crate::config::Deal;
 use crate::cores::{Core, Cores};
@@ -111,21 +111,15 @@ impl Nvme {
             return Ok((Nvme { server: None }, "off".to_owned()));
         }
         let rt = &data.world.rt;
-        let begun = rt.now();
         let deal = match wishes.deal {
             Deal::Connect => nvme::Deal::ToOthers,
             Deal::Load => nvme::Deal::ByLoad,
         };
-        let (server, workers) = loop {
+        let start = || {
             let subsystems = ExportedSubsystems { all: data.exported(), access: wishes.access.clone() };
-            match Server::dealing(rt, subsystems, &wishes.addresses, &wishes.advertise, (cores.count(), deal)) {
-                Ok(started) => break started,
-                Err(e) if e.kind() == std::io::ErrorKind::AddrInUse && rt.now() - begun < DYING_SERVER => {
-                    rt.sleep(Duration::from_millis(20)).await;
-                }
-                Err(e) => return Err(cannot_listen(&wishes.addresses, &e)),
-            }
+            Server::dealing(rt, subsystems, &wishes.addresses, &wishes.advertise, (cores.count(), deal))
         };
+        let (server, workers) = patiently(rt, start).await.map_err(|e| cannot_listen(&wishes.addresses, &e))?;
         let names: Vec<String> = server.local_addrs().iter().map(ToString::to_string).collect();
         let mut detail = names.join(", ");
         if !workers.is_empty() {
