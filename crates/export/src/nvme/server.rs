@@ -20,7 +20,7 @@ use std::{
 
 use futures::future::{Either, join_all, select};
 use rt::{
-    Party, Rt, TURN_COST, Task,
+    Nanos, Party, Rt, TURN_COST, Task,
     net::{Addr, Listener, Stream},
 };
 
@@ -146,6 +146,16 @@ impl<S: Subsystems> Shared<S> {
         };
         let others = self.proxies.iter().filter(|proxy| !stays && proxy.is_served());
         others.min_by_key(|proxy| proxy.queues())
+    }
+
+    /// Looks how much of the time since the last look this core has worked: by the CPU time of its thread, since a virtual CPU
+    /// that others hold does not count.
+    fn look_how_busy(&self, looked: &mut Option<(Nanos, Duration)>) {
+        let now = (self.rt.now(), self.rt.cpu_time());
+        if let Some(before) = looked.replace(now) {
+            let worked = (now.1 - before.1).as_secs_f64();
+            self.is_busy.set(worked > BUSY * (now.0 - before.0).as_secs_f64());
+        }
     }
 
     /// Waits until what this host has sent to the subsystem over other connections is done or will never be; whether it
@@ -304,13 +314,12 @@ impl<S: Subsystems> Server<S> {
 async fn watch<S: Subsystems>(shared: Rc<Shared<S>>) {
     let names = || shared.common.subsystems.all().into_iter().map(|s| s.nqn).collect::<Vec<_>>();
     let mut known = names();
-    let mut looked = (shared.rt.now(), shared.rt.cpu_time());
+    let mut looked = None;
     loop {
         shared.rt.sleep(Duration::from_millis(WATCH_MILLIS)).await;
-        let before = std::mem::replace(&mut looked, (shared.rt.now(), shared.rt.cpu_time()));
-        // CPU time of the thread: a virtual CPU that others hold does not count.
-        let worked = (looked.1 - before.1).as_secs_f64();
-        shared.is_busy.set(worked > BUSY * (looked.0 - before.0).as_secs_f64());
+        if shared.deal == Deal::ByLoad && !shared.proxies.is_empty() {
+            shared.look_how_busy(&mut looked);
+        }
         let present = names();
         if present != known {
             known = present;
