@@ -76,8 +76,9 @@ pub struct Args {
     /// Pins each core to a CPU of its own, of those that the process may use (taskset, CPUAffinity=)
     #[arg(long)]
     pin: bool,
-    /// When NVMe/TCP I/O queues move to other cores; NBD connections do so at the start [default: load]
-    #[arg(long, value_name = "WHEN")]
+    /// Which core serves an NVMe/TCP I/O queue, from its start to its end; NBD connections go to other cores than that of the
+    /// arrays [default: load]
+    #[arg(long, value_name = "HOW")]
     deal: Option<Deal>,
     /// Microseconds that an idle core polls before it sleeps, at most; a server without work does not poll. 0: sleeps
     /// immediately [default: 60]

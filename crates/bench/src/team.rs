@@ -3,7 +3,7 @@
 //! ```text
 //!   core 0                        core 1
 //!   generator -- own requests     generator -- own requests
-//!       |    \------ letters ------/   |
+//!       |    \----- messages ------/   |
 //!   part 0 of the array           part 1 of the array           (of direct drives: handles of its own)
 //!   slice 0 of each drive         slice 1 of each drive
 //! ```
@@ -42,7 +42,7 @@ use crate::share::Share;
 use crate::target::{Target, Written};
 
 /// Cores, at most: as many as a server's.
-pub const CORES_MAX: usize = 1 + export::remote::HANDS_MAX;
+pub const CORES_MAX: usize = 1 + export::remote::WORKERS_MAX;
 
 /// What a core of a team asks an array for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

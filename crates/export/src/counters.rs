@@ -4,6 +4,8 @@
 
 use std::cell::Cell;
 
+use crate::namespace::Request;
+
 /// A reading of an export's counters. Failed requests count as errors and not as reads or writes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counters {
@@ -31,6 +33,28 @@ pub struct Counters {
     pub connections_total: u64,
     /// Requests now being executed.
     pub in_flight: u64,
+}
+
+impl Counters {
+    /// Counts a request that succeeded.
+    pub(crate) fn add(&mut self, request: &Request<u32>) {
+        match *request {
+            Request::Read { bytes, .. } => {
+                self.reads += 1;
+                self.bytes_read += u64::from(bytes);
+            }
+            Request::Write { data, .. } => {
+                self.writes += 1;
+                self.bytes_written += u64::from(data);
+            }
+            Request::Flush => self.flushes += 1,
+            Request::WriteZeroes { bytes, .. } | Request::Deallocate { bytes, .. } => {
+                self.deallocates += 1;
+                self.bytes_deallocated += bytes;
+            }
+            Request::Extents { .. } => {}
+        }
+    }
 }
 
 /// The live counters of one export.

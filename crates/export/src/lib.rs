@@ -35,7 +35,7 @@ pub use counters::Counters;
 pub use either::Either;
 pub use exports::Exports;
 pub use memory::Memory;
-pub use namespace::{Directory, Extent, ExtentState, Fault, Namespace, NamespaceInfo};
+pub use namespace::{Answer, Directory, Extent, ExtentState, Fault, Namespace, NamespaceInfo, Request};
 pub use null::Null;
 pub use striped::Striped;
 pub use uri::Uri;

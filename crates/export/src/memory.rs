@@ -9,7 +9,7 @@ use std::{cell::RefCell, collections::BTreeMap, rc::Rc};
 
 use rt::{Buf, Bytes};
 
-use crate::namespace::{Extent, ExtentState, Fault, Namespace, NamespaceInfo};
+use crate::namespace::{Answer, Extent, ExtentState, Fault, Namespace, NamespaceInfo, Request};
 
 /// Unit of allocation: 64 KiB keeps the tree small (16 384 pages per GiB) and a lone 4 KiB write cheap to allocate.
 const PAGE_BYTES: u64 = 64 << 10;
@@ -99,12 +99,8 @@ impl Memory {
     }
 }
 
-impl Namespace for Memory {
-    fn info(&self) -> NamespaceInfo {
-        self.inner.info.clone()
-    }
-
-    async fn read(&self, offset: u64, bytes: u32) -> Result<Vec<Bytes>, Fault> {
+impl Memory {
+    fn copy_out(&self, offset: u64, bytes: u32) -> Result<Vec<Bytes>, Fault> {
         self.check(offset, u64::from(bytes))?;
         let mut data = Buf::zeroed(bytes as usize);
         let pages = self.inner.pages.borrow();
@@ -118,7 +114,7 @@ impl Namespace for Memory {
         Ok(vec![data.freeze()])
     }
 
-    async fn write(&self, offset: u64, data: Bytes, _fua: bool) -> Result<(), Fault> {
+    fn copy_in(&self, offset: u64, data: &[u8]) -> Result<(), Fault> {
         self.check_write(offset, data.len() as u64)?;
         let mut pages = self.inner.pages.borrow_mut();
         let mut at = 0;
@@ -130,11 +126,7 @@ impl Namespace for Memory {
         Ok(())
     }
 
-    async fn flush(&self) -> Result<(), Fault> {
-        Ok(())
-    }
-
-    async fn write_zeroes(&self, offset: u64, bytes: u64, may_deallocate: bool, _fua: bool) -> Result<(), Fault> {
+    fn zero(&self, offset: u64, bytes: u64, may_deallocate: bool) -> Result<(), Fault> {
         self.check_write(offset, bytes)?;
         let mut pages = self.inner.pages.borrow_mut();
         for part in parts(offset, bytes) {
@@ -150,11 +142,7 @@ impl Namespace for Memory {
         Ok(())
     }
 
-    async fn deallocate(&self, offset: u64, bytes: u64, fua: bool) -> Result<(), Fault> {
-        self.write_zeroes(offset, bytes, true, fua).await
-    }
-
-    async fn extents(&self, offset: u64, bytes: u64, at_most: usize) -> Result<Vec<Extent>, Fault> {
+    fn runs(&self, offset: u64, bytes: u64, at_most: usize) -> Result<Vec<Extent>, Fault> {
         self.check(offset, bytes)?;
         let pages = self.inner.pages.borrow();
         let mut extents: Vec<Extent> = Vec::new();
@@ -169,5 +157,24 @@ impl Namespace for Memory {
             }
         }
         Ok(extents)
+    }
+}
+
+impl Namespace for Memory {
+    fn info(&self) -> NamespaceInfo {
+        self.inner.info.clone()
+    }
+
+    async fn submit(&self, request: Request) -> Result<Answer, Fault> {
+        match request {
+            Request::Read { offset, bytes } => self.copy_out(offset, bytes).map(Answer::Data),
+            Request::Write { offset, data, .. } => self.copy_in(offset, &data).map(|()| Answer::Done),
+            Request::Flush => Ok(Answer::Done),
+            Request::WriteZeroes { offset, bytes, may_deallocate, .. } => {
+                self.zero(offset, bytes, may_deallocate).map(|()| Answer::Done)
+            }
+            Request::Deallocate { offset, bytes, .. } => self.zero(offset, bytes, true).map(|()| Answer::Done),
+            Request::Extents { offset, bytes, at_most } => self.runs(offset, bytes, at_most).map(Answer::Extents),
+        }
     }
 }

@@ -91,7 +91,130 @@ pub struct Extent {
     pub state: ExtentState,
 }
 
+/// A request to a namespace. `D` is what a write carries: its data; its length, where the data has not come yet; or what
+/// crosses to another core.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Request<D = Bytes> {
+    /// The bytes from `offset`.
+    Read {
+        /// First byte.
+        offset: u64,
+        /// Number of bytes.
+        bytes: u32,
+    },
+    /// Writes `data` at `offset`; with `fua` it is durable when this is answered.
+    Write {
+        /// First byte.
+        offset: u64,
+        /// What is written.
+        data: D,
+        /// Force unit access.
+        fua: bool,
+    },
+    /// Everything that was answered before this was submitted is durable when this is answered.
+    Flush,
+    /// The range reads as zero afterwards. With `may_deallocate` it need not stay allocated, and the request costs less
+    /// than writing zeroes; without, later writes to it cannot run out of space.
+    WriteZeroes {
+        /// First byte.
+        offset: u64,
+        /// Number of bytes.
+        bytes: u64,
+        /// Whether the range need not stay allocated.
+        may_deallocate: bool,
+        /// Force unit access.
+        fua: bool,
+    },
+    /// A hint that the contents are needed no more. Afterwards the range reads as some stable contents.
+    Deallocate {
+        /// First byte.
+        offset: u64,
+        /// Number of bytes.
+        bytes: u64,
+        /// Force unit access.
+        fua: bool,
+    },
+    /// The states of a range from its start on: at least one extent, at most `at_most`, together no longer than
+    /// `bytes`, and as long when fewer than `at_most`.
+    Extents {
+        /// First byte.
+        offset: u64,
+        /// Number of bytes.
+        bytes: u64,
+        /// Most extents.
+        at_most: usize,
+    },
+}
+
+/// What a request is answered with.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Answer<D = Bytes> {
+    /// Of a read: its bytes, in parts, in order.
+    Data(Vec<D>),
+    /// It is done.
+    Done,
+    /// Of a question for extents.
+    Extents(Vec<Extent>),
+}
+
+impl<D> Request<D> {
+    /// The same request with other data.
+    pub fn with<E>(self, data_of: impl FnOnce(D) -> E) -> Request<E> {
+        match self {
+            Request::Read { offset, bytes } => Request::Read { offset, bytes },
+            Request::Write { offset, data, fua } => Request::Write { offset, data: data_of(data), fua },
+            Request::Flush => Request::Flush,
+            Request::WriteZeroes { offset, bytes, may_deallocate, fua } => {
+                Request::WriteZeroes { offset, bytes, may_deallocate, fua }
+            }
+            Request::Deallocate { offset, bytes, fua } => Request::Deallocate { offset, bytes, fua },
+            Request::Extents { offset, bytes, at_most } => Request::Extents { offset, bytes, at_most },
+        }
+    }
+}
+
+impl Request<u32> {
+    /// Bytes that the host sends with it.
+    #[must_use]
+    pub fn bytes_sent(&self) -> u32 {
+        match self {
+            Request::Write { data, .. } => *data,
+            Request::Read { .. }
+            | Request::Flush
+            | Request::WriteZeroes { .. }
+            | Request::Deallocate { .. }
+            | Request::Extents { .. } => 0,
+        }
+    }
+
+    /// Bytes that it is answered with.
+    #[must_use]
+    pub fn bytes_read(&self) -> u32 {
+        match self {
+            Request::Read { bytes, .. } => *bytes,
+            Request::Write { .. }
+            | Request::Flush
+            | Request::WriteZeroes { .. }
+            | Request::Deallocate { .. }
+            | Request::Extents { .. } => 0,
+        }
+    }
+}
+
+impl<D> Answer<D> {
+    /// The same answer with other data.
+    pub fn with<E>(self, data_of: impl FnMut(D) -> E) -> Answer<E> {
+        match self {
+            Answer::Data(parts) => Answer::Data(parts.into_iter().map(data_of).collect()),
+            Answer::Done => Answer::Done,
+            Answer::Extents(extents) => Answer::Extents(extents),
+        }
+    }
+}
+
 /// A run of bytes that a protocol serves. Handles are cheap to clone and stay on their thread.
+///
+/// What decorates another namespace says what is different in `info`, and submits to it what is submitted to it.
 #[allow(async_fn_in_trait, reason = "single-threaded by design: no Send bound is wanted")]
 pub trait Namespace: Clone + 'static {
     /// Asked anew at each handshake: a volume may have grown.
@@ -103,25 +226,44 @@ pub trait Namespace: Clone + 'static {
         self.clone()
     }
 
-    /// The bytes from `offset`, in parts, in order; together `bytes` long.
-    async fn read(&self, offset: u64, bytes: u32) -> Result<Vec<Bytes>, Fault>;
+    /// Does what is requested: a read is answered with data, a question for extents with extents, all else by being done.
+    async fn submit(&self, request: Request) -> Result<Answer, Fault>;
 
-    /// Writes `data` at `offset`; with `fua` it is durable when this returns.
-    async fn write(&self, offset: u64, data: Bytes, fua: bool) -> Result<(), Fault>;
+    /// [`Request::Read`].
+    async fn read(&self, offset: u64, bytes: u32) -> Result<Vec<Bytes>, Fault> {
+        match self.submit(Request::Read { offset, bytes }).await? {
+            Answer::Data(parts) => Ok(parts),
+            Answer::Done | Answer::Extents(_) => unreachable!("a read is answered with data"),
+        }
+    }
 
-    /// Everything that completed before the call is durable when this returns.
-    async fn flush(&self) -> Result<(), Fault>;
+    /// [`Request::Write`].
+    async fn write(&self, offset: u64, data: Bytes, fua: bool) -> Result<(), Fault> {
+        self.submit(Request::Write { offset, data, fua }).await.map(drop)
+    }
 
-    /// The range reads as zero afterwards. With `may_deallocate` it need not stay allocated, and the call costs less
-    /// than writing zeroes; without, later writes to it cannot run out of space.
-    async fn write_zeroes(&self, offset: u64, bytes: u64, may_deallocate: bool, fua: bool) -> Result<(), Fault>;
+    /// [`Request::Flush`].
+    async fn flush(&self) -> Result<(), Fault> {
+        self.submit(Request::Flush).await.map(drop)
+    }
 
-    /// A hint that the contents are needed no more. Afterwards the range reads as some stable contents.
-    async fn deallocate(&self, offset: u64, bytes: u64, fua: bool) -> Result<(), Fault>;
+    /// [`Request::WriteZeroes`].
+    async fn write_zeroes(&self, offset: u64, bytes: u64, may_deallocate: bool, fua: bool) -> Result<(), Fault> {
+        self.submit(Request::WriteZeroes { offset, bytes, may_deallocate, fua }).await.map(drop)
+    }
 
-    /// The states of a range from its start on: at least one extent, at most `at_most`, together no longer than
-    /// `bytes`, and as long when fewer than `at_most`.
-    async fn extents(&self, offset: u64, bytes: u64, at_most: usize) -> Result<Vec<Extent>, Fault>;
+    /// [`Request::Deallocate`].
+    async fn deallocate(&self, offset: u64, bytes: u64, fua: bool) -> Result<(), Fault> {
+        self.submit(Request::Deallocate { offset, bytes, fua }).await.map(drop)
+    }
+
+    /// [`Request::Extents`].
+    async fn extents(&self, offset: u64, bytes: u64, at_most: usize) -> Result<Vec<Extent>, Fault> {
+        match self.submit(Request::Extents { offset, bytes, at_most }).await? {
+            Answer::Extents(extents) => Ok(extents),
+            Answer::Data(_) | Answer::Done => unreachable!("a question for extents is answered with extents"),
+        }
+    }
 }
 
 /// The namespaces that a server exports.

@@ -2,7 +2,7 @@
 
 use rt::Bytes;
 
-use crate::namespace::{Extent, ExtentState, Fault, Namespace, NamespaceInfo};
+use crate::namespace::{Answer, Extent, ExtentState, Fault, Namespace, NamespaceInfo, Request};
 
 /// Length of the shared zeroes that reads are made of.
 const ZEROES_BYTES: u32 = 1 << 20;
@@ -45,32 +45,24 @@ impl Namespace for Null {
         }
     }
 
-    async fn read(&self, offset: u64, bytes: u32) -> Result<Vec<Bytes>, Fault> {
-        self.check(offset, u64::from(bytes))?;
-        let whole = (0..bytes / ZEROES_BYTES).map(|_| self.zeroes.clone());
-        let rest = bytes % ZEROES_BYTES;
-        let rest = (rest > 0).then(|| self.zeroes.slice(0..rest as usize));
-        Ok(whole.chain(rest).collect())
-    }
-
-    async fn write(&self, offset: u64, data: Bytes, _fua: bool) -> Result<(), Fault> {
-        self.check(offset, data.len() as u64)
-    }
-
-    async fn flush(&self) -> Result<(), Fault> {
-        Ok(())
-    }
-
-    async fn write_zeroes(&self, offset: u64, bytes: u64, _may_deallocate: bool, _fua: bool) -> Result<(), Fault> {
-        self.check(offset, bytes)
-    }
-
-    async fn deallocate(&self, offset: u64, bytes: u64, _fua: bool) -> Result<(), Fault> {
-        self.check(offset, bytes)
-    }
-
-    async fn extents(&self, offset: u64, bytes: u64, _at_most: usize) -> Result<Vec<Extent>, Fault> {
-        self.check(offset, bytes)?;
-        Ok(vec![Extent { bytes, state: ExtentState::Hole }])
+    async fn submit(&self, request: Request) -> Result<Answer, Fault> {
+        match request {
+            Request::Read { offset, bytes } => {
+                self.check(offset, u64::from(bytes))?;
+                let whole = (0..bytes / ZEROES_BYTES).map(|_| self.zeroes.clone());
+                let rest = bytes % ZEROES_BYTES;
+                let rest = (rest > 0).then(|| self.zeroes.slice(0..rest as usize));
+                Ok(Answer::Data(whole.chain(rest).collect()))
+            }
+            Request::Write { offset, data, .. } => self.check(offset, data.len() as u64).map(|()| Answer::Done),
+            Request::WriteZeroes { offset, bytes, .. } | Request::Deallocate { offset, bytes, .. } => {
+                self.check(offset, bytes).map(|()| Answer::Done)
+            }
+            Request::Flush => Ok(Answer::Done),
+            Request::Extents { offset, bytes, .. } => {
+                self.check(offset, bytes)?;
+                Ok(Answer::Extents(vec![Extent { bytes, state: ExtentState::Hole }]))
+            }
+        }
     }
 }

@@ -19,7 +19,7 @@ use std::rc::Rc;
 use futures::future::try_join_all;
 use rt::Bytes;
 
-use crate::namespace::{Extent, Fault, Namespace, NamespaceInfo};
+use crate::namespace::{Answer, Extent, Fault, Namespace, NamespaceInfo, Request};
 
 /// A namespace that consists of others.
 #[derive(Clone)]
@@ -120,6 +120,7 @@ impl<N: Namespace> Striped<N> {
         bytes: u64,
         ask: impl AsyncFn(&N, u64, u64) -> Result<T, Fault>,
     ) -> Result<Vec<Option<T>>, Fault> {
+        self.check(offset, bytes)?;
         let ask = &ask;
         let shares = self.parts.iter().zip(self.shares(offset, bytes));
         let asked = shares.map(|(part, share)| async move {
@@ -160,11 +161,29 @@ impl<N: Namespace> Namespace for Striped<N> {
         Striped { parts: self.parts.iter().map(N::apart).collect(), stripe_bytes: self.stripe_bytes }
     }
 
-    async fn read(&self, offset: u64, bytes: u32) -> Result<Vec<Bytes>, Fault> {
+    async fn submit(&self, request: Request) -> Result<Answer, Fault> {
+        match request {
+            Request::Read { offset, bytes } => self.gather(offset, bytes).await.map(Answer::Data),
+            Request::Write { offset, data, fua } => self.scatter(offset, data, fua).await,
+            Request::Flush => try_join_all(self.parts.iter().map(Namespace::flush)).await.map(|_| Answer::Done),
+            Request::WriteZeroes { offset, bytes, may_deallocate, fua } => {
+                let zero = async |part: &N, at, bytes| part.write_zeroes(at, bytes, may_deallocate, fua).await;
+                self.each(offset, bytes, zero).await.map(|_| Answer::Done)
+            }
+            Request::Deallocate { offset, bytes, fua } => {
+                let deallocate = async |part: &N, at, bytes| part.deallocate(at, bytes, fua).await;
+                self.each(offset, bytes, deallocate).await.map(|_| Answer::Done)
+            }
+            Request::Extents { offset, bytes, at_most } => self.runs(offset, bytes, at_most).await.map(Answer::Extents),
+        }
+    }
+}
+
+impl<N: Namespace> Striped<N> {
+    async fn gather(&self, offset: u64, bytes: u32) -> Result<Vec<Bytes>, Fault> {
         if let Some(piece) = self.lone(offset, u64::from(bytes)) {
             return self.parts[piece.part].read(piece.at, bytes).await;
         }
-        self.check(offset, u64::from(bytes))?;
         let read = self.each(offset, u64::from(bytes), async |part, at, bytes| part.read(at, bytes as u32).await);
         let mut read: Vec<_> =
             read.await?.into_iter().map(|answer| Answered(answer.unwrap_or_default().into_iter(), None)).collect();
@@ -173,10 +192,10 @@ impl<N: Namespace> Namespace for Striped<N> {
         Ok(all)
     }
 
-    async fn write(&self, offset: u64, data: Bytes, fua: bool) -> Result<(), Fault> {
+    async fn scatter(&self, offset: u64, data: Bytes, fua: bool) -> Result<Answer, Fault> {
         let bytes = data.len() as u64;
         if let Some(piece) = self.lone(offset, bytes) {
-            return self.parts[piece.part].write(piece.at, data, fua).await;
+            return self.parts[piece.part].submit(Request::Write { offset: piece.at, data, fua }).await;
         }
         self.check(offset, bytes)?;
         let mut from = 0;
@@ -186,26 +205,10 @@ impl<N: Namespace> Namespace for Striped<N> {
             from = to;
             self.parts[piece.part].write(piece.at, data, fua)
         });
-        try_join_all(writes.collect::<Vec<_>>()).await.map(drop)
+        try_join_all(writes.collect::<Vec<_>>()).await.map(|_| Answer::Done)
     }
 
-    async fn flush(&self) -> Result<(), Fault> {
-        try_join_all(self.parts.iter().map(Namespace::flush)).await.map(drop)
-    }
-
-    async fn write_zeroes(&self, offset: u64, bytes: u64, may_deallocate: bool, fua: bool) -> Result<(), Fault> {
-        self.check(offset, bytes)?;
-        let zero = async |part: &N, at, bytes| part.write_zeroes(at, bytes, may_deallocate, fua).await;
-        self.each(offset, bytes, zero).await.map(drop)
-    }
-
-    async fn deallocate(&self, offset: u64, bytes: u64, fua: bool) -> Result<(), Fault> {
-        self.check(offset, bytes)?;
-        self.each(offset, bytes, async |part, at, bytes| part.deallocate(at, bytes, fua).await).await.map(drop)
-    }
-
-    async fn extents(&self, offset: u64, bytes: u64, at_most: usize) -> Result<Vec<Extent>, Fault> {
-        self.check(offset, bytes)?;
+    async fn runs(&self, offset: u64, bytes: u64, at_most: usize) -> Result<Vec<Extent>, Fault> {
         let of_parts = self.each(offset, bytes, async |part, at, bytes| part.extents(at, bytes, at_most).await).await?;
         let mut of_parts: Vec<_> = of_parts.into_iter().map(|extents| Runs::of(extents.unwrap_or_default())).collect();
         let mut all: Vec<Extent> = vec![];

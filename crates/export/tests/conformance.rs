@@ -5,7 +5,7 @@
 mod support;
 
 use export::{
-    Extent, Fault, Memory, Namespace, NamespaceInfo, Null, conformance,
+    Answer, Fault, Memory, Namespace, NamespaceInfo, Null, Request, conformance,
     nbd::{
         Errno,
         client::{Client, Error, Wishes, Zeroes},
@@ -93,36 +93,34 @@ impl Namespace for Remote {
         }
     }
 
-    async fn read(&self, offset: u64, bytes: u32) -> Result<Vec<Bytes>, Fault> {
-        self.range(offset, u64::from(bytes))?;
-        self.0.read(offset, bytes).await.map(|data| vec![data]).map_err(|e| Remote::fault(&e))
-    }
-
-    async fn write(&self, offset: u64, data: Bytes, fua: bool) -> Result<(), Fault> {
-        self.range(offset, data.len() as u64)?;
-        self.0.write(offset, data, fua).await.map_err(|e| Remote::fault(&e))
-    }
-
-    async fn flush(&self) -> Result<(), Fault> {
-        self.0.flush().await.map_err(|e| Remote::fault(&e))
-    }
-
-    async fn write_zeroes(&self, offset: u64, bytes: u64, may_deallocate: bool, fua: bool) -> Result<(), Fault> {
-        let how = Zeroes { no_hole: !may_deallocate, fua, fast: false };
-        let bytes = self.range(offset, bytes)?;
-        self.0.write_zeroes(offset, bytes, how).await.map_err(|e| Remote::fault(&e))
-    }
-
-    async fn deallocate(&self, offset: u64, bytes: u64, fua: bool) -> Result<(), Fault> {
-        let bytes = self.range(offset, bytes)?;
-        self.0.trim(offset, bytes, fua).await.map_err(|e| Remote::fault(&e))
-    }
-
-    async fn extents(&self, offset: u64, bytes: u64, at_most: usize) -> Result<Vec<Extent>, Fault> {
-        let bytes = self.range(offset, bytes)?;
-        let mut extents = self.0.block_status(offset, bytes, at_most == 1).await.map_err(|e| Remote::fault(&e))?;
-        extents.truncate(at_most);
-        Ok(extents)
+    async fn submit(&self, request: Request) -> Result<Answer, Fault> {
+        let Remote(client) = self;
+        let done = match request {
+            Request::Read { offset, bytes } => {
+                self.range(offset, u64::from(bytes))?;
+                client.read(offset, bytes).await.map(|data| Answer::Data(vec![data]))
+            }
+            Request::Write { offset, data, fua } => {
+                self.range(offset, data.len() as u64)?;
+                client.write(offset, data, fua).await.map(|()| Answer::Done)
+            }
+            Request::Flush => client.flush().await.map(|()| Answer::Done),
+            Request::WriteZeroes { offset, bytes, may_deallocate, fua } => {
+                let how = Zeroes { no_hole: !may_deallocate, fua, fast: false };
+                client.write_zeroes(offset, self.range(offset, bytes)?, how).await.map(|()| Answer::Done)
+            }
+            Request::Deallocate { offset, bytes, fua } => {
+                client.trim(offset, self.range(offset, bytes)?, fua).await.map(|()| Answer::Done)
+            }
+            Request::Extents { offset, bytes, at_most } => {
+                let bytes = self.range(offset, bytes)?;
+                client.block_status(offset, bytes, at_most == 1).await.map(|mut extents| {
+                    extents.truncate(at_most);
+                    Answer::Extents(extents)
+                })
+            }
+        };
+        done.map_err(|e| Remote::fault(&e))
     }
 }
 

@@ -196,7 +196,7 @@ fn nobody_may_in_unless_allowed() {
         (Access::Hosts(vec!["nqn.a".to_owned()]), [true, false]),
         (Access::Any, [true, true]),
     ] {
-        let target = Target::with(Puppet::new("vol", 1 << 20), access, (0, export::nvme::Deal::AtConnect));
+        let target = Target::with(Puppet::new("vol", 1 << 20), access, (0, export::nvme::Deal::ToOthers));
         target.rt.clone().block_on(async {
             for (wishes, allowed) in [host("nqn.a"), host("nqn.b")].iter().zip(allowed) {
                 let (_, seen) = Host::discover(&target.rt, &target.address, wishes).await.unwrap();

@@ -71,7 +71,7 @@ fn named(host: &str) -> Wishes {
 
 fn on_target(access: Access, test: impl AsyncFn(&Target)) -> Lines {
     let lines = Lines::default();
-    let target = Target::with(Puppet::new("vol", 1 << 20), access, (0, Deal::AtConnect));
+    let target = Target::with(Puppet::new("vol", 1 << 20), access, (0, Deal::ToOthers));
     tracing::subscriber::with_default(lines.clone(), || target.rt.clone().block_on(test(&target)));
     lines
 }

@@ -1,4 +1,4 @@
-//! Namespaces behind the letters of [`export::remote`], and NBD connections dealt to threads.
+//! Namespaces behind [`export::remote`], and NBD connections dealt to threads.
 
 #![allow(clippy::unwrap_used, reason = "tests")]
 #![allow(clippy::disallowed_methods, clippy::disallowed_types, reason = "threads are the subject")]
@@ -20,8 +20,8 @@ const NAMESPACE_BYTES: u64 = 16 << 20;
 
 /// The two ends on one runtime.
 fn both<N: Namespace>(rt: &Rt, exports: &Exports<N>) -> (Task<()>, Remote) {
-    let (host, guest) = way(rt);
-    (host.serve(rt, exports.clone()), guest.connect(rt))
+    let (far, near) = way(rt);
+    (far.serve(rt, exports.clone()), near.connect(rt))
 }
 
 async fn opened<N: Namespace>(rt: &Rt, namespace: N) -> (Task<()>, RemoteNamespace) {
@@ -140,18 +140,18 @@ fn when_the_host_is_gone_requests_end() {
     });
 }
 
-/// Serves memory by a dealer with hands on threads of their own, meanwhile.
-fn dealt<T>(hands: usize, work: impl AsyncFnOnce(&Rt, &Addr, &Dealer, &Puppet) -> T) -> T {
+/// Serves memory by a dealer with workers on threads of their own, meanwhile.
+fn dealt<T>(workers: usize, work: impl AsyncFnOnce(&Rt, &Addr, &Dealer, &Puppet) -> T) -> T {
     let rt = Rt::real().unwrap();
     let directory = tempfile::tempdir().unwrap();
     let address = Addr::Unix(directory.path().join("nbd.sock"));
     let puppet = Puppet::new("vol", NAMESPACE_BYTES);
     let exports = Exports::new([puppet.clone()]);
-    let (dealer, dealt) = Dealer::start(&rt, &exports, std::slice::from_ref(&address), hands).unwrap();
-    let serve = |hand: export::nbd::Hand| {
+    let (dealer, dealt) = Dealer::start(&rt, &exports, std::slice::from_ref(&address), workers).unwrap();
+    let serve = |worker: export::nbd::Worker| {
         std::thread::spawn(move || {
             let rt = Rt::real().unwrap();
-            rt.block_on(hand.serve(&rt));
+            rt.block_on(worker.serve(&rt));
         })
     };
     let threads: Vec<_> = dealt.into_iter().map(serve).collect();

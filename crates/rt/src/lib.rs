@@ -15,13 +15,14 @@
 #![allow(clippy::disallowed_methods, clippy::disallowed_types)]
 
 pub mod buf;
+pub mod cross;
 pub mod drive;
 pub mod executor;
 pub mod host;
 pub mod mailbox;
 pub mod model;
 pub mod net;
-pub mod parcel;
+pub mod payload;
 pub mod probe;
 mod queue;
 mod random;
@@ -42,7 +43,7 @@ pub use executor::Rt;
 pub use host::Host;
 pub use mailbox::{MailReceiver, MailSender};
 pub use net::{Addr, Congestion, Listener, Stream};
-pub use parcel::{Parcel, Trade};
+pub use payload::{Payload, Trade};
 pub use task::Task;
 pub use time::Nanos;
 pub use turns::{Party, TURN_COST};

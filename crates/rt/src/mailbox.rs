@@ -1,8 +1,8 @@
 //! Mail from other threads to a task: the one way into a runtime from outside.
 //!
-//! Invariant: a letter sent before the last sender was dropped is received before the end is.
+//! Invariant: a message sent before the last sender was dropped is received before the end is.
 //!
-//! Not here: answers (send a oneshot's sender along), limits on the number of letters (the sender's side keeps
+//! Not here: answers (send a oneshot's sender along), limits on the number of messages (the sender's side keeps
 //! them).
 
 use std::future::poll_fn;
@@ -17,14 +17,14 @@ use crate::Rt;
 /// The writing end: `Send`, `Clone`, for any thread.
 pub struct MailSender<T> {
     /// None only inside of `drop`.
-    letters: Option<mpsc::Sender<T>>,
+    messages: Option<mpsc::Sender<T>>,
     bell: Arc<AtomicWaker>,
 }
 
 impl<T> MailSender<T> {
-    /// Sends a letter; false when nobody can receive it any more.
-    pub fn send(&self, letter: T) -> bool {
-        let sent = self.letters.as_ref().is_some_and(|l| l.send(letter).is_ok());
+    /// Sends a message; false when nobody can receive it any more.
+    pub fn send(&self, message: T) -> bool {
+        let sent = self.messages.as_ref().is_some_and(|l| l.send(message).is_ok());
         self.bell.wake();
         sent
     }
@@ -32,39 +32,39 @@ impl<T> MailSender<T> {
 
 impl<T> Clone for MailSender<T> {
     fn clone(&self) -> Self {
-        MailSender { letters: self.letters.clone(), bell: self.bell.clone() }
+        MailSender { messages: self.messages.clone(), bell: self.bell.clone() }
     }
 }
 
 impl<T> Drop for MailSender<T> {
     fn drop(&mut self) {
         // First the sender, then the bell, so that the receiver sees the end.
-        self.letters = None;
+        self.messages = None;
         self.bell.wake();
     }
 }
 
 /// The reading end: `Send` until it is first asked, then on the thread of its runtime.
 pub struct MailReceiver<T> {
-    letters: mpsc::Receiver<T>,
+    messages: mpsc::Receiver<T>,
     bell: Arc<AtomicWaker>,
 }
 
 impl<T> MailReceiver<T> {
-    /// The next letter; None when every sender is gone.
+    /// The next message; None when every sender is gone.
     pub async fn recv(&mut self) -> Option<T> {
         poll_fn(|cx| self.poll_recv(cx)).await
     }
 
-    /// A letter that has arrived already.
+    /// A message that has arrived already.
     pub fn try_recv(&mut self) -> Option<T> {
-        self.letters.try_recv().ok()
+        self.messages.try_recv().ok()
     }
 
     fn poll_recv(&mut self, cx: &mut Context<'_>) -> Poll<Option<T>> {
         self.bell.register(cx.waker());
-        match self.letters.try_recv() {
-            Ok(letter) => Poll::Ready(Some(letter)),
+        match self.messages.try_recv() {
+            Ok(message) => Poll::Ready(Some(message)),
             Err(TryRecvError::Empty) => Poll::Pending,
             Err(TryRecvError::Disconnected) => Poll::Ready(None),
         }
@@ -72,13 +72,13 @@ impl<T> MailReceiver<T> {
 }
 
 impl Rt {
-    /// A mailbox to this runtime, or to that of the thread that the reading end is sent to. In the modelled world only for use within the one thread: a letter from another
+    /// A mailbox to this runtime, or to that of the thread that the reading end is sent to. In the modelled world only for use within the one thread: a message from another
     /// thread would come at a time that no seed decides.
     #[must_use]
     pub fn mailbox<T: Send + 'static>(&self) -> (MailSender<T>, MailReceiver<T>) {
-        let (sender, letters) = mpsc::channel();
+        let (sender, messages) = mpsc::channel();
         let bell = Arc::new(AtomicWaker::new());
-        (MailSender { letters: Some(sender), bell: bell.clone() }, MailReceiver { letters, bell })
+        (MailSender { messages: Some(sender), bell: bell.clone() }, MailReceiver { messages, bell })
     }
 }
 

@@ -10,7 +10,7 @@
 //! buffer_memory = "64M"         # buffers kept for the next requests; this when nothing is said
 //! cores = 3                     # the data core, two for connections and parts; 1, for all, when nothing is said
 //! pin = true                    # each of them on a CPU of its own; where the scheduler puts them, when nothing is said
-//! deal = "connect"              # when I/O queues of NVMe/TCP get one of those: at once, or load (when nothing is said)
+//! deal = "connect"              # I/O queues of NVMe/TCP are served by those only; load (the default): one by the first, too
 //! reservations = "auto"         # off: drives are never reserved, where all could be; auto when nothing is said
 //! linger = 60                   # microseconds that an idle core looks for answers before it sleeps, at most; this; 0: never
 //! congestion = "cubic"          # of TCP connections; auto (when nothing is said), system, or what the kernel has
@@ -89,7 +89,7 @@ pub struct Config {
     /// Whether each of them has a CPU of its own.
     #[serde(default)]
     pub pin: bool,
-    /// When I/O queues of NVMe/TCP get a core of their own.
+    /// Which core serves I/O queues of NVMe/TCP.
     pub deal: Option<Deal>,
     /// Microseconds that an idle core looks for answers.
     pub linger: Option<Linger>,
@@ -177,13 +177,13 @@ impl From<Io> for Ways {
     }
 }
 
-/// When I/O queues of NVMe/TCP get a core of their own, as the file and `serve --deal` say it.
+/// Which core serves I/O queues of NVMe/TCP, as the file and `serve --deal` say it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, ValueEnum)]
 #[serde(rename_all = "lowercase")]
 pub enum Deal {
-    /// As soon as they are connected
+    /// The core with the fewest queues, but not that of the arrays
     Connect,
-    /// When the core of the arrays was busy for a second: the busiest queue, one each second
+    /// The core of the arrays one queue while it is not busy, the others the rest
     #[default]
     Load,
 }

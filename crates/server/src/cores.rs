@@ -2,24 +2,24 @@
 //!
 //! Invariant: what a core was given is done to its end before its thread ends.
 //!
-//! Not here: what connections are served (`export::nbd::Hand`, `export::nvme::Hand`), how a part lives there (`parts`).
+//! Not here: what connections are served (`export::nbd::Worker`, `export::nvme::Worker`), how a part lives there (`parts`).
 
 use std::future::Future;
 use std::io;
-use std::pin::Pin;
 use std::rc::Rc;
 use std::thread::{Builder, JoinHandle};
 
-use export::remote::HANDS_MAX;
-use rt::{MailReceiver, MailSender, Rt, Ways};
+use export::remote::WORKERS_MAX;
+use rt::cross::{Submission, Submitter, submissions};
+use rt::{MailSender, Rt, Ways};
 
 use crate::Problem;
-use crate::board::Board;
 use crate::config::Linger;
 use crate::memory::Memory;
+use crate::routing::RoutingTable;
 
 /// The data core, and as many as connections may be dealt to.
-const CORES_MAX: usize = 1 + HANDS_MAX;
+const CORES_MAX: usize = 1 + WORKERS_MAX;
 
 /// How many cores work for a server: the data core, and others for connections and parts of arrays.
 ///
@@ -40,12 +40,9 @@ pub fn checked(cores: usize) -> Result<usize, Problem> {
 pub struct Core {
     /// Its runtime.
     pub rt: Rt,
-    /// What it knows of the parts of arrays.
-    pub board: Board,
+    /// How it reaches the parts of arrays.
+    pub routes: RoutingTable,
 }
-
-/// What a core is given to do; none: nothing more will come.
-type Work = Option<Box<dyn FnOnce(Core) -> Pin<Box<dyn Future<Output = ()>>> + Send>>;
 
 /// The threads.
 pub struct Cores {
@@ -56,7 +53,7 @@ pub struct Cores {
 /// The way to cores beside the calling one. Clones lead to the same; the usual one to none.
 #[derive(Clone, Default)]
 pub struct OtherCores {
-    works: Rc<[MailSender<Work>]>,
+    all: Rc<[Submitter<Core>]>,
     memory: Memory,
 }
 
@@ -75,7 +72,7 @@ impl Cores {
         let no_cores = |e| Problem::failed("further cores", e, "serve with fewer (--cores)");
         let (begun, mut beginnings) = rt.mailbox();
         let one = |number| {
-            let (works, inbox) = rt.mailbox();
+            let (submitter, submitted) = submissions(rt);
             let begun: MailSender<io::Result<()>> = begun.clone();
             let work = move || {
                 let rt = match Rt::real_by(ways) {
@@ -89,10 +86,10 @@ impl Cores {
                 memory.settle();
                 begun.send(Ok(()));
                 drop(begun);
-                rt.block_on(follow(&rt, inbox));
+                rt.block_on(submitted.serve(&rt, Core { rt: rt.clone(), routes: RoutingTable::default() }));
             };
             let thread = Builder::new().name(format!("core {}", number + 1)).spawn(work)?;
-            Ok((works, thread))
+            Ok((submitter, thread))
         };
         let all = (0..cores).map(one).collect::<io::Result<Vec<_>>>().map_err(no_cores)?;
         drop(begun);
@@ -105,8 +102,8 @@ impl Cores {
             })?;
         }
         let detail = if cores == 0 { "none".to_owned() } else { cores.to_string() };
-        let (works, threads): (Vec<MailSender<Work>>, Vec<_>) = all.into_iter().unzip();
-        Ok((Cores { threads, to: OtherCores { works: works.into(), memory } }, detail))
+        let (all, threads): (Vec<Submitter<Core>>, Vec<_>) = all.into_iter().unzip();
+        Ok((Cores { threads, to: OtherCores { all: all.into(), memory } }, detail))
     }
 
     /// How many.
@@ -129,15 +126,13 @@ impl Cores {
     {
         assert_eq!(works.len(), self.count(), "one for each core");
         for (core, work) in works.into_iter().enumerate() {
-            self.to.begin(core, work);
+            drop(self.to.submit(core, work));
         }
     }
 
     /// Waits for the threads, which have done all that they were given.
     pub fn join(self) {
-        for works in &*self.to.works {
-            works.send(None);
-        }
+        self.to.all.iter().for_each(Submitter::close);
         // One that panicked has ended the process.
         self.threads.into_iter().for_each(|thread| drop(thread.join()));
     }
@@ -147,7 +142,7 @@ impl OtherCores {
     /// How many.
     #[must_use]
     pub fn count(&self) -> usize {
-        self.works.len()
+        self.all.len()
     }
 
     /// The core of a part of an array; none: the calling one.
@@ -156,40 +151,27 @@ impl OtherCores {
         (usize::from(index) % (1 + self.count())).checked_sub(1)
     }
 
-    /// Gives a core something to do; false when it has ended.
-    pub fn begin<F: Future<Output = ()> + 'static>(
-        &self,
-        core: usize,
-        work: impl FnOnce(Core) -> F + Send + 'static,
-    ) -> bool {
-        self.works[core].send(Some(Box::new(move |core| Box::pin(work(core)))))
+    /// Has a core do something, beside the rest that it does.
+    pub fn submit<T, F>(&self, core: usize, work: impl FnOnce(Core) -> F + Send + 'static) -> Submission<T>
+    where
+        T: Send + 'static,
+        F: Future<Output = T> + 'static,
+    {
+        self.all[core].submit(work)
     }
 
     /// Has one run on these CPUs from now on.
     pub fn run_on(&self, core: usize, cpus: Vec<u32>) {
-        self.begin(core, async move |_| {
+        drop(self.submit(core, async move |_| {
             if let Err(e) = rt::topology::run_on(&cpus) {
                 tracing::warn!("placement: core {} cannot be moved: {e}", core + 1);
             }
-        });
+        }));
     }
 
     /// What they may take in memory.
     #[must_use]
     pub fn memory(&self) -> Memory {
         self.memory
-    }
-}
-
-/// Does what a core is given, until nothing more will come and all of it is done.
-async fn follow(rt: &Rt, mut inbox: MailReceiver<Work>) {
-    let core = Core { rt: rt.clone(), board: Board::default() };
-    let mut tasks: Vec<rt::Task<()>> = vec![];
-    while let Some(Some(work)) = inbox.recv().await {
-        tasks.retain(|task| !task.is_finished());
-        tasks.push(rt.spawn(work(core.clone())));
-    }
-    for task in tasks {
-        task.await;
     }
 }

@@ -1,16 +1,16 @@
 //! The running server: a data thread with the arrays and their exports, and a control thread that answers HTTP. With more
 //! than one core, NBD connections and I/O queues of NVMe/TCP are on threads of their own, which ask the data thread
-//! (`export::remote`, `export::nvme::Hand`), and so are the parts of arrays that have several, which the data thread asks.
+//! (`export::remote`, `export::nvme::Worker`), and so are the parts of arrays that have several, which the data thread asks.
 //!
 //! ```text
 //!   control thread (tokio, axum)                    data thread (rt)
-//!   unix socket -> route -> Letter -- mailbox -->   task: verb on a served array
+//!   unix socket -> route -> closure -- rt::cross -->   task: verb on a served array
 //!                    ^                                |
 //!                    +------------- oneshot ----------+        NBD and NVMe/TCP connections, arrays, drives
 //! ```
 //!
-//! Invariants: an array, or a part of one, and its slices of the drives are touched by one thread only; a letter is a
-//! closure, so a verb's types are checked from the route to its answer; every letter is answered, also during the stop.
+//! Invariants: an array, or a part of one, and its slices of the drives are touched by one thread only; a request is a
+//! closure, so a verb's types are checked from the route to its answer; every request is answered, also during the stop.
 
 mod alarms;
 pub mod arrays;
@@ -23,6 +23,6 @@ mod spares;
 mod start;
 mod stop;
 
-pub use data::{Data, DataHandle, Letter, name_taken};
+pub use data::{Data, DataHandle, name_taken};
 pub use nvme::NvmeSettings;
 pub use start::{Settings, What, run};

@@ -8,7 +8,7 @@
 use std::rc::Rc;
 
 use base::{BLOCK_BYTES, BlockCount, MemberLba};
-use export::{Extent, ExtentState, Fault, Namespace, NamespaceInfo};
+use export::{Answer, Extent, ExtentState, Fault, Namespace, NamespaceInfo, Request};
 use rt::{Buf, Bytes, Drive, IoError};
 use uuid::Uuid;
 
@@ -67,8 +67,26 @@ impl DirectDrive {
         }
     }
 
-    async fn durable(&self, fua: bool) -> Result<(), Fault> {
-        if fua && self.drive.info().volatile_cache { self.flush().await } else { Ok(()) }
+    /// Done; with `fua` after a flush, where the drive has a cache.
+    async fn durable(&self, fua: bool) -> Result<Answer, Fault> {
+        if fua && self.drive.info().volatile_cache {
+            self.drive.flush().await.map_err(fault)?;
+        }
+        Ok(Answer::Done)
+    }
+
+    /// What was deallocated need not read as zeroes on every drive: they are written.
+    async fn zero(&self, offset: u64, bytes: u64) -> Result<(), Fault> {
+        let (first, _) = self.blocks(offset, bytes)?;
+        let zeroes = Bytes::zeroed(bytes.min(ZEROES) as usize);
+        let mut at = 0;
+        while at < bytes {
+            let n = ZEROES.min(bytes - at);
+            let to = first + BlockCount::floor_from_bytes(at);
+            self.drive.write(to, zeroes.slice(0..n as usize)).await.map_err(fault)?;
+            at += n;
+        }
+        Ok(())
     }
 }
 
@@ -119,47 +137,35 @@ impl Namespace for DirectDrive {
         }
     }
 
-    async fn read(&self, offset: u64, bytes: u32) -> Result<Vec<Bytes>, Fault> {
-        let (at, _) = self.blocks(offset, u64::from(bytes))?;
-        let (done, buf) = self.drive.read(at, Buf::for_overwrite(bytes as usize)).await;
-        done.map_err(fault)?;
-        Ok(vec![buf.freeze()])
-    }
-
-    async fn write(&self, offset: u64, data: Bytes, fua: bool) -> Result<(), Fault> {
-        let (at, _) = self.blocks(offset, data.len() as u64)?;
-        self.drive.write(at, data).await.map_err(fault)?;
-        self.durable(fua).await
-    }
-
-    async fn flush(&self) -> Result<(), Fault> {
-        self.drive.flush().await.map_err(fault)
-    }
-
-    async fn write_zeroes(&self, offset: u64, bytes: u64, _may_deallocate: bool, fua: bool) -> Result<(), Fault> {
-        let (first, _) = self.blocks(offset, bytes)?;
-        // What was deallocated need not read as zeroes on every drive: they are written.
-        let zeroes = Bytes::zeroed(bytes.min(ZEROES) as usize);
-        let mut at = 0;
-        while at < bytes {
-            let n = ZEROES.min(bytes - at);
-            let to = first + BlockCount::floor_from_bytes(at);
-            self.drive.write(to, zeroes.slice(0..n as usize)).await.map_err(fault)?;
-            at += n;
+    async fn submit(&self, request: Request) -> Result<Answer, Fault> {
+        match request {
+            Request::Read { offset, bytes } => {
+                let (at, _) = self.blocks(offset, u64::from(bytes))?;
+                let (done, buf) = self.drive.read(at, Buf::for_overwrite(bytes as usize)).await;
+                done.map_err(fault)?;
+                Ok(Answer::Data(vec![buf.freeze()]))
+            }
+            Request::Write { offset, data, fua } => {
+                let (at, _) = self.blocks(offset, data.len() as u64)?;
+                self.drive.write(at, data).await.map_err(fault)?;
+                self.durable(fua).await
+            }
+            Request::Flush => self.drive.flush().await.map(|()| Answer::Done).map_err(fault),
+            Request::WriteZeroes { offset, bytes, fua, .. } => {
+                self.zero(offset, bytes).await?;
+                self.durable(fua).await
+            }
+            Request::Deallocate { offset, bytes, fua } => {
+                let (at, blocks) = self.blocks(offset, bytes)?;
+                self.drive.deallocate(at, blocks).await.map_err(fault)?;
+                self.durable(fua).await
+            }
+            // Drives do not tell.
+            Request::Extents { offset, bytes, .. } => {
+                self.blocks(offset, bytes)?;
+                Ok(Answer::Extents(vec![Extent { bytes, state: ExtentState::Allocated }]))
+            }
         }
-        self.durable(fua).await
-    }
-
-    async fn deallocate(&self, offset: u64, bytes: u64, fua: bool) -> Result<(), Fault> {
-        let (at, blocks) = self.blocks(offset, bytes)?;
-        self.drive.deallocate(at, blocks).await.map_err(fault)?;
-        self.durable(fua).await
-    }
-
-    /// Drives do not tell.
-    async fn extents(&self, offset: u64, bytes: u64, _at_most: usize) -> Result<Vec<Extent>, Fault> {
-        self.blocks(offset, bytes)?;
-        Ok(vec![Extent { bytes, state: ExtentState::Allocated }])
     }
 }
 

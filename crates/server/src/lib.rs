@@ -11,12 +11,12 @@
 //! Not here: words for people beyond error texts (that is `ashlar`), protocols (that is `export`).
 
 pub mod api;
-pub mod board;
 pub mod config;
 pub mod cores;
 pub mod daemon;
 pub mod direct;
 pub mod drives;
+pub mod lease;
 pub mod memory;
 pub mod namespace;
 pub mod ops;
@@ -25,6 +25,7 @@ pub mod paths;
 pub mod placement;
 pub mod problem;
 pub mod registry;
+pub mod routing;
 pub mod scrubs;
 pub mod size;
 pub mod subsystem;

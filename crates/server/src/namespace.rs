@@ -4,32 +4,32 @@ use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
-use export::{Directory, Either, Extent, Fault, Namespace, NamespaceInfo};
-use rt::Bytes;
+use export::{Answer, Directory, Either, Fault, Namespace, NamespaceInfo, Request};
 
 use crate::direct::DirectDrive;
+use crate::lease::Lease;
 use crate::ops::open::Opened;
-use crate::volumes::{Handle, Lent};
+use crate::volumes::ArrayVolume;
 
 /// A volume under its export name, ARRAY/VOLUME.
 #[derive(Clone)]
 pub struct VolumeNamespace {
     array_name: Rc<str>,
-    lent: Lent<Handle>,
+    leased: Lease<ArrayVolume>,
     read_only: bool,
 }
 
 impl VolumeNamespace {
-    /// A volume on loan from an array that is being served under this name.
+    /// A leased volume of an array that is being served under this name.
     #[must_use]
-    pub fn new(array_name: &str, opened: &Opened, lent: Lent<Handle>) -> VolumeNamespace {
-        VolumeNamespace { array_name: array_name.into(), lent, read_only: opened.read_only }
+    pub fn new(array_name: &str, opened: &Opened, leased: Lease<ArrayVolume>) -> VolumeNamespace {
+        VolumeNamespace { array_name: array_name.into(), leased, read_only: opened.read_only }
     }
 }
 
 impl Namespace for VolumeNamespace {
     fn info(&self) -> NamespaceInfo {
-        let info = self.lent.info();
+        let info = self.leased.info();
         NamespaceInfo {
             description: format!("volume {} of array {}", info.name, self.array_name),
             name: format!("{}/{}", self.array_name, info.name),
@@ -39,31 +39,11 @@ impl Namespace for VolumeNamespace {
     }
 
     fn apart(&self) -> Self {
-        VolumeNamespace { array_name: self.array_name.clone(), lent: self.lent.apart(), read_only: self.read_only }
+        VolumeNamespace { array_name: self.array_name.clone(), leased: self.leased.apart(), read_only: self.read_only }
     }
 
-    async fn read(&self, offset: u64, bytes: u32) -> Result<Vec<Bytes>, Fault> {
-        self.lent.read(offset, bytes).await
-    }
-
-    async fn write(&self, offset: u64, data: Bytes, fua: bool) -> Result<(), Fault> {
-        self.lent.write(offset, data, fua).await
-    }
-
-    async fn flush(&self) -> Result<(), Fault> {
-        self.lent.flush().await
-    }
-
-    async fn write_zeroes(&self, offset: u64, bytes: u64, may_deallocate: bool, fua: bool) -> Result<(), Fault> {
-        self.lent.write_zeroes(offset, bytes, may_deallocate, fua).await
-    }
-
-    async fn deallocate(&self, offset: u64, bytes: u64, fua: bool) -> Result<(), Fault> {
-        self.lent.deallocate(offset, bytes, fua).await
-    }
-
-    async fn extents(&self, offset: u64, bytes: u64, at_most: usize) -> Result<Vec<Extent>, Fault> {
-        self.lent.extents(offset, bytes, at_most).await
+    async fn submit(&self, request: Request) -> Result<Answer, Fault> {
+        self.leased.submit(request).await
     }
 }
 
@@ -104,7 +84,7 @@ impl All {
         }
         let (array, volume) = name.split_once('/')?;
         let served = self.served.borrow();
-        let volume = |opened: &Opened| Some(VolumeNamespace::new(array, opened, opened.lend(volume)?));
+        let volume = |opened: &Opened| Some(VolumeNamespace::new(array, opened, opened.lease(volume)?));
         let direct = || self.direct.iter().find(|drive| drive.name() == name).cloned().map(Either::Right);
         served.get(array).and_then(volume).map(Either::Left).or_else(direct)
     }

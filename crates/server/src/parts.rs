@@ -1,10 +1,10 @@
 //! Parts of arrays on the cores that have them.
 //!
 //! ```text
-//!   data core                               core of the part                       another core
-//!   Part::There ---- verbs ---------------> PartEnd   \
-//!   Reach::There --- hosts' requests -----> HostEnd   | the engine, its slices
-//!                                           HostEnd   / of the drives <------------- Board: its connections' requests
+//!   data core                               core of the part                  another core
+//!   Part::There --------- verbs ----------> PartEnd   \
+//!   PartAccess::Remote -- requests -------> FarEnd    | the engine, its slices
+//!                                           FarEnd    / of the drives <-------- RoutingTable: requests of its connections
 //! ```
 //!
 //! Invariant: a part lives on its core until nobody can ask it any more; then it lets go of its drives, also while a host
@@ -15,24 +15,25 @@ use std::collections::BTreeSet;
 use array::whole::{Had, Job, Part, PartEnd, Whole, way};
 use array::{Array, Limits, Refused, RefusedCode};
 use export::Directory;
-use export::remote::{self, GuestEnd, HostEnd};
+use export::remote::{self, FarEnd, NearEnd};
 use futures::channel::oneshot;
 use futures::future::join_all;
 use ondisk::PartOf;
 use rt::{Drive, Rt, SentDrive, Task};
 
-use crate::board::Reached;
 use crate::cores::{Core, OtherCores};
+use crate::lease::{Lease, Leases};
 use crate::memory::Memory;
 use crate::ops::World;
-use crate::volumes::{Here, Lent, Loans, Reach};
+use crate::routing::Route;
+use crate::volumes::{LocalVolume, PartAccess};
 
 /// A part that was made or opened, and how it is reached.
 pub struct Placed {
     /// For verbs.
     pub part: Part,
     /// For its volumes.
-    pub reach: Reach,
+    pub reach: PartAccess,
     /// For its volumes on other cores than this one, which are not its own.
     pub ways: WaysToPart,
 }
@@ -40,7 +41,7 @@ pub struct Placed {
 /// How other cores than the data core reach a part that is not theirs.
 pub struct WaysToPart {
     part: PartOf,
-    guests: Vec<(usize, GuestEnd)>,
+    near: Vec<(usize, NearEnd)>,
     /// Of a part on the data core: who answers.
     pub answering: Answering,
 }
@@ -49,37 +50,37 @@ pub struct WaysToPart {
 #[derive(Default)]
 pub struct Answering {
     tasks: Vec<Task<()>>,
-    loans: Vec<Loans<Here>>,
+    leases: Vec<Leases<LocalVolume>>,
 }
 
 impl Answering {
     /// Takes over what another does.
     pub fn join(&mut self, other: Answering) {
         self.tasks.extend(other.tasks);
-        self.loans.extend(other.loans);
+        self.leases.extend(other.leases);
     }
 
-    /// Begins nothing more, and takes every volume back; what is under way is done to its end.
+    /// Begins nothing more, and ends every lease; what is under way is done to its end.
     pub fn end(&self) {
         self.tasks.iter().for_each(Task::cancel);
-        self.loans.iter().for_each(Loans::end);
+        self.leases.iter().for_each(Leases::end);
     }
 }
 
 /// Answers at each of these ends.
-fn answer(rt: &Rt, volumes: &PartVolumes, hosts: Vec<HostEnd>) -> Answering {
-    let tasks = hosts.into_iter().map(|host| host.serve(rt, volumes.clone())).collect();
-    Answering { tasks, loans: vec![volumes.loans.clone()] }
+fn answer(rt: &Rt, volumes: &PartVolumes, ends: Vec<FarEnd>) -> Answering {
+    let tasks = ends.into_iter().map(|end| end.serve(rt, volumes.clone())).collect();
+    Answering { tasks, leases: vec![volumes.leases.clone()] }
 }
 
 impl WaysToPart {
-    /// Puts the part on the boards of those cores.
+    /// Puts the part into the routing tables of those cores.
     pub fn tell(self, cores: &OtherCores, array: &Whole) -> Answering {
         let (uuid, part) = (array.first().uuid(), self.part);
-        for (core, guest) in self.guests {
-            cores.begin(core, async move |core: Core| {
-                core.board.learn(uuid, part, Reached::There(guest.connect(&core.rt)));
-            });
+        for (core, near) in self.near {
+            drop(cores.submit(core, async move |core: Core| {
+                core.routes.learn(uuid, part, Route::Remote(near.connect(&core.rt)));
+            }));
         }
         self.answering
     }
@@ -95,15 +96,15 @@ pub fn tell_limits(cores: &OtherCores, array: &Whole) {
     let uuid = array.first().uuid();
     for core in 0..cores.count() {
         let all = all.clone();
-        cores.begin(core, async move |core: Core| core.board.limit(uuid, all));
+        drop(cores.submit(core, async move |core: Core| core.routes.limit(uuid, all)));
     }
 }
 
-/// Takes an array that is to be closed off all boards.
+/// Takes an array that is to be closed out of all routing tables.
 pub fn forget(cores: &OtherCores, array: &Whole) {
     let uuid = array.first().uuid();
     for core in 0..cores.count() {
-        cores.begin(core, async move |core: Core| core.board.forget(uuid));
+        drop(cores.submit(core, async move |core: Core| core.routes.forget(uuid)));
     }
 }
 
@@ -123,14 +124,14 @@ pub async fn place(world: &World, job: Job, slices: Vec<Drive>) -> Result<Placed
     let home = world.cores.of_part(part.index);
     // An array in one piece is asked by the data core, which has it.
     let others = (0..world.cores.count()).filter(|core| part.of > 1 && Some(*core) != home);
-    let (hosts, guests): (Vec<_>, Vec<_>) =
-        others.map(|core| (core, remote::way(rt))).map(|(core, (host, guest))| (host, (core, guest))).unzip();
+    let (far, near): (Vec<_>, Vec<_>) =
+        others.map(|core| (core, remote::way(rt))).map(|(core, (far, near))| (far, (core, near))).unzip();
     let Some(core) = home else {
         let array = job.run(rt, slices).await?;
         world.cores.memory().give(&array, part.of);
-        let volumes = PartVolumes { array: array.clone(), part, loans: Loans::default() };
-        let ways = WaysToPart { part, guests, answering: answer(rt, &volumes, hosts) };
-        return Ok(Placed { part: Part::Here(array.clone()), reach: Reach::Here(array), ways });
+        let volumes = PartVolumes { array: array.clone(), part, leases: Leases::default() };
+        let ways = WaysToPart { part, near, answering: answer(rt, &volumes, far) };
+        return Ok(Placed { part: Part::Here(array.clone()), reach: PartAccess::Local(array), ways });
     };
     let cannot = |drive: &Drive, e: std::io::Error| {
         let what = format!("drive {}", drive.info().name);
@@ -143,15 +144,15 @@ pub async fn place(world: &World, job: Job, slices: Vec<Drive>) -> Result<Placed
     };
     let slices = slices.iter().map(|d| d.to_send().map_err(|e| cannot(d, e))).collect::<Result<Vec<_>, _>>()?;
     let (end, verbs) = way(rt);
-    let (host, guest) = remote::way(rt);
-    let hosts = std::iter::once(host).chain(hosts).collect();
-    let (had, is_had) = oneshot::channel();
+    let (answers, asks) = remote::way(rt);
+    let far = std::iter::once(answers).chain(far).collect();
+    let (made, is_made) = oneshot::channel();
     let memory = world.cores.memory();
-    world.cores.begin(core, move |core| live(core, Life { job, slices, end, hosts, memory, had }));
-    match is_had.await {
+    drop(world.cores.submit(core, move |core| live(core, Life { job, slices, end, far, memory, made })));
+    match is_made.await {
         Ok(Ok(())) => {
-            let ways = WaysToPart { part, guests, answering: Answering::default() };
-            Ok(Placed { part: verbs, reach: Reach::There(guest.connect(rt)), ways })
+            let ways = WaysToPart { part, near, answering: Answering::default() };
+            Ok(Placed { part: verbs, reach: PartAccess::Remote(asks.connect(rt)), ways })
         }
         Ok(Err(refused)) => Err(refused),
         Err(_) => Err(Refused::new(RefusedCode::Io, "its core", "it has ended", "start `ashlar serve` again")),
@@ -163,33 +164,33 @@ struct Life {
     job: Job,
     slices: Vec<SentDrive>,
     end: PartEnd,
-    hosts: Vec<HostEnd>,
+    far: Vec<FarEnd>,
     memory: Memory,
-    had: oneshot::Sender<Result<(), Refused>>,
+    made: oneshot::Sender<Result<(), Refused>>,
 }
 
-/// The life of a part on its core.
-async fn live(Core { rt, board }: Core, life: Life) {
-    let Life { job, slices, end, hosts, memory, had } = life;
+/// The life of a part on its core, which awaits its end before its own.
+async fn live(Core { rt, routes }: Core, life: Life) {
+    let Life { job, slices, end, far, memory, made } = life;
     let part = job.part();
     let slices = join_all(slices.into_iter().map(|slice| slice.arrive(&rt))).await;
     let array = match job.run(&rt, slices).await {
         Ok(array) => array,
         Err(refused) => {
             // Who asked is gone with the server.
-            let _ = had.send(Err(refused));
+            let _ = made.send(Err(refused));
             return;
         }
     };
     memory.give(&array, part.of);
     let uuid = array.uuid();
-    let volumes = PartVolumes { array: array.clone(), part, loans: Loans::default() };
-    let answering = answer(&rt, &volumes, hosts);
-    board.learn(uuid, part, Reached::Here(volumes));
-    if had.send(Ok(())).is_ok() {
+    let volumes = PartVolumes { array: array.clone(), part, leases: Leases::default() };
+    let answering = answer(&rt, &volumes, far);
+    routes.learn(uuid, part, Route::Local(volumes));
+    if made.send(Ok(())).is_ok() {
         end.serve(&rt, array).await;
     }
-    board.forget(uuid);
+    routes.forget(uuid);
     answering.end();
 }
 
@@ -198,22 +199,22 @@ async fn live(Core { rt, board }: Core, life: Life) {
 pub struct PartVolumes {
     array: Array,
     part: PartOf,
-    loans: Loans<Here>,
+    leases: Leases<LocalVolume>,
 }
 
 impl Directory for PartVolumes {
-    type N = Lent<Here>;
+    type N = Lease<LocalVolume>;
 
     async fn names(&self) -> Vec<String> {
         self.array.volumes().into_iter().map(|volume| volume.name).collect()
     }
 
-    async fn open(&self, identity: &str) -> Option<Lent<Here>> {
+    async fn open(&self, identity: &str) -> Option<Lease<LocalVolume>> {
         // In the first part they have the names that people gave them, in the others their identity for a name.
         let volume = match self.part.index {
             0 => self.array.live_volumes().into_iter().find(|volume| volume.uuid().to_string() == identity),
             _ => self.array.volume(identity),
         };
-        volume.map(|volume| self.loans.lend(Here(volume)))
+        volume.map(|volume| self.leases.lease(LocalVolume(volume)))
     }
 }

@@ -98,8 +98,8 @@ impl Subsystems for ExportedSubsystems {
 
     fn namespaces(&self, name: &str) -> BTreeMap<u32, Exported> {
         let volumes = self.with(name, |array, opened| {
-            let lent = opened.lend_all().into_iter();
-            lent.map(|(id, lent)| (id.0, Exported::Left(VolumeNamespace::new(array, opened, lent)))).collect()
+            let leased = opened.lease_all().into_iter();
+            leased.map(|(id, leased)| (id.0, Exported::Left(VolumeNamespace::new(array, opened, leased)))).collect()
         });
         let drive = || self.all.direct.iter().find(|drive| nqn(drive.uuid()) == name).cloned();
         volumes.or_else(|| Some([(1, Exported::Right(drive()?))].into())).unwrap_or_default()

@@ -313,7 +313,7 @@ fn an_array_that_is_read_only_is_not_destroyed() {
             let problem = refused.unwrap_err();
             assert_eq!((problem.code.as_str(), problem.kind.exit_code()), ("read_only", 3));
         }
-        assert!(opened.lend("none").is_none() && opened.array.first().volumes().is_empty(), "it is open still");
+        assert!(opened.lease("none").is_none() && opened.array.first().volumes().is_empty(), "it is open still");
         opened.close(&world).await.unwrap();
     });
     assert_eq!(registry_of(&s), before);

@@ -97,7 +97,7 @@ fn parse(data: &[u8]) {
         let _ = option::parse(option, data);
     }
     if let Some((header, _)) = data.split_first_chunk()
-        && let Some(request) = request::Request::parse(header)
+        && let Some(request) = request::WireRequest::parse(header)
     {
         assert_eq!(request.encode(), *header, "a request has one form");
     }

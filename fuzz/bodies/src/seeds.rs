@@ -1,6 +1,6 @@
 //! Inputs made by the encoders: what the corpus begins with.
 
-use export::nbd::request::Request;
+use export::nbd::request::WireRequest;
 use export::nbd::wire::{cmd, cmd_flag, opt};
 use export::nvme::client::{Wishes, connect_command, log_command};
 use export::nvme::entry::{Sgl, Sqe, admin, fabrics, io};
@@ -170,7 +170,8 @@ pub fn nbd() -> Vec<Seed> {
         [&b"IHAVEOPT"[..], &number.to_be_bytes(), &(data.len() as u32).to_be_bytes(), data].concat()
     };
     let go = |name: &str| option(opt::GO, &[&text(name)[..], &[0, 1, 0, 3]].concat());
-    let ask = |kind, flags, cookie, offset, length| Request { flags, kind, cookie, offset, length }.encode().to_vec();
+    let ask =
+        |kind, flags, cookie, offset, length| WireRequest { flags, kind, cookie, offset, length }.encode().to_vec();
     let flags = |flags: u32| flags.to_be_bytes().to_vec();
     let context = |number| option(number, &[&text(vol)[..], &1u32.to_be_bytes(), &text("base:allocation")].concat());
     let structured =

@@ -5,8 +5,7 @@
 use std::cell::Cell;
 
 use array::{ExtentKind, Volume};
-use export::{Extent, ExtentState, Fault, Namespace, NamespaceInfo};
-use rt::Bytes;
+use export::{Answer, Extent, ExtentState, Fault, Namespace, NamespaceInfo, Request};
 
 /// The name of the planted bug: a flush leaves out the last part.
 pub const PART_NOT_FLUSHED: &str = "PartNotFlushed";
@@ -56,36 +55,31 @@ impl Namespace for Share {
         }
     }
 
-    async fn read(&self, offset: u64, bytes: u32) -> Result<Vec<Bytes>, Fault> {
-        self.volume.read(offset, u64::from(bytes)).await.map_err(fault)
-    }
-
-    async fn write(&self, offset: u64, data: Bytes, fua: bool) -> Result<(), Fault> {
-        self.volume.write(offset, data, fua).await.map_err(fault)
-    }
-
-    async fn flush(&self) -> Result<(), Fault> {
-        if self.last && PART_NOT_FLUSHED_IS_PLANTED.get() {
-            return Ok(());
-        }
-        self.volume.flush().await.map_err(fault)
-    }
-
-    async fn write_zeroes(&self, offset: u64, bytes: u64, may_deallocate: bool, fua: bool) -> Result<(), Fault> {
-        self.volume.write_zeroes(offset, bytes, may_deallocate, fua).await.map_err(fault)
-    }
-
-    async fn deallocate(&self, offset: u64, bytes: u64, fua: bool) -> Result<(), Fault> {
-        self.volume.deallocate(offset, bytes, fua).await.map_err(fault)
-    }
-
-    async fn extents(&self, offset: u64, bytes: u64, at_most: usize) -> Result<Vec<Extent>, Fault> {
-        let runs = self.volume.extents(offset, bytes, at_most).await.map_err(fault)?;
-        let state = |kind| match kind {
-            ExtentKind::Allocated => ExtentState::Allocated,
-            ExtentKind::Hole => ExtentState::Hole,
-            ExtentKind::Zero => ExtentState::Zero,
+    async fn submit(&self, request: Request) -> Result<Answer, Fault> {
+        let done = match request {
+            Request::Read { offset, bytes } => self.volume.read(offset, u64::from(bytes)).await.map(Answer::Data),
+            Request::Write { offset, data, fua } => self.volume.write(offset, data, fua).await.map(|()| Answer::Done),
+            Request::Flush if self.last && PART_NOT_FLUSHED_IS_PLANTED.get() => Ok(Answer::Done),
+            Request::Flush => self.volume.flush().await.map(|()| Answer::Done),
+            Request::WriteZeroes { offset, bytes, may_deallocate, fua } => {
+                self.volume.write_zeroes(offset, bytes, may_deallocate, fua).await.map(|()| Answer::Done)
+            }
+            Request::Deallocate { offset, bytes, fua } => {
+                self.volume.deallocate(offset, bytes, fua).await.map(|()| Answer::Done)
+            }
+            Request::Extents { offset, bytes, at_most } => {
+                self.volume.extents(offset, bytes, at_most).await.map(|runs| Answer::Extents(extents(runs)))
+            }
         };
-        Ok(runs.into_iter().map(|(bytes, kind)| Extent { bytes, state: state(kind) }).collect())
+        done.map_err(fault)
     }
+}
+
+fn extents(runs: Vec<(u64, ExtentKind)>) -> Vec<Extent> {
+    let state = |kind| match kind {
+        ExtentKind::Allocated => ExtentState::Allocated,
+        ExtentKind::Hole => ExtentState::Hole,
+        ExtentKind::Zero => ExtentState::Zero,
+    };
+    runs.into_iter().map(|(bytes, kind)| Extent { bytes, state: state(kind) }).collect()
 }

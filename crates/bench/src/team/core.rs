@@ -1,4 +1,4 @@
-//! A core of a team: the calling one, or another thread, which is asked by letters.
+//! A core of a team: the calling one, or another thread, which is asked by submissions.
 //!
 //! Invariants: what a core is asked begins at once, beside what it is doing; it is done to its end, also when nobody waits
 //! for the answer any more.
@@ -12,14 +12,11 @@ use std::thread::{Builder, JoinHandle};
 use array::Array;
 use futures::FutureExt;
 use futures::channel::oneshot;
-use futures::future::LocalBoxFuture;
-use rt::{MailReceiver, MailSender, Rt, Task};
+use rt::cross::{Submitter, submissions};
+use rt::{Rt, Task};
 
 use crate::error::Error;
 use crate::target::Target;
-
-/// What a core is asked; none: nothing more will come.
-type Letter = Option<Box<dyn FnOnce(Rc<Own>) -> LocalBoxFuture<'static, ()> + Send>>;
 
 /// What a core has to itself.
 pub(super) struct Own {
@@ -57,7 +54,7 @@ pub(super) enum Core {
     /// The calling one.
     Here(Rc<Own>),
     /// Another.
-    There(MailSender<Letter>),
+    There(Submitter<Rc<Own>>),
 }
 
 impl Core {
@@ -68,20 +65,20 @@ impl Core {
 
     /// A further one, which is there when this returns.
     pub async fn start(rt: &Rt, number: usize) -> Result<(Core, JoinHandle<()>), Error> {
-        let (letters, inbox) = rt.mailbox();
+        let (submitter, submitted) = submissions(rt);
         let (begun, has_begun) = oneshot::channel();
         let work = move || match Rt::real() {
             Ok(rt) => {
                 // Who asked waits for it.
                 let _ = begun.send(Ok(()));
-                rt.block_on(follow(&rt, inbox));
+                rt.block_on(submitted.serve(&rt, Own::new(rt.clone())));
             }
             Err(error) => drop(begun.send(Err(error))),
         };
         let no_core = |error| Error::NoCore(Arc::new(error));
         let thread = Builder::new().name(format!("core {number}")).spawn(work).map_err(no_core)?;
         has_begun.await.map_err(|_| Error::CoreEnded)?.map_err(no_core)?;
-        Ok((Core::There(letters), thread))
+        Ok((Core::There(submitter), thread))
     }
 
     /// What `verb` says, on that core. It has begun when this returns; the future is its answer.
@@ -91,35 +88,17 @@ impl Core {
         F: Future<Output = T> + 'static,
         V: FnOnce(Rc<Own>) -> F + Send + 'static,
     {
-        let (answer, answered) = oneshot::channel();
-        let tell = |said| drop(answer.send(said));
-        match self {
-            Core::Here(own) => own.rt.spawn(verb(own.clone()).map(tell)).detach(),
-            // One that has ended drops the letter, and its answer with it.
-            Core::There(letters) => {
-                letters.send(Some(Box::new(|own| verb(own).map(tell).boxed_local())));
-            }
-        }
-        async { answered.await.map_err(|_| Error::CoreEnded) }
+        let said = match self {
+            Core::Here(own) => own.rt.spawn(verb(own.clone())).map(Some).left_future(),
+            Core::There(submitter) => submitter.submit(verb).right_future(),
+        };
+        async { said.await.ok_or(Error::CoreEnded) }
     }
 
     /// Lets its thread end.
     pub fn end(&self) {
-        if let Core::There(letters) = self {
-            letters.send(None);
+        if let Core::There(submitter) = self {
+            submitter.close();
         }
-    }
-}
-
-/// Does what a core is asked, until nothing more will come and all of it is done.
-async fn follow(rt: &Rt, mut inbox: MailReceiver<Letter>) {
-    let own = Own::new(rt.clone());
-    let mut verbs: Vec<Task<()>> = vec![];
-    while let Some(Some(verb)) = inbox.recv().await {
-        verbs.retain(|verb| !verb.is_finished());
-        verbs.push(rt.spawn(verb(own.clone())));
-    }
-    for verb in verbs {
-        verb.await;
     }
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use array::whole::{Job, Part, STRIPE_BYTES, create_by, slices_of, way};
 use array::{CreateSpec, Refused, RefusedCode, Whole};
-use export::remote::{self, GuestEnd, HostEnd};
+use export::remote::{self, FarEnd, NearEnd};
 use export::{Directory, Exports, Striped};
 use futures::future::{join_all, try_join_all};
 use rt::{Drive, DriveKind, Rt, SentDrive};
@@ -121,15 +121,15 @@ impl Own {
     async fn meet(&self, name: &str, ways: Ways, asks: Asks) -> Result<(), Error> {
         let own = Place::Here(self.array().volume(name).ok_or(Error::CoreEnded)?);
         let exports = Exports::new([own.clone()]);
-        self.serving.borrow_mut().extend(ways.hosts.into_iter().map(|host| host.serve(&self.rt, exports.clone())));
+        self.serving.borrow_mut().extend(ways.far.into_iter().map(|end| end.serve(&self.rt, exports.clone())));
         let mut parts = vec![];
-        for guest in ways.guests {
-            match guest {
+        for end in ways.near {
+            match end {
                 None => parts.push(own.clone()),
                 Some(_) if asks == Asks::Own => {}
                 // It has one only.
-                Some(guest) => {
-                    let there = guest.connect(&self.rt).open("").await;
+                Some(end) => {
+                    let there = end.connect(&self.rt).open("").await;
                     parts.push(Place::There(there.ok_or(Error::CoreEnded)?));
                 }
             }
@@ -142,20 +142,20 @@ impl Own {
 /// The ways from one core to the others, and from the others to it.
 struct Ways {
     /// In the order of the cores; none to itself.
-    guests: Vec<Option<GuestEnd>>,
-    hosts: Vec<HostEnd>,
+    near: Vec<Option<NearEnd>>,
+    far: Vec<FarEnd>,
 }
 
 fn ways(rt: &Rt, cores: usize) -> Vec<Ways> {
-    let mut all: Vec<Ways> = (0..cores).map(|_| Ways { guests: vec![], hosts: vec![] }).collect();
+    let mut all: Vec<Ways> = (0..cores).map(|_| Ways { near: vec![], far: vec![] }).collect();
     for from in 0..cores {
         for to in 0..cores {
-            let guest = (from != to).then(|| {
-                let (host, guest) = remote::way(rt);
-                all[to].hosts.push(host);
-                guest
+            let near = (from != to).then(|| {
+                let (far, near) = remote::way(rt);
+                all[to].far.push(far);
+                near
             });
-            all[from].guests.push(guest);
+            all[from].near.push(near);
         }
     }
     all

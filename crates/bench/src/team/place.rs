@@ -4,19 +4,16 @@
 
 use array::Volume;
 use export::remote::RemoteNamespace;
-use export::{Extent, Fault, Namespace, NamespaceInfo};
-use rt::Bytes;
+use export::{Answer, Fault, Namespace, NamespaceInfo, Request};
 
 /// One part of a volume.
 #[derive(Clone)]
 pub enum Place {
     /// On this core.
     Here(Volume),
-    /// On another: requests go by letters.
+    /// On another: requests go by messages.
     There(RemoteNamespace),
 }
-
-const NOT_ASKED: &str = "the bench reads, writes and flushes";
 
 const fn fault(fault: array::Fault) -> Fault {
     match fault {
@@ -49,36 +46,19 @@ impl Namespace for Place {
         }
     }
 
-    async fn read(&self, offset: u64, bytes: u32) -> Result<Vec<Bytes>, Fault> {
-        match self {
-            Place::Here(volume) => volume.read(offset, u64::from(bytes)).await.map_err(fault),
-            Place::There(part) => part.read(offset, bytes).await,
-        }
-    }
-
-    async fn write(&self, offset: u64, data: Bytes, fua: bool) -> Result<(), Fault> {
-        match self {
-            Place::Here(volume) => volume.write(offset, data, fua).await.map_err(fault),
-            Place::There(part) => part.write(offset, data, fua).await,
-        }
-    }
-
-    async fn flush(&self) -> Result<(), Fault> {
-        match self {
-            Place::Here(volume) => volume.flush().await.map_err(fault),
-            Place::There(part) => part.flush().await,
-        }
-    }
-
-    async fn write_zeroes(&self, _: u64, _: u64, _: bool, _: bool) -> Result<(), Fault> {
-        unreachable!("{NOT_ASKED}")
-    }
-
-    async fn deallocate(&self, _: u64, _: u64, _: bool) -> Result<(), Fault> {
-        unreachable!("{NOT_ASKED}")
-    }
-
-    async fn extents(&self, _: u64, _: u64, _: usize) -> Result<Vec<Extent>, Fault> {
-        unreachable!("{NOT_ASKED}")
+    async fn submit(&self, request: Request) -> Result<Answer, Fault> {
+        let volume = match self {
+            Place::Here(volume) => volume,
+            Place::There(part) => return part.submit(request).await,
+        };
+        let done = match request {
+            Request::Read { offset, bytes } => volume.read(offset, u64::from(bytes)).await.map(Answer::Data),
+            Request::Write { offset, data, fua } => volume.write(offset, data, fua).await.map(|()| Answer::Done),
+            Request::Flush => volume.flush().await.map(|()| Answer::Done),
+            Request::WriteZeroes { .. } | Request::Deallocate { .. } | Request::Extents { .. } => {
+                unreachable!("the bench reads, writes and flushes")
+            }
+        };
+        done.map_err(fault)
     }
 }

@@ -29,6 +29,6 @@ mod server;
 mod session;
 pub mod wire;
 
-pub use dealer::{Dealer, Hand};
+pub use dealer::{Dealer, Worker};
 pub use errno::Errno;
 pub use server::Server;

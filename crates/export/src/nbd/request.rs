@@ -1,4 +1,4 @@
-//! Requests of the transmission phase, parsed and judged without doing anything. Sections "Request message", "Request
+//! Requests of the transmission phase, parsed and judged without doing anything. Sections "WireRequest message", "WireRequest
 //! types", "Size constraints", "Error values".
 //!
 //! Invariants: pure functions; any bytes give a request or nothing, any request a [`Command`] or a [`Refusal`]; a
@@ -6,16 +6,17 @@
 
 use super::{
     errno::Errno,
-    limits::REQUEST_BYTES_MAX,
+    limits::{EXTENTS_MAX, REQUEST_BYTES_MAX},
     wire::{Fields, REQUEST_BYTES, REQUEST_MAGIC, cmd, cmd_flag},
 };
+use crate::namespace::Request;
 
 /// A request as received.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Request {
+pub struct WireRequest {
     /// Command flags.
     pub flags: u16,
-    /// Request type.
+    /// WireRequest type.
     pub kind: u16,
     /// The client's mark, returned in the reply.
     pub cookie: u64,
@@ -25,15 +26,15 @@ pub struct Request {
     pub length: u32,
 }
 
-impl Request {
+impl WireRequest {
     /// Parses a request; nothing when the magic is wrong, after which the stream has no meaning any more.
     #[must_use]
-    pub fn parse(bytes: &[u8; REQUEST_BYTES]) -> Option<Request> {
+    pub fn parse(bytes: &[u8; REQUEST_BYTES]) -> Option<WireRequest> {
         let mut fields = Fields(bytes);
         if fields.u32()? != REQUEST_MAGIC {
             return None;
         }
-        Some(Request {
+        Some(WireRequest {
             flags: fields.u16()?,
             kind: fields.u16()?,
             cookie: fields.u64()?,
@@ -81,16 +82,13 @@ pub struct Terms {
 
 /// A good request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[allow(missing_docs, reason = "the fields are those of the request")]
 pub enum Command {
-    Read { offset: u64, bytes: u32 },
-    Write { offset: u64, bytes: u32, fua: bool },
-    Disconnect,
-    Flush,
-    Deallocate { offset: u64, bytes: u64, fua: bool },
+    /// One to the namespace. What a write carries follows: its length is known.
+    Io(Request<u32>),
+    /// To be answered at once.
     Cache,
-    WriteZeroes { offset: u64, bytes: u64, may_deallocate: bool, fua: bool },
-    BlockStatus { offset: u64, bytes: u32, one: bool },
+    /// The end of the connection.
+    Disconnect,
 }
 
 impl Command {
@@ -98,13 +96,8 @@ impl Command {
     #[must_use]
     pub fn payload_bytes(&self) -> u32 {
         match self {
-            Command::Read { bytes, .. } | Command::Write { bytes, .. } => *bytes,
-            Command::Disconnect
-            | Command::Flush
-            | Command::Deallocate { .. }
-            | Command::Cache
-            | Command::WriteZeroes { .. }
-            | Command::BlockStatus { .. } => 0,
+            Command::Io(request) => request.bytes_read() + request.bytes_sent(),
+            Command::Cache | Command::Disconnect => 0,
         }
     }
 }
@@ -126,19 +119,19 @@ const fn refuse<T>(errno: Errno, why: &'static str) -> Result<T, Refusal> {
 ///
 /// # Errors
 /// The error that the reply carries.
-pub fn check(request: &Request, terms: &Terms) -> Result<Command, Refusal> {
+pub fn check(request: &WireRequest, terms: &Terms) -> Result<Command, Refusal> {
     check_flags(request, terms)?;
-    let Request { offset, length: bytes, .. } = *request;
+    let WireRequest { offset, length: bytes, .. } = *request;
     let long = u64::from(bytes);
     let fua = request.flags & cmd_flag::FUA != 0;
     match request.kind {
         cmd::DISC => Ok(Command::Disconnect),
         cmd::FLUSH if offset != 0 || bytes != 0 => refuse(Errno::Invalid, "offset and length of a flush are zero"),
-        cmd::FLUSH => Ok(Command::Flush),
+        cmd::FLUSH => Ok(Command::Io(Request::Flush)),
         cmd::READ => {
             check_range(request, terms, Errno::Invalid)?;
             check_read_length(bytes, terms)?;
-            Ok(Command::Read { offset, bytes })
+            Ok(Command::Io(Request::Read { offset, bytes }))
         }
         cmd::WRITE => {
             check_writable(terms)?;
@@ -146,12 +139,12 @@ pub fn check(request: &Request, terms: &Terms) -> Result<Command, Refusal> {
                 return refuse(Errno::Invalid, "the write is longer than the maximum payload");
             }
             check_range(request, terms, Errno::NoSpace)?;
-            Ok(Command::Write { offset, bytes, fua })
+            Ok(Command::Io(Request::Write { offset, data: bytes, fua }))
         }
         cmd::TRIM => {
             check_writable(terms)?;
             check_range(request, terms, Errno::Invalid)?;
-            Ok(Command::Deallocate { offset, bytes: long, fua })
+            Ok(Command::Io(Request::Deallocate { offset, bytes: long, fua }))
         }
         cmd::CACHE => check_range(request, terms, Errno::Invalid).map(|()| Command::Cache),
         cmd::WRITE_ZEROES => {
@@ -162,19 +155,20 @@ pub fn check(request: &Request, terms: &Terms) -> Result<Command, Refusal> {
                 // Without NO_HOLE zeroes are an entry in a map; with it they may be written out.
                 return refuse(Errno::NotSup, "zeroes that stay allocated are not faster than a write");
             }
-            Ok(Command::WriteZeroes { offset, bytes: long, may_deallocate, fua })
+            Ok(Command::Io(Request::WriteZeroes { offset, bytes: long, may_deallocate, fua }))
         }
         cmd::BLOCK_STATUS if !terms.allocation => refuse(Errno::Invalid, "no metadata context was negotiated"),
         cmd::BLOCK_STATUS => {
             check_range(request, terms, Errno::Invalid)?;
-            Ok(Command::BlockStatus { offset, bytes, one: request.flags & cmd_flag::REQ_ONE != 0 })
+            let at_most = if request.flags & cmd_flag::REQ_ONE != 0 { 1 } else { EXTENTS_MAX };
+            Ok(Command::Io(Request::Extents { offset, bytes: long, at_most }))
         }
         _ => refuse(Errno::Invalid, "unknown command"),
     }
 }
 
 /// "Command flags": FUA on any command; others where they are documented, and negotiated.
-fn check_flags(request: &Request, terms: &Terms) -> Result<(), Refusal> {
+fn check_flags(request: &WireRequest, terms: &Terms) -> Result<(), Refusal> {
     let allowed = match request.kind {
         cmd::READ if terms.structured => cmd_flag::DF,
         cmd::WRITE_ZEROES => cmd_flag::NO_HOLE | cmd_flag::FAST_ZERO,
@@ -188,8 +182,8 @@ fn check_flags(request: &Request, terms: &Terms) -> Result<(), Refusal> {
 }
 
 /// "Size constraints", last paragraph; which error a range beyond the end gets differs by command ("Error values").
-fn check_range(request: &Request, terms: &Terms, beyond: Errno) -> Result<(), Refusal> {
-    let Request { offset, length, .. } = *request;
+fn check_range(request: &WireRequest, terms: &Terms, beyond: Errno) -> Result<(), Refusal> {
+    let WireRequest { offset, length, .. } = *request;
     let block = u64::from(terms.min_block);
     if length == 0 {
         return refuse(Errno::Invalid, "the length is zero");
@@ -239,8 +233,8 @@ mod tests {
         }
     }
 
-    fn request(kind: u16, flags: u16, offset: u64, length: u32) -> Request {
-        Request { flags, kind, cookie: 7, offset, length }
+    fn request(kind: u16, flags: u16, offset: u64, length: u32) -> WireRequest {
+        WireRequest { flags, kind, cookie: 7, offset, length }
     }
 
     fn errno(kind: u16, flags: u16, offset: u64, length: u32, terms: &Terms) -> Option<Errno> {
@@ -250,8 +244,8 @@ mod tests {
     #[test]
     fn a_request_comes_back() {
         let sent = request(cmd::WRITE, cmd_flag::FUA, u64::MAX, 512);
-        assert_eq!(Request::parse(&sent.encode()), Some(sent));
-        assert_eq!(Request::parse(&[0; REQUEST_BYTES]), None);
+        assert_eq!(WireRequest::parse(&sent.encode()), Some(sent));
+        assert_eq!(WireRequest::parse(&[0; REQUEST_BYTES]), None);
     }
 
     #[test]
@@ -333,7 +327,7 @@ mod tests {
 
     #[test]
     fn flush_disconnect_and_unknown() {
-        assert_eq!(check(&request(cmd::FLUSH, 0, 0, 0), &terms()), Ok(Command::Flush));
+        assert_eq!(check(&request(cmd::FLUSH, 0, 0, 0), &terms()), Ok(Command::Io(Request::Flush)));
         assert_eq!(errno(cmd::FLUSH, 0, 512, 0, &terms()), Some(Errno::Invalid));
         assert_eq!(check(&request(cmd::DISC, 0, 0, 0), &terms()), Ok(Command::Disconnect));
         for kind in [8, 9, 0x100, u16::MAX] {
@@ -353,20 +347,21 @@ mod tests {
             read_only: bool,
             structured: bool,
         ) {
-            let _ = Request::parse(&bytes);
+            let _ = WireRequest::parse(&bytes);
             let terms = Terms { bytes: size / 512 * 512, read_only, structured, ..terms() };
             let near = [offset, offset % (size | 1) / 512 * 512, size.wrapping_sub(u64::from(length))];
             for offset in near {
                 for (flags, length) in [(flags, length), (flags & 1, length / 512 * 512)] {
                     let Ok(command) = check(&request(kind, flags, offset, length), &terms) else { continue };
                     prop_assert!(command.payload_bytes() <= REQUEST_BYTES_MAX);
-                    let (offset, bytes, writes) = match command {
-                        Command::Read { offset, bytes } => (offset, u64::from(bytes), false),
-                        Command::BlockStatus { offset, bytes, .. } => (offset, u64::from(bytes), false),
-                        Command::Write { offset, bytes, .. } => (offset, u64::from(bytes), true),
-                        Command::Deallocate { offset, bytes, .. } => (offset, bytes, true),
-                        Command::WriteZeroes { offset, bytes, .. } => (offset, bytes, true),
-                        Command::Disconnect | Command::Flush | Command::Cache => continue,
+                    let Command::Io(request) = command else { continue };
+                    let (offset, bytes, writes) = match request {
+                        Request::Read { offset, bytes } => (offset, u64::from(bytes), false),
+                        Request::Extents { offset, bytes, .. } => (offset, bytes, false),
+                        Request::Write { offset, data, .. } => (offset, u64::from(data), true),
+                        Request::Deallocate { offset, bytes, .. } => (offset, bytes, true),
+                        Request::WriteZeroes { offset, bytes, .. } => (offset, bytes, true),
+                        Request::Flush => continue,
                     };
                     prop_assert!(bytes > 0 && offset % 512 == 0 && bytes % 512 == 0);
                     prop_assert!(offset.checked_add(bytes).is_some_and(|end| end <= terms.bytes));

@@ -35,14 +35,14 @@ use crate::{
     namespace::Directory,
     stream::{
         accept::{Arrival, accept, end_lost},
-        budget::Account,
+        budget::Budget,
         door::{Door, Guest},
         pool::Pool,
         progress::Progress,
         rare::Rare,
         reader::Reader,
         signal::Signal,
-        workers::{WAITING_BYTES, Workers},
+        task_pool::{TaskPool, WAITING_BYTES},
     },
 };
 
@@ -58,7 +58,7 @@ struct Shared<D: Directory> {
     directory: D,
     memory: Rc<Pool>,
     progress: Rc<Progress>,
-    workers: Rc<Workers<Job<D::N>>>,
+    tasks: Rc<TaskPool<Job<D::N>>>,
     counters: RefCell<BTreeMap<String, Rc<Live>>>,
     clients: Clients,
     connections: RefCell<BTreeMap<u64, Stream>>,
@@ -75,7 +75,7 @@ impl<D: Directory> Shared<D> {
             directory,
             memory: Pool::new(shared_bytes),
             progress: Rc::default(),
-            workers: Workers::new(WAITING_BYTES),
+            tasks: TaskPool::new(WAITING_BYTES),
             counters: RefCell::default(),
             clients,
             connections: RefCell::default(),
@@ -155,7 +155,7 @@ impl<D: Directory> Server<D> {
         // Close.
         shared.connections.borrow().values().for_each(Stream::shutdown);
         all_closed().await;
-        shared.workers.close();
+        shared.tasks.close();
     }
 
     async fn at_most(&self, patience: Duration, event: impl Future<Output = ()>) {
@@ -202,10 +202,8 @@ async fn serve<D: Directory>(shared: &Shared<D>, stream: &Stream, guest: &Guest)
         c.connections += 1;
         c.connections_total += 1;
     });
-    let account = Account::new(&shared.rt, &CONNECTION_ALLOWANCE, &shared.memory);
-    Session::new(&shared.rare, stream, agreed, live.clone(), account, &shared.progress, &shared.workers)
-        .run(reader)
-        .await;
+    let budget = Budget::new(&shared.rt, &CONNECTION_ALLOWANCE, &shared.memory);
+    Session::new(&shared.rare, stream, agreed, live.clone(), budget, &shared.progress, &shared.tasks).run(reader).await;
     live.update(|c| c.connections -= 1);
     drop(present);
 }

@@ -20,19 +20,20 @@ use super::{
     handshake::Agreed,
     limits::{DISCARD_BYTES_MAX, STALL_SECONDS_MAX, STOP_SEND_SECONDS_MAX},
     reply,
-    request::{Command, Request, Terms, check},
+    request::{Command, Terms, WireRequest, check},
     wire::cmd,
 };
 use crate::{
     counters::Live,
+    namespace::Request,
     stream::{
-        budget::{Account, Permit},
+        budget::{Budget, Permit},
         outbox::Outbox,
         progress::{Executing, Progress, Unanswered},
         rare::Rare,
         reader::Reader,
         signal::Signal,
-        workers::Workers,
+        task_pool::TaskPool,
     },
 };
 
@@ -47,18 +48,18 @@ pub struct Session<N> {
     rt: Rt,
     rare: Rc<Rare>,
     stream: Stream,
-    account: Account,
+    budget: Budget,
     outbox: Outbox<(Permit, Unanswered)>,
     progress: Rc<Progress>,
     in_flight: Cell<u64>,
     ended: Signal,
-    workers: Rc<Workers<Job<N>>>,
+    tasks: Rc<TaskPool<Job<N>>>,
 }
 
 /// A request to execute.
 pub struct Job<N> {
     session: Rc<Session<N>>,
-    request: Request,
+    request: WireRequest,
     command: Command,
     data: Bytes,
     permit: Permit,
@@ -81,9 +82,9 @@ impl<N: crate::Namespace> Session<N> {
         stream: &Stream,
         agreed: Agreed<N>,
         live: Rc<Live>,
-        account: Account,
+        budget: Budget,
         progress: &Rc<Progress>,
-        workers: &Rc<Workers<Job<N>>>,
+        tasks: &Rc<TaskPool<Job<N>>>,
     ) -> Rc<Self> {
         Rc::new(Session {
             namespace: agreed.namespace,
@@ -92,12 +93,12 @@ impl<N: crate::Namespace> Session<N> {
             rt: rare.rt().clone(),
             rare: rare.clone(),
             stream: stream.clone(),
-            account,
+            budget,
             outbox: Outbox::new(),
             progress: progress.clone(),
             in_flight: Cell::new(0),
             ended: Signal::default(),
-            workers: workers.clone(),
+            tasks: tasks.clone(),
         })
     }
 
@@ -133,10 +134,10 @@ impl<N: crate::Namespace> Session<N> {
             let Ok(header) = reader.array().await else {
                 return End::Disconnected;
             };
-            let Some(request) = Request::parse(&header) else {
+            let Some(request) = WireRequest::parse(&header) else {
                 return End::Violation("a request without its magic");
             };
-            let mut permit = self.account.request().await;
+            let mut permit = self.budget.request().await;
             match check(&request, &self.terms) {
                 Ok(Command::Disconnect) => return End::Disconnected,
                 Ok(command) => {
@@ -164,21 +165,19 @@ impl<N: crate::Namespace> Session<N> {
     async fn admit(&self, reader: &mut Reader, command: Command, permit: &mut Permit) -> Result<Bytes, End> {
         let bytes = command.payload_bytes();
         if bytes > 0 {
-            self.account.payload(permit, u64::from(bytes)).await;
+            self.budget.payload(permit, u64::from(bytes)).await;
         }
-        match command {
-            Command::Write { .. } => {
-                match self.account.unless_in_the_way(PATIENCE, reader.bytes(bytes as usize)).await {
-                    Some(Ok(data)) => Ok(data.freeze()),
-                    Some(Err(_)) => Err(End::Disconnected),
-                    None => Err(End::Stalled),
-                }
-            }
-            _ => Ok(Bytes::default()),
+        if !matches!(command, Command::Io(Request::Write { .. })) {
+            return Ok(Bytes::default());
+        }
+        match self.budget.unless_in_the_way(PATIENCE, reader.bytes(bytes as usize)).await {
+            Some(Ok(data)) => Ok(data.freeze()),
+            Some(Err(_)) => Err(End::Disconnected),
+            None => Err(End::Stalled),
         }
     }
 
-    fn start(self: &Rc<Self>, request: &Request, command: Command, data: Bytes, permit: Permit) {
+    fn start(self: &Rc<Self>, request: &WireRequest, command: Command, data: Bytes, permit: Permit) {
         if self.progress.is_stopping() {
             // "Terminating the transmission phase": "any subsequently received requests SHOULD be NBD_ESHUTDOWN".
             return self.reply_error(request, Errno::Shutdown, "the server is being shut down", permit);
@@ -186,13 +185,13 @@ impl<N: crate::Namespace> Session<N> {
         self.in_flight.set(self.in_flight.get() + 1);
         self.live.update(|c| c.in_flight += 1);
         let (session, request, executing) = (self.clone(), *request, self.progress.executing());
-        self.workers.begin(&self.rt, Job { session, request, command, data, permit, executing }, work);
+        self.tasks.begin(&self.rt, Job { session, request, command, data, permit, executing }, work);
     }
 
     async fn send(&self) {
         while let Some(batch) = self.outbox.batch().await {
             let sending = self.stream.send_all(batch.parts);
-            let sent = self.account.unless_in_the_way(PATIENCE, sending).await;
+            let sent = self.budget.unless_in_the_way(PATIENCE, sending).await;
             if !matches!(sent, Some(Ok(()))) {
                 // The peer is gone or stalls: nothing more can be answered, and the receiving side ends too.
                 self.stream.shutdown();
@@ -212,7 +211,7 @@ impl<N: crate::Namespace> Session<N> {
     }
 
     /// Queues an error, with a message where structured replies can carry it.
-    pub fn reply_error(&self, request: &Request, errno: Errno, why: &str, permit: Permit) {
+    pub fn reply_error(&self, request: &WireRequest, errno: Errno, why: &str, permit: Permit) {
         tracing::debug!(kind = request.kind, offset = request.offset, length = request.length, %errno, why, "nbd");
         self.live.update(|c| c.errors += 1);
         self.reply(permit, Vec::new(), |head| {
@@ -225,7 +224,7 @@ impl<N: crate::Namespace> Session<N> {
     }
 
     /// Queues a reply without data that says that all is well: simple replies are allowed for all but reads.
-    pub fn reply_done(&self, request: &Request, permit: Permit) {
+    pub fn reply_done(&self, request: &WireRequest, permit: Permit) {
         debug_assert!(request.kind != cmd::READ, "reads have replies of their own");
         self.reply(permit, Vec::new(), |head| reply::simple(head, request.cookie, None));
     }

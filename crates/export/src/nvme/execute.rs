@@ -8,15 +8,12 @@ use rt::Bytes;
 
 use super::{
     controller::{Attached, Controller},
-    entry::{NSID_ALL, Sqe, io},
-    request::{Request, ranges},
+    entry::{self, NSID_ALL, Sqe},
+    request::{Command, ranges},
     status::Status,
     subsystem::Subsystems,
 };
-use crate::{
-    counters::Counters,
-    namespace::{Namespace, NamespaceInfo},
-};
+use crate::namespace::{Answer, Namespace, NamespaceInfo, Request};
 
 /// All namespaces, and what the host was told of one.
 pub struct All<N> {
@@ -54,7 +51,7 @@ impl<N: Namespace> Target<N> {
 /// # Errors
 /// There is none.
 pub fn target<S: Subsystems>(controller: &Controller<S>, sqe: &Sqe) -> Result<Target<S::N>, Status> {
-    if sqe.nsid() == NSID_ALL && sqe.opcode() == io::FLUSH {
+    if sqe.nsid() == NSID_ALL && sqe.opcode() == entry::io::FLUSH {
         let namespaces = controller.all_namespaces();
         let info = namespaces.first().map(|n| n.info.clone()).ok_or(Status::INVALID_NAMESPACE)?;
         return Ok(Target::All(Box::new(All { namespaces, info })));
@@ -75,9 +72,9 @@ pub async fn flush_all<S: Subsystems>(controller: &Controller<S>) {
 ///
 /// # Errors
 /// The status to answer with.
-pub async fn run<N: Namespace>(target: Target<N>, request: Request, data: Bytes) -> Result<Vec<Bytes>, Status> {
+pub async fn run<N: Namespace>(target: Target<N>, command: Command, data: Bytes) -> Result<Vec<Bytes>, Status> {
     match target {
-        Target::One(attached) => one(request, &attached, data).await,
+        Target::One(attached) => one(command, &attached, data).await,
         Target::All(all) => {
             let mut result = Ok(vec![]);
             for attached in all.namespaces {
@@ -88,12 +85,18 @@ pub async fn run<N: Namespace>(target: Target<N>, request: Request, data: Bytes)
     }
 }
 
-async fn one<N: Namespace>(request: Request, attached: &Attached<N>, data: Bytes) -> Result<Vec<Bytes>, Status> {
+async fn one<N: Namespace>(command: Command, attached: &Attached<N>, data: Bytes) -> Result<Vec<Bytes>, Status> {
     let live = &attached.live;
     live.update(|c| c.in_flight += 1);
-    let result = match request {
-        Request::Read { offset, bytes } => read(attached, offset, bytes).await,
-        _ => change(attached, request, data).await.map(|()| vec![]),
+    let result = match command {
+        Command::Io(request) => io(attached, request, data).await,
+        Command::Compare { offset, bytes } => {
+            let read = io(attached, Request::Read { offset, bytes }, Bytes::default()).await;
+            read.and_then(|parts| if is_equal(&parts, &data) { Ok(vec![]) } else { Err(Status::COMPARE_FAILURE) })
+        }
+        Command::Deallocate { ranges: count, .. } => deallocate(attached, count, &data).await,
+        // The ranges are checked, and nothing is done with them.
+        Command::Hint { ranges: count, .. } => ranges(&data, count, &attached.info).map(|_| vec![]),
     };
     live.update(|c| {
         c.in_flight -= 1;
@@ -105,60 +108,31 @@ async fn one<N: Namespace>(request: Request, attached: &Attached<N>, data: Bytes
     result
 }
 
-async fn read<N: Namespace>(attached: &Attached<N>, offset: u64, bytes: u32) -> Result<Vec<Bytes>, Status> {
-    let parts = attached.namespace.read(offset, bytes).await.map_err(Status::of_read)?;
-    let returned: usize = parts.iter().map(Bytes::len).sum();
-    assert_eq!(returned, bytes as usize, "a namespace returns the bytes that were asked for");
-    attached.live.update(|c| {
-        c.reads += 1;
-        c.bytes_read += u64::from(bytes);
-    });
-    Ok(parts)
+/// One request to the namespace: what a read reads, nothing for the others.
+async fn io<N: Namespace>(attached: &Attached<N>, request: Request<u32>, data: Bytes) -> Result<Vec<Bytes>, Status> {
+    match attached.namespace.submit(request.with(|_| data)).await {
+        Ok(answer) => {
+            attached.live.update(|c| c.add(&request));
+            match answer {
+                Answer::Data(parts) => {
+                    let returned: usize = parts.iter().map(Bytes::len).sum();
+                    let asked = request.bytes_read() as usize;
+                    assert_eq!(returned, asked, "a namespace returns the bytes that were asked for");
+                    Ok(parts)
+                }
+                Answer::Done | Answer::Extents(_) => Ok(vec![]),
+            }
+        }
+        Err(fault) if request.bytes_read() > 0 => Err(Status::of_read(fault)),
+        Err(fault) => Err(Status::of_write(fault)),
+    }
 }
 
-/// A command that is answered without data.
-async fn change<N: Namespace>(attached: &Attached<N>, request: Request, data: Bytes) -> Result<(), Status> {
-    let namespace = &attached.namespace;
-    let done = |count: &dyn Fn(&mut Counters)| attached.live.update(|c| count(c));
-    match request {
-        Request::Flush => {
-            namespace.flush().await.map_err(Status::of_write)?;
-            done(&|c| c.flushes += 1);
-        }
-        Request::Write { offset, bytes, fua } => {
-            namespace.write(offset, data, fua).await.map_err(Status::of_write)?;
-            done(&|c| {
-                c.writes += 1;
-                c.bytes_written += u64::from(bytes);
-            });
-        }
-        Request::Compare { offset, bytes } => {
-            let parts = read(attached, offset, bytes).await?;
-            if !is_equal(&parts, &data) {
-                return Err(Status::COMPARE_FAILURE);
-            }
-        }
-        Request::WriteZeroes { offset, bytes, may_deallocate, fua } => {
-            namespace.write_zeroes(offset, bytes, may_deallocate, fua).await.map_err(Status::of_write)?;
-            done(&|c| {
-                c.deallocates += 1;
-                c.bytes_deallocated += bytes;
-            });
-        }
-        Request::Deallocate { ranges: count, .. } => {
-            for (offset, bytes) in ranges(&data, count, &attached.info)? {
-                namespace.deallocate(offset, bytes, false).await.map_err(Status::of_write)?;
-                done(&|c| {
-                    c.deallocates += 1;
-                    c.bytes_deallocated += bytes;
-                });
-            }
-        }
-        // The ranges are checked, and nothing is done with them.
-        Request::Hint { ranges: count, .. } => drop(ranges(&data, count, &attached.info)?),
-        Request::Read { .. } => unreachable!("answered with data"),
+async fn deallocate<N: Namespace>(attached: &Attached<N>, count: u32, data: &[u8]) -> Result<Vec<Bytes>, Status> {
+    for (offset, bytes) in ranges(data, count, &attached.info)? {
+        io(attached, Request::Deallocate { offset, bytes, fua: false }, Bytes::default()).await?;
     }
-    Ok(())
+    Ok(vec![])
 }
 
 fn is_equal(parts: &[Bytes], data: &[u8]) -> bool {

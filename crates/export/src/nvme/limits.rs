@@ -12,8 +12,8 @@
 //!   strangers    512 that have sent no Connect that was accepted: of 4 KiB, until they fill them -> 2 to 32 MiB
 //! ```
 //!
-//! Nothing is taken before it is used: a connection at rest holds its receive buffer of 64 KiB; a server, each hand, and
-//! the data core for each hand, up to 4 MiB of tasks that wait for the next commands (`stream::workers`), once so many
+//! Nothing is taken before it is used: a connection at rest holds its receive buffer of 64 KiB; a server, each worker, and
+//! the data core for each worker, up to 4 MiB of tasks that wait for the next commands (`stream::task_pool`), once so many
 //! were under way. A host at a limit is not read from, or its command waits, until there is room: one that sends more
 //! than its reserve takes in long capsules, and takes no answers meanwhile, stops itself. A host that makes no progress
 //! while others wait for shared memory is closed after `STALL_SECONDS_MAX`; what is not read from it because of its own
@@ -136,9 +136,6 @@ pub const SETTLE_SECONDS_MAX: u64 = 5;
 
 /// Data or an answer that takes longer ends the connection, if others wait for the memory that it holds.
 pub const STALL_SECONDS_MAX: u64 = 30;
-
-/// How long a queue that is to move to another core waits for the end of its commands in flight; then it goes on.
-pub const DRAIN_MILLIS_MAX: u64 = 200;
 
 /// Unit of the keep-alive timer (KAS), and what a host may be late.
 pub const KEEP_ALIVE_UNIT_MILLIS: u32 = 1000;

@@ -4,11 +4,12 @@
 //! transport by title. What is supported, refused and absent stands in `docs/conformance.md`.
 //!
 //! ```text
-//!   server      accept -> ICReq -> session              session, one task per connection, which is a queue:
-//!   connect     a queue joins a controller                 reader -> pdu::check -> command or data
-//!   controller  properties, identify, logs, features       outbox: answers of many commands in one send
-//!   queue       what an I/O command asks for            here: Connect, Fabrics, admin: answered at once; I/O: execute
-//!   transfer    R2Ts and the data that answers them     hand: I/O queues whose connection has another thread
+//!   server      accept -> arrive -> session             session, one task per connection, which is a queue:
+//!   arrive      ICReq, Connect                             reader -> pdu::check -> command or data
+//!   connect     a queue joins a controller                 outbox: answers of many commands in one send
+//!   controller  properties, identify, logs, features    local: Fabrics, admin: answered at once; I/O: execute
+//!   queue       what an I/O command asks for            worker: I/O queues whose connection another core has
+//!   transfer    R2Ts and the data that answers them
 //! ```
 //!
 //! Invariants: parsing and the state of controllers and transfers are pure ([`pdu`], [`entry`], [`request`],
@@ -17,6 +18,7 @@
 //!
 //! Not here: authentication, TLS, reservations, several ANA groups, zoned namespaces, metadata.
 
+mod arrive;
 pub mod bytes;
 pub mod client;
 mod connect;
@@ -24,9 +26,8 @@ mod controller;
 pub mod digest;
 pub mod entry;
 mod execute;
-mod hand;
-mod here;
 pub mod limits;
+mod local;
 pub mod log;
 pub mod pdu;
 mod queue;
@@ -36,11 +37,12 @@ mod session;
 pub mod status;
 pub mod subsystem;
 pub mod transfer;
+mod worker;
 
 pub use controller::{
     DISCOVERY_NQN, event::config as event_config, feature::id as feature_id, identify::cns, property,
 };
-pub use hand::Hand;
 pub use server::{Deal, Server};
 pub use status::Status;
 pub use subsystem::{Access, Health, Mark, Subsystem, SubsystemList, Subsystems};
+pub use worker::Worker;

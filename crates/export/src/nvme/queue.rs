@@ -8,7 +8,7 @@ use super::{
     controller::{Connection, Controller},
     entry::{Sqe, fabrics},
     execute::{self, Target},
-    request::{self, Request},
+    request::{self, Command},
     status::Status,
     subsystem::Subsystems,
 };
@@ -44,26 +44,6 @@ impl<S: Subsystems> Queue<S> {
         self.connection.end();
     }
 
-    /// A command was taken on the thread of the controllers.
-    pub fn take_one(&self) {
-        self.connection.take_one();
-    }
-
-    /// Whether another thread is to have its connection.
-    pub fn is_leaving(&self) -> bool {
-        self.connection.is_leaving()
-    }
-
-    /// This one keeps it for now.
-    pub fn stays(&self) {
-        self.connection.stays();
-    }
-
-    /// Another thread has its connection.
-    pub fn gone(&self) {
-        self.connection.gone();
-    }
-
     /// Takes it from its controller.
     pub fn leave(&self) {
         let mut queues = self.controller.queues.borrow_mut();
@@ -77,7 +57,7 @@ impl<S: Subsystems> Queue<S> {
     ///
     /// # Errors
     /// The status to answer with.
-    pub fn judge(&self, sqe: &Sqe, capsule: u32, intact: bool) -> Result<(Target<S::N>, Request), Status> {
+    pub fn judge(&self, sqe: &Sqe, capsule: u32, intact: bool) -> Result<(Target<S::N>, Command), Status> {
         if !intact {
             return Err(Status::TRANSPORT_ERROR);
         }
@@ -89,7 +69,7 @@ impl<S: Subsystems> Queue<S> {
         }
         let target = execute::target(&self.controller, sqe)?;
         match request::check(sqe, target.info(), capsule) {
-            Ok(request) => Ok((target, request)),
+            Ok(command) => Ok((target, command)),
             Err(status) => {
                 target.count_error();
                 Err(status)

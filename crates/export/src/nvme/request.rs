@@ -1,6 +1,6 @@
 //! I/O commands, judged without doing anything. NVM Command Set 1.0, 3.2.
 //!
-//! Invariants: pure functions; a [`Request`] is aligned, within the namespace, permitted, and its data as long as its
+//! Invariants: pure functions; a [`Command`] is aligned, within the namespace, permitted, and its data as long as its
 //! descriptor says and no longer than MDTS.
 
 use super::{
@@ -9,7 +9,7 @@ use super::{
     limits::{RANGES_MAX, TRANSFER_BYTES_MAX},
     status::Status,
 };
-use crate::namespace::NamespaceInfo;
+use crate::namespace::{NamespaceInfo, Request};
 
 /// Bits of command dword 12 of Read, Write, Compare and Write Zeroes.
 pub mod bit {
@@ -28,26 +28,12 @@ pub const RANGE_BYTES: u32 = 16;
 /// A good command; offsets and lengths in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(missing_docs, reason = "the fields are those of the command")]
-pub enum Request {
-    Flush,
-    Read {
-        offset: u64,
-        bytes: u32,
-    },
-    Write {
-        offset: u64,
-        bytes: u32,
-        fua: bool,
-    },
+pub enum Command {
+    /// A request to the namespace; of a write the length is known.
+    Io(Request<u32>),
     Compare {
         offset: u64,
         bytes: u32,
-    },
-    WriteZeroes {
-        offset: u64,
-        bytes: u64,
-        may_deallocate: bool,
-        fua: bool,
     },
     /// Its ranges are at the beginning of its data, which may be longer.
     Deallocate {
@@ -61,16 +47,13 @@ pub enum Request {
     },
 }
 
-impl Request {
+impl Command {
     /// Data that the host sends.
     #[must_use]
     pub fn data_from_host(&self) -> u32 {
         match self {
-            Request::Write { bytes, .. }
-            | Request::Compare { bytes, .. }
-            | Request::Deallocate { bytes, .. }
-            | Request::Hint { bytes, .. } => *bytes,
-            Request::Flush | Request::Read { .. } | Request::WriteZeroes { .. } => 0,
+            Command::Io(request) => request.bytes_sent(),
+            Command::Compare { bytes, .. } | Command::Deallocate { bytes, .. } | Command::Hint { bytes, .. } => *bytes,
         }
     }
 
@@ -78,8 +61,11 @@ impl Request {
     #[must_use]
     pub fn changes(&self) -> bool {
         match self {
-            Request::Write { .. } | Request::WriteZeroes { .. } | Request::Deallocate { .. } => true,
-            Request::Flush | Request::Read { .. } | Request::Compare { .. } | Request::Hint { .. } => false,
+            Command::Io(Request::Write { .. } | Request::WriteZeroes { .. } | Request::Deallocate { .. })
+            | Command::Deallocate { .. } => true,
+            Command::Io(Request::Flush | Request::Read { .. } | Request::Extents { .. })
+            | Command::Compare { .. }
+            | Command::Hint { .. } => false,
         }
     }
 
@@ -87,12 +73,9 @@ impl Request {
     #[must_use]
     pub fn data_read(&self) -> u32 {
         match self {
-            Request::Read { bytes, .. } | Request::Compare { bytes, .. } => *bytes,
-            Request::Flush
-            | Request::Write { .. }
-            | Request::WriteZeroes { .. }
-            | Request::Deallocate { .. }
-            | Request::Hint { .. } => 0,
+            Command::Io(request) => request.bytes_read(),
+            Command::Compare { bytes, .. } => *bytes,
+            Command::Deallocate { .. } | Command::Hint { .. } => 0,
         }
     }
 }
@@ -101,13 +84,13 @@ impl Request {
 ///
 /// # Errors
 /// The status to answer with.
-pub fn check(sqe: &Sqe, info: &NamespaceInfo, capsule: u32) -> Result<Request, Status> {
+pub fn check(sqe: &Sqe, info: &NamespaceInfo, capsule: u32) -> Result<Command, Status> {
     if sqe.is_fused() {
         return Err(Status::INVALID_FIELD);
     }
     let writes = matches!(sqe.opcode(), io::WRITE | io::WRITE_ZEROES | io::DATASET_MANAGEMENT);
-    let request = match sqe.opcode() {
-        io::FLUSH => Request::Flush,
+    let command = match sqe.opcode() {
+        io::FLUSH => Command::Io(Request::Flush),
         io::READ | io::WRITE | io::COMPARE => transfer(sqe, info)?,
         io::WRITE_ZEROES => write_zeroes(sqe, info)?,
         io::DATASET_MANAGEMENT => {
@@ -115,22 +98,22 @@ pub fn check(sqe: &Sqe, info: &NamespaceInfo, capsule: u32) -> Result<Request, S
             // Linux sends room for 256 ranges however many there are.
             let bytes = sqe.sgl()?.bytes().clamp(ranges * RANGE_BYTES, RANGES_MAX * RANGE_BYTES);
             let deallocate = sqe.dword(11) & DATASET_DEALLOCATE != 0;
-            if deallocate { Request::Deallocate { ranges, bytes } } else { Request::Hint { ranges, bytes } }
+            if deallocate { Command::Deallocate { ranges, bytes } } else { Command::Hint { ranges, bytes } }
         }
         _ => return Err(Status::INVALID_OPCODE),
     };
     if writes && info.read_only {
         return Err(Status::WRITE_PROTECTED);
     }
-    match request.data_from_host() {
+    match command.data_from_host() {
         0 if capsule != 0 => return Err(Status::DATA_LENGTH_INVALID),
         0 => {}
         bytes => check_from_host(sqe, bytes, capsule)?,
     }
-    if let Request::Read { bytes, .. } = request {
+    if let Command::Io(Request::Read { bytes, .. }) = command {
         check_to_host(sqe, bytes)?;
     }
-    Ok(request)
+    Ok(command)
 }
 
 /// What a command announces, for whoever does not know its namespace.
@@ -182,7 +165,7 @@ pub fn check_to_host(sqe: &Sqe, bytes: u32) -> Result<(), Status> {
     }
 }
 
-fn transfer(sqe: &Sqe, info: &NamespaceInfo) -> Result<Request, Status> {
+fn transfer(sqe: &Sqe, info: &NamespaceInfo) -> Result<Command, Status> {
     let (offset, bytes) = range(sqe, info)?;
     let fua = sqe.dword(12) & bit::FUA != 0;
     let bytes = u32::try_from(bytes).map_err(|_| Status::INVALID_FIELD)?;
@@ -190,17 +173,18 @@ fn transfer(sqe: &Sqe, info: &NamespaceInfo) -> Result<Request, Status> {
         return Err(Status::INVALID_FIELD);
     }
     Ok(match sqe.opcode() {
-        io::WRITE => Request::Write { offset, bytes, fua },
-        io::COMPARE => Request::Compare { offset, bytes },
+        io::WRITE => Command::Io(Request::Write { offset, data: bytes, fua }),
+        io::COMPARE => Command::Compare { offset, bytes },
         // What is read comes from durable data or from a cache of the same contents: FUA asks for no more.
-        _ => Request::Read { offset, bytes },
+        _ => Command::Io(Request::Read { offset, bytes }),
     })
 }
 
-fn write_zeroes(sqe: &Sqe, info: &NamespaceInfo) -> Result<Request, Status> {
+fn write_zeroes(sqe: &Sqe, info: &NamespaceInfo) -> Result<Command, Status> {
     let (offset, bytes) = range(sqe, info)?;
     let may_deallocate = sqe.dword(12) & bit::DEALLOCATE != 0;
-    Ok(Request::WriteZeroes { offset, bytes, may_deallocate, fua: sqe.dword(12) & bit::FUA != 0 })
+    let fua = sqe.dword(12) & bit::FUA != 0;
+    Ok(Command::Io(Request::WriteZeroes { offset, bytes, may_deallocate, fua }))
 }
 
 /// Starting LBA and number of blocks (dwords 10 to 12) in bytes.
@@ -258,28 +242,32 @@ mod tests {
         let fua = |sqe: Sqe| sqe.with_dword(12, sqe.dword(12) | bit::FUA);
         let capsule = Sgl::Capsule { offset: 0, bytes: 1024 };
         for (sqe, in_capsule, expected) in [
-            (Sqe::new(io::FLUSH, 1), 0, Request::Flush),
-            (by_transport(io::READ, 2, 3), 0, Request::Read { offset: 1024, bytes: 1536 }),
-            (by_transport(io::READ, 0, 2048), 0, Request::Read { offset: 0, bytes: 1 << 20 }),
-            (by_transport(io::WRITE, 2, 3), 0, Request::Write { offset: 1024, bytes: 1536, fua: false }),
-            (fua(by_transport(io::WRITE, 0, 1)), 0, Request::Write { offset: 0, bytes: 512, fua: true }),
-            (command(io::WRITE, 0, 2, capsule), 1024, Request::Write { offset: 0, bytes: 1024, fua: false }),
-            (command(io::COMPARE, 0, 2, capsule), 1024, Request::Compare { offset: 0, bytes: 1024 }),
+            (Sqe::new(io::FLUSH, 1), 0, Command::Io(Request::Flush)),
+            (by_transport(io::READ, 2, 3), 0, Command::Io(Request::Read { offset: 1024, bytes: 1536 })),
+            (by_transport(io::READ, 0, 2048), 0, Command::Io(Request::Read { offset: 0, bytes: 1 << 20 })),
+            (by_transport(io::WRITE, 2, 3), 0, Command::Io(Request::Write { offset: 1024, data: 1536, fua: false })),
+            (fua(by_transport(io::WRITE, 0, 1)), 0, Command::Io(Request::Write { offset: 0, data: 512, fua: true })),
+            (
+                command(io::WRITE, 0, 2, capsule),
+                1024,
+                Command::Io(Request::Write { offset: 0, data: 1024, fua: false }),
+            ),
+            (command(io::COMPARE, 0, 2, capsule), 1024, Command::Compare { offset: 0, bytes: 1024 }),
             (
                 fua(by_transport(io::WRITE_ZEROES, 0, 16_384)),
                 0,
-                Request::WriteZeroes { offset: 0, bytes: 8 << 20, may_deallocate: false, fua: true },
+                Command::Io(Request::WriteZeroes { offset: 0, bytes: 8 << 20, may_deallocate: false, fua: true }),
             ),
         ] {
             assert_eq!(check(&sqe, &info, in_capsule), Ok(expected));
         }
         let hint =
             Sqe::new(io::DATASET_MANAGEMENT, 1).with_sgl(Sgl::Capsule { offset: 0, bytes: 32 }).with_dword(10, 1);
-        assert_eq!(check(&hint, &info, 32), Ok(Request::Hint { ranges: 2, bytes: 32 }));
+        assert_eq!(check(&hint, &info, 32), Ok(Command::Hint { ranges: 2, bytes: 32 }));
         let deallocate = hint.with_dword(11, DATASET_DEALLOCATE);
-        assert_eq!(check(&deallocate, &info, 32), Ok(Request::Deallocate { ranges: 2, bytes: 32 }));
+        assert_eq!(check(&deallocate, &info, 32), Ok(Command::Deallocate { ranges: 2, bytes: 32 }));
         let as_linux = |bytes| deallocate.with_sgl(Sgl::Capsule { offset: 0, bytes });
-        assert_eq!(check(&as_linux(4096), &info, 4096), Ok(Request::Deallocate { ranges: 2, bytes: 4096 }));
+        assert_eq!(check(&as_linux(4096), &info, 4096), Ok(Command::Deallocate { ranges: 2, bytes: 4096 }));
         for wrong in [16, 4112] {
             assert_eq!(check(&as_linux(wrong), &info, wrong), Err(Status::DATA_LENGTH_INVALID), "{wrong}");
         }
@@ -343,7 +331,7 @@ mod tests {
                 let announced = announced(&Sqe(all), capsule);
                 prop_assert_eq!(announced.data_read, request.data_read());
                 prop_assert_eq!(announced.to_fetch, if capsule == 0 { request.data_from_host() } else { 0 });
-                if let Request::Write { offset, bytes, .. } | Request::Read { offset, bytes } = request {
+                if let Command::Io(Request::Write { offset, data: bytes, .. } | Request::Read { offset, bytes }) = request {
                     prop_assert!(offset + u64::from(bytes) <= info.bytes && bytes % 512 == 0 && offset % 512 == 0);
                 }
             }

@@ -4,7 +4,7 @@
 //! as named steps: refuse (no new connections, new I/O commands are not begun), finish (commands in flight complete and
 //! are answered), close (hosts reconnect and send again what was not answered).
 //!
-//! I/O queues may be dealt to other threads (`hand`).
+//! Other cores may serve I/O queues (`worker`).
 //!
 //! Invariant: after `stop` no command is in flight and no task of the server uses a namespace.
 
@@ -20,36 +20,30 @@ use std::{
 
 use futures::future::{Either, join_all, select};
 use rt::{
-    Bytes, Party, Rt, TURN_COST, Task,
+    Nanos, Party, Rt, TURN_COST, Task,
     net::{Addr, Listener, Stream},
 };
 
 use super::{
-    connect::Connected,
+    arrive::arrive,
     controller::{Common, Controller, Host, Views},
-    hand::{Clerk, Hand},
-    here::{Here, Job},
-    limits::{
-        CONNECT_SECONDS_MAX, H2C_DATA_MAX, ROOMS, SETTLE_SECONDS_MAX, SHARED_BYTES_MAX, STOP_SEND_SECONDS_MAX,
-        WATCH_MILLIS,
-    },
-    pdu::{self, Common as Header, Fatal, HEADERS_BYTES, Initialize, Terms, kind},
-    session::linger,
+    limits::{ROOMS, SETTLE_SECONDS_MAX, SHARED_BYTES_MAX, STOP_SEND_SECONDS_MAX, WATCH_MILLIS},
+    local::{Job, LocalQueue},
     subsystem::Subsystems,
+    worker::{Proxy, Worker},
 };
 use crate::{
     clients::{Client, Protocol, Used},
     counters::Counters,
-    remote::HANDS_MAX,
+    remote::WORKERS_MAX,
     stream::{
         accept::{Arrival, accept, end_lost},
         door::{Door, Guest},
         pool::Pool,
         progress::Progress,
         rare::Rare,
-        reader::Reader,
         signal::Signal,
-        workers::{WAITING_BYTES, Workers},
+        task_pool::{TaskPool, WAITING_BYTES},
     },
 };
 
@@ -69,27 +63,34 @@ pub struct Shared<S: Subsystems> {
     settling: RefCell<Vec<Weak<Controller<S>>>>,
     pub memory: Rc<Pool>,
     pub progress: Rc<Progress>,
-    pub workers: Rc<Workers<Job<S>>>,
+    pub tasks: Rc<TaskPool<Job<S>>>,
     last_controller: Cell<u16>,
     /// Lines that strangers cause.
     pub rare: Rc<Rare>,
     connections: RefCell<BTreeMap<u64, Stream>>,
     next_connection: Cell<u64>,
     closed: Signal,
-    /// One for each hand that I/O queues are dealt to; without any they are served here.
-    clerks: Vec<Rc<Clerk<S>>>,
+    /// One for each worker; without any this core serves all I/O queues.
+    proxies: Vec<Rc<Proxy<S>>>,
     deal: Deal,
+    /// I/O queues that are served here.
+    io_queues: Cell<usize>,
+    /// This core has worked for most of the time between the last two looks.
+    is_busy: Cell<bool>,
 }
 
-/// When I/O queues are dealt to hands.
+/// Which core serves an I/O queue, where there are several.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Deal {
-    /// As soon as they are connected.
-    AtConnect,
-    /// When the server is asked to [`Server::relieve`] its thread.
+    /// That of the controllers serves one while it is not busy, the others share the rest.
     #[default]
-    WhenAsked,
+    ByLoad,
+    /// Never that of the controllers.
+    ToOthers,
 }
+
+/// Part of the time between two looks that the controllers' core works when it is busy.
+const BUSY: f64 = 0.8;
 
 /// For whom controllers are looked at: all together.
 const WATCH: Party = Party { group: u64::MAX, member: 1 };
@@ -132,22 +133,28 @@ impl<S: Subsystems> Shared<S> {
         self.settling.borrow_mut().push(Rc::downgrade(controller));
     }
 
-    /// Whether I/O queues are dealt to other threads.
-    pub fn deals(&self) -> bool {
-        self.clerks.iter().any(|clerk| clerk.is_served())
+    /// Who serves a new queue: the core with the fewest, for as long as the queue lasts; none: this one. It has the controllers and what
+    /// all commands are for, so it serves admin queues, and one I/O queue unless it is busy: a lone request crosses to no
+    /// other core.
+    fn place(&self, queue: u16) -> Option<&Rc<Proxy<S>>> {
+        if queue == 0 {
+            return None;
+        }
+        let stays = match self.deal {
+            Deal::ByLoad => !self.is_busy.get() && self.io_queues.get() == 0,
+            Deal::ToOthers => false,
+        };
+        let others = self.proxies.iter().filter(|proxy| !stays && proxy.is_served());
+        others.min_by_key(|proxy| proxy.queues())
     }
 
-    /// Whether they are from their beginning.
-    pub fn deals_at_connect(&self) -> bool {
-        self.deal == Deal::AtConnect && self.deals()
-    }
-
-    /// Has another thread serve a connection that has become an I/O queue: that with the fewest.
-    async fn deal(&self, stream: &Stream, left: Vec<u8>, terms: Terms, connected: Connected<S>, connect: Option<u16>) {
-        let fewest = self.clerks.iter().filter(|clerk| clerk.is_served()).min_by_key(|clerk| clerk.queues());
-        match fewest {
-            Some(clerk) => clerk.serve(stream, left, terms, connected, connect).await,
-            None => connected.queue.leave(),
+    /// Looks how much of the time since the last look this core has worked: by the CPU time of its thread, since a virtual CPU
+    /// that others hold does not count.
+    fn look_how_busy(&self, looked: &mut Option<(Nanos, Duration)>) {
+        let now = (self.rt.now(), self.rt.cpu_time());
+        if let Some(before) = looked.replace(now) {
+            let worked = (now.1 - before.1).as_secs_f64();
+            self.is_busy.set(worked > BUSY * (now.0 - before.0).as_secs_f64());
         }
     }
 
@@ -173,22 +180,22 @@ impl<S: Subsystems> Server<S> {
         Server::dealing(rt, subsystems, addresses, advertised, (0, Deal::default())).map(|(server, _none)| server)
     }
 
-    /// The same with I/O queues dealt to so many hands; here when there are none. Each is to be served or dropped: a stop
+    /// The same with I/O queues served by so many workers, too. Each is to be served or dropped: a stop
     /// waits for it.
     ///
     /// # Errors
     /// As [`Server::start`].
     ///
     /// # Panics
-    /// With more than [`HANDS_MAX`].
+    /// With more than [`WORKERS_MAX`].
     pub fn dealing(
         rt: &Rt,
         subsystems: S,
         addresses: &[Addr],
         advertised: &[SocketAddr],
-        (hands, deal): (usize, Deal),
-    ) -> io::Result<(Server<S>, Vec<Hand>)> {
-        assert!(hands <= HANDS_MAX, "at most {HANDS_MAX} hands");
+        (workers, deal): (usize, Deal),
+    ) -> io::Result<(Server<S>, Vec<Worker>)> {
+        assert!(workers <= WORKERS_MAX, "at most {WORKERS_MAX} workers");
         let listeners = addresses.iter().map(|a| Listener::bind(rt, a)).collect::<io::Result<Vec<_>>>()?;
         let addresses: Vec<Addr> = listeners.iter().map(Listener::local_addr).collect();
         let bound = addresses.iter().filter_map(|addr| match addr {
@@ -204,7 +211,7 @@ impl<S: Subsystems> Server<S> {
             views: Views::default(),
         });
         let progress = Rc::<Progress>::default();
-        let (clerks, dealt) = (0..hands).map(|_| Clerk::new(rt, &progress, hands)).unzip();
+        let (proxies, dealt) = (0..workers).map(|_| Proxy::new(rt, &progress, workers)).unzip();
         let shared = Rc::new(Shared {
             rt: rt.clone(),
             common,
@@ -212,14 +219,16 @@ impl<S: Subsystems> Server<S> {
             settling: RefCell::default(),
             memory: Pool::new(SHARED_BYTES_MAX),
             progress,
-            workers: Workers::new(WAITING_BYTES),
+            tasks: TaskPool::new(WAITING_BYTES),
             last_controller: Cell::new(0),
             rare: Rare::new(rt),
             connections: RefCell::default(),
             next_connection: Cell::new(0),
             closed: Signal::default(),
-            clerks,
+            proxies,
             deal,
+            io_queues: Cell::new(0),
+            is_busy: Cell::new(false),
         });
         let door = Door::new(ROOMS);
         let accept = |listener| {
@@ -273,24 +282,10 @@ impl<S: Subsystems> Server<S> {
         self.shared.connections.borrow().len()
     }
 
-    /// I/O queues that each hand has.
+    /// I/O queues that each worker has.
     #[must_use]
     pub fn dealt(&self) -> Vec<usize> {
-        self.shared.clerks.iter().map(|clerk| clerk.queues()).collect()
-    }
-
-    /// Has a hand serve the I/O queue that has sent most to this thread since this was asked last, if that is at least
-    /// so many commands, as soon as what it has sent is answered; whether there is one.
-    pub fn relieve(&self, least: u64) -> bool {
-        if !self.shared.deals() || self.shared.progress.is_stopping() {
-            return false;
-        }
-        let controllers = self.shared.controllers.borrow();
-        let queues = controllers.values().flat_map(|c| c.io_connections());
-        let busiest = queues.map(|connection| (connection.load(), connection)).max_by_key(|(load, _)| *load);
-        let Some((_, connection)) = busiest.filter(|(load, _)| *load >= least) else { return false };
-        connection.order_away();
-        true
+        self.shared.proxies.iter().map(|proxy| proxy.queues()).collect()
     }
 
     /// Stops: no new connections, commands in flight are finished and answered, later ones are not begun, then all
@@ -303,15 +298,15 @@ impl<S: Subsystems> Server<S> {
         // Finish.
         shared.progress.executed().await;
         let patience = shared.rt.sleep(Duration::from_secs(STOP_SEND_SECONDS_MAX));
-        shared.clerks.iter().for_each(|clerk| clerk.order_stop());
+        let stopped: Vec<_> = shared.proxies.iter().map(|proxy| proxy.stop()).collect();
         select(pin!(shared.progress.answered()), pin!(patience)).await;
-        join_all(shared.clerks.iter().map(|clerk| clerk.ended())).await;
+        join_all(stopped).await;
         // Close.
         shared.connections.borrow().values().for_each(Stream::shutdown);
         shared.closed.until(|| shared.connections.borrow().is_empty()).await;
         // Shutdowns that hosts have asked for meanwhile.
         shared.progress.executed().await;
-        shared.workers.close();
+        shared.tasks.close();
     }
 }
 
@@ -319,8 +314,12 @@ impl<S: Subsystems> Server<S> {
 async fn watch<S: Subsystems>(shared: Rc<Shared<S>>) {
     let names = || shared.common.subsystems.all().into_iter().map(|s| s.nqn).collect::<Vec<_>>();
     let mut known = names();
+    let mut looked = None;
     loop {
         shared.rt.sleep(Duration::from_millis(WATCH_MILLIS)).await;
+        if shared.deal == Deal::ByLoad && !shared.proxies.is_empty() {
+            shared.look_how_busy(&mut looked);
+        }
         let present = names();
         if present != known {
             known = present;
@@ -350,7 +349,6 @@ async fn connection<S: Subsystems>(shared: Rc<Shared<S>>, stream: Stream, arriva
     shared.next_connection.set(id + 1);
     shared.connections.borrow_mut().insert(id, stream.clone());
     let Arrival { guest, told } = arrival;
-    let guest = Rc::new(guest);
     Arrival::until_told(told, &stream, serve(&shared, &stream, &guest)).await;
     stream.shutdown();
     shared.connections.borrow_mut().remove(&id);
@@ -358,72 +356,17 @@ async fn connection<S: Subsystems>(shared: Rc<Shared<S>>, stream: Stream, arriva
     shared.closed.notify();
 }
 
-async fn serve<S: Subsystems>(shared: &Rc<Shared<S>>, stream: &Stream, guest: &Rc<Guest>) {
-    let mut reader = Reader::new(stream.clone(), HEADERS_BYTES);
-    let patience = || shared.rt.sleep(Duration::from_secs(CONNECT_SECONDS_MAX));
-    let initialized = match select(pin!(initialize(&mut reader)), pin!(patience())).await {
-        Either::Left((Ok(initialized), _)) => initialized,
-        Either::Left((Err(_), _)) | Either::Right(_) => return,
-    };
-    let terms = match initialized {
-        Ok(terms) => terms,
-        Err((fatal, header)) => {
-            let line = || tracing::warn!(peer = stream.peer(), ?fatal, "nvme: terminating the connection");
-            shared.rare.say("connections terminated", line);
-            let term = pdu::encode_term(kind::C2H_TERM_REQ, fatal, &header);
-            if stream.send_all(vec![Bytes::from_slice(&term)]).await.is_ok() {
-                linger(&shared.rt, &mut reader).await;
-            }
-            return;
-        }
-    };
-    let digests = u8::from(terms.header_digest) | u8::from(terms.data_digest) << 1;
-    let response = Initialize { version: 0, alignment: 0, digests, limit: H2C_DATA_MAX };
-    if stream.send_all(vec![Bytes::from_slice(&response.encode(kind::IC_RESP))]).await.is_err() {
-        return;
-    }
-    let session = Here::session(shared, stream, guest, terms);
-    let deadline = {
-        let (stream, weak, patience) = (stream.clone(), Rc::downgrade(&session), patience());
-        let rare = shared.rare.clone();
-        shared.rt.spawn(async move {
-            patience.await;
-            if weak.upgrade().is_some_and(|session| !session.is_connected()) {
-                let line = || tracing::warn!(peer = stream.peer(), "nvme: no Connect command");
-                rare.say("connections without a Connect command", line);
-                stream.shutdown();
-            }
-        })
-    };
-    let left = session.clone().run(reader).await;
-    deadline.cancel();
-    let Some(left) = left else { return };
-    let (connected, connect) = match session.behind.take_elsewhere() {
-        Some((connected, connect)) => (connected, Some(connect)),
+async fn serve<S: Subsystems>(shared: &Rc<Shared<S>>, stream: &Stream, guest: &Guest) {
+    let Some(arrived) = arrive(shared, stream, guest).await else { return };
+    let queue = arrived.connected.queue.id;
+    match shared.place(queue) {
+        Some(proxy) => proxy.serve(stream, arrived).await,
         None => {
-            let (Some(queue), Some(head)) = (session.behind.queue().cloned(), session.take_head()) else { return };
-            (Connected { queue, head }, None)
+            let count = |change: isize| shared.io_queues.set(shared.io_queues.get().strict_add_signed(change));
+            let one = isize::from(queue != 0);
+            count(one);
+            LocalQueue::serve(shared, stream, arrived).await;
+            count(-one);
         }
-    };
-    drop(session);
-    shared.deal(stream, left, terms, connected, connect).await;
-}
-
-/// The ICReq, checked before the rest of it is received; or what is wrong with it, and its header.
-async fn initialize(reader: &mut Reader) -> io::Result<Result<Terms, (Fatal, Vec<u8>)>> {
-    let header = reader.array().await?;
-    let common = Header::parse(&header);
-    if let Err(fatal) = Initialize::check_common(kind::IC_REQ, &common) {
-        return Ok(Err((fatal, header.to_vec())));
     }
-    let rest = reader.array().await?;
-    Ok(match Initialize::parse(kind::IC_REQ, &common, &rest) {
-        Ok(request) => Ok(Terms {
-            header_digest: request.digests & 1 != 0,
-            data_digest: request.digests & 2 != 0,
-            alignment: (u32::from(request.alignment) + 1) * 4,
-            r2ts_max: request.limit.saturating_add(1),
-        }),
-        Err(fatal) => Err((fatal, [&header[..], &rest].concat())),
-    })
 }

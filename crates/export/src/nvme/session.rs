@@ -2,16 +2,16 @@
 //!
 //! ```text
 //!   receive:   header -> check -> [room for a command] -> [room for long data in its capsule] -> data -> digest
-//!                CapsuleCmd: goes to what is behind the connection
+//!                CapsuleCmd: goes to the backend
 //!                H2CData: goes to the command that waits for it
-//!   work:      what is behind has a task for each I/O command: room for its payload, R2T, the namespace, the answer
+//!   work:      the backend has a task for each I/O command: room for its payload, R2T, the namespace, the answer
 //!   send:      one task per connection; permits end when the answers have left
 //! ```
 //!
 //! Invariants: receiving waits only for commands that end without anything more of the host, so that the data which
 //! others wait for arrives; the session ends when the commands in flight have ended, however the host behaves.
 //!
-//! Not here: what commands mean ([`Behind`]: `here` and `hand`).
+//! Not here: ICReq and Connect (`arrive`), what commands mean ([`Backend`]: `local` and `worker`).
 
 use std::{
     cell::{Cell, RefCell},
@@ -31,21 +31,21 @@ use super::{
     digest::{DIGEST_BYTES, digest},
     entry::{Cqe, Sqe, io},
     limits::{
-        ASKED_BYTES_MAX, CAPSULE_DATA_FREE, CONNECTION_ALLOWANCE, DRAIN_MILLIS_MAX, QUEUE_ENTRIES_MAX,
-        STALL_SECONDS_MAX, STOP_SEND_SECONDS_MAX, TERM_LINGER_MILLIS,
+        ASKED_BYTES_MAX, CAPSULE_DATA_FREE, CONNECTION_ALLOWANCE, QUEUE_ENTRIES_MAX, STALL_SECONDS_MAX,
+        STOP_SEND_SECONDS_MAX, TERM_LINGER_MILLIS,
     },
     pdu::{self, COMMON_BYTES, Common, DataHeader, Fatal, Fes, Frame, Terms, To, flag, kind},
     status::Status,
     transfer::{Arrived, Next, Transfers},
 };
 use crate::stream::{
-    budget::{Account, Permit},
+    budget::{Budget, Permit},
     outbox::{Message, Outbox},
     pool::Pool,
     progress::{Executing, Progress, Unanswered},
     reader::Reader,
     signal::Signal,
-    workers::Workers,
+    task_pool::TaskPool,
 };
 
 /// With a host that others wait for.
@@ -64,9 +64,9 @@ pub struct FromHost {
     pub begun: Option<Executing>,
 }
 
-/// What is behind a connection: who knows what commands mean.
-pub trait Behind: Sized + 'static {
-    /// An I/O command for a worker.
+/// What is behind a connection: what knows what commands mean.
+pub trait Backend: Sized + 'static {
+    /// An I/O command for a task.
     type Job: 'static;
 
     /// A command has arrived; what came in its capsule is `intact` or not.
@@ -81,12 +81,6 @@ pub trait Behind: Sized + 'static {
         intact: bool,
         permit: Permit,
     ) -> Result<(), End>;
-
-    /// Whether the connection is to go on elsewhere.
-    fn is_leaving(&self) -> bool;
-
-    /// It goes on here for now.
-    fn stays(&self);
 
     /// Data that a command waited for has arrived, and is given to it only then.
     ///
@@ -127,10 +121,10 @@ impl Head {
     }
 }
 
-/// One connection after its ICReq.
-pub struct Session<B: Behind> {
-    pub behind: B,
-    pub account: Account,
+/// One connection that has become a queue.
+pub struct Session<B: Backend> {
+    pub backend: B,
+    pub budget: Budget,
     pub rt: Rt,
     pub stream: Stream,
     progress: Rc<Progress>,
@@ -141,18 +135,15 @@ pub struct Session<B: Behind> {
     to_ask: Rc<Pool>,
     /// Commands whose data has not come whole; the host's queue bounds them.
     fetching: Cell<u16>,
-    /// Nothing before Connect.
-    head: RefCell<Option<Head>>,
+    head: RefCell<Head>,
     in_flight: Cell<u64>,
     has_ended: Cell<bool>,
     ended: Signal,
-    workers: Rc<Workers<B::Job>>,
+    tasks: Rc<TaskPool<B::Job>>,
 }
 
 /// Why the receiving side ends.
 pub enum End {
-    /// The connection goes on elsewhere.
-    Elsewhere,
     /// The stream's end.
     Disconnected,
     /// The host has terminated the connection.
@@ -167,19 +158,19 @@ impl From<std::io::Error> for End {
     }
 }
 
-impl<B: Behind> Session<B> {
+impl<B: Backend> Session<B> {
     pub fn new(
         rt: &Rt,
         stream: &Stream,
-        terms: Terms,
+        (terms, head): (Terms, Head),
         memory: &Rc<Pool>,
         progress: &Rc<Progress>,
-        workers: &Rc<Workers<B::Job>>,
-        behind: B,
+        tasks: &Rc<TaskPool<B::Job>>,
+        backend: B,
     ) -> Rc<Self> {
         Rc::new(Session {
-            behind,
-            account: Account::new(rt, &CONNECTION_ALLOWANCE, memory),
+            backend,
+            budget: Budget::new(rt, &CONNECTION_ALLOWANCE, memory),
             rt: rt.clone(),
             stream: stream.clone(),
             progress: progress.clone(),
@@ -188,22 +179,12 @@ impl<B: Behind> Session<B> {
             transfers: RefCell::new(Transfers::new(terms.r2ts_max)),
             to_ask: Pool::new(ASKED_BYTES_MAX),
             fetching: Cell::new(0),
-            head: RefCell::default(),
+            head: RefCell::new(head),
             in_flight: Cell::new(0),
             has_ended: Cell::new(false),
             ended: Signal::default(),
-            workers: workers.clone(),
+            tasks: tasks.clone(),
         })
-    }
-
-    /// Whether the connection has become a queue.
-    pub fn is_connected(&self) -> bool {
-        self.head.borrow().is_some()
-    }
-
-    /// The connection has become a queue.
-    pub fn connected(&self, head: Head) {
-        assert!(self.head.replace(Some(head)).is_none(), "a connection is connected once");
     }
 
     /// Whether nothing is received any more.
@@ -211,43 +192,24 @@ impl<B: Behind> Session<B> {
         self.has_ended.get()
     }
 
-    /// How far the queue has been taken, for who has it next.
-    pub fn take_head(&self) -> Option<Head> {
-        self.head.take()
-    }
-
-    /// Serves the connection until it ends; what was received and not taken, if it goes on elsewhere: then all that was
-    /// received before has been answered.
-    pub async fn run(self: Rc<Self>, mut reader: Reader) -> Option<Vec<u8>> {
+    /// Answers the Connect command of this identifier, and serves the connection until it ends.
+    pub async fn run(self: Rc<Self>, mut reader: Reader, connect: u16, controller: u16) {
+        self.complete(connect, u64::from(controller), Status::SUCCESS, None);
         let session = self.clone();
         let sender = self.rt.spawn(async move { session.send().await });
         let end = self.receive(&mut reader).await;
-        if let End::Elsewhere = end {
-            self.ended.until(|| self.in_flight.get() == 0).await;
-            self.outbox.close();
-            let mut sender = pin!(sender);
-            // Nobody would see that the host has left: nothing is received.
-            loop {
-                let patience = self.rt.sleep(Duration::from_secs(STOP_SEND_SECONDS_MAX));
-                match select(sender.as_mut(), pin!(patience)).await {
-                    Either::Left(_) => return Some(reader.into_left()),
-                    Either::Right(_) if self.stream.is_closed_by_peer() => self.stream.shutdown(),
-                    Either::Right(_) => {}
-                }
-            }
-        }
         self.leave();
         match &end {
-            End::Elsewhere | End::Disconnected => {}
+            End::Disconnected => {}
             End::Terminated(status) => {
                 let peer = self.stream.peer();
                 let line = || tracing::warn!(peer, status, "nvme: the host terminates the connection");
-                self.behind.say("connections that hosts terminate", line);
+                self.backend.say("connections that hosts terminate", line);
                 self.outbox.discard();
             }
             End::Violation(fatal, header) => {
                 let line = || tracing::warn!(peer = self.stream.peer(), ?fatal, "nvme: terminating the connection");
-                self.behind.say("connections terminated", line);
+                self.backend.say("connections terminated", line);
                 let term = pdu::encode_term(kind::C2H_TERM_REQ, *fatal, header);
                 self.outbox.push(None, |message| message.pieces().extend(term));
                 self.outbox.close();
@@ -264,25 +226,17 @@ impl<B: Behind> Session<B> {
             linger(&self.rt, &mut reader).await;
         }
         self.stream.shutdown();
-        None
     }
 
     /// Commands that wait for data are forgotten.
     fn leave(&self) {
         self.has_ended.set(true);
         self.transfers.borrow_mut().clear();
-        self.behind.leave();
+        self.backend.leave();
     }
 
     async fn receive(self: &Rc<Self>, reader: &mut Reader) -> End {
         loop {
-            // Data that was asked for comes before.
-            if self.behind.is_leaving() && self.fetching.get() == 0 {
-                if Box::pin(self.is_drained()).await {
-                    return End::Elsewhere;
-                }
-                self.behind.stays();
-            }
             let header: [u8; COMMON_BYTES] = match reader.at_hand() {
                 Some(header) => header,
                 None => match reader.array().await {
@@ -292,7 +246,7 @@ impl<B: Behind> Session<B> {
             };
             let common = Common::parse(&header);
             let done = match common.kind {
-                kind::H2C_TERM_REQ => self.terminated(reader, &common).await,
+                kind::H2C_TERM_REQ => Err(terminated(reader, &common).await),
                 _ => match pdu::check(&common, To::Controller, &self.terms) {
                     Ok(frame) if common.kind == kind::CAPSULE_CMD => self.receive_command(reader, &header, frame).await,
                     Ok(frame) => self.receive_data(reader, &header, frame).await,
@@ -305,78 +259,31 @@ impl<B: Behind> Session<B> {
         }
     }
 
-    /// Waits until no command is in flight; not long, since others wait behind.
-    async fn is_drained(&self) -> bool {
-        let patience = self.rt.sleep(Duration::from_millis(DRAIN_MILLIS_MAX));
-        let drained = self.ended.until(|| self.in_flight.get() == 0);
-        matches!(select(pin!(drained), pin!(patience)).await, Either::Left(_))
-    }
-
-    async fn terminated(&self, reader: &mut Reader, common: &Common) -> Result<(), End> {
-        match pdu::check_term(common) {
-            Ok(_) => Err(End::Terminated(pdu::parse_term(&reader.array().await?).0)),
-            Err(fatal) => Err(End::Violation(fatal, common.encode().to_vec())),
-        }
-    }
-
-    /// Receives the rest of a header, and its digest.
-    async fn rest<const N: usize>(&self, reader: &mut Reader, header: &[u8; COMMON_BYTES]) -> Result<[u8; N], End> {
-        let rest: [u8; N] = match reader.at_hand() {
-            Some(rest) => rest,
-            None => reader.array().await?,
-        };
-        if self.terms.header_digest {
-            let received = u32::from_le_bytes(reader.array().await?);
-            let whole = [&header[..], &rest].concat();
-            if received != digest(&whole) {
-                return Err(End::Violation(Fatal { fes: Fes::HeaderDigest, information: received }, whole));
-            }
-        }
-        Ok(rest)
-    }
-
-    /// Receives padding, data and its digest; whether that matched.
-    async fn data(&self, reader: &mut Reader, frame: Frame) -> std::io::Result<(Buf, bool)> {
-        if frame.data == 0 {
-            return Ok((Buf::default(), true));
-        }
-        reader.discard(frame.padding as usize).await?;
-        let data = reader.bytes(frame.data as usize).await?;
-        if !frame.data_digest {
-            return Ok((data, true));
-        }
-        let received: [u8; DIGEST_BYTES] = reader.array().await?;
-        let intact = u32_at(&received, 0) == digest(&data);
-        Ok((data, intact))
-    }
-
     async fn receive_command(
         self: &Rc<Self>,
         reader: &mut Reader,
         header: &[u8; COMMON_BYTES],
         frame: Frame,
     ) -> Result<(), End> {
-        if frame.data > self.behind.capsule_data_max() {
+        if frame.data > self.backend.capsule_data_max() {
             return Err(End::Violation(Fatal { fes: Fes::LimitExceeded, information: 4 }, header.to_vec()));
         }
-        let sqe = Sqe(self.rest(reader, header).await?);
-        let mut permit = match self.account.try_request() {
+        let sqe = Sqe(rest(reader, header, &self.terms).await?);
+        let mut permit = match self.budget.try_request() {
             Some(permit) => permit,
             // What has all the room may be waiting for data, and while nothing is received none comes.
             None if self.fetching.get() > 0 => return Err(self.too_many("commands")),
             // For answers to leave.
-            None => self.account.request().await,
+            None => self.budget.request().await,
         };
         let (data, intact) = if frame.data <= CAPSULE_DATA_FREE {
-            self.data(reader, frame).await?
+            data(reader, frame).await?
         } else {
             // In memory of its own: the future of every command would have room for it.
             Box::pin(self.long_capsule_data(reader, &sqe, frame, &mut permit)).await?
         };
-        if let Some(head) = &mut *self.head.borrow_mut() {
-            head.advance();
-        }
-        self.behind.command(self, &sqe, data.freeze(), intact, permit).await
+        self.head.borrow_mut().advance();
+        self.backend.command(self, &sqe, data.freeze(), intact, permit).await
     }
 
     /// Receives the data in a capsule that is more than every command may have. Room for it is waited for: only for
@@ -390,8 +297,8 @@ impl<B: Behind> Session<B> {
     ) -> Result<(Buf, bool), End> {
         // A compare reads as much.
         let sides = if sqe.opcode() == io::COMPARE { 2 } else { 1 };
-        self.account.payload_of_last(permit, sides * u64::from(frame.data)).await;
-        match self.account.unless_in_the_way(PATIENCE, self.data(reader, frame)).await {
+        self.budget.payload_of_last(permit, sides * u64::from(frame.data)).await;
+        match self.budget.unless_in_the_way(PATIENCE, data(reader, frame)).await {
             Some(received) => Ok(received?),
             None => Err(self.stalled()),
         }
@@ -399,7 +306,7 @@ impl<B: Behind> Session<B> {
 
     fn stalled(&self) -> End {
         let line = || tracing::warn!(peer = self.stream.peer(), "nvme: closing a stalled connection");
-        self.behind.say("stalled connections", line);
+        self.backend.say("stalled connections", line);
         self.give_up();
         End::Disconnected
     }
@@ -410,7 +317,7 @@ impl<B: Behind> Session<B> {
         header: &[u8; COMMON_BYTES],
         frame: Frame,
     ) -> Result<(), End> {
-        let rest = self.rest(reader, header).await?;
+        let rest = rest(reader, header, &self.terms).await?;
         let data_header = DataHeader::parse(&rest);
         let last = header[1] & flag::LAST != 0;
         let violation = |fatal| End::Violation(fatal, [&header[..], &rest].concat());
@@ -419,15 +326,15 @@ impl<B: Behind> Session<B> {
             return Err(violation(Fatal::field(4)));
         }
         self.transfers.borrow().expect(&data_header, frame.data, last).map_err(violation)?;
-        let (part, intact) = self.data(reader, frame).await?;
-        self.behind.may_go_on()?;
+        let (part, intact) = data(reader, frame).await?;
+        self.backend.may_go_on()?;
         let next = self.transfers.borrow_mut().put(&data_header, part, intact);
         match next {
             Next::Wait => {}
             Next::Ask(r2t) => self.ask(&r2t),
             // The command may have been forgotten meanwhile.
             Next::Done(Arrived { data, intact, owner }) => {
-                if owner.send(FromHost { data, intact, begun: self.behind.begins() }).is_ok() {
+                if owner.send(FromHost { data, intact, begun: self.backend.begins() }).is_ok() {
                     self.fetching.set(self.fetching.get() - 1);
                 }
             }
@@ -455,7 +362,7 @@ impl<B: Behind> Session<B> {
             }
         }
         self.in_flight.set(self.in_flight.get() + 1);
-        self.workers.begin(&self.rt, job, work);
+        self.tasks.begin(&self.rt, job, work);
         Ok(())
     }
 
@@ -486,7 +393,7 @@ impl<B: Behind> Session<B> {
             r2ts.iter().for_each(|r2t| self.ask(r2t));
             arrived.await.ok()
         };
-        let arrived = self.account.unless_in_the_way(PATIENCE, arriving).await;
+        let arrived = self.budget.unless_in_the_way(PATIENCE, arriving).await;
         if !matches!(arrived, Some(Some(_))) {
             self.fetching.set(self.fetching.get() - 1);
         }
@@ -510,7 +417,7 @@ impl<B: Behind> Session<B> {
     async fn send(&self) {
         while let Some(batch) = self.outbox.batch().await {
             let sending = self.stream.send_all(batch.parts);
-            let sent = self.account.unless_in_the_way(PATIENCE, sending).await;
+            let sent = self.budget.unless_in_the_way(PATIENCE, sending).await;
             if !matches!(sent, Some(Ok(()))) {
                 // The host is gone or stalls: nothing more can be answered, and the receiving side ends too.
                 self.stream.shutdown();
@@ -541,7 +448,7 @@ impl<B: Behind> Session<B> {
     pub fn send_data(&self, command: u16, data: Vec<Bytes>, hold: Hold) {
         let bytes: usize = data.iter().map(Bytes::len).sum();
         let header = DataHeader { command, tag: 0, offset: 0, length: bytes as u32 };
-        let alone = self.head.borrow().as_ref().is_some_and(|head| head.at.is_none());
+        let alone = self.head.borrow().at.is_none();
         let flags = if alone { flag::LAST | flag::SUCCESS } else { flag::LAST };
         self.outbox.push(hold, |message| {
             self.append(message, kind::C2H_DATA, flags, &header.encode(), data);
@@ -558,7 +465,7 @@ impl<B: Behind> Session<B> {
 
     fn respond(&self, message: &mut Message, command: u16, result: u64, status: Status) {
         // FFFFh in the answer to Connect when there is no flow control, reserved later.
-        let head = self.head.borrow().as_ref().map_or(0, |head| head.at.unwrap_or(0xffff));
+        let head = self.head.borrow().at.unwrap_or(0xffff);
         let cqe = Cqe { result, head, command, status };
         self.append(message, kind::CAPSULE_RESP, 0, &cqe.encode(), Vec::new());
     }
@@ -566,6 +473,49 @@ impl<B: Behind> Session<B> {
     fn append(&self, message: &mut Message, kind: u8, flags: u8, specific: &[u8], data: Vec<Bytes>) {
         pdu::append(message, kind, flags, specific, data, To::Host, &self.terms);
     }
+}
+
+/// The end of a connection that its host terminates.
+pub async fn terminated(reader: &mut Reader, common: &Common) -> End {
+    match pdu::check_term(common) {
+        Ok(_) => reader.array().await.map_or_else(End::from, |rest| End::Terminated(pdu::parse_term(&rest).0)),
+        Err(fatal) => End::Violation(fatal, common.encode().to_vec()),
+    }
+}
+
+/// Receives the rest of a header, and its digest.
+pub async fn rest<const N: usize>(
+    reader: &mut Reader,
+    header: &[u8; COMMON_BYTES],
+    terms: &Terms,
+) -> Result<[u8; N], End> {
+    let rest: [u8; N] = match reader.at_hand() {
+        Some(rest) => rest,
+        None => reader.array().await?,
+    };
+    if terms.header_digest {
+        let received = u32::from_le_bytes(reader.array().await?);
+        let whole = [&header[..], &rest].concat();
+        if received != digest(&whole) {
+            return Err(End::Violation(Fatal { fes: Fes::HeaderDigest, information: received }, whole));
+        }
+    }
+    Ok(rest)
+}
+
+/// Receives padding, data and its digest; whether that matched.
+pub async fn data(reader: &mut Reader, frame: Frame) -> std::io::Result<(Buf, bool)> {
+    if frame.data == 0 {
+        return Ok((Buf::default(), true));
+    }
+    reader.discard(frame.padding as usize).await?;
+    let data = reader.bytes(frame.data as usize).await?;
+    if !frame.data_digest {
+        return Ok((data, true));
+    }
+    let received: [u8; DIGEST_BYTES] = reader.array().await?;
+    let intact = u32_at(&received, 0) == digest(&data);
+    Ok((data, intact))
 }
 
 /// Taken from a terminated host at once.

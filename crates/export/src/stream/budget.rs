@@ -26,7 +26,7 @@ pub struct Allowance {
 }
 
 /// What one connection may hold.
-pub struct Account {
+pub struct Budget {
     requests: Rc<Pool>,
     bytes: Rc<Pool>,
     own: Rc<Pool>,
@@ -34,12 +34,12 @@ pub struct Account {
     shared: Rc<Pool>,
     borrowed: Rc<Cell<u64>>,
     rt: Rt,
-    deaf: Deaf,
+    not_receiving: NotReceiving,
 }
 
 /// For how long nothing was received because of ourselves: a peer cannot be blamed for that.
 #[derive(Default)]
-struct Deaf {
+struct NotReceiving {
     before: Cell<Duration>,
     since: Cell<Option<Nanos>>,
 }
@@ -47,17 +47,17 @@ struct Deaf {
 /// What one request holds.
 pub struct Permit {
     _request: Loan,
-    _payload: Option<Payload>,
+    _payload: Option<PayloadPermit>,
 }
 
-struct Payload {
+struct PayloadPermit {
     /// None for what comes from the reserve.
     _within_connection: Option<Loan>,
     _memory: Loan,
     _borrowed: Option<Borrowed>,
 }
 
-/// Counts what an account has taken of the shared memory.
+/// Counts what a budget has taken of the shared memory.
 struct Borrowed {
     total: Rc<Cell<u64>>,
     bytes: u64,
@@ -81,10 +81,10 @@ fn memory_of(bytes: u64) -> u64 {
     Buf::memory_of(bytes as usize) as u64
 }
 
-impl Account {
-    /// An account beside others that use `shared`.
+impl Budget {
+    /// A budget beside others that use `shared`.
     pub fn new(rt: &Rt, allowance: &Allowance, shared: &Rc<Pool>) -> Self {
-        Account {
+        Budget {
             requests: Pool::new(allowance.requests),
             bytes: Pool::new(allowance.bytes),
             own: Pool::new(allowance.own_bytes),
@@ -92,7 +92,7 @@ impl Account {
             shared: shared.clone(),
             borrowed: Rc::default(),
             rt: rt.clone(),
-            deaf: Deaf::default(),
+            not_receiving: NotReceiving::default(),
         }
     }
 
@@ -117,7 +117,8 @@ impl Account {
             Some(own) => (own, None),
             None => (self.shared.take(bytes).await, Some(Borrowed::new(&self.borrowed, bytes))),
         };
-        permit._payload = Some(Payload { _within_connection: within_connection, _memory: memory, _borrowed: borrowed });
+        permit._payload =
+            Some(PayloadPermit { _within_connection: within_connection, _memory: memory, _borrowed: borrowed });
     }
 
     /// Room for all the payload of a request that waits for nothing more of its peer once its data is received: what is
@@ -129,29 +130,29 @@ impl Account {
         let payload = match self.try_payload(bytes) {
             Some(payload) => payload,
             None => {
-                self.deaf.since.set(Some(self.rt.now()));
+                self.not_receiving.since.set(Some(self.rt.now()));
                 let reserve = self.reserve.take(bytes).await;
-                self.deaf.before.set(self.deaf());
-                self.deaf.since.set(None);
-                Payload { _within_connection: None, _memory: reserve, _borrowed: None }
+                self.not_receiving.before.set(self.not_receiving());
+                self.not_receiving.since.set(None);
+                PayloadPermit { _within_connection: None, _memory: reserve, _borrowed: None }
             }
         };
         permit._payload = Some(payload);
     }
 
     /// For how long nothing was received because of ourselves.
-    fn deaf(&self) -> Duration {
-        let now = self.deaf.since.get().map_or(Duration::ZERO, |since| self.rt.now() - since);
-        self.deaf.before.get() + now
+    fn not_receiving(&self) -> Duration {
+        let now = self.not_receiving.since.get().map_or(Duration::ZERO, |since| self.rt.now() - since);
+        self.not_receiving.before.get() + now
     }
 
-    fn try_payload(&self, bytes: u64) -> Option<Payload> {
+    fn try_payload(&self, bytes: u64) -> Option<PayloadPermit> {
         let within_connection = Some(self.bytes.try_take(bytes)?);
         let (memory, borrowed) = match self.own.try_take(bytes) {
             Some(own) => (own, None),
             None => (self.shared.try_take(bytes)?, Some(Borrowed::new(&self.borrowed, bytes))),
         };
-        Some(Payload { _within_connection: within_connection, _memory: memory, _borrowed: borrowed })
+        Some(PayloadPermit { _within_connection: within_connection, _memory: memory, _borrowed: borrowed })
     }
 
     /// Whether another connection waits for memory that this one holds.
@@ -169,11 +170,11 @@ impl Account {
         }
         let mut left = patience;
         loop {
-            let deaf = self.deaf();
+            let not_receiving = self.not_receiving();
             if let Either::Left((done, _)) = select(work.as_mut(), pin!(self.rt.sleep(left))).await {
                 return Some(done);
             }
-            left = self.deaf() - deaf;
+            left = self.not_receiving() - not_receiving;
             if left.is_zero() {
                 if self.is_in_the_way() {
                     return None;
@@ -204,10 +205,10 @@ mod tests {
     #[test]
     fn a_connection_is_in_the_way_only_with_shared_memory() {
         let (rt, shared) = (Rt::modelled(1), Pool::new(SHARED));
-        let [a, b, c] = std::array::from_fn(|_| Account::new(&rt, &ALLOWANCE, &shared));
-        let take = |account: &Account, bytes| {
-            let Poll::Ready(mut permit) = poll(pin!(account.request())) else { panic!("a free slot") };
-            let done = poll(pin!(account.payload(&mut permit, bytes))).is_ready();
+        let [a, b, c] = std::array::from_fn(|_| Budget::new(&rt, &ALLOWANCE, &shared));
+        let take = |budget: &Budget, bytes| {
+            let Poll::Ready(mut permit) = poll(pin!(budget.request())) else { panic!("a free slot") };
+            let done = poll(pin!(budget.payload(&mut permit, bytes))).is_ready();
             (permit, done)
         };
         let (small, done) = take(&a, 4096);
@@ -230,10 +231,10 @@ mod tests {
     #[test]
     fn requests_that_wait_for_nothing_more_have_a_reserve() {
         let shared = Pool::new(SHARED);
-        let account = Account::new(&Rt::modelled(1), &ALLOWANCE, &shared);
+        let budget = Budget::new(&Rt::modelled(1), &ALLOWANCE, &shared);
         let take = || {
-            let Poll::Ready(mut permit) = poll(pin!(account.request())) else { panic!("a free slot") };
-            let done = poll(pin!(account.payload_of_last(&mut permit, 1 << 20))).is_ready();
+            let Poll::Ready(mut permit) = poll(pin!(budget.request())) else { panic!("a free slot") };
+            let done = poll(pin!(budget.payload_of_last(&mut permit, 1 << 20))).is_ready();
             done.then_some(permit)
         };
         let all = shared.try_take(SHARED).unwrap();
@@ -241,7 +242,7 @@ mod tests {
         assert!(take().is_none(), "then such requests wait for each other");
         drop(reserved);
         let mut reserved = take().unwrap();
-        assert!(poll(pin!(account.payload(&mut reserved, 64 << 20))).is_ready(), "it has all it needs");
+        assert!(poll(pin!(budget.payload(&mut reserved, 64 << 20))).is_ready(), "it has all it needs");
         drop((own, reserved, all));
         assert!(shared.try_take(SHARED).is_some());
     }
@@ -252,11 +253,11 @@ mod tests {
         let rt = Rt::modelled(1);
         rt.block_on(async {
             let shared = Pool::new(SHARED);
-            let stalled = Rc::new(Account::new(&rt, &ALLOWANCE, &shared));
+            let stalled = Rc::new(Budget::new(&rt, &ALLOWANCE, &shared));
             let mut held = stalled.request().await;
             stalled.payload(&mut held, 32 << 20).await;
-            let account = stalled.clone();
-            let waiting = rt.spawn(async move { account.unless_in_the_way(PATIENCE, pending::<()>()).await });
+            let budget = stalled.clone();
+            let waiting = rt.spawn(async move { budget.unless_in_the_way(PATIENCE, pending::<()>()).await });
             rt.sleep(Duration::from_secs(3600)).await;
             assert!(!waiting.is_finished(), "nobody waits for its memory");
 
@@ -278,29 +279,29 @@ mod tests {
         let rt = Rt::modelled(1);
         rt.block_on(async {
             let shared = Pool::new(SHARED);
-            let account = Rc::new(Account::new(&rt, &ALLOWANCE, &shared));
-            let mut asking = account.request().await;
-            account.payload(&mut asking, 32 << 20).await;
+            let budget = Rc::new(Budget::new(&rt, &ALLOWANCE, &shared));
+            let mut asking = budget.request().await;
+            budget.payload(&mut asking, 32 << 20).await;
             let _others = shared.try_take(SHARED - (32 << 20)).unwrap();
             let contended = shared.clone();
             rt.spawn(async move { drop(contended.take(1).await) }).detach();
-            let (mut own, mut reserved) = (account.request().await, account.request().await);
-            account.payload_of_last(&mut own, 1 << 20).await;
-            account.payload_of_last(&mut reserved, 1 << 20).await;
+            let (mut own, mut reserved) = (budget.request().await, budget.request().await);
+            budget.payload_of_last(&mut own, 1 << 20).await;
+            budget.payload_of_last(&mut reserved, 1 << 20).await;
 
-            let waiting = account.clone();
+            let waiting = budget.clone();
             let asked = rt.spawn(async move { waiting.unless_in_the_way(PATIENCE, pending::<()>()).await });
             rt.sleep(PATIENCE / 2).await;
-            let deaf = async {
-                let mut last = account.request().await;
-                account.payload_of_last(&mut last, 1 << 20).await;
+            let not_receiving = async {
+                let mut last = budget.request().await;
+                budget.payload_of_last(&mut last, 1 << 20).await;
             };
             let slow = async {
                 rt.sleep(10 * PATIENCE).await;
                 drop(reserved);
             };
             let since = rt.now();
-            futures::join!(deaf, slow);
+            futures::join!(not_receiving, slow);
             assert!(!asked.is_finished(), "nothing was received");
             assert_eq!(asked.await, None);
             let blamed = rt.now() - since - 10 * PATIENCE;
@@ -311,9 +312,9 @@ mod tests {
     #[test]
     fn memory_is_counted_as_it_is_taken() {
         let shared = Pool::new(SHARED);
-        let account = Account::new(&Rt::modelled(1), &ALLOWANCE, &shared);
-        let Poll::Ready(mut permit) = poll(pin!(account.request())) else { panic!("a free slot") };
-        assert!(poll(pin!(account.payload(&mut permit, (1 << 20) + 512))).is_ready());
+        let budget = Budget::new(&Rt::modelled(1), &ALLOWANCE, &shared);
+        let Poll::Ready(mut permit) = poll(pin!(budget.request())) else { panic!("a free slot") };
+        assert!(poll(pin!(budget.payload(&mut permit, (1 << 20) + 512))).is_ready());
         assert!(shared.try_take(SHARED - (2 << 20) + 1).is_none());
         assert!(shared.try_take(SHARED - (2 << 20)).is_some());
     }
@@ -322,12 +323,12 @@ mod tests {
     fn work_that_ends_is_not_disturbed() {
         let rt = Rt::modelled(1);
         rt.block_on(async {
-            let account = Account::new(&rt, &ALLOWANCE, &Pool::new(SHARED));
+            let budget = Budget::new(&rt, &ALLOWANCE, &Pool::new(SHARED));
             let slow = async {
                 rt.sleep(Duration::from_secs(1000)).await;
                 7
             };
-            assert_eq!(account.unless_in_the_way(PATIENCE, slow).await, Some(7));
+            assert_eq!(budget.unless_in_the_way(PATIENCE, slow).await, Some(7));
         });
     }
 }

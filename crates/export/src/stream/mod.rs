@@ -11,4 +11,4 @@ pub mod progress;
 pub mod rare;
 pub mod reader;
 pub mod signal;
-pub mod workers;
+pub mod task_pool;

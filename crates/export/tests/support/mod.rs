@@ -7,7 +7,7 @@ pub mod nvme;
 use std::{cell::Cell, cell::RefCell, collections::VecDeque, future::poll_fn, rc::Rc, task::Poll, task::Waker};
 
 use export::{
-    Exports, Extent, Fault, Memory, Namespace, NamespaceInfo,
+    Answer, Exports, Fault, Memory, Namespace, NamespaceInfo, Request,
     nbd::{Server, client::Client, client::Wishes, wire},
 };
 use rt::{
@@ -89,37 +89,27 @@ impl Namespace for Puppet {
         self.memory.info()
     }
 
-    async fn read(&self, offset: u64, bytes: u32) -> Result<Vec<Bytes>, Fault> {
-        self.enter(format!("read {offset} {bytes}")).await?;
-        let whole = self.memory.read(offset, bytes).await?.remove(0);
-        // In two parts, as an array would.
-        let half = whole.len() / 2;
-        Ok(vec![whole.slice(0..half), whole.slice(half..whole.len())])
-    }
-
-    async fn write(&self, offset: u64, data: Bytes, fua: bool) -> Result<(), Fault> {
-        self.enter(format!("write {offset} {} {fua}", data.len())).await?;
-        self.memory.write(offset, data, fua).await
-    }
-
-    async fn flush(&self) -> Result<(), Fault> {
-        self.enter("flush".to_owned()).await?;
-        self.memory.flush().await
-    }
-
-    async fn write_zeroes(&self, offset: u64, bytes: u64, may_deallocate: bool, fua: bool) -> Result<(), Fault> {
-        self.enter(format!("write_zeroes {offset} {bytes} {may_deallocate} {fua}")).await?;
-        self.memory.write_zeroes(offset, bytes, may_deallocate, fua).await
-    }
-
-    async fn deallocate(&self, offset: u64, bytes: u64, fua: bool) -> Result<(), Fault> {
-        self.enter(format!("deallocate {offset} {bytes} {fua}")).await?;
-        self.memory.deallocate(offset, bytes, fua).await
-    }
-
-    async fn extents(&self, offset: u64, bytes: u64, at_most: usize) -> Result<Vec<Extent>, Fault> {
-        self.enter(format!("extents {offset} {bytes} {at_most}")).await?;
-        self.memory.extents(offset, bytes, at_most).await
+    async fn submit(&self, request: Request) -> Result<Answer, Fault> {
+        self.enter(match &request {
+            Request::Read { offset, bytes } => format!("read {offset} {bytes}"),
+            Request::Write { offset, data, fua } => format!("write {offset} {} {fua}", data.len()),
+            Request::Flush => "flush".to_owned(),
+            Request::WriteZeroes { offset, bytes, may_deallocate, fua } => {
+                format!("write_zeroes {offset} {bytes} {may_deallocate} {fua}")
+            }
+            Request::Deallocate { offset, bytes, fua } => format!("deallocate {offset} {bytes} {fua}"),
+            Request::Extents { offset, bytes, at_most } => format!("extents {offset} {bytes} {at_most}"),
+        })
+        .await?;
+        Ok(match self.memory.submit(request).await? {
+            Answer::Data(mut parts) => {
+                let whole = parts.remove(0);
+                // In two parts, as an array would.
+                let half = whole.len() / 2;
+                Answer::Data(vec![whole.slice(0..half), whole.slice(half..whole.len())])
+            }
+            answer @ (Answer::Done | Answer::Extents(_)) => answer,
+        })
     }
 }
 
@@ -276,7 +266,7 @@ pub fn option_bytes(option: u32, data: &[u8]) -> Vec<u8> {
 }
 
 pub fn request_bytes(kind: u16, flags: u16, cookie: u64, offset: u64, length: u32) -> Vec<u8> {
-    export::nbd::request::Request { flags, kind, cookie, offset, length }.encode().to_vec()
+    export::nbd::request::WireRequest { flags, kind, cookie, offset, length }.encode().to_vec()
 }
 
 pub fn pattern(seed: u8, bytes: usize) -> Bytes {

@@ -1,12 +1,9 @@
 //! An NVMe/TCP server on loopback, with one subsystem of one namespace that can be held and broken.
 
-use std::{
-    rc::{Rc, Weak},
-    time::Duration,
-};
+use std::rc::Rc;
 
 use export::{
-    Extent, ExtentState, Fault, Namespace, NamespaceInfo,
+    Answer, Extent, ExtentState, Fault, Namespace, NamespaceInfo, Request,
     nvme::{
         Access, Deal, Server, Status, SubsystemList,
         client::{Disk, Error, Host, Link, Wishes},
@@ -16,7 +13,7 @@ use export::{
     },
 };
 use rt::{
-    Bytes, Rt,
+    Rt,
     net::{Addr, Stream},
 };
 
@@ -25,8 +22,8 @@ use super::{Puppet, Raw};
 /// The subsystem.
 pub const NQN: &str = "nqn.2014-08.org.nvmexpress:uuid:6ad2cbb1-2f38-4d26-9f3f-6c1e6d4f6a55";
 
-/// Hands, and when I/O queues are dealt to them.
-pub const WAYS: [(usize, Deal); 3] = [(0, Deal::AtConnect), (2, Deal::AtConnect), (2, Deal::WhenAsked)];
+/// Workers, and which I/O queues are dealt to them.
+pub const WAYS: [(usize, Deal); 3] = [(0, Deal::ToOthers), (2, Deal::ToOthers), (2, Deal::ByLoad)];
 
 /// A runtime, a server and where it listens.
 pub struct Target {
@@ -40,26 +37,22 @@ pub struct Target {
 impl Target {
     /// A subsystem that every host may use, with this namespace as number 1.
     pub fn new(puppet: Puppet) -> Target {
-        Target::with(puppet, Access::Any, (0, Deal::AtConnect))
+        Target::with(puppet, Access::Any, (0, Deal::ToOthers))
     }
 
-    /// With I/O queues dealt to so many hands, or with none; hands have no threads of their own here. Those that are dealt
-    /// when asked for are asked for again and again.
-    pub fn with(puppet: Puppet, access: Access, (hands, deal): (usize, Deal)) -> Target {
+    /// With I/O queues dealt to so many workers, or with none; workers have no threads of their own here.
+    pub fn with(puppet: Puppet, access: Access, (workers, deal): (usize, Deal)) -> Target {
         let rt = Rt::real().unwrap();
         let list = SubsystemList::default();
         list.add(NQN, access);
         list.attach(NQN, 1, puppet.clone());
         let any_port = "tcp:127.0.0.1:0".parse().unwrap();
         let any_port = std::slice::from_ref(&any_port);
-        let (server, hands) = Server::dealing(&rt, list.clone(), any_port, &[], (hands, deal)).unwrap();
+        let (server, workers) = Server::dealing(&rt, list.clone(), any_port, &[], (workers, deal)).unwrap();
         let server = Rc::new(server);
-        if deal == Deal::WhenAsked {
-            rt.spawn(relieve(rt.clone(), Rc::downgrade(&server))).detach();
-        }
-        for hand in hands {
-            let of_hand = rt.clone();
-            rt.spawn(async move { hand.serve(&of_hand).await }).detach();
+        for worker in workers {
+            let of_worker = rt.clone();
+            rt.spawn(async move { worker.serve(&of_worker).await }).detach();
         }
         let address = server.local_addrs()[0].clone();
         Target { rt, list, server, address, puppet }
@@ -105,17 +98,8 @@ impl Target {
     }
 }
 
-/// Moves queues away as soon as they are used.
-async fn relieve(rt: Rt, server: Weak<Server<SubsystemList<Puppet>>>) {
-    while let Some(server) = server.upgrade() {
-        server.relieve(1);
-        drop(server);
-        rt.sleep(Duration::from_micros(300)).await;
-    }
-}
-
-/// Runs a test on a server with a puppet of 64 MiB: once with all connections on one thread, once with I/O queues dealt,
-/// once with queues that move while they are used.
+/// Runs a test on a server with a puppet of 64 MiB: once with all connections on one thread, once with all I/O queues dealt,
+/// once with all but one.
 pub fn with_target(test: impl AsyncFn(Rc<Target>)) {
     for way in WAYS {
         let target = Rc::new(Target::with(Puppet::new("vol", 64 << 20), Access::Any, way));
@@ -203,39 +187,36 @@ impl Namespace for RemoteDisk {
         }
     }
 
-    async fn read(&self, offset: u64, bytes: u32) -> Result<Vec<Bytes>, Fault> {
-        let mut parts = Vec::new();
-        for (at, n) in pieces(offset, u64::from(bytes)) {
-            parts.push(self.disk.read(at, n as u32).await.map_err(fault)?);
+    async fn submit(&self, request: Request) -> Result<Answer, Fault> {
+        match request {
+            Request::Read { offset, bytes } => {
+                let mut parts = Vec::new();
+                for (at, n) in pieces(offset, u64::from(bytes)) {
+                    parts.push(self.disk.read(at, n as u32).await.map_err(fault)?);
+                }
+                return Ok(Answer::Data(parts));
+            }
+            Request::Write { offset, data, fua } => {
+                for (at, n) in pieces(offset, data.len() as u64) {
+                    let from = (at - offset) as usize;
+                    self.disk.write(at, data.slice(from..from + n as usize), fua).await.map_err(fault)?;
+                }
+            }
+            Request::Flush => self.disk.flush().await.map_err(fault)?,
+            Request::WriteZeroes { offset, bytes, may_deallocate, fua } => {
+                self.disk.write_zeroes(offset, bytes, may_deallocate, fua).await.map_err(fault)?;
+            }
+            Request::Deallocate { offset, bytes, .. } => {
+                self.disk.deallocate(&[(offset, bytes)]).await.map_err(fault)?
+            }
+            // The protocol does not tell.
+            Request::Extents { offset, bytes, .. } => match offset.checked_add(bytes) {
+                Some(end) if end <= self.disk.bytes => {
+                    return Ok(Answer::Extents(vec![Extent { bytes, state: ExtentState::Allocated }]));
+                }
+                _ => return Err(Fault::OutOfRange),
+            },
         }
-        Ok(parts)
-    }
-
-    async fn write(&self, offset: u64, data: Bytes, fua: bool) -> Result<(), Fault> {
-        for (at, n) in pieces(offset, data.len() as u64) {
-            let from = (at - offset) as usize;
-            self.disk.write(at, data.slice(from..from + n as usize), fua).await.map_err(fault)?;
-        }
-        Ok(())
-    }
-
-    async fn flush(&self) -> Result<(), Fault> {
-        self.disk.flush().await.map_err(fault)
-    }
-
-    async fn write_zeroes(&self, offset: u64, bytes: u64, may_deallocate: bool, fua: bool) -> Result<(), Fault> {
-        self.disk.write_zeroes(offset, bytes, may_deallocate, fua).await.map_err(fault)
-    }
-
-    async fn deallocate(&self, offset: u64, bytes: u64, _fua: bool) -> Result<(), Fault> {
-        self.disk.deallocate(&[(offset, bytes)]).await.map_err(fault)
-    }
-
-    /// The protocol does not tell.
-    async fn extents(&self, offset: u64, bytes: u64, _at_most: usize) -> Result<Vec<Extent>, Fault> {
-        match offset.checked_add(bytes) {
-            Some(end) if end <= self.disk.bytes => Ok(vec![Extent { bytes, state: ExtentState::Allocated }]),
-            _ => Err(Fault::OutOfRange),
-        }
+        Ok(Answer::Done)
     }
 }

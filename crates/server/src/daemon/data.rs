@@ -3,15 +3,13 @@
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::future::Future;
-use std::pin::Pin;
 use std::rc::{Rc, Weak};
 use std::time::Duration;
 
 use array::whole::Roster;
 use export::nbd::Dealer;
 use export::nvme::Server;
-use rt::MailSender;
-use tokio::sync::oneshot;
+use rt::cross::Submitter;
 use uuid::Uuid;
 
 use super::alarms::watch;
@@ -25,9 +23,6 @@ use crate::placement::Machine;
 use crate::subsystem::ExportedSubsystems;
 use crate::view::{Absent, Placement};
 use crate::{Kind, Problem};
-
-/// Work for the data thread. It makes a task there.
-pub type Letter = Box<dyn FnOnce(Rc<Data>) -> Pin<Box<dyn Future<Output = ()>>> + Send>;
 
 /// Lists clients.
 pub type ListClients = Box<dyn Fn() -> Vec<export::Client>>;
@@ -229,7 +224,7 @@ fn or_none(names: &[&str]) -> String {
 
 /// The way to the data thread from any other.
 #[derive(Clone)]
-pub struct DataHandle(pub MailSender<Letter>);
+pub struct DataHandle(pub Submitter<Rc<Data>>);
 
 impl DataHandle {
     /// Runs `verb` on the data thread and waits for its answer. The verb runs to its end also when nobody waits any
@@ -243,18 +238,7 @@ impl DataHandle {
         F: FnOnce(Rc<Data>) -> Fut + Send + 'static,
         Fut: Future<Output = Result<T, Problem>> + 'static,
     {
-        let (answer, wait) = oneshot::channel();
-        let letter: Letter = Box::new(move |data| {
-            Box::pin(async move {
-                // Nobody waits for the answer when the client has gone.
-                let _ = answer.send(verb(data).await);
-            })
-        });
-        if self.0.send(letter)
-            && let Ok(result) = wait.await
-        {
-            return result;
-        }
-        Err(Problem::failed("the request", "this Ashlar is stopping", "send it again once it runs"))
+        let stopping = || Problem::failed("the request", "this Ashlar is stopping", "send it again once it runs");
+        self.0.submit(verb).await.unwrap_or_else(|| Err(stopping()))
     }
 }

@@ -5,7 +5,7 @@ use std::pin::pin;
 use std::rc::Rc;
 use std::time::Duration;
 
-use export::nbd::{Dealer, Hand, Server};
+use export::nbd::{Dealer, Server, Worker};
 use futures::future::{Either, select};
 use rt::Rt;
 use rt::net::Addr;
@@ -13,14 +13,14 @@ use rustix::io::Errno;
 
 use super::Data;
 use crate::Problem;
-use crate::board::NearDirectory;
 use crate::cores::{Core, Cores};
 use crate::namespace::All;
+use crate::routing::RoutedDirectory;
 
 /// The NBD server.
 pub enum Exports {
     /// On the data core.
-    Here(Rc<Server<All>>),
+    Local(Rc<Server<All>>),
     /// On cores of their own.
     Dealt(Rc<Dealer>),
 }
@@ -112,7 +112,7 @@ pub fn refuse_impossible(addresses: &[Addr], what: &str, flag: &str) -> Result<(
 }
 
 /// A killed server's sockets answer for some milliseconds after its end, until the kernel has taken its ring down.
-pub(super) const DYING_SERVER: Duration = Duration::from_secs(5);
+const DYING_SERVER: Duration = Duration::from_secs(5);
 
 /// What is to be said of open addresses.
 fn insecure_text(open: &[String]) -> Option<String> {
@@ -130,7 +130,7 @@ impl Data {
 }
 
 /// Starts what listens.
-async fn patiently<T>(rt: &Rt, start: impl Fn() -> io::Result<T>) -> io::Result<T> {
+pub(super) async fn patiently<T>(rt: &Rt, start: impl Fn() -> io::Result<T>) -> io::Result<T> {
     let begun = rt.now();
     loop {
         match start() {
@@ -164,17 +164,17 @@ impl Exports {
             let listed = Rc::downgrade(&server);
             *data.nbd_clients.borrow_mut() =
                 Some(Box::new(move || listed.upgrade().map(|server| server.clients()).unwrap_or_default()));
-            (Exports::Here(server), bound, String::new())
+            (Exports::Local(server), bound, String::new())
         } else {
             let start = || Dealer::start(rt, &exported, addresses, cores.count());
-            let (dealer, hands) = patiently(rt, start).await.map_err(no_listening)?;
-            let by = format!(", by {} cores", hands.len());
-            let serve = |hand: Hand| {
-                async move |Core { rt, board }: Core| {
-                    hand.serve_by(&rt, |data_core| NearDirectory { data_core, board }).await;
+            let (dealer, workers) = patiently(rt, start).await.map_err(no_listening)?;
+            let by = format!(", by {} cores", workers.len());
+            let serve = |worker: Worker| {
+                async move |Core { rt, routes }: Core| {
+                    worker.serve_by(&rt, |data_core| RoutedDirectory { data_core, routes }).await;
                 }
             };
-            cores.begin(hands.into_iter().map(serve).collect());
+            cores.begin(workers.into_iter().map(serve).collect());
             let (bound, dealer) = (dealer.local_addrs().to_vec(), Rc::new(dealer));
             let listed = Rc::downgrade(&dealer);
             *data.nbd_clients.borrow_mut() =
@@ -195,7 +195,7 @@ impl Exports {
     pub async fn stop(self, rt: &Rt, patience: Duration) -> bool {
         let stopped = async {
             match &self {
-                Exports::Here(server) => server.stop().await,
+                Exports::Local(server) => server.stop().await,
                 Exports::Dealt(dealer) => dealer.stop().await,
             }
         };

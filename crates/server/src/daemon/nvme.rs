@@ -10,11 +10,11 @@ use std::time::Duration;
 use export::nvme::entry::is_nqn;
 use export::nvme::{self, Server};
 use futures::future::{Either, select};
+use rt::Rt;
 use rt::net::Addr;
-use rt::{Rt, Task};
 
 use super::Data;
-use super::exports::DYING_SERVER;
+use super::exports::patiently;
 use crate::Problem;
 use crate::config::Deal;
 use crate::cores::{Core, Cores};
@@ -29,7 +29,7 @@ pub struct NvmeSettings {
     pub advertise: Vec<String>,
     /// Who may use what.
     pub access: AccessRules,
-    /// When I/O queues get a core of their own, where there is one.
+    /// Which core serves I/O queues, where there are several.
     pub deal: Deal,
 }
 
@@ -99,7 +99,6 @@ fn check_rule(rule: &Rule) -> Result<(), Problem> {
 /// The NVMe/TCP server, if there is one.
 pub struct Nvme {
     server: Option<Rc<Server<ExportedSubsystems>>>,
-    relief: Option<Task<()>>,
 }
 
 impl Nvme {
@@ -109,75 +108,42 @@ impl Nvme {
     /// When one is taken.
     pub async fn listen(data: &Rc<Data>, wishes: Wishes, cores: &Cores) -> Result<(Nvme, String), Problem> {
         if wishes.addresses.is_empty() {
-            return Ok((Nvme { server: None, relief: None }, "off".to_owned()));
+            return Ok((Nvme { server: None }, "off".to_owned()));
         }
         let rt = &data.world.rt;
-        let begun = rt.now();
         let deal = match wishes.deal {
-            Deal::Connect => nvme::Deal::AtConnect,
-            Deal::Load => nvme::Deal::WhenAsked,
+            Deal::Connect => nvme::Deal::ToOthers,
+            Deal::Load => nvme::Deal::ByLoad,
         };
-        let (server, hands) = loop {
+        let start = || {
             let subsystems = ExportedSubsystems { all: data.exported(), access: wishes.access.clone() };
-            match Server::dealing(rt, subsystems, &wishes.addresses, &wishes.advertise, (cores.count(), deal)) {
-                Ok(started) => break started,
-                Err(e) if e.kind() == std::io::ErrorKind::AddrInUse && rt.now() - begun < DYING_SERVER => {
-                    rt.sleep(Duration::from_millis(20)).await;
-                }
-                Err(e) => return Err(cannot_listen(&wishes.addresses, &e)),
-            }
+            Server::dealing(rt, subsystems, &wishes.addresses, &wishes.advertise, (cores.count(), deal))
         };
+        let (server, workers) = patiently(rt, start).await.map_err(|e| cannot_listen(&wishes.addresses, &e))?;
         let names: Vec<String> = server.local_addrs().iter().map(ToString::to_string).collect();
         let mut detail = names.join(", ");
-        if !hands.is_empty() {
-            let when = if wishes.deal == Deal::Load { " as the load asks" } else { "" };
-            let _infallible = write!(detail, ", I/O queues by {} cores{when}", hands.len());
+        if !workers.is_empty() {
+            let own = usize::from(wishes.deal == Deal::Load);
+            let _infallible = write!(detail, ", I/O queues by {} cores", own + workers.len());
         }
-        let is_by_load = wishes.deal == Deal::Load && !hands.is_empty();
-        cores.begin(hands.into_iter().map(|hand| async move |core: Core| hand.serve(&core.rt).await).collect());
+        cores.begin(workers.into_iter().map(|worker| async move |core: Core| worker.serve(&core.rt).await).collect());
         let server = Rc::new(server);
         if wishes.access.is_empty() {
             detail.push_str("; no host may connect (--allow-host, --allow-any)");
         }
         *data.nvme.borrow_mut() = names;
         *data.queues.borrow_mut() = Some(server.clone());
-        let relief = is_by_load.then(|| rt.spawn(relieve(rt.clone(), server.clone())));
-        Ok((Nvme { server: Some(server), relief }, detail))
+        Ok((Nvme { server: Some(server) }, detail))
     }
 
     /// Ends all connections, after the commands in flight; whether all have ended. One that hangs ends with its array.
     pub async fn stop(self, rt: &Rt, patience: Duration) -> bool {
         let Some(server) = self.server else { return true };
-        if let Some(relief) = self.relief {
-            relief.cancel();
-        }
         let in_time = matches!(select(pin!(server.stop()), pin!(rt.sleep(patience))).await, Either::Left(_));
         if !in_time {
             tracing::warn!("commands still run after {} s; the arrays are closed nevertheless", patience.as_secs());
         }
         in_time
-    }
-}
-
-/// How often the data core is looked at.
-const LOOK: Duration = Duration::from_secs(1);
-/// Part of that time that it may work before it is relieved of a queue.
-const BUSY: f64 = 0.8;
-/// Commands of a queue in that time that are worth a move: what keeps the core busy otherwise is not the queues.
-const LEAST: u64 = 1000;
-
-/// Relieves the data core of a queue each time that it was busy between two looks.
-async fn relieve(rt: Rt, server: Rc<Server<ExportedSubsystems>>) {
-    let mut before = (rt.now(), rt.cpu_time());
-    loop {
-        rt.sleep(LOOK).await;
-        let now = (rt.now(), rt.cpu_time());
-        let is_busy = (now.1 - before.1).as_secs_f64() > BUSY * (now.0 - before.0).as_secs_f64();
-        // Asked each time, so that what counts is the load since the last.
-        if server.relieve(if is_busy { LEAST } else { u64::MAX }) {
-            tracing::info!("the data core is busy: an I/O queue moves to another core");
-        }
-        before = now;
     }
 }
 

@@ -7,11 +7,12 @@ use std::path::PathBuf;
 use std::rc::Rc;
 
 use futures::future::{Either, select};
+use rt::cross::submissions;
 use rt::net::Addr;
-use rt::{Congestion, MailReceiver, Rt, Ways};
+use rt::{Congestion, Rt, Ways};
 
 use super::control::{Control, Socket};
-use super::data::{Data, DataHandle, Letter};
+use super::data::{Data, DataHandle};
 use super::exports::{self, Exports, REQUESTS_MAX};
 use super::nvme::{self, Nvme, NvmeSettings};
 use super::spares::{self, Spares};
@@ -172,9 +173,9 @@ async fn serve(
             return Err(problem);
         }
     };
-    let (letters, inbox) = rt.mailbox::<Letter>();
+    let (submitter, submitted) = submissions::<Rc<Data>>(rt);
     let (stop_now, mut stop_wish) = rt.mailbox::<&'static str>();
-    let commands = async { Control::start(socket, DataHandle(letters), stop_now, settings, data.machine.allowed()) };
+    let commands = async { Control::start(socket, DataHandle(submitter), stop_now, settings, data.machine.allowed()) };
     let control = match step.run("commands", commands).await {
         Ok(control) => control,
         Err(problem) => {
@@ -185,7 +186,7 @@ async fn serve(
     tracing::info!("ready: {}", ready(data));
     rt.spawn(spares::share(Rc::downgrade(data))).detach();
     let why = {
-        let work = Box::pin(answer_letters(rt, data, inbox));
+        let work = Box::pin(submitted.serve(rt, data.clone()));
         let signal = Box::pin(rt.stop_signal());
         let wish = Box::pin(stop_wish.recv());
         match select(work, select(signal, wish)).await {
@@ -197,12 +198,6 @@ async fn serve(
     tracing::info!("stop: {why}");
     let in_time = futures::join!(exports.stop(rt, REQUESTS_MAX), nvme.stop(rt, REQUESTS_MAX));
     Ok((control, in_time == (true, true)))
-}
-
-async fn answer_letters(rt: &Rt, data: &Rc<Data>, mut inbox: MailReceiver<Letter>) {
-    while let Some(letter) = inbox.recv().await {
-        let _detached = rt.spawn(letter(data.clone()));
-    }
 }
 
 fn ready(data: &Data) -> String {

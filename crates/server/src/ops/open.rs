@@ -18,11 +18,12 @@ use uuid::Uuid;
 use super::World;
 use crate::Problem;
 use crate::drives::source::open_problem;
+use crate::lease::{Lease, Leases};
 use crate::parts::{self, Answering, Placed, place};
 use crate::registry::Known;
 use crate::scrubs::LastScrub;
 use crate::view::{ArrayView, MemberView, RecoveryView};
-use crate::volumes::{Handle, Lent, Loans, Reach};
+use crate::volumes::{ArrayVolume, PartAccess};
 
 /// How to open an array.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -115,8 +116,8 @@ pub struct Opened {
     unused: Rc<RefCell<Vec<String>>>,
     let_go: Rc<RefCell<Vec<DriveInfo>>>,
     /// How volumes of the parts behind the first are reached.
-    others: Rc<[Reach]>,
-    loans: Loans<Handle>,
+    others: Rc<[PartAccess]>,
+    leases: Leases<ArrayVolume>,
     /// Which open of this process it is.
     number: u64,
     /// Who answers other cores for its parts on this one.
@@ -145,7 +146,7 @@ impl Opened {
             unused: Rc::default(),
             let_go: Rc::default(),
             others: Rc::new([]),
-            loans: Loans::default(),
+            leases: Leases::default(),
             number: OPENS.fetch_add(1, Ordering::Relaxed),
             answering: Rc::default(),
             seen: Rc::default(),
@@ -345,15 +346,15 @@ impl Opened {
     /// A handle on one of its volumes for an export: it lets go of the array when that is closed, also while a
     /// client stays connected.
     #[must_use]
-    pub fn lend(&self, volume: &str) -> Option<Lent<Handle>> {
-        Some(self.loans.lend(Handle::of(self.array.first().volume(volume)?, &self.others)?))
+    pub fn lease(&self, volume: &str) -> Option<Lease<ArrayVolume>> {
+        Some(self.leases.lease(ArrayVolume::of(self.array.first().volume(volume)?, &self.others)?))
     }
 
     /// The same for all its volumes, with their numbers.
     #[must_use]
-    pub fn lend_all(&self) -> BTreeMap<VolumeId, Lent<Handle>> {
-        let handle = |volume: Volume| Some((volume.id(), Handle::of(volume, &self.others)?));
-        self.loans.lend_all(self.array.first().live_volumes().into_iter().filter_map(handle))
+    pub fn lease_all(&self) -> BTreeMap<VolumeId, Lease<ArrayVolume>> {
+        let handle = |volume: Volume| Some((volume.id(), ArrayVolume::of(volume, &self.others)?));
+        self.leases.lease_all(self.array.first().live_volumes().into_iter().filter_map(handle))
     }
 
     /// Which open of this process it is.
@@ -362,7 +363,7 @@ impl Opened {
         self.number
     }
 
-    /// What moves when `lend_all` would lend others, or they would tell something else of themselves; of no other open array.
+    /// What moves when `lease_all` would lease others, or they would tell something else of themselves; of no other open array.
     #[must_use]
     pub fn volume_changes(&self) -> (u64, u64) {
         // The other parts have a volume before the first does, and on the same drives.
@@ -397,7 +398,7 @@ impl Opened {
                 "nothing acknowledged is lost: the next start recovers; the drives are released when the server ends",
             )),
         };
-        self.loans.end();
+        self.leases.end();
         self.answering.end();
         (closed, self.drives.take())
     }

@@ -27,7 +27,7 @@ use rt::{
 
 use super::{
     errno::Errno,
-    request::Request,
+    request::WireRequest,
     wire::{cmd, cmd_flag, transmission},
 };
 use crate::{namespace::Extent, stream::outbox::Outbox};
@@ -325,7 +325,7 @@ impl Client {
         }
         let cookie = connection.next_cookie.get();
         connection.next_cookie.set(cookie + 1);
-        let request = Request { flags, kind, cookie, offset, length };
+        let request = WireRequest { flags, kind, cookie, offset, length };
         let (sender, receiver) = oneshot::channel();
         connection.pending.borrow_mut().insert(cookie, Pending::new(&request, sender));
         connection.outbox.push((), |message| {

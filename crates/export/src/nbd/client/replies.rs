@@ -12,7 +12,7 @@ use crate::{
     nbd::{
         errno::Errno,
         reply::{self, Chunk},
-        request::Request,
+        request::WireRequest,
         wire::{CHUNK_HEADER_BYTES, Fields, SIMPLE_REPLY_BYTES, SIMPLE_REPLY_MAGIC, chunk, cmd},
     },
     stream::reader::Reader,
@@ -42,8 +42,8 @@ pub struct Pending {
 }
 
 impl Pending {
-    pub fn new(request: &Request, sender: oneshot::Sender<Result<Answer, Error>>) -> Self {
-        let Request { kind, offset, length, .. } = *request;
+    pub fn new(request: &WireRequest, sender: oneshot::Sender<Result<Answer, Error>>) -> Self {
+        let WireRequest { kind, offset, length, .. } = *request;
         Pending { kind, offset, length, data: None, arrived: Vec::new(), extents: None, error: None, sender }
     }
 

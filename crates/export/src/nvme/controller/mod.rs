@@ -325,11 +325,6 @@ impl<S: Subsystems> Controller<S> {
         self.queues.borrow().get(&0).map_or_else(|| "gone".to_owned(), |connection| connection.peer())
     }
 
-    /// The connections of its I/O queues.
-    pub fn io_connections(&self) -> Vec<Rc<Connection>> {
-        self.queues.borrow().range(1..).map(|(_, connection)| connection.clone()).collect()
-    }
-
     /// Waits until nothing that this controller's host has sent before may still change something.
     pub async fn settled(&self) {
         self.queues.borrow().values().for_each(|connection| connection.cut_if_left());

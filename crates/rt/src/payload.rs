@@ -3,7 +3,7 @@
 //! A buffer is freed where its last user is, so that a thread that only sends would allocate for ever what another keeps.
 //! Both sides count what came and went of each size ([`Trade`]); who has more gives back what it keeps.
 //!
-//! Not here: the letters that carry them (`mailbox`).
+//! Not here: the messages that carry them (`mailbox`).
 
 use std::cell::Cell;
 use std::fmt;
@@ -16,12 +16,12 @@ use crate::{Buf, Bytes};
 const SLACK: i64 = 8;
 
 /// Data that crosses to another thread. Nobody shares its memory.
-pub struct Parcel {
+pub struct Payload {
     memory: Buf,
     range: Range<usize>,
 }
 
-impl Parcel {
+impl Payload {
     /// Length in bytes.
     #[must_use]
     pub fn len(&self) -> usize {
@@ -35,9 +35,9 @@ impl Parcel {
     }
 }
 
-impl fmt::Debug for Parcel {
+impl fmt::Debug for Payload {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Parcel({} bytes)", self.len())
+        write!(f, "Payload({} bytes)", self.len())
     }
 }
 
@@ -59,20 +59,20 @@ impl Trade {
 
     /// Makes data ready to cross: without a copy when nobody shares its memory.
     #[must_use]
-    pub fn pack(&self, data: Bytes) -> Parcel {
+    pub fn pack(&self, data: Bytes) -> Payload {
         let (memory, range) = data.into_parts();
         self.count(&memory, -1);
-        Parcel { memory, range }
+        Payload { memory, range }
     }
 
     /// Data that has come. No copy.
     #[must_use]
-    pub fn unpack(&self, parcel: Parcel) -> Bytes {
-        self.count(&parcel.memory, 1);
-        Bytes::from_parts(parcel.memory, parcel.range)
+    pub fn unpack(&self, payload: Payload) -> Bytes {
+        self.count(&payload.memory, 1);
+        Bytes::from_parts(payload.memory, payload.range)
     }
 
-    /// Buffers to give back with the next letters: as many as came more than went, of those that are free.
+    /// Buffers to give back with the next messages: as many as came more than went, of those that are free.
     #[must_use]
     pub fn to_give_back(&self) -> Vec<Buf> {
         let mut empties = vec![];
@@ -103,9 +103,9 @@ mod tests {
         let trade = Trade::default();
         let data = Buf::from_slice(b"0123456789").freeze();
         let at = data.as_ptr();
-        let parcel = trade.pack(data.slice(2..8));
-        assert_eq!(parcel.len(), 6);
-        let copy = trade.unpack(parcel);
+        let payload = trade.pack(data.slice(2..8));
+        assert_eq!(payload.len(), 6);
+        let copy = trade.unpack(payload);
         assert_eq!((&copy[..], &data[..]), (&b"234567"[..], &b"0123456789"[..]));
         assert_ne!(copy.as_ptr(), at.wrapping_add(2));
         let middle = data.slice(2..8);
@@ -133,18 +133,18 @@ mod tests {
     }
 
     /// Data that another thread has sent.
-    fn there(len: usize) -> Parcel {
+    fn there(len: usize) -> Payload {
         std::thread::spawn(move || Trade::default().pack(Bytes::zeroed(len))).join().expect("a thread")
     }
 
     #[test]
     fn what_one_side_sends_comes_back() {
-        let (to, inbox) = mpsc::channel::<Vec<Parcel>>();
+        let (to, inbox) = mpsc::channel::<Vec<Payload>>();
         let (back, returned) = mpsc::channel::<Vec<Buf>>();
         let there = std::thread::spawn(move || {
             let trade = Trade::default();
-            for parcels in inbox {
-                parcels.into_iter().for_each(|parcel| drop(trade.unpack(parcel)));
+            for payloads in inbox {
+                payloads.into_iter().for_each(|payload| drop(trade.unpack(payload)));
                 back.send(trade.to_give_back()).expect("somebody waits");
             }
         });

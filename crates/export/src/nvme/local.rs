@@ -1,46 +1,40 @@
-//! What is behind a connection on the thread of the controllers: Connect, Fabrics and admin commands, which are answered at
-//! once, and I/O commands, which a worker does.
+//! Queues whose connection the core of the controllers has: Fabrics and admin commands, which are answered at once, and I/O
+//! commands, which a task does.
 //!
 //! Invariants: a command whose data did not arrive whole has no effect; a command that may change something counts as begun
 //! from the moment in which all of it has arrived, and none begins on a connection that was cut.
 
-use std::{
-    cell::{OnceCell, RefCell},
-    rc::Rc,
-};
+use std::rc::Rc;
 
 use rt::{Bytes, net::Stream};
 
 use super::{
-    connect::{Connected, connect},
+    arrive::Arrived,
+    connect::Connected,
     controller::{Answer, Controller, Outcome, property::Change},
     entry::{Sqe, fabrics},
     execute,
     limits::{ADMIN_CAPSULE_DATA_MAX, IO_CAPSULE_DATA_MAX},
-    pdu::Terms,
     queue::Queue,
-    request::Request,
+    request::Command,
     server::Shared,
-    session::{Behind, End, FromHost, Session},
+    session::{Backend, End, FromHost, Session},
     status::Status,
     subsystem::Subsystems,
 };
-use crate::stream::{budget::Permit, door::Guest, progress::Executing};
+use crate::stream::{budget::Permit, progress::Executing};
 
-/// What is behind a connection here.
-pub struct Here<S: Subsystems> {
+/// A queue whose connection this core has.
+pub struct LocalQueue<S: Subsystems> {
     shared: Rc<Shared<S>>,
-    guest: Rc<Guest>,
-    queue: OnceCell<Rc<Queue<S>>>,
-    /// An I/O queue for another thread from its beginning, and its Connect command.
-    elsewhere: RefCell<Option<(Connected<S>, u16)>>,
+    queue: Rc<Queue<S>>,
 }
 
 /// An I/O command to execute.
 pub struct Job<S: Subsystems> {
-    session: Rc<Session<Here<S>>>,
+    session: Rc<Session<LocalQueue<S>>>,
     sqe: Sqe,
-    request: Request,
+    command: Command,
     target: execute::Target<S::N>,
     /// What came in its capsule.
     data: Bytes,
@@ -48,26 +42,23 @@ pub struct Job<S: Subsystems> {
     begun: Option<Executing>,
 }
 
-impl<S: Subsystems> Here<S> {
-    /// The session of a connection that is no queue yet.
-    pub fn session(shared: &Rc<Shared<S>>, stream: &Stream, guest: &Rc<Guest>, terms: Terms) -> Rc<Session<Here<S>>> {
-        let (queue, elsewhere) = (OnceCell::new(), RefCell::default());
-        let here = Here { shared: shared.clone(), guest: guest.clone(), queue, elsewhere };
-        Session::new(&shared.rt, stream, terms, &shared.memory, &shared.progress, &shared.workers, here)
-    }
-
-    /// The queue that the connection has become, if another thread is to have it, and its Connect command.
-    pub fn take_elsewhere(&self) -> Option<(Connected<S>, u16)> {
-        self.elsewhere.take()
-    }
-
-    /// The queue that the connection has become here.
-    pub fn queue(&self) -> Option<&Rc<Queue<S>>> {
-        self.queue.get()
+impl<S: Subsystems> LocalQueue<S> {
+    /// Serves a queue until its connection ends.
+    pub async fn serve(shared: &Rc<Shared<S>>, stream: &Stream, arrived: Arrived<S>) {
+        let Arrived { connected: Connected { queue, head }, connect, terms, reader } = arrived;
+        let (controller, is_admin) = (queue.controller.id, queue.id == 0);
+        let local = LocalQueue { shared: shared.clone(), queue };
+        let (memory, progress, tasks) = (&shared.memory, &shared.progress, &shared.tasks);
+        let session = Session::new(&shared.rt, stream, (terms, head), memory, progress, tasks, local);
+        if is_admin {
+            let session = session.clone();
+            shared.rt.spawn(async move { session.tell_events().await });
+        }
+        session.run(reader, connect, controller).await;
     }
 }
 
-impl<S: Subsystems> Behind for Here<S> {
+impl<S: Subsystems> Backend for LocalQueue<S> {
     type Job = Job<S>;
 
     async fn command(
@@ -78,47 +69,28 @@ impl<S: Subsystems> Behind for Here<S> {
         intact: bool,
         permit: Permit,
     ) -> Result<(), End> {
-        match self.queue.get() {
-            // In memory of its own: the future of every command would have room for it.
-            None => Box::pin(session.first_command(sqe, &data, intact, permit)).await,
-            Some(queue) if queue.is_cut() => Err(End::Disconnected),
-            Some(queue) => {
-                queue.controller.heard();
-                match queue.id {
-                    0 => session.admin_command(queue, sqe, intact, permit),
-                    _ => return session.io_command(queue, sqe, data, intact, permit),
-                }
-                Ok(())
-            }
+        let queue = &self.queue;
+        if queue.is_cut() {
+            return Err(End::Disconnected);
         }
+        queue.controller.heard();
+        if queue.id != 0 {
+            return session.io_command(queue, sqe, data, intact, permit);
+        }
+        session.admin_command(queue, sqe, intact, permit);
+        Ok(())
     }
 
     fn may_go_on(&self) -> Result<(), End> {
-        match self.queue.get() {
-            Some(queue) if !queue.is_cut() => Ok(()),
-            _ => Err(End::Disconnected),
-        }
+        if self.queue.is_cut() { Err(End::Disconnected) } else { Ok(()) }
     }
 
     fn capsule_data_max(&self) -> u32 {
-        match self.queue.get() {
-            Some(queue) if queue.id != 0 => IO_CAPSULE_DATA_MAX,
-            _ => ADMIN_CAPSULE_DATA_MAX,
-        }
-    }
-
-    fn is_leaving(&self) -> bool {
-        self.queue.get().is_some_and(|queue| queue.is_leaving() && self.shared.deals())
-    }
-
-    fn stays(&self) {
-        if let Some(queue) = self.queue.get() {
-            queue.stays();
-        }
+        if self.queue.id == 0 { ADMIN_CAPSULE_DATA_MAX } else { IO_CAPSULE_DATA_MAX }
     }
 
     fn begins(&self) -> Option<Executing> {
-        self.queue.get().map(|queue| queue.controller.begun.one())
+        Some(self.queue.controller.begun.one())
     }
 
     fn say(&self, kind: &'static str, line: impl FnOnce()) {
@@ -126,45 +98,14 @@ impl<S: Subsystems> Behind for Here<S> {
     }
 
     fn leave(&self) {
-        let Some(queue) = self.queue.get() else { return };
-        queue.leave();
-        if queue.id == 0 {
-            self.shared.end_controller(&queue.controller);
+        self.queue.leave();
+        if self.queue.id == 0 {
+            self.shared.end_controller(&self.queue.controller);
         }
     }
 }
 
-impl<S: Subsystems> Session<Here<S>> {
-    /// Only Connect may be the first.
-    async fn first_command(self: &Rc<Self>, sqe: &Sqe, data: &Bytes, intact: bool, permit: Permit) -> Result<(), End> {
-        let shared = &self.behind.shared;
-        let connected = if intact {
-            connect(shared, &self.stream, &self.behind.guest, sqe, data).await
-        } else {
-            Err(Status::TRANSPORT_ERROR.into())
-        };
-        match connected {
-            Ok(connected) if connected.queue.id != 0 && shared.deals_at_connect() => {
-                self.behind.elsewhere.replace(Some((connected, sqe.command())));
-                return Err(End::Elsewhere);
-            }
-            Ok(Connected { queue, head }) => {
-                let (id, is_admin) = (queue.controller.id, queue.id == 0);
-                assert!(self.behind.queue.set(queue).is_ok(), "a connection is connected once");
-                self.connected(head);
-                self.succeed_with(sqe.command(), Answer::from(u32::from(id)), permit);
-                if is_admin {
-                    let session = self.clone();
-                    self.rt.spawn(async move { session.tell_events().await });
-                }
-            }
-            Err(refusal) => {
-                self.complete(sqe.command(), u64::from(refusal.result), refusal.status, self.hold(permit));
-            }
-        }
-        Ok(())
-    }
-
+impl<S: Subsystems> Session<LocalQueue<S>> {
     fn admin_command(self: &Rc<Self>, queue: &Queue<S>, sqe: &Sqe, intact: bool, permit: Permit) {
         if !intact {
             return self.fail(queue, sqe, Status::TRANSPORT_ERROR, permit);
@@ -217,7 +158,7 @@ impl<S: Subsystems> Session<Here<S>> {
 
     /// Makes all that was answered durable, then says so in CSTS.
     fn shut_down(&self, controller: &Rc<Controller<S>>) {
-        let (controller, executing) = (controller.clone(), self.behind.shared.progress.executing());
+        let (controller, executing) = (controller.clone(), self.backend.shared.progress.executing());
         self.rt.spawn(async move {
             execute::flush_all(&controller).await;
             controller.shutdown_done();
@@ -233,12 +174,11 @@ impl<S: Subsystems> Session<Here<S>> {
         intact: bool,
         permit: Permit,
     ) -> Result<(), End> {
-        if self.behind.shared.progress.is_stopping() {
+        if self.backend.shared.progress.is_stopping() {
             // Without an answer: the host sends it again when it has reconnected.
             return Ok(());
         }
-        queue.take_one();
-        let (target, request) = match queue.judge(sqe, data.len() as u32, intact) {
+        let (target, command) = match queue.judge(sqe, data.len() as u32, intact) {
             Ok(judged) => judged,
             Err(status) => {
                 self.fail(queue, sqe, status, permit);
@@ -246,14 +186,14 @@ impl<S: Subsystems> Session<Here<S>> {
             }
         };
         // All of its data is in the capsule, or nothing of it: `request::check`.
-        let fetches = data.is_empty() && request.data_from_host() > 0;
-        let begun = (!fetches && request.changes()).then(|| queue.controller.begun.one());
-        let job = Job { session: self.clone(), sqe: *sqe, request, target, data, permit, begun };
+        let fetches = data.is_empty() && command.data_from_host() > 0;
+        let begun = (!fetches && command.changes()).then(|| queue.controller.begun.one());
+        let job = Job { session: self.clone(), sqe: *sqe, command, target, data, permit, begun };
         self.begin(fetches, job, work).inspect_err(|_| queue.cut())
     }
 
     async fn tell_events(&self) {
-        let Some(controller) = self.behind.queue.get().map(|queue| &queue.controller) else { return };
+        let controller = &self.backend.queue.controller;
         loop {
             let mut next = None;
             controller
@@ -294,11 +234,11 @@ async fn work<S: Subsystems>(job: Job<S>) {
 
 /// Executes a command that has been judged, and answers it.
 async fn execute<S: Subsystems>(job: Job<S>) {
-    let Job { session, sqe, request, target, data, mut permit, begun } = job;
-    let to_fetch = if data.is_empty() { request.data_from_host() } else { 0 };
-    let payload = u64::from(to_fetch) + u64::from(request.data_read());
+    let Job { session, sqe, command, target, data, mut permit, begun } = job;
+    let to_fetch = if data.is_empty() { command.data_from_host() } else { 0 };
+    let payload = u64::from(to_fetch) + u64::from(command.data_read());
     if payload > 0 {
-        session.account.payload(&mut permit, payload).await;
+        session.budget.payload(&mut permit, payload).await;
     }
     let fetched = if to_fetch == 0 {
         Ok((data, begun))
@@ -309,13 +249,13 @@ async fn execute<S: Subsystems>(job: Job<S>) {
             None => return,
         }
     };
-    let executing = session.behind.shared.progress.executing();
+    let executing = session.backend.shared.progress.executing();
     let (answer, begun) = match fetched {
-        Ok((data, begun)) => (execute::run(target, request, data).await, begun),
+        Ok((data, begun)) => (execute::run(target, command, data).await, begun),
         Err(status) => (Err(status), None),
     };
-    if let (Err(status), Some(queue)) = (&answer, session.behind.queue.get()) {
-        queue.failed(&sqe, *status);
+    if let Err(status) = &answer {
+        session.backend.queue.failed(&sqe, *status);
     }
     session.answer(&sqe, answer, permit);
     drop((executing, begun));

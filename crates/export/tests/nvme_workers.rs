@@ -8,7 +8,7 @@ mod support;
 use std::{cell::Cell, pin::pin, rc::Rc, time::Duration};
 
 use export::nvme::{
-    Access, Deal, Hand, Server, SubsystemList,
+    Access, Deal, Server, SubsystemList, Worker,
     client::{Disk, Host, Link, Wishes},
 };
 use futures::future::{join, join_all, select};
@@ -37,31 +37,31 @@ impl Served {
     }
 }
 
-fn dealing(hands: usize, deal: Deal) -> (Served, Vec<Hand>) {
+fn dealing(workers: usize, deal: Deal) -> (Served, Vec<Worker>) {
     let rt = Rt::real().unwrap();
     let (list, puppet) = (SubsystemList::default(), Puppet::new("vol", 64 << 20));
     list.add(NQN, Access::Any);
     list.attach(NQN, 1, puppet.clone());
     let any_port = "tcp:127.0.0.1:0".parse().unwrap();
-    let (server, hands) = Server::dealing(&rt, list, std::slice::from_ref(&any_port), &[], (hands, deal)).unwrap();
+    let (server, workers) = Server::dealing(&rt, list, std::slice::from_ref(&any_port), &[], (workers, deal)).unwrap();
     let address = server.local_addrs()[0].clone();
-    (Served { rt, server, address, puppet }, hands)
+    (Served { rt, server, address, puppet }, workers)
 }
 
-/// Has hands on threads of their own meanwhile; then the server stops, and the threads end.
-fn on_threads(hands: usize, work: impl AsyncFnOnce(&Served)) {
-    on_threads_by(hands, Deal::AtConnect, work);
+/// Has workers on threads of their own meanwhile; then the server stops, and the threads end.
+fn on_threads(workers: usize, work: impl AsyncFnOnce(&Served)) {
+    on_threads_by(workers, Deal::ToOthers, work);
 }
 
-fn on_threads_by(hands: usize, deal: Deal, work: impl AsyncFnOnce(&Served)) {
-    let (served, hands) = dealing(hands, deal);
-    let serve = |hand: Hand| {
+fn on_threads_by(workers: usize, deal: Deal, work: impl AsyncFnOnce(&Served)) {
+    let (served, workers) = dealing(workers, deal);
+    let serve = |worker: Worker| {
         std::thread::spawn(move || {
             let rt = Rt::real().unwrap();
-            rt.block_on(hand.serve(&rt));
+            rt.block_on(worker.serve(&rt));
         })
     };
-    let threads: Vec<_> = hands.into_iter().map(serve).collect();
+    let threads: Vec<_> = workers.into_iter().map(serve).collect();
     served.rt.block_on(async {
         work(&served).await;
         served.server.stop().await;
@@ -100,142 +100,39 @@ fn queues_are_dealt_evenly_and_all_data_is_right() {
     });
 }
 
+/// The controllers' core serves one queue, and the others share the rest; a queue that has ended makes room for the next.
 #[test]
-fn queues_move_while_they_are_used() {
-    on_threads_by(3, Deal::WhenAsked, async |served| {
-        let digests = Wishes { header_digest: true, data_digest: true, in_capsule: false, ..Wishes::default() };
-        let mut hosts = vec![];
-        for wishes in [&digests, &Wishes::default()] {
-            hosts.push(served.host(3, wishes).await);
-        }
-        assert_eq!(served.server.dealt(), [0, 0, 0]);
-        assert!(!served.server.relieve(1), "no queue asks for anything");
-        while served.server.dealt() != [2, 2, 2] {
-            let relief = async {
-                loop {
-                    served.rt.sleep(Duration::from_millis(3)).await;
-                    served.server.relieve(1);
-                }
-            };
-            select(join_all(lanes(served, &hosts, 20)), pin!(relief)).await;
-        }
-        assert!(!served.server.relieve(1), "none is here");
-        join_all(lanes(served, &hosts, 8)).await;
-        drop(hosts);
-        served.until(&[0, 0, 0]).await;
-        assert_eq!((served.server.connections(), served.server.controllers()), (0, 0));
-    });
-}
-
-/// Until it has moved.
-async fn relieved(served: &Served, disk: &Disk) {
-    while served.server.dealt() == [0] {
-        served.server.relieve(1);
+fn a_queue_is_placed_by_load() {
+    on_threads_by(2, Deal::ByLoad, async |served| {
+        let (lone, disk) = served.host(1, &Wishes::default()).await;
+        assert_eq!(served.server.dealt(), [0, 0]);
         disk.write(0, Bytes::zeroed(4096), false).await.unwrap();
-    }
-}
-
-/// What was received before is answered before the move; one that hangs stops neither its queue nor others for long.
-#[test]
-fn a_queue_that_moves_is_answered_first() {
-    on_threads_by(1, Deal::WhenAsked, async |served| {
-        let (_host, disk) = served.host(1, &Wishes::default()).await;
-        let write = |n: u64| {
-            let disk = disk.clone();
-            served.rt.spawn(async move { disk.write(n * 4096, Bytes::zeroed(4096), false).await })
-        };
-        let waiting = async |n| {
-            while served.puppet.waiting() < n {
-                served.rt.sleep(Duration::from_millis(1)).await;
-            }
-        };
-        served.puppet.hold();
-        let mut tasks: Vec<Task<_>> = (0..8).map(write).collect();
-        waiting(8).await;
-        assert!(served.server.relieve(1));
-        tasks.extend((8..16).map(write));
-        // It does not move with these in flight, and takes the others when they do not end.
-        waiting(16).await;
-        assert_eq!(served.server.dealt(), [0]);
-        served.puppet.release();
-        assert!(join_all(tasks).await.iter().all(Result::is_ok));
-        relieved(served, &disk).await;
-        disk.write(0, Bytes::zeroed(4096), false).await.unwrap();
+        let more = served.host(4, &Wishes::default()).await;
+        assert_eq!(served.server.dealt(), [2, 2]);
+        drop((lone, disk));
+        while served.server.connections() > 5 {
+            served.rt.sleep(Duration::from_millis(1)).await;
+        }
+        let next = served.host(1, &Wishes::default()).await;
+        assert_eq!(served.server.dealt(), [2, 2]);
+        join_all(lanes(served, &[more, next], 8)).await;
+        served.until(&[0, 0]).await;
     });
 }
 
-/// A queue whose every write is asked for has its moments, too.
+/// Without a worker that is served, queues stay with the controllers.
 #[test]
-fn a_queue_of_long_writes_moves() {
-    on_threads_by(1, Deal::WhenAsked, async |served| {
-        let (_host, disk) = served.host(1, &Wishes { in_capsule: false, ..Wishes::default() }).await;
-        relieved(served, &disk).await;
-        disk.write(0, Bytes::zeroed(1 << 20), false).await.unwrap();
-    });
-}
-
-/// Without a hand that hears, a queue that was told to move goes on where it is.
-#[test]
-fn a_queue_without_a_hand_stays() {
-    let (served, hands) = dealing(1, Deal::WhenAsked);
+fn queues_without_a_worker() {
+    let (served, workers) = dealing(1, Deal::ToOthers);
     let rt = served.rt.clone();
     rt.block_on(async {
-        let (_host, disk) = served.host(1, &Wishes::default()).await;
-        disk.write(0, Bytes::zeroed(4096), false).await.unwrap();
-        assert!(served.server.relieve(1));
-        drop(hands);
-        while served.server.relieve(1) {
-            rt.sleep(Duration::from_millis(1)).await;
-        }
+        drop(workers);
         rt.sleep(Duration::from_millis(20)).await;
-        for _ in 0..3 {
-            disk.write(0, Bytes::zeroed(4096), false).await.unwrap();
-        }
+        let (_host, disk) = served.host(2, &Wishes::default()).await;
+        assert_eq!(served.server.dealt(), [0]);
+        disk.write(0, Bytes::zeroed(4096), false).await.unwrap();
         served.server.stop().await;
     });
-}
-
-/// A host that leaves, or resets its controller, while a queue of it waits to move.
-#[test]
-fn a_queue_that_moves_may_be_cut() {
-    for resets in [false, true] {
-        on_threads_by(1, Deal::WhenAsked, async |served| {
-            let (host, disk) = served.host(1, &Wishes::default()).await;
-            served.puppet.hold();
-            let writes = (0..2u64).map(|n| {
-                let (disk, rt) = (disk.clone(), served.rt.clone());
-                served.rt.spawn(async move {
-                    rt.sleep(Duration::from_millis(20 * n)).await;
-                    disk.write(n * 4096, Bytes::zeroed(4096), false).await
-                })
-            });
-            let writes: Vec<Task<_>> = writes.collect();
-            while served.puppet.waiting() < 1 {
-                served.rt.sleep(Duration::from_millis(1)).await;
-            }
-            assert!(served.server.relieve(1));
-            while served.puppet.waiting() < 2 {
-                served.rt.sleep(Duration::from_millis(1)).await;
-            }
-            let reset = async {
-                if resets {
-                    host.set_property(0x14, 0x0046_0000).await.unwrap();
-                } else {
-                    writes.iter().for_each(Task::cancel);
-                    drop(disk);
-                }
-            };
-            let release = async {
-                served.rt.sleep(Duration::from_millis(50)).await;
-                served.puppet.release();
-            };
-            futures::join!(reset, release);
-            drop(host);
-            served.until(&[0]).await;
-            let (_host, disk) = served.host(1, &Wishes::default()).await;
-            disk.write(0, Bytes::zeroed(4096), false).await.unwrap();
-        });
-    }
 }
 
 #[test]
@@ -295,7 +192,7 @@ fn a_stop_finishes_what_was_begun() {
 fn a_stop_at_any_time_ends() {
     for millis in 0..40 {
         let writes = Rc::new(Cell::new(0));
-        let deal = if millis % 2 == 0 { Deal::AtConnect } else { Deal::WhenAsked };
+        let deal = if millis % 2 == 0 { Deal::ToOthers } else { Deal::ByLoad };
         on_threads_by(2, deal, async |served| {
             let guests = (0..3).map(|n| {
                 let writes = writes.clone();
@@ -321,24 +218,18 @@ fn a_stop_at_any_time_ends() {
                 served.server.stop().await;
                 assert_eq!((served.puppet.waiting(), served.server.connections()), (0, 0));
             };
-            let relief = async {
-                loop {
-                    served.rt.sleep(Duration::from_millis(1)).await;
-                    served.server.relieve(1);
-                }
-            };
-            select(pin!(join(all, stop)), pin!(relief)).await;
+            join(all, stop).await;
         });
         assert!(millis < 25 || writes.get() > 0, "it was never used");
     }
 }
 
-/// A hand whose thread ends loses its connections; hosts that come again are served by the other.
+/// A worker whose thread ends loses its connections; hosts that come again are served by the other.
 #[test]
-fn a_hand_that_is_gone() {
-    let (served, mut hands) = dealing(2, Deal::AtConnect);
+fn a_worker_that_is_gone() {
+    let (served, mut workers) = dealing(2, Deal::ToOthers);
     let rt = served.rt.clone();
-    let last = hands.pop().unwrap();
+    let last = workers.pop().unwrap();
     let thread = std::thread::spawn(move || {
         let rt = Rt::real().unwrap();
         rt.block_on(async {
@@ -346,10 +237,10 @@ fn a_hand_that_is_gone() {
             select(pin!(last.serve(&rt)), pin!(patience)).await;
         });
     });
-    let first = hands.pop().unwrap();
+    let first = workers.pop().unwrap();
     rt.block_on(async {
-        let of_hand = rt.clone();
-        rt.spawn(async move { first.serve(&of_hand).await }).detach();
+        let of_worker = rt.clone();
+        rt.spawn(async move { first.serve(&of_worker).await }).detach();
         let (lost, disk) = served.host(2, &Wishes::default()).await;
         assert_eq!(served.server.dealt(), [1, 1]);
         while !lost.queues.iter().any(Link::has_ended) {

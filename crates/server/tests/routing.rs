@@ -11,7 +11,6 @@ use array::Limits;
 use export::{Directory, Fault, Namespace, remote};
 use futures::channel::oneshot;
 use rt::{Buf, Bytes, Rt, Ways};
-use server::board::{NearDirectory, NearVolume};
 use server::config::Linger;
 use server::cores::{Core, Cores, OtherCores};
 use server::memory::Memory;
@@ -19,6 +18,7 @@ use server::namespace::{All, Served};
 use server::ops::open::{self, How, Opened};
 use server::ops::{World, create};
 use server::registry::Registry;
+use server::routing::{RoutedDirectory, RoutedVolume};
 use server::view::CreateRequest;
 
 const STRIPE: u64 = array::whole::STRIPE_BYTES;
@@ -72,20 +72,19 @@ impl Scene {
     }
 
     /// What `work` says of the volume on another core, which has it open as a connection there has.
-    async fn on_core<T, F>(&self, core: usize, work: impl FnOnce(Core, NearVolume) -> F + Send + 'static) -> T
+    async fn on_core<T, F>(&self, core: usize, work: impl FnOnce(Core, RoutedVolume) -> F + Send + 'static) -> T
     where
         T: Send + 'static,
         F: Future<Output = T> + 'static,
     {
-        let (host, guest) = remote::way(&self.world.rt);
-        let serving = host.serve(&self.world.rt, self.all());
-        let (said, hear) = oneshot::channel();
-        self.world.cores.begin(core, async move |core: Core| {
-            let near = NearDirectory { data_core: guest.connect(&core.rt), board: core.board.clone() };
+        let (far, near) = remote::way(&self.world.rt);
+        let serving = far.serve(&self.world.rt, self.all());
+        let said = self.world.cores.submit(core, async move |core: Core| {
+            let near = RoutedDirectory { data_core: near.connect(&core.rt), routes: core.routes.clone() };
             let volume = near.open("lab/v").await.unwrap();
-            let _ = said.send(work(core, volume).await);
+            work(core, volume).await
         });
-        let answer = hear.await.unwrap();
+        let answer = said.await.unwrap();
         serving.cancel();
         answer
     }
@@ -115,7 +114,7 @@ fn a_volume_in_parts_is_a_namespace_on_every_core() {
         let scene = Scene::of_parts(&rt, 4).await;
         for core in 0..2 {
             scene
-                .on_core(core, async |_, volume: NearVolume| {
+                .on_core(core, async |_, volume: RoutedVolume| {
                     assert!(volume.is_near());
                     export::conformance::run(&volume).await;
                 })
@@ -133,7 +132,7 @@ fn all_cores_see_the_same_volume() {
         let here = scene.here().await;
         for (core, byte) in [(0, 1), (1, 2)] {
             scene
-                .on_core(core, async move |_, volume: NearVolume| {
+                .on_core(core, async move |_, volume: RoutedVolume| {
                     // Over two borders: a piece in each part.
                     volume.write(STRIPE / 2, filled(byte, 2 * STRIPE), false).await.unwrap();
                     volume.flush().await.unwrap();
@@ -146,7 +145,7 @@ fn all_cores_see_the_same_volume() {
         }
         here.write(STRIPE, filled(9, STRIPE), true).await.unwrap();
         let read =
-            scene.on_core(1, async |_, volume: NearVolume| joined(volume.read(STRIPE, 4096).await.unwrap())).await;
+            scene.on_core(1, async |_, volume: RoutedVolume| joined(volume.read(STRIPE, 4096).await.unwrap())).await;
         assert!(read.iter().all(|b| *b == 9));
         scene.end().await;
     });
@@ -161,7 +160,11 @@ fn limits_are_asked_on_the_data_core() {
         for (iops, near) in [(100_000, false), (0, true)] {
             opened.array.volume_limit("v", Limits { iops, ..Limits::default() }).await.unwrap();
             server::parts::tell_limits(&scene.world.cores, &opened.array);
-            assert_eq!(scene.on_core(0, async |_, volume: NearVolume| volume.is_near()).await, near, "{iops} a second");
+            assert_eq!(
+                scene.on_core(0, async |_, volume: RoutedVolume| volume.is_near()).await,
+                near,
+                "{iops} a second"
+            );
         }
         // One that was set before the array was opened.
         opened.array.volume_limit("v", Limits { iops: 10, ..Limits::default() }).await.unwrap();
@@ -170,7 +173,7 @@ fn limits_are_asked_on_the_data_core() {
         reopen(&scene, opened).await;
         let began = rt.now();
         let near = scene
-            .on_core(1, async |_, volume: NearVolume| {
+            .on_core(1, async |_, volume: RoutedVolume| {
                 for _ in 0..4 {
                     volume.read(0, 4096).await.unwrap();
                 }
@@ -205,7 +208,7 @@ fn a_closed_array_is_let_go_of() {
         let (opened, is_open) = oneshot::channel();
         let (closed, is_closed) = oneshot::channel();
         // A connection that stays, with a request now and then.
-        let stays = scene.on_core(0, move |_, volume: NearVolume| async move {
+        let stays = scene.on_core(0, move |_, volume: RoutedVolume| async move {
             volume.write(0, filled(7, 3 * STRIPE), true).await.unwrap();
             opened.send(()).unwrap();
             is_closed.await.unwrap();
@@ -225,7 +228,7 @@ fn a_closed_array_is_let_go_of() {
         let (answers, ()) = futures::join!(stays, closes);
         assert_eq!(answers, [Some(Fault::Gone); 3]);
         // One that comes afterwards has it near again.
-        let read = scene.on_core(1, async |_, volume: NearVolume| {
+        let read = scene.on_core(1, async |_, volume: RoutedVolume| {
             assert!(volume.is_near());
             joined(volume.read(STRIPE, 4096).await.unwrap())
         });
@@ -239,7 +242,7 @@ fn an_array_in_one_piece_is_asked_by_the_data_core() {
     let rt = Rt::real().unwrap();
     rt.block_on(async {
         let scene = Scene::of_parts(&rt, 1).await;
-        let near = scene.on_core(0, async |_, volume: NearVolume| {
+        let near = scene.on_core(0, async |_, volume: RoutedVolume| {
             volume.write(0, filled(3, 4096), false).await.unwrap();
             volume.is_near()
         });
