@@ -1,7 +1,9 @@
 //! Open: a list of named steps from drives to an array that serves.
 
 pub mod create;
+pub mod find;
 pub mod labels;
+pub mod load;
 pub mod newer;
 pub mod previous;
 pub mod replay;
@@ -10,29 +12,27 @@ pub mod scan;
 pub mod settle;
 pub mod survey;
 
-use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::time::Duration;
 
-use base::{BLOCK_BYTES, Epoch, MemberId};
-use futures::future::join_all;
+use base::BLOCK_BYTES;
 
-use ondisk::{FormatError, Generation, Label, Layout, MemberState, PartOf, SegmentState, WhyOut};
-use rt::{Buf, Drive, IoError, Rt};
+use ondisk::{Generation, Label, PartOf};
+use rt::{Buf, Drive, Rt};
 use serde::Serialize;
+
+pub(crate) use find::{NOT_OWN, choose, is_newcomer, last_word, read_label_patiently, read_member};
+use find::{epoch_after, find_members};
+pub(crate) use load::frontier_survives;
+use load::load;
 
 use crate::canary::{Canary, planted};
 use crate::core::Core;
-use crate::ctx::{Phase, Shape};
 use crate::fault::{Fault, Refused, RefusedCode, Remedy};
-use crate::member::seat::Seat;
-use crate::offline::inspect::{self, bears_label, read_label, read_slot};
 use crate::open::newer::refuse_newer;
 use crate::open::replay::ReplayHow;
-use crate::open::returning::{Standing, seat_of, standing};
+use crate::open::returning::Standing;
 use crate::owner::OwnerHow;
-use crate::space::segment::Seg;
-use crate::volume::vol::Vol;
 
 /// How to open.
 #[derive(Clone, Copy, Debug, Default)]
@@ -262,350 +262,8 @@ async fn recover(core: &Rc<Core>, chosen: &Chosen, how: OpenHow, recovery: &mut 
     Ok(())
 }
 
-/// Times a label or a generation is read before it counts as unreadable: an error may pass.
-const READ_TRIES: usize = 3;
-
 /// Writes of another server that was stopped have landed, or never will.
 const LATE_WRITES: Duration = Duration::from_secs(60);
-
-/// Between the tries.
-const READ_PAUSE: Duration = Duration::from_millis(20);
-
-/// What is said of a drive of which the last label alone is left.
-pub(crate) const NOT_OWN: &str =
-    "holds only the array's label in its last block, so its other content may have been overwritten";
-
-/// A drive's label, or why there is none once it was tried several times.
-pub async fn read_label_patiently(rt: &Rt, drive: &Drive) -> Result<Result<Label, FormatError>, IoError> {
-    let begun = rt.now();
-    let mut label = read_label(drive).await;
-    let tries = if planted(Canary::LabelReadOnce) { 1 } else { READ_TRIES };
-    for _ in 1..tries {
-        let silent = matches!(label, Err(IoError::TimedOut)) && rt.now() - begun >= inspect::PATIENCE;
-        if silent || matches!(label, Ok(Ok(_))) {
-            break;
-        }
-        rt.sleep(READ_PAUSE).await;
-        label = read_label(drive).await;
-    }
-    label
-}
-
-/// A drive's label and generations. A drive that has a label of ours which cannot be read is as good as missing: the
-/// others go on without it.
-pub(crate) async fn read_member(rt: &Rt, drive: Drive) -> Result<Option<Found>, Refused> {
-    let name = drive.info().name.clone();
-    let label = match read_label_patiently(rt, &drive).await {
-        Ok(Ok(label)) => label,
-        Ok(Err(e @ (FormatError::Checksum(_) | FormatError::Short(_)))) if !planted(Canary::LabelReadOnce) => {
-            tracing::warn!("drive {name} is left out: {e}");
-            return Ok(None);
-        }
-        Ok(Err(e)) => {
-            let todo = "Leave it out, or name the right drive";
-            return Err(Refused::new(RefusedCode::NotFound, format!("drive {name}"), e.to_string(), todo));
-        }
-        Err(e @ IoError::Conflict) => return Err(Refused::io(&format!("drive {name}"), e)),
-        Err(e) => {
-            tracing::warn!("drive {name} is left out: {e}");
-            return Ok(None);
-        }
-    };
-    let mut generations = Vec::new();
-    for i in 0..2 {
-        for attempt in 0..READ_TRIES {
-            let begun = rt.now();
-            match read_slot(&drive, &label.layout, i).await {
-                Ok(g) => {
-                    generations.extend(Some(g).filter(|g| g.array == label.array));
-                    break;
-                }
-                Err(_) if rt.now() - begun >= inspect::PATIENCE => {
-                    tracing::warn!("drive {name} is left out: it does not answer");
-                    return Ok(None);
-                }
-                Err(_) if attempt + 1 < READ_TRIES => rt.sleep(READ_PAUSE).await,
-                Err(_) => {}
-            }
-        }
-    }
-    generations.sort_by_key(|g| std::cmp::Reverse(g.number));
-    // Numbers and epochs rise together. One that is ahead of a later epoch's landed when its process had ended.
-    if let [ahead, other] = &generations[..]
-        && ahead.epoch < other.epoch
-        && !planted(Canary::LateSlotForeign)
-    {
-        generations.remove(0);
-    }
-    let own = !generations.is_empty() || bears_label(&drive, &label).await;
-    Ok(Some(Found { drive, label, generations, own, lent: false }))
-}
-
-/// Epochs are seconds from here on: 2026-01-01 00:00:00 UTC.
-const EPOCHS_FROM_UNIX_SECONDS: u64 = 1_767_225_600;
-
-/// A clock that is further ahead (34 years) is not believed.
-const EPOCH_BY_CLOCK_MAX: u64 = 1 << 30;
-
-/// The epoch of an open. It is later than any that left something behind; and than that of an open that ended before its
-/// first generation took effect, and left nothing to see, but for a write that is still in flight to a drive. Only the
-/// clock knows of that one.
-fn epoch_after(seen: Epoch, unix_seconds: u64) -> Epoch {
-    let next = seen.0 + u32::from(!planted(Canary::EpochForgotten));
-    let by_clock = unix_seconds.saturating_sub(EPOCHS_FROM_UNIX_SECONDS);
-    let unbelieved = by_clock > EPOCH_BY_CLOCK_MAX || planted(Canary::EpochsMeet) || planted(Canary::EpochForgotten);
-    Epoch(if unbelieved { next } else { next.max(by_clock as u32) })
-}
-
-async fn find_members(rt: &Rt, drives: Vec<Drive>, part: PartOf) -> Result<Vec<Found>, Refused> {
-    let read = join_all(drives.into_iter().map(|drive| read_member(rt, drive))).await;
-    let found: Vec<Found> = read.into_iter().filter_map(Result::transpose).collect::<Result<_, Refused>>()?;
-    let Some(first) = found.first() else {
-        return Err(Refused::new(
-            RefusedCode::Drives,
-            "cannot open the array",
-            "no drive has a readable label",
-            "Name its drives",
-        ));
-    };
-    if let Some(other) = found.iter().find(|f| f.label.array != first.label.array) {
-        return Err(Refused::new(
-            RefusedCode::InUse,
-            format!("drive {}", other.drive.info().name),
-            format!("it belongs to array \"{}\", the others to \"{}\"", other.label.array_name, first.label.array_name),
-            "Open one array at a time",
-        ));
-    }
-    if let Some(other) = found.iter().find(|f| f.label.part != part) {
-        let PartOf { index, of } = other.label.part;
-        return Err(Refused::new(
-            RefusedCode::Damaged,
-            format!("drive {}", other.drive.info().name),
-            format!("part {} of {} was expected where it holds part {} of {of}", part.index + 1, part.of, index + 1),
-            "Leave it out",
-        ));
-    }
-    for (i, f) in found.iter().enumerate() {
-        if let Some(twin) = found[..i].iter().find(|t| t.label.member == f.label.member) {
-            return Err(Refused::new(
-                RefusedCode::Diverged,
-                format!("drives {} and {}", twin.drive.info().name, f.drive.info().name),
-                "both are labelled as the same member: one is a copy of the other",
-                "Leave the copy out",
-            ));
-        }
-    }
-    Ok(found)
-}
-
-/// Whether a generation never took effect: a drive that it marks in went on without it. (A process ended while it wrote
-/// the generation, and the drive that has it was missing the next time.)
-fn is_overtaken(g: &Generation, found: &[Found]) -> bool {
-    found.iter().any(|f| {
-        let seat = seat_of(f, g).filter(|_| !planted(Canary::OvertakenBelieved));
-        let went_on = |own: &Generation| own.id != g.id && when(own) >= when(g) && !own.descends_from(g.id);
-        seat.is_some_and(|m| m.state == MemberState::In) && f.generations.first().is_some_and(went_on)
-    })
-}
-
-/// Which of two generations is the later one. A drive that hung may land one of a process that has died over that of the
-/// next, which has the same number and a later epoch.
-fn when(g: &Generation) -> (base::Generation, Epoch) {
-    (g.number, g.epoch)
-}
-
-/// The last word of a drive that `newest` marks in: not one of an earlier epoch that landed over it when its process had ended.
-pub(crate) fn last_word<'a>(f: &'a Found, newest: &Generation) -> Option<&'a Generation> {
-    let known = |g: &Generation| newest.descends_from(g.id);
-    let [last, before] = &f.generations[..] else { return f.generations.first() };
-    let marked_in = seat_of(f, newest).is_some_and(|m| m.state == MemberState::In);
-    let landed_late = last.epoch < newest.epoch && last.number == newest.number && !known(last) && known(before);
-    let late = marked_in && landed_late && !planted(Canary::LateSlotForeign);
-    Some(if late { before } else { last })
-}
-
-/// Whether `newest` is the first to mark a drive in, and the drive has none yet: the writing of it was cut short, so it never
-/// took effect, but what it lists lies on that drive too.
-pub(crate) fn is_newcomer(f: &Found, newest: &Generation, found: &[Found]) -> bool {
-    let was_in = |g: &Generation| seat_of(f, g).is_some_and(|m| m.state == MemberState::In);
-    let mut all = found.iter().flat_map(|f| &f.generations);
-    let before = all.find(|g| Some(&g.id) == newest.ancestors.first());
-    let joins = was_in(newest) && before.is_some_and(|g| !was_in(g));
-    f.generations.is_empty() && joins && !planted(Canary::NewcomerNotBelieved)
-}
-
-/// The newest generation, and what each drive is to it.
-pub(crate) fn choose(found: &[Found], how: OpenHow) -> Result<(Generation, Vec<Standing>), Refused> {
-    let last_words = || found.iter().filter_map(|f| f.generations.first());
-    let in_effect = last_words().filter(|g| !is_overtaken(g, found)).max_by_key(|g| when(g));
-    let newest = in_effect.or_else(|| last_words().max_by_key(|g| when(g)));
-    let Some(newest) = newest.cloned() else {
-        return Err(Refused::new(
-            RefusedCode::Damaged,
-            format!("array \"{}\"", found[0].label.array_name),
-            "no drive holds a readable generation",
-            "Name all its drives; if its creation was interrupted, create it again over what was written",
-        )
-        .by(Remedy::Force));
-    };
-    let mut standings = Vec::with_capacity(found.len());
-    for f in found {
-        let seat = seat_of(f, &newest);
-        let last = last_word(f, &newest);
-        let ours = planted(Canary::DivergedBelieved) || last.is_none_or(|g| newest.descends_from(g.id));
-        let marked_in = seat.is_some_and(|m| matches!(m.state, MemberState::In | MemberState::Spare));
-        let same_time = last.is_some_and(|g| {
-            let near = g.number.0 + ANCESTORS_NEAR >= newest.number.0;
-            // What only is old was written before it was out.
-            let since = seat.map_or(0, |m| m.gone_since.0);
-            near || (since > 0 && g.number.0 >= since && !planted(Canary::OldRivalBelieved))
-        });
-        let overtaken = last.is_some_and(|g| is_overtaken(g, found));
-        if !ours && (marked_in || same_time) && !overtaken && !how.force_diverged {
-            return Err(Refused::new(
-                RefusedCode::Diverged,
-                format!("drive {}", f.drive.info().name),
-                "it was used without the other drives, and they without it: there are two histories of this array",
-                "Leave it out to use the others, or name it alone to use its own",
-            ));
-        }
-        standings.push(standing(f, &newest, found));
-    }
-    let marked_in = newest.members.iter().filter(|m| m.state == MemberState::In).count();
-    let is_in = |f: &Found| newest.members[usize::from(f.label.seat.0)].state == MemberState::In;
-    let here = found.iter().zip(&standings).filter(|(f, s)| s.is_current() && is_in(f)).count();
-    let too_few = here * 2 <= marked_in && !planted(Canary::HalfBelieved);
-    if too_few && here < marked_in && !how.degraded && !how.read_only {
-        return Err(Refused::new(
-            RefusedCode::MembersMissing,
-            format!("array \"{}\"", newest.name),
-            format!(
-                "only {here} of its {marked_in} drives are here{}: the others may hold a newer state",
-                old_ones(found, &standings)
-            ),
-            "Connect the others, or go on without them",
-        )
-        .by(Remedy::OpenDegraded));
-    }
-    Ok((newest, standings))
-}
-
-/// Drives that are here and do not count, as the end of a sentence.
-fn old_ones(found: &[Found], standings: &[Standing]) -> String {
-    let behind = found.iter().zip(standings).filter(|(_, s)| matches!(s, Standing::Behind(_)));
-    let names: Vec<&str> = behind.map(|(f, _)| f.drive.info().name.as_str()).collect();
-    match names.len() {
-        0 => String::new(),
-        1 => format!(" as they were last (drive {} is in an older state)", names[0]),
-        _ => format!(" as they were last (drives {} are in an older state)", names.join(", ")),
-    }
-}
-
-/// Seats, segments and volumes as the generation says.
-fn load(rt: &Rt, g: &Generation, found: &[Found], standings: &[Standing], how: OpenHow) -> Result<Rc<Core>, Refused> {
-    let Some(scheme) = g.level.scheme_of_width(usize::from(g.width)) else {
-        return Err(Refused::new(
-            RefusedCode::Damaged,
-            format!("array \"{}\"", g.name),
-            "impossible width",
-            "Inspect its drives",
-        ));
-    };
-    let label = &found[0].label;
-    let shape = Shape {
-        array: g.array,
-        part: how.part,
-        level: g.level,
-        scheme,
-        zone_blocks: g.zone_blocks,
-        slot_blocks: label.layout.slot_blocks,
-        rebuild_place: g.rebuild_place,
-        usable_permille: g.usable_permille,
-        features: g.features,
-    };
-    let read_only = how.read_only || g.features.read_only_compatible != 0;
-    let core = Core::new(rt, g.name.clone(), shape, if read_only { Phase::ReadOnly } else { Phase::Open });
-    core.ctx.set(|settings| *settings = g.settings);
-    let mut drives: BTreeMap<MemberId, Drive> = BTreeMap::new();
-    for (f, standing) in found.iter().zip(standings) {
-        let name = &f.drive.info().name;
-        match standing {
-            Standing::Current => _ = drives.insert(f.label.seat, f.drive.clone()),
-            Standing::Behind(Some(own)) => core.ctx.warn(format!(
-                "drive {name} is in an older state: its newest generation is {}, the array's is {}",
-                own.number, g.number
-            )),
-            Standing::Behind(None) => core.ctx.warn(format!("drive {name} holds no valid generation")),
-            Standing::Out if !f.own => core.ctx.warn(format!("drive {name} {NOT_OWN}: it is left out")),
-            Standing::Out => {
-                core.ctx.warn(format!("drive {name} was taken out before: its data is old and is not used"))
-            }
-        }
-    }
-    for (i, member) in g.members.iter().enumerate() {
-        let id = MemberId(i as u16);
-        let layout = Layout {
-            drive_blocks: member.drive_blocks,
-            slot_blocks: label.layout.slot_blocks,
-            zone_blocks: g.zone_blocks,
-            zones: member.zones,
-        };
-        let here = found.iter().find(|f| f.label.seat == id && f.label.member == member.uuid);
-        let layout = here.map_or(layout, |f| core.layout_now(&f.drive, member.bay, layout));
-        let drive = drives.remove(&id);
-        let missing = drive.is_none();
-        let seat = Seat::new(id, member, layout, drive, &core.members.guard);
-        if !missing && planted(Canary::StaleBelieved) {
-            seat.joins();
-        }
-        if missing && member.state == MemberState::In {
-            if here.is_none() {
-                core.ctx.warn(format!("drive {} (seat {}) is missing", member.drive_name, member.bay));
-            }
-            seat.goes_out(WhyOut::Missing);
-        }
-        core.members.add(seat);
-    }
-    core.keep_leavers();
-    {
-        core.segments.begin_at(g.next_segment);
-        // A segment listed as empty and merged is free once its generation is in effect: its zones may be
-        // deallocated already.
-        let kept = |s: &&ondisk::Segment| s.state != SegmentState::Sealed || s.live > 0 || s.replay_row.is_some();
-        for s in g.segments.iter().filter(kept) {
-            // What lay behind the end of a drive that has become smaller is lost.
-            let seats = core.members.all();
-            let is_there = |(m, zone): &(MemberId, u32)| *zone < seats[usize::from(m.0)].layout.zones;
-            let slots = s.slots.iter().map(|slot| slot.filter(is_there)).collect();
-            drop(seats);
-            let seg = Seg::from_line(s, slots);
-            for (member, zone) in seg.slots.iter().flatten() {
-                core.members.all()[usize::from(member.0)].occupy_zone(*zone);
-            }
-            core.segments.take_up(seg);
-        }
-    }
-    for v in &g.volumes {
-        core.volumes.add(Vol::from_line(v));
-    }
-    core.volumes.begin_at(g.next_volume);
-    core.system.found(g);
-    let gone = |m: MemberId| core.members.seat(m).is_none_or(|s| !s.is_in());
-    if !core.survivable() || !frontier_survives(g, gone) {
-        core.freeze("more drives are missing than redundancy covers");
-    }
-    Ok(core)
-}
-
-/// Whether what was acknowledged last survives without the members that are gone. It may lie in any frontier segment, also in one
-/// that the generation knows as empty, unless a close wrote it. (Not behind the rows of one that the generation knows to have lost
-/// a member.)
-pub(crate) fn frontier_survives(g: &Generation, gone: impl Fn(MemberId) -> bool) -> bool {
-    let out = |m: MemberId| g.members.get(usize::from(m.0)).is_none_or(|m| m.state != MemberState::In);
-    let written = |s: &&ondisk::Segment| s.replay_row.is_some() && !s.slots.iter().flatten().any(|(m, _)| out(*m));
-    let mut frontier = g.segments.iter().filter(|_| !g.clean).filter(written);
-    frontier.all(|s| s.scheme.survives(|c| s.slots[c].is_none_or(|(m, _)| gone(m))))
-}
 
 /// Members that missed the newest generation (its writing was cut short) get it before the next is written over
 /// what they have.
