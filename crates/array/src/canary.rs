@@ -316,10 +316,10 @@ canaries! {
     LivingWatched,
     /// A mark on a drive that was out is waited for, though others say that its owner is gone.
     ReleasedWatched,
+    /// An array that holds nothing goes on without a single member.
+    NoneLeftSurvives,
     /// An open waits for a spare that never answers.
     SpareWaitedFor,
-    /// Zones that are set aside after an open keep their drives.
-    DrivesSetAside,
     /// A label that cannot be written is the drive's failure.
     LabelBlamed,
     /// The first label that is found counts, whatever the others say.

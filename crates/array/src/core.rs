@@ -7,6 +7,7 @@ use std::rc::Rc;
 use base::MemberId;
 use rt::Rt;
 
+use crate::canary::{Canary, planted};
 use crate::ctx::{Context, Phase, Shape};
 use crate::fault::Fault;
 use crate::generation::in_effect::InEffect;
@@ -106,9 +107,11 @@ impl Core {
     fn survive(&self, which: impl Fn(&Seg) -> bool, without: &[MemberId]) -> bool {
         let seats = self.members.all();
         let gone = |m: MemberId| !seats[usize::from(m.0)].is_in() || without.contains(&m);
+        // Of an array that holds nothing no segment is lost, but a generation has to lie somewhere.
+        let some_stay = seats.iter().any(|s| !gone(s.id)) || planted(Canary::NoneLeftSurvives);
         let table = self.segments.read();
         let fine = |s: &Seg| s.scheme.survives(|c| s.slots[c].is_none_or(|(m, _)| gone(m)));
-        table.segments.values().filter(|s| which(s)).all(fine)
+        some_stay && table.segments.values().filter(|s| which(s)).all(fine)
     }
 
     /// An open that was refused: nothing is asked of the drives any more, and nobody looks after them.

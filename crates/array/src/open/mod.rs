@@ -225,12 +225,10 @@ async fn recover(core: &Rc<Core>, chosen: &Chosen, how: OpenHow, recovery: &mut 
         if !aside.is_empty() {
             core.zones_on_their_way(aside.len() as i64);
             // Not an owner of drives: the array may be closed, and they be let go of, long before.
-            let kept = planted(Canary::DrivesSetAside).then(|| aside.clone());
             let aside: Vec<_> = aside.into_iter().map(|(seat, zone)| (Rc::downgrade(&seat), zone)).collect();
             let (later, rt) = (Rc::downgrade(core), core.ctx.rt.clone());
             let free = async move {
                 rt.sleep(LATE_WRITES).await;
-                drop(kept);
                 if let Some(core) = later.upgrade() {
                     let there = aside.into_iter().filter_map(|(seat, zone)| Some((seat.upgrade()?, zone)));
                     core.pins.free_later(there.collect());

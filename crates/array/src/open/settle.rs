@@ -90,7 +90,6 @@ mod tests {
     use rt::{Drive, Rt};
 
     use super::*;
-    use crate::canary::{Canary, plant};
     use crate::engine::Array;
     use crate::space::plan::CreateSpec;
 
@@ -118,8 +117,5 @@ mod tests {
     #[test]
     fn what_is_set_aside_keeps_no_drive() {
         assert!(!keeps_a_drive());
-        plant(Some(Canary::DrivesSetAside));
-        assert!(keeps_a_drive());
-        plant(None);
     }
 }

@@ -1,12 +1,12 @@
-//! What is left of an array that was closed while a drive was out.
+//! What is left of an array that was closed while a drive was out, and of one that has no drive any more.
 
 use std::time::Duration;
 
 use array::owner::WATCH;
-use array::{Array, OpenHow};
+use array::{Array, ArrayState, OpenHow, RefusedCode};
 use base::MemberId;
 use ondisk::Level;
-use rt::model::DiskParams;
+use rt::model::{Disk, DiskParams};
 use rt::{Drive, Rt};
 
 use super::world::World;
@@ -30,4 +30,21 @@ pub fn what_was_released_is_not_waited_for() {
         assert!(took < WATCH / 2, "it took {took:?}");
         array.close().await.unwrap();
     });
+}
+
+/// An array that holds nothing loses nothing with its drives. The last one stays all the same when it is to be failed; and when
+/// it is gone, the array is frozen, and nothing is promised that lies nowhere.
+pub fn an_empty_array_needs_a_member() {
+    let world = World::new(3, false);
+    world.create(Level::Raid10 { copies: 3 });
+    let p = world.start(1);
+    let fail = |seat| p.rt.block_on(p.array().drive_fail(MemberId(seat)));
+    fail(0).unwrap();
+    fail(1).unwrap();
+    assert_eq!(fail(2).unwrap_err().code, RefusedCode::Redundancy);
+    world.disks.iter().for_each(Disk::detach);
+    let made = p.rt.block_on(p.array().volume_create("w", 1 << 20));
+    assert!(made.is_err());
+    assert_eq!(p.array().status().state, ArrayState::Frozen);
+    p.kill(2);
 }

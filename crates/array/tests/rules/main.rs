@@ -259,6 +259,7 @@ rules! {
     owner::an_older_image_of_a_member_is_no_server [StrangeMarkObeyed]
     owner::a_process_that_lives_is_not_waited_for [LivingWatched]
     closed::what_was_released_is_not_waited_for [ReleasedWatched]
+    closed::an_empty_array_needs_a_member [NoneLeftSurvives]
     owner::what_was_sent_before_may_land_late [LateWritesForgotten]
     owner::of_two_that_open_at_once_one_has_it [MarkIgnored]
     owner::marks_of_all_parts_are_released []
