@@ -13,7 +13,7 @@ use super::{
     status::Status,
     subsystem::Subsystems,
 };
-use crate::namespace::{Answer, Namespace, NamespaceInfo, Request};
+use crate::namespace::{Answer, Fault, Namespace, NamespaceInfo, Request};
 
 /// All namespaces, and what the host was told of one.
 pub struct All<N> {
@@ -89,9 +89,10 @@ async fn one<N: Namespace>(command: Command, attached: &Attached<N>, data: Bytes
     let live = &attached.live;
     live.update(|c| c.in_flight += 1);
     let result = match command {
-        Command::Io(request) => io(attached, request, data).await,
+        Command::Io(request) => answered(attached, &request, attached.namespace.submit(request.with(|_| data)).await),
         Command::Compare { offset, bytes } => {
-            let read = io(attached, Request::Read { offset, bytes }, Bytes::default()).await;
+            let read = attached.namespace.submit(Request::Read { offset, bytes }).await;
+            let read = answered(attached, &Request::Read { offset, bytes }, read);
             read.and_then(|parts| if is_equal(&parts, &data) { Ok(vec![]) } else { Err(Status::COMPARE_FAILURE) })
         }
         Command::Deallocate { ranges: count, .. } => deallocate(attached, count, &data).await,
@@ -108,11 +109,15 @@ async fn one<N: Namespace>(command: Command, attached: &Attached<N>, data: Bytes
     result
 }
 
-/// One request to the namespace: what a read reads, nothing for the others.
-async fn io<N: Namespace>(attached: &Attached<N>, request: Request<u32>, data: Bytes) -> Result<Vec<Bytes>, Status> {
-    match attached.namespace.submit(request.with(|_| data)).await {
+/// What a request to the namespace comes to: what a read reads, nothing for the others.
+fn answered<N>(
+    attached: &Attached<N>,
+    request: &Request<u32>,
+    result: Result<Answer, Fault>,
+) -> Result<Vec<Bytes>, Status> {
+    match result {
         Ok(answer) => {
-            attached.live.update(|c| c.add(&request));
+            attached.live.update(|c| c.add(request));
             match answer {
                 Answer::Data(parts) => {
                     let returned: usize = parts.iter().map(Bytes::len).sum();
@@ -130,7 +135,8 @@ async fn io<N: Namespace>(attached: &Attached<N>, request: Request<u32>, data: B
 
 async fn deallocate<N: Namespace>(attached: &Attached<N>, count: u32, data: &[u8]) -> Result<Vec<Bytes>, Status> {
     for (offset, bytes) in ranges(data, count, &attached.info)? {
-        io(attached, Request::Deallocate { offset, bytes, fua: false }, Bytes::default()).await?;
+        let request = Request::Deallocate { offset, bytes, fua: false };
+        answered(attached, &request, attached.namespace.submit(request.with(|_| Bytes::default())).await)?;
     }
     Ok(vec![])
 }
