@@ -45,6 +45,9 @@ use crate::drive::Load;
 use crate::executor::Inner;
 use crate::queue::Queue;
 
+/// Between two cancels of what has not ended.
+const CANCEL_AGAIN: Duration = Duration::from_millis(50);
+
 /// `user_data` of a cancellation, whose own answer says nothing.
 const NOBODY: u64 = u64::MAX;
 
@@ -359,23 +362,28 @@ impl Ring {
     }
 
     /// The end: cancels what can wait for ever, waits for every answer.
+    ///
+    /// A worker of the kernel that is about to sleep may miss a cancel, and then sleeps for ever: it is told again after a while.
     pub(crate) fn end(&self) {
-        let endless: Vec<u64> =
-            self.slots.borrow().iter().filter(|(_, s)| s.request.is_endless()).map(|(_, s)| s.name).collect();
-        for name in endless {
-            self.cancel(name);
-        }
+        let mut cancels = true;
         loop {
             self.collect();
             // Answered slots belong to futures that outlive the runtime; they only wait to be collected.
             if self.slots.borrow().iter().all(|(_, s)| s.answer.is_some()) {
                 return;
             }
+            if cancels {
+                let waits = |s: &Slot| s.request.is_endless() && s.answer.is_none();
+                let all: Vec<u64> = self.slots.borrow().iter().filter(|(_, s)| waits(s)).map(|(_, s)| s.name).collect();
+                all.into_iter().for_each(|name| self.cancel(name));
+            }
             if self.polled.get() > 0 {
+                cancels = false;
                 self.spin();
                 continue;
             }
-            let submitted = self.io.borrow_mut().submit_and_sleep(None);
+            let submitted = self.io.borrow_mut().submit_and_sleep(Some(CANCEL_AGAIN));
+            cancels = matches!(&submitted, Err(error) if error.raw_os_error() == Some(libc::ETIME));
             self.bear(submitted);
         }
     }
