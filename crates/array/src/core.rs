@@ -70,6 +70,7 @@ impl Core {
     }
 
     /// What a request that writes gets when the array does not take it.
+    #[inline]
     pub fn writable(&self) -> Result<(), Fault> {
         match self.ctx.phase() {
             Phase::Open => Ok(()),
@@ -85,6 +86,7 @@ impl Core {
     }
 
     /// What a read gets when what it would find may be old.
+    #[inline]
     pub fn readable(&self) -> Result<(), Fault> {
         if self.ctx.is_uncertain() { Err(self.frozen_by()) } else { Ok(()) }
     }

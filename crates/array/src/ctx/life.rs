@@ -41,11 +41,13 @@ impl Life {
 
 impl Context {
     /// What the array can do now.
+    #[inline]
     pub fn phase(&self) -> Phase {
         self.life.phase.get()
     }
 
     /// Whether it can do everything.
+    #[inline]
     pub fn is_open(&self) -> bool {
         self.phase() == Phase::Open
     }
@@ -61,6 +63,7 @@ impl Context {
     }
 
     /// Whether it is being opened, and what the log says is not known yet.
+    #[inline]
     pub fn is_recovering(&self) -> bool {
         self.life.recovering.get()
     }
@@ -71,6 +74,7 @@ impl Context {
     }
 
     /// Whether what the map says may be old.
+    #[inline]
     pub fn is_uncertain(&self) -> bool {
         self.life.uncertain.get()
     }
@@ -81,6 +85,7 @@ impl Context {
     }
 
     /// Whether hosts' requests are not taken any more.
+    #[inline]
     pub fn is_closing(&self) -> bool {
         self.life.closing.get()
     }

@@ -88,6 +88,7 @@ impl Context {
     }
 
     /// This open.
+    #[inline]
     pub fn epoch(&self) -> Epoch {
         self.epoch.get()
     }
@@ -98,6 +99,7 @@ impl Context {
     }
 
     /// What people set; not across an `.await`.
+    #[inline]
     pub fn settings(&self) -> Ref<'_, Settings> {
         self.settings.borrow()
     }

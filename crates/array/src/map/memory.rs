@@ -25,6 +25,7 @@ pub struct Tables {
 
 impl Tables {
     /// The frozen one, where a reader must look into it, too.
+    #[inline]
     pub fn older(&self) -> Option<&Rc<Memtable>> {
         self.frozen.as_ref().filter(|_| !planted(Canary::FrozenTableForgotten))
     }
@@ -70,6 +71,7 @@ pub trait Moves {
 
 impl Memory {
     /// Both, to be looked at; not across an `.await`.
+    #[inline]
     pub fn read(&self) -> Ref<'_, Tables> {
         self.tables.borrow()
     }

@@ -82,6 +82,7 @@ impl NodeCache {
     }
 
     /// To look nodes up one after the other; not across an `.await`.
+    #[inline]
     pub fn read(&self) -> Look<'_> {
         Look { nodes: self.nodes.borrow(), hits: &self.hits }
     }
@@ -105,11 +106,13 @@ pub struct Look<'a> {
 
 impl Look<'_> {
     /// The node at a place, if it is here; not counted yet.
+    #[inline]
     pub fn look(&self, at: Pba) -> Option<&Packed> {
         self.nodes.get(&at)
     }
 
     /// So many were here when they were looked for.
+    #[inline]
     pub fn found(&self, nodes: u64) {
         self.hits.set(self.hits.get() + nodes);
     }

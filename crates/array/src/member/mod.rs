@@ -49,11 +49,13 @@ impl Members {
     }
 
     /// All seats by number; not across an `.await`.
+    #[inline]
     pub fn all(&self) -> Ref<'_, Vec<Rc<Seat>>> {
         self.seats.borrow()
     }
 
     /// The member of a seat.
+    #[inline]
     pub fn seat(&self, id: MemberId) -> Option<Rc<Seat>> {
         self.all().get(usize::from(id.0)).cloned()
     }
@@ -82,6 +84,7 @@ impl Members {
     }
 
     /// Whether all members that are in keep what they completed.
+    #[inline]
     pub fn no_volatile_cache(&self) -> bool {
         self.all().iter().filter(|s| s.is_in()).all(|s| !s.volatile())
     }

@@ -196,6 +196,7 @@ impl Seat {
     }
 
     /// What it still may be asked for.
+    #[inline]
     pub fn door(&self) -> Door {
         self.access.door.get()
     }

@@ -36,16 +36,19 @@ impl Standing {
 
 impl Seat {
     /// Whether it takes part.
+    #[inline]
     pub fn state(&self) -> MemberState {
         self.standing.state.get()
     }
 
     /// The order pairs are made by; people know it as the number of the seat.
+    #[inline]
     pub fn bay(&self) -> u16 {
         self.standing.bay.get()
     }
 
     /// Whether its columns are being moved away.
+    #[inline]
     pub fn leaves(&self) -> bool {
         self.standing.leaving.get()
     }
@@ -61,6 +64,7 @@ impl Seat {
     }
 
     /// Takes part, and its drive is here.
+    #[inline]
     pub fn is_in(&self) -> bool {
         self.state() == MemberState::In && self.drive.is_some()
     }

@@ -146,6 +146,7 @@ impl Seg {
     }
 
     /// Its state in the format.
+    #[inline]
     pub fn state(&self) -> SegmentState {
         match self.life {
             Life::Spare => SegmentState::Spare,
@@ -155,16 +156,19 @@ impl Seg {
     }
 
     /// Never written.
+    #[inline]
     pub fn is_spare(&self) -> bool {
         self.life == Life::Spare
     }
 
     /// A stream may append to it.
+    #[inline]
     pub fn is_open(&self) -> bool {
         self.life == Life::Open
     }
 
     /// Nothing is appended any more.
+    #[inline]
     pub fn is_sealed(&self) -> bool {
         self.state() == SegmentState::Sealed
     }

@@ -65,6 +65,7 @@ pub struct Segments(RefCell<Table>);
 
 impl Segments {
     /// All of them, to be looked at; not across an `.await`.
+    #[inline]
     pub fn read(&self) -> Ref<'_, Table> {
         self.0.borrow()
     }

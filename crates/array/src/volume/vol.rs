@@ -101,6 +101,7 @@ impl Vol {
     }
 
     /// Its name.
+    #[inline]
     pub fn name(&self) -> Ref<'_, String> {
         self.name.borrow()
     }
@@ -111,6 +112,7 @@ impl Vol {
     }
 
     /// Size in blocks, as the next generation will say.
+    #[inline]
     pub fn blocks(&self) -> u64 {
         self.size.next.get()
     }
@@ -122,6 +124,7 @@ impl Vol {
     }
 
     /// Size in blocks as the generation in effect says, and hosts see it; 0 when it does not know the volume yet.
+    #[inline]
     pub fn agreed_blocks(&self) -> u64 {
         self.size.agreed.get()
     }
@@ -132,21 +135,25 @@ impl Vol {
     }
 
     /// Blocks stored, as of the last merge.
+    #[inline]
     pub fn mapped(&self) -> u64 {
         self.trees.mapped.get()
     }
 
     /// Levels above the leaves.
+    #[inline]
     pub fn height(&self) -> u8 {
         self.trees.height.get()
     }
 
     /// Its trees.
+    #[inline]
     pub fn roots(&self) -> [MapRef; SHARDS] {
         self.trees.roots.get()
     }
 
     /// The root of one shard.
+    #[inline]
     pub fn root(&self, shard: usize) -> MapRef {
         let roots: &Cell<[MapRef]> = &self.trees.roots;
         roots.as_slice_of_cells()[shard].get()
@@ -169,11 +176,13 @@ impl Vol {
     }
 
     /// Where in its life.
+    #[inline]
     pub fn state(&self) -> VolumeState {
         self.state.get()
     }
 
     /// Whether hosts may use it.
+    #[inline]
     pub fn is_live(&self) -> bool {
         self.state() == VolumeState::Live
     }
@@ -189,6 +198,7 @@ impl Vol {
     }
 
     /// What its hosts may take.
+    #[inline]
     pub fn limits(&self) -> Limits {
         self.limits.get()
     }

@@ -37,11 +37,13 @@ impl Default for Volumes {
 
 impl Volumes {
     /// All by id; not across an `.await`.
+    #[inline]
     pub fn all(&self) -> Ref<'_, BTreeMap<VolumeId, Rc<Vol>>> {
         self.by_id.borrow()
     }
 
     /// One of them.
+    #[inline]
     pub fn get(&self, id: VolumeId) -> Option<Rc<Vol>> {
         self.all().get(&id).cloned()
     }
