@@ -318,7 +318,7 @@ canaries! {
     ReleasedWatched,
     /// An array that holds nothing goes on without a single member.
     NoneLeftSurvives,
-    /// An open waits for a spare that never answers.
+    /// An open waits for a spare that does not answer.
     SpareWaitedFor,
     /// A label that cannot be written is the drive's failure.
     LabelBlamed,

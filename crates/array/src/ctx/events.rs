@@ -16,7 +16,7 @@ const EVENTS_KEPT: usize = 256;
 pub enum EventSeverity {
     /// As it should be.
     Info,
-    /// Somebody should look at it.
+    /// It needs a look.
     Warning,
     /// Hosts notice it, or something is lost.
     Error,
@@ -44,7 +44,7 @@ impl Context {
         self.add_event(EventSeverity::Info, text);
     }
 
-    /// The same of something that somebody should look at.
+    /// The same of something that needs a look.
     pub fn warn(&self, text: String) {
         tracing::warn!(array = %self.name, "{text}");
         self.add_event(EventSeverity::Warning, text);

@@ -4,7 +4,7 @@ use std::cell::Cell;
 
 use super::Context;
 
-/// What the array can do now, in the order of its life.
+/// What the array can do now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Phase {
     /// Everything.

@@ -76,7 +76,7 @@ impl Core {
         let needed = table.segments.values().filter(|s| s.matters() || (s.listed && listed_counts));
         let worst =
             needed.map(|s| self.to_spare_without(s, members).unwrap_or(0)).min().unwrap_or_else(|| self.tolerates());
-        let unnamed = self.jobs.rebuild.unnamed_to_spare.get().filter(|_| listed_counts);
+        let unnamed = self.jobs.rebuild.unnamed_to_spare().filter(|_| listed_counts);
         // An array of which nothing is left holds nothing.
         let some_stay = self.members.seats_in().iter().filter(|s| !members.contains(&s.id)).count().saturating_sub(1);
         worst.min(unnamed.unwrap_or(worst)).min(some_stay)

@@ -60,7 +60,7 @@ const SURVEY_ROWS: u32 = 64;
 const LOOKS_IN_A_PIECE: usize = 256;
 
 /// A block that a header speaks of, and its place.
-pub(crate) type Found = (VolumeId, Lba, Place);
+pub(super) type Found = (VolumeId, Lba, Place);
 
 /// What is live in a segment.
 struct Survey {
@@ -82,7 +82,7 @@ impl Core {
         self.room_now() < ladder.clean_below as i64 * SHARE || stuck
     }
 
-    pub(crate) async fn keep_clean(self: Rc<Self>) {
+    pub(super) async fn keep_clean(self: Rc<Self>) {
         loop {
             self.ctx.changed.until(|| !self.ctx.is_open() || self.wants_cleaning()).await;
             if !self.ctx.is_open() {
@@ -114,7 +114,7 @@ impl Core {
     }
 
     /// Has a batch of emptied segments given back, if there is one.
-    pub(crate) fn give_back_emptied(&self) {
+    pub(super) fn give_back_emptied(&self) {
         if self.enough_emptied(true) {
             self.ctx.wishes.ask(Wish::Release);
             self.ctx.changed.wake();
@@ -135,7 +135,7 @@ impl Core {
     }
 
     /// Empties one segment; if it `vacates`, only one that a generation gives back. From the call on nobody else chooses it.
-    pub(crate) fn empty(self: &Rc<Self>, victim: Victim, vacates: bool) -> impl Future<Output = ()> {
+    pub(super) fn empty(self: &Rc<Self>, victim: Victim, vacates: bool) -> impl Future<Output = ()> {
         self.jobs.cleaner.begins(victim.id, victim.takes);
         let core = self.clone();
         async move {
@@ -154,20 +154,20 @@ impl Core {
     }
 
     /// What victims may take now, in thousandths of a segment.
-    pub(crate) fn room_to_clean(&self) -> i64 {
+    pub(super) fn room_to_clean(&self) -> i64 {
         let left = (self.room_left() as i64 - self.rungs().free_floor as i64) * SHARE;
         left - self.jobs.cleaner.takes()
     }
 
     /// Empties a segment that does not hold what is written to it; false when that cannot be done now.
-    pub(crate) async fn clean_now(self: &Rc<Self>, id: SegmentId) -> bool {
+    pub(super) async fn clean_now(self: &Rc<Self>, id: SegmentId) -> bool {
         let Some(victim) = self.victim(id) else { return false };
         self.empty(victim, false).await;
         !self.jobs.cleaner.is_hard(id)
     }
 
     /// Makes a block that cannot be read a bad one, durably, if the map still names its place.
-    pub(crate) async fn mark_if_lost(&self, (volume, lba, place): Found) -> Result<(), Fault> {
+    pub(super) async fn mark_if_lost(&self, (volume, lba, place): Found) -> Result<(), Fault> {
         let Some(live) = self.read_live(volume, lba, place).await? else { return Ok(()) };
         self.writable()?;
         if live.data.is_some() {
@@ -322,7 +322,7 @@ impl Core {
     }
 
     /// Whether the map names a block's place. Once it does not, it never will again.
-    pub(crate) async fn is_named(&self, (volume, lba, place): Found) -> Result<bool, Fault> {
+    pub(super) async fn is_named(&self, (volume, lba, place): Found) -> Result<bool, Fault> {
         let Some(vol) = self.volumes.get(volume) else { return Ok(false) };
         Ok(planted(Canary::MoveUnconditional) || self.resolve(&vol, lba, 1).await?.refs[0] == MapRef::At(place))
     }
@@ -355,7 +355,7 @@ impl Core {
     }
 
     /// The header at `row`: from `image`, the first column from row `first` on, or by all other ways.
-    pub(crate) async fn header_at(
+    pub(super) async fn header_at(
         &self,
         columns: &Columns,
         image: Option<&[u8]>,
@@ -486,7 +486,7 @@ impl Core {
     }
 
     /// Has the next checkpoint write a map node elsewhere, if it still is where the cleaner found it; whether it is.
-    pub(crate) async fn touch(&self, volume: VolumeId, lba: Lba, level: u8, at: Pba) -> Result<bool, Fault> {
+    pub(super) async fn touch(&self, volume: VolumeId, lba: Lba, level: u8, at: Pba) -> Result<bool, Fault> {
         let Some(vol) = self.volumes.get(volume) else { return Ok(false) };
         let key = NodeKey::of(volume, level, lba);
         let now = self.node_ref(&vol.roots(), vol.height(), key).await?;

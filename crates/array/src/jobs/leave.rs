@@ -56,7 +56,7 @@ impl Core {
 impl Core {
     /// Whether a member that leaves has nothing left, or has left and carries its label yet; or one that was replaced is listed
     /// still, since segments that named it went with the last generation only.
-    pub(crate) fn somebody_may_go(&self) -> bool {
+    pub(super) fn somebody_may_go(&self) -> bool {
         let gone = !self.jobs.rebuild.gone.borrow().is_empty();
         // A close writes the last generation; the next open forgets what was replaced.
         let replaced = |s: &Seat| self.is_nobodys(s) && !self.ctx.is_closing() && !planted(Canary::ReplacedListed);
@@ -83,12 +83,12 @@ impl Core {
     }
 
     /// Commits a generation without those who may go, and takes the array's label off their drives.
-    pub(crate) async fn let_go(&self) {
+    pub(super) async fn let_go(&self) {
         if self.jobs.rebuild.gone.borrow().is_empty() && self.commit().await.is_err() {
             return;
         }
         while let Some(seat) = { self.jobs.rebuild.gone.borrow().first().cloned() } {
-            // It holds nothing any more: one that does not answer holds nobody up.
+            // It holds nothing any more, so the rebuild does not wait for a drive that does not answer.
             let wiped = match &seat.drive {
                 Some(drive) => drive.within(LATE_OUT, seat.wipe()).await,
                 None => seat.wipe().await,

@@ -23,17 +23,17 @@ const GAP_ROWS: u32 = 4;
 const RUN_ROWS: u32 = 16;
 
 /// A block that was live when it was read.
-pub(crate) struct Live {
-    pub(crate) vol: Rc<Vol>,
-    pub(crate) lba: Lba,
-    pub(crate) from: Place,
+pub(super) struct Live {
+    pub(super) vol: Rc<Vol>,
+    pub(super) lba: Lba,
+    pub(super) from: Place,
     /// `None`: it is lost.
-    pub(crate) data: Option<Bytes>,
+    pub(super) data: Option<Bytes>,
 }
 
 impl Core {
     /// What is live of these blocks, by volume and address.
-    pub(crate) async fn read_lives(&self, blocks: &[Found]) -> Result<Vec<Live>, Fault> {
+    pub(super) async fn read_lives(&self, blocks: &[Found]) -> Result<Vec<Live>, Fault> {
         let mut named = Vec::with_capacity(blocks.len());
         for (&block, is_named) in blocks.iter().zip(join_all(blocks.iter().map(|&b| self.is_named(b))).await) {
             if is_named? {
@@ -101,7 +101,7 @@ impl Core {
     }
 
     /// A block's contents, if the map still names the place; nothing is read that is not live.
-    pub(crate) async fn read_live(&self, volume: VolumeId, lba: Lba, from: Place) -> Result<Option<Live>, Fault> {
+    pub(super) async fn read_live(&self, volume: VolumeId, lba: Lba, from: Place) -> Result<Option<Live>, Fault> {
         let lost = |read: &Result<Option<Live>, Fault>| matches!(read, Ok(Some(live)) if live.data.is_none());
         self.ask_for_good(lost, || self.read_live_once(volume, lba, from)).await
     }

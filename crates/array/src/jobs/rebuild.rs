@@ -52,12 +52,12 @@ const RETRY: Duration = Duration::from_secs(1);
 /// How a rebuild goes.
 #[derive(Default)]
 pub struct Progress {
-    pub(crate) running: Cell<bool>,
+    pub(super) running: Cell<bool>,
     done: Cell<u64>,
-    pub(crate) bytes: Cell<u64>,
-    pub(crate) rows_lost: Cell<u64>,
+    pub(super) bytes: Cell<u64>,
+    pub(super) rows_lost: Cell<u64>,
     began: Cell<Option<rt::Nanos>>,
-    pub(crate) pace: RebuildPace,
+    pub(super) pace: RebuildPace,
     /// Segments that a lane has.
     under_way: RefCell<BTreeSet<SegmentId>>,
     /// Segments that could not be restored, until a member changes or the next pass.
@@ -69,15 +69,15 @@ pub struct Progress {
     /// Members that went out, when [`Progress::passed_over`] began.
     failures: Cell<u64>,
     /// Lost columns restored, and segments restored, that no generation names yet.
-    pub(crate) unnamed_lost: Cell<u64>,
+    pub(super) unnamed_lost: Cell<u64>,
     /// What the worst of their segments has to spare until a generation names them.
-    pub unnamed_to_spare: Cell<Option<usize>>,
+    pub(super) unnamed_to_spare: Cell<Option<usize>>,
     unnamed: Cell<u64>,
     /// Old places of columns that were moved, for the next generation.
-    pub(crate) left_behind: RefCell<Vec<(Rc<Seat>, u32)>>,
+    pub(super) left_behind: RefCell<Vec<(Rc<Seat>, u32)>>,
     /// Members that the generation being written lets go, and those that one in effect has.
-    pub(crate) going: RefCell<Vec<Rc<Seat>>>,
-    pub(crate) gone: RefCell<Vec<Rc<Seat>>>,
+    pub(super) going: RefCell<Vec<Rc<Seat>>>,
+    pub(super) gone: RefCell<Vec<Rc<Seat>>>,
 }
 
 /// How a segment gets its redundancy back, or off a member.
@@ -91,6 +91,11 @@ enum Way {
 }
 
 impl Progress {
+    /// What the worst of the restored segments that no generation names yet has to spare until one does.
+    pub fn unnamed_to_spare(&self) -> Option<usize> {
+        self.unnamed_to_spare.get()
+    }
+
     /// Rates were set anew.
     pub fn rate_changed(&self) {
         self.pace.rate_changed();
@@ -99,12 +104,12 @@ impl Progress {
 
 impl Core {
     /// Whether a column has to be made from the others.
-    pub(crate) fn is_lost(&self, slot: &Slot) -> bool {
+    pub(super) fn is_lost(&self, slot: &Slot) -> bool {
         slot.is_none_or(|(m, _)| self.members.seat(m).is_none_or(|s| s.state() != MemberState::In))
     }
 
     /// Whether a column has to be somewhere else.
-    pub(crate) fn is_homeless(&self, slot: &Slot) -> bool {
+    pub(super) fn is_homeless(&self, slot: &Slot) -> bool {
         self.is_lost(slot) || slot.is_some_and(|(m, _)| self.members.seat(m).is_some_and(|s| s.leaves()))
     }
 
@@ -192,7 +197,7 @@ impl Core {
         })
     }
 
-    pub(crate) async fn keep_rebuilt(self: Rc<Self>) {
+    pub(super) async fn keep_rebuilt(self: Rc<Self>) {
         loop {
             let paused = self.ctx.settings().rebuild_paused;
             let wanted = || {
@@ -481,7 +486,7 @@ impl Core {
     }
 
     /// So many bytes of columns are done.
-    pub(crate) fn rebuilt(&self, bytes: u64) {
+    pub(super) fn rebuilt(&self, bytes: u64) {
         self.jobs.rebuild.bytes.set(self.jobs.rebuild.bytes.get() + bytes);
         self.jobs.rebuild.pace.moved(bytes, self.ctx.rt.now());
     }
@@ -514,7 +519,7 @@ impl Core {
     }
 
     /// A member with room that has no column of the segment; one in the bay that a column is lost from first.
-    pub(crate) fn place_for(&self, id: SegmentId, taken: &[MemberId]) -> Option<Rc<Seat>> {
+    pub(super) fn place_for(&self, id: SegmentId, taken: &[MemberId]) -> Option<Rc<Seat>> {
         let table = self.segments.read();
         let seg = table.segments.get(&id)?;
         let seats = self.members.all().clone();

@@ -47,7 +47,7 @@ struct Piece {
 
 impl Core {
     /// Gives a segment's homeless columns new places. False: it was interrupted, or nothing is to be done any more.
-    pub(crate) async fn restore(self: &Rc<Self>, id: SegmentId) -> Result<bool, Fault> {
+    pub(super) async fn restore(self: &Rc<Self>, id: SegmentId) -> Result<bool, Fault> {
         if !self.make_sealed(id).await {
             return Ok(false);
         }
@@ -102,7 +102,7 @@ impl Core {
     }
 
     /// Takes a segment from its stream, and waits until nothing is in flight there.
-    pub(crate) async fn make_sealed(&self, id: SegmentId) -> bool {
+    pub(super) async fn make_sealed(&self, id: SegmentId) -> bool {
         if !self.segments.read().segments.get(&id).is_some_and(Seg::matters) {
             return false;
         }

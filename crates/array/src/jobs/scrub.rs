@@ -172,7 +172,7 @@ enum Outcome {
 }
 
 impl Core {
-    pub(crate) async fn keep_scrubbed(self: Rc<Self>) {
+    pub(super) async fn keep_scrubbed(self: Rc<Self>) {
         loop {
             if !self.ctx.is_open() || self.ctx.is_closing() {
                 return;

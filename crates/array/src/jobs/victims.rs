@@ -48,7 +48,7 @@ fn best(victims: impl Iterator<Item = Victim>, next: u64, room: i64, greedy: boo
 
 impl Core {
     /// The next segment to be emptied; its blocks take no more than `room` thousandths of a segment.
-    pub(crate) fn next_victim(&self, room: i64, greedy: bool) -> Option<Victim> {
+    pub(super) fn next_victim(&self, room: i64, greedy: bool) -> Option<Victim> {
         let table = self.segments.read();
         let cleanable = |s: &&Seg| self.is_cleanable(s) && !self.jobs.cleaner.is_hard(s.id);
         let victims = self.victims(table.segments.values().filter(cleanable));
@@ -56,7 +56,7 @@ impl Core {
     }
 
     /// One segment as a victim, if it can be emptied now, whatever is gained.
-    pub(crate) fn victim(&self, id: SegmentId) -> Option<Victim> {
+    pub(super) fn victim(&self, id: SegmentId) -> Option<Victim> {
         let table = self.segments.read();
         let seg = table.segments.get(&id).filter(|s| self.is_cleanable(s));
         let room = self.room_to_clean();

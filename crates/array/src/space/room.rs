@@ -63,7 +63,7 @@ pub struct Room {
     /// Deallocations and fills that wait for room.
     fills_waiting: Cell<usize>,
     /// New blocks that hosts were refused last, while that may be so still.
-    pub refused: Cell<Option<u64>>,
+    refused: Cell<Option<u64>>,
 }
 
 /// Who asks for room.
@@ -74,6 +74,21 @@ enum Rung {
 }
 
 impl Room {
+    /// New blocks that hosts were refused last, while that may be so still.
+    pub fn refused(&self) -> Option<u64> {
+        self.refused.get()
+    }
+
+    /// Hosts were refused so many new blocks; whether that is news.
+    pub fn refuse(&self, blocks: u64) -> bool {
+        self.refused.replace(Some(blocks)).is_none()
+    }
+
+    /// As many fit again.
+    pub fn end_refusal(&self) {
+        self.refused.set(None);
+    }
+
     /// Whether new segments leave columns out, as last measured.
     pub fn short(&self) -> bool {
         self.short.get()

@@ -86,7 +86,7 @@ impl Core {
 
     /// Hosts are told that `n` new blocks do not fit; once for the log, until there is room again.
     fn no_space(&self, n: u64) -> Fault {
-        if self.room.refused.replace(Some(n)).is_none() {
+        if self.room.refuse(n) {
             let (stored, usable) = (self.stored_at_least(), self.room_usable());
             self.ctx.error(format!(
                 "no space is left: {} of {} usable blocks are stored, and writes to new blocks are refused",
@@ -99,10 +99,10 @@ impl Core {
     /// Whether hosts would be refused what they were refused last. Where something was given back since, asks for the checkpoint that
     /// makes room of it.
     pub fn is_full(&self) -> bool {
-        let Some(n) = self.room.refused.get() else { return false };
+        let Some(n) = self.room.refused() else { return false };
         let full = self.stored_at_least() + n > self.room_usable();
         if !full {
-            self.room.refused.set(None);
+            self.room.end_refusal();
             self.ctx.note("there is space again: writes to new blocks continue".to_owned());
         } else if self.gave_back() && self.writable().is_ok() && !planted(Canary::FullForGood) {
             self.want_checkpoint();
