@@ -3,7 +3,7 @@
 use std::rc::Rc;
 use std::time::Duration;
 
-use array::{Array, ArrayState, OpenHow, RefusedCode, SeatState, Status};
+use array::{ArrayState, OpenHow, RefusedCode, SeatState, Status};
 use ondisk::{Generation, MemberState};
 use rand::RngExt;
 use rt::model::Disk;
@@ -16,7 +16,7 @@ use crate::report::Report;
 use crate::run::{DEGRADED, drain, set_to_work};
 use crate::volumes::{Fate, Volumes};
 use crate::workload::Done;
-use crate::world::{World, drives, labelled};
+use crate::world::{World, open, open_degraded};
 
 /// After some work the newest generation is given up. What a new volume gets from then on is there after the next end; that
 /// nothing wrong is read of the others their checksums say.
@@ -24,9 +24,7 @@ pub fn one_generation(world: &mut World, volumes: &Volumes, report: &mut Report)
     let disks = world.forks();
     let volumes = volumes.fork();
     let rt = world.rt();
-    let array = rt
-        .block_on(Array::open(&rt, drives(&rt, &labelled(&rt, &disks)), DEGRADED))
-        .map_err(|e| format!("open: {e}"))?;
+    let array = open_degraded(&rt, &disks)?;
     if array.status().state == ArrayState::Frozen {
         return Ok(());
     }
@@ -49,7 +47,7 @@ pub fn one_generation(world: &mut World, volumes: &Volumes, report: &mut Report)
     given_up.iter().for_each(|g| reserve.iter().for_each(|d| land(d, g)));
     let rt = world.rt();
     let how = OpenHow { previous: true, ..DEGRADED };
-    let array = match rt.block_on(Array::open(&rt, drives(&rt, &labelled(&rt, &disks)), how)) {
+    let array = match open(&rt, &disks, how) {
         Ok(array) => array,
         // There is none before, or it does not know enough.
         Err(e) if matches!(e.code, RefusedCode::Damaged | RefusedCode::MembersMissing) => {
@@ -92,9 +90,7 @@ pub fn one_generation(world: &mut World, volumes: &Volumes, report: &mut Report)
     let cut = world.dice.random_range(0..2) == 0;
     disks.iter().for_each(|d| if cut { d.power_cut(world.dice.random()) } else { d.crash(world.dice.random()) });
     let rt = world.rt();
-    let array = rt
-        .block_on(Array::open(&rt, drives(&rt, &labelled(&rt, &disks)), DEGRADED))
-        .map_err(|e| format!("open after that: {e}"))?;
+    let array = open(&rt, &disks, DEGRADED).map_err(|e| format!("open after that: {e}"))?;
     fresh.compare(&rt, &array, if cut { Mode::PowerCut } else { Mode::Killed })
 }
 

@@ -5,7 +5,7 @@ use std::pin::pin;
 use std::rc::Rc;
 use std::time::Duration;
 
-use array::{Array, Fault, Refused, check};
+use array::{Array, Fault, check};
 use futures::future::{Either, select};
 use rand::RngExt;
 use rt::Rt;
@@ -17,14 +17,10 @@ use crate::probes::{BLOCK, read_block};
 use crate::run::{DEGRADED, drain, set_to_work};
 use crate::volumes::Volumes;
 use crate::workload::Done;
-use crate::world::{World, drives};
+use crate::world::{World, drives, open, open_degraded};
 
 /// From room that was made to the last write that waited for it: the longest pause between two tries, and what each takes.
 const GOES_ON: Duration = Duration::from_secs(20);
-
-fn open(rt: &Rt, disks: &[Disk]) -> Result<Array, Refused> {
-    rt.block_on(Array::open(rt, drives(rt, disks), DEGRADED))
-}
 
 /// Seats that are out, and drives that are suspect.
 fn blamed(array: &Array) -> Vec<String> {
@@ -60,7 +56,7 @@ pub fn no_room(world: &mut World, volumes: &Volumes, mode: Mode) -> Result<(), S
         if world.dice.random_range(0..6) == 0 {
             // Recovery may need none, or says that it does.
             fill(&disks, &which, writes);
-            match open(&rt, &disks) {
+            match open(&rt, &disks, DEGRADED) {
                 Ok(array) => drop(array),
                 Err(refused) if refused.why.contains("is full") => {}
                 Err(refused) => return Err(format!("life {life}, open without room: {refused}")),
@@ -73,7 +69,7 @@ pub fn no_room(world: &mut World, volumes: &Volumes, mode: Mode) -> Result<(), S
             .map_err(|e| format!("life {life}, {writes:?} on {which:?}: {e}"))?;
     }
     let rt = world.rt();
-    let array = open(&rt, &disks).map_err(|e| format!("last open: {e}"))?;
+    let array = open(&rt, &disks, DEGRADED).map_err(|e| format!("last open: {e}"))?;
     volumes.compare(&rt, &array, mode)?;
     drop(array);
     rt.end();
@@ -106,7 +102,7 @@ fn full_for_a_while(
     mode: Mode,
     (which, writes): (&[usize], FullFor),
 ) -> Result<Mode, String> {
-    let array = open(rt, disks).map_err(|e| format!("open: {e}"))?;
+    let array = open_degraded(rt, disks)?;
     volumes.compare(rt, &array, mode)?;
     let before = blamed(&array);
     let done = Rc::new(Done::default());
@@ -175,7 +171,7 @@ pub fn standstill(world: &mut World, volumes: &Volumes, mode: Mode) -> Result<()
     let mut volumes = volumes.fork();
     let disks = world.forks();
     let rt = world.rt();
-    let array = open(&rt, &disks).map_err(|e| format!("open: {e}"))?;
+    let array = open_degraded(&rt, &disks)?;
     volumes.compare(&rt, &array, mode)?;
     let before = blamed(&array);
     let done = Rc::new(Done::default());

@@ -23,7 +23,7 @@ use crate::run::{DEGRADED, set_to_work};
 use crate::spoil::{ROT, flip};
 use crate::volumes::Volumes;
 use crate::workload::Done;
-use crate::world::{World, drives, labelled};
+use crate::world::{World, labelled, open, open_degraded};
 
 /// Blocks of a volume looked at.
 const LOOKED_AT: u64 = 400;
@@ -53,9 +53,9 @@ pub fn rot(world: &mut World, volumes: &Volumes, report: &mut Report, rebuild: b
     let was: Vec<Disk> = rotted.iter().map(Disk::fork).collect();
     let rt = world.rt();
     let how = OpenHow { read_only: true, ..DEGRADED };
-    let right = rt.block_on(Array::open(&rt, drives(&rt, &labelled(&rt, &sound)), how)).map_err(|e| e.to_string())?;
+    let right = open(&rt, &sound, how).map_err(|e| e.to_string())?;
     let how = if rebuild { DEGRADED } else { how };
-    let harmed = match rt.block_on(Array::open(&rt, drives(&rt, &labelled(&rt, &rotted)), how)) {
+    let harmed = match open(&rt, &rotted, how) {
         Ok(array) => array,
         Err(_) => {
             report.refused += 1;
@@ -172,7 +172,7 @@ fn live_on(
     disks: &[Disk],
     lost: &BTreeSet<(String, u64)>,
 ) -> Result<(), String> {
-    let Ok(array) = rt.block_on(Array::open(rt, drives(rt, &labelled(rt, disks)), DEGRADED)) else { return Ok(()) };
+    let Ok(array) = open(rt, disks, DEGRADED) else { return Ok(()) };
     // Short of drives and room, a write may have to wait for ever.
     let until = rt.now() + Duration::from_millis(200);
     for volume in array.volumes() {
@@ -225,7 +225,7 @@ pub fn loss(world: &mut World, volumes: &Volumes, mode: Mode) -> Result<(), Stri
     let mut volumes = volumes.fork();
     let rt = world.rt();
     let opened = labelled(&rt, &disks);
-    let array = rt.block_on(Array::open(&rt, drives(&rt, &opened), DEGRADED)).map_err(|e| format!("open: {e}"))?;
+    let array = open_degraded(&rt, &opened)?;
     volumes.compare(&rt, &array, mode)?;
     let done = Rc::new(Done { may_fail: true, ..Done::default() });
     set_to_work(world, &rt, &array, &volumes, None, 4, &done);
@@ -247,7 +247,7 @@ pub fn loss(world: &mut World, volumes: &Volumes, mode: Mode) -> Result<(), Stri
     }
     let rt = world.rt();
     let opened = labelled(&rt, &disks);
-    let array = rt.block_on(Array::open(&rt, drives(&rt, &opened), DEGRADED)).map_err(|e| format!("reopen: {e}"))?;
+    let array = open(&rt, &opened, DEGRADED).map_err(|e| format!("reopen: {e}"))?;
     if array.status().state == ArrayState::Frozen {
         return Err(format!("frozen with all drives back: {:#?}", array.status().events));
     }
@@ -259,7 +259,7 @@ pub fn loss(world: &mut World, volumes: &Volumes, mode: Mode) -> Result<(), Stri
 pub fn durable_header(world: &mut World, volumes: &Volumes) -> Result<(), String> {
     let disks = world.forks();
     let rt = world.rt();
-    let array = rt.block_on(Array::open(&rt, drives(&rt, &disks), DEGRADED)).map_err(|e| e.to_string())?;
+    let array = open(&rt, &disks, DEGRADED).map_err(|e| e.to_string())?;
     let Some(held) = volumes.sure().next() else { return Ok(()) };
     let volume = array.volume(&held.name).ok_or("it is gone")?;
     let blocks = volume.bytes() / BLOCK;
@@ -289,7 +289,7 @@ pub fn durable_header(world: &mut World, volumes: &Volumes) -> Result<(), String
     world.counts.add(Kind::DurableHeaderLost, 1);
     first.columns.iter().for_each(|&(d, at)| disks[d].image_write(at, &[0xee; BLOCK_BYTES]));
     let rt = world.rt();
-    let Ok(array) = rt.block_on(Array::open(&rt, drives(&rt, &disks), DEGRADED)) else { return Ok(()) };
+    let Ok(array) = open(&rt, &disks, DEGRADED) else { return Ok(()) };
     match read_block(&rt, &array, &held.name, a * BLOCK) {
         Ok(found) if found != [0xaa; BLOCK_BYTES] => Err("what was there before shows".to_owned()),
         Ok(_) | Err(_) => Ok(()),
@@ -313,7 +313,7 @@ pub fn generation(world: &mut World, volumes: &Volumes, mode: Mode, report: &mut
     let disks = world.forks();
     let mut volumes = volumes.fork();
     let rt = world.rt();
-    let array = rt.block_on(Array::open(&rt, drives(&rt, &disks), DEGRADED)).map_err(|e| e.to_string())?;
+    let array = open(&rt, &disks, DEGRADED).map_err(|e| e.to_string())?;
     volumes.compare(&rt, &array, mode)?;
     let done = Rc::new(Done::default());
     set_to_work(world, &rt, &array, &volumes, None, 8, &done);
@@ -346,7 +346,7 @@ pub fn generation(world: &mut World, volumes: &Volumes, mode: Mode, report: &mut
     let must_refuse = before.is_some_and(|g| !g.clean && meets(&g));
     // Who asks for --degraded takes what a drive that was out knows, when no other knows more.
     let rt = world.rt();
-    match rt.block_on(Array::open(&rt, drives(&rt, &disks), OpenHow::default())) {
+    match open(&rt, &disks, OpenHow::default()) {
         // Frozen it says nothing old, and writes nothing.
         Ok(array) if must_refuse && array.status().state != ArrayState::Frozen => {
             Err("records of a newer generation did not stop it".to_owned())

@@ -22,7 +22,7 @@ use crate::run::{DEGRADED, drain, set_to_work};
 use crate::spoil::flip;
 use crate::volumes::Volumes;
 use crate::workload::Done;
-use crate::world::{World, drives, labelled};
+use crate::world::{World, drives, labelled, open, open_degraded};
 
 /// Virtual time in which a rebuild has ended, if it has room.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -146,12 +146,12 @@ fn rot_on(world: &mut World, change: &Change) {
     }
 }
 
-fn open(rt: &Rt, change: &Change) -> Result<Array, String> {
+fn open_changed(rt: &Rt, change: &Change) -> Result<Array, String> {
     let here = labelled(rt, &change.all());
     let fresh = change.fresh.name();
     let is_in = |m: &Member| m.drive_name == fresh && m.state == MemberState::In;
     let joined = change.verb == Verb::Grow && newest_generation(&here).is_some_and(|g| g.members.iter().any(is_in));
-    let array = rt.block_on(Array::open(rt, drives(rt, &here), DEGRADED)).map_err(|e| format!("open: {e}"))?;
+    let array = open_degraded(rt, &here)?;
     let status = array.status();
     if joined && status.members.iter().any(|m| m.drive_name == fresh && m.state.is_out()) {
         return Err(format!("the drive that joined is out: {:#?}", status.events));
@@ -182,7 +182,7 @@ fn hold_first_generation(world: &World, fresh: &Disk) {
 /// A life that ends while it is under way.
 fn cut_short(world: &mut World, change: &Change, volumes: &mut Volumes, mode: Mode) -> Result<Mode, String> {
     let rt = world.rt();
-    let array = open(&rt, change)?;
+    let array = open_changed(&rt, change)?;
     volumes.compare(&rt, &array, mode)?;
     no_mismatch(&array)?;
     let done = Rc::new(Done::default());
@@ -225,7 +225,7 @@ fn cut_short(world: &mut World, change: &Change, volumes: &mut Volumes, mode: Mo
 /// A life in which it comes to its end.
 fn last_life(world: &mut World, change: &Change, volumes: &mut Volumes, mode: Mode, kind: Kind) -> Result<(), String> {
     let rt = world.rt();
-    let array = open(&rt, change)?;
+    let array = open_changed(&rt, change)?;
     volumes.compare(&rt, &array, mode)?;
     if kind != Kind::RotInCopy {
         no_mismatch(&array)?;
@@ -392,7 +392,7 @@ fn judge(
     }
     let rt = world.rt();
     let here = labelled(&rt, &all);
-    let array = rt.block_on(Array::open(&rt, drives(&rt, &here), DEGRADED)).map_err(|e| format!("short: {e}"))?;
+    let array = open(&rt, &here, DEGRADED).map_err(|e| format!("short: {e}"))?;
     let events = array.status().events;
     let after = volumes.compare(&rt, &array, Mode::Killed);
     drop(array);

@@ -17,7 +17,7 @@ use crate::model::Mode;
 use crate::run::{DEGRADED, set_to_work};
 use crate::volumes::Volumes;
 use crate::workload::Done;
-use crate::world::{World, drives, labelled};
+use crate::world::{World, open};
 
 /// Moments that are looked at.
 const LOOKS: usize = 4;
@@ -26,7 +26,7 @@ const LOOKS: usize = 4;
 pub fn any_may_fail(world: &mut World, volumes: &Volumes, mode: Mode) -> Result<(), String> {
     let disks = world.forks();
     let rt = world.rt();
-    let array = rt.block_on(Array::open(&rt, drives(&rt, &labelled(&rt, &disks)), DEGRADED));
+    let array = open(&rt, &disks, DEGRADED);
     let array = array.map_err(|e| format!("open: {e}"))?;
     let mut volumes = volumes.fork();
     volumes.compare(&rt, &array, mode)?;
@@ -79,7 +79,7 @@ fn what_may_fail_does(world: &mut World, array: &Array, disks: &[Disk], volumes:
     let lost: Vec<&str> = disks.iter().map(Disk::name).filter(|name| !left.iter().any(|d| d.name() == *name)).collect();
     let said = format!("{:?} of {:?}, without {lost:?}", status.exposure, status.state);
     let rt = world.rt();
-    let opened = rt.block_on(Array::open(&rt, drives(&rt, &labelled(&rt, &left)), DEGRADED));
+    let opened = open(&rt, &left, DEGRADED);
     let opened = opened.map_err(|e| format!("{said}: {e}: {:#?}", status.events))?;
     if opened.state() == ArrayState::Frozen {
         return Err(format!("{said}: it is frozen: {:#?}; {:#?}", status.events, opened.status().events));

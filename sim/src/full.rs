@@ -21,7 +21,7 @@ use crate::plan::Dice;
 use crate::run::{drain, host, set_to_work};
 use crate::volumes::Volumes;
 use crate::workload::{Done, joined};
-use crate::world::{World, drives};
+use crate::world::{World, drives, open};
 
 /// A full array is overwritten by many, whose writes may take long, and its process dies again and again: nobody needs what the
 /// cleaner gave back meanwhile.
@@ -52,7 +52,7 @@ pub fn cleaned_lives(world: &mut World) -> Result<(), String> {
         disks.iter().for_each(|d| d.on_op(None));
         disks.iter().for_each(|d| d.crash(world.dice.random()));
         rt = world.rt();
-        array = rt.block_on(Array::open(&rt, drives(&rt, &disks), OpenHow::default())).map_err(|e| e.to_string())?;
+        array = open(&rt, &disks, OpenHow::default()).map_err(|e| e.to_string())?;
         volumes.compare(&rt, &array, Mode::Killed)?;
         done = Rc::new(Done::default());
     }

@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use array::{Array, ArrayState, SeatState, health};
 use rand::RngExt;
+use rt::IoError;
 use rt::model::{Disk, Fault as DriveFault, Op, OpKind, Verdict};
-use rt::{IoError, Rt};
 
 use crate::census::{Census, Spot};
 use crate::kind::Kind;
@@ -18,14 +18,10 @@ use crate::run::{DEGRADED, drain, drain_within, set_to_work};
 use crate::spoil::flip;
 use crate::volumes::Volumes;
 use crate::workload::Done;
-use crate::world::{World, drives};
+use crate::world::{World, drives, open, open_degraded};
 
 /// From the moment a drive hangs until the array goes on: late, asked after, written elsewhere.
 const GOES_ON: Duration = health::LATE_OUT.saturating_add(Duration::from_secs(4));
-
-fn open(rt: &Rt, disks: &[Disk]) -> Result<Array, String> {
-    rt.block_on(Array::open(rt, drives(rt, disks), DEGRADED)).map_err(|e| format!("open: {e}"))
-}
 
 /// Whether a drive is in.
 pub fn is_in(array: &Array, disk: &Disk) -> bool {
@@ -44,7 +40,7 @@ pub fn hung(world: &mut World, volumes: &Volumes, mode: Mode) -> Result<(), Stri
     let mut volumes = volumes.fork();
     let disks = world.forks();
     let rt = world.rt();
-    let array = open(&rt, &disks)?;
+    let array = open_degraded(&rt, &disks)?;
     volumes.compare(&rt, &array, mode)?;
     let done = Rc::new(Done::default());
     set_to_work(world, &rt, &array, &volumes, None, 8, &done);
@@ -83,7 +79,7 @@ pub fn hung(world: &mut World, volumes: &Volumes, mode: Mode) -> Result<(), Stri
         }
     }
     let rt = world.rt();
-    let array = open(&rt, &disks)?;
+    let array = open_degraded(&rt, &disks)?;
     volumes.compare(&rt, &array, Mode::Killed)?;
     late.into_iter().for_each(rt::model::LateWrites::land);
     volumes.compare(&rt, &array, Mode::Killed)?;
@@ -111,7 +107,7 @@ fn hung_at_open(world: &mut World, volumes: &Volumes, mode: Mode) -> Result<(), 
     }
     let rt = world.rt();
     let begun = rt.now();
-    let opened = rt.block_on(Array::open(&rt, drives(&rt, &disks), DEGRADED));
+    let opened = open(&rt, &disks, DEGRADED);
     let took = rt.now() - begun;
     let opened = opened.map_err(|e| format!("open beside drives that hang: {e} (after {took:?})"))?;
     if took > OPENS {
@@ -125,7 +121,7 @@ pub fn all_late(world: &mut World, volumes: &Volumes, mode: Mode) -> Result<(), 
     let mut volumes = volumes.fork();
     let disks = world.forks();
     let rt = world.rt();
-    let array = open(&rt, &disks)?;
+    let array = open_degraded(&rt, &disks)?;
     volumes.compare(&rt, &array, mode)?;
     if array.status().state != ArrayState::Optimal {
         return Ok(());
@@ -160,7 +156,7 @@ pub fn errors(world: &mut World, volumes: &Volumes, mode: Mode) -> Result<(), St
     let mut volumes = volumes.fork();
     let disks = world.forks();
     let rt = world.rt();
-    let array = open(&rt, &disks)?;
+    let array = open_degraded(&rt, &disks)?;
     volumes.compare(&rt, &array, mode)?;
     let done = Rc::new(Done::default());
     let seated: Vec<bool> = disks.iter().map(|d| is_in(&array, d)).collect();
@@ -209,7 +205,7 @@ pub fn errors(world: &mut World, volumes: &Volumes, mode: Mode) -> Result<(), St
         disk.crash(world.dice.random());
     }
     let rt = world.rt();
-    let array = open(&rt, &disks)?;
+    let array = open_degraded(&rt, &disks)?;
     volumes.compare(&rt, &array, Mode::Killed)
 }
 
@@ -257,7 +253,7 @@ pub fn read_around(world: &mut World, volumes: &Volumes, mode: Mode) -> Result<(
     let mut volumes = volumes.fork();
     let disks = world.forks();
     let rt = world.rt();
-    let array = open(&rt, &disks)?;
+    let array = open_degraded(&rt, &disks)?;
     volumes.compare(&rt, &array, mode)?;
     rt.block_on(rt.sleep(Duration::from_secs(1)));
     let which = world.dice.random_range(0..disks.len());

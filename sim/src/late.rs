@@ -1,6 +1,6 @@
 //! A generation that lands on one drive when the process that wrote it has ended, and the next one is at work.
 
-use array::{Array, ArrayState, SeatState, Status};
+use array::{ArrayState, SeatState, Status};
 use ondisk::{Generation, Label, MemberState};
 use rand::RngExt;
 use rt::model::Disk;
@@ -8,7 +8,7 @@ use rt::model::Disk;
 use crate::census::{label, newest_generation};
 use crate::kind::Kind;
 use crate::run::DEGRADED;
-use crate::world::{World, drives};
+use crate::world::{World, open};
 
 /// The process at work goes on, and so does whoever opens the array when it has ended too: nobody went on from what landed.
 pub fn generation(world: &mut World) -> Result<(), String> {
@@ -20,7 +20,7 @@ pub fn generation(world: &mut World) -> Result<(), String> {
     // Of its first generation the next one knows nothing at all.
     let first = world.dice.random_range(0..2) == 0;
     let before: Vec<Disk> = ended.iter().map(Disk::fork).collect();
-    let array = rt.block_on(Array::open(&rt, drives(&rt, &ended), DEGRADED)).map_err(|e| e.to_string())?;
+    let array = open(&rt, &ended, DEGRADED).map_err(|e| e.to_string())?;
     let disks: Vec<Disk> = if first { before } else { ended.iter().map(Disk::fork).collect() };
     disks.iter().for_each(|d| d.crash(world.dice.random()));
     let written = first || rt.block_on(array.volume_create("late", 1 << 20)).is_ok();
@@ -29,7 +29,7 @@ pub fn generation(world: &mut World) -> Result<(), String> {
     let late = newest_generation(&ended).filter(|_| written).ok_or("no generation was written")?;
 
     let rt = world.rt();
-    let array = rt.block_on(Array::open(&rt, drives(&rt, &disks), DEGRADED)).map_err(|e| e.to_string())?;
+    let array = open(&rt, &disks, DEGRADED).map_err(|e| e.to_string())?;
     let before = array.status();
     if late.number.0 > before.generation + 1 || before.state == ArrayState::Frozen {
         // It wrote more than one: that one took effect.
@@ -52,7 +52,7 @@ pub fn generation(world: &mut World) -> Result<(), String> {
         land(&disks[which], &late);
     }
     let rt = world.rt();
-    let opened = rt.block_on(Array::open(&rt, drives(&rt, &disks), DEGRADED));
+    let opened = open(&rt, &disks, DEGRADED);
     let array = opened.map_err(|e| format!("open: {e}"))?;
     let status = array.status();
     let is_in = |status: &Status, seat: u16| status.members.iter().any(|m| m.seat == seat && m.state == SeatState::In);

@@ -31,6 +31,7 @@ pub mod scrubs;
 pub mod service;
 pub mod shrink;
 pub mod spoil;
+mod trials;
 pub mod two;
 pub mod volumes;
 pub mod workload;

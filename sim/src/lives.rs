@@ -17,7 +17,7 @@ use crate::run::{DEGRADED, drain, host, set_to_work};
 use crate::spoil::flip;
 use crate::volumes::{Fate, Volumes};
 use crate::workload::{Done, joined};
-use crate::world::{World, drives, labelled};
+use crate::world::{World, drives, labelled, open, open_degraded};
 
 /// Opens, compares, lets hosts work for a moment; `during` happens in its middle.
 fn live(
@@ -28,9 +28,7 @@ fn live(
     mut during: impl FnMut(&mut World, &Rt),
 ) -> Result<(), String> {
     let rt = world.rt();
-    let array = rt
-        .block_on(Array::open(&rt, drives(&rt, &labelled(&rt, disks)), DEGRADED))
-        .map_err(|e| format!("open: {e}"))?;
+    let array = open_degraded(&rt, disks)?;
     if array.status().state == ArrayState::Frozen {
         return Err(format!("frozen after open: {:#?}", array.status().events));
     }
@@ -95,7 +93,7 @@ fn cut_after_loss_once(world: &mut World, volumes: &Volumes, mode: Mode) -> Resu
     let first = world.dice.random_range(0..disks.len());
     let pulled = |i: usize| (0..tolerates).any(|n| (first + n) % disks.len() == i);
     let rt = world.rt();
-    let array = rt.block_on(Array::open(&rt, drives(&rt, &disks), DEGRADED)).map_err(|e| format!("open: {e}"))?;
+    let array = open_degraded(&rt, &disks)?;
     volumes.compare(&rt, &array, mode)?;
     let done = Rc::new(Done { may_fail: true, ..Done::default() });
     let sure: Vec<usize> = (0..volumes.all.len()).filter(|&i| volumes.all[i].fate.get() == Fate::Stays).collect();
@@ -145,7 +143,7 @@ fn cut_after_loss_once(world: &mut World, volumes: &Volumes, mode: Mode) -> Resu
     }
     let copies: Vec<Disk> = disks.iter().map(Disk::fork).collect();
     let rt = world.rt();
-    let array = rt.block_on(Array::open(&rt, drives(&rt, &copies), DEGRADED)).map_err(|e| format!("open: {e}"))?;
+    let array = open_degraded(&rt, &copies)?;
     let optimal = array.status().state == ArrayState::Optimal;
     drop(array);
     rt.end();
@@ -176,7 +174,7 @@ pub fn rot_heals(world: &mut World, volumes: &Volumes, mode: Mode) -> Result<(),
     let rotted = read();
     world.counts.add(Kind::RotHeals, 1);
     let rt = world.rt();
-    let array = rt.block_on(Array::open(&rt, drives(&rt, &disks), DEGRADED)).map_err(|e| e.to_string())?;
+    let array = open(&rt, &disks, DEGRADED).map_err(|e| e.to_string())?;
     volumes.fork().compare(&rt, &array, mode)?;
     rt.block_on(rt.sleep(Duration::from_secs(1)));
     // Nobody reads a block that was overwritten meanwhile, or moved.
@@ -215,7 +213,7 @@ pub fn slow_readers(world: &mut World, volumes: &Volumes, mode: Mode) -> Result<
     let mut volumes = volumes.fork();
     let disks = world.forks();
     let rt = world.rt();
-    let array = rt.block_on(Array::open(&rt, drives(&rt, &disks), DEGRADED)).map_err(|e| e.to_string())?;
+    let array = open(&rt, &disks, DEGRADED).map_err(|e| e.to_string())?;
     volumes.compare(&rt, &array, mode)?;
     let overwrites = world.dice.random_range(0..3) == 0;
     delay(world, &disks, OpKind::Read, if overwrites { 300_000_000 } else { 10_000_000 });
@@ -263,7 +261,7 @@ pub fn deletion_cut(world: &mut World, volumes: &Volumes, mode: Mode) -> Result<
     let disks = world.forks();
     let rt = world.rt();
     let opened = labelled(&rt, &disks);
-    let array = rt.block_on(Array::open(&rt, drives(&rt, &opened), DEGRADED)).map_err(|e| format!("open: {e}"))?;
+    let array = open_degraded(&rt, &opened)?;
     volumes.compare(&rt, &array, mode)?;
     let system = BlockCount::floor_from_bytes(world.plan.system_bytes()).0;
     for disk in &opened {
@@ -306,8 +304,7 @@ pub fn volumes_anew(world: &mut World, volumes: &Volumes, mode: Mode) -> Result<
     let mut volumes = volumes.fork();
     let disks = world.forks();
     let rt = world.rt();
-    let array =
-        rt.block_on(Array::open(&rt, drives(&rt, &labelled(&rt, &disks)), DEGRADED)).map_err(|e| e.to_string())?;
+    let array = open(&rt, &disks, DEGRADED).map_err(|e| e.to_string())?;
     volumes.compare(&rt, &array, mode)?;
     if array.status().state != ArrayState::Optimal {
         return Ok(());
@@ -390,7 +387,7 @@ pub fn work_after_loss(world: &mut World, volumes: &Volumes, mode: Mode) -> Resu
     let mut volumes = volumes.fork();
     let disks = world.forks();
     let rt = world.rt();
-    let array = rt.block_on(Array::open(&rt, drives(&rt, &disks), DEGRADED)).map_err(|e| e.to_string())?;
+    let array = open(&rt, &disks, DEGRADED).map_err(|e| e.to_string())?;
     volumes.compare(&rt, &array, mode)?;
     disks[..world.plan.tolerates()].iter().for_each(Disk::detach);
     world.counts.add(Kind::WorkAfterLoss, 1);

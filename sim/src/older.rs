@@ -23,7 +23,7 @@ use crate::probes::{BLOCK, is_optimal, read_some};
 use crate::run::{DEGRADED, drain, set_to_work};
 use crate::volumes::Volumes;
 use crate::workload::Done;
-use crate::world::{World, drives, labelled};
+use crate::world::{World, drives, labelled, open};
 
 /// Times that are remembered.
 const TIMES: usize = 3;
@@ -87,7 +87,7 @@ fn optimal_is_true(world: &mut World, array: &Array, disks: &[Disk], volumes: &V
     left.shuffle(&mut world.dice);
     left.truncate(disks.len().saturating_sub(world.plan.tolerates()).max(1));
     let rt = world.rt();
-    let array = rt.block_on(Array::open(&rt, drives(&rt, &labelled(&rt, &left)), DEGRADED));
+    let array = open(&rt, &left, DEGRADED);
     let array = array.map_err(|e| format!("it said optimal: {e}"))?;
     volumes.fork().compare(&rt, &array, Mode::Killed).map_err(|e| {
         format!(
@@ -120,7 +120,7 @@ pub fn set_back(world: &mut World, volumes: &Volumes, mode: Mode) -> Result<(), 
     old.into_iter().for_each(|(i, disk)| disks[i] = disk);
     world.counts.add(Kind::SetBack, 1);
     let rt = world.rt();
-    let array = rt.block_on(Array::open(&rt, drives(&rt, &labelled(&rt, &disks)), DEGRADED));
+    let array = open(&rt, &disks, DEGRADED);
     let array = array.map_err(|e| format!("open: {e}"))?;
     let mut volumes = volumes.fork();
     let events = |array: &Array| format!("{:#?}", array.status().events);
@@ -150,7 +150,7 @@ pub fn beyond(world: &mut World, volumes: &Volumes, mode: Mode) -> Result<(), St
     }
     world.counts.add(Kind::SetBackBeyond, 1);
     let rt = world.rt();
-    let opened = rt.block_on(Array::open(&rt, drives(&rt, &labelled(&rt, &disks)), DEGRADED));
+    let opened = open(&rt, &disks, DEGRADED);
     match opened {
         Ok(array) => read_some(world, &rt, &array, &volumes.fork(), mode, true),
         Err(refused) if refused.code != RefusedCode::InUse => Ok(()),
@@ -186,7 +186,7 @@ pub fn in_use(world: &mut World, volumes: &Volumes, mode: Mode) -> Result<(), St
     }
     let disks = world.forks();
     let rt = world.rt();
-    let array = rt.block_on(Array::open(&rt, drives(&rt, &labelled(&rt, &disks)), DEGRADED));
+    let array = open(&rt, &disks, DEGRADED);
     let array = array.map_err(|e| format!("open: {e}"))?;
     let mut volumes = volumes.fork();
     volumes.compare(&rt, &array, mode)?;
@@ -264,7 +264,7 @@ pub fn ends(world: &mut World, volumes: &Volumes, mode: Mode) -> Result<(), Stri
     if here.len() + world.plan.tolerates() < disks.len() {
         return Ok(());
     }
-    let array = rt.block_on(Array::open(&rt, drives(&rt, &here), DEGRADED));
+    let array = open(&rt, &here, DEGRADED);
     let array = array.map_err(|e| format!("open: {e}"))?;
     let mut volumes = volumes.fork();
     volumes.compare(&rt, &array, mode)?;

@@ -20,7 +20,7 @@ use crate::report::Report;
 use crate::run::{drain, host, set_to_work};
 use crate::volumes::{Fate, Volumes};
 use crate::workload::Done;
-use crate::world::{World, drives};
+use crate::world::{World, drives, open};
 
 /// Virtual time in which a rebuild has ended.
 pub const PATIENCE: Duration = Duration::from_secs(60);
@@ -75,7 +75,7 @@ pub fn places_go(world: &mut World) -> Result<(), String> {
     rt.end();
     // The map is not in memory.
     let rt = world.rt();
-    let array = rt.block_on(Array::open(&rt, drives(&rt, &disks), OpenHow::default())).map_err(|e| e.to_string())?;
+    let array = open(&rt, &disks, OpenHow::default()).map_err(|e| e.to_string())?;
     rt.block_on(array.rebuild_rate(Rate::High)).map_err(|e| e.to_string())?;
     let slow_until = rt.now() + Duration::from_millis(world.dice.random_range(20..200));
     for disk in &disks {
@@ -178,7 +178,7 @@ pub fn last_one_silent(world: &mut World, report: &mut Report) -> Result<(), Str
         disks[disk].image_write(at, &[0xee; BLOCK_BYTES]);
     }
     let rt = world.rt();
-    match rt.block_on(Array::open(&rt, drives(&rt, &disks), OpenHow::default())) {
+    match open(&rt, &disks, OpenHow::default()) {
         Ok(array) if array.status().state != ArrayState::Frozen => volumes.compare(&rt, &array, Mode::Killed),
         Ok(_) => Ok(()),
         Err(_) => {

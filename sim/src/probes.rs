@@ -1,5 +1,5 @@
-//! What is tried on copies of the drives, so that the world itself goes on unharmed: drives that do not belong together,
-//! two processes at once, too few drives, losses one after the other. Damage beyond the redundancy: [`crate::beyond`].
+//! Trials ([`crate::trials`]) of drives that do not belong together, two processes at once, too few drives, losses one after
+//! the other. Damage beyond the redundancy: [`crate::beyond`].
 
 use std::collections::BTreeSet;
 use std::pin::pin;
@@ -17,165 +17,19 @@ use rt::{Bytes, Drive, Rt};
 use crate::census::newest_generation;
 use crate::kind::Kind;
 use crate::model::{Mode, SECTOR};
-use crate::report::Report;
 use crate::run::{DEGRADED, changed, set_to_work, silent};
 use crate::volumes::{Fate, Volumes};
 use crate::workload::{Done, joined};
-use crate::world::{World, drives, labelled};
-use crate::{back, below, beyond, exposed, full, health, late, lives, lone, older, own, scrubs, service, two};
+use crate::world::{World, drives, labelled, open};
 
 /// Bytes of a block.
 pub const BLOCK: u64 = BLOCK_BYTES as u64;
-
-/// Perhaps some of them.
-pub fn try_on_copies(world: &mut World, volumes: &Volumes, mode: Mode, report: &mut Report) -> Result<(), String> {
-    // With a rotten drive beside them, what is lost could not be told from what must be there.
-    let sound = world.plan.rotten == 0;
-    let redundant = sound && world.plan.tolerates() > 0;
-    let wanted = [
-        (Kind::RotBeyond, sound, 3),
-        (Kind::RotInRebuild, redundant, 3),
-        (Kind::ManyLives, true, 8),
-        (Kind::CutAfterLoss, redundant, 3),
-        (Kind::HalfAGeneration, redundant, 2),
-        (Kind::LateGeneration, sound, 4),
-        (Kind::WorkAfterLoss, redundant, 3),
-        (Kind::SlowReaders, sound, 4),
-        (Kind::RotHeals, redundant, 2),
-        (Kind::VolumesAnew, true, 4),
-        (Kind::DeletionCut, redundant, 3),
-        (Kind::CutAfterKill, sound, 3),
-        (Kind::LossBeyond, sound, 4),
-        (Kind::TooFew, sound, 3),
-        (Kind::DurableHeaderLost, sound, 2),
-        (Kind::GenerationLost, sound, 3),
-        (Kind::LossInReplace, redundant, 2),
-        (Kind::CloseInRebuild, redundant, 3),
-        (Kind::LossAfterLoss, redundant, 2),
-        (Kind::ReadOnlyOpen, true, 5),
-        (Kind::ForeignDrive, true, 4),
-        (Kind::Diverged, redundant, 2),
-        (Kind::SecondProcess, true, 4),
-        (Kind::VolumeLimited, true, 6),
-        (Kind::WentBack, sound, 3),
-        (Kind::LoudNeighbour, true, 12),
-        (Kind::RebuildPaced, redundant, 7),
-        (Kind::LossInRebuild, redundant && world.plan.tolerates() > 1, 2),
-        (Kind::EndInRebuild, redundant, 4),
-        (Kind::DriveCopied, sound, 5),
-        (Kind::OldDies, redundant, 4),
-        (Kind::RotInCopy, redundant, 4),
-        (Kind::DriveRetired, sound, 3),
-        (Kind::DriveGrown, sound, 10),
-        (Kind::PlacesGo, redundant, 4),
-        (Kind::LastSilent, redundant, 5),
-        (Kind::CleanedLives, true, 30),
-        (Kind::FullAndShort, true, 40),
-        (Kind::GivenBack, true, 12),
-        (Kind::ThinFilled, true, 30),
-        (Kind::NodeLost, true, 24),
-        (Kind::ReadsPause, true, 12),
-        (Kind::SlowLookUps, true, 12),
-        (Kind::GapAndBadBlock, true, 8),
-        (Kind::Hung, redundant, 7),
-        (Kind::AllLate, sound, 4),
-        (Kind::WriteErrorsPass, redundant, 3),
-        (Kind::ComesBackBusy, redundant, 3),
-        (Kind::ReadAround, redundant, 2),
-        (Kind::ScrubFinds, world.plan.tolerates() > 0, 5),
-        (Kind::ScrubUnderLoad, sound, 8),
-        (Kind::ScrubLoses, sound, 2),
-        (Kind::ScrubResumes, true, 3),
-        (Kind::SetBack, redundant, 2),
-        (Kind::SetBackBeyond, sound, 4),
-        (Kind::OlderCopies, sound, 3),
-        (Kind::SetBackInUse, redundant, 3),
-        (Kind::EndsOverwritten, sound, 4),
-        (Kind::AnyMayFail, sound, 3),
-        (Kind::NoRoom, sound, 3),
-        (Kind::Standstill, sound, 3),
-        (Kind::TwoServers, true, 6),
-    ];
-    for (kind, possible, one_in) in wanted {
-        if !possible || !world.chance(kind, one_in) {
-            continue;
-        }
-        let tried = match kind {
-            Kind::RotBeyond => beyond::rot(world, volumes, report, false),
-            Kind::RotInRebuild => beyond::rot(world, volumes, report, true),
-            Kind::ManyLives => lives::many(world, volumes, mode),
-            Kind::CutAfterLoss => lives::cut_after_loss(world, volumes, mode),
-            Kind::HalfAGeneration => lives::half_a_generation(world, volumes, mode),
-            Kind::LateGeneration => late::generation(world),
-            Kind::WorkAfterLoss => lives::work_after_loss(world, volumes, mode),
-            Kind::SlowReaders => lives::slow_readers(world, volumes, mode),
-            Kind::VolumesAnew => lives::volumes_anew(world, volumes, mode),
-            Kind::DeletionCut => lives::deletion_cut(world, volumes, mode),
-            Kind::RotHeals => lives::rot_heals(world, volumes, mode),
-            Kind::CutAfterKill => cut_after_kill(world, volumes, mode),
-            Kind::LossBeyond => beyond::loss(world, volumes, mode),
-            Kind::TooFew => too_few(world, volumes, mode),
-            Kind::DurableHeaderLost => beyond::durable_header(world, volumes),
-            Kind::GenerationLost => beyond::generation(world, volumes, mode, report),
-            Kind::LossInReplace => loss_in_replace(world, volumes, mode),
-            Kind::CloseInRebuild => close_in_rebuild(world, volumes, mode),
-            Kind::LossAfterLoss => loss_after_loss(world, volumes),
-            Kind::ReadOnlyOpen => read_only(world, volumes, mode),
-            Kind::ForeignDrive => foreign_drive(world),
-            Kind::Diverged => diverged(world),
-            Kind::WentBack => back::one_generation(world, volumes, report),
-            Kind::VolumeLimited => service::limits(world, volumes, mode),
-            Kind::LoudNeighbour => service::neighbours(world, volumes, mode),
-            Kind::RebuildPaced
-            | Kind::LossInRebuild
-            | Kind::EndInRebuild
-            | Kind::DriveCopied
-            | Kind::OldDies
-            | Kind::RotInCopy
-            | Kind::DriveRetired
-            | Kind::DriveGrown => crate::drives::change(world, volumes, mode, kind),
-            Kind::PlacesGo => own::places_go(world),
-            Kind::LastSilent => own::last_one_silent(world, report),
-            Kind::CleanedLives => full::cleaned_lives(world),
-            Kind::FullAndShort => full::full_and_short(world),
-            Kind::GivenBack => own::given_back(world),
-            Kind::ThinFilled => full::thin_filled(world),
-            Kind::NodeLost => lone::lost_node(world),
-            Kind::ReadsPause => lone::reads_fail(world),
-            Kind::SlowLookUps => lone::slow_look_ups(world),
-            Kind::GapAndBadBlock => lone::bad_block_behind_a_gap(world),
-            Kind::NoRoom => below::no_room(world, volumes, mode),
-            Kind::Standstill => below::standstill(world, volumes, mode),
-            Kind::Hung => health::hung(world, volumes, mode),
-            Kind::AllLate => health::all_late(world, volumes, mode),
-            Kind::WriteErrorsPass => health::errors(world, volumes, mode),
-            Kind::ComesBackBusy => health::comes_back_idle(world, volumes, mode),
-            Kind::ReadAround => health::read_around(world, volumes, mode),
-            Kind::ScrubFinds => scrubs::finds(world, volumes, mode),
-            Kind::ScrubLoses => scrubs::loses(world, volumes),
-            Kind::ScrubResumes => scrubs::resumes(world),
-            Kind::ScrubUnderLoad => scrubs::under_load(world, volumes, mode),
-            Kind::SetBack => older::set_back(world, volumes, mode),
-            Kind::SetBackBeyond => older::beyond(world, volumes, mode),
-            Kind::OlderCopies => older::copies(world, volumes, mode),
-            Kind::SetBackInUse => older::in_use(world, volumes, mode),
-            Kind::EndsOverwritten => older::ends(world, volumes, mode),
-            Kind::AnyMayFail => exposed::any_may_fail(world, volumes, mode),
-            Kind::TwoServers => two::servers(world, report),
-            Kind::SecondProcess => second_process(world, volumes, mode),
-            other => Err(format!("there is no trial of {other:?}")),
-        };
-        tried.map_err(|e| format!("{kind:?}: {e}"))?;
-    }
-    older::remember(world);
-    Ok(())
-}
 
 /// What copies of the drives say when they are opened.
 fn look(world: &mut World) -> Option<Status> {
     let rt = world.rt();
     let disks = labelled(&rt, &world.forks());
-    let status = rt.block_on(Array::open(&rt, drives(&rt, &disks), DEGRADED)).ok().map(|array| array.status());
+    let status = open(&rt, &disks, DEGRADED).ok().map(|array| array.status());
     rt.end();
     status
 }
@@ -232,7 +86,8 @@ pub fn read_some(
     Ok(())
 }
 
-fn foreign_drive(world: &mut World) -> Result<(), String> {
+/// A drive of another array is among those given.
+pub fn foreign_drive(world: &mut World) -> Result<(), String> {
     let rt = world.rt();
     let foreign = world.new_disk();
     let spec = CreateSpec { name: "other".into(), level: Level::Raid0, width: None, ..world.plan.spec() };
@@ -241,7 +96,7 @@ fn foreign_drive(world: &mut World) -> Result<(), String> {
     let mut disks = labelled(&rt, &world.forks());
     disks.insert(world.dice.random_range(0..=disks.len()), foreign);
     world.counts.add(Kind::ForeignDrive, 1);
-    match rt.block_on(Array::open(&rt, drives(&rt, &disks), DEGRADED)) {
+    match open(&rt, &disks, DEGRADED) {
         Err(refused) if refused.code == RefusedCode::InUse => Ok(()),
         Err(other) => Err(other.to_string()),
         Ok(_) => Err("it was let in".to_owned()),
@@ -251,7 +106,7 @@ fn foreign_drive(world: &mut World) -> Result<(), String> {
 /// Opens `disks` and writes something down; false when they do not carry the array.
 fn use_alone(world: &mut World, disks: &[Disk], volume: &str) -> bool {
     let rt = world.rt();
-    let Ok(array) = rt.block_on(Array::open(&rt, drives(&rt, disks), DEGRADED)) else { return false };
+    let Ok(array) = open(&rt, disks, DEGRADED) else { return false };
     // Sometimes for longer than a generation remembers.
     for _ in 0..[0, 0, 0, 20][world.dice.random_range(0..4)] {
         let _may_freeze = rt.block_on(array.checkpoint());
@@ -263,7 +118,7 @@ fn use_alone(world: &mut World, disks: &[Disk], volume: &str) -> bool {
 }
 
 /// Two sets of drives that both carry the array are used apart, then opened together.
-fn diverged(world: &mut World) -> Result<(), String> {
+pub fn diverged(world: &mut World) -> Result<(), String> {
     let parted_now = is_optimal(world);
     for _ in 0..4 {
         let (ours, theirs) = (world.forks(), world.forks());
@@ -285,7 +140,7 @@ fn diverged(world: &mut World) -> Result<(), String> {
         let together: Vec<Disk> = sides.0.into_iter().chain(sides.1).collect();
         world.counts.add(Kind::Diverged, 1);
         let rt = world.rt();
-        let opened = rt.block_on(Array::open(&rt, drives(&rt, &labelled(&rt, &together)), DEGRADED));
+        let opened = open(&rt, &together, DEGRADED);
         match opened {
             Err(refused) if refused.code == RefusedCode::Diverged => {}
             Err(other) => return Err(other.to_string()),
@@ -302,15 +157,14 @@ fn diverged(world: &mut World) -> Result<(), String> {
     Ok(())
 }
 
-fn second_process(world: &mut World, volumes: &Volumes, mode: Mode) -> Result<(), String> {
+/// A second process opens the array.
+pub fn second_process(world: &mut World, volumes: &Volumes, mode: Mode) -> Result<(), String> {
     let disks = world.forks();
     let rt = world.rt();
-    let disks = labelled(&rt, &disks);
-    let open = || rt.block_on(Array::open(&rt, disks.iter().map(|d| Drive::modelled(&rt, d)).collect(), DEGRADED));
-    let first = open().map_err(|e| e.to_string())?;
+    let first = open(&rt, &disks, DEGRADED).map_err(|e| e.to_string())?;
     world.counts.add(Kind::SecondProcess, 1);
     // It may notice the first, which is at work in the background, before that notices it.
-    let Ok(second) = open() else { return Ok(()) };
+    let Ok(second) = open(&rt, &disks, DEGRADED) else { return Ok(()) };
     // At one instant the last one to write a generation wins, whichever that is: the other stops. Both may meet what the other
     // has just written; then both stop, and the next one goes on.
     let goes_on = |array: &Array, name: &str| {
@@ -326,7 +180,7 @@ fn second_process(world: &mut World, volumes: &Volumes, mode: Mode) -> Result<()
     rt.end();
     disks.iter().for_each(|d| d.crash(world.dice.random()));
     let rt = world.rt();
-    let array = rt.block_on(Array::open(&rt, drives(&rt, &disks), DEGRADED)).map_err(|e| format!("after both: {e}"))?;
+    let array = open(&rt, &disks, DEGRADED).map_err(|e| format!("after both: {e}"))?;
     let made = rt.block_on(array.volume_create("ours", 1 << 20));
     made.map_err(|e| format!("after both: {e}: {:#?}", array.status().events))?;
     let mut volumes = volumes.fork();
@@ -339,7 +193,7 @@ fn second_process(world: &mut World, volumes: &Volumes, mode: Mode) -> Result<()
 
 /// More drives are missing than the redundancy covers: nothing old is told, nothing is written, and with all of them
 /// everything is there again.
-fn too_few(world: &mut World, volumes: &Volumes, mode: Mode) -> Result<(), String> {
+pub fn too_few(world: &mut World, volumes: &Volumes, mode: Mode) -> Result<(), String> {
     let most = world.disks.len().saturating_sub(world.plan.tolerates() + 1);
     if most == 0 || !is_optimal(world) {
         return Ok(());
@@ -356,7 +210,7 @@ fn too_few(world: &mut World, volumes: &Volumes, mode: Mode) -> Result<(), Strin
     }
     let some = |forks: &[Disk]| -> Vec<Disk> { here.iter().map(|&i| forks[i].clone()).collect() };
     let rt = world.rt();
-    let asked = rt.block_on(Array::open(&rt, drives(&rt, &some(&world.forks())), OpenHow::default()));
+    let asked = open(&rt, &some(&world.forks()), OpenHow::default());
     if keep * 2 <= world.disks.len() && asked.is_ok() {
         return Err(format!("{keep} of {} drives were enough without a word", world.disks.len()));
     }
@@ -365,7 +219,7 @@ fn too_few(world: &mut World, volumes: &Volumes, mode: Mode) -> Result<(), Strin
     let all = world.forks();
     let disks = some(&all);
     let rt = world.rt();
-    let Ok(array) = rt.block_on(Array::open(&rt, drives(&rt, &disks), DEGRADED)) else { return Ok(()) };
+    let Ok(array) = open(&rt, &disks, DEGRADED) else { return Ok(()) };
     let frozen = array.status().state == ArrayState::Frozen;
     read_some(world, &rt, &array, volumes, mode, frozen)?;
     if !frozen {
@@ -381,17 +235,17 @@ fn too_few(world: &mut World, volumes: &Volumes, mode: Mode) -> Result<(), Strin
     }
     let rt = world.rt();
     let opened = labelled(&rt, &all);
-    let array = rt.block_on(Array::open(&rt, drives(&rt, &opened), DEGRADED)).map_err(|e| format!("reopen: {e}"))?;
+    let array = open(&rt, &opened, DEGRADED).map_err(|e| format!("reopen: {e}"))?;
     volumes.fork().compare(&rt, &array, mode)
 }
 
 /// Everything is there to read, and nothing is written.
-fn read_only(world: &mut World, volumes: &Volumes, mode: Mode) -> Result<(), String> {
+pub fn read_only(world: &mut World, volumes: &Volumes, mode: Mode) -> Result<(), String> {
     let rt = world.rt();
     let disks = labelled(&rt, &world.forks());
     let how = OpenHow { read_only: true, ..DEGRADED };
     world.counts.add(Kind::ReadOnlyOpen, 1);
-    let array = rt.block_on(Array::open(&rt, drives(&rt, &disks), how)).map_err(|e| e.to_string())?;
+    let array = open(&rt, &disks, how).map_err(|e| e.to_string())?;
     volumes.fork().compare(&rt, &array, mode)?;
     rt.block_on(array.close()).map_err(|e| e.to_string())?;
     let changed = disks.iter().map(|d| d.counters()).map(|c| c.writes + c.deallocates).sum::<u64>();
@@ -399,14 +253,14 @@ fn read_only(world: &mut World, volumes: &Volumes, mode: Mode) -> Result<(), Str
 }
 
 /// A drive goes while another that is whole is being replaced: the exchange stops rather than go beyond the redundancy.
-fn loss_in_replace(world: &mut World, volumes: &Volumes, mode: Mode) -> Result<(), String> {
+pub fn loss_in_replace(world: &mut World, volumes: &Volumes, mode: Mode) -> Result<(), String> {
     if !is_optimal(world) || world.disks.len() <= world.plan.tolerates() + 1 {
         return Ok(());
     }
     let mut volumes = volumes.fork();
     let disks = world.forks();
     let rt = world.rt();
-    let array = rt.block_on(Array::open(&rt, drives(&rt, &disks), DEGRADED)).map_err(|e| e.to_string())?;
+    let array = open(&rt, &disks, DEGRADED).map_err(|e| e.to_string())?;
     volumes.compare(&rt, &array, mode)?;
     let replaced = world.dice.random_range(0..disks.len());
     let of = |name: &str| array.status().members.into_iter().find(|m| m.drive_name == name);
@@ -442,11 +296,11 @@ fn loss_in_replace(world: &mut World, volumes: &Volumes, mode: Mode) -> Result<(
 
 /// The process dies, and while the next one opens the array the power fails: it may have written down what relies on
 /// writes of the first that no flush had covered.
-fn cut_after_kill(world: &mut World, volumes: &Volumes, mode: Mode) -> Result<(), String> {
+pub fn cut_after_kill(world: &mut World, volumes: &Volumes, mode: Mode) -> Result<(), String> {
     let mut volumes = volumes.fork();
     let disks = world.forks();
     let rt = world.rt();
-    let array = rt.block_on(Array::open(&rt, drives(&rt, &disks), DEGRADED)).map_err(|e| e.to_string())?;
+    let array = open(&rt, &disks, DEGRADED).map_err(|e| e.to_string())?;
     volumes.compare(&rt, &array, mode)?;
     let done = Rc::new(Done::default());
     set_to_work(world, &rt, &array, &volumes, None, 2, &done);
@@ -461,7 +315,7 @@ fn cut_after_kill(world: &mut World, volumes: &Volumes, mode: Mode) -> Result<()
             rt.sleep(Duration::from_micros(2)).await;
         }
     };
-    let opening = Array::open(&rt, drives(&rt, &disks), DEGRADED);
+    let opening = Array::open(&rt, drives(&rt, &labelled(&rt, &disks)), DEGRADED);
     if let Either::Left((opened, _)) = rt.block_on(select(pin!(opening), pin!(begun))) {
         return opened.map(drop).map_err(|e| e.to_string());
     }
@@ -469,16 +323,16 @@ fn cut_after_kill(world: &mut World, volumes: &Volumes, mode: Mode) -> Result<()
     rt.end();
     disks.iter().for_each(|d| d.power_cut(world.dice.random()));
     let rt = world.rt();
-    let array = rt.block_on(Array::open(&rt, drives(&rt, &disks), DEGRADED)).map_err(|e| e.to_string())?;
+    let array = open(&rt, &disks, DEGRADED).map_err(|e| e.to_string())?;
     volumes.compare(&rt, &array, Mode::PowerCut)
 }
 
 /// Handed over or frozen in the middle of a rebuild, the array leaves the drives alone, and blames none of them.
-fn close_in_rebuild(world: &mut World, volumes: &Volumes, mode: Mode) -> Result<(), String> {
+pub fn close_in_rebuild(world: &mut World, volumes: &Volumes, mode: Mode) -> Result<(), String> {
     let mut volumes = volumes.fork();
     let disks = world.forks();
     let rt = world.rt();
-    let array = rt.block_on(Array::open(&rt, drives(&rt, &disks), DEGRADED)).map_err(|e| e.to_string())?;
+    let array = open(&rt, &disks, DEGRADED).map_err(|e| e.to_string())?;
     volumes.compare(&rt, &array, mode)?;
     let fresh = world.new_disk();
     let seat = MemberId(array.status().members[world.dice.random_range(0..array.status().members.len())].seat);
@@ -518,7 +372,7 @@ fn close_in_rebuild(world: &mut World, volumes: &Volumes, mode: Mode) -> Result<
 }
 
 /// Without a rebuild, what is written after a loss survives the next one.
-fn loss_after_loss(world: &mut World, volumes: &Volumes) -> Result<(), String> {
+pub fn loss_after_loss(world: &mut World, volumes: &Volumes) -> Result<(), String> {
     // A spare would take a lost one's place, and until the rebuild is done nothing is as it was.
     let all_in = |s: &Status| s.members.iter().all(|m| m.state == SeatState::In);
     let status =
@@ -534,7 +388,7 @@ fn loss_after_loss(world: &mut World, volumes: &Volumes) -> Result<(), String> {
     }
     let disks = world.forks();
     let rt = world.rt();
-    let array = rt.block_on(Array::open(&rt, drives(&rt, &disks), DEGRADED)).map_err(|e| e.to_string())?;
+    let array = open(&rt, &disks, DEGRADED).map_err(|e| e.to_string())?;
     let Some(held) = volumes.sure().next() else { return Ok(()) };
     let Some(volume) = array.volume(&held.name) else { return Ok(()) };
     world.counts.add(Kind::LossAfterLoss, 1);

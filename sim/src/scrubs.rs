@@ -16,11 +16,11 @@ use crate::kind::Kind;
 use crate::lives::delay;
 use crate::model::Mode;
 use crate::probes::read_block;
-use crate::run::{DEGRADED, set_to_work};
+use crate::run::set_to_work;
 use crate::spoil::flip;
 use crate::volumes::Volumes;
 use crate::workload::Done;
-use crate::world::{World, drives, labelled};
+use crate::world::{World, labelled, open_degraded};
 
 /// Virtual time in which a scrub has come to its end.
 const PATIENCE: Duration = Duration::from_secs(600);
@@ -57,11 +57,6 @@ fn written(disks: &[Disk]) -> Vec<Written> {
     found
 }
 
-fn open(rt: &Rt, disks: &[Disk]) -> Result<Array, String> {
-    // A drive may have left meanwhile, and its label been wiped.
-    rt.block_on(Array::open(rt, drives(rt, &labelled(rt, disks)), DEGRADED)).map_err(|e| format!("open: {e}"))
-}
-
 /// Runs a scrub to its end.
 fn scrub(rt: &Rt, array: &Array, kind: ScrubKind) -> Result<ScrubRun, String> {
     rt.block_on(array.scrub_stop());
@@ -86,7 +81,7 @@ pub fn finds(world: &mut World, volumes: &Volumes, mode: Mode) -> Result<(), Str
     }
     let disks = world.forks();
     let rt = world.rt();
-    let array = open(&rt, &disks)?;
+    let array = open_degraded(&rt, &disks)?;
     volumes.fork().compare(&rt, &array, mode)?;
     rt.block_on(rt.sleep(Duration::from_secs(1)));
     rt.block_on(array.checkpoint()).map_err(|e| e.to_string())?;
@@ -223,7 +218,7 @@ pub fn under_load(world: &mut World, volumes: &Volumes, mode: Mode) -> Result<()
     let mut volumes = volumes.fork();
     let rt = world.rt();
     let disks = labelled(&rt, &world.forks());
-    let array = open(&rt, &disks)?;
+    let array = open_degraded(&rt, &disks)?;
     volumes.compare(&rt, &array, mode)?;
     let done = Rc::new(Done::default());
     set_to_work(world, &rt, &array, &volumes, None, 6, &done);
@@ -319,7 +314,7 @@ pub fn loses(world: &mut World, volumes: &Volumes) -> Result<(), String> {
     }
     let disks = world.forks();
     let rt = world.rt();
-    let array = open(&rt, &disks)?;
+    let array = open_degraded(&rt, &disks)?;
     rt.block_on(rt.sleep(Duration::from_secs(1)));
     rt.block_on(array.checkpoint()).map_err(|e| e.to_string())?;
     let census = Census::take(&disks);
@@ -361,7 +356,7 @@ pub fn loses(world: &mut World, volumes: &Volumes) -> Result<(), String> {
         disks[*disk].image_write(*at, &old);
     }
     let rt = world.rt();
-    let array = open(&rt, &disks)?;
+    let array = open_degraded(&rt, &disks)?;
     let later = unreadable(&rt, &array, volumes);
     if later == failing {
         return Ok(());
@@ -373,7 +368,7 @@ pub fn loses(world: &mut World, volumes: &Volumes) -> Result<(), String> {
 pub fn resumes(world: &mut World) -> Result<(), String> {
     let rt = world.rt();
     let disks = labelled(&rt, &world.forks());
-    let array = open(&rt, &disks)?;
+    let array = open_degraded(&rt, &disks)?;
     rt.block_on(array.scrub_stop());
     let slow = ScrubPlan { bytes_per_second: Some(256 << 10), ..ScrubPlan::default() };
     rt.block_on(array.scrub_schedule(slow)).map_err(|e| e.to_string())?;
@@ -402,7 +397,7 @@ pub fn resumes(world: &mut World) -> Result<(), String> {
     let end = |d: &Disk, seed| if cut { d.power_cut(seed) } else { d.crash(seed) };
     disks.iter().for_each(|d| end(d, world.dice.random()));
     let rt = world.rt();
-    let array = open(&rt, &disks)?;
+    let array = open_degraded(&rt, &disks)?;
     rt.block_on(rt.sleep(Duration::from_millis(100)));
     let status = array.status();
     if status.state == ArrayState::Frozen || status.events.iter().any(|e| e.text.contains("resumes at segment")) {

@@ -10,16 +10,14 @@ use rt::model::Disk;
 
 use crate::kind::Kind;
 use crate::model::Mode;
-use crate::run::{DEGRADED, drain, set_to_work};
+use crate::run::{drain, set_to_work};
 use crate::volumes::{Fate, Volumes};
 use crate::workload::Done;
-use crate::world::{World, drives, labelled};
+use crate::world::{World, open_degraded};
 
-fn open(world: &mut World, disks: &[Disk]) -> Result<(Rt, Array), String> {
+fn open_in(world: &mut World, disks: &[Disk]) -> Result<(Rt, Array), String> {
     let rt = world.rt();
-    let array = rt
-        .block_on(Array::open(&rt, drives(&rt, &labelled(&rt, disks)), DEGRADED))
-        .map_err(|e| format!("open: {e}"))?;
+    let array = open_degraded(&rt, disks)?;
     Ok((rt, array))
 }
 
@@ -33,7 +31,7 @@ pub fn limits(world: &mut World, volumes: &Volumes, mode: Mode) -> Result<(), St
     const HOSTS: u64 = 12;
     let mut volumes = volumes.fork();
     let disks = world.forks();
-    let (rt, array) = open(world, &disks)?;
+    let (rt, array) = open_in(world, &disks)?;
     volumes.compare(&rt, &array, mode)?;
     let Some(which) = one_of(world, &volumes) else { return Ok(()) };
     let name = volumes.all[which].name.clone();
@@ -48,7 +46,7 @@ pub fn limits(world: &mut World, volumes: &Volumes, mode: Mode) -> Result<(), St
     let cut = world.dice.random_range(0..2) == 0;
     disks.iter().for_each(|d| if cut { d.power_cut(world.dice.random()) } else { d.crash(world.dice.random()) });
     world.counts.add(Kind::VolumeLimited, 1);
-    let (rt, array) = open(world, &disks)?;
+    let (rt, array) = open_in(world, &disks)?;
     volumes.compare(&rt, &array, if cut { Mode::PowerCut } else { Mode::Killed })?;
     let line = || array.volumes().into_iter().find(|v| v.name == name).ok_or("the volume is gone");
     let (before, set) = (line()?, line()?);
@@ -74,7 +72,7 @@ pub fn limits(world: &mut World, volumes: &Volumes, mode: Mode) -> Result<(), St
 pub fn neighbours(world: &mut World, volumes: &Volumes, mode: Mode) -> Result<(), String> {
     let mut volumes = volumes.fork();
     let disks = world.forks();
-    let (rt, array) = open(world, &disks)?;
+    let (rt, array) = open_in(world, &disks)?;
     volumes.compare(&rt, &array, mode)?;
     let Some(loud) = one_of(world, &volumes) else { return Ok(()) };
     if volumes.sure().count() < 2 {

@@ -26,7 +26,7 @@ use crate::report::Report;
 use crate::run::{drain, host};
 use crate::volumes::{Fate, Volumes};
 use crate::workload::Done;
-use crate::world::{World, drives};
+use crate::world::{World, drives, labelled, open};
 
 /// One turn of a server.
 const TURN: Duration = Duration::from_millis(20);
@@ -149,7 +149,7 @@ fn serving(dice: &mut Dice, rt: Rt, array: Array) -> Server {
 
 fn begin(dice: &mut Dice, disks: &[Disk], machine: u64, how: OpenHow) -> Result<Server, String> {
     let rt = runtime(dice, machine);
-    let opened = rt.block_on(Array::open(&rt, drives(&rt, disks), how));
+    let opened = open(&rt, disks, how);
     let array = opened.map_err(|e| format!("nobody has it, and it is refused: {e}"))?;
     Ok(serving(dice, rt, array))
 }
@@ -180,7 +180,7 @@ fn resets(dice: &mut Dice, first: &Server, disks: &[Disk]) -> Result<(), String>
 fn asks(dice: &mut Dice, first: &Server, disks: &[Disk], how: OpenHow) -> Result<(), String> {
     let machine = dice.random_range(0..2);
     let rt = runtime(dice, machine);
-    let mut opening = Box::pin(Array::open(&rt, drives(&rt, disks), how));
+    let mut opening = Box::pin(Array::open(&rt, drives(&rt, &labelled(&rt, disks)), how));
     loop {
         match rt.block_on(select(&mut opening, pin!(rt.sleep(TURN)))) {
             Either::Left((Ok(array), _)) => {
@@ -243,7 +243,7 @@ impl Two<'_> {
         let pause = TURN * [0, 20, 200, 400, 500, 600, 10_000][dice.random_range(0..7)];
         let mut stood = Duration::ZERO;
         let mut still = self.still;
-        let mut opening = Box::pin(Array::open(&rt, drives(&rt, self.disks), how));
+        let mut opening = Box::pin(Array::open(&rt, drives(&rt, &labelled(&rt, self.disks)), how));
         let opened = loop {
             match rt.block_on(select(&mut opening, pin!(rt.sleep(TURN)))) {
                 Either::Left((opened, _)) => break opened,
@@ -352,7 +352,7 @@ fn end(world: &mut World, first: Server, disks: &[Disk], mut volumes: Volumes) -
     disks.iter().for_each(|d| d.crash(0));
     checked(world, disks)?;
     let rt = world.rt();
-    let opened = rt.block_on(Array::open(&rt, drives(&rt, disks), OpenHow::default()));
+    let opened = open(&rt, disks, OpenHow::default());
     let array = opened.map_err(|e| format!("afterwards: {e}"))?;
     volumes.compare(&rt, &array, Mode::Killed).map_err(|e| format!("afterwards: {e}"))
 }

@@ -3,13 +3,14 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use array::Array;
+use array::{Array, OpenHow, Refused};
 use rand::{RngExt, SeedableRng};
 use rt::model::{Disk, FaultsMet, LateWrites};
 use rt::{Drive, Rt};
 
 use crate::kind::{Counts, Kind};
 use crate::plan::{Dice, Plan};
+use crate::run::DEGRADED;
 
 /// What a plan made.
 pub struct World {
@@ -149,6 +150,16 @@ impl World {
 /// Handles on drives.
 pub fn drives(rt: &Rt, disks: &[Disk]) -> Vec<Drive> {
     disks.iter().map(|d| Drive::modelled(rt, d)).collect()
+}
+
+/// Opens the array on those of `disks` that it can be opened with.
+pub fn open(rt: &Rt, disks: &[Disk], how: OpenHow) -> Result<Array, Refused> {
+    rt.block_on(Array::open(rt, drives(rt, &labelled(rt, disks)), how))
+}
+
+/// As [`open`], also without as many members as the redundancy covers; says where it failed.
+pub fn open_degraded(rt: &Rt, disks: &[Disk]) -> Result<Array, String> {
+    open(rt, disks, DEGRADED).map_err(|e| format!("open: {e}"))
 }
 
 /// Those of `disks` that an array can be opened with: a server leaves out what is not there or has no label of ours.
