@@ -282,6 +282,8 @@ canaries! {
     ConflictCounted,
     /// A drive that is gone when it is flushed counts as one that failed.
     GoneFailed,
+    /// A member is failed by command before the others were asked whether they are still there.
+    OthersUnasked,
     /// A lost column that no seat is left for stays lost.
     TooFewSeats,
     /// What was asked before a standstill is acknowledged after it, whoever has the drives by then.

@@ -66,26 +66,38 @@ impl Array {
         self.free_seat().map(drop)
     }
 
-    /// Whether the array would go on without `seat`.
-    fn may_lose(&self, seat: &Seat) -> Result<(), Refused> {
-        if self.core.survivable_without(&[seat.id]) {
-            return Ok(());
+    /// Whether the array would go on without `seat`, and without the `silent` ones.
+    fn may_lose(&self, seat: &Seat, silent: &[MemberId]) -> Result<(), Refused> {
+        let core = &self.core;
+        let what = || format!("drive {}", seat.drive_name());
+        let hint = "Wait until a rebuild has restored redundancy, or reconnect a drive that is missing";
+        if !core.survivable_without(&[seat.id]) {
+            let why = "the array has no redundancy left to lose it";
+            return Err(Refused::new(RefusedCode::Redundancy, what(), why, hint));
         }
-        Err(Refused::new(
-            RefusedCode::Redundancy,
-            format!("drive {}", seat.drive_name()),
-            "the array has no redundancy left to lose it",
-            "Wait until a rebuild has restored redundancy, or reconnect a drive that is missing",
-        ))
+        let lost: Vec<MemberId> = silent.iter().copied().chain([seat.id]).collect();
+        if !core.survivable_without(&lost) {
+            let names: Vec<String> =
+                silent.iter().filter_map(|&s| core.members.seat(s)).map(|s| s.drive_name().to_string()).collect();
+            let verb = if names.len() == 1 { "does" } else { "do" };
+            let why = format!("{} {verb} not answer, and the array cannot lose both", names.join(", "));
+            return Err(Refused::new(
+                RefusedCode::Redundancy,
+                what(),
+                why,
+                "Check the drive that does not answer first",
+            ));
+        }
+        Ok(())
     }
 
     /// Whether the array has no redundancy left somewhere once it has lost `seat`, which it may lose.
-    pub(crate) fn uses_up_redundancy(&self, seat: MemberId) -> bool {
+    pub(crate) async fn uses_up_redundancy(&self, seat: MemberId) -> bool {
         let core = &self.core;
-        let lost = [seat];
-        core.members.seat(seat).is_some_and(|s| s.is_in())
-            && core.survivable_without(&lost)
-            && core.may_fail_without(&lost) == 0
+        let Some(member) = core.members.seat(seat).filter(|s| s.is_in()) else { return false };
+        let mut lost = core.silent_besides(&member).await;
+        lost.push(seat);
+        core.survivable_without(&lost) && core.may_fail_without(&lost) == 0
     }
 
     /// Takes a member out.
@@ -93,7 +105,7 @@ impl Array {
     /// # Errors
     /// When the redundancy does not cover it.
     pub async fn drive_fail(&self, seat: MemberId) -> Result<(), Refused> {
-        let member = self.may_fail(seat)?;
+        let member = self.may_fail_asked(seat).await?;
         if member.state() == MemberState::In {
             self.core.member_failed(seat, "was failed by command");
         } else if member.why_out() == WhyOut::Missing && !planted(Canary::MissingNotFailed) {
@@ -126,7 +138,18 @@ impl Array {
         let member = self.member(seat)?;
         self.core.writable()?;
         if member.state() == MemberState::In {
-            self.may_lose(&member)?;
+            self.may_lose(&member, &[])?;
+        }
+        Ok(member)
+    }
+
+    /// The same after the others were asked: one may be gone, or hang, that nobody has asked for anything since.
+    pub(crate) async fn may_fail_asked(&self, seat: MemberId) -> Result<Rc<Seat>, Refused> {
+        let member = self.may_fail(seat)?;
+        if member.state() == MemberState::In && !planted(Canary::OthersUnasked) {
+            let silent = self.core.silent_besides(&member).await;
+            self.may_fail(seat)?;
+            self.may_lose(&member, &silent)?;
         }
         Ok(member)
     }

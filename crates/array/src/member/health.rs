@@ -517,7 +517,7 @@ impl Core {
     }
 
     /// The other members that do not answer either. Those that are gone go out.
-    async fn silent_besides(&self, seat: &Rc<Seat>) -> Vec<MemberId> {
+    pub async fn silent_besides(&self, seat: &Rc<Seat>) -> Vec<MemberId> {
         let others = self.members.seats_in().into_iter().filter(|s| s.id != seat.id);
         let now = self.ctx.rt.now();
         let late = |s: &Seat| s.health.oldest().is_some_and(|(_, begun)| now - begun >= LATE_TOO);

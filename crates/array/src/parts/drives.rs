@@ -59,17 +59,21 @@ impl Whole {
 
     /// Does `verb` to the member of each part that is `seat` in the first, when `may` lets it in all. A part that has
     /// no such member has nothing to do.
-    async fn to_member<F: Future<Output = Result<(), Refused>> + 'static>(
+    async fn to_member<M, F>(
         &self,
         seat: MemberId,
-        may: impl FnOnce(&Array, MemberId) -> Result<(), Refused> + Clone + Send + 'static,
+        may: impl FnOnce(Array, MemberId) -> M + Clone + Send + 'static,
         verb: impl FnOnce(Array, MemberId) -> F + Clone + Send + 'static,
-    ) -> Result<(), Refused> {
+    ) -> Result<(), Refused>
+    where
+        M: Future<Output = Result<(), Refused>> + 'static,
+        F: Future<Output = Result<(), Refused>> + 'static,
+    {
         let seats = self.seats(seat).await?;
         let there = || self.each().zip(&seats).filter_map(|(part, seat)| Some((part, (*seat)?)));
         for (part, seat) in there() {
             let may = may.clone();
-            part.ask(move |array| async move { may(&array, seat) }).await??;
+            part.ask(move |array| may(array, seat)).await??;
         }
         for (part, seat) in there() {
             let verb = verb.clone();
@@ -83,7 +87,7 @@ impl Whole {
     /// # Errors
     /// When the redundancy of some part does not cover it.
     pub async fn drive_fail(&self, seat: MemberId) -> Result<(), Refused> {
-        let may = |array: &Array, seat| array.may_fail(seat).map(drop);
+        let may = |array: Array, seat| async move { array.may_fail_asked(seat).await.map(drop) };
         self.to_member(seat, may, |array, seat| async move { array.drive_fail(seat).await }).await
     }
 
@@ -95,7 +99,7 @@ impl Whole {
         let mut any = false;
         for (part, seat) in self.each().zip(self.seats(seat).await?) {
             if let Some(seat) = seat {
-                any |= part.ask(move |array| async move { array.uses_up_redundancy(seat) }).await?;
+                any |= part.ask(move |array| async move { array.uses_up_redundancy(seat).await }).await?;
             }
         }
         Ok(any)
@@ -106,7 +110,7 @@ impl Whole {
     /// # Errors
     /// When some part cannot do without it.
     pub async fn drive_retire(&self, seat: MemberId) -> Result<(), Refused> {
-        let may = |array: &Array, seat| array.may_leave(seat).map(drop);
+        let may = |array: Array, seat| async move { array.may_leave(seat).map(drop) };
         self.to_member(seat, may, |array, seat| async move { array.drive_retire(seat).await }).await
     }
 

@@ -123,6 +123,7 @@ rules! {
     returning::what_an_open_wrote_before_a_kill_is_not_taken_back [OneGenerationAtOpen]
     returning::a_drive_that_is_back_under_load_takes_its_seat []
     returning::a_drive_that_is_gone_is_missing_whatever_it_was_asked [GoneFailed]
+    returning::the_others_are_asked_before_one_is_failed [OthersUnasked]
     returning::a_column_without_a_seat_is_written_elsewhere [TooFewSeats]
     returning::a_member_that_is_blank_in_use_goes_out [SetBackUnnoticed]
     returning::a_member_that_was_cut_short_in_use_goes_out [CutShortBelieved]
