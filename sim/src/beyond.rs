@@ -65,7 +65,9 @@ pub fn rot(world: &mut World, volumes: &Volumes, report: &mut Report, rebuild: b
     // Its newest generation is gone from every drive; or its last records are: behind the durable row that cannot be
     // told from what a power cut tore.
     let same = rebuild || right.status().generation == harmed.status().generation;
-    if !same || right.recovery().replayed_records != harmed.recovery().replayed_records {
+    // One that was torn before is taken for lost where a drive of it is gone.
+    let replayed = |array: &Array| (array.recovery().replayed_records, array.recovery().replayed_entries);
+    if !same || replayed(&right) != replayed(&harmed) {
         report.refused += 1;
         return Ok(());
     }

@@ -45,23 +45,34 @@ pub fn run(plan: &Plan, talk: bool) -> Result<Report, String> {
         println!("seed {}: {}", plan.seed, plan.describe());
     }
     let mut volumes = create(&mut world)?;
+    rounds(&mut world, &mut volumes, &mut report, talk)?;
+    report.faults.add_all(&world.counts);
+    Ok(report)
+}
+
+/// Round after round, and a close; ends before that when the media have lost what nothing can restore.
+fn rounds(world: &mut World, volumes: &mut Volumes, report: &mut Report, talk: bool) -> Result<(), String> {
     let mut mode = Mode::Killed;
-    for (i, round) in plan.rounds.iter().enumerate() {
+    for (i, round) in world.plan.rounds.clone().iter().enumerate() {
         if talk {
             println!("round {i}: {round:?}");
         }
-        check_cold(&mut world).map_err(|e| format!("check before round {i}: {e}"))?;
-        trials::try_some(&mut world, &volumes, mode, &mut report).map_err(|e| format!("before round {i}: {e}"))?;
-        spoil::rot(&mut world);
-        mode = one_round(&mut world, &mut volumes, round, mode, &mut report, talk)
-            .map_err(|e| format!("round {i}: {e}"))?;
+        if !check_cold(world).map_err(|e| format!("check before round {i}: {e}"))? {
+            report.refused += 1;
+            return Ok(());
+        }
+        trials::try_some(world, volumes, mode, report).map_err(|e| format!("before round {i}: {e}"))?;
+        spoil::rot(world);
+        mode = one_round(world, volumes, round, mode, report, talk).map_err(|e| format!("round {i}: {e}"))?;
     }
-    check_cold(&mut world).map_err(|e| format!("last check: {e}"))?;
+    if !check_cold(world).map_err(|e| format!("last check: {e}"))? {
+        report.refused += 1;
+        return Ok(());
+    }
     let last = Round { hosts: 1, millis: 1, end: End::Close };
     world.plan.faults.remove(&Kind::EndInOpen);
-    one_round(&mut world, &mut volumes, &last, mode, &mut report, talk).map_err(|e| format!("last round: {e}"))?;
-    report.faults.add_all(&world.counts);
-    Ok(report)
+    one_round(world, volumes, &last, mode, report, talk).map_err(|e| format!("last round: {e}"))?;
+    Ok(())
 }
 
 fn create(world: &mut World) -> Result<Volumes, String> {
@@ -104,15 +115,16 @@ pub fn host(array: &Array, volumes: &Volumes, which: usize, done: &Rc<Done>) -> 
 }
 
 /// A check by a process of its own, on copies of the drives so that it cannot help. What the drives themselves spoilt
-/// is not its fault; log, map and counts are.
-pub fn check_cold(world: &mut World) -> Result<(), String> {
+/// is not its fault; log, map and counts are. Whether the array goes on: a drive that is rotten may hold the only copy of a
+/// record, when the others are out or have no room.
+pub fn check_cold(world: &mut World) -> Result<bool, String> {
     let rt = world.rt();
     let copies = labelled(&rt, &world.forks());
     let report = rt.block_on(check(&rt, drives(&rt, &copies), |_| {})).map_err(|e| e.to_string())?;
     rt.end();
     let forgiven = if world.plan.rotten > 0 { report.damage_count } else { 0 };
     if report.error_count == forgiven {
-        return Ok(());
+        return Ok(report.records_lost == 0);
     }
     Err(format!("{} errors, {} of the media: {:#?}", report.error_count, report.damage_count, report.errors))
 }

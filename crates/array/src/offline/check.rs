@@ -12,7 +12,7 @@ use crate::core::Core;
 use crate::fault::{Refused, RefusedCode};
 use crate::log::window_rows;
 use crate::map::{Base, LEAF_BLOCKS, NodeKey, height_for};
-use crate::open::{OpenHow, RecoveryReport, open};
+use crate::open::{OpenHow, open};
 use crate::row::Columns;
 use crate::space::segment::pba;
 use crate::volume::vol::Vol;
@@ -43,6 +43,8 @@ pub struct CheckReport {
     pub error_count: u64,
     /// Of it what the media did: blocks that do not match their checksum, rows whose redundancy does not go with them.
     pub damage_count: u64,
+    /// Of those: record headers that nothing can restore, in segments that have no redundancy left.
+    pub records_lost: u64,
     /// Seats that are not there.
     pub members_missing: u64,
     /// Leaves of the map.
@@ -70,7 +72,8 @@ impl CheckReport {
 
     /// Adds that of a part.
     pub(crate) fn add(&mut self, report: CheckReport, part: PartOf) {
-        let CheckReport { errors, error_count, damage_count, members_missing, leaves, nodes, .. } = report;
+        let CheckReport { errors, error_count, damage_count, records_lost, members_missing, leaves, nodes, .. } =
+            report;
         let name = |e: String| match part {
             PartOf::ALL => e,
             PartOf { index, of } => format!("part {} of {of}: {e}", index + 1),
@@ -79,6 +82,7 @@ impl CheckReport {
         self.errors.extend(errors.into_iter().map(name).take(room));
         self.error_count += error_count;
         self.damage_count += damage_count;
+        self.records_lost += records_lost;
         self.members_missing = self.members_missing.max(members_missing);
         self.leaves += leaves;
         self.nodes += nodes;
@@ -125,14 +129,13 @@ pub async fn check(
 /// An array, or a part of one, that is open for a check.
 pub(crate) struct Opened {
     core: Rc<Core>,
-    recovery: RecoveryReport,
 }
 
 impl Opened {
     /// Opens the array, or the part, of `drives` for reading.
     pub(crate) async fn of(rt: &Rt, drives: Vec<Drive>, part: PartOf) -> Result<Opened, Refused> {
         let how = OpenHow { read_only: true, degraded: true, part, ..OpenHow::default() };
-        let (core, recovery) = open(rt, drives, how).await?;
+        let (core, _) = open(rt, drives, how).await?;
         if !core.survivable() {
             return Err(Refused::new(
                 RefusedCode::MembersMissing,
@@ -141,7 +144,7 @@ impl Opened {
                 "Reconnect them, then check again",
             ));
         }
-        Ok(Opened { core, recovery })
+        Ok(Opened { core })
     }
 
     /// Segments to be read.
@@ -151,11 +154,8 @@ impl Opened {
 
     /// Checks it.
     pub(crate) async fn check(&self, mut progress: impl FnMut(CheckProgress)) -> CheckReport {
-        let Opened { core, recovery } = self;
+        let core = &self.core;
         let mut report = CheckReport::default();
-        if recovery.damaged_records > 0 {
-            report.error(format!("{} records of the log are lost", recovery.damaged_records));
-        }
         let (failed, missing) = core.seats_out();
         report.members_missing = (failed.len() + missing.len()) as u64;
         let mut owners: BTreeMap<Pba, Owner> = BTreeMap::new();
@@ -282,10 +282,11 @@ fn compare_counts(core: &Core, owners: &BTreeMap<Pba, Owner>, report: &mut Check
 /// Every row of a segment: records, payload checksums, parity; takes the places it finds out of `owners`.
 async fn check_segment(core: &Core, id: SegmentId, owners: &mut BTreeMap<Pba, Owner>, report: &mut CheckReport) {
     let Some(columns) = core.columns(id) else { return };
-    let (rows, durable, state) = {
+    let (rows, durable, state, bare) = {
         let table = core.segments.read();
         let seg = table.get(id);
-        (seg.rows.acked, seg.rows.durable, seg.state())
+        let bare = core.columns_to_spare(seg).is_none_or(|columns| columns == 0);
+        (seg.rows.acked, seg.rows.durable, seg.state(), bare)
     };
     if state == SegmentState::Spare {
         return;
@@ -294,7 +295,15 @@ async fn check_segment(core: &Core, id: SegmentId, owners: &mut BTreeMap<Pba, Ow
     let mut row = 0;
     while row < rows {
         let Some(header) = core.read_header(&columns, row).await else {
-            report.error(format!("segment {id}: no record at row {row}"));
+            let text = format!("segment {id}: no record at row {row}: what it held is lost");
+            // With no column to spare, one block that a drive lost is enough.
+            if bare {
+                report.damage(text);
+                report.records_lost += 1;
+                owners.retain(|place, _| place.segment != id);
+            } else {
+                report.error(text);
+            }
             return;
         };
         report.records += 1;
