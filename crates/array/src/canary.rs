@@ -296,6 +296,8 @@ canaries! {
     FullForGood,
     /// Where one part of an array finds only its last label on a drive, the others take the drive all the same.
     OtherPartsBelieved,
+    /// Of a drive that has left a part, the first label is wiped before the last.
+    FirstLabelWipedFirst,
     /// Wiping leaves the label away from the ends, and the generations.
     InnerLabelLeft,
     /// Opens, closes and verbs wait for room without an end.

@@ -411,7 +411,13 @@ impl Seat {
         let [first, last, inner] = self.layout.labels();
         let open = || if self.door() == Door::Open { Ok(()) } else { Err(IoError::Gone) };
         let mark = self.layout.owner_mark();
-        for at in [inner, self.layout.slot(0), self.layout.slot(1)].into_iter().chain(mark).chain([first, last]) {
+        // The first label goes last, and durably so: of a slice that has nothing but its last one it would seem that something
+        // was put over the drive, and the other parts would not believe what they have there.
+        let ends = if planted(Canary::FirstLabelWipedFirst) { [first, last] } else { [last, first] };
+        for at in [inner, self.layout.slot(0), self.layout.slot(1)].into_iter().chain(mark).chain(ends) {
+            if at == ends[1] {
+                drive.flush().await?;
+            }
             open()?;
             drive.write(at, zeros.clone()).await?;
         }

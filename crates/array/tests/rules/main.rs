@@ -289,6 +289,7 @@ rules! {
     whole_drives::a_spare_that_went_out_in_a_part_is_replaced []
     whole_drives::a_seat_is_one_drive []
     whole_drives::who_has_left_the_first_part_leaves []
+    whole_drives::a_wipe_that_ends_half_way_costs_no_other_part [FirstLabelWipedFirst]
     whole_finish::what_a_crash_stopped_between_parts_is_finished [PartsUnfinished]
     whole_drives::a_loss_is_shared_by_all_parts [LossKeptToPart]
     whole_drives::drives_join_parts_on_other_threads []

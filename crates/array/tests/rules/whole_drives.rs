@@ -1,13 +1,16 @@
 //! Arrays in parts: a drive is one drive in all of them.
 
 use std::cell::Cell;
+use std::pin::pin;
 use std::rc::Rc;
+use std::time::Duration;
 
 use array::whole::{self, Part, way};
 use array::{Array, ArrayState, CreateSpec, OpenHow, RefusedCode, SeatState, Whole};
-use base::MemberId;
-use ondisk::Level;
-use rt::model::{Disk, OpKind, Verdict};
+use base::{BlockCount, MemberId, MemberLba};
+use futures::future::select;
+use ondisk::{Label, Level};
+use rt::model::{Disk, DiskParams, OpKind, Verdict};
 use rt::{Drive, Rt};
 
 use super::whole::{MIB, PARTS, fresh, is, joined, members, open, places, put, world};
@@ -231,6 +234,57 @@ pub fn who_has_left_the_first_part_leaves() {
         }
     });
     rt.end();
+}
+
+/// A drive leaves the first part, and the process or the power ends while its label there is wiped: the other parts still
+/// have it.
+pub fn a_wipe_that_ends_half_way_costs_no_other_part() {
+    for writes in 0..8 {
+        for cut in [None, Some(1), Some(2), Some(3)] {
+            let world = world();
+            let params = DiskParams { volatile_cache: true, ..world.disks[0].params() };
+            let more = Disk::new("d4", params, 99);
+            let disks = [world.disks.clone(), vec![more.clone()]].concat();
+            let rt = Rt::modelled(11);
+            let array = rt.block_on(async {
+                let array = open(&rt, &world, false).await.unwrap();
+                array.drive_grow(Drive::modelled(&rt, &more), false).await.unwrap();
+                array
+            });
+            let label = Label::decode(&more.image_read(MemberLba(0), BlockCount(1))).unwrap();
+            let [first, last, inner] = label.layout.labels();
+            let wiped = [first, last, inner, label.layout.slot(0), label.layout.slot(1)];
+            let (done, begun) = (Cell::new(0), Rc::new(Cell::new(false)));
+            let begins = begun.clone();
+            more.on_op(Some(Box::new(move |op| {
+                let wipes = op.kind == OpKind::Write && wiped.contains(&op.at);
+                // The first is the label away from the ends; generations are written before.
+                begins.set(begins.get() || (wipes && op.at == inner));
+                done.set(done.get() + u32::from(wipes && begins.get()));
+                if done.get() > writes { Verdict::Hang } else { Verdict::Proceed }
+            })));
+            let first_part = array.first().clone();
+            rt.block_on(first_part.drive_retire(MemberId(4))).unwrap();
+            drop(rt.block_on(select(pin!(first_part.drive_left(MemberId(4))), pin!(rt.sleep(Duration::from_secs(2))))));
+            assert!(begun.get(), "the wipe has not begun");
+            drop((first_part, array));
+            rt.end();
+            more.on_op(None);
+            disks.iter().for_each(|d| match cut {
+                Some(seed) => d.power_cut(seed),
+                None => d.crash(1),
+            });
+            let rt = Rt::modelled(12);
+            rt.block_on(async {
+                let parts = whole::open(&rt, World::drives(&rt, &disks), OpenHow::default()).await.unwrap();
+                for (part, number) in parts[1..].iter().zip(2..) {
+                    let there = part.status().members.iter().any(|m| m.drive_name == "d4" && m.state == SeatState::In);
+                    assert!(there, "{writes} writes, cut {cut:?}: part {number}: {:#?}", part.status().members);
+                }
+            });
+            rt.end();
+        }
+    }
 }
 
 /// A drive that goes out in one part goes out in the others, but not beyond their redundancy; what was out before is
