@@ -73,7 +73,8 @@ impl Core {
         }
         let listed_counts = !planted(Canary::ListedUncounted);
         let table = self.segments.read();
-        let needed = table.segments.values().filter(|s| s.matters() || (s.listed && listed_counts));
+        let listed = table.listed().filter(|_| listed_counts);
+        let needed = table.segments.values().filter(|s| s.matters()).chain(listed);
         let worst =
             needed.map(|s| self.to_spare_without(s, members).unwrap_or(0)).min().unwrap_or_else(|| self.tolerates());
         let unnamed = self.jobs.rebuild.unnamed_to_spare().filter(|_| listed_counts);

@@ -235,7 +235,7 @@ impl Core {
 
     fn take_effect(&self, generation: &Generation, freed: &[SegmentId]) {
         self.system.go_on(generation.number, generation.id);
-        self.segments.are_listed(generation.segments.iter().map(|s| s.id));
+        self.segments.are_listed(&generation.segments.iter().map(|s| s.id).collect());
         self.give_back(freed);
         for line in &generation.volumes {
             if self.volumes.get(line.id).is_some_and(|vol| vol.is_agreed(line.blocks)) {

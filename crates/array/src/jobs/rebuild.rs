@@ -129,8 +129,7 @@ impl Core {
     /// process that opens the array cannot know that.
     fn is_behind(&self) -> bool {
         let table = self.segments.read();
-        let behind = |s: &Seg| s.listed && !s.matters() && s.slots.iter().any(|slot| self.is_lost(slot));
-        table.segments.values().any(behind)
+        table.listed().any(|s| !s.matters() && s.slots.iter().any(|slot| self.is_lost(slot)))
     }
 
     /// Whether a member is out whose bay nobody has taken.
@@ -546,36 +545,4 @@ impl Core {
 }
 
 #[cfg(test)]
-mod tests {
-    use ondisk::Level;
-    use rt::model::{Disk, DiskParams};
-    use rt::{Drive, Rt};
-
-    use super::*;
-    use crate::engine::Array;
-    use crate::engine::status::ArrayState;
-    use crate::space::plan::CreateSpec;
-
-    #[test]
-    fn what_is_empty_is_left_out_while_rebuilds_wait() {
-        let rt = Rt::modelled(1);
-        let params = DiskParams { bytes: 48 << 20, ..DiskParams::default() };
-        let disks: Vec<Disk> = (0..4).map(|i| Disk::new(&format!("d{i}"), params, i)).collect();
-        let drives = disks.iter().map(|d| Drive::modelled(&rt, d)).collect();
-        let level = Level::Raid5;
-        let spec = CreateSpec { name: "a".into(), level, width: None, zone_blocks: Some(128), force: false };
-        rt.block_on(async {
-            let array = Array::create(&rt, drives, &spec).await.unwrap();
-            array.rebuild_pause(true).await.unwrap();
-            let core = &array.core;
-            let unused = |s: &&Seg| s.listed && s.is_spare() && !core.in_use_by_log(s.id);
-            let id = core.segments.read().segments.values().find(unused).map(|s| s.id).unwrap();
-            // As one that the cleaner has emptied, and that lost a column before.
-            core.segments.break_for_test(id);
-            assert_eq!(array.state(), ArrayState::Rebuilding);
-            rt.sleep(LOOK_WHILE_PAUSED + Duration::from_secs(1)).await;
-            assert_eq!(array.state(), ArrayState::Optimal);
-            array.close().await.unwrap();
-        });
-    }
-}
+mod tests;

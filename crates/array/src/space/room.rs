@@ -575,6 +575,8 @@ impl Core {
         });
         for (m, zone) in places {
             seats[usize::from(m.0)].give_zone(zone);
+            // A generation leaves it out, if nothing else wants one.
+            self.ctx.wishes.ask(Wish::Rebuild);
         }
     }
 

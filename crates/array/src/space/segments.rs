@@ -20,9 +20,16 @@ pub struct Table {
     pub segments: BTreeMap<SegmentId, Seg>,
     /// The next id.
     pub next: u64,
+    /// Spares that were dropped, until a generation takes effect that does not list them.
+    dropped: Vec<Seg>,
 }
 
 impl Table {
+    /// All that the generation in effect lists: who opens the array next may need each.
+    pub fn listed(&self) -> impl Iterator<Item = &Seg> {
+        self.segments.values().chain(&self.dropped).filter(|s| s.listed)
+    }
+
     /// A segment that must exist.
     pub fn get(&self, id: SegmentId) -> &Seg {
         self.segments.get(&id).expect("a segment in use is in the table")
@@ -96,22 +103,21 @@ impl Segments {
 
     /// Drops the spares that `drops` says; the places that they had.
     pub fn drop_spares(&self, drops: impl Fn(&Seg) -> bool) -> Vec<(MemberId, u32)> {
-        let mut places = Vec::new();
-        self.0.borrow_mut().segments.retain(|_, seg| {
-            let dropped = seg.is_spare() && drops(seg);
-            if dropped {
-                places.extend(seg.slots.iter().flatten());
-            }
-            !dropped
-        });
+        let mut table = self.0.borrow_mut();
+        let dropped: Vec<Seg> =
+            table.segments.extract_if(.., |_, seg| seg.is_spare() && drops(seg)).map(|(_, seg)| seg).collect();
+        let places = dropped.iter().flat_map(|seg| seg.slots.iter().flatten().copied()).collect();
+        table.dropped.extend(dropped);
         places
     }
 
     /// A generation that lists these has taken effect.
-    pub fn are_listed(&self, ids: impl Iterator<Item = SegmentId>) {
-        for id in ids {
-            self.change(id, |seg| seg.listed = true);
-        }
+    pub fn are_listed(&self, ids: &BTreeSet<SegmentId>) {
+        let mut table = self.0.borrow_mut();
+        table.dropped.retain(|seg| ids.contains(&seg.id));
+        let Table { segments, dropped, .. } = &mut *table;
+        let listed = |seg: &&mut Seg| ids.contains(&seg.id);
+        segments.values_mut().chain(dropped).filter(listed).for_each(|seg| seg.listed = true);
     }
 
     /// Opens the first spare that `fits`.
@@ -293,11 +299,13 @@ impl Segments {
         });
     }
 
-    /// A segment as one that is sealed and has lost its first column, for tests.
+    /// A spare as one that has lost its first column, for tests; as one that is sealed, if so.
     #[cfg(test)]
-    pub fn break_for_test(&self, id: SegmentId) {
+    pub fn break_for_test(&self, id: SegmentId, sealed: bool) {
         self.change(id, |seg| {
-            seg.life = Life::Sealed;
+            if sealed {
+                seg.life = Life::Sealed;
+            }
             Rc::make_mut(&mut seg.slots)[0] = None;
         });
     }
