@@ -195,11 +195,11 @@ canaries! {
     /// A drive comes back as new while something is still in flight to it.
     BusyReturns,
     /// Reads wait for a slow drive.
-    DetourForgotten,
+    HedgeForgotten,
     /// A drive that was slow is not asked while the way around it takes long.
     SlowNotAsked,
     /// What was made from the rest of a row is believed without its checksum.
-    DetourUnverified,
+    HedgeUnverified,
     /// A long read for the cleaner waits for a drive that does not answer.
     RunWaitedFor,
     /// What the cleaner reads in one run is believed without its checksums.

@@ -45,7 +45,7 @@ pub struct Core {
     /// Background jobs.
     pub jobs: Jobs,
     /// Reads around slow members that may still be made.
-    pub detours: crate::row::detour::Budget,
+    pub hedges: crate::row::hedge::Budget,
     /// What hosts may still take.
     pub room: crate::space::room::Room,
 }
@@ -64,7 +64,7 @@ impl Core {
             system: InEffect::none(rt.random()),
             pins: Pins::default(),
             jobs: Jobs::default(),
-            detours: crate::row::detour::Budget::default(),
+            hedges: crate::row::hedge::Budget::default(),
             room: crate::space::room::Room::default(),
         })
     }

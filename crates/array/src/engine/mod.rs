@@ -120,7 +120,7 @@ impl Array {
         core.measure_room();
         if core.ctx.is_open() {
             core.start_log();
-            core.start_keeper();
+            core.start_background();
             core.ctx.wishes.ask(Wish::Rebuild);
             if !core.memory.read().active.is_empty() {
                 core.want_checkpoint();

@@ -59,7 +59,7 @@ impl Core {
         }
     }
 
-    /// Asks the keeper for a checkpoint and waits until one that began later was tried, by whomever. A host's request
+    /// Asks for a checkpoint and waits until one that began later was tried, by whomever. A host's request
     /// does it this way: its future may be dropped at any time, and a commit must not be.
     pub async fn checkpoint_and_wait(&self) {
         // The one under way may have begun before.

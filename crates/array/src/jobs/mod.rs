@@ -1,9 +1,9 @@
 //! Background jobs: what happens to an open array beyond single requests.
 
+pub mod background;
 pub mod checkpoint;
 pub mod clean;
 pub mod degrade;
-pub mod keeper;
 pub mod leave;
 pub mod move_reads;
 pub mod rebuild;

@@ -17,7 +17,7 @@ use crate::ctx::figures::add;
 use crate::member::health::{Health, NEVER_LATE};
 use crate::member::standing::Standing;
 use crate::owner::Guard;
-use crate::row::detour::Speed;
+use crate::row::hedge::Speed;
 use crate::sync::Gate;
 
 /// Reads of blocks being moved that a drive has at once, while no host waits for the cleaner: so few that a host's request

@@ -2,7 +2,7 @@
 //!
 //! Invariant: a block leaves here only when it matched the checksum it was asked for with.
 
-pub mod detour;
+pub mod hedge;
 
 use std::collections::BTreeSet;
 use std::rc::Rc;
@@ -17,7 +17,7 @@ use crate::canary::{Canary, planted};
 use crate::core::Core;
 use crate::ctx::figures::add;
 use crate::member::seat::Seat;
-use crate::row::detour::Answer;
+use crate::row::hedge::Answer;
 
 /// Times a read is tried before its column counts as unreadable: an error may pass (a controller reset).
 pub const READ_TRIES: usize = 3;

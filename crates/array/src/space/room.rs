@@ -580,7 +580,7 @@ impl Core {
         }
     }
 
-    /// Asks the keeper for a checkpoint.
+    /// Asks for a checkpoint.
     pub fn want_checkpoint(&self) {
         self.ctx.wish(Wish::Checkpoint);
     }

@@ -221,9 +221,9 @@ rules! {
     health::read_errors_make_suspect []
     health::a_member_that_reads_nothing_goes_out [DeadStays]
     health::a_drive_comes_back_idle [BusyReturns]
-    health::a_slow_drive_does_not_set_the_tail [DetourForgotten]
+    health::a_slow_drive_does_not_set_the_tail [HedgeForgotten]
     health::who_was_slow_is_asked_again [SlowNotAsked]
-    health::what_is_read_around_is_verified [DetourUnverified]
+    health::what_is_read_around_is_verified [HedgeUnverified]
 
     health::a_standstill_blames_nobody [StandstillBlamed]
     health::who_is_late_beside_others_is_waited_for [LateApart]

@@ -265,7 +265,7 @@ pub fn a_wipe_that_ends_half_way_costs_no_other_part() {
             })));
             let first_part = array.first().clone();
             rt.block_on(first_part.drive_retire(MemberId(4))).unwrap();
-            drop(rt.block_on(select(pin!(first_part.drive_left(MemberId(4))), pin!(rt.sleep(Duration::from_secs(2))))));
+            rt.block_on(select(pin!(first_part.drive_left(MemberId(4))), pin!(rt.sleep(Duration::from_secs(2)))));
             assert!(begun.get(), "the wipe has not begun");
             drop((first_part, array));
             rt.end();

@@ -11,7 +11,7 @@ const STATE: [(&str, &str); 12] = [
     ("segments", "space"),
     ("pins", "space"),
     ("room", "space"),
-    ("detours", "row"),
+    ("hedges", "row"),
     ("log", "log"),
     ("memory", "map"),
     ("nodes", "map"),

@@ -1,4 +1,4 @@
-//! The keeper: does in the background what the log, the volumes and the members ask for.
+//! What is done in the background for the log, the volumes and the members.
 
 use std::rc::Rc;
 use std::time::Duration;
@@ -9,7 +9,7 @@ use crate::member::seat::Seat;
 
 impl Core {
     /// Starts the background tasks.
-    pub fn start_keeper(self: &Rc<Self>) {
+    pub fn start_background(self: &Rc<Self>) {
         let core = self.clone();
         self.ctx.rt.spawn(async move { core.keep_generations().await }).detach();
         let core = self.clone();

@@ -1,11 +1,11 @@
-//! Reads around a slow drive: after a deadline a block is made from the rest of its row, and whichever comes first and
-//! matches its checksum is the answer. So one slow drive does not set the array's tail.
+//! Hedged reads: a member that is slow is read around. After a deadline a block is made from the rest of its row, and
+//! whichever comes first and matches its checksum is the answer. So one slow drive does not set the array's tail.
 //!
 //! The deadline follows what reads have taken lately: three times the high quantile of the member, or of the others where
 //! it is much slower than they are. One that is known to be slow is not asked first at all, but for one read in sixteen,
 //! which tells when it is itself again.
 //!
-//! Bounded: reads for detours are at most twice as many as what is asked for, about what a degraded array does.
+//! Bounded: hedged reads are at most twice as many as what is asked for, about what a degraded array does.
 
 use std::cell::Cell;
 use std::pin::pin;
@@ -48,13 +48,13 @@ const DEADLINE_MAX: Duration = Duration::from_millis(200);
 /// A slow member is asked directly by one read in so many.
 const PROBE_ONE_IN: u64 = 16;
 
-/// Reads for detours that one read earns: one member of `k + m` slow for good takes `k + m - 2` for each `k` reads.
+/// Hedged reads that one read earns: one member of `k + m` slow for good takes `k + m - 2` for each `k` reads.
 const EARNED: f64 = 2.0;
 
-/// Reads for detours that may be saved up.
+/// Hedged reads that may be saved up.
 const SAVED_MAX: f64 = 256.0;
 
-/// Rows of the largest read with a detour: longer ones take as long as the bytes do.
+/// Rows of the largest read that is hedged: longer ones take as long as the bytes do.
 const ROWS_MAX: u32 = 16;
 
 /// How long reads of one member take.
@@ -81,7 +81,7 @@ impl Speed {
     }
 }
 
-/// Reads for detours that may still be made.
+/// Hedged reads that may still be made.
 pub struct Budget(Cell<f64>);
 
 impl Default for Budget {
@@ -105,7 +105,7 @@ impl Budget {
 }
 
 /// How a block could be had without its member.
-struct Detour {
+struct Hedge {
     /// Columns that are not asked: the block's own, and those that are slow.
     without: Vec<usize>,
     /// Reads it takes.
@@ -128,16 +128,16 @@ impl Core {
         let Some((seat, zone)) = member else {
             return Answer::Direct(self.read_column(columns, column, row, rows).await);
         };
-        self.detours.earn();
+        self.hedges.earn();
         seat.speed.asked.set(seat.speed.asked.get() + 1);
         let probe = seat.speed.asked.get().is_multiple_of(PROBE_ONE_IN);
         if self.is_slow(&seat)
             && !probe
-            && let Some(detour) = self.detour(columns, column)
+            && let Some(hedge) = self.hedge(columns, column)
         {
             // It takes the place of a read of the member.
-            let detour = Detour { reads: detour.reads - 1.0, ..detour };
-            let around = self.around_first(columns, column, row, crcs, &seat, &detour);
+            let hedge = Hedge { reads: hedge.reads - 1.0, ..hedge };
+            let around = self.around_first(columns, column, row, crcs, &seat, &hedge);
             return Box::pin(around).await;
         }
         let begun = self.ctx.rt.turned();
@@ -166,7 +166,7 @@ impl Core {
         if self.is_slow(&seat) {
             return None;
         }
-        self.detours.earn();
+        self.hedges.earn();
         seat.speed.asked.set(seat.speed.asked.get() + 1);
         let begun = self.ctx.rt.turned();
         let direct = pin!(self.read_of(&seat, seat.layout.zone_row(zone, row), 1));
@@ -213,8 +213,8 @@ impl Core {
         crcs: &[u32],
         direct: impl Future<Output = Option<Buf>> + Unpin,
     ) -> Answer {
-        let Some(detour) = self.detour(columns, column) else { return Answer::Direct(direct.await) };
-        match select(direct, Box::pin(self.go_around(columns, column, row, crcs, &detour))).await {
+        let Some(hedge) = self.hedge(columns, column) else { return Answer::Direct(direct.await) };
+        match select(direct, Box::pin(self.go_around(columns, column, row, crcs, &hedge))).await {
             Either::Left((data, _)) => Answer::Direct(data),
             Either::Right((Some(data), _)) => Answer::Around(data),
             Either::Right((None, direct)) => Answer::Direct(direct.await),
@@ -235,10 +235,10 @@ impl Core {
         row: u32,
         crcs: &[u32],
         seat: &Seat,
-        detour: &Detour,
+        hedge: &Hedge,
     ) -> Answer {
         let rows = crcs.len() as u32;
-        let around = pin!(self.go_around(columns, column, row, crcs, detour));
+        let around = pin!(self.go_around(columns, column, row, crcs, hedge));
         let around = match select(around, pin!(self.ctx.rt.sleep(self.patience(seat)))).await {
             Either::Left((Some(data), _)) => {
                 add(&seat.speed.around, 1);
@@ -283,19 +283,12 @@ impl Core {
     }
 
     /// The run from the others, if every block of it matches.
-    async fn go_around(
-        &self,
-        columns: &Columns,
-        column: usize,
-        row: u32,
-        crcs: &[u32],
-        detour: &Detour,
-    ) -> Option<Buf> {
-        if !self.detours.spend(detour.reads) {
+    async fn go_around(&self, columns: &Columns, column: usize, row: u32, crcs: &[u32], hedge: &Hedge) -> Option<Buf> {
+        if !self.hedges.spend(hedge.reads) {
             return None;
         }
-        let data = self.reconstruct(columns, &detour.without, column, row, crcs.len() as u32).await?;
-        let matches = |(block, crc): (&[u8], &u32)| crc32c(block) == *crc || planted(Canary::DetourUnverified);
+        let data = self.reconstruct(columns, &hedge.without, column, row, crcs.len() as u32).await?;
+        let matches = |(block, crc): (&[u8], &u32)| crc32c(block) == *crc || planted(Canary::HedgeUnverified);
         data.chunks_exact(BLOCK_BYTES).zip(crcs).all(matches).then_some(data)
     }
 
@@ -330,8 +323,8 @@ impl Core {
     }
 
     /// How to read around a column's member; `None` when there is no redundancy left for it among those that are quick.
-    fn detour(&self, columns: &Columns, column: usize) -> Option<Detour> {
-        if planted(Canary::DetourForgotten) {
+    fn hedge(&self, columns: &Columns, column: usize) -> Option<Hedge> {
+        if planted(Canary::HedgeForgotten) {
             return None;
         }
         let slow = |c: usize| self.slot_seat(columns, c).is_none_or(|(s, _)| self.is_slow(&s));
@@ -347,6 +340,6 @@ impl Core {
             Scheme::Copies { .. } => 1.0,
             Scheme::Parity { .. } => (columns.scheme.width() - without.len()) as f64,
         };
-        Some(Detour { without, reads })
+        Some(Hedge { without, reads })
     }
 }
