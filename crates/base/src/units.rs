@@ -159,6 +159,45 @@ pub fn human(bytes: u64) -> String {
     if value >= 99.95 || value.fract() == 0.0 { format!("{value:.0} {unit}") } else { format!("{value:.1} {unit}") }
 }
 
+/// Bytes from a size as people write it: "4096", "4K", "512M", "4 GiB", "1.5T"; always binary units. One with a fraction means
+/// "about": it is rounded up to a thousandth of its unit, and to whole MiB from G on.
+///
+/// # Errors
+/// What is wrong with it, and what is valid.
+pub fn parse_size(text: &str) -> Result<u64, String> {
+    let wrong =
+        |why: &str| format!("\"{text}\" is not a size: {why}; write for instance 512M, 4G or 1.5T (binary units)");
+    let trimmed = text.trim();
+    let digits = trimmed.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(trimmed.len());
+    let (number, unit) = trimmed.split_at(digits);
+    let unit = unit.trim().to_ascii_uppercase();
+    let shift: u32 = match unit.strip_suffix("IB").or(unit.strip_suffix('B')).unwrap_or(&unit) {
+        "" => 0,
+        "K" => 10,
+        "M" => 20,
+        "G" => 30,
+        "T" => 40,
+        "P" => 50,
+        _ => return Err(wrong(&format!("unit \"{unit}\" is unknown (valid: K, M, G, T, P)"))),
+    };
+    if number.is_empty() {
+        return Err(wrong("it must begin with a number"));
+    }
+    if !number.contains('.') {
+        let whole: u64 = number.parse().map_err(|_| wrong("the number is too large"))?;
+        return whole.checked_shl(shift).filter(|b| b >> shift == whole).ok_or_else(|| wrong("it is too large"));
+    }
+    if shift == 0 {
+        return Err(wrong("bytes have no fraction"));
+    }
+    let number: f64 = number.parse().map_err(|_| wrong("its number is not valid"))?;
+    let bytes = number * (1u64 << shift) as f64;
+    if bytes >= (u64::MAX >> 1) as f64 {
+        return Err(wrong("it is too large"));
+    }
+    Ok((bytes as u64).next_multiple_of(1 << (shift - 10).min(20)))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -184,6 +223,30 @@ mod tests {
             (345 << 20, "345 MiB"),
         ] {
             assert_eq!(human(bytes), text);
+        }
+    }
+
+    #[test]
+    fn sizes_are_read() {
+        for (text, bytes) in [
+            ("0", 0),
+            ("4096", 4096),
+            ("4k", 4096),
+            ("1.5K", 1536),
+            ("1.5M", 3 << 19),
+            ("512M", 512 << 20),
+            ("4GiB", 4 << 30),
+            ("4 gb", 4 << 30),
+            ("2T", 2 << 40),
+            ("1.5G", 3 << 29),
+            ("0.3G", 308 << 20),
+        ] {
+            assert_eq!(parse_size(text), Ok(bytes), "{text}");
+        }
+        for text in
+            ["", "G", "-4G", "4X", "1.5", "99999999P", "9999.5P", "4G4", "1.2.3G", "18446744073709551616", "nan"]
+        {
+            assert!(parse_size(text).is_err(), "{text}");
         }
     }
 }
