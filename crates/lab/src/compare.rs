@@ -64,6 +64,18 @@ pub enum Real {
     Unknown,
 }
 
+impl Real {
+    /// What stands behind the difference.
+    #[must_use]
+    pub const fn remark(self) -> &'static str {
+        match self {
+            Real::Yes => "",
+            Real::Noise => ", within the noise",
+            Real::Unknown => ", spread unknown",
+        }
+    }
+}
+
 /// Compares `runs`, of which there are at least two.
 pub fn compare(runs: &[Run]) -> Comparison {
     let names = runs.iter().map(|r| r.name.clone()).collect();

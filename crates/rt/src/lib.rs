@@ -22,6 +22,7 @@ pub mod host;
 pub mod mailbox;
 pub mod model;
 pub mod net;
+mod pages;
 pub mod payload;
 pub mod probe;
 mod queue;

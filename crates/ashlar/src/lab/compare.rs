@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use lab::compare::{Pairing, Real, compare};
+use lab::compare::{Pairing, compare};
 use lab::units;
 use server::Problem;
 
@@ -66,11 +66,7 @@ fn judgement(pairing: &Pairing) -> String {
     if !pairing.unlike.is_empty() {
         return format!("not comparable ({})", pairing.unlike.join("; "));
     }
-    let real = match pairing.real {
-        Real::Yes => "",
-        Real::Noise => ", within the noise",
-        Real::Unknown => ", spread unknown",
-    };
+    let real = pairing.real.remark();
     let untold = if pairing.untold.is_empty() {
         String::new()
     } else {

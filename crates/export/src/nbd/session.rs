@@ -105,7 +105,8 @@ impl<N: crate::Namespace> Session<N> {
     /// Serves the connection until it ends.
     pub async fn run(self: Rc<Self>, mut reader: Reader) {
         let session = self.clone();
-        let sender = self.rt.spawn(async move { session.send().await });
+        let sender =
+            self.rt.spawn(async move { session.outbox.send_to(&session.stream, &session.budget, PATIENCE).await });
         match self.receive(&mut reader).await {
             End::Disconnected => {}
             End::Violation(why) => {
@@ -186,20 +187,6 @@ impl<N: crate::Namespace> Session<N> {
         self.live.update(|c| c.in_flight += 1);
         let (session, request, executing) = (self.clone(), *request, self.progress.executing());
         self.tasks.begin(&self.rt, Job { session, request, command, data, permit, executing }, work);
-    }
-
-    async fn send(&self) {
-        while let Some(batch) = self.outbox.batch().await {
-            let sending = self.stream.send_all(batch.parts);
-            let sent = self.budget.unless_in_the_way(PATIENCE, sending).await;
-            if !matches!(sent, Some(Ok(()))) {
-                // The peer is gone or stalls: nothing more can be answered, and the receiving side ends too.
-                self.stream.shutdown();
-                self.outbox.discard();
-                return;
-            }
-            drop(batch.holds);
-        }
     }
 
     /// Queues a reply: what the request holds, the data that follows its head, and what writes that.

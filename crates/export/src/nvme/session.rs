@@ -196,7 +196,8 @@ impl<B: Backend> Session<B> {
     pub async fn run(self: Rc<Self>, mut reader: Reader, connect: u16, controller: u16) {
         self.complete(connect, u64::from(controller), Status::SUCCESS, None);
         let session = self.clone();
-        let sender = self.rt.spawn(async move { session.send().await });
+        let sender =
+            self.rt.spawn(async move { session.outbox.send_to(&session.stream, &session.budget, PATIENCE).await });
         let end = self.receive(&mut reader).await;
         self.leave();
         match &end {
@@ -412,20 +413,6 @@ impl<B: Backend> Session<B> {
 
     fn ask(&self, r2t: &DataHeader) {
         self.outbox.push(None, |message| self.append(message, kind::R2T, 0, &r2t.encode(), Vec::new()));
-    }
-
-    async fn send(&self) {
-        while let Some(batch) = self.outbox.batch().await {
-            let sending = self.stream.send_all(batch.parts);
-            let sent = self.budget.unless_in_the_way(PATIENCE, sending).await;
-            if !matches!(sent, Some(Ok(()))) {
-                // The host is gone or stalls: nothing more can be answered, and the receiving side ends too.
-                self.stream.shutdown();
-                self.outbox.discard();
-                return;
-            }
-            drop(batch.holds);
-        }
     }
 
     /// Answers with data, of which there may be none.

@@ -3,11 +3,11 @@
 //! Invariants: a message's pieces and parts are never separated by another message; what a message holds (a permit) is given
 //! back when its batch is dropped, after the send.
 
-use std::{cell::RefCell, collections::VecDeque};
+use std::{cell::RefCell, collections::VecDeque, time::Duration};
 
-use rt::Bytes;
+use rt::{Bytes, net::Stream};
 
-use super::signal::Signal;
+use super::{budget::Budget, signal::Signal};
 
 /// Payload after which a batch is long enough: then what it holds is given back before more is sent.
 const BATCH_BYTES: usize = 4 << 20;
@@ -99,6 +99,20 @@ impl<H> Outbox<H> {
     pub fn new() -> Self {
         let state = State { waiting: VecDeque::new(), closed: false };
         Outbox { state: RefCell::new(state), signal: Signal::default() }
+    }
+
+    /// Sends what comes until it is closed; or until the peer is gone, or stalls for longer than `patience` while others wait
+    /// for memory. Then nothing more can be answered, and the receiving side of `stream` ends, too.
+    pub async fn send_to(&self, stream: &Stream, budget: &Budget, patience: Duration) {
+        while let Some(batch) = self.batch().await {
+            let sent = budget.unless_in_the_way(patience, stream.send_all(batch.parts)).await;
+            if !matches!(sent, Some(Ok(()))) {
+                stream.shutdown();
+                self.discard();
+                return;
+            }
+            drop(batch.holds);
+        }
     }
 
     /// Adds a message, which `write` appends. Forgotten when the outbox is closed.

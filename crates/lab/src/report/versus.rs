@@ -2,7 +2,7 @@
 
 use super::Section;
 use super::html::{escape, table};
-use crate::compare::{Pairing, Real, compare};
+use crate::compare::{Pairing, compare};
 use crate::model::Run;
 use crate::units::{grouped, rate};
 
@@ -47,11 +47,7 @@ fn other(pairing: &Pairing, value: &str) -> String {
     if !pairing.unlike.is_empty() {
         return format!("<span class=\"unlike\">{value}<br>{}</span>", escape(&pairing.unlike.join("; ")));
     }
-    let judgement = match pairing.real {
-        Real::Yes => "",
-        Real::Noise => ", within the noise",
-        Real::Unknown => ", spread unknown",
-    };
+    let judgement = pairing.real.remark();
     let untold = if pairing.untold.is_empty() {
         String::new()
     } else {

@@ -7,6 +7,8 @@
 
 use std::cell::RefCell;
 
+use crate::pages::spans;
+
 const PAGE_BYTES: usize = 1 << 20;
 
 /// Deallocated pages kept for the next writes, at most: giving memory back and faulting it in anew costs more than a
@@ -33,7 +35,7 @@ impl Memory {
 
     pub(crate) fn read(&self, at: u64, into: &mut [u8]) {
         let pages = self.pages.borrow();
-        for (page, within, part) in spans(at, into.len()) {
+        for (page, within, part) in spans::<PAGE_BYTES>(at, into.len()) {
             let target = &mut into[part];
             let there = pages.get(page).and_then(Option::as_ref);
             let filled = there.map_or(0, |p| p.filled.saturating_sub(within).min(target.len()));
@@ -46,7 +48,7 @@ impl Memory {
 
     pub(crate) fn write(&self, at: u64, data: &[u8]) {
         let mut pages = self.pages.borrow_mut();
-        for (page, within, part) in spans(at, data.len()) {
+        for (page, within, part) in spans::<PAGE_BYTES>(at, data.len()) {
             let source = &data[part];
             if page >= pages.len() {
                 pages.resize_with(page + 1, || None);
@@ -80,7 +82,7 @@ impl Memory {
         if end <= at {
             return;
         }
-        for (page, within, part) in spans(at, (end - at) as usize) {
+        for (page, within, part) in spans::<PAGE_BYTES>(at, (end - at) as usize) {
             if part.len() == PAGE_BYTES {
                 let mut spare = self.spare.borrow_mut();
                 if let Some(page) = pages[page].take().filter(|_| spare.len() < SPARE_PAGES) {
@@ -91,22 +93,6 @@ impl Memory {
             }
         }
     }
-}
-
-/// Cuts a byte range at page borders: page number, offset within the page, range of the caller's slice.
-fn spans(at: u64, len: usize) -> impl Iterator<Item = (usize, usize, std::ops::Range<usize>)> {
-    let mut done = 0;
-    std::iter::from_fn(move || {
-        if done == len {
-            return None;
-        }
-        let here = at + done as u64;
-        let within = (here % PAGE_BYTES as u64) as usize;
-        let n = (PAGE_BYTES - within).min(len - done);
-        let part = done..done + n;
-        done += n;
-        Some(((here / PAGE_BYTES as u64) as usize, within, part))
-    })
 }
 
 #[cfg(test)]

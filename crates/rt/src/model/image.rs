@@ -6,6 +6,8 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 use std::rc::Rc;
 
+use crate::pages::spans;
+
 const PAGE_BYTES: usize = 64 << 10;
 
 /// Bytes by address. Copies share the pages that neither has changed since.
@@ -16,9 +18,9 @@ pub(super) struct Image {
 
 impl Image {
     pub(super) fn read(&self, at: u64, into: &mut [u8]) {
-        for (page, within, part) in spans(at, into.len()) {
+        for (page, within, part) in spans::<PAGE_BYTES>(at, into.len()) {
             let target = &mut into[part];
-            match self.pages.get(&page) {
+            match self.pages.get(&(page as u64)) {
                 Some(page) => target.copy_from_slice(&page[within..within + target.len()]),
                 None => target.fill(0),
             }
@@ -26,9 +28,9 @@ impl Image {
     }
 
     pub(super) fn write(&mut self, at: u64, data: &[u8]) {
-        for (page, within, part) in spans(at, data.len()) {
+        for (page, within, part) in spans::<PAGE_BYTES>(at, data.len()) {
             let source = &data[part];
-            let page = self.pages.entry(page).or_insert_with(|| Rc::new(vec![0; PAGE_BYTES]));
+            let page = self.pages.entry(page as u64).or_insert_with(|| Rc::new(vec![0; PAGE_BYTES]));
             Rc::make_mut(page)[within..within + source.len()].copy_from_slice(source);
         }
     }
@@ -58,22 +60,6 @@ impl Image {
             .range(at / page_bytes..end.div_ceil(page_bytes))
             .map(move |(page, _)| (page * page_bytes).max(at)..((page + 1) * page_bytes).min(end))
     }
-}
-
-/// Cuts a byte range at page borders: page number, offset within the page, range of the caller's slice.
-fn spans(at: u64, len: usize) -> impl Iterator<Item = (u64, usize, Range<usize>)> {
-    let mut done = 0;
-    std::iter::from_fn(move || {
-        if done == len {
-            return None;
-        }
-        let here = at + done as u64;
-        let within = (here % PAGE_BYTES as u64) as usize;
-        let n = (PAGE_BYTES - within).min(len - done);
-        let part = done..done + n;
-        done += n;
-        Some((here / PAGE_BYTES as u64, within, part))
-    })
 }
 
 #[cfg(test)]
