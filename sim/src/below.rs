@@ -17,7 +17,7 @@ use crate::probes::{BLOCK, read_block};
 use crate::run::{DEGRADED, drain, set_to_work};
 use crate::volumes::Volumes;
 use crate::workload::Done;
-use crate::world::{World, drives, open, open_degraded};
+use crate::world::{World, drives, labelled, open, open_degraded};
 
 /// From room that was made to the last write that waited for it: the longest pause between two tries, and what each takes.
 const GOES_ON: Duration = Duration::from_secs(20);
@@ -75,7 +75,7 @@ pub fn no_room(world: &mut World, volumes: &Volumes, mode: Mode) -> Result<(), S
     rt.end();
     let copies: Vec<Disk> = disks.iter().map(Disk::fork).collect();
     let rt = world.rt();
-    let report = rt.block_on(check(&rt, drives(&rt, &copies), |_| {})).map_err(|e| e.to_string())?;
+    let report = rt.block_on(check(&rt, drives(&rt, &labelled(&rt, &copies)), |_| {})).map_err(|e| e.to_string())?;
     if report.error_count == 0 { Ok(()) } else { Err(format!("check: {:#?}", report.errors)) }
 }
 

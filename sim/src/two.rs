@@ -361,7 +361,7 @@ fn end(world: &mut World, first: Server, disks: &[Disk], mut volumes: Volumes) -
 fn checked(world: &mut World, disks: &[Disk]) -> Result<(), String> {
     let rt = world.rt();
     let copies: Vec<Disk> = disks.iter().map(Disk::fork).collect();
-    let found = rt.block_on(check(&rt, drives(&rt, &copies), |_| {})).map_err(|e| e.to_string())?;
+    let found = rt.block_on(check(&rt, drives(&rt, &labelled(&rt, &copies)), |_| {})).map_err(|e| e.to_string())?;
     rt.end();
     if found.error_count == 0 { Ok(()) } else { Err(format!("a check finds {:#?}", found.errors)) }
 }
