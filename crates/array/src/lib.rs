@@ -1,7 +1,8 @@
 //! The array: volumes, map, log, segments, rows, members, and their life.
 //!
 //! ```text
-//! volume -> map, log -> space -> row -> member -> rt        jobs and open call all of them
+//! volume -> log -> space -> member -> rt
+//!        -> map -> row -> member -> rt                     jobs and open call all of them
 //! ```
 //!
 //! Which room may know which is held by `tests/tidy`.

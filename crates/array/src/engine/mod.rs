@@ -1,4 +1,4 @@
-//! The array as others use it: verbs on an open array.
+//! One part of an array: verbs on it while it is open.
 
 pub mod alarm;
 pub mod drives;

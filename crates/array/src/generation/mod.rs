@@ -235,7 +235,7 @@ impl Core {
 
     fn take_effect(&self, generation: &Generation, freed: &[SegmentId]) {
         self.system.go_on(generation.number, generation.id);
-        self.segments.are_listed(&generation.segments.iter().map(|s| s.id).collect());
+        self.segments.mark_listed(&generation.segments.iter().map(|s| s.id).collect());
         self.give_back(freed);
         for line in &generation.volumes {
             if self.volumes.get(line.id).is_some_and(|vol| vol.is_agreed(line.blocks)) {
@@ -253,7 +253,7 @@ impl Core {
 
     /// Takes empty segments out of the table; their zones are free when nobody looks at them any more.
     fn give_back(&self, freed: &[SegmentId]) {
-        let places = self.segments.take_out(freed).into_iter();
+        let places = self.segments.remove_empty(freed).into_iter();
         let zones: Vec<_> = places.filter_map(|(m, zone)| Some((self.members.seat(m)?, zone))).collect();
         if !zones.is_empty() {
             self.zones_on_their_way(zones.len() as i64);

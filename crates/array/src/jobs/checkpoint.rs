@@ -37,7 +37,7 @@ impl Core {
         let replaced = merged.publish(self);
         self.memory.is_merged();
         self.system.set_replay_from(replay_from);
-        self.segments.are_merged(replay_from);
+        self.segments.forget_merged(replay_from);
         crate::ctx::figures::add(&self.ctx.figures.checkpoints, 1);
         self.measure_room();
         let committed = self.commit().await;

@@ -274,7 +274,7 @@ impl Core {
                 let Some(header) = self.ask_for_good(Option::is_none, header).await else {
                     self.writable()?;
                     self.ctx.error(format!("segment {id}: the record header at row {row} is lost; the segment stays"));
-                    self.segments.has_lost_a_header(id);
+                    self.segments.mark_header_lost(id);
                     return Err(Fault::Medium);
                 };
                 for (index, entry, crc) in header.payload() {
@@ -383,7 +383,7 @@ impl Core {
         let done = std::cell::Cell::new(0);
         let after_step = || {
             done.set(done.get() + 1);
-            self.segments.is_emptied(victim.id, (done.get() * SHARE as usize / steps) as u16);
+            self.segments.mark_emptied(victim.id, (done.get() * SHARE as usize / steps) as u16);
             self.measure_room();
             self.pace().gained(gain_blocks / steps as f64, self.ctx.rt.now().0);
             self.ctx.changed.wake();
@@ -403,8 +403,8 @@ impl Core {
         }
         let vacated = result.is_ok() && self.is_vacated(&there).await.unwrap_or(false);
         match result {
-            Ok(()) => self.segments.is_cleaned(victim.id, self.memory.freezes(), vacated),
-            Err(_) => self.segments.is_not_cleaned(victim.id),
+            Ok(()) => self.segments.mark_cleaned(victim.id, self.memory.freezes(), vacated),
+            Err(_) => self.segments.mark_not_cleaned(victim.id),
         }
         self.measure_room();
         result

@@ -39,7 +39,7 @@ impl Core {
         }
         // Another may have gone out after the generation was made up: once more.
         if self.members.failures() == failures && self.broken_open_segments().is_empty() {
-            self.members.is_degraded();
+            self.members.end_degrading();
             self.ctx.wishes.ask(Wish::Rebuild);
         }
         self.log.poke();

@@ -72,7 +72,7 @@ impl Merged {
         for (id, by) in self.mapped {
             core.volumes.existing(id).publish_mapped(by);
         }
-        core.segments.are_counted(self.live, core.memory.freezes());
+        core.segments.count_live(self.live, core.memory.freezes());
         self.replaced
     }
 }

@@ -1,4 +1,5 @@
-//! Members that fail: out at once; degraded while the redundancy covers it, frozen beyond.
+//! Members that fail: out at once; degraded while the redundancy covers it (`jobs/degrade.rs` goes on from here), frozen
+//! beyond. A drive that an open does not find goes out in `open/load.rs`.
 
 use base::MemberId;
 use ondisk::{MemberState, WhyOut};
@@ -110,7 +111,7 @@ impl Core {
         self.ctx.freeze();
         self.members.close_doors(Door::ReadOnly);
         self.fail_all(self.frozen_by());
-        self.members.is_degraded();
+        self.members.end_degrading();
         self.log.poke();
         self.ctx.changed.wake();
     }

@@ -38,7 +38,7 @@ impl Core {
             let acked = self.segments.not_durable();
             let seats = self.members.seats_in();
             if self.flush_all(&seats).await {
-                self.segments.are_durable(acked);
+                self.segments.mark_durable(acked);
                 self.log.poke();
                 break;
             }

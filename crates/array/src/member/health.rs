@@ -1,4 +1,5 @@
-//! Members that are late or err now and then: the thresholds, and what follows.
+//! Members that are late or err now and then: the thresholds, and what follows. Also the way of every record to a drive:
+//! `write_to` tries again.
 //!
 //! | what | then |
 //! |---|---|

@@ -100,7 +100,7 @@ impl Members {
     }
 
     /// A generation says who is out, or none ever will.
-    pub fn is_degraded(&self) {
+    pub fn end_degrading(&self) {
         self.degrading.set(false);
     }
 }

@@ -1,4 +1,4 @@
-//! Finding records in a segment.
+//! Finding records in a segment, and whether one is whole.
 
 use base::BLOCK_BYTES;
 use ondisk::segment::oldest_epoch;

@@ -38,7 +38,8 @@ pub enum Life {
         /// Memtables frozen until then.
         frozen: u64,
     },
-    /// No block lies in it, whatever its count says: the next generation does not know it any more.
+    /// No block lies in it, whatever its count says: the next generation does not know it any more, unless entries of it are not
+    /// merged yet, or something holds it.
     Vacated {
         /// Memtables frozen until then.
         frozen: u64,

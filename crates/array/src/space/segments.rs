@@ -1,7 +1,9 @@
 //! The owner of all segments: everything that changes one is a verb here.
 //!
-//! Invariant: `live` changes when trees are published, and in no other way: it is exact, the blocks that the published trees
-//! point to.
+//! Any room may call a verb; none may change a segment otherwise.
+//!
+//! Invariant: `live` is loaded with a segment, and changes when trees are published, in no other way: it is exact, the blocks
+//! that the published trees point to.
 
 use std::cell::{Ref, RefCell};
 use std::collections::{BTreeMap, BTreeSet};
@@ -112,7 +114,7 @@ impl Segments {
     }
 
     /// A generation that lists these has taken effect.
-    pub fn are_listed(&self, ids: &BTreeSet<SegmentId>) {
+    pub fn mark_listed(&self, ids: &BTreeSet<SegmentId>) {
         let mut table = self.0.borrow_mut();
         table.dropped.retain(|seg| ids.contains(&seg.id));
         let Table { segments, dropped, .. } = &mut *table;
@@ -162,7 +164,7 @@ impl Segments {
     }
 
     /// These rows are durable now.
-    pub fn are_durable(&self, rows: Vec<(SegmentId, u32)>) {
+    pub fn mark_durable(&self, rows: Vec<(SegmentId, u32)>) {
         for (id, upto) in rows {
             self.change(id, |seg| seg.rows.durable = seg.rows.durable.max(upto));
         }
@@ -178,7 +180,7 @@ impl Segments {
     }
 
     /// New trees are published, with so many more or fewer blocks live; `frozen` memtables were frozen until now.
-    pub fn are_counted(&self, live: BTreeMap<SegmentId, i64>, frozen: u64) {
+    pub fn count_live(&self, live: BTreeMap<SegmentId, i64>, frozen: u64) {
         let mut table = self.0.borrow_mut();
         table.segments.values_mut().for_each(|s| s.fresh_nodes = false);
         for (id, by) in live {
@@ -195,14 +197,14 @@ impl Segments {
     }
 
     /// Everything before `from` is in the trees.
-    pub fn are_merged(&self, from: ReplayFrom) {
+    pub fn forget_merged(&self, from: ReplayFrom) {
         for seg in self.0.borrow_mut().segments.values_mut() {
             seg.unmerged.retain(|u| u.last >= (from.epoch, from.seq));
         }
     }
 
     /// The cleaner has moved out so much of what was live, in thousandths.
-    pub fn is_emptied(&self, id: SegmentId, share: u16) {
+    pub fn mark_emptied(&self, id: SegmentId, share: u16) {
         self.change(id, |seg| match seg.life {
             Life::Sealed | Life::Emptying(_) => seg.life = Life::Emptying(share),
             Life::Spare | Life::Open | Life::Emptied { .. } | Life::Vacated { .. } => {}
@@ -210,13 +212,13 @@ impl Segments {
     }
 
     /// The cleaner has been through it, when `frozen` memtables were frozen; no block lies there any more if it is `vacated`.
-    pub fn is_cleaned(&self, id: SegmentId, frozen: u64, vacated: bool) {
+    pub fn mark_cleaned(&self, id: SegmentId, frozen: u64, vacated: bool) {
         let life = if vacated { Life::Vacated { frozen } } else { Life::Emptied { frozen } };
         self.change(id, |seg| seg.life = life);
     }
 
     /// The cleaner could not go through with it.
-    pub fn is_not_cleaned(&self, id: SegmentId) {
+    pub fn mark_not_cleaned(&self, id: SegmentId) {
         self.change(id, |seg| match seg.life {
             Life::Emptying(_) => seg.life = Life::Sealed,
             Life::Spare | Life::Open | Life::Sealed | Life::Emptied { .. } | Life::Vacated { .. } => {}
@@ -224,7 +226,7 @@ impl Segments {
     }
 
     /// A record header in it is lost: it is never cleaned.
-    pub fn has_lost_a_header(&self, id: SegmentId) {
+    pub fn mark_header_lost(&self, id: SegmentId) {
         self.change(id, |seg| seg.hold = Hold::HeaderLost);
     }
 
@@ -271,7 +273,7 @@ impl Segments {
     }
 
     /// Takes those of `ids` out that are empty; the places of their columns.
-    pub fn take_out(&self, ids: &[SegmentId]) -> Vec<(MemberId, u32)> {
+    pub fn remove_empty(&self, ids: &[SegmentId]) -> Vec<(MemberId, u32)> {
         let mut table = self.0.borrow_mut();
         let empty: BTreeSet<SegmentId> =
             ids.iter().copied().filter(|id| table.segments.get(id).is_some_and(Seg::is_empty)).collect();
