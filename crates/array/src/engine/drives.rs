@@ -3,9 +3,11 @@
 //! Invariant: a drive that is here and in is never given up before what lies on it lies elsewhere: it *leaves*, with its
 //! redundancy, while its columns are copied. Only `fail` takes one out at once.
 
+use std::pin::pin;
 use std::rc::Rc;
 
 use base::{BlockCount, MemberId, MemberUuid, human};
+use futures::future::select;
 use ondisk::layout::MEMBERS_MAX;
 use ondisk::{Label, MemberState, Rate, WhyOut};
 use rt::Drive;
@@ -14,6 +16,7 @@ use crate::canary::{Canary, planted};
 use crate::ctx::Wish;
 use crate::engine::Array;
 use crate::fault::{Refused, RefusedCode, Remedy};
+use crate::member::health::PROBE_PATIENCE;
 use crate::member::seat::Seat;
 use crate::open::create::{self, random_uuid, seat_for, write_label};
 use crate::space::room::Change;
@@ -143,11 +146,16 @@ impl Array {
         Ok(member)
     }
 
-    /// The same after the others were asked: one may be gone, or hang, that nobody has asked for anything since.
+    /// The same after the others were asked: one may be gone, hang, or have been emptied, that nobody has asked for anything
+    /// since.
     pub(crate) async fn may_fail_asked(&self, seat: MemberId) -> Result<Rc<Seat>, Refused> {
         let member = self.may_fail(seat)?;
         if member.state() == MemberState::In && !planted(Canary::OthersUnasked) {
             let silent = self.core.silent_besides(&member).await;
+            if silent.is_empty() {
+                let look = pin!(self.core.look_for_set_back());
+                select(look, pin!(self.core.ctx.rt.sleep(PROBE_PATIENCE))).await;
+            }
             self.may_fail(seat)?;
             self.may_lose(&member, &silent)?;
         }

@@ -182,11 +182,16 @@ impl Core {
                 return;
             }
             self.look_for_dead().await;
-            let _turn = self.system.turn().await;
-            for seat in self.members.seats_in().into_iter().filter(|s| s.holds_newest()) {
-                if self.is_set_back(&seat).await {
-                    self.member_set_back(seat.id);
-                }
+            self.look_for_set_back().await;
+        }
+    }
+
+    /// Members that are not what they were go out.
+    pub async fn look_for_set_back(&self) {
+        let _turn = self.system.turn().await;
+        for seat in self.members.seats_in().into_iter().filter(|s| s.holds_newest()) {
+            if self.is_set_back(&seat).await {
+                self.member_set_back(seat.id);
             }
         }
     }

@@ -88,7 +88,7 @@ const LATE_TOO: Duration = Duration::from_millis(2500);
 const LOOK_EVERY: Duration = Duration::from_millis(250);
 
 /// In this time a member that is asked whether it is there answers.
-const PROBE_PATIENCE: Duration = Duration::from_secs(1);
+pub const PROBE_PATIENCE: Duration = Duration::from_secs(1);
 
 /// Requests in flight and errors of one member.
 #[derive(Default)]

@@ -344,24 +344,28 @@ pub fn a_drive_that_is_gone_is_missing_whatever_it_was_asked() {
     }
 }
 
-/// Of an array that nobody asks for anything a drive is pulled, or hangs: before another is failed by command, that is noticed.
+/// Of an array that nobody asks for anything a drive is pulled, hangs, or is emptied: before another is failed by command, that
+/// is noticed.
 pub fn the_others_are_asked_before_one_is_failed() {
     for (level, drives) in [(Level::Raid5, 4), (Level::Raid6, 5)] {
-        for hangs in [false, true] {
+        for what in ["pulled", "hung", "emptied"] {
             let world = World::new(drives, true);
             world.create(level);
             let p = world.start(1);
             fill(&p, 1, BLOCKS);
             p.checkpoint();
-            if hangs {
-                world.on_ops(|disk, _, _| if disk == 1 { Verdict::Hang } else { Verdict::Proceed });
-            } else {
-                world.disks[1].detach();
+            match what {
+                "hung" => world.on_ops(|disk, _, _| if disk == 1 { Verdict::Hang } else { Verdict::Proceed }),
+                "pulled" => world.disks[1].detach(),
+                _ => {
+                    let all = world.disks[1].params().bytes as usize;
+                    world.disks[1].image_write(base::MemberLba(0), &vec![0; all]);
+                }
             }
             let array = p.array();
             let failed = p.run(async move { array.drive_fail(base::MemberId(0)).await });
-            assert_eq!(failed.is_ok(), level == Level::Raid6, "{level}, hangs: {hangs}: {failed:?}");
-            assert!(holds(&p, 1, BLOCKS), "{level}, hangs: {hangs}");
+            assert_eq!(failed.is_ok(), level == Level::Raid6, "{level}, {what}: {failed:?}");
+            assert!(holds(&p, 1, BLOCKS), "{level}, {what}");
         }
     }
 }
