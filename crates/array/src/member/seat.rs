@@ -416,6 +416,7 @@ impl Seat {
         let ends = if planted(Canary::FirstLabelWipedFirst) { [first, last] } else { [last, first] };
         for at in [inner, self.layout.slot(0), self.layout.slot(1)].into_iter().chain(mark).chain(ends) {
             if at == ends[1] {
+                open()?;
                 drive.flush().await?;
             }
             open()?;
