@@ -26,8 +26,8 @@ enum Needs {
     Redundancy,
     /// A level that survives two losses, and no rotten drive.
     TwoLosses,
-    /// A level with redundancy.
-    RedundancyOrRot,
+    /// A level with redundancy; rotten drives are no hindrance.
+    RedundancyDespiteRot,
 }
 
 impl Needs {
@@ -38,7 +38,7 @@ impl Needs {
             Needs::Sound => sound,
             Needs::Redundancy => sound && tolerates > 0,
             Needs::TwoLosses => sound && tolerates > 1,
-            Needs::RedundancyOrRot => tolerates > 0,
+            Needs::RedundancyDespiteRot => tolerates > 0,
         }
     }
 }
@@ -108,7 +108,7 @@ const TRIALS: &[Trial] = &[
     trial(Kind::WriteErrorsPass, Needs::Redundancy, 3, |s| health::errors(s.world, s.volumes, s.mode)),
     trial(Kind::ComesBackBusy, Needs::Redundancy, 3, |s| health::comes_back_idle(s.world, s.volumes, s.mode)),
     trial(Kind::ReadAround, Needs::Redundancy, 2, |s| health::read_around(s.world, s.volumes, s.mode)),
-    trial(Kind::ScrubFinds, Needs::RedundancyOrRot, 5, |s| scrubs::finds(s.world, s.volumes, s.mode)),
+    trial(Kind::ScrubFinds, Needs::RedundancyDespiteRot, 5, |s| scrubs::finds(s.world, s.volumes, s.mode)),
     trial(Kind::ScrubUnderLoad, Needs::Sound, 8, |s| scrubs::under_load(s.world, s.volumes, s.mode)),
     trial(Kind::ScrubLoses, Needs::Sound, 2, |s| scrubs::loses(s.world, s.volumes)),
     trial(Kind::ScrubResumes, Needs::Nothing, 3, |s| scrubs::resumes(s.world)),

@@ -16,7 +16,9 @@ impl FromStr for Size {
 
     fn from_str(text: &str) -> Result<Size, String> {
         match parse_size(text)? {
-            0 => Err(format!("\"{text}\" is not a size: it must be greater than 0")),
+            0 => Err(format!(
+                "\"{text}\" is not a size: it must be greater than 0; write for instance 512M, 4G or 1.5T (binary units)"
+            )),
             bytes => Ok(Size(bytes)),
         }
     }

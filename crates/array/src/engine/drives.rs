@@ -69,7 +69,7 @@ impl Array {
         self.free_seat().map(drop)
     }
 
-    /// Whether the array would go on without `seat`, and without the `silent` ones.
+    /// Whether the array goes on without `seat`, and without those that are `silent` beside it.
     fn may_lose(&self, seat: &Seat, silent: &[MemberId]) -> Result<(), Refused> {
         let core = &self.core;
         let what = || format!("drive {}", seat.drive_name());
@@ -82,14 +82,10 @@ impl Array {
         if !core.survivable_without(&lost) {
             let names: Vec<String> =
                 silent.iter().filter_map(|&s| core.members.seat(s)).map(|s| s.drive_name().to_string()).collect();
-            let verb = if names.len() == 1 { "does" } else { "do" };
-            let why = format!("{} {verb} not answer, and the array cannot lose both", names.join(", "));
-            return Err(Refused::new(
-                RefusedCode::Redundancy,
-                what(),
-                why,
-                "Check the drive that does not answer first",
-            ));
+            let (verb, all) = if names.len() == 1 { ("does", "both") } else { ("do", "all of them") };
+            let names = names.join(", ");
+            let why = format!("{names} {verb} not answer, and the array cannot lose {all}");
+            return Err(Refused::new(RefusedCode::Redundancy, what(), why, format!("Check {names}, then try again")));
         }
         Ok(())
     }
@@ -146,8 +142,8 @@ impl Array {
         Ok(member)
     }
 
-    /// The same after the others were asked: one may be gone, hang, or have been emptied, that nobody has asked for anything
-    /// since.
+    /// The same, after the other members were asked: an idle one may be gone, hang, or have been emptied, and the array does not
+    /// know it yet.
     pub(crate) async fn may_fail_asked(&self, seat: MemberId) -> Result<Rc<Seat>, Refused> {
         let member = self.may_fail(seat)?;
         if member.state() == MemberState::In && !planted(Canary::OthersUnasked) {

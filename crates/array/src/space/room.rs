@@ -575,7 +575,7 @@ impl Core {
         });
         for (m, zone) in places {
             seats[usize::from(m.0)].give_zone(zone);
-            // A generation leaves it out, if nothing else wants one.
+            // A rebuild may have waited for the zone.
             self.ctx.wishes.ask(Wish::Rebuild);
         }
     }

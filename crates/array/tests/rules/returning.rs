@@ -344,8 +344,8 @@ pub fn a_drive_that_is_gone_is_missing_whatever_it_was_asked() {
     }
 }
 
-/// Of an array that nobody asks for anything a drive is pulled, hangs, or is emptied: before another is failed by command, that
-/// is noticed.
+/// A drive of an idle array is pulled, hangs, or is emptied. `drive_fail` of another one notices that, and is refused where the
+/// array cannot lose both.
 pub fn the_others_are_asked_before_one_is_failed() {
     for (level, drives) in [(Level::Raid5, 4), (Level::Raid6, 5)] {
         for what in ["pulled", "hung", "emptied"] {
