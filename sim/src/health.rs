@@ -5,7 +5,7 @@ use std::cell::Cell;
 use std::rc::Rc;
 use std::time::Duration;
 
-use array::{Array, ArrayState, SeatState, health};
+use array::{Array, ArrayState, SeatState, limits};
 use rand::RngExt;
 use rt::IoError;
 use rt::model::{Disk, Fault as DriveFault, Op, OpKind, Verdict};
@@ -21,7 +21,7 @@ use crate::workload::Done;
 use crate::world::{World, drives, open, open_degraded};
 
 /// From the moment a drive hangs until the array goes on: late, asked after, written elsewhere.
-const GOES_ON: Duration = health::LATE_OUT.saturating_add(Duration::from_secs(4));
+const GOES_ON: Duration = limits::LATE_OUT.saturating_add(Duration::from_secs(4));
 
 /// Whether a drive is in.
 pub fn is_in(array: &Array, disk: &Disk) -> bool {
@@ -167,9 +167,9 @@ pub fn errors(world: &mut World, volumes: &Volumes, mode: Mode) -> Result<(), St
     for (i, disk) in disks.iter().enumerate() {
         let after = Cell::new(world.dice.random_range(0..40u32));
         let left = Cell::new(if bad && worse.contains(&i) {
-            2 * health::WRITE_ERRORS_OUT
+            2 * limits::WRITE_ERRORS_OUT
         } else {
-            health::WRITE_ERRORS_OUT - 1
+            limits::WRITE_ERRORS_OUT - 1
         });
         let fail = move |op: &Op| {
             if op.kind != OpKind::Write || left.get() == 0 || after.get() > 0 {

@@ -1,8 +1,8 @@
 //! The array: volumes, map, log, segments, rows, members, and their life.
 //!
 //! ```text
-//! volume -> log -> space -> member -> rt
-//!        -> map -> row -> member -> rt                     jobs and open call all of them
+//! volume -> room, streams -> log -> health -> member -> rt
+//!        -> map -> row    -> health -> member -> rt          jobs and open call all of them; rooms puts them together
 //! ```
 //!
 //! Which room may know which is held by `tests/tidy`.
@@ -16,40 +16,53 @@
 //! Not here: protocols, files and names of drives, configuration.
 
 pub mod canary;
-mod core;
 mod ctx;
 mod engine;
 pub mod fault;
 mod generation;
+mod health;
+mod in_effect;
 mod jobs;
+mod label;
 mod log;
 mod map;
 mod member;
+mod memtable;
 mod meter;
 mod offline;
 mod open;
 pub mod owner;
 pub mod parts;
+mod room;
+mod rooms;
 mod row;
 mod space;
+pub mod status;
+mod streams;
 mod sync;
 pub mod volume;
+mod volumes;
 
-pub use engine::status::{ArrayState, EventSeverity, Iostat, SeatState, Status};
-pub use engine::{Array, ScrubPlan, alarm, exposure, status};
+pub use engine::{Array, ScrubPlan};
 pub use fault::{Fault, Refused, RefusedCode, Remedy};
-pub use jobs::scrub::{DriveFindings, ScrubKind, ScrubRun, ScrubSchedule, ScrubStatus};
-pub use member::{health, no_room};
+pub use label::identify::{Identity, has_slice_of, identify};
+pub use label::read::made_of;
+pub use member::health as limits;
+pub use member::no_room;
 pub use offline::check::{CheckProgress, CheckReport, check};
-pub use offline::inspect::{Identity, Inspection, has_slice_of, identify, inspect, made_of};
-pub use offline::locate::{Located, RowPlace};
-pub use offline::{inspect, locate};
+pub use offline::inspect;
+pub use offline::inspect::{Inspection, inspect};
 pub use ondisk::{Limits, Rate};
-pub use open::survey::{Prospect, Survey, Surveyed, survey};
 pub use open::{OpenHow, RecoveryReport};
 pub use parts as whole;
+pub use parts::{Prospect, Survey, Surveyed, survey};
 pub use parts::{Whole, wipe};
 pub use space::plan;
 pub use space::plan::{CreateSpec, Plan, plan};
+pub use status::scrub::{DriveFindings, ScrubKind, ScrubRun, ScrubSchedule, ScrubStatus};
+pub use status::{ArrayState, EventSeverity, Iostat, SeatState, Status};
+pub use status::{alarm, exposure};
 pub use volume::Volume;
 pub use volume::extents::ExtentKind;
+pub use volume::locate;
+pub use volume::locate::{Located, RowPlace};

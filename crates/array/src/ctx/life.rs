@@ -29,7 +29,7 @@ pub(super) struct Life {
 }
 
 impl Life {
-    pub(super) fn new(phase: Phase) -> Life {
+    pub fn new(phase: Phase) -> Life {
         Life {
             phase: Cell::new(phase),
             recovering: Cell::default(),

@@ -115,4 +115,14 @@ impl Context {
             self.changed.wake();
         }
     }
+
+    /// Asks for a checkpoint.
+    pub fn want_checkpoint(&self) {
+        self.wish(Wish::Checkpoint);
+    }
+
+    /// Whether nothing is written any more.
+    pub fn over(&self) -> bool {
+        !self.is_open()
+    }
 }

@@ -12,6 +12,7 @@ use ondisk::layout::MEMBERS_MAX;
 use ondisk::{Label, MemberState, Rate, WhyOut};
 use rt::Drive;
 
+use super::report::Report;
 use crate::canary::{Canary, planted};
 use crate::ctx::Wish;
 use crate::engine::Array;
@@ -19,11 +20,11 @@ use crate::fault::{Refused, RefusedCode, Remedy};
 use crate::member::health::PROBE_PATIENCE;
 use crate::member::seat::Seat;
 use crate::open::create::{self, random_uuid, seat_for, write_label};
-use crate::space::room::Change;
+use crate::room::Change;
 
 impl Array {
     fn member(&self, seat: MemberId) -> Result<Rc<Seat>, Refused> {
-        let known = self.core.members.seat(seat).filter(|s| s.state() != MemberState::Vacant);
+        let known = self.rooms.members().seat(seat).filter(|s| s.state() != MemberState::Vacant);
         known.ok_or_else(|| {
             let (what, todo) = (format!("seat {}", seat.0), "Name one that is listed");
             Refused::new(RefusedCode::NotFound, what, "there is no such seat", todo).by(Remedy::ListSeats)
@@ -32,12 +33,16 @@ impl Array {
 
     /// What the drive of a seat is called, also of one that has left.
     pub(crate) fn drive_of(&self, seat: MemberId) -> Result<String, Refused> {
-        self.core.members.seat(seat).map_or_else(|| self.member(seat), Ok).map(|member| member.drive_name().to_owned())
+        self.rooms
+            .members()
+            .seat(seat)
+            .map_or_else(|| self.member(seat), Ok)
+            .map(|member| member.drive_name().to_owned())
     }
 
     /// What the drives are called that sat in this one's bay before it, as far as it is known yet.
     pub(crate) fn predecessors(&self, seat: MemberId) -> Vec<String> {
-        let seats = self.core.members.all();
+        let seats = self.rooms.members().all();
         let Some(own) = seats.get(usize::from(seat.0)) else { return vec![] };
         let before = seats.iter().filter(|s| s.id != seat && s.bay() == own.bay());
         before.filter(|s| s.state() != MemberState::Vacant).map(|s| s.drive_name().to_owned()).collect()
@@ -45,7 +50,7 @@ impl Array {
 
     /// The seat of the drive of this name; of several the one of this number, else one that is not out.
     pub(crate) fn seat_of(&self, like: MemberId, drive: &str) -> Option<MemberId> {
-        let seats = self.core.members.all();
+        let seats = self.rooms.members().all();
         let known = |s: &&Rc<Seat>| s.drive_name() == drive && s.state() != MemberState::Vacant;
         let best = seats.iter().filter(known).min_by_key(|s| (s.id != like, s.state() == MemberState::Out));
         best.map(|s| s.id)
@@ -53,35 +58,35 @@ impl Array {
 
     /// Whether the drive of this name takes part, or is a spare.
     pub(crate) fn has_drive(&self, drive: &str) -> bool {
-        let seats = self.core.members.all();
+        let seats = self.rooms.members().all();
         seats.iter().any(|s| s.drive_name() == drive && (s.is_in() || s.state() == MemberState::Spare))
     }
 
     /// Whether a label is that of a member.
     pub(crate) fn has_member(&self, label: &Label) -> bool {
-        let seat = self.core.members.seat(label.seat);
+        let seat = self.rooms.members().seat(label.seat);
         seat.is_some_and(|seat| seat.uuid() == label.member && seat.state() != MemberState::Vacant)
     }
 
     /// Whether there is a seat for another drive.
     pub(crate) fn may_join(&self) -> Result<(), Refused> {
-        self.core.writable()?;
+        self.rooms.members().writable()?;
         self.free_seat().map(drop)
     }
 
     /// Whether the array goes on without `seat`, and without those that are `silent` beside it.
     fn may_lose(&self, seat: &Seat, silent: &[MemberId]) -> Result<(), Refused> {
-        let core = &self.core;
+        let rooms = &self.rooms;
         let what = || format!("drive {}", seat.drive_name());
         let hint = "Wait until a rebuild has restored redundancy, or reconnect a drive that is missing";
-        if !core.survivable_without(&[seat.id]) {
+        if !rooms.health().survivable_without(&[seat.id]) {
             let why = "the array has no redundancy left to lose it";
             return Err(Refused::new(RefusedCode::Redundancy, what(), why, hint));
         }
         let lost: Vec<MemberId> = silent.iter().copied().chain([seat.id]).collect();
-        if !core.survivable_without(&lost) {
+        if !rooms.health().survivable_without(&lost) {
             let names: Vec<String> =
-                silent.iter().filter_map(|&s| core.members.seat(s)).map(|s| s.drive_name().to_string()).collect();
+                silent.iter().filter_map(|&s| rooms.members().seat(s)).map(|s| s.drive_name().to_string()).collect();
             let (verb, all) = if names.len() == 1 { ("does", "both") } else { ("do", "all of them") };
             let names = names.join(", ");
             let why = format!("{names} {verb} not answer, and the array cannot lose {all}");
@@ -92,11 +97,11 @@ impl Array {
 
     /// Whether the array has no redundancy left somewhere once it has lost `seat`, which it may lose.
     pub(crate) async fn uses_up_redundancy(&self, seat: MemberId) -> bool {
-        let core = &self.core;
-        let Some(member) = core.members.seat(seat).filter(|s| s.is_in()) else { return false };
-        let mut lost = core.silent_besides(&member).await;
+        let rooms = &self.rooms;
+        let Some(member) = rooms.members().seat(seat).filter(|s| s.is_in()) else { return false };
+        let mut lost = rooms.health().silent_besides(&member).await;
         lost.push(seat);
-        core.survivable_without(&lost) && core.may_fail_without(&lost) == 0
+        rooms.health().survivable_without(&lost) && Report::of(rooms).may_fail_without(&lost) == 0
     }
 
     /// Takes a member out.
@@ -106,18 +111,18 @@ impl Array {
     pub async fn drive_fail(&self, seat: MemberId) -> Result<(), Refused> {
         let member = self.may_fail_asked(seat).await?;
         if member.state() == MemberState::In {
-            self.core.member_failed(seat, "was failed by command");
+            self.rooms.health().member_failed(seat, "was failed by command");
         } else if member.why_out() == WhyOut::Missing && !planted(Canary::MissingNotFailed) {
             member.has_failed();
-            self.core.ctx.note(format!(
+            self.rooms.ctx().note(format!(
                 "drive {} (seat {}) was failed by command: it will not rejoin",
                 member.drive_name(),
                 member.bay()
             ));
-            self.core.degraded_durably().await?;
-            return Ok(self.core.commit().await?);
+            self.rooms.health().degraded_durably().await?;
+            return Ok(self.rooms.generations().commit().await?);
         }
-        Ok(self.core.degraded_durably().await?)
+        Ok(self.rooms.health().degraded_durably().await?)
     }
 
     /// Takes a member out whose drive is gone.
@@ -127,15 +132,15 @@ impl Array {
     pub async fn drive_gone(&self, seat: MemberId) -> Result<(), Refused> {
         let member = self.may_fail(seat)?;
         if member.state() == MemberState::In {
-            self.core.member_gone_writing(seat);
+            self.rooms.health().member_gone_writing(seat);
         }
-        Ok(self.core.degraded_durably().await?)
+        Ok(self.rooms.health().degraded_durably().await?)
     }
 
     /// The member, if it is out or may go out.
-    pub(crate) fn may_fail(&self, seat: MemberId) -> Result<Rc<Seat>, Refused> {
+    pub fn may_fail(&self, seat: MemberId) -> Result<Rc<Seat>, Refused> {
         let member = self.member(seat)?;
-        self.core.writable()?;
+        self.rooms.members().writable()?;
         if member.state() == MemberState::In {
             self.may_lose(&member, &[])?;
         }
@@ -147,10 +152,10 @@ impl Array {
     pub(crate) async fn may_fail_asked(&self, seat: MemberId) -> Result<Rc<Seat>, Refused> {
         let member = self.may_fail(seat)?;
         if member.state() == MemberState::In && !planted(Canary::OthersUnasked) {
-            let silent = self.core.silent_besides(&member).await;
+            let silent = self.rooms.health().silent_besides(&member).await;
             if silent.is_empty() {
-                let look = pin!(self.core.look_for_set_back());
-                select(look, pin!(self.core.ctx.rt.sleep(PROBE_PATIENCE))).await;
+                let look = pin!(self.rooms.generations().look_for_set_back());
+                select(look, pin!(self.rooms.ctx().rt.sleep(PROBE_PATIENCE))).await;
             }
             self.may_fail(seat)?;
             self.may_lose(&member, &silent)?;
@@ -166,14 +171,14 @@ impl Array {
     /// # Errors
     /// When the drive is too small or belongs to an array, or the place is taken.
     pub async fn drive_replace(&self, seat: MemberId, with: Drive, force: bool) -> Result<(), Refused> {
-        let core = &self.core;
+        let rooms = &self.rooms;
         let old = self.may_replace(seat)?;
         if !force {
             self.may_be_smaller(Some(&old), &with.info().name, with.info().blocks)?;
         }
-        let usable = core.usable_blocks();
+        let usable = rooms.room().usable_blocks();
         let newcomer = self.seat_drive(with, old.bay(), force).await?;
-        core.degraded_durably().await?;
+        rooms.health().degraded_durably().await?;
         // Something may have become of it meanwhile.
         if let Err(refused) = self.may_be_replaced(&old) {
             newcomer.is_given_up();
@@ -185,33 +190,33 @@ impl Array {
         } else {
             old.stays();
         }
-        core.commit().await?;
+        rooms.generations().commit().await?;
         if !newcomer.is_in() {
             let what = format!("drive {}", newcomer.drive_name());
             return Err(Refused::new(RefusedCode::Io, what, "its first write failed", "Use another drive"));
         }
-        core.ctx.note(match old.is_in() {
+        rooms.ctx().note(match old.is_in() {
             true => format!("drive {} takes over from {}, which leaves", newcomer.drive_name(), old.drive_name()),
             false => format!("drive {} takes the place of {}", newcomer.drive_name(), old.drive_name()),
         });
-        core.note_if_smaller(usable);
-        core.ctx.wishes.ask(Wish::Rebuild);
-        core.room_changed();
+        Report::of(rooms).note_if_smaller(usable);
+        rooms.ctx().wishes.ask(Wish::Rebuild);
+        rooms.room().room_changed();
         Ok(())
     }
 
     /// The member, if another drive may take its place.
     pub(crate) fn may_replace(&self, seat: MemberId) -> Result<Rc<Seat>, Refused> {
         let old = self.member(seat)?;
-        self.core.writable()?;
+        self.rooms.members().writable()?;
         self.may_be_replaced(&old)?;
         Ok(old)
     }
 
     /// Whether another drive has the place of this seat's, or it has none: its drive has left, or is a spare.
     pub(crate) fn place_is_taken(&self, seat: MemberId) -> bool {
-        self.core.members.seat(seat).is_none_or(|old| match old.state() {
-            MemberState::Out => self.core.bay_filled(old.bay()),
+        self.rooms.members().seat(seat).is_none_or(|old| match old.state() {
+            MemberState::Out => self.rooms.members().bay_filled(old.bay()),
             MemberState::Vacant | MemberState::Spare => true,
             MemberState::In => false,
         })
@@ -223,7 +228,7 @@ impl Array {
             MemberState::In => return Ok(()),
             MemberState::Spare => "it is a spare and holds no data",
             MemberState::Vacant => "it has left",
-            MemberState::Out if !self.core.bay_filled(old.bay()) => return Ok(()),
+            MemberState::Out if !self.rooms.members().bay_filled(old.bay()) => return Ok(()),
             MemberState::Out => "another drive has already taken its place",
         };
         let what = format!("seat {}", old.bay());
@@ -237,15 +242,15 @@ impl Array {
     /// # Errors
     /// When the drive is too small or belongs to an array.
     pub async fn drive_add_spare(&self, drive: Drive, force: bool) -> Result<(), Refused> {
-        self.core.writable()?;
+        self.rooms.members().writable()?;
         if !force {
             self.may_be_smaller(None, &drive.info().name, drive.info().blocks)?;
         }
         let newcomer = self.seat_drive(drive, self.next_bay(), force).await?;
-        self.core.commit().await?;
-        self.core.ctx.note(format!("drive {} is a spare", newcomer.drive_name()));
-        self.core.ctx.wishes.ask(Wish::Rebuild);
-        self.core.ctx.changed.wake();
+        self.rooms.generations().commit().await?;
+        self.rooms.ctx().note(format!("drive {} is a spare", newcomer.drive_name()));
+        self.rooms.ctx().wishes.ask(Wish::Rebuild);
+        self.rooms.ctx().changed.wake();
         Ok(())
     }
 
@@ -254,20 +259,20 @@ impl Array {
     /// # Errors
     /// When the drive is too small or belongs to an array.
     pub async fn drive_grow(&self, drive: Drive, force: bool) -> Result<(), Refused> {
-        let core = &self.core;
-        core.writable()?;
+        let rooms = &self.rooms;
+        rooms.members().writable()?;
         let newcomer = self.seat_drive(drive, self.next_bay(), force).await?;
-        core.degraded_durably().await?;
+        rooms.health().degraded_durably().await?;
         newcomer.joins();
-        core.commit().await?;
-        core.ctx.note(format!("drive {} joined: new segments use it", newcomer.drive_name()));
-        core.ctx.wishes.ask(Wish::Rebuild);
-        core.room_changed();
+        rooms.generations().commit().await?;
+        rooms.ctx().note(format!("drive {} joined: new segments use it", newcomer.drive_name()));
+        rooms.ctx().wishes.ask(Wish::Rebuild);
+        rooms.room().room_changed();
         Ok(())
     }
 
     fn next_bay(&self) -> u16 {
-        self.core.members.all().iter().map(|s| s.bay()).max().unwrap_or(0) + 1
+        self.rooms.members().all().iter().map(|s| s.bay()).max().unwrap_or(0) + 1
     }
 
     /// Lets a member go for good: its columns are moved to the others, or what is live in them is; then it leaves
@@ -276,24 +281,24 @@ impl Array {
     /// # Errors
     /// When the others have no room for what is stored, are too few, or redundancy is lacking.
     pub async fn drive_retire(&self, seat: MemberId) -> Result<(), Refused> {
-        let core = &self.core;
+        let rooms = &self.rooms;
         let old = self.may_leave(seat)?;
         if old.state() == MemberState::Spare {
-            core.release_spare(&old);
+            rooms.generations().release_spare(&old);
         } else {
             old.begins_to_leave();
         }
-        core.commit().await?;
-        core.ctx.note(format!("drive {} leaves", old.drive_name()));
-        core.ctx.wishes.ask(Wish::Rebuild);
-        core.room_changed();
+        rooms.generations().commit().await?;
+        rooms.ctx().note(format!("drive {} leaves", old.drive_name()));
+        rooms.ctx().wishes.ask(Wish::Rebuild);
+        rooms.room().room_changed();
         Ok(())
     }
 
     /// The member, if the array can do without it.
     pub(crate) fn may_leave(&self, seat: MemberId) -> Result<Rc<Seat>, Refused> {
         let old = self.member(seat)?;
-        self.core.writable()?;
+        self.rooms.members().writable()?;
         match old.state() {
             MemberState::Spare => {}
             MemberState::In if !old.leaves() => {
@@ -317,10 +322,10 @@ impl Array {
 
     /// Whether the array can do without a member's room.
     fn may_retire(&self, seat: &Seat) -> Result<(), Refused> {
-        let core = &self.core;
+        let rooms = &self.rooms;
         let refuse =
             |code, why: String, todo: &str| Err(Refused::new(code, format!("drive {}", seat.drive_name()), why, todo));
-        if core.lacks_redundancy() || core.lacks_members() {
+        if rooms.rebuild().lacks_redundancy() || rooms.members().lacks_members() {
             let why = "the array lacks redundancy".to_owned();
             return refuse(
                 RefusedCode::Redundancy,
@@ -328,16 +333,16 @@ impl Array {
                 "Replace the drives that are out and wait for the rebuild first",
             );
         }
-        let raid0 = core.ctx.shape.level == ondisk::Level::Raid0 && core.ctx.shape.scheme.k() > 1;
-        let least = core.ctx.shape.scheme.tolerates() + if raid0 { 2 } else { 1 };
-        let left = core.members.all().iter().filter(|s| s.takes_columns() && s.id != seat.id).count();
-        let room = BlockCount(core.usable_blocks_if(Change::Leaves(seat.id))).bytes();
+        let raid0 = rooms.ctx().shape.level == ondisk::Level::Raid0 && rooms.ctx().shape.scheme.k() > 1;
+        let least = rooms.ctx().shape.scheme.tolerates() + if raid0 { 2 } else { 1 };
+        let left = rooms.members().all().iter().filter(|s| s.takes_columns() && s.id != seat.id).count();
+        let room = BlockCount(rooms.room().usable_blocks_if(Change::Leaves(seat.id))).bytes();
         if left < least {
-            let why = format!("{left} drives would remain, and {} needs at least {least}", core.ctx.shape.level);
+            let why = format!("{left} drives would remain, and {} needs at least {least}", rooms.ctx().shape.level);
             let refused = refuse(RefusedCode::Drives, why, "Replace it, or add a drive first");
             return refused.map_err(|r| r.by(Remedy::AddDrive));
         }
-        let stored = BlockCount(core.stored_at_least()).bytes();
+        let stored = BlockCount(rooms.room().stored_at_least()).bytes();
         if stored > room {
             let why = format!("{} are stored; the other {left} drives hold {}", human(stored), human(room));
             let todo = "Delete or deallocate data, replace it, or add a drive first";
@@ -348,43 +353,48 @@ impl Array {
 
     /// Resolves when a member that leaves has left and its label is wiped, or stays after all; whether it has left.
     pub async fn drive_left(&self, seat: MemberId) -> bool {
-        let Some(member) = self.core.members.seat(seat) else { return true };
-        let core = &self.core;
-        core.ctx.changed.until(|| !core.ctx.is_open() || !core.is_leaving(&member)).await;
+        let Some(member) = self.rooms.members().seat(seat) else { return true };
+        let rooms = &self.rooms;
+        rooms.ctx().changed.until(|| !rooms.ctx().is_open() || !rooms.generations().is_leaving(&member)).await;
         member.state() == MemberState::Vacant
     }
 
     /// Drives that were members and are open here still: until another takes their seat, they are let go of, or the array is closed.
     #[must_use]
     pub fn former_drives(&self) -> Vec<Drive> {
-        let core = &self.core;
+        let rooms = &self.rooms;
         let gone = |s: &&Rc<Seat>| matches!(s.state(), MemberState::Out | MemberState::Vacant);
         // Of one that leaves the label is still to be wiped.
-        let seats = core.members.all();
-        seats.iter().filter(gone).filter(|s| !core.is_leaving(s)).filter_map(|s| s.drive.clone()).collect()
+        let seats = rooms.members().all();
+        seats
+            .iter()
+            .filter(gone)
+            .filter(|s| !rooms.generations().is_leaving(s))
+            .filter_map(|s| s.drive.clone())
+            .collect()
     }
 
     /// Lets go of drives that have failed, were replaced or retired, once they have answered everything: then they can be
     /// wiped, or used for something else. The paths of the drives that are open here still.
     pub fn let_go_of_former(&self) -> Vec<String> {
-        let core = &self.core;
+        let rooms = &self.rooms;
         // One that is missing may come back.
         let has_left = |seat: &Rc<Seat>| match seat.state() {
             MemberState::Out => seat.why_out() == WhyOut::Failed,
-            MemberState::Vacant => !core.is_leaving(seat),
+            MemberState::Vacant => !rooms.generations().is_leaving(seat),
             MemberState::In | MemberState::Spare => false,
         };
         let idle = |seat: &Rc<Seat>| seat.drive.as_ref().is_some_and(|drive| drive.in_flight() == 0);
-        let former: Vec<Rc<Seat>> = core.members.all().iter().filter(|s| idle(s) && has_left(s)).cloned().collect();
-        if core.writable().is_ok() && !planted(Canary::FormerKept) {
-            former.iter().for_each(|seat| core.members.replace(seat.let_go()));
+        let former: Vec<Rc<Seat>> = rooms.members().all().iter().filter(|s| idle(s) && has_left(s)).cloned().collect();
+        if rooms.members().writable().is_ok() && !planted(Canary::FormerKept) {
+            former.iter().for_each(|seat| rooms.members().replace(seat.let_go()));
         }
-        core.members.all().iter().filter_map(|s| s.drive.as_ref()).map(|drive| drive.info().name.clone()).collect()
+        rooms.members().all().iter().filter_map(|s| s.drive.as_ref()).map(|drive| drive.info().name.clone()).collect()
     }
 
     /// Labels a drive and gives it a seat, not yet in.
     async fn seat_drive(&self, drive: Drive, bay: u16, force: bool) -> Result<Rc<Seat>, Refused> {
-        let core = &self.core;
+        let rooms = &self.rooms;
         if drive.in_flight() > 0 && !planted(Canary::BusyReturns) {
             return Err(Refused::new(
                 RefusedCode::InUse,
@@ -394,27 +404,27 @@ impl Array {
             ));
         }
         if force {
-            crate::owner::refuse_in_use(&core.ctx.rt, std::slice::from_ref(&drive)).await?;
+            crate::owner::refuse_in_use(&rooms.ctx().rt, std::slice::from_ref(&drive)).await?;
         } else {
             create::refuse_labelled(&drive).await?;
         }
         let layout = self.layout_for(&drive.info().name, drive.info().blocks)?;
         let number = self.free_seat()?;
         let label = Label {
-            array: core.ctx.shape.array,
-            member: MemberUuid(random_uuid(&core.ctx.rt)),
+            array: rooms.ctx().shape.array,
+            member: MemberUuid(random_uuid(&rooms.ctx().rt)),
             seat: number,
-            part: core.ctx.shape.part,
+            part: rooms.ctx().shape.part,
             layout,
-            array_name: core.ctx.name.clone(),
+            array_name: rooms.ctx().name.clone(),
         };
         let name = drive.info().name.clone();
-        core.reserve_joining(&drive).await?;
+        rooms.marks().reserve_joining(&drive).await?;
         write_label(&drive, &label).await.map_err(|e| Refused::io(&format!("cannot write to {name}"), e))?;
         // In reserve until the caller knows better: its number is taken.
-        let seat = seat_for(&label, drive, bay, MemberState::Spare, &core.members.guard);
-        match core.members.seat(number) {
-            Some(place) if place.state() == MemberState::Vacant => core.members.replace(seat.clone()),
+        let seat = seat_for(&label, drive, bay, MemberState::Spare, rooms.members().guard());
+        match rooms.members().seat(number) {
+            Some(place) if place.state() == MemberState::Vacant => rooms.members().replace(seat.clone()),
             Some(_) => {
                 return Err(Refused::new(
                     RefusedCode::Drives,
@@ -423,15 +433,15 @@ impl Array {
                     "Try again",
                 ));
             }
-            None => core.members.add(seat.clone()),
+            None => rooms.members().add(seat.clone()),
         }
         Ok(seat)
     }
 
     /// The number of a seat that nobody has, nor is about to leave.
     fn free_seat(&self) -> Result<MemberId, Refused> {
-        let seats = self.core.members.all();
-        let vacant = |s: &Rc<Seat>| s.state() == MemberState::Vacant && !self.core.is_leaving(s);
+        let seats = self.rooms.members().all();
+        let vacant = |s: &Rc<Seat>| s.state() == MemberState::Vacant && !self.rooms.generations().is_leaving(s);
         let number = seats.iter().position(vacant).unwrap_or(seats.len());
         if seats.iter().filter(|s| s.takes_columns()).count() >= MEMBERS_MAX || number >= ondisk::generation::SEATS_MAX
         {
@@ -443,7 +453,7 @@ impl Array {
 
     /// Resolves when no rebuild is running or about to, or it is paused.
     pub async fn rebuild_done(&self) {
-        self.core.rebuild_over().await;
+        self.rooms.rebuild().rebuild_over().await;
     }
 
     /// Sets how fast rebuilds go; kept over restarts.
@@ -451,14 +461,14 @@ impl Array {
     /// # Errors
     /// When the array is not writable, or the rate is 0.
     pub async fn rebuild_rate(&self, rate: Rate) -> Result<(), Refused> {
-        self.core.writable()?;
+        self.rooms.members().writable()?;
         if rate == Rate::Bytes(0) {
             let todo = "Give a rate, or pause the rebuild";
             return Err(Refused::new(RefusedCode::Size, "a rebuild of 0 bytes/s", "it would never end", todo));
         }
-        self.core.ctx.set(|settings| settings.rebuild = rate);
-        self.core.jobs.rebuild.rate_changed();
-        Ok(self.core.commit().await?)
+        self.rooms.ctx().set(|settings| settings.rebuild = rate);
+        self.rooms.rebuild().rate_changed();
+        Ok(self.rooms.generations().commit().await?)
     }
 
     /// Has rebuilds wait, or go on; kept over restarts.
@@ -466,15 +476,15 @@ impl Array {
     /// # Errors
     /// When the array is not writable.
     pub async fn rebuild_pause(&self, paused: bool) -> Result<(), Refused> {
-        let core = &self.core;
-        core.writable()?;
-        core.ctx.set(|settings| settings.rebuild_paused = paused);
+        let rooms = &self.rooms;
+        rooms.members().writable()?;
+        rooms.ctx().set(|settings| settings.rebuild_paused = paused);
         if paused {
-            core.ctx.wishes.take(Wish::Rebuild);
+            rooms.ctx().wishes.take(Wish::Rebuild);
         } else {
-            core.ctx.wishes.ask(Wish::Rebuild);
+            rooms.ctx().wishes.ask(Wish::Rebuild);
         }
-        core.ctx.changed.wake();
-        Ok(core.commit().await?)
+        rooms.ctx().changed.wake();
+        Ok(rooms.generations().commit().await?)
     }
 }

@@ -1,10 +1,12 @@
 //! One part of an array: verbs on it while it is open.
 
-pub mod alarm;
-pub mod drives;
-pub mod exposure;
-pub mod sizes;
-pub mod status;
+mod alarm;
+mod back;
+mod drives;
+mod exposure;
+mod report;
+mod sizes;
+mod status;
 
 use std::rc::Rc;
 
@@ -14,20 +16,21 @@ use ondisk::{Limits, PartOf, VolumeState};
 use rt::{Drive, Rt};
 
 use crate::canary::{Canary, planted};
-use crate::core::Core;
 use crate::ctx::{Phase, Wish};
-use crate::engine::status::{ArrayState, Iostat, Status, VolumeStatus};
+use crate::engine::report::Report;
 use crate::fault::{Fault, Refused, RefusedCode, Remedy};
-use crate::jobs::scrub::ScrubKind;
-use crate::map::memtable::FACT_BYTES;
 use crate::member::seat::Door;
+use crate::memtable::table::FACT_BYTES;
 use crate::open::create::{self, random_uuid};
 use crate::open::previous;
 use crate::open::{self, OpenHow, RecoveryReport};
 use crate::owner::{self, OwnerHow};
+use crate::rooms::Rooms;
 use crate::space::plan::{CreateSpec, USABLE_PERMILLE, check_name};
+use crate::status::scrub::ScrubKind;
+use crate::status::{ArrayState, Iostat, Status, VolumeStatus};
 use crate::volume::Volume;
-use crate::volume::vol::Vol;
+use crate::volumes::vol::Vol;
 
 /// What a volume may save up, at most.
 const BURST_MS_MAX: u32 = 3_600_000;
@@ -46,7 +49,7 @@ pub struct ScrubPlan {
 /// An open array.
 #[derive(Clone)]
 pub struct Array {
-    pub(crate) core: Rc<Core>,
+    rooms: Rc<Rooms>,
     recovery: Rc<RecoveryReport>,
 }
 
@@ -74,8 +77,8 @@ impl Array {
         usable_permille: u16,
     ) -> Result<Array, Refused> {
         assert!(usable_permille <= 1000, "no more than all of it");
-        let core = create::create(rt, drives, spec, usable_permille, None).await?;
-        Ok(Self::start(core, RecoveryReport::default()))
+        let rooms = create::create(rt, drives, spec, usable_permille, None).await?;
+        Ok(Self::start(rooms, RecoveryReport::default()))
     }
 
     /// Makes one part of an array of slices, whatever they carried, and opens it.
@@ -85,13 +88,13 @@ impl Array {
         spec: &CreateSpec,
         part: (ArrayUuid, PartOf),
     ) -> Result<Array, Refused> {
-        let core = create::create(rt, slices, spec, USABLE_PERMILLE, Some(part)).await?;
-        Ok(Self::start(core, RecoveryReport::default()))
+        let rooms = create::create(rt, slices, spec, USABLE_PERMILLE, Some(part)).await?;
+        Ok(Self::start(rooms, RecoveryReport::default()))
     }
 
     /// Refuses to go back one generation where this, opened so for reading only, lacks drives.
     pub(crate) fn refuse_previous_with_too_few(&self) -> Result<(), Refused> {
-        previous::refuse_too_few(&self.core)
+        previous::refuse_too_few(&self.rooms)
     }
 
     /// Opens the array of `drives`; recovers it first.
@@ -106,7 +109,7 @@ impl Array {
         let carried = admitted.as_ref().map(owner::Admitted::carried).or(how.owner.carried);
         let owner = OwnerHow { carried, ..how.owner };
         match Box::pin(open::open(rt, drives, OpenHow { owner, ..how })).await {
-            Ok((core, report)) => Ok(Self::start(core, report)),
+            Ok((rooms, report)) => Ok(Self::start(rooms, report)),
             Err(refused) => {
                 if let Some(admitted) = admitted {
                     admitted.withdraw().await;
@@ -116,18 +119,42 @@ impl Array {
         }
     }
 
-    fn start(core: Rc<Core>, recovery: RecoveryReport) -> Array {
-        core.measure_room();
-        if core.ctx.is_open() {
-            core.start_log();
-            core.start_background();
-            core.ctx.wishes.ask(Wish::Rebuild);
-            if !core.memory.read().active.is_empty() {
-                core.want_checkpoint();
+    fn report(&self) -> Report<'_> {
+        Report::of(&self.rooms)
+    }
+
+    fn start(rooms: Rc<Rooms>, recovery: RecoveryReport) -> Array {
+        rooms.room().measure_room();
+        if rooms.ctx().is_open() {
+            rooms.log().start_log();
+            rooms.jobs().start_background();
+            rooms.ctx().wishes.ask(Wish::Rebuild);
+            if !rooms.memory().read().active.is_empty() {
+                rooms.ctx().want_checkpoint();
             }
-            core.ctx.changed.wake();
+            rooms.ctx().changed.wake();
         }
-        Array { core, recovery: Rc::new(recovery) }
+        Array { rooms, recovery: Rc::new(recovery) }
+    }
+
+    /// Its world.
+    pub(crate) fn rt(&self) -> &Rt {
+        &self.rooms.ctx().rt
+    }
+
+    /// Its identity, as labels have it.
+    pub(crate) fn identity(&self) -> ArrayUuid {
+        self.rooms.ctx().shape.array
+    }
+
+    /// Whether something is in flight to a member that nobody waits for any more.
+    pub(crate) fn may_still_write(&self) -> bool {
+        self.rooms.health().may_still_write()
+    }
+
+    /// Ends the reservation of a drive that no part writes to any more.
+    pub(crate) async fn end_reservation(&self, drive: &Drive) {
+        self.rooms.marks().end_reservation(drive).await;
     }
 
     /// What opening it did.
@@ -141,38 +168,40 @@ impl Array {
     /// # Errors
     /// When it froze on the way.
     pub async fn close(self) -> Result<(), Fault> {
-        let result = match self.core.ctx.phase() {
+        let result = match self.rooms.ctx().phase() {
             Phase::Open => self.hand_over().await,
             Phase::ReadOnly | Phase::Frozen | Phase::Closed => Ok(()),
         };
-        self.core.ctx.close();
-        self.core.fail_all(Fault::Closed);
-        self.core.log.poke();
-        self.core.pins.wake();
-        self.core.ctx.changed.wake();
+        self.rooms.ctx().close();
+        self.rooms.streams().fail_all(Fault::Closed);
+        self.rooms.streams().poke();
+        self.rooms.pins().wake();
+        self.rooms.ctx().changed.wake();
         // A background task may be between a read and the write that follows from it.
-        self.core.members.close_doors(Door::Shut);
-        self.core.come_to_rest(result.is_ok()).await;
-        if self.core.may_still_write() {
+        self.rooms.members().close_doors(Door::Shut);
+        self.rooms.health().come_to_rest(result.is_ok()).await;
+        if self.rooms.health().may_still_write() {
             // Another server that found the array released could meet what lands late.
             return result;
         }
-        self.core.release_marks().await;
-        if self.core.ctx.shape.part.of == 1 {
-            self.core.release_drives().await;
+        self.rooms.marks().release_marks().await;
+        if self.rooms.ctx().shape.part.of == 1 {
+            self.rooms.marks().release_drives().await;
         }
         result
     }
 
     async fn hand_over(&self) -> Result<(), Fault> {
-        self.core.ctx.begin_to_close();
-        self.core.ctx.changed.wake();
+        self.rooms.ctx().begin_to_close();
+        self.rooms.ctx().changed.wake();
         // What waits for room, or for a drive, may wait for ever; the next open recovers what is not handed over.
-        let handed_over = Box::pin(self.core.if_there_is_room(self.hand_over_all()));
-        match self.core.unless_silent(handed_over).await {
+        let handed_over = Box::pin(self.rooms.health().if_there_is_room(self.hand_over_all()));
+        match self.rooms.health().unless_silent(handed_over).await {
             Ok(done) => done.unwrap_or(Err(Fault::NoRoom)),
             Err(silent) => {
-                self.core.freeze(&format!("{silent} does not answer, and the array cannot be closed without it"));
+                self.rooms
+                    .health()
+                    .freeze(&format!("{silent} does not answer, and the array cannot be closed without it"));
                 Err(Fault::Frozen)
             }
         }
@@ -180,96 +209,96 @@ impl Array {
 
     async fn hand_over_all(&self) -> Result<(), Fault> {
         // A step of the cleaner that is reading may have something to say yet.
-        let moved = || self.core.jobs.cleaner.is_idle() || planted(Canary::ClosedWhileCleaning);
-        let at_rest = || self.core.log.idle() && moved();
-        self.core.ctx.changed.until(|| at_rest() || !self.core.ctx.is_open()).await;
-        self.core.checkpoint().await?;
-        self.core.commit_at_the_end().await
+        let moved = || self.rooms.jobs().victims().under_way().is_idle() || planted(Canary::ClosedWhileCleaning);
+        let at_rest = || self.rooms.streams().idle() && moved();
+        self.rooms.ctx().changed.until(|| at_rest() || !self.rooms.ctx().is_open()).await;
+        self.rooms.checkpoints().checkpoint().await?;
+        self.rooms.generations().commit_at_the_end().await
     }
 
     /// Remembers something among the events, for people.
     pub fn note(&self, text: &str) {
-        self.core.ctx.note(text.to_owned());
+        self.rooms.ctx().note(text.to_owned());
     }
 
     /// Ends the reservations of its drives, once all parts are closed.
-    pub(crate) async fn release_drives(&self) {
-        self.core.release_drives().await;
+    pub async fn release_drives(&self) {
+        self.rooms.marks().release_drives().await;
     }
 
     /// Reserves its drives where all of them can be: the key.
     pub(crate) async fn reserve(&self) -> Option<u64> {
-        self.core.reserve_new().await
+        self.rooms.marks().reserve_new().await
     }
 
     /// Its drives are reserved by this key.
     pub(crate) async fn reserved_by(&self, key: u64) {
-        self.core.take_key(key).await;
+        self.rooms.marks().take_key(key).await;
     }
 
     /// The array, now.
     #[must_use]
     pub fn status(&self) -> Status {
-        self.core.status()
+        self.report().status()
     }
 
     /// Looks at the map in one turn of the runtime at most, and all, since this was asked last.
     #[cfg(feature = "canary")]
     #[must_use]
     pub fn looked(&self) -> (u64, u64) {
-        self.core.ctx.meter.take()
+        self.rooms.ctx().meter.take()
     }
 
     /// Blocks the cleaner moved since it was opened.
     #[must_use]
     pub fn moved_blocks(&self) -> u64 {
-        self.core.ctx.figures.moved_blocks.get()
+        self.rooms.ctx().figures.moved_blocks.get()
     }
 
     /// Lets map nodes take `bytes` in memory from now on; those that are there are read again when they are asked for.
     pub fn set_map_memory(&self, bytes: u64) {
-        self.core.nodes.resize(bytes);
+        self.rooms.map().nodes().resize(bytes);
     }
 
     /// Lets what is not merged into the map take `bytes` in memory from now on: then a checkpoint begins, and while it
     /// merges, as much again may come.
     pub fn set_memtable_memory(&self, bytes: u64) {
-        self.core.memory.set_facts_max(bytes / FACT_BYTES);
+        self.rooms.memory().set_facts_max(bytes / FACT_BYTES);
     }
 
     /// Counters, now.
     #[must_use]
     pub fn iostat(&self) -> Iostat {
-        self.core.iostat()
+        self.report().iostat()
     }
 
     /// Its name.
     #[must_use]
     pub fn name(&self) -> String {
-        self.core.ctx.name.clone()
+        self.rooms.ctx().name.clone()
     }
 
     /// Its identity.
     #[must_use]
     pub fn uuid(&self) -> uuid::Uuid {
-        self.core.ctx.shape.array.0
+        self.rooms.ctx().shape.array.0
     }
 
     /// Its state, in one word.
     #[must_use]
     pub fn state(&self) -> ArrayState {
-        self.core.state_word()
+        self.report().state_word()
     }
 
     /// Whether it takes writes.
     pub(crate) fn is_writable(&self) -> bool {
-        self.core.writable().is_ok()
+        self.rooms.members().writable().is_ok()
     }
 
     /// The volumes.
     #[must_use]
     pub fn volumes(&self) -> Vec<VolumeStatus> {
-        self.core.volume_lines()
+        self.report().volume_lines()
     }
 
     fn find(&self, name: &str) -> Option<Rc<Vol>> {
@@ -279,7 +308,7 @@ impl Array {
     /// [`Array::find`], also one that is only being made.
     fn named(&self, name: &str) -> Option<Rc<Vol>> {
         let live = |v: &&Rc<Vol>| *v.name() == name && v.state() == VolumeState::Live;
-        self.core.volumes.all().values().find(live).cloned()
+        self.rooms.volumes().all().values().find(live).cloned()
     }
 
     fn must_find(&self, name: &str) -> Result<Rc<Vol>, Refused> {
@@ -294,21 +323,21 @@ impl Array {
     #[must_use]
     pub fn live_volumes(&self) -> Vec<Volume> {
         let is_live = |v: &&Rc<Vol>| v.agreed_blocks() > 0 && v.state() == VolumeState::Live;
-        let volumes = self.core.volumes.all();
-        volumes.values().filter(is_live).map(|vol| Volume::new(self.core.clone(), vol.clone())).collect()
+        let volumes = self.rooms.volumes().all();
+        volumes.values().filter(is_live).map(|vol| Volume::new(self.rooms.hosts().clone(), vol.clone())).collect()
     }
 
     /// A number that moves when a volume comes or goes for hosts, or has another name, another size, or a write cache that is
     /// volatile where it was not: as long as it stays, they need not be looked at.
     #[must_use]
     pub fn volume_changes(&self) -> (u64, bool) {
-        (self.core.volumes.changes(), self.core.members.no_volatile_cache())
+        (self.rooms.volumes().changes(), self.rooms.members().no_volatile_cache())
     }
 
     /// A volume by name.
     #[must_use]
     pub fn volume(&self, name: &str) -> Option<Volume> {
-        self.find(name).map(|vol| Volume::new(self.core.clone(), vol))
+        self.find(name).map(|vol| Volume::new(self.rooms.hosts().clone(), vol))
     }
 
     /// Makes a volume of `bytes`. It is thin: it may promise more than there is.
@@ -329,17 +358,17 @@ impl Array {
 
     /// An identity for a volume to be.
     pub(crate) fn new_identity(&self) -> uuid::Uuid {
-        random_uuid(&self.core.ctx.rt)
+        random_uuid(&self.rooms.ctx().rt)
     }
 
     /// Whether a volume of this name, which can be one, and size can be made.
     pub(crate) fn may_create(&self, name: &str, bytes: u64) -> Result<(), Refused> {
-        self.core.writable()?;
+        self.rooms.members().writable()?;
         checked_size(bytes)?;
         if self.named(name).is_some() {
             return Err(taken(name));
         }
-        if self.core.volumes.all().len() >= VOLUMES_MAX {
+        if self.rooms.volumes().all().len() >= VOLUMES_MAX {
             let why = format!("an array has at most {VOLUMES_MAX} volumes");
             return Err(Refused::new(RefusedCode::Size, format!("volume \"{name}\""), why, "Delete one first"));
         }
@@ -348,10 +377,10 @@ impl Array {
 
     async fn make_volume(&self, name: &str, bytes: u64, uuid: Option<uuid::Uuid>) -> Result<(), Refused> {
         let blocks = checked_size(bytes)?;
-        let id = self.core.volumes.give_id();
-        let uuid = uuid.unwrap_or_else(|| random_uuid(&self.core.ctx.rt));
-        self.core.volumes.add(Vol::new(id, name, uuid, blocks));
-        Ok(self.core.commit_if_there_is_room().await?)
+        let id = self.rooms.volumes().give_id();
+        let uuid = uuid.unwrap_or_else(|| random_uuid(&self.rooms.ctx().rt));
+        self.rooms.volumes().add(Vol::new(id, name, uuid, blocks));
+        Ok(self.rooms.generations().commit_if_there_is_room().await?)
     }
 
     /// Makes a volume larger.
@@ -362,13 +391,13 @@ impl Array {
         let vol = self.may_grow(name, bytes)?;
         let blocks = checked_size(bytes)?;
         vol.grow(blocks);
-        Ok(self.core.commit_if_there_is_room().await?)
+        Ok(self.rooms.generations().commit_if_there_is_room().await?)
     }
 
     /// The volume, if it can have this size.
     fn may_grow(&self, name: &str, bytes: u64) -> Result<Rc<Vol>, Refused> {
         let vol = self.must_find(name)?;
-        self.core.writable()?;
+        self.rooms.members().writable()?;
         let blocks = checked_size(bytes)?;
         if blocks <= vol.blocks() {
             let now = BlockCount(vol.blocks()).bytes();
@@ -394,13 +423,13 @@ impl Array {
     pub async fn volume_rename(&self, name: &str, to: &str) -> Result<(), Refused> {
         check_name(to)?;
         let vol = self.must_find(name)?;
-        self.core.writable()?;
+        self.rooms.members().writable()?;
         if self.named(to).is_some() {
             return Err(taken(to));
         }
         vol.rename(to);
-        self.core.volumes.have_changed();
-        Ok(self.core.commit_if_there_is_room().await?)
+        self.rooms.volumes().have_changed();
+        Ok(self.rooms.generations().commit_if_there_is_room().await?)
     }
 
     /// Limits what the hosts of a volume may take; all zero: no limits. Those that wait go by the new ones at once.
@@ -409,7 +438,7 @@ impl Array {
     /// When there is no such volume, or the burst is longer than an hour.
     pub async fn volume_limit(&self, name: &str, limits: Limits) -> Result<(), Refused> {
         let vol = self.must_find(name)?;
-        self.core.writable()?;
+        self.rooms.members().writable()?;
         if limits.burst_ms > BURST_MS_MAX {
             return Err(Refused::new(
                 RefusedCode::Size,
@@ -418,8 +447,8 @@ impl Array {
                 "Give a shorter burst",
             ));
         }
-        vol.limit(limits, self.core.ctx.rt.now().0);
-        Ok(self.core.commit_if_there_is_room().await?)
+        vol.limit(limits, self.rooms.ctx().rt.now().0);
+        Ok(self.rooms.generations().commit_if_there_is_room().await?)
     }
 
     /// Deletes a volume; returns when that is durable. Its space comes back in the background.
@@ -428,11 +457,11 @@ impl Array {
     /// When there is no such volume.
     pub async fn volume_delete(&self, name: &str) -> Result<(), Refused> {
         let vol = self.must_find(name)?;
-        self.core.writable()?;
+        self.rooms.members().writable()?;
         vol.drop_up_to(Lba(0));
-        self.core.volumes.have_changed();
-        self.core.commit().await?;
-        self.core.want_checkpoint();
+        self.rooms.volumes().have_changed();
+        self.rooms.generations().commit().await?;
+        self.rooms.ctx().want_checkpoint();
         Ok(())
     }
 
@@ -441,12 +470,12 @@ impl Array {
     /// # Errors
     /// When one is running, or the array is not writable.
     pub fn scrub_start(&self, kind: ScrubKind, unlimited: bool) -> Result<(), Refused> {
-        self.core.scrub_start(kind, unlimited)
+        self.rooms.scrubs().scrub_start(kind, unlimited)
     }
 
     /// Ends the scrub under way; false when there is none.
     pub async fn scrub_stop(&self) -> bool {
-        self.core.scrub_stop().await
+        self.rooms.scrubs().scrub_stop().await
     }
 
     /// Sets how often scrubs run by themselves (hours; 0: never) and how fast (bytes a second; 0: as the program thinks
@@ -455,9 +484,9 @@ impl Array {
     /// # Errors
     /// When the array is not writable.
     pub async fn scrub_schedule(&self, change: ScrubPlan) -> Result<(), Refused> {
-        self.core.writable()?;
-        let now = self.core.ctx.rt.unix_seconds();
-        self.core.ctx.set(|settings| {
+        self.rooms.members().writable()?;
+        let now = self.rooms.ctx().rt.unix_seconds();
+        self.rooms.ctx().set(|settings| {
             let lines = [(change.media_hours, ScrubKind::Media), (change.parity_hours, ScrubKind::Parity)];
             for (hours, kind) in lines {
                 let line =
@@ -473,13 +502,13 @@ impl Array {
                 settings.scrub_bytes_per_second = rate;
             }
         });
-        self.core.ctx.changed.wake();
-        Ok(self.core.commit_if_there_is_room().await?)
+        self.rooms.ctx().changed.wake();
+        Ok(self.rooms.generations().commit_if_there_is_room().await?)
     }
 
     /// Resolves when no scrub runs or is about to.
     pub async fn scrub_done(&self) {
-        self.core.scrub_over().await;
+        self.rooms.scrubs().scrub_over().await;
     }
 
     /// Brings everything acknowledged into the trees; for tests and benches that want exact figures.
@@ -487,7 +516,7 @@ impl Array {
     /// # Errors
     /// When the array is not writable.
     pub async fn checkpoint(&self) -> Result<(), Fault> {
-        self.core.checkpoint().await
+        self.rooms.checkpoints().checkpoint().await
     }
 }
 
@@ -508,3 +537,6 @@ fn checked_size(bytes: u64) -> Result<u64, Refused> {
     }
     Ok(blocks)
 }
+
+#[cfg(test)]
+mod tests;

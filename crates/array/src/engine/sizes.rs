@@ -7,18 +7,18 @@
 use base::{BlockCount, human};
 use ondisk::{Layout, MemberState};
 
+use super::report::Report;
 use crate::canary::{Canary, planted};
-use crate::core::Core;
 use crate::engine::Array;
 use crate::fault::{Refused, RefusedCode, Remedy};
 use crate::member::seat::Seat;
-use crate::space::room::Change;
+use crate::room::Change;
 
 impl Array {
     /// Where things would lie on a drive of this size. Of a drive that is larger than the slots have room for, the first part
     /// is used.
     pub(crate) fn layout_for(&self, name: &str, blocks: BlockCount) -> Result<Layout, Refused> {
-        let shape = &self.core.ctx.shape;
+        let shape = &self.rooms.ctx().shape;
         let layout = Layout::new(blocks.0, shape.slot_blocks, shape.zone_blocks);
         let Some(layout) = layout.filter(|l| l.zones >= ondisk::layout::ZONES_MIN) else {
             let why = "it is too small for this array's zones";
@@ -33,10 +33,10 @@ impl Array {
 
     /// Whether what is stored still fits when a drive of this size takes the place of `old`; of any member, for a spare.
     pub(crate) fn may_be_smaller(&self, old: Option<&Seat>, name: &str, blocks: BlockCount) -> Result<(), Refused> {
-        let core = &self.core;
+        let rooms = &self.rooms;
         let layout = self.layout_for(name, blocks)?;
-        let Some(room) = core.usable_after(old, layout.zones) else { return Ok(()) };
-        let (stored, room) = (BlockCount(core.stored_at_least()).bytes(), BlockCount(room).bytes());
+        let Some(room) = Report::of(rooms).usable_after(old, layout.zones) else { return Ok(()) };
+        let (stored, room) = (BlockCount(rooms.room().stored_at_least()).bytes(), BlockCount(room).bytes());
         if stored <= room || planted(Canary::SmallerUnasked) {
             return Ok(());
         }
@@ -56,26 +56,30 @@ impl Array {
     }
 }
 
-impl Core {
+impl Report<'_> {
     /// Blocks that volumes may fill when a drive of so many zones has the place of `old`, or of the largest member, if that is
     /// less than now.
-    fn usable_after(&self, old: Option<&Seat>, zones: u32) -> Option<u64> {
+    pub fn usable_after(&self, old: Option<&Seat>, zones: u32) -> Option<u64> {
         let counts = |s: &&std::rc::Rc<Seat>| matches!(s.state(), MemberState::In | MemberState::Out);
         let largest = || {
-            let seats = self.members.all();
+            let seats = self.rooms.members().all();
             seats.iter().filter(counts).filter(|s| !s.leaves()).max_by_key(|s| s.layout.zones).map(|s| s.bay())
         };
         let bay = old.map(|old| old.bay()).or_else(largest)?;
-        let after = self.usable_blocks_if(Change::Takes { bay, zones });
-        (after < self.usable_blocks()).then_some(after)
+        let after = self.rooms.room().usable_blocks_if(Change::Takes { bay, zones });
+        (after < self.rooms.room().usable_blocks()).then_some(after)
     }
 
     /// Remembers that volumes may fill less than before, if so.
-    pub(crate) fn note_if_smaller(&self, before: u64) {
-        let after = self.usable_blocks();
+    pub fn note_if_smaller(&self, before: u64) {
+        let after = self.rooms.room().usable_blocks();
         if after < before {
             let size = |blocks| human(BlockCount(blocks).bytes());
-            self.ctx.note(format!("usable shrinks from {} to {}: the new drive is smaller", size(before), size(after)));
+            self.rooms.ctx().note(format!(
+                "usable shrinks from {} to {}: the new drive is smaller",
+                size(before),
+                size(after)
+            ));
         }
     }
 }

@@ -7,7 +7,9 @@
 //!   another generation says so;
 //! - one that the redundancy does not cover is never written.
 
-pub mod in_effect;
+mod degrade;
+mod leave;
+mod riders;
 
 use std::pin::pin;
 use std::rc::Rc;
@@ -19,43 +21,108 @@ use ondisk::{Generation, MemberState, SHARDS};
 use rt::{Buf, Bytes};
 
 use crate::canary::{Canary, planted};
-use crate::core::Core;
+use crate::ctx::Context;
 use crate::ctx::Wish;
 use crate::fault::Fault;
+use crate::health::Health;
+use crate::in_effect::InEffect;
+use crate::member::Members;
 use crate::member::seat::Seat;
+use crate::memtable::memory::Memory;
+use crate::room::Room;
 use crate::row::{READ_PAUSE, READ_TRIES};
+use crate::space::pins::Pins;
 use crate::space::segment::Seg;
+use crate::space::segments::Segments;
+use crate::streams::Streams;
+use crate::volumes::Volumes;
+pub use riders::Riders;
 
 /// Between two looks whether a member was set back.
 const LOOK_FOR_SET_BACK: Duration = Duration::from_secs(10);
 
-impl Core {
+/// Writes generations.
+pub struct Generations {
+    ctx: Rc<Context>,
+    members: Rc<Members>,
+    segments: Rc<Segments>,
+    pins: Pins,
+    memory: Rc<Memory>,
+    volumes: Rc<Volumes>,
+    system: Rc<InEffect>,
+    streams: Rc<Streams>,
+    health: Rc<Health>,
+    room: Rc<Room>,
+    riders: Riders,
+}
+
+/// The rooms that generations are made of.
+pub struct Says<'a> {
+    /// Segments.
+    pub segments: &'a Rc<Segments>,
+    /// Who looks at places.
+    pub pins: &'a Pins,
+    /// Memtables.
+    pub memory: &'a Rc<Memory>,
+    /// Volumes.
+    pub volumes: &'a Rc<Volumes>,
+    /// The one in effect.
+    pub system: &'a Rc<InEffect>,
+    /// What is in flight.
+    pub streams: &'a Rc<Streams>,
+    /// Room.
+    pub room: &'a Rc<Room>,
+}
+
+impl Generations {
+    /// None was written yet.
+    pub fn new(health: &Rc<Health>, says: &Says<'_>) -> Rc<Generations> {
+        Rc::new(Generations {
+            ctx: health.ctx().clone(),
+            members: health.members().clone(),
+            segments: says.segments.clone(),
+            pins: says.pins.clone(),
+            memory: says.memory.clone(),
+            volumes: says.volumes.clone(),
+            system: says.system.clone(),
+            streams: says.streams.clone(),
+            health: health.clone(),
+            room: says.room.clone(),
+            riders: Riders::default(),
+        })
+    }
+
+    /// What the next one says besides.
+    pub fn riders(&self) -> &Riders {
+        &self.riders
+    }
+
     /// Commits a generation that says what memory says now; returns when it has taken effect.
     pub async fn commit(&self) -> Result<(), Fault> {
         self.commit_as(|| false).await
     }
 
-    /// [`Core::commit`], marked as handed over in order if nothing is left to replay when its turn comes.
+    /// [`Generations::commit`], marked as handed over in order if nothing is left to replay when its turn comes.
     pub async fn commit_at_the_end(&self) -> Result<(), Fault> {
-        self.commit_as(|| self.memory.read().active.is_empty() && self.log.idle()).await
+        self.commit_as(|| self.memory.read().active.is_empty() && self.streams.idle()).await
     }
 
     async fn commit_as(&self, clean: impl Fn() -> bool) -> Result<(), Fault> {
         let _turn = self.system.turn().await;
         loop {
-            self.writable()?;
+            self.members.writable()?;
             self.ctx.wishes.take(Wish::Spares);
-            self.drop_broken_spares();
-            self.replenish_spares();
+            self.room.drop_broken_spares();
+            self.room.replenish_spares();
             self.vacate_seats();
             self.release_members();
             let freed: Vec<SegmentId> = self.freeable();
             let generation = self.snapshot(clean(), &freed);
-            let rebuilt = self.take_rebuilt();
+            let rebuilt = self.riders.take();
             let seats = self.members.seats_in();
-            if !planted(Canary::CommitBeforeFlush) && !self.flush_all(&seats).await {
+            if !planted(Canary::CommitBeforeFlush) && !self.health.flush_all(&seats).await {
                 // Nothing of it was written: the number stays free, and the slot of the one in effect untouched.
-                self.keep_rebuilt_for_later(rebuilt);
+                self.riders.put_back(rebuilt);
                 continue;
             }
             if planted(Canary::ReusedEarly) {
@@ -66,7 +133,7 @@ impl Core {
                 self.rebuilt_is_named(rebuilt);
                 return Ok(());
             }
-            self.keep_rebuilt_for_later(rebuilt);
+            self.riders.put_back(rebuilt);
             // What a generation before the one in effect says may be on some members: the next one knows it.
             self.system.go_on(generation.number, generation.id);
         }
@@ -82,15 +149,15 @@ impl Core {
             match result {
                 Ok(()) => {}
                 Err(SlotError::Io(error)) => {
-                    self.member_erred(seat.id, "its system area could not be written", error);
+                    self.health.member_erred(seat.id, "its system area could not be written", error);
                     whole = false;
                 }
                 Err(SlotError::Foreign) => {
-                    self.lose("another Ashlar wrote to the drives");
+                    self.health.lose("another Ashlar wrote to the drives");
                     whole = false;
                 }
                 Err(SlotError::SetBack) => {
-                    self.member_set_back(seat.id);
+                    self.health.member_set_back(seat.id);
                     whole = false;
                 }
             }
@@ -110,7 +177,7 @@ impl Core {
             }
         }
         let at = seat.layout.slot((number % slots) as usize);
-        self.write_to(seat, at, vec![image]).await.map_err(SlotError::Io)?;
+        self.health.write_to(seat, at, vec![image]).await.map_err(SlotError::Io)?;
         if !planted(Canary::SlotNotFlushed) {
             seat.flush().await.map_err(SlotError::Io)?;
         }
@@ -146,7 +213,7 @@ impl Core {
 
     /// A slot as far as the generation in it says that it is long; its first block where there is none. Slots have room for
     /// drives that may come: the rest of one is never read.
-    pub(crate) async fn read_generation(&self, seat: &Seat, at: MemberLba) -> (Result<(), rt::IoError>, Buf) {
+    pub async fn read_generation(&self, seat: &Seat, at: MemberLba) -> (Result<(), rt::IoError>, Buf) {
         let (read, first) = seat.read(at, Buf::zeroed(BLOCK_BYTES)).await;
         let blocks = Generation::total_bytes(&first).map_or(1, |bytes| bytes.div_ceil(BLOCK_BYTES));
         if read.is_err() || blocks <= 1 || blocks > self.ctx.shape.slot_blocks as usize {
@@ -181,7 +248,7 @@ impl Core {
             if !self.ctx.is_open() {
                 return;
             }
-            self.look_for_dead().await;
+            self.health.look_for_dead().await;
             self.look_for_set_back().await;
         }
     }
@@ -191,7 +258,7 @@ impl Core {
         let _turn = self.system.turn().await;
         for seat in self.members.seats_in().into_iter().filter(|s| s.holds_newest()) {
             if self.is_set_back(&seat).await {
-                self.member_set_back(seat.id);
+                self.health.member_set_back(seat.id);
             }
         }
     }
@@ -212,7 +279,7 @@ impl Core {
 
     /// Whether what is in a slot is not a generation that somebody else goes on from. One of an earlier epoch, no further on
     /// than a process may have been that this one took over from, was in flight to the drive when that process ended.
-    pub(crate) fn may_overwrite(&self, image: &[u8]) -> bool {
+    pub fn may_overwrite(&self, image: &[u8]) -> bool {
         let next = self.system.number() + 1;
         let landed_late =
             |g: &Generation| g.epoch < self.ctx.epoch() && g.number.0 <= next && !planted(Canary::LateSlotForeign);
@@ -230,12 +297,12 @@ impl Core {
                 Err(error @ (rt::IoError::Gone | rt::IoError::Conflict)) => return Err(SlotError::Io(error)),
                 Err(error) => {
                     failed = error;
-                    self.read_failed(seat);
+                    self.health.read_failed(seat);
                     self.ctx.rt.sleep(READ_PAUSE).await;
                 }
             }
         }
-        if self.survives_without(seat.id) { Err(SlotError::Io(failed)) } else { Ok(None) }
+        if self.health.survives_without(seat.id) { Err(SlotError::Io(failed)) } else { Ok(None) }
     }
 
     fn take_effect(&self, generation: &Generation, freed: &[SegmentId]) {
@@ -248,8 +315,8 @@ impl Core {
             }
         }
         self.volumes.forget_gone();
-        self.room_changed();
-        if self.enough_emptied(true) {
+        self.room.room_changed();
+        if self.room.enough_emptied(true) {
             self.ctx.wishes.ask(Wish::Release);
         } else {
             self.ctx.wishes.take(Wish::Release);
@@ -261,7 +328,7 @@ impl Core {
         let places = self.segments.remove_empty(freed).into_iter();
         let zones: Vec<_> = places.filter_map(|(m, zone)| Some((self.members.seat(m)?, zone))).collect();
         if !zones.is_empty() {
-            self.zones_on_their_way(zones.len() as i64);
+            self.room.zones_on_their_way(zones.len() as i64);
             self.pins.free_later(zones);
         }
     }
@@ -270,7 +337,7 @@ impl Core {
     /// are free.
     fn freeable(&self) -> Vec<SegmentId> {
         let table = self.segments.read();
-        let empty = |s: &&Seg| s.is_empty() && !self.in_use_by_log(s.id);
+        let empty = |s: &&Seg| s.is_empty() && !self.room.in_use_by_log(s.id);
         table.segments.values().filter(empty).map(|s| s.id).collect()
     }
 
@@ -280,7 +347,7 @@ impl Core {
     }
 
     /// Whether a seat's drive is out, another has its place, and no segment names it any more.
-    pub(crate) fn is_nobodys(&self, seat: &Seat) -> bool {
+    pub fn is_nobodys(&self, seat: &Seat) -> bool {
         let named = |m: MemberId| self.segments.read().segments.values().any(|s| s.uses(m));
         let replaced = |bay: u16| self.members.all().iter().any(|s| s.bay() == bay && s.state() == MemberState::In);
         seat.state() == MemberState::Out && replaced(seat.bay()) && !named(seat.id)
@@ -324,4 +391,29 @@ enum SlotError {
     Foreign,
     /// An older one in the place of that in effect.
     SetBack,
+}
+
+impl Generations {
+    /// Commits for somebody who waits for it, unless that waits too long for room: then it goes on without them.
+    pub async fn commit_if_there_is_room(self: &Rc<Self>) -> Result<(), Fault> {
+        let this = self.clone();
+        let commit = self.ctx.rt.spawn(async move { this.commit().await });
+        self.health.if_there_is_room(commit).await.unwrap_or(Err(Fault::NoRoom))
+    }
+
+    /// Generations that are wanted for their own sake: members out, spares, room.
+    pub async fn keep_generations(self: Rc<Self>) {
+        loop {
+            let wanted = || self.health.is_degrading() || self.room.spares_help() || self.ctx.wishes.has(Wish::Release);
+            self.ctx.changed.until(|| self.ctx.over() || wanted()).await;
+            if self.ctx.over() {
+                return;
+            }
+            if self.health.is_degrading() {
+                self.degrade().await;
+            } else if self.commit().await.is_err() && self.ctx.over() {
+                return;
+            }
+        }
+    }
 }

@@ -1,46 +1,99 @@
 //! Checkpoint: freeze the memtable, merge it, publish the trees, commit a generation that has them.
 
+use std::cell::Cell;
 use std::rc::Rc;
+use std::time::Duration;
 
 use base::Pba;
 use ondisk::ReplayFrom;
 
 use crate::canary::{Canary, planted};
-use crate::core::Core;
+use crate::ctx::Context;
 use crate::ctx::Wish;
 use crate::fault::Fault;
-use crate::map::memtable::Memtable;
-use crate::sync::Pieces;
+use crate::generation::{Generations, Says};
+use crate::in_effect::InEffect;
+use crate::map::Map;
+use crate::member::Members;
+use crate::memtable::memory::Memory;
+use crate::memtable::table::Memtable;
+use crate::room::Room;
+use crate::space::segments::Segments;
+use crate::streams::Streams;
+use crate::sync::{Gate, Pieces};
 
 /// Nodes, or leaves of a memtable, let go of at once: tenths of a millisecond.
 const NODES_LET_GO: usize = 1024;
 
-impl Core {
+/// Checkpoints, one at a time.
+pub struct Checkpoints {
+    ctx: Rc<Context>,
+    members: Rc<Members>,
+    segments: Rc<Segments>,
+    memory: Rc<Memory>,
+    system: Rc<InEffect>,
+    streams: Rc<Streams>,
+    room: Rc<Room>,
+    map: Rc<Map>,
+    generations: Rc<Generations>,
+    gate: Gate,
+    /// Those that were tried.
+    tried: Cell<u64>,
+}
+
+impl Checkpoints {
+    /// None was tried yet.
+    pub fn new(
+        says: &Says<'_>,
+        members: &Rc<Members>,
+        map: &Rc<Map>,
+        generations: &Rc<Generations>,
+    ) -> Rc<Checkpoints> {
+        Rc::new(Checkpoints {
+            ctx: members.ctx().clone(),
+            members: members.clone(),
+            segments: says.segments.clone(),
+            memory: says.memory.clone(),
+            system: says.system.clone(),
+            streams: says.streams.clone(),
+            room: says.room.clone(),
+            map: map.clone(),
+            generations: generations.clone(),
+            gate: Gate::default(),
+            tried: Cell::default(),
+        })
+    }
+
+    /// Whether the memtable holds anything.
+    pub fn has_unmerged(&self) -> bool {
+        !self.memory.read().active.is_empty()
+    }
+
     /// Brings everything acknowledged before the call into the trees of a generation in effect.
     pub async fn checkpoint(&self) -> Result<(), Fault> {
-        let turn = self.jobs.checkpoints.gate.pass().await;
+        let turn = self.gate.pass().await;
         let result = self.checkpoint_now().await;
         drop(turn);
-        crate::ctx::figures::add(&self.jobs.checkpoints.tried, 1);
+        self.tried.set(self.tried.get() + 1);
         self.ctx.changed.wake();
         result
     }
 
     async fn checkpoint_now(&self) -> Result<(), Fault> {
-        self.writable()?;
+        self.members.writable()?;
         self.ctx.wishes.take(Wish::Checkpoint);
         let (table, replay_from) = self.freeze_memtable();
-        let merged = self.merge(&table).await;
-        self.none_replaced();
+        let merged = self.map.merge(&table).await;
+        self.room.none_replaced();
         let merged = merged?;
         // One step: trees, counts, and what replay may leave out.
-        let replaced = merged.publish(self);
+        let replaced = merged.publish(&self.map);
         self.memory.is_merged();
         self.system.set_replay_from(replay_from);
         self.segments.forget_merged(replay_from);
-        crate::ctx::figures::add(&self.ctx.figures.checkpoints, 1);
-        self.measure_room();
-        let committed = self.commit().await;
+        self.ctx.figures.checkpoints.add(1);
+        self.room.measure_room();
+        let committed = self.generations.commit().await;
         self.forget_merged(table, &replaced).await;
         committed
     }
@@ -49,7 +102,7 @@ impl Core {
     async fn forget_merged(&self, table: Rc<Memtable>, replaced: &[Pba]) {
         let pieces = Pieces::of(1, &self.ctx.rt);
         for places in replaced.chunks(NODES_LET_GO) {
-            self.nodes.forget(places);
+            self.map.nodes().forget(places);
             pieces.did(1).await;
         }
         // Whoever still looks into it drops it.
@@ -63,10 +116,10 @@ impl Core {
     /// does it this way: its future may be dropped at any time, and a commit must not be.
     pub async fn checkpoint_and_wait(&self) {
         // The one under way may have begun before.
-        let enough = self.jobs.checkpoints.tried.get() + 2;
-        let tried = || self.jobs.checkpoints.tried.get();
+        let enough = self.tried.get() + 2;
+        let tried = || self.tried.get();
         while tried() < enough && self.ctx.is_open() {
-            self.want_checkpoint();
+            self.ctx.want_checkpoint();
             let before = tried();
             self.ctx.changed.until(|| tried() != before || !self.ctx.is_open()).await;
         }
@@ -76,8 +129,29 @@ impl Core {
     /// from there on is replayed in order, merged or not, which gives the same state.
     fn freeze_memtable(&self) -> (Rc<Memtable>, ReplayFrom) {
         self.memory.freeze(|| {
-            let unacked = self.log.lowest_unacked().filter(|_| !planted(Canary::ReplayLate));
-            ReplayFrom { epoch: self.ctx.epoch(), seq: unacked.unwrap_or(self.log.next_seq()) }
+            let unacked = self.streams.lowest_unacked().filter(|_| !planted(Canary::ReplayLate));
+            ReplayFrom { epoch: self.ctx.epoch(), seq: unacked.unwrap_or(self.streams.next_seq()) }
         })
+    }
+}
+
+impl Checkpoints {
+    pub async fn keep_checkpoints(self: Rc<Self>) {
+        loop {
+            // It may have become full by what became of the array: narrower segments hold less.
+            let full = || self.room.memtable_share() >= 1.0;
+            self.ctx
+                .changed
+                .until(|| self.ctx.over() || self.ctx.wishes.has(Wish::Checkpoint) || self.room.dropping() || full())
+                .await;
+            if self.ctx.over() {
+                return;
+            }
+            if self.checkpoint().await.is_err() && !self.ctx.over() {
+                self.ctx.warn("a checkpoint failed; it will be retried".to_owned());
+                self.ctx.rt.sleep(Duration::from_secs(1)).await;
+                self.ctx.wishes.ask(Wish::Checkpoint);
+            }
+        }
     }
 }

@@ -1,99 +1,120 @@
 //! Background jobs: what happens to an open array beyond single requests.
 
-pub mod background;
+mod background;
 pub mod checkpoint;
 pub mod clean;
-pub mod degrade;
-pub mod leave;
-pub mod move_reads;
+mod move_reads;
 pub mod rebuild;
 pub mod rebuild_pace;
 pub mod restore;
 pub mod scrub;
+mod survey;
 pub mod victims;
 
-use std::cell::{Cell, Ref, RefCell};
-use std::collections::{BTreeMap, BTreeSet};
+use std::rc::Rc;
 
-use base::SegmentId;
+use crate::ctx::Context;
+use crate::generation::{Generations, Says};
+use crate::health::Health;
+use crate::label::Labels;
+use crate::map::{Below, Map};
+use crate::owner::Marks;
+use crate::room::Room;
+use checkpoint::Checkpoints;
+use clean::Cleaner;
+use move_reads::Moves;
+use rebuild::{Rebuild, Uses};
+use rebuild_pace::Pacing;
+use restore::Restore;
+use scrub::Scrubs;
+use survey::Surveyor;
+use victims::Victims;
 
-use crate::sync::{Gate, Passed};
-
-/// How the background jobs of an array go.
-#[derive(Default)]
+/// The background jobs of an array.
 pub struct Jobs {
-    /// Rebuilds.
-    pub rebuild: rebuild::Progress,
-    /// Scrubs.
-    pub scrub: scrub::Progress,
-    /// What the cleaner has under way.
-    pub cleaner: Cleaner,
+    ctx: Rc<Context>,
+    health: Rc<Health>,
+    room: Rc<Room>,
+    marks: Rc<Marks>,
+    generations: Rc<Generations>,
+    checkpoints: Rc<Checkpoints>,
+    victims: Rc<Victims>,
+    cleaner: Rc<Cleaner>,
+    rebuild: Rc<Rebuild>,
+    scrubs: Rc<Scrubs>,
+}
+
+/// The rooms that jobs work on.
+pub struct On<'a> {
+    /// Members' health.
+    pub health: &'a Rc<Health>,
+    /// Marks.
+    pub marks: &'a Rc<Marks>,
+    /// Labels.
+    pub labels: &'a Rc<Labels>,
+    /// What the map is made on.
+    pub below: Below<'a>,
+    /// What generations say.
+    pub says: Says<'a>,
+    /// The map.
+    pub map: &'a Rc<Map>,
+    /// Generations.
+    pub generations: &'a Rc<Generations>,
+}
+
+impl Jobs {
+    /// Nothing is under way.
+    pub fn new(on: &On<'_>) -> Jobs {
+        let (health, below, generations) = (on.health, &on.below, on.generations);
+        let (ctx, members, segments) = (health.ctx(), health.members(), below.segments);
+        let checkpoints = Checkpoints::new(&on.says, members, on.map, generations);
+        let victims = Victims::new(ctx, segments, below.room);
+        let moves = Moves::new(ctx, below.pins, below.volumes, below.rows, on.map);
+        let surveyor = Surveyor::new(members, below, on.map, &moves);
+        let cleaner = Cleaner::new(members, below, on.map, &checkpoints, &victims, &moves, &surveyor);
+        let pacing = Pacing::new(members, below.volumes);
+        let restore = Restore::new(health, below, generations, &pacing);
+        let uses = Uses {
+            generations,
+            checkpoints: &checkpoints,
+            victims: &victims,
+            cleaner: &cleaner,
+            restore: &restore,
+            pacing: &pacing,
+        };
+        let rebuild = Rebuild::new(health, segments, below.room, &uses);
+        let scrubs = Scrubs::new(on, &uses, &rebuild, &surveyor);
+        Jobs {
+            ctx: ctx.clone(),
+            health: health.clone(),
+            room: below.room.clone(),
+            marks: on.marks.clone(),
+            generations: generations.clone(),
+            checkpoints,
+            victims,
+            cleaner,
+            rebuild,
+            scrubs,
+        }
+    }
+
     /// Checkpoints.
-    pub checkpoints: Checkpoints,
-}
-
-/// What the cleaner has under way.
-#[derive(Default)]
-pub struct Cleaner {
-    /// Segments that are being emptied, and what their blocks take elsewhere, in thousandths of a segment.
-    emptying: RefCell<BTreeMap<SegmentId, i64>>,
-    /// Segments that could not be emptied lately.
-    hard: RefCell<BTreeSet<SegmentId>>,
-    /// One step of moves at a time takes locks.
-    moves: Gate,
-}
-
-impl Cleaner {
-    /// Segments that are being emptied; not across an `.await`.
-    pub fn emptying(&self) -> Ref<'_, BTreeMap<SegmentId, i64>> {
-        self.emptying.borrow()
+    pub fn checkpoints(&self) -> &Rc<Checkpoints> {
+        &self.checkpoints
     }
 
-    /// Whether none is.
-    pub fn is_idle(&self) -> bool {
-        self.emptying().is_empty()
+    /// What is emptied.
+    pub fn victims(&self) -> &Victims {
+        &self.victims
     }
 
-    /// What the blocks of all of them take elsewhere, in thousandths of a segment.
-    fn takes(&self) -> i64 {
-        self.emptying().values().sum()
+    /// Rebuilds.
+    pub fn rebuild(&self) -> &Rc<Rebuild> {
+        &self.rebuild
     }
 
-    /// A segment is being emptied from here on, and its blocks take so much elsewhere.
-    fn begins(&self, id: SegmentId, takes: i64) {
-        self.emptying.borrow_mut().insert(id, takes);
+    /// Scrubs.
+    pub fn scrubs(&self) -> &Rc<Scrubs> {
+        &self.scrubs
     }
-
-    /// It is not any more.
-    fn ends(&self, id: SegmentId) {
-        self.emptying.borrow_mut().remove(&id);
-    }
-
-    /// Whether a segment could not be emptied lately.
-    fn is_hard(&self, id: SegmentId) -> bool {
-        self.hard.borrow().contains(&id)
-    }
-
-    /// A segment could not be emptied: it is not chosen again before the others had their turn.
-    fn found_hard(&self, id: SegmentId) {
-        self.hard.borrow_mut().insert(id);
-    }
-
-    /// All had their turn.
-    fn tries_all_again(&self) {
-        self.hard.borrow_mut().clear();
-    }
-
-    /// Waits for the turn of a step of moves to take its locks.
-    async fn turn(&self) -> Passed {
-        self.moves.pass().await
-    }
-}
-
-/// Checkpoints, one at a time.
-#[derive(Default)]
-pub struct Checkpoints {
-    gate: Gate,
-    /// Those that were tried.
-    tried: Cell<u64>,
 }

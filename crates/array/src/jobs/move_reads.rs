@@ -10,11 +10,15 @@ use ondisk::{MapRef, Place, VolumeState, crc32c};
 use rt::{Buf, Bytes};
 
 use crate::canary::{Canary, planted};
-use crate::core::Core;
+use crate::ctx::Context;
 use crate::fault::Fault;
-use crate::jobs::clean::Found;
+use crate::jobs::survey::Found;
+use crate::map::Map;
+use crate::row::RowReader;
+use crate::space::pins::Pins;
 use crate::space::segment::Seg;
-use crate::volume::vol::Vol;
+use crate::volumes::Volumes;
+use crate::volumes::vol::Vol;
 
 /// Dead blocks between two live ones that are read along, at most: a drive takes less time for them than for a request.
 const GAP_ROWS: u32 = 4;
@@ -23,17 +27,43 @@ const GAP_ROWS: u32 = 4;
 const RUN_ROWS: u32 = 16;
 
 /// A block that was live when it was read.
-pub(super) struct Live {
-    pub(super) vol: Rc<Vol>,
-    pub(super) lba: Lba,
-    pub(super) from: Place,
+pub struct Live {
+    pub vol: Rc<Vol>,
+    pub lba: Lba,
+    pub from: Place,
     /// `None`: it is lost.
-    pub(super) data: Option<Bytes>,
+    pub data: Option<Bytes>,
 }
 
-impl Core {
+/// Reads what is moved.
+pub struct Moves {
+    ctx: Rc<Context>,
+    pins: Pins,
+    volumes: Rc<Volumes>,
+    rows: Rc<RowReader>,
+    map: Rc<Map>,
+}
+
+impl Moves {
+    /// One that has read nothing.
+    pub fn new(
+        ctx: &Rc<Context>,
+        pins: &Pins,
+        volumes: &Rc<Volumes>,
+        rows: &Rc<RowReader>,
+        map: &Rc<Map>,
+    ) -> Rc<Moves> {
+        Rc::new(Moves {
+            ctx: ctx.clone(),
+            pins: pins.clone(),
+            volumes: volumes.clone(),
+            rows: rows.clone(),
+            map: map.clone(),
+        })
+    }
+
     /// What is live of these blocks, by volume and address.
-    pub(super) async fn read_lives(&self, blocks: &[Found]) -> Result<Vec<Live>, Fault> {
+    pub async fn read_lives(&self, blocks: &[Found]) -> Result<Vec<Live>, Fault> {
         let mut named = Vec::with_capacity(blocks.len());
         for (&block, is_named) in blocks.iter().zip(join_all(blocks.iter().map(|&b| self.is_named(b))).await) {
             if is_named? {
@@ -92,18 +122,18 @@ impl Core {
     async fn read_image(&self, run: &[Found]) -> Option<Bytes> {
         let (first, last) = (run.first()?.2.pba, run.last()?.2.pba);
         let (column, row) = Seg::place(first.block, self.ctx.shape.zone_blocks);
-        let (seat, _) = self.slot_seat(&self.columns(first.segment)?, column)?;
+        let (seat, _) = self.rows.slot_seat(&self.rows.columns(first.segment)?, column)?;
         let _turn = seat.moves.pass().await;
         // As they are now: a rebuild may have given columns new places.
-        let columns = self.columns(first.segment)?;
+        let columns = self.rows.columns(first.segment)?;
         let _pin = self.pins.pin();
-        self.read_if_soon(&columns, column, row, last.block - first.block + 1).await.map(Buf::freeze)
+        self.rows.read_if_soon(&columns, column, row, last.block - first.block + 1).await.map(Buf::freeze)
     }
 
     /// A block's contents, if the map still names the place; nothing is read that is not live.
-    pub(super) async fn read_live(&self, volume: VolumeId, lba: Lba, from: Place) -> Result<Option<Live>, Fault> {
+    pub async fn read_live(&self, volume: VolumeId, lba: Lba, from: Place) -> Result<Option<Live>, Fault> {
         let lost = |read: &Result<Option<Live>, Fault>| matches!(read, Ok(Some(live)) if live.data.is_none());
-        self.ask_for_good(lost, || self.read_live_once(volume, lba, from)).await
+        self.rows.ask_for_good(lost, || self.read_live_once(volume, lba, from)).await
     }
 
     async fn read_live_once(&self, volume: VolumeId, lba: Lba, from: Place) -> Result<Option<Live>, Fault> {
@@ -112,22 +142,30 @@ impl Core {
             return Ok(None);
         }
         let (column, row) = Seg::place(from.pba.block, self.ctx.shape.zone_blocks);
-        let seat = self.columns(from.pba.segment).and_then(|columns| {
+        let seat = self.rows.columns(from.pba.segment).and_then(|columns| {
             let others = 0..columns.slots.len();
-            std::iter::once(column).chain(others).find_map(|c| self.slot_seat(&columns, c))
+            std::iter::once(column).chain(others).find_map(|c| self.rows.slot_seat(&columns, c))
         });
         let _turn = match seat {
             Some((seat, _)) => Some(seat.moves.pass().await),
             None => None,
         };
-        let resolved = self.resolve(&vol, lba, 1).await?;
+        let resolved = self.map.resolve(&vol, lba, 1).await?;
         if resolved.refs[0] != MapRef::At(from) && !planted(Canary::MoveUnconditional) {
             return Ok(None);
         }
         // As they are now: a rebuild may have given columns new places.
-        let Some(columns) = self.columns(from.pba.segment) else { return Ok(None) };
-        let run = self.read_run(&columns, column, row, &[from.crc]).await;
+        let Some(columns) = self.rows.columns(from.pba.segment) else { return Ok(None) };
+        let run = self.rows.read_run(&columns, column, row, &[from.crc]).await;
         let data = (!run.lost).then(|| run.data.freeze());
         Ok(Some(Live { vol, lba, from, data }))
+    }
+}
+
+impl Moves {
+    /// Whether the map names a block's place. Once it does not, it never will again.
+    pub async fn is_named(&self, (volume, lba, place): Found) -> Result<bool, Fault> {
+        let Some(vol) = self.volumes.get(volume) else { return Ok(false) };
+        Ok(planted(Canary::MoveUnconditional) || self.map.resolve(&vol, lba, 1).await?.refs[0] == MapRef::At(place))
     }
 }

@@ -5,14 +5,18 @@
 //! [`REST_MAX`] at most: in that time, and what the drives take, a piece is written, and a rebuild always ends. A rate in bytes per second holds whether hosts are at work or not.
 
 use std::cell::Cell;
+use std::rc::Rc;
 use std::time::Duration;
 
 use ondisk::Rate;
 use rt::Nanos;
 
 use crate::canary::{Canary, planted};
-use crate::core::Core;
+use crate::ctx::Context;
+use crate::member::Members;
 use crate::sync::Event;
+use crate::volumes::Volumes;
+use crate::volumes::counters::VolumeCounters;
 
 /// Segments restored at once, at most.
 pub const LANES: usize = 8;
@@ -107,7 +111,30 @@ impl RebuildPace {
     }
 }
 
-impl Core {
+/// How fast the rebuild of an array may go beside its hosts.
+pub struct Pacing {
+    ctx: Rc<Context>,
+    members: Rc<Members>,
+    volumes: Rc<Volumes>,
+    pace: RebuildPace,
+}
+
+impl Pacing {
+    /// That of an array which was not rebuilt yet.
+    pub fn new(members: &Rc<Members>, volumes: &Rc<Volumes>) -> Rc<Pacing> {
+        Rc::new(Pacing {
+            ctx: members.ctx().clone(),
+            members: members.clone(),
+            volumes: volumes.clone(),
+            pace: RebuildPace::default(),
+        })
+    }
+
+    /// The pace itself.
+    pub fn pace(&self) -> &RebuildPace {
+        &self.pace
+    }
+
     /// Whether a rebuild may go on at all.
     pub fn may_rebuild(&self) -> bool {
         let paused = self.ctx.settings().rebuild_paused && !planted(Canary::PauseForgotten);
@@ -116,8 +143,8 @@ impl Core {
 
     /// Whether hosts asked for something a moment ago.
     pub fn hosts_at_work(&self) -> bool {
-        let pace = &self.jobs.rebuild.pace;
-        let count = |v: &crate::engine::status::VolumeCounters| v.reads.get() + v.writes.get() + v.deallocates.get();
+        let pace = &self.pace;
+        let count = |v: &VolumeCounters| v.reads.get() + v.writes.get() + v.deallocates.get();
         let requests = self.volumes.all().values().map(|v| count(&v.counters)).sum();
         if pace.requests.replace(requests) != requests {
             pace.at_work.set(Some(self.ctx.rt.now()));
@@ -137,7 +164,7 @@ impl Core {
 
     /// Waits until a piece of `bytes` may begin; `None`: the rebuild stops.
     pub async fn rebuild_turn(&self, bytes: u64) -> Option<Turn<'_>> {
-        let pace = &self.jobs.rebuild.pace;
+        let pace = &self.pace;
         pace.freed.until(|| !self.may_rebuild() || pace.pieces.get() < self.pieces_at_once()).await;
         pace.pieces.set(pace.pieces.get() + 1);
         let turn = Turn { pace };

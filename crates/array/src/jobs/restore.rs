@@ -5,20 +5,31 @@
 //! that is lost beyond the redundancy becomes zeros there, which match no checksum: it reads as lost, and the events say
 //! how many rows that concerns.
 
+use std::cell::Cell;
 use std::ops::Range;
 use std::rc::Rc;
 
-use base::{BLOCK_BYTES, SegmentId};
+use base::{BLOCK_BYTES, MemberId, SegmentId};
 use futures::future::join_all;
 use ondisk::{RecordHeader, Scheme, crc32c};
 use rt::{Buf, Bytes, IoError};
 
 use crate::canary::{Canary, planted};
-use crate::core::Core;
+use crate::ctx::Context;
 use crate::fault::Fault;
+use crate::generation::Generations;
+use crate::health::Health;
+use crate::jobs::rebuild_pace::Pacing;
+use crate::map::Below;
+use crate::member::Members;
 use crate::member::seat::Seat;
+use crate::room::Room;
 use crate::row::Columns;
+use crate::row::RowReader;
+use crate::space::pins::Pins;
 use crate::space::segment::Seg;
+use crate::space::segments::Segments;
+use crate::streams::Streams;
 
 /// Rows read and made at once, about: 256 KiB of each column.
 const ROWS_AT_ONCE: u32 = 64;
@@ -45,20 +56,96 @@ struct Piece {
     image: Option<Buf>,
 }
 
-impl Core {
+/// Restores segments.
+pub struct Restore {
+    ctx: Rc<Context>,
+    members: Rc<Members>,
+    segments: Rc<Segments>,
+    pins: Pins,
+    streams: Rc<Streams>,
+    health: Rc<Health>,
+    rows: Rc<RowReader>,
+    room: Rc<Room>,
+    generations: Rc<Generations>,
+    pacing: Rc<Pacing>,
+    /// Bytes of columns that are done, and rows that could not be restored, of this rebuild.
+    bytes: Cell<u64>,
+    rows_lost: Cell<u64>,
+}
+
+impl Restore {
+    /// Nothing is restored yet.
+    pub fn new(
+        health: &Rc<Health>,
+        below: &Below<'_>,
+        generations: &Rc<Generations>,
+        pacing: &Rc<Pacing>,
+    ) -> Rc<Restore> {
+        Rc::new(Restore {
+            ctx: health.ctx().clone(),
+            members: health.members().clone(),
+            segments: below.segments.clone(),
+            pins: below.pins.clone(),
+            streams: below.streams.clone(),
+            health: health.clone(),
+            rows: below.rows.clone(),
+            room: below.room.clone(),
+            generations: generations.clone(),
+            pacing: pacing.clone(),
+            bytes: Cell::default(),
+            rows_lost: Cell::default(),
+        })
+    }
+
+    /// A rebuild begins.
+    pub fn begin_anew(&self) {
+        self.bytes.set(0);
+        self.rows_lost.set(0);
+    }
+
+    /// Bytes of columns that are done, of this rebuild.
+    pub fn bytes(&self) -> u64 {
+        self.bytes.get()
+    }
+
+    /// Rows that could not be restored, of this rebuild.
+    pub fn rows_lost(&self) -> u64 {
+        self.rows_lost.get()
+    }
+
+    /// So many bytes of columns are done.
+    pub fn rebuilt(&self, bytes: u64) {
+        self.bytes.set(self.bytes.get() + bytes);
+        self.pacing.pace().moved(bytes, self.ctx.rt.now());
+    }
+
+    /// A member with room that has no column of the segment; one in the bay that a column is lost from first.
+    pub fn place_for(&self, id: SegmentId, taken: &[MemberId]) -> Option<Rc<Seat>> {
+        let table = self.segments.read();
+        let seg = table.segments.get(&id)?;
+        let seats = self.members.all().clone();
+        let homeless = seg.slots.iter().filter(|slot| self.members.is_homeless(slot)).flatten();
+        let bays: Vec<u16> = homeless.map(|(m, _)| seats[usize::from(m.0)].bay()).collect();
+        let room = |s: &&Rc<Seat>| s.takes_columns() && s.zones_free() > 0 && !seg.uses(s.id) && !taken.contains(&s.id);
+        let in_bay = |s: &Rc<Seat>| bays.contains(&s.bay());
+        let best = seats.iter().filter(room).max_by_key(|s| (in_bay(s), s.zones_free())).cloned();
+        drop(table);
+        best.filter(|s| self.room.may_rebuild_on(s))
+    }
+
     /// Gives a segment's homeless columns new places. False: it was interrupted, or nothing is to be done any more.
-    pub(super) async fn restore(self: &Rc<Self>, id: SegmentId) -> Result<bool, Fault> {
+    pub async fn restore(self: &Rc<Self>, id: SegmentId) -> Result<bool, Fault> {
         if !self.make_sealed(id).await {
             return Ok(false);
         }
-        let Some(columns) = self.columns(id) else { return Ok(false) };
+        let Some(columns) = self.rows.columns(id) else { return Ok(false) };
         let mut targets: Vec<Target> = Vec::new();
-        for column in (0..columns.slots.len()).filter(|&c| self.is_homeless(&columns.slots[c])) {
+        for column in (0..columns.slots.len()).filter(|&c| self.members.is_homeless(&columns.slots[c])) {
             let taken: Vec<_> = targets.iter().map(|t| t.seat.id).collect();
             let Some(seat) = self.place_for(id, &taken) else { break };
             let zone = seat.take_zone().expect("chosen for room");
             targets.push(Target { column, seat, zone });
-            self.measure_room();
+            self.room.measure_room();
         }
         if targets.is_empty() {
             return Ok(false);
@@ -69,7 +156,7 @@ impl Core {
         let copied = self.copy_columns(&columns, rows, &targets).await;
         let placed = copied == Ok(true) && targets.iter().all(|t| t.seat.is_in());
         self.segments.let_go(id);
-        let to_spare = self.columns_to_spare(self.segments.read().get(id)).unwrap_or(0);
+        let to_spare = self.health.columns_to_spare(self.segments.read().get(id)).unwrap_or(0);
         for Target { column, seat, zone } in targets {
             if !placed {
                 seat.give_zone(zone);
@@ -78,36 +165,35 @@ impl Core {
             self.moved_from(self.segments.move_column(id, column, (seat.id, zone)));
         }
         if placed {
-            let unnamed = &self.jobs.rebuild.unnamed_to_spare;
-            unnamed.set(Some(unnamed.get().map_or(to_spare, |least| least.min(to_spare))));
+            self.generations.riders().restored(to_spare);
         } else {
-            self.room_changed();
+            self.room.room_changed();
         }
         if copied == Ok(true) && !placed { Err(Fault::Medium) } else { copied }
     }
 
     /// A column is somewhere else now: where it was is free once a generation says so.
     fn moved_from(&self, was: ondisk::Slot) {
-        if self.is_lost(&was) {
-            self.jobs.rebuild.unnamed_lost.set(self.jobs.rebuild.unnamed_lost.get() + 1);
+        if self.members.is_lost(&was) {
+            self.generations.riders().found_lost();
         }
         let Some((member, zone)) = was else { return };
         let Some(seat) = self.members.seat(member).filter(|s| s.is_in()) else { return };
         if planted(Canary::MovedFreedEarly) {
-            self.zones_on_their_way(1);
+            self.room.zones_on_their_way(1);
             self.pins.free_later(vec![(seat, zone)]);
         } else {
-            self.jobs.rebuild.left_behind.borrow_mut().push((seat, zone));
+            self.generations.riders().leave_behind(seat, zone);
         }
     }
 
     /// Takes a segment from its stream, and waits until nothing is in flight there.
-    pub(super) async fn make_sealed(&self, id: SegmentId) -> bool {
+    pub async fn make_sealed(&self, id: SegmentId) -> bool {
         if !self.segments.read().segments.get(&id).is_some_and(Seg::matters) {
             return false;
         }
-        self.log.leave(id);
-        self.ctx.changed.until(|| !self.ctx.is_open() || !self.log.unacked_in(id)).await;
+        self.streams.leave(id);
+        self.ctx.changed.until(|| !self.ctx.is_open() || !self.streams.unacked_in(id)).await;
         self.ctx.is_open() && self.segments.seal(id)
     }
 
@@ -115,21 +201,21 @@ impl Core {
     async fn copy_columns(&self, columns: &Columns, rows: u32, targets: &[Target]) -> Result<bool, Fault> {
         let mut row = if planted(Canary::RebuildEmpty) { rows } else { 0 };
         while row < rows {
-            let window = if self.hosts_at_work() { ROWS_BESIDE_HOSTS } else { ROWS_AT_ONCE };
+            let window = if self.pacing.hosts_at_work() { ROWS_BESIDE_HOSTS } else { ROWS_AT_ONCE };
             let window = window.min(rows - row);
             let bytes = u64::from(window) * BLOCK_BYTES as u64 * targets.len() as u64;
             let still_needed = || self.segments.read().segments.get(&columns.id).is_some_and(Seg::matters);
-            let Some(turn) = self.rebuild_turn(bytes).await.filter(|_| still_needed()) else { return Ok(false) };
+            let Some(turn) = self.pacing.rebuild_turn(bytes).await.filter(|_| still_needed()) else { return Ok(false) };
             let began = self.ctx.rt.now();
             let end = self.copy_piece(columns, row..rows, window, targets).await?;
             let took = self.ctx.rt.now() - began;
             let bytes = u64::from(end - row) * BLOCK_BYTES as u64 * targets.len() as u64;
             self.rebuilt(bytes);
             row = end;
-            self.rebuild_rest(turn, took).await;
+            self.pacing.rebuild_rest(turn, took).await;
         }
         let seats: Vec<Rc<Seat>> = targets.iter().map(|t| t.seat.clone()).collect();
-        if self.flush_all(&seats).await { Ok(true) } else { Err(Fault::Medium) }
+        if self.health.flush_all(&seats).await { Ok(true) } else { Err(Fault::Medium) }
     }
 
     /// Writes the rows of some records from `row` on; the row behind them.
@@ -140,7 +226,7 @@ impl Core {
         window: u32,
         targets: &[Target],
     ) -> Result<u32, Fault> {
-        self.writable()?;
+        self.members.writable()?;
         let row = rows.start;
         let wanted: Vec<usize> = targets.iter().map(|t| t.column).collect();
         let sources = self.sources(columns, &wanted);
@@ -156,11 +242,13 @@ impl Core {
     /// Writes a column's rows from `row` on to its new place.
     async fn write_column(&self, target: &Target, row: u32, data: Bytes) -> Result<(), IoError> {
         let rows = data.len() / BLOCK_BYTES;
-        let at_once = if self.hosts_at_work() { ROWS_OF_A_WRITE } else { rows };
+        let at_once = if self.pacing.hosts_at_work() { ROWS_OF_A_WRITE } else { rows };
         for first in (0..rows).step_by(at_once.max(1)) {
             let end = rows.min(first + at_once);
             let at = target.seat.layout.zone_row(target.zone, row + first as u32);
-            self.write_for(&target.seat, at, vec![data.slice(first * BLOCK_BYTES..end * BLOCK_BYTES)], false).await?;
+            self.health
+                .write_for(&target.seat, at, vec![data.slice(first * BLOCK_BYTES..end * BLOCK_BYTES)], false)
+                .await?;
         }
         Ok(())
     }
@@ -169,7 +257,7 @@ impl Core {
     /// made from, data first.
     fn sources(&self, columns: &Columns, wanted: &[usize]) -> Vec<usize> {
         let k = columns.scheme.k();
-        let there = |c: &usize| self.slot_seat(columns, *c).is_some();
+        let there = |c: &usize| self.rows.slot_seat(columns, *c).is_some();
         match columns.scheme {
             Scheme::Parity { .. } if wanted.iter().all(|c| *c < k && there(c)) => wanted.to_vec(),
             Scheme::Parity { .. } => (0..columns.scheme.width()).filter(there).take(k).collect(),
@@ -194,11 +282,11 @@ impl Core {
         window: u32,
     ) -> Result<Piece, Fault> {
         let (row, rows) = (rows.start, rows.end);
-        let image = if sources.contains(&0) { self.read_column(columns, 0, row, window).await } else { None };
+        let image = if sources.contains(&0) { self.rows.read_column(columns, 0, row, window).await } else { None };
         let mut headers: Vec<RecordHeader> = Vec::new();
         let mut end = row;
         while end < row + window {
-            match self.header_at(columns, image.as_deref(), row, end).await {
+            match self.rows.header_at(columns, image.as_deref(), row, end).await {
                 // It goes to the next piece, unless it is too long for any.
                 Some(header) if end + header.rows > row + window && end > row => break,
                 Some(header) => {
@@ -208,8 +296,8 @@ impl Core {
                 None => {
                     self.ctx.error(format!("segment {}: the record header at row {end} is lost", columns.id));
                     end += 1;
-                    while end < rows && self.read_header(columns, end).await.is_none() {
-                        self.writable()?;
+                    while end < rows && self.rows.read_header(columns, end).await.is_none() {
+                        self.members.writable()?;
                         end += 1;
                     }
                 }
@@ -225,7 +313,7 @@ impl Core {
             let begun = piece.image.as_ref().filter(|image| c == 0 && image.len() >= n as usize * BLOCK_BYTES);
             match begun {
                 Some(image) => Some(Buf::from_slice(&image[..n as usize * BLOCK_BYTES])),
-                None => self.read_column(columns, c, piece.row, n).await,
+                None => self.rows.read_column(columns, c, piece.row, n).await,
             }
         };
         let mut have: Vec<Option<Buf>> = (0..width).map(|_| None).collect();
@@ -293,18 +381,18 @@ impl Core {
         let mut from = 0;
         // Neighbours together: mostly it is one row, or all.
         for run in rows.chunk_by(|a, b| a + 1 == *b) {
-            let have = self.read_rows(columns, &[], piece.row + run[0], run.len() as u32).await;
+            let have = self.rows.read_rows(columns, &[], piece.row + run[0], run.len() as u32).await;
             for &r in run {
                 let blocks = || -> Vec<Option<Buf>> {
                     let had = (0..width).map(|c| have.block(c, r - run[0]).filter(|b| fits(c, r, b)));
                     had.map(|block| block.map(Buf::from_slice)).collect()
                 };
-                let row_made: Vec<Option<Buf>> = match self.whole_row(columns, blocks(), &|c, b| fits(c, r, b)) {
+                let row_made: Vec<Option<Buf>> = match self.rows.whole_row(columns, blocks(), &|c, b| fits(c, r, b)) {
                     Some(whole) => whole.into_iter().map(Some).collect(),
                     None => {
                         from += 1;
                         self.ctx.error(format!("segment {}: row {} cannot be restored", columns.id, piece.row + r));
-                        let rest = |c| self.solve(columns.scheme, blocks(), c).filter(|b| c < k && fits(c, r, b));
+                        let rest = |c| self.rows.solve(columns.scheme, blocks(), c).filter(|b| c < k && fits(c, r, b));
                         (0..width).map(rest).collect()
                     }
                 };
@@ -317,7 +405,7 @@ impl Core {
                 }
             }
         }
-        self.jobs.rebuild.rows_lost.set(self.jobs.rebuild.rows_lost.get() + from);
+        self.rows_lost.set(self.rows_lost.get() + from);
         out.into_iter().map(Buf::freeze).collect()
     }
 }

@@ -1,6 +1,5 @@
 //! Making one record of what waits: whole rows, no timers.
 
-use std::cell::Cell;
 use std::rc::Rc;
 
 use base::{BLOCK_BYTES, SegmentId, Seq};
@@ -8,10 +7,10 @@ use ondisk::record::payload_place;
 use ondisk::{ENTRIES_MAX, Entry, MemberState, RecordHeader, Scheme};
 use rt::{Buf, Bytes};
 
-use super::{Piece, Record, Stream, StreamId, What};
+use super::Log;
 use crate::canary::{Canary, planted};
-use crate::core::Core;
 use crate::space::segment::pba;
+use crate::streams::{Made, Piece, Record, StreamId};
 
 /// Records below this many payload blocks are small: at most [`SMALL_IN_FLIGHT`] of them unfinished, so that what
 /// comes meanwhile fills the next one.
@@ -35,22 +34,22 @@ pub fn window_rows(zone_blocks: u32) -> u32 {
     (zone_blocks / 4).clamp(16, WINDOW_ROWS_MAX)
 }
 
-impl Core {
+impl Log {
     /// The next record of a stream, its rows given out; `None` when there is nothing to do now.
-    pub(super) fn form(self: &Rc<Self>, id: StreamId) -> Option<Rc<Record>> {
-        let stream = self.log.stream(id);
-        if self.writable().is_err() || stream.queue.borrow().is_empty() || stream.in_flight.get() >= IN_FLIGHT_MAX {
+    pub fn form(self: &Rc<Self>, id: StreamId) -> Option<Rc<Record>> {
+        let stream = self.streams.stream(id);
+        if self.members.writable().is_err() || stream.len() == 0 || stream.in_flight() >= IN_FLIGHT_MAX {
             return None;
         }
         let widest = self.ctx.shape.scheme.k();
         // Room for the padding of a last row: k - 1 pads at most.
         let budget = ENTRIES_MAX + 1 - widest;
         let (waiting, ranges_only, lone) = stream.waiting(budget);
-        let enough = if self.pace().limited() { SMALL_WHILE_PACED } else { SMALL_IN_FLIGHT };
-        if waiting < SMALL_BLOCKS && lone == 0 && stream.in_flight.get() >= enough && id == StreamId::Host {
+        let enough = if self.room.pace().limited() { SMALL_WHILE_PACED } else { SMALL_IN_FLIGHT };
+        if waiting < SMALL_BLOCKS && lone == 0 && stream.in_flight() >= enough && id == StreamId::Host {
             return None;
         }
-        if stream.more.get() && waiting < budget {
+        if stream.expects_more() && waiting < budget {
             return None;
         }
         let segment = self.open_segment(id)?;
@@ -73,7 +72,7 @@ impl Core {
         // Whole rows of what waits; the rest stays for the next record unless nothing else is in flight. While hosts are
         // paced it stays all the same: who waits for the cleaner anyway does not pad.
         let whole_rows = (most + 1) / k;
-        let alone = stream.in_flight.get() == 0 && (whole_rows == 0 || !self.pace().limited());
+        let alone = stream.in_flight() == 0 && (whole_rows == 0 || !self.room.pace().limited());
         let take = if lone > 0 {
             // No more rows than they need.
             most.min((lone + 1).next_multiple_of(k) - 1)
@@ -93,8 +92,8 @@ impl Core {
 
     /// The segment a stream appends to, opening the next one when the last is full; `None` when there is none now.
     fn open_segment(&self, id: StreamId) -> Option<SegmentId> {
-        let stream = self.log.stream(id);
-        if let Some(segment) = stream.segment.get() {
+        let stream = self.streams.stream(id);
+        if let Some(segment) = stream.segment() {
             let table = self.segments.read();
             let seg = table.get(segment);
             let healthy = seg
@@ -105,10 +104,10 @@ impl Core {
             if healthy && seg.is_open() && seg.rows.append < self.ctx.shape.zone_blocks {
                 return Some(segment);
             }
-            stream.segment.set(None);
+            stream.set_segment(None);
         }
-        let spare = self.take_spare(id)?;
-        stream.segment.set(Some(spare));
+        let spare = self.room.take_spare(id)?;
+        stream.set_segment(Some(spare));
         Some(spare)
     }
 
@@ -130,11 +129,10 @@ impl Core {
         let numbered = entries.len();
         let pads = rows * k - 1 - payload;
         if stream == StreamId::Host {
-            self.pace().take(pads as u64 + 1);
+            self.room.pace().take(pads as u64 + 1);
         }
         entries.extend(std::iter::repeat_n(Entry::Pad, pads));
-        let first_seq = self.log.next_seq.get();
-        self.log.next_seq.set(Seq(first_seq.0 + numbered as u64));
+        let first_seq = self.streams.number(numbered);
         let durable_row = {
             let durable = self.segments.give_out(segment, row, rows as u32);
             if planted(Canary::DurableRowForgotten) { 0 } else { durable }
@@ -157,31 +155,14 @@ impl Core {
         let payload_parts = pieces.iter().filter_map(|piece| piece.data.clone());
         let parts = std::iter::once(first.freeze()).chain(payload_parts).chain([Bytes::zeroed(pads * BLOCK_BYTES)]);
         let columns = self.lay_out(scheme, rows, cut(parts, rows * BLOCK_BYTES));
-        let stream_state = self.log.stream(stream);
-        stream_state.in_flight.set(stream_state.in_flight.get() + 1);
         let places = (0..payload).map(|i| {
             let (column, at) = payload_place(row, rows as u32, i);
             pba(segment, column, at, self.ctx.shape.zone_blocks)
         });
-        let record = Rc::new(Record {
-            stream,
-            segment,
-            row,
-            rows: rows as u32,
-            first_seq,
-            end_seq: Seq(first_seq.0 + numbered as u64),
-            places: places.collect(),
-            entries: header.entries,
-            pieces: std::cell::RefCell::new(pieces),
-            columns: std::cell::RefCell::new(columns),
-            state: Cell::new(super::write::State::Writing),
-        });
-        self.log.unacked.borrow_mut().entry(segment).or_default().push_back(record.clone());
-        // It has its number: whatever hosts write there from now on comes behind it.
-        for piece in record.pieces.borrow().iter().filter(|p| matches!(p.what, What::Move)) {
-            self.log.moving.begin(piece.volume, piece.lba);
-            piece.request.let_go();
-        }
+        let seqs = first_seq..Seq(first_seq.0 + numbered as u64);
+        let made = Made { row, rows: rows as u32, seqs, places: places.collect(), entries: header.entries };
+        let record = Record::new(stream, segment, made, pieces, columns);
+        self.streams.begin(&record);
         record
     }
 
@@ -237,50 +218,6 @@ fn cut(parts: impl Iterator<Item = Bytes>, column_bytes: usize) -> Vec<Vec<Bytes
     }
     assert_eq!(room, 0, "the last column is full");
     columns
-}
-
-impl Stream {
-    /// Payload blocks that can go into one record from the front of the queue, whether only ranges can, and
-    /// payload blocks in front that do not wait for company.
-    fn waiting(&self, entries_max: usize) -> (usize, bool, usize) {
-        let queue = self.queue.borrow();
-        let map = queue.front().is_some_and(Piece::is_node);
-        let (mut payload, mut entries) = (0, 0);
-        let is_lone = |p: &&Piece| p.request.lone.get();
-        let lone = queue.iter().take_while(is_lone).map(Piece::payload_blocks).sum();
-        for piece in queue.iter().take_while(|p| p.is_node() == map) {
-            if entries + piece.entries() > entries_max {
-                payload += piece.payload_blocks().min(entries_max - entries);
-                break;
-            }
-            entries += piece.entries();
-            payload += piece.payload_blocks();
-        }
-        (payload, payload == 0, lone)
-    }
-
-    /// Takes pieces with `payload` blocks off the queue, and the ranges between and right behind them.
-    fn take(&self, payload: usize, entries_max: usize) -> Vec<Piece> {
-        let mut queue = self.queue.borrow_mut();
-        let map = queue.front().is_some_and(Piece::is_node);
-        let (mut left, mut entries, mut taken) = (payload, 0, Vec::new());
-        while let Some(front) = queue.front_mut().filter(|p| p.is_node() == map) {
-            let blocks = front.payload_blocks();
-            let fits = entries + front.entries() <= entries_max;
-            if fits && blocks <= left {
-                left -= blocks;
-                entries += front.entries();
-                taken.extend(queue.pop_front());
-                continue;
-            }
-            let part = left.min(entries_max.saturating_sub(entries));
-            if blocks > part && part > 0 {
-                taken.push(front.split_front(part));
-            }
-            break;
-        }
-        taken
-    }
 }
 
 #[cfg(test)]

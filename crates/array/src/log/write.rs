@@ -1,72 +1,22 @@
 //! A record on its way: written to all columns at once, acknowledged in row order, put into the memtable.
 
-use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
-use base::{MemberId, Pba, SegmentId, Seq};
+use base::{MemberId, SegmentId, Seq};
 use futures::future::join_all;
 use ondisk::{Entry, Place};
-use rt::Bytes;
 
-use super::{Moving, Piece, StreamId, What, window_rows};
+use super::{Log, window_rows};
 use crate::canary::{Canary, planted};
-use crate::core::Core;
 use crate::ctx::Wish;
-use crate::ctx::figures::add;
-use crate::fault::Fault;
 use crate::space::segment::{Seg, Unmerged};
 use crate::space::segments::Acknowledged;
+use crate::streams::{Record, What};
 
-/// Where a record is in its life.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum State {
-    /// Some column is not written yet.
-    Writing,
-    /// All columns are.
-    Complete,
-    /// A member failed it.
-    Failed,
-    /// Nobody waits for it any more.
-    Abandoned,
-}
-
-/// One record in flight.
-pub struct Record {
-    pub(super) stream: StreamId,
-    pub(super) segment: SegmentId,
-    pub(super) row: u32,
-    pub(super) rows: u32,
-    pub(super) first_seq: Seq,
-    pub(super) end_seq: Seq,
-    pub(super) places: Vec<Pba>,
-    pub(super) entries: Vec<Entry>,
-    pub(super) pieces: RefCell<Vec<Piece>>,
-    /// The parts of each column.
-    pub(super) columns: RefCell<Vec<Vec<Bytes>>>,
-    pub(super) state: Cell<State>,
-}
-
-impl Record {
-    /// Whether a column is still being written.
-    pub fn writing(&self) -> bool {
-        self.state.get() == State::Writing
-    }
-
-    pub(super) fn abandon(&self, fault: Fault, moving: &Moving) {
-        self.state.set(State::Abandoned);
-        for piece in self.pieces.take() {
-            if matches!(piece.what, What::Move) {
-                moving.end(piece.volume, piece.lba);
-            }
-            piece.request.fail(fault);
-        }
-    }
-}
-
-impl Core {
+impl Log {
     pub(super) fn start_record(self: &Rc<Self>, record: Rc<Record>) {
-        let core = self.clone();
-        self.ctx.rt.spawn(async move { core.write_record(record).await }).detach();
+        let log = self.clone();
+        self.ctx.rt.spawn(async move { log.write_record(record).await }).detach();
     }
 
     async fn write_record(self: Rc<Self>, record: Rc<Record>) {
@@ -75,18 +25,18 @@ impl Core {
             let seg = table.get(record.segment);
             (seg.slots.clone(), seg.scheme.k())
         };
-        add(&self.ctx.figures.data_blocks_written, u64::from(record.rows) * k as u64);
-        let columns = record.columns.take();
+        self.ctx.figures.data_blocks_written.add(u64::from(record.made.rows) * k as u64);
+        let columns = record.take_columns();
         let mut writes = Vec::with_capacity(slots.len());
         for (slot, parts) in slots.iter().zip(columns) {
             let Some((member, zone)) = *slot else { continue };
             let seat = self.members.seat(member).expect("slots name seats");
-            let at = seat.layout.zone_row(zone, record.row);
-            add(&self.ctx.figures.raw_blocks_written, u64::from(record.rows));
-            let core = &self;
+            let at = seat.layout.zone_row(zone, record.made.row);
+            self.ctx.figures.raw_blocks_written.add(u64::from(record.made.rows));
+            let health = &self.health;
             writes.push(async move {
                 // As often as the rules say: the same content to the same rows.
-                core.write_to(&seat, at, parts).await
+                health.write_to(&seat, at, parts).await
             });
         }
         let mut whole = true;
@@ -95,13 +45,11 @@ impl Core {
                 whole = planted(Canary::AckIncomplete);
             }
         }
-        let stream = self.log.stream(record.stream);
-        stream.in_flight.set(stream.in_flight.get() - 1);
-        if record.state.get() == State::Writing {
-            record.state.set(if whole { State::Complete } else { State::Failed });
+        self.streams.end(&record);
+        if record.is_written(whole) {
             self.settle(record.segment);
         }
-        stream.poke();
+        self.streams.stream(record.stream).poke();
         self.ctx.changed.wake();
     }
 
@@ -113,18 +61,7 @@ impl Core {
         if !self.segments.read().segments.get(&segment).is_some_and(whole) && !planted(Canary::AckIncomplete) {
             return;
         }
-        loop {
-            let record = {
-                let mut unacked = self.log.unacked.borrow_mut();
-                let Some(queue) = unacked.get_mut(&segment) else { return };
-                let complete = queue.iter().position(|r| r.state.get() == State::Complete);
-                let Some(next) = complete.filter(|at| *at == 0 || planted(Canary::AckOutOfOrder)) else { return };
-                let record = queue.remove(next).expect("it is there");
-                if queue.is_empty() {
-                    unacked.remove(&segment);
-                }
-                record
-            };
+        while let Some(record) = self.streams.take_complete(segment) {
             self.acknowledge(&record);
         }
     }
@@ -132,55 +69,43 @@ impl Core {
     fn acknowledge(&self, record: &Record) {
         {
             let zone_blocks = self.ctx.shape.zone_blocks;
-            let nodes = matches!(record.entries.first(), Some(Entry::MapNode { .. }));
-            let host_facts = record.end_seq > record.first_seq && !nodes;
-            let last = (self.ctx.epoch(), Seq(record.end_seq.0.saturating_sub(1)));
-            let unmerged = Unmerged { row: record.row, last };
+            let nodes = matches!(record.made.entries.first(), Some(Entry::MapNode { .. }));
+            let host_facts = record.made.seqs.end > record.made.seqs.start && !nodes;
+            let last = (self.ctx.epoch(), Seq(record.made.seqs.end.0.saturating_sub(1)));
+            let unmerged = Unmerged { row: record.made.row, last };
             let unmerged = (host_facts && !planted(Canary::ReplayForgotten)).then_some(unmerged);
-            let brought = Acknowledged { row: record.row, rows: record.rows, nodes, unmerged };
+            let brought = Acknowledged { row: record.made.row, rows: record.made.rows, nodes, unmerged };
             let waiting =
                 self.segments.acknowledge(record.segment, brought, self.members.no_volatile_cache(), zone_blocks);
             if waiting >= window_rows(zone_blocks) / 2 {
                 self.ctx.wish(Wish::Flush);
             }
         }
-        self.memory.remember(&record.entries, &record.places, &self.log.moving);
+        self.memory.remember(&record.made.entries, &record.made.places, self.streams.moving());
         let mut block = 0;
-        for piece in record.pieces.take() {
+        for piece in record.take_pieces() {
             let payload = piece.payload_blocks();
             let place = match piece.what {
                 What::Node(_) => {
-                    let crc = record.entries[block].payload_crc().expect("a node brings a block");
-                    Some(Place { pba: record.places[block], crc })
+                    let crc = record.made.entries[block].payload_crc().expect("a node brings a block");
+                    Some(Place { pba: record.made.places[block], crc })
                 }
                 What::Data | What::Move | What::Fill(_) => None,
             };
             if matches!(piece.what, What::Move) {
-                self.log.moving.end(piece.volume, piece.lba);
+                self.streams.moving().end(piece.volume, piece.lba);
             }
             match piece.what {
-                What::Data => add(&self.ctx.figures.host_blocks_written, payload as u64),
-                What::Move => add(&self.ctx.figures.moved_blocks, payload as u64),
-                What::Node(_) => add(&self.ctx.figures.node_blocks_written, payload as u64),
+                What::Data => self.ctx.figures.host_blocks_written.add(payload as u64),
+                What::Move => self.ctx.figures.moved_blocks.add(payload as u64),
+                What::Node(_) => self.ctx.figures.node_blocks_written.add(payload as u64),
                 What::Fill(_) => {}
             }
             block += payload;
             piece.request.acknowledge(piece.entries() as u64, place);
         }
-        if self.memtable_share() >= 1.0 {
-            self.want_checkpoint();
+        if self.room.memtable_share() >= 1.0 {
+            self.ctx.want_checkpoint();
         }
-    }
-
-    /// Takes the records of `segment` that were not acknowledged, once none of them is being written: their
-    /// pieces, by stream.
-    pub fn take_unacked(&self, segment: SegmentId) -> Vec<(StreamId, Vec<Piece>)> {
-        let records = self.log.unacked.borrow_mut().remove(&segment).unwrap_or_default();
-        let taken = records.into_iter().map(|record| {
-            assert!(!record.writing(), "outstanding I/O returns first");
-            record.state.set(State::Abandoned);
-            (record.stream, record.pieces.take())
-        });
-        taken.collect()
     }
 }

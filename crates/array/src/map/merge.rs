@@ -12,15 +12,15 @@ use futures::stream::{FuturesUnordered, StreamExt};
 use ondisk::{MapRef, NODE_REFS, Place, SHARDS, VolumeState};
 use rt::Buf;
 
+use super::Map;
 use crate::canary::{Canary, planted};
-use crate::core::Core;
 use crate::fault::Fault;
-use crate::log::{Piece, Request, What};
-use crate::map::memtable::Memtable;
 use crate::map::packed::Packed;
 use crate::map::{Base, LEAF_BLOCKS, NodeKey, height_for};
+use crate::memtable::table::Memtable;
+use crate::streams::{Piece, Request, What};
 use crate::sync::Pieces;
-use crate::volume::vol::Vol;
+use crate::volumes::vol::Vol;
 
 /// Nodes read and written at once: they fill four records of 240 entries.
 const NODES_AT_ONCE: usize = 1024;
@@ -59,20 +59,20 @@ impl Merged {
     }
 
     /// Takes effect in memory, in one step; where nodes lay that the trees no longer have.
-    pub fn publish(self, core: &Core) -> Vec<Pba> {
+    pub fn publish(self, map: &Map) -> Vec<Pba> {
         for (id, roots) in self.roots {
-            core.volumes.existing(id).publish(roots);
+            map.volumes.existing(id).publish(roots);
         }
         for (id, height) in self.heights {
-            core.volumes.existing(id).publish_height(height);
+            map.volumes.existing(id).publish_height(height);
         }
         for (id, cursor) in self.cursors {
-            core.volumes.existing(id).drop_up_to(cursor);
+            map.volumes.existing(id).drop_up_to(cursor);
         }
         for (id, by) in self.mapped {
-            core.volumes.existing(id).publish_mapped(by);
+            map.volumes.existing(id).publish_mapped(by);
         }
-        core.segments.count_live(self.live, core.memory.freezes());
+        map.segments.count_live(self.live, map.memory.freezes());
         self.replaced
     }
 }
@@ -87,7 +87,7 @@ struct Done {
     was: Option<Pba>,
 }
 
-impl Core {
+impl Map {
     /// Writes the nodes that bring `table` into the trees, and drops a part of each deleted volume.
     pub async fn merge(&self, table: &Memtable) -> Result<Merged, Fault> {
         let mut merged = Merged::default();
@@ -168,7 +168,7 @@ impl Core {
         let mut to_begin = changes
             .into_iter()
             .filter_map(|(key, change)| find(key.volume).map(|vol| self.merge_node(vol, key, change)));
-        let mut more = Some(self.log.more_nodes());
+        let mut more = Some(self.streams.more_nodes());
         let mut under_way = FuturesUnordered::new();
         let pieces = Pieces::of(1, &self.ctx.rt);
         loop {
@@ -199,14 +199,16 @@ impl Core {
     /// One node: what it becomes; `None` when it stays as it is.
     async fn merge_node(&self, vol: &Vol, key: NodeKey, change: Change) -> Result<Option<Done>, Fault> {
         let (roots, height) = (vol.roots(), vol.height());
-        let read =
-            self.ask_for_good(|node| matches!(node, Err(Fault::Medium)), || self.node_at(&roots, height, key)).await;
+        let read = self
+            .rows
+            .ask_for_good(|node| matches!(node, Err(Fault::Medium)), || self.node_at(&roots, height, key))
+            .await;
         // Where a node that is lost lay, if its parent says so.
         let mut lost = None;
         let base = match read {
             Ok(base) => base,
             Err(Fault::Medium) => {
-                self.writable()?;
+                self.members.writable()?;
                 lost = Some(self.node_ref(&roots, height, key).await.unwrap_or(MapRef::Bad));
                 self.ctx.error(format!("a map node of volume {} is lost: its blocks are bad", vol.name()));
                 Base::Fill(if planted(Canary::BadForgotten) { MapRef::Hole } else { MapRef::Bad })
@@ -261,7 +263,7 @@ impl Core {
             None => {
                 let place = self.write_node(key, &node).await?;
                 if was.is_some() {
-                    self.node_replaced();
+                    self.room.node_replaced();
                 }
                 live.push((place, 1));
                 self.nodes.put(place.pba, Packed::from(&node));
@@ -275,7 +277,7 @@ impl Core {
         let mut block = Buf::zeroed(BLOCK_BYTES);
         node.encode(&mut block);
         let request = Request::new(1, None);
-        self.submit(Piece {
+        self.streams.submit(Piece {
             what: What::Node(key.level),
             volume: key.volume,
             lba: key.first_lba(),

@@ -1,104 +1,34 @@
 //! From a volume's blocks to places: memtables first, then the trees.
 //!
-//! ```text
-//! leaf n of a volume covers blocks n*256 .. n*256+256; its shard is (volume id + n) mod 16
-//! within the shard it is leaf i = n / 16; its parent is node i >> 8 of level 1, slot i & 255; and so on
-//! ```
-//!
 //! Invariant: memtables and roots are taken in one step, under one pin; nodes never change once written.
 
-pub mod memory;
-pub mod memtable;
-pub mod merge;
+mod merge;
 pub mod node_cache;
 pub mod packed;
-pub mod spans;
+mod spans;
 
-use base::{Lba, VolumeId};
-use ondisk::volume::HEIGHT_MAX;
+use std::rc::Rc;
+
+use base::Lba;
 use ondisk::{MapRef, NODE_REFS, Node, Place, SHARDS};
 
 use crate::canary::{Canary, planted};
-use crate::core::Core;
+use crate::ctx::Context;
 use crate::fault::Fault;
+use crate::map::node_cache::NodeCache;
 use crate::map::packed::Packed;
+use crate::member::Members;
+use crate::memtable::memory::Memory;
+use crate::room::Room;
+use crate::row::RowReader;
 use crate::space::pins::Pin;
+use crate::space::pins::Pins;
 use crate::space::segment::Seg;
-use crate::volume::vol::Vol;
-
-/// Blocks a leaf covers.
-pub const LEAF_BLOCKS: u64 = NODE_REFS as u64;
-
-/// A node of a volume's trees.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct NodeKey {
-    /// Whose.
-    pub volume: VolumeId,
-    /// Which tree.
-    pub shard: u8,
-    /// 0: leaf.
-    pub level: u8,
-    /// Which of its level.
-    pub index: u64,
-}
-
-impl NodeKey {
-    /// The leaf that covers `lba`.
-    pub fn leaf(volume: VolumeId, lba: Lba) -> NodeKey {
-        let n = lba.0 / LEAF_BLOCKS;
-        let shard = ((u64::from(volume.0) + n) % SHARDS as u64) as u8;
-        NodeKey { volume, shard, level: 0, index: n / SHARDS as u64 }
-    }
-
-    /// The node above.
-    pub fn parent(self) -> NodeKey {
-        NodeKey { level: self.level + 1, index: self.index / NODE_REFS as u64, ..self }
-    }
-
-    /// Its slot in the node above.
-    pub fn slot(self) -> usize {
-        (self.index % NODE_REFS as u64) as usize
-    }
-
-    /// First block of the volume that it covers.
-    pub fn first_lba(self) -> Lba {
-        let first_leaf = self.index << (8 * u32::from(self.level));
-        let residue =
-            (u64::from(self.shard) + SHARDS as u64 - u64::from(self.volume.0) % SHARDS as u64) % SHARDS as u64;
-        Lba((first_leaf * SHARDS as u64 + residue) * LEAF_BLOCKS)
-    }
-
-    /// The block behind the last that it covers, up to which all others of its shard cover theirs.
-    pub fn beyond(self) -> Lba {
-        let covers = if self.level == 0 { LEAF_BLOCKS } else { (LEAF_BLOCKS * SHARDS as u64) << (8 * self.level) };
-        Lba(self.first_lba().0 + covers)
-    }
-
-    /// Those of its children, in their order, that cover some of the blocks `from..to`.
-    pub fn children(self, from: Lba, to: Lba) -> impl Iterator<Item = NodeKey> {
-        let covers = (LEAF_BLOCKS * SHARDS as u64) << (8 * (self.level - 1));
-        let child = move |slot| NodeKey { level: self.level - 1, index: self.index * NODE_REFS as u64 + slot, ..self };
-        let first = child(0).first_lba().0;
-        // A leaf ends before the next one of its shard begins: the first may lie before `from`.
-        let skipped = from.0.saturating_sub(first) / covers;
-        let ends = to.0.saturating_sub(first).div_ceil(covers);
-        (skipped..ends.min(NODE_REFS as u64)).map(child).filter(move |c| c.beyond() > from)
-    }
-
-    /// The node of `level` whose first block is `lba`.
-    pub fn of(volume: VolumeId, level: u8, lba: Lba) -> NodeKey {
-        let leaf = NodeKey::leaf(volume, lba);
-        let shift = 8 * u32::from(level);
-        NodeKey { level, index: leaf.index.checked_shr(shift).unwrap_or(0), ..leaf }
-    }
-}
-
-/// Levels above the leaves for a volume of `blocks`.
-pub fn height_for(blocks: u64) -> u8 {
-    let leaves = blocks.div_ceil(LEAF_BLOCKS).div_ceil(SHARDS as u64);
-    let fits = |h: &u8| (NODE_REFS as u64).checked_pow(u32::from(*h)).is_none_or(|n| n >= leaves);
-    (0..=HEIGHT_MAX).find(fits).expect("volumes are below 2^48 blocks")
-}
+use crate::space::segments::Segments;
+use crate::streams::Streams;
+use crate::volumes::Volumes;
+pub use crate::volumes::tree::{LEAF_BLOCKS, NodeKey, height_for};
+use crate::volumes::vol::Vol;
 
 /// What a tree says of a node's place.
 pub enum Base {
@@ -135,7 +65,61 @@ pub struct Resolved {
     pub pin: Pin,
 }
 
-impl Core {
+/// The map of all volumes.
+pub struct Map {
+    ctx: Rc<Context>,
+    members: Rc<Members>,
+    segments: Rc<Segments>,
+    pins: Pins,
+    memory: Rc<Memory>,
+    volumes: Rc<Volumes>,
+    streams: Rc<Streams>,
+    rows: Rc<RowReader>,
+    room: Rc<Room>,
+    /// Map nodes read or written.
+    nodes: NodeCache,
+}
+
+/// The rooms that the map is made on.
+pub struct Below<'a> {
+    /// Segments.
+    pub segments: &'a Rc<Segments>,
+    /// Who looks at places.
+    pub pins: &'a Pins,
+    /// Memtables.
+    pub memory: &'a Rc<Memory>,
+    /// Volumes.
+    pub volumes: &'a Rc<Volumes>,
+    /// Where nodes are written to.
+    pub streams: &'a Rc<Streams>,
+    /// Where they are read.
+    pub rows: &'a Rc<RowReader>,
+    /// Room.
+    pub room: &'a Rc<Room>,
+}
+
+impl Map {
+    /// A map with no node in memory.
+    pub fn new(members: &Rc<Members>, below: &Below<'_>) -> Rc<Map> {
+        Rc::new(Map {
+            ctx: members.ctx().clone(),
+            members: members.clone(),
+            segments: below.segments.clone(),
+            pins: below.pins.clone(),
+            memory: below.memory.clone(),
+            volumes: below.volumes.clone(),
+            streams: below.streams.clone(),
+            rows: below.rows.clone(),
+            room: below.room.clone(),
+            nodes: NodeCache::default(),
+        })
+    }
+
+    /// Map nodes in memory.
+    pub fn nodes(&self) -> &NodeCache {
+        &self.nodes
+    }
+
     /// What `n` blocks of a volume from `lba` on are.
     pub async fn resolve(&self, vol: &Vol, lba: Lba, n: usize) -> Result<Resolved, Fault> {
         loop {
@@ -242,46 +226,17 @@ impl Core {
 
     /// A node that is not in memory.
     async fn read_node(&self, place: Place) -> Result<Packed, Fault> {
-        let columns = self.columns(place.pba.segment).ok_or(Fault::Medium)?;
+        let columns = self.rows.columns(place.pba.segment).ok_or(Fault::Medium)?;
         let (column, row) = Seg::place(place.pba.block, self.ctx.shape.zone_blocks);
         if column >= columns.scheme.k() {
             return Err(Fault::Medium);
         }
-        let run = self.read_run(&columns, column, row, &[place.crc]).await;
+        let run = self.rows.read_run(&columns, column, row, &[place.crc]).await;
         if run.lost {
             return Err(Fault::Medium);
         }
         let node = Packed::from(&Node::decode(&run.data).map_err(|_| Fault::Medium)?);
         self.nodes.put(place.pba, node.clone());
         Ok(node)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn keys_and_addresses_go_both_ways() {
-        for volume in [0u32, 1, 5, 16, 17, 1000] {
-            for lba in [0u64, 255, 256, 4095, 4096, 1 << 20, (1 << 40) + 12345] {
-                let mut key = NodeKey::leaf(VolumeId(volume), Lba(lba));
-                let first = key.first_lba().0;
-                assert!(first <= lba && lba < first + LEAF_BLOCKS, "{key:?}");
-                for level in 1..4 {
-                    key = key.parent();
-                    assert_eq!(NodeKey::of(key.volume, level, key.first_lba()), key);
-                }
-            }
-        }
-    }
-
-    #[test]
-    fn heights() {
-        for (blocks, height) in
-            [(1, 0), (4096, 0), (4097, 1), (1 << 20, 1), ((1 << 20) + 1, 2), (1 << 28, 2), (1 << 48, 5)]
-        {
-            assert_eq!(height_for(blocks), height, "{blocks}");
-        }
     }
 }

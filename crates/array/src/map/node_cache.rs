@@ -12,8 +12,8 @@ use foldhash::fast::FixedState;
 use quick_cache::Weighter;
 use quick_cache::unsync::{Cache, DefaultLifecycle};
 
-use crate::engine::status::MapMemory;
 use crate::map::packed::Packed;
+use crate::status::MapMemory;
 
 /// What map nodes take in memory unless the user says otherwise: the leaves of 40 to 180 GiB.
 const MAP_MEMORY_BYTES: u64 = 256 << 20;

@@ -13,12 +13,12 @@
 use base::Lba;
 use ondisk::{MapRef, SHARDS};
 
+use super::Map;
 use crate::canary::{Canary, planted};
-use crate::core::Core;
 use crate::fault::Fault;
-use crate::map::memtable::Said;
 use crate::map::{LEAF_BLOCKS, NodeKey};
-use crate::volume::vol::Vol;
+use crate::memtable::table::Said;
+use crate::volumes::vol::Vol;
 
 /// What the next blocks say.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -29,7 +29,7 @@ pub struct Span {
     pub until: Lba,
 }
 
-impl Core {
+impl Map {
     /// What the blocks from `lba` on say, up to `end` at most: one step, whatever lies there.
     pub async fn span(&self, vol: &Vol, lba: Lba, end: Lba) -> Result<Span, Fault> {
         loop {

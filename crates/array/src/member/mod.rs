@@ -1,51 +1,47 @@
-//! Members: their drives, how they behave, and what becomes of one that fails.
+//! Members: their drives, how they behave, and where they stand. What becomes of one that fails is in `health`.
 
-pub mod fail;
-pub mod flush;
+pub mod carried;
+pub mod guard;
 pub mod health;
 pub mod no_room;
 pub mod seat;
+pub mod speed;
 pub mod standing;
 
-use std::cell::{Cell, Ref, RefCell};
+use std::cell::{Ref, RefCell};
 use std::rc::Rc;
 
 use base::MemberId;
+use ondisk::{MemberState, Slot, WhyOut};
 
-use flush::Flushes;
-use no_room::Waits;
+use crate::ctx::{Context, Phase};
+use crate::fault::Fault;
+use crate::status::SeatState;
+use guard::Guard;
 use seat::{Door, Seat};
 
-use crate::owner::Guard;
-
-/// All seats of an array, and what is going on with their members.
+/// All seats of an array.
 pub struct Members {
-    /// Whether the drives are still this server's to write.
-    pub guard: Rc<Guard>,
+    ctx: Rc<Context>,
+    guard: Rc<Guard>,
     seats: RefCell<Vec<Rc<Seat>>>,
-    /// A task looks at requests in flight.
-    watched: Cell<bool>,
-    /// Members went out and the generation that says so has not taken effect.
-    degrading: Cell<bool>,
-    /// Members that went out since the open.
-    failures: Cell<u64>,
-    /// Writes that wait for room where members lie.
-    no_room: Waits,
-    flushes: Flushes,
 }
 
 impl Members {
     /// None yet.
-    pub fn new(guard: Rc<Guard>) -> Members {
-        Members {
-            guard,
-            seats: RefCell::default(),
-            watched: Cell::default(),
-            degrading: Cell::default(),
-            failures: Cell::default(),
-            no_room: Waits::default(),
-            flushes: Flushes::default(),
-        }
+    pub fn new(ctx: &Rc<Context>) -> Rc<Members> {
+        Rc::new(Members { ctx: ctx.clone(), guard: Guard::new(ctx), seats: RefCell::default() })
+    }
+
+    /// The context.
+    pub fn ctx(&self) -> &Rc<Context> {
+        &self.ctx
+    }
+
+    /// Whether the drives are still this server's to write.
+    #[inline]
+    pub fn guard(&self) -> &Rc<Guard> {
+        &self.guard
     }
 
     /// All seats by number; not across an `.await`.
@@ -89,18 +85,72 @@ impl Members {
         self.all().iter().filter(|s| s.is_in()).all(|s| !s.volatile())
     }
 
-    /// Members that went out since the open.
-    pub fn failures(&self) -> u64 {
-        self.failures.get()
+    /// What a request that writes gets when the array does not take it.
+    #[inline]
+    pub fn writable(&self) -> Result<(), Fault> {
+        match self.ctx.phase() {
+            Phase::Open => Ok(()),
+            Phase::ReadOnly => Err(Fault::ReadOnly),
+            Phase::Frozen => Err(self.frozen_by()),
+            Phase::Closed => Err(Fault::Closed),
+        }
     }
 
-    /// Whether members went out and no generation in effect says so yet.
-    pub fn is_degrading(&self) -> bool {
-        self.degrading.get()
+    /// Why it is frozen.
+    pub fn frozen_by(&self) -> Fault {
+        if self.guard.is_lost() { Fault::TakenOver } else { Fault::Frozen }
     }
 
-    /// A generation says who is out, or none ever will.
-    pub fn end_degrading(&self) {
-        self.degrading.set(false);
+    /// What a read gets when what it would find may be old.
+    #[inline]
+    pub fn readable(&self) -> Result<(), Fault> {
+        if self.ctx.is_uncertain() { Err(self.frozen_by()) } else { Ok(()) }
+    }
+
+    /// An open that was refused: nothing is asked of the drives any more, and nobody looks after them.
+    pub fn give_up(&self) {
+        self.ctx.close();
+        self.close_doors(Door::Shut);
+        self.ctx.changed.wake();
+    }
+
+    /// Whether a column has to be made from the others.
+    pub fn is_lost(&self, slot: &Slot) -> bool {
+        slot.is_none_or(|(m, _)| self.seat(m).is_none_or(|s| s.state() != MemberState::In))
+    }
+
+    /// Whether a column has to be somewhere else.
+    pub fn is_homeless(&self, slot: &Slot) -> bool {
+        self.is_lost(slot) || slot.is_some_and(|(m, _)| self.seat(m).is_some_and(|s| s.leaves()))
+    }
+
+    /// Whether a member is out whose bay nobody has taken.
+    pub fn lacks_members(&self) -> bool {
+        self.all().iter().any(|s| s.state() == MemberState::Out && !self.bay_filled(s.bay()))
+    }
+
+    /// Whether somebody who is in sits in `bay`.
+    pub fn bay_filled(&self, bay: u16) -> bool {
+        self.all().iter().any(|s| s.bay() == bay && s.is_in())
+    }
+
+    /// Seats whose drive failed, and seats whose drive is missing, where no other has taken the place.
+    pub fn seats_out(&self) -> (Vec<u16>, Vec<u16>) {
+        let seats = self.all();
+        let with = |state| seats.iter().filter(|s| self.seat_state(s) == state).map(|s| s.bay()).collect();
+        (with(SeatState::Failed), with(SeatState::Missing))
+    }
+
+    /// A seat in one word.
+    pub fn seat_state(&self, s: &Seat) -> SeatState {
+        match s.state() {
+            MemberState::In if s.drive.is_none() => SeatState::Missing,
+            MemberState::In if s.leaves() => SeatState::Leaving,
+            MemberState::In => SeatState::In,
+            MemberState::Spare => SeatState::Spare,
+            MemberState::Out | MemberState::Vacant if self.bay_filled(s.bay()) => SeatState::Replaced,
+            MemberState::Out if s.why_out() == WhyOut::Missing => SeatState::Missing,
+            MemberState::Out | MemberState::Vacant => SeatState::Failed,
+        }
     }
 }

@@ -13,11 +13,11 @@ use ondisk::{Layout, MemberState, WhyOut};
 use rt::{Buf, Bytes, Drive, IoError, Reserve};
 
 use crate::canary::{Canary, planted};
-use crate::ctx::figures::add;
-use crate::member::health::{Health, NEVER_LATE};
+use crate::ctx::figures::Counter;
+use crate::member::guard::Guard;
+use crate::member::health::{NEVER_LATE, SeatHealth};
+use crate::member::speed::Speed;
 use crate::member::standing::Standing;
-use crate::owner::Guard;
-use crate::row::hedge::Speed;
 use crate::sync::Gate;
 
 /// Reads of blocks being moved that a drive has at once, while no host waits for the cleaner: so few that a host's request
@@ -70,7 +70,7 @@ pub struct Seat {
     /// Requests and errors.
     pub counters: Counters,
     /// Requests in flight, and how it behaves.
-    pub health: Health,
+    pub health: SeatHealth,
     /// How long its reads take.
     pub speed: Speed,
     /// For reads of blocks that are being moved.
@@ -94,19 +94,19 @@ pub enum Door {
 #[derive(Default)]
 pub struct Counters {
     /// Requests.
-    pub reads: Cell<u64>,
+    pub reads: Counter,
     /// Requests.
-    pub writes: Cell<u64>,
+    pub writes: Counter,
     /// Requests.
-    pub flushes: Cell<u64>,
+    pub flushes: Counter,
     /// Bytes.
-    pub bytes_read: Cell<u64>,
+    pub bytes_read: Counter,
     /// Bytes.
-    pub bytes_written: Cell<u64>,
+    pub bytes_written: Counter,
     /// Requests that failed.
-    pub errors: Cell<u64>,
+    pub errors: Counter,
     /// Blocks whose checksum did not match.
-    pub mismatches: Cell<u64>,
+    pub mismatches: Counter,
 }
 
 impl Seat {
@@ -130,7 +130,7 @@ impl Seat {
             standing: Standing::of(member),
             free: RefCell::new((0..layout.zones).collect()),
             counters: Counters::default(),
-            health: Health::default(),
+            health: SeatHealth::default(),
             speed: Speed::default(),
             moves: Gate::new(MOVES_AT_ONCE),
             access: Access {
@@ -312,8 +312,8 @@ impl Seat {
             Ok(drive) => drive,
             Err(gone) => return (Err(gone), buf),
         };
-        add(&self.counters.reads, 1);
-        add(&self.counters.bytes_read, buf.len() as u64);
+        self.counters.reads.add(1);
+        self.counters.bytes_read.add(buf.len() as u64);
         let bytes = buf.len();
         let answer = self.health.watch(drive.turned(), || self.left(), pin!(drive.read(at, buf))).await;
         let (mut result, mut buf) = answer.unwrap_or_else(|| (Err(IoError::Gone), Buf::zeroed(bytes)));
@@ -341,11 +341,11 @@ impl Seat {
             Box::pin(self.access.guard.freshen()).await;
             drive = self.writable_drive()?;
         }
-        add(&self.counters.writes, 1);
-        add(&self.counters.bytes_written, parts.iter().map(|part| part.len() as u64).sum());
+        self.counters.writes.add(1);
+        self.counters.bytes_written.add(parts.iter().map(|part| part.len() as u64).sum());
         let answer = self.health.watch(drive.turned(), || self.left(), pin!(drive.write_vectored(at, parts))).await;
         let result = answer.unwrap_or(Err(IoError::Gone));
-        add(&self.cache.written, 1);
+        self.cache.written.set(self.cache.written.get() + 1);
         if result == Err(IoError::Conflict) {
             Box::pin(self.access.guard.conflict(drive)).await;
         }
@@ -368,7 +368,7 @@ impl Seat {
     /// A conflict is no error of the drive.
     fn count(&self, error: Option<IoError>) {
         if error.is_some_and(|e| e != IoError::Conflict || planted(Canary::ConflictCounted)) {
-            add(&self.counters.errors, 1);
+            self.counters.errors.add(1);
         }
     }
 
@@ -438,7 +438,7 @@ impl Seat {
         if !self.volatile() || upto == self.cache.flushed.get() {
             return Ok(());
         }
-        add(&self.counters.flushes, 1);
+        self.counters.flushes.add(1);
         let mut conflicts = 0;
         let result = loop {
             let answer = self.health.watch(drive.turned(), || self.left(), pin!(drive.flush())).await;

@@ -8,14 +8,14 @@ use ondisk::{Entry, MapRef, NODE_REFS, PartOf, Place, SHARDS, SegmentState, Volu
 use rt::{Drive, Rt};
 use serde::Serialize;
 
-use crate::core::Core;
 use crate::fault::{Refused, RefusedCode};
 use crate::log::window_rows;
 use crate::map::{Base, LEAF_BLOCKS, NodeKey, height_for};
 use crate::open::{OpenHow, open};
+use crate::rooms::Rooms;
 use crate::row::Columns;
 use crate::space::segment::pba;
-use crate::volume::vol::Vol;
+use crate::volumes::vol::Vol;
 
 /// Errors listed one by one; the rest is counted.
 const ERRORS_LISTED: usize = 100;
@@ -128,45 +128,45 @@ pub async fn check(
 
 /// An array, or a part of one, that is open for a check.
 pub(crate) struct Opened {
-    core: Rc<Core>,
+    rooms: Rc<Rooms>,
 }
 
 impl Opened {
     /// Opens the array, or the part, of `drives` for reading.
     pub(crate) async fn of(rt: &Rt, drives: Vec<Drive>, part: PartOf) -> Result<Opened, Refused> {
         let how = OpenHow { read_only: true, degraded: true, part, ..OpenHow::default() };
-        let (core, _) = open(rt, drives, how).await?;
-        if !core.survivable() {
+        let (rooms, _) = open(rt, drives, how).await?;
+        if !rooms.health().survivable() {
             return Err(Refused::new(
                 RefusedCode::MembersMissing,
-                format!("cannot check array \"{}\"", core.ctx.name),
+                format!("cannot check array \"{}\"", rooms.ctx().name),
                 "more of its drives are missing than redundancy covers",
                 "Reconnect them, then check again",
             ));
         }
-        Ok(Opened { core })
+        Ok(Opened { rooms })
     }
 
     /// Segments to be read.
     pub(crate) fn segments(&self) -> u64 {
-        self.core.segments.read().segments.len() as u64
+        self.rooms.segments().read().segments.len() as u64
     }
 
     /// Checks it.
     pub(crate) async fn check(&self, mut progress: impl FnMut(CheckProgress)) -> CheckReport {
-        let core = &self.core;
+        let rooms = &self.rooms;
         let mut report = CheckReport::default();
-        let (failed, missing) = core.seats_out();
+        let (failed, missing) = rooms.members().seats_out();
         report.members_missing = (failed.len() + missing.len()) as u64;
         let mut owners: BTreeMap<Pba, Owner> = BTreeMap::new();
-        let volumes: Vec<_> = core.volumes.all().values().cloned().collect();
+        let volumes: Vec<_> = rooms.volumes().all().values().cloned().collect();
         for vol in &volumes {
-            walk(core, vol, &mut owners, &mut report).await;
+            walk(rooms, vol, &mut owners, &mut report).await;
         }
-        compare_counts(core, &owners, &mut report);
-        let ids: Vec<SegmentId> = core.segments.read().segments.keys().copied().collect();
+        compare_counts(rooms, &owners, &mut report);
+        let ids: Vec<SegmentId> = rooms.segments().read().segments.keys().copied().collect();
         for (i, id) in ids.iter().enumerate() {
-            check_segment(core, *id, &mut owners, &mut report).await;
+            check_segment(rooms, *id, &mut owners, &mut report).await;
             progress(CheckProgress {
                 segments_done: i as u64 + 1,
                 segments_total: ids.len() as u64,
@@ -189,7 +189,7 @@ fn owner_text(owner: &Owner) -> String {
 }
 
 /// Every node and every place of a volume's trees.
-async fn walk(core: &Core, vol: &Vol, owners: &mut BTreeMap<Pba, Owner>, report: &mut CheckReport) {
+async fn walk(rooms: &Rooms, vol: &Vol, owners: &mut BTreeMap<Pba, Owner>, report: &mut CheckReport) {
     let (roots, height) = (vol.roots(), vol.height());
     if height > height_for(vol.blocks()) {
         report.error(format!("volume {}: its map trees are too tall", vol.id));
@@ -201,10 +201,10 @@ async fn walk(core: &Core, vol: &Vol, owners: &mut BTreeMap<Pba, Owner>, report:
             let MapRef::At(place) = at else { continue };
             let owner = Owner { crc: place.crc, of: (vol.id, key.first_lba(), Some(key.level)) };
             claim(owners, place, owner, report);
-            check_mirrored(core, place, &owner, report);
+            check_mirrored(rooms, place, &owner, report);
             report.nodes += 1;
             report.leaves += u64::from(key.level == 0);
-            let node = match core.node_at(&roots, height, key).await {
+            let node = match rooms.map().node_at(&roots, height, key).await {
                 Ok(Base::Node(node, _)) => node.to_node(),
                 Ok(Base::Fill(_)) | Err(_) => {
                     report.error(format!("{} cannot be read", owner_text(&owner)));
@@ -225,7 +225,7 @@ async fn walk(core: &Core, vol: &Vol, owners: &mut BTreeMap<Pba, Owner>, report:
                         report.error(format!("volume {}: block {lba} lies beyond its end", vol.id));
                     }
                     mapped += 1;
-                    if overtaken(core, vol, lba, *place) {
+                    if overtaken(rooms, vol, lba, *place) {
                         continue;
                     }
                     claim(owners, *place, Owner { crc: place.crc, of: (vol.id, lba, None) }, report);
@@ -240,17 +240,17 @@ async fn walk(core: &Core, vol: &Vol, owners: &mut BTreeMap<Pba, Owner>, report:
 }
 
 /// Whether a block's place is in a segment that was given back: the log knows a newer place, or the volume is being deleted.
-fn overtaken(core: &Core, vol: &Vol, lba: base::Lba, place: Place) -> bool {
-    let gone = !core.segments.read().segments.contains_key(&place.pba.segment);
+fn overtaken(rooms: &Rooms, vol: &Vol, lba: base::Lba, place: Place) -> bool {
+    let gone = !rooms.segments().read().segments.contains_key(&place.pba.segment);
     let dropping = matches!(vol.state(), VolumeState::Dropping { .. });
-    gone && (dropping || core.memory.read().active.says_anything(vol.id, lba, base::Lba(lba.0 + 1)))
+    gone && (dropping || rooms.memory().read().active.says_anything(vol.id, lba, base::Lba(lba.0 + 1)))
 }
 
 /// The map has two copies at least where the array has two drives.
-fn check_mirrored(core: &Core, place: Place, owner: &Owner, report: &mut CheckReport) {
-    let table = core.segments.read();
+fn check_mirrored(rooms: &Rooms, place: Place, owner: &Owner, report: &mut CheckReport) {
+    let table = rooms.segments().read();
     let scheme = table.segments.get(&place.pba.segment).map(|s| s.scheme);
-    if core.ctx.shape.scheme.k() > 1 && matches!(scheme, Some(ondisk::Scheme::Parity { m: 0, .. })) {
+    if rooms.ctx().shape.scheme.k() > 1 && matches!(scheme, Some(ondisk::Scheme::Parity { m: 0, .. })) {
         report.error(format!("{} has no second copy", owner_text(owner)));
     }
 }
@@ -262,12 +262,12 @@ fn claim(owners: &mut BTreeMap<Pba, Owner>, place: Place, owner: Owner, report: 
 }
 
 /// Live counts of the generation beside those of the trees.
-fn compare_counts(core: &Core, owners: &BTreeMap<Pba, Owner>, report: &mut CheckReport) {
+fn compare_counts(rooms: &Rooms, owners: &BTreeMap<Pba, Owner>, report: &mut CheckReport) {
     let mut counts: BTreeMap<SegmentId, u64> = BTreeMap::new();
     for place in owners.keys() {
         *counts.entry(place.segment).or_default() += 1;
     }
-    let table = core.segments.read();
+    let table = rooms.segments().read();
     for (id, seg) in &table.segments {
         let counted = counts.remove(id).unwrap_or(0);
         if counted != u64::from(seg.live) {
@@ -280,12 +280,12 @@ fn compare_counts(core: &Core, owners: &BTreeMap<Pba, Owner>, report: &mut Check
 }
 
 /// Every row of a segment: records, payload checksums, parity; takes the places it finds out of `owners`.
-async fn check_segment(core: &Core, id: SegmentId, owners: &mut BTreeMap<Pba, Owner>, report: &mut CheckReport) {
-    let Some(columns) = core.columns(id) else { return };
+async fn check_segment(rooms: &Rooms, id: SegmentId, owners: &mut BTreeMap<Pba, Owner>, report: &mut CheckReport) {
+    let Some(columns) = rooms.rows().columns(id) else { return };
     let (rows, durable, state, bare) = {
-        let table = core.segments.read();
+        let table = rooms.segments().read();
         let seg = table.get(id);
-        let bare = core.columns_to_spare(seg).is_none_or(|columns| columns == 0);
+        let bare = rooms.health().columns_to_spare(seg).is_none_or(|columns| columns == 0);
         (seg.rows.acked, seg.rows.durable, seg.state(), bare)
     };
     if state == SegmentState::Spare {
@@ -294,7 +294,7 @@ async fn check_segment(core: &Core, id: SegmentId, owners: &mut BTreeMap<Pba, Ow
     report.segments += 1;
     let mut row = 0;
     while row < rows {
-        let Some(header) = core.read_header(&columns, row).await else {
+        let Some(header) = rooms.rows().read_header(&columns, row).await else {
             let text = format!("segment {id}: no record at row {row}: what it held is lost");
             // With no column to spare, one block that a drive lost is enough.
             if bare {
@@ -307,10 +307,10 @@ async fn check_segment(core: &Core, id: SegmentId, owners: &mut BTreeMap<Pba, Ow
             return;
         };
         report.records += 1;
-        check_header(core, &header, report);
+        check_header(rooms, &header, report);
         for (index, entry, crc) in header.payload() {
             let (column, at) = header.payload_place(index);
-            let place = pba(id, column, at, core.ctx.shape.zone_blocks);
+            let place = pba(id, column, at, rooms.ctx().shape.zone_blocks);
             let of = match *entry {
                 Entry::Data { volume, lba, .. } | Entry::Move { volume, lba, .. } => (volume, lba, None),
                 Entry::MapNode { volume, lba, level, .. } => (volume, lba, Some(level)),
@@ -324,7 +324,7 @@ async fn check_segment(core: &Core, id: SegmentId, owners: &mut BTreeMap<Pba, Ow
         }
         // Beyond the durable row records may be torn where they can be made whole: the next open does that.
         if header.row < durable {
-            check_rows(core, &columns, &header, report).await;
+            check_rows(rooms, &columns, &header, report).await;
         }
         row += header.rows;
     }
@@ -334,14 +334,14 @@ async fn check_segment(core: &Core, id: SegmentId, owners: &mut BTreeMap<Pba, Ow
 }
 
 /// What recovery relies on in every record.
-fn check_header(core: &Core, header: &ondisk::RecordHeader, report: &mut CheckReport) {
+fn check_header(rooms: &Rooms, header: &ondisk::RecordHeader, report: &mut CheckReport) {
     let at = || format!("segment {}: the record at row {}", header.segment, header.row);
     let nodes = header.entries.iter().filter(|e| matches!(e, Entry::MapNode { .. })).count();
     let pads = header.entries.iter().filter(|e| matches!(e, Entry::Pad)).count();
     if nodes > 0 && nodes + pads < header.entries.len() {
         report.error(format!("{} mixes map and data", at()));
     }
-    if header.row + header.rows > header.durable_row + window_rows(core.ctx.shape.zone_blocks) {
+    if header.row + header.rows > header.durable_row + window_rows(rooms.ctx().shape.zone_blocks) {
         report.error(format!(
             "{} is too far behind row {}, the last row that it records as durable",
             at(),
@@ -351,7 +351,7 @@ fn check_header(core: &Core, header: &ondisk::RecordHeader, report: &mut CheckRe
 }
 
 /// The blocks of one record, column by column, and its parity.
-async fn check_rows(core: &Core, columns: &Columns, header: &ondisk::RecordHeader, report: &mut CheckReport) {
+async fn check_rows(rooms: &Rooms, columns: &Columns, header: &ondisk::RecordHeader, report: &mut CheckReport) {
     let (k, width) = (columns.scheme.k(), columns.scheme.width());
     let mut from = header.row;
     let end = header.row + header.rows;
@@ -364,7 +364,7 @@ async fn check_rows(core: &Core, columns: &Columns, header: &ondisk::RecordHeade
     crcs.insert((0, header.row), crc32c(&image));
     while from < end {
         let n = ROWS_AT_ONCE.min(end - from);
-        let have = core.read_columns(columns, &[], from, n).await;
+        let have = rooms.rows().read_columns(columns, &[], from, n).await;
         report.rows += u64::from(n);
         report.bytes_read += have.iter().flatten().map(|b| b.len() as u64).sum::<u64>();
         for (c, column) in have.iter().enumerate().take(k) {
@@ -378,7 +378,7 @@ async fn check_rows(core: &Core, columns: &Columns, header: &ondisk::RecordHeade
         if have.iter().all(Option::is_some) {
             let all: Vec<&[u8]> = have.iter().flatten().map(|b| &b[..]).collect();
             let right = match columns.scheme {
-                ondisk::Scheme::Parity { .. } => erasure::matches(core.ctx.kernel, &all[..k], &all[k..]),
+                ondisk::Scheme::Parity { .. } => erasure::matches(rooms.ctx().kernel, &all[..k], &all[k..]),
                 ondisk::Scheme::Copies { .. } => (k..width).all(|c| all[c] == all[c % k]),
             };
             if !right {

@@ -7,12 +7,12 @@ use futures::future::join_all;
 use ondisk::{Features, Label, Layout, Member, MemberState, PartOf, ScrubLine, Settings};
 use rt::{Buf, Drive, IoError, Rt};
 
-use crate::core::Core;
 use crate::ctx::{Phase, Shape};
 use crate::fault::{Refused, RefusedCode, Remedy};
 use crate::jobs::scrub::{MEDIA_EVERY_HOURS, PARITY_EVERY_HOURS};
+use crate::member::guard::Guard;
 use crate::member::seat::Seat;
-use crate::owner::Guard;
+use crate::rooms::Rooms;
 use crate::space::plan::{CreateSpec, Plan, plan};
 
 /// A random identity.
@@ -52,7 +52,7 @@ pub async fn create(
     spec: &CreateSpec,
     usable_permille: u16,
     part: Option<(ArrayUuid, PartOf)>,
-) -> Result<Rc<Core>, Refused> {
+) -> Result<Rc<Rooms>, Refused> {
     let sizes: Vec<u64> = drives.iter().map(|d| d.info().blocks.0).collect();
     let plan: Plan = plan(spec, &sizes)?;
     if spec.force {
@@ -74,31 +74,31 @@ pub async fn create(
         usable_permille,
         features: Features::default(),
     };
-    let core = Core::new(rt, spec.name.clone(), shape, Phase::Open);
-    core.ctx.set_epoch(Epoch(1));
-    core.segments.begin_at(1);
-    core.ctx.set(|settings| *settings = settings_of_new(rt));
+    let rooms = Rooms::new(rt, spec.name.clone(), shape, Phase::Open);
+    rooms.ctx().set_epoch(Epoch(1));
+    rooms.segments().begin_at(1);
+    rooms.ctx().set(|settings| *settings = settings_of_new(rt));
     let mut written = Vec::with_capacity(drives.len());
     for (i, drive) in drives.into_iter().enumerate() {
         let layout =
             Layout::new(drive.info().blocks.0, plan.slot_blocks, plan.zone_blocks).expect("the plan has checked it");
         let label = Label {
-            array: core.ctx.shape.array,
+            array: rooms.ctx().shape.array,
             member: MemberUuid(random_uuid(rt)),
             seat: MemberId(i as u16),
             part,
             layout,
             array_name: spec.name.clone(),
         };
-        core.members.add(seat_for(&label, drive.clone(), i as u16, MemberState::In, &core.members.guard));
+        rooms.members().add(seat_for(&label, drive.clone(), i as u16, MemberState::In, rooms.members().guard()));
         written.push(async move { (write_label(&drive, &label).await, drive) });
     }
     for (result, drive) in join_all(written).await {
         result.map_err(|e| Refused::io(&format!("cannot write to {}", drive.info().name), e))?;
     }
-    core.mark_new().await;
-    core.open_with_room(async { Ok(core.commit().await?) }).await?;
-    if core.members.seats_in().len() != core.members.all().len() {
+    rooms.marks().mark_new().await;
+    rooms.health().open_with_room(async { Ok(rooms.generations().commit().await?) }).await?;
+    if rooms.members().seats_in().len() != rooms.members().all().len() {
         return Err(Refused::new(
             RefusedCode::Io,
             "cannot create the array",
@@ -107,7 +107,7 @@ pub async fn create(
         )
         .by(Remedy::Force));
     }
-    Ok(core)
+    Ok(rooms)
 }
 
 /// Scrubs by themselves, the first ones counted from now.
@@ -134,7 +134,7 @@ pub fn seat_for(label: &Label, drive: Drive, bay: u16, state: MemberState, guard
 
 /// Refuses a drive that carries an array's label.
 pub async fn refuse_labelled(drive: &Drive) -> Result<(), Refused> {
-    let found = crate::offline::inspect::identify(drive).await.map_err(|e| Refused::io(&drive.info().name, e))?;
+    let found = crate::label::identify::identify(drive).await.map_err(|e| Refused::io(&drive.info().name, e))?;
     let Some(found) = found else { return Ok(()) };
     Err(Refused::new(
         RefusedCode::InUse,

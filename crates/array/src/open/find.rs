@@ -1,43 +1,20 @@
 //! Which drives are members, and which generation is in effect.
 
 use futures::future::join_all;
-use std::time::Duration;
 
 use base::Epoch;
-use ondisk::{FormatError, Generation, Label, MemberState, PartOf};
+use ondisk::{FormatError, Generation, MemberState, PartOf};
 use rt::{Drive, IoError, Rt};
 
 use super::returning::{Standing, seat_of, standing};
 use super::{ANCESTORS_NEAR, Found, OpenHow};
 use crate::canary::{Canary, planted};
 use crate::fault::{Refused, RefusedCode, Remedy};
-use crate::offline::inspect::{self, bears_label, read_label, read_slot};
-
-/// Times a label or a generation is read before it counts as unreadable: an error may pass.
-const READ_TRIES: usize = 3;
-
-/// Between the tries.
-const READ_PAUSE: Duration = Duration::from_millis(20);
+use crate::label::read::{PATIENCE, READ_PAUSE, READ_TRIES, bears_label, read_label_patiently, read_slot};
 
 /// What is said of a drive of which the last label alone is left.
 pub(crate) const NOT_OWN: &str =
     "holds only the array's label in its last block, so its other content may have been overwritten";
-
-/// A drive's label, or why there is none once it was tried several times.
-pub async fn read_label_patiently(rt: &Rt, drive: &Drive) -> Result<Result<Label, FormatError>, IoError> {
-    let begun = rt.now();
-    let mut label = read_label(drive).await;
-    let tries = if planted(Canary::LabelReadOnce) { 1 } else { READ_TRIES };
-    for _ in 1..tries {
-        let silent = matches!(label, Err(IoError::TimedOut)) && rt.now() - begun >= inspect::PATIENCE;
-        if silent || matches!(label, Ok(Ok(_))) {
-            break;
-        }
-        rt.sleep(READ_PAUSE).await;
-        label = read_label(drive).await;
-    }
-    label
-}
 
 /// A drive's label and generations. A drive that has a label of ours which cannot be read is as good as missing: the
 /// others go on without it.
@@ -68,7 +45,7 @@ pub(crate) async fn read_member(rt: &Rt, drive: Drive) -> Result<Option<Found>, 
                     generations.extend(Some(g).filter(|g| g.array == label.array));
                     break;
                 }
-                Err(_) if rt.now() - begun >= inspect::PATIENCE => {
+                Err(_) if rt.now() - begun >= PATIENCE => {
                     tracing::warn!("drive {name} is left out: it does not answer");
                     return Ok(None);
                 }

@@ -11,12 +11,12 @@ use super::find::NOT_OWN;
 use super::returning::Standing;
 use super::{Found, OpenHow};
 use crate::canary::{Canary, planted};
-use crate::core::Core;
 use crate::ctx::{Phase, Shape};
 use crate::fault::{Refused, RefusedCode};
 use crate::member::seat::Seat;
+use crate::rooms::Rooms;
 use crate::space::segment::Seg;
-use crate::volume::vol::Vol;
+use crate::volumes::vol::Vol;
 
 /// Seats, segments and volumes as the generation says.
 pub(super) fn load(
@@ -25,7 +25,7 @@ pub(super) fn load(
     found: &[Found],
     standings: &[Standing],
     how: OpenHow,
-) -> Result<Rc<Core>, Refused> {
+) -> Result<Rc<Rooms>, Refused> {
     let Some(scheme) = g.level.scheme_of_width(usize::from(g.width)) else {
         return Err(Refused::new(
             RefusedCode::Damaged,
@@ -47,21 +47,21 @@ pub(super) fn load(
         features: g.features,
     };
     let read_only = how.read_only || g.features.read_only_compatible != 0;
-    let core = Core::new(rt, g.name.clone(), shape, if read_only { Phase::ReadOnly } else { Phase::Open });
-    core.ctx.set(|settings| *settings = g.settings);
+    let rooms = Rooms::new(rt, g.name.clone(), shape, if read_only { Phase::ReadOnly } else { Phase::Open });
+    rooms.ctx().set(|settings| *settings = g.settings);
     let mut drives: BTreeMap<MemberId, Drive> = BTreeMap::new();
     for (f, standing) in found.iter().zip(standings) {
         let name = &f.drive.info().name;
         match standing {
             Standing::Current => _ = drives.insert(f.label.seat, f.drive.clone()),
-            Standing::Behind(Some(own)) => core.ctx.warn(format!(
+            Standing::Behind(Some(own)) => rooms.ctx().warn(format!(
                 "drive {name} is in an older state: its newest generation is {}, the array's is {}",
                 own.number, g.number
             )),
-            Standing::Behind(None) => core.ctx.warn(format!("drive {name} holds no valid generation")),
-            Standing::Out if !f.own => core.ctx.warn(format!("drive {name} {NOT_OWN}: it is left out")),
+            Standing::Behind(None) => rooms.ctx().warn(format!("drive {name} holds no valid generation")),
+            Standing::Out if !f.own => rooms.ctx().warn(format!("drive {name} {NOT_OWN}: it is left out")),
             Standing::Out => {
-                core.ctx.warn(format!("drive {name} was taken out before: its data is old and is not used"))
+                rooms.ctx().warn(format!("drive {name} was taken out before: its data is old and is not used"))
             }
         }
     }
@@ -74,50 +74,50 @@ pub(super) fn load(
             zones: member.zones,
         };
         let here = found.iter().find(|f| f.label.seat == id && f.label.member == member.uuid);
-        let layout = here.map_or(layout, |f| core.layout_now(&f.drive, member.bay, layout));
+        let layout = here.map_or(layout, |f| rooms.labels().layout_now(&f.drive, member.bay, layout));
         let drive = drives.remove(&id);
         let missing = drive.is_none();
-        let seat = Seat::new(id, member, layout, drive, &core.members.guard);
+        let seat = Seat::new(id, member, layout, drive, rooms.members().guard());
         if !missing && planted(Canary::StaleBelieved) {
             seat.joins();
         }
         if missing && member.state == MemberState::In {
             if here.is_none() {
-                core.ctx.warn(format!("drive {} (seat {}) is missing", member.drive_name, member.bay));
+                rooms.ctx().warn(format!("drive {} (seat {}) is missing", member.drive_name, member.bay));
             }
             seat.goes_out(WhyOut::Missing);
         }
-        core.members.add(seat);
+        rooms.members().add(seat);
     }
-    core.keep_leavers();
+    rooms.health().keep_leavers();
     {
-        core.segments.begin_at(g.next_segment);
+        rooms.segments().begin_at(g.next_segment);
         // A segment listed as empty and merged is free once its generation is in effect: its zones may be
         // deallocated already.
         let kept = |s: &&ondisk::Segment| s.state != SegmentState::Sealed || s.live > 0 || s.replay_row.is_some();
         for s in g.segments.iter().filter(kept) {
             // What lay behind the end of a drive that has become smaller is lost.
-            let seats = core.members.all();
+            let seats = rooms.members().all();
             let is_there = |(m, zone): &(MemberId, u32)| *zone < seats[usize::from(m.0)].layout.zones;
             let slots = s.slots.iter().map(|slot| slot.filter(is_there)).collect();
             drop(seats);
             let seg = Seg::from_line(s, slots);
             for (member, zone) in seg.slots.iter().flatten() {
-                core.members.all()[usize::from(member.0)].occupy_zone(*zone);
+                rooms.members().all()[usize::from(member.0)].occupy_zone(*zone);
             }
-            core.segments.take_up(seg);
+            rooms.segments().take_up(seg);
         }
     }
     for v in &g.volumes {
-        core.volumes.add(Vol::from_line(v));
+        rooms.volumes().add(Vol::from_line(v));
     }
-    core.volumes.begin_at(g.next_volume);
-    core.system.found(g);
-    let gone = |m: MemberId| core.members.seat(m).is_none_or(|s| !s.is_in());
-    if !core.survivable() || !frontier_survives(g, gone) {
-        core.freeze("more drives are missing than redundancy covers");
+    rooms.volumes().begin_at(g.next_volume);
+    rooms.system().found(g);
+    let gone = |m: MemberId| rooms.members().seat(m).is_none_or(|s| !s.is_in());
+    if !rooms.health().survivable() || !frontier_survives(g, gone) {
+        rooms.health().freeze("more drives are missing than redundancy covers");
     }
-    Ok(core)
+    Ok(rooms)
 }
 
 /// Whether what was acknowledged last survives without the members that are gone. It may lie in any frontier segment, also in one

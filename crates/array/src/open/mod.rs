@@ -2,15 +2,13 @@
 
 pub mod create;
 pub mod find;
-pub mod labels;
 pub mod load;
 pub mod newer;
 pub mod previous;
+pub mod recovering;
 pub mod replay;
 pub mod returning;
-pub mod scan;
 pub mod settle;
-pub mod survey;
 
 use std::rc::Rc;
 use std::time::Duration;
@@ -21,18 +19,19 @@ use ondisk::{Generation, Label, PartOf};
 use rt::{Buf, Drive, Rt};
 use serde::Serialize;
 
-pub(crate) use find::{NOT_OWN, choose, is_newcomer, last_word, read_label_patiently, read_member};
+pub(crate) use find::{NOT_OWN, choose, is_newcomer, last_word, read_member};
 use find::{epoch_after, find_members};
 pub(crate) use load::frontier_survives;
 use load::load;
 
 use crate::canary::{Canary, planted};
-use crate::core::Core;
 use crate::fault::{Fault, Refused, RefusedCode, Remedy};
 use crate::open::newer::refuse_newer;
 use crate::open::replay::ReplayHow;
 use crate::open::returning::Standing;
 use crate::owner::OwnerHow;
+use crate::rooms::Rooms;
+use recovering::Recovering;
 
 /// How to open.
 #[derive(Clone, Copy, Debug, Default)]
@@ -88,14 +87,14 @@ const ANCESTORS_NEAR: u64 = ondisk::generation::ANCESTORS as u64;
 
 /// A drive and what it says.
 pub(crate) struct Found {
-    pub(crate) drive: Drive,
-    pub(crate) label: Label,
+    pub drive: Drive,
+    pub label: Label,
     /// Newest first.
-    pub(crate) generations: Vec<Generation>,
+    pub generations: Vec<Generation>,
     /// Whether it holds a generation, or the label in its first block: else something else may have been put on it since.
-    pub(crate) own: bool,
+    pub own: bool,
     /// Whether it does not hold the generation, and is known to have been there when that took effect.
-    pub(crate) lent: bool,
+    pub lent: bool,
 }
 
 struct Recovery<'a> {
@@ -115,7 +114,7 @@ impl Recovery<'_> {
 }
 
 /// Opens the array of `drives`; background work is not started.
-pub async fn open(rt: &Rt, drives: Vec<Drive>, how: OpenHow) -> Result<(Rc<Core>, RecoveryReport), Refused> {
+pub async fn open(rt: &Rt, drives: Vec<Drive>, how: OpenHow) -> Result<(Rc<Rooms>, RecoveryReport), Refused> {
     if how.previous && !how.read_only {
         // Nothing is given up before the other is known to open.
         let (trial, _) = Box::pin(open(rt, drives.clone(), OpenHow { read_only: true, ..how })).await?;
@@ -138,26 +137,26 @@ pub async fn open(rt: &Rt, drives: Vec<Drive>, how: OpenHow) -> Result<(Rc<Core>
         refuse_newer(&found, &believed, &generation).await?;
     }
     recovery.report.clean = generation.clean;
-    let core = load(rt, &generation, &found, &standings, how)?;
+    let rooms = load(rt, &generation, &found, &standings, how)?;
     let chosen = Chosen { generation, seen, given_up, found, standings, believed };
-    core.watch_recovery();
-    let steps = Box::pin(recover(&core, &chosen, how, &mut recovery));
-    let recovered = core.unless_silent(steps).await.unwrap_or_else(|silent| {
+    rooms.health().watch_recovery();
+    let steps = Box::pin(recover(&rooms, &chosen, how, &mut recovery));
+    let recovered = rooms.health().unless_silent(steps).await.unwrap_or_else(|silent| {
         Err(Refused::new(
             RefusedCode::Io,
-            format!("array \"{}\"", core.ctx.name),
+            format!("array \"{}\"", rooms.ctx().name),
             format!("{silent} does not answer, and the array cannot be opened without it"),
             "Check the drive and its cabling, then open the array again",
         ))
     });
-    core.ctx.set_recovering(false);
+    rooms.ctx().set_recovering(false);
     if let Err(refused) = recovered {
-        core.give_up();
+        rooms.members().give_up();
         return Err(refused);
     }
-    core.ctx.changed.wake();
-    recovery.report.repaired_blocks = core.ctx.figures.repaired_blocks.get();
-    Ok((core, recovery.report))
+    rooms.ctx().changed.wake();
+    recovery.report.repaired_blocks = rooms.ctx().figures.repaired_blocks.get();
+    Ok((rooms, recovery.report))
 }
 
 /// What an open goes on from: the generation, and what each drive is to it.
@@ -172,28 +171,28 @@ struct Chosen {
 }
 
 /// From tables to an array that may serve.
-async fn recover(core: &Rc<Core>, chosen: &Chosen, how: OpenHow, recovery: &mut Recovery<'_>) -> Result<(), Refused> {
+async fn recover(rooms: &Rc<Rooms>, chosen: &Chosen, how: OpenHow, recovery: &mut Recovery<'_>) -> Result<(), Refused> {
     let Chosen { generation, seen, given_up, found, standings, believed } = chosen;
-    let writable = core.ctx.is_open();
-    core.carry_marks(how.owner.carried);
+    let writable = rooms.ctx().is_open();
+    rooms.marks().carry_marks(how.owner.carried);
     if let Some(newest) = given_up.as_ref().filter(|_| !planted(Canary::NumbersTwice)) {
-        previous::nothing_twice(core, newest);
+        previous::nothing_twice(rooms, newest);
     }
     if writable {
-        core.open_with_room(heal_slots(core, generation, found, believed)).await?;
+        rooms.health().open_with_room(heal_slots(rooms, generation, found, believed)).await?;
         if let Some(newest) = given_up.as_ref().filter(|_| !planted(Canary::GivenUpStays)) {
-            previous::forget(core, newest).await?;
+            previous::forget(rooms, newest).await?;
         }
     }
     recovery
         .step("load tables", format!("{} segments, {} volumes", generation.segments.len(), generation.volumes.len()));
-    let epoch = epoch_after(seen.epoch, core.ctx.rt.unix_seconds());
+    let epoch = epoch_after(seen.epoch, rooms.ctx().rt.unix_seconds());
     let replay = ReplayHow {
         mend: writable || planted(Canary::ReadOnlyWrites),
         accept_loss: how.accept_loss || !writable,
         epoch,
     };
-    let done = core.open_with_room(Box::pin(core.replay(seen, replay))).await?;
+    let done = rooms.health().open_with_room(Box::pin(Recovering::of(rooms).replay(seen, replay))).await?;
     recovery.report.replayed_records = done.records;
     recovery.report.replayed_entries = done.entries;
     recovery.report.cut_segments = done.cut_segments;
@@ -208,54 +207,54 @@ async fn recover(core: &Rc<Core>, chosen: &Chosen, how: OpenHow, recovery: &mut 
         .by(Remedy::OpenReadOnly));
     }
     if done.uncertain && !how.accept_loss && !planted(Canary::OldReadsAllowed) {
-        core.ctx.doubt();
-        core.ctx.error(
+        rooms.ctx().doubt();
+        rooms.ctx().error(
             "the newest records are on missing drives: reads are refused, because they could return old data"
                 .to_owned(),
         );
     }
     recovery
         .step("replay", format!("{} records, {} entries of {} segments", done.records, done.entries, done.segments));
-    if core.members.guard.is_lost() {
+    if rooms.members().guard().is_lost() {
         return Err(Fault::TakenOver.into());
     }
     if writable {
-        core.ctx.set_epoch(epoch);
-        let aside = core.settle_segments(how.owner.carried.is_some_and(|c| c.is_unsure()));
+        rooms.ctx().set_epoch(epoch);
+        let aside = Recovering::of(rooms).settle_segments(how.owner.carried.is_some_and(|c| c.is_unsure()));
         if !aside.is_empty() {
-            core.zones_on_their_way(aside.len() as i64);
+            rooms.room().zones_on_their_way(aside.len() as i64);
             // Not an owner of drives: the array may be closed, and they be let go of, long before.
             let aside: Vec<_> = aside.into_iter().map(|(seat, zone)| (Rc::downgrade(&seat), zone)).collect();
-            let (later, rt) = (Rc::downgrade(core), core.ctx.rt.clone());
+            let (later, rt) = (Rc::downgrade(rooms), rooms.ctx().rt.clone());
             let free = async move {
                 rt.sleep(LATE_WRITES).await;
-                if let Some(core) = later.upgrade() {
+                if let Some(rooms) = later.upgrade() {
                     let there = aside.into_iter().filter_map(|(seat, zone)| Some((seat.upgrade()?, zone)));
-                    core.pins.free_later(there.collect());
+                    rooms.pins().free_later(there.collect());
                 }
             };
-            core.ctx.rt.spawn(free).detach();
+            rooms.ctx().rt.spawn(free).detach();
         }
-        if !core.survivable() {
-            core.freeze("drives failed during recovery");
+        if !rooms.health().survivable() {
+            rooms.health().freeze("drives failed during recovery");
         } else if !planted(Canary::ServesUncommitted) {
             for (f, standing) in found.iter().zip(standings) {
                 if let Standing::Behind(base) = standing {
-                    core.take_back(f.label.seat, f.drive.clone(), base.as_deref());
+                    Recovering::of(rooms).take_back(f.label.seat, f.drive.clone(), base.as_deref());
                 }
             }
-            core.open_with_room(async { Ok(core.commit().await?) }).await?;
+            rooms.health().open_with_room(async { Ok(rooms.generations().commit().await?) }).await?;
             if !planted(Canary::OneGenerationAtOpen) {
                 // What hosts are told from here on is not on copies from before this open, which so are two generations behind.
-                core.open_with_room(async { Ok(core.commit().await?) }).await?;
+                rooms.health().open_with_room(async { Ok(rooms.generations().commit().await?) }).await?;
             }
             // It can wait for room until the next open.
-            let _mended = core.if_there_is_room(core.heal_labels()).await;
-            core.wipe_left(found, generation).await;
-            recovery.step("commit", format!("generation {}, epoch {epoch}", core.system.number()));
+            let _mended = rooms.health().if_there_is_room(rooms.labels().heal_labels()).await;
+            Recovering::of(rooms).wipe_left(found, generation).await;
+            recovery.step("commit", format!("generation {}, epoch {epoch}", rooms.system().number()));
         }
     } else {
-        core.ctx.set_epoch(generation.epoch);
+        rooms.ctx().set_epoch(generation.epoch);
     }
     Ok(())
 }
@@ -265,23 +264,23 @@ const LATE_WRITES: Duration = Duration::from_secs(60);
 
 /// Members that missed the newest generation (its writing was cut short) get it before the next is written over
 /// what they have.
-async fn heal_slots(core: &Core, g: &Generation, found: &[Found], believed: &[bool]) -> Result<(), Refused> {
+async fn heal_slots(rooms: &Rooms, g: &Generation, found: &[Found], believed: &[bool]) -> Result<(), Refused> {
     let image = Buf::from_slice(&g.encode()).freeze();
-    assert!(image.len() <= core.ctx.shape.slot_blocks as usize * BLOCK_BYTES);
+    assert!(image.len() <= rooms.ctx().shape.slot_blocks as usize * BLOCK_BYTES);
     for (f, _) in found.iter().zip(believed).filter(|(_, b)| **b) {
-        let Some(seat) = core.members.seat(f.label.seat).filter(|s| s.is_in()) else { continue };
+        let Some(seat) = rooms.members().seat(f.label.seat).filter(|s| s.is_in()) else { continue };
         if !f.lent && f.generations.iter().any(|own| own.id == g.id) {
             seat.is_newest(true);
             continue;
         }
         let at = seat.layout.slot((g.number.0 % 2) as usize);
-        let written = match core.write_to(&seat, at, vec![image.clone()]).await {
+        let written = match rooms.health().write_to(&seat, at, vec![image.clone()]).await {
             Ok(()) => seat.flush().await,
             Err(e) => Err(e),
         };
         seat.is_newest(written.is_ok());
         if let Err(error) = written {
-            core.member_erred(seat.id, "its system area could not be written", error);
+            rooms.health().member_erred(seat.id, "its system area could not be written", error);
         }
     }
     Ok(())

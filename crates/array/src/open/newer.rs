@@ -12,7 +12,7 @@ use rt::{Buf, Drive, IoError};
 
 use crate::canary::{Canary, planted};
 use crate::fault::{Refused, RefusedCode, Remedy};
-use crate::offline::inspect::PATIENCE;
+use crate::label::read::PATIENCE;
 use crate::open::Found;
 use crate::row::READ_TRIES;
 

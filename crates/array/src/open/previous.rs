@@ -13,10 +13,10 @@ use base::BLOCK_BYTES;
 use ondisk::Generation;
 use rt::Buf;
 
-use crate::core::Core;
 use crate::fault::{Refused, RefusedCode, Remedy};
 use crate::member::seat::Seat;
 use crate::open::Found;
+use crate::rooms::Rooms;
 
 /// Takes `newest` from what the drives say. A drive that has it was there when the one before took effect, so it counts as
 /// having that one, also where the next was being written over it.
@@ -46,13 +46,13 @@ pub(crate) fn set_aside(found: &mut [Found], newest: &Generation) -> Result<(), 
 }
 
 /// Refuses to go back where `trial`, the same for reading only, lacks drives.
-pub fn refuse_too_few(trial: &Core) -> Result<(), Refused> {
-    if trial.survivable() {
+pub fn refuse_too_few(rooms: &Rooms) -> Result<(), Refused> {
+    if rooms.health().survivable() {
         return Ok(());
     }
     Err(Refused::new(
         RefusedCode::MembersMissing,
-        format!("array \"{}\"", trial.ctx.name),
+        format!("array \"{}\"", rooms.ctx().name),
         "the generation before the newest needs drives that are missing or that joined later; nothing was changed",
         "Connect the missing drives, or open the newest",
     ))
@@ -65,19 +65,19 @@ pub fn with_later(chosen: &Generation, newest: &Generation) -> Generation {
 }
 
 /// No number that `newest` gave out is given out again.
-pub fn nothing_twice(core: &Core, newest: &Generation) {
-    core.segments.begin_at(newest.next_segment);
-    core.volumes.begin_at(newest.next_volume);
+pub fn nothing_twice(rooms: &Rooms, newest: &Generation) {
+    rooms.segments().begin_at(newest.next_segment);
+    rooms.volumes().begin_at(newest.next_volume);
 }
 
 /// Takes `newest` off the drives, those in reserve too: they may have been in by then.
-pub async fn forget(core: &Core, newest: &Generation) -> Result<(), Refused> {
-    core.ctx.note(format!(
+pub async fn forget(rooms: &Rooms, newest: &Generation) -> Result<(), Refused> {
+    rooms.ctx().note(format!(
         "generation {} and all later writes are given up; the array is back at generation {}",
         newest.number,
         newest.number.0 - 1
     ));
-    let seats: Vec<Rc<Seat>> = core.members.all().clone();
+    let seats: Vec<Rc<Seat>> = rooms.members().all().clone();
     for seat in seats {
         let Some(drive) = &seat.drive else { continue };
         let at = seat.layout.slot((newest.number.0 % 2) as usize);

@@ -7,8 +7,8 @@ use base::{Epoch, MemberId, SegmentId};
 use futures::future::join_all;
 use ondisk::{Cut, Entry, Generation, MemberState, RecordHeader, SegmentState};
 
+use super::recovering::Recovering;
 use crate::canary::{Canary, planted};
-use crate::core::Core;
 use crate::fault::{Refused, RefusedCode, Remedy};
 use crate::log::WINDOW_ROWS_MAX;
 use crate::row::Columns;
@@ -56,7 +56,7 @@ struct Scanned {
     unknown: bool,
 }
 
-impl Core {
+impl Recovering<'_> {
     /// Reads the frontier of `generation`, refills the memtable, and leaves the segments ready to go on.
     pub async fn replay(&self, generation: &Generation, how: ReplayHow) -> Result<Replayed, Refused> {
         let mut done = Replayed::default();
@@ -88,27 +88,27 @@ impl Core {
                 .payload()
                 .map(|(i, ..)| {
                     let (column, row) = header.payload_place(i);
-                    pba(header.segment, column, row, self.ctx.shape.zone_blocks)
+                    pba(header.segment, column, row, self.rooms.ctx().shape.zone_blocks)
                 })
                 .collect();
-            self.memory.remember(&header.entries, &places, &self.log.moving);
+            self.rooms.memory().remember(&header.entries, &places, self.rooms.streams().moving());
             done.entries += facts;
             let data = |e: &&Entry| matches!(e, Entry::Data { .. });
-            self.memory.will_store(header.entries.iter().filter(data).count() as u64);
+            self.rooms.memory().will_store(header.entries.iter().filter(data).count() as u64);
         }
-        self.log.begin_at(base::Seq(next_seq.0.max(1)));
+        self.rooms.streams().begin_at(base::Seq(next_seq.0.max(1)));
         Ok(done)
     }
 
     /// The valid records of one segment from its replay row on.
     async fn scan(&self, g: &Generation, line: &ondisk::Segment, how: ReplayHow) -> Result<Scanned, Refused> {
-        let columns = self.columns(line.id).expect("the table was filled from the generation");
+        let columns = self.rooms.rows().columns(line.id).expect("the table was filled from the generation");
         let mut row = line.replay_row.unwrap_or(line.rows);
         // A member of it was out already: nothing was acknowledged there any more.
         let out = |m: MemberId| g.members.get(usize::from(m.0)).is_none_or(|m| m.state != MemberState::In);
         let broken = line.slots.iter().flatten().any(|(m, _)| out(*m));
         let sealed = line.state == SegmentState::Sealed || broken;
-        let end_of_zone = if sealed { line.rows } else { self.ctx.shape.zone_blocks };
+        let end_of_zone = if sealed { line.rows } else { self.rooms.ctx().shape.zone_blocks };
         let mut durable = line.rows;
         let mut scanned =
             Scanned { id: line.id, end: row, headers: Vec::new(), torn: false, damaged: 0, unknown: false };
@@ -119,7 +119,7 @@ impl Core {
                 scanned.headers.push(header);
                 continue;
             }
-            scanned.unknown |= !g.clean && !self.header_is_knowable(&columns, row).await;
+            scanned.unknown |= !g.clean && !self.rooms.rows().header_is_knowable(&columns, row).await;
             let behind = if g.clean { None } else { self.search(g, &columns, row, end_of_zone).await? };
             let known = behind.map_or(durable, |(_, d)| durable.max(d));
             if row >= known || planted(Canary::CutAtDamage) {
@@ -144,7 +144,7 @@ impl Core {
         let mut whole_to = scanned.headers.len();
         for (i, header) in scanned.headers.iter().enumerate() {
             if header.row >= durable {
-                match self.record_is_whole(&columns, header, how.mend).await {
+                match self.rooms.rows().record_is_whole(&columns, header, how.mend).await {
                     Some(true) => {}
                     Some(false) => {
                         whole_to = i;
@@ -155,7 +155,7 @@ impl Core {
                 }
             } else if header.row >= line.rows && how.mend {
                 // Durable, but a copy of it may be torn on a member that was slow: complete it.
-                self.record_is_whole(&columns, header, true).await;
+                self.rooms.rows().record_is_whole(&columns, header, true).await;
             }
         }
         scanned.torn = whole_to < scanned.headers.len();
@@ -166,7 +166,7 @@ impl Core {
 
     /// The header at `row`, if a record of a life that counts begins there.
     async fn valid_header(&self, g: &Generation, columns: &Columns, row: u32) -> Result<Option<RecordHeader>, Refused> {
-        let header = self.read_header(columns, row).await;
+        let header = self.rooms.rows().read_header(columns, row).await;
         header.iter().try_for_each(|h| known(g, h))?;
         Ok(header)
     }
@@ -185,18 +185,18 @@ impl Core {
         let mut durable = 0;
         while row < end {
             let rows = SEARCH_ROWS.min(end - row);
-            let chunk = match self.read_column(columns, 0, row, rows).await {
+            let chunk = match self.rooms.rows().read_column(columns, 0, row, rows).await {
                 Some(chunk) => Some(chunk),
-                None => self.reconstruct(columns, &[0], 0, row, rows).await,
+                None => self.rooms.rows().reconstruct(columns, &[0], 0, row, rows).await,
             };
             let headers: Vec<Option<RecordHeader>> = match &chunk {
                 Some(chunk) => {
                     let blocks = (row..).zip(chunk.chunks_exact(base::BLOCK_BYTES));
-                    blocks.map(|(at, block)| self.header_in(columns, at, block)).collect()
+                    blocks.map(|(at, block)| self.rooms.rows().header_in(columns, at, block)).collect()
                 }
                 None if planted(Canary::SearchByBatch) => Vec::new(),
                 // One bad block does not hide the rows beside it.
-                None => join_all((row..row + rows).map(|at| self.read_header(columns, at))).await,
+                None => join_all((row..row + rows).map(|at| self.rooms.rows().read_header(columns, at))).await,
             };
             for (at, header) in (row..).zip(headers) {
                 let Some(header) = header else { continue };
@@ -211,7 +211,7 @@ impl Core {
 
     /// Leaves a segment ready: rows, unmerged records, and a cut that makes everything beyond void.
     fn continue_segment(&self, s: &Scanned, how: ReplayHow, g: &Generation) {
-        let Some(cuts) = self.segments.read().segments.get(&s.id).map(|seg| seg.cuts.to_vec()) else { return };
+        let Some(cuts) = self.rooms.segments().read().segments.get(&s.id).map(|seg| seg.cuts.to_vec()) else { return };
         let from = g.replay_from[0];
         let unmerged = s
             .headers
@@ -220,11 +220,11 @@ impl Core {
             .map(|h| Unmerged { row: h.row, last: (h.epoch, base::Seq(h.first_seq.0 + numbered(h) - 1)) })
             .filter(|u| u.last >= (from.epoch, from.seq))
             .collect();
-        let full = s.end == self.ctx.shape.zone_blocks;
+        let full = s.end == self.rooms.ctx().shape.zone_blocks;
         let mut with_cut = cuts;
         let cuts = (full || cut(&mut with_cut, s.end, how.epoch)).then_some(with_cut);
         // Not mended: what lies beyond the durable row may be torn where it can be made whole.
-        self.segments.go_on(s.id, Remaining { end: s.end, mended: how.mend, unmerged, full, cuts });
+        self.rooms.segments().go_on(s.id, Remaining { end: s.end, mended: how.mend, unmerged, full, cuts });
     }
 }
 

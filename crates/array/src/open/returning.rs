@@ -15,22 +15,19 @@
 //!   in the same place, and everything that a generation relies on was flushed before it was written;
 //! - one that failed does not come back by itself.
 //!
-//! Not here: copies of a member that are here beside it (`whole::twins`), rebuilding what was given up (`rebuild`).
+//! Not here: copies of a member that are here beside it (`parts::twins`), rebuilding what was given up (`rebuild`).
 
 use std::collections::BTreeMap;
-use std::rc::Rc;
 
 use base::{MemberId, SegmentId};
 use ondisk::{Generation, Member, MemberState, Segment, WhyOut};
 use rt::Drive;
 
+use super::recovering::Recovering;
 use crate::canary::{Canary, planted};
-use crate::core::Core;
 use crate::ctx::Wish;
-use crate::engine::Array;
-use crate::fault::{Refused, RefusedCode, Remedy};
-use crate::member::seat::Seat;
-use crate::open::{Found, NOT_OWN, is_newcomer, last_word, read_member};
+use crate::member::health::LATE_OUT;
+use crate::open::{Found, is_newcomer, last_word};
 use crate::space::segment::Seg;
 
 /// What a drive that was found is to the array.
@@ -84,92 +81,37 @@ fn is_current(f: &Found, newest: &Generation) -> bool {
     last.is_some_and(as_new) || planted(Canary::OldStateCurrent)
 }
 
-impl Array {
-    /// A drive that was missing is here again: it takes its seat, and what it missed is made anew there.
-    ///
-    /// # Errors
-    /// When it is no member that was missing, its history is not the array's, or requests of before are in flight.
-    pub async fn drive_back(&self, seat: MemberId, drive: Drive) -> Result<(), Refused> {
-        let core = &self.core;
-        core.writable()?;
-        let name = format!("drive {}", drive.info().name);
-        let refuse = |code, why: &str, todo: &str| Err(Refused::new(code, name.clone(), why, todo));
-        let is_missing = |s: &Rc<Seat>| s.state() == MemberState::Out && s.why_out() == WhyOut::Missing;
-        let Some(old) = core.members.seat(seat).filter(is_missing) else {
-            let refused = refuse(RefusedCode::InUse, "it is not missing", "Name another drive");
-            return refused.map_err(|r| r.by(Remedy::ListSeats));
-        };
-        if drive.in_flight() > 0 && !planted(Canary::BusyReturns) {
-            let why = "requests that were sent to it before are still unanswered";
-            return refuse(RefusedCode::InUse, why, "Wait until it answers, or unplug it and plug it in again");
-        }
-        let found = read_member(&core.ctx.rt, drive.clone()).await?;
-        let is_it = |f: &Found| {
-            let l = &f.label;
-            (l.array, l.part, l.member, l.seat) == (core.ctx.shape.array, core.ctx.shape.part, old.uuid(), old.id)
-        };
-        let Some(found) = found.filter(is_it) else {
-            return refuse(RefusedCode::NotFound, "it is not the drive of this seat", "Name the right drive");
-        };
-        if !found.own && !planted(Canary::ForeignTakenBack) {
-            let todo = "Check what it holds, or put it in as a new drive";
-            return refuse(RefusedCode::Diverged, &format!("it {NOT_OWN}"), todo)
-                .map_err(|r| r.by(Remedy::ReplaceDrive));
-        }
-        core.degraded_durably().await?;
-        let base = found.generations.first();
-        if base.is_some_and(|g| !core.system.descends_from(g.id)) {
-            let why = "it was used meanwhile without the other drives";
-            let todo = "Wipe it, then put it in as a new drive";
-            return refuse(RefusedCode::Diverged, why, todo).map_err(|r| r.by(Remedy::WipeDrive));
-        }
-        core.reserve_joining(&drive).await?;
-        // What a mark of before says would be another server's.
-        core.mark_joining(&found.drive, &found.label).await?;
-        if !core.members.seat(seat).is_some_and(|s| Rc::ptr_eq(&s, &old)) || !core.take_back(seat, drive, base) {
-            let todo = "Wipe it, then add it as a spare";
-            return refuse(RefusedCode::InUse, "another drive has taken its place", todo)
-                .map_err(|r| r.by(Remedy::WipeDrive));
-        }
-        core.commit().await?;
-        if let Some(seat) = core.members.seat(seat) {
-            core.heal_labels_of(&seat).await;
-        }
-        Ok(())
-    }
-}
-
-impl Core {
+impl Recovering<'_> {
     /// Takes a member that is out back in, with the next generation. Its columns are current where the segment is as `base`,
     /// the last generation of its own, says; the others are given up. False: another has taken its place.
     pub fn take_back(&self, id: MemberId, drive: Drive, base: Option<&Generation>) -> bool {
-        let Some(old) = self.members.seat(id).filter(|s| s.state() == MemberState::Out) else { return false };
+        let Some(old) = self.rooms.members().seat(id).filter(|s| s.state() == MemberState::Out) else { return false };
         let (name, bay) = (drive.info().name.clone(), old.bay());
-        if self.bay_filled(bay) {
-            self.ctx.note(format!("drive {name} (seat {bay}) is back, but another has taken its place"));
+        if self.rooms.members().bay_filled(bay) {
+            self.rooms.ctx().note(format!("drive {name} (seat {bay}) is back, but another has taken its place"));
             return false;
         }
-        let layout = self.layout_now(&drive, bay, old.layout);
+        let layout = self.rooms.labels().layout_now(&drive, bay, old.layout);
         let seat = old.again(drive, layout);
         let then: BTreeMap<SegmentId, &Segment> = base.iter().flat_map(|g| &g.segments).map(|s| (s.id, s)).collect();
-        let (kept, given_up) = self.segments.give_up_columns(id, |seg, column, zone| {
+        let (kept, given_up) = self.rooms.segments().give_up_columns(id, |seg, column, zone| {
             zone < seat.layout.zones && is_as_it_was(seg, column, then.get(&seg.id).copied())
         });
         kept.iter().chain(&given_up).for_each(|zone| seat.occupy_zone(*zone));
         // What lay behind the end of a drive that has become smaller is nowhere.
         let fits = given_up.into_iter().filter(|zone| *zone < seat.layout.zones);
         let given_up: Vec<_> = fits.map(|zone| (seat.clone(), zone)).collect();
-        self.ctx.note(format!(
+        self.rooms.ctx().note(format!(
             "drive {name} (seat {bay}) is back: {} of its columns are current, {} are rebuilt",
             kept.len(),
             given_up.len()
         ));
-        self.members.replace(seat);
+        self.rooms.members().replace(seat);
         if !given_up.is_empty() {
-            self.zones_on_their_way(given_up.len() as i64);
-            self.pins.free_later(given_up);
+            self.rooms.room().zones_on_their_way(given_up.len() as i64);
+            self.rooms.pins().free_later(given_up);
         }
-        self.ctx.wishes.ask(Wish::Rebuild);
+        self.rooms.ctx().wishes.ask(Wish::Rebuild);
         true
     }
 }
@@ -178,4 +120,34 @@ impl Core {
 fn is_as_it_was(seg: &Seg, column: usize, then: Option<&Segment>) -> bool {
     planted(Canary::ChangedKept)
         || then.is_some_and(|then| then.slots.get(column) == Some(&seg.slots[column]) && then.rows >= seg.rows.acked)
+}
+
+impl Recovering<'_> {
+    /// Takes the array's label off drives that left in order, as the generation in effect knows, when the end of a process came
+    /// before that.
+    pub async fn wipe_left(&self, found: &[Found], g: &Generation) {
+        for f in found.iter().filter(|f| has_left(f, g) && !planted(Canary::LeftLabelStays)) {
+            let Some(seat) =
+                self.rooms.members().seat(f.label.seat).map(|seat| seat.left_by(f.drive.clone(), f.label.layout))
+            else {
+                continue;
+            };
+            let wiped = f.drive.within(LATE_OUT, seat.wipe()).await;
+            self.rooms.ctx().note(match wiped {
+                Ok(()) => format!("drive {} had left before: its label is wiped now", seat.drive_name()),
+                Err(e) => format!("drive {} had left before; its label could not be wiped: {e}", seat.drive_name()),
+            });
+        }
+    }
+}
+
+/// Whether a drive left the array in order: its own last generation says that it was leaving, and the next that nothing lies on
+/// it any more. (Of a spare, or one that is wiped in part, there is no generation.)
+fn has_left(f: &Found, g: &Generation) -> bool {
+    let Some(member) = seat_of(f, g).filter(|m| m.state == MemberState::Vacant) else { return false };
+    let was_leaving = |own: &Generation| {
+        let next = own.number.0 + 1 == member.gone_since.0;
+        next && g.descends_from(own.id) && seat_of(f, own).is_some_and(|m| m.leaving)
+    };
+    f.own && f.generations.first().is_none_or(was_leaving)
 }

@@ -6,11 +6,12 @@ use futures::future::join_all;
 use ondisk::{OwnerMark, OwnerState};
 use rt::{Buf, Drive, Host, IoError, Nanos, Reserved, Rt};
 
-use super::mark::{BEFORE, Carried, Place, Seen, host_of, in_use, owner_text, place_of};
+use super::mark::{Place, Seen, host_of, in_use, owner_text, place_of};
 use super::{OwnerHow, WATCH, claim, fence};
 use crate::canary::{Canary, planted};
 use crate::fault::Refused;
-use crate::open::read_label_patiently;
+use crate::label::read::read_label_patiently;
+use crate::member::carried::{BEFORE, Carried};
 
 /// Between two looks at what is watched.
 const LOOK_EVERY: std::time::Duration = std::time::Duration::from_millis(500);

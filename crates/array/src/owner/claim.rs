@@ -81,7 +81,7 @@ async fn reserve(admitted: &Admitted, known: &Known) -> Result<bool, Refused> {
 async fn end_others(admitted: &Admitted, holders: &[Option<u64>]) -> Result<(), ReserveError> {
     for (drive, holder) in admitted.drives.iter().zip(holders) {
         if holder.is_some() {
-            let key = super::mark::Carried::new_key(&admitted.rt);
+            let key = super::Carried::new_key(&admitted.rt);
             fence::take(drive, key, *holder).await?;
             drive.reserve(Reserve::Leave(key)).await?;
         }

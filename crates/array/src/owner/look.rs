@@ -8,8 +8,8 @@ use super::admit::watch;
 use super::fence;
 use super::mark::{Place, Seen, host_of, in_use as refusal, place_of};
 use crate::fault::Refused;
-use crate::offline::inspect::read_label;
-use crate::parts::Slices;
+use crate::label::read::read_label;
+use crate::label::slices::Slices;
 
 /// A server that uses an array.
 #[derive(Clone, Debug)]

@@ -5,72 +5,14 @@ use std::time::Duration;
 
 use base::{ArrayUuid, BLOCK_BYTES, MemberLba};
 use futures::future::{Either, select};
-use ondisk::{FormatError, Generation, Label, OwnerMark, OwnerState};
+use ondisk::{FormatError, Generation, Label, OwnerMark};
 use rt::{Buf, Bytes, Drive, Host, IoError, Rt};
 
-use super::{PATIENCE, PATIENCE_OF_OPEN};
+use super::PATIENCE_OF_OPEN;
 use crate::canary::{Canary, planted};
 use crate::fault::{Refused, RefusedCode, Remedy};
-use crate::offline::inspect::is_labelled;
-
-/// Owners of before that are remembered: one for each time that a drive could not be written, or was not there.
-pub(super) const BEFORE: usize = 4;
-
-/// One open of an array, as its marks say. It goes with a part to the core that has it.
-#[derive(Clone, Copy, Debug)]
-pub struct Carried {
-    pub(super) session: u128,
-    pub(super) taken_from: u128,
-    pub(super) since: u64,
-    pub(super) key: Option<u64>,
-    /// Those whose marks were there before, newest first: a write of them may still land, and where a drive takes no writes their
-    /// marks stay.
-    pub(super) before: [u128; BEFORE],
-    /// Whoever had it may have sent writes that have not landed yet.
-    pub(super) unsure: bool,
-}
-
-impl Carried {
-    pub(super) fn new(rt: &Rt) -> Carried {
-        let session = u128::from(rt.random()) << 64 | u128::from(rt.random());
-        Carried {
-            session: session.max(1),
-            taken_from: 0,
-            since: rt.unix_seconds(),
-            key: None,
-            before: [0; BEFORE],
-            unsure: false,
-        }
-    }
-
-    /// Whether writes of the one before may still land.
-    pub(crate) fn is_unsure(&self) -> bool {
-        self.unsure && !planted(Canary::LateWritesForgotten)
-    }
-
-    /// A key for reservations that no other open has: random, behind two letters that show whose it is.
-    pub(super) fn new_key(rt: &Rt) -> u64 {
-        0x4153 << 48 | rt.random() >> 16
-    }
-
-    pub(super) fn mark(&self, host: &Host, array: ArrayUuid, state: OwnerState, beat: u64) -> OwnerMark {
-        OwnerMark {
-            array,
-            state,
-            session: self.session,
-            taken_from: self.taken_from,
-            host: OwnerMark::host_from(&host.name),
-            machine: host.machine,
-            boot: host.boot,
-            pid: host.pid,
-            started: host.started,
-            namespaces: host.namespaces,
-            beat,
-            since: self.since,
-            key: self.key.unwrap_or(0),
-        }
-    }
-}
+use crate::label::read::is_labelled;
+use crate::member::guard::PATIENCE;
 
 /// The process that a mark names.
 pub(super) fn host_of(mark: &OwnerMark) -> Host {

@@ -26,17 +26,16 @@
 mod admit;
 mod claim;
 mod fence;
-mod guard;
 mod look;
 mod mark;
 mod renew;
 
 use std::time::Duration;
 
+pub use crate::member::carried::Carried;
 pub use admit::{Admitted, admit};
-pub(crate) use guard::Guard;
 pub use look::{InUse, in_use, refuse_in_use};
-pub use mark::Carried;
+pub use renew::Marks;
 
 /// An owner writes its mark so often.
 pub const RENEW_EVERY: Duration = Duration::from_secs(2);
@@ -55,9 +54,6 @@ pub const TAKE_OVER: Duration = Duration::from_secs(10);
 
 /// From the look to the claim, where nobody has to be waited for; and from the claim to the second look.
 pub const QUICK: Duration = Duration::from_millis(100);
-
-/// In this time a drive reads or writes a mark, or another one is asked.
-const PATIENCE: Duration = Duration::from_secs(1);
 
 /// Who opens waits so long for a drive to show its mark.
 const PATIENCE_OF_OPEN: Duration = Duration::from_secs(4);

@@ -3,14 +3,19 @@
 use std::rc::{Rc, Weak};
 
 use base::{BLOCK_BYTES, MemberLba};
-use futures::future::join_all;
+use futures::FutureExt;
+use futures::future::{LocalBoxFuture, join_all};
 use ondisk::{Label, Level, OwnerMark, OwnerState};
 use rt::{Buf, Drive, IoError, Nanos};
 
-use super::mark::{Carried, Seen, image, owner_text, patiently, place_of};
-use super::{FRESH, PATIENCE, RENEW_EVERY, fence};
+use super::mark::{Seen, image, owner_text, patiently, place_of};
+use super::{FRESH, RENEW_EVERY, fence};
 use crate::canary::{Canary, planted};
-use crate::core::Core;
+use crate::ctx::Context;
+use crate::health::Health;
+use crate::member::Members;
+use crate::member::carried::Carried;
+use crate::member::guard::{Owner, PATIENCE};
 use crate::member::seat::Seat;
 
 /// Before a server that has not seen its mark for long looks again.
@@ -23,31 +28,74 @@ const RESERVED_EVERY: u32 = 5;
 /// writes.
 const LATE_MAX: usize = 8;
 
-impl Core {
+/// The marks and reservations of an array that is open.
+pub struct Marks {
+    ctx: Rc<Context>,
+    members: Rc<Members>,
+    health: Rc<Health>,
+}
+
+impl Owner for Marks {
+    fn look_for_others(&self) -> LocalBoxFuture<'_, ()> {
+        self.look_until_known().boxed_local()
+    }
+
+    fn hold_again<'a>(&'a self, drive: &'a Drive, key: Option<u64>) -> LocalBoxFuture<'a, bool> {
+        self.reserve_again(drive, key).boxed_local()
+    }
+}
+
+impl Marks {
+    /// Those of the drives of `members`, whose guard asks here.
+    pub fn new(health: &Rc<Health>) -> Rc<Marks> {
+        let members = health.members();
+        let marks = Rc::new(Marks { ctx: health.ctx().clone(), members: members.clone(), health: health.clone() });
+        let owner: Rc<dyn Owner> = marks.clone();
+        members.guard().is_kept_by(Rc::downgrade(&owner));
+        marks
+    }
+
+    async fn reserve_again(&self, drive: &Drive, key: Option<u64>) -> bool {
+        let held = match key.filter(|_| !planted(Canary::ReservationLost)) {
+            Some(key) => fence::hold_again(&self.ctx.rt, drive, key).await,
+            None => Err("another host has reserved it".to_owned()),
+        };
+        match held {
+            Ok(()) => {
+                self.ctx.warn(format!("drive {} had lost its reservation: it is reserved again", drive.info().name));
+                true
+            }
+            Err(why) => {
+                self.health.lose(&format!("drive {}: {why}", drive.info().name));
+                false
+            }
+        }
+    }
+
     /// The array carries marks from now on, as `carried` says.
-    pub(crate) fn carry_marks(self: &Rc<Self>, carried: Option<Carried>) {
+    pub fn carry_marks(self: &Rc<Self>, carried: Option<Carried>) {
         let Some(carried) = carried else { return };
-        self.members.guard.set_key(carried.key);
-        self.members.guard.carry(carried);
-        let core = Rc::downgrade(self);
+        self.members.guard().set_key(carried.key);
+        self.members.guard().carry(carried);
+        let marks = Rc::downgrade(self);
         let rt = self.ctx.rt.clone();
         self.ctx
             .rt
             .spawn(async move {
-                while let Some(core) = at_work(&core) {
-                    core.renew_marks().await;
-                    drop(core);
+                while let Some(marks) = at_work(&marks) {
+                    marks.renew_marks().await;
+                    drop(marks);
                     rt.sleep(RENEW_EVERY).await;
                 }
             })
             .detach();
         if self.ctx.shape.part.index == 0 {
-            let (core, rt) = (Rc::downgrade(self), self.ctx.rt.clone());
+            let (marks, rt) = (Rc::downgrade(self), self.ctx.rt.clone());
             let keep = async move {
                 loop {
                     rt.sleep(RENEW_EVERY * RESERVED_EVERY).await;
-                    let Some(core) = at_work(&core) else { return };
-                    core.keep_reserved().await;
+                    let Some(marks) = at_work(&marks) else { return };
+                    marks.keep_reserved().await;
                 }
             };
             self.ctx.rt.spawn(keep).detach();
@@ -55,7 +103,7 @@ impl Core {
     }
 
     /// A new array's marks, where others may reach its drives.
-    pub(crate) async fn mark_new(self: &Rc<Self>) {
+    pub async fn mark_new(self: &Rc<Self>) {
         if self.members.seats_in().iter().any(|s| s.drive.as_ref().is_some_and(|d| d.info().shared)) {
             self.carry_marks(Some(Carried::new(&self.ctx.rt)));
             self.renew_marks().await;
@@ -65,7 +113,7 @@ impl Core {
     /// Looks for other owners, then writes the own mark: on every member, since another server may reach any of them and no
     /// other.
     async fn renew_marks(&self) {
-        let Some((carried, beat, _turn)) = self.members.guard.next_beat().await else { return };
+        let Some((carried, beat, _turn)) = self.members.guard().next_beat().await else { return };
         let mark = carried.mark(&self.ctx.rt.host(), self.ctx.shape.array, OwnerState::Held, beat);
         let image = image(&mark);
         let begun = self.ctx.rt.now();
@@ -79,7 +127,7 @@ impl Core {
             if let Some(at) = seat.layout.owner_mark().filter(|_| look.may_be_written()) {
                 // Who cannot be marked is looked at all the same.
                 let _may_fail =
-                    patiently(&self.ctx.rt, self.members.guard.patience(), seat.write_aside(at, image.clone())).await;
+                    patiently(&self.ctx.rt, self.members.guard().patience(), seat.write_aside(at, image.clone())).await;
             }
         };
         join_all(seats.iter().zip(&looks).map(write)).await;
@@ -106,20 +154,22 @@ impl Core {
     async fn look_at_mark(&self, seat: &Rc<Seat>, at: MemberLba, carried: &Carried) -> Look {
         let looked = self.ctx.rt.now();
         let read = seat.read_aside(at, Buf::zeroed(BLOCK_BYTES));
-        match patiently(&self.ctx.rt, self.members.guard.patience(), read).await.map(|block| OwnerMark::decode(&block))
+        match patiently(&self.ctx.rt, self.members.guard().patience(), read)
+            .await
+            .map(|block| OwnerMark::decode(&block))
         {
             Err(IoError::TimedOut) => Look::Silent,
             // What cannot be read cannot be read by another server either, and may be once it is written.
             Err(IoError::Medium) | Ok(Err(_)) => Look::Free,
             Err(_) => Look::None,
             Ok(Ok(other)) if other.session == carried.session || planted(Canary::MarkIgnored) => {
-                self.members.guard.answered_after(self.ctx.rt.now() - looked);
+                self.members.guard().answered_after(self.ctx.rt.now() - looked);
                 Look::Own
             }
             Ok(Ok(other)) if other.array != self.ctx.shape.array => Look::Free,
             Ok(Ok(other))
                 if carried.before.contains(&other.session)
-                    && self.members.guard.lands_late(other.session, other.beat, LATE_MAX) =>
+                    && self.members.guard().lands_late(other.session, other.beat, LATE_MAX) =>
             {
                 Look::Free
             }
@@ -148,28 +198,28 @@ impl Core {
         let enough = if planted(Canary::TwoMarks) { 1 } else { (all + 1).saturating_sub(least) };
         match strange {
             Some(whose) if own < enough || planted(Canary::StrangeMarkObeyed) => {
-                self.lose(&format!("another server has the drives: {whose}"));
+                self.health.lose(&format!("another server has the drives: {whose}"));
             }
             _ if !self.ctx.is_open() => {}
-            _ if own + free >= enough => self.members.guard.set_fresh(begun + FRESH),
-            _ if silent > 0 => self.members.guard.all_silent(),
+            _ if own + free >= enough => self.members.guard().set_fresh(begun + FRESH),
+            _ if silent > 0 => self.members.guard().all_silent(),
             _ => {}
         }
     }
 
     /// Returns when it is known again that the drives are this server's, or that they are not, or nothing is written any more.
     /// It writes no mark: who waits for this goes on as soon as members have answered.
-    pub(crate) async fn look_for_others(&self) {
+    async fn look_until_known(&self) {
         loop {
-            let Some((carried, _beat, turn)) = self.members.guard.next_beat().await else { return };
-            if !self.ctx.is_open() || self.members.guard.is_fresh(self.ctx.rt.now()) {
+            let Some((carried, _beat, turn)) = self.members.guard().next_beat().await else { return };
+            if !self.ctx.is_open() || self.members.guard().is_fresh(self.ctx.rt.now()) {
                 return;
             }
             let begun = self.ctx.rt.now();
             let looks = self.look_at_marks(&self.marked_seats(), &carried).await;
             self.looked(begun, &looks);
             drop(turn);
-            if !self.ctx.is_open() || self.members.guard.is_fresh(self.ctx.rt.now()) {
+            if !self.ctx.is_open() || self.members.guard().is_fresh(self.ctx.rt.now()) {
                 return;
             }
             self.ctx.rt.sleep(LOOK_AGAIN).await;
@@ -177,9 +227,9 @@ impl Core {
     }
 
     /// Writes the own mark on a drive that is about to take its seat again: it has one of before.
-    pub(crate) async fn mark_joining(&self, drive: &Drive, label: &Label) -> Result<(), crate::Refused> {
+    pub async fn mark_joining(&self, drive: &Drive, label: &Label) -> Result<(), crate::Refused> {
         let (Some((carried, beat, _turn)), Some(place)) =
-            (self.members.guard.next_beat().await, place_of(drive, label).await)
+            (self.members.guard().next_beat().await, place_of(drive, label).await)
         else {
             return Ok(());
         };
@@ -192,7 +242,7 @@ impl Core {
 
     /// Takes reservations again that a reset has taken away.
     async fn keep_reserved(&self) {
-        let Some(key) = self.members.guard.key().filter(|_| !planted(Canary::ReservationLost)) else { return };
+        let Some(key) = self.members.guard().key().filter(|_| !planted(Canary::ReservationLost)) else { return };
         let seats = self.members.seats_in();
         let drives: Vec<_> = seats.iter().filter_map(|s| s.drive.clone()).collect();
         let told = join_all(drives.iter().map(|drive| fence::look(&self.ctx.rt, drive))).await;
@@ -200,7 +250,9 @@ impl Core {
             let name = &drive.info().name;
             match reserved.map(|r| r.holder) {
                 Ok(Some(holder)) if holder != key => {
-                    return self.lose(&format!("drive {name}: another host has reserved it, by key {holder:#018x}"));
+                    return self
+                        .health
+                        .lose(&format!("drive {name}: another host has reserved it, by key {holder:#018x}"));
                 }
                 Ok(None) if self.ctx.is_open() => {
                     let taken = fence::take(drive, key, None).await;
@@ -214,8 +266,8 @@ impl Core {
     }
 
     /// A drive that is about to join is reserved as the others are.
-    pub(crate) async fn reserve_joining(&self, drive: &rt::Drive) -> Result<(), crate::Refused> {
-        let Some(key) = self.members.guard.key() else { return Ok(()) };
+    pub async fn reserve_joining(&self, drive: &rt::Drive) -> Result<(), crate::Refused> {
+        let Some(key) = self.members.guard().key() else { return Ok(()) };
         match fence::take(drive, key, None).await {
             Ok(_) => Ok(()),
             Err(rt::ReserveError::Unable(why)) => {
@@ -227,8 +279,8 @@ impl Core {
     }
 
     /// Says on the members that nobody has the array any more. Nothing else may be written afterwards.
-    pub(crate) async fn release_marks(&self) {
-        let Some((carried, beat, _turn)) = self.members.guard.next_beat().await else { return };
+    pub async fn release_marks(&self) {
+        let Some((carried, beat, _turn)) = self.members.guard().next_beat().await else { return };
         let mark = carried.mark(&self.ctx.rt.host(), self.ctx.shape.array, OwnerState::Released, beat);
         let release = async |seat: Rc<Seat>| {
             let (drive, at) = (seat.drive.clone()?, seat.layout.owner_mark()?);
@@ -244,8 +296,8 @@ impl Core {
     }
 
     /// Ends the reservation of a drive that no part writes to any more.
-    pub(crate) async fn end_reservation(&self, drive: &Drive) {
-        let Some(key) = self.members.guard.key().filter(|_| !self.members.guard.is_lost()) else { return };
+    pub async fn end_reservation(&self, drive: &Drive) {
+        let Some(key) = self.members.guard().key().filter(|_| !self.members.guard().is_lost()) else { return };
         if let Err(error) = fence::leave(&self.ctx.rt, drive, key).await {
             // One that was wiped in order has none any more.
             tracing::debug!("drive {}: its reservation could not be given up: {error}", drive.info().name);
@@ -253,9 +305,9 @@ impl Core {
     }
 
     /// Ends the reservations.
-    pub(crate) async fn release_drives(&self) {
-        let Some(key) = self.members.guard.key().filter(|_| !self.members.guard.is_lost()) else { return };
-        self.members.guard.set_key(None);
+    pub async fn release_drives(&self) {
+        let Some(key) = self.members.guard().key().filter(|_| !self.members.guard().is_lost()) else { return };
+        self.members.guard().set_key(None);
         let drives: Vec<_> = self.members.all().iter().filter_map(|s| s.drive.clone()).collect();
         let left = join_all(drives.iter().map(|drive| fence::leave(&self.ctx.rt, drive, key))).await;
         for (drive, left) in drives.iter().zip(left) {
@@ -266,7 +318,7 @@ impl Core {
     }
 
     /// Reserves all drives, if they can be; the key.
-    pub(crate) async fn reserve_new(&self) -> Option<u64> {
+    pub async fn reserve_new(&self) -> Option<u64> {
         let drives: Vec<_> = self.members.seats_in().iter().filter_map(|s| s.drive.clone()).collect();
         let told = join_all(drives.iter().map(|drive| fence::look(&self.ctx.rt, drive))).await;
         if !told.iter().all(|t| t.as_ref().is_ok_and(|r| r.holder.is_none())) {
@@ -286,8 +338,8 @@ impl Core {
     }
 
     /// The drives are reserved by `key`: the marks say so.
-    pub(crate) async fn take_key(&self, key: u64) {
-        self.members.guard.set_key(Some(key));
+    pub async fn take_key(&self, key: u64) {
+        self.members.guard().set_key(Some(key));
         self.renew_marks().await;
     }
 }
@@ -314,9 +366,6 @@ impl Look {
 }
 
 /// The array, while it is written.
-fn at_work(core: &Weak<Core>) -> Option<Rc<Core>> {
-    core.upgrade().filter(|core| core.ctx.is_open())
+fn at_work(marks: &Weak<Marks>) -> Option<Rc<Marks>> {
+    marks.upgrade().filter(|marks| marks.ctx.is_open())
 }
-
-/// A time at which every look is old.
-pub(super) const STALE: Nanos = Nanos(0);

@@ -2,26 +2,22 @@
 //!
 //! Not here: looking for it (the server does), what it brings along (`open::returning`).
 
-use std::rc::Rc;
-
-use base::MemberId;
-use ondisk::{MemberState, WhyOut};
 use rt::Drive;
 
+use super::Whole;
 use super::part::Part;
-use super::{Slices, Whole};
 use crate::canary::{Canary, planted};
 use crate::engine::Array;
 use crate::fault::{Fault, Refused, RefusedCode};
-use crate::member::seat::Seat;
-use crate::offline::inspect::{made_of, read_label};
-use crate::open::read_label_patiently;
+use crate::label::read::made_of;
+use crate::label::read::read_label_patiently;
+use crate::label::slices::Slices;
 
 impl Whole {
     /// Whether a drive is missing somewhere, and nothing has its place.
     ///
     /// # Errors
-    /// When the core of a part has ended.
+    /// When the rooms of a part has ended.
     pub async fn lacks_drives(&self) -> Result<bool, Fault> {
         Ok(self.all(|array| async move { array.is_writable() && !array.missing().is_empty() }).await?.contains(&true))
     }
@@ -29,7 +25,7 @@ impl Whole {
     /// Gives up the handles on drives that are missing, so that they can be opened anew; what these are called.
     ///
     /// # Errors
-    /// When the core of a part has ended.
+    /// When the rooms of a part has ended.
     pub async fn let_go_of_missing(&self) -> Result<Vec<String>, Fault> {
         Ok(self.all(|array| async move { array.let_go_of_missing() }).await?.concat())
     }
@@ -37,14 +33,14 @@ impl Whole {
     /// Lets go of drives that have failed, were replaced or retired; the paths of the drives that some part has open still.
     ///
     /// # Errors
-    /// When the core of a part has ended.
+    /// When the rooms of a part has ended.
     pub async fn let_go_of_former(&self) -> Result<Vec<String>, Fault> {
         Ok(self.all(|array| async move { array.let_go_of_former() }).await?.concat())
     }
 
     /// Ends the reservation of a drive that no part has open any more.
     pub async fn end_reservation(&self, drive: &Drive) {
-        self.first.core.end_reservation(drive).await;
+        self.first.end_reservation(drive).await;
     }
 
     /// Takes a drive back in every part where its seat misses it; false when none does.
@@ -62,8 +58,8 @@ impl Whole {
                 todo,
             ));
         }
-        let label = read_label_patiently(&self.first.core.ctx.rt, drive).await.map_err(|e| Refused::io(&name, e))?;
-        let ours = label.ok().filter(|l| l.array == self.first.core.ctx.shape.array);
+        let label = read_label_patiently(self.first.rt(), drive).await.map_err(|e| Refused::io(&name, e))?;
+        let ours = label.ok().filter(|l| l.array == self.first.identity());
         let slices = ours.and_then(|label| Slices::of_label(&label, drive.info().blocks));
         let Some(slices) = slices.filter(|s| u64::from(s.of()) == self.count()) else {
             let todo = "Name the right drive";
@@ -83,40 +79,13 @@ impl Part {
             return array.comes_back(slice).await;
         }
         let sent = slice.to_send().map_err(|error| {
-            let why = format!("it cannot be used on another core: {error}");
+            let why = format!("it cannot be used on another rooms: {error}");
             Refused::new(RefusedCode::Io, format!("drive {}", slice.info().name), why, "Try again")
         })?;
         self.ask(move |array: Array| async move {
-            let slice = sent.arrive(&array.core.ctx.rt).await;
+            let slice = sent.arrive(array.rt()).await;
             array.comes_back(slice).await
         })
         .await?
-    }
-}
-
-impl Array {
-    /// Seats whose drives are missing, and whose places nothing has taken.
-    fn missing(&self) -> Vec<MemberId> {
-        let seats = self.core.members.all();
-        let missing = |s: &&Rc<Seat>| s.state() == MemberState::Out && s.why_out() == WhyOut::Missing;
-        seats.iter().filter(missing).filter(|s| !self.core.bay_filled(s.bay())).map(|s| s.id).collect()
-    }
-
-    fn let_go_of_missing(&self) -> Vec<String> {
-        let mut names = Vec::new();
-        for id in self.missing() {
-            let Some(seat) = self.core.members.seat(id) else { continue };
-            if let Some(drive) = seat.drive.as_ref().filter(|drive| drive.in_flight() == 0) {
-                names.push(drive.info().name.clone());
-                self.core.members.replace(seat.without_drive());
-            }
-        }
-        names
-    }
-
-    async fn comes_back(&self, slice: Drive) -> Result<bool, Refused> {
-        let label = read_label(&slice).await.ok().and_then(Result::ok);
-        let Some(seat) = label.map(|l| l.seat).filter(|seat| self.missing().contains(seat)) else { return Ok(false) };
-        self.drive_back(seat, slice).await.map(|()| true)
     }
 }

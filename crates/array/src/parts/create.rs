@@ -8,10 +8,10 @@ use ondisk::PartOf;
 use rt::{Drive, Rt};
 
 use super::job::{Had, Job};
-use super::slices::slices_of;
 use super::{end_all, in_part, plan, wipe};
 use crate::engine::Array;
 use crate::fault::Refused;
+use crate::label::slices::slices_of;
 use crate::open::create::{random_uuid, refuse_labelled};
 use crate::space::plan::CreateSpec;
 
@@ -30,7 +30,7 @@ pub async fn create(rt: &Rt, drives: Vec<Drive>, spec: &CreateSpec, parts: u8) -
     create_by(rt, drives, spec, parts, async |job, slices| job.run(rt, slices).await).await
 }
 
-/// [`create`] of several parts, each of which `place` makes on the core that is to have it.
+/// [`create`] of several parts, each of which `place` makes on the rooms that is to have it.
 ///
 /// # Errors
 /// As [`create`].

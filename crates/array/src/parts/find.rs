@@ -7,11 +7,12 @@ use futures::future::join_all;
 use ondisk::{FormatError, Label, PartOf};
 use rt::{Drive, IoError, Rt};
 
-use super::{Slices, in_part};
+use super::in_part;
 use crate::canary::{Canary, planted};
 use crate::fault::{Refused, RefusedCode, Remedy};
-use crate::offline::inspect::{holds_more, made_of, read_label};
-use crate::open::read_label_patiently;
+use crate::label::read::read_label_patiently;
+use crate::label::read::{holds_more, made_of, read_label};
+use crate::label::slices::Slices;
 
 /// The parts of an array in order, each with its slices of the drives that have it. In one piece: the drives as given. One that
 /// does not answer is left out: it is asked once, and not part by part.

@@ -15,12 +15,12 @@ use rt::Drive;
 
 use super::Whole;
 use super::drives::Joins;
-use super::slices::slice_of;
 use crate::canary::{Canary, planted};
 use crate::engine::Array;
-use crate::engine::status::{MemberStatus, SeatState};
 use crate::fault::Refused;
-use crate::offline::inspect::read_label;
+use crate::label::read::read_label;
+use crate::label::slices::slice_of;
+use crate::status::{MemberStatus, SeatState};
 
 /// What is to be done in a part.
 #[derive(Debug)]
@@ -36,7 +36,7 @@ impl Whole {
     /// whole ones, also those that only the first part has. What a part refused, as sentences.
     ///
     /// # Errors
-    /// When the core of a part has ended.
+    /// When the rooms of a part has ended.
     pub async fn finish(&self, drives: &[Drive]) -> Result<Vec<String>, Refused> {
         let mut refusals = vec![];
         if !self.first.is_writable() || planted(Canary::PartsUnfinished) {
@@ -83,7 +83,7 @@ impl Whole {
         let Ok(slice) = slice_of(drive, self.part_of(0)) else { return false };
         match read_label(&slice).await {
             // A crash may have come before its label was wiped.
-            Ok(Ok(label)) => label.array != self.first.core.ctx.shape.array || !self.first.has_member(&label),
+            Ok(Ok(label)) => label.array != self.first.identity() || !self.first.has_member(&label),
             Ok(Err(FormatError::Absent(_))) => true,
             Ok(Err(_)) | Err(_) => false,
         }

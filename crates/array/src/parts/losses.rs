@@ -12,8 +12,8 @@ use base::MemberId;
 
 use super::Whole;
 use crate::canary::{Canary, planted};
-use crate::engine::status::{MemberStatus, SeatState};
 use crate::fault::Refused;
+use crate::status::{MemberStatus, SeatState};
 
 /// The members of each part that were in: part, seat and the drive's name.
 #[derive(Clone, Debug, Default)]
@@ -24,7 +24,7 @@ impl Whole {
     /// it; the next call sees what is then.
     ///
     /// # Errors
-    /// When the core of a part has ended.
+    /// When the rooms of a part has ended.
     pub async fn share_losses(&self, before: &mut Roster) -> Result<(), Refused> {
         if self.others().is_empty() || planted(Canary::LossKeptToPart) {
             return Ok(());

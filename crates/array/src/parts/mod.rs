@@ -2,7 +2,7 @@
 //! parts may be on cores of their own, and know nothing of each other.
 //!
 //! ```text
-//!   Whole ---- part 0, on this core: what counts
+//!   Whole ---- part 0, on this rooms: what counts
 //!         ---- part 1 ... : here, or asked by letters (part.rs)
 //!
 //!           part 0        part 1        part 2
@@ -29,12 +29,13 @@ mod losses;
 mod open;
 mod part;
 mod plan;
-pub mod slices;
 mod status;
+mod survey;
 mod twins;
 mod volumes;
 mod wipe;
 
+pub use crate::label::slices::{Slices, slice_of, slices_of};
 pub use check::check;
 pub use create::{create, create_by};
 pub use job::{Had, Job};
@@ -42,8 +43,8 @@ pub use losses::Roster;
 pub use open::{open, open_by};
 pub use part::{Asker, Part, PartEnd, way};
 pub use plan::plan;
-pub use slices::{Slices, slice_of, slices_of};
 pub use status::worse;
+pub use survey::{Prospect, Survey, Surveyed, survey};
 pub use twins::without_copies;
 pub use volumes::STRIPE_BYTES;
 pub use wipe::wipe;
@@ -53,11 +54,11 @@ use std::rc::Rc;
 use futures::future::{join_all, try_join_all};
 use ondisk::PartOf;
 
-use crate::engine::status::{ArrayState, Iostat, Status};
 use crate::engine::{Array, ScrubPlan};
 use crate::fault::{Fault, Refused};
-use crate::jobs::scrub::ScrubKind;
 use crate::open::RecoveryReport;
+use crate::status::scrub::ScrubKind;
+use crate::status::{ArrayState, Iostat, Status};
 
 /// An open array, all its parts. Clones share it.
 #[derive(Clone)]
@@ -91,7 +92,7 @@ impl Whole {
         1 + self.others.len() as u64
     }
 
-    /// The first part, on this core.
+    /// The first part, on this rooms.
     #[must_use]
     pub fn first(&self) -> &Array {
         &self.first
@@ -118,7 +119,7 @@ impl Whole {
     /// The array, now.
     ///
     /// # Errors
-    /// When the core of a part has ended.
+    /// When the rooms of a part has ended.
     pub async fn status(&self) -> Result<Status, Fault> {
         let mut status = status::merged(self.all(|array| async move { array.status() }).await?);
         status.volumes.iter_mut().for_each(|volume| volume.bytes *= self.count());
@@ -128,7 +129,7 @@ impl Whole {
     /// Counters, now.
     ///
     /// # Errors
-    /// When the core of a part has ended.
+    /// When the rooms of a part has ended.
     pub async fn iostat(&self) -> Result<Iostat, Fault> {
         let mut iostat = status::counted(self.all(|array| async move { array.iostat() }).await?);
         iostat.volumes.iter_mut().for_each(|volume| volume.bytes *= self.count());
@@ -138,7 +139,7 @@ impl Whole {
     /// The state of each part, the first one's first.
     ///
     /// # Errors
-    /// When the core of a part has ended.
+    /// When the rooms of a part has ended.
     pub async fn states(&self) -> Result<Vec<ArrayState>, Fault> {
         self.all(|array| async move { array.state() }).await
     }
@@ -154,7 +155,7 @@ impl Whole {
     /// What opening each part did.
     ///
     /// # Errors
-    /// When the core of a part has ended.
+    /// When the rooms of a part has ended.
     pub async fn recoveries(&self) -> Result<Vec<RecoveryReport>, Fault> {
         self.all(|array| async move { array.recovery() }).await
     }
@@ -166,7 +167,7 @@ impl Whole {
     pub async fn close(self) -> Result<(), Fault> {
         let others = join_all(self.others.iter().map(|part| part.ask(|array| array.close())));
         let (first, others) = futures::join!(self.first.clone().close(), others);
-        let may_still_write = self.all(|array| async move { array.core.may_still_write() }).await;
+        let may_still_write = self.all(|array| async move { array.may_still_write() }).await;
         if self.count() > 1 && may_still_write.is_ok_and(|all| !all.contains(&true)) {
             self.first.release_drives().await;
         }
@@ -177,7 +178,7 @@ impl Whole {
     /// as [`crate::owner::OwnerHow`] says. Whether they are.
     ///
     /// # Errors
-    /// When the core of a part has ended.
+    /// When the rooms of a part has ended.
     pub async fn reserve(&self) -> Result<bool, Fault> {
         let Some(key) = self.first.reserve().await else { return Ok(false) };
         self.all(move |array| async move { array.reserved_by(key).await }).await?;
@@ -205,7 +206,7 @@ impl Whole {
     /// Ends the scrub under way; false when there is none.
     ///
     /// # Errors
-    /// When the core of a part has ended.
+    /// When the rooms of a part has ended.
     pub async fn scrub_stop(&self) -> Result<bool, Fault> {
         Ok(self.all(|array| async move { array.scrub_stop().await }).await?.contains(&true))
     }
@@ -223,7 +224,7 @@ impl Whole {
     /// Resolves when no scrub runs or is about to in any part.
     ///
     /// # Errors
-    /// When the core of a part has ended.
+    /// When the rooms of a part has ended.
     pub async fn scrub_done(&self) -> Result<(), Fault> {
         self.all(|array| async move { array.scrub_done().await }).await.map(drop)
     }

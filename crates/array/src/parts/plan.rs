@@ -3,9 +3,10 @@
 use base::BlockCount;
 use ondisk::PartOf;
 
-use super::slices::{check_parts, too_small};
-use super::{Slices, in_part};
+use super::in_part;
 use crate::fault::Refused;
+use crate::label::slices::Slices;
+use crate::label::slices::{check_parts, too_small};
 use crate::space::plan::{CreateSpec, Plan, plan as plan_of_one};
 
 /// The plan for drives of these sizes (in blocks) in so many parts. In one piece it is [`plan`](crate::space::plan()).

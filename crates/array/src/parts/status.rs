@@ -6,12 +6,12 @@
 use std::collections::BTreeMap;
 
 use super::drives::seat_of_part;
-use crate::engine::alarm::Alarm;
-use crate::engine::status::{
+use crate::status::alarm::Alarm;
+use crate::status::scrub::{DriveFindings, ScrubRun, ScrubSchedule, ScrubStatus};
+use crate::status::{
     ArrayState, Iostat, MapMemory, MemberStatus, MemtableMemory, RebuildStatus, SeatState, Status, VolumeStatus,
     Written,
 };
-use crate::jobs::scrub::{DriveFindings, ScrubRun, ScrubSchedule, ScrubStatus};
 
 /// One status of those of all parts, part 0's first.
 ///

@@ -13,9 +13,9 @@ use base::{ArrayUuid, MemberUuid};
 use ondisk::Generation;
 use rt::{Drive, DriveKind, Rt};
 
-use super::Slices;
 use crate::canary::{Canary, planted};
 use crate::fault::{Refused, RefusedCode};
+use crate::label::slices::Slices;
 use crate::open::read_member;
 
 /// What a drive says of itself.

@@ -14,9 +14,9 @@ use uuid::Uuid;
 
 use super::Whole;
 use crate::canary::{Canary, planted};
-use crate::engine::status::VolumeStatus;
 use crate::fault::{Refused, RefusedCode};
 use crate::space::plan::check_name;
+use crate::status::VolumeStatus;
 
 /// Volumes are dealt to parts in stripes of this length, and are whole rounds of them.
 pub const STRIPE_BYTES: u64 = 1 << 20;

@@ -14,9 +14,9 @@ use ondisk::label::PARTS_MAX;
 use ondisk::{Label, Layout};
 use rt::{Buf, Drive, IoError};
 
-use super::Slices;
 use crate::canary::{Canary, planted};
-use crate::offline::inspect::read_label;
+use crate::label::read::read_label;
+use crate::label::slices::Slices;
 
 /// Removes labels and slots of one drive, of every part. A drive without a label in its first or last block is searched for
 /// others: where the slices of any number of parts would begin and end.

@@ -16,22 +16,11 @@ use futures::future::{Either, select};
 use ondisk::{Place, Scheme, crc32c};
 use rt::{Buf, Nanos};
 
+use super::RowReader;
 use crate::canary::{Canary, planted};
-use crate::core::Core;
-use crate::ctx::figures::add;
 use crate::member::seat::Seat;
 use crate::row::Columns;
 use crate::space::segment::Seg;
-
-/// The share of reads that take longer than the high quantile.
-const ABOVE: f64 = 0.05;
-
-/// How much one read moves the quantile.
-const STEP: f64 = 0.05;
-
-/// A quantile this many times above a read comes down faster, the drive being itself again, and goes up faster this many
-/// times below one.
-const FAR: f64 = 4.0;
 
 /// A member is slow when its quantile is so many times the middle one.
 const SLOW: f64 = 4.0;
@@ -56,30 +45,6 @@ const SAVED_MAX: f64 = 256.0;
 
 /// Rows of the largest read that is hedged: longer ones take as long as the bytes do.
 const ROWS_MAX: u32 = 16;
-
-/// How long reads of one member take.
-#[derive(Default)]
-pub struct Speed {
-    high_ns: Cell<f64>,
-    asked: Cell<u64>,
-    /// Reads answered by others.
-    pub around: Cell<u64>,
-}
-
-impl Speed {
-    /// A read took so long, or at least so long.
-    fn took(&self, time: Duration) {
-        let (ns, high) = (time.as_nanos() as f64, self.high_ns.get());
-        let next = match () {
-            () if high == 0.0 => ns,
-            () if ns > high * FAR => high * (1.0 + 5.0 * STEP),
-            () if ns > high => (high * (1.0 + STEP * (1.0 - ABOVE))).min(ns),
-            () if ns * FAR < high => high * (1.0 - 2.0 * STEP),
-            () => high * (1.0 - STEP * ABOVE),
-        };
-        self.high_ns.set(next);
-    }
-}
 
 /// Hedged reads that may still be made.
 pub struct Budget(Cell<f64>);
@@ -120,7 +85,7 @@ pub enum Answer {
     Around(Buf),
 }
 
-impl Core {
+impl RowReader {
     /// Reads a run of one column from its member, or around it.
     pub async fn read_or_go_around(&self, columns: &Columns, column: usize, row: u32, crcs: &[u32]) -> Answer {
         let rows = crcs.len() as u32;
@@ -129,8 +94,7 @@ impl Core {
             return Answer::Direct(self.read_column(columns, column, row, rows).await);
         };
         self.hedges.earn();
-        seat.speed.asked.set(seat.speed.asked.get() + 1);
-        let probe = seat.speed.asked.get().is_multiple_of(PROBE_ONE_IN);
+        let probe = seat.speed.probes(PROBE_ONE_IN);
         if self.is_slow(&seat)
             && !probe
             && let Some(hedge) = self.hedge(columns, column)
@@ -167,7 +131,7 @@ impl Core {
             return None;
         }
         self.hedges.earn();
-        seat.speed.asked.set(seat.speed.asked.get() + 1);
+        seat.speed.probes(PROBE_ONE_IN);
         let begun = self.ctx.rt.turned();
         let direct = pin!(self.read_of(&seat, seat.layout.zone_row(zone, row), 1));
         let (data, columns) = match select(direct, pin!(self.ctx.rt.sleep_until(begun + self.patience(&seat)))).await {
@@ -223,7 +187,7 @@ impl Core {
 
     fn went_around(&self, seat: &Seat, begun: Nanos) {
         seat.speed.took(self.ctx.rt.turned() - begun);
-        add(&seat.speed.around, 1);
+        seat.speed.went_around();
     }
 
     /// Goes around a slow member. Who is slow may have been another one lately: the member itself is asked after the
@@ -241,7 +205,7 @@ impl Core {
         let around = pin!(self.go_around(columns, column, row, crcs, hedge));
         let around = match select(around, pin!(self.ctx.rt.sleep(self.patience(seat)))).await {
             Either::Left((Some(data), _)) => {
-                add(&seat.speed.around, 1);
+                seat.speed.went_around();
                 return Answer::Around(data);
             }
             Either::Left((None, _)) => return self.timed(columns, column, row, rows, seat).await,
@@ -252,7 +216,7 @@ impl Core {
         }
         match select(around, pin!(self.timed(columns, column, row, rows, seat))).await {
             Either::Left((Some(data), _)) => {
-                add(&seat.speed.around, 1);
+                seat.speed.went_around();
                 Answer::Around(data)
             }
             Either::Left((None, direct)) => direct.await,
@@ -261,7 +225,7 @@ impl Core {
     }
 
     /// Rows of one column as its member has them, unverified, if it says so soon: who does not need them alone can ask for
-    /// each by [`Core::read_or_go_around`]. What lies between is not wanted, so an error says nothing of the member.
+    /// each by [`RowReader::read_or_go_around`]. What lies between is not wanted, so an error says nothing of the member.
     pub async fn read_if_soon(&self, columns: &Columns, column: usize, row: u32, rows: u32) -> Option<Buf> {
         let (seat, zone) = self.slot_seat(columns, column).filter(|(seat, _)| !self.is_slow(seat))?;
         let begun = self.ctx.rt.turned();
@@ -295,7 +259,7 @@ impl Core {
     /// The middle of the members' quantiles, in nanoseconds; 0 when nothing is known.
     fn middle_ns(&self) -> f64 {
         let seats = self.members.all();
-        let known = seats.iter().filter(|s| s.is_in()).map(|s| s.speed.high_ns.get()).filter(|ns| *ns > 0.0);
+        let known = seats.iter().filter(|s| s.is_in()).map(|s| s.speed.high_ns()).filter(|ns| *ns > 0.0);
         let mut known: Vec<f64> = known.collect();
         if known.is_empty() {
             return 0.0;
@@ -306,14 +270,14 @@ impl Core {
     }
 
     fn is_slow(&self, seat: &Seat) -> bool {
-        let high = seat.speed.high_ns.get();
+        let high = seat.speed.high_ns();
         // Nearly all are quick beyond doubt: the middle one is looked for only for the others.
         high > DEADLINE_MIN.as_nanos() as f64 && high > SLOW * self.middle_ns()
     }
 
     /// How long a member is waited for alone.
     fn patience(&self, seat: &Seat) -> Duration {
-        let own = seat.speed.high_ns.get();
+        let own = seat.speed.high_ns();
         if own > 0.0 && own * DEADLINE <= DEADLINE_MIN.as_nanos() as f64 {
             return DEADLINE_MIN;
         }

@@ -2,7 +2,8 @@
 //!
 //! Invariant: a block leaves here only when it matched the checksum it was asked for with.
 
-pub mod hedge;
+mod hedge;
+mod scan;
 
 use std::collections::BTreeSet;
 use std::rc::Rc;
@@ -14,10 +15,13 @@ use ondisk::{Cut, Scheme, Slot, crc32c};
 use rt::{Buf, Bytes, IoError};
 
 use crate::canary::{Canary, planted};
-use crate::core::Core;
-use crate::ctx::figures::add;
+use crate::ctx::Context;
+use crate::health::Health;
+use crate::member::Members;
 use crate::member::seat::Seat;
-use crate::row::hedge::Answer;
+use crate::row::hedge::{Answer, Budget};
+use crate::space::pins::Pins;
+use crate::space::segments::Segments;
 
 /// Times a read is tried before its column counts as unreadable: an error may pass (a controller reset).
 pub const READ_TRIES: usize = 3;
@@ -68,7 +72,30 @@ pub struct Run {
     pub lost: bool,
 }
 
-impl Core {
+/// Reads rows, makes good what errs, writes back what was wrong.
+pub struct RowReader {
+    ctx: Rc<Context>,
+    members: Rc<Members>,
+    segments: Rc<Segments>,
+    pins: Pins,
+    health: Rc<Health>,
+    /// Reads around slow members that may still be made.
+    hedges: Budget,
+}
+
+impl RowReader {
+    /// One that has read nothing yet.
+    pub fn new(segments: &Rc<Segments>, pins: &Pins, health: &Rc<Health>) -> Rc<RowReader> {
+        Rc::new(RowReader {
+            ctx: health.ctx().clone(),
+            members: health.members().clone(),
+            segments: segments.clone(),
+            pins: pins.clone(),
+            health: health.clone(),
+            hedges: Budget::default(),
+        })
+    }
+
     /// The columns of a segment; `None` when it is not in the table.
     pub fn columns(&self, id: SegmentId) -> Option<Columns> {
         let table = self.segments.read();
@@ -99,13 +126,13 @@ impl Core {
         let (mut error, mut buf) = (error, buf);
         for attempt in 1..=READ_TRIES {
             if error == IoError::Gone {
-                self.member_gone(seat.id);
+                self.health.member_gone(seat.id);
                 break;
             }
             if error == IoError::Conflict && !planted(Canary::ConflictCounted) {
                 break;
             }
-            self.read_failed(seat);
+            self.health.read_failed(seat);
             if attempt == READ_TRIES {
                 break;
             }
@@ -117,7 +144,7 @@ impl Core {
                 Err(next) => error = next,
             }
         }
-        add(&self.ctx.figures.columns_unread, 1);
+        self.ctx.figures.columns_unread.add(1);
         None
     }
 
@@ -129,7 +156,7 @@ impl Core {
             let unread = self.ctx.figures.columns_unread.get();
             let heard = ask().await;
             let may_pass = self.ctx.figures.columns_unread.get() != unread && self.ctx.rt.now() - begun < LOST_AFTER;
-            if !lost(&heard) || !may_pass || self.writable().is_err() || planted(Canary::GivenUpAtOnce) {
+            if !lost(&heard) || !may_pass || self.members.writable().is_err() || planted(Canary::GivenUpAtOnce) {
                 return heard;
             }
             self.ctx.rt.sleep(LOST_PAUSE).await;
@@ -216,7 +243,7 @@ impl Core {
             }
             let row = row + i as u32;
             if had_direct && let Some((seat, _)) = self.slot_seat(columns, column) {
-                add(&seat.counters.mismatches, 1);
+                seat.counters.mismatches.add(1);
             }
             match self.recover_block(columns, column, row, |b| crc32c(b) == crc).await {
                 Some(block) => {
@@ -318,7 +345,7 @@ impl Core {
         }
         let Some((seat, zone)) = self.slot_seat(columns, column) else { return };
         let Some(done) = self.write_back(columns, column, row, block.freeze()).await else { return };
-        add(&self.ctx.figures.repaired_blocks, 1);
+        self.ctx.figures.repaired_blocks.add(1);
         let outcome = if done.is_ok() { "repaired from its row" } else { "could not be written back" };
         let at = seat.layout.zone_row(zone, row);
         self.ctx.warn(format!("block {at} of {} did not match its checksum; {outcome}", seat.drive_name()));
@@ -336,7 +363,7 @@ impl Core {
         let at = seat.layout.zone_row(zone, row);
         // While the segment is listed a pin made now keeps its zones: the write outlives a reader who walks away.
         let still_there = self.columns(columns.id).is_some_and(|now| now.slots[column] == columns.slots[column]);
-        if self.writable().is_err() || !still_there {
+        if self.members.writable().is_err() || !still_there {
             return None;
         }
         let pin = self.pins.pin();
@@ -350,7 +377,7 @@ impl Core {
         if let Err(error) = done
             && !matches!(error, rt::IoError::Gone | rt::IoError::NoSpace | rt::IoError::Conflict)
         {
-            self.write_failed(&seat, error, std::time::Duration::ZERO);
+            self.health.write_failed(&seat, error, std::time::Duration::ZERO);
         }
         Some(done)
     }

@@ -166,7 +166,7 @@ mod tests {
                 drive_name: String::new(),
             };
             let drive = rt::Drive::memory(&rt, "m", 1 << 24);
-            Seat::new(MemberId(i as u16), &member, layout, Some(drive), &crate::owner::Guard::none())
+            Seat::new(MemberId(i as u16), &member, layout, Some(drive), &crate::member::guard::Guard::none())
         };
         states.iter().enumerate().map(seat).collect()
     }

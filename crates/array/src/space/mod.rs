@@ -5,6 +5,6 @@ pub mod ladder;
 pub mod pace;
 pub mod pins;
 pub mod plan;
-pub mod room;
+pub mod promise;
 pub mod segment;
 pub mod segments;

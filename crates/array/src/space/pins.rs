@@ -124,7 +124,7 @@ mod tests {
             why_out: ondisk::WhyOut::Unsaid,
             drive_name: String::new(),
         };
-        Seat::new(MemberId(0), &member, layout, None, &crate::owner::Guard::none())
+        Seat::new(MemberId(0), &member, layout, None, &crate::member::guard::Guard::none())
     }
 
     #[test]

@@ -4,11 +4,9 @@
 //! checksum; the atomic unit is one block.
 
 pub mod extents;
-pub mod quota;
-pub mod share;
-pub mod stored;
-pub mod vol;
-pub mod volumes;
+mod fits;
+mod hosts;
+pub mod locate;
 
 use std::pin::pin;
 use std::rc::Rc;
@@ -19,17 +17,16 @@ use ondisk::{MapRef, Place, VolumeState};
 use rt::{Buf, Bytes, Party};
 
 use crate::canary::{Canary, planted};
-use crate::core::Core;
 use crate::ctx::Phase;
-use crate::ctx::figures::add;
 use crate::fault::Fault;
-use crate::log::{Held, Piece, Request, What};
 use crate::map::LEAF_BLOCKS;
 use crate::space::segment::Seg;
+use crate::streams::{Held, Piece, Request, What};
 use crate::sync::RangeGuard;
 use crate::volume::extents::ExtentKind;
-use crate::volume::share::{Does, Turn};
-use crate::volume::vol::Vol;
+use crate::volumes::share::{Does, Turn};
+use crate::volumes::vol::Vol;
+pub use hosts::Hosts;
 
 /// The smallest unit of a request.
 pub const SECTOR_BYTES: u64 = 512;
@@ -55,30 +52,31 @@ const SPANS_CHARGED: u32 = 64;
 /// One volume of an open array.
 #[derive(Clone)]
 pub struct Volume {
-    core: Rc<Core>,
+    hosts: Rc<Hosts>,
     vol: Rc<Vol>,
     /// Which client of the array: each that was given a volume is one.
     client: u64,
 }
 
 impl Volume {
-    pub(crate) fn new(core: Rc<Core>, vol: Rc<Vol>) -> Volume {
-        let client = core.volumes.next_client();
-        Volume { core, vol, client }
+    /// A handle on a volume for another client.
+    pub fn new(hosts: Rc<Hosts>, vol: Rc<Vol>) -> Volume {
+        let client = hosts.volumes.next_client();
+        Volume { hosts, vol, client }
     }
 
     /// The same volume for another client.
     #[must_use]
     pub fn apart(&self) -> Volume {
-        Volume::new(self.core.clone(), self.vol.clone())
+        Volume::new(self.hosts.clone(), self.vol.clone())
     }
 
     /// Waits until a part of a long request may begin that costs so much: others of this array, and other arrays, have their
     /// turns between.
     async fn step(&self, cost: u32) {
         if !planted(Canary::TurnTakenWhole) {
-            let group = self.core.ctx.shape.array.0.as_u64_pair().1;
-            self.core.ctx.rt.step(Party { group, member: self.client }, cost).await;
+            let group = self.hosts.ctx.shape.array.0.as_u64_pair().1;
+            self.hosts.ctx.rt.step(Party { group, member: self.client }, cost).await;
         }
     }
 
@@ -116,17 +114,17 @@ impl Volume {
     /// Whether acknowledged writes need a flush to be durable.
     #[must_use]
     pub fn volatile_cache(&self) -> bool {
-        !self.core.members.no_volatile_cache()
+        !self.hosts.members.no_volatile_cache()
     }
 
     /// Whether writes are refused.
     #[must_use]
     pub fn read_only(&self) -> bool {
-        self.core.writable().is_err()
+        self.hosts.members.writable().is_err()
     }
 
     fn check(&self, offset: u64, bytes: u64) -> Result<(), Fault> {
-        let over = self.core.ctx.is_closing() || self.core.ctx.phase() == Phase::Closed;
+        let over = self.hosts.ctx.is_closing() || self.hosts.ctx.phase() == Phase::Closed;
         if over || self.vol.state() != VolumeState::Live {
             return Err(Fault::Closed);
         }
@@ -145,14 +143,14 @@ impl Volume {
     /// # Errors
     /// [`Fault::Closed`] when the array closes meanwhile.
     pub async fn within_limits(&self, bytes: u64) -> Result<(), Fault> {
-        self.core.within_limits(&self.vol, bytes).await
+        self.hosts.volumes.within_limits(&self.vol, bytes).await
     }
 
     async fn within_own_limits(&self, bytes: u64) -> Result<(), Fault> {
-        if self.core.ctx.shape.part.of > 1 {
+        if self.hosts.ctx.shape.part.of > 1 {
             return Ok(());
         }
-        self.core.within_limits(&self.vol, bytes).await
+        self.hosts.volumes.within_limits(&self.vol, bytes).await
     }
 
     /// Reads; parts in order.
@@ -161,14 +159,14 @@ impl Volume {
     /// [`Fault::Medium`] when a block is lost; never wrong data.
     pub async fn read(&self, offset: u64, bytes: u64) -> Result<Vec<Bytes>, Fault> {
         self.check(offset, bytes)?;
-        self.core.readable()?;
-        add(&self.vol.counters.reads, 1);
-        add(&self.vol.counters.bytes_read, bytes);
+        self.hosts.members.readable()?;
+        self.vol.counters.reads.add(1);
+        self.vol.counters.bytes_read.add(bytes);
         self.within_own_limits(bytes).await?;
-        let _turn = self.core.turn(&self.vol, Does::Read, bytes).await;
+        let _turn = self.hosts.volumes.turn(&self.vol, Does::Read, bytes).await;
         // `pin!`, here and below: a future that is awaited by its call is made first, and then copied, all of its 1 KB.
         if let Some(part) = pin!(self.read_one(offset, bytes)).await {
-            self.core.readable()?;
+            self.hosts.members.readable()?;
             return Ok(vec![part]);
         }
         let read = if one_chunk(offset, bytes) {
@@ -178,9 +176,9 @@ impl Volume {
             try_join_all(parts).await
         };
         if read.is_err() {
-            add(&self.vol.counters.errors, 1);
+            self.vol.counters.errors.add(1);
         }
-        self.core.readable()?;
+        self.hosts.members.readable()?;
         read.map_err(|fault| self.as_seen(fault))
     }
 
@@ -192,17 +190,17 @@ impl Volume {
         if bytes == 0 || skip + bytes > BLOCK_BYTES as u64 {
             return None;
         }
-        let _pin = self.core.pins.pin();
-        let place = self.core.place_now(&self.vol, lba)?;
-        let block = pin!(self.core.read_place(place)).await?.freeze();
+        let _pin = self.hosts.pins.pin();
+        let place = self.hosts.map.place_now(&self.vol, lba)?;
+        let block = pin!(self.hosts.rows.read_place(place)).await?.freeze();
         Some(if bytes == BLOCK_BYTES as u64 { block } else { block.slice(skip as usize..(skip + bytes) as usize) })
     }
 
     /// Drives are not asked any more once the array is closed, or another server has them: that is no error of the medium.
     fn as_seen(&self, fault: Fault) -> Fault {
         match fault {
-            Fault::Medium if self.core.ctx.phase() == Phase::Closed => Fault::Closed,
-            Fault::Medium => self.core.readable().err().unwrap_or(fault),
+            Fault::Medium if self.hosts.ctx.phase() == Phase::Closed => Fault::Closed,
+            Fault::Medium => self.hosts.members.readable().err().unwrap_or(fault),
             other => other,
         }
     }
@@ -225,8 +223,8 @@ impl Volume {
     }
 
     async fn read_blocks_there(&self, first: Lba, n: usize) -> Result<Bytes, Fault> {
-        let resolved = self.core.resolve(&self.vol, first, n).await?;
-        let runs = runs(&resolved.refs, self.core.ctx.shape.zone_blocks)?;
+        let resolved = self.hosts.map.resolve(&self.vol, first, n).await?;
+        let runs = runs(&resolved.refs, self.hosts.ctx.shape.zone_blocks)?;
         if let [(0, places)] = &runs[..]
             && places.len() == n
         {
@@ -249,10 +247,10 @@ impl Volume {
 
     /// A run of places down one column.
     async fn read_places(&self, places: &[Place]) -> Result<Buf, Fault> {
-        let columns = self.core.columns(places[0].pba.segment).ok_or(Fault::Medium)?;
-        let (column, row) = Seg::place(places[0].pba.block, self.core.ctx.shape.zone_blocks);
+        let columns = self.hosts.rows.columns(places[0].pba.segment).ok_or(Fault::Medium)?;
+        let (column, row) = Seg::place(places[0].pba.block, self.hosts.ctx.shape.zone_blocks);
         let crcs: Vec<u32> = places.iter().map(|p| p.crc).collect();
-        let run = self.core.read_run(&columns, column, row, &crcs).await;
+        let run = self.hosts.rows.read_run(&columns, column, row, &crcs).await;
         if run.lost { Err(Fault::Medium) } else { Ok(run.data) }
     }
 
@@ -263,10 +261,10 @@ impl Volume {
     /// When the array is full, frozen or read-only.
     pub async fn write(&self, offset: u64, data: Bytes, fua: bool) -> Result<(), Fault> {
         self.check(offset, data.len() as u64)?;
-        add(&self.vol.counters.writes, 1);
-        add(&self.vol.counters.bytes_written, data.len() as u64);
+        self.vol.counters.writes.add(1);
+        self.vol.counters.bytes_written.add(data.len() as u64);
         self.within_own_limits(data.len() as u64).await?;
-        let turn = self.core.turn(&self.vol, Does::Write, data.len() as u64).await;
+        let turn = self.hosts.volumes.turn(&self.vol, Does::Write, data.len() as u64).await;
         let written = if one_chunk(offset, data.len() as u64) {
             self.write_chunk(offset, data, turn.is_lone()).await
         } else {
@@ -277,7 +275,7 @@ impl Volume {
             try_join_all(parts).await.map(drop)
         };
         if written.is_err() {
-            add(&self.vol.counters.errors, 1);
+            self.vol.counters.errors.add(1);
         }
         written.map_err(|fault| self.as_seen(fault))?;
         // A flush is everybody's.
@@ -286,8 +284,8 @@ impl Volume {
     }
 
     async fn durable_if(&self, fua: bool) -> Result<(), Fault> {
-        if fua && !self.core.members.no_volatile_cache() && !planted(Canary::FuaForgotten) {
-            self.core.flush().await?;
+        if fua && !self.hosts.members.no_volatile_cache() && !planted(Canary::FuaForgotten) {
+            self.hosts.health.flush().await?;
         }
         Ok(())
     }
@@ -296,19 +294,19 @@ impl Volume {
         let first = Lba::containing_byte(offset);
         let end = BlockCount::ceil_from_bytes(offset + data.len() as u64).0;
         let n = end - first.0;
-        self.core.writable()?;
+        self.hosts.members.writable()?;
         self.step_of(data.len() as u64).await;
-        let promise = self.core.admit_write(n).await?;
-        let guard = self.core.while_room(self.vol.locks.lock(first.0, end)).await?;
+        let promise = self.hosts.room.admit_write(n).await?;
+        let guard = self.hosts.health.while_room(self.vol.locks.lock(first.0, end)).await?;
         self.check(offset, data.len() as u64)?;
-        self.core.fits(&self.vol, first, n).await?;
+        self.hosts.fits(&self.vol, first, n).await?;
         // Nothing comes behind the last checkpoint of an array that is being closed.
         self.check(offset, data.len() as u64)?;
         let whole = offset == first.byte_offset() && data.len() as u64 == BlockCount(n).bytes();
         let data = if whole { data } else { self.merge_sectors(first, n as usize, offset, &data).await? };
         let request = Request::new(n, Some(Held { guard, promise: Some(promise) }));
-        request.lone.set(lone);
-        self.core.submit(Piece {
+        request.set_lone(lone);
+        self.hosts.streams.submit(Piece {
             what: What::Data,
             volume: self.vol.id,
             lba: first,
@@ -346,11 +344,11 @@ impl Volume {
     /// When the array is frozen or read-only.
     pub async fn flush(&self) -> Result<(), Fault> {
         self.check(0, 0)?;
-        add(&self.vol.counters.flushes, 1);
-        if self.core.ctx.phase() == Phase::ReadOnly {
+        self.vol.counters.flushes.add(1);
+        if self.hosts.ctx.phase() == Phase::ReadOnly {
             return Ok(());
         }
-        self.core.flush().await
+        self.hosts.health.flush().await
     }
 
     /// Sets bytes to zero; nothing is stored for whole blocks.
@@ -359,7 +357,7 @@ impl Volume {
     /// As a write.
     pub async fn write_zeroes(&self, offset: u64, bytes: u64, may_deallocate: bool, fua: bool) -> Result<(), Fault> {
         self.check(offset, bytes)?;
-        add(&self.vol.counters.writes, 1);
+        self.vol.counters.writes.add(1);
         let charge = self.charge(Does::Write).await?;
         let fill = if may_deallocate { MapRef::Hole } else { MapRef::Zero };
         let inner =
@@ -389,7 +387,7 @@ impl Volume {
     /// When the array is frozen or read-only.
     pub async fn deallocate(&self, offset: u64, bytes: u64, fua: bool) -> Result<(), Fault> {
         self.check(offset, bytes)?;
-        add(&self.vol.counters.deallocates, 1);
+        self.vol.counters.deallocates.add(1);
         let charge = self.charge(Does::Write).await?;
         let from = offset.next_multiple_of(BLOCK_BYTES as u64);
         let to = (offset + bytes) / BLOCK_BYTES as u64 * BLOCK_BYTES as u64;
@@ -403,7 +401,7 @@ impl Volume {
     /// block.
     async fn charge(&self, does: Does) -> Result<Charge, Fault> {
         self.within_own_limits(0).await?;
-        let turn = self.core.turn(&self.vol, does, BLOCK_BYTES as u64).await;
+        let turn = self.hosts.volumes.turn(&self.vol, does, BLOCK_BYTES as u64).await;
         Ok(Charge { does, turn: Some(turn), spans: 0, entries: 0 })
     }
 
@@ -444,14 +442,14 @@ impl Volume {
     async fn skip(&self, at: u64, to: u64, fill: MapRef, charge: &mut Charge) -> Result<u64, Fault> {
         let (mut lba, end) = (Lba::containing_byte(at), Lba::containing_byte(to));
         while lba < end {
-            self.core.writable()?;
+            self.hosts.members.writable()?;
             self.charge_more(charge, 0).await?;
             // Asked before the map is: what is locked then may have landed, and be locked no more, when the map has answered.
             let free_until = self.first_held(lba, end).unwrap_or(end);
             if free_until == lba {
                 break;
             }
-            match self.core.span(&self.vol, lba, free_until).await {
+            match self.hosts.map.span(&self.vol, lba, free_until).await {
                 Ok(span) if span.says == Some(fill) => lba = span.until,
                 // What cannot be read is no proof.
                 Ok(_) | Err(Fault::Medium) => break,
@@ -463,19 +461,19 @@ impl Volume {
 
     /// Fills `from..to` by one entry, or the first part of it; where that ends.
     async fn fill_piece(&self, from: u64, to: u64, fill: MapRef) -> Result<u64, Fault> {
-        self.core.writable()?;
+        self.hosts.members.writable()?;
         let (first, end) = (Lba::containing_byte(from), Lba::containing_byte(to));
-        let end = self.core.memory.read().active.end_of_leaves(self.vol.id, first, end, FILL_LEAVES_MAX);
+        let end = self.hosts.memory.read().active.end_of_leaves(self.vol.id, first, end, FILL_LEAVES_MAX);
         let to = end.byte_offset();
-        let promise = self.core.admit_fill().await?;
-        let guard: RangeGuard = self.core.while_room(self.vol.locks.lock(first.0, end.0)).await?;
+        let promise = self.hosts.room.admit_fill().await?;
+        let guard: RangeGuard = self.hosts.health.while_room(self.vol.locks.lock(first.0, end.0)).await?;
         self.check(from, to - from)?;
         if fill == MapRef::Zero {
-            self.core.zeros_fit(&self.vol, first, end).await?;
+            self.hosts.zeros_fit(&self.vol, first, end).await?;
         }
         self.check(from, to - from)?;
         let request = Request::new(1, Some(Held { guard, promise: Some(promise) }));
-        self.core.submit(Piece {
+        self.hosts.streams.submit(Piece {
             what: What::Fill(fill),
             volume: self.vol.id,
             lba: first,
@@ -491,9 +489,9 @@ impl Volume {
     ///
     /// # Errors
     /// When the map cannot be read there.
-    pub async fn locate(&self, offset: u64) -> Result<crate::offline::locate::Located, Fault> {
+    pub async fn locate(&self, offset: u64) -> Result<locate::Located, Fault> {
         self.check(offset / BLOCK_BYTES as u64 * BLOCK_BYTES as u64, BLOCK_BYTES as u64)?;
-        self.core.locate(&self.vol, Lba::containing_byte(offset)).await
+        self.hosts.locate(&self.vol, Lba::containing_byte(offset)).await
     }
 
     /// What the bytes are, from `offset` on: at most `at_most` runs.
@@ -502,18 +500,18 @@ impl Volume {
     /// When the map cannot be read.
     pub async fn extents(&self, offset: u64, bytes: u64, at_most: usize) -> Result<Vec<(u64, ExtentKind)>, Fault> {
         self.check(offset, bytes)?;
-        self.core.readable()?;
+        self.hosts.members.readable()?;
         let mut charge = self.charge(Does::Read).await?;
         let mut extents: Vec<(u64, ExtentKind)> = Vec::new();
         let (mut lba, end) = (Lba::containing_byte(offset), Lba(BlockCount::ceil_from_bytes(offset + bytes).0));
         while lba < end {
             self.charge_more(&mut charge, 0).await?;
-            let span = self.core.span(&self.vol, lba, end).await?;
+            let span = self.hosts.map.span(&self.vol, lba, end).await?;
             let blocks = span.until.since(lba).0;
             let is_room = match span.says {
                 Some(says) => extents::add(&mut extents, says, blocks, at_most),
                 None => {
-                    let leaf = self.core.resolve(&self.vol, lba, blocks as usize).await?;
+                    let leaf = self.hosts.map.resolve(&self.vol, lba, blocks as usize).await?;
                     leaf.refs.iter().all(|says| extents::add(&mut extents, *says, 1, at_most))
                 }
             };

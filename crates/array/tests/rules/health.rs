@@ -4,7 +4,7 @@ use std::cell::Cell;
 use std::rc::Rc;
 use std::time::Duration;
 
-use array::{ArrayState, RefusedCode, SeatState, health};
+use array::{ArrayState, RefusedCode, SeatState, limits};
 use base::MemberId;
 use ondisk::Level;
 use rt::IoError;
@@ -66,10 +66,10 @@ pub fn errors_are_forgotten() {
         left.set(1);
         p.write(round * 100, 7, 60).unwrap();
         assert_eq!(left.get(), 0);
-        p.wait(health::ERRORS_WITHIN / 2 + Duration::from_secs(1));
+        p.wait(limits::ERRORS_WITHIN / 2 + Duration::from_secs(1));
     }
     assert_eq!(state(&p, 1), SeatState::In);
-    p.wait(health::SUSPECT_FOR);
+    p.wait(limits::SUSPECT_FOR);
     assert!(p.array().status().members[1].suspect.is_none(), "long ago");
 }
 

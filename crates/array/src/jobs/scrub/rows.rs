@@ -10,14 +10,19 @@ use base::{BLOCK_BYTES, Lba, SegmentId, VolumeId};
 use ondisk::{Entry, Place, RecordHeader, Scheme, crc32c};
 use rt::{Buf, Bytes};
 
-use super::{Outcome, ScrubKind};
+use super::course::{Course, Outcome};
 use crate::canary::{Canary, planted};
-use crate::core::Core;
-use crate::ctx::figures::add;
+use crate::ctx::Context;
 use crate::fault::Fault;
+use crate::jobs::clean::Cleaner;
+use crate::jobs::survey::Surveyor;
+use crate::member::Members;
 use crate::member::seat::Seat;
-use crate::row::{Columns, Rows};
+use crate::row::{Columns, RowReader, Rows};
+use crate::space::pins::Pins;
 use crate::space::segment::pba;
+use crate::space::segments::Segments;
+use crate::status::scrub::ScrubKind;
 
 /// Rows read at once: 256 KiB of each column.
 const ROWS_AT_ONCE: u32 = 64;
@@ -54,32 +59,44 @@ impl What {
 /// What the headers of a segment say of its data blocks: by row, then column.
 type Expectations = BTreeMap<(u32, usize), Expected>;
 
-impl Core {
+/// Reads segments.
+pub(super) struct RowScrub {
+    pub(super) ctx: Rc<Context>,
+    pub(super) members: Rc<Members>,
+    pub(super) segments: Rc<Segments>,
+    pub(super) pins: Pins,
+    pub(super) rows: Rc<RowReader>,
+    pub(super) surveyor: Rc<Surveyor>,
+    pub(super) cleaner: Rc<Cleaner>,
+    pub(super) course: Rc<Course>,
+}
+
+impl RowScrub {
     /// Reads a segment's acknowledged rows and puts right what is wrong. Its place in the table, its columns and its rows
     /// are asked for anew every few rows: meanwhile it may be freed or rebuilt.
-    pub(super) async fn scrub_segment(self: &Rc<Self>, id: SegmentId, kind: ScrubKind) -> Result<(), Fault> {
+    pub async fn scrub_segment(self: &Rc<Self>, id: SegmentId, kind: ScrubKind) -> Result<(), Fault> {
         let mut row = 0;
         let mut expected = Expectations::new();
         // From here on a header must begin; before it lie rows of a record that is known, or lost.
         let mut next_header = 0;
         loop {
-            self.writable()?;
+            self.members.writable()?;
             let begun = self.ctx.rt.now();
             let pin = self.pins.pin();
-            let Some(columns) = self.columns(id) else { return Ok(()) };
+            let Some(columns) = self.rows.columns(id) else { return Ok(()) };
             let rows = self.acked_rows_of(id);
-            if row >= rows || !self.scrub_goes_on() {
+            if row >= rows || !self.course.scrub_goes_on() {
                 return Ok(());
             }
             let end = rows.min(row + ROWS_AT_ONCE);
-            let have = self.read_rows(&columns, &[], row, end - row).await;
+            let have = self.rows.read_rows(&columns, &[], row, end - row).await;
             while next_header < end {
                 let block = next_header.checked_sub(row).and_then(|r| have.block(0, r));
-                let header = match block.and_then(|block| self.header_in(&columns, next_header, block)) {
+                let header = match block.and_then(|block| self.rows.header_in(&columns, next_header, block)) {
                     Some(header) => Some(header),
-                    None => self.read_header(&columns, next_header).await,
+                    None => self.rows.read_header(&columns, next_header).await,
                 };
-                self.writable()?;
+                self.members.writable()?;
                 match header {
                     Some(header) => {
                         expect(&mut expected, &header);
@@ -97,8 +114,8 @@ impl Core {
                 }
             }
             drop(pin);
-            let here = (0..columns.scheme.width()).filter(|c| self.slot_seat(&columns, *c).is_some()).count();
-            self.scrub_pause(u64::from(end - row) * (here * BLOCK_BYTES) as u64, begun).await;
+            let here = (0..columns.scheme.width()).filter(|c| self.rows.slot_seat(&columns, *c).is_some()).count();
+            self.course.scrub_pause(u64::from(end - row) * (here * BLOCK_BYTES) as u64, begun).await;
             expected = expected.split_off(&(end, 0));
             row = end;
         }
@@ -117,8 +134,8 @@ impl Core {
     /// The next row at which a record begins.
     async fn next_header(&self, columns: &Columns, from: u32, rows: u32) -> Result<u32, Fault> {
         for row in from..rows {
-            self.writable()?;
-            if self.read_header(columns, row).await.is_some() {
+            self.members.writable()?;
+            if self.rows.read_header(columns, row).await.is_some() {
                 return Ok(row);
             }
         }
@@ -126,9 +143,9 @@ impl Core {
     }
 
     fn header_lost(&self, columns: &Columns, row: u32) {
-        if let Some((seat, zone)) = self.slot_seat(columns, 0) {
+        if let Some((seat, zone)) = self.rows.slot_seat(columns, 0) {
             let text = at(&seat, zone, columns.id, row, "record header");
-            self.scrub_found(&seat, &text, Outcome::Lost);
+            self.course.scrub_found(&seat, &text, Outcome::Lost);
         }
     }
 
@@ -146,7 +163,7 @@ impl Core {
         let copies = matches!(columns.scheme, Scheme::Copies { .. });
         for c in 0..width {
             let Some(block) = have.block(c, r) else {
-                if self.slot_seat(columns, c).is_some() {
+                if self.rows.slot_seat(columns, c).is_some() {
                     return false;
                 }
                 continue;
@@ -182,8 +199,8 @@ impl Core {
     /// entry where it is live.
     async fn mend_row(self: &Rc<Self>, columns: &Columns, expected: &Expectations, row: u32) -> Result<(), Fault> {
         let (k, width) = (columns.scheme.k(), columns.scheme.width());
-        let have = self.read_rows(columns, &[], row, 1).await;
-        self.writable()?;
+        let have = self.rows.read_rows(columns, &[], row, 1).await;
+        self.members.writable()?;
         let of = |c: usize| expected.get(&(row, c));
         if (0..k).any(|c| of(c).is_none()) {
             self.row_unknown(columns, &have, row);
@@ -196,14 +213,14 @@ impl Core {
         };
         let right: Vec<Option<Buf>> =
             (0..width).map(|c| have.block(c, 0).filter(|b| ok(c, b)).map(Buf::from_slice)).collect();
-        let made: Vec<Option<Buf>> = match self.whole_row(columns, right, &ok) {
+        let made: Vec<Option<Buf>> = match self.rows.whole_row(columns, right, &ok) {
             Some(whole) => whole.into_iter().map(Some).collect(),
             None => {
                 let mut made = Vec::with_capacity(width);
                 for c in 0..k {
                     made.push(match have.block(c, 0).filter(|b| ok(c, b)) {
                         Some(block) => Some(Buf::from_slice(block)),
-                        None => self.recover_block(columns, c, row, |b| ok(c, b)).await,
+                        None => self.rows.recover_block(columns, c, row, |b| ok(c, b)).await,
                     });
                 }
                 for c in k..width {
@@ -214,27 +231,31 @@ impl Core {
             }
         };
         for (c, block) in made.into_iter().enumerate() {
-            let Some((seat, zone)) = self.slot_seat(columns, c) else { continue };
+            let Some((seat, zone)) = self.rows.slot_seat(columns, c) else { continue };
             let there = have.block(c, 0);
             let what = if c < k { of(c).map_or("block", |e| e.what.word()) } else { "redundancy" };
             match block {
                 Some(block) if there != Some(&block[..]) => {
                     let wrong = if there.is_some() { "is not what was written" } else { "cannot be read" };
                     if there.is_some() {
-                        add(&seat.counters.mismatches, 1);
+                        seat.counters.mismatches.add(1);
                     }
                     let held = self.write_back_checked(columns, c, row, block.freeze()).await;
-                    self.writable()?;
+                    self.members.writable()?;
                     let Some(held) = held else { continue };
                     if held == Outcome::NotHeld {
-                        self.jobs.scrub.failing.borrow_mut().insert(columns.id);
+                        self.course.failing.borrow_mut().insert(columns.id);
                     }
-                    self.scrub_found(&seat, &format!("{} {wrong}", at(&seat, zone, columns.id, row, what)), held);
+                    self.course.scrub_found(
+                        &seat,
+                        &format!("{} {wrong}", at(&seat, zone, columns.id, row, what)),
+                        held,
+                    );
                 }
                 Some(_) => {}
                 None if c < k => {
-                    self.writable()?;
-                    self.scrub_found(&seat, &at(&seat, zone, columns.id, row, what), Outcome::Lost);
+                    self.members.writable()?;
+                    self.course.scrub_found(&seat, &at(&seat, zone, columns.id, row, what), Outcome::Lost);
                     if let Some(e) = of(c) {
                         self.mark_bad(columns, c, row, *e).await?;
                     }
@@ -249,10 +270,10 @@ impl Core {
     fn row_unknown(&self, columns: &Columns, have: &Rows, row: u32) {
         for c in 0..columns.scheme.width() {
             if have.block(c, 0).is_none()
-                && let Some((seat, zone)) = self.slot_seat(columns, c)
+                && let Some((seat, zone)) = self.rows.slot_seat(columns, c)
             {
                 let text = format!("{} cannot be read", at(&seat, zone, columns.id, row, "block"));
-                self.scrub_found(&seat, &text, Outcome::Lost);
+                self.course.scrub_found(&seat, &text, Outcome::Lost);
             }
         }
     }
@@ -261,7 +282,7 @@ impl Core {
     /// went.
     async fn write_back_checked(&self, columns: &Columns, column: usize, row: u32, block: Bytes) -> Option<Outcome> {
         for _ in 0..WRITES_MAX {
-            let written = self.write_back(columns, column, row, block.clone()).await;
+            let written = self.rows.write_back(columns, column, row, block.clone()).await;
             if written.is_none() && planted(Canary::GivenBackNotHeld) {
                 return Some(Outcome::NotHeld);
             }
@@ -272,9 +293,9 @@ impl Core {
                 Err(_) => continue,
             }
             let unasked = planted(Canary::ScrubBelievesWrites);
-            let read = if unasked { None } else { self.read_column(columns, column, row, 1).await };
+            let read = if unasked { None } else { self.rows.read_column(columns, column, row, 1).await };
             if unasked || read.as_deref() == Some(&block[..]) {
-                add(&self.ctx.figures.repaired_blocks, 1);
+                self.ctx.figures.repaired_blocks.add(1);
                 return Some(Outcome::Repaired);
             }
         }
@@ -288,14 +309,14 @@ impl Core {
         }
         let place = Place { pba: pba(columns.id, column, row, self.ctx.shape.zone_blocks), crc: e.crc };
         let marked = match e.what {
-            What::Block(volume, lba) => self.mark_if_lost((volume, lba, place)).await,
+            What::Block(volume, lba) => self.cleaner.mark_if_lost((volume, lba, place)).await,
             // The merge finds out what it can no longer say.
             What::Node(volume, lba, level) => {
-                self.touch(volume, lba, level, place.pba).await.map(|_| self.want_checkpoint())
+                self.surveyor.touch(volume, lba, level, place.pba).await.map(|_| self.ctx.want_checkpoint())
             }
             What::Header | What::Padding => Ok(()),
         };
-        self.writable()?;
+        self.members.writable()?;
         // A map that cannot be read is found by itself.
         marked.or(Ok(()))
     }

@@ -11,28 +11,43 @@ use base::{BLOCK_BYTES, MemberLba};
 use ondisk::{Generation, Label, MemberState};
 use rt::{Buf, Bytes, IoError};
 
-use super::Outcome;
+use super::course::{Course, Outcome};
 use crate::canary::{Canary, planted};
-use crate::core::Core;
-use crate::ctx::figures::add;
+use crate::ctx::Context;
 use crate::fault::Fault;
+use crate::generation::Generations;
+use crate::health::Health;
+use crate::in_effect::InEffect;
+use crate::label::Labels;
+use crate::member::Members;
 use crate::member::seat::Seat;
 
-impl Core {
+/// Reads the system areas.
+pub(super) struct SystemScrub {
+    pub(super) ctx: Rc<Context>,
+    pub(super) members: Rc<Members>,
+    pub(super) system: Rc<InEffect>,
+    pub(super) health: Rc<Health>,
+    pub(super) labels: Rc<Labels>,
+    pub(super) generations: Rc<Generations>,
+    pub(super) course: Rc<Course>,
+}
+
+impl SystemScrub {
     /// Reads every label and generation and puts right what is wrong.
-    pub(super) async fn scrub_system_areas(&self) -> Result<(), Fault> {
+    pub async fn scrub_system_areas(&self) -> Result<(), Fault> {
         if planted(Canary::ScrubSystemSkipped) {
             return Ok(());
         }
         let begun = self.ctx.rt.now();
         for seat in self.members.seats_in() {
             self.scrub_labels(&seat).await;
-            self.writable()?;
+            self.members.writable()?;
         }
         let (mut lost, mut read) = (false, 0);
         {
             let _turn = self.system.turn().await;
-            self.writable()?;
+            self.members.writable()?;
             let number = self.system.number();
             let before = self.system.predecessor();
             lost |= !self.scrub_slots(number, self.system.id(), &mut read).await?;
@@ -42,10 +57,10 @@ impl Core {
         }
         if lost {
             // What nobody has any more is written anew.
-            self.commit().await?;
-            self.commit().await?;
+            self.generations.commit().await?;
+            self.generations.commit().await?;
         }
-        self.scrub_pause(read, begun).await;
+        self.course.scrub_pause(read, begun).await;
         Ok(())
     }
 
@@ -54,14 +69,14 @@ impl Core {
         let mut wrong: Vec<(MemberLba, bool)> = Vec::new();
         for at in seat.layout.labels() {
             let (result, block) = seat.read(at, Buf::zeroed(BLOCK_BYTES)).await;
-            let ours = |l: &Label| *l == self.label_of(seat, l.array_name.clone());
+            let ours = |l: &Label| *l == self.labels.label_of(seat, l.array_name.clone());
             match Label::decode(&block).ok().filter(|l| result.is_ok() && ours(l)) {
                 Some(label) => right = Some(label),
                 None if matches!(result, Err(IoError::Gone)) => return,
                 None => wrong.push((at, result.is_ok())),
             }
         }
-        let label = right.unwrap_or_else(|| self.label_of(seat, self.ctx.name.clone()));
+        let label = right.unwrap_or_else(|| self.labels.label_of(seat, self.ctx.name.clone()));
         for (at, read) in wrong {
             let image = Buf::from_slice(&label.encode_at(at)).freeze();
             self.put_right(seat, at, image, "label", read).await;
@@ -75,7 +90,7 @@ impl Core {
         let mut whole: Option<(Generation, Bytes)> = None;
         for seat in self.members.seats_in() {
             let at = seat.layout.slot((number % 2) as usize);
-            let (result, image) = self.read_generation(&seat, at).await;
+            let (result, image) = self.generations.read_generation(&seat, at).await;
             if matches!(result, Err(IoError::Gone)) {
                 continue;
             }
@@ -90,7 +105,7 @@ impl Core {
             }
             images.push((seat, at, result.is_ok(), image));
         }
-        self.writable()?;
+        self.members.writable()?;
         let Some((g, bytes)) = whole else { return Ok(images.is_empty()) };
         for (seat, at, read, image) in images {
             let marked = g.members.get(usize::from(seat.id.0)).filter(|m| m.uuid == seat.uuid());
@@ -98,37 +113,37 @@ impl Core {
             if !has_it || (read && image.get(..bytes.len()) == Some(&bytes[..])) {
                 continue;
             }
-            if seat.holds_newest() && self.is_set_back(&seat).await {
+            if seat.holds_newest() && self.generations.is_set_back(&seat).await {
                 // Not the slot alone is old.
-                self.member_set_back(seat.id);
+                self.health.member_set_back(seat.id);
                 continue;
             }
-            if read && !self.may_overwrite(&image) {
-                self.freeze("another Ashlar wrote to the drives");
-                return Err(self.frozen_by());
+            if read && !self.generations.may_overwrite(&image) {
+                self.health.freeze("another Ashlar wrote to the drives");
+                return Err(self.members.frozen_by());
             }
             self.put_right(&seat, at, bytes.clone(), "generation", read).await;
-            self.writable()?;
+            self.members.writable()?;
         }
         Ok(true)
     }
 
     async fn put_right(&self, seat: &Rc<Seat>, at: MemberLba, image: Bytes, what: &str, read: bool) {
         if read {
-            add(&seat.counters.mismatches, 1);
+            seat.counters.mismatches.add(1);
         }
         let len = image.len();
-        let written = self.write_to(seat, at, vec![image.clone()]).await;
+        let written = self.health.write_to(seat, at, vec![image.clone()]).await;
         let (result, back) = seat.read(at, Buf::zeroed(len)).await;
-        if self.writable().is_err() {
+        if self.members.writable().is_err() {
             return;
         }
         let held = written.is_ok() && result.is_ok() && back[..] == image[..];
         let outcome = if held { Outcome::Repaired } else { Outcome::NotHeld };
         if held {
-            add(&self.ctx.figures.repaired_blocks, 1);
+            self.ctx.figures.repaired_blocks.add(1);
         }
         let wrong = if read { "is not what was written" } else { "cannot be read" };
-        self.scrub_found(seat, &format!("{what} at byte {} {wrong}", at.byte_offset()), outcome);
+        self.course.scrub_found(seat, &format!("{what} at byte {} {wrong}", at.byte_offset()), outcome);
     }
 }

@@ -1,0 +1,4 @@
+//! Tests that look into the rooms of an array.
+
+mod rebuild;
+mod refused;

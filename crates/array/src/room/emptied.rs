@@ -1,0 +1,62 @@
+//! What was emptied and comes back, and zones that are freed.
+
+use std::rc::Rc;
+
+use super::{Room, SHARE};
+use crate::member::seat::Seat;
+use crate::space::choose::choose;
+use crate::space::segment::{Hold, Life, Seg};
+use crate::space::segments::Table;
+
+impl Room {
+    /// Whether there is room for another segment: else those that are open and hold something stay so, and make it.
+    pub fn another_can_be_had(&self, table: &Table) -> bool {
+        let spare = |s: &Seg| s.is_spare();
+        table.segments.values().any(spare)
+            || choose(&self.members.all(), self.ctx.shape.scheme, table.next, self.short()).is_some()
+    }
+
+    /// Freed zones that nobody looks at any more: deallocated on their drives, then free.
+    pub async fn keep_zones(self: Rc<Self>) {
+        loop {
+            self.pins.some_free(|| self.ctx.over()).await;
+            if self.ctx.over() {
+                return;
+            }
+            let zones = self.pins.take_free();
+            let count = zones.len() as i64;
+            let free = |(seat, zone): (Rc<Seat>, u32)| async move {
+                let n = base::BlockCount(u64::from(seat.layout.zone_blocks));
+                seat.deallocate(seat.layout.zone_row(zone, 0), n).await;
+                seat.give_zone(zone);
+            };
+            futures::future::join_all(zones.into_iter().map(free)).await;
+            self.zones_on_their_way(-count);
+            self.room_changed();
+        }
+    }
+
+    /// Whether a batch of emptied segments waits to be given back.
+    pub fn enough_emptied(&self, vacated: bool) -> bool {
+        let ladder = self.rungs();
+        // While a checkpoint writes its nodes, hosts and moves write about as much each.
+        let scarce = self.room_left() <= ladder.stop_floor + 3 * ladder.nodes.ceil() as u64;
+        let enough = if scarce { ladder.batch / 4 } else { ladder.batch };
+        let waiting = self.emptied_waiting(vacated);
+        waiting > 0 && waiting >= enough as i64 * SHARE
+    }
+
+    /// Segments that wait to be given back, in thousandths: vacated ones by the next generation; others, emptied since the last
+    /// memtable was frozen, by the next checkpoint.
+    pub fn emptied_waiting(&self, vacated: bool) -> i64 {
+        let table = self.segments.read();
+        let worth = self.zones_worth();
+        let emptied = |s: &Seg| match s.life {
+            Life::Spare | Life::Open | Life::Sealed | Life::Emptying(_) => false,
+            Life::Emptied { frozen } => !vacated && frozen == self.memory.freezes(),
+            Life::Vacated { .. } => vacated,
+        };
+        let waits = |s: &&Seg| s.hold == Hold::Free && emptied(s);
+        table.segments.values().filter(waits).map(|s| worth.of(s)).sum()
+    }
+}
