@@ -200,6 +200,15 @@ impl Model {
         Ok(())
     }
 
+    /// Whether what `found` was settled with may be what this volume held: it lacks nothing that counts by now.
+    pub fn had(&self, found: &Model, mode: Mode) -> Result<(), String> {
+        for (i, history) in found.sectors.iter().enumerate() {
+            let id = history.last().expect("a sector that was settled holds what was found").id;
+            self.judge(i, &found.contents(id, i), mode)?;
+        }
+        Ok(())
+    }
+
     /// It has this many bytes now; what is new are zeros.
     pub fn grow(&mut self, bytes: u64) {
         let zeros = Write { id: 0, began: 0, ended: Some(0), acknowledged: true, durable: true };
@@ -229,6 +238,21 @@ mod tests {
         let since = m.now();
         m.flushed(since);
         assert!(m.check(0, &zeros, Mode::PowerCut).is_err());
+    }
+
+    #[test]
+    fn what_was_found_has_what_is_acknowledged_later() {
+        let mut m = Model::new(1024);
+        let early = m.begin(0..1, true);
+        let mut found = m.clone();
+        let sectors = [Bytes::from_slice(&m.contents(early, 0)), Bytes::from_slice(&[0; SECTOR])];
+        found.settle(&sectors, Mode::Killed).unwrap();
+        m.end(early, 0..1, true, false);
+        assert!(m.had(&found, Mode::Killed).is_ok());
+        let late = m.begin(1..2, true);
+        assert!(m.had(&found, Mode::Killed).is_ok());
+        m.end(late, 1..2, true, false);
+        assert!(m.had(&found, Mode::Killed).is_err());
     }
 
     #[test]

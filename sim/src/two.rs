@@ -4,8 +4,15 @@
 //! that gets no turns: then its clock jumps. Its drives go on meanwhile with what it had asked them for.
 //!
 //! Laws: a second server is refused while the first goes on, unless it takes the array over; once the second has the array,
-//! nothing that the first was asked is acknowledged any more, and nothing that the second reads is changed by it; what either
-//! acknowledged while it had the array is there; a check finds nothing.
+//! nothing that it reads is changed by the first, and nothing that the first acknowledges is missing from what it found; without
+//! reservations the first acknowledges nothing at all any more; what either acknowledged while it had the array is there; a check
+//! finds nothing.
+//!
+//! Why not "nothing at all" with reservations, too: there the second need not wait until the first must have looked, since the
+//! drives themselves refuse the first from then on. What they did for it before, and what it hears of when it goes on, it
+//! acknowledges: the second has it, as if the first had died at that instant and its answer had been long on the way to the host.
+//! No server can do without that, since it may stand still between its last look and its answer. Without reservations drives
+//! refuse nobody, so what they do may come after the second has read them: there the wait is what the law relies on.
 
 use std::pin::pin;
 use std::rc::Rc;
@@ -292,6 +299,7 @@ impl Two<'_> {
         seconds
             .compare(&second.rt, &second.array, Mode::Killed)
             .map_err(|e| format!("after the second took it: {e}"))?;
+        let found = seconds.fork();
         second.set_to_work(&seconds, dice.random_range(1..5), dice);
         let mut asleep = still.map(|stood| (stood, dice.random_range(0..400)));
         for turn in 0..800 {
@@ -305,7 +313,10 @@ impl Two<'_> {
                 None => first.pass(1),
             }
         }
-        if self::acknowledged(volumes) != acknowledged {
+        volumes
+            .were_in(&found, Mode::Killed)
+            .map_err(|e| format!("the first acknowledged what the second did not find: {e}"))?;
+        if !self.reservable && self::acknowledged(volumes) != acknowledged {
             return Err("the first acknowledged a change after the second had the array".to_owned());
         }
         let state = first.array.status().state;

@@ -87,6 +87,15 @@ impl Volumes {
         let unknown = live.find(|v| self.all.iter().all(|held| held.name != v.name));
         unknown.map_or(Ok(()), |v| Err(format!("nobody made volume {}", v.name)))
     }
+
+    /// Whether volumes that were just compared with an array had all that counts by now.
+    pub fn were_in(&self, found: &Volumes, mode: Mode) -> Result<(), String> {
+        for (held, found) in self.all.iter().zip(&found.all) {
+            let had = held.model.borrow().had(&found.model.borrow(), mode);
+            had.map_err(|e| format!("volume {}: {e}", held.name))?;
+        }
+        Ok(())
+    }
 }
 
 fn size(volume: &Volume, held: &Held, fate: Fate) -> Result<(), String> {

@@ -26,6 +26,7 @@ mod service;
 mod silent;
 mod sizes;
 mod space;
+mod taken;
 mod whole;
 mod whole_drives;
 mod whole_finish;
@@ -252,6 +253,7 @@ rules! {
     owner::who_is_taken_over_stops [MarkIgnored]
     owner::who_stood_still_looks_before_it_writes [MarkIgnored]
     owner::what_was_asked_before_a_standstill_is_not_acknowledged [StaleAcked]
+    taken::what_landed_before_a_preemption_is_there []
     owner::whoever_sees_fewer_drives_finds_a_mark [TwoMarks]
     owner::a_drive_that_cannot_be_marked_keeps_nobody_out [OldMarkLives]
     owner::a_drive_that_is_back_carries_the_owners_mark []

@@ -17,31 +17,33 @@ use super::world::{World, data, read};
 /// One turn of each machine.
 const TURN: Duration = Duration::from_millis(10);
 
-const RESERVE: OpenHow = how(OwnerHow { reserve: true, ..OwnerHow::PLAIN });
+pub const RESERVE: OpenHow = how(OwnerHow { reserve: true, ..OwnerHow::PLAIN });
 const TAKE: OpenHow = how(OwnerHow { take_over: true, ..OwnerHow::PLAIN });
-const TAKE_RESERVED: OpenHow = how(OwnerHow { take_over: true, reserve: true, carried: None });
+pub const TAKE_RESERVED: OpenHow = how(OwnerHow { take_over: true, reserve: true, carried: None });
 
 const fn how(owner: OwnerHow) -> OpenHow {
     OpenHow { degraded: false, owner, ..super::world::DEGRADED }
 }
 
 /// Three drives that several machines reach.
-fn shared(reservable: bool) -> World {
+pub fn shared(reservable: bool) -> World {
     let params =
         DiskParams { bytes: 48 << 20, volatile_cache: false, shared: true, reservable, ..DiskParams::default() };
     World::of(3, params)
 }
 
 /// A server: its runtime, and once it is open its volume.
-struct Server {
-    rt: Rt,
+pub struct Server {
+    /// On a machine of its own.
+    pub rt: Rt,
     array: Array,
-    v: Volume,
+    /// The volume.
+    pub v: Volume,
 }
 
 impl Server {
     /// Opens, while the others do what they do.
-    fn open(world: &World, seed: u64, machine: u64, how: OpenHow, others: &[&Server]) -> Result<Server, Refused> {
+    pub fn open(world: &World, seed: u64, machine: u64, how: OpenHow, others: &[&Server]) -> Result<Server, Refused> {
         let rt = Rt::modelled_on(seed, Duration::ZERO, machine);
         let mut opening = Box::pin(Array::open(&rt, World::drives(&rt, &world.disks), how));
         loop {
@@ -57,15 +59,15 @@ impl Server {
         }
     }
 
-    fn pass(&self, time: Duration) {
+    pub fn pass(&self, time: Duration) {
         self.rt.block_on(self.rt.sleep(time));
     }
 
-    fn write(&self, lba: u64, tag: u8) -> Result<(), Fault> {
+    pub fn write(&self, lba: u64, tag: u8) -> Result<(), Fault> {
         self.rt.block_on(self.v.write(lba * 4096, data(tag, 1), false))
     }
 
-    fn is(&self, lba: u64, tag: u8) -> bool {
+    pub fn is(&self, lba: u64, tag: u8) -> bool {
         read(&self.rt, &self.v, lba, 1) == Ok(vec![tag; 4096])
     }
 
@@ -76,14 +78,14 @@ impl Server {
     }
 
     /// The process dies.
-    fn kill(self, world: &World) {
+    pub fn kill(self, world: &World) {
         drop((self.array, self.v));
         self.rt.end();
         world.disks.iter().for_each(|d| d.crash(1));
     }
 
     /// What must be so once another server has the array.
-    fn has_stopped(&self) {
+    pub fn has_stopped(&self) {
         assert_eq!(self.array.status().state, ArrayState::Frozen);
         assert_eq!(self.write(3, 9), Err(Fault::TakenOver));
         assert_eq!(read(&self.rt, &self.v, 0, 1), Err(Fault::TakenOver));
