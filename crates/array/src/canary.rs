@@ -310,6 +310,9 @@ canaries! {
     OldMarkLives,
     /// Who had a drive by the same host identity counts as shut out.
     SameHostFenced,
+    /// Who takes over drives that can be reserved goes on before the other has looked at the marks: that one answers reads with what
+    /// was there before.
+    ReadsOutlast,
     /// A missing drive that is failed by command stays missing.
     MissingNotFailed,
     /// An owner looks at two of its marks, whoever may see others.

@@ -30,7 +30,9 @@ pub(super) async fn claim(admitted: &Admitted, known: &Known, take_over: bool) -
     }
     let quick = rt.now() - known.since <= QUICK;
     let wait = match () {
-        () if fenced => Duration::ZERO,
+        // Drives that are reserved refuse the other's writes at once. What it reads it answers until it has looked at the marks.
+        () if fenced && (known.nobody || !take_over || planted(Canary::ReadsOutlast)) => Duration::ZERO,
+        () if fenced => SETTLE,
         () if known.nobody && quick => QUICK,
         () if take_over => TAKE_OVER,
         () => SETTLE,

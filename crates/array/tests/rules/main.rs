@@ -254,6 +254,7 @@ rules! {
     owner::who_stood_still_looks_before_it_writes [MarkIgnored]
     owner::what_was_asked_before_a_standstill_is_not_acknowledged [StaleAcked]
     taken::what_landed_before_a_preemption_is_there []
+    taken::who_is_taken_over_reads_nothing_old [ReadsOutlast]
     owner::whoever_sees_fewer_drives_finds_a_mark [TwoMarks]
     owner::a_drive_that_cannot_be_marked_keeps_nobody_out [OldMarkLives]
     owner::a_drive_that_is_back_carries_the_owners_mark []

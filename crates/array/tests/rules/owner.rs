@@ -18,7 +18,7 @@ use super::world::{World, data, read};
 const TURN: Duration = Duration::from_millis(10);
 
 pub const RESERVE: OpenHow = how(OwnerHow { reserve: true, ..OwnerHow::PLAIN });
-const TAKE: OpenHow = how(OwnerHow { take_over: true, ..OwnerHow::PLAIN });
+pub const TAKE: OpenHow = how(OwnerHow { take_over: true, ..OwnerHow::PLAIN });
 pub const TAKE_RESERVED: OpenHow = how(OwnerHow { take_over: true, reserve: true, carried: None });
 
 const fn how(owner: OwnerHow) -> OpenHow {
@@ -541,6 +541,8 @@ pub fn the_same_host_identity_is_not_shut_out() {
     a.write(0, 1).unwrap();
     a.pass(Duration::from_millis(500));
     let b = Server::open(&world, 2, 0, TAKE_RESERVED, &[&a]).unwrap();
+    let took = Duration::from_nanos(b.rt.now().0);
+    assert!(took >= TAKE_OVER, "it waits as where nothing is reserved: {took:?}");
     for i in 0..100 {
         b.write(400 + i, 3).unwrap();
         assert!(a.write(100 + i, 2).is_err(), "the first acknowledged after the second had the array");

@@ -6,7 +6,7 @@ use array::Fault;
 use array::owner::FRESH;
 use ondisk::Level;
 
-use super::owner::{RESERVE, Server, TAKE_RESERVED, shared};
+use super::owner::{RESERVE, Server, TAKE, TAKE_RESERVED, shared};
 use super::world::data;
 
 /// Who takes reserved drives over waits for no look of the first. A write that they did before is there, also where the first
@@ -29,4 +29,20 @@ pub fn what_landed_before_a_preemption_is_there() {
     assert!(b.is(0, 3) && b.is(1, 0));
     a.has_stopped();
     a.kill(&world);
+}
+
+/// A server whose hosts only read is taken over while it runs: once the next one has the array, it answers none of them.
+pub fn who_is_taken_over_reads_nothing_old() {
+    for (reserve, take) in [(true, TAKE_RESERVED), (false, TAKE)] {
+        let world = shared(reserve);
+        world.create(Level::Raid5);
+        let a = Server::open(&world, 1, 0, RESERVE, &[]).unwrap();
+        a.write(0, 1).unwrap();
+        a.pass(Duration::from_millis(500));
+        let b = Server::open(&world, 2, 1, take, &[&a]).unwrap();
+        b.write(0, 2).unwrap();
+        assert_eq!(a.rt.block_on(a.v.read(0, 4096)).map(drop), Err(Fault::TakenOver), "it read what is old");
+        a.has_stopped();
+        a.kill(&world);
+    }
 }
