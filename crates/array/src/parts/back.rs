@@ -17,7 +17,7 @@ impl Whole {
     /// Whether a drive is missing somewhere, and nothing has its place.
     ///
     /// # Errors
-    /// When the rooms of a part has ended.
+    /// When the core of a part has ended.
     pub async fn lacks_drives(&self) -> Result<bool, Fault> {
         Ok(self.all(|array| async move { array.is_writable() && !array.missing().is_empty() }).await?.contains(&true))
     }
@@ -25,7 +25,7 @@ impl Whole {
     /// Gives up the handles on drives that are missing, so that they can be opened anew; what these are called.
     ///
     /// # Errors
-    /// When the rooms of a part has ended.
+    /// When the core of a part has ended.
     pub async fn let_go_of_missing(&self) -> Result<Vec<String>, Fault> {
         Ok(self.all(|array| async move { array.let_go_of_missing() }).await?.concat())
     }
@@ -33,7 +33,7 @@ impl Whole {
     /// Lets go of drives that have failed, were replaced or retired; the paths of the drives that some part has open still.
     ///
     /// # Errors
-    /// When the rooms of a part has ended.
+    /// When the core of a part has ended.
     pub async fn let_go_of_former(&self) -> Result<Vec<String>, Fault> {
         Ok(self.all(|array| async move { array.let_go_of_former() }).await?.concat())
     }
@@ -79,7 +79,7 @@ impl Part {
             return array.comes_back(slice).await;
         }
         let sent = slice.to_send().map_err(|error| {
-            let why = format!("it cannot be used on another rooms: {error}");
+            let why = format!("it cannot be used on another core: {error}");
             Refused::new(RefusedCode::Io, format!("drive {}", slice.info().name), why, "Try again")
         })?;
         self.ask(move |array: Array| async move {

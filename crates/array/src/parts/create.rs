@@ -30,7 +30,7 @@ pub async fn create(rt: &Rt, drives: Vec<Drive>, spec: &CreateSpec, parts: u8) -
     create_by(rt, drives, spec, parts, async |job, slices| job.run(rt, slices).await).await
 }
 
-/// [`create`] of several parts, each of which `place` makes on the rooms that is to have it.
+/// [`create`] of several parts, each of which `place` makes on the core that is to have it.
 ///
 /// # Errors
 /// As [`create`].

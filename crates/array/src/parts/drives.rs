@@ -94,7 +94,7 @@ impl Whole {
     /// Whether some part has no redundancy left somewhere once it has lost a member that it may lose.
     ///
     /// # Errors
-    /// When there is no such member, or the rooms of a part has ended.
+    /// When there is no such member, or the core of a part has ended.
     pub async fn uses_up_redundancy(&self, seat: MemberId) -> Result<bool, Refused> {
         let mut any = false;
         for (part, seat) in self.each().zip(self.seats(seat).await?) {
@@ -117,7 +117,7 @@ impl Whole {
     /// Resolves when a member that leaves has left all parts, or stays in one after all; whether it has left.
     ///
     /// # Errors
-    /// When the rooms of a part has ended.
+    /// When the core of a part has ended.
     pub async fn drive_left(&self, seat: MemberId) -> Result<bool, Refused> {
         // One that has left the first part may be leaving others: there its seat is known by what it was.
         let mut left = true;
@@ -219,7 +219,7 @@ impl Whole {
     /// Resolves when no rebuild is running or about to in any part, or it is paused.
     ///
     /// # Errors
-    /// When the rooms of a part has ended.
+    /// When the core of a part has ended.
     pub async fn rebuild_done(&self) -> Result<(), Refused> {
         Ok(self.all(|array| async move { array.rebuild_done().await }).await.map(drop)?)
     }
@@ -253,7 +253,7 @@ impl Part {
         }
         let sent = slice.to_send().map_err(|error| {
             let (what, why) =
-                (format!("drive {}", slice.info().name), format!("it cannot be used on another rooms: {error}"));
+                (format!("drive {}", slice.info().name), format!("it cannot be used on another core: {error}"));
             Refused::new(RefusedCode::Io, what, why, "Try again")
         })?;
         let arrives = move |array: Array| async move {

@@ -36,7 +36,7 @@ impl Whole {
     /// whole ones, also those that only the first part has. What a part refused, as sentences.
     ///
     /// # Errors
-    /// When the rooms of a part has ended.
+    /// When the core of a part has ended.
     pub async fn finish(&self, drives: &[Drive]) -> Result<Vec<String>, Refused> {
         let mut refusals = vec![];
         if !self.first.is_writable() || planted(Canary::PartsUnfinished) {

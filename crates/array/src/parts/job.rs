@@ -1,4 +1,4 @@
-//! What has to be done to have a part: it is made or opened, on the rooms that has it from then on.
+//! What has to be done to have a part: it is made or opened, on the core that has it from then on.
 
 use base::ArrayUuid;
 use ondisk::PartOf;

@@ -24,7 +24,7 @@ impl Whole {
     /// it; the next call sees what is then.
     ///
     /// # Errors
-    /// When the rooms of a part has ended.
+    /// When the core of a part has ended.
     pub async fn share_losses(&self, before: &mut Roster) -> Result<(), Refused> {
         if self.others().is_empty() || planted(Canary::LossKeptToPart) {
             return Ok(());

@@ -2,8 +2,8 @@
 //! parts may be on cores of their own, and know nothing of each other.
 //!
 //! ```text
-//!   Whole ---- part 0, on this rooms: what counts
-//!         ---- part 1 ... : here, or asked by letters (part.rs)
+//!   Whole ---- part 0, on this core: what counts
+//!         ---- part 1 ... : here, or asked by messages (part.rs)
 //!
 //!           part 0        part 1        part 2
 //! drive 0   |L ..... L|   |L ..... L|   |L ....... L|      L: label; the drive's first and last block are labels
@@ -92,7 +92,7 @@ impl Whole {
         1 + self.others.len() as u64
     }
 
-    /// The first part, on this rooms.
+    /// The first part, on this core.
     #[must_use]
     pub fn first(&self) -> &Array {
         &self.first
@@ -119,7 +119,7 @@ impl Whole {
     /// The array, now.
     ///
     /// # Errors
-    /// When the rooms of a part has ended.
+    /// When the core of a part has ended.
     pub async fn status(&self) -> Result<Status, Fault> {
         let mut status = status::merged(self.all(|array| async move { array.status() }).await?);
         status.volumes.iter_mut().for_each(|volume| volume.bytes *= self.count());
@@ -129,7 +129,7 @@ impl Whole {
     /// Counters, now.
     ///
     /// # Errors
-    /// When the rooms of a part has ended.
+    /// When the core of a part has ended.
     pub async fn iostat(&self) -> Result<Iostat, Fault> {
         let mut iostat = status::counted(self.all(|array| async move { array.iostat() }).await?);
         iostat.volumes.iter_mut().for_each(|volume| volume.bytes *= self.count());
@@ -139,7 +139,7 @@ impl Whole {
     /// The state of each part, the first one's first.
     ///
     /// # Errors
-    /// When the rooms of a part has ended.
+    /// When the core of a part has ended.
     pub async fn states(&self) -> Result<Vec<ArrayState>, Fault> {
         self.all(|array| async move { array.state() }).await
     }
@@ -155,7 +155,7 @@ impl Whole {
     /// What opening each part did.
     ///
     /// # Errors
-    /// When the rooms of a part has ended.
+    /// When the core of a part has ended.
     pub async fn recoveries(&self) -> Result<Vec<RecoveryReport>, Fault> {
         self.all(|array| async move { array.recovery() }).await
     }
@@ -178,7 +178,7 @@ impl Whole {
     /// as [`crate::owner::OwnerHow`] says. Whether they are.
     ///
     /// # Errors
-    /// When the rooms of a part has ended.
+    /// When the core of a part has ended.
     pub async fn reserve(&self) -> Result<bool, Fault> {
         let Some(key) = self.first.reserve().await else { return Ok(false) };
         self.all(move |array| async move { array.reserved_by(key).await }).await?;
@@ -206,7 +206,7 @@ impl Whole {
     /// Ends the scrub under way; false when there is none.
     ///
     /// # Errors
-    /// When the rooms of a part has ended.
+    /// When the core of a part has ended.
     pub async fn scrub_stop(&self) -> Result<bool, Fault> {
         Ok(self.all(|array| async move { array.scrub_stop().await }).await?.contains(&true))
     }
@@ -224,7 +224,7 @@ impl Whole {
     /// Resolves when no scrub runs or is about to in any part.
     ///
     /// # Errors
-    /// When the rooms of a part has ended.
+    /// When the core of a part has ended.
     pub async fn scrub_done(&self) -> Result<(), Fault> {
         self.all(|array| async move { array.scrub_done().await }).await.map(drop)
     }

@@ -20,7 +20,7 @@ pub async fn open(rt: &Rt, drives: Vec<Drive>, how: OpenHow) -> Result<Vec<Array
     open_by(rt, drives, how, async |job, slices| job.run(rt, slices).await).await
 }
 
-/// [`open`], where `place` opens each part on the rooms that is to have it.
+/// [`open`], where `place` opens each part on the core that is to have it.
 ///
 /// # Errors
 /// As [`open`].

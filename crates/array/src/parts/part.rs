@@ -1,6 +1,6 @@
-//! A part of an array: on this rooms, or on another, where it is asked by letters.
+//! A part of an array: on this core, or on another, where it is asked by messages.
 //!
-//! Invariant: what was asked of another rooms is done to its end, also when nobody waits for the answer any more.
+//! Invariant: what was asked of another core is done to its end, also when nobody waits for the answer any more.
 //!
 //! Not here: threads; hosts' requests, which find their own way to a part.
 
@@ -20,13 +20,13 @@ type Letter = Box<dyn FnOnce(Array) -> LocalBoxFuture<'static, ()> + Send>;
 /// A part. Clones are handles on the same one.
 #[derive(Clone)]
 pub enum Part {
-    /// On this rooms.
+    /// On this core.
     Here(Array),
     /// On another.
     There(Asker),
 }
 
-/// The way to a part on another rooms.
+/// The way to a part on another core.
 #[derive(Clone)]
 pub struct Asker(MailSender<Letter>);
 
@@ -58,7 +58,7 @@ impl Part {
     /// What `verb` says of this part.
     ///
     /// # Errors
-    /// [`Fault::Closed`] when its rooms has ended.
+    /// [`Fault::Closed`] when its core has ended.
     pub async fn ask<T, F>(&self, verb: impl FnOnce(Array) -> F + Send + 'static) -> Result<T, Fault>
     where
         T: Send + 'static,
