@@ -3,7 +3,8 @@
 use std::rc::Rc;
 use std::time::Duration;
 
-use array::{ArrayState, OpenHow, RefusedCode, SeatState, Status};
+use api::{ArrayState, ArrayView, SeatState};
+use array::{OpenHow, RefusedCode};
 use ondisk::{Generation, MemberState};
 use rand::RngExt;
 use rt::model::Disk;
@@ -99,7 +100,7 @@ fn is_spare(disk: &Disk, g: Option<&Generation>) -> bool {
     seat.is_some_and(|m| m.state == MemberState::Spare)
 }
 
-fn in_reserve(status: &Status, disk: &Disk) -> bool {
+fn in_reserve(status: &ArrayView, disk: &Disk) -> bool {
     status.members.iter().any(|m| m.state == SeatState::Spare && m.drive_name == disk.name())
 }
 

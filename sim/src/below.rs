@@ -147,7 +147,7 @@ fn full_for_a_while(
             fill(disks, which, FullFor::Nothing);
             rt.block_on(rt.sleep(GOES_ON));
             let alarms = array.status().alarms;
-            if alarms.iter().any(|a| a.code == array::alarm::AlarmCode::NoRoomBelow) {
+            if alarms.iter().any(|a| a.code == api::AlarmCode::NoRoomBelow) {
                 return Err(format!("it does not go on: {alarms:?}"));
             }
             let refused = done.no_space.get();

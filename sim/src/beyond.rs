@@ -6,7 +6,8 @@ use std::pin::pin;
 use std::rc::Rc;
 use std::time::Duration;
 
-use array::{Array, ArrayState, Fault, OpenHow, RowPlace, SeatState};
+use api::{ArrayState, SeatState};
+use array::{Array, Fault, OpenHow, RowPlace};
 use base::{BLOCK_BYTES, BlockCount, MemberId, MemberLba};
 use futures::future::{Either, select};
 use ondisk::{Generation, Scheme, Segment};
@@ -71,10 +72,10 @@ pub fn rot(world: &mut World, volumes: &Volumes, report: &mut Report, rebuild: b
         report.refused += 1;
         return Ok(());
     }
-    let seats: Vec<(String, u16)> = right.status().members.iter().map(|m| (m.drive_name.clone(), m.seat)).collect();
+    let seats: Vec<(String, u16)> = right.status().members.iter().map(|m| (m.drive_name.clone(), m.member)).collect();
     // A drive whose labels or generations are spoilt is not there at all.
     let here = harmed.status().members;
-    let mut gone: BTreeSet<u16> = here.iter().filter(|m| m.state != SeatState::In).map(|m| m.seat).collect();
+    let mut gone: BTreeSet<u16> = here.iter().filter(|m| m.state != SeatState::In).map(|m| m.member).collect();
     let mut whole_again = false;
     if rebuild {
         let replaced = exchange(world, &rt, &harmed);
@@ -140,7 +141,7 @@ fn exchange(world: &mut World, rt: &Rt, array: &Array) -> Vec<u16> {
     let members = array.status().members;
     let mut gone = Vec::new();
     while gone.len() < world.plan.tolerates() {
-        let seat = members[world.dice.random_range(0..members.len())].seat;
+        let seat = members[world.dice.random_range(0..members.len())].member;
         let fresh = world.new_disk();
         if rt.block_on(array.drive_replace(MemberId(seat), Drive::modelled(rt, &fresh), false)).is_err() {
             break;
@@ -274,7 +275,7 @@ pub fn durable_header(world: &mut World, volumes: &Volumes) -> Result<(), String
     let place = |block: u64| rt.block_on(volume.locate(block * BLOCK)).ok().and_then(|l| l.data);
     let (Some(first), Some(second)) = (place(a), place(b)) else { return Ok(()) };
     let disk_of = |member: MemberId| {
-        let name = array.status().members.into_iter().find(|m| m.seat == member.0)?.drive_name;
+        let name = array.status().members.into_iter().find(|m| m.member == member.0)?.drive_name;
         disks.iter().position(|d| d.name() == name)
     };
     let spot = |row: &RowPlace| row.columns[row.column].and_then(|(m, at)| Some((disk_of(m)?, at)));

@@ -4,7 +4,8 @@
 use std::rc::Rc;
 use std::time::Duration;
 
-use array::{Array, ArrayState, SeatState};
+use api::{ArrayState, SeatState};
+use array::Array;
 use base::MemberId;
 use rand::RngExt;
 use rt::{Drive, Rt};
@@ -19,7 +20,7 @@ use crate::world::World;
 /// Sometimes a drive is disturbed.
 pub fn drives(world: &mut World, rt: &Rt, array: &Array) {
     let status = array.status();
-    let out: Vec<u16> = status.members.iter().filter(|m| m.state.is_out()).map(|m| m.seat).collect();
+    let out: Vec<u16> = status.members.iter().filter(|m| m.state.is_out()).map(|m| m.member).collect();
     let lost = world.disks.iter().filter(|d| !d.is_attached()).count();
     let optimal = status.state == ArrayState::Optimal && lost == 0;
     let may_lose = world.may_lose();
@@ -40,7 +41,7 @@ pub fn drives(world: &mut World, rt: &Rt, array: &Array) {
         2..=3 if world.plan.has(Kind::DriveReplaced) && !out.is_empty() => {
             let fresh = world.new_disk();
             let seat = MemberId(out[0]);
-            let old = status.members.iter().find(|m| m.seat == seat.0).map(|m| m.drive_name.clone());
+            let old = status.members.iter().find(|m| m.member == seat.0).map(|m| m.drive_name.clone());
             if rt.block_on(array.drive_replace(seat, Drive::modelled(rt, &fresh), false)).is_ok() {
                 world.counts.add(Kind::DriveReplaced, 1);
                 world.disks.retain(|d| Some(d.name().to_owned()) != old);
@@ -67,7 +68,7 @@ pub fn drives(world: &mut World, rt: &Rt, array: &Array) {
             let disk = &sound[world.dice.random_range(0..sound.len())];
             let seat = status.members.iter().find(|m| m.drive_name == disk.name() && m.state == SeatState::In);
             if let Some(member) = seat
-                && rt.block_on(array.drive_fail(MemberId(member.seat))).is_ok()
+                && rt.block_on(array.drive_fail(MemberId(member.member))).is_ok()
             {
                 world.counts.add(Kind::DriveFailed, 1);
             }

@@ -5,7 +5,8 @@
 use std::rc::Rc;
 use std::time::Duration;
 
-use array::{Array, ArrayState, Rate, SeatState, check};
+use api::{ArrayState, SeatState};
+use array::{Array, Rate, check};
 use base::{BlockCount, MemberId, SegmentId};
 use futures::future::select;
 use ondisk::{Member, MemberState};
@@ -55,7 +56,7 @@ impl Change {
     }
 
     fn seat(&self, array: &Array) -> Option<MemberId> {
-        array.status().members.iter().find(|m| m.drive_name == self.name()).map(|m| MemberId(m.seat))
+        array.status().members.iter().find(|m| m.drive_name == self.name()).map(|m| MemberId(m.member))
     }
 
     /// Whether the array knows of it.
@@ -346,7 +347,7 @@ fn come_to_rest(rt: &Rt, change: &Change, array: &Array) {
     let seat = change.seat(array);
     let over = async {
         array.rebuild_done().await;
-        let leaving = |m: &array::status::MemberStatus| m.state == SeatState::Leaving;
+        let leaving = |m: &api::MemberView| m.state == SeatState::Leaving;
         if let Some(seat) = seat.filter(|_| array.status().members.iter().any(leaving)) {
             array.drive_left(seat).await;
         }

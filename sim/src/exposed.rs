@@ -5,7 +5,8 @@
 use std::rc::Rc;
 use std::time::Duration;
 
-use array::{Array, ArrayState, SeatState, Status};
+use api::{ArrayState, ArrayView, SeatState};
+use array::Array;
 use base::MemberId;
 use rand::RngExt;
 use rand::seq::SliceRandom;
@@ -59,7 +60,7 @@ fn may_lose_one(array: &Array, disks: &[Disk]) -> bool {
     status.exposure.may_fail > disks.iter().filter(unnoticed).count()
 }
 
-fn takes_part(status: &Status, disk: &Disk) -> bool {
+fn takes_part(status: &ArrayView, disk: &Disk) -> bool {
     let is_in = |state: SeatState| matches!(state, SeatState::In | SeatState::Leaving);
     status.members.iter().any(|m| m.drive_name == disk.name() && is_in(m.state))
 }
@@ -74,7 +75,7 @@ fn lose_one(world: &mut World, rt: &Rt, array: &Array, disks: &[Disk]) {
         disks.iter().filter(|d| d.name() == member.drive_name).for_each(Disk::detach);
     } else {
         // It may be refused: a drive that is about to be found missing counts too.
-        let _refused = rt.block_on(array.drive_fail(MemberId(member.seat)));
+        let _refused = rt.block_on(array.drive_fail(MemberId(member.member)));
     }
 }
 

@@ -5,7 +5,8 @@ use std::cell::Cell;
 use std::rc::Rc;
 use std::time::Duration;
 
-use array::{Array, ArrayState, SeatState, limits};
+use api::{ArrayState, SeatState};
+use array::{Array, limits};
 use rand::RngExt;
 use rt::IoError;
 use rt::model::{Disk, Fault as DriveFault, Op, OpKind, Verdict};
@@ -236,7 +237,7 @@ pub fn comes_back_idle(world: &mut World, volumes: &Volumes, mode: Mode) -> Resu
     world.counts.add(Kind::ComesBackBusy, 1);
     disks[which].on_op(None);
     let with = handles[which].clone();
-    match rt.block_on(array.drive_replace(base::MemberId(seat.seat), with, true)) {
+    match rt.block_on(array.drive_replace(base::MemberId(seat.member), with, true)) {
         Err(_) => {}
         Ok(()) => return Err("it came back with requests in flight".to_owned()),
     }

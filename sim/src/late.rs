@@ -1,6 +1,6 @@
 //! A generation that lands on one drive when the process that wrote it has ended, and the next one is at work.
 
-use array::{ArrayState, SeatState, Status};
+use api::{ArrayState, ArrayView, SeatState};
 use ondisk::{Generation, Label, MemberState};
 use rand::RngExt;
 use rt::model::Disk;
@@ -55,10 +55,11 @@ pub fn generation(world: &mut World) -> Result<(), String> {
     let opened = open(&rt, &disks, DEGRADED);
     let array = opened.map_err(|e| format!("open: {e}"))?;
     let status = array.status();
-    let is_in = |status: &Status, seat: u16| status.members.iter().any(|m| m.seat == seat && m.state == SeatState::In);
-    let lost = before.members.iter().find(|m| is_in(&before, m.seat) && !is_in(&status, m.seat));
+    let is_in =
+        |status: &ArrayView, seat: u16| status.members.iter().any(|m| m.member == seat && m.state == SeatState::In);
+    let lost = before.members.iter().find(|m| is_in(&before, m.member) && !is_in(&status, m.member));
     if lost.is_some() || status.state == ArrayState::Frozen || array.volume("late").is_some() {
-        return Err(format!("after the next, seat {:?} lost: {:#?}", lost.map(|m| m.seat), status.events));
+        return Err(format!("after the next, seat {:?} lost: {:#?}", lost.map(|m| m.member), status.events));
     }
     Ok(())
 }

@@ -3,7 +3,8 @@
 use std::rc::Rc;
 use std::time::Duration;
 
-use array::{Array, ArrayState};
+use api::ArrayState;
+use array::Array;
 use base::{BLOCK_BYTES, BlockCount};
 use rand::{RngExt, SeedableRng};
 use rt::model::{Disk, LateWrites, Op, OpKind, Verdict};

@@ -5,7 +5,8 @@ use std::cell::Cell;
 use std::rc::Rc;
 use std::time::Duration;
 
-use array::{Array, CreateSpec, Fault, OpenHow, ScrubKind, Volume};
+use api::ScrubKind;
+use array::{Array, CreateSpec, Fault, OpenHow, Volume};
 use base::{BLOCK_BYTES, MemberLba};
 use ondisk::Level;
 use rand::RngExt;

@@ -8,8 +8,9 @@
 use std::rc::Rc;
 use std::time::Duration;
 
+use api::{ArrayState, SeatState};
 use array::whole::without_copies;
-use array::{Array, ArrayState, RefusedCode, SeatState};
+use array::{Array, RefusedCode};
 use base::{BlockCount, MemberId, MemberLba};
 use rand::RngExt;
 use rand::seq::SliceRandom;
@@ -218,7 +219,7 @@ pub fn in_use(world: &mut World, volumes: &Volumes, mode: Mode) -> Result<(), St
     }
     rt.block_on(rt.sleep(Duration::from_secs(15)));
     let name = disks[which].name();
-    let seat = array.status().members.iter().find(|m| m.drive_name == name).map(|m| (m.seat, m.state));
+    let seat = array.status().members.iter().find(|m| m.drive_name == name).map(|m| (m.member, m.state));
     if matches!(seat, None | Some((_, SeatState::Spare))) {
         // A spare holds no generation; or another has its place by now.
         return optimal_is_true(world, &array, &disks, &volumes).map(drop);

@@ -4,7 +4,8 @@ use std::cell::Cell;
 use std::rc::Rc;
 use std::time::Duration;
 
-use array::{Array, ArrayState, CreateSpec, OpenHow, Rate, ScrubKind};
+use api::{ArrayState, ScrubKind};
+use array::{Array, CreateSpec, OpenHow, Rate};
 use base::{BLOCK_BYTES, MemberId};
 use futures::future::select;
 use ondisk::{Generation, Level, MemberState};
@@ -140,7 +141,7 @@ pub fn given_back(world: &mut World) -> Result<(), String> {
     rt.block_on(array.scrub_done());
     disks[disk].on_op(None);
     let status = array.status();
-    let wrong = |run: &array::ScrubRun| run.found.iter().any(|f| f.not_held > 0 || f.lost > 0);
+    let wrong = |run: &api::ScrubRunView| run.found.iter().any(|f| f.not_held > 0 || f.lost > 0);
     if status.scrub.last.as_ref().is_some_and(wrong) {
         return Err(format!("what was given back counts as a place that does not hold: {:#?}", status.events));
     }

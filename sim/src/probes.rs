@@ -6,7 +6,8 @@ use std::pin::pin;
 use std::rc::Rc;
 use std::time::Duration;
 
-use array::{Array, ArrayState, CreateSpec, Fault, OpenHow, RefusedCode, SeatState, Status};
+use api::{ArrayState, ArrayView, SeatState};
+use array::{Array, CreateSpec, Fault, OpenHow, RefusedCode};
 use base::{BLOCK_BYTES, MemberId};
 use futures::future::{Either, select};
 use ondisk::{Level, Scheme};
@@ -26,7 +27,7 @@ use crate::world::{World, drives, labelled, open};
 pub const BLOCK: u64 = BLOCK_BYTES as u64;
 
 /// What copies of the drives say when they are opened.
-fn look(world: &mut World) -> Option<Status> {
+fn look(world: &mut World) -> Option<ArrayView> {
     let rt = world.rt();
     let disks = labelled(&rt, &world.forks());
     let status = open(&rt, &disks, DEGRADED).ok().map(|array| array.status());
@@ -265,7 +266,7 @@ pub fn loss_in_replace(world: &mut World, volumes: &Volumes, mode: Mode) -> Resu
     let replaced = world.dice.random_range(0..disks.len());
     let of = |name: &str| array.status().members.into_iter().find(|m| m.drive_name == name);
     // Somebody else may have taken its place for good.
-    let Some(seat) = of(disks[replaced].name()).map(|m| m.seat) else { return Ok(()) };
+    let Some(seat) = of(disks[replaced].name()).map(|m| m.member) else { return Ok(()) };
     let fresh = world.new_disk();
     fresh.set_fault(DriveFault::Slow { factor: 3000 });
     let (by, drive) = (array.clone(), Drive::modelled(&rt, &fresh));
@@ -335,7 +336,7 @@ pub fn close_in_rebuild(world: &mut World, volumes: &Volumes, mode: Mode) -> Res
     let array = open(&rt, &disks, DEGRADED).map_err(|e| e.to_string())?;
     volumes.compare(&rt, &array, mode)?;
     let fresh = world.new_disk();
-    let seat = MemberId(array.status().members[world.dice.random_range(0..array.status().members.len())].seat);
+    let seat = MemberId(array.status().members[world.dice.random_range(0..array.status().members.len())].member);
     if rt.block_on(array.drive_replace(seat, Drive::modelled(&rt, &fresh), false)).is_err() {
         return Ok(());
     }
@@ -374,7 +375,7 @@ pub fn close_in_rebuild(world: &mut World, volumes: &Volumes, mode: Mode) -> Res
 /// Without a rebuild, what is written after a loss survives the next one.
 pub fn loss_after_loss(world: &mut World, volumes: &Volumes) -> Result<(), String> {
     // A spare would take a lost one's place, and until the rebuild is done nothing is as it was.
-    let all_in = |s: &Status| s.members.iter().all(|m| m.state == SeatState::In);
+    let all_in = |s: &ArrayView| s.members.iter().all(|m| m.state == SeatState::In);
     let status =
         look(world).filter(|s| s.state == ArrayState::Optimal && s.members.len() == world.disks.len() && all_in(s));
     let parity = matches!(world.plan.level().scheme_of_width(world.disks.len()), Some(Scheme::Parity { .. }));
@@ -420,7 +421,7 @@ pub fn loss_after_loss(world: &mut World, volumes: &Volumes) -> Result<(), Strin
             Err(Fault::Medium | Fault::Frozen) if !still_mapped(&rt, &array, &held.name, block) => {}
             Err(other) => {
                 let place = rt.block_on(array.volume(&held.name).expect("it was there").locate(block * BLOCK));
-                let members = array.status().members.into_iter().map(|m| (m.seat, m.state)).collect::<Vec<_>>();
+                let members = array.status().members.into_iter().map(|m| (m.member, m.state)).collect::<Vec<_>>();
                 return Err(format!(
                     "block {block} does not survive: {other} ({place:?} {members:?} {:#?})",
                     array.status().events

@@ -4,7 +4,8 @@ use std::pin::pin;
 use std::rc::Rc;
 use std::time::Duration;
 
-use array::{Array, ArrayState, OpenHow, Refused, check};
+use api::ArrayState;
+use array::{Array, OpenHow, Refused, check};
 use futures::future::{Either, join_all, select};
 use rand::RngExt;
 use rt::Rt;

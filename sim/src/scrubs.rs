@@ -4,7 +4,8 @@ use std::collections::BTreeSet;
 use std::rc::Rc;
 use std::time::Duration;
 
-use array::{Array, ArrayState, Fault, ScrubKind, ScrubPlan, ScrubRun};
+use api::{ArrayState, ScrubKind, ScrubRunView};
+use array::{Array, Fault, ScrubPlan};
 use base::{BLOCK_BYTES, BlockCount, MemberLba};
 use ondisk::{Label, MemberState, Scheme, SegmentState};
 use rand::RngExt;
@@ -58,7 +59,7 @@ fn written(disks: &[Disk]) -> Vec<Written> {
 }
 
 /// Runs a scrub to its end.
-fn scrub(rt: &Rt, array: &Array, kind: ScrubKind) -> Result<ScrubRun, String> {
+fn scrub(rt: &Rt, array: &Array, kind: ScrubKind) -> Result<ScrubRunView, String> {
     rt.block_on(array.scrub_stop());
     array.scrub_start(kind, true).map_err(|e| e.to_string())?;
     let by = array.clone();

@@ -3,6 +3,7 @@
 use std::rc::Rc;
 use std::time::Duration;
 
+use api::LimitsView;
 use array::{Array, Limits};
 use rand::RngExt;
 use rt::Rt;
@@ -50,7 +51,8 @@ pub fn limits(world: &mut World, volumes: &Volumes, mode: Mode) -> Result<(), St
     volumes.compare(&rt, &array, if cut { Mode::PowerCut } else { Mode::Killed })?;
     let line = || array.volumes().into_iter().find(|v| v.name == name).ok_or("the volume is gone");
     let (before, set) = (line()?, line()?);
-    if set.limits != limits {
+    let (iops, bytes_per_second, burst_ms) = (limits.iops, limits.bytes_per_second, limits.burst_ms);
+    if set.limits != (LimitsView { iops, bytes_per_second, burst_ms }) {
         return Err(format!("{limits:?} were set, found {set:?}"));
     }
     let done = Rc::new(Done::default());

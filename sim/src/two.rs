@@ -18,8 +18,9 @@ use std::pin::pin;
 use std::rc::Rc;
 use std::time::Duration;
 
+use api::ArrayState;
 use array::owner::OwnerHow;
-use array::{Array, ArrayState, CreateSpec, OpenHow, Refused, RefusedCode, check};
+use array::{Array, CreateSpec, OpenHow, Refused, RefusedCode, check};
 use futures::future::{Either, select};
 use ondisk::Level;
 use rand::{RngExt, SeedableRng};

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use serde::Serialize;
+use api::{Problem, Remedy};
 
 /// The world failed: what a request gets instead of its result.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -37,8 +37,7 @@ pub enum Fault {
 }
 
 /// Why a request of the user was refused, for scripts.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "snake_case")]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RefusedCode {
     /// A name that cannot be, or is taken.
     Name,
@@ -68,8 +67,30 @@ pub enum RefusedCode {
     Io,
 }
 
+impl RefusedCode {
+    /// In one word, as scripts see it.
+    #[must_use]
+    pub const fn word(self) -> &'static str {
+        match self {
+            RefusedCode::Name => "name",
+            RefusedCode::NotFound => "not_found",
+            RefusedCode::Size => "size",
+            RefusedCode::Drives => "drives",
+            RefusedCode::InUse => "in_use",
+            RefusedCode::InUseElsewhere => "in_use_elsewhere",
+            RefusedCode::Diverged => "diverged",
+            RefusedCode::MembersMissing => "members_missing",
+            RefusedCode::Redundancy => "redundancy",
+            RefusedCode::NotWritable => "not_writable",
+            RefusedCode::Damaged => "damaged",
+            RefusedCode::Format => "format",
+            RefusedCode::Io => "io",
+        }
+    }
+}
+
 /// The user asked for something impossible, or the drives do not allow it.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Refused {
     /// For scripts.
     pub code: RefusedCode,
@@ -80,37 +101,7 @@ pub struct Refused {
     /// What to do.
     pub todo: String,
     /// What does it, for who has a name for that.
-    #[serde(skip)]
     pub remedy: Option<Remedy>,
-}
-
-/// What helps against a refusal. The engine has no command line: who has one names the verb or the flag.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Remedy {
-    /// A list of the array's volumes.
-    ListVolumes,
-    /// A list of the array's drives and seats.
-    ListSeats,
-    /// Another drive in the place of this one.
-    ReplaceDrive,
-    /// A further drive that takes part.
-    AddDrive,
-    /// A drive without its label.
-    WipeDrive,
-    /// The same with what the drives hold given up.
-    Force,
-    /// An open that writes nothing.
-    OpenReadOnly,
-    /// An open with half or fewer of the drives.
-    OpenDegraded,
-    /// An open that gives up what cannot be read.
-    AcceptLoss,
-    /// An open that ends another server's.
-    TakeOver,
-    /// A copy of what can be read.
-    Rescue,
-    /// The end of a scrub.
-    StopScrub,
 }
 
 impl Refused {
@@ -160,5 +151,22 @@ impl From<Fault> for Refused {
         };
         let refused = Refused::new(code, "the array", fault.to_string(), todo);
         if fault == Fault::NoRoom { refused.by(Remedy::ListSeats) } else { refused }
+    }
+}
+
+impl From<Refused> for Problem {
+    fn from(r: Refused) -> Problem {
+        let todo = lower_first(&r.todo);
+        let todo = r.remedy.map_or_else(|| todo.clone(), |remedy| format!("{todo} ({})", remedy.words()));
+        Problem::refused(r.code.word(), r.what, r.why, todo)
+    }
+}
+
+/// Sentences of the engine begin with a capital, those here stand behind a colon.
+fn lower_first(text: &str) -> String {
+    let mut chars = text.chars();
+    match (chars.next(), chars.next()) {
+        (Some(a), Some(b)) if b.is_lowercase() => a.to_lowercase().chain(text.chars().skip(1)).collect(),
+        _ => text.to_owned(),
     }
 }

@@ -8,7 +8,8 @@
 use std::fs;
 use std::path::PathBuf;
 
-use array::{Array, ArrayState, CreateSpec, OpenHow, whole};
+use api::ArrayState;
+use array::{Array, CreateSpec, OpenHow, whole};
 use base::{BlockCount, MemberLba};
 use ondisk::Level;
 use rt::model::{Disk, DiskParams};

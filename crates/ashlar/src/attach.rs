@@ -13,12 +13,11 @@ use std::process::Command;
 use std::thread;
 use std::time::{Duration, Instant};
 
+use api::{Arrays, Done, Problem};
 use rt::probe;
 use serde::Serialize;
-use server::Problem;
 use server::registry::Registry;
 use server::subsystem::nqn;
-use server::view::{Arrays, Done};
 use uuid::Uuid;
 
 use crate::context::{Context, encode};

@@ -4,6 +4,7 @@ mod export;
 
 use std::time::Duration;
 
+use api::{Kind, Problem};
 use bench::condition::Condition;
 use bench::drives::{DriveFile, FILES};
 use bench::{Comparison, CoreCounts, Fill, Load, Pattern, Report, State, Subject, compare, drives, table};
@@ -12,7 +13,6 @@ use rt::{Drive, Rt};
 use server::drives::Source;
 use server::drives::checks::{Checks, Purpose};
 use server::size::Size;
-use server::{Kind, Problem};
 
 use crate::context::Context;
 use crate::exit::{Finding, Outcome};
@@ -280,7 +280,7 @@ impl std::str::FromStr for Model {
 pub fn problem(error: bench::Error) -> Problem {
     match error {
         bench::Error::Refused(refused) => Problem::from(*refused),
-        bench::Error::Array(fault) => Problem::fault("bench", fault),
+        bench::Error::Array(fault) => server::problem::fault("bench", fault),
         bench::Error::Impossible(why) => {
             // The lab tells this one from the others.
             let code = if why == bench::Impossible::RebuildOver { "rebuild_over" } else { "usage" };

@@ -1,7 +1,7 @@
 //! `ashlar check`.
 
+use api::{Kind, Problem};
 use server::ops::check;
-use server::{Kind, Problem};
 
 use crate::context::Context;
 use crate::exit::{Finding, Outcome};

@@ -3,14 +3,13 @@
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 
+use api::{ErrorBody, Problem};
 use http_body_util::{BodyExt, Full};
 use hyper::body::Bytes;
 use hyper::{Method, Request, StatusCode};
 use hyper_util::rt::TokioIo;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
-use server::Problem;
-use server::api::ErrorBody;
 
 /// A running Ashlar.
 pub struct Client {

@@ -2,9 +2,8 @@
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use server::Problem;
+use api::{ClientView, Clients, Problem};
 use server::ops::clients;
-use server::view::{ClientView, Clients};
 
 use crate::client::Client;
 use crate::confirm;

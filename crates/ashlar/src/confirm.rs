@@ -2,7 +2,7 @@
 
 use std::io::{self, IsTerminal};
 
-use server::Problem;
+use api::Problem;
 
 use crate::output;
 

@@ -3,11 +3,12 @@
 use std::future::Future;
 use std::path::{Path, PathBuf};
 
+use api::{Kind, Problem};
 use rt::Rt;
 use server::cores::OtherCores;
 use server::ops::World;
+use server::paths;
 use server::registry::Registry;
-use server::{Kind, Problem, paths};
 
 use crate::client::Client;
 
@@ -61,7 +62,7 @@ impl Context {
         &self,
         verb: impl FnOnce(World) -> F,
     ) -> Result<T, Problem> {
-        let rt = Rt::real().map_err(|e| Problem::no_ring(&e))?;
+        let rt = Rt::real().map_err(|e| server::problem::no_ring(&e))?;
         let world = World {
             rt: rt.clone(),
             registry: Registry::at(self.state_dir.clone()),

@@ -1,9 +1,8 @@
 //! `ashlar create`.
 
-use server::Problem;
+use api::{CreateRequest, Created, Problem, VERSION};
 use server::ops::create;
 use server::size::Size;
-use server::view::{CreateRequest, Created, VERSION};
 
 use crate::confirm;
 use crate::context::{Context, absolute_drive};

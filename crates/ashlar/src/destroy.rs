@@ -1,7 +1,7 @@
 //! `ashlar destroy`.
 
+use api::Done;
 use server::ops::destroy;
-use server::view::Done;
 
 use crate::client::Client;
 use crate::clients::confirm_loss;

@@ -1,11 +1,10 @@
 //! `ashlar drive`: fail, replace, add, retire, locate.
 
+use api::{Done, DriveAdd, DriveFail, DriveLocate, DriveReplace, DriveRetire, MemberView, Problem, SeatState};
 use clap::Subcommand;
-use server::Problem;
 use server::ops::open::{self, How};
 use server::ops::{create, drive};
 use server::size::Size;
-use server::view::{Done, DriveAdd, DriveFail, DriveLocate, DriveReplace, DriveRetire, MemberState, MemberView};
 
 use crate::confirm;
 use crate::context::{Context, absolute_drive, encode};
@@ -227,7 +226,7 @@ fn retire(context: &Context, array: &str, request: DriveRetire) -> Result<Done, 
 /// Offline, a drive that leaves is seen off as part of the verb, unless rebuilds wait.
 async fn see_off(world: &server::ops::World, opened: &open::Opened, old: &MemberView) -> Result<bool, Problem> {
     let view = opened.view().await;
-    let still = view.members.iter().any(|m| m.member == old.member && m.state == MemberState::Leaving);
+    let still = view.members.iter().any(|m| m.member == old.member && m.state == SeatState::Leaving);
     if still && view.rebuild_paused {
         return Ok(false);
     }

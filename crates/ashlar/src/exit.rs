@@ -3,8 +3,7 @@
 use std::io;
 use std::process::ExitCode;
 
-use server::Problem;
-use server::api::ErrorBody;
+use api::{ErrorBody, Problem};
 
 use crate::output::{self, Standing};
 

@@ -1,7 +1,7 @@
 //! `ashlar export`.
 
+use api::Done;
 use server::ops::export;
-use server::view::Done;
 
 use crate::client::Client;
 use crate::context::{Context, encode};

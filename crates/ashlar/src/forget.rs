@@ -1,7 +1,7 @@
 //! `ashlar forget`.
 
+use api::Done;
 use server::ops::forget;
-use server::view::Done;
 
 use crate::client::Client;
 use crate::context::{Context, encode};

@@ -1,9 +1,8 @@
 //! `ashlar import`.
 
-use server::Problem;
+use api::{FindRequest, FoundArrayView, FoundArrays, ImportRequest, Imported, Problem, Prospect, VERSION};
 use server::ops::open::Patience;
 use server::ops::{find, import};
-use server::view::{FindRequest, FoundArrayView, FoundArrays, ImportRequest, Imported, Prospect, VERSION};
 
 use crate::confirm;
 use crate::context::{Context, absolute_drive};

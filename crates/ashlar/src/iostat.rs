@@ -2,8 +2,7 @@
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use server::Problem;
-use server::view::{Iostats, TrafficView};
+use api::{Iostats, Problem, TrafficView};
 
 use crate::context::Context;
 use crate::exit::{Finding, Outcome};
@@ -155,7 +154,7 @@ fn clock(now: SystemTime) -> String {
 
 #[cfg(test)]
 mod tests {
-    use server::view::IostatView;
+    use api::IostatView;
 
     use super::*;
 

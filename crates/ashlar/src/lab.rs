@@ -10,8 +10,8 @@ mod report;
 mod run;
 mod watch;
 
+use api::{Kind, Problem};
 use clap::Subcommand;
-use server::{Kind, Problem};
 
 use crate::context::Context;
 use crate::exit::Outcome;

@@ -1,9 +1,8 @@
 //! `ashlar rebuild`: how fast rebuilds go, and whether they wait.
 
-use server::Problem;
+use api::{ArrayView, Arrays, Done, Problem, RebuildSet};
 use server::ops::open::{self, How};
 use server::ops::rebuild;
-use server::view::{ArrayView, Arrays, Done, RebuildSet};
 
 use crate::context::{Context, encode};
 use crate::exit::{Finding, Outcome};

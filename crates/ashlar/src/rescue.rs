@@ -2,9 +2,8 @@
 
 use std::path::PathBuf;
 
+use api::{Kind, Problem, RescueRequest};
 use server::ops::rescue;
-use server::view::RescueRequest;
-use server::{Kind, Problem};
 
 use crate::context::{Context, split_volume};
 use crate::exit::{Finding, Outcome};

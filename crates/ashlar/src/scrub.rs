@@ -3,13 +3,12 @@
 use std::pin::pin;
 use std::time::Duration;
 
+use api::{Done, Problem, ScrubRunView, ScrubSchedule, ScrubStart};
 use clap::Subcommand;
 use futures::future::{Either, select};
-use server::Problem;
 use server::ops::open::{self, How, Opened};
 use server::ops::scrub;
 use server::size::Size;
-use server::view::{Done, ScrubRunView, ScrubSchedule, ScrubStart};
 
 use crate::context::{Context, encode};
 use crate::exit::{Finding, Outcome};
@@ -121,7 +120,7 @@ fn start(context: &Context, array: &str, request: ScrubStart) -> Result<Done, Pr
     context.offline(|world| async move {
         let opened = open::by_name(&world, array, How::default()).await?;
         // One that a restart interrupted makes way.
-        let stopped = opened.array.scrub_stop().await.map_err(|f| Problem::fault(format!("array {array}"), f));
+        let stopped = opened.array.scrub_stop().await.map_err(|f| server::problem::fault(format!("array {array}"), f));
         let started = match stopped {
             Ok(_) => scrub::start(&opened, &request, true).await,
             Err(problem) => Err(problem),

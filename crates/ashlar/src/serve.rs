@@ -2,12 +2,13 @@
 
 use std::path::PathBuf;
 
+use api::Problem;
 use rt::Congestion;
 use server::config::{Config, Deal, Io, Linger, Reservations};
 use server::daemon::{self, NvmeSettings, Settings, What};
 use server::memory::Memory;
+use server::paths;
 use server::size::Size;
-use server::{Problem, paths};
 
 use crate::context::{Context, absolute, absolute_drive};
 use crate::exit::{Finding, Outcome};

@@ -5,9 +5,8 @@ mod check;
 use std::io::IsTerminal;
 use std::time::Duration;
 
+use api::{Arrays, Kind, Placement, Problem};
 use server::ops::status;
-use server::view::{Arrays, Placement};
-use server::{Kind, Problem};
 
 use crate::context::{Context, encode};
 use crate::exit::{Finding, Outcome};
@@ -233,7 +232,7 @@ fn show(all: &Arrays, details: bool, control: &std::path::Path) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use server::view::PlacementNode;
+    use api::PlacementNode;
 
     #[test]
     fn placement_is_told() {

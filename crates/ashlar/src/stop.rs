@@ -3,8 +3,7 @@
 use std::thread;
 use std::time::{Duration, Instant};
 
-use server::Problem;
-use server::view::Done;
+use api::{Done, Problem};
 
 use crate::client::Client;
 use crate::context::{Context, encode};

@@ -5,8 +5,8 @@ mod exposure;
 mod table;
 mod units;
 
+use api::Done;
 use serde::Serialize;
-use server::view::Done;
 
 use crate::output;
 

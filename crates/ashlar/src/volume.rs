@@ -2,12 +2,11 @@
 
 use std::future::Future;
 
+use api::{Done, Problem, VolumeCreate, VolumeGrow, VolumeLimit, VolumeRename, VolumeState, Volumes};
 use clap::Subcommand;
-use server::Problem;
 use server::ops::open::{self, How, Opened};
 use server::ops::volume;
 use server::size::Size;
-use server::view::{Done, VolumeCreate, VolumeGrow, VolumeLimit, VolumeRename, VolumeState, Volumes};
 
 use crate::client::Client;
 use crate::clients::confirm_loss;

@@ -4,7 +4,8 @@ use std::fmt;
 use std::str::FromStr;
 use std::time::Duration;
 
-use array::{ArrayState, Rate, Whole};
+use api::ArrayState;
+use array::{Rate, Whole};
 use base::{BLOCK_BYTES, MemberId};
 use rt::Rt;
 use serde::{Serialize, Serializer};

@@ -10,8 +10,8 @@
 
 use std::time::Duration;
 
-use array::status::Written;
-use array::{Array, CreateSpec, Plan};
+use api::{PlanView, WrittenView};
+use array::{Array, CreateSpec};
 use base::{BLOCK_BYTES, BlockCount};
 use ondisk::Level;
 use rt::model::{Disk, DiskParams};
@@ -137,7 +137,7 @@ impl Overwrites {
     }
 
     /// The smallest drives with one zone for each segment, and what they become.
-    fn plan(&self) -> Result<(u64, Plan), Error> {
+    fn plan(&self) -> Result<(u64, PlanView), Error> {
         let mut blocks = (u64::from(self.segments) + 1) * u64::from(self.zone_blocks);
         loop {
             let plan = array::plan(&self.spec(), &vec![blocks; self.drives]);
@@ -233,8 +233,8 @@ async fn fill_in_order(rt: &Rt, target: &Target) -> Result<Duration, Error> {
 }
 
 impl Amplification {
-    fn between(before: Written, after: Written) -> Amplification {
-        let per_host = |of: &dyn Fn(&Written) -> u64| {
+    fn between(before: WrittenView, after: WrittenView) -> Amplification {
+        let per_host = |of: &dyn Fn(&WrittenView) -> u64| {
             (of(&after) - of(&before)) as f64 / (after.host_bytes - before.host_bytes).max(1) as f64
         };
         let moves = 1.0 + per_host(&|w| w.moved_bytes);

@@ -5,7 +5,8 @@
 //! create -> fill -> overwrite a part (so that some of it is dead) -> hand over; each case begins with copies of the drives
 //! ```
 
-use array::{Array, ArrayState, CreateSpec, OpenHow};
+use api::ArrayState;
+use array::{Array, CreateSpec, OpenHow};
 use base::{BLOCK_BYTES, MemberId};
 use ondisk::Level;
 use rt::model::{Disk, DiskParams};

@@ -1,6 +1,7 @@
 //! What is compared: direct drives, and arrays of each level made on the same drives.
 
-use array::{Array, CreateSpec, Plan};
+use api::PlanView;
+use array::{Array, CreateSpec};
 use ondisk::{Level, Scheme};
 use rt::{Drive, Rt};
 use serde::{Serialize, Serializer};
@@ -51,7 +52,7 @@ impl Subject {
 
     /// What it becomes on `drives` in so many parts; `None` for direct drives and for what `create` refuses.
     #[must_use]
-    pub fn plan(self, drives: &[Drive], zone_blocks: Option<u32>, parts: usize) -> Option<Plan> {
+    pub fn plan(self, drives: &[Drive], zone_blocks: Option<u32>, parts: usize) -> Option<PlanView> {
         let Subject::Level { level, width } = self else { return None };
         let blocks: Vec<u64> = drives.iter().map(|d| d.info().blocks.0).collect();
         array::whole::plan(&spec(level, width, zone_blocks), &blocks, u8::try_from(parts).ok()?).ok()

@@ -6,7 +6,8 @@ use std::ops::Range;
 use std::pin::pin;
 use std::rc::Rc;
 
-use array::{Array, Iostat, Volume, Whole};
+use api::IostatView;
+use array::{Array, Volume, Whole};
 use base::{BLOCK_BYTES, BlockCount};
 use export::nbd::client::Client;
 use export::nvme::client::{Disk, Host, Opened};
@@ -57,10 +58,10 @@ pub struct Written {
 
 impl Written {
     /// As an array counts them.
-    pub(crate) fn of(iostat: &Iostat) -> Written {
+    pub(crate) fn of(iostat: &IostatView) -> Written {
         Written {
             host_bytes: iostat.volumes.iter().map(|v| v.bytes_written).sum(),
-            drive_bytes: iostat.members.iter().map(|m| m.bytes_written).sum(),
+            drive_bytes: iostat.drives.iter().map(|m| m.bytes_written).sum(),
         }
     }
 }

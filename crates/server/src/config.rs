@@ -37,14 +37,13 @@ use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::time::Duration;
 
+use api::{CreateRequest, Problem};
 use clap::ValueEnum;
 use rt::{Rt, Ways};
 use serde::Deserialize;
 
-use crate::Problem;
 use crate::size::Size;
 use crate::subsystem::{AccessRules, Rule};
-use crate::view::CreateRequest;
 
 /// The whole file.
 #[derive(Clone, Debug, Default, Deserialize)]

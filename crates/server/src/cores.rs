@@ -9,13 +9,14 @@ use std::io;
 use std::rc::Rc;
 use std::thread::{Builder, JoinHandle};
 
+use api::Problem;
 use export::remote::WORKERS_MAX;
 use rt::cross::{Submission, Submitter, submissions};
 use rt::{MailSender, Rt, Ways};
 
-use crate::Problem;
 use crate::config::Linger;
 use crate::memory::Memory;
+use crate::problem;
 use crate::routing::RoutingTable;
 
 /// The data core, and as many as connections may be dealt to.
@@ -95,7 +96,7 @@ impl Cores {
         drop(begun);
         while let Some(beginning) = beginnings.recv().await {
             beginning.map_err(|e| {
-                let mut problem = Problem::no_ring(&e);
+                let mut problem = problem::no_ring(&e);
                 problem.what = "further cores".to_owned();
                 problem.todo += "; or serve with fewer (--cores)";
                 problem

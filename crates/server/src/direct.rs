@@ -7,12 +7,12 @@
 
 use std::rc::Rc;
 
+use api::Problem;
 use base::{BLOCK_BYTES, BlockCount, MemberLba};
 use export::{Answer, Extent, ExtentState, Fault, Namespace, NamespaceInfo, Request};
 use rt::{Buf, Bytes, Drive, IoError};
 use uuid::Uuid;
 
-use crate::Problem;
 use crate::drives::Source;
 use crate::drives::checks::{Checks, Purpose};
 use crate::ops::World;

@@ -3,19 +3,19 @@
 //!
 //! Invariants:
 //! - a verb is one function in [`ops`]; the API calls it on an array that is being served, the command line on one
-//!   that it opens itself, and the answer is the same object ([`view`]);
+//!   that it opens itself, and the answer is the same object ([`api`]);
 //! - everything that touches a drive runs on the data thread (one [`rt::Rt`]), or on the core of a part ([`cores`]); the
 //!   control thread only sends closures to the data thread and waits for their answers;
 //! - no drive is written before [`drives::checks`] has agreed to it.
 //!
 //! Not here: words for people beyond error texts (that is `ashlar`), protocols (that is `export`).
 
-pub mod api;
 pub mod config;
 pub mod cores;
 pub mod daemon;
 pub mod direct;
 pub mod drives;
+pub mod http;
 pub mod lease;
 pub mod memory;
 pub mod namespace;
@@ -29,7 +29,4 @@ pub mod routing;
 pub mod scrubs;
 pub mod size;
 pub mod subsystem;
-pub mod view;
 pub mod volumes;
-
-pub use problem::{Kind, Problem};

@@ -2,9 +2,9 @@
 //!
 //! Not here: what connections may have in flight (`export`, fixed).
 
+use api::Problem;
 use array::Array;
 
-use crate::Problem;
 use crate::size::Size;
 
 /// The least for the map of an array: some hundred nodes, the upper ones of most arrays among them.
@@ -94,10 +94,10 @@ impl Memory {
         let usual = part.status();
         let share = |said: Option<Size>, usual: u64| said.map_or(usual, |size| size.0) / u64::from(of);
         if self.map.is_some() || of > 1 {
-            part.set_map_memory(share(self.map, usual.map_memory.bytes_max));
+            part.set_map_memory(share(self.map, usual.map_memory_bytes_max));
         }
         if self.memtable.is_some() || of > 1 {
-            part.set_memtable_memory(share(self.memtable, usual.memtable_memory.bytes_max));
+            part.set_memtable_memory(share(self.memtable, usual.memtable_bytes_max));
         }
     }
 }

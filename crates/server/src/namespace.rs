@@ -67,7 +67,7 @@ impl All {
         let served = self.served.borrow();
         let mut names: Vec<String> = self.direct.iter().map(|drive| drive.name().to_owned()).collect();
         for (array, opened) in served.iter() {
-            let live = opened.array.first().volumes().into_iter().filter(|v| v.state == "live");
+            let live = opened.array.first().volumes().into_iter().filter(|v| v.state == api::VolumeState::Live);
             names.extend(live.map(|v| format!("{array}/{}", v.name)));
         }
         names.sort();

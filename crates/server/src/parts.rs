@@ -12,8 +12,9 @@
 
 use std::collections::BTreeSet;
 
+use api::LimitsView;
 use array::whole::{Had, Job, Part, PartEnd, Whole, way};
-use array::{Array, Limits, Refused, RefusedCode};
+use array::{Array, Refused, RefusedCode};
 use export::Directory;
 use export::remote::{self, FarEnd, NearEnd};
 use futures::channel::oneshot;
@@ -91,7 +92,7 @@ pub fn tell_limits(cores: &OtherCores, array: &Whole) {
     if array.others().is_empty() {
         return;
     }
-    let limited = |limits: Limits| limits.iops > 0 || limits.bytes_per_second > 0;
+    let limited = |limits: LimitsView| limits.iops > 0 || limits.bytes_per_second > 0;
     let all: BTreeSet<_> = array.first().volumes().into_iter().filter(|v| limited(v.limits)).map(|v| v.uuid).collect();
     let uuid = array.first().uuid();
     for core in 0..cores.count() {

@@ -7,10 +7,8 @@
 
 use std::path::Path;
 
+use api::{Placement, PlacementNode, Problem};
 use rt::topology::{Node, SYSFS, allowed_cpus, device_of, list, node_of, nodes, run_on, siblings_last};
-
-use crate::Problem;
-use crate::view::{Placement, PlacementNode};
 
 /// The machine, as it was when the server began.
 #[derive(Debug)]
@@ -121,7 +119,7 @@ impl Machine {
         };
         let nodes = self.nodes.iter();
         Placement {
-            version: crate::view::VERSION,
+            version: api::VERSION,
             measured: false,
             data_node: choice.node,
             data_cpus: list(&cpus),

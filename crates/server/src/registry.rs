@@ -10,10 +10,10 @@ use std::fs::{self, File};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
+use api::Problem;
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
-use crate::Problem;
 use crate::scrubs::LastScrub;
 
 /// One known array.
@@ -102,7 +102,7 @@ impl Registry {
                 let names: Vec<_> = all.iter().map(|k| k.name.as_str()).collect();
                 let known = if names.is_empty() { "none".into() } else { format!("known: {}", names.join(", ")) };
                 Err(Problem::new(
-                    crate::Kind::NotFound,
+                    api::Kind::NotFound,
                     "array_unknown",
                     what,
                     format!("no such array is known here ({known})"),

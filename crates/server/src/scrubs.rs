@@ -8,10 +8,10 @@ use std::fs;
 use std::io;
 use std::path::PathBuf;
 
+use api::{ScrubRunView, ScrubView};
 use uuid::Uuid;
 
 use crate::registry::replace;
-use crate::view::{ScrubRunView, ScrubView};
 
 const HEADING: &str = "# What the last scrub of this array found. Written by ashlar.\n";
 
@@ -86,7 +86,8 @@ impl LastScrub {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::view::ScrubFoundView;
+    use api::ScrubFoundView;
+    use api::ScrubKind;
 
     #[test]
     fn what_was_found_outlives_the_process() {
@@ -97,7 +98,7 @@ mod tests {
         read().fill_in(&mut view);
         assert_eq!(view.last, None);
         let bad = ScrubFoundView { drive_name: "d1".into(), seat: 1, found: 3, repaired: 2, lost: 1, not_held: 0 };
-        let run = ScrubRunView { kind: "media".into(), found: vec![bad], ..ScrubRunView::default() };
+        let run = ScrubRunView { kind: ScrubKind::Media, found: vec![bad], ..ScrubRunView::default() };
         read().keep(&ScrubView { running: Some(run.clone()), ..ScrubView::default() });
         read().fill_in(&mut view);
         assert_eq!(view.last, Some(run.clone()), "of one that a restart interrupts");
@@ -112,7 +113,7 @@ mod tests {
         let mut view = ScrubView::default();
         read().fill_in(&mut view);
         assert_eq!(view.last, Some(again));
-        let newer = ScrubRunView { kind: "parity".into(), ..ScrubRunView::default() };
+        let newer = ScrubRunView { kind: ScrubKind::Parity, ..ScrubRunView::default() };
         let mut view = ScrubView { last: Some(newer.clone()), ..ScrubView::default() };
         read().fill_in(&mut view);
         assert_eq!(view.last, Some(newer), "what the array says counts");

@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
-use array::ArrayState;
+use api::ArrayState;
 use export::nvme::{Access, Health, Mark, Subsystem, Subsystems};
 use uuid::Uuid;
 

@@ -6,12 +6,11 @@ use std::cell::Cell;
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 
+use api::{CreateRequest, DriveAdd, DriveFail, DriveReplace, FindRequest, Problem, Prospect, RescueRequest, Severity};
 use rt::Rt;
-use server::Problem;
 use server::cores::OtherCores;
 use server::ops::{World, check, create, drive, find, inspect, open, rescue, status, volume, wipe};
 use server::registry::Registry;
-use server::view::{CreateRequest, DriveAdd, DriveFail, DriveReplace, FindRequest, Prospect, RescueRequest, Severity};
 
 const MIB: u64 = 1 << 20;
 
@@ -49,7 +48,7 @@ impl Scene {
         }
     }
 
-    fn plan(&self, request: &CreateRequest) -> Result<server::view::PlanView, Problem> {
+    fn plan(&self, request: &CreateRequest) -> Result<api::PlanView, Problem> {
         self.run(async |world| create::plan(&world, request).await)
     }
 
@@ -192,12 +191,12 @@ fn half_of_the_drives_is_said_by_every_verb_that_looks() {
     let found = s.run(async |world| find::run(&world, &FindRequest { places }, &[]).await).unwrap();
     assert_eq!(found.arrays[0].prospect, Prospect::FewerThanHalf);
     let told = s.run(async |world| status::offline(&world, Some("lab")).await).unwrap();
-    let is_half = |alarm: &&server::view::AlarmView| alarm.code == "half_missing";
+    let is_half = |alarm: &&api::AlarmView| alarm.code == "half_missing";
     let alarm = told.arrays[0].alarms.iter().find(is_half).unwrap_or_else(|| panic!("{:?}", told.arrays[0].alarms));
     assert!(alarm.severity == Severity::Critical && alarm.todo.contains("--degraded"), "{alarm:?}");
     let checked = s.run(async |world| check::run(&world, "lab", |_| {}).await).unwrap();
     assert!(checked.notes.iter().any(|note| note.contains("half or fewer of its drives")), "{:?}", checked.notes);
-    assert_eq!(open(true).unwrap(), array::ArrayState::Degraded);
+    assert_eq!(open(true).unwrap(), api::ArrayState::Degraded);
     let told = s.run(async |world| status::offline(&world, Some("lab")).await).unwrap();
     assert!(
         !told.arrays[0].alarms.iter().any(|alarm| alarm.code == "half_missing"),

@@ -5,10 +5,10 @@
 use std::path::Path;
 use std::thread::{self, JoinHandle};
 
+use api::Problem;
 use export::nvme::client::{Disk, Error, Host, Wishes};
 use export::nvme::{Status, cns, event_config, feature_id};
 use rt::{Addr, Buf, Bytes, Rt};
-use server::Problem;
 use server::config::{ArrayConfig, VolumeConfig};
 use server::daemon::{self, NvmeSettings, Settings, What};
 use server::registry::Registry;

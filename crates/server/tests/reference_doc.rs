@@ -5,7 +5,6 @@ use std::fs;
 
 use serde_json::{Value, json};
 use server::config::Config;
-use server::view;
 
 fn page(name: &str) -> String {
     let path = format!("{}/../../docs/reference/{name}", env!("CARGO_MANIFEST_DIR"));
@@ -62,42 +61,42 @@ fn value<T: serde::Serialize + Default>() -> Value {
 fn the_status_page_has_every_field() {
     let text = page("status.md");
     let page = names(&text);
-    let created = json!({ "version": 2, "name": "", "uuid": null, "served": false, "plan": value::<view::PlanView>() });
+    let created = json!({ "version": 2, "name": "", "uuid": null, "served": false, "plan": value::<api::PlanView>() });
     let objects = [
-        value::<view::Arrays>(),
-        value::<view::ArrayView>(),
-        value::<view::ExposureView>(),
-        value::<view::AlarmView>(),
-        value::<view::MemberView>(),
-        value::<view::VolumeView>(),
-        value::<view::LimitsView>(),
-        value::<view::WrittenView>(),
-        value::<view::RebuildView>(),
-        value::<view::ScrubView>(),
-        value::<view::ScrubRunView>(),
-        value::<view::ScrubFoundView>(),
-        value::<view::ScrubScheduleView>(),
-        value::<view::EventView>(),
-        value::<view::Buffers>(),
-        value::<view::Iostats>(),
-        value::<view::IostatView>(),
-        value::<view::TrafficView>(),
-        value::<view::Placement>(),
-        value::<view::PlacementNode>(),
-        value::<view::Clients>(),
-        value::<view::ClientView>(),
-        value::<view::FoundArrays>(),
-        value::<view::FoundArrayView>(),
-        value::<view::FoundMemberView>(),
-        value::<view::HeldView>(),
-        value::<view::Imported>(),
-        value::<view::ImportedArray>(),
-        value::<view::RecoveryView>(),
-        value::<view::RecoveryStepView>(),
-        value::<view::CheckView>(),
-        value::<view::RescueView>(),
-        value::<view::Range>(),
-        value::<view::Volumes>(),
+        value::<api::Arrays>(),
+        value::<api::ArrayView>(),
+        value::<api::ExposureView>(),
+        value::<api::AlarmView>(),
+        value::<api::MemberView>(),
+        value::<api::VolumeView>(),
+        value::<api::LimitsView>(),
+        value::<api::WrittenView>(),
+        value::<api::RebuildView>(),
+        value::<api::ScrubView>(),
+        value::<api::ScrubRunView>(),
+        value::<api::ScrubFoundView>(),
+        value::<api::ScrubScheduleView>(),
+        value::<api::EventView>(),
+        value::<api::Buffers>(),
+        value::<api::Iostats>(),
+        value::<api::IostatView>(),
+        value::<api::TrafficView>(),
+        value::<api::Placement>(),
+        value::<api::PlacementNode>(),
+        value::<api::Clients>(),
+        value::<api::ClientView>(),
+        value::<api::FoundArrays>(),
+        value::<api::FoundArrayView>(),
+        value::<api::FoundMemberView>(),
+        value::<api::HeldView>(),
+        value::<api::Imported>(),
+        value::<api::ImportedArray>(),
+        value::<api::RecoveryView>(),
+        value::<api::RecoveryStepView>(),
+        value::<api::CheckView>(),
+        value::<api::RescueView>(),
+        value::<api::Range>(),
+        value::<api::Volumes>(),
         created,
     ];
     let mut missing = BTreeSet::new();

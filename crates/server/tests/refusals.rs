@@ -7,14 +7,14 @@ use std::fs::{self, File};
 use std::io::{Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 
+use api::{
+    ArrayView, CreateRequest, DriveAdd, DriveFail, DriveReplace, FindRequest, ImportRequest, Problem, Prospect,
+    SeatState,
+};
 use rt::Rt;
-use server::Problem;
 use server::cores::OtherCores;
 use server::ops::{World, create, destroy, drive, export, find, forget, import, open, wipe};
 use server::registry::Registry;
-use server::view::{
-    ArrayView, CreateRequest, DriveAdd, DriveFail, DriveReplace, FindRequest, ImportRequest, MemberState, Prospect,
-};
 
 const MIB: u64 = 1 << 20;
 
@@ -282,7 +282,7 @@ fn a_search_opens_nothing_and_says_what_is_there() {
     let (six, five) = (of("RAID 6"), of("RAID 5"));
     assert_eq!((six.drives_found, six.drives_of, six.prospect, six.known), (3, 4, Prospect::Degraded, true));
     assert_eq!((five.drives_found, five.drives_of, five.prospect, five.known), (3, 3, Prospect::Whole, false));
-    assert_eq!((six.members[3].seat, &six.members[3].drive, six.members[3].state), (3, &None, MemberState::Missing));
+    assert_eq!((six.members[3].seat, &six.members[3].drive, six.members[3].state), (3, &None, SeatState::Missing));
     // Of two arrays of one name an identity says which.
     let by_name = ImportRequest { places: places.clone(), array: Some("lab".into()), ..ImportRequest::default() };
     let problem = s.run(async |world| import::search(&world, &by_name).await.map(drop)).unwrap_err();

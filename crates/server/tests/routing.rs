@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 use std::fs::File;
 use std::rc::Rc;
 
+use api::CreateRequest;
 use array::Limits;
 use export::{Directory, Fault, Namespace, remote};
 use futures::channel::oneshot;
@@ -19,7 +20,6 @@ use server::ops::open::{self, How, Opened};
 use server::ops::{World, create};
 use server::registry::Registry;
 use server::routing::{RoutedDirectory, RoutedVolume};
-use server::view::CreateRequest;
 
 const STRIPE: u64 = array::whole::STRIPE_BYTES;
 const VOLUME_BYTES: u64 = 48 << 20;

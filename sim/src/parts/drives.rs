@@ -6,8 +6,8 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use array::status::MemberStatus;
-use array::{Array, Refused, SeatState, Whole};
+use api::{MemberView, SeatState};
+use array::{Array, Refused, Whole};
 use base::MemberId;
 use rand::RngExt;
 use rt::model::{Disk, OpKind, Verdict};
@@ -63,7 +63,7 @@ fn one_of(scene: &mut Scene) -> Disk {
 /// The seat of a drive in the first part.
 fn seat(array: &Opened, drive: &str) -> Option<MemberId> {
     let members = array.parts[0].status().members.into_iter().filter(|m| m.drive_name == drive);
-    members.min_by_key(|m| m.state.is_out()).map(|m| MemberId(m.seat))
+    members.min_by_key(|m| m.state.is_out()).map(|m| MemberId(m.member))
 }
 
 fn fail(scene: &mut Scene, rt: &Rt, running: &Running) -> Result<(), String> {
@@ -178,7 +178,7 @@ async fn do_to(whole: &Whole, how: How, drive: Option<Drive>) -> Result<(), Refu
 
 /// What each part has: the drives that are in, or may be.
 fn here(array: &Opened) -> Vec<BTreeSet<String>> {
-    let is_here = |m: &MemberStatus| matches!(m.state, SeatState::In | SeatState::Spare | SeatState::Leaving);
+    let is_here = |m: &MemberView| matches!(m.state, SeatState::In | SeatState::Spare | SeatState::Leaving);
     let of_part = |part: &Array| part.status().members.into_iter().filter(is_here).map(|m| m.drive_name).collect();
     array.parts.iter().map(of_part).collect()
 }

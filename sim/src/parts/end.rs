@@ -93,7 +93,7 @@ pub fn close(scene: &mut Scene, rt: &Rt, life: &Life, running: &Running) -> Resu
     scene.world.handed_over = true;
     // A drive may have gone out on the way.
     let seats = |disk: &Disk| running.array.seats(disk.name());
-    let all_in = scene.world.disks.iter().flat_map(seats).all(|seat| seat == Some(array::SeatState::In));
+    let all_in = scene.world.disks.iter().flat_map(seats).all(|seat| seat == Some(api::SeatState::In));
     scene.whole = sound && all_in && optimal;
     Ok(())
 }

@@ -3,7 +3,8 @@
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
-use array::{Array, ArrayState, whole};
+use api::ArrayState;
+use array::{Array, whole};
 use export::{ExtentState, Fault, Namespace};
 use rt::Rt;
 
@@ -35,7 +36,8 @@ pub fn parts_agree(array: &Opened) -> Result<(), String> {
             return Err(format!("part {number} is {:?} after open: {:#?}", part.state(), part.status().events));
         }
     }
-    let live = |part: &Array| part.volumes().into_iter().filter(|v| v.state == "live").collect::<Vec<_>>();
+    let live =
+        |part: &Array| part.volumes().into_iter().filter(|v| v.state == api::VolumeState::Live).collect::<Vec<_>>();
     let first: BTreeMap<String, u64> =
         live(&array.parts[0]).into_iter().map(|v| (v.uuid.to_string(), v.bytes)).collect();
     for (part, number) in array.parts[1..].iter().zip(2..) {
@@ -82,7 +84,7 @@ pub fn compare(rt: &Rt, array: &Opened, volumes: &mut Volumes, mode: Mode) -> Re
         left.push(held);
     }
     volumes.all = left;
-    let mut live = array.parts[0].volumes().into_iter().filter(|v| v.state == "live");
+    let mut live = array.parts[0].volumes().into_iter().filter(|v| v.state == api::VolumeState::Live);
     let unknown = live.find(|v| volumes.all.iter().all(|held| held.name() != v.name));
     unknown.map_or(Ok(()), |v| Err(format!("nobody made volume {}", v.name)))
 }

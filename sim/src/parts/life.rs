@@ -5,8 +5,9 @@ use std::pin::pin;
 use std::rc::Rc;
 use std::time::Duration;
 
+use api::ScrubKind;
 use array::whole::Roster;
-use array::{Array, Refused, ScrubKind};
+use array::{Array, Refused};
 use futures::future::{Either, select};
 use rand::RngExt;
 use rt::Rt;

@@ -5,8 +5,9 @@
 
 use std::time::Duration;
 
+use api::{ArrayState, SeatState};
 use array::whole::without_copies;
-use array::{Array, ArrayState, RefusedCode, SeatState, whole};
+use array::{Array, RefusedCode, whole};
 use base::{BlockCount, MemberLba};
 use ondisk::{Generation, Label};
 use rand::seq::SliceRandom;

@@ -1,7 +1,8 @@
 //! An open array in parts: what its verbs are asked of, and its volumes as hosts see them.
 
+use api::{ArrayState, SeatState};
 use array::whole::{self, Part, STRIPE_BYTES, Slices, way};
-use array::{Array, ArrayState, Refused, SeatState, Whole};
+use array::{Array, Refused, Whole};
 use base::{BLOCK_BYTES, BlockCount, MemberLba};
 use export::Striped;
 use ondisk::Label;
@@ -106,7 +107,8 @@ pub fn labelled(scene: &mut Scene) -> Vec<Disk> {
 
 /// Parts that have more of a volume than the first: what ended verbs have left.
 pub fn left_in_parts(parts: &[Array]) -> u64 {
-    let live = |array: &Array| array.volumes().into_iter().filter(|v| v.state == "live").collect::<Vec<_>>();
+    let live =
+        |array: &Array| array.volumes().into_iter().filter(|v| v.state == api::VolumeState::Live).collect::<Vec<_>>();
     let first = live(&parts[0]);
     let more = |name: &str, bytes: u64| !first.iter().any(|v| v.uuid.to_string() == name && v.bytes >= bytes);
     parts[1..].iter().map(|part| live(part).iter().filter(|v| more(&v.name, v.bytes)).count() as u64).sum()

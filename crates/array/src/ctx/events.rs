@@ -3,39 +3,16 @@
 use std::cell::RefCell;
 use std::collections::VecDeque;
 
-use serde::Serialize;
+use api::{EventSeverity, EventView};
 
 use super::Context;
 
 /// Events kept for `status`.
 const EVENTS_KEPT: usize = 256;
 
-/// How much something that happened matters.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
-#[serde(rename_all = "snake_case")]
-pub enum EventSeverity {
-    /// As it should be.
-    Info,
-    /// It needs a look.
-    Warning,
-    /// Hosts notice it, or something is lost.
-    Error,
-}
-
-/// Something that happened.
-#[derive(Clone, Debug, Serialize)]
-pub struct EventLine {
-    /// When.
-    pub unix_seconds: u64,
-    /// How much it matters.
-    pub severity: EventSeverity,
-    /// What.
-    pub text: String,
-}
-
 /// The last events, oldest first.
 #[derive(Default)]
-pub(super) struct Events(RefCell<VecDeque<EventLine>>);
+pub(super) struct Events(RefCell<VecDeque<EventView>>);
 
 impl Context {
     /// Remembers something a person should be able to look up.
@@ -61,11 +38,11 @@ impl Context {
         if events.len() == EVENTS_KEPT {
             events.pop_front();
         }
-        events.push_back(EventLine { unix_seconds: self.rt.unix_seconds(), severity, text });
+        events.push_back(EventView { unix_seconds: self.rt.unix_seconds(), severity, text });
     }
 
     /// What was remembered, oldest first.
-    pub fn events(&self) -> Vec<EventLine> {
+    pub fn events(&self) -> Vec<EventView> {
         self.events.0.borrow().iter().cloned().collect()
     }
 }

@@ -1,18 +1,17 @@
 //! The alarms of an open array: what needs attention now, as long as it does.
 
+use api::{AlarmCode, AlarmView, ExposureView, SeatState};
+
 use super::report::Report;
 use crate::ctx::Phase;
 use crate::member::seat::Seat;
-use crate::status::SeatState;
-use crate::status::alarm::{Alarm, AlarmCode};
-use crate::status::exposure::Exposure;
 
 /// Shares of usable space, in percent, at which an array that promises more than it has asks for attention.
 const SPACE_STEPS: [u64; 3] = [95, 90, 80];
 
 impl Report<'_> {
     /// What wants attention now, the worst first.
-    pub fn alarms(&self, exposure: &Exposure, usable: u64, used: u64, provisioned: u64) -> Vec<Alarm> {
+    pub fn alarms(&self, exposure: &ExposureView, usable: u64, used: u64, provisioned: u64) -> Vec<AlarmView> {
         let mut alarms = Vec::new();
         alarms.extend(self.exposure_alarm(exposure));
         alarms.extend(self.drive_alarms());
@@ -24,10 +23,10 @@ impl Report<'_> {
         alarms
     }
 
-    fn exposure_alarm(&self, exposure: &Exposure) -> Option<Alarm> {
+    fn exposure_alarm(&self, exposure: &ExposureView) -> Option<AlarmView> {
         if self.rooms.members().guard().is_lost() {
             let what = "frozen: another server has the array; nothing is read or written here";
-            return Some(Alarm::critical(
+            return Some(AlarmView::critical(
                 AlarmCode::TakenOver,
                 what,
                 "Use that server, or stop it; the events name it",
@@ -35,13 +34,13 @@ impl Report<'_> {
         }
         let is_frozen = !self.rooms.health().survivable() || self.rooms.ctx().phase() == Phase::Frozen;
         if is_frozen {
-            let gone = Exposure::gone_words(&exposure.failed, &exposure.missing);
+            let gone = ExposureView::gone_words(&exposure.failed, &exposure.missing);
             let what = format!(
                 "frozen: {gone}, {} tolerates {}; writes fail, and reads fail where redundancy does not cover the loss",
                 self.rooms.ctx().shape.level,
                 exposure.tolerates
             );
-            return Some(Alarm::critical(AlarmCode::Frozen, what, "Reconnect the drives, then restart the array"));
+            return Some(AlarmView::critical(AlarmCode::Frozen, what, "Reconnect the drives, then restart the array"));
         }
         if exposure.tolerates == 0 || self.rooms.ctx().phase() == Phase::Closed {
             return None;
@@ -52,55 +51,55 @@ impl Report<'_> {
             "Replace the drives that are out, or reconnect them"
         };
         if exposure.may_fail == 0 {
-            return Some(Alarm::critical(AlarmCode::NoRedundancy, "no further drive may fail", until));
+            return Some(AlarmView::critical(AlarmCode::NoRedundancy, "no further drive may fail", until));
         }
         if exposure.may_fail < exposure.tolerates {
             let what = format!("{} may fail; {} with full redundancy", drives(exposure.may_fail), exposure.tolerates);
-            return Some(Alarm::warning(AlarmCode::Degraded, what, until));
+            return Some(AlarmView::warning(AlarmCode::Degraded, what, until));
         }
         (self.rooms.members().lacks_members() && !exposure.rebuild_place).then(|| {
             let what = "redundancy is full again, but another loss cannot be rebuilt on the remaining drives";
-            Alarm::warning(AlarmCode::NoRebuildPlace, what, "Replace the drives that are out, or reconnect them")
+            AlarmView::warning(AlarmCode::NoRebuildPlace, what, "Replace the drives that are out, or reconnect them")
         })
     }
 
-    fn drive_alarms(&self) -> Vec<Alarm> {
+    fn drive_alarms(&self) -> Vec<AlarmView> {
         let seats = self.rooms.members().all();
         let alarm = |s: &std::rc::Rc<Seat>| match self.rooms.members().seat_state(s) {
             SeatState::Failed => {
                 let what = format!("{} failed", s.title());
-                Some(Alarm::warning(AlarmCode::DriveFailed, what, "Replace it").of_seat(s.bay()))
+                Some(AlarmView::warning(AlarmCode::DriveFailed, what, "Replace it").of_seat(s.bay()))
             }
             SeatState::Missing => {
                 let what = format!("{} is missing", s.title());
                 let todo = "Reconnect it, and it rejoins by itself; or replace it";
-                Some(Alarm::warning(AlarmCode::DriveMissing, what, todo).of_seat(s.bay()))
+                Some(AlarmView::warning(AlarmCode::DriveMissing, what, todo).of_seat(s.bay()))
             }
             SeatState::In | SeatState::Leaving | SeatState::Replaced | SeatState::Spare => None,
         };
         seats.iter().filter(|s| s.state() != ondisk::MemberState::Vacant).filter_map(alarm).collect()
     }
 
-    fn pause_alarm(&self) -> Option<Alarm> {
+    fn pause_alarm(&self) -> Option<AlarmView> {
         let waits = self.rooms.ctx().settings().rebuild_paused
             && self.rooms.rebuild().lacks_redundancy()
             && self.rooms.ctx().is_open();
         let what = "redundancy is reduced, and rebuilds are paused";
-        waits.then(|| Alarm::warning(AlarmCode::RebuildPaused, what, "Resume rebuilds"))
+        waits.then(|| AlarmView::warning(AlarmCode::RebuildPaused, what, "Resume rebuilds"))
     }
 
-    fn space_alarm(&self, usable: u64, used: u64, provisioned: u64) -> Option<Alarm> {
+    fn space_alarm(&self, usable: u64, used: u64, provisioned: u64) -> Option<AlarmView> {
         let todo = "Delete or deallocate data, or add drives";
         if self.rooms.hosts().is_full() {
             let what = "no space is left: writes to new blocks are refused";
-            return Some(Alarm::critical(AlarmCode::Full, what, todo));
+            return Some(AlarmView::critical(AlarmCode::Full, what, todo));
         }
         let share = used * 100 / usable.max(1);
         let step = SPACE_STEPS.into_iter().find(|step| share >= *step).filter(|_| provisioned > usable)?;
         let what = format!(
             "{share} % of usable space is used (alarm at {step} %), and the volumes promise more than the array holds"
         );
-        Some(Alarm::warning(AlarmCode::SpaceLow, what, todo))
+        Some(AlarmView::warning(AlarmCode::SpaceLow, what, todo))
     }
 }
 

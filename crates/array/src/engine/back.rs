@@ -2,13 +2,14 @@
 
 use std::rc::Rc;
 
+use api::Remedy;
 use base::MemberId;
 use ondisk::{MemberState, WhyOut};
 use rt::Drive;
 
 use super::Array;
 use crate::canary::{Canary, planted};
-use crate::fault::{Refused, RefusedCode, Remedy};
+use crate::fault::{Refused, RefusedCode};
 use crate::label::read::read_label;
 use crate::member::seat::Seat;
 use crate::open::recovering::Recovering;

@@ -6,6 +6,7 @@
 use std::pin::pin;
 use std::rc::Rc;
 
+use api::Remedy;
 use base::{BlockCount, MemberId, MemberUuid, human};
 use futures::future::select;
 use ondisk::layout::MEMBERS_MAX;
@@ -16,7 +17,7 @@ use super::report::Report;
 use crate::canary::{Canary, planted};
 use crate::ctx::Wish;
 use crate::engine::Array;
-use crate::fault::{Refused, RefusedCode, Remedy};
+use crate::fault::{Refused, RefusedCode};
 use crate::member::health::PROBE_PATIENCE;
 use crate::member::seat::Seat;
 use crate::open::create::{self, random_uuid, seat_for, write_label};

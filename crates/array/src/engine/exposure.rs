@@ -1,18 +1,18 @@
-//! Exposure, computed.
+//! ExposureView, computed.
 
+use api::ExposureView;
 use base::MemberId;
 use ondisk::MemberState;
 
 use super::report::Report;
 use crate::canary::{Canary, planted};
 use crate::space::plan;
-use crate::status::exposure::Exposure;
 
 impl Report<'_> {
     /// How bad it is now.
-    pub fn exposure(&self) -> Exposure {
+    pub fn exposure(&self) -> ExposureView {
         let (failed, missing) = self.rooms.members().seats_out();
-        Exposure {
+        ExposureView {
             may_fail: self.may_fail(),
             tolerates: self.tolerates(),
             rebuild_place: self.has_rebuild_place(),

@@ -10,6 +10,7 @@ mod status;
 
 use std::rc::Rc;
 
+use api::{ArrayState, ArrayView, IostatView, MemberView, RecoveryView, Remedy, ScrubKind, VolumeView};
 use base::{ArrayUuid, BlockCount, Lba, human};
 use ondisk::layout::VOLUMES_MAX;
 use ondisk::{Limits, PartOf, VolumeState};
@@ -18,17 +19,15 @@ use rt::{Drive, Rt};
 use crate::canary::{Canary, planted};
 use crate::ctx::{Phase, Wish};
 use crate::engine::report::Report;
-use crate::fault::{Fault, Refused, RefusedCode, Remedy};
+use crate::fault::{Fault, Refused, RefusedCode};
 use crate::member::seat::Door;
 use crate::memtable::table::FACT_BYTES;
 use crate::open::create::{self, random_uuid};
 use crate::open::previous;
-use crate::open::{self, OpenHow, RecoveryReport};
+use crate::open::{self, OpenHow};
 use crate::owner::{self, OwnerHow};
 use crate::rooms::Rooms;
 use crate::space::plan::{CreateSpec, USABLE_PERMILLE, check_name};
-use crate::status::scrub::ScrubKind;
-use crate::status::{ArrayState, Iostat, Status, VolumeStatus};
 use crate::volume::Volume;
 use crate::volumes::vol::Vol;
 
@@ -50,7 +49,7 @@ pub struct ScrubPlan {
 #[derive(Clone)]
 pub struct Array {
     rooms: Rc<Rooms>,
-    recovery: Rc<RecoveryReport>,
+    recovery: Rc<RecoveryView>,
 }
 
 impl Array {
@@ -78,7 +77,7 @@ impl Array {
     ) -> Result<Array, Refused> {
         assert!(usable_permille <= 1000, "no more than all of it");
         let rooms = create::create(rt, drives, spec, usable_permille, None).await?;
-        Ok(Self::start(rooms, RecoveryReport::default()))
+        Ok(Self::start(rooms, RecoveryView::default()))
     }
 
     /// Makes one part of an array of slices, whatever they carried, and opens it.
@@ -89,7 +88,7 @@ impl Array {
         part: (ArrayUuid, PartOf),
     ) -> Result<Array, Refused> {
         let rooms = create::create(rt, slices, spec, USABLE_PERMILLE, Some(part)).await?;
-        Ok(Self::start(rooms, RecoveryReport::default()))
+        Ok(Self::start(rooms, RecoveryView::default()))
     }
 
     /// Refuses to go back one generation where this, opened so for reading only, lacks drives.
@@ -123,7 +122,7 @@ impl Array {
         Report::of(&self.rooms)
     }
 
-    fn start(rooms: Rc<Rooms>, recovery: RecoveryReport) -> Array {
+    fn start(rooms: Rc<Rooms>, recovery: RecoveryView) -> Array {
         rooms.room().measure_room();
         if rooms.ctx().is_open() {
             rooms.log().start_log();
@@ -159,7 +158,7 @@ impl Array {
 
     /// What opening it did.
     #[must_use]
-    pub fn recovery(&self) -> RecoveryReport {
+    pub fn recovery(&self) -> RecoveryView {
         (*self.recovery).clone()
     }
 
@@ -238,7 +237,7 @@ impl Array {
 
     /// The array, now.
     #[must_use]
-    pub fn status(&self) -> Status {
+    pub fn status(&self) -> ArrayView {
         self.report().status()
     }
 
@@ -268,8 +267,13 @@ impl Array {
 
     /// Counters, now.
     #[must_use]
-    pub fn iostat(&self) -> Iostat {
+    pub fn iostat(&self) -> IostatView {
         self.report().iostat()
+    }
+
+    /// What it says of its members and volumes, of which the counters of all parts are made.
+    pub(crate) fn lines(&self) -> (Vec<MemberView>, Vec<VolumeView>) {
+        (self.report().member_lines(), self.report().volume_lines())
     }
 
     /// Its name.
@@ -297,7 +301,7 @@ impl Array {
 
     /// The volumes.
     #[must_use]
-    pub fn volumes(&self) -> Vec<VolumeStatus> {
+    pub fn volumes(&self) -> Vec<VolumeView> {
         self.report().volume_lines()
     }
 

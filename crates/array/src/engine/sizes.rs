@@ -4,13 +4,14 @@
 //! - no member has more zones than the slots of the array can list, and its label says no more;
 //! - after a smaller drive has joined, what is stored still fits, or the user has said that it need not.
 
+use api::Remedy;
 use base::{BlockCount, human};
 use ondisk::{Layout, MemberState};
 
 use super::report::Report;
 use crate::canary::{Canary, planted};
 use crate::engine::Array;
-use crate::fault::{Refused, RefusedCode, Remedy};
+use crate::fault::{Refused, RefusedCode};
 use crate::member::seat::Seat;
 use crate::room::Change;
 

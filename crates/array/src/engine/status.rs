@@ -1,16 +1,16 @@
-//! Status, computed from what the rooms say.
+//! ArrayView, computed from what the rooms say.
 
+use api::{ArrayState, ArrayView, IostatView, LimitsView, MemberView, SeatState, TrafficView, VolumeView, WrittenView};
 use base::BlockCount;
-use ondisk::{MemberState, VolumeState, WhyOut};
+use ondisk::{Limits, MemberState, VolumeState, WhyOut};
 
 use super::report::Report;
 use crate::ctx::Phase;
 use crate::memtable::table::FACT_BYTES;
-use crate::status::{ArrayState, Iostat, MemberStatus, MemtableMemory, Status, VolumeStatus, Written};
 
 impl Report<'_> {
     /// The array, now.
-    pub fn status(&self) -> Status {
+    pub fn status(&self) -> ArrayView {
         let table = self.rooms.segments().read();
         let used_segments = table.segments.values().filter(|s| !s.is_spare());
         let blocks_in: u64 = used_segments.map(|s| s.scheme.k() as u64 * u64::from(s.rows.acked)).sum();
@@ -24,7 +24,8 @@ impl Report<'_> {
         let provisioned_bytes = volumes.iter().map(|v| v.bytes).sum();
         let members = self.member_lines();
         let exposure = self.exposure();
-        Status {
+        let nodes = self.rooms.map().nodes().memory();
+        ArrayView {
             name: self.rooms.ctx().name.clone(),
             uuid: self.rooms.ctx().shape.array.0,
             level: self.rooms.ctx().shape.level.to_string(),
@@ -60,15 +61,14 @@ impl Report<'_> {
             scrub: self.rooms.scrubs().scrub_status(),
             events: self.rooms.ctx().events(),
             repaired_blocks: self.rooms.ctx().figures.repaired_blocks.get(),
-            map_memory: self.rooms.map().nodes().status(),
-            memtable_memory: self.memtable_memory(),
+            map_memory_bytes: nodes.bytes,
+            map_memory_bytes_max: nodes.bytes_max,
+            map_hits: nodes.hits,
+            map_misses: nodes.misses,
+            memtable_bytes: self.rooms.memory().read().weight() * FACT_BYTES,
+            memtable_bytes_max: self.rooms.memory().facts_max() * FACT_BYTES,
             unmerged_entries: self.rooms.memory().read().len(),
         }
-    }
-
-    fn memtable_memory(&self) -> MemtableMemory {
-        let bytes = self.rooms.memory().read().weight() * FACT_BYTES;
-        MemtableMemory { bytes, bytes_max: self.rooms.memory().facts_max() * FACT_BYTES }
     }
 
     fn write_amplification(&self) -> f64 {
@@ -77,12 +77,12 @@ impl Report<'_> {
     }
 
     /// What was written since the open.
-    pub fn written(&self) -> Written {
+    pub fn written(&self) -> WrittenView {
         let t = &self.rooms.ctx().figures;
         let (host, moved, map) = (t.host_blocks_written.get(), t.moved_blocks.get(), t.node_blocks_written.get());
         // Counted when they are begun, the others when they are acknowledged.
         let data = t.data_blocks_written.get();
-        Written {
+        WrittenView {
             host_bytes: BlockCount(host).bytes(),
             moved_bytes: BlockCount(moved).bytes(),
             map_bytes: BlockCount(map).bytes(),
@@ -92,11 +92,11 @@ impl Report<'_> {
     }
 
     /// Counters, now.
-    pub fn iostat(&self) -> Iostat {
-        Iostat {
-            unix_seconds: self.rooms.ctx().rt.unix_seconds(),
-            members: self.member_lines(),
-            volumes: self.volume_lines(),
+    pub fn iostat(&self) -> IostatView {
+        IostatView {
+            array: self.rooms.ctx().name.clone(),
+            volumes: self.volume_lines().into_iter().map(TrafficView::from).collect(),
+            drives: self.member_lines().into_iter().map(TrafficView::from).collect(),
         }
     }
 
@@ -127,20 +127,21 @@ impl Report<'_> {
         }
     }
 
-    fn member_lines(&self) -> Vec<MemberStatus> {
+    /// The members, by seat.
+    pub fn member_lines(&self) -> Vec<MemberView> {
         let seats = self.rooms.members().all();
         let shown = seats.iter().filter(|s| s.state() != MemberState::Vacant);
-        shown
-            .map(|s| MemberStatus {
-                seat: s.id.0,
+        let mut lines: Vec<MemberView> = shown
+            .map(|s| MemberView {
+                member: s.id.0,
                 state: self.rooms.members().seat_state(s),
-                bay: s.bay(),
+                seat: s.bay(),
                 missing: s.state() == MemberState::Out && s.why_out() == WhyOut::Missing,
                 drive: s.path().to_owned(),
                 drive_name: s.drive_name().to_owned(),
                 bytes: BlockCount(s.layout.drive_blocks).bytes(),
                 bytes_used: BlockCount(s.layout.used_blocks()).bytes(),
-                zones: s.layout.zones,
+                zones: u64::from(s.layout.zones),
                 zones_free: s.zones_free() as u64,
                 reads: s.counters.reads.get(),
                 writes: s.counters.writes.get(),
@@ -149,27 +150,30 @@ impl Report<'_> {
                 errors: s.counters.errors.get(),
                 mismatches: s.counters.mismatches.get(),
                 volatile_cache: s.volatile(),
-                access: s.drive.as_ref().map(|d| d.access().words()),
+                access: s.drive.as_ref().map(|d| d.access().words().to_owned()),
                 access_why: s.drive.as_ref().and_then(|d| d.access_why()),
                 suspect: s.health.suspect(self.rooms.ctx().rt.now()),
                 reads_around: s.speed.around(),
             })
-            .collect()
+            .collect();
+        // Of two in one seat the older one first.
+        lines.sort_by_key(|m| (m.seat, matches!(m.state, SeatState::In | SeatState::Spare)));
+        lines
     }
 
     /// The volumes.
-    pub fn volume_lines(&self) -> Vec<VolumeStatus> {
+    pub fn volume_lines(&self) -> Vec<VolumeView> {
         let volumes = self.rooms.volumes().all();
         volumes
             .values()
             .filter(|v| v.agreed_blocks() > 0)
-            .map(|v| VolumeStatus {
+            .map(|v| VolumeView {
                 name: v.name().clone(),
                 uuid: v.uuid,
                 bytes: BlockCount(v.agreed_blocks()).bytes(),
                 mapped_bytes: BlockCount(self.rooms.room().stored_in(v)).bytes(),
-                state: if v.state() == VolumeState::Live { "live" } else { "dropping" },
-                limits: v.limits(),
+                state: state_of(v.state()),
+                limits: limits_view(v.limits()),
                 limited: v.quota.waited.get(),
                 reads: v.counters.reads.get(),
                 writes: v.counters.writes.get(),
@@ -181,6 +185,18 @@ impl Report<'_> {
             })
             .collect()
     }
+}
+
+const fn state_of(state: VolumeState) -> api::VolumeState {
+    match state {
+        VolumeState::Live => api::VolumeState::Live,
+        VolumeState::Dropping { .. } => api::VolumeState::Dropping,
+    }
+}
+
+const fn limits_view(limits: Limits) -> LimitsView {
+    let Limits { iops, bytes_per_second, burst_ms } = limits;
+    LimitsView { iops, bytes_per_second, burst_ms }
 }
 
 /// A rate in one word.

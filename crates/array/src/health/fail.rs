@@ -1,6 +1,7 @@
 //! Members that fail: out at once; degraded while the redundancy covers it (`generation/degrade.rs` goes on from here), frozen
 //! beyond. A drive that an open does not find goes out in `open/load.rs`.
 
+use api::ExposureView;
 use base::MemberId;
 use ondisk::{MemberState, WhyOut};
 use rt::IoError;
@@ -10,7 +11,6 @@ use crate::canary::{Canary, planted};
 use crate::ctx::Phase;
 use crate::fault::Fault;
 use crate::member::seat::Door;
-use crate::status::exposure::Exposure;
 
 /// Why an array is lost whose drives refuse it however often its own reservation is found to hold.
 pub const RESERVED_AGAIN: &str = "another server keeps reserving the drives";
@@ -77,7 +77,7 @@ impl Health {
             self.ctx.changed.wake();
         } else {
             let (failed, missing) = self.members.seats_out();
-            let gone = Exposure::gone_words(&failed, &missing);
+            let gone = ExposureView::gone_words(&failed, &missing);
             let (level, tolerated) = (self.ctx.shape.level, self.ctx.shape.scheme.tolerates());
             self.freeze(&format!("{gone}, {level} tolerates {tolerated}"));
         }

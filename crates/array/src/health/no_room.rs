@@ -4,6 +4,7 @@ use std::pin::pin;
 use std::task::Poll;
 use std::time::Duration;
 
+use api::{AlarmCode, AlarmView};
 use futures::future::{Either, select};
 
 use super::Health;
@@ -11,7 +12,6 @@ use crate::canary::{Canary, planted};
 use crate::fault::{Fault, Refused, RefusedCode};
 use crate::member::no_room::WRITES_WAIT;
 use crate::member::seat::Seat;
-use crate::status::alarm::{Alarm, AlarmCode};
 
 /// Before the first try again; then twice as long each time, up to [`PAUSE_MAX`].
 const PAUSE: Duration = Duration::from_millis(20);
@@ -122,7 +122,7 @@ impl Health {
     }
 
     /// For the alarms.
-    pub fn room_alarm(&self) -> Option<Alarm> {
+    pub fn room_alarm(&self) -> Option<AlarmView> {
         let names = self.without_room();
         if names.is_empty() {
             return None;
@@ -130,6 +130,6 @@ impl Health {
         let writes = if self.no_room_for_long() { "writes are refused" } else { "writes wait" };
         let what =
             format!("the file system or thin pool under these drives is full: {names}; {writes}, reads continue");
-        Some(Alarm::critical(AlarmCode::NoRoomBelow, what, "Free space there; writes then continue by themselves"))
+        Some(AlarmView::critical(AlarmCode::NoRoomBelow, what, "Free space there; writes then continue by themselves"))
     }
 }

@@ -26,6 +26,7 @@ use std::pin::pin;
 use std::rc::Rc;
 use std::time::Duration;
 
+use api::{AlarmCode, AlarmView};
 use base::{BLOCK_BYTES, MemberId, MemberLba};
 use futures::future::{Either, join_all, select};
 use rt::{Buf, Bytes, IoError, Nanos};
@@ -38,7 +39,6 @@ use crate::member::health::{
     END_WAITS, LATE_OUT, LATE_SUSPECT, PROBE_PATIENCE, READ_ERRORS_SUSPECT, WRITE_ERRORS_OUT, WRITE_GIVE_UP, Watcher,
 };
 use crate::member::seat::{CONFLICTS_MAX, Seat};
-use crate::status::alarm::{Alarm, AlarmCode};
 
 /// Between the tries of a write.
 const WRITE_PAUSE: Duration = Duration::from_millis(20);
@@ -348,19 +348,20 @@ impl Health {
     }
 
     /// Members that the array waits for, for its alarms.
-    pub fn health_alarms(&self) -> Vec<Alarm> {
+    pub fn health_alarms(&self) -> Vec<AlarmView> {
         let now = self.ctx.rt.now();
-        let mut alarms: Vec<Alarm> = self.room_alarm().into_iter().collect();
+        let mut alarms: Vec<AlarmView> = self.room_alarm().into_iter().collect();
         for seat in self.members.seats_in() {
             if seat.health.waited_for().is_some() {
                 let what = format!("{} does not answer, and the array needs it", seat.title());
                 alarms.push(
-                    Alarm::critical(AlarmCode::DriveSilent, what, "Check it and its cabling").of_seat(seat.bay()),
+                    AlarmView::critical(AlarmCode::DriveSilent, what, "Check it and its cabling").of_seat(seat.bay()),
                 );
             } else if let Some(why) = seat.health.suspect(now) {
                 let what = format!("{} is suspect: {why}", seat.title());
-                alarms
-                    .push(Alarm::warning(AlarmCode::DriveSuspect, what, "Check it, or replace it").of_seat(seat.bay()));
+                alarms.push(
+                    AlarmView::warning(AlarmCode::DriveSuspect, what, "Check it, or replace it").of_seat(seat.bay()),
+                );
             }
         }
         alarms

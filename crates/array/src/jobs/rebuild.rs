@@ -21,6 +21,7 @@ use std::pin::pin;
 use std::rc::Rc;
 use std::time::Duration;
 
+use api::RebuildView;
 use base::SegmentId;
 use futures::future::{join_all, select};
 use ondisk::{MemberState, Scheme};
@@ -40,7 +41,6 @@ use crate::member::Members;
 use crate::room::Room;
 use crate::space::segment::Seg;
 use crate::space::segments::Segments;
-use crate::status::RebuildStatus;
 
 /// Segments restored before the generation that names them.
 const SEGMENTS_PER_GENERATION: u64 = 8;
@@ -153,7 +153,7 @@ impl Rebuild {
     }
 
     /// The rebuild under way, or paused.
-    pub fn rebuild_status(&self) -> Option<RebuildStatus> {
+    pub fn rebuild_status(&self) -> Option<RebuildView> {
         let p = &self.progress;
         let (left, bytes_left) = self.health.rebuild_left();
         let settings = *self.ctx.settings();
@@ -163,7 +163,7 @@ impl Rebuild {
         }
         let now = self.ctx.rt.now();
         let speed = self.pacing.pace().bytes_per_second(now);
-        Some(RebuildStatus {
+        Some(RebuildView {
             segments_total: p.done.get() + left,
             segments_done: p.done.get(),
             bytes_total: self.restore.bytes() + bytes_left,

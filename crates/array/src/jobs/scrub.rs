@@ -24,13 +24,14 @@ use std::pin::pin;
 use std::rc::Rc;
 use std::time::Duration;
 
+use api::{AlarmCode, AlarmView, Remedy, ScrubKind, ScrubRunView, ScrubScheduleView, ScrubView};
 use base::SegmentId;
 use futures::future::select;
 use ondisk::ScrubLine;
 
 use crate::canary::{Canary, planted};
 use crate::ctx::Context;
-use crate::fault::{Fault, Refused, RefusedCode, Remedy};
+use crate::fault::{Fault, Refused, RefusedCode};
 use crate::generation::Generations;
 use crate::jobs::On;
 use crate::jobs::checkpoint::Checkpoints;
@@ -42,8 +43,6 @@ use crate::member::Members;
 use crate::room::Room;
 use crate::space::segment::Seg;
 use crate::space::segments::Segments;
-use crate::status::alarm::{Alarm, AlarmCode};
-use crate::status::scrub::{ScrubKind, ScrubRun, ScrubSchedule, ScrubStatus};
 use course::Course;
 use rows::RowScrub;
 use system::SystemScrub;
@@ -73,7 +72,7 @@ pub struct Scrubs {
     course: Rc<Course>,
     parts: Parts,
     wanted: Cell<Option<ScrubKind>>,
-    last: RefCell<Option<ScrubRun>>,
+    last: RefCell<Option<ScrubRunView>>,
 }
 
 /// What a scrub looks at.
@@ -159,7 +158,7 @@ impl Scrubs {
     }
 
     /// Scrubs that should have begun a whole interval ago, or have been running for two, or cannot end in time, for its alarms.
-    pub fn scrub_alarms(&self) -> Vec<Alarm> {
+    pub fn scrub_alarms(&self) -> Vec<AlarmView> {
         let now = self.ctx.rt.unix_seconds();
         let overdue = |kind: ScrubKind| {
             let (every, due) = (self.course.scrub_line(kind).every_hours, self.due_at(kind)?);
@@ -167,10 +166,13 @@ impl Scrubs {
             (due > 0 && now.saturating_sub(due) > u64::from(every) * 3600).then(|| {
                 let ago = now.saturating_sub(self.course.scrub_line(kind).started_at) / 3600;
                 let what = format!(
-                    "the {} is overdue: one is due every {every} hours, the last began {ago} hours ago",
-                    kind.word()
+                    "the {kind} scrub is overdue: one is due every {every} hours, the last began {ago} hours ago"
                 );
-                Alarm::warning(AlarmCode::ScrubOverdue, what, "Keep the array served; scrubs run while no rebuild runs")
+                AlarmView::warning(
+                    AlarmCode::ScrubOverdue,
+                    what,
+                    "Keep the array served; scrubs run while no rebuild runs",
+                )
             })
         };
         let overdue = [ScrubKind::Media, ScrubKind::Parity].into_iter().filter_map(overdue);
@@ -199,7 +201,7 @@ impl Scrubs {
             return Err(Refused::new(
                 RefusedCode::InUse,
                 format!("array \"{}\"", self.ctx.name),
-                format!("a {} is already running", running.word()),
+                format!("a {running} scrub is already running"),
                 "Wait until it ends, or stop it",
             )
             .by(Remedy::StopScrub));
@@ -257,7 +259,7 @@ impl Scrubs {
         let from = self.course.scrub_line(kind).position;
         let end = self.segments.read().next;
         let how = if resumed == 0 { "begins".to_owned() } else { format!("resumes at segment {resumed}") };
-        self.ctx.note(format!("{} {how}", kind.word()));
+        self.ctx.note(format!("{kind} scrub {how}"));
         let result = self.scrub_all(kind, from, end).await;
         let finished = result.is_ok() && self.course.scrub_goes_on();
         if finished {
@@ -276,7 +278,7 @@ impl Scrubs {
             let summary = self.scrub_summary(kind, finished);
             if p.found.borrow().is_empty() { self.ctx.note(summary) } else { self.ctx.warn(summary) }
         }
-        *self.last.borrow_mut() = self.scrub_run().map(|run| ScrubRun { finished, ..run });
+        *self.last.borrow_mut() = self.scrub_run().map(|run| ScrubRunView { finished, ..run });
         p.running.set(None);
         p.unlimited.set(false);
         self.ctx.changed.wake();
@@ -343,7 +345,7 @@ impl Scrubs {
     fn scrub_summary(&self, kind: ScrubKind, finished: bool) -> String {
         let p = &self.course.progress;
         let how = if finished { "done" } else { "ended early" };
-        let mut text = format!("{} {how}: {} segments", kind.word(), p.done.get());
+        let mut text = format!("{kind} scrub {how}: {} segments", p.done.get());
         let found = p.found.borrow();
         if found.is_empty() {
             text.push_str(", nothing wrong");
@@ -357,12 +359,12 @@ impl Scrubs {
         text
     }
 
-    fn scrub_run(&self) -> Option<ScrubRun> {
+    fn scrub_run(&self) -> Option<ScrubRunView> {
         let p = &self.course.progress;
         let kind = p.running.get()?;
         let seconds = (self.ctx.rt.now() - p.began.get()).as_secs();
         let (done, total) = (p.done.get(), p.total.get());
-        Some(ScrubRun {
+        Some(ScrubRunView {
             kind,
             finished: false,
             segments_done: done,
@@ -375,13 +377,13 @@ impl Scrubs {
     }
 
     /// All that is to be said of scrubs.
-    pub fn scrub_status(&self) -> ScrubStatus {
+    pub fn scrub_status(&self) -> ScrubView {
         let schedule = |kind| {
             let line = self.course.scrub_line(kind);
             let ScrubLine { every_hours, started_at, finished_at, .. } = line;
-            ScrubSchedule { every_hours, started_at, finished_at }
+            ScrubScheduleView { every_hours, started_at, finished_at }
         };
-        ScrubStatus {
+        ScrubView {
             running: self.scrub_run(),
             last: self.last.borrow().clone(),
             media: schedule(ScrubKind::Media),

@@ -13,7 +13,6 @@ use quick_cache::Weighter;
 use quick_cache::unsync::{Cache, DefaultLifecycle};
 
 use crate::map::packed::Packed;
-use crate::status::MapMemory;
 
 /// What map nodes take in memory unless the user says otherwise: the leaves of 40 to 180 GiB.
 const MAP_MEMORY_BYTES: u64 = 256 << 20;
@@ -35,6 +34,19 @@ impl Weighter<Pba, Packed> for InMemory {
 
 /// The hash is always the same, so that a seed of the simulator is, too.
 type Nodes = Cache<Pba, Packed, InMemory, FixedState>;
+
+/// Map nodes in memory.
+#[derive(Clone, Copy, Debug)]
+pub struct MapMemory {
+    /// What they take.
+    pub bytes: u64,
+    /// What they may take.
+    pub bytes_max: u64,
+    /// Nodes that were there when they were asked for, since the array was opened.
+    pub hits: u64,
+    /// Nodes that had to be read.
+    pub misses: u64,
+}
 
 /// The cache.
 pub struct NodeCache {
@@ -88,7 +100,7 @@ impl NodeCache {
     }
 
     /// How it does.
-    pub fn status(&self) -> MapMemory {
+    pub fn memory(&self) -> MapMemory {
         MapMemory {
             bytes: self.nodes.borrow().weight(),
             bytes_max: self.nodes.borrow().capacity(),
@@ -132,7 +144,7 @@ mod tests {
         let at = |block| Pba { segment: SegmentId(1), block };
         (0..10_000).for_each(|block| cache.put(at(block), node.clone()));
         let there = (0..10_000).filter(|block| cache.get(at(*block)).is_some()).count() as u64;
-        let status = cache.status();
+        let status = cache.memory();
         assert!(status.bytes <= 100_000 && there * (node.bytes() + OVERHEAD_BYTES) == status.bytes, "{status:?}");
         assert!(there > 300 && (status.hits, status.misses) == (there, 10_000 - there), "{status:?}");
     }

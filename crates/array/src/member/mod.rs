@@ -11,12 +11,12 @@ pub mod standing;
 use std::cell::{Ref, RefCell};
 use std::rc::Rc;
 
+use api::SeatState;
 use base::MemberId;
 use ondisk::{MemberState, Slot, WhyOut};
 
 use crate::ctx::{Context, Phase};
 use crate::fault::Fault;
-use crate::status::SeatState;
 use guard::Guard;
 use seat::{Door, Seat};
 

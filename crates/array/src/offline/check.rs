@@ -6,7 +6,6 @@ use std::rc::Rc;
 use base::{BLOCK_BYTES, Pba, SegmentId};
 use ondisk::{Entry, MapRef, NODE_REFS, PartOf, Place, SHARDS, SegmentState, VolumeState, crc32c};
 use rt::{Drive, Rt};
-use serde::Serialize;
 
 use crate::fault::{Refused, RefusedCode};
 use crate::log::window_rows;
@@ -35,7 +34,7 @@ pub struct CheckProgress {
 }
 
 /// What a check found.
-#[derive(Clone, Debug, Default, Serialize)]
+#[derive(Clone, Debug, Default)]
 pub struct CheckReport {
     /// What is wrong: the first hundred.
     pub errors: Vec<String>,

@@ -2,18 +2,19 @@
 
 use std::rc::Rc;
 
+use api::Remedy;
 use base::{ArrayUuid, BLOCK_BYTES, Epoch, MemberId, MemberUuid};
 use futures::future::join_all;
 use ondisk::{Features, Label, Layout, Member, MemberState, PartOf, ScrubLine, Settings};
 use rt::{Buf, Drive, IoError, Rt};
 
 use crate::ctx::{Phase, Shape};
-use crate::fault::{Refused, RefusedCode, Remedy};
+use crate::fault::{Refused, RefusedCode};
 use crate::jobs::scrub::{MEDIA_EVERY_HOURS, PARITY_EVERY_HOURS};
 use crate::member::guard::Guard;
 use crate::member::seat::Seat;
 use crate::rooms::Rooms;
-use crate::space::plan::{CreateSpec, Plan, plan};
+use crate::space::plan::{CreateSpec, lay_out};
 
 /// A random identity.
 pub fn random_uuid(rt: &Rt) -> uuid::Uuid {
@@ -54,7 +55,7 @@ pub async fn create(
     part: Option<(ArrayUuid, PartOf)>,
 ) -> Result<Rc<Rooms>, Refused> {
     let sizes: Vec<u64> = drives.iter().map(|d| d.info().blocks.0).collect();
-    let plan: Plan = plan(spec, &sizes)?;
+    let plan = lay_out(spec, &sizes)?;
     if spec.force {
         crate::owner::refuse_in_use(rt, &drives).await?;
     } else {
@@ -67,10 +68,10 @@ pub async fn create(
         array,
         part,
         level: spec.level,
-        scheme: spec.level.scheme_of_width(plan.width).expect("the plan has checked it"),
+        scheme: spec.level.scheme_of_width(plan.view.width).expect("the plan has checked it"),
         zone_blocks: plan.zone_blocks,
         slot_blocks: plan.slot_blocks,
-        rebuild_place: plan.rebuild_place,
+        rebuild_place: plan.view.rebuild_place,
         usable_permille,
         features: Features::default(),
     };

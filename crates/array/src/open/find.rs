@@ -1,5 +1,6 @@
 //! Which drives are members, and which generation is in effect.
 
+use api::Remedy;
 use futures::future::join_all;
 
 use base::Epoch;
@@ -9,7 +10,7 @@ use rt::{Drive, IoError, Rt};
 use super::returning::{Standing, seat_of, standing};
 use super::{ANCESTORS_NEAR, Found, OpenHow};
 use crate::canary::{Canary, planted};
-use crate::fault::{Refused, RefusedCode, Remedy};
+use crate::fault::{Refused, RefusedCode};
 use crate::label::read::{PATIENCE, READ_PAUSE, READ_TRIES, bears_label, read_label_patiently, read_slot};
 
 /// What is said of a drive of which the last label alone is left.

@@ -13,11 +13,11 @@ pub mod settle;
 use std::rc::Rc;
 use std::time::Duration;
 
+use api::{RecoveryStepView, RecoveryView, Remedy};
 use base::BLOCK_BYTES;
 
 use ondisk::{Generation, Label, PartOf};
 use rt::{Buf, Drive, Rt};
-use serde::Serialize;
 
 pub(crate) use find::{NOT_OWN, choose, is_newcomer, last_word, read_member};
 use find::{epoch_after, find_members};
@@ -25,7 +25,7 @@ pub(crate) use load::frontier_survives;
 use load::load;
 
 use crate::canary::{Canary, planted};
-use crate::fault::{Fault, Refused, RefusedCode, Remedy};
+use crate::fault::{Fault, Refused, RefusedCode};
 use crate::open::newer::refuse_newer;
 use crate::open::replay::ReplayHow;
 use crate::open::returning::Standing;
@@ -52,36 +52,6 @@ pub struct OpenHow {
     pub part: PartOf,
 }
 
-/// What an open did.
-#[derive(Clone, Debug, Default, Serialize)]
-pub struct RecoveryReport {
-    /// The steps, in order.
-    pub steps: Vec<Step>,
-    /// Valid records read in the frontier.
-    pub replayed_records: u64,
-    /// Entries put back into the memtable.
-    pub replayed_entries: u64,
-    /// Segments with void records behind their cut.
-    pub cut_segments: u64,
-    /// Blocks written back.
-    pub repaired_blocks: u64,
-    /// Records lost below the durable row.
-    pub damaged_records: u64,
-    /// The array had been handed over in order.
-    pub clean: bool,
-}
-
-/// One step.
-#[derive(Clone, Debug, Serialize)]
-pub struct Step {
-    /// What.
-    pub name: &'static str,
-    /// How long.
-    pub millis: u64,
-    /// Figures.
-    pub detail: String,
-}
-
 /// A drive whose history left ours no more than this many generations ago is a rival, not merely old.
 const ANCESTORS_NEAR: u64 = ondisk::generation::ANCESTORS as u64;
 
@@ -99,7 +69,7 @@ pub(crate) struct Found {
 
 struct Recovery<'a> {
     rt: &'a Rt,
-    report: RecoveryReport,
+    report: RecoveryView,
     since: rt::Nanos,
 }
 
@@ -108,19 +78,19 @@ impl Recovery<'_> {
         let now = self.rt.now();
         let millis = (now - self.since).as_millis() as u64;
         tracing::debug!("{name}: {detail} ({millis} ms)");
-        self.report.steps.push(Step { name, millis, detail });
+        self.report.steps.push(RecoveryStepView { name: name.to_owned(), millis, detail });
         self.since = now;
     }
 }
 
 /// Opens the array of `drives`; background work is not started.
-pub async fn open(rt: &Rt, drives: Vec<Drive>, how: OpenHow) -> Result<(Rc<Rooms>, RecoveryReport), Refused> {
+pub async fn open(rt: &Rt, drives: Vec<Drive>, how: OpenHow) -> Result<(Rc<Rooms>, RecoveryView), Refused> {
     if how.previous && !how.read_only {
         // Nothing is given up before the other is known to open.
         let (trial, _) = Box::pin(open(rt, drives.clone(), OpenHow { read_only: true, ..how })).await?;
         previous::refuse_too_few(&trial)?;
     }
-    let mut recovery = Recovery { rt, report: RecoveryReport::default(), since: rt.now() };
+    let mut recovery = Recovery { rt, report: RecoveryView::default(), since: rt.now() };
     let mut found = find_members(rt, drives, how.part).await?;
     recovery.step("find members", format!("{} drives", found.len()));
     let (mut generation, mut standings) = choose(&found, how)?;

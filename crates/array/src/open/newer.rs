@@ -5,13 +5,14 @@
 //! records themselves are asked, the first of every zone, and only when a member lacks one of its two generations. One
 //! that lacks both is asked too: it may be the only one that was in to the end.
 
+use api::Remedy;
 use base::BLOCK_BYTES;
 use futures::stream::{self, StreamExt, TryStreamExt};
 use ondisk::{Generation, MemberState, RecordHeader};
 use rt::{Buf, Drive, IoError};
 
 use crate::canary::{Canary, planted};
-use crate::fault::{Refused, RefusedCode, Remedy};
+use crate::fault::{Refused, RefusedCode};
 use crate::label::read::PATIENCE;
 use crate::open::Found;
 use crate::row::READ_TRIES;

@@ -9,11 +9,12 @@
 
 use std::rc::Rc;
 
+use api::Remedy;
 use base::BLOCK_BYTES;
 use ondisk::Generation;
 use rt::Buf;
 
-use crate::fault::{Refused, RefusedCode, Remedy};
+use crate::fault::{Refused, RefusedCode};
 use crate::member::seat::Seat;
 use crate::open::Found;
 use crate::rooms::Rooms;

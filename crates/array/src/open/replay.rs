@@ -3,13 +3,14 @@
 //! A record beyond the highest durable row known may be torn: the first that is not whole ends its segment, and what
 //! follows is void. Below that row nothing may be missing: there a lost header is damage and never a reason to cut.
 
+use api::Remedy;
 use base::{Epoch, MemberId, SegmentId};
 use futures::future::join_all;
 use ondisk::{Cut, Entry, Generation, MemberState, RecordHeader, SegmentState};
 
 use super::recovering::Recovering;
 use crate::canary::{Canary, planted};
-use crate::fault::{Refused, RefusedCode, Remedy};
+use crate::fault::{Refused, RefusedCode};
 use crate::log::WINDOW_ROWS_MAX;
 use crate::row::Columns;
 use crate::space::segment::{Unmerged, pba};

@@ -3,6 +3,7 @@
 use std::pin::pin;
 use std::time::Duration;
 
+use api::Remedy;
 use base::{ArrayUuid, BLOCK_BYTES, MemberLba};
 use futures::future::{Either, select};
 use ondisk::{FormatError, Generation, Label, OwnerMark};
@@ -10,7 +11,7 @@ use rt::{Buf, Bytes, Drive, Host, IoError, Rt};
 
 use super::PATIENCE_OF_OPEN;
 use crate::canary::{Canary, planted};
-use crate::fault::{Refused, RefusedCode, Remedy};
+use crate::fault::{Refused, RefusedCode};
 use crate::label::read::is_labelled;
 use crate::member::guard::PATIENCE;
 

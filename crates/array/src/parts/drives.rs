@@ -9,6 +9,7 @@
 //!
 //! Invariant: a drive that leaves is free when it has left all parts.
 
+use api::Remedy;
 use base::MemberId;
 use ondisk::Rate;
 use ondisk::generation::SEATS_MAX;
@@ -18,7 +19,7 @@ use rt::Drive;
 use super::Whole;
 use super::part::Part;
 use crate::engine::Array;
-use crate::fault::{Refused, RefusedCode, Remedy};
+use crate::fault::{Refused, RefusedCode};
 use crate::label::slices::slices_of;
 use crate::member::seat::Seat;
 use crate::open::create::{drive_name, refuse_labelled};

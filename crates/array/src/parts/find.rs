@@ -2,6 +2,7 @@
 //!
 //! A drive whose first and last label cannot be read is looked at where the other drives say the slices are.
 
+use api::Remedy;
 use base::ArrayUuid;
 use futures::future::join_all;
 use ondisk::{FormatError, Label, PartOf};
@@ -9,7 +10,7 @@ use rt::{Drive, IoError, Rt};
 
 use super::in_part;
 use crate::canary::{Canary, planted};
-use crate::fault::{Refused, RefusedCode, Remedy};
+use crate::fault::{Refused, RefusedCode};
 use crate::label::read::read_label_patiently;
 use crate::label::read::{holds_more, made_of, read_label};
 use crate::label::slices::Slices;

@@ -9,6 +9,7 @@
 //! Invariants: what the first part does not say is left alone: a drive that is out in another part alone may have failed
 //! there; what a part refuses is said, and changes nothing.
 
+use api::{MemberView, SeatState};
 use base::MemberId;
 use ondisk::{FormatError, PartOf};
 use rt::Drive;
@@ -20,7 +21,6 @@ use crate::engine::Array;
 use crate::fault::Refused;
 use crate::label::read::read_label;
 use crate::label::slices::slice_of;
-use crate::status::{MemberStatus, SeatState};
 
 /// What is to be done in a part.
 #[derive(Debug)]
@@ -90,34 +90,34 @@ impl Whole {
     }
 
     /// What a part lacks.
-    async fn steps(&self, first: &[MemberStatus], theirs: &[MemberStatus], drives: &[Drive]) -> Vec<(String, Step)> {
+    async fn steps(&self, first: &[MemberView], theirs: &[MemberView], drives: &[Drive]) -> Vec<(String, Step)> {
         let is_here: fn(SeatState) -> bool = |state| matches!(state, SeatState::In | SeatState::Spare);
-        let known_as = |line: &MemberStatus, wanted: fn(SeatState) -> bool| {
+        let known_as = |line: &MemberView, wanted: fn(SeatState) -> bool| {
             first.iter().any(|m| is_same(m, line) && wanted(m.state))
         };
-        let whole = |line: &MemberStatus| drives.iter().find(|d| d.info().name == line.drive);
+        let whole = |line: &MemberView| drives.iter().find(|d| d.info().name == line.drive);
         let mut steps = vec![];
         let mut replaced: Vec<String> = vec![];
         for line in first.iter().filter(|m| is_here(m.state)) {
             let Some(drive) = whole(line).filter(|_| !theirs.iter().any(|m| is_same(m, line))) else { continue };
             // The one whose place it has in the first part; that may have forgotten it already.
-            let predecessors = self.first.predecessors(MemberId(line.seat));
+            let predecessors = self.first.predecessors(MemberId(line.member));
             // One that leaves needs nobody in its place.
-            let wants = |m: &&MemberStatus| !matches!(m.state, SeatState::Spare | SeatState::Leaving);
+            let wants = |m: &&MemberView| !matches!(m.state, SeatState::Spare | SeatState::Leaving);
             let old = theirs.iter().filter(wants).filter(|m| !replaced.contains(&m.drive_name));
             let old = old.filter(|m| predecessors.contains(&m.drive_name) || !first.iter().any(|f| is_same(f, m)));
             // Of one that is out what it held is missing: that is more urgent than a copy.
             let old = old.min_by_key(|m| m.state == SeatState::In);
             let (how, seat) = match (line.state, old) {
                 (SeatState::Spare, _) => (Joins::AsSpare, None),
-                (_, Some(old)) => (Joins::InPlaceOf, Some(MemberId(old.seat))),
+                (_, Some(old)) => (Joins::InPlaceOf, Some(MemberId(old.member))),
                 (_, None) => (Joins::ToGrow, None),
             };
             replaced.extend(old.filter(|_| seat.is_some()).map(|m| m.drive_name.clone()));
             steps.push((line.drive_name.clone(), Step::Join(how, seat, drive.clone())));
         }
         for line in theirs.iter().filter(|m| is_here(m.state) && !replaced.contains(&m.drive_name)) {
-            let (name, seat) = (line.drive_name.clone(), MemberId(line.seat));
+            let (name, seat) = (line.drive_name.clone(), MemberId(line.member));
             if known_as(line, is_here) {
                 continue;
             }
@@ -135,6 +135,6 @@ impl Whole {
 }
 
 /// Whether two parts speak of one drive.
-fn is_same(a: &MemberStatus, b: &MemberStatus) -> bool {
+fn is_same(a: &MemberView, b: &MemberView) -> bool {
     a.drive_name == b.drive_name || (!a.drive.is_empty() && a.drive == b.drive)
 }

@@ -8,12 +8,12 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use api::{MemberView, SeatState};
 use base::MemberId;
 
 use super::Whole;
 use crate::canary::{Canary, planted};
 use crate::fault::Refused;
-use crate::status::{MemberStatus, SeatState};
 
 /// The members of each part that were in: part, seat and the drive's name.
 #[derive(Clone, Debug, Default)]
@@ -29,8 +29,8 @@ impl Whole {
         if self.others().is_empty() || planted(Canary::LossKeptToPart) {
             return Ok(());
         }
-        let all: Vec<Vec<MemberStatus>> = self.all(|array| async move { array.status().members }).await?;
-        let line = |part: usize, m: &MemberStatus| (part, m.seat, m.drive_name.clone());
+        let all: Vec<Vec<MemberView>> = self.all(|array| async move { array.status().members }).await?;
+        let line = |part: usize, m: &MemberView| (part, m.member, m.drive_name.clone());
         let with = |wanted: fn(SeatState) -> bool| {
             let lines = all.iter().enumerate().flat_map(|(part, m)| m.iter().map(move |m| (part, m)));
             lines.filter(move |(_, m)| wanted(m.state))
@@ -45,7 +45,7 @@ impl Whole {
         before.0 = with(is_in).map(|(part, m)| line(part, m)).collect();
         for (part, member) in with(is_in) {
             let Some(&missing) = lost.get(&member.drive_name) else { continue };
-            let seat = MemberId(member.seat);
+            let seat = MemberId(member.member);
             let fails = move |array: crate::Array| async move {
                 if missing { array.drive_gone(seat).await } else { array.drive_fail(seat).await }
             };

@@ -35,6 +35,8 @@ mod twins;
 mod volumes;
 mod wipe;
 
+use api::{ArrayState, ArrayView, IostatView, RecoveryView, ScrubKind};
+
 pub use crate::label::slices::{Slices, slice_of, slices_of};
 pub use check::check;
 pub use create::{create, create_by};
@@ -44,7 +46,7 @@ pub use open::{open, open_by};
 pub use part::{Asker, Part, PartEnd, way};
 pub use plan::plan;
 pub use status::worse;
-pub use survey::{Prospect, Survey, Surveyed, survey};
+pub use survey::{Survey, Surveyed, survey};
 pub use twins::without_copies;
 pub use volumes::STRIPE_BYTES;
 pub use wipe::wipe;
@@ -56,9 +58,6 @@ use ondisk::PartOf;
 
 use crate::engine::{Array, ScrubPlan};
 use crate::fault::{Fault, Refused};
-use crate::open::RecoveryReport;
-use crate::status::scrub::ScrubKind;
-use crate::status::{ArrayState, Iostat, Status};
 
 /// An open array, all its parts. Clones share it.
 #[derive(Clone)]
@@ -120,7 +119,7 @@ impl Whole {
     ///
     /// # Errors
     /// When the core of a part has ended.
-    pub async fn status(&self) -> Result<Status, Fault> {
+    pub async fn status(&self) -> Result<ArrayView, Fault> {
         let mut status = status::merged(self.all(|array| async move { array.status() }).await?);
         status.volumes.iter_mut().for_each(|volume| volume.bytes *= self.count());
         Ok(status)
@@ -130,10 +129,9 @@ impl Whole {
     ///
     /// # Errors
     /// When the core of a part has ended.
-    pub async fn iostat(&self) -> Result<Iostat, Fault> {
-        let mut iostat = status::counted(self.all(|array| async move { array.iostat() }).await?);
-        iostat.volumes.iter_mut().for_each(|volume| volume.bytes *= self.count());
-        Ok(iostat)
+    pub async fn iostat(&self) -> Result<IostatView, Fault> {
+        let name = self.first.name();
+        Ok(status::counted(&name, self.all(|array| async move { array.lines() }).await?))
     }
 
     /// The state of each part, the first one's first.
@@ -152,12 +150,12 @@ impl Whole {
         self.all(|array| async move { array.checkpoint().await }).await?.into_iter().collect()
     }
 
-    /// What opening each part did.
+    /// What the open had to do: the sums of all parts, and the steps of each.
     ///
     /// # Errors
     /// When the core of a part has ended.
-    pub async fn recoveries(&self) -> Result<Vec<RecoveryReport>, Fault> {
-        self.all(|array| async move { array.recovery() }).await
+    pub async fn recovery(&self) -> Result<RecoveryView, Fault> {
+        Ok(status::recovered(self.all(|array| async move { array.recovery() }).await?))
     }
 
     /// Hands it over in order, all parts at once: nothing is left to replay.

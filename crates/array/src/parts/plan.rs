@@ -1,5 +1,6 @@
 //! What drives can become in parts: the sums of what the parts are. Arithmetic only.
 
+use api::PlanView;
 use base::BlockCount;
 use ondisk::PartOf;
 
@@ -7,13 +8,13 @@ use super::in_part;
 use crate::fault::Refused;
 use crate::label::slices::Slices;
 use crate::label::slices::{check_parts, too_small};
-use crate::space::plan::{CreateSpec, Plan, plan as plan_of_one};
+use crate::space::plan::{CreateSpec, plan as plan_of_one};
 
 /// The plan for drives of these sizes (in blocks) in so many parts. In one piece it is [`plan`](crate::space::plan()).
 ///
 /// # Errors
 /// When level, width, sizes and parts do not go together.
-pub fn plan(spec: &CreateSpec, drive_blocks: &[u64], parts: u8) -> Result<Plan, Refused> {
+pub fn plan(spec: &CreateSpec, drive_blocks: &[u64], parts: u8) -> Result<PlanView, Refused> {
     check_parts(parts)?;
     let slices = |blocks: &u64| Slices::new(BlockCount(*blocks), parts).ok_or_else(|| too_small(*blocks, parts));
     let sliced = drive_blocks.iter().map(slices).collect::<Result<Vec<_>, _>>()?;

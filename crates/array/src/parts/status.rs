@@ -5,19 +5,18 @@
 
 use std::collections::BTreeMap;
 
-use super::drives::seat_of_part;
-use crate::status::alarm::Alarm;
-use crate::status::scrub::{DriveFindings, ScrubRun, ScrubSchedule, ScrubStatus};
-use crate::status::{
-    ArrayState, Iostat, MapMemory, MemberStatus, MemtableMemory, RebuildStatus, SeatState, Status, VolumeStatus,
-    Written,
+use api::{
+    AlarmView, ArrayState, ArrayView, IostatView, MemberView, RebuildView, RecoveryStepView, RecoveryView,
+    ScrubFoundView, ScrubRunView, ScrubScheduleView, ScrubView, SeatState, TrafficView, VolumeView,
 };
+
+use super::drives::seat_of_part;
 
 /// One status of those of all parts, part 0's first.
 ///
 /// # Panics
 /// Of no parts there is no array.
-pub fn merged(all: Vec<Status>) -> Status {
+pub fn merged(all: Vec<ArrayView>) -> ArrayView {
     let used: Vec<f64> =
         all.iter().map(|s| (s.segments_total - s.segments_free.min(s.segments_total)) as f64).collect();
     let live: f64 = all.iter().zip(&used).map(|(s, used)| s.live_share * used).sum();
@@ -30,12 +29,12 @@ pub fn merged(all: Vec<Status>) -> Status {
     whole.write_amplification = whole.written.amplification();
     whole.events.sort_by_key(|event| event.unix_seconds);
     // A drive has another seat in each part; here it is one line.
-    let with = |state| whole.members.iter().filter(|m| m.state == state).map(|m| m.bay).collect();
+    let with = |state| whole.members.iter().filter(|m| m.state == state).map(|m| m.seat).collect();
     (whole.exposure.failed, whole.exposure.missing) = (with(SeatState::Failed), with(SeatState::Missing));
     whole
 }
 
-fn add(whole: &mut Status, part: Status, number: usize) {
+fn add(whole: &mut ArrayView, part: ArrayView, number: usize) {
     whole.state = worse(whole.state, part.state);
     whole.segments_total += part.segments_total;
     whole.segments_free += part.segments_free;
@@ -53,7 +52,8 @@ fn add(whole: &mut Status, part: Status, number: usize) {
     if let (Ok(here), Ok(there)) = (whole.rebuild_rate.parse::<u64>(), part.rebuild_rate.parse::<u64>()) {
         whole.rebuild_rate = (here + there).to_string();
     }
-    whole.exposure.add(&part.exposure);
+    whole.exposure.may_fail = whole.exposure.may_fail.min(part.exposure.may_fail);
+    whole.exposure.rebuild_place &= part.exposure.rebuild_place;
     add_alarms(&mut whole.alarms, part.alarms, number);
     whole.events.extend(part.events.into_iter().map(|mut event| {
         event.text = format!("part {number}: {}", event.text);
@@ -63,26 +63,45 @@ fn add(whole: &mut Status, part: Status, number: usize) {
     add_volumes(&mut whole.volumes, part.volumes);
     whole.rebuild = either(whole.rebuild.take(), part.rebuild, add_rebuild);
     add_scrub(&mut whole.scrub, part.scrub);
-    let MapMemory { bytes, bytes_max, hits, misses } = part.map_memory;
-    whole.map_memory.bytes += bytes;
-    whole.map_memory.bytes_max += bytes_max;
-    whole.map_memory.hits += hits;
-    whole.map_memory.misses += misses;
-    let MemtableMemory { bytes, bytes_max } = part.memtable_memory;
-    whole.memtable_memory.bytes += bytes;
-    whole.memtable_memory.bytes_max += bytes_max;
+    whole.map_memory_bytes += part.map_memory_bytes;
+    whole.map_memory_bytes_max += part.map_memory_bytes_max;
+    whole.map_hits += part.map_hits;
+    whole.map_misses += part.map_misses;
+    whole.memtable_bytes += part.memtable_bytes;
+    whole.memtable_bytes_max += part.memtable_bytes_max;
 }
 
-/// Counters of all parts, part 0's first.
+/// Counters of all parts of the array called `name`, part 0's first.
 ///
 /// # Panics
 /// Of no parts there is no array.
-pub fn counted(all: Vec<Iostat>) -> Iostat {
+pub fn counted(name: &str, all: Vec<(Vec<MemberView>, Vec<VolumeView>)>) -> IostatView {
     let mut all = all.into_iter();
-    let mut whole = all.next().expect("an array has a part");
-    for (part, number) in all.zip(2..) {
-        add_members(&mut whole.members, part.members, number);
-        add_volumes(&mut whole.volumes, part.volumes);
+    let (mut members, mut volumes) = all.next().expect("an array has a part");
+    for ((of_part, volumes_of_part), number) in all.zip(2..) {
+        add_members(&mut members, of_part, number);
+        add_volumes(&mut volumes, volumes_of_part);
+    }
+    IostatView {
+        array: name.to_owned(),
+        volumes: volumes.into_iter().map(TrafficView::from).collect(),
+        drives: members.into_iter().map(TrafficView::from).collect(),
+    }
+}
+
+/// What the open of an array had to do whose parts were opened so.
+pub fn recovered(parts: Vec<RecoveryView>) -> RecoveryView {
+    let several = parts.len() > 1;
+    let mut whole = RecoveryView { clean: true, ..RecoveryView::default() };
+    for (part, number) in parts.into_iter().zip(1..) {
+        whole.replayed_records += part.replayed_records;
+        whole.replayed_entries += part.replayed_entries;
+        whole.cut_segments += part.cut_segments;
+        whole.repaired_blocks += part.repaired_blocks;
+        whole.damaged_records += part.damaged_records;
+        whole.clean &= part.clean;
+        let name = |name| if several { format!("part {number}, {name}") } else { name };
+        whole.steps.extend(part.steps.into_iter().map(|s| RecoveryStepView { name: name(s.name), ..s }));
     }
     whole
 }
@@ -102,28 +121,28 @@ pub fn worse(a: ArrayState, b: ArrayState) -> ArrayState {
 }
 
 /// Adds what a part raises and no other has raised: of one alarm of the array, or of one drive, the worst is said.
-fn add_alarms(whole: &mut Vec<Alarm>, part: Vec<Alarm>, number: usize) {
+fn add_alarms(whole: &mut Vec<AlarmView>, part: Vec<AlarmView>, number: usize) {
     for alarm in part {
         let seat = alarm.seat.map(|seat| seat_of_part(number - 1, seat));
         match whole.iter_mut().find(|a| a.code == alarm.code && (a.seat == alarm.seat || a.what == alarm.what)) {
             Some(known) if known.severity >= alarm.severity => {}
-            Some(known) => *known = Alarm { seat: known.seat, ..alarm },
-            None => whole.push(Alarm { seat, what: format!("part {number}: {}", alarm.what), ..alarm }),
+            Some(known) => *known = AlarmView { seat: known.seat, ..alarm },
+            None => whole.push(AlarmView { seat, what: format!("part {number}: {}", alarm.what), ..alarm }),
         }
     }
     whole.sort_by_key(|alarm| std::cmp::Reverse(alarm.severity));
 }
 
 /// Adds what a part says of its drives. One that only this part has, for a while, is a line of its own.
-fn add_members(whole: &mut Vec<MemberStatus>, part: Vec<MemberStatus>, number: usize) {
+fn add_members(whole: &mut Vec<MemberView>, part: Vec<MemberView>, number: usize) {
     for line in part {
         // A drive that is back has a seat that it left before, too.
         let same = whole.iter().position(|m| m.drive_name == line.drive_name && is_gone(m) == is_gone(&line));
         let same = same.or_else(|| whole.iter().position(|m| m.drive_name == line.drive_name));
         match same.map(|at| &mut whole[at]) {
-            None => whole.push(MemberStatus {
+            None => whole.push(MemberView {
+                member: seat_of_part(number - 1, line.member),
                 seat: seat_of_part(number - 1, line.seat),
-                bay: seat_of_part(number - 1, line.bay),
                 ..line
             }),
             Some(all) => {
@@ -150,7 +169,7 @@ fn add_members(whole: &mut Vec<MemberStatus>, part: Vec<MemberStatus>, number: u
     }
 }
 
-fn is_gone(member: &MemberStatus) -> bool {
+fn is_gone(member: &MemberView) -> bool {
     member.state.is_out()
 }
 
@@ -167,8 +186,8 @@ fn worse_seat(a: SeatState, b: SeatState) -> SeatState {
 }
 
 /// Adds what a part has of the volumes; there a volume's name is its identity.
-fn add_volumes(whole: &mut [VolumeStatus], part: Vec<VolumeStatus>) {
-    let mut part: BTreeMap<String, VolumeStatus> = part.into_iter().map(|v| (v.name.clone(), v)).collect();
+fn add_volumes(whole: &mut [VolumeView], part: Vec<VolumeView>) {
+    let mut part: BTreeMap<String, VolumeView> = part.into_iter().map(|v| (v.name.clone(), v)).collect();
     for volume in whole {
         let Some(there) = part.remove(&volume.uuid.to_string()) else { continue };
         // As large as part 0 says: the others may be larger for a while.
@@ -189,8 +208,8 @@ fn either<T>(a: Option<T>, b: Option<T>, add: impl FnOnce(T, T) -> T) -> Option<
     }
 }
 
-fn add_rebuild(a: RebuildStatus, b: RebuildStatus) -> RebuildStatus {
-    RebuildStatus {
+fn add_rebuild(a: RebuildView, b: RebuildView) -> RebuildView {
+    RebuildView {
         segments_total: a.segments_total + b.segments_total,
         segments_done: a.segments_done + b.segments_done,
         bytes_total: a.bytes_total + b.bytes_total,
@@ -204,12 +223,12 @@ fn add_rebuild(a: RebuildStatus, b: RebuildStatus) -> RebuildStatus {
     }
 }
 
-fn add_scrub(whole: &mut ScrubStatus, part: ScrubStatus) {
+fn add_scrub(whole: &mut ScrubView, part: ScrubView) {
     whole.running = either(whole.running.take(), part.running, add_run);
     whole.last = either(whole.last.take(), part.last, add_run);
     whole.bytes_per_second += part.bytes_per_second;
     for (whole, part) in [(&mut whole.media, part.media), (&mut whole.parity, part.parity)] {
-        let ScrubSchedule { every_hours, started_at, finished_at } = part;
+        let ScrubScheduleView { every_hours, started_at, finished_at } = part;
         whole.every_hours = whole.every_hours.max(every_hours);
         whole.started_at = whole.started_at.min(started_at);
         // The array was scrubbed when its last part was; 0 is never.
@@ -218,9 +237,9 @@ fn add_scrub(whole: &mut ScrubStatus, part: ScrubStatus) {
     }
 }
 
-fn add_run(mut a: ScrubRun, b: ScrubRun) -> ScrubRun {
+fn add_run(mut a: ScrubRunView, b: ScrubRunView) -> ScrubRunView {
     for findings in b.found {
-        let DriveFindings { drive_name, found, repaired, not_held, lost, .. } = &findings;
+        let ScrubFoundView { drive_name, found, repaired, not_held, lost, .. } = &findings;
         match a.found.iter_mut().find(|f| f.drive_name == *drive_name) {
             None => a.found.push(findings),
             Some(all) => {
@@ -231,7 +250,7 @@ fn add_run(mut a: ScrubRun, b: ScrubRun) -> ScrubRun {
             }
         }
     }
-    ScrubRun {
+    ScrubRunView {
         kind: a.kind,
         finished: a.finished && b.finished,
         segments_done: a.segments_done + b.segments_done,
@@ -240,22 +259,5 @@ fn add_run(mut a: ScrubRun, b: ScrubRun) -> ScrubRun {
         seconds: a.seconds.max(b.seconds),
         eta_seconds: a.eta_seconds.zip(b.eta_seconds).map(|(a, b)| a.max(b)),
         found: a.found,
-    }
-}
-
-impl Written {
-    fn add(&mut self, other: Written) {
-        self.host_bytes += other.host_bytes;
-        self.moved_bytes += other.moved_bytes;
-        self.map_bytes += other.map_bytes;
-        self.header_bytes += other.header_bytes;
-        self.redundancy_bytes += other.redundancy_bytes;
-    }
-
-    /// Bytes written to data columns for each byte of hosts; 1 at least.
-    fn amplification(&self) -> f64 {
-        let data = self.host_bytes + self.moved_bytes + self.map_bytes + self.header_bytes;
-        let ratio = if self.host_bytes == 0 { 0.0 } else { data as f64 / self.host_bytes as f64 };
-        ((ratio * 1000.0).round() / 1000.0).max(1.0)
     }
 }

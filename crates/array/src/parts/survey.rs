@@ -3,6 +3,7 @@
 //!
 //! Not here: the log. What recovery would find there (a record that is lost, for instance), only an open can say.
 
+use api::{Prospect, SeatState};
 use base::MemberId;
 use ondisk::{Generation, Level, MemberState, SegmentState, WhyOut};
 use rt::{Drive, Rt};
@@ -11,7 +12,6 @@ use crate::fault::Refused;
 use crate::open::returning::Standing;
 use crate::open::{Found, OpenHow, choose, frontier_survives, read_member};
 use crate::parts::find;
-use crate::status::SeatState;
 
 /// What the drives of one array say of it.
 #[derive(Clone, Debug)]
@@ -26,19 +26,6 @@ pub struct Survey {
     pub prospect: Prospect,
     /// Its seats: of the first part.
     pub members: Vec<Surveyed>,
-}
-
-/// What an open would make of an array.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Prospect {
-    /// All that takes part is here.
-    Whole,
-    /// It opens, with less redundancy than it was made with.
-    Degraded,
-    /// It opens when a person says that half or fewer of the drives suffice.
-    FewerThanHalf,
-    /// Something of it is beyond the redundancy.
-    LacksDrives,
 }
 
 /// A seat.

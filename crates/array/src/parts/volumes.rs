@@ -8,6 +8,7 @@
 
 use std::collections::BTreeMap;
 
+use api::VolumeView;
 use base::BLOCK_BYTES;
 use ondisk::Limits;
 use uuid::Uuid;
@@ -16,7 +17,6 @@ use super::Whole;
 use crate::canary::{Canary, planted};
 use crate::fault::{Refused, RefusedCode};
 use crate::space::plan::check_name;
-use crate::status::VolumeStatus;
 
 /// Volumes are dealt to parts in stripes of this length, and are whole rounds of them.
 pub const STRIPE_BYTES: u64 = 1 << 20;
@@ -136,8 +136,8 @@ impl Whole {
     /// # Errors
     /// When a part lacks what part 0 has.
     pub(super) async fn line_up(&self) -> Result<(), Refused> {
-        let live = |volumes: Vec<VolumeStatus>| volumes.into_iter().filter(|v| v.state == "live");
-        let wanted: BTreeMap<String, VolumeStatus> =
+        let live = |volumes: Vec<VolumeView>| volumes.into_iter().filter(|v| v.state == api::VolumeState::Live);
+        let wanted: BTreeMap<String, VolumeView> =
             live(self.first.volumes()).map(|volume| (volume.uuid.to_string(), volume)).collect();
         for (part, number) in self.others.iter().zip(2..) {
             let there: BTreeMap<String, u64> = part

@@ -1,10 +1,10 @@
 //! What a set of drives can become: segments, capacity, and what it survives. Arithmetic only.
 
+use api::PlanView;
 use base::{BLOCK_BYTES, BlockCount, human};
 use ondisk::layout::{MEMBERS_MAX, ZONE_BLOCKS_MAX, ZONE_BLOCKS_MIN, ZONES_MIN};
 use ondisk::scheme::WIDTH_MAX;
 use ondisk::{Layout, Level, Scheme};
-use serde::Serialize;
 
 use crate::fault::{Refused, RefusedCode};
 use crate::space::ladder::Ladder;
@@ -27,39 +27,11 @@ pub struct CreateSpec {
     pub force: bool,
 }
 
-/// What it would be.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Plan {
-    /// The level in words.
-    pub level: String,
-    /// A segment at full strength, such as "4+2".
-    pub scheme: String,
-    /// Its columns.
-    pub width: usize,
-    /// Drives.
-    pub drives: usize,
-    /// Bytes of a zone.
-    pub zone_bytes: u64,
-    /// Segments in all.
-    pub segments: u64,
-    /// Bytes of all drives.
-    pub raw_bytes: u64,
-    /// Bytes of all data columns.
-    pub data_bytes: u64,
-    /// Bytes that volumes may fill.
-    pub usable_bytes: u64,
-    /// Drives that may be lost, whichever they are.
-    pub tolerates: usize,
-    /// Whether a rebuild has a place without a new drive.
-    pub rebuild_place: bool,
-    /// Bytes of the largest drive all of which can be used later, in the place of one of these or beside them.
-    pub largest_drive_bytes: u64,
-    /// What a person should know.
-    pub notes: Vec<String>,
-    #[serde(skip)]
-    pub(crate) zone_blocks: u32,
-    #[serde(skip)]
-    pub(crate) slot_blocks: u32,
+/// What it would be, and how its drives are laid out.
+pub(crate) struct Plan {
+    pub view: PlanView,
+    pub zone_blocks: u32,
+    pub slot_blocks: u32,
 }
 
 /// Segments of `width` different members that `zones` (free zones of each member) give.
@@ -104,7 +76,12 @@ fn refuse(code: RefusedCode, why: String, todo: &str) -> Refused {
 ///
 /// # Errors
 /// When the level, the width or the sizes do not go together.
-pub fn plan(spec: &CreateSpec, drive_blocks: &[u64]) -> Result<Plan, Refused> {
+pub fn plan(spec: &CreateSpec, drive_blocks: &[u64]) -> Result<PlanView, Refused> {
+    Ok(lay_out(spec, drive_blocks)?.view)
+}
+
+/// The same with what only a creation wants to know.
+pub(crate) fn lay_out(spec: &CreateSpec, drive_blocks: &[u64]) -> Result<Plan, Refused> {
     check_name(&spec.name)?;
     let n = drive_blocks.len();
     let level = spec.level;
@@ -185,7 +162,8 @@ pub fn plan(spec: &CreateSpec, drive_blocks: &[u64]) -> Result<Plan, Refused> {
             "Use larger drives, or a smaller width",
         ));
     }
-    Ok(Plan {
+    let view = PlanView {
+        losses: vec![],
         level: level.to_string(),
         scheme: scheme.to_string(),
         width,
@@ -199,9 +177,8 @@ pub fn plan(spec: &CreateSpec, drive_blocks: &[u64]) -> Result<Plan, Refused> {
         rebuild_place,
         largest_drive_bytes: BlockCount(Layout::largest_drive(slot_blocks, zone_blocks)).bytes(),
         notes: notes(level, scheme, n, rebuild_place, &layouts, segments),
-        zone_blocks,
-        slot_blocks,
-    })
+    };
+    Ok(Plan { view, zone_blocks, slot_blocks })
 }
 
 /// As wide as the drives; from 8 drives on one less, so that a rebuild has a place.

@@ -2,8 +2,9 @@
 
 use std::time::Duration;
 
+use api::ArrayState;
 use array::owner::WATCH;
-use array::{Array, ArrayState, OpenHow, RefusedCode};
+use array::{Array, OpenHow, RefusedCode};
 use base::MemberId;
 use ondisk::Level;
 use rt::model::{Disk, DiskParams};

@@ -1,7 +1,8 @@
 //! Two drives that say they are the same member; drives whose ends were overwritten; drives of another size than they had.
 
+use api::ArrayState;
 use array::whole::{self, Slices, without_copies};
-use array::{Array, ArrayState, CreateSpec, OpenHow, Refused, RefusedCode, identify, wipe};
+use array::{Array, CreateSpec, OpenHow, Refused, RefusedCode, identify, wipe};
 use base::{BlockCount, MemberLba};
 use ondisk::Level;
 use rt::model::{Disk, DiskParams};

@@ -4,7 +4,8 @@ use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::time::Duration;
 
-use array::{ArrayState, Rate, RefusedCode, SeatState, Status};
+use api::{ArrayState, ArrayView, SeatState};
+use array::{Rate, RefusedCode};
 use base::{BlockCount, MemberId};
 use ondisk::{Generation, Level};
 use rand::{RngExt, SeedableRng};
@@ -315,7 +316,7 @@ pub fn nothing_new_lies_on_a_member_that_leaves() {
     (0..60u64).for_each(|i| p.write(i * 32, 5, 32).unwrap());
     assert!(p.array().status().members[0].zones_free >= free);
     // What was open goes on where it is; the others are full of it.
-    let elsewhere: u64 = p.array().status().members[1..].iter().map(|m| u64::from(m.zones) - m.zones_free).sum();
+    let elsewhere: u64 = p.array().status().members[1..].iter().map(|m| m.zones - m.zones_free).sum();
     assert!(elsewhere > 3 * 8, "{elsewhere}");
 }
 
@@ -355,7 +356,7 @@ pub fn a_member_that_joins_is_used() {
     (0..60u64).for_each(|i| p.write(i * 32, 5, 32).unwrap());
     let after = p.array().status();
     assert!(after.usable_bytes > before.usable_bytes && after.state == ArrayState::Optimal);
-    assert!(after.members[3].zones_free < u64::from(after.members[3].zones) - 4);
+    assert!(after.members[3].zones_free < after.members[3].zones - 4);
     world.disks[1].detach();
     assert!(p.is(0, 5, 60 * 32));
 }
@@ -434,7 +435,7 @@ pub fn an_array_that_was_overwritten_makes_room_for_its_rebuild() {
             .collect();
         let mut waited = 0;
         let is_whole =
-            |status: &Status| status.events.iter().any(|e| e.text == "the rebuild is done: redundancy is full");
+            |status: &ArrayView| status.events.iter().any(|e| e.text == "the rebuild is done: redundancy is full");
         while !is_whole(&p.array().status()) {
             let status = p.array().status();
             assert!(waited < 300, "hosts {hosts}: {:#?} {:#?} {}", status.rebuild, status.events, status.segments_free);

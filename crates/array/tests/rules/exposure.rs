@@ -2,8 +2,7 @@
 
 use std::time::Duration;
 
-use array::alarm::{AlarmCode, Severity};
-use array::{ArrayState, SeatState, Status};
+use api::{AlarmCode, ArrayState, ArrayView, SeatState, Severity};
 use base::MemberId;
 use ondisk::Level;
 use rt::model::DiskParams;
@@ -28,23 +27,23 @@ fn pause(p: &Process<'_>, paused: bool) {
     p.run(async move { array.rebuild_pause(paused).await }).unwrap();
 }
 
-fn rebuilt(p: &Process<'_>) -> Status {
+fn rebuilt(p: &Process<'_>) -> ArrayView {
     let array = p.array();
     p.run(async move { array.rebuild_done().await });
     p.array().status()
 }
 
-fn codes(status: &Status) -> Vec<(AlarmCode, Option<u16>)> {
-    status.alarms.iter().map(|a| (a.code, a.seat)).collect()
+fn codes(status: &ArrayView) -> Vec<(&str, Option<u16>)> {
+    status.alarms.iter().map(|a| (a.code.as_str(), a.seat)).collect()
 }
 
 /// Seen by an operator: state, drives that may fail, whether a further loss has a place.
-fn seen(status: &Status) -> (ArrayState, usize, bool) {
+fn seen(status: &ArrayView) -> (ArrayState, usize, bool) {
     (status.state, status.exposure.may_fail, status.exposure.rebuild_place)
 }
 
 /// Any further loss of as many drives as it says is survived, and one more is not promised.
-fn is_true(world: &World, status: &Status, tag: u8) {
+fn is_true(world: &World, status: &ArrayView, tag: u8) {
     let there: Vec<usize> = (0..world.disks.len())
         .filter(|i| status.members.iter().any(|m| m.drive_name == world.disks[*i].name() && m.state == SeatState::In))
         .collect();
@@ -76,10 +75,10 @@ pub fn each_loss_of_a_declustered_array_is_told_apart() {
         assert_eq!(degraded.exposure.may_fail, 0, "{:#?}", degraded.exposure);
         assert_eq!(degraded.state, ArrayState::Degraded);
         assert_eq!(
-            (degraded.alarms[0].code, degraded.alarms[0].severity),
-            (AlarmCode::NoRedundancy, Severity::Critical)
+            (degraded.alarms[0].code.as_str(), degraded.alarms[0].severity),
+            (AlarmCode::NoRedundancy.word(), Severity::Critical)
         );
-        assert!(codes(&degraded).contains(&(AlarmCode::DriveFailed, Some(seat))), "{:#?}", degraded.alarms);
+        assert!(codes(&degraded).contains(&(AlarmCode::DriveFailed.word(), Some(seat))), "{:#?}", degraded.alarms);
         is_true(&world, &degraded, 1);
         pause(&p, false);
         let whole = rebuilt(&p);
@@ -90,7 +89,7 @@ pub fn each_loss_of_a_declustered_array_is_told_apart() {
     // Three drives are left for three columns: the next loss has no place.
     let rebuilt = ArrayState::Rebuilt;
     assert_eq!(told, [(ArrayState::Optimal, 1, true), (rebuilt, 1, true), (rebuilt, 1, false)]);
-    assert_eq!(codes(&p.array().status())[0], (AlarmCode::NoRebuildPlace, None));
+    assert_eq!(codes(&p.array().status())[0], (AlarmCode::NoRebuildPlace.word(), None));
     fail(&p, 2);
     let last = p.array().status();
     assert_eq!(last.exposure.may_fail, 0, "{last:#?}");

@@ -4,7 +4,8 @@ use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::time::Duration;
 
-use array::{ArrayState, OpenHow, ScrubKind};
+use api::{ArrayState, ScrubKind};
+use array::OpenHow;
 use ondisk::{Level, SegmentState};
 use rt::model::{OpKind, Verdict};
 use rt::{IoError, Rt};

@@ -4,7 +4,8 @@ use std::cell::Cell;
 use std::rc::Rc;
 use std::time::Duration;
 
-use array::{ArrayState, RefusedCode, SeatState, limits};
+use api::{ArrayState, SeatState};
+use array::{RefusedCode, limits};
 use base::MemberId;
 use ondisk::Level;
 use rt::IoError;
@@ -116,7 +117,7 @@ pub fn nobody_goes_out_beyond_the_redundancy() {
         assert_ne!(p.array().status().state, ArrayState::Frozen, "{:#?}", p.array().status().events);
         if late {
             let alarms = p.array().status().alarms;
-            assert!(alarms.iter().any(|a| a.code == array::alarm::AlarmCode::DriveSilent), "{alarms:?}");
+            assert!(alarms.iter().any(|a| a.code == api::AlarmCode::DriveSilent), "{alarms:?}");
         }
         world.no_hooks();
         p.wait(Duration::from_secs(20));
@@ -363,7 +364,7 @@ pub fn who_is_late_beside_others_is_waited_for() {
     world.on_ops(|_, op, _| if op.kind == OpKind::Write { Verdict::DelayNs(9_000_000_000) } else { Verdict::Proceed });
     let write = p.begin_write(100, 2, 60);
     p.wait(Duration::from_secs(8));
-    let blamed = |m: &array::status::MemberStatus| m.state != SeatState::In || m.suspect.is_some();
+    let blamed = |m: &api::MemberView| m.state != SeatState::In || m.suspect.is_some();
     assert!(!p.array().status().members.iter().any(blamed), "{:#?}", p.array().status().events);
     world.no_hooks();
     p.wait(Duration::from_secs(4));

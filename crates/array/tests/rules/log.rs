@@ -4,7 +4,7 @@ use std::cell::Cell;
 use std::rc::Rc;
 use std::time::Duration;
 
-use array::ArrayState;
+use api::ArrayState;
 use ondisk::{Entry, Level, RecordHeader};
 use rt::IoError;
 use rt::model::{DiskParams, OpKind, Verdict};

@@ -4,7 +4,8 @@ use std::cell::Cell;
 use std::rc::Rc;
 use std::time::Duration;
 
-use array::{ArrayState, Fault, ScrubKind, SeatState};
+use api::{ArrayState, ScrubKind, SeatState};
+use array::Fault;
 use base::{BlockCount, MemberId};
 use ondisk::Level;
 use rt::model::{Disk, Fault as DriveFault, OpKind, Verdict};

@@ -530,20 +530,24 @@ pub fn memory_holds_what_the_trees_have() {
     let world = World::new(1, false);
     world.create_of_width(Level::Raid0, 1, 64, TALL);
     let p = world.start(36);
-    let memory = || p.array().status().map_memory;
+    let memory = || p.array().status();
     let overwrite_and_read = |tag| {
         (0..32).for_each(|leaf| p.write(leaf * 256, tag, 1).unwrap());
         p.checkpoint();
         (0..32).for_each(|leaf| assert_eq!(p.read(leaf * 256, 1).unwrap()[0], tag));
     };
     overwrite_and_read(1);
-    p.array().set_map_memory(memory().bytes * 2);
+    p.array().set_map_memory(memory().map_memory_bytes * 2);
     overwrite_and_read(2);
-    let (bytes, misses) = (memory().bytes, memory().misses);
+    let (bytes, misses) = (memory().map_memory_bytes, memory().map_misses);
     (3..40).for_each(overwrite_and_read);
-    assert_eq!(memory().misses, misses, "all in memory");
+    assert_eq!(memory().map_misses, misses, "all in memory");
     // A node takes a few bytes more or less as its numbers grow.
-    assert!(memory().bytes.abs_diff(bytes) < bytes / 100, "as many nodes: {} bytes, {bytes} before", memory().bytes);
+    assert!(
+        memory().map_memory_bytes.abs_diff(bytes) < bytes / 100,
+        "as many nodes: {} bytes, {bytes} before",
+        memory().map_memory_bytes
+    );
 }
 
 /// What is not merged takes what the user gives it.
@@ -559,14 +563,14 @@ pub fn a_small_memtable_is_merged_sooner() {
             p.write(lba * 3, 1, 3).unwrap();
             p.wait(Duration::from_millis(20));
         }
-        let (memtable, generations) = (p.array().status().memtable_memory, p.array().status().generation - generation);
+        let (memtable, generations) = (p.array().status(), p.array().status().generation - generation);
         p.close();
         (memtable, generations)
     };
     let (usual, few) = written(None);
-    assert_eq!((usual.bytes, usual.bytes_max), (120 * 240, 60 << 20));
+    assert_eq!((usual.memtable_bytes, usual.memtable_bytes_max), (120 * 240, 60 << 20));
     let (small, many) = written(Some(12 * 240));
-    assert!(small.bytes <= 2 * small.bytes_max && small.bytes_max == 12 * 240, "{small:?}");
+    assert!(small.memtable_bytes <= 2 * small.memtable_bytes_max && small.memtable_bytes_max == 12 * 240, "{small:?}");
     assert!(many >= few + 5, "{few} and {many} generations");
 }
 

@@ -36,7 +36,7 @@ pub fn a_run_that_does_not_come_is_read_around() {
     let held = overwritten_by_hosts(&p, most_blocks(&p), false);
     assert!(p.array().moved_blocks() > 0, "the cleaner had work");
     p.wait(Duration::from_secs(10));
-    assert_eq!(state(&p, 1), array::SeatState::In);
+    assert_eq!(state(&p, 1), api::SeatState::In);
     world.no_hooks();
     held_is_there(&p, &held);
     p.kill(4);

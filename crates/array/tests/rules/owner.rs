@@ -5,8 +5,9 @@ use std::pin::pin;
 use std::rc::Rc;
 use std::time::Duration;
 
+use api::ArrayState;
 use array::owner::{FRESH, OwnerHow, SETTLE, TAKE_OVER, WATCH};
-use array::{Array, ArrayState, CreateSpec, Fault, OpenHow, Refused, RefusedCode, Volume, whole};
+use array::{Array, CreateSpec, Fault, OpenHow, Refused, RefusedCode, Volume, whole};
 use futures::future::{Either, select};
 use ondisk::{Level, OwnerMark, OwnerState};
 use rt::model::{Disk, DiskParams, OpKind, Verdict};

@@ -4,8 +4,9 @@ use std::cell::Cell;
 use std::rc::Rc;
 use std::sync::OnceLock;
 
+use api::{ArrayState, Remedy};
 use array::whole::{self, Slices};
-use array::{Array, ArrayState, CreateSpec, OpenHow, Refused, RefusedCode, Remedy, identify, inspect, wipe};
+use array::{Array, CreateSpec, OpenHow, Refused, RefusedCode, identify, inspect, wipe};
 use base::{BlockCount, MemberLba};
 use ondisk::{Label, Layout, Level};
 use rt::model::{Disk, DiskParams, OpKind, Verdict};

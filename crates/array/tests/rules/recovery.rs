@@ -4,7 +4,8 @@ use std::cell::Cell;
 use std::rc::Rc;
 use std::time::Duration;
 
-use array::{Array, ArrayState, OpenHow, RefusedCode, SeatState};
+use api::{ArrayState, SeatState};
+use array::{Array, OpenHow, RefusedCode};
 use base::{BlockCount, MemberId};
 use ondisk::Level;
 use rt::model::{Disk, OpKind, Verdict};

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use array::{ArrayState, SeatState};
+use api::{ArrayState, SeatState};
 use ondisk::Level;
 use rt::model::{Disk, OpKind, Verdict};
 use rt::{Drive, IoError};

@@ -2,8 +2,9 @@
 
 use std::time::Duration;
 
+use api::{ArrayState, SeatState};
 use array::no_room::WRITES_WAIT;
-use array::{Array, ArrayState, CreateSpec, Fault, OpenHow, RefusedCode, SeatState};
+use array::{Array, CreateSpec, Fault, OpenHow, RefusedCode};
 use ondisk::Level;
 use rt::model::{Fault as DriveFault, FullFor, OpKind, Verdict};
 use rt::{IoError, Rt};
@@ -27,7 +28,7 @@ fn nobody_is_blamed(p: &Process<'_>) {
 
 fn alarm(p: &Process<'_>) -> Option<String> {
     let alarms = p.array().status().alarms.into_iter();
-    alarms.filter(|a| a.code == array::alarm::AlarmCode::NoRoomBelow).map(|a| a.what).next()
+    alarms.filter(|a| a.code == api::AlarmCode::NoRoomBelow).map(|a| a.what).next()
 }
 
 /// All drives, or one, have no room: writes wait, reads go on, and an alarm names the drives. Hosts that waited long enough

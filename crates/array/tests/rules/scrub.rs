@@ -4,8 +4,8 @@ use std::cell::Cell;
 use std::rc::Rc;
 use std::time::Duration;
 
-use array::alarm::AlarmCode;
-use array::{OpenHow, ScrubKind, ScrubPlan, ScrubRun};
+use api::{AlarmCode, ScrubKind, ScrubRunView};
+use array::{OpenHow, ScrubPlan};
 use base::{BlockCount, MemberLba};
 use ondisk::Level;
 use rt::model::{Disk, OpKind, Verdict};
@@ -13,15 +13,15 @@ use rt::model::{Disk, OpKind, Verdict};
 use crate::world::{Process, World};
 
 /// Runs a scrub to its end.
-fn scrub(p: &Process<'_>, kind: ScrubKind) -> ScrubRun {
+fn scrub(p: &Process<'_>, kind: ScrubKind) -> ScrubRunView {
     p.array().scrub_start(kind, true).unwrap();
     let array = p.array();
     p.run(async move { array.scrub_done().await });
     p.array().status().scrub.last.unwrap()
 }
 
-fn found(run: &ScrubRun) -> (u64, u64, u64, u64) {
-    let sum = |of: fn(&array::DriveFindings) -> u64| run.found.iter().map(of).sum();
+fn found(run: &ScrubRunView) -> (u64, u64, u64, u64) {
+    let sum = |of: fn(&api::ScrubFoundView) -> u64| run.found.iter().map(of).sum();
     (sum(|f| f.found), sum(|f| f.repaired), sum(|f| f.not_held), sum(|f| f.lost))
 }
 
@@ -255,7 +255,7 @@ pub fn one_that_is_overdue_is_told() {
     let overdue = |p: &Process<'_>| {
         let alarms = p.array().status().alarms.into_iter();
         alarms
-            .filter(|a| a.code == array::alarm::AlarmCode::ScrubOverdue)
+            .filter(|a| a.code == api::AlarmCode::ScrubOverdue)
             .map(|a| a.what.split(' ').nth(1).unwrap().to_owned())
             .collect::<Vec<_>>()
     };

@@ -3,7 +3,8 @@
 use std::cell::Cell;
 use std::time::Duration;
 
-use array::{Array, ArrayState, Fault, OpenHow, Refused, RefusedCode, SeatState};
+use api::{ArrayState, SeatState};
+use array::{Array, Fault, OpenHow, Refused, RefusedCode};
 use base::MemberId;
 use futures::future::{Either, select};
 use ondisk::{Level, OwnerState};

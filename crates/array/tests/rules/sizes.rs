@@ -1,6 +1,7 @@
 //! Drives of other sizes: larger ones are used as far as the slots list, smaller ones are asked about.
 
-use array::{RefusedCode, SeatState};
+use api::SeatState;
+use array::RefusedCode;
 use base::{BlockCount, MemberId, MemberLba};
 use ondisk::{Label, Layout, Level};
 use rt::Drive;
@@ -140,7 +141,7 @@ pub fn what_is_reserved_is_never_read() {
     fill(&p, 4);
     p.close();
     let p = world.start(2);
-    p.array().scrub_start(array::ScrubKind::Media, true).unwrap();
+    p.array().scrub_start(api::ScrubKind::Media, true).unwrap();
     let scrubbed = p.array();
     let before = read_of(&p);
     p.run(async move { scrubbed.scrub_done().await });

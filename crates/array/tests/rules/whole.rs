@@ -5,8 +5,9 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::time::Duration;
 
+use api::{ScrubKind, SeatState};
 use array::whole::{self, Part, way};
-use array::{Array, CreateSpec, OpenHow, Refused, RefusedCode, ScrubKind, SeatState, Whole};
+use array::{Array, CreateSpec, OpenHow, Refused, RefusedCode, Whole};
 use ondisk::Level;
 use rt::Rt;
 use rt::model::{Disk, DiskParams, Op, OpKind, Verdict};
@@ -56,7 +57,7 @@ pub(super) async fn open(rt: &Rt, world: &World, by_letters: bool) -> Result<Who
 
 /// Volumes of part 0 by identity, and of each of the others by name: their sizes.
 async fn volumes(array: &Whole) -> Vec<BTreeMap<String, u64>> {
-    let live = |array: Array| array.volumes().into_iter().filter(|v| v.state == "live");
+    let live = |array: Array| array.volumes().into_iter().filter(|v| v.state == api::VolumeState::Live);
     let mut all = vec![live(array.first().clone()).map(|v| (v.uuid.to_string(), v.bytes)).collect()];
     for part in array.others() {
         all.push(part.ask(move |array| async move { live(array).map(|v| (v.name, v.bytes)).collect() }).await.unwrap());
@@ -117,8 +118,9 @@ pub fn volumes_are_in_all_parts_or_none() {
                     assert_eq!(small, None, "after {writes} writes");
                 }
                 let status = array.status().await.unwrap();
-                let size =
-                    |name: &str| status.volumes.iter().find(|v| v.name == name && v.state == "live").map(|v| v.bytes);
+                let size = |name: &str| {
+                    status.volumes.iter().find(|v| v.name == name && v.state == api::VolumeState::Live).map(|v| v.bytes)
+                };
                 let (new, old) = (size("new").or(size("newer")), size("old"));
                 assert!(new.is_none_or(|bytes| bytes == 9 * MIB), "whole stripes in three parts: {new:?}");
                 assert!([Some(6 * MIB), Some(12 * MIB)].contains(&old), "{old:?}");
@@ -221,7 +223,7 @@ pub fn parts_are_one_array() {
         assert_eq!(status.members[0].bytes, 144 << 20);
         assert_eq!(status.written.host_bytes, 5 * 4096);
         assert_eq!(status.provisioned_bytes, 9 * MIB);
-        assert_eq!(array.iostat().await.unwrap().members.len(), 4);
+        assert_eq!(array.iostat().await.unwrap().drives.len(), 4);
 
         // A scrub of all parts is one: it reads them all, ends when the last ends, and is refused while it runs in any.
         second.ask(|array| async move { array.scrub_start(ScrubKind::Media, false) }).await.unwrap().unwrap();
@@ -233,7 +235,7 @@ pub fn parts_are_one_array() {
         let last = array.status().await.unwrap().scrub.last.unwrap();
         assert!(last.finished && last.segments_done == last.segments_total && last.segments_total >= 2, "{last:?}");
         array.clone().close().await.unwrap();
-        assert_eq!(array.status().await.unwrap().state, array::ArrayState::Closed);
+        assert_eq!(array.status().await.unwrap().state, api::ArrayState::Closed);
     });
     rt.end();
 }
@@ -309,14 +311,14 @@ pub fn what_is_missing_in_a_part_is_missing_in_all() {
             array.share_losses(&mut roster).await.unwrap();
         }
         let out = array.states().await.unwrap();
-        assert!(out.iter().all(|s| *s == array::ArrayState::Degraded), "{out:?}");
+        assert!(out.iter().all(|s| *s == api::ArrayState::Degraded), "{out:?}");
         world.disks[1].attach();
         for _ in 0..3 {
             let _other_parts_may_be_first = array.drive_back(&rt::Drive::modelled(&rt, &world.disks[1])).await;
             rt.sleep(std::time::Duration::from_secs(20)).await;
         }
         let states = array.states().await.unwrap();
-        assert!(states.iter().all(|s| *s == array::ArrayState::Optimal), "{states:?}");
+        assert!(states.iter().all(|s| *s == api::ArrayState::Optimal), "{states:?}");
     });
     rt.end();
 }

@@ -5,8 +5,9 @@ use std::pin::pin;
 use std::rc::Rc;
 use std::time::Duration;
 
+use api::{ArrayState, SeatState};
 use array::whole::{self, Part, way};
-use array::{Array, ArrayState, CreateSpec, OpenHow, RefusedCode, SeatState, Whole};
+use array::{Array, CreateSpec, OpenHow, RefusedCode, Whole};
 use base::{BlockCount, MemberId, MemberLba};
 use futures::future::select;
 use ondisk::{Label, Level};
@@ -43,7 +44,7 @@ pub fn drives_are_the_same_in_all_parts() {
         assert_eq!(again.code, RefusedCode::InUse);
 
         array.drive_grow(Drive::modelled(&rt, &second), false).await.unwrap();
-        let seat = |status: &array::Status, name: &str| {
+        let seat = |status: &api::ArrayView, name: &str| {
             MemberId(status.members.iter().find(|m| m.drive_name == name && m.state == SeatState::In).unwrap().seat)
         };
         let leaves = seat(&array.status().await.unwrap(), "d0");

@@ -4,7 +4,8 @@ use std::cell::Cell;
 use std::rc::Rc;
 use std::time::Duration;
 
-use array::{OpenHow, Refused, SeatState, Whole, whole};
+use api::SeatState;
+use array::{OpenHow, Refused, Whole, whole};
 use base::MemberId;
 use rt::model::{Disk, OpKind, Verdict};
 use rt::{Drive, Rt};

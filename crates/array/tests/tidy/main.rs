@@ -56,8 +56,8 @@ fn rooms_know_no_more_than_is_listed() {
 fn state_is_its_owners() {
     let sources = Sources::read(Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/src")));
     for t in sources.types() {
-        // What is told to people has as many fields as there is to tell.
-        let told = t.attributes.contains("Serialize");
+        // What a drive holds has as many fields as there is to tell.
+        let told = t.file == "offline/inspect.rs";
         assert!(told || t.fields.len() <= FIELDS_MAX, "{}: {} has {} fields", t.file, t.name, t.fields.len());
         let shown = t.fields.iter().filter(|f| f.starts_with("pub ") || f.starts_with("pub(crate)"));
         let cells: Vec<_> = shown.filter(|field| field.contains("Cell<")).collect();

@@ -4,10 +4,10 @@ use std::fs;
 use std::path::PathBuf;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use api::Problem;
 use bench::Target;
 use bench::exported::{Exported, Told, exported};
 use serde::Serialize;
-use server::Problem;
 
 use super::problem;
 use crate::context::Context;

@@ -4,11 +4,11 @@ use std::io::Read;
 use std::pin::pin;
 use std::time::Instant;
 
+use api::Problem;
 use export::nbd::client::{Client, Error};
 use futures::stream::{FuturesUnordered, StreamExt};
 use ondisk::crc32c;
 use rt::{Buf, Bytes};
-use server::Problem;
 
 use super::files::{Collection, Stream};
 use super::say::Moved;

@@ -8,13 +8,13 @@ use std::collections::BTreeSet;
 use std::rc::Rc;
 use std::time::Duration;
 
+use api::Problem;
 use base::BLOCK_BYTES;
 use export::nbd::client::Client;
 use futures::future::join_all;
 use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use rt::{Buf, Bytes, Rt};
-use server::Problem;
 
 use super::process::Server;
 use super::say;

@@ -10,7 +10,7 @@ use std::fs::{self, File};
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
-use server::Problem;
+use api::Problem;
 
 /// Unit of headers and padding.
 const UNIT: u64 = 512;

@@ -4,9 +4,8 @@ use std::cell::Cell;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
+use api::{ArrayState, Arrays, Problem};
 use rt::Rt;
-use server::Problem;
-use server::view::{ArrayState, Arrays};
 
 use super::copy::{self, Copied};
 use super::files::Collection;

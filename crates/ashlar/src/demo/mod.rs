@@ -18,9 +18,9 @@ use std::path::PathBuf;
 use std::pin::pin;
 use std::time::Instant;
 
+use api::Problem;
 use futures::future::{Either, select};
 use rt::Rt;
-use server::Problem;
 use server::size::Size;
 
 use crate::exit::{Finding, Outcome};
@@ -64,7 +64,7 @@ pub struct Args {
 
 /// Shows it.
 pub fn run(args: Args) -> Outcome {
-    let rt = Rt::real().map_err(|e| Problem::no_ring(&e))?;
+    let rt = Rt::real().map_err(|e| server::problem::no_ring(&e))?;
     let begun = Instant::now();
     let result = rt.block_on(Box::pin(async {
         let script = pin!(script(&rt, &args));
@@ -72,7 +72,7 @@ pub fn run(args: Args) -> Outcome {
         match select(pin!(rt.stop_signal()), script).await {
             Either::Left(((), _)) => {
                 let why = "interrupted; nothing is left behind";
-                Err(Problem::new(server::Kind::Failed, "interrupted", "demo", why, ""))
+                Err(Problem::new(api::Kind::Failed, "interrupted", "demo", why, ""))
             }
             Either::Right((result, _)) => result,
         }

@@ -7,11 +7,11 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 
+use api::Problem;
 use base::BLOCK_BYTES;
 use ondisk::Level;
 use rt::probe;
 use rustix::process::{Pid, Signal, kill_process};
-use server::Problem;
 use server::size::human;
 
 /// Drives of the demo's array.

@@ -7,12 +7,12 @@ use std::process::{Child, Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use api::Problem;
 use export::nbd::client::Client;
 use rt::Rt;
 use rt::net::Addr;
 use rustix::process::Pid;
 use serde::de::DeserializeOwned;
-use server::Problem;
 
 use super::place::{self, Place};
 use super::say;
@@ -123,7 +123,7 @@ impl Server {
     }
 
     fn answers(&self) -> bool {
-        self.ask::<server::view::ServerView>("/v1").is_ok()
+        self.ask::<api::ServerView>("/v1").is_ok()
     }
 
     /// Asks over the control socket.

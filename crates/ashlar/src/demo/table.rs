@@ -1,9 +1,9 @@
 //! The small table at the end: direct drives beside RAID 0, 10, 5 and 6, the same load in the same run.
 
+use api::Problem;
 use bench::Subject;
 use bench::table::{Quick, quick};
 use rt::Rt;
-use server::Problem;
 use server::size::human;
 
 use super::say;

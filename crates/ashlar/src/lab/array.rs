@@ -4,11 +4,10 @@
 
 use std::path::Path;
 
+use api::{ArrayState, ArrayView, Arrays, Done, DriveFail, DriveReplace, MemberView, Problem, SeatState};
 use lab::Error;
 use lab::array::{Array, Control, Hooked, Served, Standing};
 use lab::model::{State, Subject};
-use server::Problem;
-use server::view::{ArrayState, ArrayView, Arrays, Done, DriveFail, DriveReplace, MemberState, MemberView};
 
 use super::problem;
 use crate::client::Client;
@@ -57,7 +56,7 @@ impl ServedArray {
     /// When the server does not answer.
     pub fn describe(&self, subject: &mut Subject) -> Result<(), Problem> {
         let view = self.view()?;
-        let members: Vec<&MemberView> = view.members.iter().filter(|m| m.state == MemberState::In).collect();
+        let members: Vec<&MemberView> = view.members.iter().filter(|m| m.state == SeatState::In).collect();
         subject.level.get_or_insert_with(|| view.level.replace(' ', ""));
         subject.drive_count.get_or_insert(u32::try_from(members.len()).unwrap_or(u32::MAX));
         if subject.drives.is_empty() {
@@ -89,7 +88,7 @@ impl Array for ServedArray {
     fn fail(&mut self) -> Result<(), Error> {
         let view = self.view().map_err(|p| self.wrong(&p))?;
         let both = [&self.served.drive, &self.served.spare];
-        let is_in = |name: &str| view.members.iter().any(|m| m.drive == name && m.state == MemberState::In);
+        let is_in = |name: &str| view.members.iter().any(|m| m.drive == name && m.state == SeatState::In);
         let drive = both.into_iter().find(|name| is_in(name));
         let why = "neither drive is in it";
         let drive = drive.ok_or_else(|| Error::usage(format!("array {}", view.name), why))?;

@@ -2,9 +2,9 @@
 
 use std::path::PathBuf;
 
+use api::Problem;
 use lab::compare::{Pairing, compare};
 use lab::units;
-use server::Problem;
 
 use super::problem;
 use super::report::ResultArgs;

@@ -1,6 +1,7 @@
 //! What an export says of itself, and fio does not: its size, what of it was written (`base:allocation` of NBD), and which
 //! namespace of NVMe/TCP it is.
 
+use api::Problem;
 use export::nbd::client::Client;
 use export::nvme::client::Opened;
 use export::{ExtentState, Uri};
@@ -10,7 +11,6 @@ use lab::target::Target;
 use lab::written::Written;
 use rt::Rt;
 use rt::net::Addr;
-use server::Problem;
 
 use super::problem;
 use crate::context::Context;

@@ -1,5 +1,6 @@
 //! `ashlar lab plan`: cells, time and wear.
 
+use api::Problem;
 use lab::array::{Control, Hooks, Served};
 use lab::hosts::Host;
 use lab::model::Part;
@@ -9,7 +10,6 @@ use lab::suite::Suite;
 use lab::target::Target;
 use lab::units;
 use serde_json::json;
-use server::Problem;
 
 use super::{export, problem};
 use crate::context::{Context, absolute_drive};

@@ -2,11 +2,11 @@
 
 use std::path::PathBuf;
 
+use api::Problem;
 use lab::model::Run;
 use lab::money::Prices;
 use lab::report::{Extra, page};
 use serde_json::json;
-use server::Problem;
 
 use super::problem;
 use crate::exit::{Finding, Outcome};

@@ -3,6 +3,7 @@
 use std::io::{self, IsTerminal};
 use std::path::PathBuf;
 
+use api::Problem;
 use lab::array::Control;
 use lab::fio::Fio;
 use lab::model::{Subject, Verdict};
@@ -11,7 +12,6 @@ use lab::run::{Around, Given, Journal, Said};
 use lab::suite::Suite;
 use lab::target::Target;
 use serde_json::json;
-use server::Problem;
 
 use super::plan::{self, ArrayArgs, WishArgs};
 use super::watch::Watch;

@@ -4,8 +4,7 @@ use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::thread;
 use std::time::Duration;
 
-use server::Problem;
-use server::view::{ArrayState, ArrayView, Arrays, Severity};
+use api::{ArrayState, ArrayView, Arrays, Problem, Severity};
 
 use crate::context::Context;
 use crate::exit::{Finding, Health};
@@ -95,7 +94,7 @@ fn line(health: Health, all: &Arrays) -> String {
 
 #[cfg(test)]
 mod tests {
-    use server::view::AlarmView;
+    use api::AlarmView;
 
     use super::*;
 

@@ -2,13 +2,12 @@
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use api::{
+    ArrayState, ArrayView, HeldView, MemberView, PlanView, RebuildView, RecoveryView, ScrubFoundView, ScrubRunView,
+    ScrubScheduleView, ScrubView, SeatState, VolumeState,
+};
 use server::ops::rebuild::rate_words;
 use server::ops::volume::limits_sentence;
-use server::view::HeldView;
-use server::view::{
-    ArrayState, ArrayView, MemberState, MemberView, PlanView, RebuildView, RecoveryView, ScrubFoundView, ScrubRunView,
-    ScrubScheduleView, ScrubView, VolumeState,
-};
 
 use super::exposure::{alarm_line, alarm_word, state_sentence};
 use super::{Table, duration, human, percent};
@@ -30,17 +29,17 @@ pub fn state_word(state: ArrayState) -> &'static str {
 }
 
 /// Members by state, the usual one first.
-const MEMBER_WORDS: [(MemberState, &str); 6] = [
-    (MemberState::In, "in"),
-    (MemberState::Leaving, "leaving"),
-    (MemberState::Failed, "FAILED"),
-    (MemberState::Missing, "MISSING"),
-    (MemberState::Replaced, "replaced"),
-    (MemberState::Spare, "spare"),
+const MEMBER_WORDS: [(SeatState, &str); 6] = [
+    (SeatState::In, "in"),
+    (SeatState::Leaving, "leaving"),
+    (SeatState::Failed, "FAILED"),
+    (SeatState::Missing, "MISSING"),
+    (SeatState::Replaced, "replaced"),
+    (SeatState::Spare, "spare"),
 ];
 
 /// A member's state for people.
-pub fn member_word(state: MemberState) -> &'static str {
+pub fn member_word(state: SeatState) -> &'static str {
     MEMBER_WORDS.iter().find(|(s, _)| *s == state).map_or("", |(_, word)| word)
 }
 
@@ -242,7 +241,7 @@ pub fn scrub_found(f: &ScrubFoundView) -> String {
 /// One that is out is out, whatever it was suspected of before.
 fn member_state(m: &MemberView) -> String {
     match m.state {
-        MemberState::In if m.suspect.is_some() => "in, suspect".to_owned(),
+        SeatState::In if m.suspect.is_some() => "in, suspect".to_owned(),
         state => member_word(state).to_owned(),
     }
 }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use server::view::{AlarmView, ArrayState, ArrayView, ExposureView, Severity};
+use api::{AlarmView, ArrayState, ArrayView, ExposureView, Severity};
 
 use super::{duration, percent};
 
@@ -71,7 +71,7 @@ fn progress(a: &ArrayView) -> String {
 /// "2 of 8 drives failed (seats 2, 3), 1 is missing (seat 4)".
 fn gone(a: &ArrayView) -> String {
     let e = &a.exposure;
-    let all = a.members.iter().filter(|m| m.state != server::view::MemberState::Spare).count();
+    let all = a.members.iter().filter(|m| m.state != api::SeatState::Spare).count();
     let parts = [("failed", &e.failed), ("missing", &e.missing)].into_iter().filter(|(_, seats)| !seats.is_empty());
     let parts: Vec<String> =
         parts.map(|(word, list)| format!("{} of {all} drives {word} ({})", list.len(), seats(list))).collect();
@@ -115,7 +115,7 @@ fn capital(text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use server::view::{MemberView, RebuildView};
+    use api::{MemberView, RebuildView};
 
     use super::*;
 

@@ -98,8 +98,8 @@ impl Inner {
             let array = job.run(&own.rt, arrived(&own.rt, slices).await.map_err(io)?).await?;
             // What an array takes in memory its parts divide, as in a server.
             let memory = array.status();
-            array.set_map_memory(memory.map_memory.bytes_max / u64::from(part.of));
-            array.set_memtable_memory(memory.memtable_memory.bytes_max / u64::from(part.of));
+            array.set_map_memory(memory.map_memory_bytes_max / u64::from(part.of));
+            array.set_memtable_memory(memory.memtable_bytes_max / u64::from(part.of));
             own.part.replace(Some(array.clone()));
             if part.index > 0 {
                 let rt = own.rt.clone();

@@ -4,8 +4,9 @@ use std::collections::BTreeMap;
 use std::rc::Weak;
 use std::time::Duration;
 
+use api::{AlarmView, Severity};
+
 use super::data::Data;
-use crate::view::{AlarmView, Severity};
 
 /// How often alarms are looked at.
 const LOOK: Duration = Duration::from_secs(5);

@@ -3,14 +3,14 @@
 
 use std::rc::Rc;
 
+use api::{ImportRequest, Kind, Problem};
+
 use super::start::{Settings, What};
 use super::{Data, data};
 use crate::config::ArrayConfig;
 use crate::ops::open::{self, How, Opened, Patience};
 use crate::ops::{create, import, volume};
 use crate::registry::Known;
-use crate::view::ImportRequest;
-use crate::{Kind, Problem};
 
 /// Opens everything that `settings` ask for.
 ///
@@ -203,11 +203,11 @@ pub async fn log_open(opened: &Opened) {
 ///
 /// # Errors
 /// When none is found.
-pub async fn import_and_serve(data: &Rc<Data>, mut request: ImportRequest) -> Result<crate::view::Imported, Problem> {
+pub async fn import_and_serve(data: &Rc<Data>, mut request: ImportRequest) -> Result<api::Imported, Problem> {
     import::says_which(&request)?;
     request.read_only |= data.read_only;
     let (found, mut problems) = import::search(&data.world, &request).await?;
-    let mut answer = crate::view::Imported { version: crate::view::VERSION, served: true, ..Default::default() };
+    let mut answer = api::Imported { version: api::VERSION, served: true, ..Default::default() };
     for array in found {
         if data.array(&array.uuid.to_string()).is_ok() {
             problems.push(Problem::refused(

@@ -2,14 +2,13 @@
 
 use std::time::Duration;
 
+use api::{ClientView, Problem};
 use export::{Client, Protocol, Used};
 use uuid::Uuid;
 
 use super::Data;
-use crate::Problem;
 use crate::ops::clients::connected;
 use crate::subsystem::{DIRECT, nqn};
-use crate::view::ClientView;
 
 /// One that has just disconnected is not there any more after so long.
 const LEAVING_MAX: Duration = Duration::from_millis(300);

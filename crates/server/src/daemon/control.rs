@@ -11,13 +11,13 @@ use std::path::{Path, PathBuf};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
+use api::{Kind, Problem};
 use rt::MailSender;
 use tokio::sync::watch;
 
 use super::data::DataHandle;
 use super::start::Settings;
-use crate::api;
-use crate::{Kind, Problem};
+use crate::http;
 
 /// How long a stop waits for clients to take their answers.
 const ANSWERS_MAX: Duration = Duration::from_secs(1);
@@ -199,7 +199,7 @@ async fn serve(
             let _ = stopped.wait_for(|s| *s).await;
         }
     };
-    let server = axum::serve(listener, api::router(data, stop_now, program)).with_graceful_shutdown(wish);
+    let server = axum::serve(listener, http::router(data, stop_now, program)).with_graceful_shutdown(wish);
     let patience = async {
         let _ = stopped.wait_for(|s| *s).await;
         tokio::time::sleep(ANSWERS_MAX).await;

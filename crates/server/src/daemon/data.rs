@@ -6,6 +6,7 @@ use std::future::Future;
 use std::rc::{Rc, Weak};
 use std::time::Duration;
 
+use api::{Absent, Kind, Placement, Problem};
 use array::whole::Roster;
 use export::nbd::Dealer;
 use export::nvme::Server;
@@ -21,8 +22,6 @@ use crate::ops::World;
 use crate::ops::open::Opened;
 use crate::placement::Machine;
 use crate::subsystem::ExportedSubsystems;
-use crate::view::{Absent, Placement};
-use crate::{Kind, Problem};
 
 /// Lists clients.
 pub type ListClients = Box<dyn Fn() -> Vec<export::Client>>;

@@ -5,6 +5,7 @@ use std::pin::pin;
 use std::rc::Rc;
 use std::time::Duration;
 
+use api::Problem;
 use export::nbd::{Dealer, Server, Worker};
 use futures::future::{Either, select};
 use rt::Rt;
@@ -12,7 +13,6 @@ use rt::net::Addr;
 use rustix::io::Errno;
 
 use super::Data;
-use crate::Problem;
 use crate::cores::{Core, Cores};
 use crate::namespace::All;
 use crate::routing::RoutedDirectory;

@@ -7,6 +7,7 @@ use std::pin::pin;
 use std::rc::Rc;
 use std::time::Duration;
 
+use api::Problem;
 use export::nvme::entry::is_nqn;
 use export::nvme::{self, Server};
 use futures::future::{Either, select};
@@ -15,7 +16,6 @@ use rt::net::Addr;
 
 use super::Data;
 use super::exports::patiently;
-use crate::Problem;
 use crate::config::Deal;
 use crate::cores::{Core, Cores};
 use crate::subsystem::{AccessRules, ExportedSubsystems, Rule};

@@ -7,10 +7,11 @@ use std::collections::BTreeSet;
 use std::rc::{Rc, Weak};
 use std::time::Duration;
 
+use api::{ArrayView, DriveAdd, SeatState};
+
 use super::Data;
 use crate::ops::drive;
 use crate::ops::open::Opened;
-use crate::view::{ArrayView, DriveAdd, MemberState};
 
 /// How often arrays are looked at.
 const LOOK: Duration = Duration::from_secs(1);
@@ -57,10 +58,10 @@ pub async fn share(data: Weak<Data>) {
 
 /// Whether a seat has only drives that are out, and no spare of the array is there to take it.
 fn lacks_a_drive(view: &ArrayView) -> bool {
-    let at_work = |m: &&_| matches!(m, MemberState::In | MemberState::Leaving);
+    let at_work = |m: &&_| matches!(m, SeatState::In | SeatState::Leaving);
     let filled = |seat: u16| view.members.iter().filter(|m| m.seat == seat).map(|m| m.state).any(|s| at_work(&&s));
-    let is_gone = |state| matches!(state, MemberState::Failed | MemberState::Missing);
-    let has_spare = view.members.iter().any(|m| m.state == MemberState::Spare);
+    let is_gone = |state| matches!(state, SeatState::Failed | SeatState::Missing);
+    let has_spare = view.members.iter().any(|m| m.state == SeatState::Spare);
     !has_spare && view.members.iter().any(|m| is_gone(m.state) && !filled(m.seat))
 }
 
@@ -88,16 +89,16 @@ async fn give(data: &Rc<Data>, opened: &Opened) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::view::MemberView;
+    use api::MemberView;
 
     #[test]
     fn an_array_lacks_a_drive_where_a_seat_has_none() {
-        let lacks = |members: &[(u16, MemberState)]| {
+        let lacks = |members: &[(u16, SeatState)]| {
             let view =
-                |(seat, state): &(u16, MemberState)| MemberView { seat: *seat, state: *state, ..MemberView::default() };
+                |(seat, state): &(u16, SeatState)| MemberView { seat: *seat, state: *state, ..MemberView::default() };
             lacks_a_drive(&ArrayView { members: members.iter().map(view).collect(), ..ArrayView::default() })
         };
-        use MemberState::{Failed, In, Leaving, Missing, Spare};
+        use SeatState::{Failed, In, Leaving, Missing, Spare};
         assert!(!lacks(&[(0, In), (1, In)]));
         assert!(lacks(&[(0, In), (1, Failed)]) && lacks(&[(0, In), (1, Missing)]));
         assert!(!lacks(&[(0, In), (1, Failed), (1, In)]), "another has its place");

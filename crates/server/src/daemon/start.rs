@@ -6,6 +6,7 @@ use std::future::Future;
 use std::path::PathBuf;
 use std::rc::Rc;
 
+use api::Problem;
 use futures::future::{Either, select};
 use rt::cross::submissions;
 use rt::net::Addr;
@@ -17,13 +18,13 @@ use super::exports::{self, Exports, REQUESTS_MAX};
 use super::nvme::{self, Nvme, NvmeSettings};
 use super::spares::{self, Spares};
 use super::{arrays, stop};
-use crate::Problem;
 use crate::config::{ArrayConfig, Linger};
 use crate::cores::{self, Cores};
 use crate::direct::{self, DirectDrive};
 use crate::memory::Memory;
 use crate::ops::World;
 use crate::placement::Machine;
+use crate::problem;
 use crate::registry::Registry;
 
 /// What to serve.
@@ -91,7 +92,7 @@ pub struct Settings {
 /// # Errors
 /// When it cannot start, or an array cannot be closed cleanly.
 pub fn run(settings: Settings) -> Result<(), Problem> {
-    let rt = Rt::real_by(settings.ways).map_err(|e| Problem::no_ring(&e))?;
+    let rt = Rt::real_by(settings.ways).map_err(|e| problem::no_ring(&e))?;
     rt.set_linger(settings.linger.time());
     rt.set_congestion(settings.congestion.clone());
     let result = rt.block_on(Box::pin(live(&rt, settings)));

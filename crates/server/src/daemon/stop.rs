@@ -2,8 +2,9 @@
 
 use std::rc::Rc;
 
+use api::Problem;
+
 use super::Data;
-use crate::Problem;
 
 /// Closes every array. All are tried, also when one fails.
 ///

@@ -19,12 +19,12 @@ use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
+use api::Problem;
 use base::BlockCount;
 use ondisk::Layout;
 use rt::{Drive, DriveKind, OpenDrive, OpenError, Rt, probe};
 use uuid::Uuid;
 
-use crate::Problem;
 use crate::drives::Source;
 use crate::drives::holds::{Look, signature};
 use crate::registry::Registry;

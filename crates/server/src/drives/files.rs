@@ -4,9 +4,9 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
+use api::Problem;
 use rt::{Rt, probe};
 
-use crate::Problem;
 use crate::size::Size;
 
 /// Files made so far; removed on drop unless [`NewFiles::keep`] is called.

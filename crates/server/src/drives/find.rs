@@ -12,10 +12,9 @@ use std::io;
 use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 
+use api::Problem;
 use rt::{Drive, OpenDrive, Rt};
 use uuid::Uuid;
-
-use crate::Problem;
 
 /// One drive with a label of ours.
 #[derive(Clone, Debug)]

@@ -2,13 +2,13 @@
 //!
 //! Invariant: drives are looked at without their lock, and nothing is written.
 
+use api::{HeldView, SeatState};
 use base::{BLOCK_BYTES, BlockCount, MemberLba};
 use rt::{Buf, Drive, IoError, OpenDrive, Rt, probe};
 use uuid::Uuid;
 
 use crate::drives::Source;
 use crate::registry::Registry;
-use crate::view::{HeldView, MemberState};
 
 /// Looks what drives hold.
 pub struct Look<'a> {
@@ -74,9 +74,8 @@ impl Look<'_> {
             array: Some(survey.name.clone()),
             level: Some(survey.level.to_string()),
             seat: seat.map(|seat| seat.bay).or(held.seat),
-            state: seat.map(|seat| seat.state.into()),
-            given_up: seat
-                .is_none_or(|seat| matches!(seat.state, array::SeatState::Failed | array::SeatState::Replaced)),
+            state: seat.map(|seat| seat.state),
+            given_up: seat.is_none_or(|seat| matches!(seat.state, SeatState::Failed | SeatState::Replaced)),
             drives_found: Some(found as u64),
             drives_of: Some(of as u64),
             ..held
@@ -94,7 +93,7 @@ fn words(held: &HeldView) -> String {
     let seat = held.seat.map(|seat| format!("seat {seat} of ")).unwrap_or_default();
     let was = match (held.given_up, held.state) {
         (true, _) => "was ",
-        (false, Some(MemberState::Spare)) => "is a spare, ",
+        (false, Some(SeatState::Spare)) => "is a spare, ",
         (false, _) => "is ",
     };
     format!("{was}{seat}array {array} ({})", facts.join(", "))

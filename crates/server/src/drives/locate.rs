@@ -6,7 +6,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use crate::Problem;
+use api::Problem;
 
 /// Lights the lamp of the drive at `path`, or puts it out; the file that does it. `sysfs` is /sys.
 ///

@@ -1,9 +1,9 @@
 //! Names of drives that a user gives: new ones, and which member is meant (by seat number, path, stable name, serial
 //! number, or the end of one of these).
 
-use crate::Problem;
+use api::{MemberView, Problem, SeatState};
+
 use crate::drives::Source;
-use crate::view::{MemberState, MemberView};
 
 /// New drives by their names.
 ///
@@ -42,7 +42,7 @@ pub fn member_of(members: &[MemberView], name: &str) -> Result<MemberView, Probl
             let why = if is_number { "this array has no such seat" } else { "no member of this array has this name" };
             let path = if is_number { format!("; a path begins with ./ or /, as ./{name}") } else { String::new() };
             Err(Problem::new(
-                crate::Kind::NotFound,
+                api::Kind::NotFound,
                 "drive_not_a_member",
                 format!("drive \"{name}\""),
                 why,
@@ -69,10 +69,10 @@ fn in_seat(members: &[MemberView], seat: u16) -> Vec<&MemberView> {
 }
 
 /// Whether a drive takes part, or is a spare.
-fn is_at_work(state: MemberState) -> bool {
+fn is_at_work(state: SeatState) -> bool {
     match state {
-        MemberState::In | MemberState::Leaving | MemberState::Spare => true,
-        MemberState::Failed | MemberState::Missing | MemberState::Replaced => false,
+        SeatState::In | SeatState::Leaving | SeatState::Spare => true,
+        SeatState::Failed | SeatState::Missing | SeatState::Replaced => false,
     }
 }
 
@@ -127,7 +127,7 @@ mod tests {
         }
     }
 
-    fn of(seat: u16, state: MemberState, drive: &str, name: &str) -> MemberView {
+    fn of(seat: u16, state: SeatState, drive: &str, name: &str) -> MemberView {
         MemberView { seat, state, drive: drive.into(), drive_name: name.into(), ..MemberView::default() }
     }
 
@@ -135,9 +135,9 @@ mod tests {
     fn a_number_names_a_seat_or_nothing() {
         // Drives whose names are numbers, as in a directory of files.
         let members = [
-            of(0, MemberState::In, "/n/5", "/n/5"),
-            of(1, MemberState::In, "/n/3", "/n/3"),
-            of(4, MemberState::In, "/dev/nvme0n1", "190432765812"),
+            of(0, SeatState::In, "/n/5", "/n/5"),
+            of(1, SeatState::In, "/n/3", "/n/3"),
+            of(4, SeatState::In, "/dev/nvme0n1", "190432765812"),
         ];
         assert_eq!(member_of(&members, "3").unwrap_err().code, "drive_not_a_member");
         assert_eq!(member_of(&members, "n/3").unwrap().seat, 1);
@@ -147,7 +147,7 @@ mod tests {
 
     #[test]
     fn a_drive_that_is_not_here_is_listed_by_its_name() {
-        let members = [of(0, MemberState::In, "/n/0", "/n/0"), of(3, MemberState::Missing, "", "/n/3")];
+        let members = [of(0, SeatState::In, "/n/0", "/n/0"), of(3, SeatState::Missing, "", "/n/3")];
         let problem = member_of(&members, "nothing").unwrap_err();
         assert!(problem.todo.contains("0 (/n/0), 3 (/n/3)"), "{problem}");
         assert_eq!(member_of(&members, "/n/3").unwrap().seat, 3);
@@ -156,9 +156,9 @@ mod tests {
 
     #[test]
     fn of_two_drives_of_a_seat_the_one_that_takes_part_is_meant() {
-        let taken = [of(3, MemberState::Replaced, "/n/8", "/n/8"), of(3, MemberState::In, "/n/20", "/n/20")];
+        let taken = [of(3, SeatState::Replaced, "/n/8", "/n/8"), of(3, SeatState::In, "/n/20", "/n/20")];
         assert_eq!(member_of(&taken, "3").unwrap().drive, "/n/20");
-        let both = [of(3, MemberState::Leaving, "/n/8", "/n/8"), of(3, MemberState::In, "/n/20", "/n/20")];
+        let both = [of(3, SeatState::Leaving, "/n/8", "/n/8"), of(3, SeatState::In, "/n/20", "/n/20")];
         let problem = member_of(&both, "3").unwrap_err();
         assert!(problem.code == "drive_ambiguous" && problem.why.contains("/n/8, /n/20"), "{problem}");
     }

@@ -3,9 +3,9 @@
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
+use api::Problem;
 use rt::{Drive, OpenDrive, OpenError, Rt};
 
-use crate::Problem;
 use crate::size::Size;
 
 /// A drive that is not open yet.
@@ -66,7 +66,7 @@ pub fn open_problem(path: &Path, e: &OpenError) -> Problem {
     let what = format!("drive {}", path.display());
     match e {
         OpenError::NotFound(_) => Problem::new(
-            crate::Kind::NotFound,
+            api::Kind::NotFound,
             "drive_not_found",
             what,
             "no such drive or file",

@@ -1,12 +1,11 @@
 //! `check`: reads a whole array and proves that log, map, counts and parity agree. Writes nothing.
 
+use api::{CheckView, Problem, VERSION};
 use array::CheckProgress;
 
 use super::World;
 use super::find;
 use super::open::{self, Members, Patience};
-use crate::Problem;
-use crate::view::{CheckView, VERSION};
 
 /// Drives that are out: the array is degraded, also when all that is there agrees.
 fn about_missing(n: u64, ok: bool) -> Option<String> {

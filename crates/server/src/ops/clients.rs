@@ -1,7 +1,7 @@
 //! Who is connected, in words; and the refusal of what would cut them off.
 
-use crate::Problem;
-use crate::view::ClientView;
+use api::ClientView;
+use api::Problem;
 
 /// More of them are counted, not named.
 const NAMED_MAX: usize = 8;

@@ -3,6 +3,7 @@
 //! Invariant: everything that can be refused is refused before the first byte is written, and files that were made
 //! for a refused request are taken away again.
 
+use api::{CreateRequest, HeldView, Kind, PlanView, Problem};
 use array::whole::{self, create_by};
 use array::{Array, CreateSpec};
 use base::BLOCK_BYTES;
@@ -16,10 +17,9 @@ use crate::drives::files::NewFiles;
 use crate::drives::holds::Look;
 use crate::drives::{Source, names};
 use crate::parts::place;
+use crate::problem;
 use crate::registry::Known;
 use crate::size::{Size, human};
-use crate::view::{CreateRequest, HeldView, PlanView};
-use crate::{Kind, Problem};
 
 /// Who asks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -48,7 +48,7 @@ pub async fn plan(world: &World, request: &CreateRequest) -> Result<PlanView, Pr
     let drives = checks(world, request).open_all(&present).await?;
     blocks.extend(drives.iter().map(|d| d.info().blocks.0));
     name_is_free(world, request, &sources).await?;
-    let mut plan = PlanView::from(whole::plan(&spec, &blocks, request.parts)?);
+    let mut plan = whole::plan(&spec, &blocks, request.parts)?;
     plan.notes.extend(about_parts(request.parts));
     plan.notes.extend(room_for_files(request, &sources));
     plan.notes.extend(room_in_memory(&sources));
@@ -89,7 +89,7 @@ pub async fn run(world: &World, request: &CreateRequest, host: Host) -> Result<(
     }
     let drives = checks(world, request).open_all(&sources).await?;
     let blocks: Vec<u64> = drives.iter().map(|d| d.info().blocks.0).collect();
-    let mut plan = PlanView::from(whole::plan(&spec, &blocks, request.parts)?);
+    let mut plan = whole::plan(&spec, &blocks, request.parts)?;
     plan.notes.extend(about_parts(request.parts));
     plan.notes.extend(room_for_files(request, &sources));
     plan.notes.extend(room_in_memory(&sources));
@@ -109,7 +109,7 @@ pub async fn run(world: &World, request: &CreateRequest, host: Host) -> Result<(
     };
     if world.reserve {
         let reserved = opened.array.reserve().await;
-        reserved.map_err(|fault| Problem::fault(format!("array {}", request.name), fault))?;
+        reserved.map_err(|fault| problem::fault(format!("array {}", request.name), fault))?;
     }
     files.keep();
     if let Some(old) = superseded {

@@ -1,12 +1,11 @@
 //! `destroy`: an array's end. All its drives are wiped and can be used for something else.
 
+use api::{Done, Problem};
 use rt::Drive;
 use uuid::Uuid;
 
 use super::World;
 use super::open::{self, Members, Opened, Patience};
-use crate::Problem;
-use crate::view::Done;
 
 /// Destroys the array called `name`, which nobody serves.
 ///

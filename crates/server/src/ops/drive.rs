@@ -1,18 +1,18 @@
 //! `drive`: fail, replace, add, retire, locate.
 
+use api::{
+    ArrayView, ClientView, Done, DriveAdd, DriveFail, DriveLocate, DriveReplace, DriveRetire, MemberView, Problem,
+    SeatState,
+};
 use array::RefusedCode;
 
 use super::open::{self, Opened, named};
 use super::{World, clients};
-use crate::Problem;
 use crate::drives::checks::{Checks, Purpose};
 use crate::drives::files::NewFiles;
 use crate::drives::names::{self, name_of};
 use crate::drives::{Source, locate};
 use crate::size::{Size, human};
-use crate::view::{
-    ArrayView, ClientView, Done, DriveAdd, DriveFail, DriveLocate, DriveReplace, DriveRetire, MemberState, MemberView,
-};
 
 /// Takes a member out. Where no redundancy is left then, and hosts are `connected`, only by force; `now` is in
 /// seconds since 1970.
@@ -97,7 +97,7 @@ pub async fn replace(world: &World, opened: &Opened, request: &DriveReplace) -> 
         return Err(named(&opened.array, refused));
     }
     files.keep();
-    if opened.view().await.members.iter().any(|m| m.member == seat.0 && m.state == MemberState::Leaving) {
+    if opened.view().await.members.iter().any(|m| m.member == seat.0 && m.state == SeatState::Leaving) {
         opened.take_in(with.clone(), None);
         let view = opened.view().await;
         let mut done = Done::new(format!("drive {} replaces {} in {}", request.with, name_of(&old), view.name));
@@ -136,7 +136,7 @@ pub async fn retire(opened: &Opened, request: &DriveRetire) -> Result<Done, Prob
     opened.array.drive_retire(seat).await.map_err(|r| named(&opened.array, r))?;
     let mut done =
         Done::new(format!("drive {} (seat {}) leaves {}", name_of(&old), old.seat, opened.array.first().name()));
-    if old.state == MemberState::In {
+    if old.state == SeatState::In {
         done.notes.push(format!("its data is moved to the others; {}", shows_it(&opened.array.first().name())));
     }
     Ok(done)
@@ -158,7 +158,7 @@ pub async fn see_off(world: &World, opened: &Opened, old: &MemberView) -> Result
 
 /// Sees off, in the background, every member that is leaving.
 pub async fn see_off_all(world: &World, opened: &Opened) {
-    let leaving = |m: &MemberView| m.state == MemberState::Leaving;
+    let leaving = |m: &MemberView| m.state == SeatState::Leaving;
     opened.view().await.members.into_iter().filter(leaving).for_each(|old| see_off_soon(world, opened, old));
 }
 
@@ -233,8 +233,8 @@ fn about_size(view: &ArrayView, with: &rt::Drive, usable: u64) -> Vec<String> {
     if let Some(sizes) = new.size_sentence() {
         notes.push(format!("it has {sizes}: the array cannot use more of it"));
     }
-    let smallest = view.members.iter().filter(|m| m.state == MemberState::In).map(|m| m.zones).min();
-    if new.state == MemberState::Spare && smallest.is_some_and(|zones| new.zones < zones) {
+    let smallest = view.members.iter().filter(|m| m.state == SeatState::In).map(|m| m.zones).min();
+    if new.state == SeatState::Spare && smallest.is_some_and(|zones| new.zones < zones) {
         notes.push("it is smaller than the drives in use: usable shrinks when it takes the place of one".to_owned());
     }
     if view.usable_bytes < usable {
@@ -329,7 +329,7 @@ async fn former_member(opened: &Opened, name: &str, force: bool) -> Result<Optio
     let mut here = opened.drives().into_iter().chain(former);
     let Some(drive) = here.find(same) else { return Ok(None) };
     let members = opened.view().await.members;
-    let at_work = |m: &MemberView| matches!(m.state, MemberState::In | MemberState::Leaving | MemberState::Spare);
+    let at_work = |m: &MemberView| matches!(m.state, SeatState::In | SeatState::Leaving | SeatState::Spare);
     let in_use = |m: &&MemberView| m.drive == drive.info().name && at_work(m);
     let what = format!("drive {name}");
     if let Some(m) = members.iter().find(in_use) {
@@ -348,7 +348,7 @@ async fn former_member(opened: &Opened, name: &str, force: bool) -> Result<Optio
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::view::{ExposureView, RebuildView};
+    use api::{ExposureView, RebuildView};
 
     #[test]
     fn a_refusal_to_fail_a_drive_says_what_helps_now() {

@@ -1,9 +1,9 @@
 //! `export`: hands an array over, so that another host can import it.
 
+use api::{Done, Problem, SeatState};
+
 use super::World;
 use super::open::{self, How, Opened};
-use crate::Problem;
-use crate::view::{Done, MemberState};
 
 /// Exports the array called `name`, which nobody serves: opens it, so that nothing is left to recover, and closes it.
 ///
@@ -42,7 +42,7 @@ pub async fn opened(world: &World, opened: Opened) -> Result<Done, Problem> {
     }
     opened.close(world).await?;
     world.registry.forget(view.uuid)?;
-    let here = |state| matches!(state, MemberState::In | MemberState::Spare);
+    let here = |state| matches!(state, SeatState::In | SeatState::Spare);
     let drives: Vec<&str> = view.members.iter().filter(|m| here(m.state)).map(|m| m.drive.as_str()).collect();
     let mut done = Done::new(format!("{what} is exported: it needs no recovery, and this machine has forgotten it"));
     done.notes.push(format!("its drives: {}", drives.join(", ")));

@@ -2,14 +2,13 @@
 //!
 //! Invariant: drives are opened for reading, without their lock; nothing is written.
 
+use api::{FindRequest, FoundArrayView, FoundArrays, FoundMemberView, Problem, Prospect, VERSION};
 use array::owner;
 use rt::{Drive, OpenDrive, OpenError};
 use uuid::Uuid;
 
 use super::World;
-use crate::Problem;
 use crate::drives::find::{self, FoundArray};
-use crate::view::{FindRequest, FoundArrayView, FoundArrays, FoundMemberView, MemberState, Prospect, VERSION};
 
 /// Looks for arrays. `served` are those that the running Ashlar serves.
 ///
@@ -76,7 +75,7 @@ fn told(view: FoundArrayView, survey: &array::Survey, drives: &[Drive]) -> Found
     let (of, found) = survey.counts();
     let members = survey.members.iter().map(|m| FoundMemberView {
         seat: m.bay,
-        state: MemberState::from(m.state),
+        state: m.state,
         drive_name: m.drive_name.clone(),
         drive: m.here.map(|n| drives[n].info().stable_name.clone()),
     });
@@ -85,20 +84,9 @@ fn told(view: FoundArrayView, survey: &array::Survey, drives: &[Drive]) -> Found
         level: Some(survey.level.to_string()),
         drives_found: found as u64,
         drives_of: of as u64,
-        prospect: survey.prospect.into(),
+        prospect: survey.prospect,
         members: members.collect(),
         ..view
-    }
-}
-
-impl From<array::Prospect> for Prospect {
-    fn from(prospect: array::Prospect) -> Prospect {
-        match prospect {
-            array::Prospect::Whole => Prospect::Whole,
-            array::Prospect::Degraded => Prospect::Degraded,
-            array::Prospect::FewerThanHalf => Prospect::FewerThanHalf,
-            array::Prospect::LacksDrives => Prospect::LacksDrives,
-        }
     }
 }
 
@@ -108,7 +96,7 @@ pub const HALF_MISSING: &str = "half or fewer of its drives are here: the others
 /// Whether an open of the array of these drives asks for --degraded.
 pub async fn is_half_missing(world: &World, drives: &[Drive]) -> bool {
     let survey = array::survey(&world.rt, drives).await;
-    survey.is_ok_and(|survey| survey.is_some_and(|s| s.prospect == array::Prospect::FewerThanHalf))
+    survey.is_ok_and(|survey| survey.is_some_and(|s| s.prospect == Prospect::FewerThanHalf))
 }
 
 /// How it would open, for people.

@@ -1,11 +1,10 @@
 //! `forget`: takes an array off the list of those this machine knows. Its drives are not touched.
 
+use api::{Done, Problem};
 use rt::{Drive, OpenDrive};
 
 use super::World;
-use crate::Problem;
 use crate::registry::Known;
-use crate::view::Done;
 
 /// Forgets the array called `name`, which is not served.
 ///

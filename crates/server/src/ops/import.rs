@@ -1,11 +1,11 @@
 //! `import`: finds arrays by the labels on their drives, opens them and remembers them.
 
+use api::{ImportRequest, ImportedArray, Kind, Problem};
+
 use super::World;
 use super::open::{self, How, Opened, Patience};
 use crate::drives::find::{self, FoundArray};
 use crate::registry::Known;
-use crate::view::{ImportRequest, ImportedArray};
-use crate::{Kind, Problem};
 
 /// Refuses a request that does not say which arrays it means: whatever drives this machine can see, they may be another's.
 ///

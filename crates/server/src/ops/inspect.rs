@@ -2,13 +2,12 @@
 
 use std::path::Path;
 
+use api::{Problem, VERSION};
 use rt::{DriveKind, OpenDrive};
 use serde_json::{Value, json};
 
 use super::World;
-use crate::Problem;
 use crate::drives::Source;
-use crate::view::VERSION;
 
 /// All that is known of the drive at `path`.
 ///

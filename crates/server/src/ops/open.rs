@@ -7,22 +7,22 @@ use std::rc::Rc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use api::{ArrayState, ArrayView, MemberView, Problem, RecoveryView};
 use array::owner::{self, OwnerHow};
 use array::whole::{self, Part};
-use array::{ArrayState, OpenHow, Volume, Whole};
+use array::{OpenHow, Volume, Whole};
 use base::{ArrayUuid, VolumeId};
 use futures::future::{Either, select};
 use rt::{Drive, DriveInfo, DriveKind, OpenDrive, OpenError};
 use uuid::Uuid;
 
 use super::World;
-use crate::Problem;
 use crate::drives::source::open_problem;
 use crate::lease::{Lease, Leases};
 use crate::parts::{self, Answering, Placed, place};
+use crate::problem;
 use crate::registry::Known;
 use crate::scrubs::LastScrub;
-use crate::view::{ArrayView, MemberView, RecoveryView};
 use crate::volumes::{ArrayVolume, PartAccess};
 
 /// How to open an array.
@@ -237,7 +237,7 @@ impl Opened {
     pub async fn view(&self) -> ArrayView {
         // A core ends with the server: then what the first part says is as much as can be known.
         let status = self.array.status().await;
-        let mut view: ArrayView = status.unwrap_or_else(|_| self.array.first().status()).into();
+        let mut view: ArrayView = status.unwrap_or_else(|_| self.array.first().status());
         self.scrubbed.fill_in(&mut view.scrub);
         view
     }
@@ -269,7 +269,7 @@ impl Opened {
     /// When the core of a part has ended.
     pub async fn look_after(&self, before: &mut whole::Roster) -> Result<(), Problem> {
         self.array.share_losses(before).await?;
-        self.seen.set(Some(self.array.status().await.map_err(|f| Problem::fault("the array", f))?.state));
+        self.seen.set(Some(self.array.status().await.map_err(|f| problem::fault("the array", f))?.state));
         Ok(())
     }
 
@@ -279,7 +279,7 @@ impl Opened {
     /// # Errors
     /// When the core of a part has ended.
     pub async fn let_go_of_former(&self) -> Result<(), Problem> {
-        let used = self.array.let_go_of_former().await.map_err(|f| Problem::fault("the array", f))?;
+        let used = self.array.let_go_of_former().await.map_err(|f| problem::fault("the array", f))?;
         let unused = |d: &Drive| !used.contains(&d.info().name);
         let now: Vec<String> =
             self.drives().iter().chain(&self.former()).filter(|d| unused(d)).map(|d| d.info().name.clone()).collect();
@@ -306,7 +306,7 @@ impl Opened {
     /// # Errors
     /// When the core of a part has ended.
     pub async fn bring_back(&self, world: &World) -> Result<(), Problem> {
-        let gone_core = |f| Problem::fault("the array", f);
+        let gone_core = |f| problem::fault("the array", f);
         if self.read_only || !self.array.lacks_drives().await.map_err(gone_core)? {
             return Ok(());
         }
@@ -339,8 +339,7 @@ impl Opened {
 
     /// What opening it took, part by part.
     pub async fn recovery(&self) -> RecoveryView {
-        let all = self.array.recoveries().await;
-        RecoveryView::of(all.unwrap_or_else(|_| vec![self.array.first().recovery()]))
+        self.array.recovery().await.unwrap_or_else(|_| self.array.first().recovery())
     }
 
     /// A handle on one of its volumes for an export: it lets go of the array when that is closed, also while a
@@ -391,7 +390,7 @@ impl Opened {
         parts::forget(&world.cores, &self.array);
         let close = pin!(self.array.close());
         let closed = match select(close, pin!(world.rt.sleep(CLOSE_MAX))).await {
-            Either::Left((closed, _)) => closed.map_err(|f| Problem::fault(what, f)),
+            Either::Left((closed, _)) => closed.map_err(|f| problem::fault(what, f)),
             Either::Right(((), _)) => Err(Problem::failed(
                 what,
                 format!("its last checkpoint did not end within {} s", CLOSE_MAX.as_secs()),

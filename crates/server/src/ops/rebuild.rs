@@ -1,11 +1,10 @@
 //! `rebuild`: how fast rebuilds go, and whether they wait.
 
+use api::{ArrayView, Done, Problem, RebuildSet};
 use array::Rate;
 
 use super::open::{Opened, named};
-use crate::Problem;
 use crate::size::Size;
-use crate::view::{ArrayView, Done, RebuildSet};
 
 /// A priority as people write it.
 ///

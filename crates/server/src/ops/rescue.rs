@@ -6,14 +6,13 @@ use std::io::{self, Seek, SeekFrom};
 use std::os::unix::fs::{FileExt, FileTypeExt};
 use std::path::{Path, PathBuf};
 
+use api::{Problem, Range, RescueRequest, RescueView, VERSION};
 use export::{ExtentState, Fault, Namespace};
 use futures::stream::{self, StreamExt};
 
 use super::World;
 use super::open::{self, How};
-use crate::Problem;
 use crate::size::human;
-use crate::view::{Range, RescueRequest, RescueView, VERSION};
 
 /// Read at once; where that fails, block by block.
 const CHUNK_BYTES: u64 = 1 << 20;

@@ -1,10 +1,10 @@
 //! `scrub`: start, stop, schedule.
 
-use array::{ScrubKind, ScrubPlan};
+use api::{Done, Problem, ScrubKind, ScrubSchedule, ScrubStart};
+use array::ScrubPlan;
 
 use super::open::{Opened, named};
-use crate::Problem;
-use crate::view::{Done, ScrubSchedule, ScrubStart};
+use crate::problem;
 
 /// Starts a scrub; it runs in the background. `unlimited`: as fast as the drives are.
 ///
@@ -27,7 +27,7 @@ pub async fn start(opened: &Opened, request: &ScrubStart, unlimited: bool) -> Re
 /// When there is none.
 pub async fn stop(opened: &Opened) -> Result<Done, Problem> {
     let name = opened.array.first().name();
-    if opened.array.scrub_stop().await.map_err(|f| Problem::fault(format!("array {name}"), f))? {
+    if opened.array.scrub_stop().await.map_err(|f| problem::fault(format!("array {name}"), f))? {
         return Ok(Done::new(format!("the scrub of {name} has stopped; the next one starts from the beginning")));
     }
     Err(Problem::refused("no_scrub", format!("array {name}"), "no scrub is running", "nothing"))

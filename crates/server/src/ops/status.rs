@@ -1,10 +1,10 @@
 //! `status` and `iostat` of arrays that are not being served.
 
+use api::{Absent, AlarmView, ArrayState, ArrayView, Arrays, Problem, Severity, VERSION};
+
 use super::World;
 use super::find;
 use super::open::{self, How};
-use crate::Problem;
-use crate::view::{Absent, AlarmView, ArrayState, ArrayView, Arrays, Severity, VERSION};
 
 /// The array called `name`, or all known arrays. Nothing is written: each is recovered in memory.
 ///

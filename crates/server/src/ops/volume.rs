@@ -1,12 +1,12 @@
 //! `volume`: create, grow, rename, limit, delete, list.
 
+use api::{Done, LimitsView, Problem, VERSION, VolumeLimit, VolumeView, Volumes};
 use array::whole;
 use array::{Limits, Whole};
 
 use super::open::named;
-use crate::Problem;
+use crate::problem;
 use crate::size::human;
-use crate::view::{Done, LimitsView, VERSION, VolumeLimit, VolumeView, Volumes};
 
 /// Makes a volume.
 ///
@@ -14,7 +14,7 @@ use crate::view::{Done, LimitsView, VERSION, VolumeLimit, VolumeView, Volumes};
 /// When the name or the size is refused.
 pub async fn create(array: &Whole, name: &str, bytes: u64) -> Result<Done, Problem> {
     array.volume_create(name, bytes).await.map_err(|r| named(array, r))?;
-    let status = array.status().await.map_err(|f| Problem::fault("the array", f))?;
+    let status = array.status().await.map_err(|f| problem::fault("the array", f))?;
     let made = status.volumes.iter().find(|v| v.name == name).map_or(bytes, |v| v.bytes);
     let mut done = Done::new(format!("Created volume {}/{name}: {}, thin", status.name, human(made)));
     done.notes.extend(rounded(array, bytes, made));
@@ -123,8 +123,8 @@ pub async fn delete(array: &Whole, name: &str) -> Result<Done, Problem> {
 /// # Errors
 /// When the core of a part has ended.
 pub async fn list(array: &Whole) -> Result<Volumes, Problem> {
-    let status = array.status().await.map_err(|f| Problem::fault("the array", f))?;
-    let mut volumes: Vec<VolumeView> = status.volumes.into_iter().map(VolumeView::from).collect();
+    let status = array.status().await.map_err(|f| problem::fault("the array", f))?;
+    let mut volumes: Vec<VolumeView> = status.volumes;
     volumes.sort_by(|a, b| a.name.cmp(&b.name));
     Ok(Volumes { version: VERSION, array: status.name, volumes })
 }

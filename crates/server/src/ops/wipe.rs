@@ -2,13 +2,12 @@
 
 use std::path::Path;
 
+use api::{Done, Problem};
 use rt::Drive;
 
 use super::World;
-use crate::Problem;
 use crate::drives::Source;
 use crate::drives::checks::{Checks, Purpose};
-use crate::view::Done;
 
 /// Opens the drive at `path`, if it may be wiped.
 ///

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use api::ArrayState;
 use base::SegmentId;
 use ondisk::Level;
 use rt::model::{Disk, DiskParams};
@@ -11,7 +12,6 @@ use super::super::Array;
 use crate::jobs::rebuild::LOOK_WHILE_PAUSED;
 use crate::space::plan::CreateSpec;
 use crate::space::segment::Seg;
-use crate::status::ArrayState;
 
 /// Does `test` with a RAID 5 over four drives, and a spare segment of it that is listed.
 fn with_spare(test: impl AsyncFnOnce(&Rt, &Array, SegmentId)) {

@@ -9,6 +9,7 @@ use std::pin::pin;
 use std::rc::Rc;
 use std::time::Duration;
 
+use api::{ScrubFoundView, ScrubKind};
 use base::{MemberId, SegmentId};
 use futures::future::select;
 use ondisk::ScrubLine;
@@ -18,7 +19,6 @@ use crate::ctx::Context;
 use crate::jobs::rebuild::Rebuild;
 use crate::member::seat::Seat;
 use crate::space::segments::Segments;
-use crate::status::scrub::{DriveFindings, ScrubKind};
 use crate::volumes::Volumes;
 
 /// Of the time, a scrub has one part in so many while hosts are at work.
@@ -49,7 +49,7 @@ pub(super) struct Progress {
     host_requests: Cell<u64>,
     /// What it reads a second at most, as of the last look.
     pub(super) bytes_per_second: Cell<u64>,
-    pub(super) found: RefCell<BTreeMap<MemberId, DriveFindings>>,
+    pub(super) found: RefCell<BTreeMap<MemberId, ScrubFoundView>>,
 }
 
 /// The scrub under way: how far it is, how fast it goes, what it has found.
@@ -132,10 +132,10 @@ impl Course {
     pub fn scrub_found(&self, seat: &Seat, text: &str, outcome: Outcome) {
         let p = &self.progress;
         let mut found = p.found.borrow_mut();
-        let line = found.entry(seat.id).or_insert_with(|| DriveFindings {
+        let line = found.entry(seat.id).or_insert_with(|| ScrubFoundView {
             drive_name: seat.drive_name().to_owned(),
             seat: seat.bay(),
-            ..DriveFindings::default()
+            ..ScrubFoundView::default()
         });
         line.found += 1;
         let what = match outcome {

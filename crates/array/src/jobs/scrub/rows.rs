@@ -6,6 +6,7 @@
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
+use api::ScrubKind;
 use base::{BLOCK_BYTES, Lba, SegmentId, VolumeId};
 use ondisk::{Entry, Place, RecordHeader, Scheme, crc32c};
 use rt::{Buf, Bytes};
@@ -22,7 +23,6 @@ use crate::row::{Columns, RowReader, Rows};
 use crate::space::pins::Pins;
 use crate::space::segment::pba;
 use crate::space::segments::Segments;
-use crate::status::scrub::ScrubKind;
 
 /// Rows read at once: 256 KiB of each column.
 const ROWS_AT_ONCE: u32 = 64;

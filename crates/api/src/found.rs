@@ -3,8 +3,8 @@
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
-use super::MemberState;
 use crate::Problem;
+use crate::SeatState;
 
 /// Look for arrays; open none.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
@@ -56,7 +56,7 @@ pub struct FoundArrayView {
 }
 
 /// How an array would open.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Prospect {
     /// All that takes part is here.
@@ -78,7 +78,7 @@ pub struct FoundMemberView {
     /// Its number.
     pub seat: u16,
     /// State.
-    pub state: MemberState,
+    pub state: SeatState,
     /// The drive's serial number or stable name when it joined.
     pub drive_name: String,
     /// Its path here; none when it is not here.
@@ -101,7 +101,7 @@ pub struct HeldView {
     /// The drive's seat there.
     pub seat: Option<u16>,
     /// Its state there.
-    pub state: Option<MemberState>,
+    pub state: Option<SeatState>,
     /// Whether the array goes on without it: it failed, or another has its place.
     pub given_up: bool,
     /// Drives of the array that take part, and are here.

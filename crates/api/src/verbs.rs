@@ -3,8 +3,8 @@
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
-use super::{AlarmView, ArrayView, RecoveryView, VolumeView};
 use crate::Problem;
+use crate::{AlarmView, ArrayView, RecoveryView, VolumeView};
 
 /// The version of every object here.
 pub const VERSION: u32 = 2;
@@ -74,15 +74,6 @@ pub struct Buffers {
     pub hits: u64,
     /// Those that were not.
     pub misses: u64,
-}
-
-impl Buffers {
-    /// Those of the calling thread.
-    #[must_use]
-    pub fn here() -> Buffers {
-        let rt::buf::KeptBuffers { bytes, bytes_max, hits, misses } = rt::buf::kept();
-        Buffers { bytes, bytes_max, hits, misses }
-    }
 }
 
 /// Where the data core of a server runs, and where its drives are.
@@ -231,7 +222,7 @@ pub struct PlanView {
     pub rebuild_place: bool,
     /// What drives hold that is lost.
     #[serde(default)]
-    pub losses: Vec<super::HeldView>,
+    pub losses: Vec<crate::HeldView>,
     /// The largest drive all of which can be used later.
     #[serde(default)]
     pub largest_drive_bytes: u64,
@@ -517,7 +508,7 @@ pub struct Iostats {
     /// When they were read, in milliseconds since some fixed moment of the server's life.
     pub at_millis: u64,
     /// Per array.
-    pub arrays: Vec<super::IostatView>,
+    pub arrays: Vec<crate::IostatView>,
 }
 
 /// What a check found.

@@ -1,29 +1,12 @@
 //! Bodies in and out: JSON, with problems as JSON too.
 
+use api::{ErrorBody, Kind, Problem};
 use axum::body::Bytes;
 use axum::extract::{FromRequest, Request};
 use axum::http::{Method, StatusCode, Uri, header};
 use axum::response::{IntoResponse, Response};
+use serde::Serialize;
 use serde::de::DeserializeOwned;
-use serde::{Deserialize, Serialize};
-
-use crate::view::VERSION;
-use crate::{Kind, Problem};
-
-/// A problem on the wire and in `--json`.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct ErrorBody {
-    /// Version of this object.
-    pub version: u32,
-    /// The problem.
-    pub error: Problem,
-}
-
-impl From<Problem> for ErrorBody {
-    fn from(error: Problem) -> ErrorBody {
-        ErrorBody { version: VERSION, error }
-    }
-}
 
 /// What a route answers.
 pub struct Answer<T>(pub Result<T, Problem>);

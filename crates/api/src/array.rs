@@ -3,7 +3,10 @@
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
-use crate::size::human;
+use base::human;
+
+use crate::alarm::{AlarmView, ExposureView};
+use crate::scrub::ScrubView;
 
 /// How an array is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -14,7 +17,7 @@ pub enum ArrayState {
     Optimal,
     /// Full redundancy on the drives that are left; some are out, and nobody has taken their place.
     Rebuilt,
-    /// Redundancy reduced.
+    /// Redundancy reduced, and no rebuild under way.
     Degraded,
     /// Redundancy reduced and on its way back.
     Rebuilding,
@@ -29,7 +32,7 @@ pub enum ArrayState {
 /// How a member is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum MemberState {
+pub enum SeatState {
     /// Read and written.
     #[default]
     In,
@@ -45,60 +48,11 @@ pub enum MemberState {
     Spare,
 }
 
-impl MemberState {
+impl SeatState {
     /// Whether it does not take part, and is no spare.
     #[must_use]
     pub const fn is_out(self) -> bool {
-        matches!(self, MemberState::Failed | MemberState::Missing | MemberState::Replaced)
-    }
-}
-
-/// How bad it is.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct ExposureView {
-    /// Drives that may fail now, whichever they are, and nothing is lost.
-    pub may_fail: usize,
-    /// Drives that may fail when nothing is out.
-    pub tolerates: usize,
-    /// Whether one more loss could be rebuilt on the drives that are left, or on a spare.
-    pub rebuild_place: bool,
-    /// Seats whose drive failed, and that no other drive took.
-    pub failed: Vec<u16>,
-    /// Seats whose drive is not here, and that no other drive took.
-    pub missing: Vec<u16>,
-}
-
-/// How much an alarm matters.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Severity {
-    /// Something to do before long.
-    #[default]
-    Warning,
-    /// Hosts are refused, or the next loss loses data.
-    Critical,
-}
-
-/// Something that wants attention, as long as it does.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct AlarmView {
-    /// What it is about, for scripts: "no_redundancy", "drive_failed", ...
-    pub code: String,
-    /// How much it matters.
-    pub severity: Severity,
-    /// The seat that it is about.
-    pub seat: Option<u16>,
-    /// What is the matter.
-    pub what: String,
-    /// What to do.
-    pub todo: String,
-}
-
-impl AlarmView {
-    /// "what (what to do: todo)", for one line of a log.
-    #[must_use]
-    pub fn line(&self) -> String {
-        format!("{} (what to do: {})", self.what, self.todo)
+        matches!(self, SeatState::Failed | SeatState::Missing | SeatState::Replaced)
     }
 }
 
@@ -194,6 +148,12 @@ pub struct ArrayView {
     /// At which it is merged.
     #[serde(default)]
     pub memtable_bytes_max: u64,
+    /// Entries acknowledged and not merged.
+    #[serde(default)]
+    pub unmerged_entries: usize,
+    /// Blocks written back since the array was opened because they did not match their checksum.
+    #[serde(default)]
+    pub repaired_blocks: u64,
     /// How bad it is.
     #[serde(default)]
     pub exposure: ExposureView,
@@ -218,72 +178,8 @@ pub struct ArrayView {
     pub events: Vec<EventView>,
 }
 
-/// Scrubs of an array.
-#[derive(Clone, Debug, Default, Serialize, Deserialize)]
-pub struct ScrubView {
-    /// The one that is running.
-    pub running: Option<ScrubRunView>,
-    /// The last one; of before the array was opened here, as this machine wrote it down.
-    pub last: Option<ScrubRunView>,
-    /// Patrol reads.
-    pub media: ScrubScheduleView,
-    /// Consistency checks.
-    pub parity: ScrubScheduleView,
-    /// What a scrub reads at most.
-    pub bytes_per_second: u64,
-}
-
-/// A scrub that runs, or ran.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct ScrubRunView {
-    /// "media" or "parity".
-    pub kind: String,
-    /// Whether it came to its end.
-    pub finished: bool,
-    /// Segments read.
-    pub segments_done: u64,
-    /// Segments to read.
-    pub segments_total: u64,
-    /// Bytes read.
-    pub bytes_read: u64,
-    /// Since it began, or went on after a restart.
-    pub seconds: u64,
-    /// To its end, once that can be told.
-    pub eta_seconds: Option<u64>,
-    /// Drives on which something was wrong.
-    pub found: Vec<ScrubFoundView>,
-}
-
-/// What a scrub found on one drive: blocks.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct ScrubFoundView {
-    /// The drive's serial number or stable name.
-    pub drive_name: String,
-    /// Its seat.
-    pub seat: u16,
-    /// Wrong, or not to be read.
-    pub found: u64,
-    /// Of these, right again.
-    pub repaired: u64,
-    /// Of these, written back and not there when they were read again.
-    pub not_held: u64,
-    /// Of these, beyond the redundancy.
-    pub lost: u64,
-}
-
-/// How often scrubs run, and when they did.
-#[derive(Clone, Debug, Default, Serialize, Deserialize)]
-pub struct ScrubScheduleView {
-    /// Hours from one beginning to the next; 0: not by itself.
-    pub every_hours: u32,
-    /// When the last one began (or the array was made): seconds since 1970.
-    pub started_at: u64,
-    /// When the last one ended: seconds since 1970; 0: never.
-    pub finished_at: u64,
-}
-
 /// Bytes written since an array was opened, by what they are.
-#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct WrittenView {
     /// Hosts' data.
     pub host_bytes: u64,
@@ -306,7 +202,10 @@ pub struct MemberView {
     #[serde(default)]
     pub member: u16,
     /// State.
-    pub state: MemberState,
+    pub state: SeatState,
+    /// Whether it is out since it was not here, not since it failed.
+    #[serde(default)]
+    pub missing: bool,
     /// The drive's path.
     pub drive: String,
     /// Its serial number or stable name.
@@ -324,6 +223,12 @@ pub struct MemberView {
     pub reads: u64,
     /// Writes since then.
     pub writes: u64,
+    /// Bytes read since then.
+    #[serde(default)]
+    pub bytes_read: u64,
+    /// Bytes written since then.
+    #[serde(default)]
+    pub bytes_written: u64,
     /// Failed operations since then.
     pub errors: u64,
     /// Whether it has a volatile write cache.
@@ -371,10 +276,31 @@ pub struct VolumeView {
     pub limits: LimitsView,
     /// Requests that waited for the limits since the array was opened.
     pub limited: u64,
+    /// Reads since then.
+    #[serde(default)]
+    pub reads: u64,
+    /// Writes since then.
+    #[serde(default)]
+    pub writes: u64,
+    /// Flushes since then.
+    #[serde(default)]
+    pub flushes: u64,
+    /// Deallocations since then.
+    #[serde(default)]
+    pub deallocates: u64,
+    /// Bytes read since then.
+    #[serde(default)]
+    pub bytes_read: u64,
+    /// Bytes written since then.
+    #[serde(default)]
+    pub bytes_written: u64,
+    /// Requests that failed since then.
+    #[serde(default)]
+    pub errors: u64,
 }
 
 /// Limits of a volume; 0: none.
-#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LimitsView {
     /// Requests a second.
     pub iops: u32,
@@ -399,6 +325,9 @@ pub struct RebuildView {
     /// Bytes written per second, of late.
     #[serde(default)]
     pub bytes_per_second: u64,
+    /// Rows that could not be made whole: blocks in them are lost.
+    #[serde(default)]
+    pub rows_lost: u64,
     /// It waits until it is told to go on.
     #[serde(default)]
     pub paused: bool,
@@ -433,6 +362,12 @@ pub struct RecoveryView {
     pub cut_segments: u64,
     /// Blocks repaired.
     pub repaired_blocks: u64,
+    /// Records that were durable and could not be read.
+    #[serde(default)]
+    pub damaged_records: u64,
+    /// Whether the array had been closed in order.
+    #[serde(default)]
+    pub clean: bool,
 }
 
 /// One step of a recovery.
@@ -472,4 +407,49 @@ pub struct TrafficView {
     pub bytes_written: u64,
     /// Requests that failed.
     pub errors: u64,
+}
+
+impl From<VolumeView> for TrafficView {
+    fn from(v: VolumeView) -> TrafficView {
+        TrafficView {
+            name: v.name,
+            reads: v.reads,
+            writes: v.writes,
+            bytes_read: v.bytes_read,
+            bytes_written: v.bytes_written,
+            errors: v.errors,
+        }
+    }
+}
+
+impl From<MemberView> for TrafficView {
+    fn from(m: MemberView) -> TrafficView {
+        TrafficView {
+            name: if m.drive.is_empty() { m.drive_name } else { m.drive },
+            reads: m.reads,
+            writes: m.writes,
+            bytes_read: m.bytes_read,
+            bytes_written: m.bytes_written,
+            errors: m.errors,
+        }
+    }
+}
+
+impl WrittenView {
+    /// Adds what was written elsewhere.
+    pub fn add(&mut self, other: WrittenView) {
+        self.host_bytes += other.host_bytes;
+        self.moved_bytes += other.moved_bytes;
+        self.map_bytes += other.map_bytes;
+        self.header_bytes += other.header_bytes;
+        self.redundancy_bytes += other.redundancy_bytes;
+    }
+
+    /// Bytes written to data columns for each byte of hosts; 1 at least.
+    #[must_use]
+    pub fn amplification(&self) -> f64 {
+        let data = self.host_bytes + self.moved_bytes + self.map_bytes + self.header_bytes;
+        let ratio = if self.host_bytes == 0 { 0.0 } else { data as f64 / self.host_bytes as f64 };
+        ((ratio * 1000.0).round() / 1000.0).max(1.0)
+    }
 }

@@ -40,8 +40,6 @@ use rt::MailSender;
 use crate::daemon::DataHandle;
 use answer::Answer;
 
-pub use answer::ErrorBody;
-
 /// What every route knows.
 #[derive(Clone)]
 pub struct Context {

@@ -2,6 +2,10 @@
 
 use std::future::Future;
 
+use api::{
+    Done, DriveAdd, DriveFail, DriveLocate, DriveReplace, DriveRetire, Forced, Kind, Problem, RebuildSet,
+    ScrubSchedule, ScrubStart, VolumeCreate, VolumeGrow, VolumeLimit, VolumeRename, Volumes,
+};
 use axum::extract::{Path, Query, State};
 
 use super::answer::Body;
@@ -9,11 +13,6 @@ use super::{Answer, Context};
 use crate::ops::open::Opened;
 use crate::ops::{World, drive, rebuild as pace, scrub, volume};
 use crate::parts::tell_limits;
-use crate::view::{
-    Done, DriveAdd, DriveFail, DriveLocate, DriveReplace, DriveRetire, Forced, RebuildSet, ScrubSchedule, ScrubStart,
-    VolumeCreate, VolumeGrow, VolumeLimit, VolumeRename, Volumes,
-};
-use crate::{Kind, Problem};
 
 /// Runs a verb on a served array and puts what it did into the log.
 async fn on<F, Fut>(c: Context, array: String, verb: F) -> Answer<Done>

@@ -1,5 +1,9 @@
 //! Routes of the server and of whole arrays.
 
+use api::{
+    AlarmView, ArrayView, Arrays, Buffers, Clients, CreateRequest, Created, Done, FindRequest, Forced, FoundArrays,
+    ImportRequest, Imported, Iostats, Kind, Placement, Problem, ServerView, Severity, VERSION, WhoseClients,
+};
 use axum::extract::{Path, Query, State};
 use futures::future::join_all;
 use rt::Nanos;
@@ -10,12 +14,8 @@ use crate::daemon::arrays::{import_and_serve, log_open};
 use crate::daemon::{Data, name_taken};
 use crate::ops::open::Opened;
 use crate::ops::{create as make, destroy as end, export as handed_over, find as look_for, forget as forgotten};
+use crate::problem;
 use crate::subsystem::DIRECT;
-use crate::view::{
-    AlarmView, ArrayView, Arrays, Buffers, Clients, CreateRequest, Created, Done, FindRequest, Forced, FoundArrays,
-    ImportRequest, Imported, IostatView, Iostats, Placement, ServerView, Severity, VERSION, WhoseClients,
-};
-use crate::{Kind, Problem};
 
 pub async fn server(State(c): State<Context>) -> Answer<ServerView> {
     let program = c.program.clone();
@@ -77,7 +77,7 @@ fn of_server(data: &Data) -> Arrays {
         served: true,
         nbd: data.nbd.borrow().clone(),
         nvme: data.nvme.borrow().clone(),
-        buffers: Some(Buffers::here()),
+        buffers: Some(buffers()),
         linger_us: Some(rt.linger().as_micros() as u64),
         congestion: Some(rt.congestion().to_string()),
         spares: data.spares.left(),
@@ -113,8 +113,8 @@ pub async fn iostat(State(c): State<Context>) -> Answer<Iostats> {
         let served: Vec<(String, Opened)> = data.served.borrow().iter().map(|(n, o)| (n.clone(), o.clone())).collect();
         let mut arrays = Vec::with_capacity(served.len());
         for (name, opened) in served {
-            let counted = opened.array.iostat().await.map_err(|f| Problem::fault(format!("array {name}"), f))?;
-            arrays.push(IostatView::of(&name, counted));
+            let counted = opened.array.iostat().await.map_err(|f| problem::fault(format!("array {name}"), f))?;
+            arrays.push(counted);
         }
         let Nanos(now) = data.world.rt.now();
         Ok(Iostats { version: VERSION, at_millis: now / 1_000_000, arrays })
@@ -217,4 +217,10 @@ pub async fn destroy(State(c): State<Context>, Path(array): Path<String>, Query(
         Ok(done)
     });
     Answer(ask.await)
+}
+
+/// Freed buffers that the calling thread keeps.
+fn buffers() -> Buffers {
+    let rt::buf::KeptBuffers { bytes, bytes_max, hits, misses } = rt::buf::kept();
+    Buffers { bytes, bytes_max, hits, misses }
 }

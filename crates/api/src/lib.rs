@@ -1,0 +1,35 @@
+//! The objects that scripts see: what the server answers and `--json` prints. Version 2.
+//!
+//! One model: the engine fills these types, the server sends them, the command line reads them.
+//!
+//! Version 2 has alarms as objects, and members that are out as "failed", "missing" or "replaced"; version 1 had
+//! sentences, and "out".
+//!
+//! Invariants:
+//! - fields are added, never renamed, removed or given another unit; anything else is the next version;
+//! - sizes are bytes unless the name says otherwise;
+//! - nothing here needs the engine, a drive or a socket.
+
+mod alarm;
+mod array;
+mod clients;
+mod found;
+mod problem;
+mod scrub;
+mod verbs;
+
+pub use alarm::{AlarmCode, AlarmView, ExposureView, Severity};
+pub use array::{
+    ArrayState, ArrayView, EventSeverity, EventView, IostatView, LimitsView, MemberView, RebuildView, RecoveryStepView,
+    RecoveryView, SeatState, TrafficView, VolumeState, VolumeView, WrittenView,
+};
+pub use clients::{ClientView, Clients, Forced, WhoseClients};
+pub use found::{FindRequest, FoundArrayView, FoundArrays, FoundMemberView, HeldView, Prospect};
+pub use problem::{Details, ErrorBody, Kind, Problem, Remedy};
+pub use scrub::{ScrubFoundView, ScrubKind, ScrubRunView, ScrubScheduleView, ScrubView};
+pub use verbs::{
+    Absent, Arrays, Buffers, CheckView, CreateRequest, Created, Done, DriveAdd, DriveFail, DriveLocate, DriveReplace,
+    DriveRetire, ImportRequest, Imported, ImportedArray, Iostats, Placement, PlacementNode, PlanView, Range,
+    RebuildSet, RescueRequest, RescueView, ScrubSchedule, ScrubStart, ServerView, VERSION, VolumeCreate, VolumeGrow,
+    VolumeLimit, VolumeRename, Volumes,
+};
