@@ -264,6 +264,7 @@ fn load_of<'a>(get: &impl Fn(&str) -> Option<&'a str>) -> Load {
         slice_percent: None,
         reducible: reducible(get),
         checksums: get("verify").is_some(),
+        inferred: vec![],
     }
 }
 

@@ -242,6 +242,7 @@ fn steps(nth: usize, test: &Test, range: u64, rate: f64) -> Vec<Step> {
         slice_percent: if let Slice::Percent(percent) = test.slice { Some(percent) } else { None },
         reducible: test.reducible(),
         checksums: false,
+        inferred: vec![],
     };
     let step = |what: &str, part: Part, load: Load| Step {
         id: format!("{nth:02}-{}{what}", slug(&test.name)),

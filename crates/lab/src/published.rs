@@ -1,13 +1,15 @@
 //! What the reviews printed, as results: one row of `data/published.csv` for each figure, each with its source.
 //!
 //! A measurement under a load becomes a cell that names its row; everything else (limits, specifications, claims,
-//! figures told in words) becomes a fact. Nothing is computed here but gates: numbers are those that were printed.
+//! figures told in words) becomes a fact. Numbers are those that were printed; a row that was computed from others has the
+//! kind "derived". A condition is stated, inferred (the column `inferred` names it, the note says from what) or, where its
+//! column is empty, unknown.
 
 use serde::Deserialize;
 
 use crate::error::Error;
 use crate::model::{Access, Cell, Check, Fact, Figures, Gate, Load, Origin, Page, Pair, Part, Run, State, Subject};
-use crate::units::rate;
+use crate::units::{grouped, latency, rate};
 
 const DATA: &str = include_str!("../data/published.csv");
 
@@ -31,8 +33,8 @@ pub const REVIEWS: [Review; 5] = [
     },
     Review {
         name: "perc11",
-        about: "What Dell's PERC 11 (H755N) looked like: RAID 10, 5 and 6 under 64 threads, 64 deep",
-        silent: "tables are pictures: the figures are those of the text; latencies are missing",
+        about: "What Dell's PERC 11 (H755N) looked like: RAID 10, 5 and 6 under saturation, up to 64 threads 64 deep",
+        silent: "tables are pictures: the figures are those of the text; latencies, and threads and depth of each test, are missing",
     },
     Review {
         name: "qlc24",
@@ -92,6 +94,10 @@ pub struct Row {
     pub threads: Option<u32>,
     /// Requests in flight, each thread.
     pub depth: Option<u32>,
+    /// Targets that have so many threads each; nothing: one.
+    pub targets: Option<u32>,
+    /// Columns that are inferred, with spaces between.
+    pub inferred: String,
     /// What the number is.
     pub metric: String,
     /// The number, as printed where it is none.
@@ -127,9 +133,9 @@ pub fn run(name: &str) -> Result<Run, Error> {
         .ok_or_else(|| Error::usage(format!("published results \"{name}\""), format!("valid: {}", names.join(", "))))?;
     let rows: Vec<Row> = rows()?.into_iter().filter(|r| r.review == name).collect();
     let mut run = Run::new(review.name, review.about, Origin::Published);
-    let ceiling = Ceiling::of(&rows);
+    let (ceiling, sheet) = (Ceiling::of(&rows), Sheet::of(&rows));
     for row in &rows {
-        match row.cell(&ceiling) {
+        match row.cell(&ceiling, sheet.as_ref()) {
             Some(cell) => run.cells.push(cell),
             None => run.facts.push(row.fact()),
         }
@@ -185,6 +191,68 @@ impl Ceiling {
 /// Of a ceiling: above this the link is the limit.
 const LINK_BOUND: f64 = 0.95;
 
+/// What a drive of a review can go on writing at random, by its maker's sheet.
+struct Sheet {
+    /// "Solidigm P5520 7.68TB", as rows name their drives.
+    drive: String,
+    block_bytes: u64,
+    iops: f64,
+}
+
+impl Sheet {
+    const METRIC: &str = "steady 4K random write of one drive";
+
+    fn of(rows: &[Row]) -> Option<Sheet> {
+        let row = rows.iter().find(|r| r.kind == "spec" && r.metric == Sheet::METRIC)?;
+        Some(Sheet { drive: row.drives.clone(), block_bytes: row.block_bytes?, iops: row.number()? })
+    }
+
+    /// Whether a row writes more than its drives can go on with: the verdict, if it does.
+    fn gate(&self, row: &Row) -> Option<Gate> {
+        let drives = f64::from(row.drive_count.filter(|_| row.drives.contains(&self.drive))?);
+        let is_like = row.access == "random" && row.block_bytes == Some(self.block_bytes) && row.unit == "IOPS";
+        let written = row.number().filter(|_| is_like)? * (1.0 - row.read_percent? / 100.0);
+        // A write to RAID 10 is written twice; one of RAID 5 and 6 its parities, too.
+        let copies = match row.level.as_str() {
+            "JBOD" | "RAID0" => 1.0,
+            "RAID10" | "RAID5" => 2.0,
+            "RAID6" => 3.0,
+            _ => return None,
+        };
+        let each = written * copies / drives;
+        let text = format!("{} writes a second to each drive, whose data sheet has {}", grouped(each), grouped(self.iops));
+        (each > STEADY_MAX * self.iops).then(|| match row.slice_percent {
+            Some(slice) if slice < 100.0 => {
+                Gate::warn(Check::Steady, format!("{text} on all of it: {slice} % were used, the rest is spare"))
+            }
+            _ => Gate::warn(Check::Steady, format!("cannot be a steady state: {text}")),
+        })
+    }
+}
+
+/// Of a sheet's steady rate: drives are a little better than their sheets.
+const STEADY_MAX: f64 = 1.10;
+
+/// What a drive needs at least for a lone request, in microseconds: a read of flash, and a write into its buffer. The
+/// sheet of the P5520 has 75 and 15.
+const LONE_READ_US: f64 = 60.0;
+const LONE_WRITE_US: f64 = 10.0;
+
+/// Little's law on a printed rate, where the requests in flight are known and the latency is not.
+fn little(cell: &Cell) -> Option<Gate> {
+    let (most, block) = (cell.load.outstanding()?, cell.load.block_bytes? as f64);
+    let iops = cell.figures.iops.or(cell.figures.bytes_per_sec.map(|b| b / block))?;
+    let each = most / iops * 1e6;
+    let reads = cell.load.read_percent? / 100.0;
+    let least = if cell.load.cached == Some(true) { 0.0 } else { reads * LONE_READ_US + (1.0 - reads) * LONE_WRITE_US };
+    let text = format!("{most:.0} in flight at this rate take {} each", latency(each));
+    Some(if each >= least {
+        Gate::pass(Check::Little, text)
+    } else {
+        Gate::fail(Check::Little, format!("{text}, less than a lone request of a drive ({})", latency(least)))
+    })
+}
+
 impl Row {
     /// The value as a number, if it is one.
     pub fn number(&self) -> Option<f64> {
@@ -203,7 +271,7 @@ impl Row {
         Some(figures)
     }
 
-    fn cell(&self, ceiling: &Ceiling) -> Option<Cell> {
+    fn cell(&self, ceiling: &Ceiling, sheet: Option<&Sheet>) -> Option<Cell> {
         let figures = self.figures().filter(|_| self.kind.starts_with("measured"))?;
         let load = Load {
             access: match self.access.as_str() {
@@ -215,6 +283,8 @@ impl Row {
             block_bytes: self.block_bytes,
             threads: self.threads,
             depth: self.depth,
+            targets: self.targets,
+            inferred: self.inferred.split_whitespace().map(str::to_owned).collect(),
             cached: (self.cached == "yes").then_some(true),
             slice_percent: self.slice_percent,
             ..Load::default()
@@ -245,11 +315,11 @@ impl Row {
             command: None,
             note: self.note.clone(),
         };
-        cell.gates = self.gates(&cell, ceiling.for_row(self));
+        cell.gates = self.gates(&cell, ceiling.for_row(self), sheet);
         Some(cell)
     }
 
-    fn gates(&self, cell: &Cell, ceiling: Option<f64>) -> Vec<Gate> {
+    fn gates(&self, cell: &Cell, ceiling: Option<f64>, sheet: Option<&Sheet>) -> Vec<Gate> {
         let mut missing = vec![];
         for (absent, what) in [
             (cell.load.block_bytes.is_none(), "block size"),
@@ -264,11 +334,18 @@ impl Row {
         if missing.is_empty() {
             gates = vec![Gate::pass(Check::Disclosure, "load and latency are printed")];
         }
+        if !cell.load.inferred.is_empty() {
+            let names: Vec<&str> = cell.load.inferred.iter().map(|name| condition(name)).collect();
+            gates.push(Gate::warn(Check::Disclosure, format!("inferred, not stated: {}", names.join(", "))));
+        }
+        gates.extend(little(cell));
         if self.kind == "measured, rounded" {
             gates.push(Gate::warn(Check::Disclosure, "printed as a round number"));
         }
         if cell.load.writes() {
-            gates.push(Gate::warn(Check::Steady, "no proof of a steady state is printed"));
+            let told = sheet.and_then(|s| s.gate(self));
+            let silent = || Gate::warn(Check::Steady, "no proof of a steady state is printed");
+            gates.push(told.unwrap_or_else(silent));
         }
         if cell.load.cached == Some(true) {
             gates.push(Gate::warn(Check::Cache, "the page cache of the host, not the drives"));
@@ -301,6 +378,15 @@ impl Row {
     }
 }
 
+/// A column's name for people.
+fn condition(column: &str) -> &str {
+    match column {
+        "read_percent" => "share of reads",
+        "targets" => "drives that have the threads each",
+        other => other,
+    }
+}
+
 /// The tables of one review in the order of the file: the name of each and its cells.
 pub fn tables(run: &Run) -> Vec<(String, Vec<&Cell>)> {
     let rows = rows().unwrap_or_default();
@@ -326,7 +412,7 @@ mod tests {
     fn every_row_is_read_and_becomes_one_cell_or_one_fact() {
         let rows = rows().unwrap();
         let ids: BTreeSet<&str> = rows.iter().map(|r| r.id.as_str()).collect();
-        assert_eq!((rows.len(), ids.len()), (190, 190));
+        assert_eq!((rows.len(), ids.len()), (214, 214));
         let mut seen = BTreeSet::new();
         for review in REVIEWS {
             let run = run(review.name).unwrap();
@@ -380,6 +466,101 @@ mod tests {
             assert_eq!(link.verdict, verdict, "{id}");
         }
         assert!(run.cells.iter().all(|c| c.verdict() != Verdict::Pass), "no review tells everything");
+    }
+
+    #[test]
+    fn littles_law_holds_in_the_file_itself() {
+        let mut checked = 0;
+        for review in REVIEWS {
+            for cell in run(review.name).unwrap().cells {
+                let Some(gate) = cell.gates.iter().find(|g| g.check == Check::Little) else { continue };
+                assert_eq!(gate.verdict, Verdict::Pass, "{}: {gate}", cell.id);
+                checked += 1;
+            }
+        }
+        assert_eq!(checked, 12, "the peaks of the curves");
+        // The same threads for all eight drives together would answer reads of flash within 23 us.
+        let row = rows().unwrap().into_iter().find(|r| r.id == "perc12-001").unwrap();
+        let ceiling = Ceiling { of_a_card: None, of_a_drive: None };
+        let cell = Row { targets: None, ..row }.cell(&ceiling, None).unwrap();
+        let gate = cell.gates.iter().find(|g| g.check == Check::Little).unwrap();
+        assert_eq!(gate.verdict, Verdict::Fail);
+        assert!(gate.reason.contains("23.1 us"), "{gate}");
+    }
+
+    #[test]
+    fn what_is_inferred_is_there_and_named() {
+        let columns = ["threads", "depth", "targets", "read_percent", "block_bytes", "slice_percent"];
+        for row in rows().unwrap() {
+            for name in row.inferred.split_whitespace() {
+                let there = match name {
+                    "threads" => row.threads.is_some(),
+                    "depth" => row.depth.is_some(),
+                    "targets" => row.targets.is_some(),
+                    "read_percent" => row.read_percent.is_some(),
+                    "block_bytes" => row.block_bytes.is_some(),
+                    "slice_percent" => row.slice_percent.is_some(),
+                    _ => panic!("{}: {name} is none of {columns:?}", row.id),
+                };
+                assert!(there, "{}: {name}", row.id);
+            }
+        }
+        let run = run("perc12").unwrap();
+        let oltp = run.cells.iter().filter(|c| c.test == "4K OLTP");
+        for cell in oltp {
+            assert_eq!((cell.load.read_percent, cell.load.inferred.join(" ")), (Some(67.0), "read_percent".to_owned()));
+            assert!(cell.gates.iter().any(|g| g.reason == "inferred, not stated: share of reads"), "{:?}", cell.gates);
+        }
+    }
+
+    #[test]
+    fn the_inferred_mix_follows_from_other_rows() {
+        let rows = rows().unwrap();
+        let value = |id: &str| rows.iter().find(|r| r.id == id).and_then(Row::number).unwrap();
+        // RAID 5 is bound by its writes: these over all of OLTP are the share of writes, on one card and on two.
+        for (writes, oltp) in [("perc12-046", "perc12-053"), ("perc12-047", "perc12-054")] {
+            assert!((value(writes) / value(oltp) - 0.33).abs() < 0.005, "{writes}");
+        }
+        // 67 % of it are what the card's link carries one way; 70 % would be more.
+        let read = |share: f64| value("perc12-049") * share * 4096.0;
+        let link = value("perc12-035") * 4096.0;
+        assert!(read(0.67) < link && read(0.70) > link, "{} {link}", read(0.67));
+    }
+
+    #[test]
+    fn writes_above_the_sheet_are_no_steady_state() {
+        let run = run("perc12").unwrap();
+        let steady = |id: &str| {
+            let cell = run.cells.iter().find(|c| c.id == id).unwrap();
+            cell.gates.iter().find(|g| g.check == Check::Steady).map_or("", |g| g.reason.as_str())
+        };
+        for id in ["perc12-041", "perc12-042", "perc12-043", "perc12-044"] {
+            assert!(steady(id).starts_with("cannot be a steady state"), "{id}: {}", steady(id));
+        }
+        assert!(steady("perc12-042").contains("746,783"), "{}", steady("perc12-042"));
+        assert!(steady("perc12-003").contains("25 % were used"), "{}", steady("perc12-003"));
+        // 862,769 writes to RAID 5 are 216 k for each drive.
+        assert_eq!(steady("perc12-046"), "no proof of a steady state is printed");
+        assert_eq!(steady("perc12-034"), "", "reads");
+    }
+
+    #[test]
+    fn what_a_review_does_not_state_is_absent() {
+        let rows = rows().unwrap();
+        let row = |id: &str| rows.iter().find(|r| r.id == id).unwrap();
+        for row in rows.iter().filter(|r| r.review == "perc11" && r.kind.starts_with("measured") && r.tool == "fio") {
+            assert_eq!((row.threads, row.depth), (None, None), "{}", row.id);
+        }
+        for id in ["qlc24-017", "qlc24-018"] {
+            assert_eq!((row(id).slice_percent, row(id).tool.as_str()), (None, ""), "another review's server");
+        }
+        for id in ["fc-roce-018", "fc-roce-019"] {
+            assert_eq!(row(id).block_bytes, None, "{id}");
+        }
+        assert_eq!(row("perc12-070").system, "Dell R760 Direct Drives");
+        assert_eq!(row("perc11-018").level, "RAID5");
+        assert_eq!((row("qlc24-027").value.as_str(), row("ssd24-010").value.as_str()), ("almost 750", "almost 50000"));
+        assert!(["ssd24-001", "ssd24-002"].iter().all(|id| row(id).cached.is_empty()), "run twice");
     }
 
     #[test]

@@ -87,6 +87,10 @@ pub struct Load {
     pub reducible: Option<Reducible>,
     /// Every 4 KiB that are written carry a checksum, for a check later on.
     pub checksums: bool,
+    /// Fields of this load, by their names, that the source does not state and that follow from what it does: an absent
+    /// field is unknown, one that is here is inferred, and any other is stated.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub inferred: Vec<String>,
 }
 
 impl Load {

@@ -2,7 +2,7 @@
 
 use super::cell::{Cell, Part};
 
-const HEADS: [&str; 38] = [
+const HEADS: [&str; 39] = [
     "id",
     "test",
     "part",
@@ -25,6 +25,7 @@ const HEADS: [&str; 38] = [
     "slice_percent",
     "duplicate_percent",
     "compressible_percent",
+    "inferred",
     "asked_iops",
     "iops",
     "achieved",
@@ -54,7 +55,7 @@ pub fn cells_csv(cells: &[Cell]) -> String {
     String::from_utf8(out.into_inner().unwrap_or_default()).unwrap_or_default()
 }
 
-fn line(cell: &Cell) -> [String; 38] {
+fn line(cell: &Cell) -> [String; 39] {
     let (load, figures, latency) = (&cell.load, &cell.figures, &cell.figures.latency);
     let (part, percent) = match cell.part {
         Part::Alone => ("alone", String::new()),
@@ -95,6 +96,7 @@ fn line(cell: &Cell) -> [String; 38] {
         told(load.slice_percent),
         told(load.reducible.map(|r| r.duplicate_percent)),
         told(load.reducible.map(|r| r.compressible_percent)),
+        load.inferred.join(" "),
         told(cell.asked_iops),
         told(figures.iops),
         told(cell.achieved()),
