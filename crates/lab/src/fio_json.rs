@@ -140,13 +140,16 @@ pub fn together(jobs: &[Job]) -> Option<Job> {
         let bytes_per_sec = shares.iter().map(|s| s.bytes_per_sec).sum();
         (iops > 0.0).then(|| Share { iops, bytes_per_sec, mean_us: mean.map(|m| m / iops) })
     };
-    let told = jobs.iter().filter_map(|j| Some((j.figures.latency.mean_us?, j.bins.count() as f64)));
+    // Without bins (plain JSON) a job counts as its rate; they are as long as each other.
+    let bins = jobs.iter().all(|j| j.bins.count() > 0);
+    let weight = |j: &Job| if bins { j.bins.count() as f64 } else { j.figures.iops.unwrap_or(0.0) };
+    let told = jobs.iter().filter_map(|j| Some((j.figures.latency.mean_us?, weight(j))));
     let (total, count) = told.fold((0.0, 0.0), |(total, count), (mean, n)| (total + mean * n, count + n));
     let mean_us = (count > 0.0).then(|| total / count);
     let max_us = jobs.iter().filter_map(|j| j.figures.latency.max_us).reduce(f64::max);
     let latency = match (all.bins.count(), jobs.len()) {
         (_, 1) => all.figures.latency,
-        (0, _) => Latency { max_us, ..Latency::default() },
+        (0, _) => Latency { mean_us, max_us, ..Latency::default() },
         (_, _) => all.bins.latency(mean_us, max_us),
     };
     let seconds = jobs.iter().map(|j| j.figures.seconds).collect::<Option<Vec<f64>>>();
@@ -253,7 +256,11 @@ fn load_of<'a>(get: &impl Fn(&str) -> Option<&'a str>) -> Load {
     Load {
         access,
         read_percent,
-        block_bytes: get("bs").or(get("blocksize")).map_or(Some(4096), |t| crate::units::bytes(t).ok()),
+        block_bytes: if sizes(get).is_some() {
+            None
+        } else {
+            get("bs").or(get("blocksize")).map_or(Some(4096), |t| crate::units::bytes(t).ok())
+        },
         threads: whole("numjobs", 1),
         depth: whole("iodepth", 1),
         hosts: None,
@@ -266,6 +273,18 @@ fn load_of<'a>(get: &impl Fn(&str) -> Option<&'a str>) -> Load {
         checksums: get("verify").is_some(),
         inferred: vec![],
     }
+}
+
+/// Sizes of requests that differ, as the options have them.
+fn sizes<'a>(get: &impl Fn(&str) -> Option<&'a str>) -> Option<&'a str> {
+    let told = get("bsrange").or(get("blocksize_range"));
+    let range = told.filter(|t| t.split_once('-').is_none_or(|(least, most)| least != most));
+    range.or(get("bssplit")).or(get("bs").filter(|t| t.contains(',')))
+}
+
+/// Sizes of requests that differ ("4k-64k"), for people; nothing when there is one size.
+pub fn block_range(options: &[(String, String)]) -> Option<&str> {
+    sizes(&|name: &str| options.iter().find(|(n, _)| n == name).map(|(_, v)| v.as_str()))
 }
 
 /// Shares of what is written, when its options state any.

@@ -220,7 +220,8 @@ impl Sheet {
             _ => return None,
         };
         let each = written * copies / drives;
-        let text = format!("{} writes a second to each drive, whose data sheet has {}", grouped(each), grouped(self.iops));
+        let text =
+            format!("{} writes a second to each drive, whose data sheet has {}", grouped(each), grouped(self.iops));
         (each > STEADY_MAX * self.iops).then(|| match row.slice_percent {
             Some(slice) if slice < 100.0 => {
                 Gate::warn(Check::Steady, format!("{text} on all of it: {slice} % were used, the rest is spare"))

@@ -5,7 +5,7 @@
 use std::path::Path;
 
 use lab::import::import;
-use lab::model::{Access, Check, Run, Subject, Verdict};
+use lab::model::{Access, Check, Part, Run, Subject, Verdict};
 
 fn read(name: &str) -> Run {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data").join(name);
@@ -73,6 +73,45 @@ fn a_directory_of_bench_fio_is_one_result() {
         ["4K random read, 1 x 1", "4K random read, 1 x 8", "4K random write, 1 x 1", "4K random write, 1 x 8"]
     );
     assert!(run.cells.iter().all(|c| c.source.as_ref().unwrap().starts_with("f/4k/")));
+}
+
+#[test]
+fn clones_without_group_reporting_are_one_load() {
+    let run = read("bench-fio-clones");
+    assert_eq!(run.cells.len(), 2, "a file is a load, however many clones it tells of");
+    let cell = |name: &str| run.cells.iter().find(|c| c.load.name() == name).unwrap();
+    let (reads, mix) = (cell("4K random read"), cell("4K random 70/30"));
+    // fio told 10,132.6 and 9,696.4.
+    assert_eq!((reads.load.pressure().as_str(), reads.figures.iops.unwrap().round()), ("2 x 4", 19_829.0));
+    assert!(reads.id.ends_with("randread-4-2") && mix.id.ends_with("randrw-4-2"), "{} {}", reads.id, mix.id);
+    for cell in [reads, mix] {
+        assert!((cell.in_flight().unwrap() / 8.0 - 1.0).abs() < 0.05, "{:?}", cell.in_flight());
+        // Plain JSON has no bins: clones have a mean together, and no percentiles.
+        assert!(cell.bins.is_empty() && cell.figures.latency.p99_us.is_none());
+    }
+    assert_eq!(mix.load.threads, Some(2));
+    // The logs of both clones lie beside one of the files.
+    assert!(reads.series.len() >= 2 && mix.series.is_empty(), "{:?}", reads.series);
+    assert!((reads.series[0].iops / reads.figures.iops.unwrap() - 1.0).abs() < 0.2, "{:?}", reads.series);
+}
+
+#[test]
+fn requests_of_several_sizes_have_no_size() {
+    let run = read("fio-range.json");
+    let cell = &run.cells[0];
+    assert_eq!((cell.load.block_bytes, cell.load.name().as_str()), (None, "random read"));
+    assert!(cell.note.contains("4k-64k"), "{}", cell.note);
+    assert!(cell.gates.iter().all(|g| g.check != Check::Bandwidth), "{:?}", cell.gates);
+    assert!(cell.gates.iter().any(|g| g.reason.contains("block size")), "{:?}", cell.gates);
+}
+
+#[test]
+fn a_curve_of_vdbench_is_a_curve_in_the_report() {
+    let run = read("vdbench-curve.html");
+    let parts: Vec<Part> = run.cells.iter().map(|c| c.part).collect();
+    assert_eq!((parts.len(), parts[0], parts[12]), (13, Part::CurveMax, Part::Curve { percent: 120 }));
+    let page = lab::report::page(&[run], &lab::report::Extra::default());
+    assert!(page.contains("id=\"curves\""), "{page}");
 }
 
 #[test]

@@ -10,7 +10,7 @@ use std::path::Path;
 use crate::bins::Bins;
 use crate::error::Error;
 use crate::gates::{Seen, judge};
-use crate::model::{Cell, Check, Figures, Gate, Latency, Load, Origin, Page, Part, Run, Share, Subject};
+use crate::model::{Cell, Check, Figures, Gate, Latency, Load, Origin, Page, Part, Run, Second, Share, Subject};
 
 /// What can be read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -65,6 +65,9 @@ impl Format {
 #[derive(Default)]
 struct Found {
     name: String,
+    /// Where its tool tells; alone otherwise.
+    part: Option<Part>,
+    series: Vec<Second>,
     load: Load,
     figures: Figures,
     bins: Bins,
@@ -73,6 +76,8 @@ struct Found {
     errors: Option<(u64, u64)>,
     command: Option<String>,
     note: String,
+    /// Options of its job, for who reads them further.
+    options: Vec<(String, String)>,
 }
 
 /// Reads a file or a directory.
@@ -132,7 +137,7 @@ fn cell(nth: &str, file: &str, found: Found, subject: &Subject) -> Cell {
     let mut cell = Cell {
         id: format!("{nth}-{}", if found.name.is_empty() { "cell" } else { &found.name }),
         test: if name.is_empty() { found.name } else { name },
-        part: Part::Alone,
+        part: found.part.unwrap_or(Part::Alone),
         source: Some(file.to_owned()),
         subject: subject.clone(),
         load: Load { read_percent: found.load.read_percent.filter(|p| (0.0..=100.0).contains(p)), ..found.load },
@@ -140,7 +145,7 @@ fn cell(nth: &str, file: &str, found: Found, subject: &Subject) -> Cell {
         asked_seconds: number(found.asked_seconds),
         figures: sound(found.figures),
         bins: found.bins.pairs(),
-        series: vec![],
+        series: found.series,
         gates: vec![],
         command: found.command,
         note: found.note,

@@ -1,9 +1,13 @@
 //! Vdbench: the flatfile, whose columns have names, and the totals, whose lines are read by place. Megabytes are 2^20
 //! there, times milliseconds. The average of a run is taken, its intervals are not.
+//!
+//! A run without a limit and the runs after it that ask the same load for whole hundredths of its rate are a load curve.
+//! Threads are those of each storage definition, one request each; a file does not tell how many there are. Where the
+//! run without a limit has a whole number of times as many in flight, that number is inferred.
 
 use super::Found;
 use crate::error::Error;
-use crate::model::{Access, Figures, Latency, Load};
+use crate::model::{Access, Figures, Latency, Load, Part};
 
 /// Bytes of Vdbench's megabyte.
 const MB: f64 = 1_048_576.0;
@@ -22,7 +26,7 @@ pub fn flatfile(text: &str) -> Result<Vec<Found>, Error> {
         let number = |name: &str| get(name).and_then(|w| w.parse::<f64>().ok());
         let average = get("Interval").is_some_and(|i| i.starts_with("avg"));
         let (true, Some(iops)) = (average, number("rate")) else { continue };
-        let asked = number("reqrate").filter(|r| *r > 0.0 && *r < UNLIMITED);
+        let asked = number("reqrate").filter(|r| *r > 0.0 && !UNLIMITED.contains(r));
         let count = |name: &str| number(name).map(|n| n as u32).filter(|n| *n > 0);
         found.push(Found {
             name: get("Run").unwrap_or_default().to_owned(),
@@ -36,18 +40,81 @@ pub fn flatfile(text: &str) -> Result<Vec<Found>, Error> {
             },
             figures: figures(iops, number("MB/sec"), number("resp"), number("resp_max")),
             asked_iops: asked,
-            note: "one request for each thread; latency has no percentiles".to_owned(),
+            note: "threads are those of each storage definition; latency has no percentiles".to_owned(),
             ..Found::default()
         });
     }
     if heads.is_empty() {
         return Err(Error::format("flatfile", "it has no line of column names"));
     }
+    curves(&mut found);
     Ok(found)
 }
 
-/// A requested rate from here on means without a limit (999988 and above).
-const UNLIMITED: f64 = 999_980.0;
+/// Requested rates that mean without a limit: `iorate=max`, and what a curve begins with (`MAX_RATE` and `CURVE_RATE` of
+/// Vdbench 5).
+const UNLIMITED: [f64; 2] = [999_988.0, 999_977.0];
+/// A point's rate may be off a whole percent of the largest by this much of it, as Vdbench rounds it.
+const POINT_MAX: f64 = 0.002;
+/// Points of a curve, at most: percents of the largest rate.
+const PERCENT_MAX: f64 = 200.0;
+/// Requests in flight may be off a whole number of times the threads by this share.
+const TIMES_MAX: f64 = 0.05;
+
+/// Finds the curves among runs, and what their run without a limit tells of the number of storage definitions.
+fn curves(found: &mut [Found]) {
+    let mut at = 0;
+    while at < found.len() {
+        let (max, rest) = found[at..].split_first_mut().expect("`at` is inside");
+        let percents: Vec<u32> = rest.iter().map_while(|point| percent(max, point)).collect();
+        let targets = targets(max);
+        for (point, percent) in rest.iter_mut().zip(&percents) {
+            point.part = Some(Part::Curve { percent: *percent });
+            share_out(&mut point.load, targets);
+        }
+        if !percents.is_empty() {
+            max.part = Some(Part::CurveMax);
+        }
+        share_out(&mut max.load, targets);
+        at += 1 + percents.len();
+    }
+}
+
+/// Which hundredths of the rate of `max` a run asks for; nothing when it is no point of a curve of it.
+fn percent(max: &Found, point: &Found) -> Option<u32> {
+    let same = (max.asked_iops, &max.name) == (None, &point.name) && is_same_load(&max.load, &point.load);
+    let share = point.asked_iops? / max.figures.iops.filter(|n| same && *n > 0.0)? * 100.0;
+    let whole = share.round();
+    let is_point = (1.0..=PERCENT_MAX).contains(&whole) && (share - whole).abs() <= 100.0 * POINT_MAX;
+    is_point.then_some(whole as u32)
+}
+
+/// Totals tell the share of reads and the size as they came out, not as they were asked for.
+fn is_same_load(a: &Load, b: &Load) -> bool {
+    let near = |a: Option<f64>, b: Option<f64>, off: f64| match (a, b) {
+        (Some(a), Some(b)) => (a - b).abs() <= off,
+        (a, b) => a == b,
+    };
+    (a.access, a.threads, a.block_bytes) == (b.access, b.threads, b.block_bytes)
+        && near(a.read_percent, b.read_percent, 1.0)
+}
+
+/// How many times its threads a run without a limit has in flight, when that is a whole number.
+fn targets(max: &Found) -> Option<u32> {
+    let threads = f64::from(max.load.threads.filter(|_| max.asked_iops.is_none())?);
+    let times = max.figures.iops? * max.figures.latency.mean_us? / 1e6 / threads;
+    let whole = times.round();
+    (whole >= 1.0 && (times / whole - 1.0).abs() <= TIMES_MAX).then_some(whole as u32)
+}
+
+/// Writes down that a load is of so many storage definitions, one request for each thread.
+fn share_out(load: &mut Load, targets: Option<u32>) {
+    let Some(targets) = targets else { return };
+    load.depth = Some(1);
+    load.targets = Some(targets).filter(|n| *n > 1);
+    load.inferred = vec!["depth".to_owned()];
+    load.inferred.extend((targets > 1).then(|| "targets".to_owned()));
+}
 
 fn access(seek_percent: f64) -> Option<Access> {
     match seek_percent {
@@ -86,6 +153,7 @@ pub fn totals(text: &str) -> Result<Vec<Found>, Error> {
             ..Found::default()
         });
     }
+    curves(&mut found);
     Ok(found)
 }
 
@@ -119,6 +187,56 @@ mod tests {
         );
         assert_eq!((second.asked_iops, second.load.name().as_str()), (None, "64K sequential write"));
         assert!(flatfile("nothing").is_err());
+    }
+
+    /// A curve as the flatfile of Vdbench has it: `max` requests a second, then points, on `sds` with 128 threads each.
+    fn curve_of(max: f64, sds: f64) -> String {
+        let mut text =
+            "tod Run Interval reqrate rate MB/sec bytes/io read% resp xfersize threads rdpct seekpct\n".to_owned();
+        let mut line = |asked: f64, rate: f64, resp: f64| {
+            let mb = rate * 4096.0 / MB;
+            text.push_str(&format!("1 rd1 avg_2-5 {asked} {rate} {mb} 4096 100 {resp} 4096 128 100 100\n"));
+        };
+        line(999_977.0, max, sds * 128.0 / max * 1e3);
+        for percent in (10..=120).step_by(10) {
+            let asked = (max * f64::from(percent) / 100.0).round();
+            line(asked, asked.min(max), 0.1);
+        }
+        text
+    }
+
+    #[test]
+    fn a_curve_is_a_curve_and_keeps_every_rate_that_was_asked_for() {
+        let found = flatfile(&curve_of(5_550_000.0, 8.0)).unwrap();
+        assert_eq!((found.len(), found[0].part, found[0].asked_iops), (13, Some(Part::CurveMax), None));
+        for (nth, point) in found[1..].iter().enumerate() {
+            let percent = 10 * (nth as u32 + 1);
+            assert_eq!(point.part, Some(Part::Curve { percent }));
+            assert_eq!(point.asked_iops, Some(55_500.0 * f64::from(percent)), "a million is a rate");
+        }
+        // 1,024 in flight are 128 of each of eight drives.
+        let load = &found[3].load;
+        assert_eq!((load.threads, load.depth, load.targets), (Some(128), Some(1), Some(8)));
+        assert_eq!(load.inferred, ["depth", "targets"]);
+    }
+
+    #[test]
+    fn what_is_no_curve_stays_alone() {
+        // In flight are 3.4 times the threads: of how many storage definitions nothing tells.
+        let text = curve_of(500_000.0, 3.4);
+        let found = flatfile(&text).unwrap();
+        assert_eq!((found[0].load.depth, found[0].load.targets), (None, None));
+        // Another run's rate, and one of another block size.
+        for change in ["rd2 avg_2-5 50000 ", "rd1 avg_2-5 50000 50000 195.3 8192 100 0.1 8192 "] {
+            let from = if change.starts_with("rd2") {
+                "rd1 avg_2-5 50000 "
+            } else {
+                "rd1 avg_2-5 50000 50000 195.3125 4096 100 0.1 4096 "
+            };
+            assert!(text.contains(from));
+            let found = flatfile(&text.replace(from, change)).unwrap();
+            assert_eq!((found[0].part, found[1].part), (None, None), "{change}");
+        }
     }
 
     #[test]
