@@ -7,6 +7,7 @@
 //! | `refill_buffers` | a drive cannot compress or merge what is written, but for the shares that the suite states |
 //! | `group_reporting` | bins of all threads are merged by fio |
 //! | `lat_percentiles`, but with histograms in the logs | bins from the call to the answer: requests that end while they are handed over take no time otherwise |
+//! | `continue_on_error` | one request that fails is counted, and fails the cell; the others are still measured |
 //! | `allow_file_create=0` | a name with a slip in it makes no file in /dev |
 
 use std::fs;
@@ -150,9 +151,12 @@ impl Fio {
             lines.extend(["verify=crc32c".into(), format!("verify_interval={CHECKSUM_BYTES}")]);
             // It would be left wherever the lab was called.
             lines.push("verify_state_save=0".into());
-            // Writes only leave checksums; a check counts every block that does not match.
-            lines.push(if load.writes() { "do_verify=0" } else { "continue_on_error=verify" }.into());
+            // Writes only leave checksums.
+            lines.extend(load.writes().then(|| "do_verify=0".into()));
         }
+        // Errors are counted, and fail the cell: the load goes on. A check counts every block that does not match, too.
+        let checks = load.checksums && pace.once && !load.writes();
+        lines.push(if checks { "continue_on_error=all" } else { "continue_on_error=io" }.into());
         if pace.once {
             lines.extend(load.writes().then(|| "end_fsync=1".into()));
         } else {

@@ -1,12 +1,15 @@
-//! The verdicts on a cell that the lab measured, or imported as far as it tells.
+//! The verdicts on a cell that the lab measured, or imported as far as it tells: on its arithmetic and the machine here, on
+//! what it was measured on in `target`.
+
+mod target;
 
 use crate::compare::fifths;
 use crate::curve::SERVED;
 use crate::host::Busy;
-use crate::model::{Cell, Check, Gate, Part};
+use crate::model::{Cell, Check, Gate, Part, Verdict};
 use crate::steady::Excursion;
-use crate::units::{capacity, grouped, rate};
-use crate::written::Written;
+use crate::units::{grouped, rate};
+use crate::written::{Contents, Written};
 
 /// Measured over asked seconds, at least.
 const DURATION_MIN: f64 = 0.90;
@@ -18,6 +21,8 @@ const BANDWIDTH_MAX: f64 = 0.01;
 const CPU_PERCENT_MAX: f64 = 90.0;
 /// CPU that others may use, hundredths of all.
 const NOISE_PERCENT_MAX: f64 = 5.0;
+/// Writes can be steady once the range was overwritten so many times.
+const OVERWRITTEN_MIN: f64 = 1.0;
 /// Of a link's rate: above this it is the limit.
 const LINK_SHARE_MAX: f64 = 0.95;
 
@@ -26,6 +31,12 @@ const LINK_SHARE_MAX: f64 = 0.95;
 pub struct Seen {
     /// What is known of its range, before it was read; absent: nobody looked.
     pub written: Option<Written>,
+    /// The same, after it.
+    pub written_after: Option<Written>,
+    /// What lies in the range; absent: nobody looked.
+    pub contents: Option<Contents>,
+    /// How often the range was overwritten since it was filled, this cell included.
+    pub overwritten: Option<f64>,
     /// The user says that it was.
     pub trusted: bool,
     /// Requests that failed; requests that fell short.
@@ -34,14 +45,18 @@ pub struct Seen {
     pub busy: Option<Busy>,
     /// The generator's share of that, hundredths of all CPUs.
     pub own_cpu_percent: Option<f64>,
+    /// The share of what serves the target on this machine.
+    pub served_cpu_percent: f64,
     /// Memory of the machine.
     pub memory_bytes: Option<u64>,
     /// What the link carries, bytes a second in one direction.
     pub link_bytes_per_sec: Option<f64>,
     /// Temperature after it, and the drive's warning threshold.
     pub heat: Option<(f64, Option<f64>)>,
-    /// Whether the device was still the same at the end.
-    pub same_device: Option<bool>,
+    /// How the target differs at the end from the beginning of the run; absent: nobody looked.
+    pub changes: Option<Vec<String>>,
+    /// The memory that O_DIRECT ends at, where that is not the drive.
+    pub memory_below: Option<String>,
     /// Whether what was written cannot be compressed.
     pub incompressible: Option<bool>,
     /// Whether the cache was left out as asked, when the engine has one.
@@ -52,17 +67,19 @@ pub struct Seen {
 pub fn judge(cell: &Cell, seen: &Seen) -> Vec<Gate> {
     let all = [
         duration(cell),
-        written(cell, seen),
-        cache(cell, seen),
-        steady(cell),
+        target::written(cell, seen),
+        target::contents(cell, seen),
+        target::cache(cell, seen),
+        target::range(cell, seen),
+        steady(cell, seen),
         errors(cell, seen),
         little(cell),
         bandwidth(cell),
         link(cell, seen),
         host(seen),
         achieved(cell),
-        identity(seen),
-        data(cell, seen),
+        target::identity(seen),
+        target::data(cell, seen),
         noise(seen),
         heat(seen),
     ];
@@ -82,66 +99,37 @@ fn duration(cell: &Cell) -> Option<Gate> {
     })
 }
 
-fn written(cell: &Cell, seen: &Seen) -> Option<Gate> {
-    let known = seen.written?;
-    if !cell.load.reads() {
-        return None;
-    }
-    let named = cell.part == Part::Unallocated;
-    Some(match known {
-        Written::All if named => {
-            Gate::fail(Check::Written, "the range was written, so these are not reads of unallocated blocks")
-        }
-        Written::All => Gate::pass(Check::Written, "all of the range was written"),
-        Written::Missing { bytes } if named => Gate::warn(
-            Check::Written,
-            format!("unallocated by intent ({}): the path is measured, not the drive", capacity(bytes)),
-        ),
-        Written::Missing { bytes } => Gate::fail(
-            Check::Written,
-            format!(
-                "unwritten: {} of the range were never written, and reads of them cost no drive anything",
-                capacity(bytes)
-            ),
-        ),
-        Written::Unknown if named => Gate::warn(Check::Written, "nothing shows that these blocks are unallocated"),
-        Written::Unknown if seen.trusted => Gate::warn(Check::Written, "stated to be written, not verified"),
-        Written::Unknown => {
-            Gate::fail(Check::Written, "possibly unwritten: the lab did not fill it, and the target does not report it")
-        }
-    })
-}
-
-fn cache(cell: &Cell, seen: &Seen) -> Option<Gate> {
-    match cell.load.cached {
-        Some(false) if seen.direct_is_known => Some(Gate::pass(Check::Cache, "O_DIRECT")),
-        Some(false) | None => None,
-        Some(true) => Some(match (cell.load.range_bytes, seen.memory_bytes) {
-            (Some(range), Some(memory)) if range > 2 * memory => {
-                Gate::warn(Check::Cache, "through the page cache, on more than twice the memory")
-            }
-            (_, _) => Gate::warn(Check::Cache, "page cache: this is the host's memory as much as the drives"),
-        }),
-    }
-}
-
-fn steady(cell: &Cell) -> Option<Gate> {
+fn steady(cell: &Cell, seen: &Seen) -> Option<Gate> {
     // Rounds are judged together; a fill and a precondition are on the way; a limited rate is as steady as its limit.
     let judged = matches!(
         cell.part,
-        Part::Alone | Part::CurveMax | Part::Matrix | Part::Unallocated | Part::OneOf { .. } | Part::Together
+        Part::Alone
+            | Part::CurveMax
+            | Part::Matrix
+            | Part::Unallocated
+            | Part::OneOf { .. }
+            | Part::Together
+            | Part::States
     );
-    if !judged {
+    if !judged || cell.asked_iops.is_some() {
         return None;
     }
     let Some(e) = Excursion::of(&fifths(cell)) else {
         return cell.load.writes().then(|| Gate::warn(Check::Steady, "too short to say whether it was steady"));
     };
     let text = format!("five parts of it: range {:.1} %, trend {:+.1} %", e.range * 100.0, e.slope * 100.0);
-    Some(if e.is_steady() {
-        Gate::pass(Check::Steady, text)
-    } else {
-        Gate::warn(Check::Steady, format!("not steady; {text}"))
+    let fresh = seen.overwritten.filter(|times| cell.load.writes() && *times < OVERWRITTEN_MIN);
+    Some(match (e.is_steady(), fresh) {
+        (false, _) => Gate::warn(Check::Steady, format!("not steady; {text}")),
+        // A cache or a burst allowance is as steady as a drive, until it is used up.
+        (true, Some(times)) => Gate::warn(
+            Check::Steady,
+            format!(
+                "{text}; but {:.0} % of the range were overwritten since its fill: this may not last",
+                times * 100.0
+            ),
+        ),
+        (true, None) => Gate::pass(Check::Steady, text),
     })
 }
 
@@ -220,34 +208,52 @@ fn achieved(cell: &Cell) -> Option<Gate> {
     })
 }
 
-fn identity(seen: &Seen) -> Option<Gate> {
-    seen.same_device.map(|same| {
-        if same {
-            Gate::pass(Check::Identity, "the same device at the end")
-        } else {
-            Gate::fail(Check::Identity, "a different device at the end")
-        }
-    })
-}
-
-fn data(cell: &Cell, seen: &Seen) -> Option<Gate> {
-    let incompressible = seen.incompressible.filter(|_| cell.load.writes())?;
-    Some(match (incompressible, cell.load.reducible) {
-        (true, Some(shares)) => Gate::pass(Check::Data, format!("as stated: {shares}")),
-        (true, None) => Gate::pass(Check::Data, "random, new for each request"),
-        (false, _) => Gate::warn(Check::Data, "buffers were reused: the written data may be reduced"),
-    })
-}
-
 fn noise(seen: &Seen) -> Option<Gate> {
     let busy = seen.busy?;
-    let others = (busy.all_percent - busy.steal_percent - seen.own_cpu_percent?).max(0.0);
-    let text = format!("other programs used {others:.0} % of the CPUs, other guests {:.0} %", busy.steal_percent);
+    let known = busy.steal_percent + seen.own_cpu_percent? + seen.served_cpu_percent;
+    let others = (busy.all_percent - known).max(0.0);
+    let mut text = format!("other programs used {others:.0} % of the CPUs, other guests {:.0} %", busy.steal_percent);
+    if seen.served_cpu_percent >= 0.5 {
+        text.push_str(&format!(", what serves the target {:.0} %", seen.served_cpu_percent));
+    }
     Some(if others + busy.steal_percent > NOISE_PERCENT_MAX {
         Gate::warn(Check::Noise, text)
     } else {
         Gate::pass(Check::Noise, text)
     })
+}
+
+/// Reads and writes of one load that are level to this share have one limit.
+const LEVEL_MAX: f64 = 0.003;
+
+/// Marks loads without a limit whose reads and writes are level, as drives' are not: both are held back by one thing.
+pub fn mark_level(cells: &mut [Cell]) {
+    let may = |c: &Cell| matches!(c.part, Part::Alone | Part::CurveMax | Part::Matrix | Part::OneOf { .. });
+    let level = |a: &Cell, b: &Cell| {
+        let (x, y) = (a.figures.iops.filter(|n| *n > 0.0)?, b.figures.iops?);
+        let opposite = (a.load.read_percent, b.load.read_percent) == (Some(100.0), Some(0.0));
+        let alike = (a.load.access, a.load.block_bytes) == (b.load.access, b.load.block_bytes)
+            && a.subject == b.subject
+            && a.load.cached == b.load.cached;
+        (opposite && alike && may(a) && may(b) && (y / x - 1.0).abs() <= LEVEL_MAX).then_some((x, y))
+    };
+    let mut found = vec![];
+    for (i, a) in cells.iter().enumerate() {
+        for (j, b) in cells.iter().enumerate() {
+            if let Some((reads, writes)) = level(a, b) {
+                let text = format!("reads and writes are level ({} and {} IOPS)", grouped(reads), grouped(writes));
+                let gate = Gate::warn(Check::Link, format!("{text}: one limit for both, such as a rate cap or a link"));
+                found.extend([(i, gate.clone()), (j, gate)]);
+            }
+        }
+    }
+    for (at, gate) in found {
+        let gates = &mut cells[at].gates;
+        if gates.iter().all(|g| g.check != Check::Link || g.verdict == Verdict::Pass) {
+            gates.retain(|g| g.check != Check::Link);
+            gates.push(gate);
+        }
+    }
 }
 
 fn heat(seen: &Seen) -> Option<Gate> {
@@ -262,7 +268,7 @@ fn heat(seen: &Seen) -> Option<Gate> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::{Access, Figures, Latency, Load, Second, Subject, Verdict};
+    use crate::model::{Access, Figures, Latency, Load, Second, Subject};
 
     /// 4K random reads, 4 threads 8 deep, that keep every promise.
     fn cell() -> Cell {
@@ -279,7 +285,7 @@ mod tests {
                 threads: Some(4),
                 depth: Some(8),
                 cached: Some(false),
-                range_bytes: Some(1 << 30),
+                range_bytes: Some(1 << 40),
                 ..Load::default()
             },
             asked_iops: None,
@@ -385,5 +391,79 @@ mod tests {
         assert_eq!(verdict(&falling, &seen(), Check::Steady), None, "reads of a few seconds");
         falling.load.read_percent = Some(0.0);
         assert_eq!(verdict(&falling, &seen(), Check::Steady), Some(Verdict::Warn));
+    }
+
+    #[test]
+    fn what_holds_before_must_hold_after() {
+        let after = |after| Seen { written_after: Some(after), ..seen() };
+        assert_eq!(verdict(&cell(), &after(Written::All), Check::Written), Some(Verdict::Pass));
+        let holes = after(Written::Missing { bytes: 4096 });
+        assert_eq!(verdict(&cell(), &holes, Check::Written), Some(Verdict::Fail), "punched meanwhile");
+        let changes =
+            |changes: &[&str]| Seen { changes: Some(changes.iter().map(|c| (*c).to_owned()).collect()), ..seen() };
+        assert_eq!(verdict(&cell(), &changes(&[]), Check::Identity), Some(Verdict::Pass));
+        assert_eq!(verdict(&cell(), &changes(&["it is shorter"]), Check::Identity), Some(Verdict::Fail));
+    }
+
+    #[test]
+    fn a_burst_is_not_a_steady_state() {
+        let mut writes = cell();
+        writes.load.read_percent = Some(0.0);
+        let with = |overwritten| Seen { overwritten, ..seen() };
+        assert_eq!(verdict(&writes, &with(Some(0.6)), Check::Steady), Some(Verdict::Warn));
+        assert_eq!(verdict(&writes, &with(Some(1.2)), Check::Steady), Some(Verdict::Pass));
+        assert_eq!(verdict(&writes, &with(None), Check::Steady), Some(Verdict::Pass), "nobody counted");
+        assert_eq!(verdict(&cell(), &with(Some(0.0)), Check::Steady), Some(Verdict::Pass), "reads wear nothing");
+        writes.part = Part::States;
+        assert_eq!(verdict(&writes, &with(Some(1.2)), Check::Steady), Some(Verdict::Pass), "states have the gate, too");
+        writes.asked_iops = Some(100_000.0);
+        assert_eq!(verdict(&writes, &with(Some(0.6)), Check::Steady), None, "a limit is steady");
+    }
+
+    #[test]
+    fn memory_below_direct_io_and_small_ranges_are_told() {
+        let memory = Seen { memory_below: Some("a RAM disk (ram0)".to_owned()), ..seen() };
+        assert_eq!(verdict(&cell(), &memory, Check::Cache), Some(Verdict::Warn));
+        let mut small = cell();
+        small.load.range_bytes = Some(1 << 20);
+        assert_eq!(verdict(&small, &seen(), Check::Range), Some(Verdict::Warn));
+        assert_eq!(verdict(&cell(), &seen(), Check::Range), Some(Verdict::Pass));
+        small.part = Part::Fill;
+        assert_eq!(verdict(&small, &seen(), Check::Range), None, "what is filled is not measured");
+    }
+
+    #[test]
+    fn zeros_are_not_data() {
+        let with = |zeros, repeats| Seen { contents: Some(Contents { blocks: 64, zeros, repeats }), ..seen() };
+        for (zeros, repeats, want) in
+            [(0, 0, Verdict::Pass), (64, 0, Verdict::Fail), (20, 0, Verdict::Warn), (0, 30, Verdict::Warn)]
+        {
+            assert_eq!(verdict(&cell(), &with(zeros, repeats), Check::Data), Some(want), "{zeros} {repeats}");
+        }
+        let mut stated = cell();
+        stated.load.reducible = Some(crate::model::Reducible { duplicate_percent: 50, compressible_percent: 0 });
+        assert_eq!(verdict(&stated, &with(0, 30), Check::Data), None, "as it was meant");
+    }
+
+    #[test]
+    fn what_serves_the_target_is_not_noise() {
+        let busy = Busy { all_percent: 90.0, most_percent: 90.0, steal_percent: 0.0, cpus: 2 };
+        let with =
+            |served| Seen { busy: Some(busy), own_cpu_percent: Some(30.0), served_cpu_percent: served, ..seen() };
+        assert_eq!(verdict(&cell(), &with(0.0), Check::Noise), Some(Verdict::Warn));
+        assert_eq!(verdict(&cell(), &with(58.0), Check::Noise), Some(Verdict::Pass));
+    }
+
+    #[test]
+    fn reads_and_writes_that_are_level_have_one_limit() {
+        let pair = |reads: f64, writes: f64| {
+            let mut cells = [cell(), cell()];
+            cells[1].load.read_percent = Some(0.0);
+            (cells[0].figures.iops, cells[1].figures.iops) = (Some(reads), Some(writes));
+            mark_level(&mut cells);
+            cells.map(|c| c.gates.iter().any(|g| g.check == Check::Link && g.verdict == Verdict::Warn))
+        };
+        assert_eq!(pair(12_797.0, 12_800.0), [true, true]);
+        assert_eq!(pair(12_797.0, 12_000.0), [false, false]);
     }
 }

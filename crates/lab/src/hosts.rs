@@ -9,6 +9,7 @@
 use std::fmt;
 use std::fs;
 use std::io::Read;
+use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
@@ -18,6 +19,7 @@ use crate::error::Error;
 use crate::fio::frame;
 use crate::fio_json::Job;
 use crate::model::{Check, Gate, Load, Part};
+use crate::served;
 use crate::target::{Kind, Target};
 
 /// The port of a server that is told none.
@@ -193,11 +195,35 @@ pub fn gate(hosts: &[Host], jobs: &[Job], begins: &[f64], shown: bool) -> Gate {
         return fail(format!("they began {apart:.1} s apart by their clocks: {why}"));
     }
     let text = format!("all {} ran for {least:.1} s, started within {apart:.1} s", hosts.len());
+    let machines = machines(hosts);
+    if machines < hosts.len() {
+        let told = format!("{} servers are on {machines} machine{}", hosts.len(), if machines == 1 { "" } else { "s" });
+        return Gate::warn(Check::Hosts, format!("{told}, which are not {} hosts; {text}", hosts.len()));
+    }
     if shown {
         Gate::pass(Check::Hosts, text)
     } else {
         Gate::warn(Check::Hosts, format!("{text}; nothing shows that each reads the same target"))
     }
+}
+
+/// Whether a host is this machine.
+pub fn is_here(name: &str) -> bool {
+    served::addresses(name).into_iter().any(served::is_here)
+}
+
+/// How many machines the hosts are, as far as their addresses tell: all addresses of this one are one.
+fn machines(hosts: &[Host]) -> usize {
+    let mut known: Vec<(bool, Vec<IpAddr>)> = vec![];
+    for host in hosts {
+        let (here, addresses) = (is_here(&host.name), served::addresses(&host.name));
+        // A name that is not resolved here is a machine of its own.
+        let same = |(h, a): &(bool, Vec<IpAddr>)| (*h && here) || a.iter().any(|a| addresses.contains(a));
+        if !known.iter().any(same) {
+            known.push((here, addresses));
+        }
+    }
+    known.len()
 }
 
 /// The share of each host, in words.
@@ -286,5 +312,22 @@ mod tests {
         assert_eq!(verdict(&[both[0].clone(), job(b, None, 5.0)], &[100.0, 100.0], true), Verdict::Fail, "idle");
         assert_eq!(verdict(&[both[0].clone(), job(b, Some(2.0), 2.0)], &[100.0, 100.0], true), Verdict::Fail, "ended");
         assert!(gate(&hosts, &both[..1], &[], true).reason.contains("b:8801"));
+    }
+
+    #[test]
+    fn one_machine_twice_is_not_two_hosts() {
+        let of = |names: [&str; 2]| names.map(|n| n.parse::<Host>().unwrap());
+        assert_eq!(machines(&of(["127.0.0.1:1", "127.0.0.1:2"])), 1);
+        assert_eq!(machines(&of(["127.0.0.1:1", "127.0.0.2:2"])), 1, "all of 127/8 is here");
+        assert_eq!(machines(&of(["203.0.113.1:1", "203.0.113.1:2"])), 1);
+        assert_eq!(machines(&of(["203.0.113.1", "203.0.113.2"])), 2);
+        assert_eq!(machines(&of(["127.0.0.1", "203.0.113.2"])), 2);
+        let here = of(["127.0.0.1:1", "127.0.0.1:2"]);
+        let jobs = [job(&here[0], Some(1.0), 5.0), job(&here[1], Some(1.0), 5.0)];
+        let gate = gate(&here, &jobs, &[1.0, 1.0], true);
+        assert!(
+            gate.verdict == crate::model::Verdict::Warn && gate.reason.contains("2 servers are on 1 machine"),
+            "{gate}"
+        );
     }
 }

@@ -6,6 +6,7 @@
 //! | `published` | the reviews' figures as results |
 //! | `suite`, `plan` | what a suite asks for; its cells, time and wear on one target |
 //! | `target`, `safety`, `written` | what is measured; what may be written; what was |
+//! | `served` | what serves a target on this machine, which is not noise |
 //! | `fio`, `fio_json`, `fio_log` | the load generator, and what it prints |
 //! | `hosts` | several of them, which make one load |
 //! | `together` | several targets under one load, and how that scales |
@@ -40,6 +41,7 @@ pub mod published;
 pub mod report;
 pub mod run;
 pub mod safety;
+pub mod served;
 pub mod steady;
 pub mod suite;
 pub mod target;

@@ -183,7 +183,14 @@ impl Target {
     fn file(path: &Path, len: u64, size: Option<u64>, exists: bool) -> Target {
         let serial = path.file_name().map_or_else(String::new, |n| n.to_string_lossy().into_owned());
         let mut facts = vec![Pair::new("file", path.display().to_string())];
-        facts.extend(mount_of(path).map(|(kind, source)| Pair::new("file system", format!("{kind} on {source}"))));
+        if let Some((kind, source)) = mount_of(path) {
+            let below = match kind.as_str() {
+                "tmpfs" | "ramfs" => Some(format!("a file system in memory ({kind})")),
+                _ => fs::metadata(&source).ok().and_then(|m| memory_below(&disk_dir(m.rdev()))),
+            };
+            facts.push(Pair::new("file system", format!("{kind} on {source}")));
+            facts.extend(below.map(|memory| Pair::new(MEMORY_BELOW, memory)));
+        }
         Target {
             name: path.display().to_string(),
             kind: Kind::File,
@@ -197,12 +204,7 @@ impl Target {
     fn block(path: &Path, rdev: u64) -> Result<Target, Error> {
         let mut file = fs::File::open(path).map_err(|e| Error::file(path, e))?;
         let bytes = file.seek(SeekFrom::End(0)).map_err(|e| Error::file(path, e))?;
-        let sys = sys_dir(rdev);
-        let disk = if sys.join("partition").exists() {
-            sys.join("..").canonicalize().unwrap_or(sys.clone())
-        } else {
-            sys.clone()
-        };
+        let disk = disk_dir(rdev);
         let read = |dir: &Path, name: &str| {
             let text = fs::read_to_string(dir.join(name)).ok()?;
             Some(text.trim().to_owned()).filter(|t| !t.is_empty())
@@ -220,10 +222,15 @@ impl Target {
             ("logical block", "queue/logical_block_size"),
             ("md level", "md/level"),
             ("md drives", "md/raid_disks"),
+            ("physical block", "queue/physical_block_size"),
+            ("write cache", "queue/write_cache"),
+            ("FUA", "queue/fua"),
+            ("requests queued", "queue/nr_requests"),
             ("backing file", "loop/backing_file"),
         ] {
             facts.extend(read(&disk, name).map(|value| Pair::new(what, value)));
         }
+        facts.extend(memory_below(&disk).map(|memory| Pair::new(MEMORY_BELOW, memory)));
         let name = path.file_name().map_or_else(String::new, |n| n.to_string_lossy().into_owned());
         let serial = read(&disk, "device/serial").or_else(|| read(&disk, "wwid")).or_else(|| read(&disk, "dm/uuid"));
         let serial = serial.or_else(|| read(&disk, "md/uuid")).unwrap_or(name);
@@ -242,13 +249,103 @@ impl Target {
         let lanes: f64 = fact("link width")?.parse().ok()?;
         // What is left of a lane's gigabytes a second after encoding and packets.
         let lane = match fact("link speed")?.split(' ').next()? {
+            "2.5" => 0.2e9,
+            "5.0" => 0.4e9,
             "8.0" => 0.9e9,
             "16.0" => 1.75e9,
             "32.0" => 3.5e9,
+            "64.0" => 7.0e9,
             _ => return None,
         };
         Some(lanes * lane)
     }
+
+    /// The memory of this machine at which O_DIRECT ends, when that is what answers instead of a drive.
+    pub fn memory_below(&self) -> Option<&str> {
+        self.facts.iter().find(|p| p.name == MEMORY_BELOW).map(|p| p.value.as_str())
+    }
+}
+
+/// The fact that O_DIRECT does not reach a drive.
+const MEMORY_BELOW: &str = "O_DIRECT ends at";
+/// Devices that are stacked on each other, at most.
+const STACK_MAX: usize = 16;
+
+/// What a file or a device is, to see whether it stays so.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Identity {
+    serial: String,
+    bytes: u64,
+    /// Of a file: its file system and its number there.
+    inode: Option<(u64, u64)>,
+}
+
+impl Identity {
+    /// Of a target now; nothing where nobody can look: an export, modelled drives.
+    pub fn of(target: &Target) -> Option<Identity> {
+        let path = target.path()?;
+        let serial = target.serial.clone();
+        if target.kind == Kind::File {
+            let meta = fs::metadata(path).ok();
+            let inode = meta.as_ref().map(|m| (m.dev(), m.ino()));
+            return Some(Identity { serial, bytes: meta.map_or(0, |m| m.len()), inode });
+        }
+        match Target::look(&target.name, Some(target.bytes)) {
+            Ok(now) => Some(Identity { serial: now.serial, bytes: now.bytes, inode: None }),
+            Err(_) => Some(Identity { serial: "gone".to_owned(), bytes: 0, inode: None }),
+        }
+    }
+
+    /// How `now` differs.
+    pub fn changes(&self, now: &Identity) -> Vec<String> {
+        let mut changes = vec![];
+        match (self.inode, now.inode) {
+            (Some(_), None) => changes.push("the file is gone".to_owned()),
+            (a, b) if a != b => changes.push("another file has its name".to_owned()),
+            (_, _) if self.serial != now.serial => {
+                changes.push(format!("its serial number was {}, it is {}", self.serial, now.serial));
+            }
+            (_, _) => {}
+        }
+        if self.bytes != now.bytes {
+            changes.push(format!("it had {} bytes, it has {}", self.bytes, now.bytes));
+        }
+        changes
+    }
+}
+
+/// The directory of the disk of a block device below /sys.
+fn disk_dir(rdev: u64) -> PathBuf {
+    let sys = sys_dir(rdev);
+    if sys.join("partition").exists() { sys.join("..").canonicalize().unwrap_or(sys) } else { sys }
+}
+
+/// The memory that answers instead of a drive, of a disk's directory below /sys or of what it is stacked on.
+fn memory_below(disk: &Path) -> Option<String> {
+    fn look(disk: &Path, left: usize) -> Option<String> {
+        let name = disk.file_name()?.to_string_lossy().into_owned();
+        let numbered = |prefix: &str| {
+            let number = name.strip_prefix(prefix)?;
+            (!number.is_empty() && number.bytes().all(|b| b.is_ascii_digit())).then_some(())
+        };
+        if fs::read_to_string(disk.join("loop/dio")).is_ok_and(|dio| dio.trim() == "0") {
+            return Some(format!("the page cache of the file behind {name} (loop/dio is 0)"));
+        }
+        if numbered("ram").is_some() {
+            return Some(format!("a RAM disk ({name})"));
+        }
+        if numbered("zram").is_some() {
+            return Some(format!("compressed memory ({name})"));
+        }
+        let slaves = fs::read_dir(disk.join("slaves")).ok()?;
+        let left = left.checked_sub(1)?;
+        slaves.flatten().find_map(|slave| {
+            let path = slave.path().canonicalize().ok()?;
+            let whole = if path.join("partition").exists() { path.parent()?.to_owned() } else { path };
+            look(&whole, left)
+        })
+    }
+    look(disk, STACK_MAX)
 }
 
 /// The directory of a block device below /sys.
@@ -324,5 +421,62 @@ mod tests {
         assert_eq!((target.exists, target.bytes, target.serial.as_str()), (false, 1 << 20, "f"));
         assert!(Target::look("/dev/none", Some(1)).is_err());
         assert!(Target::look("/proc", Some(1)).is_err());
+    }
+
+    #[test]
+    fn memory_below_is_found_through_a_stack() {
+        let dir = tempfile::tempdir().unwrap();
+        let disk = |name: &str| {
+            let path = dir.path().join(name);
+            fs::create_dir_all(path.join("slaves")).unwrap();
+            path
+        };
+        let loops = |name: &str, dio: &str| {
+            fs::create_dir_all(disk(name).join("loop")).unwrap();
+            fs::write(disk(name).join("loop/dio"), dio).unwrap();
+            disk(name)
+        };
+        assert!(memory_below(&loops("loop0", "0\n")).unwrap().contains("loop0"));
+        assert_eq!(memory_below(&loops("loop1", "1\n")), None);
+        assert!(memory_below(&disk("ram3")).is_some() && memory_below(&disk("zram0")).is_some());
+        assert_eq!(memory_below(&disk("nvme0n1")), None);
+        assert_eq!(memory_below(&disk("ramdrive")), None, "a name that only begins so");
+        let stacked = disk("md0");
+        std::os::unix::fs::symlink(disk("nvme0n1"), stacked.join("slaves/nvme0n1")).unwrap();
+        assert_eq!(memory_below(&stacked), None);
+        std::os::unix::fs::symlink(disk("ram3"), stacked.join("slaves/ram3")).unwrap();
+        assert!(memory_below(&stacked).unwrap().contains("ram3"));
+    }
+
+    #[test]
+    fn a_file_that_was_replaced_or_cut_is_another() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("f");
+        fs::write(&path, vec![1; 8192]).unwrap();
+        let target = Target::look(path.to_str().unwrap(), None).unwrap();
+        let first = Identity::of(&target).unwrap();
+        let changes = || first.changes(&Identity::of(&target).unwrap());
+        assert_eq!(changes(), Vec::<String>::new());
+        fs::OpenOptions::new().write(true).open(&path).unwrap().set_len(4096).unwrap();
+        assert_eq!(changes(), ["it had 8192 bytes, it has 4096"]);
+        fs::write(dir.path().join("other"), vec![1; 8192]).unwrap();
+        fs::rename(dir.path().join("other"), &path).unwrap();
+        assert_eq!(changes(), ["another file has its name"]);
+        fs::remove_file(&path).unwrap();
+        assert!(changes().contains(&"the file is gone".to_owned()), "{:?}", changes());
+    }
+
+    #[test]
+    fn every_generation_of_a_link_has_a_rate() {
+        let mut last = 0.0;
+        for speed in
+            ["2.5 GT/s PCIe", "5.0 GT/s PCIe", "8.0 GT/s PCIe", "16.0 GT/s PCIe", "32.0 GT/s PCIe", "64.0 GT/s PCIe"]
+        {
+            let mut target = Target::look("/tmp/not-there", Some(1)).unwrap();
+            target.facts = vec![Pair::new("link speed", speed), Pair::new("link width", "4")];
+            let rate = target.link_bytes_per_sec().unwrap();
+            assert!(rate > 1.7 * last, "{speed}: {rate}");
+            last = rate;
+        }
     }
 }

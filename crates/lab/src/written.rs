@@ -3,10 +3,12 @@
 //! Files tell by their holes; extents that are allocated and not written count as holes, once the page cache is written
 //! back. Other targets tell nothing: there the lab knows only what it filled itself.
 
+use std::collections::BTreeSet;
 use std::fs::File;
+use std::os::unix::fs::FileExt;
 use std::path::Path;
 
-use rustix::fs::SeekFrom;
+use rustix::fs::{Advice, SeekFrom};
 use rustix::io::Errno;
 
 /// What is known of a range.
@@ -58,10 +60,47 @@ pub fn of_file(path: &Path, offset: u64, bytes: u64) -> std::io::Result<Written>
     Ok(if holes == 0 { Written::All } else { Written::Missing { bytes: holes } })
 }
 
+/// What blocks of a range hold.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Contents {
+    /// Blocks that were looked at, spread over the range.
+    pub blocks: u32,
+    /// Those that are zeros throughout.
+    pub zeros: u32,
+    /// Those that are the same as another one, zeros not counted.
+    pub repeats: u32,
+}
+
+/// Blocks that are looked at.
+const LOOKS: u64 = 64;
+/// Size of each.
+const LOOK_BYTES: u64 = 4096;
+
+/// Looks at blocks of a file's or a device's range; what is read is not left in the page cache.
+///
+/// # Errors
+/// When it cannot be read.
+pub fn contents(path: &Path, offset: u64, bytes: u64) -> std::io::Result<Contents> {
+    let file = File::open(path)?;
+    let looks = (bytes / LOOK_BYTES).min(LOOKS);
+    let (mut found, mut seen) = (Contents::default(), BTreeSet::new());
+    for nth in 0..looks {
+        let at = offset + (bytes - LOOK_BYTES) / looks.max(1) * nth / LOOK_BYTES * LOOK_BYTES;
+        let mut block = vec![0; LOOK_BYTES as usize];
+        file.read_exact_at(&mut block, at)?;
+        let _ = rustix::fs::fadvise(&file, at, std::num::NonZeroU64::new(LOOK_BYTES), Advice::DontNeed);
+        found.blocks += 1;
+        if block.iter().all(|b| *b == 0) {
+            found.zeros += 1;
+        } else if !seen.insert(block) {
+            found.repeats += 1;
+        }
+    }
+    Ok(found)
+}
+
 #[cfg(test)]
 mod tests {
-    use std::os::unix::fs::FileExt;
-
     use rustix::fs::{FallocateFlags, fallocate};
 
     use super::*;
@@ -83,5 +122,23 @@ mod tests {
         file.write_all_at(&vec![7; 512 << 10], 512 << 10).unwrap();
         assert_eq!(of_file(&path, 0, 1 << 20).unwrap(), Written::All);
         assert_eq!(of_file(&path, 0, 2 << 20).unwrap(), Written::Missing { bytes: 1 << 20 }, "beyond the end");
+    }
+
+    #[test]
+    fn contents_are_looked_at() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("f");
+        let look = |bytes: &[u8]| {
+            std::fs::write(&path, bytes).unwrap();
+            contents(&path, 0, bytes.len() as u64).unwrap()
+        };
+        assert_eq!(look(&vec![0; 1 << 20]), Contents { blocks: 64, zeros: 64, repeats: 0 });
+        assert_eq!(look(&vec![7; 1 << 20]), Contents { blocks: 64, zeros: 0, repeats: 63 });
+        let mut mixed: Vec<u8> = (0..1u32 << 18).flat_map(u32::to_le_bytes).collect();
+        assert_eq!(look(&mixed), Contents { blocks: 64, zeros: 0, repeats: 0 });
+        mixed[..512 << 10].fill(0);
+        let half = look(&mixed);
+        assert!((30..=34).contains(&half.zeros), "{half:?}");
+        assert!(contents(&path, 1 << 20, 1 << 20).is_err(), "beyond the end");
     }
 }

@@ -26,7 +26,7 @@ Examples:
   ashlar lab run smoke /tmp/file --size 1G                        creates the file; two minutes
   ashlar lab run raid-card /dev/md0 --destroy 7f3a --level RAID5  EVERYTHING ON IT IS LOST
   ashlar lab run qlc-slice /dev/nvme1n1 --budget 2h --write-min 64K
-  ashlar lab run --resume lab-raid-card
+  ashlar lab run --resume lab-raid-card --destroy 7f3a            continues; --skip TEST leaves a test out
   ashlar lab run raid-card /dev/md0 --beside /dev/md1 --destroy 7f3a --destroy 80c1
   ashlar lab run transport /dev/nvme1n1 --destroy 7f3a --hosts db1,db2:8801
   ashlar lab run array-states nbd://h/fast/db --destroy fast/db --array fast --array-drive nvme3n1
@@ -53,6 +53,9 @@ pub struct Args {
     /// Continues the run in this directory
     #[arg(long, value_name = "DIR", conflicts_with_all = ["suite", "target", "out", "hosts", "beside"])]
     resume: Option<PathBuf>,
+    /// Leaves out a test, or a cell by its name; may be repeated, and with --resume
+    #[arg(long, value_name = "TEST")]
+    skip: Vec<String>,
     /// The target's serial number (or file name), to confirm that its data will be lost; once for each target
     #[arg(long, value_name = "SERIAL")]
     destroy: Vec<String>,
@@ -107,7 +110,7 @@ pub fn run(context: &Context, json: bool, args: Args) -> Outcome {
     let mut array = journal.order().control.as_ref().map(array::of).transpose()?;
     let array = array.as_deref_mut().map(|a| a as &mut dyn lab::array::Array);
     let written = |target: &Target, offset, bytes| export::written(context, &target.name, offset, bytes);
-    let around = Around { array, written: &written };
+    let around = Around { array, written: &written, skip: &args.skip };
     let mut watch = Watch::new(json);
     let result = lab::run::run(&journal, &destroy, around, &mut |live| watch.at(live));
     watch.done();

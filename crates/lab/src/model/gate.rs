@@ -36,6 +36,8 @@ pub enum Check {
     Written,
     /// The page cache was left out, or was meant.
     Cache,
+    /// The range is larger than caches behind the host.
+    Range,
     /// The rate was steady.
     Steady,
     /// No request failed or fell short.
@@ -74,6 +76,7 @@ impl fmt::Display for Check {
             Check::Duration => "duration",
             Check::Written => "written",
             Check::Cache => "cache",
+            Check::Range => "range",
             Check::Steady => "steady",
             Check::Errors => "errors",
             Check::Little => "Little",

@@ -123,7 +123,7 @@ impl Load {
         words.join(" ")
     }
 
-    /// "16 x 32", threads and depth; of several hosts "16 x 32 from each of 2 hosts".
+    /// "16 x 32", threads and depth; of several hosts "16 x 32 from each of 2 hosts", on several targets "16 x 32 x 8 targets".
     pub fn pressure(&self) -> String {
         let told = |n: Option<u32>| n.map_or("?".to_owned(), |n| n.to_string());
         let each = match (self.threads, self.depth) {
@@ -132,7 +132,7 @@ impl Load {
         };
         match (self.hosts, self.targets) {
             (None, None) => each,
-            (None, Some(targets)) => format!("{each} on each of {targets} targets"),
+            (None, Some(targets)) => format!("{each} x {targets} targets"),
             (Some(1), _) => format!("{each} from 1 host"),
             (Some(hosts), _) => format!("{each} from each of {hosts} hosts"),
         }

@@ -14,10 +14,11 @@ use crate::fio_json::Job;
 use crate::gates::{Seen, judge};
 use crate::host::{self, Ticks};
 use crate::hosts::Host;
-use crate::model::{Cell, Part, Second};
+use crate::model::{Cell, Check, Gate, Part, Second};
 use crate::plan::Step;
-use crate::target::{Kind, Target};
-use crate::written::{self, Written};
+use crate::served::Served;
+use crate::target::{Identity, Kind, Target};
+use crate::written::{self, Contents, Written};
 
 /// Between two looks at fio.
 pub(super) const LOOK: Duration = Duration::from_secs(1);
@@ -46,7 +47,22 @@ pub struct Measurement<'a> {
     pub shown: bool,
     /// What is known of a range of a target that is no file.
     pub ask: &'a dyn Fn(&Target, u64, u64) -> Written,
+    /// What the targets were when the run began.
+    pub first: &'a [Option<Identity>],
+    /// The control sockets of servers of theirs.
+    pub sockets: &'a [&'a str],
 }
+
+/// What was seen before a cell.
+pub(super) struct Before {
+    written: Option<Written>,
+    contents: Option<Contents>,
+    served: Served,
+    ticks: Ticks,
+}
+
+/// A call of the generator that ended: what it measured, or why there is nothing.
+type Outcome = Result<(Job, Vec<Second>), Error>;
 
 impl Measurement<'_> {
     /// Takes it; `live` is told the rate about every second.
@@ -54,32 +70,53 @@ impl Measurement<'_> {
     /// # Errors
     /// When fio fails, or what it prints makes no sense.
     pub fn take(&self, live: &mut dyn FnMut(Option<f64>)) -> Result<Cell, Error> {
+        if let Err(why) = asked_iops(self.step, self.cells) {
+            return Ok(self.failed_cell(None, String::new(), &why));
+        }
         if self.step.load.hosts.is_some() {
             return self.take_over_hosts(live);
         }
-        if self.step.part == Part::Together {
+        if self.step.load.targets.is_some() {
             return self.take_together(live);
         }
         let scratch = self.scratch()?;
         let asked_iops = asked_iops(self.step, self.cells)?;
         let (args, command) = self.command(asked_iops, &scratch)?;
-        let written = self.written()?;
-        let before = Ticks::now();
-        let complaints = self.call(&args, live)?;
-        let busy = Ticks::now().since(&before);
-        let (job, series) = self.result(&scratch, &complaints)?;
+        let before = self.before();
+        let call = self.start(&args)?;
+        let ended = self.wait(call, live);
+        let (job, series) = match self.outcome(ended, || self.by.result(&scratch)) {
+            Ok(outcome) => outcome,
+            Err(why) => return Ok(self.failed_cell(asked_iops, command, &why)),
+        };
         let mut cell = self.cell(&job, asked_iops, command);
         cell.series = series;
-        cell.figures.cpu_percent = busy.map(|b| b.all_percent);
-        let seen = Seen {
-            written,
-            errors: Some((job.errors, job.short)),
-            own_cpu_percent: busy.map(|b| own_cpu(&job, b.cpus)),
-            busy,
-            ..self.seen()
-        };
-        cell.gates = judge(&cell, &seen);
+        let seen = self.seen(&before, std::slice::from_ref(&job));
+        cell.figures.cpu_percent = seen.busy.map(|b| b.all_percent);
+        cell.gates = judge(&cell, &Seen { overwritten: self.overwritten(&cell), ..seen });
         Ok(cell)
+    }
+
+    /// What a call that ended has measured. One that ended as a failure counts when it measured all the same, with an
+    /// error at least: fio does so where requests failed.
+    pub(super) fn outcome(&self, ended: Result<String, String>, result: impl FnOnce() -> Outcome) -> Outcome {
+        match (ended, result()) {
+            (Ok(_), Ok(outcome)) => Ok(outcome),
+            // fio may refuse a job, say so, print no result, and end as if all were well.
+            (Ok(words), Err(e)) => Err(if words.is_empty() { e } else { self.failed(&words) }),
+            (Err(_), Ok((job, series))) if job.figures.iops.is_some() || self.step.part == Part::Check => {
+                let errors = if self.step.part == Part::Check { job.errors } else { job.errors.max(1) };
+                Ok((Job { errors, ..job }, series))
+            }
+            (Err(why), Ok(_) | Err(_)) => Err(self.failed(&why)),
+        }
+    }
+
+    /// A cell whose generator left nothing: the run goes on.
+    pub(super) fn failed_cell(&self, asked_iops: Option<f64>, command: String, why: &Error) -> Cell {
+        let mut cell = self.cell(&Job::default(), asked_iops, command);
+        cell.gates = vec![Gate::fail(Check::Errors, format!("nothing was measured: {why}"))];
+        cell
     }
 
     /// An empty directory for what the generator writes.
@@ -99,33 +136,117 @@ impl Measurement<'_> {
         Ok((args, command))
     }
 
-    /// What was measured, and its seconds.
-    pub(super) fn result(&self, scratch: &Path, complaints: &str) -> Result<(Job, Vec<Second>), Error> {
-        // fio may refuse a job, say so, print no result, and end as if all were well.
-        self.by.result(scratch).map_err(|e| if complaints.is_empty() { e } else { self.failed(complaints) })
+    /// Looks at the targets and the machine before a cell.
+    pub(super) fn before(&self) -> Before {
+        let (written, contents) = (self.written_everywhere(), self.contents());
+        Before { written, contents, served: Served::look(self.mine(), self.sockets), ticks: Ticks::now() }
     }
 
-    /// What is seen of the machine and the target beside any cell.
-    pub(super) fn seen(&self) -> Seen {
+    /// What was seen of a cell that has ended, which `jobs` made on this machine; none: others did.
+    pub(super) fn seen(&self, before: &Before, jobs: &[Job]) -> Seen {
+        let busy = Ticks::now().since(&before.ticks).filter(|_| !jobs.is_empty());
+        let cpus = busy.map_or(1, |b| b.cpus);
+        let sum = |of: fn(&Job) -> u64| jobs.iter().fold(0, |sum: u64, j| sum.saturating_add(of(j)));
+        let own = busy.map(|b| jobs.iter().map(|j| own_cpu(j, b.cpus)).sum());
+        let one = self.step.load.targets.is_none();
         Seen {
+            written: before.written,
+            written_after: self.written_everywhere(),
+            contents: before.contents,
+            errors: (!jobs.is_empty()).then(|| (sum(|j| j.errors), sum(|j| j.short))),
+            own_cpu_percent: own,
+            served_cpu_percent: Served::look(self.mine(), self.sockets).percent_since(&before.served, cpus),
+            busy,
             trusted: self.said.trusted,
             memory_bytes: host::memory_bytes(),
-            link_bytes_per_sec: self.target.link_bytes_per_sec(),
-            heat: host::temperature(self.target),
-            same_device: (self.target.kind == Kind::Block).then(|| self.is_same()),
+            // Each of several targets has a link, and a temperature, of its own.
+            link_bytes_per_sec: self.target.link_bytes_per_sec().filter(|_| one),
+            heat: host::temperature(self.target).filter(|_| one),
+            changes: self.changes(),
             incompressible: Some(true),
+            memory_below: self.mine().find_map(Target::memory_below).map(str::to_owned),
             direct_is_known: !self.is_export(),
-            ..Seen::default()
+            overwritten: None,
         }
     }
 
-    /// What is known of the range: files and some exports tell, of others what this run filled.
-    pub(super) fn written(&self) -> Result<Option<Written>, Error> {
-        self.written_of(self.step.target as usize)
+    /// The targets that the step works on.
+    fn mine(&self) -> impl Iterator<Item = &Target> {
+        let all = self.step.load.targets.is_some();
+        self.targets.iter().enumerate().filter(move |(n, _)| all || *n == self.step.target as usize).map(|(_, t)| t)
     }
 
-    /// The same of one of several targets.
-    pub(super) fn written_of(&self, nth: usize) -> Result<Option<Written>, Error> {
+    /// How the step's targets differ from what they were when the run began.
+    fn changes(&self) -> Option<Vec<String>> {
+        let pairs = self.mine().filter_map(|target| {
+            let nth = self.targets.iter().position(|t| t == target)?;
+            Some((target, self.first.get(nth)?.as_ref()?, Identity::of(target)?))
+        });
+        let mut looked = false;
+        let mut all = vec![];
+        for (target, first, now) in pairs {
+            looked = true;
+            let of = if self.targets.len() > 1 { format!("{}: ", target.name) } else { String::new() };
+            all.extend(first.changes(&now).into_iter().map(|change| format!("{of}{change}")));
+        }
+        looked.then_some(all)
+    }
+
+    /// What lies in the range before it is read, where that can be looked at.
+    fn contents(&self) -> Option<Contents> {
+        let load = &self.step.load;
+        if !load.reads() || self.step.is_once() {
+            return None;
+        }
+        let looks = self.mine().map(|target| {
+            let (offset, bytes) = (load.offset_bytes.unwrap_or(0), load.range_bytes.unwrap_or(target.bytes));
+            written::contents(&target.path()?, offset, bytes).ok()
+        });
+        looks.reduce(|a, b| {
+            let (a, b) = (a?, b?);
+            Some(Contents { blocks: a.blocks + b.blocks, zeros: a.zeros + b.zeros, repeats: a.repeats + b.repeats })
+        })?
+    }
+
+    /// How often the range was written since its last fill, or since the run began, with this cell.
+    pub(super) fn overwritten(&self, cell: &Cell) -> Option<f64> {
+        let range = |c: &Cell| (c.load.offset_bytes.unwrap_or(0), c.load.range_bytes.unwrap_or(self.target.bytes));
+        let (from, len) = range(cell);
+        if !cell.load.writes() || len == 0 {
+            return None;
+        }
+        let on_it = |c: &&Cell| {
+            let step = self.steps.iter().find(|s| s.id == c.id || c.id.starts_with(&format!("{}-", s.id)));
+            step.is_some_and(|s| s.load.targets.is_some() || s.target == self.step.target)
+        };
+        let before: Vec<&Cell> = self.cells.iter().filter(on_it).collect();
+        let filled = before.iter().rposition(|c| c.part == Part::Fill).map_or(0, |at| at + 1);
+        let times = before[filled..].iter().copied().chain([cell]).map(|c| {
+            let (other, bytes) = range(c);
+            let shared = (from + len).min(other + bytes).saturating_sub(from.max(other));
+            let each = written_by(c) / f64::from(c.load.targets.unwrap_or(1));
+            if bytes == 0 { 0.0 } else { each * (shared as f64 / bytes as f64) / len as f64 }
+        });
+        Some(times.sum())
+    }
+
+    /// What is known of the ranges of the step's targets.
+    pub(super) fn written_everywhere(&self) -> Option<Written> {
+        let (mut all, mut missing) = (Some(Written::All), 0);
+        for target in self.mine() {
+            // A range that cannot be looked at shows nothing.
+            let nth = self.targets.iter().position(|t| t == target).unwrap_or(0);
+            match self.written_of(nth).unwrap_or(Some(Written::Unknown))? {
+                Written::All => {}
+                Written::Missing { bytes } => missing += bytes,
+                Written::Unknown => all = Some(Written::Unknown),
+            }
+        }
+        if missing > 0 { Some(Written::Missing { bytes: missing }) } else { all }
+    }
+
+    /// What is known of the range of one of the targets: files and some exports tell, of others what this run filled.
+    fn written_of(&self, nth: usize) -> Result<Option<Written>, Error> {
         let (load, target) = (&self.step.load, self.targets.get(nth).unwrap_or(self.target));
         if !load.reads() {
             return Ok(None);
@@ -143,9 +264,8 @@ impl Measurement<'_> {
         Ok(Some(if told == Written::Unknown && filled { Written::All } else { told }))
     }
 
-    /// Starts the generator and waits for its end; returns what it complained of all the same.
-    pub(super) fn call(&self, args: &[String], live: &mut dyn FnMut(Option<f64>)) -> Result<String, Error> {
-        let call = self.start(args)?;
+    /// Waits for the end of a call; what it complained of all the same, or how it failed.
+    pub(super) fn wait(&self, call: Call, live: &mut dyn FnMut(Option<f64>)) -> Result<String, String> {
         loop {
             match call.look(LOOK) {
                 Sight::Iops(iops) => live(Some(iops)),
@@ -153,8 +273,7 @@ impl Measurement<'_> {
                 Sight::Ended => break,
             }
         }
-        // A check that finds something ends as a failure; what it found is in its result.
-        call.end(self.step.part == Part::Check).map_err(|why| self.failed(&why))
+        call.end(false)
     }
 
     pub(super) fn start(&self, args: &[String]) -> Result<Call, Error> {
@@ -173,7 +292,7 @@ impl Measurement<'_> {
         }
         if self.targets.len() > 1 {
             let names: Vec<&str> = self.targets.iter().map(|t| t.name.as_str()).collect();
-            let on = if self.step.part == Part::Together { names.join(" and ") } else { self.target.name.clone() };
+            let on = if self.step.load.targets.is_some() { names.join(" and ") } else { self.target.name.clone() };
             let said = &self.said.subject.system;
             subject.system = if said.is_empty() { on } else { format!("{said}: {on}") };
         }
@@ -195,7 +314,7 @@ impl Measurement<'_> {
             bins: Bins::pairs(&job.bins),
             series: vec![],
             gates: vec![],
-            command: Some(command),
+            command: Some(command).filter(|c| !c.is_empty()),
             note: String::new(),
         }
     }
@@ -203,14 +322,14 @@ impl Measurement<'_> {
     fn is_export(&self) -> bool {
         matches!(self.target.kind, Kind::Nbd | Kind::Nvme)
     }
+}
 
-    fn is_same(&self) -> bool {
-        let is_same = |target: &Target| {
-            let now = Target::look(&target.name, Some(target.bytes));
-            now.is_ok_and(|t| t.serial == target.serial && t.bytes == target.bytes)
-        };
-        if self.step.part == Part::Together { self.targets.iter().all(is_same) } else { is_same(self.target) }
-    }
+/// Bytes that a cell wrote, told or by arithmetic.
+fn written_by(cell: &Cell) -> f64 {
+    let (load, figures) = (&cell.load, &cell.figures);
+    let share = 1.0 - load.read_percent.unwrap_or(100.0) / 100.0;
+    let reckoned = || Some(figures.iops? * load.block_bytes? as f64 * figures.seconds? * share);
+    figures.written_bytes.map(|b| b as f64).or_else(reckoned).unwrap_or(0.0)
 }
 
 /// Of a point of a curve: its share of the rate without a limit.

@@ -15,6 +15,7 @@ mod over;
 mod states;
 mod together;
 
+use std::collections::BTreeSet;
 use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
@@ -23,6 +24,7 @@ use crate::array::{Array, Control};
 use crate::bench::Bench;
 use crate::error::Error;
 use crate::fio::Fio;
+use crate::gates::mark_level;
 use crate::host;
 use crate::hosts::{self, Host};
 use crate::model::{Cell, Check, Gate, Origin, Page, Pair, Part, Rounds, Run, State, Subject};
@@ -30,7 +32,7 @@ use crate::plan::{Plan, Step};
 use crate::safety;
 use crate::steady::{Excursion, is_steady};
 use crate::suite::Suite;
-use crate::target::{Kind, Target};
+use crate::target::{Identity, Kind, Target};
 use crate::written::Written;
 
 use generator::Generator;
@@ -83,19 +85,22 @@ pub struct Around<'a> {
     pub array: Option<&'a mut dyn Array>,
     /// What is known of a range (offset, bytes) of a target that is no file.
     pub written: &'a dyn Fn(&Target, u64, u64) -> Written,
+    /// Tests, or cells by their names, that are left out from now on.
+    pub skip: &'a [String],
 }
 
 impl Default for Around<'_> {
     fn default() -> Self {
-        Around { array: None, written: &|_, _, _| Written::Unknown }
+        Around { array: None, written: &|_, _, _| Written::Unknown, skip: &[] }
     }
 }
 
 /// Runs what is left of an order; `destroy` are the serial numbers that the user typed.
 ///
 /// # Errors
-/// When the target must not be written or is another than that of the order, when fio fails, or a file cannot be
-/// written. What was measured before is saved.
+/// When the target must not be written or is another than that of the order, when the generator cannot be started or the
+/// array not be controlled, or a file cannot be written. What was measured before is saved. A generator that fails fails
+/// its cell, and the run goes on.
 pub fn run(
     journal: &Journal,
     destroy: &[&str],
@@ -122,6 +127,12 @@ pub fn run(
             over::prove(fio, &order.hosts, &targets[0], writes)?
         }
         Engine::Loads(_) | Engine::Models(_) => true,
+    };
+    skip(journal, around.skip, &mut taken)?;
+    let first: Vec<Option<Identity>> = targets.iter().map(Identity::of).collect();
+    let sockets: Vec<&str> = match &order.control {
+        Some(Control::Served(served)) => vec![&served.socket],
+        Some(Control::Hooks(_)) | None => vec![],
     };
     let steps: Vec<&Step> = order.steps.iter().collect();
     for (nth, step) in steps.iter().enumerate() {
@@ -153,6 +164,8 @@ pub fn run(
                     hosts: &order.hosts,
                     shown,
                     ask: around.written,
+                    first: &first,
+                    sockets: &sockets,
                 };
                 let array = around.array.as_deref_mut().map(|a| a as &mut dyn Array);
                 measured(&measurement, array, &mut told)?
@@ -170,6 +183,23 @@ pub fn run(
     result.write(journal.dir())?;
     drop(permits);
     Ok(result)
+}
+
+/// Writes down what is left out: a step that gave no cell.
+fn skip(journal: &Journal, skip: &[String], taken: &mut Vec<(String, Taken)>) -> Result<(), Error> {
+    for name in skip {
+        let mut named = journal.order().steps.iter().filter(|s| s.id == *name || s.test == *name).peekable();
+        if named.peek().is_none() {
+            let tests: BTreeSet<&str> = journal.order().steps.iter().map(|s| s.test.as_str()).collect();
+            let valid = tests.into_iter().collect::<Vec<_>>().join(", ");
+            return Err(Error::usage(format!("--skip {name}"), format!("no such test or cell; tests: {valid}")));
+        }
+        for step in named.filter(|s| taken.iter().all(|(id, _)| *id != s.id)).collect::<Vec<_>>() {
+            journal.save(&step.id, &Taken::default())?;
+            taken.push((step.id.clone(), Taken::default()));
+        }
+    }
+    Ok(())
 }
 
 /// What makes the load.
@@ -314,7 +344,10 @@ fn result(order: &Order, engine: &Engine, targets: &[Target], taken: &[(String, 
     run.system.push(Pair::new("drives", &subject.drives));
     run.system.push(Pair::new("level", subject.level.clone().unwrap_or_default()));
     run.not_run.clone_from(&order.not_run);
+    let skipped = taken.iter().filter(|(_, t)| t.cells.is_empty());
+    run.not_run.extend(skipped.map(|(id, _)| Pair::new(id, "not run: left out by --skip")));
     run.cells.clone_from(&cells);
+    mark_level(&mut run.cells);
     run.timelines = taken.iter().filter_map(|(_, t)| t.timeline.clone()).collect();
     let mut tests: Vec<&str> = vec![];
     for cell in cells.iter().filter(|c| matches!(c.part, Part::Round { .. })) {

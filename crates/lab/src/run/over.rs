@@ -168,26 +168,36 @@ impl Measurement<'_> {
         });
         let (args, files) = hosts::arguments(self.hosts, &lines.collect::<Result<Vec<_>, _>>()?, &scratch)?;
         let command = format!("{}{files}", fio.command_line(&args));
-        let written = self.written()?;
+        let before = self.before();
         let call = Call::start_client(fio, &args)?;
         while call.look(LOOK) != Sight::Ended {
             live(None);
         }
         // It ends as a failure when a host was lost: the shares of the others are there.
-        let complaints = call.end(true).map_err(|why| self.failed(&why))?;
-        let path = scratch.join("fio.json");
-        let text = fs::read_to_string(&path).map_err(|e| Error::file(path, e))?;
-        let jobs = fio_json::parse(&text).map_err(|_| self.failed(&complaints))?.jobs;
-        let job = together(&jobs).ok_or_else(|| self.failed(&complaints))?;
+        let mut jobs = vec![];
+        let read = || {
+            let path = scratch.join("fio.json");
+            let text = fs::read_to_string(&path).map_err(|e| Error::file(path, e))?;
+            jobs = fio_json::parse(&text)?.jobs;
+            let job = together(&jobs).ok_or_else(|| self.failed("no host told anything"))?;
+            Ok((job, vec![]))
+        };
+        let job = match self.outcome(call.end(true), read) {
+            Ok((job, _)) => job,
+            Err(why) => return Ok(self.failed_cell(asked_iops, command, &why)),
+        };
         let mut cell = self.cell(&job, asked_iops, command);
         let (rates, begins) = hosts::logs(self.hosts, &scratch, "iops");
         cell.series = fio_log::series(&rates, &hosts::logs(self.hosts, &scratch, "lat").0);
         let first = cell.series.first().map_or(0.0, |s| s.at - 1.0);
         cell.series.iter_mut().for_each(|s| s.at -= first);
         cell.note = hosts::shares(self.hosts, &jobs);
-        // The link is another host's.
+        // The link is another host's, and so are the CPUs, but of servers on this machine.
+        let here: Vec<Job> =
+            jobs.iter().filter(|j| j.host.as_ref().is_some_and(|(name, _)| hosts::is_here(name))).cloned().collect();
         let errors = Some((job.errors, job.short));
-        let seen = Seen { written, errors, link_bytes_per_sec: None, ..self.seen() };
+        let overwritten = self.overwritten(&cell);
+        let seen = Seen { errors, link_bytes_per_sec: None, overwritten, ..self.seen(&before, &here) };
         cell.gates = judge(&cell, &seen);
         cell.gates.push(hosts::gate(self.hosts, &jobs, &begins, self.shown));
         Ok(cell)

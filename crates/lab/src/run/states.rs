@@ -11,7 +11,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use super::call::{Call, Sight};
 use super::journal::Taken;
-use super::measure::{Measurement, own_cpu};
+use super::measure::{Measurement, asked_iops, own_cpu};
 use crate::array::{Array, Standing};
 use crate::bins::Bins;
 use crate::error::Error;
@@ -49,6 +49,12 @@ pub struct Passage<'a> {
     pub mark: PathBuf,
 }
 
+/// What fio logged of the whole call.
+struct Logs<'a> {
+    series: &'a [Second],
+    histograms: &'a BTreeMap<u64, Bins>,
+}
+
 /// What was seen on the way.
 #[derive(Default)]
 struct Log {
@@ -65,22 +71,24 @@ impl Passage<'_> {
     pub fn take(&mut self, live: &mut dyn FnMut(Option<f64>)) -> Result<Taken, Error> {
         self.make_whole()?;
         let scratch = self.measurement.scratch()?;
-        let (args, command) = self.measurement.command(None, &scratch)?;
-        let written = self.measurement.written()?;
+        let asked_iops = asked_iops(self.measurement.step, self.measurement.cells)?;
+        let (args, command) = self.measurement.command(asked_iops, &scratch)?;
+        let before = self.measurement.before();
         let call = self.measurement.start(&args)?;
         let begun = now();
         let log = self.walk(&call, live)?;
         call.stop()?;
-        let complaints = call.end(true).map_err(|why| self.measurement.failed(&why))?;
-        let (job, series) = self.measurement.result(&scratch, &complaints)?;
+        let (job, series) = self.measurement.outcome(call.end(true), || self.measurement.by.result(&scratch))?;
         let read = |name: &str| fs::read_to_string(scratch.join(name)).unwrap_or_default();
         let histograms = fio_log::histograms(&read("log_clat_hist.log"));
-        let seen = Seen { written, errors: Some((job.errors, job.short)), ..self.measurement.seen() };
-        let cell = |phase: &Phase| {
-            let cell = self.measurement.cell(&job, None, command.clone());
-            self.cell(cell, phase, &series, &histograms, &job, &seen)
-        };
-        let cells: Vec<Cell> = log.phases.iter().map(cell).collect();
+        let seen = self.measurement.seen(&before, std::slice::from_ref(&job));
+        let logs = Logs { series: &series, histograms: &histograms };
+        let mut cells: Vec<Cell> = vec![];
+        for phase in &log.phases {
+            let cell = self.measurement.cell(&job, asked_iops, command.clone());
+            cells.push(self.cell(cell, phase, &logs, &job, &seen, &cells));
+        }
+        mark_base(&mut cells);
         let timeline = timeline(&self.measurement.step.test, begun, &series, &histograms, &log, &cells);
         Ok(Taken { cells, timeline: Some(timeline) })
     }
@@ -204,19 +212,11 @@ impl Passage<'_> {
     }
 
     /// The cell of one state.
-    fn cell(
-        &self,
-        whole: Cell,
-        phase: &Phase,
-        series: &[Second],
-        histograms: &BTreeMap<u64, Bins>,
-        job: &Job,
-        seen: &Seen,
-    ) -> Cell {
+    fn cell(&self, whole: Cell, phase: &Phase, logs: &Logs<'_>, job: &Job, seen: &Seen, earlier: &[Cell]) -> Cell {
         let inside = |end: f64| phase.from <= end - 1.5 && end + 0.5 <= phase.to;
-        let seconds: Vec<&Second> = series.iter().filter(|s| inside(s.at)).collect();
+        let seconds: Vec<&Second> = logs.series.iter().filter(|s| inside(s.at)).collect();
         let mut bins = Bins::default();
-        histograms.iter().filter(|(end, _)| inside(**end as f64)).for_each(|(_, part)| bins.merge(part));
+        logs.histograms.iter().filter(|(end, _)| inside(**end as f64)).for_each(|(_, part)| bins.merge(part));
         let rate = seconds.iter().map(|s| s.iops).sum::<f64>() / seconds.len() as f64;
         let iops = Some(rate).filter(|r| r.is_finite());
         let told = || seconds.iter().filter_map(|s| Some((s.mean_us?, s.iops)));
@@ -240,7 +240,11 @@ impl Passage<'_> {
         };
         cell.subject.state = phase.state;
         let own_cpu_percent = phase.busy.map(|b| own_cpu(job, b.cpus));
-        cell.gates = judge(&cell, &Seen { busy: phase.busy, own_cpu_percent, ..seen.clone() });
+        // The states before this one wrote, too.
+        let own: f64 = earlier.iter().filter_map(|c| self.measurement.overwritten(c)).sum();
+        let before = earlier.len() as f64 * self.measurement.overwritten(&nothing(&cell)).unwrap_or(0.0);
+        let overwritten = self.measurement.overwritten(&cell).map(|times| times + own - before);
+        cell.gates = judge(&cell, &Seen { busy: phase.busy, own_cpu_percent, overwritten, ..seen.clone() });
         cell.gates.push(self.state_gate(phase, iops.is_some()));
         cell
     }
@@ -258,6 +262,27 @@ impl Passage<'_> {
             }
         }
     }
+}
+
+/// A cell of this load that did nothing.
+fn nothing(cell: &Cell) -> Cell {
+    Cell { figures: Figures::default(), ..cell.clone() }
+}
+
+/// Of the rate before: a rebuilt array that makes less or more was not steady before, or is not what it was.
+const BASE_MAX: f64 = 0.10;
+
+/// Marks a rebuilt array whose rate is not that of the optimal one: what is kept while it rebuilds is told of neither.
+fn mark_base(cells: &mut [Cell]) {
+    let rate = |state| cells.iter().find(|c| c.subject.state == state).and_then(|c| c.figures.iops);
+    let (Some(optimal), Some(rebuilt)) = (rate(State::Optimal), rate(State::Rebuilt)) else { return };
+    let share = rebuilt / optimal;
+    if (share - 1.0).abs() <= BASE_MAX {
+        return;
+    }
+    let text = format!("rebuilt, it makes {:.0} % of the optimal rate", share * 100.0);
+    let gate = Gate::warn(Check::Steady, format!("{text}: the optimal one was not steady, or the array is another"));
+    cells.iter_mut().for_each(|c| c.gates.push(gate.clone()));
 }
 
 /// Whether the array's word is that of the phase: one that was rebuilt is optimal.
