@@ -318,6 +318,8 @@ mod tests {
             seconds: SECONDS,
             ramp_seconds: 0.0,
             rebuild_seconds: 0.0,
+            rate_percent: None,
+            until: None,
         };
         let bench = Bench { program: program.clone() };
         says(REBUILD_OVER);

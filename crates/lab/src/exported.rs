@@ -144,8 +144,14 @@ mod tests {
     #[test]
     fn a_cell_is_one_call() {
         let target = Target::look(NAME, Some(1 << 30)).unwrap();
-        let pace =
-            Pace { seconds: 5.0, ramp_seconds: 1.0, iops_max: Some(400.0), once: false, histogram_seconds: None };
+        let pace = Pace {
+            seconds: 5.0,
+            ramp_seconds: 1.0,
+            iops_max: Some(400.0),
+            once: false,
+            bytes: None,
+            histogram_seconds: None,
+        };
         let with = |load: &Load, pace| arguments(&target, load, pace, Path::new("/d")).unwrap().join(" ");
         let args = with(&load(), pace);
         for part in ["--pattern=random-70", "--depth=32", "--seconds=5", "--ramp=1", "--rate=400", "--force"] {

@@ -40,6 +40,8 @@ pub struct Pace {
     pub iops_max: Option<f64>,
     /// Ends when the range was gone through once, however long it takes.
     pub once: bool,
+    /// Ends when so many bytes were written, or its seconds are over.
+    pub bytes: Option<u64>,
     /// Between two histograms of latency in the logs, whose times are then those of day.
     pub histogram_seconds: Option<u32>,
 }
@@ -157,15 +159,21 @@ impl Fio {
         // Errors are counted, and fail the cell: the load goes on. A check counts every block that does not match, too.
         let checks = load.checksums && pace.once && !load.writes();
         lines.push(if checks { "continue_on_error=all" } else { "continue_on_error=io" }.into());
+        lines.extend((load.cached == Some(true) && load.warm).then(|| "invalidate=0".into()));
         if pace.once {
             lines.extend(load.writes().then(|| "end_fsync=1".into()));
+        } else if let Some(bytes) = pace.bytes {
+            // Each thread writes its part.
+            lines.push(format!("io_size={}", (bytes / u64::from(threads(load))).max(block(load))));
+            lines.push(format!("runtime={}", pace.seconds.ceil()));
         } else {
             lines.push("time_based".into());
             lines.push(format!("runtime={}", pace.seconds.ceil()));
             lines.push(format!("ramp_time={}", pace.ramp_seconds.ceil()));
         }
         if let Some(iops) = pace.iops_max {
-            lines.push(rate_of(load, iops / f64::from(threads(load)) / f64::from(load.hosts.unwrap_or(1).max(1))));
+            let times = load.hosts.unwrap_or(1).max(1) * load.targets.unwrap_or(1).max(1);
+            lines.push(rate_of(load, iops / f64::from(threads(load)) / f64::from(times)));
         }
         Ok(lines)
     }
@@ -296,7 +304,7 @@ mod tests {
     }
 
     fn pace() -> Pace {
-        Pace { seconds: 5.0, ramp_seconds: 1.0, iops_max: None, once: false, histogram_seconds: None }
+        Pace { seconds: 5.0, ramp_seconds: 1.0, iops_max: None, once: false, bytes: None, histogram_seconds: None }
     }
 
     #[test]
@@ -342,6 +350,22 @@ mod tests {
         assert!(lines(0).contains("offset=0 size=134217728 offset_increment=134217728"), "{}", lines(0));
         assert!(lines(1).contains("offset=536870912 size=134217728"), "{}", lines(1));
         assert!(lines(1).contains("rate_iops=700,300") && lines(1).contains("log_unix_epoch=1"), "{}", lines(1));
+    }
+
+    #[test]
+    fn targets_share_a_rate_and_a_warm_cache_is_kept() {
+        let target = Target::look("/tmp/a", Some(1 << 30)).unwrap();
+        let lines = |load: &Load, pace| {
+            fio().options(&Job { target: &target, load, pace, host: 0 }, Path::new("/d")).unwrap().join(" ")
+        };
+        let load = Load { targets: Some(8), ..load() };
+        let limited = lines(&load, Pace { iops_max: Some(32_000.0), ..pace() });
+        assert!(limited.contains("rate_iops=700,300"), "{limited}");
+        let cached = Load { cached: Some(true), ..load.clone() };
+        assert!(!lines(&cached, pace()).contains("invalidate"), "fio drops it");
+        assert!(lines(&Load { warm: true, ..cached }, pace()).contains("invalidate=0"));
+        let twice = lines(&load, Pace { bytes: Some(2 << 30), ..pace() });
+        assert!(twice.contains("io_size=536870912 runtime=5") && !twice.contains("time_based"), "{twice}");
     }
 
     #[test]

@@ -266,6 +266,7 @@ fn load_of<'a>(get: &impl Fn(&str) -> Option<&'a str>) -> Load {
         hosts: None,
         targets: None,
         cached: if get("uri").is_some() { None } else { Some(!direct) },
+        warm: get("invalidate") == Some("0"),
         offset_bytes: get("offset").and_then(|t| crate::units::bytes(t).ok()),
         range_bytes: get("size").and_then(|t| crate::units::bytes(t).ok()),
         slice_percent: None,

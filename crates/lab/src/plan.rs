@@ -41,6 +41,8 @@ const ACTIONS_SECONDS: f64 = 600.0;
 const HISTOGRAM_BYTES: f64 = 14_848.0;
 /// All of them, at most.
 const HISTOGRAMS_BYTES_MAX: f64 = 512e6;
+/// Seconds for which the rate without a limit is measured before states with a limited one.
+const STATES_MAX_SECONDS: f64 = 60.0;
 /// Ranges begin and end at this.
 const ALIGN_BYTES: u64 = 1 << 20;
 
@@ -64,6 +66,21 @@ pub struct Step {
     pub ramp_seconds: f64,
     /// Seconds that a rebuild is waited for.
     pub rebuild_seconds: f64,
+    /// Of states: hundredths of the rate without a limit that are kept through all of them.
+    #[serde(default)]
+    pub rate_percent: Option<u32>,
+    /// Of a precondition: bytes that end it, and the seconds that do so before; its seconds are a guess then.
+    #[serde(default)]
+    pub until: Option<Until>,
+}
+
+/// What ends a precondition.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Until {
+    /// So many bytes were written,
+    pub bytes: u64,
+    /// or so many seconds are over.
+    pub seconds: f64,
 }
 
 /// All of it.
@@ -83,10 +100,11 @@ impl Step {
     /// How fio is to pace it; `iops_max` is that of a point of a curve.
     pub fn pace(&self, iops_max: Option<f64>) -> Pace {
         let pace = Pace {
-            seconds: self.seconds,
+            seconds: self.until.map_or(self.seconds, |u| u.seconds),
             ramp_seconds: self.ramp_seconds,
             iops_max,
             once: self.is_once(),
+            bytes: self.until.map(|u| u.bytes),
             histogram_seconds: None,
         };
         if self.part != Part::States {
@@ -127,11 +145,15 @@ impl Plan {
             .extend(suite.not_here.iter().map(|what| Pair::new(what.split(':').next().unwrap_or_default(), what)));
         let mut left = wishes.budget_seconds.unwrap_or(f64::INFINITY);
         for (nth, test) in suite.test.iter().enumerate() {
-            if let Some(least) = wishes.write_bytes_min.filter(|least| test.writes() && test.block < *least) {
-                let why = format!("not run: writes of {} are below the indirection unit of {least}", test.block);
-                plan.not_run.push(Pair::new(&test.name, why));
-                continue;
+            let mut test = test.clone();
+            if let Some(least) = wishes.write_bytes_min.filter(|_| test.writes()) {
+                let small = test.block.iter().filter(|b| **b < least);
+                let why = |block| format!("not run: writes of {block} are below the indirection unit of {least}");
+                plan.not_run.extend(small.map(|b| Pair::new(&test.name, why(*b))));
+                test.block.retain(|b| *b >= least);
             }
+            let Some(largest) = test.block.iter().copied().max() else { continue };
+            let test = &test;
             let needs_control = test.kind == Kind::States && wishes.hosts == 0 && wishes.targets < 2;
             if needs_control && !wishes.array_control && target.kind != TargetKind::Model {
                 let why = "not run: nothing controls the array; give --array, or the --hook options";
@@ -139,14 +161,22 @@ impl Plan {
                 continue;
             }
             let range = range(test.slice, target.bytes.min(wishes.bytes_max.unwrap_or(u64::MAX)));
-            if range < test.block {
+            if let Slice::Bytes(wanted) = test.slice
+                && range < wanted / ALIGN_BYTES * ALIGN_BYTES
+            {
+                let (has, wanted) = (crate::units::capacity(range), crate::units::capacity(wanted));
+                let why =
+                    format!("on {has} instead of {wanted}: the target is smaller, and a smaller range is another test");
+                plan.not_run.push(Pair::new(&test.name, why));
+            }
+            if range < largest {
                 plan.not_run.push(Pair::new(&test.name, "not run: the range is smaller than a request"));
                 continue;
             }
             let mut steps = steps(nth + 1, test, range, rate);
             steps.iter_mut().for_each(|s| s.load.checksums = suite.checks() && wishes.hosts == 0);
             if wishes.targets > 1 {
-                steps = match together::steps(steps, wishes.targets) {
+                steps = match together::steps(steps, wishes.targets, suite.each_alone) {
                     Ok(steps) => steps,
                     Err(why) => {
                         plan.not_run.push(Pair::new(&test.name, format!("not run: {why}")));
@@ -168,14 +198,15 @@ impl Plan {
                     plan.not_run.push(Pair::new(&test.name, format!("not run: {why}")));
                     continue;
                 }
-                steps.iter_mut().for_each(|s| (s.seconds, s.ramp_seconds) = (bench::SECONDS, 0.0));
+                steps.iter_mut().for_each(|s| (s.seconds, s.ramp_seconds, s.until) = (bench::SECONDS, 0.0, None));
             }
             if target.kind == TargetKind::Nvme {
                 if let Some(why) = steps.iter().find_map(|s| exported::refuses(s.part, &s.load)) {
                     plan.not_run.push(Pair::new(&test.name, format!("not run: {why}")));
                     continue;
                 }
-                steps.iter_mut().for_each(|s| s.load.checksums = false);
+                // The bench ends by time.
+                steps.iter_mut().for_each(|s| (s.load.checksums, s.until) = (false, None));
             }
             let seconds: f64 = steps.iter().filter(|s| !s.is_perhaps()).map(Step::seconds_all).sum();
             if seconds > left {
@@ -199,7 +230,7 @@ impl Plan {
     /// Bytes that fills write, exactly; bytes that timed writes write at the reckoned rate, at most.
     pub fn written_bytes(&self) -> (u64, u64) {
         let fills = self.steps.iter().filter(|s| s.part == Part::Fill);
-        let exact = fills.filter_map(|s| s.load.range_bytes).sum();
+        let exact = fills.filter_map(|s| Some(s.load.range_bytes? * u64::from(s.load.targets.unwrap_or(1)))).sum();
         let timed = self.steps.iter().filter(|s| s.part != Part::Fill && s.load.writes());
         let seconds: f64 = timed
             .map(|s| {
@@ -231,12 +262,13 @@ fn steps(nth: usize, test: &Test, range: u64, rate: f64) -> Vec<Step> {
     let load = Load {
         access: Some(test.access),
         read_percent: Some(test.reads),
-        block_bytes: Some(test.block),
+        block_bytes: test.block.first().copied(),
         threads: test.threads.first().copied(),
         depth: test.depth.first().copied(),
         hosts: None,
         targets: None,
         cached: Some(test.cached),
+        warm: test.warm,
         offset_bytes: Some(0),
         range_bytes: Some(range),
         slice_percent: if let Slice::Percent(percent) = test.slice { Some(percent) } else { None },
@@ -253,24 +285,40 @@ fn steps(nth: usize, test: &Test, range: u64, rate: f64) -> Vec<Step> {
         seconds: test.seconds,
         ramp_seconds: test.ramp,
         rebuild_seconds: test.rebuild,
+        rate_percent: None,
+        until: None,
     };
     let every = |part: Part| -> Vec<Step> {
-        let pairs = test.threads.iter().flat_map(|&t| test.depth.iter().map(move |&d| (t, d)));
-        pairs
-            .map(|(threads, depth)| {
-                let load = Load { threads: Some(threads), depth: Some(depth), ..load.clone() };
-                step(&format!("-t{threads}-d{depth}"), part, load)
-            })
-            .collect()
+        let pairs = || test.threads.iter().flat_map(|&t| test.depth.iter().map(move |&d| (t, d)));
+        let all = test.block.iter().flat_map(|&block| pairs().map(move |(t, d)| (block, t, d)));
+        all.map(|(block, threads, depth)| {
+            let load = Load { block_bytes: Some(block), threads: Some(threads), depth: Some(depth), ..load.clone() };
+            let size =
+                if test.block.len() > 1 { format!("-{}", slug(&crate::units::block(block))) } else { String::new() };
+            step(&format!("{size}-t{threads}-d{depth}"), part, load)
+        })
+        .collect()
     };
     match test.kind {
         Kind::Fill => vec![Step { seconds: range as f64 / rate, ramp_seconds: 0.0, ..step("", Part::Fill, load) }],
         Kind::Check => vec![Step { seconds: range as f64 / rate, ramp_seconds: 0.0, ..step("", Part::Check, load) }],
-        Kind::Precondition => vec![step("", Part::Precondition, load)],
+        Kind::Precondition => {
+            let bytes = test.times.map(|times| range * u64::from(times));
+            let until = bytes.map(|bytes| Until { bytes, seconds: test.seconds });
+            let seconds = until.map_or(test.seconds, |u| (u.bytes as f64 / rate).min(u.seconds));
+            vec![Step { seconds, until, ..step("", Part::Precondition, load) }]
+        }
         Kind::Load => every(Part::Alone),
         Kind::Matrix => every(Part::Matrix),
         Kind::Unallocated => every(Part::Unallocated),
-        Kind::States => every(Part::States),
+        Kind::States => {
+            let Some(percent) = test.percents.first().copied() else { return every(Part::States) };
+            // What the whole array does without a limit comes first.
+            let max =
+                Step { seconds: test.seconds.min(STATES_MAX_SECONDS), ..step("-max", Part::CurveMax, load.clone()) };
+            let through = every(Part::States).into_iter().map(|s| Step { rate_percent: Some(percent), ..s });
+            std::iter::once(max).chain(through).collect()
+        }
         Kind::Curve => {
             let max = step("-max", Part::CurveMax, load.clone());
             let point =
@@ -341,5 +389,74 @@ mod tests {
         assert!(some.not_run.iter().any(|p| p.value.contains("budget")));
         let qlc = Plan::of(&suite, &target(1 << 30), Wishes { write_bytes_min: Some(64 << 10), ..Wishes::default() });
         assert!(qlc.steps.iter().all(|s| !s.load.writes() || s.load.block_bytes >= Some(64 << 10)));
+    }
+
+    #[test]
+    fn every_suite_plans_for_many_targets_and_says_what_it_leaves_out() {
+        let plan = |suite: &str, targets| {
+            Plan::of(&Suite::find(suite).unwrap(), &target(100 << 30), Wishes { targets, ..Wishes::default() })
+        };
+        // 24 drives at once, none alone: no more cells than for one drive.
+        let (one, many) = (plan("qlc-slice", 1), plan("qlc-slice", 24));
+        assert_eq!((one.steps.len(), many.steps.len()), (10, 10));
+        assert!(many.steps.iter().all(|s| s.load.targets == Some(24)), "{:?}", many.steps);
+        assert_eq!(many.written_bytes().0, 24 * (100 << 30));
+        // The curves of a JBOD are of all its drives.
+        let jbod = plan("jbod", 8);
+        assert_eq!(jbod.steps.iter().filter(|s| s.part == Part::CurveMax && s.load.targets == Some(8)).count(), 6);
+        assert!(jbod.not_run.iter().all(|p| !p.value.starts_with("not run")), "{:?}", jbod.not_run);
+        // One card against two: each alone, and both.
+        let parts: Vec<Part> =
+            plan("raid-card", 2).steps.iter().filter(|s| s.test == "max 4K random read").map(|s| s.part).collect();
+        assert_eq!(parts, [Part::OneOf { number: 1 }, Part::OneOf { number: 2 }, Part::Together]);
+    }
+
+    #[test]
+    fn block_sizes_are_cells_and_small_writes_are_left_out() {
+        let suite = Suite::find("block-sizes").unwrap();
+        let plan = |least| Plan::of(&suite, &target(100 << 30), Wishes { write_bytes_min: least, ..Wishes::default() });
+        let of = |plan: &Plan, test: &str| -> Vec<Option<u64>> {
+            plan.steps.iter().filter(|s| s.test == test).map(|s| s.load.block_bytes).collect()
+        };
+        let all = of(&plan(None), "random write");
+        assert!(all.len() >= 6 && all.windows(2).all(|pair| pair[0] < pair[1]), "{all:?}");
+        let large = plan(Some(64 << 10));
+        assert!(of(&large, "random write").iter().all(|b| *b >= Some(64 << 10)));
+        assert_eq!(of(&large, "random read"), of(&plan(None), "random read"), "reads wear nothing");
+        assert!(large.not_run.iter().any(|p| p.name == "random write" && p.value.contains("4096")));
+    }
+
+    #[test]
+    fn a_smaller_range_is_told() {
+        let plan = |bytes| Plan::of(&Suite::find("cached-and-direct").unwrap(), &target(bytes), Wishes::default());
+        assert!(plan(100 << 30).not_run.iter().all(|p| !p.value.contains("instead of")));
+        let small = plan(1 << 30);
+        let told = small.not_run.iter().find(|p| p.value.contains("instead of")).unwrap();
+        assert!(told.value.starts_with("on 1.07 GB instead of 34.4 GB"), "{}", told.value);
+        // The matrix is over the whole target, whatever it has.
+        let matrix = small.steps.iter().filter(|s| s.part == Part::Matrix);
+        assert_eq!(matrix.clone().count(), 72);
+        assert!(matrix.clone().all(|s| s.load.range_bytes == Some(1 << 30) && s.load.slice_percent == Some(100.0)));
+    }
+
+    #[test]
+    fn a_precondition_ends_by_what_it_wrote() {
+        let plan = Plan::of(&Suite::find("raid-card").unwrap(), &target(64 << 30), Wishes::default());
+        let random = plan.steps.iter().find(|s| s.test == "precondition, random").unwrap();
+        assert_eq!(random.until.unwrap().bytes, 64 << 30);
+        // 64 GiB at the reckoned 2 GB/s, and not the hours that it may take.
+        assert!((random.seconds - 34.4).abs() < 0.1 && random.pace(None).seconds > 3600.0, "{random:?}");
+        assert_eq!(random.pace(None).bytes, Some(64 << 30));
+    }
+
+    #[test]
+    fn a_fixed_rate_through_the_states_is_a_share_of_what_the_array_does() {
+        let wishes = Wishes { array_control: true, ..Wishes::default() };
+        let plan = Plan::of(&Suite::find("array-states").unwrap(), &target(64 << 30), wishes);
+        let latency: Vec<&Step> = plan.steps.iter().filter(|s| s.test == "4K write latency at a fixed rate").collect();
+        let [max, through] = latency[..] else { panic!("{latency:?}") };
+        assert_eq!((max.part, max.rate_percent), (Part::CurveMax, None));
+        assert_eq!((through.part, through.rate_percent), (Part::States, Some(20)));
+        assert_eq!(through.pace(Some(5000.0)).iops_max, Some(5000.0));
     }
 }

@@ -9,12 +9,14 @@ use crate::model::{Access, Reducible};
 use crate::units;
 
 /// The suites that come with the program: name and text.
-pub const BUILT_IN: [(&str, &str); 9] = [
+pub const BUILT_IN: [(&str, &str); 11] = [
     ("smoke", include_str!("../suites/smoke.toml")),
     ("raid-card", include_str!("../suites/raid-card.toml")),
+    ("jbod", include_str!("../suites/jbod.toml")),
     ("saturation", include_str!("../suites/saturation.toml")),
     ("qlc-slice", include_str!("../suites/qlc-slice.toml")),
     ("transport", include_str!("../suites/transport.toml")),
+    ("block-sizes", include_str!("../suites/block-sizes.toml")),
     ("cached-and-direct", include_str!("../suites/cached-and-direct.toml")),
     ("array-states", include_str!("../suites/array-states.toml")),
     ("reducible", include_str!("../suites/reducible.toml")),
@@ -37,6 +39,9 @@ pub struct Suite {
     /// What the review did besides, and this suite does not.
     #[serde(default)]
     pub not_here: Vec<String>,
+    /// Of several targets, whether each is measured alone, too; otherwise they are filled and measured all at once only.
+    #[serde(default = "yes")]
+    pub each_alone: bool,
     /// Its tests, in their order.
     pub test: Vec<Test>,
 }
@@ -77,9 +82,9 @@ pub struct Test {
     pub access: Access,
     /// Hundredths of requests that read.
     pub reads: f64,
-    /// Size of a request.
-    #[serde(deserialize_with = "size")]
-    pub block: u64,
+    /// Size of a request; of a load there may be several, and each has cells of its own.
+    #[serde(deserialize_with = "sizes")]
+    pub block: Vec<u64>,
     /// Threads.
     #[serde(default = "alone")]
     pub threads: Vec<u32>,
@@ -98,12 +103,18 @@ pub struct Test {
     /// Seconds that a rebuild is waited for.
     #[serde(default = "four_hours")]
     pub rebuild: f64,
-    /// Points of a curve, in hundredths of the largest rate.
+    /// Points of a curve, in hundredths of the largest rate. Of states: the rate that is kept through all of them, in
+    /// hundredths of what the whole array does without a limit.
     #[serde(default)]
     pub percents: Vec<u32>,
+    /// Of a precondition: how many times the range is written; it ends before that when its seconds are over.
+    pub times: Option<u32>,
     /// Whether it goes through the page cache.
     #[serde(default)]
     pub cached: bool,
+    /// What the page cache holds already is kept; otherwise fio drops it before each cell.
+    #[serde(default)]
+    pub warm: bool,
     /// Hundredths of what is written that repeat something else; of what is read, as it was written.
     #[serde(default)]
     pub duplicate: u32,
@@ -150,12 +161,29 @@ fn four_hours() -> f64 {
     14_400.0
 }
 
-fn size<'de, D: serde::Deserializer<'de>>(from: D) -> Result<u64, D::Error> {
-    let text = String::deserialize(from)?;
-    match units::bytes(&text) {
-        Ok(bytes) if bytes >= 512 && bytes % 512 == 0 => Ok(bytes),
-        Ok(_) => Err(serde::de::Error::custom(format!("a request of {text} is not a multiple of 512 bytes"))),
-        Err(why) => Err(serde::de::Error::custom(why)),
+fn yes() -> bool {
+    true
+}
+
+/// One size or a list of them.
+fn sizes<'de, D: serde::Deserializer<'de>>(from: D) -> Result<Vec<u64>, D::Error> {
+    #[derive(Deserialize)]
+    #[serde(untagged)]
+    enum Sizes {
+        One(String),
+        Several(Vec<String>),
+    }
+    let texts = match Sizes::deserialize(from)? {
+        Sizes::One(text) => vec![text],
+        Sizes::Several(texts) => texts,
+    };
+    texts.iter().map(|text| size(text).map_err(serde::de::Error::custom)).collect()
+}
+
+fn size(text: &str) -> Result<u64, String> {
+    match units::bytes(text)? {
+        bytes if bytes >= 512 && bytes % 512 == 0 => Ok(bytes),
+        _ => Err(format!("a request of {text} is not a multiple of 512 bytes")),
     }
 }
 
@@ -200,7 +228,7 @@ impl Suite {
                 return Err(wrong(format!("two tests are named \"{}\"", test.name)));
             }
             test.check().map_err(|why| wrong(format!("test \"{}\": {why}", test.name)))?;
-            if suite.checks() && (test.block % CHECKSUM_BYTES != 0 || test.reducible().is_some()) {
+            if suite.checks() && (test.block.iter().any(|b| b % CHECKSUM_BYTES != 0) || test.reducible().is_some()) {
                 let why = "a suite with a check writes whole blocks of 4K, and no reducible data";
                 return Err(wrong(format!("test \"{}\": {why}", test.name)));
             }
@@ -234,7 +262,25 @@ impl Test {
         if self.duplicate > 100 || self.compressible > 100 {
             return Err("duplicate and compressible are percentages, from 0 to 100".to_owned());
         }
+        let mut sizes = self.block.clone();
+        sizes.sort_unstable();
+        sizes.dedup();
+        if sizes.is_empty() || sizes.len() < self.block.len() {
+            return Err("block sizes differ from each other, and there is one at least".to_owned());
+        }
+        if sizes.len() > 1 && self.kind != Kind::Load {
+            return Err("only a load has several block sizes".to_owned());
+        }
+        if self.warm && !self.cached {
+            return Err("only what goes through the page cache can be warm".to_owned());
+        }
+        if self.times.is_some_and(|n| n == 0 || self.kind != Kind::Precondition) {
+            return Err("times are those of a precondition, 1 or more".to_owned());
+        }
         match self.kind {
+            Kind::States if self.percents.len() > 1 || self.percents.iter().any(|p| !(1..=100).contains(p)) => {
+                Err("states have one rate at most, from 1 to 100 percent".to_owned())
+            }
             Kind::Fill | Kind::Precondition if self.reads > 0.0 => {
                 Err("a test that fills the target must only write".to_owned())
             }
@@ -301,6 +347,15 @@ mod tests {
             ("seconds = 5", "seconds = 5\nslice = \"0%\""),
             ("seconds = 5", "second = 5"),
             ("seconds = 5", "seconds = 5\nduplicate = 101"),
+            ("\"4K\"", "[]"),
+            ("\"4K\"", "[\"4K\", \"4096\"]"),
+            (
+                "\"load\"\naccess = \"random\"\nreads = 100\nblock = \"4K\"",
+                "\"matrix\"\naccess = \"random\"\nreads = 100\nblock = [\"4K\", \"8K\"]",
+            ),
+            ("seconds = 5", "seconds = 5\nwarm = true"),
+            ("seconds = 5", "seconds = 5\ntimes = 2"),
+            ("\"load\"", "\"states\"\npercents = [10, 20]"),
         ] {
             assert!(suite(&good.replace(from, to)).is_err(), "{to}");
         }

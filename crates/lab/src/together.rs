@@ -1,17 +1,18 @@
 //! One target against several: each alone, then all at once under the same load, and how that scales.
 //!
 //! Each target has the load's threads and depth, so all at once have as many times the requests in flight. The figure is
-//! the rate of all at once over the sum of the rates of each alone.
+//! the rate of all at once over the sum of the rates of each alone. A suite may want all at once only: many drives are one
+//! target then, as a JBOD is.
 
 use crate::error::Error;
-use crate::model::{Cell, Check, Gate, Part, Verdict};
+use crate::model::{Cell, Check, Gate, Load, Part, Verdict};
 use crate::plan::Step;
 use crate::target::{Kind, Target};
 
 /// More than the sum of each alone, beyond this, is no scaling: one was not at its best alone.
 const SHARE_MAX: f64 = 1.05;
 /// Targets of a run, at most.
-const TARGETS_MAX: usize = 16;
+const TARGETS_MAX: usize = 64;
 
 /// Whether these targets can be measured together.
 ///
@@ -41,11 +42,13 @@ pub fn check(targets: &[Target]) -> Result<(), Error> {
     Ok(())
 }
 
-/// The steps of a test for several targets: what fills them once each, a load on each and on all.
+/// The steps of a test for several targets: a load on each (where `each_alone`) and on all at once; curves, rounds and reads
+/// of what was never written on all at once. What fills them is done on one after the other, or on all at once where none
+/// is measured alone.
 ///
 /// # Errors
 /// Why a test is of one target.
-pub fn steps(steps: Vec<Step>, targets: u32) -> Result<Vec<Step>, &'static str> {
+pub fn steps(steps: Vec<Step>, targets: u32, each_alone: bool) -> Result<Vec<Step>, &'static str> {
     let mut all = vec![];
     for step in steps {
         let each = |part: Part| {
@@ -55,15 +58,25 @@ pub fn steps(steps: Vec<Step>, targets: u32) -> Result<Vec<Step>, &'static str> 
                 Step { id: format!("{}-{}", step.id, target + 1), part, target, ..step.clone() }
             })
         };
+        let at_once = |part: Part| {
+            let load = Load { targets: Some(targets), ..step.load.clone() };
+            Step { id: format!("{}-all", step.id), part, load, ..step.clone() }
+        };
         match step.part {
-            Part::Fill | Part::Precondition => all.extend(each(step.part)),
+            Part::Fill | Part::Precondition if each_alone => all.extend(each(step.part)),
             Part::Alone | Part::Matrix => {
-                all.extend(each(Part::Together));
-                let mut together = Step { id: format!("{}-all", step.id), part: Part::Together, ..step.clone() };
-                together.load.targets = Some(targets);
-                all.push(together);
+                all.extend(each(Part::Together).filter(|_| each_alone));
+                all.push(at_once(Part::Together));
             }
-            _ => return Err("only single loads run on several targets; this test runs on each alone"),
+            Part::Fill
+            | Part::Precondition
+            | Part::CurveMax
+            | Part::Curve { .. }
+            | Part::Round { .. }
+            | Part::Unallocated => all.push(at_once(step.part)),
+            Part::Check | Part::States | Part::OneOf { .. } | Part::Together => {
+                return Err("states and checks are of one target: run the suite on each alone");
+            }
         }
     }
     Ok(all)

@@ -154,6 +154,23 @@ fn a_check_finds_what_is_not_as_it_was_written() {
 
 #[test]
 #[ignore = "needs fio: cargo xtask test --only lab"]
+fn a_precondition_writes_its_range_as_often_as_asked_and_sizes_are_cells() {
+    let dir = tempfile::tempdir().unwrap();
+    let before = "kind = \"precondition\"\nreads = 0\nthreads = [2]\ntimes = 2\nseconds = 600";
+    let sizes = "kind = \"load\"\nreads = 0\nblock = [\"4K\", \"64K\"]\nseconds = 6";
+    let journal = ordered(dir.path(), &[FILL, ("before", before), ("sizes", sizes)], &dir.path().join("f"));
+    let result = quiet(&journal, None).unwrap();
+    let [_, before, small, large] = &result.cells[..] else { panic!("{} cells", result.cells.len()) };
+    assert_eq!(before.figures.written_bytes, Some(2 * BYTES), "{:?}", before.command);
+    assert!(before.figures.seconds.unwrap() < 100.0 && gate(before, Check::Duration).is_none());
+    assert_eq!((small.load.block_bytes, large.load.block_bytes), (Some(4096), Some(65_536)));
+    // What the precondition wrote counts, so the writes after it can be steady.
+    let steady = small.gates.iter().find(|g| g.check == Check::Steady).unwrap();
+    assert!(!steady.reason.contains("were overwritten"), "{steady}");
+}
+
+#[test]
+#[ignore = "needs fio: cargo xtask test --only lab"]
 fn what_exists_is_written_only_by_its_name() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("mine");

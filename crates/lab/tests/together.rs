@@ -43,15 +43,19 @@ percents = [10]
 "#;
 
 fn ordered(dir: &Path) -> Journal {
+    ordered_by(dir, SUITE)
+}
+
+fn ordered_by(dir: &Path, suite: &str) -> Journal {
     let path = dir.join("test.toml");
-    fs::write(&path, SUITE).unwrap();
+    fs::write(&path, suite).unwrap();
     let suite = Suite::find(path.to_str().unwrap()).unwrap();
     let look = |name: &str, bytes| Target::look(dir.join(name).to_str().unwrap(), Some(bytes)).unwrap();
     // The second is larger: what both have is worked on.
     let targets = [look("a", BYTES), look("b", 2 * BYTES)];
     let wishes = Wishes { targets: 2, bytes_max: Some(BYTES), ..Wishes::default() };
     let plan = Plan::of(&suite, &targets[0], wishes);
-    assert!(plan.not_run.iter().any(|p| p.name == "curve"), "{:?}", plan.not_run);
+    assert_eq!(plan.not_run, [], "a curve is of both at once");
     let given = Given { beside: vec![targets[1].clone()], ..Given::default() };
     begin(dir.join("out"), &suite, &targets[0], &plan, given).unwrap()
 }
@@ -72,18 +76,21 @@ fn each_target_alone_and_both_at_once() {
     let result = quiet(&journal, &[]).unwrap();
     let parts: Vec<Part> = result.cells.iter().map(|c| c.part).collect();
     let [one, two] = [1, 2].map(|number| Part::OneOf { number });
-    assert_eq!(parts, [Part::Fill, Part::Fill, one, two, Part::Together]);
+    assert_eq!(parts, [Part::Fill, Part::Fill, one, two, Part::Together, Part::CurveMax, Part::Curve { percent: 10 }]);
     let all = &result.cells[4];
+    let tenth = &result.cells[6];
     assert_eq!(all.load.outstanding(), Some(4.0));
     for cell in &result.cells[2..] {
         assert_eq!((gate(cell, Check::Written), gate(cell, Check::Duration)), (Verdict::Pass, Verdict::Pass));
     }
+    // The rate asked for is that of both.
+    assert_eq!((tenth.load.targets, gate(tenth, Check::Achieved)), (Some(2), Verdict::Pass));
     // Both files were read: fio tells each on its own, and the cell is their sum.
     let text = fs::read_to_string(journal.dir().join("fio/fio.json")).unwrap();
     let jobs = lab::fio_json::parse(&text).unwrap().jobs;
     let sum: f64 = jobs.iter().map(|j| j.figures.iops.unwrap()).sum();
-    assert!(jobs.len() == 2 && (all.figures.iops.unwrap() / sum - 1.0).abs() < 1e-9);
-    assert_eq!(all.bins.iter().map(|b| b.1).sum::<u64>(), jobs.iter().map(|j| j.bins.count()).sum::<u64>());
+    assert!(jobs.len() == 2 && (tenth.figures.iops.unwrap() / sum - 1.0).abs() < 1e-9);
+    assert_eq!(tenth.bins.iter().map(|b| b.1).sum::<u64>(), jobs.iter().map(|j| j.bins.count()).sum::<u64>());
     let command = all.command.as_ref().unwrap();
     assert!(command.contains("/a --direct=1") && command.contains("/b --direct=1"), "{command}");
     let scaling = Scaling::of(all, &result.cells).unwrap();
@@ -108,4 +115,20 @@ fn every_target_that_exists_wants_its_own_name() {
     }
     assert_eq!(fs::read(dir.path().join("a")).unwrap(), vec![7; BYTES as usize], "nothing was written");
     assert!(quiet(&journal, &["b", "a"]).is_ok());
+}
+
+#[test]
+#[ignore = "needs fio: cargo xtask test --only lab"]
+fn many_drives_are_filled_and_measured_at_once_only() {
+    let dir = tempfile::tempdir().unwrap();
+    let suite = SUITE.replace("for_publication = false", "for_publication = false\neach_alone = false");
+    let result = quiet(&ordered_by(dir.path(), &suite), &[]).unwrap();
+    let parts: Vec<Part> = result.cells.iter().map(|c| c.part).collect();
+    assert_eq!(parts, [Part::Fill, Part::Together, Part::CurveMax, Part::Curve { percent: 10 }]);
+    assert!(result.cells.iter().all(|c| c.load.targets == Some(2)));
+    assert_eq!(result.cells[0].figures.written_bytes, Some(2 * BYTES));
+    for cell in &result.cells[1..] {
+        assert_eq!((gate(cell, Check::Written), gate(cell, Check::Identity)), (Verdict::Pass, Verdict::Pass));
+        assert!(cell.gates.iter().all(|g| g.check != Check::Scaling), "none was measured alone, and none was to be");
+    }
 }

@@ -57,7 +57,7 @@ pub struct WishArgs {
     /// the target has the same name on all of them
     #[arg(long, value_name = "HOSTS", value_delimiter = ',', value_parser = str::parse::<Host>)]
     pub hosts: Vec<Host>,
-    /// Another target, measured alone and together with the first; may be repeated
+    /// Another target, measured alone and together with the first, or only together where the suite says so; may be repeated
     #[arg(long, value_name = "TARGET")]
     pub beside: Vec<String>,
 }
@@ -152,8 +152,8 @@ impl WishArgs {
         if array_control {
             return refused("array states can be measured on one target only", "--array and the hooks");
         }
-        if plan.steps.iter().all(|s| s.part != Part::Together) {
-            let why = "this suite has no test of kind load or matrix, and only those run on several targets together";
+        if plan.steps.iter().all(|s| s.load.targets.is_none()) {
+            let why = "this suite has only array states and checks, which are of one target";
             return refused(why, "take another suite");
         }
         Ok(())

@@ -77,6 +77,8 @@ pub struct Load {
     pub targets: Option<u32>,
     /// Whether it goes through the page cache.
     pub cached: Option<bool>,
+    /// What the page cache held was kept.
+    pub warm: bool,
     /// First byte of the range worked on.
     pub offset_bytes: Option<u64>,
     /// Bytes worked on.

@@ -256,10 +256,14 @@ impl Measurement<'_> {
             Some(path) => written::of_file(&path, offset, bytes).map_err(|e| Error::file(path, e))?,
             None => (self.ask)(target, offset, bytes),
         };
-        let is_of = |cell: &&Cell| self.steps.iter().any(|s| s.id == cell.id && s.target as usize == nth);
+        let is_of = |cell: &&Cell| {
+            let of = |s: &Step| s.target as usize == nth || s.load.targets.is_some();
+            self.steps.iter().any(|s| s.id == cell.id && of(s))
+        };
         let filled = self.cells.iter().filter(|c| c.part == Part::Fill).filter(is_of).any(|c| {
             let (from, len) = (c.load.offset_bytes.unwrap_or(0), c.load.range_bytes.unwrap_or(0));
-            from <= offset && offset + bytes <= from + len && c.figures.written_bytes.is_some_and(|w| w >= len)
+            let all = len * u64::from(c.load.targets.unwrap_or(1));
+            from <= offset && offset + bytes <= from + len && c.figures.written_bytes.is_some_and(|w| w >= all)
         });
         Ok(Some(if told == Written::Unknown && filled { Written::All } else { told }))
     }
@@ -309,7 +313,7 @@ impl Measurement<'_> {
             subject,
             load,
             asked_iops,
-            asked_seconds: (!once).then(|| self.step.seconds.ceil()),
+            asked_seconds: (!once && self.step.until.is_none()).then(|| self.step.seconds.ceil()),
             figures: job.figures.clone(),
             bins: Bins::pairs(&job.bins),
             series: vec![],
@@ -332,9 +336,12 @@ fn written_by(cell: &Cell) -> f64 {
     figures.written_bytes.map(|b| b as f64).or_else(reckoned).unwrap_or(0.0)
 }
 
-/// Of a point of a curve: its share of the rate without a limit.
+/// Of a point of a curve, and of states at a fixed rate: its share of the rate without a limit.
 pub(super) fn asked_iops(step: &Step, cells: &[Cell]) -> Result<Option<f64>, Error> {
-    let Part::Curve { percent } = step.part else { return Ok(None) };
+    let percent = match (step.part, step.rate_percent) {
+        (Part::Curve { percent }, _) | (_, Some(percent)) => percent,
+        (_, None) => return Ok(None),
+    };
     let max = cells.iter().find(|c| c.test == step.test && c.part == Part::CurveMax);
     let iops = max.and_then(|c| c.figures.iops);
     let why = "the rate without a limit was not measured";
