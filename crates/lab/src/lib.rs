@@ -14,6 +14,7 @@
 //! | `array` | an array that is failed and rebuilt meanwhile |
 //! | `run` | carries out a plan, saves every cell, goes on after a stop |
 //! | `steady`, `bins`, `curve`, `gates` | the arithmetic, and the verdicts |
+//! | `findings` | what a result says, in sentences |
 //! | `report`, `money` | one page of HTML |
 //! | `compare`, `import` | results side by side; results of other tools |
 //!
@@ -27,6 +28,7 @@ pub mod compare;
 pub mod curve;
 pub mod error;
 pub mod exported;
+pub mod findings;
 pub mod fio;
 pub mod fio_json;
 pub mod fio_log;

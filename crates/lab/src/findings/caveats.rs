@@ -1,0 +1,95 @@
+//! What to know before a number is quoted: what failed, what the page cache gave, drives in unlike states.
+
+use super::Finding;
+use super::about::{About, Unit, is_optimal, list};
+use crate::model::{Access, Cell, Check, Run, Verdict};
+
+/// Rates of the same drives under one load differ by more than this when their state does.
+const UNLIKE: f64 = 1.3;
+
+/// Of a result.
+pub fn of(run: &Run, about: &About<'_>) -> Vec<Finding> {
+    [failed(run), cached(run), unlike_states(about, run)].into_iter().flatten().collect()
+}
+
+fn failed(run: &Run) -> Option<Finding> {
+    let failed: Vec<&Cell> = run.cells.iter().filter(|c| c.verdict() == Verdict::Fail).collect();
+    let mut checks: Vec<(Check, usize)> = vec![];
+    for gate in failed.iter().flat_map(|c| &c.gates).filter(|g| g.verdict == Verdict::Fail) {
+        match checks.iter_mut().find(|(check, _)| *check == gate.check) {
+            Some((_, n)) => *n += 1,
+            None => checks.push((gate.check, 1)),
+        }
+    }
+    let words: Vec<String> = checks.iter().map(|(check, n)| format!("{check} {n}")).collect();
+    let text =
+        format!("{} of {} cells are FAIL and say nothing here ({}).", failed.len(), run.cells.len(), list(&words));
+    (!failed.is_empty()).then(|| Finding::new(text, failed.iter().map(|c| c.id.clone())))
+}
+
+fn cached(run: &Run) -> Option<Finding> {
+    let cached: Vec<&Cell> = run.cells.iter().filter(|c| c.load.cached == Some(true)).collect();
+    if cached.is_empty() {
+        return None;
+    }
+    let how_many = if cached.len() == run.cells.len() { "All".to_owned() } else { format!("{} of", cached.len()) };
+    let mut rows: Vec<String> = cached.iter().map(|c| c.id.clone()).collect();
+    let gigabytes = |what: &str| {
+        let fact = run.facts.iter().find(|f| f.metric == what && f.value.ends_with(" GB"))?;
+        Some((fact.value.trim_end_matches(" GB").parse::<f64>().ok()?, fact.id.clone()))
+    };
+    let fits = match (gigabytes("test range"), gigabytes("RAM")) {
+        (Some((range, a)), Some((memory, b))) if range < memory => {
+            rows.extend([a, b]);
+            format!(": the range of {range:.0} GB fits into {memory:.0} GB")
+        }
+        (_, _) => String::new(),
+    };
+    let text = format!(
+        "{how_many} {} numbers came through the page cache: they are the speed of the host's memory, not of the \
+         drives{fits}.",
+        run.cells.len()
+    );
+    Some(Finding::new(text, rows))
+}
+
+/// The same bare drives under the same random writes: rates for each drive that differ much are of unlike states.
+fn unlike_states(about: &About<'_>, run: &Run) -> Option<Finding> {
+    let kind =
+        |c: &Cell| c.subject.drives.split_once("x ").map_or(c.subject.drives.clone(), |(_, name)| name.to_owned());
+    let is_bare = |c: &&&Cell| {
+        c.subject.level.as_deref() == Some("JBOD")
+            && is_optimal(c)
+            && c.load.access == Some(Access::Random)
+            && c.load.read_percent == Some(0.0)
+            && !kind(c).is_empty()
+    };
+    let all: Vec<&Cell> = about.cells.iter().chain(&about.others).filter(is_bare).copied().collect();
+    let each = |c: &Cell| Some(Unit::of(c)?.value(c)? / f64::from(c.subject.drive_count?));
+    let mut worst: Option<(f64, &Cell, &Cell)> = None;
+    for (i, a) in all.iter().enumerate() {
+        for b in &all[i + 1..] {
+            if kind(a) != kind(b) || a.load.block_bytes != b.load.block_bytes || Unit::of(a) != Unit::of(b) {
+                continue;
+            }
+            let (Some(x), Some(y)) = (each(a), each(b)) else { continue };
+            let (ratio, less, more) = if x < y { (y / x, *a, *b) } else { (x / y, *b, *a) };
+            if ratio > UNLIKE && worst.is_none_or(|(r, _, _)| ratio > r) {
+                worst = Some((ratio, less, more));
+            }
+        }
+    }
+    let (_, less, more) = worst?;
+    let unit = Unit::of(less)?;
+    let proof = run.cells.iter().any(|c| {
+        (c.id == less.id || c.id == more.id)
+            && c.gates.iter().any(|g| g.check == Check::Steady && g.verdict == Verdict::Pass)
+    });
+    let proof = if proof { "" } else { ", and no steady state is shown" };
+    let text = format!(
+        "The same drives write {} each ({}): these are not one state of the drives{proof}.",
+        unit.both(each(less)?, "to", each(more)?),
+        less.load.name()
+    );
+    Some(Finding::new(text, [less.id.clone(), more.id.clone()]))
+}
