@@ -37,6 +37,7 @@ mod room;
 mod rooms;
 mod row;
 mod space;
+mod state;
 mod streams;
 mod sync;
 pub mod volume;

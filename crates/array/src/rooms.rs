@@ -7,7 +7,7 @@ use std::rc::Rc;
 use rt::Rt;
 
 use crate::ctx::{Context, Phase, Shape};
-use crate::generation::{Generations, Says};
+use crate::generation::Generations;
 use crate::health::Health;
 use crate::in_effect::InEffect;
 use crate::jobs::checkpoint::Checkpoints;
@@ -16,7 +16,7 @@ use crate::jobs::scrub::Scrubs;
 use crate::jobs::{Jobs, On};
 use crate::label::Labels;
 use crate::log::Log;
-use crate::map::{Below, Map};
+use crate::map::Map;
 use crate::member::Members;
 use crate::memtable::memory::Memory;
 use crate::owner::Marks;
@@ -24,20 +24,10 @@ use crate::room::Room;
 use crate::row::RowReader;
 use crate::space::pins::Pins;
 use crate::space::segments::Segments;
+use crate::state::State;
 use crate::streams::Streams;
 use crate::volume::Hosts;
 use crate::volumes::Volumes;
-
-/// What is known, each by its owner; none of them writes to a drive.
-struct State {
-    members: Rc<Members>,
-    segments: Rc<Segments>,
-    pins: Pins,
-    memory: Rc<Memory>,
-    volumes: Rc<Volumes>,
-    system: Rc<InEffect>,
-    streams: Rc<Streams>,
-}
 
 /// The rooms of an open array.
 pub struct Rooms {
@@ -60,41 +50,36 @@ impl Rooms {
     pub fn new(rt: &Rt, name: String, shape: Shape, phase: Phase) -> Rc<Rooms> {
         let ctx = Rc::new(Context::new(rt, name, shape, phase));
         let members = Members::new(&ctx);
-        let (segments, pins, memory) = (Rc::new(Segments::default()), Pins::default(), Rc::new(Memory::default()));
-        let volumes = Volumes::new(&members);
-        let system = Rc::new(InEffect::none(rt.random()));
-        let streams = Streams::new(&members);
-        let health = Health::new(&members, &segments, &streams);
+        let state = State {
+            segments: Rc::new(Segments::default()),
+            pins: Pins::default(),
+            memory: Rc::new(Memory::default()),
+            volumes: Volumes::new(&members),
+            system: Rc::new(InEffect::none(rt.random())),
+            streams: Streams::new(&members),
+            members,
+        };
+        let State { segments, pins, memory, volumes, system, streams, members } = &state;
+        let health = Health::new(members, segments, streams);
         let marks = Marks::new(&health);
         let labels = Labels::new(&health);
-        let rows = RowReader::new(&segments, &pins, &health);
-        let room = Room::new(&segments, &pins, &memory, &volumes, &streams, &health);
-        let log = Log::new(&segments, &memory, &system, &streams, &health, &room);
-        let below = Below {
-            segments: &segments,
-            pins: &pins,
-            memory: &memory,
-            volumes: &volumes,
-            streams: &streams,
+        let rows = RowReader::new(segments, pins, &health);
+        let room = Room::new(segments, pins, memory, volumes, streams, &health);
+        let log = Log::new(segments, memory, system, streams, &health, &room);
+        let map = Map::new(&state, &rows, &room);
+        let generations = Generations::new(&state, &health, &room);
+        let on = On {
+            state: &state,
+            health: &health,
+            marks: &marks,
+            labels: &labels,
             rows: &rows,
             room: &room,
+            map: &map,
+            generations: &generations,
         };
-        let map = Map::new(&members, &below);
-        let says = Says {
-            segments: &segments,
-            pins: &pins,
-            memory: &memory,
-            volumes: &volumes,
-            system: &system,
-            streams: &streams,
-            room: &room,
-        };
-        let generations = Generations::new(&health, &says);
-        let on =
-            On { health: &health, marks: &marks, labels: &labels, below, says, map: &map, generations: &generations };
         let jobs = Jobs::new(&on);
-        let hosts = Hosts::new(&health, &on.says, &rows, &map, jobs.checkpoints());
-        let state = State { members, segments, pins, memory, volumes, system, streams };
+        let hosts = Hosts::new(&on, jobs.checkpoints());
         Rc::new(Rooms { ctx, state, health, marks, labels, rows, room, log, map, generations, jobs, hosts })
     }
 

@@ -34,6 +34,7 @@ use crate::row::{READ_PAUSE, READ_TRIES};
 use crate::space::pins::Pins;
 use crate::space::segment::Seg;
 use crate::space::segments::Segments;
+use crate::state::State;
 use crate::streams::Streams;
 use crate::volumes::Volumes;
 pub use riders::Riders;
@@ -56,38 +57,20 @@ pub struct Generations {
     riders: Riders,
 }
 
-/// The rooms that generations are made of.
-pub struct Says<'a> {
-    /// Segments.
-    pub segments: &'a Rc<Segments>,
-    /// Who looks at places.
-    pub pins: &'a Pins,
-    /// Memtables.
-    pub memory: &'a Rc<Memory>,
-    /// Volumes.
-    pub volumes: &'a Rc<Volumes>,
-    /// The one in effect.
-    pub system: &'a Rc<InEffect>,
-    /// What is in flight.
-    pub streams: &'a Rc<Streams>,
-    /// Room.
-    pub room: &'a Rc<Room>,
-}
-
 impl Generations {
     /// None was written yet.
-    pub fn new(health: &Rc<Health>, says: &Says<'_>) -> Rc<Generations> {
+    pub fn new(state: &State, health: &Rc<Health>, room: &Rc<Room>) -> Rc<Generations> {
         Rc::new(Generations {
             ctx: health.ctx().clone(),
             members: health.members().clone(),
-            segments: says.segments.clone(),
-            pins: says.pins.clone(),
-            memory: says.memory.clone(),
-            volumes: says.volumes.clone(),
-            system: says.system.clone(),
-            streams: says.streams.clone(),
+            segments: state.segments.clone(),
+            pins: state.pins.clone(),
+            memory: state.memory.clone(),
+            volumes: state.volumes.clone(),
+            system: state.system.clone(),
+            streams: state.streams.clone(),
             health: health.clone(),
-            room: says.room.clone(),
+            room: room.clone(),
             riders: Riders::default(),
         })
     }

@@ -11,8 +11,9 @@ use crate::canary::{Canary, planted};
 use crate::ctx::Context;
 use crate::ctx::Wish;
 use crate::fault::Fault;
-use crate::generation::{Generations, Says};
+use crate::generation::Generations;
 use crate::in_effect::InEffect;
+use crate::jobs::On;
 use crate::map::Map;
 use crate::member::Members;
 use crate::memtable::memory::Memory;
@@ -43,22 +44,17 @@ pub struct Checkpoints {
 
 impl Checkpoints {
     /// None was tried yet.
-    pub fn new(
-        says: &Says<'_>,
-        members: &Rc<Members>,
-        map: &Rc<Map>,
-        generations: &Rc<Generations>,
-    ) -> Rc<Checkpoints> {
+    pub fn new(on: &On<'_>) -> Rc<Checkpoints> {
         Rc::new(Checkpoints {
-            ctx: members.ctx().clone(),
-            members: members.clone(),
-            segments: says.segments.clone(),
-            memory: says.memory.clone(),
-            system: says.system.clone(),
-            streams: says.streams.clone(),
-            room: says.room.clone(),
-            map: map.clone(),
-            generations: generations.clone(),
+            ctx: on.health.ctx().clone(),
+            members: on.state.members.clone(),
+            segments: on.state.segments.clone(),
+            memory: on.state.memory.clone(),
+            system: on.state.system.clone(),
+            streams: on.state.streams.clone(),
+            room: on.room.clone(),
+            map: on.map.clone(),
+            generations: on.generations.clone(),
             gate: Gate::default(),
             tried: Cell::default(),
         })

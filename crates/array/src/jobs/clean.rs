@@ -24,14 +24,15 @@ use crate::canary::{Canary, planted};
 use crate::ctx::Context;
 use crate::ctx::Wish;
 use crate::fault::Fault;
+use crate::jobs::On;
 use crate::jobs::checkpoint::Checkpoints;
 use crate::jobs::move_reads::Live;
-use crate::jobs::move_reads::Moves;
+use crate::jobs::move_reads::Relocation;
 use crate::jobs::survey::{Found, Survey, Surveyor};
 use crate::jobs::victims::Victim;
 use crate::jobs::victims::Victims;
 use crate::log::window_rows;
-use crate::map::{Below, Map};
+use crate::map::Map;
 use crate::member::Members;
 use crate::member::seat::MOVES_AT_ONCE;
 use crate::memtable::memory::Memory;
@@ -66,32 +67,30 @@ pub struct Cleaner {
     map: Rc<Map>,
     checkpoints: Rc<Checkpoints>,
     victims: Rc<Victims>,
-    moves: Rc<Moves>,
+    relocation: Rc<Relocation>,
     surveyor: Rc<Surveyor>,
 }
 
 impl Cleaner {
     /// One that empties nothing yet.
     pub fn new(
-        members: &Rc<Members>,
-        below: &Below<'_>,
-        map: &Rc<Map>,
+        on: &On<'_>,
         checkpoints: &Rc<Checkpoints>,
         victims: &Rc<Victims>,
-        moves: &Rc<Moves>,
+        relocation: &Rc<Relocation>,
         surveyor: &Rc<Surveyor>,
     ) -> Rc<Cleaner> {
         Rc::new(Cleaner {
-            ctx: members.ctx().clone(),
-            members: members.clone(),
-            segments: below.segments.clone(),
-            memory: below.memory.clone(),
-            streams: below.streams.clone(),
-            room: below.room.clone(),
-            map: map.clone(),
+            ctx: on.health.ctx().clone(),
+            members: on.state.members.clone(),
+            segments: on.state.segments.clone(),
+            memory: on.state.memory.clone(),
+            streams: on.state.streams.clone(),
+            room: on.room.clone(),
+            map: on.map.clone(),
             checkpoints: checkpoints.clone(),
             victims: victims.clone(),
-            moves: moves.clone(),
+            relocation: relocation.clone(),
             surveyor: surveyor.clone(),
         })
     }
@@ -178,7 +177,7 @@ impl Cleaner {
 
     /// Makes a block that cannot be read a bad one, durably, if the map still names its place.
     pub async fn mark_if_lost(&self, (volume, lba, place): Found) -> Result<(), Fault> {
-        let Some(live) = self.moves.read_live(volume, lba, place).await? else { return Ok(()) };
+        let Some(live) = self.relocation.read_live(volume, lba, place).await? else { return Ok(()) };
         self.members.writable()?;
         if live.data.is_some() {
             return Ok(());
@@ -321,7 +320,7 @@ impl Cleaner {
         // Who waits for the pace gains by every one that is read.
         let at_once = MOVES_AT_ONCE + self.room.pace().waiting();
         self.members.all().iter().for_each(|seat| seat.moves.set_places(at_once));
-        let mut read = self.moves.read_lives(blocks).await?;
+        let mut read = self.relocation.read_lives(blocks).await?;
         let mut requests = Vec::with_capacity(read.len());
         let rows = window_rows(self.ctx.shape.zone_blocks) as usize;
         let mut submitted = Ok(());

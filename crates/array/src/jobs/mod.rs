@@ -14,15 +14,17 @@ pub mod victims;
 use std::rc::Rc;
 
 use crate::ctx::Context;
-use crate::generation::{Generations, Says};
+use crate::generation::Generations;
 use crate::health::Health;
 use crate::label::Labels;
-use crate::map::{Below, Map};
+use crate::map::Map;
 use crate::owner::Marks;
 use crate::room::Room;
+use crate::row::RowReader;
+use crate::state::State;
 use checkpoint::Checkpoints;
 use clean::Cleaner;
-use move_reads::Moves;
+use move_reads::Relocation;
 use rebuild::{Rebuild, Uses};
 use rebuild_pace::Pacing;
 use restore::Restore;
@@ -44,18 +46,20 @@ pub struct Jobs {
     scrubs: Rc<Scrubs>,
 }
 
-/// The rooms that jobs work on.
+/// The rooms that jobs, and requests of hosts, work on.
 pub struct On<'a> {
+    /// What is known.
+    pub state: &'a State,
     /// Members' health.
     pub health: &'a Rc<Health>,
     /// Marks.
     pub marks: &'a Rc<Marks>,
     /// Labels.
     pub labels: &'a Rc<Labels>,
-    /// What the map is made on.
-    pub below: Below<'a>,
-    /// What generations say.
-    pub says: Says<'a>,
+    /// Where rows are read.
+    pub rows: &'a Rc<RowReader>,
+    /// Room.
+    pub room: &'a Rc<Room>,
     /// The map.
     pub map: &'a Rc<Map>,
     /// Generations.
@@ -65,31 +69,31 @@ pub struct On<'a> {
 impl Jobs {
     /// Nothing is under way.
     pub fn new(on: &On<'_>) -> Jobs {
-        let (health, below, generations) = (on.health, &on.below, on.generations);
-        let (ctx, members, segments) = (health.ctx(), health.members(), below.segments);
-        let checkpoints = Checkpoints::new(&on.says, members, on.map, generations);
-        let victims = Victims::new(ctx, segments, below.room);
-        let moves = Moves::new(ctx, below.pins, below.volumes, below.rows, on.map);
-        let surveyor = Surveyor::new(members, below, on.map, &moves);
-        let cleaner = Cleaner::new(members, below, on.map, &checkpoints, &victims, &moves, &surveyor);
-        let pacing = Pacing::new(members, below.volumes);
-        let restore = Restore::new(health, below, generations, &pacing);
+        let State { members, segments, pins, volumes, .. } = on.state;
+        let ctx = members.ctx();
+        let checkpoints = Checkpoints::new(on);
+        let victims = Victims::new(ctx, segments, on.room);
+        let relocation = Relocation::new(ctx, pins, volumes, on.rows, on.map);
+        let surveyor = Surveyor::new(on, &relocation);
+        let cleaner = Cleaner::new(on, &checkpoints, &victims, &relocation, &surveyor);
+        let pacing = Pacing::new(members, volumes);
+        let restore = Restore::new(on, &pacing);
         let uses = Uses {
-            generations,
+            generations: on.generations,
             checkpoints: &checkpoints,
             victims: &victims,
             cleaner: &cleaner,
             restore: &restore,
             pacing: &pacing,
         };
-        let rebuild = Rebuild::new(health, segments, below.room, &uses);
+        let rebuild = Rebuild::new(on.health, segments, on.room, &uses);
         let scrubs = Scrubs::new(on, &uses, &rebuild, &surveyor);
         Jobs {
             ctx: ctx.clone(),
-            health: health.clone(),
-            room: below.room.clone(),
+            health: on.health.clone(),
+            room: on.room.clone(),
             marks: on.marks.clone(),
-            generations: generations.clone(),
+            generations: on.generations.clone(),
             checkpoints,
             victims,
             cleaner,

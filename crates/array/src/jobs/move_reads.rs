@@ -36,7 +36,7 @@ pub struct Live {
 }
 
 /// Reads what is moved.
-pub struct Moves {
+pub struct Relocation {
     ctx: Rc<Context>,
     pins: Pins,
     volumes: Rc<Volumes>,
@@ -44,7 +44,7 @@ pub struct Moves {
     map: Rc<Map>,
 }
 
-impl Moves {
+impl Relocation {
     /// One that has read nothing.
     pub fn new(
         ctx: &Rc<Context>,
@@ -52,8 +52,8 @@ impl Moves {
         volumes: &Rc<Volumes>,
         rows: &Rc<RowReader>,
         map: &Rc<Map>,
-    ) -> Rc<Moves> {
-        Rc::new(Moves {
+    ) -> Rc<Relocation> {
+        Rc::new(Relocation {
             ctx: ctx.clone(),
             pins: pins.clone(),
             volumes: volumes.clone(),
@@ -162,7 +162,7 @@ impl Moves {
     }
 }
 
-impl Moves {
+impl Relocation {
     /// Whether the map names a block's place. Once it does not, it never will again.
     pub async fn is_named(&self, (volume, lba, place): Found) -> Result<bool, Fault> {
         let Some(vol) = self.volumes.get(volume) else { return Ok(false) };

@@ -19,8 +19,8 @@ use crate::ctx::Context;
 use crate::fault::Fault;
 use crate::generation::Generations;
 use crate::health::Health;
+use crate::jobs::On;
 use crate::jobs::rebuild_pace::Pacing;
-use crate::map::Below;
 use crate::member::Members;
 use crate::member::seat::Seat;
 use crate::room::Room;
@@ -75,22 +75,17 @@ pub struct Restore {
 
 impl Restore {
     /// Nothing is restored yet.
-    pub fn new(
-        health: &Rc<Health>,
-        below: &Below<'_>,
-        generations: &Rc<Generations>,
-        pacing: &Rc<Pacing>,
-    ) -> Rc<Restore> {
+    pub fn new(on: &On<'_>, pacing: &Rc<Pacing>) -> Rc<Restore> {
         Rc::new(Restore {
-            ctx: health.ctx().clone(),
-            members: health.members().clone(),
-            segments: below.segments.clone(),
-            pins: below.pins.clone(),
-            streams: below.streams.clone(),
-            health: health.clone(),
-            rows: below.rows.clone(),
-            room: below.room.clone(),
-            generations: generations.clone(),
+            ctx: on.health.ctx().clone(),
+            members: on.state.members.clone(),
+            segments: on.state.segments.clone(),
+            pins: on.state.pins.clone(),
+            streams: on.state.streams.clone(),
+            health: on.health.clone(),
+            rows: on.rows.clone(),
+            room: on.room.clone(),
+            generations: on.generations.clone(),
             pacing: pacing.clone(),
             bytes: Cell::default(),
             rows_lost: Cell::default(),

@@ -84,12 +84,12 @@ struct Parts {
 impl Scrubs {
     /// None runs.
     pub fn new(on: &On<'_>, uses: &Uses<'_>, rebuild: &Rc<Rebuild>, surveyor: &Rc<Surveyor>) -> Rc<Scrubs> {
-        let (ctx, members, segments) = (on.health.ctx(), on.health.members(), on.below.segments);
-        let course = Course::new(ctx, segments, on.below.volumes, rebuild);
+        let (ctx, members, segments) = (on.health.ctx(), on.health.members(), &on.state.segments);
+        let course = Course::new(ctx, segments, &on.state.volumes, rebuild);
         let system = SystemScrub {
             ctx: ctx.clone(),
             members: members.clone(),
-            system: on.says.system.clone(),
+            system: on.state.system.clone(),
             health: on.health.clone(),
             labels: on.labels.clone(),
             generations: on.generations.clone(),
@@ -99,8 +99,8 @@ impl Scrubs {
             ctx: ctx.clone(),
             members: members.clone(),
             segments: segments.clone(),
-            pins: on.below.pins.clone(),
-            rows: on.below.rows.clone(),
+            pins: on.state.pins.clone(),
+            rows: on.rows.clone(),
             surveyor: surveyor.clone(),
             cleaner: uses.cleaner.clone(),
             course: course.clone(),
@@ -109,7 +109,7 @@ impl Scrubs {
             ctx: ctx.clone(),
             members: members.clone(),
             segments: segments.clone(),
-            room: on.below.room.clone(),
+            room: on.room.clone(),
             generations: on.generations.clone(),
             checkpoints: uses.checkpoints.clone(),
             cleaner: uses.cleaner.clone(),

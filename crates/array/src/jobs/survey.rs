@@ -6,11 +6,12 @@ use std::time::Duration;
 use base::{Lba, Pba, SegmentId, VolumeId};
 use ondisk::{Entry, MapRef, Place, VolumeState};
 
-use super::move_reads::Moves;
+use super::move_reads::Relocation;
 use crate::canary::{Canary, planted};
 use crate::ctx::Context;
 use crate::fault::Fault;
-use crate::map::{Below, Map, NodeKey};
+use crate::jobs::On;
+use crate::map::{Map, NodeKey};
 use crate::member::Members;
 use crate::memtable::memory::Memory;
 use crate::memtable::table::Touch;
@@ -51,22 +52,22 @@ pub struct Surveyor {
     volumes: Rc<Volumes>,
     rows: Rc<RowReader>,
     map: Rc<Map>,
-    moves: Rc<Moves>,
+    relocation: Rc<Relocation>,
 }
 
 impl Surveyor {
     /// One that looks at these.
-    pub fn new(members: &Rc<Members>, below: &Below<'_>, map: &Rc<Map>, moves: &Rc<Moves>) -> Rc<Surveyor> {
+    pub fn new(on: &On<'_>, relocation: &Rc<Relocation>) -> Rc<Surveyor> {
         Rc::new(Surveyor {
-            ctx: members.ctx().clone(),
-            members: members.clone(),
-            segments: below.segments.clone(),
-            pins: below.pins.clone(),
-            memory: below.memory.clone(),
-            volumes: below.volumes.clone(),
-            rows: below.rows.clone(),
-            map: map.clone(),
-            moves: moves.clone(),
+            ctx: on.health.ctx().clone(),
+            members: on.state.members.clone(),
+            segments: on.state.segments.clone(),
+            pins: on.state.pins.clone(),
+            memory: on.state.memory.clone(),
+            volumes: on.state.volumes.clone(),
+            rows: on.rows.clone(),
+            map: on.map.clone(),
+            relocation: relocation.clone(),
         })
     }
 
@@ -110,7 +111,7 @@ impl Surveyor {
             blocks.sort_by_key(|(volume, lba, _)| (*volume, *lba));
             for block in blocks {
                 pieces.did(1).await;
-                match self.moves.is_named(block).await {
+                match self.relocation.is_named(block).await {
                     Ok(true) => live.push(block),
                     Ok(false) => {}
                     // Their leaf is lost: the next checkpoint makes them bad.
@@ -162,7 +163,7 @@ impl Surveyor {
             let mut named = Vec::new();
             for block in left {
                 pieces.did(1).await;
-                if self.moves.is_named(block).await? {
+                if self.relocation.is_named(block).await? {
                     named.push(block);
                 }
             }

@@ -25,6 +25,7 @@ use crate::space::pins::Pin;
 use crate::space::pins::Pins;
 use crate::space::segment::Seg;
 use crate::space::segments::Segments;
+use crate::state::State;
 use crate::streams::Streams;
 use crate::volumes::Volumes;
 pub use crate::volumes::tree::{LEAF_BLOCKS, NodeKey, height_for};
@@ -80,37 +81,19 @@ pub struct Map {
     nodes: NodeCache,
 }
 
-/// The rooms that the map is made on.
-pub struct Below<'a> {
-    /// Segments.
-    pub segments: &'a Rc<Segments>,
-    /// Who looks at places.
-    pub pins: &'a Pins,
-    /// Memtables.
-    pub memory: &'a Rc<Memory>,
-    /// Volumes.
-    pub volumes: &'a Rc<Volumes>,
-    /// Where nodes are written to.
-    pub streams: &'a Rc<Streams>,
-    /// Where they are read.
-    pub rows: &'a Rc<RowReader>,
-    /// Room.
-    pub room: &'a Rc<Room>,
-}
-
 impl Map {
     /// A map with no node in memory.
-    pub fn new(members: &Rc<Members>, below: &Below<'_>) -> Rc<Map> {
+    pub fn new(state: &State, rows: &Rc<RowReader>, room: &Rc<Room>) -> Rc<Map> {
         Rc::new(Map {
-            ctx: members.ctx().clone(),
-            members: members.clone(),
-            segments: below.segments.clone(),
-            pins: below.pins.clone(),
-            memory: below.memory.clone(),
-            volumes: below.volumes.clone(),
-            streams: below.streams.clone(),
-            rows: below.rows.clone(),
-            room: below.room.clone(),
+            ctx: state.members.ctx().clone(),
+            members: state.members.clone(),
+            segments: state.segments.clone(),
+            pins: state.pins.clone(),
+            memory: state.memory.clone(),
+            volumes: state.volumes.clone(),
+            streams: state.streams.clone(),
+            rows: rows.clone(),
+            room: room.clone(),
             nodes: NodeCache::default(),
         })
     }

@@ -3,8 +3,8 @@
 use std::rc::Rc;
 
 use crate::ctx::Context;
-use crate::generation::Says;
 use crate::health::Health;
+use crate::jobs::On;
 use crate::jobs::checkpoint::Checkpoints;
 use crate::map::Map;
 use crate::member::Members;
@@ -32,24 +32,18 @@ pub struct Hosts {
 
 impl Hosts {
     /// Of an array that is open.
-    pub fn new(
-        health: &Rc<Health>,
-        says: &Says<'_>,
-        rows: &Rc<RowReader>,
-        map: &Rc<Map>,
-        checkpoints: &Rc<Checkpoints>,
-    ) -> Rc<Hosts> {
+    pub fn new(on: &On<'_>, checkpoints: &Rc<Checkpoints>) -> Rc<Hosts> {
         Rc::new(Hosts {
-            ctx: health.ctx().clone(),
-            members: health.members().clone(),
-            volumes: says.volumes.clone(),
-            pins: says.pins.clone(),
-            memory: says.memory.clone(),
-            streams: says.streams.clone(),
-            health: health.clone(),
-            rows: rows.clone(),
-            room: says.room.clone(),
-            map: map.clone(),
+            ctx: on.health.ctx().clone(),
+            members: on.state.members.clone(),
+            volumes: on.state.volumes.clone(),
+            pins: on.state.pins.clone(),
+            memory: on.state.memory.clone(),
+            streams: on.state.streams.clone(),
+            health: on.health.clone(),
+            rows: on.rows.clone(),
+            room: on.room.clone(),
+            map: on.map.clone(),
             checkpoints: checkpoints.clone(),
         })
     }
