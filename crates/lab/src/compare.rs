@@ -1,12 +1,15 @@
 //! Results side by side: which cells may be compared, by how much they differ, and whether that is more than noise.
 //!
-//! Cells are matched by what makes a load (order, share of reads, block size, part of a larger test). Where both sides
-//! tell a condition and it differs, the pair is shown without a difference, and the condition is named; where one side
-//! does not tell it, the difference is shown with that said.
+//! Cells are matched by what makes a load (order, share of reads, block size, part of a larger test). A number stands with
+//! its verdict; one that failed is not compared. Where both sides tell a condition and it differs, the pair is shown
+//! without a difference, and the condition is named; where one does not tell threads or depth, the ratio is shown with
+//! "conditions unknown"; where it does not tell another one, the difference is shown with that said. Points of a curve are
+//! at shares of each side's own maximum, so they are not compared: the chart shows them.
 
 use serde::Serialize;
 
-use crate::model::{Cell, Part, Run};
+use crate::findings::noun;
+use crate::model::{Cell, Latency, Part, Run, State, Verdict};
 use crate::steady::variation;
 
 /// All of it; the first result is what others are held against.
@@ -16,7 +19,9 @@ pub struct Comparison {
     pub names: Vec<String>,
     /// One for each cell of the first result that any other result has something for.
     pub lines: Vec<Line>,
-    /// Cells of the first result that no other has anything for.
+    /// What each keeps of its optimal rate in other states, where at least two results tell.
+    pub kept: Vec<Kept>,
+    /// Cells of the first result that no other has anything for; points of curves are not counted.
     pub alone: usize,
 }
 
@@ -31,6 +36,14 @@ pub struct Line {
     pub base: f64,
     /// Its cell.
     pub base_id: String,
+    /// The verdict of that cell.
+    pub base_verdict: Verdict,
+    /// The value over its drives, when they are counted.
+    pub base_per_drive: Option<f64>,
+    /// Its latency.
+    pub base_latency: Latency,
+    /// Whether there was one request at a time: then the latency is the number.
+    pub lone: bool,
     /// For each other result.
     pub others: Vec<Option<Pairing>>,
 }
@@ -42,14 +55,35 @@ pub struct Pairing {
     pub id: String,
     /// Its value.
     pub value: f64,
-    /// Why no difference is told.
+    /// Its verdict.
+    pub verdict: Verdict,
+    /// The value over its drives, when they are counted.
+    pub per_drive: Option<f64>,
+    /// Its latency.
+    pub latency: Latency,
+    /// Why no difference is told: a side failed, or conditions differ.
     pub unlike: Vec<String>,
+    /// Which of threads and depth a side does not tell: then there is only a ratio.
+    pub unknown: Vec<String>,
     /// What only one side tells.
     pub untold: Vec<String>,
-    /// Value over the first result's, minus one; nothing where that one is zero.
+    /// Value over the first result's, minus one; nothing where that one is zero, or conditions are unlike or unknown.
     pub delta: Option<f64>,
+    /// Value over the first result's, where conditions are unknown.
+    pub ratio: Option<f64>,
+    /// The same for each drive, where both count them and their numbers differ.
+    pub ratio_per_drive: Option<f64>,
     /// Whether the difference is more than noise.
     pub real: Real,
+}
+
+/// What results keep of their optimal rates, from 0 to 1.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Kept {
+    /// The load and the state.
+    pub what: String,
+    /// For each result.
+    pub shares: Vec<Option<f64>>,
 }
 
 /// Whether a difference is more than noise.
@@ -76,22 +110,93 @@ impl Real {
     }
 }
 
+impl Pairing {
+    /// What came of it, in a few words; of `base_latency` when latencies are told by both.
+    pub fn judgement(&self, base_latency: &Latency) -> String {
+        let mut words = vec![];
+        if !self.unlike.is_empty() {
+            words.push(format!("not comparable: {}", self.unlike.join("; ")));
+        } else if !self.unknown.is_empty() {
+            let ratio = self.ratio.map_or("no ratio to zero".to_owned(), |r| format!("{r:.2} times"));
+            words.push(format!("{ratio}, conditions unknown: {}", self.unknown.join(", ")));
+        } else {
+            let remark = self.real.remark();
+            words.push(self.delta.map_or("no ratio to zero".to_owned(), |d| format!("{:+.1} %{remark}", d * 100.0)));
+        }
+        words.extend(self.ratio_per_drive.map(|r| format!("{r:.2} times for each drive")));
+        if self.unlike.is_empty() {
+            for (name, a, b) in [
+                ("mean", base_latency.mean_us, self.latency.mean_us),
+                ("p99", base_latency.p99_us, self.latency.p99_us),
+            ] {
+                if let (Some(a), Some(b)) = (a.filter(|a| *a > 0.0), b) {
+                    words.push(format!("{name} {:+.0} %", (b / a - 1.0) * 100.0));
+                }
+            }
+        }
+        if !self.untold.is_empty() {
+            words.push(format!("known of one side only: {}", self.untold.join(", ")));
+        }
+        words.join("; ")
+    }
+}
+
 /// Compares `runs`, of which there are at least two.
 pub fn compare(runs: &[Run]) -> Comparison {
     let names = runs.iter().map(|r| r.name.clone()).collect();
-    let mut comparison = Comparison { names, lines: vec![], alone: 0 };
+    let mut comparison = Comparison { names, lines: vec![], kept: kept(runs), alone: 0 };
     let Some((first, others)) = runs.split_first() else { return comparison };
-    for cell in &first.cells {
+    for cell in first.cells.iter().filter(|c| !matches!(c.part, Part::Curve { .. })) {
         let Some((is_iops, base)) = cell.headline() else { continue };
         let others: Vec<Option<Pairing>> = others.iter().map(|run| pairing(cell, is_iops, base, run)).collect();
         if others.iter().all(Option::is_none) {
             comparison.alone += 1;
             continue;
         }
-        let what = format!("{}{}", cell.load.name(), part_name(cell));
-        comparison.lines.push(Line { what, is_iops, base, base_id: cell.id.clone(), others });
+        comparison.lines.push(Line {
+            what: format!("{}{}", noun(cell), part_name(cell)),
+            is_iops,
+            base,
+            base_id: cell.id.clone(),
+            base_verdict: cell.verdict(),
+            base_per_drive: per_drive(cell, base),
+            base_latency: cell.figures.latency,
+            lone: cell.load.outstanding() == Some(1.0),
+            others,
+        });
     }
     comparison
+}
+
+fn per_drive(cell: &Cell, value: f64) -> Option<f64> {
+    cell.subject.drive_count.filter(|n| *n > 0).map(|n| value / f64::from(n))
+}
+
+/// What each result keeps in each state: the smallest share where several builds tell.
+fn kept(runs: &[Run]) -> Vec<Kept> {
+    let mut all: Vec<Kept> = vec![];
+    for (nth, run) in runs.iter().enumerate() {
+        let stands = |c: &&Cell| c.verdict() != Verdict::Fail && matches!(c.part, Part::States | Part::Alone);
+        for cell in run.cells.iter().filter(stands).filter(|c| c.subject.state != State::Optimal) {
+            let is_whole = |c: &&Cell| {
+                let same = (&c.subject.level, c.subject.drive_count) == (&cell.subject.level, cell.subject.drive_count);
+                c.subject.state == State::Optimal && c.load == cell.load && c.test == cell.test && same
+            };
+            let Some((is_iops, value)) = cell.headline() else { continue };
+            let optimal = run.cells.iter().filter(stands).find(is_whole).and_then(|c| self::value(c, is_iops));
+            let Some(share) = optimal.filter(|n| *n > 0.0).map(|n| value / n) else { continue };
+            let level = cell.subject.level.as_ref().map_or(String::new(), |l| format!(", {l}"));
+            let what = format!("{}{level}, {}", noun(cell), cell.subject.state);
+            let at = all.iter().position(|k| k.what == what).unwrap_or_else(|| {
+                all.push(Kept { what, shares: vec![None; runs.len()] });
+                all.len() - 1
+            });
+            let known = &mut all[at].shares[nth];
+            *known = Some(known.map_or(share, |k| k.min(share)));
+        }
+    }
+    all.retain(|k| k.shares.iter().flatten().count() > 1);
+    all
 }
 
 /// What a cell is part of, as a few words after the name of its load.
@@ -115,15 +220,33 @@ pub fn part_name(cell: &Cell) -> String {
 fn pairing(cell: &Cell, is_iops: bool, base: f64, run: &Run) -> Option<Pairing> {
     let same = run.cells.iter().filter(|c| same_load(cell, c));
     let candidates = same.filter_map(|c| Some((c, differences(cell, c), value(c, is_iops)?)));
-    let (other, (unlike, untold), value) =
-        candidates.min_by_key(|(_, (unlike, untold), _)| (unlike.len(), untold.len()))?;
-    let delta = (base > 0.0).then(|| value / base - 1.0);
+    let (other, Differences { mut unlike, unknown, untold }, value) =
+        candidates.min_by_key(|(_, d, _)| (d.unlike.len(), d.unknown.len(), d.untold.len()))?;
+    for (whose, failed) in [("the first", cell), ("this", other)] {
+        let checks: Vec<String> =
+            failed.gates.iter().filter(|g| g.verdict == Verdict::Fail).map(|g| g.check.to_string()).collect();
+        if !checks.is_empty() {
+            unlike.push(format!("{whose} is FAIL ({})", checks.join(", ")));
+        }
+    }
+    let ratio = (base > 0.0).then(|| value / base);
+    let delta = ratio.filter(|_| unlike.is_empty() && unknown.is_empty()).map(|r| r - 1.0);
+    let (each, base_each) = (per_drive(other, value), per_drive(cell, base));
+    let other_count = cell.subject.drive_count != other.subject.drive_count;
+    let stands = cell.verdict() != Verdict::Fail && other.verdict() != Verdict::Fail;
+    let ratio_per_drive = each.zip(base_each).filter(|(_, b)| other_count && stands && *b > 0.0).map(|(a, b)| a / b);
     Some(Pairing {
         id: other.id.clone(),
         value,
+        verdict: other.verdict(),
+        per_drive: each,
+        latency: other.figures.latency,
         real: delta.map_or(Real::Unknown, |delta| real(cell, other, delta)),
         delta,
+        ratio: ratio.filter(|_| unlike.is_empty() && !unknown.is_empty()),
+        ratio_per_drive,
         unlike,
+        unknown,
         untold,
     })
 }
@@ -144,14 +267,26 @@ fn same_load(a: &Cell, b: &Cell) -> bool {
     a.load.access == b.load.access
         && a.load.read_percent == b.load.read_percent
         && a.load.block_bytes == b.load.block_bytes
+        // What does not tell its shares or its block is only what it is called.
+        && ((a.load.read_percent.is_some() && a.load.block_bytes.is_some()) || a.test == b.test)
         && kind(a) == kind(b)
 }
 
 /// Conditions that both must tell.
 const PRESSURE: [&str; 2] = ["threads", "depth"];
 
-/// Conditions that differ, or must be told and are not; conditions that only one tells.
-fn differences(a: &Cell, b: &Cell) -> (Vec<String>, Vec<String>) {
+/// How conditions differ.
+#[derive(Debug, Default)]
+struct Differences {
+    /// Both tell, and they differ.
+    unlike: Vec<String>,
+    /// Threads or depth, which at least one does not tell.
+    unknown: Vec<String>,
+    /// Others, which only one tells.
+    untold: Vec<String>,
+}
+
+fn differences(a: &Cell, b: &Cell) -> Differences {
     fn text<T: ToString>(value: Option<T>) -> Option<String> {
         value.map(|v| v.to_string())
     }
@@ -167,18 +302,17 @@ fn differences(a: &Cell, b: &Cell) -> (Vec<String>, Vec<String>) {
         ("level", a.subject.level.clone(), b.subject.level.clone()),
         ("drives", text(a.subject.drive_count), text(b.subject.drive_count)),
     ];
-    let (mut unlike, mut untold) = (vec![], vec![]);
+    let mut found = Differences::default();
     for (name, a, b) in conditions {
         match (a, b) {
-            (Some(a), Some(b)) if a != b => unlike.push(format!("{name}: {a} and {b}")),
-            // Without its pressure a rate says nothing.
-            (Some(a), None) if PRESSURE.contains(&name) => unlike.push(format!("{name}: {a} and unknown")),
-            (None, Some(b)) if PRESSURE.contains(&name) => unlike.push(format!("{name}: unknown and {b}")),
-            (Some(_), None) | (None, Some(_)) => untold.push(name.to_owned()),
+            (Some(a), Some(b)) if a != b => found.unlike.push(format!("{name}: {a} and {b}")),
+            // Without its pressure a rate says little.
+            (a, b) if PRESSURE.contains(&name) && (a.is_none() || b.is_none()) => found.unknown.push(name.to_owned()),
+            (Some(_), None) | (None, Some(_)) => found.untold.push(name.to_owned()),
             (Some(_), Some(_)) | (None, None) => {}
         }
     }
-    (unlike, untold)
+    found
 }
 
 /// Data in words; what nobody tells is taken for random.
@@ -270,9 +404,61 @@ mod tests {
                 c.load.cached = Some(false);
             }),
         );
-        assert_eq!(other.unlike.len(), 4, "{:?}", other.unlike);
-        assert_eq!(other.untold, vec!["page cache"]);
+        assert_eq!(other.unlike.len(), 3, "{:?}", other.unlike);
+        assert_eq!((other.unknown, other.untold), (vec!["threads".to_owned()], vec!["page cache".to_owned()]));
+        assert_eq!((other.delta, other.ratio), (None, None));
         let none = compare(&[base(), run("b", 1.0, |c| c.load.block_bytes = Some(8192))]);
         assert_eq!((none.lines.len(), none.alone), (0, 1));
+    }
+
+    #[test]
+    fn what_failed_is_not_compared_and_unknown_conditions_leave_a_ratio() {
+        let fail = |c: &mut Cell| c.gates = vec![crate::model::Gate::fail(crate::model::Check::Written, "never")];
+        for (a, b) in
+            [(run("a", 1000.0, fail), run("b", 2000.0, |_| {})), (run("a", 1000.0, |_| {}), run("b", 2000.0, fail))]
+        {
+            let pair = only(a, b);
+            assert!(pair.delta.is_none() && pair.unlike[0].contains("FAIL (written)"), "{pair:?}");
+        }
+        let depthless = |c: &mut Cell| {
+            c.load.depth = None;
+            c.subject.drive_count = Some(16);
+        };
+        let pair = only(run("a", 1000.0, |c| c.load.depth = None), run("b", 3000.0, depthless));
+        assert_eq!((pair.unknown.len(), pair.delta, pair.ratio_per_drive), (1, None, Some(1.5)));
+        assert!(pair.unlike[0].starts_with("drives"), "{pair:?}");
+        let same = |c: &mut Cell| c.load.depth = None;
+        let pair = only(run("a", 1000.0, same), run("b", 3000.0, same));
+        assert_eq!((pair.ratio, pair.delta), (Some(3.0), None));
+        assert!(pair.judgement(&Latency::default()).contains("3.00 times, conditions unknown: depth"));
+    }
+
+    #[test]
+    fn latencies_are_compared_and_points_of_curves_are_not() {
+        let slow = |us: f64| move |c: &mut Cell| c.figures.latency.p99_us = Some(us);
+        let compared = compare(&[run("a", 1000.0, slow(100.0)), run("b", 1000.0, slow(150.0))]);
+        let line = &compared.lines[0];
+        let words = line.others[0].as_ref().unwrap().judgement(&line.base_latency);
+        assert!(words.contains("p99 +50 %"), "{words}");
+        let point = |c: &mut Cell| c.part = Part::Curve { percent: 10 };
+        let compared = compare(&[run("a", 1000.0, point), run("b", 1000.0, point)]);
+        assert_eq!((compared.lines.len(), compared.alone), (0, 0));
+    }
+
+    #[test]
+    fn a_review_is_held_against_another_by_ratio_and_by_drive() {
+        let runs = [crate::published::run("perc11").unwrap(), crate::published::run("perc12").unwrap()];
+        let compared = compare(&runs);
+        let told = compared.lines.iter().flat_map(|l| l.others.iter().flatten());
+        let ratios = told.filter(|p| p.ratio.is_some() || p.ratio_per_drive.is_some()).count();
+        assert!(ratios >= 5, "{compared:#?}");
+    }
+
+    #[test]
+    fn what_states_keep_is_set_side_by_side() {
+        let runs = [crate::published::run("perc12").unwrap(), crate::published::run("perc12").unwrap()];
+        let kept = compare(&runs).kept;
+        let oltp = kept.iter().find(|k| k.what.contains("OLTP, RAID5, rebuilding")).unwrap();
+        assert!(oltp.shares.iter().all(|s| (s.unwrap() - 0.092).abs() < 0.001), "{oltp:?}");
     }
 }

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use api::Problem;
-use lab::compare::{Pairing, compare};
+use lab::compare::compare;
 use lab::units;
 
 use super::problem;
@@ -46,12 +46,19 @@ pub fn run(json: bool, args: &Args) -> Outcome {
     }
     for line in &comparison.lines {
         let value = |v: f64| if line.is_iops { format!("{} IOPS", units::si(v)) } else { units::rate(v) };
-        text::print(&format!("{:<44} {:>14}  {}", line.what, value(line.base), comparison.names[0]));
+        let first = format!("{}, {}", line.base_verdict, comparison.names[0]);
+        text::print(&format!("{:<44} {:>14}  {first}", line.what, value(line.base)));
         for (other, name) in line.others.iter().zip(&comparison.names[1..]) {
             if let Some(other) = other {
-                text::print(&format!("{:<44} {:>14}  {name}: {}", "", value(other.value), judgement(other)));
+                let judgement = other.judgement(&line.base_latency);
+                text::print(&format!("{:<44} {:>14}  {}, {name}: {judgement}", "", value(other.value), other.verdict));
             }
         }
+    }
+    for kept in &comparison.kept {
+        let shares = kept.shares.iter().zip(&comparison.names);
+        let shares = shares.filter_map(|(share, name)| share.map(|s| format!("{:.0} % {name}", s * 100.0)));
+        text::print(&format!("{:<44} kept: {}", kept.what, shares.collect::<Vec<_>>().join(", ")));
     }
     if comparison.lines.is_empty() {
         text::print("nothing can be compared: no two cells have the same load");
@@ -60,18 +67,4 @@ pub fn run(json: bool, args: &Args) -> Outcome {
         text::print(&format!("{} cells of {} have no counterpart", comparison.alone, comparison.names[0]));
     }
     Ok(Finding::Good)
-}
-
-fn judgement(pairing: &Pairing) -> String {
-    if !pairing.unlike.is_empty() {
-        return format!("not comparable ({})", pairing.unlike.join("; "));
-    }
-    let real = pairing.real.remark();
-    let untold = if pairing.untold.is_empty() {
-        String::new()
-    } else {
-        format!(" (known of one side only: {})", pairing.untold.join(", "))
-    };
-    let share = pairing.delta.map_or("no ratio to zero".to_owned(), |delta| format!("{:+.1} %{real}", delta * 100.0));
-    format!("{share}{untold}")
 }
