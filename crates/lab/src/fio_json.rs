@@ -32,6 +32,8 @@ pub struct Job {
     pub figures: Figures,
     /// Latencies of both directions.
     pub bins: Bins,
+    /// Latencies of reads, and of writes.
+    pub sides: (Bins, Bins),
     /// Requests that failed, and the first error.
     pub errors: u64,
     /// Requests that were shorter than asked for, or given up.
@@ -116,6 +118,7 @@ fn one(job: &Value, global: &[(String, String)]) -> Job {
         load,
         figures,
         bins,
+        sides: (read.bins, write.bins),
         errors: (number(job, "total_err") as u64).saturating_add(u64::from(number(job, "error") != 0.0)),
         short: [&job["read"], &job["write"]]
             .iter()
@@ -133,12 +136,22 @@ pub fn together(jobs: &[Job]) -> Option<Job> {
     all.bins = Bins::default();
     jobs.iter().for_each(|j| all.bins.merge(&j.bins));
     let sum = |of: fn(&Figures) -> Option<f64>| jobs.iter().filter_map(|j| of(&j.figures)).reduce(|a, b| a + b);
-    let side = |of: fn(&Figures) -> Option<Share>| {
+    let side = |of: fn(&Figures) -> Option<Share>, bins: fn(&Job) -> &Bins| {
+        let mut all = Bins::default();
+        jobs.iter().for_each(|j| all.merge(bins(j)));
+        let told = all.latency(None, None);
         let shares: Vec<Share> = jobs.iter().filter_map(|j| of(&j.figures)).collect();
         let iops: f64 = shares.iter().map(|s| s.iops).sum();
         let mean = shares.iter().map(|s| Some(s.mean_us? * s.iops)).sum::<Option<f64>>();
         let bytes_per_sec = shares.iter().map(|s| s.bytes_per_sec).sum();
-        (iops > 0.0).then(|| Share { iops, bytes_per_sec, mean_us: mean.map(|m| m / iops) })
+        (iops > 0.0).then(|| Share {
+            iops,
+            bytes_per_sec,
+            mean_us: mean.map(|m| m / iops),
+            p50_us: told.p50_us,
+            p99_us: told.p99_us,
+            p999_us: told.p999_us,
+        })
     };
     // Without bins (plain JSON) a job counts as its rate; they are as long as each other.
     let bins = jobs.iter().all(|j| j.bins.count() > 0);
@@ -157,8 +170,8 @@ pub fn together(jobs: &[Job]) -> Option<Job> {
         iops: sum(|f| f.iops),
         bytes_per_sec: sum(|f| f.bytes_per_sec),
         latency,
-        read: side(|f| f.read),
-        write: side(|f| f.write),
+        read: side(|f| f.read, |j| &j.sides.0),
+        write: side(|f| f.write, |j| &j.sides.1),
         seconds: seconds.and_then(|s| s.into_iter().reduce(f64::min)),
         written_bytes: jobs.iter().filter_map(|j| j.figures.written_bytes).reduce(u64::saturating_add),
         cpu_percent: None,
@@ -223,7 +236,15 @@ impl Direction {
     }
 
     fn share(&self) -> Share {
-        Share { iops: self.iops, bytes_per_sec: self.bytes_per_sec, mean_us: self.mean_us }
+        let of = if self.bins.count() > 0 { self.bins.latency(self.mean_us, self.max_us) } else { self.told };
+        Share {
+            iops: self.iops,
+            bytes_per_sec: self.bytes_per_sec,
+            mean_us: self.mean_us,
+            p50_us: of.p50_us,
+            p99_us: of.p99_us,
+            p999_us: of.p999_us,
+        }
     }
 }
 

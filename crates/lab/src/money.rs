@@ -5,6 +5,9 @@ use std::path::Path;
 use serde::{Deserialize, Serialize};
 
 use crate::error::Error;
+use crate::findings::{About, Unit, count_of, short};
+use crate::model::{Cell, Run, State, Verdict};
+use crate::units::latency;
 
 /// The price file. Prices are in its currency, on its date.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -20,8 +23,13 @@ pub struct Prices {
     pub raw_tb: f64,
     /// Drives.
     pub drives: u32,
-    /// 0, 1, 5, 6, 10; absent: none.
-    pub raid: Option<u32>,
+    /// Their RAID level, as 5 or as "RAID5"; absent: bare drives.
+    pub raid: Option<Level>,
+    /// The system that was measured, as its name begins; absent: the one that the result is about.
+    pub system: Option<String>,
+    /// Latency, 99 %, that a rate must keep to.
+    #[serde(default = "one_ms")]
+    pub p99_ms_max: f64,
     /// Hundredths kept free.
     #[serde(default)]
     pub reserve_percent: f64,
@@ -54,6 +62,37 @@ pub struct Prices {
     pub port: Vec<Port>,
 }
 
+/// A RAID level, as a number or a word.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(untagged)]
+pub enum Level {
+    /// 5.
+    Number(u32),
+    /// "RAID5".
+    Word(String),
+}
+
+impl Level {
+    /// Its number; nothing for bare drives.
+    ///
+    /// # Errors
+    /// What is no level.
+    pub fn number(&self) -> Result<Option<u32>, String> {
+        let number = match self {
+            Level::Number(n) => Some(*n),
+            Level::Word(word) => {
+                let word = word.trim().to_ascii_uppercase();
+                let digits = word.strip_prefix("RAID").unwrap_or(&word).trim_start_matches(['-', ' ']);
+                if word == "JBOD" || word == "NONE" { None } else { Some(digits.parse().unwrap_or(u32::MAX)) }
+            }
+        };
+        match number {
+            None | Some(0 | 1 | 5 | 6 | 10) => Ok(number),
+            Some(_) => Err(format!("raid = {self:?} is unknown; valid: 0, 1, 5, 6, 10, \"RAID5\", \"JBOD\"")),
+        }
+    }
+}
+
 /// What a port of one transport costs.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -82,6 +121,10 @@ fn one() -> f64 {
     1.0
 }
 
+fn one_ms() -> f64 {
+    1.0
+}
+
 fn five() -> f64 {
     5.0
 }
@@ -99,6 +142,17 @@ pub struct Line {
     pub how: String,
 }
 
+/// The table, of what its rates are, and what cannot be told.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Priced {
+    /// What can be told.
+    pub lines: Vec<Line>,
+    /// The system and its build.
+    pub of: String,
+    /// What cannot, and why.
+    pub absent: Vec<String>,
+}
+
 impl Prices {
     /// Reads a price file.
     ///
@@ -107,8 +161,13 @@ impl Prices {
     pub fn read(path: &Path) -> Result<Prices, Error> {
         let text = std::fs::read_to_string(path).map_err(|e| Error::file(path, e))?;
         let prices: Prices = toml::from_str(&text).map_err(|e| Error::format(path.display().to_string(), e))?;
-        let positive = [prices.system_price, prices.raw_tb, f64::from(prices.drives), prices.dedup, prices.compression];
-        if positive.iter().any(|v| !(v.is_finite() && *v > 0.0)) || !(0.0..100.0).contains(&prices.reserve_percent) {
+        let sizes = [prices.system_price, prices.raw_tb, f64::from(prices.drives)];
+        let positive = sizes.into_iter().chain([prices.dedup, prices.compression, prices.p99_ms_max]);
+        if let Some(Err(why)) = prices.raid.as_ref().map(Level::number) {
+            return Err(Error::format(path.display().to_string(), why));
+        }
+        if positive.into_iter().any(|v| !(v.is_finite() && v > 0.0)) || !(0.0..100.0).contains(&prices.reserve_percent)
+        {
             return Err(Error::format(
                 path.display().to_string(),
                 "prices, sizes and ratios must be above zero, the reserve below 100",
@@ -120,7 +179,7 @@ impl Prices {
     /// Share of raw bytes that RAID leaves.
     pub fn raid_efficiency(&self) -> f64 {
         let n = f64::from(self.drives);
-        match self.raid {
+        match self.level() {
             Some(1 | 10) => 0.5,
             Some(5) => (n - 1.0) / n,
             Some(6) => (n - 2.0) / n,
@@ -128,13 +187,74 @@ impl Prices {
         }
     }
 
+    /// The number of the level; nothing for bare drives.
+    fn level(&self) -> Option<u32> {
+        self.raid.as_ref().and_then(|level| level.number().ok().flatten())
+    }
+
     /// TB for data.
     pub fn usable_tb(&self) -> f64 {
         self.raw_tb * self.raid_efficiency() * (1.0 - self.reserve_percent / 100.0)
     }
 
-    /// Everything that can be told; `iops` and `bytes_per_sec` are the best of the result, with their conditions.
-    pub fn lines(&self, iops: Option<(f64, String)>, bytes_per_sec: Option<(f64, String)>) -> Vec<Line> {
+    /// Whether a cell is of what the prices are for; what a cell does not tell may be.
+    fn fits(&self, cell: &Cell, system: Option<&str>) -> bool {
+        let subject = &cell.subject;
+        let level = match (self.level(), subject.level.as_deref()) {
+            (_, None) | (None, Some("JBOD")) => true,
+            (Some(n), Some(text)) => text.eq_ignore_ascii_case(&format!("RAID{n}")),
+            (None, Some(_)) => false,
+        };
+        let is_named = match (&self.system, system) {
+            (Some(name), _) => subject.system.starts_with(name.as_str()),
+            (None, system) => system.is_none_or(|s| s == subject.system),
+        };
+        level
+            && is_named
+            && subject.drive_count.is_none_or(|n| n == self.drives)
+            && subject.state == State::Optimal
+            && cell.may_stand()
+            && cell.verdict() != Verdict::Fail
+            && cell.load.cached != Some(true)
+    }
+
+    /// The best rate that keeps to the bound; one whose latency nobody told counts when no other is there, and says so.
+    fn best(&self, cells: &[&Cell], unit: Unit) -> Option<(f64, String)> {
+        let of_unit = || cells.iter().filter(|c| Unit::of(c) == Some(unit));
+        let p99 = |c: &Cell| c.figures.latency.p99_us;
+        let kept = of_unit().filter(|c| p99(c).is_some_and(|us| us <= self.p99_ms_max * 1e3));
+        let most = |a: &&&Cell, b: &&&Cell| unit.value(a).unwrap_or(0.0).total_cmp(&unit.value(b).unwrap_or(0.0));
+        let cell = kept.max_by(most).or_else(|| of_unit().filter(|c| p99(c).is_none()).max_by(most))?;
+        let tail = match p99(cell) {
+            Some(us) => format!("p99 {}, at most {} ms", latency(us), self.p99_ms_max),
+            None => format!("p99 unknown, so not held to {} ms", self.p99_ms_max),
+        };
+        let value = unit.value(cell)?;
+        let how =
+            format!("{}, {}, threads x depth {}, {tail}", unit.text(value), cell.load.name(), cell.load.pressure());
+        Some((value, how))
+    }
+
+    /// Everything that can be told of a result: its rates are of the one system that the prices are for.
+    pub fn lines(&self, run: &Run) -> Priced {
+        let about = About::of(run);
+        let cells: Vec<&Cell> = run.cells.iter().filter(|c| self.fits(c, about.system)).collect();
+        let (iops, bytes_per_sec) = (self.best(&cells, Unit::Iops), self.best(&cells, Unit::Bytes));
+        let level = self.level().map_or("bare drives".to_owned(), |n| format!("RAID{n}"));
+        let system = self.system.as_deref().or(about.system).map_or("the target".to_owned(), short);
+        let of = format!("{system}, {}, {level}", count_of(self.drives, "drive"));
+        let mut absent = vec![];
+        for (what, rate) in [("requests", &iops), ("bandwidth", &bytes_per_sec)] {
+            if rate.is_none() {
+                let why = format!("{what}: no cell of {of} with a p99 of {} ms or less, or unknown", self.p99_ms_max);
+                absent.push(why);
+            }
+        }
+        Priced { lines: self.table(iops, bytes_per_sec), of, absent }
+    }
+
+    /// The lines, with rates and their conditions.
+    fn table(&self, iops: Option<(f64, String)>, bytes_per_sec: Option<(f64, String)>) -> Vec<Line> {
         let per = |unit: &str| format!("{}/{unit}", self.currency);
         let line = |what: &str, value: f64, unit: String, how: String| Line { what: what.to_owned(), value, unit, how };
         let effective = self.usable_tb() * self.dedup * self.compression;
@@ -232,12 +352,49 @@ mod tests {
     #[test]
     fn the_formulas_hold() {
         let prices: Prices = toml::from_str(FILE).unwrap();
-        let lines = prices.lines(Some((1e6, "4K random read".to_owned())), None);
+        let lines = prices.table(Some((1e6, "4K random read".to_owned())), None);
         let value = |unit: &str| lines.iter().find(|l| l.unit == unit).unwrap().value;
         assert_eq!(lines[0].value, 1000.0);
         assert!((lines[1].value - 80_000.0 / 70.0).abs() < 1e-9);
         assert!((lines[2].value - 80_000.0 / 140.0).abs() < 1e-9);
         assert_eq!((value("EUR/KIOPS"), value("EUR/port"), value("EUR/Gbit/s")), (80.0, 500.0, 20.0));
         assert_eq!((value("EUR"), prices.life_years()), (82_190.0, Some(5.0)));
+    }
+
+    #[test]
+    fn rates_are_of_the_system_that_is_priced_and_within_the_bound() {
+        let run = crate::published::run("perc12").unwrap();
+        let prices: Prices = toml::from_str(FILE).unwrap();
+        let price_of = |run: &Run, unit: &str| {
+            let priced = prices.lines(run);
+            let line = priced.lines.iter().find(|l| l.unit == unit).cloned();
+            (line, priced)
+        };
+        // Eight drives in RAID 5 behind one card: 6,974,826 reads a second, not the 13.2 million of sixteen.
+        let (line, priced) = price_of(&run, "EUR/KIOPS");
+        assert!((line.unwrap().value - 80_000.0 / 6974.826).abs() < 1e-6);
+        assert!(priced.of.contains("8 drives, RAID5"), "{}", priced.of);
+        let (line, _) = price_of(&run, "EUR/(GB/s)");
+        assert!((line.unwrap().value - 80_000.0 / 24.049).abs() < 1e-6, "no JBOD of sixteen");
+        // With latencies told, only what keeps to the bound counts.
+        let mut told = run.clone();
+        told.cells.iter_mut().for_each(|c| c.figures.latency.p99_us = Some(5000.0));
+        let (line, priced) = price_of(&told, "EUR/KIOPS");
+        assert!(line.is_none() && priced.absent.len() == 2, "{:?}", priced.absent);
+        let slow = told.cells.iter_mut().find(|c| c.id == "perc12-046").unwrap();
+        slow.figures.latency.p99_us = Some(900.0);
+        let (line, _) = price_of(&told, "EUR/KIOPS");
+        assert!((line.unwrap().value - 80_000.0 / 862.769).abs() < 1e-6);
+    }
+
+    #[test]
+    fn levels_are_numbers_or_words() {
+        let level = |text: &str| {
+            let file = FILE.replace("raid = 5", &format!("raid = {text}"));
+            toml::from_str::<Prices>(&file).unwrap().raid.unwrap().number()
+        };
+        assert_eq!((level("5"), level("\"RAID5\""), level("\"raid-6\"")), (Ok(Some(5)), Ok(Some(5)), Ok(Some(6))));
+        assert_eq!(level("\"JBOD\""), Ok(None));
+        assert!(level("7").is_err() && level("\"fast\"").is_err());
     }
 }

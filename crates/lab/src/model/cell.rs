@@ -95,6 +95,15 @@ pub struct Share {
     pub bytes_per_sec: f64,
     /// Mean latency.
     pub mean_us: Option<f64>,
+    /// Latency, 50 %.
+    #[serde(default)]
+    pub p50_us: Option<f64>,
+    /// Latency, 99 %.
+    #[serde(default)]
+    pub p99_us: Option<f64>,
+    /// Latency, 99.9 %.
+    #[serde(default)]
+    pub p999_us: Option<f64>,
 }
 
 /// What came out.

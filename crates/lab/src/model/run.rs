@@ -75,14 +75,23 @@ pub struct Rounds {
 }
 
 /// A moment of a rebuild.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Moment {
     /// Seconds from the beginning.
     pub at: f64,
     /// Requests a second.
     pub iops: Option<f64>,
+    /// Latency, 50 %.
+    #[serde(default)]
+    pub p50_us: Option<f64>,
+    /// Latency, 95 %.
+    #[serde(default)]
+    pub p95_us: Option<f64>,
     /// Latency, 99 %.
     pub p99_us: Option<f64>,
+    /// Latency, 99.9 %.
+    #[serde(default)]
+    pub p999_us: Option<f64>,
     /// Hundredths rebuilt.
     pub rebuilt_percent: Option<f64>,
 }

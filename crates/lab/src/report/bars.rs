@@ -1,26 +1,56 @@
 //! Bars by level and state: one chart for each load; what is kept of the optimal rate, and what the write penalty of
-//! the RAID level would leave.
+//! the RAID level would leave. All bars of one unit in a report have one scale.
 
 use super::Section;
 use super::html::{figure, legend};
+use super::scales::Scales;
 use super::svg::{Canvas, WIDTH};
+use crate::findings::{count_of, short};
 use crate::model::{Access, Cell, Part, Run, State};
 use crate::units::{rate, si};
 
 /// Longest bar; what is right of it is for the number.
 const LONGEST: f64 = 250.0;
+/// Letters of a label in one line.
+const LABEL: usize = 62;
+/// Bars of loads that have only one each, in one chart at most.
+const SINGLES: usize = 16;
 const STATES: [State; 4] = [State::Optimal, State::Degraded, State::Rebuilding, State::Rebuilt];
 
 /// A bar's cell, and the result that it is of.
 type Bar<'a> = (&'a str, &'a Cell);
 
+/// What a chart is of. The peak of a load curve and the largest rate of a plain load are not one thing, nor are loads on
+/// parts of a drive of different sizes.
+#[derive(Clone, Debug, PartialEq)]
+struct Key {
+    test: String,
+    is_iops: bool,
+    slice_percent: Option<f64>,
+    peak: bool,
+}
+
+impl Key {
+    fn of(cell: &Cell) -> Option<Key> {
+        let (is_iops, _) = cell.headline()?;
+        let peak = cell.part == Part::CurveMax;
+        Some(Key { test: cell.test.clone(), is_iops, slice_percent: cell.load.slice_percent, peak })
+    }
+
+    fn caption(&self) -> String {
+        let unit = if self.is_iops { "IOPS" } else { "bandwidth" };
+        let slice = self.slice_percent.map_or(String::new(), |p| format!(", on {p:.0} % of each drive"));
+        let peak = if self.peak { ", peak of the load curve" } else { "" };
+        format!("{}, {unit}{peak}{slice}", self.test)
+    }
+}
+
 /// The section, if any cell is a measurement of its own.
-pub fn section(runs: &[Run]) -> Option<Section> {
-    let mut groups: Vec<((String, bool), Vec<Bar<'_>>)> = vec![];
+pub fn section(runs: &[Run], scales: &Scales) -> Option<Section> {
+    let mut groups: Vec<(Key, Vec<Bar<'_>>)> = vec![];
     for run in runs {
         for cell in run.cells.iter().filter(|c| is_alone(c)) {
-            let Some((is_iops, _)) = cell.headline() else { continue };
-            let key = (cell.test.clone(), is_iops);
+            let Some(key) = Key::of(cell) else { continue };
             match groups.iter_mut().find(|(k, _)| *k == key) {
                 Some((_, bars)) => bars.push((&run.name, cell)),
                 None => groups.push((key, vec![(&run.name, cell)])),
@@ -30,18 +60,39 @@ pub fn section(runs: &[Run]) -> Option<Section> {
     if groups.is_empty() {
         return None;
     }
-    let states: Vec<String> = STATES.iter().map(ToString::to_string).collect();
-    let shown: Vec<String> = groups
+    let states: Vec<State> = groups.iter().flat_map(|(_, bars)| bars.iter().map(|(_, c)| c.subject.state)).collect();
+    let (single, several): (Vec<_>, Vec<_>) = groups.into_iter().partition(|(_, bars)| bars.len() == 1);
+    let mut shown: Vec<String> = several
         .iter()
-        .map(|((test, is_iops), bars)| {
-            let unit = if *is_iops { "IOPS" } else { "bandwidth" };
-            figure(&format!("{test}, {unit}"), &chart(test, bars, *is_iops))
-        })
+        .map(|(key, bars)| figure(&key.caption(), &chart(&key.caption(), bars, key.is_iops, false, scales)))
         .collect();
-    let note = "<p>A percentage is the share of the optimal rate of the same configuration. A thin mark on writes is \
-                the rate of the bare drives of as many controllers over the write penalty of the level (RAID 10: 2, \
-                RAID 5: 4, RAID 6: 6).</p>";
-    let body = format!("{note}{}<div class=\"charts\">{}</div>", legend(&states), shown.concat());
+    for is_iops in [true, false] {
+        let bars: Vec<Bar<'_>> = single
+            .iter()
+            .filter(|(key, _)| key.is_iops == is_iops)
+            .flat_map(|(_, bars)| bars.iter().copied())
+            .collect();
+        for bars in bars.chunks(SINGLES) {
+            let what = if several.is_empty() { "Loads" } else { "Other loads" };
+            let caption = format!("{what}, {}", if is_iops { "IOPS" } else { "bandwidth" });
+            shown.push(figure(&caption, &chart(&caption, bars, is_iops, true, scales)));
+        }
+    }
+    let mut note = "<p>All bars of one unit have one scale.".to_owned();
+    if states.iter().any(|s| *s != State::Optimal) {
+        note.push_str(" A percentage is the share of the optimal rate of the same configuration.");
+    }
+    if shown.iter().any(|svg| svg.contains("class=\"tick\"")) {
+        note.push_str(
+            " A thin mark on writes is the rate of the bare drives of as many controllers over the write penalty of the \
+             level (RAID 10: 2, RAID 5: 4, RAID 6: 6).",
+        );
+    }
+    note.push_str("</p>");
+    if states.iter().any(|s| *s != State::Optimal) {
+        note.push_str(&legend(&STATES.map(|s| s.to_string())));
+    }
+    let body = format!("{note}<div class=\"charts\">{}</div>", shown.concat());
     Some(Section::new("bars", "By load, level and state", body))
 }
 
@@ -54,24 +105,35 @@ fn value(cell: &Cell, is_iops: bool) -> f64 {
     figure.unwrap_or(0.0)
 }
 
-fn chart(test: &str, bars: &[Bar<'_>], is_iops: bool) -> String {
-    let most = bars.iter().map(|(_, c)| value(c, is_iops)).fold(0.0, f64::max).max(f64::MIN_POSITIVE);
+/// `by_load`: each bar is of another load, and says which.
+fn chart(title: &str, bars: &[Bar<'_>], is_iops: bool, by_load: bool, scales: &Scales) -> String {
+    let most = scales.most(is_iops);
     let words = Words::of(bars);
     let mut groups: Vec<(String, Vec<&Cell>)> = vec![];
     for (run, cell) in bars {
-        let label = words.label(run, cell);
+        let mut label = words.label(run, cell);
+        if by_load {
+            let slice = cell.load.slice_percent.map_or(String::new(), |p| format!(" on {p:.0} %"));
+            let peak = if cell.part == Part::CurveMax { ", peak of the curve" } else { "" };
+            label = format!("{}{slice}{peak}: {label}", cell.test);
+        }
         match groups.iter_mut().find(|(l, _)| *l == label) {
             Some((_, cells)) => cells.push(cell),
             None => groups.push((label, vec![cell])),
         }
     }
-    let height = groups.iter().map(|(_, cells)| 20.0 + 19.0 * cells.len() as f64).sum::<f64>() + 8.0;
-    let mut canvas = Canvas::new(height, test);
+    let lines: Vec<Vec<String>> = groups.iter().map(|(label, _)| wrapped(label)).collect();
+    let heights =
+        groups.iter().zip(&lines).map(|((_, cells), l)| 6.0 + 14.0 * l.len() as f64 + 19.0 * cells.len() as f64);
+    let mut canvas = Canvas::new(heights.sum::<f64>() + 8.0, title);
     let mut y = 4.0;
-    for (label, cells) in &mut groups {
+    for ((_, cells), lines) in groups.iter_mut().zip(lines) {
         cells.sort_by_key(|c| c.subject.state);
-        canvas.text((2.0, y + 12.0), "start", "label", label);
-        y += 17.0;
+        for line in lines {
+            canvas.text((2.0, y + 11.0), "start", "label", &line);
+            y += 14.0;
+        }
+        y += 3.0;
         let optimal = cells.iter().find(|c| c.subject.state == State::Optimal).map(|c| value(c, is_iops));
         for cell in cells.iter() {
             let value = value(cell, is_iops);
@@ -80,16 +142,12 @@ fn chart(test: &str, bars: &[Bar<'_>], is_iops: bool) -> String {
                 (State::Degraded | State::Rebuilding | State::Rebuilt, Some(optimal)) if optimal > 0.0 => {
                     format!(", {:.0} % kept", value / optimal * 100.0)
                 }
-                _ => String::new(),
+                (_, _) => String::new(),
             };
             let colour = STATES.iter().position(|s| *s == cell.subject.state).unwrap_or(0);
-            let length = value / most * LONGEST;
-            canvas.rect(
-                (2.0, y),
-                (length, 15.0),
-                &format!("bar k{colour}"),
-                &format!("{}: {}", cell.id, cell.subject.state),
-            );
+            let length = (value / most * LONGEST).max(1.0);
+            let tip = format!("{}: {}", cell.id, cell.subject.state);
+            canvas.rect((2.0, y), (length, 15.0), &format!("bar k{colour}"), &tip);
             let mut text_from = length;
             if let Some(expected) = expected(cell, bars, is_iops).filter(|_| cell.subject.state == State::Optimal) {
                 let at = 2.0 + (expected / most * LONGEST).min(LONGEST);
@@ -102,6 +160,23 @@ fn chart(test: &str, bars: &[Bar<'_>], is_iops: bool) -> String {
         y += 3.0;
     }
     canvas.finish()
+}
+
+/// A label in lines that the width of a chart holds, broken between words.
+fn wrapped(label: &str) -> Vec<String> {
+    let mut lines = vec![String::new()];
+    for word in label.split(' ') {
+        let last = lines.last_mut().map_or(0, |l| l.chars().count());
+        if last > 0 && last + 1 + word.chars().count() > LABEL {
+            lines.push(String::new());
+        }
+        if let Some(line) = lines.last_mut() {
+            line.push_str(if line.is_empty() { "" } else { " " });
+            // One word that is longer than a line is cut: it is whole in the table.
+            line.extend(word.chars().take(LABEL));
+        }
+    }
+    lines
 }
 
 /// What the write penalty leaves of the rate of the bare drives on as many controllers, under the same load.
@@ -123,10 +198,9 @@ fn expected(cell: &Cell, bars: &[Bar<'_>], is_iops: bool) -> Option<f64> {
     (random_write && is_iops).then(|| value(bare, is_iops) / penalty)
 }
 
-/// Which words tell the bars of a chart apart.
+/// Which words tell the bars of a chart apart, beside the system, its level and its drives, which are always there.
 struct Words {
     runs: bool,
-    system: bool,
     drives: bool,
     controllers: bool,
     pressure: bool,
@@ -139,7 +213,6 @@ impl Words {
         let varies = |f: &dyn Fn(&Bar<'_>) -> String| bars.iter().any(|b| f(b) != f(&bars[0]));
         Words {
             runs: varies(&|b| b.0.to_owned()),
-            system: varies(&|b| b.1.subject.system.clone()),
             drives: varies(&|b| b.1.subject.drives.clone()),
             controllers: varies(&|b| format!("{:?}", b.1.subject.controllers)),
             pressure: varies(&|b| b.1.load.pressure()),
@@ -152,32 +225,28 @@ impl Words {
         let subject = &cell.subject;
         let mut words: Vec<String> = vec![];
         words.extend(self.runs.then(|| run.to_owned()));
+        words.extend((!subject.system.is_empty()).then(|| short(&subject.system)));
         words.extend(subject.level.clone());
+        let drives = match subject.drive_count {
+            Some(n) => count_of(n, "drive"),
+            None if self.drives => short(&subject.drives),
+            None => String::new(),
+        };
+        words.extend((!drives.is_empty()).then_some(drives));
         let controllers = match subject.controller_count {
             Some(0) => "no controller".to_owned(),
-            Some(1) => "one controller".to_owned(),
-            Some(n) => format!("{n} controllers"),
+            Some(n) => count_of(n, "controller"),
             None => subject.controllers.clone().unwrap_or_default(),
         };
         words.extend((self.controllers && !controllers.is_empty()).then_some(controllers));
-        if !self.controllers {
-            words.extend((self.system && !subject.system.is_empty()).then(|| short(&subject.system)));
-            words.extend((self.drives && !subject.drives.is_empty()).then(|| short(&subject.drives)));
-        }
         words.extend(self.pressure.then(|| format!("threads x depth {}", cell.load.pressure())));
         words.extend((self.cached && cell.load.cached == Some(true)).then(|| "page cache".to_owned()));
         words.extend((self.unallocated && cell.part == Part::Unallocated).then(|| "unallocated".to_owned()));
         if words.is_empty() {
-            words.push(if subject.system.is_empty() { run.to_owned() } else { short(&subject.system) });
+            words.push(run.to_owned());
         }
         words.join(", ")
     }
-}
-
-/// The first words of a long name.
-fn short(text: &str) -> String {
-    let cut = text.split(" (").next().unwrap_or(text);
-    cut.chars().take(48).collect()
 }
 
 #[cfg(test)]
@@ -187,7 +256,8 @@ mod tests {
     #[test]
     fn retention_and_penalty_are_those_of_the_review() {
         let run = crate::published::run("perc12").unwrap();
-        let bars: Vec<Bar<'_>> = run.cells.iter().filter(|c| c.test == "4K random write").map(|c| ("", c)).collect();
+        let is_of = |c: &&Cell| c.test == "4K random write" && c.load.slice_percent.is_none();
+        let bars: Vec<Bar<'_>> = run.cells.iter().filter(is_of).map(|c| ("", c)).collect();
         let cell = |id: &str| bars.iter().find(|(_, c)| c.id == id).unwrap().1;
         for (id, efficiency) in
             [("perc12-044", 0.738), ("perc12-045", 0.827), ("perc12-046", 0.578), ("perc12-047", 0.609)]
@@ -195,7 +265,38 @@ mod tests {
             let share = cell(id).figures.iops.unwrap() / expected(cell(id), &bars, true).unwrap();
             assert!((share - efficiency).abs() < 0.001, "{id} {share}");
         }
-        let svg = chart("4K random write", &bars, true);
+        let svg = chart("4K random write", &bars, true, false, &Scales::of(std::slice::from_ref(&run)));
         assert!(svg.contains("76 % kept") && svg.contains("28 % kept"), "{svg}");
+    }
+
+    #[test]
+    fn peaks_of_curves_stand_apart_and_every_label_has_system_and_drives() {
+        let run = crate::published::run("perc12").unwrap();
+        let runs = [run];
+        let body = section(&runs, &Scales::of(&runs)).unwrap().body;
+        assert!(body.contains("4K random write, IOPS, on 25 % of each drive"), "{body}");
+        assert!(body.contains("<figcaption>4K random write, IOPS</figcaption>"));
+        for label in body.split("class=\"label\">").skip(1) {
+            assert!(
+                label.starts_with("Dell R760 ") || label.starts_with("drives, ") || label.contains("Dell"),
+                "{label:.80}"
+            );
+        }
+        let whole = body.matches("class=\"label\"").count();
+        assert!(body.matches(" drives").count() >= whole, "each names its drives");
+    }
+
+    #[test]
+    fn bars_of_one_unit_have_one_scale() {
+        let run = crate::published::run("qlc24").unwrap();
+        let runs = [run];
+        let body = section(&runs, &Scales::of(&runs)).unwrap().body;
+        let width_of = |number: &str| {
+            let before = body.split(&format!(">{number}<")).next().unwrap();
+            let rect = before.rsplit("<rect ").next().unwrap();
+            rect.split("width=\"").nth(1).unwrap().split('"').next().unwrap().parse::<f64>().unwrap()
+        };
+        let ratio = width_of("13.2 GB/s") / width_of("176 GB/s");
+        assert!((ratio - 13.2 / 176.3).abs() < 0.01, "{ratio}");
     }
 }

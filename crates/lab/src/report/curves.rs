@@ -1,10 +1,11 @@
 //! Load curves: rate across, latency upwards on a log axis; the mean solid, the 99th percentile dashed.
 
 use super::Section;
-use super::html::{COLOURS, badge, escape, figure, legend, table};
-use super::scale::Scale;
+use super::html::{COLOURS, badge, escape, figure, legend, table_of_known};
+use super::scales::Scales;
 use super::svg::{Axis, Canvas, Frame};
-use crate::curve::Reading;
+use crate::curve::{Reading, Shape};
+use crate::findings::{Build, short};
 use crate::model::{Cell, Part, Run};
 use crate::units::{grouped, latency, rate, si};
 
@@ -17,7 +18,7 @@ struct Curve<'a> {
 }
 
 /// The section, if there is a curve.
-pub fn section(runs: &[Run]) -> Option<Section> {
+pub fn section(runs: &[Run], scales: &Scales) -> Option<Section> {
     let mut tests: Vec<(&str, Vec<Curve<'_>>)> = vec![];
     for run in runs {
         for cell in run.cells.iter().filter(|c| percent(c).is_some()) {
@@ -43,16 +44,25 @@ pub fn section(runs: &[Run]) -> Option<Section> {
         curves.iter_mut().for_each(|c| c.points.sort_by_key(|p| percent(p)));
         body.push_str(&format!("<h3>{}</h3>", escape(test)));
         if curves.len() > 1 {
-            let names: Vec<String> = curves.iter().take(COLOURS).map(|c| c.run.to_owned()).collect();
+            let names: Vec<String> = curves.iter().take(COLOURS).map(|c| label(c.run, c.points[0])).collect();
             body.push_str(&legend(&names));
         }
         body.push_str(&format!(
             "<div class=\"charts\">{}</div>",
-            figure("latency over load: mean solid, p99 dashed", &chart(test, curves))
+            figure("latency over load: mean solid, p99 dashed", &chart(test, curves, scales))
         ));
         curves.iter().for_each(|c| body.push_str(&points(c)));
     }
     Some(Section::new("curves", "Load curves", body))
+}
+
+/// "raid-card: /dev/md0, RAID5, 8 drives".
+fn label(run: &str, cell: &Cell) -> String {
+    let build = Build::of(cell).text();
+    let system =
+        if cell.subject.system.is_empty() { String::new() } else { format!(": {}", short(&cell.subject.system)) };
+    let build = if build.is_empty() { String::new() } else { format!(", {build}") };
+    format!("{run}{system}{build}")
 }
 
 fn percent(cell: &Cell) -> Option<u32> {
@@ -62,14 +72,12 @@ fn percent(cell: &Cell) -> Option<u32> {
     }
 }
 
-fn chart(test: &str, curves: &[Curve<'_>]) -> String {
+fn chart(test: &str, curves: &[Curve<'_>], scales: &Scales) -> String {
     let frame = Frame::usual(HEIGHT);
     let all = || curves.iter().take(COLOURS).flat_map(|c| &c.points);
     let is_iops = all().find_map(|c| c.headline()).is_none_or(|(is_iops, _)| is_iops);
     let across = |c: &Cell| if is_iops { c.figures.iops } else { c.figures.bytes_per_sec }.unwrap_or(0.0);
-    let x = Scale::linear(all().map(|c| across(c)).fold(0.0, f64::max), frame.left, frame.right);
-    let latencies = all().flat_map(|c| [c.figures.latency.mean_us, c.figures.latency.p99_us]).flatten();
-    let y = Scale::log(latencies, frame.bottom, frame.top);
+    let (x, y) = (scales.rate(is_iops, frame.left, frame.right), scales.latency(frame.bottom, frame.top));
     let mut canvas = Canvas::new(HEIGHT, test);
     let (name, text): (_, fn(f64) -> String) = if is_iops { ("IOPS achieved", si) } else { ("achieved", rate) };
     canvas.axes(&frame, &Axis { scale: x, name, text }, &Axis { scale: y, name: "latency", text: latency });
@@ -106,17 +114,27 @@ fn points(curve: &Curve<'_>) -> String {
                 told(c.achieved(), |a| format!("{:.1} %", a * 100.0)),
                 told(c.figures.latency.mean_us, latency),
                 told(c.figures.latency.p99_us, latency),
+                told(c.figures.latency.p999_us, latency),
                 told(c.in_flight(), |n| format!("{n:.1}")),
                 badge(&c.gates),
             ]
         })
         .collect();
-    let heads = ["asked", "asked IOPS", "got", "got / asked", "mean", "p99", "in flight (Little)", "verdict"];
+    let heads = ["asked", "asked IOPS", "got", "got / asked", "mean", "p99", "p99.9", "in flight (Little)", "verdict"];
     let read = Reading::of(&curve.points);
     let mut words = vec![];
-    words
-        .extend(read.knee_percent.map(|p| format!("knee at {p} % (p99 at most twice that at 50 %, all of it served)")));
+    match (read.shape, read.knee_percent) {
+        (Shape::Bent, _) => {
+            words.push("no knee and no bounded rate: a point of less load has the higher p99".to_owned());
+        }
+        (Shape::Rising, Some(p)) => {
+            words.push(format!("knee at {p} % (p99 at most twice that at 50 %, all of it served)"));
+        }
+        (Shape::Rising, None) => words.push("no knee within these points".to_owned()),
+        (Shape::Unknown, _) => {}
+    }
     words.extend(read.iops_at_half_ms.map(|n| format!("{} IOPS with a p99 of 0.5 ms or less", grouped(n))));
     words.extend(read.iops_at_one_ms.map(|n| format!("{} IOPS with a p99 of 1 ms or less", grouped(n))));
-    format!("<p><b>{}</b> {}</p>{}", escape(curve.run), escape(&words.join("; ")), table(&heads, &rows, true))
+    let of = curve.points.first().map_or(String::new(), |c| label(curve.run, c));
+    format!("<p><b>{}</b> {}</p>{}", escape(&of), escape(&words.join("; ")), table_of_known(&heads, &rows, true))
 }

@@ -2,10 +2,11 @@
 
 use super::Section;
 use super::html::escape;
+use super::scales::Scales;
 use crate::model::Run;
 
 /// The section, if anything is disclosed.
-pub fn section(runs: &[Run]) -> Option<Section> {
+pub fn section(runs: &[Run], _: &Scales) -> Option<Section> {
     let mut body = String::new();
     for run in runs {
         body.push_str(&format!("<h3>{}</h3><p>Written by {}.</p>", escape(&run.name), escape(&run.tool)));

@@ -3,6 +3,7 @@
 use super::Section;
 use super::html::{COLOURS, figure, legend};
 use super::scale::Scale;
+use super::scales::Scales;
 use super::svg::{Axis, Canvas, Frame};
 use crate::bins::Bins;
 use crate::compare::part_name;
@@ -12,7 +13,7 @@ use crate::units::latency;
 const HEIGHT: f64 = 280.0;
 
 /// The section, if a cell has bins.
-pub fn section(runs: &[Run]) -> Option<Section> {
+pub fn section(runs: &[Run], _: &Scales) -> Option<Section> {
     let mut tests: Vec<(&str, Vec<(String, &Cell)>)> = vec![];
     for run in runs {
         // A point of a curve or a round says little here; the loads of their own say most.

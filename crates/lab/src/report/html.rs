@@ -18,6 +18,12 @@ pub fn escape(text: &str) -> String {
     out
 }
 
+/// The text that was escaped.
+pub fn unescape(html: &str) -> String {
+    let text = html.replace("&lt;", "<").replace("&gt;", ">").replace("&quot;", "\"").replace("&#39;", "'");
+    text.replace("&amp;", "&")
+}
+
 /// A verdict as a badge; the reasons are read when it is opened.
 pub fn badge(gates: &[Gate]) -> String {
     let verdict = worst(gates);
@@ -33,18 +39,39 @@ pub fn reasons(gates: &[Gate]) -> String {
     bad.join("<br>")
 }
 
-/// A table; cells are HTML already. The first column is text, others are numbers when `numbers`.
+/// A table; cells are HTML already. The first column is text, others are numbers when `numbers`. A row of one cell is
+/// about the row before it, and as wide as the table. A narrow page shows each row as a card, so every cell carries the
+/// name of its column.
 pub fn table(heads: &[&str], rows: &[Vec<String>], numbers: bool) -> String {
     let mut out = format!("<div class=\"wide\"><table class=\"{}\"><thead><tr>", if numbers { "num" } else { "txt" });
     heads.iter().for_each(|h| out.push_str(&format!("<th>{}</th>", escape(h))));
     out.push_str("</tr></thead><tbody>");
     for row in rows {
+        if let ([only], true) = (row.as_slice(), heads.len() > 1) {
+            out.push_str(&format!("<tr class=\"more\"><td colspan=\"{}\">{only}</td></tr>", heads.len()));
+            continue;
+        }
         out.push_str("<tr>");
-        row.iter().for_each(|c| out.push_str(&format!("<td>{c}</td>")));
+        for (cell, head) in row.iter().zip(heads) {
+            let class = if cell.is_empty() { " class=\"empty\"" } else { "" };
+            out.push_str(&format!("<td data-label=\"{}\"{class}><div>{cell}</div></td>", escape(head)));
+        }
         out.push_str("</tr>");
     }
     out.push_str("</tbody></table></div>");
     out
+}
+
+/// The same without columns in which no row has anything but "-"; the first stays.
+pub fn table_of_known(heads: &[&str], rows: &[Vec<String>], numbers: bool) -> String {
+    let is_known =
+        |n: usize| n == 0 || rows.iter().any(|r| r.len() > 1 && r.get(n).is_some_and(|c| !c.is_empty() && c != "-"));
+    let kept: Vec<usize> = (0..heads.len()).filter(|n| is_known(*n)).collect();
+    let heads: Vec<&str> = kept.iter().map(|n| heads[*n]).collect();
+    let of = |row: &Vec<String>| {
+        if row.len() == 1 { row.clone() } else { kept.iter().filter_map(|n| row.get(*n).cloned()).collect() }
+    };
+    table(&heads, &rows.iter().map(of).collect::<Vec<_>>(), numbers)
 }
 
 /// A chart with its caption.

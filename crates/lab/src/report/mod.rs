@@ -14,6 +14,9 @@ mod heat;
 mod html;
 mod page;
 mod scale;
+mod scales;
+mod seconds;
+mod sizes;
 mod svg;
 mod tables;
 mod timeline;
@@ -21,7 +24,7 @@ mod together;
 mod verdict;
 mod versus;
 
-pub use page::{Extra, page};
+pub use page::{Extra, charts, page};
 
 /// A part of the page.
 struct Section {

@@ -1,13 +1,14 @@
 //! The page: all sections that the results allow, in their order.
 
-use super::html::{escape, table};
+use super::html::{escape, table, unescape};
+use super::scales::Scales;
 use super::{
-    Section, bars, cells, convergence, curves, disclosure, exceedance, heat, tables, timeline, together, verdict,
-    versus,
+    Section, bars, cells, convergence, curves, disclosure, exceedance, heat, seconds, sizes, tables, timeline,
+    together, verdict, versus,
 };
-use crate::model::{Run, State, Verdict};
+use crate::findings::Findings;
+use crate::model::Run;
 use crate::money::Prices;
-use crate::units::{grouped, rate};
 
 const STYLE: &str = include_str!("style.css");
 
@@ -19,16 +20,18 @@ pub struct Extra {
 }
 
 /// A way to make a section, and what a reader misses when it is absent.
-type Maker = (&'static str, fn(&[Run]) -> Option<Section>);
+type Maker = (&'static str, fn(&[Run], &Scales) -> Option<Section>);
 
-const MAKERS: [Maker; 10] = [
+const MAKERS: [Maker; 12] = [
     ("load curves", curves::section),
     ("threads x depth matrices", heat::section),
     ("bars by level and state", bars::section),
+    ("block sizes", sizes::section),
     ("one target against several", together::section),
     ("rounds to a steady state", convergence::section),
     ("rebuilds over time", timeline::section),
     ("latency distributions", exceedance::section),
+    ("seconds of each cell", seconds::section),
     ("published tables", tables::section),
     ("cells", cells::section),
     ("disclosure", disclosure::section),
@@ -36,7 +39,9 @@ const MAKERS: [Maker; 10] = [
 
 /// The whole file.
 pub fn page(runs: &[Run], extra: &Extra) -> String {
-    let made: Vec<(&str, Option<Section>)> = MAKERS.iter().map(|(name, make)| (*name, make(runs))).collect();
+    let scales = Scales::of(runs);
+    let made: Vec<(&str, Option<Section>)> = MAKERS.iter().map(|(name, make)| (*name, make(runs, &scales))).collect();
+    let findings: Vec<Findings> = runs.iter().map(Findings::of).collect();
     // Only a review has published tables.
     let missed = |name: &str| name != "published tables";
     let mut absent: Vec<&str> =
@@ -47,19 +52,27 @@ pub fn page(runs: &[Run], extra: &Extra) -> String {
     }
     let mut sections: Vec<Section> = vec![];
     match runs {
-        [only] => sections.push(verdict::section(only, &absent)),
+        [only] => sections.push(verdict::section(only, &findings[0], &absent)),
         several => {
             sections.extend(versus::section(several));
-            let each = several.iter().map(|r| format!("<h3>{}</h3>{}", escape(&r.name), verdict::section(r, &[]).body));
-            sections.push(Section::new("verdict", "Verdicts", each.collect()));
+            let each = several.iter().zip(&findings).map(|(run, found)| {
+                let of = verdict::section(run, found, &[]).body;
+                format!("<h3>{}: {}</h3>{of}", escape(&run.name), escape(&found.title))
+            });
+            sections.push(Section::new("verdict", "Findings", each.collect()));
         }
     }
     let mut made: Vec<Section> = made.into_iter().filter_map(|(_, s)| s).collect();
     let before_cells = made.iter().position(|s| s.id == "tables" || s.id == "cells").unwrap_or(made.len());
     money.into_iter().for_each(|m| made.insert(before_cells, m));
     sections.extend(made);
-    let title: Vec<&str> = runs.iter().map(|r| r.name.as_str()).collect();
-    let title = escape(&title.join(" beside "));
+    let names: Vec<&str> = runs.iter().map(|r| r.name.as_str()).collect();
+    let names = escape(&names.join(" beside "));
+    // One result is titled by what it found; several by their names.
+    let (title, under) = match findings.as_slice() {
+        [only] => (escape(&only.title), format!("<p class=\"row\">{names}</p>")),
+        _ => (names, String::new()),
+    };
     let links: Vec<String> = sections.iter().map(|s| format!("<a href=\"#{}\">{}</a>", s.id, s.title)).collect();
     let body: Vec<String> = sections
         .iter()
@@ -68,7 +81,7 @@ pub fn page(runs: &[Run], extra: &Extra) -> String {
     format!(
         "<!DOCTYPE html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"><meta name=\"viewport\" \
          content=\"width=device-width,initial-scale=1\"><meta name=\"color-scheme\" content=\"light \
-         dark\"><title>{title}</title>\n<style>{STYLE}</style></head>\n<body><header><h1>{title}</h1><nav>{}</nav>\
+         dark\"><title>{title}</title>\n<style>{STYLE}</style></head>\n<body><header><h1>{title}</h1>{under}<nav>{}</nav>\
          </header>\n{}</body></html>\n",
         // Lines break between links only where there is a space.
         links.join(" "),
@@ -76,35 +89,35 @@ pub fn page(runs: &[Run], extra: &Extra) -> String {
     )
 }
 
-/// What the numbers of the first result cost; only cells that did not fail count.
+/// What the numbers of the first result cost.
 fn money(runs: &[Run], prices: &Prices) -> Option<Section> {
-    let run = runs.first()?;
-    let stands = || {
-        run.cells.iter().filter(|c| c.may_stand() && c.verdict() != Verdict::Fail && c.subject.state == State::Optimal)
-    };
-    let best = |of: fn(&crate::model::Cell) -> Option<f64>, text: fn(f64) -> String, unit: &str| {
-        let cell = stands()
-            .filter(|c| of(c).is_some())
-            .max_by(|a, b| of(a).unwrap_or(0.0).total_cmp(&of(b).unwrap_or(0.0)))?;
-        let number = of(cell)?;
-        let p99 = cell
-            .figures
-            .latency
-            .p99_us
-            .map_or("p99 unknown".to_owned(), |us| format!("p99 {}", crate::units::latency(us)));
-        Some((
-            number,
-            format!("{}{unit}, {}, threads x depth {}, {p99}", text(number), cell.load.name(), cell.load.pressure()),
-        ))
-    };
-    let lines = prices.lines(best(|c| c.figures.iops, grouped, " IOPS"), best(|c| c.figures.bytes_per_sec, rate, ""));
-    let rows: Vec<Vec<String>> = lines
+    let priced = prices.lines(runs.first()?);
+    let rows: Vec<Vec<String>> = priced
+        .lines
         .iter()
         .map(|l| vec![escape(&l.what), format!("{:.2}", l.value), escape(&l.unit), escape(&l.how)])
         .collect();
-    let note =
-        format!("<p>Prices of {}, in {}, as the price file says.</p>", escape(&prices.date), escape(&prices.currency));
-    Some(Section::new("money", "Money", format!("{note}{}", table(&["what", "value", "unit", "how"], &rows, true))))
+    let note = format!(
+        "<p>Prices of {}, in {}, as the price file says. Rates are of {}.</p>",
+        escape(&prices.date),
+        escape(&prices.currency),
+        escape(&priced.of)
+    );
+    let absent: String = priced.absent.iter().map(|why| format!("<li>{}</li>", escape(why))).collect();
+    let absent = if absent.is_empty() { String::new() } else { format!("<p>Absent:</p><ul>{absent}</ul>") };
+    let table = table(&["what", "value", "unit", "how"], &rows, true);
+    Some(Section::new("money", "Money", format!("{note}{table}{absent}")))
+}
+
+/// The charts of a page: the caption and the SVG of each, in their order.
+pub fn charts(page: &str) -> Vec<(String, String)> {
+    let mut charts = vec![];
+    for part in page.split("<figure><figcaption>").skip(1) {
+        let Some((caption, rest)) = part.split_once("</figcaption>") else { continue };
+        let Some((svg, _)) = rest.split_once("</figure>") else { continue };
+        charts.push((unescape(caption), svg.to_owned()));
+    }
+    charts
 }
 
 #[cfg(test)]
@@ -119,6 +132,7 @@ mod tests {
             let ids: Vec<String> =
                 run.cells.iter().map(|c| c.id.clone()).chain(run.facts.iter().map(|f| f.id.clone())).collect();
             let page = page(&[run], &Extra::default());
+            assert_eq!(charts(&page).len(), page.matches("<svg").count(), "each chart can be taken out");
             for id in ids {
                 assert_eq!(page.matches(&format!("id=\"{id}\"")).count(), 1, "{id} has one place");
             }

@@ -6,6 +6,7 @@ pub struct Scale {
     low: f64,
     high: f64,
     log: bool,
+    coarse: bool,
     from: f64,
     to: f64,
 }
@@ -15,7 +16,7 @@ impl Scale {
     pub fn linear(most: f64, from: f64, to: f64) -> Scale {
         let step = step(most.max(f64::MIN_POSITIVE));
         let high = (most / step).ceil().max(1.0) * step;
-        Scale { low: 0.0, high, log: false, from, to }
+        Scale { low: 0.0, high, log: false, coarse: false, from, to }
     }
 
     /// Whole decades around the values, drawn between `from` and `to`.
@@ -26,7 +27,7 @@ impl Scale {
         }
         let low = if low > high { 1.0 } else { 10f64.powf(low.log10().floor()) };
         let high = 10f64.powf(high.max(low).log10().ceil());
-        Scale { low, high: if high > low { high } else { low * 10.0 }, log: true, from, to }
+        Scale { low, high: if high > low { high } else { low * 10.0 }, log: true, coarse: false, from, to }
     }
 
     /// The place of a value; what lies outside is drawn at the edge.
@@ -39,8 +40,17 @@ impl Scale {
         self.from + share.clamp(0.0, 1.0) * (self.to - self.from)
     }
 
+    /// The same with marks at its ends, and in its middle where it is linear, for a low chart.
+    pub fn coarse(self) -> Scale {
+        Scale { coarse: true, ..self }
+    }
+
     /// Values worth a mark.
     pub fn marks(&self) -> Vec<f64> {
+        if self.coarse {
+            let ends = [self.low, self.high];
+            return if self.log { ends.into() } else { vec![self.low, (self.low + self.high) / 2.0, self.high] };
+        }
         if !self.log {
             let step = step(self.high);
             let n = (self.high / step).round() as usize;

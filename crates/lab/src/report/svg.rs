@@ -46,10 +46,21 @@ impl Canvas {
         ));
     }
 
-    /// A filled area of a given strength of the accent colour, from 0 to 1.
-    pub fn shade(&mut self, (x, y): (f64, f64), (w, h): (f64, f64), strength: f64) {
+    /// The area between two lines: for each place across, its lower and its upper edge.
+    pub fn area(&mut self, edges: &[(f64, f64, f64)], class: &str) {
+        if edges.len() < 2 {
+            return;
+        }
+        let there = edges.iter().map(|(x, low, _)| format!("{x:.1},{low:.1}"));
+        let back = edges.iter().rev().map(|(x, _, high)| format!("{x:.1},{high:.1}"));
+        let points: Vec<String> = there.chain(back).collect();
+        self.body.push_str(&format!("<polygon points=\"{}\" class=\"{class}\"/>", points.join(" ")));
+    }
+
+    /// A filled area of a given strength of a class's colour, from 0 to 1.
+    pub fn shade(&mut self, (x, y): (f64, f64), (w, h): (f64, f64), class: &str, strength: f64) {
         self.body.push_str(&format!(
-            "<rect x=\"{x:.1}\" y=\"{y:.1}\" width=\"{w:.1}\" height=\"{h:.1}\" class=\"heat\" fill-opacity=\"{strength:.2}\"/>"
+            "<rect x=\"{x:.1}\" y=\"{y:.1}\" width=\"{w:.1}\" height=\"{h:.1}\" class=\"{class}\" fill-opacity=\"{strength:.2}\"/>"
         ));
     }
 
@@ -94,6 +105,23 @@ impl Canvas {
         self.line((frame.left, frame.bottom), (frame.right, frame.bottom), "axis");
         self.line((frame.left, frame.top), (frame.left, frame.bottom), "axis");
         self.text(((frame.left + frame.right) / 2.0, frame.bottom + 29.0), "middle", "name", x.name);
+        self.text((2.0, frame.top - 8.0), "start", "name", y.name);
+    }
+
+    /// Named places across, and a scale upwards.
+    pub fn named_axes(&mut self, frame: &Frame, across: &[(f64, String)], name: &str, y: &Axis<'_>) {
+        for mark in y.scale.marks() {
+            let at = y.scale.at(mark);
+            self.line((frame.left, at), (frame.right, at), "grid");
+            self.text((frame.left - 5.0, at + 3.5), "end", "mark", &(y.text)(mark));
+        }
+        for (at, text) in across {
+            self.line((*at, frame.bottom), (*at, frame.bottom + 3.0), "axis");
+            self.text((*at, frame.bottom + 14.0), "middle", "mark", text);
+        }
+        self.line((frame.left, frame.bottom), (frame.right, frame.bottom), "axis");
+        self.line((frame.left, frame.top), (frame.left, frame.bottom), "axis");
+        self.text(((frame.left + frame.right) / 2.0, frame.bottom + 29.0), "middle", "name", name);
         self.text((2.0, frame.top - 8.0), "start", "name", y.name);
     }
 

@@ -2,12 +2,14 @@
 
 use super::Section;
 use super::html::{badge, escape, table};
+use super::scales::Scales;
+use crate::findings::count_of;
 use crate::model::{Cell, Origin, Run};
 use crate::published;
 use crate::units::{grouped, rate};
 
 /// The section, if a result is published.
-pub fn section(runs: &[Run]) -> Option<Section> {
+pub fn section(runs: &[Run], _: &Scales) -> Option<Section> {
     let mut body = String::new();
     for run in runs.iter().filter(|r| r.origin == Origin::Published) {
         for (name, cells) in published::tables(run) {
@@ -32,12 +34,14 @@ pub fn section(runs: &[Run]) -> Option<Section> {
             body.push_str(&table(&["of", "what", "value", "kind", "note", "row"], &rows, false));
         }
     }
-    let note =
-        "<p>Numbers are those that were printed. Below each is its row in the data file, which names the source.</p>";
+    let note = "<p>Numbers are those that were printed, to three digits where they are bandwidth. Below each is its row in the data file, which names the source.</p>";
     (!body.is_empty()).then(|| Section::new("tables", "The published tables", format!("{note}{body}")))
 }
 
-/// Loads downwards, configurations across.
+/// Columns that a page is wide enough for.
+const COLUMNS: usize = 5;
+
+/// Loads downwards, configurations across; or the other way round, when there are many of them.
 fn one(cells: &[&Cell]) -> String {
     let (mut loads, mut configurations): (Vec<String>, Vec<String>) = (vec![], vec![]);
     for cell in cells {
@@ -47,19 +51,20 @@ fn one(cells: &[&Cell]) -> String {
             }
         }
     }
-    let rows: Vec<Vec<String>> = loads
-        .iter()
-        .map(|l| {
-            let mut row = vec![escape(l)];
-            row.extend(configurations.iter().map(|c| {
-                let here = cells.iter().filter(|cell| load(cell) == *l && configuration(cell) == *c);
-                here.map(|cell| one_figure(cell)).collect::<Vec<_>>().join("<br>")
-            }));
-            row
-        })
-        .collect();
-    let mut heads = vec!["load"];
-    heads.extend(configurations.iter().map(String::as_str));
+    let figures = |l: &str, c: &str| {
+        let here = cells.iter().filter(|cell| load(cell) == l && configuration(cell) == c);
+        here.map(|cell| one_figure(cell)).collect::<Vec<_>>().join("<br>")
+    };
+    // What is more goes downwards: a page is long before it is wide.
+    let downwards = configurations.len() > COLUMNS && loads.len() < configurations.len();
+    let (down, across) = if downwards { (&configurations, &loads) } else { (&loads, &configurations) };
+    let row = |d: &String| {
+        let cells = across.iter().map(|a| if downwards { figures(a, d) } else { figures(d, a) });
+        std::iter::once(escape(d)).chain(cells).collect()
+    };
+    let rows: Vec<Vec<String>> = down.iter().map(row).collect();
+    let mut heads = vec![if downwards { "system" } else { "load" }];
+    heads.extend(across.iter().map(String::as_str));
     table(&heads, &rows, true)
 }
 
@@ -73,12 +78,12 @@ fn configuration(cell: &Cell) -> String {
     let subject = &cell.subject;
     let cards = match subject.controller_count {
         Some(0) => "no controller".to_owned(),
-        Some(1) => "one controller".to_owned(),
-        Some(n) => format!("{n} controllers"),
+        Some(n) => count_of(n, "controller"),
         None => subject.controllers.clone().unwrap_or_default(),
     };
     let system = subject.system.split(" (").next().unwrap_or_default();
-    let words = [system, subject.level.as_deref().unwrap_or_default(), &cards];
+    let drives = subject.drive_count.map_or(String::new(), |n| count_of(n, "drive"));
+    let words = [system, subject.level.as_deref().unwrap_or_default(), &drives, &cards];
     words.into_iter().filter(|w| !w.is_empty()).collect::<Vec<_>>().join(", ")
 }
 

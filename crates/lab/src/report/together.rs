@@ -3,7 +3,9 @@
 
 use super::Section;
 use super::html::{badge, escape, figure, legend, table};
+use super::scales::Scales;
 use super::svg::{Canvas, WIDTH};
+use crate::findings::count_of;
 use crate::model::{Cell, Part, Run};
 use crate::together::Scaling;
 use crate::units::{grouped, rate, si};
@@ -12,12 +14,12 @@ use crate::units::{grouped, rate, si};
 const LONGEST: f64 = 200.0;
 
 /// The section, if targets were measured together.
-pub fn section(runs: &[Run]) -> Option<Section> {
+pub fn section(runs: &[Run], scales: &Scales) -> Option<Section> {
     let (mut charts, mut rows) = (String::new(), vec![]);
     for run in runs {
         for all in run.cells.iter().filter(|c| c.part == Part::Together) {
             let Some(scaling) = Scaling::of(all, &run.cells) else { continue };
-            charts.push_str(&figure(&title(run, all, runs.len()), &chart(all, &scaling)));
+            charts.push_str(&figure(&title(run, all, runs.len()), &chart(all, &scaling, scales)));
             rows.push(row(run, all, &scaling, runs.len()));
         }
     }
@@ -55,15 +57,16 @@ fn value(cell: &Cell, scaling: &Scaling<'_>) -> f64 {
     figure.unwrap_or(0.0)
 }
 
-fn chart(all: &Cell, scaling: &Scaling<'_>) -> String {
-    let most = scaling.sum.max(scaling.together);
+fn chart(all: &Cell, scaling: &Scaling<'_>, scales: &Scales) -> String {
+    let most = scales.most(scaling.is_iops).max(scaling.sum);
     let number = |value: f64| if scaling.is_iops { format!("{} IOPS", si(value)) } else { rate(value) };
     let height = 39.0 * (scaling.alone.len() + 1) as f64 + 8.0;
     let mut canvas = Canvas::new(height, &all.test);
     let mut y = 4.0;
     let mut bar = |cell: &Cell, value: f64, class: &str, text: &str, mark: Option<f64>| {
         let length = value / most * LONGEST;
-        let name: String = cell.subject.system.chars().take(60).collect();
+        let drives = cell.subject.drive_count.map_or(String::new(), |n| format!(", {}", count_of(n, "drive")));
+        let name: String = format!("{}{drives}", cell.subject.system).chars().take(60).collect();
         canvas.text((2.0, y + 12.0), "start", "label", &name);
         canvas.rect((2.0, y + 17.0), (length, 15.0), class, &cell.id);
         let mut end = length;

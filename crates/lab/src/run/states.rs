@@ -19,7 +19,7 @@ use crate::fio_json::Job;
 use crate::fio_log;
 use crate::gates::{Seen, judge};
 use crate::host::{Busy, Ticks};
-use crate::model::{Cell, Check, Event, Figures, Gate, Moment, Second, State, Timeline};
+use crate::model::{Cell, Check, Event, Figures, Gate, Latency, Moment, Second, State, Timeline};
 
 /// Between two looks at the array.
 const LOOK: Duration = Duration::from_secs(1);
@@ -303,8 +303,10 @@ fn timeline(
     let end = log.phases.last().map_or(begun, |p| p.to);
     let moment = |s: &Second| {
         let rebuilt = log.rebuilt.iter().rev().find(|(at, _)| *at <= s.at).map(|(_, percent)| *percent);
+        let told = histograms.get(&(s.at as u64)).map(|b| b.latency(None, None)).unwrap_or_default();
         let p99_us = histograms.get(&(s.at as u64)).and_then(|b| b.quantile_us(0.99));
-        Moment { at: s.at - begun, iops: Some(s.iops), p99_us, rebuilt_percent: rebuilt }
+        let Latency { p50_us, p95_us, p999_us, .. } = told;
+        Moment { at: s.at - begun, iops: Some(s.iops), p50_us, p95_us, p99_us, p999_us, rebuilt_percent: rebuilt }
     };
     let optimal = cells.iter().find(|c| c.subject.state == State::Optimal);
     Timeline {
