@@ -3,6 +3,7 @@
 mod array;
 mod compare;
 mod export;
+mod history;
 mod import;
 mod list;
 mod plan;
@@ -29,6 +30,7 @@ Examples:
   ashlar lab run raid-card A --beside B                 one target against two
   ashlar lab compare lab-a lab-b --published perc12     side by side, or why they cannot be compared
   ashlar lab import results/ --out lab-imported         from fio, bench-fio, Vdbench, elbencho
+  ashlar lab history lab-smoke                          keeps it, and writes an index of what is kept
 
 The load generator is fio (package fio). A verdict is PASS, WARN or FAIL, and says why.";
 
@@ -51,6 +53,7 @@ enum Verb {
     Report(report::Args),
     Compare(compare::Args),
     Import(import::Args),
+    History(history::Args),
 }
 
 impl Args {
@@ -70,6 +73,7 @@ pub fn run(context: &Context, args: Args) -> Outcome {
         Verb::Report(a) => report::run(json, &a),
         Verb::Compare(a) => compare::run(json, &a),
         Verb::Import(a) => import::run(json, &a),
+        Verb::History(a) => history::run(json, &a),
     }
 }
 

@@ -8,7 +8,7 @@
 
 use serde::Serialize;
 
-use crate::findings::noun;
+use crate::findings::{Build, noun};
 use crate::model::{Cell, Latency, Part, Run, State, Verdict};
 use crate::steady::variation;
 
@@ -154,7 +154,7 @@ pub fn compare(runs: &[Run]) -> Comparison {
             continue;
         }
         comparison.lines.push(Line {
-            what: format!("{}{}", noun(cell), part_name(cell)),
+            what: what(cell),
             is_iops,
             base,
             base_id: cell.id.clone(),
@@ -166,6 +166,15 @@ pub fn compare(runs: &[Run]) -> Comparison {
         });
     }
     comparison
+}
+
+/// "4K random reads, RAID5, 8 drives, 64 x 64".
+fn what(cell: &Cell) -> String {
+    let build = Build::of(cell).text();
+    let build = if build.is_empty() { String::new() } else { format!(", {build}") };
+    // What nobody tells is said where it matters: beside the ratio.
+    let part = part_name(cell).replace(", unknown", "");
+    format!("{}{build}{part}", noun(cell))
 }
 
 fn per_drive(cell: &Cell, value: f64) -> Option<f64> {

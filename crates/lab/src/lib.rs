@@ -16,6 +16,7 @@
 //! | `steady`, `bins`, `curve`, `gates` | the arithmetic, and the verdicts |
 //! | `findings` | what a result says, in sentences |
 //! | `report`, `money` | one page of HTML |
+//! | `files`, `store` | a picture of each chart, a workbook; results that are kept, their history and index |
 //! | `compare`, `import` | results side by side; results of other tools |
 //!
 //! It knows nothing of our arrays: a target is a path or an address, and who serves an array says how it is failed. It
@@ -28,6 +29,7 @@ pub mod compare;
 pub mod curve;
 pub mod error;
 pub mod exported;
+pub mod files;
 pub mod findings;
 pub mod fio;
 pub mod fio_json;
@@ -45,6 +47,7 @@ pub mod run;
 pub mod safety;
 pub mod served;
 pub mod steady;
+pub mod store;
 pub mod suite;
 pub mod target;
 pub mod together;

@@ -17,10 +17,11 @@ Examples:
   ashlar lab report --published perc12                    writes lab-report.html
   ashlar lab report lab-smoke --out smoke.html
   ashlar lab report lab-raid-card --published perc12 --prices prices.toml
+  ashlar lab report lab-smoke --files smoke-files         also a PNG of each chart, one XLSX, one CSV
 
-A price file has date, currency, system_price, raw_tb, drives, and optionally raid, reserve_percent, dedup, \
-compression, watts, kwh_price, pue, years, dwpd, warranty_years, host_tb_per_day, write_amplification, and [[port]] \
-tables with name, adapter_price, adapter_ports, switch_price, switch_ports, optic_price, cable_price, gbit_per_sec.";
+A price file has date, currency, system_price, raw_tb, drives, and optionally raid (5 or \"RAID5\"; without it bare \
+drives), system, p99_ms_max (the latency that a rate must keep to; 1 when absent), reserve_percent, dedup, compression, \
+watts, kwh_price, pue, years, dwpd, warranty_years, host_tb_per_day, write_amplification, and [[port]] tables with name, adapter_price, adapter_ports, switch_price, switch_ports, optic_price, cable_price, gbit_per_sec.";
 
 /// Write a report: one self-contained HTML file
 #[derive(clap::Args)]
@@ -34,6 +35,9 @@ pub struct Args {
     /// Price file, for the first result
     #[arg(long, value_name = "FILE")]
     prices: Option<PathBuf>,
+    /// Directory for the report, a PNG of each chart, one XLSX and one CSV
+    #[arg(long, value_name = "DIR")]
+    files: Option<PathBuf>,
 }
 
 /// Results, measured or published.
@@ -69,13 +73,17 @@ impl ResultArgs {
 pub fn run(json: bool, args: &Args) -> Outcome {
     let runs = args.results.read()?;
     let prices = args.prices.as_ref().map(|p| Prices::read(p)).transpose().map_err(problem)?;
-    let text = page(&runs, &Extra { prices });
-    std::fs::write(&args.out, text).map_err(|e| problem(lab::Error::file(&args.out, e)))?;
+    let html = page(&runs, &Extra { prices });
+    std::fs::write(&args.out, &html).map_err(|e| problem(lab::Error::file(&args.out, e)))?;
+    let files = args.files.as_ref().map(|dir| lab::files::write(&runs, &html, dir)).transpose().map_err(problem)?;
     let path = args.out.display().to_string();
     if json {
-        text::print_json(&json!({ "report": path }));
-    } else {
-        text::print(&format!("wrote {path}"));
+        text::print_json(&json!({ "report": path, "files": files }));
+        return Ok(Finding::Good);
+    }
+    text::print(&format!("wrote {path}"));
+    if let (Some(files), Some(dir)) = (files, &args.files) {
+        text::print(&format!("wrote {} files in {}", files.len(), dir.display()));
     }
     Ok(Finding::Good)
 }

@@ -13,7 +13,7 @@ mod told;
 
 pub use about::{About, Build, Unit, count_of, noun, short};
 pub use kept::{Kept, KeptCell, KeptRow};
-pub use numbers::Number;
+pub use numbers::{Number, of as numbers};
 
 use crate::model::Run;
 

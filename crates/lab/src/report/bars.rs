@@ -2,7 +2,7 @@
 //! the RAID level would leave. All bars of one unit in a report have one scale.
 
 use super::Section;
-use super::html::{figure, legend};
+use super::html::{figure, figure_of};
 use super::scales::Scales;
 use super::svg::{Canvas, WIDTH};
 use crate::findings::{count_of, short};
@@ -64,7 +64,7 @@ pub fn section(runs: &[Run], scales: &Scales) -> Option<Section> {
     let (single, several): (Vec<_>, Vec<_>) = groups.into_iter().partition(|(_, bars)| bars.len() == 1);
     let mut shown: Vec<String> = several
         .iter()
-        .map(|(key, bars)| figure(&key.caption(), &chart(&key.caption(), bars, key.is_iops, false, scales)))
+        .map(|(key, bars)| drawn(&key.caption(), bars, &chart(&key.caption(), bars, key.is_iops, false, scales)))
         .collect();
     for is_iops in [true, false] {
         let bars: Vec<Bar<'_>> = single
@@ -75,7 +75,7 @@ pub fn section(runs: &[Run], scales: &Scales) -> Option<Section> {
         for bars in bars.chunks(SINGLES) {
             let what = if several.is_empty() { "Loads" } else { "Other loads" };
             let caption = format!("{what}, {}", if is_iops { "IOPS" } else { "bandwidth" });
-            shown.push(figure(&caption, &chart(&caption, bars, is_iops, true, scales)));
+            shown.push(drawn(&caption, bars, &chart(&caption, bars, is_iops, true, scales)));
         }
     }
     let mut note = "<p>All bars of one unit have one scale.".to_owned();
@@ -89,11 +89,16 @@ pub fn section(runs: &[Run], scales: &Scales) -> Option<Section> {
         );
     }
     note.push_str("</p>");
-    if states.iter().any(|s| *s != State::Optimal) {
-        note.push_str(&legend(&STATES.map(|s| s.to_string())));
-    }
     let body = format!("{note}<div class=\"charts\">{}</div>", shown.concat());
     Some(Section::new("bars", "By load, level and state", body))
+}
+
+/// A chart; the colours of states are named where there is more than one.
+fn drawn(caption: &str, bars: &[Bar<'_>], svg: &str) -> String {
+    if bars.iter().all(|(_, c)| c.subject.state == State::Optimal) {
+        return figure(caption, svg);
+    }
+    figure_of(caption, &STATES.map(|s| s.to_string()), svg)
 }
 
 fn is_alone(cell: &Cell) -> bool {

@@ -1,7 +1,7 @@
 //! Load curves: rate across, latency upwards on a log axis; the mean solid, the 99th percentile dashed.
 
 use super::Section;
-use super::html::{COLOURS, badge, escape, figure, legend, table_of_known};
+use super::html::{COLOURS, badge, escape, figure_of, table_of_known};
 use super::scales::Scales;
 use super::svg::{Axis, Canvas, Frame};
 use crate::curve::{Reading, Shape};
@@ -43,14 +43,10 @@ pub fn section(runs: &[Run], scales: &Scales) -> Option<Section> {
     for (test, curves) in &mut tests {
         curves.iter_mut().for_each(|c| c.points.sort_by_key(|p| percent(p)));
         body.push_str(&format!("<h3>{}</h3>", escape(test)));
-        if curves.len() > 1 {
-            let names: Vec<String> = curves.iter().take(COLOURS).map(|c| label(c.run, c.points[0])).collect();
-            body.push_str(&legend(&names));
-        }
-        body.push_str(&format!(
-            "<div class=\"charts\">{}</div>",
-            figure("latency over load: mean solid, p99 dashed", &chart(test, curves, scales))
-        ));
+        let names: Vec<String> = curves.iter().take(COLOURS).map(|c| label(c.run, c.points[0])).collect();
+        let caption = format!("{test}, latency over load: mean solid, p99 dashed");
+        let figure = figure_of(&caption, &names, &chart(test, curves, scales));
+        body.push_str(&format!("<div class=\"charts\">{figure}</div>"));
         curves.iter().for_each(|c| body.push_str(&points(c)));
     }
     Some(Section::new("curves", "Load curves", body))

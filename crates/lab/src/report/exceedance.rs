@@ -1,7 +1,7 @@
 //! How many requests took longer than a time: both axes in decades, so that tails are seen.
 
 use super::Section;
-use super::html::{COLOURS, figure, legend};
+use super::html::{COLOURS, figure_of};
 use super::scale::Scale;
 use super::scales::Scales;
 use super::svg::{Axis, Canvas, Frame};
@@ -35,7 +35,7 @@ pub fn section(runs: &[Run], _: &Scales) -> Option<Section> {
         let mut shown = cells.clone();
         shown.truncate(COLOURS);
         let names: Vec<String> = shown.iter().map(|(n, _)| n.clone()).collect();
-        body.push_str(&format!("<div>{}{}</div>", figure(test, &chart(test, &shown)), legend(&names)));
+        body.push_str(&figure_of(&format!("{test}, latency"), &names, &chart(test, &shown)));
     }
     let note = "<p>Share of requests that took longer, from histograms merged over all threads.</p>";
     (!body.is_empty()).then(|| Section::new("tails", "Tails", format!("{note}<div class=\"charts\">{body}</div>")))

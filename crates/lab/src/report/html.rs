@@ -79,6 +79,11 @@ pub fn figure(caption: &str, svg: &str) -> String {
     format!("<figure><figcaption>{}</figcaption>{svg}</figure>", escape(caption))
 }
 
+/// A chart whose colours have names.
+pub fn figure_of(caption: &str, names: &[String], svg: &str) -> String {
+    format!("<figure><figcaption>{}</figcaption>{}{svg}</figure>", escape(caption), legend(names))
+}
+
 /// The colours of several results or groups.
 pub fn legend(names: &[String]) -> String {
     let keys: Vec<String> = names

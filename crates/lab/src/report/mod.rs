@@ -11,6 +11,7 @@ mod curves;
 mod disclosure;
 mod exceedance;
 mod heat;
+mod history;
 mod html;
 mod page;
 mod scale;
@@ -24,7 +25,10 @@ mod together;
 mod verdict;
 mod versus;
 
-pub use page::{Extra, charts, page};
+pub use cells::{cpus, iops_per_cpu, iops_per_drive};
+pub use history::history_page;
+pub use html::escape;
+pub use page::{Chart, Extra, STYLE, charts, page};
 
 /// A part of the page.
 struct Section {

@@ -10,7 +10,8 @@ use crate::findings::Findings;
 use crate::model::Run;
 use crate::money::Prices;
 
-const STYLE: &str = include_str!("style.css");
+/// The style of the page.
+pub const STYLE: &str = include_str!("style.css");
 
 /// What the page shows beside the results.
 #[derive(Clone, Debug, Default)]
@@ -78,14 +79,17 @@ pub fn page(runs: &[Run], extra: &Extra) -> String {
         .iter()
         .map(|s| format!("<section id=\"{}\"><h2>{}</h2>{}</section>\n", s.id, s.title, s.body))
         .collect();
+    // Lines break between links only where there is a space.
+    frame(&title, &under, &format!("<nav>{}</nav>", links.join(" ")), &body.concat())
+}
+
+/// A file of HTML; all of it is HTML already.
+pub(super) fn frame(title: &str, under: &str, nav: &str, body: &str) -> String {
     format!(
         "<!DOCTYPE html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"><meta name=\"viewport\" \
          content=\"width=device-width,initial-scale=1\"><meta name=\"color-scheme\" content=\"light \
-         dark\"><title>{title}</title>\n<style>{STYLE}</style></head>\n<body><header><h1>{title}</h1>{under}<nav>{}</nav>\
-         </header>\n{}</body></html>\n",
-        // Lines break between links only where there is a space.
-        links.join(" "),
-        body.concat()
+         dark\"><title>{title}</title>\n<style>{STYLE}</style></head>\n<body><header><h1>{title}</h1>{under}{nav}\
+         </header>\n{body}</body></html>\n"
     )
 }
 
@@ -109,13 +113,30 @@ fn money(runs: &[Run], prices: &Prices) -> Option<Section> {
     Some(Section::new("money", "Money", format!("{note}{table}{absent}")))
 }
 
-/// The charts of a page: the caption and the SVG of each, in their order.
-pub fn charts(page: &str) -> Vec<(String, String)> {
+/// A chart of a page.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Chart {
+    /// Its caption.
+    pub caption: String,
+    /// What its colours are, by their number in the style.
+    pub legend: Vec<(usize, String)>,
+    /// The drawing.
+    pub svg: String,
+}
+
+/// The charts of a page, in their order.
+pub fn charts(page: &str) -> Vec<Chart> {
     let mut charts = vec![];
     for part in page.split("<figure><figcaption>").skip(1) {
         let Some((caption, rest)) = part.split_once("</figcaption>") else { continue };
-        let Some((svg, _)) = rest.split_once("</figure>") else { continue };
-        charts.push((unescape(caption), svg.to_owned()));
+        let Some((body, _)) = rest.split_once("</figure>") else { continue };
+        let Some((keys, svg)) = body.split_once("<svg") else { continue };
+        let legend = keys.split("<i class=\"key k").skip(1).filter_map(|key| {
+            let (number, rest) = key.split_once('"')?;
+            let (_, name) = rest.split_once("</i>")?;
+            Some((number.parse().ok()?, unescape(name.split("</span>").next()?)))
+        });
+        charts.push(Chart { caption: unescape(caption), legend: legend.collect(), svg: format!("<svg{svg}") });
     }
     charts
 }

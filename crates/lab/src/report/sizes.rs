@@ -1,7 +1,7 @@
 //! Over block size: bandwidth and requests of one load, as its blocks grow.
 
 use super::Section;
-use super::html::{COLOURS, figure, legend};
+use super::html::{COLOURS, figure_of};
 use super::scales::Scales;
 use super::svg::{Axis, Canvas, Frame};
 use crate::findings::{Build, Unit, short};
@@ -38,11 +38,7 @@ pub fn section(runs: &[Run], scales: &Scales) -> Option<Section> {
     for shown in lines.chunks(COLOURS) {
         let names: Vec<String> = shown.iter().map(|l| l.name.clone()).collect();
         for (caption, unit) in [("bandwidth over block size", Unit::Bytes), ("IOPS over block size", Unit::Iops)] {
-            body.push_str(&format!(
-                "<div>{}{}</div>",
-                figure(caption, &chart(caption, shown, unit, scales)),
-                legend(&names)
-            ));
+            body.push_str(&figure_of(caption, &names, &chart(caption, shown, unit, scales)));
         }
     }
     (!body.is_empty()).then(|| Section::new("sizes", "Over block size", format!("<div class=\"charts\">{body}</div>")))

@@ -2,7 +2,7 @@
 //! them back.
 
 use super::Section;
-use super::html::{badge, escape, figure, legend, table};
+use super::html::{badge, escape, figure_of, table};
 use super::scales::Scales;
 use super::svg::{Canvas, WIDTH};
 use crate::findings::count_of;
@@ -19,7 +19,8 @@ pub fn section(runs: &[Run], scales: &Scales) -> Option<Section> {
     for run in runs {
         for all in run.cells.iter().filter(|c| c.part == Part::Together) {
             let Some(scaling) = Scaling::of(all, &run.cells) else { continue };
-            charts.push_str(&figure(&title(run, all, runs.len()), &chart(all, &scaling, scales)));
+            let keys = ["one alone".to_owned(), "all together".to_owned()];
+            charts.push_str(&figure_of(&title(run, all, runs.len()), &keys, &chart(all, &scaling, scales)));
             rows.push(row(run, all, &scaling, runs.len()));
         }
     }
@@ -28,9 +29,8 @@ pub fn section(runs: &[Run], scales: &Scales) -> Option<Section> {
     }
     let note =
         "<p>The same load on each target alone, then on all together. The mark is the sum of the single results.</p>";
-    let keys = legend(&["one alone".to_owned(), "all together".to_owned()]);
     let heads = ["load", "each alone", "sum", "all together", "of the sum", "verdict"];
-    let body = format!("{note}{keys}<div class=\"charts\">{charts}</div>{}", table(&heads, &rows, true));
+    let body = format!("{note}<div class=\"charts\">{charts}</div>{}", table(&heads, &rows, true));
     Some(Section::new("together", "One target against several", body))
 }
 
