@@ -273,7 +273,11 @@ impl Prices {
                 format!("{:.2} : 1 assumed", self.dedup * self.compression),
             ),
         ];
+        let watt = iops.as_ref().zip(self.watts.filter(|w| *w > 0.0));
+        let watt =
+            watt.map(|((n, of), watts)| line("requests for each watt", n / watts, "IOPS/W".to_owned(), of.clone()));
         lines.extend(iops.map(|(n, of)| line("requests", self.system_price / (n / 1e3), per("KIOPS"), of)));
+        lines.extend(watt);
         lines.extend(bytes_per_sec.map(|(n, of)| line("bandwidth", self.system_price / (n / 1e9), per("(GB/s)"), of)));
         lines.extend(self.life_years().map(|y| {
             line("life", y, "years".to_owned(), "drive writes that the warranty covers / writes to drives".to_owned())
@@ -358,6 +362,7 @@ mod tests {
         assert!((lines[1].value - 80_000.0 / 70.0).abs() < 1e-9);
         assert!((lines[2].value - 80_000.0 / 140.0).abs() < 1e-9);
         assert_eq!((value("EUR/KIOPS"), value("EUR/port"), value("EUR/Gbit/s")), (80.0, 500.0, 20.0));
+        assert_eq!(value("IOPS/W"), 1000.0);
         assert_eq!((value("EUR"), prices.life_years()), (82_190.0, Some(5.0)));
     }
 

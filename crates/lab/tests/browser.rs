@@ -15,6 +15,7 @@ use lab::model::{
 };
 use lab::published;
 use lab::report::{Extra, page};
+use lab::store::Store;
 use serde::Deserialize;
 
 const WIDTHS: [u32; 2] = [390, 1400];
@@ -134,6 +135,22 @@ fn every_report_is_readable_on_a_phone_and_on_a_desk() {
     let mut third = everything();
     third.name = "a-run-with-a-long-name (/srv/results/of/last/week/lab-raid-card-with-another-card)".to_owned();
     reports.push(("three", vec![third, everything(), published::run("perc11").unwrap()]));
+    let dir = tempfile::tempdir().unwrap();
+    let store = Store::at(dir.path());
+    for begun in ["2026-11-22T20:00:00Z", "2026-11-23T20:00:00Z"] {
+        let mut run = everything();
+        run.begun = Some(begun.to_owned());
+        // Without states the history has numbers.
+        run.cells.retain(|c| c.part != Part::States);
+        store.keep(&run).unwrap();
+    }
+    store.write_index().unwrap();
+    let index = fs::read_to_string(store.index()).unwrap();
+    for width in WIDTHS {
+        let found = look("index", &index, width);
+        assert!(found.content <= f64::from(width) && found.charts == 1 && found.cut.is_empty(), "{width}: {found:?}");
+        assert!(found.rows > 2 && found.bad_charts.is_empty() && found.letters >= LETTER_PX_MIN, "{width}: {found:?}");
+    }
     for (name, runs) in reports {
         let report = page(&runs, &Extra::default());
         for width in WIDTHS {

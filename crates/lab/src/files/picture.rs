@@ -12,6 +12,10 @@ const SCALE: f32 = 3.0;
 const LINE: f64 = 16.0;
 /// Letters of such a line.
 const LETTERS: usize = 56;
+/// Width of a letter, about.
+const LETTER: f64 = 6.8;
+/// Width of a mark in the legend and of the space around its name.
+const KEY: f64 = 30.0;
 /// Letters and signs of European languages; `LICENCE` beside it has its terms.
 const FONTS: [&[u8]; 2] =
     [include_bytes!("../../data/font/DejaVuSans.ttf"), include_bytes!("../../data/font/DejaVuSans-Bold.ttf")];
@@ -42,17 +46,22 @@ fn standalone(chart: &Chart) -> String {
         y += LINE;
         above.push_str(&format!("<text x=\"4\" y=\"{y:.0}\" class=\"label\">{}</text>", crate::report::escape(&line)));
     }
+    let mut x = width;
     for (colour, name) in &chart.legend {
-        for (nth, line) in lines(name).iter().enumerate() {
-            y += LINE;
-            if nth == 0 {
-                above.push_str(&format!(
-                    "<rect x=\"4\" y=\"{:.0}\" width=\"9\" height=\"9\" class=\"k{colour}\"/>",
-                    y - 9.0
-                ));
-            }
-            above.push_str(&format!("<text x=\"18\" y=\"{y:.0}\">{}</text>", crate::report::escape(line)));
+        let names = lines(name);
+        let wide = KEY + LETTER * name.chars().count() as f64;
+        // Short names share a line.
+        if names.len() > 1 || x + wide > width {
+            (x, y) = (4.0, y + LINE);
         }
+        let key = format!("<rect x=\"{x:.0}\" y=\"{:.0}\" width=\"9\" height=\"9\" class=\"k{colour}\"/>", y - 9.0);
+        above.push_str(&key);
+        for (nth, line) in names.iter().enumerate() {
+            y += if nth == 0 { 0.0 } else { LINE };
+            let text = crate::report::escape(line);
+            above.push_str(&format!("<text x=\"{:.0}\" y=\"{y:.0}\">{text}</text>", x + 14.0));
+        }
+        x = if names.len() > 1 { width } else { x + wide };
     }
     let top = y + LINE / 2.0;
     let inner = chart.svg.split_once('>').map_or("", |(_, rest)| rest);

@@ -2,7 +2,7 @@
 //! the RAID level would leave. All bars of one unit in a report have one scale.
 
 use super::Section;
-use super::html::{figure, figure_of};
+use super::html::{figure, figure_with};
 use super::scales::Scales;
 use super::svg::{Canvas, WIDTH};
 use crate::findings::{count_of, short};
@@ -95,10 +95,13 @@ pub fn section(runs: &[Run], scales: &Scales) -> Option<Section> {
 
 /// A chart; the colours of states are named where there is more than one.
 fn drawn(caption: &str, bars: &[Bar<'_>], svg: &str) -> String {
-    if bars.iter().all(|(_, c)| c.subject.state == State::Optimal) {
+    let is_there = |state: &State| bars.iter().any(|(_, c)| c.subject.state == *state);
+    let there = STATES.iter().enumerate().filter(|(_, s)| is_there(s));
+    let keys: Vec<(usize, String)> = there.map(|(nth, state)| (nth, state.to_string())).collect();
+    if keys.iter().all(|(nth, _)| *nth == 0) {
         return figure(caption, svg);
     }
-    figure_of(caption, &STATES.map(|s| s.to_string()), svg)
+    figure_with(caption, &keys, svg)
 }
 
 fn is_alone(cell: &Cell) -> bool {

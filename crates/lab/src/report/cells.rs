@@ -3,7 +3,7 @@
 use super::Section;
 use super::html::{badge, escape, reasons, table_of_known};
 use super::scales::Scales;
-use crate::findings::short;
+use crate::findings::{Build, short};
 use crate::model::{Cell, Run, Share};
 use crate::units::{grouped, latency, rate};
 
@@ -79,8 +79,7 @@ fn row(cell: &Cell, cpus: Option<f64>) -> Vec<String> {
     let name = cell.load.name();
     let name = if name.is_empty() || cell.load.read_percent.is_none() { cell.test.clone() } else { name };
     // A single drive has no level, and is in no state.
-    let mut system = vec![short(&subject.system)];
-    system.extend(subject.level.clone());
+    let mut system = vec![short(&subject.system), Build::of(cell).text()];
     system.extend(subject.level.is_some().then(|| subject.state.to_string()));
     system.retain(|w| !w.is_empty());
     vec![

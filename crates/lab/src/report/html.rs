@@ -79,19 +79,20 @@ pub fn figure(caption: &str, svg: &str) -> String {
     format!("<figure><figcaption>{}</figcaption>{svg}</figure>", escape(caption))
 }
 
-/// A chart whose colours have names.
+/// A chart whose colours have names, in the order of the style.
 pub fn figure_of(caption: &str, names: &[String], svg: &str) -> String {
-    format!("<figure><figcaption>{}</figcaption>{}{svg}</figure>", escape(caption), legend(names))
+    let keys: Vec<(usize, String)> = names.iter().cloned().enumerate().collect();
+    figure_with(caption, &keys, svg)
 }
 
-/// The colours of several results or groups.
-pub fn legend(names: &[String]) -> String {
-    let keys: Vec<String> = names
-        .iter()
-        .enumerate()
-        .map(|(i, n)| format!("<span><i class=\"key k{}\"></i>{}</span>", i % COLOURS, escape(n)))
-        .collect();
-    format!("<p class=\"legend\">{}</p>", keys.join(" "))
+/// A chart with the names of the colours that it has, by their numbers in the style.
+pub fn figure_with(caption: &str, keys: &[(usize, String)], svg: &str) -> String {
+    let key = |(colour, name): &(usize, String)| {
+        format!("<span><i class=\"key k{}\"></i>{}</span>", colour % COLOURS, escape(name))
+    };
+    let keys: Vec<String> = keys.iter().map(key).collect();
+    let keys = keys.join(" ");
+    format!("<figure><figcaption>{}</figcaption><p class=\"legend\">{keys}</p>{svg}</figure>", escape(caption))
 }
 
 /// Colours there are.
