@@ -141,8 +141,9 @@ impl Plan {
         let rate = wishes.write_bytes_per_sec.unwrap_or(WRITE_BYTES_PER_SEC);
         let is_modelled = target.kind == TargetKind::Model;
         let mut plan = Plan { steps: vec![], not_run: vec![], write_bytes_per_sec: rate, is_modelled };
-        plan.not_run
-            .extend(suite.not_here.iter().map(|what| Pair::new(what.split(':').next().unwrap_or_default(), what)));
+        // "what: why", or only what.
+        let not_here = suite.not_here.iter().map(|text| text.split_once(": ").unwrap_or((text, "not in this suite")));
+        plan.not_run.extend(not_here.map(|(what, why)| Pair::new(what, why)));
         let mut left = wishes.budget_seconds.unwrap_or(f64::INFINITY);
         for (nth, test) in suite.test.iter().enumerate() {
             let mut test = test.clone();
@@ -458,5 +459,13 @@ mod tests {
         assert_eq!((max.part, max.rate_percent), (Part::CurveMax, None));
         assert_eq!((through.part, through.rate_percent), (Part::States, Some(20)));
         assert_eq!(through.pace(Some(5000.0)).iops_max, Some(5000.0));
+    }
+
+    #[test]
+    fn what_a_suite_does_not_have_is_said_once() {
+        let target = Target::look("/tmp/none-such-here", Some(1 << 30)).unwrap();
+        let plan = Plan::of(&Suite::find("raid-card").unwrap(), &target, Wishes::default());
+        let pair = plan.not_run.iter().find(|p| p.name.starts_with("degraded")).unwrap();
+        assert!(!pair.value.contains(&pair.name) && pair.value.contains("array-states"), "{pair:?}");
     }
 }

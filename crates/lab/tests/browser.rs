@@ -33,6 +33,8 @@ struct Found {
     bad_charts: Vec<String>,
     /// Rows of tables, without their heads, that take room.
     rows: usize,
+    /// Tables of which a part is out of sight.
+    scrolled: Vec<String>,
     /// Texts that leave their chart.
     cut: Vec<String>,
     /// Height of the smallest letters of a chart.
@@ -51,6 +53,8 @@ frame.onload = () => {
   const charts = [...doc.querySelectorAll('svg')];
   const bad_charts = [], cut = [];
   const rows = [...doc.querySelectorAll('tbody tr')].filter((r) => r.getBoundingClientRect().height > 8).length;
+  const scrolled = [...doc.querySelectorAll('.wide')].filter((w) => w.scrollWidth > w.clientWidth + 1)
+    .map((w) => w.textContent.slice(0, 60));
   let letters = 1000, shown = 0;
   for (const chart of charts) {
     const box = chart.getBoundingClientRect();
@@ -67,7 +71,7 @@ frame.onload = () => {
     }
   }
   document.getElementById('found').textContent = JSON.stringify({
-    content: doc.documentElement.scrollWidth, charts: shown, bad_charts, rows, cut, letters, errors,
+    content: doc.documentElement.scrollWidth, charts: shown, bad_charts, rows, scrolled, cut, letters, errors,
   });
 };
 frame.srcdoc = REPORT;
@@ -159,6 +163,7 @@ fn every_report_is_readable_on_a_phone_and_on_a_desk() {
             assert!(found.errors.is_empty() && found.bad_charts.is_empty() && found.cut.is_empty(), "{what}");
             assert!(found.content <= f64::from(width), "it is wider than the page: {what}");
             assert!(found.letters >= LETTER_PX_MIN, "{what}");
+            assert!(found.scrolled.is_empty(), "{:?} {what}", found.scrolled);
             assert_eq!(found.charts, report.matches("<svg").count(), "{what}");
             // A review that prints no figures of loads has only tables.
             let measured = runs.iter().any(|r| !r.cells.is_empty());
@@ -177,10 +182,12 @@ fn the_browser_tells_what_does_not_fit() {
     let wide = "<!DOCTYPE html><body><div style=\"width:900px\">wide</div>\
                 <svg viewBox=\"0 0 400 100\" width=\"300\"><text x=\"390\" y=\"50\" style=\"font-size:3px\">cut off here \
                 and there</text></svg>\
-                <svg viewBox=\"0 0 400 100\" width=\"800\"></svg>";
+                <svg viewBox=\"0 0 400 100\" width=\"800\"></svg>\
+                <div class=\"wide\" style=\"overflow-x:auto\"><table style=\"width:2000px\"><tbody><tr><td>wide</td></tr></tbody></table></div>";
     let found = look("wide", wide, 390);
     assert!(found.content > 890.0 && found.letters < LETTER_PX_MIN, "{found:?}");
     assert_eq!((found.cut.len(), found.bad_charts.len(), found.charts), (1, 1, 1), "{found:?}");
+    assert_eq!(found.scrolled, ["wide"]);
 }
 
 #[test]
