@@ -190,4 +190,15 @@ mod tests {
         assert!(findings.title.ends_with("no number"), "{}", findings.title);
         assert!(findings.caveats[0].text.contains("FAIL"), "{:?}", findings.caveats);
     }
+
+    #[test]
+    fn targets_of_one_run_are_no_other_systems() {
+        let mut run = published::run("qlc24").unwrap();
+        assert!(said(&run).contains("Beside Viking HA version"));
+        let system = About::of(&run).system.unwrap().to_owned();
+        for cell in run.cells.iter_mut().filter(|c| c.subject.system != system) {
+            cell.part = crate::model::Part::OneOf { number: 1 };
+        }
+        assert!(!said(&run).contains("Beside"), "{}", said(&run));
+    }
 }

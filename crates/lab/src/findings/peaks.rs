@@ -75,7 +75,8 @@ pub fn writes_of_reads(about: &About<'_>) -> Option<Finding> {
 /// What the system makes of what others do: a sentence for each of them.
 pub fn beside_others(about: &About<'_>) -> Vec<Finding> {
     let mut systems: Vec<&str> = vec![];
-    for cell in &about.others {
+    // Targets of one run are told against each other by what all of them make together.
+    for cell in about.others.iter().filter(|c| !matches!(c.part, Part::OneOf { .. })) {
         if !systems.contains(&cell.subject.system.as_str()) {
             systems.push(&cell.subject.system);
         }
