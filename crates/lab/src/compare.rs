@@ -123,7 +123,13 @@ impl Pairing {
             let remark = self.real.remark();
             words.push(self.delta.map_or("no ratio to zero".to_owned(), |d| format!("{:+.1} %{remark}", d * 100.0)));
         }
-        words.extend(self.ratio_per_drive.map(|r| format!("{r:.2} times for each drive")));
+        // Said once: beside the first ratio that it holds of.
+        let unknown = if self.ratio.is_none() && !self.unknown.is_empty() {
+            format!(", conditions unknown: {}", self.unknown.join(", "))
+        } else {
+            String::new()
+        };
+        words.extend(self.ratio_per_drive.map(|r| format!("{r:.2} times for each drive{unknown}")));
         if self.unlike.is_empty() {
             for (name, a, b) in [
                 ("mean", base_latency.mean_us, self.latency.mean_us),
@@ -436,6 +442,8 @@ mod tests {
         let pair = only(run("a", 1000.0, |c| c.load.depth = None), run("b", 3000.0, depthless));
         assert_eq!((pair.unknown.len(), pair.delta, pair.ratio_per_drive), (1, None, Some(1.5)));
         assert!(pair.unlike[0].starts_with("drives"), "{pair:?}");
+        let words = pair.judgement(&Latency::default());
+        assert!(words.contains("1.50 times for each drive, conditions unknown: depth"), "{words}");
         let same = |c: &mut Cell| c.load.depth = None;
         let pair = only(run("a", 1000.0, same), run("b", 3000.0, same));
         assert_eq!((pair.ratio, pair.delta), (Some(3.0), None));

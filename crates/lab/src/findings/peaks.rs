@@ -143,7 +143,9 @@ fn change(ratio: f64) -> String {
 pub fn alone(about: &About<'_>) -> Option<Finding> {
     let lone = about.cells.iter().copied().filter(|c| c.load.outstanding() == Some(1.0) && is_optimal(c));
     let mut lone: Vec<&Cell> = lone.filter(|c| c.figures.latency.mean_us.is_some()).collect();
-    lone.sort_by_key(|c| order(c));
+    // Of two with one load the better one, as among the numbers.
+    let mean = |c: &Cell| c.figures.latency.mean_us.unwrap_or(f64::MAX);
+    lone.sort_by(|a, b| order(a).cmp(&order(b)).then(mean(a).total_cmp(&mean(b))));
     lone.dedup_by_key(|c| noun(c));
     let words: Vec<String> = lone
         .iter()

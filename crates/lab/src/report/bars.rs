@@ -39,7 +39,8 @@ impl Key {
 
     fn caption(&self) -> String {
         let unit = if self.is_iops { "IOPS" } else { "bandwidth" };
-        let slice = self.slice_percent.map_or(String::new(), |p| format!(", on {p:.0} % of each drive"));
+        let slice =
+            self.slice_percent.filter(|p| *p < 100.0).map_or(String::new(), |p| format!(", on {p:.0} % of each drive"));
         let peak = if self.peak { ", peak of the load curve" } else { "" };
         format!("{}, {unit}{peak}{slice}", self.test)
     }
@@ -121,7 +122,8 @@ fn chart(title: &str, bars: &[Bar<'_>], is_iops: bool, by_load: bool, scales: &S
     for (run, cell) in bars {
         let mut label = words.label(run, cell);
         if by_load {
-            let slice = cell.load.slice_percent.map_or(String::new(), |p| format!(" on {p:.0} %"));
+            let slice =
+                cell.load.slice_percent.filter(|p| *p < 100.0).map_or(String::new(), |p| format!(" on {p:.0} %"));
             let peak = if cell.part == Part::CurveMax { ", peak of the curve" } else { "" };
             label = format!("{}{slice}{peak}: {label}", cell.test);
         }
@@ -292,6 +294,15 @@ mod tests {
         }
         let whole = body.matches("class=\"label\"").count();
         assert!(body.matches(" drives").count() >= whole, "each names its drives");
+    }
+
+    #[test]
+    fn a_whole_drive_is_no_part_of_it() {
+        let mut run = crate::published::run("qlc24").unwrap();
+        run.cells.iter_mut().for_each(|c| c.load.slice_percent = Some(100.0));
+        let runs = [run];
+        let body = section(&runs, &Scales::of(&runs)).unwrap().body;
+        assert!(!body.contains("100 %"), "{body}");
     }
 
     #[test]

@@ -17,7 +17,7 @@ const SHARE_MAX: f64 = 200.0;
 /// Points of a line; of a longer cell each is a mean.
 const POINTS: usize = 240;
 /// Fewer seconds show nothing.
-const SECONDS_MIN: usize = 5;
+const SECONDS_MIN: usize = 3;
 
 /// The section, if a cell has its seconds.
 pub fn section(runs: &[Run], scales: &Scales) -> Option<Section> {
