@@ -159,7 +159,7 @@ pub fn who_has_left_is_let_go_of() {
     let open = p.array().let_go_of_former();
     assert_eq!(open.len(), 3, "{open:?}");
     assert!(p.array().former_drives().is_empty() && !open.contains(&path));
-    let failed = p.array().status().members.into_iter().find(|m| m.seat == 1).unwrap();
+    let failed = p.array().status().members.into_iter().find(|m| m.member == 1).unwrap();
     assert_eq!((failed.state, failed.drive), (SeatState::Failed, path));
     let new = fresh(&world, "new");
     replace(&p, 1, &new);
@@ -221,7 +221,7 @@ pub fn a_label_that_was_left_is_wiped_at_the_next_open() {
     });
     p.rt.block_on(p.array().drive_retire(MemberId(0))).unwrap();
     p.wait(Duration::from_secs(20));
-    assert!(p.array().status().members.iter().all(|m| m.seat != 0), "{:#?}", p.array().status().members);
+    assert!(p.array().status().members.iter().all(|m| m.member != 0), "{:#?}", p.array().status().members);
     p.power_cut(1);
     new.power_cut(1);
     assert!(label(&world.disks[0]).is_some() && label(&world.disks[1]).is_some());
@@ -337,7 +337,7 @@ pub fn a_member_retires_when_the_others_have_room() {
     assert!(p.run(async move { array.drive_left(MemberId(0)).await }), "{:#?}", p.array().status().events);
     let status = p.array().status();
     assert_eq!(status.state, ArrayState::Optimal);
-    assert!(status.members.iter().all(|m| m.seat != 0));
+    assert!(status.members.iter().all(|m| m.member != 0));
     world.disks[0].detach();
     world.disks[2].detach();
     for i in 0..stored / 4 / 32 {

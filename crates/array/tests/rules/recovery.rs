@@ -492,7 +492,7 @@ pub fn what_is_given_up_is_on_no_spare() {
     let array = p.array();
     p.run(async move { array.rebuild_done().await });
     let status = p.array().status();
-    let taken_in = status.members.iter().any(|m| m.seat == 4 && m.state == SeatState::In);
+    let taken_in = status.members.iter().any(|m| m.member == 4 && m.state == SeatState::In);
     assert!(taken_in && p.is(0, 1, 32), "{:#?}", status.events);
 }
 

@@ -45,7 +45,7 @@ pub fn drives_are_the_same_in_all_parts() {
 
         array.drive_grow(Drive::modelled(&rt, &second), false).await.unwrap();
         let seat = |status: &api::ArrayView, name: &str| {
-            MemberId(status.members.iter().find(|m| m.drive_name == name && m.state == SeatState::In).unwrap().seat)
+            MemberId(status.members.iter().find(|m| m.drive_name == name && m.state == SeatState::In).unwrap().member)
         };
         let leaves = seat(&array.status().await.unwrap(), "d0");
         array.drive_retire(leaves).await.unwrap();
@@ -191,14 +191,14 @@ pub fn a_seat_is_one_drive() {
         assert!(first.drive_left(MemberId(1)).await);
         first.drive_grow(whole::slice_of(&more, part).unwrap(), false).await.unwrap();
         let own = first.status().members.into_iter().find(|m| m.drive_name == "e1").unwrap();
-        assert_eq!(own.seat, 1);
+        assert_eq!(own.member, 1);
         let status = array.status().await.unwrap();
-        let mut seats: Vec<u16> = status.members.iter().map(|m| m.seat).collect();
+        let mut seats: Vec<u16> = status.members.iter().map(|m| m.member).collect();
         seats.sort_unstable();
         seats.dedup();
         assert_eq!((seats.len(), status.members.len()), (6, 6));
         let line = status.members.iter().find(|m| m.drive_name == "d1").unwrap();
-        array.drive_fail(MemberId(line.seat)).await.unwrap();
+        array.drive_fail(MemberId(line.member)).await.unwrap();
         let rest = vec!["d0", "d2", "d3"];
         assert_eq!(members(&array).await, [vec!["d0", "d2", "d3", "e0", "e1"], rest.clone(), rest]);
         let nobody = array.drive_fail(MemberId(4000)).await.unwrap_err();

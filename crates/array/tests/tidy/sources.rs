@@ -19,8 +19,6 @@ pub struct Type<'a> {
     pub file: &'a str,
     /// Its name.
     pub name: &'a str,
-    /// What stands before it: what it derives.
-    pub attributes: &'a str,
     /// Its fields as they are written, with their visibility.
     pub fields: Vec<&'a str>,
 }
@@ -144,9 +142,7 @@ fn types<'a>(file: &'a str, text: &'a str) -> Vec<Type<'a>> {
         let close = open + text[open..].find("\n}").unwrap_or(text.len() - open);
         let is_field = |line: &&str| line.contains(": ") && !line.starts_with("        ") && !line.contains("#[");
         let fields = text[open + 1..close].lines().filter(is_field).map(str::trim).collect();
-        let before = &text[..begin];
-        let attributes = &before[before.trim_end().rfind("\n\n").unwrap_or(0)..];
-        found.push(Type { file, name, attributes, fields });
+        found.push(Type { file, name, fields });
         at = close.max(at);
     }
     found
