@@ -30,7 +30,7 @@ Examples:
   ashlar lab run raid-card A --beside B                 one target against two
   ashlar lab compare lab-a lab-b --published perc12     side by side, or why they cannot be compared
   ashlar lab import results/ --out lab-imported         from fio, bench-fio, Vdbench, elbencho
-  ashlar lab history lab-smoke                          keeps it, and writes an index of what is kept
+  ashlar lab history lab-smoke                          keeps it; writes an index page
 
 The load generator is fio (package fio). A verdict is PASS, WARN or FAIL, and says why.";
 

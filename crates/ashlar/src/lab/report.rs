@@ -17,7 +17,7 @@ Examples:
   ashlar lab report --published perc12                    writes lab-report.html
   ashlar lab report lab-smoke --out smoke.html
   ashlar lab report lab-raid-card --published perc12 --prices prices.toml
-  ashlar lab report lab-smoke --files smoke-files         also a PNG of each chart, one XLSX, one CSV
+  ashlar lab report lab-smoke --files smoke-files         also PNGs, an XLSX and a CSV
 
 A price file has date, currency, system_price, raw_tb, drives, and optionally raid (5 or \"RAID5\"; without it bare \
 drives), system, p99_ms_max (the latency that a rate must keep to; 1 when absent), reserve_percent, dedup, compression, \

@@ -26,7 +26,7 @@ Examples:
   ashlar lab run smoke /tmp/file --size 1G                        creates the file; two minutes
   ashlar lab run raid-card /dev/md0 --destroy 7f3a --level RAID5  EVERYTHING ON IT IS LOST
   ashlar lab run qlc-slice /dev/nvme1n1 --budget 2h --write-min 64K
-  ashlar lab run --resume lab-raid-card --destroy 7f3a            continues; --skip TEST leaves a test out
+  ashlar lab run --resume lab-raid-card --destroy 7f3a            or with --skip TEST
   ashlar lab run raid-card /dev/md0 --beside /dev/md1 --destroy 7f3a --destroy 80c1
   ashlar lab run transport /dev/nvme1n1 --destroy 7f3a --hosts db1,db2:8801
   ashlar lab run array-states nbd://h/fast/db --destroy fast/db --array fast --array-drive nvme3n1
