@@ -97,18 +97,17 @@ impl Measurement<'_> {
         Ok(cell)
     }
 
-    /// What a call that ended has measured. One that ended as a failure counts when it measured all the same, with an
-    /// error at least: fio does so where requests failed.
+    /// What a call that ended has measured. One that ended as a failure may count nevertheless ([`counted`]).
     pub(super) fn outcome(&self, ended: Result<String, String>, result: impl FnOnce() -> Outcome) -> Outcome {
         match (ended, result()) {
             (Ok(_), Ok(outcome)) => Ok(outcome),
             // fio may refuse a job, say so, print no result, and end as if all were well.
             (Ok(words), Err(e)) => Err(if words.is_empty() { e } else { self.failed(&words) }),
-            (Err(_), Ok((job, series))) if job.figures.iops.is_some() || self.step.part == Part::Check => {
-                let errors = if self.step.part == Part::Check { job.errors } else { job.errors.max(1) };
-                Ok((Job { errors, ..job }, series))
-            }
-            (Err(why), Ok(_) | Err(_)) => Err(self.failed(&why)),
+            (Err(why), Ok((job, series))) => match counted(self.step.part, job) {
+                Some(job) => Ok((job, series)),
+                None => Err(self.failed(&why)),
+            },
+            (Err(why), Err(_)) => Err(self.failed(&why)),
         }
     }
 
@@ -370,9 +369,17 @@ pub fn live_iops(text: &str) -> Option<f64> {
     Some(sum)
 }
 
+/// What counts of a call that failed: what it measured, with one error at least, as fio does where requests failed. A
+/// check counts by the blocks that it found wrong; one that found none did not come to its end.
+fn counted(part: Part, job: Job) -> Option<Job> {
+    let counts = if part == Part::Check { job.errors > 0 } else { job.figures.iops.is_some() };
+    counts.then(|| Job { errors: job.errors.max(1), ..job })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::model::Figures;
 
     #[test]
     fn the_status_line_tells_the_rate() {
@@ -385,5 +392,16 @@ mod tests {
         ] {
             assert_eq!(live_iops(text), want, "{text}");
         }
+    }
+
+    #[test]
+    fn a_check_that_was_broken_off_is_not_passed() {
+        let job = |iops, errors| Job { figures: Figures { iops, ..Figures::default() }, errors, ..Job::default() };
+        let errors = |part, iops, errors| counted(part, job(iops, errors)).map(|j| j.errors);
+        assert_eq!(errors(Part::Check, Some(1000.0), 0), None, "it ended before it found anything");
+        assert_eq!(errors(Part::Check, None, 0), None);
+        assert_eq!(errors(Part::Check, Some(1000.0), 3), Some(3));
+        assert_eq!(errors(Part::Alone, Some(1000.0), 0), Some(1), "what failed is an error at least");
+        assert_eq!(errors(Part::Alone, None, 1), None, "nothing was measured");
     }
 }
