@@ -251,6 +251,11 @@ pub struct MemberView {
 }
 
 impl MemberView {
+    /// Puts members in the order of their seats; of two in one seat the older one is first.
+    pub fn sort(members: &mut [MemberView]) {
+        members.sort_by_key(|m| (m.seat, matches!(m.state, SeatState::In | SeatState::Spare)));
+    }
+
     /// "7.0 TiB, of which 3.8 TiB are used", where not all of the drive is.
     #[must_use]
     pub fn size_sentence(&self) -> Option<String> {

@@ -178,7 +178,7 @@ pub fn compare(runs: &[Run]) -> Comparison {
 fn what(cell: &Cell) -> String {
     let build = Build::of(cell).text();
     let build = if build.is_empty() { String::new() } else { format!(", {build}") };
-    // What nobody tells is said where it matters: beside the ratio.
+    // Conditions that are not told are named beside the ratio.
     let part = part_name(cell).replace(", unknown", "");
     format!("{}{build}{part}", noun(cell))
 }

@@ -91,15 +91,8 @@ struct Side {
 
 impl Side {
     fn share(&self) -> Share {
-        let of = Bins::of(&self.bins).latency(None, None);
-        Share {
-            iops: self.iops,
-            bytes_per_sec: self.bytes_per_sec,
-            mean_us: self.mean_us,
-            p50_us: of.p50_us,
-            p99_us: of.p99_us,
-            p999_us: of.p999_us,
-        }
+        let latency = Bins::of(&self.bins).latency(None, None);
+        Share::of(self.iops, self.bytes_per_sec, self.mean_us, latency)
     }
 }
 

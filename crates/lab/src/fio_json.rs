@@ -236,15 +236,8 @@ impl Direction {
     }
 
     fn share(&self) -> Share {
-        let of = if self.bins.count() > 0 { self.bins.latency(self.mean_us, self.max_us) } else { self.told };
-        Share {
-            iops: self.iops,
-            bytes_per_sec: self.bytes_per_sec,
-            mean_us: self.mean_us,
-            p50_us: of.p50_us,
-            p99_us: of.p99_us,
-            p999_us: of.p999_us,
-        }
+        let latency = if self.bins.count() > 0 { self.bins.latency(self.mean_us, self.max_us) } else { self.told };
+        Share::of(self.iops, self.bytes_per_sec, self.mean_us, latency)
     }
 }
 

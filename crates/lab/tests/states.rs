@@ -61,7 +61,7 @@ fn a_fixed_rate_is_kept_through_the_states_and_all_states_are_held_to_be_steady(
     let order: Vec<State> = latency.iter().map(|c| c.subject.state).collect();
     assert_eq!(order, [State::Optimal, State::Degraded, State::Rebuilding, State::Rebuilt]);
     for cell in latency {
-        assert_eq!(cell.asked_iops, Some(max / 10.0));
+        assert_eq!(cell.asked_iops, Some(max * 10.0 / 100.0));
         assert!((0.8..1.2).contains(&cell.achieved().unwrap()), "{:?} of {:?}", cell.figures.iops, cell.asked_iops);
         assert!(cell.figures.latency.p99_us.is_some());
         assert!(

@@ -1,4 +1,4 @@
-//! ExposureView, computed.
+//! Exposure, computed.
 
 use api::ExposureView;
 use base::MemberId;

@@ -1,6 +1,6 @@
-//! ArrayView, computed from what the rooms say.
+//! Status, computed from what the rooms say.
 
-use api::{ArrayState, ArrayView, IostatView, LimitsView, MemberView, SeatState, TrafficView, VolumeView, WrittenView};
+use api::{ArrayState, ArrayView, IostatView, LimitsView, MemberView, TrafficView, VolumeView, WrittenView};
 use base::BlockCount;
 use ondisk::{Limits, MemberState, VolumeState, WhyOut};
 
@@ -156,8 +156,7 @@ impl Report<'_> {
                 reads_around: s.speed.around(),
             })
             .collect();
-        // Of two in one seat the older one first.
-        lines.sort_by_key(|m| (m.seat, matches!(m.state, SeatState::In | SeatState::Spare)));
+        MemberView::sort(&mut lines);
         lines
     }
 

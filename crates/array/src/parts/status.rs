@@ -146,7 +146,13 @@ fn add_members(whole: &mut Vec<MemberView>, part: Vec<MemberView>, number: usize
                 ..line
             }),
             Some(all) => {
-                all.state = worse_seat(all.state, line.state);
+                let worse = worse_seat(all.state, line.state);
+                all.missing = match (all.state == worse, line.state == worse) {
+                    (true, true) => all.missing && line.missing,
+                    (true, false) => all.missing,
+                    (false, _) => line.missing,
+                };
+                all.state = worse;
                 all.bytes += line.bytes;
                 all.bytes_used += line.bytes_used;
                 all.zones += line.zones;
@@ -167,6 +173,7 @@ fn add_members(whole: &mut Vec<MemberView>, part: Vec<MemberView>, number: usize
             }
         }
     }
+    MemberView::sort(whole);
 }
 
 fn is_gone(member: &MemberView) -> bool {
@@ -259,5 +266,46 @@ fn add_run(mut a: ScrubRunView, b: ScrubRunView) -> ScrubRunView {
         seconds: a.seconds.max(b.seconds),
         eta_seconds: a.eta_seconds.zip(b.eta_seconds).map(|(a, b)| a.max(b)),
         found: a.found,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn line(seat: u16, drive: &str, state: SeatState, missing: bool) -> MemberView {
+        MemberView { seat, member: seat, state, missing, drive_name: drive.to_owned(), ..MemberView::default() }
+    }
+
+    #[test]
+    fn a_drive_that_failed_in_one_part_is_not_said_to_be_missing() {
+        let of = |first: (SeatState, bool), second: (SeatState, bool)| {
+            let mut all = vec![line(0, "d", first.0, first.1)];
+            add_members(&mut all, vec![line(0, "d", second.0, second.1)], 2);
+            let [one] = &all[..] else { panic!("{all:?}") };
+            (one.state, one.missing)
+        };
+        let (failed, missing, here) = ((SeatState::Failed, false), (SeatState::Missing, true), (SeatState::In, false));
+        for (first, second, want) in [
+            (failed, missing, failed),
+            (missing, failed, failed),
+            (here, missing, missing),
+            (missing, here, missing),
+            (missing, missing, missing),
+        ] {
+            assert_eq!(of(first, second), want, "{first:?} {second:?}");
+        }
+        let gone = |missing| (SeatState::Replaced, missing);
+        assert_eq!(of(gone(true), gone(false)), gone(false), "it failed somewhere");
+    }
+
+    #[test]
+    fn members_stand_by_their_seats_and_the_older_of_two_first() {
+        let mut all = vec![line(0, "a", SeatState::In, false), line(2, "c", SeatState::In, false)];
+        let theirs = vec![line(2, "old", SeatState::Replaced, false), line(0, "a", SeatState::In, false)];
+        MemberView::sort(&mut all);
+        add_members(&mut all, theirs, 1);
+        let names: Vec<&str> = all.iter().map(|m| m.drive_name.as_str()).collect();
+        assert_eq!(names, ["a", "old", "c"]);
     }
 }

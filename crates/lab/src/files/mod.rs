@@ -38,7 +38,7 @@ pub fn write(runs: &[Run], page: &str, dir: &Path) -> Result<Vec<PathBuf>, Error
     Ok(written)
 }
 
-/// A caption as the name of a file: letters, digits and dashes.
+/// The title of a chart as a file name: letters, digits and dashes.
 fn file_name(text: &str) -> String {
     let mut name = String::new();
     for c in text.chars().map(|c| c.to_ascii_lowercase()) {

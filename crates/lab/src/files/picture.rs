@@ -10,9 +10,9 @@ use crate::report::{Chart, STYLE};
 const SCALE: f32 = 3.0;
 /// Height of a line of the caption or the legend.
 const LINE: f64 = 16.0;
-/// Letters of such a line.
+/// Characters in a line of the title, at most.
 const LETTERS: usize = 56;
-/// Width of a letter, about.
+/// Mean width of a character, in pixels.
 const LETTER: f64 = 6.8;
 /// Width of a mark in the legend and of the space around its name.
 const KEY: f64 = 30.0;

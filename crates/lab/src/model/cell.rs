@@ -106,6 +106,14 @@ pub struct Share {
     pub p999_us: Option<f64>,
 }
 
+impl Share {
+    /// At these rates and this mean, with the percentiles of `latency`.
+    pub(crate) fn of(iops: f64, bytes_per_sec: f64, mean_us: Option<f64>, latency: Latency) -> Share {
+        let Latency { p50_us, p99_us, p999_us, .. } = latency;
+        Share { iops, bytes_per_sec, mean_us, p50_us, p99_us, p999_us }
+    }
+}
+
 /// What came out.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
