@@ -4,7 +4,7 @@
 //! a controller of the same host and subsystem; a queue begins when nothing is in flight any more that its host sent
 //! before.
 
-use std::rc::Rc;
+use std::{rc::Rc, time::Duration};
 
 use rt::{Bytes, net::Stream};
 
@@ -20,6 +20,10 @@ use super::{
     subsystem::{Access, Subsystem, Subsystems},
 };
 use crate::stream::door::Guest;
+
+/// How long a Connect waits for the end of the queue's former connection, and how often it looks.
+const FORMER_WAIT: Duration = Duration::from_millis(100);
+const FORMER_LOOK: Duration = Duration::from_millis(1);
 
 /// Where in the command fields stand, for the errors that name them.
 const QUEUE_AT: u32 = 42;
@@ -170,8 +174,12 @@ async fn fulfil<S: Subsystems>(
         tracing::warn!(host = host.nqn, "nvme: commands of the host's former connections are in flight");
         return Err(Status::CONNECT_CONTROLLER_BUSY.into());
     }
-    let controller =
-        if wish.queue == 0 { create(shared, subsystem, host, &wish)? } else { join(shared, &subsystem, &host, &wish)? };
+    let controller = if wish.queue == 0 {
+        create(shared, subsystem, host, &wish)?
+    } else {
+        former_ends(shared, &wish).await;
+        join(shared, &subsystem, &host, &wish)?
+    };
     let queue = Rc::new(Queue::new(controller, Rc::new(Connection::new(stream)), wish.queue));
     Ok(Connected { queue, head: Head::new(wish.entries, wish.flow_control) })
 }
@@ -199,6 +207,22 @@ fn create<S: Subsystems>(
     let controller = Controller::new(&shared.common, id, subsystem, host, wish.keep_alive_millis, now);
     shared.begin_controller(&controller);
     Ok(controller)
+}
+
+/// Waits while the queue has a connection, for a moment at most: a host that closes it and connects again at once may be
+/// faster than what tells of its end.
+async fn former_ends<S: Subsystems>(shared: &Shared<S>, wish: &Wish) {
+    let until = shared.rt.now() + FORMER_WAIT;
+    loop {
+        let controller = shared.controllers.borrow().get(&wish.data.controller).cloned();
+        let former = controller.and_then(|c| c.queues.borrow().get(&wish.queue).cloned());
+        let Some(former) = former else { return };
+        former.cut_if_left();
+        if former.is_cut() || shared.rt.now() >= until {
+            return;
+        }
+        shared.rt.sleep(FORMER_LOOK).await;
+    }
 }
 
 /// An I/O queue of a controller that is there.

@@ -1,8 +1,6 @@
 //! Each line of the table in `drives::checks`: a drive that must not be taken is refused with its name, and is as it
 //! was before.
 
-#![allow(clippy::unwrap_used, reason = "a test ends where it fails")]
-
 use std::fs::{self, File};
 use std::io::{Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};

@@ -1,9 +1,6 @@
 //! Commands, flags, errors and counters of the transmission phase; malformed and hostile requests.
 
-#![allow(clippy::unwrap_used, reason = "tests")]
-
-mod support;
-
+use crate::support::{MIB, Puppet, World, named, option_bytes, pattern, request_bytes, until, with_puppet};
 use export::{
     Extent, ExtentState, Fault, Memory, Namespace, NamespaceInfo,
     nbd::{
@@ -13,7 +10,6 @@ use export::{
     },
 };
 use futures::future::join_all;
-use support::{MIB, Puppet, World, named, option_bytes, pattern, request_bytes, until, with_puppet};
 
 fn errno(result: Result<(), Error>) -> Option<Errno> {
     match result {

@@ -1,9 +1,6 @@
 //! The client against servers that answer in other ways than ours, or wrongly.
 
-#![allow(clippy::unwrap_used, reason = "tests")]
-
-mod support;
-
+use crate::support::Raw;
 use export::nbd::{
     Errno,
     client::{Client, Error, Wishes},
@@ -14,7 +11,6 @@ use rt::{
     Rt,
     net::{Addr, Listener},
 };
-use support::Raw;
 
 /// Connects a client to a server that grants structured replies or not, reads 4096 bytes at 8192 (cookie 1), and gets
 /// `answer`.

@@ -1,12 +1,8 @@
 //! Namespaces that consist of others.
 
-#![allow(clippy::unwrap_used, reason = "tests")]
-
-mod support;
-
+use crate::support::Puppet;
 use export::{Extent, ExtentState, Fault, Memory, Namespace, Null, Striped, conformance};
 use rt::{Buf, Bytes, Rt};
-use support::Puppet;
 
 const MIB: u64 = 1 << 20;
 

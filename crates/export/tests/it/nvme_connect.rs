@@ -1,11 +1,12 @@
 //! From ICReq to a queue: Connect, access, discovery, properties, queues, the end of controllers.
 
-#![allow(clippy::unwrap_used, reason = "tests")]
-
-mod support;
-
 use std::time::Duration;
 
+use crate::support::{
+    Puppet,
+    nvme::{NQN, Target, failed, with_target},
+    until,
+};
 use export::nvme::{
     Access, DISCOVERY_NQN, Server, Status, SubsystemList,
     client::{Error, Host, Link, Opened, Wishes, connect_command},
@@ -21,11 +22,6 @@ use export::uri::Namespace;
 use futures::future::{join, join_all};
 use rt::Bytes;
 use rt::net::Addr;
-use support::{
-    Puppet,
-    nvme::{NQN, Target, failed, with_target},
-    until,
-};
 
 /// Status and result of a Connect command that is refused.
 async fn refused(link: &Link, sqe: Sqe, data: Bytes) -> (Status, u64) {

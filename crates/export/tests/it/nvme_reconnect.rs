@@ -1,11 +1,11 @@
 //! A host that has lost its connections and comes back: nothing that it sent before lands on what it writes now.
 
-#![allow(clippy::unwrap_used, reason = "tests")]
-
-mod support;
-
 use std::{rc::Rc, time::Duration};
 
+use crate::support::{
+    nvme::{NQN, Target, failed, with_target},
+    pattern, until,
+};
 use export::{
     Namespace,
     nvme::{
@@ -18,10 +18,6 @@ use export::{
     },
 };
 use rt::{Bytes, Task};
-use support::{
-    nvme::{NQN, Target, failed, with_target},
-    pattern, until,
-};
 
 /// Begins to connect.
 fn connecting(target: &Rc<Target>, wishes: Wishes) -> Task<Result<Host, Error>> {

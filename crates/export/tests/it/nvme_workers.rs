@@ -1,19 +1,16 @@
 //! I/O queues of NVMe/TCP dealt to threads.
 
-#![allow(clippy::unwrap_used, reason = "tests")]
 #![allow(clippy::disallowed_methods, clippy::disallowed_types, reason = "threads are the subject")]
-
-mod support;
 
 use std::{cell::Cell, pin::pin, rc::Rc, time::Duration};
 
+use crate::support::{Puppet, nvme::NQN};
 use export::nvme::{
     Access, Deal, Server, SubsystemList, Worker,
     client::{Disk, Host, Link, Wishes},
 };
 use futures::future::{join, join_all, select};
 use rt::{Buf, Bytes, Rt, Task, net::Addr};
-use support::{Puppet, nvme::NQN};
 
 /// A server on this thread, and where it listens.
 struct Served {

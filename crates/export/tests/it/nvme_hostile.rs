@@ -1,11 +1,12 @@
 //! Hosts that lie, stall, flood and leave: each gets what the protocol has for it, and nobody else notices.
 
-#![allow(clippy::unwrap_used, reason = "tests")]
-
-mod support;
-
 use std::{cell::Cell, collections::VecDeque, pin::pin, rc::Rc, time::Duration};
 
+use crate::support::{
+    Raw,
+    nvme::{NQN, Target, termination, with_digest, with_target},
+    pattern, until,
+};
 use export::nvme::{
     client::{Wishes, connect_command},
     entry::{Cqe, Sgl, Sqe, fabrics, io},
@@ -21,11 +22,6 @@ use futures::{
     join,
 };
 use rt::Bytes;
-use support::{
-    Raw,
-    nvme::{NQN, Target, termination, with_digest, with_target},
-    pattern, until,
-};
 
 const PLAIN: Terms = Terms { header_digest: false, data_digest: false, alignment: 4, r2ts_max: 1 };
 

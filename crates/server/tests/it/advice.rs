@@ -1,7 +1,5 @@
 //! What refusals and notes advise can be done, and helps: each was wrong once.
 
-#![allow(clippy::unwrap_used, reason = "a test ends where it fails")]
-
 use std::cell::Cell;
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};

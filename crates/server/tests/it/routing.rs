@@ -1,7 +1,5 @@
 //! Volumes of arrays in parts, as the connections of a core beside the data core reach them.
 
-#![allow(clippy::unwrap_used, reason = "a test ends where it fails")]
-
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::fs::File;

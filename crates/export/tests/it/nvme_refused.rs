@@ -1,21 +1,17 @@
 //! Connect commands that are refused, and hosts that give no name: what they are answered with, and what the log says.
 
-#![allow(clippy::unwrap_used, reason = "tests")]
-
-mod support;
-
 use std::{
     fmt::{self, Write},
     sync::{Arc, Mutex},
 };
 
+use crate::support::{
+    Puppet,
+    nvme::{NQN, Target},
+};
 use export::nvme::{
     Access, Deal, Status,
     client::{Error, Host, Link, Wishes},
-};
-use support::{
-    Puppet,
-    nvme::{NQN, Target},
 };
 use tracing::{
     Event, Metadata, Subscriber,

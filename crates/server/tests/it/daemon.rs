@@ -1,7 +1,5 @@
 //! A server with an array in memory, asked over its control socket and stopped by it.
 
-#![allow(clippy::unwrap_used, reason = "a test ends where it fails")]
-
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};

@@ -1,11 +1,8 @@
 //! Back-pressure, stalled peers, connection limits, and the order of stopping.
 
-#![allow(clippy::unwrap_used, reason = "tests")]
-
-mod support;
-
 use std::{cell::Cell, rc::Rc, time::Duration};
 
+use crate::support::{World, pattern, request_bytes, until, with_puppet};
 use export::{
     Memory,
     nbd::{
@@ -17,7 +14,6 @@ use export::{
 };
 use futures::future::join_all;
 use rt::net::{Addr, Stream};
-use support::{World, pattern, request_bytes, until, with_puppet};
 
 #[test]
 fn more_requests_than_fit_wait_and_succeed() {

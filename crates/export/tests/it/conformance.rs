@@ -1,9 +1,9 @@
 //! The conformance suite on every back end, and on one seen through each protocol's server and client.
 
-#![allow(clippy::unwrap_used, reason = "tests")]
-
-mod support;
-
+use crate::support::{
+    Puppet, World,
+    nvme::{RemoteDisk, Target, in_every_way},
+};
 use export::{
     Answer, Fault, Memory, Namespace, NamespaceInfo, Null, Request, conformance,
     nbd::{
@@ -12,10 +12,6 @@ use export::{
     },
 };
 use rt::{Bytes, Rt};
-use support::{
-    Puppet, World,
-    nvme::{RemoteDisk, Target, in_every_way},
-};
 
 fn read_only_info() -> NamespaceInfo {
     NamespaceInfo { read_only: true, ..Memory::new("ro", 16 << 20).info() }
@@ -138,7 +134,7 @@ fn memory_through_nbd_with_simple_replies() {
     world.rt.block_on(async {
         let wishes = Wishes { structured: false, allocation: false, go: false };
         let remote = Remote(world.client_with("vol", wishes).await);
-        let data = support::pattern(1, 5 << 20);
+        let data = crate::support::pattern(1, 5 << 20);
         remote.write(512, data.clone(), true).await.unwrap();
         assert!(remote.read(512, 5 << 20).await.unwrap()[0] == data);
         remote.write_zeroes(1024, 4096, true, false).await.unwrap();
@@ -164,7 +160,8 @@ fn null_through_nbd() {
 
 #[test]
 fn memory_through_nvme() {
-    for (wishes, way) in in_every_way().into_iter().flat_map(|w| support::nvme::WAYS.map(|way| (w.clone(), way))) {
+    for (wishes, way) in in_every_way().into_iter().flat_map(|w| crate::support::nvme::WAYS.map(|way| (w.clone(), way)))
+    {
         let target = Target::with(Puppet::new("vol", (40 << 20) + 512), export::nvme::Access::Any, way);
         target.rt.clone().block_on(async {
             conformance::run(&RemoteDisk::connect(&target, 2, &wishes).await).await;
@@ -174,7 +171,7 @@ fn memory_through_nvme() {
 
 #[test]
 fn read_only_through_nvme() {
-    for way in support::nvme::WAYS {
+    for way in crate::support::nvme::WAYS {
         let target = Target::with(Puppet::from(Memory::with_info(read_only_info())), export::nvme::Access::Any, way);
         target.rt.clone().block_on(async {
             let remote = RemoteDisk::connect(&target, 1, &target.wishes()).await;

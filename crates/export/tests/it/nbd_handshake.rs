@@ -1,11 +1,8 @@
 //! The handshake, byte by byte: every option, accepted and refused.
 
-#![allow(clippy::unwrap_used, reason = "tests")]
-
-mod support;
-
 use std::{cell::Cell, rc::Rc};
 
+use crate::support::{Puppet, Raw, World, named, option_bytes, with_puppet, word};
 use export::{
     Directory, Memory, Namespace, NamespaceInfo,
     nbd::{
@@ -15,7 +12,6 @@ use export::{
     },
 };
 use rt::{Addr, Rt, Stream};
-use support::{Puppet, Raw, World, named, option_bytes, with_puppet, word};
 
 /// The only reply to an option.
 async fn answer(raw: &Raw, option: u32, data: &[u8]) -> u32 {

@@ -1,9 +1,9 @@
 //! Admin commands over loopback: Identify, log pages, features, events, abort.
 
-#![allow(clippy::unwrap_used, reason = "tests")]
-
-mod support;
-
+use crate::support::{
+    Puppet,
+    nvme::{NQN, failed, with_target},
+};
 use export::{
     Fault, Memory, Namespace, NamespaceInfo,
     nvme::{
@@ -18,10 +18,6 @@ use export::{
     },
 };
 use rt::Bytes;
-use support::{
-    Puppet,
-    nvme::{NQN, failed, with_target},
-};
 
 #[test]
 fn identify_tells_controller_and_namespaces() {

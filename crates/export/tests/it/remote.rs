@@ -1,12 +1,10 @@
 //! Namespaces behind [`export::remote`], and NBD connections dealt to threads.
 
-#![allow(clippy::unwrap_used, reason = "tests")]
 #![allow(clippy::disallowed_methods, clippy::disallowed_types, reason = "threads are the subject")]
-
-mod support;
 
 use std::{cell::RefCell, future::Future, rc::Rc, time::Duration};
 
+use crate::support::Puppet;
 use export::{
     Directory, Exports, Fault, Memory, Namespace, conformance,
     nbd::{Dealer, client::Client},
@@ -14,7 +12,6 @@ use export::{
 };
 use futures::future::join_all;
 use rt::{Buf, Bytes, Rt, Task, net::Addr};
-use support::Puppet;
 
 const NAMESPACE_BYTES: u64 = 16 << 20;
 

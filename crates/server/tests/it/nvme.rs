@@ -1,7 +1,5 @@
 //! A server with an array in files, used over NVMe/TCP: what hosts see follows the array and survives a restart.
 
-#![allow(clippy::unwrap_used, reason = "a test ends where it fails")]
-
 use std::path::Path;
 use std::thread::{self, JoinHandle};
 

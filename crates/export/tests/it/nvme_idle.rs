@@ -1,11 +1,8 @@
 //! Controllers whose hosts say nothing, of a subsystem of many namespaces, over loopback.
 
-#![allow(clippy::unwrap_used, reason = "tests")]
-
-mod support;
-
 use std::{cell::Cell, collections::BTreeMap, rc::Rc, time::Duration};
 
+use crate::support::{Puppet, nvme::NQN};
 use export::{
     Memory, Namespace,
     nvme::{
@@ -15,7 +12,6 @@ use export::{
     },
 };
 use rt::{Bytes, Rt};
-use support::{Puppet, nvme::NQN};
 
 /// How many hosts there are, and how many namespaces.
 const HOSTS: u16 = 8;
@@ -102,7 +98,7 @@ fn idle_controllers_look_at_nothing_and_share_one_look_at_what_changes() {
 
 #[test]
 fn a_namespace_of_another_kind_under_its_old_number_serves_at_once() {
-    support::nvme::with_target(async |target| {
+    crate::support::nvme::with_target(async |target| {
         let (host, disk) = target.disk().await;
         disk.write(0, Bytes::from_slice(&[7; 4096]), false).await.unwrap();
         // The same size and identity, but opened anew: nothing is told, and requests go there.

@@ -1,11 +1,11 @@
 //! I/O commands over loopback: what reaches the namespace, what is answered, and how data goes.
 
-#![allow(clippy::unwrap_used, reason = "tests")]
-
-mod support;
-
 use std::{cell::Cell, rc::Rc};
 
+use crate::support::{
+    nvme::{failed, in_every_way, with_target},
+    pattern, until,
+};
 use export::{
     Fault,
     nvme::{
@@ -18,10 +18,6 @@ use export::{
 };
 use futures::future::join_all;
 use rt::Bytes;
-use support::{
-    nvme::{failed, in_every_way, with_target},
-    pattern, until,
-};
 
 #[test]
 fn each_command_reaches_the_namespace_once() {
@@ -236,7 +232,7 @@ fn refused_commands_do_not_reach_the_namespace() {
 fn hints_and_flushes_of_all_namespaces() {
     with_target(async |target| {
         let (host, disk) = target.disk().await;
-        target.list.attach(support::nvme::NQN, 2, target.puppet.clone());
+        target.list.attach(crate::support::nvme::NQN, 2, target.puppet.clone());
         target.puppet.calls();
         host.queues[0].run(Sqe::new(io::FLUSH, 0).with_dword(1, NSID_ALL), None, 0).await.unwrap();
         let hint = Sqe::new(io::DATASET_MANAGEMENT, 0).with_dword(10, 0).with_dword(11, 3);

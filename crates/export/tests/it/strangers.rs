@@ -1,11 +1,8 @@
 //! Connections that have not shown who they are, and what those who have leave to others.
 
-#![allow(clippy::unwrap_used, reason = "tests")]
-
-mod support;
-
 use std::{rc::Rc, time::Duration};
 
+use crate::support::{Puppet, nvme::Target, nvme::with_target, until};
 use export::{
     Exports, Memory,
     nbd::{
@@ -23,7 +20,6 @@ use rt::{
     Rt,
     net::{Addr, Stream, raise_descriptor_limit},
 };
-use support::{Puppet, nvme::Target, nvme::with_target, until};
 
 /// Those who keep silent, or stop half way.
 async fn strangers(rt: &Rt, address: &Addr, count: u64, hello: &[u8]) -> Vec<Stream> {
@@ -130,13 +126,13 @@ fn an_address_leaves_hosts_places() {
         let admin = async |address: &Addr, nqn: &str| Link::connect(rt, address, &wishes, nqn, 0, None).await;
         let mut loud = vec![];
         for _ in 0..CONNECTIONS_MAX {
-            loud.push(admin(v4, support::nvme::NQN).await.unwrap());
+            loud.push(admin(v4, crate::support::nvme::NQN).await.unwrap());
         }
-        match admin(v4, support::nvme::NQN).await.map(drop) {
+        match admin(v4, crate::support::nvme::NQN).await.map(drop) {
             Err(client::Error::Failed { status, .. }) => assert_eq!(status, Status::CONNECT_CONTROLLER_BUSY),
             other => panic!("an answer: {other:?}"),
         }
-        admin(v6, support::nvme::NQN).await.unwrap();
+        admin(v6, crate::support::nvme::NQN).await.unwrap();
         let mut looking = vec![];
         for _ in 0..DISCOVERY_CONNECTIONS_MAX + 3 {
             looking.push(admin(v4, DISCOVERY_NQN).await.unwrap());

@@ -1,0 +1,10 @@
+//! Tests of the server: daemon, verbs, refusals, and what the reference says of it. One program: each program of tests is linked with all that it uses.
+
+#![allow(clippy::unwrap_used, reason = "a test ends where it fails")]
+
+mod advice;
+mod daemon;
+mod nvme;
+mod reference_doc;
+mod refusals;
+mod routing;
