@@ -172,7 +172,7 @@ pub fn all() -> Vec<Suite> {
             ..Suite::new(
                 "lab",
                 "the lab with fio, and its reports in Chromium",
-                5,
+                8,
                 Run::Cargo(&["test", "--release", "--quiet", "-p", "lab", "--tests", "--", "--ignored"]),
             )
         },

@@ -309,7 +309,7 @@ mod tests {
 
     #[test]
     fn a_cell_is_one_call() {
-        let target = Target::look("/tmp/a:b", Some(1 << 30)).unwrap();
+        let target = Target::look("/no-such-place/a:b", Some(1 << 30)).unwrap();
         let with = |load: &Load, pace| {
             let job = Job { target: &target, load, pace, host: 0 };
             fio().arguments(&job, Path::new("/d")).unwrap().join(" ")
@@ -341,7 +341,7 @@ mod tests {
 
     #[test]
     fn hosts_share_a_rate_and_a_sequential_range() {
-        let target = Target::look("/tmp/a", Some(1 << 30)).unwrap();
+        let target = Target::look("/no-such-place/a", Some(1 << 30)).unwrap();
         let load = Load { access: Some(Access::Sequential), hosts: Some(2), ..load() };
         let lines = |host| {
             let pace = Pace { iops_max: Some(8000.0), ..pace() };
@@ -354,7 +354,7 @@ mod tests {
 
     #[test]
     fn targets_share_a_rate_and_a_warm_cache_is_kept() {
-        let target = Target::look("/tmp/a", Some(1 << 30)).unwrap();
+        let target = Target::look("/no-such-place/a", Some(1 << 30)).unwrap();
         let lines = |load: &Load, pace| {
             fio().options(&Job { target: &target, load, pace, host: 0 }, Path::new("/d")).unwrap().join(" ")
         };

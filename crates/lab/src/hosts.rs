@@ -285,7 +285,7 @@ mod tests {
     #[test]
     fn what_only_this_machine_sees_is_refused() {
         let [a, b] = hosts();
-        let file = Target::look("/tmp/not-there", Some(1 << 20)).unwrap();
+        let file = Target::look("/no-such-place/drive", Some(1 << 20)).unwrap();
         assert!(check(&[a.clone(), b], &file).is_ok());
         assert!(check(&[a.clone(), a.clone()], &file).unwrap_err().to_string().contains("twice"));
         for name in ["model:tlc", "nbd+unix:///v?socket=/tmp/s"] {

@@ -347,7 +347,7 @@ mod tests {
     use super::*;
 
     fn target(bytes: u64) -> Target {
-        Target::look("/tmp/not-there-for-a-plan", Some(bytes)).unwrap()
+        Target::look("/no-such-place/drive", Some(bytes)).unwrap()
     }
 
     #[test]
@@ -463,7 +463,7 @@ mod tests {
 
     #[test]
     fn what_a_suite_does_not_have_is_said_once() {
-        let target = Target::look("/tmp/none-such-here", Some(1 << 30)).unwrap();
+        let target = Target::look("/no-such-place/drive", Some(1 << 30)).unwrap();
         let plan = Plan::of(&Suite::find("raid-card").unwrap(), &target, Wishes::default());
         let pair = plan.not_run.iter().find(|p| p.name.starts_with("degraded")).unwrap();
         assert!(!pair.value.contains(&pair.name) && pair.value.contains("array-states"), "{pair:?}");

@@ -472,7 +472,7 @@ mod tests {
         for speed in
             ["2.5 GT/s PCIe", "5.0 GT/s PCIe", "8.0 GT/s PCIe", "16.0 GT/s PCIe", "32.0 GT/s PCIe", "64.0 GT/s PCIe"]
         {
-            let mut target = Target::look("/tmp/not-there", Some(1)).unwrap();
+            let mut target = Target::look("/no-such-place/drive", Some(1)).unwrap();
             target.facts = vec![Pair::new("link speed", speed), Pair::new("link width", "4")];
             let rate = target.link_bytes_per_sec().unwrap();
             assert!(rate > 1.7 * last, "{speed}: {rate}");
