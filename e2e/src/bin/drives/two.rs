@@ -4,7 +4,8 @@
 use std::time::Duration;
 
 use e2e::Result;
-use e2e::failure::require;
+use e2e::failure::{OrFail, require};
+use serde_json::Value;
 
 use crate::world::World;
 
@@ -69,9 +70,11 @@ pub fn reserved(world: &mut World) -> Result<()> {
     world.guest.sh("test -s /tmp/refused")?;
     let status = verb(world, "a", "status two --json");
     let said = world.guest.sh(&status)?;
-    let one_line: String = said.chars().filter(|c| !c.is_whitespace()).collect();
-    let blamed = one_line.split("\"errors\":").skip(1).any(|rest| !rest.starts_with('0'));
-    require(one_line.contains("\"state\":\"frozen\"") && !blamed, "the first server", || said.clone())?;
+    let status: Value = serde_json::from_str(&said).or_fail(&status)?;
+    let array = &status["arrays"][0];
+    // The volume's errors are those that its host was told.
+    let blamed = array["members"].as_array().is_some_and(|all| all.iter().any(|member| member["errors"] != 0));
+    require(array["state"] == "frozen" && !blamed, "the first server", || said.clone())?;
     world.guest.sh("/usr/bin/python3 /tmp/reader.py")?;
 
     // Its own reservation does not keep it out when it was killed.
