@@ -11,6 +11,7 @@ use serde::Serialize;
 
 use crate::compare::{Real, compare};
 use crate::error::Error;
+use crate::files;
 use crate::findings::{About, Findings, Unit, numbers};
 use crate::model::{Run, Verdict, replace};
 use crate::report::{Extra, history_page, page};
@@ -121,7 +122,7 @@ impl Store {
         fs::create_dir_all(&dir).map_err(|e| Error::file(&dir, e))?;
         let report = page(std::slice::from_ref(run), &Extra::default());
         replace(&dir.join("report.html"), report.as_bytes())?;
-        run.write(&dir)?;
+        files::save(run, &dir)?;
         Ok(dir)
     }
 

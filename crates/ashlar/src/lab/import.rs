@@ -37,7 +37,7 @@ pub fn run(json: bool, args: &Args) -> Outcome {
         return Err(problem(lab::Error::usage(args.out.display().to_string(), why)));
     }
     std::fs::create_dir_all(&args.out).map_err(|e| problem(lab::Error::file(&args.out, e)))?;
-    run.write(&args.out).map_err(problem)?;
+    lab::files::save(&run, &args.out).map_err(problem)?;
     if json {
         text::print_json(&json!({ "cells": run.cells.len(), "result": args.out.join("result.json") }));
     } else {

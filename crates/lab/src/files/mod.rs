@@ -3,6 +3,7 @@
 //! All are made of what the page shows: charts are taken out of the page, and the tables are the cells, findings, seconds
 //! and facts of its results.
 
+mod columns;
 mod picture;
 mod sheet;
 mod workbook;
@@ -16,7 +17,18 @@ use crate::report::charts;
 pub use picture::png;
 pub use sheet::{Sheet, Value};
 
-/// Writes all of them into a directory, which is made when it is not there; returns what was written.
+const CELLS: &str = "cells.csv";
+
+/// Writes `result.json` and `cells.csv` of a run into a directory; whoever reads meanwhile sees the old or the new.
+///
+/// # Errors
+/// When they cannot be written.
+pub fn save(run: &Run, dir: &Path) -> Result<(), Error> {
+    run.write(dir)?;
+    replace(&dir.join(CELLS), Sheet::cells(std::slice::from_ref(run)).csv().as_bytes())
+}
+
+/// Writes all of a report into a directory, which is made when it is not there; returns what was written.
 ///
 /// # Errors
 /// When a file cannot be written, or a chart cannot be drawn.
@@ -30,7 +42,7 @@ pub fn write(runs: &[Run], page: &str, dir: &Path) -> Result<Vec<PathBuf>, Error
         Ok::<(), Error>(())
     };
     put("report.html".to_owned(), page.as_bytes())?;
-    put("cells.csv".to_owned(), Sheet::cells(runs).csv().as_bytes())?;
+    put(CELLS.to_owned(), Sheet::cells(runs).csv().as_bytes())?;
     put("report.xlsx".to_owned(), &workbook::xlsx(runs)?)?;
     for (nth, chart) in charts(page).iter().enumerate() {
         put(format!("chart-{:03}-{}.png", nth + 1, file_name(&chart.caption)), &png(chart)?)?;

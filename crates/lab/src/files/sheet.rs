@@ -1,8 +1,9 @@
 //! Tables of results for spreadsheets: heads, and rows of numbers and words.
 
+use super::columns::{self, Place};
 use crate::findings::Findings;
-use crate::model::{Cell, Run, Share, Verdict};
-use crate::report::{cpus, iops_per_cpu, iops_per_drive};
+use crate::model::Run;
+use crate::report::cpus;
 
 /// What a place of a table holds.
 #[derive(Clone, Debug, PartialEq)]
@@ -21,15 +22,33 @@ impl From<Option<f64>> for Value {
     }
 }
 
+impl From<f64> for Value {
+    fn from(value: f64) -> Value {
+        Some(value).into()
+    }
+}
+
 impl From<Option<u32>> for Value {
     fn from(value: Option<u32>) -> Value {
         value.map(f64::from).into()
     }
 }
 
+impl From<Option<u64>> for Value {
+    fn from(value: Option<u64>) -> Value {
+        value.map(|v| v as f64).into()
+    }
+}
+
 impl From<&str> for Value {
     fn from(text: &str) -> Value {
         if text.is_empty() { Value::Nothing } else { Value::Text(text.to_owned()) }
+    }
+}
+
+impl From<String> for Value {
+    fn from(text: String) -> Value {
+        text.as_str().into()
     }
 }
 
@@ -44,64 +63,14 @@ pub struct Sheet {
     pub rows: Vec<Vec<Value>>,
 }
 
-const CELL_HEADS: [&str; 47] = [
-    "run",
-    "id",
-    "test",
-    "part",
-    "system",
-    "drives",
-    "drive_count",
-    "level",
-    "controllers",
-    "state",
-    "access",
-    "read_percent",
-    "block_bytes",
-    "threads",
-    "depth",
-    "hosts",
-    "targets",
-    "cached",
-    "slice_percent",
-    "asked_iops",
-    "iops",
-    "achieved",
-    "bytes_per_sec",
-    "iops_per_drive",
-    "iops_per_busy_cpu",
-    "cpu_percent",
-    "latency_us_mean",
-    "latency_us_p50",
-    "latency_us_p95",
-    "latency_us_p99",
-    "latency_us_p999",
-    "latency_us_p9999",
-    "latency_us_p99999",
-    "latency_us_max",
-    "in_flight",
-    "read_iops",
-    "read_latency_us_mean",
-    "read_latency_us_p99",
-    "read_latency_us_p999",
-    "write_iops",
-    "write_latency_us_mean",
-    "write_latency_us_p99",
-    "write_latency_us_p999",
-    "seconds",
-    "verdict",
-    "reasons",
-    "note",
-];
-
 impl Sheet {
     /// Every cell of the results.
     pub fn cells(runs: &[Run]) -> Sheet {
         let rows = runs.iter().flat_map(|run| {
             let cpus = cpus(run);
-            run.cells.iter().map(move |cell| row(run, cell, cpus).into())
+            run.cells.iter().map(move |cell| columns::row(&Place { run, cell, cpus }))
         });
-        Sheet { name: "Cells", heads: CELL_HEADS.to_vec(), rows: rows.collect() }
+        Sheet { name: "Cells", heads: columns::heads(), rows: rows.collect() }
     }
 
     /// What the results say.
@@ -158,64 +127,6 @@ impl Sheet {
     }
 }
 
-fn row(run: &Run, cell: &Cell, cpus: Option<f64>) -> [Value; 47] {
-    let (load, figures, latency, subject) = (&cell.load, &cell.figures, &cell.figures.latency, &cell.subject);
-    let side = |share: Option<Share>, of: fn(&Share) -> Option<f64>| Value::from(share.as_ref().and_then(of));
-    let reasons: Vec<String> =
-        cell.gates.iter().filter(|g| g.verdict != Verdict::Pass).map(ToString::to_string).collect();
-    let word = |text: Option<String>| Value::from(text.unwrap_or_default().as_str());
-    let part = serde_json::to_value(cell.part).ok().and_then(|p| p["kind"].as_str().map(str::to_owned));
-    [
-        run.name.as_str().into(),
-        cell.id.as_str().into(),
-        cell.test.as_str().into(),
-        word(part),
-        subject.system.as_str().into(),
-        subject.drives.as_str().into(),
-        subject.drive_count.into(),
-        word(subject.level.clone()),
-        word(subject.controllers.clone()),
-        subject.state.to_string().as_str().into(),
-        word(load.access.map(|a| a.to_string())),
-        load.read_percent.into(),
-        load.block_bytes.map(|b| b as f64).into(),
-        load.threads.into(),
-        load.depth.into(),
-        load.hosts.into(),
-        load.targets.into(),
-        word(load.cached.map(|c| c.to_string())),
-        load.slice_percent.into(),
-        cell.asked_iops.into(),
-        figures.iops.into(),
-        cell.achieved().into(),
-        figures.bytes_per_sec.into(),
-        iops_per_drive(cell).into(),
-        iops_per_cpu(cell, cpus).into(),
-        figures.cpu_percent.into(),
-        latency.mean_us.into(),
-        latency.p50_us.into(),
-        latency.p95_us.into(),
-        latency.p99_us.into(),
-        latency.p999_us.into(),
-        latency.p9999_us.into(),
-        latency.p99999_us.into(),
-        latency.max_us.into(),
-        cell.in_flight().into(),
-        side(figures.read, |s| Some(s.iops)),
-        side(figures.read, |s| s.mean_us),
-        side(figures.read, |s| s.p99_us),
-        side(figures.read, |s| s.p999_us),
-        side(figures.write, |s| Some(s.iops)),
-        side(figures.write, |s| s.mean_us),
-        side(figures.write, |s| s.p99_us),
-        side(figures.write, |s| s.p999_us),
-        figures.seconds.into(),
-        cell.verdict().to_string().as_str().into(),
-        reasons.join("; ").as_str().into(),
-        cell.note.as_str().into(),
-    ]
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -233,6 +144,6 @@ mod tests {
         assert_eq!(Sheet::facts(&runs).rows.len(), runs[0].facts.len() + runs[1].facts.len());
         let csv = cells.csv();
         let mut reader = csv::Reader::from_reader(csv.as_bytes());
-        assert!(reader.records().all(|r| r.unwrap().len() == CELL_HEADS.len()));
+        assert!(reader.records().all(|r| r.unwrap().len() == cells.heads.len()));
     }
 }

@@ -6,11 +6,9 @@ mod cell;
 mod gate;
 mod load;
 mod run;
-mod table;
 
 pub use cell::{Cell, Figures, Latency, Part, Second, Share, Subject};
 pub use gate::{Check, Gate, Verdict, worst};
 pub use load::{Access, Load, Reducible, State};
 pub(crate) use run::replace;
 pub use run::{Event, Fact, Moment, Origin, Page, Pair, Rounds, Run, SCHEMA, Timeline};
-pub use table::cells_csv;

@@ -205,14 +205,13 @@ impl Run {
         serde_json::from_value(value).map_err(|e| wrong(e.to_string()))
     }
 
-    /// Writes `result.json` and `cells.csv` into a directory; whoever reads meanwhile sees the old or the new.
+    /// Writes `result.json` into a directory; whoever reads meanwhile sees the old or the new.
     ///
     /// # Errors
-    /// When they cannot be written.
+    /// When it cannot be written.
     pub fn write(&self, dir: &Path) -> Result<(), Error> {
         let text = serde_json::to_string_pretty(self).map_err(|e| Error::format("result.json", e))?;
-        replace(&dir.join("result.json"), text.as_bytes())?;
-        replace(&dir.join("cells.csv"), super::cells_csv(&self.cells).as_bytes())
+        replace(&dir.join("result.json"), text.as_bytes())
     }
 }
 

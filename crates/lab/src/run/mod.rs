@@ -23,6 +23,7 @@ use serde::{Deserialize, Serialize};
 use crate::array::{Array, Control};
 use crate::bench::Bench;
 use crate::error::Error;
+use crate::files;
 use crate::fio::Fio;
 use crate::gates::mark_level;
 use crate::host;
@@ -177,10 +178,10 @@ pub fn run(
             watch(&live);
         }
         taken.push((step.id.clone(), new));
-        result(order, &engine, &targets, &taken, false).write(journal.dir())?;
+        files::save(&result(order, &engine, &targets, &taken, false), journal.dir())?;
     }
     let result = result(order, &engine, &targets, &taken, true);
-    result.write(journal.dir())?;
+    files::save(&result, journal.dir())?;
     drop(permits);
     Ok(result)
 }
