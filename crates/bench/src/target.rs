@@ -18,7 +18,7 @@ use rt::{Buf, Bytes, Rt};
 use crate::error::{Error, Impossible};
 use crate::load::{DEPTH_MAX, Load};
 use crate::stripe::Stripe;
-use crate::team::{Place, Team};
+use crate::team::{PartVolume, Team};
 
 /// One target; clones share it.
 #[derive(Clone)]
@@ -33,7 +33,7 @@ pub enum Target {
         volume: Volume,
     },
     /// A volume of an array in parts, as one core of a team sees it.
-    Parts(Striped<Place>),
+    Parts(Striped<PartVolume>),
     /// What several cores have: each generates its share.
     Team(Team),
     /// An NBD export of some server.

@@ -22,7 +22,6 @@
 
 mod core;
 mod make;
-mod place;
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -30,9 +29,11 @@ use std::sync::{Arc, Barrier};
 use std::thread::JoinHandle;
 
 use array::Whole;
+use export::Either;
+use export::remote::RemoteNamespace;
 use futures::future::{join_all, try_join_all};
-pub use place::Place;
 use rt::{Buf, Bytes, Rt};
+use volume::LocalVolume;
 
 use self::core::{Core, Own};
 use crate::clock::thread_cpu_ns;
@@ -40,6 +41,9 @@ use crate::error::Error;
 use crate::generate::{Ran, Start, run};
 use crate::share::Share;
 use crate::target::{Target, Written};
+
+/// One part of a volume: of an engine on this core, or on another, asked by messages.
+pub type PartVolume = Either<LocalVolume, RemoteNamespace>;
 
 /// Cores, at most: as many as a server's.
 pub const CORES_MAX: usize = 1 + export::remote::WORKERS_MAX;

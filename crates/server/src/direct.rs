@@ -12,11 +12,11 @@ use base::{BLOCK_BYTES, BlockCount, MemberLba};
 use export::{Answer, Extent, ExtentState, Fault, Namespace, NamespaceInfo, Request};
 use rt::{Buf, Bytes, Drive, IoError};
 use uuid::Uuid;
+use volume::REQUEST_BYTES_MAX;
 
 use crate::drives::Source;
 use crate::drives::checks::{Checks, Purpose};
 use crate::ops::World;
-use crate::volumes::REQUEST_BYTES_MAX;
 
 /// Zeroes that are written at once.
 const ZEROES: u64 = 1 << 20;

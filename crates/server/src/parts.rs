@@ -1,7 +1,7 @@
 //! Parts of arrays on the cores that have them.
 //!
 //! ```text
-//!   data core                               core of the part                  another core
+//!   first core                               core of the part                  another core
 //!   Part::There --------- verbs ----------> PartEnd   \
 //!   PartAccess::Remote -- requests -------> FarEnd    | the engine, its slices
 //!                                           FarEnd    / of the drives <-------- RoutingTable: requests of its connections
@@ -21,13 +21,14 @@ use futures::channel::oneshot;
 use futures::future::join_all;
 use ondisk::PartOf;
 use rt::{Drive, Rt, SentDrive, Task};
+use volume::LocalVolume;
 
 use crate::cores::{Core, OtherCores};
 use crate::lease::{Lease, Leases};
 use crate::memory::Memory;
 use crate::ops::World;
 use crate::routing::Route;
-use crate::volumes::{LocalVolume, PartAccess};
+use crate::volumes::PartAccess;
 
 /// A part that was made or opened, and how it is reached.
 pub struct Placed {
@@ -39,11 +40,11 @@ pub struct Placed {
     pub ways: WaysToPart,
 }
 
-/// How other cores than the data core reach a part that is not theirs.
+/// How other cores than the first core reach a part that is not theirs.
 pub struct WaysToPart {
     part: PartOf,
     near: Vec<(usize, NearEnd)>,
-    /// Of a part on the data core: who answers.
+    /// Of a part on the first core: who answers.
     pub answering: Answering,
 }
 
@@ -87,7 +88,7 @@ impl WaysToPart {
     }
 }
 
-/// Tells all cores which volumes have limits: requests to them are counted on the data core.
+/// Tells all cores which volumes have limits: requests to them are counted on the first core.
 pub fn tell_limits(cores: &OtherCores, array: &Whole) {
     if array.others().is_empty() {
         return;
@@ -123,7 +124,7 @@ pub async fn place(world: &World, job: Job, slices: Vec<Drive>) -> Result<Placed
     let rt = &world.rt;
     let part = job.part();
     let home = world.cores.of_part(part.index);
-    // An array in one piece is asked by the data core, which has it.
+    // An array in one piece is asked by the first core, which has it.
     let others = (0..world.cores.count()).filter(|core| part.of > 1 && Some(*core) != home);
     let (far, near): (Vec<_>, Vec<_>) =
         others.map(|core| (core, remote::way(rt))).map(|(core, (far, near))| (far, (core, near))).unzip();

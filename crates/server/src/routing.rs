@@ -3,11 +3,11 @@
 //! ```text
 //!   connection -> RoutedVolume -+-> a part on this core: its engine
 //!                               +-> a part on another core: messages to that core
-//!                               +-> by the data core: volumes with limits, arrays of one part, drives
+//!                               +-> by the first core: volumes with limits, arrays of one part, drives
 //! ```
 //!
-//! Invariants: a volume is near when this core reaches each of its parts, else all of it goes by the data core; one with
-//! limits goes by the data core, which counts for all; an array that is closed is in no routing table, so that nothing here
+//! Invariants: a volume is near when this core reaches each of its parts, else all of it goes by the first core; one with
+//! limits goes by the first core, which counts for all; an array that is closed is in no routing table, so that nothing here
 //! keeps its drives.
 
 use std::cell::RefCell;
@@ -19,10 +19,10 @@ use export::remote::{Remote, RemoteNamespace};
 use export::{Answer, Directory, Either, Fault, Namespace, NamespaceInfo, Request, Striped};
 use ondisk::PartOf;
 use uuid::Uuid;
+use volume::LocalVolume;
 
 use crate::lease::Lease;
 use crate::parts::PartVolumes;
-use crate::volumes::LocalVolume;
 
 /// The routing table of one core. Clones are the same.
 #[derive(Clone, Default)]
@@ -117,7 +117,7 @@ struct Near {
     pieces: Striped<Piece>,
 }
 
-/// What the connections of a core are served: what the data core has, by the nearest way.
+/// What the connections of a core are served: what the first core has, by the nearest way.
 #[derive(Clone)]
 pub struct RoutedDirectory {
     /// All of it.

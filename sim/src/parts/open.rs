@@ -8,6 +8,7 @@ use export::Striped;
 use ondisk::Label;
 use rt::Rt;
 use rt::model::Disk;
+use volume::LocalVolume;
 
 use super::Scene;
 use super::namespace::Share;
@@ -42,10 +43,13 @@ impl Opened {
     pub fn volume(&self, name: &str) -> Result<Option<Striped<Share>>, String> {
         let Some(first) = self.parts[0].volume(name) else { return Ok(None) };
         let tag = first.uuid().to_string();
-        let mut shares = vec![Share { volume: first, last: false }];
+        let mut shares = vec![Share { volume: LocalVolume(first), last: false }];
         for (part, number) in self.parts[1..].iter().zip(2..) {
             let lacks = || format!("part {number} lacks volume {name}, which the first part has");
-            shares.push(Share { volume: part.volume(&tag).ok_or_else(lacks)?, last: number == self.parts.len() });
+            shares.push(Share {
+                volume: LocalVolume(part.volume(&tag).ok_or_else(lacks)?),
+                last: number == self.parts.len(),
+            });
         }
         Ok(Some(Striped::new(shares, STRIPE_BYTES)))
     }

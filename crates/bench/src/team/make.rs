@@ -6,12 +6,12 @@ use std::sync::Arc;
 use array::whole::{Job, Part, STRIPE_BYTES, create_by, slices_of, way};
 use array::{CreateSpec, Refused, RefusedCode, Whole};
 use export::remote::{self, FarEnd, NearEnd};
-use export::{Directory, Exports, Striped};
+use export::{Directory, Either, Exports, Striped};
 use futures::future::{join_all, try_join_all};
 use rt::{Drive, DriveKind, Rt, SentDrive};
+use volume::LocalVolume;
 
 use super::core::Own;
-use super::place::Place;
 use super::{Asks, Inner, Team};
 use crate::drives::touch;
 use crate::error::Error;
@@ -119,7 +119,7 @@ impl Own {
 
     /// Serves what it has of a volume to the other cores, and finds what they have.
     async fn meet(&self, name: &str, ways: Ways, asks: Asks) -> Result<(), Error> {
-        let own = Place::Here(self.array().volume(name).ok_or(Error::CoreEnded)?);
+        let own = Either::Left(LocalVolume(self.array().volume(name).ok_or(Error::CoreEnded)?));
         let exports = Exports::new([own.clone()]);
         self.serving.borrow_mut().extend(ways.far.into_iter().map(|end| end.serve(&self.rt, exports.clone())));
         let mut parts = vec![];
@@ -130,7 +130,7 @@ impl Own {
                 // It has one only.
                 Some(end) => {
                     let there = end.connect(&self.rt).open("").await;
-                    parts.push(Place::There(there.ok_or(Error::CoreEnded)?));
+                    parts.push(Either::Right(there.ok_or(Error::CoreEnded)?));
                 }
             }
         }
