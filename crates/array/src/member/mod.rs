@@ -134,10 +134,12 @@ impl Members {
         self.all().iter().any(|s| s.bay() == bay && s.is_in())
     }
 
-    /// Seats whose drive failed, and seats whose drive is missing, where no other has taken the place.
+    /// Seats whose drive failed, and seats whose drive is missing, where no other has taken the place. A drive that was
+    /// retired is not out: it was asked to leave.
     pub fn seats_out(&self) -> (Vec<u16>, Vec<u16>) {
-        let seats = self.all();
-        let with = |state| seats.iter().filter(|s| self.seat_state(s) == state).map(|s| s.bay()).collect();
+        let all = self.all();
+        let seats = || all.iter().filter(|s| s.state() != MemberState::Vacant);
+        let with = |state| seats().filter(|s| self.seat_state(s) == state).map(|s| s.bay()).collect();
         (with(SeatState::Failed), with(SeatState::Missing))
     }
 

@@ -338,6 +338,10 @@ pub fn a_member_retires_when_the_others_have_room() {
     let status = p.array().status();
     assert_eq!(status.state, ArrayState::Optimal);
     assert!(status.members.iter().all(|m| m.member != 0));
+    assert_eq!((status.exposure.failed, status.exposure.missing), (vec![], vec![]), "it was asked to leave");
+    p.checkpoint();
+    let checked = world.check();
+    assert!(checked.ok() && checked.members_missing == 0, "{:?}", checked.errors);
     world.disks[0].detach();
     world.disks[2].detach();
     for i in 0..stored / 4 / 32 {
