@@ -15,7 +15,14 @@ use std::path::Path;
 
 use sources::Sources;
 
+const PAGE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/internals/architecture.md");
 const LIST: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/tidy/rooms.txt");
+
+/// Files of all crates that are there since an array or a server may use more than one core.
+const CORES: &str = include_str!("cores.txt");
+
+/// Their lines, at most: what is new between cores replaces something.
+const CORES_LINES_MAX: usize = 6_500;
 
 /// Lines of a file, at most.
 const LINES_MAX: usize = 600;
@@ -52,6 +59,25 @@ fn rooms_know_no_more_than_is_listed() {
     assert_eq!(sources.in_circles(), Vec::<&str>::new(), "these rooms know themselves by way of others");
 }
 
+/// The page that developers begin with lists the rooms in the order in which they know each other.
+#[test]
+fn the_page_lists_rooms_in_their_order() {
+    let page = fs::read_to_string(PAGE).expect("the page is there");
+    let rows = page.lines().skip_while(|line| *line != "| room | its type | what it is |").skip(2);
+    let names = rows.take_while(|line| line.starts_with('|')).flat_map(|line| {
+        let cell = line.split('|').nth(1).unwrap_or_default();
+        cell.split(',').map(|name| name.trim().trim_matches('`').to_owned()).collect::<Vec<_>>()
+    });
+    let order: Vec<String> = names.collect();
+    let at = |room: &str| order.iter().position(|name| name == room);
+    for edge in list() {
+        let (from, to) = edge.split_once(" -> ").expect("an edge");
+        let (from, to) = (at(from.trim()), at(to.trim()));
+        assert!(from.is_some() && to.is_some(), "{PAGE} lacks a room of \"{edge}\"");
+        assert!(to < from || from == to, "{PAGE} lists a room before one that it knows: {edge}");
+    }
+}
+
 #[test]
 fn state_is_its_owners() {
     let sources = Sources::read(Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/src")));
@@ -73,6 +99,18 @@ fn files_are_short() {
     for (name, lines) in sources.lengths() {
         assert!(lines <= LINES_MAX, "{name} has {lines} lines; {LINES_MAX} are allowed: split it by concern");
     }
+}
+
+#[test]
+fn what_is_between_cores_does_not_grow() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let lines = CORES.lines().map(|name| match fs::read_to_string(root.join(name)) {
+        Ok(text) => text.lines().count(),
+        Err(e) => panic!("cores.txt: {name}: {e}"),
+    });
+    let lines: usize = lines.sum();
+    println!("{lines} lines in {} files", CORES.lines().count());
+    assert!(lines <= CORES_LINES_MAX, "{lines} lines serve more than one core; {CORES_LINES_MAX} are allowed");
 }
 
 #[test]
