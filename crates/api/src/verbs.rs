@@ -76,31 +76,31 @@ pub struct Buffers {
     pub misses: u64,
 }
 
-/// Where the data core of a server runs, and where its drives are.
+/// Where the first core of a server runs, and where its drives are.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Placement {
     /// Version of this object.
     pub version: u32,
     /// Whether what it brings was ever measured.
     pub measured: bool,
-    /// The node that the data core is kept to; none: it runs on any CPU that the process may use.
+    /// The node that the first core is kept to; none: it runs on any CPU that the process may use.
     pub data_node: Option<u32>,
     /// CPUs that it may run on: "0-31,64-95".
     pub data_cpus: String,
     /// Why.
     pub why: String,
-    /// The CPU of each core, that of the data core first; none when cores are not pinned.
+    /// The CPU of each core, that of the first core first; none when cores are not pinned.
     #[serde(default)]
     pub pinned: Vec<u32>,
     /// The machine's nodes.
     pub nodes: Vec<PlacementNode>,
     /// Drives of which the node is not known, or that are attached to several.
     pub elsewhere: Vec<String>,
-    /// Connections of each core that has nothing else (of NBD, and I/O queues of NVMe/TCP); none when the data core has
+    /// Connections of each core that has nothing else (of NBD, and I/O queues of NVMe/TCP); none when the first core has
     /// them.
     #[serde(default)]
     pub connections: Vec<usize>,
-    /// Parts of arrays on each core, those of the data core first; an array in one piece is one part.
+    /// Parts of arrays on each core, those of the first core first; an array in one piece is one part.
     #[serde(default)]
     pub parts: Vec<usize>,
 }

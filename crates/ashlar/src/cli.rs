@@ -27,10 +27,10 @@ Without root, the defaults lie in $XDG_RUNTIME_DIR and $XDG_STATE_HOME.";
 #[command(name = "ashlar", version, max_term_width = 100, after_help = format!("{EXAMPLES}\n\n{}", exit::CODES_HELP))]
 pub struct Cli {
     /// Control socket of the running Ashlar; also ASHLAR_CONTROL [default: /run/ashlar.sock]
-    #[arg(long, global = true, value_name = "SOCKET", help_heading = "Where")]
+    #[arg(long, global = true, value_name = "SOCKET", help_heading = "Global options")]
     control: Option<PathBuf>,
     /// Directory of the list of known arrays; also ASHLAR_STATE_DIR [default: /var/lib/ashlar]
-    #[arg(long, global = true, value_name = "DIR", help_heading = "Where")]
+    #[arg(long, global = true, value_name = "DIR", help_heading = "Global options")]
     state_dir: Option<PathBuf>,
     #[command(subcommand)]
     verb: Verb,

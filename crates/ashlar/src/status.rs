@@ -20,7 +20,7 @@ Examples:
   ashlar status --watch          every two seconds
   ashlar status --check          one line and an exit code, for monitoring
   ashlar status --json | jq '.arrays[].state'
-  ashlar status --placement      CPUs of the data core, and which drives are near them
+  ashlar status --placement      CPUs of the first core, and which drives are near them
 
 A running Ashlar answers for the arrays that it serves. Others are recovered in memory only; nothing is written.";
 
@@ -34,7 +34,7 @@ pub struct Args {
     #[arg(long, value_name = "SECONDS", num_args = 0..=1, default_missing_value = "2")]
     #[arg(value_parser = clap::value_parser!(u64).range(1..))]
     watch: Option<u64>,
-    /// Shows where the data core of the running Ashlar is, and which NUMA node each drive is attached to
+    /// Shows where the first core of the running Ashlar is, and which NUMA node each drive is attached to
     #[arg(long, conflicts_with_all = ["array", "watch", "check"])]
     placement: bool,
     /// Prints one line for monitoring; exit code 0 OK, 1 warning, 2 critical, 3 unknown (no answer within 5 s)
@@ -83,7 +83,7 @@ fn placement(context: &Context, json: bool) -> Outcome {
             Kind::NotFound,
             "not_running",
             "the placement",
-            "no Ashlar is running here, so there is no data core",
+            "no Ashlar is running here, so there is no first core",
             "`ashlar serve` starts one; --control names another socket",
         ));
     };
@@ -98,7 +98,7 @@ fn placement(context: &Context, json: bool) -> Outcome {
 
 fn placement_lines(p: &Placement) -> Vec<String> {
     let on = p.data_node.map_or_else(|| "any node".to_owned(), |node| format!("node {node}"));
-    let mut lines = vec![format!("data core on {on}, CPUs {}: {}", p.data_cpus, p.why)];
+    let mut lines = vec![format!("first core on {on}, CPUs {}: {}", p.data_cpus, p.why)];
     if let [_, others @ ..] = &p.pinned[..] {
         let mut line = "pinned: each core has a CPU of its own".to_owned();
         if !others.is_empty() {
@@ -122,10 +122,10 @@ fn placement_lines(p: &Placement) -> Vec<String> {
         && !others.is_empty()
     {
         let all: Vec<String> = others.iter().map(ToString::to_string).collect();
-        lines.push(format!("arrays and parts of arrays: {here} on the data core, {} on the others", all.join(" + ")));
+        lines.push(format!("arrays and parts of arrays: {here} on the first core, {} on the others", all.join(" + ")));
     }
     lines.push(
-        "Buffers are on the node of the data core; the kernel gives each CPU its own queues of a drive.".to_owned(),
+        "Buffers are on the node of the first core; the kernel gives each CPU its own queues of a drive.".to_owned(),
     );
     if !p.measured {
         lines.push("Not yet tested on a machine with two nodes.".to_owned());
@@ -249,7 +249,7 @@ mod tests {
             ..Placement::default()
         };
         let lines = placement_lines(&placement);
-        assert_eq!(lines[0], "data core on node 1, CPUs 8-15: 2 of 3 drives are attached there");
+        assert_eq!(lines[0], "first core on node 1, CPUs 8-15: 2 of 3 drives are attached there");
         assert_eq!(lines[2], "  node 1, CPUs 8-15: /dev/b /dev/c");
         assert_eq!(lines[3], "  node 2, no CPUs: no drives");
         assert!(lines.last().unwrap().starts_with("Not yet tested"));
@@ -258,6 +258,6 @@ mod tests {
         placement.pinned = vec![8, 9, 10];
         assert_eq!(placement_lines(&placement)[1], "pinned: each core has a CPU of its own, the others 9, 10");
         placement.data_node = None;
-        assert!(placement_lines(&placement)[0].starts_with("data core on any node"));
+        assert!(placement_lines(&placement)[0].starts_with("first core on any node"));
     }
 }

@@ -10,7 +10,9 @@ use serde::Serialize;
 
 use crate::output;
 
-pub use array::{array_details, drives_line, losses, member_word, plan, recovery, scrub_found, scrub_run, state_word};
+pub use array::{
+    array_details, drives_line, losses, member_word, plan, recovery, scrub_found, scrub_run, state_word, volume_word,
+};
 pub use exposure::{alarm_line, alarm_word, state_sentence};
 pub use server::size::human;
 pub use table::Table;

@@ -2,7 +2,7 @@
 
 use std::future::Future;
 
-use api::{Done, Problem, VolumeCreate, VolumeGrow, VolumeLimit, VolumeRename, VolumeState, Volumes};
+use api::{Done, Problem, VolumeCreate, VolumeGrow, VolumeLimit, VolumeRename, Volumes};
 use clap::Subcommand;
 use server::ops::open::{self, How, Opened};
 use server::ops::volume;
@@ -195,10 +195,10 @@ fn list(context: &Context, array: &str, json: bool) -> Outcome {
     }
     let mut table = Table::new(&["VOLUME", ">SIZE", ">WRITTEN", "STATE", "LIMITS"]).flush_left();
     for v in &volumes.volumes {
-        let state = if v.state == VolumeState::Live { "live" } else { "being deleted" };
+        let state = text::volume_word(v.state);
         let limits = volume::limits_sentence(v.limits);
         let name = format!("{}/{}", volumes.array, v.name);
-        table.row(vec![name, human(v.bytes), human(v.mapped_bytes), state.into(), limits]);
+        table.row(vec![name, human(v.bytes), human(v.mapped_bytes), state.to_owned(), limits]);
     }
     table.print();
     Ok(Finding::Good)

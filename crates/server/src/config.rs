@@ -8,7 +8,7 @@
 //! map_memory = "1G"             # of each array; 256M when nothing is said
 //! memtable_memory = "200M"      # of each array; 60M when nothing is said
 //! buffer_memory = "64M"         # buffers kept for the next requests; this when nothing is said
-//! cores = 3                     # the data core, two for connections and parts; 1, for all, when nothing is said
+//! cores = 3                     # the first core, two for connections and parts; 1, for all, when nothing is said
 //! pin = true                    # each of them on a CPU of its own; where the scheduler puts them, when nothing is said
 //! deal = "connect"              # I/O queues of NVMe/TCP are served by those only; load (the default): one by the first, too
 //! reservations = "auto"         # off: drives are never reserved, where all could be; auto when nothing is said
@@ -182,7 +182,7 @@ impl From<Io> for Ways {
 pub enum Deal {
     /// The core with the fewest queues, but not that of the arrays
     Connect,
-    /// The core of the arrays one queue while it is not busy, the others the rest
+    /// The first core serves one queue while it is not busy, the others the rest
     #[default]
     Load,
 }

@@ -1,4 +1,4 @@
-//! Cores beside the data core: threads that have parts of arrays and serve connections.
+//! Cores beside the first core: threads that have parts of arrays and serve connections.
 //!
 //! Invariant: what a core was given is done to its end before its thread ends.
 //!
@@ -19,10 +19,10 @@ use crate::memory::Memory;
 use crate::problem;
 use crate::routing::RoutingTable;
 
-/// The data core, and as many as connections may be dealt to.
+/// The first core, and as many as connections may be dealt to.
 const CORES_MAX: usize = 1 + WORKERS_MAX;
 
-/// How many cores work for a server: the data core, and others for connections and parts of arrays.
+/// How many cores work for a server: the first core, and others for connections and parts of arrays.
 ///
 /// # Errors
 /// When it is no number of cores.
@@ -36,7 +36,7 @@ pub fn checked(cores: usize) -> Result<usize, Problem> {
     }
 }
 
-/// A core beside the data core, as what it is given to do sees it.
+/// A core beside the first core, as what it is given to do sees it.
 #[derive(Clone)]
 pub struct Core {
     /// Its runtime.

@@ -6,7 +6,7 @@
 //! | GET /v1/arrays, /v1/arrays/A | status | `Arrays` |
 //! | GET /v1/iostat | counters | `Iostats` |
 //! | GET /v1/clients[?array=A[&volume=V]] | hosts that are connected | `Clients` |
-//! | GET /v1/placement | where the data core and the drives are | `Placement` |
+//! | GET /v1/placement | where the first core and the drives are | `Placement` |
 //! | POST /v1/arrays | create and serve | `CreateRequest` -> `Created` |
 //! | POST /v1/find | look for arrays; opens nothing | `FindRequest` -> `FoundArrays` |
 //! | POST /v1/import | find and serve | `ImportRequest` -> `Imported` |

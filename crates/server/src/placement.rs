@@ -1,4 +1,4 @@
-//! Where the data core and the other cores run: on the node that most drives are attached to; pinned, each on a CPU of its
+//! Where the first core and the other cores run: on the node that most drives are attached to; pinned, each on a CPU of its
 //! own there. What a core touches first lies there, too, and the kernel gives each CPU queues of a drive of its own.
 //!
 //! Invariant: threads that are no cores (commands) run wherever the process may.
@@ -44,18 +44,18 @@ impl Machine {
         Ok(Machine { nodes: nodes(Path::new(SYSFS)), allowed, pinned })
     }
 
-    /// Brings the calling thread, which is the data core, to where the plan for these drives wants it; the plan.
+    /// Brings the calling thread, which is the first core, to where the plan for these drives wants it; the plan.
     #[must_use]
     pub fn settle(&self, drives: &[String]) -> Placement {
         if let Some(cpus) = self.cpus(drives, 0)
             && let Err(e) = run_on(&cpus)
         {
-            tracing::warn!("placement: the data core cannot be moved: {e}");
+            tracing::warn!("placement: the first core cannot be moved: {e}");
         }
         self.plan(drives)
     }
 
-    /// The CPUs that the plan for these drives keeps a core to, the data core being the first; none when it is any.
+    /// The CPUs that the plan for these drives keeps a core to, the first core being the first; none when it is any.
     #[must_use]
     pub fn cpus(&self, drives: &[String], core: usize) -> Option<Vec<u32>> {
         let choice = self.choose(&self.near(drives));

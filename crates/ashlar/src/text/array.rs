@@ -43,6 +43,14 @@ pub fn member_word(state: SeatState) -> &'static str {
     MEMBER_WORDS.iter().find(|(s, _)| *s == state).map_or("", |(_, word)| word)
 }
 
+/// A volume's state for people.
+pub fn volume_word(state: VolumeState) -> &'static str {
+    match state {
+        VolumeState::Live => "online",
+        VolumeState::Dropping => "being deleted",
+    }
+}
+
 /// "6 in, 2 FAILED, 1 spare".
 pub fn drives_line(members: &[MemberView]) -> String {
     let count = |state| members.iter().filter(|m| m.state == state).count();
@@ -132,10 +140,7 @@ pub fn array_details(a: &ArrayView) -> Vec<String> {
         lines.push(String::new());
         let mut table = Table::new(&["VOLUME", ">SIZE", ">WRITTEN", "STATE", "LIMITS"]);
         for v in &a.volumes {
-            let state = match v.state {
-                VolumeState::Live => "online",
-                VolumeState::Dropping => "being deleted",
-            };
+            let state = volume_word(v.state);
             let (name, limits) = (format!("{}/{}", a.name, v.name), limits_sentence(v.limits));
             table.row(vec![name, human(v.bytes), human(v.mapped_bytes), state.to_owned(), limits]);
         }
@@ -248,7 +253,7 @@ fn member_state(m: &MemberView) -> String {
 
 fn members(members: &[MemberView]) -> Table {
     let mut table =
-        Table::new(&[">SEAT", "DRIVE", "STATE", ">SIZE", ">FREE", ">READS", ">WRITES", ">ERRORS", ">AROUND"]);
+        Table::new(&[">SEAT", "DRIVE", "STATE", ">SIZE", ">FREE", ">READS", ">WRITES", ">ERRORS", ">HEDGED"]);
     for m in members {
         let drive = if m.drive.is_empty() { &m.drive_name } else { &m.drive };
         table.row(vec![

@@ -29,6 +29,7 @@ pub fn state_sentence(a: &ArrayView) -> String {
             )
         }
         ArrayState::ReadOnly if e.tolerates == 0 => "read-only".to_owned(),
+        ArrayState::ReadOnly if e.may_fail == e.tolerates => format!("read-only: any {} may fail", drives(e.may_fail)),
         ArrayState::ReadOnly => format!("read-only: {}", may_still_fail(e)),
         ArrayState::Closed => "closed".to_owned(),
     }
@@ -93,7 +94,8 @@ fn out(e: &ExposureView) -> String {
 fn may_still_fail(e: &ExposureView) -> String {
     match e.may_fail {
         0 => "no further drive may fail".to_owned(),
-        n => format!("{} more may fail", drives(n)),
+        1 => "1 more drive may fail".to_owned(),
+        n => format!("{n} more drives may fail"),
     }
 }
 

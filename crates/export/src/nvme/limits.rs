@@ -13,7 +13,7 @@
 //! ```
 //!
 //! Nothing is taken before it is used: a connection at rest holds its receive buffer of 64 KiB; a server, each worker, and
-//! the data core for each worker, up to 4 MiB of tasks that wait for the next commands (`stream::task_pool`), once so many
+//! the first core for each worker, up to 4 MiB of tasks that wait for the next commands (`stream::task_pool`), once so many
 //! were under way. A host at a limit is not read from, or its command waits, until there is room: one that sends more
 //! than its reserve takes in long capsules, and takes no answers meanwhile, stops itself. A host that makes no progress
 //! while others wait for shared memory is closed after `STALL_SECONDS_MAX`; what is not read from it because of its own

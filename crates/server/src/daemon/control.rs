@@ -104,9 +104,9 @@ impl Control {
         }
         let cpus = cpus.to_vec();
         let work = move || {
-            // Not those of the data core, from which a thread that it makes begins.
+            // Not those of the first core, from which a thread that it makes begins.
             if let Err(e) = rt::topology::run_on(&cpus) {
-                tracing::warn!("placement: commands cannot be moved off the data core's CPUs: {e}");
+                tracing::warn!("placement: commands cannot be moved off the first core's CPUs: {e}");
             }
             let result = runtime.block_on(serve(socket, data, stop_now, stopped, program));
             if let Err(e) = result {

@@ -116,7 +116,7 @@ impl Data {
             }
         }
         if let Some(node) = placement.data_node {
-            tracing::info!("placement: data core on node {node}, CPUs {}: {}", placement.data_cpus, placement.why);
+            tracing::info!("placement: first core on node {node}, CPUs {}: {}", placement.data_cpus, placement.why);
         }
     }
 

@@ -19,7 +19,7 @@ use crate::routing::RoutedDirectory;
 
 /// The NBD server.
 pub enum Exports {
-    /// On the data core.
+    /// On the first core.
     Local(Rc<Server<All>>),
     /// On cores of their own.
     Dealt(Rc<Dealer>),

@@ -73,7 +73,7 @@ pub struct Settings {
     pub memory: Memory,
     /// How drives are used, where they can be.
     pub ways: Ways,
-    /// Cores that work: the data core, and others for connections and for parts of arrays.
+    /// Cores that work: the first core, and others for connections and for parts of arrays.
     pub cores: usize,
     /// Whether each of them has a CPU of its own.
     pub pin: bool,

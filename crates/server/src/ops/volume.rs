@@ -47,7 +47,7 @@ pub async fn grow(array: &Whole, name: &str, bytes: u64) -> Result<Done, Problem
     let now = list(array).await?.volumes.iter().find(|v| v.name == name).map_or(bytes, |v| v.bytes);
     let mut done = Done::new(format!("Volume {}/{name} now has {}", array.first().name(), human(now)));
     done.notes.extend(rounded(array, bytes, now));
-    done.notes.push("hosts see the new size after they reconnect".to_owned());
+    done.notes.push("NVMe/TCP hosts see the new size at once, NBD clients after they reconnect; a file system is enlarged by its own command (`resize2fs`, `xfs_growfs`)".to_owned());
     Ok(done)
 }
 

@@ -1,4 +1,4 @@
-//! Volumes of arrays in parts, as the connections of a core beside the data core reach them.
+//! Volumes of arrays in parts, as the connections of a core beside the first core reach them.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -60,7 +60,7 @@ impl Scene {
         self.served.borrow()["lab"].clone()
     }
 
-    /// The volume as the data core has it.
+    /// The volume as the first core has it.
     async fn here(&self) -> impl Namespace {
         self.all().open("lab/v").await.unwrap()
     }
@@ -108,7 +108,7 @@ fn joined(parts: Vec<Bytes>) -> Vec<u8> {
 fn a_volume_in_parts_is_a_namespace_on_every_core() {
     let rt = Rt::real().unwrap();
     rt.block_on(async {
-        // Parts 0 and 3 on the data core, 1 on the first of the others, 2 on the second.
+        // Parts 0 and 3 on the first core, 1 on the first of the others, 2 on the second.
         let scene = Scene::of_parts(&rt, 4).await;
         for core in 0..2 {
             scene
