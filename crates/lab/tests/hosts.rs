@@ -109,8 +109,8 @@ fn two_hosts_make_one_cell_whose_bins_are_merged() {
     // The rate asked for is that of all hosts.
     assert!((tenth.asked_iops.unwrap() / max.figures.iops.unwrap() - 0.1).abs() < 1e-9);
     assert!((0.9..1.1).contains(&tenth.achieved().unwrap()), "{:?}", tenth.achieved());
-    // What fio wrote for the last cell: the cell is the sum of both, bin by bin.
-    let path = journal.dir().join("fio/fio.json");
+    // What fio printed: the cell is the sum of both, bin by bin.
+    let path = journal.dir().join(format!("raw/{}.json", tenth.id));
     let jobs = fio_json::parse(&fs::read_to_string(&path).unwrap()).unwrap().jobs;
     assert_eq!(jobs.len(), 2);
     let (mut bins, mut iops) = (Bins::default(), 0.0);

@@ -78,11 +78,14 @@ fn a_file_is_made_filled_and_read_with_all_figures() {
     assert!(gate(low, Check::Achieved).is_some() && gate(max, Check::Little).is_some());
     assert!(result.ended.is_some());
     assert_eq!(Run::read(journal.dir()).unwrap(), result, "the file is the result");
-    // What fio wrote for the last cell is still there: imported, it is the same.
-    let imported = lab::import::import(&journal.dir().join("fio/fio.json"), &Subject::default()).unwrap();
-    let [other] = &imported.cells[..] else { panic!("{} cells imported", imported.cells.len()) };
-    assert_eq!((&other.figures.iops, &other.figures.latency), (&half.figures.iops, &half.figures.latency));
-    assert_eq!((&other.load.block_bytes, &other.load.depth), (&half.load.block_bytes, &half.load.depth));
+    // What fio printed for each cell is still there: imported, it is the same.
+    for cell in [read, half] {
+        let raw = journal.dir().join(format!("raw/{}.json", cell.id));
+        let imported = lab::import::import(&raw, &Subject::default()).unwrap();
+        let [other] = &imported.cells[..] else { panic!("{} cells imported", imported.cells.len()) };
+        assert_eq!((&other.figures.iops, &other.figures.latency), (&cell.figures.iops, &cell.figures.latency));
+        assert_eq!((&other.load.block_bytes, &other.load.depth), (&cell.load.block_bytes, &cell.load.depth));
+    }
     let table = fs::read_to_string(journal.dir().join("cells.csv")).unwrap();
     assert_eq!(table.lines().count(), 6);
 }

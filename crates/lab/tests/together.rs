@@ -86,7 +86,7 @@ fn each_target_alone_and_both_at_once() {
     // The rate asked for is that of both.
     assert_eq!((tenth.load.targets, gate(tenth, Check::Achieved)), (Some(2), Verdict::Pass));
     // Both files were read: fio tells each on its own, and the cell is their sum.
-    let text = fs::read_to_string(journal.dir().join("fio/fio.json")).unwrap();
+    let text = fs::read_to_string(journal.dir().join(format!("raw/{}.json", tenth.id))).unwrap();
     let jobs = lab::fio_json::parse(&text).unwrap().jobs;
     let sum: f64 = jobs.iter().map(|j| j.figures.iops.unwrap()).sum();
     assert!(jobs.len() == 2 && (tenth.figures.iops.unwrap() / sum - 1.0).abs() < 1e-9);

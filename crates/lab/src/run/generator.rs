@@ -1,7 +1,7 @@
 //! What makes the load of a cell and is watched meanwhile: fio, or the bench on an NVMe/TCP export.
 
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use crate::bench::Bench;
 use crate::error::Error;
@@ -10,6 +10,9 @@ use crate::fio::{self, Fio};
 use crate::fio_json::{self, Job};
 use crate::fio_log;
 use crate::model::Second;
+
+/// The directory in that of the run that takes what the generator writes for one step.
+pub const SCRATCH: &str = "fio";
 
 /// One of them.
 pub enum Generator {
@@ -63,15 +66,33 @@ impl Generator {
         fio::command_line(self.program(), args)
     }
 
+    /// Keeps what the generator printed of the step that ended last, under the step's name, in the run's directory.
+    ///
+    /// # Errors
+    /// When it cannot be kept. A generator that printed nothing leaves nothing.
+    pub fn keep_output(&self, run: &Path, step: &str) -> Result<(), Error> {
+        let printed = self.output(&run.join(SCRATCH));
+        if !printed.exists() {
+            return Ok(());
+        }
+        let dir = run.join("raw");
+        fs::create_dir_all(&dir).map_err(|e| Error::file(&dir, e))?;
+        fs::rename(&printed, dir.join(format!("{step}.json"))).map_err(|e| Error::file(printed, e))
+    }
+
+    fn output(&self, dir: &Path) -> PathBuf {
+        match self {
+            Generator::Fio(_) => dir.join("fio.json"),
+            Generator::Bench(_) => exported::result_path(dir),
+        }
+    }
+
     /// What a cell's call measured, and its seconds.
     ///
     /// # Errors
     /// When it left no result.
     pub fn result(&self, dir: &Path) -> Result<(Job, Vec<Second>), Error> {
-        let path = match self {
-            Generator::Fio(_) => dir.join("fio.json"),
-            Generator::Bench(_) => exported::result_path(dir),
-        };
+        let path = self.output(dir);
         let text = fs::read_to_string(&path).map_err(|e| Error::file(path, e))?;
         match self {
             Generator::Fio(_) => {

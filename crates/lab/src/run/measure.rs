@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use super::Said;
 use super::call::{Call, Sight};
-use super::generator::Generator;
+use super::generator::{Generator, SCRATCH};
 use crate::bins::Bins;
 use crate::error::Error;
 use crate::fio;
@@ -120,7 +120,7 @@ impl Measurement<'_> {
 
     /// An empty directory for what the generator writes.
     pub(super) fn scratch(&self) -> Result<PathBuf, Error> {
-        let scratch = self.dir.join("fio");
+        let scratch = self.dir.join(SCRATCH);
         let _ = fs::remove_dir_all(&scratch);
         fs::create_dir_all(&scratch).map_err(|e| Error::file(&scratch, e))?;
         Ok(scratch)

@@ -173,6 +173,9 @@ pub fn run(
             }
         };
         journal.save(&step.id, &new)?;
+        if let Engine::Loads(by) = &engine {
+            by.keep_output(journal.dir(), &step.id)?;
+        }
         for cell in &new.cells {
             live.ended = Some(cell);
             watch(&live);
@@ -237,7 +240,16 @@ fn measured(
     match (measurement.step.part, array) {
         (Part::States, Some(array)) => {
             let mark = measurement.dir.join("array-touched");
-            states::Passage { measurement, array, mark }.take(told)
+            let mut passage = states::Passage { measurement, array, mark };
+            match passage.take(told) {
+                Err(why @ Error::Program { .. }) => {
+                    // What comes next is measured on a whole array, or not at all.
+                    passage.make_whole()?;
+                    let cell = measurement.failed_cell(None, String::new(), &why);
+                    Ok(Taken { cells: vec![cell], timeline: None })
+                }
+                taken => taken,
+            }
         }
         (Part::States, None) => Err(Error::usage(&measurement.step.id, "nothing controls the array")),
         (_, _) => Ok(Taken { cells: vec![measurement.take(told)?], timeline: None }),

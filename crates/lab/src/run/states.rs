@@ -67,7 +67,8 @@ impl Passage<'_> {
     /// Takes it; `live` is told the rate about every second.
     ///
     /// # Errors
-    /// When the array cannot be controlled, fio fails, or what it prints makes no sense. The array then stays as it is.
+    /// When the array cannot be controlled, fio fails, or what it prints makes no sense. The array then stays as it is:
+    /// [`Passage::make_whole`].
     pub fn take(&mut self, live: &mut dyn FnMut(Option<f64>)) -> Result<Taken, Error> {
         self.make_whole()?;
         let scratch = self.measurement.scratch()?;
@@ -94,7 +95,10 @@ impl Passage<'_> {
     }
 
     /// Waits until the array is whole; what is missing is replaced.
-    fn make_whole(&mut self) -> Result<(), Error> {
+    ///
+    /// # Errors
+    /// When it cannot be controlled, is not whole in time, or nobody tells whether it is.
+    pub fn make_whole(&mut self) -> Result<(), Error> {
         let wrong = |why: &str| Err(Error::usage("the array", why));
         if self.mark.exists() && !self.array.tells() {
             let why = "the run was stopped while a drive was out, and there is no hook `state` to \

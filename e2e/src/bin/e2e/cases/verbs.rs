@@ -15,7 +15,7 @@ use crate::fixture::{ARRAY, Lab, Served};
 pub const CASES: &[Case] = &[
     Case { name: "volumes", about: "create, grow, rename, list, delete; online, then offline", run: volumes },
     Case { name: "import", about: "the drives move to another box, in another order", run: import },
-    Case { name: "placement", about: "where the data core and the drives are", run: placement },
+    Case { name: "placement", about: "where the first core and the drives are", run: placement },
     Case { name: "read-only", about: "serve --read-only writes nothing", run: read_only },
 ];
 
@@ -76,7 +76,7 @@ fn placement(lab: &Lab) -> Result<()> {
     let cpus = told["data_cpus"].as_str().unwrap_or_default();
     require(drives == 4 && !cpus.is_empty(), "status --placement", || format!("{told}"))?;
     let said = served.ashlar.run(&["status", "--placement"])?.expect(0)?;
-    require(said.out.contains("data core on"), "status --placement", || said.out.clone())?;
+    require(said.out.contains("first core on"), "status --placement", || said.out.clone())?;
     served.server.stop()?;
     served.ashlar.run(&["status", "--placement"])?.expect(3).map(drop)
 }
