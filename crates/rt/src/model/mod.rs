@@ -41,7 +41,7 @@ pub use cut::LateWrites;
 use fault::Faults;
 pub use fault::{Fault, FullFor, Op, OpKind, Verdict};
 use flash::Flash;
-pub use flash::{FlashCounters, FlashParams};
+pub use flash::{FlashCounters, FlashParams, amplification_of};
 pub(crate) use flight::FlightKey;
 use flight::{Ending, Flight};
 use image::Image;

@@ -219,6 +219,30 @@ impl Ftl {
     }
 }
 
+/// What the translation layer itself makes of random writes: units programmed for each unit that a host writes to a
+/// slice of a drive that was filled in order, once that is steady. Formulas are compared with it.
+///
+/// Shapes: `units` units of hosts in `superblocks` superblocks with `spare` more flash; `slice` is a part of the units.
+#[must_use]
+pub fn amplification_of(units: u32, spare: f64, superblocks: u32, page_units: u32, slice: f64) -> f64 {
+    let physical_units = (f64::from(units) * (1.0 + spare)) as u32;
+    let superblock_units = (physical_units / superblocks / page_units).max(1) * page_units;
+    let shape = Shape { units, physical_units, page_units, superblock_units, dies: 8 };
+    let (mut ftl, mut work, mut random) = (Ftl::new(shape), Vec::new(), crate::random::Random::from_seed(1));
+    let hot = ((f64::from(units) * slice) as u64).max(1);
+    (0..units).for_each(|unit| ftl.write(unit, &mut work));
+    let mut overwrite = |ftl: &mut Ftl, units: u64| {
+        for _ in 0..units {
+            ftl.write(random.below(hot) as u32, &mut work);
+            work.clear();
+        }
+        (ftl.moved, ftl.written)
+    };
+    let before = overwrite(&mut ftl, 4 * u64::from(units));
+    let after = overwrite(&mut ftl, 2 * u64::from(units));
+    1.0 + (after.0 - before.0) as f64 / (after.1 - before.1) as f64
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -22,6 +22,7 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap, VecDeque};
 
 use base::BLOCK_BYTES;
+pub use ftl::amplification_of;
 use ftl::{Ftl, Shape, Work};
 
 use super::{Op, OpKind};

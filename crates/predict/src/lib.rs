@@ -1,0 +1,30 @@
+//! What a storage system would do: drives, links, a RAID card, cores, a network and a layout, simulated in virtual time.
+//!
+//! It knows neither the engine nor sockets. A [`System`] is read from a file and names its drives; a [`Load`] is what
+//! hosts ask of it; [`answer`] gives the rate and the latencies, and [`ladder`] says which part is the limit.
+//!
+//! Invariant: the same system, load and seed give the same digits.
+//!
+//! Not modelled: the page cache of a host, md's stripe cache, heat, power limits, and two loads at once.
+
+mod amplification;
+mod answer;
+mod drive;
+mod error;
+mod ladder;
+mod life;
+mod load;
+mod sheet;
+mod sim;
+mod system;
+
+pub use amplification::{Span, flash_amplification, greedy};
+pub use answer::{Answer, Ended, Limits, answer, fresh_twin};
+pub use drive::{DRIVES, DiskFigures, DriveFile, FlashFigures, PerByte, SheetRow};
+pub use error::Error;
+pub use ladder::{Rung, ladder};
+pub use life::{Life, life, usable_bytes};
+pub use load::{Access, Load, Pressure, Workload};
+pub use sheet::{SheetError, sheet_errors};
+pub use sim::Part;
+pub use system::{Card, CardLevel, DriveState, Engine, HostFigures, Level, NETWORKS, Network, SYSTEMS, System};
