@@ -86,6 +86,10 @@ pub struct Answer {
 const BATCHES_MIN: usize = 10;
 /// Virtual nanoseconds before the count, at most.
 const BEFORE_NS_MAX: f64 = 0.7e9;
+/// Write-back cache of cards, as the simulator has it.
+const CARD_CACHE_BYTES: f64 = 64e6;
+/// How often buffers are written before the count.
+const FILLS: f64 = 8.0;
 /// Microseconds above which a fixed rate is not kept.
 const KEPT_US_MAX: f64 = 1e6;
 
@@ -146,12 +150,15 @@ impl Run {
             Pressure::InFlightPerDrive(each) => (each * f64::from(system.count)) as u64,
             Pressure::Rate(_) => 1000,
         };
-        let buffer = system.drive()?.flash.map_or(0, |f| f.buffer_bytes);
-        let bytes = Machine::buffer_bytes(buffer, system.count) * 2.0;
+        let flash = system.drive()?.flash;
+        let buffer = flash.map_or(0.0, |f| f.buffer_bytes as f64) * f64::from(system.count);
+        let cache = if system.card.is_some() { CARD_CACHE_BYTES } else { 0.0 };
         let writes = 1.0 - load.workload.read_percent / 100.0;
-        // A RAID card's cache, too.
-        let bytes = bytes + if system.card.is_some() { 256e6 } else { 0.0 };
-        let fills = if writes > 0.0 { bytes / f64::from(load.workload.block_bytes) / writes } else { 0.0 };
+        // A random write takes the room of a whole unit.
+        let unit = if load.workload.access == Access::Random { flash.map_or(0, |f| f.unit_bytes) } else { 0 };
+        let room = f64::from(load.workload.block_bytes.max(unit));
+        // Where hosts are hardly faster than drives, buffers fill slowly.
+        let fills = if writes > 0.0 { FILLS * (buffer + cache) / room / writes } else { 0.0 };
         let before = (fills as u64).max(10 * all).max(5000).min(limits.requests_max / 2);
         let latencies = Histogram::new_with_bounds(1, 1_000_000_000_000, 3)
             .map_err(|e| Error::Impossible(format!("a histogram: {e}")))?;

@@ -32,8 +32,9 @@ pub struct Case {
 }
 
 /// Rows that figures of the files in `crates/predict` come from.
-const FITTED: [&str; 11] = [
+const FITTED: [&str; 13] = [
     "perc12-001",
+    "perc12-002",
     "perc12-014",
     "perc12-021",
     "perc12-023",
@@ -44,6 +45,7 @@ const FITTED: [&str; 11] = [
     "perc11-008",
     "perc11-009",
     "perc11-015",
+    "qlc24-010",
 ];
 
 /// Requests in flight of each drive where a review does not say: more than any limit needs.

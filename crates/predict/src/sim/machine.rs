@@ -120,11 +120,6 @@ impl Machine {
         })
     }
 
-    /// Buffers that writes fill before their rate is that of the flash, in bytes.
-    pub(crate) fn buffer_bytes(file_buffer: u64, count: u32) -> f64 {
-        file_buffer as f64 * f64::from(count)
-    }
-
     /// When request `slot` that begins `now` is answered.
     pub(crate) fn request(&mut self, now: f64, slot: usize) -> f64 {
         let (bytes, in_order) =
@@ -183,6 +178,12 @@ impl Machine {
         self.layout.state == DriveState::Rebuilding && drive.is_multiple_of(self.layout.drives)
     }
 
+    /// Whether a read of `drive` is one of the card's firmware: the drive is gone, or its mirror is.
+    fn is_rebuilt(&self, drive: usize) -> bool {
+        self.is_gone(drive)
+            || (self.layout.level == Level::Raid10 && !self.cards.is_empty() && self.is_gone(drive & !1))
+    }
+
     fn read(&mut self, now: f64, from: f64, array: usize, slot: usize, bytes: f64, in_order: bool) -> f64 {
         let mut end = from;
         if self.layout.level == Level::Jbod {
@@ -194,7 +195,7 @@ impl Machine {
             for i in 0..chunks as usize {
                 let drive = first + i;
                 let op = DriveOp::new(true, bytes / chunks, in_order);
-                end = end.max(if self.is_gone(drive) {
+                end = end.max(if self.is_rebuilt(drive) {
                     self.reconstruct(now, from, array, drive, op)
                 } else {
                     self.drive(array, drive, now, from, op)
@@ -217,39 +218,56 @@ impl Machine {
             Level::Raid10 => 1,
             _ => self.layout.width - self.layout.redundancy,
         };
+        let drive = if self.layout.level == Level::Raid10 { drive & !1 } else { drive };
         (1..=others).fold(from, |end, i| end.max(self.drive(array, drive + i, now, from, op)))
     }
 
     fn write(&mut self, now: f64, from: f64, array: usize, slot: usize, bytes: f64, in_order: bool) -> f64 {
         self.counters.host_written += bytes;
         let from = self.cards.get_mut(array).map_or(from, |card| card.write_comes(now, from, bytes, in_order));
+        let (from, first) = self.place_of_write(now, from, array, bytes, in_order);
         let end = match (self.layout.engine, self.layout.level) {
             (Engine::Ashlar, _) => self.append(now, from, array, bytes),
             (_, Level::Jbod) => {
                 let drive = slot / self.next.len();
                 self.drive(array, drive, now, from, DriveOp::new(false, bytes, in_order))
             }
-            (_, Level::Raid10) => self.write_mirrors(now, from, array, bytes, in_order),
+            (_, Level::Raid10) => self.write_mirrors(now, from, array, bytes, first),
             (_, Level::Raid5 | Level::Raid6) if in_order => self.write_rows(now, from, array, bytes),
-            (_, Level::Raid5 | Level::Raid6) => self.write_in_place(now, from, array, bytes),
+            (_, Level::Raid5 | Level::Raid6) => self.write_in_place(now, from, array, bytes, first),
         };
         self.cards.get_mut(array).map_or(end, |card| card.write_ends(from, end, bytes))
     }
 
-    fn write_mirrors(&mut self, now: f64, from: f64, array: usize, bytes: f64, in_order: bool) -> f64 {
+    /// The drive at which a write begins, and when the card has done what its firmware must do for it: while it rebuilds,
+    /// writes to the pair whose drive is new, and all writes of RAID 5 and 6, whose rows are locked against the rebuild.
+    fn place_of_write(&mut self, now: f64, from: f64, array: usize, bytes: f64, in_order: bool) -> (f64, usize) {
+        let drives = self.layout.drives;
+        let first = match (self.layout.engine, self.layout.level, in_order) {
+            (Engine::Ashlar, ..) | (_, Level::Jbod, _) => return (from, 0),
+            (_, Level::Raid10, true) => self.advance(array) % (drives / 2) * 2,
+            (_, Level::Raid10, false) => self.rng.random_range(0..drives / 2) * 2,
+            (_, _, true) => 0,
+            (_, _, false) => self.rng.random_range(0..drives),
+        };
+        let locked = match self.layout.level {
+            Level::Raid10 => (0..(bytes / CHUNK).ceil() as usize).any(|i| self.is_gone(first + 2 * i)),
+            _ => true,
+        };
+        if self.layout.state != DriveState::Rebuilding || !locked {
+            return (from, first);
+        }
+        (self.cards.get_mut(array).map_or(from, |card| card.slowly(now, from)), first)
+    }
+
+    fn write_mirrors(&mut self, now: f64, from: f64, array: usize, bytes: f64, first: usize) -> f64 {
         let chunks = (bytes / CHUNK).ceil().max(1.0);
         let mut end = from;
-        for _ in 0..chunks as usize {
-            let pairs = self.layout.drives / 2;
-            let pair = if in_order { self.advance(array) % pairs } else { self.rng.random_range(0..pairs) };
-            let touches_gone = self.is_gone(2 * pair);
-            let from = match self.cards.get_mut(array) {
-                Some(card) if touches_gone => card.slowly(now, from),
-                _ => from,
-            };
-            let op = DriveOp::new(false, bytes / chunks, in_order);
-            let first = self.drive(array, 2 * pair, now, from, op);
-            end = end.max(first).max(self.drive(array, 2 * pair + 1, now, from, op));
+        for pair in 0..chunks as usize {
+            let op = DriveOp::new(false, bytes / chunks, self.load.workload.access == Access::Sequential);
+            let drive = first + 2 * pair;
+            let one = self.drive(array, drive, now, from, op);
+            end = end.max(one).max(self.drive(array, drive + 1, now, from, op));
         }
         end
     }
@@ -273,20 +291,14 @@ impl Machine {
     }
 
     /// Data and parity are read, then written.
-    fn write_in_place(&mut self, now: f64, from: f64, array: usize, bytes: f64) -> f64 {
+    fn write_in_place(&mut self, now: f64, from: f64, array: usize, bytes: f64, first: usize) -> f64 {
         let data = self.layout.width - self.layout.redundancy;
         if bytes >= CHUNK * data as f64 {
             return self.write_rows(now, from, array, bytes);
         }
-        let first = self.rng.random_range(0..self.layout.drives);
         let chunks = (bytes / CHUNK).ceil().max(1.0) as usize;
         let places: Vec<usize> = (first..first + chunks + self.layout.redundancy).collect();
         let each = bytes / chunks as f64;
-        let touches_gone = places.iter().any(|d| self.is_gone(*d));
-        let from = match self.cards.get_mut(array) {
-            Some(card) if touches_gone => card.slowly(now, from),
-            _ => from,
-        };
         let mut read = from;
         for &drive in places.iter().filter(|d| !self.is_gone(**d)).collect::<Vec<_>>() {
             read = read.max(self.drive(array, drive, now, from, DriveOp::new(true, each, false)));
