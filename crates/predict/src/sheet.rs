@@ -24,7 +24,8 @@ impl SheetError {
 }
 
 /// One drive with nothing around it: cores that are not the limit, and a request that costs no time.
-pub(crate) fn alone(drive: &DriveFile) -> System {
+#[must_use]
+pub fn alone(drive: &DriveFile) -> System {
     System {
         name: drive.name.clone(),
         about: drive.about.clone(),
