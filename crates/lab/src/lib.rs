@@ -18,7 +18,7 @@
 //! | `report`, `money` | one page of HTML |
 //! | `files`, `store` | a picture of each chart, a workbook; results that are kept, their history and index |
 //! | `compare`, `import` | results side by side; results of other tools |
-//! | `calibrate` | published figures beside those of the modelled systems of `predict` |
+//! | `calibrate`, `forecast` | published figures beside those of the modelled systems of `predict`; predictions |
 //!
 //! It knows nothing of our arrays: a target is a path or an address, and who serves an array says how it is failed. It
 //! starts programs and opens files itself, outside of `rt`: nothing here is in the way of a request.
@@ -36,6 +36,7 @@ pub mod findings;
 pub mod fio;
 pub mod fio_json;
 pub mod fio_log;
+pub mod forecast;
 pub mod gates;
 pub mod host;
 pub mod hosts;

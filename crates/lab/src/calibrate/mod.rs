@@ -5,9 +5,11 @@
 //! unknown and matters. `data/model.csv` keeps what the model says; a test finds which figure moved.
 
 mod cases;
+mod flagship;
 mod page;
 mod table;
 
 pub use cases::{Case, Role, cases};
+pub use flagship::{Entry, entry, flagship, layouts};
 pub use page::page;
 pub use table::{Line, Summary, class_of, compare, first_sight, ratios, read, summary, write};
