@@ -160,8 +160,16 @@ async fn one_subject(rt: &Rt, what: &Comparison, one: &mut Measured, round: u64)
     let loads: Vec<usize> = (0..what.loads.len()).collect();
     for loads in loads.chunks(together) {
         let (target, working_set) = prepared(rt, what, one, round).await?;
+        // A pause lets cleaners run ahead, and buffers drain: what follows it is not steady until it was overwritten again.
+        let mut paused = false;
         for &l in loads {
             let load = &what.loads[l];
+            let aged = one.condition.fill != Fill::Fresh && !rebuilding;
+            if paused && aged && !load.pattern.only_reads() {
+                let steady = age(rt, &target, working_set, round, what.per(rt)).await?;
+                one.unsteady += usize::from(!steady);
+            }
+            paused = true;
             let seed = what.seed.wrapping_add(round);
             let for_time = |time| Until::Elapsed { time, bytes_max: what.bytes_max };
             warm_up(rt, what, one.condition, &target, load, working_set).await?;
