@@ -7,6 +7,8 @@ mod history;
 mod import;
 mod list;
 mod plan;
+mod plan_box;
+mod predict;
 mod report;
 mod run;
 mod watch;
@@ -31,6 +33,7 @@ Examples:
   ashlar lab compare lab-a lab-b --published perc12     side by side, or why they cannot be compared
   ashlar lab import results/ --out lab-imported         from fio, bench-fio, Vdbench, elbencho
   ashlar lab history lab-smoke                          keeps it; writes an index page
+  ashlar lab predict --drives 12xp5316 --raid 6 --workload 4k-randwrite    before it is bought
 
 The load generator is fio (package fio). A verdict is PASS, WARN or FAIL, and says why.";
 
@@ -54,6 +57,8 @@ enum Verb {
     Compare(compare::Args),
     Import(import::Args),
     History(history::Args),
+    Predict(Box<predict::Args>),
+    PlanBox(plan_box::Args),
 }
 
 impl Args {
@@ -74,6 +79,8 @@ pub fn run(context: &Context, args: Args) -> Outcome {
         Verb::Compare(a) => compare::run(json, &a),
         Verb::Import(a) => import::run(json, &a),
         Verb::History(a) => history::run(json, &a),
+        Verb::Predict(a) => predict::run(json, &a),
+        Verb::PlanBox(a) => plan_box::run(json, &a),
     }
 }
 

@@ -233,6 +233,7 @@ fn cell(
     cell.gates = judge(&cell, &Seen { written: Some(Written::All), errors: Some((0, 0)), ..Seen::default() });
     cell.gates.retain(|g| g.check != Check::Steady);
     cell.gates.extend(steady(model, &cell.load, row.unsteady));
+    cell.gates.push(Gate::model("modelled drives, in virtual time"));
     cell.gates.extend(states.then(|| Gate::pass(Check::State, format!("the model was {state} to the end"))));
     cell
 }

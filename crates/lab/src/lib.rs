@@ -11,6 +11,7 @@
 //! | `hosts` | several of them, which make one load |
 //! | `together` | several targets under one load, and how that scales |
 //! | `bench`, `exported` | the bench as the generator: of modelled drives, of NVMe/TCP exports |
+//! | `simulated` | systems of `predict` as targets |
 //! | `array` | an array that is failed and rebuilt meanwhile |
 //! | `run` | carries out a plan, saves every cell, goes on after a stop |
 //! | `steady`, `bins`, `curve`, `gates` | the arithmetic, and the verdicts |
@@ -18,7 +19,7 @@
 //! | `report`, `money` | one page of HTML |
 //! | `files`, `store` | a picture of each chart, a workbook; results that are kept, their history and index |
 //! | `compare`, `import` | results side by side; results of other tools |
-//! | `calibrate`, `forecast` | published figures beside those of the modelled systems of `predict`; predictions |
+//! | `calibrate`, `forecast`, `learning` | published figures beside those of the modelled systems of `predict`; predictions; drive files from runs |
 //!
 //! It knows nothing of our arrays: a target is a path or an address, and who serves an array says how it is failed. It
 //! starts programs and opens files itself, outside of `rt`: nothing here is in the way of a request.
@@ -41,6 +42,7 @@ pub mod gates;
 pub mod host;
 pub mod hosts;
 pub mod import;
+pub mod learning;
 pub mod model;
 pub mod money;
 pub mod plan;
@@ -49,6 +51,7 @@ pub mod report;
 pub mod run;
 pub mod safety;
 pub mod served;
+pub mod simulated;
 pub mod steady;
 pub mod store;
 pub mod suite;

@@ -7,6 +7,7 @@ use crate::exported;
 use crate::fio::Pace;
 use crate::hosts;
 use crate::model::{Load, Pair, Part};
+use crate::simulated;
 use crate::steady::{ROUNDS_MAX, WINDOW};
 use crate::suite::{Kind, Slice, Suite, Test};
 use crate::target::{Kind as TargetKind, Target};
@@ -194,12 +195,19 @@ impl Plan {
                 shared.for_each(|s| s.load.hosts = Some(wishes.hosts));
             }
             if target.kind == TargetKind::Model {
-                let refused = steps.iter().find_map(|s| bench::refuses(target, s.part, &s.load));
+                let simulated = target.model().ok().and_then(|m| simulated::system(&m).ok().flatten());
+                let refused = steps.iter().find_map(|s| match &simulated {
+                    Some(system) => simulated::refuses(system, s.part, &s.load),
+                    None => bench::refuses(target, s.part, &s.load),
+                });
                 if let Some(why) = refused {
                     plan.not_run.push(Pair::new(&test.name, format!("not run: {why}")));
                     continue;
                 }
-                steps.iter_mut().for_each(|s| (s.seconds, s.ramp_seconds, s.until) = (bench::SECONDS, 0.0, None));
+                steps.iter_mut().for_each(|s| {
+                    let seconds = simulated.as_ref().map_or(bench::SECONDS, |x| simulated::seconds(x, target, &s.load));
+                    (s.seconds, s.ramp_seconds, s.until) = (seconds, 0.0, None);
+                });
             }
             if target.kind == TargetKind::Nvme {
                 if let Some(why) = steps.iter().find_map(|s| exported::refuses(s.part, &s.load)) {

@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::error::Error;
 use crate::model::Pair;
+use crate::simulated;
 
 /// Kinds of targets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -26,8 +27,9 @@ pub enum Kind {
     Model,
 }
 
-/// Modelled drives: "model:NAME[:COUNTxSIZE][,raid=LEVEL][,width=N][,fill=PERCENT]".
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// Modelled drives: "model:NAME[:COUNTxSIZE][,raid=LEVEL][,width=N][,fill=PERCENT]"; or a system of `predict`:
+/// "model:SYSTEM[,engine=ENGINE][,raid=LEVEL][,width=N][,fill=PERCENT][,age=TIMES]".
+#[derive(Clone, Debug, PartialEq)]
 pub struct Model {
     /// equal-cost, tlc, qlc, or a file.
     pub name: String,
@@ -39,6 +41,10 @@ pub struct Model {
     pub width: Option<usize>,
     /// Hundredths of usable that are filled and overwritten until the rate is steady.
     pub fill: Option<u8>,
+    /// Of a system: what is over its drives, when that is not its own.
+    pub engine: Option<String>,
+    /// Of a system: how often a slice was overwritten; until it was steady, when it is not said.
+    pub age: Option<f64>,
 }
 
 impl Model {
@@ -60,8 +66,15 @@ impl Model {
                 "it names no model; write for instance model:equal-cost or model:tlc:5x2G,raid=5,fill=80",
             ));
         }
-        let mut model =
-            Model { name: name.to_owned(), drives: drives.to_owned(), level: None, width: None, fill: None };
+        let mut model = Model {
+            name: name.to_owned(),
+            drives: drives.to_owned(),
+            level: None,
+            width: None,
+            fill: None,
+            engine: None,
+            age: None,
+        };
         for part in parts {
             match part.split_once('=') {
                 Some(("raid", level)) => model.level = Some(level.to_owned()),
@@ -71,7 +84,16 @@ impl Model {
                     model.fill =
                         Some(percent.ok_or_else(|| wrong("fill is the percentage of usable space, from 1 to 100"))?);
                 }
-                _ => return Err(wrong("valid after a comma: raid=LEVEL, width=N, fill=PERCENT")),
+                Some(("engine", name)) => model.engine = Some(name.to_owned()),
+                Some(("age", n)) => {
+                    let times = n.parse().ok().filter(|n: &f64| *n >= 0.0);
+                    model.age =
+                        Some(times.ok_or_else(|| wrong("age is how often a slice was overwritten, 0 or more"))?);
+                }
+                _ => {
+                    let why = "valid after a comma: raid=LEVEL, width=N, fill=PERCENT; of a system engine=, age=, too";
+                    return Err(wrong(why));
+                }
             }
         }
         Ok(model)
@@ -164,6 +186,25 @@ impl Target {
 
     fn of_model(name: &str) -> Result<Target, Error> {
         let model = Model::parse(name)?;
+        if let Some(system) = simulated::system(&model)? {
+            let bytes = predict::usable_bytes(&system).map_err(|e| Error::usage(name, e))? as u64;
+            let facts = vec![
+                Pair::new("simulated system", format!("{}: {}", system.name, system.title())),
+                Pair::new("time", "virtual: that of the model"),
+            ];
+            return Ok(Target {
+                name: name.to_owned(),
+                kind: Kind::Model,
+                bytes,
+                serial: name.to_owned(),
+                facts,
+                exists: false,
+            });
+        }
+        if model.engine.is_some() || model.age.is_some() {
+            let systems = predict::SYSTEMS.map(|(name, _)| name).join(", ");
+            return Err(Error::usage(name, format!("engine= and age= are of systems; valid: {systems}")));
+        }
         let bytes = count_of(&model.drives).map_or(0, |(count, each)| count as u64 * each);
         let facts = vec![
             Pair::new("modelled drives", format!("{} {}", model.drives, model.name)),

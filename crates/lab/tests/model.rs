@@ -19,7 +19,11 @@ fn root() -> &'static Path {
 
 #[test]
 fn no_figure_of_the_model_has_moved() {
+    let begun = std::time::Instant::now();
     let now = compare().expect("all rows can be modelled");
+    let requests: u64 = now.iter().map(|l| l.requests).sum();
+    let took = begun.elapsed().as_secs_f64();
+    println!("{requests} requests simulated, {:.1} million a second", requests as f64 / took / 1e6);
     if std::env::var_os("ASHLAR_RENEW_TEXTS").is_some() {
         let first = root().join("data/model-first-sight.csv");
         if fs::read_to_string(&first).unwrap_or_default().lines().count() < 2 {

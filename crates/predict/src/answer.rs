@@ -121,6 +121,15 @@ pub fn answer(
     Ok(run.answer(&machine, &load))
 }
 
+/// Requests that [`answer`] is likely to simulate, those before the count included.
+///
+/// # Errors
+/// When the system's drive does not exist.
+pub fn requests_expected(system: &System, load: &Load, limits: &Limits) -> Result<u64, Error> {
+    let run = Run::new(system, load, limits)?;
+    Ok((run.before + BATCHES_MIN as u64 * run.batch).min(limits.requests_max))
+}
+
 /// The optimistic twin of a load: drives that were just filled, and spare room that is still free.
 #[must_use]
 pub fn fresh_twin(load: &Load) -> Load {

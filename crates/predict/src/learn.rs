@@ -76,10 +76,11 @@ pub fn learn(name: &str, capacity_bytes: u64, measured: &[Measured]) -> Result<D
     let random_write = largest(&|m| m.writes() && random(m), &Measured::bytes_per_s);
     // Without a lone read: one command at a time makes no more than the whole rate of 256.
     let lone_read_us = lone(true).unwrap_or(1e6 / commands * 16.0).min(1e6);
-    // What one command waits for at the ceilings themselves is not the page.
-    let command_us = lone(false).unwrap_or(lone_read_us / 2.0).min(lone_read_us * 0.9);
-    let ceilings_us = 1e6 / commands + 4096.0 * 1e6 / read;
-    let page_us = (lone_read_us - command_us - ceilings_us).max(0.5);
+    // A lone request waits for the ceilings, too: what is left of it is the drive's own.
+    let own = |lone_us: f64, bytes_per_s: f64| (lone_us - 1e6 / commands - 4096.0 * 1e6 / bytes_per_s).max(1.0);
+    let read_us = own(lone_read_us, read);
+    let command_us = lone(false).map_or(read_us / 2.0, |us| own(us, write)).min(read_us * 0.9);
+    let page_us = (read_us - command_us).max(0.1);
     let program_s = f64::from(DIES) * f64::from(PAGE_BYTES) / write;
     let flash = FlashFigures {
         unit_bytes: 4096,

@@ -21,7 +21,7 @@ mod sim;
 mod system;
 
 pub use amplification::{Span, flash_amplification, greedy};
-pub use answer::{Answer, Ended, Limits, answer, fresh_twin};
+pub use answer::{Answer, Ended, Limits, answer, fresh_twin, requests_expected};
 pub use drive::{DRIVES, DiskFigures, DriveFile, FlashFigures, PerByte, SheetRow};
 pub use error::Error;
 pub use ladder::{Rung, ladder};

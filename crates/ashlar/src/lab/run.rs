@@ -120,11 +120,13 @@ pub fn run(context: &Context, json: bool, args: Args) -> Outcome {
     std::fs::write(&path, page).map_err(|e| problem(lab::Error::file(&path, e)))?;
     let count = |v: Verdict| result.cells.iter().filter(|c| c.verdict() == v).count();
     let (pass, warn, fail) = (count(Verdict::Pass), count(Verdict::Warn), count(Verdict::Fail));
+    let model = count(Verdict::Model);
     if json {
         let report = path.display().to_string();
-        text::print_json(&json!({ "report": report, "pass": pass, "warn": warn, "fail": fail }));
+        text::print_json(&json!({ "report": report, "pass": pass, "warn": warn, "fail": fail, "model": model }));
     } else {
-        text::print(&format!("{pass} PASS, {warn} WARN, {fail} FAIL: {}", path.display()));
+        let modelled = if model > 0 { format!("{model} MODEL, ") } else { String::new() };
+        text::print(&format!("{modelled}{pass} PASS, {warn} WARN, {fail} FAIL: {}", path.display()));
     }
     Ok(Finding::Good)
 }

@@ -12,6 +12,8 @@ pub enum Verdict {
     Pass,
     /// It cannot be shown, or holds in part: read the reason before the number.
     Warn,
+    /// The number is a model's: nothing was measured.
+    Model,
     /// It does not hold: the number says something else than its name.
     Fail,
 }
@@ -21,6 +23,7 @@ impl fmt::Display for Verdict {
         f.write_str(match self {
             Verdict::Pass => "PASS",
             Verdict::Warn => "WARN",
+            Verdict::Model => "MODEL",
             Verdict::Fail => "FAIL",
         })
     }
@@ -68,6 +71,8 @@ pub enum Check {
     State,
     /// What is needed to repeat it is told.
     Disclosure,
+    /// The number is a model's.
+    Model,
 }
 
 impl fmt::Display for Check {
@@ -92,6 +97,7 @@ impl fmt::Display for Check {
             Check::Heat => "heat",
             Check::State => "state",
             Check::Disclosure => "disclosure",
+            Check::Model => "model",
         })
     }
 }
@@ -121,6 +127,11 @@ impl Gate {
     /// It does not hold.
     pub fn fail(check: Check, reason: impl Into<String>) -> Gate {
         Gate { check, verdict: Verdict::Fail, reason: reason.into() }
+    }
+
+    /// The figure is a model's, so it has no verdict of a measurement.
+    pub fn model(reason: impl Into<String>) -> Gate {
+        Gate { check: Check::Model, verdict: Verdict::Model, reason: reason.into() }
     }
 }
 

@@ -93,7 +93,9 @@ fn retention(kept: &Kept, unit: Unit) -> String {
 fn standing(run: &Run) -> String {
     let count = |v: Verdict| run.cells.iter().filter(|c| c.verdict() == v).count();
     let (pass, warn, fail) = (count(Verdict::Pass), count(Verdict::Warn), count(Verdict::Fail));
+    let modelled = count(Verdict::Model);
     let mut words = match run.origin {
+        Origin::Measured if modelled > 0 => "Of a model: nothing was measured.".to_owned(),
         Origin::Measured if run.ended.is_none() => "Measured here; not finished.".to_owned(),
         Origin::Measured if run.for_publication => "Measured here.".to_owned(),
         Origin::Measured => "Measured here; this suite is not for publication.".to_owned(),
@@ -111,7 +113,10 @@ fn standing(run: &Run) -> String {
         let class = if count == 0 { "none".to_owned() } else { verdict.to_string() };
         format!("<span class=\"badge {class}\">{count} {verdict}</span>")
     };
-    let counts = [badge(Verdict::Pass, pass), badge(Verdict::Warn, warn), badge(Verdict::Fail, fail)];
+    let mut counts = vec![badge(Verdict::Pass, pass), badge(Verdict::Warn, warn), badge(Verdict::Fail, fail)];
+    if modelled > 0 {
+        counts.insert(0, badge(Verdict::Model, modelled));
+    }
     let mut checks: Vec<(Check, usize)> = vec![];
     for cell in &run.cells {
         let mut of_cell: Vec<Check> =

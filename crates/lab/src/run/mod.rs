@@ -31,6 +31,7 @@ use crate::hosts::{self, Host};
 use crate::model::{Cell, Check, Gate, Origin, Page, Pair, Part, Rounds, Run, State, Subject};
 use crate::plan::{Plan, Step};
 use crate::safety;
+use crate::simulated;
 use crate::steady::{Excursion, is_steady};
 use crate::suite::Suite;
 use crate::target::{Identity, Kind, Target};
@@ -258,11 +259,16 @@ fn measured(
 
 /// A step on modelled drives; of an array's states each has drives of its own.
 fn modelled(bench: &Bench, target: &Target, step: &Step, cells: &[Cell]) -> Result<Taken, Error> {
+    let asked_iops = measure::asked_iops(step, cells)?;
+    if let Some(system) = simulated::system(&target.model()?)? {
+        let states = if step.part == Part::States { &simulated::STATES[..] } else { &simulated::STATES[..1] };
+        let cells = states.iter().map(|state| simulated::cell(target, &system, step, *state, asked_iops));
+        return Ok(Taken { cells: cells.collect::<Result<_, _>>()?, timeline: None });
+    }
     let states: &[State] = match step.part {
         Part::States => &[State::Optimal, State::Degraded, State::Rebuilding],
         _ => &[State::Optimal],
     };
-    let asked_iops = measure::asked_iops(step, cells)?;
     let cells = states.iter().map(|state| bench.cell(target, step, *state, asked_iops));
     Ok(Taken { cells: cells.collect::<Result<_, _>>()?, timeline: None })
 }

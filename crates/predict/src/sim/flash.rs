@@ -54,6 +54,8 @@ pub(crate) struct Flash {
     buffered: f64,
     leaves: BinaryHeap<Reverse<u64>>,
     die_ns: f64,
+    /// Writes in order are cleaned, too: a log whose segments are not those of the drive.
+    clean_all: bool,
     /// Dies and channels take no time; the link takes none.
     no_flash: bool,
     no_link: bool,
@@ -86,10 +88,16 @@ impl Flash {
             buffered: 0.0,
             leaves: BinaryHeap::new(),
             die_ns: 0.0,
+            clean_all: false,
             no_flash,
             no_link,
             bytes: FlashBytes::default(),
         }
+    }
+
+    /// The same drive under a log, which writes all in order.
+    pub(crate) fn under_a_log(self) -> Flash {
+        Flash { clean_all: true, ..self }
     }
 
     /// When an operation that begins `now`, and reaches the drive at `from`, is answered.
@@ -159,7 +167,7 @@ impl Flash {
             let read = self.die_reads(die, now, at);
             whole_at = self.transfer(die, now, read, whole);
         }
-        self.program(now, whole_at, whole, !op.in_order, rng);
+        self.program(now, whole_at, whole, self.clean_all || !op.in_order, rng);
         at
     }
 

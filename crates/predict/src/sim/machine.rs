@@ -6,7 +6,7 @@ use rand_xoshiro::Xoshiro256PlusPlus;
 use super::card::CardSim;
 use super::disk::OneArm;
 use super::flash::{Flash, FlashBytes};
-use super::layout::{CHUNK, Layout, MAP, MOVE_READS};
+use super::layout::{CHUNK, Layout, MAP, MOVE_READS, inside_amplification};
 use super::pipe::Pipe;
 use super::{DriveOp, Part};
 use crate::amplification::{Span, flash_amplification};
@@ -77,14 +77,15 @@ impl Machine {
         system.check()?;
         let file = system.drive()?;
         let gone = |part| without == Some(part);
-        let span = match system.engine {
-            Engine::Ashlar => Span { fill: 1.0, slice: 1.0, age: 0.0 },
-            _ => Span { fill: load.fill, slice: load.slice.min(load.fill), age: load.age },
-        };
+        let span = Span { fill: load.fill, slice: load.slice.min(load.fill), age: load.age };
         let drive = match (file.flash, OneArm::new(&file)) {
             (Some(figures), _) => {
-                let cost = flash_amplification(&figures, &span);
-                DriveSim::Flash(Box::new(Flash::new(figures, cost, gone(Part::Flash), gone(Part::DriveLinks))))
+                let (no_flash, no_link) = (gone(Part::Flash), gone(Part::DriveLinks));
+                let flash = match system.engine {
+                    Engine::Ashlar => Flash::new(figures, inside_amplification(load), no_flash, no_link).under_a_log(),
+                    _ => Flash::new(figures, flash_amplification(&figures, &span), no_flash, no_link),
+                };
+                DriveSim::Flash(Box::new(flash))
             }
             (None, Some(arm)) => DriveSim::OneArm(arm),
             (None, None) => return Err(Error::Impossible(format!("{}: neither flash nor a disk", file.name))),

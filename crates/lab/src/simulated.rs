@@ -1,0 +1,222 @@
+//! Systems of `predict` as targets: `model:r760-perc12,raid=5,fill=80`, or `engine=ashlar` over the same drives.
+//!
+//! A cell is simulated in this process, in the condition that its load names: the slice, the fill of the target, steady
+//! unless the target says `age=0`. It ends when its rate is known within 1 %, or after 2 virtual seconds; its note says
+//! which. Its badge is MODEL.
+
+use predict::{DriveState, Engine, Level, Limits, Load, Pressure, System, answer};
+
+use crate::error::Error;
+use crate::gates::{Seen, judge};
+use crate::model::{self, Access, Cell, Check, Figures, Gate, Latency, Part, State, Subject};
+use crate::plan::Step;
+use crate::target::{Model, Target};
+use crate::written::Written;
+
+/// The same seed for all cells: the same cell gives the same digits.
+const SEED: u64 = 1;
+/// Requests simulated for a second of CPU, about; `lab plan` reckons with it.
+const REQUESTS_PER_CPU_SECOND: f64 = 3e6;
+
+/// The system that a model names. `None`: it names drives for the bench.
+///
+/// # Errors
+/// When it cannot be: an unknown level, or too few drives for it.
+pub fn system(model: &Model) -> Result<Option<System>, Error> {
+    if !predict::SYSTEMS.iter().any(|(name, _)| *name == model.name) {
+        return Ok(None);
+    }
+    let wrong = |e: predict::Error| Error::usage(model.name.clone(), e);
+    let mut system = System::named(&model.name).map_err(wrong)?;
+    if let Some(level) = &model.level {
+        system.level = level.parse::<Level>().map_err(wrong)?;
+    }
+    system.width = model.width.map_or(system.width, |w| u32::try_from(w).unwrap_or(u32::MAX));
+    match model.engine.as_deref() {
+        None => {}
+        Some("ashlar") => {
+            (system.engine, system.card) = (Engine::Ashlar, None);
+            if system.level == Level::Jbod {
+                system.level = Level::Raid6;
+            }
+        }
+        Some("in-place") => (system.engine, system.card) = (Engine::InPlace, None),
+        Some(other) => {
+            return Err(Error::usage(
+                model.name.clone(),
+                format!("unknown engine \"{other}\"; valid: ashlar, in-place"),
+            ));
+        }
+    }
+    system.check().map_err(wrong)?;
+    Ok(Some(system))
+}
+
+/// What of a step a simulated system cannot do, if anything.
+#[must_use]
+pub fn refuses(system: &System, part: Part, load: &model::Load) -> Option<&'static str> {
+    match part {
+        Part::Fill | Part::Precondition => Some("a simulated system is in the condition that each load names"),
+        Part::Unallocated => Some("a simulated system is filled"),
+        Part::Check => Some("a simulated system keeps no data"),
+        Part::Round { .. } => Some("a simulated system is steady from the beginning"),
+        Part::States if system.level == Level::Jbod => Some("drives alone have no states: add raid="),
+        _ if load.cached == Some(true) => Some("the page cache is not modelled"),
+        _ if load.reducible.is_some() => Some("simulated systems ignore the data"),
+        _ => None,
+    }
+}
+
+/// A load of the lab as one of the model.
+fn load_of(model: &Model, system: &System, target_bytes: u64, load: &model::Load, asked_iops: Option<f64>) -> Load {
+    let access = match load.access {
+        Some(Access::Sequential) => predict::Access::Sequential,
+        _ => predict::Access::Random,
+    };
+    let block_bytes = load.block_bytes.and_then(|b| u32::try_from(b).ok()).unwrap_or(4096);
+    let workload = predict::Workload { block_bytes, access, read_percent: load.read_percent.unwrap_or(100.0) };
+    let fill = f64::from(model.fill.unwrap_or(100)) / 100.0;
+    let range = load.range_bytes.map(|r| r as f64 / target_bytes.max(1) as f64);
+    let slice = load.slice_percent.map(|p| p / 100.0).or(range).unwrap_or(1.0);
+    let in_flight = load.outstanding().unwrap_or(32.0);
+    Load {
+        pressure: asked_iops.map_or(Pressure::InFlightPerDrive(in_flight / f64::from(system.count)), |iops| {
+            Pressure::Rate(iops.max(1.0))
+        }),
+        fill,
+        slice: slice.min(1.0) * fill,
+        age: model.age.unwrap_or(f64::INFINITY),
+        ..Load::new(workload)
+    }
+}
+
+/// CPU seconds that a cell is likely to take.
+#[must_use]
+pub fn seconds(system: &System, target: &Target, load: &model::Load) -> f64 {
+    let Ok(model) = target.model() else { return 1.0 };
+    let load = load_of(&model, system, target.bytes, load, None);
+    predict::requests_expected(system, &load, &Limits::default()).map_or(1.0, |n| n as f64 / REQUESTS_PER_CPU_SECOND)
+}
+
+/// States that are simulated: a drive that is gone is being replaced.
+pub const STATES: [State; 2] = [State::Optimal, State::Rebuilding];
+
+/// Simulates a cell in a state of the array.
+///
+/// # Errors
+/// When the system cannot be.
+pub fn cell(
+    target: &Target,
+    system: &System,
+    step: &Step,
+    state: State,
+    asked_iops: Option<f64>,
+) -> Result<Cell, Error> {
+    let model = target.model()?;
+    let mut system = system.clone();
+    if state == State::Rebuilding {
+        system.state = DriveState::Rebuilding;
+    }
+    let load = load_of(&model, &system, target.bytes, &step.load, asked_iops);
+    let found = answer(&system, &load, &Limits::default(), SEED, None).map_err(|e| Error::usage(step.id.clone(), e))?;
+    let cards = system.card.as_ref().filter(|_| system.engine == Engine::Card);
+    let states = step.part == Part::States;
+    let ended = match found.ended {
+        predict::Ended::Known => format!("ended when the rate was known within {:.1} %", found.known_within * 100.0),
+        predict::Ended::Seconds => "ended after 2 virtual seconds".to_owned(),
+        predict::Ended::Requests => "ended after as many requests as a cell may have".to_owned(),
+    };
+    let mut cell = Cell {
+        id: if states { format!("{}-{state}", step.id) } else { step.id.clone() },
+        test: step.test.clone(),
+        part: if states { Part::Alone } else { step.part },
+        source: None,
+        subject: Subject {
+            system: target.name.clone(),
+            drives: format!("{} modelled drives {}", system.count, system.drives),
+            drive_count: Some(system.count),
+            level: Some(system.level.to_string().replace(' ', "")),
+            controllers: cards.map(|c| format!("{}x {}", c.count, c.name)),
+            controller_count: Some(cards.map_or(0, |c| c.count)),
+            state,
+        },
+        load: model::Load { cached: None, ..step.load.clone() },
+        asked_iops,
+        asked_seconds: None,
+        figures: Figures {
+            iops: Some(found.iops),
+            bytes_per_sec: Some(found.bytes_per_s),
+            latency: Latency {
+                mean_us: Some(found.mean_us),
+                p50_us: Some(found.p50_us),
+                p99_us: Some(found.p99_us),
+                p999_us: Some(found.p999_us),
+                ..Latency::default()
+            },
+            seconds: Some(found.seconds),
+            ..Figures::default()
+        },
+        bins: vec![],
+        series: vec![],
+        gates: vec![],
+        command: None,
+        note: format!(
+            "{} of {}, {:.0} % full; {:.3} virtual seconds: {ended}; {} requests",
+            load.workload,
+            system.title(),
+            load.fill * 100.0,
+            found.seconds,
+            found.requests
+        ),
+    };
+    // The condition is the model's own; what is left is arithmetic of the figures.
+    cell.gates = judge(&cell, &Seen { written: Some(Written::All), errors: Some((0, 0)), ..Seen::default() });
+    cell.gates.retain(|g| matches!(g.check, Check::Little | Check::Bandwidth | Check::Achieved));
+    cell.gates.push(Gate::model("simulated: docs/model.md shows how far off such figures were"));
+    Ok(cell)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::Verdict;
+    use crate::plan::{Plan, Wishes};
+    use crate::suite::{BUILT_IN, Suite};
+
+    fn look(name: &str) -> (Target, System) {
+        let target = Target::look(name, None).expect("it is a model");
+        let system = system(&target.model().expect("it is one")).expect("it can be").expect("a system");
+        (target, system)
+    }
+
+    #[test]
+    fn every_suite_has_something_to_do_on_every_system_and_no_cell_is_pass() {
+        for (name, _) in predict::SYSTEMS.iter().filter(|(n, _)| *n != "h730p") {
+            let (target, system) = look(&format!("model:{name}"));
+            for (suite, _) in BUILT_IN {
+                let suite = Suite::find(suite).expect("it comes with the program");
+                let plan = Plan::of(&suite, &target, Wishes::default());
+                let Some(step) = plan.steps.iter().find(|s| s.part != Part::States) else { continue };
+                let cell = cell(&target, &system, step, State::Optimal, None).expect("it can be simulated");
+                assert_ne!(cell.verdict(), Verdict::Pass, "{name}");
+                assert!(
+                    cell.figures.iops.is_some_and(|i| i > 0.0) && cell.note.contains("virtual seconds"),
+                    "{}",
+                    cell.note
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn ashlar_stands_over_the_same_drives() {
+        let (_, system) = look("model:r760-perc12,engine=ashlar,raid=5,fill=80");
+        assert_eq!((system.engine, system.level, system.count), (Engine::Ashlar, Level::Raid5, 8));
+        assert!(system.card.is_none());
+        for wrong in ["model:r760-direct,raid=5", "model:r760-perc12,raid=7", "model:r760-direct,engine=zfs"] {
+            let target = Target::look(wrong, None);
+            let made = target.and_then(|t| super::system(&t.model()?));
+            assert!(made.is_err(), "{wrong}");
+        }
+    }
+}
