@@ -31,6 +31,9 @@ pub struct Case {
     pub condition: &'static str,
 }
 
+/// A measurement that is no case, and why.
+pub type LeftOut = (Row, &'static str);
+
 /// Rows that figures of the files in `crates/predict` come from.
 const FITTED: [&str; 13] = [
     "perc12-001",
@@ -57,7 +60,7 @@ const LARGE: u32 = 131_072;
 ///
 /// # Errors
 /// None, as a test reads all rows and systems.
-pub fn cases() -> Result<(Vec<Case>, Vec<(Row, &'static str)>), Error> {
+pub fn cases() -> Result<(Vec<Case>, Vec<LeftOut>), Error> {
     let (mut cases, mut left_out) = (vec![], vec![]);
     for row in rows()?.into_iter().filter(|r| matches!(r.kind.as_str(), "measured" | "measured, rounded" | "derived")) {
         match case(&row)? {

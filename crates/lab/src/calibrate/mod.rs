@@ -9,7 +9,7 @@ mod flagship;
 mod page;
 mod table;
 
-pub use cases::{Case, Role, cases};
+pub use cases::{Case, LeftOut, Role, cases};
 pub use flagship::{Entry, entry, flagship, layouts};
 pub use page::page;
 pub use table::{Line, Summary, class_of, compare, first_sight, ratios, read, summary, write};
