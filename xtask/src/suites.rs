@@ -106,7 +106,7 @@ pub fn all() -> Vec<Suite> {
         Suite::new(
             "unit",
             "unit and property tests",
-            35,
+            45,
             Run::Cargo(&["test", "--release", "--workspace", "--quiet", "--lib", "--bins", "--tests"]),
         ),
         Suite {
