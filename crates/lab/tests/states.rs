@@ -94,6 +94,7 @@ depth = [4]
 seconds = 3
 [[test]]
 name = "after"
+kind = "load"
 access = "random"
 reads = 100
 block = "4K"
