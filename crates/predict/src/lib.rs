@@ -31,4 +31,6 @@ pub use load::{Access, Load, Pressure, Workload};
 pub use plan_box::{Boxes, Decided, Need, Prices, Refused, plan_box};
 pub use sheet::{SheetError, alone, sheet_errors};
 pub use sim::Part;
-pub use system::{Card, CardLevel, DriveState, Engine, HostFigures, Level, NETWORKS, Network, SYSTEMS, System};
+pub use system::{
+    Card, CardLevel, DriveState, Engine, HostFigures, Level, NETWORKS, Network, PARTS_MAX, SYSTEMS, System,
+};

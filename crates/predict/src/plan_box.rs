@@ -12,7 +12,7 @@ use crate::answer::{Answer, Limits, answer};
 use crate::error::Error;
 use crate::life::{life, usable_bytes};
 use crate::load::{Load, Pressure};
-use crate::system::{DriveState, Engine, HostFigures, Level, System};
+use crate::system::{DriveState, Engine, HostFigures, Level, PARTS_MAX, System};
 
 /// What is needed.
 #[derive(Clone, Copy, Debug)]
@@ -195,7 +195,13 @@ fn system(prices: &Prices, drive: &str, engine: Engine, level: Level, count: u32
         level,
         width: 0,
         state: DriveState::Optimal,
-        host: HostFigures { cores: prices.cores, request_us: 4.5, vdbench_request_us: None, engine_cores: 0.0 },
+        host: HostFigures {
+            cores: prices.cores,
+            request_us: 4.5,
+            vdbench_request_us: None,
+            // As many as have cores.
+            parts: ((prices.cores / 2.0) as u32).clamp(1, PARTS_MAX),
+        },
         card,
         network: None,
         drive_file: None,

@@ -35,7 +35,7 @@ pub fn alone(drive: &DriveFile) -> System {
         level: Level::Jbod,
         width: 0,
         state: DriveState::Optimal,
-        host: HostFigures { cores: 64.0, request_us: 0.0, vdbench_request_us: None, engine_cores: 0.0 },
+        host: HostFigures { cores: 64.0, request_us: 0.0, vdbench_request_us: None, parts: 0 },
         card: None,
         network: None,
         drive_file: Some(drive.clone()),

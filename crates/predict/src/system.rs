@@ -96,10 +96,14 @@ pub struct HostFigures {
     /// The same where the generator is Vdbench.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub vdbench_request_us: Option<f64>,
-    /// Of `cores`, those that RAID in software has; 0: half of them.
+    /// Parts of an Ashlar array, each on a core of its own; 0: one, as `ashlar create` makes it. RAID in place has half of
+    /// the cores.
     #[serde(default)]
-    pub engine_cores: f64,
+    pub parts: u32,
 }
+
+/// Parts of an Ashlar array, at most: `PARTS_MAX` of its label.
+pub const PARTS_MAX: u32 = 16;
 
 /// What a card can do at one level.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -274,6 +278,16 @@ impl System {
         }
     }
 
+    /// Cores that RAID in software has: of the host at least half are left to the load.
+    #[must_use]
+    pub fn engine_cores(&self) -> f64 {
+        match self.engine {
+            Engine::Direct | Engine::Card => 0.0,
+            Engine::InPlace => self.host.cores / 2.0,
+            Engine::Ashlar => f64::from(self.host.parts.max(1)).min(self.host.cores / 2.0),
+        }
+    }
+
     /// Drives of a row.
     #[must_use]
     pub fn row_width(&self) -> u32 {
@@ -310,6 +324,9 @@ impl System {
         if self.engine == Engine::Ashlar && self.level == Level::Jbod {
             return wrong("Ashlar needs a RAID level: 10, 5 or 6".to_owned());
         }
+        if self.host.parts > PARTS_MAX {
+            return wrong(format!("{} parts: an Ashlar array has 1 to {PARTS_MAX}", self.host.parts));
+        }
         if self.host.cores <= 0.0 || self.host.request_us < 0.0 {
             return wrong("a host has cores, and a request costs it no negative time".to_owned());
         }
@@ -327,6 +344,7 @@ impl System {
             }
             (Engine::Card, Some(card)) => format!("{} of a {} card", self.level, card.name),
             (Engine::Card, None) => format!("{} of a card", self.level),
+            (Engine::Ashlar, _) if self.host.parts > 1 => format!("Ashlar {} in {} parts", self.level, self.host.parts),
             (Engine::Ashlar, _) => format!("Ashlar {}", self.level),
         };
         format!("{} x {}, {what}", self.count, self.drives)

@@ -112,3 +112,20 @@ fn amplification_is_that_of_the_translation_layer() {
         assert!((formula / layer - 1.0).abs() < 0.15, "spare {spare} slice {slice}: {formula:.2} of {layer:.2}");
     }
 }
+
+/// A part of an Ashlar array has one core, and what was not split has one part.
+#[test]
+fn an_array_has_the_cores_of_its_parts() {
+    let with = |parts| {
+        let mut system = named("vss2249p");
+        (system.engine, system.level, system.host.parts) = (Engine::Ashlar, Level::Raid6, parts);
+        system.host.cores = 64.0;
+        system
+    };
+    let [whole, one, four] = [0, 1, 4].map(|parts| run(&with(parts), &load("4k-randwrite", 64.0)));
+    assert_eq!(whole, one);
+    assert!((3.6..4.4).contains(&(four.iops / one.iops)), "{} and {}", one.iops, four.iops);
+    let engine_us = one.cpu_us - with(1).host.request_us;
+    assert!(one.iops < 1e6 / engine_us * 1.02, "more than one core does: {one:?}");
+    assert!(with(16).check().is_ok() && with(17).check().is_err(), "a label has room for 16 parts");
+}

@@ -17,6 +17,7 @@ use crate::text::{self, Table};
 const EXAMPLES: &str = "\
 Examples:
   ashlar lab predict --drives 12xp5316 --raid 6 --workload 4k-randwrite --fill 80%
+  ashlar lab predict --drives 12xp5316 --raid 6 --parts 12 --workload 4k-randwrite --fill 80%
   ashlar lab predict --drives 8xp5520 --engine in-place --raid 5 --workload 8k-70/30 --depth 8
   ashlar lab predict --system r760-perc12 --workload 4k-randread --writes-per-day 40T
   ashlar lab predict --learn lab-smoke --out mine.toml      a drive file from a run on one drive
@@ -46,9 +47,12 @@ pub struct Args {
     /// Drives of a row [default: all, up to 16]
     #[arg(long, value_name = "N")]
     width: Option<u32>,
-    /// Cores of the host; of software RAID half of them [default: 32]
+    /// Cores of the host; RAID in place has half of them [default: 32]
     #[arg(long, value_name = "N")]
     cores: Option<f64>,
+    /// Parts of an Ashlar array, each on a core of its own: 1 to 16, and half of the cores at most
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    parts: u32,
     /// Network to the hosts: 25gbe, 100gbe or 32gfc, and how many ports
     #[arg(long, value_name = "NAME:PORTS")]
     network: Option<String>,
@@ -158,6 +162,7 @@ impl Args {
         system.level = self.raid.unwrap_or(system.level);
         system.width = self.width.unwrap_or(system.width);
         system.host.cores = self.cores.unwrap_or(system.host.cores);
+        system.host.parts = self.parts;
         if let Some(engine) = self.engine {
             system.engine = engine;
         }
@@ -194,7 +199,7 @@ impl Args {
             level,
             width: 0,
             state: DriveState::Optimal,
-            host: HostFigures { cores: 32.0, request_us: 4.5, vdbench_request_us: None, engine_cores: 0.0 },
+            host: HostFigures { cores: 32.0, request_us: 4.5, vdbench_request_us: None, parts: 0 },
             card: None,
             network: None,
             drive_file: Some(file),

@@ -1,6 +1,8 @@
 //! The flagship table: random writes on eight TLC and 24 QLC drives, by every layout.
 
-use predict::{Answer, Card, DriveState, Engine, HostFigures, Level, Limits, Load, Pressure, System, answer, life};
+use predict::{
+    Answer, Card, DriveState, Engine, HostFigures, Level, Limits, Load, PARTS_MAX, Pressure, System, answer, life,
+};
 
 use super::table::SEED;
 use crate::error::Error;
@@ -28,7 +30,7 @@ pub struct Entry {
 /// None in practice: a test makes them all.
 pub fn layouts(drives: &str, count: u32, cores: f64) -> Result<Vec<System>, Error> {
     let card = System::named("r760-perc12").map_err(|e| Error::format("r760-perc12", e))?.card;
-    let host = HostFigures { cores, request_us: 4.5, vdbench_request_us: None, engine_cores: 0.0 };
+    let host = HostFigures { cores, request_us: 4.5, vdbench_request_us: None, parts: PARTS_MAX };
     let width = if count > 16 { 12 } else { 0 };
     let one = |engine, level, card: Option<Card>| System {
         name: drives.to_owned(),

@@ -159,7 +159,7 @@ fn rows(out: &mut String, lines: &[Line]) -> Result<(), Error> {
 fn tables(out: &mut String) -> Result<(), Error> {
     out.push_str(
         "## Random writes by layout\n\n\
-        Steady, 32 requests in flight for each drive, a host of 64 cores of which RAID in software has half, PERC 12 cards for eight drives each.\n\
+        Steady, 32 requests in flight for each drive, a host of 64 cores, PERC 12 cards for eight drives each. RAID in place has half of the cores. Ashlar has 16, one for each of the most parts that an array can have; an array that is created without `--parts` has one, and makes a sixteenth of the rate where the CPUs are the limit.\n\
         *drive* is bytes that drives are given for a byte of a host, *inside* what a drive programs for each of those, *flash* both. *Life* is in\n\
         years when hosts write the capacity of all drives each day. *busy* are shares: drives inside, their links, card, CPUs. An array that writes\n\
         in place is taken to pass deallocations on, and never to have been synchronised in full, which favours it. Ashlar's volumes hold 85 % of the data drives'\n\

@@ -97,7 +97,7 @@ impl Passage<'_> {
     /// Waits until the array is whole; what is missing is replaced.
     ///
     /// # Errors
-    /// When it cannot be controlled, is not whole in time, or nobody tells whether it is.
+    /// When it cannot be controlled, is not whole in time, or has no hook that tells its state.
     pub fn make_whole(&mut self) -> Result<(), Error> {
         let wrong = |why: &str| Err(Error::usage("the array", why));
         if self.mark.exists() && !self.array.tells() {

@@ -93,11 +93,7 @@ impl Machine {
         let arrays = system.arrays() as usize;
         let card = system.card.as_ref().filter(|_| system.engine == Engine::Card && !gone(Part::Card));
         let many = |figure: f64| if gone(Part::Cpu) { f64::INFINITY } else { figure };
-        let engine_cores = match (system.engine, system.host.engine_cores) {
-            (Engine::InPlace | Engine::Ashlar, 0.0) => system.host.cores / 2.0,
-            (Engine::InPlace | Engine::Ashlar, cores) => cores.min(system.host.cores * 0.9),
-            _ => 0.0,
-        };
+        let engine_cores = system.engine_cores();
         let network = system.network.as_ref().filter(|_| !gone(Part::Network));
         Ok(Machine {
             load: *load,

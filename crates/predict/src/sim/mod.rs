@@ -5,7 +5,7 @@
 //! ```
 //!
 //! Each server keeps when it is free. A request that begins `now` and reaches a server at `from` takes the next time that
-//! the server has free after `now`, so a wait elsewhere leaves no gap that nobody can use; it ends no earlier than its
+//! the server has free after `now`, so a wait elsewhere leaves no time of it unused; it ends no earlier than its
 //! own way allows. So all of a request is known when it begins, and an event is one request.
 
 mod card;
