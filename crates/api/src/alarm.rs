@@ -1,9 +1,10 @@
 //! How bad it is, and what needs attention now.
 
 use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
 
 /// How bad it is.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct ExposureView {
     /// Drives that may fail now, whichever they are, and nothing is lost.
     pub may_fail: usize,
@@ -28,8 +29,27 @@ impl ExposureView {
     }
 }
 
+/// Alarms that are raised now.
+#[derive(Clone, Debug, Default, Serialize, Deserialize, ToSchema)]
+pub struct Alarms {
+    /// Version of this object.
+    pub version: u32,
+    /// Each of them, the worst first.
+    pub alarms: Vec<RaisedAlarm>,
+}
+
+/// An alarm, and of which array it is.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct RaisedAlarm {
+    /// The array; none: the server.
+    pub array: Option<String>,
+    /// The alarm.
+    #[serde(flatten)]
+    pub alarm: AlarmView,
+}
+
 /// How much an alarm matters.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Severity {
     /// Something to do before long.
@@ -40,7 +60,7 @@ pub enum Severity {
 }
 
 /// Something that wants attention, as long as it does.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct AlarmView {
     /// What it is about, for scripts: the word of an [`AlarmCode`], or of one that a newer server knows.
     pub code: String,

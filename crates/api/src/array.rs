@@ -1,15 +1,17 @@
 //! An array, its members and its volumes, as scripts see them.
 
 use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
 use uuid::Uuid;
 
 use base::human;
 
 use crate::alarm::{AlarmView, ExposureView};
 use crate::scrub::ScrubView;
+use crate::traffic::WorkView;
 
 /// How an array is.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum ArrayState {
     /// Full redundancy.
@@ -30,7 +32,7 @@ pub enum ArrayState {
 }
 
 /// How a member is.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum SeatState {
     /// Read and written.
@@ -57,7 +59,7 @@ impl SeatState {
 }
 
 /// How much something that happened matters.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum EventSeverity {
     /// As it should be.
@@ -70,7 +72,7 @@ pub enum EventSeverity {
 }
 
 /// How a volume is.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum VolumeState {
     /// There.
@@ -81,7 +83,7 @@ pub enum VolumeState {
 }
 
 /// One array.
-#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize, ToSchema)]
 pub struct ArrayView {
     /// Name.
     pub name: String,
@@ -179,7 +181,7 @@ pub struct ArrayView {
 }
 
 /// Bytes written since an array was opened, by what they are.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct WrittenView {
     /// Hosts' data.
     pub host_bytes: u64,
@@ -194,7 +196,7 @@ pub struct WrittenView {
 }
 
 /// One member.
-#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize, ToSchema)]
 pub struct MemberView {
     /// The number of its seat. A drive that takes another's place has the same; while both are in, two have it.
     pub seat: u16,
@@ -206,6 +208,9 @@ pub struct MemberView {
     /// Whether it is out since it was not here, not since it failed.
     #[serde(default)]
     pub missing: bool,
+    /// The generation by which it went out; 0 while it is in, and of a server that does not tell.
+    #[serde(default)]
+    pub gone_since: u64,
     /// The drive's path.
     pub drive: String,
     /// Its serial number or stable name.
@@ -248,6 +253,9 @@ pub struct MemberView {
     /// Blocks whose checksum did not match.
     #[serde(default)]
     pub mismatches: u64,
+    /// How its requests were done: in what counters are made of only.
+    #[serde(skip)]
+    pub work: Option<Box<WorkView>>,
 }
 
 impl MemberView {
@@ -265,7 +273,7 @@ impl MemberView {
 }
 
 /// One volume.
-#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize, ToSchema)]
 pub struct VolumeView {
     /// Name.
     pub name: String,
@@ -302,10 +310,13 @@ pub struct VolumeView {
     /// Requests that failed since then.
     #[serde(default)]
     pub errors: u64,
+    /// How its requests were done: in what counters are made of only.
+    #[serde(skip)]
+    pub work: Option<Box<WorkView>>,
 }
 
 /// Limits of a volume; 0: none.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct LimitsView {
     /// Requests a second.
     pub iops: u32,
@@ -316,7 +327,7 @@ pub struct LimitsView {
 }
 
 /// A rebuild under way.
-#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize, ToSchema)]
 pub struct RebuildView {
     /// Segments to do.
     pub segments_total: u64,
@@ -343,7 +354,7 @@ pub struct RebuildView {
 }
 
 /// Something that happened.
-#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize, ToSchema)]
 pub struct EventView {
     /// When.
     pub unix_seconds: u64,
@@ -355,7 +366,7 @@ pub struct EventView {
 }
 
 /// What the last open of an array had to do.
-#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize, ToSchema)]
 pub struct RecoveryView {
     /// Its steps, in order.
     pub steps: Vec<RecoveryStepView>,
@@ -376,7 +387,7 @@ pub struct RecoveryView {
 }
 
 /// One step of a recovery.
-#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize, ToSchema)]
 pub struct RecoveryStepView {
     /// Its name.
     pub name: String,
@@ -384,60 +395,6 @@ pub struct RecoveryStepView {
     pub millis: u64,
     /// What it found.
     pub detail: String,
-}
-
-/// What went through an array since it was opened.
-#[derive(Clone, Debug, Default, Serialize, Deserialize)]
-pub struct IostatView {
-    /// The array.
-    pub array: String,
-    /// Per volume.
-    pub volumes: Vec<TrafficView>,
-    /// Per drive.
-    pub drives: Vec<TrafficView>,
-}
-
-/// Counters of one volume or drive: they only grow.
-#[derive(Clone, Debug, Default, Serialize, Deserialize)]
-pub struct TrafficView {
-    /// Whose.
-    pub name: String,
-    /// Reads.
-    pub reads: u64,
-    /// Writes.
-    pub writes: u64,
-    /// Bytes read.
-    pub bytes_read: u64,
-    /// Bytes written.
-    pub bytes_written: u64,
-    /// Requests that failed.
-    pub errors: u64,
-}
-
-impl From<VolumeView> for TrafficView {
-    fn from(v: VolumeView) -> TrafficView {
-        TrafficView {
-            name: v.name,
-            reads: v.reads,
-            writes: v.writes,
-            bytes_read: v.bytes_read,
-            bytes_written: v.bytes_written,
-            errors: v.errors,
-        }
-    }
-}
-
-impl From<MemberView> for TrafficView {
-    fn from(m: MemberView) -> TrafficView {
-        TrafficView {
-            name: if m.drive.is_empty() { m.drive_name } else { m.drive },
-            reads: m.reads,
-            writes: m.writes,
-            bytes_read: m.bytes_read,
-            bytes_written: m.bytes_written,
-            errors: m.errors,
-        }
-    }
 }
 
 impl WrittenView {

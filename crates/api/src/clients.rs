@@ -1,9 +1,10 @@
 //! Who is connected.
 
 use serde::{Deserialize, Serialize};
+use utoipa::{IntoParams, ToSchema};
 
 /// Hosts that use what a server exports.
-#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize, ToSchema)]
 pub struct Clients {
     /// Version of this object.
     pub version: u32,
@@ -12,7 +13,7 @@ pub struct Clients {
 }
 
 /// One of them: a connection of NBD, or a controller of NVMe/TCP.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct ClientView {
     /// The array; "direct" for a raw drive.
     pub array: String,
@@ -31,16 +32,18 @@ pub struct ClientView {
 }
 
 /// Whether a verb goes on where it would be refused: the part of a URL behind the question mark.
-#[derive(Clone, Copy, Debug, Default, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields, default)]
+#[into_params(parameter_in = Query)]
 pub struct Forced {
     /// Also while hosts are connected.
     pub force: bool,
 }
 
 /// Whose clients are asked for: the part of a URL behind the question mark.
-#[derive(Clone, Debug, Default, Deserialize)]
+#[derive(Clone, Debug, Default, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields, default)]
+#[into_params(parameter_in = Query)]
 pub struct WhoseClients {
     /// Of this array.
     pub array: Option<String>,

@@ -1,13 +1,14 @@
 //! Arrays that were looked for, and not opened.
 
 use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
 use uuid::Uuid;
 
 use crate::Problem;
 use crate::SeatState;
 
 /// Look for arrays; open none.
-#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct FindRequest {
     /// Directories and drives, absolute; all block devices, and the drives of known arrays, when empty.
@@ -16,7 +17,7 @@ pub struct FindRequest {
 }
 
 /// What was found.
-#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize, ToSchema)]
 pub struct FoundArrays {
     /// Version of this object.
     pub version: u32,
@@ -29,7 +30,7 @@ pub struct FoundArrays {
 }
 
 /// One array.
-#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize, ToSchema)]
 pub struct FoundArrayView {
     /// Name.
     pub name: String,
@@ -56,7 +57,7 @@ pub struct FoundArrayView {
 }
 
 /// How an array would open.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Prospect {
     /// All that takes part is here.
@@ -73,7 +74,7 @@ pub enum Prospect {
 }
 
 /// A seat.
-#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize, ToSchema)]
 pub struct FoundMemberView {
     /// Its number.
     pub seat: u16,
@@ -86,7 +87,7 @@ pub struct FoundMemberView {
 }
 
 /// What a drive holds that is lost when it is taken for something else.
-#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize, ToSchema)]
 pub struct HeldView {
     /// The drive.
     pub drive: String,

@@ -14,22 +14,28 @@ mod alarm;
 mod array;
 mod clients;
 mod found;
+mod job;
 mod problem;
 mod scrub;
+mod traffic;
 mod verbs;
+mod wire;
 
-pub use alarm::{AlarmCode, AlarmView, ExposureView, Severity};
+pub use alarm::{AlarmCode, AlarmView, Alarms, ExposureView, RaisedAlarm, Severity};
 pub use array::{
-    ArrayState, ArrayView, EventSeverity, EventView, IostatView, LimitsView, MemberView, RebuildView, RecoveryStepView,
-    RecoveryView, SeatState, TrafficView, VolumeState, VolumeView, WrittenView,
+    ArrayState, ArrayView, EventSeverity, EventView, LimitsView, MemberView, RebuildView, RecoveryStepView, RecoveryView,
+    SeatState, VolumeState, VolumeView, WrittenView,
 };
 pub use clients::{ClientView, Clients, Forced, WhoseClients};
 pub use found::{FindRequest, FoundArrayView, FoundArrays, FoundMemberView, HeldView, Prospect};
+pub use job::{JobKind, JobState, JobVerb, JobView, Jobs};
 pub use problem::{Details, ErrorBody, Kind, Problem, Remedy};
 pub use scrub::{ScrubFoundView, ScrubKind, ScrubRunView, ScrubScheduleView, ScrubView};
+pub use traffic::{HistogramView, IostatView, TrafficView, WorkView, add_work};
 pub use verbs::{
     Absent, Arrays, Buffers, CheckView, CreateRequest, Created, Done, DriveAdd, DriveFail, DriveLocate, DriveReplace,
-    DriveRetire, ImportRequest, Imported, ImportedArray, Iostats, Placement, PlacementNode, PlanView, Range,
-    RebuildSet, RescueRequest, RescueView, ScrubSchedule, ScrubStart, ServerView, VERSION, VolumeCreate, VolumeGrow,
-    VolumeLimit, VolumeRename, Volumes,
+    DriveRetire, Drives, ImportRequest, Imported, ImportedArray, Iostats, Placement, PlacementNode, PlanView, Range,
+    RebuildSet, RescueRequest, RescueView, ScrubSchedule, ScrubStart, ServerView, VERSION, VolumeCreate, VolumeLimit,
+    Volumes,
 };
+pub use wire::{Changed, Confirmed, ProblemBody, Resource, VolumePatch, WhichArrays};

@@ -7,11 +7,12 @@ use std::fmt;
 use std::ops::{Deref, DerefMut};
 
 use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
 
 use crate::VERSION;
 
 /// What sort of "no" it is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Kind {
     /// The world failed: I/O, a network, the other side.
@@ -47,13 +48,30 @@ impl Kind {
     }
 }
 
+/// Codes with an HTTP status of their own.
+const STATUSES: &[(&str, u16)] = &[
+    ("unauthenticated", 401),
+    ("forbidden", 403),
+    ("origin_refused", 403),
+    ("method_not_allowed", 405),
+    ("precondition_failed", 412),
+    ("too_large", 413),
+    ("unsupported_media_type", 415),
+    ("misdirected", 421),
+    ("not_confirmed", 428),
+    ("too_many_requests", 429),
+    ("stopping", 503),
+    ("core_silent", 503),
+];
+
 /// One problem, with the others of the same request behind it. Boxed, because every result carries room for one.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(transparent)]
 pub struct Problem(Box<Details>);
 
 /// What a problem says.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[schema(no_recursion)]
 pub struct Details {
     /// What sort of "no".
     pub kind: Kind,
@@ -103,6 +121,13 @@ impl Problem {
     /// A request that makes no sense.
     pub fn usage(what: impl Into<String>, why: impl fmt::Display, todo: impl Into<String>) -> Problem {
         Problem::new(Kind::Usage, "usage", what, why.to_string(), todo)
+    }
+
+    /// The HTTP status that says it: that of its code, where the code has one of its own, else that of its kind.
+    #[must_use]
+    pub fn http_status(&self) -> u16 {
+        let own = STATUSES.iter().find(|(code, _)| *code == self.code);
+        own.map_or(self.kind.http_status(), |(_, status)| *status)
     }
 
     /// All of `problems` as one; `None` when there are none.
@@ -182,7 +207,7 @@ impl Remedy {
 }
 
 /// A problem on the wire and in `--json`.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 pub struct ErrorBody {
     /// Version of this object.
     pub version: u32,

@@ -3,9 +3,10 @@
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
 
 /// Scrubs of an array.
-#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize, ToSchema)]
 pub struct ScrubView {
     /// The one that is running.
     pub running: Option<ScrubRunView>,
@@ -20,7 +21,7 @@ pub struct ScrubView {
 }
 
 /// Which scrub.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum ScrubKind {
     /// Data, headers, map nodes and the system area against their checksums.
@@ -40,7 +41,7 @@ impl fmt::Display for ScrubKind {
 }
 
 /// A scrub that runs, or ran.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct ScrubRunView {
     /// Which.
     pub kind: ScrubKind,
@@ -61,7 +62,7 @@ pub struct ScrubRunView {
 }
 
 /// What a scrub found on one drive: blocks.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct ScrubFoundView {
     /// The drive's serial number or stable name.
     pub drive_name: String,
@@ -78,7 +79,7 @@ pub struct ScrubFoundView {
 }
 
 /// How often scrubs run, and when they did.
-#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize, ToSchema)]
 pub struct ScrubScheduleView {
     /// Hours from one beginning to the next; 0: not by itself.
     pub every_hours: u32,

@@ -1,16 +1,17 @@
 //! What verbs are asked and what they answer.
 
 use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
 use uuid::Uuid;
 
 use crate::Problem;
-use crate::{AlarmView, ArrayView, RecoveryView, VolumeView};
+use crate::{AlarmView, ArrayView, MemberView, RecoveryView, VolumeView};
 
 /// The version of every object here.
 pub const VERSION: u32 = 2;
 
 /// A server.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 pub struct ServerView {
     /// Version of this object.
     pub version: u32,
@@ -28,7 +29,7 @@ pub struct ServerView {
 }
 
 /// Arrays, and those that should be there and are not.
-#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize, ToSchema)]
 pub struct Arrays {
     /// Version of this object.
     pub version: u32,
@@ -64,7 +65,7 @@ pub struct Arrays {
 }
 
 /// Freed buffers that are kept.
-#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize, ToSchema)]
 pub struct Buffers {
     /// What they take.
     pub bytes: u64,
@@ -77,7 +78,7 @@ pub struct Buffers {
 }
 
 /// Where the first core of a server runs, and where its drives are.
-#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize, ToSchema)]
 pub struct Placement {
     /// Version of this object.
     pub version: u32,
@@ -106,7 +107,7 @@ pub struct Placement {
 }
 
 /// A NUMA node.
-#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize, ToSchema)]
 pub struct PlacementNode {
     /// Its number.
     pub node: u32,
@@ -117,7 +118,7 @@ pub struct PlacementNode {
 }
 
 /// An array that could not be opened.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 pub struct Absent {
     /// Its name.
     pub name: String,
@@ -126,7 +127,7 @@ pub struct Absent {
 }
 
 /// A verb that has nothing to tell but that it is done.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 pub struct Done {
     /// Version of this object.
     pub version: u32,
@@ -145,7 +146,7 @@ impl Done {
 }
 
 /// Make an array.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct CreateRequest {
     /// Its name.
@@ -196,7 +197,7 @@ impl Default for CreateRequest {
 }
 
 /// What an array of these drives is like.
-#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize, ToSchema)]
 pub struct PlanView {
     /// "RAID 6".
     pub level: String,
@@ -231,7 +232,7 @@ pub struct PlanView {
 }
 
 /// An array was made, or would be.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 pub struct Created {
     /// Version of this object.
     pub version: u32,
@@ -246,7 +247,7 @@ pub struct Created {
 }
 
 /// Find arrays and open them.
-#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ImportRequest {
     /// Directories and drives, absolute; all block devices when empty.
@@ -293,7 +294,7 @@ pub struct RescueRequest {
 }
 
 /// Some bytes of a volume.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Range {
     /// The first.
     pub offset: u64,
@@ -302,7 +303,7 @@ pub struct Range {
 }
 
 /// What a rescue copied.
-#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize, ToSchema)]
 pub struct RescueView {
     /// Version of this object.
     pub version: u32,
@@ -323,7 +324,7 @@ pub struct RescueView {
 }
 
 /// What an import found.
-#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize, ToSchema)]
 pub struct Imported {
     /// Version of this object.
     pub version: u32,
@@ -336,7 +337,7 @@ pub struct Imported {
 }
 
 /// One array that was opened.
-#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize, ToSchema)]
 pub struct ImportedArray {
     /// The array.
     pub array: ArrayView,
@@ -347,7 +348,7 @@ pub struct ImportedArray {
 }
 
 /// The volumes of one array.
-#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize, ToSchema)]
 pub struct Volumes {
     /// Version of this object.
     pub version: u32,
@@ -357,8 +358,19 @@ pub struct Volumes {
     pub volumes: Vec<VolumeView>,
 }
 
+/// The drives of one array.
+#[derive(Clone, Debug, Default, Serialize, Deserialize, ToSchema)]
+pub struct Drives {
+    /// Version of this object.
+    pub version: u32,
+    /// The array.
+    pub array: String,
+    /// Its drives, by seat.
+    pub drives: Vec<MemberView>,
+}
+
 /// Make a volume.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct VolumeCreate {
     /// Its name.
@@ -367,24 +379,8 @@ pub struct VolumeCreate {
     pub bytes: u64,
 }
 
-/// Make a volume larger.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct VolumeGrow {
-    /// Its new size.
-    pub bytes: u64,
-}
-
-/// Give a volume another name.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct VolumeRename {
-    /// The new name.
-    pub to: String,
-}
-
 /// Limit what a volume's hosts may take. What is not said stays as it is; 0 is no limit.
-#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct VolumeLimit {
     /// Requests a second.
@@ -396,7 +392,7 @@ pub struct VolumeLimit {
 }
 
 /// Take a drive out.
-#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct DriveFail {
     /// Its seat, path, stable name or serial number.
@@ -407,7 +403,7 @@ pub struct DriveFail {
 }
 
 /// Start a scrub.
-#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ScrubStart {
     /// Redundancy against the data, too.
@@ -416,7 +412,7 @@ pub struct ScrubStart {
 }
 
 /// Say how often scrubs run by themselves; what is not given stays.
-#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ScrubSchedule {
     /// Hours from one media scrub to the next; 0: never.
@@ -431,7 +427,7 @@ pub struct ScrubSchedule {
 }
 
 /// Put a drive in another's place.
-#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct DriveReplace {
     /// The drive to replace: seat, path, stable name or serial number.
@@ -450,7 +446,7 @@ pub struct DriveReplace {
 }
 
 /// Let a drive go for good.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct DriveRetire {
     /// Its seat, path, stable name or serial number.
@@ -458,7 +454,7 @@ pub struct DriveRetire {
 }
 
 /// Light a drive's lamp, or put it out.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct DriveLocate {
     /// Its seat, path, stable name or serial number.
@@ -469,7 +465,7 @@ pub struct DriveLocate {
 }
 
 /// Set how rebuilds go. What is absent stays as it is.
-#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct RebuildSet {
     /// "low", "medium", "high", or bytes per second ("200M").
@@ -481,7 +477,7 @@ pub struct RebuildSet {
 }
 
 /// Add a drive.
-#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct DriveAdd {
     /// An absolute path.
@@ -501,7 +497,7 @@ pub struct DriveAdd {
 }
 
 /// Counters of all arrays.
-#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize, ToSchema)]
 pub struct Iostats {
     /// Version of this object.
     pub version: u32,
@@ -512,7 +508,7 @@ pub struct Iostats {
 }
 
 /// What a check found.
-#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize, ToSchema)]
 pub struct CheckView {
     /// Version of this object.
     pub version: u32,

@@ -36,6 +36,36 @@ pub enum Fault {
     Closed,
 }
 
+impl Fault {
+    /// All of them, in their order.
+    pub(crate) const ALL: [Fault; 9] = [
+        Fault::Medium,
+        Fault::NoSpace,
+        Fault::NoRoom,
+        Fault::ReadOnly,
+        Fault::OutOfRange,
+        Fault::Misaligned,
+        Fault::Frozen,
+        Fault::TakenOver,
+        Fault::Closed,
+    ];
+
+    /// In one word, for scripts.
+    pub(crate) const fn word(self) -> &'static str {
+        match self {
+            Fault::Medium => "medium",
+            Fault::NoSpace => "no_space",
+            Fault::NoRoom => "no_room_below",
+            Fault::ReadOnly => "read_only",
+            Fault::OutOfRange => "out_of_range",
+            Fault::Misaligned => "misaligned",
+            Fault::Frozen => "frozen",
+            Fault::TakenOver => "taken_over",
+            Fault::Closed => "closed",
+        }
+    }
+}
+
 /// Why a request of the user was refused, for scripts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RefusedCode {

@@ -99,7 +99,7 @@ pub fn attach(context: &Context, args: &AttachArgs) -> Outcome {
             "serve it first: `ashlar serve --nvme ADDRESS`",
         )
     })?;
-    let all: Arrays = client.get(&format!("/v1/arrays/{}", encode(array)))?;
+    let all: Arrays = client.get(&format!("/v1/arrays?name={}", encode(array)))?;
     let view =
         all.arrays.first().ok_or_else(|| Problem::failed(format!("array {array}"), "it is gone", "try again"))?;
     let wanted: Vec<_> = view.volumes.iter().filter(|v| volume.is_none_or(|name| v.name == name)).collect();
@@ -132,7 +132,7 @@ pub fn detach(context: &Context, args: &DetachArgs) -> Outcome {
     let (array, _) = parts(&args.name);
     let uuid = match context.server_of(array)? {
         Some(client) => {
-            let all: Arrays = client.get(&format!("/v1/arrays/{}", encode(array)))?;
+            let all: Arrays = client.get(&format!("/v1/arrays?name={}", encode(array)))?;
             all.arrays.first().map(|view| view.uuid).unwrap_or_default()
         }
         // The kernel keeps devices of a server that is gone.

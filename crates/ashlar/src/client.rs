@@ -3,7 +3,7 @@
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 
-use api::{ErrorBody, Problem};
+use api::Problem;
 use http_body_util::{BodyExt, Full};
 use hyper::body::Bytes;
 use hyper::{Method, Request, StatusCode};
@@ -39,6 +39,15 @@ impl Client {
         self.send(Method::POST, path, Some(body))
     }
 
+    /// Tells it to change something.
+    ///
+    /// # Errors
+    /// The server's problem, or that it does not answer.
+    pub fn patch<T: DeserializeOwned>(&self, path: &str, body: &impl Serialize) -> Result<T, Problem> {
+        let body = serde_json::to_vec(body).map_err(|e| self.broken(e))?;
+        self.send(Method::PATCH, path, Some(body))
+    }
+
     /// Tells it to do away with something.
     ///
     /// # Errors
@@ -53,6 +62,12 @@ impl Client {
         if force { format!("{path}?force=true") } else { path.to_owned() }
     }
 
+    /// The path of a verb that loses what has this identity; see [`Client::forced`].
+    #[must_use]
+    pub fn confirmed(path: &str, uuid: uuid::Uuid, force: bool) -> String {
+        format!("{path}?confirm={uuid}&force={force}")
+    }
+
     fn send<T: DeserializeOwned>(&self, method: Method, path: &str, body: Option<Vec<u8>>) -> Result<T, Problem> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(|e| self.broken(e))?;
         let changes = method != Method::GET;
@@ -62,8 +77,8 @@ impl Client {
         if status.is_success() {
             return serde_json::from_slice(&body).map_err(|e| self.broken(e));
         }
-        match serde_json::from_slice::<ErrorBody>(&body) {
-            Ok(answer) => Err(answer.error),
+        match serde_json::from_slice::<Problem>(&body) {
+            Ok(problem) => Err(problem),
             Err(_) => Err(self.broken(format!("its answer was {status}"))),
         }
     }

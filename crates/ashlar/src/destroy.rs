@@ -44,7 +44,11 @@ pub fn run(context: &Context, args: &Args) -> Outcome {
         (args.yes, args.force),
     )?;
     let done: Done = match client {
-        Some(client) => client.delete(&Client::forced(&format!("/v1/arrays/{}", encode(&args.array)), args.force))?,
+        Some(client) => {
+            let path = format!("/v1/arrays/{}", encode(&args.array));
+            let there: api::Resource<api::ArrayView> = client.get(&path)?;
+            client.delete(&Client::confirmed(&path, there.view.uuid, args.force))?
+        }
         None => context.offline(|world| async move { destroy::offline(&world, &args.array).await })?,
     };
     text::print_done(args.json, &done);

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use api::{Iostats, Problem, TrafficView};
+use api::{HistogramView, Iostats, Problem, TrafficView, WorkView, add_work};
 
 use crate::context::Context;
 use crate::exit::{Finding, Outcome};
@@ -96,7 +96,8 @@ fn show(before: &Iostats, now: &Iostats) {
 
 /// Rates of volumes and of drives; and the sum of each kind where there are several.
 fn table(before: &Iostats, now: &Iostats, time: Duration) -> Table {
-    let mut table = Table::new(&["", "NAME", ">READ/s", ">READ", ">WRITE/s", ">WRITTEN"]).flush_left();
+    let columns = ["", "NAME", ">READ/s", ">READ", ">MEAN", ">P99", ">WRITE/s", ">WRITTEN", ">MEAN", ">P99", ">QUEUE", ">BUSY"];
+    let mut table = Table::new(&columns).flush_left();
     for array in &now.arrays {
         let Some(old) = before.arrays.iter().find(|a| a.array == array.array) else { continue };
         let kinds = [
@@ -125,11 +126,17 @@ fn since(now: &TrafficView, before: &[TrafficView]) -> TrafficView {
         bytes_read: now.bytes_read.saturating_sub(was.bytes_read),
         bytes_written: now.bytes_written.saturating_sub(was.bytes_written),
         errors: now.errors.saturating_sub(was.errors),
+        work: now.work.as_ref().map(|now| match &was.work {
+            Some(was) => Box::new(now.since(was)),
+            None => now.clone(),
+        }),
     }
 }
 
 fn sum(all: &[TrafficView]) -> TrafficView {
     let of = |value: fn(&TrafficView) -> u64| all.iter().map(value).sum();
+    let mut work = None;
+    all.iter().for_each(|t| add_work(&mut work, t.work.clone()));
     TrafficView {
         name: String::new(),
         reads: of(|t| t.reads),
@@ -137,13 +144,34 @@ fn sum(all: &[TrafficView]) -> TrafficView {
         bytes_read: of(|t| t.bytes_read),
         bytes_written: of(|t| t.bytes_written),
         errors: of(|t| t.errors),
+        work,
     }
 }
 
 fn row(kind: &str, name: String, t: &TrafficView, time: Duration) -> Vec<String> {
     let rate = |n: u64| count(n as f64 / time.as_secs_f64());
-    let kind = kind.to_owned();
-    vec![kind, name, rate(t.reads), per_second(t.bytes_read, time), rate(t.writes), per_second(t.bytes_written, time)]
+    let work = t.work.as_deref();
+    let mut row = vec![kind.to_owned(), name, rate(t.reads), per_second(t.bytes_read, time)];
+    row.extend(took(work.map(|w| &w.reads)));
+    row.extend([rate(t.writes), per_second(t.bytes_written, time)]);
+    row.extend(took(work.map(|w| &w.writes)));
+    row.extend(load(work, time));
+    row
+}
+
+/// Mean and p99.
+fn took(times: Option<&HistogramView>) -> [String; 2] {
+    let words = |time: Option<Duration>| time.map_or_else(|| "-".to_owned(), text::latency);
+    [words(times.and_then(HistogramView::mean)), words(times.and_then(|t| t.quantile(0.99)))]
+}
+
+/// Requests in flight on the mean (all they took, by the time), and the share of the time with one in flight. Of several
+/// volumes or drives: of all together, and of the busiest.
+fn load(work: Option<&WorkView>, time: Duration) -> [String; 2] {
+    let Some(work) = work else { return ["-".to_owned(), "-".to_owned()] };
+    let nanos = time.as_nanos() as f64;
+    let queue = work.histograms().iter().map(|times| times.nanos as f64).sum::<f64>() / nanos;
+    [format!("{queue:.1}"), format!("{:.0} %", (work.busy_nanos as f64 / nanos * 100.0).min(100.0))]
 }
 
 /// The time of day.

@@ -65,7 +65,7 @@ fn set(context: &Context, array: &str, request: RebuildSet) -> Result<Done, Prob
 fn look(context: &Context, array: &str) -> Result<ArrayView, Problem> {
     match context.server_of(array)? {
         Some(client) => {
-            let all: Arrays = client.get(&format!("/v1/arrays/{}", encode(array)))?;
+            let all: Arrays = client.get(&format!("/v1/arrays?name={}", encode(array)))?;
             all.arrays
                 .into_iter()
                 .next()

@@ -140,7 +140,7 @@ fn drives(paths: &[String]) -> String {
 fn fetch(context: &Context, array: Option<&str>) -> Result<Arrays, Problem> {
     match array {
         Some(name) => match context.server_of(name)? {
-            Some(client) => client.get(&format!("/v1/arrays/{}", encode(name))),
+            Some(client) => client.get(&format!("/v1/arrays?name={}", encode(name))),
             None => context.offline(|world| async move { status::offline(&world, Some(name)).await }),
         },
         None => match context.server() {

@@ -55,7 +55,7 @@ pub fn run(context: &Context, args: &Args) -> Outcome {
 
 /// Asks the server to stop and waits until it has: it takes its socket away last.
 fn stop_server(context: &Context, client: &Client, force: bool) -> Result<Done, Problem> {
-    let _: Done = client.post(&Client::forced("/v1/stop", force), &())?;
+    let _: Done = client.post(&Client::forced("/v1/server/stop", force), &())?;
     let begun = Instant::now();
     while context.server().is_some() {
         if begun.elapsed() > STOP_MAX {

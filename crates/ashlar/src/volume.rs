@@ -2,7 +2,7 @@
 
 use std::future::Future;
 
-use api::{Done, Problem, VolumeCreate, VolumeGrow, VolumeLimit, VolumeRename, Volumes};
+use api::{Done, Problem, VolumeCreate, VolumeLimit, VolumePatch, Volumes};
 use clap::Subcommand;
 use server::ops::open::{self, How, Opened};
 use server::ops::volume;
@@ -131,7 +131,7 @@ pub fn run(context: &Context, args: Args) -> Outcome {
         Verb::Grow { volume: name, size } => {
             let (array, name) = split_volume(&name)?;
             match context.server_of(array)? {
-                Some(client) => client.post(&path(array, name, "/grow"), &VolumeGrow { bytes: size.0 })?,
+                Some(client) => client.patch(&path(array, name), &VolumePatch { bytes: Some(size.0), ..VolumePatch::default() })?,
                 None => offline(context, array, |o| async move { volume::grow(&o.array, name, size.0).await })?,
             }
         }
@@ -139,7 +139,7 @@ pub fn run(context: &Context, args: Args) -> Outcome {
             let (array, name) = split_volume(&name)?;
             let to = to.strip_prefix(&format!("{array}/")).unwrap_or(&to).to_owned();
             match context.server_of(array)? {
-                Some(client) => client.post(&path(array, name, "/rename"), &VolumeRename { to })?,
+                Some(client) => client.patch(&path(array, name), &VolumePatch { name: Some(to), ..VolumePatch::default() })?,
                 None => offline(context, array, |o| async move { volume::rename(&o.array, name, &to).await })?,
             }
         }
@@ -152,7 +152,7 @@ pub fn run(context: &Context, args: Args) -> Outcome {
                 burst_ms: unless(burst),
             };
             match context.server_of(array)? {
-                Some(client) => client.post(&path(array, name, "/limit"), &request)?,
+                Some(client) => client.patch(&path(array, name), &VolumePatch { limits: Some(request), ..VolumePatch::default() })?,
                 None => offline(context, array, |o| async move { volume::limit(&o.array, name, request).await })?,
             }
         }
@@ -166,7 +166,11 @@ pub fn run(context: &Context, args: Args) -> Outcome {
                 (yes, force),
             )?;
             match server {
-                Some(client) => client.delete(&Client::forced(&path(array, name, ""), force))?,
+                Some(client) => {
+                    let path = path(array, name);
+                    let there: api::Resource<api::VolumeView> = client.get(&path)?;
+                    client.delete(&Client::confirmed(&path, there.view.uuid, force))?
+                }
                 None => offline(context, array, |o| async move { volume::delete(&o.array, name).await })?,
             }
         }
@@ -224,8 +228,8 @@ fn burst(text: &str) -> Result<u32, String> {
     }
 }
 
-fn path(array: &str, volume: &str, verb: &str) -> String {
-    format!("/v1/arrays/{}/volumes/{}{verb}", encode(array), encode(volume))
+fn path(array: &str, volume: &str) -> String {
+    format!("/v1/arrays/{}/volumes/{}", encode(array), encode(volume))
 }
 
 /// Opens the array, does `verb`, closes it.

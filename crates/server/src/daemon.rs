@@ -18,11 +18,12 @@ mod clients;
 mod control;
 mod data;
 mod exports;
+mod look;
 mod nvme;
 mod spares;
 mod start;
 mod stop;
 
-pub use data::{Data, DataHandle, name_taken};
+pub use data::{Data, DataHandle, array_not_served, name_taken};
 pub use nvme::NvmeSettings;
 pub use start::{Settings, What, run};

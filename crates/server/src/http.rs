@@ -1,83 +1,114 @@
-//! The control socket's language: HTTP/1.1 and JSON below /v1.
+//! The API: HTTP/1.1 and JSON below /v1. `GET /v1/openapi.json` lists every request; so does docs/openapi.json.
 //!
-//! | method and path | does | body -> answer |
-//! |---|---|---|
-//! | GET /v1 | who is this | `ServerView` |
-//! | GET /v1/arrays, /v1/arrays/A | status | `Arrays` |
-//! | GET /v1/iostat | counters | `Iostats` |
-//! | GET /v1/clients[?array=A[&volume=V]] | hosts that are connected | `Clients` |
-//! | GET /v1/placement | where the first core and the drives are | `Placement` |
-//! | POST /v1/arrays | create and serve | `CreateRequest` -> `Created` |
-//! | POST /v1/find | look for arrays; opens nothing | `FindRequest` -> `FoundArrays` |
-//! | POST /v1/import | find and serve | `ImportRequest` -> `Imported` |
-//! | POST /v1/arrays/A/stop | close, serve no more | `Done` |
-//! | POST /v1/arrays/A/export | close, forget: for another host | `Done` |
-//! | DELETE /v1/arrays/A | destroy | `Done` |
-//! | DELETE /v1/known/A | forget one that is not served; ?force=true: though drives of it are here | `Done` |
-//! | GET /v1/arrays/A/volumes | list | `Volumes` |
-//! | POST /v1/arrays/A/volumes | create | `VolumeCreate` -> `Done` |
-//! | POST /v1/arrays/A/volumes/V/grow, .../rename, .../limit | | `VolumeGrow`, `VolumeRename`, `VolumeLimit` -> `Done` |
-//! | DELETE /v1/arrays/A/volumes/V | delete | `Done` |
-//! | POST /v1/arrays/A/drives/fail, .../replace, .../add, .../retire, .../locate | | `DriveFail`, ... -> `Done` |
-//! | POST /v1/arrays/A/rebuild | pace, pause, resume | `RebuildSet` -> `Done` |
-//! | POST /v1/arrays/A/scrub/start, .../stop, .../schedule | | `ScrubStart`, none, `ScrubSchedule` -> `Done` |
-//! | POST /v1/stop | stop the server | `Done` |
+//! ```text
+//!   guard: size, media type -> who: role -> route -> snapshot (reads)
+//!                                                 -> a closure on the data thread (changes) -> answer
+//! ```
 //!
-//! What would cut hosts off (stop, export, destroy, the deletion of a volume) is refused while some are connected, unless
-//! ?force=true is said.
-//!
-//! A problem comes as `{"version": 2, "error": {kind, code, what, why, todo}}` with the status of its kind: 400
-//! usage, 404 not found, 409 refused, 500 failed.
+//! Invariants:
+//! - reads are answered from a [snapshot](crate::snapshot);
+//! - the role that a request needs is part of its declaration ([`routes`]);
+//! - what destroys wants the identity of what is lost; what would cut hosts off is refused while some are connected, unless
+//!   force=true is said;
+//! - a problem is an `application/problem+json` (RFC 9457).
 
 mod answer;
 mod arrays;
-mod parts;
+mod document;
+mod drives;
+mod guard;
+mod jobs;
+mod reads;
+mod volumes;
+mod who;
 
 use axum::Router;
-use axum::routing::{delete, get, post};
+use axum::extract::DefaultBodyLimit;
+use axum::middleware::{from_fn, from_fn_with_state};
+use axum::routing::get;
 use rt::MailSender;
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
 
 use crate::daemon::DataHandle;
+use crate::snapshot::Snapshots;
 use answer::Answer;
+pub use document::openapi;
+pub use who::Peer;
+use who::{Role, needs};
+
+/// The largest body.
+const BODY_BYTES_MAX: usize = 64 << 10;
 
 /// What every route knows.
 #[derive(Clone)]
 pub struct Context {
     data: DataHandle,
     stop_now: MailSender<&'static str>,
-    program: String,
+    snapshots: Snapshots,
 }
 
-/// All routes.
-pub fn router(data: DataHandle, stop_now: MailSender<&'static str>, program: String) -> Router {
-    Router::new()
-        .route("/v1", get(arrays::server))
-        .route("/v1/stop", post(arrays::stop_server))
-        .route("/v1/iostat", get(arrays::iostat))
-        .route("/v1/placement", get(arrays::placement))
-        .route("/v1/clients", get(arrays::clients))
-        .route("/v1/find", post(arrays::find))
-        .route("/v1/import", post(arrays::import))
-        .route("/v1/arrays", get(arrays::status).post(arrays::create))
-        .route("/v1/arrays/{array}", get(arrays::status_of).delete(arrays::destroy))
-        .route("/v1/known/{array}", delete(arrays::forget))
-        .route("/v1/arrays/{array}/stop", post(arrays::stop))
-        .route("/v1/arrays/{array}/export", post(arrays::export))
-        .route("/v1/arrays/{array}/volumes", get(parts::volumes).post(parts::volume_create))
-        .route("/v1/arrays/{array}/volumes/{volume}", delete(parts::volume_delete))
-        .route("/v1/arrays/{array}/volumes/{volume}/grow", post(parts::volume_grow))
-        .route("/v1/arrays/{array}/volumes/{volume}/rename", post(parts::volume_rename))
-        .route("/v1/arrays/{array}/volumes/{volume}/limit", post(parts::volume_limit))
-        .route("/v1/arrays/{array}/drives/fail", post(parts::drive_fail))
-        .route("/v1/arrays/{array}/drives/replace", post(parts::drive_replace))
-        .route("/v1/arrays/{array}/drives/add", post(parts::drive_add))
-        .route("/v1/arrays/{array}/drives/retire", post(parts::drive_retire))
-        .route("/v1/arrays/{array}/drives/locate", post(parts::drive_locate))
-        .route("/v1/arrays/{array}/rebuild", post(parts::rebuild))
-        .route("/v1/arrays/{array}/scrub/start", post(parts::scrub_start))
-        .route("/v1/arrays/{array}/scrub/stop", post(parts::scrub_stop))
-        .route("/v1/arrays/{array}/scrub/schedule", post(parts::scrub_schedule))
+/// All requests, by the role that they need.
+fn routes() -> OpenApiRouter<Context> {
+    let read = OpenApiRouter::new()
+        .routes(routes!(reads::server))
+        .routes(routes!(reads::arrays))
+        .routes(routes!(reads::array_view))
+        .routes(routes!(reads::volumes))
+        .routes(routes!(reads::volume_view))
+        .routes(routes!(reads::drives))
+        .routes(routes!(reads::alarms))
+        .routes(routes!(reads::iostat))
+        .routes(routes!(reads::clients))
+        .routes(routes!(reads::placement))
+        .routes(routes!(jobs::list))
+        .routes(routes!(jobs::one))
+        .routes(routes!(reads::metrics));
+    let operate = OpenApiRouter::new()
+        .routes(routes!(volumes::create))
+        .routes(routes!(volumes::change))
+        .routes(routes!(drives::locate))
+        .routes(routes!(drives::rebuild))
+        .routes(routes!(drives::scrub_start))
+        .routes(routes!(drives::scrub_stop))
+        .routes(routes!(drives::scrub_schedule))
+        .routes(routes!(jobs::pause))
+        .routes(routes!(jobs::resume))
+        .routes(routes!(jobs::cancel));
+    let admin = OpenApiRouter::new()
+        .routes(routes!(arrays::stop_server))
+        .routes(routes!(arrays::create))
+        .routes(routes!(arrays::plan))
+        .routes(routes!(arrays::find))
+        .routes(routes!(arrays::import))
+        .routes(routes!(arrays::stop))
+        .routes(routes!(arrays::export))
+        .routes(routes!(arrays::destroy))
+        .routes(routes!(arrays::forget))
+        .routes(routes!(volumes::delete))
+        .routes(routes!(drives::fail))
+        .routes(routes!(drives::replace))
+        .routes(routes!(drives::add))
+        .routes(routes!(drives::retire));
+    OpenApiRouter::with_openapi(document::heading())
+        .merge(document::role(needs(read, Role::Read), Role::Read))
+        .merge(document::role(needs(operate, Role::Operate), Role::Operate))
+        .merge(document::role(needs(admin, Role::Admin), Role::Admin))
+}
+
+/// All routes, served on the calling runtime of tokio.
+pub fn router(data: DataHandle, stop_now: MailSender<&'static str>) -> Router {
+    let snapshots = Snapshots::start(data.clone());
+    let context = Context { data, stop_now, snapshots: snapshots.clone() };
+    let (routes, document) = routes().split_for_parts();
+    let document = document::finished(document);
+    routes
+        .route("/v1/openapi.json", get(async move || axum::Json(document)))
+        .route("/healthz", get(reads::healthz))
         .fallback(answer::no_such_path)
-        .method_not_allowed_fallback(answer::no_such_path)
-        .with_state(Context { data, stop_now, program })
+        .method_not_allowed_fallback(answer::method_not_allowed)
+        .layer(from_fn_with_state(snapshots, guard::note_change))
+        .layer(from_fn(guard::json_alone))
+        .layer(DefaultBodyLimit::max(BODY_BYTES_MAX))
+        .with_state(context)
 }

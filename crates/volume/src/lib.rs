@@ -4,7 +4,7 @@
 //!
 //! Not here: volumes over several parts or cores ([`export::Striped`], [`export::remote`]), leases and counters (the server).
 
-use array::{ExtentKind, Volume};
+use array::{ExtentKind, Op, Volume};
 use export::{Answer, Extent, ExtentState, Fault, Namespace, NamespaceInfo, Request};
 
 /// Longest request an export may send: as long as NBD clients expect at least to work.
@@ -50,6 +50,8 @@ impl Namespace for LocalVolume {
     #[inline]
     async fn submit(&self, request: Request) -> Result<Answer, Fault> {
         let LocalVolume(volume) = self;
+        let op = op(&request);
+        let timed = volume.begin();
         let done = match request {
             Request::Read { offset, bytes } => volume.read(offset, u64::from(bytes)).await.map(Answer::Data),
             Request::Write { offset, data, fua } => volume.write(offset, data, fua).await.map(|()| Answer::Done),
@@ -64,7 +66,18 @@ impl Namespace for LocalVolume {
                 volume.extents(offset, bytes, at_most).await.map(|runs| Answer::Extents(extents(runs)))
             }
         };
+        timed.end(op, done.as_ref().err().copied());
         done.map_err(fault)
+    }
+}
+
+/// What of the four a request counts as.
+const fn op(request: &Request) -> Op {
+    match request {
+        Request::Read { .. } | Request::Extents { .. } => Op::Read,
+        Request::Write { .. } | Request::WriteZeroes { .. } => Op::Write,
+        Request::Flush => Op::Flush,
+        Request::Deallocate { .. } => Op::Deallocate,
     }
 }
 

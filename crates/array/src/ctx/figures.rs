@@ -1,6 +1,10 @@
 //! Figures of one open array, since it was opened.
 
 use std::cell::Cell;
+use std::time::Duration;
+
+use api::HistogramView;
+use rt::Nanos;
 
 /// A count that only rises.
 #[derive(Debug, Default)]
@@ -17,6 +21,67 @@ impl Counter {
     #[inline]
     pub fn get(&self) -> u64 {
         self.0.get()
+    }
+}
+
+/// How long something took, each time: two additions for each.
+#[derive(Debug, Default)]
+pub struct Histogram {
+    /// By [`HistogramView::bucket`].
+    counts: [Counter; HistogramView::BUCKETS],
+    nanos: Counter,
+}
+
+impl Histogram {
+    /// It took so long once more.
+    #[inline]
+    pub fn add(&self, took: Duration) {
+        let nanos = took.as_nanos() as u64;
+        self.counts[HistogramView::bucket(nanos)].add(1);
+        self.nanos.add(nanos);
+    }
+
+    /// All of them so far.
+    pub fn view(&self) -> HistogramView {
+        HistogramView { counts: self.counts.iter().map(Counter::get).collect(), nanos: self.nanos.get() }
+    }
+}
+
+/// How long something had work to do.
+#[derive(Debug, Default)]
+pub struct Busy {
+    in_flight: Cell<u32>,
+    since: Cell<Nanos>,
+    nanos: Counter,
+}
+
+impl Busy {
+    /// A request begins.
+    #[inline]
+    pub fn begin(&self, now: Nanos) {
+        if self.in_flight.replace(self.in_flight.get() + 1) == 0 {
+            self.since.set(now);
+        }
+    }
+
+    /// A request that was begun has ended.
+    #[inline]
+    pub fn end(&self, now: Nanos) {
+        self.in_flight.set(self.in_flight.get() - 1);
+        if self.in_flight.get() == 0 {
+            self.nanos.add((now - self.since.get()).as_nanos() as u64);
+        }
+    }
+
+    /// Requests in flight.
+    pub fn in_flight(&self) -> u32 {
+        self.in_flight.get()
+    }
+
+    /// Nanoseconds with a request in flight, up to `now`.
+    pub fn nanos(&self, now: Nanos) -> u64 {
+        let under_way = if self.in_flight.get() == 0 { 0 } else { (now - self.since.get()).as_nanos() as u64 };
+        self.nanos.get() + under_way
     }
 }
 

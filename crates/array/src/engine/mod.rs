@@ -273,7 +273,7 @@ impl Array {
 
     /// What it says of its members and volumes, of which the counters of all parts are made.
     pub(crate) fn lines(&self) -> (Vec<MemberView>, Vec<VolumeView>) {
-        (self.report().member_lines(), self.report().volume_lines())
+        self.report().worked()
     }
 
     /// Its name.

@@ -8,6 +8,9 @@ use super::report::Report;
 use crate::ctx::Phase;
 use crate::memtable::table::FACT_BYTES;
 
+/// Times are told of so many volumes of an array: each is a hundred numbers.
+const VOLUMES_TIMED: usize = 128;
+
 impl Report<'_> {
     /// The array, now.
     pub fn status(&self) -> ArrayView {
@@ -93,11 +96,31 @@ impl Report<'_> {
 
     /// Counters, now.
     pub fn iostat(&self) -> IostatView {
+        let (members, volumes) = self.worked();
         IostatView {
             array: self.rooms.ctx().name.clone(),
-            volumes: self.volume_lines().into_iter().map(TrafficView::from).collect(),
-            drives: self.member_lines().into_iter().map(TrafficView::from).collect(),
+            volumes: volumes.into_iter().map(TrafficView::from).collect(),
+            drives: members.into_iter().map(TrafficView::from).collect(),
         }
+    }
+
+    /// Members and volumes with how their requests were done; without for volumes where there are more than
+    /// [`VOLUMES_TIMED`].
+    pub fn worked(&self) -> (Vec<MemberView>, Vec<VolumeView>) {
+        let now = self.rooms.ctx().rt.turned();
+        let (mut members, mut volumes) = (self.member_lines(), self.volume_lines());
+        for line in &mut members {
+            let seat = self.rooms.members().all().iter().find(|s| s.id.0 == line.member).cloned();
+            line.work = seat.map(|seat| Box::new(seat.counters.work(now)));
+        }
+        if volumes.len() <= VOLUMES_TIMED {
+            let all = self.rooms.volumes().all();
+            for line in &mut volumes {
+                let vol = all.values().find(|v| v.uuid == line.uuid);
+                line.work = vol.map(|v| Box::new(v.counters.work(now, v.quota.waited_nanos.get())));
+            }
+        }
+        (members, volumes)
     }
 
     /// The state in one word.
@@ -137,6 +160,7 @@ impl Report<'_> {
                 state: self.rooms.members().seat_state(s),
                 seat: s.bay(),
                 missing: s.state() == MemberState::Out && s.why_out() == WhyOut::Missing,
+                gone_since: if s.state() == MemberState::Out { s.gone_since().0 } else { 0 },
                 drive: s.path().to_owned(),
                 drive_name: s.drive_name().to_owned(),
                 bytes: BlockCount(s.layout.drive_blocks).bytes(),
@@ -148,6 +172,7 @@ impl Report<'_> {
                 bytes_read: s.counters.bytes_read.get(),
                 bytes_written: s.counters.bytes_written.get(),
                 errors: s.counters.errors.get(),
+                work: None,
                 mismatches: s.counters.mismatches.get(),
                 volatile_cache: s.volatile(),
                 access: s.drive.as_ref().map(|d| d.access().words().to_owned()),
@@ -180,7 +205,8 @@ impl Report<'_> {
                 deallocates: v.counters.deallocates.get(),
                 bytes_read: v.counters.bytes_read.get(),
                 bytes_written: v.counters.bytes_written.get(),
-                errors: v.counters.errors.get(),
+                errors: v.counters.errors(),
+                work: None,
             })
             .collect()
     }

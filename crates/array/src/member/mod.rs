@@ -1,6 +1,7 @@
 //! Members: their drives, how they behave, and where they stand. What becomes of one that fails is in `health`.
 
 pub mod carried;
+mod counters;
 pub mod guard;
 pub mod health;
 pub mod no_room;

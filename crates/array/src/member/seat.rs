@@ -13,7 +13,7 @@ use ondisk::{Layout, MemberState, WhyOut};
 use rt::{Buf, Bytes, Drive, IoError, Reserve};
 
 use crate::canary::{Canary, planted};
-use crate::ctx::figures::Counter;
+use crate::member::counters::Counters;
 use crate::member::guard::Guard;
 use crate::member::health::{NEVER_LATE, SeatHealth};
 use crate::member::speed::Speed;
@@ -88,25 +88,6 @@ pub enum Door {
     ReadOnly,
     /// Nothing: the array was handed over.
     Shut,
-}
-
-/// What went to a drive since the array was opened.
-#[derive(Default)]
-pub struct Counters {
-    /// Requests.
-    pub reads: Counter,
-    /// Requests.
-    pub writes: Counter,
-    /// Requests.
-    pub flushes: Counter,
-    /// Bytes.
-    pub bytes_read: Counter,
-    /// Bytes.
-    pub bytes_written: Counter,
-    /// Requests that failed.
-    pub errors: Counter,
-    /// Blocks whose checksum did not match.
-    pub mismatches: Counter,
 }
 
 impl Seat {
@@ -315,6 +296,7 @@ impl Seat {
         self.counters.reads.add(1);
         self.counters.bytes_read.add(buf.len() as u64);
         let bytes = buf.len();
+        let timed = self.counters.begin(drive);
         let answer = self.health.watch(drive.turned(), || self.left(), pin!(drive.read(at, buf))).await;
         let (mut result, mut buf) = answer.unwrap_or_else(|| (Err(IoError::Gone), Buf::zeroed(bytes)));
         if result == Err(IoError::Conflict) && Box::pin(self.access.guard.conflict(drive)).await {
@@ -322,6 +304,7 @@ impl Seat {
             let answer = self.health.watch(drive.turned(), || self.left(), Box::pin(read).as_mut()).await;
             (result, buf) = answer.unwrap_or_else(|| (Err(IoError::Gone), Buf::zeroed(bytes)));
         }
+        timed.end(&self.counters.reads_took, result);
         self.count(result.err());
         if !matches!(result, Err(IoError::Gone | IoError::Conflict)) {
             self.health.heard_of_read(result.is_err(), drive.turned());
@@ -343,8 +326,10 @@ impl Seat {
         }
         self.counters.writes.add(1);
         self.counters.bytes_written.add(parts.iter().map(|part| part.len() as u64).sum());
+        let timed = self.counters.begin(drive);
         let answer = self.health.watch(drive.turned(), || self.left(), pin!(drive.write_vectored(at, parts))).await;
         let result = answer.unwrap_or(Err(IoError::Gone));
+        timed.end(&self.counters.writes_took, result);
         self.cache.written.set(self.cache.written.get() + 1);
         if result == Err(IoError::Conflict) {
             Box::pin(self.access.guard.conflict(drive)).await;
@@ -439,6 +424,7 @@ impl Seat {
             return Ok(());
         }
         self.counters.flushes.add(1);
+        let timed = self.counters.begin(drive);
         let mut conflicts = 0;
         let result = loop {
             let answer = self.health.watch(drive.turned(), || self.left(), pin!(drive.flush())).await;
@@ -449,6 +435,7 @@ impl Seat {
                 result => break result,
             }
         };
+        timed.end(&self.counters.flushes_took, result);
         if result.is_ok() {
             self.cache.flushed.set(self.cache.flushed.get().max(upto));
         }

@@ -134,6 +134,19 @@ impl Whole {
         Ok(status::counted(&name, self.all(|array| async move { array.lines() }).await?))
     }
 
+    /// The array and its counters, of one moment in each part.
+    ///
+    /// # Errors
+    /// When the core of a part has ended.
+    pub async fn snapshot(&self) -> Result<(ArrayView, IostatView), Fault> {
+        let name = self.first.name();
+        let all = self.all(|array| async move { (array.status(), array.lines()) }).await?;
+        let (views, lines): (Vec<_>, Vec<_>) = all.into_iter().unzip();
+        let mut status = status::merged(views);
+        status.volumes.iter_mut().for_each(|volume| volume.bytes *= self.count());
+        Ok((status, status::counted(&name, lines)))
+    }
+
     /// The state of each part, the first one's first.
     ///
     /// # Errors

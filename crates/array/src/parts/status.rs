@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 
 use api::{
     AlarmView, ArrayState, ArrayView, IostatView, MemberView, RebuildView, RecoveryStepView, RecoveryView,
-    ScrubFoundView, ScrubRunView, ScrubScheduleView, ScrubView, SeatState, TrafficView, VolumeView,
+    ScrubFoundView, ScrubRunView, ScrubScheduleView, ScrubView, SeatState, TrafficView, VolumeView, add_work,
 };
 
 use super::drives::seat_of_part;
@@ -163,6 +163,7 @@ fn add_members(whole: &mut Vec<MemberView>, part: Vec<MemberView>, number: usize
                 all.bytes_written += line.bytes_written;
                 all.errors += line.errors;
                 all.mismatches += line.mismatches;
+                add_work(&mut all.work, line.work);
                 all.volatile_cache |= line.volatile_cache;
                 all.reads_around += line.reads_around;
                 all.suspect = all.suspect.take().or(line.suspect);
@@ -205,6 +206,7 @@ fn add_volumes(whole: &mut [VolumeView], part: Vec<VolumeView>) {
         volume.bytes_read += there.bytes_read;
         volume.bytes_written += there.bytes_written;
         volume.errors += there.errors;
+        add_work(&mut volume.work, there.work);
     }
 }
 

@@ -6,6 +6,7 @@
 pub mod extents;
 mod fits;
 mod hosts;
+mod timed;
 pub mod locate;
 
 use std::pin::pin;
@@ -27,6 +28,7 @@ use crate::volume::extents::ExtentKind;
 use crate::volumes::share::{Does, Turn};
 use crate::volumes::vol::Vol;
 pub use hosts::Hosts;
+pub use timed::Timed;
 
 /// The smallest unit of a request.
 pub const SECTOR_BYTES: u64 = 512;
@@ -175,9 +177,6 @@ impl Volume {
             let parts = chunks(offset, bytes).into_iter().map(|(offset, bytes)| self.read_chunk(offset, bytes));
             try_join_all(parts).await
         };
-        if read.is_err() {
-            self.vol.counters.errors.add(1);
-        }
         self.hosts.members.readable()?;
         read.map_err(|fault| self.as_seen(fault))
     }
@@ -274,9 +273,6 @@ impl Volume {
             });
             try_join_all(parts).await.map(drop)
         };
-        if written.is_err() {
-            self.vol.counters.errors.add(1);
-        }
         written.map_err(|fault| self.as_seen(fault))?;
         // A flush is everybody's.
         drop(turn);

@@ -29,6 +29,8 @@ pub struct Quota {
     edition: Cell<u64>,
     /// Requests that had to wait.
     pub waited: Counter,
+    /// How long they waited, together.
+    pub waited_nanos: Counter,
 }
 
 impl Quota {
@@ -70,7 +72,9 @@ impl Volumes {
                     waited = true;
                     vol.quota.waited.add(1);
                 }
-                self.ctx.rt.sleep(Duration::from_nanos(begin - self.ctx.rt.now().0).min(NAP)).await;
+                let slept = self.ctx.rt.now();
+                self.ctx.rt.sleep(Duration::from_nanos(begin - slept.0).min(NAP)).await;
+                vol.quota.waited_nanos.add((self.ctx.rt.now() - slept).as_nanos() as u64);
             }
             if vol.quota.edition.get() == edition {
                 break;

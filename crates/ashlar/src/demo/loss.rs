@@ -101,7 +101,7 @@ async fn wait_until_optimal(rt: &Rt, server: &Server) -> Result<u64, Problem> {
     let begun = Instant::now();
     let mut moved = 0;
     loop {
-        let arrays: Arrays = server.ask("/v1/arrays/demo")?;
+        let arrays: Arrays = server.ask("/v1/arrays?name=demo")?;
         let state = arrays.arrays.first().map(|a| (a.state, a.rebuild.clone()));
         match state {
             Some((ArrayState::Optimal, _)) => return Ok(moved),

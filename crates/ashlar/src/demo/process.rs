@@ -123,7 +123,7 @@ impl Server {
     }
 
     fn answers(&self) -> bool {
-        self.ask::<api::ServerView>("/v1").is_ok()
+        self.ask::<api::ServerView>("/v1/server").is_ok()
     }
 
     /// Asks over the control socket.

@@ -70,7 +70,7 @@ impl ServedArray {
     }
 
     fn view(&self) -> Result<ArrayView, Problem> {
-        let all: Arrays = self.client.get(&format!("/v1/arrays/{}", encode(&self.served.array)))?;
+        let all: Arrays = self.client.get(&format!("/v1/arrays?name={}", encode(&self.served.array)))?;
         let array = format!("array {}", self.served.array);
         all.arrays.into_iter().next().ok_or_else(|| Problem::failed(array, "the server did not report it", "try again"))
     }

@@ -30,6 +30,22 @@ pub fn percent(part: u64, whole: u64) -> String {
     if whole == 0 { "-".to_owned() } else { format!("{:.0} %", part as f64 * 100.0 / whole as f64) }
 }
 
+/// How long a request took, in three digits: "8.19 us", "164 us", "1.23 ms".
+pub fn latency(d: Duration) -> String {
+    let nanos = d.as_nanos() as f64;
+    let (value, unit) = match nanos {
+        n if n < 999_500.0 => (n / 1e3, "us"),
+        n if n < 999_500_000.0 => (n / 1e6, "ms"),
+        n => (n / 1e9, "s"),
+    };
+    let digits = match value {
+        v if v < 9.995 => 2,
+        v if v < 99.95 => 1,
+        _ => 0,
+    };
+    format!("{value:.digits$} {unit}")
+}
+
 /// A time: "85 ms", "3.2 s", "4 min 05 s", "2 h 10 min".
 pub fn duration(d: Duration) -> String {
     let (millis, seconds) = (d.as_millis(), d.as_secs());
@@ -57,6 +73,9 @@ mod tests {
             [(85, "85 ms"), (3210, "3.2 s"), (34_567, "34 s"), (245_000, "4 min 05 s"), (7_800_000, "2 h 10 min")]
         {
             assert_eq!(duration(Duration::from_millis(millis)), text);
+        }
+        for (nanos, text) in [(8_192, "8.19 us"), (164_000, "164 us"), (999_600, "1.00 ms"), (2_500_000_000, "2.50 s")] {
+            assert_eq!(latency(Duration::from_nanos(nanos)), text);
         }
         assert_eq!(percent(1, 7), "14 %");
         assert_eq!(percent(1, 0), "-");

@@ -12,12 +12,14 @@ use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use api::{Kind, Problem};
+use axum::extract::connect_info::Connected;
+use axum::serve::IncomingStream;
 use rt::MailSender;
 use tokio::sync::watch;
 
 use super::data::DataHandle;
 use super::start::Settings;
-use crate::http;
+use crate::http::{self, Peer};
 
 /// How long a stop waits for clients to take their answers.
 const ANSWERS_MAX: Duration = Duration::from_secs(1);
@@ -92,7 +94,6 @@ impl Control {
         let failed = |e: io::Error| Problem::new(Kind::Failed, "failed", "control thread", e.to_string(), "try again");
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(failed)?;
         let (stop, stopped) = watch::channel(false);
-        let program = settings.program.clone();
         if settings.stop_at_eof {
             let stop_now = stop_now.clone();
             let wait = move || {
@@ -108,7 +109,7 @@ impl Control {
             if let Err(e) = rt::topology::run_on(&cpus) {
                 tracing::warn!("placement: commands cannot be moved off the first core's CPUs: {e}");
             }
-            let result = runtime.block_on(serve(socket, data, stop_now, stopped, program));
+            let result = runtime.block_on(serve(socket, data, stop_now, stopped));
             if let Err(e) = result {
                 tracing::error!("control socket: {e}");
             }
@@ -184,12 +185,18 @@ impl axum::serve::Listener for Answering {
     }
 }
 
+impl Connected<IncomingStream<'_, Answering>> for Peer {
+    fn connect_info(stream: IncomingStream<'_, Answering>) -> Peer {
+        let who = stream.io().peer_cred().ok();
+        Peer { uid: who.as_ref().map(|who| who.uid()), gid: who.as_ref().map(|who| who.gid()) }
+    }
+}
+
 async fn serve(
     socket: Socket,
     data: DataHandle,
     stop_now: MailSender<&'static str>,
     mut stopped: watch::Receiver<bool>,
-    program: String,
 ) -> io::Result<()> {
     let listener = Answering::new(tokio::net::UnixListener::from_std(socket.listener.try_clone()?)?);
     let wish = {
@@ -199,7 +206,8 @@ async fn serve(
             let _ = stopped.wait_for(|s| *s).await;
         }
     };
-    let server = axum::serve(listener, http::router(data, stop_now, program)).with_graceful_shutdown(wish);
+    let routes = http::router(data, stop_now).into_make_service_with_connect_info::<Peer>();
+    let server = axum::serve(listener, routes).with_graceful_shutdown(wish);
     let patience = async {
         let _ = stopped.wait_for(|s| *s).await;
         tokio::time::sleep(ANSWERS_MAX).await;

@@ -54,6 +54,10 @@ pub struct Data {
     pub machine: Machine,
     /// What it may take in memory.
     pub memory: Memory,
+    /// The program's version.
+    pub program: String,
+    /// When the server began, in seconds since 1970.
+    pub began_at: u64,
 }
 
 impl Data {
@@ -66,13 +70,7 @@ impl Data {
         let by_uuid = || served.values().find(|o| o.array.first().uuid().to_string() == name);
         served.get(name).or_else(by_uuid).cloned().ok_or_else(|| {
             let names: Vec<_> = served.keys().map(String::as_str).collect();
-            Problem::new(
-                Kind::NotFound,
-                "array_not_served",
-                format!("array \"{name}\""),
-                format!("this Ashlar does not serve it (it serves: {})", or_none(&names)),
-                format!("`ashlar import {name}` opens it here"),
-            )
+            array_not_served(name, &names)
         })
     }
 
@@ -204,6 +202,18 @@ async fn bring_back(data: Weak<Data>, number: u64) {
         drop((opened, data));
         rt.sleep(LOOK_FOR_MISSING).await;
     }
+}
+
+/// It is not one of those that are served here.
+#[must_use]
+pub fn array_not_served(name: &str, served: &[&str]) -> Problem {
+    Problem::new(
+        Kind::NotFound,
+        "array_not_served",
+        format!("array \"{name}\""),
+        format!("this Ashlar does not serve it (it serves: {})", or_none(served)),
+        format!("`ashlar import {name}` opens it here"),
+    )
 }
 
 /// Two arrays of one name cannot be exported.

@@ -126,6 +126,8 @@ async fn live(rt: &Rt, settings: Settings) -> Result<(), Problem> {
         read_only: settings.read_only,
         machine,
         memory,
+        program: settings.program.clone(),
+        began_at: rt.unix_seconds(),
         nbd_clients: RefCell::default(),
         dealer: RefCell::default(),
         queues: RefCell::default(),

@@ -1,156 +1,93 @@
 //! Routes of the server and of whole arrays.
 
 use api::{
-    AlarmView, ArrayView, Arrays, Buffers, Clients, CreateRequest, Created, Done, FindRequest, Forced, FoundArrays,
-    ImportRequest, Imported, Iostats, Kind, Placement, Problem, ServerView, Severity, VERSION, WhoseClients,
+    ArrayView, Confirmed, CreateRequest, Created, Done, FindRequest, Forced, FoundArrays, ImportRequest, Imported, PlanView, Problem, VERSION,
 };
-use axum::extract::{Path, Query, State};
-use futures::future::join_all;
-use rt::Nanos;
+use axum::extract::State;
 
-use super::answer::Body;
+use super::answer::{Body, IfMatch, Path, Query};
 use super::{Answer, Context};
 use crate::daemon::arrays::{import_and_serve, log_open};
-use crate::daemon::{Data, name_taken};
-use crate::ops::open::Opened;
+use crate::daemon::name_taken;
 use crate::ops::{create as make, destroy as end, export as handed_over, find as look_for, forget as forgotten};
-use crate::problem;
-use crate::subsystem::DIRECT;
 
-pub async fn server(State(c): State<Context>) -> Answer<ServerView> {
-    let program = c.program.clone();
-    let ask = c.data.ask(|data| async move {
-        Ok(ServerView {
-            version: VERSION,
-            program,
-            pid: std::process::id(),
-            arrays: data.names(),
-            nbd: data.nbd.borrow().clone(),
-            nvme: data.nvme.borrow().clone(),
-        })
-    });
-    Answer(ask.await)
-}
-
+/// Stop the server.
+#[utoipa::path(post, path = "/v1/server/stop", tag = "server", params(Forced), responses((status = 200, description = "It is stopping", body = Done)))]
 pub async fn stop_server(State(c): State<Context>, Query(how): Query<Forced>) -> Answer<Done> {
     let ask = c.data.ask(move |data| async move { data.refuse_if_used("this Ashlar", (None, None), how.force).await });
     if let Err(problem) = ask.await {
-        return Answer(Err(problem));
+        return Err(problem).into();
     }
     c.stop_now.send("requested over the control socket");
-    Answer(Ok(Done::new("the server is stopping")))
+    Ok(Done::new("the server is stopping")).into()
 }
 
-pub async fn clients(State(c): State<Context>, Query(whose): Query<WhoseClients>) -> Answer<Clients> {
-    let ask = c.data.ask(move |data| async move {
-        let array = match &whose.array {
-            Some(array) if array == DIRECT => Some(DIRECT.to_owned()),
-            Some(array) => Some(data.array(array)?.array.first().name()),
-            None => None,
-        };
-        if let (Some(array), Some(volume)) = (array.as_deref().filter(|array| *array != DIRECT), &whose.volume)
-            && data.array(array)?.array.first().volume(volume).is_none()
-        {
-            let (what, why) = (format!("volume {array}/{volume}"), "there is no volume of this name");
-            let todo = format!("`ashlar volume list {array}` lists its volumes");
-            return Err(Problem::new(Kind::NotFound, "volume_unknown", what, why, todo));
-        }
-        Ok(Clients { version: VERSION, clients: data.clients(array.as_deref(), whose.volume.as_deref()) })
-    });
-    Answer(ask.await)
-}
-
-pub async fn status(State(c): State<Context>) -> Answer<Arrays> {
-    let ask = c.data.ask(|data| async move {
-        let served: Vec<Opened> = data.served.borrow().values().cloned().collect();
-        let arrays = join_all(served.iter().map(Opened::view)).await;
-        Ok(Arrays { arrays, absent: data.absent(), not_served: not_served(&data), ..of_server(&data) })
-    });
-    Answer(ask.await)
-}
-
-/// What a server says of itself, without arrays.
-fn of_server(data: &Data) -> Arrays {
-    let rt = &data.world.rt;
-    Arrays {
-        version: VERSION,
-        served: true,
-        nbd: data.nbd.borrow().clone(),
-        nvme: data.nvme.borrow().clone(),
-        buffers: Some(buffers()),
-        linger_us: Some(rt.linger().as_micros() as u64),
-        congestion: Some(rt.congestion().to_string()),
-        spares: data.spares.left(),
-        alarms: data.nbd_is_open().into_iter().map(nbd_alarm).collect(),
-        ..Arrays::default()
-    }
-}
-
-/// An NBD export that is open to others, as a standing alarm.
-fn nbd_alarm(what: String) -> AlarmView {
-    let todo = "Serve NBD on loopback or a Unix socket, or use NVMe/TCP, which can restrict hosts";
-    AlarmView { code: "nbd_open".to_owned(), severity: Severity::Warning, seat: None, what, todo: todo.to_owned() }
-}
-
-/// Known arrays that are neither served nor missed.
-fn not_served(data: &Data) -> Vec<String> {
-    let known = data.world.registry.list().unwrap_or_default();
-    let served: Vec<_> = data.served.borrow().values().map(|o| o.array.first().uuid()).collect();
-    let absent = data.absent.borrow();
-    known.into_iter().filter(|k| !served.contains(&k.uuid) && !absent.contains_key(&k.name)).map(|k| k.name).collect()
-}
-
-pub async fn status_of(State(c): State<Context>, Path(array): Path<String>) -> Answer<Arrays> {
-    let ask = c.data.ask(|data| async move {
-        let arrays: Vec<ArrayView> = vec![data.array(&array)?.view().await];
-        Ok(Arrays { arrays, ..of_server(&data) })
-    });
-    Answer(ask.await)
-}
-
-pub async fn iostat(State(c): State<Context>) -> Answer<Iostats> {
-    let ask = c.data.ask(|data| async move {
-        let served: Vec<(String, Opened)> = data.served.borrow().iter().map(|(n, o)| (n.clone(), o.clone())).collect();
-        let mut arrays = Vec::with_capacity(served.len());
-        for (name, opened) in served {
-            let counted = opened.array.iostat().await.map_err(|f| problem::fault(format!("array {name}"), f))?;
-            arrays.push(counted);
-        }
-        let Nanos(now) = data.world.rt.now();
-        Ok(Iostats { version: VERSION, at_millis: now / 1_000_000, arrays })
-    });
-    Answer(ask.await)
-}
-
-pub async fn placement(State(c): State<Context>) -> Answer<Placement> {
-    Answer(c.data.ask(|data| async move { Ok(data.placement()) }).await)
-}
-
+/// Make an array, and serve it. One that is there already, of the same drives, is the answer, too.
+#[utoipa::path(post, path = "/v1/arrays", tag = "arrays", request_body = CreateRequest,
+    responses((status = 201, description = "It was made", body = Created), (status = 200, description = "It was there", body = Created)))]
 pub async fn create(State(c): State<Context>, Body(request): Body<CreateRequest>) -> Answer<Created> {
     let ask = c.data.ask(move |data| async move {
-        if data.served.borrow().contains_key(&request.name) {
-            return Err(name_taken(&request.name));
+        let there = data.served.borrow().get(&request.name).cloned();
+        if let Some(there) = there {
+            return Ok((as_it_is(there.view().await, &request)?, false));
         }
         let (opened, plan) = make::run(&data.world, &request, make::Host::Server).await?;
         let view = opened.view().await;
         log_open(&opened).await;
         data.serve(opened).await?;
         tracing::info!("array {}: created, {} {}", view.name, plan.level, plan.scheme);
-        Ok(Created { version: VERSION, name: view.name, uuid: Some(view.uuid), served: true, plan })
+        Ok((Created { version: VERSION, name: view.name, uuid: Some(view.uuid), served: true, plan }, true))
     });
-    Answer(ask.await)
+    Answer::made(ask.await)
 }
 
+/// An array that is there already, when it is what is asked for.
+fn as_it_is(view: ArrayView, request: &CreateRequest) -> Result<Created, Problem> {
+    let mut here: Vec<&str> = view.members.iter().map(|m| m.drive.as_str()).collect();
+    let mut wanted: Vec<&str> = request.drives.iter().map(String::as_str).collect();
+    here.sort_unstable();
+    wanted.sort_unstable();
+    if here != wanted || view.level != format!("RAID {}", request.raid) || view.parts != request.parts {
+        return Err(name_taken(&request.name));
+    }
+    let plan = PlanView {
+        level: view.level,
+        scheme: view.scheme,
+        drives: view.members.len(),
+        zone_bytes: view.zone_bytes,
+        segments: view.segments_total,
+        raw_bytes: view.raw_bytes,
+        usable_bytes: view.usable_bytes,
+        tolerates: view.exposure.tolerates,
+        rebuild_place: view.exposure.rebuild_place,
+        notes: vec!["it was there already".to_owned()],
+        ..PlanView::default()
+    };
+    Ok(Created { version: VERSION, name: view.name, uuid: Some(view.uuid), served: true, plan })
+}
+
+/// What an array would be like, and what would be lost; writes nothing.
+#[utoipa::path(post, path = "/v1/plan", tag = "arrays", request_body = CreateRequest, responses((status = 200, description = "The plan", body = PlanView)))]
+pub async fn plan(State(c): State<Context>, Body(request): Body<CreateRequest>) -> Answer<PlanView> {
+    c.data.ask(move |data| async move { make::plan(&data.world, &request).await }).await.into()
+}
+
+/// Look for arrays; opens nothing.
+#[utoipa::path(post, path = "/v1/find", tag = "arrays", request_body = FindRequest, responses((status = 200, description = "What was found", body = FoundArrays)))]
 pub async fn find(State(c): State<Context>, Body(request): Body<FindRequest>) -> Answer<FoundArrays> {
-    Answer(
-        c.data.ask(move |data| async move { look_for::run(&data.world, &request, &data.served_uuids()).await }).await,
-    )
+    let ask = c.data.ask(move |data| async move { look_for::run(&data.world, &request, &data.served_uuids()).await });
+    ask.await.into()
 }
 
+/// Find arrays, and serve them.
+#[utoipa::path(post, path = "/v1/import", tag = "arrays", request_body = ImportRequest, responses((status = 200, description = "What was opened", body = Imported)))]
 pub async fn import(State(c): State<Context>, Body(request): Body<ImportRequest>) -> Answer<Imported> {
-    Answer(c.data.ask(move |data| async move { import_and_serve(&data, request).await }).await)
+    c.data.ask(move |data| async move { import_and_serve(&data, request).await }).await.into()
 }
 
+/// Close an array, and serve it no more.
+#[utoipa::path(post, path = "/v1/arrays/{array}/stop", tag = "arrays", params(("array" = String, Path, description = "Its name or identity"), Forced),
+    responses((status = 200, description = "It is closed", body = Done)))]
 pub async fn stop(State(c): State<Context>, Path(array): Path<String>, Query(how): Query<Forced>) -> Answer<Done> {
     let ask = c.data.ask(move |data| async move {
         let name = data.array(&array)?.array.first().name();
@@ -166,9 +103,12 @@ pub async fn stop(State(c): State<Context>, Path(array): Path<String>, Query(how
         tracing::info!("{}", done.done);
         Ok(done)
     });
-    Answer(ask.await)
+    ask.await.into()
 }
 
+/// Forget an array that is not served.
+#[utoipa::path(delete, path = "/v1/known/{array}", tag = "arrays", params(("array" = String, Path, description = "Its name or identity"), Forced),
+    responses((status = 200, description = "It is not known any more", body = Done)))]
 pub async fn forget(State(c): State<Context>, Path(array): Path<String>, Query(how): Query<Forced>) -> Answer<Done> {
     let ask = c.data.ask(move |data| async move {
         let known = data.world.registry.find(&array)?;
@@ -181,9 +121,12 @@ pub async fn forget(State(c): State<Context>, Path(array): Path<String>, Query(h
         tracing::info!("{}", done.done);
         Ok(done)
     });
-    Answer(ask.await)
+    ask.await.into()
 }
 
+/// Close an array and forget it here: for another host.
+#[utoipa::path(post, path = "/v1/arrays/{array}/export", tag = "arrays", params(("array" = String, Path, description = "Its name or identity"), Forced),
+    responses((status = 200, description = "It is closed, and not known here any more", body = Done)))]
 pub async fn export(State(c): State<Context>, Path(array): Path<String>, Query(how): Query<Forced>) -> Answer<Done> {
     let ask = c.data.ask(move |data| async move {
         let opened = data.array(&array)?;
@@ -197,13 +140,20 @@ pub async fn export(State(c): State<Context>, Path(array): Path<String>, Query(h
         tracing::info!("{}", done.done);
         Ok(done)
     });
-    Answer(ask.await)
+    ask.await.into()
 }
 
-pub async fn destroy(State(c): State<Context>, Path(array): Path<String>, Query(how): Query<Forced>) -> Answer<Done> {
+/// Destroy an array, and all that it holds.
+#[utoipa::path(delete, path = "/v1/arrays/{array}", tag = "arrays", params(("array" = String, Path, description = "Its name or identity"), Confirmed),
+    responses((status = 200, description = "It is gone", body = Done)))]
+pub async fn destroy(State(c): State<Context>, Path(array): Path<String>, Query(how): Query<Confirmed>, version: IfMatch) -> Answer<Done> {
     let ask = c.data.ask(move |data| async move {
         let opened = data.array(&array)?;
         let name = opened.array.first().name();
+        how.confirms(&format!("array {name}"), opened.array.first().uuid())?;
+        if version.asks() {
+            version.agrees(&format!("array {name}"), &opened.view().await.etag())?;
+        }
         end::may_be_destroyed(&opened)?;
         data.refuse_if_used(&format!("array {name}"), (Some(&name), None), how.force).await?;
         // Out of the list first: no new connection finds its volumes.
@@ -216,11 +166,5 @@ pub async fn destroy(State(c): State<Context>, Path(array): Path<String>, Query(
         tracing::info!("{}", done.done);
         Ok(done)
     });
-    Answer(ask.await)
-}
-
-/// Freed buffers that the calling thread keeps.
-fn buffers() -> Buffers {
-    let rt::buf::KeptBuffers { bytes, bytes_max, hits, misses } = rt::buf::kept();
-    Buffers { bytes, bytes_max, hits, misses }
+    ask.await.into()
 }

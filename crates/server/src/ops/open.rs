@@ -7,7 +7,7 @@ use std::rc::Rc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use api::{ArrayState, ArrayView, MemberView, Problem, RecoveryView};
+use api::{ArrayState, ArrayView, IostatView, MemberView, Problem, RecoveryView};
 use array::owner::{self, OwnerHow};
 use array::whole::{self, Part};
 use array::{OpenHow, Volume, Whole};
@@ -240,6 +240,14 @@ impl Opened {
         let mut view: ArrayView = status.unwrap_or_else(|_| self.array.first().status());
         self.scrubbed.fill_in(&mut view.scrub);
         view
+    }
+
+    /// The array and its counters, of one moment.
+    pub async fn snapshot(&self) -> (ArrayView, IostatView) {
+        let first = || (self.array.first().status(), self.array.first().iostat());
+        let (mut view, counters) = self.array.snapshot().await.unwrap_or_else(|_| first());
+        self.scrubbed.fill_in(&mut view.scrub);
+        (view, counters)
     }
 
     /// The same array, which remembers what its scrubs find.

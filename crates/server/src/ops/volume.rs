@@ -29,12 +29,23 @@ pub async fn create(array: &Whole, name: &str, bytes: u64) -> Result<Done, Probl
     Ok(done)
 }
 
-/// What to say when a volume has got more than was asked for.
-fn rounded(array: &Whole, asked: u64, got: u64) -> Option<String> {
-    let unit = match array.others().len() as u64 + 1 {
+/// What sizes of volumes are multiples of.
+fn unit(array: &Whole) -> u64 {
+    match array.others().len() as u64 + 1 {
         1 => base::BLOCK_BYTES as u64,
         parts => parts * whole::STRIPE_BYTES,
-    };
+    }
+}
+
+/// The size of a volume for which so many bytes are asked.
+#[must_use]
+pub fn rounded_up(array: &Whole, bytes: u64) -> u64 {
+    bytes.checked_next_multiple_of(unit(array)).unwrap_or(bytes)
+}
+
+/// What to say when a volume has got more than was asked for.
+fn rounded(array: &Whole, asked: u64, got: u64) -> Option<String> {
+    let unit = unit(array);
     (got > asked).then(|| format!("{asked} bytes were rounded up to {got}: volumes are multiples of {}", human(unit)))
 }
 

@@ -61,7 +61,7 @@ impl Control {
         };
         let body = body.to_string();
         let head = format!(
-            "{method} {path} HTTP/1.1\r\nhost: x\r\nconnection: close\r\ncontent-length: {}\r\n\r\n",
+            "{method} {path} HTTP/1.1\r\nhost: x\r\nconnection: close\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\r\n",
             body.len()
         );
         stream.write_all(format!("{head}{body}").as_bytes()).unwrap();
@@ -70,6 +70,13 @@ impl Control {
         let (head, body) = answer.split_once("\r\n\r\n").unwrap();
         let status = head.split(' ').nth(1).unwrap().parse().unwrap();
         (status, serde_json::from_str(body).unwrap())
+    }
+
+    /// Deletes what is there, by its identity.
+    fn delete(&self, path: &str, force: bool) -> (u16, Value) {
+        let (_, there) = self.get(path);
+        let uuid = there["uuid"].as_str().unwrap_or_default();
+        self.ask("DELETE", &format!("{path}?confirm={uuid}&force={force}"), &Value::Null)
     }
 
     fn get(&self, path: &str) -> (u16, Value) {
@@ -84,33 +91,40 @@ fn a_server_lives_and_stops() {
     let control = Control(wish.control.clone());
     let server = thread::spawn(move || daemon::run(wish));
 
-    let (status, me) = control.get("/v1");
+    let (status, me) = control.get("/v1/server");
     assert_eq!((status, &me["version"], &me["arrays"]), (200, &json!(2), &json!(["ram"])));
     assert_eq!(me["nbd"].as_array().unwrap().len(), 2);
 
-    let (status, all) = control.get("/v1/arrays/ram");
+    let (status, all) = control.get("/v1/arrays?name=ram");
     assert_eq!(status, 200);
     assert_eq!(all["arrays"][0]["state"], "optimal");
     assert_eq!(all["arrays"][0]["volumes"][0]["name"], "v");
 
     // Verbs and their refusals.
     let (status, _) = control.ask("POST", "/v1/arrays/ram/volumes", &json!({"name": "w", "bytes": 1 << 20}));
+    assert_eq!(status, 201);
+    // Creating is stating: the same again is no error, something else is.
+    let (status, there) = control.ask("POST", "/v1/arrays/ram/volumes", &json!({"name": "w", "bytes": 1 << 20}));
+    assert_eq!((status, &there["bytes"]), (200, &json!(1 << 20)));
+    let (status, e) = control.ask("POST", "/v1/arrays/ram/volumes", &json!({"name": "w", "bytes": 1 << 21}));
+    assert_eq!((status, &e["kind"], &e["code"]), (409, &json!("refused"), &json!("differs")));
+    assert_eq!((&e["status"], &e["type"]), (&json!(409), &json!("/problems/differs")));
+    // What destroys wants the identity.
+    let (status, e) = control.ask("DELETE", "/v1/arrays/ram/volumes/w", &Value::Null);
+    assert_eq!((status, &e["code"]), (428, &json!("not_confirmed")));
+    let (status, _) = control.ask("PATCH", "/v1/arrays/ram/volumes/w", &json!({"name": "x"}));
     assert_eq!(status, 200);
-    let (status, e) = control.ask("POST", "/v1/arrays/ram/volumes", &json!({"name": "w", "bytes": 1 << 20}));
-    assert_eq!((status, &e["error"]["kind"]), (409, &json!("refused")));
-    let (status, _) = control.ask("POST", "/v1/arrays/ram/volumes/w/rename", &json!({"to": "x"}));
-    assert_eq!(status, 200);
-    let (status, _) = control.ask("POST", "/v1/arrays/ram/volumes/x/limit", &json!({"iops": 500, "burst_ms": 10}));
+    let (status, _) = control.ask("PATCH", "/v1/arrays/ram/volumes/x", &json!({"limits": {"iops": 500, "burst_ms": 10}}));
     assert_eq!(status, 200);
     let (_, list) = control.get("/v1/arrays/ram/volumes");
     let limits = json!({"iops": 500, "bytes_per_second": 0, "burst_ms": 10});
     assert_eq!(list["volumes"].as_array().unwrap().iter().find(|v| v["name"] == "x").unwrap()["limits"], limits);
-    let (status, _) = control.ask("POST", "/v1/arrays/ram/volumes/none/limit", &json!({"iops": 500}));
-    assert_eq!(status, 409);
-    let (status, _) = control.ask("DELETE", "/v1/arrays/ram/volumes/x", &Value::Null);
+    let (status, _) = control.ask("PATCH", "/v1/arrays/ram/volumes/none", &json!({"limits": {"iops": 500}}));
+    assert_eq!(status, 404);
+    let (status, _) = control.delete("/v1/arrays/ram/volumes/x", false);
     assert_eq!(status, 200);
     let (status, e) = control.ask("POST", "/v1/arrays/ram/drives/fail", &json!({"drive": "9"}));
-    assert_eq!((status, &e["error"]["code"]), (404, &json!("drive_not_a_member")));
+    assert_eq!((status, &e["code"]), (404, &json!("drive_not_a_member")));
     let (status, _) = control.ask("POST", "/v1/arrays/ram/drives/fail", &json!({"drive": "1"}));
     assert_eq!(status, 200);
     let (_, all) = control.get("/v1/arrays");
@@ -119,15 +133,15 @@ fn a_server_lives_and_stops() {
 
     // What is not there, or makes no sense.
     assert_eq!(control.get("/v1/arrays/none").0, 404);
-    assert_eq!(control.get("/v2").1["error"]["code"], "no_such_path");
+    assert_eq!(control.get("/v2").1["code"], "no_such_path");
     let (status, e) = control.ask("POST", "/v1/arrays", &json!({"nonsense": true}));
-    assert_eq!((status, &e["error"]["kind"]), (400, &json!("usage")));
+    assert_eq!((status, &e["kind"]), (400, &json!("usage")));
 
     // A second server does not take the socket away.
     let twin = daemon::run(settings(dir.path())).unwrap_err();
     assert_eq!(twin.code, "already_running");
 
-    let (status, _) = control.ask("POST", "/v1/stop", &Value::Null);
+    let (status, _) = control.ask("POST", "/v1/server/stop", &Value::Null);
     assert_eq!(status, 200);
     server.join().unwrap().unwrap();
     assert!(!dir.path().join("control.sock").exists(), "the socket is taken away");
@@ -140,19 +154,19 @@ fn sizes_that_are_rounded_are_said() {
     let wish = settings(dir.path());
     let control = Control(wish.control.clone());
     let server = thread::spawn(move || daemon::run(wish));
-    let said = |path: &str, body: Value| {
-        let (status, done) = control.ask("POST", path, &body);
-        assert_eq!(status, 200, "{done}");
+    let said = |method: &str, path: &str, body: Value| {
+        let (status, done) = control.ask(method, path, &body);
+        assert!(status == 200 || status == 201, "{done}");
         let is_said = |note: &Value| {
             let note = note.as_str().unwrap();
             note.contains("rounded up to") && note.contains("multiples of 4 KiB")
         };
         done["notes"].as_array().unwrap().iter().any(is_said)
     };
-    assert!(said("/v1/arrays/ram/volumes", json!({"name": "odd", "bytes": 5000})));
-    assert!(said("/v1/arrays/ram/volumes/odd/grow", json!({"bytes": 10_001})));
-    assert!(!said("/v1/arrays/ram/volumes/odd/grow", json!({"bytes": 16_384})));
-    assert_eq!(control.ask("POST", "/v1/stop", &Value::Null).0, 200);
+    assert!(said("POST", "/v1/arrays/ram/volumes", json!({"name": "odd", "bytes": 5000})));
+    assert!(said("PATCH", "/v1/arrays/ram/volumes/odd", json!({"bytes": 10_001})));
+    assert!(!said("PATCH", "/v1/arrays/ram/volumes/odd", json!({"bytes": 16_384})));
+    assert_eq!(control.ask("POST", "/v1/server/stop", &Value::Null).0, 200);
     server.join().unwrap().unwrap();
 }
 
@@ -162,7 +176,7 @@ fn connections_on_cores_of_their_own() {
     let wish = Settings { cores: 3, ..settings(dir.path()) };
     let control = Control(wish.control.clone());
     let server = thread::spawn(move || daemon::run(wish));
-    let (_, me) = control.get("/v1");
+    let (_, me) = control.get("/v1/server");
     let rt = rt::Rt::real().unwrap();
     let address: rt::Addr = me["nbd"][1].as_str().unwrap().parse().unwrap();
     let connect = async || Client::connect(&rt, &address, "ram/v").await.unwrap();
@@ -178,7 +192,7 @@ fn connections_on_cores_of_their_own() {
             |force: bool| control.ask("POST", "/v1/arrays/ram/drives/fail", &json!({"drive": "1", "force": force}));
         // Without it no other may fail, and hosts are there.
         let (status, e) = fail(false);
-        assert_eq!((status, &e["error"]["code"]), (409, &json!("clients_connected")));
+        assert_eq!((status, &e["code"]), (409, &json!("clients_connected")));
         assert_eq!(fail(true).0, 200);
         for n in 0..64 {
             assert_eq!(other.read(u64::from(n) * 4096, 4096).await.unwrap(), block(n));
@@ -186,10 +200,10 @@ fn connections_on_cores_of_their_own() {
         let list = Client::list(&rt, &address).await.unwrap();
         assert_eq!(list.iter().map(|(name, _)| name.as_str()).collect::<Vec<_>>(), ["ram/v"]);
         // A volume that is deleted under its hosts is gone for them.
-        assert_eq!(control.ask("DELETE", "/v1/arrays/ram/volumes/v?force=true", &Value::Null).0, 200);
+        assert_eq!(control.delete("/v1/arrays/ram/volumes/v", true).0, 200);
         assert!(other.read(0, 4096).await.is_err());
     });
-    assert_eq!(control.ask("POST", "/v1/stop", &Value::Null).0, 200);
+    assert_eq!(control.ask("POST", "/v1/server/stop", &Value::Null).0, 200);
     server.join().unwrap().unwrap();
 }
 
@@ -199,14 +213,14 @@ fn hosts_are_not_cut_off_unasked(cores: usize) {
     let wish = Settings { cores, ..settings(dir.path()) };
     let control = Control(wish.control.clone());
     let server = thread::spawn(move || daemon::run(wish));
-    let (_, me) = control.get("/v1");
+    let (_, me) = control.get("/v1/server");
     let rt = rt::Rt::real().unwrap();
     let address: rt::Addr = me["nbd"][1].as_str().unwrap().parse().unwrap();
     let verbs = [
         ("DELETE", "/v1/arrays/ram/volumes/v"),
         ("POST", "/v1/arrays/ram/stop"),
         ("DELETE", "/v1/arrays/ram"),
-        ("POST", "/v1/stop"),
+        ("POST", "/v1/server/stop"),
     ];
     assert_eq!(control.get("/v1/clients").1["clients"], json!([]));
     let client = rt.block_on(Client::connect(&rt, &address, "ram/v")).unwrap();
@@ -217,22 +231,25 @@ fn hosts_are_not_cut_off_unasked(cores: usize) {
     assert!(peer.starts_with("tcp:127.0.0.1:") && one["since_unix_seconds"].as_u64().unwrap() > 1_700_000_000, "{all}");
     assert_eq!(control.get("/v1/clients?array=ram&volume=none").0, 404);
     for (method, path) in verbs {
-        let (status, e) = control.ask(method, path, &Value::Null);
-        assert_eq!((status, &e["error"]["code"]), (409, &json!("clients_connected")), "{path}");
-        assert!(e["error"]["why"].as_str().unwrap().contains(&format!("NBD {peer}, ram/v")), "{e}");
+        let (status, e) = match method {
+            "DELETE" => control.delete(path, false),
+            _ => control.ask(method, path, &Value::Null),
+        };
+        assert_eq!((status, &e["code"]), (409, &json!("clients_connected")), "{path}");
+        assert!(e["why"].as_str().unwrap().contains(&format!("NBD {peer}, ram/v")), "{e}");
     }
     // A name that it has now, and another volume that nobody uses.
-    let (status, _) = control.ask("POST", "/v1/arrays/ram/volumes/v/rename", &json!({"to": "w"}));
+    let (status, _) = control.ask("PATCH", "/v1/arrays/ram/volumes/v", &json!({"name": "w"}));
     assert_eq!(status, 200);
     assert_eq!(control.get("/v1/clients").1["clients"][0]["volume"], "w");
     let made = control.ask("POST", "/v1/arrays/ram/volumes", &json!({"name": "idle", "bytes": 1 << 20}));
-    assert_eq!(made.0, 200);
-    assert_eq!(control.ask("DELETE", "/v1/arrays/ram/volumes/idle", &Value::Null).0, 200);
+    assert_eq!(made.0, 201);
+    assert_eq!(control.delete("/v1/arrays/ram/volumes/idle", false).0, 200);
     assert!(rt.block_on(client.read(0, 4096)).is_ok(), "nothing has happened to it");
     // One that has just left is not there any more.
     rt.block_on(client.disconnect());
-    assert_eq!(control.ask("DELETE", "/v1/arrays/ram/volumes/w", &Value::Null).0, 200);
-    assert_eq!(control.ask("POST", "/v1/stop", &Value::Null).0, 200);
+    assert_eq!(control.delete("/v1/arrays/ram/volumes/w", false).0, 200);
+    assert_eq!(control.ask("POST", "/v1/server/stop", &Value::Null).0, 200);
     server.join().unwrap().unwrap();
 }
 
@@ -255,9 +272,9 @@ fn an_array_that_is_served_is_not_made_again() {
     let drives: Vec<String> = (0..3).map(|n| dir.path().join(format!("d/{n}")).display().to_string()).collect();
     let request = json!({"name": "ram", "raid": "5", "size_bytes": 300 << 20, "drives": drives});
     let (status, e) = control.ask("POST", "/v1/arrays", &request);
-    assert_eq!((status, &e["error"]["code"]), (409, &json!("array_name_taken")));
+    assert_eq!((status, &e["code"]), (409, &json!("array_name_taken")));
     assert!(!dir.path().join("d").exists() && !dir.path().join("state/arrays.toml").exists(), "nothing was made");
-    assert_eq!(control.ask("POST", "/v1/stop", &Value::Null).0, 200);
+    assert_eq!(control.ask("POST", "/v1/server/stop", &Value::Null).0, 200);
     server.join().unwrap().unwrap();
 }
 
@@ -270,7 +287,7 @@ fn nbd_is_not_open_to_others_unasked() {
     let control = Control(open.control.clone());
     let server = thread::spawn(move || daemon::run(Settings { nbd_insecure: true, ..open }));
     assert_eq!(control.get("/v1").0, 200);
-    assert_eq!(control.ask("POST", "/v1/stop", &Value::Null).0, 200);
+    assert_eq!(control.ask("POST", "/v1/server/stop", &Value::Null).0, 200);
     server.join().unwrap().unwrap();
 }
 
@@ -307,7 +324,7 @@ fn the_first_array_that_lacks_a_drive_gets_the_spare() {
         assert!(begun.elapsed() < Duration::from_secs(20), "{all}");
         thread::sleep(Duration::from_millis(50));
     }
-    assert_eq!(control.ask("POST", "/v1/stop", &Value::Null).0, 200);
+    assert_eq!(control.ask("POST", "/v1/server/stop", &Value::Null).0, 200);
     server.join().unwrap().unwrap();
 }
 

@@ -120,7 +120,7 @@ fn ask(dir: &Path, request: &str, body: &str) -> String {
     stream.write_all(format!("{head}content-type: application/json\r\n\r\n{body}").as_bytes()).unwrap();
     let mut answer = String::new();
     stream.read_to_string(&mut answer).unwrap();
-    assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
+    assert!(answer.starts_with("HTTP/1.1 20"), "{answer}");
     answer
 }
 
@@ -143,7 +143,7 @@ fn volumes_are_namespaces_that_stay_the_same() {
         grown(&host, dir.path()).await;
         (subsystem, identities)
     });
-    ask(dir.path(), "POST /v1/stop?force=true", "null");
+    ask(dir.path(), "POST /v1/server/stop?force=true", "null");
     server.join().unwrap().unwrap();
 
     let server = begin(dir.path(), port);
@@ -153,7 +153,7 @@ fn volumes_are_namespaces_that_stay_the_same() {
         let disk = host.disk(host.namespaces().await.unwrap()[0]).await.unwrap();
         assert!(disk.read(4096, 1 << 20).await.unwrap() == pattern(1, 1 << 20));
     });
-    ask(dir.path(), "POST /v1/stop?force=true", "null");
+    ask(dir.path(), "POST /v1/server/stop?force=true", "null");
     server.join().unwrap().unwrap();
 }
 
@@ -188,18 +188,20 @@ async fn used(host: &Host) -> Vec<(u32, Vec<u8>)> {
 async fn grown(host: &Host, dir: &Path) {
     host.set_feature(feature_id::EVENTS, event_config::NAMESPACES).await.unwrap();
     let event = host.request_event();
-    ask(dir, "POST /v1/arrays/a/volumes/v/grow", r#"{"bytes": 33554432}"#);
+    ask(dir, "PATCH /v1/arrays/a/volumes/v", r#"{"bytes": 33554432}"#);
     event.completion().await.unwrap();
     let changed = host.log(export::nvme::log::CHANGED_NAMESPACES, 0, 4096).await.unwrap().data;
     let nsid = u32::from_le_bytes(changed[..4].try_into().unwrap());
     assert_eq!(host.disk(nsid).await.unwrap().bytes, 32 << 20);
     let event = host.request_event();
-    ask(dir, "POST /v1/arrays/a/volumes", r#"{"name": "x", "bytes": 1048576}"#);
+    let made = ask(dir, "POST /v1/arrays/a/volumes", r#"{"name": "x", "bytes": 1048576}"#);
+    let made: serde_json::Value = serde_json::from_str(made.split_once("\r\n\r\n").unwrap().1).unwrap();
+    let uuid = made["uuid"].as_str().unwrap();
     event.completion().await.unwrap();
     host.log(export::nvme::log::CHANGED_NAMESPACES, 0, 4096).await.unwrap();
     assert_eq!(host.namespaces().await.unwrap().len(), 3);
     let event = host.request_event();
-    ask(dir, "DELETE /v1/arrays/a/volumes/x?force=true", "null");
+    ask(dir, &format!("DELETE /v1/arrays/a/volumes/x?force=true&confirm={uuid}"), "null");
     event.completion().await.unwrap();
     assert_eq!(host.namespaces().await.unwrap().len(), 2);
 }
@@ -231,7 +233,7 @@ fn a_direct_drive_is_a_subsystem_of_its_own() {
             }
             assert!(disk.read(4096, 1 << 20).await.unwrap() == pattern(1, 1 << 20));
         });
-        ask(dir.path(), "POST /v1/stop?force=true", "null");
+        ask(dir.path(), "POST /v1/server/stop?force=true", "null");
         server.join().unwrap().unwrap();
     }
     assert_eq!(seen[0], seen[1], "its name survives a restart");
@@ -240,7 +242,7 @@ fn a_direct_drive_is_a_subsystem_of_its_own() {
 
     let server = begin(dir.path(), port);
     rt.block_on(discovered(&rt, &address));
-    ask(dir.path(), "POST /v1/stop?force=true", "null");
+    ask(dir.path(), "POST /v1/server/stop?force=true", "null");
     server.join().unwrap().unwrap();
     let member = daemon::run(direct(&dir.path().join("d0")));
     let refused = member.unwrap_err().to_string();

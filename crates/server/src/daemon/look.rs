@@ -1,0 +1,77 @@
+//! One look at everything, for readers.
+
+use std::time::Duration;
+
+use api::{AlarmView, ArrayView, Arrays, Buffers, IostatView, Iostats, Severity, VERSION};
+use futures::future::join_all;
+use rt::Nanos;
+
+use super::Data;
+use crate::ops::open::Opened;
+use crate::snapshot::{Look, Snapshot};
+
+impl Data {
+    /// The server, its arrays and their counters, now.
+    pub async fn snapshot(&self) -> Snapshot {
+        let served: Vec<Opened> = self.served.borrow().values().cloned().collect();
+        let looks = join_all(served.iter().map(Opened::snapshot)).await;
+        let (arrays, counted): (Vec<ArrayView>, Vec<IostatView>) = looks.into_iter().unzip();
+        let Nanos(now) = self.world.rt.now();
+        let look = Look {
+            program: self.program.clone(),
+            began_at: self.began_at,
+            status: Arrays { arrays, absent: self.absent(), not_served: self.not_served(), ..self.of_server() },
+            iostat: Iostats { version: VERSION, at_millis: now / 1_000_000, arrays: counted },
+            clients: self.clients(None, None),
+            placement: self.placement(),
+            cores: self.cpu_times().await,
+        };
+        Snapshot::taken_now(look)
+    }
+
+    /// What the server says of itself, without arrays.
+    fn of_server(&self) -> Arrays {
+        let rt = &self.world.rt;
+        Arrays {
+            version: VERSION,
+            served: true,
+            nbd: self.nbd.borrow().clone(),
+            nvme: self.nvme.borrow().clone(),
+            buffers: Some(buffers()),
+            linger_us: Some(rt.linger().as_micros() as u64),
+            congestion: Some(rt.congestion().to_string()),
+            spares: self.spares.left(),
+            alarms: self.nbd_is_open().into_iter().map(nbd_alarm).collect(),
+            ..Arrays::default()
+        }
+    }
+
+    /// Known arrays that are neither served nor missed.
+    fn not_served(&self) -> Vec<String> {
+        let known = self.world.registry.list().unwrap_or_default();
+        let served = self.served_uuids();
+        let absent = self.absent.borrow();
+        let idle = known.into_iter().filter(|k| !served.contains(&k.uuid) && !absent.contains_key(&k.name));
+        idle.map(|k| k.name).collect()
+    }
+
+    /// CPU time of each core's thread, this one's first. One that has ended has none.
+    async fn cpu_times(&self) -> Vec<Duration> {
+        let cores = &self.world.cores;
+        let others = (0..cores.count()).map(|core| cores.submit(core, async move |core| core.rt.cpu_time()));
+        let others = join_all(others).await;
+        [self.world.rt.cpu_time()].into_iter().chain(others.into_iter().map(Option::unwrap_or_default)).collect()
+    }
+}
+
+/// An NBD export that is open to others, as a standing alarm.
+fn nbd_alarm(what: String) -> AlarmView {
+    let todo = "Serve NBD on loopback or a Unix socket, or use NVMe/TCP, which can restrict hosts";
+    AlarmView { code: "nbd_open".to_owned(), severity: Severity::Warning, seat: None, what, todo: todo.to_owned() }
+}
+
+/// Freed buffers that the calling thread keeps.
+fn buffers() -> Buffers {
+    let rt::buf::KeptBuffers { bytes, bytes_max, hits, misses } = rt::buf::kept();
+    Buffers { bytes, bytes_max, hits, misses }
+}

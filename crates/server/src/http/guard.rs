@@ -1,0 +1,42 @@
+//! What holds for every request, whatever it asks for.
+
+use api::{Kind, Problem};
+use axum::extract::{Request, State};
+use axum::http::{Method, header};
+use axum::middleware::Next;
+use axum::response::Response;
+
+use super::answer::told;
+use crate::snapshot::Snapshots;
+
+/// Whether a request changes nothing.
+fn reads(request: &Request) -> bool {
+    matches!(*request.method(), Method::GET | Method::HEAD | Method::OPTIONS)
+}
+
+/// What was changed is seen by who reads next.
+pub async fn note_change(State(snapshots): State<Snapshots>, request: Request, next: Next) -> Response {
+    let reads = reads(&request);
+    let response = next.run(request).await;
+    if !reads {
+        snapshots.changed();
+    }
+    response
+}
+
+/// Bodies are JSON, and say so: a form of another site cannot.
+pub async fn json_alone(request: Request, next: Next) -> Response {
+    let kind = request.headers().get(header::CONTENT_TYPE).map(|kind| kind.as_bytes().to_ascii_lowercase());
+    let is_json = |kind: &[u8]| kind.split(|b| *b == b';').next().is_some_and(|k| k.trim_ascii() == b"application/json");
+    let has_body = request.headers().get(header::CONTENT_LENGTH).is_some_and(|n| n != "0")
+        || request.headers().contains_key(header::TRANSFER_ENCODING);
+    let fine = match kind {
+        Some(kind) => is_json(&kind),
+        None => reads(&request) || !has_body,
+    };
+    if fine {
+        return next.run(request).await;
+    }
+    let (what, todo) = ("the request's body", "send JSON with Content-Type: application/json");
+    told(&Problem::new(Kind::Usage, "unsupported_media_type", what, "it is not said to be JSON", todo))
+}

@@ -1,0 +1,112 @@
+//! Requests that change volumes.
+
+use api::{Changed, Confirmed, Done, Problem, Resource, VolumeCreate, VolumePatch, VolumeView};
+use axum::extract::State;
+
+use super::answer::{Body, IfMatch, Path, Query, on_data};
+use super::reads::volume_unknown;
+use super::{Answer, Context};
+use crate::ops::open::Opened;
+use crate::ops::volume;
+use crate::parts::tell_limits;
+use crate::size::human;
+
+/// What an array says of its volume of this name or identity.
+async fn view_of(opened: &Opened, name: &str) -> Option<VolumeView> {
+    let volumes = opened.view().await.volumes;
+    volumes.into_iter().find(|v| v.name == name || v.uuid.to_string() == name)
+}
+
+/// The same as the answer to a change.
+async fn changed(opened: &Opened, name: &str, done: Done) -> Result<Changed<VolumeView>, Problem> {
+    tracing::info!("{}", done.done);
+    let view = view_of(opened, name).await.ok_or_else(|| volume_unknown(&opened.array.first().name(), name))?;
+    Ok(Changed { done, resource: Resource::of(opened.array.first().uuid(), view) })
+}
+
+/// Make a volume. One that is there already, and as large, is the answer, too.
+#[utoipa::path(post, path = "/v1/arrays/{array}/volumes", tag = "volumes", params(("array" = String, Path, description = "Its name or identity")),
+    request_body = VolumeCreate,
+    responses((status = 201, description = "It was made", body = Changed<VolumeView>), (status = 200, description = "It was there", body = Changed<VolumeView>)))]
+pub async fn create(
+    State(c): State<Context>,
+    Path(array): Path<String>,
+    Body(r): Body<VolumeCreate>,
+) -> Answer<Changed<VolumeView>> {
+    let made = on_data(&c, move |data| async move {
+        let opened = data.array(&array)?;
+        if let Some(there) = view_of(&opened, &r.name).await.filter(|v| v.name == r.name) {
+            let name = format!("{}/{}", opened.array.first().name(), r.name);
+            if there.bytes != volume::rounded_up(&opened.array, r.bytes) {
+                let why = format!("it is there, and has {}, not {}", human(there.bytes), human(r.bytes));
+                let todo = "choose another name, or grow it";
+                return Err(Problem::refused("differs", format!("volume {name}"), why, todo));
+            }
+            let done = Done::new(format!("volume {name} was there already"));
+            return Ok((changed(&opened, &r.name, done).await?, false));
+        }
+        let done = volume::create(&opened.array, &r.name, r.bytes).await?;
+        Ok((changed(&opened, &r.name, done).await?, true))
+    });
+    Answer::made(made.await)
+}
+
+/// Change a volume: its limits, its size, its name, in this order.
+#[utoipa::path(patch, path = "/v1/arrays/{array}/volumes/{volume}", tag = "volumes",
+    params(("array" = String, Path, description = "Name or identity"), ("volume" = String, Path, description = "Name or identity")),
+    request_body = VolumePatch, responses((status = 200, description = "It was changed", body = Changed<VolumeView>)))]
+pub async fn change(
+    State(c): State<Context>,
+    Path((array, name)): Path<(String, String)>,
+    version: IfMatch,
+    Body(r): Body<VolumePatch>,
+) -> Answer<Changed<VolumeView>> {
+    let changed = on_data(&c, move |data| async move {
+        let opened = data.array(&array)?;
+        let view = view_of(&opened, &name).await;
+        let view = view.ok_or_else(|| volume_unknown(&opened.array.first().name(), &name))?;
+        version.agrees(&format!("volume {}/{}", opened.array.first().name(), view.name), &view.etag())?;
+        let mut done = Done::new(format!("volume {}/{}: nothing to change", opened.array.first().name(), view.name));
+        let mut and = |next: Done| {
+            done.notes.extend(next.notes);
+            done.done = next.done;
+        };
+        if let Some(limits) = r.limits {
+            and(volume::limit(&opened.array, &view.name, limits).await?);
+            tell_limits(&data.world.cores, &opened.array);
+        }
+        if let Some(bytes) = r.bytes {
+            and(volume::grow(&opened.array, &view.name, bytes).await?);
+        }
+        if let Some(to) = &r.name {
+            and(volume::rename(&opened.array, &view.name, to).await?);
+        }
+        changed(&opened, &view.uuid.to_string(), done).await
+    });
+    changed.await.into()
+}
+
+/// Delete a volume and all that it holds.
+#[utoipa::path(delete, path = "/v1/arrays/{array}/volumes/{volume}", tag = "volumes",
+    params(("array" = String, Path, description = "Name or identity"), ("volume" = String, Path, description = "Name or identity"), Confirmed),
+    responses((status = 200, description = "It is gone", body = Done)))]
+pub async fn delete(
+    State(c): State<Context>,
+    Path((array, name)): Path<(String, String)>,
+    Query(how): Query<Confirmed>,
+    version: IfMatch,
+) -> Answer<Done> {
+    let deleted = on_data(&c, move |data| async move {
+        let opened = data.array(&array)?;
+        let array = opened.array.first().name();
+        let view = view_of(&opened, &name).await.ok_or_else(|| volume_unknown(&array, &name))?;
+        let what = format!("volume {array}/{}", view.name);
+        how.confirms(&what, view.uuid)?;
+        version.agrees(&what, &view.etag())?;
+        data.refuse_if_used(&what, (Some(&array), Some(&view.name)), how.force).await?;
+        let done = volume::delete(&opened.array, &view.name).await?;
+        tracing::info!("{}", done.done);
+        Ok(done)
+    });
+    deleted.await.into()
+}

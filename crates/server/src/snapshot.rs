@@ -1,0 +1,202 @@
+//! What reads are answered from: one look at everything, taken when somebody asks, and kept for half a second.
+//!
+//! Invariants:
+//! - the first core is asked at most twice a second, whoever and however many ask; once more after each change that was
+//!   made by this API, so that who has changed something sees it;
+//! - a look that is older is given only by [`Snapshots::latest`], with its age;
+//! - a first core that does not answer makes no reader wait for ever.
+
+use std::ops::Deref;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use api::{Arrays, ClientView, Iostats, Kind, Placement, Problem};
+use tokio::sync::{Notify, watch};
+use tokio::time::timeout;
+
+use crate::daemon::DataHandle;
+
+/// A snapshot is as good as new for so long.
+pub const AGE_MAX: Duration = Duration::from_millis(500);
+
+/// How long a reader waits for the first core.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// Everything.
+#[derive(Clone, Debug, Default)]
+pub struct Look {
+    /// The program's version.
+    pub program: String,
+    /// When the server began, in seconds since 1970.
+    pub began_at: u64,
+    /// The server and its arrays.
+    pub status: Arrays,
+    /// Counters.
+    pub iostat: Iostats,
+    /// Who is connected.
+    pub clients: Vec<ClientView>,
+    /// Where everything runs.
+    pub placement: Placement,
+    /// CPU time of each core's thread, the first core's first.
+    pub cores: Vec<Duration>,
+}
+
+/// A look, and when it was taken.
+#[derive(Clone, Debug)]
+pub struct Snapshot {
+    look: Look,
+    taken: Instant,
+}
+
+impl Deref for Snapshot {
+    type Target = Look;
+
+    fn deref(&self) -> &Look {
+        &self.look
+    }
+}
+
+impl Snapshot {
+    /// How old it is.
+    #[must_use]
+    pub fn age(&self) -> Duration {
+        self.taken.elapsed()
+    }
+
+    /// A look that was taken now.
+    #[must_use]
+    pub fn taken_now(look: Look) -> Snapshot {
+        Snapshot { look, taken: Instant::now() }
+    }
+}
+
+/// The newest snapshot, and of which change.
+#[derive(Clone)]
+struct Kept {
+    snapshot: Result<Arc<Snapshot>, Problem>,
+    edition: u64,
+}
+
+/// The snapshots of a server. Clones are the same.
+#[derive(Clone)]
+pub struct Snapshots {
+    kept: watch::Receiver<Option<Kept>>,
+    wanted: Arc<Notify>,
+    edition: Arc<AtomicU64>,
+}
+
+impl Snapshots {
+    /// Takes them from now on, on the calling runtime of tokio.
+    #[must_use]
+    pub fn start(data: DataHandle) -> Snapshots {
+        let (keep, kept) = watch::channel(None);
+        let snapshots = Snapshots { kept, wanted: Arc::default(), edition: Arc::default() };
+        let (wanted, edition) = (snapshots.wanted.clone(), snapshots.edition.clone());
+        tokio::spawn(async move {
+            loop {
+                wanted.notified().await;
+                let edition = edition.load(Ordering::SeqCst);
+                let snapshot = data.ask(|data| async move { Ok(data.snapshot().await) }).await.map(Arc::new);
+                if keep.send(Some(Kept { snapshot, edition })).is_err() {
+                    return;
+                }
+            }
+        });
+        snapshots
+    }
+
+    /// One that is at most [`AGE_MAX`] old, and knows of every change that was made before.
+    ///
+    /// # Errors
+    /// When the server stops, or its first core does not answer.
+    pub async fn fresh(&self) -> Result<Arc<Snapshot>, Problem> {
+        let mut kept = self.kept.clone();
+        let edition = self.edition.load(Ordering::SeqCst);
+        let good = |kept: &Option<Kept>| {
+            let found = kept.as_ref().filter(|k| k.edition >= edition);
+            found.filter(|k| k.snapshot.as_ref().is_ok_and(|s| s.age() < AGE_MAX)).map(|k| k.snapshot.clone())
+        };
+        let waited = timeout(PATIENCE, async {
+            loop {
+                if let Some(snapshot) = good(&kept.borrow_and_update()) {
+                    return snapshot;
+                }
+                self.wanted.notify_one();
+                if kept.changed().await.is_err() {
+                    return Err(silent());
+                }
+                // What is said now is the answer, also when it is that the server stops.
+                if let Some(Kept { snapshot: Err(problem), .. }) = &*kept.borrow() {
+                    return Err(problem.clone());
+                }
+            }
+        });
+        waited.await.unwrap_or_else(|_| Err(silent()))
+    }
+
+    /// The newest one, however old; none before the first.
+    pub async fn latest(&self) -> Option<Arc<Snapshot>> {
+        if let Ok(Ok(snapshot)) = timeout(AGE_MAX * 2, self.fresh()).await {
+            return Some(snapshot);
+        }
+        self.kept.borrow().as_ref().and_then(|kept| kept.snapshot.clone().ok())
+    }
+
+    /// Something was changed: what was seen before is old.
+    pub fn changed(&self) {
+        self.edition.fetch_add(1, Ordering::SeqCst);
+    }
+}
+
+fn silent() -> Problem {
+    let why = format!("its first core has not answered for {} s", PATIENCE.as_secs());
+    let todo = "look at its log; `systemctl status ashlar` says whether the process lives";
+    Problem::new(Kind::Failed, "core_silent", "this Ashlar", why, todo)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn kept_by_hand() -> (watch::Sender<Option<Kept>>, Snapshots) {
+        let (keep, kept) = watch::channel(None);
+        (keep, Snapshots { kept, wanted: Arc::default(), edition: Arc::default() })
+    }
+
+    fn of(edition: u64) -> Option<Kept> {
+        let snapshot = Snapshot::taken_now(Look { began_at: edition, ..Look::default() });
+        Some(Kept { snapshot: Ok(Arc::new(snapshot)), edition })
+    }
+
+    #[tokio::test]
+    async fn readers_share_one_and_a_change_makes_it_old() {
+        let (keep, snapshots) = kept_by_hand();
+        keep.send_replace(of(0));
+        for _ in 0..3 {
+            assert_eq!(snapshots.fresh().await.unwrap().began_at, 0);
+        }
+        snapshots.changed();
+        let waiting = tokio::spawn({
+            let snapshots = snapshots.clone();
+            async move { snapshots.fresh().await.unwrap().began_at }
+        });
+        snapshots.wanted.notified().await;
+        // One that was begun before the change does not do.
+        keep.send_replace(of(0));
+        snapshots.wanted.notified().await;
+        keep.send_replace(of(1));
+        assert_eq!(waiting.await.unwrap(), 1);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_silent_core_makes_nobody_wait_for_ever() {
+        let (keep, snapshots) = kept_by_hand();
+        assert!(snapshots.latest().await.is_none());
+        assert_eq!(snapshots.fresh().await.unwrap_err().code, "core_silent");
+        keep.send_replace(of(0));
+        snapshots.changed();
+        assert_eq!(snapshots.fresh().await.unwrap_err().code, "core_silent");
+        assert_eq!(snapshots.latest().await.unwrap().began_at, 0, "an old one, by its age");
+    }
+}
