@@ -7,6 +7,7 @@ use uuid::Uuid;
 use base::human;
 
 use crate::alarm::{AlarmView, ExposureView};
+use crate::event::EventView;
 use crate::scrub::ScrubView;
 use crate::traffic::WorkView;
 
@@ -56,19 +57,6 @@ impl SeatState {
     pub const fn is_out(self) -> bool {
         matches!(self, SeatState::Failed | SeatState::Missing | SeatState::Replaced)
     }
-}
-
-/// How much something that happened matters.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, ToSchema)]
-#[serde(rename_all = "snake_case")]
-pub enum EventSeverity {
-    /// As it should be.
-    #[default]
-    Info,
-    /// Somebody should look at it.
-    Warning,
-    /// Hosts notice it, or something is lost.
-    Error,
 }
 
 /// How a volume is.
@@ -351,18 +339,6 @@ pub struct RebuildView {
     pub seconds: u64,
     /// To its end, once that can be told.
     pub eta_seconds: Option<u64>,
-}
-
-/// Something that happened.
-#[derive(Clone, Debug, Default, Serialize, Deserialize, ToSchema)]
-pub struct EventView {
-    /// When.
-    pub unix_seconds: u64,
-    /// How much it matters.
-    #[serde(default)]
-    pub severity: EventSeverity,
-    /// What, as a sentence.
-    pub text: String,
 }
 
 /// What the last open of an array had to do.

@@ -182,14 +182,26 @@ mod tests {
 
     #[test]
     fn a_job_says_what_may_be_asked_of_it() {
-        let run = |paused| RebuildView { paused, bytes_moved: 5, bytes_total: 10, eta_seconds: Some(3), ..RebuildView::default() };
+        let run = |paused| RebuildView {
+            paused,
+            bytes_moved: 5,
+            bytes_total: 10,
+            eta_seconds: Some(3),
+            ..RebuildView::default()
+        };
         let mut array = ArrayView { rebuild: Some(run(false)), ..ArrayView::default() };
         let job = |array: &ArrayView| JobView::of(array).remove(0);
         let running = job(&array);
-        assert_eq!((running.state, &running.can[..], running.eta_seconds), (JobState::Running, &[JobVerb::Pause][..], Some(3)));
+        assert_eq!(
+            (running.state, &running.can[..], running.eta_seconds),
+            (JobState::Running, &[JobVerb::Pause][..], Some(3))
+        );
         array.rebuild = Some(run(true));
         let paused = job(&array);
-        assert_eq!((paused.state, &paused.can[..], paused.eta_seconds), (JobState::Paused, &[JobVerb::Resume][..], None));
+        assert_eq!(
+            (paused.state, &paused.can[..], paused.eta_seconds),
+            (JobState::Paused, &[JobVerb::Resume][..], None)
+        );
         assert_eq!(paused.id, running.id);
         assert_eq!(JobView::array_of(&paused.id), Some(array.uuid));
     }

@@ -13,6 +13,7 @@
 mod alarm;
 mod array;
 mod clients;
+mod event;
 mod found;
 mod job;
 mod problem;
@@ -23,10 +24,11 @@ mod wire;
 
 pub use alarm::{AlarmCode, AlarmView, Alarms, ExposureView, RaisedAlarm, Severity};
 pub use array::{
-    ArrayState, ArrayView, EventSeverity, EventView, LimitsView, MemberView, RebuildView, RecoveryStepView, RecoveryView,
-    SeatState, VolumeState, VolumeView, WrittenView,
+    ArrayState, ArrayView, LimitsView, MemberView, RebuildView, RecoveryStepView, RecoveryView, SeatState, VolumeState,
+    VolumeView, WrittenView,
 };
 pub use clients::{ClientView, Clients, Forced, WhoseClients};
+pub use event::{Event, EventCode, EventSeverity, EventView, Events, WhichEvents};
 pub use found::{FindRequest, FoundArrayView, FoundArrays, FoundMemberView, HeldView, Prospect};
 pub use job::{JobKind, JobState, JobVerb, JobView, Jobs};
 pub use problem::{Details, ErrorBody, Kind, Problem, Remedy};

@@ -43,6 +43,7 @@ mod sync;
 pub mod volume;
 mod volumes;
 
+pub use ctx::events::Listener;
 pub use engine::{Array, ScrubPlan};
 pub use fault::{Fault, Refused, RefusedCode};
 pub use label::identify::{Identity, has_slice_of, identify};
@@ -59,8 +60,8 @@ pub use parts::{Survey, Surveyed, survey};
 pub use parts::{Whole, wipe};
 pub use space::plan;
 pub use space::plan::{CreateSpec, plan};
-pub use volume::{Timed, Volume};
 pub use volume::extents::ExtentKind;
 pub use volume::locate;
 pub use volume::locate::{Located, RowPlace};
+pub use volume::{Timed, Volume};
 pub use volumes::counters::Op;

@@ -8,8 +8,8 @@ use clap::{Parser, Subcommand};
 use crate::context::Context;
 use crate::exit::{self, Outcome};
 use crate::{
-    attach, bench, check, clients, completion, create, demo, destroy, drive, export, forget, import, inspect, iostat,
-    lab, rebuild, rescue, scrub, serve, status, stop, volume, wipe,
+    attach, bench, check, clients, completion, create, demo, destroy, drive, events, export, forget, import, inspect,
+    iostat, jobs, lab, list, rebuild, rescue, scrub, serve, status, stop, volume, wipe,
 };
 
 const EXAMPLES: &str = "\
@@ -45,6 +45,10 @@ enum Verb {
     Attach(attach::AttachArgs),
     Detach(attach::DetachArgs),
     Status(status::Args),
+    List(list::Args),
+    Events(events::Args),
+    Jobs(jobs::Args),
+    Wait(jobs::WaitArgs),
     Iostat(iostat::Args),
     Clients(clients::Args),
     Import(import::Args),
@@ -76,6 +80,10 @@ impl Cli {
             Verb::Attach(a) => report(a.json, attach::attach(&context, &a)),
             Verb::Detach(a) => report(a.json, attach::detach(&context, &a)),
             Verb::Status(a) => report(a.json, status::run(&context, &a)),
+            Verb::List(a) => report(a.json, list::run(&context, &a)),
+            Verb::Events(a) => report(a.json, events::run(&context, &a)),
+            Verb::Jobs(a) => report(a.json, jobs::run(&context, &a)),
+            Verb::Wait(a) => report(a.json, jobs::wait(&context, &a)),
             Verb::Iostat(a) => report(a.json, iostat::run(&context, &a)),
             Verb::Clients(a) => report(a.json, clients::run(&context, &a)),
             Verb::Import(a) => report(a.json, import::run(&context, &a)),

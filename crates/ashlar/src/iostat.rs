@@ -96,7 +96,8 @@ fn show(before: &Iostats, now: &Iostats) {
 
 /// Rates of volumes and of drives; and the sum of each kind where there are several.
 fn table(before: &Iostats, now: &Iostats, time: Duration) -> Table {
-    let columns = ["", "NAME", ">READ/s", ">READ", ">MEAN", ">P99", ">WRITE/s", ">WRITTEN", ">MEAN", ">P99", ">QUEUE", ">BUSY"];
+    let columns =
+        ["", "NAME", ">READ/s", ">READ", ">MEAN", ">P99", ">WRITE/s", ">WRITTEN", ">MEAN", ">P99", ">QUEUE", ">BUSY"];
     let mut table = Table::new(&columns).flush_left();
     for array in &now.arrays {
         let Some(old) = before.arrays.iter().find(|a| a.array == array.array) else { continue };

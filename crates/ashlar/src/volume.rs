@@ -131,7 +131,9 @@ pub fn run(context: &Context, args: Args) -> Outcome {
         Verb::Grow { volume: name, size } => {
             let (array, name) = split_volume(&name)?;
             match context.server_of(array)? {
-                Some(client) => client.patch(&path(array, name), &VolumePatch { bytes: Some(size.0), ..VolumePatch::default() })?,
+                Some(client) => {
+                    client.patch(&path(array, name), &VolumePatch { bytes: Some(size.0), ..VolumePatch::default() })?
+                }
                 None => offline(context, array, |o| async move { volume::grow(&o.array, name, size.0).await })?,
             }
         }
@@ -139,7 +141,9 @@ pub fn run(context: &Context, args: Args) -> Outcome {
             let (array, name) = split_volume(&name)?;
             let to = to.strip_prefix(&format!("{array}/")).unwrap_or(&to).to_owned();
             match context.server_of(array)? {
-                Some(client) => client.patch(&path(array, name), &VolumePatch { name: Some(to), ..VolumePatch::default() })?,
+                Some(client) => {
+                    client.patch(&path(array, name), &VolumePatch { name: Some(to), ..VolumePatch::default() })?
+                }
                 None => offline(context, array, |o| async move { volume::rename(&o.array, name, &to).await })?,
             }
         }
@@ -152,7 +156,8 @@ pub fn run(context: &Context, args: Args) -> Outcome {
                 burst_ms: unless(burst),
             };
             match context.server_of(array)? {
-                Some(client) => client.patch(&path(array, name), &VolumePatch { limits: Some(request), ..VolumePatch::default() })?,
+                Some(client) => client
+                    .patch(&path(array, name), &VolumePatch { limits: Some(request), ..VolumePatch::default() })?,
                 None => offline(context, array, |o| async move { volume::limit(&o.array, name, request).await })?,
             }
         }

@@ -11,6 +11,7 @@
 pub mod bytes;
 pub mod crc;
 pub mod generation;
+pub mod journal;
 pub mod label;
 pub mod layout;
 pub mod map;

@@ -16,21 +16,27 @@ mod answer;
 mod arrays;
 mod document;
 mod drives;
+mod events;
 mod guard;
 mod jobs;
 mod reads;
+mod sentence;
 mod volumes;
 mod who;
+
+use std::sync::Arc;
 
 use axum::Router;
 use axum::extract::DefaultBodyLimit;
 use axum::middleware::{from_fn, from_fn_with_state};
 use axum::routing::get;
 use rt::MailSender;
+use tokio::sync::Semaphore;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
 use crate::daemon::DataHandle;
+use crate::journal::Journal;
 use crate::snapshot::Snapshots;
 use answer::Answer;
 pub use document::openapi;
@@ -46,6 +52,8 @@ pub struct Context {
     data: DataHandle,
     stop_now: MailSender<&'static str>,
     snapshots: Snapshots,
+    journal: Journal,
+    streams: Arc<Semaphore>,
 }
 
 /// All requests, by the role that they need.
@@ -63,6 +71,7 @@ fn routes() -> OpenApiRouter<Context> {
         .routes(routes!(reads::placement))
         .routes(routes!(jobs::list))
         .routes(routes!(jobs::one))
+        .routes(routes!(events::list))
         .routes(routes!(reads::metrics));
     let operate = OpenApiRouter::new()
         .routes(routes!(volumes::create))
@@ -97,9 +106,10 @@ fn routes() -> OpenApiRouter<Context> {
 }
 
 /// All routes, served on the calling runtime of tokio.
-pub fn router(data: DataHandle, stop_now: MailSender<&'static str>) -> Router {
+pub fn router(data: DataHandle, stop_now: MailSender<&'static str>, journal: Journal) -> Router {
     let snapshots = Snapshots::start(data.clone());
-    let context = Context { data, stop_now, snapshots: snapshots.clone() };
+    let noted = (snapshots.clone(), journal.clone());
+    let context = Context { data, stop_now, snapshots, journal, streams: events::places() };
     let (routes, document) = routes().split_for_parts();
     let document = document::finished(document);
     routes
@@ -107,7 +117,7 @@ pub fn router(data: DataHandle, stop_now: MailSender<&'static str>) -> Router {
         .route("/healthz", get(reads::healthz))
         .fallback(answer::no_such_path)
         .method_not_allowed_fallback(answer::method_not_allowed)
-        .layer(from_fn_with_state(snapshots, guard::note_change))
+        .layer(from_fn_with_state(noted, guard::note_change))
         .layer(from_fn(guard::json_alone))
         .layer(DefaultBodyLimit::max(BODY_BYTES_MAX))
         .with_state(context)

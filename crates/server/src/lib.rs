@@ -16,6 +16,7 @@ pub mod daemon;
 pub mod direct;
 pub mod drives;
 pub mod http;
+pub mod journal;
 pub mod lease;
 pub mod memory;
 pub mod metrics;

@@ -2,47 +2,64 @@
 
 use std::cell::RefCell;
 use std::collections::VecDeque;
+use std::sync::Arc;
 
-use api::{EventSeverity, EventView};
+use api::{EventCode, EventSeverity, EventView};
 
 use super::Context;
 
 /// Events kept for `status`.
 const EVENTS_KEPT: usize = 256;
 
-/// The last events, oldest first.
+/// The last events, oldest first, and who hears of them.
 #[derive(Default)]
-pub(super) struct Events(RefCell<VecDeque<EventView>>);
+pub(super) struct Events {
+    kept: RefCell<VecDeque<EventView>>,
+    listener: RefCell<Option<Listener>>,
+}
+
+/// Who is told of each event at once.
+pub type Listener = Arc<dyn Fn(&EventView) + Send + Sync>;
 
 impl Context {
     /// Remembers something a person should be able to look up.
-    pub fn note(&self, text: String) {
+    pub fn note(&self, code: EventCode, text: String) {
         tracing::info!(array = %self.name, "{text}");
-        self.add_event(EventSeverity::Info, text);
+        self.add_event(EventSeverity::Info, code, text);
     }
 
     /// The same of something that needs a look.
-    pub fn warn(&self, text: String) {
+    pub fn warn(&self, code: EventCode, text: String) {
         tracing::warn!(array = %self.name, "{text}");
-        self.add_event(EventSeverity::Warning, text);
+        self.add_event(EventSeverity::Warning, code, text);
     }
 
     /// The same of something that hosts notice, or that is lost.
-    pub fn error(&self, text: String) {
+    pub fn error(&self, code: EventCode, text: String) {
         tracing::error!(array = %self.name, "{text}");
-        self.add_event(EventSeverity::Error, text);
+        self.add_event(EventSeverity::Error, code, text);
     }
 
-    fn add_event(&self, severity: EventSeverity, text: String) {
-        let mut events = self.events.0.borrow_mut();
-        if events.len() == EVENTS_KEPT {
-            events.pop_front();
+    fn add_event(&self, severity: EventSeverity, code: EventCode, text: String) {
+        let event = EventView { unix_seconds: self.rt.unix_seconds(), severity, code: code.word().to_owned(), text };
+        if let Some(listener) = &*self.events.listener.borrow() {
+            listener(&event);
         }
-        events.push_back(EventView { unix_seconds: self.rt.unix_seconds(), severity, text });
+        let mut kept = self.events.kept.borrow_mut();
+        if kept.len() == EVENTS_KEPT {
+            kept.pop_front();
+        }
+        kept.push_back(event);
+    }
+
+    /// Tells `listener` what happens from now on, and what has happened so far.
+    pub fn listen(&self, listener: Listener) {
+        self.events.kept.borrow().iter().for_each(|event| listener(event));
+        *self.events.listener.borrow_mut() = Some(listener);
     }
 
     /// What was remembered, oldest first.
     pub fn events(&self) -> Vec<EventView> {
-        self.events.0.borrow().iter().cloned().collect()
+        self.events.kept.borrow().iter().cloned().collect()
     }
 }

@@ -6,7 +6,7 @@
 use std::pin::pin;
 use std::rc::Rc;
 
-use api::Remedy;
+use api::{EventCode, Remedy};
 use base::{BlockCount, MemberId, MemberUuid, human};
 use futures::future::select;
 use ondisk::layout::MEMBERS_MAX;
@@ -115,11 +115,14 @@ impl Array {
             self.rooms.health().member_failed(seat, "was failed by command");
         } else if member.why_out() == WhyOut::Missing && !planted(Canary::MissingNotFailed) {
             member.has_failed();
-            self.rooms.ctx().note(format!(
-                "drive {} (seat {}) was failed by command: it will not rejoin",
-                member.drive_name(),
-                member.bay()
-            ));
+            self.rooms.ctx().note(
+                EventCode::DriveOut,
+                format!(
+                    "drive {} (seat {}) was failed by command: it will not rejoin",
+                    member.drive_name(),
+                    member.bay()
+                ),
+            );
             self.rooms.health().degraded_durably().await?;
             return Ok(self.rooms.generations().commit().await?);
         }
@@ -196,10 +199,13 @@ impl Array {
             let what = format!("drive {}", newcomer.drive_name());
             return Err(Refused::new(RefusedCode::Io, what, "its first write failed", "Use another drive"));
         }
-        rooms.ctx().note(match old.is_in() {
-            true => format!("drive {} takes over from {}, which leaves", newcomer.drive_name(), old.drive_name()),
-            false => format!("drive {} takes the place of {}", newcomer.drive_name(), old.drive_name()),
-        });
+        rooms.ctx().note(
+            EventCode::DriveReplaced,
+            match old.is_in() {
+                true => format!("drive {} takes over from {}, which leaves", newcomer.drive_name(), old.drive_name()),
+                false => format!("drive {} takes the place of {}", newcomer.drive_name(), old.drive_name()),
+            },
+        );
         Report::of(rooms).note_if_smaller(usable);
         rooms.ctx().wishes.ask(Wish::Rebuild);
         rooms.room().room_changed();
@@ -249,7 +255,7 @@ impl Array {
         }
         let newcomer = self.seat_drive(drive, self.next_bay(), force).await?;
         self.rooms.generations().commit().await?;
-        self.rooms.ctx().note(format!("drive {} is a spare", newcomer.drive_name()));
+        self.rooms.ctx().note(EventCode::DriveSpare, format!("drive {} is a spare", newcomer.drive_name()));
         self.rooms.ctx().wishes.ask(Wish::Rebuild);
         self.rooms.ctx().changed.wake();
         Ok(())
@@ -266,7 +272,9 @@ impl Array {
         rooms.health().degraded_durably().await?;
         newcomer.joins();
         rooms.generations().commit().await?;
-        rooms.ctx().note(format!("drive {} joined: new segments use it", newcomer.drive_name()));
+        rooms
+            .ctx()
+            .note(EventCode::DriveJoined, format!("drive {} joined: new segments use it", newcomer.drive_name()));
         rooms.ctx().wishes.ask(Wish::Rebuild);
         rooms.room().room_changed();
         Ok(())
@@ -290,7 +298,7 @@ impl Array {
             old.begins_to_leave();
         }
         rooms.generations().commit().await?;
-        rooms.ctx().note(format!("drive {} leaves", old.drive_name()));
+        rooms.ctx().note(EventCode::DriveLeaves, format!("drive {} leaves", old.drive_name()));
         rooms.ctx().wishes.ask(Wish::Rebuild);
         rooms.room().room_changed();
         Ok(())

@@ -10,13 +10,14 @@ mod status;
 
 use std::rc::Rc;
 
-use api::{ArrayState, ArrayView, IostatView, MemberView, RecoveryView, Remedy, ScrubKind, VolumeView};
+use api::{ArrayState, ArrayView, EventCode, IostatView, MemberView, RecoveryView, Remedy, ScrubKind, VolumeView};
 use base::{ArrayUuid, BlockCount, Lba, human};
 use ondisk::layout::VOLUMES_MAX;
 use ondisk::{Limits, PartOf, VolumeState};
 use rt::{Drive, Rt};
 
 use crate::canary::{Canary, planted};
+use crate::ctx::events::Listener;
 use crate::ctx::{Phase, Wish};
 use crate::engine::report::Report;
 use crate::fault::{Fault, Refused, RefusedCode};
@@ -216,8 +217,13 @@ impl Array {
     }
 
     /// Remembers something among the events, for people.
-    pub fn note(&self, text: &str) {
-        self.rooms.ctx().note(text.to_owned());
+    pub fn note(&self, code: EventCode, text: &str) {
+        self.rooms.ctx().note(code, text.to_owned());
+    }
+
+    /// Tells `listener` what happened since the open, and what happens from now on.
+    pub fn listen(&self, listener: Listener) {
+        self.rooms.ctx().listen(listener);
     }
 
     /// Ends the reservations of its drives, once all parts are closed.

@@ -4,7 +4,7 @@
 //! - no member has more zones than the slots of the array can list, and its label says no more;
 //! - after a smaller drive has joined, what is stored still fits, or the user has said that it need not.
 
-use api::Remedy;
+use api::{EventCode, Remedy};
 use base::{BlockCount, human};
 use ondisk::{Layout, MemberState};
 
@@ -76,11 +76,10 @@ impl Report<'_> {
         let after = self.rooms.room().usable_blocks();
         if after < before {
             let size = |blocks| human(BlockCount(blocks).bytes());
-            self.rooms.ctx().note(format!(
-                "usable shrinks from {} to {}: the new drive is smaller",
-                size(before),
-                size(after)
-            ));
+            self.rooms.ctx().note(
+                EventCode::UsableShrank,
+                format!("usable shrinks from {} to {}: the new drive is smaller", size(before), size(after)),
+            );
         }
     }
 }

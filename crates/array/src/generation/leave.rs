@@ -13,6 +13,7 @@ use super::riders::Rebuilt;
 use crate::canary::{Canary, planted};
 use crate::member::health::LATE_OUT;
 use crate::member::seat::Seat;
+use api::EventCode;
 
 /// What the next generation says of a rebuild.
 impl Generations {
@@ -68,15 +69,18 @@ impl Generations {
                 Some(drive) => drive.within(LATE_OUT, seat.wipe()).await,
                 None => seat.wipe().await,
             };
-            self.ctx.note(match wiped {
-                Ok(()) => {
-                    format!(
-                        "drive {} has left: it holds no data of the array, and its label is wiped",
-                        seat.drive_name()
-                    )
-                }
-                Err(e) => format!("drive {} has left; its label could not be wiped: {e}", seat.drive_name()),
-            });
+            self.ctx.note(
+                EventCode::DriveLeft,
+                match wiped {
+                    Ok(()) => {
+                        format!(
+                            "drive {} has left: it holds no data of the array, and its label is wiped",
+                            seat.drive_name()
+                        )
+                    }
+                    Err(e) => format!("drive {} has left; its label could not be wiped: {e}", seat.drive_name()),
+                },
+            );
             self.riders.is_wiped(&seat);
             self.ctx.changed.wake();
         }

@@ -1,7 +1,7 @@
 //! Members that fail: out at once; degraded while the redundancy covers it (`generation/degrade.rs` goes on from here), frozen
 //! beyond. A drive that an open does not find goes out in `open/load.rs`.
 
-use api::ExposureView;
+use api::{EventCode, ExposureView};
 use base::MemberId;
 use ondisk::{MemberState, WhyOut};
 use rt::IoError;
@@ -67,7 +67,7 @@ impl Health {
             WhyOut::Missing => "it is now missing",
             WhyOut::Failed | WhyOut::Unsaid => "it has now failed",
         };
-        self.ctx.warn(format!("{} {why}; {taken_out}", seat.title()));
+        self.ctx.warn(EventCode::DriveOut, format!("{} {why}; {taken_out}", seat.title()));
         if !self.ctx.is_open() {
             return;
         }
@@ -90,7 +90,10 @@ impl Health {
             let in_bay = || seats.iter().filter(|s| s.bay() == seat.bay());
             if in_bay().any(|s| s.state() == MemberState::Out) && !in_bay().any(|s| s.takes_columns()) {
                 seat.stays();
-                self.ctx.note(format!("drive {} stays in: the drive that was to replace it is out", seat.drive_name()));
+                self.ctx.note(
+                    EventCode::DriveStays,
+                    format!("drive {} stays in: the drive that was to replace it is out", seat.drive_name()),
+                );
             }
         }
     }
@@ -100,10 +103,13 @@ impl Health {
         if !self.ctx.is_open() {
             return;
         }
-        self.ctx.error(format!(
-            "frozen: {why}; writes fail, and reads fail where redundancy does not cover the loss. Reconnect the \
+        self.ctx.error(
+            EventCode::ArrayFrozen,
+            format!(
+                "frozen: {why}; writes fail, and reads fail where redundancy does not cover the loss. Reconnect the \
              drives, then restart the array"
-        ));
+            ),
+        );
         self.stop_writing();
     }
 
@@ -126,7 +132,7 @@ impl Health {
         if self.ctx.is_open() {
             self.stop_writing();
         }
-        self.ctx.error(format!("frozen: {why}; nothing is read or written here"));
+        self.ctx.error(EventCode::ArrayFrozen, format!("frozen: {why}; nothing is read or written here"));
     }
 
     /// Waits until the generation that marks failed members out has taken effect.

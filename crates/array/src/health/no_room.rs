@@ -4,7 +4,7 @@ use std::pin::pin;
 use std::task::Poll;
 use std::time::Duration;
 
-use api::{AlarmCode, AlarmView};
+use api::{AlarmCode, AlarmView, EventCode};
 use futures::future::{Either, select};
 
 use super::Health;
@@ -61,7 +61,7 @@ impl Health {
             waits.tell(Some(now));
             self.no_room.tell(Some(now));
             let text = "cannot be written: the file system or thin pool under it is full; writes wait, reads continue";
-            self.ctx.error(format!("{} {text}", seat.title()));
+            self.ctx.error(EventCode::NoRoomBelow, format!("{} {text}", seat.title()));
         }
         waits.begin(hosts, now);
         self.no_room.begin(hosts, now);
@@ -70,7 +70,7 @@ impl Health {
 
     fn note_room(&self) {
         if self.no_room.tell(None) && self.members.writable().is_ok() {
-            self.ctx.note("there is space under the drives again: writes continue".to_owned());
+            self.ctx.note(EventCode::RoomBelow, "there is space under the drives again: writes continue".to_owned());
         }
     }
 

@@ -26,7 +26,7 @@ use std::pin::pin;
 use std::rc::Rc;
 use std::time::Duration;
 
-use api::{AlarmCode, AlarmView};
+use api::{AlarmCode, AlarmView, EventCode};
 use base::{BLOCK_BYTES, MemberId, MemberLba};
 use futures::future::{Either, join_all, select};
 use rt::{Buf, Bytes, IoError, Nanos};
@@ -160,7 +160,7 @@ impl Health {
         if !seat.is_in() || !self.ctx.is_open() {
             return;
         }
-        self.ctx.warn(format!("{} is suspect: {why}", seat.title()));
+        self.ctx.warn(EventCode::DriveSuspect, format!("{} is suspect: {why}", seat.title()));
         seat.health.make_suspect(self.ctx.rt.now(), why);
     }
 
@@ -272,7 +272,10 @@ impl Health {
             return;
         }
         if seat.health.set_waited_for(Some(late)).is_none() {
-            self.ctx.error(format!("{} does not answer, and the array needs it: requests wait for it", seat.title()));
+            self.ctx.error(
+                EventCode::DriveSilent,
+                format!("{} does not answer, and the array needs it: requests wait for it", seat.title()),
+            );
         }
         if late >= END_WAITS {
             self.ctx.changed.wake();

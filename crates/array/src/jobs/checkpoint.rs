@@ -4,6 +4,7 @@ use std::cell::Cell;
 use std::rc::Rc;
 use std::time::Duration;
 
+use api::EventCode;
 use base::Pba;
 use ondisk::ReplayFrom;
 
@@ -144,7 +145,7 @@ impl Checkpoints {
                 return;
             }
             if self.checkpoint().await.is_err() && !self.ctx.over() {
-                self.ctx.warn("a checkpoint failed; it will be retried".to_owned());
+                self.ctx.warn(EventCode::CheckpointFailed, "a checkpoint failed; it will be retried".to_owned());
                 self.ctx.rt.sleep(Duration::from_secs(1)).await;
                 self.ctx.wishes.ask(Wish::Checkpoint);
             }

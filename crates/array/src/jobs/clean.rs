@@ -15,6 +15,7 @@ use std::pin::pin;
 use std::rc::Rc;
 use std::time::Duration;
 
+use api::EventCode;
 use base::SegmentId;
 use futures::future::{Either, select};
 use futures::stream::{self, FuturesUnordered, StreamExt};
@@ -373,7 +374,7 @@ impl Cleaner {
         let what = match &data {
             Some(_) => What::Move,
             None => {
-                self.ctx.error(format!("volume {}: block {lba} is lost", vol.name()));
+                self.ctx.error(EventCode::DataLost, format!("volume {}: block {lba} is lost", vol.name()));
                 What::Fill(if planted(Canary::BadForgotten) { MapRef::Hole } else { MapRef::Bad })
             }
         };

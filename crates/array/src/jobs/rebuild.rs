@@ -21,7 +21,7 @@ use std::pin::pin;
 use std::rc::Rc;
 use std::time::Duration;
 
-use api::RebuildView;
+use api::{EventCode, RebuildView};
 use base::SegmentId;
 use futures::future::{join_all, select};
 use ondisk::{MemberState, Scheme};
@@ -246,25 +246,36 @@ impl Rebuild {
             // So that what was overwritten or given back since the last one is not carried to a new place.
             self.checkpoints.checkpoint_and_wait().await;
         }
-        self.ctx.note(format!("the rebuild of {} segments has started", self.health.rebuild_left().0));
+        self.ctx.note(
+            EventCode::RebuildBegan,
+            format!("the rebuild of {} segments has started", self.health.rebuild_left().0),
+        );
         let whole = self.rebuild_all().await;
         p.running.set(false);
         let left = self.health.rebuild_left().0;
         let paused = !self.pacing.may_rebuild();
         let lost = self.restore.rows_lost();
         match whole {
-            Ok(()) if left > 0 && paused => self.ctx.note(format!("the rebuild is paused: {left} segments remain")),
-            Ok(()) if left > 0 => {
-                self.ctx.warn(format!("the rebuild waits: {left} segments have no free space to be rebuilt to"))
+            Ok(()) if left > 0 && paused => {
+                self.ctx.note(EventCode::RebuildPaused, format!("the rebuild is paused: {left} segments remain"))
             }
-            Ok(()) if lost == 0 && self.lacks_redundancy() => self.ctx.note("the rebuild is done".to_owned()),
-            Ok(()) if lost == 0 => self.ctx.note("the rebuild is done: redundancy is full".to_owned()),
+            Ok(()) if left > 0 => self.ctx.warn(
+                EventCode::RebuildWaits,
+                format!("the rebuild waits: {left} segments have no free space to be rebuilt to"),
+            ),
+            Ok(()) if lost == 0 && self.lacks_redundancy() => {
+                self.ctx.note(EventCode::RebuildEnded, "the rebuild is done".to_owned())
+            }
+            Ok(()) if lost == 0 => {
+                self.ctx.note(EventCode::RebuildEnded, "the rebuild is done: redundancy is full".to_owned())
+            }
             Ok(()) => {
-                self.ctx.error(format!(
-                    "the rebuild is done, but {lost} rows could not be restored: blocks in them are lost"
-                ));
+                self.ctx.error(
+                    EventCode::DataLost,
+                    format!("the rebuild is done, but {lost} rows could not be restored: blocks in them are lost"),
+                );
             }
-            Err(fault) => self.ctx.error(format!("the rebuild stopped: {fault}")),
+            Err(fault) => self.ctx.error(EventCode::RebuildStopped, format!("the rebuild stopped: {fault}")),
         }
         self.ctx.changed.wake();
     }
@@ -359,7 +370,7 @@ impl Rebuild {
                     // One that cannot be restored does not hold up the others.
                     p.passed_over.borrow_mut().insert(id);
                     if self.members.writable().is_ok() {
-                        self.ctx.warn(format!("segment {id} could not be rebuilt: {fault}"));
+                        self.ctx.warn(EventCode::RebuildWaits, format!("segment {id} could not be rebuilt: {fault}"));
                     }
                 }
             }
@@ -486,7 +497,10 @@ impl Rebuild {
             let spare = seats.iter().find(|s| s.state() == MemberState::Spare && s.drive.is_some());
             if let Some(spare) = spare {
                 spare.takes_bay(out.bay());
-                self.ctx.note(format!("spare {} takes the place of {}", spare.title(), out.title()));
+                self.ctx.note(
+                    EventCode::DriveReplaced,
+                    format!("spare {} takes the place of {}", spare.title(), out.title()),
+                );
             }
         }
     }

@@ -9,6 +9,7 @@ use std::cell::Cell;
 use std::ops::Range;
 use std::rc::Rc;
 
+use api::EventCode;
 use base::{BLOCK_BYTES, MemberId, SegmentId};
 use futures::future::join_all;
 use ondisk::{RecordHeader, Scheme, crc32c};
@@ -289,7 +290,10 @@ impl Restore {
                     headers.push(header);
                 }
                 None => {
-                    self.ctx.error(format!("segment {}: the record header at row {end} is lost", columns.id));
+                    self.ctx.error(
+                        EventCode::DataLost,
+                        format!("segment {}: the record header at row {end} is lost", columns.id),
+                    );
                     end += 1;
                     while end < rows && self.rows.read_header(columns, end).await.is_none() {
                         self.members.writable()?;
@@ -386,7 +390,10 @@ impl Restore {
                     Some(whole) => whole.into_iter().map(Some).collect(),
                     None => {
                         from += 1;
-                        self.ctx.error(format!("segment {}: row {} cannot be restored", columns.id, piece.row + r));
+                        self.ctx.error(
+                            EventCode::DataLost,
+                            format!("segment {}: row {} cannot be restored", columns.id, piece.row + r),
+                        );
                         let rest = |c| self.rows.solve(columns.scheme, blocks(), c).filter(|b| c < k && fits(c, r, b));
                         (0..width).map(rest).collect()
                     }

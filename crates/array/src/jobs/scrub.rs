@@ -24,7 +24,7 @@ use std::pin::pin;
 use std::rc::Rc;
 use std::time::Duration;
 
-use api::{AlarmCode, AlarmView, Remedy, ScrubKind, ScrubRunView, ScrubScheduleView, ScrubView};
+use api::{AlarmCode, AlarmView, EventCode, Remedy, ScrubKind, ScrubRunView, ScrubScheduleView, ScrubView};
 use base::SegmentId;
 use futures::future::select;
 use ondisk::ScrubLine;
@@ -259,7 +259,7 @@ impl Scrubs {
         let from = self.course.scrub_line(kind).position;
         let end = self.segments.read().next;
         let how = if resumed == 0 { "begins".to_owned() } else { format!("resumes at segment {resumed}") };
-        self.ctx.note(format!("{kind} scrub {how}"));
+        self.ctx.note(EventCode::ScrubBegan, format!("{kind} scrub {how}"));
         let result = self.scrub_all(kind, from, end).await;
         let finished = result.is_ok() && self.course.scrub_goes_on();
         if finished {
@@ -276,7 +276,11 @@ impl Scrubs {
             // The blocks put right are durable with it. It fails when the array froze.
             let _ = self.generations.commit().await;
             let summary = self.scrub_summary(kind, finished);
-            if p.found.borrow().is_empty() { self.ctx.note(summary) } else { self.ctx.warn(summary) }
+            if p.found.borrow().is_empty() {
+                self.ctx.note(EventCode::ScrubEnded, summary)
+            } else {
+                self.ctx.warn(EventCode::ScrubFound, summary)
+            }
         }
         *self.last.borrow_mut() = self.scrub_run().map(|run| ScrubRunView { finished, ..run });
         p.running.set(None);
@@ -334,9 +338,15 @@ impl Scrubs {
             if !self.ctx.is_open() || !self.segments.read().segments.contains_key(&id) {
                 continue;
             }
-            self.ctx.warn(format!("segment {id} returns other data than was written: its blocks are moved"));
+            self.ctx.warn(
+                EventCode::Mismatch,
+                format!("segment {id} returns other data than was written: its blocks are moved"),
+            );
             if !self.cleaner.clean_now(id).await {
-                self.ctx.warn(format!("segment {id} could not be emptied now; the next scrub retries"));
+                self.ctx.warn(
+                    EventCode::Mismatch,
+                    format!("segment {id} could not be emptied now; the next scrub retries"),
+                );
             }
         }
         self.ctx.want_checkpoint();

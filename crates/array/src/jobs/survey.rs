@@ -3,6 +3,7 @@
 use std::rc::Rc;
 use std::time::Duration;
 
+use api::EventCode;
 use base::{Lba, Pba, SegmentId, VolumeId};
 use ondisk::{Entry, MapRef, Place, VolumeState};
 
@@ -89,7 +90,10 @@ impl Surveyor {
                 let header = || self.rows.header_at(&columns, image.as_deref(), first, row);
                 let Some(header) = self.rows.ask_for_good(Option::is_none, header).await else {
                     self.members.writable()?;
-                    self.ctx.error(format!("segment {id}: the record header at row {row} is lost; the segment stays"));
+                    self.ctx.error(
+                        EventCode::DataLost,
+                        format!("segment {id}: the record header at row {row} is lost; the segment stays"),
+                    );
                     self.segments.mark_header_lost(id);
                     return Err(Fault::Medium);
                 };

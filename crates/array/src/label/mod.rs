@@ -9,6 +9,7 @@ pub mod slices;
 
 use std::rc::Rc;
 
+use api::EventCode;
 use base::{BLOCK_BYTES, BlockCount, MemberLba, human};
 use futures::future::join_all;
 use ondisk::{Label, Layout};
@@ -54,14 +55,15 @@ impl Labels {
         }
         let sizes = format!("{} now, {} when it joined", human(bytes(now)), human(bytes(then.drive_blocks)));
         if now > then.drive_blocks {
-            self.ctx.note(format!(
-                "drive {name} (seat {bay}) is larger than before ({sizes}); the same part of it is used"
-            ));
+            self.ctx.note(
+                EventCode::DriveSize,
+                format!("drive {name} (seat {bay}) is larger than before ({sizes}); the same part of it is used"),
+            );
             return then;
         }
         let layout = then.on_smaller(now).unwrap_or(then);
         let lost = then.zones - layout.zones;
-        self.ctx.note(format!(
+        self.ctx.note(EventCode::DriveSize, format!(
             "drive {name} (seat {bay}) is smaller than before ({sizes}); {lost} of its {} zones are lost, the others \
              are used",
             then.zones
@@ -87,7 +89,10 @@ impl Labels {
         };
         if drive.within(LATE_OUT, healed).await.is_err() {
             let spare = seat.title();
-            self.ctx.warn(format!("{spare} does not answer: it is a spare, and its labels were not checked"));
+            self.ctx.warn(
+                EventCode::LabelHealed,
+                format!("{spare} does not answer: it is a spare, and its labels were not checked"),
+            );
         }
     }
 
@@ -119,12 +124,15 @@ impl Labels {
         let told = wrong.iter().filter(|(at, there)| *there && written.contains(at));
         let overwritten: Vec<String> = told.map(|(at, _)| at.byte_offset().to_string()).collect();
         if !overwritten.is_empty() {
-            self.ctx.note(format!(
-                "drive {} (seat {}): its label at byte {} was overwritten, and is being rewritten",
-                seat.drive_name(),
-                seat.bay(),
-                overwritten.join(", ")
-            ));
+            self.ctx.note(
+                EventCode::LabelHealed,
+                format!(
+                    "drive {} (seat {}): its label at byte {} was overwritten, and is being rewritten",
+                    seat.drive_name(),
+                    seat.bay(),
+                    overwritten.join(", ")
+                ),
+            );
         }
     }
 
@@ -140,12 +148,15 @@ impl Labels {
             // There are others: one that cannot be written is no reason to do without the drive.
             match seat.write(*at, image).await {
                 Ok(()) => written.push(*at),
-                Err(error) => self.ctx.note(format!(
-                    "drive {} (seat {}): its label at byte {} cannot be written: {error}",
-                    seat.drive_name(),
-                    seat.bay(),
-                    at.byte_offset()
-                )),
+                Err(error) => self.ctx.note(
+                    EventCode::LabelHealed,
+                    format!(
+                        "drive {} (seat {}): its label at byte {} cannot be written: {error}",
+                        seat.drive_name(),
+                        seat.bay(),
+                        at.byte_offset()
+                    ),
+                ),
             }
         }
         match seat.flush().await {

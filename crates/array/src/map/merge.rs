@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::task::Poll;
 
+use api::EventCode;
 use base::{BLOCK_BYTES, Lba, Pba, SegmentId, VolumeId};
 use futures::poll;
 use futures::stream::{FuturesUnordered, StreamExt};
@@ -210,7 +211,10 @@ impl Map {
             Err(Fault::Medium) => {
                 self.members.writable()?;
                 lost = Some(self.node_ref(&roots, height, key).await.unwrap_or(MapRef::Bad));
-                self.ctx.error(format!("a map node of volume {} is lost: its blocks are bad", vol.name()));
+                self.ctx.error(
+                    EventCode::DataLost,
+                    format!("a map node of volume {} is lost: its blocks are bad", vol.name()),
+                );
                 Base::Fill(if planted(Canary::BadForgotten) { MapRef::Hole } else { MapRef::Bad })
             }
             Err(other) => return Err(other),

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
+use api::EventCode;
 use base::MemberId;
 use ondisk::{Generation, Layout, MemberState, SegmentState, WhyOut};
 use rt::{Drive, Rt};
@@ -54,15 +55,23 @@ pub(super) fn load(
         let name = &f.drive.info().name;
         match standing {
             Standing::Current => _ = drives.insert(f.label.seat, f.drive.clone()),
-            Standing::Behind(Some(own)) => rooms.ctx().warn(format!(
-                "drive {name} is in an older state: its newest generation is {}, the array's is {}",
-                own.number, g.number
-            )),
-            Standing::Behind(None) => rooms.ctx().warn(format!("drive {name} holds no valid generation")),
-            Standing::Out if !f.own => rooms.ctx().warn(format!("drive {name} {NOT_OWN}: it is left out")),
-            Standing::Out => {
-                rooms.ctx().warn(format!("drive {name} was taken out before: its data is old and is not used"))
+            Standing::Behind(Some(own)) => rooms.ctx().warn(
+                EventCode::DriveOld,
+                format!(
+                    "drive {name} is in an older state: its newest generation is {}, the array's is {}",
+                    own.number, g.number
+                ),
+            ),
+            Standing::Behind(None) => {
+                rooms.ctx().warn(EventCode::DriveOld, format!("drive {name} holds no valid generation"))
             }
+            Standing::Out if !f.own => {
+                rooms.ctx().warn(EventCode::DriveOld, format!("drive {name} {NOT_OWN}: it is left out"))
+            }
+            Standing::Out => rooms.ctx().warn(
+                EventCode::DriveOld,
+                format!("drive {name} was taken out before: its data is old and is not used"),
+            ),
         }
     }
     for (i, member) in g.members.iter().enumerate() {
@@ -83,7 +92,10 @@ pub(super) fn load(
         }
         if missing && member.state == MemberState::In {
             if here.is_none() {
-                rooms.ctx().warn(format!("drive {} (seat {}) is missing", member.drive_name, member.bay));
+                rooms.ctx().warn(
+                    EventCode::DriveMissing,
+                    format!("drive {} (seat {}) is missing", member.drive_name, member.bay),
+                );
             }
             seat.goes_out(WhyOut::Missing);
         }

@@ -13,7 +13,7 @@ pub mod settle;
 use std::rc::Rc;
 use std::time::Duration;
 
-use api::{RecoveryStepView, RecoveryView, Remedy};
+use api::{EventCode, RecoveryStepView, RecoveryView, Remedy};
 use base::BLOCK_BYTES;
 
 use ondisk::{Generation, Label, PartOf};
@@ -179,6 +179,7 @@ async fn recover(rooms: &Rc<Rooms>, chosen: &Chosen, how: OpenHow, recovery: &mu
     if done.uncertain && !how.accept_loss && !planted(Canary::OldReadsAllowed) {
         rooms.ctx().doubt();
         rooms.ctx().error(
+            EventCode::ReadsRefused,
             "the newest records are on missing drives: reads are refused, because they could return old data"
                 .to_owned(),
         );

@@ -9,7 +9,7 @@
 
 use std::rc::Rc;
 
-use api::Remedy;
+use api::{EventCode, Remedy};
 use base::BLOCK_BYTES;
 use ondisk::Generation;
 use rt::Buf;
@@ -73,11 +73,14 @@ pub fn nothing_twice(rooms: &Rooms, newest: &Generation) {
 
 /// Takes `newest` off the drives, those in reserve too: they may have been in by then.
 pub async fn forget(rooms: &Rooms, newest: &Generation) -> Result<(), Refused> {
-    rooms.ctx().note(format!(
-        "generation {} and all later writes are given up; the array is back at generation {}",
-        newest.number,
-        newest.number.0 - 1
-    ));
+    rooms.ctx().note(
+        EventCode::GenerationGivenUp,
+        format!(
+            "generation {} and all later writes are given up; the array is back at generation {}",
+            newest.number,
+            newest.number.0 - 1
+        ),
+    );
     let seats: Vec<Rc<Seat>> = rooms.members().all().clone();
     for seat in seats {
         let Some(drive) = &seat.drive else { continue };

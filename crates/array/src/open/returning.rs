@@ -19,6 +19,7 @@
 
 use std::collections::BTreeMap;
 
+use api::EventCode;
 use base::{MemberId, SegmentId};
 use ondisk::{Generation, Member, MemberState, Segment, WhyOut};
 use rt::Drive;
@@ -88,7 +89,10 @@ impl Recovering<'_> {
         let Some(old) = self.rooms.members().seat(id).filter(|s| s.state() == MemberState::Out) else { return false };
         let (name, bay) = (drive.info().name.clone(), old.bay());
         if self.rooms.members().bay_filled(bay) {
-            self.rooms.ctx().note(format!("drive {name} (seat {bay}) is back, but another has taken its place"));
+            self.rooms.ctx().note(
+                EventCode::DriveOld,
+                format!("drive {name} (seat {bay}) is back, but another has taken its place"),
+            );
             return false;
         }
         let layout = self.rooms.labels().layout_now(&drive, bay, old.layout);
@@ -101,11 +105,14 @@ impl Recovering<'_> {
         // What lay behind the end of a drive that has become smaller is nowhere.
         let fits = given_up.into_iter().filter(|zone| *zone < seat.layout.zones);
         let given_up: Vec<_> = fits.map(|zone| (seat.clone(), zone)).collect();
-        self.rooms.ctx().note(format!(
-            "drive {name} (seat {bay}) is back: {} of its columns are current, {} are rebuilt",
-            kept.len(),
-            given_up.len()
-        ));
+        self.rooms.ctx().note(
+            EventCode::DriveBack,
+            format!(
+                "drive {name} (seat {bay}) is back: {} of its columns are current, {} are rebuilt",
+                kept.len(),
+                given_up.len()
+            ),
+        );
         self.rooms.members().replace(seat);
         if !given_up.is_empty() {
             self.rooms.room().zones_on_their_way(given_up.len() as i64);
@@ -133,10 +140,13 @@ impl Recovering<'_> {
                 continue;
             };
             let wiped = f.drive.within(LATE_OUT, seat.wipe()).await;
-            self.rooms.ctx().note(match wiped {
-                Ok(()) => format!("drive {} had left before: its label is wiped now", seat.drive_name()),
-                Err(e) => format!("drive {} had left before; its label could not be wiped: {e}", seat.drive_name()),
-            });
+            self.rooms.ctx().note(
+                EventCode::DriveLeft,
+                match wiped {
+                    Ok(()) => format!("drive {} had left before: its label is wiped now", seat.drive_name()),
+                    Err(e) => format!("drive {} had left before; its label could not be wiped: {e}", seat.drive_name()),
+                },
+            );
         }
     }
 }

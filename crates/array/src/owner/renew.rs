@@ -2,6 +2,7 @@
 
 use std::rc::{Rc, Weak};
 
+use api::EventCode;
 use base::{BLOCK_BYTES, MemberLba};
 use futures::FutureExt;
 use futures::future::{LocalBoxFuture, join_all};
@@ -62,7 +63,10 @@ impl Marks {
         };
         match held {
             Ok(()) => {
-                self.ctx.warn(format!("drive {} had lost its reservation: it is reserved again", drive.info().name));
+                self.ctx.warn(
+                    EventCode::ReservationLost,
+                    format!("drive {} had lost its reservation: it is reserved again", drive.info().name),
+                );
                 true
             }
             Err(why) => {
@@ -258,7 +262,10 @@ impl Marks {
                     let taken = fence::take(drive, key, None).await;
                     let outcome =
                         taken.map_or_else(|e| format!("cannot be reserved again: {e}"), |_| "is reserved again".into());
-                    self.ctx.warn(format!("drive {name} had lost its reservation; it {outcome}"));
+                    self.ctx.warn(
+                        EventCode::ReservationLost,
+                        format!("drive {name} had lost its reservation; it {outcome}"),
+                    );
                 }
                 Ok(_) | Err(_) => {}
             }
@@ -271,7 +278,10 @@ impl Marks {
         match fence::take(drive, key, None).await {
             Ok(_) => Ok(()),
             Err(rt::ReserveError::Unable(why)) => {
-                self.ctx.note(format!("drive {} joins without a reservation: {why}", drive.info().name));
+                self.ctx.note(
+                    EventCode::ReservationLost,
+                    format!("drive {} joins without a reservation: {why}", drive.info().name),
+                );
                 Ok(())
             }
             Err(rt::ReserveError::Io(e)) => Err(crate::Refused::io(&format!("drive {}", drive.info().name), e)),

@@ -56,6 +56,7 @@ use std::rc::Rc;
 use futures::future::{join_all, try_join_all};
 use ondisk::PartOf;
 
+use crate::ctx::events::Listener;
 use crate::engine::{Array, ScrubPlan};
 use crate::fault::{Fault, Refused};
 
@@ -145,6 +146,14 @@ impl Whole {
         let mut status = status::merged(views);
         status.volumes.iter_mut().for_each(|volume| volume.bytes *= self.count());
         Ok((status, status::counted(&name, lines)))
+    }
+
+    /// Tells `listener` what happens in each part.
+    ///
+    /// # Errors
+    /// When the core of a part has ended.
+    pub async fn listen(&self, listener: Listener) -> Result<(), Fault> {
+        self.all(move |array| async move { array.listen(listener) }).await.map(drop)
     }
 
     /// The state of each part, the first one's first.

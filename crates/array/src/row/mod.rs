@@ -9,6 +9,7 @@ use std::collections::BTreeSet;
 use std::rc::Rc;
 use std::time::Duration;
 
+use api::EventCode;
 use base::{BLOCK_BYTES, MemberLba, SegmentId};
 use futures::future::join_all;
 use ondisk::{Cut, Scheme, Slot, crc32c};
@@ -348,7 +349,10 @@ impl RowReader {
         self.ctx.figures.repaired_blocks.add(1);
         let outcome = if done.is_ok() { "repaired from its row" } else { "could not be written back" };
         let at = seat.layout.zone_row(zone, row);
-        self.ctx.warn(format!("block {at} of {} did not match its checksum; {outcome}", seat.drive_name()));
+        self.ctx.warn(
+            EventCode::Mismatch,
+            format!("block {at} of {} did not match its checksum; {outcome}", seat.drive_name()),
+        );
     }
 
     /// Writes what a block must be, proven, over what it is; `None` when it is not there any more or nothing is written.

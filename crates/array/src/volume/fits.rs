@@ -4,6 +4,7 @@
 //! for each block. That takes the room of more than one: a block that is moved has its leaf written again, and what is
 //! above it.
 
+use api::EventCode;
 use base::Lba;
 use ondisk::{MapRef, NODE_REFS};
 
@@ -85,10 +86,13 @@ impl Hosts {
     fn no_space(&self, n: u64) -> Fault {
         if self.room.refuse(n) {
             let (stored, usable) = (self.room.stored_at_least(), self.room.room_usable());
-            self.ctx.error(format!(
-                "no space is left: {} of {} usable blocks are stored, and writes to new blocks are refused",
-                stored, usable
-            ));
+            self.ctx.error(
+                EventCode::ArrayFull,
+                format!(
+                    "no space is left: {} of {} usable blocks are stored, and writes to new blocks are refused",
+                    stored, usable
+                ),
+            );
         }
         Fault::NoSpace
     }
@@ -100,7 +104,7 @@ impl Hosts {
         let full = self.room.stored_at_least() + n > self.room.room_usable();
         if !full {
             self.room.end_refusal();
-            self.ctx.note("there is space again: writes to new blocks continue".to_owned());
+            self.ctx.note(EventCode::ArrayHasRoom, "there is space again: writes to new blocks continue".to_owned());
         } else if self.room.gave_back() && self.members.writable().is_ok() && !planted(Canary::FullForGood) {
             self.ctx.want_checkpoint();
         }

@@ -6,8 +6,8 @@
 pub mod extents;
 mod fits;
 mod hosts;
-mod timed;
 pub mod locate;
+mod timed;
 
 use std::pin::pin;
 use std::rc::Rc;

@@ -4,9 +4,10 @@ use std::collections::BTreeMap;
 use std::rc::Weak;
 use std::time::Duration;
 
-use api::{AlarmView, Severity};
+use api::{AlarmView, Event, EventCode, EventSeverity, Severity};
 
 use super::data::Data;
+use crate::journal::Journal;
 
 /// How often alarms are looked at.
 const LOOK: Duration = Duration::from_secs(5);
@@ -52,18 +53,30 @@ pub async fn watch(data: Weak<Data>, number: u64) {
         let Some(opened) = data.served_as(number) else { return };
         opened.keep_scrub().await;
         let view = opened.view().await;
-        raised.change_to(view.alarms).iter().for_each(|change| log(&view.name, change));
+        raised.change_to(view.alarms).iter().for_each(|change| log(&data.journal, &view.name, change));
     }
 }
 
-fn log(array: &str, change: &Change) {
-    match change {
-        Change::Raised(alarm) => match alarm.severity {
-            Severity::Critical => tracing::error!(array, code = alarm.code, "alarm raised: {}", alarm.line()),
-            Severity::Warning => tracing::warn!(array, code = alarm.code, "alarm raised: {}", alarm.line()),
-        },
-        Change::Cleared(alarm) => tracing::warn!(array, code = alarm.code, "alarm cleared: {}", alarm.what),
+fn log(journal: &Journal, array: &str, change: &Change) {
+    let (code, severity, text) = match change {
+        Change::Raised(alarm) => {
+            let severity = match alarm.severity {
+                Severity::Critical => EventSeverity::Error,
+                Severity::Warning => EventSeverity::Warning,
+            };
+            (EventCode::AlarmRaised, severity, format!("alarm raised: {}", alarm.line()))
+        }
+        Change::Cleared(alarm) => {
+            (EventCode::AlarmCleared, EventSeverity::Warning, format!("alarm cleared: {}", alarm.what))
+        }
+    };
+    let (Change::Raised(alarm) | Change::Cleared(alarm)) = change;
+    match severity {
+        EventSeverity::Error => tracing::error!(array, code = alarm.code, "{text}"),
+        EventSeverity::Warning | EventSeverity::Info => tracing::warn!(array, code = alarm.code, "{text}"),
     }
+    let text = format!("{}: {text}", alarm.code);
+    journal.tell(Event::now(code, severity, Some(array), text));
 }
 
 #[cfg(test)]

@@ -20,6 +20,7 @@ use tokio::sync::watch;
 use super::data::DataHandle;
 use super::start::Settings;
 use crate::http::{self, Peer};
+use crate::journal::Journal;
 
 /// How long a stop waits for clients to take their answers.
 const ANSWERS_MAX: Duration = Duration::from_secs(1);
@@ -88,6 +89,7 @@ impl Control {
         socket: Socket,
         data: DataHandle,
         stop_now: MailSender<&'static str>,
+        journal: Journal,
         settings: &Settings,
         cpus: &[u32],
     ) -> Result<(Control, String), Problem> {
@@ -109,7 +111,7 @@ impl Control {
             if let Err(e) = rt::topology::run_on(&cpus) {
                 tracing::warn!("placement: commands cannot be moved off the first core's CPUs: {e}");
             }
-            let result = runtime.block_on(serve(socket, data, stop_now, stopped));
+            let result = runtime.block_on(serve(socket, (data, stop_now, journal), stopped));
             if let Err(e) = result {
                 tracing::error!("control socket: {e}");
             }
@@ -194,8 +196,7 @@ impl Connected<IncomingStream<'_, Answering>> for Peer {
 
 async fn serve(
     socket: Socket,
-    data: DataHandle,
-    stop_now: MailSender<&'static str>,
+    (data, stop_now, journal): (DataHandle, MailSender<&'static str>, Journal),
     mut stopped: watch::Receiver<bool>,
 ) -> io::Result<()> {
     let listener = Answering::new(tokio::net::UnixListener::from_std(socket.listener.try_clone()?)?);
@@ -206,7 +207,7 @@ async fn serve(
             let _ = stopped.wait_for(|s| *s).await;
         }
     };
-    let routes = http::router(data, stop_now).into_make_service_with_connect_info::<Peer>();
+    let routes = http::router(data, stop_now, journal).into_make_service_with_connect_info::<Peer>();
     let server = axum::serve(listener, routes).with_graceful_shutdown(wish);
     let patience = async {
         let _ = stopped.wait_for(|s| *s).await;

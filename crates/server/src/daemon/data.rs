@@ -16,6 +16,7 @@ use uuid::Uuid;
 use super::alarms::watch;
 use super::spares::Spares;
 use crate::direct::DirectDrive;
+use crate::journal::Journal;
 use crate::memory::Memory;
 use crate::namespace::{All, Served};
 use crate::ops::World;
@@ -54,6 +55,8 @@ pub struct Data {
     pub machine: Machine,
     /// What it may take in memory.
     pub memory: Memory,
+    /// What happened.
+    pub journal: Journal,
     /// The program's version.
     pub program: String,
     /// When the server began, in seconds since 1970.
@@ -90,6 +93,8 @@ impl Data {
             return Err(name_taken(&name));
         }
         self.absent.borrow_mut().remove(&name);
+        // A core that has ended has nothing to tell.
+        let _ended = opened.array.listen(self.journal.listener(&name)).await;
         self.served.borrow_mut().insert(name, opened.clone());
         self.settle();
         self.world.rt.spawn(watch(Rc::downgrade(self), opened.number())).detach();

@@ -6,7 +6,7 @@ use std::future::Future;
 use std::path::PathBuf;
 use std::rc::Rc;
 
-use api::Problem;
+use api::{EventCode, Problem};
 use futures::future::{Either, select};
 use rt::cross::submissions;
 use rt::net::Addr;
@@ -21,6 +21,7 @@ use super::{arrays, stop};
 use crate::config::{ArrayConfig, Linger};
 use crate::cores::{self, Cores};
 use crate::direct::{self, DirectDrive};
+use crate::journal::Journal;
 use crate::memory::Memory;
 use crate::ops::World;
 use crate::placement::Machine;
@@ -112,6 +113,9 @@ async fn live(rt: &Rt, settings: Settings) -> Result<(), Problem> {
     let memory = settings.memory.checked()?;
     memory.beyond(crate::memory::of_machine()).iter().for_each(|text| tracing::warn!("{text}"));
     let cores = step.run("cores", Cores::start(rt, cores - 1, settings.ways, settings.linger, memory)).await?;
+    let (journal, why) = Journal::open(&settings.state_dir)?;
+    why.iter().for_each(|why| tracing::warn!("events: {why}"));
+    journal.note(EventCode::ServerBegan, None, None, format!("ashlar {} begins", settings.program));
     let registry = Registry::at(settings.state_dir.clone());
     let world = World { rt: rt.clone(), registry, cores: cores.to(), reserve: settings.reserve };
     let direct = step.run("direct drives", open_direct(&world, &settings)).await?;
@@ -126,6 +130,7 @@ async fn live(rt: &Rt, settings: Settings) -> Result<(), Problem> {
         read_only: settings.read_only,
         machine,
         memory,
+        journal,
         program: settings.program.clone(),
         began_at: rt.unix_seconds(),
         nbd_clients: RefCell::default(),
@@ -178,7 +183,10 @@ async fn serve(
     };
     let (submitter, submitted) = submissions::<Rc<Data>>(rt);
     let (stop_now, mut stop_wish) = rt.mailbox::<&'static str>();
-    let commands = async { Control::start(socket, DataHandle(submitter), stop_now, settings, data.machine.allowed()) };
+    let commands = async {
+        let journal = data.journal.clone();
+        Control::start(socket, DataHandle(submitter), stop_now, journal, settings, data.machine.allowed())
+    };
     let control = match step.run("commands", commands).await {
         Ok(control) => control,
         Err(problem) => {
@@ -199,6 +207,7 @@ async fn serve(
         }
     };
     tracing::info!("stop: {why}");
+    data.journal.note(EventCode::ServerStops, None, None, format!("stop: {why}"));
     let in_time = futures::join!(exports.stop(rt, REQUESTS_MAX), nvme.stop(rt, REQUESTS_MAX));
     Ok((control, in_time == (true, true)))
 }

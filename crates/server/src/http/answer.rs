@@ -13,6 +13,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use super::Context;
+use super::sentence::Sentence;
 use crate::daemon::Data;
 
 /// What a route answers.
@@ -45,7 +46,11 @@ impl<T> Answer<T> {
     }
 }
 
-impl<T: Serialize> IntoResponse for Answer<T> {
+/// What was done, beside an answer.
+#[derive(Clone)]
+pub struct Told(pub String);
+
+impl<T: Serialize + Sentence> IntoResponse for Answer<T> {
     fn into_response(self) -> Response {
         let value = match self.result {
             Ok(value) => value,
@@ -55,6 +60,9 @@ impl<T: Serialize> IntoResponse for Answer<T> {
             Ok(body) => (self.status, [(header::CONTENT_TYPE, "application/json")], body).into_response(),
             Err(e) => return told(&Problem::failed("the answer", e, "this is a bug: please report it")),
         };
+        if let Some(sentence) = value.sentence() {
+            response.extensions_mut().insert(Told(sentence));
+        }
         let etag = self.etag.and_then(|etag| HeaderValue::try_from(format!("\"{etag}\"")).ok());
         if let Some(etag) = etag {
             response.headers_mut().insert(header::ETAG, etag);
@@ -78,7 +86,8 @@ impl<S: Send + Sync, T: DeserializeOwned> FromRequest<S> for Body<T> {
     type Rejection = Response;
 
     async fn from_request(request: Request, state: &S) -> Result<Self, Response> {
-        let bad = |e: String| told(&Problem::usage("the request's body", e, "GET /v1/openapi.json says what it may be"));
+        let bad =
+            |e: String| told(&Problem::usage("the request's body", e, "GET /v1/openapi.json says what it may be"));
         let bytes = Bytes::from_request(request, state).await.map_err(|e| {
             let text = e.body_text();
             match e.status() {

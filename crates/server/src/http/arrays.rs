@@ -1,7 +1,8 @@
 //! Routes of the server and of whole arrays.
 
 use api::{
-    ArrayView, Confirmed, CreateRequest, Created, Done, FindRequest, Forced, FoundArrays, ImportRequest, Imported, PlanView, Problem, VERSION,
+    ArrayView, Confirmed, CreateRequest, Created, Done, FindRequest, Forced, FoundArrays, ImportRequest, Imported,
+    PlanView, Problem, VERSION,
 };
 use axum::extract::State;
 
@@ -35,7 +36,6 @@ pub async fn create(State(c): State<Context>, Body(request): Body<CreateRequest>
         let view = opened.view().await;
         log_open(&opened).await;
         data.serve(opened).await?;
-        tracing::info!("array {}: created, {} {}", view.name, plan.level, plan.scheme);
         Ok((Created { version: VERSION, name: view.name, uuid: Some(view.uuid), served: true, plan }, true))
     });
     Answer::made(ask.await)
@@ -100,7 +100,6 @@ pub async fn stop(State(c): State<Context>, Path(array): Path<String>, Query(how
             }
             opened.close(&data.world).await?;
         }
-        tracing::info!("{}", done.done);
         Ok(done)
     });
     ask.await.into()
@@ -118,7 +117,6 @@ pub async fn forget(State(c): State<Context>, Path(array): Path<String>, Query(h
         }
         let (done, known) = forgotten::run(&data.world, &array, how.force).await?;
         data.absent.borrow_mut().remove(&known.name);
-        tracing::info!("{}", done.done);
         Ok(done)
     });
     ask.await.into()
@@ -137,7 +135,6 @@ pub async fn export(State(c): State<Context>, Path(array): Path<String>, Query(h
         data.refuse_if_used(&format!("array {name}"), (Some(&name), None), how.force).await?;
         data.served.borrow_mut().remove(&opened.array.first().name());
         let done = handed_over::opened(&data.world, opened).await?;
-        tracing::info!("{}", done.done);
         Ok(done)
     });
     ask.await.into()
@@ -146,7 +143,12 @@ pub async fn export(State(c): State<Context>, Path(array): Path<String>, Query(h
 /// Destroy an array, and all that it holds.
 #[utoipa::path(delete, path = "/v1/arrays/{array}", tag = "arrays", params(("array" = String, Path, description = "Its name or identity"), Confirmed),
     responses((status = 200, description = "It is gone", body = Done)))]
-pub async fn destroy(State(c): State<Context>, Path(array): Path<String>, Query(how): Query<Confirmed>, version: IfMatch) -> Answer<Done> {
+pub async fn destroy(
+    State(c): State<Context>,
+    Path(array): Path<String>,
+    Query(how): Query<Confirmed>,
+    version: IfMatch,
+) -> Answer<Done> {
     let ask = c.data.ask(move |data| async move {
         let opened = data.array(&array)?;
         let name = opened.array.first().name();
@@ -163,7 +165,6 @@ pub async fn destroy(State(c): State<Context>, Path(array): Path<String>, Query(
             None => data.array(&array)?,
         };
         let done = end::opened(&data.world, opened).await?;
-        tracing::info!("{}", done.done);
         Ok(done)
     });
     ask.await.into()

@@ -25,7 +25,6 @@ where
             version.agrees(&format!("array {}", opened.array.first().name()), &opened.view().await.etag())?;
         }
         let done = verb(data.world.clone(), opened.clone()).await?;
-        tracing::info!("{}", done.done);
         Ok(Changed { done, resource: Resource::from(opened.view().await) })
     });
     changed.await.into()
@@ -47,7 +46,6 @@ pub async fn fail(
         }
         let clients = data.clients(Some(&opened.array.first().name()), None);
         let done = drive::fail(&opened, &r, (&clients, data.world.rt.unix_seconds())).await?;
-        tracing::info!("{}", done.done);
         Ok(Changed { done, resource: Resource::from(opened.view().await) })
     });
     changed.await.into()

@@ -1,12 +1,14 @@
 //! What holds for every request, whatever it asks for.
 
-use api::{Kind, Problem};
-use axum::extract::{Request, State};
+use api::{EventCode, Kind, Problem};
+use axum::extract::{ConnectInfo, Request, State};
 use axum::http::{Method, header};
 use axum::middleware::Next;
 use axum::response::Response;
 
-use super::answer::told;
+use super::Peer;
+use super::answer::{Told, told};
+use crate::journal::Journal;
 use crate::snapshot::Snapshots;
 
 /// Whether a request changes nothing.
@@ -14,12 +16,23 @@ fn reads(request: &Request) -> bool {
     matches!(*request.method(), Method::GET | Method::HEAD | Method::OPTIONS)
 }
 
-/// What was changed is seen by who reads next.
-pub async fn note_change(State(snapshots): State<Snapshots>, request: Request, next: Next) -> Response {
-    let reads = reads(&request);
+/// What was changed is seen by who reads next, and is in the journal and the log, with who did it.
+pub async fn note_change(
+    State((snapshots, journal)): State<(Snapshots, Journal)>,
+    request: Request,
+    next: Next,
+) -> Response {
+    if reads(&request) {
+        return next.run(request).await;
+    }
+    let who = request.extensions().get::<ConnectInfo<Peer>>().map(|ConnectInfo(peer)| peer.to_string());
+    let path = request.uri().path().to_owned();
     let response = next.run(request).await;
-    if !reads {
-        snapshots.changed();
+    snapshots.changed();
+    if let Some(Told(sentence)) = response.extensions().get() {
+        tracing::info!("{sentence}");
+        let array = path.strip_prefix("/v1/arrays/").and_then(|rest| rest.split('/').next());
+        journal.note(EventCode::RequestDone, array, who.as_deref(), sentence);
     }
     response
 }
@@ -27,7 +40,8 @@ pub async fn note_change(State(snapshots): State<Snapshots>, request: Request, n
 /// Bodies are JSON, and say so: a form of another site cannot.
 pub async fn json_alone(request: Request, next: Next) -> Response {
     let kind = request.headers().get(header::CONTENT_TYPE).map(|kind| kind.as_bytes().to_ascii_lowercase());
-    let is_json = |kind: &[u8]| kind.split(|b| *b == b';').next().is_some_and(|k| k.trim_ascii() == b"application/json");
+    let is_json =
+        |kind: &[u8]| kind.split(|b| *b == b';').next().is_some_and(|k| k.trim_ascii() == b"application/json");
     let has_body = request.headers().get(header::CONTENT_LENGTH).is_some_and(|n| n != "0")
         || request.headers().contains_key(header::TRANSFER_ENCODING);
     let fine = match kind {

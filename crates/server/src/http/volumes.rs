@@ -19,7 +19,6 @@ async fn view_of(opened: &Opened, name: &str) -> Option<VolumeView> {
 
 /// The same as the answer to a change.
 async fn changed(opened: &Opened, name: &str, done: Done) -> Result<Changed<VolumeView>, Problem> {
-    tracing::info!("{}", done.done);
     let view = view_of(opened, name).await.ok_or_else(|| volume_unknown(&opened.array.first().name(), name))?;
     Ok(Changed { done, resource: Resource::of(opened.array.first().uuid(), view) })
 }
@@ -105,7 +104,6 @@ pub async fn delete(
         version.agrees(&what, &view.etag())?;
         data.refuse_if_used(&what, (Some(&array), Some(&view.name)), how.force).await?;
         let done = volume::delete(&opened.array, &view.name).await?;
-        tracing::info!("{}", done.done);
         Ok(done)
     });
     deleted.await.into()

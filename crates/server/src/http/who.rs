@@ -3,6 +3,7 @@
 //! Over the unix socket the kernel says who it is: root and the user of the server are administrators, the others what their
 //! groups say (ashlar-admin, ashlar-operate, ashlar-read).
 
+use std::fmt;
 use std::fs;
 
 use api::{Kind, Problem};
@@ -52,6 +53,18 @@ pub struct Peer {
     pub gid: Option<u32>,
 }
 
+impl fmt::Display for Peer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Some(uid) = self.uid else { return f.write_str("unknown") };
+        let users = read("/etc/passwd");
+        let named = users.lines().map(|line| line.split(':').collect::<Vec<_>>());
+        match named.into_iter().find(|user| user.get(2).is_some_and(|id| *id == uid.to_string())) {
+            Some(user) => write!(f, "{} (uid {uid})", user[0]),
+            None => write!(f, "uid {uid}"),
+        }
+    }
+}
+
 impl Peer {
     /// What it may do; none: nothing.
     fn role(&self) -> Option<Role> {
@@ -87,7 +100,8 @@ pub fn needs(router: OpenApiRouter<Context>, role: Role) -> OpenApiRouter<Contex
 }
 
 async fn check(needed: Role, request: Request, next: Next) -> Response {
-    let peer = request.extensions().get::<ConnectInfo<Peer>>().map(|ConnectInfo(peer)| peer.clone()).unwrap_or_default();
+    let peer =
+        request.extensions().get::<ConnectInfo<Peer>>().map(|ConnectInfo(peer)| peer.clone()).unwrap_or_default();
     let what = format!("{} {}", request.method(), request.uri().path());
     match peer.role() {
         Some(role) if role >= needed => next.run(request).await,

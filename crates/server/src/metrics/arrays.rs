@@ -58,9 +58,9 @@ const COUNTERS: &[Figure] = &[
 /// Adds them.
 pub fn add(page: &mut Page<'_>, s: &Snapshot) -> fmt::Result {
     let arrays = &s.status.arrays;
-    let info = arrays.iter().map(|a| {
-        (labels!(array = a.name, uuid = a.uuid, level = a.level, scheme = a.scheme, parts = a.parts), 1.0)
-    });
+    let info = arrays
+        .iter()
+        .map(|a| (labels!(array = a.name, uuid = a.uuid, level = a.level, scheme = a.scheme, parts = a.parts), 1.0));
     page.gauge("ashlar_array_info", "What an array is.", info)?;
     let state = arrays.iter().map(|a| (labels!(array = a.name, state = word(a.state)), 1.0));
     page.gauge("ashlar_array_state", "How an array is: 1 for the state it has.", state)?;

@@ -31,7 +31,11 @@ pub fn add(page: &mut Page<'_>, s: &Snapshot) -> fmt::Result {
     });
     page.counter("ashlar_drive_bytes", "Bytes that a drive read and wrote, since the open.", bytes)?;
     page.counter("ashlar_drive_errors", "Requests that a drive failed.", gauge(|m| m.errors as f64))?;
-    page.counter("ashlar_drive_mismatches", "Blocks that did not match their checksum.", gauge(|m| m.mismatches as f64))?;
+    page.counter(
+        "ashlar_drive_mismatches",
+        "Blocks that did not match their checksum.",
+        gauge(|m| m.mismatches as f64),
+    )?;
     let around = "Reads that others answered since the drive was slow.";
     page.counter("ashlar_drive_reads_around", around, gauge(|m| m.reads_around as f64))?;
     let took = worked(s).flat_map(|(of, work)| {

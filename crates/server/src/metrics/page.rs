@@ -24,12 +24,7 @@ impl<'a> Page<'a> {
     ///
     /// # Errors
     /// Never, as a string takes everything.
-    pub fn counter(
-        &mut self,
-        name: &str,
-        help: &str,
-        samples: impl IntoIterator<Item = (Labels, f64)>,
-    ) -> fmt::Result {
+    pub fn counter(&mut self, name: &str, help: &str, samples: impl IntoIterator<Item = (Labels, f64)>) -> fmt::Result {
         let mut family = self.encoder.encode_descriptor(name, help, None, MetricType::Counter)?;
         for (labels, value) in samples {
             family.encode_family(&labels)?.encode_counter::<NoLabelSet, f64, f64>(&value, None)?;

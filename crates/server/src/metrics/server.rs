@@ -17,7 +17,11 @@ pub fn add(page: &mut Page<'_>, s: &Snapshot) -> fmt::Result {
     let cores = s.cores.iter().enumerate().map(|(core, busy)| (labels!(core = core), busy.as_secs_f64()));
     page.counter("ashlar_core_busy_seconds", "CPU time of each core's thread; core 0 is the first core.", cores)?;
     if let Some(buffers) = &s.status.buffers {
-        page.gauge("ashlar_buffers_bytes", "Freed buffers that the first core keeps.", [(vec![], buffers.bytes as f64)])?;
+        page.gauge(
+            "ashlar_buffers_bytes",
+            "Freed buffers that the first core keeps.",
+            [(vec![], buffers.bytes as f64)],
+        )?;
         let asked = [("hit", buffers.hits), ("miss", buffers.misses)];
         let asked = asked.map(|(result, n)| (labels!(result = result), n as f64));
         page.counter("ashlar_buffers_requests", "Buffers that the first core asked for.", asked)?;

@@ -13,9 +13,15 @@ pub fn add(page: &mut Page<'_>, s: &Snapshot) -> fmt::Result {
     let all = || s.status.arrays.iter().flat_map(|a| a.volumes.iter().map(move |v| (a.name.as_str(), v)));
     let info = all().map(|(array, v)| (labels!(array = array, volume = v.name, uuid = v.uuid), 1.0));
     page.gauge("ashlar_volume_info", "What a volume is.", info)?;
-    let of = |value: fn(&VolumeView) -> f64| all().map(move |(array, v)| (labels!(array = array, volume = v.name), value(v)));
+    let of = |value: fn(&VolumeView) -> f64| {
+        all().map(move |(array, v)| (labels!(array = array, volume = v.name), value(v)))
+    };
     page.gauge("ashlar_volume_size_bytes", "Size of a volume.", of(|v| v.bytes as f64))?;
-    page.gauge("ashlar_volume_mapped_bytes", "What of it is written, as of the last checkpoint.", of(|v| v.mapped_bytes as f64))?;
+    page.gauge(
+        "ashlar_volume_mapped_bytes",
+        "What of it is written, as of the last checkpoint.",
+        of(|v| v.mapped_bytes as f64),
+    )?;
     let requests = all().flat_map(|(array, v)| {
         let by_op = [("read", v.reads), ("write", v.writes), ("flush", v.flushes), ("deallocate", v.deallocates)];
         by_op.map(|(op, n)| (labels!(array = array, volume = v.name, op = op), n as f64))
@@ -52,9 +58,10 @@ pub fn add(page: &mut Page<'_>, s: &Snapshot) -> fmt::Result {
 
 fn worked(s: &Snapshot) -> impl Iterator<Item = (Labels, &WorkView)> {
     let of_array = |a: &str, v: &TrafficView| -> Labels { labels!(array = a, volume = v.name) };
-    s.iostat.arrays.iter().flat_map(move |a| {
-        a.volumes.iter().filter_map(move |v| Some((of_array(&a.array, v), v.work.as_deref()?)))
-    })
+    s.iostat
+        .arrays
+        .iter()
+        .flat_map(move |a| a.volumes.iter().filter_map(move |v| Some((of_array(&a.array, v), v.work.as_deref()?))))
 }
 
 fn with(labels: &Labels, name: &'static str, value: &str) -> Labels {

@@ -7,7 +7,7 @@ use std::rc::Rc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use api::{ArrayState, ArrayView, IostatView, MemberView, Problem, RecoveryView};
+use api::{ArrayState, ArrayView, EventCode, IostatView, MemberView, Problem, RecoveryView};
 use array::owner::{self, OwnerHow};
 use array::whole::{self, Part};
 use array::{OpenHow, Volume, Whole};
@@ -558,7 +558,7 @@ pub async fn open(world: &World, drives: Vec<Drive>, how: How, notes: Vec<String
     let parts = whole::open_by(&world.rt, drives.clone(), open_how, |job, slices| place(world, job, slices)).await?;
     let opened = Opened::of(world, parts, drives).await?;
     let notes = [notes, opened.notes.clone()].concat();
-    notes.iter().for_each(|note| opened.array.first().note(note));
+    notes.iter().for_each(|note| opened.array.first().note(EventCode::ArrayOpened, note));
     Ok(Opened { read_only: how.read_only, notes, ..opened.remembering(world) })
 }
 

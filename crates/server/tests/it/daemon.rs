@@ -114,7 +114,8 @@ fn a_server_lives_and_stops() {
     assert_eq!((status, &e["code"]), (428, &json!("not_confirmed")));
     let (status, _) = control.ask("PATCH", "/v1/arrays/ram/volumes/w", &json!({"name": "x"}));
     assert_eq!(status, 200);
-    let (status, _) = control.ask("PATCH", "/v1/arrays/ram/volumes/x", &json!({"limits": {"iops": 500, "burst_ms": 10}}));
+    let (status, _) =
+        control.ask("PATCH", "/v1/arrays/ram/volumes/x", &json!({"limits": {"iops": 500, "burst_ms": 10}}));
     assert_eq!(status, 200);
     let (_, list) = control.get("/v1/arrays/ram/volumes");
     let limits = json!({"iops": 500, "bytes_per_second": 0, "burst_ms": 10});

@@ -9,7 +9,7 @@ use std::pin::pin;
 use std::rc::Rc;
 use std::time::Duration;
 
-use api::{ScrubFoundView, ScrubKind};
+use api::{EventCode, ScrubFoundView, ScrubKind};
 use base::{MemberId, SegmentId};
 use futures::future::select;
 use ondisk::ScrubLine;
@@ -156,7 +156,7 @@ impl Course {
         drop(found);
         p.events.set(p.events.get() + 1);
         if p.events.get() <= EVENTS_MAX {
-            self.ctx.warn(format!("scrub: {}: {text}: {what}", seat.title()));
+            self.ctx.warn(EventCode::ScrubFound, format!("scrub: {}: {text}: {what}", seat.title()));
         }
     }
 

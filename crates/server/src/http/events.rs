@@ -1,0 +1,90 @@
+//! What happened: a page of the journal, or a stream of server-sent events.
+
+use std::convert::Infallible;
+use std::sync::Arc;
+use std::time::Duration;
+
+use api::{Event, Events, Kind, Problem, WhichEvents};
+use axum::extract::State;
+use axum::http::{HeaderMap, header};
+use axum::response::sse::{self, KeepAlive, Sse};
+use axum::response::{IntoResponse, Response};
+use futures::stream::{self, Stream, StreamExt};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
+
+use super::answer::{Query, told};
+use super::{Answer, Context};
+use crate::journal::Journal;
+
+/// Streams at once.
+pub const STREAMS_MAX: usize = 32;
+
+/// A stream that has nothing to say says so: whoever has vanished is noticed.
+const KEEP_ALIVE: Duration = Duration::from_secs(15);
+
+/// What happened. With `Accept: text/event-stream` it goes on with what happens, behind `after` or the header Last-Event-ID,
+/// else from now on.
+#[utoipa::path(get, path = "/v1/events", tag = "server", params(WhichEvents),
+    responses((status = 200, description = "Events", content((Events = "application/json"), (String = "text/event-stream")))))]
+pub async fn list(State(c): State<Context>, Query(which): Query<WhichEvents>, headers: HeaderMap) -> Response {
+    if let Some(limit) = which.limit.filter(|limit| !(1..=1000).contains(limit)) {
+        return told(&Problem::usage("limit", format!("{limit} is not possible"), "give 1 to 1000"));
+    }
+    let wants_stream =
+        headers.get(header::ACCEPT).is_some_and(|kinds| kinds.as_bytes().starts_with(b"text/event-stream"));
+    if !wants_stream {
+        return Answer::from(page(c.journal, which).await).into_response();
+    }
+    let last = headers.get("last-event-id").and_then(|id| id.to_str().ok()?.parse().ok());
+    match c.streams.clone().try_acquire_owned() {
+        Ok(place) => Sse::new(follow(c.journal, WhichEvents { after: which.after.or(last), ..which }, place))
+            .keep_alive(KeepAlive::new().interval(KEEP_ALIVE))
+            .into_response(),
+        Err(_) => {
+            let why = format!("{STREAMS_MAX} streams are open already");
+            told(&Problem::new(Kind::Refused, "too_many_requests", "the stream of events", why, "close one of them"))
+        }
+    }
+}
+
+/// The journal may have to be read from its file.
+async fn page(journal: Journal, which: WhichEvents) -> Result<Events, Problem> {
+    let read = tokio::task::spawn_blocking(move || journal.read(&which));
+    read.await.map_err(|e| Problem::failed("the journal of events", e, "try again"))
+}
+
+/// Where a stream is.
+struct Place {
+    journal: Journal,
+    which: WhichEvents,
+    newest: watch::Receiver<u64>,
+    _place: Arc<OwnedSemaphorePermit>,
+}
+
+fn follow(
+    journal: Journal,
+    which: WhichEvents,
+    place: OwnedSemaphorePermit,
+) -> impl Stream<Item = Result<sse::Event, Infallible>> {
+    let newest = journal.newest();
+    let after = which.after.unwrap_or(*newest.borrow());
+    let which = WhichEvents { after: Some(after), limit: Some(1000), ..which };
+    let begin = Place { journal, which, newest, _place: Arc::new(place) };
+    let pages = stream::unfold(begin, async |mut place| {
+        let after = place.which.after.unwrap_or_default();
+        // The journal ends with the server.
+        place.newest.wait_for(|newest| *newest > after).await.ok()?;
+        let events = page(place.journal.clone(), place.which.clone()).await.ok()?;
+        place.which.after = Some(events.next.max(after));
+        Some((stream::iter(events.events), place))
+    });
+    pages.flatten().map(|event: Event| {
+        let said = sse::Event::default().id(event.seq.to_string()).event(event.what.code.clone());
+        Ok(said.json_data(&event).unwrap_or_default())
+    })
+}
+
+/// Places for streams.
+pub fn places() -> Arc<Semaphore> {
+    Arc::new(Semaphore::new(STREAMS_MAX))
+}

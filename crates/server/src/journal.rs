@@ -1,0 +1,332 @@
+//! What happened, kept over restarts: a ring in a file of the state directory, and a thread that writes it.
+//!
+//! Invariants:
+//! - nobody waits for the file: who tells of an event goes on at once, and a file system that hangs stops the journal alone;
+//! - events have numbers without a gap, which go on after a restart;
+//! - a file that cannot be written is said once a minute; events are kept in memory meanwhile.
+//!
+//! Not here: what an event means, who is told of it elsewhere.
+
+use std::collections::VecDeque;
+use std::fs::{File, OpenOptions};
+use std::io;
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::path::Path;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, mpsc};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use api::{Event, EventCode, EventSeverity, EventView, Events, Problem, VERSION, WhichEvents};
+use ondisk::journal::{BLOCK_BYTES, Found, RECORD_BYTES_MAX, Ring};
+use tokio::sync::watch;
+
+/// The file's size: some 50,000 events.
+const FILE_BYTES: u64 = 16 << 20;
+
+/// Events that readers find in memory; older ones are read from the file.
+const KEPT: usize = 4096;
+
+/// Events that wait for the thread.
+const WAITING_MAX: usize = 10_000;
+
+/// Events that are written at once.
+const BATCH: usize = 64;
+
+/// Whose ring it is.
+const OWNER: [u8; 16] = *b"ashlar server\0\0\0";
+
+/// That the file cannot be written is said again after so long.
+const TOLD_AGAIN: Duration = Duration::from_secs(60);
+
+/// The newest events, the oldest first.
+#[derive(Default)]
+struct Kept {
+    events: VecDeque<Event>,
+    /// The oldest in the file.
+    oldest: u64,
+    /// The number that the next one gets.
+    next: u64,
+}
+
+impl Kept {
+    fn add(&mut self, event: Event) {
+        if self.events.len() == KEPT {
+            self.events.pop_front();
+        }
+        self.next = event.seq + 1;
+        self.events.push_back(event);
+    }
+}
+
+/// The way to the journal. Clones are the same.
+#[derive(Clone)]
+pub struct Journal {
+    to: mpsc::SyncSender<Event>,
+    lost: Arc<Mutex<u64>>,
+    kept: Arc<Mutex<Kept>>,
+    newest: watch::Receiver<u64>,
+    file: Option<Arc<File>>,
+}
+
+impl Journal {
+    /// The journal in the directory `dir`; what is in its way is returned as a sentence: then it is in memory alone.
+    ///
+    /// # Errors
+    /// When there can be no thread.
+    pub fn open(dir: &Path) -> Result<(Journal, Option<String>), Problem> {
+        let path = dir.join("events.journal");
+        let (file, ring, found, why) = match open(&path) {
+            Ok((file, ring, found)) => (Some(Arc::new(file)), ring, found, None),
+            Err(e) => {
+                let why = format!("{}: {e}: events are lost when this Ashlar ends", path.display());
+                (None, Ring::new(OWNER, FILE_BYTES / BLOCK_BYTES as u64), vec![], Some(why))
+            }
+        };
+        let mut kept = Kept { oldest: ring.oldest(), next: ring.next_number(), ..Kept::default() };
+        let newest_first = found.len().saturating_sub(KEPT);
+        found[newest_first..].iter().map(read).for_each(|event| kept.add(event));
+        let (tell, newest) = watch::channel(kept.next - 1);
+        let (to, events) = mpsc::sync_channel(WAITING_MAX);
+        let journal = Journal { to, lost: Arc::default(), kept: Arc::new(Mutex::new(kept)), newest, file };
+        let writer = Writer {
+            ring,
+            file: journal.file.clone(),
+            kept: journal.kept.clone(),
+            lost: journal.lost.clone(),
+            tell,
+            told: None,
+        };
+        let no_thread = |e| Problem::failed("the journal of events", e, "try again");
+        thread::Builder::new().name("journal".into()).spawn(move || writer.run(&events)).map_err(no_thread)?;
+        Ok((journal, why))
+    }
+
+    /// Something happened.
+    pub fn tell(&self, event: Event) {
+        if self.to.try_send(event).is_err() {
+            *locked(&self.lost) += 1;
+        }
+    }
+
+    /// Something happened to the server, or to an array, at somebody's request.
+    pub fn note(&self, code: EventCode, array: Option<&str>, who: Option<&str>, text: impl Into<String>) {
+        let event = Event::now(code, EventSeverity::Info, array, text);
+        self.tell(Event { who: who.map(str::to_owned), ..event });
+    }
+
+    /// What an array's events go to.
+    #[must_use]
+    pub fn listener(&self, array: &str) -> array::Listener {
+        let (journal, array) = (self.clone(), array.to_owned());
+        Arc::new(move |what: &EventView| {
+            journal.tell(Event { seq: 0, what: what.clone(), array: Some(array.clone()), who: None });
+        })
+    }
+
+    /// The number of the newest event, as it grows.
+    #[must_use]
+    pub fn newest(&self) -> watch::Receiver<u64> {
+        self.newest.clone()
+    }
+
+    /// Some of the events. May read the file: not for a thread that others wait for.
+    #[must_use]
+    pub fn read(&self, which: &WhichEvents) -> Events {
+        let limit = which.limit.unwrap_or(100).clamp(1, 1000);
+        let is_meant = |event: &&Event| which.array.is_none() || which.array == event.array;
+        let kept = locked(&self.kept);
+        let (oldest, next) = (kept.oldest, kept.next);
+        let in_memory = kept.events.front().map_or(next, |event| event.seq);
+        let after = which.after.map(|after| after.min(next));
+        let needs_file = after.is_some_and(|after| after + 1 < in_memory.max(oldest) && in_memory > oldest);
+        let mut all: Vec<Event> = kept.events.iter().cloned().collect();
+        drop(kept);
+        if needs_file
+            && let Some(file) = &self.file
+            && let Ok((_, found)) = recovered(file)
+        {
+            let older = found.iter().take_while(|f| f.number < in_memory).map(read);
+            all = older.chain(all).collect();
+        }
+        let mut events: Vec<Event> = match after {
+            Some(after) => all.iter().filter(|e| e.seq > after).filter(is_meant).take(limit).cloned().collect(),
+            None => {
+                let newest = all.iter().rev().filter(is_meant).take(limit).cloned();
+                newest.collect::<Vec<_>>().into_iter().rev().collect()
+            }
+        };
+        events.shrink_to_fit();
+        let whole = events.len() < limit;
+        let next_after = if whole { next - 1 } else { events.last().map_or(next - 1, |event| event.seq) };
+        Events { version: VERSION, events, next: next_after, oldest }
+    }
+}
+
+/// The thread that writes.
+struct Writer {
+    ring: Ring,
+    file: Option<Arc<File>>,
+    kept: Arc<Mutex<Kept>>,
+    lost: Arc<Mutex<u64>>,
+    tell: watch::Sender<u64>,
+    told: Option<Instant>,
+}
+
+impl Writer {
+    fn run(mut self, events: &mpsc::Receiver<Event>) {
+        while let Ok(first) = events.recv() {
+            let mut batch = vec![first];
+            batch.extend(events.try_iter().take(BATCH - 1));
+            let lost = std::mem::take(&mut *locked(&self.lost));
+            if lost > 0 {
+                batch.push(gap(lost));
+            }
+            self.write(batch);
+        }
+    }
+
+    fn write(&mut self, mut batch: Vec<Event>) {
+        let first = self.ring.next_number();
+        (first..).zip(&mut batch).for_each(|(seq, event)| event.seq = seq);
+        let records: Vec<Vec<u8>> = batch.iter().map(record).collect();
+        let writes = self.ring.append(records.iter().map(Vec::as_slice));
+        if let Some(file) = &self.file {
+            let durable = writes.iter().try_for_each(|write| {
+                file.write_all_at(&write.image, write.block * BLOCK_BYTES as u64)?;
+                file.sync_data()
+            });
+            if let Err(e) = durable
+                && self.told.is_none_or(|told| told.elapsed() > TOLD_AGAIN)
+            {
+                self.told = Some(Instant::now());
+                tracing::warn!("events cannot be written to the state directory: {e}; they are kept in memory");
+            }
+        }
+        let mut kept = locked(&self.kept);
+        kept.oldest = self.ring.oldest();
+        batch.into_iter().for_each(|event| kept.add(event));
+        self.tell.send_replace(kept.next - 1);
+    }
+}
+
+fn gap(lost: u64) -> Event {
+    let text = format!("{lost} events came faster than they could be written, and are not kept");
+    Event::now(EventCode::EventsLost, EventSeverity::Warning, None, text)
+}
+
+fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// An event as a record; a text that is too long is cut.
+fn record(event: &Event) -> Vec<u8> {
+    let mut event = Event { seq: 0, ..event.clone() };
+    loop {
+        let record = serde_json::to_vec(&event).unwrap_or_default();
+        if record.len() <= RECORD_BYTES_MAX {
+            return record;
+        }
+        let shorter = event.what.text.chars().take(event.what.text.chars().count() / 2).collect();
+        event.what.text = shorter;
+    }
+}
+
+fn read(found: &Found) -> Event {
+    let unreadable = || Event {
+        what: EventView { text: "written by another version".to_owned(), ..EventView::default() },
+        ..Event::default()
+    };
+    let event = serde_json::from_slice(&found.record).unwrap_or_else(|_| unreadable());
+    Event { seq: found.number, ..event }
+}
+
+/// The ring in the file at `path`, which is made when there is none.
+fn open(path: &Path) -> io::Result<(File, Ring, Vec<Found>)> {
+    if let Some(dir) = path.parent() {
+        std::fs::create_dir_all(dir)?;
+    }
+    let file = OpenOptions::new().read(true).write(true).create(true).truncate(false).mode(0o640).open(path)?;
+    if file.metadata()?.len() != FILE_BYTES {
+        file.set_len(FILE_BYTES)?;
+    }
+    let (ring, found) = recovered(&file)?;
+    Ok((file, ring, found))
+}
+
+fn recovered(file: &File) -> io::Result<(Ring, Vec<Found>)> {
+    let mut images = vec![];
+    for block in 0..FILE_BYTES / BLOCK_BYTES as u64 {
+        let mut image = vec![0; BLOCK_BYTES];
+        file.read_exact_at(&mut image, block * BLOCK_BYTES as u64)?;
+        images.push(image);
+    }
+    Ok(Ring::recover(OWNER, &images))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Waits until so many are there in all.
+    fn wait(journal: &Journal, newest: u64) {
+        let begun = Instant::now();
+        while *journal.newest().borrow() < newest {
+            assert!(begun.elapsed() < Duration::from_secs(60), "{newest}");
+            thread::sleep(Duration::from_millis(2));
+        }
+    }
+
+    fn numbers(events: &Events) -> Vec<u64> {
+        events.events.iter().map(|event| event.seq).collect()
+    }
+
+    #[test]
+    fn events_go_on_after_a_restart_and_are_read_by_their_numbers() {
+        let dir = tempfile::tempdir().unwrap();
+        let (journal, why) = Journal::open(dir.path()).unwrap();
+        assert_eq!(why, None);
+        assert_eq!(numbers(&journal.read(&WhichEvents::default())), Vec::<u64>::new());
+        for n in 1..=5 {
+            let array = if n % 2 == 0 { "even" } else { "odd" };
+            journal.note(EventCode::RequestDone, Some(array), Some("root"), format!("the {n}th"));
+        }
+        wait(&journal, 5);
+        drop(journal);
+        let (journal, _) = Journal::open(dir.path()).unwrap();
+        let read = |after, limit, array: Option<&str>| {
+            journal.read(&WhichEvents { after, limit: Some(limit), array: array.map(str::to_owned) })
+        };
+        assert_eq!(numbers(&read(None, 2, None)), [4, 5]);
+        let (first, then) = (read(Some(0), 2, None), read(Some(2), 9, None));
+        assert_eq!((numbers(&first), first.next, numbers(&then), then.next), (vec![1, 2], 2, vec![3, 4, 5], 5));
+        assert_eq!(numbers(&read(None, 9, Some("even"))), [2, 4]);
+        assert_eq!(read(Some(0), 1, None).events[0].what.text, "the 1th");
+        journal.note(EventCode::RequestDone, None, None, "x".repeat(10_000));
+        wait(&journal, 6);
+        assert!(read(None, 1, None).events[0].what.text.len() > 1000);
+    }
+
+    #[test]
+    fn older_events_come_from_the_file() {
+        let dir = tempfile::tempdir().unwrap();
+        let (journal, _) = Journal::open(dir.path()).unwrap();
+        let events = KEPT as u64 + 100;
+        for n in 1..=events {
+            journal.note(EventCode::RequestDone, None, None, n.to_string());
+        }
+        wait(&journal, events);
+        let read = journal.read(&WhichEvents { after: Some(0), limit: Some(1000), array: None });
+        assert_eq!((read.events.len(), read.events[0].what.text.as_str(), read.next), (1000, "1", 1000));
+    }
+
+    #[test]
+    fn a_directory_that_cannot_be_used_is_said() {
+        let dir = tempfile::tempdir().unwrap();
+        std::fs::write(dir.path().join("file"), "").unwrap();
+        let (journal, why) = Journal::open(&dir.path().join("file")).unwrap();
+        assert!(why.unwrap().contains("events are lost when this Ashlar ends"));
+        journal.note(EventCode::RequestDone, None, None, "kept in memory");
+        wait(&journal, 1);
+        assert_eq!(journal.read(&WhichEvents::default()).events.len(), 1);
+    }
+}
