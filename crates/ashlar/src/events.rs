@@ -8,7 +8,7 @@ use crate::client::Client;
 use crate::context::{Context, encode};
 use crate::exit::{Finding, Outcome};
 use crate::output;
-use crate::text::{self, moment};
+use crate::text;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -83,6 +83,6 @@ fn show(event: &Event, json: bool) {
     };
     let array = event.array.as_ref().map(|array| format!("{array}: ")).unwrap_or_default();
     let who = event.who.as_ref().map(|who| format!(" ({who})")).unwrap_or_default();
-    let when = moment(event.what.unix_seconds);
+    let when = base::utc(event.what.unix_seconds);
     text::print(&format!("{when}  {:<22}  {severity}{array}{}{who}", event.what.code, event.what.text));
 }

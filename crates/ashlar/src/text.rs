@@ -16,7 +16,7 @@ pub use array::{
 pub use exposure::{alarm_line, alarm_word, state_sentence};
 pub use server::size::human;
 pub use table::Table;
-pub use units::{count, duration, latency, moment, per_second, percent};
+pub use units::{count, duration, latency, per_second, percent};
 
 /// Prints an object as one line of JSON.
 pub fn print_json(value: &impl Serialize) {

@@ -5,8 +5,10 @@
 //!
 //! Not here: addresses turning into places (that is `array`), bytes on a drive (that is `ondisk`).
 
+mod date;
 pub mod ids;
 pub mod units;
 
+pub use date::utc;
 pub use ids::{ArrayUuid, Epoch, Generation, MemberId, MemberUuid, SegmentId, Seq, VolumeId};
 pub use units::{BLOCK_BYTES, BlockCount, Lba, MemberLba, Pba, human};

@@ -30,6 +30,7 @@ pub mod registry;
 pub mod routing;
 pub mod scrubs;
 pub mod size;
+pub mod smart;
 pub mod snapshot;
 pub mod subsystem;
 pub mod volumes;

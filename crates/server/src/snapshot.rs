@@ -6,16 +6,19 @@
 //! - a look that is older is given only by [`Snapshots::latest`], with its age;
 //! - a first core that does not answer makes no reader wait for ever.
 
+use std::collections::BTreeMap;
 use std::ops::Deref;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use api::{Arrays, ClientView, Iostats, Kind, Placement, Problem};
+use rt::probe::Smart;
 use tokio::sync::{Notify, watch};
 use tokio::time::timeout;
 
 use crate::daemon::DataHandle;
+use crate::smart::SmartLog;
 
 /// A snapshot is as good as new for so long.
 pub const AGE_MAX: Duration = Duration::from_millis(500);
@@ -46,6 +49,8 @@ pub struct Look {
 #[derive(Clone, Debug)]
 pub struct Snapshot {
     look: Look,
+    /// What drives say of their health, by path.
+    pub smart: BTreeMap<String, Smart>,
     taken: Instant,
 }
 
@@ -62,12 +67,6 @@ impl Snapshot {
     #[must_use]
     pub fn age(&self) -> Duration {
         self.taken.elapsed()
-    }
-
-    /// A look that was taken now.
-    #[must_use]
-    pub fn taken_now(look: Look) -> Snapshot {
-        Snapshot { look, taken: Instant::now() }
     }
 }
 
@@ -93,11 +92,17 @@ impl Snapshots {
         let (keep, kept) = watch::channel(None);
         let snapshots = Snapshots { kept, wanted: Arc::default(), edition: Arc::default() };
         let (wanted, edition) = (snapshots.wanted.clone(), snapshots.edition.clone());
+        let drives = SmartLog::start();
         tokio::spawn(async move {
             loop {
                 wanted.notified().await;
                 let edition = edition.load(Ordering::SeqCst);
-                let snapshot = data.ask(|data| async move { Ok(data.snapshot().await) }).await.map(Arc::new);
+                let look = data.ask(|data| async move { Ok(data.look().await) }).await;
+                let snapshot = look.map(|look| {
+                    let members = look.status.arrays.iter().flat_map(|a| &a.members);
+                    drives.watch(members.map(|m| m.drive.clone()).filter(|path| path.starts_with("/dev/")).collect());
+                    Arc::new(Snapshot { look, smart: drives.said(), taken: Instant::now() })
+                });
                 if keep.send(Some(Kept { snapshot, edition })).is_err() {
                     return;
                 }
@@ -165,7 +170,8 @@ mod tests {
     }
 
     fn of(edition: u64) -> Option<Kept> {
-        let snapshot = Snapshot::taken_now(Look { began_at: edition, ..Look::default() });
+        let look = Look { began_at: edition, ..Look::default() };
+        let snapshot = Snapshot { look, smart: BTreeMap::new(), taken: Instant::now() };
         Some(Kept { snapshot: Ok(Arc::new(snapshot)), edition })
     }
 

@@ -46,22 +46,6 @@ pub fn latency(d: Duration) -> String {
     format!("{value:.digits$} {unit}")
 }
 
-/// A moment: "2026-11-27 17:04:05 UTC".
-pub fn moment(unix_seconds: u64) -> String {
-    let (days, seconds) = (unix_seconds / 86_400, unix_seconds % 86_400);
-    // Years of 365.2425 days that begin in March (H. Hinnant, "chrono-Compatible Low-Level Date Algorithms").
-    let days = days + 719_468;
-    let (era, day_of_era) = (days / 146_097, days % 146_097);
-    let year = (day_of_era - day_of_era / 1460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
-    let day_of_year = day_of_era - (365 * year + year / 4 - year / 100);
-    let march_month = (5 * day_of_year + 2) / 153;
-    let day = day_of_year - (153 * march_month + 2) / 5 + 1;
-    let month = if march_month < 10 { march_month + 3 } else { march_month - 9 };
-    let year = year + era * 400 + u64::from(month <= 2);
-    let (hour, minute, second) = (seconds / 3600, seconds / 60 % 60, seconds % 60);
-    format!("{year:04}-{month:02}-{day:02} {hour:02}:{minute:02}:{second:02} UTC")
-}
-
 /// A time: "85 ms", "3.2 s", "4 min 05 s", "2 h 10 min".
 pub fn duration(d: Duration) -> String {
     let (millis, seconds) = (d.as_millis(), d.as_secs());
@@ -93,13 +77,6 @@ mod tests {
         for (nanos, text) in [(8_192, "8.19 us"), (164_000, "164 us"), (999_600, "1.00 ms"), (2_500_000_000, "2.50 s")]
         {
             assert_eq!(latency(Duration::from_nanos(nanos)), text);
-        }
-        for (seconds, text) in [
-            (0, "1970-01-01 00:00:00 UTC"),
-            (951_782_400, "2000-02-29 00:00:00 UTC"),
-            (1_795_799_045, "2026-11-27 17:04:05 UTC"),
-        ] {
-            assert_eq!(moment(seconds), text);
         }
         assert_eq!(percent(1, 7), "14 %");
         assert_eq!(percent(1, 0), "-");

@@ -111,10 +111,7 @@ pub fn health(health: &Health, counters: &Counters, errors: u64) -> Vec<u8> {
     let units = |bytes: u64| u128::from(bytes.div_ceil(512_000));
     let mut page = vec![0; 512];
     page[0] = critical_warning(health);
-    // 20 degrees Celsius: the drives' temperatures are not the subsystem's.
-    put(&mut page, 1, &293u16.to_le_bytes());
-    // Available spare and its threshold, in percent.
-    put(&mut page, 3, &[100, 10]);
+    // Temperature, spare and wear are those of drives, which this log does not know: 0, as Linux's own target says.
     put(&mut page, 32, &units(counters.bytes_read).to_le_bytes());
     put(&mut page, 48, &units(counters.bytes_written).to_le_bytes());
     put(&mut page, 64, &u128::from(counters.reads).to_le_bytes());
@@ -304,6 +301,7 @@ mod tests {
         assert_eq!([warning(false, false), warning(true, false), warning(true, true)], [0, 4, 12]);
         let counters = Counters { bytes_read: 512_001, reads: 3, ..Counters::default() };
         let page = health(&Health::default(), &counters, 9);
+        assert_eq!(page[1..6], [0; 5], "nothing is made up");
         assert_eq!((u64_at(&page, 32), u64_at(&page, 64), u64_at(&page, 176)), (2, 3, 9));
     }
 }

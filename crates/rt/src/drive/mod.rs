@@ -16,7 +16,7 @@ mod kernel;
 mod limits;
 mod load;
 mod memory;
-mod nvme;
+pub(crate) mod nvme;
 mod open;
 mod polling;
 mod reserve;

@@ -6,6 +6,7 @@
 
 mod mounts;
 mod signature;
+mod smart;
 
 use std::fs::OpenOptions;
 use std::io;
@@ -14,6 +15,7 @@ use std::path::Path;
 
 pub use mounts::mounted_at;
 pub use signature::{FIRST_BYTES, LAST_BYTES, ends, signature};
+pub use smart::{Smart, smart};
 
 /// Makes a file of `bytes` that takes no space yet, readable and writable by its owner only.
 ///

@@ -8,16 +8,16 @@ use rt::Nanos;
 
 use super::Data;
 use crate::ops::open::Opened;
-use crate::snapshot::{Look, Snapshot};
+use crate::snapshot::Look;
 
 impl Data {
     /// The server, its arrays and their counters, now.
-    pub async fn snapshot(&self) -> Snapshot {
+    pub async fn look(&self) -> Look {
         let served: Vec<Opened> = self.served.borrow().values().cloned().collect();
         let looks = join_all(served.iter().map(Opened::snapshot)).await;
         let (arrays, counted): (Vec<ArrayView>, Vec<IostatView>) = looks.into_iter().unzip();
         let Nanos(now) = self.world.rt.now();
-        let look = Look {
+        Look {
             program: self.program.clone(),
             began_at: self.began_at,
             status: Arrays { arrays, absent: self.absent(), not_served: self.not_served(), ..self.of_server() },
@@ -25,8 +25,7 @@ impl Data {
             clients: self.clients(None, None),
             placement: self.placement(),
             cores: self.cpu_times().await,
-        };
-        Snapshot::taken_now(look)
+        }
     }
 
     /// What the server says of itself, without arrays.

@@ -3,6 +3,7 @@
 use std::fmt;
 
 use api::{HistogramView, MemberView, SeatState};
+use rt::probe::Smart;
 
 use super::labels;
 use super::page::{Labels, Page};
@@ -46,7 +47,36 @@ pub fn add(page: &mut Page<'_>, s: &Snapshot) -> fmt::Result {
     let flying = worked(s).map(|(of, work)| (of, work.in_flight as f64));
     page.gauge("ashlar_drive_inflight", "Requests in flight.", flying)?;
     let busy = worked(s).map(|(of, work)| (of, work.busy_nanos as f64 / 1e9));
-    page.counter("ashlar_drive_busy_seconds", "Time with a request in flight.", busy)
+    page.counter("ashlar_drive_busy_seconds", "Time with a request in flight.", busy)?;
+    health(page, s)
+}
+
+/// A figure of a drive's health: its name, what it is, whether it only rises, and where it stands.
+type Figure = (&'static str, &'static str, bool, fn(&Smart) -> Option<f64>);
+
+const HEALTH: &[Figure] = &[
+    ("ashlar_drive_temperature_celsius", "What the drive says of its temperature.", false, |s| {
+        s.temperature_celsius.map(f64::from)
+    }),
+    ("ashlar_drive_spare_ratio", "Spare blocks that it says are left.", false, |s| Some(s.spare_ratio)),
+    ("ashlar_drive_used_ratio", "Endurance that it says is used.", false, |s| Some(s.used_ratio)),
+    ("ashlar_drive_critical_warnings", "Bits of what it says is critical.", false, |s| Some(f64::from(s.critical))),
+    ("ashlar_drive_media_errors", "Times that it could not read what was written.", true, |s| {
+        Some(s.media_errors as f64)
+    }),
+    ("ashlar_drive_power_on_seconds", "How long it has had power.", true, |s| Some(s.power_on.as_secs_f64())),
+    ("ashlar_drive_written_bytes", "Bytes that were ever written to it.", true, |s| Some(s.written_bytes as f64)),
+    ("ashlar_drive_unsafe_shutdowns", "Times that it lost power unasked.", true, |s| Some(s.unsafe_shutdowns as f64)),
+];
+
+/// What drives say of their health; absent of those that do not answer.
+fn health(page: &mut Page<'_>, s: &Snapshot) -> fmt::Result {
+    for (name, help, rises, figure) in HEALTH {
+        let members = s.status.arrays.iter().flat_map(|a| a.members.iter().map(move |m| (a.name.as_str(), m)));
+        let said = members.filter_map(|(array, m)| Some((of(array, m), figure(s.smart.get(&m.drive)?)?)));
+        if *rises { page.counter(name, help, said)? } else { page.gauge(name, help, said)? }
+    }
+    Ok(())
 }
 
 fn of(array: &str, m: &MemberView) -> Labels {

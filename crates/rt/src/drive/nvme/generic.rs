@@ -28,6 +28,13 @@ const IOCTL_ID: libc::c_ulong = 0x4E40;
 const IOCTL_ADMIN: libc::c_ulong = 0xC048_4E41;
 /// Identify, NVMe Base 2.0, 5.17; CNS 0: a namespace.
 const IDENTIFY: u8 = 0x06;
+/// Get Log Page, 5.16.
+const GET_LOG_PAGE: u8 = 0x02;
+/// The log of the drive's health, 5.16.1.3, and its length.
+const HEALTH_LOG: u32 = 0x02;
+const HEALTH_BYTES: usize = 512;
+/// The whole drive.
+const EVERY_NAMESPACE: u32 = 0xffff_ffff;
 /// Length of what Identify answers.
 const IDENTIFY_BYTES: usize = 4096;
 /// LBA sizes that a block is whole LBAs of.
@@ -211,16 +218,44 @@ const _: () = assert!(size_of::<IoctlCommand>() == 72);
 
 fn identify(fd: &OwnedFd, namespace: u32) -> Result<Box<[u8; IDENTIFY_BYTES]>, &'static str> {
     let mut data = Box::new([0; IDENTIFY_BYTES]);
+    let asked = ask(fd, (IDENTIFY, namespace, 0), &mut *data);
+    asked.map(|()| data).map_err(|_| "it does not identify its namespace to this user")
+}
+
+/// The health log of the drive at `path`, a block device of one of its namespaces.
+///
+/// # Errors
+/// When it is none, or does not answer this user.
+pub(crate) fn health_log(path: &Path) -> io::Result<[u8; HEALTH_BYTES]> {
+    let fd = rustix::fs::open(path, OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK, Mode::empty())?;
+    if FileType::from_raw_mode(rustix::fs::fstat(&fd)?.st_mode) != FileType::BlockDevice {
+        return Err(io::Error::other("it is no block device"));
+    }
+    let mut page = [0; HEALTH_BYTES];
+    // Its length in words, less one, and which log.
+    let words = (HEALTH_BYTES as u32 / 4 - 1) << 16 | HEALTH_LOG;
+    ask(&fd, (GET_LOG_PAGE, EVERY_NAMESPACE, words), &mut page)?;
+    Ok(page)
+}
+
+/// An admin command that returns data: its opcode, its namespace, and the first of its own words.
+fn ask(fd: &OwnedFd, (opcode, namespace, word): (u8, u32, u32), data: &mut [u8]) -> io::Result<()> {
     let mut command = IoctlCommand {
-        opcode: IDENTIFY,
+        opcode,
         namespace,
         addr: data.as_mut_ptr() as u64,
-        data_len: IDENTIFY_BYTES as u32,
+        data_len: data.len() as u32,
+        dwords_10_15: [word, 0, 0, 0, 0, 0],
         ..IoctlCommand::default()
     };
     // SAFETY: the kernel reads and writes the command, and fills `data_len` bytes at `addr`; both outlive the call.
     let answer = unsafe { libc::ioctl(fd.as_raw_fd(), IOCTL_ADMIN, (&raw mut command).cast::<c_void>()) };
-    if answer == 0 { Ok(data) } else { Err("it does not identify its namespace to this user") }
+    match answer {
+        0 => Ok(()),
+        // Below zero the kernel's error, above it the status of the drive.
+        n if n < 0 => Err(io::Error::last_os_error()),
+        status => Err(io::Error::other(format!("NVMe status {status:x}h"))),
+    }
 }
 
 #[cfg(test)]

@@ -12,7 +12,7 @@
 //! Not here: finding and opening it (`generic`); what keeps its block device open and locked meanwhile (`choose::Found`);
 //! the page cache of the block device, which does not notice.
 
-mod generic;
+pub(crate) mod generic;
 mod status;
 
 use std::collections::VecDeque;
