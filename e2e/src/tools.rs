@@ -7,7 +7,7 @@ use std::process::{Child, Command, Stdio};
 use crate::{Failure, OrFail, Result};
 
 /// Program, package.
-pub const TOOLS: [(&str, &str); 20] = [
+pub const TOOLS: [(&str, &str); 22] = [
     ("nbdinfo", "libnbd-bin"),
     ("nbdcopy", "libnbd-bin"),
     ("nbdsh", "python3-libnbd"),
@@ -28,6 +28,8 @@ pub const TOOLS: [(&str, &str); 20] = [
     ("xz", "xz-utils"),
     ("setpriv", "util-linux"),
     ("mdadm", "mdadm"),
+    ("prometheus", "prometheus"),
+    ("promtool", "prometheus"),
 ];
 
 /// Where root's programs lie: a user's PATH on Debian has not all of these.

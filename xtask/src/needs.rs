@@ -33,6 +33,7 @@ const PROGRAMS: &[(&str, &str)] = &[
     ("losetup", "mount"),
     ("chromium", "chromium"),
     ("mdadm", "mdadm"),
+    ("prometheus", "prometheus"),
     ("systemctl", "systemd"),
     ("udevadm", "udev"),
     ("valgrind", "valgrind"),

@@ -1,5 +1,6 @@
 //! `ashlar serve`.
 
+use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use api::Problem;
@@ -59,6 +60,9 @@ pub struct Args {
     /// Lets every host use every array over NVMe/TCP
     #[arg(long)]
     allow_any: bool,
+    /// Address of `/metrics` for Prometheus, on loopback, for instance 127.0.0.1:9450; it is on the control socket, too
+    #[arg(long, value_name = "ADDRESS:PORT")]
+    metrics: Option<SocketAddr>,
     /// Memory for the map of each array: 1M holds the map of 0.7 GiB that was written in pieces of 128 KiB
     /// [default: 256M]
     #[arg(long, value_name = "SIZE")]
@@ -151,6 +155,7 @@ fn settings(context: &Context, args: Args) -> Result<Settings, Problem> {
         nbd,
         nbd_insecure: args.nbd_insecure || config.nbd_insecure,
         nvme,
+        metrics: args.metrics.or(config.metrics),
         read_only: args.read_only || config.read_only,
         degraded: args.degraded,
         force_diverged: args.force_diverged,

@@ -5,6 +5,7 @@
 //! nbd = ["unix:/run/ashlar-nbd.sock", "tcp:127.0.0.1:10809"]
 //! nbd_insecure = false          # true: nbd may name addresses that other machines reach; NBD asks nobody who it is
 //! nvme = ["tcp:10.0.0.5:4420"]  # none: no NVMe/TCP
+//! metrics = "127.0.0.1:9450"    # /metrics for Prometheus, on loopback; none: on the control socket only
 //! map_memory = "1G"             # of each array; 256M when nothing is said
 //! memtable_memory = "200M"      # of each array; 60M when nothing is said
 //! buffer_memory = "64M"         # buffers kept for the next requests; this when nothing is said
@@ -33,6 +34,7 @@
 //! ```
 
 use std::fs;
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::time::Duration;
@@ -59,6 +61,8 @@ pub struct Config {
     /// Lets the NBD export have addresses that other machines reach.
     #[serde(default)]
     pub nbd_insecure: bool,
+    /// Where `/metrics` is for Prometheus, on loopback: "127.0.0.1:9450".
+    pub metrics: Option<SocketAddr>,
     /// Addresses of the NVMe/TCP export: "tcp:ADDRESS:PORT".
     #[serde(default)]
     pub nvme: Vec<String>,

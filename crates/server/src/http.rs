@@ -105,14 +105,20 @@ fn routes() -> OpenApiRouter<Context> {
         .merge(document::role(needs(admin, Role::Admin), Role::Admin))
 }
 
-/// All routes, served on the calling runtime of tokio.
-pub fn router(data: DataHandle, stop_now: MailSender<&'static str>, journal: Journal) -> Router {
+/// All routes, and those for Prometheus alone, which ask nobody who it is; served on the calling runtime of tokio.
+pub fn routers(data: DataHandle, stop_now: MailSender<&'static str>, journal: Journal) -> (Router, Router) {
     let snapshots = Snapshots::start(data.clone());
     let noted = (snapshots.clone(), journal.clone());
     let context = Context { data, stop_now, snapshots, journal, streams: events::places() };
+    let figures = Router::new()
+        .route("/metrics", get(reads::metrics))
+        .route("/healthz", get(reads::healthz))
+        .fallback(answer::no_such_path)
+        .layer(from_fn(guard::loopback_alone))
+        .with_state(context.clone());
     let (routes, document) = routes().split_for_parts();
     let document = document::finished(document);
-    routes
+    let all = routes
         .route("/v1/openapi.json", get(async move || axum::Json(document)))
         .route("/healthz", get(reads::healthz))
         .fallback(answer::no_such_path)
@@ -120,5 +126,6 @@ pub fn router(data: DataHandle, stop_now: MailSender<&'static str>, journal: Jou
         .layer(from_fn_with_state(noted, guard::note_change))
         .layer(from_fn(guard::json_alone))
         .layer(DefaultBodyLimit::max(BODY_BYTES_MAX))
-        .with_state(context)
+        .with_state(context);
+    (all, figures)
 }

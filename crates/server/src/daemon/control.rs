@@ -5,6 +5,7 @@
 
 use std::fs::{self, File};
 use std::io::{self, Read};
+use std::net::{SocketAddr, TcpListener};
 use std::os::unix::fs::{FileTypeExt, PermissionsExt};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
@@ -86,7 +87,7 @@ impl Control {
     /// # Errors
     /// When the thread cannot be made.
     pub fn start(
-        socket: Socket,
+        sockets: (Socket, Option<TcpListener>),
         data: DataHandle,
         stop_now: MailSender<&'static str>,
         journal: Journal,
@@ -111,7 +112,7 @@ impl Control {
             if let Err(e) = rt::topology::run_on(&cpus) {
                 tracing::warn!("placement: commands cannot be moved off the first core's CPUs: {e}");
             }
-            let result = runtime.block_on(serve(socket, (data, stop_now, journal), stopped));
+            let result = runtime.block_on(serve(sockets, (data, stop_now, journal), stopped));
             if let Err(e) = result {
                 tracing::error!("control socket: {e}");
             }
@@ -194,8 +195,22 @@ impl Connected<IncomingStream<'_, Answering>> for Peer {
     }
 }
 
+/// Listens for whoever reads `/metrics`.
+///
+/// # Errors
+/// When the address is not on loopback, or cannot be had.
+pub fn listen(address: SocketAddr) -> Result<TcpListener, Problem> {
+    let what = format!("metrics at {address}");
+    if !address.ip().is_loopback() {
+        let why = "other machines reach it, and it asks nobody who it is";
+        return Err(Problem::usage(what, why, "give an address of loopback, such as 127.0.0.1:9450"));
+    }
+    let listener = TcpListener::bind(address).and_then(|l| l.set_nonblocking(true).map(|()| l));
+    listener.map_err(|e| Problem::failed(what, e, "give another address (--metrics)"))
+}
+
 async fn serve(
-    socket: Socket,
+    (socket, metrics): (Socket, Option<TcpListener>),
     (data, stop_now, journal): (DataHandle, MailSender<&'static str>, Journal),
     mut stopped: watch::Receiver<bool>,
 ) -> io::Result<()> {
@@ -207,7 +222,12 @@ async fn serve(
             let _ = stopped.wait_for(|s| *s).await;
         }
     };
-    let routes = http::router(data, stop_now, journal).into_make_service_with_connect_info::<Peer>();
+    let (routes, figures) = http::routers(data, stop_now, journal);
+    if let Some(listener) = metrics {
+        let listener = tokio::net::TcpListener::from_std(listener)?;
+        tokio::spawn(axum::serve(listener, figures).into_future());
+    }
+    let routes = routes.into_make_service_with_connect_info::<Peer>();
     let server = axum::serve(listener, routes).with_graceful_shutdown(wish);
     let patience = async {
         let _ = stopped.wait_for(|s| *s).await;

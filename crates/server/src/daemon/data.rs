@@ -10,6 +10,7 @@ use api::{Absent, Kind, Placement, Problem};
 use array::whole::Roster;
 use export::nbd::Dealer;
 use export::nvme::Server;
+use futures::future::LocalBoxFuture;
 use rt::cross::Submitter;
 use uuid::Uuid;
 
@@ -253,6 +254,8 @@ impl DataHandle {
         Fut: Future<Output = Result<T, Problem>> + 'static,
     {
         let stopping = || Problem::failed("the request", "this Ashlar is stopping", "send it again once it runs");
-        self.0.submit(verb).await.unwrap_or_else(|| Err(stopping()))
+        // In a box: what carries it to the data thread is compiled once for each type of answer, not for each verb.
+        let boxed = |data| -> LocalBoxFuture<'static, Result<T, Problem>> { Box::pin(verb(data)) };
+        self.0.submit(boxed).await.unwrap_or_else(|| Err(stopping()))
     }
 }

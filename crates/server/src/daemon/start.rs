@@ -3,6 +3,7 @@
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::future::Future;
+use std::net::{SocketAddr, TcpListener};
 use std::path::PathBuf;
 use std::rc::Rc;
 
@@ -58,6 +59,8 @@ pub struct Settings {
     pub nbd_insecure: bool,
     /// The NVMe/TCP export.
     pub nvme: NvmeSettings,
+    /// Where `/metrics` is beside the control socket.
+    pub metrics: Option<SocketAddr>,
     /// Opens every array for reading only.
     pub read_only: bool,
     /// Accepts half or fewer of the members.
@@ -110,6 +113,7 @@ async fn live(rt: &Rt, settings: Settings) -> Result<(), Problem> {
     let cores = cores::checked(settings.cores)?;
     let machine = Machine::here(settings.pin.then_some(cores))?;
     let socket = step.run("control socket", async { Socket::claim(&settings.control) }).await?;
+    let metrics = settings.metrics.map(control::listen).transpose()?;
     let memory = settings.memory.checked()?;
     memory.beyond(crate::memory::of_machine()).iter().for_each(|text| tracing::warn!("{text}"));
     let cores = step.run("cores", Cores::start(rt, cores - 1, settings.ways, settings.linger, memory)).await?;
@@ -140,7 +144,7 @@ async fn live(rt: &Rt, settings: Settings) -> Result<(), Problem> {
     data.memory.settle();
     data.settle();
     step.run("arrays", arrays::open_all(&data, &settings)).await?;
-    let served = serve(rt, &data, socket, (&addresses, nvme, &cores), &settings, &step).await;
+    let served = serve(rt, &data, (socket, metrics), (&addresses, nvme, &cores), &settings, &step).await;
     let closed = stop::close_arrays(&data).await;
     let (control, in_time) = served?;
     // Requests that hang keep their core.
@@ -168,7 +172,7 @@ async fn open_direct(world: &World, settings: &Settings) -> Result<(Rc<[DirectDr
 async fn serve(
     rt: &Rt,
     data: &Rc<Data>,
-    socket: Socket,
+    sockets: (Socket, Option<TcpListener>),
     (nbd, nvme, cores): (&[Addr], nvme::Wishes, &Cores),
     settings: &Settings,
     step: &Steps<'_>,
@@ -185,7 +189,7 @@ async fn serve(
     let (stop_now, mut stop_wish) = rt.mailbox::<&'static str>();
     let commands = async {
         let journal = data.journal.clone();
-        Control::start(socket, DataHandle(submitter), stop_now, journal, settings, data.machine.allowed())
+        Control::start(sockets, DataHandle(submitter), stop_now, journal, settings, data.machine.allowed())
     };
     let control = match step.run("commands", commands).await {
         Ok(control) => control,

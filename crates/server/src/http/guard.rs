@@ -37,6 +37,24 @@ pub async fn note_change(
     response
 }
 
+/// Only who calls loopback by its own name is answered: a page of another site that has its name resolved to loopback does
+/// not read what is here.
+pub async fn loopback_alone(request: Request, next: Next) -> Response {
+    let host = request.headers().get(header::HOST).and_then(|host| host.to_str().ok()).unwrap_or_default();
+    let name = host
+        .rsplit_once(':')
+        .filter(|(_, port)| port.bytes().all(|b| b.is_ascii_digit()))
+        .map_or(host, |(name, _)| name);
+    let is_own =
+        matches!(name, "localhost" | "[::1]") || name.parse::<std::net::Ipv4Addr>().is_ok_and(|ip| ip.is_loopback());
+    if is_own && !request.headers().contains_key(header::ORIGIN) {
+        return next.run(request).await;
+    }
+    let (what, why) =
+        (format!("host \"{host}\""), "this address answers as localhost only, and to no page of a browser");
+    told(&Problem::new(Kind::Refused, "misdirected", what, why, "ask 127.0.0.1 or localhost"))
+}
+
 /// Bodies are JSON, and say so: a form of another site cannot.
 pub async fn json_alone(request: Request, next: Next) -> Response {
     let kind = request.headers().get(header::CONTENT_TYPE).map(|kind| kind.as_bytes().to_ascii_lowercase());

@@ -12,7 +12,7 @@ use server::config::{ArrayConfig, VolumeConfig};
 use server::daemon::{self, NvmeSettings, Settings, What};
 use server::size::Size;
 
-fn settings(dir: &Path) -> Settings {
+pub(super) fn settings(dir: &Path) -> Settings {
     let array = ArrayConfig {
         name: "ram".into(),
         create: true,
@@ -33,6 +33,7 @@ fn settings(dir: &Path) -> Settings {
         nbd_insecure: false,
         spares: vec![],
         nvme: NvmeSettings::default(),
+        metrics: None,
         read_only: false,
         degraded: false,
         force_diverged: false,
@@ -47,10 +48,10 @@ fn settings(dir: &Path) -> Settings {
     }
 }
 
-struct Control(PathBuf);
+pub(super) struct Control(pub(super) PathBuf);
 
 impl Control {
-    fn ask(&self, method: &str, path: &str, body: &Value) -> (u16, Value) {
+    pub(super) fn ask(&self, method: &str, path: &str, body: &Value) -> (u16, Value) {
         let begun = Instant::now();
         let mut stream = loop {
             match UnixStream::connect(&self.0) {
@@ -73,13 +74,13 @@ impl Control {
     }
 
     /// Deletes what is there, by its identity.
-    fn delete(&self, path: &str, force: bool) -> (u16, Value) {
+    pub(super) fn delete(&self, path: &str, force: bool) -> (u16, Value) {
         let (_, there) = self.get(path);
         let uuid = there["uuid"].as_str().unwrap_or_default();
         self.ask("DELETE", &format!("{path}?confirm={uuid}&force={force}"), &Value::Null)
     }
 
-    fn get(&self, path: &str) -> (u16, Value) {
+    pub(super) fn get(&self, path: &str) -> (u16, Value) {
         self.ask("GET", path, &Value::Null)
     }
 }

@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "a test ends where it fails")]
 
 mod advice;
+mod api;
 mod daemon;
 mod nvme;
 mod reference_doc;

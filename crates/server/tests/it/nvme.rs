@@ -45,6 +45,7 @@ fn settings(dir: &Path, port: u16) -> Settings {
             access: AccessRules { all: Rule { hosts, any: false }, ..AccessRules::default() },
             ..NvmeSettings::default()
         },
+        metrics: None,
         read_only: false,
         degraded: false,
         force_diverged: false,

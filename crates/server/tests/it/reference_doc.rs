@@ -6,7 +6,7 @@ use std::fs;
 use serde_json::{Value, json};
 use server::config::Config;
 
-fn page(name: &str) -> String {
+pub(super) fn page(name: &str) -> String {
     let path = format!("{}/../../docs/reference/{name}", env!("CARGO_MANIFEST_DIR"));
     fs::read_to_string(path).expect("the page is part of the repository")
 }
@@ -81,6 +81,8 @@ fn the_status_page_has_every_field() {
         value::<api::Iostats>(),
         value::<api::IostatView>(),
         value::<api::TrafficView>(),
+        value::<api::WorkView>(),
+        value::<api::HistogramView>(),
         value::<api::Placement>(),
         value::<api::PlacementNode>(),
         value::<api::Clients>(),

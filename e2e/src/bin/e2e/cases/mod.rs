@@ -15,6 +15,7 @@ mod libnbd;
 mod limits;
 mod loss;
 mod md;
+mod metrics;
 mod owner;
 mod parts;
 mod qemu;
@@ -58,6 +59,7 @@ pub fn all() -> Vec<Case> {
         crash::CASES,
         parts::CASES,
         owner::CASES,
+        metrics::CASES,
     ];
     let long = [rebuild::CASES, lab::CASES, md::CASES, frozen::CASES, loss::CASES];
     let all = groups.into_iter().chain(long).flatten();

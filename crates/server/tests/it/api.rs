@@ -1,0 +1,243 @@
+//! The API as clients see it: what it describes, what it refuses, what it tells.
+
+use std::fs;
+use std::io::{Read, Write};
+use std::os::unix::net::UnixStream;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use api::EventCode;
+use serde_json::{Value, json};
+use server::daemon;
+
+use super::daemon::{Control, settings};
+use super::reference_doc::page;
+
+/// What the server answers to bytes, whole.
+fn raw(control: &Control, request: &str) -> String {
+    let mut stream = UnixStream::connect(&control.0).unwrap();
+    stream.write_all(request.as_bytes()).unwrap();
+    let mut answer = vec![];
+    // One that refuses a body may close before it has read all of it.
+    let _cut = stream.read_to_end(&mut answer);
+    String::from_utf8_lossy(&answer).into_owned()
+}
+
+fn get(control: &Control, path: &str, headers: &str) -> String {
+    raw(control, &format!("GET {path} HTTP/1.1\r\nhost: x\r\nconnection: close\r\n{headers}\r\n"))
+}
+
+/// Runs `test` beside a server with an array in memory.
+fn served(test: impl FnOnce(&Control)) {
+    let dir = tempfile::tempdir().unwrap();
+    let wish = settings(dir.path());
+    let control = Control(wish.control.clone());
+    let server = thread::spawn(move || daemon::run(wish));
+    assert_eq!(control.get("/v1/server").0, 200);
+    test(&control);
+    assert_eq!(control.ask("POST", "/v1/server/stop", &Value::Null).0, 200);
+    server.join().unwrap().unwrap();
+}
+
+#[test]
+fn the_document_is_that_of_the_program() {
+    let path = format!("{}/../../docs/openapi.json", env!("CARGO_MANIFEST_DIR"));
+    let now = format!("{}\n", serde_json::to_string_pretty(&server::http::openapi()).unwrap());
+    if std::env::var_os("ASHLAR_RENEW_TEXTS").is_some() {
+        fs::write(&path, &now).unwrap();
+    }
+    let kept = fs::read_to_string(&path).unwrap_or_default();
+    assert!(kept == now, "docs/openapi.json differs: ASHLAR_RENEW_TEXTS=1 renews it");
+    let document: Value = serde_json::from_str(&now).unwrap();
+    assert_eq!(document["openapi"], "3.1.0");
+    for (path, item) in document["paths"].as_object().unwrap() {
+        for (method, operation) in item.as_object().unwrap() {
+            assert!(["read", "operate", "admin"].iter().any(|role| operation["x-role"] == *role), "{method} {path}");
+            assert!(operation["responses"]["default"].is_object(), "{method} {path}");
+        }
+    }
+}
+
+#[test]
+fn the_reference_has_every_path_and_every_code() {
+    let text = page("api.md");
+    for code in EventCode::ALL {
+        assert!(text.contains(&format!("| `{}` |", code.word())), "docs/reference/api.md lacks {}", code.word());
+    }
+    let document = serde_json::to_value(server::http::openapi()).unwrap();
+    for path in document["paths"].as_object().unwrap().keys() {
+        let short = path.replace("{array}", "A").replace("{volume}", "V").replace("{job}", "J");
+        let (stem, last) = short.rsplit_once('/').unwrap();
+        let is_there = text.contains(&format!("`{short}`"))
+            || text.contains(&format!("`{short}?"))
+            || (text.contains(&format!("`{stem}/`")) && text.contains(&format!("`{last}`")));
+        assert!(is_there, "docs/reference/api.md lacks {short}");
+    }
+}
+
+#[test]
+fn bad_requests_get_problems() {
+    served(|control| {
+        let is = |answer: &str, status: &str, code: &str| {
+            assert!(answer.starts_with(&format!("HTTP/1.1 {status}")), "{answer}");
+            assert!(answer.contains("content-type: application/problem+json"), "{answer}");
+            let (_, body) = answer.split_once("\r\n\r\n").unwrap();
+            let body: Value = serde_json::from_str(body).unwrap();
+            assert_eq!(
+                (&body["code"], &body["status"]),
+                (&json!(code), &json!(status.parse::<u16>().unwrap())),
+                "{answer}"
+            );
+        };
+        let post = |headers: &str, body: &str| {
+            let n = body.len();
+            let head =
+                format!("POST /v1/arrays HTTP/1.1\r\nhost: x\r\nconnection: close\r\ncontent-length: {n}\r\n{headers}");
+            raw(control, &format!("{head}\r\n{body}"))
+        };
+        let is_json = "content-type: application/json\r\n";
+        is(&post("content-type: application/x-www-form-urlencoded\r\n", "name=x"), "415", "unsupported_media_type");
+        is(&post("content-type: text/plain\r\n", "{}"), "415", "unsupported_media_type");
+        is(&post("", "{}"), "415", "unsupported_media_type");
+        is(&post(is_json, "{"), "400", "usage");
+        is(&post(is_json, &" ".repeat(70_000)), "413", "too_large");
+        is(&get(control, "/v1/arrays?nam=x", ""), "400", "usage");
+        is(&get(control, "/v1/arrays/%ff", ""), "400", "usage");
+        is(&get(control, "/v1/events?limit=0", ""), "400", "usage");
+        is(&get(control, "/v1/jobs/none", ""), "404", "job_unknown");
+        is(
+            &raw(control, "PUT /v1/arrays HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n"),
+            "405",
+            "method_not_allowed",
+        );
+    });
+}
+
+#[test]
+fn a_change_meant_for_another_version_is_refused() {
+    served(|control| {
+        let (_, before) = control.get("/v1/arrays/ram/volumes/v");
+        let etag = before["etag"].as_str().unwrap();
+        assert!(get(control, "/v1/arrays/ram/volumes/v", "").contains(&format!("etag: \"{etag}\"")));
+        let grow = |bytes: u64, etag: &str| {
+            let body = json!({ "bytes": bytes }).to_string();
+            let head = "PATCH /v1/arrays/ram/volumes/v HTTP/1.1\r\nhost: x\r\nconnection: close\r\ncontent-type: application/json";
+            raw(control, &format!("{head}\r\nif-match: \"{etag}\"\r\ncontent-length: {}\r\n\r\n{body}", body.len()))
+        };
+        assert!(grow(65 << 20, etag).starts_with("HTTP/1.1 200"));
+        let late = grow(66 << 20, etag);
+        assert!(late.starts_with("HTTP/1.1 412") && late.contains("precondition_failed"), "{late}");
+        let (_, now) = control.get(before["self"].as_str().unwrap());
+        assert_eq!(now["bytes"], json!(65 << 20), "by its identity, and as the first change left it");
+    });
+}
+
+/// A stream of events goes on where its client was, and every change is in it, with who made it.
+#[test]
+fn events_follow_each_other() {
+    served(|control| {
+        let (_, first) = control.get("/v1/events");
+        assert_eq!(first["events"][0]["code"], "server.began");
+        let next = first["next"].as_u64().unwrap();
+        let mut stream = UnixStream::connect(&control.0).unwrap();
+        stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+        let ask =
+            format!("GET /v1/events HTTP/1.1\r\nhost: x\r\naccept: text/event-stream\r\nlast-event-id: {next}\r\n\r\n");
+        stream.write_all(ask.as_bytes()).unwrap();
+        control.ask("POST", "/v1/arrays/ram/volumes", &json!({"name": "w", "bytes": 1 << 20}));
+        control.ask("POST", "/v1/arrays/ram/drives/fail", &json!({"drive": "1"}));
+        let (begun, mut said) = (Instant::now(), String::new());
+        while !(said.contains("event: drive.out") && said.contains("event: request.done")) {
+            assert!(begun.elapsed() < Duration::from_secs(20), "{said}");
+            let mut some = [0; 4096];
+            let n = stream.read(&mut some).unwrap();
+            assert!(n > 0, "{said}");
+            said.push_str(&String::from_utf8_lossy(&some[..n]));
+        }
+        assert!(
+            said.contains("content-type: text/event-stream") && said.contains(&format!("id: {}", next + 1)),
+            "{said}"
+        );
+        drop(stream);
+        let (_, after) = control.get(&format!("/v1/events?after={next}&array=ram"));
+        let done = after["events"].as_array().unwrap().iter().find(|e| e["code"] == "request.done").unwrap();
+        assert!(done["text"].as_str().unwrap().contains("Created volume ram/w"), "{done}");
+        assert!(done["who"].as_str().unwrap().contains("uid "), "{done}");
+    });
+}
+
+#[test]
+fn metrics_are_figures_of_now_and_all_are_in_the_reference() {
+    let text = page("metrics.md");
+    served(|control| {
+        control.ask("POST", "/v1/arrays/ram/drives/fail", &json!({"drive": "1"}));
+        let said = get(control, "/metrics", "");
+        assert!(said.contains("application/openmetrics-text") && said.contains("# EOF"), "{said}");
+        assert!(said.contains("ashlar_array_state{array=\"ram\""), "{said}");
+        assert!(
+            said.contains("ashlar_drive_state{array=\"ram\",seat=\"1\"") && said.contains("state=\"failed\""),
+            "{said}"
+        );
+        assert!(said.contains("ashlar_volume_request_seconds_bucket{le=\"8.192e-6\""), "{said}");
+        assert!(!said.contains("celsius{"), "a drive of memory has no temperature");
+        for name in said.lines().filter_map(|line| line.strip_prefix("# HELP ")).filter_map(|l| l.split(' ').next()) {
+            assert!(text.contains(&format!("`{name}")), "docs/reference/metrics.md lacks {name}");
+        }
+        assert!(get(control, "/healthz", "").ends_with("ok\n"));
+    });
+}
+
+#[test]
+fn a_job_is_a_view_of_what_is_done() {
+    served(|control| {
+        assert_eq!(control.get("/v1/jobs").1["jobs"], json!([]));
+        let (status, _) = control.ask("POST", "/v1/arrays/ram/scrub/start", &json!({"parity": true}));
+        assert_eq!(status, 200);
+        let begun = Instant::now();
+        loop {
+            let (_, all) = control.get("/v1/jobs");
+            if let Some(job) = all["jobs"].as_array().unwrap().iter().find(|job| job["kind"] == "scrub") {
+                assert_eq!((&job["array"], &job["subject"]), (&json!("ram"), &json!("parity")));
+                let id = job["id"].as_str().unwrap();
+                assert_eq!(control.get(&format!("/v1/jobs/{id}")).1["id"], id);
+                if job["state"] == "done" {
+                    let (status, e) = control.ask("POST", &format!("/v1/jobs/{id}/cancel"), &Value::Null);
+                    assert_eq!((status, &e["code"]), (409, &json!("job_cannot")));
+                    break;
+                }
+            }
+            assert!(begun.elapsed() < Duration::from_secs(30), "{all}");
+            thread::sleep(Duration::from_millis(50));
+        }
+    });
+}
+
+/// Prometheus reads over loopback; a page of a browser, whose name was made to lead there, does not.
+#[test]
+fn metrics_on_loopback_are_for_who_calls_it_so() {
+    let dir = tempfile::tempdir().unwrap();
+    let address = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let wish = daemon::Settings { metrics: Some(address), ..settings(dir.path()) };
+    let control = Control(wish.control.clone());
+    let server = thread::spawn(move || daemon::run(wish));
+    assert_eq!(control.get("/v1/server").0, 200);
+    let ask = |path: &str, headers: &str| {
+        let mut stream = std::net::TcpStream::connect(address).unwrap();
+        stream.write_all(format!("GET {path} HTTP/1.1\r\nconnection: close\r\n{headers}\r\n").as_bytes()).unwrap();
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).unwrap();
+        answer
+    };
+    let own = format!("host: {address}\r\n");
+    assert!(ask("/metrics", &own).contains("ashlar_array_state"));
+    assert!(ask("/metrics", "host: localhost\r\n").contains("ashlar_array_state"));
+    assert!(ask("/metrics", "host: rebound.example\r\n").starts_with("HTTP/1.1 421"));
+    assert!(ask("/metrics", &format!("{own}origin: http://rebound.example\r\n")).starts_with("HTTP/1.1 421"));
+    for path in ["/v1/arrays", "/v1/openapi.json", "/v1/server/stop"] {
+        assert!(ask(path, &own).starts_with("HTTP/1.1 404"), "{path}");
+    }
+    let open = daemon::Settings { metrics: Some("0.0.0.0:0".parse().unwrap()), ..settings(&dir.path().join("x")) };
+    assert_eq!(daemon::run(open).unwrap_err().kind, api::Kind::Usage);
+    assert_eq!(control.ask("POST", "/v1/server/stop", &Value::Null).0, 200);
+    server.join().unwrap().unwrap();
+}
