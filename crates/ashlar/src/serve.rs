@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use api::Problem;
 use rt::Congestion;
 use server::config::{Config, Deal, Io, Linger, Reservations};
-use server::daemon::{self, NvmeSettings, Settings, What};
+use server::daemon::{self, Notify, NvmeSettings, Settings, What};
 use server::memory::Memory;
 use server::paths;
 use server::size::Size;
@@ -122,8 +122,10 @@ pub struct Args {
 
 /// Serves.
 pub fn run(context: &Context, args: Args) -> Outcome {
+    // Before there is a second thread.
+    let notify = Notify::from_environment();
     log::begin();
-    daemon::run(settings(context, args)?)?;
+    daemon::run(Settings { notify, ..settings(context, args)? })?;
     Ok(Finding::Good)
 }
 
@@ -170,6 +172,7 @@ fn settings(context: &Context, args: Args) -> Result<Settings, Problem> {
         linger: args.linger.or(config.linger).unwrap_or_default(),
         congestion: args.congestion.or(config.congestion).map_or(Congestion::Auto, Congestion::from),
         stop_at_eof: args.stop_at_eof,
+        notify: Notify::default(),
         program: format!("ashlar {}", env!("CARGO_PKG_VERSION")),
     })
 }

@@ -17,6 +17,7 @@
 pub mod buf;
 pub mod cross;
 pub mod drive;
+pub mod environment;
 pub mod executor;
 pub mod host;
 pub mod mailbox;

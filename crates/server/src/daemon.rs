@@ -19,11 +19,13 @@ mod control;
 mod data;
 mod exports;
 mod look;
+mod notify;
 mod nvme;
 mod spares;
 mod start;
 mod stop;
 
 pub use data::{Data, DataHandle, array_not_served, name_taken};
+pub use notify::Notify;
 pub use nvme::NvmeSettings;
 pub use start::{Settings, What, run};

@@ -16,6 +16,7 @@ use rt::{Congestion, Rt, Ways};
 use super::control::{Control, Socket};
 use super::data::{Data, DataHandle};
 use super::exports::{self, Exports, REQUESTS_MAX};
+use super::notify::{Notify, Pulse};
 use super::nvme::{self, Nvme, NvmeSettings};
 use super::spares::{self, Spares};
 use super::{arrays, stop};
@@ -87,6 +88,8 @@ pub struct Settings {
     pub congestion: Congestion,
     /// Stops when standard input ends: for a parent that must not leave a server behind.
     pub stop_at_eof: bool,
+    /// The service manager that is told how it stands.
+    pub notify: Notify,
     /// The program's version, for `status`.
     pub program: String,
 }
@@ -105,7 +108,9 @@ pub fn run(settings: Settings) -> Result<(), Problem> {
 }
 
 async fn live(rt: &Rt, settings: Settings) -> Result<(), Problem> {
-    let step = Steps { rt, number: 0.into() };
+    let notify = settings.notify.clone();
+    let step = Steps { rt, number: 0.into(), notify: &notify };
+    let pulse = Pulse::start(rt, &notify);
     let addresses = exports::parse(&settings.nbd)?;
     exports::refuse_open(&addresses, settings.nbd_insecure)?;
     exports::refuse_impossible(&addresses, "NBD export", "--nbd")?;
@@ -144,7 +149,8 @@ async fn live(rt: &Rt, settings: Settings) -> Result<(), Problem> {
     data.memory.settle();
     data.settle();
     step.run("arrays", arrays::open_all(&data, &settings)).await?;
-    let served = serve(rt, &data, (socket, metrics), (&addresses, nvme, &cores), &settings, &step).await;
+    let served = serve(rt, &data, (socket, metrics), (&addresses, nvme, &cores), &settings, (&step, &pulse)).await;
+    notify.stopping("closing the arrays");
     let closed = stop::close_arrays(&data).await;
     let (control, in_time) = served?;
     // Requests that hang keep their core.
@@ -175,7 +181,7 @@ async fn serve(
     sockets: (Socket, Option<TcpListener>),
     (nbd, nvme, cores): (&[Addr], nvme::Wishes, &Cores),
     settings: &Settings,
-    step: &Steps<'_>,
+    (step, pulse): (&Steps<'_>, &Pulse),
 ) -> Result<(Control, bool), Problem> {
     let exports = step.run("NBD export", Exports::listen(data, nbd, cores)).await?;
     let nvme = match step.run("NVMe/TCP export", Nvme::listen(data, nvme, cores)).await {
@@ -199,6 +205,7 @@ async fn serve(
         }
     };
     tracing::info!("ready: {}", ready(data));
+    pulse.ready(&ready(data));
     rt.spawn(spares::share(Rc::downgrade(data))).detach();
     let why = {
         let work = Box::pin(submitted.serve(rt, data.clone()));
@@ -212,6 +219,7 @@ async fn serve(
     };
     tracing::info!("stop: {why}");
     data.journal.note(EventCode::ServerStops, None, None, format!("stop: {why}"));
+    step.notify.stopping("ending connections");
     let in_time = futures::join!(exports.stop(rt, REQUESTS_MAX), nvme.stop(rt, REQUESTS_MAX));
     Ok((control, in_time == (true, true)))
 }
@@ -233,11 +241,13 @@ fn ready(data: &Data) -> String {
 struct Steps<'a> {
     rt: &'a Rt,
     number: std::cell::Cell<u32>,
+    notify: &'a Notify,
 }
 
 impl Steps<'_> {
     async fn run<T>(&self, name: &str, work: impl Future<Output = Result<(T, String), Problem>>) -> Result<T, Problem> {
         self.number.set(self.number.get() + 1);
+        self.notify.status(&format!("start {}, {name}", self.number.get()));
         let begun = self.rt.now();
         let (result, detail) = work.await?;
         let millis = (self.rt.now() - begun).as_millis();

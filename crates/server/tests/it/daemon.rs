@@ -44,6 +44,7 @@ pub(super) fn settings(dir: &Path) -> Settings {
         cores: 1,
         pin: false,
         stop_at_eof: false,
+        notify: server::daemon::Notify::default(),
         program: "test".into(),
     }
 }

@@ -56,6 +56,7 @@ fn settings(dir: &Path, port: u16) -> Settings {
         cores: 2,
         pin: false,
         stop_at_eof: false,
+        notify: server::daemon::Notify::default(),
         program: "test".into(),
     }
 }
