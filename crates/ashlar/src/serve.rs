@@ -20,8 +20,8 @@ Examples:
   ashlar serve                                   all arrays this machine knows
   ashlar serve --nbd tcp:127.0.0.1:10809 d/      the arrays on the files of a directory
   ashlar serve --nvme tcp:127.0.0.1:4420 --allow-any     for `nvme connect-all`
-  ashlar serve --config /etc/ashlar.toml
-  nbdinfo 'nbd+unix:///fast/db?socket=/run/ashlar-nbd.sock'
+  ashlar serve --config /etc/ashlar/ashlar.toml
+  nbdinfo 'nbd+unix:///fast/db?socket=/run/ashlar/ashlar-nbd.sock'
 
 Recovers the arrays, exports their volumes as ARRAY/VOLUME, and takes commands on the control socket until SIGINT, \
 SIGTERM, SIGHUP or `ashlar stop`. ASHLAR_LOG=debug logs more.";
@@ -130,7 +130,7 @@ pub fn run(context: &Context, args: Args) -> Outcome {
 }
 
 fn settings(context: &Context, args: Args) -> Result<Settings, Problem> {
-    let config = args.config.as_deref().map(Config::read).transpose()?;
+    let config = args.config.as_deref().map(|path| Config::read(paths::configuration(path))).transpose()?;
     let what = match &config {
         Some(config) if !config.arrays.is_empty() => What::Configured(config.arrays.clone()),
         _ if !args.places.is_empty() => What::Places(args.places.iter().map(|p| absolute(p)).collect()),

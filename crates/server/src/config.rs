@@ -1,8 +1,8 @@
 //! The configuration file of `serve`: TOML, every field optional, an unknown one an error.
 //!
 //! ```toml
-//! control = "/run/ashlar.sock"
-//! nbd = ["unix:/run/ashlar-nbd.sock", "tcp:127.0.0.1:10809"]
+//! control = "/run/ashlar/ashlar.sock"
+//! nbd = ["unix:/run/ashlar/ashlar-nbd.sock", "tcp:127.0.0.1:10809"]
 //! nbd_insecure = false          # true: nbd may name addresses that other machines reach; NBD asks nobody who it is
 //! nvme = ["tcp:10.0.0.5:4420"]  # none: no NVMe/TCP
 //! metrics = "127.0.0.1:9450"    # /metrics for Prometheus, on loopback; none: on the control socket only

@@ -4,10 +4,12 @@
 //! `ashlar status fast` and `ashlar serve` find it without a search; when the file is lost, `ashlar import --all` writes
 //! it again.
 //!
-//! Invariants: the file is replaced whole (written beside, then renamed); two writers take turns (a lock file).
+//! Invariants: the file is replaced whole (written beside, then renamed); two writers take turns (a lock file); what root
+//! writes belongs to the directory's owner, who may be a server that is not root.
 
 use std::fs::{self, File};
 use std::io::{self, Write};
+use std::os::unix::fs::{MetadataExt, fchown};
 use std::path::{Path, PathBuf};
 
 use api::Problem;
@@ -156,6 +158,7 @@ impl Registry {
     fn lock(&self) -> io::Result<File> {
         fs::create_dir_all(&self.dir)?;
         let file = File::options().create(true).append(true).open(self.dir.join("arrays.lock"))?;
+        give_to_owner(&file, &self.dir)?;
         file.lock()?;
         Ok(file)
     }
@@ -181,9 +184,22 @@ fn unreadable(path: &Path, e: impl std::fmt::Display) -> Problem {
 pub(crate) fn replace(path: &Path, text: &str) -> io::Result<()> {
     let new = path.with_extension("toml.new");
     let mut file = File::create(&new)?;
+    path.parent().map_or(Ok(()), |dir| give_to_owner(&file, dir))?;
     file.write_all(text.as_bytes())?;
     file.sync_all()?;
     fs::rename(&new, path)
+}
+
+/// A file that root makes in a directory of another user is that user's.
+fn give_to_owner(file: &File, dir: &Path) -> io::Result<()> {
+    if !rustix::process::geteuid().is_root() {
+        return Ok(());
+    }
+    let owner = fs::metadata(dir)?;
+    if owner.uid() == 0 {
+        return Ok(());
+    }
+    fchown(file, Some(owner.uid()), Some(owner.gid()))
 }
 
 #[cfg(test)]
@@ -209,6 +225,20 @@ mod tests {
         assert_eq!(r.find("fast").unwrap_err().code, "array_ambiguous");
         r.forget(Uuid::from_u128(1)).unwrap();
         assert_eq!(r.find("fast").unwrap().uuid, Uuid::from_u128(3));
+    }
+
+    #[test]
+    fn what_root_writes_is_the_servers() {
+        let dir = tempfile::tempdir().unwrap();
+        if !rustix::process::geteuid().is_root() {
+            return;
+        }
+        std::os::unix::fs::chown(dir.path(), Some(4711), Some(4712)).unwrap();
+        Registry::at(dir.path().to_owned()).remember(known("fast", 1)).unwrap();
+        for name in ["arrays.toml", "arrays.lock"] {
+            let file = fs::metadata(dir.path().join(name)).unwrap();
+            assert_eq!((file.uid(), file.gid()), (4711, 4712), "{name}");
+        }
     }
 
     #[test]

@@ -113,12 +113,13 @@ async fn live(rt: &Rt, settings: Settings) -> Result<(), Problem> {
     let pulse = Pulse::start(rt, &notify);
     let addresses = exports::parse(&settings.nbd)?;
     exports::refuse_open(&addresses, settings.nbd_insecure)?;
-    exports::refuse_impossible(&addresses, "NBD export", "--nbd")?;
     let nvme = nvme::parse(&settings.nvme)?;
     let cores = cores::checked(settings.cores)?;
     let machine = Machine::here(settings.pin.then_some(cores))?;
     let socket = step.run("control socket", async { Socket::claim(&settings.control) }).await?;
     let metrics = settings.metrics.map(control::listen).transpose()?;
+    // Behind the control socket, which makes the directory that the default socket of NBD is in, too.
+    exports::refuse_impossible(&addresses, "NBD export", "--nbd")?;
     let memory = settings.memory.checked()?;
     memory.beyond(crate::memory::of_machine()).iter().for_each(|text| tracing::warn!("{text}"));
     let cores = step.run("cores", Cores::start(rt, cores - 1, settings.ways, settings.linger, memory)).await?;
