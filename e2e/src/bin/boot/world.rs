@@ -22,6 +22,9 @@ const DRIVE: &str = "288M";
 const VOLUME: &str = "128M";
 const DRIVES: usize = 4;
 const CPUS: u32 = 2;
+/// The server's user, as the package makes it, if with another number.
+const USER: &str = "ashlar:x:61184:61184::/var/lib/ashlar:/usr/sbin/nologin";
+const GROUP: &str = "ashlar:x:61184:";
 
 const SERVER_UNIT: &str = include_str!("../../../../systemd/ashlar.service");
 const ATTACH_UNIT: &str = include_str!("../../../../systemd/ashlar-attach@.service");
@@ -68,7 +71,9 @@ impl World {
             nodes.join(", ")
         );
         for (path, text) in [
-            ("etc/ashlar.toml", config.as_str()),
+            ("etc/ashlar/ashlar.toml", config.as_str()),
+            ("etc/passwd", &with_line("/etc/passwd", USER)?),
+            ("etc/group", &with_line("/etc/group", GROUP)?),
             ("etc/nvme/hostnqn", HOST),
             ("etc/nvme/hostid", HOST.rsplit(':').next().unwrap_or_default()),
             ("etc/systemd/system/ashlar.service", SERVER_UNIT),
@@ -106,6 +111,13 @@ impl World {
         self.guest = Guest::boot_systemd(&self.dir, CPUS, &self.drives, &self.files)?;
         Ok(())
     }
+}
+
+/// A file of this machine with a line more, unless it has one of that name.
+fn with_line(path: &str, line: &str) -> Result<String> {
+    let text = fs::read_to_string(path).or_fail(path)?;
+    let is_there = text.lines().any(|l| l.split(':').next() == line.split(':').next());
+    Ok(if is_there { text } else { format!("{text}{line}\n") })
 }
 
 /// A drive as arguments of QEMU.
