@@ -1,4 +1,5 @@
-//! `cargo xtask test`: the second command of the README, and all that CI calls. `cargo xtask docs` writes generated pages.
+//! `cargo xtask test`: the second command of the README, and all that CI calls. `cargo xtask docs` writes generated pages,
+//! `cargo xtask package` the Debian package.
 //!
 //! Installs what the tests need (as root, on Debian, saying so), runs every suite, and prints how long each took. One
 //! profile for everything, so that what all suites share is compiled once.
@@ -10,6 +11,7 @@
 
 mod docs;
 mod needs;
+mod package;
 mod run;
 mod suites;
 
@@ -19,12 +21,17 @@ use std::process::{Command, ExitCode};
 const USAGE: &str = "\
 Usage: cargo xtask test [--all | --only SUITE]... [--no-install] [--list]
        cargo xtask docs      writes docs/reference/cli.md from the help texts of the program
+       cargo xtask package [--built] [--fast] [--version VERSION]
+                             makes the Debian package, in target/package
        cargo xtask walk      runs the sessions of the README and the guide with target/release/ashlar, as printed
 
   --all           every suite; without it slow ones take turns, by the number of the commit
   --only SUITE    only this suite, and the build if it needs it (may be given again)
   --no-install    installs nothing: what is missing is an error, also for root
   --list          lists the suites
+  --built         packs target/release/ashlar as it is; without it the program is built first
+  --fast          compresses less
+  --version       the package's version [default: the program's]
 
 Exit codes: 0 all suites passed, 1 one did not, 2 the command line makes no sense, 3 something is not installed";
 
@@ -43,11 +50,12 @@ fn main() -> ExitCode {
         Some("test") => {}
         Some("docs") => return write_docs(),
         Some("walk") => return walk(),
+        Some("package") => return package(args),
         Some("-h" | "--help" | "help") => {
             println!("{USAGE}");
             return ExitCode::SUCCESS;
         }
-        Some(_) | None => return usage("the tasks are test, docs and walk"),
+        Some(_) | None => return usage("the tasks are test, docs, package and walk"),
     }
     let mut options = Options::default();
     while let Some(arg) = args.next() {
@@ -71,6 +79,20 @@ fn main() -> ExitCode {
 
 fn write_docs() -> ExitCode {
     match docs::write() {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(why) => {
+            eprintln!("xtask: {why}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn package(args: impl Iterator<Item = String>) -> ExitCode {
+    let options = match package::Options::parse(args) {
+        Ok(options) => options,
+        Err(why) => return usage(&why),
+    };
+    match package::make(&options) {
         Ok(()) => ExitCode::SUCCESS,
         Err(why) => {
             eprintln!("xtask: {why}");

@@ -9,7 +9,7 @@ use crate::context::Context;
 use crate::exit::{self, Outcome};
 use crate::{
     attach, bench, check, clients, completion, create, demo, destroy, drive, events, export, forget, import, inspect,
-    iostat, jobs, lab, list, rebuild, rescue, scrub, serve, status, stop, volume, wipe,
+    iostat, jobs, lab, list, man, rebuild, rescue, scrub, serve, status, stop, volume, wipe,
 };
 
 const EXAMPLES: &str = "\
@@ -26,7 +26,7 @@ Without root, the defaults lie in $XDG_RUNTIME_DIR and $XDG_STATE_HOME.";
 #[derive(Parser)]
 #[command(name = "ashlar", version, max_term_width = 100, after_help = format!("{EXAMPLES}\n\n{}", exit::CODES_HELP))]
 pub struct Cli {
-    /// Control socket of the running Ashlar; also ASHLAR_CONTROL [default: /run/ashlar.sock]
+    /// Control socket of the running Ashlar; also ASHLAR_CONTROL [default: /run/ashlar/ashlar.sock]
     #[arg(long, global = true, value_name = "SOCKET", help_heading = "Global options")]
     control: Option<PathBuf>,
     /// Directory of the list of known arrays; also ASHLAR_STATE_DIR [default: /var/lib/ashlar]
@@ -66,6 +66,8 @@ enum Verb {
     Lab(lab::Args),
     Demo(demo::Args),
     Completion(completion::Args),
+    #[command(hide = true)]
+    Man(man::Args),
 }
 
 impl Cli {
@@ -101,6 +103,7 @@ impl Cli {
             Verb::Lab(a) => report(a.json(), lab::run(&context, a)),
             Verb::Demo(a) => report(false, demo::run(a)),
             Verb::Completion(a) => report(false, completion::run(&a)),
+            Verb::Man(a) => report(false, man::run(&a)),
         }
     }
 }

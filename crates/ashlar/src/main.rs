@@ -31,6 +31,7 @@ mod jobs;
 mod lab;
 mod list;
 mod log;
+mod man;
 mod output;
 mod progress;
 mod rebuild;

@@ -6,6 +6,7 @@ mod advice;
 mod api;
 mod daemon;
 mod nvme;
+mod packaged;
 mod reference_doc;
 mod refusals;
 mod routing;

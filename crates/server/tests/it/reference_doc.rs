@@ -23,7 +23,7 @@ fn table<'a>(page: &'a str, heading: &str) -> BTreeSet<&'a str> {
 }
 
 /// The keys that the program takes where `text` has one that it does not: its error lists them.
-fn valid_keys(text: &str) -> BTreeSet<String> {
+pub fn valid_keys(text: &str) -> BTreeSet<String> {
     let error = toml::from_str::<Config>(text).expect_err("the key is unknown").to_string();
     let (_, list) = error.split_once("expected ").expect("the error lists the valid keys");
     list.split('`').skip(1).step_by(2).map(str::to_owned).collect()
