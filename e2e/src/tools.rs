@@ -7,7 +7,7 @@ use std::process::{Child, Command, Stdio};
 use crate::{Failure, OrFail, Result};
 
 /// Program, package.
-pub const TOOLS: [(&str, &str); 22] = [
+pub const TOOLS: [(&str, &str); 26] = [
     ("nbdinfo", "libnbd-bin"),
     ("nbdcopy", "libnbd-bin"),
     ("nbdsh", "python3-libnbd"),
@@ -30,6 +30,10 @@ pub const TOOLS: [(&str, &str); 22] = [
     ("mdadm", "mdadm"),
     ("prometheus", "prometheus"),
     ("promtool", "prometheus"),
+    ("debootstrap", "debootstrap"),
+    ("lintian", "lintian"),
+    ("systemd-analyze", "systemd"),
+    ("unshare", "util-linux"),
 ];
 
 /// Where root's programs lie: a user's PATH on Debian has not all of these.

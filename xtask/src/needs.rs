@@ -35,6 +35,9 @@ const PROGRAMS: &[(&str, &str)] = &[
     ("mdadm", "mdadm"),
     ("prometheus", "prometheus"),
     ("systemctl", "systemd"),
+    ("debootstrap", "debootstrap"),
+    ("lintian", "lintian"),
+    ("dpkg-shlibdeps", "dpkg-dev"),
     ("udevadm", "udev"),
     ("valgrind", "valgrind"),
 ];

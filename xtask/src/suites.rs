@@ -215,6 +215,17 @@ pub fn all() -> Vec<Suite> {
             turn: Some(2),
             ..Suite::new("boot", "systemd serves, attaches and mounts an array at boot", 8, Run::Built("boot", &[]))
         },
+        // Five minutes; most of it is the mirror's and the emulated machine's.
+        Suite {
+            foreign: true,
+            turn: Some(0),
+            ..Suite::new(
+                "package",
+                "the Debian package: lintian, clean roots, an upgrade under load",
+                10,
+                Run::Built("package", &[]),
+            )
+        },
         Suite::new(
             "storm",
             "mutated NVMe/TCP PDUs beside an honest host",
