@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use api::Problem;
 use rt::Congestion;
 use server::config::{Config, Deal, Io, Linger, Reservations};
-use server::daemon::{self, Notify, NvmeSettings, Settings, What};
+use server::daemon::{self, Notify, NvmeSettings, Reread, Settings, What};
 use server::memory::Memory;
 use server::paths;
 use server::size::Size;
@@ -24,10 +24,11 @@ Examples:
   nbdinfo 'nbd+unix:///fast/db?socket=/run/ashlar/ashlar-nbd.sock'
 
 Recovers the arrays, exports their volumes as ARRAY/VOLUME, and takes commands on the control socket until SIGINT, \
-SIGTERM, SIGHUP or `ashlar stop`. ASHLAR_LOG=debug logs more.";
+SIGTERM or `ashlar stop`. With --config, SIGHUP uses changes of allow_hosts, allow_any and spares in the file; without it, \
+SIGHUP ends the server. ASHLAR_LOG=debug logs more.";
 
 /// Serve arrays: export their volumes and take commands
-#[derive(clap::Args)]
+#[derive(Clone, Debug, Default, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Args {
     /// Drives, or directories with drives [default: all known arrays]
@@ -125,7 +126,11 @@ pub fn run(context: &Context, args: Args) -> Outcome {
     // Before there is a second thread.
     let notify = Notify::from_environment();
     log::begin();
-    daemon::run(Settings { notify, ..settings(context, args)? })?;
+    let reread = args.config.is_some().then(|| {
+        let (context, args) = (context.clone(), args.clone());
+        Reread::new(move || settings(&context, args.clone()))
+    });
+    daemon::run(Settings { notify, reread, ..settings(context, args)? })?;
     Ok(Finding::Good)
 }
 
@@ -173,6 +178,7 @@ fn settings(context: &Context, args: Args) -> Result<Settings, Problem> {
         congestion: args.congestion.or(config.congestion).map_or(Congestion::Auto, Congestion::from),
         stop_at_eof: args.stop_at_eof,
         notify: Notify::default(),
+        reread: None,
         program: format!("ashlar {}", env!("CARGO_PKG_VERSION")),
     })
 }

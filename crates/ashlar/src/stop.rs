@@ -16,7 +16,8 @@ Examples:
   ashlar stop                    end the running Ashlar
   ashlar stop --force            also while hosts are connected
 
-SIGTERM, SIGINT and SIGHUP end `ashlar serve` in the same way, even while hosts are connected.";
+SIGTERM and SIGINT end `ashlar serve` in the same way, even while hosts are connected; SIGHUP does, too, unless --config was \
+given.";
 
 /// A clean stop writes at most what has not been merged into the map yet.
 const STOP_MAX: Duration = Duration::from_secs(120);

@@ -46,6 +46,7 @@ pub use host::Host;
 pub use mailbox::{MailReceiver, MailSender};
 pub use net::{Addr, Congestion, Listener, Stream};
 pub use payload::{Payload, Trade};
+pub use signal::Hangups;
 pub use task::Task;
 pub use time::Nanos;
 pub use turns::{Party, TURN_COST};

@@ -3,6 +3,7 @@
 //! Invariants: a subsystem's name and a namespace's number follow from what never changes, the array's identity and the
 //! volume's number, so that hosts find the same thing again after a restart or a new name.
 
+use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
@@ -64,7 +65,7 @@ pub struct ExportedSubsystems {
     /// What there is.
     pub all: All,
     /// Who may use it.
-    pub access: Rc<AccessRules>,
+    pub access: Rc<RefCell<AccessRules>>,
 }
 
 impl ExportedSubsystems {
@@ -79,7 +80,7 @@ impl ExportedSubsystems {
     fn subsystem(&self, uuid: Uuid, model: String, rule: &str) -> Subsystem {
         // 20 of its 32 digits fit.
         let serial = uuid.simple().to_string()[..20].to_owned();
-        Subsystem { nqn: nqn(uuid), serial, model, access: self.access.of(rule) }
+        Subsystem { nqn: nqn(uuid), serial, model, access: self.access.borrow().of(rule) }
     }
 }
 

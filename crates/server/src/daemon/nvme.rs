@@ -1,6 +1,7 @@
 //! The NVMe/TCP export of all volumes of all served arrays, a subsystem for each array, and of direct drives, one
 //! for each. Off unless asked for.
 
+use std::cell::RefCell;
 use std::fmt::Write;
 use std::net::SocketAddr;
 use std::pin::pin;
@@ -37,8 +38,15 @@ pub struct NvmeSettings {
 pub struct Wishes {
     addresses: Vec<Addr>,
     advertise: Vec<SocketAddr>,
-    access: Rc<AccessRules>,
+    access: Rc<RefCell<AccessRules>>,
     deal: Deal,
+}
+
+impl Wishes {
+    /// Who may use what: to be changed while the server lives.
+    pub fn access(&self) -> Rc<RefCell<AccessRules>> {
+        self.access.clone()
+    }
 }
 
 /// Looks at the wishes as far as their form tells.
@@ -59,7 +67,7 @@ pub fn parse(settings: &NvmeSettings) -> Result<Wishes, Problem> {
     super::exports::refuse_impossible(&addresses, "NVMe/TCP export", "--nvme")?;
     let access = &settings.access;
     [&access.all].into_iter().chain(access.arrays.values()).try_for_each(check_rule)?;
-    Ok(Wishes { addresses, advertise, access: Rc::new(access.clone()), deal: settings.deal })
+    Ok(Wishes { addresses, advertise, access: Rc::new(RefCell::new(access.clone())), deal: settings.deal })
 }
 
 fn address(text: &str) -> Result<Addr, Problem> {
@@ -128,7 +136,7 @@ impl Nvme {
         }
         cores.begin(workers.into_iter().map(|worker| async move |core: Core| worker.serve(&core.rt).await).collect());
         let server = Rc::new(server);
-        if wishes.access.is_empty() {
+        if wishes.access.borrow().is_empty() {
             detail.push_str("; no host may connect (--allow-host, --allow-any)");
         }
         *data.nvme.borrow_mut() = names;

@@ -2,7 +2,7 @@
 //!
 //! Invariant: a drive is looked at like any that is added by hand, without force: one that holds something stays what it is.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::collections::BTreeSet;
 use std::rc::{Rc, Weak};
 use std::time::Duration;
@@ -22,13 +22,15 @@ pub struct Spares {
     left: RefCell<Vec<String>>,
     /// What was told of them, so that it is told once.
     told: RefCell<BTreeSet<String>>,
+    /// Whether they are being shared out.
+    shared: Cell<bool>,
 }
 
 impl Spares {
     /// These drives.
     #[must_use]
     pub fn new(drives: Vec<String>) -> Spares {
-        Spares { left: RefCell::new(drives), told: RefCell::default() }
+        Spares { left: RefCell::new(drives), ..Spares::default() }
     }
 
     /// Those that no array has got yet.
@@ -36,12 +38,23 @@ impl Spares {
     pub fn left(&self) -> Vec<String> {
         self.left.borrow().clone()
     }
+
+    /// The configuration has `new` instead of `old`: what is new is added, what is gone is given to no array. Whether
+    /// [`share`] has to begin.
+    pub fn replace(&self, old: &[String], new: &[String]) -> bool {
+        let mut left = self.left.borrow_mut();
+        left.retain(|drive| new.contains(drive));
+        left.extend(new.iter().filter(|drive| !old.contains(drive)).cloned());
+        self.told.borrow_mut().clear();
+        !left.is_empty() && !self.shared.get()
+    }
 }
 
 /// Gives spares to arrays that lack a drive, as long as the server lives and there are spares.
 pub async fn share(data: Weak<Data>) {
     while let Some(data) = data.upgrade() {
-        if data.spares.left().is_empty() {
+        data.spares.shared.set(!data.spares.left().is_empty());
+        if !data.spares.shared.get() {
             return;
         }
         let served: Vec<Opened> = data.served.borrow().values().cloned().collect();

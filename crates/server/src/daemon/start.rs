@@ -18,6 +18,7 @@ use super::data::{Data, DataHandle};
 use super::exports::{self, Exports, REQUESTS_MAX};
 use super::notify::{Notify, Pulse};
 use super::nvme::{self, Nvme, NvmeSettings};
+use super::reload::{self, Reread};
 use super::spares::{self, Spares};
 use super::{arrays, stop};
 use crate::config::{ArrayConfig, Linger};
@@ -90,11 +91,13 @@ pub struct Settings {
     pub stop_at_eof: bool,
     /// The service manager that is told how it stands.
     pub notify: Notify,
+    /// Reads all this again at SIGHUP, where it comes from a file; without it SIGHUP stops the server.
+    pub reread: Option<Reread>,
     /// The program's version, for `status`.
     pub program: String,
 }
 
-/// Serves until SIGINT, SIGTERM, SIGHUP or `ashlar stop`.
+/// Serves until SIGINT, SIGTERM, `ashlar stop`, or SIGHUP where there is no configuration to be read again.
 ///
 /// # Errors
 /// When it cannot start, or an array cannot be closed cleanly.
@@ -185,6 +188,7 @@ async fn serve(
     (step, pulse): (&Steps<'_>, &Pulse),
 ) -> Result<(Control, bool), Problem> {
     let exports = step.run("NBD export", Exports::listen(data, nbd, cores)).await?;
+    let access = nvme.access();
     let nvme = match step.run("NVMe/TCP export", Nvme::listen(data, nvme, cores)).await {
         Ok(nvme) => nvme,
         Err(problem) => {
@@ -205,6 +209,15 @@ async fn serve(
             return Err(problem);
         }
     };
+    if settings.reread.is_some() {
+        match rt.hangups() {
+            Ok(hangups) => {
+                let listen = reload::listen(hangups, Rc::downgrade(data), settings.clone(), access, ready);
+                rt.spawn(listen).detach();
+            }
+            Err(error) => tracing::warn!("SIGHUP stops the server: {error}"),
+        }
+    }
     tracing::info!("ready: {}", ready(data));
     pulse.ready(&ready(data));
     rt.spawn(spares::share(Rc::downgrade(data))).detach();

@@ -45,6 +45,7 @@ pub(super) fn settings(dir: &Path) -> Settings {
         pin: false,
         stop_at_eof: false,
         notify: server::daemon::Notify::default(),
+        reread: None,
         program: "test".into(),
     }
 }

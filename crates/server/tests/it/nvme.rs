@@ -57,6 +57,7 @@ fn settings(dir: &Path, port: u16) -> Settings {
         pin: false,
         stop_at_eof: false,
         notify: server::daemon::Notify::default(),
+        reread: None,
         program: "test".into(),
     }
 }
