@@ -8,8 +8,8 @@ use clap::{Parser, Subcommand};
 use crate::context::Context;
 use crate::exit::{self, Outcome};
 use crate::{
-    attach, bench, check, clients, completion, create, demo, destroy, drive, events, export, forget, import, inspect,
-    iostat, jobs, lab, list, man, rebuild, rescue, scrub, serve, status, stop, volume, wipe,
+    attach, bench, check, clients, completion, config, create, demo, destroy, drive, events, export, forget, import,
+    inspect, iostat, jobs, lab, list, man, rebuild, rescue, scrub, serve, status, stop, version, volume, wipe,
 };
 
 const EXAMPLES: &str = "\
@@ -65,6 +65,8 @@ enum Verb {
     Bench(Box<bench::Args>),
     Lab(lab::Args),
     Demo(demo::Args),
+    Config(config::Args),
+    Version(version::Args),
     Completion(completion::Args),
     #[command(hide = true)]
     Man(man::Args),
@@ -102,6 +104,8 @@ impl Cli {
             Verb::Bench(a) => report(a.json, bench::run(&context, &a)),
             Verb::Lab(a) => report(a.json(), lab::run(&context, a)),
             Verb::Demo(a) => report(false, demo::run(a)),
+            Verb::Config(a) => report(a.json(), config::run(&context, &a)),
+            Verb::Version(a) => report(a.json, version::run(&a)),
             Verb::Completion(a) => report(false, completion::run(&a)),
             Verb::Man(a) => report(false, man::run(&a)),
         }

@@ -12,7 +12,7 @@ pub const CODES_HELP: &str = "\
 Exit codes:
   0  done
   1  failed: an error of a drive, the network or the system, or of writing the output
-  2  wrong usage: the command line is not valid
+  2  wrong usage: the command line or the configuration is not valid
   3  refused: the message says why, and what to do
   4  check found damage, or rescue could not read everything
 `status --check` uses the codes of monitoring plug-ins: 0 OK, 1 warning, 2 critical, 3 unknown";
@@ -24,6 +24,8 @@ pub enum Finding {
     Good,
     /// `check` found damage.
     Damage,
+    /// `config check` found mistakes.
+    Invalid,
     /// What `status --check` found.
     Health(Health),
 }
@@ -70,6 +72,7 @@ pub type Outcome = Result<Finding, Problem>;
 pub fn report(json: bool, outcome: Outcome) -> ExitCode {
     let code = match outcome {
         Ok(Finding::Good) => 0,
+        Ok(Finding::Invalid) => 2,
         Ok(Finding::Damage) => 4,
         Ok(Finding::Health(health)) => health.code(),
         Err(problem) => {

@@ -14,6 +14,7 @@ mod cli;
 mod client;
 mod clients;
 mod completion;
+mod config;
 mod confirm;
 mod context;
 mod create;
@@ -43,6 +44,7 @@ mod stop;
 mod text;
 #[cfg(test)]
 mod texts;
+mod version;
 mod volume;
 mod wipe;
 

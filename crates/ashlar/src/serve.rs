@@ -1,7 +1,7 @@
 //! `ashlar serve`.
 
 use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use api::Problem;
 use rt::Congestion;
@@ -132,6 +132,14 @@ pub fn run(context: &Context, args: Args) -> Outcome {
     });
     daemon::run(Settings { notify, reread, ..settings(context, args)? })?;
     Ok(Finding::Good)
+}
+
+/// What `serve --config FILE` would do.
+///
+/// # Errors
+/// When the file cannot be read, or is not valid.
+pub fn of_file(context: &Context, file: &Path) -> Result<Settings, Problem> {
+    settings(context, Args { config: Some(file.to_owned()), ..Args::default() })
 }
 
 fn settings(context: &Context, args: Args) -> Result<Settings, Problem> {

@@ -263,7 +263,7 @@ impl Config {
         Ok(config)
     }
 
-    fn parse(text: &str) -> Result<Config, String> {
+    pub(crate) fn parse(text: &str) -> Result<Config, String> {
         let config: Config = toml::from_str(text).map_err(|e| e.to_string().trim_end().to_owned())?;
         let mut names: Vec<_> = config.arrays.iter().map(|a| &a.name).collect();
         names.sort();

@@ -20,6 +20,7 @@ pub mod journal;
 pub mod lease;
 pub mod memory;
 pub mod metrics;
+pub mod mistakes;
 pub mod namespace;
 pub mod ops;
 pub mod parts;
