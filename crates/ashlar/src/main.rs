@@ -34,6 +34,8 @@ mod list;
 mod log;
 mod man;
 mod output;
+#[cfg(test)]
+mod phrases;
 mod progress;
 mod rebuild;
 mod rescue;
