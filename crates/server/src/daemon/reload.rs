@@ -99,16 +99,20 @@ fn apply(data: &Rc<Data>, old: &Settings, new: &Settings, access: &RefCell<Acces
     (!keys.is_empty()).then(|| keys.join(", "))
 }
 
+/// A key of the file, and what it says.
+type Key = (&'static str, fn(&Settings) -> String);
+
 /// The keys that differ and are used at a start only.
 fn restart_for(old: &Settings, new: &Settings) -> Vec<&'static str> {
     let differ = |of: fn(&Settings) -> String| of(old) != of(new);
-    let keys: [(&'static str, fn(&Settings) -> String); 16] = [
+    let keys: [Key; 17] = [
         ("control", |s| format!("{:?}", s.control)),
         ("state_dir", |s| format!("{:?}", s.state_dir)),
         ("nbd", |s| format!("{:?}", s.nbd)),
         ("nbd_insecure", |s| format!("{:?}", s.nbd_insecure)),
         ("nvme", |s| format!("{:?}", s.nvme.addresses)),
         ("nvme_advertise", |s| format!("{:?}", s.nvme.advertise)),
+        ("metrics", |s| format!("{:?}", s.metrics)),
         ("deal", |s| format!("{:?}", s.nvme.deal)),
         ("read_only", |s| format!("{:?}", s.read_only)),
         ("map_memory, memtable_memory or buffer_memory", |s| format!("{:?}", s.memory)),

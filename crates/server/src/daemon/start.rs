@@ -13,7 +13,7 @@ use rt::cross::submissions;
 use rt::net::Addr;
 use rt::{Congestion, Rt, Ways};
 
-use super::control::{Control, Socket};
+use super::control::{self, Control, Socket};
 use super::data::{Data, DataHandle};
 use super::exports::{self, Exports, REQUESTS_MAX};
 use super::notify::{Notify, Pulse};
@@ -128,7 +128,7 @@ async fn live(rt: &Rt, settings: Settings) -> Result<(), Problem> {
     let cores = step.run("cores", Cores::start(rt, cores - 1, settings.ways, settings.linger, memory)).await?;
     let (journal, why) = Journal::open(&settings.state_dir)?;
     why.iter().for_each(|why| tracing::warn!("events: {why}"));
-    journal.note(EventCode::ServerBegan, None, None, format!("ashlar {} begins", settings.program));
+    journal.note(EventCode::ServerBegan, None, None, format!("{} begins", settings.program));
     let registry = Registry::at(settings.state_dir.clone());
     let world = World { rt: rt.clone(), registry, cores: cores.to(), reserve: settings.reserve };
     let direct = step.run("direct drives", open_direct(&world, &settings)).await?;

@@ -58,7 +58,7 @@ impl<'a> Page<'a> {
         for (labels, times) in samples {
             let sum = times.nanos as f64 / 1e9;
             let bounds = (0..HistogramView::BUCKETS)
-                .map(|b| HistogramView::bound(b).map_or(f64::MAX, |nanos| nanos as f64 / 1e9));
+                .map(|b| HistogramView::bound(b).map_or(f64::INFINITY, |nanos| nanos as f64 / 1e9));
             let count = |bucket: usize| times.counts.get(bucket).copied().unwrap_or(0);
             let buckets: Vec<(f64, u64)> = bounds.enumerate().map(|(at, bound)| (bound, count(at))).collect();
             family.encode_family(&labels)?.encode_histogram::<NoLabelSet>(sum, times.count(), &buckets, None)?;
