@@ -231,7 +231,7 @@ fn connect(subsystem: &str, address: SocketAddr) -> Result<(), Problem> {
 }
 
 /// This host's qualified name and identifier: those of nvme-cli where it has made some, else from the machine's.
-fn host() -> Result<(String, Uuid), Problem> {
+pub fn host() -> Result<(String, Uuid), Problem> {
     let read = |path: &str| fs::read_to_string(path).ok().map(|text| text.trim().to_owned()).filter(|t| !t.is_empty());
     let theirs = read("/etc/nvme/hostnqn").zip(read("/etc/nvme/hostid").and_then(|id| id.parse().ok()));
     let machine = || read("/etc/machine-id").and_then(|id| Uuid::try_parse(&id).ok()).map(|id| (nqn(id), id));

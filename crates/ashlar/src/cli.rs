@@ -9,7 +9,7 @@ use crate::context::Context;
 use crate::exit::{self, Outcome};
 use crate::{
     attach, bench, check, clients, completion, config, create, demo, destroy, drive, events, export, forget, import,
-    inspect, iostat, jobs, lab, list, man, rebuild, rescue, scrub, serve, status, stop, version, volume, wipe,
+    inspect, iostat, jobs, lab, list, man, quickstart, rebuild, rescue, scrub, serve, status, stop, version, volume, wipe,
 };
 
 const EXAMPLES: &str = "\
@@ -38,6 +38,7 @@ pub struct Cli {
 
 #[derive(Subcommand)]
 enum Verb {
+    Quickstart(quickstart::Args),
     Create(create::Args),
     Volume(volume::Args),
     Serve(serve::Args),
@@ -77,6 +78,7 @@ impl Cli {
     pub fn run(self) -> ExitCode {
         let context = Context::new(self.control, self.state_dir);
         match self.verb {
+            Verb::Quickstart(a) => report(false, quickstart::run(&context, &a)),
             Verb::Create(a) => report(a.json, create::run(&context, &a)),
             Verb::Volume(a) => report(a.json(), volume::run(&context, a)),
             Verb::Serve(a) => report(false, serve::run(&context, a)),

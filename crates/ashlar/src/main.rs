@@ -37,6 +37,7 @@ mod output;
 #[cfg(test)]
 mod phrases;
 mod progress;
+mod quickstart;
 mod rebuild;
 mod rescue;
 mod scrub;

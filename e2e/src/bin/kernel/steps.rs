@@ -34,6 +34,7 @@ pub const ALL: &[Step<World>] = &[
     Step { name: "stall", about: "the server stands still until the kernel gives up and comes back", run: stall },
     Step { name: "cores", about: "the same queues and SIGKILL again, with queues on two other cores", run: cores },
     Step { name: "attach", about: "ashlar attach and detach on the host of the array itself", run: attach },
+    Step { name: "quickstart", about: "eight files to a mounted ext4 by one command, and back by one", run: quickstart },
 ];
 
 /// How long a kernel may take to notice a change: the server looks twice a second.
@@ -334,4 +335,28 @@ fn attach(world: &mut World) -> Result<()> {
     world.guest.sh(&format!("mount {device} /mnt/v && cmp /mnt/v/passwd /etc/passwd; s=$?; umount /mnt/v; exit $s"))?;
     world.guest.sh(&format!("{ashlar} detach a && {ashlar} stop"))?;
     world.guest.finish("serve", Duration::from_secs(20)).map(drop)
+}
+
+/// Eight sparse files become a mounted file system by one command, which asks first; another one takes all of it back.
+fn quickstart(world: &mut World) -> Result<()> {
+    if world.guest.sh("ls /sys/block")?.contains("nvme") {
+        world.disconnect()?;
+    }
+    let ashlar = format!("{} --control /tmp/q/control --state-dir /tmp/q/state", world.program.display());
+    let drives = (0..8).map(|n| format!("/tmp/q/d{n}")).collect::<Vec<_>>().join(" ");
+    let quick = format!("{ashlar} quickstart quick --mount /mnt/quick --size 1G {drives}");
+    let refused = world.guest.sh_failing(&format!("mkdir -p /tmp/q && {quick} </dev/null"))?;
+    require(refused.contains("--yes"), "quickstart without an answer", || refused.clone())?;
+    world.guest.sh("! ls /tmp/q/d0 /tmp/q/state /mnt/quick")?;
+    let said = world.guest.sh(&format!("{quick} --yes"))?;
+    require(said.contains("6/6") && said.contains("is mounted at /mnt/quick"), "quickstart", || said.clone())?;
+    world.guest.sh("grep ' /mnt/quick ext4 ' /proc/mounts && cp /etc/passwd /mnt/quick/ && sync && cmp /etc/passwd /mnt/quick/passwd")?;
+    let status = world.guest.sh(&format!("{ashlar} status quick"))?;
+    require(status.contains("RAID 6") && status.contains("optimal"), "status", || status.clone())?;
+    let again = world.guest.sh_failing(&format!("{quick} --yes"))?;
+    require(again.contains("--undo"), "quickstart again", || again.clone())?;
+    world.guest.sh_failing(&format!("{ashlar} quickstart quick --undo </dev/null"))?;
+    world.guest.sh(&format!("{ashlar} quickstart quick --undo --yes"))?;
+    world.guest.sh("! grep /mnt/quick /proc/mounts && ! ls /sys/block | grep nvme && ! ls /tmp/q/d0 && ! ls -d /mnt/quick")?;
+    world.guest.sh_failing(&format!("{ashlar} status quick")).map(drop)
 }
