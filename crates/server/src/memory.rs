@@ -72,14 +72,19 @@ impl Memory {
         Ok(self)
     }
 
-    /// What to say of sizes that are larger than the machine's memory.
-    #[must_use]
-    pub fn beyond(&self, machine: Option<u64>) -> Vec<String> {
-        let Some(machine) = machine else { return vec![] };
+    /// # Errors
+    /// When a size is larger than the machine's memory.
+    pub fn within(self, machine: Option<u64>) -> Result<Memory, Problem> {
         let sizes =
             [("--map-memory", self.map), ("--memtable-memory", self.memtable), ("--buffer-memory", self.buffers)];
-        let beyond = sizes.into_iter().filter_map(|(what, size)| Some((what, size?))).filter(|(_, s)| s.0 > machine);
-        beyond.map(|(what, size)| format!("{what} {size}: this machine has {} of memory", Size(machine))).collect()
+        let machine = machine.unwrap_or(u64::MAX);
+        match sizes.into_iter().find_map(|(what, size)| Some((what, size.filter(|size| size.0 > machine)?))) {
+            None => Ok(self),
+            Some((what, size)) => {
+                let why = format!("{size} is more than this machine has: {}", Size(machine));
+                Err(Problem::usage(what, why, "give less; what other programs use is not free either"))
+            }
+        }
     }
 
     /// For the calling thread's buffers.
@@ -118,9 +123,9 @@ mod tests {
         ] {
             assert!(wrong.checked().is_err(), "{wrong:?}");
         }
-        let told = |map| Memory { map: Some(Size(map)), ..Memory::default() }.beyond(Some(24 << 30));
-        assert!(told(24 << 30).is_empty());
-        assert_eq!(told(100 << 40), ["--map-memory 100 TiB: this machine has 24 GiB of memory"]);
+        let told = |map| Memory { map: Some(Size(map)), ..Memory::default() }.within(Some(24 << 30));
+        assert!(told(24 << 30).is_ok());
+        assert_eq!(told(100 << 40).unwrap_err().why, "100 TiB is more than this machine has: 24 GiB");
         let said = Memory { map: mib(5), ..Memory::default() }.or(all);
         assert_eq!((said.map, said.memtable), (mib(5), mib(1024)));
     }

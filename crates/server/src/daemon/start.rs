@@ -123,8 +123,7 @@ async fn live(rt: &Rt, settings: Settings) -> Result<(), Problem> {
     let metrics = settings.metrics.map(control::listen).transpose()?;
     // Behind the control socket, which makes the directory that the default socket of NBD is in, too.
     exports::refuse_impossible(&addresses, "NBD export", "--nbd")?;
-    let memory = settings.memory.checked()?;
-    memory.beyond(crate::memory::of_machine()).iter().for_each(|text| tracing::warn!("{text}"));
+    let memory = settings.memory.checked()?.within(crate::memory::of_machine())?;
     let cores = step.run("cores", Cores::start(rt, cores - 1, settings.ways, settings.linger, memory)).await?;
     let (journal, why) = Journal::open(&settings.state_dir)?;
     why.iter().for_each(|why| tracing::warn!("events: {why}"));
