@@ -15,7 +15,8 @@ const ARRAY: &str = "lab";
 const HOST: &str = "nqn.2014-08.org.nvmexpress:uuid:5f0a7f9e-6c55-4d0c-9d0c-0d5a3a1f2b03";
 const DRIVES: usize = 4;
 const CPUS: u32 = 2;
-/// How long dpkg may take: an emulated machine is some thirty times slower. Triggers, such as the index of all manual pages, are left out.
+/// How long dpkg may take: an emulated machine is some thirty times slower. Triggers, such as the index of all manual pages, are
+/// left out.
 const INSTALL_MAX: Duration = Duration::from_secs(300);
 /// How long the server may take to be there.
 const START_MAX: Duration = Duration::from_secs(120);
@@ -79,9 +80,10 @@ impl Machine {
         )?;
         // Type=notify: what was waited for has answered.
         g.sh(&format!("ashlar clients && ashlar status {ARRAY} | grep -q optimal"))?;
-        let shown = g.sh("systemctl show -P StatusText -P WatchdogUSec -P User ashlar.service; stat -c %U /proc/$(systemctl show -P MainPID ashlar.service)")?;
+        let show = "systemctl show -P StatusText -P WatchdogUSec ashlar.service";
+        let shown = g.sh(&format!("{show}; stat -c 'of %U' /proc/$({SERVER})"))?;
         let has = |what: &str| shown.contains(what);
-        require(has("serving lab") && has("1min") && has("ashlar"), "systemctl show", || shown.clone())?;
+        require(has("serving lab") && has("1min") && has("of ashlar"), "systemctl show", || shown.clone())?;
         g.sh_within(START_MAX, &format!("systemctl start ashlar-attach@{ARRAY}.service"))?;
         g.wait(START_MAX, &format!("test -b {}", self.device)).map(drop)
     }
