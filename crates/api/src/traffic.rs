@@ -6,7 +6,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use crate::array::{MemberView, VolumeView};
+use crate::array::{ArrayView, MemberView, VolumeView};
 
 /// What went through an array since it was opened.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, ToSchema)]
@@ -17,6 +17,16 @@ pub struct IostatView {
     pub volumes: Vec<TrafficView>,
     /// Per drive.
     pub drives: Vec<TrafficView>,
+}
+
+impl From<&ArrayView> for IostatView {
+    fn from(array: &ArrayView) -> IostatView {
+        IostatView {
+            array: array.name.clone(),
+            volumes: array.volumes.iter().cloned().map(TrafficView::from).collect(),
+            drives: array.members.iter().cloned().map(TrafficView::from).collect(),
+        }
+    }
 }
 
 /// Counters of one volume or drive: they only grow.

@@ -9,7 +9,8 @@ use crate::context::Context;
 use crate::exit::{self, Outcome};
 use crate::{
     attach, bench, check, clients, completion, config, create, demo, destroy, drive, events, export, forget, import,
-    inspect, iostat, jobs, lab, list, man, quickstart, rebuild, rescue, scrub, serve, status, stop, version, volume, wipe,
+    inspect, iostat, jobs, lab, list, man, quickstart, rebuild, rescue, scrub, serve, status, stop, version, volume,
+    wipe,
 };
 
 const EXAMPLES: &str = "\

@@ -91,7 +91,8 @@ fn set_up(context: &Context, args: &Args) -> Outcome {
         return Err(Problem::refused("quickstart_begun", what, why, todo));
     }
     if fs::read_dir(&mount).is_ok_and(|mut entries| entries.next().is_some()) {
-        let (what, todo) = (format!("directory {}", mount.display()), "name an empty directory, or one that is not there");
+        let (what, todo) =
+            (format!("directory {}", mount.display()), "name an empty directory, or one that is not there");
         return Err(Problem::refused("directory_not_empty", what, "it is not empty", todo));
     }
     for tool in ["mkfs.ext4", "mount"] {
@@ -99,7 +100,11 @@ fn set_up(context: &Context, args: &Args) -> Outcome {
     }
     let plan = plan(context, args, &raid)?;
     text::plan(&args.name, &plan).iter().for_each(|line| text::print(line));
-    text::print(&format!("A file system (ext4) of {} will be mounted at {}.", human(plan.usable_bytes), mount.display()));
+    text::print(&format!(
+        "A file system (ext4) of {} will be mounted at {}.",
+        human(plan.usable_bytes),
+        mount.display()
+    ));
     agreed(args, &plan)?;
     let drives: Vec<PathBuf> = args.drives.iter().map(|d| absolute(d)).collect();
     let mut notes = Notes {
@@ -134,11 +139,15 @@ fn set_up(context: &Context, args: &Args) -> Outcome {
     steps.run(&mut this(&["attach", &volume]), &["attach", &volume])?;
     let device = device(context, &volume)?;
     steps.run_other("mkfs.ext4", &["-q", &device])?;
-    fs::create_dir_all(&mount).map_err(|e| Problem::failed(format!("directory {}", mount.display()), e, "name another"))?;
+    fs::create_dir_all(&mount)
+        .map_err(|e| Problem::failed(format!("directory {}", mount.display()), e, "name another"))?;
     steps.run_other("mount", &[&device, &mount.display().to_string()])?;
     let done = Done {
         notes: vec![
-            format!("`ashlar status {}` shows the array; `ashlar quickstart {} --undo` takes all of it back", args.name, args.name),
+            format!(
+                "`ashlar status {}` shows the array; `ashlar quickstart {} --undo` takes all of it back",
+                args.name, args.name
+            ),
             "at boot it is not mounted by itself: docs/guide/serve.md, \"At boot\"".to_owned(),
         ],
         ..Done::new(format!("{} is mounted at {}", device, mount.display()))
@@ -234,7 +243,12 @@ fn has_tool(name: &str) -> Result<(), Problem> {
     if std::env::split_paths(&places).chain(sbin).any(|dir| dir.join(name).is_file()) {
         return Ok(());
     }
-    Err(Problem::refused("tool_missing", name, "this program is needed, and not installed", "install e2fsprogs and mount"))
+    Err(Problem::refused(
+        "tool_missing",
+        name,
+        "this program is needed, and not installed",
+        "install e2fsprogs and mount",
+    ))
 }
 
 /// This program, for the server and the state that this command has.
@@ -336,7 +350,12 @@ impl Notes {
     fn read(path: &Path, name: &str) -> Result<Notes, Problem> {
         let what = format!("the quickstart of {name}");
         let text = fs::read(path).map_err(|e| {
-            Problem::refused("quickstart_unknown", what.clone(), format!("{}: {e}", path.display()), "there is nothing to undo")
+            Problem::refused(
+                "quickstart_unknown",
+                what.clone(),
+                format!("{}: {e}", path.display()),
+                "there is nothing to undo",
+            )
         })?;
         serde_json::from_slice(&text).map_err(|e| Problem::failed(what, e, "undo it by hand"))
     }
@@ -353,7 +372,12 @@ mod tests {
         let notes = Notes { mount: "/srv/a".into(), made_directory: true, started_server: true, ..Notes::default() };
         notes.write(&path).unwrap();
         let read = Notes::read(&path, "a").unwrap();
-        assert!(read.mount == Path::new("/srv/a") && read.made_directory && read.started_server && read.made_files.is_empty());
+        assert!(
+            read.mount == Path::new("/srv/a")
+                && read.made_directory
+                && read.started_server
+                && read.made_files.is_empty()
+        );
         assert_eq!(Notes::read(&dir.path().join("none"), "b").err().unwrap().code, "quickstart_unknown");
     }
 

@@ -5,6 +5,8 @@
 //!
 //! Not here: what sysfs says (`rt::topology`). Never measured: no machine with two nodes was at hand.
 
+use std::cell::RefCell;
+use std::collections::BTreeMap;
 use std::path::Path;
 
 use api::{Placement, PlacementNode, Problem};
@@ -18,6 +20,8 @@ pub struct Machine {
     allowed: Vec<u32>,
     /// Cores that are to have a CPU each; none: they share those of the plan.
     pinned: Option<usize>,
+    /// The node of each drive that was asked for since it was settled last.
+    known: RefCell<BTreeMap<String, Option<u32>>>,
 }
 
 /// What was decided, and why.
@@ -41,12 +45,13 @@ impl Machine {
             let why = format!("{cores} cores need as many CPUs, but this process may run on {cpus} only");
             return Err(Problem::usage("--pin", why, "give fewer --cores, or omit --pin"));
         }
-        Ok(Machine { nodes: nodes(Path::new(SYSFS)), allowed, pinned })
+        Ok(Machine { nodes: nodes(Path::new(SYSFS)), allowed, pinned, known: RefCell::default() })
     }
 
     /// Brings the calling thread, which is the first core, to where the plan for these drives wants it; the plan.
     #[must_use]
     pub fn settle(&self, drives: &[String]) -> Placement {
+        self.known.borrow_mut().clear();
         if let Some(cpus) = self.cpus(drives, 0)
             && let Err(e) = run_on(&cpus)
         {
@@ -80,7 +85,8 @@ impl Machine {
     /// The node of each drive.
     fn near(&self, drives: &[String]) -> Vec<Option<u32>> {
         let find = |d: &String| node_of(Path::new(SYSFS), device_of(Path::new(d))?);
-        drives.iter().map(find).collect()
+        let mut known = self.known.borrow_mut();
+        drives.iter().map(|d| *known.entry(d.clone()).or_insert_with(|| find(d))).collect()
     }
 
     fn choose(&self, near: &[Option<u32>]) -> Choice {
@@ -139,7 +145,12 @@ mod tests {
 
     fn machine(nodes: &[&[u32]], allowed: &[u32]) -> Machine {
         let node = |(id, cpus): (usize, &&[u32])| Node { id: id as u32, cpus: cpus.to_vec() };
-        Machine { nodes: nodes.iter().enumerate().map(node).collect(), allowed: allowed.to_vec(), pinned: None }
+        Machine {
+            nodes: nodes.iter().enumerate().map(node).collect(),
+            allowed: allowed.to_vec(),
+            pinned: None,
+            known: RefCell::default(),
+        }
     }
 
     const BOTH: [u32; 8] = [0, 1, 2, 3, 4, 5, 6, 7];

@@ -42,7 +42,7 @@ const VERSION: u32 = 1;
 const HEADING: &str = "# The arrays this machine knows. Written by ashlar; `ashlar import --all` writes it anew.\n";
 
 /// The state file.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct Registry {
     dir: PathBuf,
 }

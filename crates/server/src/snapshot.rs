@@ -12,12 +12,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use api::{Arrays, ClientView, Iostats, Kind, Placement, Problem};
+use api::{Arrays, ClientView, IostatView, Iostats, Kind, Placement, Problem, VERSION};
 use rt::probe::Smart;
 use tokio::sync::{Notify, watch};
 use tokio::time::timeout;
 
 use crate::daemon::DataHandle;
+use crate::registry::{Known, Registry};
 use crate::smart::SmartLog;
 
 /// A snapshot is as good as new for so long.
@@ -35,8 +36,10 @@ pub struct Look {
     pub began_at: u64,
     /// The server and its arrays.
     pub status: Arrays,
-    /// Counters.
-    pub iostat: Iostats,
+    /// When, in milliseconds since some fixed moment of the server's life.
+    pub at_millis: u64,
+    /// The arrays that this machine knows.
+    pub registry: Registry,
     /// Who is connected.
     pub clients: Vec<ClientView>,
     /// Where everything runs.
@@ -49,6 +52,8 @@ pub struct Look {
 #[derive(Clone, Debug)]
 pub struct Snapshot {
     look: Look,
+    /// Counters.
+    pub iostat: Iostats,
     /// What drives say of their health, by path.
     pub smart: BTreeMap<String, Smart>,
     taken: Instant,
@@ -63,6 +68,18 @@ impl Deref for Snapshot {
 }
 
 impl Snapshot {
+    /// What follows from a look that was taken now: on the thread that asks, not on the first core.
+    fn of(mut look: Look, smart: BTreeMap<String, Smart>) -> Snapshot {
+        let arrays = look.status.arrays.iter().map(IostatView::from).collect();
+        let iostat = Iostats { version: VERSION, at_millis: look.at_millis, arrays };
+        // Known arrays that are neither served nor missed.
+        let known = look.registry.list().unwrap_or_default().into_iter();
+        let (served, absent) = (&look.status.arrays, &look.status.absent);
+        let is_idle = |k: &Known| !served.iter().any(|a| a.uuid == k.uuid) && !absent.iter().any(|a| a.name == k.name);
+        look.status.not_served = known.filter(is_idle).map(|k| k.name).collect();
+        Snapshot { look, iostat, smart, taken: Instant::now() }
+    }
+
     /// How old it is.
     #[must_use]
     pub fn age(&self) -> Duration {
@@ -101,7 +118,7 @@ impl Snapshots {
                 let snapshot = look.map(|look| {
                     let members = look.status.arrays.iter().flat_map(|a| &a.members);
                     drives.watch(members.map(|m| m.drive.clone()).filter(|path| path.starts_with("/dev/")).collect());
-                    Arc::new(Snapshot { look, smart: drives.said(), taken: Instant::now() })
+                    Arc::new(Snapshot::of(look, drives.said()))
                 });
                 if keep.send(Some(Kept { snapshot, edition })).is_err() {
                     return;
@@ -171,7 +188,7 @@ mod tests {
 
     fn of(edition: u64) -> Option<Kept> {
         let look = Look { began_at: edition, ..Look::default() };
-        let snapshot = Snapshot { look, smart: BTreeMap::new(), taken: Instant::now() };
+        let snapshot = Snapshot::of(look, BTreeMap::new());
         Some(Kept { snapshot: Ok(Arc::new(snapshot)), edition })
     }
 

@@ -277,6 +277,17 @@ impl Array {
         self.report().iostat()
     }
 
+    /// The array, now, with how requests of its members and volumes were done.
+    pub(crate) fn status_worked(&self) -> ArrayView {
+        self.report().status_worked()
+    }
+
+    /// The paths of its members' drives, by seat.
+    #[must_use]
+    pub fn drives(&self) -> Vec<String> {
+        self.report().member_lines().into_iter().map(|member| member.drive).collect()
+    }
+
     /// What it says of its members and volumes, of which the counters of all parts are made.
     pub(crate) fn lines(&self) -> (Vec<MemberView>, Vec<VolumeView>) {
         self.report().worked()

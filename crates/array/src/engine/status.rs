@@ -14,18 +14,26 @@ const VOLUMES_TIMED: usize = 128;
 impl Report<'_> {
     /// The array, now.
     pub fn status(&self) -> ArrayView {
+        self.status_of(self.member_lines(), self.volume_lines())
+    }
+
+    /// The same, with how requests were done.
+    pub fn status_worked(&self) -> ArrayView {
+        let (members, volumes) = self.worked();
+        self.status_of(members, volumes)
+    }
+
+    fn status_of(&self, members: Vec<MemberView>, volumes: Vec<VolumeView>) -> ArrayView {
         let table = self.rooms.segments().read();
         let used_segments = table.segments.values().filter(|s| !s.is_spare());
         let blocks_in: u64 = used_segments.map(|s| s.scheme.k() as u64 * u64::from(s.rows.acked)).sum();
         let live: u64 = table.segments.values().map(|s| u64::from(s.live)).sum();
         drop(table);
-        let volumes = self.volume_lines();
         let usable_bytes = BlockCount(self.rooms.room().usable_blocks()).bytes();
         let map_room = self.rooms.room().room_taken_by_map();
         let used_bytes =
             BlockCount(self.rooms.room().mapped_blocks() + self.rooms.room().pending_blocks() + map_room).bytes();
         let provisioned_bytes = volumes.iter().map(|v| v.bytes).sum();
-        let members = self.member_lines();
         let exposure = self.exposure();
         let nodes = self.rooms.map().nodes().memory();
         ArrayView {

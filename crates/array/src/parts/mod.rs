@@ -121,9 +121,7 @@ impl Whole {
     /// # Errors
     /// When the core of a part has ended.
     pub async fn status(&self) -> Result<ArrayView, Fault> {
-        let mut status = status::merged(self.all(|array| async move { array.status() }).await?);
-        status.volumes.iter_mut().for_each(|volume| volume.bytes *= self.count());
-        Ok(status)
+        Ok(self.of_all(self.all(|array| async move { array.status() }).await?))
     }
 
     /// Counters, now.
@@ -135,17 +133,18 @@ impl Whole {
         Ok(status::counted(&name, self.all(|array| async move { array.lines() }).await?))
     }
 
-    /// The array and its counters, of one moment in each part.
+    /// The array, now, with how requests of its members and volumes were done.
     ///
     /// # Errors
     /// When the core of a part has ended.
-    pub async fn snapshot(&self) -> Result<(ArrayView, IostatView), Fault> {
-        let name = self.first.name();
-        let all = self.all(|array| async move { (array.status(), array.lines()) }).await?;
-        let (views, lines): (Vec<_>, Vec<_>) = all.into_iter().unzip();
-        let mut status = status::merged(views);
+    pub async fn status_worked(&self) -> Result<ArrayView, Fault> {
+        Ok(self.of_all(self.all(|array| async move { array.status_worked() }).await?))
+    }
+
+    fn of_all(&self, parts: Vec<ArrayView>) -> ArrayView {
+        let mut status = status::merged(parts);
         status.volumes.iter_mut().for_each(|volume| volume.bytes *= self.count());
-        Ok((status, status::counted(&name, lines)))
+        status
     }
 
     /// Tells `listener` what happens in each part.

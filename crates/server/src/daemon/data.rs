@@ -143,8 +143,7 @@ impl Data {
     /// Every drive that is used, as the user named it.
     fn drives(&self) -> Vec<String> {
         let served = self.served.borrow();
-        let members =
-            served.values().flat_map(|opened| opened.array.first().status().members).map(|member| member.drive);
+        let members = served.values().flat_map(|opened| opened.array.first().drives());
         members.chain(self.direct.iter().map(|drive| drive.path().to_owned())).filter(|d| !d.is_empty()).collect()
     }
 

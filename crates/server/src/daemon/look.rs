@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use api::{AlarmView, ArrayView, Arrays, Buffers, IostatView, Iostats, Severity, VERSION};
+use api::{AlarmView, Arrays, Buffers, Severity, VERSION};
 use futures::future::join_all;
 use rt::Nanos;
 
@@ -14,14 +14,14 @@ impl Data {
     /// The server, its arrays and their counters, now.
     pub async fn look(&self) -> Look {
         let served: Vec<Opened> = self.served.borrow().values().cloned().collect();
-        let looks = join_all(served.iter().map(Opened::snapshot)).await;
-        let (arrays, counted): (Vec<ArrayView>, Vec<IostatView>) = looks.into_iter().unzip();
+        let arrays = join_all(served.iter().map(Opened::view_worked)).await;
         let Nanos(now) = self.world.rt.now();
         Look {
             program: self.program.clone(),
             began_at: self.began_at,
-            status: Arrays { arrays, absent: self.absent(), not_served: self.not_served(), ..self.of_server() },
-            iostat: Iostats { version: VERSION, at_millis: now / 1_000_000, arrays: counted },
+            status: Arrays { arrays, absent: self.absent(), ..self.of_server() },
+            at_millis: now / 1_000_000,
+            registry: self.world.registry.clone(),
             clients: self.clients(None, None),
             placement: self.placement(),
             cores: self.cpu_times().await,
@@ -43,15 +43,6 @@ impl Data {
             alarms: self.nbd_is_open().into_iter().map(nbd_alarm).collect(),
             ..Arrays::default()
         }
-    }
-
-    /// Known arrays that are neither served nor missed.
-    fn not_served(&self) -> Vec<String> {
-        let known = self.world.registry.list().unwrap_or_default();
-        let served = self.served_uuids();
-        let absent = self.absent.borrow();
-        let idle = known.into_iter().filter(|k| !served.contains(&k.uuid) && !absent.contains_key(&k.name));
-        idle.map(|k| k.name).collect()
     }
 
     /// CPU time of each core's thread, this one's first. One that has ended has none.

@@ -7,7 +7,7 @@ use std::rc::Rc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use api::{ArrayState, ArrayView, EventCode, IostatView, MemberView, Problem, RecoveryView};
+use api::{ArrayState, ArrayView, EventCode, MemberView, Problem, RecoveryView};
 use array::owner::{self, OwnerHow};
 use array::whole::{self, Part};
 use array::{OpenHow, Volume, Whole};
@@ -242,12 +242,12 @@ impl Opened {
         view
     }
 
-    /// The array and its counters, of one moment.
-    pub async fn snapshot(&self) -> (ArrayView, IostatView) {
-        let first = || (self.array.first().status(), self.array.first().iostat());
-        let (mut view, counters) = self.array.snapshot().await.unwrap_or_else(|_| first());
+    /// The array, with how requests of its members and volumes were done.
+    pub async fn view_worked(&self) -> ArrayView {
+        let status = self.array.status_worked().await;
+        let mut view = status.unwrap_or_else(|_| self.array.first().status());
         self.scrubbed.fill_in(&mut view.scrub);
-        (view, counters)
+        view
     }
 
     /// The same array, which remembers what its scrubs find.

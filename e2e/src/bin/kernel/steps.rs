@@ -34,7 +34,11 @@ pub const ALL: &[Step<World>] = &[
     Step { name: "stall", about: "the server stands still until the kernel gives up and comes back", run: stall },
     Step { name: "cores", about: "the same queues and SIGKILL again, with queues on two other cores", run: cores },
     Step { name: "attach", about: "ashlar attach and detach on the host of the array itself", run: attach },
-    Step { name: "quickstart", about: "eight files to a mounted ext4 by one command, and back by one", run: quickstart },
+    Step {
+        name: "quickstart",
+        about: "eight files to a mounted ext4 by one command, and back by one",
+        run: quickstart,
+    },
 ];
 
 /// How long a kernel may take to notice a change: the server looks twice a second.
@@ -357,6 +361,8 @@ fn quickstart(world: &mut World) -> Result<()> {
     require(again.contains("--undo"), "quickstart again", || again.clone())?;
     world.guest.sh_failing(&format!("{ashlar} quickstart quick --undo </dev/null"))?;
     world.guest.sh(&format!("{ashlar} quickstart quick --undo --yes"))?;
-    world.guest.sh("! grep /mnt/quick /proc/mounts && ! ls /sys/block | grep nvme && ! ls /tmp/q/d0 && ! ls -d /mnt/quick")?;
+    world
+        .guest
+        .sh("! grep /mnt/quick /proc/mounts && ! ls /sys/block | grep nvme && ! ls /tmp/q/d0 && ! ls -d /mnt/quick")?;
     world.guest.sh_failing(&format!("{ashlar} status quick")).map(drop)
 }
