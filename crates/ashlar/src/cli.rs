@@ -8,7 +8,7 @@ use clap::{Parser, Subcommand};
 use crate::context::Context;
 use crate::exit::{self, Outcome};
 use crate::{
-    attach, bench, check, clients, completion, config, create, demo, destroy, drive, events, export, forget, import,
+    attach, bench, bundle, check, clients, completion, config, create, demo, destroy, drive, events, export, forget, import,
     inspect, iostat, jobs, lab, list, man, quickstart, rebuild, rescue, scrub, serve, status, stop, version, volume,
     wipe,
 };
@@ -64,6 +64,7 @@ enum Verb {
     Scrub(scrub::Args),
     Destroy(destroy::Args),
     Wipe(wipe::Args),
+    Bundle(bundle::Args),
     Bench(Box<bench::Args>),
     Lab(lab::Args),
     Demo(demo::Args),
@@ -104,6 +105,7 @@ impl Cli {
             Verb::Scrub(a) => report(a.json(), scrub::run(&context, a)),
             Verb::Destroy(a) => report(a.json, destroy::run(&context, &a)),
             Verb::Wipe(a) => report(a.json, wipe::run(&context, &a)),
+            Verb::Bundle(a) => report(a.json, bundle::run(&context, &a)),
             Verb::Bench(a) => report(a.json, bench::run(&context, &a)),
             Verb::Lab(a) => report(a.json(), lab::run(&context, a)),
             Verb::Demo(a) => report(false, demo::run(a)),

@@ -30,6 +30,15 @@ impl Client {
         self.send(Method::GET, path, None)
     }
 
+    /// Asks for a text.
+    ///
+    /// # Errors
+    /// The server's problem, or that it does not answer.
+    pub fn text(&self, path: &str) -> Result<String, Problem> {
+        let body = self.answer(Method::GET, path, None)?;
+        Ok(String::from_utf8_lossy(&body).into_owned())
+    }
+
     /// Tells it to do something.
     ///
     /// # Errors
@@ -69,13 +78,18 @@ impl Client {
     }
 
     fn send<T: DeserializeOwned>(&self, method: Method, path: &str, body: Option<Vec<u8>>) -> Result<T, Problem> {
+        let body = self.answer(method, path, body)?;
+        serde_json::from_slice(&body).map_err(|e| self.broken(e))
+    }
+
+    fn answer(&self, method: Method, path: &str, body: Option<Vec<u8>>) -> Result<Bytes, Problem> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(|e| self.broken(e))?;
         let changes = method != Method::GET;
         let (status, body) = runtime
             .block_on(exchange(&self.socket, method, path, body))
             .map_err(|e| if changes { self.unanswered(e) } else { self.broken(e) })?;
         if status.is_success() {
-            return serde_json::from_slice(&body).map_err(|e| self.broken(e));
+            return Ok(body);
         }
         match serde_json::from_slice::<Problem>(&body) {
             Ok(problem) => Err(problem),

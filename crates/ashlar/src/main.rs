@@ -9,6 +9,7 @@
 
 mod attach;
 mod bench;
+mod bundle;
 mod check;
 mod cli;
 mod client;
