@@ -8,9 +8,9 @@ use clap::{Parser, Subcommand};
 use crate::context::Context;
 use crate::exit::{self, Outcome};
 use crate::{
-    attach, bench, bundle, check, clients, completion, config, create, demo, destroy, drive, events, export, forget, import,
-    inspect, iostat, jobs, lab, list, man, quickstart, rebuild, rescue, scrub, serve, status, stop, version, volume,
-    wipe,
+    attach, bench, bundle, check, clients, completion, config, create, demo, destroy, drive, events, export, forget,
+    import, inspect, iostat, jobs, lab, list, man, quickstart, rebuild, rescue, scrub, serve, status, stop, version,
+    volume, wipe,
 };
 
 const EXAMPLES: &str = "\

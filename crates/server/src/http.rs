@@ -40,7 +40,7 @@ use crate::journal::Journal;
 use crate::snapshot::Snapshots;
 use answer::Answer;
 pub use document::openapi;
-pub use who::Peer;
+pub use who::{Peer, readers};
 use who::{Role, needs};
 
 /// The largest body.

@@ -128,7 +128,9 @@ mod tests {
 
     #[test]
     fn metrics_and_prose_stay() {
-        for text in ["ashlar_volume_request_seconds_bucket{le=\"1\"} 5\n", "no token is needed\n", "secret_file\n", "é ü\n"] {
+        for text in
+            ["ashlar_volume_request_seconds_bucket{le=\"1\"} 5\n", "no token is needed\n", "secret_file\n", "é ü\n"]
+        {
             assert_eq!(Names::new(false).clean(text), (text.to_owned(), 0));
         }
     }

@@ -62,7 +62,8 @@ impl Gathered {
             Some(client) => all.ask(&client, quick),
             None => {
                 let why = format!("no Ashlar answers at {}", context.control.display());
-                let names = ASKED.iter().map(|(name, _)| *name).chain(["status-1.json", "iostat-1.json", "metrics.txt"]);
+                let names =
+                    ASKED.iter().map(|(name, _)| *name).chain(["status-1.json", "iostat-1.json", "metrics.txt"]);
                 all.left_out.extend(names.map(|name| (name.to_owned(), why.clone())));
             }
         }

@@ -125,7 +125,8 @@ impl Gathered {
             fs::write(dir.join(&name), &text)?;
             manifest.files.push(Listed { name, bytes: text.len(), cut });
         }
-        manifest.left_out = self.left_out.into_iter().map(|(name, why)| LeftOut { name, why: names.clean(&why).0 }).collect();
+        manifest.left_out =
+            self.left_out.into_iter().map(|(name, why)| LeftOut { name, why: names.clean(&why).0 }).collect();
         fs::write(dir.join("manifest.json"), serde_json::to_vec_pretty(&manifest)?)?;
         Ok((manifest.files.len() + 1, manifest.files.iter().map(|f| f.cut).sum()))
     }

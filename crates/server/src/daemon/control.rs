@@ -3,10 +3,10 @@
 //! Invariants: a socket that a live server answers is never taken; a dead one's file is; only the owner may
 //! connect; it answers also when there are no more descriptors.
 
-use std::fs::{self, File};
+use std::fs::{self, DirBuilder, File};
 use std::io::{self, Read};
 use std::net::{SocketAddr, TcpListener};
-use std::os::unix::fs::{FileTypeExt, PermissionsExt};
+use std::os::unix::fs::{DirBuilderExt, FileTypeExt, PermissionsExt, chown};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::thread::{self, JoinHandle};
@@ -60,12 +60,34 @@ impl Socket {
         if let Some(dir) = path.parent().filter(|d| !d.as_os_str().is_empty()) {
             fs::create_dir_all(dir).map_err(failed)?;
         }
-        let listener = UnixListener::bind(path).map_err(failed)?;
-        let socket = Socket { listener, path: path.to_owned() };
-        fs::set_permissions(path, fs::Permissions::from_mode(0o600)).map_err(failed)?;
+        let socket = Socket { listener: bind_closed(path).map_err(failed)?, path: path.to_owned() };
         socket.listener.set_nonblocking(true).map_err(failed)?;
         Ok((socket, path.display().to_string()))
     }
+}
+
+/// Listens at `path` for those who may: never for others, not even for a moment. It is made in a directory that only its owner
+/// enters, and gets its name when its mode is set.
+fn bind_closed(path: &Path) -> io::Result<UnixListener> {
+    // Hardly longer than the name itself: a path of a socket has 107 bytes at most.
+    let closed = path.with_file_name(format!(".a{}", std::process::id()));
+    DirBuilder::new().mode(0o700).create(&closed)?;
+    let inner = closed.join("s");
+    let bound = UnixListener::bind(&inner).and_then(|listener| {
+        match http::readers() {
+            // Who may connect has a role, or is told that it has none.
+            Some(group) if chown(&inner, None, Some(group)).is_ok() => {
+                fs::set_permissions(&inner, fs::Permissions::from_mode(0o660))?;
+            }
+            Some(_) | None => fs::set_permissions(&inner, fs::Permissions::from_mode(0o600))?,
+        }
+        // Not a rename: that would take the place of a server that has just begun.
+        fs::hard_link(&inner, path)?;
+        Ok(listener)
+    });
+    // They are our own.
+    let _ = (fs::remove_file(&inner), fs::remove_dir(&closed));
+    bound
 }
 
 impl Drop for Socket {

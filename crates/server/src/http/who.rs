@@ -81,6 +81,14 @@ fn read(path: &str) -> String {
     fs::read_to_string(path).unwrap_or_default()
 }
 
+/// The group of those who may read, if this machine has one: it may connect.
+#[must_use]
+pub fn readers() -> Option<u32> {
+    let (groups, name) = (read("/etc/group"), Role::Read.group());
+    let mut lines = groups.lines().map(|line| line.split(':').collect::<Vec<_>>());
+    lines.find(|line| line.first().is_some_and(|found| *found == name))?.get(2)?.parse().ok()
+}
+
 /// Whether a user is in a group, as its own group or as one of those that the group lists.
 fn is_in(group: &str, (uid, gid): (u32, Option<u32>), groups: &str, users: &str) -> bool {
     // name:password:uid:gid:..., and name:password:gid:member,member
