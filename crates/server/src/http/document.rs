@@ -1,6 +1,6 @@
 //! The OpenAPI document: made of the routes and the types.
 
-use api::ProblemBody;
+use api::{Kind, ProblemBody};
 use utoipa::openapi::{
     Components, ContentBuilder, Info, OpenApi, OpenApiBuilder, PathItem, Ref, RefOr, Response, ResponseBuilder,
     extensions::ExtensionsBuilder,
@@ -30,6 +30,8 @@ pub fn heading() -> OpenApi {
     ProblemBody::schemas(&mut more);
     let mut components = Components::new();
     components.schemas.insert(name.into_owned(), schema);
+    // Of what is flattened the macro names the fields, and not their types.
+    components.schemas.insert(Kind::name().into_owned(), Kind::schema());
     components.schemas.extend(more);
     OpenApiBuilder::new().info(info).components(Some(components)).build()
 }

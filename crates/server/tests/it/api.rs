@@ -50,6 +50,9 @@ fn the_document_is_that_of_the_program() {
     assert!(kept == now, "docs/openapi.json differs: ASHLAR_RENEW_TEXTS=1 renews it");
     let document: Value = serde_json::from_str(&now).unwrap();
     assert_eq!(document["openapi"], "3.1.0");
+    for reference in now.split("\"$ref\": \"#").skip(1).filter_map(|rest| rest.split('"').next()) {
+        assert!(document.pointer(reference).is_some(), "{reference} is nowhere");
+    }
     for (path, item) in document["paths"].as_object().unwrap() {
         for (method, operation) in item.as_object().unwrap() {
             assert!(["read", "operate", "admin"].iter().any(|role| operation["x-role"] == *role), "{method} {path}");

@@ -10,6 +10,9 @@ use std::time::{Duration, Instant};
 use e2e::failure::require;
 use e2e::server::Server;
 use e2e::{Failure, OrFail, Result, tools};
+use export::nbd::client::Client;
+use rt::net::Addr;
+use rt::{Buf, Rt};
 use serde_json::Value;
 
 use super::Case;
@@ -68,9 +71,18 @@ fn scraped(lab: &Lab) -> Result<()> {
 /// A volume that is larger than the array is filled: the alert fires, and clears when the volume is deleted.
 fn full(served: &Served, prometheus: &Prometheus) -> Result<()> {
     served.ashlar.done(&["volume", "create", "lab/big", "64G"])?;
-    let uri = served.tcp_uri()?.replace("/db", "/big");
-    let script = "i=0\ntry:\n  while True:\n    h.pwrite(b'x' * 1048576, i << 20); i += 1\nexcept nbd.Error: pass";
-    tools::run(served.dir(), "nbdsh", &["-u", &uri, "-c", script])?;
+    let socket: Addr = format!("unix:{}", served.server.socket().display()).parse().or_fail("the socket")?;
+    let rt = Rt::real().or_fail("io_uring")?;
+    let refused = rt.block_on(async {
+        let client = Client::connect(&rt, &socket, "lab/big").await.or_fail("a connection")?;
+        for at in (0..64_u64 << 10).map(|mib| mib << 20) {
+            if client.write(at, Buf::from_slice(&vec![7; 1 << 20]).freeze(), false).await.is_err() {
+                return Ok(true);
+            }
+        }
+        Ok::<_, Failure>(false)
+    })?;
+    require(refused, "writes to a full array", || "all were taken".into())?;
     firing(prometheus, "AshlarFull", true)?;
     served.ashlar.done(&["volume", "delete", "lab/big", "--yes", "--force"])?;
     firing(prometheus, "AshlarFull", false)
