@@ -41,6 +41,17 @@ impl Context {
         Client::connect(&self.control)
     }
 
+    /// The running Ashlar, which `what` needs.
+    ///
+    /// # Errors
+    /// When none answers.
+    pub fn running(&self, what: &str) -> Result<Client, Problem> {
+        self.server().ok_or_else(|| {
+            let why = format!("no Ashlar answers at {}", self.control.display());
+            Problem::refused("not_running", what, why, "start `ashlar serve`, or name its socket with --control")
+        })
+    }
+
     /// The running Ashlar, if one answers and serves `array`.
     ///
     /// # Errors

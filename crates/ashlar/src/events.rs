@@ -44,14 +44,7 @@ pub struct Args {
 
 /// Shows them.
 pub fn run(context: &Context, args: &Args) -> Outcome {
-    let Some(client) = context.server() else {
-        return Err(Problem::refused(
-            "not_running",
-            "events",
-            format!("no Ashlar answers at {}", context.control.display()),
-            "start `ashlar serve`, or name its socket with --control",
-        ));
-    };
+    let client = context.running("events")?;
     let mut page = fetch(&client, args, args.after)?;
     page.events.iter().for_each(|event| show(event, args.json));
     if !args.follow && page.events.is_empty() && !args.json {

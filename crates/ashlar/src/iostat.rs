@@ -58,14 +58,7 @@ pub fn run(context: &Context, args: &Args) -> Outcome {
 }
 
 fn fetch(context: &Context, args: &Args) -> Result<Iostats, Problem> {
-    let Some(client) = context.server() else {
-        return Err(Problem::refused(
-            "not_running",
-            "iostat",
-            format!("no Ashlar answers at {}", context.control.display()),
-            "start `ashlar serve`, or name its socket with --control",
-        ));
-    };
+    let client = context.running("iostat")?;
     let mut all: Iostats = client.get("/v1/iostat")?;
     if let Some(array) = &args.array {
         all.arrays.retain(|a| a.array == *array);

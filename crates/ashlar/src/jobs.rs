@@ -52,7 +52,7 @@ pub struct WaitArgs {
 
 /// Lists them.
 pub fn run(context: &Context, args: &Args) -> Outcome {
-    let mut found = fetch(&server(context, "jobs")?)?;
+    let mut found = fetch(&context.running("jobs")?)?;
     found.jobs.retain(|job| args.array.as_ref().is_none_or(|array| job.array == *array));
     if args.json {
         text::print_json(&found);
@@ -77,7 +77,7 @@ pub fn run(context: &Context, args: &Args) -> Outcome {
 
 /// Waits.
 pub fn wait(context: &Context, args: &WaitArgs) -> Outcome {
-    let client = server(context, &args.what)?;
+    let client = context.running(&args.what)?;
     let is_job = JobView::array_of(&args.what).is_some();
     if !is_job {
         let _there: serde_json::Value = client.get(&format!("/v1/arrays/{}", crate::context::encode(&args.what)))?;
@@ -115,13 +115,6 @@ fn ended(jobs: &[JobView], args: &WaitArgs, is_job: bool) -> Outcome {
     };
     text::print_done(args.json, &api::Done::new(said));
     Ok(Finding::Good)
-}
-
-fn server(context: &Context, what: &str) -> Result<Client, Problem> {
-    context.server().ok_or_else(|| {
-        let why = format!("no Ashlar answers at {}", context.control.display());
-        Problem::refused("not_running", what, why, "start `ashlar serve`, or name its socket with --control")
-    })
 }
 
 fn fetch(client: &Client) -> Result<Jobs, Problem> {

@@ -22,6 +22,7 @@ mod look;
 mod notify;
 mod nvme;
 mod reload;
+mod socket;
 mod spares;
 mod start;
 mod stop;

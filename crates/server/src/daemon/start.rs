@@ -13,12 +13,13 @@ use rt::cross::submissions;
 use rt::net::Addr;
 use rt::{Congestion, Rt, Ways};
 
-use super::control::{self, Control, Socket};
+use super::control::{self, Control};
 use super::data::{Data, DataHandle};
 use super::exports::{self, Exports, REQUESTS_MAX};
 use super::notify::{Notify, Pulse};
 use super::nvme::{self, Nvme, NvmeSettings};
 use super::reload::{self, Reread};
+use super::socket::Socket;
 use super::spares::{self, Spares};
 use super::{arrays, stop};
 use crate::config::{ArrayConfig, Linger};

@@ -1,6 +1,7 @@
 //! Requests that change an array's drives, rebuilds and scrubs.
 
 use std::future::Future;
+use std::rc::Rc;
 
 use api::{
     ArrayView, Changed, Done, DriveAdd, DriveFail, DriveLocate, DriveReplace, DriveRetire, Problem, RebuildSet,
@@ -10,13 +11,14 @@ use axum::extract::State;
 
 use super::answer::{Body, IfMatch, Path, on_data};
 use super::{Answer, Context};
+use crate::daemon::Data;
 use crate::ops::open::Opened;
-use crate::ops::{World, drive, rebuild as pace, scrub};
+use crate::ops::{drive, rebuild as pace, scrub};
 
 /// Runs a verb on a served array, which is the answer.
 pub async fn on<F, Fut>(c: &Context, array: String, version: IfMatch, verb: F) -> Answer<Changed<ArrayView>>
 where
-    F: FnOnce(World, Opened) -> Fut + Send + 'static,
+    F: FnOnce(Rc<Data>, Opened) -> Fut + Send + 'static,
     Fut: Future<Output = Result<Done, Problem>> + 'static,
 {
     let changed = on_data(c, move |data| async move {
@@ -24,7 +26,7 @@ where
         if version.asks() {
             version.agrees(&format!("array {}", opened.array.first().name()), &opened.view().await.etag())?;
         }
-        let done = verb(data.world.clone(), opened.clone()).await?;
+        let done = verb(data.clone(), opened.clone()).await?;
         Ok(Changed { done, resource: Resource::from(opened.view().await) })
     });
     changed.await.into()
@@ -39,16 +41,11 @@ pub async fn fail(
     version: IfMatch,
     Body(r): Body<DriveFail>,
 ) -> Answer<Changed<ArrayView>> {
-    let changed = on_data(&c, move |data| async move {
-        let opened = data.array(&array)?;
-        if version.asks() {
-            version.agrees(&format!("array {}", opened.array.first().name()), &opened.view().await.etag())?;
-        }
-        let clients = data.clients(Some(&opened.array.first().name()), None);
-        let done = drive::fail(&opened, &r, (&clients, data.world.rt.unix_seconds())).await?;
-        Ok(Changed { done, resource: Resource::from(opened.view().await) })
-    });
-    changed.await.into()
+    on(&c, array, version, move |data, o| async move {
+        let clients = data.clients(Some(&o.array.first().name()), None);
+        drive::fail(&o, &r, (&clients, data.world.rt.unix_seconds())).await
+    })
+    .await
 }
 
 /// Put a drive in another's place.
@@ -60,9 +57,9 @@ pub async fn replace(
     version: IfMatch,
     Body(r): Body<DriveReplace>,
 ) -> Answer<Changed<ArrayView>> {
-    on(&c, array, version, move |world, o| async move {
-        let done = drive::replace(&world, &o, &r).await?;
-        drive::see_off_all(&world, &o).await;
+    on(&c, array, version, move |data, o| async move {
+        let done = drive::replace(&data.world, &o, &r).await?;
+        drive::see_off_all(&data.world, &o).await;
         Ok(done)
     })
     .await
@@ -77,7 +74,7 @@ pub async fn add(
     version: IfMatch,
     Body(r): Body<DriveAdd>,
 ) -> Answer<Changed<ArrayView>> {
-    on(&c, array, version, move |world, o| async move { drive::add(&world, &o, &r).await }).await
+    on(&c, array, version, move |data, o| async move { drive::add(&data.world, &o, &r).await }).await
 }
 
 /// Let a drive go for good, once what lies on it is elsewhere.
@@ -89,10 +86,10 @@ pub async fn retire(
     version: IfMatch,
     Body(r): Body<DriveRetire>,
 ) -> Answer<Changed<ArrayView>> {
-    on(&c, array, version, move |world, o| async move {
+    on(&c, array, version, move |data, o| async move {
         let old = drive::member_of(&o, &r.drive).await?;
         let done = drive::retire(&o, &r).await?;
-        drive::see_off_soon(&world, &o, old);
+        drive::see_off_soon(&data.world, &o, old);
         Ok(done)
     })
     .await
