@@ -171,6 +171,7 @@ fn settings(context: &Context, args: Args) -> Result<Settings, Problem> {
         nbd_insecure: args.nbd_insecure || config.nbd_insecure,
         nvme,
         metrics: args.metrics.or(config.metrics),
+        hooks: config.hooks,
         read_only: args.read_only || config.read_only,
         degraded: args.degraded,
         force_diverged: args.force_diverged,

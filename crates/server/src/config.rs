@@ -19,6 +19,10 @@
 //! spares = ["/dev/nvme9n1"]     # drives that belong to no array: the first that lacks one, and has no spare, gets it
 //! allow_hosts = ["nqn.2014-08.org.nvmexpress:uuid:4c4c4544-0042-3510-8044-b7c04f333432"]
 //!
+//! [[hook]]                      # who else is told of events: a program, or an address (url = "http://...")
+//! name = "pager"
+//! exec = ["/usr/local/bin/page", "storage"]
+//!
 //! [[array]]                     # none: all arrays this machine knows
 //! name = "fast"
 //!
@@ -44,6 +48,7 @@ use clap::ValueEnum;
 use rt::{Rt, Ways};
 use serde::Deserialize;
 
+use crate::hooks::HookConfig;
 use crate::size::Size;
 use crate::subsystem::{AccessRules, Rule};
 
@@ -102,6 +107,9 @@ pub struct Config {
     pub io: Option<Io>,
     /// Whether drives are reserved.
     pub reservations: Option<Reservations>,
+    /// Who else is told of events.
+    #[serde(default, rename = "hook")]
+    pub hooks: Vec<HookConfig>,
     /// What to serve.
     #[serde(default, rename = "array")]
     pub arrays: Vec<ArrayConfig>,

@@ -15,6 +15,7 @@ pub mod cores;
 pub mod daemon;
 pub mod direct;
 pub mod drives;
+pub mod hooks;
 pub mod http;
 pub mod journal;
 pub mod lease;

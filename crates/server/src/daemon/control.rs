@@ -17,6 +17,7 @@ use tokio::sync::watch;
 use super::data::DataHandle;
 use super::socket::Socket;
 use super::start::Settings;
+use crate::hooks::Hooks;
 use crate::http::{self, Peer};
 use crate::journal::Journal;
 
@@ -38,7 +39,7 @@ impl Control {
         sockets: (Socket, Option<TcpListener>),
         data: DataHandle,
         stop_now: MailSender<&'static str>,
-        journal: Journal,
+        (journal, hooks): (Journal, Hooks),
         settings: &Settings,
         cpus: &[u32],
     ) -> Result<(Control, String), Problem> {
@@ -55,12 +56,16 @@ impl Control {
             thread::Builder::new().name("parent".into()).spawn(wait).map_err(failed)?;
         }
         let cpus = cpus.to_vec();
+        let (wanted, state_dir) = (settings.hooks.clone(), settings.state_dir.clone());
         let work = move || {
             // Not those of the first core, from which a thread that it makes begins.
             if let Err(e) = rt::topology::run_on(&cpus) {
                 tracing::warn!("placement: commands cannot be moved off the first core's CPUs: {e}");
             }
-            let result = runtime.block_on(serve(sockets, (data, stop_now, journal), stopped));
+            let result = runtime.block_on(async {
+                hooks.start(&wanted, &journal, &state_dir);
+                serve(sockets, (data, stop_now, journal), stopped).await
+            });
             if let Err(e) = result {
                 tracing::error!("control socket: {e}");
             }

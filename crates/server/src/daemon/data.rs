@@ -17,6 +17,7 @@ use uuid::Uuid;
 use super::alarms::watch;
 use super::spares::Spares;
 use crate::direct::DirectDrive;
+use crate::hooks::Hooks;
 use crate::journal::Journal;
 use crate::memory::Memory;
 use crate::namespace::{All, Served};
@@ -58,6 +59,8 @@ pub struct Data {
     pub memory: Memory,
     /// What happened.
     pub journal: Journal,
+    /// Who else is told of it.
+    pub hooks: Hooks,
     /// The program's version.
     pub program: String,
     /// When the server began, in seconds since 1970.

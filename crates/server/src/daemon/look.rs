@@ -40,7 +40,7 @@ impl Data {
             linger_us: Some(rt.linger().as_micros() as u64),
             congestion: Some(rt.congestion().to_string()),
             spares: self.spares.left(),
-            alarms: self.nbd_is_open().into_iter().map(nbd_alarm).collect(),
+            alarms: self.nbd_is_open().into_iter().map(nbd_alarm).chain(self.hooks.alarms()).collect(),
             ..Arrays::default()
         }
     }

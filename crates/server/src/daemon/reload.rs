@@ -105,7 +105,7 @@ type Key = (&'static str, fn(&Settings) -> String);
 /// The keys that differ and are used at a start only.
 fn restart_for(old: &Settings, new: &Settings) -> Vec<&'static str> {
     let differ = |of: fn(&Settings) -> String| of(old) != of(new);
-    let keys: [Key; 17] = [
+    let keys: [Key; 18] = [
         ("control", |s| format!("{:?}", s.control)),
         ("state_dir", |s| format!("{:?}", s.state_dir)),
         ("nbd", |s| format!("{:?}", s.nbd)),
@@ -113,6 +113,7 @@ fn restart_for(old: &Settings, new: &Settings) -> Vec<&'static str> {
         ("nvme", |s| format!("{:?}", s.nvme.addresses)),
         ("nvme_advertise", |s| format!("{:?}", s.nvme.advertise)),
         ("metrics", |s| format!("{:?}", s.metrics)),
+        ("hook", |s| format!("{:?}", s.hooks)),
         ("deal", |s| format!("{:?}", s.nvme.deal)),
         ("read_only", |s| format!("{:?}", s.read_only)),
         ("map_memory, memtable_memory or buffer_memory", |s| format!("{:?}", s.memory)),

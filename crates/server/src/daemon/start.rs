@@ -25,6 +25,7 @@ use super::{arrays, stop};
 use crate::config::{ArrayConfig, Linger};
 use crate::cores::{self, Cores};
 use crate::direct::{self, DirectDrive};
+use crate::hooks::{HookConfig, Hooks};
 use crate::journal::Journal;
 use crate::memory::Memory;
 use crate::ops::World;
@@ -64,6 +65,8 @@ pub struct Settings {
     pub nvme: NvmeSettings,
     /// Where `/metrics` is beside the control socket.
     pub metrics: Option<SocketAddr>,
+    /// Who else is told of events.
+    pub hooks: Vec<HookConfig>,
     /// Opens every array for reading only.
     pub read_only: bool,
     /// Accepts half or fewer of the members.
@@ -121,6 +124,7 @@ async fn live(rt: &Rt, settings: Settings) -> Result<(), Problem> {
     let cores = cores::checked(settings.cores)?;
     let machine = Machine::here(settings.pin.then_some(cores))?;
     let socket = step.run("control socket", async { Socket::claim(&settings.control) }).await?;
+    Hooks::check(&settings.hooks)?;
     let metrics = settings.metrics.map(control::listen).transpose()?;
     // Behind the control socket, which makes the directory that the default socket of NBD is in, too.
     exports::refuse_impossible(&addresses, "NBD export", "--nbd")?;
@@ -144,6 +148,7 @@ async fn live(rt: &Rt, settings: Settings) -> Result<(), Problem> {
         machine,
         memory,
         journal,
+        hooks: Hooks::default(),
         program: settings.program.clone(),
         began_at: rt.unix_seconds(),
         nbd_clients: RefCell::default(),
@@ -199,8 +204,8 @@ async fn serve(
     let (submitter, submitted) = submissions::<Rc<Data>>(rt);
     let (stop_now, mut stop_wish) = rt.mailbox::<&'static str>();
     let commands = async {
-        let journal = data.journal.clone();
-        Control::start(sockets, DataHandle(submitter), stop_now, journal, settings, data.machine.allowed())
+        let told = (data.journal.clone(), data.hooks.clone());
+        Control::start(sockets, DataHandle(submitter), stop_now, told, settings, data.machine.allowed())
     };
     let control = match step.run("commands", commands).await {
         Ok(control) => control,

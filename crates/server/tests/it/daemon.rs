@@ -34,6 +34,7 @@ pub(super) fn settings(dir: &Path) -> Settings {
         spares: vec![],
         nvme: NvmeSettings::default(),
         metrics: None,
+        hooks: vec![],
         read_only: false,
         degraded: false,
         force_diverged: false,

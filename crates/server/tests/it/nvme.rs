@@ -46,6 +46,7 @@ fn settings(dir: &Path, port: u16) -> Settings {
             ..NvmeSettings::default()
         },
         metrics: None,
+        hooks: vec![],
         read_only: false,
         degraded: false,
         force_diverged: false,
