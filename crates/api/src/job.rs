@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 use uuid::Uuid;
 
-use crate::{ArrayView, MemberView, RebuildView, ScrubRunView, SeatState, VolumeState, VolumeView};
+use crate::{ArrayState, ArrayView, MemberView, RebuildView, ScrubRunView, SeatState, VolumeState, VolumeView};
 
 /// Jobs.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, ToSchema)]
@@ -94,6 +94,7 @@ impl JobView {
     pub fn of(array: &ArrayView) -> Vec<JobView> {
         let leaving = array.members.iter().filter(|m| m.state == SeatState::Leaving);
         let rebuild = array.rebuild.as_ref().map(|run| JobView::rebuild(array, run));
+        let rebuild = rebuild.or_else(|| (array.state == ArrayState::Rebuilding).then(|| JobView::waiting(array)));
         let scrubs = [&array.scrub.running, &array.scrub.last].into_iter().flatten();
         let dropping = array.volumes.iter().filter(|v| v.state == VolumeState::Dropping);
         let copies = leaving.map(|member| JobView::copy_out(array, member));
@@ -116,6 +117,15 @@ impl JobView {
             eta_seconds: run.eta_seconds.filter(|_| !run.paused),
             seconds: Some(run.seconds),
             can: vec![can],
+            ..JobView::new(JobKind::Rebuild, array, format!("rebuild-{}-{}", array.uuid, since(array)))
+        }
+    }
+
+    /// Redundancy is on its way back, and no segment is being rebuilt at this moment.
+    fn waiting(array: &ArrayView) -> JobView {
+        JobView {
+            state: JobState::Waiting,
+            unit: "bytes".to_owned(),
             ..JobView::new(JobKind::Rebuild, array, format!("rebuild-{}-{}", array.uuid, since(array)))
         }
     }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use crate::array::{ArrayView, MemberView, VolumeView};
+use crate::array::{ArrayView, MemberView, VolumeState, VolumeView};
 
 /// What went through an array since it was opened.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, ToSchema)]
@@ -21,9 +21,11 @@ pub struct IostatView {
 
 impl From<&ArrayView> for IostatView {
     fn from(array: &ArrayView) -> IostatView {
+        // One that is being deleted has no hosts, and its name may be another's.
+        let live = array.volumes.iter().filter(|v| v.state == VolumeState::Live);
         IostatView {
             array: array.name.clone(),
-            volumes: array.volumes.iter().cloned().map(TrafficView::from).collect(),
+            volumes: live.cloned().map(TrafficView::from).collect(),
             drives: array.members.iter().cloned().map(TrafficView::from).collect(),
         }
     }
@@ -62,8 +64,11 @@ pub struct WorkView {
     pub deallocates: HistogramView,
     /// Requests in flight now.
     pub in_flight: u64,
-    /// Nanoseconds with a request in flight. Of an array in parts that of the busiest part.
+    /// Nanoseconds with a request in flight; of an array in parts, those of all parts together.
     pub busy_nanos: u64,
+    /// Parts that were added up; 0 or 1: one.
+    #[serde(default)]
+    pub parts: u64,
     /// Nanoseconds that requests waited for the limits of the volume.
     #[serde(default)]
     pub limited_nanos: u64,
@@ -159,7 +164,8 @@ impl WorkView {
             all.add(other);
         }
         self.in_flight += other.in_flight;
-        self.busy_nanos = self.busy_nanos.max(other.busy_nanos);
+        self.busy_nanos += other.busy_nanos;
+        self.parts = self.parts.max(1) + other.parts.max(1);
         self.limited_nanos += other.limited_nanos;
         for (fault, n) in &other.faults {
             *self.faults.entry(fault.clone()).or_default() += n;

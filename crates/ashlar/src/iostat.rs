@@ -160,12 +160,15 @@ fn took(times: Option<&HistogramView>) -> [String; 2] {
 }
 
 /// Requests in flight on the mean (all they took, by the time), and the share of the time with one in flight. Of several
-/// volumes or drives: of all together, and of the busiest.
+/// volumes or drives: of all together, and the mean.
 fn load(work: Option<&WorkView>, time: Duration) -> [String; 2] {
     let Some(work) = work else { return ["-".to_owned(), "-".to_owned()] };
     let nanos = time.as_nanos() as f64;
     let queue = work.histograms().iter().map(|times| times.nanos as f64).sum::<f64>() / nanos;
-    [format!("{queue:.1}"), format!("{:.0} %", (work.busy_nanos as f64 / nanos * 100.0).min(100.0))]
+    [
+        format!("{queue:.1}"),
+        format!("{:.0} %", (work.busy_nanos as f64 / work.parts.max(1) as f64 / nanos * 100.0).min(100.0)),
+    ]
 }
 
 /// The time of day.

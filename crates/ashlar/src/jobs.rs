@@ -2,10 +2,11 @@
 
 use std::time::{Duration, Instant};
 
-use api::{JobKind, JobState, JobView, Jobs, Kind, Problem};
+use api::{ArrayView, JobKind, JobState, JobView, Jobs, Kind, Problem, Resource};
+use uuid::Uuid;
 
 use crate::client::Client;
-use crate::context::Context;
+use crate::context::{Context, encode};
 use crate::exit::{Finding, Outcome};
 use crate::output;
 use crate::text::{self, Table, duration, human, percent};
@@ -78,14 +79,19 @@ pub fn run(context: &Context, args: &Args) -> Outcome {
 /// Waits.
 pub fn wait(context: &Context, args: &WaitArgs) -> Outcome {
     let client = context.running(&args.what)?;
-    let is_job = JobView::array_of(&args.what).is_some();
-    if !is_job {
-        let _there: serde_json::Value = client.get(&format!("/v1/arrays/{}", crate::context::encode(&args.what)))?;
-    }
+    // An identity has five groups; in front of that of a job is its kind.
+    let is_job = args.what.parse::<Uuid>().is_err() && JobView::array_of(&args.what).is_some();
+    let array = match is_job {
+        true => args.what.clone(),
+        false => {
+            let there: Resource<ArrayView> = client.get(&format!("/v1/arrays/{}", encode(&args.what)))?;
+            there.view.name
+        }
+    };
     let begun = Instant::now();
     loop {
         let jobs = fetch(&client)?.jobs;
-        let meant = |job: &&JobView| if is_job { job.id == args.what } else { job.array == args.what };
+        let meant = |job: &&JobView| if is_job { job.id == args.what } else { job.array == array };
         let goes_on = |job: &&JobView| !matches!(job.state, JobState::Done | JobState::Cancelled);
         let left: Vec<&JobView> = jobs.iter().filter(meant).filter(goes_on).collect();
         let Some(first) = left.first() else {

@@ -11,14 +11,16 @@ use std::process::{Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use api::{Arrays, CreateRequest, Done, Problem};
+use api::{ArrayView, Arrays, CreateRequest, Done, Problem, Resource};
 use serde::{Deserialize, Serialize};
 use server::ops::create;
+use server::registry::Registry;
 use server::size::Size;
+use uuid::Uuid;
 
 use crate::attach;
 use crate::confirm;
-use crate::context::{Context, absolute, absolute_drive};
+use crate::context::{Context, absolute, absolute_drive, encode};
 use crate::exit::{Finding, Outcome};
 use crate::text::{self, human};
 
@@ -74,6 +76,8 @@ struct Notes {
     made_files: Vec<PathBuf>,
     /// A server was started for it.
     started_server: bool,
+    /// The array, once it was made.
+    array: Option<Uuid>,
 }
 
 /// Does it, or takes it back.
@@ -112,6 +116,7 @@ fn set_up(context: &Context, args: &Args) -> Outcome {
         made_files: drives.iter().filter(|d| !d.exists()).cloned().collect(),
         started_server: context.server().is_none(),
         mount: mount.clone(),
+        array: None,
     };
     notes.write(&notes_path)?;
     let steps = Steps { total: 6, number: 0.into() };
@@ -134,7 +139,11 @@ fn set_up(context: &Context, args: &Args) -> Outcome {
     words.extend(names.iter().map(String::as_str));
     steps.run(&mut this(&words), &words)?;
     let volume = format!("{}/data", args.name);
-    let bytes = usable(context, &args.name)?.to_string();
+    let view = view(context, &args.name)?;
+    notes.array = Some(view.uuid);
+    notes.write(&notes_path)?;
+    // Whole MiB, of which a volume of an array in parts is a multiple, too.
+    let bytes = (view.usable_bytes >> 20 << 20).to_string();
     steps.run(&mut this(&["volume", "create", &volume, &bytes]), &["volume", "create", &volume, &bytes])?;
     steps.run(&mut this(&["attach", &volume]), &["attach", &volume])?;
     let device = device(context, &volume)?;
@@ -199,14 +208,8 @@ fn undo(context: &Context, args: &Args) -> Outcome {
     if is_mounted(&notes.mount) {
         steps.run_other("umount", &[&notes.mount.display().to_string()])?;
     }
-    let served = context.server_of(&args.name)?;
-    if served.is_some() {
-        let detach = ["detach", &args.name];
-        steps.say(&format!("ashlar {}", detach.join(" ")));
-        // Not attached is as good.
-        let _ended = own(context, &detach).stderr(Stdio::null()).stdout(Stdio::null()).status();
-        let destroy = ["destroy", &args.name, "--yes", "--force"];
-        steps.run(&mut own(context, &destroy), &destroy)?;
+    if let Some(uuid) = notes.array {
+        destroy_it(context, (&args.name, uuid), &steps)?;
     }
     if notes.started_server && context.server().is_some_and(|client| has_no_array(&client)) {
         steps.run(&mut own(context, &["stop"]), &["stop"])?;
@@ -226,6 +229,22 @@ fn undo(context: &Context, args: &Args) -> Outcome {
     fs::remove_file(&path).map_err(|e| Problem::failed(path.display().to_string(), e, "remove it by hand"))?;
     text::print_done(false, &Done::new(format!("the quickstart of {} is taken back", args.name)));
     Ok(Finding::Good)
+}
+
+/// Destroys the array of this identity, served or not; another one that has its name by now stays.
+fn destroy_it(context: &Context, (name, uuid): (&str, Uuid), steps: &Steps) -> Result<(), Problem> {
+    let identity = uuid.to_string();
+    if context.server_of(&identity)?.is_some() {
+        let detach = ["detach", name];
+        steps.say(&format!("ashlar {}", detach.join(" ")));
+        // Not attached is as good.
+        let _ended = own(context, &detach).stderr(Stdio::null()).stdout(Stdio::null()).status();
+    } else if Registry::at(context.state_dir.clone()).find(&identity).is_err() {
+        text::print(&format!("      array {name} is not here any more: it was destroyed or handed over"));
+        return Ok(());
+    }
+    let destroy = ["destroy", &identity, "--yes", "--force"];
+    steps.run(&mut own(context, &destroy), &destroy)
 }
 
 fn has_no_array(client: &crate::client::Client) -> bool {
@@ -281,14 +300,11 @@ fn serve(context: &Context, host: &str) -> Result<(), Problem> {
     Ok(())
 }
 
-/// What a volume of the whole array has.
-fn usable(context: &Context, array: &str) -> Result<u64, Problem> {
+/// The array as it is served.
+fn view(context: &Context, array: &str) -> Result<ArrayView, Problem> {
     let gone = || Problem::failed(format!("array {array}"), "it is gone", "see `ashlar status`");
     let client = context.server_of(array)?.ok_or_else(gone)?;
-    let all: Arrays = client.get(&format!("/v1/arrays?name={array}"))?;
-    let view = all.arrays.first().ok_or_else(gone)?;
-    // Whole MiB, of which a volume of an array in parts is a multiple, too.
-    Ok(view.usable_bytes >> 20 << 20)
+    client.get::<Resource<ArrayView>>(&format!("/v1/arrays/{}", encode(array))).map(|there| there.view)
 }
 
 /// The block device of a volume that is attached.

@@ -239,12 +239,32 @@ mod tests {
         (url, served)
     }
 
-    fn start(dir: &Path, journal: &Journal, hook: HookConfig) -> (tokio::runtime::Runtime, Hooks) {
+    fn start(dir: &Path, journal: &Journal, hook: HookConfig) -> (Running, Hooks) {
         Hooks::check(std::slice::from_ref(&hook)).unwrap();
-        let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
         let hooks = Hooks::default();
-        runtime.block_on(async { hooks.start(&[hook], journal, dir) });
-        (runtime, hooks)
+        let (end, ended) = tokio::sync::oneshot::channel::<()>();
+        let (started, journal, dir) = (hooks.clone(), journal.clone(), dir.to_owned());
+        let thread = thread::spawn(move || {
+            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+            runtime.block_on(async {
+                started.start(&[hook], &journal, &dir);
+                let _gone = ended.await;
+            });
+        });
+        (Running { end: Some(end), thread: Some(thread) }, hooks)
+    }
+
+    /// Hooks at work, until this goes.
+    struct Running {
+        end: Option<tokio::sync::oneshot::Sender<()>>,
+        thread: Option<thread::JoinHandle<()>>,
+    }
+
+    impl Drop for Running {
+        fn drop(&mut self) {
+            drop(self.end.take());
+            self.thread.take().map(thread::JoinHandle::join);
+        }
     }
 
     #[test]
@@ -280,7 +300,7 @@ mod tests {
             thread::sleep(Duration::from_millis(2));
         }
         assert!(hooks.alarms().is_empty());
-        runtime.shutdown_background();
+        drop(runtime);
     }
 
     #[test]
@@ -304,13 +324,13 @@ mod tests {
         }
         error(&journal, "one");
         wait(1);
-        runtime.shutdown_background();
+        drop(runtime);
         error(&journal, "two");
         let (runtime, _) = start(dir.path(), &journal, hook());
         wait(2);
         let told = fs::read_to_string(&out).unwrap();
         assert!(told.contains("\"text\":\"one\"") && told.contains("\"text\":\"two\""), "{told}");
-        runtime.shutdown_background();
+        drop(runtime);
     }
 
     #[test]

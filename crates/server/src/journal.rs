@@ -7,7 +7,7 @@
 //!
 //! Not here: what an event means, who is told of it elsewhere.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::fs::{File, OpenOptions};
 use std::io;
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
@@ -17,7 +17,8 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use api::{Event, EventCode, EventSeverity, EventView, Events, Problem, VERSION, WhichEvents};
-use ondisk::journal::{BLOCK_BYTES, Found, RECORD_BYTES_MAX, Ring};
+use ondisk::journal::{BLOCK_BYTES, Found, RECORD_BYTES_MAX, Ring, Write};
+use rustix::fs::{FlockOperation, flock};
 use tokio::sync::watch;
 
 /// The file's size: some 50,000 events.
@@ -34,6 +35,12 @@ const BATCH: usize = 64;
 
 /// Whose ring it is.
 const OWNER: [u8; 16] = *b"ashlar server\0\0\0";
+
+/// No event: the journal is to say that all before it is written.
+const END_MARK: u64 = u64::MAX;
+
+/// How long the end of the server waits for that.
+const END_MAX: Duration = Duration::from_secs(3);
 
 /// That the file cannot be written is said again after so long.
 const TOLD_AGAIN: Duration = Duration::from_secs(60);
@@ -66,6 +73,7 @@ pub struct Journal {
     kept: Arc<Mutex<Kept>>,
     newest: watch::Receiver<u64>,
     file: Option<Arc<File>>,
+    ended: Arc<Mutex<bool>>,
 }
 
 impl Journal {
@@ -87,14 +95,17 @@ impl Journal {
         found[newest_first..].iter().map(read).for_each(|event| kept.add(event));
         let (tell, newest) = watch::channel(kept.next - 1);
         let (to, events) = mpsc::sync_channel(WAITING_MAX);
-        let journal = Journal { to, lost: Arc::default(), kept: Arc::new(Mutex::new(kept)), newest, file };
+        let (lost, ended) = (Arc::default(), Arc::default());
+        let journal = Journal { to, lost, kept: Arc::new(Mutex::new(kept)), newest, file, ended };
         let writer = Writer {
             ring,
             file: journal.file.clone(),
             kept: journal.kept.clone(),
             lost: journal.lost.clone(),
+            ended: journal.ended.clone(),
             tell,
             told: None,
+            unwritten: vec![],
         };
         let no_thread = |e| Problem::failed("the journal of events", e, "try again");
         thread::Builder::new().name("journal".into()).spawn(move || writer.run(&events)).map_err(no_thread)?;
@@ -121,6 +132,17 @@ impl Journal {
         Arc::new(move |what: &EventView| {
             journal.tell(Event { seq: 0, what: what.clone(), array: Some(array.clone()), who: None });
         })
+    }
+
+    /// Waits until what was told so far is written, but not for ever: the process is about to end.
+    pub fn finish(&self) {
+        let mark = Event { seq: END_MARK, ..Event::default() };
+        let begun = Instant::now();
+        if self.to.try_send(mark).is_ok() {
+            while !*locked(&self.ended) && begun.elapsed() < END_MAX {
+                thread::sleep(Duration::from_millis(1));
+            }
+        }
     }
 
     /// The number of the newest event, as it grows.
@@ -168,8 +190,11 @@ struct Writer {
     file: Option<Arc<File>>,
     kept: Arc<Mutex<Kept>>,
     lost: Arc<Mutex<u64>>,
+    ended: Arc<Mutex<bool>>,
     tell: watch::Sender<u64>,
     told: Option<Instant>,
+    /// What could not be written yet, in its order: the ring counts on it.
+    unwritten: Vec<Write>,
 }
 
 impl Writer {
@@ -181,7 +206,14 @@ impl Writer {
             if lost > 0 {
                 batch.push(gap(lost));
             }
-            self.write(batch);
+            let ends = batch.iter().any(|event| event.seq == END_MARK);
+            batch.retain(|event| event.seq != END_MARK);
+            if !batch.is_empty() {
+                self.write(batch);
+            }
+            if ends {
+                *locked(&self.ended) = true;
+            }
         }
     }
 
@@ -189,23 +221,38 @@ impl Writer {
         let first = self.ring.next_number();
         (first..).zip(&mut batch).for_each(|(seq, event)| event.seq = seq);
         let records: Vec<Vec<u8>> = batch.iter().map(record).collect();
-        let writes = self.ring.append(records.iter().map(Vec::as_slice));
-        if let Some(file) = &self.file {
-            let durable = writes.iter().try_for_each(|write| {
-                file.write_all_at(&write.image, write.block * BLOCK_BYTES as u64)?;
-                file.sync_data()
-            });
-            if let Err(e) = durable
-                && self.told.is_none_or(|told| told.elapsed() > TOLD_AGAIN)
-            {
-                self.told = Some(Instant::now());
-                tracing::warn!("events cannot be written to the state directory: {e}; they are kept in memory");
-            }
-        }
+        self.unwritten.extend(self.ring.append(records.iter().map(Vec::as_slice)));
+        self.write_through();
         let mut kept = locked(&self.kept);
         kept.oldest = self.ring.oldest();
         batch.into_iter().for_each(|event| kept.add(event));
         self.tell.send_replace(kept.next - 1);
+    }
+
+    /// Writes what is unwritten, as far as that goes; the rest is tried again with the next event. Of several images of a block
+    /// the last one counts, and there is one for each block at most.
+    fn write_through(&mut self) {
+        let Some(file) = &self.file else { return self.unwritten.clear() };
+        let mut done = 0;
+        let failed = self.unwritten.iter().find_map(|write| {
+            let written =
+                file.write_all_at(&write.image, write.block * BLOCK_BYTES as u64).and_then(|()| file.sync_data());
+            done += usize::from(written.is_ok());
+            written.err()
+        });
+        self.unwritten.drain(..done);
+        let Some(e) = failed else { return };
+        let newest: BTreeMap<u64, usize> =
+            self.unwritten.iter().enumerate().map(|(at, write)| (write.block, at)).collect();
+        let mut at = 0;
+        self.unwritten.retain(|write| {
+            at += 1;
+            newest[&write.block] == at - 1
+        });
+        if self.told.is_none_or(|told| told.elapsed() > TOLD_AGAIN) {
+            self.told = Some(Instant::now());
+            tracing::warn!("events cannot be written to the state directory: {e}; they are kept in memory");
+        }
     }
 }
 
@@ -246,6 +293,9 @@ fn open(path: &Path) -> io::Result<(File, Ring, Vec<Found>)> {
         std::fs::create_dir_all(dir)?;
     }
     let file = OpenOptions::new().read(true).write(true).create(true).truncate(false).mode(0o640).open(path)?;
+    if flock(&file, FlockOperation::NonBlockingLockExclusive).is_err() {
+        return Err(io::Error::other("another Ashlar writes it"));
+    }
     if file.metadata()?.len() != FILE_BYTES {
         file.set_len(FILE_BYTES)?;
     }

@@ -69,14 +69,13 @@ impl Deref for Snapshot {
 
 impl Snapshot {
     /// What follows from a look that was taken now: on the thread that asks, not on the first core.
-    fn of(mut look: Look, smart: BTreeMap<String, Smart>) -> Snapshot {
+    fn of(mut look: Look, known: &[Known], smart: BTreeMap<String, Smart>) -> Snapshot {
         let arrays = look.status.arrays.iter().map(IostatView::from).collect();
         let iostat = Iostats { version: VERSION, at_millis: look.at_millis, arrays };
         // Known arrays that are neither served nor missed.
-        let known = look.registry.list().unwrap_or_default().into_iter();
         let (served, absent) = (&look.status.arrays, &look.status.absent);
         let is_idle = |k: &Known| !served.iter().any(|a| a.uuid == k.uuid) && !absent.iter().any(|a| a.name == k.name);
-        look.status.not_served = known.filter(is_idle).map(|k| k.name).collect();
+        look.status.not_served = known.iter().filter(|k| is_idle(k)).map(|k| k.name.clone()).collect();
         Snapshot { look, iostat, smart, taken: Instant::now() }
     }
 
@@ -115,10 +114,14 @@ impl Snapshots {
                 wanted.notified().await;
                 let edition = edition.load(Ordering::SeqCst);
                 let look = data.ask(|data| async move { Ok(data.look().await) }).await;
+                let known = match &look {
+                    Ok(look) => known_arrays(look.registry.clone()).await,
+                    Err(_) => vec![],
+                };
                 let snapshot = look.map(|look| {
                     let members = look.status.arrays.iter().flat_map(|a| &a.members);
                     drives.watch(members.map(|m| m.drive.clone()).filter(|path| path.starts_with("/dev/")).collect());
-                    Arc::new(Snapshot::of(look, drives.said()))
+                    Arc::new(Snapshot::of(look, &known, drives.said()))
                 });
                 if keep.send(Some(Kept { snapshot, edition })).is_err() {
                     return;
@@ -171,6 +174,12 @@ impl Snapshots {
     }
 }
 
+/// The arrays that this machine knows; none when the state directory does not answer.
+async fn known_arrays(registry: Registry) -> Vec<Known> {
+    let read = tokio::task::spawn_blocking(move || registry.list().unwrap_or_default());
+    timeout(AGE_MAX, read).await.ok().and_then(Result::ok).unwrap_or_default()
+}
+
 fn silent() -> Problem {
     let why = format!("its first core has not answered for {} s", PATIENCE.as_secs());
     let todo = "look at its log; `systemctl status ashlar` says whether the process lives";
@@ -188,7 +197,7 @@ mod tests {
 
     fn of(edition: u64) -> Option<Kept> {
         let look = Look { began_at: edition, ..Look::default() };
-        let snapshot = Snapshot::of(look, BTreeMap::new());
+        let snapshot = Snapshot::of(look, &[], BTreeMap::new());
         Some(Kept { snapshot: Ok(Arc::new(snapshot)), edition })
     }
 

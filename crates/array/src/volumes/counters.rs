@@ -81,6 +81,7 @@ impl VolumeCounters {
             deallocates,
             in_flight: u64::from(self.busy.in_flight()),
             busy_nanos: self.busy.nanos(now),
+            parts: 1,
             limited_nanos,
             faults: faults.filter(|(_, n)| *n > 0).collect::<BTreeMap<_, _>>(),
         }

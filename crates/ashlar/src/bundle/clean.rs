@@ -5,11 +5,17 @@ use std::collections::BTreeMap;
 /// What stands in the place of a key.
 const CUT: &str = "[cut]";
 
-/// Beginnings of keys that are known by them: NVMe TLS PSKs and DH-HMAC-CHAP secrets (nvme-cli's formats), tokens of the API, PEM.
-const PREFIXES: [&str; 4] = ["NVMeTLSkey-1:", "DHHC-1:", "ashlar_", "-----BEGIN"];
+/// Beginnings of keys that are known by them: NVMe TLS PSKs and DH-HMAC-CHAP secrets, as nvme-cli writes them.
+const PREFIXES: [&str; 2] = ["NVMeTLSkey-1:", "DHHC-1:"];
 
-/// A token of the API has three parts, and the last one so many characters at least: names of metrics are shorter.
+/// So begins a token of the API; its last part has so many characters at least: those of names of metrics are shorter.
+const TOKEN: &str = "ashlar_";
 const TOKEN_CHARS_MIN: usize = 40;
+
+/// Around keys and certificates (RFC 7468); what stands between an end and its dashes is shorter than this.
+const PEM_BEGIN: &str = "-----BEGIN ";
+const PEM_END: &str = "-----END ";
+const PEM_LABEL_MAX: usize = 64;
 
 /// Words before a value that is nobody else's business.
 const KEYS: [&str; 4] = ["password", "secret", "token", "passphrase"];
@@ -31,16 +37,22 @@ impl Names {
 
     /// The text without keys, and without names of hosts unless they are kept; how many keys there were.
     pub fn clean(&mut self, text: &str) -> (String, usize) {
-        let (mut out, mut cut) = (String::with_capacity(text.len()), 0);
+        let (text, mut cut) = without_pem(text);
+        let mut out = String::with_capacity(text.len());
         for line in text.split_inclusive('\n') {
-            let (line, keys) = without_values(line);
+            let (mut line, keys) = without_values(line);
             cut += keys;
+            if let Some(machine) = self.machine.as_ref().filter(|_| !self.keep) {
+                line = line.replace(machine.as_str(), "this-host");
+            }
             for word in words(&line) {
-                if is_key(word) {
-                    cut += 1;
-                    out.push_str(CUT);
-                } else {
-                    out.push_str(&self.name(word));
+                match key_in(word) {
+                    Some(at) => {
+                        cut += 1;
+                        out.push_str(&word[..at]);
+                        out.push_str(CUT);
+                    }
+                    None => out.push_str(&self.name(word)),
                 }
             }
         }
@@ -51,28 +63,47 @@ impl Names {
         if self.keep {
             return word.to_owned();
         }
-        if self.machine.as_deref() == Some(word) {
-            return "this-host".to_owned();
-        }
-        // Ours are identities of arrays, which say nothing of anybody; a host's own names are of the same form.
-        if !word.starts_with("nqn.") {
-            return word.to_owned();
-        }
-        let next = format!("host-{}", self.known.len() + 1);
-        self.known.entry(word.to_owned()).or_insert(next).clone()
+        let host = word.find("nqn.").map(|at| (at, "host"));
+        let peer = || (word.starts_with("tcp:") && !word.starts_with("tcp:127.")).then_some((0, "peer"));
+        let Some((at, kind)) = host.or_else(peer) else { return word.to_owned() };
+        let next = format!("{kind}-{}", self.known.len() + 1);
+        let known = self.known.entry(word[at..].to_owned()).or_insert(next);
+        format!("{}{known}", &word[..at])
     }
 }
 
 /// What looks like a key.
 pub fn secrets_in(text: &str) -> Vec<String> {
-    let keys = text.split_inclusive('\n').flat_map(words).filter(|word| is_key(word)).map(str::to_owned);
-    let lines = text.lines().filter(|line| without_values(line).1 > 0).map(str::to_owned);
-    keys.chain(lines).collect()
+    let (without, pem) = without_pem(text);
+    let mut found = vec![PEM_BEGIN.to_owned(); pem];
+    for line in without.split_inclusive('\n') {
+        found.extend(words(line).into_iter().filter(|word| key_in(word).is_some()).map(str::to_owned));
+        found.extend((without_values(line).1 > 0).then(|| line.trim().to_owned()));
+    }
+    found
 }
 
-fn is_key(word: &str) -> bool {
-    PREFIXES.iter().any(|prefix| word.starts_with(prefix) && word.len() > prefix.len())
-        && (!word.starts_with("ashlar_") || word.rsplit('_').next().is_some_and(|last| last.len() >= TOKEN_CHARS_MIN))
+/// Where a key begins in a word.
+fn key_in(word: &str) -> Option<usize> {
+    let known = PREFIXES.iter().filter_map(|prefix| word.find(prefix)).min();
+    let is_token = |at: &usize| word[*at..].rsplit('_').next().is_some_and(|last| last.len() >= TOKEN_CHARS_MIN);
+    known.or_else(|| word.find(TOKEN).filter(is_token))
+}
+
+/// A text with each PEM block cut out, on one line (in JSON) or on many; how many there were.
+fn without_pem(text: &str) -> (String, usize) {
+    let (mut out, mut rest, mut cut) = (String::with_capacity(text.len()), text, 0);
+    while let Some(begin) = rest.find(PEM_BEGIN) {
+        out.push_str(&rest[..begin]);
+        out.push_str(CUT);
+        cut += 1;
+        // One without an end is cut to the end of the text.
+        let end = rest[begin..].find(PEM_END).map_or(rest.len(), |end| begin + end + PEM_END.len());
+        let tail = rest[end..].find("-----").filter(|tail| *tail < PEM_LABEL_MAX);
+        rest = &rest[tail.map_or(end, |tail| end + tail + 5)..];
+    }
+    out.push_str(rest);
+    (out, cut)
 }
 
 /// A line in its words and what is between them.
@@ -98,7 +129,10 @@ fn without_values(line: &str) -> (String, usize) {
         let behind = &rest[at + length..];
         let gap = behind.find(|c: char| !"\"' \t:=".contains(c)).unwrap_or(behind.len());
         let says = behind[..gap].contains([':', '=']);
-        let end = behind[gap..].find(|c: char| "\"',}\n".contains(c)).map_or(behind.len(), |end| gap + end);
+        // Up to the quote that matches, or to what ends a bare value.
+        let quote = behind[..gap].chars().next_back().filter(|c| "\"'".contains(*c));
+        let ends = |c: char| c == '\n' || quote.map_or(",} \t".contains(c), |quote| c == quote);
+        let end = behind[gap..].find(ends).map_or(behind.len(), |end| gap + end);
         out.push_str(&rest[..at + length]);
         if says && end > gap && behind[gap..end].trim() != CUT {
             out.push_str(&behind[..gap]);
@@ -124,6 +158,31 @@ mod tests {
         assert_eq!(names.clean(one).0, "allow_hosts = [\"host-1\", \"host-2\"]\n");
         assert_eq!(names.clean("host nqn.b connected").0, "host host-2 connected");
         assert_eq!(Names::new(true).clean("nqn.b").0, "nqn.b");
+    }
+
+    #[test]
+    fn keys_are_found_wherever_they_stand() {
+        let pem = "-----BEGIN PRIVATE KEY-----\nMIIabc\ndef\n-----END PRIVATE KEY-----\n";
+        for text in [
+            "tls_key=NVMeTLSkey-1:01:abc:\n",
+            "psk:NVMeTLSkey-1:01:abc:\n",
+            "password = \"abc,def\"\n",
+            "token: abc def\n",
+            &format!("before\n{pem}behind\n"),
+            "{\"x\": \"-----BEGIN PRIVATE KEY-----\\nabc\\n-----END PRIVATE KEY-----\\n\"}\n",
+        ] {
+            let (clean, cut) = Names::new(false).clean(text);
+            assert!(cut == 1 && !clean.contains("abc") && !clean.contains(",def"), "{text}: {clean}");
+            assert!(!secrets_in(text).is_empty() && secrets_in(&clean).is_empty(), "{text}: {clean}");
+        }
+        assert!(Names::new(false).clean(&format!("before\n{pem}behind\n")).0.ends_with("\nbehind\n"));
+    }
+
+    #[test]
+    fn names_of_hosts_are_found_wherever_they_stand() {
+        let mut names = Names { machine: Some("storage7".into()), ..Names::new(false) };
+        let said = names.clean("hostnqn=nqn.a storage7.example.com tcp:10.0.0.1:44 tcp:127.0.0.1:9\n").0;
+        assert_eq!(said, "hostnqn=host-1 this-host.example.com peer-2 tcp:127.0.0.1:9\n");
     }
 
     #[test]

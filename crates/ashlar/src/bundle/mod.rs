@@ -8,7 +8,8 @@
 mod clean;
 mod gather;
 
-use std::fs;
+use std::fs::{self, DirBuilder};
+use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -93,17 +94,21 @@ fn make(context: &Context, args: &Args) -> Outcome {
         return Err(Problem::refused("file_exists", what, "it is there already", todo));
     }
     let failed = |e: std::io::Error| Problem::failed(format!("file {}", to.display()), e, "name another with --to");
-    // Beside the file: it is as large as the bundle.
-    let partial = PathBuf::from(format!("{}.partial", to.display()));
-    let place = partial.with_extension("d");
-    let inner = place.join(&stem);
-    fs::create_dir_all(&inner).map_err(failed)?;
+    // Beside the file: it is as large as the bundle. Its own directory, which nobody else has made or enters.
+    let place = to.with_file_name(format!(".{stem}.{}", std::process::id()));
+    let (partial, inner) = (place.join("bundle.partial"), place.join(&stem));
+    let owned = |path: &Path| DirBuilder::new().mode(0o700).create(path);
+    owned(&place).and_then(|()| owned(&inner)).map_err(failed)?;
     let written = Gathered::all(context, args.quick).write(&inner, args.names, base::utc(now));
-    let packed = written.and_then(|cut| pack(&place, &stem, &partial).map(|()| cut));
+    let packed = written.and_then(|cut| {
+        pack(&place, &stem, &partial)?;
+        fs::set_permissions(&partial, fs::Permissions::from_mode(0o600))?;
+        // Not a rename: that would take the place of another file.
+        fs::hard_link(&partial, &to).map(|()| cut)
+    });
     // It is our own directory.
     let _left = fs::remove_dir_all(&place);
     let (files, cut) = packed.map_err(failed)?;
-    fs::rename(&partial, &to).map_err(failed)?;
     let size = fs::metadata(&to).map_or(0, |m| m.len());
     let mut done = Done::new(format!("{}: {files} files, {}", to.display(), human(size)));
     if cut > 0 {

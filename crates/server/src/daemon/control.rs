@@ -69,6 +69,8 @@ impl Control {
             if let Err(e) = result {
                 tracing::error!("control socket: {e}");
             }
+            // A read of a file that hangs is not waited for.
+            runtime.shutdown_timeout(ANSWERS_MAX);
         };
         let thread = thread::Builder::new().name("control".into()).spawn(work).map_err(failed)?;
         Ok((Control { stop, thread }, "answering".to_owned()))
@@ -148,16 +150,23 @@ impl Connected<IncomingStream<'_, Answering>> for Peer {
     }
 }
 
+/// # Errors
+/// When other machines reach the address of the metrics.
+pub fn refuse_open(address: SocketAddr) -> Result<(), Problem> {
+    if address.ip().is_loopback() {
+        return Ok(());
+    }
+    let (what, why) = (format!("metrics at {address}"), "other machines reach it, and it asks nobody who it is");
+    Err(Problem::usage(what, why, "give an address of loopback, such as 127.0.0.1:9450"))
+}
+
 /// Listens for whoever reads `/metrics`.
 ///
 /// # Errors
 /// When the address is not on loopback, or cannot be had.
 pub fn listen(address: SocketAddr) -> Result<TcpListener, Problem> {
+    refuse_open(address)?;
     let what = format!("metrics at {address}");
-    if !address.ip().is_loopback() {
-        let why = "other machines reach it, and it asks nobody who it is";
-        return Err(Problem::usage(what, why, "give an address of loopback, such as 127.0.0.1:9450"));
-    }
     let listener = TcpListener::bind(address).and_then(|l| l.set_nonblocking(true).map(|()| l));
     listener.map_err(|e| Problem::failed(what, e, "give another address (--metrics)"))
 }

@@ -93,12 +93,12 @@ impl Data {
     /// When another array of this name is being served.
     pub async fn serve(self: &Rc<Self>, opened: Opened) -> Result<(), Problem> {
         let name = opened.array.first().name();
+        // A core that has ended has nothing to tell.
+        let _ended = opened.array.listen(self.journal.listener(&name)).await;
         if self.served.borrow().contains_key(&name) {
             return Err(name_taken(&name));
         }
         self.absent.borrow_mut().remove(&name);
-        // A core that has ended has nothing to tell.
-        let _ended = opened.array.listen(self.journal.listener(&name)).await;
         self.served.borrow_mut().insert(name, opened.clone());
         self.settle();
         self.world.rt.spawn(watch(Rc::downgrade(self), opened.number())).detach();

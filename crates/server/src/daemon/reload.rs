@@ -17,11 +17,13 @@ use std::sync::Arc;
 use api::Problem;
 use rt::Hangups;
 
+use super::control;
 use super::notify::Notify;
 use super::start::{Settings, What};
 use super::{Data, exports, nvme, spares};
 use crate::config::ArrayConfig;
 use crate::cores;
+use crate::hooks::Hooks;
 use crate::subsystem::AccessRules;
 
 /// Reads the settings again, where they come from a file.
@@ -50,7 +52,9 @@ pub fn look_at(settings: &Settings) -> Result<(), Problem> {
     exports::refuse_open(&addresses, settings.nbd_insecure)?;
     nvme::parse(&settings.nvme)?;
     cores::checked(settings.cores)?;
-    settings.memory.checked().map(drop)
+    Hooks::check(&settings.hooks)?;
+    settings.metrics.map_or(Ok(()), control::refuse_open)?;
+    settings.memory.checked()?.within(crate::memory::of_machine()).map(drop)
 }
 
 /// Listens for SIGHUP as long as the server lives; `ready` says how it stands.

@@ -60,13 +60,13 @@ fn bind_closed(path: &Path) -> io::Result<UnixListener> {
     DirBuilder::new().mode(0o700).create(&closed)?;
     let inner = closed.join("s");
     let bound = UnixListener::bind(&inner).and_then(|listener| {
-        match http::readers() {
-            // Who may connect has a role, or is told that it has none.
-            Some(group) if chown(&inner, None, Some(group)).is_ok() => {
-                fs::set_permissions(&inner, fs::Permissions::from_mode(0o660))?;
-            }
-            Some(_) | None => fs::set_permissions(&inner, fs::Permissions::from_mode(0o600))?,
+        let opened = http::readers().map(|group| chown(&inner, None, Some(group)));
+        if let Some(Err(e)) = &opened {
+            tracing::warn!("control socket: it stays closed to the group ashlar-read: {e}");
         }
+        // Who may connect has a role, or is told that it has none.
+        let mode = if matches!(opened, Some(Ok(()))) { 0o660 } else { 0o600 };
+        fs::set_permissions(&inner, fs::Permissions::from_mode(mode))?;
         // Not a rename: that would take the place of a server that has just begun.
         fs::hard_link(&inner, path)?;
         Ok(listener)

@@ -168,6 +168,7 @@ async fn live(rt: &Rt, settings: Settings) -> Result<(), Problem> {
     }
     // Last: who waits for the end waits for the socket to go.
     control.stop();
+    data.journal.finish();
     tracing::info!("stopped");
     closed
 }

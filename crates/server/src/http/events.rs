@@ -47,8 +47,12 @@ pub async fn list(State(c): State<Context>, Query(which): Query<WhichEvents>, he
     }
 }
 
+/// Who reads the journal's file, which takes some 40 MB: one at a time.
+static READER: Semaphore = Semaphore::const_new(1);
+
 /// The journal may have to be read from its file.
 async fn page(journal: Journal, which: WhichEvents) -> Result<Events, Problem> {
+    let _turn = READER.acquire().await;
     let read = tokio::task::spawn_blocking(move || journal.read(&which));
     read.await.map_err(|e| Problem::failed("the journal of events", e, "try again"))
 }
@@ -67,7 +71,8 @@ fn follow(
     place: OwnedSemaphorePermit,
 ) -> impl Stream<Item = Result<sse::Event, Infallible>> {
     let newest = journal.newest();
-    let after = which.after.unwrap_or(*newest.borrow());
+    // One that is ahead of the journal knows another: it begins with what happens from now on.
+    let after = which.after.unwrap_or(u64::MAX).min(*newest.borrow());
     let which = WhichEvents { after: Some(after), limit: Some(1000), ..which };
     let begin = Place { journal, which, newest, _place: Arc::new(place) };
     let pages = stream::unfold(begin, async |mut place| {

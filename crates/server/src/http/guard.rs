@@ -27,14 +27,18 @@ pub async fn note_change(
     }
     let who = request.extensions().get::<ConnectInfo<Peer>>().map(|ConnectInfo(peer)| peer.to_string());
     let path = request.uri().path().to_owned();
-    let response = next.run(request).await;
-    snapshots.changed();
-    if let Some(Told(sentence)) = response.extensions().get() {
-        tracing::info!("{sentence}");
-        let array = path.strip_prefix("/v1/arrays/").and_then(|rest| rest.split('/').next());
-        journal.note(EventCode::RequestDone, array, who.as_deref(), sentence);
-    }
-    response
+    // What is begun is done and noted, also when the client has gone meanwhile.
+    let done = tokio::spawn(async move {
+        let response = next.run(request).await;
+        snapshots.changed();
+        if let Some(Told(sentence)) = response.extensions().get() {
+            tracing::info!("{sentence}");
+            let array = path.strip_prefix("/v1/arrays/").and_then(|rest| rest.split('/').next());
+            journal.note(EventCode::RequestDone, array, who.as_deref(), sentence);
+        }
+        response
+    });
+    done.await.unwrap_or_else(|e| told(&Problem::failed("the request", e, "see the server's log")))
 }
 
 /// Only who calls loopback by its own name is answered: a page of another site that has its name resolved to loopback does

@@ -1,7 +1,8 @@
 //! Requests that change volumes.
 
-use api::{Changed, Confirmed, Done, Problem, Resource, VolumeCreate, VolumePatch, VolumeView};
+use api::{Changed, Confirmed, Done, Problem, Resource, VolumeCreate, VolumePatch, VolumeState, VolumeView};
 use axum::extract::State;
+use uuid::Uuid;
 
 use super::answer::{Body, IfMatch, Path, Query, on_data};
 use super::reads::volume_unknown;
@@ -14,7 +15,16 @@ use crate::size::human;
 /// What an array says of its volume of this name or identity.
 async fn view_of(opened: &Opened, name: &str) -> Option<VolumeView> {
     let volumes = opened.view().await.volumes;
-    volumes.into_iter().find(|v| v.name == name || v.uuid.to_string() == name)
+    // One that is being deleted has its name still, which another may have by now.
+    let is_it = |v: &VolumeView| v.state == VolumeState::Live && (v.name == name || v.uuid.to_string() == name);
+    volumes.into_iter().find(is_it)
+}
+
+/// The name of a volume now: what was looked at before may be gone, and its name another's.
+fn name_now(opened: &Opened, uuid: Uuid) -> Result<String, Problem> {
+    let array = opened.array.first();
+    let there = array.volumes().into_iter().find(|v| v.uuid == uuid && v.state == VolumeState::Live);
+    there.map(|v| v.name).ok_or_else(|| volume_unknown(&array.name(), &uuid.to_string()))
 }
 
 /// The same as the answer to a change.
@@ -71,14 +81,14 @@ pub async fn change(
             done.done = next.done;
         };
         if let Some(limits) = r.limits {
-            and(volume::limit(&opened.array, &view.name, limits).await?);
+            and(volume::limit(&opened.array, &name_now(&opened, view.uuid)?, limits).await?);
             tell_limits(&data.world.cores, &opened.array);
         }
         if let Some(bytes) = r.bytes {
-            and(volume::grow(&opened.array, &view.name, bytes).await?);
+            and(volume::grow(&opened.array, &name_now(&opened, view.uuid)?, bytes).await?);
         }
         if let Some(to) = &r.name {
-            and(volume::rename(&opened.array, &view.name, to).await?);
+            and(volume::rename(&opened.array, &name_now(&opened, view.uuid)?, to).await?);
         }
         changed(&opened, &view.uuid.to_string(), done).await
     });
@@ -103,7 +113,7 @@ pub async fn delete(
         how.confirms(&what, view.uuid)?;
         version.agrees(&what, &view.etag())?;
         data.refuse_if_used(&what, (Some(&array), Some(&view.name)), how.force).await?;
-        let done = volume::delete(&opened.array, &view.name).await?;
+        let done = volume::delete(&opened.array, &name_now(&opened, view.uuid)?).await?;
         Ok(done)
     });
     deleted.await.into()

@@ -46,7 +46,7 @@ pub fn add(page: &mut Page<'_>, s: &Snapshot) -> fmt::Result {
     page.histogram("ashlar_drive_request_seconds", "How long requests to a drive took.", took)?;
     let flying = worked(s).map(|(of, work)| (of, work.in_flight as f64));
     page.gauge("ashlar_drive_inflight", "Requests in flight.", flying)?;
-    let busy = worked(s).map(|(of, work)| (of, work.busy_nanos as f64 / 1e9));
+    let busy = worked(s).map(|(of, work)| (of, work.busy_nanos as f64 / work.parts.max(1) as f64 / 1e9));
     page.counter("ashlar_drive_busy_seconds", "Time with a request in flight.", busy)?;
     health(page, s)
 }

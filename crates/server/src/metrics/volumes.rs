@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use api::{HistogramView, TrafficView, VolumeView, WorkView};
+use api::{HistogramView, TrafficView, VolumeState, VolumeView, WorkView};
 
 use super::labels;
 use super::page::{Labels, Page};
@@ -10,7 +10,12 @@ use crate::snapshot::Snapshot;
 
 /// Adds them.
 pub fn add(page: &mut Page<'_>, s: &Snapshot) -> fmt::Result {
-    let all = || s.status.arrays.iter().flat_map(|a| a.volumes.iter().map(move |v| (a.name.as_str(), v)));
+    let all = || {
+        s.status
+            .arrays
+            .iter()
+            .flat_map(|a| a.volumes.iter().filter(|v| v.state == VolumeState::Live).map(move |v| (a.name.as_str(), v)))
+    };
     let info = all().map(|(array, v)| (labels!(array = array, volume = v.name, uuid = v.uuid), 1.0));
     page.gauge("ashlar_volume_info", "What a volume is.", info)?;
     let of = |value: fn(&VolumeView) -> f64| {
@@ -52,7 +57,7 @@ pub fn add(page: &mut Page<'_>, s: &Snapshot) -> fmt::Result {
     page.counter("ashlar_volume_limited_seconds", "How long requests waited for the limits.", waited)?;
     let flying = worked(s).map(|(of, work)| (of, work.in_flight as f64));
     page.gauge("ashlar_volume_inflight", "Requests in flight.", flying)?;
-    let busy = worked(s).map(|(of, work)| (of, work.busy_nanos as f64 / 1e9));
+    let busy = worked(s).map(|(of, work)| (of, work.busy_nanos as f64 / work.parts.max(1) as f64 / 1e9));
     page.counter("ashlar_volume_busy_seconds", "Time with a request in flight.", busy)
 }
 
