@@ -125,7 +125,7 @@ pub fn run(context: &Context, args: Args) -> Outcome {
                     let request = VolumeCreate { name: name.to_owned(), bytes: size.0 };
                     client.post(&format!("/v1/arrays/{}/volumes", encode(array)), &request)?
                 }
-                None => offline(context, array, |o| async move { volume::create(&o.array, name, size.0).await })?,
+                None => offline(context, array, |o| async move { Ok(volume::state(&o.array, name, size.0).await?.0) })?,
             }
         }
         Verb::Grow { volume: name, size } => {

@@ -10,7 +10,6 @@ use super::{Answer, Context};
 use crate::ops::open::Opened;
 use crate::ops::volume;
 use crate::parts::tell_limits;
-use crate::size::human;
 
 /// What an array says of its volume of this name or identity.
 async fn view_of(opened: &Opened, name: &str) -> Option<VolumeView> {
@@ -44,18 +43,8 @@ pub async fn create(
 ) -> Answer<Changed<VolumeView>> {
     let made = on_data(&c, move |data| async move {
         let opened = data.array(&array)?;
-        if let Some(there) = view_of(&opened, &r.name).await.filter(|v| v.name == r.name) {
-            let name = format!("{}/{}", opened.array.first().name(), r.name);
-            if there.bytes != volume::rounded_up(&opened.array, r.bytes) {
-                let why = format!("it is there, and has {}, not {}", human(there.bytes), human(r.bytes));
-                let todo = "choose another name, or grow it";
-                return Err(Problem::refused("differs", format!("volume {name}"), why, todo));
-            }
-            let done = Done::new(format!("volume {name} was there already"));
-            return Ok((changed(&opened, &r.name, done).await?, false));
-        }
-        let done = volume::create(&opened.array, &r.name, r.bytes).await?;
-        Ok((changed(&opened, &r.name, done).await?, true))
+        let (done, is_new) = volume::state(&opened.array, &r.name, r.bytes).await?;
+        Ok((changed(&opened, &r.name, done).await?, is_new))
     });
     Answer::made(made.await)
 }

@@ -1,12 +1,29 @@
 //! `volume`: create, grow, rename, limit, delete, list.
 
-use api::{Done, LimitsView, Problem, VERSION, VolumeLimit, VolumeView, Volumes};
+use api::{Done, LimitsView, Problem, VERSION, VolumeLimit, VolumeState, VolumeView, Volumes};
 use array::whole;
 use array::{Limits, Whole};
 
 use super::open::named;
 use crate::problem;
 use crate::size::human;
+
+/// Sees to it that there is a volume of this name and size; whether it was made now.
+///
+/// # Errors
+/// When there is another one of this name, or the name or the size is refused.
+pub async fn state(array: &Whole, name: &str, bytes: u64) -> Result<(Done, bool), Problem> {
+    let volumes = list(array).await?.volumes;
+    let Some(there) = volumes.into_iter().find(|v| v.state == VolumeState::Live && v.name == name) else {
+        return Ok((create(array, name, bytes).await?, true));
+    };
+    let name = format!("{}/{name}", array.first().name());
+    if there.bytes == rounded_up(array, bytes) {
+        return Ok((Done::new(format!("Volume {name} was there already: {}", human(there.bytes))), false));
+    }
+    let why = format!("it is there, and has {}, not {}", human(there.bytes), human(bytes));
+    Err(Problem::refused("differs", format!("volume {name}"), why, "choose another name, or grow it"))
+}
 
 /// Makes a volume.
 ///
@@ -38,8 +55,7 @@ fn unit(array: &Whole) -> u64 {
 }
 
 /// The size of a volume for which so many bytes are asked.
-#[must_use]
-pub fn rounded_up(array: &Whole, bytes: u64) -> u64 {
+fn rounded_up(array: &Whole, bytes: u64) -> u64 {
     bytes.checked_next_multiple_of(unit(array)).unwrap_or(bytes)
 }
 

@@ -34,7 +34,8 @@ fn volumes(lab: &Lab) -> Result<()> {
             served.server.stop()?;
         }
         served.ashlar.done(&["volume", "create", "lab/w", "8M"])?;
-        served.ashlar.run(&["volume", "create", "lab/w", "8M"])?.expect(3)?;
+        served.ashlar.run(&["volume", "create", "lab/w", "8M"])?.expect(0)?;
+        served.ashlar.run(&["volume", "create", "lab/w", "9M"])?.expect(3)?;
         served.ashlar.done(&["volume", "grow", "lab/w", "32M"])?;
         served.ashlar.run(&["volume", "grow", "lab/w", "8M"])?.expect(3)?;
         served.ashlar.done(&["volume", "rename", "lab/w", "x"])?;
