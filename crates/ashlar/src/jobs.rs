@@ -18,7 +18,7 @@ Examples:
 
 const WAIT_EXAMPLES: &str = "\
 Examples:
-  ashlar wait fast               until nothing is being rebuilt, emptied, scrubbed or deleted in fast
+  ashlar wait fast               until nothing is rebuilt, emptied, scrubbed or deleted in fast
   ashlar wait fast --timeout 600
   ashlar wait rebuild-0f7b...-12 until this job has ended (`ashlar jobs` lists them)";
 

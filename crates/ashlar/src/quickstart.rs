@@ -27,8 +27,8 @@ use crate::text::{self, human};
 const EXAMPLES: &str = "\
 Examples:
   ashlar quickstart fast --mount /srv/fast /dev/nvme{0..7}n1
-  ashlar quickstart lab --mount /tmp/lab --size 1G /tmp/d/{0..7}      files, to try it
-  ashlar quickstart lab --undo                                        unmounts it, and destroys the array
+  ashlar quickstart lab --mount /tmp/lab --size 1G /tmp/d/{0..7}   files, to try it
+  ashlar quickstart lab --undo                                     takes all of it back
 
 It uses the Ashlar that runs, or starts one until the next boot. docs/guide/serve.md says how to serve at boot.";
 

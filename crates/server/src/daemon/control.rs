@@ -156,7 +156,7 @@ pub fn refuse_open(address: SocketAddr) -> Result<(), Problem> {
     if address.ip().is_loopback() {
         return Ok(());
     }
-    let (what, why) = (format!("metrics at {address}"), "other machines reach it, and it asks nobody who it is");
+    let (what, why) = (format!("metrics at {address}"), "other machines reach it, and it has no authentication");
     Err(Problem::usage(what, why, "give an address of loopback, such as 127.0.0.1:9450"))
 }
 

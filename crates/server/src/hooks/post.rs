@@ -95,7 +95,7 @@ fn read_key(path: &Path) -> Result<Vec<u8>, Problem> {
     let no = |why: String| Problem::usage(format!("key file {}", path.display()), why, "a regular file, of mode 0600");
     let meta = fs::symlink_metadata(path).map_err(|e| no(e.to_string()))?;
     if !meta.is_file() {
-        return Err(no("it is no regular file".to_owned()));
+        return Err(no("it is not a regular file".to_owned()));
     }
     if meta.mode() & OTHERS != 0 {
         return Err(no(format!("others may read it (mode {:o})", meta.mode() & 0o777)));

@@ -229,7 +229,7 @@ fn identify(fd: &OwnedFd, namespace: u32) -> Result<Box<[u8; IDENTIFY_BYTES]>, &
 pub(crate) fn health_log(path: &Path) -> io::Result<[u8; HEALTH_BYTES]> {
     let fd = rustix::fs::open(path, OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK, Mode::empty())?;
     if FileType::from_raw_mode(rustix::fs::fstat(&fd)?.st_mode) != FileType::BlockDevice {
-        return Err(io::Error::other("it is no block device"));
+        return Err(io::Error::other("it is not a block device"));
     }
     let mut page = [0; HEALTH_BYTES];
     // Its length in words, less one, and which log.
