@@ -3,7 +3,7 @@
 use api::WorkView;
 use rt::{Drive, IoError, Nanos};
 
-use crate::ctx::figures::{Busy, Counter, Histogram};
+use crate::ctx::figures::{Busy, Counter, Histogram, since};
 
 /// What went to a drive since the array was opened.
 #[derive(Default)]
@@ -65,7 +65,7 @@ impl Timed<'_> {
     #[inline]
     pub fn end(self, took: &Histogram, result: Result<(), IoError>) {
         if result.is_ok() {
-            took.add(self.drive.turned() - self.begun);
+            took.add(since(self.begun, self.drive.turned()));
         }
     }
 }

@@ -3,6 +3,7 @@
 use rt::Nanos;
 
 use super::Volume;
+use crate::ctx::figures::since;
 use crate::fault::Fault;
 use crate::volumes::counters::Op;
 
@@ -27,7 +28,7 @@ impl Timed<'_> {
     /// It was done, or failed.
     #[inline]
     pub fn end(self, op: Op, fault: Option<Fault>) {
-        let took = self.volume.hosts.ctx.rt.turned() - self.begun;
+        let took = since(self.begun, self.volume.hosts.ctx.rt.turned());
         self.volume.vol.counters.took(op, took, fault);
     }
 }

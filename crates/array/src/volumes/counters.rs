@@ -58,9 +58,9 @@ impl VolumeCounters {
 
     /// What became of a request.
     #[inline]
-    pub fn took(&self, op: Op, took: std::time::Duration, fault: Option<Fault>) {
+    pub fn took(&self, op: Op, nanos: u64, fault: Option<Fault>) {
         match fault {
-            None => self.took[op as usize].add(took),
+            None => self.took[op as usize].add(nanos),
             Some(fault) => self.faults[fault as usize].add(1),
         }
     }
