@@ -342,7 +342,13 @@ mod tests {
         }
         wait(&journal, 5);
         drop(journal);
-        let (journal, _) = Journal::open(dir.path()).unwrap();
+        // Its thread has the file until it has seen that.
+        let journal = loop {
+            match Journal::open(dir.path()).unwrap() {
+                (journal, None) => break journal,
+                (_, Some(_)) => thread::sleep(Duration::from_millis(2)),
+            }
+        };
         let read = |after, limit, array: Option<&str>| {
             journal.read(&WhichEvents { after, limit: Some(limit), array: array.map(str::to_owned) })
         };
