@@ -17,7 +17,7 @@ use ondisk::{Limits, PartOf, VolumeState};
 use rt::{Drive, Rt};
 
 use crate::canary::{Canary, planted};
-use crate::ctx::events::Listener;
+pub use crate::ctx::events::Listener;
 use crate::ctx::{Phase, Wish};
 use crate::engine::report::Report;
 use crate::fault::{Fault, Refused, RefusedCode};

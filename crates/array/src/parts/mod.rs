@@ -56,8 +56,7 @@ use std::rc::Rc;
 use futures::future::{join_all, try_join_all};
 use ondisk::PartOf;
 
-use crate::ctx::events::Listener;
-use crate::engine::{Array, ScrubPlan};
+use crate::engine::{Array, Listener, ScrubPlan};
 use crate::fault::{Fault, Refused};
 
 /// An open array, all its parts. Clones share it.
