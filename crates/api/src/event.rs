@@ -189,7 +189,7 @@ codes! {
     AlarmRaised = "alarm.raised",
     /// The cause of an alarm is gone.
     AlarmCleared = "alarm.cleared",
-    /// Somebody changed something.
+    /// A request over the API changed something.
     RequestDone = "request.done",
     /// Events could not be kept.
     EventsLost = "events.lost",

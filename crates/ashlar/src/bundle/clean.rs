@@ -17,7 +17,7 @@ const PEM_BEGIN: &str = "-----BEGIN ";
 const PEM_END: &str = "-----END ";
 const PEM_LABEL_MAX: usize = 64;
 
-/// Words before a value that is nobody else's business.
+/// Words before a secret value.
 const KEYS: [&str; 4] = ["password", "secret", "token", "passphrase"];
 
 /// Replaces names of hosts, each by the same word everywhere.
@@ -119,7 +119,7 @@ fn words(line: &str) -> Vec<&str> {
     all
 }
 
-/// A line with the value cut out behind each word that says that it is nobody's business: `password = "x"`, `"token": "x"`.
+/// A line with the value cut out behind each word that names a secret: `password = "x"`, `"token": "x"`.
 fn without_values(line: &str) -> (String, usize) {
     let (mut out, mut rest, mut cut) = (String::new(), line, 0);
     loop {

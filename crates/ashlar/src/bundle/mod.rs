@@ -1,4 +1,4 @@
-//! `ashlar bundle`: what somebody who helps wants to know, in one file, without data of users and without secrets.
+//! `ashlar bundle`: what support needs, in one file, without user data and without secrets.
 //!
 //! Invariants:
 //! - nothing is read from a volume;
@@ -32,7 +32,7 @@ Examples:
 It holds: versions, configuration, status and counters (three times), metrics, events, drives, kernel, the log of the service. It holds no
 data of volumes. Names of hosts are replaced unless --names is given; manifest.json lists what is in it, and what is not, and why.";
 
-/// Collect what somebody who helps wants to know, without data and secrets
+/// Collect what support needs in one file, without user data and secrets
 #[derive(clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Args {

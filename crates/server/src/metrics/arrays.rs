@@ -30,17 +30,19 @@ const GAUGES: &[Figure] = &[
         Some(a.unmerged_entries as f64)
     }),
     ("ashlar_array_map_memory_bytes", "Memory of the map.", |a| Some(a.map_memory_bytes as f64)),
-    ("ashlar_rebuild_done_bytes", "Written by the rebuild that is under way.", |a| {
+    ("ashlar_rebuild_done_bytes", "Bytes written by the running rebuild.", |a| {
         a.rebuild.as_ref().map(|r| r.bytes_moved as f64)
     }),
-    ("ashlar_rebuild_all_bytes", "What that rebuild has to write.", |a| {
+    ("ashlar_rebuild_all_bytes", "Bytes that the running rebuild writes in all.", |a| {
         a.rebuild.as_ref().map(|r| r.bytes_total as f64)
     }),
-    ("ashlar_rebuild_bytes_per_second", "Its rate of late.", |a| a.rebuild.as_ref().map(|r| r.bytes_per_second as f64)),
+    ("ashlar_rebuild_bytes_per_second", "Current rate of the running rebuild.", |a| {
+        a.rebuild.as_ref().map(|r| r.bytes_per_second as f64)
+    }),
     ("ashlar_rebuild_paused", "Whether rebuilds wait until they are told to go on: 1 or 0.", |a| {
         Some(f64::from(u8::from(a.rebuild_paused)))
     }),
-    ("ashlar_scrub_progress_ratio", "Done of the scrub that is under way.", |a| {
+    ("ashlar_scrub_progress_ratio", "Share of the running scrub that is done.", |a| {
         a.scrub.running.as_ref().map(|r| r.segments_done as f64 / r.segments_total.max(1) as f64)
     }),
 ];

@@ -55,18 +55,22 @@ pub fn add(page: &mut Page<'_>, s: &Snapshot) -> fmt::Result {
 type Figure = (&'static str, &'static str, bool, fn(&Smart) -> Option<f64>);
 
 const HEALTH: &[Figure] = &[
-    ("ashlar_drive_temperature_celsius", "What the drive says of its temperature.", false, |s| {
+    ("ashlar_drive_temperature_celsius", "The drive's temperature, from its health log.", false, |s| {
         s.temperature_celsius.map(f64::from)
     }),
-    ("ashlar_drive_spare_ratio", "Spare blocks that it says are left.", false, |s| Some(s.spare_ratio)),
-    ("ashlar_drive_used_ratio", "Endurance that it says is used.", false, |s| Some(s.used_ratio)),
-    ("ashlar_drive_critical_warnings", "Bits of what it says is critical.", false, |s| Some(f64::from(s.critical))),
-    ("ashlar_drive_media_errors", "Times that it could not read what was written.", true, |s| {
-        Some(s.media_errors as f64)
+    ("ashlar_drive_spare_ratio", "Spare blocks left, from the health log.", false, |s| Some(s.spare_ratio)),
+    ("ashlar_drive_used_ratio", "Endurance used, from the health log.", false, |s| Some(s.used_ratio)),
+    ("ashlar_drive_critical_warnings", "Critical warning bits of the health log.", false, |s| {
+        Some(f64::from(s.critical))
     }),
-    ("ashlar_drive_power_on_seconds", "How long it has had power.", true, |s| Some(s.power_on.as_secs_f64())),
+    ("ashlar_drive_media_errors", "Media errors, from the health log.", true, |s| Some(s.media_errors as f64)),
+    ("ashlar_drive_power_on_seconds", "Time with power, from the health log.", true, |s| {
+        Some(s.power_on.as_secs_f64())
+    }),
     ("ashlar_drive_written_bytes", "Bytes that were ever written to it.", true, |s| Some(s.written_bytes as f64)),
-    ("ashlar_drive_unsafe_shutdowns", "Times that it lost power unasked.", true, |s| Some(s.unsafe_shutdowns as f64)),
+    ("ashlar_drive_unsafe_shutdowns", "Unsafe shutdowns, from the health log.", true, |s| {
+        Some(s.unsafe_shutdowns as f64)
+    }),
 ];
 
 /// What drives say of their health; absent of those that do not answer.
