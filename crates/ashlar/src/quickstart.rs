@@ -208,8 +208,15 @@ fn undo(context: &Context, args: &Args) -> Outcome {
     if is_mounted(&notes.mount) {
         steps.run_other("umount", &[&notes.mount.display().to_string()])?;
     }
-    if let Some(uuid) = notes.array {
-        destroy_it(context, (&args.name, uuid), &steps)?;
+    match notes.array {
+        Some(uuid) => destroy_it(context, (&args.name, uuid), &steps)?,
+        // It was cut off before it had noted which array it made, or another array has the name.
+        None if context.server_of(&args.name)?.is_some() => {
+            let (what, why) = (format!("array {}", args.name), "whether quickstart made it is not known");
+            let todo = format!("`ashlar destroy {}` if it is not needed; then undo again", args.name);
+            return Err(Problem::refused("quickstart_unsure", what, why, todo));
+        }
+        None => {}
     }
     if notes.started_server && context.server().is_some_and(|client| has_no_array(&client)) {
         steps.run(&mut own(context, &["stop"]), &["stop"])?;

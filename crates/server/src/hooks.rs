@@ -13,7 +13,8 @@
 mod exec;
 mod post;
 
-use std::fs;
+use std::fs::{self, File};
+use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -154,7 +155,7 @@ impl Teller {
         // A new hook begins with what happens from now on.
         let known = fs::read_to_string(&self.cursor).ok().and_then(|text| text.trim().parse::<u64>().ok());
         let mut told = known.unwrap_or(*newest.borrow());
-        self.remember(told);
+        self.remember(told).await;
         // The journal ends with the server.
         while newest.wait_for(|newest| *newest > told).await.is_ok() {
             let (journal, which) =
@@ -165,7 +166,7 @@ impl Teller {
                     self.tell(&event).await;
                 }
                 told = event.seq;
-                self.remember(told);
+                self.remember(told).await;
             }
             told = told.max(page.next);
         }
@@ -197,16 +198,28 @@ impl Teller {
         }
     }
 
-    fn remember(&self, told: u64) {
-        if let Err(e) = fs::write(&self.cursor, format!("{told}\n")) {
+    /// Writes down what was told, on a thread that may hang with the state directory.
+    async fn remember(&self, told: u64) {
+        let cursor = self.cursor.clone();
+        let written = tokio::task::spawn_blocking(move || keep(&cursor, told)).await;
+        if let Ok(Err(e)) = written {
             tracing::warn!("hook {}: {}: {e}: it may be told twice", self.name, self.cursor.display());
         }
     }
 }
 
+/// Whole or not at all: without a cursor a hook begins with what happens from now on.
+fn keep(cursor: &Path, told: u64) -> io::Result<()> {
+    let new = cursor.with_extension("new");
+    let mut file = File::create(&new)?;
+    file.write_all(format!("{told}\n").as_bytes())?;
+    file.sync_all()?;
+    fs::rename(&new, cursor)
+}
+
 #[cfg(test)]
 mod tests {
-    use std::io::{Read, Write};
+    use std::io::Read;
     use std::net::TcpListener;
     use std::os::unix::fs::PermissionsExt;
     use std::thread;
