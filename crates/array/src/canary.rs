@@ -46,6 +46,8 @@ canaries! {
     FlushBeforeMemberOut,
     /// Flushes of members are left out.
     MembersNotFlushed,
+    /// What is noted in the notebook is not durable when that is said.
+    NotebookUnflushed,
     /// A FUA write is not flushed.
     FuaForgotten,
     /// What a process before this one left in the drives' caches counts as flushed.

@@ -9,7 +9,7 @@ use std::fs;
 use std::path::PathBuf;
 
 use api::ArrayState;
-use array::{Array, CreateSpec, OpenHow, whole};
+use array::{Array, CreateSpec, Notebook, OpenHow, whole};
 use base::{BlockCount, MemberLba};
 use ondisk::Level;
 use rt::model::{Disk, DiskParams};
@@ -26,10 +26,29 @@ struct Golden {
     drive_bytes: u64,
     /// Handed over in order; else killed, with records to replay.
     closed: bool,
+    /// With a notebook in its first part, in which something is noted.
+    notebook: bool,
 }
 
-const GOLDEN: [Golden; 2] = [
-    Golden { file: "array-v2.bin", level: Level::Raid5, drives: 4, parts: 1, drive_bytes: 40 << 20, closed: false },
+const GOLDEN: [Golden; 3] = [
+    Golden {
+        file: "array-v2.bin",
+        level: Level::Raid5,
+        drives: 4,
+        parts: 1,
+        drive_bytes: 40 << 20,
+        closed: false,
+        notebook: false,
+    },
+    Golden {
+        file: "array-notebook-v2.bin",
+        level: Level::Raid5,
+        drives: 4,
+        parts: 1,
+        drive_bytes: 40 << 20,
+        closed: false,
+        notebook: true,
+    },
     Golden {
         file: "array-parts-v2.bin",
         level: Level::Raid6,
@@ -37,6 +56,7 @@ const GOLDEN: [Golden; 2] = [
         parts: 2,
         drive_bytes: 72 << 20,
         closed: true,
+        notebook: false,
     },
 ];
 
@@ -83,6 +103,21 @@ async fn opened(rt: &Rt, disks: &[Disk], how: OpenHow) -> Vec<Array> {
     whole::open(rt, handles(rt, disks), how).await.unwrap()
 }
 
+/// What is noted in a notebook.
+fn noted() -> Vec<Vec<u8>> {
+    (1..=40).map(|n| vec![n; 150]).collect()
+}
+
+async fn holds_what_was_noted(array: &Array, more: u64) {
+    let volume = array.notebook().expect("it has a notebook");
+    let (mut notebook, found) = Notebook::open(volume, *array.uuid().as_bytes()).await.unwrap();
+    let records: Vec<Vec<u8>> = found.into_iter().map(|f| f.record).collect();
+    let mut expected = noted();
+    expected.extend((0..more).map(|n| vec![n as u8; 20]));
+    assert_eq!(records, expected);
+    notebook.append(&[vec![more as u8; 20]]).await.unwrap();
+}
+
 async fn holds_what_was_written(parts: &[Array]) {
     for (part, array) in parts.iter().enumerate() {
         assert_eq!(array.state(), ArrayState::Optimal, "part {part}");
@@ -111,6 +146,10 @@ fn frozen_arrays_open_and_hold_what_was_written() {
             for round in 0..2 {
                 let parts = opened(&rt, &disks, OpenHow::default()).await;
                 holds_what_was_written(&parts).await;
+                match golden.notebook {
+                    true => holds_what_was_noted(&parts[0], round).await,
+                    false => assert!(parts.iter().all(|array| array.notebook().is_none())),
+                }
                 for (part, array) in parts.iter().enumerate() {
                     let lba = 1700 + round;
                     let fill = Bytes::from_slice(&vec![content(part, lba); BLOCK]);
@@ -161,6 +200,12 @@ async fn make(rt: &Rt, golden: &Golden, disks: &[Disk]) {
             volume.write(from * BLOCK as u64, Bytes::from_slice(&fill), false).await.unwrap();
         }
         volume.flush().await.unwrap();
+    }
+    if golden.notebook {
+        parts[0].upgrade().await.unwrap();
+        let volume = parts[0].notebook().unwrap();
+        let (mut notebook, _) = Notebook::open(volume, *parts[0].uuid().as_bytes()).await.unwrap();
+        notebook.append(&noted()).await.unwrap();
     }
     if golden.closed {
         for array in parts {

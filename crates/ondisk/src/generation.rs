@@ -20,7 +20,7 @@ use crate::record::SEQ_MAX;
 use crate::scheme::{Level, WIDTH_MAX};
 use crate::segment::Segment;
 use crate::settings::Settings;
-use crate::volume::Volume;
+use crate::volume::{Volume, VolumeKind};
 use crate::{FORMAT_VERSION, FormatError, SHARDS};
 
 const MAGIC: [u8; 4] = *b"AshG";
@@ -53,6 +53,12 @@ pub fn is_same_or_before(id: u128, later: u128) -> bool {
 /// Seats in a table: those in use and those that wait to be vacated.
 pub const SEATS_MAX: usize = 128;
 
+/// A feature that a program has to know: the array has a volume of its own for what is to follow it, its notebook.
+pub const NOTEBOOK: u64 = 1;
+
+/// Features that this program knows, of those that a program has to know.
+const KNOWN: u64 = NOTEBOOK;
+
 /// Features, by what a program that does not know one may do.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Features {
@@ -62,6 +68,14 @@ pub struct Features {
     pub read_only_compatible: u64,
     /// Unknown: do not open.
     pub incompatible: u64,
+}
+
+impl Features {
+    /// Whether the array has a notebook.
+    #[must_use]
+    pub const fn has_notebook(self) -> bool {
+        self.incompatible & NOTEBOOK != 0
+    }
 }
 
 /// Entries of a shard from here on may be missing from its trees.
@@ -238,8 +252,8 @@ impl Generation {
         let width = r.u8()?;
         let level = Level::from_bytes(r.array()?).ok_or(r.field("level"))?;
         let features = Features { compatible: r.u64()?, read_only_compatible: r.u64()?, incompatible: r.u64()? };
-        if features.incompatible != 0 {
-            return Err(FormatError::Feature(features.incompatible));
+        if features.incompatible & !KNOWN != 0 {
+            return Err(FormatError::Feature(features.incompatible & !KNOWN));
         }
         let zone_blocks = r.u32()?;
         let usable_permille = r.u16()?;
@@ -323,6 +337,10 @@ impl Generation {
         {
             return field("volume ids");
         }
+        let notebooks = self.volumes.iter().filter(|v| v.kind == VolumeKind::Notebook);
+        if notebooks.count() != usize::from(self.features.has_notebook()) {
+            return field("notebook");
+        }
         if !self.segments.is_sorted_by(|a, b| a.id < b.id)
             || self.segments.last().is_some_and(|s| s.id.0 >= self.next_segment)
         {
@@ -392,6 +410,7 @@ mod tests {
             members: vec![member(1, MemberState::In), member(2, MemberState::Out), member(3, MemberState::In)],
             volumes: vec![Volume {
                 id: VolumeId(1),
+                kind: VolumeKind::Hosts,
                 name: "db".into(),
                 uuid: Uuid::from_u128(5),
                 blocks: 1 << 28,
@@ -424,12 +443,14 @@ mod tests {
     #[test]
     fn impossible_tables_are_refused() {
         type Spoil = fn(&mut Generation);
-        let cases: [(&str, Spoil); 12] = [
+        let cases: [(&str, Spoil); 14] = [
             ("zone used twice", |g| g.segments[0].slots[1] = g.segments[0].slots[0]),
             ("no such seat", |g| g.segments[0].slots[0] = Some((MemberId(3), 0))),
             ("no such zone", |g| g.segments[0].slots[0] = Some((MemberId(0), 250))),
             ("segment id from the future", |g| g.next_segment = 9),
-            ("unknown feature", |g| g.features.incompatible = 1),
+            ("unknown feature", |g| g.features.incompatible = 2),
+            ("a notebook that is not there", |g| g.features.incompatible = NOTEBOOK),
+            ("a notebook that no feature names", |g| g.volumes[0].kind = VolumeKind::Notebook),
             ("no segment ids left", |g| g.next_segment = SEGMENT_ID_LIMIT),
             ("no volume ids left", |g| g.next_volume = u32::MAX),
             ("no epochs left", |g| g.epoch = Epoch(u32::MAX)),

@@ -17,7 +17,7 @@
 //!
 //! Not here: where the blocks lie, who writes them.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 
 use crate::bytes::{Reader, Writer};
 use crate::crc::crc32c;
@@ -50,6 +50,44 @@ pub struct Found {
     pub number: u64,
     /// Its bytes.
     pub record: Vec<u8>,
+}
+
+/// Writes that are not done, in their order: the ring counts on it.
+#[derive(Debug, Default)]
+pub struct Unwritten {
+    writes: VecDeque<Write>,
+}
+
+impl Unwritten {
+    /// More of them.
+    pub fn add(&mut self, writes: Vec<Write>) {
+        self.writes.extend(writes);
+    }
+
+    /// The next one.
+    #[must_use]
+    pub fn first(&self) -> Option<&Write> {
+        self.writes.front()
+    }
+
+    /// It is durable.
+    pub fn first_is_written(&mut self) {
+        self.writes.pop_front();
+    }
+
+    /// One could not be written, and is tried again: of several images of a block only the last one counts. So there are never
+    /// more than the ring has blocks.
+    pub fn keep_newest(&mut self) {
+        let newest: BTreeMap<u64, usize> =
+            self.writes.iter().enumerate().map(|(at, write)| (write.block, at)).collect();
+        let mut at = 0..;
+        self.writes.retain(|write| at.next() == Some(newest[&write.block]));
+    }
+
+    /// Forgets them: there is nowhere to write.
+    pub fn clear(&mut self) {
+        self.writes.clear();
+    }
 }
 
 /// A ring: where what lies, and what the block that is not full holds.

@@ -273,6 +273,7 @@ mod tests {
         };
         let volume = crate::Volume {
             id: base::VolumeId(1),
+            kind: crate::VolumeKind::Hosts,
             name: "v".into(),
             uuid: uuid::Uuid::from_u128(1),
             blocks: 1,

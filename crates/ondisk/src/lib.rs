@@ -34,7 +34,7 @@ pub use record::{ENTRIES_MAX, Entry, RecordHeader};
 pub use scheme::{Level, Scheme};
 pub use segment::{CUTS_MAX, Cut, Segment, SegmentState, Slot};
 pub use settings::{Limits, Rate, ScrubLine, Settings};
-pub use volume::{Volume, VolumeState};
+pub use volume::{Volume, VolumeKind, VolumeState};
 
 /// The version of everything on the drives.
 pub const FORMAT_VERSION: u16 = 2;

@@ -28,11 +28,23 @@ pub enum VolumeState {
     },
 }
 
+/// Whose a volume is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum VolumeKind {
+    /// The hosts'.
+    #[default]
+    Hosts,
+    /// The array's own notebook: the feature [`NOTEBOOK`](crate::generation::NOTEBOOK).
+    Notebook,
+}
+
 /// One volume.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Volume {
     /// Never reused.
     pub id: VolumeId,
+    /// Whose.
+    pub kind: VolumeKind,
     /// Its name.
     pub name: String,
     /// Its identity for hosts.
@@ -61,7 +73,11 @@ impl Volume {
             VolumeState::Dropping { cursor } => (2, cursor),
         };
         w.u8(state);
-        w.zeros(2);
+        w.u8(match self.kind {
+            VolumeKind::Hosts => 0,
+            VolumeKind::Notebook => 1,
+        });
+        w.zeros(1);
         w.raw(self.uuid.as_bytes());
         w.u64(self.blocks);
         w.u64(self.mapped_blocks);
@@ -79,7 +95,12 @@ impl Volume {
         let id = VolumeId(r.u32()?);
         let height = r.u8()?;
         let state = r.u8()?;
-        r.zeros(2, "volume reserved")?;
+        let kind = match r.u8()? {
+            0 => VolumeKind::Hosts,
+            1 => VolumeKind::Notebook,
+            _ => return Err(r.field("volume kind")),
+        };
+        r.zeros(1, "volume reserved")?;
         let uuid = Uuid::from_bytes(r.array()?);
         let (blocks, mapped_blocks, cursor) = (r.u64()?, r.u64()?, Lba(r.u64()?));
         let state = match (state, cursor.0) {
@@ -98,6 +119,6 @@ impl Volume {
         if height > HEIGHT_MAX || blocks > LBA_LIMIT {
             return Err(r.field("volume size"));
         }
-        Ok(Volume { id, name, uuid, blocks, mapped_blocks, state, height, roots, limits })
+        Ok(Volume { id, kind, name, uuid, blocks, mapped_blocks, state, height, roots, limits })
     }
 }

@@ -266,17 +266,18 @@ fn member_lines() {
 
 #[test]
 fn volume_lines() {
-    let image = generation();
+    let image = samples::with_notebook().encode();
     let mut roots = vec![0; SHARDS * REF_BYTES];
     roots[..REF_BYTES].copy_from_slice(&[9, 0, 0, 0, 0, 1, 0, 0, 77, 0, 0, 0, 0xdd, 0xcc, 0xbb, 0xaa]);
     roots[REF_BYTES + 5] = 2;
     roots[15 * REF_BYTES + 5] = 3;
-    for (i, id, name, state, height, cursor) in [(0, 2, "db", 1, 2, 0), (1, 4, "old", 2, 3, 512)] {
+    for (i, id, name, state, height, cursor, kind) in [(0, 2, "db", 1, 2, 0, 1), (1, 4, "old", 2, 3, 512, 0)] {
         let at = HEADER_BYTES + 4 * MEMBER_BYTES + i * VOLUME_BYTES;
         let expected = [
             ("id", le4(id)),
             ("height", vec![height]),
             ("state", vec![state]),
+            ("kind", vec![kind]),
             ("uuid", uuid(0x30 + u128::from(id))),
             ("blocks", le8(1 << 28)),
             ("mapped blocks", le8(4242)),

@@ -27,12 +27,13 @@ fn block(encode: impl FnOnce(&mut [u8])) -> Vec<u8> {
 }
 
 /// Every image, as the code writes it now.
-fn encoded() -> [(&'static str, Vec<u8>); 6] {
+fn encoded() -> [(&'static str, Vec<u8>); 7] {
     [
         ("owner", samples::owner().encode()),
         ("label", samples::label().encode()),
         ("slice-label", samples::slice_label().encode()),
         ("generation", samples::generation().encode()),
+        ("generation-notebook", samples::with_notebook().encode()),
         ("record", block(|b| samples::record().encode(b))),
         ("node", block(|b| _ = samples::node().encode(b))),
     ]
@@ -62,6 +63,7 @@ fn frozen_bytes_decode_to_what_they_were_made_from() {
     assert_eq!(Label::decode(&golden("label")), Ok(samples::label()));
     assert_eq!(Label::decode(&golden("slice-label")), Ok(samples::slice_label()));
     assert_eq!(Generation::decode(&golden("generation")), Ok(samples::generation()));
+    assert_eq!(Generation::decode(&golden("generation-notebook")), Ok(samples::with_notebook()));
     assert_eq!(RecordHeader::decode(&golden("record")), Ok(samples::record()));
     assert_eq!(Node::decode(&golden("node")), Ok(samples::node()));
 }

@@ -7,7 +7,7 @@
 //!
 //! Not here: what an event means, who is told of it elsewhere.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::VecDeque;
 use std::fs::{File, OpenOptions};
 use std::io;
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
@@ -17,7 +17,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use api::{Event, EventCode, EventSeverity, EventView, Events, Problem, VERSION, WhichEvents};
-use ondisk::journal::{BLOCK_BYTES, Found, RECORD_BYTES_MAX, Ring, Write};
+use ondisk::journal::{BLOCK_BYTES, Found, RECORD_BYTES_MAX, Ring, Unwritten};
 use rustix::fs::{FlockOperation, flock};
 use tokio::sync::watch;
 
@@ -105,7 +105,7 @@ impl Journal {
             ended: journal.ended.clone(),
             tell,
             told: None,
-            unwritten: vec![],
+            unwritten: Unwritten::default(),
         };
         let no_thread = |e| Problem::failed("the journal of events", e, "try again");
         thread::Builder::new().name("journal".into()).spawn(move || writer.run(&events)).map_err(no_thread)?;
@@ -193,8 +193,7 @@ struct Writer {
     ended: Arc<Mutex<bool>>,
     tell: watch::Sender<u64>,
     told: Option<Instant>,
-    /// What could not be written yet, in its order: the ring counts on it.
-    unwritten: Vec<Write>,
+    unwritten: Unwritten,
 }
 
 impl Writer {
@@ -221,7 +220,7 @@ impl Writer {
         let first = self.ring.next_number();
         (first..).zip(&mut batch).for_each(|(seq, event)| event.seq = seq);
         let records: Vec<Vec<u8>> = batch.iter().map(record).collect();
-        self.unwritten.extend(self.ring.append(records.iter().map(Vec::as_slice)));
+        self.unwritten.add(self.ring.append(records.iter().map(Vec::as_slice)));
         self.write_through();
         let mut kept = locked(&self.kept);
         kept.oldest = self.ring.oldest();
@@ -229,26 +228,20 @@ impl Writer {
         self.tell.send_replace(kept.next - 1);
     }
 
-    /// Writes what is unwritten, as far as that goes; the rest is tried again with the next event. Of several images of a block
-    /// the last one counts, and there is one for each block at most.
+    /// Writes what is unwritten, as far as that goes; the rest is tried again with the next event.
     fn write_through(&mut self) {
         let Some(file) = &self.file else { return self.unwritten.clear() };
-        let mut done = 0;
-        let failed = self.unwritten.iter().find_map(|write| {
-            let written =
-                file.write_all_at(&write.image, write.block * BLOCK_BYTES as u64).and_then(|()| file.sync_data());
-            done += usize::from(written.is_ok());
-            written.err()
-        });
-        self.unwritten.drain(..done);
+        let mut failed = None;
+        while let Some(write) = self.unwritten.first() {
+            let at = write.block * BLOCK_BYTES as u64;
+            if let Err(e) = file.write_all_at(&write.image, at).and_then(|()| file.sync_data()) {
+                failed = Some(e);
+                break;
+            }
+            self.unwritten.first_is_written();
+        }
         let Some(e) = failed else { return };
-        let newest: BTreeMap<u64, usize> =
-            self.unwritten.iter().enumerate().map(|(at, write)| (write.block, at)).collect();
-        let mut at = 0;
-        self.unwritten.retain(|write| {
-            at += 1;
-            newest[&write.block] == at - 1
-        });
+        self.unwritten.keep_newest();
         if self.told.is_none_or(|told| told.elapsed() > TOLD_AGAIN) {
             self.told = Some(Instant::now());
             tracing::warn!("events cannot be written to the state directory: {e}; they are kept in memory");

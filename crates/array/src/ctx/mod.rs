@@ -4,12 +4,13 @@
 pub mod events;
 pub mod figures;
 pub mod life;
+pub mod said;
 pub mod wishes;
 
-use std::cell::{Cell, Ref, RefCell};
+use std::cell::{Cell, Ref};
 
 use base::{ArrayUuid, Epoch};
-use ondisk::{Features, Level, PartOf, Scheme, Settings};
+use ondisk::{Level, PartOf, Scheme, Settings};
 use rt::Rt;
 
 pub use life::Phase;
@@ -20,6 +21,7 @@ use crate::sync::Event;
 use events::Events;
 use figures::Figures;
 use life::Life;
+use said::Said;
 use wishes::Wishes;
 
 /// What never changes while the array is open.
@@ -40,8 +42,6 @@ pub struct Shape {
     pub rebuild_place: bool,
     /// Per mille of the data blocks that volumes may fill.
     pub usable_permille: u16,
-    /// Features in use.
-    pub features: Features,
 }
 
 /// The context of one open array.
@@ -62,9 +62,10 @@ pub struct Context {
     pub meter: Meter,
     /// What background jobs are asked for.
     pub wishes: Wishes,
+    /// What the next generation says of the array.
+    pub said: Said,
     life: Life,
     epoch: Cell<Epoch>,
-    settings: RefCell<Settings>,
     events: Events,
 }
 
@@ -80,9 +81,9 @@ impl Context {
             figures: Figures::default(),
             meter: Meter::default(),
             wishes: Wishes::default(),
+            said: Said::default(),
             life: Life::new(phase),
             epoch: Cell::default(),
-            settings: RefCell::default(),
             events: Events::default(),
         }
     }
@@ -101,12 +102,12 @@ impl Context {
     /// What people set; not across an `.await`.
     #[inline]
     pub fn settings(&self) -> Ref<'_, Settings> {
-        self.settings.borrow()
+        self.said.settings()
     }
 
     /// Sets something; the next generation says it.
     pub fn set(&self, set: impl FnOnce(&mut Settings)) {
-        set(&mut self.settings.borrow_mut());
+        self.said.set(set);
     }
 
     /// Asks for a job to be done, unless that is asked already.

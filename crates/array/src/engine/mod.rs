@@ -4,6 +4,7 @@ mod alarm;
 mod back;
 mod drives;
 mod exposure;
+mod features;
 mod report;
 mod sizes;
 mod status;
@@ -328,7 +329,7 @@ impl Array {
 
     /// [`Array::find`], also one that is only being made.
     fn named(&self, name: &str) -> Option<Rc<Vol>> {
-        let live = |v: &&Rc<Vol>| *v.name() == name && v.state() == VolumeState::Live;
+        let live = |v: &&Rc<Vol>| v.is_hosts() && *v.name() == name && v.state() == VolumeState::Live;
         self.rooms.volumes().all().values().find(live).cloned()
     }
 
@@ -343,7 +344,7 @@ impl Array {
     /// All volumes that hosts can use.
     #[must_use]
     pub fn live_volumes(&self) -> Vec<Volume> {
-        let is_live = |v: &&Rc<Vol>| v.agreed_blocks() > 0 && v.state() == VolumeState::Live;
+        let is_live = |v: &&Rc<Vol>| v.is_hosts() && v.agreed_blocks() > 0 && v.state() == VolumeState::Live;
         let volumes = self.rooms.volumes().all();
         volumes.values().filter(is_live).map(|vol| Volume::new(self.rooms.hosts().clone(), vol.clone())).collect()
     }

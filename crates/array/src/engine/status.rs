@@ -198,7 +198,7 @@ impl Report<'_> {
         let volumes = self.rooms.volumes().all();
         volumes
             .values()
-            .filter(|v| v.agreed_blocks() > 0)
+            .filter(|v| v.is_hosts() && v.agreed_blocks() > 0)
             .map(|v| VolumeView {
                 name: v.name().clone(),
                 uuid: v.uuid,

@@ -351,7 +351,7 @@ impl Generations {
             epoch: self.ctx.epoch(),
             written_at: self.ctx.rt.unix_seconds(),
             clean,
-            features: self.ctx.shape.features,
+            features: self.ctx.said.features(),
             level: self.ctx.shape.level,
             width: self.ctx.shape.scheme.width() as u8,
             rebuild_place: self.ctx.shape.rebuild_place,

@@ -5,7 +5,7 @@ use std::rc::Rc;
 use api::Remedy;
 use base::{ArrayUuid, BLOCK_BYTES, Epoch, MemberId, MemberUuid};
 use futures::future::join_all;
-use ondisk::{Features, Label, Layout, Member, MemberState, PartOf, ScrubLine, Settings};
+use ondisk::{Label, Layout, Member, MemberState, PartOf, ScrubLine, Settings};
 use rt::{Buf, Drive, IoError, Rt};
 
 use crate::ctx::{Phase, Shape};
@@ -73,7 +73,6 @@ pub async fn create(
         slot_blocks: plan.slot_blocks,
         rebuild_place: plan.view.rebuild_place,
         usable_permille,
-        features: Features::default(),
     };
     let rooms = Rooms::new(rt, spec.name.clone(), shape, Phase::Open);
     rooms.ctx().set_epoch(Epoch(1));

@@ -45,11 +45,11 @@ pub(super) fn load(
         slot_blocks: label.layout.slot_blocks,
         rebuild_place: g.rebuild_place,
         usable_permille: g.usable_permille,
-        features: g.features,
     };
     let read_only = how.read_only || g.features.read_only_compatible != 0;
     let rooms = Rooms::new(rt, g.name.clone(), shape, if read_only { Phase::ReadOnly } else { Phase::Open });
     rooms.ctx().set(|settings| *settings = g.settings);
+    rooms.ctx().said.use_features(g.features);
     let mut drives: BTreeMap<MemberId, Drive> = BTreeMap::new();
     for (f, standing) in found.iter().zip(standings) {
         let name = &f.drive.info().name;

@@ -4,7 +4,7 @@ use std::cell::{Cell, Ref, RefCell};
 use std::rc::Rc;
 
 use base::{Lba, VolumeId};
-use ondisk::{Limits, MapRef, SHARDS, VolumeState};
+use ondisk::{Limits, MapRef, SHARDS, VolumeKind, VolumeState};
 use uuid::Uuid;
 
 use super::quota::Quota;
@@ -12,6 +12,9 @@ use super::share::Share;
 use super::tree::height_for;
 use crate::sync::RangeLocks;
 use crate::volumes::counters::VolumeCounters;
+
+/// The name of a notebook: no volume of hosts can have it.
+const NOTEBOOK_NAME: &str = "(notebook)";
 
 /// Its size in blocks.
 struct Size {
@@ -36,6 +39,8 @@ pub struct Vol {
     pub id: VolumeId,
     /// Its identity for hosts.
     pub uuid: Uuid,
+    /// Whose it is.
+    pub kind: VolumeKind,
     name: RefCell<String>,
     size: Size,
     trees: Trees,
@@ -57,6 +62,7 @@ impl Vol {
         Vol {
             id,
             uuid,
+            kind: VolumeKind::Hosts,
             name: RefCell::new(name.to_owned()),
             size: Size { next: Cell::new(blocks), agreed: Cell::new(0) },
             trees: Trees {
@@ -73,9 +79,14 @@ impl Vol {
         }
     }
 
+    /// The array's own notebook, which no generation knows yet.
+    pub fn notebook(id: VolumeId, uuid: Uuid, blocks: u64) -> Vol {
+        Vol { kind: VolumeKind::Notebook, ..Vol::new(id, NOTEBOOK_NAME, uuid, blocks) }
+    }
+
     /// A volume as a generation describes it.
     pub fn from_line(line: &ondisk::Volume) -> Vol {
-        let vol = Vol::new(line.id, &line.name, line.uuid, line.blocks);
+        let vol = Vol { kind: line.kind, ..Vol::new(line.id, &line.name, line.uuid, line.blocks) };
         vol.size.agreed.set(line.blocks);
         vol.trees.height.set(line.height);
         vol.trees.roots.set(line.roots);
@@ -89,6 +100,7 @@ impl Vol {
     pub fn line(&self) -> ondisk::Volume {
         ondisk::Volume {
             id: self.id,
+            kind: self.kind,
             name: self.name().clone(),
             uuid: self.uuid,
             blocks: self.blocks(),
@@ -181,10 +193,10 @@ impl Vol {
         self.state.get()
     }
 
-    /// Whether hosts may use it.
+    /// Whether it is the hosts', not the array's own.
     #[inline]
-    pub fn is_live(&self) -> bool {
-        self.state() == VolumeState::Live
+    pub fn is_hosts(&self) -> bool {
+        self.kind == VolumeKind::Hosts
     }
 
     /// It is deleted, and its blocks are dropped up to `cursor`.

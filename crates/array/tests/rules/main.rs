@@ -16,6 +16,7 @@ mod long;
 mod loss;
 mod map;
 mod moves;
+mod notebook;
 mod owner;
 mod parts;
 mod recovery;
@@ -280,6 +281,12 @@ rules! {
     scrub::a_start_in_the_future_is_none [ScrubAwaitsWrongDate]
     scrub::one_that_is_overdue_is_told []
     scrub::a_rate_that_is_too_low_is_told []
+
+    notebook::what_is_noted_survives_a_power_cut [NotebookUnflushed]
+    notebook::a_hundred_thousand_records_are_kept []
+    notebook::an_upgrade_is_all_or_nothing []
+    notebook::a_notebook_is_no_volume_of_hosts []
+    notebook::what_could_not_be_noted_comes_first []
 
     whole::volumes_are_in_all_parts_or_none [FirstPartFirst, LeftInParts]
     whole::what_is_missing_in_a_part_is_missing_in_all [GoneFailed]

@@ -1,11 +1,12 @@
 //! One value of each stored structure, with a different value in every field.
 
 use base::{ArrayUuid, Epoch, Generation as Number, Lba, MemberId, MemberUuid, Pba, SegmentId, Seq, VolumeId};
+use ondisk::generation::NOTEBOOK;
 use ondisk::record::ALL_SHARDS;
 use ondisk::{
     Cut, Entry, Features, Generation, Label, Layout, Level, Limits, MapRef, Member, MemberState, Node, OwnerMark,
     OwnerState, PartOf, Place, Rate, RecordHeader, ReplayFrom, SHARDS, Scheme, ScrubLine, Segment, SegmentState,
-    Settings, Volume, VolumeState, WhyOut,
+    Settings, Volume, VolumeKind, VolumeState, WhyOut,
 };
 use uuid::Uuid;
 
@@ -78,6 +79,7 @@ pub fn generation() -> Generation {
     roots[15] = MapRef::Bad;
     let volume = |id, name: &str, state, height| Volume {
         id: VolumeId(id),
+        kind: VolumeKind::Hosts,
         name: name.into(),
         uuid: Uuid::from_u128(0x30 + u128::from(id)),
         blocks: 1 << 28,
@@ -193,4 +195,12 @@ pub fn node() -> Node {
     node.0[3] = MapRef::Bad;
     node.0[255] = place(1, 0, 0);
     node
+}
+
+/// The same, with a notebook.
+pub fn with_notebook() -> Generation {
+    let mut with = generation();
+    with.features.incompatible = NOTEBOOK;
+    with.volumes[0].kind = VolumeKind::Notebook;
+    with
 }

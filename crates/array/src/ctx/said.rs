@@ -1,0 +1,35 @@
+//! What the next generation says of the array as such, and people may change.
+
+use std::cell::{Cell, Ref, RefCell};
+
+use ondisk::{Features, Settings};
+
+/// What is said.
+#[derive(Default)]
+pub struct Said {
+    features: Cell<Features>,
+    settings: RefCell<Settings>,
+}
+
+impl Said {
+    /// Features in use.
+    pub fn features(&self) -> Features {
+        self.features.get()
+    }
+
+    /// These features are in use from the next generation on.
+    pub fn use_features(&self, features: Features) {
+        self.features.set(features);
+    }
+
+    /// What people set; not across an `.await`.
+    #[inline]
+    pub fn settings(&self) -> Ref<'_, Settings> {
+        self.settings.borrow()
+    }
+
+    /// Sets something.
+    pub fn set(&self, set: impl FnOnce(&mut Settings)) {
+        set(&mut self.settings.borrow_mut());
+    }
+}

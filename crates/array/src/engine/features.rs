@@ -1,0 +1,61 @@
+//! Features of the format: what an array uses, and how it comes to use more.
+
+use ondisk::generation::NOTEBOOK;
+use ondisk::layout::VOLUMES_MAX;
+
+use crate::engine::Array;
+use crate::fault::{Refused, RefusedCode};
+use crate::notebook::NOTEBOOK_BLOCKS;
+use crate::open::create::random_uuid;
+use crate::volume::Volume;
+use crate::volumes::vol::Vol;
+
+/// Features by name, in the order in which an array gets them.
+const FEATURES: [(&str, u64); 1] = [("notebook", NOTEBOOK)];
+
+impl Array {
+    /// Features that the array uses, and those that an upgrade would switch on.
+    #[must_use]
+    pub fn features(&self) -> (Vec<&'static str>, Vec<&'static str>) {
+        let used = self.rooms.ctx().said.features().incompatible;
+        let named = |is_used: bool| {
+            FEATURES.iter().filter(|(_, bit)| (used & bit != 0) == is_used).map(|(name, _)| *name).collect()
+        };
+        (named(true), named(false))
+    }
+
+    /// Switches on every feature that this program knows; what is on already stays. Returns when that is durable: from then on
+    /// programs that lack one of them refuse the array. There is no way back.
+    ///
+    /// # Errors
+    /// When the array takes no writes, has no room for it, or has as many volumes as there may be.
+    pub async fn upgrade(&self) -> Result<(), Refused> {
+        self.rooms.members().writable()?;
+        let mut features = self.rooms.ctx().said.features();
+        if features.has_notebook() {
+            return Ok(());
+        }
+        let volumes = self.rooms.volumes();
+        if volumes.all().len() >= VOLUMES_MAX {
+            let why = format!("the notebook takes one of the {VOLUMES_MAX} volumes that an array can have");
+            return Err(Refused::new(
+                RefusedCode::Size,
+                format!("array \"{}\"", self.name()),
+                why,
+                "Delete a volume first",
+            ));
+        }
+        volumes.add(Vol::notebook(volumes.give_id(), random_uuid(&self.rooms.ctx().rt), NOTEBOOK_BLOCKS));
+        features.incompatible |= NOTEBOOK;
+        self.rooms.ctx().said.use_features(features);
+        Ok(self.rooms.generations().commit_if_there_is_room().await?)
+    }
+
+    /// The volume of its notebook, if it has one.
+    #[must_use]
+    pub fn notebook(&self) -> Option<Volume> {
+        let volumes = self.rooms.volumes().all();
+        let own = volumes.values().find(|v| !v.is_hosts() && v.agreed_blocks() > 0);
+        own.map(|vol| Volume::new(self.rooms.hosts().clone(), vol.clone()))
+    }
+}
