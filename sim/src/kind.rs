@@ -206,6 +206,8 @@ kinds! {
     Standstill,
     /// Two servers on machines of their own, with pauses, resets, and one that takes over.
     TwoServers,
+    /// Events are noted in the array, in lives that end at any moment.
+    Noted,
 of parts:
     /// A request reaches several parts.
     AcrossParts,

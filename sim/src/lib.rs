@@ -20,6 +20,7 @@ mod late;
 pub mod lives;
 pub mod lone;
 pub mod model;
+mod noted;
 mod older;
 pub mod own;
 pub mod parts;

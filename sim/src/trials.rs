@@ -6,7 +6,8 @@ use crate::report::Report;
 use crate::volumes::Volumes;
 use crate::world::World;
 use crate::{
-    back, below, beyond, drives, exposed, full, health, late, lives, lone, older, own, probes, scrubs, service, two,
+    back, below, beyond, drives, exposed, full, health, late, lives, lone, noted, older, own, probes, scrubs, service,
+    two,
 };
 
 /// What a trial starts from.
@@ -121,6 +122,7 @@ const TRIALS: &[Trial] = &[
     trial(Kind::NoRoom, Needs::Sound, 3, |s| below::no_room(s.world, s.volumes, s.mode)),
     trial(Kind::Standstill, Needs::Sound, 3, |s| below::standstill(s.world, s.volumes, s.mode)),
     trial(Kind::TwoServers, Needs::Nothing, 6, |s| two::servers(s.world, s.report)),
+    trial(Kind::Noted, Needs::Sound, 4, |s| noted::lives(s.world, s.volumes, s.mode)),
 ];
 
 /// Perhaps some of them.

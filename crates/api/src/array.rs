@@ -144,6 +144,12 @@ pub struct ArrayView {
     /// Blocks written back since the array was opened because they did not match their checksum.
     #[serde(default)]
     pub repaired_blocks: u64,
+    /// Features of the format that it uses.
+    #[serde(default)]
+    pub features: Vec<String>,
+    /// Features that an upgrade would switch on.
+    #[serde(default)]
+    pub features_available: Vec<String>,
     /// How bad it is.
     #[serde(default)]
     pub exposure: ExposureView,

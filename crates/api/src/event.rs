@@ -71,6 +71,32 @@ pub struct Events {
     pub next: u64,
     /// The oldest that is kept.
     pub oldest: u64,
+    /// Where they are kept: each place has numbers of its own.
+    #[serde(default)]
+    pub kept_in: KeptIn,
+}
+
+/// Where events are kept.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum KeptIn {
+    /// In the state directory of the server.
+    #[default]
+    Server,
+    /// In the notebook of the array.
+    Array,
+}
+
+/// Which events of an array are asked for.
+#[derive(Clone, Debug, Default, Serialize, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields, default)]
+#[into_params(parameter_in = Query)]
+pub struct WhichArrayEvents {
+    /// Those behind this number.
+    pub after: Option<u64>,
+    /// At most so many: the newest without `after`, else the next. 1 to 1000; 100 when nothing is said.
+    #[param(minimum = 1, maximum = 1000)]
+    pub limit: Option<usize>,
 }
 
 /// Which events are asked for: the part of a URL behind the question mark.
@@ -115,6 +141,8 @@ codes! {
     ServerBegan = "server.began",
     /// The server stops.
     ServerStops = "server.stops",
+    /// An array got new features of the format.
+    ArrayUpgraded = "array.upgraded",
     /// An array was opened.
     ArrayOpened = "array.opened",
     /// An array takes no writes any more.

@@ -28,7 +28,7 @@ pub use array::{
     VolumeView, WrittenView,
 };
 pub use clients::{ClientView, Clients, Forced, WhoseClients};
-pub use event::{Event, EventCode, EventSeverity, EventView, Events, WhichEvents};
+pub use event::{Event, EventCode, EventSeverity, EventView, Events, KeptIn, WhichArrayEvents, WhichEvents};
 pub use found::{FindRequest, FoundArrayView, FoundArrays, FoundMemberView, HeldView, Prospect};
 pub use job::{JobKind, JobState, JobVerb, JobView, Jobs};
 pub use problem::{Details, ErrorBody, Kind, Problem, Remedy};

@@ -9,8 +9,8 @@ use crate::context::Context;
 use crate::exit::{self, Outcome};
 use crate::{
     attach, bench, bundle, check, clients, completion, config, create, demo, destroy, drive, events, export, forget,
-    import, inspect, iostat, jobs, lab, list, man, quickstart, rebuild, rescue, scrub, serve, status, stop, version,
-    volume, wipe,
+    import, inspect, iostat, jobs, lab, list, man, quickstart, rebuild, rescue, scrub, serve, status, stop, upgrade,
+    version, volume, wipe,
 };
 
 const EXAMPLES: &str = "\
@@ -62,6 +62,7 @@ enum Verb {
     Drive(drive::Args),
     Rebuild(rebuild::Args),
     Scrub(scrub::Args),
+    Upgrade(upgrade::Args),
     Destroy(destroy::Args),
     Wipe(wipe::Args),
     Bundle(bundle::Args),
@@ -103,6 +104,7 @@ impl Cli {
             Verb::Drive(a) => report(a.json(), drive::run(&context, a)),
             Verb::Rebuild(a) => report(a.json, rebuild::run(&context, &a)),
             Verb::Scrub(a) => report(a.json(), scrub::run(&context, a)),
+            Verb::Upgrade(a) => report(a.json, upgrade::run(&context, &a)),
             Verb::Destroy(a) => report(a.json, destroy::run(&context, &a)),
             Verb::Wipe(a) => report(a.json, wipe::run(&context, &a)),
             Verb::Bundle(a) => report(a.json, bundle::run(&context, &a)),

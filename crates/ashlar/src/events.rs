@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use api::{Event, EventSeverity, Events, Problem};
+use api::{Event, EventSeverity, Events, Kind, Problem};
 
 use crate::client::Client;
 use crate::context::{Context, encode};
@@ -17,7 +17,8 @@ Examples:
   ashlar events --follow         those, and what happens from now on
   ashlar events --json           an object per line, for scripts
 
-Events are kept in the state directory of the server: some 50,000, over restarts.";
+Events are kept in the state directory of the server: some 50,000, over restarts. Those of an array that has a \
+notebook (`ashlar upgrade`) are kept in the array, too, and found wherever it is imported.";
 
 /// With --follow the server is asked so often.
 const LOOK: Duration = Duration::from_secs(1);
@@ -58,10 +59,17 @@ pub fn run(context: &Context, args: &Args) -> Outcome {
 }
 
 fn fetch(client: &Client, args: &Args, after: Option<u64>) -> Result<Events, Problem> {
-    let mut path = format!("/v1/events?limit={}", args.count);
+    let of = args.array.as_ref().map(|array| format!("/arrays/{}", encode(array))).unwrap_or_default();
+    let mut path = format!("/v1{of}/events?limit={}", args.count);
     after.iter().for_each(|after| path.push_str(&format!("&after={after}")));
-    args.array.iter().for_each(|array| path.push_str(&format!("&array={}", encode(array))));
-    client.get(&path)
+    match client.get(&path) {
+        // One that is not served any more: what the server knows of it.
+        Err(problem) if problem.kind == Kind::NotFound => {
+            let array = args.array.as_ref().map(|array| format!("&array={}", encode(array))).unwrap_or_default();
+            client.get(&format!("/v1/events{}{array}", &path[path.find('?').unwrap_or(path.len())..]))
+        }
+        answer => answer,
+    }
 }
 
 fn show(event: &Event, json: bool) {

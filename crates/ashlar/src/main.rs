@@ -48,6 +48,7 @@ mod stop;
 mod text;
 #[cfg(test)]
 mod texts;
+mod upgrade;
 mod version;
 mod volume;
 mod wipe;

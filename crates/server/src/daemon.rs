@@ -19,6 +19,7 @@ mod control;
 mod data;
 mod exports;
 mod look;
+mod notebook;
 mod notify;
 mod nvme;
 mod reload;

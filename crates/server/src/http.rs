@@ -72,6 +72,7 @@ fn routes() -> OpenApiRouter<Context> {
         .routes(routes!(jobs::list))
         .routes(routes!(jobs::one))
         .routes(routes!(events::list))
+        .routes(routes!(events::of_array))
         .routes(routes!(reads::metrics));
     let operate = OpenApiRouter::new()
         .routes(routes!(volumes::create))
@@ -94,6 +95,7 @@ fn routes() -> OpenApiRouter<Context> {
         .routes(routes!(arrays::export))
         .routes(routes!(arrays::destroy))
         .routes(routes!(arrays::forget))
+        .routes(routes!(arrays::upgrade))
         .routes(routes!(volumes::delete))
         .routes(routes!(drives::fail))
         .routes(routes!(drives::replace))

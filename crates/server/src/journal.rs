@@ -5,9 +5,12 @@
 //! - events have numbers without a gap, which go on after a restart;
 //! - a file that cannot be written is said once a minute; events are kept in memory meanwhile.
 //!
-//! Not here: what an event means, who is told of it elsewhere.
+//! Not here: what an event means, who is told of it elsewhere; an array's own journal (`own`).
 
-use std::collections::VecDeque;
+mod own;
+mod recent;
+
+use std::collections::BTreeMap;
 use std::fs::{File, OpenOptions};
 use std::io;
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
@@ -16,16 +19,16 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, mpsc};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use api::{Event, EventCode, EventSeverity, EventView, Events, Problem, VERSION, WhichEvents};
+use api::{Event, EventCode, EventSeverity, EventView, Events, KeptIn, Problem, WhichEvents};
 use ondisk::journal::{BLOCK_BYTES, Found, RECORD_BYTES_MAX, Ring, Unwritten};
 use rustix::fs::{FlockOperation, flock};
 use tokio::sync::watch;
 
+pub use own::{ArrayJournal, ArrayWriter, older};
+use recent::{RECENT, Recent};
+
 /// The file's size: some 50,000 events.
 const FILE_BYTES: u64 = 16 << 20;
-
-/// Events that readers find in memory; older ones are read from the file.
-const KEPT: usize = 4096;
 
 /// Events that wait for the thread.
 const WAITING_MAX: usize = 10_000;
@@ -45,35 +48,17 @@ const END_MAX: Duration = Duration::from_secs(3);
 /// That the file cannot be written is said again after so long.
 const TOLD_AGAIN: Duration = Duration::from_secs(60);
 
-/// The newest events, the oldest first.
-#[derive(Default)]
-struct Kept {
-    events: VecDeque<Event>,
-    /// The oldest in the file.
-    oldest: u64,
-    /// The number that the next one gets.
-    next: u64,
-}
-
-impl Kept {
-    fn add(&mut self, event: Event) {
-        if self.events.len() == KEPT {
-            self.events.pop_front();
-        }
-        self.next = event.seq + 1;
-        self.events.push_back(event);
-    }
-}
-
 /// The way to the journal. Clones are the same.
 #[derive(Clone)]
 pub struct Journal {
     to: mpsc::SyncSender<Event>,
     lost: Arc<Mutex<u64>>,
-    kept: Arc<Mutex<Kept>>,
+    recent: Arc<Mutex<Recent>>,
     newest: watch::Receiver<u64>,
     file: Option<Arc<File>>,
     ended: Arc<Mutex<bool>>,
+    /// Those of arrays, by name.
+    arrays: Arc<Mutex<BTreeMap<String, ArrayJournal>>>,
 }
 
 impl Journal {
@@ -90,17 +75,18 @@ impl Journal {
                 (None, Ring::new(OWNER, FILE_BYTES / BLOCK_BYTES as u64), vec![], Some(why))
             }
         };
-        let mut kept = Kept { oldest: ring.oldest(), next: ring.next_number(), ..Kept::default() };
-        let newest_first = found.len().saturating_sub(KEPT);
-        found[newest_first..].iter().map(read).for_each(|event| kept.add(event));
-        let (tell, newest) = watch::channel(kept.next - 1);
+        let newest_first = found.len().saturating_sub(RECENT);
+        let newest = found[newest_first..].iter().map(read).collect();
+        let recent = Recent::of(newest, ring.oldest(), ring.next_number());
+        let (tell, newest) = watch::channel(recent.newest());
         let (to, events) = mpsc::sync_channel(WAITING_MAX);
         let (lost, ended) = (Arc::default(), Arc::default());
-        let journal = Journal { to, lost, kept: Arc::new(Mutex::new(kept)), newest, file, ended };
+        let (recent, arrays) = (Arc::new(Mutex::new(recent)), Arc::default());
+        let journal = Journal { to, lost, recent, newest, file, ended, arrays };
         let writer = Writer {
             ring,
             file: journal.file.clone(),
-            kept: journal.kept.clone(),
+            recent: journal.recent.clone(),
             lost: journal.lost.clone(),
             ended: journal.ended.clone(),
             tell,
@@ -114,6 +100,9 @@ impl Journal {
 
     /// Something happened.
     pub fn tell(&self, event: Event) {
+        if let Some(own) = event.array.as_ref().and_then(|array| locked(&self.arrays).get(array).cloned()) {
+            own.tell(event.clone());
+        }
         if self.to.try_send(event).is_err() {
             *locked(&self.lost) += 1;
         }
@@ -154,33 +143,31 @@ impl Journal {
     /// Some of the events. May read the file: not for a thread that others wait for.
     #[must_use]
     pub fn read(&self, which: &WhichEvents) -> Events {
-        let limit = which.limit.unwrap_or(100).clamp(1, 1000);
-        let is_meant = |event: &&Event| which.array.is_none() || which.array == event.array;
-        let kept = locked(&self.kept);
-        let (oldest, next) = (kept.oldest, kept.next);
-        let in_memory = kept.events.front().map_or(next, |event| event.seq);
-        let after = which.after.map(|after| after.min(next));
-        let needs_file = after.is_some_and(|after| after + 1 < in_memory.max(oldest) && in_memory > oldest);
-        let mut all: Vec<Event> = kept.events.iter().cloned().collect();
-        drop(kept);
-        if needs_file
-            && let Some(file) = &self.file
-            && let Ok((_, found)) = recovered(file)
-        {
-            let older = found.iter().take_while(|f| f.number < in_memory).map(read);
-            all = older.chain(all).collect();
-        }
-        let mut events: Vec<Event> = match after {
-            Some(after) => all.iter().filter(|e| e.seq > after).filter(is_meant).take(limit).cloned().collect(),
-            None => {
-                let newest = all.iter().rev().filter(is_meant).take(limit).cloned();
-                newest.collect::<Vec<_>>().into_iter().rev().collect()
+        let recent = locked(&self.recent).clone();
+        let older = match (recent.lacks(which), &self.file) {
+            (Some(below), Some(file)) => {
+                let found = recovered(file).map(|(_, found)| found).unwrap_or_default();
+                found.iter().take_while(|f| f.number < below).map(read).collect()
             }
+            _ => vec![],
         };
-        events.shrink_to_fit();
-        let whole = events.len() < limit;
-        let next_after = if whole { next - 1 } else { events.last().map_or(next - 1, |event| event.seq) };
-        Events { version: VERSION, events, next: next_after, oldest }
+        recent.page(older, which, KeptIn::Server)
+    }
+
+    /// What happens to this array is told to `own`, too, from now on.
+    pub fn begin_array(&self, array: &str, own: ArrayJournal) {
+        locked(&self.arrays).insert(array.to_owned(), own);
+    }
+
+    /// And no more.
+    pub fn end_array(&self, array: &str) {
+        locked(&self.arrays).remove(array);
+    }
+
+    /// The journal of an array's own, if it has one and is open: for readers.
+    #[must_use]
+    pub fn of_array(&self, array: &str) -> Option<ArrayJournal> {
+        locked(&self.arrays).get(array).map(ArrayJournal::for_readers)
     }
 }
 
@@ -188,7 +175,7 @@ impl Journal {
 struct Writer {
     ring: Ring,
     file: Option<Arc<File>>,
-    kept: Arc<Mutex<Kept>>,
+    recent: Arc<Mutex<Recent>>,
     lost: Arc<Mutex<u64>>,
     ended: Arc<Mutex<bool>>,
     tell: watch::Sender<u64>,
@@ -222,10 +209,9 @@ impl Writer {
         let records: Vec<Vec<u8>> = batch.iter().map(record).collect();
         self.unwritten.add(self.ring.append(records.iter().map(Vec::as_slice)));
         self.write_through();
-        let mut kept = locked(&self.kept);
-        kept.oldest = self.ring.oldest();
-        batch.into_iter().for_each(|event| kept.add(event));
-        self.tell.send_replace(kept.next - 1);
+        let mut recent = locked(&self.recent);
+        batch.into_iter().for_each(|event| recent.add(event, self.ring.oldest()));
+        self.tell.send_replace(recent.newest());
     }
 
     /// Writes what is unwritten, as far as that goes; the rest is tried again with the next event.
@@ -359,7 +345,7 @@ mod tests {
     fn older_events_come_from_the_file() {
         let dir = tempfile::tempdir().unwrap();
         let (journal, _) = Journal::open(dir.path()).unwrap();
-        let events = KEPT as u64 + 100;
+        let events = RECENT as u64 + 100;
         for n in 1..=events {
             journal.note(EventCode::RequestDone, None, None, n.to_string());
         }

@@ -16,6 +16,7 @@ pub mod rebuild;
 pub mod rescue;
 pub mod scrub;
 pub mod status;
+pub mod upgrade;
 pub mod volume;
 pub mod wipe;
 

@@ -3,6 +3,7 @@
 use ondisk::generation::NOTEBOOK;
 use ondisk::layout::VOLUMES_MAX;
 
+use super::report::Report;
 use crate::engine::Array;
 use crate::fault::{Refused, RefusedCode};
 use crate::notebook::NOTEBOOK_BLOCKS;
@@ -13,15 +14,20 @@ use crate::volumes::vol::Vol;
 /// Features by name, in the order in which an array gets them.
 const FEATURES: [(&str, u64); 1] = [("notebook", NOTEBOOK)];
 
+impl Report<'_> {
+    /// Features by name: those in use, or the others.
+    pub fn features(&self, in_use: bool) -> Vec<String> {
+        let used = self.rooms.ctx().said.features().incompatible;
+        let are_meant = FEATURES.iter().filter(|(_, bit)| (used & bit != 0) == in_use);
+        are_meant.map(|(name, _)| (*name).to_owned()).collect()
+    }
+}
+
 impl Array {
     /// Features that the array uses, and those that an upgrade would switch on.
     #[must_use]
-    pub fn features(&self) -> (Vec<&'static str>, Vec<&'static str>) {
-        let used = self.rooms.ctx().said.features().incompatible;
-        let named = |is_used: bool| {
-            FEATURES.iter().filter(|(_, bit)| (used & bit != 0) == is_used).map(|(name, _)| *name).collect()
-        };
-        (named(true), named(false))
+    pub fn features(&self) -> (Vec<String>, Vec<String>) {
+        (self.report().features(true), self.report().features(false))
     }
 
     /// Switches on every feature that this program knows; what is on already stays. Returns when that is durable: from then on

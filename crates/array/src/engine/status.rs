@@ -71,6 +71,8 @@ impl Report<'_> {
             rebuild_paused: self.rooms.ctx().settings().rebuild_paused,
             scrub: self.rooms.scrubs().scrub_status(),
             events: self.rooms.ctx().events(),
+            features: self.features(true),
+            features_available: self.features(false),
             repaired_blocks: self.rooms.ctx().figures.repaired_blocks.get(),
             map_memory_bytes: nodes.bytes,
             map_memory_bytes_max: nodes.bytes_max,

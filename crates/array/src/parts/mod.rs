@@ -146,6 +146,14 @@ impl Whole {
         status
     }
 
+    /// Switches on every feature of the format: those of an array in parts are said by its first part, which has the notebook.
+    ///
+    /// # Errors
+    /// As [`Array::upgrade`].
+    pub async fn upgrade(&self) -> Result<(), Refused> {
+        self.first.upgrade().await
+    }
+
     /// Tells `listener` what happens in each part.
     ///
     /// # Errors

@@ -116,7 +116,7 @@ pub fn an_upgrade_is_all_or_nothing() {
     world.create(Level::Raid5);
     let p = world.start(1);
     p.write(0, 3, 5).unwrap();
-    assert_eq!(p.array().features(), (vec![], vec!["notebook"]));
+    assert_eq!(p.array().features(), (vec![], vec!["notebook".to_owned()]));
     p.close();
     let mut seen = [0, 0];
     for last in 0..24 {
@@ -160,7 +160,7 @@ pub fn a_notebook_is_no_volume_of_hosts() {
     let generation = array.status().generation;
     p.rt.block_on(array.upgrade()).unwrap();
     assert_eq!(array.status().generation, generation);
-    assert_eq!(array.features(), (vec!["notebook"], vec![]));
+    assert_eq!(array.features(), (vec!["notebook".to_owned()], vec![]));
     let volume = array.notebook().unwrap();
     let name = volume.name();
     assert!(array.volume(&name).is_none());

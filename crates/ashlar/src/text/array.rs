@@ -58,6 +58,17 @@ pub fn drives_line(members: &[MemberView]) -> String {
     parts.map(|(n, word)| format!("{n} {word}")).collect::<Vec<_>>().join(", ")
 }
 
+/// Features of the format, where there is something to say.
+fn format(a: &ArrayView) -> Option<String> {
+    let upgrade = || format!("`ashlar upgrade {}` adds: {}", a.name, a.features_available.join(", "));
+    match (a.features.is_empty(), a.features_available.is_empty()) {
+        (true, true) => None,
+        (true, false) => Some(upgrade()),
+        (false, true) => Some(a.features.join(", ")),
+        (false, false) => Some(format!("{}; {}", a.features.join(", "), upgrade())),
+    }
+}
+
 /// "map 3.0 MiB of 256.0 MiB, 99 % of 8120 lookups hit; memtable 0.2 MiB of 60.0 MiB".
 fn memory(a: &ArrayView) -> String {
     let asked = a.map_hits + a.map_misses;
@@ -123,6 +134,7 @@ pub fn array_details(a: &ArrayView) -> Vec<String> {
         a.kernel
     ));
     lines.push(format!("  memory    {}", memory(a)));
+    lines.extend(format(a).map(|format| format!("  format    {format}")));
     if let Some(access) = access(&a.members) {
         lines.push(format!("  access    {access}"));
     }

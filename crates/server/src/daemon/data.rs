@@ -6,11 +6,12 @@ use std::future::Future;
 use std::rc::{Rc, Weak};
 use std::time::Duration;
 
-use api::{Absent, Kind, Placement, Problem};
+use api::{Absent, EventCode, Kind, Placement, Problem};
 use array::whole::Roster;
 use export::nbd::Dealer;
 use export::nvme::Server;
 use futures::future::LocalBoxFuture;
+use rt::Task;
 use rt::cross::Submitter;
 use uuid::Uuid;
 
@@ -59,6 +60,8 @@ pub struct Data {
     pub memory: Memory,
     /// What happened.
     pub journal: Journal,
+    /// Who writes the notebooks of arrays, by name.
+    pub notebooks: RefCell<BTreeMap<String, Task<()>>>,
     /// Who else is told of it.
     pub hooks: Hooks,
     /// The program's version.
@@ -93,13 +96,16 @@ impl Data {
     /// When another array of this name is being served.
     pub async fn serve(self: &Rc<Self>, opened: Opened) -> Result<(), Problem> {
         let name = opened.array.first().name();
-        // A core that has ended has nothing to tell.
-        let _ended = opened.array.listen(self.journal.listener(&name)).await;
         if self.served.borrow().contains_key(&name) {
             return Err(name_taken(&name));
         }
         self.absent.borrow_mut().remove(&name);
-        self.served.borrow_mut().insert(name, opened.clone());
+        self.served.borrow_mut().insert(name.clone(), opened.clone());
+        self.begin_notebook(&opened);
+        let text = format!("opened by {} on {}", self.program, self.world.rt.host().name);
+        self.journal.note(EventCode::ArrayOpened, Some(&name), None, text);
+        // A core that has ended has nothing to tell.
+        let _ended = opened.array.listen(self.journal.listener(&name)).await;
         self.settle();
         self.world.rt.spawn(watch(Rc::downgrade(self), opened.number())).detach();
         if !opened.array.others().is_empty() {

@@ -148,6 +148,7 @@ async fn live(rt: &Rt, settings: Settings) -> Result<(), Problem> {
         machine,
         memory,
         journal,
+        notebooks: RefCell::default(),
         hooks: Hooks::default(),
         program: settings.program.clone(),
         began_at: rt.unix_seconds(),

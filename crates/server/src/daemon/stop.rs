@@ -14,6 +14,7 @@ pub async fn close_arrays(data: &Rc<Data>) -> Result<(), Problem> {
     let served = std::mem::take(&mut *data.served.borrow_mut());
     let mut problems = vec![];
     for (name, opened) in served {
+        data.end_notebook(&name).await;
         let begun = data.world.rt.now();
         match opened.close(&data.world).await {
             Ok(()) => tracing::info!("array {name}: closed in {} ms", (data.world.rt.now() - begun).as_millis()),

@@ -1,12 +1,13 @@
 //! Routes of the server and of whole arrays.
 
 use api::{
-    ArrayView, Confirmed, CreateRequest, Created, Done, FindRequest, Forced, FoundArrays, ImportRequest, Imported,
-    PlanView, Problem, VERSION,
+    ArrayView, Changed, Confirmed, CreateRequest, Created, Done, FindRequest, Forced, FoundArrays, ImportRequest,
+    Imported, PlanView, Problem, VERSION,
 };
 use axum::extract::State;
 
 use super::answer::{Body, IfMatch, Path, Query};
+use super::drives::on;
 use super::{Answer, Context};
 use crate::daemon::arrays::{import_and_serve, log_open};
 use crate::daemon::name_taken;
@@ -95,6 +96,7 @@ pub async fn stop(State(c): State<Context>, Path(array): Path<String>, Query(how
         let mut done = Done::new(format!("array {name} is closed and its drives are released"));
         let removed = data.served.borrow_mut().remove(&name);
         if let Some(opened) = removed {
+            data.end_notebook(&name).await;
             if opened.volatile {
                 done.notes.push("it was in memory: its data is gone".to_owned());
             }
@@ -133,7 +135,8 @@ pub async fn export(State(c): State<Context>, Path(array): Path<String>, Query(h
         }
         let name = opened.array.first().name();
         data.refuse_if_used(&format!("array {name}"), (Some(&name), None), how.force).await?;
-        data.served.borrow_mut().remove(&opened.array.first().name());
+        data.served.borrow_mut().remove(&name);
+        data.end_notebook(&name).await;
         let done = handed_over::opened(&data.world, opened).await?;
         Ok(done)
     });
@@ -164,8 +167,20 @@ pub async fn destroy(
             Some(opened) => opened,
             None => data.array(&array)?,
         };
+        data.end_notebook(&name).await;
         let done = end::opened(&data.world, opened).await?;
         Ok(done)
     });
     ask.await.into()
+}
+
+/// Switch on every feature of the format that this server knows: there is no way back.
+#[utoipa::path(post, path = "/v1/arrays/{array}/upgrade", tag = "arrays", params(("array" = String, Path, description = "Its name or identity")),
+    responses((status = 200, description = "The array", body = Changed<ArrayView>)))]
+pub async fn upgrade(
+    State(c): State<Context>,
+    Path(array): Path<String>,
+    version: IfMatch,
+) -> Answer<Changed<ArrayView>> {
+    on(&c, array, version, async move |data, opened| data.upgrade(&opened).await).await
 }

@@ -4,7 +4,7 @@ use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
 
-use api::{Event, Events, Kind, Problem, WhichEvents};
+use api::{Event, Events, Kind, Problem, WhichArrayEvents, WhichEvents};
 use axum::extract::State;
 use axum::http::{HeaderMap, header};
 use axum::response::sse::{self, KeepAlive, Sse};
@@ -12,7 +12,8 @@ use axum::response::{IntoResponse, Response};
 use futures::stream::{self, Stream, StreamExt};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 
-use super::answer::{Query, told};
+use super::answer::{Path, Query, told};
+use super::reads::{array, read};
 use super::{Answer, Context};
 use crate::journal::Journal;
 
@@ -27,8 +28,8 @@ const KEEP_ALIVE: Duration = Duration::from_secs(15);
 #[utoipa::path(get, path = "/v1/events", tag = "server", params(WhichEvents),
     responses((status = 200, description = "Events", content((Events = "application/json"), (String = "text/event-stream")))))]
 pub async fn list(State(c): State<Context>, Query(which): Query<WhichEvents>, headers: HeaderMap) -> Response {
-    if let Some(limit) = which.limit.filter(|limit| !(1..=1000).contains(limit)) {
-        return told(&Problem::usage("limit", format!("{limit} is not possible"), "give 1 to 1000"));
+    if let Err(problem) = possible(which.limit) {
+        return told(&problem);
     }
     let wants_stream =
         headers.get(header::ACCEPT).is_some_and(|kinds| kinds.as_bytes().starts_with(b"text/event-stream"));
@@ -45,6 +46,45 @@ pub async fn list(State(c): State<Context>, Query(which): Query<WhichEvents>, he
             told(&Problem::new(Kind::Refused, "too_many_requests", "the stream of events", why, "close one of them"))
         }
     }
+}
+
+fn possible(limit: Option<usize>) -> Result<(), Problem> {
+    match limit {
+        Some(limit) if !(1..=1000).contains(&limit) => {
+            Err(Problem::usage("limit", format!("{limit} is not possible"), "give 1 to 1000"))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// What happened to an array: from its notebook, which follows it wherever it is opened; of one without, from the server's journal.
+#[utoipa::path(get, path = "/v1/arrays/{array}/events", tag = "arrays", params(("array" = String, Path, description = "Its name or identity"), WhichArrayEvents),
+    responses((status = 200, description = "Events", body = Events)))]
+pub async fn of_array(
+    State(c): State<Context>,
+    Path(name): Path<String>,
+    Query(which): Query<WhichArrayEvents>,
+) -> Answer<Events> {
+    let WhichArrayEvents { after, limit } = which;
+    let page = async {
+        possible(limit)?;
+        let name = read(&c, |s| Ok(array(s, &name)?.name.clone())).await?;
+        let own = WhichEvents { after, limit, array: None };
+        if let Some(page) = noted(&c, &name, &own).await? {
+            return Ok(page);
+        }
+        page(c.journal.clone(), WhichEvents { array: Some(name), ..own }).await
+    };
+    page.await.into()
+}
+
+/// A page of an array's notebook, if it has one.
+async fn noted(c: &Context, array: &str, which: &WhichEvents) -> Result<Option<Events>, Problem> {
+    let Some(journal) = c.journal.of_array(array) else { return Ok(None) };
+    let Some(below) = journal.lacks(which) else { return Ok(journal.page(vec![], which)) };
+    let _turn = READER.acquire().await;
+    let (array, which) = (array.to_owned(), which.clone());
+    c.data.ask(move |data| async move { data.older_events(&array, &which, below).await }).await
 }
 
 /// Who reads the journal's file, which takes some 40 MB: one at a time.

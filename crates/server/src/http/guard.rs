@@ -26,19 +26,26 @@ pub async fn note_change(
         return next.run(request).await;
     }
     let who = request.extensions().get::<ConnectInfo<Peer>>().map(|ConnectInfo(peer)| peer.to_string());
-    let path = request.uri().path().to_owned();
+    let array = of_array(&snapshots, request.uri().path()).await;
     // What is begun is done and noted, also when the client has gone meanwhile.
     let done = tokio::spawn(async move {
         let response = next.run(request).await;
         snapshots.changed();
         if let Some(Told(sentence)) = response.extensions().get() {
             tracing::info!("{sentence}");
-            let array = path.strip_prefix("/v1/arrays/").and_then(|rest| rest.split('/').next());
-            journal.note(EventCode::RequestDone, array, who.as_deref(), sentence);
+            journal.note(EventCode::RequestDone, array.as_deref(), who.as_deref(), sentence);
         }
         response
     });
     done.await.unwrap_or_else(|e| told(&Problem::failed("the request", e, "see the server's log")))
+}
+
+/// The name of the array that a path is about, also where it is given by its identity.
+async fn of_array(snapshots: &Snapshots, path: &str) -> Option<String> {
+    let said = path.strip_prefix("/v1/arrays/")?.split('/').next()?;
+    let Ok(uuid) = said.parse::<uuid::Uuid>() else { return Some(said.to_owned()) };
+    let snapshot = snapshots.latest().await?;
+    snapshot.status.arrays.iter().find(|array| array.uuid == uuid).map(|array| array.name.clone())
 }
 
 /// Only who calls loopback by its own name is answered: a page of another site that has its name resolved to loopback does

@@ -84,7 +84,7 @@ impl Control {
     }
 
     /// What is read once it is as it should be: a read is up to half a second old.
-    fn once(&self, path: &str, is: impl Fn(&Value) -> bool) -> Value {
+    pub(super) fn once(&self, path: &str, is: impl Fn(&Value) -> bool) -> Value {
         let begun = Instant::now();
         loop {
             let (_, said) = self.get(path);

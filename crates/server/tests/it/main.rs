@@ -5,6 +5,7 @@
 mod advice;
 mod api;
 mod daemon;
+mod notebook;
 mod nvme;
 mod packaged;
 mod reference_doc;
