@@ -219,6 +219,12 @@ codes! {
     AlarmCleared = "alarm.cleared",
     /// A request over the API changed something.
     RequestDone = "request.done",
+    /// A token was made.
+    TokenMade = "token.made",
+    /// A token was deleted.
+    TokenDeleted = "token.deleted",
+    /// Tokens were refused.
+    TokenRefused = "token.refused",
     /// Events could not be kept.
     EventsLost = "events.lost",
 }

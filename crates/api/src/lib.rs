@@ -18,6 +18,7 @@ mod found;
 mod job;
 mod problem;
 mod scrub;
+mod token;
 mod traffic;
 mod verbs;
 mod wire;
@@ -33,6 +34,7 @@ pub use found::{FindRequest, FoundArrayView, FoundArrays, FoundMemberView, HeldV
 pub use job::{JobKind, JobState, JobVerb, JobView, Jobs};
 pub use problem::{Details, ErrorBody, Kind, Problem, Remedy};
 pub use scrub::{ScrubFoundView, ScrubKind, ScrubRunView, ScrubScheduleView, ScrubView};
+pub use token::{Role, Secret, TokenCreate, TokenCreated, TokenView, Tokens};
 pub use traffic::{HistogramView, IostatView, TrafficView, WorkView, add_work};
 pub use verbs::{
     Absent, Arrays, Buffers, CheckView, CreateRequest, Created, Done, DriveAdd, DriveFail, DriveLocate, DriveReplace,

@@ -55,11 +55,13 @@ const STATUSES: &[(&str, u16)] = &[
     ("origin_refused", 403),
     ("method_not_allowed", 405),
     ("precondition_failed", 412),
+    ("body_late", 408),
     ("too_large", 413),
     ("unsupported_media_type", 415),
     ("misdirected", 421),
     ("not_confirmed", 428),
     ("too_many_requests", 429),
+    ("too_many_tries", 429),
     ("stopping", 503),
     ("core_silent", 503),
 ];

@@ -26,6 +26,12 @@ pub struct ServerView {
     /// Addresses of its NVMe/TCP export.
     #[serde(default)]
     pub nvme: Vec<String>,
+    /// Addresses of the API over TLS.
+    #[serde(default)]
+    pub api: Vec<String>,
+    /// The SHA-256 of the certificate that it shows there.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub certificate_sha256: Option<String>,
 }
 
 /// Arrays, and those that should be there and are not.

@@ -7,6 +7,7 @@ use api::Problem;
 use rt::Congestion;
 use server::config::{Config, Deal, Io, Linger, Reservations};
 use server::daemon::{self, Notify, NvmeSettings, Reread, Settings, What};
+use server::front::ApiConfig;
 use server::memory::Memory;
 use server::paths;
 use server::size::Size;
@@ -24,8 +25,8 @@ Examples:
   nbdinfo 'nbd+unix:///fast/db?socket=/run/ashlar/ashlar-nbd.sock'
 
 Recovers the arrays, exports their volumes as ARRAY/VOLUME, and takes commands on the control socket until SIGINT, \
-SIGTERM or `ashlar stop`. With --config, SIGHUP uses changes of allow_hosts, allow_any and spares in the file; without it, \
-SIGHUP ends the server. ASHLAR_LOG=debug logs more.";
+SIGTERM or `ashlar stop`. With --config, SIGHUP uses changes of allow_hosts, allow_any, spares, and of the API's names and certificate in the file; \
+without it, SIGHUP ends the server. ASHLAR_LOG=debug logs more.";
 
 /// Serve arrays: export their volumes and take commands
 #[derive(Clone, Debug, Default, clap::Args)]
@@ -64,6 +65,19 @@ pub struct Args {
     /// Address of `/metrics` for Prometheus, on loopback, for instance 127.0.0.1:9450; it is on the control socket, too
     #[arg(long, value_name = "ADDRESS:PORT")]
     metrics: Option<SocketAddr>,
+    /// An address of the API for other machines, over TLS and with a token (`ashlar token`) [default: none: the control socket
+    /// only]
+    #[arg(long, value_name = "ADDRESS:PORT")]
+    api: Vec<SocketAddr>,
+    /// A name or an address by which other machines call the API, beside those of --api
+    #[arg(long, value_name = "NAME")]
+    api_name: Vec<String>,
+    /// A file with the API's certificate, and those above it [default: a self-made one]
+    #[arg(long, value_name = "FILE", requires = "api_key")]
+    api_certificate: Option<PathBuf>,
+    /// A file with its private key, which others may not read
+    #[arg(long, value_name = "FILE", requires = "api_certificate")]
+    api_key: Option<PathBuf>,
     /// Memory for the map of each array: 1M holds the map of 0.7 GiB that was written in pieces of 128 KiB
     /// [default: 256M]
     #[arg(long, value_name = "SIZE")]
@@ -153,6 +167,7 @@ fn settings(context: &Context, args: Args) -> Result<Settings, Problem> {
     let config = config.unwrap_or_default();
     let ways = args.io.or(config.io).unwrap_or(Io::Plain).into();
     let nvme = nvme_settings(&config, &args);
+    let api = api_settings(&config, &args);
     // A flag or the environment wins over the file.
     let control = config.control.filter(|_| !context.control_named).unwrap_or_else(|| context.control.clone());
     let state_dir = config.state_dir.filter(|_| !context.state_dir_named).unwrap_or_else(|| context.state_dir.clone());
@@ -171,6 +186,7 @@ fn settings(context: &Context, args: Args) -> Result<Settings, Problem> {
         nbd_insecure: args.nbd_insecure || config.nbd_insecure,
         nvme,
         metrics: args.metrics.or(config.metrics),
+        api,
         hooks: config.hooks,
         read_only: args.read_only || config.read_only,
         degraded: args.degraded,
@@ -190,6 +206,19 @@ fn settings(context: &Context, args: Args) -> Result<Settings, Problem> {
         reread: None,
         program: format!("ashlar {}", env!("CARGO_PKG_VERSION")),
     })
+}
+
+/// Addresses of the command line win over the file's, and so do certificate and key; names are by both.
+fn api_settings(config: &Config, args: &Args) -> ApiConfig {
+    let mut api = config.api.clone();
+    if !args.api.is_empty() {
+        api.listen.clone_from(&args.api);
+    }
+    api.names.extend(args.api_name.iter().cloned());
+    if let (Some(certificate), Some(key)) = (&args.api_certificate, &args.api_key) {
+        (api.certificate, api.key) = (Some(absolute(certificate)), Some(absolute(key)));
+    }
+    api
 }
 
 /// Addresses of the command line win over the file's; hosts are allowed by both.

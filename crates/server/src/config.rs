@@ -19,6 +19,12 @@
 //! spares = ["/dev/nvme9n1"]     # drives that belong to no array: the first that lacks one, and has no spare, gets it
 //! allow_hosts = ["nqn.2014-08.org.nvmexpress:uuid:4c4c4544-0042-3510-8044-b7c04f333432"]
 //!
+//! [api]                         # the API on TCP, for command lines on other machines; none: on the control socket only
+//! listen = ["10.0.0.5:9460"]
+//! names = ["nas.example.com"]   # by which they call it, beside these addresses
+//! certificate = "/etc/ashlar/api.crt"    # without both, a self-made one
+//! key = "/etc/ashlar/api.key"
+//!
 //! [[hook]]                      # who else is told of events: a program, or an address (url = "http://...")
 //! name = "pager"
 //! exec = ["/usr/local/bin/page", "storage"]
@@ -48,6 +54,7 @@ use clap::ValueEnum;
 use rt::{Rt, Ways};
 use serde::Deserialize;
 
+use crate::front::ApiConfig;
 use crate::hooks::HookConfig;
 use crate::size::Size;
 use crate::subsystem::{AccessRules, Rule};
@@ -107,6 +114,9 @@ pub struct Config {
     pub io: Option<Io>,
     /// Whether drives are reserved.
     pub reservations: Option<Reservations>,
+    /// The API over TCP.
+    #[serde(default)]
+    pub api: ApiConfig,
     /// Who else is told of events.
     #[serde(default, rename = "hook")]
     pub hooks: Vec<HookConfig>,
@@ -260,13 +270,16 @@ impl Config {
             let todo = line_of(&e).map_or("fix the file".to_owned(), |line| format!("fix line {line} of the file"));
             Problem::usage(what(), e, todo)
         })?;
-        // Relative drives are relative to the file that names them.
+        // Relative drives and files are relative to the file that names them.
         let absolute = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
         let base = absolute.parent().map(Path::to_owned).unwrap_or_default();
         for drive in config.arrays.iter_mut().flat_map(|a| &mut a.drives).chain(&mut config.spares) {
             if !drive.starts_with("mem:") {
                 *drive = base.join(&*drive).display().to_string();
             }
+        }
+        for file in [&mut config.api.certificate, &mut config.api.key].into_iter().flatten() {
+            *file = base.join(&*file);
         }
         Ok(config)
     }

@@ -1,8 +1,8 @@
 //! The API: HTTP/1.1 and JSON below /v1. `GET /v1/openapi.json` lists every request; so does docs/openapi.json.
 //!
 //! ```text
-//!   guard: size, media type -> who: role -> route -> snapshot (reads)
-//!                                                 -> a closure on the data thread (changes) -> answer
+//!   listen -> guard: in flight, name and origin (TLS) -> who: token (TLS) -> guard: media type -> who: role -> route
+//!   route -> snapshot (reads), or a closure on the data thread (changes) -> answer
 //! ```
 //!
 //! Invariants:
@@ -21,11 +21,13 @@ mod guard;
 mod jobs;
 mod reads;
 mod sentence;
+mod tokens;
 mod volumes;
 mod who;
 
 use std::sync::Arc;
 
+use api::Role;
 use axum::Router;
 use axum::extract::DefaultBodyLimit;
 use axum::middleware::{from_fn, from_fn_with_state};
@@ -36,15 +38,20 @@ use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
 use crate::daemon::DataHandle;
+use crate::front::Front;
 use crate::journal::Journal;
 use crate::snapshot::Snapshots;
+use crate::tokens::Tokens;
 use answer::Answer;
 pub use document::openapi;
-pub use who::{Peer, readers};
-use who::{Role, needs};
+use who::needs;
+pub use who::{Caller, User, readers};
 
 /// The largest body.
 const BODY_BYTES_MAX: usize = 64 << 10;
+
+/// Requests that are worked on at once, over all ways in.
+const REQUESTS_MAX: usize = 64;
 
 /// What every route knows.
 #[derive(Clone)]
@@ -54,6 +61,32 @@ pub struct Context {
     snapshots: Snapshots,
     journal: Journal,
     streams: Arc<Semaphore>,
+    tokens: Tokens,
+    front: Option<Arc<Front>>,
+}
+
+/// What the routes are made of.
+pub struct Parts {
+    /// The data thread.
+    pub data: DataHandle,
+    /// Gets the reason when the server shall stop.
+    pub stop_now: MailSender<&'static str>,
+    /// What happened.
+    pub journal: Journal,
+    /// Who may ask over TCP.
+    pub tokens: Tokens,
+    /// What is shown there, if it is.
+    pub front: Option<Arc<Front>>,
+}
+
+/// The routes of each way in.
+pub struct Routers {
+    /// Of the control socket: the caller is known.
+    pub control: Router,
+    /// For Prometheus alone, on loopback, which asks nobody who it is.
+    pub metrics: Router,
+    /// Over TLS.
+    pub tls: Option<Router>,
 }
 
 /// All requests, by the role that they need.
@@ -100,34 +133,51 @@ fn routes() -> OpenApiRouter<Context> {
         .routes(routes!(drives::fail))
         .routes(routes!(drives::replace))
         .routes(routes!(drives::add))
-        .routes(routes!(drives::retire));
+        .routes(routes!(drives::retire))
+        .routes(routes!(tokens::list))
+        .routes(routes!(tokens::create))
+        .routes(routes!(tokens::delete));
     OpenApiRouter::with_openapi(document::heading())
         .merge(document::role(needs(read, Role::Read), Role::Read))
         .merge(document::role(needs(operate, Role::Operate), Role::Operate))
         .merge(document::role(needs(admin, Role::Admin), Role::Admin))
 }
 
-/// All routes, and those for Prometheus alone, which ask nobody who it is; served on the calling runtime of tokio.
-pub fn routers(data: DataHandle, stop_now: MailSender<&'static str>, journal: Journal) -> (Router, Router) {
+/// All routes, served on the calling runtime of tokio.
+#[must_use]
+pub fn routers(parts: Parts) -> Routers {
+    let Parts { data, stop_now, journal, tokens, front } = parts;
     let snapshots = Snapshots::start(data.clone());
     let noted = (snapshots.clone(), journal.clone());
-    let context = Context { data, stop_now, snapshots, journal, streams: events::places() };
-    let figures = Router::new()
+    let streams = events::places();
+    let (known, shown) = ((tokens.clone(), journal.clone()), front.clone());
+    let context = Context { data, stop_now, snapshots, journal, streams, tokens, front };
+    let turns = Arc::new(Semaphore::new(REQUESTS_MAX));
+    let metrics = Router::new()
         .route("/metrics", get(reads::metrics))
         .route("/healthz", get(reads::healthz))
         .fallback(answer::no_such_path)
         .layer(from_fn(guard::loopback_alone))
+        .layer(from_fn_with_state(turns.clone(), guard::in_flight))
         .with_state(context.clone());
     let (routes, document) = routes().split_for_parts();
     let document = document::finished(document);
     let all = routes
         .route("/v1/openapi.json", get(async move || axum::Json(document)))
         .route("/healthz", get(reads::healthz))
+        .route("/certificate.pem", get(reads::certificate))
         .fallback(answer::no_such_path)
         .method_not_allowed_fallback(answer::method_not_allowed)
         .layer(from_fn_with_state(noted, guard::note_change))
         .layer(from_fn(guard::json_alone))
         .layer(DefaultBodyLimit::max(BODY_BYTES_MAX))
         .with_state(context);
-    (all, figures)
+    // The last layer is the first that a request comes to.
+    let tls = shown.map(|front| {
+        let named = all.clone().layer(from_fn_with_state(known, who::by_token));
+        let named = named.layer(from_fn_with_state(front, guard::own_name));
+        named.layer(from_fn_with_state(turns.clone(), guard::in_flight))
+    });
+    let control = all.layer(from_fn_with_state(turns, guard::in_flight));
+    Routers { control, metrics, tls }
 }

@@ -191,7 +191,7 @@ pub(crate) fn replace(path: &Path, text: &str) -> io::Result<()> {
 }
 
 /// A file that root makes in a directory of another user is that user's.
-fn give_to_owner(file: &File, dir: &Path) -> io::Result<()> {
+pub(crate) fn give_to_owner(file: &File, dir: &Path) -> io::Result<()> {
     if !rustix::process::geteuid().is_root() {
         return Ok(());
     }

@@ -1,28 +1,41 @@
-//! The thread that answers on the control socket, and on the address of the metrics.
-//!
-//! Invariant: it answers also when there are no more descriptors.
+//! The thread that answers on the control socket, on the address of the metrics, and on those of the API.
 
-use std::fs::File;
 use std::io::{self, Read};
 use std::net::{SocketAddr, TcpListener};
+use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use api::{Kind, Problem};
-use axum::extract::connect_info::Connected;
-use axum::serve::IncomingStream;
+use futures::future::join_all;
 use rt::MailSender;
+use tokio::net::UnixListener;
 use tokio::sync::watch;
 
 use super::data::DataHandle;
 use super::socket::Socket;
 use super::start::Settings;
+use crate::front::Front;
 use crate::hooks::Hooks;
-use crate::http::{self, Peer};
+use crate::http::{self, Parts, Routers};
 use crate::journal::Journal;
+use crate::listen::Door;
+use crate::tokens::{Tokens, USES_KEPT};
 
 /// How long a stop waits for clients to take their answers.
 const ANSWERS_MAX: Duration = Duration::from_secs(1);
+
+/// Where it listens.
+pub struct Sockets {
+    /// The control socket.
+    pub control: Socket,
+    /// The address of the metrics.
+    pub metrics: Option<TcpListener>,
+    /// The addresses of the API.
+    pub tls: Vec<TcpListener>,
+    /// What is shown there.
+    pub front: Option<Arc<Front>>,
+}
 
 /// The control thread.
 pub struct Control {
@@ -36,7 +49,7 @@ impl Control {
     /// # Errors
     /// When the thread cannot be made.
     pub fn start(
-        sockets: (Socket, Option<TcpListener>),
+        sockets: Sockets,
         data: DataHandle,
         stop_now: MailSender<&'static str>,
         (journal, hooks): (Journal, Hooks),
@@ -64,7 +77,10 @@ impl Control {
             }
             let result = runtime.block_on(async {
                 hooks.start(&wanted, &journal, &state_dir);
-                serve(sockets, (data, stop_now, journal), stopped).await
+                let (tokens, broken) = Tokens::open(&state_dir);
+                broken.iter().for_each(|problem| tracing::error!("{}", problem.line()));
+                let front = sockets.front.clone();
+                serve(sockets, Parts { data, stop_now, journal, tokens, front }, stopped).await
             });
             if let Err(e) = result {
                 tracing::error!("control socket: {e}");
@@ -83,70 +99,6 @@ impl Control {
         if self.thread.join().is_err() {
             tracing::error!("the control thread panicked");
         }
-    }
-}
-
-/// Between two tries to accept when that fails.
-const RETRY: Duration = Duration::from_millis(50);
-
-/// A listener that keeps a descriptor for whoever asks what is wrong when there are no others.
-struct Answering {
-    listener: tokio::net::UnixListener,
-    kept: Option<File>,
-    /// When the log was told last.
-    told: Option<tokio::time::Instant>,
-}
-
-/// The log is told again after so long.
-const TOLD_AGAIN: Duration = Duration::from_secs(60);
-
-impl Answering {
-    fn new(listener: tokio::net::UnixListener) -> Answering {
-        Answering { listener, kept: File::open("/dev/null").ok(), told: None }
-    }
-
-    async fn next(&mut self) -> (tokio::net::UnixStream, tokio::net::unix::SocketAddr) {
-        loop {
-            match self.listener.accept().await {
-                Ok(accepted) => {
-                    if self.kept.is_none() {
-                        self.kept = File::open("/dev/null").ok();
-                    }
-                    return accepted;
-                }
-                Err(e) => {
-                    if self.told.is_none_or(|told| told.elapsed() > TOLD_AGAIN) {
-                        self.told = Some(tokio::time::Instant::now());
-                        tracing::warn!("control socket: cannot accept: {e}; raise the limit (ulimit -n)");
-                    }
-                    // What it gives back is for the next try.
-                    if self.kept.take().is_none() {
-                        tokio::time::sleep(RETRY).await;
-                        self.kept = File::open("/dev/null").ok();
-                    }
-                }
-            }
-        }
-    }
-}
-
-impl axum::serve::Listener for Answering {
-    type Io = tokio::net::UnixStream;
-    type Addr = tokio::net::unix::SocketAddr;
-
-    async fn accept(&mut self) -> (Self::Io, Self::Addr) {
-        self.next().await
-    }
-
-    fn local_addr(&self) -> io::Result<Self::Addr> {
-        self.listener.local_addr()
-    }
-}
-
-impl Connected<IncomingStream<'_, Answering>> for Peer {
-    fn connect_info(stream: IncomingStream<'_, Answering>) -> Peer {
-        let who = stream.io().peer_cred().ok();
-        Peer { uid: who.as_ref().map(|who| who.uid()), gid: who.as_ref().map(|who| who.gid()) }
     }
 }
 
@@ -171,32 +123,33 @@ pub fn listen(address: SocketAddr) -> Result<TcpListener, Problem> {
     listener.map_err(|e| Problem::failed(what, e, "give another address (--metrics)"))
 }
 
-async fn serve(
-    (socket, metrics): (Socket, Option<TcpListener>),
-    (data, stop_now, journal): (DataHandle, MailSender<&'static str>, Journal),
-    mut stopped: watch::Receiver<bool>,
-) -> io::Result<()> {
-    let listener = Answering::new(tokio::net::UnixListener::from_std(socket.listener()?)?);
-    let wish = {
-        let mut stopped = stopped.clone();
-        async move {
-            // A sender that is gone says the same.
-            let _ = stopped.wait_for(|s| *s).await;
+async fn serve(sockets: Sockets, parts: Parts, mut stopped: watch::Receiver<bool>) -> io::Result<()> {
+    let tokens = parts.tokens.clone();
+    let Routers { control, metrics, tls } = http::routers(parts);
+    let mut doors = vec![Door::control(UnixListener::from_std(sockets.control.listener()?)?, control)];
+    if let Some(listener) = sockets.metrics {
+        doors.push(Door::metrics(tokio::net::TcpListener::from_std(listener)?, metrics));
+    }
+    if let (Some(front), Some(routes)) = (&sockets.front, &tls) {
+        let listeners = sockets.tls.into_iter().map(tokio::net::TcpListener::from_std).collect::<io::Result<_>>()?;
+        doors.extend(Door::tls(listeners, routes, front));
+    }
+    let open = join_all(doors.into_iter().map(|door| door.serve(stopped.clone())));
+    let uses = async {
+        loop {
+            tokio::time::sleep(USES_KEPT).await;
+            tokens.keep_uses().await;
         }
     };
-    let (routes, figures) = http::routers(data, stop_now, journal);
-    if let Some(listener) = metrics {
-        let listener = tokio::net::TcpListener::from_std(listener)?;
-        tokio::spawn(axum::serve(listener, figures).into_future());
-    }
-    let routes = routes.into_make_service_with_connect_info::<Peer>();
-    let server = axum::serve(listener, routes).with_graceful_shutdown(wish);
     let patience = async {
         let _ = stopped.wait_for(|s| *s).await;
         tokio::time::sleep(ANSWERS_MAX).await;
     };
     tokio::select! {
-        result = server.into_future() => result,
-        () = patience => Ok(()),
+        _ = open => {}
+        () = uses => {}
+        () = patience => {}
     }
+    tokens.keep_uses().await;
+    Ok(())
 }

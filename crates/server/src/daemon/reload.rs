@@ -2,7 +2,8 @@
 //!
 //! ```text
 //!   SIGHUP -> read and look at all of it -+-> wrong: nothing changes, the log says why
-//!                                         +-> right: hosts that may connect, and spares, are those of the file;
+//!                                         +-> right: hosts that may connect, spares, and the API's names and
+//!                                             certificate are those of the file;
 //!                                             other keys that differ are named: they need a restart
 //! ```
 //!
@@ -23,6 +24,7 @@ use super::start::{Settings, What};
 use super::{Data, exports, nvme, spares};
 use crate::config::ArrayConfig;
 use crate::cores;
+use crate::front::Front;
 use crate::hooks::Hooks;
 use crate::subsystem::AccessRules;
 
@@ -54,6 +56,7 @@ pub fn look_at(settings: &Settings) -> Result<(), Problem> {
     cores::checked(settings.cores)?;
     Hooks::check(&settings.hooks)?;
     settings.metrics.map_or(Ok(()), control::refuse_open)?;
+    settings.api.check()?;
     settings.memory.checked()?.within(crate::memory::of_machine()).map(drop)
 }
 
@@ -62,7 +65,7 @@ pub async fn listen(
     hangups: Hangups,
     data: Weak<Data>,
     mut settings: Settings,
-    access: Rc<RefCell<AccessRules>>,
+    (access, front): (Rc<RefCell<AccessRules>>, Option<Arc<Front>>),
     ready: fn(&Data) -> String,
 ) {
     let (Some(reread), notify) = (settings.reread.clone(), settings.notify.clone()) else { return };
@@ -70,9 +73,13 @@ pub async fn listen(
         hangups.next().await;
         let Some(data) = data.upgrade() else { return };
         notify.reloading();
-        let done = (reread.0)().and_then(|new| look_at(&new).map(|()| new));
+        let done = (reread.0)().and_then(|new| look_at(&new).map(|()| new)).and_then(|new| {
+            let shown = front.as_ref().map(|front| front.next(&new.api)).transpose()?;
+            Ok((new, shown))
+        });
         let told = match done {
-            Ok(new) => {
+            Ok((new, shown)) => {
+                front.iter().zip(shown).for_each(|(front, shown)| front.show(shown));
                 let waiting = apply(&data, &settings, &new, &access);
                 // What needs a restart is compared with what the server began with.
                 settings.spares = new.spares;
@@ -109,7 +116,7 @@ type Key = (&'static str, fn(&Settings) -> String);
 /// The keys that differ and are used at a start only.
 fn restart_for(old: &Settings, new: &Settings) -> Vec<&'static str> {
     let differ = |of: fn(&Settings) -> String| of(old) != of(new);
-    let keys: [Key; 18] = [
+    let keys: [Key; 19] = [
         ("control", |s| format!("{:?}", s.control)),
         ("state_dir", |s| format!("{:?}", s.state_dir)),
         ("nbd", |s| format!("{:?}", s.nbd)),
@@ -117,6 +124,7 @@ fn restart_for(old: &Settings, new: &Settings) -> Vec<&'static str> {
         ("nvme", |s| format!("{:?}", s.nvme.addresses)),
         ("nvme_advertise", |s| format!("{:?}", s.nvme.advertise)),
         ("metrics", |s| format!("{:?}", s.metrics)),
+        ("api.listen", |s| format!("{:?}", s.api.listen)),
         ("hook", |s| format!("{:?}", s.hooks)),
         ("deal", |s| format!("{:?}", s.nvme.deal)),
         ("read_only", |s| format!("{:?}", s.read_only)),

@@ -92,3 +92,27 @@ impl Drop for Socket {
         let _ = fs::remove_file(&self.path);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use rustix::fs::Mode;
+    use rustix::process::umask;
+
+    use super::*;
+
+    /// Its mode does not come from the umask, and what it was made in is gone: between the two there is no open moment.
+    #[test]
+    fn it_is_closed_to_others_whatever_the_umask_is() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("c");
+        let before = umask(Mode::empty());
+        let claimed = Socket::claim(&path);
+        umask(before);
+        let (socket, _) = claimed.unwrap();
+        let mode = fs::metadata(&path).unwrap().permissions().mode() & 0o777;
+        assert!(matches!(mode, 0o600 | 0o660), "{mode:o}");
+        assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1);
+        drop(socket);
+        assert!(!path.exists());
+    }
+}

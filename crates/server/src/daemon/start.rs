@@ -3,7 +3,7 @@
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::future::Future;
-use std::net::{SocketAddr, TcpListener};
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::rc::Rc;
 
@@ -13,7 +13,7 @@ use rt::cross::submissions;
 use rt::net::Addr;
 use rt::{Congestion, Rt, Ways};
 
-use super::control::{self, Control};
+use super::control::{self, Control, Sockets};
 use super::data::{Data, DataHandle};
 use super::exports::{self, Exports, REQUESTS_MAX};
 use super::notify::{Notify, Pulse};
@@ -25,6 +25,7 @@ use super::{arrays, stop};
 use crate::config::{ArrayConfig, Linger};
 use crate::cores::{self, Cores};
 use crate::direct::{self, DirectDrive};
+use crate::front::{ApiConfig, Front};
 use crate::hooks::{HookConfig, Hooks};
 use crate::journal::Journal;
 use crate::memory::Memory;
@@ -65,6 +66,8 @@ pub struct Settings {
     pub nvme: NvmeSettings,
     /// Where `/metrics` is beside the control socket.
     pub metrics: Option<SocketAddr>,
+    /// The API over TCP.
+    pub api: ApiConfig,
     /// Who else is told of events.
     pub hooks: Vec<HookConfig>,
     /// Opens every array for reading only.
@@ -126,6 +129,7 @@ async fn live(rt: &Rt, settings: Settings) -> Result<(), Problem> {
     let socket = step.run("control socket", async { Socket::claim(&settings.control) }).await?;
     Hooks::check(&settings.hooks)?;
     let metrics = settings.metrics.map(control::listen).transpose()?;
+    settings.api.check()?;
     // Behind the control socket, which makes the directory that the default socket of NBD is in, too.
     exports::refuse_impossible(&addresses, "NBD export", "--nbd")?;
     let memory = settings.memory.checked()?.within(crate::memory::of_machine())?;
@@ -133,6 +137,13 @@ async fn live(rt: &Rt, settings: Settings) -> Result<(), Problem> {
     let (journal, why) = Journal::open(&settings.state_dir)?;
     why.iter().for_each(|why| tracing::warn!("events: {why}"));
     journal.note(EventCode::ServerBegan, None, None, format!("{} begins", settings.program));
+    let front = Front::open(&settings.api, &settings.state_dir)?;
+    if let Some((front, _)) = &front {
+        let at: Vec<String> = front.addresses().iter().map(|at| format!("https://{at}")).collect();
+        tracing::info!("API at {}, certificate SHA-256 {}", at.join(", "), front.fingerprint());
+    }
+    let (front, tls) = front.map_or((None, vec![]), |(front, tls)| (Some(front), tls));
+    let sockets = Sockets { control: socket, metrics, tls, front };
     let registry = Registry::at(settings.state_dir.clone());
     let world = World { rt: rt.clone(), registry, cores: cores.to(), reserve: settings.reserve };
     let direct = step.run("direct drives", open_direct(&world, &settings)).await?;
@@ -159,7 +170,7 @@ async fn live(rt: &Rt, settings: Settings) -> Result<(), Problem> {
     data.memory.settle();
     data.settle();
     step.run("arrays", arrays::open_all(&data, &settings)).await?;
-    let served = serve(rt, &data, (socket, metrics), (&addresses, nvme, &cores), &settings, (&step, &pulse)).await;
+    let served = serve(rt, &data, sockets, (&addresses, nvme, &cores), &settings, (&step, &pulse)).await;
     notify.stopping("closing the arrays");
     let closed = stop::close_arrays(&data).await;
     let (control, in_time) = served?;
@@ -189,7 +200,7 @@ async fn open_direct(world: &World, settings: &Settings) -> Result<(Rc<[DirectDr
 async fn serve(
     rt: &Rt,
     data: &Rc<Data>,
-    sockets: (Socket, Option<TcpListener>),
+    sockets: Sockets,
     (nbd, nvme, cores): (&[Addr], nvme::Wishes, &Cores),
     settings: &Settings,
     (step, pulse): (&Steps<'_>, &Pulse),
@@ -205,6 +216,7 @@ async fn serve(
     };
     let (submitter, submitted) = submissions::<Rc<Data>>(rt);
     let (stop_now, mut stop_wish) = rt.mailbox::<&'static str>();
+    let front = sockets.front.clone();
     let commands = async {
         let told = (data.journal.clone(), data.hooks.clone());
         Control::start(sockets, DataHandle(submitter), stop_now, told, settings, data.machine.allowed())
@@ -219,7 +231,7 @@ async fn serve(
     if settings.reread.is_some() {
         match rt.hangups() {
             Ok(hangups) => {
-                let listen = reload::listen(hangups, Rc::downgrade(data), settings.clone(), access, ready);
+                let listen = reload::listen(hangups, Rc::downgrade(data), settings.clone(), (access, front), ready);
                 rt.spawn(listen).detach();
             }
             Err(error) => tracing::warn!("SIGHUP stops the server: {error}"),

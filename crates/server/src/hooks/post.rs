@@ -1,34 +1,30 @@
 //! An address that is told of an event by HTTP, signed when there is a key.
 
 use std::fmt::Write;
-use std::fs;
-use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
 use api::Problem;
+use aws_lc_rs::hmac;
 use axum::body::Bytes;
 use axum::http::{Request, Uri, header};
-use hmac::{Hmac, KeyInit, Mac};
 use http_body_util::Full;
 use hyper_util::rt::TokioIo;
-use sha2::Sha256;
 use tokio::net::TcpStream;
 use tokio::time::timeout;
+use zeroize::Zeroizing;
 
 use super::PATIENCE;
+use crate::secrets;
 
 /// The header with the signature: "sha256=" and the HMAC of the body in hexadecimal.
 const SIGNATURE: &str = "x-ashlar-signature";
-
-/// Others may not read a key.
-const OTHERS: u32 = 0o077;
 
 /// Where events are sent.
 #[derive(Clone)]
 pub struct Target {
     address: String,
     uri: Uri,
-    key: Option<Vec<u8>>,
+    key: Option<Zeroizing<Vec<u8>>>,
 }
 
 impl std::fmt::Debug for Target {
@@ -83,26 +79,18 @@ impl Target {
 
 /// HMAC-SHA-256 (RFC 2104), in hexadecimal.
 pub fn signature(key: &[u8], body: &[u8]) -> String {
-    let mut mac = Hmac::<Sha256>::new_from_slice(key).expect("a key of any length will do");
-    mac.update(body);
-    mac.finalize().into_bytes().iter().fold(String::new(), |mut hex, byte| {
+    let tag = hmac::sign(&hmac::Key::new(hmac::HMAC_SHA256, key), body);
+    tag.as_ref().iter().fold(String::new(), |mut hex, byte| {
         write!(hex, "{byte:02x}").expect("a String takes it");
         hex
     })
 }
 
-fn read_key(path: &Path) -> Result<Vec<u8>, Problem> {
-    let no = |why: String| Problem::usage(format!("key file {}", path.display()), why, "a regular file, of mode 0600");
-    let meta = fs::symlink_metadata(path).map_err(|e| no(e.to_string()))?;
-    if !meta.is_file() {
-        return Err(no("it is not a regular file".to_owned()));
-    }
-    if meta.mode() & OTHERS != 0 {
-        return Err(no(format!("others may read it (mode {:o})", meta.mode() & 0o777)));
-    }
-    let key = fs::read(path).map_err(|e| no(e.to_string()))?;
-    let key = key.trim_ascii_end().to_vec();
-    if key.is_empty() { Err(no("it is empty".to_owned())) } else { Ok(key) }
+fn read_key(path: &Path) -> Result<Zeroizing<Vec<u8>>, Problem> {
+    let mut key = secrets::read("key file", path)?;
+    let len = key.trim_ascii_end().len();
+    key.truncate(len);
+    Ok(key)
 }
 
 #[cfg(test)]

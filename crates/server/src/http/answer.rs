@@ -2,6 +2,7 @@
 
 use std::future::Future;
 use std::rc::Rc;
+use std::time::Duration;
 
 use api::{Kind, Problem, ProblemBody, Resource};
 use axum::body::Bytes;
@@ -11,6 +12,7 @@ use axum::http::{HeaderValue, Method, StatusCode, Uri, header};
 use axum::response::{IntoResponse, Response};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
+use tokio::time::timeout;
 
 use super::Context;
 use super::sentence::Sentence;
@@ -79,6 +81,9 @@ pub fn told(problem: &Problem) -> Response {
     (status, [(header::CONTENT_TYPE, "application/problem+json")], text).into_response()
 }
 
+/// A body may take so long.
+const BODY_MAX: Duration = Duration::from_secs(30);
+
 /// A request's body.
 pub struct Body<T>(pub T);
 
@@ -88,7 +93,11 @@ impl<S: Send + Sync, T: DeserializeOwned> FromRequest<S> for Body<T> {
     async fn from_request(request: Request, state: &S) -> Result<Self, Response> {
         let bad =
             |e: String| told(&Problem::usage("the request's body", e, "GET /v1/openapi.json says what it may be"));
-        let bytes = Bytes::from_request(request, state).await.map_err(|e| {
+        let Ok(bytes) = timeout(BODY_MAX, Bytes::from_request(request, state)).await else {
+            let why = format!("it was not there after {} s", BODY_MAX.as_secs());
+            return Err(told(&Problem::new(Kind::Usage, "body_late", "the request's body", why, "send it at once")));
+        };
+        let bytes = bytes.map_err(|e| {
             let text = e.body_text();
             match e.status() {
                 StatusCode::PAYLOAD_TOO_LARGE => {
@@ -195,4 +204,18 @@ where
         Ok(_) => {}
     }
     result
+}
+
+#[cfg(test)]
+mod tests {
+    use futures::stream;
+
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_body_that_does_not_come_is_not_waited_for() {
+        let never = axum::body::Body::from_stream(stream::pending::<Result<Bytes, std::io::Error>>());
+        let refused = Body::<serde_json::Value>::from_request(Request::new(never), &()).await.err().unwrap();
+        assert_eq!(refused.status(), StatusCode::REQUEST_TIMEOUT);
+    }
 }

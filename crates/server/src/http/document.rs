@@ -1,19 +1,22 @@
 //! The OpenAPI document: made of the routes and the types.
 
-use api::{Kind, ProblemBody};
+use api::{Kind, ProblemBody, Role};
 use utoipa::openapi::{
     Components, ContentBuilder, Info, OpenApi, OpenApiBuilder, PathItem, Ref, RefOr, Response, ResponseBuilder,
     extensions::ExtensionsBuilder,
+    security::{HttpAuthScheme, HttpBuilder, SecurityRequirement, SecurityScheme},
 };
 use utoipa::{PartialSchema, ToSchema};
 use utoipa_axum::router::OpenApiRouter;
 
-use super::who::Role;
 use super::{Context, routes};
 
 const ABOUT: &str = "Arrays of NVMe drives. Sizes are bytes, times seconds. Enumerations are open: a client must take \
                      a value that it does not know. A problem is told as application/problem+json, with a code for \
                      scripts, and with what, why and what to do for people.";
+
+/// The name of the scheme.
+const TOKEN: &str = "token";
 
 /// The document.
 #[must_use]
@@ -33,7 +36,11 @@ pub fn heading() -> OpenApi {
     // Of what is flattened the macro names the fields, and not their types.
     components.schemas.insert(Kind::name().into_owned(), Kind::schema());
     components.schemas.extend(more);
-    OpenApiBuilder::new().info(info).components(Some(components)).build()
+    // Over TCP a token; over the unix socket the kernel says who it is.
+    let token = SecurityScheme::Http(HttpBuilder::new().scheme(HttpAuthScheme::Bearer).build());
+    components.add_security_scheme(TOKEN, token);
+    let security = [SecurityRequirement::new(TOKEN, Vec::<String>::new()), SecurityRequirement::default()];
+    OpenApiBuilder::new().info(info).components(Some(components)).security(Some(security)).build()
 }
 
 /// Notes which role these requests need.

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use api::{Event, Events, Kind, Problem, WhichArrayEvents, WhichEvents};
+use axum::Extension;
 use axum::extract::State;
 use axum::http::{HeaderMap, header};
 use axum::response::sse::{self, KeepAlive, Sse};
@@ -14,8 +15,9 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 
 use super::answer::{Path, Query, told};
 use super::reads::{array, read};
-use super::{Answer, Context};
+use super::{Answer, Caller, Context};
 use crate::journal::Journal;
+use crate::tokens::Tokens;
 
 /// Streams at once.
 pub const STREAMS_MAX: usize = 32;
@@ -27,7 +29,12 @@ const KEEP_ALIVE: Duration = Duration::from_secs(15);
 /// else from now on.
 #[utoipa::path(get, path = "/v1/events", tag = "server", params(WhichEvents),
     responses((status = 200, description = "Events", content((Events = "application/json"), (String = "text/event-stream")))))]
-pub async fn list(State(c): State<Context>, Query(which): Query<WhichEvents>, headers: HeaderMap) -> Response {
+pub async fn list(
+    State(c): State<Context>,
+    Extension(caller): Extension<Caller>,
+    Query(which): Query<WhichEvents>,
+    headers: HeaderMap,
+) -> Response {
     if let Err(problem) = possible(which.limit) {
         return told(&problem);
     }
@@ -38,9 +45,12 @@ pub async fn list(State(c): State<Context>, Query(which): Query<WhichEvents>, he
     }
     let last = headers.get("last-event-id").and_then(|id| id.to_str().ok()?.parse().ok());
     match c.streams.clone().try_acquire_owned() {
-        Ok(place) => Sse::new(follow(c.journal, WhichEvents { after: which.after.or(last), ..which }, place))
-            .keep_alive(KeepAlive::new().interval(KEEP_ALIVE))
-            .into_response(),
+        Ok(place) => Sse::new(
+            follow(c.journal, WhichEvents { after: which.after.or(last), ..which }, place)
+                .take_until(ended(c.tokens, caller)),
+        )
+        .keep_alive(KeepAlive::new().interval(KEEP_ALIVE))
+        .into_response(),
         Err(_) => {
             let why = format!("{STREAMS_MAX} streams are open already");
             told(&Problem::new(Kind::Refused, "too_many_requests", "the stream of events", why, "close one of them"))
@@ -85,6 +95,14 @@ async fn noted(c: &Context, array: &str, which: &WhichEvents) -> Result<Option<E
     let _turn = READER.acquire().await;
     let (array, which) = (array.to_owned(), which.clone());
     c.data.ask(move |data| async move { data.older_events(&array, &which, below).await }).await
+}
+
+/// When whoever asked may not any more: a token that is deleted ends its streams.
+async fn ended(tokens: Tokens, caller: Caller) {
+    match caller {
+        Caller::Token(holder, _) => tokens.ended(&holder.id).await,
+        Caller::User(_) => std::future::pending().await,
+    }
 }
 
 /// Who reads the journal's file, which takes some 40 MB: one at a time.

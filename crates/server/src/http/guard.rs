@@ -1,14 +1,19 @@
 //! What holds for every request, whatever it asks for.
 
+use std::sync::Arc;
+
 use api::{EventCode, Kind, Problem};
-use axum::extract::{ConnectInfo, Request, State};
-use axum::http::{Method, header};
+use axum::extract::{Request, State};
+use axum::http::{HeaderValue, Method, header};
 use axum::middleware::Next;
 use axum::response::Response;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-use super::Peer;
+use super::Caller;
 use super::answer::{Told, told};
+use crate::front::Front;
 use crate::journal::Journal;
+use crate::listen::Ends;
 use crate::snapshot::Snapshots;
 
 /// Whether a request changes nothing.
@@ -25,10 +30,12 @@ pub async fn note_change(
     if reads(&request) {
         return next.run(request).await;
     }
-    let who = request.extensions().get::<ConnectInfo<Peer>>().map(|ConnectInfo(peer)| peer.to_string());
+    let who = request.extensions().get::<Caller>().map(Caller::to_string);
+    let turn = request.extensions().get::<Turn>().cloned();
     let array = of_array(&snapshots, request.uri().path()).await;
     // What is begun is done and noted, also when the client has gone meanwhile.
     let done = tokio::spawn(async move {
+        let _turn = turn;
         let response = next.run(request).await;
         snapshots.changed();
         if let Some(Told(sentence)) = response.extensions().get() {
@@ -48,14 +55,69 @@ async fn of_array(snapshots: &Snapshots, path: &str) -> Option<String> {
     snapshot.status.arrays.iter().find(|array| array.uuid == uuid).map(|array| array.name.clone())
 }
 
+/// A place among the requests in flight: whoever goes on with one holds it.
+#[derive(Clone)]
+struct Turn {
+    _place: Arc<OwnedSemaphorePermit>,
+}
+
+/// Takes no more requests at once than there are `turns`.
+pub async fn in_flight(State(turns): State<Arc<Semaphore>>, mut request: Request, next: Next) -> Response {
+    let Ok(place) = turns.try_acquire_owned() else {
+        let why = format!("{} requests are in flight already", super::REQUESTS_MAX);
+        let problem = Problem::new(Kind::Refused, "too_many_requests", "the request", why, "try again in a second");
+        let mut answer = told(&problem);
+        answer.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from_static("1"));
+        return answer;
+    };
+    let turn = Turn { _place: Arc::new(place) };
+    request.extensions_mut().insert(turn.clone());
+    let answer = next.run(request).await;
+    drop(turn);
+    answer
+}
+
+/// The name in a Host header, which may have a port behind it.
+fn name_of(host: &str) -> &str {
+    let has_port = host.rsplit_once(':').filter(|(_, port)| port.bytes().all(|b| b.is_ascii_digit()));
+    // An address of IPv6 without brackets is none here.
+    has_port.map_or(host, |(name, _)| name)
+}
+
+/// Over TLS only who calls the server by a name of its own is answered, and no page of another site.
+pub async fn own_name(State(front): State<Arc<Front>>, request: Request, next: Next) -> Response {
+    let Some(at) = request.extensions().get::<Ends>().map(|ends| ends.to.ip()) else {
+        return misdirected("", "the connection has no address");
+    };
+    let hosts: Vec<_> = request.headers().get_all(header::HOST).iter().map(|host| host.to_str().ok()).collect();
+    let host = match hosts[..] {
+        [Some(host)] => host,
+        [] | [None] | [_, _, ..] => return misdirected("", "a request names one host"),
+    };
+    // A target that is a whole URL names a host, too.
+    let named = request.uri().authority().map_or(host, |authority| authority.as_str());
+    if !front.is_called(name_of(host), at) || !named.eq_ignore_ascii_case(host) {
+        return misdirected(host, "the server has no such name");
+    }
+    let own = format!("https://{host}");
+    let mut origins = request.headers().get_all(header::ORIGIN).iter();
+    if !origins.all(|origin| origin.as_bytes().eq_ignore_ascii_case(own.as_bytes())) {
+        let (what, why) = ("the request", "a page of another site has sent it (Origin)");
+        return told(&Problem::new(Kind::Refused, "origin_refused", what, why, "ask from elsewhere than a browser"));
+    }
+    next.run(request).await
+}
+
+fn misdirected(host: &str, why: &str) -> Response {
+    let todo = "ask by an address that it listens at, localhost, or a name in `names` of its configuration";
+    told(&Problem::new(Kind::Refused, "misdirected", format!("host \"{host}\""), why, todo))
+}
+
 /// Only who calls loopback by its own name is answered: a page of another site that has its name resolved to loopback does
 /// not read what is here.
 pub async fn loopback_alone(request: Request, next: Next) -> Response {
     let host = request.headers().get(header::HOST).and_then(|host| host.to_str().ok()).unwrap_or_default();
-    let name = host
-        .rsplit_once(':')
-        .filter(|(_, port)| port.bytes().all(|b| b.is_ascii_digit()))
-        .map_or(host, |(name, _)| name);
+    let name = name_of(host);
     let is_own =
         matches!(name, "localhost" | "[::1]") || name.parse::<std::net::Ipv4Addr>().is_ok_and(|ip| ip.is_loopback());
     if is_own && !request.headers().contains_key(header::ORIGIN) {
@@ -82,4 +144,55 @@ pub async fn json_alone(request: Request, next: Next) -> Response {
     }
     let (what, todo) = ("the request's body", "send JSON with Content-Type: application/json");
     told(&Problem::new(Kind::Usage, "unsupported_media_type", what, "it is not said to be JSON", todo))
+}
+
+#[cfg(test)]
+mod tests {
+    use axum::Router;
+    use axum::body::Body;
+    use axum::http::StatusCode;
+    use axum::middleware::from_fn_with_state;
+    use axum::routing::get;
+    use hyper::service::Service;
+    use hyper_util::service::TowerToHyperService;
+    use tokio::sync::oneshot;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn no_more_requests_are_worked_on_than_there_are_turns() {
+        let (go, waits) = oneshot::channel::<()>();
+        let waits = Arc::new(tokio::sync::Mutex::new(Some(waits)));
+        let slow = async move || {
+            if let Some(waits) = waits.lock().await.take() {
+                waits.await.unwrap();
+            }
+        };
+        let turns = Arc::new(Semaphore::new(1));
+        let routes = Router::new().route("/", get(slow)).layer(from_fn_with_state(turns, in_flight));
+        let service = TowerToHyperService::new(routes);
+        let ask = || service.call(Request::get("/").body(Body::empty()).unwrap());
+        let first = tokio::spawn(ask());
+        tokio::task::yield_now().await;
+        let refused = ask().await.unwrap();
+        assert_eq!(refused.status(), StatusCode::TOO_MANY_REQUESTS);
+        assert_eq!(refused.headers()[header::RETRY_AFTER], "1");
+        go.send(()).unwrap();
+        assert_eq!(first.await.unwrap().unwrap().status(), StatusCode::OK);
+        assert_eq!(ask().await.unwrap().status(), StatusCode::OK);
+    }
+
+    #[test]
+    fn hosts_have_names() {
+        for (host, name) in [
+            ("nas.example:9460", "nas.example"),
+            ("nas.example", "nas.example"),
+            ("[::1]:9460", "[::1]"),
+            ("127.0.0.1:1", "127.0.0.1"),
+            ("localhost:evil", "localhost:evil"),
+            ("", ""),
+        ] {
+            assert_eq!(name_of(host), name, "{host}");
+        }
+    }
 }

@@ -10,7 +10,7 @@ use axum::extract::State;
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 
-use super::answer::{Path, Query};
+use super::answer::{Path, Query, told};
 use super::{Answer, Context};
 use crate::daemon::array_not_served;
 use crate::metrics;
@@ -42,6 +42,23 @@ pub fn volume_unknown(array: &str, volume: &str) -> Problem {
     Problem::new(Kind::NotFound, "volume_unknown", what, why, todo)
 }
 
+/// The certificate that is shown over TLS: who knows its fingerprint compares it.
+pub async fn certificate(State(c): State<Context>) -> Response {
+    match &c.front {
+        Some(front) => ([(header::CONTENT_TYPE, "application/x-pem-file")], front.chain()).into_response(),
+        None => {
+            let (what, why) = ("the certificate", "the API is not served over TLS");
+            told(&Problem::new(
+                Kind::NotFound,
+                "no_certificate",
+                what,
+                why,
+                "set `listen` of [api] in the configuration",
+            ))
+        }
+    }
+}
+
 /// Who is this?
 #[utoipa::path(get, path = "/v1/server", tag = "server", responses((status = 200, description = "The server", body = ServerView)))]
 pub async fn server(State(c): State<Context>) -> Answer<ServerView> {
@@ -53,6 +70,8 @@ pub async fn server(State(c): State<Context>) -> Answer<ServerView> {
             arrays: s.status.arrays.iter().map(|a| a.name.clone()).collect(),
             nbd: s.status.nbd.clone(),
             nvme: s.status.nvme.clone(),
+            api: c.front.iter().flat_map(|front| front.addresses()).map(|at| at.to_string()).collect(),
+            certificate_sha256: c.front.as_ref().map(|front| front.fingerprint().to_string()),
         })
     };
     read(&c, of).await.into()

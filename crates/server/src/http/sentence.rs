@@ -1,8 +1,8 @@
-//! What an answer says was done, for the journal.
+//! What an answer says was done, for the journal. A token that is made or deleted has events of its own.
 
 use api::{
     Alarms, ArrayView, Arrays, Changed, Clients, Created, Done, Drives, Events, FoundArrays, Imported, Iostats,
-    JobView, Jobs, Placement, PlanView, Resource, ServerView, Volumes,
+    JobView, Jobs, Placement, PlanView, Resource, ServerView, TokenCreated, Tokens, Volumes,
 };
 
 /// An answer, as the journal tells it.
@@ -56,5 +56,7 @@ nothing_was_done!(
     Resource<ArrayView>,
     Resource<api::VolumeView>,
     ServerView,
+    TokenCreated,
+    Tokens,
     Volumes
 );

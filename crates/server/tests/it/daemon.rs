@@ -34,6 +34,7 @@ pub(super) fn settings(dir: &Path) -> Settings {
         spares: vec![],
         nvme: NvmeSettings::default(),
         metrics: None,
+        api: server::front::ApiConfig::default(),
         hooks: vec![],
         read_only: false,
         degraded: false,

@@ -11,3 +11,4 @@ mod packaged;
 mod reference_doc;
 mod refusals;
 mod routing;
+mod tls;

@@ -46,6 +46,7 @@ fn settings(dir: &Path, port: u16) -> Settings {
             ..NvmeSettings::default()
         },
         metrics: None,
+        api: server::front::ApiConfig::default(),
         hooks: vec![],
         read_only: false,
         degraded: false,

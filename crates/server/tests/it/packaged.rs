@@ -34,6 +34,8 @@ fn it_sets_nothing_and_its_keys_are_valid() {
 fn it_has_every_key() {
     let table: toml::Table = toml::from_str(&all_set()).unwrap();
     assert_eq!(keys(&table), valid_keys("unknown_key = 1"));
+    let api = table["api"].as_table().unwrap();
+    assert_eq!(keys(api), valid_keys("[api]\nunknown_key = 1"));
     let hook = table["hook"][0].as_table().unwrap();
     assert_eq!(keys(hook), valid_keys("[[hook]]\nunknown_key = 1"));
     let array = table["array"][0].as_table().unwrap();

@@ -34,6 +34,7 @@ fn the_configuration_page_has_every_key() {
     let page = page("configuration.md");
     for (heading, text) in [
         ("## Keys of the file", "unknown_key = 1"),
+        ("## Keys of `[api]`", "[api]\nunknown_key = 1"),
         ("## Keys of a `[[hook]]`", "[[hook]]\nunknown_key = 1"),
         ("## Keys of an `[[array]]`", "[[array]]\nunknown_key = 1"),
         ("## Keys of an `[[array.volume]]`", "[[array]]\nname = \"a\"\n[[array.volume]]\nunknown_key = 1"),
