@@ -41,6 +41,9 @@ pub struct Alarms {
 /// An alarm, and of which array it is.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct RaisedAlarm {
+    /// Its id, by which it is acknowledged.
+    #[serde(default)]
+    pub id: String,
     /// The array; none: the server.
     pub array: Option<String>,
     /// The alarm.
@@ -72,13 +75,39 @@ pub struct AlarmView {
     pub what: String,
     /// What to do.
     pub todo: String,
+    /// Who has seen to it, if somebody said so.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub acknowledged: Option<Box<Acknowledgement>>,
+}
+
+/// That somebody has seen to an alarm.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct Acknowledgement {
+    /// Who.
+    pub who: String,
+    /// When.
+    pub unix_seconds: u64,
+    /// What they say of it.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub note: String,
+}
+
+/// To acknowledge an alarm.
+#[derive(Clone, Debug, Default, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct Acknowledge {
+    /// What to say of it, 200 characters at most.
+    pub note: String,
+    /// Takes an acknowledgement back instead.
+    pub withdraw: bool,
 }
 
 impl AlarmView {
     /// A warning about the array.
     pub fn warning(code: AlarmCode, what: impl Into<String>, todo: impl Into<String>) -> AlarmView {
         let (severity, seat) = (Severity::Warning, None);
-        AlarmView { code: code.word().to_owned(), severity, seat, what: what.into(), todo: todo.into() }
+        let (what, todo) = (what.into(), todo.into());
+        AlarmView { code: code.word().to_owned(), severity, seat, what, todo, acknowledged: None }
     }
 
     /// A critical one about the array.
@@ -90,6 +119,13 @@ impl AlarmView {
     #[must_use]
     pub fn of_seat(self, seat: u16) -> AlarmView {
         AlarmView { seat: Some(seat), ..self }
+    }
+
+    /// Its id among those of a server: "fast:drive_failed:3", of the array `fast`; ":nbd_open", of none.
+    #[must_use]
+    pub fn id(&self, array: Option<&str>) -> String {
+        let seat = self.seat.map(|seat| format!(":{seat}")).unwrap_or_default();
+        format!("{}:{}{seat}", array.unwrap_or_default(), self.code)
     }
 
     /// "what (what to do: todo)", for one line of a log.

@@ -23,7 +23,7 @@ mod traffic;
 mod verbs;
 mod wire;
 
-pub use alarm::{AlarmCode, AlarmView, Alarms, ExposureView, RaisedAlarm, Severity};
+pub use alarm::{Acknowledge, Acknowledgement, AlarmCode, AlarmView, Alarms, ExposureView, RaisedAlarm, Severity};
 pub use array::{
     ArrayState, ArrayView, LimitsView, MemberView, RebuildView, RecoveryStepView, RecoveryView, SeatState, VolumeState,
     VolumeView, WrittenView,

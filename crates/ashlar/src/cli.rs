@@ -8,9 +8,9 @@ use clap::{Parser, Subcommand};
 use crate::context::Context;
 use crate::exit::{self, Outcome};
 use crate::{
-    attach, bench, bundle, check, clients, completion, config, create, demo, destroy, drive, events, export, forget,
-    import, inspect, iostat, jobs, lab, list, man, quickstart, rebuild, rescue, scrub, serve, status, stop, upgrade,
-    version, volume, wipe,
+    alarms, attach, bench, bundle, check, clients, completion, config, create, demo, destroy, drive, events, export,
+    forget, import, inspect, iostat, jobs, lab, list, man, quickstart, rebuild, rescue, scrub, serve, status, stop,
+    upgrade, version, volume, wipe,
 };
 
 const EXAMPLES: &str = "\
@@ -49,6 +49,7 @@ enum Verb {
     Status(status::Args),
     List(list::Args),
     Events(events::Args),
+    Alarms(alarms::Args),
     Jobs(jobs::Args),
     Wait(jobs::WaitArgs),
     Iostat(iostat::Args),
@@ -91,6 +92,7 @@ impl Cli {
             Verb::Status(a) => report(a.json, status::run(&context, &a)),
             Verb::List(a) => report(a.json, list::run(&context, &a)),
             Verb::Events(a) => report(a.json, events::run(&context, &a)),
+            Verb::Alarms(a) => report(a.json, alarms::run(&context, &a)),
             Verb::Jobs(a) => report(a.json, jobs::run(&context, &a)),
             Verb::Wait(a) => report(a.json, jobs::wait(&context, &a)),
             Verb::Iostat(a) => report(a.json, iostat::run(&context, &a)),

@@ -7,6 +7,7 @@
 //! holds exactly one object (or one per line where it repeats), also for an error; the exit code is one of
 //! [`exit::CODES_HELP`]. All that is printed goes through [`output`].
 
+mod alarms;
 mod attach;
 mod bench;
 mod bundle;

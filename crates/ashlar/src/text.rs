@@ -13,7 +13,7 @@ use crate::output;
 pub use array::{
     array_details, drives_line, losses, member_word, plan, recovery, scrub_found, scrub_run, state_word, volume_word,
 };
-pub use exposure::{alarm_line, alarm_word, state_sentence};
+pub use exposure::{acknowledged, alarm_line, alarm_word, state_sentence};
 pub use server::size::human;
 pub use table::Table;
 pub use units::{count, duration, latency, per_second, percent};

@@ -127,6 +127,7 @@ impl Hooks {
             seat: None,
             what: format!("Events cannot be told to the hook {name}: {why}"),
             todo: "Look at the other side; events wait, and are told once it answers".to_owned(),
+            acknowledged: None,
         };
         failing.iter().map(alarm).collect()
     }

@@ -12,6 +12,7 @@
 //!   force=true is said;
 //! - a problem is an `application/problem+json` (RFC 9457).
 
+mod alarms;
 mod answer;
 mod arrays;
 mod document;
@@ -37,6 +38,7 @@ use tokio::sync::Semaphore;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
+use crate::acknowledged::Acknowledged;
 use crate::daemon::DataHandle;
 use crate::front::Front;
 use crate::journal::Journal;
@@ -62,6 +64,7 @@ pub struct Context {
     journal: Journal,
     streams: Arc<Semaphore>,
     tokens: Tokens,
+    acknowledged: Acknowledged,
     front: Option<Arc<Front>>,
 }
 
@@ -75,6 +78,8 @@ pub struct Parts {
     pub journal: Journal,
     /// Who may ask over TCP.
     pub tokens: Tokens,
+    /// Alarms that somebody has seen to.
+    pub acknowledged: Acknowledged,
     /// What is shown there, if it is.
     pub front: Option<Arc<Front>>,
 }
@@ -98,7 +103,7 @@ fn routes() -> OpenApiRouter<Context> {
         .routes(routes!(reads::volumes))
         .routes(routes!(reads::volume_view))
         .routes(routes!(reads::drives))
-        .routes(routes!(reads::alarms))
+        .routes(routes!(alarms::list))
         .routes(routes!(reads::iostat))
         .routes(routes!(reads::clients))
         .routes(routes!(reads::placement))
@@ -110,6 +115,7 @@ fn routes() -> OpenApiRouter<Context> {
     let operate = OpenApiRouter::new()
         .routes(routes!(volumes::create))
         .routes(routes!(volumes::change))
+        .routes(routes!(alarms::acknowledge))
         .routes(routes!(drives::locate))
         .routes(routes!(drives::rebuild))
         .routes(routes!(drives::scrub_start))
@@ -146,12 +152,12 @@ fn routes() -> OpenApiRouter<Context> {
 /// All routes, served on the calling runtime of tokio.
 #[must_use]
 pub fn routers(parts: Parts) -> Routers {
-    let Parts { data, stop_now, journal, tokens, front } = parts;
-    let snapshots = Snapshots::start(data.clone());
+    let Parts { data, stop_now, journal, tokens, acknowledged, front } = parts;
+    let snapshots = Snapshots::start(data.clone(), acknowledged.clone());
     let noted = (snapshots.clone(), journal.clone());
     let streams = events::places();
     let (known, shown) = ((tokens.clone(), journal.clone()), front.clone());
-    let context = Context { data, stop_now, snapshots, journal, streams, tokens, front };
+    let context = Context { data, stop_now, snapshots, journal, streams, tokens, acknowledged, front };
     let turns = Arc::new(Semaphore::new(REQUESTS_MAX));
     let metrics = Router::new()
         .route("/metrics", get(reads::metrics))

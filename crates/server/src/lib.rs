@@ -10,6 +10,7 @@
 //!
 //! Not here: words for people beyond error texts (that is `ashlar`), protocols (that is `export`).
 
+mod acknowledged;
 pub mod config;
 pub mod cores;
 pub mod daemon;

@@ -17,6 +17,7 @@ use rt::probe::Smart;
 use tokio::sync::{Notify, watch};
 use tokio::time::timeout;
 
+use crate::acknowledged::Acknowledged;
 use crate::daemon::DataHandle;
 use crate::registry::{Known, Registry};
 use crate::smart::SmartLog;
@@ -104,7 +105,7 @@ pub struct Snapshots {
 impl Snapshots {
     /// Takes them from now on, on the calling runtime of tokio.
     #[must_use]
-    pub fn start(data: DataHandle) -> Snapshots {
+    pub fn start(data: DataHandle, acknowledged: Acknowledged) -> Snapshots {
         let (keep, kept) = watch::channel(None);
         let snapshots = Snapshots { kept, wanted: Arc::default(), edition: Arc::default() };
         let (wanted, edition) = (snapshots.wanted.clone(), snapshots.edition.clone());
@@ -118,7 +119,8 @@ impl Snapshots {
                     Ok(look) => known_arrays(look.registry.clone()).await,
                     Err(_) => vec![],
                 };
-                let snapshot = look.map(|look| {
+                let snapshot = look.map(|mut look| {
+                    acknowledged.fill_in(&mut look.status);
                     let members = look.status.arrays.iter().flat_map(|a| &a.members);
                     drives.watch(members.map(|m| m.drive.clone()).filter(|path| path.starts_with("/dev/")).collect());
                     Arc::new(Snapshot::of(look, &known, drives.said()))

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use api::{AlarmView, ArrayState, ArrayView, ExposureView, Severity};
+use api::{Acknowledgement, AlarmView, ArrayState, ArrayView, ExposureView, Severity};
 
 use super::{duration, percent};
 
@@ -38,7 +38,14 @@ pub fn state_sentence(a: &ArrayView) -> String {
 /// "Replace drive d/2 (seat 2): `ashlar drive replace fast 2 NEW`".
 pub fn alarm_line(array: &ArrayView, alarm: &AlarmView) -> String {
     let todo = command(array, alarm).map_or_else(|| alarm.todo.clone(), |cmd| format!("{}: `{cmd}`", alarm.todo));
-    format!("{}. {todo}", capital(&alarm.what))
+    let seen_to = alarm.acknowledged.as_ref().map(|by| format!(" ({})", acknowledged(by))).unwrap_or_default();
+    format!("{}. {todo}{seen_to}", capital(&alarm.what))
+}
+
+/// "acknowledged by root (uid 0), 2026-11-27 21:00:00: a new drive comes on Monday".
+pub fn acknowledged(by: &Acknowledgement) -> String {
+    let note = if by.note.is_empty() { String::new() } else { format!(": {}", by.note) };
+    format!("acknowledged by {}, {}{note}", by.who, base::utc(by.unix_seconds))
 }
 
 /// The command that does what an alarm asks for.

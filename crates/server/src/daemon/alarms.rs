@@ -84,7 +84,7 @@ mod tests {
     use super::*;
 
     fn alarm(code: &str, seat: Option<u16>, severity: Severity, what: &str) -> AlarmView {
-        AlarmView { code: code.into(), severity, seat, what: what.into(), todo: String::new() }
+        AlarmView { code: code.into(), severity, seat, what: what.into(), todo: String::new(), acknowledged: None }
     }
 
     #[test]

@@ -15,6 +15,7 @@ use tokio::sync::watch;
 use super::data::DataHandle;
 use super::socket::Socket;
 use super::start::Settings;
+use crate::acknowledged::Acknowledged;
 use crate::front::Front;
 use crate::hooks::Hooks;
 use crate::http::{self, Parts, Routers};
@@ -80,7 +81,8 @@ impl Control {
                 let (tokens, broken) = Tokens::open(&state_dir);
                 broken.iter().for_each(|problem| tracing::error!("{}", problem.line()));
                 let front = sockets.front.clone();
-                serve(sockets, Parts { data, stop_now, journal, tokens, front }, stopped).await
+                let acknowledged = Acknowledged::read(&state_dir);
+                serve(sockets, Parts { data, stop_now, journal, tokens, acknowledged, front }, stopped).await
             });
             if let Err(e) = result {
                 tracing::error!("control socket: {e}");

@@ -57,7 +57,14 @@ impl Data {
 /// An NBD export that is open to others, as a standing alarm.
 fn nbd_alarm(what: String) -> AlarmView {
     let todo = "Serve NBD on loopback or a Unix socket, or use NVMe/TCP, which can restrict hosts";
-    AlarmView { code: "nbd_open".to_owned(), severity: Severity::Warning, seat: None, what, todo: todo.to_owned() }
+    AlarmView {
+        code: "nbd_open".to_owned(),
+        severity: Severity::Warning,
+        seat: None,
+        what,
+        todo: todo.to_owned(),
+        acknowledged: None,
+    }
 }
 
 /// Freed buffers that the calling thread keeps.

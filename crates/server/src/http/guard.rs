@@ -49,6 +49,10 @@ pub async fn note_change(
 
 /// The name of the array that a path is about, also where it is given by its identity.
 async fn of_array(snapshots: &Snapshots, path: &str) -> Option<String> {
+    if let Some(alarm) = path.strip_prefix("/v1/alarms/") {
+        let array = alarm.split(':').next()?.split("%3A").next()?;
+        return (!array.is_empty()).then(|| array.to_owned());
+    }
     let said = path.strip_prefix("/v1/arrays/")?.split('/').next()?;
     let Ok(uuid) = said.parse::<uuid::Uuid>() else { return Some(said.to_owned()) };
     let snapshot = snapshots.latest().await?;

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use api::{
-    Alarms, ArrayView, Arrays, Clients, Drives, Iostats, Kind, Placement, Problem, RaisedAlarm, Resource, ServerView,
-    VERSION, VolumeState, VolumeView, Volumes, WhichArrays, WhoseClients,
+    ArrayView, Arrays, Clients, Drives, Iostats, Kind, Placement, Problem, Resource, ServerView, VERSION, VolumeState,
+    VolumeView, Volumes, WhichArrays, WhoseClients,
 };
 use axum::extract::State;
 use axum::http::{StatusCode, header};
@@ -130,22 +130,6 @@ pub async fn drives(State(c): State<Context>, Path(name): Path<String>) -> Answe
     let of = |s: &Snapshot| {
         let found = array(s, &name)?;
         Ok(Drives { version: VERSION, array: found.name.clone(), drives: found.members.clone() })
-    };
-    read(&c, of).await.into()
-}
-
-/// Alarms that are raised now, of the server and of all arrays.
-#[utoipa::path(get, path = "/v1/alarms", tag = "server", responses((status = 200, description = "The alarms", body = Alarms)))]
-pub async fn alarms(State(c): State<Context>) -> Answer<Alarms> {
-    let of = |s: &Snapshot| {
-        let of_server = s.status.alarms.iter().map(|alarm| RaisedAlarm { array: None, alarm: alarm.clone() });
-        let of_array = |a: &ArrayView| {
-            let raised = |alarm: &api::AlarmView| RaisedAlarm { array: Some(a.name.clone()), alarm: alarm.clone() };
-            a.alarms.iter().map(raised).collect::<Vec<_>>()
-        };
-        let mut alarms: Vec<RaisedAlarm> = of_server.chain(s.status.arrays.iter().flat_map(of_array)).collect();
-        alarms.sort_by_key(|raised| std::cmp::Reverse(raised.alarm.severity));
-        Ok(Alarms { version: VERSION, alarms })
     };
     read(&c, of).await.into()
 }

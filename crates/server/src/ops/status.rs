@@ -55,6 +55,7 @@ fn half_missing() -> AlarmView {
         seat: None,
         what: find::HALF_MISSING.to_owned(),
         todo: "Connect the others, or open it with --degraded".to_owned(),
+        acknowledged: None,
     }
 }
 
@@ -66,5 +67,6 @@ fn found_on_the_way(note: &str) -> AlarmView {
         seat: None,
         what: note.to_owned(),
         todo: "Check the drive".to_owned(),
+        acknowledged: None,
     }
 }

@@ -69,7 +69,7 @@ fn the_reference_has_every_path_and_every_code() {
     }
     let document = serde_json::to_value(server::http::openapi()).unwrap();
     for path in document["paths"].as_object().unwrap().keys() {
-        let short = path.replace("{array}", "A").replace("{volume}", "V").replace("{job}", "J").replace("{token}", "T");
+        let short = path.replace("{array}", "A").replace("{volume}", "V").replace("{job}", "J").replace("{alarm}", "X").replace("{token}", "T");
         let (stem, last) = short.rsplit_once('/').unwrap();
         let is_there = text.contains(&format!("`{short}`"))
             || text.contains(&format!("`{short}?"))
@@ -241,6 +241,56 @@ fn metrics_on_loopback_are_for_who_calls_it_so() {
     }
     let open = daemon::Settings { metrics: Some("0.0.0.0:0".parse().unwrap()), ..settings(&dir.path().join("x")) };
     assert_eq!(daemon::run(open).unwrap_err().kind, api::Kind::Usage);
+    assert_eq!(control.ask("POST", "/v1/server/stop", &Value::Null).0, 200);
+    server.join().unwrap().unwrap();
+}
+
+/// Who has seen to an alarm is said as long as it stands, also after a restart; not of one that is not raised.
+#[test]
+fn alarms_are_acknowledged() {
+    let dir = tempfile::tempdir().unwrap();
+    let start = || {
+        let wish = settings(dir.path());
+        let control = Control(wish.control.clone());
+        let server = thread::spawn(move || daemon::run(wish));
+        assert_eq!(control.get("/v1/server").0, 200);
+        (control, server)
+    };
+    let fail = |control: &Control| {
+        assert_eq!(control.ask("POST", "/v1/arrays/ram/drives/fail", &json!({"drive": "1"})).0, 200);
+        control.once("/v1/alarms", |said| said.to_string().contains("ram:drive_failed:1"))
+    };
+    let (control, server) = start();
+    fail(&control);
+    let of = |said: &Value, id: &str| {
+        let alarms = said["alarms"].as_array().unwrap();
+        alarms.iter().find(|alarm| alarm["id"] == id).map(|alarm| alarm["acknowledged"].clone()).unwrap()
+    };
+    let path = "/v1/alarms/ram:drive_failed:1/acknowledge";
+    let (status, done) = control.ask("POST", path, &json!({"note": "on Monday"}));
+    assert_eq!((status, &done["done"]), (200, &json!("Alarm ram:drive_failed:1 is acknowledged")));
+    let (_, said) = control.get("/v1/alarms");
+    let by = of(&said, "ram:drive_failed:1");
+    assert!(by["note"] == "on Monday" && by["who"].as_str().unwrap().contains("uid "), "{said}");
+    assert!(of(&said, "ram:no_redundancy").is_null(), "{said}");
+    let (_, array) = control.get("/v1/arrays/ram");
+    assert!(array["alarms"].to_string().contains("on Monday"), "{array}");
+    assert_eq!(control.ask("POST", "/v1/alarms/ram:full/acknowledge", &json!({})).0, 404);
+    assert_eq!(control.ask("POST", path, &json!({"note": "x".repeat(201)})).0, 400);
+    let (_, noted) = control.get("/v1/events?array=ram");
+    assert!(noted.to_string().contains("Alarm ram:drive_failed:1 is acknowledged"), "{noted}");
+    // It waits for its array, of which the next one, in memory, is another; the alarm of that one is not raised.
+    assert_eq!(control.ask("POST", "/v1/server/stop", &Value::Null).0, 200);
+    server.join().unwrap().unwrap();
+    let kept = || fs::read_to_string(dir.path().join("state/acknowledged.toml")).unwrap();
+    assert!(kept().contains("on Monday"), "{}", kept());
+    let (control, server) = start();
+    control.once("/v1/alarms", |_| !kept().contains("on Monday"));
+    assert!(of(&fail(&control), "ram:drive_failed:1").is_null());
+    control.ask("POST", path, &json!({}));
+    assert!(of(&control.get("/v1/alarms").1, "ram:drive_failed:1").is_object());
+    control.ask("POST", path, &json!({"withdraw": true}));
+    assert!(of(&control.get("/v1/alarms").1, "ram:drive_failed:1").is_null());
     assert_eq!(control.ask("POST", "/v1/server/stop", &Value::Null).0, 200);
     server.join().unwrap().unwrap();
 }
