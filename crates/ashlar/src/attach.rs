@@ -95,7 +95,7 @@ pub fn attach(context: &Context, args: &AttachArgs) -> Outcome {
         Problem::refused(
             "array_not_served",
             format!("array {array}"),
-            format!("the Ashlar at {} does not serve it", context.control.display()),
+            format!("the Ashlar at {} does not serve it", context.place()),
             "serve it first: `ashlar serve --nvme ADDRESS`",
         )
     })?;

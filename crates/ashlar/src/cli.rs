@@ -5,12 +5,13 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
+use crate::client::remote::Flags;
 use crate::context::Context;
 use crate::exit::{self, Outcome};
 use crate::{
     alarms, attach, bench, bundle, check, clients, completion, config, create, demo, destroy, drive, events, export,
     forget, import, inspect, iostat, jobs, lab, list, man, quickstart, rebuild, rescue, scrub, serve, status, stop,
-    upgrade, version, volume, wipe,
+    token, upgrade, version, volume, wipe,
 };
 
 const EXAMPLES: &str = "\
@@ -27,12 +28,15 @@ Without root, the defaults lie in $XDG_RUNTIME_DIR and $XDG_STATE_HOME.";
 #[derive(Parser)]
 #[command(name = "ashlar", version, max_term_width = 100, after_help = format!("{EXAMPLES}\n\n{}", exit::CODES_HELP))]
 pub struct Cli {
-    /// Control socket of the running Ashlar; also ASHLAR_CONTROL [default: /run/ashlar/ashlar.sock]
-    #[arg(long, global = true, value_name = "SOCKET", help_heading = "Global options")]
+    /// Control socket of the running Ashlar, or https://HOST:PORT of one on another machine; also ASHLAR_CONTROL
+    /// [default: /run/ashlar/ashlar.sock]
+    #[arg(long, global = true, value_name = "SOCKET|URL", help_heading = "Global options")]
     control: Option<PathBuf>,
     /// Directory of the list of known arrays; also ASHLAR_STATE_DIR [default: /var/lib/ashlar]
     #[arg(long, global = true, value_name = "DIR", help_heading = "Global options")]
     state_dir: Option<PathBuf>,
+    #[command(flatten)]
+    remote: Flags,
     #[command(subcommand)]
     verb: Verb,
 }
@@ -70,6 +74,7 @@ enum Verb {
     Bench(Box<bench::Args>),
     Lab(lab::Args),
     Demo(demo::Args),
+    Token(token::Args),
     Config(config::Args),
     Version(version::Args),
     Completion(completion::Args),
@@ -77,10 +82,60 @@ enum Verb {
     Man(man::Args),
 }
 
+impl Verb {
+    /// What it is, if it works on the machine that it runs on, whatever server is named.
+    fn only_here(&self) -> Option<&'static str> {
+        match self {
+            Verb::Quickstart(_) => Some("quickstart"),
+            Verb::Serve(_) => Some("serve"),
+            Verb::Attach(_) => Some("attach"),
+            Verb::Detach(_) => Some("detach"),
+            Verb::Inspect(_) => Some("inspect"),
+            Verb::Check(_) => Some("check"),
+            Verb::Rescue(_) => Some("rescue"),
+            Verb::Wipe(_) => Some("wipe"),
+            Verb::Bundle(_) => Some("bundle"),
+            Verb::Bench(_)
+            | Verb::Lab(_)
+            | Verb::Demo(_)
+            | Verb::Config(_)
+            | Verb::Version(_)
+            | Verb::Completion(_)
+            | Verb::Man(_)
+            | Verb::Create(_)
+            | Verb::Volume(_)
+            | Verb::Stop(_)
+            | Verb::Status(_)
+            | Verb::List(_)
+            | Verb::Events(_)
+            | Verb::Jobs(_)
+            | Verb::Wait(_)
+            | Verb::Iostat(_)
+            | Verb::Clients(_)
+            | Verb::Import(_)
+            | Verb::Export(_)
+            | Verb::Forget(_)
+            | Verb::Drive(_)
+            | Verb::Rebuild(_)
+            | Verb::Scrub(_)
+            | Verb::Destroy(_)
+            | Verb::Token(_) => None,
+        }
+    }
+}
+
 impl Cli {
     /// Does what the command line says.
     pub fn run(self) -> ExitCode {
-        let context = Context::new(self.control, self.state_dir);
+        let context = match Context::new(self.control, self.state_dir, &self.remote) {
+            Ok(context) => context,
+            Err(problem) => return report(exit::wants_json(std::env::args()), Err(problem)),
+        };
+        if let Some(what) = self.verb.only_here()
+            && let Err(problem) = context.only_here(what)
+        {
+            return report(exit::wants_json(std::env::args()), Err(problem));
+        }
         match self.verb {
             Verb::Quickstart(a) => report(false, quickstart::run(&context, &a)),
             Verb::Create(a) => report(a.json, create::run(&context, &a)),
@@ -113,8 +168,9 @@ impl Cli {
             Verb::Bench(a) => report(a.json, bench::run(&context, &a)),
             Verb::Lab(a) => report(a.json(), lab::run(&context, a)),
             Verb::Demo(a) => report(false, demo::run(a)),
+            Verb::Token(a) => report(a.json(), token::run(&context, a)),
             Verb::Config(a) => report(a.json(), config::run(&context, &a)),
-            Verb::Version(a) => report(a.json, version::run(&a)),
+            Verb::Version(a) => report(a.json, version::run(&context, &a)),
             Verb::Completion(a) => report(false, completion::run(&a)),
             Verb::Man(a) => report(false, man::run(&a)),
         }
@@ -134,6 +190,18 @@ mod tests {
     #[test]
     fn the_command_line_is_consistent() {
         Cli::command().debug_assert();
+    }
+
+    /// A token on the command line would be seen by everybody: no flag takes one.
+    #[test]
+    fn no_flag_takes_a_secret() {
+        let mut verbs = vec![Cli::command()];
+        while let Some(verb) = verbs.pop() {
+            for flag in verb.get_arguments().filter_map(|arg| arg.get_long()) {
+                assert!(!["token", "secret", "password", "api-token"].contains(&flag), "{} --{flag}", verb.get_name());
+            }
+            verbs.extend(verb.get_subcommands().cloned());
+        }
     }
 
     fn refusal(line: &str) -> String {

@@ -1,25 +1,63 @@
-//! The client of the control socket: one request, one answer, no time limit (a verb takes as long as it takes).
+//! The client of a server: one request, one answer, no time limit (a verb takes as long as it takes). It is on the control
+//! socket, or on another machine ([`remote`]).
 
+pub mod remote;
+
+use std::fmt;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 
 use api::Problem;
-use http_body_util::{BodyExt, Full};
+use http_body_util::{BodyExt, Full, Limited};
 use hyper::body::Bytes;
+use hyper::http::request::Builder;
 use hyper::{Method, Request, StatusCode};
 use hyper_util::rt::TokioIo;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
+use tokio::io::{AsyncRead, AsyncWrite};
+
+use remote::Remote;
+
+/// Where a server is.
+#[derive(Clone)]
+pub enum Place {
+    /// On this machine: its control socket.
+    Here(PathBuf),
+    /// On another, or asked as if it were.
+    There(Remote),
+}
+
+impl fmt::Display for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Place::Here(socket) => socket.display().fmt(f),
+            Place::There(remote) => remote.fmt(f),
+        }
+    }
+}
 
 /// A running Ashlar.
 pub struct Client {
-    socket: PathBuf,
+    place: Place,
 }
 
 impl Client {
-    /// The Ashlar behind `socket`, if anybody answers there.
-    pub fn connect(socket: &Path) -> Option<Client> {
-        UnixStream::connect(socket).is_ok().then(|| Client { socket: socket.to_owned() })
+    /// The Ashlar there, if it answers. One on another machine is asked in any case: why it does not answer is told then.
+    pub fn connect(place: &Place) -> Option<Client> {
+        let is_there = match place {
+            Place::Here(socket) => UnixStream::connect(socket).is_ok(),
+            Place::There(_) => true,
+        };
+        is_there.then(|| Client { place: place.clone() })
+    }
+
+    /// Whether it still takes connections.
+    pub fn answers(&self) -> bool {
+        match &self.place {
+            Place::Here(socket) => UnixStream::connect(socket).is_ok(),
+            Place::There(remote) => remote.answers(),
+        }
     }
 
     /// Asks.
@@ -85,9 +123,16 @@ impl Client {
     fn answer(&self, method: Method, path: &str, body: Option<Vec<u8>>) -> Result<Bytes, Problem> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(|e| self.broken(e))?;
         let changes = method != Method::GET;
-        let (status, body) = runtime
-            .block_on(exchange(&self.socket, method, path, body))
-            .map_err(|e| if changes { self.unanswered(e) } else { self.broken(e) })?;
+        let told = match &self.place {
+            Place::Here(socket) => runtime.block_on(here(socket, method, path, body)),
+            Place::There(remote) => runtime.block_on(remote.ask(method, path, body)),
+        };
+        let (status, body) = told.map_err(|e| match e.downcast::<Problem>() {
+            // Before it was asked.
+            Ok(problem) => *problem,
+            Err(e) if changes => self.unanswered(e),
+            Err(e) => self.broken(e),
+        })?;
         if status.is_success() {
             return Ok(body);
         }
@@ -100,7 +145,7 @@ impl Client {
     /// A command that changes something got no answer.
     fn unanswered(&self, e: impl std::fmt::Display) -> Problem {
         Problem::failed(
-            format!("the Ashlar at {}", self.socket.display()),
+            format!("the Ashlar at {}", self.place),
             format!("the connection ended without an answer ({e}): the command may or may not have been done"),
             "see `ashlar status` and the server's log before you repeat it",
         )
@@ -108,34 +153,40 @@ impl Client {
 
     fn broken(&self, e: impl std::fmt::Display) -> Problem {
         Problem::failed(
-            format!("the Ashlar at {}", self.socket.display()),
+            format!("the Ashlar at {}", self.place),
             format!("no proper answer: {e}"),
             "see its log; `ashlar --version` must be the same on both sides",
         )
     }
 }
 
-type Failure = Box<dyn std::error::Error>;
+type Failure = Box<dyn std::error::Error + Send + Sync>;
 
-async fn exchange(
+async fn here(
     socket: &Path,
     method: Method,
     path: &str,
     body: Option<Vec<u8>>,
 ) -> Result<(StatusCode, Bytes), Failure> {
     let stream = tokio::net::UnixStream::connect(socket).await?;
+    exchange(stream, Request::builder().method(method).uri(path).header("host", "ashlar"), body, usize::MAX).await
+}
+
+/// Sends a request and takes its answer, of at most so many bytes.
+async fn exchange<S: AsyncRead + AsyncWrite + Unpin>(
+    stream: S,
+    head: Builder,
+    body: Option<Vec<u8>>,
+    bytes_max: usize,
+) -> Result<(StatusCode, Bytes), Failure> {
     let (mut sender, connection) = hyper::client::conn::http1::handshake(TokioIo::new(stream)).await?;
-    let request = Request::builder()
-        .method(method)
-        .uri(path)
-        .header("host", "ashlar")
-        .header("content-type", "application/json")
-        .body(Full::new(Bytes::from(body.unwrap_or_default())))?;
+    let request =
+        head.header("content-type", "application/json").body(Full::new(Bytes::from(body.unwrap_or_default())))?;
     // The sender goes when it has its answer; then the connection ends too.
     let answer = async move {
         let response = sender.send_request(request).await?;
         let status = response.status();
-        let body = response.into_body().collect().await?.to_bytes();
+        let body = Limited::new(response.into_body(), bytes_max).collect().await?.to_bytes();
         Ok::<_, Failure>((status, body))
     };
     // An error of the connection is the answer's error too.
@@ -162,7 +213,7 @@ mod tests {
                 let _ = stream.read(&mut [0; 4096]);
             }
         });
-        let client = Client { socket };
+        let client = Client { place: Place::Here(socket) };
         let told = client.post::<serde_json::Value>("/v1/arrays", &1).unwrap_err().why.clone();
         assert!(told.contains("may or may not have been done"), "{told}");
         let told = client.get::<serde_json::Value>("/v1/arrays").unwrap_err().why.clone();

@@ -38,7 +38,7 @@ pub fn run(context: &Context, args: &Args) -> Outcome {
         return Err(Problem::refused(
             "not_running",
             "clients",
-            format!("no Ashlar answers at {}, so no host is connected", context.control.display()),
+            format!("no Ashlar answers at {}, so no host is connected", context.place()),
             "name another socket with --control",
         ));
     };

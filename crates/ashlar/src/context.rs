@@ -10,13 +10,16 @@ use server::ops::World;
 use server::paths;
 use server::registry::Registry;
 
-use crate::client::Client;
+use crate::client::remote::{Flags, Remote};
+use crate::client::{Client, Place};
 
 /// What every verb knows.
 #[derive(Clone)]
 pub struct Context {
-    /// The control socket.
+    /// The control socket, on this machine.
     pub control: PathBuf,
+    /// The server on another machine that is meant instead.
+    remote: Option<Remote>,
     /// Whether somebody named it.
     pub control_named: bool,
     /// The directory of `arrays.toml`.
@@ -27,18 +30,46 @@ pub struct Context {
 
 impl Context {
     /// The context that flags, environment and defaults give.
-    pub fn new(control: Option<PathBuf>, state_dir: Option<PathBuf>) -> Context {
-        Context {
-            control_named: control.is_some() || paths::control_in_env(),
-            state_dir_named: state_dir.is_some() || paths::state_dir_in_env(),
-            control: absolute(&paths::control(control)),
-            state_dir: absolute(&paths::state_dir(state_dir)),
+    ///
+    /// # Errors
+    /// When a server on another machine is meant, and what it takes to ask it is not all there.
+    pub fn new(control: Option<PathBuf>, state_dir: Option<PathBuf>, flags: &Flags) -> Result<Context, Problem> {
+        let control_named = control.is_some() || paths::control_in_env();
+        let control = paths::control(control);
+        let url = control.to_str().filter(|name| name.contains("://"));
+        let remote = url.map(|url| Remote::new(url, flags)).transpose()?;
+        if remote.is_none() && flags.are_given() {
+            let why = "they are for servers on other machines";
+            let todo = "name one with --control https://HOST:PORT";
+            return Err(Problem::usage("--token-file, --fingerprint and --ca", why, todo));
         }
+        Ok(Context {
+            control_named,
+            state_dir_named: state_dir.is_some() || paths::state_dir_in_env(),
+            control: absolute(&control),
+            state_dir: absolute(&paths::state_dir(state_dir)),
+            remote,
+        })
+    }
+
+    /// Where the server is.
+    pub fn place(&self) -> Place {
+        self.remote.clone().map_or_else(|| Place::Here(self.control.clone()), Place::There)
+    }
+
+    /// Refuses what is done to the drives of this machine where a server on another one is meant.
+    ///
+    /// # Errors
+    /// When one is.
+    pub fn only_here(&self, what: &str) -> Result<(), Problem> {
+        let Some(remote) = &self.remote else { return Ok(()) };
+        let why = format!("it works on the machine that it runs on, and {remote} is another");
+        Err(Problem::refused("only_here", what, why, "run it there, or leave out --control (ASHLAR_CONTROL)"))
     }
 
     /// The running Ashlar, if one answers.
     pub fn server(&self) -> Option<Client> {
-        Client::connect(&self.control)
+        Client::connect(&self.place())
     }
 
     /// The running Ashlar, which `what` needs.
@@ -47,7 +78,7 @@ impl Context {
     /// When none answers.
     pub fn running(&self, what: &str) -> Result<Client, Problem> {
         self.server().ok_or_else(|| {
-            let why = format!("no Ashlar answers at {}", self.control.display());
+            let why = format!("no Ashlar answers at {}", self.place());
             Problem::refused("not_running", what, why, "start `ashlar serve`, or name its socket with --control")
         })
     }
@@ -60,7 +91,8 @@ impl Context {
         let Some(client) = self.server() else { return Ok(None) };
         match client.get::<serde_json::Value>(&format!("/v1/arrays/{}", encode(array))) {
             Ok(_) => Ok(Some(client)),
-            Err(problem) if problem.kind == Kind::NotFound => Ok(None),
+            // The drives of this machine have nothing to do with one that another does not serve.
+            Err(problem) if problem.kind == Kind::NotFound && self.remote.is_none() => Ok(None),
             Err(problem) => Err(problem),
         }
     }
@@ -73,6 +105,7 @@ impl Context {
         &self,
         verb: impl FnOnce(World) -> F,
     ) -> Result<T, Problem> {
+        self.only_here("this command")?;
         let rt = Rt::real().map_err(|e| server::problem::no_ring(&e))?;
         let world = World {
             rt: rt.clone(),

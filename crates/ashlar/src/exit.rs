@@ -103,6 +103,11 @@ pub fn unparsed(said: &clap::Error) -> ExitCode {
     end(code)
 }
 
+/// Whether an object is wanted, where it is not known yet what the command line says.
+pub fn wants_json(mut args: impl Iterator<Item = String>) -> bool {
+    args.any(|a| a == "--json")
+}
+
 /// Whether the command line is one of `status --check`, whatever else is wrong with it: wrong usage is "not known" there.
 fn is_check(args: impl Iterator<Item = String>) -> bool {
     let args: Vec<String> = args.collect();

@@ -49,6 +49,7 @@ mod stop;
 mod text;
 #[cfg(test)]
 mod texts;
+mod token;
 mod upgrade;
 mod version;
 mod volume;

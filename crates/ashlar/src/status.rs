@@ -8,6 +8,7 @@ use std::time::Duration;
 use api::{Arrays, Kind, Placement, Problem};
 use server::ops::status;
 
+use crate::client::Place;
 use crate::context::{Context, encode};
 use crate::exit::{Finding, Outcome};
 use crate::output;
@@ -66,7 +67,7 @@ pub fn run(context: &Context, args: &Args) -> Outcome {
         if args.json {
             text::print_json(&arrays)
         } else {
-            show(&arrays, args.array.is_some(), &context.control)
+            show(&arrays, args.array.is_some(), &context.place())
         }
         let Some(seconds) = args.watch else {
             return Ok(Finding::Good);
@@ -150,7 +151,7 @@ fn fetch(context: &Context, array: Option<&str>) -> Result<Arrays, Problem> {
     }
 }
 
-fn show(all: &Arrays, details: bool, control: &std::path::Path) {
+fn show(all: &Arrays, details: bool, at: &Place) {
     for alarm in &all.alarms {
         text::print(&format!("{}: {}", text::alarm_word(alarm.severity), alarm.line()));
     }
@@ -225,7 +226,7 @@ fn show(all: &Arrays, details: bool, control: &std::path::Path) {
         text::print(&format!("Spares for the first array that lacks a drive: {}", all.spares.join(", ")));
     }
     if !all.served {
-        text::print(&format!("No Ashlar answers at {}; `ashlar serve` exports the volumes.", control.display()));
+        text::print(&format!("No Ashlar answers at {at}; `ashlar serve` exports the volumes."));
     }
 }
 

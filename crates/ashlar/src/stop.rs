@@ -42,23 +42,23 @@ pub fn run(context: &Context, args: &Args) -> Outcome {
         return Err(Problem::refused(
             "not_running",
             "stop",
-            format!("no Ashlar answers at {}", context.control.display()),
+            format!("no Ashlar answers at {}", context.place()),
             "nothing to do; or name another socket with --control",
         ));
     };
     let done: Done = match &args.array {
         Some(array) => client.post(&Client::forced(&format!("/v1/arrays/{}/stop", encode(array)), args.force), &())?,
-        None => stop_server(context, &client, args.force)?,
+        None => stop_server(&client, args.force)?,
     };
     text::print_done(args.json, &done);
     Ok(Finding::Good)
 }
 
 /// Asks the server to stop and waits until it has: it takes its socket away last.
-fn stop_server(context: &Context, client: &Client, force: bool) -> Result<Done, Problem> {
+fn stop_server(client: &Client, force: bool) -> Result<Done, Problem> {
     let _: Done = client.post(&Client::forced("/v1/server/stop", force), &())?;
     let begun = Instant::now();
-    while context.server().is_some() {
+    while client.answers() {
         if begun.elapsed() > STOP_MAX {
             let why = format!("it is still closing its arrays after {} s", STOP_MAX.as_secs());
             return Err(Problem::failed("stop", why, "see its log"));

@@ -61,7 +61,7 @@ impl Gathered {
         match context.server() {
             Some(client) => all.ask(&client, quick),
             None => {
-                let why = format!("no Ashlar answers at {}", context.control.display());
+                let why = format!("no Ashlar answers at {}", context.place());
                 let names =
                     ASKED.iter().map(|(name, _)| *name).chain(["status-1.json", "iostat-1.json", "metrics.txt"]);
                 all.left_out.extend(names.map(|name| (name.to_owned(), why.clone())));
@@ -74,7 +74,11 @@ impl Gathered {
             all.add(name, fs::read_to_string(path).map_err(|e| format!("{path}: {e}")));
         }
         let state = fs::read_dir(&context.state_dir).into_iter().flatten().flatten();
-        for entry in state.filter(|entry| entry.path().extension().is_some_and(|ext| ext == "toml")) {
+        // Not the hashes of tokens: they are nobody's business.
+        let is_meant = |path: &std::path::Path| {
+            path.extension().is_some_and(|ext| ext == "toml") && !path.ends_with("tokens.toml")
+        };
+        for entry in state.filter(|entry| is_meant(&entry.path())) {
             let name = format!("state-{}", entry.file_name().to_string_lossy());
             all.add(&name, fs::read_to_string(entry.path()).map_err(|e| e.to_string()));
         }

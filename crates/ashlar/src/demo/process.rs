@@ -131,7 +131,7 @@ impl Server {
     /// # Errors
     /// When it does not answer.
     pub fn ask<T: DeserializeOwned>(&self, path: &str) -> Result<T, Problem> {
-        match control::Client::connect(&self.dir.join("control.sock")) {
+        match control::Client::connect(&control::Place::Here(self.dir.join("control.sock"))) {
             Some(client) => client.get(path),
             None => Err(Problem::failed("ashlar serve", "it does not answer", "please report this")),
         }

@@ -2,15 +2,13 @@
 //!
 //! Invariant: which of the two drives is in is asked each time, so that a run that goes on finds it as it is.
 
-use std::path::Path;
-
 use api::{ArrayState, ArrayView, Arrays, Done, DriveFail, DriveReplace, MemberView, Problem, SeatState};
 use lab::Error;
 use lab::array::{Array, Control, Hooked, Served, Standing};
 use lab::model::{State, Subject};
 
 use super::problem;
-use crate::client::Client;
+use crate::client::{Client, Place};
 use crate::context::encode;
 
 /// What a control leads to.
@@ -36,7 +34,7 @@ impl ServedArray {
     /// # Errors
     /// When nobody answers, or the drive is no member.
     pub fn find(served: &Served) -> Result<ServedArray, Problem> {
-        let Some(client) = Client::connect(Path::new(&served.socket)) else {
+        let Some(client) = Client::connect(&Place::Here(served.socket.clone().into())) else {
             let why = format!("no Ashlar answers at {}", served.socket);
             return Err(Problem::usage(format!("array {}", served.array), why, "start `ashlar serve`"));
         };

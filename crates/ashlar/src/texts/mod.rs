@@ -20,7 +20,7 @@ const WIDTH: usize = 100;
 
 /// Crates whose texts users see. Those of the engine name no command line.
 const ENGINE: [&str; 5] = ["base", "ondisk", "rt", "erasure", "array"];
-const AROUND: [&str; 6] = ["api", "export", "bench", "lab", "server", "ashlar"];
+const AROUND: [&str; 7] = ["api", "tls", "export", "bench", "lab", "server", "ashlar"];
 
 /// Words that read as translated; what to write instead.
 const FOREIGN: [(&str, &str); 10] = [

@@ -1,0 +1,300 @@
+//! A server on another machine: TLS, a token, and a certificate that is known by its fingerprint or by who has signed it.
+//!
+//! Invariants: a token comes from a file that others cannot read, or from the environment, and never from the command line; it is
+//! sent after the certificate was checked, and to nobody else.
+
+use std::fmt;
+use std::net::ToSocketAddrs;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::OnceLock;
+use std::time::Duration;
+use std::{env, fs};
+
+use api::{Problem, Secret};
+use hyper::body::Bytes;
+use hyper::header::HeaderValue;
+use hyper::{Method, Request, StatusCode, Uri};
+use server::secrets;
+use tls::{Certificate, Connector, Fingerprint, Trust};
+use tokio::net::TcpStream;
+use tokio::time::timeout;
+
+use super::{Failure, exchange};
+
+/// The token, where no file has it.
+const TOKEN_ENV: &str = "ASHLAR_TOKEN";
+
+/// The fingerprint, where no flag has it.
+const FINGERPRINT_ENV: &str = "ASHLAR_FINGERPRINT";
+
+/// How long a connection and its handshake may take.
+const CONNECT_MAX: Duration = Duration::from_secs(15);
+
+/// A certificate is no longer.
+const CERTIFICATE_BYTES_MAX: usize = 1 << 20;
+
+/// What flags say of a server on another machine.
+#[derive(Clone, Debug, Default, clap::Args)]
+pub struct Flags {
+    /// File with the token for --control https://...; also ASHLAR_TOKEN, which is the token itself
+    #[arg(long, global = true, value_name = "FILE", help_heading = "Global options")]
+    token_file: Option<PathBuf>,
+    /// SHA-256 of the certificate that the server at https://... shows; also ASHLAR_FINGERPRINT [default: it is checked as
+    /// browsers do]
+    #[arg(long, global = true, value_name = "SHA256", help_heading = "Global options")]
+    fingerprint: Option<String>,
+    /// File with the certificate of the authority that has signed the server's
+    #[arg(long, global = true, value_name = "FILE", help_heading = "Global options", conflicts_with = "fingerprint")]
+    ca: Option<PathBuf>,
+}
+
+impl Flags {
+    /// Whether any of them is given.
+    pub fn are_given(&self) -> bool {
+        self.token_file.is_some() || self.fingerprint.is_some() || self.ca.is_some()
+    }
+}
+
+/// Whom it believes.
+#[derive(Clone)]
+enum Believes {
+    System,
+    Authority(Arc<[u8]>),
+    Fingerprint(Fingerprint),
+}
+
+/// Such a server.
+#[derive(Clone)]
+pub struct Remote {
+    host: String,
+    port: u16,
+    token: Arc<Secret>,
+    believes: Believes,
+    /// The certificate with the fingerprint, once it was seen.
+    certificate: Arc<OnceLock<Certificate>>,
+}
+
+impl fmt::Display for Remote {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "https://{}", self.authority())
+    }
+}
+
+impl Remote {
+    /// The one at `url`, https://HOST:PORT.
+    ///
+    /// # Errors
+    /// When the URL, a file or the fingerprint is none, or there is no token.
+    pub fn new(url: &str, flags: &Flags) -> Result<Remote, Problem> {
+        let no = |why: &str| Problem::usage(format!("--control {url}"), why, "write https://HOST:PORT");
+        let uri: Uri = url.parse().map_err(|_| no("it is not a URL"))?;
+        if uri.scheme_str() != Some("https") {
+            return Err(no("only https:// is possible: a token is not sent in the clear"));
+        }
+        let is_bare = uri.path() == "/" && uri.query().is_none() && !url.contains('@');
+        let (Some(host), Some(port), true) = (uri.host(), uri.port_u16(), is_bare) else {
+            return Err(no("it has no port, or more than a host and a port"));
+        };
+        let host = host.trim_start_matches('[').trim_end_matches(']').to_owned();
+        let from_env = || env::var(FINGERPRINT_ENV).ok().filter(|text| !text.is_empty() && flags.ca.is_none());
+        let believes = match (&flags.ca, flags.fingerprint.clone().or_else(from_env)) {
+            (Some(file), _) => {
+                let what = || format!("--ca {}", file.display());
+                let pem = fs::read(file).map_err(|e| Problem::usage(what(), e, "name a readable file"))?;
+                let checked = Connector::new(&Trust::Authority(&pem)).map(drop);
+                checked.map_err(|e| Problem::usage(what(), e, "a certificate in PEM"))?;
+                Believes::Authority(pem.into())
+            }
+            (None, Some(text)) => {
+                let todo = "the server's log and `ashlar version` on its machine show it";
+                let parsed = text.parse().map_err(|e: tls::Error| Problem::usage("--fingerprint", e, todo))?;
+                Believes::Fingerprint(parsed)
+            }
+            (None, None) => Believes::System,
+        };
+        let token = Arc::new(token(flags)?);
+        Ok(Remote { host, port, token, believes, certificate: Arc::default() })
+    }
+
+    fn authority(&self) -> String {
+        let (host, port) = (&self.host, self.port);
+        if host.contains(':') { format!("[{host}]:{port}") } else { format!("{host}:{port}") }
+    }
+
+    /// Whether it takes connections.
+    pub fn answers(&self) -> bool {
+        let addresses = (self.host.as_str(), self.port).to_socket_addrs();
+        let reaches = |address| std::net::TcpStream::connect_timeout(&address, CONNECT_MAX).is_ok();
+        addresses.is_ok_and(|mut all| all.any(reaches))
+    }
+
+    /// Asks. A [`Problem`] is one from before it was asked.
+    pub async fn ask(&self, method: Method, path: &str, body: Option<Vec<u8>>) -> Result<(StatusCode, Bytes), Failure> {
+        let stream = match &self.believes {
+            Believes::System => self.connect(&Trust::System).await?,
+            Believes::Authority(pem) => self.connect(&Trust::Authority(pem)).await?,
+            Believes::Fingerprint(wanted) => {
+                let certificate = self.certificate_of(wanted).await?;
+                self.connect(&Trust::This(certificate.pem())).await?
+            }
+        };
+        let mut token = HeaderValue::try_from(format!("Bearer {}", self.token.reveal()))?;
+        token.set_sensitive(true);
+        let head = Request::builder().method(method).uri(path).header("host", self.authority());
+        exchange(stream, head.header("authorization", token), body, usize::MAX).await
+    }
+
+    async fn connect(&self, trust: &Trust<'_>) -> Result<tls::Stream<TcpStream>, Problem> {
+        let what = || format!("the Ashlar at {self}");
+        let connect = async {
+            let stream = TcpStream::connect((self.host.as_str(), self.port)).await.map_err(|e| {
+                let todo = "see that it runs, that [api] is in its configuration, and that no firewall is between";
+                Problem::failed(what(), format!("it cannot be reached: {e}"), todo)
+            })?;
+            let connector = Connector::new(trust).map_err(|e| Problem::failed(what(), e, "try again"))?;
+            connector.connect(&self.host, stream).await.map_err(|e| {
+                let todo = "give the --fingerprint of its certificate, or the --ca that has signed it";
+                Problem::failed(what(), format!("no TLS with it, or its certificate is not to be trusted: {e}"), todo)
+            })
+        };
+        let late = |_| Problem::failed(what(), "it does not answer", "see that it runs, and try again");
+        timeout(CONNECT_MAX, connect).await.map_err(late)?
+    }
+
+    /// The certificate that it shows to everybody, if it has this fingerprint. No token is sent for it.
+    async fn certificate_of(&self, wanted: &Fingerprint) -> Result<&Certificate, Failure> {
+        if let Some(known) = self.certificate.get() {
+            return Ok(known);
+        }
+        let stream = self.connect(&Trust::Unchecked).await?;
+        let head = Request::builder().uri("/certificate.pem").header("host", self.authority());
+        let asked = timeout(CONNECT_MAX, exchange(stream, head, None, CERTIFICATE_BYTES_MAX)).await;
+        let what = || format!("the Ashlar at {self}");
+        let no = |why: String| {
+            let todo = "see `ashlar version` on its machine; another machine may answer in its place";
+            Problem::failed(what(), why, todo)
+        };
+        let told = asked.map_err(|_| no("it does not answer".to_owned()))?;
+        let (status, pem) = told.map_err(|e| no(format!("no certificate: {e}")))?;
+        if !status.is_success() {
+            return Err(no(format!("it tells no certificate: {status}")).into());
+        }
+        let certificate = Certificate::first_of(&pem).map_err(|e| no(e.to_string()))?;
+        if certificate.fingerprint() != *wanted {
+            return Err(no(format!("its certificate has the fingerprint {}", certificate.fingerprint())).into());
+        }
+        Ok(self.certificate.get_or_init(|| certificate))
+    }
+}
+
+fn token(flags: &Flags) -> Result<Secret, Problem> {
+    if let Some(file) = &flags.token_file {
+        let text = secrets::read("token file", file)?;
+        let text =
+            std::str::from_utf8(&text).map_err(|e| Problem::usage("token file", e, "one line, with the token"))?;
+        return Ok(Secret::new(text.trim().to_owned()));
+    }
+    match env::var(TOKEN_ENV) {
+        Ok(text) if !text.trim().is_empty() => Ok(Secret::new(text.trim().to_owned())),
+        Ok(_) | Err(_) => {
+            let todo =
+                "--token-file FILE or ASHLAR_TOKEN; `ashlar token create NAME --role ROLE` on the server makes one";
+            Err(Problem::usage("the token", "a server on another machine needs one", todo))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Mutex;
+
+    use tls::{Acceptor, Identity};
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+
+    use super::*;
+
+    #[test]
+    fn a_url_has_a_host_and_a_port() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("token");
+        secrets::replace(&file, b"ashlar_x_y\n").unwrap();
+        let flags = Flags { token_file: Some(file), ..Flags::default() };
+        for (url, shown) in [
+            ("https://nas.example:9460", "https://nas.example:9460"),
+            ("https://10.0.0.5:9460/", "https://10.0.0.5:9460"),
+            ("https://[2001:db8::5]:9460", "https://[2001:db8::5]:9460"),
+        ] {
+            let remote = Remote::new(url, &flags).unwrap_or_else(|problem| panic!("{url}: {problem}"));
+            assert_eq!(remote.to_string(), shown);
+            assert_eq!(remote.token.reveal(), "ashlar_x_y");
+        }
+        for wrong in
+            ["http://nas:9460", "https://nas", "https://nas:9460/v1", "https://u:p@nas:9460", "https://nas:9460/?a=b"]
+        {
+            assert!(Remote::new(wrong, &flags).is_err(), "{wrong}");
+        }
+        let wrong = Flags { fingerprint: Some("12".into()), ..flags };
+        assert!(Remote::new("https://nas:9460", &wrong).is_err());
+    }
+    /// A server that shows `shown` and tells the certificate of `told`; what it is asked, as far as it understands it.
+    async fn server(shown: &Identity, told: &Identity) -> (u16, Arc<Mutex<String>>) {
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let (acceptor, chain) = (Acceptor::new(shown).unwrap(), told.chain().to_vec());
+        let asked = Arc::new(Mutex::new(String::new()));
+        let log = asked.clone();
+        tokio::spawn(async move {
+            loop {
+                let (stream, _) = listener.accept().await.unwrap();
+                // A client that does not believe it ends the handshake.
+                let Ok(mut stream) = acceptor.accept(stream).await else { continue };
+                let mut head = vec![];
+                while !head.ends_with(b"\r\n\r\n") {
+                    let mut byte = [0];
+                    if stream.read_exact(&mut byte).await.is_err() {
+                        break;
+                    }
+                    head.push(byte[0]);
+                }
+                let head = String::from_utf8_lossy(&head).into_owned();
+                let body = if head.starts_with("GET /certificate.pem ") { &chain[..] } else { b"{}" };
+                log.lock().unwrap().push_str(&head);
+                let answer = format!("HTTP/1.1 200 OK\r\nconnection: close\r\ncontent-length: {}\r\n\r\n", body.len());
+                let _gone = stream.write_all(&[answer.as_bytes(), body].concat()).await;
+            }
+        });
+        (port, asked)
+    }
+
+    #[tokio::test]
+    async fn a_token_goes_to_whom_it_is_for_and_to_nobody_else() {
+        let names = ["localhost".to_owned()];
+        let (own, other) = (Identity::made_for(&names).unwrap(), Identity::made_for(&names).unwrap());
+        let remote = |port, fingerprint| Remote {
+            host: "localhost".to_owned(),
+            port,
+            token: Arc::new(Secret::new("ashlar_x_y".to_owned())),
+            believes: Believes::Fingerprint(fingerprint),
+            certificate: Arc::default(),
+        };
+        let ask = async |port, fingerprint| remote(port, fingerprint).ask(Method::GET, "/v1/server", None).await;
+
+        let (port, asked) = server(&own, &own).await;
+        assert!(ask(port, own.fingerprint()).await.is_ok());
+        let (first, second) =
+            asked.lock().unwrap().split_once("\r\n\r\n").map(|(a, b)| (a.to_owned(), b.to_owned())).unwrap();
+        assert!(first.starts_with("GET /certificate.pem ") && !first.contains("ashlar_x_y"), "{first}");
+        assert!(
+            second.starts_with("GET /v1/server ") && second.contains("authorization: Bearer ashlar_x_y"),
+            "{second}"
+        );
+
+        // Another machine in its place: one that shows its own certificate, one that tells a copy of the right one.
+        for told in [&other, &own] {
+            let (port, asked) = server(&other, told).await;
+            assert!(ask(port, own.fingerprint()).await.is_err());
+            assert!(!asked.lock().unwrap().contains("ashlar_x_y"), "{asked:?}");
+        }
+    }
+}
