@@ -1,7 +1,7 @@
 //! File drives that a verb makes: sparse, never over an existing file, and taken away again when the verb fails.
 
 use std::fs;
-use std::io;
+use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 
 use api::Problem;
@@ -55,7 +55,23 @@ fn missing_dirs(path: &Path) -> Vec<PathBuf> {
 /// Makes a file, unless there is one of this size: then false.
 fn make(path: &Path, size: Size) -> Result<bool, Problem> {
     let what = format!("drive {}", path.display());
-    let failed = |e: io::Error| Problem::failed(what.clone(), format!("cannot be created: {e}"), "choose another path");
+    let failed = |e: io::Error| {
+        let (why, todo) = (format!("cannot be created: {e}"), "choose another path");
+        // A path that cannot be, or where the server may not write, is no failure of a drive or a file system.
+        if matches!(
+            e.kind(),
+            ErrorKind::PermissionDenied
+                | ErrorKind::NotFound
+                | ErrorKind::NotADirectory
+                | ErrorKind::IsADirectory
+                | ErrorKind::InvalidFilename
+                | ErrorKind::InvalidInput
+                | ErrorKind::ReadOnlyFilesystem
+        ) {
+            return Problem::refused("drive_path", what.clone(), why, todo);
+        }
+        Problem::failed(what.clone(), why, todo)
+    };
     match fs::metadata(path) {
         Ok(meta) if meta.is_file() && meta.len() != size.0 => {
             return Err(Problem::refused(
