@@ -42,8 +42,11 @@ const PROGRAMS: &[(&str, &str)] = &[
     ("valgrind", "valgrind"),
 ];
 
-/// Debian's own Python, and the module it must have.
-const PYTHON: (&str, &str, &str) = ("/usr/bin/python3", "import nbd", "python3-libnbd");
+/// Debian's own Python.
+const PYTHON: &str = "/usr/bin/python3";
+
+/// The modules that it must have, and their packages.
+const MODULES: [(&str, &str); 2] = [("import nbd", "python3-libnbd"), ("import ensurepip", "python3-venv")];
 
 /// A kernel for the guest, with its modules: any.
 const KERNEL: &str = "linux-image-amd64";
@@ -85,10 +88,11 @@ pub fn provide(may_install: bool) -> Result<(), String> {
 fn missing() -> BTreeSet<&'static str> {
     let mut packages: BTreeSet<_> =
         PROGRAMS.iter().filter(|(program, _)| !is_there(program)).map(|(_, package)| *package).collect();
-    let (python, import, package) = PYTHON;
-    let imports = Command::new(python).args(["-c", import]).stderr(Stdio::null()).status();
-    if !imports.is_ok_and(|status| status.success()) {
-        packages.insert(package);
+    for (import, package) in MODULES {
+        let imports = Command::new(PYTHON).args(["-c", import]).stderr(Stdio::null()).status();
+        if !imports.is_ok_and(|status| status.success()) {
+            packages.insert(package);
+        }
     }
     if !has_kernel() {
         packages.insert(KERNEL);

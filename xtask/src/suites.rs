@@ -227,6 +227,15 @@ pub fn all() -> Vec<Suite> {
                 Run::Built("package", &[]),
             )
         },
+        Suite {
+            foreign: true,
+            ..Suite::new(
+                "api",
+                "requests made from the API's description, on its socket and over TLS: no answer is a failure",
+                6,
+                Run::Built("api", &[]),
+            )
+        },
         Suite::new(
             "storm",
             "mutated NVMe/TCP PDUs beside an honest host",
