@@ -119,6 +119,8 @@ impl Verb {
             | Verb::Rebuild(_)
             | Verb::Scrub(_)
             | Verb::Destroy(_)
+            | Verb::Alarms(_)
+            | Verb::Upgrade(_)
             | Verb::Token(_) => None,
         }
     }

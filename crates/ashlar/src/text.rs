@@ -2,6 +2,7 @@
 
 mod array;
 mod exposure;
+mod paint;
 mod table;
 mod units;
 
@@ -21,14 +22,14 @@ pub use units::{count, duration, latency, per_second, percent};
 /// Prints an object as one line of JSON.
 pub fn print_json(value: &impl Serialize) {
     match serde_json::to_string(value) {
-        Ok(text) => print(&text),
+        Ok(text) => output::line(&text),
         Err(e) => output::cannot(format!("cannot be written as JSON: {e}")),
     }
 }
 
 /// Prints a line.
 pub fn print(line: &str) {
-    output::line(line);
+    output::line(&paint::for_stdout(line));
 }
 
 /// Prints what a verb has done.

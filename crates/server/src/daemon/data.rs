@@ -119,6 +119,19 @@ impl Data {
         Ok(())
     }
 
+    /// Serves an array no more, which is to be closed: the one that was opened, not another one that has its name by now.
+    ///
+    /// # Errors
+    /// When it is not served any more.
+    pub async fn take_out(&self, opened: &Opened) -> Result<Opened, Problem> {
+        let name = opened.array.first().name();
+        let is_it = self.served.borrow().get(&name).is_some_and(|now| now.number() == opened.number());
+        let taken = if is_it { self.served.borrow_mut().remove(&name) } else { None };
+        let taken = taken.ok_or_else(|| array_not_served(&name, &[]))?;
+        self.end_notebook(&name).await;
+        Ok(taken)
+    }
+
     /// Brings the data thread and the other cores to where most of its drives are.
     pub fn settle(&self) {
         let drives = self.drives();

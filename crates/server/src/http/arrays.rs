@@ -91,17 +91,15 @@ pub async fn import(State(c): State<Context>, Body(request): Body<ImportRequest>
     responses((status = 200, description = "It is closed", body = Done)))]
 pub async fn stop(State(c): State<Context>, Path(array): Path<String>, Query(how): Query<Forced>) -> Answer<Done> {
     let ask = c.data.ask(move |data| async move {
-        let name = data.array(&array)?.array.first().name();
+        let opened = data.array(&array)?;
+        let name = opened.array.first().name();
         data.refuse_if_used(&format!("array {name}"), (Some(&name), None), how.force).await?;
         let mut done = Done::new(format!("array {name} is closed and its drives are released"));
-        let removed = data.served.borrow_mut().remove(&name);
-        if let Some(opened) = removed {
-            data.end_notebook(&name).await;
-            if opened.volatile {
-                done.notes.push("it was in memory: its data is gone".to_owned());
-            }
-            opened.close(&data.world).await?;
+        let opened = data.take_out(&opened).await?;
+        if opened.volatile {
+            done.notes.push("it was in memory: its data is gone".to_owned());
         }
+        opened.close(&data.world).await?;
         Ok(done)
     });
     ask.await.into()
@@ -135,8 +133,7 @@ pub async fn export(State(c): State<Context>, Path(array): Path<String>, Query(h
         }
         let name = opened.array.first().name();
         data.refuse_if_used(&format!("array {name}"), (Some(&name), None), how.force).await?;
-        data.served.borrow_mut().remove(&name);
-        data.end_notebook(&name).await;
+        let opened = data.take_out(&opened).await?;
         let done = handed_over::opened(&data.world, opened).await?;
         Ok(done)
     });
@@ -162,12 +159,7 @@ pub async fn destroy(
         end::may_be_destroyed(&opened)?;
         data.refuse_if_used(&format!("array {name}"), (Some(&name), None), how.force).await?;
         // Out of the list first: no new connection finds its volumes.
-        let removed = data.served.borrow_mut().remove(&name);
-        let opened = match removed {
-            Some(opened) => opened,
-            None => data.array(&array)?,
-        };
-        data.end_notebook(&name).await;
+        let opened = data.take_out(&opened).await?;
         let done = end::opened(&data.world, opened).await?;
         Ok(done)
     });

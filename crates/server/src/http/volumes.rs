@@ -1,12 +1,14 @@
 //! Requests that change volumes.
 
-use api::{Changed, Confirmed, Done, Problem, Resource, VolumeCreate, VolumePatch, VolumeState, VolumeView};
+use api::{Changed, Confirmed, Done, EventCode, Problem, Resource, VolumeCreate, VolumePatch, VolumeState, VolumeView};
+use axum::Extension;
 use axum::extract::State;
 use uuid::Uuid;
 
 use super::answer::{Body, IfMatch, Path, Query, on_data};
 use super::reads::volume_unknown;
-use super::{Answer, Context};
+use super::{Answer, Caller, Context};
+use crate::daemon::Data;
 use crate::ops::open::Opened;
 use crate::ops::volume;
 use crate::parts::tell_limits;
@@ -56,32 +58,61 @@ pub async fn create(
 pub async fn change(
     State(c): State<Context>,
     Path((array, name)): Path<(String, String)>,
+    Extension(caller): Extension<Caller>,
     version: IfMatch,
     Body(r): Body<VolumePatch>,
 ) -> Answer<Changed<VolumeView>> {
+    let who = caller.to_string();
     let changed = on_data(&c, move |data| async move {
         let opened = data.array(&array)?;
         let view = view_of(&opened, &name).await;
         let view = view.ok_or_else(|| volume_unknown(&opened.array.first().name(), &name))?;
         version.agrees(&format!("volume {}/{}", opened.array.first().name(), view.name), &view.etag())?;
         let mut done = Done::new(format!("volume {}/{}: nothing to change", opened.array.first().name(), view.name));
-        let mut and = |next: Done| {
-            done.notes.extend(next.notes);
-            done.done = next.done;
-        };
-        if let Some(limits) = r.limits {
-            and(volume::limit(&opened.array, &name_now(&opened, view.uuid)?, limits).await?);
-            tell_limits(&data.world.cores, &opened.array);
+        let steps = change_all(&data, &opened, &view, &r).await;
+        let mut sentences = steps.done.iter().map(|step| step.done.clone()).collect::<Vec<_>>();
+        if let Some(problem) = steps.failed {
+            // What was done before is done, and the answer does not tell.
+            let array = opened.array.first().name();
+            let note = |text: &String| data.journal.note(EventCode::RequestDone, Some(&array), Some(&who), text);
+            sentences.iter().for_each(note);
+            return Err(problem);
         }
-        if let Some(bytes) = r.bytes {
-            and(volume::grow(&opened.array, &name_now(&opened, view.uuid)?, bytes).await?);
+        if let Some(last) = sentences.pop() {
+            done.done = last;
         }
-        if let Some(to) = &r.name {
-            and(volume::rename(&opened.array, &name_now(&opened, view.uuid)?, to).await?);
-        }
+        done.notes = sentences.into_iter().chain(steps.done.into_iter().flat_map(|step| step.notes)).collect();
         changed(&opened, &view.uuid.to_string(), done).await
     });
     changed.await.into()
+}
+
+/// What was done of a change, and what stopped it.
+#[derive(Default)]
+struct Steps {
+    done: Vec<Done>,
+    failed: Option<Problem>,
+}
+
+/// Changes all that is to be changed of a volume, one thing after the other.
+async fn change_all(data: &Data, opened: &Opened, view: &VolumeView, r: &VolumePatch) -> Steps {
+    let mut steps = Steps::default();
+    let array = &opened.array;
+    let result = async {
+        if let Some(limits) = r.limits {
+            steps.done.push(volume::limit(array, &name_now(opened, view.uuid)?, limits).await?);
+            tell_limits(&data.world.cores, array);
+        }
+        if let Some(bytes) = r.bytes {
+            steps.done.push(volume::grow(array, &name_now(opened, view.uuid)?, bytes).await?);
+        }
+        if let Some(to) = &r.name {
+            steps.done.push(volume::rename(array, &name_now(opened, view.uuid)?, to).await?);
+        }
+        Ok(())
+    };
+    steps.failed = result.await.err();
+    steps
 }
 
 /// Delete a volume and all that it holds.

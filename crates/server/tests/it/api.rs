@@ -69,7 +69,12 @@ fn the_reference_has_every_path_and_every_code() {
     }
     let document = serde_json::to_value(server::http::openapi()).unwrap();
     for path in document["paths"].as_object().unwrap().keys() {
-        let short = path.replace("{array}", "A").replace("{volume}", "V").replace("{job}", "J").replace("{alarm}", "X").replace("{token}", "T");
+        let short = path
+            .replace("{array}", "A")
+            .replace("{volume}", "V")
+            .replace("{job}", "J")
+            .replace("{alarm}", "X")
+            .replace("{token}", "T");
         let (stem, last) = short.rsplit_once('/').unwrap();
         let is_there = text.contains(&format!("`{short}`"))
             || text.contains(&format!("`{short}?"))
