@@ -46,6 +46,8 @@ canaries! {
     FlushBeforeMemberOut,
     /// Flushes of members are left out.
     MembersNotFlushed,
+    /// A generation with a feature that this program does not know is as one that cannot be read.
+    FeatureIgnored,
     /// What is noted in the notebook is not durable when that is said.
     NotebookUnflushed,
     /// A FUA write is not flushed.

@@ -43,8 +43,39 @@ impl Notebook {
     /// # Errors
     /// When the array cannot be read at all; a block that is lost is one without records.
     pub async fn open(volume: Volume, owner: [u8; 16]) -> Result<(Notebook, Vec<Found>), Fault> {
-        let (ring, found) = Ring::recover(owner, &images(&volume).await?);
-        Ok((Notebook { volume, ring, unwritten: Unwritten::default() }, found))
+        let (ring, found) = Ring::recover(owner, &Self::images(&volume).await?);
+        Ok((Self::of(volume, ring), found))
+    }
+
+    /// The same in steps, the second of which takes long for a full ring and may be done by another thread: first the blocks of the
+    /// ring; then [`Ring::recover`]; then [`Notebook::of`].
+    ///
+    /// # Errors
+    /// As [`Notebook::open`].
+    pub async fn images(volume: &Volume) -> Result<Vec<Vec<u8>>, Fault> {
+        let mut images = Vec::with_capacity(RING_BLOCKS as usize);
+        for first in (0..RING_BLOCKS).step_by(READ_BLOCKS as usize) {
+            match read(volume, first, READ_BLOCKS).await {
+                Ok(bytes) => images.extend(bytes.chunks(BLOCK_BYTES).map(<[u8]>::to_vec)),
+                Err(Fault::Medium) => {
+                    for block in first..first + READ_BLOCKS {
+                        match read(volume, block, 1).await {
+                            Ok(bytes) => images.push(bytes),
+                            Err(Fault::Medium) => images.push(vec![0; BLOCK_BYTES]),
+                            Err(other) => return Err(other),
+                        }
+                    }
+                }
+                Err(other) => return Err(other),
+            }
+        }
+        Ok(images)
+    }
+
+    /// The notebook of `volume` with the ring that lies in it.
+    #[must_use]
+    pub fn of(volume: Volume, ring: Ring) -> Notebook {
+        Notebook { volume, ring, unwritten: Unwritten::default() }
     }
 
     /// The number that the next record gets.
@@ -78,29 +109,10 @@ impl Notebook {
     }
 }
 
-/// The blocks of the ring. Those that cannot be read are empty.
-async fn images(volume: &Volume) -> Result<Vec<Vec<u8>>, Fault> {
-    let mut images = Vec::with_capacity(RING_BLOCKS as usize);
-    for first in (0..RING_BLOCKS).step_by(READ_BLOCKS as usize) {
-        match read(volume, first, READ_BLOCKS).await {
-            Ok(bytes) => images.extend(bytes.chunks(BLOCK_BYTES).map(<[u8]>::to_vec)),
-            Err(Fault::Medium) => {
-                for block in first..first + READ_BLOCKS {
-                    match read(volume, block, 1).await {
-                        Ok(bytes) => images.push(bytes),
-                        Err(Fault::Medium) => images.push(vec![0; BLOCK_BYTES]),
-                        Err(other) => return Err(other),
-                    }
-                }
-            }
-            Err(other) => return Err(other),
-        }
-    }
-    Ok(images)
-}
-
 async fn read(volume: &Volume, block: u64, blocks: u64) -> Result<Vec<u8>, Fault> {
     let bytes = BLOCK_BYTES as u64;
     let pieces = volume.read((RING_AT + block) * bytes, blocks * bytes).await?;
-    Ok(pieces.iter().flat_map(|piece| piece.iter().copied()).collect())
+    let mut all = Vec::with_capacity((blocks * bytes) as usize);
+    pieces.iter().for_each(|piece| all.extend_from_slice(piece));
+    Ok(all)
 }

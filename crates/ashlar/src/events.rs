@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use api::{Event, EventSeverity, Events, Kind, Problem};
+use api::{Event, EventSeverity, Events, KeptIn, Kind, Problem};
 
 use crate::client::Client;
 use crate::context::{Context, encode};
@@ -15,6 +15,7 @@ Examples:
   ashlar events                  the last 100 events
   ashlar events fast --count 20  the last 20 of an array
   ashlar events --follow         those, and what happens from now on
+  ashlar events fast --server    from the journal of the server, also where the array has one of its own
   ashlar events --json           an object per line, for scripts
 
 Events are kept in the state directory of the server: some 50,000, over restarts. Those of an array that has a \
@@ -35,6 +36,9 @@ pub struct Args {
     /// Only events behind the one with this number
     #[arg(long, value_name = "NUMBER")]
     after: Option<u64>,
+    /// From the journal of the server, also where the array has a notebook
+    #[arg(long)]
+    server: bool,
     /// Goes on with what happens
     #[arg(long, short)]
     follow: bool,
@@ -52,24 +56,38 @@ pub fn run(context: &Context, args: &Args) -> Outcome {
         text::print("No events.");
     }
     while args.follow && output::pause(LOOK) {
-        page = fetch(&client, args, Some(page.next))?;
+        let next = fetch(&client, args, Some(page.next))?;
+        if next.kept_in != page.kept_in {
+            // Its numbers are others: it goes on with what comes next.
+            output::hint(&format!("{}\n", now_from(next.kept_in)));
+            page = fetch(&client, args, None)?;
+            continue;
+        }
+        page = next;
         page.events.iter().for_each(|event| show(event, args.json));
     }
     Ok(Finding::Good)
 }
 
-fn fetch(client: &Client, args: &Args, after: Option<u64>) -> Result<Events, Problem> {
-    let of = args.array.as_ref().map(|array| format!("/arrays/{}", encode(array))).unwrap_or_default();
-    let mut path = format!("/v1{of}/events?limit={}", args.count);
-    after.iter().for_each(|after| path.push_str(&format!("&after={after}")));
-    match client.get(&path) {
-        // One that is not served any more: what the server knows of it.
-        Err(problem) if problem.kind == Kind::NotFound => {
-            let array = args.array.as_ref().map(|array| format!("&array={}", encode(array))).unwrap_or_default();
-            client.get(&format!("/v1/events{}{array}", &path[path.find('?').unwrap_or(path.len())..]))
-        }
-        answer => answer,
+const fn now_from(place: KeptIn) -> &'static str {
+    match place {
+        KeptIn::Array => "events: from the notebook of the array from here on",
+        KeptIn::Server => "events: from the journal of the server from here on; the array takes none now",
     }
+}
+
+fn fetch(client: &Client, args: &Args, after: Option<u64>) -> Result<Events, Problem> {
+    let (mut query, mut of_server) = (format!("?limit={}", args.count), String::new());
+    after.iter().for_each(|after| query.push_str(&format!("&after={after}")));
+    args.array.iter().for_each(|array| of_server = format!("&array={}", encode(array)));
+    if let Some(array) = args.array.as_ref().filter(|_| !args.server) {
+        match client.get(&format!("/v1/arrays/{}/events{query}", encode(array))) {
+            // One that is not served any more: what the server knows of it.
+            Err(problem) if problem.kind == Kind::NotFound => {}
+            answer => return answer,
+        }
+    }
+    client.get(&format!("/v1/events{query}{of_server}"))
 }
 
 fn show(event: &Event, json: bool) {

@@ -21,7 +21,7 @@ Features:
 
 A new Ashlar reads arrays of older ones and leaves their format as it is. There is no way back from an upgrade: an \
 older Ashlar \
-refuses the array afterwards. Hosts notice nothing.";
+refuses the array afterwards. Hosts may be at work meanwhile.";
 
 /// Switch on features of the format of an array
 #[derive(clap::Args)]

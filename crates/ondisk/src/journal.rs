@@ -17,7 +17,7 @@
 //!
 //! Not here: where the blocks lie, who writes them.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use crate::bytes::{Reader, Writer};
 use crate::crc::crc32c;
@@ -76,7 +76,8 @@ impl Unwritten {
     }
 
     /// One could not be written, and is tried again: of several images of a block only the last one counts. So there are never
-    /// more than the ring has blocks.
+    /// more than the ring has blocks. Until all are written a block has to be written as a whole or not at all: the one before it
+    /// may be the only one with what it holds.
     pub fn keep_newest(&mut self) {
         let newest: BTreeMap<u64, usize> =
             self.writes.iter().enumerate().map(|(at, write)| (write.block, at)).collect();
@@ -185,7 +186,8 @@ impl Ring {
             let numbered = (block.first..).zip(block.split());
             found.extend(numbered.map(|(number, record)| Found { number, record: record.to_vec() }));
         }
-        ring.free.retain(|at| !chain.iter().any(|(held, _)| held == at));
+        let held: BTreeSet<u64> = chain.iter().map(|(at, _)| *at).collect();
+        ring.free.retain(|at| !held.contains(at));
         if let Some((_, last)) = chain.first() {
             (ring.first, ring.count, ring.records) = (last.first, last.count, last.records.to_vec());
         }

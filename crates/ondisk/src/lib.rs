@@ -60,7 +60,7 @@ pub enum FormatError {
         found: u16,
     },
     /// Needs a feature this program does not know.
-    #[error("needs feature bits {0:#x} that this program does not know; use a newer Ashlar")]
+    #[error("it uses features of the format that this Ashlar does not know (bits {0:#x})")]
     Feature(u64),
     /// Checksum right, contents impossible.
     #[error("{0}: impossible value in field {1}")]

@@ -18,8 +18,8 @@ use crate::registry::replace;
 const HEADING: &str = "# Alarms that were acknowledged. Written by ashlar.\n";
 
 /// One alarm.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-struct Line {
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Line {
     severity: Severity,
     #[serde(flatten)]
     by: Acknowledgement,
@@ -72,24 +72,37 @@ impl Acknowledged {
         })
     }
 
-    /// Says in `raised` what was acknowledged, and forgets what is not raised any more.
-    pub fn fill_in(&self, raised: &mut Arrays) {
+    /// Says in `raised` what was acknowledged; what has ended since, which is to be forgotten.
+    #[must_use]
+    pub fn fill_in(&self, raised: &mut Arrays) -> Vec<(String, Line)> {
         let lines = self.lines.lock().unwrap_or_else(PoisonError::into_inner).clone();
         if lines.is_empty() {
-            return;
+            return vec![];
         }
         let holds = |id: &str, alarm: &AlarmView| lines.get(id).filter(|line| line.severity >= alarm.severity);
-        let gone: Vec<&String> = lines.keys().filter(|id| is_over(raised, id, &holds)).collect();
-        if !gone.is_empty()
-            && let Err(e) = self.change(|lines| gone.iter().for_each(|id| drop(lines.remove(*id))))
-        {
-            tracing::warn!("{}: {e}", self.path.display());
-        }
+        let gone: Vec<(String, Line)> =
+            lines.iter().filter(|(id, _)| is_over(raised, id, &holds)).map(|(id, l)| (id.clone(), l.clone())).collect();
         let server = raised.alarms.iter_mut().map(|alarm| (None, alarm));
         let arrays = raised.arrays.iter_mut();
         let of_arrays = arrays.flat_map(|a| a.alarms.iter_mut().map(|alarm| (Some(a.name.as_str()), alarm)));
         for (array, alarm) in server.chain(of_arrays) {
             alarm.acknowledged = holds(&alarm.id(array), alarm).map(|line| Box::new(line.by.clone()));
+        }
+        gone
+    }
+
+    /// Forgets what has ended, unless it was said anew meanwhile. Writes a file: not on a thread that others wait for. One that cannot
+    /// be written is tried again.
+    pub fn forget(&self, gone: &[(String, Line)]) {
+        let forget = |lines: &mut Lines| {
+            for (id, line) in gone {
+                if lines.get(id) == Some(line) {
+                    lines.remove(id);
+                }
+            }
+        };
+        if let Err(e) = self.change(forget) {
+            tracing::debug!("{}: {e}", self.path.display());
         }
     }
 

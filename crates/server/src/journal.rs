@@ -154,9 +154,20 @@ impl Journal {
         recent.page(older, which, KeptIn::Server)
     }
 
-    /// What happens to this array is told to `own`, too, from now on.
-    pub fn begin_array(&self, array: &str, own: ArrayJournal) {
-        locked(&self.arrays).insert(array.to_owned(), own);
+    /// What happens to this array is told to `own`, too, from now on; and what has happened, as far as it is in memory, to one
+    /// that `is_new`.
+    pub fn begin_array(&self, array: &str, own: ArrayJournal, is_new: bool) {
+        let mut arrays = locked(&self.arrays);
+        if is_new {
+            locked(&self.recent).of_array(array).for_each(|event| own.tell(event.clone()));
+        }
+        arrays.insert(array.to_owned(), own);
+    }
+
+    /// Whether the array has a journal of its own that is written.
+    #[must_use]
+    pub fn has_array(&self, array: &str) -> bool {
+        locked(&self.arrays).contains_key(array)
     }
 
     /// And no more.

@@ -120,7 +120,11 @@ impl Snapshots {
                     Err(_) => vec![],
                 };
                 let snapshot = look.map(|mut look| {
-                    acknowledged.fill_in(&mut look.status);
+                    let gone = acknowledged.fill_in(&mut look.status);
+                    if !gone.is_empty() {
+                        let acknowledged = acknowledged.clone();
+                        tokio::task::spawn_blocking(move || acknowledged.forget(&gone));
+                    }
                     let members = look.status.arrays.iter().flat_map(|a| &a.members);
                     drives.watch(members.map(|m| m.drive.clone()).filter(|path| path.starts_with("/dev/")).collect());
                     Arc::new(Snapshot::of(look, &known, drives.said()))

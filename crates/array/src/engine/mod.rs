@@ -391,7 +391,7 @@ impl Array {
             return Err(taken(name));
         }
         if self.rooms.volumes().all().len() >= VOLUMES_MAX {
-            let why = format!("an array has at most {VOLUMES_MAX} volumes");
+            let why = format!("an array has at most {VOLUMES_MAX} volumes, its notebook among them");
             return Err(Refused::new(RefusedCode::Size, format!("volume \"{name}\""), why, "Delete one first"));
         }
         Ok(())

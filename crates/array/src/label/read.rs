@@ -163,20 +163,32 @@ pub async fn read_label(drive: &Drive) -> Result<Result<Label, FormatError>, IoE
     }
 }
 
+/// Why a slot holds no generation.
+#[derive(Debug, thiserror::Error)]
+pub enum NoGeneration {
+    /// It cannot be read.
+    #[error(transparent)]
+    Io(#[from] IoError),
+    /// What is there is none that this program knows.
+    #[error(transparent)]
+    Format(#[from] FormatError),
+    /// It would not fit.
+    #[error("generation: impossible length")]
+    Length,
+}
+
 /// The generation in slot `i`.
 ///
 /// # Errors
 /// Why there is none.
-pub async fn read_slot(drive: &Drive, layout: &Layout, i: usize) -> Result<Generation, String> {
+pub async fn read_slot(drive: &Drive, layout: &Layout, i: usize) -> Result<Generation, NoGeneration> {
     let at = layout.slot(i);
-    let first = read(drive, at, 1).await.map_err(|e| e.to_string())?;
-    let total = Generation::total_bytes(&first).map_err(|e| e.to_string())?;
-    let blocks = total.div_ceil(BLOCK_BYTES);
+    let first = read(drive, at, 1).await?;
+    let blocks = Generation::total_bytes(&first)?.div_ceil(BLOCK_BYTES);
     if blocks == 0 || blocks > layout.slot_blocks as usize {
-        return Err("generation: impossible length".to_owned());
+        return Err(NoGeneration::Length);
     }
-    let image = read(drive, at, blocks).await.map_err(|e| e.to_string())?;
-    Generation::decode(&image).map_err(|e| e.to_string())
+    Ok(Generation::decode(&read(drive, at, blocks).await?)?)
 }
 
 /// A drive's label, or why there is none once it was tried several times.

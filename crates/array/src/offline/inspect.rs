@@ -1,7 +1,7 @@
 //! Looking at one drive: reads only, and never for long at one that does not answer.
 
 use base::MemberLba;
-use ondisk::{FormatError, Generation, Label, Layout, OwnerMark};
+use ondisk::{FormatError, Generation, Label, Layout, OwnerMark, VolumeKind};
 use rt::Drive;
 use serde::Serialize;
 
@@ -186,7 +186,7 @@ async fn both_slots(drive: &Drive, layout: &Layout) -> Vec<Found<SlotLine>> {
     let mut slots = Vec::new();
     for i in 0..2 {
         slots.push(match read_slot(drive, layout, i).await {
-            Err(e) => Found::Invalid(e),
+            Err(e) => Found::Invalid(e.to_string()),
             Ok(g) => Found::Valid(slot_line(&g)),
         });
     }
@@ -217,7 +217,12 @@ fn slot_line(g: &Generation) -> SlotLine {
         level: g.level.to_string(),
         width: g.width,
         members: g.members.iter().map(word).collect(),
-        volumes: g.volumes.iter().map(|v| (v.name.clone(), base::BlockCount(v.blocks).bytes())).collect(),
+        volumes: g
+            .volumes
+            .iter()
+            .filter(|v| v.kind == VolumeKind::Hosts)
+            .map(|v| (v.name.clone(), base::BlockCount(v.blocks).bytes()))
+            .collect(),
         segments: g.segments.len(),
         frontier: g.segments.iter().filter(|s| s.replay_row.is_some()).count(),
         bytes: g.encode().len(),

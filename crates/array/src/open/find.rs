@@ -11,7 +11,9 @@ use super::returning::{Standing, seat_of, standing};
 use super::{ANCESTORS_NEAR, Found, OpenHow};
 use crate::canary::{Canary, planted};
 use crate::fault::{Refused, RefusedCode};
-use crate::label::read::{PATIENCE, READ_PAUSE, READ_TRIES, bears_label, read_label_patiently, read_slot};
+use crate::label::read::{
+    NoGeneration, PATIENCE, READ_PAUSE, READ_TRIES, bears_label, read_label_patiently, read_slot,
+};
 
 /// What is said of a drive of which the last label alone is left.
 pub(crate) const NOT_OWN: &str =
@@ -45,6 +47,13 @@ pub(crate) async fn read_member(rt: &Rt, drive: Drive) -> Result<Option<Found>, 
                 Ok(g) => {
                     generations.extend(Some(g).filter(|g| g.array == label.array));
                     break;
+                }
+                // Whole, and not for this program: whatever else is there is older.
+                Err(NoGeneration::Format(e @ FormatError::Feature(_))) if !planted(Canary::FeatureIgnored) => {
+                    let what = format!("array \"{}\" (drive {name})", label.array_name);
+                    let todo =
+                        "Use the Ashlar that it was upgraded with, or a newer one; nothing is wrong with the drive";
+                    return Err(Refused::new(RefusedCode::Format, what, e.to_string(), todo));
                 }
                 Err(_) if rt.now() - begun >= PATIENCE => {
                     tracing::warn!("drive {name} is left out: it does not answer");

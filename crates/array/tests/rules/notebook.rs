@@ -4,8 +4,9 @@ use std::cell::Cell;
 use std::rc::Rc;
 use std::time::Duration;
 
-use array::{Array, Notebook, OpenHow};
-use ondisk::Level;
+use array::{Array, Notebook, OpenHow, RefusedCode};
+use base::BlockCount;
+use ondisk::{Generation, Level};
 use rt::IoError;
 use rt::model::{DiskParams, OpKind, Verdict};
 
@@ -215,4 +216,28 @@ pub fn what_could_not_be_noted_comes_first() {
     let (_, found) = p.rt.block_on(notebook(&p.array()));
     assert_eq!(found, [1, 2, 3]);
     p.kill(7);
+}
+
+/// Of an array that uses what this program does not know, nothing older is used: it is refused, and nobody is told to make it anew.
+pub fn an_array_of_a_newer_program_is_refused_as_such() {
+    for (drives, slots) in [(0..1, 0..1), (0..1, 0..2), (0..4, 1..2), (0..4, 0..2)] {
+        let world = World::new(4, false);
+        world.create(Level::Raid5);
+        let p = world.start(1);
+        p.write(0, 3, 5).unwrap();
+        p.close();
+        for drive in drives {
+            let layout = world.label(drive).layout;
+            for slot in slots.clone() {
+                let at = layout.slot(slot);
+                let image = world.disks[drive].image_read(at, BlockCount(u64::from(layout.slot_blocks)));
+                let mut newer = Generation::decode(&image).unwrap();
+                newer.features.incompatible = 1 << 7;
+                world.disks[drive].image_write(at, &newer.encode());
+            }
+        }
+        let refused = world.refused(&world.disks, DEGRADED);
+        assert_eq!((refused.code, refused.remedy), (RefusedCode::Format, None), "{refused:?}");
+        assert!(refused.why.contains("0x80"), "{refused:?}");
+    }
 }

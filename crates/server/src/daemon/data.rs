@@ -101,7 +101,7 @@ impl Data {
         }
         self.absent.borrow_mut().remove(&name);
         self.served.borrow_mut().insert(name.clone(), opened.clone());
-        self.begin_notebook(&opened);
+        self.begin_notebook(&opened, false);
         let text = format!("opened by {} on {}", self.program, self.world.rt.host().name);
         self.journal.note(EventCode::ArrayOpened, Some(&name), None, text);
         // A core that has ended has nothing to tell.
@@ -127,7 +127,10 @@ impl Data {
         let name = opened.array.first().name();
         let is_it = self.served.borrow().get(&name).is_some_and(|now| now.number() == opened.number());
         let taken = if is_it { self.served.borrow_mut().remove(&name) } else { None };
-        let taken = taken.ok_or_else(|| array_not_served(&name, &[]))?;
+        let taken = taken.ok_or_else(|| {
+            let why = "it was closed meanwhile, or another array has its name now";
+            Problem::refused("array_changed", format!("array {name}"), why, "look at it again (`ashlar status`)")
+        })?;
         self.end_notebook(&name).await;
         Ok(taken)
     }

@@ -12,11 +12,12 @@ use axum::response::sse::{self, KeepAlive, Sse};
 use axum::response::{IntoResponse, Response};
 use futures::stream::{self, Stream, StreamExt};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
+use tokio::time::timeout;
 
 use super::answer::{Path, Query, told};
 use super::reads::{array, read};
 use super::{Answer, Caller, Context};
-use crate::journal::Journal;
+use crate::journal::{Journal, older};
 use crate::tokens::Tokens;
 
 /// Streams at once.
@@ -88,13 +89,24 @@ pub async fn of_array(
     page.await.into()
 }
 
-/// A page of an array's notebook, if it has one.
+/// Who reads the notebook of an array, and for how long.
+static NOTEBOOK_READER: Semaphore = Semaphore::const_new(1);
+const NOTEBOOK_MAX: Duration = Duration::from_secs(10);
+
+/// A page of an array's notebook; none where it has none, or has not taken everything yet: then the server's journal knows more.
 async fn noted(c: &Context, array: &str, which: &WhichEvents) -> Result<Option<Events>, Problem> {
-    let Some(journal) = c.journal.of_array(array) else { return Ok(None) };
+    let Some(journal) = c.journal.of_array(array).filter(|journal| !journal.is_stuck()) else { return Ok(None) };
     let Some(below) = journal.lacks(which) else { return Ok(journal.page(vec![], which)) };
-    let _turn = READER.acquire().await;
-    let (array, which) = (array.to_owned(), which.clone());
-    c.data.ask(move |data| async move { data.older_events(&array, &which, below).await }).await
+    let name = array.to_owned();
+    let read = async {
+        let _turn = NOTEBOOK_READER.acquire().await;
+        c.data.ask(move |data| async move { data.notebook_images(&name).await }).await
+    };
+    let late = |_| Problem::failed(format!("the events of array {array}"), "it does not answer", "ask for newer ones");
+    let Some((uuid, images)) = timeout(NOTEBOOK_MAX, read).await.map_err(late)?? else { return Ok(None) };
+    let which = which.clone();
+    let page = tokio::task::spawn_blocking(move || journal.page(older(&images, uuid, below), &which));
+    page.await.map_err(|e| Problem::failed("the events", e, "try again"))
 }
 
 /// When whoever asked may not any more: a token that is deleted ends its streams.

@@ -7,6 +7,7 @@ use axum::extract::{Request, State};
 use axum::http::{HeaderValue, Method, header};
 use axum::middleware::Next;
 use axum::response::Response;
+use percent_encoding::percent_decode_str;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use super::Caller;
@@ -49,12 +50,16 @@ pub async fn note_change(
 
 /// The name of the array that a path is about, also where it is given by its identity.
 async fn of_array(snapshots: &Snapshots, path: &str) -> Option<String> {
+    let first_of = |rest: &str| {
+        let first = rest.split('/').next().unwrap_or_default();
+        percent_decode_str(first).decode_utf8().ok().map(|name| name.into_owned())
+    };
     if let Some(alarm) = path.strip_prefix("/v1/alarms/") {
-        let array = alarm.split(':').next()?.split("%3A").next()?;
-        return (!array.is_empty()).then(|| array.to_owned());
+        let id = first_of(alarm)?;
+        return id.split(':').next().filter(|array| !array.is_empty()).map(str::to_owned);
     }
-    let said = path.strip_prefix("/v1/arrays/")?.split('/').next()?;
-    let Ok(uuid) = said.parse::<uuid::Uuid>() else { return Some(said.to_owned()) };
+    let said = first_of(path.strip_prefix("/v1/arrays/")?)?;
+    let Ok(uuid) = said.parse::<uuid::Uuid>() else { return Some(said) };
     let snapshot = snapshots.latest().await?;
     snapshot.status.arrays.iter().find(|array| array.uuid == uuid).map(|array| array.name.clone())
 }

@@ -71,16 +71,15 @@ pub async fn change(
         let mut done = Done::new(format!("volume {}/{}: nothing to change", opened.array.first().name(), view.name));
         let steps = change_all(&data, &opened, &view, &r).await;
         let mut sentences = steps.done.iter().map(|step| step.done.clone()).collect::<Vec<_>>();
+        // What was done before is done, and the answer does not tell; of what was done in all it tells the last.
+        let last = if steps.failed.is_none() { sentences.pop() } else { None };
+        let array = opened.array.first().name();
+        let note = |text: &String| data.journal.note(EventCode::RequestDone, Some(&array), Some(&who), text);
+        sentences.iter().for_each(note);
         if let Some(problem) = steps.failed {
-            // What was done before is done, and the answer does not tell.
-            let array = opened.array.first().name();
-            let note = |text: &String| data.journal.note(EventCode::RequestDone, Some(&array), Some(&who), text);
-            sentences.iter().for_each(note);
             return Err(problem);
         }
-        if let Some(last) = sentences.pop() {
-            done.done = last;
-        }
+        done.done = last.unwrap_or(done.done);
         done.notes = sentences.into_iter().chain(steps.done.into_iter().flat_map(|step| step.notes)).collect();
         changed(&opened, &view.uuid.to_string(), done).await
     });

@@ -9,24 +9,31 @@
 use std::pin::pin;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
+use std::thread;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use api::{Event, Events, KeptIn, WhichEvents};
 use array::{Fault, Notebook, Volume};
 use futures::future::{Either, select};
+use ondisk::journal::Ring;
 use rt::{MailReceiver, MailSender, Rt};
 use uuid::Uuid;
 
-use super::recent::Recent;
+use super::recent::{RECENT, Recent};
 use super::{BATCH, WAITING_MAX, gap, locked, read, record};
 
 /// What could not be noted is tried again after so long.
 const RETRY: Duration = Duration::from_secs(5);
 
+/// What is written for more seconds than these is stuck.
+const BEHIND_MAX: u64 = 1;
+
 /// How many wait, and how many were too many.
 #[derive(Default)]
 struct Counts {
     waiting: AtomicUsize,
+    /// Since when something is numbered and not durable, in seconds since 1970; 0: nothing is.
+    behind_since: AtomicU64,
     lost: AtomicU64,
 }
 
@@ -41,6 +48,8 @@ pub struct ArrayJournal {
 /// Who writes it, on the thread of the array.
 pub struct ArrayWriter {
     from: MailReceiver<Event>,
+    /// What it was told before the notebook could be read.
+    early: Vec<Event>,
     counts: Arc<Counts>,
     recent: Arc<Mutex<Option<Recent>>>,
 }
@@ -50,7 +59,8 @@ impl ArrayJournal {
     pub fn new(rt: &Rt, takes_writes: bool) -> (ArrayJournal, ArrayWriter) {
         let (to, from) = rt.mailbox();
         let journal = ArrayJournal { to: takes_writes.then_some(to), counts: Arc::default(), recent: Arc::default() };
-        let writer = ArrayWriter { from, counts: journal.counts.clone(), recent: journal.recent.clone() };
+        let writer =
+            ArrayWriter { from, early: vec![], counts: journal.counts.clone(), recent: journal.recent.clone() };
         (journal, writer)
     }
 
@@ -76,6 +86,12 @@ impl ArrayJournal {
         locked(&self.recent).as_ref().and_then(|recent| recent.lacks(which))
     }
 
+    /// Whether something cannot be noted now: the array takes no writes, or has no room.
+    pub fn is_stuck(&self) -> bool {
+        let since = self.counts.behind_since.load(Ordering::Relaxed);
+        since > 0 && unix_seconds() > since + BEHIND_MAX
+    }
+
     /// A page; None as long as the notebook was not read.
     pub fn page(&self, older: Vec<Event>, which: &WhichEvents) -> Option<Events> {
         let recent = locked(&self.recent).clone()?;
@@ -83,25 +99,56 @@ impl ArrayJournal {
     }
 }
 
-/// The events of a notebook below a number.
-///
-/// # Errors
-/// When the array cannot be read.
-pub async fn older(volume: Volume, array: Uuid, below: u64) -> Result<Vec<Event>, Fault> {
-    let (_, found) = Notebook::open(volume, *array.as_bytes()).await?;
-    Ok(found.iter().take_while(|f| f.number < below).map(read).collect())
+fn unix_seconds() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
+}
+
+/// The events below a number, of the blocks of an array's notebook. Takes long for a full one: not on a thread that others wait for.
+pub fn older(images: &[Vec<u8>], array: Uuid, below: u64) -> Vec<Event> {
+    let (_, found) = Ring::recover(*array.as_bytes(), images);
+    found.iter().take_while(|f| f.number < below).map(read).collect()
+}
+
+/// The notebook of a volume, and its newest events, which another thread makes of its blocks.
+async fn open(rt: &Rt, volume: &Volume, array: Uuid) -> Result<(Notebook, Recent), Fault> {
+    let images = Notebook::images(volume).await?;
+    let (done, mut result) = rt.mailbox();
+    let read_all = move || {
+        let (ring, found) = Ring::recover(*array.as_bytes(), &images);
+        let newest = found[found.len().saturating_sub(RECENT)..].iter().map(read).collect();
+        let recent = Recent::of(newest, ring.oldest(), ring.next_number());
+        done.send((ring, recent));
+    };
+    // Without a thread it is not read.
+    let thread = thread::Builder::new().name("notebook".into()).spawn(read_all);
+    let read = if thread.is_ok() { result.recv().await } else { None };
+    let (ring, recent) = read.ok_or(Fault::Closed)?;
+    Ok((Notebook::of(volume.clone(), ring), recent))
 }
 
 impl ArrayWriter {
     /// Notes what it is told in the notebook of an array, until nobody can tell it any more.
     pub async fn run(mut self, rt: Rt, volume: Volume, array: Uuid) {
-        let (mut notebook, found) = match Notebook::open(volume, *array.as_bytes()).await {
-            Ok(opened) => opened,
-            Err(fault) => return tracing::warn!("the notebook of array {array} cannot be read: {fault}"),
+        let mut told = false;
+        let mut notebook = loop {
+            match open(&rt, &volume, array).await {
+                Ok((notebook, recent)) => {
+                    *locked(&self.recent) = Some(recent);
+                    break notebook;
+                }
+                Err(Fault::Closed) => return,
+                // The array may be read again later.
+                Err(fault) if !told => {
+                    told = true;
+                    tracing::warn!("the notebook of array {array} cannot be read: {fault}; it is tried again");
+                }
+                Err(_) => {}
+            }
+            if self.ends_within(&rt, RETRY).await {
+                return;
+            }
         };
-        let known = found.iter().map(read).collect();
-        *locked(&self.recent) = Some(Recent::of(known, notebook.oldest(), notebook.next_number()));
-        drop(found);
+        drop(volume);
         // Numbered, and not durable yet.
         let mut unnoted: Vec<Event> = vec![];
         loop {
@@ -114,8 +161,26 @@ impl ArrayWriter {
         }
     }
 
+    /// Whether nobody can tell it anything any more, now or within that time. What it is told meanwhile waits.
+    async fn ends_within(&mut self, rt: &Rt, time: Duration) -> bool {
+        let until = rt.now() + time;
+        while rt.now() < until {
+            match select(pin!(self.from.recv()), pin!(rt.sleep(time))).await {
+                Either::Left((None, _)) => return true,
+                Either::Left((Some(event), _)) => self.early.push(event),
+                Either::Right(((), _)) => return false,
+            }
+        }
+        false
+    }
+
     /// What happened next, none of it when it is time to try again; None at the end.
     async fn next(&mut self, rt: &Rt, try_again: bool) -> Option<Vec<Event>> {
+        let early = std::mem::take(&mut self.early);
+        if !early.is_empty() {
+            self.counts.waiting.fetch_sub(early.len(), Ordering::Relaxed);
+            return Some(early);
+        }
         let first = if try_again {
             match select(pin!(self.from.recv()), pin!(rt.sleep(RETRY))).await {
                 Either::Left((first, _)) => first?,
@@ -142,6 +207,7 @@ impl ArrayWriter {
         (notebook.next_number()..).zip(&mut batch).for_each(|(seq, event)| event.seq = seq);
         let records: Vec<Vec<u8>> = batch.iter().map(record).collect();
         unnoted.extend(batch);
+        let _known = self.counts.behind_since.compare_exchange(0, unix_seconds(), Ordering::Relaxed, Ordering::Relaxed);
         if notebook.append(&records).await.is_ok()
             && let Some(recent) = &mut *locked(&self.recent)
         {
@@ -150,5 +216,8 @@ impl ArrayWriter {
         // What readers would find in no journal of memory is not kept for them.
         let too_many = unnoted.len().saturating_sub(WAITING_MAX);
         unnoted.drain(..too_many);
+        if unnoted.is_empty() {
+            self.counts.behind_since.store(0, Ordering::Relaxed);
+        }
     }
 }

@@ -37,6 +37,11 @@ impl Recent {
         self.events.push_back(event);
     }
 
+    /// Those of an array.
+    pub fn of_array(&self, array: &str) -> impl Iterator<Item = &Event> {
+        self.events.iter().filter(move |event| event.array.as_deref() == Some(array))
+    }
+
     /// The number of the newest one; 0 before the first.
     pub fn newest(&self) -> u64 {
         self.next - 1

@@ -12,6 +12,7 @@ use super::open::named;
 pub async fn run(array: &Whole, then: impl FnOnce()) -> Result<Done, Problem> {
     let (name, missing) = (array.first().name(), array.first().features().1);
     if missing.is_empty() {
+        then();
         return Ok(Done::new(format!("Array {name} had every feature that this Ashlar knows already")));
     }
     array.upgrade().await.map_err(|refused| named(array, refused))?;

@@ -23,7 +23,7 @@ fn raw(control: &Control, request: &str) -> String {
     String::from_utf8_lossy(&answer).into_owned()
 }
 
-fn get(control: &Control, path: &str, headers: &str) -> String {
+pub(super) fn get(control: &Control, path: &str, headers: &str) -> String {
     raw(control, &format!("GET {path} HTTP/1.1\r\nhost: x\r\nconnection: close\r\n{headers}\r\n"))
 }
 
@@ -133,6 +133,15 @@ fn a_change_meant_for_another_version_is_refused() {
             raw(control, &format!("{head}\r\nif-match: \"{etag}\"\r\ncontent-length: {}\r\n\r\n{body}", body.len()))
         };
         assert!(grow(65 << 20, etag).starts_with("HTTP/1.1 200"));
+        // Each thing that is changed is in the journal, also what was done before something is refused.
+        let two = json!({"limits": {"iops": 700}, "name": "u"});
+        assert_eq!(control.ask("PATCH", "/v1/arrays/ram/volumes/v", &two).0, 200);
+        let bad = json!({"limits": {"iops": 800}, "bytes": 1 << 20});
+        assert!(control.ask("PATCH", "/v1/arrays/ram/volumes/u", &bad).0 >= 400);
+        let (_, noted) = control.get("/v1/events?array=ram");
+        for done in ["700 requests/s", "Renamed volume ram/v to ram/u", "800 requests/s"] {
+            assert!(noted.to_string().contains(done), "{done}: {noted}");
+        }
         let late = grow(66 << 20, etag);
         assert!(late.starts_with("HTTP/1.1 412") && late.contains("precondition_failed"), "{late}");
         let (_, now) = control.get(before["self"].as_str().unwrap());

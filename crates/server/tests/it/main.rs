@@ -6,6 +6,7 @@ mod advice;
 mod api;
 mod daemon;
 mod notebook;
+mod numbers;
 mod nvme;
 mod packaged;
 mod reference_doc;
