@@ -16,8 +16,8 @@ use crate::registry::give_to_owner;
 /// A larger file is no key.
 const BYTES_MAX: u64 = 64 << 10;
 
-/// Mode bits that nobody may have: everything for others; more than reading for the group; execution.
-const NEVER: u32 = 0o137;
+/// Mode bits that nobody may have: everything for others; more than reading for the group. The owner's are its own affair.
+const NEVER: u32 = 0o037;
 
 /// Reading for the group, which a file of root may have: a server that is not root reads its key so.
 const GROUP_READS: u32 = 0o040;
@@ -89,7 +89,9 @@ mod tests {
         replace(&path, b"secret\n").unwrap();
         assert_eq!(fs::metadata(&path).unwrap().mode() & 0o777, 0o600);
         let root = rustix::process::geteuid().is_root();
-        let modes = [(0o600, true), (0o400, true), (0o640, root), (0o660, false), (0o644, false), (0o604, false)];
+        let kept = [(0o600, true), (0o400, true), (0o700, true), (0o500, true)];
+        let shown = [(0o640, root), (0o660, false), (0o644, false), (0o604, false), (0o710, false), (0o701, false)];
+        let modes = kept.into_iter().chain(shown);
         for (mode, fine) in modes {
             fs::set_permissions(&path, fs::Permissions::from_mode(mode)).unwrap();
             let said = read("key file", &path);
