@@ -95,8 +95,8 @@ impl Verb {
             Verb::Rescue(_) => Some("rescue"),
             Verb::Wipe(_) => Some("wipe"),
             Verb::Bundle(_) => Some("bundle"),
+            Verb::Lab(args) => args.measures().then_some("lab"),
             Verb::Bench(_)
-            | Verb::Lab(_)
             | Verb::Demo(_)
             | Verb::Config(_)
             | Verb::Version(_)
@@ -204,6 +204,14 @@ mod tests {
             }
             verbs.extend(verb.get_subcommands().cloned());
         }
+    }
+
+    /// A drive of this machine is measured, and an array that a server on this machine serves is failed.
+    #[test]
+    fn what_is_measured_is_here() {
+        let of = |line: &str| <Cli as clap::Parser>::try_parse_from(line.split(' ')).unwrap().verb.only_here();
+        assert_eq!((of("ashlar lab plan smoke f"), of("ashlar lab run smoke f")), (Some("lab"), Some("lab")));
+        assert_eq!((of("ashlar lab list"), of("ashlar man"), of("ashlar version")), (None, None, None));
     }
 
     fn refusal(line: &str) -> String {

@@ -32,12 +32,12 @@ impl Context {
     /// The context that flags, environment and defaults give.
     ///
     /// # Errors
-    /// When a server on another machine is meant, and what it takes to ask it is not all there.
+    /// When flags for servers on other machines are given, and none is meant.
     pub fn new(control: Option<PathBuf>, state_dir: Option<PathBuf>, flags: &Flags) -> Result<Context, Problem> {
         let control_named = control.is_some() || paths::control_in_env();
         let control = paths::control(control);
         let url = control.to_str().filter(|name| name.contains("://"));
-        let remote = url.map(|url| Remote::new(url, flags)).transpose()?;
+        let remote = url.map(|url| Remote::new(url, flags));
         if remote.is_none() && flags.are_given() {
             let why = "they are for servers on other machines";
             let todo = "name one with --control https://HOST:PORT";
@@ -159,6 +159,17 @@ pub fn split_volume(name: &str) -> Result<(&str, &str), Problem> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// `ashlar man` with ASHLAR_CONTROL=https://... needs no token.
+    #[test]
+    fn a_server_on_another_machine_wants_a_token_once_it_is_asked() {
+        let of = |url: &str| Context::new(Some(url.into()), None, &Flags::default()).unwrap();
+        let none = of("https://nas.example:9460");
+        assert!(none.only_here("wipe").unwrap_err().why.contains("https://nas.example:9460 is another"));
+        let ask = |context: Context| context.server().unwrap().get::<serde_json::Value>("/v1/server").unwrap_err();
+        assert_eq!((ask(none.clone()).kind, ask(none).what.as_str()), (Kind::Usage, "the token"));
+        assert!(ask(of("http://nas.example:9460")).why.contains("only https://"));
+    }
 
     #[test]
     fn names_travel() {

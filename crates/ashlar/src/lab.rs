@@ -66,6 +66,20 @@ impl Args {
     pub fn json(&self) -> bool {
         self.json
     }
+
+    /// Whether it looks at a target, and at an array behind it: both are of this machine.
+    pub fn measures(&self) -> bool {
+        match self.verb {
+            Verb::Plan(_) | Verb::Run(_) => true,
+            Verb::List(_)
+            | Verb::Report(_)
+            | Verb::Compare(_)
+            | Verb::Import(_)
+            | Verb::History(_)
+            | Verb::Predict(_)
+            | Verb::PlanBox(_) => false,
+        }
+    }
 }
 
 /// Does it.

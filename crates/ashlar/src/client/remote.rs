@@ -64,29 +64,36 @@ enum Believes {
     Fingerprint(Fingerprint),
 }
 
-/// Such a server.
+/// Such a server. What it takes to ask it is looked at when it is asked: commands that need no server need none of that.
 #[derive(Clone)]
 pub struct Remote {
-    host: String,
-    port: u16,
-    token: Arc<Secret>,
-    believes: Believes,
+    url: String,
+    flags: Flags,
+    known: Arc<OnceLock<Result<Known, Problem>>>,
     /// The certificate with the fingerprint, once it was seen.
     certificate: Arc<OnceLock<Certificate>>,
 }
 
+/// What it takes to ask it.
+struct Known {
+    host: String,
+    port: u16,
+    token: Secret,
+    believes: Believes,
+}
+
 impl fmt::Display for Remote {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "https://{}", self.authority())
+        f.write_str(self.url.trim_end_matches('/'))
     }
 }
 
-impl Remote {
-    /// The one at `url`, https://HOST:PORT.
+impl Known {
+    /// Of the server at `url`, https://HOST:PORT.
     ///
     /// # Errors
     /// When the URL, a file or the fingerprint is none, or there is no token.
-    pub fn new(url: &str, flags: &Flags) -> Result<Remote, Problem> {
+    fn new(url: &str, flags: &Flags) -> Result<Known, Problem> {
         let no = |why: &str| Problem::usage(format!("--control {url}"), why, "write https://HOST:PORT");
         let uri: Uri = url.parse().map_err(|_| no("it is not a URL"))?;
         if uri.scheme_str() != Some("https") {
@@ -113,47 +120,59 @@ impl Remote {
             }
             (None, None) => Believes::System,
         };
-        let token = Arc::new(token(flags)?);
-        Ok(Remote { host, port, token, believes, certificate: Arc::default() })
+        Ok(Known { host, port, token: token(flags)?, believes })
     }
 
     fn authority(&self) -> String {
         let (host, port) = (&self.host, self.port);
         if host.contains(':') { format!("[{host}]:{port}") } else { format!("{host}:{port}") }
     }
+}
+
+impl Remote {
+    /// The one at `url`. Nothing is looked at yet.
+    pub fn new(url: &str, flags: &Flags) -> Remote {
+        Remote { url: url.to_owned(), flags: flags.clone(), known: Arc::default(), certificate: Arc::default() }
+    }
+
+    fn known(&self) -> Result<&Known, Problem> {
+        self.known.get_or_init(|| Known::new(&self.url, &self.flags)).as_ref().map_err(Problem::clone)
+    }
 
     /// Whether it takes connections.
     pub fn answers(&self) -> bool {
-        let addresses = (self.host.as_str(), self.port).to_socket_addrs();
+        let Ok(known) = self.known() else { return false };
+        let addresses = (known.host.as_str(), known.port).to_socket_addrs();
         let reaches = |address| std::net::TcpStream::connect_timeout(&address, CONNECT_MAX).is_ok();
         addresses.is_ok_and(|mut all| all.any(reaches))
     }
 
     /// Asks. A [`Problem`] is one from before it was asked.
     pub async fn ask(&self, method: Method, path: &str, body: Option<Vec<u8>>) -> Result<(StatusCode, Bytes), Failure> {
-        let stream = match &self.believes {
-            Believes::System => self.connect(&Trust::System).await?,
-            Believes::Authority(pem) => self.connect(&Trust::Authority(pem)).await?,
+        let known = self.known()?;
+        let stream = match &known.believes {
+            Believes::System => self.connect(known, &Trust::System).await?,
+            Believes::Authority(pem) => self.connect(known, &Trust::Authority(pem)).await?,
             Believes::Fingerprint(wanted) => {
-                let certificate = self.certificate_of(wanted).await?;
-                self.connect(&Trust::This(certificate.pem())).await?
+                let certificate = self.certificate_of(known, wanted).await?;
+                self.connect(known, &Trust::This(certificate.pem())).await?
             }
         };
-        let mut token = HeaderValue::try_from(format!("Bearer {}", self.token.reveal()))?;
+        let mut token = HeaderValue::try_from(format!("Bearer {}", known.token.reveal()))?;
         token.set_sensitive(true);
-        let head = Request::builder().method(method).uri(path).header("host", self.authority());
+        let head = Request::builder().method(method).uri(path).header("host", known.authority());
         exchange(stream, head.header("authorization", token), body, usize::MAX).await
     }
 
-    async fn connect(&self, trust: &Trust<'_>) -> Result<tls::Stream<TcpStream>, Problem> {
+    async fn connect(&self, known: &Known, trust: &Trust<'_>) -> Result<tls::Stream<TcpStream>, Problem> {
         let what = || format!("the Ashlar at {self}");
         let connect = async {
-            let stream = TcpStream::connect((self.host.as_str(), self.port)).await.map_err(|e| {
+            let stream = TcpStream::connect((known.host.as_str(), known.port)).await.map_err(|e| {
                 let todo = "see that it runs, that [api] is in its configuration, and that no firewall is between";
                 Problem::failed(what(), format!("it cannot be reached: {e}"), todo)
             })?;
             let connector = Connector::new(trust).map_err(|e| Problem::failed(what(), e, "try again"))?;
-            connector.connect(&self.host, stream).await.map_err(|e| {
+            connector.connect(&known.host, stream).await.map_err(|e| {
                 let todo = "give the --fingerprint of its certificate, or the --ca that has signed it";
                 Problem::failed(what(), format!("no TLS with it, or its certificate is not to be trusted: {e}"), todo)
             })
@@ -163,12 +182,12 @@ impl Remote {
     }
 
     /// The certificate that it shows to everybody, if it has this fingerprint. No token is sent for it.
-    async fn certificate_of(&self, wanted: &Fingerprint) -> Result<&Certificate, Failure> {
-        if let Some(known) = self.certificate.get() {
-            return Ok(known);
+    async fn certificate_of(&self, known: &Known, wanted: &Fingerprint) -> Result<&Certificate, Failure> {
+        if let Some(seen) = self.certificate.get() {
+            return Ok(seen);
         }
-        let stream = self.connect(&Trust::Unchecked).await?;
-        let head = Request::builder().uri("/certificate.pem").header("host", self.authority());
+        let stream = self.connect(known, &Trust::Unchecked).await?;
+        let head = Request::builder().uri("/certificate.pem").header("host", known.authority());
         let asked = timeout(CONNECT_MAX, exchange(stream, head, None, CERTIFICATE_BYTES_MAX)).await;
         let what = || format!("the Ashlar at {self}");
         let no = |why: String| {
@@ -225,18 +244,20 @@ mod tests {
             ("https://10.0.0.5:9460/", "https://10.0.0.5:9460"),
             ("https://[2001:db8::5]:9460", "https://[2001:db8::5]:9460"),
         ] {
-            let remote = Remote::new(url, &flags).unwrap_or_else(|problem| panic!("{url}: {problem}"));
-            assert_eq!(remote.to_string(), shown);
-            assert_eq!(remote.token.reveal(), "ashlar_x_y");
+            let remote = Remote::new(url, &flags);
+            let known = remote.known().unwrap_or_else(|problem| panic!("{url}: {problem}"));
+            assert_eq!((remote.to_string().as_str(), known.token.reveal()), (shown, "ashlar_x_y"));
+            assert_eq!(format!("https://{}", known.authority()), shown);
         }
         for wrong in
             ["http://nas:9460", "https://nas", "https://nas:9460/v1", "https://u:p@nas:9460", "https://nas:9460/?a=b"]
         {
-            assert!(Remote::new(wrong, &flags).is_err(), "{wrong}");
+            assert!(Remote::new(wrong, &flags).known().is_err(), "{wrong}");
         }
         let wrong = Flags { fingerprint: Some("12".into()), ..flags };
-        assert!(Remote::new("https://nas:9460", &wrong).is_err());
+        assert!(Remote::new("https://nas:9460", &wrong).known().is_err());
     }
+
     /// A server that shows `shown` and tells the certificate of `told`; what it is asked, as far as it understands it.
     async fn server(shown: &Identity, told: &Identity) -> (u16, Arc<Mutex<String>>) {
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
@@ -271,12 +292,13 @@ mod tests {
     async fn a_token_goes_to_whom_it_is_for_and_to_nobody_else() {
         let names = ["localhost".to_owned()];
         let (own, other) = (Identity::made_for(&names).unwrap(), Identity::made_for(&names).unwrap());
-        let remote = |port, fingerprint| Remote {
-            host: "localhost".to_owned(),
-            port,
-            token: Arc::new(Secret::new("ashlar_x_y".to_owned())),
-            believes: Believes::Fingerprint(fingerprint),
-            certificate: Arc::default(),
+        let remote = |port, fingerprint| {
+            let token = Secret::new("ashlar_x_y".to_owned());
+            let believes = Believes::Fingerprint(fingerprint);
+            let known = Known { host: "localhost".to_owned(), port, token, believes };
+            let remote = Remote::new("", &Flags::default());
+            assert!(remote.known.set(Ok(known)).is_ok());
+            remote
         };
         let ask = async |port, fingerprint| remote(port, fingerprint).ask(Method::GET, "/v1/server", None).await;
 
