@@ -9,12 +9,13 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::OnceLock;
 use std::time::Duration;
-use std::{env, fs};
+use std::{env, fs, io};
 
 use api::{Problem, Secret};
 use hyper::body::Bytes;
 use hyper::header::HeaderValue;
 use hyper::{Method, Request, StatusCode, Uri};
+use rustix::net::sockopt;
 use server::secrets;
 use tls::{Certificate, Connector, Fingerprint, Trust};
 use tokio::net::TcpStream;
@@ -30,6 +31,15 @@ const FINGERPRINT_ENV: &str = "ASHLAR_FINGERPRINT";
 
 /// How long a connection and its handshake may take.
 const CONNECT_MAX: Duration = Duration::from_secs(15);
+
+/// An answer takes as long as it takes; a machine that says nothing is asked after so long whether it is there, and is given up
+/// after these questions: within half a minute.
+const ASKED_AFTER: Duration = Duration::from_secs(10);
+const ASKED_EVERY: Duration = Duration::from_secs(5);
+const QUESTIONS: u32 = 4;
+
+/// What was sent and has not reached it within this time is given up.
+const UNREACHED_MS_MAX: u32 = 30_000;
 
 /// A certificate is no longer.
 const CERTIFICATE_BYTES_MAX: usize = 1 << 20;
@@ -171,6 +181,7 @@ impl Remote {
                 let todo = "see that it runs, that [api] is in its configuration, and that no firewall is between";
                 Problem::failed(what(), format!("it cannot be reached: {e}"), todo)
             })?;
+            ends_with_its_peer(&stream).map_err(|e| Problem::failed(what(), e, "try again"))?;
             let connector = Connector::new(trust).map_err(|e| Problem::failed(what(), e, "try again"))?;
             connector.connect(&known.host, stream).await.map_err(|e| {
                 let todo = "give the --fingerprint of its certificate, or the --ca that has signed it";
@@ -205,6 +216,15 @@ impl Remote {
         }
         Ok(self.certificate.get_or_init(|| certificate))
     }
+}
+
+/// Has the kernel end the connection when the other machine has vanished: without power it says no goodbye.
+fn ends_with_its_peer(stream: &TcpStream) -> io::Result<()> {
+    sockopt::set_socket_keepalive(stream, true)?;
+    sockopt::set_tcp_keepidle(stream, ASKED_AFTER)?;
+    sockopt::set_tcp_keepintvl(stream, ASKED_EVERY)?;
+    sockopt::set_tcp_keepcnt(stream, QUESTIONS)?;
+    Ok(sockopt::set_tcp_user_timeout(stream, UNREACHED_MS_MAX)?)
 }
 
 fn token(flags: &Flags) -> Result<Secret, Problem> {
@@ -256,6 +276,32 @@ mod tests {
         }
         let wrong = Flags { fingerprint: Some("12".into()), ..flags };
         assert!(Remote::new("https://nas:9460", &wrong).known().is_err());
+    }
+
+    /// That the kernel then ends it is tried by hand; the test looks at what it was told.
+    #[tokio::test]
+    async fn a_machine_that_has_vanished_is_not_waited_for() {
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let remote = Remote::new("", &Flags::default());
+        let known = Known {
+            host: "127.0.0.1".to_owned(),
+            port,
+            token: Secret::new("ashlar_x_y".to_owned()),
+            believes: Believes::System,
+        };
+        let own = Identity::made_for(&["localhost".to_owned()]).unwrap();
+        let acceptor = Acceptor::new(&own).unwrap();
+        tokio::spawn(async move {
+            let (stream, _) = listener.accept().await.unwrap();
+            acceptor.accept(stream).await.map(std::mem::forget)
+        });
+        let tls = remote.connect(&known, &Trust::Unchecked).await.unwrap();
+        let stream: &TcpStream = tls.get_ref();
+        assert_eq!(sockopt::socket_keepalive(stream), Ok(true));
+        let (after, every) = (sockopt::tcp_keepidle(stream).unwrap(), sockopt::tcp_keepintvl(stream).unwrap());
+        assert_eq!(after + every * sockopt::tcp_keepcnt(stream).unwrap(), Duration::from_secs(30));
+        assert_eq!(sockopt::tcp_user_timeout(stream), Ok(30_000));
     }
 
     /// A server that shows `shown` and tells the certificate of `told`; what it is asked, as far as it understands it.
