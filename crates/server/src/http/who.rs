@@ -51,10 +51,16 @@ impl fmt::Display for User {
 }
 
 impl User {
+    /// Whether it is root, or who runs the server.
+    #[must_use]
+    pub fn is_root_or_own(&self) -> bool {
+        self.uid.is_some_and(|uid| uid == 0 || uid == rustix::process::geteuid().as_raw())
+    }
+
     /// What it may do; none: nothing.
     fn role(&self) -> Option<Role> {
         let uid = self.uid?;
-        if uid == 0 || uid == rustix::process::geteuid().as_raw() {
+        if self.is_root_or_own() {
             return Some(Role::Admin);
         }
         let (groups, users) = (read("/etc/group"), read("/etc/passwd"));
@@ -141,7 +147,7 @@ fn allows(caller: Option<&Caller>, needed: Role, request: &Request) -> Result<()
 }
 
 /// Paths over TCP that need no token.
-const OPEN: [&str; 2] = ["/healthz", "/certificate.pem"];
+pub const OPEN: [&str; 2] = ["/healthz", "/certificate.pem"];
 
 /// Takes the token of a request over TCP for who asks.
 pub async fn by_token(

@@ -45,6 +45,14 @@ impl Arrived {
         }
     }
 
+    /// Whether the kernel says that it is root's, or of who runs the server.
+    pub fn is_root_or_own(&self) -> bool {
+        match self {
+            Arrived::Unix(_, user) => user.is_root_or_own(),
+            Arrived::Tcp(..) => false,
+        }
+    }
+
     /// Closes it; who does not expect TLS is told why.
     pub fn refuse(self, is_tls: bool) {
         // What does not fit into the socket's buffer at once is not waited for.
