@@ -23,6 +23,7 @@ mod jobs;
 mod reads;
 mod sentence;
 mod tokens;
+mod turns;
 mod volumes;
 mod who;
 
@@ -46,14 +47,12 @@ use crate::snapshot::Snapshots;
 use crate::tokens::Tokens;
 use answer::Answer;
 pub use document::openapi;
+use turns::Turns;
 use who::needs;
 pub use who::{Caller, User, readers};
 
 /// The largest body.
 const BODY_BYTES_MAX: usize = 64 << 10;
-
-/// Requests that are worked on at once, over all ways in.
-const REQUESTS_MAX: usize = 64;
 
 /// What every route knows.
 #[derive(Clone)]
@@ -158,13 +157,12 @@ pub fn routers(parts: Parts) -> Routers {
     let streams = events::places();
     let (known, shown) = ((tokens.clone(), journal.clone()), front.clone());
     let context = Context { data, stop_now, snapshots, journal, streams, tokens, acknowledged, front };
-    let turns = Arc::new(Semaphore::new(REQUESTS_MAX));
     let metrics = Router::new()
         .route("/metrics", get(reads::metrics))
         .route("/healthz", get(reads::healthz))
         .fallback(answer::no_such_path)
         .layer(from_fn(guard::loopback_alone))
-        .layer(from_fn_with_state(turns.clone(), guard::in_flight))
+        .layer(from_fn_with_state(Turns::here(), guard::in_flight))
         .with_state(context.clone());
     let (routes, document) = routes().split_for_parts();
     let document = document::finished(document);
@@ -182,8 +180,8 @@ pub fn routers(parts: Parts) -> Routers {
     let tls = shown.map(|front| {
         let named = all.clone().layer(from_fn_with_state(known, who::by_token));
         let named = named.layer(from_fn_with_state(front, guard::own_name));
-        named.layer(from_fn_with_state(turns.clone(), guard::in_flight))
+        named.layer(from_fn_with_state(Turns::over_tcp(), guard::in_flight))
     });
-    let control = all.layer(from_fn_with_state(turns, guard::in_flight));
+    let control = all.layer(from_fn_with_state(Turns::here(), guard::in_flight));
     Routers { control, metrics, tls }
 }

@@ -8,10 +8,10 @@ use axum::http::{HeaderValue, Method, header};
 use axum::middleware::Next;
 use axum::response::Response;
 use percent_encoding::percent_decode_str;
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use super::Caller;
 use super::answer::{Told, told};
+use super::turns::{Taken, Turns};
 use crate::front::Front;
 use crate::journal::Journal;
 use crate::listen::Ends;
@@ -67,20 +67,24 @@ async fn of_array(snapshots: &Snapshots, path: &str) -> Option<String> {
 /// A place among the requests in flight: whoever goes on with one holds it.
 #[derive(Clone)]
 struct Turn {
-    _place: Arc<OwnedSemaphorePermit>,
+    _place: Arc<Taken>,
 }
 
 /// Takes no more requests at once than there are `turns`.
-pub async fn in_flight(State(turns): State<Arc<Semaphore>>, mut request: Request, next: Next) -> Response {
-    let Ok(place) = turns.try_acquire_owned() else {
-        let why = format!("{} requests are in flight already", super::REQUESTS_MAX);
-        let problem = Problem::new(Kind::Refused, "too_many_requests", "the request", why, "try again in a second");
-        let mut answer = told(&problem);
-        answer.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from_static("1"));
-        return answer;
+pub async fn in_flight(State(turns): State<Arc<Turns>>, mut request: Request, next: Next) -> Response {
+    let place = match turns.take(&request) {
+        Ok(place) => place,
+        Err(why) => {
+            let problem = Problem::new(Kind::Refused, "too_many_requests", "the request", why, "try again in a second");
+            let mut answer = told(&problem);
+            answer.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from_static("1"));
+            return answer;
+        }
     };
-    let turn = Turn { _place: Arc::new(place) };
-    request.extensions_mut().insert(turn.clone());
+    let turn = place.map(|place| Turn { _place: Arc::new(place) });
+    if let Some(turn) = &turn {
+        request.extensions_mut().insert(turn.clone());
+    }
     let answer = next.run(request).await;
     drop(turn);
     answer
@@ -177,7 +181,7 @@ mod tests {
                 waits.await.unwrap();
             }
         };
-        let turns = Arc::new(Semaphore::new(1));
+        let turns = Turns::of(1);
         let routes = Router::new().route("/", get(slow)).layer(from_fn_with_state(turns, in_flight));
         let service = TowerToHyperService::new(routes);
         let ask = || service.call(Request::get("/").body(Body::empty()).unwrap());
