@@ -15,6 +15,7 @@
 mod alarms;
 pub mod arrays;
 mod clients;
+mod closed;
 mod control;
 mod data;
 mod exports;

@@ -3,12 +3,13 @@
 //! Without a certificate in the configuration it has one of its own: made once, kept in the state directory, and known to people
 //! by its fingerprint.
 //!
-//! Invariant: a certificate that cannot be used changes nothing: the one before goes on.
+//! Invariant: a certificate that cannot be used changes nothing: the one before goes on. At the start there is none before:
+//! nothing is shown until a reload finds one.
 
+use std::fs;
 use std::net::{IpAddr, SocketAddr, TcpListener};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, PoisonError, RwLock};
-use std::{fs, io};
 
 use api::Problem;
 use serde::Deserialize;
@@ -89,28 +90,25 @@ struct Shown {
 pub struct Front {
     addresses: Vec<SocketAddr>,
     state_dir: PathBuf,
-    shown: RwLock<Arc<Shown>>,
+    /// Nothing: why.
+    shown: RwLock<Result<Arc<Shown>, Problem>>,
 }
 
 /// What a reload will show; see [`Front::next`].
 pub struct Next(Shown);
 
 impl Front {
-    /// Listens, if an address is named.
-    ///
-    /// # Errors
-    /// When an address cannot be had, or there is no certificate.
-    pub fn open(config: &ApiConfig, state_dir: &Path) -> Result<Option<(Arc<Front>, Vec<TcpListener>)>, Problem> {
-        config.check()?;
-        if config.listen.is_empty() {
-            return Ok(None);
-        }
-        let listeners: Vec<TcpListener> = config.listen.iter().map(|at| listen(*at)).collect::<Result<_, _>>()?;
-        let addresses = listeners.iter().map(TcpListener::local_addr).collect::<io::Result<Vec<_>>>();
-        let addresses = addresses.map_err(|e| Problem::failed("API over TCP", e, "try again"))?;
-        let shown = Shown::of(config, state_dir, &addresses)?;
-        let front = Front { addresses, state_dir: state_dir.to_owned(), shown: RwLock::new(Arc::new(shown)) };
-        Ok(Some((Arc::new(front), listeners)))
+    /// At these addresses.
+    #[must_use]
+    pub fn open(config: &ApiConfig, state_dir: &Path, addresses: Vec<SocketAddr>) -> Arc<Front> {
+        let shown = config.check().and_then(|()| Shown::of(config, state_dir, &addresses)).map(Arc::new);
+        Arc::new(Front { addresses, state_dir: state_dir.to_owned(), shown: RwLock::new(shown) })
+    }
+
+    /// Why it shows nothing; none when it does.
+    #[must_use]
+    pub fn problem(&self) -> Option<Problem> {
+        self.shown.read().unwrap_or_else(PoisonError::into_inner).as_ref().err().cloned()
     }
 
     /// Reads what `config` names, again: what is shown once [`Front::show`] gets it.
@@ -123,7 +121,7 @@ impl Front {
 
     /// Connections that come from now on see this.
     pub fn show(&self, next: Next) {
-        *self.shown.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(next.0);
+        *self.shown.write().unwrap_or_else(PoisonError::into_inner) = Ok(Arc::new(next.0));
     }
 
     /// Where it listens.
@@ -134,20 +132,20 @@ impl Front {
 
     /// The certificate, and those above it (PEM).
     #[must_use]
-    pub fn chain(&self) -> Vec<u8> {
-        self.shown().chain.clone()
+    pub fn chain(&self) -> Option<Vec<u8>> {
+        Some(self.shown()?.chain.clone())
     }
 
     /// The certificate's.
     #[must_use]
-    pub fn fingerprint(&self) -> Fingerprint {
-        self.shown().fingerprint
+    pub fn fingerprint(&self) -> Option<Fingerprint> {
+        Some(self.shown()?.fingerprint)
     }
 
     /// What does handshakes.
     #[must_use]
-    pub fn acceptor(&self) -> Acceptor {
-        self.shown().acceptor.clone()
+    pub fn acceptor(&self) -> Option<Acceptor> {
+        Some(self.shown()?.acceptor.clone())
     }
 
     /// Whether somebody who reached it at the address `at` may call it `name`.
@@ -160,11 +158,12 @@ impl Front {
             return true;
         }
         let bare = bare.trim_end_matches('.');
-        bare.eq_ignore_ascii_case("localhost") || self.shown().names.iter().any(|own| own.eq_ignore_ascii_case(bare))
+        let is_own = |shown: Arc<Shown>| shown.names.iter().any(|own| own.eq_ignore_ascii_case(bare));
+        bare.eq_ignore_ascii_case("localhost") || self.shown().is_some_and(is_own)
     }
 
-    fn shown(&self) -> Arc<Shown> {
-        self.shown.read().unwrap_or_else(PoisonError::into_inner).clone()
+    fn shown(&self) -> Option<Arc<Shown>> {
+        self.shown.read().unwrap_or_else(PoisonError::into_inner).as_ref().ok().cloned()
     }
 }
 
@@ -205,7 +204,11 @@ fn own(state_dir: &Path, names: &[String], addresses: &[SocketAddr]) -> Result<I
     Ok(identity)
 }
 
-fn listen(address: SocketAddr) -> Result<TcpListener, Problem> {
+/// Listens for the API.
+///
+/// # Errors
+/// When the address cannot be had.
+pub fn listen(address: SocketAddr) -> Result<TcpListener, Problem> {
     let listener = TcpListener::bind(address).and_then(|l| l.set_nonblocking(true).map(|()| l));
     listener.map_err(|e| Problem::failed(format!("API at {address}"), e, "give another address (--api)"))
 }
@@ -224,23 +227,37 @@ mod tests {
         }
     }
 
+    fn open(config: &ApiConfig, dir: &Path) -> Arc<Front> {
+        Front::open(config, dir, config.listen.clone())
+    }
+
+    #[test]
+    fn what_cannot_be_shown_at_the_start_is_shown_after_a_reload() {
+        let dir = tempfile::tempdir().unwrap();
+        std::os::unix::fs::symlink("elsewhere", dir.path().join("api.key")).unwrap();
+        fs::write(dir.path().join("api.crt"), "").unwrap();
+        let front = open(&loopback(), dir.path());
+        assert!(front.problem().unwrap().why.contains("symbolic link"));
+        assert!(front.acceptor().is_none() && front.chain().is_none() && front.fingerprint().is_none());
+        assert!(front.next(&loopback()).is_err());
+        fs::remove_file(dir.path().join("api.key")).unwrap();
+        front.show(front.next(&loopback()).unwrap());
+        assert!(front.problem().is_none() && front.acceptor().is_some());
+    }
+
     #[test]
     fn a_certificate_is_made_once() {
         let dir = tempfile::tempdir().unwrap();
-        assert!(Front::open(&ApiConfig::default(), dir.path()).unwrap().is_none(), "no address, no certificate");
-        assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 0);
-        let (front, listeners) = Front::open(&loopback(), dir.path()).unwrap().unwrap();
-        assert_eq!((listeners.len(), front.addresses().len()), (1, 1));
+        let front = open(&loopback(), dir.path());
         assert_eq!(fs::metadata(dir.path().join("api.key")).unwrap().mode() & 0o777, 0o600);
-        assert!(!String::from_utf8(front.chain()).unwrap().contains("PRIVATE"));
-        let (again, _) = Front::open(&loopback(), dir.path()).unwrap().unwrap();
-        assert_eq!(front.fingerprint(), again.fingerprint());
+        assert!(!String::from_utf8(front.chain().unwrap()).unwrap().contains("PRIVATE"));
+        assert_eq!(front.fingerprint(), open(&loopback(), dir.path()).fingerprint());
     }
 
     #[test]
     fn a_reload_shows_another_certificate_or_changes_nothing() {
         let dir = tempfile::tempdir().unwrap();
-        let (front, _) = Front::open(&loopback(), dir.path()).unwrap().unwrap();
+        let front = open(&loopback(), dir.path());
         let before = front.fingerprint();
         let files = ApiConfig {
             certificate: Some(dir.path().join("new.crt")),
@@ -255,7 +272,7 @@ mod tests {
         assert_eq!(front.fingerprint(), before);
         secrets::replace(&dir.path().join("new.key"), other.key()).unwrap();
         front.show(front.next(&files).unwrap());
-        assert_eq!(front.fingerprint(), other.fingerprint());
+        assert_eq!(front.fingerprint(), Some(other.fingerprint()));
         let half = ApiConfig { key: None, ..files };
         assert!(half.check().unwrap_err().why.contains("together"));
     }
@@ -263,7 +280,7 @@ mod tests {
     #[test]
     fn it_is_called_by_its_names_and_by_the_address_that_was_reached() {
         let dir = tempfile::tempdir().unwrap();
-        let (front, _) = Front::open(&loopback(), dir.path()).unwrap().unwrap();
+        let front = open(&loopback(), dir.path());
         let at = "10.0.0.5".parse().unwrap();
         for name in ["10.0.0.5", "[::ffff:10.0.0.5]", "localhost", "nas.example", "nas.EXAMPLE.", "LOCALHOST"] {
             assert!(front.is_called(name, at), "{name}");

@@ -20,7 +20,7 @@ use crate::front::Front;
 use crate::hooks::Hooks;
 use crate::http::{self, Parts, Routers};
 use crate::journal::Journal;
-use crate::listen::Door;
+use crate::listen::{Door, Listening};
 use crate::tokens::{Tokens, USES_KEPT};
 
 /// How long a stop waits for clients to take their answers.
@@ -31,9 +31,9 @@ pub struct Sockets {
     /// The control socket.
     pub control: Socket,
     /// The address of the metrics.
-    pub metrics: Option<TcpListener>,
+    pub metrics: Option<Listening>,
     /// The addresses of the API.
-    pub tls: Vec<TcpListener>,
+    pub tls: Vec<Listening>,
     /// What is shown there.
     pub front: Option<Arc<Front>>,
 }
@@ -129,12 +129,11 @@ async fn serve(sockets: Sockets, parts: Parts, mut stopped: watch::Receiver<bool
     let tokens = parts.tokens.clone();
     let Routers { control, metrics, tls } = http::routers(parts);
     let mut doors = vec![Door::control(UnixListener::from_std(sockets.control.listener()?)?, control)];
-    if let Some(listener) = sockets.metrics {
-        doors.push(Door::metrics(tokio::net::TcpListener::from_std(listener)?, metrics));
+    if let Some(listening) = sockets.metrics {
+        doors.push(Door::metrics(listening, metrics)?);
     }
     if let (Some(front), Some(routes)) = (&sockets.front, &tls) {
-        let listeners = sockets.tls.into_iter().map(tokio::net::TcpListener::from_std).collect::<io::Result<_>>()?;
-        doors.extend(Door::tls(listeners, routes, front));
+        doors.extend(Door::tls(sockets.tls, routes, front)?);
     }
     let open = join_all(doors.into_iter().map(|door| door.serve(stopped.clone())));
     let uses = async {

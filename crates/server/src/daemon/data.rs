@@ -4,6 +4,7 @@ use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::future::Future;
 use std::rc::{Rc, Weak};
+use std::sync::Arc;
 use std::time::Duration;
 
 use api::{Absent, EventCode, Kind, Placement, Problem};
@@ -16,8 +17,10 @@ use rt::cross::Submitter;
 use uuid::Uuid;
 
 use super::alarms::watch;
+use super::closed::Closed;
 use super::spares::Spares;
 use crate::direct::DirectDrive;
+use crate::front::Front;
 use crate::hooks::Hooks;
 use crate::journal::Journal;
 use crate::memory::Memory;
@@ -50,6 +53,10 @@ pub struct Data {
     pub queues: RefCell<Option<Rc<Server<ExportedSubsystems>>>>,
     /// Addresses of the NVMe/TCP export.
     pub nvme: RefCell<Vec<String>>,
+    /// What is shown over TCP, if the API is to be there.
+    pub front: Option<Arc<Front>>,
+    /// Addresses for people that could not be had yet.
+    pub closed: Closed,
     /// Drives for arrays that lack one.
     pub spares: Spares,
     /// Whether every array is opened for reading only.

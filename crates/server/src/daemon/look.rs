@@ -40,9 +40,15 @@ impl Data {
             linger_us: Some(rt.linger().as_micros() as u64),
             congestion: Some(rt.congestion().to_string()),
             spares: self.spares.left(),
-            alarms: self.nbd_is_open().into_iter().map(nbd_alarm).chain(self.hooks.alarms()).collect(),
+            alarms: self.own_alarms(),
             ..Arrays::default()
         }
+    }
+
+    /// Standing alarms that are of no array.
+    fn own_alarms(&self) -> Vec<AlarmView> {
+        let closed = self.closed.alarms(self.front.as_ref().and_then(|front| front.problem()));
+        self.nbd_is_open().into_iter().map(nbd_alarm).chain(closed).chain(self.hooks.alarms()).collect()
     }
 
     /// CPU time of each core's thread, this one's first. One that has ended has none.

@@ -6,6 +6,7 @@ use std::future::Future;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::rc::Rc;
+use std::sync::Arc;
 
 use api::{EventCode, Problem};
 use futures::future::{Either, select};
@@ -13,6 +14,7 @@ use rt::cross::submissions;
 use rt::net::Addr;
 use rt::{Congestion, Rt, Ways};
 
+use super::closed::{Closed, Way};
 use super::control::{self, Control, Sockets};
 use super::data::{Data, DataHandle};
 use super::exports::{self, Exports, REQUESTS_MAX};
@@ -25,9 +27,10 @@ use super::{arrays, stop};
 use crate::config::{ArrayConfig, Linger};
 use crate::cores::{self, Cores};
 use crate::direct::{self, DirectDrive};
-use crate::front::{ApiConfig, Front};
+use crate::front::{self, ApiConfig, Front};
 use crate::hooks::{HookConfig, Hooks};
 use crate::journal::Journal;
+use crate::listen::Listening;
 use crate::memory::Memory;
 use crate::ops::World;
 use crate::placement::Machine;
@@ -128,8 +131,7 @@ async fn live(rt: &Rt, settings: Settings) -> Result<(), Problem> {
     let machine = Machine::here(settings.pin.then_some(cores))?;
     let socket = step.run("control socket", async { Socket::claim(&settings.control) }).await?;
     Hooks::check(&settings.hooks)?;
-    let metrics = settings.metrics.map(control::listen).transpose()?;
-    settings.api.check()?;
+    settings.metrics.map_or(Ok(()), control::refuse_open)?;
     // Behind the control socket, which makes the directory that the default socket of NBD is in, too.
     exports::refuse_impossible(&addresses, "NBD export", "--nbd")?;
     let memory = settings.memory.checked()?.within(crate::memory::of_machine())?;
@@ -137,13 +139,11 @@ async fn live(rt: &Rt, settings: Settings) -> Result<(), Problem> {
     let (journal, why) = Journal::open(&settings.state_dir)?;
     why.iter().for_each(|why| tracing::warn!("events: {why}"));
     journal.note(EventCode::ServerBegan, None, None, format!("{} begins", settings.program));
-    let front = Front::open(&settings.api, &settings.state_dir)?;
-    if let Some((front, _)) = &front {
-        let at: Vec<String> = front.addresses().iter().map(|at| format!("https://{at}")).collect();
-        tracing::info!("API at {}, certificate SHA-256 {}", at.join(", "), front.fingerprint());
-    }
-    let (front, tls) = front.map_or((None, vec![]), |(front, tls)| (Some(front), tls));
-    let sockets = Sockets { control: socket, metrics, tls, front };
+    // Whatever is wrong with these, arrays are served.
+    let closed = Closed::default();
+    let metrics = settings.metrics.map(|at| closed.open(Way::Metrics, at, control::listen));
+    let (front, tls) = open_api(&settings, &closed);
+    let sockets = Sockets { control: socket, metrics, tls, front: front.clone() };
     let registry = Registry::at(settings.state_dir.clone());
     let world = World { rt: rt.clone(), registry, cores: cores.to(), reserve: settings.reserve };
     let direct = step.run("direct drives", open_direct(&world, &settings)).await?;
@@ -154,6 +154,8 @@ async fn live(rt: &Rt, settings: Settings) -> Result<(), Problem> {
         absent: RefCell::new(BTreeMap::new()),
         nbd: RefCell::default(),
         nvme: RefCell::default(),
+        front,
+        closed,
         spares: Spares::new(settings.spares.clone()),
         read_only: settings.read_only,
         machine,
@@ -183,6 +185,25 @@ async fn live(rt: &Rt, settings: Settings) -> Result<(), Problem> {
     data.journal.finish();
     tracing::info!("stopped");
     closed
+}
+
+/// What the API shows over TCP, and where it listens; nothing where it has no address.
+fn open_api(settings: &Settings, closed: &Closed) -> (Option<Arc<Front>>, Vec<Listening>) {
+    let wanted = &settings.api.listen;
+    if wanted.is_empty() {
+        return (None, vec![]);
+    }
+    let tls: Vec<Listening> = wanted.iter().map(|at| closed.open(Way::Api, *at, front::listen)).collect();
+    let addresses = wanted.iter().zip(&tls).map(|(at, listening)| listening.address().unwrap_or(*at)).collect();
+    let front = Front::open(&settings.api, &settings.state_dir, addresses);
+    match (front.problem(), front.fingerprint()) {
+        (None, Some(fingerprint)) => {
+            let at: Vec<String> = front.addresses().iter().map(|at| format!("https://{at}")).collect();
+            tracing::info!("API at {}, certificate SHA-256 {fingerprint}", at.join(", "));
+        }
+        (problem, _) => problem.iter().for_each(|problem| tracing::error!("API over TCP: {}", problem.line())),
+    }
+    (Some(front), tls)
 }
 
 /// Opens the direct drives.

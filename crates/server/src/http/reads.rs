@@ -44,8 +44,8 @@ pub fn volume_unknown(array: &str, volume: &str) -> Problem {
 
 /// The certificate that is shown over TLS: who knows its fingerprint compares it.
 pub async fn certificate(State(c): State<Context>) -> Response {
-    match &c.front {
-        Some(front) => ([(header::CONTENT_TYPE, "application/x-pem-file")], front.chain()).into_response(),
+    match c.front.and_then(|front| front.chain()) {
+        Some(chain) => ([(header::CONTENT_TYPE, "application/x-pem-file")], chain).into_response(),
         None => {
             let (what, why) = ("the certificate", "the API is not served over TLS");
             told(&Problem::new(
@@ -71,7 +71,7 @@ pub async fn server(State(c): State<Context>) -> Answer<ServerView> {
             nbd: s.status.nbd.clone(),
             nvme: s.status.nvme.clone(),
             api: c.front.iter().flat_map(|front| front.addresses()).map(|at| at.to_string()).collect(),
-            certificate_sha256: c.front.as_ref().map(|front| front.fingerprint().to_string()),
+            certificate_sha256: c.front.as_ref().and_then(|front| front.fingerprint()).map(|shown| shown.to_string()),
         })
     };
     read(&c, of).await.into()

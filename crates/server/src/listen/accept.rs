@@ -9,12 +9,15 @@ use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
 use tokio::time::{Instant, sleep};
 
 use super::places::Key;
-use super::{Ends, key_of};
+use super::{Ends, Listen, Listening, key_of};
 use crate::http::User;
 use crate::tokens::network;
 
 /// Between two tries to accept when that fails.
 const RETRY: Duration = Duration::from_millis(50);
+
+/// Between two tries to have an address.
+const LISTEN_AGAIN: Duration = Duration::from_secs(5);
 
 /// The log is told again after so long.
 const TOLD_AGAIN: Duration = Duration::from_secs(60);
@@ -26,6 +29,8 @@ const BUSY: &[u8] =
 enum Listener {
     Unix(UnixListener),
     Tcp(TcpListener),
+    /// TCP, once the address can be had.
+    Later(Listen),
 }
 
 /// A connection, and whose it is.
@@ -80,8 +85,15 @@ impl Accepting {
     }
 
     /// A listener for TCP, called `what` in the log.
-    pub fn tcp(what: &'static str, listener: TcpListener) -> Accepting {
-        Accepting { what, listener: Listener::Tcp(listener), kept: spare(), told: None }
+    ///
+    /// # Errors
+    /// When its socket is none.
+    pub fn tcp(what: &'static str, listening: Listening) -> io::Result<Accepting> {
+        let listener = match listening {
+            Listening::Now(listener) => Listener::Tcp(TcpListener::from_std(listener)?),
+            Listening::Later(listen) => Listener::Later(listen),
+        };
+        Ok(Accepting { what, listener, kept: spare(), told: None })
     }
 
     /// The next that comes. Nothing is lost when this is dropped while it waits.
@@ -115,7 +127,13 @@ fn spare() -> Option<File> {
 }
 
 impl Listener {
-    async fn accept(&self) -> io::Result<Arrived> {
+    async fn accept(&mut self) -> io::Result<Arrived> {
+        while let Listener::Later(listen) = self {
+            sleep(LISTEN_AGAIN).await;
+            if let Some(listener) = listen() {
+                *self = Listener::Tcp(TcpListener::from_std(listener)?);
+            }
+        }
         match self {
             Listener::Unix(listener) => {
                 let (stream, _) = listener.accept().await?;
@@ -131,6 +149,29 @@ impl Listener {
                 let _at_once = stream.set_nodelay(true);
                 Ok(Arrived::Tcp(stream, Ends { from, to }))
             }
+            // Not behind the loop above.
+            Listener::Later(_) => Err(io::ErrorKind::NotConnected.into()),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicBool, Ordering};
+
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn an_address_is_had_once_it_can_be() {
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        listener.set_nonblocking(true).unwrap();
+        let at = listener.local_addr().unwrap();
+        let first = AtomicBool::new(true);
+        let listen = move || (!first.swap(false, Ordering::Relaxed)).then(|| listener.try_clone().unwrap());
+        let mut accepting = Accepting::tcp("API", Listening::Later(Box::new(listen))).unwrap();
+        let begun = Instant::now();
+        let _client = std::net::TcpStream::connect(at).unwrap();
+        assert!(matches!(accepting.next().await, Arrived::Tcp(..)));
+        assert_eq!(begun.elapsed().as_secs(), 10, "the second try");
     }
 }

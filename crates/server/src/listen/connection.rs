@@ -63,7 +63,8 @@ pub async fn serve(
                 .await;
             }
             (Arrived::Tcp(stream, ends), Some(front)) => {
-                let acceptor = front.acceptor();
+                // Without a certificate there is nothing to say.
+                let Some(acceptor) = front.acceptor() else { return };
                 match timeout(HANDSHAKE_MAX, acceptor.accept(stream)).await {
                     Ok(Ok(stream)) => {
                         answer(

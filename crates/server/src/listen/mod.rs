@@ -17,12 +17,13 @@ mod accept;
 mod connection;
 mod places;
 
+use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
-use tokio::net::{TcpListener, UnixListener};
+use tokio::net::UnixListener;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
@@ -59,6 +60,28 @@ pub struct Ends {
     pub to: SocketAddr,
 }
 
+/// Has an address, once that can be done.
+pub type Listen = Box<dyn Fn() -> Option<std::net::TcpListener> + Send + Sync>;
+
+/// Where connections over TCP come from.
+pub enum Listening {
+    /// This socket.
+    Now(std::net::TcpListener),
+    /// One that could not be had yet; it is asked for again and again.
+    Later(Listen),
+}
+
+impl Listening {
+    /// Where it listens, if it does.
+    #[must_use]
+    pub fn address(&self) -> Option<SocketAddr> {
+        match self {
+            Listening::Now(listener) => listener.local_addr().ok(),
+            Listening::Later(_) => None,
+        }
+    }
+}
+
 /// One way in.
 pub struct Door {
     accepting: Accepting,
@@ -78,24 +101,30 @@ impl Door {
     }
 
     /// The address of the metrics.
-    #[must_use]
-    pub fn metrics(listener: TcpListener, router: Router) -> Door {
-        let accepting = Accepting::tcp("metrics", listener);
-        Door { accepting, router, places: Places::new(METRICS), own: None, front: None }
+    ///
+    /// # Errors
+    /// When its socket is none.
+    pub fn metrics(listening: Listening, router: Router) -> io::Result<Door> {
+        let accepting = Accepting::tcp("metrics", listening)?;
+        Ok(Door { accepting, router, places: Places::new(METRICS), own: None, front: None })
     }
 
     /// The addresses of the API, which share their places.
-    #[must_use]
-    pub fn tls(listeners: Vec<TcpListener>, router: &Router, front: &Arc<Front>) -> Vec<Door> {
+    ///
+    /// # Errors
+    /// When one of its sockets is none.
+    pub fn tls(listening: Vec<Listening>, router: &Router, front: &Arc<Front>) -> io::Result<Vec<Door>> {
         let places = Places::new(TLS);
-        let door = |listener| Door {
-            accepting: Accepting::tcp("API", listener),
-            router: router.clone(),
-            places: places.clone(),
-            own: None,
-            front: Some(front.clone()),
+        let door = |listening| {
+            Ok(Door {
+                accepting: Accepting::tcp("API", listening)?,
+                router: router.clone(),
+                places: places.clone(),
+                own: None,
+                front: Some(front.clone()),
+            })
         };
-        listeners.into_iter().map(door).collect()
+        listening.into_iter().map(door).collect()
     }
 
     /// A place for who has come, if there is one.

@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::io::{Read, Write};
-use std::net::{SocketAddr, TcpStream};
+use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::thread;
@@ -305,7 +305,7 @@ fn a_token_in_a_url_is_not_taken_and_not_repeated() {
 }
 
 #[test]
-fn a_key_that_others_may_read_is_refused() {
+fn arrays_are_served_without_a_certificate_and_without_addresses() {
     use std::os::unix::fs::PermissionsExt;
     let dir = tempfile::tempdir().unwrap();
     let made = tls::Identity::made_for(&["localhost".to_owned()]).unwrap();
@@ -315,9 +315,35 @@ fn a_key_that_others_may_read_is_refused() {
     fs::set_permissions(&key, fs::Permissions::from_mode(0o644)).unwrap();
     let api = ApiConfig { certificate: Some(certificate), key: Some(key.clone()), ..api() };
     let wish = || daemon::Settings { api: api.clone(), ..settings(dir.path()) };
-    let problem = daemon::run(wish()).unwrap_err();
-    assert_eq!((problem.kind, problem.why.as_str()), (api::Kind::Usage, "others may read it (mode 644)"));
-    assert!(daemon::look_at(&wish()).is_err(), "`config check` says so, too");
+    let looked = daemon::look_at(&wish()).unwrap_err();
+    assert_eq!(
+        (looked.kind, looked.why.as_str()),
+        (api::Kind::Usage, "others may read it (mode 644)"),
+        "`config check`"
+    );
+    // Addresses that somebody else has.
+    let (api_at, metrics_at) = (TcpListener::bind("127.0.0.1:0").unwrap(), TcpListener::bind("127.0.0.1:0").unwrap());
+    let metrics = Some(metrics_at.local_addr().unwrap());
+    let taken = ApiConfig { listen: vec![api_at.local_addr().unwrap()], ..self::api() };
+    for (wish, codes, why) in [
+        (wish(), &["api_closed"][..], "others may read it (mode 644)"),
+        (
+            daemon::Settings { api: taken, metrics, ..settings(dir.path()) },
+            &["api_closed", "metrics_closed"],
+            "Address already in use",
+        ),
+    ] {
+        let control = Control(wish.control.clone());
+        let server = thread::spawn(move || daemon::run(wish));
+        assert_eq!(control.get("/v1/arrays/ram").0, 200, "it is served");
+        let (_, alarms) = control.get("/v1/alarms");
+        let alarms = alarms["alarms"].as_array().unwrap();
+        let raised: Vec<&str> = alarms.iter().map(|alarm| alarm["code"].as_str().unwrap()).collect();
+        assert_eq!(raised, codes, "{alarms:?}");
+        assert!(alarms.iter().all(|alarm| alarm["what"].as_str().unwrap().contains(why)), "{alarms:?}");
+        assert_eq!(control.ask("POST", "/v1/server/stop", &Value::Null).0, 200);
+        server.join().unwrap().unwrap();
+    }
     fs::set_permissions(&key, fs::Permissions::from_mode(0o600)).unwrap();
     daemon::look_at(&wish()).unwrap();
 }
@@ -374,7 +400,7 @@ fn are_cut<'a, S: 'a>(
 #[test]
 fn connections_on_this_machine_are_limited() {
     let dir = tempfile::tempdir().unwrap();
-    let metrics = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let metrics = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     let wish = daemon::Settings { metrics: Some(metrics), ..settings(dir.path()) };
     let control = Control(wish.control.clone());
     let server = thread::spawn(move || daemon::run(wish));

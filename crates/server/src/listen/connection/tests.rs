@@ -126,7 +126,7 @@ async fn one_that_has_to_go_for_another_goes() {
 async fn handshake(client: &'static [u8]) -> (Duration, Vec<u8>) {
     let dir = tempfile::tempdir().unwrap();
     let config = ApiConfig { listen: vec!["127.0.0.1:0".parse().unwrap()], ..ApiConfig::default() };
-    let (front, _) = Front::open(&config, dir.path()).unwrap().unwrap();
+    let front = Front::open(&config, dir.path(), vec![]);
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let at = listener.local_addr().unwrap();
     let mut near = TcpStream::connect(at).await.unwrap();
