@@ -35,8 +35,8 @@ enum Verb {
         /// The alarm's id, as `ashlar alarms` shows it
         alarm: String,
         /// What to say of it
-        #[arg(long, value_name = "TEXT", default_value = "")]
-        note: String,
+        #[arg(long, value_name = "TEXT")]
+        note: Option<String>,
     },
     /// Take an acknowledgement back
     #[command(after_help = "Example:\n  ashlar alarms withdraw fast:degraded")]
@@ -55,7 +55,9 @@ pub fn run(context: &Context, args: &Args) -> Outcome {
             show(&alarms, args.json);
             return Ok(Finding::Good);
         }
-        Some(Verb::Acknowledge { alarm, note }) => (alarm, Acknowledge { note: note.clone(), withdraw: false }),
+        Some(Verb::Acknowledge { alarm, note }) => {
+            (alarm, Acknowledge { note: note.clone().unwrap_or_default(), withdraw: false })
+        }
         Some(Verb::Withdraw { alarm }) => (alarm, Acknowledge { withdraw: true, ..Acknowledge::default() }),
     };
     let done: Done = client.post(&format!("/v1/alarms/{}/acknowledge", encode(alarm)), &wish)?;

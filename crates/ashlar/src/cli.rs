@@ -211,7 +211,7 @@ mod tests {
     fn what_is_measured_is_here() {
         let of = |line: &str| <Cli as clap::Parser>::try_parse_from(line.split(' ')).unwrap().verb.only_here();
         assert_eq!((of("ashlar lab plan smoke f"), of("ashlar lab run smoke f")), (Some("lab"), Some("lab")));
-        assert_eq!((of("ashlar lab list"), of("ashlar man"), of("ashlar version")), (None, None, None));
+        assert_eq!((of("ashlar lab list"), of("ashlar man d"), of("ashlar version")), (None, None, None));
     }
 
     fn refusal(line: &str) -> String {

@@ -15,7 +15,7 @@ Examples:
   ashlar events                  the last 100 events
   ashlar events fast --count 20  the last 20 of an array
   ashlar events --follow         those, and what happens from now on
-  ashlar events fast --server    from the journal of the server, also where the array has one of its own
+  ashlar events fast --server    all that the server knows of an array
   ashlar events --json           an object per line, for scripts
 
 Events are kept in the state directory of the server: some 50,000, over restarts. Those of an array that has a \
