@@ -17,7 +17,7 @@ Examples:
   ashlar upgrade fast --yes
 
 Features:
-  notebook   events are kept in the array, too: whoever imports it has its history (`ashlar events fast`)
+  notebook   events are kept in the array, too, and go with it (`ashlar events fast`)
 
 A new Ashlar reads arrays of older ones and leaves their format as it is. There is no way back from an upgrade: an \
 older Ashlar \
