@@ -32,6 +32,8 @@ type Lines = BTreeMap<String, Line>;
 pub struct Acknowledged {
     path: PathBuf,
     lines: Arc<Mutex<Lines>>,
+    /// Who writes the file: readers do not wait for it.
+    writing: Arc<Mutex<()>>,
 }
 
 impl Acknowledged {
@@ -48,7 +50,7 @@ impl Acknowledged {
             tracing::warn!("{}: {e}: alarms count as not acknowledged", path.display());
             Lines::new()
         });
-        Acknowledged { path, lines: Arc::new(Mutex::new(lines)) }
+        Acknowledged { path, lines: Arc::new(Mutex::new(lines)), writing: Arc::default() }
     }
 
     /// Acknowledges the alarm of this id, or takes that back; `raised` are those that are raised now.
@@ -75,7 +77,7 @@ impl Acknowledged {
     /// Says in `raised` what was acknowledged; what has ended since, which is to be forgotten.
     #[must_use]
     pub fn fill_in(&self, raised: &mut Arrays) -> Vec<(String, Line)> {
-        let lines = self.lines.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let lines = self.lines();
         if lines.is_empty() {
             return vec![];
         }
@@ -107,13 +109,17 @@ impl Acknowledged {
     }
 
     fn change(&self, change: impl FnOnce(&mut Lines)) -> io::Result<()> {
-        let mut lines = self.lines.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut changed = lines.clone();
+        let _turn = self.writing.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut changed = self.lines();
         change(&mut changed);
         let text = toml::to_string(&changed).map_err(io::Error::other)?;
         replace(&self.path, &format!("{HEADING}{text}"))?;
-        *lines = changed;
+        *self.lines.lock().unwrap_or_else(PoisonError::into_inner) = changed;
         Ok(())
+    }
+
+    fn lines(&self) -> Lines {
+        self.lines.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 }
 
