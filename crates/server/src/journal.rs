@@ -24,7 +24,7 @@ use ondisk::journal::{BLOCK_BYTES, Found, RECORD_BYTES_MAX, Ring, Unwritten};
 use rustix::fs::{FlockOperation, flock};
 use tokio::sync::watch;
 
-pub use own::{ArrayJournal, ArrayWriter, older};
+pub use own::{ArrayJournal, ArrayWriter, events_of};
 use recent::{RECENT, Recent};
 
 /// The file's size: some 50,000 events.
@@ -143,15 +143,11 @@ impl Journal {
     /// Some of the events. May read the file: not for a thread that others wait for.
     #[must_use]
     pub fn read(&self, which: &WhichEvents) -> Events {
-        let recent = locked(&self.recent).clone();
-        let older = match (recent.lacks(which), &self.file) {
-            (Some(below), Some(file)) => {
-                let found = recovered(file).map(|(_, found)| found).unwrap_or_default();
-                found.iter().take_while(|f| f.number < below).map(read).collect()
-            }
-            _ => vec![],
-        };
-        recent.page(older, which, KeptIn::Server)
+        let lacks_older = locked(&self.recent).lacks_older(which);
+        let file = self.file.as_ref().filter(|_| lacks_older);
+        let found = file.and_then(|file| recovered(file).ok()).map(|(_, found)| found).unwrap_or_default();
+        let older: Vec<Event> = found.iter().map(read).collect();
+        locked(&self.recent).page(&older, which, KeptIn::Server)
     }
 
     /// What happens to this array is told to `own`, too, from now on; and what has happened, as far as it is in memory, to one

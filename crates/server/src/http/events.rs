@@ -17,7 +17,7 @@ use tokio::time::timeout;
 use super::answer::{Path, Query, told};
 use super::reads::{array, read};
 use super::{Answer, Caller, Context};
-use crate::journal::{Journal, older};
+use crate::journal::{Journal, events_of};
 use crate::tokens::Tokens;
 
 /// Streams at once.
@@ -96,7 +96,9 @@ const NOTEBOOK_MAX: Duration = Duration::from_secs(10);
 /// A page of an array's notebook; none where it has none, or has not taken everything yet: then the server's journal knows more.
 async fn noted(c: &Context, array: &str, which: &WhichEvents) -> Result<Option<Events>, Problem> {
     let Some(journal) = c.journal.of_array(array).filter(|journal| !journal.is_stuck()) else { return Ok(None) };
-    let Some(below) = journal.lacks(which) else { return Ok(journal.page(vec![], which)) };
+    if !journal.lacks_older(which) {
+        return Ok(journal.page(&[], which));
+    }
     let name = array.to_owned();
     let read = async {
         let _turn = NOTEBOOK_READER.acquire().await;
@@ -105,7 +107,7 @@ async fn noted(c: &Context, array: &str, which: &WhichEvents) -> Result<Option<E
     let late = |_| Problem::failed(format!("the events of array {array}"), "it does not answer", "ask for newer ones");
     let Some((uuid, images)) = timeout(NOTEBOOK_MAX, read).await.map_err(late)?? else { return Ok(None) };
     let which = which.clone();
-    let page = tokio::task::spawn_blocking(move || journal.page(older(&images, uuid, below), &which));
+    let page = tokio::task::spawn_blocking(move || journal.page(&events_of(&images, uuid), &which));
     page.await.map_err(|e| Problem::failed("the events", e, "try again"))
 }
 

@@ -81,9 +81,9 @@ impl ArrayJournal {
         to.send(event);
     }
 
-    /// Whether older events have to be read from the notebook for this page: those below a number.
-    pub fn lacks(&self, which: &WhichEvents) -> Option<u64> {
-        locked(&self.recent).as_ref().and_then(|recent| recent.lacks(which))
+    /// Whether older events have to be read from the notebook for this page.
+    pub fn lacks_older(&self, which: &WhichEvents) -> bool {
+        locked(&self.recent).as_ref().is_some_and(|recent| recent.lacks_older(which))
     }
 
     /// Whether something cannot be noted now: the array takes no writes, or has no room.
@@ -93,9 +93,8 @@ impl ArrayJournal {
     }
 
     /// A page; None as long as the notebook was not read.
-    pub fn page(&self, older: Vec<Event>, which: &WhichEvents) -> Option<Events> {
-        let recent = locked(&self.recent).clone()?;
-        Some(recent.page(older, which, KeptIn::Array))
+    pub fn page(&self, older: &[Event], which: &WhichEvents) -> Option<Events> {
+        locked(&self.recent).as_ref().map(|recent| recent.page(older, which, KeptIn::Array))
     }
 }
 
@@ -103,10 +102,10 @@ fn unix_seconds() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
 }
 
-/// The events below a number, of the blocks of an array's notebook. Takes long for a full one: not on a thread that others wait for.
-pub fn older(images: &[Vec<u8>], array: Uuid, below: u64) -> Vec<Event> {
+/// The events in the blocks of an array's notebook. Takes long for a full one: not on a thread that others wait for.
+pub fn events_of(images: &[Vec<u8>], array: Uuid) -> Vec<Event> {
     let (_, found) = Ring::recover(*array.as_bytes(), images);
-    found.iter().take_while(|f| f.number < below).map(read).collect()
+    found.iter().map(read).collect()
 }
 
 /// The notebook of a volume, and its newest events, which another thread makes of its blocks.
