@@ -75,19 +75,19 @@ pub struct AlarmView {
     pub what: String,
     /// What to do.
     pub todo: String,
-    /// Who has seen to it, if somebody said so.
+    /// Who acknowledged it; absent: nobody.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub acknowledged: Option<Box<Acknowledgement>>,
 }
 
-/// That somebody has seen to an alarm.
+/// An acknowledgement of an alarm.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Acknowledgement {
     /// Who.
     pub who: String,
     /// When.
     pub unix_seconds: u64,
-    /// What they say of it.
+    /// Their note.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub note: String,
 }
@@ -96,7 +96,7 @@ pub struct Acknowledgement {
 #[derive(Clone, Debug, Default, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct Acknowledge {
-    /// What to say of it, 200 characters at most.
+    /// A note, 200 characters at most.
     pub note: String,
     /// Takes an acknowledgement back instead.
     pub withdraw: bool,

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 use zeroize::Zeroize;
 
-/// What somebody may do; the later ones may do all that the earlier ones may.
+/// A role: what its holder may do. Each includes those before it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Role {
@@ -69,7 +69,7 @@ impl Drop for Secret {
 #[derive(Clone, Debug, Default, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct TokenCreate {
-    /// What it is for: 1 to 64 letters, digits, dots, dashes and underscores, which no other token has.
+    /// Its name, which no other token has: 1 to 64 letters, digits, dots, dashes and underscores.
     pub name: String,
     /// What who has it may do.
     pub role: Role,

@@ -1,4 +1,4 @@
-//! Alarms that somebody has seen to: who, when, and what they say of it, kept over restarts in `acknowledged.toml` beside the list of
+//! Acknowledgements of alarms: who, when, and a note, kept over restarts in `acknowledged.toml` beside the list of
 //! arrays.
 //!
 //! Invariants: an acknowledgement ends with its alarm, and does not hold for one that has become worse; of an array that is not served

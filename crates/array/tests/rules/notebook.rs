@@ -1,4 +1,4 @@
-//! The array's notebook: what is noted there is kept, is nobody's volume, and comes with an upgrade alone.
+//! The array's notebook: its records are durable, hosts do not see it, and only an upgrade makes it.
 
 use std::cell::Cell;
 use std::rc::Rc;
@@ -42,7 +42,7 @@ fn lives(world: &World, records: u64, writes_of_a_life: u64, cut: impl Fn(super:
         assert!(last >= noted, "life {life}: {noted} were noted, {last} are there");
         let first = found.first().copied().unwrap_or(1);
         assert!(first <= noted.saturating_sub(PROMISED) + 1, "life {life}: the oldest is {first}, of {noted}");
-        // Those that nobody was told of may be there: it goes on behind them.
+        // Records that were not acknowledged may be there: the next ones follow them.
         let so_far = Rc::new(Cell::new(last));
         let left = Rc::new(Cell::new(1 + life * 7919 % writes_of_a_life));
         let ends = left.clone();
@@ -188,7 +188,7 @@ pub fn a_notebook_is_no_volume_of_hosts() {
     p.kill(1);
 }
 
-/// What cannot be written while drives fail it waits, and is noted before anything newer.
+/// A record that cannot be written waits, and is written before newer ones.
 pub fn what_could_not_be_noted_comes_first() {
     let world = World::new(3, false);
     world.create(Level::Raid0);
@@ -218,7 +218,8 @@ pub fn what_could_not_be_noted_comes_first() {
     p.kill(7);
 }
 
-/// Of an array that uses what this program does not know, nothing older is used: it is refused, and nobody is told to make it anew.
+/// An array with a feature that this program does not know is refused. No older generation of it is used, and the refusal does not
+/// propose to create it again.
 pub fn an_array_of_a_newer_program_is_refused_as_such() {
     for (drives, slots) in [(0..1, 0..1), (0..1, 0..2), (0..4, 1..2), (0..4, 0..2)] {
         let world = World::new(4, false);

@@ -1,4 +1,4 @@
-//! Alarms: those that are raised, and who has seen to them.
+//! Alarms that are raised, and their acknowledgements.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -32,7 +32,7 @@ pub async fn list(State(c): State<Context>) -> Answer<Alarms> {
     read(&c, of).await.into()
 }
 
-/// Say that somebody has seen to an alarm, as long as it is raised and becomes no worse; or take that back.
+/// Acknowledge an alarm, as long as it is raised and becomes no worse; or take that back.
 #[utoipa::path(post, path = "/v1/alarms/{alarm}/acknowledge", tag = "server", params(("alarm" = String, Path, description = "Its id")),
     request_body = Acknowledge, responses((status = 200, description = "It is said", body = Done)))]
 pub async fn acknowledge(
