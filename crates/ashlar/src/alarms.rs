@@ -13,10 +13,10 @@ Examples:
   ashlar alarms acknowledge fast:drive_failed:3 --note \"a new drive comes on Monday\"
   ashlar alarms withdraw fast:drive_failed:3
 
-An acknowledged alarm is shown with who has seen to it, until its cause is gone or it becomes worse. Nothing else changes: \
-monitoring counts it as before.";
+An acknowledged alarm is shown with who acknowledged it, until its cause is gone or it becomes worse. Monitoring counts it \
+as before.";
 
-/// Show alarms, and say that somebody has seen to one
+/// Show alarms, and acknowledge them
 #[derive(clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Args {
@@ -29,12 +29,12 @@ pub struct Args {
 
 #[derive(Subcommand)]
 enum Verb {
-    /// Say that you have seen to an alarm
+    /// Acknowledge an alarm
     #[command(after_help = "Example:\n  ashlar alarms acknowledge fast:degraded --note \"ticket 4711\"")]
     Acknowledge {
         /// The alarm's id, as `ashlar alarms` shows it
         alarm: String,
-        /// What to say of it
+        /// A note for others
         #[arg(long, value_name = "TEXT")]
         note: Option<String>,
     },

@@ -17,7 +17,7 @@ use std::time::Duration;
 
 use base::{BLOCK_BYTES, Generation as Number, MemberId, MemberLba, SegmentId};
 use futures::future::{join_all, select};
-use ondisk::{Generation, MemberState, SHARDS};
+use ondisk::{FormatError, Generation, MemberState, SHARDS};
 use rt::{Buf, Bytes};
 
 use crate::canary::{Canary, planted};
@@ -266,7 +266,12 @@ impl Generations {
         let next = self.system.number() + 1;
         let landed_late =
             |g: &Generation| g.epoch < self.ctx.epoch() && g.number.0 <= next && !planted(Canary::LateSlotForeign);
-        Generation::decode(image).map_or(true, |g| self.system.is_history(g.number, g.id) || landed_late(&g))
+        match Generation::decode(image) {
+            Ok(g) => self.system.is_history(g.number, g.id) || landed_late(&g),
+            // Whole, and of a program that knows more.
+            Err(FormatError::Feature(_)) => planted(Canary::FeatureIgnored),
+            Err(_) => true,
+        }
     }
 
     /// The first blocks of a slot, tried more than once; `None` when they cannot be read on a member that the array cannot

@@ -288,6 +288,7 @@ rules! {
     notebook::a_notebook_is_no_volume_of_hosts []
     notebook::what_could_not_be_noted_comes_first []
     notebook::an_array_of_a_newer_program_is_refused_as_such [FeatureIgnored]
+    notebook::a_generation_of_a_newer_program_is_not_overwritten [FeatureIgnored]
 
     whole::volumes_are_in_all_parts_or_none [FirstPartFirst, LeftInParts]
     whole::what_is_missing_in_a_part_is_missing_in_all [GoneFailed]

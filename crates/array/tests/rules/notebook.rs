@@ -242,3 +242,28 @@ pub fn an_array_of_a_newer_program_is_refused_as_such() {
         assert!(refused.why.contains("0x80"), "{refused:?}");
     }
 }
+
+/// Nor is it overwritten: a program that knows more wrote it while this one had the array open.
+pub fn a_generation_of_a_newer_program_is_not_overwritten() {
+    let world = World::new(4, false);
+    world.create(Level::Raid5);
+    let p = world.start(1);
+    p.write(0, 3, 5).unwrap();
+    p.checkpoint();
+    let mut newer = world.generation();
+    let slot = (newer.number.0 as usize + 1) % 2;
+    newer.number = base::Generation(newer.number.0 + 1);
+    newer.id ^= 1 << 100;
+    newer.features.incompatible = 1 << 7;
+    let image = newer.encode();
+    for (i, disk) in world.disks.iter().enumerate() {
+        disk.image_write(world.label(i).layout.slot(slot), &image);
+    }
+    let _frozen = p.write(10, 4, 1);
+    let committed = p.rt.block_on(p.array().checkpoint());
+    assert!(committed.is_err(), "it went on");
+    let there =
+        world.disks[0].image_read(world.label(0).layout.slot(slot), BlockCount((image.len() / BLOCK as usize) as u64));
+    assert_eq!(there, image);
+    p.kill(1);
+}
