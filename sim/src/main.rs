@@ -192,6 +192,7 @@ fn many(args: &Args, subject: Subject, (from, to): (u64, u64)) -> Result<(), Str
         if !quiet {
             usual(info);
         }
+        std::process::abort();
     }));
     std::thread::scope(|s| {
         (0..args.jobs.max(1)).for_each(|_| drop(s.spawn(work)));

@@ -1,8 +1,8 @@
 //! `cargo xtask test`: the second command of the README, and all that CI calls. `cargo xtask docs` writes generated pages,
 //! `cargo xtask package` the Debian package.
 //!
-//! Installs what the tests need (as root, on Debian, saying so), runs every suite, and prints how long each took. One
-//! profile for everything, so that what all suites share is compiled once.
+//! Installs what the tests need (as root, on Debian, saying so), runs every suite, and prints how long each took.
+//! What is shipped has the profile `release`, what tests run the profile `tests`: each is compiled once.
 //!
 //! Uses nothing but the standard library: it is compiled before anything else is known to work.
 
@@ -143,9 +143,9 @@ fn test(options: &Options) -> ExitCode {
             );
         }
     }
-    let wants_build = all.iter().any(|s| named(s) && s.wants_build());
-    let chosen = |s: &suites::Suite| named(s) || (wants_build && suites::BUILDS.contains(&s.name));
-    let chosen: Vec<_> = all.into_iter().filter(chosen).collect();
+    let wanted: Vec<&str> =
+        all.iter().filter(|s| named(s) || all.iter().any(|o| named(o) && s.makes_for(o))).map(|s| s.name).collect();
+    let chosen: Vec<_> = all.into_iter().filter(|s| wanted.contains(&s.name)).collect();
     if chosen.iter().any(|s| s.foreign)
         && let Err(why) = needs::provide(!options.no_install)
     {

@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
-/// The suites that make what others run: the programs, and those that run the engine with bugs planted in it.
-pub const BUILDS: [&str; 2] = ["build", "models"];
+/// The suites that make what others run.
+const BUILDS: [&str; 2] = ["compile", "build"];
 /// Seeds of the simulation in CI.
 const SIMULATION_SEEDS: &str = "0..400";
 /// Seeds of the simulation of arrays in parts in CI.
@@ -21,14 +21,38 @@ const CRASH_CYCLES: &str = "60";
 /// The same of an array in parts.
 const CRASH_PARTS: &[&str] = &["--cycles", "36", "--parts", "2", "--raid", "5", "--no-full", "--swaps-at-least", "1"];
 
+/// The lab's tests that want fio, nbdkit or Chromium.
+const LAB_TESTS: &[&str] = &[
+    "--test",
+    "browser",
+    "--test",
+    "fooled",
+    "--test",
+    "hosts",
+    "--test",
+    "run",
+    "--test",
+    "states",
+    "--test",
+    "together",
+    "--",
+    "--ignored",
+];
+
 /// What a suite runs.
 enum Run {
     /// cargo, with these arguments.
     Cargo(&'static [&'static str]),
-    /// A program that a suite of [`BUILDS`] made. It is not `cargo run -p`: that would choose other features of what is
-    /// shared, and compile it again.
+    /// Tests of the workspace: `cargo test` with these arguments, after those that choose the profile and the features.
+    Tests(&'static [&'static str]),
+    /// A program as it is shipped, and one that was made with the tests, with planted bugs in it. It is not `cargo run -p`: that
+    /// would choose other features of what is shared, and compile it again.
     Built(&'static str, &'static [&'static str]),
+    Planted(&'static str, &'static [&'static str]),
 }
+
+/// One selection of packages for all tests, since it chooses the features: with another one everything is compiled again.
+const TESTS: [&str; 5] = ["test", "--profile", "tests", "--workspace", "--quiet"];
 
 /// One suite: a command that passes or does not.
 pub struct Suite {
@@ -58,9 +82,13 @@ impl Suite {
         Suite { name, about, run, foreign: false, proof: None, after: None, limit, turn: None }
     }
 
-    /// Whether the suites that make programs must have run.
-    pub fn wants_build(&self) -> bool {
-        matches!(self.run, Run::Built(..))
+    /// Whether this suite makes what the other one runs.
+    pub fn makes_for(&self, other: &Suite) -> bool {
+        match other.run {
+            Run::Built(..) => self.name == BUILDS[1],
+            Run::Planted(..) => self.name == BUILDS[0],
+            Run::Cargo(_) | Run::Tests(_) => false,
+        }
     }
 
     /// The command.
@@ -68,11 +96,17 @@ impl Suite {
     /// # Errors
     /// When the system does not tell where this program lies.
     pub fn command(&self) -> io::Result<Command> {
-        let (program, args) = match self.run {
-            Run::Cargo(args) => (env::var_os("CARGO").map_or("cargo".into(), PathBuf::from), args),
-            Run::Built(name, args) => (built(name)?, args),
+        let cargo = || Command::new(env::var_os("CARGO").unwrap_or("cargo".into()));
+        let (mut command, args) = match self.run {
+            Run::Cargo(args) => (cargo(), args),
+            Run::Tests(args) => {
+                let mut cargo = cargo();
+                cargo.args(TESTS);
+                (cargo, args)
+            }
+            Run::Built(name, args) => (Command::new(built("release", name)?), args),
+            Run::Planted(name, args) => (Command::new(built("tests", name)?), args),
         };
-        let mut command = Command::new(program);
         command.args(args);
         Ok(command)
     }
@@ -81,16 +115,18 @@ impl Suite {
     pub fn command_line(&self) -> String {
         match self.run {
             Run::Cargo(args) => format!("cargo {}", args.join(" ")),
+            Run::Tests(args) => format!("cargo {} {}", TESTS.join(" "), args.join(" ")),
             Run::Built(name, args) => format!("target/release/{name} {}", args.join(" ")).trim_end().to_owned(),
+            Run::Planted(name, args) => format!("target/tests/{name} {}", args.join(" ")).trim_end().to_owned(),
         }
     }
 }
 
-/// A program in the release directory beside the one this program lies in.
-fn built(name: &str) -> io::Result<PathBuf> {
+/// A program in the directory of a profile, beside the one this program lies in.
+fn built(profile: &str, name: &str) -> io::Result<PathBuf> {
     let this = env::current_exe()?;
     let target = this.parent().and_then(Path::parent).ok_or(io::ErrorKind::NotFound)?;
-    Ok(target.join("release").join(name))
+    Ok(target.join(profile).join(name))
 }
 
 /// All suites, in order.
@@ -104,25 +140,21 @@ pub fn all() -> Vec<Suite> {
             Run::Cargo(&["clippy", "--release", "--workspace", "--all-targets", "--", "-D", "warnings"]),
         ),
         Suite::new(
-            "unit",
-            "unit and property tests",
-            55,
-            Run::Cargo(&["test", "--release", "--workspace", "--quiet", "--lib", "--bins", "--tests"]),
+            BUILDS[0],
+            "every test, and the programs that run the engine in a model",
+            45,
+            Run::Tests(&["--lib", "--bins", "--tests", "--no-run"]),
         ),
+        Suite::new("unit", "unit and property tests", 25, Run::Tests(&["--lib", "--bins", "--tests"])),
         Suite {
             proof: Some(some_tests_passed),
-            ..Suite::new(
-                "formats",
-                "the golden images of the format",
-                5,
-                Run::Cargo(&["test", "--release", "--workspace", "--quiet", "--test", "golden"]),
-            )
+            ..Suite::new("formats", "the golden images of the format", 5, Run::Tests(&["--test", "golden"]))
         },
-        // After the tests, which make programs with planted bugs in them; by itself, so that it is without.
+        // By itself, without the tests' features, so that nothing is planted.
         Suite {
             after: Some(nothing_planted),
             ..Suite::new(
-                BUILDS[0],
+                BUILDS[1],
                 "every program that is used",
                 20,
                 Run::Cargo(&[
@@ -137,12 +169,6 @@ pub fn all() -> Vec<Suite> {
                 ]),
             )
         },
-        Suite::new(
-            BUILDS[1],
-            "the programs that run the engine in a model",
-            20,
-            Run::Cargo(&["build", "--release", "--bins", "-p", "sim", "-p", "fuzz-bodies"]),
-        ),
         Suite {
             foreign: true,
             ..Suite::new(
@@ -152,29 +178,29 @@ pub fn all() -> Vec<Suite> {
                 Run::Built("counted", &[]),
             )
         },
-        Suite::new("fuzz", "the corpora of the fuzz targets, and mutations of them", 5, Run::Built("fuzz-replay", &[])),
+        Suite::new(
+            "fuzz",
+            "the corpora of the fuzz targets, and mutations of them",
+            5,
+            Run::Planted("fuzz-replay", &[]),
+        ),
         Suite::new(
             "sim",
             "the whole array in a modelled world, by seeds",
             10,
-            Run::Built("sim", &["--seeds", SIMULATION_SEEDS, "--at-least", "3"]),
+            Run::Planted("sim", &["--seeds", SIMULATION_SEEDS, "--at-least", "3"]),
         ),
         Suite::new(
             "sim-parts",
             "arrays in parts in a modelled world, by seeds",
             6,
-            Run::Built("sim", &["--parts", SIMULATION_PARTS_SEEDS, "--at-least", "1"]),
+            Run::Planted("sim", &["--parts", SIMULATION_PARTS_SEEDS, "--at-least", "1"]),
         ),
-        Suite::new("scenarios", "plans that once found something", 5, Run::Built("sim", &["--scenario", "all"])),
+        Suite::new("scenarios", "plans that once found something", 5, Run::Planted("sim", &["--scenario", "all"])),
         Suite {
             foreign: true,
             proof: Some(some_tests_passed),
-            ..Suite::new(
-                "lab",
-                "the lab with fio, and its reports in Chromium",
-                8,
-                Run::Cargo(&["test", "--release", "--quiet", "-p", "lab", "--tests", "--", "--ignored"]),
-            )
+            ..Suite::new("lab", "the lab with fio, and its reports in Chromium", 8, Run::Tests(LAB_TESTS))
         },
         Suite {
             foreign: true,
@@ -266,7 +292,8 @@ pub fn all() -> Vec<Suite> {
 
 /// Whether the program that is shipped is free of the engine's planted bugs.
 fn nothing_planted() -> Result<(), String> {
-    let program = built("ashlar").and_then(std::fs::read).map_err(|e| format!("target/release/ashlar: {e}"))?;
+    let program =
+        built("release", "ashlar").and_then(std::fs::read).map_err(|e| format!("target/release/ashlar: {e}"))?;
     let mark = b"canary7PLANTED";
     if program.windows(mark.len()).any(|w| w == mark) {
         return Err("target/release/ashlar was made with the feature `canary`".to_owned());

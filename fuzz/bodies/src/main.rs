@@ -75,6 +75,7 @@ fn tell_of_panics() {
             }
         }
         usual(info);
+        std::process::abort();
     }));
 }
 
