@@ -8,6 +8,7 @@ use crate::{OrFail, Result, ashlar};
 
 /// What such a program is asked.
 #[derive(Debug, clap::Args)]
+#[group(skip)]
 pub struct Args {
     /// Only steps whose name contains one of these
     names: Vec<String>,
