@@ -361,6 +361,8 @@ canaries! {
     LeftLabelStays,
     /// A drive that was replaced is listed until something else asks for a generation.
     ReplacedListed,
+    /// A drive that joins waits in its seat, as a spare, for the generation that marks others out.
+    JoinsAsSpare,
     /// What is not merged yet is not shown as stored.
     UnmergedNotShown,
     /// A part that lets go of a drive ends its reservation, which is the other parts', too.

@@ -182,7 +182,6 @@ impl Array {
         }
         let usable = rooms.room().usable_blocks();
         let newcomer = self.seat_drive(with, old.bay(), force).await?;
-        rooms.health().degraded_durably().await?;
         // Something may have become of it meanwhile.
         if let Err(refused) = self.may_be_replaced(&old) {
             newcomer.is_given_up();
@@ -269,7 +268,6 @@ impl Array {
         let rooms = &self.rooms;
         rooms.members().writable()?;
         let newcomer = self.seat_drive(drive, self.next_bay(), force).await?;
-        rooms.health().degraded_durably().await?;
         newcomer.joins();
         rooms.generations().commit().await?;
         rooms
@@ -401,7 +399,8 @@ impl Array {
         rooms.members().all().iter().filter_map(|s| s.drive.as_ref()).map(|drive| drive.info().name.clone()).collect()
     }
 
-    /// Labels a drive and gives it a seat, not yet in.
+    /// Labels a drive and gives it a seat, not yet in. Whoever has another use for it says so before the next wait: until then
+    /// it is a spare, and a rebuild may give it the place of any drive that is out.
     async fn seat_drive(&self, drive: Drive, bay: u16, force: bool) -> Result<Rc<Seat>, Refused> {
         let rooms = &self.rooms;
         if drive.in_flight() > 0 && !planted(Canary::BusyReturns) {
@@ -430,6 +429,10 @@ impl Array {
         let name = drive.info().name.clone();
         rooms.marks().reserve_joining(&drive).await?;
         write_label(&drive, &label).await.map_err(|e| Refused::io(&format!("cannot write to {name}"), e))?;
+        // The last wait: what goes out while it is labelled is out durably before it joins.
+        if !planted(Canary::JoinsAsSpare) {
+            rooms.health().degraded_durably().await?;
+        }
         // In reserve until the caller knows better: its number is taken.
         let seat = seat_for(&label, drive, bay, MemberState::Spare, rooms.members().guard());
         match rooms.members().seat(number) {
@@ -443,6 +446,9 @@ impl Array {
                 ));
             }
             None => rooms.members().add(seat.clone()),
+        }
+        if planted(Canary::JoinsAsSpare) {
+            rooms.health().degraded_durably().await?;
         }
         Ok(seat)
     }

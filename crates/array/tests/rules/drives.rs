@@ -76,6 +76,38 @@ pub fn the_most_exposed_come_first() {
     assert!(p.is(0, 1, 40 * 32) && p.is(40 * 32, 2, 40 * 32));
 }
 
+/// A drive that is put in while the generation that marks the old one out is being written takes its place, whoever looks first
+/// when that is done: the verb, or the rebuild, which seats spares.
+pub fn a_drive_put_in_while_the_old_one_goes_out_takes_its_place() {
+    for seed in 0..16 {
+        let world = World::new(2, false);
+        world.create(Level::Raid5);
+        let p = world.start(seed);
+        p.write(0, 7, 100).unwrap();
+        world.on_ops(|_, op, system| match op.kind {
+            OpKind::Write if system => Verdict::DelayNs(50_000_000),
+            OpKind::Read | OpKind::Write | OpKind::Flush | OpKind::Deallocate => Verdict::Proceed,
+        });
+        let array = p.array();
+        let failed = p.rt.spawn(async move { array.drive_fail(MemberId(0)).await });
+        p.wait(Duration::from_millis(10));
+        assert!(!failed.is_finished() && p.array().status().members[0].state.is_out());
+        let new = fresh(&world, "new");
+        replace(&p, 0, &new);
+        assert!(p.rt.block_on(failed).is_ok());
+        world.no_hooks();
+        let array = p.array();
+        p.run(async move { array.rebuild_done().await });
+        let status = p.array().status();
+        assert_eq!(status.state, ArrayState::Optimal, "seed {seed}: {:#?}", status.events);
+        // More than one segment: the next ones lie on it, too.
+        let v = p.v();
+        p.run(async move { v.write(100 * BLOCK, data(8, 1000), false).await }).unwrap();
+        world.disks[1].detach();
+        assert!(p.is(0, 7, 100) && p.is(100, 8, 1000), "seed {seed}");
+    }
+}
+
 /// A rebuild that was told to wait does so, also in the next process, until it is told to go on.
 pub fn a_rebuild_that_waits_waits_over_restarts() {
     let mut world = World::new(4, false);

@@ -196,6 +196,7 @@ rules! {
     long::extents_say_what_is_there [FrozenTableForgotten]
 
     drives::the_most_exposed_come_first [ExposedLast]
+    drives::a_drive_put_in_while_the_old_one_goes_out_takes_its_place [JoinsAsSpare]
     drives::a_rebuild_that_waits_waits_over_restarts [PauseForgotten]
     drives::what_holds_nothing_is_not_rebuilt []
     drives::a_member_leaves_when_nothing_lies_on_it [LeavesEarly]
