@@ -321,6 +321,7 @@ mod tests {
             rebuild_seconds: 0.0,
             rate_percent: None,
             until: None,
+            cpu_seconds: None,
         };
         let bench = Bench { program: program.clone() };
         says(REBUILD_OVER);

@@ -61,9 +61,17 @@ pub fn parse(text: &str) -> Result<Output, Error> {
     let global = options(root.get("global options"));
     // The sum over all clients would count everything twice.
     let own = jobs.iter().filter(|j| j.get("jobname").and_then(Value::as_str) != Some("All clients"));
-    let jobs = own.map(|job| one(job, &global)).collect();
+    let mut jobs: Vec<Job> = own.map(|job| one(job, &global)).collect();
+    let disk_busy_percent = disk_busy(&root);
+    jobs.iter_mut().for_each(|j| j.figures.disk_busy_percent = disk_busy_percent);
     let version = root.get("fio version").and_then(Value::as_str).unwrap_or_default().to_owned();
     Ok(Output { version, jobs })
+}
+
+/// The busiest disk below the files of a call.
+fn disk_busy(root: &Value) -> Option<f64> {
+    let disks = root.get("disk_util").and_then(Value::as_array)?;
+    disks.iter().filter_map(|d| d["util"].as_f64()).reduce(f64::max)
 }
 
 fn options(value: Option<&Value>) -> Vec<(String, String)> {
@@ -102,6 +110,7 @@ fn one(job: &Value, global: &[(String, String)]) -> Job {
         seconds: Some(read.seconds.max(write.seconds)).filter(|s| *s > 0.0),
         written_bytes: Some(write.bytes as u64),
         cpu_percent: None,
+        disk_busy_percent: None,
     };
     let get = |name: &str| options_of.iter().find(|(n, _)| n == name).map(|(_, v)| v.as_str());
     let load = load_of(&get);
@@ -175,6 +184,7 @@ pub fn together(jobs: &[Job]) -> Option<Job> {
         seconds: seconds.and_then(|s| s.into_iter().reduce(f64::min)),
         written_bytes: jobs.iter().filter_map(|j| j.figures.written_bytes).reduce(u64::saturating_add),
         cpu_percent: None,
+        disk_busy_percent: jobs.iter().filter_map(|j| j.figures.disk_busy_percent).reduce(f64::max),
     };
     all.errors = jobs.iter().fold(0, |sum, j| sum.saturating_add(j.errors));
     all.short = jobs.iter().fold(0, |sum, j| sum.saturating_add(j.short));

@@ -1,8 +1,8 @@
 //! A prediction: the answer, a range from the errors of the model so far, what limits it, and what else could be built.
 
 use predict::{
-    Answer, Card, Engine, Level, Life, Limits, Load, Pressure, Rung, System, answer, fresh_twin, ladder, life,
-    usable_bytes,
+    Answer, Card, Engine, Level, Life, Limits, Load, Pressure, Rung, Swing, System, answer, fresh_twin, ladder, life,
+    sensitivity, usable_bytes,
 };
 use serde::Serialize;
 
@@ -22,6 +22,8 @@ pub struct Forecast {
     pub range_rests_on: usize,
     /// Each part made infinite in turn, the largest gain first.
     pub ladder: Vec<Rung>,
+    /// Each figure of the drive and of the CPUs a fifth smaller and larger, the largest change first.
+    pub sensitivity: Vec<Swing>,
     /// The optimistic twin: just filled, spare room still free.
     pub fresh: Answer,
     /// Drive life at the daily writes that were given.
@@ -30,6 +32,8 @@ pub struct Forecast {
     pub usable_bytes: f64,
     /// The same drives in other layouts: title, requests a second, p99 in us, usable bytes.
     pub rivals: Vec<Rival>,
+    /// Requests simulated for all of it.
+    pub requests: u64,
 }
 
 /// Another layout of the same drives.
@@ -58,9 +62,10 @@ pub fn forecast(system: &System, load: &Load, writes_per_day: Option<f64>, seed:
     let found = answer(system, load, &Limits::default(), seed, None).map_err(wrong)?;
     let (low, high, rests_on) = ratios(&class_of(system, load))?;
     let few = Limits { known_within: 0.02, requests_max: 800_000, ..Limits::default() };
-    let mut rivals = vec![];
+    let (mut rivals, mut requests) = (vec![], found.requests);
     for other in others(system).map_err(wrong)? {
         let a = answer(&other, load, &few, seed, None).map_err(wrong)?;
+        requests += a.requests;
         let years = writes_per_day.map(|w| life(&other, &a, w)).transpose().map_err(wrong)?.flatten().map(|l| l.years);
         rivals.push(Rival {
             title: other.title(),
@@ -72,12 +77,18 @@ pub fn forecast(system: &System, load: &Load, writes_per_day: Option<f64>, seed:
         });
     }
     rivals.sort_by(|a, b| b.iops.total_cmp(&a.iops));
+    let ladder = ladder(system, load, &found, seed).map_err(wrong)?;
+    let sensitivity = sensitivity(system, load, seed).map_err(wrong)?;
+    let fresh = answer(system, &fresh_twin(load), &few, seed, None).map_err(wrong)?;
+    requests += ladder.iter().map(|r| r.requests).chain(sensitivity.iter().map(|s| s.requests)).sum::<u64>();
     let fixed = matches!(load.pressure, Pressure::Rate(_));
     Ok(Forecast {
         iops_range: if fixed { (found.iops, found.iops) } else { (found.iops * low, found.iops * high) },
         range_rests_on: rests_on,
-        ladder: ladder(system, load, &found, seed).map_err(wrong)?,
-        fresh: answer(system, &fresh_twin(load), &few, seed, None).map_err(wrong)?,
+        ladder,
+        sensitivity,
+        requests: requests + fresh.requests,
+        fresh,
         life: writes_per_day.map(|w| life(system, &found, w)).transpose().map_err(wrong)?.flatten(),
         usable_bytes: usable_bytes(system).map_err(wrong)?,
         rivals,
@@ -120,6 +131,10 @@ mod tests {
         let f = forecast(&system, &load, Some(8e12), 1).expect("it can be");
         assert!(f.iops_range.0 < f.answer.iops && f.answer.iops < f.iops_range.1);
         assert_eq!(f.range_rests_on, 0, "nothing published is of Ashlar");
+        assert!(f.requests > f.answer.requests + f.fresh.requests, "{}", f.requests);
+        let limits = f.ladder.iter().map(|rung| rung.without).collect::<Vec<_>>();
+        assert!(limits.contains(&predict::Part::Flash) && limits.contains(&predict::Part::Cpu), "{limits:?}");
+        assert!(f.sensitivity.len() > 8 && f.sensitivity[0].most() > 0.05, "{:?}", f.sensitivity);
         assert!(f.ladder[0].gain >= f.ladder[1].gain && f.ladder[0].gain > 1.02, "{:?}", f.ladder);
         assert!(f.fresh.iops > f.answer.iops && f.rivals.len() == 5, "{:?}", f.rivals);
         assert!(f.life.is_some_and(|l| l.years > 1.0) && f.usable_bytes > 30e12);

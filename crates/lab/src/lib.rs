@@ -11,7 +11,7 @@
 //! | `hosts` | several of them, which make one load |
 //! | `together` | several targets under one load, and how that scales |
 //! | `bench`, `exported` | the bench as the generator: of modelled drives, of NVMe/TCP exports |
-//! | `simulated` | systems of `predict` as targets |
+//! | `simulated`, `spent` | systems of `predict` as targets; what simulating takes |
 //! | `array` | an array that is failed and rebuilt meanwhile |
 //! | `run` | carries out a plan, saves every cell, goes on after a stop |
 //! | `steady`, `bins`, `curve`, `gates` | the arithmetic, and the verdicts |
@@ -52,6 +52,7 @@ pub mod run;
 pub mod safety;
 pub mod served;
 pub mod simulated;
+pub mod spent;
 pub mod steady;
 pub mod store;
 pub mod suite;

@@ -73,6 +73,9 @@ pub struct Step {
     /// Of a precondition: bytes that end it, and the seconds that do so before; its seconds are a guess then.
     #[serde(default)]
     pub until: Option<Until>,
+    /// Of modelled drives and systems: CPU seconds that all its cells are likely to take.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cpu_seconds: Option<f64>,
 }
 
 /// What ends a precondition.
@@ -125,6 +128,9 @@ impl Step {
 
     /// About how long it takes.
     pub fn seconds_all(&self) -> f64 {
+        if let Some(seconds) = self.cpu_seconds {
+            return seconds;
+        }
         // Optimal, degraded and rebuilt; how long rebuilding takes, nobody knows.
         let times = if self.part == Part::States { 3.0 } else { 1.0 };
         times * self.seconds + self.ramp_seconds + OVERHEAD_SECONDS
@@ -204,10 +210,10 @@ impl Plan {
                     plan.not_run.push(Pair::new(&test.name, format!("not run: {why}")));
                     continue;
                 }
-                steps.iter_mut().for_each(|s| {
-                    let seconds = simulated.as_ref().map_or(bench::SECONDS, |x| simulated::seconds(x, target, &s.load));
-                    (s.seconds, s.ramp_seconds, s.until) = (seconds, 0.0, None);
-                });
+                steps.iter_mut().for_each(|s| (s.seconds, s.ramp_seconds, s.until) = (bench::SECONDS, 0.0, None));
+                if let Some(system) = &simulated {
+                    try_out(target, system, &mut steps);
+                }
             }
             if target.kind == TargetKind::Nvme {
                 if let Some(why) = steps.iter().find_map(|s| exported::refuses(s.part, &s.load)) {
@@ -236,6 +242,12 @@ impl Plan {
         (sure, all)
     }
 
+    /// CPU seconds that a run is likely to take, of modelled drives and systems.
+    pub fn cpu_seconds(&self) -> Option<f64> {
+        let known = self.is_modelled && self.steps.iter().all(|s| s.cpu_seconds.is_some());
+        known.then(|| self.steps.iter().filter_map(|s| s.cpu_seconds).sum())
+    }
+
     /// Bytes that fills write, exactly; bytes that timed writes write at the reckoned rate, at most.
     pub fn written_bytes(&self) -> (u64, u64) {
         let fills = self.steps.iter().filter(|s| s.part == Part::Fill);
@@ -254,6 +266,23 @@ impl Plan {
     /// Whether it writes.
     pub fn writes(&self) -> bool {
         !self.is_modelled && self.steps.iter().any(|s| s.load.writes())
+    }
+}
+
+/// Finds out what the steps of a test are likely to take on a simulated system. What cannot be simulated says so in the run.
+fn try_out(target: &Target, system: &predict::System, steps: &mut [Step]) {
+    let mut iops_max = None;
+    for step in steps {
+        let percent = match step.part {
+            Part::Curve { percent } => Some(percent),
+            _ => step.rate_percent,
+        };
+        let asked = percent.and_then(|p| Some(iops_max? * f64::from(p) / 100.0));
+        let Ok(expected) = simulated::expected(target, system, step, asked) else { continue };
+        step.cpu_seconds = Some(expected.cpu_seconds);
+        if step.part == Part::CurveMax {
+            iops_max = Some(expected.iops);
+        }
     }
 }
 
@@ -296,6 +325,7 @@ fn steps(nth: usize, test: &Test, range: u64, rate: f64) -> Vec<Step> {
         rebuild_seconds: test.rebuild,
         rate_percent: None,
         until: None,
+        cpu_seconds: None,
     };
     let every = |part: Part| -> Vec<Step> {
         let pairs = || test.threads.iter().flat_map(|&t| test.depth.iter().map(move |&d| (t, d)));

@@ -565,6 +565,63 @@ mod tests {
     }
 
     #[test]
+    fn remarks_stand_on_both_rows_of_a_pair() {
+        let rows = rows().unwrap();
+        let note = |id: &str| rows.iter().find(|r| r.id == id).map(|r| r.note.as_str()).unwrap();
+        for (ids, words) in [
+            (&["perc12-055", "perc12-056"][..], "reads below writes"),
+            (&["perc12-063", "perc12-064", "perc12-065", "perc12-066"], "suspicious"),
+            (&["perc12-003", "perc12-004", "perc12-007", "perc12-008"], "gap narrows"),
+            (&["perc12-049"], "a link has two directions"),
+            (&["perc12-049"], "10 million"),
+            (&["perc12-041", "perc12-042"], "direct drives write less"),
+        ] {
+            for id in ids {
+                assert!(note(id).contains(words), "{id}: {}", note(id));
+            }
+        }
+    }
+
+    #[test]
+    fn facts_that_were_missing_are_rows() {
+        let rows = rows().unwrap();
+        let has = |review: &str, words: &[&str]| {
+            rows.iter().any(|r| {
+                let all = format!("{} {} {} {} {} {}", r.system, r.level, r.workload, r.metric, r.value, r.unit);
+                r.review == review && words.iter().all(|w| all.contains(w))
+            })
+        };
+        for (review, words) in [
+            ("perc12", &["CPUs saturate"][..]),
+            ("perc12", &["sequential precondition, sequential tests, random precondition"]),
+            ("perc12", &["8 and 16"]),
+            ("perc12", &["SAS4116W"]),
+            ("perc11", &["8.3", "RHEL"]),
+            ("perc11", &["almost 3"]),
+            ("perc11", &["over 3"]),
+            ("perc11", &["H730P", "not normal"]),
+            ("perc11", &["14.x"]),
+            ("perc11", &["several times faster"]),
+            ("qlc24", &["fill before the tests", "sequential"]),
+            ("qlc24", &["data sheet", "consistent"]),
+            ("fc-roce", &["latency chart (figure 2)"]),
+            ("fc-roce", &["100G Ethernet", "dearer"]),
+            ("fc-roce", &["PFC and DCB"]),
+            ("fc-roce", &["GEN6 and GEN7"]),
+            ("fc-roce", &["Emulex", "NVMe/FC", "steadier"]),
+            ("fc-roce", &["Emulex", "SCSI/FC", "level"]),
+            ("fc-roce", &["with real data", "most of it gone"]),
+            ("fc-roce", &["parity, already today", "SAS 10K"]),
+            ("fc-roce", &["parity, with deduplication and compression", "cheaper than HDD"]),
+            ("ssd24", &["at low depths", "better and less even"]),
+            ("ssd24", &["peak", "lower"]),
+            ("ssd24", &["minimum", "better"]),
+        ] {
+            assert!(has(review, words), "{review}: {words:?}");
+        }
+    }
+
+    #[test]
     fn an_unknown_review_is_answered_with_the_known_ones() {
         let error = super::run("perc13").unwrap_err().to_string();
         assert!(error.contains("perc12") && error.contains("ssd24"), "{error}");

@@ -10,13 +10,14 @@ use crate::error::Error;
 use crate::gates::{Seen, judge};
 use crate::model::{self, Access, Cell, Check, Figures, Gate, Latency, Part, State, Subject};
 use crate::plan::Step;
+use crate::spent::thread_cpu_seconds;
 use crate::target::{Model, Target};
 use crate::written::Written;
 
 /// The same seed for all cells: the same cell gives the same digits.
 const SEED: u64 = 1;
-/// Requests simulated for a second of CPU, about; `lab plan` reckons with it.
-const REQUESTS_PER_CPU_SECOND: f64 = 3e6;
+/// Requests for which a cell is tried before its run, at most.
+const TRIED_MAX: u64 = 40_000;
 
 /// The system that a model names. `None`: it names drives for the bench.
 ///
@@ -90,16 +91,62 @@ fn load_of(model: &Model, system: &System, target_bytes: u64, load: &model::Load
     }
 }
 
-/// CPU seconds that a cell is likely to take.
-#[must_use]
-pub fn seconds(system: &System, target: &Target, load: &model::Load) -> f64 {
-    let Ok(model) = target.model() else { return 1.0 };
-    let load = load_of(&model, system, target.bytes, load, None);
-    predict::requests_expected(system, &load, &Limits::default()).map_or(1.0, |n| n as f64 / REQUESTS_PER_CPU_SECOND)
+/// What a step is likely to take, and its rate.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Expected {
+    /// CPU seconds, of all its cells.
+    pub cpu_seconds: f64,
+    /// Requests a second of the first.
+    pub iops: f64,
+}
+
+/// What a step is likely to take on this machine: its cells are tried for a few requests.
+///
+/// # Errors
+/// When the system cannot be.
+pub fn expected(target: &Target, system: &System, step: &Step, asked_iops: Option<f64>) -> Result<Expected, Error> {
+    let wrong = |e: predict::Error| Error::usage(step.id.clone(), e);
+    let (model, whole) = (target.model()?, Limits::default());
+    let few = Limits { requests_max: TRIED_MAX, ..whole };
+    let mut sum = Expected { cpu_seconds: 0.0, iops: 0.0 };
+    for (nth, state) in states(step).iter().enumerate() {
+        let system = in_state(system, *state);
+        let load = load_of(&model, &system, target.bytes, &step.load, asked_iops);
+        let begun = thread_cpu_seconds();
+        let tried = answer(&system, &load, &few, SEED, None).map_err(wrong)?;
+        let took = thread_cpu_seconds() - begun;
+        let times = if predict::is_whole(&system, &load, &whole, &few, &tried).map_err(wrong)? {
+            1.0
+        } else {
+            let requests = predict::requests_expected(&system, &load, &whole, &tried).map_err(wrong)?;
+            (requests / tried.requests.max(1) as f64).max(1.0)
+        };
+        sum.cpu_seconds += took * times;
+        if nth == 0 {
+            sum.iops = tried.iops;
+        }
+    }
+    Ok(sum)
 }
 
 /// States that are simulated: a drive that is gone is being replaced.
-pub const STATES: [State; 2] = [State::Optimal, State::Rebuilding];
+pub fn states(step: &Step) -> &'static [State] {
+    if step.part == Part::States { &[State::Optimal, State::Rebuilding] } else { &[State::Optimal] }
+}
+
+fn in_state(system: &System, state: State) -> System {
+    let state = if state == State::Rebuilding { DriveState::Rebuilding } else { system.state };
+    System { state, ..system.clone() }
+}
+
+/// A cell that was simulated.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Simulated {
+    /// It.
+    pub cell: Cell,
+    /// Requests simulated for it.
+    pub requests: u64,
+}
 
 /// Simulates a cell in a state of the array.
 ///
@@ -111,12 +158,9 @@ pub fn cell(
     step: &Step,
     state: State,
     asked_iops: Option<f64>,
-) -> Result<Cell, Error> {
+) -> Result<Simulated, Error> {
     let model = target.model()?;
-    let mut system = system.clone();
-    if state == State::Rebuilding {
-        system.state = DriveState::Rebuilding;
-    }
+    let system = in_state(system, state);
     let load = load_of(&model, &system, target.bytes, &step.load, asked_iops);
     let found = answer(&system, &load, &Limits::default(), SEED, None).map_err(|e| Error::usage(step.id.clone(), e))?;
     let cards = system.card.as_ref().filter(|_| system.engine == Engine::Card);
@@ -173,7 +217,7 @@ pub fn cell(
     cell.gates = judge(&cell, &Seen { written: Some(Written::All), errors: Some((0, 0)), ..Seen::default() });
     cell.gates.retain(|g| matches!(g.check, Check::Little | Check::Bandwidth | Check::Achieved));
     cell.gates.push(Gate::model("simulated: docs/model.md shows how far off such figures were"));
-    Ok(cell)
+    Ok(Simulated { cell, requests: found.requests })
 }
 
 #[cfg(test)]
@@ -197,7 +241,7 @@ mod tests {
                 let suite = Suite::find(suite).expect("it comes with the program");
                 let plan = Plan::of(&suite, &target, Wishes::default());
                 let Some(step) = plan.steps.iter().find(|s| s.part != Part::States) else { continue };
-                let cell = cell(&target, &system, step, State::Optimal, None).expect("it can be simulated");
+                let cell = cell(&target, &system, step, State::Optimal, None).expect("it can be simulated").cell;
                 assert_ne!(cell.verdict(), Verdict::Pass, "{name}");
                 assert!(
                     cell.figures.iops.is_some_and(|i| i > 0.0) && cell.note.contains("virtual seconds"),

@@ -329,6 +329,30 @@ mod tests {
         }
     }
 
+    /// What the reviews ran, beside what `plan` has tests for.
+    #[test]
+    fn every_test_of_the_reviews_has_a_suite() {
+        let suite = |name: &str| Suite::find(name).unwrap();
+        let of = |suite: &Suite, name: &str| suite.test.iter().find(|t| t.name == name).cloned().unwrap();
+        // Random writes before the states, as in the review, and latency at a fixed rate.
+        let states = suite("array-states");
+        let kinds: Vec<Kind> = states.test.iter().map(|t| t.kind).collect();
+        let at = |kind: Kind| kinds.iter().position(|k| *k == kind).unwrap();
+        assert!(at(Kind::Fill) < at(Kind::Precondition) && at(Kind::Precondition) < at(Kind::States), "{kinds:?}");
+        assert!(states.test.iter().any(|t| t.kind == Kind::States && t.percents == [20]));
+        // The largest rate on 32 GB through a cache that is kept.
+        let cached = suite("cached-and-direct");
+        let warm = cached.test.iter().find(|t| t.warm).unwrap();
+        assert!(warm.cached && warm.slice == Slice::Bytes(32 << 30) && warm.ramp >= 60.0, "{warm:?}");
+        // The review sweeps threads, and its hero numbers stand beside real data.
+        let transport = suite("transport");
+        let [hero, real] =
+            [Kind::Unallocated, Kind::Load].map(|k| transport.test.iter().find(|t| t.kind == k && t.threads.len() > 1));
+        assert!(hero.is_some_and(|t| t.threads == [1, 2, 4, 8, 16, 32]) && real.is_some(), "{hero:?} {real:?}");
+        // 67/33, which follows from the review's figures.
+        assert_eq!(of(&states, "4K OLTP").reads, 67.0);
+    }
+
     #[test]
     fn nonsense_is_refused() {
         let suite = |test: &str| {

@@ -246,32 +246,8 @@ impl Target {
         let mut file = fs::File::open(path).map_err(|e| Error::file(path, e))?;
         let bytes = file.seek(SeekFrom::End(0)).map_err(|e| Error::file(path, e))?;
         let disk = disk_dir(rdev);
-        let read = |dir: &Path, name: &str| {
-            let text = fs::read_to_string(dir.join(name)).ok()?;
-            Some(text.trim().to_owned()).filter(|t| !t.is_empty())
-        };
-        let mut facts = vec![];
-        for (what, name) in [
-            ("model", "device/model"),
-            ("serial number", "device/serial"),
-            ("firmware", "device/firmware_rev"),
-            ("wwid", "wwid"),
-            ("link speed", "device/device/current_link_speed"),
-            ("link width", "device/device/current_link_width"),
-            ("NUMA node", "device/device/numa_node"),
-            ("scheduler", "queue/scheduler"),
-            ("logical block", "queue/logical_block_size"),
-            ("md level", "md/level"),
-            ("md drives", "md/raid_disks"),
-            ("physical block", "queue/physical_block_size"),
-            ("write cache", "queue/write_cache"),
-            ("FUA", "queue/fua"),
-            ("requests queued", "queue/nr_requests"),
-            ("backing file", "loop/backing_file"),
-        ] {
-            facts.extend(read(&disk, name).map(|value| Pair::new(what, value)));
-        }
-        facts.extend(memory_below(&disk).map(|memory| Pair::new(MEMORY_BELOW, memory)));
+        let facts = facts_of(&disk);
+        let read = |dir: &Path, name: &str| told(&dir.join(name));
         let name = path.file_name().map_or_else(String::new, |n| n.to_string_lossy().into_owned());
         let serial = read(&disk, "device/serial").or_else(|| read(&disk, "wwid")).or_else(|| read(&disk, "dm/uuid"));
         let serial = serial.or_else(|| read(&disk, "md/uuid")).unwrap_or(name);
@@ -389,6 +365,39 @@ fn memory_below(disk: &Path) -> Option<String> {
     look(disk, STACK_MAX)
 }
 
+/// What a disk's directory below /sys tells of it.
+fn facts_of(disk: &Path) -> Vec<Pair> {
+    let mut facts = vec![];
+    for (what, name) in [
+        ("model", "device/model"),
+        ("serial number", "device/serial"),
+        ("firmware", "device/firmware_rev"),
+        ("wwid", "wwid"),
+        ("link speed", "device/device/current_link_speed"),
+        ("link width", "device/device/current_link_width"),
+        ("NUMA node", "device/device/numa_node"),
+        ("scheduler", "queue/scheduler"),
+        ("logical block", "queue/logical_block_size"),
+        ("md level", "md/level"),
+        ("md drives", "md/raid_disks"),
+        ("physical block", "queue/physical_block_size"),
+        ("write cache", "queue/write_cache"),
+        ("FUA", "queue/fua"),
+        ("requests queued", "queue/nr_requests"),
+        ("backing file", "loop/backing_file"),
+    ] {
+        facts.extend(told(&disk.join(name)).map(|value| Pair::new(what, value)));
+    }
+    facts.extend(memory_below(disk).map(|memory| Pair::new(MEMORY_BELOW, memory)));
+    facts
+}
+
+/// The text of a file of /sys, when it has any.
+fn told(path: &Path) -> Option<String> {
+    let text = fs::read_to_string(path).ok()?;
+    Some(text.trim().to_owned()).filter(|t| !t.is_empty())
+}
+
 /// The directory of a block device below /sys.
 pub(crate) fn sys_dir(rdev: u64) -> PathBuf {
     let dir = format!("/sys/dev/block/{}:{}", rustix::fs::major(rdev), rustix::fs::minor(rdev));
@@ -487,6 +496,22 @@ mod tests {
         assert_eq!(memory_below(&stacked), None);
         std::os::unix::fs::symlink(disk("ram3"), stacked.join("slaves/ram3")).unwrap();
         assert!(memory_below(&stacked).unwrap().contains("ram3"));
+    }
+
+    #[test]
+    fn a_disk_tells_its_write_cache_and_its_queue() {
+        let dir = tempfile::tempdir().unwrap();
+        fs::create_dir_all(dir.path().join("queue")).unwrap();
+        for (name, value) in
+            [("write_cache", "write back"), ("fua", "1"), ("nr_requests", "1023"), ("physical_block_size", "4096")]
+        {
+            fs::write(dir.path().join("queue").join(name), format!("{value}\n")).unwrap();
+        }
+        let facts = facts_of(dir.path());
+        let told = |name: &str| facts.iter().find(|f| f.name == name).map(|f| f.value.as_str());
+        assert_eq!((told("write cache"), told("FUA")), (Some("write back"), Some("1")));
+        assert_eq!((told("requests queued"), told("physical block")), (Some("1023"), Some("4096")));
+        assert_eq!(told("firmware"), None, "what is not there is not told");
     }
 
     #[test]

@@ -121,13 +121,31 @@ pub fn answer(
     Ok(run.answer(&machine, &load))
 }
 
-/// Requests that [`answer`] is likely to simulate, those before the count included.
+/// Requests that [`answer`] is likely to simulate within `limits`, those before the count included, by a `trial`: an
+/// answer to the same load within fewer requests.
 ///
 /// # Errors
 /// When the system's drive does not exist.
-pub fn requests_expected(system: &System, load: &Load, limits: &Limits) -> Result<u64, Error> {
+pub fn requests_expected(system: &System, load: &Load, limits: &Limits, trial: &Answer) -> Result<f64, Error> {
     let run = Run::new(system, load, limits)?;
-    Ok((run.before + BATCHES_MIN as u64 * run.batch).min(limits.requests_max))
+    // The trial counted for as long as this, in batches as long as those of the whole run.
+    let batches = (trial.iops * trial.seconds / run.batch as f64).floor();
+    let before = (run.before as f64).min(trial.iops * BEFORE_NS_MAX / 1e9);
+    // The interval narrows as the root of the batches.
+    let narrows = (trial.known_within / limits.known_within).powi(2);
+    let wanted = if trial.known_within < 1.0 { batches * narrows } else { 0.0 };
+    let counted = (wanted.max(BATCHES_MIN as f64) * run.batch as f64).min(trial.iops * limits.seconds_max);
+    Ok((before + counted).min(limits.requests_max as f64))
+}
+
+/// Whether an answer within fewer requests is that of the whole run: it ended by itself, and no sooner than that one began
+/// to count.
+///
+/// # Errors
+/// When the system's drive does not exist.
+pub fn is_whole(system: &System, load: &Load, limits: &Limits, trial: &Limits, answer: &Answer) -> Result<bool, Error> {
+    let before = |limits| Ok(Run::new(system, load, limits)?.before);
+    Ok(answer.ended != Ended::Requests && before(limits)? == before(trial)?)
 }
 
 /// The optimistic twin of a load: drives that were just filled, and spare room that is still free.

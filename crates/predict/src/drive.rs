@@ -4,6 +4,8 @@
 //! Sheet figures themselves are `[[sheet]]` tables, each with a source; one without is `assumed` and counts in no table
 //! of errors.
 
+use std::collections::BTreeMap;
+
 use serde::{Deserialize, Serialize};
 
 use crate::error::Error;
@@ -38,6 +40,39 @@ pub struct DriveFile {
     /// What the maker says.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub sheet: Vec<SheetRow>,
+    /// Keys of the figures whose comment says where they come from.
+    #[serde(skip)]
+    pub origins: BTreeMap<String, Origin>,
+}
+
+/// Where a figure of a file comes from, by the first word of its comment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Origin {
+    /// The maker says it.
+    Sheet,
+    /// It follows from figures of the sheet.
+    Derived,
+    /// It is usual for drives of its kind.
+    Assumed,
+}
+
+impl Origin {
+    /// Of all figures of a file that say so: `key = value # assumed: why`.
+    fn of_lines(text: &str) -> BTreeMap<String, Origin> {
+        let of_line = |line: &str| {
+            let (figure, comment) = line.split_once('#')?;
+            let (key, _) = figure.split_once('=')?;
+            let origin = match comment.split(|c: char| !c.is_alphabetic()).find(|word| !word.is_empty())? {
+                "sheet" => Origin::Sheet,
+                "derived" => Origin::Derived,
+                "assumed" => Origin::Assumed,
+                _ => return None,
+            };
+            Some((key.trim().to_owned(), origin))
+        };
+        text.lines().filter_map(of_line).collect()
+    }
 }
 
 /// One operation at a time.
@@ -151,7 +186,8 @@ impl DriveFile {
     /// # Errors
     /// What is wrong with it.
     pub fn parse(text: &str) -> Result<DriveFile, String> {
-        let file: DriveFile = toml::from_str(text).map_err(|e| e.to_string())?;
+        let mut file: DriveFile = toml::from_str(text).map_err(|e| e.to_string())?;
+        file.origins = Origin::of_lines(text);
         let kinds = [file.per_byte.is_some(), file.flash.is_some(), file.disk.is_some()];
         if kinds.iter().filter(|k| **k).count() != 1 {
             return Err("exactly one of [per_byte], [flash] and [disk] says what the drive is like".to_owned());

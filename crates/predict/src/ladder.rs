@@ -17,6 +17,8 @@ pub struct Rung {
     pub iops: f64,
     /// To those of the whole system.
     pub gain: f64,
+    /// Requests simulated for it.
+    pub requests: u64,
 }
 
 /// Rungs, the largest gain first: the first is the limit. At a fixed rate there are none, since the rate stays.
@@ -38,8 +40,9 @@ pub fn ladder(system: &System, load: &Load, whole: &Answer, seed: u64) -> Result
             Part::Flash | Part::Cpu | Part::InFlight => true,
         };
         if there {
-            let iops = answer(system, load, &limits, seed, Some(part))?.iops;
-            rungs.push(Rung { without: part, iops, gain: iops / whole.iops.max(1e-9) });
+            let found = answer(system, load, &limits, seed, Some(part))?;
+            let gain = found.iops / whole.iops.max(1e-9);
+            rungs.push(Rung { without: part, iops: found.iops, gain, requests: found.requests });
         }
     }
     rungs.sort_by(|a, b| b.gain.total_cmp(&a.gain));

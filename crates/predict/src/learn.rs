@@ -13,6 +13,8 @@
 //!
 //! What was not measured is taken from what was, and the file says so.
 
+use std::collections::BTreeMap;
+
 use crate::drive::{DriveFile, FlashFigures};
 use crate::error::Error;
 use crate::load::{Access, Workload};
@@ -110,6 +112,7 @@ pub fn learn(name: &str, capacity_bytes: u64, measured: &[Measured]) -> Result<D
         flash: Some(flash),
         disk: None,
         sheet: vec![],
+        origins: BTreeMap::new(),
     })
 }
 

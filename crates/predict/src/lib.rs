@@ -16,19 +16,21 @@ mod learn;
 mod life;
 mod load;
 mod plan_box;
+mod sensitivity;
 mod sheet;
 mod sim;
 mod system;
 
 pub use amplification::{Span, flash_amplification, greedy};
-pub use answer::{Answer, Ended, Limits, answer, fresh_twin, requests_expected};
-pub use drive::{DRIVES, DiskFigures, DriveFile, FlashFigures, PerByte, SheetRow};
+pub use answer::{Answer, Ended, Limits, answer, fresh_twin, is_whole, requests_expected};
+pub use drive::{DRIVES, DiskFigures, DriveFile, FlashFigures, Origin, PerByte, SheetRow};
 pub use error::Error;
 pub use ladder::{Rung, ladder};
 pub use learn::{Measured, learn};
 pub use life::{Life, life, usable_bytes};
 pub use load::{Access, Load, Pressure, Workload};
 pub use plan_box::{Boxes, Decided, Need, Prices, Refused, plan_box};
+pub use sensitivity::{CHANGED_BY, CPU, Swing, sensitivity};
 pub use sheet::{SheetError, alone, sheet_errors};
 pub use sim::Part;
 pub use system::{

@@ -103,6 +103,8 @@ pub struct Load {
     pub age: f64,
     /// CPU microseconds that the generator, or whatever makes the requests, takes for each; `None`: as the system says.
     pub generator_us: Option<f64>,
+    /// CPU time of a request, to what the files say: what a figure is worth is asked with another one.
+    pub cpu_times: f64,
 }
 
 impl Load {
@@ -116,6 +118,7 @@ impl Load {
             slice: 1.0,
             age: f64::INFINITY,
             generator_us: None,
+            cpu_times: 1.0,
         }
     }
 }

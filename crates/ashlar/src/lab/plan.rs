@@ -198,7 +198,7 @@ pub fn run(context: &Context, json: bool, args: &Args) -> Outcome {
         text::print_json(&json!({
             "suite": suite.name, "target": target.name, "serial": target.serial, "beside": targets[1..], "steps": plan.steps,
             "not_run": plan.not_run, "seconds_min": least, "seconds_max": most, "fill_bytes": exact,
-            "timed_write_bytes_max": timed, "refused": against,
+            "timed_write_bytes_max": timed, "refused": against, "cpu_seconds": plan.cpu_seconds(),
         }));
         return Ok(Finding::Good);
     }
@@ -226,8 +226,15 @@ pub fn summary(plan: &Plan, targets: &[Target]) {
     let states = plan.steps.iter().filter(|s| s.part == Part::States).count();
     // A load through the states gives four cells.
     let cells = plan.steps.len() + 3 * states;
-    text::print(&format!("{cells} cells at most, about {time}"));
-    if states > 0 {
+    text::print(&match plan.cpu_seconds() {
+        Some(_) => format!("{cells} cells at most, about {time} of CPU"),
+        // The bench fills its drives for each cell, and overwrites them until their rate is steady.
+        None if plan.is_modelled => {
+            format!("{cells} cells at most; a cell takes seconds of CPU on fresh drives, minutes with fill=")
+        }
+        None => format!("{cells} cells at most, about {time}"),
+    });
+    if states > 0 && !plan.is_modelled {
         text::print(&format!("plus {states} rebuilds of the array: each time a drive is failed and replaced"));
     }
     if plan.writes() {

@@ -6,8 +6,11 @@ use api::Problem;
 use lab::forecast::{Forecast, forecast};
 use lab::learning::{check, learn_drive};
 use lab::model::Run;
+use lab::spent::{Spent, thread_cpu_seconds};
 use lab::units;
-use predict::{DriveFile, DriveState, Ended, Engine, HostFigures, Level, Load, Network, Pressure, System, Workload};
+use predict::{
+    DriveFile, DriveState, Ended, Engine, HostFigures, Level, Load, Network, Origin, Pressure, Swing, System, Workload,
+};
 use serde_json::json;
 
 use super::problem;
@@ -138,12 +141,18 @@ pub fn run(json: bool, args: &Args) -> Outcome {
     };
     let usable = predict::usable_bytes(&system).unwrap_or(0.0);
     let daily = args.writes_per_day.map_or(usable / 2.0, |bytes| bytes as f64);
+    let begun = thread_cpu_seconds();
     let found = forecast(&system, &load, Some(daily).filter(|d| *d > 0.0), args.seed).map_err(problem)?;
+    let cpu_seconds = thread_cpu_seconds() - begun;
+    let spent = Spent { cpu_seconds, requests: found.requests, ..Spent::default() };
     if json {
+        // What it took stands apart: the forecast has the same digits wherever it is made.
         text::print_json(&json!({ "badge": "MODEL", "workload": workload.to_string(), "fill": load.fill,
-            "slice": load.slice, "forecast": found }));
+            "slice": load.slice, "forecast": found, "cpu_seconds": cpu_seconds,
+            "simulated_per_cpu_second": spent.requests_per_cpu_second() }));
     } else {
         print(&found, &load);
+        text::print(&spent.words());
     }
     Ok(Finding::Good)
 }
@@ -215,6 +224,11 @@ fn drive_file(path: &str) -> Result<DriveFile, Problem> {
     DriveFile::parse(&read(path)?).map_err(|why| Problem::usage(path, why, "see crates/predict/drives for examples"))
 }
 
+/// Letters of the longest bar.
+const BAR_LETTERS: f64 = 30.0;
+/// A figure that moves the answer by less is not told.
+const SWING_MIN: f64 = 0.01;
+
 /// The answer, the range and the reason, in this order.
 fn print(found: &Forecast, load: &Load) {
     let a = &found.answer;
@@ -246,11 +260,8 @@ fn print(found: &Forecast, load: &Load) {
     if let Some(first) = found.ladder.first() {
         let what = if first.gain > 1.05 { first.without.words() } else { "no part alone" };
         text::print(&format!("Limit: {what}"));
-        let mut table = Table::new(&["WITHOUT THE LIMIT OF", ">IOPS", ">GAIN"]);
-        for rung in &found.ladder {
-            table.row(vec![rung.without.words().to_owned(), text::count(rung.iops), format!("x {:.2}", rung.gain)]);
-        }
-        table.print();
+        print_ladder(found);
+        print_sensitivity(found);
     }
     if let Some(life) = &found.life {
         text::print(&format!(
@@ -286,6 +297,48 @@ fn print(found: &Forecast, load: &Load) {
         Ended::Requests => "ended after 4 million requests".to_owned(),
     };
     text::print(&format!("Simulated {} requests, {:.3} virtual seconds: {ended}", a.requests, a.seconds));
+}
+
+/// The rate as it is, and with each part made infinite in turn, as bars of one scale.
+fn print_ladder(found: &Forecast) {
+    let most = found.ladder.iter().map(|rung| rung.iops).fold(found.answer.iops, f64::max);
+    let mut table = Table::new(&["WITHOUT THE LIMIT OF", ">IOPS", ">GAIN", ""]);
+    let mut row = |what: &str, iops: f64, gain: String| {
+        table.row(vec![what.to_owned(), text::count(iops), gain, bar(iops / most)]);
+    };
+    row("nothing: as it is", found.answer.iops, String::new());
+    for rung in &found.ladder {
+        row(rung.without.words(), rung.iops, format!("x {:.2}", rung.gain));
+    }
+    table.print();
+}
+
+/// A share as a bar.
+fn bar(share: f64) -> String {
+    let letters = (share.clamp(0.0, 1.0) * BAR_LETTERS).round() as usize;
+    "#".repeat(letters.max(1))
+}
+
+/// What a fifth more or less of each figure does to the answer.
+fn print_sensitivity(found: &Forecast) {
+    let (told, still): (Vec<&Swing>, Vec<&Swing>) = found.sensitivity.iter().partition(|s| s.most() >= SWING_MIN);
+    let percent = |to_whole: f64| format!("{:+.0} %", (to_whole - 1.0) * 100.0);
+    if !told.is_empty() {
+        let mut table = Table::new(&["IF THIS FIGURE IS WRONG", ">20 % LESS", ">20 % MORE", "IT IS"]);
+        for swing in &told {
+            let origin = match swing.origin {
+                Some(Origin::Sheet) => "the maker's",
+                Some(Origin::Derived) => "derived from the maker's",
+                Some(Origin::Assumed) => "assumed",
+                None => "-",
+            };
+            table.row(vec![swing.figure.clone(), percent(swing.smaller), percent(swing.larger), origin.to_owned()]);
+        }
+        table.print();
+    }
+    if !still.is_empty() {
+        text::print(&format!("A fifth more or less of {} other figures moves it by less than 1 %", still.len()));
+    }
 }
 
 fn learn(json: bool, result: &std::path::Path, out: &std::path::Path) -> Outcome {

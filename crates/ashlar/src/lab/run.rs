@@ -123,10 +123,15 @@ pub fn run(context: &Context, json: bool, args: Args) -> Outcome {
     let model = count(Verdict::Model);
     if json {
         let report = path.display().to_string();
-        text::print_json(&json!({ "report": report, "pass": pass, "warn": warn, "fail": fail, "model": model }));
+        text::print_json(&json!({ "report": report, "pass": pass, "warn": warn, "fail": fail, "model": model,
+            "spent": result.spent,
+            "simulated_per_cpu_second": result.spent.and_then(|s| s.requests_per_cpu_second()) }));
     } else {
         let modelled = if model > 0 { format!("{model} MODEL, ") } else { String::new() };
         text::print(&format!("{modelled}{pass} PASS, {warn} WARN, {fail} FAIL: {}", path.display()));
+        if let Some(spent) = &result.spent {
+            text::print(&spent.words());
+        }
     }
     Ok(Finding::Good)
 }

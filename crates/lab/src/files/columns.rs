@@ -57,6 +57,7 @@ const COLUMNS: &[Column] = &[
     ("iops_per_drive", |p| iops_per_drive(p.cell).into()),
     ("iops_per_busy_cpu", |p| iops_per_cpu(p.cell, p.cpus).into()),
     ("cpu_percent", |p| p.cell.figures.cpu_percent.into()),
+    ("disk_busy_percent", |p| p.cell.figures.disk_busy_percent.into()),
     ("latency_us_mean", |p| p.cell.figures.latency.mean_us.into()),
     ("latency_us_p50", |p| p.cell.figures.latency.p50_us.into()),
     ("latency_us_p95", |p| p.cell.figures.latency.p95_us.into()),

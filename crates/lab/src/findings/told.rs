@@ -16,12 +16,18 @@ pub fn stated(run: &Run) -> Vec<Finding> {
     facts.sort_by_key(|f| nth(&f.part));
     let said = facts.into_iter().filter_map(|fact| {
         let value = compared(fact)?;
-        let brief = format!("{}: {value}", fact.metric);
+        let brief = capital(&format!("{}: {value}", fact.metric));
         let of = if fact.of.is_empty() { String::new() } else { format!(" ({})", fact.of) };
         let note = if fact.note.is_empty() { String::new() } else { format!("; {}", fact.note) };
         Some(Finding::new(format!("{brief}{of}{note}."), [fact.id.clone()]).brief(brief))
     });
     said.take(FACTS).collect()
+}
+
+/// With a capital at its beginning: it is a sentence.
+fn capital(text: &str) -> String {
+    let mut letters = text.chars();
+    letters.next().map_or(String::new(), |first| first.to_uppercase().chain(letters).collect())
 }
 
 /// "+43 %", "more than +50 %", "almost 2 x cheaper"; nothing of a value that compares nothing.

@@ -134,6 +134,9 @@ pub struct Figures {
     pub written_bytes: Option<u64>,
     /// Hundredths of all CPUs that were busy.
     pub cpu_percent: Option<f64>,
+    /// Hundredths of the time in which the target's disk had something to do, as the generator tells; of several the
+    /// busiest.
+    pub disk_busy_percent: Option<f64>,
 }
 
 /// A second of a measurement.

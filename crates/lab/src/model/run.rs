@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use super::cell::Cell;
 use crate::error::Error;
+use crate::spent::Spent;
 
 /// The schema that is written; others are refused.
 pub const SCHEMA: u32 = 1;
@@ -160,6 +161,9 @@ pub struct Run {
     pub not_run: Vec<Pair>,
     /// What is needed to repeat it.
     pub disclosure: Vec<Page>,
+    /// Of modelled drives and systems: what simulating took.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub spent: Option<Spent>,
 }
 
 impl Run {
@@ -181,6 +185,7 @@ impl Run {
             facts: vec![],
             not_run: vec![],
             disclosure: vec![],
+            spent: None,
         }
     }
 

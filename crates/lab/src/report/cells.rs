@@ -7,7 +7,7 @@ use crate::findings::{Build, short};
 use crate::model::{Cell, Run, Share};
 use crate::units::{grouped, latency, rate};
 
-const HEADS: [&str; 18] = [
+const HEADS: [&str; 19] = [
     "cell",
     "load",
     "threads x depth",
@@ -17,6 +17,7 @@ const HEADS: [&str; 18] = [
     "IOPS per drive",
     "IOPS per busy CPU",
     "CPU",
+    "disk busy",
     "mean",
     "p50",
     "p99",
@@ -92,6 +93,7 @@ fn row(cell: &Cell, cpus: Option<f64>) -> Vec<String> {
         told(iops_per_drive(cell), grouped),
         told(iops_per_cpu(cell, cpus), grouped),
         told(figures.cpu_percent, |p| format!("{p:.0} %")),
+        told(figures.disk_busy_percent, |p| format!("{p:.0} %")),
         told(figures.latency.mean_us, latency),
         told(figures.latency.p50_us, latency),
         told(figures.latency.p99_us, latency),
@@ -109,10 +111,10 @@ fn share(what: &str, share: &Share) -> Vec<String> {
     row[1] = what.to_owned();
     row[4] = grouped(share.iops);
     row[5] = rate(share.bytes_per_sec);
-    row[9] = told(share.mean_us, latency);
-    row[10] = told(share.p50_us, latency);
-    row[11] = told(share.p99_us, latency);
-    row[12] = told(share.p999_us, latency);
+    row[10] = told(share.mean_us, latency);
+    row[11] = told(share.p50_us, latency);
+    row[12] = told(share.p99_us, latency);
+    row[13] = told(share.p999_us, latency);
     row
 }
 
@@ -130,6 +132,7 @@ mod tests {
         let mut cell = crate::published::run("perc12").unwrap().cells.remove(0);
         cell.figures = job.figures.clone();
         cell.figures.cpu_percent = Some(50.0);
+        let busy = cell.figures.disk_busy_percent.unwrap();
         cell.subject.drive_count = Some(2);
         let iops = cell.figures.iops.unwrap();
         let (read, write) = (cell.figures.read.unwrap(), cell.figures.write.unwrap());
@@ -143,6 +146,8 @@ mod tests {
             latency(write.p99_us.unwrap()),
             grouped(iops / 2.0),
             "IOPS per busy CPU".to_owned(),
+            "disk busy".to_owned(),
+            format!("{busy:.0} %"),
         ] {
             assert!(body.contains(&text), "{text}: {body}");
         }

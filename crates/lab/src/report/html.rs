@@ -18,6 +18,24 @@ pub fn escape(text: &str) -> String {
     out
 }
 
+/// `text` escaped, with a number and its unit on one line.
+pub fn glued(text: &str) -> String {
+    const UNITS: [&str; 9] = ["%", "k", "M", "GB/s", "MB/s", "IOPS", "ms", "us", "drives"];
+    let mut out = String::with_capacity(text.len());
+    let mut before = "";
+    for word in text.split(' ') {
+        let bare = word.trim_end_matches(|c: char| !c.is_alphanumeric() && c != '%');
+        let of_number = before.ends_with(|c: char| c.is_ascii_digit()) && UNITS.contains(&bare);
+        let of_prefix = matches!(before, "k" | "M") && bare == "IOPS";
+        if !out.is_empty() {
+            out.push(if of_number || of_prefix { '\u{a0}' } else { ' ' });
+        }
+        out.push_str(&escape(word));
+        before = word;
+    }
+    out
+}
+
 /// The text that was escaped.
 pub fn unescape(html: &str) -> String {
     let text = html.replace("&lt;", "<").replace("&gt;", ">").replace("&quot;", "\"").replace("&#39;", "'");
@@ -105,5 +123,11 @@ mod tests {
     #[test]
     fn names_of_users_cannot_leave_their_place() {
         assert_eq!(escape("<b a=\"1\">&'"), "&lt;b a=&quot;1&quot;&gt;&amp;&#39;");
+    }
+
+    #[test]
+    fn a_number_and_its_unit_stay_together() {
+        let text = glued("13.2 M IOPS of <4K> reads; RAID5 keeps 9 %, 8 drives and 2 more");
+        assert_eq!(text, "13.2\u{a0}M\u{a0}IOPS of &lt;4K&gt; reads; RAID5 keeps 9\u{a0}%, 8\u{a0}drives and 2 more");
     }
 }

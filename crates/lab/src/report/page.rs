@@ -1,6 +1,6 @@
 //! The page: all sections that the results allow, in their order.
 
-use super::html::{escape, table, unescape};
+use super::html::{escape, glued, table, unescape};
 use super::scales::Scales;
 use super::{
     Section, bars, cells, convergence, curves, disclosure, exceedance, heat, seconds, sizes, tables, timeline,
@@ -71,7 +71,7 @@ pub fn page(runs: &[Run], extra: &Extra) -> String {
     let names = escape(&names.join(" beside "));
     // One result is titled by what it found; several by their names.
     let (title, under) = match findings.as_slice() {
-        [only] => (escape(&only.title), format!("<p class=\"row\">{names}</p>")),
+        [only] => (glued(&only.title), format!("<p class=\"row\">{names}</p>")),
         _ => (names, String::new()),
     };
     let links: Vec<String> = sections.iter().map(|s| format!("<a href=\"#{}\">{}</a>", s.id, s.title)).collect();

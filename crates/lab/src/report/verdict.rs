@@ -2,7 +2,7 @@
 //! how far all of it is to be trusted.
 
 use super::Section;
-use super::html::{badge, escape, reasons, table};
+use super::html::{badge, escape, glued, reasons, table};
 use crate::findings::{Finding, Findings, Kept, KeptCell, Number, Unit};
 use crate::model::{Cell, Check, Origin, Run, Verdict};
 use crate::units::latency;
@@ -58,7 +58,7 @@ fn sentences(class: &str, all: &[Finding]) -> String {
         let link = |id: &&String| format!("<a class=\"row\" href=\"#{0}\">{0}</a>", escape(id));
         let mut links: Vec<String> = rows.iter().take(LINKS).map(link).collect();
         links.extend((left > 0).then(|| format!("<span class=\"row\">and {left} more</span>")));
-        format!("<li>{} {}</li>", escape(&finding.text), links.join(" "))
+        format!("<li>{} {}</li>", glued(&finding.text), links.join(" "))
     };
     if all.is_empty() {
         return String::new();

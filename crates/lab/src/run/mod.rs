@@ -32,6 +32,7 @@ use crate::model::{Cell, Check, Gate, Origin, Page, Pair, Part, Rounds, Run, Sta
 use crate::plan::{Plan, Step};
 use crate::safety;
 use crate::simulated;
+use crate::spent::{Spent, children_cpu_seconds, thread_cpu_seconds};
 use crate::steady::{Excursion, is_steady};
 use crate::suite::Suite;
 use crate::target::{Identity, Kind, Target};
@@ -137,6 +138,8 @@ pub fn run(
         Some(Control::Hooks(_)) | None => vec![],
     };
     let steps: Vec<&Step> = order.steps.iter().collect();
+    let before = Run::read(journal.dir()).ok().and_then(|run| run.spent);
+    let mut spent = (order.target.kind == Kind::Model).then(|| before.unwrap_or_default());
     for (nth, step) in steps.iter().enumerate() {
         let target = targets.get(step.target as usize).unwrap_or(&targets[0]);
         let cells = cells(&taken);
@@ -152,7 +155,11 @@ pub fn run(
             watch(&Live { iops, seconds_left: (seconds_left - passed).max(0.0), ..live.clone() });
         };
         let new = match &engine {
-            Engine::Models(bench) => modelled(bench, target, step, &cells)?,
+            Engine::Models(bench) => {
+                let (new, took) = modelled(bench, target, step, &cells)?;
+                spent = spent.map(|all| all.with(took));
+                new
+            }
             Engine::Loads(by) => {
                 let measurement = measure::Measurement {
                     by,
@@ -182,9 +189,10 @@ pub fn run(
             watch(&live);
         }
         taken.push((step.id.clone(), new));
-        files::save(&result(order, &engine, &targets, &taken, false), journal.dir())?;
+        files::save(&Run { spent, ..result(order, &engine, &targets, &taken, false) }, journal.dir())?;
     }
-    let result = result(order, &engine, &targets, &taken, true);
+    let mut result = Run { spent, ..result(order, &engine, &targets, &taken, true) };
+    result.system.extend(spent.map(|s| Pair::new("simulation", s.words())));
     files::save(&result, journal.dir())?;
     drop(permits);
     Ok(result)
@@ -257,20 +265,31 @@ fn measured(
     }
 }
 
-/// A step on modelled drives; of an array's states each has drives of its own.
-fn modelled(bench: &Bench, target: &Target, step: &Step, cells: &[Cell]) -> Result<Taken, Error> {
+/// A step on modelled drives, and what it took; of an array's states each has drives of its own.
+fn modelled(bench: &Bench, target: &Target, step: &Step, cells: &[Cell]) -> Result<(Taken, Spent), Error> {
     let asked_iops = measure::asked_iops(step, cells)?;
+    let mut spent = Spent { planned_cpu_seconds: step.cpu_seconds.unwrap_or(0.0), ..Spent::default() };
+    let mut new = Taken::default();
     if let Some(system) = simulated::system(&target.model()?)? {
-        let states = if step.part == Part::States { &simulated::STATES[..] } else { &simulated::STATES[..1] };
-        let cells = states.iter().map(|state| simulated::cell(target, &system, step, *state, asked_iops));
-        return Ok(Taken { cells: cells.collect::<Result<_, _>>()?, timeline: None });
+        let begun = thread_cpu_seconds();
+        for state in simulated::states(step) {
+            let simulated = simulated::cell(target, &system, step, *state, asked_iops)?;
+            spent.requests += simulated.requests;
+            new.cells.push(simulated.cell);
+        }
+        spent.cpu_seconds = thread_cpu_seconds() - begun;
+        return Ok((new, spent));
     }
     let states: &[State] = match step.part {
         Part::States => &[State::Optimal, State::Degraded, State::Rebuilding],
         _ => &[State::Optimal],
     };
-    let cells = states.iter().map(|state| bench.cell(target, step, *state, asked_iops));
-    Ok(Taken { cells: cells.collect::<Result<_, _>>()?, timeline: None })
+    let begun = children_cpu_seconds();
+    for state in states {
+        new.cells.push(bench.cell(target, step, *state, asked_iops)?);
+    }
+    spent.cpu_seconds = children_cpu_seconds() - begun;
+    Ok((new, spent))
 }
 
 /// All cells, in their order.

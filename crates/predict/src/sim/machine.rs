@@ -101,7 +101,7 @@ impl Machine {
             drives: vec![drive; system.count as usize],
             cards: card.map_or(vec![], |c| vec![CardSim::new(c, system.level); arrays]),
             generator: Pipe::default(),
-            generator_us: load.generator_us.unwrap_or(system.host.request_us),
+            generator_us: load.generator_us.unwrap_or(system.host.request_us) * load.cpu_times,
             generator_cores: many(system.host.cores - engine_cores),
             engine: Pipe::default(),
             engine_cores: many(engine_cores),
@@ -126,7 +126,7 @@ impl Machine {
             0.0 => false,
             percent => self.rng.random_range(0.0..100.0) < percent,
         };
-        let engine_us = self.layout.cpu_us(read, bytes, in_order);
+        let engine_us = self.layout.cpu_us(read, bytes, in_order) * self.load.cpu_times;
         self.counters.cpu_us += self.generator_us + engine_us;
         let ns = self.generator_us * 1e3;
         let mut at = self.generator.take(now, now, ns / self.generator_cores) + ns;

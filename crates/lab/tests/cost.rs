@@ -1,0 +1,99 @@
+//! What a run on a simulated system takes, and what its plan said: both in CPU seconds, of one process.
+
+#![allow(clippy::unwrap_used)]
+
+use std::fs;
+
+use lab::model::Run;
+use lab::plan::{Plan, Wishes};
+use lab::run::{Around, Given, Journal, begin, run};
+use lab::spent::Spent;
+use lab::suite::Suite;
+use lab::target::Target;
+
+/// Reads and writes, alone and deep, in order, a mix, points of a curve, and states where there is a level.
+const SUITE: &str = r#"
+about = "a test"
+for_publication = false
+[[test]]
+name = "reads"
+kind = "load"
+access = "random"
+reads = 100
+block = "4K"
+threads = [1, 64]
+depth = [16]
+seconds = 1
+[[test]]
+name = "writes"
+kind = "curve"
+access = "random"
+reads = 0
+block = "4K"
+threads = [256]
+depth = [1]
+percents = [20, 60, 100]
+seconds = 1
+[[test]]
+name = "in order"
+kind = "load"
+access = "sequential"
+reads = 0
+block = "64K"
+threads = [8]
+depth = [32]
+seconds = 1
+[[test]]
+name = "mix"
+kind = "load"
+access = "random"
+reads = 70
+block = "8K"
+threads = [16]
+depth = [32]
+slice = "25%"
+seconds = 1
+[[test]]
+name = "states"
+kind = "states"
+access = "random"
+reads = 67
+block = "4K"
+threads = [16]
+depth = [32]
+seconds = 1
+"#;
+
+/// A run of the suite on a target: what it took, and the result.
+fn taken(target: &str) -> (Spent, Run) {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("test.toml");
+    fs::write(&path, SUITE).unwrap();
+    let suite = Suite::find(path.to_str().unwrap()).unwrap();
+    let target = Target::look(target, None).unwrap();
+    let plan = Plan::of(&suite, &target, Wishes::default());
+    let planned = plan.cpu_seconds().unwrap();
+    let journal = begin(dir.path().join("out"), &suite, &target, &plan, Given::default()).unwrap();
+    let result = run(&journal, &[], Around::default(), &mut |_| {}).unwrap();
+    let spent = result.spent.unwrap();
+    assert!((spent.planned_cpu_seconds / planned - 1.0).abs() < 1e-6, "{spent:?} of {planned}");
+    // Gone on with, it has nothing left to do and forgets nothing.
+    let again = run(&Journal::open(journal.dir().to_owned()).unwrap(), &[], Around::default(), &mut |_| {}).unwrap();
+    assert_eq!(again.spent, Some(spent));
+    (spent, result)
+}
+
+#[test]
+fn a_plan_on_a_simulated_system_is_right_within_a_factor_of_one_and_a_half() {
+    let mut all = Spent::default();
+    for target in ["model:r760-direct", "model:r760-perc12,raid=5", "model:h755n,engine=ashlar,raid=6,fill=80"] {
+        let (spent, result) = taken(target);
+        println!("{target}: {}", spent.words());
+        all = all.with(spent);
+        assert!(spent.requests > 100_000 && spent.requests_per_cpu_second().unwrap() > 10_000.0, "{spent:?}");
+        assert!(result.system.iter().any(|p| p.name == "simulation" && p.value.contains("each CPU second")));
+    }
+    let times = all.to_plan().unwrap();
+    println!("all: {}", all.words());
+    assert!((1.0 / 1.5..1.5).contains(&times), "{}", all.words());
+}
