@@ -120,6 +120,7 @@ pub fn parse(text: &str) -> Result<(Job, Vec<Second>), Error> {
         seconds: Some(told.seconds),
         written_bytes: Some(told.write.bytes),
         cpu_percent: None,
+        disk_busy_percent: None,
     };
     let cpu_percent = told.cpu_share.unwrap_or(0.0) * 100.0;
     Ok((Job { figures, bins, cpu_percent, ..Job::default() }, told.series))

@@ -4,7 +4,7 @@
 //! unless the target says `age=0`. It ends when its rate is known within 1 %, or after 2 virtual seconds; its note says
 //! which. Its badge is MODEL.
 
-use predict::{DriveState, Engine, Level, Limits, Load, Pressure, System, answer};
+use predict::{Answer, DriveState, Engine, Level, Limits, Load, Pressure, System, answer};
 
 use crate::error::Error;
 use crate::gates::{Seen, judge};
@@ -91,6 +91,14 @@ fn load_of(model: &Model, system: &System, target_bytes: u64, load: &model::Load
     }
 }
 
+/// The load with all its requests in flight, where a rate that was asked for would need more of them than there are: the
+/// generator waits for one that ends.
+fn all_in_flight(system: &System, step: &Step, load: &Load, found: &Answer) -> Option<Load> {
+    let all = step.load.outstanding()?;
+    let waits = matches!(load.pressure, Pressure::Rate(_)) && found.in_flight > all;
+    waits.then(|| Load { pressure: Pressure::InFlightPerDrive(all / f64::from(system.count)), ..*load })
+}
+
 /// What a step is likely to take, and its rate.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Expected {
@@ -111,17 +119,25 @@ pub fn expected(target: &Target, system: &System, step: &Step, asked_iops: Optio
     let mut sum = Expected { cpu_seconds: 0.0, iops: 0.0 };
     for (nth, state) in states(step).iter().enumerate() {
         let system = in_state(system, *state);
-        let load = load_of(&model, &system, target.bytes, &step.load, asked_iops);
-        let begun = thread_cpu_seconds();
-        let tried = answer(&system, &load, &few, SEED, None).map_err(wrong)?;
-        let took = thread_cpu_seconds() - begun;
-        let times = if predict::is_whole(&system, &load, &whole, &few, &tried).map_err(wrong)? {
-            1.0
-        } else {
-            let requests = predict::requests_expected(&system, &load, &whole, &tried).map_err(wrong)?;
-            (requests / tried.requests.max(1) as f64).max(1.0)
+        let trial = |load: &Load| -> Result<(Answer, f64), predict::Error> {
+            let begun = thread_cpu_seconds();
+            let tried = answer(&system, load, &few, SEED, None)?;
+            let took = thread_cpu_seconds() - begun;
+            if predict::is_whole(&system, load, &whole, &few, &tried)? {
+                return Ok((tried, took));
+            }
+            let requests = predict::requests_expected(&system, load, &whole, &tried)?;
+            let times = (requests / tried.requests.max(1) as f64).max(1.0);
+            Ok((tried, took * times))
         };
-        sum.cpu_seconds += took * times;
+        let load = load_of(&model, &system, target.bytes, &step.load, asked_iops);
+        let (mut tried, mut seconds) = trial(&load).map_err(wrong)?;
+        if let Some(closed) = all_in_flight(&system, step, &load, &tried) {
+            let open = seconds;
+            (tried, seconds) = trial(&closed).map_err(wrong)?;
+            seconds += open;
+        }
+        sum.cpu_seconds += seconds;
         if nth == 0 {
             sum.iops = tried.iops;
         }
@@ -162,7 +178,18 @@ pub fn cell(
     let model = target.model()?;
     let system = in_state(system, state);
     let load = load_of(&model, &system, target.bytes, &step.load, asked_iops);
-    let found = answer(&system, &load, &Limits::default(), SEED, None).map_err(|e| Error::usage(step.id.clone(), e))?;
+    let (mut load, mut requests) = (load, 0);
+    let mut simulate = |load: &Load| -> Result<Answer, predict::Error> {
+        let found = answer(&system, load, &Limits::default(), SEED, None)?;
+        requests += found.requests;
+        Ok(found)
+    };
+    let wrong = |e: predict::Error| Error::usage(step.id.clone(), e);
+    let mut found = simulate(&load).map_err(wrong)?;
+    if let Some(closed) = all_in_flight(&system, step, &load, &found) {
+        load = closed;
+        found = simulate(&load).map_err(wrong)?;
+    }
     let cards = system.card.as_ref().filter(|_| system.engine == Engine::Card);
     let states = step.part == Part::States;
     let ended = match found.ended {
@@ -217,7 +244,7 @@ pub fn cell(
     cell.gates = judge(&cell, &Seen { written: Some(Written::All), errors: Some((0, 0)), ..Seen::default() });
     cell.gates.retain(|g| matches!(g.check, Check::Little | Check::Bandwidth | Check::Achieved));
     cell.gates.push(Gate::model("simulated: docs/model.md shows how far off such figures were"));
-    Ok(Simulated { cell, requests: found.requests })
+    Ok(Simulated { cell, requests })
 }
 
 #[cfg(test)]

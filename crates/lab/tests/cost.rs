@@ -4,7 +4,7 @@
 
 use std::fs;
 
-use lab::model::Run;
+use lab::model::{Part, Run, Verdict};
 use lab::plan::{Plan, Wishes};
 use lab::run::{Around, Given, Journal, begin, run};
 use lab::spent::Spent;
@@ -32,7 +32,7 @@ reads = 0
 block = "4K"
 threads = [256]
 depth = [1]
-percents = [20, 60, 100]
+percents = [20, 60, 100, 120]
 seconds = 1
 [[test]]
 name = "in order"
@@ -69,11 +69,15 @@ fn taken(target: &str) -> (Spent, Run) {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("test.toml");
     fs::write(&path, SUITE).unwrap();
-    let suite = Suite::find(path.to_str().unwrap()).unwrap();
+    taken_of(&Suite::find(path.to_str().unwrap()).unwrap(), target)
+}
+
+fn taken_of(suite: &Suite, target: &str) -> (Spent, Run) {
+    let dir = tempfile::tempdir().unwrap();
     let target = Target::look(target, None).unwrap();
-    let plan = Plan::of(&suite, &target, Wishes::default());
+    let plan = Plan::of(suite, &target, Wishes::default());
     let planned = plan.cpu_seconds().unwrap();
-    let journal = begin(dir.path().join("out"), &suite, &target, &plan, Given::default()).unwrap();
+    let journal = begin(dir.path().join("out"), suite, &target, &plan, Given::default()).unwrap();
     let result = run(&journal, &[], Around::default(), &mut |_| {}).unwrap();
     let spent = result.spent.unwrap();
     assert!((spent.planned_cpu_seconds / planned - 1.0).abs() < 1e-6, "{spent:?} of {planned}");
@@ -91,9 +95,39 @@ fn a_plan_on_a_simulated_system_is_right_within_a_factor_of_one_and_a_half() {
         println!("{target}: {}", spent.words());
         all = all.with(spent);
         assert!(spent.requests > 100_000 && spent.requests_per_cpu_second().unwrap() > 10_000.0, "{spent:?}");
+        // A point above the largest rate has no more in flight than there are.
+        let last = result.cells.iter().find(|c| c.part == (Part::Curve { percent: 120 })).unwrap();
+        assert!(last.in_flight().unwrap() < 256.0 * 1.05 && last.achieved().unwrap() < 0.95, "{last:?}");
+        assert!(result.cells.iter().all(|c| c.verdict() == Verdict::Model), "{:?}", result.cells);
         assert!(result.system.iter().any(|p| p.name == "simulation" && p.value.contains("each CPU second")));
     }
     let times = all.to_plan().unwrap();
     println!("all: {}", all.words());
     assert!((1.0 / 1.5..1.5).contains(&times), "{}", all.words());
+}
+
+/// Every suite on every kind of system, for people.
+#[test]
+#[ignore = "prints a table: cargo test -p lab --test cost -- --ignored --nocapture"]
+fn factors_of_all_suites() {
+    for target in [
+        "model:r760-direct",
+        "model:r760-perc12,raid=5",
+        "model:h755n,raid=6",
+        "model:vss2249p",
+        "model:s3700x24",
+        "model:r760-perc12,engine=ashlar,raid=5,fill=80",
+    ] {
+        let mut all = Spent::default();
+        for (name, _) in lab::suite::BUILT_IN {
+            let suite = Suite::find(name).unwrap();
+            if Plan::of(&suite, &Target::look(target, None).unwrap(), Wishes::default()).steps.is_empty() {
+                continue;
+            }
+            let (spent, _) = taken_of(&suite, target);
+            println!("{target:<48} {name:<18} {}", spent.words());
+            all = all.with(spent);
+        }
+        println!("{target:<48} {:<18} {}", "all", all.words());
+    }
 }

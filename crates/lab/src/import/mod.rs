@@ -199,6 +199,7 @@ fn sound(told: Figures) -> Figures {
         seconds: number(told.seconds),
         written_bytes: told.written_bytes,
         cpu_percent: number(told.cpu_percent),
+        disk_busy_percent: number(told.disk_busy_percent),
     }
 }
 
