@@ -18,6 +18,8 @@ use crate::written::Written;
 const SEED: u64 = 1;
 /// Requests for which a cell is tried before its run, at most.
 const TRIED_MAX: u64 = 40_000;
+/// The same where these end before its buffers are full: until then a rate says little of what follows.
+const TRIED_LONGER_MAX: u64 = 200_000;
 
 /// The system that a model names. `None`: it names drives for the bench.
 ///
@@ -115,15 +117,18 @@ pub struct Expected {
 pub fn expected(target: &Target, system: &System, step: &Step, asked_iops: Option<f64>) -> Result<Expected, Error> {
     let wrong = |e: predict::Error| Error::usage(step.id.clone(), e);
     let (model, whole) = (target.model()?, Limits::default());
-    let few = Limits { requests_max: TRIED_MAX, ..whole };
     let mut sum = Expected { cpu_seconds: 0.0, iops: 0.0 };
     for (nth, state) in states(step).iter().enumerate() {
         let system = in_state(system, *state);
         let trial = |load: &Load| -> Result<(Answer, f64), predict::Error> {
+            let begins = |limits: &Limits| predict::requests_before(&system, load, limits);
+            let few = Limits { requests_max: TRIED_MAX, ..whole };
+            let longer = Limits { requests_max: TRIED_LONGER_MAX, ..whole };
+            let few = if begins(&few)? == begins(&whole)? { few } else { longer };
             let begun = thread_cpu_seconds();
             let tried = answer(&system, load, &few, SEED, None)?;
             let took = thread_cpu_seconds() - begun;
-            if predict::is_whole(&system, load, &whole, &few, &tried)? {
+            if tried.ended != predict::Ended::Requests && begins(&few)? == begins(&whole)? {
                 return Ok((tried, took));
             }
             let requests = predict::requests_expected(&system, load, &whole, &tried)?;

@@ -138,14 +138,12 @@ pub fn requests_expected(system: &System, load: &Load, limits: &Limits, trial: &
     Ok((before + counted).min(limits.requests_max as f64))
 }
 
-/// Whether an answer within fewer requests is that of the whole run: it ended by itself, and no sooner than that one began
-/// to count.
+/// Requests before [`answer`] begins to count: they fill buffers.
 ///
 /// # Errors
 /// When the system's drive does not exist.
-pub fn is_whole(system: &System, load: &Load, limits: &Limits, trial: &Limits, answer: &Answer) -> Result<bool, Error> {
-    let before = |limits| Ok(Run::new(system, load, limits)?.before);
-    Ok(answer.ended != Ended::Requests && before(limits)? == before(trial)?)
+pub fn requests_before(system: &System, load: &Load, limits: &Limits) -> Result<u64, Error> {
+    Ok(Run::new(system, load, limits)?.before)
 }
 
 /// The optimistic twin of a load: drives that were just filled, and spare room that is still free.

@@ -22,7 +22,7 @@ mod sim;
 mod system;
 
 pub use amplification::{Span, flash_amplification, greedy};
-pub use answer::{Answer, Ended, Limits, answer, fresh_twin, is_whole, requests_expected};
+pub use answer::{Answer, Ended, Limits, answer, fresh_twin, requests_before, requests_expected};
 pub use drive::{DRIVES, DiskFigures, DriveFile, FlashFigures, Origin, PerByte, SheetRow};
 pub use error::Error;
 pub use ladder::{Rung, ladder};
