@@ -12,7 +12,8 @@
 //!   future was dropped, and also when a submission failed (the entry stays queued and is submitted again);
 //! - EAGAIN and EBUSY from io_uring_enter mean: collect answers, then try again;
 //! - the ring's end cancels what can wait for ever and waits for everything else. A drive that hangs in the kernel
-//!   therefore holds up the end: its memory must not be freed;
+//!   therefore holds up the end: its memory must not be freed. Only fetches of block devices that are served are not waited
+//!   for: the kernel ends them when it closes the ring;
 //! - the thread sleeps only while no polled operation is in flight.
 //!
 //! Not here: registered files and buffers.
@@ -366,10 +367,12 @@ impl Ring {
     /// A worker of the kernel that is about to sleep may miss a cancel, and then sleeps for ever: it is told again after a while.
     pub(crate) fn end(&self) {
         let mut cancels = true;
+        // What a fetch gives back is not lost, though nothing waits for what it fetches.
+        self.submit_if_wanted();
         loop {
             self.collect();
             // Answered slots belong to futures that outlive the runtime; they only wait to be collected.
-            if self.slots.borrow().iter().all(|(_, s)| s.answer.is_some()) {
+            if self.slots.borrow().iter().all(|(_, s)| s.answer.is_some() || s.request.ends_with_ring()) {
                 return;
             }
             if cancels {

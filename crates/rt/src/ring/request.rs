@@ -47,6 +47,8 @@ pub(crate) enum Request {
     Count { fd: Rc<OwnedFd>, buf: Box<[u8; 8]> },
     /// An NVMe command; a wide ring's.
     Command(Box<Command>),
+    /// A command of ublk that gives back a request, if one was in hand, and waits for the next one. It points to nothing.
+    Fetch { fd: Rc<OwnedFd>, operation: u32, command: [u8; 16] },
 }
 
 /// The header of a sendmsg and its vector.
@@ -70,14 +72,15 @@ pub(crate) struct Address {
 }
 
 impl Request {
-    /// Whether it can wait for ever, so that nobody should wait for its end: a dropped one is cancelled.
+    /// Whether it can wait for ever and be cancelled, which it is when it is dropped.
     pub(crate) fn is_endless(&self) -> bool {
         match self {
             Request::Read { .. }
             | Request::Write { .. }
             | Request::Sync { .. }
             | Request::Punch { .. }
-            | Request::Command(_) => false,
+            | Request::Command(_)
+            | Request::Fetch { .. } => false,
             Request::Recv { .. }
             | Request::Send { .. }
             | Request::Accept { .. }
@@ -85,6 +88,11 @@ impl Request {
             | Request::Readable { .. }
             | Request::Count { .. } => true,
         }
+    }
+
+    /// Whether the ring's end is its end, and waits for nothing: the kernel takes no cancel for it, and touches no memory of ours.
+    pub(super) fn ends_with_ring(&self) -> bool {
+        matches!(self, Request::Fetch { .. })
     }
 
     /// The entry for the kernel. It points into this request's heap memory.
@@ -124,6 +132,9 @@ impl Request {
             }
             Request::Readable { fd } => opcode::PollAdd::new(raw(fd), libc::POLLIN as u32).build(),
             Request::Count { fd, buf } => opcode::Read::new(raw(fd), buf.as_mut_ptr(), 8).build(),
+            Request::Fetch { fd, operation, command } => {
+                opcode::UringCmd16::new(raw(fd), *operation).cmd(*command).build()
+            }
             Request::Command(_) => unreachable!("only a drive that was proven in a wide ring sends commands"),
         }
     }
