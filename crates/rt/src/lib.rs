@@ -35,6 +35,7 @@ mod ticks;
 pub mod time;
 pub mod topology;
 mod turns;
+pub mod ublk;
 
 pub use buf::{Buf, Bytes};
 pub use drive::{
