@@ -2,7 +2,7 @@
 //! deallocated; a protocol serves it, a back end keeps it.
 //!
 //! ```text
-//!   nbd::Server   nvme::Server   (vhost_user_blk, ublk: later) front ends: bytes on a wire
+//!   nbd::Server   nvme::Server   ublk::BlockDevice           front ends: bytes on a wire, or the kernel's requests
 //!         \          /
 //!       Namespace, Directory, Subsystems, Fault                the boundary
 //!         /        |        \
@@ -28,6 +28,7 @@ pub mod nvme;
 pub mod remote;
 mod stream;
 mod striped;
+pub mod ublk;
 pub mod uri;
 
 pub use clients::{Client, Protocol, Used};
