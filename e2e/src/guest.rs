@@ -8,7 +8,7 @@
 //! ```
 //!
 //! Every program of this machine runs in the guest as it is; what it writes is gone with it. The kernel is the newest of
-//! /boot, which need not be the one that runs. Its first process is the shell, or this machine's systemd.
+//! /boot, or another one (`linux`). Its first process is the shell, or this machine's systemd.
 //!
 //! Invariant: QEMU ends with this value, and with this process whatever happens to it.
 
@@ -20,6 +20,7 @@ use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use crate::linux::Kernel;
 use crate::{Failure, OrFail, Result, tools};
 
 /// This machine, as the guest reaches it.
@@ -108,7 +109,7 @@ impl Guest {
         fs::create_dir_all(&rules).and_then(|()| fs::write(rules.join("tmp.conf"), "")).or_fail("tmp.conf")?;
         let enabled = ["../talk.service", "/lib/systemd/system/remote-fs.target"];
         tools::run(&units, "ln", &["-sf", enabled[0], enabled[1], "multi-user.target.wants/"])?;
-        Guest::started(dir, cpus, more, Some(files))
+        Guest::started(dir, cpus, more, Some(files), &Kernel::installed()?)
     }
 
     /// The same with more arguments of QEMU: drives, for instance.
@@ -116,12 +117,23 @@ impl Guest {
     /// # Errors
     /// As [`Guest::boot`].
     pub fn boot_with(dir: &Path, cpus: u32, more: &[String]) -> Result<Guest> {
-        Guest::started(dir, cpus, more, None)
+        Guest::boot_kernel(dir, cpus, more, &Kernel::installed()?)
     }
 
-    fn started(dir: &Path, cpus: u32, more: &[String], files: Option<&Path>) -> Result<Guest> {
-        let version = newest_kernel()?;
-        let (kernel, memory) = (unpacked(&version, dir)?, initramfs(&version, dir, files)?);
+    /// The same with another kernel.
+    ///
+    /// # Errors
+    /// As [`Guest::boot`].
+    pub fn boot_kernel(dir: &Path, cpus: u32, more: &[String], kernel: &Kernel) -> Result<Guest> {
+        let mut guest = Guest::started(dir, cpus, more, None, kernel)?;
+        if !kernel.is_installed() {
+            guest.sh(&format!("mkdir -p /lib/modules && ln -sfn {} /lib/modules/", kernel.modules().display()))?;
+        }
+        Ok(guest)
+    }
+
+    fn started(dir: &Path, cpus: u32, more: &[String], files: Option<&Path>, kernel: &Kernel) -> Result<Guest> {
+        let (kernel, memory) = (kernel.unpacked(dir)?, initramfs(kernel, dir, files)?);
         let mut last = Failure::new("guest", "no boot was tried");
         for says in BOOTS {
             let guest = Guest::launched(dir, (&kernel, &memory), says, cpus, more)?;
@@ -322,34 +334,8 @@ impl Drop for Guest {
     }
 }
 
-/// The version of the newest kernel in /boot, by its numbers.
-fn newest_kernel() -> Result<String> {
-    let names = fs::read_dir("/boot").or_fail("/boot")?.filter_map(|entry| entry.ok()?.file_name().into_string().ok());
-    let versions = names.filter_map(|name| Some(name.strip_prefix("vmlinuz-")?.to_owned()));
-    let numbers = |version: &String| {
-        let parts = version.split(|c: char| !c.is_ascii_digit());
-        parts.map_while(|part| part.parse::<u64>().ok()).collect::<Vec<_>>()
-    };
-    let with_modules = versions.filter(|version| Path::new("/lib/modules").join(version).join("modules.dep").is_file());
-    with_modules.max_by_key(numbers).ok_or_else(|| {
-        Failure::new("/boot", "no kernel with modules; Debian has one: apt-get install linux-image-amd64")
-    })
-}
-
-/// The kernel without its wrapping, so that the guest need not unpack it, which takes it half a minute. One that is
-/// packed in another way than Debian's unpacks itself.
-fn unpacked(version: &str, dir: &Path) -> Result<PathBuf> {
-    const XZ: &[u8] = b"\xfd7zXZ\0";
-    let packed = PathBuf::from(format!("/boot/vmlinuz-{version}"));
-    let bytes = fs::read(&packed).or_fail(packed.display().to_string())?;
-    let Some(at) = bytes.windows(XZ.len()).position(|w| w == XZ) else { return Ok(packed) };
-    fs::write(dir.join("vmlinux.xz"), &bytes[at..]).or_fail("the packed kernel")?;
-    tools::run(dir, "sh", &["-c", "xz -dc --single-stream vmlinux.xz >vmlinux"])?;
-    Ok(dir.join("vmlinux"))
-}
-
 /// What the kernel begins with: busybox, modules, the way to the root, and what is laid over that.
-fn initramfs(version: &str, dir: &Path, files: Option<&Path>) -> Result<PathBuf> {
+fn initramfs(kernel: &Kernel, dir: &Path, files: Option<&Path>) -> Result<PathBuf> {
     let root = dir.join("initramfs");
     for place in ["bin", "modules"] {
         fs::create_dir_all(root.join(place)).or_fail("a directory")?;
@@ -357,19 +343,18 @@ fn initramfs(version: &str, dir: &Path, files: Option<&Path>) -> Result<PathBuf>
     fs::copy(tools::path_of("busybox")?, root.join("bin/busybox")).or_fail("busybox")?;
     let mut loaded: Vec<String> = vec![];
     for module in MODULES {
-        let list = tools::run(dir, "modprobe", &["--show-depends", "--set-version", version, module])?;
-        for path in list.lines().filter_map(|line| line.strip_prefix("insmod ")).map(str::trim) {
-            if loaded.iter().any(|known| known == path) {
+        for path in kernel.module_files(dir, module)? {
+            if loaded.contains(&path) {
                 continue;
             }
             let to = root.join(format!("modules/{:02}.ko", loaded.len()));
-            loaded.push(path.to_owned());
+            loaded.push(path.clone());
             match path.strip_suffix(".xz") {
                 Some(_) => {
                     let unpack = format!("xz -dc {path} >{}", to.display());
                     tools::run(dir, "sh", &["-c", &unpack]).map(drop)?;
                 }
-                None => fs::copy(path, to).map(drop).or_fail(path)?,
+                None => fs::copy(&path, to).map(drop).or_fail(path)?,
             }
         }
     }

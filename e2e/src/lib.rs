@@ -4,6 +4,7 @@
 //!   bin/crashloop   SIGKILL again and again; every sector is accounted for
 //!   bin/e2e         libnbd, qemu, fio, ext4, drives lost, refusals: one case per behaviour
 //!   bin/kernel      a Linux kernel in QEMU as the host of NVMe/TCP
+//!   bin/local       volumes as block devices of the machine that serves them, by ublk
 //!   bin/drives      arrays on NVMe drives in that kernel: passthrough, polled, plain
 //!   bin/storm       mutated PDUs of NVMe/TCP beside an honest host
 //!      |
@@ -12,7 +13,7 @@
 //!   stepwise        a program that goes through steps with one world
 //!   load            many overlapping requests over our own NBD client
 //!   model           what each sector may hold, by what was answered and when
-//!   guest           a kernel of its own, in QEMU
+//!   linux           kernels for guests
 //! ```
 //!
 //! Invariants: nothing here links the engine; all it knows comes from exit codes, `--json` and NBD. Processes are ended
@@ -23,7 +24,9 @@
 
 pub mod ashlar;
 pub mod failure;
+pub mod fio;
 pub mod guest;
+pub mod linux;
 pub mod load;
 pub mod model;
 pub mod readback;

@@ -1,13 +1,14 @@
 //! Foreign programs the tests run, and the Debian package of each.
 
 use std::env;
+use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
 use crate::{Failure, OrFail, Result};
 
 /// Program, package.
-pub const TOOLS: [(&str, &str); 26] = [
+pub const TOOLS: [(&str, &str); 28] = [
     ("nbdinfo", "libnbd-bin"),
     ("nbdcopy", "libnbd-bin"),
     ("nbdsh", "python3-libnbd"),
@@ -26,6 +27,8 @@ pub const TOOLS: [(&str, &str); 26] = [
     ("busybox", "busybox-static"),
     ("modprobe", "kmod"),
     ("xz", "xz-utils"),
+    ("zstd", "zstd"),
+    ("depmod", "kmod"),
     ("setpriv", "util-linux"),
     ("mdadm", "mdadm"),
     ("prometheus", "prometheus"),
@@ -114,4 +117,16 @@ fn command<S: AsRef<str>>(dir: &Path, program: &str, args: &[S]) -> Result<(Stri
     let mut command = Command::new(path_of(program)?);
     command.args(&args).current_dir(dir).stdin(Stdio::null());
     Ok((format!("{program} {}", args.join(" ")), command))
+}
+
+/// The mirror of Debian's packages that this machine uses.
+///
+/// # Errors
+/// When apt is told of none.
+pub fn mirror() -> Result<String> {
+    let lists = fs::read_dir("/etc/apt/sources.list.d").into_iter().flatten().filter_map(|e| Some(e.ok()?.path()));
+    let texts = lists.chain([PathBuf::from("/etc/apt/sources.list")]).filter_map(|path| fs::read_to_string(path).ok());
+    let words: Vec<String> = texts.flat_map(|t| t.split_whitespace().map(str::to_owned).collect::<Vec<_>>()).collect();
+    let found = words.iter().find(|w| w.starts_with("http") && w.trim_end_matches('/').ends_with("/debian"));
+    found.cloned().ok_or_else(|| Failure::new("/etc/apt", "it names no mirror of Debian"))
 }

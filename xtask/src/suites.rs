@@ -243,6 +243,17 @@ pub fn all() -> Vec<Suite> {
             turn: Some(2),
             ..Suite::new("boot", "systemd serves, attaches and mounts an array at boot", 8, Run::Built("boot", &[]))
         },
+        // Six minutes; a machine that is slow may take twice that. The first time it fetches a kernel.
+        Suite {
+            foreign: true,
+            turn: Some(2),
+            ..Suite::new(
+                "local",
+                "volumes as block devices of their own machine, by ublk: SIGKILL, restarts, a rebuild",
+                15,
+                Run::Built("local", &[]),
+            )
+        },
         // Five minutes; most of it is the mirror's and the emulated machine's.
         Suite {
             foreign: true,

@@ -4,6 +4,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use e2e::failure::require;
+use e2e::fio::{has_verified, verifying as fio};
 use e2e::stepwise::Step;
 use e2e::{Failure, OrFail, Result};
 use rustix::process::{Pid, Signal, kill_process};
@@ -50,23 +51,6 @@ const FIO_MAX: Duration = Duration::from_secs(120);
 const REBUILD_MAX: Duration = Duration::from_secs(60);
 /// That the kernel's controller is connected.
 const LIVE: &str = "cat /sys/class/nvme/nvme*/state | grep -qx live";
-
-/// fio that writes here and there, and then reads all of it back against its checksums.
-///
-/// Linux sends a command in its caller's time where it can: one whose connection has just broken gets SIGPIPE for it.
-fn fio(file: &str, mebibytes: u32, more: &str) -> String {
-    format!(
-        "trap '' PIPE; fio --name=job --filename={file} --size={mebibytes}m --rw=randwrite --bs=4k --iodepth=16 --ioengine=libaio \
-         --direct=1 --verify=crc32c --verify_fatal=1 {more}"
-    )
-}
-
-/// That fio has read back as much as it has written.
-fn has_verified(printed: &str) -> Result<()> {
-    let read = printed.lines().any(|line| line.trim_start().starts_with("read: IOPS="));
-    let clean = printed.contains("err= 0") && !printed.contains("verify:");
-    require(read && clean, "fio --verify", || printed.to_owned())
-}
 
 fn discover(world: &mut World) -> Result<()> {
     let line = world.nvme("discover", FRIEND);

@@ -4,7 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use e2e::failure::require;
-use e2e::{Failure, OrFail, Result, tools};
+use e2e::{OrFail, Result, tools};
 
 /// Runs in the root: installs, uses, purges. What it prints last says what was seen.
 const STORY: &str = r#"set -e
@@ -78,15 +78,6 @@ pub fn story(dir: &Path, suite: &str, package: &Path) -> Result<PathBuf> {
 fn made(dir: &Path, suite: &str) -> Result<PathBuf> {
     let root = dir.join(suite);
     let to = root.display().to_string();
-    tools::run(dir, "debootstrap", &["--variant=minbase", "--include=ca-certificates", suite, &to, &mirror()?])?;
+    tools::run(dir, "debootstrap", &["--variant=minbase", "--include=ca-certificates", suite, &to, &tools::mirror()?])?;
     Ok(root)
-}
-
-/// The mirror of Debian's packages that this machine uses.
-fn mirror() -> Result<String> {
-    let lists = fs::read_dir("/etc/apt/sources.list.d").into_iter().flatten().filter_map(|e| Some(e.ok()?.path()));
-    let texts = lists.chain([PathBuf::from("/etc/apt/sources.list")]).filter_map(|path| fs::read_to_string(path).ok());
-    let words: Vec<String> = texts.flat_map(|t| t.split_whitespace().map(str::to_owned).collect::<Vec<_>>()).collect();
-    let found = words.iter().find(|w| w.starts_with("http") && w.trim_end_matches('/').ends_with("/debian"));
-    found.cloned().ok_or_else(|| Failure::new("/etc/apt", "it names no mirror of Debian"))
 }

@@ -1,0 +1,190 @@
+//! What is done with the device, step by step. A step leaves the volume attached or not, as it likes, and asks for what it needs.
+
+use std::thread;
+use std::time::{Duration, Instant};
+
+use e2e::Result;
+use e2e::failure::require;
+use e2e::fio::{has_verified, verifying};
+use e2e::stepwise::Step;
+
+use crate::world::{ARRAY, DIR, DRIVE, LINK, VOLUME, VOLUME_BYTES, World};
+
+/// All, in order.
+pub const ALL: &[Step<World>] = &[
+    Step {
+        name: "attach",
+        about: "a volume becomes a block device, goes, and comes back with its contents",
+        run: attach,
+    },
+    Step {
+        name: "ext4",
+        about: "mkfs, mount, fio with checksums, fsck; detach of what is mounted is refused",
+        run: ext4,
+    },
+    Step { name: "xfs", about: "the same with XFS", run: xfs },
+    Step {
+        name: "discard",
+        about: "blkdiscard and write zeroes: zeroes, and the room is free after a restart",
+        run: discard,
+    },
+    Step { name: "member", about: "a member fails and is rebuilt under fio", run: member },
+    Step { name: "sigkill", about: "the server is killed ten times under fio; nothing answered is lost", run: sigkill },
+    Step { name: "deep", about: "killed while the kernel asks all it can", run: deep },
+    Step { name: "restart", about: "SIGTERM and a new server, three times under fio on a mounted ext4", run: restart },
+    Step { name: "read-only", about: "a read-only server makes a read-only device", run: read_only },
+    Step { name: "stop", about: "ashlar stop leaves no device", run: stop },
+];
+
+/// How long one fio may take. A guest does a thousand requests a second.
+const FIO_MAX: Duration = Duration::from_secs(240);
+const REBUILD_MAX: Duration = Duration::from_secs(90);
+
+fn attach(world: &mut World) -> Result<()> {
+    let device = world.attach()?;
+    let seen =
+        world.guest.sh(&format!("blockdev --getsize64 --getss --getro {device}; readlink -f {device} {LINK}"))?;
+    let lines: Vec<&str> = seen.lines().collect();
+    let length = VOLUME_BYTES.to_string();
+    require(lines[..3] == [length.as_str(), "512", "0"] && lines[3] == lines[4], "the device", || seen.clone())?;
+    require(lines[3].starts_with("/dev/ublkb"), "the device", || seen.clone())?;
+    let again = world.attach()?;
+    require(again == device, "ashlar attach, again", || again.clone())?;
+    let pattern = "yes ashlar | dd iflag=fullblock bs=1M count=4";
+    world.guest.sh(&format!("{pattern} of={device} oflag=direct"))?;
+    world.ashlar(&format!("detach {VOLUME}"))?;
+    world.guest.sh(&format!("! ls /dev/ublkb* && ! ls {LINK}"))?;
+    world.ashlar_failing(&format!("detach {VOLUME}"))?;
+    let device = world.attach()?;
+    world.guest.sh(&format!("{pattern} 2>/dev/null | cmp -n 4194304 - {device}")).map(drop)
+}
+
+/// Makes a file system, works in it, and looks at it again when the device has gone and come.
+fn file_system(world: &mut World, make: &str, check: &str) -> Result<()> {
+    world.attached()?;
+    world.guest.sh_within(FIO_MAX, &format!("{make} {LINK} && mkdir -p /mnt/v && mount {LINK} /mnt/v"))?;
+    let printed = world.guest.sh_within(FIO_MAX, &verifying("/mnt/v/fio", 8, "--end_fsync=1"))?;
+    has_verified(&printed)?;
+    let sums = "cd /mnt/v && sha256sum a fio";
+    world.guest.sh("cp /usr/bin/fio /mnt/v/a && sync")?;
+    let before = world.guest.sh(sums)?;
+    world.ashlar_failing(&format!("detach {VOLUME}"))?;
+    world.guest.sh("umount /mnt/v")?;
+    world.ashlar(&format!("detach {VOLUME}"))?;
+    world.attach()?;
+    world.guest.sh_within(FIO_MAX, &format!("{check} {LINK} && mount {LINK} /mnt/v"))?;
+    let after = world.guest.sh(sums)?;
+    require(before == after && before.contains("  a"), "files of a device that came back", || {
+        format!("{before}{after}")
+    })?;
+    world.guest.sh("umount /mnt/v").map(drop)
+}
+
+fn ext4(world: &mut World) -> Result<()> {
+    file_system(world, "mkfs.ext4 -qF", "fsck.ext4 -fn")
+}
+
+fn xfs(world: &mut World) -> Result<()> {
+    file_system(world, "mkfs.xfs -qf", "xfs_repair -n")
+}
+
+fn discard(world: &mut World) -> Result<()> {
+    world.attached()?;
+    let pattern = "yes ashlar | dd iflag=fullblock bs=1M count=16";
+    world.guest.sh(&format!("{pattern} of={LINK} oflag=direct && blockdev --flushbufs {LINK}"))?;
+    let same = |from: u32, count: u32| {
+        format!("dd if={LINK} iflag=direct bs=64k skip={from} count={count} 2>/dev/null | cmp -n {} - ", count << 16)
+    };
+    world.guest.sh(&format!("blkdiscard -o 1M -l 4M {LINK} && blkdiscard -z -o 8M -l 4M {LINK}"))?;
+    world.guest.sh(&format!("{} /dev/zero && {} /dev/zero", same(16, 64), same(128, 64)))?;
+    world.guest.sh(&format!("{pattern} of=/tmp/pattern 2>/dev/null; {} /tmp/pattern", same(0, 16)))?;
+    world.guest.sh(&format!("blkdiscard {LINK} && {} /dev/zero", same(0, 256)))?;
+    // What a volume holds is counted when its array is closed.
+    world.restart("TERM")?;
+    let volume = world.status()?["volumes"][0].clone();
+    require(volume["mapped_bytes"].as_u64() == Some(0), "a discarded volume", || volume.to_string())
+}
+
+fn member(world: &mut World) -> Result<()> {
+    world.attached()?;
+    world.guest.start("fio", &verifying(LINK, 24, ""))?;
+    thread::sleep(Duration::from_secs(2));
+    world.ashlar(&format!("drive fail --force {ARRAY} {DIR}/d/1"))?;
+    world.ashlar(&format!("drive replace {ARRAY} {DIR}/d/1 {DIR}/d/new --size {DRIVE}"))?;
+    let begun = Instant::now();
+    while world.status()?["state"] != "optimal" {
+        require(begun.elapsed() < REBUILD_MAX, "the rebuild", || format!("it goes on after {REBUILD_MAX:?}"))?;
+        thread::sleep(Duration::from_millis(200));
+    }
+    let printed = world.guest.finish("fio", FIO_MAX)?;
+    has_verified(&printed)?;
+    // What was rebuilt is as good as what was lost.
+    world.ashlar(&format!("drive fail --force {ARRAY} {DIR}/d/2"))?;
+    let printed = world.guest.sh_within(FIO_MAX, &verifying(LINK, 24, "--verify_only"))?;
+    require(printed.contains("err= 0"), "fio --verify_only", || printed.clone())?;
+    world.ashlar(&format!("drive replace {ARRAY} {DIR}/d/2 {DIR}/d/newer --size {DRIVE}")).map(drop)
+}
+
+fn sigkill(world: &mut World) -> Result<()> {
+    world.attached()?;
+    // Slow enough to be at it through ten kills, on any machine.
+    world.guest.start("fio", &verifying(LINK, 64, "--rate_iops=4000,300"))?;
+    for _ in 0..10 {
+        thread::sleep(Duration::from_secs(1));
+        require(world.guest.is_running("fio")?, "SIGKILL under fio", || "fio was done before".to_owned())?;
+        world.restart("KILL")?;
+    }
+    let printed = world.guest.finish("fio", FIO_MAX)?;
+    has_verified(&printed)
+}
+
+/// More requests than there are tags. One tag is left unused, so that the kernel notices the death at once.
+fn deep(world: &mut World) -> Result<()> {
+    let name = world.attached()?;
+    let many = "--iodepth=256 --iodepth_batch_submit=256";
+    world.guest.start("fio", &verifying(LINK, 32, many))?;
+    world.guest.wait(FIO_MAX, &format!("read reads writes </sys/block/{name}/inflight; test $writes -gt 100"))?;
+    world.restart("KILL")?;
+    let printed = world.guest.finish("fio", FIO_MAX)?;
+    has_verified(&printed)
+}
+
+fn restart(world: &mut World) -> Result<()> {
+    world.attached()?;
+    world.guest.sh_within(FIO_MAX, &format!("mkfs.ext4 -qF {LINK} && mkdir -p /mnt/v && mount {LINK} /mnt/v"))?;
+    world.guest.start("fio", &verifying("/mnt/v/fio", 32, "--rate_iops=4000,300"))?;
+    for _ in 0..3 {
+        thread::sleep(Duration::from_secs(1));
+        require(world.guest.is_running("fio")?, "SIGTERM under fio", || "fio was done before".to_owned())?;
+        world.restart("TERM")?;
+    }
+    let printed = world.guest.finish("fio", FIO_MAX)?;
+    has_verified(&printed)?;
+    world.guest.sh_within(FIO_MAX, &format!("umount /mnt/v && fsck.ext4 -fn {LINK}")).map(drop)
+}
+
+fn read_only(world: &mut World) -> Result<()> {
+    world.attached()?;
+    let pattern = "yes ashlar | dd iflag=fullblock bs=1M count=1";
+    world.guest.sh(&format!("{pattern} of={LINK} oflag=direct"))?;
+    world.ashlar(&format!("detach {VOLUME}"))?;
+    world.end("TERM")?;
+    "--read-only".clone_into(&mut world.flags);
+    world.start()?;
+    let name = world.attached()?;
+    let seen = world.guest.sh(&format!("cat /sys/block/{name}/ro"))?;
+    require(seen.trim() == "1", "a read-only device", || seen.clone())?;
+    world.guest.sh_failing(&format!("dd if=/dev/zero of={LINK} bs=4k count=1 oflag=direct"))?;
+    world.guest.sh(&format!("{pattern} 2>/dev/null | cmp -n 1048576 - {LINK}"))?;
+    world.ashlar(&format!("detach {VOLUME}"))?;
+    world.end("TERM")?;
+    world.flags.clear();
+    world.start()
+}
+
+fn stop(world: &mut World) -> Result<()> {
+    world.attached()?;
+    world.ashlar("stop")?;
+    world.ended()?;
+    world.guest.sh(&format!("! ls /dev/ublkb* && ! ls /dev/ublkc* && ! ls {LINK}")).map(drop)
+}
