@@ -307,6 +307,9 @@ pub struct VolumeView {
     /// How its requests were done: in what counters are made of only.
     #[serde(skip)]
     pub work: Option<Box<WorkView>>,
+    /// The block device that it is on the server's machine (ublk).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub block_device: Option<String>,
 }
 
 /// Limits of a volume; 0: none.

@@ -12,16 +12,16 @@ pub struct Clients {
     pub clients: Vec<ClientView>,
 }
 
-/// One of them: a connection of NBD, or a controller of NVMe/TCP.
+/// One of them: a connection of NBD, a controller of NVMe/TCP, or the block device of a volume (ublk).
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct ClientView {
     /// The array; "direct" for a raw drive.
     pub array: String,
     /// The volume; none for a host that has all volumes of the array (NVMe/TCP).
     pub volume: Option<String>,
-    /// "nbd" or "nvme_tcp".
+    /// "nbd", "nvme_tcp" or "ublk".
     pub protocol: String,
-    /// Where it is: "tcp:10.0.0.1:4711" or "unix:pid 7 uid 0".
+    /// Where it is: "tcp:10.0.0.1:4711", "unix:pid 7 uid 0", or the block device.
     pub peer: String,
     /// Its qualified name (NVMe/TCP).
     pub host: Option<String>,

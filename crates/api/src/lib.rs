@@ -12,6 +12,7 @@
 
 mod alarm;
 mod array;
+mod block;
 mod clients;
 mod event;
 mod found;
@@ -28,6 +29,7 @@ pub use array::{
     ArrayState, ArrayView, LimitsView, MemberView, RebuildView, RecoveryStepView, RecoveryView, SeatState, VolumeState,
     VolumeView, WrittenView,
 };
+pub use block::BlockDeviceView;
 pub use clients::{ClientView, Clients, Forced, WhoseClients};
 pub use event::{Event, EventCode, EventSeverity, EventView, Events, KeptIn, WhichArrayEvents, WhichEvents};
 pub use found::{FindRequest, FoundArrayView, FoundArrays, FoundMemberView, HeldView, Prospect};

@@ -1,9 +1,12 @@
-//! `ashlar attach` and `ashlar detach`: volumes as block devices of this host, by the kernel's NVMe/TCP initiator.
+//! `ashlar attach` and `ashlar detach`: volumes as block devices of this host, by ublk or the kernel's NVMe/TCP initiator.
 //!
-//! An array is a subsystem, so all of its volumes come and go together. The kernel connects again by itself for ever: a
-//! restarted server is waited for, and requests meanwhile wait too.
+//! By ublk the server makes a device for each volume ([`local`]). Over NVMe/TCP an array is a subsystem, so all of its volumes
+//! come and go together, and the kernel connects again by itself for ever. Either way a restarted server is waited for, and
+//! requests meanwhile wait too.
 //!
 //! Not here: at boot. The units in `systemd/` call these verbs.
+
+pub mod local;
 
 use std::fs::{self, File};
 use std::io::{Read, Write};
@@ -26,19 +29,24 @@ use crate::text;
 
 const ATTACH_EXAMPLES: &str = "\
 Examples:
-  ashlar serve --nvme tcp:127.0.0.1:4420 --allow-host $(cat /etc/nvme/hostnqn)
-  ashlar attach fast/db                  prints /dev/nvme3n1
+  ashlar attach fast/db                  prints /dev/ublkb0, or /dev/nvme3n1
   ashlar attach fast                     all volumes of the array
+  ashlar attach --by nvme fast/db        by the kernel's NVMe/TCP initiator, from any host
   ashlar attach --wait 300 fast/db       at boot: as soon as the array is served
 
-The name in /dev may change; /dev/disk/by-id/nvme-uuid.UUID does not.";
+By ublk (Linux 6.6 or newer; the server runs as root) the server is the device's driver: nothing goes over a network. The \
+device comes back whenever the array is served, until it is detached. The name in /dev may change; \
+/dev/ashlar/ARRAY/VOLUME and /dev/disk/by-id/ashlar-ARRAY-VOLUME do not.
+
+By nvme this host must be allowed to connect (`ashlar serve --nvme tcp:127.0.0.1:4420 --allow-host \
+$(cat /etc/nvme/hostnqn)`). /dev/disk/by-id/nvme-uuid.UUID does not change.";
 
 const DETACH_EXAMPLES: &str = "\
 Examples:
   ashlar detach fast/db
   ashlar detach fast
 
-All volumes of an array are detached together. Refused while one of them is mounted or otherwise in use.";
+By nvme all volumes of an array are detached together. Refused while one of them is mounted or otherwise in use.";
 
 /// The kernel's door for new connections.
 const FABRICS: &str = "/dev/nvme-fabrics";
@@ -52,6 +60,9 @@ const LOOK: Duration = Duration::from_millis(50);
 pub struct AttachArgs {
     /// ARRAY or ARRAY/VOLUME
     name: String,
+    /// By which way; without it by ublk where the kernel and the server can, else by NVMe/TCP
+    #[arg(long, value_enum, value_name = "WAY")]
+    by: Option<Way>,
     /// Seconds to wait until the array is served
     #[arg(long, value_name = "SECONDS", default_value_t = 0)]
     wait: u64,
@@ -60,12 +71,24 @@ pub struct AttachArgs {
     pub json: bool,
 }
 
+/// A way to a block device.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+enum Way {
+    /// The server is the device's driver (ublk)
+    Ublk,
+    /// The kernel's NVMe/TCP initiator
+    Nvme,
+}
+
 /// Remove the block devices of an array
 #[derive(clap::Args)]
 #[command(after_help = DETACH_EXAMPLES)]
 pub struct DetachArgs {
     /// ARRAY or ARRAY/VOLUME
     name: String,
+    /// Also takes devices of ublk away that are in use: what waits in them fails
+    #[arg(long)]
+    force: bool,
     /// Prints an object for scripts
     #[arg(long)]
     pub json: bool,
@@ -73,10 +96,13 @@ pub struct DetachArgs {
 
 /// A volume and its device.
 #[derive(Serialize)]
-struct Attached {
+pub struct Attached {
     volume: String,
     uuid: Uuid,
     device: PathBuf,
+    /// Names of it that stay the same.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    names: Vec<String>,
 }
 
 /// Attaches.
@@ -112,13 +138,30 @@ pub fn attach(context: &Context, args: &AttachArgs) -> Outcome {
         ));
     }
     let subsystem = nqn(view.uuid);
-    if controllers(&subsystem).is_empty() {
-        connect(&subsystem, address(array, &all.nvme)?)?;
-    }
-    let attached = wanted.iter().map(|v| {
-        Ok(Attached { volume: format!("{array}/{}", v.name), uuid: v.uuid, device: wait_for(v.uuid, &v.name)? })
-    });
-    let attached = attached.collect::<Result<Vec<_>, Problem>>()?;
+    let is_connected = !controllers(&subsystem).is_empty();
+    let by_ublk = match args.by {
+        Some(Way::Nvme) => None,
+        // It has its devices already.
+        None if is_connected => None,
+        None | Some(Way::Ublk) => match local::attach(&client, view, &wanted) {
+            Err(problem) if args.by.is_none() && local::cannot(&problem) => {
+                tracing::debug!("{}", problem.line());
+                None
+            }
+            attached => Some(attached?),
+        },
+    };
+    let over_tcp = || {
+        if !is_connected {
+            connect(&subsystem, address(array, &all.nvme)?)?;
+        }
+        let attached = wanted.iter().map(|v| {
+            let (volume, device) = (format!("{array}/{}", v.name), wait_for(v.uuid, &v.name)?);
+            Ok(Attached { volume, uuid: v.uuid, device, names: vec![] })
+        });
+        attached.collect::<Result<Vec<_>, Problem>>()
+    };
+    let attached = by_ublk.map_or_else(over_tcp, Ok)?;
     if args.json {
         text::print_json(&attached);
     } else {
@@ -129,10 +172,14 @@ pub fn attach(context: &Context, args: &AttachArgs) -> Outcome {
 
 /// Detaches.
 pub fn detach(context: &Context, args: &DetachArgs) -> Outcome {
-    let (array, _) = parts(&args.name);
+    let (array, volume) = parts(&args.name);
+    let mut gone = 0;
     let uuid = match context.server_of(array)? {
         Some(client) => {
             let all: Arrays = client.get(&format!("/v1/arrays?name={}", encode(array)))?;
+            for view in &all.arrays {
+                gone += local::detach(&client, view, volume, args.force)?;
+            }
             all.arrays.first().map(|view| view.uuid).unwrap_or_default()
         }
         // The kernel keeps devices of a server that is gone.
@@ -140,7 +187,12 @@ pub fn detach(context: &Context, args: &DetachArgs) -> Outcome {
     };
     let subsystem = nqn(uuid);
     let found = controllers(&subsystem);
+    if found.is_empty() && gone > 0 {
+        text::print_done(args.json, &Done::new(format!("{} is detached", args.name)));
+        return Ok(Finding::Good);
+    }
     if found.is_empty() {
+        local::refuse_left(context, array, uuid)?;
         return Err(Problem::refused(
             "not_attached",
             format!("array {array}"),

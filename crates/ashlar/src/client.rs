@@ -95,6 +95,14 @@ impl Client {
         self.send(Method::PATCH, path, Some(body))
     }
 
+    /// Tells it to see to it that something is there.
+    ///
+    /// # Errors
+    /// The server's problem, or that it does not answer.
+    pub fn put<T: DeserializeOwned>(&self, path: &str) -> Result<T, Problem> {
+        self.send(Method::PUT, path, None)
+    }
+
     /// Tells it to do away with something.
     ///
     /// # Errors

@@ -3,6 +3,7 @@
 use api::Done;
 use server::ops::destroy;
 
+use crate::attach::local::refuse_left_of;
 use crate::client::Client;
 use crate::clients::confirm_loss;
 use crate::context::{Context, encode};
@@ -49,7 +50,10 @@ pub fn run(context: &Context, args: &Args) -> Outcome {
             let there: api::Resource<api::ArrayView> = client.get(&path)?;
             client.delete(&Client::confirmed(&path, there.view.uuid, args.force))?
         }
-        None => context.offline(|world| async move { destroy::offline(&world, &args.array).await })?,
+        None => {
+            refuse_left_of(context, &args.array)?;
+            context.offline(|world| async move { destroy::offline(&world, &args.array).await })?
+        }
     };
     text::print_done(args.json, &done);
     Ok(Finding::Good)

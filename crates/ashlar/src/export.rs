@@ -3,6 +3,7 @@
 use api::Done;
 use server::ops::export;
 
+use crate::attach::local::refuse_left_of;
 use crate::client::Client;
 use crate::context::{Context, encode};
 use crate::exit::{Finding, Outcome};
@@ -35,7 +36,10 @@ pub fn run(context: &Context, args: &Args) -> Outcome {
         Some(client) => {
             client.post(&Client::forced(&format!("/v1/arrays/{}/export", encode(&args.array)), args.force), &())?
         }
-        None => context.offline(|world| async move { export::offline(&world, &args.array).await })?,
+        None => {
+            refuse_left_of(context, &args.array)?;
+            context.offline(|world| async move { export::offline(&world, &args.array).await })?
+        }
     };
     text::print_done(args.json, &done);
     Ok(Finding::Good)

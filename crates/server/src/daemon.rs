@@ -14,6 +14,7 @@
 
 mod alarms;
 pub mod arrays;
+mod blocks;
 mod clients;
 mod closed;
 mod control;
@@ -29,6 +30,7 @@ mod spares;
 mod start;
 mod stop;
 
+pub use blocks::detached;
 pub use data::{Data, DataHandle, array_not_served, name_taken};
 pub use notify::Notify;
 pub use nvme::NvmeSettings;

@@ -15,6 +15,7 @@
 mod alarms;
 mod answer;
 mod arrays;
+mod blocks;
 mod document;
 mod drives;
 mod events;
@@ -135,6 +136,7 @@ fn routes() -> OpenApiRouter<Context> {
         .routes(routes!(arrays::forget))
         .routes(routes!(arrays::upgrade))
         .routes(routes!(volumes::delete))
+        .routes(routes!(blocks::attach, blocks::detach))
         .routes(routes!(drives::fail))
         .routes(routes!(drives::replace))
         .routes(routes!(drives::add))

@@ -11,6 +11,7 @@
 //! Not here: words for people beyond error texts (that is `ashlar`), protocols (that is `export`).
 
 mod acknowledged;
+pub mod blocks;
 pub mod config;
 pub mod cores;
 pub mod daemon;
@@ -21,6 +22,7 @@ pub mod hooks;
 pub mod http;
 pub mod journal;
 pub mod lease;
+pub mod listed;
 pub mod listen;
 pub mod memory;
 pub mod metrics;

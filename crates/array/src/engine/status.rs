@@ -217,6 +217,7 @@ impl Report<'_> {
                 bytes_written: v.counters.bytes_written.get(),
                 errors: v.counters.errors(),
                 work: None,
+                block_device: None,
             })
             .collect()
     }

@@ -235,8 +235,8 @@ impl BlockDevice {
 /// Deletes what a dead server left, if it has this mark. Where nothing is left, that is no error.
 ///
 /// # Errors
-/// When it is not ours, its server lives, or somebody has it open.
-pub async fn delete_left(rt: &Rt, number: u32, mark: u64) -> Result<(), UblkError> {
+/// When it is not ours, its server lives, or somebody has it open, unless `even_if_open`.
+pub async fn delete_left(rt: &Rt, number: u32, mark: u64, even_if_open: bool) -> Result<(), UblkError> {
     let device = match settled(rt, number, mark).await {
         Ok(device) => device,
         Err(UblkError::Absent { .. }) => return Ok(()),
@@ -244,7 +244,7 @@ pub async fn delete_left(rt: &Rt, number: u32, mark: u64) -> Result<(), UblkErro
     };
     if device.state != DeviceState::Dead {
         let slow = ControlError::Slow { command: "STOP_DEV", number, seconds: STOP_PATIENCE.as_secs() };
-        at_most(rt, STOP_PATIENCE, ublk::stop(rt, number, false)).await.ok_or(slow)??;
+        at_most(rt, STOP_PATIENCE, ublk::stop(rt, number, even_if_open)).await.ok_or(slow)??;
     }
     Ok(ublk::delete(rt, number).await?)
 }
@@ -338,6 +338,9 @@ async fn take_over<N: Namespace>(rt: &Rt, namespace: &N, number: u32, mark: u64)
     let device = settled(rt, number, mark).await?;
     if device.state == DeviceState::Dead || !device.is_recoverable {
         return Err(UblkError::Stopped { number });
+    }
+    if info.read_only && !device.read_only {
+        return Err(UblkError::ReadOnly { number });
     }
     if device.bytes > info.bytes || device.logical_block < info.min_block {
         return Err(UblkError::Size { number, device: device.bytes, volume: info.bytes });

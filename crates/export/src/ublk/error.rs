@@ -52,6 +52,12 @@ pub enum UblkError {
         /// A page of the kernel.
         largest: u32,
     },
+    /// It can be written, and the volume cannot.
+    #[error("/dev/ublkb{number} waits for a server that may write: this one only reads")]
+    ReadOnly {
+        /// Its number.
+        number: u32,
+    },
     /// The kernel cannot change the size of a device.
     #[error("this kernel cannot change the size of a block device in use: Linux 6.16 or newer can")]
     Unsupported,

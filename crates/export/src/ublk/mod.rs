@@ -39,6 +39,8 @@ pub struct Found {
     pub is_served: bool,
     /// Whether it can be taken over: not when it was stopped, or never started.
     pub is_recoverable: bool,
+    /// Whether it refuses writes.
+    pub is_read_only: bool,
 }
 
 /// What the kernel has under this number, if anything.
@@ -52,6 +54,7 @@ pub async fn look(rt: &Rt, number: u32) -> Result<Option<Found>, UblkError> {
         bytes: device.bytes,
         is_served: device.server.is_some(),
         is_recoverable: device.is_recoverable && device.state != DeviceState::Dead,
+        is_read_only: device.read_only,
     }))
 }
 

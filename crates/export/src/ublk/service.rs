@@ -6,6 +6,7 @@
 //!
 //! Invariants:
 //! - a request that was fetched is answered once, or not at all and then waits in the kernel for the next server;
+//! - a namespace that is gone answers nothing: an error would make a file system give up what the next server can do;
 //! - what each tag is at outlives its task: who left can go on, with another namespace, where it was;
 //! - a queue that the kernel has ended is closed when the last task has ended.
 
@@ -19,7 +20,7 @@ use rt::ublk::{DEPTH, Descriptor, Fetch, Fetched, Queue};
 use rt::{Bytes, Rt, Task};
 
 use super::request::{Errno, Limits, judge};
-use crate::namespace::{Answer, Namespace, Request};
+use crate::namespace::{Answer, Fault, Namespace, Request};
 use crate::stream::signal::Signal;
 
 /// Where a service is in its life.
@@ -155,8 +156,15 @@ impl Service {
         request
     }
 
-    /// Does what a descriptor asks for; what the kernel is told of it.
-    async fn execute<N: Namespace>(&self, queue: &Queue, namespace: &N, tag: u16, descriptor: &Descriptor) -> i32 {
+    /// Does what a descriptor asks for; what the kernel is told of it. Nothing, where the namespace is gone: its array was closed, and
+    /// the next server has it again.
+    async fn execute<N: Namespace>(
+        &self,
+        queue: &Queue,
+        namespace: &N,
+        tag: u16,
+        descriptor: &Descriptor,
+    ) -> Option<i32> {
         let answer = async {
             let request = judge(descriptor, &self.limits.get())?;
             let moved = request.bytes_sent().max(request.bytes_read()).cast_signed();
@@ -164,7 +172,11 @@ impl Service {
                 0 => Bytes::default(),
                 bytes => queue.data(tag, bytes as usize)?.freeze(),
             };
-            match namespace.submit(self.made_durable(request).with(|_| data)).await? {
+            let answer = match namespace.submit(self.made_durable(request).with(|_| data)).await {
+                Err(Fault::Gone) => return Ok(None),
+                answer => answer?,
+            };
+            match answer {
                 Answer::Data(parts) => {
                     let returned: usize = parts.iter().map(Bytes::len).sum();
                     let asked = request.bytes_read() as usize;
@@ -174,13 +186,13 @@ impl Service {
                 Answer::Done => {}
                 Answer::Extents(_) => unreachable!("the kernel asks for no extents"),
             }
-            Ok::<i32, Errno>(moved)
+            Ok::<Option<i32>, Errno>(Some(moved))
         };
         match answer.await {
             Ok(moved) => moved,
             Err(Errno(errno)) => {
                 tracing::debug!(tag, ?descriptor, errno, "ublk: a request fails");
-                -errno
+                Some(-errno)
             }
         }
     }
@@ -249,6 +261,10 @@ async fn serve<N: Namespace>(task: Tag, queue: Rc<Queue>, namespace: N, tag: u16
         let result = {
             let _in_flight = InFlight::begin(service);
             service.execute(&queue, &namespace, tag, &descriptor).await
+        };
+        let Some(result) = result else {
+            service.state.set(State::Leaving);
+            return;
         };
         service.held[usize::from(tag)].replace(Held::Fetching(queue.commit(tag, result)));
     }

@@ -133,6 +133,8 @@ pub struct Device {
     pub logical_block: u32,
     /// Whether it has told the kernel that writes need a flush.
     pub volatile_cache: bool,
+    /// Whether it refuses writes.
+    pub read_only: bool,
     /// Whether it can be recovered by a next server, as devices of ours can.
     pub is_recoverable: bool,
     /// Where it is in its life.
@@ -359,6 +361,7 @@ fn look_blocking(number: u32) -> Result<Option<Device>, ControlError> {
         bytes: params.device_sectors << 9,
         logical_block: 1 << u32::from(params.logical_shift).min(31),
         volatile_cache: params.attributes & wire::VOLATILE_CACHE != 0,
+        read_only: params.attributes & wire::READ_ONLY != 0,
         is_recoverable: Features(info.flags).check().is_ok(),
         state,
         server: pid.filter(|pid| state != DeviceState::Quiesced && is_alive(*pid)),

@@ -30,6 +30,8 @@ use crate::{Buf, Bytes, Rt};
 
 /// How long the character device may take to appear, and udev to let this user open it.
 const APPEARS_WITHIN: Duration = Duration::from_secs(10);
+/// Of linux/prctl.h.
+const PR_SET_IO_FLUSHER: libc::c_int = 57;
 const LOOK_AGAIN: Duration = Duration::from_millis(5);
 
 /// What a fetch comes back with.
@@ -81,7 +83,10 @@ impl Queue {
         loop {
             let flags = OFlags::RDWR | OFlags::CLOEXEC | OFlags::NONBLOCK;
             let errno = match rustix::fs::open(Path::new(&path), flags, Mode::empty()) {
-                Ok(fd) => return Ok(Queue { rt: rt.clone(), fd: Rc::new(fd), descriptors: OnceCell::new() }),
+                Ok(fd) => {
+                    frees_memory_for_others();
+                    return Ok(Queue { rt: rt.clone(), fd: Rc::new(fd), descriptors: OnceCell::new() });
+                }
                 Err(errno) => errno,
             };
             let may_pass = matches!(errno, Errno::NOENT | Errno::NXIO | Errno::ACCESS | Errno::PERM | Errno::BUSY);
@@ -163,6 +168,14 @@ impl Queue {
             }
         }
         Ok(())
+    }
+}
+
+/// Tells the kernel that this thread writes what others wait for when memory is short: it must not wait for itself.
+fn frees_memory_for_others() {
+    // SAFETY: it takes numbers only.
+    if unsafe { libc::prctl(PR_SET_IO_FLUSHER, 1, 0, 0, 0) } != 0 {
+        tracing::debug!("PR_SET_IO_FLUSHER: {}", io::Error::last_os_error());
     }
 }
 

@@ -12,6 +12,8 @@ use crate::subsystem::{DIRECT, nqn};
 
 /// One that has just disconnected is not there any more after so long.
 const LEAVING_MAX: Duration = Duration::from_millis(300);
+/// The protocol of block devices.
+pub(super) const UBLK: &str = "ublk";
 const LOOK: Duration = Duration::from_millis(10);
 
 impl Data {
@@ -25,6 +27,7 @@ impl Data {
             array.is_none_or(|array| client.array == array)
                 && volume.is_none_or(|volume| client.volume.as_deref().is_none_or(|used| used == volume))
         };
+        views.extend(self.device_clients());
         views.retain(is_meant);
         views.sort_by(|a, b| (a.since_unix_seconds, &a.peer).cmp(&(b.since_unix_seconds, &b.peer)));
         views
@@ -43,7 +46,9 @@ impl Data {
         let rt = &self.world.rt;
         let begun = rt.now();
         loop {
-            let clients = self.clients(array, volume);
+            let mut clients = self.clients(array, volume);
+            // Block devices are refused when they are taken away: one that nobody has open is in nobody's way.
+            clients.retain(|client| client.protocol != UBLK);
             if clients.is_empty() {
                 return Ok(());
             }
@@ -79,7 +84,7 @@ impl Data {
     }
 
     /// The array and the volume that are used, by the names that they have now; those of what is gone are empty.
-    fn used(&self, used: &Used) -> (String, Option<String>) {
+    pub(super) fn used(&self, used: &Used) -> (String, Option<String>) {
         let served = self.served.borrow();
         let direct = |is_it: &dyn Fn(Uuid) -> bool| {
             let drive = self.direct.iter().find(|drive| is_it(drive.uuid()));

@@ -17,8 +17,10 @@ use rt::cross::Submitter;
 use uuid::Uuid;
 
 use super::alarms::watch;
+use super::blocks::keep_devices;
 use super::closed::Closed;
 use super::spares::Spares;
+use crate::blocks::Blocks;
 use crate::direct::DirectDrive;
 use crate::front::Front;
 use crate::hooks::Hooks;
@@ -65,6 +67,8 @@ pub struct Data {
     pub machine: Machine,
     /// What it may take in memory.
     pub memory: Memory,
+    /// Volumes that are block devices of this machine.
+    pub blocks: Blocks,
     /// What happened.
     pub journal: Journal,
     /// Who writes the notebooks of arrays, by name.
@@ -121,6 +125,8 @@ impl Data {
         if !opened.read_only && !opened.volatile {
             self.world.rt.spawn(bring_back(Rc::downgrade(self), opened.number())).detach();
         }
+        self.blocks.go_on([opened.array.first().uuid()]);
+        self.world.rt.spawn(keep_devices(Rc::downgrade(self), opened.number())).detach();
         // Members that were leaving when it was last served.
         crate::ops::drive::see_off_all(&self.world, &opened).await;
         Ok(())

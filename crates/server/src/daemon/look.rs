@@ -14,7 +14,8 @@ impl Data {
     /// The server, its arrays and their counters, now.
     pub async fn look(&self) -> Look {
         let served: Vec<Opened> = self.served.borrow().values().cloned().collect();
-        let arrays = join_all(served.iter().map(Opened::view_worked)).await;
+        let mut arrays = join_all(served.iter().map(Opened::view_worked)).await;
+        self.name_devices(arrays.iter_mut().flat_map(|array| &mut array.volumes));
         let Nanos(now) = self.world.rt.now();
         Look {
             program: self.program.clone(),

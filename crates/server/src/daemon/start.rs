@@ -24,6 +24,7 @@ use super::reload::{self, Reread};
 use super::socket::Socket;
 use super::spares::{self, Spares};
 use super::{arrays, stop};
+use crate::blocks::Blocks;
 use crate::config::{ArrayConfig, Linger};
 use crate::cores::{self, Cores};
 use crate::direct::{self, DirectDrive};
@@ -160,6 +161,7 @@ async fn live(rt: &Rt, settings: Settings) -> Result<(), Problem> {
         read_only: settings.read_only,
         machine,
         memory,
+        blocks: Blocks::of(&settings.state_dir),
         journal,
         notebooks: RefCell::default(),
         hooks: Hooks::default(),
@@ -172,7 +174,11 @@ async fn live(rt: &Rt, settings: Settings) -> Result<(), Problem> {
     data.memory.settle();
     data.settle();
     step.run("arrays", arrays::open_all(&data, &settings)).await?;
+    data.clear_devices().await;
     let served = serve(rt, &data, sockets, (&addresses, nvme, &cores), &settings, (&step, &pulse)).await;
+    if served.is_err() {
+        data.leave_devices().await;
+    }
     notify.stopping("closing the arrays");
     let closed = stop::close_arrays(&data).await;
     let (control, in_time) = served?;
@@ -274,8 +280,10 @@ async fn serve(
     tracing::info!("stop: {why}");
     data.journal.note(EventCode::ServerStops, None, None, format!("stop: {why}"));
     step.notify.stopping("ending connections");
-    let in_time = futures::join!(exports.stop(rt, REQUESTS_MAX), nvme.stop(rt, REQUESTS_MAX));
-    Ok((control, in_time == (true, true)))
+    // After a stop by a verb none is left.
+    let devices = data.leave_devices();
+    let (nbd, nvme, ()) = futures::join!(exports.stop(rt, REQUESTS_MAX), nvme.stop(rt, REQUESTS_MAX), devices);
+    Ok((control, nbd && nvme))
 }
 
 fn ready(data: &Data) -> String {

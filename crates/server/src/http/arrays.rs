@@ -16,7 +16,10 @@ use crate::ops::{create as make, destroy as end, export as handed_over, find as 
 /// Stop the server.
 #[utoipa::path(post, path = "/v1/server/stop", tag = "server", params(Forced), responses((status = 200, description = "It is stopping", body = Done)))]
 pub async fn stop_server(State(c): State<Context>, Query(how): Query<Forced>) -> Answer<Done> {
-    let ask = c.data.ask(move |data| async move { data.refuse_if_used("this Ashlar", (None, None), how.force).await });
+    let ask = c.data.ask(move |data| async move {
+        data.refuse_if_used("this Ashlar", (None, None), how.force).await?;
+        data.end_devices(&data.served_uuids(), how.force).await
+    });
     if let Err(problem) = ask.await {
         return Err(problem).into();
     }
@@ -95,9 +98,11 @@ pub async fn stop(State(c): State<Context>, Path(array): Path<String>, Query(how
         let name = opened.array.first().name();
         data.refuse_if_used(&format!("array {name}"), (Some(&name), None), how.force).await?;
         let mut done = Done::new(format!("array {name} is closed and its drives are released"));
+        data.end_devices(&[opened.array.first().uuid()], how.force).await?;
         let opened = data.take_out(&opened).await?;
         if opened.volatile {
             done.notes.push("it was in memory: its data is gone".to_owned());
+            data.forget_devices(opened.array.first().uuid());
         }
         opened.close(&data.world).await?;
         Ok(done)
@@ -133,7 +138,9 @@ pub async fn export(State(c): State<Context>, Path(array): Path<String>, Query(h
         }
         let name = opened.array.first().name();
         data.refuse_if_used(&format!("array {name}"), (Some(&name), None), how.force).await?;
+        data.end_devices(&[opened.array.first().uuid()], how.force).await?;
         let opened = data.take_out(&opened).await?;
+        data.forget_devices(opened.array.first().uuid());
         let done = handed_over::opened(&data.world, opened).await?;
         Ok(done)
     });
@@ -158,8 +165,10 @@ pub async fn destroy(
         }
         end::may_be_destroyed(&opened)?;
         data.refuse_if_used(&format!("array {name}"), (Some(&name), None), how.force).await?;
+        data.end_devices(&[opened.array.first().uuid()], how.force).await?;
         // Out of the list first: no new connection finds its volumes.
         let opened = data.take_out(&opened).await?;
+        data.forget_devices(opened.array.first().uuid());
         let done = end::opened(&data.world, opened).await?;
         Ok(done)
     });

@@ -1,8 +1,8 @@
 //! What an answer says was done, for the journal. A token that is made or deleted has events of its own.
 
 use api::{
-    Alarms, ArrayView, Arrays, Changed, Clients, Created, Done, Drives, Events, FoundArrays, Imported, Iostats,
-    JobView, Jobs, Placement, PlanView, Resource, ServerView, TokenCreated, Tokens, Volumes,
+    Alarms, ArrayView, Arrays, BlockDeviceView, Changed, Clients, Created, Done, Drives, Events, FoundArrays, Imported,
+    Iostats, JobView, Jobs, Placement, PlanView, Resource, ServerView, TokenCreated, Tokens, Volumes,
 };
 
 /// An answer, as the journal tells it.
@@ -20,6 +20,12 @@ impl Sentence for Done {
 impl<T> Sentence for Changed<T> {
     fn sentence(&self) -> Option<String> {
         self.done.sentence()
+    }
+}
+
+impl Sentence for BlockDeviceView {
+    fn sentence(&self) -> Option<String> {
+        Some(format!("volume {}/{} is {}", self.array, self.volume, self.device))
     }
 }
 

@@ -14,7 +14,7 @@ use crate::ops::volume;
 use crate::parts::tell_limits;
 
 /// What an array says of its volume of this name or identity.
-async fn view_of(opened: &Opened, name: &str) -> Option<VolumeView> {
+pub async fn view_of(opened: &Opened, name: &str) -> Option<VolumeView> {
     let volumes = opened.view().await.volumes;
     // One that is being deleted has its name still, which another may have by now.
     let is_it = |v: &VolumeView| v.state == VolumeState::Live && (v.name == name || v.uuid.to_string() == name);
@@ -29,8 +29,10 @@ fn name_now(opened: &Opened, uuid: Uuid) -> Result<String, Problem> {
 }
 
 /// The same as the answer to a change.
-async fn changed(opened: &Opened, name: &str, done: Done) -> Result<Changed<VolumeView>, Problem> {
-    let view = view_of(opened, name).await.ok_or_else(|| volume_unknown(&opened.array.first().name(), name))?;
+async fn changed(data: &Data, opened: &Opened, name: &str, done: Done) -> Result<Changed<VolumeView>, Problem> {
+    let view = view_of(opened, name).await;
+    let mut view = view.ok_or_else(|| volume_unknown(&opened.array.first().name(), name))?;
+    data.name_devices(std::iter::once(&mut view));
     Ok(Changed { done, resource: Resource::of(opened.array.first().uuid(), view) })
 }
 
@@ -46,7 +48,7 @@ pub async fn create(
     let made = on_data(&c, move |data| async move {
         let opened = data.array(&array)?;
         let (done, is_new) = volume::state(&opened.array, &r.name, r.bytes).await?;
-        Ok((changed(&opened, &r.name, done).await?, is_new))
+        Ok((changed(&data, &opened, &r.name, done).await?, is_new))
     });
     Answer::made(made.await)
 }
@@ -81,7 +83,7 @@ pub async fn change(
         }
         done.done = last.unwrap_or(done.done);
         done.notes = sentences.into_iter().chain(steps.done.into_iter().flat_map(|step| step.notes)).collect();
-        changed(&opened, &view.uuid.to_string(), done).await
+        changed(&data, &opened, &view.uuid.to_string(), done).await
     });
     changed.await.into()
 }
@@ -103,10 +105,13 @@ async fn change_all(data: &Data, opened: &Opened, view: &VolumeView, r: &VolumeP
             tell_limits(&data.world.cores, array);
         }
         if let Some(bytes) = r.bytes {
-            steps.done.push(volume::grow(array, &name_now(opened, view.uuid)?, bytes).await?);
+            let mut done = volume::grow(array, &name_now(opened, view.uuid)?, bytes).await?;
+            done.notes.extend(data.grow_device(opened, view.uuid).await);
+            steps.done.push(done);
         }
         if let Some(to) = &r.name {
             steps.done.push(volume::rename(array, &name_now(opened, view.uuid)?, to).await?);
+            data.rename_device(opened, view.uuid).await;
         }
         Ok(())
     };
@@ -132,6 +137,7 @@ pub async fn delete(
         how.confirms(&what, view.uuid)?;
         version.agrees(&what, &view.etag())?;
         data.refuse_if_used(&what, (Some(&array), Some(&view.name)), how.force).await?;
+        data.detach(&opened, &view, how.force).await?;
         let done = volume::delete(&opened.array, &name_now(&opened, view.uuid)?).await?;
         Ok(done)
     });

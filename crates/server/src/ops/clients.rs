@@ -23,7 +23,11 @@ pub fn line(client: &ClientView, now: u64) -> String {
 /// The protocol as people write it.
 #[must_use]
 pub fn protocol(client: &ClientView) -> &'static str {
-    if client.protocol == "nbd" { "NBD" } else { "NVMe/TCP" }
+    match client.protocol.as_str() {
+        "nbd" => "NBD",
+        "ublk" => "ublk",
+        _ => "NVMe/TCP",
+    }
 }
 
 /// A time that has passed, in one unit.

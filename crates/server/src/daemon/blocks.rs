@@ -1,0 +1,385 @@
+//! Verbs on volumes' block devices, and what keeps them served.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::rc::Weak;
+use std::time::Duration;
+
+use api::{BlockDeviceView, ClientView, Done, Kind, Problem, VERSION, VolumeView};
+use array::Volume;
+use export::Used;
+use export::ublk::{self, BlockDevice, ControlError, UblkError};
+use futures::future::join_all;
+use uuid::Uuid;
+
+use super::Data;
+use super::clients::UBLK;
+use crate::blocks::{DEV, Listed, Place, Served, free_number, mark, names, problem};
+use crate::namespace::VolumeNamespace;
+use crate::ops::open::Opened;
+
+/// How often what is listed and not served is tried again.
+const AGAIN: Duration = Duration::from_secs(5);
+/// Numbers that are tried for a new device: other programs have some.
+const NUMBERS_MAX: usize = 64;
+
+impl Data {
+    /// Sees to it that a volume is a block device; whether it was made now.
+    ///
+    /// # Errors
+    /// When the kernel cannot, or this process may not.
+    pub async fn attach(&self, opened: &Opened, volume: &VolumeView) -> Result<(BlockDeviceView, bool), Problem> {
+        let place = self.blocks.place(opened.array.first().uuid(), volume.uuid);
+        let _turn = place.turn.lock().await;
+        if let Some(served) = place.served() {
+            return Ok((device_view(opened, volume, &served, vec![]), false));
+        }
+        ublk::supported(&self.world.rt).await.map_err(|e| problem("block devices by ublk", &e))?;
+        let (served, notes) = self.begin(opened, &place).await?;
+        Ok((device_view(opened, volume, &served, notes), true))
+    }
+
+    /// Makes a volume's device, or takes over the one that a server left. The caller has the place's turn.
+    async fn begin(&self, opened: &Opened, place: &Place) -> Result<(Served, Vec<String>), Problem> {
+        let array = opened.array.first();
+        let volume = live(opened, place.volume)?;
+        let what = format!("volume {}/{}", array.name(), volume.name());
+        let gone = || Problem::refused("array_changed", &what, "its array is being closed", "try again");
+        let is_served = || self.served_as(opened.number()).is_some() && self.blocks.may_begin(place.array);
+        let lease = opened.lease(&volume.name()).filter(|_| is_served()).ok_or_else(gone)?;
+        let namespace = VolumeNamespace::new(&array.name(), opened, lease);
+        let device = self.device_of(&what, place, (namespace, opened.read_only)).await?;
+        // Much may have happened while the kernel worked.
+        let live = live(opened, place.volume);
+        if !is_served() || live.is_err() {
+            if self.blocks.leaves() {
+                device.leave().await;
+            } else {
+                device.remove(true).await.map_err(|e| problem(&what, &e))?;
+            }
+            return Err(live.err().unwrap_or_else(gone));
+        }
+        let path = names::device(Path::new(DEV), device.number());
+        let names = names::of(Path::new(DEV), &array.name(), &volume.name()).to_vec();
+        let notes = names::make(Path::new(DEV), &names, &path);
+        let since = self.world.rt.unix_seconds();
+        let served = Served { device, names, since, volatile: opened.volatile };
+        place.set(Some(served.clone()));
+        tracing::info!("{what} is {}", path.display());
+        Ok((served, notes))
+    }
+
+    async fn device_of(
+        &self,
+        what: &str,
+        place: &Place,
+        (namespace, read_only): (VolumeNamespace, bool),
+    ) -> Result<BlockDevice, Problem> {
+        let (rt, mark) = (&self.world.rt, mark(place.volume));
+        let failed = |e: UblkError| problem(what, &e);
+        let former = self.blocks.listed_of(place.volume)?;
+        if let Some(Listed { number, .. }) = former {
+            let found = ublk::look(rt, number).await.map_err(failed)?;
+            match found {
+                // Of a server that only read; who writes now has one that can be written, unless somebody has it open.
+                Some(found) if found.mark == mark && found.is_recoverable && found.is_read_only && !read_only => {
+                    if ublk::delete_left(rt, number, mark, false).await.is_err() {
+                        return BlockDevice::recover(rt, namespace, number, mark).await.map_err(failed);
+                    }
+                }
+                Some(found) if found.mark == mark && found.is_recoverable => {
+                    return BlockDevice::recover(rt, namespace, number, mark).await.map_err(failed);
+                }
+                // It was stopped, or never begun.
+                Some(found) if found.mark == mark => {
+                    ublk::delete_left(rt, number, mark, false).await.map_err(failed)?;
+                }
+                Some(_) | None => {}
+            }
+            // Somebody else may have the number by now, since a boot.
+            if found.is_none_or(|found| found.mark == mark) {
+                match BlockDevice::create(rt, namespace.clone(), Some(number), mark).await {
+                    Err(UblkError::Kernel(ControlError::Taken { .. })) => {}
+                    made => return made.map_err(failed),
+                }
+            }
+        }
+        let made = self.make(place, namespace).await;
+        if made.is_err() {
+            match former {
+                Some(former) => self.blocks.put(former)?,
+                None => self.blocks.take_off(|listed| listed.volume == place.volume)?,
+            }
+        }
+        made.map_err(failed_or(what))
+    }
+
+    /// Makes a device of a number that nobody has.
+    async fn make(&self, place: &Place, namespace: VolumeNamespace) -> Result<BlockDevice, Failure> {
+        let taken: Vec<u32> = self.blocks.listed()?.iter().map(|listed| listed.number).collect();
+        let mut from = 0;
+        for _ in 0..NUMBERS_MAX {
+            let number = free_number(&taken, from);
+            self.blocks.put(Listed { array: place.array, volume: place.volume, number })?;
+            let made = BlockDevice::create(&self.world.rt, namespace.clone(), Some(number), mark(place.volume)).await;
+            match made {
+                Err(UblkError::Kernel(ControlError::Taken { .. })) => from = number + 1,
+                made => return made.map_err(Failure::Device),
+            }
+        }
+        Err(Failure::Device(UblkError::Kernel(ControlError::Taken { number: from })))
+    }
+
+    /// Takes a volume's block device away, for good; false when it had none.
+    ///
+    /// # Errors
+    /// When somebody has it open, unless it is forced.
+    pub async fn detach(&self, opened: &Opened, volume: &VolumeView, force: bool) -> Result<bool, Problem> {
+        let array = opened.array.first();
+        let place = self.blocks.place(array.uuid(), volume.uuid);
+        let _turn = place.turn.lock().await;
+        let there = self.remove(&format!("volume {}/{}", array.name(), volume.name), &place, force).await?;
+        self.blocks.take_off(|listed| listed.volume == volume.uuid)?;
+        Ok(there)
+    }
+
+    /// Takes it from the kernel. The caller has the place's turn.
+    async fn remove(&self, what: &str, place: &Place, force: bool) -> Result<bool, Problem> {
+        let failed = |e: UblkError| problem(what, &e);
+        if let Some(served) = place.served() {
+            served.device.remove(force).await.map_err(failed)?;
+            names::take_away(Path::new(DEV), &served.path(), &[]);
+            place.set(None);
+            return Ok(true);
+        }
+        // One that a server left, and nobody serves.
+        let Some(Listed { number, .. }) = self.blocks.listed_of(place.volume)? else { return Ok(false) };
+        let (rt, mark) = (&self.world.rt, mark(place.volume));
+        if ublk::look(rt, number).await.map_err(failed)?.is_some_and(|found| found.mark == mark) {
+            ublk::delete_left(rt, number, mark, force).await.map_err(failed)?;
+            names::take_away(Path::new(DEV), &names::device(Path::new(DEV), number), &[]);
+        }
+        place.set(None);
+        Ok(true)
+    }
+
+    /// Before arrays are closed by a verb: takes their block devices from the kernel, and lets none be made. They are made again
+    /// when the array is served again.
+    ///
+    /// # Errors
+    /// When somebody has one open, unless it is forced. Then all go on.
+    pub async fn end_devices(&self, arrays: &[Uuid], force: bool) -> Result<(), Problem> {
+        self.blocks.end(arrays.iter().copied());
+        let places = arrays.iter().flat_map(|array| self.blocks.places(Some(*array)));
+        let ended = join_all(places.map(|place| async move {
+            let _turn = place.turn.lock().await;
+            match place.served() {
+                Some(served) => {
+                    let what = format!("block device {}", served.path().display());
+                    self.remove(&what, &place, force).await.map(drop)
+                }
+                None => Ok(()),
+            }
+        }))
+        .await;
+        let problems = ended.into_iter().filter_map(Result::err).collect();
+        Problem::all(problems).map_or(Ok(()), |problem| {
+            self.blocks.go_on(arrays.iter().copied());
+            Err(problem)
+        })
+    }
+
+    /// The array does not come back here: its devices are on no list any more.
+    pub fn forget_devices(&self, array: Uuid) {
+        if let Err(problem) = self.blocks.take_off(|listed| listed.array == array) {
+            tracing::warn!("{}", problem.line());
+        }
+    }
+
+    /// The server ends: all block devices are left to the next one, and requests wait in the kernel. Those of arrays in memory go.
+    pub async fn leave_devices(&self) {
+        self.blocks.leave();
+        join_all(self.blocks.places(None).into_iter().map(|place| async move {
+            let _turn = place.turn.lock().await;
+            let Some(served) = place.served() else { return };
+            let path = served.path();
+            if served.volatile {
+                let gone = self.remove(&format!("block device {}", path.display()), &place, true).await;
+                gone.err().iter().for_each(|problem| tracing::warn!("{}", problem.line()));
+                return;
+            }
+            served.device.leave().await;
+            place.set(None);
+            tracing::info!("{} waits for the next server", path.display());
+        }))
+        .await;
+    }
+
+    /// A volume has another name.
+    pub async fn rename_device(&self, opened: &Opened, volume: Uuid) {
+        let array = opened.array.first();
+        let place = self.blocks.place(array.uuid(), volume);
+        let _turn = place.turn.lock().await;
+        let (Some(served), Ok(live)) = (place.served(), live(opened, volume)) else { return };
+        let names: Vec<PathBuf> = names::of(Path::new(DEV), &array.name(), &live.name()).to_vec();
+        for note in names::make(Path::new(DEV), &names, &served.path()) {
+            tracing::warn!("{note}");
+        }
+        place.set(Some(Served { names, ..served }));
+    }
+
+    /// A volume has grown; what to say of its device.
+    pub async fn grow_device(&self, opened: &Opened, volume: Uuid) -> Option<String> {
+        let place = self.blocks.place(opened.array.first().uuid(), volume);
+        let _turn = place.turn.lock().await;
+        let served = place.served()?;
+        let path = served.path();
+        let done = served.device.resize().await;
+        Some(match done {
+            Ok(()) => format!("{} has the new size", path.display()),
+            Err(e) => format!("{} keeps its size until it is detached and attached again ({e})", path.display()),
+        })
+    }
+
+    /// All that are served, as clients.
+    #[must_use]
+    pub fn device_clients(&self) -> Vec<ClientView> {
+        let view = |(volume, served): (Uuid, Served)| {
+            let (array, name) = self.used(&Used::Namespace(*volume.as_bytes()));
+            ClientView {
+                array,
+                volume: name,
+                protocol: UBLK.to_owned(),
+                peer: served.path().display().to_string(),
+                host: None,
+                since_unix_seconds: served.since,
+                connections: 1,
+            }
+        };
+        self.devices().map(view).collect()
+    }
+
+    fn devices(&self) -> impl Iterator<Item = (Uuid, Served)> {
+        self.blocks.places(None).into_iter().filter_map(|place| Some((place.volume, place.served()?)))
+    }
+
+    /// Says of volumes which block devices they are.
+    pub fn name_devices<'a>(&self, volumes: impl Iterator<Item = &'a mut VolumeView>) {
+        let all: BTreeMap<Uuid, Served> = self.devices().collect();
+        if !all.is_empty() {
+            volumes.for_each(|v| v.block_device = all.get(&v.uuid).map(|s| s.path().display().to_string()));
+        }
+    }
+
+    /// Tries to serve the listed devices of an array that are not served.
+    async fn bring_devices_back(&self, opened: &Opened) -> Result<(), Problem> {
+        let array = opened.array.first().uuid();
+        for Listed { volume, number, .. } in self.blocks.listed()?.into_iter().filter(|l| l.array == array) {
+            let place = self.blocks.place(array, volume);
+            let _turn = place.turn.lock().await;
+            if self.blocks.listed_of(volume)?.is_none() || !self.blocks.may_begin(array) {
+                continue;
+            }
+            let what = format!("block device /dev/ublkb{number}");
+            let tried = if live(opened, volume).is_err() {
+                let gone = self.remove(&what, &place, false).await;
+                gone.and_then(|_| self.blocks.take_off(|listed| listed.volume == volume)).map(|()| vec![])
+            } else if place.served().is_some() {
+                continue;
+            } else {
+                self.begin(opened, &place).await.map(|(_, notes)| notes)
+            };
+            match tried {
+                Ok(notes) => notes.iter().for_each(|note| tracing::warn!("{note}")),
+                Err(problem) if place.is_news(&problem.line()) => {
+                    tracing::error!("{what}: {}; tried again every {} s", problem.line(), AGAIN.as_secs());
+                }
+                Err(_) => {}
+            }
+        }
+        Ok(())
+    }
+
+    /// Deletes what dead servers left of arrays that nobody knows any more: arrays in memory, or destroyed ones.
+    pub async fn clear_devices(&self) {
+        let (Ok(known), Ok(listed)) = (self.world.registry.list(), self.blocks.listed()) else { return };
+        let served = self.served_uuids();
+        for Listed { array, volume, number } in listed {
+            if served.contains(&array) || known.iter().any(|k| k.uuid == array) {
+                continue;
+            }
+            let place = self.blocks.place(array, volume);
+            let _turn = place.turn.lock().await;
+            let gone = self.remove(&format!("/dev/ublkb{number}, of an array that is gone"), &place, true).await;
+            match gone.and_then(|_| self.blocks.take_off(|listed| listed.volume == volume)) {
+                Ok(()) => tracing::info!("/dev/ublkb{number}: its array is gone, and so is the device"),
+                Err(problem) => tracing::warn!("{}", problem.line()),
+            }
+        }
+    }
+}
+
+/// Why a device was not made: the kernel, or the list.
+enum Failure {
+    Device(UblkError),
+    List(Problem),
+}
+
+impl From<Problem> for Failure {
+    fn from(problem: Problem) -> Failure {
+        Failure::List(problem)
+    }
+}
+
+fn failed_or(what: &str) -> impl Fn(Failure) -> Problem {
+    move |failure| match failure {
+        Failure::Device(error) => problem(what, &error),
+        Failure::List(problem) => problem,
+    }
+}
+
+fn device_view(opened: &Opened, volume: &VolumeView, served: &Served, notes: Vec<String>) -> BlockDeviceView {
+    BlockDeviceView {
+        version: VERSION,
+        array: opened.array.first().name(),
+        volume: volume.name.clone(),
+        uuid: volume.uuid,
+        device: served.path().display().to_string(),
+        names: served.names.iter().filter(|n| n.is_symlink()).map(|n| n.display().to_string()).collect(),
+        notes,
+    }
+}
+
+/// The volume, if it is not being deleted.
+fn live(opened: &Opened, volume: Uuid) -> Result<Volume, Problem> {
+    let found = opened.array.first().live_volumes().into_iter().find(|v| v.uuid() == volume);
+    found.ok_or_else(|| {
+        let what = format!("volume {volume} of {}", opened.array.first().name());
+        Problem::refused("volume_gone", what, "it is not there any more", "`ashlar volume list` shows what is there")
+    })
+}
+
+/// Keeps the block devices of an array served for as long as it is.
+pub async fn keep_devices(data: Weak<Data>, number: u64) {
+    let mut said = None;
+    while let Some(data) = data.upgrade() {
+        let rt = data.world.rt.clone();
+        let Some(opened) = data.served_as(number) else { return };
+        if let Err(problem) = data.bring_devices_back(&opened).await
+            && said.replace(problem.line()) != Some(problem.line())
+        {
+            tracing::warn!("{}", problem.line());
+        }
+        drop((opened, data));
+        rt.sleep(AGAIN).await;
+    }
+}
+
+/// The answer to a volume's detaching.
+///
+/// # Errors
+/// When it was no block device.
+pub fn detached(what: &str, there: bool) -> Result<Done, Problem> {
+    let none = || Problem::new(Kind::NotFound, "not_attached", what, "it is no block device of ublk", "nothing");
+    there.then(|| Done::new(format!("{what} is no block device any more"))).ok_or_else(none)
+}
