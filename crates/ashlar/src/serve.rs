@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 
 use api::Problem;
 use rt::Congestion;
+use rustix::process::{DumpableBehavior, set_dumpable_behavior};
 use server::config::{Config, Deal, Io, Linger, Reservations};
 use server::daemon::{self, Notify, NvmeSettings, Reread, Settings, What};
 use server::front::ApiConfig;
@@ -139,6 +140,7 @@ pub struct Args {
 pub fn run(context: &Context, args: Args) -> Outcome {
     // Before there is a second thread.
     let notify = Notify::from_environment();
+    forbid_core_dump();
     log::begin();
     let reread = args.config.is_some().then(|| {
         let (context, args) = (context.clone(), args.clone());
@@ -146,6 +148,13 @@ pub fn run(context: &Context, args: Args) -> Outcome {
     });
     daemon::run(Settings { notify, reread, ..settings(context, args)? })?;
     Ok(Finding::Good)
+}
+
+/// A core dump would hold what no file may: keys of the API and of hooks, tokens, data of hosts. The files of this process in /proc
+/// belong to root then, and no other process of the same user traces it or reads its memory.
+fn forbid_core_dump() {
+    // It refuses nothing but unknown values.
+    let _ = set_dumpable_behavior(DumpableBehavior::NotDumpable);
 }
 
 /// What `serve --config FILE` would do.

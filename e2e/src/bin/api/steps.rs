@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::io::{BufRead, BufReader};
+use std::os::unix::fs::MetadataExt;
 use std::process::{Command, Stdio};
 
 use e2e::failure::require;
@@ -12,6 +13,7 @@ use crate::world::{PYTHON, World};
 
 /// All steps, in order.
 pub const ALL: &[Step<World>] = &[
+    Step { name: "closed", about: "the server's memory is closed to its own user", run: closed },
     Step { name: "socket", about: "requests on the control socket", run: socket },
     Step { name: "tls", about: "requests over TLS, with a token", run: tls },
 ];
@@ -23,6 +25,13 @@ const SECONDS: &str = "30";
 
 /// What ends the server, or leaves it without its array, is not asked: there would be little left to ask.
 const ENDS: &str = "/(stop|export)$";
+
+/// Files in /proc of a process that leaves no core dump belong to root, whoever runs it.
+fn closed(world: &mut World) -> Result<()> {
+    let memory = format!("/proc/{}/mem", world.pid());
+    let owner = fs::metadata(&memory).or_fail(memory.as_str())?.uid();
+    require(owner == 0, &memory, || format!("it belongs to user {owner}: a core dump would hold keys and tokens"))
+}
 
 /// On the control socket, which schemathesis knows by way of a port.
 fn socket(world: &mut World) -> Result<()> {

@@ -96,6 +96,11 @@ impl World {
         self.dir.join("server/state")
     }
 
+    /// The server's process, whose number `setpriv` has handed on.
+    pub fn pid(&self) -> u32 {
+        self.server.id()
+    }
+
     /// The program that asks.
     pub fn schemathesis(&self) -> &Path {
         &self.schemathesis
