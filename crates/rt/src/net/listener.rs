@@ -1,7 +1,8 @@
 //! A listening socket.
 //!
 //! Invariants: a socket file is taken over only from a dead server, and nothing but a socket is ever replaced; the
-//! file is removed with the listener, unless somebody has put another one in its place.
+//! file is removed with the listener, unless somebody has put another one in its place; others than its owner and its group
+//! cannot connect, whatever the umask is.
 //!
 //! Not here: limits on connections (the server counts them).
 
@@ -10,8 +11,7 @@ use std::fs;
 use std::io;
 use std::net::{IpAddr, TcpListener};
 use std::os::fd::OwnedFd;
-use std::os::unix::fs::{FileTypeExt, MetadataExt};
-use std::os::unix::net::UnixListener;
+use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::time::Duration;
@@ -20,7 +20,7 @@ use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, sockopt};
 
 use super::stream::peer_address;
-use super::{Addr, Stream};
+use super::{Addr, Stream, bind_closed};
 use crate::Rt;
 use crate::ring::{Operation, Request, owned};
 
@@ -58,7 +58,7 @@ impl Listener {
             }
             Addr::Unix(path) => {
                 clear_path(path)?;
-                let socket = UnixListener::bind(path)?;
+                let socket = bind_closed(path, close_to_others).map_err(|e| in_use(path, e))?;
                 (OwnedFd::from(socket), addr.clone(), Some(SocketFile::new(path)?))
             }
         };
@@ -117,6 +117,21 @@ fn look_after_the_silent(fd: &OwnedFd) -> io::Result<()> {
     Ok(())
 }
 
+/// Who may read and write by the umask, others never: a host that connects has all of its volume.
+fn close_to_others(path: &Path) -> io::Result<()> {
+    let mode = fs::symlink_metadata(path)?.permissions().mode() & 0o660;
+    fs::set_permissions(path, fs::Permissions::from_mode(mode))
+}
+
+/// What came to the path since it was cleared is another server's socket.
+fn in_use(path: &Path, error: io::Error) -> io::Error {
+    if error.kind() != io::ErrorKind::AlreadyExists {
+        return error;
+    }
+    let text = format!("{}: a server already listens there; stop it or give another path", path.display());
+    io::Error::new(io::ErrorKind::AddrInUse, text)
+}
+
 /// Removes the socket file of a dead server.
 fn clear_path(path: &Path) -> io::Result<()> {
     let kind = match fs::symlink_metadata(path) {
@@ -132,8 +147,7 @@ fn clear_path(path: &Path) -> io::Result<()> {
     let patience = std::time::Instant::now() + DYING_SERVER;
     while somebody_answers(path)? {
         if std::time::Instant::now() > patience {
-            let text = format!("{}: a server already listens there; stop it or give another path", path.display());
-            return Err(io::Error::new(io::ErrorKind::AddrInUse, text));
+            return Err(in_use(path, io::ErrorKind::AlreadyExists.into()));
         }
         std::thread::sleep(std::time::Duration::from_millis(20));
     }
@@ -181,7 +195,48 @@ impl Drop for SocketFile {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::{AtomicBool, Ordering};
+
+    use rustix::fs::Mode;
+    use rustix::process::umask;
+
     use super::*;
+
+    /// Somebody looks all the time, and the umask forbids nothing: what is there is closed whenever it is seen.
+    #[test]
+    fn a_unix_listener_is_not_open_to_others() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let path = dir.path().join("n");
+        let rt = Rt::real().expect("a ring");
+        let done = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            let looking = scope.spawn(|| {
+                let mut seen = 0_u32;
+                while !done.load(Ordering::Relaxed) {
+                    for entry in fs::read_dir(dir.path()).expect("the directory").flatten() {
+                        let Ok(meta) = entry.metadata() else { continue };
+                        assert_eq!(meta.mode() & 0o007, 0, "{:?}", entry.path());
+                        seen += 1;
+                    }
+                }
+                seen
+            });
+            let before = umask(Mode::empty());
+            let modes: Vec<u32> = (0..300)
+                .map(|_| {
+                    let listener = Listener::bind(&rt, &Addr::Unix(path.clone())).expect("a socket");
+                    let mode = fs::metadata(&path).expect("its file").mode() & 0o777;
+                    drop(listener);
+                    mode
+                })
+                .collect();
+            umask(before);
+            done.store(true, Ordering::Relaxed);
+            assert!(modes.iter().all(|mode| *mode == 0o660), "{modes:?}");
+            assert!(looking.join().expect("it looked") > 0);
+        });
+        assert_eq!(fs::read_dir(dir.path()).expect("the directory").count(), 0);
+    }
 
     /// What is accepted takes what the listening socket has.
     #[test]

@@ -3,6 +3,7 @@
 //! Not here: TLS, names (an address is a number or a path), datagrams.
 #![allow(unsafe_code)]
 
+mod closed;
 mod congestion;
 mod descriptors;
 mod listener;
@@ -15,6 +16,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
+pub use closed::bind_closed;
 pub use congestion::Congestion;
 pub use descriptors::{is_short_of_descriptors, raise_descriptor_limit};
 pub use listener::{Listener, may_bind};

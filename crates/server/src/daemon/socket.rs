@@ -2,13 +2,14 @@
 //!
 //! Invariants: a socket that a live server answers is never taken; a dead one's file is; only those who may connect.
 
-use std::fs::{self, DirBuilder};
+use std::fs;
 use std::io;
-use std::os::unix::fs::{DirBuilderExt, FileTypeExt, PermissionsExt, chown};
+use std::os::unix::fs::{FileTypeExt, PermissionsExt, chown};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 
 use api::Problem;
+use rt::net::bind_closed;
 
 use crate::http;
 
@@ -46,34 +47,20 @@ impl Socket {
         if let Some(dir) = path.parent().filter(|d| !d.as_os_str().is_empty()) {
             fs::create_dir_all(dir).map_err(failed)?;
         }
-        let socket = Socket { listener: bind_closed(path).map_err(failed)?, path: path.to_owned() };
+        let socket = Socket { listener: bind_closed(path, open_to_readers).map_err(failed)?, path: path.to_owned() };
         socket.listener.set_nonblocking(true).map_err(failed)?;
         Ok((socket, path.display().to_string()))
     }
 }
 
-/// Listens at `path` for those who may: never for others, not even for a moment. It is made in a directory that only its owner
-/// enters, and gets its name when its mode is set.
-fn bind_closed(path: &Path) -> io::Result<UnixListener> {
-    // Hardly longer than the name itself: a path of a socket has 107 bytes at most.
-    let closed = path.with_file_name(format!(".a{}", std::process::id()));
-    DirBuilder::new().mode(0o700).create(&closed)?;
-    let inner = closed.join("s");
-    let bound = UnixListener::bind(&inner).and_then(|listener| {
-        let opened = http::readers().map(|group| chown(&inner, None, Some(group)));
-        if let Some(Err(e)) = &opened {
-            tracing::warn!("control socket: it stays closed to the group ashlar-read: {e}");
-        }
-        // Who may connect has a role, or is told that it has none.
-        let mode = if matches!(opened, Some(Ok(()))) { 0o660 } else { 0o600 };
-        fs::set_permissions(&inner, fs::Permissions::from_mode(mode))?;
-        // Not a rename: that would take the place of a server that has just begun.
-        fs::hard_link(&inner, path)?;
-        Ok(listener)
-    });
-    // They are our own.
-    let _ = (fs::remove_file(&inner), fs::remove_dir(&closed));
-    bound
+/// Who may connect has a role, or is told that it has none.
+fn open_to_readers(path: &Path) -> io::Result<()> {
+    let opened = http::readers().map(|group| chown(path, None, Some(group)));
+    if let Some(Err(e)) = &opened {
+        tracing::warn!("control socket: it stays closed to the group ashlar-read: {e}");
+    }
+    let mode = if matches!(opened, Some(Ok(()))) { 0o660 } else { 0o600 };
+    fs::set_permissions(path, fs::Permissions::from_mode(mode))
 }
 
 impl Socket {
@@ -95,20 +82,58 @@ impl Drop for Socket {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::{AtomicBool, Ordering};
+    use std::sync::{Mutex, PoisonError};
+    use std::thread;
+
     use rustix::fs::Mode;
     use rustix::process::umask;
 
     use super::*;
+
+    /// There is one umask for all tests.
+    static UMASK: Mutex<()> = Mutex::new(());
+
+    /// Runs this while the umask forbids nothing.
+    fn without_umask<T>(run: impl FnOnce() -> T) -> T {
+        let _one = UMASK.lock().unwrap_or_else(PoisonError::into_inner);
+        let before = umask(Mode::empty());
+        let done = run();
+        umask(before);
+        done
+    }
+
+    /// Somebody looks all the time, as root, who enters every directory: the socket has no open moment, nor has what it is made in.
+    #[test]
+    fn nobody_sees_it_open_while_it_is_made() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("c");
+        let done = AtomicBool::new(false);
+        thread::scope(|scope| {
+            let looking = scope.spawn(|| {
+                let mut seen = 0_u32;
+                while !done.load(Ordering::Relaxed) {
+                    for entry in fs::read_dir(dir.path()).unwrap().flatten() {
+                        let Ok(meta) = entry.metadata() else { continue };
+                        assert_eq!(meta.permissions().mode() & 0o007, 0, "{:?}", entry.path());
+                        seen += 1;
+                    }
+                }
+                seen
+            });
+            let made = without_umask(|| (0..500).filter(|_| Socket::claim(&path).is_ok()).count());
+            done.store(true, Ordering::Relaxed);
+            assert!(looking.join().unwrap() > 0);
+            assert_eq!(made, 500);
+        });
+    }
 
     /// Its mode does not come from the umask, and what it was made in is gone: between the two there is no open moment.
     #[test]
     fn it_is_closed_to_others_whatever_the_umask_is() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("c");
-        let before = umask(Mode::empty());
-        let claimed = Socket::claim(&path);
-        umask(before);
-        let (socket, _) = claimed.unwrap();
+        let (socket, _) = without_umask(|| Socket::claim(&path)).unwrap();
         let mode = fs::metadata(&path).unwrap().permissions().mode() & 0o777;
         assert!(matches!(mode, 0o600 | 0o660), "{mode:o}");
         assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1);
