@@ -8,7 +8,7 @@ use std::process::{Child, Command, Stdio};
 use crate::{Failure, OrFail, Result};
 
 /// Program, package.
-pub const TOOLS: [(&str, &str); 28] = [
+pub const TOOLS: [(&str, &str); 29] = [
     ("nbdinfo", "libnbd-bin"),
     ("nbdcopy", "libnbd-bin"),
     ("nbdsh", "python3-libnbd"),
@@ -17,6 +17,7 @@ pub const TOOLS: [(&str, &str); 28] = [
     ("mount", "mount"),
     ("umount", "mount"),
     ("du", "coreutils"),
+    ("tar", "tar"),
     ("qemu-img", "qemu-utils"),
     ("qemu-io", "qemu-utils"),
     ("fio", "fio"),

@@ -8,6 +8,7 @@ mod files;
 mod fio;
 mod frozen;
 mod full;
+mod habits;
 mod handover;
 mod huge;
 mod lab;
@@ -43,6 +44,7 @@ pub struct Case {
 pub fn all() -> Vec<Case> {
     let groups = [
         verbs::CASES,
+        habits::CASES,
         streams::CASES,
         below::CASES,
         handover::CASES,

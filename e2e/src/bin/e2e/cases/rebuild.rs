@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 
 use e2e::failure::require;
 use e2e::{Failure, OrFail, Result};
+use serde_json::Value;
 
 use super::Case;
 use crate::fixture::{ARRAY, DRIVE, Lab, Served, Traffic, words};
@@ -22,6 +23,7 @@ pub const CASES: &[Case] = &[
         about: "the same with one of a pair, then its partner",
         run: |l| replace(l, "10", 1),
     },
+    Case { name: "jobs-killed", about: "SIGKILL while a rebuild is paused: its job is the same one", run: jobs_killed },
     Case { name: "replace-killed", about: "SIGKILL during the rebuild, three times", run: killed },
     Case {
         name: "wiped-while-served",
@@ -92,6 +94,38 @@ fn killed(lab: &Lab) -> Result<()> {
     served.fail(0)?;
     served.fail(5)?;
     traffic.verify(&served).map_err(|f| Failure::new("with two other drives out", f))
+}
+
+/// A job is a view of what the engine does: a new server tells of the same one.
+fn jobs_killed(lab: &Lab) -> Result<()> {
+    let mut served = lab.served("a", "5", DRIVES, "48M")?;
+    let mut traffic = Traffic::new(lab, BYTES)?;
+    traffic.run(&served, Duration::from_millis(300))?;
+    served.ashlar.done(&["rebuild", ARRAY, "pause"])?;
+    served.fail(1)?;
+    let verb = words(&["drive", "replace", ARRAY, &served.drives[1], "d/new", "--size", DRIVE]);
+    traffic.run_with_verbs(&served, &[verb])?;
+    let before = jobs(&served)?;
+    let paused = before.iter().any(|job| job.starts_with("rebuild-") && job.ends_with(" paused"));
+    require(paused, "ashlar jobs", || format!("{before:?}"))?;
+    served.ashlar.run(&["wait", ARRAY, "--timeout", "5"])?.expect(3)?;
+    served.crash()?;
+    let after = jobs(&served)?;
+    require(after == before, "the jobs after SIGKILL", || format!("{before:?}, then {after:?}"))?;
+    served.ashlar.done(&["rebuild", ARRAY, "resume"])?;
+    served.ashlar.done(&["wait", ARRAY, "--timeout", "60"])?;
+    wait_whole(&served)?;
+    traffic.verify(&served)
+}
+
+/// The id of each job, and how it is.
+fn jobs(served: &Served) -> Result<Vec<String>> {
+    let all = served.ashlar.json(&["jobs"])?;
+    let jobs = all["jobs"].as_array().cloned().unwrap_or_default();
+    let word = |job: &Value, field: &str| job[field].as_str().unwrap_or_default().to_owned();
+    let mut shown: Vec<String> = jobs.iter().map(|job| format!("{} {}", word(job, "id"), word(job, "state"))).collect();
+    shown.sort();
+    Ok(shown)
 }
 
 fn wiped(lab: &Lab) -> Result<()> {
