@@ -26,7 +26,7 @@ fast`). Exit code 4 when something is lost.";
 pub struct Args {
     /// ARRAY/VOLUME
     volume: String,
-    /// A file to create (called FILE.part until it is complete), or a block device
+    /// A file to create (called FILE.partial until it is complete), or a block device
     to: PathBuf,
     /// Overwrites existing data
     #[arg(long)]

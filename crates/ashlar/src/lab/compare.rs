@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use api::Problem;
 use lab::compare::compare;
+use lab::model::replace;
 use lab::units;
 
 use super::problem;
@@ -38,7 +39,7 @@ pub fn run(json: bool, args: &Args) -> Outcome {
     let comparison = compare(&runs);
     if let Some(path) = &args.html {
         let page = lab::report::page(&runs, &lab::report::Extra::default());
-        std::fs::write(path, page).map_err(|e| problem(lab::Error::file(path, e)))?;
+        replace(path, page.as_bytes()).map_err(problem)?;
     }
     if json {
         text::print_json(&comparison);

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use api::Problem;
-use lab::model::Run;
+use lab::model::{Run, replace};
 use lab::money::Prices;
 use lab::report::{Extra, page};
 use serde_json::json;
@@ -74,7 +74,7 @@ pub fn run(json: bool, args: &Args) -> Outcome {
     let runs = args.results.read()?;
     let prices = args.prices.as_ref().map(|p| Prices::read(p)).transpose().map_err(problem)?;
     let html = page(&runs, &Extra { prices });
-    std::fs::write(&args.out, &html).map_err(|e| problem(lab::Error::file(&args.out, e)))?;
+    replace(&args.out, html.as_bytes()).map_err(problem)?;
     let files = args.files.as_ref().map(|dir| lab::files::write(&runs, &html, dir)).transpose().map_err(problem)?;
     let path = args.out.display().to_string();
     if json {

@@ -117,7 +117,7 @@ pub fn run(context: &Context, json: bool, args: Args) -> Outcome {
     let result = result.map_err(problem)?;
     let page = lab::report::page(std::slice::from_ref(&result), &lab::report::Extra::default());
     let path = journal.dir().join("report.html");
-    std::fs::write(&path, page).map_err(|e| problem(lab::Error::file(&path, e)))?;
+    lab::model::replace(&path, page.as_bytes()).map_err(problem)?;
     let count = |v: Verdict| result.cells.iter().filter(|c| c.verdict() == v).count();
     let (pass, warn, fail) = (count(Verdict::Pass), count(Verdict::Warn), count(Verdict::Fail));
     let model = count(Verdict::Model);

@@ -10,5 +10,4 @@ mod run;
 pub use cell::{Cell, Figures, Latency, Part, Second, Share, Subject};
 pub use gate::{Check, Gate, Verdict, worst};
 pub use load::{Access, Load, Reducible, State};
-pub(crate) use run::replace;
-pub use run::{Event, Fact, Moment, Origin, Page, Pair, Rounds, Run, SCHEMA, Timeline};
+pub use run::{Event, Fact, Moment, Origin, Page, Pair, Rounds, Run, SCHEMA, Timeline, replace};

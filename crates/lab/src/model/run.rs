@@ -1,7 +1,7 @@
 //! `result.json`: everything about one run, with the version of its schema.
 
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
@@ -220,9 +220,17 @@ impl Run {
     }
 }
 
-/// Writes a file beside `path` and renames it.
-pub(crate) fn replace(path: &Path, bytes: &[u8]) -> Result<(), Error> {
-    let beside = path.with_extension("new");
-    fs::write(&beside, bytes).map_err(|e| Error::file(&beside, e))?;
-    fs::rename(&beside, path).map_err(|e| Error::file(path, e))
+/// Writes a file that is called `path`.partial until it is complete. What is no file, such as /dev/stdout, is written as it is.
+///
+/// # Errors
+/// When it cannot be written.
+pub fn replace(path: &Path, bytes: &[u8]) -> Result<(), Error> {
+    if fs::metadata(path).is_ok_and(|there| !there.is_file()) {
+        return fs::write(path, bytes).map_err(|e| Error::file(path, e));
+    }
+    let mut partial = path.as_os_str().to_owned();
+    partial.push(".partial");
+    let partial = PathBuf::from(partial);
+    fs::write(&partial, bytes).map_err(|e| Error::file(&partial, e))?;
+    fs::rename(&partial, path).map_err(|e| Error::file(path, e))
 }

@@ -182,10 +182,10 @@ impl Target {
         Ok(Target { file, name, sparse: false, complete: None })
     }
 
-    /// A file that is called FILE.part until it is complete.
+    /// A file that is called FILE.partial until it is complete.
     fn new_file(path: &Path, bytes: u64, force: bool) -> Result<Target, Problem> {
         let mut part = path.as_os_str().to_owned();
-        part.push(".part");
+        part.push(".partial");
         let part = PathBuf::from(part);
         let name = part.display().to_string();
         if part.symlink_metadata().is_ok() && !force {

@@ -207,7 +207,7 @@ fn a_rescued_file_has_its_name_when_it_is_complete() {
     let s = Scene::new();
     s.lab();
     s.with_lab(async |_, opened| volume::create(&opened.array, "v", 8 * MIB).await.unwrap());
-    let (to, part) = (s.path("v.img"), s.path("v.img.part"));
+    let (to, part) = (s.path("v.img"), s.path("v.img.partial"));
     let request = |force| RescueRequest { volume: "v".into(), to: to.clone(), force, ..RescueRequest::default() };
     let seen = Cell::new(0);
     let progress = |_, _| seen.set(seen.get() + usize::from(part.exists() && !to.exists()));
