@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use base::classes::{CLASSES, class_end, class_of};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
@@ -86,25 +87,21 @@ pub struct HistogramView {
     pub nanos: u64,
 }
 
-/// The first class ends at 2 to the power of this, in nanoseconds.
-const FIRST_BITS: u32 = 13;
-
 impl HistogramView {
     /// Classes.
-    pub const BUCKETS: usize = 25;
+    pub const BUCKETS: usize = CLASSES;
 
     /// The class of something that took so long.
     #[must_use]
     #[inline]
     pub const fn bucket(nanos: u64) -> usize {
-        let bits = u64::BITS - (nanos.saturating_sub(1) >> FIRST_BITS).leading_zeros();
-        if bits as usize >= Self::BUCKETS { Self::BUCKETS - 1 } else { bits as usize }
+        class_of(nanos)
     }
 
     /// The longest time in a class, in nanoseconds; the last class has none.
     #[must_use]
     pub const fn bound(bucket: usize) -> Option<u64> {
-        if bucket + 1 < Self::BUCKETS { Some(1 << (FIRST_BITS as usize + bucket)) } else { None }
+        class_end(bucket)
     }
 
     /// How many there are.

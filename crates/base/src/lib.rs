@@ -5,6 +5,7 @@
 //!
 //! Not here: addresses turning into places (that is `array`), bytes on a drive (that is `ondisk`).
 
+pub mod classes;
 mod date;
 pub mod ids;
 pub mod units;

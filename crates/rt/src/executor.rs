@@ -30,6 +30,7 @@ use slab::Slab;
 
 use crate::drive::{Ways, passes_through};
 use crate::host::{self, Host};
+use crate::lengths::{Lengths, TurnLengths};
 use crate::net::Congestion;
 use crate::queue::{Queue, ROOT, Tag};
 use crate::random::Random;
@@ -87,6 +88,8 @@ pub(crate) struct Inner {
     random: RefCell<Random>,
     /// What long work may take of a turn.
     pub(crate) turns: Turns,
+    /// How long turns of the real world were.
+    lengths: Lengths,
     world: World,
     /// The ways to drives that may be used.
     pub(crate) ways: Ways,
@@ -177,6 +180,7 @@ impl Rt {
             tasks: RefCell::default(),
             random: RefCell::new(random),
             turns: Turns::default(),
+            lengths: Lengths::default(),
             world,
             ways,
             id: next_world_id(),
@@ -277,6 +281,12 @@ impl Rt {
             }
             World::Modelled { .. } => Duration::ZERO,
         }
+    }
+
+    /// How long turns of the real world were, from one look at the ring to the next, or to a sleep.
+    #[must_use]
+    pub fn turn_lengths(&self) -> TurnLengths {
+        self.inner.lengths.so_far()
     }
 
     /// The wall clock.
@@ -580,7 +590,13 @@ impl Inner {
                 } else {
                     ring.wait(soonest.map(|at| at - now), &self.queue);
                 }
+                let begun = self.turned();
                 self.turned_now();
+                // The clock was asked before a sleep where somebody waits for a time, as always in a server; else that is not known.
+                let ended = if has_ready { self.turned() } else { now };
+                if ended > begun {
+                    self.lengths.add(ended.0 - begun.0);
+                }
                 if soonest.is_some() {
                     self.fire(self.turned());
                 }

@@ -20,6 +20,7 @@ pub mod drive;
 pub mod environment;
 pub mod executor;
 pub mod host;
+mod lengths;
 pub mod mailbox;
 pub mod model;
 pub mod net;
@@ -44,6 +45,7 @@ pub use drive::{
 };
 pub use executor::Rt;
 pub use host::Host;
+pub use lengths::TurnLengths;
 pub use mailbox::{MailReceiver, MailSender};
 pub use net::{Addr, Congestion, Listener, Stream};
 pub use payload::{Payload, Trade};

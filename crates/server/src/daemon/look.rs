@@ -1,14 +1,12 @@
 //! One look at everything, for readers.
 
-use std::time::Duration;
-
-use api::{AlarmView, Arrays, Buffers, Severity, VERSION};
+use api::{AlarmView, Arrays, Buffers, HistogramView, Severity, VERSION};
 use futures::future::join_all;
-use rt::Nanos;
+use rt::{Nanos, Rt};
 
 use super::Data;
 use crate::ops::open::Opened;
-use crate::snapshot::Look;
+use crate::snapshot::{CoreLook, Look};
 
 impl Data {
     /// The server, its arrays and their counters, now.
@@ -25,7 +23,7 @@ impl Data {
             registry: self.world.registry.clone(),
             clients: self.clients(None, None),
             placement: self.placement(),
-            cores: self.cpu_times().await,
+            cores: self.cores().await,
         }
     }
 
@@ -52,13 +50,20 @@ impl Data {
         self.nbd_is_open().into_iter().map(nbd_alarm).chain(closed).chain(self.hooks.alarms()).collect()
     }
 
-    /// CPU time of each core's thread, this one's first. One that has ended has none.
-    async fn cpu_times(&self) -> Vec<Duration> {
+    /// Each core, this one first. One that has ended says nothing.
+    async fn cores(&self) -> Vec<Option<CoreLook>> {
         let cores = &self.world.cores;
-        let others = (0..cores.count()).map(|core| cores.submit(core, async move |core| core.rt.cpu_time()));
+        let others = (0..cores.count()).map(|core| cores.submit(core, async move |core| core_look(&core.rt)));
         let others = join_all(others).await;
-        [self.world.rt.cpu_time()].into_iter().chain(others.into_iter().map(Option::unwrap_or_default)).collect()
+        [Some(core_look(&self.world.rt))].into_iter().chain(others).collect()
     }
+}
+
+/// The calling core.
+fn core_look(rt: &Rt) -> CoreLook {
+    let lengths = rt.turn_lengths();
+    let turns = HistogramView { counts: lengths.counts, nanos: lengths.nanos };
+    CoreLook { busy: rt.cpu_time(), buffers: buffers(), turns }
 }
 
 /// An NBD export that is open to others, as a standing alarm.
