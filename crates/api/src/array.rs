@@ -141,6 +141,12 @@ pub struct ArrayView {
     /// Entries acknowledged and not merged.
     #[serde(default)]
     pub unmerged_entries: usize,
+    /// How much of what may wait for a checkpoint does: one begins at 1. Of an array in parts, the most.
+    #[serde(default)]
+    pub memtable_share: f64,
+    /// When the last checkpoint was done, in seconds since 1970. None: not since the array was opened. Of an array in parts, the oldest.
+    #[serde(default)]
+    pub checkpoint_at: Option<u64>,
     /// Blocks written back since the array was opened because they did not match their checksum.
     #[serde(default)]
     pub repaired_blocks: u64,
@@ -275,7 +281,7 @@ pub struct VolumeView {
     pub uuid: Uuid,
     /// Size.
     pub bytes: u64,
-    /// What of it is written.
+    /// What of it is written: as of the last checkpoint, with what came since at most.
     pub mapped_bytes: u64,
     /// State.
     pub state: VolumeState,
@@ -344,6 +350,9 @@ pub struct RebuildView {
     /// It waits until it is told to go on.
     #[serde(default)]
     pub paused: bool,
+    /// What it waits for, when it goes on by itself later.
+    #[serde(default)]
+    pub waits: Option<String>,
     /// Since it began.
     pub seconds: u64,
     /// To its end, once that can be told.

@@ -107,14 +107,19 @@ impl JobView {
     }
 
     fn rebuild(array: &ArrayView, run: &RebuildView) -> JobView {
-        let can = if run.paused { JobVerb::Resume } else { JobVerb::Pause };
+        let (state, can) = match (run.paused, run.waits.is_some()) {
+            (true, _) => (JobState::Paused, JobVerb::Resume),
+            (false, true) => (JobState::Waiting, JobVerb::Pause),
+            (false, false) => (JobState::Running, JobVerb::Pause),
+        };
+        let runs = state == JobState::Running;
         JobView {
-            state: if run.paused { JobState::Paused } else { JobState::Running },
+            state,
             done: Some(run.bytes_moved),
             total: (run.bytes_total > 0).then_some(run.bytes_total),
             unit: "bytes".to_owned(),
-            rate: (!run.paused).then_some(run.bytes_per_second),
-            eta_seconds: run.eta_seconds.filter(|_| !run.paused),
+            rate: runs.then_some(run.bytes_per_second),
+            eta_seconds: run.eta_seconds.filter(|_| runs),
             seconds: Some(run.seconds),
             can: vec![can],
             ..JobView::new(JobKind::Rebuild, array, format!("rebuild-{}-{}", array.uuid, since(array)))
@@ -213,6 +218,13 @@ mod tests {
             (JobState::Paused, &[JobVerb::Resume][..], None)
         );
         assert_eq!(paused.id, running.id);
+        array.rebuild = Some(RebuildView { waits: Some("room".into()), bytes_per_second: 7, ..run(false) });
+        let waiting = job(&array);
+        assert_eq!(
+            (waiting.state, &waiting.can[..], waiting.rate, waiting.eta_seconds),
+            (JobState::Waiting, &[JobVerb::Pause][..], None, None)
+        );
+        assert_eq!((waiting.id, waiting.done), (running.id, Some(5)));
         assert_eq!(JobView::array_of(&paused.id), Some(array.uuid));
     }
 }

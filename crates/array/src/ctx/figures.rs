@@ -107,6 +107,8 @@ pub struct Figures {
     pub repaired_blocks: Counter,
     /// Checkpoints.
     pub checkpoints: Counter,
+    /// When the last one was done, in seconds since 1970; 0: none since the open.
+    pub checkpoint_at: Cell<u64>,
     /// Reads of a column that failed however often they were tried.
     pub columns_unread: Counter,
 }

@@ -91,6 +91,9 @@ impl Checkpoints {
         self.ctx.figures.checkpoints.add(1);
         self.room.measure_room();
         let committed = self.generations.commit().await;
+        if committed.is_ok() {
+            self.ctx.figures.checkpoint_at.set(self.ctx.rt.unix_seconds());
+        }
         self.forget_merged(table, &replaced).await;
         committed
     }

@@ -58,6 +58,8 @@ const RETRY: Duration = Duration::from_secs(1);
 #[derive(Default)]
 struct Progress {
     running: Cell<bool>,
+    /// Something is left that has no place for want of room: told only, nothing is decided by it.
+    waits: Cell<bool>,
     done: Cell<u64>,
     began: Cell<Option<rt::Nanos>>,
     /// Segments that a lane has.
@@ -158,7 +160,8 @@ impl Rebuild {
         let (left, bytes_left) = self.health.rebuild_left();
         let settings = *self.ctx.settings();
         let paused = settings.rebuild_paused && left > 0;
-        if !p.running.get() && !paused {
+        let waits = !p.running.get() && p.waits.get() && left > 0 && self.pacing.may_rebuild();
+        if !p.running.get() && !paused && !waits {
             return None;
         }
         let now = self.ctx.rt.now();
@@ -171,8 +174,9 @@ impl Rebuild {
             bytes_per_second: speed,
             seconds: p.began.get().map_or(0, |began| (now - began).as_secs()),
             rows_lost: self.restore.rows_lost(),
-            eta_seconds: (speed > 0 && !paused).then(|| bytes_left.div_ceil(speed)),
+            eta_seconds: (speed > 0 && !paused && !waits).then(|| bytes_left.div_ceil(speed)),
             paused,
+            waits: waits.then(|| format!("{left} segments have no free space to be rebuilt to")),
         })
     }
 
@@ -212,7 +216,9 @@ impl Rebuild {
                 // It freezes the array when it fails for good.
                 let _ = self.generations.commit().await;
             }
-            if behind || (self.pacing.may_rebuild() && self.room_may_come()) {
+            let waits = self.pacing.may_rebuild() && self.room_may_come();
+            self.progress.waits.set(waits);
+            if behind || waits {
                 // Something has to change first: a member, room, what is in flight.
                 self.ctx.rt.sleep(RETRY).await;
                 self.ctx.wishes.ask(Wish::Rebuild);

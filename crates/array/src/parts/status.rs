@@ -48,6 +48,8 @@ fn add(whole: &mut ArrayView, part: ArrayView, number: usize) {
     whole.volatile_cache |= part.volatile_cache;
     whole.repaired_blocks += part.repaired_blocks;
     whole.unmerged_entries += part.unmerged_entries;
+    whole.memtable_share = whole.memtable_share.max(part.memtable_share);
+    whole.checkpoint_at = whole.checkpoint_at.zip(part.checkpoint_at).map(|(a, b)| a.min(b));
     whole.rebuild_paused |= part.rebuild_paused;
     if let (Ok(here), Ok(there)) = (whole.rebuild_rate.parse::<u64>(), part.rebuild_rate.parse::<u64>()) {
         whole.rebuild_rate = (here + there).to_string();
@@ -229,6 +231,8 @@ fn add_rebuild(a: RebuildView, b: RebuildView) -> RebuildView {
         // Over when the last one is.
         eta_seconds: a.eta_seconds.zip(b.eta_seconds).map(|(a, b)| a.max(b)),
         paused: a.paused && b.paused,
+        // As long as one of them goes on, so does the whole.
+        waits: a.waits.zip(b.waits).map(|(a, _)| a),
     }
 }
 
@@ -299,6 +303,38 @@ mod tests {
         }
         let gone = |missing| (SeatState::Replaced, missing);
         assert_eq!(of(gone(true), gone(false)), gone(false), "it failed somewhere");
+    }
+
+    #[test]
+    fn the_worst_part_is_what_is_told() {
+        let of = |(state, may_fail, checkpoint_at, waits): (ArrayState, usize, Option<u64>, bool)| ArrayView {
+            state,
+            exposure: api::ExposureView { may_fail, rebuild_place: may_fail > 0, ..Default::default() },
+            checkpoint_at,
+            rebuild: Some(RebuildView { waits: waits.then(|| "room".to_owned()), ..RebuildView::default() }),
+            ..ArrayView::default()
+        };
+        let good = (ArrayState::Optimal, 2, Some(70), true);
+        for (bad, state, may_fail, checkpoint_at) in [
+            ((ArrayState::Frozen, 0, None, true), ArrayState::Frozen, 0, None),
+            ((ArrayState::Degraded, 0, Some(60), false), ArrayState::Degraded, 0, Some(60)),
+            ((ArrayState::Rebuilding, 1, Some(80), true), ArrayState::Rebuilding, 1, Some(70)),
+            ((ArrayState::Closed, 2, Some(70), false), ArrayState::Closed, 2, Some(70)),
+        ] {
+            for parts in [[good, bad], [bad, good]] {
+                let whole = merged(parts.map(of).to_vec());
+                assert_eq!((whole.state, whole.exposure.may_fail), (state, may_fail), "{parts:?}");
+                assert_eq!(whole.exposure.rebuild_place, may_fail > 0, "{parts:?}");
+                assert_eq!(whole.checkpoint_at, checkpoint_at, "{parts:?}");
+                let rebuild = whole.rebuild.expect("both have one");
+                assert_eq!(rebuild.waits.is_some(), bad.3, "one that goes on is one: {parts:?}");
+            }
+        }
+        let [frozen, degraded] = [(ArrayState::Frozen, 0, None, true), (ArrayState::Degraded, 1, None, true)];
+        for parts in [[frozen, degraded], [degraded, frozen]] {
+            let whole = merged(parts.map(of).to_vec());
+            assert_eq!((whole.state, whole.exposure.may_fail), (ArrayState::Frozen, 0), "{parts:?}");
+        }
     }
 
     #[test]

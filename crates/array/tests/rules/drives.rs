@@ -4,7 +4,7 @@ use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::time::Duration;
 
-use api::{ArrayState, ArrayView, SeatState};
+use api::{ArrayState, ArrayView, JobKind, JobState, JobView, SeatState};
 use array::{Rate, RefusedCode};
 use base::{BlockCount, MemberId};
 use ondisk::{Generation, Level};
@@ -489,4 +489,40 @@ pub fn an_array_that_was_overwritten_makes_room_for_its_rebuild() {
             assert!(parts.iter().flat_map(|part| part.iter()).all(|b| b == tag), "{at}");
         }
     }
+}
+
+/// A rebuild that has no free space goes on by itself when there is some: until then it is told that it waits, and for what.
+pub fn a_rebuild_without_room_is_told() {
+    let world = World::new(6, false);
+    world.create_of_width(Level::Raid5, 4, 64, 8 << 20);
+    let p = world.start(1);
+    let blocks = p.array().status().usable_bytes * 95 / 100 / BLOCK / 8 * 8;
+    p.rt.block_on(p.array().volume_create("full", blocks * BLOCK)).unwrap();
+    let v = p.array().volume("full").unwrap();
+    for at in 0..blocks / 8 {
+        p.rt.block_on(v.write(at * 8 * BLOCK, data(at as u8, 8), false)).unwrap();
+    }
+    p.rt.block_on(p.array().rebuild_rate(Rate::High)).unwrap();
+    let mut jobs = vec![];
+    for lost in 0..3 {
+        p.rt.block_on(p.array().drive_fail(MemberId(lost))).unwrap();
+        p.wait(Duration::from_secs(30));
+        let status = p.array().status();
+        jobs = JobView::of(&status).into_iter().filter(|job| job.kind == JobKind::Rebuild).collect();
+        if !jobs.is_empty() {
+            let waits = status.rebuild.as_ref().and_then(|rebuild| rebuild.waits.as_ref());
+            assert!(waits.is_some_and(|why| why.contains("no free space")), "{:#?}", status.rebuild);
+            break;
+        }
+        assert_eq!(status.state, ArrayState::Rebuilt, "{:#?}", status.events);
+    }
+    let [job] = &jobs[..] else { panic!("no loss was too much: {:#?}", p.array().status().events) };
+    assert_eq!((job.state, job.rate, job.eta_seconds), (JobState::Waiting, None, None), "{job:?}");
+    p.wait(Duration::from_secs(10));
+    assert_eq!(JobView::of(&p.array().status()).first().map(|job| job.id.clone()), Some(job.id.clone()), "it stays");
+    // Room comes: it goes on, and ends.
+    p.rt.block_on(v.deallocate(0, blocks / 2 * BLOCK, false)).unwrap();
+    p.wait(Duration::from_secs(60));
+    let status = p.array().status();
+    assert!(status.rebuild.is_none() && status.state == ArrayState::Rebuilt, "{:#?}", status.events);
 }

@@ -153,6 +153,7 @@ rules! {
     map::counts_are_exact [CountsForgotten]
     map::what_is_stored_is_shown_at_once [UnmergedNotShown]
     map::growing_during_a_checkpoint_keeps_it []
+    map::checkpoints_are_told []
     map::a_full_array_is_overwritten_and_emptied [MoveUnconditional, MoveAskedOnce, FloorForgotten]
     map::what_is_being_moved_is_overwritten [OvertakenMoved]
     map::a_move_that_is_given_up_overtakes_nothing [MovedAgain]
@@ -215,6 +216,7 @@ rules! {
     sizes::a_smaller_drive_is_asked_about [SmallerUnasked]
     sizes::what_is_reserved_is_never_read []
     drives::an_array_that_was_overwritten_makes_room_for_its_rebuild [RebuildLeftShort]
+    drives::a_rebuild_without_room_is_told []
 
     health::three_write_errors_put_a_member_out [OneErrorPutsOut]
     health::errors_are_forgotten []

@@ -598,3 +598,20 @@ pub fn what_is_stored_is_shown_at_once() {
     p.checkpoint();
     assert_eq!(stored(&p), all / BLOCK);
 }
+
+/// When the last checkpoint was done is told, and how much waits for the next one.
+pub fn checkpoints_are_told() {
+    let world = World::new(4, false);
+    world.create(Level::Raid5);
+    let p = world.start(1);
+    assert_eq!(p.array().status().checkpoint_at, None, "none since the open");
+    p.write(0, 1, 60).unwrap();
+    let before = p.array().status().memtable_share;
+    assert!(before > 0.0);
+    let written_at = p.rt.unix_seconds();
+    p.wait(Duration::from_secs(5));
+    p.checkpoint();
+    let told = p.array().status();
+    assert!(told.checkpoint_at.is_some_and(|at| (written_at + 5..=p.rt.unix_seconds()).contains(&at)), "{told:?}");
+    assert!(told.memtable_share < before, "{} {before}", told.memtable_share);
+}

@@ -54,6 +54,10 @@ pub fn it_finds_and_repairs_what_rots() {
     }
     let n = wrong.len() as u64;
     assert_eq!(found(&scrub(&p, ScrubKind::Media)), (n, n, 0, 0));
+    // What rots is not what a drive fails: each has a figure of its own.
+    let status = p.array().status();
+    let told: Vec<_> = status.members.iter().map(|m| (m.seat, m.mismatches > 0, m.errors)).collect();
+    assert_eq!(told, [(0, false, 0), (1, true, 0), (2, false, 0), (3, false, 0)], "{:#?}", status.members);
     // Redundancy: what no header speaks of.
 
     let (disk, at) = *world.columns(&world.headers()[0].2).last().unwrap();

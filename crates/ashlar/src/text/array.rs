@@ -287,6 +287,7 @@ fn rebuild(r: &RebuildView, rate: &str) -> String {
     let rate = rate_words(rate);
     let pace = match (r.paused, r.eta_seconds) {
         (true, _) => format!("PAUSED ({rate})"),
+        (false, _) if r.waits.is_some() => format!("WAITS: {}", r.waits.as_deref().unwrap_or_default()),
         (false, None) => format!("{}/s ({rate})", human(r.bytes_per_second)),
         (false, Some(s)) => {
             format!("{}/s ({rate}), {} left", human(r.bytes_per_second), duration(Duration::from_secs(s)))

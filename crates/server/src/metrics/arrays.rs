@@ -21,7 +21,11 @@ const GAUGES: &[Figure] = &[
     }),
     ("ashlar_array_raw_bytes", "All zones of all drives.", |a| Some(a.raw_bytes as f64)),
     ("ashlar_array_usable_bytes", "What volumes can hold.", |a| Some(a.usable_bytes as f64)),
-    ("ashlar_array_used_bytes", "What volumes hold, with the room of the map.", |a| Some(a.used_bytes as f64)),
+    (
+        "ashlar_array_used_bytes",
+        "What volumes hold, with the room of the map: as of the last checkpoint, with what came since at most.",
+        |a| Some(a.used_bytes as f64),
+    ),
     ("ashlar_array_provisioned_bytes", "Sizes of all volumes together.", |a| Some(a.provisioned_bytes as f64)),
     ("ashlar_array_map_room_bytes", "Room that the map takes.", |a| Some(a.map_room_bytes as f64)),
     ("ashlar_array_live_ratio", "Live blocks per block of the segments in use.", |a| Some(a.live_share)),
@@ -29,6 +33,14 @@ const GAUGES: &[Figure] = &[
     ("ashlar_array_replay_entries", "Entries that an open after a crash would replay.", |a| {
         Some(a.unmerged_entries as f64)
     }),
+    ("ashlar_array_memtable_ratio", "Share of what may wait for a checkpoint that does: one begins at 1.", |a| {
+        Some(a.memtable_share)
+    }),
+    (
+        "ashlar_array_checkpoint_timestamp_seconds",
+        "When the last checkpoint was done, in seconds since 1970; absent when there was none since the open.",
+        |a| a.checkpoint_at.map(|at| at as f64),
+    ),
     ("ashlar_array_map_memory_bytes", "Memory of the map.", |a| Some(a.map_memory_bytes as f64)),
     ("ashlar_rebuild_done_bytes", "Bytes written by the running rebuild.", |a| {
         a.rebuild.as_ref().map(|r| r.bytes_moved as f64)

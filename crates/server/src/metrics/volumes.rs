@@ -24,7 +24,7 @@ pub fn add(page: &mut Page<'_>, s: &Snapshot) -> fmt::Result {
     page.gauge("ashlar_volume_size_bytes", "Size of a volume.", of(|v| v.bytes as f64))?;
     page.gauge(
         "ashlar_volume_mapped_bytes",
-        "What of it is written, as of the last checkpoint.",
+        "What of it is written: as of the last checkpoint, with what came since at most.",
         of(|v| v.mapped_bytes as f64),
     )?;
     let requests = all().flat_map(|(array, v)| {

@@ -69,7 +69,7 @@ fn without_redundancy(view: &ArrayView, problem: Problem) -> Problem {
     };
     let todo = if view.exposure.tolerates == 0 {
         format!("move its data to another drive: `ashlar drive replace {} SEAT NEW-DRIVE`", view.name)
-    } else if view.rebuild.is_some() && !view.rebuild_paused {
+    } else if view.rebuild.as_ref().is_some_and(|rebuild| rebuild.waits.is_none()) && !view.rebuild_paused {
         format!("wait until the rebuild is done; {}", shows_it(&view.name))
     } else if view.rebuild_paused {
         format!("resume rebuilds first: `ashlar rebuild {} resume`", view.name)

@@ -75,6 +75,8 @@ pub fn told(view: &ArrayView) -> Done {
         )),
         None => done.notes.push("no rebuild is running".to_owned()),
     }
+    let waits = view.rebuild.as_ref().and_then(|rebuild| rebuild.waits.as_ref());
+    done.notes.extend(waits.map(|why| format!("it waits: {why}")));
     done
 }
 
