@@ -187,3 +187,37 @@ pub fn routers(parts: Parts) -> Routers {
     let control = all.layer(from_fn_with_state(Turns::here(), guard::in_flight));
     Routers { control, metrics, tls }
 }
+
+#[cfg(test)]
+mod tests {
+    use axum::extract::State;
+    use axum::http::StatusCode;
+    use rt::Rt;
+    use rt::cross::submissions;
+
+    use super::*;
+
+    /// What is asked of it is taken, and never done.
+    #[tokio::test(start_paused = true)]
+    async fn a_first_core_that_hangs_is_not_healthy() {
+        let dir = tempfile::tempdir().unwrap();
+        let rt = Rt::modelled(1);
+        let (submitter, _never_served) = submissions(&rt);
+        let (stop_now, _stopped) = rt.mailbox();
+        let data = DataHandle(submitter);
+        let acknowledged = Acknowledged::default();
+        let context = Context {
+            snapshots: Snapshots::start(data.clone(), acknowledged.clone()),
+            data,
+            stop_now,
+            journal: Journal::open(dir.path()).unwrap().0,
+            streams: events::places(),
+            tokens: Tokens::open(dir.path()).0,
+            acknowledged,
+            front: None,
+        };
+        for _ in 0..2 {
+            assert_eq!(reads::healthz(State(context.clone())).await.status(), StatusCode::SERVICE_UNAVAILABLE);
+        }
+    }
+}

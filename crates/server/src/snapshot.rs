@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use api::{Arrays, ClientView, IostatView, Iostats, Kind, Placement, Problem, VERSION};
+use api::{Arrays, Buffers, ClientView, HistogramView, IostatView, Iostats, Kind, Placement, Problem, VERSION};
 use rt::probe::Smart;
 use tokio::sync::{Notify, watch};
 use tokio::time::timeout;
@@ -45,8 +45,19 @@ pub struct Look {
     pub clients: Vec<ClientView>,
     /// Where everything runs.
     pub placement: Placement,
-    /// CPU time of each core's thread, the first core's first.
-    pub cores: Vec<Duration>,
+    /// Each core, the first core first; none of one that has ended.
+    pub cores: Vec<Option<CoreLook>>,
+}
+
+/// One core.
+#[derive(Clone, Debug, Default)]
+pub struct CoreLook {
+    /// CPU time of its thread.
+    pub busy: Duration,
+    /// Freed buffers that it keeps.
+    pub buffers: Buffers,
+    /// How long turns of its event loop took.
+    pub turns: HistogramView,
 }
 
 /// A look, and when it was taken.
@@ -194,7 +205,74 @@ fn silent() -> Problem {
 
 #[cfg(test)]
 mod tests {
+    use api::{ArrayView, MemberView, VolumeView, WorkView};
+
     use super::*;
+    use crate::metrics;
+
+    /// The page of a snapshot that was taken so long ago.
+    fn page(look: Look, ago: Duration) -> String {
+        let taken = Instant::now().checked_sub(ago).unwrap();
+        metrics::text(Arc::new(Snapshot { taken, ..Snapshot::of(look, &[], BTreeMap::new()) }))
+    }
+
+    #[test]
+    fn an_old_snapshot_says_how_old_it_is() {
+        let said = page(Look::default(), Duration::from_secs(9));
+        assert!(said.contains("\nashlar_snapshot_age_seconds 9."), "{said}");
+    }
+
+    /// Errors of hosts and of drives, what rots, and what takes room: none is shown as another.
+    #[test]
+    fn each_figure_is_its_own() {
+        let member = MemberView { errors: 2, mismatches: 3, reads_around: 4, ..MemberView::default() };
+        let faults = [("medium".to_owned(), 6), ("no_room".to_owned(), 7)].into();
+        let work = Some(Box::new(WorkView { faults, limited_nanos: 8_000_000_000, ..WorkView::default() }));
+        let volume = VolumeView { errors: 13, mapped_bytes: 9, work, ..VolumeView::default() };
+        let array = ArrayView {
+            map_room_bytes: 5,
+            used_bytes: 10,
+            repaired_blocks: 11,
+            unmerged_entries: 12,
+            memtable_share: 0.25,
+            checkpoint_at: Some(14),
+            members: vec![member],
+            volumes: vec![volume],
+            ..ArrayView::default()
+        };
+        let core = |n: u64| {
+            let buffers = Buffers { bytes: n, hits: n + 1, misses: n + 2, ..Buffers::default() };
+            CoreLook { busy: Duration::from_secs(n + 3), buffers, ..CoreLook::default() }
+        };
+        let cores = vec![Some(core(20)), None, Some(core(30))];
+        let status = Arrays { arrays: vec![array], ..Arrays::default() };
+        let said = page(Look { status, cores, ..Look::default() }, Duration::ZERO);
+        for (name, label, value) in [
+            ("ashlar_drive_errors_total", "", "2.0"),
+            ("ashlar_drive_mismatches_total", "", "3.0"),
+            ("ashlar_drive_reads_around_total", "", "4.0"),
+            ("ashlar_array_map_room_bytes", "", "5.0"),
+            ("ashlar_volume_errors_total", "fault=\"medium\"", "6.0"),
+            ("ashlar_volume_errors_total", "fault=\"no_room\"", "7.0"),
+            ("ashlar_volume_limited_seconds_total", "", "8.0"),
+            ("ashlar_volume_mapped_bytes", "", "9.0"),
+            ("ashlar_array_used_bytes", "", "10.0"),
+            ("ashlar_array_repaired_blocks_total", "", "11.0"),
+            ("ashlar_array_replay_entries", "", "12.0"),
+            ("ashlar_array_memtable_ratio", "", "0.25"),
+            ("ashlar_array_checkpoint_timestamp_seconds", "", "14.0"),
+            ("ashlar_buffers_bytes", "core=\"0\"", "20.0"),
+            ("ashlar_buffers_requests_total", "core=\"0\",result=\"hit\"", "21.0"),
+            ("ashlar_core_busy_seconds_total", "core=\"0\"", "23.0"),
+            ("ashlar_buffers_bytes", "core=\"2\"", "30.0"),
+            ("ashlar_buffers_requests_total", "core=\"2\",result=\"miss\"", "32.0"),
+        ] {
+            let mut lines = said.lines().filter(|line| line.starts_with(&format!("{name}{{")) && line.contains(label));
+            let is_so = |line: &str| line.ends_with(&format!(" {value}"));
+            assert!(lines.next().is_some_and(is_so) && lines.next().is_none(), "{name} {label} {value}: {said}");
+        }
+        assert!(!said.contains("core=\"1\""), "a core that has ended says nothing: {said}");
+    }
 
     fn kept_by_hand() -> (watch::Sender<Option<Kept>>, Snapshots) {
         let (keep, kept) = watch::channel(None);

@@ -7,12 +7,8 @@ use super::links::files;
 use super::root;
 
 /// Pages that say which test holds what.
-const PAGES: [&str; 4] = [
-    "docs/internals/rules.md",
-    "docs/internals/fault-model.md",
-    "docs/internals/testing.md",
-    "docs/specification.md",
-];
+const PAGES: [&str; 4] =
+    ["docs/internals/rules.md", "docs/internals/fault-model.md", "docs/internals/testing.md", "docs/specification.md"];
 
 fn read(path: &str) -> String {
     fs::read_to_string(root().join(path)).unwrap_or_else(|e| panic!("{path}: {e}"))

@@ -150,3 +150,108 @@ fn served(what: &What) -> String {
         What::Places(places) => format!("{places:?}"),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use rt::{Congestion, Ways};
+
+    use super::*;
+    use crate::config::{Deal, Linger};
+    use crate::daemon::NvmeSettings;
+    use crate::front::ApiConfig;
+    use crate::hooks::HookConfig;
+    use crate::memory::Memory;
+    use crate::size::Size;
+    use crate::subsystem::Rule;
+
+    fn settings() -> Settings {
+        Settings {
+            what: What::Configured(vec![ArrayConfig { name: "a".into(), ..ArrayConfig::default() }]),
+            direct: vec![],
+            spares: vec![],
+            control: "c".into(),
+            state_dir: "s".into(),
+            nbd: vec![],
+            nbd_insecure: false,
+            nvme: NvmeSettings::default(),
+            metrics: None,
+            api: ApiConfig::default(),
+            hooks: vec![],
+            read_only: false,
+            degraded: false,
+            force_diverged: false,
+            accept_loss: false,
+            take_over: vec![],
+            reserve: true,
+            memory: Memory::default(),
+            ways: Ways::Plain,
+            cores: 1,
+            pin: false,
+            linger: Linger::default(),
+            congestion: Congestion::Auto,
+            stop_at_eof: false,
+            notify: Notify::default(),
+            reread: None,
+            program: "test".into(),
+        }
+    }
+
+    /// What one change of the settings wants a restart for.
+    fn after(change: impl Fn(&mut Settings)) -> Vec<&'static str> {
+        let mut new = settings();
+        change(&mut new);
+        restart_for(&settings(), &new)
+    }
+
+    #[test]
+    fn each_key_that_needs_a_restart_is_named_alone() {
+        type Change = fn(&mut Settings);
+        let memory = "map_memory, memtable_memory or buffer_memory";
+        let changes: [(&str, Change); 23] = [
+            ("control", |s| s.control = "d".into()),
+            ("state_dir", |s| s.state_dir = "d".into()),
+            ("nbd", |s| s.nbd.push("unix:n".into())),
+            ("nbd_insecure", |s| s.nbd_insecure = true),
+            ("nvme", |s| s.nvme.addresses.push("tcp:127.0.0.1:4420".into())),
+            ("nvme_advertise", |s| s.nvme.advertise.push("10.0.0.1:4420".into())),
+            ("metrics", |s| s.metrics = "127.0.0.1:9450".parse().ok()),
+            ("api.listen", |s| s.api.listen.push(([127, 0, 0, 1], 9460).into())),
+            ("hook", |s| s.hooks.push(HookConfig::default())),
+            ("deal", |s| s.nvme.deal = Deal::Connect),
+            ("read_only", |s| s.read_only = true),
+            (memory, |s| s.memory.map = Some(Size(1))),
+            (memory, |s| s.memory.memtable = Some(Size(1))),
+            (memory, |s| s.memory.buffers = Some(Size(1))),
+            ("cores", |s| s.cores = 2),
+            ("pin", |s| s.pin = true),
+            ("linger", |s| s.linger = "1".parse().expect("microseconds")),
+            ("congestion", |s| s.congestion = Congestion::System),
+            ("io", |s| s.ways = Ways::Poll),
+            ("reservations", |s| s.reserve = false),
+            ("array", |s| s.what = What::Known),
+            ("array", |s| s.what = What::Places(vec!["d".into()])),
+            ("array", |s| s.what = What::Configured(vec![])),
+        ];
+        let mut named: Vec<&str> = changes.iter().map(|(key, _)| *key).collect();
+        for (key, change) in changes {
+            assert_eq!(after(change), [key]);
+        }
+        named.dedup();
+        let all = |s: &mut Settings| changes.iter().for_each(|(_, change)| change(s));
+        assert_eq!(after(all), named, "in one order");
+    }
+
+    #[test]
+    fn what_can_be_reloaded_needs_no_restart() {
+        assert!(after(|_| ()).is_empty());
+        assert!(after(|s| s.spares.push("d".into())).is_empty());
+        assert!(after(|s| s.nvme.access.all = Rule { hosts: vec!["nqn.a".into()], any: true }).is_empty());
+        assert!(after(|s| s.api.names.push("nas".into())).is_empty());
+        assert!(after(|s| (s.api.certificate, s.api.key) = (Some("c".into()), Some("k".into()))).is_empty());
+        let hosts = |s: &mut Settings| {
+            let What::Configured(arrays) = &mut s.what else { panic!("it is configured") };
+            (arrays[0].allow_hosts, arrays[0].allow_any) = (vec!["nqn.a".into()], true);
+        };
+        assert!(after(hosts).is_empty());
+    }
+}

@@ -7,6 +7,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use api::EventCode;
+use export::nbd::client::Client;
 use serde_json::{Value, json};
 use server::daemon;
 
@@ -226,6 +227,62 @@ fn a_job_is_a_view_of_what_is_done() {
             assert!(begun.elapsed() < Duration::from_secs(30), "{all}");
             thread::sleep(Duration::from_millis(50));
         }
+    });
+}
+
+/// Writes so many MiB to the volume, at its beginning.
+fn write(control: &Control, mib: u64) {
+    let (_, me) = control.get("/v1/server");
+    let address: rt::Addr = me["nbd"][1].as_str().unwrap().parse().unwrap();
+    let rt = rt::Rt::real().unwrap();
+    rt.block_on(async {
+        let client = Client::connect(&rt, &address, "ram/v").await.unwrap();
+        for at in 0..mib {
+            client.write(at << 20, rt::Buf::from_slice(&vec![at as u8 + 1; 1 << 20]).freeze(), false).await.unwrap();
+        }
+        client.flush().await.unwrap();
+    });
+}
+
+#[test]
+fn a_job_does_what_it_is_told() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("new");
+    served(|control| {
+        let job = |kind: &str, state: &str| {
+            let is = |job: &Value| job["kind"] == kind && job["state"] == state;
+            let found = |all: &Value| all["jobs"].as_array().unwrap().iter().find(|job| is(job)).cloned();
+            found(&control.once("/v1/jobs", |all| found(all).is_some())).unwrap()
+        };
+        let tell = |job: &Value, verb: &str| {
+            let path = format!("/v1/jobs/{}/{verb}", job["id"].as_str().unwrap());
+            control.ask("POST", &path, &Value::Null)
+        };
+        write(control, 48);
+        // So slow that it is seen.
+        let slow = json!({"priority": "100K"});
+        assert_eq!(control.ask("POST", "/v1/arrays/ram/rebuild", &slow).0, 200);
+        assert_eq!(control.ask("POST", "/v1/arrays/ram/drives/fail", &json!({"drive": "1", "force": true})).0, 200);
+        let new = json!({"drive": "1", "with": file, "size_bytes": 300 << 20});
+        let (status, said) = control.ask("POST", "/v1/arrays/ram/drives/replace", &new);
+        assert_eq!(status, 200, "{said}");
+        let running = job("rebuild", "running");
+        assert_eq!(running["can"], json!(["pause"]));
+        assert_eq!(tell(&running, "pause").0, 200);
+        let paused = job("rebuild", "paused");
+        assert_eq!((&paused["id"], &paused["can"]), (&running["id"], &json!(["resume"])));
+        assert_eq!(tell(&paused, "pause").1["code"], "job_cannot");
+        assert_eq!(tell(&paused, "resume").0, 200);
+        assert_eq!(job("rebuild", "running")["id"], running["id"]);
+        assert_eq!(control.ask("POST", "/v1/arrays/ram/rebuild", &json!({"priority": "high"})).0, 200);
+        control.once("/v1/arrays/ram", |array| array["state"] == "optimal");
+
+        assert_eq!(control.ask("POST", "/v1/arrays/ram/scrub/schedule", &json!({"bytes_per_second": 100_000})).0, 200);
+        assert_eq!(control.ask("POST", "/v1/arrays/ram/scrub/start", &json!({"parity": true})).0, 200);
+        let scrub = job("scrub", "running");
+        assert_eq!(tell(&scrub, "cancel").0, 200);
+        assert_eq!(job("scrub", "cancelled")["id"], scrub["id"]);
+        assert_eq!(tell(&scrub, "cancel").1["code"], "job_cannot");
     });
 }
 

@@ -10,6 +10,7 @@ use export::nbd::client::Client;
 use serde_json::{Value, json};
 use server::config::{ArrayConfig, VolumeConfig};
 use server::daemon::{self, NvmeSettings, Settings, What};
+use server::memory::Memory;
 use server::size::Size;
 
 pub(super) fn settings(dir: &Path) -> Settings {
@@ -353,5 +354,25 @@ fn no_core_is_too_few() {
     for cores in [0, 6] {
         let problem = daemon::run(Settings { cores, ..settings(dir.path()) }).unwrap_err();
         assert_eq!(problem.what, "--cores");
+    }
+}
+
+#[test]
+fn more_memory_than_the_machine_has_is_refused() {
+    let dir = tempfile::tempdir().unwrap();
+    let too_much = Some(Size(server::memory::of_machine().unwrap() + 1));
+    let usual = Memory::default();
+    for (memory, flag) in [
+        (Memory { map: too_much, ..usual }, "--map-memory"),
+        (Memory { buffers: too_much, ..usual }, "--buffer-memory"),
+    ] {
+        let wish = Settings { memory, ..settings(dir.path()) };
+        let looked = daemon::look_at(&wish).unwrap_err();
+        let begun = daemon::run(wish).unwrap_err();
+        for refused in [looked, begun] {
+            assert_eq!((refused.kind, refused.what.as_str()), (api::Kind::Usage, flag));
+            assert!(refused.why.contains("more than this machine has"), "{}", refused.why);
+        }
+        assert!(!dir.path().join("control.sock").exists(), "it was not begun");
     }
 }

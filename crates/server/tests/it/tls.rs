@@ -5,6 +5,7 @@ use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
+use std::sync::{Mutex, Once, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -98,8 +99,33 @@ fn token(control: &Control, name: &str, role: &str) -> (String, String) {
     (made["token"].as_str().unwrap().to_owned(), made["id"].as_str().unwrap().to_owned())
 }
 
+/// What all servers of this program have logged since somebody looks for secrets in it.
+static LOG: Mutex<Vec<u8>> = Mutex::new(vec![]);
+
+struct Logged;
+
+impl Write for Logged {
+    fn write(&mut self, line: &[u8]) -> std::io::Result<usize> {
+        LOG.lock().unwrap_or_else(PoisonError::into_inner).extend_from_slice(line);
+        Ok(line.len())
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
+fn log_from_now_on() {
+    static BEGUN: Once = Once::new();
+    BEGUN.call_once(|| {
+        let level = tracing::Level::DEBUG;
+        tracing_subscriber::fmt().with_max_level(level).with_ansi(false).with_writer(|| Logged).init();
+    });
+}
+
 /// Runs `test` beside a server with an array in memory.
 fn served(test: impl FnOnce(&Control, &Remote, &Path)) {
+    log_from_now_on();
     let dir = tempfile::tempdir().unwrap();
     let wish = daemon::Settings { api: api(), ..settings(dir.path()) };
     let (control, state) = (Control(wish.control.clone()), wish.state_dir.clone());
@@ -119,13 +145,17 @@ fn events(control: &Control, code: &str) -> Vec<Value> {
     all["events"].as_array().unwrap().iter().filter(|event| event["code"] == code).cloned().collect()
 }
 
-/// The text is in no file below `dir`, and in no event.
+/// The text is in no file below `dir`, in no event, and not in the log.
 fn is_nowhere(secret: &str, control: &Control, dir: &Path) {
     for entry in fs::read_dir(dir).unwrap().flatten() {
         let bytes = fs::read(entry.path()).unwrap_or_default();
         assert!(!bytes.windows(secret.len()).any(|w| w == secret.as_bytes()), "{}", entry.path().display());
     }
     assert!(!control.get("/v1/events?limit=1000").1.to_string().contains(secret));
+    let log = LOG.lock().unwrap_or_else(PoisonError::into_inner);
+    let log = String::from_utf8_lossy(&log);
+    assert!(!log.is_empty(), "it is kept");
+    assert!(!log.contains(secret), "it is in the log");
 }
 
 #[test]
@@ -263,6 +293,9 @@ fn only_own_names_and_own_pages_are_answered() {
             let answer = with(&format!("origin: {origin}\r\n"));
             assert_eq!((answer.status, answer.code().as_str()), (403, "origin_refused"), "{origin}");
         }
+        let stream = "accept: text/event-stream\r\norigin: https://rebound.example\r\n";
+        let answer = remote.get("/v1/events", &format!("{}{stream}", bearer(&token)));
+        assert_eq!((answer.status, answer.code().as_str()), (403, "origin_refused"), "a stream");
         let preflight = remote.ask(
             "OPTIONS",
             "/v1/server",
