@@ -96,7 +96,7 @@ fn run() -> Result<(), Box<dyn std::error::Error>> {
     let words: Vec<&str> = args.iter().map(String::as_str).collect();
     match words[..] {
         ["look", number] => println!("{:?}", rt.block_on(ublk::look(&rt, number.parse()?))?),
-        ["delete", number] => rt.block_on(ublk::delete_left(&rt, number.parse()?, MARK))?,
+        ["delete", number] => rt.block_on(ublk::delete_left(&rt, number.parse()?, MARK, false))?,
         ["serve", file, ref more @ ..] => {
             let file = File::options().read(true).write(true).open(file)?;
             let delay = more.iter().skip_while(|word| **word != "--delay-us").nth(1).map_or(Ok(0), |n| n.parse())?;
