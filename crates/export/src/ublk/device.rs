@@ -298,7 +298,7 @@ impl Drop for Claim {
         let rt = device.0.rt.clone();
         let remove = async move {
             if let Err(error) = device.remove(true).await {
-                tracing::warn!("ublk: a device that nobody wants any more: {error}");
+                tracing::warn!("ublk: a device that no caller needs any more: {error}");
             }
         };
         rt.spawn(remove).detach();

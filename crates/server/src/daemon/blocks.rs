@@ -380,6 +380,6 @@ pub async fn keep_devices(data: Weak<Data>, number: u64) {
 /// # Errors
 /// When it was no block device.
 pub fn detached(what: &str, there: bool) -> Result<Done, Problem> {
-    let none = || Problem::new(Kind::NotFound, "not_attached", what, "it is no block device of ublk", "nothing");
-    there.then(|| Done::new(format!("{what} is no block device any more"))).ok_or_else(none)
+    let none = || Problem::new(Kind::NotFound, "not_attached", what, "it is not a block device of ublk", "nothing");
+    there.then(|| Done::new(format!("{what} is not a block device any more"))).ok_or_else(none)
 }
