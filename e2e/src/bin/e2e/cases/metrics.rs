@@ -50,12 +50,12 @@ fn scraped(lab: &Lab) -> Result<()> {
     dashboard(&prometheus, |expression| !expression.contains(OF_REBUILDS))?;
     firing(&prometheus, "AshlarDriveOut", false)?;
 
+    // So slow that it is seen.
+    served.ashlar.done(&["rebuild", ARRAY, "--priority", "64K"])?;
     served.fail(1)?;
     firing(&prometheus, "AshlarDriveOut", true)?;
     prometheus.wait("ashlar_drive_state{state=\"failed\"} == 1", true)?;
     traffic.run(&served, Duration::from_millis(200))?;
-    // So slow that it is seen.
-    served.ashlar.done(&["rebuild", ARRAY, "--priority", "1M"])?;
     let new = "d/new";
     served.ashlar.done(&["drive", "replace", ARRAY, &served.drives[1].clone(), new, "--size", DRIVE])?;
     served.drives[1] = new.to_owned();
