@@ -1,7 +1,7 @@
 //! Volumes as block devices by ublk: the server makes them on its machine.
 
 use std::path::Path;
-use std::process::Command;
+use std::process::{Command, Stdio};
 
 use api::{ArrayView, BlockDeviceView, Done, Problem, VolumeView};
 use server::blocks::list;
@@ -32,7 +32,7 @@ fn path(array: &ArrayView, volume: &VolumeView) -> String {
 pub fn attach(client: &Client, array: &ArrayView, wanted: &[&VolumeView]) -> Result<Vec<Attached>, Problem> {
     if !Path::new(DRIVER).exists() {
         // Whether it worked, the server says.
-        let _status = Command::new("modprobe").arg("ublk_drv").status();
+        let _status = Command::new("modprobe").args(["-q", "ublk_drv"]).stderr(Stdio::null()).status();
     }
     let one = |volume: &&VolumeView| {
         let made: BlockDeviceView = client.put(&path(array, volume))?;
