@@ -108,7 +108,19 @@ pub struct Figures {
     /// Checkpoints.
     pub checkpoints: Counter,
     /// When the last one was done, in seconds since 1970; 0: none since the open.
-    pub checkpoint_at: Cell<u64>,
+    checkpoint_at: Cell<u64>,
     /// Reads of a column that failed however often they were tried.
     pub columns_unread: Counter,
+}
+
+impl Figures {
+    /// A checkpoint is done, at this time.
+    pub fn checkpointed(&self, unix_seconds: u64) {
+        self.checkpoint_at.set(unix_seconds);
+    }
+
+    /// When the last one was done, in seconds since 1970; nothing before the first.
+    pub fn last_checkpoint(&self) -> Option<u64> {
+        Some(self.checkpoint_at.get()).filter(|at| *at > 0)
+    }
 }

@@ -82,7 +82,7 @@ impl Report<'_> {
             memtable_bytes_max: self.rooms.memory().facts_max() * FACT_BYTES,
             unmerged_entries: self.rooms.memory().read().len(),
             memtable_share: (self.rooms.room().memtable_share() * 1000.0).round() / 1000.0,
-            checkpoint_at: Some(self.rooms.ctx().figures.checkpoint_at.get()).filter(|at| *at > 0),
+            checkpoint_at: self.rooms.ctx().figures.last_checkpoint(),
         }
     }
 

@@ -92,7 +92,7 @@ impl Checkpoints {
         self.room.measure_room();
         let committed = self.generations.commit().await;
         if committed.is_ok() {
-            self.ctx.figures.checkpoint_at.set(self.ctx.rt.unix_seconds());
+            self.ctx.figures.checkpointed(self.ctx.rt.unix_seconds());
         }
         self.forget_merged(table, &replaced).await;
         committed
