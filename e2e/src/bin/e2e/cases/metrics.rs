@@ -50,7 +50,9 @@ fn scraped(lab: &Lab) -> Result<()> {
     dashboard(&prometheus, |expression| !expression.contains(OF_REBUILDS))?;
     firing(&prometheus, "AshlarDriveOut", false)?;
 
-    // So slow that it is seen.
+    // So much, and so slow, that it is seen.
+    served.ashlar.done(&["volume", "create", "lab/more", "128M"])?;
+    require(written(&served, "lab/more", 128)? == 128, "writes to lab/more", || "one was refused".into())?;
     served.ashlar.done(&["rebuild", ARRAY, "--priority", "64K"])?;
     served.fail(1)?;
     firing(&prometheus, "AshlarDriveOut", true)?;
@@ -63,6 +65,7 @@ fn scraped(lab: &Lab) -> Result<()> {
     dashboard(&prometheus, |expression| expression.contains(OF_REBUILDS))?;
     served.ashlar.done(&["rebuild", ARRAY, "--priority", "high"])?;
     wait_whole(&served)?;
+    served.ashlar.done(&["volume", "delete", "lab/more", "--yes", "--force"])?;
     firing(&prometheus, "AshlarDriveOut", false)?;
     prometheus.wait("ashlar_array_state{state=\"optimal\"} == 1", true)?;
     traffic.verify(&served)?;
@@ -76,21 +79,26 @@ fn scraped(lab: &Lab) -> Result<()> {
 /// A volume that is larger than the array is filled: the alert fires, and clears when the volume is deleted.
 fn full(served: &Served, prometheus: &Prometheus) -> Result<()> {
     served.ashlar.done(&["volume", "create", "lab/big", "64G"])?;
-    let socket: Addr = format!("unix:{}", served.server.socket().display()).parse().or_fail("the socket")?;
-    let rt = Rt::real().or_fail("io_uring")?;
-    let refused = rt.block_on(async {
-        let client = Client::connect(&rt, &socket, "lab/big").await.or_fail("a connection")?;
-        for at in (0..64_u64 << 10).map(|mib| mib << 20) {
-            if client.write(at, Buf::from_slice(&vec![7; 1 << 20]).freeze(), false).await.is_err() {
-                return Ok(true);
-            }
-        }
-        Ok::<_, Failure>(false)
-    })?;
+    let refused = written(served, "lab/big", 64 << 10)? < 64 << 10;
     require(refused, "writes to a full array", || "all were taken".into())?;
     firing(prometheus, "AshlarFull", true)?;
     served.ashlar.done(&["volume", "delete", "lab/big", "--yes", "--force"])?;
     firing(prometheus, "AshlarFull", false)
+}
+
+/// Writes a volume from its beginning; how many MiB were taken, until one was refused.
+fn written(served: &Served, volume: &str, mebibytes: u64) -> Result<u64> {
+    let socket: Addr = format!("unix:{}", served.server.socket().display()).parse().or_fail("the socket")?;
+    let rt = Rt::real().or_fail("io_uring")?;
+    rt.block_on(async {
+        let client = Client::connect(&rt, &socket, volume).await.or_fail("a connection")?;
+        for taken in 0..mebibytes {
+            if client.write(taken << 20, Buf::from_slice(&vec![7; 1 << 20]).freeze(), false).await.is_err() {
+                return Ok(taken);
+            }
+        }
+        Ok(mebibytes)
+    })
 }
 
 /// More drives are gone than the redundancy covers.
