@@ -63,7 +63,7 @@ pub fn detach(client: &Client, array: &ArrayView, wanted: Option<&str>, force: b
     Ok(gone)
 }
 
-/// Refuses where the kernel has devices of an array that nobody serves: their server takes them over, and away. What waits in
+/// Refuses where the kernel has devices of an array that nobody serves: only its server takes them over, and removes them. What waits in
 /// them must not come to the drives after another host has used them.
 ///
 /// # Errors

@@ -146,8 +146,8 @@ impl BlockDevice {
     /// Ends it and takes it from the kernel. Once that was done, it is no error to do it again.
     ///
     /// # Errors
-    /// [`ControlError::Busy`] while somebody has it open or mounted, unless `even_if_open`: what they do then fails. It is served on
-    /// after an error.
+    /// [`ControlError::Busy`] while somebody has it open or mounted, unless `even_if_open`: what they do then fails. After an error it is
+    /// still served.
     pub async fn remove(&self, even_if_open: bool) -> Result<(), UblkError> {
         let Handle { rt, number, service, removed, bytes_now, .. } = &*self.0;
         if removed.get() {
@@ -321,7 +321,7 @@ async fn make<N: Namespace>(rt: &Rt, namespace: &N, number: Option<u32>, mark: u
     match ublk::start(rt, number).await {
         Ok(()) => Ok(device),
         Err(error) => {
-            // It may have been started after all; nobody can have got to know of it.
+            // The kernel may have started it; nobody knows of it yet.
             if let Err(error) = device.remove(true).await {
                 tracing::warn!("ublk: a device that could not be started: {error}");
             }
