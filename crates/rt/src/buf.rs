@@ -26,8 +26,12 @@ const KEPT_LARGEST: usize = 2 << 20;
 /// Bytes kept per thread, at most, unless it is told otherwise.
 pub(crate) const KEPT_BYTES: usize = 64 << 20;
 
+/// Zeros that a thread keeps.
+const KEPT_ZEROS: usize = 1 << 20;
+
 thread_local! {
     static KEPT: RefCell<Kept> = RefCell::default();
+    static ZEROS: Bytes = Buf::zeroed(KEPT_ZEROS).freeze();
 }
 
 /// Freed memory by size class (powers of two), all of it initialised.
@@ -284,10 +288,12 @@ pub struct Bytes {
 }
 
 impl Bytes {
-    /// `len` bytes of zero.
+    /// `len` bytes of zero. Up to 1 MiB they are a part of what the thread keeps for this.
     #[must_use]
     pub fn zeroed(len: usize) -> Bytes {
-        Buf::zeroed(len).freeze()
+        let kept = || ZEROS.try_with(|zeros| zeros.slice(0..len)).ok();
+        let part = if (1..=KEPT_ZEROS).contains(&len) { kept() } else { None };
+        part.unwrap_or_else(|| Buf::zeroed(len).freeze())
     }
 
     /// A copy of `data`.
