@@ -9,6 +9,7 @@
 
 use std::cell::Cell;
 use std::pin::pin;
+use std::rc::Rc;
 use std::time::Duration;
 
 use base::{BLOCK_BYTES, MemberLba};
@@ -44,7 +45,7 @@ const EARNED: f64 = 2.0;
 const SAVED_MAX: f64 = 256.0;
 
 /// Rows of the largest read that is hedged: longer ones take as long as the bytes do.
-const ROWS_MAX: u32 = 16;
+pub const ROWS_MAX: u32 = 16;
 
 /// Hedged reads that may still be made.
 pub struct Budget(Cell<f64>);
@@ -70,7 +71,7 @@ impl Budget {
 }
 
 /// How a block could be had without its member.
-struct Hedge {
+pub struct Hedge {
     /// Columns that are not asked: the block's own, and those that are slow.
     without: Vec<usize>,
     /// Reads it takes.
@@ -120,24 +121,34 @@ impl RowReader {
         Answer::Direct(data)
     }
 
-    /// The block at `place`: at once when its member is in, not slow, and says what matches. `None` when it is not so, or
-    /// the block cannot be had.
-    pub async fn read_place(&self, place: Place) -> Option<Buf> {
+    /// The member that has a place, and where, when it is in and not slow.
+    pub fn quick_member(&self, place: Place) -> Option<(Rc<Seat>, MemberLba)> {
         let (column, row) = Seg::place(place.pba.block, self.ctx.shape.zone_blocks);
         let slot = *self.segments.read().segments.get(&place.pba.segment)?.slots.get(column)?;
         let (member, zone) = slot?;
         let seat = self.members.seat(member).filter(|seat| seat.is_in() && zone < seat.layout.zones)?;
-        if self.is_slow(&seat) {
-            return None;
-        }
+        let at = seat.layout.zone_row(zone, row);
+        (!self.is_slow(&seat)).then_some((seat, at))
+    }
+
+    /// A member that is not slow is about to be read.
+    pub fn earn_hedges(&self, seat: &Seat) {
         self.hedges.earn();
         seat.speed.probes(PROBE_ONE_IN);
+    }
+
+    /// The block at `place`: at once when its member is in, not slow, and says what matches. `None` when it is not so, or
+    /// the block cannot be had.
+    pub async fn read_place(&self, place: Place) -> Option<Buf> {
+        let (seat, at) = self.quick_member(place)?;
+        self.earn_hedges(&seat);
         let begun = self.ctx.rt.turned();
-        let direct = pin!(self.read_of(&seat, seat.layout.zone_row(zone, row), 1));
+        let direct = pin!(self.read_of(&seat, at, 1));
         let (data, columns) = match select(direct, pin!(self.ctx.rt.sleep_until(begun + self.patience(&seat)))).await {
             Either::Left((data, _)) => (data, None),
             Either::Right((_, direct)) => {
                 let columns = self.columns(place.pba.segment)?;
+                let (column, row) = Seg::place(place.pba.block, self.ctx.shape.zone_blocks);
                 match Box::pin(self.late(&columns, column, row, &[place.crc], direct)).await {
                     Answer::Around(data) => {
                         self.went_around(&seat, begun);
@@ -152,6 +163,7 @@ impl RowReader {
             Some(data) if crc32c(&data) == place.crc || planted(Canary::ChecksumIgnored) => Some(data),
             data => {
                 let columns = columns.or_else(|| self.columns(place.pba.segment))?;
+                let (column, row) = Seg::place(place.pba.block, self.ctx.shape.zone_blocks);
                 let run = Box::pin(self.made_good(&columns, column, row, &[place.crc], data)).await;
                 (!run.lost).then_some(run.data)
             }
@@ -185,7 +197,7 @@ impl RowReader {
         }
     }
 
-    fn went_around(&self, seat: &Seat, begun: Nanos) {
+    pub fn went_around(&self, seat: &Seat, begun: Nanos) {
         seat.speed.took(self.ctx.rt.turned() - begun);
         seat.speed.went_around();
     }
@@ -247,7 +259,14 @@ impl RowReader {
     }
 
     /// The run from the others, if every block of it matches.
-    async fn go_around(&self, columns: &Columns, column: usize, row: u32, crcs: &[u32], hedge: &Hedge) -> Option<Buf> {
+    pub async fn go_around(
+        &self,
+        columns: &Columns,
+        column: usize,
+        row: u32,
+        crcs: &[u32],
+        hedge: &Hedge,
+    ) -> Option<Buf> {
         if !self.hedges.spend(hedge.reads) {
             return None;
         }
@@ -276,7 +295,7 @@ impl RowReader {
     }
 
     /// How long a member is waited for alone.
-    fn patience(&self, seat: &Seat) -> Duration {
+    pub fn patience(&self, seat: &Seat) -> Duration {
         let own = seat.speed.high_ns();
         if own > 0.0 && own * DEADLINE <= DEADLINE_MIN.as_nanos() as f64 {
             return DEADLINE_MIN;
@@ -287,7 +306,7 @@ impl RowReader {
     }
 
     /// How to read around a column's member; `None` when there is no redundancy left for it among those that are quick.
-    fn hedge(&self, columns: &Columns, column: usize) -> Option<Hedge> {
+    pub fn hedge(&self, columns: &Columns, column: usize) -> Option<Hedge> {
         if planted(Canary::HedgeForgotten) {
             return None;
         }

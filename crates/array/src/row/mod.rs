@@ -3,6 +3,7 @@
 //! Invariant: a block leaves here only when it matched the checksum it was asked for with.
 
 mod hedge;
+pub mod runs;
 mod scan;
 
 use std::collections::BTreeSet;

@@ -13,15 +13,15 @@ use std::pin::pin;
 use std::rc::Rc;
 
 use base::{BLOCK_BYTES, BlockCount, Lba, VolumeId};
-use futures::future::{join_all, try_join_all};
-use ondisk::{MapRef, Place, VolumeState};
+use futures::future::try_join_all;
+use ondisk::{MapRef, VolumeState};
 use rt::{Buf, Bytes, Party};
 
 use crate::canary::{Canary, planted};
 use crate::ctx::Phase;
 use crate::fault::Fault;
 use crate::map::LEAF_BLOCKS;
-use crate::space::segment::Seg;
+use crate::row::runs::Runs;
 use crate::streams::{Held, Piece, Request, What};
 use crate::sync::RangeGuard;
 use crate::volume::extents::ExtentKind;
@@ -172,10 +172,10 @@ impl Volume {
             return Ok(vec![part]);
         }
         let read = if one_chunk(offset, bytes) {
-            Box::pin(self.read_chunk(offset, bytes)).await.map(|part| vec![part])
+            Box::pin(self.read_chunk(offset, bytes)).await
         } else {
             let parts = chunks(offset, bytes).into_iter().map(|(offset, bytes)| self.read_chunk(offset, bytes));
-            try_join_all(parts).await
+            try_join_all(parts).await.map(|parts| parts.into_iter().flatten().collect())
         };
         self.hosts.members.readable()?;
         read.map_err(|fault| self.as_seen(fault))
@@ -204,16 +204,16 @@ impl Volume {
         }
     }
 
-    async fn read_chunk(&self, offset: u64, bytes: u64) -> Result<Bytes, Fault> {
+    async fn read_chunk(&self, offset: u64, bytes: u64) -> Result<Vec<Bytes>, Fault> {
         self.step_of(bytes).await;
         let first = Lba::containing_byte(offset);
         let n = BlockCount::ceil_from_bytes(offset + bytes).0 - first.0;
-        let blocks = self.read_blocks(first, n as usize).await?;
-        let skip = (offset - first.byte_offset()) as usize;
-        Ok(blocks.slice(skip..skip + bytes as usize))
+        let parts = self.read_blocks(first, n as usize).await?;
+        let skip = offset - first.byte_offset();
+        if bytes == BlockCount(n).bytes() { Ok(parts) } else { Ok(cut_out(parts, skip as usize, bytes as usize)) }
     }
 
-    async fn read_blocks(&self, first: Lba, n: usize) -> Result<Bytes, Fault> {
+    async fn read_blocks(&self, first: Lba, n: usize) -> Result<Vec<Bytes>, Fault> {
         match self.read_blocks_there(first, n).await {
             // The block may have moved between look-up and read.
             Err(Fault::Medium) if !planted(Canary::OldPlacesBelieved) => self.read_blocks_there(first, n).await,
@@ -221,36 +221,26 @@ impl Volume {
         }
     }
 
-    async fn read_blocks_there(&self, first: Lba, n: usize) -> Result<Bytes, Fault> {
+    /// A part for each run of blocks that lie behind each other on a drive, and for what reads as zeros between them.
+    async fn read_blocks_there(&self, first: Lba, n: usize) -> Result<Vec<Bytes>, Fault> {
         let resolved = self.hosts.map.resolve(&self.vol, first, n).await?;
-        let runs = runs(&resolved.refs, self.hosts.ctx.shape.zone_blocks)?;
-        if let [(0, places)] = &runs[..]
-            && places.len() == n
-        {
-            return Ok(self.read_places(places).await?.freeze());
-        }
-        let read = runs.iter().map(|(at, places)| async move { Ok((*at, self.read_places(places).await?)) });
-        let mut whole = Buf::for_overwrite(n * BLOCK_BYTES);
-        let mut filled = 0;
-        for part in join_all(read).await {
-            let (at, data) = part?;
-            let at = at * BLOCK_BYTES;
-            whole[filled..at].fill(0);
-            filled = at + data.len();
-            whole[at..filled].copy_from_slice(&data);
-        }
-        whole[filled..].fill(0);
+        let runs = Runs::of(&resolved.refs, self.hosts.ctx.shape.zone_blocks)?;
+        let read = pin!(self.hosts.rows.read_runs(&runs)).await;
         drop(resolved.pin);
-        Ok(whole.freeze())
-    }
-
-    /// A run of places down one column.
-    async fn read_places(&self, places: &[Place]) -> Result<Buf, Fault> {
-        let columns = self.hosts.rows.columns(places[0].pba.segment).ok_or(Fault::Medium)?;
-        let (column, row) = Seg::place(places[0].pba.block, self.hosts.ctx.shape.zone_blocks);
-        let crcs: Vec<u32> = places.iter().map(|p| p.crc).collect();
-        let run = self.hosts.rows.read_run(&columns, column, row, &crcs).await;
-        if run.lost { Err(Fault::Medium) } else { Ok(run.data) }
+        let mut parts = Vec::with_capacity(2 * read.len() + 1);
+        let mut filled = 0;
+        let zeros = |parts: &mut Vec<Bytes>, blocks: usize| {
+            if blocks > 0 {
+                parts.push(Bytes::zeroed(blocks * BLOCK_BYTES));
+            }
+        };
+        for ((at, places), data) in runs.iter().zip(read) {
+            zeros(&mut parts, at - filled);
+            filled = at + places.len();
+            parts.push(data.ok_or(Fault::Medium)?.freeze());
+        }
+        zeros(&mut parts, n - filled);
+        Ok(parts)
     }
 
     /// Writes; durable when it returns if `fua`, else after a flush (or at once, where no member has a volatile
@@ -324,7 +314,7 @@ impl Volume {
         for (edge, _) in edges {
             let old =
                 self.read_blocks(first + BlockCount(edge as u64), 1).await.map_err(|fault| self.as_seen(fault))?;
-            blocks[edge * BLOCK_BYTES..(edge + 1) * BLOCK_BYTES].copy_from_slice(&old);
+            blocks[edge * BLOCK_BYTES..(edge + 1) * BLOCK_BYTES].copy_from_slice(&old[0]);
         }
         // Of a volume that is being deleted the rest of a block may read as zeros already, and the deletion is not durable.
         if !planted(Canary::LaidOverHoles) {
@@ -359,12 +349,12 @@ impl Volume {
         let inner =
             offset.next_multiple_of(BLOCK_BYTES as u64)..(offset + bytes) / BLOCK_BYTES as u64 * BLOCK_BYTES as u64;
         if inner.start >= inner.end {
-            let zeros = Buf::zeroed(bytes as usize).freeze();
+            let zeros = Bytes::zeroed(bytes as usize);
             for (at, n) in chunks(offset, bytes) {
                 self.write_chunk(at, zeros.slice(0..n as usize), false).await.map_err(|fault| self.as_seen(fault))?;
             }
         } else {
-            let zeros = Buf::zeroed(BLOCK_BYTES).freeze();
+            let zeros = Bytes::zeroed(BLOCK_BYTES);
             for (from, to) in [(offset, inner.start), (inner.end, offset + bytes)] {
                 if from < to {
                     self.write_chunk(from, zeros.slice(0..(to - from) as usize), false)
@@ -548,27 +538,18 @@ fn chunks(offset: u64, bytes: u64) -> Vec<(u64, u64)> {
     parts
 }
 
-/// Runs of places that lie behind each other in one column: index of the first block, places. Holes are left out.
-fn runs(refs: &[MapRef], zone_blocks: u32) -> Result<Vec<(usize, Vec<Place>)>, Fault> {
-    let mut runs: Vec<(usize, Vec<Place>)> = Vec::new();
-    for (i, r) in refs.iter().enumerate() {
-        let place = match r {
-            MapRef::Bad => return Err(Fault::Medium),
-            MapRef::Hole | MapRef::Zero => continue,
-            MapRef::At(place) => *place,
-        };
-        let follows = |at: usize, last: &Place, len: usize| {
-            at + len == i
-                && last.pba.segment == place.pba.segment
-                && last.pba.block + 1 == place.pba.block
-                && place.pba.block % zone_blocks != 0
-        };
-        match runs.last_mut() {
-            Some((at, places)) if follows(*at, &places[places.len() - 1], places.len()) => places.push(place),
-            _ => runs.push((i, vec![place])),
+/// `bytes` of what lies in `parts` behind the first `skip` bytes.
+fn cut_out(parts: Vec<Bytes>, skip: usize, bytes: usize) -> Vec<Bytes> {
+    let mut begins = 0;
+    let mut wanted = Vec::with_capacity(parts.len());
+    for part in parts {
+        let (from, to) = (begins.max(skip), (begins + part.len()).min(skip + bytes));
+        if from < to {
+            wanted.push(part.slice(from - begins..to - begins));
         }
+        begins += part.len();
     }
-    Ok(runs)
+    wanted
 }
 
 #[cfg(test)]
