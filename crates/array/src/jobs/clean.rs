@@ -33,7 +33,6 @@ use crate::jobs::survey::{Found, Survey, Surveyor};
 use crate::jobs::victims::Victim;
 use crate::jobs::victims::Victims;
 use crate::log::window_rows;
-use crate::map::Map;
 use crate::member::Members;
 use crate::member::seat::MOVES_AT_ONCE;
 use crate::memtable::memory::Memory;
@@ -65,7 +64,6 @@ pub struct Cleaner {
     memory: Rc<Memory>,
     streams: Rc<Streams>,
     room: Rc<Room>,
-    map: Rc<Map>,
     checkpoints: Rc<Checkpoints>,
     victims: Rc<Victims>,
     relocation: Rc<Relocation>,
@@ -88,7 +86,6 @@ impl Cleaner {
             memory: on.state.memory.clone(),
             streams: on.state.streams.clone(),
             room: on.room.clone(),
-            map: on.map.clone(),
             checkpoints: checkpoints.clone(),
             victims: victims.clone(),
             relocation: relocation.clone(),
@@ -366,8 +363,7 @@ impl Cleaner {
         if vol.state() != VolumeState::Live {
             return Ok(None);
         }
-        let unasked = planted(Canary::MoveUnconditional) || planted(Canary::MoveAskedOnce);
-        if !unasked && self.map.resolve(&vol, lba, 1).await?.refs[0] != MapRef::At(from) {
+        if !planted(Canary::MoveAskedOnce) && !self.relocation.is_named((vol.id, lba, from)).await? {
             return Ok(None);
         }
         let request = Request::new(1, Some(Held { guard, promise: None }));

@@ -65,7 +65,15 @@ impl Relocation {
     /// What is live of these blocks, by volume and address.
     pub async fn read_lives(&self, blocks: &[Found]) -> Result<Vec<Live>, Fault> {
         let mut named = Vec::with_capacity(blocks.len());
-        for (&block, is_named) in blocks.iter().zip(join_all(blocks.iter().map(|&b| self.is_named(b))).await) {
+        let mut unsure = Vec::new();
+        for &block in blocks {
+            match self.is_named_now(block) {
+                Some(true) => named.push(block),
+                Some(false) => {}
+                None => unsure.push(block),
+            }
+        }
+        for (&block, is_named) in unsure.iter().zip(join_all(unsure.iter().map(|&b| self.is_named(b))).await) {
             if is_named? {
                 named.push(block);
             }
@@ -101,21 +109,23 @@ impl Relocation {
 
     /// What is live of one read's blocks.
     async fn read_run_of_moves(&self, run: &[Found]) -> Result<Vec<Live>, Fault> {
-        let image = if run.len() > 1 { self.read_image(run).await } else { None };
-        let read = join_all(run.iter().map(|&(volume, lba, place)| {
+        let image = self.read_image(run).await;
+        let mut live = Vec::with_capacity(run.len());
+        let mut others = Vec::new();
+        for &(volume, lba, place) in run {
             let at = (place.pba.block - run[0].2.pba.block) as usize * BLOCK_BYTES;
             let data = image.as_ref().map(|image| image.slice(at..at + BLOCK_BYTES));
             let data = data.filter(|data| crc32c(data) == place.crc || planted(Canary::RunUnverified));
-            async move {
-                let vol = self.volumes.get(volume);
-                match (data, vol) {
-                    (Some(data), Some(vol)) => Ok(Some(Live { vol, lba, from: place, data: Some(data) })),
-                    // By all other ways.
-                    _ => self.read_live(volume, lba, place).await,
-                }
+            match (data, self.volumes.get(volume)) {
+                (Some(data), Some(vol)) => live.push(Live { vol, lba, from: place, data: Some(data) }),
+                // By all other ways.
+                _ => others.push(self.read_live(volume, lba, place)),
             }
-        }));
-        read.await.into_iter().filter_map(Result::transpose).collect()
+        }
+        for other in join_all(others).await {
+            live.extend(other?);
+        }
+        Ok(live)
     }
 
     /// A run with what lies between, as it is on the drive; `None` when each block has to be asked for alone.
@@ -164,8 +174,21 @@ impl Relocation {
 
 impl Relocation {
     /// Whether the map names a block's place. Once it does not, it never will again.
-    pub async fn is_named(&self, (volume, lba, place): Found) -> Result<bool, Fault> {
+    pub async fn is_named(&self, found: Found) -> Result<bool, Fault> {
+        if let Some(named) = self.is_named_now(found) {
+            return Ok(named);
+        }
+        let (volume, lba, place) = found;
         let Some(vol) = self.volumes.get(volume) else { return Ok(false) };
-        Ok(planted(Canary::MoveUnconditional) || self.map.resolve(&vol, lba, 1).await?.refs[0] == MapRef::At(place))
+        Ok(Box::pin(self.map.resolve(&vol, lba, 1)).await?.refs[0] == MapRef::At(place))
+    }
+
+    /// The same, if it can be said at once.
+    fn is_named_now(&self, (volume, lba, place): Found) -> Option<bool> {
+        let Some(vol) = self.volumes.get(volume) else { return Some(false) };
+        if planted(Canary::MoveUnconditional) {
+            return Some(true);
+        }
+        self.map.ref_now(&vol, lba).map(|says| says == MapRef::At(place))
     }
 }

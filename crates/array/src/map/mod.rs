@@ -119,26 +119,35 @@ impl Map {
     /// Where one block of a volume is, if that can be said at once: it is stored, and the nodes are in memory. To be
     /// asked under a pin.
     pub fn place_now(&self, vol: &Vol, lba: Lba) -> Option<Place> {
+        match self.ref_now(vol, lba)? {
+            MapRef::At(place) => Some(place),
+            MapRef::Hole | MapRef::Zero | MapRef::Bad => None,
+        }
+    }
+
+    /// What one block of a volume is, if that can be said at once: the nodes are in memory.
+    pub fn ref_now(&self, vol: &Vol, lba: Lba) -> Option<MapRef> {
         let memory = self.memory.read();
         let frozen = memory.older();
         if let Some(known) = memory.active.get(vol.id, lba).or_else(|| frozen?.get(vol.id, lba)) {
-            return match known {
-                MapRef::At(place) => Some(place),
-                MapRef::Hole | MapRef::Zero | MapRef::Bad => None,
-            };
+            return Some(known);
         }
         let (key, height) = (NodeKey::leaf(vol.id, lba), u32::from(vol.height()));
         if key.index.checked_shr(8 * height).unwrap_or(0) > 0 {
-            return None;
+            return Some(MapRef::Hole);
         }
-        let MapRef::At(mut place) = vol.root(usize::from(key.shard)) else { return None };
+        let mut says = vol.root(usize::from(key.shard));
         let nodes = self.nodes.read();
-        for level in (0..height).rev() {
-            place = nodes.look(place.pba)?.place(((key.index >> (8 * level)) % NODE_REFS as u64) as usize)?;
+        for level in (0..=height).rev() {
+            let MapRef::At(place) = says else { return Some(says) };
+            let slot = match level.checked_sub(1) {
+                Some(below) => (key.index >> (8 * below)) % NODE_REFS as u64,
+                None => lba.0 % LEAF_BLOCKS,
+            };
+            says = nodes.look(place.pba)?.get(slot as usize);
         }
-        let place = nodes.look(place.pba)?.place((lba.0 % LEAF_BLOCKS) as usize)?;
         nodes.found(u64::from(height) + 1);
-        Some(place)
+        Some(says)
     }
 
     async fn resolve_now(&self, vol: &Vol, lba: Lba, n: usize) -> Result<Resolved, Fault> {
