@@ -8,6 +8,7 @@ use ondisk::{ENTRIES_MAX, Entry, MemberState, RecordHeader, Scheme};
 use rt::{Buf, Bytes};
 
 use super::Log;
+use super::swept::Swept;
 use crate::canary::{Canary, planted};
 use crate::space::segment::pba;
 use crate::streams::{Made, Piece, Record, StreamId};
@@ -124,8 +125,11 @@ impl Log {
         let k = scheme.k();
         let payload: usize = pieces.iter().map(Piece::payload_blocks).sum();
         let rows = (payload + 1).div_ceil(k);
+        let blocks = pieces.iter().filter_map(|piece| piece.data.as_deref()).flat_map(|d| d.chunks_exact(BLOCK_BYTES));
+        let mut swept = Swept::of(self.ctx.kernel, scheme, rows, &blocks.collect::<Vec<_>>());
         let mut entries: Vec<Entry> = Vec::with_capacity(ENTRIES_MAX);
-        pieces.iter().for_each(|piece| piece.to_entries(&mut entries));
+        let mut crcs = swept.crcs.iter().copied();
+        pieces.iter().for_each(|piece| piece.to_entries(&mut entries, &mut crcs));
         let numbered = entries.len();
         let pads = rows * k - 1 - payload;
         if stream == StreamId::Host {
@@ -152,9 +156,10 @@ impl Log {
         };
         let mut first = Buf::for_overwrite(BLOCK_BYTES);
         header.encode(&mut first);
+        swept.add_header(self.ctx.kernel, &first);
         let payload_parts = pieces.iter().filter_map(|piece| piece.data.clone());
         let parts = std::iter::once(first.freeze()).chain(payload_parts).chain([Bytes::zeroed(pads * BLOCK_BYTES)]);
-        let columns = self.lay_out(scheme, rows, cut(parts, rows * BLOCK_BYTES));
+        let columns = swept.lay_out(scheme, cut(parts, rows * BLOCK_BYTES));
         let places = (0..payload).map(|i| {
             let (column, at) = payload_place(row, rows as u32, i);
             pba(segment, column, at, self.ctx.shape.zone_blocks)
@@ -164,39 +169,6 @@ impl Log {
         let record = Record::new(stream, segment, made, pieces, columns);
         self.streams.begin(&record);
         record
-    }
-
-    /// The parts of each column, from those of the data columns.
-    fn lay_out(&self, scheme: Scheme, rows: usize, mut columns: Vec<Vec<Bytes>>) -> Vec<Vec<Bytes>> {
-        let k = scheme.k();
-        assert_eq!(columns.len(), k, "a record fills its rows");
-        match scheme {
-            Scheme::Parity { m, .. } => {
-                let parity = self.parity(usize::from(m), rows, &columns);
-                columns.extend(parity.into_iter().map(|p| vec![p.freeze()]));
-            }
-            Scheme::Copies { copies, .. } => {
-                for _ in 1..copies {
-                    columns.extend_from_within(..k);
-                }
-            }
-        }
-        columns
-    }
-
-    /// The `m` parity columns of `rows` rows of data columns.
-    fn parity(&self, m: usize, rows: usize, columns: &[Vec<Bytes>]) -> Vec<Buf> {
-        let mut parity: Vec<Buf> = (0..m).map(|_| Buf::for_overwrite(rows * BLOCK_BYTES)).collect();
-        let blocks: Vec<&[u8]> = columns.iter().flatten().flat_map(|part| part.chunks_exact(BLOCK_BYTES)).collect();
-        let mut sources: Vec<&[u8]> = Vec::with_capacity(columns.len());
-        for row in 0..rows {
-            sources.clear();
-            sources.extend(blocks[row..].iter().step_by(rows));
-            let of_row = row * BLOCK_BYTES..(row + 1) * BLOCK_BYTES;
-            let mut targets: Vec<&mut [u8]> = parity.iter_mut().map(|p| &mut p[of_row.clone()]).collect();
-            erasure::encode(self.ctx.kernel, &sources, &mut targets);
-        }
-        parity
     }
 }
 

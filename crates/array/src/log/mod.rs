@@ -10,6 +10,7 @@
 //! - a segment is written only if a generation that lists it has taken effect.
 
 mod form;
+mod swept;
 mod write;
 
 use std::rc::Rc;

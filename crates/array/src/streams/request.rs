@@ -5,7 +5,7 @@ use std::rc::Rc;
 
 use base::{BLOCK_BYTES, BlockCount, Lba, VolumeId};
 use ondisk::record::ALL_SHARDS;
-use ondisk::{Entry, MapRef, Place, crc32c};
+use ondisk::{Entry, MapRef, Place};
 use rt::Bytes;
 
 use crate::canary::{Canary, planted};
@@ -172,10 +172,10 @@ impl Piece {
         front
     }
 
-    /// Appends its entries, with checksums of the payload.
-    pub fn to_entries(&self, out: &mut Vec<Entry>) {
+    /// Appends its entries, with the checksums of its payload, which are the next of `crcs`.
+    pub fn to_entries(&self, out: &mut Vec<Entry>, crcs: &mut impl Iterator<Item = u32>) {
         let (volume, lba, blocks) = (self.volume, self.lba, self.blocks);
-        let Some(data) = &self.data else {
+        if self.data.is_none() {
             out.push(match self.what {
                 What::Fill(MapRef::Hole) => Entry::Hole { volume, lba, blocks, shard: ALL_SHARDS },
                 What::Fill(MapRef::Zero) => Entry::Zero { volume, lba, blocks, shard: ALL_SHARDS },
@@ -185,9 +185,9 @@ impl Piece {
                 }
             });
             return;
-        };
-        for (i, block) in data.chunks_exact(BLOCK_BYTES).enumerate() {
-            let (lba, crc) = (lba + BlockCount(i as u64), crc32c(block));
+        }
+        for (i, crc) in (0..u64::from(blocks)).zip(crcs) {
+            let lba = lba + BlockCount(i);
             out.push(match self.what {
                 What::Data => Entry::Data { volume, lba, crc },
                 What::Move => Entry::Move { volume, lba, crc },
