@@ -200,6 +200,8 @@ canaries! {
     BusyReturns,
     /// Reads wait for a slow drive.
     HedgeForgotten,
+    /// A read of several runs waits for the drives that are late.
+    LateRunsWaitedFor,
     /// A drive that was slow is not asked while the way around it takes long.
     SlowNotAsked,
     /// What was made from the rest of a row is believed without its checksum.

@@ -82,6 +82,7 @@ impl RowReader {
         let begun = self.ctx.rt.turned();
         let asked: Vec<Asked<'_>> = runs.iter().map(|(_, places)| self.ask(places)).collect();
         let patience = asked.iter().filter_map(Asked::hedged).map(|(seat, _)| self.patience(seat)).max();
+        let patience = patience.filter(|_| !planted(Canary::LateRunsWaitedFor));
         {
             let part = |part| join_all(<[Asked<'_>]>::iter(part).map(|asked| self.answer(asked, begun)));
             let all = pin!(join_all(asked.chunks(JOINED_AT_ONCE).map(part)));

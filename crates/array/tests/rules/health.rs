@@ -259,6 +259,36 @@ pub fn a_slow_drive_does_not_set_the_tail() {
     assert!(others < 40, "{others} reads around drives that are not slow");
 }
 
+/// The same of reads that are more than one run: nothing else of them waits for the drive, whether it is known to be slow or not.
+pub fn a_slow_drive_does_not_set_the_tail_of_long_reads() {
+    let world = World::new(5, false);
+    world.create(Level::Raid5);
+    let p = world.start(15);
+    for lba in 0..64u64 {
+        p.write(lba * 8, lba as u8, 8).unwrap();
+    }
+    // Twenty blocks from the middle of a write on.
+    let is_right = |first: u64, read: &[u8]| {
+        let tags = (first..first + 20).map(|lba| (lba / 8) as u8);
+        read.chunks(4096).zip(tags).all(|(block, tag)| block.iter().all(|b| *b == tag))
+    };
+    let longest = |slow: &dyn Fn(u64) -> bool| {
+        let took = (0..400u64).map(|i| {
+            world.disks[2].set_fault(Fault::Slow { factor: if slow(i) { 200 } else { 1 } });
+            let (first, begun) = (i * 37 % 490, p.rt.now());
+            assert!(is_right(first, &p.read(first, 20).unwrap()), "blocks from {first} on");
+            p.rt.now() - begun
+        });
+        let mut took: Vec<Duration> = took.collect();
+        took.sort();
+        took[took.len() - 3]
+    };
+    let alone = Duration::from_nanos(world.disks[2].params().read_ns * 200);
+    let (at_times, always) = (longest(&|i| i % 100 > 90), longest(&|_| true));
+    assert!(at_times < alone / 2 && always < alone / 2, "{at_times:?}, {always:?}; alone {alone:?}");
+    assert!(p.array().status().members[2].reads_around > 50);
+}
+
 /// A drive that was slow is itself again, and another is slow now: reads of the one do not wait for the other.
 pub fn who_was_slow_is_asked_again() {
     let world = World::new(3, false);
@@ -311,6 +341,9 @@ pub fn what_is_read_around_is_verified() {
             let read = p.read(lba, 1);
             assert!(read.is_err() || read == Ok(vec![(lba / 10) as u8 + 1; 4096]), "drive {slow} is slow, block {lba}");
         }
+        let long = p.read(5, 50).unwrap_or_default();
+        let wrong = long.chunks(4096).zip(5u64..).find(|(block, lba)| block.iter().any(|b| *b != (lba / 10) as u8 + 1));
+        assert!(wrong.is_none(), "drive {slow} is slow, blocks from 5 on");
     }
 }
 

@@ -227,6 +227,7 @@ rules! {
     health::a_member_that_reads_nothing_goes_out [DeadStays]
     health::a_drive_comes_back_idle [BusyReturns]
     health::a_slow_drive_does_not_set_the_tail [HedgeForgotten]
+    health::a_slow_drive_does_not_set_the_tail_of_long_reads [LateRunsWaitedFor]
     health::who_was_slow_is_asked_again [SlowNotAsked]
     health::what_is_read_around_is_verified [HedgeUnverified]
 
