@@ -4,12 +4,14 @@
 //! does not match goes the way of a single run, alone.
 
 use std::cell::{Cell, OnceCell};
+use std::future::poll_fn;
 use std::ops::Range;
 use std::pin::pin;
 use std::rc::Rc;
+use std::task::Poll;
 
 use base::{BLOCK_BYTES, MemberLba};
-use futures::future::{Either, join_all, select};
+use futures::future::{Either, FutureExt, join_all, select};
 use ondisk::{MapRef, Place, crc32c};
 use rt::{Buf, Nanos};
 
@@ -90,11 +92,15 @@ impl RowReader {
                 None => _ = all.await,
                 Some(patience) => {
                     let late = pin!(self.ctx.rt.sleep_until(begun + patience));
-                    if let Either::Right(((), all)) = select(all, late).await
-                        && let Either::Right((false, all)) =
-                            select(all, Box::pin(self.go_around_late(&asked, begun))).await
-                    {
-                        all.await;
+                    if let Either::Right(((), mut all)) = select(all, late).await {
+                        let mut around = Box::pin(self.go_around_late(&asked, begun)).fuse();
+                        poll_fn(|cx| {
+                            let all_came = all.poll_unpin(cx).is_ready();
+                            let _went_around = around.poll_unpin(cx);
+                            let answered = all_came || asked.iter().all(|asked| asked.answer.get().is_some());
+                            if answered { Poll::Ready(()) } else { Poll::Pending }
+                        })
+                        .await;
                     }
                 }
             }
@@ -126,25 +132,23 @@ impl RowReader {
         _ = asked.answer.set(data);
     }
 
-    /// Reads around the members that are late; whether all that was late has come by that.
-    async fn go_around_late(&self, asked: &[Asked<'_>], begun: Nanos) -> bool {
-        let late = asked.iter().filter(|asked| asked.answer.get().is_none());
-        join_all(late.map(|asked| self.go_around_one(asked, begun))).await.into_iter().all(|came| came)
+    /// Reads around the members that are late.
+    async fn go_around_late(&self, asked: &[Asked<'_>], begun: Nanos) {
+        let late = asked.iter().filter(|asked| asked.answer.get().is_none() && !asked.in_vain.get());
+        join_all(late.map(|asked| self.go_around_one(asked, begun))).await;
     }
 
-    async fn go_around_one(&self, asked: &Asked<'_>, begun: Nanos) -> bool {
-        let Some((seat, _)) = asked.hedged().filter(|_| !asked.in_vain.get()) else { return false };
-        let Some(columns) = self.columns(asked.places[0].pba.segment) else { return false };
+    async fn go_around_one(&self, asked: &Asked<'_>, begun: Nanos) {
+        let Some((seat, _)) = asked.hedged() else { return };
+        let Some(columns) = self.columns(asked.places[0].pba.segment) else { return };
         let (column, row) = Seg::place(asked.places[0].pba.block, self.ctx.shape.zone_blocks);
-        let Some(hedge) = self.hedge(&columns, column) else { return false };
+        let Some(hedge) = self.hedge(&columns, column) else { return };
         let crcs: Vec<u32> = asked.places.iter().map(|place| place.crc).collect();
-        let around = self.go_around(&columns, column, row, &crcs, &hedge).await;
-        if let Some(data) = around
+        if let Some(data) = self.go_around(&columns, column, row, &crcs, &hedge).await
             && asked.answer.set(Some(data)).is_ok()
         {
             self.went_around(seat, begun);
         }
-        asked.answer.get().is_some()
     }
 
     /// One run of places down one column, however long it takes; `None` when it is lost.
