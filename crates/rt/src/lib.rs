@@ -19,6 +19,7 @@ pub mod cross;
 pub mod drive;
 pub mod environment;
 pub mod executor;
+pub mod guest;
 pub mod host;
 mod lengths;
 pub mod mailbox;

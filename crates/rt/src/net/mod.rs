@@ -7,6 +7,7 @@ mod closed;
 mod congestion;
 mod descriptors;
 mod listener;
+mod passing;
 mod stream;
 
 use std::fmt;
@@ -20,6 +21,7 @@ pub use closed::bind_closed;
 pub use congestion::Congestion;
 pub use descriptors::{is_short_of_descriptors, raise_descriptor_limit};
 pub use listener::{Listener, may_bind};
+pub use passing::PASSED_MAX;
 pub use stream::Stream;
 
 use crate::ring::Address;

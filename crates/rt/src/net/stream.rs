@@ -33,15 +33,15 @@ const AT_ONCE_BYTES: usize = 16 << 10;
 const LOST: Duration = Duration::from_secs(60);
 const LOST_CLOSED: Duration = Duration::from_secs(300);
 
-struct Connection {
-    rt: Rt,
-    fd: Rc<OwnedFd>,
+pub(super) struct Connection {
+    pub(super) rt: Rt,
+    pub(super) fd: Rc<OwnedFd>,
     peer: String,
 }
 
 /// A connected socket; clones share it, and the last one closes it.
 #[derive(Clone)]
-pub struct Stream(Rc<Connection>);
+pub struct Stream(pub(super) Rc<Connection>);
 
 impl Stream {
     /// Connects to a server.
@@ -196,6 +196,13 @@ impl Stream {
         let now = Timespec { tv_sec: 0, tv_nsec: 0 };
         // What cannot be asked is no connection.
         poll(&mut socket, Some(&now)).map_or(true, |ready| ready > 0)
+    }
+
+    /// Waits until the peer has closed its side, also while bytes that it sent before wait to be received.
+    pub async fn closed_by_peer(&self) {
+        let request = Request::HangUp { fd: self.0.fd.clone() };
+        // What cannot be asked is no connection.
+        let _answer = Operation::new(&self.0.rt.inner, request, None).await;
     }
 
     /// Whether nothing has been heard of the peer for too long, though it should have answered: data that was sent is not

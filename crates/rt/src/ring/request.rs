@@ -43,8 +43,12 @@ pub(crate) enum Request {
     Connect { fd: Rc<OwnedFd>, address: Box<Address> },
     /// Waits until there is something to read.
     Readable { fd: Rc<OwnedFd> },
+    /// Waits until the peer of a socket has closed its side.
+    HangUp { fd: Rc<OwnedFd> },
     /// Takes an eventfd's count.
     Count { fd: Rc<OwnedFd>, buf: Box<[u8; 8]> },
+    /// Adds to an eventfd's count.
+    Tell { fd: Rc<OwnedFd>, count: Box<[u8; 8]> },
     /// An NVMe command; a wide ring's.
     Command(Box<Command>),
     /// A command of ublk that gives back a request, if one was in hand, and waits for the next one. It points to nothing.
@@ -86,7 +90,9 @@ impl Request {
             | Request::Accept { .. }
             | Request::Connect { .. }
             | Request::Readable { .. }
-            | Request::Count { .. } => true,
+            | Request::HangUp { .. }
+            | Request::Count { .. }
+            | Request::Tell { .. } => true,
         }
     }
 
@@ -131,7 +137,9 @@ impl Request {
                 opcode::Connect::new(raw(fd), (&raw const address.storage).cast(), address.len).build()
             }
             Request::Readable { fd } => opcode::PollAdd::new(raw(fd), libc::POLLIN as u32).build(),
+            Request::HangUp { fd } => opcode::PollAdd::new(raw(fd), libc::POLLRDHUP as u32).build(),
             Request::Count { fd, buf } => opcode::Read::new(raw(fd), buf.as_mut_ptr(), 8).build(),
+            Request::Tell { fd, count } => opcode::Write::new(raw(fd), count.as_ptr(), 8).build(),
             Request::Fetch { fd, operation, command } => {
                 opcode::UringCmd16::new(raw(fd), *operation).cmd(*command).build()
             }
