@@ -2,8 +2,8 @@
 //! deallocated; a protocol serves it, a back end keeps it.
 //!
 //! ```text
-//!   nbd::Server   nvme::Server   ublk::BlockDevice           front ends: bytes on a wire, or the kernel's requests
-//!         \          /
+//!   nbd::Server   nvme::Server   ublk::BlockDevice   vhost_user_blk::GuestSocket
+//!         \          /                                       front ends: bytes on a wire, the kernel's requests, a guest's
 //!       Namespace, Directory, Subsystems, Fault                the boundary
 //!         /        |        \
 //!     Memory     Null     array volumes (in server)            back ends
@@ -30,6 +30,7 @@ mod stream;
 mod striped;
 pub mod ublk;
 pub mod uri;
+pub mod vhost_user_blk;
 
 pub use clients::{Client, Protocol, Used};
 pub use counters::Counters;

@@ -1,4 +1,4 @@
-//! Tests of NBD, NVMe/TCP and what namespaces promise. One program: each program of tests is linked with all that it uses.
+//! Tests of NBD, NVMe/TCP, vhost-user and what namespaces promise. One program: each program of tests is linked with all that it uses.
 
 #![allow(clippy::unwrap_used, reason = "a test ends where it fails")]
 
@@ -19,3 +19,5 @@ mod remote;
 mod strangers;
 mod striped;
 mod support;
+mod vhost_user;
+mod vhost_user_hostile;

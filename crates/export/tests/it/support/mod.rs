@@ -2,6 +2,7 @@
 
 #![allow(dead_code, clippy::unwrap_used, reason = "each test file uses a part of it")]
 
+pub mod front_end;
 pub mod nvme;
 
 use std::{cell::Cell, cell::RefCell, collections::VecDeque, future::poll_fn, rc::Rc, task::Poll, task::Waker};
