@@ -14,12 +14,17 @@ use crate::spent::thread_cpu_seconds;
 use crate::target::{Model, Target};
 use crate::written::Written;
 
+/// What makes the load.
+pub const NAME: &str = concat!("simulated, ashlar ", env!("CARGO_PKG_VERSION"));
 /// The same seed for all cells: the same cell gives the same digits.
 const SEED: u64 = 1;
 /// Requests for which a cell is tried before its run, at most.
 const TRIED_MAX: u64 = 40_000;
 /// The same where these end before its buffers are full: until then a rate says little of what follows.
 const TRIED_LONGER_MAX: u64 = 200_000;
+/// The same where these say that the cell takes more than `TOLD_AHEAD` times as many.
+const TRIED_LONGEST_MAX: u64 = 1_000_000;
+const TOLD_AHEAD: f64 = 3.0;
 
 /// The system that a model names. `None`: it names drives for the bench.
 ///
@@ -106,6 +111,8 @@ fn all_in_flight(system: &System, step: &Step, load: &Load, found: &Answer) -> O
 pub struct Expected {
     /// CPU seconds, of all its cells.
     pub cpu_seconds: f64,
+    /// Requests to simulate, of all its cells.
+    pub requests: f64,
     /// Requests a second of the first.
     pub iops: f64,
 }
@@ -116,38 +123,65 @@ pub struct Expected {
 /// When the system cannot be.
 pub fn expected(target: &Target, system: &System, step: &Step, asked_iops: Option<f64>) -> Result<Expected, Error> {
     let wrong = |e: predict::Error| Error::usage(step.id.clone(), e);
-    let (model, whole) = (target.model()?, Limits::default());
-    let mut sum = Expected { cpu_seconds: 0.0, iops: 0.0 };
+    let model = target.model()?;
+    let mut sum = Expected { cpu_seconds: 0.0, requests: 0.0, iops: 0.0 };
     for (nth, state) in states(step).iter().enumerate() {
         let system = in_state(system, *state);
-        let trial = |load: &Load| -> Result<(Answer, f64), predict::Error> {
-            let begins = |limits: &Limits| predict::requests_before(&system, load, limits);
-            let few = Limits { requests_max: TRIED_MAX, ..whole };
-            let longer = Limits { requests_max: TRIED_LONGER_MAX, ..whole };
-            let few = if begins(&few)? == begins(&whole)? { few } else { longer };
-            let begun = thread_cpu_seconds();
-            let tried = answer(&system, load, &few, SEED, None)?;
-            let took = thread_cpu_seconds() - begun;
-            if tried.ended != predict::Ended::Requests && begins(&few)? == begins(&whole)? {
-                return Ok((tried, took));
-            }
-            let requests = predict::requests_expected(&system, load, &whole, &tried)?;
-            let times = (requests / tried.requests.max(1) as f64).max(1.0);
-            Ok((tried, took * times))
-        };
         let load = load_of(&model, &system, target.bytes, &step.load, asked_iops);
-        let (mut tried, mut seconds) = trial(&load).map_err(wrong)?;
-        if let Some(closed) = all_in_flight(&system, step, &load, &tried) {
-            let open = seconds;
-            (tried, seconds) = trial(&closed).map_err(wrong)?;
-            seconds += open;
+        let mut tried = Tried::of(&system, &load).map_err(wrong)?;
+        if let Some(closed) = all_in_flight(&system, step, &load, &tried.answer) {
+            let open = tried;
+            tried = Tried::of(&system, &closed).map_err(wrong)?;
+            tried.cpu_seconds += open.cpu_seconds;
+            tried.requests += open.requests;
         }
-        sum.cpu_seconds += seconds;
+        sum.cpu_seconds += tried.cpu_seconds;
+        sum.requests += tried.requests;
         if nth == 0 {
-            sum.iops = tried.iops;
+            sum.iops = tried.answer.iops;
         }
     }
     Ok(sum)
+}
+
+/// A cell that was tried.
+struct Tried {
+    answer: Answer,
+    /// CPU seconds and requests that the whole cell is likely to take.
+    cpu_seconds: f64,
+    requests: f64,
+}
+
+impl Tried {
+    /// For a few requests; for more where buffers fill first, and where what is left would be long: while a rate drifts, it
+    /// looks as if it took long to be known, and then the drift ends.
+    fn of(system: &System, load: &Load) -> Result<Tried, predict::Error> {
+        let whole = predict::requests_before(system, load, &Limits::default())?;
+        let few = Limits { requests_max: TRIED_MAX, ..Limits::default() };
+        let fills_first = predict::requests_before(system, load, &few)? != whole;
+        let most = if fills_first { TRIED_LONGER_MAX } else { TRIED_MAX };
+        let tried = Tried::within(system, load, most)?;
+        if tried.requests <= TOLD_AHEAD * most as f64 {
+            return Ok(tried);
+        }
+        Tried::within(system, load, TRIED_LONGEST_MAX)
+    }
+
+    fn within(system: &System, load: &Load, requests_max: u64) -> Result<Tried, predict::Error> {
+        let whole = Limits::default();
+        let few = Limits { requests_max, ..whole };
+        let begun = thread_cpu_seconds();
+        let tried = answer(system, load, &few, SEED, None)?;
+        let took = thread_cpu_seconds() - begun;
+        let begins = |limits| predict::requests_before(system, load, limits);
+        let is_whole = tried.ended != predict::Ended::Requests && begins(&few)? == begins(&whole)?;
+        let requests = match is_whole {
+            true => tried.requests as f64,
+            false => predict::requests_expected(system, load, &whole, &tried)?,
+        };
+        let times = (requests / tried.requests.max(1) as f64).max(1.0);
+        Ok(Tried { answer: tried, cpu_seconds: took * times, requests })
+    }
 }
 
 /// States that are simulated: a drive that is gone is being replaced.

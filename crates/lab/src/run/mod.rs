@@ -369,7 +369,9 @@ fn result(order: &Order, engine: &Engine, targets: &[Target], taken: &[(String, 
     run.begun = Some(order.begun.clone());
     run.ended = ended.then(host::now);
     run.system = host::facts();
-    run.system.push(Pair::new("load generator", engine.name()));
+    let is_simulated = |t: &Target| t.model().is_ok_and(|m| simulated::system(&m).is_ok_and(|s| s.is_some()));
+    let generator = if targets.iter().any(is_simulated) { simulated::NAME.to_owned() } else { engine.name() };
+    run.system.push(Pair::new("load generator", generator));
     if !order.hosts.is_empty() {
         run.system.push(Pair::new("load from", hosts::names(&order.hosts)));
     }
