@@ -97,7 +97,8 @@ pub struct About<'a> {
     pub system: Option<&'a str>,
     /// The unit of its random loads.
     pub unit: Unit,
-    /// Its cells that may be quoted: none that failed, no points of a curve, no rounds.
+    /// Its cells that may be quoted: none that failed, no points of a curve, no rounds, and none at a rate that was asked for
+    /// where others tell what it can do.
     pub cells: Vec<&'a Cell>,
     /// Such cells of other systems.
     pub others: Vec<&'a Cell>,
@@ -116,8 +117,11 @@ impl<'a> About<'a> {
         // Of two with as many cells the first counts.
         let most = systems.iter().map(|(_, n)| *n).max();
         let system = systems.iter().find(|(_, n)| Some(*n) == most).map(|(name, _)| *name);
+        let is_paced = |c: &&Cell| c.asked_iops.is_some();
+        let has_free = run.cells.iter().filter(|c| is_quotable(c)).any(|c| !is_paced(&c));
+        let quotable = run.cells.iter().filter(|c| is_quotable(c)).filter(|c| !(has_free && is_paced(c)));
         let (cells, others): (Vec<&Cell>, Vec<&Cell>) =
-            run.cells.iter().filter(|c| is_quotable(c)).partition(|c| Some(c.subject.system.as_str()) == system);
+            quotable.partition(|c| Some(c.subject.system.as_str()) == system);
         let random = cells.iter().filter(|c| c.load.access == Some(Access::Random));
         let units: Vec<Unit> = random.filter_map(|c| Unit::of(c)).collect();
         let of_requests = units.iter().filter(|u| **u == Unit::Iops).count();
@@ -136,7 +140,7 @@ impl<'a> About<'a> {
     }
 }
 
-fn is_quotable(cell: &Cell) -> bool {
+pub fn is_quotable(cell: &Cell) -> bool {
     let of_its_own = !matches!(cell.part, Part::Curve { .. } | Part::Round { .. } | Part::Together);
     cell.may_stand() && of_its_own && cell.verdict() != Verdict::Fail && cell.headline().is_some_and(|(_, n)| n > 0.0)
 }

@@ -8,14 +8,16 @@ mod about;
 mod caveats;
 mod kept;
 mod numbers;
+mod paced;
 mod peaks;
 mod told;
 
 pub use about::{About, Build, Unit, count_of, noun, short};
 pub use kept::{Kept, KeptCell, KeptRow};
 pub use numbers::{Number, of as numbers};
+pub use peaks::drawn;
 
-use crate::model::Run;
+use crate::model::{Origin, Run};
 
 /// A sentence and what it rests on.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -69,6 +71,7 @@ impl Findings {
         sentences.extend(peaks::most(&about));
         sentences.extend(kept::levels(&about));
         sentences.extend(kept::states(&about));
+        sentences.extend(paced::states(run, &about));
         sentences.extend(kept::scaling(&about));
         if kept.is_none() {
             sentences.extend(peaks::writes_of_reads(&about));
@@ -81,7 +84,8 @@ impl Findings {
         if run.cells.is_empty() {
             sentences.extend(told::stated(run));
         }
-        let system = about.system.map(short);
+        let capital = |name: String| if run.origin == Origin::Published { capitalised(&name) } else { name };
+        let system = about.system.map(short).map(capital);
         let briefs: Vec<&str> =
             sentences.iter().map(|f| f.brief.as_str()).filter(|b| !b.is_empty()).take(TITLE_BRIEFS).collect();
         let said = briefs.join("; ");
@@ -96,10 +100,16 @@ impl Findings {
     }
 }
 
+/// A name as a sentence begins; that of a file or a device stays as it is.
+fn capitalised(name: &str) -> String {
+    let mut letters = name.chars();
+    letters.next().map_or(String::new(), |first| first.to_uppercase().chain(letters).collect())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::Origin;
+    use crate::model::{Part, State};
     use crate::published;
 
     fn said(run: &Run) -> String {
@@ -189,6 +199,62 @@ mod tests {
         let findings = Findings::of(&run);
         assert!(findings.title.ends_with("no number"), "{}", findings.title);
         assert!(findings.caveats[0].text.contains("FAIL"), "{:?}", findings.caveats);
+    }
+
+    /// A rate that was asked for is none that an array keeps: its latency says what an application notices.
+    #[test]
+    fn a_fixed_rate_says_its_latency_and_is_no_rate_of_a_state() {
+        let mut run = published::run("perc12").unwrap();
+        let before = Findings::of(&run);
+        let is_raid5 = |c: &&crate::model::Cell| {
+            c.subject.level.as_deref() == Some("RAID5")
+                && c.load.name() == "4K random write"
+                && c.subject.drive_count == Some(8)
+                && c.subject.state == State::Optimal
+        };
+        let optimal = run.cells.iter().find(is_raid5).unwrap().clone();
+        for (state, us) in [(State::Optimal, 21.0), (State::Rebuilding, 24.0)] {
+            let mut cell = optimal.clone();
+            cell.id = format!("{}-fixed-{state}", cell.id);
+            (cell.test, cell.part, cell.subject.state) = ("at a fixed rate".to_owned(), Part::Alone, state);
+            (cell.asked_iops, cell.figures.iops) = (Some(10_000.0), Some(10_000.0));
+            (cell.figures.latency.mean_us, cell.figures.latency.p99_us) = (Some(us), Some(us + 1.0));
+            run.cells.push(cell);
+        }
+        let after = Findings::of(&run);
+        assert_eq!((&before.title, &before.kept), (&after.title, &after.kept));
+        let fixed = "At a fixed 10.0 k IOPS, 4K random writes take 21.0 us (p99 22.0 us) optimal and 24.0 us (p99 25.0 us) \
+                     rebuilding.";
+        has(&run, &[fixed]);
+    }
+
+    /// Of loads with one block size, the one that writes most is held against its reads.
+    #[test]
+    fn writes_are_held_against_reads_at_the_depth_that_writes_most() {
+        let mut run = published::run("qlc24").unwrap();
+        let lone = |cell: &crate::model::Cell| {
+            let mut cell = cell.clone();
+            cell.id.push_str("-lone");
+            (cell.load.threads, cell.load.depth) = (Some(1), Some(1));
+            cell.figures.bytes_per_sec = Some(1e9 * if cell.load.read_percent == Some(100.0) { 50.0 } else { 1.0 });
+            cell
+        };
+        let system = About::of(&run).system.unwrap().to_owned();
+        let random = |c: &&crate::model::Cell| {
+            c.subject.system == system && ["64K random read", "64K random write"].contains(&c.load.name().as_str())
+        };
+        let lone: Vec<_> = run.cells.iter().filter(random).map(lone).collect();
+        assert_eq!(lone.len(), 2);
+        run.cells.extend(lone);
+        has(&run, &["64K random writes make 7 % of 64K random reads"]);
+    }
+
+    #[test]
+    fn a_title_begins_with_a_capital_where_no_file_is_named() {
+        assert!(Findings::of(&published::run("ssd24").unwrap()).title.starts_with("Dual-Xeon server: 3.14 M IOPS"));
+        let mut run = published::run("ssd24").unwrap();
+        run.origin = Origin::Measured;
+        assert!(Findings::of(&run).title.starts_with("dual-Xeon"));
     }
 
     #[test]

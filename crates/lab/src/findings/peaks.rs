@@ -35,7 +35,8 @@ pub fn most(about: &About<'_>) -> Option<Finding> {
     Some(Finding::new(format!("{text}."), rows).brief(brief))
 }
 
-/// "64K random writes make 7 % of 64K random reads": the least of all block sizes, and the same in sequence.
+/// "64K random writes make 7 % of 64K random reads": the least of all block sizes, each by the load that writes most, and the
+/// same in sequence.
 pub fn writes_of_reads(about: &About<'_>) -> Option<Finding> {
     let pair = |write: &'_ Cell| {
         let fits = |c: &&Cell| {
@@ -56,6 +57,9 @@ pub fn writes_of_reads(about: &About<'_>) -> Option<Finding> {
                 (least > 0.0).then(|| (about.value(w) / least, w, read))
             })
             .collect();
+        let size = |pair: &(f64, &Cell, &Cell)| pair.1.load.block_bytes;
+        pairs.sort_by(|a, b| size(a).cmp(&size(b)).then(about.value(b.1).total_cmp(&about.value(a.1))));
+        pairs.dedup_by_key(|pair| size(pair));
         pairs.sort_by(|a, b| a.0.total_cmp(&b.0));
         pairs
     };
@@ -164,6 +168,14 @@ pub fn alone(about: &About<'_>) -> Option<Finding> {
     })
 }
 
+/// So many requests a second, in the unit that a load is drawn in: 64K of them are bytes.
+pub fn drawn(cell: &Cell, iops: f64) -> String {
+    match (Unit::of(cell), cell.load.block_bytes) {
+        (Some(Unit::Bytes), Some(bytes)) => Unit::Bytes.text(iops * bytes as f64),
+        _ => Unit::Iops.text(iops),
+    }
+}
+
 /// Where each curve bends.
 pub fn curves(run: &Run) -> Vec<Finding> {
     let mut tests: Vec<(&str, Vec<&Cell>)> = vec![];
@@ -175,8 +187,9 @@ pub fn curves(run: &Run) -> Vec<Finding> {
     }
     let said = tests.into_iter().map(|(test, points)| {
         let read = Reading::of(&points);
-        let bound =
-            read.iops_at_one_ms.map_or(String::new(), |n| format!("; with a p99 of 1 ms or less, {} IOPS", grouped(n)));
+        let bound = read
+            .iops_at_one_ms
+            .map_or(String::new(), |n| format!("; with a p99 of 1 ms or less, {}", drawn(points[0], n)));
         let text = match (read.shape, read.knee_percent) {
             (Shape::Bent, _) => format!("{test}: latency does not rise with load, so the curve has no knee"),
             (Shape::Rising, Some(percent)) => format!("{test}: the knee is at {percent} % of the largest rate{bound}"),

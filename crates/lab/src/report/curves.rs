@@ -5,11 +5,13 @@ use super::html::{COLOURS, badge, escape, figure_of, table_of_known};
 use super::scales::Scales;
 use super::svg::{Axis, Canvas, Frame};
 use crate::curve::{Reading, Shape};
-use crate::findings::{Build, short};
+use crate::findings::{Build, drawn, short};
 use crate::model::{Cell, Part, Run};
 use crate::units::{grouped, latency, rate, si};
 
 const HEIGHT: f64 = 300.0;
+/// A label of a point, "100 %", and some room: those that would lie on each other are left out.
+const LABEL_WIDTH: f64 = 38.0;
 
 /// The points of one test of one result, in the order of what was asked for.
 struct Curve<'a> {
@@ -36,19 +38,20 @@ pub fn section(runs: &[Run], scales: &Scales) -> Option<Section> {
     if tests.is_empty() {
         return None;
     }
-    let mut body =
-        "<p>The load asked for is a share of the rate without a limit. A generator that waits for answers cannot \
-         offer more than 100 %: all its requests are in flight, and the curve may bend back.</p>"
-            .to_owned();
+    let intro = "<p>The load asked for is a share of the rate without a limit. A generator that waits for answers cannot \
+         offer more than 100 %: all its requests are in flight, and the curve may bend back.</p>";
+    // Charts beside each other first, since each alone would leave half of a wide page white.
+    let (mut figures, mut tables) = (String::new(), String::new());
     for (test, curves) in &mut tests {
         curves.iter_mut().for_each(|c| c.points.sort_by_key(|p| percent(p)));
-        body.push_str(&format!("<h3>{}</h3>", escape(test)));
         let names: Vec<String> = curves.iter().take(COLOURS).map(|c| label(c.run, c.points[0])).collect();
         let caption = format!("{test}, latency over load: mean solid, p99 dashed");
         let figure = figure_of(&caption, &names, &chart(test, curves, scales));
-        body.push_str(&format!("<div class=\"charts\">{figure}</div>"));
-        curves.iter().for_each(|c| body.push_str(&points(c)));
+        figures.push_str(&figure);
+        tables.push_str(&format!("<h3>{}</h3>", escape(test)));
+        curves.iter().for_each(|c| tables.push_str(&points(c)));
     }
+    let body = format!("{intro}<div class=\"charts\">{figures}</div>{tables}");
     Some(Section::new("curves", "Load curves", body))
 }
 
@@ -83,14 +86,15 @@ fn chart(test: &str, curves: &[Curve<'_>], scales: &Scales) -> String {
         };
         canvas.path(&line(|c| c.figures.latency.mean_us), &format!("curve s{i}"));
         canvas.path(&line(|c| c.figures.latency.p99_us), &format!("curve dashed s{i}"));
-        for (n, cell) in curve.points.iter().enumerate() {
+        let mut labelled = f64::NEG_INFINITY;
+        for cell in &curve.points {
             let Some(mean) = cell.figures.latency.mean_us else { continue };
             let at = (x.at(across(cell)), y.at(mean));
             let percent = percent(cell).unwrap_or(0);
             canvas.dot(at, &format!("k{i}"), &format!("{percent} %: {}", latency(mean)));
-            // Labels of every second point, so that they do not lie on each other.
-            if curves.len() == 1 && n % 2 == 0 {
+            if curves.len() == 1 && at.0 - labelled >= LABEL_WIDTH {
                 canvas.text((at.0, at.1 + 14.0), "middle", "mark", &format!("{percent} %"));
+                labelled = at.0;
             }
         }
     }
@@ -129,8 +133,12 @@ fn points(curve: &Curve<'_>) -> String {
         (Shape::Rising, None) => words.push("no knee within these points".to_owned()),
         (Shape::Unknown, _) => {}
     }
-    words.extend(read.iops_at_half_ms.map(|n| format!("{} IOPS with a p99 of 0.5 ms or less", grouped(n))));
-    words.extend(read.iops_at_one_ms.map(|n| format!("{} IOPS with a p99 of 1 ms or less", grouped(n))));
+    let bounded = |iops: Option<f64>, ms: &str| {
+        let rate = iops.map(|n| curve.points.first().map_or(String::new(), |c| drawn(c, n)));
+        rate.map(|rate| format!("{rate} with a p99 of {ms} ms or less"))
+    };
+    words.extend(bounded(read.iops_at_half_ms, "0.5"));
+    words.extend(bounded(read.iops_at_one_ms, "1"));
     let of = curve.points.first().map_or(String::new(), |c| label(curve.run, c));
     format!("<p><b>{}</b> {}</p>{}", escape(&of), escape(&words.join("; ")), table_of_known(&heads, &rows, true))
 }

@@ -20,7 +20,8 @@ pub fn escape(text: &str) -> String {
 
 /// `text` escaped, with a number and its unit on one line.
 pub fn glued(text: &str) -> String {
-    const UNITS: [&str; 9] = ["%", "k", "M", "GB/s", "MB/s", "IOPS", "ms", "us", "drives"];
+    const UNITS: [&str; 14] =
+        ["%", "k", "M", "TB", "GB", "MB", "GB/s", "MB/s", "IOPS", "s", "ms", "us", "drives", "CPUs"];
     let mut out = String::with_capacity(text.len());
     let mut before = "";
     for word in text.split(' ') {
@@ -53,7 +54,7 @@ pub fn badge(gates: &[Gate]) -> String {
 /// The reasons of what did not pass, as a short list.
 pub fn reasons(gates: &[Gate]) -> String {
     let bad = gates.iter().filter(|g| g.verdict != Verdict::Pass);
-    let bad: Vec<String> = bad.map(|g| format!("{}: {}", g.check, escape(&g.reason))).collect();
+    let bad: Vec<String> = bad.map(|g| format!("{}: {}", g.check, glued(&g.reason))).collect();
     bad.join("<br>")
 }
 
@@ -129,5 +130,7 @@ mod tests {
     fn a_number_and_its_unit_stay_together() {
         let text = glued("13.2 M IOPS of <4K> reads; RAID5 keeps 9 %, 8 drives and 2 more");
         assert_eq!(text, "13.2\u{a0}M\u{a0}IOPS of &lt;4K&gt; reads; RAID5 keeps 9\u{a0}%, 8\u{a0}drives and 2 more");
+        let noise = Gate::warn(crate::model::Check::Noise, "others used 53 % of 2 CPUs (8.00 GB)");
+        assert_eq!(reasons(&[noise]), "noise: others used 53\u{a0}% of 2\u{a0}CPUs (8.00\u{a0}GB)");
     }
 }

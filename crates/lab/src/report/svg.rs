@@ -97,10 +97,18 @@ impl Canvas {
         let marks = x.scale.marks();
         // Marks closer than words are long are left out.
         let every = marks.len().div_ceil(7);
-        for mark in marks.into_iter().step_by(every) {
+        // From the right, where the last one is moved in: it tells where the axis ends.
+        let mut left_of = f64::INFINITY;
+        for mark in marks.into_iter().step_by(every).collect::<Vec<_>>().into_iter().rev() {
             let at = x.scale.at(mark);
             self.line((at, frame.top), (at, frame.bottom), "grid");
-            self.text((at, frame.bottom + 14.0), "middle", "mark", &(x.text)(mark));
+            let text = (x.text)(mark);
+            let half = text.chars().count() as f64 * LETTER / 2.0;
+            let middle = at.min(WIDTH - half);
+            if middle + half + LETTER <= left_of {
+                self.text((at, frame.bottom + 14.0), "middle", "mark", &text);
+                left_of = middle - half;
+            }
         }
         self.line((frame.left, frame.bottom), (frame.right, frame.bottom), "axis");
         self.line((frame.left, frame.top), (frame.left, frame.bottom), "axis");
@@ -164,4 +172,43 @@ pub struct Axis<'a> {
     pub name: &'a str,
     /// How a mark is written.
     pub text: fn(f64) -> String,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::units::rate;
+
+    /// Places and words of the marks below a chart, from the left.
+    fn marks_below(svg: &str, bottom: f64) -> Vec<(f64, String)> {
+        let of = |text: &str| {
+            let (x, rest) = text.strip_prefix(" x=\"")?.split_once("\" y=\"")?;
+            let (y, rest) = rest.split_once('"')?;
+            let below = y.parse::<f64>().ok()? > bottom + 10.0 && rest.contains("class=\"mark\"");
+            let words = rest.split_once('>')?.1.split_once('<')?.0.to_owned();
+            below.then_some((x.parse().ok()?, words))
+        };
+        let mut marks: Vec<(f64, String)> = svg.split("<text").filter_map(of).collect();
+        marks.sort_by(|a, b| a.0.total_cmp(&b.0));
+        marks
+    }
+
+    #[test]
+    fn marks_do_not_lie_on_each_other_and_the_last_one_stays() {
+        for most in [28.1e9, 5.55e6, 1.2e9, 930.0] {
+            let frame = Frame::usual(300.0);
+            let mut canvas = Canvas::new(300.0, "a chart");
+            let x = Axis { scale: Scale::linear(most, frame.left, frame.right), name: "achieved", text: rate };
+            let y = Axis { scale: Scale::log([10.0].into_iter(), frame.bottom, frame.top), name: "y", text: rate };
+            let last = x.scale.marks().last().copied().map(rate);
+            canvas.axes(&frame, &x, &y);
+            let marks = marks_below(&canvas.finish(), frame.bottom);
+            assert!(marks.len() > 3, "{marks:?}");
+            assert_eq!(marks.last().map(|(_, words)| words.clone()), last);
+            for pair in marks.windows(2) {
+                let half = |at: usize| pair[at].1.chars().count() as f64 * LETTER / 2.0;
+                assert!(pair[0].0 + half(0) < pair[1].0 - half(1), "{pair:?}");
+            }
+        }
+    }
 }
