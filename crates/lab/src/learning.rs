@@ -1,5 +1,7 @@
 //! A drive file from a measured run, and how far off the model of it is under another load.
 
+use std::path::Path;
+
 use predict::{Access, DriveFile, Limits, Load, Measured, Pressure, Workload, alone, answer, learn};
 use serde::Serialize;
 
@@ -57,6 +59,16 @@ fn of_cell(cell: &Cell) -> Option<Measured> {
 pub fn learn_drive(name: &str, run: &Run) -> Result<DriveFile, Error> {
     let measured: Vec<Measured> = measured(run).into_iter().map(|(_, m)| m).collect();
     learn(name, 0, &measured).map_err(|e| Error::usage(run.name.clone(), e))
+}
+
+/// Writes a drive file that says which result it was learnt from; a file that is there stays whole until then.
+///
+/// # Errors
+/// When it cannot be written.
+pub fn write_drive(drive: &DriveFile, result: &Path, out: &Path) -> Result<(), Error> {
+    let toml = drive.to_toml().map_err(|e| Error::format(out.display().to_string(), e))?;
+    let from = format!("# Learnt from {} by `ashlar lab predict --learn`.\n\n{toml}", result.display());
+    model::replace(out, from.as_bytes())
 }
 
 /// The cells of `runs` beside what the model says of `drive`.
@@ -161,5 +173,21 @@ mod tests {
             assert!(c.error.abs() < 0.25, "{} x {}: {:+.2}", c.load, c.in_flight, c.error);
         }
         assert_eq!(checked.len(), 6);
+    }
+
+    /// A second name of the file that was there has all of the old one: it was not written into.
+    #[test]
+    fn a_drive_file_takes_the_place_of_another_as_a_whole() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let (out, other) = (dir.path().join("mine.toml"), dir.path().join("other"));
+        std::fs::write(&out, "old").expect("it can be written");
+        std::fs::hard_link(&out, &other).expect("it can be linked");
+        let drive = learn_drive("mine", &run(&[("4k-randread", 1, 2900.0, 340.0)])).expect("it has a read");
+        write_drive(&drive, Path::new("lab-smoke"), &out).expect("it can be written");
+        let text = std::fs::read_to_string(&out).expect("it is there");
+        assert!(text.starts_with("# Learnt from lab-smoke by"), "{text}");
+        assert_eq!(DriveFile::parse(&text), Ok(drive));
+        assert_eq!(std::fs::read_to_string(&other).expect("it is there"), "old");
+        assert_eq!(std::fs::read_dir(dir.path()).expect("it is there").count(), 2, "nothing else is left");
     }
 }

@@ -1,12 +1,12 @@
 //! `ashlar bench --export`: loads on an export of any server, one after the other.
 
-use std::fs;
 use std::path::PathBuf;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use api::Problem;
 use bench::Target;
 use bench::exported::{Exported, Told, exported};
+use lab::model::replace;
 use serde::Serialize;
 
 use super::problem;
@@ -91,7 +91,8 @@ pub fn run(context: &Context, all: &super::Args) -> Outcome {
     })?;
     if let Some(path) = &args.output {
         let text = serde_json::to_string_pretty(&report).unwrap_or_default();
-        fs::write(path, text).map_err(|e| Problem::failed(path.display().to_string(), e, "give another file"))?;
+        replace(path, text.as_bytes())
+            .map_err(|e| Problem::failed(path.display().to_string(), e, "give another file"))?;
     } else if all.json {
         text::print_json(&report);
     } else {

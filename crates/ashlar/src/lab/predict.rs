@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use api::Problem;
 use lab::forecast::{Forecast, forecast};
-use lab::learning::{check, learn_drive};
+use lab::learning::{check, learn_drive, write_drive};
 use lab::model::Run;
 use lab::spent::{Spent, thread_cpu_seconds};
 use lab::units;
@@ -345,12 +345,7 @@ fn learn(json: bool, result: &std::path::Path, out: &std::path::Path) -> Outcome
     let run = Run::read(result).map_err(problem)?;
     let name = out.file_stem().map_or("learnt".to_owned(), |s| s.to_string_lossy().into_owned());
     let file = learn_drive(&name, &run).map_err(problem)?;
-    let toml = format!(
-        "# Learnt from {} by `ashlar lab predict --learn`.\n\n{}",
-        result.display(),
-        file.to_toml().map_err(usage)?
-    );
-    std::fs::write(out, toml).map_err(|e| Problem::failed(out.display().to_string(), e, "give another file"))?;
+    write_drive(&file, result, out).map_err(problem)?;
     if json {
         text::print_json(&file);
     } else {
