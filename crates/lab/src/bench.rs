@@ -131,6 +131,7 @@ pub fn refuses(target: &Target, part: Part, load: &Load) -> Option<&'static str>
         Part::States if target.model().is_ok_and(|m| m.level.is_none()) => {
             Some("drives alone have no states: add raid=")
         }
+        _ if load.fsync.is_some() => Some("modelled drives do not flush"),
         _ if load.cached == Some(true) => Some("modelled drives have no page cache"),
         _ if load.reducible.is_some() => Some("modelled drives ignore the data"),
         _ if load.access == Some(Access::Sequential) && mix => Some("the bench has no sequential mix"),

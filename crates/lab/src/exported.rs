@@ -21,6 +21,7 @@ pub fn refuses(part: Part, load: &Load) -> Option<&'static str> {
     match part {
         Part::Check => Some("the bench does not verify what it reads: attach the namespace, and name its block device"),
         Part::States => Some("the bench keeps no logs to cut: attach the namespace, and name its block device"),
+        _ if load.fsync.is_some() => Some("the bench does not flush: attach the namespace, and name its block device"),
         _ if load.cached == Some(true) => Some("the bench has no page cache"),
         _ if load.reducible.is_some() => Some("what the bench writes cannot be reduced"),
         _ if load.access == Some(Access::Sequential) && load.reads() && load.writes() => {

@@ -146,6 +146,7 @@ impl Fio {
             lines.push(format!("dedupe_percentage={}", shares.duplicate_percent));
             lines.push(format!("buffer_compress_percentage={}", shares.compressible_percent));
         }
+        lines.extend(load.fsync.filter(|_| load.writes()).map(|writes| format!("fsync={writes}")));
         if let Some(percent) = load.read_percent.filter(|p| *p > 0.0 && *p < 100.0) {
             lines.push(format!("rwmixread={percent:.0}"));
         }
@@ -350,6 +351,19 @@ mod tests {
         assert!(lines(0).contains("offset=0 size=134217728 offset_increment=134217728"), "{}", lines(0));
         assert!(lines(1).contains("offset=536870912 size=134217728"), "{}", lines(1));
         assert!(lines(1).contains("rate_iops=700,300") && lines(1).contains("log_unix_epoch=1"), "{}", lines(1));
+    }
+
+    #[test]
+    fn flushes_follow_writes_only() {
+        let target = Target::look("/no-such-place/a", Some(1 << 30)).unwrap();
+        let of = |load: &Load| {
+            fio().options(&Job { target: &target, load, pace: pace(), host: 0 }, Path::new("/d")).unwrap()
+        };
+        let writes = Load { read_percent: Some(0.0), fsync: Some(4), ..load() };
+        assert!(of(&writes).contains(&"fsync=4".to_owned()));
+        for load in [Load { fsync: None, ..writes.clone() }, Load { read_percent: Some(100.0), ..writes }] {
+            assert!(!of(&load).iter().any(|line| line.starts_with("fsync")), "{load:?}");
+        }
     }
 
     #[test]

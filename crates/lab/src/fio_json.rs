@@ -295,6 +295,7 @@ fn load_of<'a>(get: &impl Fn(&str) -> Option<&'a str>) -> Load {
         range_bytes: get("size").and_then(|t| crate::units::bytes(t).ok()),
         slice_percent: None,
         reducible: reducible(get),
+        fsync: get("fsync").or(get("fdatasync")).and_then(|n| n.parse().ok()).filter(|n| *n > 0),
         checksums: get("verify").is_some(),
         inferred: vec![],
     }

@@ -151,8 +151,8 @@ fn little(cell: &Cell) -> Option<Gate> {
         return None;
     }
     let (flying, most) = (cell.in_flight()?, cell.load.outstanding()?);
-    if cell.asked_iops.is_some() {
-        // A limited rate keeps fewer in flight; more than there are is impossible.
+    if cell.asked_iops.is_some() || cell.load.fsync.is_some() {
+        // A limited rate keeps fewer in flight, and none are while a flush is waited for; more than there are is impossible.
         let impossible = flying > most * (1.0 + LITTLE_MAX);
         return impossible.then(|| Gate::fail(Check::Little, format!("{flying:.1} in flight of {most:.0} at most")));
     }
@@ -354,6 +354,9 @@ mod tests {
         assert_eq!(verdict(&off, &seen(), Check::Bandwidth), Some(Verdict::Fail));
         off.asked_iops = Some(100_000.0);
         assert_eq!(verdict(&off, &seen(), Check::Little), None, "a limited rate keeps fewer in flight");
+        let flushed = Load { fsync: Some(1), ..off.load.clone() };
+        let flushed = Cell { asked_iops: None, load: flushed, ..off.clone() };
+        assert_eq!(verdict(&flushed, &seen(), Check::Little), None, "none are in flight during a flush");
         off.figures.latency.mean_us = Some(1000.0);
         assert_eq!(verdict(&off, &seen(), Check::Little), Some(Verdict::Fail));
     }

@@ -311,6 +311,7 @@ fn steps(nth: usize, test: &Test, range: u64, rate: f64) -> Vec<Step> {
         range_bytes: Some(range),
         slice_percent: if let Slice::Percent(percent) = test.slice { Some(percent) } else { None },
         reducible: test.reducible(),
+        fsync: test.fsync,
         checksums: false,
         inferred: vec![],
     };

@@ -69,6 +69,7 @@ pub fn refuses(system: &System, part: Part, load: &model::Load) -> Option<&'stat
         Part::Check => Some("a simulated system keeps no data"),
         Part::Round { .. } => Some("a simulated system is steady from the beginning"),
         Part::States if system.level == Level::Jbod => Some("drives alone have no states: add raid="),
+        _ if load.fsync.is_some() => Some("flushes are not modelled"),
         _ if load.cached == Some(true) => Some("the page cache is not modelled"),
         _ if load.reducible.is_some() => Some("simulated systems ignore the data"),
         _ => None,

@@ -107,6 +107,8 @@ pub struct Test {
     /// hundredths of what the whole array does without a limit.
     #[serde(default)]
     pub percents: Vec<u32>,
+    /// A flush of the write cache (fsync) follows so many writes of each thread.
+    pub fsync: Option<u32>,
     /// Of a precondition: how many times the range is written; it ends before that when its seconds are over.
     pub times: Option<u32>,
     /// Whether it goes through the page cache.
@@ -274,6 +276,9 @@ impl Test {
         if self.warm && !self.cached {
             return Err("only what goes through the page cache can be warm".to_owned());
         }
+        if self.fsync.is_some_and(|n| n == 0) || (self.fsync.is_some() && !self.writes()) {
+            return Err("fsync follows 1 or more writes, of a test that writes".to_owned());
+        }
         if self.times.is_some_and(|n| n == 0 || self.kind != Kind::Precondition) {
             return Err("times are those of a precondition, 1 or more".to_owned());
         }
@@ -361,6 +366,7 @@ mod tests {
         };
         let good = "kind = \"load\"\naccess = \"random\"\nreads = 100\nblock = \"4K\"\nseconds = 5";
         assert!(suite(good).is_ok(), "{:?}", suite(good));
+        assert!(suite(&good.replace("reads = 100", "reads = 70\nfsync = 8")).is_ok());
         for (from, to) in [
             ("100", "101"),
             ("4K", "1000"),
@@ -379,6 +385,8 @@ mod tests {
             ),
             ("seconds = 5", "seconds = 5\nwarm = true"),
             ("seconds = 5", "seconds = 5\ntimes = 2"),
+            ("seconds = 5", "seconds = 5\nfsync = 1"),
+            ("reads = 100", "reads = 0\nfsync = 0"),
             ("\"load\"", "\"states\"\npercents = [10, 20]"),
         ] {
             assert!(suite(&good.replace(from, to)).is_err(), "{to}");

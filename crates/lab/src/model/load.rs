@@ -87,6 +87,9 @@ pub struct Load {
     pub slice_percent: Option<f64>,
     /// What data is made of, when that is not random throughout.
     pub reducible: Option<Reducible>,
+    /// A flush of the write cache followed so many writes of each thread.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub fsync: Option<u32>,
     /// Every 4 KiB that are written carry a checksum, for a check later on.
     pub checksums: bool,
     /// Fields of this load, by their names, that the source does not state and that follow from what it does: an absent
@@ -125,8 +128,18 @@ impl Load {
         words.join(" ")
     }
 
-    /// "16 x 32", threads and depth; of several hosts "16 x 32 from each of 2 hosts", on several targets "16 x 32 x 8 targets".
+    /// "16 x 32", threads and depth; of several hosts "16 x 32 from each of 2 hosts", on several targets "16 x 32 x 8 targets";
+    /// with flushes "1 x 1, fsync after each write".
     pub fn pressure(&self) -> String {
+        let in_flight = self.threads_and_depth();
+        match self.fsync {
+            None => in_flight,
+            Some(1) => format!("{in_flight}, fsync after each write"),
+            Some(n) => format!("{in_flight}, fsync after each {n} writes"),
+        }
+    }
+
+    fn threads_and_depth(&self) -> String {
         let told = |n: Option<u32>| n.map_or("?".to_owned(), |n| n.to_string());
         let each = match (self.threads, self.depth) {
             (None, None) => "unknown".to_owned(),
@@ -167,6 +180,8 @@ mod tests {
         assert_eq!(load.outstanding(), None);
         assert!(load.reads() && load.writes());
         assert_eq!(Load::default().pressure(), "unknown");
+        let flushed = Load { depth: Some(1), fsync: Some(1), ..load.clone() };
+        assert_eq!(flushed.pressure(), "64 x 1, fsync after each write");
         let hosts = Load { depth: Some(2), hosts: Some(3), ..load };
         assert_eq!((hosts.pressure().as_str(), hosts.outstanding()), ("64 x 2 from each of 3 hosts", Some(384.0)));
     }
