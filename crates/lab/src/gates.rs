@@ -164,7 +164,10 @@ fn little(cell: &Cell) -> Option<Gate> {
 fn bandwidth(cell: &Cell) -> Option<Gate> {
     let (told, reckoned) = (cell.figures.bytes_per_sec?, cell.figures.iops? * cell.load.block_bytes? as f64);
     let off = told / reckoned - 1.0;
-    Some(if off.abs() <= BANDWIDTH_MAX {
+    // fio counts bytes and requests at different moments: what is in flight at either end is a share of a slow or short cell.
+    let requests = cell.figures.iops? * cell.figures.seconds.unwrap_or(f64::INFINITY);
+    let at_the_ends = cell.load.outstanding().map_or(0.0, |flying| flying / requests.max(1.0));
+    Some(if off.abs() <= BANDWIDTH_MAX + at_the_ends {
         Gate::pass(Check::Bandwidth, "rate x block size")
     } else {
         Gate::fail(Check::Bandwidth, format!("{} reported, rate x block size is {}", rate(told), rate(reckoned)))
@@ -352,6 +355,14 @@ mod tests {
         assert_eq!(verdict(&off, &seen(), Check::Little), Some(Verdict::Warn));
         off.figures.bytes_per_sec = Some(4e9);
         assert_eq!(verdict(&off, &seen(), Check::Bandwidth), Some(Verdict::Fail));
+        // 16 requests more than the 800 of two seconds, of 16 in flight.
+        let mut slow = cell();
+        (slow.load.threads, slow.load.depth, slow.load.block_bytes) = (Some(1), Some(16), Some(65_536));
+        (slow.figures.iops, slow.figures.seconds) = (Some(400.0), Some(2.0));
+        slow.figures.bytes_per_sec = Some(408.0 * 65_536.0);
+        assert_eq!(verdict(&slow, &seen(), Check::Bandwidth), Some(Verdict::Pass));
+        slow.figures.bytes_per_sec = Some(416.0 * 65_536.0);
+        assert_eq!(verdict(&slow, &seen(), Check::Bandwidth), Some(Verdict::Fail));
         off.asked_iops = Some(100_000.0);
         assert_eq!(verdict(&off, &seen(), Check::Little), None, "a limited rate keeps fewer in flight");
         let flushed = Load { fsync: Some(1), ..off.load.clone() };
