@@ -57,6 +57,12 @@ fn of_cell(cell: &Cell) -> Option<Measured> {
 /// # Errors
 /// When the run has no small random read.
 pub fn learn_drive(name: &str, run: &Run) -> Result<DriveFile, Error> {
+    if !run.cells.is_empty() && run.cells.iter().all(|c| c.verdict() == Verdict::Model) {
+        return Err(Error::usage(
+            run.name.clone(),
+            "its cells are of a model: a drive is learnt from what was measured",
+        ));
+    }
     let measured: Vec<Measured> = measured(run).into_iter().map(|(_, m)| m).collect();
     learn(name, 0, &measured).map_err(|e| Error::usage(run.name.clone(), e))
 }
@@ -173,6 +179,14 @@ mod tests {
             assert!(c.error.abs() < 0.25, "{} x {}: {:+.2}", c.load, c.in_flight, c.error);
         }
         assert_eq!(checked.len(), 6);
+    }
+
+    #[test]
+    fn nothing_is_learnt_from_a_model() {
+        let mut first = run(&[("4k-randread", 1, 2900.0, 340.0)]);
+        assert!(learn_drive("held", &first).is_ok());
+        first.cells.iter_mut().for_each(|c| c.gates.push(model::Gate::model("simulated")));
+        assert!(learn_drive("held", &first).expect_err("it is a model's").to_string().contains("measured"));
     }
 
     /// A second name of the file that was there has all of the old one: it was not written into.

@@ -111,9 +111,12 @@ pub fn answer(
     let mut machine = Machine::new(system, &load, seed, without)?;
     let mut run = Run::new(system, &load, limits)?;
     match load.pressure {
-        Pressure::InFlightPerDrive(each) => {
+        Pressure::InFlightPerDrive(each) if each > 0.0 => {
             let all = (each * f64::from(system.count)).round().clamp(1.0, 1e6) as usize;
             run.closed(&mut machine, all);
+        }
+        Pressure::InFlightPerDrive(each) => {
+            return Err(Error::Impossible(format!("{each} requests in flight for each drive: they are above zero")));
         }
         Pressure::Rate(rate) if rate > 0.0 => run.open(&mut machine, rate, seed),
         Pressure::Rate(rate) => return Err(Error::Impossible(format!("a rate of {rate}: it is above zero"))),

@@ -186,7 +186,10 @@ impl Network {
         let found = NETWORKS.iter().find(|(n, ..)| *n == name);
         let &(name, port_bytes_per_s, latency_us) =
             found.ok_or_else(|| Error::unknown("network", name, NETWORKS.map(|(n, ..)| n).join(", ")))?;
-        Ok(Network { name: name.to_owned(), ports: ports.max(1), port_bytes_per_s, latency_us })
+        if ports == 0 {
+            return Err(Error::Impossible(format!("{name} with 0 ports: it has 1 or more")));
+        }
+        Ok(Network { name: name.to_owned(), ports, port_bytes_per_s, latency_us })
     }
 }
 
@@ -311,6 +314,9 @@ impl System {
         let wrong = |why: String| Err(Error::Impossible(why));
         if each < drives_min || self.count > 256 {
             return wrong(format!("{} drives: {} needs {drives_min} to 256 for each array", self.count, self.level));
+        }
+        if self.width > each {
+            return wrong(format!("a width of {}: there are {each} drives", self.width));
         }
         if self.row_width() < drives_min {
             return wrong(format!("a width of {}: {} needs {drives_min} at least", self.width, self.level));

@@ -1,8 +1,8 @@
 //! The simulator against what is known without it.
 
 use predict::{
-    Answer, DriveFile, Engine, Level, Limits, Load, Pressure, Span, System, answer, flash_amplification, greedy,
-    sheet_errors,
+    Answer, DriveFile, Engine, Level, Limits, Load, Network, Pressure, Span, System, answer, flash_amplification,
+    greedy, sheet_errors,
 };
 
 const SEED: u64 = 1;
@@ -128,4 +128,18 @@ fn an_array_has_the_cores_of_its_parts() {
     let engine_us = one.cpu_us - with(1).host.request_us;
     assert!(one.iops < 1e6 / engine_us * 1.02, "more than one core does: {one:?}");
     assert!(with(16).check().is_ok() && with(17).check().is_err(), "a label has room for 16 parts");
+}
+
+/// What cannot be is said, and not taken for something near it.
+#[test]
+fn nonsense_is_refused() {
+    let system = System { engine: Engine::Ashlar, level: Level::Raid6, ..named("vss2249p") };
+    assert!(system.check().is_ok());
+    assert!(System { width: system.count, ..system.clone() }.check().is_ok());
+    assert!(System { width: system.count + 1, ..system.clone() }.check().is_err());
+    assert!(Network::named("25gbe", 0).is_err() && Network::named("25gbe", 1).is_ok());
+    for nothing in [0.0, -3.0, f64::NAN] {
+        let load = load("4k-randread", nothing);
+        assert!(answer(&system, &load, &Limits::default(), SEED, None).is_err(), "{nothing} in flight");
+    }
 }
