@@ -4,7 +4,7 @@
 //! figures to the last digit, on any machine. Threads are not modelled: threads x depth requests are in flight.
 
 use std::path::PathBuf;
-use std::process::{Command, Stdio};
+use std::process::{Command, Output, Stdio};
 
 use serde::Deserialize;
 
@@ -12,6 +12,7 @@ use crate::error::Error;
 use crate::gates::{Seen, judge};
 use crate::model::{Access, Cell, Check, Figures, Gate, Latency, Load, Part, State, Subject};
 use crate::plan::Step;
+use crate::spent::children_cpu_seconds;
 use crate::target::{Model, Target};
 use crate::written::Written;
 
@@ -23,6 +24,11 @@ const MEASURED_SHARE: f64 = 0.8;
 const SUBJECTS: f64 = 2.0;
 /// Requests in flight that the bench takes.
 pub const DEPTH_MAX: u64 = 4096;
+
+/// A trial has so much of the time of a measurement.
+const TRIED_SHARE: f64 = 0.25;
+/// A measurement of next to nothing: what is left of its cost is making the drives, and filling them.
+const NOTHING_SECONDS: f64 = 0.001;
 
 /// The program.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -100,8 +106,7 @@ impl Bench {
             |why: String| Error::Program { program: "ashlar bench".to_owned(), why: format!("{}: {why}", step.id) };
         let model = target.model()?;
         let args = arguments(&model, &step.load, state, step.part == Part::States, asked_iops).map_err(fail)?;
-        let out = Command::new(&self.program).args(&args).stdin(Stdio::null()).output();
-        let out = out.map_err(|e| fail(e.to_string()))?;
+        let out = self.call(&args).map_err(|e| fail(e.to_string()))?;
         let complaint: Option<Complaint> = serde_json::from_slice(&out.stdout).ok();
         if complaint.is_some_and(|c| c.error.code == REBUILD_OVER) {
             return Ok(cell(target, &model, step, state, asked_iops, None, &args));
@@ -116,6 +121,84 @@ impl Bench {
         let row = rows.and_then(|r| if model.level.is_some() { r.get(1) } else { r.first() });
         let row = row.ok_or_else(|| fail("it measured nothing".to_owned()))?;
         Ok(cell(target, &model, step, state, asked_iops, Some((row, report.seconds_each)), &args))
+    }
+}
+
+/// What cells are likely to take.
+impl Bench {
+    /// Finds out the CPU seconds of all steps on this machine: the drives are made and filled once, with next to no load,
+    /// since each cell does so; and each kind of load is tried for a quarter of its time, on drives that are not filled.
+    ///
+    /// # Errors
+    /// When the program fails, or a load is none of its own.
+    pub fn try_out(&self, target: &Target, steps: &mut [Step]) -> Result<(), Error> {
+        let model = target.model()?;
+        let empty = Model { fill: None, ..model.clone() };
+        let nothing = Load { access: Some(Access::Random), read_percent: Some(100.0), ..Load::default() };
+        let made = self.spent(&empty, &nothing, NOTHING_SECONDS)?;
+        let filled = if model.fill.is_some() { self.spent(&model, &nothing, NOTHING_SECONDS)? } else { made };
+        let mut kinds: Vec<(Kind, Load, f64)> = vec![];
+        for step in steps.iter() {
+            let kind = Kind::of(&model, &step.load)?;
+            let deeper = |known: &Load| known.outstanding() < step.load.outstanding();
+            match kinds.iter_mut().find(|(known, ..)| *known == kind) {
+                Some((_, known, _)) if deeper(known) => known.clone_from(&step.load),
+                Some(_) => {}
+                None => kinds.push((kind, step.load.clone(), 0.0)),
+            }
+        }
+        for (_, load, seconds) in &mut kinds {
+            *seconds = (self.spent(&empty, load, SECONDS * TRIED_SHARE)? - made).max(0.0) / TRIED_SHARE;
+        }
+        for step in steps {
+            let kind = Kind::of(&model, &step.load)?;
+            let loaded = kinds.iter().find(|(known, ..)| *known == kind).map_or(0.0, |(.., seconds)| *seconds);
+            let share = if let Part::Curve { percent } = step.part { f64::from(percent.min(100)) / 100.0 } else { 1.0 };
+            step.cpu_seconds = Some((filled + loaded * share) * states(step.part).len() as f64);
+        }
+        Ok(())
+    }
+
+    /// CPU seconds of one call.
+    fn spent(&self, model: &Model, load: &Load, seconds: f64) -> Result<f64, Error> {
+        let fail = |why: String| Error::Program { program: "ashlar bench".to_owned(), why };
+        let mut args = arguments(model, load, State::Optimal, false, None).map_err(fail)?;
+        args.retain(|arg| !arg.starts_with("--seconds="));
+        args.push(format!("--seconds={}", seconds / MEASURED_SHARE * SUBJECTS));
+        let begun = children_cpu_seconds();
+        let out = self.call(&args).map_err(|e| fail(e.to_string()))?;
+        match out.status.success() {
+            true => Ok(children_cpu_seconds() - begun),
+            false => Err(fail(format!("{}: {}", out.status, String::from_utf8_lossy(&out.stderr).trim()))),
+        }
+    }
+
+    fn call(&self, args: &[String]) -> std::io::Result<Output> {
+        Command::new(&self.program).args(args).stdin(Stdio::null()).output()
+    }
+}
+
+/// Loads that take about as long: the same requests, with a few or with many in flight.
+#[derive(PartialEq)]
+struct Kind {
+    pattern: String,
+    block_bytes: Option<u64>,
+    is_deep: bool,
+}
+
+impl Kind {
+    fn of(model: &Model, load: &Load) -> Result<Kind, Error> {
+        let pattern = pattern(load).map_err(|why| Error::usage(load.name(), why))?;
+        let is_deep = load.outstanding().is_some_and(|n| n > model.count() as f64);
+        Ok(Kind { pattern, block_bytes: load.block_bytes, is_deep })
+    }
+}
+
+/// States that a step has cells of.
+pub fn states(part: Part) -> &'static [State] {
+    match part {
+        Part::States => &[State::Optimal, State::Degraded, State::Rebuilding],
+        _ => &[State::Optimal],
     }
 }
 
@@ -298,18 +381,39 @@ mod tests {
         assert!(refuses(&target, Part::Fill, &load).is_some());
     }
 
+    /// A program that does what lines of sh say.
+    fn script(dir: &std::path::Path, lines: &str) -> PathBuf {
+        let (program, text) = (dir.join("bench"), dir.join("text"));
+        std::fs::write(&text, format!("#!/bin/sh\n{lines}\n")).unwrap();
+        // Written by another process: one that a test beside this one starts meanwhile would hold it open, and a program
+        // that is open for writing cannot be run.
+        let made = std::process::Command::new("install").args(["-m", "755"]).args([&text, &program]).status();
+        assert!(made.is_ok_and(|status| status.success()));
+        program
+    }
+
+    #[test]
+    fn drives_are_filled_once_and_each_kind_of_load_is_tried_once() {
+        use crate::plan::{Plan, Wishes};
+        let dir = tempfile::tempdir().unwrap();
+        let calls = dir.path().join("calls");
+        let program = script(dir.path(), &format!("echo \"$@\" >> {}", calls.display()));
+        let target = Target::look("model:tlc:5x512M,raid=5,fill=80", None).unwrap();
+        let mut plan = Plan::of(&crate::suite::Suite::find("smoke").unwrap(), &target, Wishes::default());
+        assert_eq!(plan.cpu_seconds(), None);
+        Bench { program: program.clone() }.try_out(&target, &mut plan.steps).unwrap();
+        assert!(plan.cpu_seconds().is_some() && plan.steps.len() > 20, "{}", plan.steps.len());
+        let calls = std::fs::read_to_string(&calls).unwrap();
+        // Made, filled, and six kinds: 128K in order either way, 4K at random either way with one and with many in flight.
+        assert_eq!((calls.lines().count(), calls.matches("--fill=80").count()), (8, 1), "{calls}");
+        script(dir.path(), "exit 1");
+        assert!(Bench { program }.try_out(&target, &mut plan.steps).is_err());
+    }
+
     #[test]
     fn a_rebuild_that_does_not_last_fails_its_cell_and_nothing_else() {
         let dir = tempfile::tempdir().unwrap();
-        let (program, text) = (dir.path().join("bench"), dir.path().join("text"));
-        let says = |code: &str| {
-            std::fs::write(&text, format!("#!/bin/sh\necho '{{\"error\":{{\"code\":\"{code}\"}}}}'\nexit 2\n"))
-                .unwrap();
-            // Written by another process: one that a test beside this one starts meanwhile would hold it open, and a program
-            // that is open for writing cannot be run.
-            let made = std::process::Command::new("install").args(["-m", "755"]).args([&text, &program]).status();
-            assert!(made.is_ok_and(|status| status.success()));
-        };
+        let says = |code: &str| script(dir.path(), &format!("echo '{{\"error\":{{\"code\":\"{code}\"}}}}'\nexit 2"));
         let target = Target::look("model:equal-cost:5x512M,raid=5", None).unwrap();
         let step = Step {
             id: "s".to_owned(),
@@ -324,8 +428,7 @@ mod tests {
             until: None,
             cpu_seconds: None,
         };
-        let bench = Bench { program: program.clone() };
-        says(REBUILD_OVER);
+        let bench = Bench { program: says(REBUILD_OVER) };
         let cell = bench.cell(&target, &step, State::Rebuilding, None).unwrap();
         assert_eq!((cell.figures.iops, cell.gates.len()), (None, 1));
         assert_eq!((cell.gates[0].check, cell.verdict()), (Check::State, crate::model::Verdict::Fail));

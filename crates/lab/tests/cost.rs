@@ -4,6 +4,7 @@
 
 use std::fs;
 
+use lab::bench::Bench;
 use lab::model::{Part, Run, State, Verdict};
 use lab::plan::{Plan, Wishes};
 use lab::run::{Around, Given, Journal, begin, run};
@@ -132,6 +133,24 @@ fn requests_of_a_suite_whose_rates_drift_are_known_beforehand() {
         }
         println!("{name}: {taken:.0} requests, {planned:.0} planned (x {:.2})", taken / planned);
         assert!((0.9..1.1).contains(&(taken / planned)), "{name}: {taken} of {planned}");
+    }
+}
+
+/// Modelled drives, with the program that ASHLAR_BENCH names, for people.
+#[test]
+#[ignore = "minutes of CPU: ASHLAR_BENCH=ashlar cargo test -p lab --test cost -- --ignored --nocapture drives"]
+fn factors_of_modelled_drives() {
+    let path = tempfile::Builder::new().suffix(".toml").tempfile().unwrap();
+    fs::write(path.path(), SUITE).unwrap();
+    let suite = Suite::find(path.path().to_str().unwrap()).unwrap();
+    for target in ["model:tlc:5x512M", "model:tlc:5x2G,raid=5", "model:tlc:5x256M,raid=5,fill=80"] {
+        let target = Target::look(target, None).unwrap();
+        let mut plan = Plan::of(&suite, &target, Wishes::default());
+        Bench::find().unwrap().try_out(&target, &mut plan.steps).unwrap();
+        let dir = tempfile::tempdir().unwrap();
+        let journal = begin(dir.path().join("out"), &suite, &target, &plan, Given::default()).unwrap();
+        let spent = run(&journal, &[], Around::default(), &mut |_| {}).unwrap().spent.unwrap();
+        println!("{:<32} {}", target.name, spent.words());
     }
 }
 

@@ -2,6 +2,7 @@
 
 use api::Problem;
 use lab::array::{Control, Hooks, Served};
+use lab::bench::Bench;
 use lab::hosts::Host;
 use lab::model::Part;
 use lab::plan::{Plan, Wishes};
@@ -187,7 +188,13 @@ pub fn run(context: &Context, json: bool, args: &Args) -> Outcome {
     let targets = args.wishes.targets(context, &args.target)?;
     let target = &targets[0];
     let control = args.array.control(context);
-    let plan = Plan::of(&suite, target, args.wishes.wishes(&targets, control.is_some()));
+    let mut plan = Plan::of(&suite, target, args.wishes.wishes(&targets, control.is_some()));
+    if plan.is_modelled && plan.cpu_seconds().is_none() {
+        if !json {
+            text::print("Trying the modelled drives; with fill= that takes as long as a cell");
+        }
+        Bench::find().and_then(|bench| bench.try_out(target, &mut plan.steps)).map_err(problem)?;
+    }
     args.wishes.check_beside(&plan, control.is_some())?;
     args.wishes.check_hosts(&plan, target, control.is_some())?;
     // A plan writes nothing; it says beforehand whether a run would.
@@ -228,10 +235,8 @@ pub fn summary(plan: &Plan, targets: &[Target]) {
     let cells = plan.steps.len() + 3 * states;
     text::print(&match plan.cpu_seconds() {
         Some(_) => format!("{cells} cells at most, about {time} of CPU"),
-        // The bench fills its drives for each cell, and overwrites them until their rate is steady.
-        None if plan.is_modelled => {
-            format!("{cells} cells at most; a cell takes seconds of CPU on fresh drives, minutes with fill=")
-        }
+        // A run plans without a trial, which takes as long as a cell.
+        None if plan.is_modelled => format!("{cells} cells at most; `ashlar lab plan` tries out what they take"),
         None => format!("{cells} cells at most, about {time}"),
     });
     if states > 0 && !plan.is_modelled {

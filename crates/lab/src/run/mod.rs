@@ -28,7 +28,7 @@ use crate::fio::Fio;
 use crate::gates::mark_level;
 use crate::host;
 use crate::hosts::{self, Host};
-use crate::model::{Cell, Check, Gate, Origin, Page, Pair, Part, Rounds, Run, State, Subject};
+use crate::model::{Cell, Check, Gate, Origin, Page, Pair, Part, Rounds, Run, Subject};
 use crate::plan::{Plan, Step};
 use crate::safety;
 use crate::simulated;
@@ -280,12 +280,8 @@ fn modelled(bench: &Bench, target: &Target, step: &Step, cells: &[Cell]) -> Resu
         spent.cpu_seconds = thread_cpu_seconds() - begun;
         return Ok((new, spent));
     }
-    let states: &[State] = match step.part {
-        Part::States => &[State::Optimal, State::Degraded, State::Rebuilding],
-        _ => &[State::Optimal],
-    };
     let begun = children_cpu_seconds();
-    for state in states {
+    for state in crate::bench::states(step.part) {
         new.cells.push(bench.cell(target, step, *state, asked_iops)?);
     }
     spent.cpu_seconds = children_cpu_seconds() - begun;
