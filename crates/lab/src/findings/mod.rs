@@ -228,9 +228,9 @@ mod tests {
         has(&run, &[fixed]);
     }
 
-    /// Of loads with one block size, the one that writes most is held against its reads.
+    /// Of loads with one block size, the one that reads most says what writes are of it.
     #[test]
-    fn writes_are_held_against_reads_at_the_depth_that_writes_most() {
+    fn writes_are_held_against_reads_at_the_depth_that_reads_most() {
         let mut run = published::run("qlc24").unwrap();
         let lone = |cell: &crate::model::Cell| {
             let mut cell = cell.clone();

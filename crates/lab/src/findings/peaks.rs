@@ -35,7 +35,7 @@ pub fn most(about: &About<'_>) -> Option<Finding> {
     Some(Finding::new(format!("{text}."), rows).brief(brief))
 }
 
-/// "64K random writes make 7 % of 64K random reads": the least of all block sizes, each by the load that writes most, and the
+/// "64K random writes make 7 % of 64K random reads": the least of all block sizes, each by the load that reads most, and the
 /// same in sequence.
 pub fn writes_of_reads(about: &About<'_>) -> Option<Finding> {
     let pair = |write: &'_ Cell| {
@@ -58,7 +58,7 @@ pub fn writes_of_reads(about: &About<'_>) -> Option<Finding> {
             })
             .collect();
         let size = |pair: &(f64, &Cell, &Cell)| pair.1.load.block_bytes;
-        pairs.sort_by(|a, b| size(a).cmp(&size(b)).then(about.value(b.1).total_cmp(&about.value(a.1))));
+        pairs.sort_by(|a, b| size(a).cmp(&size(b)).then(about.value(b.2).total_cmp(&about.value(a.2))));
         pairs.dedup_by_key(|pair| size(pair));
         pairs.sort_by(|a, b| a.0.total_cmp(&b.0));
         pairs
