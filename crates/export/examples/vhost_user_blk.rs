@@ -88,6 +88,7 @@ fn run() -> Result<(), Box<dyn std::error::Error>> {
     let args: Vec<String> = std::env::args().skip(1).collect();
     let words: Vec<&str> = args.iter().map(String::as_str).collect();
     let [file, socket, ref more @ ..] = words[..] else { return Err("FILE and SOCKET".into()) };
+    tracing_subscriber::fmt().with_max_level(tracing::Level::DEBUG).init();
     let rt = Rt::real()?;
     let file = File::options().read(true).write(true).open(file)?;
     let delay = more.iter().skip_while(|word| **word != "--delay-us").nth(1).map_or(Ok(0), |n| n.parse())?;

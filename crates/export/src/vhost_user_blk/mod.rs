@@ -16,13 +16,13 @@
 //!
 //! Not here: which volume has a socket (`server`), migration between machines, packed rings, other devices than disks.
 
-mod data;
+pub mod data;
 mod features;
 mod inflight;
-mod message;
+pub mod message;
 mod queue;
 pub mod request;
-mod ring;
+pub mod ring;
 mod session;
 mod socket;
 

@@ -89,7 +89,8 @@ pub(super) struct Job<N> {
 }
 
 impl<N: Namespace> Queue<N> {
-    /// Begins to serve a ring: first what was under way when a server before was gone.
+    /// Begins to serve a ring: first what was under way when a server before was gone. That one may have given back what it did not
+    /// come to tell of, so the guest is told in any case.
     pub(super) fn begin(
         common: &Rc<Common<N>>,
         number: u16,
@@ -113,6 +114,8 @@ impl<N: Namespace> Queue<N> {
             changed: Signal::default(),
         });
         common.rt.spawn(serve(queue.clone(), kick, again)).detach();
+        let told = queue.clone();
+        common.rt.spawn(async move { told.tell().await }).detach();
         queue
     }
 
@@ -273,6 +276,9 @@ async fn serve_until_stopped<N: Namespace>(
 /// Does a request and answers it.
 async fn execute<N: Namespace>(job: Job<N>) {
     let queue = job.queue.clone();
+    if queue.state.get() == State::Lost {
+        return;
+    }
     let Some((status, written)) = outcome(&job).await else {
         // The next server has its array again, and does it.
         queue.common.stream.shutdown();

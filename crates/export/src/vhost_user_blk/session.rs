@@ -27,7 +27,7 @@ use super::inflight::{self, Inflight};
 use super::message::{HEADER, Header, Message, MessageError, RingPlaces, config_change};
 use super::queue::{Common, Queue};
 use super::ring::{Parts, Ring, RingError};
-use super::socket::Shared;
+use super::socket::{Shared, limits_of};
 use crate::namespace::Namespace;
 use crate::stream::pool::Pool;
 use crate::stream::task_pool::{TaskPool, WAITING_BYTES};
@@ -74,6 +74,7 @@ pub(super) struct Session<N> {
     protocol: Cell<u64>,
     inflight: RefCell<Option<Inflight>>,
     slots: Vec<RefCell<Slot<N>>>,
+    since: u64,
     /// To the front end, for what it is not answered but told.
     channel: RefCell<Option<Stream>>,
 }
@@ -96,6 +97,7 @@ impl<N: Namespace> Session<N> {
             protocol: Cell::new(0),
             inflight: RefCell::default(),
             slots: (0..QUEUES_MAX).map(|_| RefCell::default()).collect(),
+            since: rt.unix_seconds(),
             channel: RefCell::default(),
         })
     }
@@ -134,6 +136,11 @@ impl<N: Namespace> Session<N> {
         self.common.stream.peer()
     }
 
+    /// Since when it is there, in seconds since 1970.
+    pub(super) fn since(&self) -> u64 {
+        self.since
+    }
+
     /// Whether a guest's queue is served.
     pub(super) fn is_in_use(&self) -> bool {
         self.served().next().is_some()
@@ -161,6 +168,7 @@ impl<N: Namespace> Session<N> {
             let mut payload = vec![0; header.bytes as usize];
             stream.recv_passed(&mut payload, &mut passed).await?;
             let message = Message::parse(header.request, &payload, passed)?;
+            tracing::trace!(?message, "vhost-user");
             let done = self.handle(&header, message).await;
             let acknowledged = header.wants_answer() && self.protocol.get() & features::P_REPLY_ACK != 0;
             match done {
@@ -215,7 +223,10 @@ impl<N: Namespace> Session<N> {
             Message::RemMemReg(region) => self.remove_region(&region)?,
             Message::GetConfig { offset, bytes } => {
                 let mut answer = [offset, bytes, 0].iter().flat_map(|n| n.to_ne_bytes()).collect::<Vec<u8>>();
-                answer.extend(features::config(&common.namespace.info(), offset, bytes));
+                let info = common.namespace.info();
+                // A guest asks for no more than it was told.
+                socket.limits.set(limits_of(&info));
+                answer.extend(features::config(&info, offset, bytes));
                 return Ok(Answer::Bytes(answer));
             }
             Message::SetConfig => return Err(SessionError::Refused("the configuration space is not written")),

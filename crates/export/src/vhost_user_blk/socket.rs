@@ -63,6 +63,8 @@ pub struct Guest {
     pub peer: String,
     /// Whether it has set up a queue.
     pub is_in_use: bool,
+    /// Since when it is connected, in seconds since 1970.
+    pub since: u64,
 }
 
 /// A connection, whatever namespace it has.
@@ -83,7 +85,7 @@ impl<N: Namespace> Connection for Session<N> {
     }
 
     fn guest(&self) -> Guest {
-        Guest { peer: self.peer(), is_in_use: self.is_in_use() }
+        Guest { peer: self.peer(), is_in_use: self.is_in_use(), since: self.since() }
     }
 
     fn resized(&self) {
@@ -201,7 +203,7 @@ impl GuestSocket {
     }
 }
 
-fn limits_of(info: &NamespaceInfo) -> Limits {
+pub(super) fn limits_of(info: &NamespaceInfo) -> Limits {
     Limits { bytes: info.bytes, block: info.min_block, read_only: info.read_only, durable: false }
 }
 

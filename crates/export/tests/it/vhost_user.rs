@@ -1,10 +1,12 @@
 //! A guest's requests over vhost-user, a server that is gone and comes back, and what it may see of that.
 
 use std::path::PathBuf;
+use std::pin::pin;
 use std::time::Duration;
 
 use export::vhost_user_blk::GuestSocket;
 use export::{Fault, Memory, Namespace, NamespaceInfo};
+use futures::future::{Either, select};
 use rt::{Bytes, Rt};
 
 use crate::support::front_end::{FEATURES, FrontEnd, INDIRECT, Machine, NEXT, WRITE};
@@ -185,6 +187,22 @@ fn requests_survive_a_server_that_is_gone() {
         assert_eq!(data, [[1; 512], [2; 512], [3; 512], [4; 512]].concat());
         assert_eq!(machine.ask(0, IN, 1, &[], 512).await, (OK, vec![2; 512]));
         assert_eq!(machine.ask(1, IN, 1, &[], 512).await, (OK, vec![2; 512]));
+    });
+}
+
+/// A server that is killed may have given back what it did not come to tell of.
+#[test]
+fn a_guest_is_told_when_its_queue_begins() {
+    let world = World::new(Memory::new("a/v", 64 << 20));
+    world.rt.block_on(async {
+        let socket = world.open();
+        let machine = Machine::new(&world.rt, 1);
+        for _ in 0..3 {
+            let _front = FrontEnd::run(&machine, socket.path()).await;
+            let told = machine.queues[0].call.heard();
+            let patience = world.rt.sleep(Duration::from_secs(10));
+            assert!(matches!(select(pin!(told), pin!(patience)).await, Either::Left((Ok(()), _))));
+        }
     });
 }
 
