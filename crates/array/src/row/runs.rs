@@ -72,8 +72,8 @@ struct Asked<'a> {
     places: &'a [Place],
     /// Its member, which is in and not slow, and where it lies there.
     member: Option<(Rc<Seat>, MemberLba)>,
-    /// Whether that member did not say what was wanted.
-    in_vain: Cell<bool>,
+    /// Whether what it said is being made good, on the drive, too: nothing else is the answer then.
+    mending: Cell<bool>,
     /// What came first: the blocks, or that they are lost.
     answer: OnceCell<Option<Buf>>,
 }
@@ -113,7 +113,7 @@ impl RowReader {
         if let Some((seat, _)) = &member {
             self.earn_hedges(seat);
         }
-        Asked { places, member, in_vain: Cell::new(false), answer: OnceCell::new() }
+        Asked { places, member, mending: Cell::new(false), answer: OnceCell::new() }
     }
 
     async fn answer(&self, asked: &Asked<'_>, begun: Nanos) {
@@ -126,15 +126,32 @@ impl RowReader {
                 _ = asked.answer.set(Some(data));
                 return;
             }
-            asked.in_vain.set(true);
+            let direct = match result {
+                Ok(()) => Some(data),
+                Err(error) => Box::pin(self.read_again(seat, *at, error, data)).await,
+            };
+            asked.mending.set(true);
+            if let Some(data) = Box::pin(self.make_good(asked.places, direct)).await {
+                _ = asked.answer.set(Some(data));
+                return;
+            }
         }
         let data = Box::pin(self.read_places(asked.places)).await;
         _ = asked.answer.set(data);
     }
 
+    /// What a member said of a run, made good where it did not match, there too; `None` when it is lost.
+    async fn make_good(&self, places: &[Place], direct: Option<Buf>) -> Option<Buf> {
+        let columns = self.columns(places[0].pba.segment)?;
+        let (column, row) = Seg::place(places[0].pba.block, self.ctx.shape.zone_blocks);
+        let crcs: Vec<u32> = places.iter().map(|place| place.crc).collect();
+        let run = self.made_good(&columns, column, row, &crcs, direct).await;
+        (!run.lost).then_some(run.data)
+    }
+
     /// Reads around the members that are late.
     async fn go_around_late(&self, asked: &[Asked<'_>], begun: Nanos) {
-        let late = asked.iter().filter(|asked| asked.answer.get().is_none() && !asked.in_vain.get());
+        let late = asked.iter().filter(|asked| asked.answer.get().is_none() && !asked.mending.get());
         join_all(late.map(|asked| self.go_around_one(asked, begun))).await;
     }
 
@@ -145,6 +162,7 @@ impl RowReader {
         let Some(hedge) = self.hedge(&columns, column) else { return };
         let crcs: Vec<u32> = asked.places.iter().map(|place| place.crc).collect();
         if let Some(data) = self.go_around(&columns, column, row, &crcs, &hedge).await
+            && !asked.mending.get()
             && asked.answer.set(Some(data)).is_ok()
         {
             self.went_around(seat, begun);
