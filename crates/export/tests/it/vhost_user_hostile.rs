@@ -130,8 +130,8 @@ fn requests_that_cannot_be_done_are_answered_so() {
             (GUEST + MEMORY - 256, 512, NEXT | WRITE),
             (u64::MAX - 100, 512, NEXT),
             (u64::MAX - 100, 512, NEXT | WRITE),
-            (0, u32::MAX & !511, NEXT),
-            (0, u32::MAX & !511, NEXT | WRITE),
+            (0, !511, NEXT),
+            (0, !511, NEXT | WRITE),
             (0, 0, NEXT),
             (0, 0, NEXT | WRITE),
         ] {
@@ -205,7 +205,7 @@ fn front_ends_that_say_anything() {
                 payload.iter_mut().for_each(|byte| *byte = (random(256) & mask) as u8);
                 let passed = (0..random(3)).map(|_| sealed_memory(random(3) * 8192).unwrap()).collect::<Vec<_>>();
                 let mut message = Vec::new();
-                for number in [random(42) as u32, 1 | 8 * random(2) as u32, payload.len() as u32] {
+                for number in [random(42) as u32, 1 | (8 * random(2) as u32), payload.len() as u32] {
                     message.extend(number.to_ne_bytes());
                 }
                 message.extend(&payload);

@@ -249,6 +249,42 @@ mod tests {
         has(&run, &["64K random writes make 7 % of 64K random reads"]);
     }
 
+    /// A share of other reads than the title's first figure says what it is of.
+    #[test]
+    fn a_share_in_a_title_is_of_what_is_beside_it() {
+        let mut run = published::run("qlc24").unwrap();
+        assert!(Findings::of(&run).title.ends_with("make 7 % of 64K random reads"), "{}", Findings::of(&run).title);
+        let system = About::of(&run).system.unwrap().to_owned();
+        let is_read =
+            |c: &&crate::model::Cell| c.subject.system == system && c.load.name() == "64K random read" && c.may_stand();
+        let mut most = run.cells.iter().find(is_read).unwrap().clone();
+        (most.id, most.load.block_bytes, most.figures.bytes_per_sec) =
+            ("most".to_owned(), Some(128 << 10), Some(500e9));
+        run.cells.push(most);
+        assert!(
+            Findings::of(&run).title.contains("7 % of 64K random reads (13.2 of 176 GB/s)"),
+            "{}",
+            Findings::of(&run).title
+        );
+    }
+
+    /// A curve that stays quick to its end says so: its end is not what a p99 of 1 ms allows.
+    #[test]
+    fn a_curve_that_ends_quickly_has_no_bound() {
+        let runs = ["perc12", "perc11", "qlc24", "ssd24"].map(|id| published::run(id).unwrap());
+        let has_curve = |run: &&Run| run.cells.iter().filter(|c| matches!(c.part, Part::Curve { .. })).count() > 2;
+        let mut run = runs.iter().find(has_curve).expect("a review has a curve").clone();
+        for cell in run.cells.iter_mut().filter(|c| matches!(c.part, Part::Curve { .. })) {
+            let Part::Curve { percent } = cell.part else { continue };
+            cell.figures.latency.p99_us = Some(200.0);
+            cell.figures.latency.mean_us = Some(100.0);
+            cell.figures.iops = Some(f64::from(percent) * 1000.0);
+        }
+        let said = said(&run);
+        assert!(said.contains("no knee within the curve; all of it, up to"), "{said}");
+        assert!(!said.contains("the knee is at 100 %"), "{said}");
+    }
+
     #[test]
     fn a_title_begins_with_a_capital_where_no_file_is_named() {
         assert!(Findings::of(&published::run("ssd24").unwrap()).title.starts_with("Dual-Xeon server: 3.14 M IOPS"));

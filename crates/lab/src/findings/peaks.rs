@@ -65,10 +65,13 @@ pub fn writes_of_reads(about: &About<'_>) -> Option<Finding> {
     };
     let (random, sequential) = (pairs_of(Access::Random), pairs_of(Access::Sequential));
     let (share, write, read) = random.first().or(sequential.first()).copied()?;
-    let brief = format!("{} make {:.0} % of {}", noun(write), share * 100.0, noun(read));
+    let said = format!("{} make {:.0} % of {}", noun(write), share * 100.0, noun(read));
     let figures = about.unit.both(about.value(write), "of", about.value(read));
     let mut rows = vec![write.id.clone(), read.id.clone()];
-    let mut text = format!("{brief} ({figures})");
+    let mut text = format!("{said} ({figures})");
+    // Beside the largest rate of other reads a share alone would seem to be of that.
+    let is_of_the_most = best(about, about.told().filter(|c| is_optimal(c))).is_some_and(|most| most.id == read.id);
+    let brief = if is_of_the_most { said } else { text.clone() };
     if let (Some(_), Some((share, write, read))) = (random.first(), sequential.first()) {
         text.push_str(&format!("; {}, {:.0} % of {}", noun(write), share * 100.0, noun(read)));
         rows.extend([write.id.clone(), read.id.clone()]);
@@ -187,13 +190,17 @@ pub fn curves(run: &Run) -> Vec<Finding> {
     }
     let said = tests.into_iter().map(|(test, points)| {
         let read = Reading::of(&points);
-        let bound = read
-            .iops_at_one_ms
-            .map_or(String::new(), |n| format!("; with a p99 of 1 ms or less, {}", drawn(points[0], n)));
+        let most = points.iter().filter_map(|c| c.figures.iops).fold(0.0, f64::max);
+        let bound = read.iops_at_one_ms.map_or(String::new(), |n| match drawn(points[0], n) {
+            all if n >= most => format!("; all of it, up to {all}, with a p99 of 1 ms or less"),
+            part => format!("; with a p99 of 1 ms or less, {part}"),
+        });
         let text = match (read.shape, read.knee_percent) {
             (Shape::Bent, _) => format!("{test}: latency does not rise with load, so the curve has no knee"),
-            (Shape::Rising, Some(percent)) => format!("{test}: the knee is at {percent} % of the largest rate{bound}"),
-            (Shape::Rising, None) => format!("{test}: no knee within the curve{bound}"),
+            (Shape::Rising, Some(percent @ ..100)) => {
+                format!("{test}: the knee is at {percent} % of the largest rate{bound}")
+            }
+            (Shape::Rising, _) => format!("{test}: no knee within the curve{bound}"),
             (Shape::Unknown, _) => return None,
         };
         Some(Finding::new(format!("{text}."), points.iter().map(|c| c.id.clone())))

@@ -273,7 +273,8 @@ impl<'a> FrontEnd<'a> {
         let front = FrontEnd::connect(machine, path).await;
         front.begin(FEATURES).await;
         for queue in 0..machine.queues.len() {
-            assert!(front.start(queue, *machine.queues[queue].seen.borrow()).await);
+            let seen = *machine.queues[queue].seen.borrow();
+            assert!(front.start(queue, seen).await);
         }
         front
     }
