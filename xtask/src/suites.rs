@@ -267,6 +267,7 @@ pub fn all() -> Vec<Suite> {
         },
         Suite {
             foreign: true,
+            turn: Some(1),
             ..Suite::new(
                 "api",
                 "requests made from the API's description, on its socket and over TLS: no answer is a failure",
@@ -280,24 +281,30 @@ pub fn all() -> Vec<Suite> {
             3,
             Run::Built("storm", &["--pdus", STORM_PDUS]),
         ),
-        Suite::new(
-            "storm-cores",
-            "the same against a server whose queues have a core of their own",
-            3,
-            Run::Built("storm", &["--pdus", STORM_CORES_PDUS, "--cores", "2"]),
-        ),
+        Suite {
+            turn: Some(0),
+            ..Suite::new(
+                "storm-cores",
+                "the same against a server whose queues have a core of their own",
+                3,
+                Run::Built("storm", &["--pdus", STORM_CORES_PDUS, "--cores", "2"]),
+            )
+        },
         Suite::new(
             "crashloop",
             "SIGKILL again and again; every sector is accounted for",
             10,
             Run::Built("crashloop", &["--cycles", CRASH_CYCLES, "--swaps-at-least", "1"]),
         ),
-        Suite::new(
-            "crashloop-parts",
-            "the same with an array in parts, on cores of their own",
-            5,
-            Run::Built("crashloop", CRASH_PARTS),
-        ),
+        Suite {
+            turn: Some(4),
+            ..Suite::new(
+                "crashloop-parts",
+                "the same with an array in parts, on cores of their own",
+                5,
+                Run::Built("crashloop", CRASH_PARTS),
+            )
+        },
         Suite::new("demo", "the first command of the README", 10, Run::Built("ashlar", &["demo"])),
     ]
 }
