@@ -12,9 +12,8 @@ const FIRST_BITS: u32 = 13;
 #[must_use]
 #[inline]
 pub const fn class_of(nanos: u64) -> usize {
-    // The length in bits of a number `n` is the logarithm of 2n + 1, which is never zero: one instruction.
-    let bits = (2 * (nanos.saturating_sub(1) >> FIRST_BITS) + 1).ilog2() as usize;
-    if bits >= CLASSES { CLASSES - 1 } else { bits }
+    let bits = u64::BITS - (nanos.saturating_sub(1) >> FIRST_BITS).leading_zeros();
+    if bits as usize >= CLASSES { CLASSES - 1 } else { bits as usize }
 }
 
 /// The longest time in a class, in nanoseconds; the last class has none.

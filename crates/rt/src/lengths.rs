@@ -6,20 +6,11 @@ use std::cell::Cell;
 
 use base::classes::{CLASSES, class_of};
 
-/// Bits of a length that ends the first class.
-const FIRST_BITS: u32 = 13;
-
-/// Turns, by class; each costs every request that it serves, so this is done in few instructions.
+/// Turns, by class: two additions for each.
+#[derive(Default)]
 pub(crate) struct Lengths {
-    /// By the highest bit of one nanosecond less, from the first class's on.
-    counts: [Cell<u64>; (u64::BITS - FIRST_BITS) as usize + 1],
+    counts: [Cell<u64>; CLASSES],
     nanos: Cell<u64>,
-}
-
-impl Default for Lengths {
-    fn default() -> Lengths {
-        Lengths { counts: [const { Cell::new(0) }; (u64::BITS - FIRST_BITS) as usize + 1], nanos: Cell::new(0) }
-    }
 }
 
 /// What was counted so far.
@@ -32,21 +23,16 @@ pub struct TurnLengths {
 }
 
 impl Lengths {
-    /// A turn took so many nanoseconds, one at least.
+    /// A turn took so many nanoseconds.
     #[inline]
     pub(crate) fn add(&self, nanos: u64) {
-        let highest = (nanos.wrapping_sub(1) | ((1 << FIRST_BITS) - 1)).ilog2();
-        let count = &self.counts[(highest - (FIRST_BITS - 1)) as usize];
+        let count = &self.counts[class_of(nanos)];
         count.set(count.get() + 1);
         self.nanos.set(self.nanos.get() + nanos);
     }
 
     pub(crate) fn so_far(&self) -> TurnLengths {
-        let mut counts = vec![0; CLASSES];
-        for (bits, count) in (FIRST_BITS..).zip(&self.counts) {
-            counts[class_of(1u64.checked_shl(bits).unwrap_or(u64::MAX))] += count.get();
-        }
-        TurnLengths { counts, nanos: self.nanos.get() }
+        TurnLengths { counts: self.counts.iter().map(Cell::get).collect(), nanos: self.nanos.get() }
     }
 }
 
@@ -54,20 +40,7 @@ impl Lengths {
 mod tests {
     use std::time::Duration;
 
-    use base::classes::class_of;
-
-    use super::Lengths;
     use crate::Rt;
-
-    #[test]
-    fn each_is_in_its_class() {
-        for nanos in [1, 2, 8191, 8192, 8193, 16384, 16385, 1 << 30, (1 << 36) + 1, 1 << 40, u64::MAX] {
-            let lengths = Lengths::default();
-            lengths.add(nanos);
-            let counts = lengths.so_far().counts;
-            assert_eq!(counts.iter().position(|count| *count == 1), Some(class_of(nanos)), "{nanos} ns");
-        }
-    }
 
     /// A turn that computes is as long as that; sleep is of no turn.
     #[test]
