@@ -9,7 +9,7 @@ use std::time::Duration;
 /// The suites that make what others run.
 const BUILDS: [&str; 2] = ["compile", "build"];
 /// Seeds of the simulation in CI.
-const SIMULATION_SEEDS: &str = "0..400";
+const SIMULATION_SEEDS: &str = "0..300";
 /// Seeds of the simulation of arrays in parts in CI.
 const SIMULATION_PARTS_SEEDS: &str = "0..100";
 /// Mutated PDUs in CI.
@@ -267,7 +267,7 @@ pub fn all() -> Vec<Suite> {
         },
         Suite {
             foreign: true,
-            turn: Some(1),
+            turn: Some(4),
             ..Suite::new(
                 "api",
                 "requests made from the API's description, on its socket and over TLS: no answer is a failure",
@@ -297,7 +297,7 @@ pub fn all() -> Vec<Suite> {
             Run::Built("crashloop", &["--cycles", CRASH_CYCLES, "--swaps-at-least", "1"]),
         ),
         Suite {
-            turn: Some(4),
+            turn: Some(0),
             ..Suite::new(
                 "crashloop-parts",
                 "the same with an array in parts, on cores of their own",

@@ -124,7 +124,7 @@ mod tests {
             for _ in 0..20 {
                 drop(trade.unpack(there(1 << 20)));
                 assert!(trade.to_give_back().is_empty(), "one or two are no surplus");
-                let sent = trade.pack(Bytes::zeroed(1 << 20));
+                let sent = trade.pack(Buf::zeroed(1 << 20).freeze());
                 std::thread::spawn(|| drop(sent)).join().expect("a thread");
             }
         })
@@ -134,7 +134,7 @@ mod tests {
 
     /// Data that another thread has sent.
     fn there(len: usize) -> Payload {
-        std::thread::spawn(move || Trade::default().pack(Bytes::zeroed(len))).join().expect("a thread")
+        std::thread::spawn(move || Trade::default().pack(Buf::zeroed(len).freeze())).join().expect("a thread")
     }
 
     #[test]
@@ -151,7 +151,7 @@ mod tests {
         let here = std::thread::spawn(move || {
             let trade = Trade::default();
             for _ in 0..1000 {
-                to.send((0..4).map(|_| trade.pack(Bytes::zeroed(4096))).collect()).expect("somebody waits");
+                to.send((0..4).map(|_| trade.pack(Buf::zeroed(4096).freeze())).collect()).expect("somebody waits");
                 trade.given_back(returned.recv().expect("an answer to each"));
             }
             kept().misses

@@ -100,7 +100,10 @@ impl World {
         let at = |done: &str| console.lines().position(|line| line.contains("OK") && line.contains(done));
         let order = ["Unmounted srv-db.mount", &format!("Stopped {ATTACH}"), "Stopped ashlar.service"].map(at);
         let in_order = order.iter().all(Option::is_some) && order.is_sorted();
-        require(in_order && !console.contains("FAILED"), "the order of the end", || format!("{order:?}\n{console}"))
+        // What else this system starts may fail in a guest: IPMI, say.
+        let ours = |line: &&str| line.contains("FAILED") && (line.contains("ashlar") || line.contains("srv-db"));
+        let failed = console.lines().find(ours);
+        require(in_order && failed.is_none(), "the order of the end", || format!("{order:?}\n{console}"))
     }
 
     /// Boots it again, with the units enabled and the file system in fstab.
