@@ -9,10 +9,13 @@
 //! ```
 //!
 //! Invariants:
-//! - whatever a guest or a front end does, it harms only itself: no panic, no wait of this thread, no memory but its own;
+//! - whatever a guest or a front end does, there is no panic, and no memory is reached but its own;
 //! - guest memory is copied once, into ours, before anything looks at it: a checksum is made of what is stored;
 //! - a request that was taken is answered, or done again by the next server, and no write of a connection that is gone comes after
-//!   one of the next.
+//!   one of the next on this socket.
+//!
+//! Does not yet: keep the thread free of a front end that floods it, closes slowly or shares swapped memory, nor bound what all sockets
+//! take together (`docs/open-work.md`).
 //!
 //! Not here: which volume has a socket (`server`), migration between machines, packed rings, other devices than disks.
 

@@ -210,7 +210,7 @@ impl<N: Namespace> Queue<N> {
         Ok(ring.wants_call(&memory))
     }
 
-    /// Tells the guest. One that does not let itself be told holds up nobody.
+    /// Tells the guest that requests are done. A guest whose event cannot be written delays no other.
     async fn tell(&self) {
         if self.telling.get() {
             return self.tell_again.set(true);

@@ -67,7 +67,7 @@ impl Event {
             let mut count = [0; 8];
             match preadv2(&*self.fd, &mut [IoSliceMut::new(&mut count)], NO_PLACE, ReadWriteFlags::NOWAIT) {
                 Ok(_) => return Ok(()),
-                // Somebody else has read it.
+                // Another reader was first.
                 Err(Errno::AGAIN | Errno::INTR) => {}
                 Err(error) => return Err(error.into()),
             }

@@ -2,7 +2,8 @@
 //!
 //! Invariants: a range that is not wholly within the regions is refused before anything is copied; the files keep their length (they
 //! are sealed against shrinking before they are mapped, and a seal is for ever) and their pages (no huge pages, of which the kernel
-//! may have none left when one is touched): a touch never ends this process by SIGBUS.
+//! may have none left when one is touched), so that a touch does not end this process by SIGBUS. A page that cannot be read from swap
+//! still would.
 //!
 //! Does not: order accesses, but for those of 8, 16 and 64 bits, which are atomic.
 
