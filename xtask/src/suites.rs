@@ -82,6 +82,11 @@ impl Suite {
         Suite { name, about, run, foreign: false, proof: None, after: None, limit, turn: None }
     }
 
+    /// Whether it is tests of cargo's.
+    pub fn runs_tests(&self) -> bool {
+        matches!(self.run, Run::Tests(_))
+    }
+
     /// Whether this suite makes what the other one runs.
     pub fn makes_for(&self, other: &Suite) -> bool {
         match other.run {
@@ -145,7 +150,12 @@ pub fn all() -> Vec<Suite> {
             45,
             Run::Tests(&["--lib", "--bins", "--tests", "--no-run"]),
         ),
-        Suite::new("unit", "unit and property tests", 25, Run::Tests(&["--lib", "--bins", "--tests"])),
+        Suite::new(
+            "unit",
+            "unit and property tests",
+            25,
+            Run::Tests(&["--lib", "--bins", "--tests", "--no-fail-fast"]),
+        ),
         Suite {
             proof: Some(some_tests_passed),
             ..Suite::new("formats", "the golden images of the format", 5, Run::Tests(&["--test", "golden"]))

@@ -283,7 +283,7 @@ impl Rt {
         }
     }
 
-    /// How long turns of the real world were, from one look at the ring to the next, or to a sleep.
+    /// How long turns of the real world were, from one look at the ring to the next, or to a sleep: one in seven is counted.
     #[must_use]
     pub fn turn_lengths(&self) -> TurnLengths {
         self.inner.lengths.so_far()
@@ -592,10 +592,13 @@ impl Inner {
                 }
                 let begun = self.turned();
                 self.turned_now();
-                // The clock was asked before a sleep where somebody waits for a time, as always in a server; else that is not known.
-                let ended = if has_ready { self.turned() } else { now };
-                if ended > begun {
-                    self.lengths.add(ended.0 - begun.0);
+                if self.lengths.is_due() {
+                    // The clock was asked before a sleep where somebody waits for a time, as always in a server; else that is not
+                    // known.
+                    let ended = if has_ready { self.turned() } else { now };
+                    if ended > begun {
+                        self.lengths.add(ended.0 - begun.0);
+                    }
                 }
                 if soonest.is_some() {
                     self.fire(self.turned());

@@ -16,8 +16,7 @@ pub fn most(about: &About<'_>) -> Option<Finding> {
     let value = about.value(cell);
     let cached = if cell.load.cached == Some(true) { ", through the page cache" } else { "" };
     let brief = format!("{} of {}{cached}", about.unit.text(value), noun(cell));
-    let build = Build::of(cell).text();
-    let build = if build.is_empty() { String::new() } else { format!(" ({build})") };
+    let build = build_and_pressure(cell);
     let each = cell.subject.drive_count.filter(|n| *n > 1 && cached.is_empty());
     let each = each.map_or(String::new(), |n| format!(", {} for each drive", about.unit.text(value / f64::from(n))));
     let tail = cell.figures.latency.p99_us.map_or(String::new(), |us| format!(", p99 {}", latency(us)));
@@ -27,12 +26,21 @@ pub fn most(about: &About<'_>) -> Option<Finding> {
         .told()
         .filter(|c| is_optimal(c) && c.load.read_percent == Some(0.0) && c.load.access == Some(Access::Random));
     if let Some(write) = best(about, writes).filter(|w| w.id != cell.id) {
-        let build = Build::of(write).text();
-        let build = if build.is_empty() { String::new() } else { format!(" ({build})") };
+        let build = build_and_pressure(write);
         text.push_str(&format!("; of {}, {}{build}", noun(write), about.unit.text(about.value(write))));
         rows.push(write.id.clone());
     }
     Some(Finding::new(format!("{text}."), rows).brief(brief))
+}
+
+/// " (RAID10, 8 drives, threads x depth 8 x 32)"; what is not known is left out.
+fn build_and_pressure(cell: &Cell) -> String {
+    let mut words = vec![Build::of(cell).text()];
+    if cell.load.threads.is_some() && cell.load.depth.is_some() {
+        words.push(format!("threads x depth {}", cell.load.pressure()));
+    }
+    words.retain(|w| !w.is_empty());
+    if words.is_empty() { String::new() } else { format!(" ({})", words.join(", ")) }
 }
 
 /// "64K random writes make 7 % of 64K random reads": the least of all block sizes, each by the load that reads most, and the

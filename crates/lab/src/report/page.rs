@@ -71,7 +71,10 @@ pub fn page(runs: &[Run], extra: &Extra) -> String {
     let names = escape(&names.join(" beside "));
     // One result is titled by what it found; several by their names.
     let (title, under) = match findings.as_slice() {
-        [only] => (glued(&only.title), format!("<p class=\"row\">{names}</p>")),
+        [only] => {
+            let source = escape(&verdict::source(&runs[0]));
+            (glued(&only.title), format!("<p class=\"why\">{names}. {source}</p>"))
+        }
         _ => (names, String::new()),
     };
     let links: Vec<String> = sections.iter().map(|s| format!("<a href=\"#{}\">{}</a>", s.id, s.title)).collect();
@@ -158,6 +161,8 @@ mod tests {
                 assert_eq!(page.matches(&format!("id=\"{id}\"")).count(), 1, "{id} has one place");
             }
             assert!(page.contains("not in this result: load curves"), "what is absent is told");
+            let header = page.split("</header>").next().unwrap();
+            assert!(header.contains("not measured here"), "where it comes from is under the title");
         }
     }
 

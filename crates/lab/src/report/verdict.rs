@@ -89,19 +89,25 @@ fn retention(kept: &Kept, unit: Unit) -> String {
     table(&heads, &rows, true)
 }
 
-/// How many cells stand, why others do not, and whether the whole may be published.
-fn standing(run: &Run) -> String {
-    let count = |v: Verdict| run.cells.iter().filter(|c| c.verdict() == v).count();
-    let (pass, warn, fail) = (count(Verdict::Pass), count(Verdict::Warn), count(Verdict::Fail));
-    let modelled = count(Verdict::Model);
-    let mut words = match run.origin {
-        Origin::Measured if modelled > 0 => "Of a model: nothing was measured.".to_owned(),
+/// Where the figures come from.
+pub fn source(run: &Run) -> String {
+    let is_modelled = run.cells.iter().any(|c| c.verdict() == Verdict::Model);
+    match run.origin {
+        Origin::Measured if is_modelled => "Of a model: nothing was measured.".to_owned(),
         Origin::Measured if run.ended.is_none() => "Measured here; not finished.".to_owned(),
         Origin::Measured if run.for_publication => "Measured here.".to_owned(),
         Origin::Measured => "Measured here; this suite is not for publication.".to_owned(),
         Origin::Published => "Published by a review; not measured here.".to_owned(),
         Origin::Imported { ref format } => format!("Imported from {format}."),
-    };
+    }
+}
+
+/// How many cells stand, why others do not, and whether the whole may be published.
+fn standing(run: &Run) -> String {
+    let count = |v: Verdict| run.cells.iter().filter(|c| c.verdict() == v).count();
+    let (pass, warn, fail) = (count(Verdict::Pass), count(Verdict::Warn), count(Verdict::Fail));
+    let modelled = count(Verdict::Model);
+    let mut words = source(run);
     if let Some(begun) = &run.begun {
         words.push_str(&format!(" Begun {begun}."));
     }

@@ -18,7 +18,8 @@ pub fn add(page: &mut Page<'_>, s: &Snapshot) -> fmt::Result {
     let busy = cores().map(|(number, core)| (labels!(core = number), core.busy.as_secs_f64()));
     page.counter("ashlar_core_busy_seconds", "CPU time of each core's thread; core 0 is the first core.", busy)?;
     let turns = cores().map(|(number, core)| (labels!(core = number), &core.turns));
-    let what = "How long turns of a core's event loop took: times of requests are too short by at most one.";
+    let what =
+        "How long turns of a core's event loop took, one in seven: times of requests are too short by at most one.";
     page.histogram("ashlar_core_turn_seconds", what, turns)?;
     let kept = cores().map(|(number, core)| (labels!(core = number), core.buffers.bytes as f64));
     page.gauge("ashlar_buffers_bytes", "Freed buffers that a core keeps.", kept)?;
