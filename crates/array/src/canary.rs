@@ -164,6 +164,8 @@ canaries! {
     LeavesEarly,
     /// The old place of a column is free before a generation names the new one.
     MovedFreedEarly,
+    /// A zone that is being deallocated is given to a new segment.
+    DeallocatedInUse,
     /// A member may leave whatever is stored.
     RetireUnasked,
     /// Drives are written after the array froze or was handed over.

@@ -60,6 +60,7 @@ pub use open::OpenHow;
 pub use parts as whole;
 pub use parts::{Survey, Surveyed, survey};
 pub use parts::{Whole, wipe};
+pub use room::Discard;
 pub use space::plan;
 pub use space::plan::{CreateSpec, plan};
 pub use volume::extents::ExtentKind;

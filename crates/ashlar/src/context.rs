@@ -112,6 +112,7 @@ impl Context {
             registry: Registry::at(self.state_dir.clone()),
             cores: OtherCores::default(),
             reserve: false,
+            discard: array::Discard::Auto,
         };
         let result = rt.block_on(Box::pin(verb(world)));
         drop(rt);

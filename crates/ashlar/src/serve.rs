@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use api::Problem;
 use rt::Congestion;
 use rustix::process::{DumpableBehavior, set_dumpable_behavior};
-use server::config::{Config, Deal, Io, Linger, Reservations};
+use server::config::{Config, Deal, Discards, Io, Linger, Reservations};
 use server::daemon::{self, Notify, NvmeSettings, Reread, Settings, What};
 use server::front::ApiConfig;
 use server::memory::Memory;
@@ -131,6 +131,9 @@ pub struct Args {
     /// Whether drives that other hosts may reach are reserved [default: auto]
     #[arg(long, value_name = "WHEN")]
     reservations: Option<Reservations>,
+    /// Which freed zones are deallocated on their drives (TRIM, DISCARD) [default: auto]
+    #[arg(long, value_name = "WHICH")]
+    discard: Option<Discards>,
     /// Stops when standard input ends
     #[arg(long, hide = true)]
     stop_at_eof: bool,
@@ -205,6 +208,7 @@ fn settings(context: &Context, args: Args) -> Result<Settings, Problem> {
             .or(Memory { map: config.map_memory, memtable: config.memtable_memory, buffers: config.buffer_memory }),
         take_over: args.take_over,
         reserve: args.reservations.or(config.reservations).unwrap_or_default() == Reservations::Auto,
+        discard: args.discard.or(config.discard).unwrap_or_default().into(),
         ways,
         cores: args.cores.or(config.cores).unwrap_or(1),
         pin: args.pin || config.pin,

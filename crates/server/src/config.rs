@@ -15,6 +15,7 @@
 //! reservations = "auto"         # off: drives are never reserved, where all could be; auto when nothing is said
 //! linger = 60                   # microseconds that an idle core looks for answers before it sleeps, at most; this; 0: never
 //! congestion = "cubic"          # of TCP connections; auto (when nothing is said), system, or what the kernel has
+//! discard = "none"              # freed zones: auto (when nothing is said: those not used again soon), all, none
 //! io = "passthrough"            # how drives are used where they can be: plain (when nothing is said), poll, passthrough
 //! spares = ["/dev/nvme9n1"]     # drives that belong to no array: the first that lacks one, and has no spare, gets it
 //! allow_hosts = ["nqn.2014-08.org.nvmexpress:uuid:4c4c4544-0042-3510-8044-b7c04f333432"]
@@ -50,6 +51,7 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use api::{CreateRequest, Problem};
+use array::Discard;
 use clap::ValueEnum;
 use rt::{Rt, Ways};
 use serde::Deserialize;
@@ -114,6 +116,8 @@ pub struct Config {
     pub io: Option<Io>,
     /// Whether drives are reserved.
     pub reservations: Option<Reservations>,
+    /// Which freed zones are deallocated on their drives.
+    pub discard: Option<Discards>,
     /// The API over TCP.
     #[serde(default)]
     pub api: ApiConfig,
@@ -146,6 +150,29 @@ pub enum Reservations {
     Auto,
     /// Never
     Off,
+}
+
+/// Which freed zones are deallocated on their drives (TRIM, DISCARD), as the file and `serve --discard` say it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, ValueEnum)]
+#[serde(rename_all = "lowercase")]
+pub enum Discards {
+    /// Those that are not written again within 10 s, in the background
+    #[default]
+    Auto,
+    /// All, before they are used again
+    All,
+    /// None
+    None,
+}
+
+impl From<Discards> for Discard {
+    fn from(which: Discards) -> Discard {
+        match which {
+            Discards::Auto => Discard::Auto,
+            Discards::All => Discard::All,
+            Discards::None => Discard::None,
+        }
+    }
 }
 
 /// How long an idle core looks for answers before it sleeps, at most, in microseconds: as the file and `serve --linger` say it.

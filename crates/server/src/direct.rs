@@ -188,6 +188,7 @@ mod tests {
             registry: Registry::at(dir.path().join("state")),
             cores: OtherCores::default(),
             reserve: false,
+            discard: array::Discard::Auto,
         };
         let names = [path.display().to_string()];
         rt.block_on(async {

@@ -20,6 +20,7 @@ pub mod upgrade;
 pub mod volume;
 pub mod wipe;
 
+use array::Discard;
 use rt::Rt;
 
 use crate::cores::OtherCores;
@@ -36,4 +37,6 @@ pub struct World {
     pub cores: OtherCores,
     /// Whether drives are reserved while their array is open for writing, where all of them can be.
     pub reserve: bool,
+    /// Which freed zones of arrays are deallocated on their drives.
+    pub discard: Discard,
 }

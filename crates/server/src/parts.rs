@@ -14,7 +14,7 @@ use std::collections::BTreeSet;
 
 use api::LimitsView;
 use array::whole::{Had, Job, Part, PartEnd, Whole, way};
-use array::{Array, Refused, RefusedCode};
+use array::{Array, Discard, Refused, RefusedCode};
 use export::Directory;
 use export::remote::{self, FarEnd, NearEnd};
 use futures::channel::oneshot;
@@ -131,6 +131,7 @@ pub async fn place(world: &World, job: Job, slices: Vec<Drive>) -> Result<Placed
     let Some(core) = home else {
         let array = job.run(rt, slices).await?;
         world.cores.memory().give(&array, part.of);
+        array.set_discard(world.discard);
         let volumes = PartVolumes { array: array.clone(), part, leases: Leases::default() };
         let ways = WaysToPart { part, near, answering: answer(rt, &volumes, far) };
         return Ok(Placed { part: Part::Here(array.clone()), reach: PartAccess::Local(array), ways });
@@ -149,8 +150,8 @@ pub async fn place(world: &World, job: Job, slices: Vec<Drive>) -> Result<Placed
     let (answers, asks) = remote::way(rt);
     let far = std::iter::once(answers).chain(far).collect();
     let (made, is_made) = oneshot::channel();
-    let memory = world.cores.memory();
-    drop(world.cores.submit(core, move |core| live(core, Life { job, slices, end, far, memory, made })));
+    let (memory, discard) = (world.cores.memory(), world.discard);
+    drop(world.cores.submit(core, move |core| live(core, Life { job, slices, end, far, memory, discard, made })));
     match is_made.await {
         Ok(Ok(())) => {
             let ways = WaysToPart { part, near, answering: Answering::default() };
@@ -168,12 +169,13 @@ struct Life {
     end: PartEnd,
     far: Vec<FarEnd>,
     memory: Memory,
+    discard: Discard,
     made: oneshot::Sender<Result<(), Refused>>,
 }
 
 /// The life of a part on its core, which awaits its end before its own.
 async fn live(Core { rt, routes }: Core, life: Life) {
-    let Life { job, slices, end, far, memory, made } = life;
+    let Life { job, slices, end, far, memory, discard, made } = life;
     let part = job.part();
     let slices = join_all(slices.into_iter().map(|slice| slice.arrive(&rt))).await;
     let array = match job.run(&rt, slices).await {
@@ -185,6 +187,7 @@ async fn live(Core { rt, routes }: Core, life: Life) {
         }
     };
     memory.give(&array, part.of);
+    array.set_discard(discard);
     let uuid = array.uuid();
     let volumes = PartVolumes { array: array.clone(), part, leases: Leases::default() };
     let answering = answer(&rt, &volumes, far);

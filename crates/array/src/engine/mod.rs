@@ -28,6 +28,7 @@ use crate::open::create::{self, random_uuid};
 use crate::open::previous;
 use crate::open::{self, OpenHow};
 use crate::owner::{self, OwnerHow};
+use crate::room::Discard;
 use crate::rooms::Rooms;
 use crate::space::plan::{CreateSpec, USABLE_PERMILLE, check_name};
 use crate::volume::Volume;
@@ -270,6 +271,11 @@ impl Array {
     /// merges, as much again may come.
     pub fn set_memtable_memory(&self, bytes: u64) {
         self.rooms.memory().set_facts_max(bytes / FACT_BYTES);
+    }
+
+    /// Which freed zones are deallocated on their drives from now on.
+    pub fn set_discard(&self, which: Discard) {
+        self.rooms.room().set_discard(which);
     }
 
     /// Counters, now.

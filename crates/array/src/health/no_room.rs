@@ -65,6 +65,8 @@ impl Health {
         }
         waits.begin(hosts, now);
         self.no_room.begin(hosts, now);
+        // Zones that are free give room back.
+        self.ctx.changed.wake();
         Short { health: self, seat, hosts, pause: PAUSE }
     }
 
@@ -72,6 +74,11 @@ impl Health {
         if self.no_room.tell(None) && self.members.writable().is_ok() {
             self.ctx.note(EventCode::RoomBelow, "there is space under the drives again: writes continue".to_owned());
         }
+    }
+
+    /// Whether a member's write waits for room below it.
+    pub fn lacks_room_below(&self) -> bool {
+        self.no_room.any()
     }
 
     /// Whether hosts have waited for room as long as they should.

@@ -8,6 +8,7 @@ pub mod no_room;
 pub mod seat;
 pub mod speed;
 pub mod standing;
+mod zones;
 
 use std::cell::{Ref, RefCell};
 use std::rc::Rc;

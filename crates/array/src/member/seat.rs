@@ -3,14 +3,13 @@
 //! Invariant: `flushed <= written`; what was written before a flush began is durable when it returns.
 
 use std::cell::{Cell, RefCell};
-use std::collections::BTreeSet;
 use std::pin::pin;
 use std::rc::Rc;
 
 use base::{BlockCount, MemberId, MemberLba, MemberUuid};
 use futures::future::{Either, select};
 use ondisk::{Layout, MemberState, WhyOut};
-use rt::{Buf, Bytes, Drive, IoError, Reserve};
+use rt::{Buf, Bytes, Drive, IoError, Nanos, Reserve};
 
 use crate::canary::{Canary, planted};
 use crate::member::counters::Counters;
@@ -18,6 +17,7 @@ use crate::member::guard::Guard;
 use crate::member::health::{NEVER_LATE, SeatHealth};
 use crate::member::speed::Speed;
 use crate::member::standing::Standing;
+use crate::member::zones::FreeZones;
 use crate::sync::Gate;
 
 /// Reads of blocks being moved that a drive has at once, while no host waits for the cleaner: so few that a host's request
@@ -66,7 +66,7 @@ pub struct Seat {
     known: Known,
     pub(super) standing: Standing,
     /// Zones that no segment of the last generations has.
-    free: RefCell<BTreeSet<u32>>,
+    free: RefCell<FreeZones>,
     /// Requests and errors.
     pub counters: Counters,
     /// Requests in flight, and how it behaves.
@@ -109,7 +109,7 @@ impl Seat {
             },
             drive,
             standing: Standing::of(member),
-            free: RefCell::new((0..layout.zones).collect()),
+            free: RefCell::new(FreeZones::all(layout.zones)),
             counters: Counters::default(),
             health: SeatHealth::default(),
             speed: Speed::default(),
@@ -153,26 +153,47 @@ impl Seat {
         self.zones_free() == self.layout.zones as usize
     }
 
-    /// Takes a free zone: the first one.
+    /// Takes a free zone.
     pub fn take_zone(&self) -> Option<u32> {
-        self.free.borrow_mut().pop_first()
+        self.free.borrow_mut().take()
     }
 
     /// A zone is in use already.
     pub fn occupy_zone(&self, zone: u32) {
-        self.free.borrow_mut().remove(&zone);
+        self.free.borrow_mut().occupy(zone);
     }
 
-    /// A zone is free.
+    /// A zone is free that nothing was written to, or that was deallocated.
     pub fn give_zone(&self, zone: u32) {
-        self.free.borrow_mut().insert(zone);
+        self.free.borrow_mut().give(zone);
+    }
+
+    /// A zone is free that the drive keeps yet.
+    pub fn free_zone(&self, zone: u32, now: Nanos) {
+        self.free.borrow_mut().free(zone, now);
+    }
+
+    /// Since when a free zone has waited to be deallocated.
+    pub fn zone_waits_since(&self) -> Option<Nanos> {
+        self.free.borrow().oldest()
+    }
+
+    /// Takes a zone to deallocate: one that was freed then or before, and that nobody has used since.
+    pub fn take_freed_by(&self, then: Nanos) -> Option<u32> {
+        self.free.borrow_mut().take_freed_by(then)
+    }
+
+    /// Deallocates a zone that was taken; then it is free.
+    pub async fn deallocate_zone(&self, zone: u32) {
+        self.deallocate(self.layout.zone_row(zone, 0), BlockCount(u64::from(self.layout.zone_blocks))).await;
+        self.give_zone(zone);
     }
 
     /// What `of` says if one free zone less were there; `None` if none is.
     pub fn with_a_zone_less<T>(&self, of: impl FnOnce() -> T) -> Option<T> {
-        let zone = self.free.borrow_mut().pop_last()?;
+        let taken = self.free.borrow_mut().take_away()?;
         let said = of();
-        self.give_zone(zone);
+        self.free.borrow_mut().put_back(taken);
         Some(said)
     }
 
@@ -358,7 +379,7 @@ impl Seat {
     }
 
     /// Gives blocks back to the drive: a hint, one that cannot do it is as good without.
-    pub async fn deallocate(&self, at: MemberLba, blocks: BlockCount) {
+    async fn deallocate(&self, at: MemberLba, blocks: BlockCount) {
         if self.writable_drive().is_ok_and(|drive| !self.access.guard.is_fresh(drive.recent())) {
             Box::pin(self.access.guard.freshen()).await;
         }

@@ -1,9 +1,6 @@
-//! What was emptied and comes back, and zones that are freed.
-
-use std::rc::Rc;
+//! What was emptied and comes back.
 
 use super::{Room, SHARE};
-use crate::member::seat::Seat;
 use crate::space::choose::choose;
 use crate::space::segment::{Hold, Life, Seg};
 use crate::space::segments::Table;
@@ -14,26 +11,6 @@ impl Room {
         let spare = |s: &Seg| s.is_spare();
         table.segments.values().any(spare)
             || choose(&self.members.all(), self.ctx.shape.scheme, table.next, self.short()).is_some()
-    }
-
-    /// Freed zones that nobody looks at any more: deallocated on their drives, then free.
-    pub async fn keep_zones(self: Rc<Self>) {
-        loop {
-            self.pins.some_free(|| self.ctx.over()).await;
-            if self.ctx.over() {
-                return;
-            }
-            let zones = self.pins.take_free();
-            let count = zones.len() as i64;
-            let free = |(seat, zone): (Rc<Seat>, u32)| async move {
-                let n = base::BlockCount(u64::from(seat.layout.zone_blocks));
-                seat.deallocate(seat.layout.zone_row(zone, 0), n).await;
-                seat.give_zone(zone);
-            };
-            futures::future::join_all(zones.into_iter().map(free)).await;
-            self.zones_on_their_way(-count);
-            self.room_changed();
-        }
     }
 
     /// Whether a batch of emptied segments waits to be given back.

@@ -7,6 +7,7 @@
 mod emptied;
 mod spares;
 mod stored;
+mod zones;
 
 use std::cell::Cell;
 use std::rc::Rc;
@@ -31,6 +32,9 @@ use crate::space::segment::{Life, Seg};
 use crate::space::segments::Segments;
 use crate::streams::Streams;
 use crate::volumes::Volumes;
+use zones::Discards;
+
+pub use zones::Discard;
 
 /// A new segment, for reckoning with parts of segments.
 pub const SHARE: i64 = 1000;
@@ -92,6 +96,7 @@ pub struct Room {
     counted: Counted,
     pace: Pace,
     promised: Rc<Promised>,
+    discards: Discards,
 }
 
 /// Who asks for room.
@@ -177,6 +182,7 @@ impl Room {
             counted: Counted::default(),
             pace: Pace::default(),
             promised: Promised::new(health.ctx()),
+            discards: Discards::default(),
         })
     }
 

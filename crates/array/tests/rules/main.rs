@@ -186,6 +186,7 @@ rules! {
     loss::one_bad_block_costs_a_rebuild_one_row [RebuildByBatch]
 
     space::thin_volumes_are_refused_when_their_map_fills_the_drives [NodesUncounted]
+    space::freed_zones_are_deallocated_when_nobody_needs_them [DeallocatedInUse]
 
     service::a_volume_gets_what_its_limits_say [LimitsForgotten]
     service::a_quiet_volume_is_served_beside_a_loud_one [TurnKept]

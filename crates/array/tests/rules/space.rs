@@ -2,12 +2,13 @@
 
 use std::cell::Cell;
 use std::rc::Rc;
+use std::time::Duration;
 
-use array::{Fault, Volume};
+use array::{Discard, Fault, Volume};
 use ondisk::Level;
-use rt::model::DiskParams;
+use rt::model::{DiskParams, Op, OpKind, Verdict};
 
-use crate::world::{BLOCK, World, data};
+use crate::world::{BLOCK, Process, World, data};
 
 /// Blocks of a leaf.
 const LEAF: u64 = 256;
@@ -53,5 +54,50 @@ pub fn thin_volumes_are_refused_when_their_map_fills_the_drives() {
         });
         p.rt.block_on(p.v().write(0, data(9, 256), false)).unwrap();
         assert!(p.is(0, 9, 256));
+    }
+}
+
+/// Zones that hosts write again soon are not deallocated; those that nobody needs are, and are not used meanwhile.
+pub fn freed_zones_are_deallocated_when_nobody_needs_them() {
+    const BLOCKS: u64 = 2048;
+    let write_all = |p: &Process<'_>, times: u8, from: u8| {
+        for tag in from..from + times {
+            for lba in (0..BLOCKS).step_by(64) {
+                p.write(lba, tag, 64).unwrap();
+            }
+        }
+    };
+    for which in [Discard::Auto, Discard::All, Discard::None] {
+        let world = World::of(4, DiskParams { bytes: 24 << 20, volatile_cache: false, ..DiskParams::default() });
+        world.create_with(Level::Raid5, 64, BLOCKS * BLOCK);
+        let p = world.start(5);
+        p.array().set_discard(which);
+        let deallocated = || world.disks.iter().map(|d| d.counters().deallocates).sum::<u64>();
+        write_all(&p, 12, 1);
+        p.wait(Duration::from_secs(2));
+        match which {
+            Discard::All => assert!(deallocated() > 50, "{}", deallocated()),
+            Discard::Auto | Discard::None => assert_eq!(deallocated(), 0, "{which:?}"),
+        }
+        let so_far = deallocated();
+        // Slow ones: hosts write everything anew while they are under way.
+        let slow = |_, op: &Op, _| match op.kind {
+            OpKind::Deallocate => Verdict::DelayNs(3_000_000_000),
+            OpKind::Read | OpKind::Write | OpKind::Flush => Verdict::Proceed,
+        };
+        world.on_ops(slow);
+        p.wait(Duration::from_secs(9));
+        write_all(&p, 6, 20);
+        p.wait(Duration::from_secs(600));
+        match which {
+            Discard::Auto => assert!(deallocated() > so_far + 20, "{} after {so_far}", deallocated()),
+            Discard::All => assert!(deallocated() > so_far),
+            Discard::None => assert_eq!(deallocated(), 0),
+        }
+        for lba in (0..BLOCKS).step_by(64) {
+            assert!(p.is(lba, 25, 64), "block {lba}, {which:?}");
+        }
+        p.close();
+        assert_eq!(world.check().errors, [""; 0]);
     }
 }

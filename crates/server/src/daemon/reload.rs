@@ -116,7 +116,7 @@ type Key = (&'static str, fn(&Settings) -> String);
 /// The keys that differ and are used at a start only.
 fn restart_for(old: &Settings, new: &Settings) -> Vec<&'static str> {
     let differ = |of: fn(&Settings) -> String| of(old) != of(new);
-    let keys: [Key; 19] = [
+    let keys: [Key; 20] = [
         ("control", |s| format!("{:?}", s.control)),
         ("state_dir", |s| format!("{:?}", s.state_dir)),
         ("nbd", |s| format!("{:?}", s.nbd)),
@@ -135,6 +135,7 @@ fn restart_for(old: &Settings, new: &Settings) -> Vec<&'static str> {
         ("congestion", |s| format!("{:?}", s.congestion)),
         ("io", |s| format!("{:?}", s.ways)),
         ("reservations", |s| format!("{:?}", s.reserve)),
+        ("discard", |s| format!("{:?}", s.discard)),
         ("array", |s| served(&s.what)),
     ];
     keys.into_iter().filter(|(_, of)| differ(*of)).map(|(key, _)| key).collect()
@@ -153,6 +154,7 @@ fn served(what: &What) -> String {
 
 #[cfg(test)]
 mod tests {
+    use array::Discard;
     use rt::{Congestion, Ways};
 
     use super::*;
@@ -183,6 +185,7 @@ mod tests {
             accept_loss: false,
             take_over: vec![],
             reserve: true,
+            discard: Discard::Auto,
             memory: Memory::default(),
             ways: Ways::Plain,
             cores: 1,
@@ -207,7 +210,7 @@ mod tests {
     fn each_key_that_needs_a_restart_is_named_alone() {
         type Change = fn(&mut Settings);
         let memory = "map_memory, memtable_memory or buffer_memory";
-        let changes: [(&str, Change); 23] = [
+        let changes: [(&str, Change); 24] = [
             ("control", |s| s.control = "d".into()),
             ("state_dir", |s| s.state_dir = "d".into()),
             ("nbd", |s| s.nbd.push("unix:n".into())),
@@ -228,6 +231,7 @@ mod tests {
             ("congestion", |s| s.congestion = Congestion::System),
             ("io", |s| s.ways = Ways::Poll),
             ("reservations", |s| s.reserve = false),
+            ("discard", |s| s.discard = Discard::None),
             ("array", |s| s.what = What::Known),
             ("array", |s| s.what = What::Places(vec!["d".into()])),
             ("array", |s| s.what = What::Configured(vec![])),

@@ -9,6 +9,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use api::{EventCode, Problem};
+use array::Discard;
 use futures::future::{Either, select};
 use rt::cross::submissions;
 use rt::net::Addr;
@@ -86,6 +87,8 @@ pub struct Settings {
     pub take_over: Vec<String>,
     /// Whether drives are reserved, where all of an array can be.
     pub reserve: bool,
+    /// Which freed zones of arrays are deallocated on their drives.
+    pub discard: Discard,
     /// What it may take in memory.
     pub memory: Memory,
     /// How drives are used, where they can be.
@@ -146,7 +149,8 @@ async fn live(rt: &Rt, settings: Settings) -> Result<(), Problem> {
     let (front, tls) = open_api(&settings, &closed);
     let sockets = Sockets { control: socket, metrics, tls, front: front.clone() };
     let registry = Registry::at(settings.state_dir.clone());
-    let world = World { rt: rt.clone(), registry, cores: cores.to(), reserve: settings.reserve };
+    let world =
+        World { rt: rt.clone(), registry, cores: cores.to(), reserve: settings.reserve, discard: settings.discard };
     let direct = step.run("direct drives", open_direct(&world, &settings)).await?;
     let data = Rc::new(Data {
         world,

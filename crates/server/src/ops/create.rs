@@ -99,6 +99,7 @@ pub async fn run(world: &World, request: &CreateRequest, host: Host) -> Result<(
         1 => {
             let array = Array::create(&world.rt, drives.clone(), &spec).await?;
             world.cores.memory().give(&array, 1);
+            array.set_discard(world.discard);
             Opened::new(array.into(), drives.clone())
         }
         parts => {

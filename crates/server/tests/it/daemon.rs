@@ -25,6 +25,7 @@ pub(super) fn settings(dir: &Path) -> Settings {
     Settings {
         take_over: vec![],
         reserve: true,
+        discard: array::Discard::Auto,
         linger: server::config::Linger::default(),
         congestion: rt::Congestion::default(),
         what: What::Configured(vec![array]),

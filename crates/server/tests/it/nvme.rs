@@ -31,6 +31,7 @@ fn settings(dir: &Path, port: u16) -> Settings {
     Settings {
         take_over: vec![],
         reserve: true,
+        discard: array::Discard::Auto,
         linger: server::config::Linger::default(),
         congestion: rt::Congestion::default(),
         what: What::Configured(vec![array]),

@@ -35,8 +35,13 @@ impl Scene {
         let dir = tempfile::tempdir().unwrap();
         let path = |name: String| dir.path().canonicalize().unwrap().join(name);
         let (cores, _) = Cores::start(rt, 2, Ways::default(), Linger::default(), Memory::default()).await.unwrap();
-        let world =
-            World { rt: rt.clone(), registry: Registry::at(path("state".into())), cores: cores.to(), reserve: false };
+        let world = World {
+            rt: rt.clone(),
+            registry: Registry::at(path("state".into())),
+            cores: cores.to(),
+            reserve: false,
+            discard: array::Discard::Auto,
+        };
         let drives = (0..4).map(|n| {
             let path = path(format!("d{n}"));
             File::create(&path).unwrap().set_len(1 << 30).unwrap();
