@@ -10,8 +10,7 @@ impl Jobs {
         let rt = &self.ctx.rt;
         rt.spawn(self.generations.clone().keep_generations()).detach();
         rt.spawn(self.checkpoints.clone().keep_checkpoints()).detach();
-        rt.spawn(self.room.clone().keep_freed()).detach();
-        rt.spawn(self.room.clone().keep_deallocated()).detach();
+        rt.spawn(self.room.clone().keep_zones()).detach();
         rt.spawn(self.health.clone().keep_flushed()).detach();
         rt.spawn(self.cleaner.clone().keep_clean()).detach();
         rt.spawn(self.rebuild.clone().keep_rebuilt()).detach();

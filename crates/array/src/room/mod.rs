@@ -32,7 +32,7 @@ use crate::space::segment::{Life, Seg};
 use crate::space::segments::Segments;
 use crate::streams::Streams;
 use crate::volumes::Volumes;
-use zones::Discards;
+use zones::Freed;
 
 pub use zones::Discard;
 
@@ -87,7 +87,6 @@ pub struct Room {
     ctx: Rc<Context>,
     members: Rc<Members>,
     segments: Rc<Segments>,
-    pins: Pins,
     memory: Rc<Memory>,
     volumes: Rc<Volumes>,
     streams: Rc<Streams>,
@@ -96,7 +95,7 @@ pub struct Room {
     counted: Counted,
     pace: Pace,
     promised: Rc<Promised>,
-    discards: Discards,
+    freed: Freed,
 }
 
 /// Who asks for room.
@@ -173,7 +172,6 @@ impl Room {
             ctx: health.ctx().clone(),
             members: health.members().clone(),
             segments: segments.clone(),
-            pins: pins.clone(),
             memory: memory.clone(),
             volumes: volumes.clone(),
             streams: streams.clone(),
@@ -182,7 +180,7 @@ impl Room {
             counted: Counted::default(),
             pace: Pace::default(),
             promised: Promised::new(health.ctx()),
-            discards: Discards::default(),
+            freed: Freed::of(pins),
         })
     }
 

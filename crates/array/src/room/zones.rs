@@ -12,7 +12,7 @@ use rt::Nanos;
 
 use super::Room;
 use crate::member::seat::Seat;
-use crate::sync::Event;
+use crate::space::pins::Pins;
 
 /// What was not used again within so long is deallocated: what an array writes again and again gains nothing by it, and waits
 /// where drives are slow at it.
@@ -34,75 +34,95 @@ pub enum Discard {
 }
 
 /// What is done with freed zones.
-#[derive(Default)]
-pub(super) struct Discards {
+pub(super) struct Freed {
+    pins: Pins,
     which: Cell<Discard>,
-    /// Zones were freed that wait to be deallocated; or the array is not written any more.
-    freed: Event,
+    /// Zones are being deallocated.
+    is_busy: Cell<bool>,
+    /// Drives rest until then.
+    rest_until: Cell<Nanos>,
+}
+
+impl Freed {
+    /// Of what these pins hold.
+    pub fn of(pins: &Pins) -> Freed {
+        Freed { pins: pins.clone(), which: Cell::default(), is_busy: Cell::default(), rest_until: Cell::default() }
+    }
 }
 
 impl Room {
     /// Which freed zones are deallocated from now on.
     pub fn set_discard(&self, which: Discard) {
-        self.discards.which.set(which);
+        self.freed.which.set(which);
     }
 
-    /// Zones that nobody looks at any more are free.
-    pub async fn keep_freed(self: Rc<Self>) {
+    /// Zones that nobody looks at any more are free; those that nobody has used for a while are deallocated.
+    pub async fn keep_zones(self: Rc<Self>) {
         loop {
-            self.pins.some_free(|| self.ctx.over()).await;
-            if self.ctx.over() {
-                return self.discards.freed.wake();
-            }
-            let zones = self.pins.take_free();
-            let count = zones.len() as i64;
-            match self.discards.which.get() {
-                Discard::All => _ = join_all(zones.iter().map(|(seat, zone)| seat.deallocate_zone(*zone))).await,
-                Discard::Auto => {
-                    let now = self.ctx.rt.now();
-                    zones.iter().for_each(|(seat, zone)| seat.free_zone(*zone, now));
-                }
-                Discard::None => zones.iter().for_each(|(seat, zone)| seat.give_zone(*zone)),
-            }
-            self.zones_on_their_way(-count);
-            self.room_changed();
-            self.discards.freed.wake();
-        }
-    }
-
-    /// Deallocates what nobody has used for a while: one zone of each drive at a time.
-    pub async fn keep_deallocated(self: Rc<Self>) {
-        loop {
-            self.discards.freed.until(|| self.ctx.over() || self.oldest_freed().is_some()).await;
-            let Some(oldest) = self.oldest_freed() else { return };
-            // Where drives have no room below them, they get it now.
-            let is_short = || self.ctx.over() || self.health.lacks_room_below();
-            select(pin!(self.ctx.changed.until(is_short)), pin!(self.ctx.rt.sleep_until(oldest + UNUSED))).await;
+            self.something_is_due().await;
             if self.ctx.over() {
                 return;
             }
-            let begun = self.ctx.rt.now();
-            let then = if self.health.lacks_room_below() {
-                begun
-            } else {
-                Nanos(begun.0.saturating_sub(UNUSED.as_nanos() as u64))
-            };
-            let of = |seat: &Rc<Seat>| Some((seat.clone(), seat.take_freed_by(then)?));
-            let zones: Vec<(Rc<Seat>, u32)> = self.members.all().iter().filter_map(of).collect();
-            let count = zones.len() as i64;
-            self.zones_on_their_way(count);
-            self.measure_room();
-            join_all(zones.iter().map(|(seat, zone)| seat.deallocate_zone(*zone))).await;
-            self.zones_on_their_way(-count);
-            self.room_changed();
-            let rest = (self.ctx.rt.now() - begun) * REST;
-            let over = self.ctx.changed.until(|| self.ctx.over());
-            select(pin!(over), pin!(self.ctx.rt.sleep(rest))).await;
+            self.take_freed().await;
+            if !self.freed.is_busy.get() && self.next_deallocation().is_some_and(|at| at <= self.ctx.rt.now()) {
+                self.freed.is_busy.set(true);
+                self.ctx.rt.spawn(self.clone().deallocate()).detach();
+            }
         }
     }
 
-    /// When the zone was freed that waits longest to be deallocated.
-    fn oldest_freed(&self) -> Option<Nanos> {
-        self.members.all().iter().filter(|seat| seat.takes_columns()).filter_map(|seat| seat.zone_waits_since()).min()
+    /// Resolves when zones come free, when some are to be deallocated, and when that has ended.
+    async fn something_is_due(&self) {
+        let was_busy = self.freed.is_busy.get();
+        let ends = || self.ctx.over() || (was_busy && !self.freed.is_busy.get());
+        let freed = pin!(self.freed.pins.some_free(ends));
+        let Some(at) = self.next_deallocation().filter(|_| !was_busy) else { return freed.await };
+        let is_short = self.health.lacks_room_below();
+        let short = self.ctx.changed.until(|| self.ctx.over() || (!is_short && self.health.lacks_room_below()));
+        select(freed, select(pin!(short), pin!(self.ctx.rt.sleep_until(at)))).await;
+    }
+
+    /// When the zone is to be deallocated that waits longest: at once where drives have no room below them.
+    fn next_deallocation(&self) -> Option<Nanos> {
+        let seats = self.members.all();
+        let oldest = seats.iter().filter(|s| s.takes_columns()).filter_map(|s| s.zone_waits_since()).min()?;
+        let at = if self.health.lacks_room_below() { oldest } else { oldest + UNUSED };
+        Some(at.max(self.freed.rest_until.get()))
+    }
+
+    /// Zones that nobody looks at any more are free.
+    async fn take_freed(&self) {
+        let zones = self.freed.pins.take_free();
+        if zones.is_empty() {
+            return;
+        }
+        match self.freed.which.get() {
+            Discard::All => _ = join_all(zones.iter().map(|(seat, zone)| seat.deallocate_zone(*zone))).await,
+            Discard::Auto => {
+                let now = self.ctx.rt.now();
+                zones.iter().for_each(|(seat, zone)| seat.free_zone(*zone, now));
+            }
+            Discard::None => zones.iter().for_each(|(seat, zone)| seat.give_zone(*zone)),
+        }
+        self.zones_on_their_way(-(zones.len() as i64));
+        self.room_changed();
+    }
+
+    /// Deallocates the zone of each drive that waits longest.
+    async fn deallocate(self: Rc<Self>) {
+        let begun = self.ctx.rt.now();
+        let since = if self.health.lacks_room_below() { Duration::ZERO } else { UNUSED };
+        let then = Nanos(begun.0.saturating_sub(since.as_nanos() as u64));
+        let of = |seat: &Rc<Seat>| Some((seat.clone(), seat.take_freed_by(then)?));
+        let zones: Vec<(Rc<Seat>, u32)> = self.members.all().iter().filter_map(of).collect();
+        self.zones_on_their_way(zones.len() as i64);
+        self.measure_room();
+        join_all(zones.iter().map(|(seat, zone)| seat.deallocate_zone(*zone))).await;
+        self.zones_on_their_way(-(zones.len() as i64));
+        self.room_changed();
+        let now = self.ctx.rt.now();
+        self.freed.rest_until.set(now + (now - begun) * REST);
+        self.freed.is_busy.set(false);
+        self.freed.pins.wake();
     }
 }
