@@ -235,7 +235,7 @@ fn one_round(
     let handed_over = std::mem::take(&mut world.handed_over);
     let mode = match open(world, &rt, &opened) {
         Some(Ok(array)) => {
-            world.give_map_memory(&array);
+            world.settle(&array);
             if handed_over {
                 nothing_to_replay(&array)?;
             }

@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use array::{Array, OpenHow, Refused};
+use array::{Array, Discard, OpenHow, Refused};
 use rand::{RngExt, SeedableRng};
 use rt::model::{Disk, FaultsMet, LateWrites};
 use rt::{Drive, Rt};
@@ -92,10 +92,14 @@ impl World {
         Rt::modelled_later(self.dice.random(), BETWEEN * self.begun)
     }
 
-    /// In a third of the worlds few map nodes stay in memory, so that most are read when they are needed.
-    pub fn give_map_memory(&self, array: &Array) {
+    /// In a third of the worlds few map nodes stay in memory, so that most are read when they are needed. In half of them what is
+    /// freed is deallocated at once, so that nothing is left of what is freed too early; in the others zones keep what was there.
+    pub fn settle(&self, array: &Array) {
         if self.plan.seed.is_multiple_of(3) {
             array.set_map_memory(MAP_MEMORY_LITTLE);
+        }
+        if self.plan.seed.is_multiple_of(2) {
+            array.set_discard(Discard::All);
         }
     }
 

@@ -90,7 +90,7 @@ pub fn freed_zones_are_deallocated_when_nobody_needs_them() {
         write_all(&p, 6, 20);
         p.wait(Duration::from_secs(600));
         match which {
-            Discard::Auto => assert!(deallocated() > so_far + 20, "{} after {so_far}", deallocated()),
+            Discard::Auto => assert!(deallocated() >= so_far + 8, "{} after {so_far}", deallocated()),
             Discard::All => assert!(deallocated() > so_far),
             Discard::None => assert_eq!(deallocated(), 0),
         }

@@ -5,7 +5,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use array::inspect::Found;
-use array::{Array, CheckReport, CreateSpec, Fault, OpenHow, Refused, Volume, check, inspect};
+use array::{Array, CheckReport, CreateSpec, Discard, Fault, OpenHow, Refused, Volume, check, inspect};
 use base::{BlockCount, MemberLba};
 use ondisk::{Generation, Label, Level, RecordHeader};
 use rt::model::{Disk, DiskParams, Op, OpKind, Verdict};
@@ -92,6 +92,8 @@ impl World {
     pub fn start_later(&self, seed: u64, ahead: Duration, how: OpenHow) -> Process<'_> {
         let rt = Rt::modelled_later(seed, ahead);
         let array = rt.block_on(Array::open(&rt, Self::drives(&rt, &self.disks), how)).unwrap();
+        // What is freed too early is gone then.
+        array.set_discard(Discard::All);
         let v = array.volume("v");
         Process { world: self, rt, array: Some(array), v }
     }
