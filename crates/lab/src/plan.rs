@@ -212,6 +212,13 @@ impl Plan {
                 }
                 steps.iter_mut().for_each(|s| (s.seconds, s.ramp_seconds, s.until) = (bench::SECONDS, 0.0, None));
                 if let Some(system) = &simulated {
+                    let unknown = Pair::new(
+                        "states degraded and rebuilt",
+                        "not run: a simulated system is optimal or rebuilding",
+                    );
+                    if test.kind == Kind::States && !plan.not_run.contains(&unknown) {
+                        plan.not_run.push(unknown);
+                    }
                     try_out(target, system, &mut steps);
                 }
             }

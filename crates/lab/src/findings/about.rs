@@ -172,7 +172,9 @@ pub fn same_load(a: &Cell, b: &Cell) -> bool {
 
 /// The largest of cells with one load, one build and one state.
 pub fn best<'a>(about: &About<'_>, cells: impl Iterator<Item = &'a Cell>) -> Option<&'a Cell> {
-    cells.max_by(|a, b| about.value(a).total_cmp(&about.value(b)))
+    // Of two with one rate that with the shorter tail: deeper queues add nothing but waiting.
+    let tail = |c: &Cell| c.figures.latency.p99_us.unwrap_or(f64::MAX);
+    cells.max_by(|a, b| about.value(a).total_cmp(&about.value(b)).then(tail(b).total_cmp(&tail(a))))
 }
 
 /// Whether an array is whole.

@@ -2,29 +2,63 @@
 
 use super::Finding;
 use super::about::{About, Unit, is_optimal, list};
-use crate::model::{Access, Cell, Check, Run, Verdict};
+use crate::model::{Access, Cell, Check, Origin, Pair, Run, Verdict};
 
 /// Rates of the same drives under one load differ by more than this when their state does.
 const UNLIKE: f64 = 1.3;
 
+/// Tests that were left out and are named; the others are counted.
+const NAMED: usize = 4;
+
 /// Of a result.
 pub fn of(run: &Run, about: &About<'_>) -> Vec<Finding> {
-    [failed(run), cached(run), unlike_states(about, run)].into_iter().flatten().collect()
+    [failed(run), warned(run), left_out(run), cached(run), unlike_states(about, run)].into_iter().flatten().collect()
+}
+
+/// "host 27 and steady 3".
+fn counted(all: impl Iterator<Item = Check>) -> String {
+    let mut checks: Vec<(Check, usize)> = vec![];
+    for check in all {
+        match checks.iter_mut().find(|(known, _)| *known == check) {
+            Some((_, n)) => *n += 1,
+            None => checks.push((check, 1)),
+        }
+    }
+    list(&checks.iter().map(|(check, n)| format!("{check} {n}")).collect::<Vec<_>>())
 }
 
 fn failed(run: &Run) -> Option<Finding> {
     let failed: Vec<&Cell> = run.cells.iter().filter(|c| c.verdict() == Verdict::Fail).collect();
-    let mut checks: Vec<(Check, usize)> = vec![];
-    for gate in failed.iter().flat_map(|c| &c.gates).filter(|g| g.verdict == Verdict::Fail) {
-        match checks.iter_mut().find(|(check, _)| *check == gate.check) {
-            Some((_, n)) => *n += 1,
-            None => checks.push((gate.check, 1)),
-        }
-    }
-    let words: Vec<String> = checks.iter().map(|(check, n)| format!("{check} {n}")).collect();
-    let text =
-        format!("{} of {} cells are FAIL and say nothing here ({}).", failed.len(), run.cells.len(), list(&words));
+    let checks = counted(failed.iter().flat_map(|c| &c.gates).filter(|g| g.verdict == Verdict::Fail).map(|g| g.check));
+    let text = format!("{} of {} cells are FAIL and say nothing here ({checks}).", failed.len(), run.cells.len());
     (!failed.is_empty()).then(|| Finding::new(text, failed.iter().map(|c| c.id.clone())))
+}
+
+/// Where most of what was measured here is WARN, the first screen says why.
+fn warned(run: &Run) -> Option<Finding> {
+    let warned: Vec<&Cell> = run.cells.iter().filter(|c| c.verdict() == Verdict::Warn).collect();
+    if run.origin != Origin::Measured || 2 * warned.len() <= run.cells.len() {
+        return None;
+    }
+    let checks = counted(warned.iter().flat_map(|c| &c.gates).filter(|g| g.verdict == Verdict::Warn).map(|g| g.check));
+    let text =
+        format!("{} of {} cells are WARN ({}): quote none of them alone.", warned.len(), run.cells.len(), checks);
+    Some(Finding::new(text, warned.iter().map(|c| c.id.clone())))
+}
+
+/// Tests of the suite that are not in the result.
+fn left_out(run: &Run) -> Option<Finding> {
+    let is_left_out = |p: &&Pair| p.value.starts_with("not run");
+    let mut names: Vec<String> = run.not_run.iter().filter(is_left_out).map(|p| p.name.clone()).collect();
+    if names.is_empty() {
+        return None;
+    }
+    let more = names.len().saturating_sub(NAMED);
+    if more > 0 {
+        names.truncate(NAMED);
+        names.push(format!("{more} more"));
+    }
+    Some(Finding::new(format!("Of the suite these were not run: {}.", list(&names)), None::<String>))
 }
 
 fn cached(run: &Run) -> Option<Finding> {

@@ -204,7 +204,7 @@ pub fn curves(run: &Run) -> Vec<Finding> {
             part => format!("; with a p99 of 1 ms or less, {part}"),
         });
         let text = match (read.shape, read.knee_percent) {
-            (Shape::Bent, _) => format!("{test}: latency does not rise with load, so the curve has no knee"),
+            (Shape::Bent, _) => format!("{test}: its p99 does not rise from point to point, so no knee can be read"),
             (Shape::Rising, Some(percent @ ..100)) => {
                 format!("{test}: the knee is at {percent} % of the largest rate{bound}")
             }

@@ -9,6 +9,7 @@ use crate::units::{grouped, latency, rate};
 
 const HEADS: [&str; 19] = [
     "cell",
+    "verdict",
     "load",
     "threads x depth",
     "system",
@@ -26,7 +27,6 @@ const HEADS: [&str; 19] = [
     "longest",
     "got / asked",
     "in flight",
-    "verdict",
 ];
 
 /// The section, if there are cells.
@@ -85,6 +85,7 @@ fn row(cell: &Cell, cpus: Option<f64>) -> Vec<String> {
     system.retain(|w| !w.is_empty());
     vec![
         format!("<span id=\"{0}\">{0}</span>", escape(&cell.id)),
+        badge(&cell.gates),
         escape(&name),
         escape(&cell.load.pressure()),
         escape(&system.join(", ")),
@@ -102,19 +103,18 @@ fn row(cell: &Cell, cpus: Option<f64>) -> Vec<String> {
         told(figures.latency.max_us, latency),
         told(cell.achieved(), |a| format!("{:.1} %", a * 100.0)),
         told(cell.in_flight(), |n| format!("{n:.1}")),
-        badge(&cell.gates),
     ]
 }
 
 fn share(what: &str, share: &Share) -> Vec<String> {
     let mut row = vec![String::new(); HEADS.len()];
-    row[1] = what.to_owned();
-    row[4] = grouped(share.iops);
-    row[5] = rate(share.bytes_per_sec);
-    row[10] = told(share.mean_us, latency);
-    row[11] = told(share.p50_us, latency);
-    row[12] = told(share.p99_us, latency);
-    row[13] = told(share.p999_us, latency);
+    row[2] = what.to_owned();
+    row[5] = grouped(share.iops);
+    row[6] = rate(share.bytes_per_sec);
+    row[11] = told(share.mean_us, latency);
+    row[12] = told(share.p50_us, latency);
+    row[13] = told(share.p99_us, latency);
+    row[14] = told(share.p999_us, latency);
     row
 }
 

@@ -71,6 +71,18 @@ fn name(run: &Run, cell: &Cell, several: bool) -> String {
     words.join(", ")
 }
 
+/// Whether two lines have the same sizes and nearly the same values.
+fn lies_on(line: &Line<'_>, other: &Line<'_>, unit: Unit) -> bool {
+    let values = |l: &Line<'_>| l.points.iter().map(|(bytes, c)| (*bytes, unit.value(c))).collect::<Vec<_>>();
+    let (these, those) = (values(line), values(other));
+    let is_near = |a: f64, b: f64| (a - b).abs() < a.abs().max(b.abs()) / 50.0;
+    these.len() == those.len()
+        && these
+            .iter()
+            .zip(&those)
+            .all(|((at, a), (there, b))| at == there && a.zip(*b).is_some_and(|(a, b)| is_near(a, b)))
+}
+
 fn chart(title: &str, lines: &[Line<'_>], unit: Unit, scales: &Scales) -> String {
     let frame = Frame::usual(HEIGHT);
     let mut sizes: Vec<u64> = lines.iter().flat_map(|l| l.points.iter().map(|(bytes, _)| *bytes)).collect();
@@ -92,7 +104,9 @@ fn chart(title: &str, lines: &[Line<'_>], unit: Unit, scales: &Scales) -> String
     for (i, line) in lines.iter().enumerate() {
         let points: Vec<(f64, f64)> =
             line.points.iter().filter_map(|(bytes, c)| Some((place(*bytes), y.at(unit.value(c)?)))).collect();
-        canvas.path(&points, &format!("curve s{i}"));
+        // A line that lies on one before it lets that show through.
+        let is_there = lines[..i].iter().any(|other| lies_on(line, other, unit));
+        canvas.path(&points, &format!("curve s{i}{}", if is_there { " dashed" } else { "" }));
         for (&at, (bytes, cell)) in points.iter().zip(&line.points) {
             let value = unit.value(cell).map_or(String::new(), |v| unit.text(v));
             canvas.dot(at, &format!("k{i}"), &format!("{}: {} {value}", cell.id, block(*bytes)));
@@ -114,6 +128,9 @@ mod tests {
         }
         assert!(!body.contains("random 70/30"), "one size is no line");
         assert_eq!(body.matches("<polyline").count(), 6, "three lines, two units");
+        // RAID 5 and 6 read alike: both are seen.
+        let runs = [crate::published::run("perc11").unwrap()];
+        assert!(section(&runs, &Scales::of(&runs)).unwrap().body.contains("curve s1 dashed"));
         let runs = [crate::published::run("ssd24").unwrap()];
         assert!(section(&runs, &Scales::of(&runs)).is_none());
     }
