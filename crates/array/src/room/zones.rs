@@ -1,4 +1,4 @@
-//! Freed zones: free at once; deallocated in the background where nobody has written them again. Or as people set it.
+//! Freed zones: they are free at once, and are deallocated in the background when nobody uses them again. A setting says otherwise.
 //!
 //! Invariant: a zone that is being deallocated is not free.
 
