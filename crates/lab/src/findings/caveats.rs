@@ -127,3 +127,41 @@ fn unlike_states(about: &About<'_>, run: &Run) -> Option<Finding> {
     );
     Some(Finding::new(text, [less.id.clone(), more.id.clone()]))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::Gate;
+
+    /// A run of so many cells, of which some are WARN.
+    fn measured(cells: usize, warned: usize) -> Run {
+        let mut run = Run::new("r", "", Origin::Measured);
+        run.cells = crate::published::run("perc12").unwrap().cells.into_iter().take(cells).collect();
+        for (nth, cell) in run.cells.iter_mut().enumerate() {
+            cell.gates = if nth < warned {
+                vec![Gate::warn(Check::Host, "busy")]
+            } else {
+                vec![Gate::pass(Check::Host, "idle")]
+            };
+        }
+        run
+    }
+
+    #[test]
+    fn a_run_that_is_mostly_warn_says_why() {
+        assert!(warned(&measured(4, 2)).is_none(), "half of them");
+        let said = warned(&measured(4, 3)).unwrap();
+        assert!(said.text.starts_with("3 of 4 cells are WARN (host 3)"), "{}", said.text);
+        assert!(warned(&crate::published::run("perc12").unwrap()).is_none(), "a review is not measured here");
+    }
+
+    #[test]
+    fn what_was_not_run_is_named_and_the_rest_counted() {
+        let mut run = measured(1, 0);
+        run.not_run = vec![Pair::new("not printed", "some tables")];
+        assert!(left_out(&run).is_none());
+        run.not_run.extend((0..6).map(|n| Pair::new(format!("t{n}"), "not run: no time")));
+        let said = left_out(&run).unwrap().text;
+        assert_eq!(said, "Of the suite these were not run: t0, t1, t2, t3 and 2 more.");
+    }
+}
