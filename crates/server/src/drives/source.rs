@@ -24,6 +24,7 @@ impl FromStr for Source {
         match text.strip_prefix("mem:") {
             Some(size) => Ok(Source::Memory(size.parse()?)),
             None if text.is_empty() => Err("a drive's name is empty".to_owned()),
+            None if text.contains('\0') => Err("a drive's name has a NUL byte".to_owned()),
             None => Ok(Source::Path(PathBuf::from(text))),
         }
     }
@@ -123,5 +124,6 @@ mod tests {
         assert_eq!("/dev/sda".parse(), Ok(Source::Path("/dev/sda".into())));
         assert!("mem:".parse::<Source>().is_err());
         assert!("".parse::<Source>().is_err());
+        assert!("/dev/s\0da".parse::<Source>().is_err());
     }
 }
