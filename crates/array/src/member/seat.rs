@@ -5,6 +5,7 @@
 use std::cell::{Cell, RefCell};
 use std::pin::pin;
 use std::rc::Rc;
+use std::time::Duration;
 
 use base::{BlockCount, MemberId, MemberLba, MemberUuid};
 use futures::future::{Either, select};
@@ -173,14 +174,14 @@ impl Seat {
         self.free.borrow_mut().free(zone, now);
     }
 
-    /// Since when a free zone has waited to be deallocated.
-    pub fn zone_waits_since(&self) -> Option<Nanos> {
-        self.free.borrow().oldest()
+    /// When a free zone is to be deallocated that nobody has used for so long.
+    pub fn zone_is_due(&self, unused: Duration) -> Option<Nanos> {
+        self.free.borrow().due(unused)
     }
 
-    /// Takes a zone to deallocate: one that was freed then or before, and that nobody has used since.
-    pub fn take_freed_by(&self, then: Nanos) -> Option<u32> {
-        self.free.borrow_mut().take_freed_by(then)
+    /// Takes it, if it is time.
+    pub fn take_due_zone(&self, now: Nanos, unused: Duration) -> Option<u32> {
+        self.free.borrow_mut().take_due(now, unused)
     }
 
     /// Deallocates a zone that was taken; then it is free.

@@ -1,6 +1,7 @@
 //! The free zones of a seat: what its drive was told that nothing is there, and what it still keeps for us.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
 
 use rt::Nanos;
 
@@ -61,15 +62,17 @@ impl FreeZones {
         self.kept.insert(zone, now);
     }
 
-    /// When the one was freed that waits longest to be deallocated.
-    pub fn oldest(&self) -> Option<Nanos> {
-        self.kept.values().min().copied()
+    /// When the one is to be deallocated that waits longest: after so long, and at once where more wait than are empty. What a
+    /// flash drive knows to be empty is room for its own cleaning.
+    pub fn due(&self, unused: Duration) -> Option<Nanos> {
+        let oldest = self.kept.values().min().copied()?;
+        Some(if self.kept.len() > self.empty.len() { oldest } else { oldest + unused })
     }
 
-    /// Takes the one that waits longest, if it was freed then or before.
-    pub fn take_freed_by(&mut self, then: Nanos) -> Option<u32> {
-        let (zone, _) = self.kept.iter().filter(|(_, since)| **since <= then).min_by_key(|(_, since)| **since)?;
-        let zone = *zone;
+    /// Takes that one, if it is time.
+    pub fn take_due(&mut self, now: Nanos, unused: Duration) -> Option<u32> {
+        let zone = self.kept.iter().filter(|_| self.due(unused).is_some_and(|at| at <= now)).min_by_key(|(_, s)| **s);
+        let zone = *zone?.0;
         self.kept.remove(&zone);
         if planted(Canary::DeallocatedInUse) {
             self.empty.insert(zone);
@@ -84,18 +87,33 @@ mod tests {
 
     #[test]
     fn what_is_used_again_soon_is_not_deallocated() {
-        let mut zones = FreeZones::all(4);
+        const UNUSED: Duration = Duration::from_nanos(50);
+        let mut zones = FreeZones::all(5);
         for zone in [0, 1, 2] {
             assert_eq!(zones.take(), Some(zone));
         }
         zones.free(2, Nanos(10));
         zones.free(0, Nanos(20));
-        assert_eq!((zones.len(), zones.oldest()), (3, Some(Nanos(10))));
-        assert_eq!(zones.take_freed_by(Nanos(9)), None, "not yet");
-        assert_eq!(zones.take(), Some(0), "before zone 3, which is empty");
-        assert_eq!(zones.take_freed_by(Nanos(30)), Some(2));
-        assert_eq!((zones.len(), zones.oldest()), (1, None), "nobody takes it meanwhile");
+        assert_eq!((zones.len(), zones.due(UNUSED)), (4, Some(Nanos(60))));
+        assert_eq!(zones.take_due(Nanos(59), UNUSED), None, "not yet");
+        assert_eq!(zones.take(), Some(0), "before zones 3 and 4, which are empty");
+        assert_eq!(zones.take_due(Nanos(60), UNUSED), Some(2));
+        assert_eq!((zones.len(), zones.due(UNUSED)), (2, None), "nobody takes it meanwhile");
         zones.give(2);
-        assert_eq!([zones.take(), zones.take(), zones.take()], [Some(2), Some(3), None]);
+        assert_eq!([zones.take(), zones.take(), zones.take(), zones.take()], [Some(2), Some(3), Some(4), None]);
+    }
+
+    #[test]
+    fn half_of_what_is_free_is_empty() {
+        const UNUSED: Duration = Duration::from_secs(10);
+        let mut zones = FreeZones::all(4);
+        (0..4).for_each(|zone| zones.occupy(zone));
+        (0..4).for_each(|zone| zones.free(zone, Nanos(u64::from(zone))));
+        for zone in [0, 1] {
+            assert_eq!(zones.take_due(Nanos(100), UNUSED), Some(zone));
+            zones.give(zone);
+        }
+        assert_eq!(zones.take_due(Nanos(100), UNUSED), None);
+        assert_eq!(zones.due(UNUSED), Some(Nanos(2) + UNUSED));
     }
 }

@@ -14,7 +14,7 @@ use super::Room;
 use crate::member::seat::Seat;
 use crate::space::pins::Pins;
 
-/// What was not used again within so long is deallocated: what an array writes again and again gains nothing by it, and waits
+/// What was not used again within so long is deallocated, and sooner where half of a drive's free zones wait for that: what an array writes again and again gains nothing by it, and waits
 /// where drives are slow at it.
 const UNUSED: Duration = Duration::from_secs(10);
 
@@ -85,9 +85,14 @@ impl Room {
     /// When the zone is to be deallocated that waits longest: at once where drives have no room below them.
     fn next_deallocation(&self) -> Option<Nanos> {
         let seats = self.members.all();
-        let oldest = seats.iter().filter(|s| s.takes_columns()).filter_map(|s| s.zone_waits_since()).min()?;
-        let at = if self.health.lacks_room_below() { oldest } else { oldest + UNUSED };
+        let unused = self.unused();
+        let at = seats.iter().filter(|s| s.takes_columns()).filter_map(|s| s.zone_is_due(unused)).min()?;
         Some(at.max(self.freed.rest_until.get()))
+    }
+
+    /// How long a zone waits to be used again.
+    fn unused(&self) -> Duration {
+        if self.health.lacks_room_below() { Duration::ZERO } else { UNUSED }
     }
 
     /// Zones that nobody looks at any more are free.
@@ -111,9 +116,8 @@ impl Room {
     /// Deallocates the zone of each drive that waits longest.
     async fn deallocate(self: Rc<Self>) {
         let begun = self.ctx.rt.now();
-        let since = if self.health.lacks_room_below() { Duration::ZERO } else { UNUSED };
-        let then = Nanos(begun.0.saturating_sub(since.as_nanos() as u64));
-        let of = |seat: &Rc<Seat>| Some((seat.clone(), seat.take_freed_by(then)?));
+        let unused = self.unused();
+        let of = |seat: &Rc<Seat>| Some((seat.clone(), seat.take_due_zone(begun, unused)?));
         let zones: Vec<(Rc<Seat>, u32)> = self.members.all().iter().filter_map(of).collect();
         self.zones_on_their_way(zones.len() as i64);
         self.measure_room();
