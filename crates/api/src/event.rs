@@ -143,6 +143,8 @@ codes! {
     ServerStops = "server.stops",
     /// An array got new features of the format.
     ArrayUpgraded = "array.upgraded",
+    /// An array has another name.
+    ArrayRenamed = "array.renamed",
     /// An array was opened.
     ArrayOpened = "array.opened",
     /// An array takes no writes any more.

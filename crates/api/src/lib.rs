@@ -44,4 +44,4 @@ pub use verbs::{
     RebuildSet, RescueRequest, RescueView, ScrubSchedule, ScrubStart, ServerView, VERSION, VolumeCreate, VolumeLimit,
     Volumes,
 };
-pub use wire::{Changed, Confirmed, ProblemBody, Resource, VolumePatch, WhichArrays};
+pub use wire::{ArrayPatch, Changed, Confirmed, ProblemBody, Resource, VolumePatch, WhichArrays};

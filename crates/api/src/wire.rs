@@ -118,6 +118,14 @@ impl From<&Problem> for ProblemBody {
     }
 }
 
+/// What a change says of an array; what is absent stays as it is.
+#[derive(Clone, Debug, Default, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct ArrayPatch {
+    /// Its new name.
+    pub name: Option<String>,
+}
+
 /// What a change says of a volume; what is absent stays as it is.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields, default)]

@@ -371,6 +371,10 @@ canaries! {
     UnmergedNotShown,
     /// A part that lets go of a drive ends its reservation, which is the other parts', too.
     PartEndsReservation,
+    /// All labels of a drive get an array's new name before a flush.
+    LabelsRenamedAtOnce,
+    /// A part that a power cut kept from the array's new name keeps the old one.
+    PartKeepsName,
 }
 
 #[cfg(feature = "canary")]

@@ -10,8 +10,8 @@ use crate::context::Context;
 use crate::exit::{self, Outcome};
 use crate::{
     alarms, attach, bench, bundle, check, clients, completion, config, create, demo, destroy, drive, events, export,
-    forget, import, inspect, iostat, jobs, lab, list, man, quickstart, rebuild, rescue, scrub, serve, status, stop,
-    token, upgrade, version, volume, wipe,
+    forget, import, inspect, iostat, jobs, lab, list, man, quickstart, rebuild, rename, rescue, scrub, serve, status,
+    stop, token, upgrade, version, volume, wipe,
 };
 
 const EXAMPLES: &str = "\
@@ -52,6 +52,7 @@ enum Verb {
     Detach(attach::DetachArgs),
     Status(status::Args),
     List(list::Args),
+    Rename(rename::Args),
     Events(events::Args),
     Alarms(alarms::Args),
     Jobs(jobs::Args),
@@ -107,6 +108,7 @@ impl Verb {
             | Verb::Stop(_)
             | Verb::Status(_)
             | Verb::List(_)
+            | Verb::Rename(_)
             | Verb::Events(_)
             | Verb::Jobs(_)
             | Verb::Wait(_)
@@ -148,6 +150,7 @@ impl Cli {
             Verb::Detach(a) => report(a.json, attach::detach(&context, &a)),
             Verb::Status(a) => report(a.json, status::run(&context, &a)),
             Verb::List(a) => report(a.json, list::run(&context, &a)),
+            Verb::Rename(a) => report(a.json, rename::run(&context, &a)),
             Verb::Events(a) => report(a.json, events::run(&context, &a)),
             Verb::Alarms(a) => report(a.json, alarms::run(&context, &a)),
             Verb::Jobs(a) => report(a.json, jobs::run(&context, &a)),

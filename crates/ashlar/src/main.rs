@@ -41,6 +41,7 @@ mod phrases;
 mod progress;
 mod quickstart;
 mod rebuild;
+mod rename;
 mod rescue;
 mod scrub;
 mod serve;
@@ -60,6 +61,7 @@ use std::process::ExitCode;
 use clap::Parser;
 
 fn main() -> ExitCode {
+    completion::answer();
     match cli::Cli::try_parse() {
         Ok(cli) => cli.run(),
         Err(said) => exit::unparsed(&said),

@@ -25,6 +25,7 @@ mod notebook;
 mod notify;
 mod nvme;
 mod reload;
+mod rename;
 mod socket;
 mod spares;
 mod start;

@@ -134,6 +134,7 @@ fn routes() -> OpenApiRouter<Context> {
         .routes(routes!(arrays::export))
         .routes(routes!(arrays::destroy))
         .routes(routes!(arrays::forget))
+        .routes(routes!(arrays::change))
         .routes(routes!(arrays::upgrade))
         .routes(routes!(volumes::delete))
         .routes(routes!(blocks::attach, blocks::detach))

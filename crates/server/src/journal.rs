@@ -166,6 +166,13 @@ impl Journal {
         locked(&self.arrays).contains_key(array)
     }
 
+    /// It has another name.
+    pub fn rename_array(&self, from: &str, to: &str) {
+        let mut arrays = locked(&self.arrays);
+        let own = arrays.remove(from);
+        arrays.extend(own.map(|own| (to.to_owned(), own)));
+    }
+
     /// And no more.
     pub fn end_array(&self, array: &str) {
         locked(&self.arrays).remove(array);

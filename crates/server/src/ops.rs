@@ -13,6 +13,7 @@ pub mod import;
 pub mod inspect;
 pub mod open;
 pub mod rebuild;
+pub mod rename;
 pub mod rescue;
 pub mod scrub;
 pub mod status;

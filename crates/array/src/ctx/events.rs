@@ -24,19 +24,19 @@ pub type Listener = Arc<dyn Fn(&EventView) + Send + Sync>;
 impl Context {
     /// Remembers something a person should be able to look up.
     pub fn note(&self, code: EventCode, text: String) {
-        tracing::info!(array = %self.name, "{text}");
+        tracing::info!(array = %self.name(), "{text}");
         self.add_event(EventSeverity::Info, code, text);
     }
 
     /// The same of something that needs a look.
     pub fn warn(&self, code: EventCode, text: String) {
-        tracing::warn!(array = %self.name, "{text}");
+        tracing::warn!(array = %self.name(), "{text}");
         self.add_event(EventSeverity::Warning, code, text);
     }
 
     /// The same of something that hosts notice, or that is lost.
     pub fn error(&self, code: EventCode, text: String) {
-        tracing::error!(array = %self.name, "{text}");
+        tracing::error!(array = %self.name(), "{text}");
         self.add_event(EventSeverity::Error, code, text);
     }
 
@@ -52,9 +52,11 @@ impl Context {
         kept.push_back(event);
     }
 
-    /// Tells `listener` what happens from now on, and what has happened so far.
+    /// Tells `listener` what happens from now on, instead of another; the first one also what has happened so far.
     pub fn listen(&self, listener: Listener) {
-        self.events.kept.borrow().iter().for_each(|event| listener(event));
+        if self.events.listener.borrow().is_none() {
+            self.events.kept.borrow().iter().for_each(|event| listener(event));
+        }
         *self.events.listener.borrow_mut() = Some(listener);
     }
 

@@ -50,8 +50,6 @@ pub struct Context {
     pub rt: Rt,
     /// What never changes.
     pub shape: Shape,
-    /// The array's name.
-    pub name: String,
     /// The parity kernel in use.
     pub kernel: erasure::Kernel,
     /// Something changed: space, members, phase, checkpoints.
@@ -75,13 +73,12 @@ impl Context {
         Context {
             rt: rt.clone(),
             shape,
-            name,
             kernel: erasure::Kernel::detect(),
             changed: Event::default(),
             figures: Figures::default(),
             meter: Meter::default(),
             wishes: Wishes::default(),
-            said: Said::default(),
+            said: Said::of(name),
             life: Life::new(phase),
             epoch: Cell::default(),
             events: Events::default(),
@@ -97,6 +94,11 @@ impl Context {
     /// Which open this is, once that is known.
     pub fn set_epoch(&self, epoch: Epoch) {
         self.epoch.set(epoch);
+    }
+
+    /// The array's name.
+    pub fn name(&self) -> String {
+        self.said.name()
     }
 
     /// What people set; not across an `.await`.

@@ -5,13 +5,28 @@ use std::cell::{Cell, Ref, RefCell};
 use ondisk::{Features, Settings};
 
 /// What is said.
-#[derive(Default)]
 pub struct Said {
+    name: RefCell<String>,
     features: Cell<Features>,
     settings: RefCell<Settings>,
 }
 
 impl Said {
+    /// What is said of an array that is called so.
+    pub fn of(name: String) -> Said {
+        Said { name: RefCell::new(name), features: Cell::default(), settings: RefCell::default() }
+    }
+
+    /// The array's name.
+    pub fn name(&self) -> String {
+        self.name.borrow().clone()
+    }
+
+    /// Gives it another one.
+    pub fn rename(&self, to: &str) {
+        to.clone_into(&mut self.name.borrow_mut());
+    }
+
     /// Features in use.
     pub fn features(&self) -> Features {
         self.features.get()

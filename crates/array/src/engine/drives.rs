@@ -424,7 +424,7 @@ impl Array {
             seat: number,
             part: rooms.ctx().shape.part,
             layout,
-            array_name: rooms.ctx().name.clone(),
+            array_name: rooms.ctx().name(),
         };
         let name = drive.info().name.clone();
         rooms.marks().reserve_joining(&drive).await?;

@@ -223,7 +223,7 @@ impl Array {
         self.rooms.ctx().note(code, text.to_owned());
     }
 
-    /// Tells `listener` what happened since the open, and what happens from now on.
+    /// Tells `listener` what happens from now on, instead of another; the first one also what happened since the open.
     pub fn listen(&self, listener: Listener) {
         self.rooms.ctx().listen(listener);
     }
@@ -303,7 +303,21 @@ impl Array {
     /// Its name.
     #[must_use]
     pub fn name(&self) -> String {
-        self.rooms.ctx().name.clone()
+        self.rooms.ctx().name()
+    }
+
+    /// Gives it another name.
+    ///
+    /// # Errors
+    /// On a name that cannot be, or when the array takes no writes.
+    pub async fn rename(&self, to: &str) -> Result<(), Refused> {
+        check_name(to)?;
+        self.rooms.members().writable()?;
+        self.rooms.ctx().said.rename(to);
+        self.rooms.generations().commit_if_there_is_room().await?;
+        // The generation decides; labels say it for those who cannot read one.
+        let _whatever = self.rooms.health().if_there_is_room(self.rooms.labels().heal_labels()).await;
+        Ok(())
     }
 
     /// Its identity.

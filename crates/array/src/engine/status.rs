@@ -37,7 +37,7 @@ impl Report<'_> {
         let exposure = self.exposure();
         let nodes = self.rooms.map().nodes().memory();
         ArrayView {
-            name: self.rooms.ctx().name.clone(),
+            name: self.rooms.ctx().name(),
             uuid: self.rooms.ctx().shape.array.0,
             level: self.rooms.ctx().shape.level.to_string(),
             scheme: self.rooms.ctx().shape.scheme.to_string(),
@@ -110,7 +110,7 @@ impl Report<'_> {
     pub fn iostat(&self) -> IostatView {
         let (members, volumes) = self.worked();
         IostatView {
-            array: self.rooms.ctx().name.clone(),
+            array: self.rooms.ctx().name(),
             volumes: volumes.into_iter().map(TrafficView::from).collect(),
             drives: members.into_iter().map(TrafficView::from).collect(),
         }

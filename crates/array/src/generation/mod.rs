@@ -349,7 +349,7 @@ impl Generations {
         let listed = |s: &&Seg| !freed.contains(&s.id) || planted(Canary::FreedListed);
         Generation {
             array: self.ctx.shape.array,
-            name: self.ctx.name.clone(),
+            name: self.ctx.name(),
             number,
             id,
             ancestors,

@@ -117,7 +117,7 @@ impl Health {
                 "the file system or thin pool under {drives} is full, and opening the array has to write there"
             );
             let todo = "Free space there and open it again, or open it for reading only";
-            Err(Refused::new(RefusedCode::NotWritable, format!("array \"{}\"", self.ctx.name), why, todo))
+            Err(Refused::new(RefusedCode::NotWritable, format!("array \"{}\"", self.ctx.name()), why, todo))
         })
     }
 

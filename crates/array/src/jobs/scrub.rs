@@ -200,7 +200,7 @@ impl Scrubs {
         if let Some(running) = self.course.progress.running.get().or(self.wanted.get()) {
             return Err(Refused::new(
                 RefusedCode::InUse,
-                format!("array \"{}\"", self.ctx.name),
+                format!("array \"{}\"", self.ctx.name()),
                 format!("a {running} scrub is already running"),
                 "Wait until it ends, or stop it",
             )

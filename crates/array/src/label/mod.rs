@@ -71,8 +71,8 @@ impl Labels {
         layout
     }
 
-    /// Writes every label of members and spares anew that is not as it must be. One that cannot be written is said, and done
-    /// without.
+    /// Writes every label of members and spares anew that is not as it must be, or has a former name of the array. One that
+    /// cannot be written is said, and done without.
     pub async fn heal_labels(&self) {
         let here: Vec<Rc<Seat>> = self.members.all().iter().filter(|s| s.has_labels()).cloned().collect();
         join_all(here.iter().map(|seat| self.heal_labels_soon(seat))).await;
@@ -97,7 +97,7 @@ impl Labels {
     }
 
     pub async fn heal_labels_of(&self, seat: &Rc<Seat>) {
-        let mut name = None;
+        let mut renamed = Vec::new();
         let mut wrong: Vec<(MemberLba, bool)> = Vec::new();
         let [.., inner] = seat.layout.labels();
         for at in seat.layout.labels() {
@@ -109,14 +109,16 @@ impl Labels {
                 Some(label) => {
                     if label.encode_at(at) != block[..] {
                         wrong.push((at, false));
+                    } else if label.array_name != self.ctx.name() {
+                        renamed.push((at, false));
                     }
-                    name = Some(label.array_name);
                 }
                 // An older program left the third one unused (zeros); any of them may still name the size of a larger drive.
                 None => wrong.push((at, !is_label && (at != inner || block.iter().any(|byte| *byte != 0)))),
             }
         }
-        let label = self.label_of(seat, name.unwrap_or_else(|| self.ctx.name.clone()));
+        let label = self.label_of(seat, self.ctx.name());
+        self.rename_labels(seat, &label, &renamed).await;
         if wrong.is_empty() {
             return;
         }
@@ -133,6 +135,16 @@ impl Labels {
                     overwritten.join(", ")
                 ),
             );
+        }
+    }
+
+    /// Writes labels that are whole, one after the other: the others tell meanwhile what the drive is, also after a power cut.
+    async fn rename_labels(&self, seat: &Rc<Seat>, label: &Label, places: &[(MemberLba, bool)]) {
+        let at_once = if planted(Canary::LabelsRenamedAtOnce) { places.len().max(1) } else { 1 };
+        for places in places.chunks(at_once) {
+            if self.put_labels(seat, label, places).await.is_none_or(|written| written.is_empty()) {
+                return;
+            }
         }
     }
 

@@ -138,7 +138,7 @@ impl Opened {
         if !rooms.health().survivable() {
             return Err(Refused::new(
                 RefusedCode::MembersMissing,
-                format!("cannot check array \"{}\"", rooms.ctx().name),
+                format!("cannot check array \"{}\"", rooms.ctx().name()),
                 "more of its drives are missing than redundancy covers",
                 "Reconnect them, then check again",
             ));

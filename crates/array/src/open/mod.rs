@@ -114,7 +114,7 @@ pub async fn open(rt: &Rt, drives: Vec<Drive>, how: OpenHow) -> Result<(Rc<Rooms
     let recovered = rooms.health().unless_silent(steps).await.unwrap_or_else(|silent| {
         Err(Refused::new(
             RefusedCode::Io,
-            format!("array \"{}\"", rooms.ctx().name),
+            format!("array \"{}\"", rooms.ctx().name()),
             format!("{silent} does not answer, and the array cannot be opened without it"),
             "Check the drive and its cabling, then open the array again",
         ))

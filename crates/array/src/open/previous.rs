@@ -53,7 +53,7 @@ pub fn refuse_too_few(rooms: &Rooms) -> Result<(), Refused> {
     }
     Err(Refused::new(
         RefusedCode::MembersMissing,
-        format!("array \"{}\"", rooms.ctx().name),
+        format!("array \"{}\"", rooms.ctx().name()),
         "the generation before the newest needs drives that are missing or that joined later; nothing was changed",
         "Connect the missing drives, or open the newest",
     ))

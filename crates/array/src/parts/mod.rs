@@ -56,6 +56,7 @@ use std::rc::Rc;
 use futures::future::{join_all, try_join_all};
 use ondisk::PartOf;
 
+use crate::canary::{Canary, planted};
 use crate::engine::{Array, Listener, ScrubPlan};
 use crate::fault::{Fault, Refused};
 
@@ -82,6 +83,9 @@ impl Whole {
         let whole = Whole { first, others: others.into() };
         if whole.first.is_writable() {
             whole.line_up().await?;
+            if !planted(Canary::PartKeepsName) {
+                whole.name_parts().await?;
+            }
         }
         Ok(whole)
     }
@@ -152,6 +156,28 @@ impl Whole {
     /// As [`Array::upgrade`].
     pub async fn upgrade(&self) -> Result<(), Refused> {
         self.first.upgrade().await
+    }
+
+    /// Gives the array another name: that of the first part counts.
+    ///
+    /// # Errors
+    /// As [`Array::rename`], and when the core of a part has ended.
+    pub async fn rename(&self, to: &str) -> Result<(), Refused> {
+        self.first.rename(to).await?;
+        self.name_parts().await
+    }
+
+    /// Calls every part as the first one.
+    async fn name_parts(&self) -> Result<(), Refused> {
+        for part in &*self.others {
+            let name = self.first.name();
+            let call = async move |array: Array| match array.name() == name {
+                true => Ok(()),
+                false => array.rename(&name).await,
+            };
+            part.ask(call).await??;
+        }
+        Ok(())
     }
 
     /// Tells `listener` what happens in each part.

@@ -1,12 +1,15 @@
 //! Generations: what they rely on, when they count, what waits for them.
 
 use std::cell::{Cell, RefCell};
+use std::pin::pin;
 use std::rc::Rc;
 use std::time::Duration;
 
 use api::{ArrayState, ScrubKind};
-use array::OpenHow;
-use ondisk::{Level, SegmentState};
+use array::{OpenHow, RefusedCode};
+use base::BlockCount;
+use futures::future::{Either, select};
+use ondisk::{Label, Level, SegmentState};
 use rt::model::{OpKind, Verdict};
 use rt::{IoError, Rt};
 
@@ -388,4 +391,67 @@ pub fn volume_numbers_are_never_given_out_again() {
     p.wait(Duration::from_secs(5));
     let w = p.array().volume("w").unwrap();
     assert_eq!(read(&p.rt, &w, 0, 1), Ok(vec![0; BLOCK as usize]));
+}
+
+/// An array gets another name: it has the old one or the new one after a power cut at any write, all labels say it after
+/// the next open, and no two labels of a drive are ever in doubt at once.
+pub fn an_array_gets_another_name() {
+    let before = World::new(3, true);
+    before.create(Level::Raid5);
+    let mut renamed = 0;
+    for writes in 0.. {
+        let world = before.fork();
+        let p = world.start(2 + writes);
+        p.write(0, 1, 8).unwrap();
+        p.flush().unwrap();
+        let left = Rc::new(Cell::new(writes));
+        let doubt = Rc::new(Cell::new([0; 3]));
+        let (labels, doubts) = (world.label(0).layout.labels(), doubt.clone());
+        world.on_ops(move |disk, op, _| {
+            let mut now = doubts.get();
+            match op.kind {
+                OpKind::Write if left.get() == 0 => return Verdict::Hang,
+                OpKind::Write => {
+                    left.set(left.get() - 1);
+                    now[disk] += u32::from(labels.contains(&op.at));
+                }
+                OpKind::Flush => now[disk] = 0,
+                OpKind::Read | OpKind::Deallocate => {}
+            }
+            doubts.set(now);
+            assert!(now[disk] < 2, "two labels of drive {disk} are in doubt");
+            Verdict::Proceed
+        });
+        let array = p.array();
+        let done = p.rt.block_on(async {
+            let rename = pin!(array.rename("b"));
+            matches!(select(rename, pin!(p.rt.sleep(Duration::from_secs(2)))).await, Either::Left((Ok(()), _)))
+        });
+        drop(array);
+        p.power_cut(writes);
+        let p = world.start(3);
+        let name = p.array().name();
+        assert!(name == "b" || (name == "a" && !done), "{writes} writes: {name}");
+        assert!(p.is(0, 1, 8), "{writes} writes");
+        p.close();
+        for (i, disk) in world.disks.iter().enumerate() {
+            let said = world
+                .label(i)
+                .layout
+                .labels()
+                .map(|at| Label::decode(&disk.image_read(at, BlockCount(1))).unwrap().array_name);
+            assert!(said.iter().all(|said| *said == name), "{writes} writes, drive {i}: {said:?}");
+        }
+        assert_eq!(world.generation().name, name);
+        renamed += u32::from(name == "b");
+        if done {
+            break;
+        }
+    }
+    assert!(renamed > 3, "the name was seen to change {renamed} times only");
+    let p = before.start(9);
+    for wrong in ["", "-b", "a b", &"x".repeat(63)] {
+        assert_eq!(p.rt.block_on(p.array().rename(wrong)).unwrap_err().code, RefusedCode::Name, "{wrong}");
+    }
+    assert_eq!(p.array().name(), "a");
 }

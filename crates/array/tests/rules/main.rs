@@ -88,6 +88,7 @@ rules! {
     generations::a_zone_being_read_is_not_freed [PinsForgotten]
     generations::a_new_volume_is_seen_once_it_is_durable [VolumeSeenEarly]
     generations::what_hosts_see_of_volumes_is_numbered []
+    generations::an_array_gets_another_name [LabelsRenamedAtOnce]
     generations::volume_numbers_are_never_given_out_again [VolumeIdReused]
 
     recovery::acknowledged_entries_are_replayed [ReplayForgotten, ReplayLate]
@@ -300,6 +301,7 @@ rules! {
     whole::parts_are_one_array []
     whole::a_volume_that_a_close_overtakes_is_in_all_parts_or_none [TakenBackUnasked]
     whole::a_part_that_lacks_a_volume_is_refused []
+    whole::the_first_part_names_an_array [PartKeepsName]
     whole_drives::drives_are_the_same_in_all_parts []
     whole_drives::a_join_that_stopped_half_way_is_finished_by_the_same_command []
     whole_drives::a_replacement_stands_by_where_its_place_is_taken []

@@ -1,13 +1,15 @@
 //! Arrays in parts: what is asked of all of them.
 
 use std::cell::Cell;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::pin::pin;
 use std::rc::Rc;
 use std::time::Duration;
 
 use api::{ScrubKind, SeatState};
 use array::whole::{self, Part, way};
 use array::{Array, CreateSpec, OpenHow, Refused, RefusedCode, Whole};
+use futures::future::{Either, select};
 use ondisk::Level;
 use rt::Rt;
 use rt::model::{Disk, DiskParams, Op, OpKind, Verdict};
@@ -321,4 +323,57 @@ pub fn what_is_missing_in_a_part_is_missing_in_all() {
         assert!(states.iter().all(|s| *s == api::ArrayState::Optimal), "{states:?}");
     });
     rt.end();
+}
+
+/// All parts have an array's name, also when the power failed between two of them: that of the first counts.
+pub fn the_first_part_names_an_array() {
+    let before = world();
+    let names = async |array: &Whole| {
+        let mut names = vec![];
+        for (part, _) in places(array) {
+            names.push(part.ask(|array| async move { array.name() }).await.unwrap());
+        }
+        names
+    };
+    let mut both = BTreeSet::new();
+    for writes in (0..).step_by(3) {
+        let world = before.fork();
+        let rt = Rt::modelled(writes);
+        let done = rt.block_on(async {
+            let array = open(&rt, &world, false).await.unwrap();
+            let left = Rc::new(Cell::new(writes));
+            for disk in &world.disks {
+                let left = left.clone();
+                disk.on_op(Some(Box::new(move |op| match op.kind {
+                    OpKind::Write if left.get() == 0 => Verdict::Hang,
+                    OpKind::Write => {
+                        left.set(left.get() - 1);
+                        Verdict::Proceed
+                    }
+                    OpKind::Read | OpKind::Flush | OpKind::Deallocate => Verdict::Proceed,
+                })));
+            }
+            let rename = pin!(array.rename("b"));
+            matches!(select(rename, pin!(rt.sleep(Duration::from_secs(2)))).await, Either::Left((Ok(()), _)))
+        });
+        rt.end();
+        world.disks.iter().for_each(|disk| {
+            disk.on_op(None);
+            disk.power_cut(writes);
+        });
+        let rt = Rt::modelled(7);
+        rt.block_on(async {
+            let array = open(&rt, &world, false).await.unwrap();
+            let names = names(&array).await;
+            assert!(names.iter().all(|name| *name == names[0]), "{writes} writes: {names:?}");
+            assert!(names[0] == "b" || !done);
+            both.insert(names[0].clone());
+            array.close().await.unwrap();
+        });
+        rt.end();
+        if done {
+            break;
+        }
+    }
+    assert_eq!(both.len(), 2);
 }

@@ -1,7 +1,7 @@
 //! The data thread's state, and how other threads reach it.
 
 use std::cell::RefCell;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::future::Future;
 use std::rc::{Rc, Weak};
 use std::sync::Arc;
@@ -30,6 +30,7 @@ use crate::namespace::{All, Served};
 use crate::ops::World;
 use crate::ops::open::Opened;
 use crate::placement::Machine;
+use crate::registry::Known;
 use crate::subsystem::ExportedSubsystems;
 
 /// Lists clients.
@@ -45,6 +46,8 @@ pub struct Data {
     pub direct: Rc<[DirectDrive]>,
     /// Arrays that should be served and could not be opened.
     pub absent: RefCell<BTreeMap<String, Problem>>,
+    /// Names that arrays are about to get.
+    pub promised: RefCell<BTreeSet<String>>,
     /// Addresses of the NBD export.
     pub nbd: RefCell<Vec<String>>,
     /// Lists the clients of the NBD export.
@@ -107,11 +110,12 @@ impl Data {
     /// When another array of this name is being served.
     pub async fn serve(self: &Rc<Self>, opened: Opened) -> Result<(), Problem> {
         let name = opened.array.first().name();
-        if self.served.borrow().contains_key(&name) {
+        if self.has_name(&name) {
             return Err(name_taken(&name));
         }
         self.absent.borrow_mut().remove(&name);
         self.served.borrow_mut().insert(name.clone(), opened.clone());
+        self.know_by_name(&opened);
         self.begin_notebook(&opened, false);
         let text = format!("opened by {} on {}", self.program, self.world.rt.host().name);
         self.journal.note(EventCode::ArrayOpened, Some(&name), None, text);
@@ -132,17 +136,26 @@ impl Data {
         Ok(())
     }
 
+    /// Corrects the list of known arrays, where this one has another name since it was here last.
+    fn know_by_name(&self, opened: &Opened) {
+        let (registry, first) = (&self.world.registry, opened.array.first());
+        let listed = registry.find(&first.uuid().to_string()).ok().filter(|known| known.name != first.name());
+        let Some(known) = listed else { return };
+        tracing::info!("array {} was known here as {}", first.name(), known.name);
+        if let Err(problem) = registry.remember(Known { name: first.name(), ..known }) {
+            tracing::warn!("{}", problem.line());
+        }
+    }
+
     /// Serves an array no more, which is to be closed: the one that was opened, not another one that has its name by now.
     ///
     /// # Errors
     /// When it is not served any more.
     pub async fn take_out(&self, opened: &Opened) -> Result<Opened, Problem> {
-        let name = opened.array.first().name();
-        let is_it = self.served.borrow().get(&name).is_some_and(|now| now.number() == opened.number());
-        let taken = if is_it { self.served.borrow_mut().remove(&name) } else { None };
-        let taken = taken.ok_or_else(|| {
-            let why = "it was closed meanwhile, or another array has its name now";
-            Problem::refused("array_changed", format!("array {name}"), why, "look at it again (`ashlar status`)")
+        let taken = self.served_name(opened).and_then(|name| self.served.borrow_mut().remove_entry(&name));
+        let (name, taken) = taken.ok_or_else(|| {
+            let (what, why) = (format!("array {}", opened.array.first().name()), "it was closed meanwhile");
+            Problem::refused("array_changed", what, why, "look at it again (`ashlar status`)")
         })?;
         self.end_notebook(&name).await;
         Ok(taken)
@@ -266,7 +279,7 @@ pub fn name_taken(name: &str) -> Problem {
         "array_name_taken",
         format!("array {name}"),
         "this Ashlar already serves an array of this name",
-        "serve one of them with another Ashlar (--control, --nbd)",
+        "give one of them another name (`ashlar rename`)",
     )
 }
 

@@ -157,6 +157,7 @@ async fn live(rt: &Rt, settings: Settings) -> Result<(), Problem> {
         direct,
         served: Rc::default(),
         absent: RefCell::new(BTreeMap::new()),
+        promised: RefCell::default(),
         nbd: RefCell::default(),
         nvme: RefCell::default(),
         front,

@@ -1,8 +1,8 @@
 //! Routes of the server and of whole arrays.
 
 use api::{
-    ArrayView, Changed, Confirmed, CreateRequest, Created, Done, FindRequest, Forced, FoundArrays, ImportRequest,
-    Imported, PlanView, Problem, VERSION,
+    ArrayPatch, ArrayView, Changed, Confirmed, CreateRequest, Created, Done, FindRequest, Forced, FoundArrays,
+    ImportRequest, Imported, PlanView, Problem, VERSION,
 };
 use axum::extract::State;
 
@@ -173,6 +173,22 @@ pub async fn destroy(
         Ok(done)
     });
     ask.await.into()
+}
+
+/// Change an array: its name.
+#[utoipa::path(patch, path = "/v1/arrays/{array}", tag = "arrays", params(("array" = String, Path, description = "Its name or identity")),
+    request_body = ArrayPatch, responses((status = 200, description = "It was changed", body = Changed<ArrayView>)))]
+pub async fn change(
+    State(c): State<Context>,
+    Path(array): Path<String>,
+    version: IfMatch,
+    Body(r): Body<ArrayPatch>,
+) -> Answer<Changed<ArrayView>> {
+    on(&c, array, version, async move |data, opened| match &r.name {
+        Some(to) => data.rename(&opened, to).await,
+        None => Ok(Done::new(format!("array {}: nothing to change", opened.array.first().name()))),
+    })
+    .await
 }
 
 /// Switch on every feature of the format that this server knows: there is no way back.

@@ -75,3 +75,52 @@ fn events_follow_an_array() {
     assert_eq!(control.get("/v1/arrays/ram/events?limit=0").0, 400);
     stop(&control, second);
 }
+
+/// A served array gets another name: it is found by it, its events follow, and so does the list of known arrays.
+#[test]
+fn an_array_is_renamed_while_it_is_served() {
+    let dir = tempfile::tempdir().unwrap();
+    let (control, first) = server(dir.path(), "first");
+    let (_, view) = control.get("/v1/arrays/ram");
+    let uuid = view["uuid"].as_str().unwrap().to_owned();
+    assert_eq!(control.ask("POST", "/v1/arrays/ram/upgrade", &Value::Null).0, 200);
+    let refused = |path: &str, name: &str| {
+        let (status, problem) = control.ask("PATCH", path, &json!({ "name": name }));
+        (status, problem["code"].as_str().unwrap_or_default().to_owned())
+    };
+    assert_eq!(refused("/v1/arrays/ram", "a b").0, 409);
+    assert_eq!(refused("/v1/arrays/none", "gold").0, 404);
+    let (status, same) = control.ask("PATCH", "/v1/arrays/ram", &json!({ "name": "ram" }));
+    assert!(status == 200 && same["done"].as_str().unwrap().contains("has this name already"), "{same}");
+    let (status, renamed) = control.ask("PATCH", "/v1/arrays/ram", &json!({ "name": "gold" }));
+    assert_eq!((status, &renamed["name"], &renamed["uuid"]), (200, &json!("gold"), &json!(uuid)), "{renamed}");
+    assert_eq!(control.get("/v1/arrays/ram").0, 404);
+    assert_eq!(control.get("/v1/arrays/gold").1["uuid"], json!(uuid));
+    assert_eq!(control.ask("POST", "/v1/arrays/gold/volumes", &json!({"name": "w", "bytes": 1 << 20})).0, 201);
+    let noted = |said: &Value| said["kept_in"] == "array" && said.to_string().contains("Created volume gold/w");
+    let own = control.once("/v1/arrays/gold/events", noted);
+    assert!(codes(&own).contains(&"array.renamed".to_owned()), "{own}");
+    let opened = codes(&own).iter().filter(|code| *code == "array.opened").count();
+    assert_eq!(opened, 1, "told once: {own}");
+    let known = std::fs::read_to_string(dir.path().join("first/arrays.toml")).unwrap();
+    assert!(known.contains("name = \"gold\"") && !known.contains("\"ram\""), "{known}");
+    stop(&control, first);
+    // Who finds it by its labels, and who has it in a list under its old name, calls it so.
+    let wish = settings(dir.path());
+    let places = vec![dir.path().to_owned()];
+    let wish = Settings { what: What::Places(places), state_dir: dir.path().join("second"), ..wish };
+    let control = Control(wish.control.clone());
+    let second = thread::spawn(move || daemon::run(wish));
+    assert_eq!(control.get("/v1/arrays/gold").1["volumes"].as_array().unwrap().len(), 2);
+    assert_eq!(control.ask("PATCH", "/v1/arrays/gold", &json!({ "name": "ram" })).0, 200);
+    stop(&control, second);
+    let known = std::fs::read_to_string(dir.path().join("first/arrays.toml")).unwrap();
+    assert!(known.contains("name = \"gold\""), "{known}");
+    let wish = Settings { what: What::Known, state_dir: dir.path().join("first"), ..settings(dir.path()) };
+    let control = Control(wish.control.clone());
+    let third = thread::spawn(move || daemon::run(wish));
+    assert_eq!(control.get("/v1/arrays/ram").0, 200);
+    let known = std::fs::read_to_string(dir.path().join("first/arrays.toml")).unwrap();
+    assert!(known.contains("name = \"ram\"") && !known.contains("\"gold\""), "{known}");
+    stop(&control, third);
+}

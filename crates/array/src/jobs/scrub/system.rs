@@ -76,7 +76,7 @@ impl SystemScrub {
                 None => wrong.push((at, result.is_ok())),
             }
         }
-        let label = right.unwrap_or_else(|| self.labels.label_of(seat, self.ctx.name.clone()));
+        let label = right.unwrap_or_else(|| self.labels.label_of(seat, self.ctx.name()));
         for (at, read) in wrong {
             let image = Buf::from_slice(&label.encode_at(at)).freeze();
             self.put_right(seat, at, image, "label", read).await;

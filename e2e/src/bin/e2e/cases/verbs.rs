@@ -13,6 +13,11 @@ use crate::fixture::{ARRAY, Lab, Served};
 
 /// The cases.
 pub const CASES: &[Case] = &[
+    Case {
+        name: "rename",
+        about: "an array gets another name: served, beside another of its name, offline",
+        run: rename,
+    },
     Case { name: "volumes", about: "create, grow, rename, list, delete; online, then offline", run: volumes },
     Case { name: "import", about: "the drives move to another box, in another order", run: import },
     Case { name: "placement", about: "where the first core and the drives are", run: placement },
@@ -50,6 +55,27 @@ fn volumes(lab: &Lab) -> Result<()> {
     served.server.start()?;
     let uri = served.uri().replace("lab/v", "lab/late");
     nbdsh(&served, &uri, "assert h.get_size() == 8 << 20\nassert h.pread(8 << 20, 0) == bytes(8 << 20)").map(drop)
+}
+
+fn rename(lab: &Lab) -> Result<()> {
+    let mut served = lab.served("a", "5", 4, "16M")?;
+    nbdsh(&served, &served.uri(), "h.pwrite(b'here' * 4096, 8192)")?;
+    let here = "assert h.pread(16384, 8192) == b'here' * 4096";
+    let read = |served: &Served, name: &str| nbdsh(served, &served.uri().replace("lab/v", name), here);
+    served.ashlar.done(&["rename", ARRAY, "gold"])?;
+    read(&served, "gold/v")?;
+    require(read(&served, "lab/v").is_err(), "the old name", || "is served".to_owned())?;
+    served.ashlar.run(&["rename", ARRAY, "x"])?.expect(3)?;
+    served.ashlar.run(&["rename", "gold", "a/b"])?.expect(3)?;
+    // Killed with the new name: it has it.
+    served.server.kill()?;
+    served.server.start()?;
+    read(&served, "gold/v")?;
+    served.server.stop()?;
+    served.ashlar.done(&["rename", "gold", ARRAY])?;
+    served.ashlar.done(&["check", ARRAY])?;
+    served.server.start()?;
+    read(&served, "lab/v").map(drop)
 }
 
 fn import(lab: &Lab) -> Result<()> {
