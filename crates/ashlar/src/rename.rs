@@ -1,12 +1,12 @@
 //! `ashlar rename`.
 
 use api::{ArrayPatch, ArrayView, Changed};
-use server::ops::open::{self, How};
 use server::ops::rename;
 
 use crate::context::{Context, encode};
 use crate::exit::{Finding, Outcome};
 use crate::text;
+use crate::volume::offline_in;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -35,16 +35,7 @@ pub fn run(context: &Context, args: &Args) -> Outcome {
             let patch = ArrayPatch { name: Some(args.to.clone()) };
             client.patch::<Changed<ArrayView>>(&format!("/v1/arrays/{}", encode(&args.array)), &patch)?.done
         }
-        None => context.offline(|world| async move {
-            let opened = open::by_name(&world, &args.array, How::default()).await?;
-            let result = rename::run(&world, &opened, &args.to).await;
-            let notes = opened.notes.clone();
-            let closed = opened.close(&world).await;
-            let mut done = result?;
-            closed?;
-            done.notes.extend(notes);
-            Ok(done)
-        })?,
+        None => offline_in(context, &args.array, |world, o| async move { rename::run(&world, &o, &args.to).await })?,
     };
     text::print_done(args.json, &done);
     Ok(Finding::Good)

@@ -4,6 +4,7 @@ use std::future::Future;
 
 use api::{Done, Problem, VolumeCreate, VolumeLimit, VolumePatch, Volumes};
 use clap::Subcommand;
+use server::ops::World;
 use server::ops::open::{self, How, Opened};
 use server::ops::volume;
 use server::size::Size;
@@ -242,9 +243,17 @@ pub fn offline<F>(context: &Context, array: &str, verb: impl FnOnce(Opened) -> F
 where
     F: Future<Output = Result<Done, Problem>>,
 {
+    offline_in(context, array, |_, opened| verb(opened))
+}
+
+/// The same, of a verb that does something to this machine's list, too.
+pub fn offline_in<F>(context: &Context, array: &str, verb: impl FnOnce(World, Opened) -> F) -> Result<Done, Problem>
+where
+    F: Future<Output = Result<Done, Problem>>,
+{
     context.offline(|world| async move {
         let opened = open::by_name(&world, array, How::default()).await?;
-        let result = verb(opened.clone()).await;
+        let result = verb(world.clone(), opened.clone()).await;
         let notes = opened.notes.clone();
         let closed = opened.close(&world).await;
         let mut done = result?;
