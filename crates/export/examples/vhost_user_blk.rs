@@ -12,7 +12,7 @@ use std::process::ExitCode;
 use std::rc::Rc;
 use std::time::Duration;
 
-use export::vhost_user_blk::GuestSocket;
+use export::vhost_user_blk::{GuestSocket, Guests};
 use export::{Answer, Fault, Namespace, NamespaceInfo, Request};
 use futures::FutureExt;
 use rt::{Buf, Rt};
@@ -104,7 +104,7 @@ fn run() -> Result<(), Box<dyn std::error::Error>> {
 
 async fn serve(rt: &Rt, whole: Whole, path: &Path) -> Result<(), Box<dyn std::error::Error>> {
     let hangups = rt.hangups()?;
-    let socket = GuestSocket::open(rt, whole, path)?;
+    let socket = GuestSocket::open(rt, &Guests::default(), whole, path)?;
     println!("{} waits for guests", path.display());
     loop {
         futures::select! {

@@ -11,8 +11,7 @@
 //!   loses none;
 //! - what the memory says is judged as what a guest says: heads within the ring, each once.
 
-use rt::guest::{GuestMemory, MapError, OutOfMemory, Region};
-use std::os::fd::OwnedFd;
+use rt::guest::{Foreign, GuestMemory, MapError, OutOfMemory, Region};
 
 const HEAD: u64 = 16;
 const STATE: u64 = 16;
@@ -47,7 +46,13 @@ impl Inflight {
     ///
     /// # Errors
     /// When it is too short for its queues, or cannot be mapped.
-    pub fn map(file: OwnedFd, length: u64, offset: u64, queues: u16, size: u16) -> Result<Inflight, MapError> {
+    pub fn map(
+        file: impl Into<Foreign>,
+        length: u64,
+        offset: u64,
+        queues: u16,
+        size: u16,
+    ) -> Result<Inflight, MapError> {
         let region = Region { guest: 0, bytes: length, user: 0, offset };
         if length < bytes(queues, size) {
             return Err(MapError::Beyond { bytes: bytes(queues, size), offset, file: length });

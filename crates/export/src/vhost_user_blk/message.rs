@@ -9,9 +9,7 @@
 //!
 //! Not here: what a message does (`session`).
 
-use std::os::fd::OwnedFd;
-
-use rt::guest::Region;
+use rt::guest::{Foreign, Region};
 
 /// Bytes of a header.
 pub(super) const HEADER: usize = 12;
@@ -124,23 +122,23 @@ pub enum Message {
     GetProtocolFeatures,
     SetProtocolFeatures(u64),
     GetQueueNum,
-    SetMemTable(Vec<(Region, OwnedFd)>),
+    SetMemTable(Vec<(Region, Foreign)>),
     GetMaxMemSlots,
-    AddMemReg(Region, OwnedFd),
+    AddMemReg(Region, Foreign),
     RemMemReg(Region),
     SetVringNum { queue: u32, size: u32 },
     SetVringBase { queue: u32, next: u32 },
     SetVringAddr { queue: u32, places: RingPlaces },
     GetVringBase { queue: u32 },
-    SetVringKick { queue: u32, event: Option<OwnedFd> },
-    SetVringCall { queue: u32, event: Option<OwnedFd> },
+    SetVringKick { queue: u32, event: Option<Foreign> },
+    SetVringCall { queue: u32, event: Option<Foreign> },
     SetVringErr,
     SetVringEnable { queue: u32, enabled: bool },
     GetConfig { offset: u32, bytes: u32 },
     SetConfig,
-    SetBackendReqFd(OwnedFd),
+    SetBackendReqFd(Foreign),
     GetInflightFd { queues: u16, size: u16 },
-    SetInflightFd { bytes: u64, offset: u64, queues: u16, size: u16, file: OwnedFd },
+    SetInflightFd { bytes: u64, offset: u64, queues: u16, size: u16, file: Foreign },
     ResetDevice,
 }
 
@@ -149,7 +147,7 @@ impl Message {
     ///
     /// # Errors
     /// When it is not one that is served.
-    pub fn parse(request: u32, payload: &[u8], passed: Vec<OwnedFd>) -> Result<Message, MessageError> {
+    pub fn parse(request: u32, payload: &[u8], passed: Vec<Foreign>) -> Result<Message, MessageError> {
         let wrong = MessageError::Payload(request);
         let mut passed = Passed { request, descriptors: passed };
         let sized = |bytes: usize| if payload.len() == bytes { Ok(payload) } else { Err(wrong) };
@@ -220,11 +218,11 @@ impl Message {
 /// The descriptors of a message.
 struct Passed {
     request: u32,
-    descriptors: Vec<OwnedFd>,
+    descriptors: Vec<Foreign>,
 }
 
 impl Passed {
-    fn one(&mut self) -> Result<OwnedFd, MessageError> {
+    fn one(&mut self) -> Result<Foreign, MessageError> {
         if self.descriptors.len() != 1 {
             return Err(MessageError::Descriptors(self.request));
         }
@@ -237,7 +235,7 @@ impl Passed {
 }
 
 /// A memory table: None when it is no such payload.
-fn table(payload: &[u8], passed: &mut Passed) -> Option<Result<Vec<(Region, OwnedFd)>, MessageError>> {
+fn table(payload: &[u8], passed: &mut Passed) -> Option<Result<Vec<(Region, Foreign)>, MessageError>> {
     let regions = u64_at(payload.get(..8)?, 0);
     if !(1..=TABLE_MAX).contains(&regions) || payload.len() != 8 + regions as usize * 32 {
         return None;
@@ -284,8 +282,8 @@ mod tests {
         raw
     }
 
-    fn null() -> OwnedFd {
-        rt::guest::sealed_memory(1).unwrap()
+    fn null() -> Foreign {
+        rt::guest::sealed_memory(1).unwrap().into()
     }
 
     #[test]

@@ -9,7 +9,7 @@
 //! - a queue whose connection is lost touches the guest's memory no more, and its requests go on to their end: the next connection's
 //!   queues begin after it, so that an old write never comes after a new one;
 //! - a guest that breaks the rules ends its own queue, and nothing else;
-//! - payload under way is bounded for each connection, and waits in the guest.
+//! - payload under way is bounded for each connection and for all, and waits in the guest.
 
 use std::cell::{Cell, RefCell};
 use std::pin::pin;
@@ -30,8 +30,10 @@ use crate::stream::pool::{Loan, Pool};
 use crate::stream::signal::Signal;
 use crate::stream::task_pool::TaskPool;
 
-/// Requests that are taken before other tasks have their turn.
-const BATCH: usize = 32;
+/// Descriptors that are looked at before other tasks have their turn.
+const BATCH: usize = 128;
+/// What a request takes in memory beside its data, about.
+const REQUEST_BYTES: u64 = 4096;
 /// How long a guest that is stopped may take to be told.
 const TELL_PATIENCE: Duration = Duration::from_secs(1);
 
@@ -59,6 +61,8 @@ pub(super) struct Common<N> {
     /// Whether the guest flushes.
     pub(super) flushes: Cell<bool>,
     pub(super) payload: Rc<Pool>,
+    /// That of all guests.
+    pub(super) payload_of_all: Rc<Pool>,
     pub(super) tasks: Rc<TaskPool<Job<N>>>,
 }
 
@@ -84,7 +88,7 @@ pub(super) struct Job<N> {
     head: u16,
     parts: Parts,
     verb: Result<Verb, Status>,
-    _payload: Option<Loan>,
+    _payload: [Loan; 2],
     _in_flight: InFlight<N>,
 }
 
@@ -135,7 +139,7 @@ impl<N: Namespace> Queue<N> {
     /// The connection is gone.
     pub(super) fn lose(&self) {
         if self.state.replace(State::Lost) != State::Lost {
-            self.common.socket.orphans.set(self.common.socket.orphans.get() + self.in_flight.get());
+            self.common.socket.turns.lose(self.in_flight.get());
         }
         self.changed.notify();
     }
@@ -167,10 +171,10 @@ impl<N: Namespace> Queue<N> {
         self.ring.borrow_mut().take(&*self.memory()?)
     }
 
-    /// Notes a head that was taken, judges it, and begins it when there is room for its data.
-    async fn start(self: &Rc<Self>, head: u16) -> Result<(), RingError> {
+    /// Notes a head that was taken, judges it, and begins it when there is room for its data. How many descriptors it has.
+    async fn start(self: &Rc<Self>, head: u16) -> Result<usize, RingError> {
         if self.state.get() == State::Lost {
-            return Ok(());
+            return Ok(0);
         }
         let memory = self.memory()?;
         if let Some(notes) = &mut *self.notes.borrow_mut() {
@@ -178,6 +182,7 @@ impl<N: Namespace> Queue<N> {
         }
         let in_flight = InFlight::begin(self);
         let chain = self.ring.borrow().chain(&memory, head)?;
+        let descriptors = chain.given.len() + chain.room.len();
         let parts = Parts::of(&memory, chain)?;
         let limits = Limits { durable: !self.common.flushes.get(), ..self.common.socket.limits.get() };
         let verb = judge(&parts.asked, &limits);
@@ -185,13 +190,14 @@ impl<N: Namespace> Queue<N> {
             Ok(Verb::Namespace(request)) => u64::from(request.bytes_sent().max(request.bytes_read())),
             Ok(Verb::Identity) | Err(_) => 0,
         };
-        let payload = if payload == 0 { None } else { Some(self.common.payload.take(payload).await) };
+        let bytes = payload.max(REQUEST_BYTES);
+        let payload = [self.common.payload.take(bytes).await, self.common.payload_of_all.take(bytes).await];
         if self.state.get() == State::Lost {
-            return Ok(());
+            return Ok(0);
         }
         let job = Job { queue: self.clone(), head, parts, verb, _payload: payload, _in_flight: in_flight };
         self.common.tasks.begin(&self.common.rt, job, execute);
-        Ok(())
+        Ok(descriptors)
     }
 
     /// Writes the status and gives the head back.
@@ -248,19 +254,23 @@ async fn serve_until_stopped<N: Namespace>(
 ) -> Result<(), RingError> {
     let serves = || queue.state.get() == State::Serving;
     // All of them, also when the queue is stopped meanwhile: they were taken.
+    let mut looked_at = 0;
     for head in again {
-        queue.start(head).await?;
+        looked_at += queue.start(head).await?;
+        if looked_at >= BATCH {
+            queue.common.rt.yield_now().await;
+            looked_at = 0;
+        }
     }
     while serves() {
-        let mut taken = 0;
-        while taken < BATCH
+        let mut looked_at = 0;
+        while looked_at < BATCH
             && serves()
             && let Some(head) = queue.take()?
         {
-            queue.start(head).await?;
-            taken += 1;
+            looked_at += queue.start(head).await?;
         }
-        if taken == BATCH || queue.ring.borrow().ask_for_kick(&*queue.memory()?)? {
+        if looked_at >= BATCH || queue.ring.borrow().ask_for_kick(&*queue.memory()?)? {
             queue.common.rt.yield_now().await;
             continue;
         }
@@ -385,8 +395,7 @@ impl<N> Drop for InFlight<N> {
         let socket = &queue.common.socket;
         socket.live.update(|counters| counters.in_flight -= 1);
         if queue.state.get() == State::Lost {
-            socket.orphans.set(socket.orphans.get() - 1);
-            socket.changed.notify();
+            socket.turns.done();
         }
         if queue.in_flight.get() == 0 {
             queue.changed.notify();

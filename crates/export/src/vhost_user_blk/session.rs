@@ -14,12 +14,12 @@
 
 use std::cell::{Cell, RefCell};
 use std::io;
-use std::os::fd::OwnedFd;
 use std::pin::pin;
 use std::rc::Rc;
+use std::time::Duration;
 
-use futures::future::select;
-use rt::guest::{Event, GuestMemory, MapError, REGIONS_MAX, Region, sealed_memory};
+use futures::future::{Either, select};
+use rt::guest::{Event, Foreign, GuestMemory, MapError, REGIONS_MAX, Region, sealed_memory};
 use rt::{Bytes, Rt, Stream};
 
 use super::features::{self, QUEUES_MAX, RING_MAX};
@@ -34,6 +34,10 @@ use crate::stream::task_pool::{TaskPool, WAITING_BYTES};
 
 /// Payload that one connection has under way, at most.
 const PAYLOAD_BYTES_MAX: u64 = 32 << 20;
+
+/// How long a connection waits for another one's queues to end: a front end that was started again comes before the end of the
+/// one before is noticed.
+const TURN_PATIENCE: Duration = Duration::from_secs(3);
 
 /// Why a connection ends.
 #[derive(Debug, thiserror::Error)]
@@ -75,8 +79,9 @@ pub(super) struct Session<N> {
     inflight: RefCell<Option<Inflight>>,
     slots: Vec<RefCell<Slot<N>>>,
     since: u64,
+    number: u64,
     /// To the front end, for what it is not answered but told.
-    channel: RefCell<Option<Stream>>,
+    channel: RefCell<Option<Foreign>>,
 }
 
 impl<N: Namespace> Session<N> {
@@ -89,6 +94,7 @@ impl<N: Namespace> Session<N> {
             memory: RefCell::default(),
             flushes: Cell::new(false),
             payload: Pool::new(PAYLOAD_BYTES_MAX),
+            payload_of_all: socket.guests.payload().clone(),
             tasks: TaskPool::new(WAITING_BYTES),
         };
         Rc::new(Session {
@@ -98,6 +104,7 @@ impl<N: Namespace> Session<N> {
             inflight: RefCell::default(),
             slots: (0..QUEUES_MAX).map(|_| RefCell::default()).collect(),
             since: rt.unix_seconds(),
+            number: socket.turns.connection(),
             channel: RefCell::default(),
         })
     }
@@ -116,6 +123,7 @@ impl<N: Namespace> Session<N> {
         };
         select(pin!(work), pin!(stream.closed_by_peer())).await;
         self.served().for_each(|queue| queue.lose());
+        socket.turns.end(self.number);
         self.common.tasks.close();
         stream.shutdown();
     }
@@ -149,7 +157,7 @@ impl<N: Namespace> Session<N> {
     /// Tells the front end that the device is longer now.
     pub(super) fn resized(&self) {
         if let Some(channel) = &*self.channel.borrow()
-            && let Err(error) = channel.send_passing(&config_change(), &[])
+            && let Err(error) = channel.send(&config_change())
         {
             tracing::warn!(peer = self.peer(), "vhost-user: the guest is not told of the new size: {error}");
         }
@@ -168,6 +176,8 @@ impl<N: Namespace> Session<N> {
             let mut payload = vec![0; header.bytes as usize];
             stream.recv_passed(&mut payload, &mut passed).await?;
             let message = Message::parse(header.request, &payload, passed)?;
+            // A front end may send one after the other without an end.
+            self.common.rt.yield_now().await;
             tracing::trace!(?message, "vhost-user");
             let done = self.handle(&header, message).await;
             let acknowledged = header.wants_answer() && self.protocol.get() & features::P_REPLY_ACK != 0;
@@ -231,11 +241,14 @@ impl<N: Namespace> Session<N> {
             }
             Message::SetConfig => return Err(SessionError::Refused("the configuration space is not written")),
             Message::SetBackendReqFd(channel) => {
-                self.channel.replace(Some(Stream::new(&common.rt, channel)));
+                self.channel.replace(Some(channel));
             }
             Message::GetInflightFd { queues, size } => return self.give_inflight(header, queues, size),
             Message::SetInflightFd { bytes, offset, queues, size, file } => {
                 limited(queues, size)?;
+                if self.is_in_use() {
+                    return Err(SessionError::Refused("notes of requests in flight come before queues are served"));
+                }
                 self.inflight.replace(Some(Inflight::map(file, bytes, offset, queues, size)?));
             }
             Message::ResetDevice => {
@@ -244,6 +257,8 @@ impl<N: Namespace> Session<N> {
                     slot.replace(Slot::default());
                 }
                 self.features.set(0);
+                common.flushes.set(false);
+                socket.turns.end(self.number);
             }
             Message::SetVringNum { .. }
             | Message::SetVringBase { .. }
@@ -326,20 +341,24 @@ impl<N: Namespace> Session<N> {
             let mut slot = slot.borrow_mut();
             (slot.next, slot.served) = (next, None);
         }
+        if !self.is_in_use() {
+            self.common.socket.turns.end(self.number);
+        }
         Ok(())
     }
 
     /// Begins to serve a queue whose setup is complete.
     async fn begin_queue(&self, number: u32) -> Result<(), SessionError> {
         let common = &self.common;
-        // What was begun for a connection that is gone may still be written.
-        common.socket.changed.until(|| common.socket.orphans.get() == 0).await;
+        if !self.is_complete(number)? {
+            return Ok(());
+        }
+        self.have_turn().await?;
         let mut slot = self.slot(number)?.borrow_mut();
-        let starts = slot.enabled || self.features.get() & features::PROTOCOL == 0;
         let (Some(places), Some(kick), Some(memory)) = (slot.places, slot.kick.clone(), self.memory()) else {
             return Ok(());
         };
-        if !starts || slot.size == 0 || slot.served.is_some() || common.socket.is_closing.get() {
+        if common.socket.is_closing.get() {
             return Ok(());
         }
         let has = |feature| self.features.get() & feature != 0;
@@ -375,6 +394,25 @@ impl<N: Namespace> Session<N> {
         Ok(())
     }
 
+    /// Whether a queue has all that it is served with, and is not served yet.
+    fn is_complete(&self, number: u32) -> Result<bool, SessionError> {
+        let slot = self.slot(number)?.borrow();
+        let starts = slot.enabled || self.features.get() & features::PROTOCOL == 0;
+        let has_all = slot.places.is_some() && slot.kick.is_some() && slot.size > 0;
+        Ok(starts && has_all && slot.served.is_none() && self.memory().is_some())
+    }
+
+    /// Waits for what was begun for connections that are gone, which may still be written, and for another connection's queues.
+    async fn have_turn(&self) -> Result<(), SessionError> {
+        let turn = pin!(self.common.socket.turns.begin(self.number));
+        match select(turn, pin!(self.common.rt.sleep(TURN_PATIENCE))).await {
+            Either::Left(_) => Ok(()),
+            Either::Right(_) => Err(SessionError::Refused(
+                "another guest uses the volume, or requests of the one before are under way: it tries again",
+            )),
+        }
+    }
+
     fn memory(&self) -> Option<Rc<GuestMemory>> {
         self.common.memory.borrow().clone()
     }
@@ -385,11 +423,10 @@ impl<N: Namespace> Session<N> {
 
     fn remove_region(&self, region: &Region) -> Result<(), SessionError> {
         let memory = self.memory().ok_or(SessionError::Refused("there is no memory to take a region from"))?;
-        let left = memory.without(region);
-        if left.is_none() && memory.regions() > 1 {
+        if !memory.has_region(region) {
             return Err(SessionError::Refused("there is no such region of memory"));
         }
-        self.common.memory.replace(left.map(Rc::new));
+        self.common.memory.replace(memory.without(region).map(Rc::new));
         Ok(())
     }
 
@@ -397,7 +434,7 @@ impl<N: Namespace> Session<N> {
     fn give_inflight(&self, header: &Header, queues: u16, size: u16) -> Result<Answer, SessionError> {
         limited(queues, size)?;
         let bytes = inflight::bytes(queues, size);
-        let file: OwnedFd = sealed_memory(bytes)?;
+        let file = sealed_memory(bytes)?;
         let mut answer = Vec::with_capacity(header.bytes as usize);
         answer.extend(bytes.to_ne_bytes());
         answer.extend(0_u64.to_ne_bytes());

@@ -16,6 +16,7 @@ use futures::future::{join_all, select};
 use rt::{Addr, Listener, Rt, Task};
 
 use super::features;
+use super::guests::{Guests, Turns};
 use super::request::Limits;
 use super::session::Session;
 use crate::counters::{Counters, Live};
@@ -23,7 +24,7 @@ use crate::namespace::{Namespace, NamespaceInfo};
 use crate::stream::signal::Signal;
 
 /// Connections of one socket at a time. Two are there while a guest moves to another process.
-const CONNECTIONS_MAX: usize = 8;
+const CONNECTIONS_MAX: usize = 4;
 /// How long a close waits for requests under way. What is not finished then is done by the next server again.
 const CLOSE_PATIENCE: Duration = Duration::from_secs(20);
 /// How long the connections may take to end after that.
@@ -39,8 +40,8 @@ pub(super) struct Shared {
     pub(super) features: u64,
     pub(super) limits: Cell<Limits>,
     pub(super) live: Live,
-    /// Requests under way whose connections are gone.
-    pub(super) orphans: Cell<usize>,
+    pub(super) guests: Guests,
+    pub(super) turns: Rc<Turns>,
     pub(super) is_closing: Cell<bool>,
     pub(super) changed: Signal,
     said: RefCell<String>,
@@ -118,11 +119,11 @@ impl Drop for Handle {
 }
 
 impl GuestSocket {
-    /// Waits for guests of `namespace` at `path`.
+    /// Waits for guests of `namespace` at `path`; `guests` are those of all sockets.
     ///
     /// # Errors
     /// When the socket cannot be made: another server listens there, or something else has the name.
-    pub fn open<N: Namespace>(rt: &Rt, namespace: N, path: &Path) -> io::Result<GuestSocket> {
+    pub fn open<N: Namespace>(rt: &Rt, guests: &Guests, namespace: N, path: &Path) -> io::Result<GuestSocket> {
         let listener = Listener::bind(rt, &Addr::Unix(path.to_owned()))?;
         let info = namespace.info();
         let shared = Rc::new(Shared {
@@ -131,7 +132,8 @@ impl GuestSocket {
             features: features::of(&info),
             limits: Cell::new(limits_of(&info)),
             live: Live::default(),
-            orphans: Cell::new(0),
+            guests: guests.clone(),
+            turns: guests.turns(info.uuid),
             is_closing: Cell::new(false),
             changed: Signal::default(),
             said: RefCell::default(),

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::pin::pin;
 use std::time::Duration;
 
-use export::vhost_user_blk::GuestSocket;
+use export::vhost_user_blk::{GuestSocket, Guests};
 use export::{Fault, Memory, Namespace, NamespaceInfo};
 use futures::future::{Either, select};
 use rt::{Bytes, Rt};
@@ -25,6 +25,7 @@ const UNSUPP: u8 = 2;
 
 struct World {
     rt: Rt,
+    guests: Guests,
     puppet: Puppet,
     path: PathBuf,
     _directory: tempfile::TempDir,
@@ -34,11 +35,12 @@ impl World {
     fn new(memory: Memory) -> World {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("v.sock");
-        World { rt: Rt::real().unwrap(), puppet: Puppet::from(memory), path, _directory: directory }
+        let (rt, guests) = (Rt::real().unwrap(), Guests::default());
+        World { rt, guests, puppet: Puppet::from(memory), path, _directory: directory }
     }
 
     fn open(&self) -> GuestSocket {
-        GuestSocket::open(&self.rt, self.puppet.clone(), &self.path).unwrap()
+        GuestSocket::open(&self.rt, &self.guests, self.puppet.clone(), &self.path).unwrap()
     }
 }
 
@@ -175,7 +177,7 @@ fn requests_survive_a_server_that_is_gone() {
         world.puppet.release();
         assert!(machine.is_quiet(0).await);
         let empty = Puppet::new("a/v", 64 << 20);
-        let socket = GuestSocket::open(&world.rt, empty.clone(), &world.path).unwrap();
+        let socket = GuestSocket::open(&world.rt, &Guests::default(), empty.clone(), &world.path).unwrap();
         let _front = FrontEnd::run(&machine, socket.path()).await;
         let mut heads = Vec::new();
         for _ in 0..4 {
@@ -229,6 +231,76 @@ fn a_connection_begins_when_the_requests_of_the_one_before_have_ended() {
         }
         assert_eq!(world.puppet.calls().len(), 3, "all three are done again");
         assert!(machine.is_quiet(0).await);
+    });
+}
+
+/// Nor when the first socket is gone, too, and the volume has another one.
+#[test]
+fn a_socket_that_is_opened_anew_knows_what_is_under_way() {
+    let world = World::new(Memory::new("a/v", 64 << 20));
+    world.rt.block_on(async {
+        let socket = world.open();
+        let machine = Machine::new(&world.rt, 1);
+        let front = FrontEnd::run(&machine, socket.path()).await;
+        offer_three(&world, &machine).await;
+        drop((front, socket));
+        world.rt.sleep(Duration::from_millis(20)).await;
+        let socket = world.open();
+        let begun = async { FrontEnd::run(&machine, socket.path()).await };
+        let hold = async {
+            world.rt.sleep(Duration::from_millis(50)).await;
+            assert_eq!(world.puppet.waiting(), 3, "none is done a second time yet");
+            world.puppet.release();
+        };
+        let (_front, ()) = futures::future::join(begun, hold).await;
+        for _ in 0..3 {
+            machine.given_back(0).await;
+        }
+        assert!(machine.is_quiet(0).await);
+    });
+}
+
+/// A guest that moves to another process begins there when it was stopped here; a second guest does not.
+#[test]
+fn one_guest_at_a_time_has_a_volume() {
+    let world = World::new(Memory::new("a/v", 64 << 20));
+    world.rt.block_on(async {
+        let socket = world.open();
+        let machines = [Machine::new(&world.rt, 1), Machine::new(&world.rt, 1)];
+        let first = FrontEnd::run(&machines[0], socket.path()).await;
+        let second = FrontEnd::connect(&machines[1], socket.path()).await;
+        second.begin(FEATURES).await;
+        assert!(!second.start(0, 0).await, "another guest has it");
+        assert!(second.answer().await.is_none(), "and this connection ends");
+        assert_eq!(machines[0].ask(0, OUT, 0, &[1; 512], 0).await.0, OK);
+        let second = FrontEnd::connect(&machines[1], socket.path()).await;
+        second.begin(FEATURES).await;
+        let stop = async {
+            world.rt.sleep(Duration::from_millis(50)).await;
+            assert_eq!(first.stop(0).await, 1);
+        };
+        assert!(futures::future::join(second.start(0, 0), stop).await.0);
+        assert_eq!(machines[1].ask(0, IN, 0, &[], 512).await, (OK, vec![1; 512]));
+        assert!(!first.start(0, 1).await, "it has moved");
+    });
+}
+
+#[test]
+fn a_device_that_is_reset_has_forgotten_what_its_driver_wanted() {
+    let world = World::new(Memory::new("a/v", 64 << 20));
+    world.rt.block_on(async {
+        let socket = world.open();
+        let machine = Machine::new(&world.rt, 1);
+        let front = FrontEnd::run(&machine, socket.path()).await;
+        assert_eq!(machine.ask(0, OUT, 0, &[1; 512], 0).await.0, OK);
+        assert!(front.say(34, &[], &[]).await);
+        machine.reset(0);
+        // It does not say that it flushes.
+        assert!(front.say(2, &(FEATURES & !(1 << 9)).to_ne_bytes(), &[]).await);
+        world.puppet.calls();
+        assert!(front.start(0, 0).await);
+        assert_eq!(machine.ask(0, OUT, 0, &[1; 512], 0).await.0, OK);
+        assert_eq!(world.puppet.calls(), ["write 0 512 true"]);
     });
 }
 

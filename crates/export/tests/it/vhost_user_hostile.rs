@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use export::Memory;
-use export::vhost_user_blk::GuestSocket;
+use export::vhost_user_blk::{GuestSocket, Guests};
 use futures::FutureExt;
 use rt::Rt;
 use rt::guest::sealed_memory;
@@ -16,7 +16,8 @@ fn with_socket<F: Future<Output = ()>>(test: impl FnOnce(Rt, GuestSocket) -> F) 
     let directory = tempfile::tempdir().unwrap();
     let path: PathBuf = directory.path().join("v.sock");
     rt.block_on(async {
-        let socket = GuestSocket::open(&rt, Memory::new("a/v", 64 << 20), &path).unwrap();
+        let guests = Guests::default();
+        let socket = GuestSocket::open(&rt, &guests, Memory::new("a/v", 64 << 20), &path).unwrap();
         let patience = rt.sleep(Duration::from_secs(60));
         futures::select! {
             () = std::pin::pin!(test(rt.clone(), socket).fuse()) => {}
@@ -183,10 +184,72 @@ fn memory_that_may_be_cut_short_is_refused() {
 }
 
 #[test]
+fn regions_and_notes_that_do_not_belong_are_refused() {
+    with_socket(|rt, socket| async move {
+        let machine = Machine::new(&rt, 1);
+        let front = FrontEnd::run(&machine, socket.path()).await;
+        let mut other = table();
+        other[8] ^= 1;
+        other[..8].fill(0);
+        assert!(!front.say(38, &other, &[]).await, "no such region");
+        assert!(front.answer().await.is_none(), "the connection ends");
+        let front = FrontEnd::run(&machine, socket.path()).await;
+        is_served(&machine, 0).await;
+        let mut asked = vec![0; 24];
+        asked[16] = 1;
+        asked[18] = SIZE as u8;
+        front.send(31, 1, &asked, &[]);
+        let (notes, mut passed) = front.answer().await.unwrap();
+        assert!(!front.say(32, &notes, &[passed.remove(0).into_owned()]).await, "its queue is served");
+        let _front = FrontEnd::run(&machine, socket.path()).await;
+        is_served(&machine, 0).await;
+    });
+}
+
+/// Messages without an end: others are served between them.
+#[test]
+fn a_flood_of_messages_holds_up_nobody() {
+    with_socket(|rt, socket| async move {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("w.sock");
+        let other = GuestSocket::open(&rt, &Guests::default(), Memory::new("a/w", 64 << 20), &path).unwrap();
+        let honest = Machine::new(&rt, 1);
+        let _front = FrontEnd::run(&honest, other.path()).await;
+        let machine = Machine::new(&rt, 1);
+        let front = FrontEnd::connect(&machine, socket.path()).await;
+        // As many as the socket takes, of those that are not answered.
+        let message: Vec<u8> = [3_u32, 1, 0].iter().flat_map(|number| number.to_ne_bytes()).collect();
+        let mut sent = 0;
+        while front.stream.send_passing(&message, &[]).is_ok() {
+            sent += 1;
+        }
+        assert!(sent > 100, "{sent}");
+        let answered = std::cell::Cell::new(false);
+        let flooded = async {
+            // The answer to the last says that all were looked at.
+            let question: Vec<u8> = [1_u32, 1, 0].iter().flat_map(|number| number.to_ne_bytes()).collect();
+            while front.stream.send_passing(&question, &[]).is_err() {
+                rt.yield_now().await;
+            }
+            front.answer().await.unwrap();
+            assert!(answered.get(), "an honest guest waited for all {sent} messages");
+        };
+        let served = async {
+            is_served(&honest, 0).await;
+            answered.set(true);
+        };
+        futures::future::join(flooded, served).await;
+    });
+}
+
+#[test]
 fn front_ends_that_say_anything() {
     with_socket(|rt, socket| async move {
         let honest = Machine::new(&rt, 1);
-        let _front = FrontEnd::run(&honest, socket.path()).await;
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("w.sock");
+        let other = GuestSocket::open(&rt, &Guests::default(), Memory::new("a/w", 64 << 20), &path).unwrap();
+        let _front = FrontEnd::run(&honest, other.path()).await;
         let machine = Machine::new(&rt, 1);
         let random = |below: u64| rt.random() % below;
         for _ in 0..400 {

@@ -3,13 +3,13 @@
 //! Invariants: it is one, not a file that is always ready; it is waited for by polling, read without waiting, and written in the
 //! ring: the other process decides at any time whether its file blocks.
 
-use std::fs;
 use std::io::{self, IoSliceMut};
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::rc::Rc;
 
 use rustix::io::{Errno, ReadWriteFlags, preadv2};
 
+use super::foreign::Foreign;
 use crate::Rt;
 use crate::ring::{Operation, Request};
 
@@ -37,12 +37,13 @@ impl Event {
     ///
     /// # Errors
     /// When it is no eventfd.
-    pub fn passed(rt: &Rt, fd: OwnedFd) -> io::Result<Event> {
-        let what = fs::read_link(format!("/proc/self/fd/{}", fd.as_raw_fd()))?;
-        if what.as_os_str() != "anon_inode:[eventfd]" {
-            return Err(io::Error::new(io::ErrorKind::InvalidInput, format!("{} is no eventfd", what.display())));
+    pub fn passed(rt: &Rt, fd: impl Into<Foreign>) -> io::Result<Event> {
+        let fd = fd.into();
+        let what = fd.kind()?;
+        if what != "anon_inode:[eventfd]" {
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, format!("{what} is no eventfd")));
         }
-        Ok(Event { rt: rt.clone(), fd: Rc::new(fd) })
+        Ok(Event { rt: rt.clone(), fd: Rc::new(fd.into_owned()) })
     }
 
     /// A descriptor to pass.
@@ -86,6 +87,7 @@ impl Event {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
     use std::time::Duration;
 
     use futures::FutureExt;
@@ -115,7 +117,7 @@ mod tests {
         let rt = Rt::real().expect("a ring");
         for path in ["/dev/zero", "/proc/self/exe"] {
             let file = fs::File::open(path).expect("a file");
-            assert_eq!(Event::passed(&rt, file.into()).err().map(|e| e.kind()), Some(io::ErrorKind::InvalidInput));
+            assert_eq!(Event::passed(&rt, OwnedFd::from(file)).err().map(|e| e.kind()), Some(io::ErrorKind::InvalidInput));
         }
     }
 

@@ -10,8 +10,9 @@
 use std::fs::File;
 use std::io;
 use std::os::fd::OwnedFd;
+use std::mem;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use rustix::fs::{MemfdFlags, SealFlags};
 use vm_memory::{
@@ -19,10 +20,14 @@ use vm_memory::{
     MmapRegion, Permissions,
 };
 
+use super::foreign::{Foreign, drop_elsewhere};
+
 /// Regions of one memory, at most: a guest with hot-plugged memory has some.
 pub const REGIONS_MAX: usize = 32;
 /// All regions together: a guest of 4 TiB. The address space of this process, 128 TiB, is shared by all guests.
 const BYTES_MAX: u64 = 4 << 40;
+/// What this process has mapped of all guests: a quarter of its address space.
+const ALL_BYTES_MAX: u64 = 32 << 40;
 /// Of linux/magic.h.
 const HUGETLBFS_MAGIC: u64 = 0x9584_58f6;
 
@@ -67,6 +72,9 @@ pub enum MapError {
     /// There are too many, they are too long, or two have one address.
     #[error("the regions overlap, or are more than {REGIONS_MAX}, or longer than 4 TiB")]
     Regions,
+    /// All guests of this process have as much as they may.
+    #[error("the guests of this process have more memory than 32 TiB together")]
+    Full,
     /// The kernel does not map it.
     #[error("the kernel does not map it: {0}")]
     Kernel(#[from] io::Error),
@@ -77,11 +85,36 @@ pub enum MapError {
 #[error("an address is not in the guest's memory")]
 pub struct OutOfMemory;
 
-/// Mapped regions. Clones share the mappings, which end with the last of them.
+/// Mapped regions. Clones share the mappings, which end with the last of them, on another thread.
 #[derive(Clone)]
 pub struct GuestMemory {
-    regions: Vec<(Region, Arc<GuestRegionMmap>)>,
     all: GuestMemoryMmap,
+    regions: Vec<(Region, Arc<GuestRegionMmap>, Arc<Charge>)>,
+}
+
+impl Drop for GuestMemory {
+    fn drop(&mut self) {
+        drop_elsewhere((mem::take(&mut self.all), mem::take(&mut self.regions)));
+    }
+}
+
+static MAPPED: AtomicU64 = AtomicU64::new(0);
+
+/// Bytes that count as mapped until they are not any more.
+struct Charge(u64);
+
+impl Charge {
+    fn of(bytes: u64) -> Result<Charge, MapError> {
+        let charge = Charge(bytes);
+        let before = MAPPED.fetch_add(bytes, Ordering::Relaxed);
+        if before.saturating_add(bytes) > ALL_BYTES_MAX { Err(MapError::Full) } else { Ok(charge) }
+    }
+}
+
+impl Drop for Charge {
+    fn drop(&mut self) {
+        MAPPED.fetch_sub(self.0, Ordering::Relaxed);
+    }
 }
 
 impl GuestMemory {
@@ -89,46 +122,53 @@ impl GuestMemory {
     ///
     /// # Errors
     /// When a file is not sealed, or a region does not fit.
-    pub fn map(files: Vec<(Region, OwnedFd)>) -> Result<GuestMemory, MapError> {
-        let mapped = files.into_iter().map(|(region, file)| Ok((region, map(&region, file)?)));
-        GuestMemory::of(mapped.collect::<Result<_, MapError>>()?)
+    pub fn map<F: Into<Foreign>>(files: Vec<(Region, F)>) -> Result<GuestMemory, MapError> {
+        let mut memory = GuestMemory { all: GuestMemoryMmap::default(), regions: vec![] };
+        for (region, file) in files {
+            // What was mapped before one that is refused is taken away as all is.
+            memory.regions.push(map(region, file.into())?);
+        }
+        memory.together()
     }
 
-    fn of(regions: Vec<(Region, Arc<GuestRegionMmap>)>) -> Result<GuestMemory, MapError> {
-        let bytes = regions.iter().try_fold(0_u64, |sum, (region, _)| sum.checked_add(region.bytes));
+    fn together(mut self) -> Result<GuestMemory, MapError> {
+        let regions = &self.regions;
+        let bytes = regions.iter().try_fold(0_u64, |sum, (region, ..)| sum.checked_add(region.bytes));
         let fits = regions.len() <= REGIONS_MAX && bytes.is_some_and(|bytes| bytes <= BYTES_MAX);
-        let mut users: Vec<(u64, u64)> = regions.iter().map(|(region, _)| (region.user, region.bytes)).collect();
+        let mut users: Vec<(u64, u64)> = regions.iter().map(|(region, ..)| (region.user, region.bytes)).collect();
         users.sort_unstable();
         let are_apart = users.windows(2).all(|two| two[0].0.checked_add(two[0].1).is_some_and(|end| end <= two[1].0));
         if !fits || !are_apart {
             return Err(MapError::Regions);
         }
-        let mut sorted: Vec<_> = regions.iter().map(|(_, mapped)| mapped.clone()).collect();
+        let mut sorted: Vec<_> = regions.iter().map(|(_, mapped, _)| mapped.clone()).collect();
         sorted.sort_by_key(|mapped| mapped.start_addr());
-        let all = GuestMemoryMmap::from_arc_regions(sorted).map_err(|_| MapError::Regions)?;
-        Ok(GuestMemory { regions, all })
+        self.all = GuestMemoryMmap::from_arc_regions(sorted).map_err(|_| MapError::Regions)?;
+        Ok(self)
     }
 
     /// The same memory and one more region.
     ///
     /// # Errors
     /// As with [`GuestMemory::map`].
-    pub fn with(&self, region: Region, file: OwnedFd) -> Result<GuestMemory, MapError> {
-        let mut regions = self.regions.clone();
-        regions.push((region, map(&region, file)?));
-        GuestMemory::of(regions)
+    pub fn with(&self, region: Region, file: impl Into<Foreign>) -> Result<GuestMemory, MapError> {
+        let mut memory = self.clone();
+        memory.regions.push(map(region, file.into())?);
+        memory.together()
     }
 
-    /// The same memory without a region; none, where it was the only one or there is no such one.
+    /// Whether it has a region.
+    #[must_use]
+    pub fn has_region(&self, region: &Region) -> bool {
+        self.regions.iter().any(|(other, ..)| is_same(other, region))
+    }
+
+    /// The same memory without a region; none, where it was the only one.
     #[must_use]
     pub fn without(&self, region: &Region) -> Option<GuestMemory> {
-        let is_it =
-            |other: &Region| (other.guest, other.user, other.bytes) == (region.guest, region.user, region.bytes);
-        let left: Vec<_> = self.regions.iter().filter(|(other, _)| !is_it(other)).cloned().collect();
-        if left.len() == self.regions.len() {
-            return None;
-        }
-        GuestMemory::of(left).ok()
+        let mut memory = self.clone();
+        memory.regions.retain(|(other, ..)| !is_same(other, region));
+        memory.together().ok()
     }
 
     /// How many regions it has.
@@ -141,7 +181,7 @@ impl GuestMemory {
     #[must_use]
     pub fn guest_address(&self, user: u64) -> Option<u64> {
         let within = |region: &Region| user.checked_sub(region.user).filter(|at| *at < region.bytes);
-        self.regions.iter().find_map(|(region, _)| Some(region.guest + within(region)?))
+        self.regions.iter().find_map(|(region, ..)| Some(region.guest + within(region)?))
     }
 
     /// Whether a range is in the memory.
@@ -208,7 +248,12 @@ impl GuestMemory {
     }
 }
 
-fn map(region: &Region, file: OwnedFd) -> Result<Arc<GuestRegionMmap>, MapError> {
+/// Front ends tell of a region again without its place in the file.
+fn is_same(one: &Region, other: &Region) -> bool {
+    (one.guest, one.user, one.bytes) == (other.guest, other.user, other.bytes)
+}
+
+fn map(region: Region, file: Foreign) -> Result<(Region, Arc<GuestRegionMmap>, Arc<Charge>), MapError> {
     let kernel = |errno: rustix::io::Errno| MapError::Kernel(errno.into());
     // A file that knows no seals says so by an error, and is not sealed.
     if !rustix::fs::fcntl_get_seals(&file).is_ok_and(|seals| seals.contains(SealFlags::SHRINK)) {
@@ -225,9 +270,12 @@ fn map(region: &Region, file: OwnedFd) -> Result<Arc<GuestRegionMmap>, MapError>
     if region.user.checked_add(region.bytes).is_none() || region.bytes > BYTES_MAX {
         return Err(MapError::Regions);
     }
-    let place = FileOffset::new(File::from(file), region.offset);
+    let charge = Arc::new(Charge::of(region.bytes)?);
+    // It is memory: its close is ours alone.
+    let place = FileOffset::new(File::from(file.into_owned()), region.offset);
     let mapped = MmapRegion::from_file(place, region.bytes as usize).map_err(io::Error::other)?;
-    GuestRegionMmap::new(mapped, GuestAddress(region.guest)).map(Arc::new).ok_or(MapError::Regions)
+    let mapped = GuestRegionMmap::new(mapped, GuestAddress(region.guest)).map(Arc::new).ok_or(MapError::Regions)?;
+    Ok((region, mapped, charge))
 }
 
 /// New memory to share, of zeroes, whose length never changes.
@@ -285,7 +333,7 @@ mod tests {
         assert_eq!((memory.guest_address(USER + 16384), memory.guest_address(0)), (None, None));
         let without = memory.without(&region(8192, 8192)).unwrap();
         assert!(without.has(0, 8192) && !without.has(8192, 1) && memory.has(8192, 1));
-        assert!(memory.without(&region(8192, 4096)).is_none());
+        assert!(!memory.has_region(&region(8192, 4096)) && memory.has_region(&region(8192, 8192)));
     }
 
     #[test]
@@ -320,6 +368,7 @@ mod tests {
         let memory = memory(&[0]);
         assert!(memory.with(region(4096, 8192), sealed_memory(8192).unwrap()).is_err());
         assert!(memory.with(region(8192, 8192), sealed_memory(8192).unwrap()).is_ok());
-        assert!(GuestMemory::map(vec![]).is_err());
+        assert!(GuestMemory::map(Vec::<(Region, OwnedFd)>::new()).is_err());
+        assert!(Charge::of(ALL_BYTES_MAX + 1).is_err());
     }
 }

@@ -3,6 +3,7 @@
 //! ```text
 //!   memory   files of memory that were passed over a socket, mapped; ranges of a guest's addresses are copied in and out
 //!   event    eventfds: a guest has something for us, or we for the guest
+//!   foreign  descriptors and mappings, which another thread closes and takes away
 //! ```
 //!
 //! Invariants:
@@ -13,7 +14,9 @@
 //! Not here: what the memory means (`export::vhost_user_blk`).
 
 mod event;
+mod foreign;
 mod memory;
 
 pub use event::Event;
+pub use foreign::{FOREIGN_MAX, Foreign};
 pub use memory::{GuestMemory, MapError, OutOfMemory, REGIONS_MAX, Region, sealed_memory};

@@ -14,6 +14,7 @@ use rustix::net::{
 };
 
 use super::Stream;
+use crate::guest::Foreign;
 use crate::ring::{Operation, Request};
 
 /// Descriptors that come with one message, at most.
@@ -24,7 +25,7 @@ impl Stream {
     ///
     /// # Errors
     /// When the connection ends or fails.
-    pub async fn recv_passed(&self, into: &mut [u8], passed: &mut Vec<OwnedFd>) -> io::Result<()> {
+    pub async fn recv_passed(&self, into: &mut [u8], passed: &mut Vec<Foreign>) -> io::Result<()> {
         let mut done = 0;
         while done < into.len() {
             match receive(self, &mut into[done..], passed) {
@@ -68,17 +69,20 @@ impl Stream {
     }
 }
 
-fn receive(stream: &Stream, into: &mut [u8], passed: &mut Vec<OwnedFd>) -> Result<usize, Errno> {
+fn receive(stream: &Stream, into: &mut [u8], passed: &mut Vec<Foreign>) -> Result<usize, Errno> {
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(PASSED_MAX))];
     let mut control = RecvAncillaryBuffer::new(&mut space);
     let flags = RecvFlags::DONTWAIT | RecvFlags::CMSG_CLOEXEC;
     let received = recvmsg(&stream.0.fd, &mut [IoSliceMut::new(into)], &mut control, flags)?;
     for message in control.drain() {
         if let RecvAncillaryMessage::ScmRights(descriptors) = message {
-            passed.extend(descriptors);
+            passed.extend(descriptors.map(Foreign::from));
         }
     }
     // A message may come in many pieces, each with descriptors: those that cannot belong to it are closed.
     passed.truncate(PASSED_MAX);
+    if Foreign::are_too_many() {
+        return Err(Errno::MFILE);
+    }
     Ok(received.bytes)
 }

@@ -7,7 +7,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use futures::FutureExt;
-use rt::guest::{Event, GuestMemory, Region, sealed_memory};
+use rt::guest::{Event, Foreign, GuestMemory, Region, sealed_memory};
 use rt::{Addr, Rt, Stream};
 
 pub const GUEST: u64 = 0x10_0000;
@@ -193,7 +193,7 @@ impl<'a> FrontEnd<'a> {
     }
 
     /// An answer: its payload and what is passed with it; none when the connection has ended.
-    pub async fn answer(&self) -> Option<(Vec<u8>, Vec<OwnedFd>)> {
+    pub async fn answer(&self) -> Option<(Vec<u8>, Vec<Foreign>)> {
         let (mut head, mut passed) = ([0; 12], Vec::new());
         self.stream.recv_passed(&mut head, &mut passed).await.ok()?;
         let bytes = u32::from_ne_bytes(head[8..].try_into().unwrap());
@@ -234,7 +234,7 @@ impl<'a> FrontEnd<'a> {
             self.send(31, 1, &asked, &[]);
             let (payload, mut passed) = self.answer().await.unwrap();
             assert_eq!((payload.len(), passed.len()), (24, 1));
-            self.machine.inflight.replace(Some((passed.remove(0), payload)));
+            self.machine.inflight.replace(Some((passed.remove(0).into_owned(), payload)));
         }
         let (file, payload) = {
             let kept = self.machine.inflight.borrow();
