@@ -117,7 +117,10 @@ mod tests {
         let rt = Rt::real().expect("a ring");
         for path in ["/dev/zero", "/proc/self/exe"] {
             let file = fs::File::open(path).expect("a file");
-            assert_eq!(Event::passed(&rt, OwnedFd::from(file)).err().map(|e| e.kind()), Some(io::ErrorKind::InvalidInput));
+            assert_eq!(
+                Event::passed(&rt, OwnedFd::from(file)).err().map(|e| e.kind()),
+                Some(io::ErrorKind::InvalidInput)
+            );
         }
     }
 

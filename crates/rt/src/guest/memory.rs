@@ -9,8 +9,8 @@
 
 use std::fs::File;
 use std::io;
-use std::os::fd::OwnedFd;
 use std::mem;
+use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
