@@ -17,6 +17,9 @@ pub enum Source {
     Memory(Size),
 }
 
+/// What no path has.
+const NUL: &str = "a drive's name has a NUL byte";
+
 impl FromStr for Source {
     type Err = String;
 
@@ -24,7 +27,7 @@ impl FromStr for Source {
         match text.strip_prefix("mem:") {
             Some(size) => Ok(Source::Memory(size.parse()?)),
             None if text.is_empty() => Err("a drive's name is empty".to_owned()),
-            None if text.contains('\0') => Err("a drive's name has a NUL byte".to_owned()),
+            None if text.contains('\0') => Err(NUL.to_owned()),
             None => Ok(Source::Path(PathBuf::from(text))),
         }
     }
@@ -65,6 +68,9 @@ impl Source {
 #[must_use]
 pub fn open_problem(path: &Path, e: &OpenError) -> Problem {
     let what = format!("drive {}", path.display());
+    if path.as_os_str().as_encoded_bytes().contains(&0) {
+        return Problem::usage(what, NUL, "name it by its path");
+    }
     match e {
         OpenError::NotFound(_) => Problem::new(
             api::Kind::NotFound,
@@ -125,5 +131,7 @@ mod tests {
         assert!("mem:".parse::<Source>().is_err());
         assert!("".parse::<Source>().is_err());
         assert!("/dev/s\0da".parse::<Source>().is_err());
+        let wrong = open_problem(Path::new("/dev/s\0da"), &OpenError::Locked(PathBuf::new()));
+        assert_eq!((wrong.kind, wrong.why.as_str()), (api::Kind::Usage, NUL));
     }
 }
