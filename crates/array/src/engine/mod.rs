@@ -313,8 +313,15 @@ impl Array {
     pub async fn rename(&self, to: &str) -> Result<(), Refused> {
         check_name(to)?;
         self.rooms.members().writable()?;
-        self.rooms.ctx().said.rename(to);
-        self.rooms.generations().commit_if_there_is_room().await?;
+        let said = &self.rooms.ctx().said;
+        let before = said.name();
+        said.rename(to);
+        if let Err(fault) = self.rooms.generations().commit_if_there_is_room().await {
+            if said.name() == to {
+                said.rename(&before);
+            }
+            return Err(fault.into());
+        }
         // The generation decides; labels say it for those who cannot read one.
         let _whatever = self.rooms.health().if_there_is_room(self.rooms.labels().heal_labels()).await;
         Ok(())

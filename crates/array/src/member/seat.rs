@@ -174,12 +174,12 @@ impl Seat {
         self.free.borrow_mut().free(zone, now);
     }
 
-    /// When a free zone is to be deallocated that nobody has used for so long.
+    /// When the next free zone is to be deallocated, where zones wait for `unused`.
     pub fn zone_is_due(&self, unused: Duration) -> Option<Nanos> {
         self.free.borrow().due(unused)
     }
 
-    /// Takes it, if it is time.
+    /// Takes that zone, if it is time.
     pub fn take_due_zone(&self, now: Nanos, unused: Duration) -> Option<u32> {
         self.free.borrow_mut().take_due(now, unused)
     }

@@ -62,17 +62,18 @@ impl FreeZones {
         self.kept.insert(zone, now);
     }
 
-    /// When the one is to be deallocated that waits longest: after so long, and at once where more wait than are empty. What a
-    /// flash drive knows to be empty is room for its own cleaning.
+    /// When the zone that waits longest is to be deallocated: after `unused`, and at once where more wait than are empty. What a
+    /// flash drive knows to be empty is room for its own cleaning. The last free zone is not taken from hosts so soon.
     pub fn due(&self, unused: Duration) -> Option<Nanos> {
         let oldest = self.kept.values().min().copied()?;
-        Some(if self.kept.len() > self.empty.len() { oldest } else { oldest + unused })
+        Some(if self.kept.len() > self.empty.len() + 1 { oldest } else { oldest + unused })
     }
 
-    /// Takes that one, if it is time.
+    /// Takes that zone, if it is time.
     pub fn take_due(&mut self, now: Nanos, unused: Duration) -> Option<u32> {
-        let zone = self.kept.iter().filter(|_| self.due(unused).is_some_and(|at| at <= now)).min_by_key(|(_, s)| **s);
-        let zone = *zone?.0;
+        self.due(unused).filter(|at| *at <= now)?;
+        let (zone, _) = self.kept.iter().min_by_key(|(_, since)| **since)?;
+        let zone = *zone;
         self.kept.remove(&zone);
         if planted(Canary::DeallocatedInUse) {
             self.empty.insert(zone);
@@ -115,5 +116,9 @@ mod tests {
         }
         assert_eq!(zones.take_due(Nanos(100), UNUSED), None);
         assert_eq!(zones.due(UNUSED), Some(Nanos(2) + UNUSED));
+        let mut zones = FreeZones::all(1);
+        zones.occupy(0);
+        zones.free(0, Nanos(0));
+        assert_eq!(zones.take_due(Nanos(100), UNUSED), None, "the last one");
     }
 }

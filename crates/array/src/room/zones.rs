@@ -1,4 +1,5 @@
-//! Freed zones: they are free at once, and are deallocated in the background when nobody uses them again. A setting says otherwise.
+//! Freed zones: they are free at once, and are deallocated in the background when nobody uses them again; a setting
+//! changes that.
 //!
 //! Invariant: a zone that is being deallocated is not free.
 
@@ -14,8 +15,8 @@ use super::Room;
 use crate::member::seat::Seat;
 use crate::space::pins::Pins;
 
-/// What was not used again within so long is deallocated, and sooner where half of a drive's free zones wait for that: what an array writes again and again gains nothing by it, and waits
-/// where drives are slow at it.
+/// A zone that was not used again within this time is deallocated; sooner where most free zones of its drive wait for that. What an
+/// array writes again and again gains nothing by it, and hosts would wait where drives are slow at it.
 const UNUSED: Duration = Duration::from_secs(10);
 
 /// A drive rests so many times as long as a deallocation took: it has a tenth of the drive's time at most.

@@ -61,7 +61,7 @@ fn served(context: &Context) -> Vec<ArrayView> {
     found.map(|found| found.arrays).unwrap_or_default()
 }
 
-/// What begins as it was typed.
+/// The names that begin with what was typed.
 fn fitting<F>(typed: &OsStr, names: F) -> Vec<CompletionCandidate>
 where
     F: FnOnce(&Context) -> Vec<String> + Send + 'static,
@@ -71,7 +71,7 @@ where
     thread::spawn(move || {
         let after = |flag: &str| words.iter().skip_while(|word| *word != flag).nth(1).map(Into::into);
         let context = Context::new(after("--control"), after("--state-dir"), &Flags::default());
-        // Nobody waits any more, perhaps.
+        // The shell may have given up.
         let _late = answer.send(context.map(|context| names(&context)).unwrap_or_default());
     });
     let mut names = answered.recv_timeout(PATIENCE).unwrap_or_default();

@@ -28,8 +28,9 @@ pub async fn run(world: &World, opened: &Opened, to: &str) -> Result<Done, Probl
     remember(world, to, uuid, &[], None)?;
     let mut done = Done::new(format!("Renamed array {from} to {to}"));
     done.notes.push(format!(
-        "configuration files and scripts that name {from} have to name {to} from now on, and NBD hosts when they \
-         connect again; NVMe/TCP hosts know it by its identity"
+        "configuration files and scripts that name {from} have to name {to} from now on: hosts that are allowed for \
+         {from} alone are refused until then when they connect again"
     ));
+    done.notes.push(format!("NBD hosts connect again to {to}/VOLUME; NVMe/TCP hosts know the array by its identity"));
     Ok(done)
 }
