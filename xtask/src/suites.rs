@@ -253,6 +253,17 @@ pub fn all() -> Vec<Suite> {
             turn: Some(2),
             ..Suite::new("boot", "systemd serves, attaches and mounts an array at boot", 8, Run::Built("boot", &[]))
         },
+        // Three minutes; a machine that is slow may take twice that.
+        Suite {
+            foreign: true,
+            turn: Some(1),
+            ..Suite::new(
+                "guests",
+                "volumes as disks of a virtual machine, by vhost-user: SIGKILL, restarts, a rebuild",
+                6,
+                Run::Built("guests", &[]),
+            )
+        },
         // Six minutes; a machine that is slow may take twice that. The first time it fetches a kernel.
         Suite {
             foreign: true,

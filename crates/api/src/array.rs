@@ -316,6 +316,9 @@ pub struct VolumeView {
     /// The block device that it is on the server's machine (ublk).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub block_device: Option<String>,
+    /// The socket at which guests of the server's machine find it (vhost-user).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub guest_socket: Option<String>,
 }
 
 /// Limits of a volume; 0: none.

@@ -12,14 +12,14 @@ pub struct Clients {
     pub clients: Vec<ClientView>,
 }
 
-/// One of them: a connection of NBD, a controller of NVMe/TCP, or the block device of a volume (ublk).
+/// One of them: a connection of NBD, a controller of NVMe/TCP, the block device of a volume (ublk), or a guest's disk (vhost-user).
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct ClientView {
     /// The array; "direct" for a raw drive.
     pub array: String,
     /// The volume; none for a host that has all volumes of the array (NVMe/TCP).
     pub volume: Option<String>,
-    /// "nbd", "nvme_tcp" or "ublk".
+    /// "nbd", "nvme_tcp", "ublk" or "vhost_user".
     pub protocol: String,
     /// Where it is: "tcp:10.0.0.1:4711", "unix:pid 7 uid 0", or the block device.
     pub peer: String,

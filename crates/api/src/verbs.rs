@@ -26,6 +26,9 @@ pub struct ServerView {
     /// Addresses of its NVMe/TCP export.
     #[serde(default)]
     pub nvme: Vec<String>,
+    /// The directory of the sockets for guests (vhost-user), where guests are served.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub guests: Option<String>,
     /// Addresses of the API over TLS.
     #[serde(default)]
     pub api: Vec<String>,
@@ -46,6 +49,9 @@ pub struct Arrays {
     /// Addresses of the NVMe/TCP export.
     #[serde(default)]
     pub nvme: Vec<String>,
+    /// The directory of the sockets for guests (vhost-user), where guests are served.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub guests: Option<String>,
     /// Buffers that the server keeps for its next requests.
     #[serde(default)]
     pub buffers: Option<Buffers>,

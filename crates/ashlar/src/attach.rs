@@ -1,4 +1,5 @@
-//! `ashlar attach` and `ashlar detach`: volumes as block devices of this host, by ublk or the kernel's NVMe/TCP initiator.
+//! `ashlar attach` and `ashlar detach`: volumes as block devices of this host, by ublk or the kernel's NVMe/TCP initiator; and how guests
+//! get them, by vhost-user ([`guest`]).
 //!
 //! By ublk the server makes a device for each volume ([`local`]). Over NVMe/TCP an array is a subsystem, so all of its volumes
 //! come and go together, and the kernel connects again by itself for ever. Either way a restarted server is waited for, and
@@ -6,6 +7,7 @@
 //!
 //! Not here: at boot. The units in `systemd/` call these verbs.
 
+mod guest;
 pub mod local;
 
 use std::fs::{self, File};
@@ -33,13 +35,16 @@ Examples:
   ashlar attach fast                     all volumes of the array
   ashlar attach --by nvme fast/db        by the kernel's NVMe/TCP initiator, from any host
   ashlar attach --wait 300 fast/db       at boot: as soon as the array is served
+  ashlar attach --by vhost-user fast/db  prints what a virtual machine on this host needs
 
 By ublk (Linux 6.6 or newer; the server runs as root) the server is the device's driver: nothing goes over a network. The \
 device comes back whenever the array is served, until it is detached. The name in /dev may change; \
 /dev/ashlar/ARRAY/VOLUME and /dev/disk/by-id/ashlar-ARRAY-VOLUME do not.
 
 By nvme this host must be allowed to connect (`ashlar serve --nvme tcp:127.0.0.1:4420 --allow-host \
-$(cat /etc/nvme/hostnqn)`). /dev/disk/by-id/nvme-uuid.UUID does not change.";
+$(cat /etc/nvme/hostnqn)`). /dev/disk/by-id/nvme-uuid.UUID does not change.
+
+By vhost-user (`ashlar serve --guests DIR`) a virtual machine's disk is the volume: the guest's driver and the server share memory, and this host's kernel is not between them. Nothing is changed: the lines for QEMU and for libvirt are printed. One machine at a time has a volume; when the server is started again, the machine waits and goes on. There is nothing to detach: stop the machine, or remove its disk.";
 
 const DETACH_EXAMPLES: &str = "\
 Examples:
@@ -78,6 +83,8 @@ enum Way {
     Ublk,
     /// The kernel's NVMe/TCP initiator
     Nvme,
+    /// A disk of virtual machines on this host; prints how to use it
+    VhostUser,
 }
 
 /// Remove the block devices of an array
@@ -137,10 +144,13 @@ pub fn attach(context: &Context, args: &AttachArgs) -> Outcome {
             format!("`ashlar volume list {array}` shows them"),
         ));
     }
+    if args.by == Some(Way::VhostUser) {
+        return guest::tell(array, &all, &wanted, args.json);
+    }
     let subsystem = nqn(view.uuid);
     let is_connected = !controllers(&subsystem).is_empty();
     let by_ublk = match args.by {
-        Some(Way::Nvme) => None,
+        Some(Way::Nvme | Way::VhostUser) => None,
         // It has its devices already.
         None if is_connected => None,
         None | Some(Way::Ublk) => match local::attach(&client, view, &wanted) {

@@ -54,6 +54,10 @@ pub struct Args {
     /// An address of the NVMe/TCP export, tcp:ADDRESS:PORT [default: none, so no NVMe/TCP]
     #[arg(long, value_name = "ADDRESS")]
     nvme: Vec<String>,
+    /// A directory for sockets, one for each volume, at which virtual machines (guests) on this machine find it by vhost-user
+    /// (`ashlar attach --by vhost-user` prints how) [default: none, so no guests]
+    #[arg(long, value_name = "DIR")]
+    guests: Option<PathBuf>,
     /// ADDRESS:PORT that the discovery log gives to hosts instead
     #[arg(long, value_name = "ADDRESS")]
     nvme_advertise: Vec<String>,
@@ -197,6 +201,7 @@ fn settings(context: &Context, args: Args) -> Result<Settings, Problem> {
         nbd,
         nbd_insecure: args.nbd_insecure || config.nbd_insecure,
         nvme,
+        guests: args.guests.map(|dir| absolute(&dir)).or(config.guests),
         metrics: args.metrics.or(config.metrics),
         api,
         hooks: config.hooks,

@@ -186,6 +186,9 @@ fn show(all: &Arrays, details: bool, at: &Place) {
                 text::print(&format!("    {} is {}", array.name, server::subsystem::nqn(array.uuid)));
             }
         }
+        if let (true, Some(directory)) = (all.served, &all.guests) {
+            text::print(&format!("  sockets for virtual machines (vhost-user) in {directory}"));
+        }
         return;
     }
     if all.arrays.is_empty() && all.absent.is_empty() && all.not_served.is_empty() {

@@ -5,6 +5,7 @@
 //! nbd = ["unix:/run/ashlar/ashlar-nbd.sock", "tcp:127.0.0.1:10809"]
 //! nbd_insecure = false          # true: nbd may name addresses that other machines reach; NBD asks nobody who it is
 //! nvme = ["tcp:10.0.0.5:4420"]  # none: no NVMe/TCP
+//! guests = "/run/ashlar/guests" # a socket for each volume, for virtual machines of this host; none: no guests
 //! metrics = "127.0.0.1:9450"    # /metrics for Prometheus, on loopback; none: on the control socket only
 //! map_memory = "1G"             # of each array; 256M when nothing is said
 //! memtable_memory = "200M"      # of each array; 60M when nothing is said
@@ -80,6 +81,8 @@ pub struct Config {
     /// Addresses of the NVMe/TCP export: "tcp:ADDRESS:PORT".
     #[serde(default)]
     pub nvme: Vec<String>,
+    /// The directory of sockets for guests of this machine (vhost-user); none: no guests.
+    pub guests: Option<PathBuf>,
     /// What its discovery log tells hosts instead: "ADDRESS:PORT".
     #[serde(default)]
     pub nvme_advertise: Vec<String>,
@@ -305,7 +308,7 @@ impl Config {
                 *drive = base.join(&*drive).display().to_string();
             }
         }
-        for file in [&mut config.api.certificate, &mut config.api.key].into_iter().flatten() {
+        for file in [&mut config.api.certificate, &mut config.api.key, &mut config.guests].into_iter().flatten() {
             *file = base.join(&*file);
         }
         Ok(config)

@@ -20,6 +20,7 @@ mod closed;
 mod control;
 mod data;
 mod exports;
+mod guests;
 mod look;
 mod notebook;
 mod notify;

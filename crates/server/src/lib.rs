@@ -18,6 +18,7 @@ pub mod daemon;
 pub mod direct;
 pub mod drives;
 pub mod front;
+pub mod guests;
 pub mod hooks;
 pub mod http;
 pub mod journal;

@@ -9,7 +9,7 @@ use api::{BlockDeviceView, ClientView, Done, Kind, Problem, VERSION, VolumeView}
 use array::Volume;
 use export::Used;
 use export::ublk::{self, BlockDevice, ControlError, UblkError};
-use futures::future::join_all;
+use futures::future::{join, join_all};
 use uuid::Uuid;
 
 use super::Data;
@@ -163,8 +163,8 @@ impl Data {
         Ok(true)
     }
 
-    /// Before arrays are closed by a verb: takes their block devices from the kernel, and lets none be made. They are made again
-    /// when the array is served again.
+    /// Before arrays are closed by a verb: takes their block devices from the kernel and closes their sockets for guests, and lets none
+    /// be made. They are made again when the array is served again.
     ///
     /// # Errors
     /// When somebody has one open, unless it is forced. Then all go on.
@@ -183,10 +183,13 @@ impl Data {
         }))
         .await;
         let problems = ended.into_iter().filter_map(Result::err).collect();
-        Problem::all(problems).map_or(Ok(()), |problem| {
+        if let Some(problem) = Problem::all(problems) {
             self.blocks.go_on(arrays.iter().copied());
-            Err(problem)
-        })
+            return Err(problem);
+        }
+        let numbers = self.numbers_of(arrays);
+        self.withdraw_from_guests(|_, place| numbers.contains(&place.number)).await;
+        Ok(())
     }
 
     /// The array does not come back here: its devices are on no list any more.
@@ -197,9 +200,11 @@ impl Data {
     }
 
     /// The server ends: all block devices are left to the next one, and requests wait in the kernel. Those of arrays in memory go.
+    /// Guests wait for the next one, too.
     pub async fn leave_devices(&self) {
         self.blocks.leave();
-        join_all(self.blocks.places(None).into_iter().map(|place| async move {
+        let guests = self.withdraw_from_guests(|_, _| true);
+        let devices = join_all(self.blocks.places(None).into_iter().map(|place| async move {
             let _turn = place.turn.lock().await;
             let Some(served) = place.served() else { return };
             let path = served.path();
@@ -211,8 +216,8 @@ impl Data {
             served.device.leave().await;
             place.set(None);
             tracing::info!("{} waits for the next server", path.display());
-        }))
-        .await;
+        }));
+        join(guests, devices).await;
     }
 
     /// A volume has another name.
@@ -263,12 +268,13 @@ impl Data {
         self.blocks.places(None).into_iter().filter_map(|place| Some((place.volume, place.served()?)))
     }
 
-    /// Says of volumes which block devices they are.
-    pub fn name_devices<'a>(&self, volumes: impl Iterator<Item = &'a mut VolumeView>) {
+    /// Says of volumes which block devices they are, and at which sockets guests find them.
+    pub fn name_local_ways(&self, volumes: &mut [VolumeView]) {
         let all: BTreeMap<Uuid, Served> = self.devices().collect();
         if !all.is_empty() {
-            volumes.for_each(|v| v.block_device = all.get(&v.uuid).map(|s| s.path().display().to_string()));
+            volumes.iter_mut().for_each(|v| v.block_device = all.get(&v.uuid).map(|s| s.path().display().to_string()));
         }
+        self.name_guest_sockets(volumes.iter_mut());
     }
 
     /// Tries to serve the listed devices of an array that are not served.

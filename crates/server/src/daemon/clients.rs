@@ -28,6 +28,7 @@ impl Data {
                 && volume.is_none_or(|volume| client.volume.as_deref().is_none_or(|used| used == volume))
         };
         views.extend(self.device_clients());
+        views.extend(self.guest_clients());
         views.retain(is_meant);
         views.sort_by(|a, b| (a.since_unix_seconds, &a.peer).cmp(&(b.since_unix_seconds, &b.peer)));
         views

@@ -19,10 +19,12 @@ use uuid::Uuid;
 use super::alarms::watch;
 use super::blocks::keep_devices;
 use super::closed::Closed;
+use super::guests::begin_guests;
 use super::spares::Spares;
 use crate::blocks::Blocks;
 use crate::direct::DirectDrive;
 use crate::front::Front;
+use crate::guests::GuestSockets;
 use crate::hooks::Hooks;
 use crate::journal::Journal;
 use crate::memory::Memory;
@@ -72,6 +74,8 @@ pub struct Data {
     pub memory: Memory,
     /// Volumes that are block devices of this machine.
     pub blocks: Blocks,
+    /// Sockets at which guests of this machine find volumes.
+    pub guests: GuestSockets,
     /// What happened.
     pub journal: Journal,
     /// Who writes the notebooks of arrays, by name.
@@ -131,6 +135,7 @@ impl Data {
         }
         self.blocks.go_on([opened.array.first().uuid()]);
         self.world.rt.spawn(keep_devices(Rc::downgrade(self), opened.number())).detach();
+        begin_guests(self, &opened);
         // Members that were leaving when it was last served.
         crate::ops::drive::see_off_all(&self.world, &opened).await;
         Ok(())
@@ -202,6 +207,13 @@ impl Data {
     #[must_use]
     pub fn served_as(&self, number: u64) -> Option<Opened> {
         self.served.borrow().values().find(|opened| opened.number() == number).cloned()
+    }
+
+    /// Which opens of these arrays are being served.
+    #[must_use]
+    pub fn numbers_of(&self, arrays: &[Uuid]) -> Vec<u64> {
+        let served = self.served.borrow();
+        served.values().filter(|o| arrays.contains(&o.array.first().uuid())).map(Opened::number).collect()
     }
 
     /// The identities of all arrays being served.

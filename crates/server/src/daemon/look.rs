@@ -13,7 +13,7 @@ impl Data {
     pub async fn look(&self) -> Look {
         let served: Vec<Opened> = self.served.borrow().values().cloned().collect();
         let mut arrays = join_all(served.iter().map(Opened::view_worked)).await;
-        self.name_devices(arrays.iter_mut().flat_map(|array| &mut array.volumes));
+        arrays.iter_mut().for_each(|array| self.name_local_ways(&mut array.volumes));
         let Nanos(now) = self.world.rt.now();
         Look {
             program: self.program.clone(),
@@ -35,6 +35,7 @@ impl Data {
             served: true,
             nbd: self.nbd.borrow().clone(),
             nvme: self.nvme.borrow().clone(),
+            guests: self.guests.directory().map(|directory| directory.display().to_string()),
             buffers: Some(buffers()),
             linger_us: Some(rt.linger().as_micros() as u64),
             congestion: Some(rt.congestion().to_string()),
@@ -47,7 +48,13 @@ impl Data {
     /// Standing alarms that are of no array.
     fn own_alarms(&self) -> Vec<AlarmView> {
         let closed = self.closed.alarms(self.front.as_ref().and_then(|front| front.problem()));
-        self.nbd_is_open().into_iter().map(nbd_alarm).chain(closed).chain(self.hooks.alarms()).collect()
+        self.nbd_is_open()
+            .into_iter()
+            .map(nbd_alarm)
+            .chain(self.guests_alarm())
+            .chain(closed)
+            .chain(self.hooks.alarms())
+            .collect()
     }
 
     /// Each core, this one first. One that has ended says nothing.

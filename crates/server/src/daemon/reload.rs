@@ -116,11 +116,12 @@ type Key = (&'static str, fn(&Settings) -> String);
 /// The keys that differ and are used at a start only.
 fn restart_for(old: &Settings, new: &Settings) -> Vec<&'static str> {
     let differ = |of: fn(&Settings) -> String| of(old) != of(new);
-    let keys: [Key; 20] = [
+    let keys: [Key; 21] = [
         ("control", |s| format!("{:?}", s.control)),
         ("state_dir", |s| format!("{:?}", s.state_dir)),
         ("nbd", |s| format!("{:?}", s.nbd)),
         ("nbd_insecure", |s| format!("{:?}", s.nbd_insecure)),
+        ("guests", |s| format!("{:?}", s.guests)),
         ("nvme", |s| format!("{:?}", s.nvme.addresses)),
         ("nvme_advertise", |s| format!("{:?}", s.nvme.advertise)),
         ("metrics", |s| format!("{:?}", s.metrics)),
@@ -175,6 +176,7 @@ mod tests {
             state_dir: "s".into(),
             nbd: vec![],
             nbd_insecure: false,
+            guests: None,
             nvme: NvmeSettings::default(),
             metrics: None,
             api: ApiConfig::default(),
@@ -215,6 +217,7 @@ mod tests {
             ("state_dir", |s| s.state_dir = "d".into()),
             ("nbd", |s| s.nbd.push("unix:n".into())),
             ("nbd_insecure", |s| s.nbd_insecure = true),
+            ("guests", |s| s.guests = Some("g".into())),
             ("nvme", |s| s.nvme.addresses.push("tcp:127.0.0.1:4420".into())),
             ("nvme_advertise", |s| s.nvme.advertise.push("10.0.0.1:4420".into())),
             ("metrics", |s| s.metrics = "127.0.0.1:9450".parse().ok()),

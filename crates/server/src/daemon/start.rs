@@ -30,6 +30,7 @@ use crate::config::{ArrayConfig, Linger};
 use crate::cores::{self, Cores};
 use crate::direct::{self, DirectDrive};
 use crate::front::{self, ApiConfig, Front};
+use crate::guests::{self, GuestSockets};
 use crate::hooks::{HookConfig, Hooks};
 use crate::journal::Journal;
 use crate::listen::Listening;
@@ -69,6 +70,8 @@ pub struct Settings {
     pub nbd_insecure: bool,
     /// The NVMe/TCP export.
     pub nvme: NvmeSettings,
+    /// The directory of the sockets for guests; none: no guests.
+    pub guests: Option<PathBuf>,
     /// Where `/metrics` is beside the control socket.
     pub metrics: Option<SocketAddr>,
     /// The API over TCP.
@@ -138,6 +141,7 @@ async fn live(rt: &Rt, settings: Settings) -> Result<(), Problem> {
     settings.metrics.map_or(Ok(()), control::refuse_open)?;
     // Behind the control socket, which makes the directory that the default socket of NBD is in, too.
     exports::refuse_impossible(&addresses, "NBD export", "--nbd")?;
+    settings.guests.as_deref().map_or(Ok(()), guests::prepare)?;
     let memory = settings.memory.checked()?.within(crate::memory::of_machine())?;
     let cores = step.run("cores", Cores::start(rt, cores - 1, settings.ways, settings.linger, memory)).await?;
     let (journal, why) = Journal::open(&settings.state_dir)?;
@@ -167,6 +171,7 @@ async fn live(rt: &Rt, settings: Settings) -> Result<(), Problem> {
         machine,
         memory,
         blocks: Blocks::of(&settings.state_dir),
+        guests: GuestSockets::of(settings.guests.clone()),
         journal,
         notebooks: RefCell::default(),
         hooks: Hooks::default(),

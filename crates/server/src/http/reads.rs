@@ -69,6 +69,7 @@ pub async fn server(State(c): State<Context>) -> Answer<ServerView> {
             pid: std::process::id(),
             arrays: s.status.arrays.iter().map(|a| a.name.clone()).collect(),
             nbd: s.status.nbd.clone(),
+            guests: s.status.guests.clone(),
             nvme: s.status.nvme.clone(),
             api: c.front.iter().flat_map(|front| front.addresses()).map(|at| at.to_string()).collect(),
             certificate_sha256: c.front.as_ref().and_then(|front| front.fingerprint()).map(|shown| shown.to_string()),

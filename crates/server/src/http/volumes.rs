@@ -32,7 +32,7 @@ fn name_now(opened: &Opened, uuid: Uuid) -> Result<String, Problem> {
 async fn changed(data: &Data, opened: &Opened, name: &str, done: Done) -> Result<Changed<VolumeView>, Problem> {
     let view = view_of(opened, name).await;
     let mut view = view.ok_or_else(|| volume_unknown(&opened.array.first().name(), name))?;
-    data.name_devices(std::iter::once(&mut view));
+    data.name_local_ways(std::slice::from_mut(&mut view));
     Ok(Changed { done, resource: Resource::of(opened.array.first().uuid(), view) })
 }
 
@@ -48,6 +48,7 @@ pub async fn create(
     let made = on_data(&c, move |data| async move {
         let opened = data.array(&array)?;
         let (done, is_new) = volume::state(&opened.array, &r.name, r.bytes).await?;
+        data.offer_to_guests(&opened);
         Ok((changed(&data, &opened, &r.name, done).await?, is_new))
     });
     Answer::made(made.await)
@@ -107,6 +108,7 @@ async fn change_all(data: &Data, opened: &Opened, view: &VolumeView, r: &VolumeP
         if let Some(bytes) = r.bytes {
             let mut done = volume::grow(array, &name_now(opened, view.uuid)?, bytes).await?;
             done.notes.extend(data.grow_device(opened, view.uuid).await);
+            done.notes.extend(data.tell_guests_of_size(view.uuid));
             steps.done.push(done);
         }
         if let Some(to) = &r.name {
@@ -138,6 +140,7 @@ pub async fn delete(
         version.agrees(&what, &view.etag())?;
         data.refuse_if_used(&what, (Some(&array), Some(&view.name)), how.force).await?;
         data.detach(&opened, &view, how.force).await?;
+        data.end_guests_of(view.uuid).await;
         let done = volume::delete(&opened.array, &name_now(&opened, view.uuid)?).await?;
         Ok(done)
     });

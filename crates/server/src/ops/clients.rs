@@ -26,6 +26,7 @@ pub fn protocol(client: &ClientView) -> &'static str {
     match client.protocol.as_str() {
         "nbd" => "NBD",
         "ublk" => "ublk",
+        "vhost_user" => "vhost-user",
         _ => "NVMe/TCP",
     }
 }

@@ -33,6 +33,7 @@ pub(super) fn settings(dir: &Path) -> Settings {
         state_dir: dir.join("state"),
         nbd: vec![format!("unix:{}", dir.join("nbd.sock").display()), "tcp:127.0.0.1:0".into()],
         nbd_insecure: false,
+        guests: None,
         spares: vec![],
         nvme: NvmeSettings::default(),
         metrics: None,

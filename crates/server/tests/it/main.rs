@@ -5,6 +5,7 @@
 mod advice;
 mod api;
 mod daemon;
+mod guests;
 mod notebook;
 mod numbers;
 mod nvme;

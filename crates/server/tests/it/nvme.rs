@@ -39,6 +39,7 @@ fn settings(dir: &Path, port: u16) -> Settings {
         state_dir: dir.join("state"),
         nbd: vec![format!("unix:{}", dir.join("nbd.sock").display())],
         nbd_insecure: false,
+        guests: None,
         spares: vec![],
         nvme: NvmeSettings {
             addresses: vec![format!("tcp:127.0.0.1:{port}")],
