@@ -337,12 +337,25 @@ impl Drop for Guest {
 /// What the kernel begins with: busybox, modules, the way to the root, and what is laid over that.
 fn initramfs(kernel: &Kernel, dir: &Path, files: Option<&Path>) -> Result<PathBuf> {
     let root = dir.join("initramfs");
+    if let Some(files) = files {
+        fs::create_dir_all(&root).or_fail("a directory")?;
+        tools::run(&root, "sh", &["-c", &format!("rm -rf files && cp -a '{}' files", files.display())])?;
+    }
+    first_files(kernel, dir, &MODULES, &[("init", INIT), ("prepare", PREPARE), ("talk", TALK)])
+}
+
+/// Files that a kernel begins with: busybox, these modules in the order of loading in /modules, and these texts.
+///
+/// # Errors
+/// When a module is not there, or a program of this machine.
+pub fn first_files(kernel: &Kernel, dir: &Path, modules: &[&str], texts: &[(&str, &str)]) -> Result<PathBuf> {
+    let root = dir.join("initramfs");
     for place in ["bin", "modules"] {
         fs::create_dir_all(root.join(place)).or_fail("a directory")?;
     }
     fs::copy(tools::path_of("busybox")?, root.join("bin/busybox")).or_fail("busybox")?;
     let mut loaded: Vec<String> = vec![];
-    for module in MODULES {
+    for module in modules {
         for path in kernel.module_files(dir, module)? {
             if loaded.contains(&path) {
                 continue;
@@ -358,11 +371,8 @@ fn initramfs(kernel: &Kernel, dir: &Path, files: Option<&Path>) -> Result<PathBu
             }
         }
     }
-    fs::write(root.join("init"), INIT).or_fail("init")?;
-    fs::write(root.join("prepare"), PREPARE).or_fail("prepare")?;
-    fs::write(root.join("talk"), TALK).or_fail("talk")?;
-    if let Some(files) = files {
-        tools::run(&root, "sh", &["-c", &format!("rm -rf files && cp -a '{}' files", files.display())])?;
+    for (name, text) in texts {
+        fs::write(root.join(name), text).or_fail(*name)?;
     }
     tools::run(&root, "sh", &["-c", "chmod 755 init && find . | busybox cpio -o -H newc >../initrd"])?;
     Ok(dir.join("initrd"))

@@ -5,6 +5,7 @@
 //!
 //! Not here: the engine that finds new inputs (`fuzz/fuzz_targets`).
 
+pub mod guest;
 pub mod lab;
 pub mod mutate;
 pub mod nbd;
@@ -26,7 +27,7 @@ pub struct Target {
 }
 
 /// All targets.
-pub const TARGETS: [Target; 10] = [
+pub const TARGETS: [Target; 11] = [
     Target { name: "label", body: stored::label, mutations: 20_000, seeds: seeds::label },
     Target { name: "owner", body: stored::owner, mutations: 20_000, seeds: seeds::owner },
     Target { name: "generation", body: stored::generation, mutations: 20_000, seeds: seeds::generation },
@@ -36,5 +37,6 @@ pub const TARGETS: [Target; 10] = [
     Target { name: "recovery", body: recovery::body, mutations: 1000, seeds: seeds::recovery },
     Target { name: "nbd", body: nbd::body, mutations: 4000, seeds: seeds::nbd },
     Target { name: "nvme", body: nvme::body, mutations: 4000, seeds: seeds::nvme },
+    Target { name: "guest", body: guest::body, mutations: 2000, seeds: seeds::guest },
     Target { name: "lab", body: lab::import, mutations: 10_000, seeds: seeds::lab },
 ];

@@ -322,6 +322,79 @@ fn write_by_r2t(r2ts_max: u32) -> Vec<Vec<u8>> {
     vec![capsule(&sqe, &[], 0), part(0, 0), part(512, pdu::flag::LAST)]
 }
 
+/// What guests and their front ends do: each byte, or run of bytes, as `guest` takes it.
+#[must_use]
+pub fn guest() -> Vec<Seed> {
+    let request = |queue: u8, first: u8, kind: u8, sector: u8, room: u16, data: &[u8]| {
+        let [low, high] = room.to_le_bytes();
+        [&[4, queue, first, 0, kind, sector, 0, low, high, data.len() as u8][..], data].concat()
+    };
+    let turns = |turns: u8| vec![5, turns];
+    let descriptor = |index: u8, place: u8, bytes: u32, flags: u8, next: u8| {
+        [&[1, 0, index, 0, place, 0, 0][..], &bytes.to_le_bytes(), &[flags, 0, next, 0]].concat()
+    };
+    let head = |head: u8, by: u8| vec![2, 0, head, 0, by];
+    let message = |request: u8, flags: u8, payload: &[u8], passed: u8| {
+        [&[3, request, flags, payload.len() as u8][..], payload, &[passed]].concat()
+    };
+    let range = [&[8; 1][..], &[0; 7], &[8, 0, 0, 0], &[0; 4]].concat();
+    named([
+        (
+            "requests",
+            [request(0, 0, 1, 8, 0, &[1; 200]), request(1, 3, 0, 8, 512, &[]), request(0, 6, 4, 0, 0, &[]), turns(200)]
+                .concat(),
+        ),
+        (
+            "ranges",
+            [request(0, 0, 11, 0, 0, &range), request(0, 9, 13, 0, 0, &range), request(1, 0, 8, 0, 20, &[]), turns(90)]
+                .concat(),
+        ),
+        ("loop", [descriptor(0, 0, 16, 1, 1), descriptor(1, 0, 16, 1, 0), head(0, 1), turns(20)].concat()),
+        ("itself", [descriptor(0, 0, 16, 1, 0), head(0, 1), turns(20)].concat()),
+        ("beyond", [descriptor(0, 5, 16, 1, 1), descriptor(1, 6, 512, 3, 2), head(0, 1), turns(20)].concat()),
+        ("table", [descriptor(0, 1, 64, 4, 0), head(0, 1), turns(20)].concat()),
+        ("jump", [head(0, 200), turns(20), head(9, 1)].concat()),
+        ("twice", [request(0, 0, 0, 0, 4096, &[]), head(0, 1), head(0, 1), turns(50)].concat()),
+        ("memory", [request(0, 0, 0, 0, 60000, &[]), vec![6, 0, 1, 0, 4, 255], turns(50)].concat()),
+        (
+            "notes",
+            [
+                request(0, 0, 0, 8, 512, &[]),
+                vec![7, 16, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 8, 0],
+                vec![8],
+                turns(50),
+            ]
+            .concat(),
+        ),
+        (
+            "anew",
+            [request(0, 0, 1, 8, 0, &[3; 100]), vec![8], request(0, 0, 0, 8, 512, &[]), turns(90), vec![10, 0]]
+                .concat(),
+        ),
+        (
+            "messages",
+            [
+                message(11, 1, &[0, 0, 0, 0, 0, 0, 0, 0], 0),
+                message(5, 9, &[0; 40], 1),
+                message(24, 1, &[0; 32], 0),
+                turns(30),
+            ]
+            .concat(),
+        ),
+        (
+            "reset",
+            [
+                request(0, 0, 0, 8, 512, &[]),
+                message(34, 9, &[], 0),
+                message(18, 9, &[0, 0, 0, 0, 1, 0, 0, 0], 0),
+                turns(30),
+            ]
+            .concat(),
+        ),
+        ("used", [vec![0, 3, 2, 0, 4, 9, 9, 9, 9], request(0, 0, 0, 8, 512, &[]), vec![9, 0], turns(30)].concat()),
+    ])
+}
+
 /// Files of the tools that the lab imports.
 #[must_use]
 pub fn lab() -> Vec<Seed> {

@@ -2,9 +2,10 @@
 //!
 //! Invariants: how a guest cuts its request into descriptors means nothing; what is copied in is copied once, into memory of ours.
 
-use rt::guest::{GuestMemory, OutOfMemory};
+use rt::guest::OutOfMemory;
 use rt::{Buf, Bytes};
 
+use super::memory::Memory;
 use super::request::{Asked, HEAD, gives_ranges};
 use super::ring::{Chain, RingError, Segment};
 
@@ -26,7 +27,7 @@ impl Parts {
     ///
     /// # Errors
     /// When there is no head, no room for a status, or they are not in the guest's memory.
-    pub fn of(memory: &GuestMemory, chain: Chain) -> Result<Parts, RingError> {
+    pub fn of(memory: &Memory, chain: Chain) -> Result<Parts, RingError> {
         let Chain { mut given, mut room } = chain;
         let mut head = [0; HEAD];
         if length(&given) < HEAD as u64 {
@@ -68,7 +69,7 @@ fn cut(segments: &mut Vec<Segment>, bytes: u64) {
     });
 }
 
-fn copy(memory: &GuestMemory, from: &[Segment], into: &mut [u8]) -> Result<(), OutOfMemory> {
+fn copy(memory: &Memory, from: &[Segment], into: &mut [u8]) -> Result<(), OutOfMemory> {
     let mut rest = into;
     for segment in from {
         let bytes = rest.len().min(segment.bytes as usize);
@@ -86,7 +87,7 @@ fn copy(memory: &GuestMemory, from: &[Segment], into: &mut [u8]) -> Result<(), O
 ///
 /// # Errors
 /// When it is not in the guest's memory.
-pub fn copy_in(memory: &GuestMemory, given: &[Segment], bytes: u32) -> Result<Bytes, OutOfMemory> {
+pub fn copy_in(memory: &Memory, given: &[Segment], bytes: u32) -> Result<Bytes, OutOfMemory> {
     assert_eq!(length(given), u64::from(bytes), "what was judged is what is there");
     let mut buf = Buf::for_overwrite(bytes as usize);
     copy(memory, given, &mut buf)?;
@@ -97,7 +98,7 @@ pub fn copy_in(memory: &GuestMemory, given: &[Segment], bytes: u32) -> Result<By
 ///
 /// # Errors
 /// When the room is not in the guest's memory.
-pub fn copy_out(memory: &GuestMemory, parts: &[Bytes], room: &[Segment]) -> Result<u32, OutOfMemory> {
+pub fn copy_out(memory: &Memory, parts: &[Bytes], room: &[Segment]) -> Result<u32, OutOfMemory> {
     let mut rooms = room.iter().copied().filter(|segment| segment.bytes > 0);
     let mut now = rooms.next();
     let mut copied = 0;
@@ -121,13 +122,13 @@ pub fn copy_out(memory: &GuestMemory, parts: &[Bytes], room: &[Segment]) -> Resu
 
 #[cfg(test)]
 mod tests {
-    use rt::guest::{Region, sealed_memory};
+    use rt::guest::{GuestMemory, Region, sealed_memory};
 
     use super::*;
 
-    fn memory() -> GuestMemory {
+    fn memory() -> Memory {
         let region = Region { guest: 0, bytes: 1 << 16, user: 0, offset: 0 };
-        GuestMemory::map(vec![(region, sealed_memory(1 << 16).unwrap())]).unwrap()
+        GuestMemory::map(vec![(region, sealed_memory(1 << 16).unwrap())]).unwrap().into()
     }
 
     fn at(at: u64, bytes: u32) -> Segment {

@@ -5,8 +5,8 @@
 //! | offered | not |
 //! |---|---|
 //! | SIZE_MAX, SEG_MAX, BLK_SIZE, FLUSH, TOPOLOGY, MQ, DISCARD, WRITE_ZEROES, RO | CONFIG_WCE, LIFETIME, SECURE_ERASE, ZONED |
-//! | VERSION_1, INDIRECT_DESC, EVENT_IDX | RING_PACKED, IOMMU_PLATFORM, IN_ORDER, LOG_ALL |
-//! | MQ, REPLY_ACK, BACKEND_REQ, CONFIG, INFLIGHT_SHMFD, RESET_DEVICE, CONFIGURE_MEM_SLOTS | LOG_SHMFD, PAGEFAULT, STATUS |
+//! | VERSION_1, INDIRECT_DESC, EVENT_IDX, LOG_ALL | RING_PACKED, IOMMU_PLATFORM, IN_ORDER |
+//! | MQ, LOG_SHMFD, REPLY_ACK, BACKEND_REQ, CONFIG, INFLIGHT_SHMFD, RESET_DEVICE, CONFIGURE_MEM_SLOTS | PAGEFAULT, STATUS |
 
 use super::message::CONFIG_MAX;
 use super::request::{REQUEST_BYTES_MAX, SEGMENT_BYTES_MAX, SEGMENTS_MAX, ZERO_BYTES_MAX};
@@ -21,6 +21,8 @@ const TOPOLOGY: u64 = 1 << 10;
 const MQ: u64 = 1 << 12;
 const DISCARD: u64 = 1 << 13;
 const WRITE_ZEROES: u64 = 1 << 14;
+/// `VHOST_F_LOG_ALL`, of the front end alone: pages that are written are noted.
+pub(super) const LOG_ALL: u64 = 1 << 26;
 pub(super) const INDIRECT_DESC: u64 = 1 << 28;
 pub(super) const EVENT_IDX: u64 = 1 << 29;
 /// `VHOST_USER_F_PROTOCOL_FEATURES`.
@@ -35,6 +37,7 @@ const ALL: u64 = SIZE_MAX
     | MQ
     | DISCARD
     | WRITE_ZEROES
+    | LOG_ALL
     | INDIRECT_DESC
     | EVENT_IDX
     | PROTOCOL
@@ -43,13 +46,20 @@ const ALL: u64 = SIZE_MAX
 /// Of the protocol.
 pub(super) const P_REPLY_ACK: u64 = 1 << 3;
 const P_MQ: u64 = 1 << 0;
+const P_LOG_SHMFD: u64 = 1 << 1;
 const P_BACKEND_REQ: u64 = 1 << 5;
 const P_CONFIG: u64 = 1 << 9;
 const P_INFLIGHT_SHMFD: u64 = 1 << 12;
 const P_RESET_DEVICE: u64 = 1 << 13;
 const P_CONFIGURE_MEM_SLOTS: u64 = 1 << 15;
-pub(super) const PROTOCOL_ALL: u64 =
-    P_MQ | P_REPLY_ACK | P_BACKEND_REQ | P_CONFIG | P_INFLIGHT_SHMFD | P_RESET_DEVICE | P_CONFIGURE_MEM_SLOTS;
+pub(super) const PROTOCOL_ALL: u64 = P_MQ
+    | P_LOG_SHMFD
+    | P_REPLY_ACK
+    | P_BACKEND_REQ
+    | P_CONFIG
+    | P_INFLIGHT_SHMFD
+    | P_RESET_DEVICE
+    | P_CONFIGURE_MEM_SLOTS;
 
 /// Queues of a device: one a processor of a large guest.
 pub(super) const QUEUES_MAX: u16 = 16;

@@ -12,7 +12,7 @@
 use rt::guest::{Foreign, Region};
 
 /// Bytes of a header.
-pub(super) const HEADER: usize = 12;
+pub const HEADER: usize = 12;
 /// Longest payload: a configuration space of 256 bytes behind its head, or 32 regions.
 pub(super) const PAYLOAD_MAX: usize = 2048;
 /// Longest part of a configuration space (`VHOST_USER_MAX_CONFIG_SIZE`).
@@ -126,6 +126,8 @@ pub enum Message {
     GetMaxMemSlots,
     AddMemReg(Region, Foreign),
     RemMemReg(Region),
+    SetLogBase { bytes: u64, offset: u64, file: Foreign },
+    SetLogFd,
     SetVringNum { queue: u32, size: u32 },
     SetVringBase { queue: u32, next: u32 },
     SetVringAddr { queue: u32, places: RingPlaces },
@@ -159,6 +161,12 @@ impl Message {
             3 => Message::SetOwner,
             4 => Message::ResetOwner,
             5 => Message::SetMemTable(table(payload, &mut passed).ok_or(wrong)??),
+            6 => {
+                let (bytes, offset) = (u64_at(sized(16)?, 0), u64_at(payload, 8));
+                Message::SetLogBase { bytes, offset, file: passed.one()? }
+            }
+            // An event for what is noted: the front end looks by itself.
+            7 => passed.one().map(|_| Message::SetLogFd)?,
             8 => state().map(|(queue, size)| Message::SetVringNum { queue, size })?,
             9 => {
                 let at = |at| u64_at(payload, at);
@@ -339,6 +347,9 @@ mod tests {
         assert!(matches!(parse(5, &table, vec![null()]), Ok(Message::SetMemTable(all)) if all[0].0 == region));
         assert!(matches!(parse(5, &table, vec![]), Err(MessageError::Descriptors(5))));
         assert!(matches!(parse(5, &0_u64.to_ne_bytes(), vec![]), Err(MessageError::Payload(5))));
-        assert!(matches!(parse(6, &[], vec![]), Err(MessageError::Unknown(6))));
+        assert!(matches!(parse(6, &[], vec![]), Err(MessageError::Payload(6))));
+        let log = parse(6, &[8_u64.to_ne_bytes(), 0_u64.to_ne_bytes()].concat(), vec![null()]);
+        assert!(matches!(log, Ok(Message::SetLogBase { bytes: 8, offset: 0, .. })));
+        assert!(matches!(parse(35, &[], vec![]), Err(MessageError::Unknown(35))));
     }
 }

@@ -5,6 +5,7 @@
 //!   QEMU (front end) -> unix socket: socket -> session    what memory, which rings, which events
 //!   ring, data     what a guest has written there: every index, chain and address is judged
 //!   inflight       notes of what is under way, which the front end keeps while this server is not there
+//!   memory         the guest's memory, and which pages were written while the guest moves
 //!   message        the protocol's messages; features: what is offered
 //!   guests         what all of a server share: memory for payload, and whose turn it is at a volume
 //! ```
@@ -18,12 +19,13 @@
 //!
 //! Does not: keep the thread free of a guest whose memory is swapped out (`docs/open-work.md`).
 //!
-//! Not here: which volume has a socket (`server`), migration between machines, packed rings, other devices than disks.
+//! Not here: which volume has a socket (`server`), packed rings, other devices than disks.
 
 pub mod data;
 mod features;
 mod guests;
 mod inflight;
+pub mod memory;
 pub mod message;
 mod queue;
 pub mod request;

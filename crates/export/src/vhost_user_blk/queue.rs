@@ -17,11 +17,12 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use futures::future::{Either, select};
-use rt::guest::{Event, GuestMemory};
+use rt::guest::Event;
 use rt::{Rt, Stream};
 
 use super::data::{Parts, copy_in, copy_out};
 use super::inflight::Notes;
+use super::memory::Memory;
 use super::request::{IDENTITY, Limits, Status, Verb, judge};
 use super::ring::{Ring, RingError};
 use super::socket::Shared;
@@ -57,7 +58,7 @@ pub(super) struct Common<N> {
     pub(super) stream: Stream,
     pub(super) namespace: N,
     /// None before the front end has told of it.
-    pub(super) memory: RefCell<Option<Rc<GuestMemory>>>,
+    pub(super) memory: RefCell<Option<Rc<Memory>>>,
     /// Whether the guest flushes.
     pub(super) flushes: Cell<bool>,
     pub(super) payload: Rc<Pool>,
@@ -151,7 +152,7 @@ impl<N: Namespace> Queue<N> {
         self.common.rt.spawn(async move { queue.tell().await }).detach();
     }
 
-    fn memory(&self) -> Result<Rc<GuestMemory>, RingError> {
+    fn memory(&self) -> Result<Rc<Memory>, RingError> {
         self.common.memory.borrow().clone().ok_or(RingError::Address)
     }
 

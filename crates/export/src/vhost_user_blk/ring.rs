@@ -16,7 +16,9 @@
 
 use std::sync::atomic::{Ordering, fence};
 
-use rt::guest::{GuestMemory, OutOfMemory};
+use rt::guest::OutOfMemory;
+
+use super::memory::Memory;
 
 /// Descriptors of one request: the parts of its data, its head and its status, each perhaps in two.
 pub const CHAIN_MAX: usize = 128;
@@ -139,13 +141,7 @@ impl Ring {
     ///
     /// # Errors
     /// When they are not, or not aligned.
-    pub fn new(
-        memory: &GuestMemory,
-        size: u16,
-        parts: Parts,
-        by_index: bool,
-        indirect: bool,
-    ) -> Result<Ring, RingError> {
+    pub fn new(memory: &Memory, size: u16, parts: Parts, by_index: bool, indirect: bool) -> Result<Ring, RingError> {
         assert!(size.is_power_of_two(), "a ring's size");
         let places = u64::from(size);
         let has = |at: u64, bytes: u64, align: u64| at.is_multiple_of(align) && memory.has(at, bytes);
@@ -189,7 +185,7 @@ impl Ring {
     ///
     /// # Errors
     /// When the guest breaks the rules.
-    pub fn take(&mut self, memory: &GuestMemory) -> Result<Option<u16>, RingError> {
+    pub fn take(&mut self, memory: &Memory) -> Result<Option<u16>, RingError> {
         let index = memory.load(self.parts.available + 2)?;
         let ready = index.wrapping_sub(self.next_available);
         if ready == 0 {
@@ -221,7 +217,7 @@ impl Ring {
     ///
     /// # Errors
     /// When it is none.
-    pub fn chain(&self, memory: &GuestMemory, head: u16) -> Result<Chain, RingError> {
+    pub fn chain(&self, memory: &Memory, head: u16) -> Result<Chain, RingError> {
         let mut chain = Chain::default();
         let mut index = head;
         // A chain of this length that goes on has a loop.
@@ -250,7 +246,7 @@ impl Ring {
     ///
     /// # Errors
     /// When the ring's memory is gone.
-    pub fn give_back(&mut self, memory: &GuestMemory, head: u16, bytes: u32) -> Result<(), RingError> {
+    pub fn give_back(&mut self, memory: &Memory, head: u16, bytes: u32) -> Result<(), RingError> {
         let under_way = std::mem::replace(&mut self.under_way[usize::from(head)], false);
         assert!(under_way, "a head is given back once");
         let mut element = [0; 8];
@@ -264,7 +260,7 @@ impl Ring {
     }
 
     /// Whether the guest wants to hear of what was given back since this was asked last.
-    pub fn wants_call(&mut self, memory: &GuestMemory) -> bool {
+    pub fn wants_call(&mut self, memory: &Memory) -> bool {
         // What was given back is seen by a guest that says now from where on it wants to hear (2.7.10).
         fence(Ordering::SeqCst);
         let before = std::mem::replace(&mut self.told, self.next_used);
@@ -279,7 +275,7 @@ impl Ring {
     ///
     /// # Errors
     /// When the ring's memory is gone.
-    pub fn ask_for_kick(&self, memory: &GuestMemory) -> Result<bool, RingError> {
+    pub fn ask_for_kick(&self, memory: &Memory) -> Result<bool, RingError> {
         if self.by_index {
             memory.store(self.parts.used + 4 + u64::from(self.size) * 8, self.next_available)?;
         } else {
@@ -292,7 +288,7 @@ impl Ring {
 }
 
 /// Adds what a table elsewhere names.
-fn follow_table(memory: &GuestMemory, table: &Descriptor, chain: &mut Chain) -> Result<(), RingError> {
+fn follow_table(memory: &Memory, table: &Descriptor, chain: &mut Chain) -> Result<(), RingError> {
     let descriptors = table.bytes / DESCRIPTOR as u32;
     if descriptors == 0 || !u64::from(table.bytes).is_multiple_of(DESCRIPTOR) {
         return Err(RingError::Order);
@@ -315,7 +311,7 @@ fn follow_table(memory: &GuestMemory, table: &Descriptor, chain: &mut Chain) -> 
     Err(RingError::Long)
 }
 
-fn read(memory: &GuestMemory, table: u64, index: u16) -> Result<Descriptor, RingError> {
+fn read(memory: &Memory, table: u64, index: u16) -> Result<Descriptor, RingError> {
     let mut raw = [0; DESCRIPTOR as usize];
     let at = table.checked_add(u64::from(index) * DESCRIPTOR).ok_or(RingError::Address)?;
     memory.read(at, &mut raw)?;
@@ -327,7 +323,7 @@ fn read(memory: &GuestMemory, table: u64, index: u16) -> Result<Descriptor, Ring
 
 #[cfg(test)]
 mod tests {
-    use rt::guest::{Region, sealed_memory};
+    use rt::guest::{GuestMemory, Region, sealed_memory};
 
     use super::*;
 
@@ -335,16 +331,16 @@ mod tests {
     const PARTS: Parts = Parts { descriptors: 0, available: 0x200, used: 0x400 };
     const TABLE: u64 = 0x800;
 
-    fn memory() -> GuestMemory {
+    fn memory() -> Memory {
         let region = Region { guest: 0, bytes: 1 << 16, user: 0, offset: 0 };
-        GuestMemory::map(vec![(region, sealed_memory(1 << 16).unwrap())]).unwrap()
+        GuestMemory::map(vec![(region, sealed_memory(1 << 16).unwrap())]).unwrap().into()
     }
 
-    fn ring(memory: &GuestMemory) -> Ring {
+    fn ring(memory: &Memory) -> Ring {
         Ring::new(memory, SIZE, PARTS, true, true).unwrap()
     }
 
-    fn put(memory: &GuestMemory, table: u64, index: u16, at: u64, bytes: u32, flags: u16, next: u16) {
+    fn put(memory: &Memory, table: u64, index: u16, at: u64, bytes: u32, flags: u16, next: u16) {
         let mut raw = at.to_le_bytes().to_vec();
         raw.extend(bytes.to_le_bytes());
         raw.extend(flags.to_le_bytes());
@@ -352,7 +348,7 @@ mod tests {
         memory.write(table + u64::from(index) * 16, &raw).unwrap();
     }
 
-    fn offer(memory: &GuestMemory, heads: &[u16], index: u16) {
+    fn offer(memory: &Memory, heads: &[u16], index: u16) {
         for (place, head) in heads.iter().enumerate() {
             memory.store(PARTS.available + 4 + place as u64 * 2, *head).unwrap();
         }

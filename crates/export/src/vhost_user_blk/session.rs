@@ -10,7 +10,7 @@
 //! - a queue is served when all of it is set up, and its setup does not change while it is;
 //! - a connection that ends leaves no queue that answers.
 //!
-//! Not here: migration (LOG_ALL), rings without events of the kernel.
+//! Not here: rings without events of the kernel.
 
 use std::cell::{Cell, RefCell};
 use std::io;
@@ -24,6 +24,7 @@ use rt::{Bytes, Rt, Stream};
 
 use super::features::{self, QUEUES_MAX, RING_MAX};
 use super::inflight::{self, Inflight};
+use super::memory::{Log, Memory};
 use super::message::{HEADER, Header, Message, MessageError, RingPlaces, config_change};
 use super::queue::{Common, Queue};
 use super::ring::{Parts, Ring, RingError};
@@ -77,6 +78,8 @@ pub(super) struct Session<N> {
     features: Cell<u64>,
     protocol: Cell<u64>,
     inflight: RefCell<Option<Inflight>>,
+    /// Where pages are noted that are written, while the guest moves.
+    log: RefCell<Option<Rc<Log>>>,
     slots: Vec<RefCell<Slot<N>>>,
     since: u64,
     number: u64,
@@ -102,6 +105,7 @@ impl<N: Namespace> Session<N> {
             features: Cell::new(0),
             protocol: Cell::new(0),
             inflight: RefCell::default(),
+            log: RefCell::default(),
             slots: (0..QUEUES_MAX).map(|_| RefCell::default()).collect(),
             since: rt.unix_seconds(),
             number: socket.turns.connection(),
@@ -211,8 +215,9 @@ impl<N: Namespace> Session<N> {
                 }
                 self.features.set(wanted);
                 common.flushes.set(wanted & features::FLUSH != 0);
+                self.note_writes();
             }
-            Message::SetOwner | Message::ResetOwner | Message::SetVringErr => {}
+            Message::SetOwner | Message::ResetOwner | Message::SetVringErr | Message::SetLogFd => {}
             Message::GetProtocolFeatures => return number(features::PROTOCOL_ALL),
             Message::SetProtocolFeatures(wanted) => {
                 if wanted & !features::PROTOCOL_ALL != 0 {
@@ -222,11 +227,17 @@ impl<N: Namespace> Session<N> {
             }
             Message::GetQueueNum => return number(u64::from(QUEUES_MAX)),
             Message::SetMemTable(regions) => self.set_memory(GuestMemory::map(regions)?),
+            Message::SetLogBase { bytes, offset, file } => {
+                self.log.replace(Some(Rc::new(Log::map(file, bytes, offset)?)));
+                self.note_writes();
+                // Answered in any case.
+                return Ok(Answer::Bytes(vec![]));
+            }
             Message::GetMaxMemSlots => return number(REGIONS_MAX as u64),
             Message::AddMemReg(region, file) => {
                 let memory = self.memory();
                 self.set_memory(match memory {
-                    Some(memory) => memory.with(region, file)?,
+                    Some(memory) => memory.guest().with(region, file)?,
                     None => GuestMemory::map(vec![(region, file)])?,
                 });
             }
@@ -257,6 +268,7 @@ impl<N: Namespace> Session<N> {
                     slot.replace(Slot::default());
                 }
                 self.features.set(0);
+                self.note_writes();
                 common.flushes.set(false);
                 socket.turns.end(self.number);
             }
@@ -283,7 +295,11 @@ impl<N: Namespace> Session<N> {
                 self.idle_slot(queue)?.borrow_mut().next = next;
             }
             Message::SetVringAddr { queue, places } => {
-                self.idle_slot(queue)?.borrow_mut().places = Some(places);
+                let slot = self.slot(queue)?;
+                // When a guest begins to move its front end says this again, with a flag that is of no matter here.
+                if slot.borrow().places != Some(places) {
+                    self.idle_slot(queue)?.borrow_mut().places = Some(places);
+                }
             }
             Message::GetVringBase { queue } => {
                 self.stop_queue(queue).await?;
@@ -362,7 +378,7 @@ impl<N: Namespace> Session<N> {
             return Ok(());
         }
         let has = |feature| self.features.get() & feature != 0;
-        let at = |user| memory.guest_address(user).ok_or(RingError::Address);
+        let at = |user| memory.guest().guest_address(user).ok_or(RingError::Address);
         let parts =
             Parts { descriptors: at(places.descriptors)?, available: at(places.available)?, used: at(places.used)? };
         let mut ring = Ring::new(&memory, slot.size, parts, has(features::EVENT_IDX), has(features::INDIRECT_DESC))?;
@@ -413,20 +429,31 @@ impl<N: Namespace> Session<N> {
         }
     }
 
-    fn memory(&self) -> Option<Rc<GuestMemory>> {
+    fn memory(&self) -> Option<Rc<Memory>> {
         self.common.memory.borrow().clone()
     }
 
     fn set_memory(&self, memory: GuestMemory) {
-        self.common.memory.replace(Some(Rc::new(memory)));
+        let log = self.log.borrow().clone().filter(|_| self.features.get() & features::LOG_ALL != 0);
+        self.common.memory.replace(Some(Rc::new(Memory::from(memory).noted_in(log))));
+    }
+
+    /// From now on pages that are written are noted, or not any more.
+    fn note_writes(&self) {
+        if let Some(memory) = self.memory() {
+            self.set_memory(memory.guest().clone());
+        }
     }
 
     fn remove_region(&self, region: &Region) -> Result<(), SessionError> {
         let memory = self.memory().ok_or(SessionError::Refused("there is no memory to take a region from"))?;
-        if !memory.has_region(region) {
+        if !memory.guest().has_region(region) {
             return Err(SessionError::Refused("there is no such region of memory"));
         }
-        self.common.memory.replace(memory.without(region).map(Rc::new));
+        match memory.guest().without(region) {
+            Some(memory) => self.set_memory(memory),
+            None => drop(self.common.memory.take()),
+        }
         Ok(())
     }
 

@@ -285,6 +285,40 @@ fn one_guest_at_a_time_has_a_volume() {
     });
 }
 
+/// While a guest moves, its front end is told of each page that the device writes, in the middle of requests.
+#[test]
+fn pages_that_are_written_are_noted_while_a_guest_moves() {
+    let world = World::new(Memory::new("a/v", 64 << 20));
+    world.rt.block_on(async {
+        let socket = world.open();
+        let machine = Machine::new(&world.rt, 1);
+        let front = FrontEnd::run(&machine, socket.path()).await;
+        let log = rt::guest::sealed_memory(4096).unwrap();
+        let noted = || {
+            let mut bits = [0; 4096];
+            rustix::io::pread(&log, &mut bits, 0).unwrap();
+            rustix::io::pwrite(&log, &[0; 4096], 0).unwrap();
+            let is_noted = |page: &u64| bits[*page as usize / 8] & (1 << (page % 8)) != 0;
+            (0..8 * 4096_u64).filter(is_noted).map(|page| page * 4096).collect::<Vec<_>>()
+        };
+        assert_eq!(machine.ask(0, OUT, 0, &[1; 512], 0).await.0, OK);
+        front.send(6, 1, &[4096_u64, 0].map(u64::to_ne_bytes).concat(), &[log.try_clone().unwrap()]);
+        assert_eq!(front.answer().await.unwrap().0, []);
+        assert_eq!(machine.ask(0, IN, 0, &[], 512).await.0, OK);
+        assert_eq!(noted(), [0; 0], "nothing before it is asked for");
+        assert!(front.say(2, &(FEATURES | 1 << 26).to_ne_bytes(), &[]).await);
+        assert!(front.note_writes(0).await, "places are told again while the queue is served");
+        assert_eq!(machine.ask(0, IN, 0, &[], 512).await.0, OK);
+        let (used, place) = (machine.queues[0].used, machine.place(0, 0));
+        assert_eq!(noted(), [used, place, place + 4096], "the ring, the status and the data");
+        assert_eq!(machine.ask(0, OUT, 0, &[1; 512], 0).await.0, OK);
+        assert_eq!(noted(), [used, place], "what the guest gives is not written");
+        assert!(front.say(2, &FEATURES.to_ne_bytes(), &[]).await);
+        assert_eq!(machine.ask(0, IN, 0, &[], 512).await.0, OK);
+        assert_eq!(noted(), [0; 0], "the guest does not move any more");
+    });
+}
+
 #[test]
 fn a_device_that_is_reset_has_forgotten_what_its_driver_wanted() {
     let world = World::new(Memory::new("a/v", 64 << 20));

@@ -212,7 +212,7 @@ mod tests {
     fn each_key_that_needs_a_restart_is_named_alone() {
         type Change = fn(&mut Settings);
         let memory = "map_memory, memtable_memory or buffer_memory";
-        let changes: [(&str, Change); 24] = [
+        let changes: [(&str, Change); 25] = [
             ("control", |s| s.control = "d".into()),
             ("state_dir", |s| s.state_dir = "d".into()),
             ("nbd", |s| s.nbd.push("unix:n".into())),

@@ -1,5 +1,6 @@
 //! Volumes as disks of a virtual machine, by vhost-user: a server on this machine, a guest of QEMU on its sockets. One boot.
 
+mod moved;
 mod steps;
 mod world;
 

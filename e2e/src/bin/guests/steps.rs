@@ -8,11 +8,12 @@ use e2e::failure::require;
 use e2e::fio::{has_verified, verifying};
 use e2e::stepwise::Step;
 
-use crate::world::{ARRAY, DISK, DRIVE, QUEUES, VOLUME, VOLUME_BYTES, World};
+use crate::moved::there_and_back;
+use crate::world::{ARRAY, DISK, DRIVE, OTHER, QUEUES, VOLUME, VOLUME_BYTES, World, disk};
 
 /// All, in order.
 pub const ALL: &[Step<World>] = &[
-    Step { name: "disk", about: "the disk has the volume's size, name and queues; who has it is told", run: disk },
+    Step { name: "disk", about: "the disk has the volume's size, name and queues; who has it is told", run: looks },
     Step { name: "ext4", about: "mkfs, mount, fio with checksums on two queues, fsck", run: ext4 },
     Step { name: "xfs", about: "the same with XFS", run: xfs },
     Step { name: "discard", about: "blkdiscard and write zeroes: zeroes, and the room is free", run: discard },
@@ -20,6 +21,11 @@ pub const ALL: &[Step<World>] = &[
     Step { name: "sigkill", about: "the server is killed ten times under fio; nothing answered is lost", run: sigkill },
     Step { name: "restart", about: "SIGTERM and a new server, three times under fio on a mounted ext4", run: restart },
     Step { name: "grow", about: "the volume grows, and the guest sees it", run: grow },
+    Step {
+        name: "moved",
+        about: "a machine that reads and writes moves to another QEMU, and on to a third",
+        run: moved,
+    },
     Step { name: "refused", about: "what would take the disk away is refused, and forced it waits", run: refused },
 ];
 
@@ -28,7 +34,7 @@ const FIO_MAX: Duration = Duration::from_secs(240);
 const REBUILD_MAX: Duration = Duration::from_secs(90);
 const PATTERN: &str = "yes ashlar | dd iflag=fullblock bs=1M";
 
-fn disk(world: &mut World) -> Result<()> {
+fn looks(world: &mut World) -> Result<()> {
     let seen = world.guest.sh(&format!("blockdev --getsize64 --getro {DISK}; ls /sys/block/vda/mq | wc -l"))?;
     let expected = [VOLUME_BYTES.to_string(), "0".to_owned(), QUEUES.to_string()];
     require(seen.split_whitespace().eq(expected.iter().map(String::as_str)), "the disk", || seen.clone())?;
@@ -128,6 +134,13 @@ fn grow(world: &mut World) -> Result<()> {
     world.guest.wait(Duration::from_secs(20), &format!("test $(blockdev --getsize64 {DISK}) = {bytes}"))?;
     let last = format!("of={DISK} oflag=direct seek={} count=1", (bytes >> 20) - 1);
     world.guest.sh(&format!("{PATTERN} {last}")).map(drop)
+}
+
+fn moved(world: &mut World) -> Result<()> {
+    world.ashlar.done(&["volume", "create", OTHER, "64M"])?;
+    let disk = disk(&world.ashlar, OTHER, 1, 192)?;
+    there_and_back(&world.dir, &disk)?;
+    world.answers()
 }
 
 fn refused(world: &mut World) -> Result<()> {

@@ -1,7 +1,7 @@
 //! A served array, and a guest whose disks are its volumes.
 
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
@@ -14,6 +14,8 @@ use e2e::{Failure, OrFail, Result};
 pub const ARRAY: &str = "lab";
 /// Its volume.
 pub const VOLUME: &str = "lab/v";
+/// Another one, of a machine that moves.
+pub const OTHER: &str = "lab/moves";
 /// Length of the volume: a little more than XFS wants at least.
 pub const VOLUME_BYTES: u64 = 320 << 20;
 /// Size of a drive.
@@ -33,6 +35,8 @@ pub struct World {
     pub server: Server,
     /// The client.
     pub guest: Guest,
+    /// Where all of it is.
+    pub dir: PathBuf,
 }
 
 impl World {
@@ -44,28 +48,11 @@ impl World {
         ashlar.done(&["volume", "create", VOLUME, &format!("{}M", VOLUME_BYTES >> 20)])?;
         let mut server = Server::new(&ashlar).with_flags(&["--guests", "g"]);
         server.start()?;
-        let told = ashlar.json(&["attach", "--by", "vhost-user", VOLUME])?;
-        let socket = told[0]["socket"].as_str().map(str::to_owned);
-        let socket = socket.ok_or_else(|| Failure::new("ashlar attach", format!("no socket: {told}")))?;
-        let memory = "memory-backend-memfd,id=memory,size=1G,share=on";
-        let chardev = format!("socket,id=v,path={socket},{}", reconnect()?);
-        let device = format!("vhost-user-blk-pci,chardev=v,num-queues={QUEUES}");
-        let disk = [
-            "-m",
-            "1024",
-            "-object",
-            memory,
-            "-machine",
-            "memory-backend=memory",
-            "-chardev",
-            &chardev,
-            "-device",
-            &device,
-        ];
-        let mut guest = Guest::boot_with(dir, 2, &disk.map(str::to_owned))?;
+        let disk = disk(&ashlar, VOLUME, QUEUES, 1024)?;
+        let mut guest = Guest::boot_with(dir, 2, &disk)?;
         guest.sh("modprobe -a virtio_blk ext4 xfs crc32c_generic")?;
         guest.wait(BACK_MAX, &format!("test -b {DISK}"))?;
-        Ok(World { ashlar, server, guest })
+        Ok(World { ashlar, server, guest, dir: dir.to_owned() })
     }
 
     /// Kills the server and starts the next one; when it returns, the disk answers again.
@@ -88,6 +75,30 @@ impl World {
         let log = self.server.log_end();
         self.guest.sh_within(BACK_MAX, &read).map(drop).map_err(|f| Failure::new(f.what, format!("{}\n{log}", f.why)))
     }
+}
+
+/// How QEMU is told of a machine's memory, in MiB, and of its disk.
+pub fn disk(ashlar: &Ashlar, volume: &str, queues: u32, memory: u32) -> Result<Vec<String>> {
+    let told = ashlar.json(&["attach", "--by", "vhost-user", volume])?;
+    let socket = told[0]["socket"].as_str().map(str::to_owned);
+    let socket = socket.ok_or_else(|| Failure::new("ashlar attach", format!("no socket: {told}")))?;
+    let object = format!("memory-backend-memfd,id=memory,size={memory}M,share=on");
+    let chardev = format!("socket,id=v,path={socket},{}", reconnect()?);
+    let device = format!("vhost-user-blk-pci,chardev=v,num-queues={queues}");
+    let memory = memory.to_string();
+    let words = [
+        "-m",
+        &memory,
+        "-object",
+        &object,
+        "-machine",
+        "memory-backend=memory",
+        "-chardev",
+        &chardev,
+        "-device",
+        &device,
+    ];
+    Ok(words.map(str::to_owned).to_vec())
 }
 
 /// How QEMU is told to connect again each second: in milliseconds since 9.2.

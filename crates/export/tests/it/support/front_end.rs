@@ -28,10 +28,10 @@ const PROTOCOL: u64 = 1 | 1 << 3 | 1 << 5 | 1 << 9 | 1 << 12;
 /// What a machine keeps when its connection is lost.
 pub struct Machine {
     pub rt: Rt,
-    file: OwnedFd,
+    pub file: OwnedFd,
     pub memory: GuestMemory,
     pub queues: Vec<GuestQueue>,
-    inflight: RefCell<Option<(OwnedFd, Vec<u8>)>>,
+    pub inflight: RefCell<Option<(OwnedFd, Vec<u8>)>>,
 }
 
 /// A ring as the driver sees it.
@@ -248,18 +248,28 @@ impl<'a> FrontEnd<'a> {
     pub async fn start(&self, queue: usize, next: u16) -> bool {
         let q = &self.machine.queues[queue];
         let number = queue as u32;
-        let user = |guest: u64| guest - GUEST + USER;
-        let mut places = numbers(&[number, 0]);
-        for at in [user(q.descriptors), user(q.used), user(q.available), 0] {
-            places.extend(at.to_ne_bytes());
-        }
         let word = u64::from(number).to_ne_bytes();
         self.say(8, &numbers(&[number, u32::from(SIZE)]), &[]).await
             && self.say(10, &numbers(&[number, u32::from(next)]), &[]).await
-            && self.say(9, &places, &[]).await
+            && self.say(9, &self.places(queue, 0), &[]).await
             && self.say(12, &word, &[q.kick.to_pass().unwrap()]).await
             && self.say(13, &word, &[q.call.to_pass().unwrap()]).await
             && self.say(18, &numbers(&[number, 1]), &[]).await
+    }
+
+    /// Says of a queue where it is, and that what is written there is noted.
+    pub async fn note_writes(&self, queue: usize) -> bool {
+        self.say(9, &self.places(queue, 1), &[]).await
+    }
+
+    fn places(&self, queue: usize, flags: u32) -> Vec<u8> {
+        let q = &self.machine.queues[queue];
+        let user = |guest: u64| guest - GUEST + USER;
+        let mut places = numbers(&[queue as u32, flags]);
+        for at in [user(q.descriptors), user(q.used), user(q.available), q.used] {
+            places.extend(at.to_ne_bytes());
+        }
+        places
     }
 
     /// Stops a queue; where it stands.

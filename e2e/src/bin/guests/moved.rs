@@ -1,0 +1,149 @@
+//! A machine that moves from one QEMU to another on the same host, its disk with it, while it reads and writes.
+//!
+//! The machine has no other disk and no directory of this host, which would keep it where it is: a script in its memory reads the
+//! disk into its page cache, which the device writes while pages are copied, and compares later what is there.
+
+use std::fs;
+use std::io::{Read, Write};
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use e2e::guest::first_files;
+use e2e::linux::Kernel;
+use e2e::{Failure, OrFail, Result, tools};
+
+/// How long anything here may take; seconds on an idle machine.
+const MAX: Duration = Duration::from_secs(120);
+/// Rounds that must be done before and after.
+const ROUNDS: usize = 3;
+
+/// Each round writes 8 MiB, each block by its number, forgets what it knows of the disk, reads all of it into the page cache, and
+/// compares what is there then.
+const INIT: &str = r#"#!/bin/busybox sh
+B=/bin/busybox
+$B mkdir -p /proc /sys /dev
+$B mount -t proc proc /proc
+$B mount -t devtmpfs dev /dev
+for m in /modules/*; do $B insmod $m; done
+until [ -b /dev/vda ]; do $B sleep 0.1; done
+i=0
+while true; do
+  i=$((i+1))
+  $B yes "round $i of a machine that moves" | $B head -c 8388608 >/p
+  $B dd if=/p of=/dev/vda bs=64k conv=fsync 2>/dev/null || echo @@WRONG write
+  echo 3 >/proc/sys/vm/drop_caches
+  $B dd if=/dev/vda of=/dev/null bs=64k count=128 2>/dev/null || echo @@WRONG read
+  $B dd if=/dev/vda bs=64k count=128 2>/dev/null | $B cmp - /p || echo @@WRONG contents
+  echo @@ROUND $i
+done
+"#;
+
+/// A QEMU that has the machine, or waits for it.
+struct Machine {
+    qemu: Child,
+    console: PathBuf,
+    monitor: PathBuf,
+}
+
+impl Drop for Machine {
+    fn drop(&mut self) {
+        let _gone = self.qemu.kill();
+        let _status = self.qemu.wait();
+    }
+}
+
+/// Moves a machine with this disk there and back again.
+pub fn there_and_back(dir: &Path, disk: &[String]) -> Result<()> {
+    let dir = dir.join("moved");
+    fs::create_dir_all(&dir).or_fail("a directory")?;
+    let kernel = Kernel::installed()?;
+    let image = kernel.unpacked(&dir)?;
+    let memory = first_files(&kernel, &dir, &["virtio_pci", "virtio_blk"], &[("init", INIT)])?;
+    let begin = |name: &str, more: &[String]| Machine::begin(&dir, name, (&image, &memory), &[disk, more].concat());
+    let mut here = begin("a", &[])?;
+    here.does_rounds(ROUNDS)?;
+    for name in ["b", "c"] {
+        let way = format!("unix:{}", dir.join(format!("to-{name}")).display());
+        let there = begin(name, &["-incoming".to_owned(), way.clone()])?;
+        here.moves(&way)?;
+        there.does_rounds(ROUNDS)?;
+        here = there;
+    }
+    Ok(())
+}
+
+impl Machine {
+    fn begin(dir: &Path, name: &str, (kernel, memory): (&Path, &Path), more: &[String]) -> Result<Machine> {
+        let (console, monitor) = (dir.join(format!("{name}.console")), dir.join(format!("{name}.monitor")));
+        let qemu = Command::new(tools::path_of("setpriv")?)
+            .args(["--pdeathsig", "KILL"])
+            .arg(tools::path_of("qemu-system-x86_64")?)
+            .args(["-accel", "tcg", "-cpu", "max", "-M", "q35", "-nodefaults", "-no-user-config", "-display", "none"])
+            .args(["-no-reboot", "-smp", "1", "-kernel"])
+            .arg(kernel)
+            .arg("-initrd")
+            .arg(memory)
+            .args(["-append", "console=ttyS0 quiet panic=-1 mitigations=off nowatchdog"])
+            .args(["-serial", &format!("file:{}", console.display())])
+            .args(["-monitor", &format!("unix:{},server=on,wait=off", monitor.display())])
+            .args(more)
+            .stdin(Stdio::null())
+            .stderr(fs::File::create(dir.join(format!("{name}.errors"))).or_fail("a file")?)
+            .spawn()
+            .or_fail("qemu-system-x86_64")?;
+        Ok(Machine { qemu, console, monitor })
+    }
+
+    /// Waits until so many rounds are done on this side, all of them right.
+    fn does_rounds(&self, rounds: usize) -> Result<()> {
+        let begun = Instant::now();
+        loop {
+            let text = String::from_utf8_lossy(&fs::read(&self.console).unwrap_or_default()).into_owned();
+            let last = text.lines().rev().take(5).collect::<Vec<_>>().join("; ");
+            if text.contains("@@WRONG") || begun.elapsed() > MAX {
+                return Err(Failure::new("a machine that moves", format!("{}: {last}", self.console.display())));
+            }
+            if text.matches("@@ROUND").count() >= rounds {
+                return Ok(());
+            }
+            thread::sleep(Duration::from_millis(50));
+        }
+    }
+
+    /// Moves the machine to the QEMU that waits there.
+    fn moves(&self, way: &str) -> Result<()> {
+        self.say(&format!("migrate -d {way}"))?;
+        let begun = Instant::now();
+        loop {
+            let told = self.say("info migrate")?;
+            if told.contains("Migration status: completed") {
+                return Ok(());
+            }
+            if told.contains("failed") || told.contains("Error") || begun.elapsed() > MAX {
+                return Err(Failure::new("migrate", told));
+            }
+            thread::sleep(Duration::from_millis(50));
+        }
+    }
+
+    /// A line for QEMU's monitor, and its answer.
+    fn say(&self, line: &str) -> Result<String> {
+        let mut monitor = UnixStream::connect(&self.monitor).or_fail("the monitor")?;
+        monitor.set_read_timeout(Some(MAX)).or_fail("the monitor")?;
+        until_prompt(&mut monitor)?;
+        monitor.write_all(format!("{line}\n").as_bytes()).or_fail(line)?;
+        until_prompt(&mut monitor)
+    }
+}
+
+fn until_prompt(monitor: &mut UnixStream) -> Result<String> {
+    let (mut text, mut byte) = (vec![], [0]);
+    while !text.ends_with(b"(qemu) ") {
+        monitor.read_exact(&mut byte).or_fail("the monitor")?;
+        text.push(byte[0]);
+    }
+    Ok(String::from_utf8_lossy(&text).into_owned())
+}
