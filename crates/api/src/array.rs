@@ -316,6 +316,9 @@ pub struct VolumeView {
     /// The block device that it is on the server's machine (ublk).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub block_device: Option<String>,
+    /// Where the kernel's NVMe target brings it: "rdma:10.0.0.5:4420".
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub exported_at: Vec<String>,
 }
 
 /// Limits of a volume; 0: none.

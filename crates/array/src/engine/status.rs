@@ -220,6 +220,7 @@ impl Report<'_> {
                 errors: v.counters.errors(),
                 work: None,
                 block_device: None,
+                exported_at: vec![],
             })
             .collect()
     }

@@ -136,6 +136,7 @@ impl Data {
     /// When somebody has it open, unless it is forced.
     pub async fn detach(&self, opened: &Opened, volume: &VolumeView, force: bool) -> Result<bool, Problem> {
         let array = opened.array.first();
+        self.end_exports(&format!("volume {}/{}", array.name(), volume.name), volume.uuid, force).await?;
         let place = self.blocks.place(array.uuid(), volume.uuid);
         let _turn = place.turn.lock().await;
         let there = self.remove(&format!("volume {}/{}", array.name(), volume.name), &place, force).await?;
@@ -170,6 +171,11 @@ impl Data {
     /// When somebody has one open, unless it is forced. Then all go on.
     pub async fn end_devices(&self, arrays: &[Uuid], force: bool) -> Result<(), Problem> {
         self.blocks.end(arrays.iter().copied());
+        // The kernel's target has devices open.
+        if let Err(problem) = self.end_targets(arrays, force).await {
+            self.blocks.go_on(arrays.iter().copied());
+            return Err(problem);
+        }
         let places = arrays.iter().flat_map(|array| self.blocks.places(Some(*array)));
         let ended = join_all(places.map(|place| async move {
             let _turn = place.turn.lock().await;
@@ -191,6 +197,7 @@ impl Data {
 
     /// The array does not come back here: its devices are on no list any more.
     pub fn forget_devices(&self, array: Uuid) {
+        self.forget_targets(array);
         if let Err(problem) = self.blocks.take_off(|listed| listed.array == array) {
             tracing::warn!("{}", problem.line());
         }
@@ -199,6 +206,7 @@ impl Data {
     /// The server ends: all block devices are left to the next one, and requests wait in the kernel. Those of arrays in memory go.
     pub async fn leave_devices(&self) {
         self.blocks.leave();
+        self.leave_targets().await;
         join_all(self.blocks.places(None).into_iter().map(|place| async move {
             let _turn = place.turn.lock().await;
             let Some(served) = place.served() else { return };
@@ -235,6 +243,7 @@ impl Data {
         let served = place.served()?;
         let path = served.path();
         let done = served.device.resize().await;
+        self.targets.resized.borrow_mut().insert(volume);
         Some(match done {
             Ok(()) => format!("{} has the new size", path.display()),
             Err(e) => format!("{} keeps its size until it is detached and attached again ({e})", path.display()),
@@ -267,7 +276,10 @@ impl Data {
     pub fn name_devices<'a>(&self, volumes: impl Iterator<Item = &'a mut VolumeView>) {
         let all: BTreeMap<Uuid, Served> = self.devices().collect();
         if !all.is_empty() {
-            volumes.for_each(|v| v.block_device = all.get(&v.uuid).map(|s| s.path().display().to_string()));
+            volumes.for_each(|v| {
+                v.block_device = all.get(&v.uuid).map(|s| s.path().display().to_string());
+                v.exported_at = self.exported_at(v.uuid);
+            });
         }
     }
 

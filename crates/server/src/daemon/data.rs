@@ -27,6 +27,7 @@ use crate::hooks::Hooks;
 use crate::journal::Journal;
 use crate::memory::Memory;
 use crate::namespace::{All, Served};
+use crate::nvmet::Targets;
 use crate::ops::World;
 use crate::ops::open::Opened;
 use crate::placement::Machine;
@@ -72,6 +73,8 @@ pub struct Data {
     pub memory: Memory,
     /// Volumes that are block devices of this machine.
     pub blocks: Blocks,
+    /// Volumes that the kernel's target exports.
+    pub targets: Targets,
     /// What happened.
     pub journal: Journal,
     /// Who writes the notebooks of arrays, by name.

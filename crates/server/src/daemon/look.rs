@@ -47,7 +47,13 @@ impl Data {
     /// Standing alarms that are of no array.
     fn own_alarms(&self) -> Vec<AlarmView> {
         let closed = self.closed.alarms(self.front.as_ref().and_then(|front| front.problem()));
-        self.nbd_is_open().into_iter().map(nbd_alarm).chain(closed).chain(self.hooks.alarms()).collect()
+        self.nbd_is_open()
+            .into_iter()
+            .map(nbd_alarm)
+            .chain(closed)
+            .chain(self.hooks.alarms())
+            .chain(self.target_alarm())
+            .collect()
     }
 
     /// Each core, this one first. One that has ended says nothing.

@@ -21,6 +21,7 @@ use super::data::{Data, DataHandle};
 use super::exports::{self, Exports, REQUESTS_MAX};
 use super::notify::{Notify, Pulse};
 use super::nvme::{self, Nvme, NvmeSettings};
+use super::nvmet::keep_targets;
 use super::reload::{self, Reread};
 use super::socket::Socket;
 use super::spares::{self, Spares};
@@ -34,6 +35,7 @@ use crate::hooks::{HookConfig, Hooks};
 use crate::journal::Journal;
 use crate::listen::Listening;
 use crate::memory::Memory;
+use crate::nvmet::Targets;
 use crate::ops::World;
 use crate::placement::Machine;
 use crate::problem;
@@ -167,6 +169,7 @@ async fn live(rt: &Rt, settings: Settings) -> Result<(), Problem> {
         machine,
         memory,
         blocks: Blocks::of(&settings.state_dir),
+        targets: Targets::of(&settings.state_dir, nvme.access()),
         journal,
         notebooks: RefCell::default(),
         hooks: Hooks::default(),
@@ -272,6 +275,7 @@ async fn serve(
     tracing::info!("ready: {}", ready(data));
     pulse.ready(&ready(data));
     rt.spawn(spares::share(Rc::downgrade(data))).detach();
+    rt.spawn(keep_targets(Rc::downgrade(data))).detach();
     let why = {
         let work = Box::pin(submitted.serve(rt, data.clone()));
         let signal = Box::pin(rt.stop_signal());

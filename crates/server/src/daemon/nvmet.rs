@@ -1,0 +1,430 @@
+//! Verbs on exports by the kernel's NVMe target, and what keeps the kernel's tree as it shall be.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::PathBuf;
+use std::rc::Weak;
+use std::time::Duration;
+
+use api::{AlarmView, Done, Kind, Problem, Severity, TargetView, VERSION, VolumeView};
+use uuid::Uuid;
+
+use super::Data;
+use crate::nvmet::plan::{ArrayNow, Plan, plan};
+use crate::nvmet::process::{PATIENCE, Silence};
+use crate::nvmet::tree::{Applied, Cause, Trouble};
+use crate::nvmet::{Address, Export, Key, port_of};
+use crate::ops::open::Opened;
+use crate::subsystem::nqn;
+
+/// How often it is looked whether something has changed.
+const LOOK: Duration = Duration::from_secs(2);
+/// What could not be done is tried again so late; what was done is looked at again.
+const AGAIN: Duration = Duration::from_secs(15);
+const LOOK_AGAIN: Duration = Duration::from_secs(60);
+/// How long hosts that come back are kept waiting for devices that are not there yet.
+const DEVICES_PATIENCE: Duration = Duration::from_secs(60);
+/// Numbers that are tried for a port: other programs have some.
+const PORTS_MAX: usize = 64;
+/// Error numbers of Linux.
+const EPERM: i32 = 1;
+const EACCES: i32 = 13;
+const ENODEV: i32 = 19;
+const EINVAL: i32 = 22;
+const EROFS: i32 = 30;
+const EADDRINUSE: i32 = 98;
+const EADDRNOTAVAIL: i32 = 99;
+
+impl Data {
+    /// Sees to it that hosts find a volume at an address of the kernel's target; whether that is new.
+    ///
+    /// # Errors
+    /// When the kernel cannot, or no host may connect. Then it is as it was before.
+    pub async fn export_at(
+        &self,
+        opened: &Opened,
+        volume: &VolumeView,
+        at: Address,
+    ) -> Result<(TargetView, bool), Problem> {
+        let array = opened.array.first();
+        let what = format!("volume {}/{} at {at}", array.name(), volume.name);
+        self.may_be_exported(&what, opened)?;
+        let (device, is_new_device) = self.attach(opened, volume).await?;
+        let turn = self.targets.turn.lock().await;
+        let listed = self.targets.listed()?;
+        let (key, port) = ((volume.uuid, at.clone()), port_of(&listed, &at));
+        let was_listed = listed.iter().any(|export| export.key() == key);
+        if !was_listed {
+            self.targets.put(Export { array: array.uuid(), volume: volume.uuid, at: at.clone(), port })?;
+        }
+        let written = self.write_targets().await;
+        if self.targets.brought().contains(&key) {
+            let view = TargetView {
+                version: VERSION,
+                array: array.name(),
+                volume: volume.name.clone(),
+                uuid: volume.uuid,
+                at: at.to_string(),
+                subsystem: nqn(array.uuid()),
+                namespace: self.number_of(opened, volume.uuid).unwrap_or_default(),
+                device: device.device,
+                notes: device.notes,
+            };
+            return Ok((view, !was_listed));
+        }
+        let why = written.map_or_else(|problem| problem, |applied| why_not(&what, &applied, array.uuid(), &at));
+        if !was_listed && why.code != "nvmet_busy" {
+            // Out of the kernel first, then off the list.
+            let gone = self.end(BTreeSet::from([key])).await;
+            drop(turn);
+            gone.err().iter().for_each(|problem| tracing::warn!("{}", problem.line()));
+            if is_new_device && self.targets.listed_of(volume.uuid)?.is_empty() {
+                let detached = self.detach(opened, volume, false).await;
+                detached.err().iter().for_each(|problem| tracing::warn!("{}", problem.line()));
+            }
+        }
+        Err(why)
+    }
+
+    fn may_be_exported(&self, what: &str, opened: &Opened) -> Result<(), Problem> {
+        let name = opened.array.first().name();
+        if opened.volatile {
+            let why = "its array is in memory, and gone with this process: requests of hosts could not wait";
+            return Err(Problem::refused("array_in_memory", what, why, "make an array on drives"));
+        }
+        if opened.read_only {
+            let why = "its array is opened for reading only, and the kernel's target wants to write";
+            return Err(Problem::refused("read_only", what, why, "serve it for writing"));
+        }
+        if self.targets.hosts(&name).is_empty() {
+            let why = "no host is named that may use it, and the kernel's target lets nobody in without a name (--allow-any does not count)";
+            let todo = "name the host: allow_hosts in the configuration, or `ashlar serve --allow-host NQN`; the name is in its /etc/nvme/hostnqn";
+            return Err(Problem::refused("no_allowed_host", what, why, todo));
+        }
+        Ok(())
+    }
+
+    /// Takes a volume from an address of the kernel's target.
+    ///
+    /// # Errors
+    /// When it is not there, or the kernel does not let go. Then it stays listed.
+    pub async fn unexport(&self, opened: &Opened, volume: &VolumeView, at: &Address) -> Result<Done, Problem> {
+        let what = format!("volume {}/{}", opened.array.first().name(), volume.name);
+        let turn = self.targets.turn.lock().await;
+        let listed = self.targets.listed_of(volume.uuid)?;
+        if !listed.iter().any(|export| export.at == *at) {
+            let at: Vec<String> = listed.iter().map(|export| export.at.to_string()).collect();
+            let has = if at.is_empty() { "it has no such export".to_owned() } else { at.join(", ") };
+            let todo = if at.is_empty() { "nothing".to_owned() } else { format!("it is exported at {has}") };
+            return Err(Problem::new(Kind::NotFound, "not_exported", what, "it is not exported there", todo));
+        }
+        self.end(BTreeSet::from([(volume.uuid, at.clone())])).await?;
+        drop(turn);
+        let mut done = Done::new(format!("{what} is not exported at {at} any more"));
+        if let Some(device) = self.blocks.place(opened.array.first().uuid(), volume.uuid).served() {
+            done.notes.push(format!("it stays {} (`ashlar detach` takes that away)", device.path().display()));
+        }
+        Ok(done)
+    }
+
+    /// Before a volume's device goes for good: its exports go, or it is refused.
+    ///
+    /// # Errors
+    /// When it has some and that is not forced, or the kernel does not let go of them.
+    pub async fn end_exports(&self, what: &str, volume: Uuid, force: bool) -> Result<(), Problem> {
+        if self.targets.listed_of(volume)?.is_empty() {
+            return Ok(());
+        }
+        let turn = self.targets.turn.lock().await;
+        let listed = self.targets.listed_of(volume)?;
+        if !force {
+            let at: Vec<String> = listed.iter().map(|export| export.at.to_string()).collect();
+            let why = format!("the kernel's target exports it at {}", at.join(", "));
+            let todo =
+                "`ashlar export --nvmet ADDRESS --remove ARRAY/VOLUME` first; --force does that, whoever is connected";
+            return Err(Problem::refused("volume_exported", what, why, todo));
+        }
+        let ended = self.end(listed.iter().map(Export::key).collect()).await;
+        drop(turn);
+        ended
+    }
+
+    /// Takes exports from the kernel, then off the list. The caller has the turn.
+    async fn end(&self, keys: BTreeSet<Key>) -> Result<(), Problem> {
+        self.targets.ending.borrow_mut().extend(keys.iter().cloned());
+        let listed = self.targets.listed();
+        let written = self.write_targets().await;
+        self.targets.ending.borrow_mut().retain(|key| !keys.contains(key));
+        let (applied, listed) = (written?, listed?);
+        let is_meant = |export: &&Export| keys.contains(&export.key());
+        let names: BTreeSet<String> = listed.iter().filter(is_meant).map(|export| nqn(export.array)).collect();
+        let left = applied.troubles.iter().find(|t| t.nqn.as_ref().is_some_and(|name| names.contains(name)));
+        match left {
+            Some(trouble) => Err(of_trouble("export by the kernel's target", trouble, None)),
+            None => self.targets.take_off(|export| keys.contains(&export.key())),
+        }
+    }
+
+    /// Before arrays are closed by a verb, and before their devices go: takes their subsystems from the kernel. `Blocks::end` was said
+    /// before. They are brought again when the array is served again.
+    ///
+    /// # Errors
+    /// When the kernel does not let go of them, unless it is forced.
+    pub async fn end_targets(&self, arrays: &[Uuid], force: bool) -> Result<(), Problem> {
+        let listed = self.targets.listed().unwrap_or_default();
+        if !listed.iter().any(|export| arrays.contains(&export.array)) {
+            return Ok(());
+        }
+        let _turn = self.targets.turn.lock().await;
+        let names: BTreeSet<String> = arrays.iter().map(|array| nqn(*array)).collect();
+        let left = |applied: &Applied| {
+            let trouble = applied.troubles.iter().find(|t| t.nqn.as_ref().is_some_and(|name| names.contains(name)));
+            trouble.map(|trouble| of_trouble("export by the kernel's target", trouble, None))
+        };
+        let ended = self.write_targets().await.map_or_else(Some, |applied| left(&applied));
+        match ended {
+            Some(problem) if !force => Err(problem),
+            Some(problem) => {
+                tracing::warn!("{}", problem.line());
+                Ok(())
+            }
+            None => Ok(()),
+        }
+    }
+
+    /// The array does not come back here: no export of it is listed any more.
+    pub(super) fn forget_targets(&self, array: Uuid) {
+        if let Err(problem) = self.targets.take_off(|export| export.array == array) {
+            tracing::warn!("{}", problem.line());
+        }
+    }
+
+    /// The server leaves (`Blocks::leave` was said): waits until nothing is being written, for what is written may wait for a device.
+    pub(super) async fn leave_targets(&self) {
+        drop(self.targets.turn.lock().await);
+    }
+
+    /// Where the kernel's target brings a volume.
+    pub(super) fn exported_at(&self, volume: Uuid) -> Vec<String> {
+        let brought = self.targets.brought();
+        brought.iter().filter(|(of, _)| *of == volume).map(|(_, at)| at.to_string()).collect()
+    }
+
+    /// What the kernel's target could not do last.
+    pub(super) fn target_alarm(&self) -> Option<AlarmView> {
+        let problem = self.targets.problem()?;
+        Some(AlarmView {
+            code: "nvmet".to_owned(),
+            severity: Severity::Warning,
+            seat: None,
+            what: format!("Exports by the kernel's target: {}: {}", problem.what, problem.why),
+            todo: problem.todo.clone(),
+            acknowledged: None,
+        })
+    }
+
+    /// Makes the kernel's tree equal to what is listed, and to how arrays stand now. The caller has the turn.
+    async fn write_targets(&self) -> Result<Applied, Problem> {
+        let rt = &self.world.rt;
+        for _ in 0..PORTS_MAX {
+            if self.blocks.leaves() {
+                let todo = "send it again once the next server runs";
+                return Err(Problem::failed("the kernel's target", "this Ashlar is stopping", todo));
+            }
+            let plan = self.target_plan()?;
+            let written = self.targets.writer.write(rt, &self.targets.state_dir, &plan).await;
+            let applied = match written {
+                Ok(applied) => applied,
+                Err(silence) => {
+                    let problem = of_silence(&silence);
+                    self.targets.failed(&plan, rt.now(), &problem);
+                    return Err(problem);
+                }
+            };
+            applied.steps.iter().for_each(|step| tracing::debug!("nvmet: {step}"));
+            let taken = applied.troubles.iter().find(|trouble| trouble.cause == Cause::PortTaken);
+            if let Some(number) = taken.and_then(|trouble| trouble.port) {
+                self.targets.renumber(number)?;
+                continue;
+            }
+            let first = applied.troubles.first();
+            let problem =
+                first.map(|trouble| of_trouble("export by the kernel's target", trouble, self.at_of(trouble)));
+            self.targets.written(plan, rt.now(), &applied, problem);
+            return Ok(applied);
+        }
+        Err(Problem::failed("the kernel's target", "other programs have the numbers of its ports", "remove some ports"))
+    }
+
+    fn at_of(&self, trouble: &Trouble) -> Option<Address> {
+        let listed = self.targets.listed().unwrap_or_default();
+        listed.into_iter().find(|export| Some(export.port) == trouble.port).map(|export| export.at)
+    }
+
+    fn target_plan(&self) -> Result<Plan, Problem> {
+        let listed = self.targets.listed()?;
+        let now = |array| self.array_now(array);
+        Ok(plan(&listed, &self.targets.ending.borrow(), &self.targets.resized.borrow(), now))
+    }
+
+    fn array_now(&self, array: Uuid) -> ArrayNow {
+        let places = self.blocks.places(Some(array)).into_iter();
+        let devices: BTreeMap<Uuid, PathBuf> =
+            places.filter_map(|place| Some((place.volume, place.served()?.path()))).collect();
+        if !self.blocks.may_begin(array) {
+            self.targets.since.borrow_mut().remove(&array);
+            return ArrayNow::Ending(devices.into_values().collect());
+        }
+        let served = self.served.borrow();
+        let opened = served.values().find(|opened| opened.array.first().uuid() == array);
+        match opened {
+            Some(opened) if !opened.read_only => {
+                let (name, now) = (opened.array.first().name(), self.world.rt.now());
+                let since = *self.targets.since.borrow_mut().entry(array).or_insert(now);
+                let number = |v: array::Volume| (v.uuid(), (v.id().0, devices.get(&v.uuid()).cloned()));
+                ArrayNow::Served {
+                    hosts: self.targets.hosts(&name),
+                    name,
+                    volumes: opened.array.first().live_volumes().into_iter().map(number).collect(),
+                    patient: now - since < DEVICES_PATIENCE,
+                }
+            }
+            Some(_) => ArrayNow::Waiting,
+            None => {
+                self.targets.since.borrow_mut().remove(&array);
+                let known = self.world.registry.list();
+                let is_unknown = known.is_ok_and(|known| known.iter().all(|known| known.uuid != array));
+                if is_unknown { ArrayNow::Ending(BTreeSet::new()) } else { ArrayNow::Waiting }
+            }
+        }
+    }
+
+    fn number_of(&self, opened: &Opened, volume: Uuid) -> Option<u32> {
+        opened.array.first().live_volumes().into_iter().find(|v| v.uuid() == volume).map(|v| v.id().0)
+    }
+
+    /// Writes the tree where something has changed, or could not be done, or was not looked at for long.
+    async fn keep_targets_once(&self) -> Result<(), Problem> {
+        if self.blocks.leaves() || self.targets.listed()?.is_empty() {
+            return Ok(());
+        }
+        let plan = self.target_plan()?;
+        if !self.targets.is_due(&plan, self.world.rt.now(), (AGAIN, LOOK_AGAIN)) {
+            return Ok(());
+        }
+        let _turn = self.targets.turn.lock().await;
+        self.write_targets().await?;
+        // Of arrays that nobody knows any more.
+        let known = self.world.registry.list()?;
+        let served = self.served_uuids();
+        let gone = |array: Uuid| !served.contains(&array) && known.iter().all(|known| known.uuid != array);
+        let left = self.targets.problem().is_some();
+        if left { Ok(()) } else { self.targets.take_off(|export| gone(export.array)) }
+    }
+}
+
+/// Keeps the kernel's tree as it shall be for as long as the server lives.
+pub async fn keep_targets(data: Weak<Data>) {
+    let mut said = None;
+    while let Some(data) = data.upgrade() {
+        let rt = data.world.rt.clone();
+        let failed = data.keep_targets_once().await.err();
+        let problem = failed.or_else(|| data.targets.problem()).map(|problem| problem.line());
+        if problem != said {
+            match &problem {
+                Some(line) => tracing::error!("{line}; tried again every {} s", AGAIN.as_secs()),
+                None => tracing::info!("exports by the kernel's target are as they shall be"),
+            }
+            said = problem;
+        }
+        drop(data);
+        rt.sleep(LOOK).await;
+    }
+}
+
+/// Why hosts do not find an export.
+fn why_not(what: &str, applied: &Applied, array: Uuid, at: &Address) -> Problem {
+    let name = nqn(array);
+    let is_of = |trouble: &&Trouble| trouble.nqn.as_ref().is_none_or(|of| *of == name);
+    match applied.troubles.iter().find(is_of) {
+        Some(trouble) => of_trouble(what, trouble, Some(at.clone())),
+        None => Problem::failed(what, "its block device is not served", "look at the server's log, and try again"),
+    }
+}
+
+fn of_silence(silence: &Silence) -> Problem {
+    let what = "the kernel's target";
+    match silence {
+        Silence::Busy => {
+            let why = "a process that writes its tree has not ended yet";
+            let todo = "wait until it has (`pgrep -af nvmet-apply`); what its device was asked must be answered first";
+            Problem::refused("nvmet_busy", what, why, todo)
+        }
+        Silence::Late => {
+            let why = format!(
+                "the process that writes its tree has not ended within {} s; it is left alone",
+                PATIENCE.as_secs()
+            );
+            Problem::refused(
+                "nvmet_busy",
+                what,
+                why,
+                "`dmesg` may say more; what is listed is tried again once it has ended",
+            )
+        }
+        Silence::Broken(why) => Problem::failed(what, why, "this is a bug: please report it"),
+    }
+}
+
+/// A trouble, in words; `at` is the address that its port has.
+fn of_trouble(what: &str, trouble: &Trouble, at: Option<Address>) -> Problem {
+    let refused = |code: &str, why: String, todo: &str| Problem::refused(code, what, why, todo);
+    let at = at.map_or_else(|| "the address".to_owned(), |at| at.to_string());
+    match &trouble.cause {
+        Cause::NoTarget => {
+            let todo = "load it: `modprobe nvmet` as root; the server needs root, and a kernel with CONFIG_NVME_TARGET";
+            refused("nvmet_missing", "this kernel has no NVMe target, or it is not loaded".to_owned(), todo)
+        }
+        Cause::PortTaken => {
+            refused("nvmet_port_taken", "another program has the port's number".to_owned(), "try again")
+        }
+        Cause::NotServed => {
+            let why =
+                format!("a device of it is not served, so that the kernel would wait for ever (`{}`)", trouble.step);
+            refused("nvmet_not_served", why, "serve the array again first")
+        }
+        Cause::Kernel { errno: EPERM | EACCES | EROFS, .. } => {
+            let why = format!("this process may not write the kernel's tree (`{}`)", trouble.step);
+            refused(
+                "nvmet_permission",
+                why,
+                "run the server as root; the packaged unit runs as the user ashlar and may not",
+            )
+        }
+        Cause::Kernel { errno: EADDRINUSE, .. } => {
+            let todo = "choose another port, or stop the program that has it (our own NVMe/TCP export, or `ls /sys/kernel/config/nvmet/ports`)";
+            refused("nvmet_address", format!("{at} is in use"), todo)
+        }
+        Cause::Kernel { errno: EADDRNOTAVAIL, .. } => refused(
+            "nvmet_address",
+            format!("this machine has not the address {at}"),
+            "`ip address` shows those that it has",
+        ),
+        Cause::Kernel { errno: ENODEV, .. } if trouble.port.is_some() => {
+            let todo = "`rdma link` shows the devices; the address must be that of such a device's network interface";
+            refused("nvmet_address", format!("no RDMA device has {at}"), todo)
+        }
+        Cause::Kernel { errno: EINVAL, .. } if trouble.port.is_some() && trouble.step.starts_with("ln") => {
+            let todo = "`dmesg` says more; its module may be missing: `modprobe nvmet-rdma`, nvmet-tcp or nvmet-fc, and a driver of the adapter";
+            refused("nvmet_transport", format!("the kernel's target cannot serve at {at}"), todo)
+        }
+        Cause::Kernel { text, .. } => {
+            let why = format!("{text} (`{}` in /sys/kernel/config/nvmet)", trouble.step);
+            Problem::refused(
+                "nvmet_failed",
+                what,
+                why,
+                "`dmesg` may say more; it is tried again every 15 s once it is listed",
+            )
+        }
+    }
+}
