@@ -294,7 +294,9 @@ impl Data {
             }
             let what = format!("block device /dev/ublkb{number}");
             let tried = if live(opened, volume).is_err() {
-                let gone = self.remove(&what, &place, false).await;
+                // The kernel's target has it open, and nobody will ever answer what waits in it.
+                let is_exported = !self.targets.listed_of(volume)?.is_empty();
+                let gone = self.remove(&what, &place, is_exported).await;
                 gone.and_then(|_| self.blocks.take_off(|listed| listed.volume == volume)).map(|()| vec![])
             } else if place.served().is_some() {
                 continue;

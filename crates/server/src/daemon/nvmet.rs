@@ -313,12 +313,16 @@ impl Data {
         }
         let _turn = self.targets.turn.lock().await;
         self.write_targets().await?;
-        // Of arrays that nobody knows any more.
-        let known = self.world.registry.list()?;
-        let served = self.served_uuids();
-        let gone = |array: Uuid| !served.contains(&array) && known.iter().all(|known| known.uuid != array);
-        let left = self.targets.problem().is_some();
-        if left { Ok(()) } else { self.targets.take_off(|export| gone(export.array)) }
+        if self.targets.problem().is_some() {
+            return Ok(());
+        }
+        // What is of arrays that nobody knows any more, and of volumes that were deleted while no server ran, is out of the kernel.
+        let is_gone = |export: &Export| match self.array_now(export.array) {
+            ArrayNow::Served { volumes, .. } => !volumes.contains_key(&export.volume),
+            ArrayNow::Ending(_) => self.blocks.may_begin(export.array),
+            ArrayNow::Waiting => false,
+        };
+        self.targets.take_off(is_gone)
     }
 }
 

@@ -654,7 +654,8 @@ subsystems/nqn.ours/namespaces/3/enable = 1";
         files.apply(&plan(RDMA));
         let mut other = plan(RDMA);
         other.subsystems[0].hosts = vec!["nqn.other".to_owned()];
-        other.subsystems[0].namespaces.insert(0, Namespace { nsid: 9, ..other.subsystems[0].namespaces[0].clone() });
+        let broken = Namespace { nsid: 9, ..other.subsystems[0].namespaces[0].clone() };
+        other.subsystems[0].namespaces.insert(0, broken);
         // A file in the place of a directory: neither that namespace nor another port can be made.
         files.write("subsystems/nqn.ours/namespaces/9", "");
         files.write("ports/41001", "");
