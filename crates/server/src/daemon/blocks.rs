@@ -136,7 +136,8 @@ impl Data {
     /// When somebody has it open, unless it is forced.
     pub async fn detach(&self, opened: &Opened, volume: &VolumeView, force: bool) -> Result<bool, Problem> {
         let array = opened.array.first();
-        self.end_exports(&format!("volume {}/{}", array.name(), volume.name), volume.uuid, force).await?;
+        let _no_export =
+            self.end_exports(&format!("volume {}/{}", array.name(), volume.name), volume.uuid, force).await?;
         let place = self.blocks.place(array.uuid(), volume.uuid);
         let _turn = place.turn.lock().await;
         let there = self.remove(&format!("volume {}/{}", array.name(), volume.name), &place, force).await?;

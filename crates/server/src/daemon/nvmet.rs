@@ -6,6 +6,7 @@ use std::rc::Weak;
 use std::time::Duration;
 
 use api::{AlarmView, Done, Kind, Problem, Severity, TargetView, VERSION, VolumeView};
+use futures::lock::MutexGuard;
 use uuid::Uuid;
 
 use super::Data;
@@ -25,6 +26,8 @@ const LOOK_AGAIN: Duration = Duration::from_secs(60);
 const DEVICES_PATIENCE: Duration = Duration::from_secs(60);
 /// Numbers that are tried for a port: other programs have some.
 const PORTS_MAX: usize = 64;
+/// What problems are about.
+const WHAT: &str = "export by the kernel's target";
 /// Error numbers of Linux.
 const EPERM: i32 = 1;
 const EACCES: i32 = 13;
@@ -126,26 +129,36 @@ impl Data {
         Ok(done)
     }
 
-    /// Before a volume's device goes for good: its exports go, or it is refused.
+    /// Before a volume's device goes for good: its exports go, or it is refused. None is made while the turn is held: the kernel's
+    /// target opens devices without a claim, so that their removal does not notice it.
     ///
     /// # Errors
     /// When it has some and that is not forced, or the kernel does not let go of them.
-    pub async fn end_exports(&self, what: &str, volume: Uuid, force: bool) -> Result<(), Problem> {
-        if self.targets.listed_of(volume)?.is_empty() {
-            return Ok(());
-        }
+    pub async fn end_exports(&self, what: &str, volume: Uuid, force: bool) -> Result<MutexGuard<'_, ()>, Problem> {
         let turn = self.targets.turn.lock().await;
         let listed = self.targets.listed_of(volume)?;
-        if !force {
-            let at: Vec<String> = listed.iter().map(|export| export.at.to_string()).collect();
-            let why = format!("the kernel's target exports it at {}", at.join(", "));
-            let todo =
-                "`ashlar export --nvmet ADDRESS --remove ARRAY/VOLUME` first; --force does that, whoever is connected";
-            return Err(Problem::refused("volume_exported", what, why, todo));
+        if listed.is_empty() {
+            return Ok(turn);
         }
-        let ended = self.end(listed.iter().map(Export::key).collect()).await;
-        drop(turn);
-        ended
+        if !force {
+            return Err(exported(what, &listed));
+        }
+        self.end(listed.iter().map(Export::key).collect()).await?;
+        Ok(turn)
+    }
+
+    /// Refuses what hands an array over, or destroys it, while volumes of it are exported, unless it is forced.
+    ///
+    /// # Errors
+    /// When some are.
+    pub fn refuse_if_exported(&self, opened: &Opened, force: bool) -> Result<(), Problem> {
+        let array = opened.array.first();
+        let listed = self.targets.listed()?;
+        let listed: Vec<Export> = listed.into_iter().filter(|export| export.array == array.uuid()).collect();
+        match listed.is_empty() || force {
+            true => Ok(()),
+            false => Err(exported(&format!("array {}", array.name()), &listed)),
+        }
     }
 
     /// Takes exports from the kernel, then off the list. The caller has the turn.
@@ -159,7 +172,7 @@ impl Data {
         let names: BTreeSet<String> = listed.iter().filter(is_meant).map(|export| nqn(export.array)).collect();
         let left = applied.troubles.iter().find(|t| t.nqn.as_ref().is_some_and(|name| names.contains(name)));
         match left {
-            Some(trouble) => Err(of_trouble("export by the kernel's target", trouble, None)),
+            Some(trouble) => Err(of_trouble(WHAT, trouble, None)),
             None => self.targets.take_off(|export| keys.contains(&export.key())),
         }
     }
@@ -175,10 +188,12 @@ impl Data {
             return Ok(());
         }
         let _turn = self.targets.turn.lock().await;
-        let names: BTreeSet<String> = arrays.iter().map(|array| nqn(*array)).collect();
+        let has_device = |array: Uuid| self.blocks.places(Some(array)).iter().any(|place| place.served().is_some());
         let left = |applied: &Applied| {
-            let trouble = applied.troubles.iter().find(|t| t.nqn.as_ref().is_some_and(|name| names.contains(name)));
-            trouble.map(|trouble| of_trouble("export by the kernel's target", trouble, None))
+            let of = |trouble: &Trouble| arrays.iter().copied().find(|array| trouble.nqn == Some(nqn(*array)));
+            // What nobody serves waits in the kernel as before, for the next server.
+            let is_left = |t: &&Trouble| of(t).is_some_and(|array| t.cause != Cause::NotServed || has_device(array));
+            applied.troubles.iter().find(is_left).map(|trouble| of_trouble(WHAT, trouble, None))
         };
         let ended = self.write_targets().await.map_or_else(Some, |applied| left(&applied));
         match ended {
@@ -247,8 +262,7 @@ impl Data {
                 continue;
             }
             let first = applied.troubles.first();
-            let problem =
-                first.map(|trouble| of_trouble("export by the kernel's target", trouble, self.at_of(trouble)));
+            let problem = first.map(|trouble| of_trouble(WHAT, trouble, self.at_of(trouble)));
             self.targets.written(plan, rt.now(), &applied, problem);
             return Ok(applied);
         }
@@ -343,6 +357,14 @@ pub async fn keep_targets(data: Weak<Data>) {
         drop(data);
         rt.sleep(LOOK).await;
     }
+}
+
+/// The refusal of what exports stand in the way of.
+fn exported(what: &str, listed: &[Export]) -> Problem {
+    let at: BTreeSet<String> = listed.iter().map(|export| export.at.to_string()).collect();
+    let why = format!("the kernel's target exports it at {}", at.into_iter().collect::<Vec<_>>().join(", "));
+    let todo = "`ashlar export --nvmet ADDRESS --remove ARRAY/VOLUME` first; --force does that, whoever is connected";
+    Problem::refused("volume_exported", what, why, todo)
 }
 
 /// Why hosts do not find an export.

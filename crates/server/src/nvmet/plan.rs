@@ -181,6 +181,8 @@ fn wanted(
         Some(Namespace { nsid, uuid, device, resized: resized.contains(&uuid) })
     };
     let namespaces: Vec<Namespace> = exported.into_iter().filter_map(namespace).collect();
+    // A name is a directory of the kernel's tree.
+    hosts.retain(|host| !host.contains('/'));
     hosts.sort();
     hosts.dedup();
     Wanted {

@@ -91,6 +91,12 @@ pub fn tcp_by_name(world: &mut World) -> Result<()> {
     let said = world.ashlar_failing(&format!("detach {VOLUME}"))?;
     require(said.contains("--remove"), "detach of what is exported", || said.clone())?;
     world.guest.sh("nvme disconnect-all")?;
+    // A process that writes the tree lives: no second one is begun, and the server answers.
+    world.guest.start("lock", &format!("flock {DIR}/state/nvmet-apply.lock sleep 4"))?;
+    world.guest.wait(AGAIN_MAX, &format!("! flock -n {DIR}/state/nvmet-apply.lock true"))?;
+    let said = world.ashlar_failing(&format!("export --nvmet {at} --remove {VOLUME}"))?;
+    require(said.contains("has not ended"), "a second process", || said.clone())?;
+    world.guest.finish("lock", AGAIN_MAX)?;
     world.ashlar(&format!("export --nvmet {at} --remove {VOLUME}"))?;
     nothing_left(world)?;
     world.ashlar_failing(&format!("export --nvmet {at} --remove {VOLUME}"))?;
@@ -138,6 +144,29 @@ pub fn left(world: &mut World) -> Result<()> {
     has_verified(&printed)
 }
 
+/// A process that waits in the kernel for a device whose server is gone keeps nothing that the next server needs, and ends with its help.
+pub fn caught(world: &mut World) -> Result<()> {
+    let nqn = subsystem(world)?;
+    world.guest.start("fio", &verifying("/mnt/v/fio", 8, "--rate_iops=4000,250"))?;
+    thread::sleep(Duration::from_secs(1));
+    world.guest.sh(&format!("kill -STOP $(cat {DIR}/pid)"))?;
+    thread::sleep(Duration::from_secs(1));
+    let device = world.guest.sh("ls /dev/ublkb*")?;
+    let plan = format!(
+        r#"{{"lock":"{DIR}/state/nvmet-apply.lock","plan":{{"subsystems":[],"gone":["{nqn}"],"ports":[],"ports_gone":[],"served":["{}"]}}}}"#,
+        device.trim()
+    );
+    let apply = format!("echo '{plan}' | {} nvmet-apply", world.ashlar);
+    world.guest.start("apply", &apply)?;
+    thread::sleep(Duration::from_secs(2));
+    require(world.guest.is_running("apply")?, "a process that waits", || "it does not wait".to_owned())?;
+    world.restart("KILL")?;
+    let said = world.guest.finish("apply", AGAIN_MAX)?;
+    require(said.contains("rmdir subsystems"), "a process that was caught", || said.clone())?;
+    let printed = world.guest.finish("fio", FIO_MAX)?;
+    has_verified(&printed)
+}
+
 /// `ashlar stop` leaves nothing, and the next server brings all again to a host that waits.
 pub fn stop(world: &mut World) -> Result<()> {
     world.guest.start("fio", &verifying("/mnt/v/fio", 8, "--rate_iops=4000,150"))?;
@@ -155,7 +184,7 @@ pub fn stop(world: &mut World) -> Result<()> {
     world.guest.sh("nvme disconnect-all")?;
     world.ashlar(&format!("detach --force {VOLUME}"))?;
     nothing_left(world)?;
-    world.guest.sh(&format!("! grep -q volume {DIR}/state/nvmet.toml && ! ls /dev/ublkb*"))?;
+    world.guest.sh(&format!("! grep -q ^volume {DIR}/state/nvmet.toml && ! ls /dev/ublkb*"))?;
     world.end("TERM")?;
     world.flags.clear();
     world.start()

@@ -50,6 +50,11 @@ pub const ALL: &[Step<World>] = &[
         run: fabrics::left,
     },
     Step {
+        name: "nvmet-caught",
+        about: "a process that waits in the kernel when the server is killed ends with the next server",
+        run: fabrics::caught,
+    },
+    Step {
         name: "nvmet-stop",
         about: "ashlar stop leaves nothing in the kernel; the host waits, and goes on",
         run: fabrics::stop,
