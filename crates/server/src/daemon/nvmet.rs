@@ -75,9 +75,13 @@ impl Data {
             return Ok((view, !was_listed));
         }
         let why = written.map_or_else(|problem| problem, |applied| why_not(&what, &applied, array.uuid(), &at));
-        if !was_listed && why.code != "nvmet_busy" {
-            // Out of the kernel first, then off the list.
-            let gone = self.end(BTreeSet::from([key])).await;
+        // One that is late may yet have brought it: it stays listed.
+        if !was_listed && why.code != "nvmet_late" {
+            // Out of the kernel first, then off the list. Where nothing was begun, there is nothing in the kernel.
+            let gone = match why.code == "nvmet_busy" {
+                true => self.targets.take_off(|export| export.key() == key),
+                false => self.end(BTreeSet::from([key.clone()])).await,
+            };
             drop(turn);
             gone.err().iter().for_each(|problem| tracing::warn!("{}", problem.line()));
             if is_new_device && self.targets.listed_of(volume.uuid)?.is_empty() {
@@ -183,7 +187,10 @@ impl Data {
     /// # Errors
     /// When the kernel does not let go of them, unless it is forced.
     pub async fn end_targets(&self, arrays: &[Uuid], force: bool) -> Result<(), Problem> {
-        let listed = self.targets.listed().unwrap_or_default();
+        let listed = match self.targets.listed() {
+            Err(problem) if !force => return Err(problem),
+            listed => listed.unwrap_or_default(),
+        };
         if !listed.iter().any(|export| arrays.contains(&export.array)) {
             return Ok(());
         }
@@ -206,8 +213,12 @@ impl Data {
         }
     }
 
-    /// The array does not come back here: no export of it is listed any more.
+    /// The array does not come back here: no export of it is listed any more, unless something of it may be in the kernel. That is
+    /// taken away once the array is known no more.
     pub(super) fn forget_targets(&self, array: Uuid) {
+        if self.targets.problem().is_some() {
+            return;
+        }
         if let Err(problem) = self.targets.take_off(|export| export.array == array) {
             tracing::warn!("{}", problem.line());
         }
@@ -373,7 +384,10 @@ fn why_not(what: &str, applied: &Applied, array: Uuid, at: &Address) -> Problem 
     let is_of = |trouble: &&Trouble| trouble.nqn.as_ref().is_none_or(|of| *of == name);
     match applied.troubles.iter().find(is_of) {
         Some(trouble) => of_trouble(what, trouble, Some(at.clone())),
-        None => Problem::failed(what, "its block device is not served", "look at the server's log, and try again"),
+        None => {
+            let why = "a block device of its array's exports is not served yet";
+            Problem::failed(what, why, "look at the server's log, and try again")
+        }
     }
 }
 
@@ -386,16 +400,10 @@ fn of_silence(silence: &Silence) -> Problem {
             Problem::refused("nvmet_busy", what, why, todo)
         }
         Silence::Late => {
-            let why = format!(
-                "the process that writes its tree has not ended within {} s; it is left alone",
-                PATIENCE.as_secs()
-            );
-            Problem::refused(
-                "nvmet_busy",
-                what,
-                why,
-                "`dmesg` may say more; what is listed is tried again once it has ended",
-            )
+            let seconds = PATIENCE.as_secs();
+            let why = format!("the process that writes its tree has not ended within {seconds} s; it is left alone");
+            let todo = "`dmesg` may say more; what is listed is tried again once it has ended";
+            Problem::refused("nvmet_late", what, why, todo)
         }
         Silence::Broken(why) => Problem::failed(what, why, "this is a bug: please report it"),
     }
