@@ -99,11 +99,11 @@ impl Data {
             return Err(Problem::refused("array_in_memory", what, why, "make an array on drives"));
         }
         if opened.read_only {
-            let why = "its array is opened for reading only, and the kernel's target wants to write";
+            let why = "its array is opened for reading only, and the kernel's target needs to write";
             return Err(Problem::refused("read_only", what, why, "serve it for writing"));
         }
         if self.targets.hosts(&name).is_empty() {
-            let why = "no host is named that may use it, and the kernel's target lets nobody in without a name (--allow-any does not count)";
+            let why = "no host is allowed by name, and the kernel's target admits only named hosts (--allow-any does not count)";
             let todo = "name the host: allow_hosts in the configuration, or `ashlar serve --allow-host NQN`; the name is in its /etc/nvme/hostnqn";
             return Err(Problem::refused("no_allowed_host", what, why, todo));
         }
@@ -361,7 +361,7 @@ pub async fn keep_targets(data: Weak<Data>) {
         if problem != said {
             match &problem {
                 Some(line) => tracing::error!("{line}; tried again every {} s", AGAIN.as_secs()),
-                None => tracing::info!("exports by the kernel's target are as they shall be"),
+                None => tracing::info!("exports by the kernel's target are in order"),
             }
             said = problem;
         }
@@ -422,8 +422,10 @@ fn of_trouble(what: &str, trouble: &Trouble, at: Option<Address>) -> Problem {
             refused("nvmet_port_taken", "another program has the port's number".to_owned(), "try again")
         }
         Cause::NotServed => {
-            let why =
-                format!("a device of it is not served, so that the kernel would wait for ever (`{}`)", trouble.step);
+            let why = format!(
+                "one of its devices is not served: the kernel would wait for it without a limit (`{}`)",
+                trouble.step
+            );
             refused("nvmet_not_served", why, "serve the array again first")
         }
         Cause::Kernel { errno: EPERM | EACCES | EROFS, .. } => {
@@ -440,7 +442,7 @@ fn of_trouble(what: &str, trouble: &Trouble, at: Option<Address>) -> Problem {
         }
         Cause::Kernel { errno: EADDRNOTAVAIL, .. } => refused(
             "nvmet_address",
-            format!("this machine has not the address {at}"),
+            format!("this machine does not have the address {at}"),
             "`ip address` shows those that it has",
         ),
         Cause::Kernel { errno: ENODEV, .. } if trouble.port.is_some() => {

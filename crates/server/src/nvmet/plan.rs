@@ -49,6 +49,9 @@ impl Export {
 /// A volume and an address.
 pub type Key = (Uuid, Address);
 
+/// Numbers of volumes, and the devices of those that have one.
+pub type Volumes = BTreeMap<Uuid, (u32, Option<PathBuf>)>;
+
 /// How an array stands.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ArrayNow {
@@ -58,8 +61,8 @@ pub enum ArrayNow {
         name: String,
         /// Hosts that may use it.
         hosts: Vec<String>,
-        /// Numbers of its volumes, and the devices of those that have one.
-        volumes: BTreeMap<Uuid, (u32, Option<PathBuf>)>,
+        /// Its volumes.
+        volumes: Volumes,
         /// Whether devices that are not there are waited for before hosts find it again.
         patient: bool,
     },
@@ -171,7 +174,7 @@ fn wanted(
     array: Uuid,
     name: &str,
     mut hosts: Vec<String>,
-    (exports, volumes): (&[&Export], &BTreeMap<Uuid, (u32, Option<PathBuf>)>),
+    (exports, volumes): (&[&Export], &Volumes),
     (resized, patient): (&BTreeSet<Uuid>, bool),
 ) -> Wanted {
     let exported: BTreeSet<Uuid> = exports.iter().map(|export| export.volume).collect();

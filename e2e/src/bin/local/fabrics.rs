@@ -76,7 +76,7 @@ pub fn tcp_by_name(world: &mut World) -> Result<()> {
     served(world)?;
     let at = tcp();
     let said = world.ashlar_failing(&format!("export --nvmet tcp:10.9.9.9:4421 {VOLUME}"))?;
-    require(said.contains("has not the address"), "an address of another machine", || said.clone())?;
+    require(said.contains("does not have the address"), "an address of another machine", || said.clone())?;
     nothing_left(world)?;
     let said = world.ashlar(&format!("export --nvmet {at} {VOLUME}"))?;
     require(said.contains("nvme connect -t tcp"), "ashlar export", || said.clone())?;
