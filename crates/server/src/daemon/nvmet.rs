@@ -174,7 +174,9 @@ impl Data {
         let (applied, listed) = (written?, listed?);
         let is_meant = |export: &&Export| keys.contains(&export.key());
         let names: BTreeSet<String> = listed.iter().filter(is_meant).map(|export| nqn(export.array)).collect();
-        let left = applied.troubles.iter().find(|t| t.nqn.as_ref().is_some_and(|name| names.contains(name)));
+        // That another export of the array cannot be made is nothing to this one.
+        let is_of = |trouble: &&Trouble| trouble.nqn.as_ref().is_some_and(|name| names.contains(name));
+        let left = applied.troubles.iter().find(|trouble| trouble.is_left() && is_of(trouble));
         match left {
             Some(trouble) => Err(of_trouble(WHAT, trouble, None)),
             None => self.targets.take_off(|export| keys.contains(&export.key())),

@@ -52,6 +52,14 @@ pub struct Trouble {
     pub step: String,
 }
 
+impl Trouble {
+    /// Whether something is still there that shall not be.
+    #[must_use]
+    pub fn is_left(&self) -> bool {
+        ["rm ", "rmdir ", "echo 0 >"].iter().any(|begin| self.step.starts_with(begin))
+    }
+}
+
 /// Why something could not be done.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Cause {
