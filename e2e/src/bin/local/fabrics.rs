@@ -103,6 +103,26 @@ pub fn tcp_by_name(world: &mut World) -> Result<()> {
     world.ashlar(&format!("detach {VOLUME}")).map(drop)
 }
 
+/// The server is killed in the middle of verbs; what they left is finished or taken away, and nothing stays for ever.
+pub fn torn(world: &mut World) -> Result<()> {
+    served(world)?;
+    let at = tcp();
+    for (round, millis) in [60, 150, 300, 90, 200, 450].into_iter().enumerate() {
+        let remove = if round % 2 == 0 { "" } else { "--remove" };
+        world.guest.start("verb", &format!("{} export --nvmet {at} {remove} {VOLUME}", world.ashlar))?;
+        thread::sleep(Duration::from_millis(millis));
+        world.end("KILL")?;
+        world.start()?;
+    }
+    let listed = world.guest.sh(&format!("cat {DIR}/state/nvmet.toml 2>/dev/null; true"))?;
+    world.ashlar(&format!("export --nvmet {at} {VOLUME}"))?;
+    let seen = exported_at(world)?;
+    require(seen.contains(&at), "an export after torn verbs", || format!("{seen}\n{listed}"))?;
+    world.ashlar(&format!("export --nvmet {at} --remove {VOLUME}"))?;
+    nothing_left(world)?;
+    world.ashlar(&format!("detach {VOLUME}")).map(drop)
+}
+
 /// By soft RoCE: a file system under fio, the server killed again and again.
 pub fn rdma_sigkill(world: &mut World) -> Result<()> {
     served(world)?;

@@ -40,6 +40,11 @@ pub const ALL: &[Step<World>] = &[
         run: fabrics::tcp_by_name,
     },
     Step {
+        name: "nvmet-torn",
+        about: "the server is killed in the middle of export and --remove, six times",
+        run: fabrics::torn,
+    },
+    Step {
         name: "nvmet-rdma",
         about: "ext4 and fio over soft RoCE; the server is killed four times under it",
         run: fabrics::rdma_sigkill,
