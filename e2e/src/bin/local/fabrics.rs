@@ -107,7 +107,7 @@ pub fn tcp_by_name(world: &mut World) -> Result<()> {
 pub fn torn(world: &mut World) -> Result<()> {
     served(world)?;
     let at = tcp();
-    for (round, millis) in [60, 150, 300, 90, 200, 450].into_iter().enumerate() {
+    for (round, millis) in [60, 150, 300, 90].into_iter().enumerate() {
         let remove = if round % 2 == 0 { "" } else { "--remove" };
         world.guest.start("verb", &format!("{} export --nvmet {at} {remove} {VOLUME}", world.ashlar))?;
         thread::sleep(Duration::from_millis(millis));
@@ -132,8 +132,8 @@ pub fn rdma_sigkill(world: &mut World) -> Result<()> {
     let device = connected(world, ("rdma", 4420))?;
     let make = format!("mkfs.ext4 -qF {device} && mkdir -p /mnt/v && mount {device} /mnt/v");
     world.guest.sh_within(FIO_MAX, &make)?;
-    world.guest.start("fio", &verifying("/mnt/v/fio", 24, "--rate_iops=4000,250"))?;
-    for _ in 0..4 {
+    world.guest.start("fio", &verifying("/mnt/v/fio", 16, "--rate_iops=4000,250"))?;
+    for _ in 0..3 {
         thread::sleep(Duration::from_secs(1));
         require(world.guest.is_running("fio")?, "SIGKILL under fio", || "fio was done before".to_owned())?;
         world.restart("KILL")?;

@@ -41,12 +41,12 @@ pub const ALL: &[Step<World>] = &[
     },
     Step {
         name: "nvmet-torn",
-        about: "the server is killed in the middle of export and --remove, six times",
+        about: "the server is killed in the middle of export and --remove, four times",
         run: fabrics::torn,
     },
     Step {
         name: "nvmet-rdma",
-        about: "ext4 and fio over soft RoCE; the server is killed four times under it",
+        about: "ext4 and fio over soft RoCE; the server is killed three times under it",
         run: fabrics::rdma_sigkill,
     },
     Step {
