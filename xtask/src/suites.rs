@@ -250,7 +250,7 @@ pub fn all() -> Vec<Suite> {
         },
         Suite {
             foreign: true,
-            turn: Some(2),
+            turn: Some(1),
             ..Suite::new("boot", "systemd serves, attaches and mounts an array at boot", 8, Run::Built("boot", &[]))
         },
         // Three minutes; a machine that is slow may take twice that.
@@ -264,13 +264,13 @@ pub fn all() -> Vec<Suite> {
                 Run::Built("guests", &[]),
             )
         },
-        // Six minutes; a machine that is slow may take twice that. The first time it fetches a kernel.
+        // Eight minutes; a machine that is slow may take twice that. The first time it fetches a kernel.
         Suite {
             foreign: true,
             turn: Some(2),
             ..Suite::new(
                 "local",
-                "volumes as block devices of their own machine, by ublk: SIGKILL, restarts, a rebuild",
+                "volumes as block devices of their own machine, and by its NVMe target: SIGKILL, restarts",
                 15,
                 Run::Built("local", &[]),
             )

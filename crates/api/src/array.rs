@@ -319,6 +319,9 @@ pub struct VolumeView {
     /// The socket at which guests of the server's machine find it (vhost-user).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub guest_socket: Option<String>,
+    /// Where the kernel's NVMe target brings it: "rdma:10.0.0.5:4420".
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub exported_at: Vec<String>,
 }
 
 /// Limits of a volume; 0: none.

@@ -29,7 +29,7 @@ pub use array::{
     ArrayState, ArrayView, LimitsView, MemberView, RebuildView, RecoveryStepView, RecoveryView, SeatState, VolumeState,
     VolumeView, WrittenView,
 };
-pub use block::BlockDeviceView;
+pub use block::{BlockDeviceView, TargetView};
 pub use clients::{ClientView, Clients, Forced, WhoseClients};
 pub use event::{Event, EventCode, EventSeverity, EventView, Events, KeptIn, WhichArrayEvents, WhichEvents};
 pub use found::{FindRequest, FoundArrayView, FoundArrays, FoundMemberView, HeldView, Prospect};

@@ -10,8 +10,8 @@ use crate::context::Context;
 use crate::exit::{self, Outcome};
 use crate::{
     alarms, attach, bench, bundle, check, clients, completion, config, create, demo, destroy, drive, events, export,
-    forget, import, inspect, iostat, jobs, lab, list, man, quickstart, rebuild, rename, rescue, scrub, serve, status,
-    stop, token, upgrade, version, volume, wipe,
+    forget, import, inspect, iostat, jobs, lab, list, man, nvmet, quickstart, rebuild, rename, rescue, scrub, serve,
+    status, stop, token, upgrade, version, volume, wipe,
 };
 
 const EXAMPLES: &str = "\
@@ -81,6 +81,8 @@ enum Verb {
     Completion(completion::Args),
     #[command(hide = true)]
     Man(man::Args),
+    #[command(hide = true, name = server::nvmet::process::VERB)]
+    NvmetApply(nvmet::Args),
 }
 
 impl Verb {
@@ -103,6 +105,7 @@ impl Verb {
             | Verb::Version(_)
             | Verb::Completion(_)
             | Verb::Man(_)
+            | Verb::NvmetApply(_)
             | Verb::Create(_)
             | Verb::Volume(_)
             | Verb::Stop(_)
@@ -178,6 +181,7 @@ impl Cli {
             Verb::Version(a) => report(a.json, version::run(&context, &a)),
             Verb::Completion(a) => report(false, completion::run(&a)),
             Verb::Man(a) => report(false, man::run(&a)),
+            Verb::NvmetApply(a) => report(false, nvmet::apply(&a)),
         }
     }
 }

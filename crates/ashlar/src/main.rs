@@ -35,6 +35,7 @@ mod lab;
 mod list;
 mod log;
 mod man;
+mod nvmet;
 mod output;
 #[cfg(test)]
 mod phrases;

@@ -25,6 +25,7 @@ mod look;
 mod notebook;
 mod notify;
 mod nvme;
+mod nvmet;
 mod reload;
 mod rename;
 mod socket;

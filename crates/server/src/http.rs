@@ -21,6 +21,7 @@ mod drives;
 mod events;
 mod guard;
 mod jobs;
+mod nvmet;
 mod reads;
 mod sentence;
 mod tokens;
@@ -138,6 +139,7 @@ fn routes() -> OpenApiRouter<Context> {
         .routes(routes!(arrays::upgrade))
         .routes(routes!(volumes::delete))
         .routes(routes!(blocks::attach, blocks::detach))
+        .routes(routes!(nvmet::export, nvmet::remove))
         .routes(routes!(drives::fail))
         .routes(routes!(drives::replace))
         .routes(routes!(drives::add))

@@ -29,6 +29,7 @@ pub mod memory;
 pub mod metrics;
 pub mod mistakes;
 pub mod namespace;
+pub mod nvmet;
 pub mod ops;
 pub mod parts;
 pub mod paths;

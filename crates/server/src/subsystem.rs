@@ -43,6 +43,13 @@ impl AccessRules {
         Access::Hosts(rules.iter().flat_map(|rule| rule.hosts.clone()).collect())
     }
 
+    /// Hosts that are named for the array of this name, whoever else may use it.
+    #[must_use]
+    pub fn named(&self, array: &str) -> Vec<String> {
+        let rules = [&self.all].into_iter().chain(self.arrays.get(array));
+        rules.flat_map(|rule| rule.hosts.clone()).collect()
+    }
+
     /// Whether nobody may use anything.
     #[must_use]
     pub fn is_empty(&self) -> bool {
@@ -54,6 +61,12 @@ impl AccessRules {
 #[must_use]
 pub fn nqn(array: Uuid) -> String {
     format!("nqn.2014-08.org.nvmexpress:uuid:{array}")
+}
+
+/// The serial number of an array, or of a direct drive: 20 of its 32 digits fit.
+#[must_use]
+pub fn serial(uuid: Uuid) -> String {
+    uuid.simple().to_string()[..20].to_owned()
 }
 
 /// The name for which access to direct drives is said, as if they were an array's.
@@ -78,9 +91,7 @@ impl ExportedSubsystems {
     }
 
     fn subsystem(&self, uuid: Uuid, model: String, rule: &str) -> Subsystem {
-        // 20 of its 32 digits fit.
-        let serial = uuid.simple().to_string()[..20].to_owned();
-        Subsystem { nqn: nqn(uuid), serial, model, access: self.access.borrow().of(rule) }
+        Subsystem { nqn: nqn(uuid), serial: serial(uuid), model, access: self.access.borrow().of(rule) }
     }
 }
 
@@ -129,6 +140,7 @@ mod tests {
         let rules = AccessRules { all: rule(&["nqn.1"], false), arrays };
         assert_eq!(rules.of("a"), Access::Hosts(vec!["nqn.1".to_owned(), "nqn.2".to_owned()]));
         assert_eq!(rules.of("b"), Access::Any);
+        assert_eq!((rules.named("a").len(), rules.named("b")), (2, vec!["nqn.1".to_owned()]));
         assert_eq!(rules.of("c"), Access::Hosts(vec!["nqn.1".to_owned()]));
         assert!(!rules.is_empty() && AccessRules::default().is_empty());
         assert_eq!(AccessRules::default().of("a"), Access::default(), "nobody");

@@ -221,6 +221,7 @@ impl Report<'_> {
                 work: None,
                 block_device: None,
                 guest_socket: None,
+                exported_at: vec![],
             })
             .collect()
     }

@@ -25,15 +25,19 @@ fn path(array: &ArrayView, volume: &VolumeView) -> String {
     format!("/v1/arrays/{}/volumes/{}/block-device", array.uuid, volume.uuid)
 }
 
+/// Loads the driver where it is not. Whether it worked, the server says.
+pub fn load_driver() {
+    if !Path::new(DRIVER).exists() {
+        let _status = Command::new("modprobe").args(["-q", "ublk_drv"]).stderr(Stdio::null()).status();
+    }
+}
+
 /// Makes these volumes of an array block devices.
 ///
 /// # Errors
 /// The first that could not be made; those before it are there.
 pub fn attach(client: &Client, array: &ArrayView, wanted: &[&VolumeView]) -> Result<Vec<Attached>, Problem> {
-    if !Path::new(DRIVER).exists() {
-        // Whether it worked, the server says.
-        let _status = Command::new("modprobe").args(["-q", "ublk_drv"]).stderr(Stdio::null()).status();
-    }
+    load_driver();
     let one = |volume: &&VolumeView| {
         let made: BlockDeviceView = client.put(&path(array, volume))?;
         made.notes.iter().for_each(|note| tracing::warn!("{note}"));

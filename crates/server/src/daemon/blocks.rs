@@ -136,6 +136,8 @@ impl Data {
     /// When somebody has it open, unless it is forced.
     pub async fn detach(&self, opened: &Opened, volume: &VolumeView, force: bool) -> Result<bool, Problem> {
         let array = opened.array.first();
+        let _no_export =
+            self.end_exports(&format!("volume {}/{}", array.name(), volume.name), volume.uuid, force).await?;
         let place = self.blocks.place(array.uuid(), volume.uuid);
         let _turn = place.turn.lock().await;
         let there = self.remove(&format!("volume {}/{}", array.name(), volume.name), &place, force).await?;
@@ -170,6 +172,11 @@ impl Data {
     /// When somebody has one open, unless it is forced. Then all go on.
     pub async fn end_devices(&self, arrays: &[Uuid], force: bool) -> Result<(), Problem> {
         self.blocks.end(arrays.iter().copied());
+        // The kernel's target has devices open.
+        if let Err(problem) = self.end_targets(arrays, force).await {
+            self.blocks.go_on(arrays.iter().copied());
+            return Err(problem);
+        }
         let places = arrays.iter().flat_map(|array| self.blocks.places(Some(*array)));
         let ended = join_all(places.map(|place| async move {
             let _turn = place.turn.lock().await;
@@ -194,6 +201,7 @@ impl Data {
 
     /// The array does not come back here: its devices are on no list any more.
     pub fn forget_devices(&self, array: Uuid) {
+        self.forget_targets(array);
         if let Err(problem) = self.blocks.take_off(|listed| listed.array == array) {
             tracing::warn!("{}", problem.line());
         }
@@ -204,20 +212,25 @@ impl Data {
     pub async fn leave_devices(&self) {
         self.blocks.leave();
         let guests = self.withdraw_from_guests(|_, _| true);
-        let devices = join_all(self.blocks.places(None).into_iter().map(|place| async move {
-            let _turn = place.turn.lock().await;
-            let Some(served) = place.served() else { return };
-            let path = served.path();
-            if served.volatile {
-                let gone = self.remove(&format!("block device {}", path.display()), &place, true).await;
-                gone.err().iter().for_each(|problem| tracing::warn!("{}", problem.line()));
-                return;
-            }
-            served.device.leave().await;
-            place.set(None);
-            tracing::info!("{} waits for the next server", path.display());
-        }));
+        let devices = async {
+            self.leave_targets().await;
+            join_all(self.blocks.places(None).iter().map(|place| self.leave_device(place))).await;
+        };
         join(guests, devices).await;
+    }
+
+    async fn leave_device(&self, place: &Place) {
+        let _turn = place.turn.lock().await;
+        let Some(served) = place.served() else { return };
+        let path = served.path();
+        if served.volatile {
+            let gone = self.remove(&format!("block device {}", path.display()), place, true).await;
+            gone.err().iter().for_each(|problem| tracing::warn!("{}", problem.line()));
+            return;
+        }
+        served.device.leave().await;
+        place.set(None);
+        tracing::info!("{} waits for the next server", path.display());
     }
 
     /// A volume has another name.
@@ -240,6 +253,7 @@ impl Data {
         let served = place.served()?;
         let path = served.path();
         let done = served.device.resize().await;
+        self.targets.resized.borrow_mut().insert(volume);
         Some(match done {
             Ok(()) => format!("{} has the new size", path.display()),
             Err(e) => format!("{} keeps its size until it is detached and attached again ({e})", path.display()),
@@ -272,7 +286,10 @@ impl Data {
     pub fn name_local_ways(&self, volumes: &mut [VolumeView]) {
         let all: BTreeMap<Uuid, Served> = self.devices().collect();
         if !all.is_empty() {
-            volumes.iter_mut().for_each(|v| v.block_device = all.get(&v.uuid).map(|s| s.path().display().to_string()));
+            volumes.iter_mut().for_each(|v| {
+                v.block_device = all.get(&v.uuid).map(|s| s.path().display().to_string());
+                v.exported_at = self.exported_at(v.uuid);
+            });
         }
         self.name_guest_sockets(volumes.iter_mut());
     }
@@ -288,7 +305,9 @@ impl Data {
             }
             let what = format!("block device /dev/ublkb{number}");
             let tried = if live(opened, volume).is_err() {
-                let gone = self.remove(&what, &place, false).await;
+                // The kernel's target has it open, and nobody will ever answer what waits in it.
+                let is_exported = !self.targets.listed_of(volume)?.is_empty();
+                let gone = self.remove(&what, &place, is_exported).await;
                 gone.and_then(|_| self.blocks.take_off(|listed| listed.volume == volume)).map(|()| vec![])
             } else if place.served().is_some() {
                 continue;

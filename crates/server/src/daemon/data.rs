@@ -29,6 +29,7 @@ use crate::hooks::Hooks;
 use crate::journal::Journal;
 use crate::memory::Memory;
 use crate::namespace::{All, Served};
+use crate::nvmet::Targets;
 use crate::ops::World;
 use crate::ops::open::Opened;
 use crate::placement::Machine;
@@ -76,6 +77,8 @@ pub struct Data {
     pub blocks: Blocks,
     /// Sockets at which guests of this machine find volumes.
     pub guests: GuestSockets,
+    /// Volumes that the kernel's target exports.
+    pub targets: Targets,
     /// What happened.
     pub journal: Journal,
     /// Who writes the notebooks of arrays, by name.

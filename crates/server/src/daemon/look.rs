@@ -54,6 +54,7 @@ impl Data {
             .chain(self.guests_alarm())
             .chain(closed)
             .chain(self.hooks.alarms())
+            .chain(self.target_alarm())
             .collect()
     }
 

@@ -21,6 +21,7 @@ use super::data::{Data, DataHandle};
 use super::exports::{self, Exports, REQUESTS_MAX};
 use super::notify::{Notify, Pulse};
 use super::nvme::{self, Nvme, NvmeSettings};
+use super::nvmet::keep_targets;
 use super::reload::{self, Reread};
 use super::socket::Socket;
 use super::spares::{self, Spares};
@@ -35,6 +36,7 @@ use crate::hooks::{HookConfig, Hooks};
 use crate::journal::Journal;
 use crate::listen::Listening;
 use crate::memory::Memory;
+use crate::nvmet::Targets;
 use crate::ops::World;
 use crate::placement::Machine;
 use crate::problem;
@@ -172,6 +174,7 @@ async fn live(rt: &Rt, settings: Settings) -> Result<(), Problem> {
         memory,
         blocks: Blocks::of(&settings.state_dir),
         guests: GuestSockets::of(settings.guests.clone()),
+        targets: Targets::of(&settings.state_dir, nvme.access()),
         journal,
         notebooks: RefCell::default(),
         hooks: Hooks::default(),
@@ -277,6 +280,7 @@ async fn serve(
     tracing::info!("ready: {}", ready(data));
     pulse.ready(&ready(data));
     rt.spawn(spares::share(Rc::downgrade(data))).detach();
+    rt.spawn(keep_targets(Rc::downgrade(data))).detach();
     let why = {
         let work = Box::pin(submitted.serve(rt, data.clone()));
         let signal = Box::pin(rt.stop_signal());

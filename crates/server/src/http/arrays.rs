@@ -138,6 +138,7 @@ pub async fn export(State(c): State<Context>, Path(array): Path<String>, Query(h
         }
         let name = opened.array.first().name();
         data.refuse_if_used(&format!("array {name}"), (Some(&name), None), how.force).await?;
+        data.refuse_if_exported(&opened, how.force)?;
         data.end_devices(&[opened.array.first().uuid()], how.force).await?;
         let opened = data.take_out(&opened).await?;
         data.forget_devices(opened.array.first().uuid());
@@ -165,6 +166,7 @@ pub async fn destroy(
         }
         end::may_be_destroyed(&opened)?;
         data.refuse_if_used(&format!("array {name}"), (Some(&name), None), how.force).await?;
+        data.refuse_if_exported(&opened, how.force)?;
         data.end_devices(&[opened.array.first().uuid()], how.force).await?;
         // Out of the list first: no new connection finds its volumes.
         let opened = data.take_out(&opened).await?;

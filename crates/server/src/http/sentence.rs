@@ -2,7 +2,7 @@
 
 use api::{
     Alarms, ArrayView, Arrays, BlockDeviceView, Changed, Clients, Created, Done, Drives, Events, FoundArrays, Imported,
-    Iostats, JobView, Jobs, Placement, PlanView, Resource, ServerView, TokenCreated, Tokens, Volumes,
+    Iostats, JobView, Jobs, Placement, PlanView, Resource, ServerView, TargetView, TokenCreated, Tokens, Volumes,
 };
 
 /// An answer, as the journal tells it.
@@ -26,6 +26,12 @@ impl<T> Sentence for Changed<T> {
 impl Sentence for BlockDeviceView {
     fn sentence(&self) -> Option<String> {
         Some(format!("volume {}/{} is {}", self.array, self.volume, self.device))
+    }
+}
+
+impl Sentence for TargetView {
+    fn sentence(&self) -> Option<String> {
+        Some(format!("volume {}/{} is exported at {}", self.array, self.volume, self.at))
     }
 }
 

@@ -75,7 +75,8 @@ fn the_reference_has_every_path_and_every_code() {
             .replace("{volume}", "V")
             .replace("{job}", "J")
             .replace("{alarm}", "X")
-            .replace("{token}", "T");
+            .replace("{token}", "T")
+            .replace("{address}", "ADDRESS");
         let (stem, last) = short.rsplit_once('/').unwrap();
         let is_there = text.contains(&format!("`{short}`"))
             || text.contains(&format!("`{short}?"))

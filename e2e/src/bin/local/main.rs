@@ -1,5 +1,7 @@
-//! Volumes as block devices of the machine that serves them, by ublk: a guest serves an array to its own kernel. One boot.
+//! Volumes as block devices of the machine that serves them, by ublk, and by its kernel's NVMe target over TCP and soft RoCE: a guest
+//! serves an array to its own kernel. One boot.
 
+mod fabrics;
 mod steps;
 mod world;
 

@@ -8,6 +8,7 @@ use e2e::failure::require;
 use e2e::fio::{has_verified, verifying};
 use e2e::stepwise::Step;
 
+use crate::fabrics;
 use crate::world::{ARRAY, DIR, DRIVE, LINK, VOLUME, VOLUME_BYTES, World};
 
 /// All, in order.
@@ -33,11 +34,41 @@ pub const ALL: &[Step<World>] = &[
     Step { name: "deep", about: "killed while the kernel asks all it can", run: deep },
     Step { name: "restart", about: "SIGTERM and a new server, three times under fio on a mounted ext4", run: restart },
     Step { name: "read-only", about: "a read-only server makes a read-only device", run: read_only },
+    Step {
+        name: "nvmet-tcp",
+        about: "the kernel's target over TCP: allowed hosts only, detach refused, nothing left",
+        run: fabrics::tcp_by_name,
+    },
+    Step {
+        name: "nvmet-torn",
+        about: "the server is killed in the middle of export and --remove, four times",
+        run: fabrics::torn,
+    },
+    Step {
+        name: "nvmet-rdma",
+        about: "ext4 and fio over soft RoCE; the server is killed three times under it",
+        run: fabrics::rdma_sigkill,
+    },
+    Step {
+        name: "nvmet-left",
+        about: "the tree that a dead server left is taken over; what is missing is made, what is others' stays",
+        run: fabrics::left,
+    },
+    Step {
+        name: "nvmet-caught",
+        about: "a process that waits in the kernel when the server is killed ends with the next server",
+        run: fabrics::caught,
+    },
+    Step {
+        name: "nvmet-stop",
+        about: "ashlar stop leaves nothing in the kernel; the host waits, and goes on",
+        run: fabrics::stop,
+    },
     Step { name: "stop", about: "ashlar stop leaves no device", run: stop },
 ];
 
 /// How long one fio may take. A guest does a thousand requests a second.
-const FIO_MAX: Duration = Duration::from_secs(240);
+pub const FIO_MAX: Duration = Duration::from_secs(240);
 const REBUILD_MAX: Duration = Duration::from_secs(90);
 
 fn attach(world: &mut World) -> Result<()> {
