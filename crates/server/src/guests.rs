@@ -35,7 +35,9 @@ pub struct GuestSockets {
 /// A volume's socket.
 #[derive(Clone)]
 pub struct Place {
-    /// Which open of an array it is of.
+    /// The array.
+    pub array: Uuid,
+    /// Which open of it.
     pub number: u64,
     /// It.
     pub socket: GuestSocket,

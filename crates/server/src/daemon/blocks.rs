@@ -194,8 +194,7 @@ impl Data {
             self.blocks.go_on(arrays.iter().copied());
             return Err(problem);
         }
-        let numbers = self.numbers_of(arrays);
-        self.withdraw_from_guests(|_, place| numbers.contains(&place.number)).await;
+        self.withdraw_from_guests(|_, place| arrays.contains(&place.array)).await;
         Ok(())
     }
 

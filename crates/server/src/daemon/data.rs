@@ -20,7 +20,7 @@ use super::alarms::watch;
 use super::blocks::keep_devices;
 use super::closed::Closed;
 use super::guests::begin_guests;
-use super::spares::Spares;
+use super::spares::{Spares, bring_back};
 use crate::blocks::Blocks;
 use crate::direct::DirectDrive;
 use crate::front::Front;
@@ -212,13 +212,6 @@ impl Data {
         self.served.borrow().values().find(|opened| opened.number() == number).cloned()
     }
 
-    /// Which opens of these arrays are being served.
-    #[must_use]
-    pub fn numbers_of(&self, arrays: &[Uuid]) -> Vec<u64> {
-        let served = self.served.borrow();
-        served.values().filter(|o| arrays.contains(&o.array.first().uuid())).map(Opened::number).collect()
-    }
-
     /// The identities of all arrays being served.
     #[must_use]
     pub fn served_uuids(&self) -> Vec<Uuid> {
@@ -253,25 +246,6 @@ async fn look_after(data: Weak<Data>, number: u64) {
         let rt = data.world.rt.clone();
         drop((opened, data));
         rt.sleep(LOOK).await;
-    }
-}
-
-/// How often drives that are missing are looked for.
-const LOOK_FOR_MISSING: Duration = Duration::from_secs(5);
-
-/// Takes drives of an array back that were missing and are here again, and lets go of those that have left, for as long as it is
-/// served.
-async fn bring_back(data: Weak<Data>, number: u64) {
-    while let Some(data) = data.upgrade() {
-        let rt = data.world.rt.clone();
-        let Some(opened) = data.served_as(number) else { return };
-        for done in [opened.let_go_of_former().await, opened.bring_back(&data.world).await] {
-            if let Err(problem) = done {
-                tracing::warn!("{}", problem.line());
-            }
-        }
-        drop((opened, data));
-        rt.sleep(LOOK_FOR_MISSING).await;
     }
 }
 

@@ -36,7 +36,7 @@ impl Data {
             let Some(lease) = opened.lease(&name) else { continue };
             let namespace = VolumeNamespace::new(&array.name(), opened, lease);
             match GuestSocket::open(&self.world.rt, self.guests.guests(), namespace, &path) {
-                Ok(socket) => self.guests.put(uuid, Place { number: opened.number(), socket }),
+                Ok(socket) => self.guests.put(uuid, Place { array: array.uuid(), number: opened.number(), socket }),
                 Err(error) => {
                     let why = format!("{}/{name}: {}: {error}", array.name(), path.display());
                     if self.guests.fails(uuid, &why) {

@@ -1,4 +1,5 @@
-//! Spares of the server: drives that belong to no array, and that the first array gets which lacks one.
+//! Drives that come to arrays by themselves: spares of the server, which belong to no array and which the first one gets that lacks one, and
+//! drives that were missing and are here again.
 //!
 //! Invariant: a drive is looked at like any that is added by hand, without force: one that holds something stays what it is.
 
@@ -96,6 +97,25 @@ async fn give(data: &Rc<Data>, opened: &Opened) {
                 }
             }
         }
+    }
+}
+
+/// How often drives that are missing are looked for.
+const LOOK_FOR_MISSING: Duration = Duration::from_secs(5);
+
+/// Takes drives of an array back that were missing and are here again, and lets go of those that have left, for as long as it is
+/// served.
+pub(super) async fn bring_back(data: Weak<Data>, number: u64) {
+    while let Some(data) = data.upgrade() {
+        let rt = data.world.rt.clone();
+        let Some(opened) = data.served_as(number) else { return };
+        for done in [opened.let_go_of_former().await, opened.bring_back(&data.world).await] {
+            if let Err(problem) = done {
+                tracing::warn!("{}", problem.line());
+            }
+        }
+        drop((opened, data));
+        rt.sleep(LOOK_FOR_MISSING).await;
     }
 }
 

@@ -66,8 +66,10 @@ pub fn there_and_back(dir: &Path, disk: &[String]) -> Result<()> {
     let mut here = begin("a", &[])?;
     here.does_rounds(ROUNDS)?;
     for name in ["b", "c"] {
-        let way = format!("unix:{}", dir.join(format!("to-{name}")).display());
+        let door = dir.join(format!("to-{name}"));
+        let way = format!("unix:{}", door.display());
         let there = begin(name, &["-incoming".to_owned(), way.clone()])?;
+        there.waits_at(&door)?;
         here.moves(&way)?;
         there.does_rounds(ROUNDS)?;
         here = there;
@@ -111,6 +113,18 @@ impl Machine {
             }
             thread::sleep(Duration::from_millis(50));
         }
+    }
+
+    /// Waits until a machine can come.
+    fn waits_at(&self, door: &Path) -> Result<()> {
+        let begun = Instant::now();
+        while !door.exists() {
+            if begun.elapsed() > MAX {
+                return Err(Failure::new("a QEMU that waits for a machine", "it does not"));
+            }
+            thread::sleep(Duration::from_millis(20));
+        }
+        Ok(())
     }
 
     /// Moves the machine to the QEMU that waits there.
