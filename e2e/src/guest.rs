@@ -151,10 +151,12 @@ impl Guest {
     /// QEMU, begun; `says` is what the kernel tells of its boot.
     fn launched(dir: &Path, (kernel, memory): (&Path, &Path), says: &str, cpus: u32, more: &[String]) -> Result<Guest> {
         let console = dir.join("console");
+        // Instructions are counted by one thread.
+        let threads = if more.iter().any(|word| word == "-icount") { "single" } else { "multi" };
         let mut qemu = Command::new(tools::path_of("setpriv")?)
             .args(["--pdeathsig", "KILL"])
             .arg(tools::path_of("qemu-system-x86_64")?)
-            .args(["-accel", "tcg,thread=multi,tb-size=512", "-cpu", "max", "-M", "q35"])
+            .args(["-accel", &format!("tcg,thread={threads},tb-size=512"), "-cpu", "max", "-M", "q35"])
             .args(["-nodefaults", "-no-user-config", "-display", "none", "-no-reboot"])
             .args(["-smp", &cpus.to_string(), "-m", "1536"])
             .arg("-kernel")

@@ -108,7 +108,7 @@ fn title(load: usize, depth: u32) -> String {
 
 impl World {
     fn new(program: &Path, dir: &Path) -> Result<World> {
-        let more = ["-m", "4096", "-icount", "shift=0,sleep=off", "-accel", "tcg,thread=single"].map(str::to_owned);
+        let more = ["-m", "4096", "-icount", "shift=0,sleep=off"].map(str::to_owned);
         let mut guest = Guest::boot_kernel(dir, 1, &more, &Kernel::with_ublk()?)?;
         guest.sh(&format!("modprobe brd rd_nr=6 rd_size={DRIVE_KIB} && modprobe -a ublk_drv nvme_tcp nbd raid456"))?;
         guest.sh(&format!("mkdir -p {DIR}"))?;
