@@ -369,6 +369,10 @@ canaries! {
     JoinsAsSpare,
     /// What is not merged yet is not shown as stored.
     UnmergedNotShown,
+    /// Small segments that were open at a crash stay open, and nobody appends to them.
+    SmallForgotten,
+    /// Small segments tolerate one drive less.
+    SmallLessRedundant,
     /// A part that lets go of a drive ends its reservation, which is the other parts', too.
     PartEndsReservation,
     /// All labels of a drive get an array's new name before a flush.

@@ -2,3 +2,4 @@
 
 mod rebuild;
 mod refused;
+mod small;

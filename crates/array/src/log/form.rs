@@ -2,7 +2,7 @@
 
 use std::rc::Rc;
 
-use base::{BLOCK_BYTES, SegmentId, Seq};
+use base::{BLOCK_BYTES, MemberId, SegmentId, Seq};
 use ondisk::record::payload_place;
 use ondisk::{ENTRIES_MAX, Entry, MemberState, RecordHeader, Scheme};
 use rt::{Buf, Bytes};
@@ -11,7 +11,7 @@ use super::Log;
 use super::swept::Swept;
 use crate::canary::{Canary, planted};
 use crate::space::segment::pba;
-use crate::streams::{Made, Piece, Record, StreamId};
+use crate::streams::{Made, Piece, Record, Stream, StreamId};
 
 /// Records below this many payload blocks are small: at most [`SMALL_IN_FLIGHT`] of them unfinished, so that what
 /// comes meanwhile fills the next one.
@@ -53,7 +53,9 @@ impl Log {
         if stream.expects_more() && waiting < budget {
             return None;
         }
-        let segment = self.open_segment(id)?;
+        let short = id == StreamId::Host && (stream.in_flight() == 0 || lone > 0) && self.room.small_pays(waiting);
+        let segment = if short { self.small_segment(stream) } else { None };
+        let segment = segment.or_else(|| self.open_segment(id))?;
         let (scheme, row, room) = {
             let table = self.segments.read();
             let seg = table.get(segment);
@@ -95,14 +97,7 @@ impl Log {
     fn open_segment(&self, id: StreamId) -> Option<SegmentId> {
         let stream = self.streams.stream(id);
         if let Some(segment) = stream.segment() {
-            let table = self.segments.read();
-            let seg = table.get(segment);
-            let healthy = seg
-                .slots
-                .iter()
-                .flatten()
-                .all(|(m, _)| self.members.all()[usize::from(m.0)].state() == MemberState::In);
-            if healthy && seg.is_open() && seg.rows.append < self.ctx.shape.zone_blocks {
+            if self.goes_on(segment) {
                 return Some(segment);
             }
             stream.set_segment(None);
@@ -110,6 +105,25 @@ impl Log {
         let spare = self.room.take_spare(id)?;
         stream.set_segment(Some(spare));
         Some(spare)
+    }
+
+    /// The small segment beside the one that a stream appends to, opening the next one; `None` when there is none now.
+    fn small_segment(&self, stream: &Stream) -> Option<SegmentId> {
+        if let Some(segment) = stream.small().filter(|s| self.goes_on(*s)) {
+            return Some(segment);
+        }
+        let spare = self.room.take_small();
+        stream.set_small(spare);
+        spare
+    }
+
+    /// Whether an open segment has rows left, and all of its members.
+    fn goes_on(&self, segment: SegmentId) -> bool {
+        let table = self.segments.read();
+        let seg = table.get(segment);
+        let is_in = |m: MemberId| self.members.all()[usize::from(m.0)].state() == MemberState::In;
+        let healthy = seg.slots.iter().flatten().all(|(m, _)| is_in(*m));
+        healthy && seg.is_open() && seg.rows.append < self.ctx.shape.zone_blocks
     }
 
     /// Lays the pieces out in rows from `row` on, computes the parity. The payload is not copied: the columns are slices

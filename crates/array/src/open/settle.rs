@@ -7,6 +7,7 @@ use std::rc::Rc;
 use ondisk::Scheme;
 
 use super::recovering::Recovering;
+use crate::canary::{Canary, planted};
 use crate::member::seat::Seat;
 use crate::space::segment::Seg;
 use crate::streams::StreamId;
@@ -31,6 +32,9 @@ impl Recovering<'_> {
         let room = self.rooms.room().another_can_be_had(&self.rooms.segments().read());
         let out = |s: &Seg| s.slots.iter().any(|slot| slot.map_or(room, |(m, _)| !seats[usize::from(m.0)].is_in()));
         let own_map = self.rooms.room().map_scheme();
+        // Where there is no room for another, any one serves.
+        let small = self.rooms.room().small_scheme().filter(|_| room);
+        let hosts = self.rooms.streams().stream(StreamId::Host);
         let mut streams = vec![StreamId::Inner, StreamId::Host];
         if !matches!(own_map, Some(Scheme::Copies { .. })) {
             streams.insert(0, StreamId::Map);
@@ -54,11 +58,16 @@ impl Recovering<'_> {
         for (_, id) in in_turn {
             let table = self.rooms.segments().read();
             let seg = table.get(id);
+            if !may_write && !out(seg) && small == Some(seg.scheme) && hosts.small().is_none() {
+                hosts.set_small((!planted(Canary::SmallForgotten)).then_some(id));
+                continue;
+            }
             let for_map = own_map == Some(seg.scheme) && own_map != Some(self.rooms.ctx().shape.scheme);
             let stream = match () {
                 // What nobody needs comes back whole.
                 () if may_write => None,
                 () if out(seg) || (!room && seg.live == 0 && seg.unmerged.is_empty()) => None,
+                () if small == Some(seg.scheme) => None,
                 () if for_map => Some(StreamId::Map).filter(|m| self.rooms.streams().segment_of(*m).is_none()),
                 () => streams.pop(),
             };

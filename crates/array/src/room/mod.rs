@@ -5,6 +5,7 @@
 //! `usable`, so the cleaner always finds something to free.
 
 mod emptied;
+mod small;
 mod spares;
 mod stored;
 mod zones;
@@ -30,8 +31,9 @@ use crate::space::plan;
 use crate::space::promise::{Promise, Promised};
 use crate::space::segment::{Life, Seg};
 use crate::space::segments::Segments;
-use crate::streams::Streams;
+use crate::streams::{StreamId, Streams};
 use crate::volumes::Volumes;
+use spares::Kind;
 use zones::Freed;
 
 pub use zones::Discard;
@@ -93,6 +95,7 @@ pub struct Room {
     health: Rc<Health>,
     measured: Measured,
     counted: Counted,
+    small: small::Small,
     pace: Pace,
     promised: Rc<Promised>,
     freed: Freed,
@@ -178,6 +181,7 @@ impl Room {
             health: health.clone(),
             measured: Measured::default(),
             counted: Counted::default(),
+            small: small::Small::default(),
             pace: Pace::default(),
             promised: Promised::new(health.ctx()),
             freed: Freed::of(pins),
@@ -241,6 +245,7 @@ impl Room {
         let fits = self.stored_at_least() <= fits;
         self.measured.fits.set(fits);
         self.measured.short.set(self.members.lacks_members() && !fits);
+        self.measure_small();
     }
 
     /// Blocks that volumes may fill, as last measured.
@@ -420,10 +425,13 @@ impl Room {
     fn room_in_all(&self, left: u64) -> i64 {
         let worth = self.zones_worth();
         let table = self.segments.read();
+        let small = self.streams.stream(StreamId::Host).small();
         let zone = i64::from(self.ctx.shape.zone_blocks);
         let of = |s: &Seg| match s.life {
             Life::Spare => 0,
-            Life::Open if self.streams.appends_to(s.id) => worth.of(s) * (zone - i64::from(s.rows.append)) / zone,
+            Life::Open if self.streams.appends_to(s.id) && small != Some(s.id) => {
+                worth.of(s) * (zone - i64::from(s.rows.append)) / zone
+            }
             Life::Open => 0,
             Life::Sealed | Life::Emptying(_) | Life::Emptied { .. } | Life::Vacated { .. } if s.is_empty() => {
                 worth.of(s)
@@ -474,8 +482,9 @@ impl Room {
     /// Segments left: spares, and those that free zones would give.
     pub fn segments_left(&self) -> u64 {
         let units = self.units(true, self.measured.short.get());
+        let kinds = self.kinds();
         let table = self.segments.read();
-        let spares = table.segments.values().filter(|s| s.is_spare() && !self.is_maps_own(s));
+        let spares = table.segments.values().filter(|s| s.is_spare() && kinds.of(s) == Kind::Data);
         plan::segments_of(&units.zones, units.width) + spares.count() as u64
     }
 

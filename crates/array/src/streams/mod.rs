@@ -46,6 +46,8 @@ pub struct Stream {
     queue: RefCell<VecDeque<Piece>>,
     /// The segment it appends to.
     segment: Cell<Option<SegmentId>>,
+    /// The small segment beside it, for short records that nothing else would fill up.
+    small: Cell<Option<SegmentId>>,
     in_flight: Cell<usize>,
     poke: Event,
     poked: Cell<bool>,
@@ -159,8 +161,10 @@ impl Streams {
 
     /// No stream appends to a segment any more.
     pub fn leave(&self, segment: SegmentId) {
-        for stream in self.streams.iter().filter(|s| s.segment.get() == Some(segment)) {
-            stream.segment.set(None);
+        for place in self.streams.iter().flat_map(|s| [&s.segment, &s.small]) {
+            if place.get() == Some(segment) {
+                place.set(None);
+            }
         }
     }
 
@@ -185,7 +189,7 @@ impl Streams {
 
     /// Whether a stream appends to `segment`.
     pub fn appends_to(&self, segment: SegmentId) -> bool {
-        self.streams.iter().any(|s| s.segment.get() == Some(segment))
+        self.streams.iter().any(|s| [s.segment.get(), s.small.get()].contains(&Some(segment)))
     }
 
     /// The lowest number of an entry that is not acknowledged.
@@ -246,6 +250,16 @@ impl Stream {
     /// It appends to this segment from now on, or to none.
     pub fn set_segment(&self, segment: Option<SegmentId>) {
         self.segment.set(segment);
+    }
+
+    /// The small segment beside it.
+    pub fn small(&self) -> Option<SegmentId> {
+        self.small.get()
+    }
+
+    /// Short records go to this segment from now on, or to none of their own.
+    pub fn set_small(&self, segment: Option<SegmentId>) {
+        self.small.set(segment);
     }
 
     /// Waits until it is poked.

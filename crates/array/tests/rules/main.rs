@@ -26,6 +26,7 @@ mod scrub;
 mod service;
 mod silent;
 mod sizes;
+mod small;
 mod space;
 mod taken;
 mod whole;
@@ -185,6 +186,8 @@ rules! {
     map::a_mirror_with_one_drive_left_is_cleaned [PairsReckonedWhole]
     loss::a_shut_door_says_nothing_of_a_drive [DoorsBlameDrives]
     loss::one_bad_block_costs_a_rebuild_one_row [RebuildByBatch]
+
+    small::a_lone_block_takes_a_small_row [SmallForgotten, SmallLessRedundant]
 
     space::thin_volumes_are_refused_when_their_map_fills_the_drives [NodesUncounted]
     space::freed_zones_are_deallocated_when_nobody_needs_them [DeallocatedInUse]
