@@ -363,8 +363,15 @@ impl Cleaner {
         if vol.state() != VolumeState::Live {
             return Ok(None);
         }
-        if !planted(Canary::MoveAskedOnce) && !self.relocation.is_named((vol.id, lba, from)).await? {
-            return Ok(None);
+        if !planted(Canary::MoveAskedOnce) {
+            let found = (vol.id, lba, from);
+            let named = match self.relocation.is_named_now(found) {
+                Some(named) => named,
+                None => self.relocation.is_named(found).await?,
+            };
+            if !named {
+                return Ok(None);
+            }
         }
         let request = Request::new(1, Some(Held { guard, promise: None }));
         let what = match &data {
@@ -374,6 +381,8 @@ impl Cleaner {
                 What::Fill(if planted(Canary::BadForgotten) { MapRef::Hole } else { MapRef::Bad })
             }
         };
-        Ok(Some(Piece { what, volume: vol.id, lba, blocks: 1, data, request }))
+        // What was read matches it, or was made from the rest of its row.
+        let crc = data.is_some().then_some(from.crc);
+        Ok(Some(Piece { what, volume: vol.id, lba, blocks: 1, data, crc, request }))
     }
 }

@@ -139,9 +139,10 @@ impl Log {
         let k = scheme.k();
         let payload: usize = pieces.iter().map(Piece::payload_blocks).sum();
         let rows = (payload + 1).div_ceil(k);
-        let blocks = pieces.iter().filter_map(|piece| piece.data.as_deref()).flat_map(|d| d.chunks_exact(BLOCK_BYTES));
-        let mut swept = Swept::of(self.ctx.kernel, scheme, rows, &blocks.collect::<Vec<_>>());
-        let mut entries: Vec<Entry> = Vec::with_capacity(ENTRIES_MAX);
+        let mut blocks = Vec::with_capacity(payload);
+        pieces.iter().for_each(|piece| piece.add_blocks(&mut blocks));
+        let mut swept = Swept::of(self.ctx.kernel, scheme, rows, &blocks);
+        let mut entries: Vec<Entry> = Vec::with_capacity(pieces.iter().map(Piece::entries).sum::<usize>() + rows * k);
         let mut crcs = swept.crcs.iter().copied();
         pieces.iter().for_each(|piece| piece.to_entries(&mut entries, &mut crcs));
         let numbered = entries.len();

@@ -19,14 +19,15 @@ pub struct Swept<'a> {
 }
 
 impl<'a> Swept<'a> {
-    /// Of these payload blocks, in `rows` rows; the header's row has its parity when the header is known.
-    pub fn of(kernel: Kernel, scheme: Scheme, rows: usize, payload: &[&'a [u8]]) -> Swept<'a> {
+    /// Of these payload blocks, some with a checksum that is known, in `rows` rows; the header's row has its parity when the
+    /// header is known.
+    pub fn of(kernel: Kernel, scheme: Scheme, rows: usize, payload: &[(&'a [u8], Option<u32>)]) -> Swept<'a> {
         let m = match scheme {
             Scheme::Parity { m, .. } => usize::from(m),
             Scheme::Copies { .. } => 0,
         };
         if m == 0 {
-            let crcs = payload.iter().map(|block| crc32c(block)).collect();
+            let crcs = payload.iter().map(|(block, known)| known.unwrap_or_else(|| crc32c(block))).collect();
             return Swept { crcs, parity: Vec::new(), first_row: Vec::new() };
         }
         let mut crcs = vec![0; payload.len()];
@@ -38,8 +39,8 @@ impl<'a> Swept<'a> {
             let of_row = (row + rows * usize::from(row == 0)..=payload.len()).step_by(rows);
             blocks.clear();
             for place in of_row {
-                let block = payload[place - 1];
-                crcs[place - 1] = crc32c(block);
+                let (block, known) = payload[place - 1];
+                crcs[place - 1] = known.unwrap_or_else(|| crc32c(block));
                 blocks.push(block);
             }
             if row == 0 {
@@ -93,11 +94,11 @@ mod tests {
             let block = |i: usize| vec![(i * 7 + 1) as u8; BLOCK_BYTES];
             let mut all: Vec<Vec<u8>> = (0..=payload).map(block).collect();
             all.resize(k * rows, vec![0; BLOCK_BYTES]);
-            let blocks: Vec<&[u8]> = all[1..=payload].iter().map(|b| &b[..]).collect();
+            let blocks: Vec<(&[u8], Option<u32>)> = all[1..=payload].iter().map(|b| (&b[..], None)).collect();
             let scheme = Scheme::Parity { k: k as u8, m };
             let mut swept = Swept::of(kernel, scheme, rows, &blocks);
             swept.add_header(kernel, &all[0]);
-            assert_eq!(swept.crcs, blocks.iter().map(|b| crc32c(b)).collect::<Vec<_>>());
+            assert_eq!(swept.crcs, blocks.iter().map(|(b, _)| crc32c(b)).collect::<Vec<_>>());
             for row in 0..rows {
                 let sources: Vec<&[u8]> = all[row..].iter().step_by(rows).map(|b| &b[..]).collect();
                 let parity: Vec<&[u8]> =

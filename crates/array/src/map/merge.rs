@@ -287,6 +287,7 @@ impl Map {
             lba: key.first_lba(),
             blocks: 1,
             data: Some(block.freeze()),
+            crc: None,
             request: request.clone(),
         });
         request.done().await?;

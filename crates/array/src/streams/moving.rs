@@ -7,10 +7,11 @@
 //! Invariant: while a block is here, one move of it is in a record that is neither acknowledged nor given up.
 
 use std::cell::RefCell;
-use std::collections::BTreeMap;
+use std::collections::HashMap;
 use std::ops::Range;
 
 use base::{Lba, VolumeId};
+use foldhash::fast::FixedState;
 
 use crate::canary::{Canary, planted};
 use crate::memtable::memory::Moves;
@@ -18,7 +19,7 @@ use crate::memtable::memory::Moves;
 /// Blocks being moved without a lock, and whether something newer is known of them.
 #[derive(Default)]
 pub struct Moving {
-    blocks: RefCell<BTreeMap<(VolumeId, u64), bool>>,
+    blocks: RefCell<HashMap<(VolumeId, u64), bool, FixedState>>,
 }
 
 impl Moving {
@@ -46,8 +47,16 @@ impl Moves for Moving {
 
     fn overtake(&self, volume: VolumeId, blocks: Range<u64>) {
         let mut there = self.blocks.borrow_mut();
-        if !there.is_empty() && !planted(Canary::OvertakenMoved) {
-            there.range_mut((volume, blocks.start)..(volume, blocks.end)).for_each(|(_, overtaken)| *overtaken = true);
+        if there.is_empty() || planted(Canary::OvertakenMoved) {
+            return;
+        }
+        if blocks.end - blocks.start <= there.len() as u64 {
+            for lba in blocks {
+                there.entry((volume, lba)).and_modify(|overtaken| *overtaken = true);
+            }
+        } else {
+            let within = |(v, lba): &(VolumeId, u64)| *v == volume && blocks.contains(lba);
+            there.iter_mut().filter(|(block, _)| within(block)).for_each(|(_, overtaken)| *overtaken = true);
         }
     }
 }

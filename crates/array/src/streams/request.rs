@@ -136,6 +136,8 @@ pub struct Piece {
     pub blocks: u32,
     /// The payload.
     pub data: Option<Bytes>,
+    /// The checksum that a block has had since a host wrote it: it goes with what is moved.
+    pub crc: Option<u32>,
     /// Whose piece it is.
     pub request: Rc<Request>,
 }
@@ -149,6 +151,12 @@ impl Piece {
     /// Entries it makes.
     pub fn entries(&self) -> usize {
         self.payload_blocks().max(1)
+    }
+
+    /// Appends its payload, block by block, with the checksum where it is known.
+    pub fn add_blocks<'a>(&'a self, out: &mut Vec<(&'a [u8], Option<u32>)>) {
+        let blocks = self.data.iter().flat_map(|data| data.chunks_exact(BLOCK_BYTES));
+        out.extend(blocks.map(|block| (block, self.crc)));
     }
 
     /// Whether it belongs to the map (host and map entries never share a record).

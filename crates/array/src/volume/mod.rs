@@ -298,6 +298,7 @@ impl Volume {
             lba: first,
             blocks: n as u32,
             data: Some(data),
+            crc: None,
             request: request.clone(),
         });
         request.done().await
@@ -465,6 +466,7 @@ impl Volume {
             lba: first,
             blocks: end.since(first).0 as u32,
             data: None,
+            crc: None,
             request: request.clone(),
         });
         request.done().await?;
