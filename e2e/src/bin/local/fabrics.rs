@@ -7,7 +7,7 @@ use e2e::Result;
 use e2e::failure::require;
 use e2e::fio::{has_verified, verifying};
 
-use crate::steps::FIO_MAX;
+use crate::steps::{FIO_MAX, discard_on, rebuilt_under_fio};
 use crate::world::{DIR, VOLUME, World};
 
 /// The guest's address.
@@ -132,14 +132,25 @@ pub fn rdma_sigkill(world: &mut World) -> Result<()> {
     let device = connected(world, ("rdma", 4420))?;
     let make = format!("mkfs.ext4 -qF {device} && mkdir -p /mnt/v && mount {device} /mnt/v");
     world.guest.sh_within(FIO_MAX, &make)?;
-    world.guest.start("fio", &verifying("/mnt/v/fio", 16, "--rate_iops=4000,250"))?;
-    for _ in 0..3 {
+    world.guest.start("fio", &verifying("/mnt/v/fio", 64, "--rate_iops=4000,250"))?;
+    for _ in 0..10 {
         thread::sleep(Duration::from_secs(1));
         require(world.guest.is_running("fio")?, "SIGKILL under fio", || "fio was done before".to_owned())?;
         world.restart("KILL")?;
     }
     let printed = world.guest.finish("fio", FIO_MAX)?;
     has_verified(&printed)
+}
+
+/// By soft RoCE: what a device can besides, and a drive that is lost.
+pub fn rdma_drives(world: &mut World) -> Result<()> {
+    let device = world.guest.sh("findmnt -no SOURCE /mnt/v")?.trim().to_owned();
+    world.guest.sh_within(FIO_MAX, &format!("umount /mnt/v && fsck.ext4 -fn {device}"))?;
+    discard_on(world, &device)?;
+    world.guest.sh_within(FIO_MAX, &format!("mkfs.xfs -qf {device} && mount {device} /mnt/v"))?;
+    rebuilt_under_fio(world, "/mnt/v/fio", ("3", "newest"))?;
+    world.guest.sh_within(FIO_MAX, &format!("umount /mnt/v && xfs_repair -n {device}"))?;
+    world.guest.sh_within(FIO_MAX, &format!("mkfs.ext4 -qF {device} && mount {device} /mnt/v")).map(drop)
 }
 
 /// A server that leaves by SIGTERM leaves the tree; what is missing of it after a crash is made again.

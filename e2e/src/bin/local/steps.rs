@@ -46,8 +46,13 @@ pub const ALL: &[Step<World>] = &[
     },
     Step {
         name: "nvmet-rdma",
-        about: "ext4 and fio over soft RoCE; the server is killed three times under it",
+        about: "ext4 and fio over soft RoCE; the server is killed ten times under it",
         run: fabrics::rdma_sigkill,
+    },
+    Step {
+        name: "nvmet-drives",
+        about: "over soft RoCE: blkdiscard and write zeroes, XFS, a member fails and is rebuilt under fio",
+        run: fabrics::rdma_drives,
     },
     Step {
         name: "nvmet-left",
@@ -64,6 +69,7 @@ pub const ALL: &[Step<World>] = &[
         about: "ashlar stop leaves nothing in the kernel; the host waits, and goes on",
         run: fabrics::stop,
     },
+    Step { name: "grow", about: "a larger volume, attached again: XFS takes the rest", run: grow },
     Step { name: "stop", about: "ashlar stop leaves no device", run: stop },
 ];
 
@@ -119,17 +125,22 @@ fn xfs(world: &mut World) -> Result<()> {
     file_system(world, "mkfs.xfs -qf", "xfs_repair -n")
 }
 
-fn discard(world: &mut World) -> Result<()> {
-    world.attached()?;
+/// Discards and zeroes parts of what is on a device, then all of it.
+pub fn discard_on(world: &mut World, device: &str) -> Result<()> {
     let pattern = "yes ashlar | dd iflag=fullblock bs=1M count=16";
-    world.guest.sh(&format!("{pattern} of={LINK} oflag=direct && blockdev --flushbufs {LINK}"))?;
+    world.guest.sh(&format!("{pattern} of={device} oflag=direct && blockdev --flushbufs {device}"))?;
     let same = |from: u32, count: u32| {
-        format!("dd if={LINK} iflag=direct bs=64k skip={from} count={count} 2>/dev/null | cmp -n {} - ", count << 16)
+        format!("dd if={device} iflag=direct bs=64k skip={from} count={count} 2>/dev/null | cmp -n {} - ", count << 16)
     };
-    world.guest.sh(&format!("blkdiscard -o 1M -l 4M {LINK} && blkdiscard -z -o 8M -l 4M {LINK}"))?;
+    world.guest.sh(&format!("blkdiscard -o 1M -l 4M {device} && blkdiscard -z -o 8M -l 4M {device}"))?;
     world.guest.sh(&format!("{} /dev/zero && {} /dev/zero", same(16, 64), same(128, 64)))?;
     world.guest.sh(&format!("{pattern} of=/tmp/pattern 2>/dev/null; {} /tmp/pattern", same(0, 16)))?;
-    world.guest.sh(&format!("blkdiscard {LINK} && {} /dev/zero", same(0, 256)))?;
+    world.guest.sh(&format!("blkdiscard {device} && {} /dev/zero", same(0, 256))).map(drop)
+}
+
+fn discard(world: &mut World) -> Result<()> {
+    world.attached()?;
+    discard_on(world, LINK)?;
     // What a volume holds is counted when its array is closed.
     world.restart("TERM")?;
     let volume = world.status()?["volumes"][0].clone();
@@ -138,22 +149,50 @@ fn discard(world: &mut World) -> Result<()> {
 
 fn member(world: &mut World) -> Result<()> {
     world.attached()?;
-    world.guest.start("fio", &verifying(LINK, 24, ""))?;
+    rebuilt_under_fio(world, LINK, ("1", "new"))?;
+    // What was rebuilt is as good as what was lost.
+    world.ashlar(&format!("drive fail --force {ARRAY} {DIR}/d/2"))?;
+    let printed = world.guest.sh_within(FIO_MAX, &verifying(LINK, 24, "--verify_only"))?;
+    require(printed.contains("err= 0"), "fio --verify_only", || printed.clone())?;
+    world.ashlar(&format!("drive replace {ARRAY} {DIR}/d/2 {DIR}/d/newer --size {DRIVE}")).map(drop)
+}
+
+/// A drive fails under fio, and another takes its place.
+pub fn rebuilt_under_fio(world: &mut World, file: &str, (fails, takes): (&str, &str)) -> Result<()> {
+    world.guest.start("fio", &verifying(file, 24, ""))?;
     thread::sleep(Duration::from_secs(2));
-    world.ashlar(&format!("drive fail --force {ARRAY} {DIR}/d/1"))?;
-    world.ashlar(&format!("drive replace {ARRAY} {DIR}/d/1 {DIR}/d/new --size {DRIVE}"))?;
+    world.ashlar(&format!("drive fail --force {ARRAY} {DIR}/d/{fails}"))?;
+    world.ashlar(&format!("drive replace {ARRAY} {DIR}/d/{fails} {DIR}/d/{takes} --size {DRIVE}"))?;
     let begun = Instant::now();
     while world.status()?["state"] != "optimal" {
         require(begun.elapsed() < REBUILD_MAX, "the rebuild", || format!("it goes on after {REBUILD_MAX:?}"))?;
         thread::sleep(Duration::from_millis(200));
     }
     let printed = world.guest.finish("fio", FIO_MAX)?;
+    has_verified(&printed)
+}
+
+/// Before Linux 6.16 a device keeps its size: it goes, and comes back larger.
+fn grow(world: &mut World) -> Result<()> {
+    world.attached()?;
+    let free = "stat -f -c %b /mnt/v";
+    world.guest.sh_within(FIO_MAX, &format!("mkfs.xfs -qf {LINK} && mkdir -p /mnt/v && mount {LINK} /mnt/v"))?;
+    let before = world.guest.sh(free)?;
+    world.guest.sh("cp /usr/bin/fio /mnt/v/a && sync && umount /mnt/v")?;
+    world.ashlar(&format!("detach {VOLUME}"))?;
+    world.ashlar(&format!("volume grow {VOLUME} {}", VOLUME_BYTES * 2))?;
+    world.attach()?;
+    let length = world.guest.sh(&format!("blockdev --getsize64 {LINK}"))?;
+    require(length.trim() == (VOLUME_BYTES * 2).to_string(), "a device of a larger volume", || length.clone())?;
+    world
+        .guest
+        .sh_within(FIO_MAX, &format!("mount {LINK} /mnt/v && xfs_growfs /mnt/v && cmp /usr/bin/fio /mnt/v/a"))?;
+    let after = world.guest.sh(free)?;
+    let blocks = |said: &str| said.trim().parse::<u64>().unwrap_or(0);
+    require(blocks(&after) > blocks(&before) * 3 / 2, "xfs_growfs", || format!("{before}{after}"))?;
+    let printed = world.guest.sh_within(FIO_MAX, &verifying("/mnt/v/fio", 8, "--end_fsync=1"))?;
     has_verified(&printed)?;
-    // What was rebuilt is as good as what was lost.
-    world.ashlar(&format!("drive fail --force {ARRAY} {DIR}/d/2"))?;
-    let printed = world.guest.sh_within(FIO_MAX, &verifying(LINK, 24, "--verify_only"))?;
-    require(printed.contains("err= 0"), "fio --verify_only", || printed.clone())?;
-    world.ashlar(&format!("drive replace {ARRAY} {DIR}/d/2 {DIR}/d/newer --size {DRIVE}")).map(drop)
+    world.guest.sh_within(FIO_MAX, &format!("umount /mnt/v && xfs_repair -n {LINK}")).map(drop)
 }
 
 fn sigkill(world: &mut World) -> Result<()> {
