@@ -3,6 +3,7 @@
 use api::{ArrayView, Done, Problem, RebuildSet};
 use array::Rate;
 
+use super::clients::age;
 use super::open::{Opened, named};
 use crate::size::Size;
 
@@ -51,8 +52,8 @@ const RATE_MIN: u64 = 1 << 20;
 fn about_slow(rate: &str, raw_bytes: u64) -> Option<String> {
     let rate: u64 = rate.parse().ok()?;
     (rate < RATE_MIN).then(|| {
-        let days = raw_bytes / rate.max(1) / 86_400;
-        format!("{}/s is very slow: to rebuild {} takes {days} days", Size(rate), Size(raw_bytes))
+        let time = age(raw_bytes / rate.max(1));
+        format!("{}/s is very slow: to rebuild {} takes {time}", Size(rate), Size(raw_bytes))
     })
 }
 
@@ -89,6 +90,8 @@ mod tests {
         assert!(about_slow("high", 1 << 40).is_none() && about_slow("1048576", 1 << 40).is_none());
         let note = about_slow("1", 1 << 30).unwrap();
         assert!(note.contains("1 B/s") && note.contains("12427 days"), "{note}");
+        let note = about_slow("65536", 3 << 29).unwrap();
+        assert!(note.contains("takes 6 h"), "{note}");
     }
 
     #[test]
