@@ -8,8 +8,7 @@ use std::cell::Cell;
 use base::SegmentId;
 use ondisk::Scheme;
 
-use super::spares::Kind;
-use super::{Room, SHARE};
+use super::{Room, Rung, SHARE};
 use crate::canary::{Canary, planted};
 use crate::ctx::Wish;
 use crate::space::segment::Seg;
@@ -27,8 +26,9 @@ const SPARE_ROWS: u32 = 1024;
 /// Small segments of an array, as last measured.
 #[derive(Default)]
 pub(super) struct Small {
-    /// Payload blocks of a record up to which a small segment takes fewer blocks; 0: there are no small segments.
-    pays_up_to: Cell<usize>,
+    /// Payload blocks of a record up to which a small segment takes fewer blocks; 0: there are no small segments. `None`: not
+    /// measured yet.
+    pays_up_to: Cell<Option<usize>>,
     /// Hosts wait for room: what small segments hold is given back.
     is_too_dear: Cell<bool>,
 }
@@ -62,12 +62,10 @@ impl Room {
         let ladder = self.rungs();
         let scheme = self.small_scheme();
         let wide = self.ctx.shape.scheme.with_k(self.units(false, self.short()).k);
-        self.small.pays_up_to.set(scheme.map_or(0, |small| pays_up_to(small, wide)));
-        let is_too_dear = match self.room_now() {
-            room if room <= ladder.write_floor as i64 * SHARE => true,
-            room if room > ladder.rebuild_above as i64 * SHARE => false,
-            _ => self.small.is_too_dear.get(),
-        };
+        self.small.pays_up_to.set(Some(scheme.map_or(0, |small| pays_up_to(small, wide))));
+        let stopped = self.above(Rung::Write) == 0 || self.room_left() <= ladder.stop_floor;
+        let has_room = self.room_now() > ladder.rebuild_above as i64 * SHARE;
+        let is_too_dear = stopped || (self.small.is_too_dear.get() && !has_room);
         self.small.is_too_dear.set(is_too_dear);
         if self.holds_small_in_vain() {
             self.ctx.wishes.ask(Wish::Spares);
@@ -76,12 +74,14 @@ impl Room {
 
     /// Whether a record of so many payload blocks is cheaper in a small segment.
     pub fn small_pays(&self, payload: usize) -> bool {
-        (1..=self.small.pays_up_to.get()).contains(&payload) && !self.small.is_too_dear.get()
+        let upto = self.small.pays_up_to.get().unwrap_or(0);
+        (1..=upto).contains(&payload) && !self.small.is_too_dear.get()
     }
 
     /// Small spares that are kept ready.
     pub(super) fn small_wanted(&self) -> usize {
-        if self.small.is_too_dear.get() { 0 } else { (SPARE_ROWS / self.ctx.shape.zone_blocks).clamp(1, 4) as usize }
+        let none = self.small.is_too_dear.get() || self.small.pays_up_to.get().is_none();
+        if none { 0 } else { (SPARE_ROWS / self.ctx.shape.zone_blocks).clamp(1, 4) as usize }
     }
 
     /// Whether a generation would give back zones that small segments hold.
@@ -89,8 +89,7 @@ impl Room {
         if !self.small.is_too_dear.get() {
             return false;
         }
-        let kinds = self.kinds();
-        let spare = |s: &Seg| s.is_spare() && kinds.of(s) == Kind::Small;
+        let spare = |s: &Seg| s.is_spare() && s.small;
         self.small_to_be_left().is_some() || self.segments.read().segments.values().any(spare)
     }
 
@@ -98,7 +97,7 @@ impl Room {
     fn small_to_be_left(&self) -> Option<SegmentId> {
         let id = self.streams.stream(StreamId::Host).small()?;
         let table = self.segments.read();
-        let over = self.small.is_too_dear.get() || self.small.pays_up_to.get() == 0 || !table.get(id).is_open();
+        let over = self.small.is_too_dear.get() || self.small.pays_up_to.get() == Some(0) || !table.get(id).is_open();
         (over && !self.streams.unacked_in(id)).then_some(id)
     }
 

@@ -32,11 +32,11 @@ pub(super) struct Kinds {
 }
 
 impl Kinds {
-    /// The kind of a spare or an open segment.
+    /// The kind of a spare.
     pub fn of(&self, s: &Seg) -> Kind {
         match () {
             () if self.map.is_some() && matches!(s.scheme, Scheme::Copies { .. }) => Kind::Map,
-            () if self.small == Some(s.scheme) => Kind::Small,
+            () if s.small => Kind::Small,
             () => Kind::Data,
         }
     }
@@ -86,6 +86,13 @@ impl Room {
             s.slots.iter().flatten().all(|(m, _)| seats[usize::from(m.0)].takes_columns())
         };
         let found = self.segments.open_spare(|s| fits(s) && healthy(s));
+        if found.is_none() && kind == Kind::Small {
+            // It goes without.
+            if !self.ctx.wishes.ask(Wish::Spares) {
+                self.ctx.changed.wake();
+            }
+            return None;
+        }
         let left = self.segments.read().segments.values().filter(|s| fits(s)).count();
         self.measure_room();
         if found.is_none() || (left <= self.wanted_of(kind) / 2 && !planted(Canary::SparesLate)) {
@@ -151,7 +158,7 @@ impl Room {
         let seats = self.members.all();
         let zone_of = |m: MemberId| seats[usize::from(m.0)].take_zone().expect("chosen for room");
         let slots = members.into_iter().map(|m| m.map(|m| (m, zone_of(m)))).collect();
-        self.segments.add_spare(scheme, slots);
+        self.segments.add_spare(scheme, slots, kind == Kind::Small);
         true
     }
 
@@ -159,14 +166,14 @@ impl Room {
     /// was written to them.
     pub fn drop_broken_spares(&self) {
         self.leave_small();
-        let dear = self.small_scheme().filter(|_| self.small_wanted() == 0);
+        let no_small = self.small_scheme().is_none() || self.small_wanted() == 0;
         let seats = self.members.all();
         let chosen = choose(&seats, self.ctx.shape.scheme, self.segments.read().next, false);
         let whole_possible = chosen.is_some_and(|(_, members)| members.iter().all(Option::is_some));
         let places = self.segments.drop_spares(|seg| {
             let is_in = |m: MemberId| seats[usize::from(m.0)].takes_columns();
             let lacking = seg.slots.iter().any(Option::is_none) && !self.measured.short.get() && whole_possible;
-            lacking || Some(seg.scheme) == dear || seg.slots.iter().flatten().any(|(m, _)| !is_in(*m))
+            lacking || (seg.small && no_small) || seg.slots.iter().flatten().any(|(m, _)| !is_in(*m))
         });
         for (m, zone) in places {
             seats[usize::from(m.0)].give_zone(zone);

@@ -75,6 +75,8 @@ pub struct Seg {
     pub id: SegmentId,
     /// Its redundancy.
     pub scheme: Scheme,
+    /// Made for short records. It is not written down: spares are made anew at each open.
+    pub small: bool,
     /// Each column's place.
     pub slots: Rc<[Slot]>,
     /// As in the format.
@@ -101,6 +103,7 @@ impl Seg {
         Seg {
             id,
             scheme,
+            small: false,
             slots: slots.into(),
             cuts: Rc::new([]),
             life: Life::Spare,

@@ -94,12 +94,12 @@ impl Segments {
         self.0.borrow_mut().segments.insert(seg.id, seg);
     }
 
-    /// Adds a spare; it can be written once a generation lists it.
-    pub fn add_spare(&self, scheme: Scheme, slots: Vec<Slot>) -> SegmentId {
+    /// Adds a spare, for short records if it is `small`; it can be written once a generation lists it.
+    pub fn add_spare(&self, scheme: Scheme, slots: Vec<Slot>, small: bool) -> SegmentId {
         let mut table = self.0.borrow_mut();
         let id = SegmentId(table.next);
         table.next += 1;
-        table.segments.insert(id, Seg::spare(id, scheme, slots));
+        table.segments.insert(id, Seg { small, ..Seg::spare(id, scheme, slots) });
         id
     }
 

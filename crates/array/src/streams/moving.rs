@@ -52,7 +52,9 @@ impl Moves for Moving {
         }
         if blocks.end - blocks.start <= there.len() as u64 {
             for lba in blocks {
-                there.entry((volume, lba)).and_modify(|overtaken| *overtaken = true);
+                if let Some(overtaken) = there.get_mut(&(volume, lba)) {
+                    *overtaken = true;
+                }
             }
         } else {
             let within = |(v, lba): &(VolumeId, u64)| *v == volume && blocks.contains(lba);

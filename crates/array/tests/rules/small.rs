@@ -10,6 +10,7 @@ pub fn a_lone_block_takes_a_small_row() {
     for level in [Level::Raid5, Level::Raid6] {
         let world = World::new(8, true);
         world.create(level);
+        let mut last = None;
         for life in 0..4u8 {
             let p = world.start(u64::from(life));
             for lba in 0..40 {
@@ -22,6 +23,9 @@ pub fn a_lone_block_takes_a_small_row() {
                 records.iter().filter(|h| matches!(h.entries[..], [ondisk::Entry::Data { .. }])).collect();
             assert!(lone.len() > 30, "life {life}: {} of 40 records have one row of three or four blocks", lone.len());
             assert!(lone.iter().all(|h| (h.k, h.rows) == (2, 1)));
+            // 40 rows in each life, of 128: the segment is gone on with.
+            assert!(last.is_none_or(|id| id == lone[0].segment), "life {life} begins in another one");
+            last = lone.last().map(|h| h.segment);
         }
         let p = world.start(5);
         for disk in 0..level.tolerates() {
