@@ -121,7 +121,7 @@ impl Pairing {
             words.push(format!("{ratio}, conditions unknown: {}", self.unknown.join(", ")));
         } else {
             let remark = self.real.remark();
-            words.push(self.delta.map_or("no ratio to zero".to_owned(), |d| format!("{:+.1} %{remark}", d * 100.0)));
+            words.push(self.delta.map_or("no ratio to zero".to_owned(), |d| format!("{}{remark}", change(1.0 + d, 1))));
         }
         // Said once: beside the first ratio that it holds of.
         let unknown = if self.ratio.is_none() && !self.unknown.is_empty() {
@@ -136,7 +136,7 @@ impl Pairing {
                 ("p99", base_latency.p99_us, self.latency.p99_us),
             ] {
                 if let (Some(a), Some(b)) = (a.filter(|a| *a > 0.0), b) {
-                    words.push(format!("{name} {:+.0} %", (b / a - 1.0) * 100.0));
+                    words.push(format!("{name} {}", change(b / a, 0)));
                 }
             }
         }
@@ -144,6 +144,31 @@ impl Pairing {
             words.push(format!("known of one side only: {}", self.untold.join(", ")));
         }
         words.join("; ")
+    }
+}
+
+/// From so many times on, nobody adds a percentage to a hundred.
+const TIMES_MIN: f64 = 3.0;
+
+/// A ratio as a change in per cent, or a number of times where it is large.
+fn change(ratio: f64, digits: usize) -> String {
+    if ratio >= TIMES_MIN { format!("{ratio:.1} times") } else { format!("{:+.digits$} %", (ratio - 1.0) * 100.0) }
+}
+
+/// Names several results, which lie at `places`, so that each is told from the others: by its system, where each is of one and all of
+/// these differ, as when one suite ran on several; otherwise by its place.
+pub fn tell_apart(runs: &mut [Run], places: &[String]) {
+    let system = |run: &Run| {
+        let first = &run.cells.first()?.subject.system;
+        let is_one = !first.is_empty() && run.cells.iter().all(|c| c.subject.system == *first);
+        is_one.then(|| first.clone())
+    };
+    let systems: Option<Vec<String>> = runs.iter().map(system).collect();
+    let differ = |all: &Vec<String>| all.iter().enumerate().all(|(n, name)| !all[..n].contains(name));
+    let is_one_suite = runs.windows(2).all(|two| two[0].name == two[1].name);
+    match systems.filter(|all| is_one_suite && differ(all)) {
+        Some(systems) => runs.iter_mut().zip(systems).for_each(|(run, system)| run.name = system),
+        None => runs.iter_mut().zip(places).for_each(|(run, place)| run.name = format!("{} ({place})", run.name)),
     }
 }
 
@@ -223,7 +248,7 @@ pub fn part_name(cell: &Cell) -> String {
         Part::Round { number } => format!(", round {number}"),
         Part::Fill => ", fill".to_owned(),
         Part::Precondition => ", precondition".to_owned(),
-        Part::Unallocated => ", unallocated".to_owned(),
+        Part::Unallocated => format!(", unallocated, {}", cell.load.pressure()),
         Part::Check => ", check".to_owned(),
         Part::OneOf { number } => format!(", {}, target {number} alone", cell.load.pressure()),
         Part::Together => format!(", {}", cell.load.pressure()),
@@ -397,6 +422,44 @@ mod tests {
         let twice = only(base(), run("b", 2000.0, |_| {}));
         assert_eq!((twice.real, twice.delta, twice.unlike.len()), (Real::Yes, Some(1.0), 0));
         assert_eq!(only(base(), run("b", 2000.0, |c| c.series.clear())).real, Real::Unknown);
+    }
+
+    #[test]
+    fn results_of_one_suite_are_named_by_their_systems() {
+        let of = |suite: &str, system: &str| run(suite, 1.0, |c| system.clone_into(&mut c.subject.system));
+        let named = |mut runs: Vec<Run>| {
+            let places: Vec<String> = (0..runs.len()).map(|n| format!("d{n}")).collect();
+            tell_apart(&mut runs, &places);
+            runs.into_iter().map(|run| run.name).collect::<Vec<_>>()
+        };
+        assert_eq!(named(vec![of("s", "NBD"), of("s", "ublk")]), ["NBD", "ublk"]);
+        assert_eq!(named(vec![of("s", "NBD"), of("s", "NBD")]), ["s (d0)", "s (d1)"]);
+        assert_eq!(named(vec![of("s", "NBD"), of("s", "")]), ["s (d0)", "s (d1)"]);
+        assert_eq!(named(vec![of("s", "NBD"), of("t", "ublk")]), ["s (d0)", "t (d1)"]);
+    }
+
+    #[test]
+    fn lines_of_one_load_differ_by_its_depth_and_large_changes_are_times() {
+        let unallocated = |depth| {
+            move |c: &mut Cell| {
+                c.part = Part::Unallocated;
+                (c.load.threads, c.load.depth) = (Some(1), Some(depth));
+            }
+        };
+        let both = |iops: f64| {
+            let mut all = run("a", iops, unallocated(1));
+            all.cells.extend(run("a", iops, unallocated(32)).cells);
+            all
+        };
+        let compared = compare(&[both(100.0), both(1000.0)]);
+        assert_eq!(compared.lines.len(), 2);
+        assert!(compared.lines[1].what.ends_with(", unallocated, 1 x 32"), "{}", compared.lines[1].what);
+        let words = compared.lines[0].others[0].as_ref().unwrap().judgement(&Latency::default());
+        assert_eq!(words, "10.0 times");
+        assert_eq!(
+            (change(0.5, 1), change(2.9, 0), change(3.0, 0)),
+            ("-50.0 %".into(), "+190 %".into(), "3.0 times".into())
+        );
     }
 
     #[test]

@@ -1,20 +1,53 @@
 //! What serves a target on this machine: its CPU time is the target's, not that of others who disturb.
 //!
-//! Threads of the kernel count (md, loop, dm), and programs that listen at the socket an export has, as Ashlar, nbdkit or
-//! SPDK do. Programs of other users are only seen by root; what is not seen counts as others'.
+//! | target | its server |
+//! |---|---|
+//! | an export | who listens at its socket, as Ashlar, nbdkit or SPDK do |
+//! | a device of ublk | who has its other side open |
+//! | a namespace over TCP from this machine | who listens at its address |
+//! | a namespace of this machine's kernel (nvmet) | the server of the device behind it |
+//!
+//! Threads of the kernel count, too (md, loop, dm, nvmet). Programs of other users are only seen by root; what is not seen counts as
+//! others', and so does the server of a kernel's NBD device, whose socket only the kernel has.
 
 use std::collections::BTreeMap;
 use std::fs;
 use std::net::{IpAddr, ToSocketAddrs};
-use std::path::Path;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
 use std::time::Instant;
 
-use crate::target::{Kind, Target};
+use crate::target::{Kind, Target, controllers, disk_dir, told};
 
 /// Ticks of a second that the kernel tells times in (USER_HZ).
 const TICKS_PER_SEC: f64 = 100.0;
 /// The process whose children are the kernel's threads.
 const KERNEL: u32 = 2;
+
+/// Where the kernel's target is told what it serves.
+const NVMET: &str = "/sys/kernel/config/nvmet";
+/// Devices behind namespaces that are behind others, at most.
+const BEHIND_MAX: usize = 4;
+
+/// What a server has open, by which it is known.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+struct Doors {
+    /// Sockets by their inodes.
+    sockets: Vec<u64>,
+    /// The servers' sides of devices.
+    devices: Vec<PathBuf>,
+}
+
+impl Doors {
+    fn is_empty(&self) -> bool {
+        self.sockets.is_empty() && self.devices.is_empty()
+    }
+
+    fn extend(&mut self, other: Doors) {
+        self.sockets.extend(other.sockets);
+        self.devices.extend(other.devices);
+    }
+}
 
 /// CPU time of what serves some targets, so far.
 #[derive(Clone, Debug)]
@@ -26,9 +59,10 @@ pub struct Served {
 impl Served {
     /// Looks now; `sockets` are control sockets of servers that are known otherwise.
     pub fn look<'a>(targets: impl Iterator<Item = &'a Target>, sockets: &[&str]) -> Served {
-        let mut inodes: Vec<u64> = sockets.iter().flat_map(|path| unix_inodes(path)).collect();
+        let sockets = sockets.iter().flat_map(|path| unix_inodes(path)).collect();
+        let mut doors = Doors { sockets, devices: vec![] };
         for target in targets {
-            inodes.extend(listeners(target));
+            doors.extend(doors_of(target));
         }
         let mut ticks = BTreeMap::new();
         for entry in fs::read_dir("/proc").into_iter().flatten().flatten() {
@@ -36,7 +70,7 @@ impl Served {
             let Some((parent, used)) = fs::read_to_string(entry.path().join("stat")).ok().and_then(|t| stat(&t)) else {
                 continue;
             };
-            let serves = || !inodes.is_empty() && holds(&entry.path(), &inodes);
+            let serves = || !doors.is_empty() && holds(&entry.path(), &doors);
             if parent == KERNEL || pid == KERNEL || serves() {
                 ticks.insert(pid, used);
             }
@@ -59,13 +93,47 @@ fn stat(text: &str) -> Option<(u32, u64)> {
     Some((words.get(1)?.parse().ok()?, words.get(11)?.parse::<u64>().ok()? + words.get(12)?.parse::<u64>().ok()?))
 }
 
-/// Whether a process has one of these sockets open.
-fn holds(process: &Path, inodes: &[u64]) -> bool {
+/// Whether a process has one of these open.
+fn holds(process: &Path, doors: &Doors) -> bool {
     fs::read_dir(process.join("fd")).into_iter().flatten().flatten().any(|fd| {
         let link = fs::read_link(fd.path()).unwrap_or_default();
         let number = link.to_string_lossy().strip_prefix("socket:[").and_then(|t| t.strip_suffix(']')?.parse().ok());
-        number.is_some_and(|n: u64| inodes.contains(&n))
+        number.is_some_and(|n: u64| doors.sockets.contains(&n)) || doors.devices.contains(&link)
     })
+}
+
+/// What the servers of a target on this machine have open.
+fn doors_of(target: &Target) -> Doors {
+    match target.path().filter(|_| target.kind == Kind::Block).and_then(|path| fs::metadata(path).ok()) {
+        Some(meta) => doors_of_disk(&disk_dir(meta.rdev()), Path::new(NVMET), BEHIND_MAX),
+        None => Doors { sockets: listeners(target), devices: vec![] },
+    }
+}
+
+/// The same of a disk, by its directory below /sys; `left` devices may be behind it.
+fn doors_of_disk(disk: &Path, nvmet: &Path, left: usize) -> Doors {
+    let mut doors = Doors::default();
+    let name = disk.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
+    if let Some(number) = name.strip_prefix("ublkb").filter(|number| number.parse::<u32>().is_ok()) {
+        doors.devices.push(PathBuf::from(format!("/dev/ublkc{number}")));
+    }
+    let ways = controllers(disk);
+    let addresses = ways.iter().filter_map(|way| told(&way.join("address")).as_deref().and_then(fabric_address));
+    let here: Vec<u16> = addresses.filter(|(address, _)| is_here(*address)).map(|(_, port)| port).collect();
+    doors.sockets.extend(here.iter().flat_map(|port| tcp_inodes(*port)));
+    let subsystem = told(&disk.join("device/subsysnqn")).filter(|_| !here.is_empty() && left > 0);
+    let namespaces = subsystem.map(|nqn| nvmet.join("subsystems").join(nqn).join("namespaces"));
+    for namespace in namespaces.and_then(|all| fs::read_dir(all).ok()).into_iter().flatten().flatten() {
+        let behind = told(&namespace.path().join("device_path")).and_then(|path| fs::metadata(path).ok());
+        doors.extend(behind.map_or_else(Doors::default, |m| doors_of_disk(&disk_dir(m.rdev()), nvmet, left - 1)));
+    }
+    doors
+}
+
+/// Address and port of a controller: "traddr=10.0.0.5,trsvcid=4420,src_addr=...".
+fn fabric_address(text: &str) -> Option<(IpAddr, u16)> {
+    let of = |name: &str| text.split(',').find_map(|pair| pair.trim().strip_prefix(name));
+    Some((of("traddr=")?.parse().ok()?, of("trsvcid=")?.parse().ok()?))
 }
 
 /// Sockets of this machine that listen where an export is.
@@ -168,6 +236,41 @@ mod tests {
         assert!(!serves("nbd+unix:///v?socket=/not/there"));
         assert!(!serves("/no-such-place/drive"), "a file has no server");
         assert!(Served::look(std::iter::empty(), &[path.to_str().unwrap()]).ticks.contains_key(&me));
+    }
+
+    #[test]
+    fn who_has_the_other_side_of_a_disk_serves_it() {
+        let dir = tempfile::tempdir().unwrap();
+        let put = |place: &str, name: &str, value: &str| {
+            fs::create_dir_all(dir.path().join(place)).unwrap();
+            fs::write(dir.path().join(place).join(name), format!("{value}\n")).unwrap();
+        };
+        let doors = |disk: &str| doors_of_disk(&dir.path().join(disk), &dir.path().join("nvmet"), BEHIND_MAX);
+        assert_eq!(doors("ublkb3").devices, [PathBuf::from("/dev/ublkc3")]);
+        assert!(doors("ublkbx").is_empty() && doors("sda").is_empty());
+        let tcp = TcpListener::bind("127.0.0.1:0").unwrap();
+        let port = tcp.local_addr().unwrap().port();
+        let me = Path::new("/proc/self");
+        // One controller, or a subsystem that has them.
+        for (disk, place) in [("nvme0n1", "nvme0n1/device"), ("nvme1n1", "nvme1n1/device/nvme1")] {
+            put(place, "transport", "tcp");
+            put(place, "address", &format!("traddr=127.0.0.1,trsvcid={port},src_addr=127.0.0.1"));
+            assert!(holds(me, &doors(disk)), "{disk}");
+            put(place, "address", &format!("traddr=203.0.113.1,trsvcid={port}"));
+            assert!(doors(disk).is_empty(), "{disk} of another machine");
+        }
+        let other_side = dir.path().join("ublkc9");
+        let _open = fs::File::create(&other_side).unwrap();
+        assert!(holds(me, &Doors { sockets: vec![], devices: vec![other_side] }));
+        assert!(!holds(me, &Doors { sockets: vec![], devices: vec![dir.path().join("ublkc8")] }));
+    }
+
+    #[test]
+    fn addresses_of_fabrics() {
+        let of = |text: &str| fabric_address(text).map(|(address, port)| (address.to_string(), port));
+        assert_eq!(of("traddr=10.0.0.5,trsvcid=4420,host_traddr=10.0.0.1"), Some(("10.0.0.5".to_owned(), 4420)));
+        assert_eq!(of("traddr=fd00::1,trsvcid=4421"), Some(("fd00::1".to_owned(), 4421)));
+        assert_eq!((of("0000:01:00.0"), of("traddr=nn-0x1:pn-0x2"), of("")), (None, None, None));
     }
 
     #[test]

@@ -249,8 +249,9 @@ impl Target {
         let facts = facts_of(&disk);
         let read = |dir: &Path, name: &str| told(&dir.join(name));
         let name = path.file_name().map_or_else(String::new, |n| n.to_string_lossy().into_owned());
-        let serial = read(&disk, "device/serial").or_else(|| read(&disk, "wwid")).or_else(|| read(&disk, "dm/uuid"));
-        let serial = serial.or_else(|| read(&disk, "md/uuid")).unwrap_or(name);
+        // A disk of virtio has its own beside its queue.
+        let serial = ["device/serial", "serial", "wwid", "dm/uuid", "md/uuid"].iter().find_map(|at| read(&disk, at));
+        let serial = serial.unwrap_or(name);
         let name = path.display().to_string();
         Ok(Target { name, kind: Kind::Block, bytes, serial, facts, exists: true })
     }
@@ -332,7 +333,7 @@ impl Identity {
 }
 
 /// The directory of the disk of a block device below /sys.
-fn disk_dir(rdev: u64) -> PathBuf {
+pub(crate) fn disk_dir(rdev: u64) -> PathBuf {
     let sys = sys_dir(rdev);
     if sys.join("partition").exists() { sys.join("..").canonicalize().unwrap_or(sys) } else { sys }
 }
@@ -371,6 +372,7 @@ fn facts_of(disk: &Path) -> Vec<Pair> {
     for (what, name) in [
         ("model", "device/model"),
         ("serial number", "device/serial"),
+        ("serial number", "serial"),
         ("firmware", "device/firmware_rev"),
         ("wwid", "wwid"),
         ("link speed", "device/device/current_link_speed"),
@@ -388,12 +390,34 @@ fn facts_of(disk: &Path) -> Vec<Pair> {
     ] {
         facts.extend(told(&disk.join(name)).map(|value| Pair::new(what, value)));
     }
+    let driver = fs::read_link(disk.join("device/driver")).ok();
+    let driver = driver.as_deref().and_then(Path::file_name);
+    facts.extend(driver.map(|name| Pair::new("driver", name.to_string_lossy())));
+    // A namespace is told apart from a drive only by how it is reached; it may be in more than one way.
+    for controller in controllers(disk) {
+        if let Some(transport) = told(&controller.join("transport")) {
+            let address = told(&controller.join("address")).unwrap_or_default();
+            facts.push(Pair::new("transport", format!("{transport} {address}").trim()));
+        }
+    }
     facts.extend(memory_below(disk).map(|memory| Pair::new(MEMORY_BELOW, memory)));
     facts
 }
 
+/// The controllers of an NVMe namespace, by its directory below /sys: its device is the only one, or the subsystem that has all.
+pub(crate) fn controllers(disk: &Path) -> Vec<PathBuf> {
+    let device = disk.join("device");
+    if device.join("transport").exists() {
+        return vec![device];
+    }
+    let within = fs::read_dir(&device).into_iter().flatten().flatten().map(|entry| entry.path());
+    let mut all: Vec<PathBuf> = within.filter(|path| path.join("transport").exists()).collect();
+    all.sort();
+    all
+}
+
 /// The text of a file of /sys, when it has any.
-fn told(path: &Path) -> Option<String> {
+pub(crate) fn told(path: &Path) -> Option<String> {
     let text = fs::read_to_string(path).ok()?;
     Some(text.trim().to_owned()).filter(|t| !t.is_empty())
 }
@@ -512,6 +536,30 @@ mod tests {
         assert_eq!((told("write cache"), told("FUA")), (Some("write back"), Some("1")));
         assert_eq!((told("requests queued"), told("physical block")), (Some("1023"), Some("4096")));
         assert_eq!(told("firmware"), None, "what is not there is not told");
+    }
+
+    #[test]
+    fn a_disk_tells_how_it_is_reached() {
+        let dir = tempfile::tempdir().unwrap();
+        let put = |place: &str, name: &str, value: &str| {
+            fs::create_dir_all(dir.path().join(place)).unwrap();
+            fs::write(dir.path().join(place).join(name), format!("{value}\n")).unwrap();
+        };
+        let told = |disk: &str, name: &str| {
+            let facts = facts_of(&dir.path().join(disk)).into_iter();
+            facts.filter(|f| f.name == name).map(|f| f.value).collect::<Vec<_>>()
+        };
+        put("one/device", "transport", "pcie");
+        assert_eq!(told("one", "transport"), ["pcie"]);
+        put("ways/device/nvme1", "transport", "tcp");
+        put("ways/device/nvme1", "address", "traddr=10.0.0.5,trsvcid=4420");
+        put("ways/device/nvme0", "transport", "rdma");
+        put("ways/device/power", "control", "auto");
+        assert_eq!(told("ways", "transport"), ["rdma", "tcp traddr=10.0.0.5,trsvcid=4420"]);
+        put("vda", "serial", "0123456789abcdef0123");
+        fs::create_dir_all(dir.path().join("vda/device")).unwrap();
+        std::os::unix::fs::symlink("/sys/bus/virtio/drivers/virtio_blk", dir.path().join("vda/device/driver")).unwrap();
+        assert_eq!((told("vda", "serial number").len(), told("vda", "driver")), (1, vec!["virtio_blk".to_owned()]));
     }
 
     #[test]

@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use api::Problem;
+use lab::compare::tell_apart;
 use lab::model::{Run, replace};
 use lab::money::Prices;
 use lab::report::{Extra, page};
@@ -52,15 +53,15 @@ pub struct ResultArgs {
 }
 
 impl ResultArgs {
-    /// Reads them; two of one name are told apart by where they lie.
+    /// Reads them; several are told apart by their systems, or by where they lie.
     pub fn read(&self) -> Result<Vec<Run>, Problem> {
         let mut runs = vec![];
         for path in &self.results {
-            let mut run = Run::read(path).map_err(problem)?;
-            if self.results.len() > 1 {
-                run.name = format!("{} ({})", run.name, path.display());
-            }
-            runs.push(run);
+            runs.push(Run::read(path).map_err(problem)?);
+        }
+        if runs.len() > 1 {
+            let places: Vec<String> = self.results.iter().map(|path| path.display().to_string()).collect();
+            tell_apart(&mut runs, &places);
         }
         for name in &self.published {
             runs.push(lab::published::run(name).map_err(problem)?);

@@ -16,11 +16,12 @@ pub type Outcome<T> = Result<T, Box<dyn Error>>;
 /// Bytes that are filled and worked on.
 pub const WORKING_SET: u64 = 128 << 20;
 /// How long one load runs.
-const TIME: Duration = Duration::from_millis(600);
+pub const TIME: Duration = Duration::from_millis(600);
 /// Rounds that medians are taken of.
 pub const ROUNDS: usize = 5;
 
 /// 4 KiB at depth 1, 32 and 128, and 128 KiB.
+#[allow(dead_code, reason = "one program has loads of its own")]
 pub fn loads() -> Vec<Load> {
     let small = |pattern, depth| Load::new(pattern, 4096, depth);
     let large = |pattern| Load::new(pattern, 128 << 10, 16);
@@ -72,16 +73,24 @@ impl Cost {
 /// # Errors
 /// When a request fails, or the process is gone.
 pub fn cost(rt: &Rt, pid: u32, targets: &[Target], load: &Load, seed: u64) -> Outcome<Cost> {
-    let before = cpu_us(pid)?;
-    let until = Until::Elapsed { time: TIME, bytes_max: u64::MAX };
-    let runs = (seed..).zip(targets).map(|(seed, target)| generate(rt, target, load, 0..WORKING_SET, until, seed));
-    let samples = rt.block_on(try_join_all(runs))?;
-    let (first, requests) = (&samples[0], samples.iter().map(|sample| sample.requests).sum::<u64>() as f64);
-    Ok(Cost {
-        cpu_us: (cpu_us(pid)? - before) / requests,
-        p50_us: first.latency.ns_p50 as f64 / 1000.0,
-        kiops: requests / first.elapsed.as_secs_f64() / 1000.0,
+    costed(pid, || {
+        let until = Until::Elapsed { time: TIME, bytes_max: u64::MAX };
+        let runs = (seed..).zip(targets).map(|(seed, target)| generate(rt, target, load, 0..WORKING_SET, until, seed));
+        let samples = rt.block_on(try_join_all(runs))?;
+        let requests = samples.iter().map(|sample| sample.requests).sum();
+        Ok((requests, samples[0].latency.ns_p50 as f64 / 1000.0, samples[0].elapsed))
     })
+}
+
+/// What a run came to, which says how many requests it made, their median latency in microseconds, and how long it took.
+///
+/// # Errors
+/// When the run fails, or the process is gone.
+pub fn costed(pid: u32, run: impl FnOnce() -> Outcome<(u64, f64, Duration)>) -> Outcome<Cost> {
+    let before = cpu_us(pid)?;
+    let (requests, p50_us, elapsed) = run()?;
+    let requests = requests as f64;
+    Ok(Cost { cpu_us: (cpu_us(pid)? - before) / requests, p50_us, kiops: requests / elapsed.as_secs_f64() / 1000.0 })
 }
 
 /// CPU time of all threads of a process so far, in microseconds.

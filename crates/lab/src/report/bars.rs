@@ -61,6 +61,11 @@ pub fn section(runs: &[Run], scales: &Scales) -> Option<Section> {
     if groups.is_empty() {
         return None;
     }
+    if runs.len() > 1 {
+        // What is compared lies together: all results under one load.
+        let in_flight = |bar: &Bar<'_>| bar.1.load.outstanding().unwrap_or(0.0);
+        groups.iter_mut().for_each(|(_, bars)| bars.sort_by(|a, b| in_flight(a).total_cmp(&in_flight(b))));
+    }
     let states: Vec<State> = groups.iter().flat_map(|(_, bars)| bars.iter().map(|(_, c)| c.subject.state)).collect();
     let (single, several): (Vec<_>, Vec<_>) = groups.into_iter().partition(|(_, bars)| bars.len() == 1);
     let mut shown: Vec<String> = several
@@ -234,7 +239,7 @@ impl Words {
     fn label(&self, run: &str, cell: &Cell) -> String {
         let subject = &cell.subject;
         let mut words: Vec<String> = vec![];
-        words.extend(self.runs.then(|| run.to_owned()));
+        words.extend((self.runs && run != subject.system).then(|| run.to_owned()));
         words.extend((!subject.system.is_empty()).then(|| short(&subject.system)));
         words.extend(subject.level.clone());
         let drives = match subject.drive_count {
@@ -294,6 +299,26 @@ mod tests {
         }
         let whole = body.matches("class=\"label\"").count();
         assert!(body.matches(" drives").count() >= whole, "each names its drives");
+    }
+
+    #[test]
+    fn results_under_one_load_lie_together() {
+        let one = crate::published::run("perc12").unwrap().cells[0].clone();
+        let run = |name: &str| {
+            let mut run = Run::new(name, "", crate::model::Origin::Measured);
+            run.cells.extend([1, 32].map(|depth| {
+                let mut cell = one.clone();
+                (cell.part, cell.load.threads, cell.load.depth) = (Part::Alone, Some(1), Some(depth));
+                name.clone_into(&mut cell.subject.system);
+                cell
+            }));
+            run
+        };
+        let runs = [run("NBD"), run("ublk")];
+        let body = section(&runs, &Scales::of(&runs)).unwrap().body;
+        let labels: Vec<&str> = body.split("class=\"label\">").skip(1).collect();
+        let begins: Vec<&str> = labels.iter().map(|label| label.split(',').next().unwrap()).collect();
+        assert_eq!(begins, ["NBD", "ublk", "NBD", "ublk"], "{body}");
     }
 
     #[test]

@@ -2,6 +2,7 @@
 
 use super::Section;
 use super::html::{badge, escape, reasons, table_of_known};
+use super::page::own_places;
 use super::scales::Scales;
 use crate::findings::{Build, short};
 use crate::model::{Cell, Run, Share};
@@ -32,10 +33,11 @@ const HEADS: [&str; 19] = [
 /// The section, if there are cells.
 pub fn section(runs: &[Run], _: &Scales) -> Option<Section> {
     let mut body = String::new();
-    for run in runs.iter().filter(|r| !r.cells.is_empty()) {
+    for (nth, run) in runs.iter().enumerate().filter(|(_, r)| !r.cells.is_empty()) {
         let cpus = cpus(run);
         let rows: Vec<Vec<String>> = run.cells.iter().flat_map(|c| rows(c, cpus)).collect();
-        body.push_str(&format!("<h3>{}</h3>{}", escape(&run.name), table_of_known(&HEADS, &rows, true)));
+        let table = own_places(runs, nth, &table_of_known(&HEADS, &rows, true));
+        body.push_str(&format!("<h3>{}</h3>{table}", escape(&run.name)));
     }
     (!body.is_empty()).then(|| Section::new("cells", "Every cell", body))
 }

@@ -58,8 +58,9 @@ pub fn section(runs: &[Run], scales: &Scales) -> Option<Section> {
 /// "raid-card: /dev/md0, RAID5, 8 drives".
 fn label(run: &str, cell: &Cell) -> String {
     let build = Build::of(cell).text();
-    let system =
-        if cell.subject.system.is_empty() { String::new() } else { format!(": {}", short(&cell.subject.system)) };
+    let system = &cell.subject.system;
+    // A result may be called by its system.
+    let system = if system.is_empty() || system == run { String::new() } else { format!(": {}", short(system)) };
     let build = if build.is_empty() { String::new() } else { format!(", {build}") };
     format!("{run}{system}{build}")
 }

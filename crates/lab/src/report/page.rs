@@ -56,9 +56,12 @@ pub fn page(runs: &[Run], extra: &Extra) -> String {
         [only] => sections.push(verdict::section(only, &findings[0], &absent)),
         several => {
             sections.extend(versus::section(several));
-            let each = several.iter().zip(&findings).map(|(run, found)| {
-                let of = verdict::section(run, found, &[]).body;
-                format!("<h3>{}: {}</h3>{of}", escape(&run.name), escape(&found.title))
+            let each = several.iter().zip(&findings).enumerate().map(|(nth, (run, found))| {
+                let of = own_places(several, nth, &verdict::section(run, found, &[]).body);
+                // One that is called by its system has its name in what was found.
+                let is_said = found.system.as_ref() == Some(&run.name) && found.title.starts_with(&run.name);
+                let name = if is_said { String::new() } else { format!("{}: ", escape(&run.name)) };
+                format!("<h3>{name}{}</h3>{of}", escape(&found.title))
             });
             sections.push(Section::new("verdict", "Findings", each.collect()));
         }
@@ -84,6 +87,18 @@ pub fn page(runs: &[Run], extra: &Extra) -> String {
         .collect();
     // Lines break between links only where there is a space.
     frame(&title, &under, &format!("<nav>{}</nav>", links.join(" ")), &body.concat())
+}
+
+/// A part of the page that is of the `nth` result. Cells of one suite have the same names in all results: from the second on, their
+/// places and the links to them have a number before the name.
+pub(super) fn own_places(runs: &[Run], nth: usize, body: &str) -> String {
+    let is_taken = |id: &str| runs[..nth].iter().any(|run| run.cells.iter().any(|cell| cell.id == id));
+    let taken = runs[nth].cells.iter().filter(|cell| is_taken(&cell.id));
+    taken.fold(body.to_owned(), |body, cell| {
+        let (id, number) = (escape(&cell.id), nth + 1);
+        let body = body.replace(&format!(" id=\"{id}\""), &format!(" id=\"{number}-{id}\""));
+        body.replace(&format!("href=\"#{id}\""), &format!("href=\"#{number}-{id}\""))
+    })
 }
 
 /// A file of HTML; all of it is HTML already.
@@ -177,6 +192,22 @@ mod tests {
             let target = link.split('"').next().unwrap();
             assert!(page.contains(&format!("id=\"{target}\"")), "{target}");
         }
+    }
+
+    #[test]
+    fn each_of_several_results_links_to_its_own_cells() {
+        let run = published::run("perc12").unwrap();
+        let mut other = run.clone();
+        other.name = "the other".to_owned();
+        let page = page(&[run.clone(), other], &Extra::default());
+        for cell in &run.cells {
+            for place in [format!(" id=\"{}\"", cell.id), format!(" id=\"2-{}\"", cell.id)] {
+                assert_eq!(page.matches(&place).count(), 1, "{place}");
+            }
+        }
+        let findings = page.split("<h3>the other: ").nth(1).unwrap().split("</section>").next().unwrap();
+        assert!(findings.contains("href=\"#2-"), "{findings}");
+        assert!(run.cells.iter().all(|c| !findings.contains(&format!("href=\"#{}\"", c.id))), "{findings}");
     }
 
     #[test]
