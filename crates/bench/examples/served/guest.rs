@@ -133,7 +133,7 @@ impl Guest {
             run.put(slot as u16)?;
         }
         self.offer(seen, run.offered).await?;
-        run.to_the_end(seen, begun + time).await?;
+        run.finish(seen, begun + time).await?;
         let elapsed = begun.elapsed();
         let mut latencies = run.latencies;
         latencies.sort_unstable();
@@ -186,7 +186,7 @@ impl Guest {
 
 impl Loop<'_> {
     /// Until `end` each request that comes back is followed by another.
-    async fn to_the_end(&mut self, mut seen: u16, end: Instant) -> Outcome<()> {
+    async fn finish(&mut self, mut seen: u16, end: Instant) -> Outcome<()> {
         let memory = &self.guest.memory;
         while seen != self.offered {
             let before = self.offered;

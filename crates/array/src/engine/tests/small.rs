@@ -85,8 +85,8 @@ fn the_last_segment_is_not_a_small_one() {
         for seat in &seats {
             taken.extend(std::iter::from_fn(|| seat.take_zone()).map(|zone| (seat.clone(), zone)));
         }
-        for i in 0..3 {
-            let at = taken.iter().position(|(seat, _)| Rc::ptr_eq(seat, &seats[i])).unwrap();
+        for member in &seats[..3] {
+            let at = taken.iter().position(|(seat, _)| Rc::ptr_eq(seat, member)).unwrap();
             let (seat, zone) = taken.swap_remove(at);
             seat.give_zone(zone);
         }
