@@ -69,6 +69,7 @@ struct Measured {
     usable: Cell<u64>,
     /// What the map takes of data segments.
     map_blocks: Cell<u64>,
+    small: small::Small,
 }
 
 /// What is counted between two measurements.
@@ -95,7 +96,6 @@ pub struct Room {
     health: Rc<Health>,
     measured: Measured,
     counted: Counted,
-    small: small::Small,
     pace: Pace,
     promised: Rc<Promised>,
     freed: Freed,
@@ -181,7 +181,6 @@ impl Room {
             health: health.clone(),
             measured: Measured::default(),
             counted: Counted::default(),
-            small: small::Small::default(),
             pace: Pace::default(),
             promised: Promised::new(health.ctx()),
             freed: Freed::of(pins),

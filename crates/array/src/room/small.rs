@@ -62,11 +62,11 @@ impl Room {
         let ladder = self.rungs();
         let scheme = self.small_scheme();
         let wide = self.ctx.shape.scheme.with_k(self.units(false, self.short()).k);
-        self.small.pays_up_to.set(Some(scheme.map_or(0, |small| pays_up_to(small, wide))));
+        self.measured.small.pays_up_to.set(Some(scheme.map_or(0, |small| pays_up_to(small, wide))));
         let stopped = self.above(Rung::Write) == 0 || self.room_left() <= ladder.stop_floor;
         let has_room = self.room_now() > ladder.rebuild_above as i64 * SHARE;
-        let is_too_dear = stopped || (self.small.is_too_dear.get() && !has_room);
-        self.small.is_too_dear.set(is_too_dear);
+        let is_too_dear = stopped || (self.measured.small.is_too_dear.get() && !has_room);
+        self.measured.small.is_too_dear.set(is_too_dear);
         if self.holds_small_in_vain() {
             self.ctx.wishes.ask(Wish::Spares);
         }
@@ -74,19 +74,19 @@ impl Room {
 
     /// Whether a record of so many payload blocks is cheaper in a small segment.
     pub fn small_pays(&self, payload: usize) -> bool {
-        let upto = self.small.pays_up_to.get().unwrap_or(0);
-        (1..=upto).contains(&payload) && !self.small.is_too_dear.get()
+        let upto = self.measured.small.pays_up_to.get().unwrap_or(0);
+        (1..=upto).contains(&payload) && !self.measured.small.is_too_dear.get()
     }
 
     /// Small spares that are kept ready.
     pub(super) fn small_wanted(&self) -> usize {
-        let none = self.small.is_too_dear.get() || self.small.pays_up_to.get().is_none();
+        let none = self.measured.small.is_too_dear.get() || self.measured.small.pays_up_to.get().is_none();
         if none { 0 } else { (SPARE_ROWS / self.ctx.shape.zone_blocks).clamp(1, 4) as usize }
     }
 
     /// Whether a generation would give back zones that small segments hold.
     pub(super) fn holds_small_in_vain(&self) -> bool {
-        if !self.small.is_too_dear.get() {
+        if !self.measured.small.is_too_dear.get() {
             return false;
         }
         let spare = |s: &Seg| s.is_spare() && s.small;
@@ -97,7 +97,9 @@ impl Room {
     fn small_to_be_left(&self) -> Option<SegmentId> {
         let id = self.streams.stream(StreamId::Host).small()?;
         let table = self.segments.read();
-        let over = self.small.is_too_dear.get() || self.small.pays_up_to.get() == Some(0) || !table.get(id).is_open();
+        let over = self.measured.small.is_too_dear.get()
+            || self.measured.small.pays_up_to.get() == Some(0)
+            || !table.get(id).is_open();
         (over && !self.streams.unacked_in(id)).then_some(id)
     }
 
