@@ -49,12 +49,13 @@ fn hosts_keep_their_share_beside_a_rebuild() {
     assert!(rebuilt[0] > 0.0 && rebuilt.is_sorted(), "{rebuilt:?}");
 }
 
-/// A write that comes alone finds a piece of the rebuild at its drive now and then: it waits behind a part of it.
+/// A write that comes alone finds a piece of the rebuild at one of its drives now and then: it waits behind a part of it, which
+/// takes no longer than such a write.
 #[test]
 fn a_lone_write_does_not_wait_behind_a_piece() {
     let filled = Rebuilds { depth: 1, ..small() }.fill().expect("modelled drives without faults do not fail");
     let p99 = |state| filled.hosts(Pattern::RANDOM_WRITE, state).expect("it has room").us_p99;
     let (optimal, beside) = (p99(State::Optimal), p99(State::Rebuilding(Rate::Medium)));
     println!("{beside} us, {optimal} us optimal");
-    assert!(beside < 1.5 * optimal, "{beside} us, {optimal} us optimal");
+    assert!(beside < 2.2 * optimal, "{beside} us, {optimal} us optimal");
 }
