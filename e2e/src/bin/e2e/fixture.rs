@@ -4,9 +4,10 @@ use std::cell::RefCell;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use e2e::ashlar::Ashlar;
+use e2e::failure::require;
 use e2e::load::{self, Load, Mix};
 use e2e::model::Model;
 use e2e::server::Server;
@@ -17,6 +18,8 @@ use rt::Rt;
 
 /// Size of a drive: little more than an array wants at least.
 pub const DRIVE: &str = "288M";
+/// How long small segments take to be rebuilt.
+const REBUILD_MAX: Duration = Duration::from_secs(60);
 /// The array and its volume.
 pub const ARRAY: &str = "lab";
 /// The volume's export.
@@ -132,6 +135,20 @@ impl Served {
     pub fn state(&self) -> Result<String> {
         let status = self.ashlar.status(ARRAY)?;
         Ok(status["state"].as_str().unwrap_or_default().to_owned())
+    }
+
+    /// Waits until the array is degraded: small segments are narrow enough to be rebuilt on the drives that are left.
+    pub fn becomes_degraded(&self) -> Result<()> {
+        let begun = Instant::now();
+        loop {
+            let state = self.state()?;
+            if state == "degraded" {
+                return Ok(());
+            }
+            let goes_on = state == "rebuilding" && begun.elapsed() < REBUILD_MAX;
+            require(goes_on, "status", || format!("the array is {state}, not degraded"))?;
+            std::thread::sleep(Duration::from_millis(100));
+        }
     }
 
     /// Connections to the volume.

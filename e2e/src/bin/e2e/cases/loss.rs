@@ -54,8 +54,7 @@ fn removed(lab: &Lab, raid: &str) -> Result<()> {
             half_is_asked_for(&mut served)?;
         }
         served.server.start()?;
-        let state = served.state()?;
-        require(state == "degraded", "status", || format!("the array is {state}, not degraded"))?;
+        served.becomes_degraded()?;
         traffic.verify(&served)?;
         traffic.run(&served, LOAD)?;
         traffic.verify(&served)?;
