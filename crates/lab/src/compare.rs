@@ -147,7 +147,7 @@ impl Pairing {
     }
 }
 
-/// From so many times on, nobody adds a percentage to a hundred.
+/// A ratio as large as this is said as a number of times.
 const TIMES_MIN: f64 = 3.0;
 
 /// A ratio as a change in per cent, or a number of times where it is large.

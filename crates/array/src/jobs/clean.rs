@@ -363,15 +363,8 @@ impl Cleaner {
         if vol.state() != VolumeState::Live {
             return Ok(None);
         }
-        if !planted(Canary::MoveAskedOnce) {
-            let found = (vol.id, lba, from);
-            let named = match self.relocation.is_named_now(found) {
-                Some(named) => named,
-                None => self.relocation.is_named(found).await?,
-            };
-            if !named {
-                return Ok(None);
-            }
+        if !planted(Canary::MoveAskedOnce) && !self.relocation.is_named((vol.id, lba, from)).await? {
+            return Ok(None);
         }
         let request = Request::new(1, Some(Held { guard, promise: None }));
         let what = match &data {

@@ -184,7 +184,7 @@ impl Relocation {
     }
 
     /// The same, if it can be said at once.
-    pub fn is_named_now(&self, (volume, lba, place): Found) -> Option<bool> {
+    fn is_named_now(&self, (volume, lba, place): Found) -> Option<bool> {
         let Some(vol) = self.volumes.get(volume) else { return Some(false) };
         if planted(Canary::MoveUnconditional) {
             return Some(true);

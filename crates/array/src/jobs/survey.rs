@@ -115,11 +115,7 @@ impl Surveyor {
             blocks.sort_by_key(|(volume, lba, _)| (*volume, *lba));
             for block in blocks {
                 pieces.did(1).await;
-                let named = match self.relocation.is_named_now(block) {
-                    Some(named) => Ok(named),
-                    None => self.relocation.is_named(block).await,
-                };
-                match named {
+                match self.relocation.is_named(block).await {
                     Ok(true) => live.push(block),
                     Ok(false) => {}
                     // Their leaf is lost: the next checkpoint makes them bad.

@@ -57,5 +57,6 @@ fn a_lone_write_does_not_wait_behind_a_piece() {
     let p99 = |state| filled.hosts(Pattern::RANDOM_WRITE, state).expect("it has room").us_p99;
     let (optimal, beside) = (p99(State::Optimal), p99(State::Rebuilding(Rate::Medium)));
     println!("{beside} us, {optimal} us optimal");
-    assert!(beside < 2.2 * optimal, "{beside} us, {optimal} us optimal");
+    // Both as they are, since a ratio alone would forgive both becoming slower: 12.3 and 24.3.
+    assert!(optimal < 13.0 && beside < 25.0, "{beside} us, {optimal} us optimal");
 }

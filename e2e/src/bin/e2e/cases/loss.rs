@@ -48,12 +48,17 @@ fn removed(lab: &Lab, raid: &str) -> Result<()> {
         let mut served = lab.served(name, raid, DRIVES, VOLUME_SIZE)?;
         let mut traffic = Traffic::new(lab, VOLUME_BYTES)?;
         traffic.run(&served, LOAD)?;
+        served.ashlar.done(&["rebuild", ARRAY, "pause"])?;
         served.server.stop()?;
         served.remove(lost)?;
         if 2 * lost.len() >= DRIVES {
             half_is_asked_for(&mut served)?;
         }
         served.server.start()?;
+        let state = served.state()?;
+        require(state == "degraded", "status", || format!("the array is {state}, not degraded"))?;
+        traffic.verify(&served)?;
+        served.ashlar.done(&["rebuild", ARRAY, "resume"])?;
         served.becomes_degraded()?;
         traffic.verify(&served)?;
         traffic.run(&served, LOAD)?;
