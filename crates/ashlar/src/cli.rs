@@ -11,7 +11,7 @@ use crate::exit::{self, Outcome};
 use crate::{
     alarms, attach, bench, bundle, check, clients, completion, config, create, demo, destroy, drive, events, export,
     forget, import, inspect, iostat, jobs, lab, list, man, nvmet, quickstart, rebuild, rename, rescue, scrub, serve,
-    status, stop, token, upgrade, version, volume, wipe,
+    status, stop, token, ublk, upgrade, version, volume, wipe,
 };
 
 const EXAMPLES: &str = "\
@@ -83,6 +83,8 @@ enum Verb {
     Man(man::Args),
     #[command(hide = true, name = server::nvmet::process::VERB)]
     NvmetApply(nvmet::Args),
+    #[command(hide = true, name = rt::ublk::process::VERB)]
+    UblkControl(ublk::Args),
 }
 
 impl Verb {
@@ -106,6 +108,7 @@ impl Verb {
             | Verb::Completion(_)
             | Verb::Man(_)
             | Verb::NvmetApply(_)
+            | Verb::UblkControl(_)
             | Verb::Create(_)
             | Verb::Volume(_)
             | Verb::Stop(_)
@@ -182,6 +185,7 @@ impl Cli {
             Verb::Completion(a) => report(false, completion::run(&a)),
             Verb::Man(a) => report(false, man::run(&a)),
             Verb::NvmetApply(a) => report(false, nvmet::apply(&a)),
+            Verb::UblkControl(a) => report(false, ublk::control(&a)),
         }
     }
 }

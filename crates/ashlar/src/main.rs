@@ -52,6 +52,7 @@ mod text;
 #[cfg(test)]
 mod texts;
 mod token;
+mod ublk;
 mod upgrade;
 mod version;
 mod volume;

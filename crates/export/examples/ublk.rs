@@ -19,6 +19,7 @@ use std::time::Duration;
 use export::ublk::{self, BlockDevice};
 use export::{Answer, Fault, Namespace, NamespaceInfo, Request};
 use futures::FutureExt;
+use rt::ublk::process;
 use rt::{Buf, Rt};
 
 const MARK: u64 = 0x6173_686c_6172_7478;
@@ -95,6 +96,7 @@ fn run() -> Result<(), Box<dyn std::error::Error>> {
     let rt = Rt::real()?;
     let words: Vec<&str> = args.iter().map(String::as_str).collect();
     match words[..] {
+        [process::VERB] => process::serve(std::io::stdin(), std::io::stdout()),
         ["look", number] => println!("{:?}", rt.block_on(ublk::look(&rt, number.parse()?))?),
         ["delete", number] => rt.block_on(ublk::delete_left(&rt, number.parse()?, MARK, false))?,
         ["serve", file, ref more @ ..] => {

@@ -75,4 +75,10 @@ impl UblkError {
     pub fn is_busy(&self) -> bool {
         matches!(self, UblkError::Kernel(ControlError::Busy { .. }))
     }
+
+    /// Whether the kernel has not answered in time, and may never.
+    #[must_use]
+    pub fn is_slow(&self) -> bool {
+        matches!(self, UblkError::Kernel(ControlError::Slow { .. }))
+    }
 }

@@ -1,36 +1,36 @@
-//! Commands to the ublk driver, each on a thread of its own with a ring of its own: some wait for requests that this very runtime
-//! serves, or for whoever has a device open.
+//! Commands to the ublk driver, each on a thread of its own, which lets a process send it: some wait for requests that this very
+//! runtime serves, or for whoever has a device open.
 //!
-//! Invariants: no command runs on the runtime's thread; what a command points to belongs to its thread and outlives it; a command
-//! whose caller is gone is carried out all the same.
+//! Invariants: no command runs on the runtime's thread; a command whose caller is gone is carried out all the same; a device that the
+//! kernel does not tell of in time has one process that waits for it, not one for each time it is asked.
 //!
 //! Not here: who may use a device, and what its mark means (`export::ublk`).
-#![allow(unsafe_code)]
 
-use std::fs::{self, File};
-use std::io;
-use std::os::fd::AsRawFd;
+use std::collections::BTreeSet;
+use std::fs;
 use std::pin::pin;
 use std::process;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::Duration;
 
 use futures::future::{Either, select};
-use io_uring::{IoUring, cqueue, opcode, squeue, types};
+use zerocopy::IntoBytes;
 
 use super::error::ControlError;
 use super::openers;
-use super::wire::{self, ControlCommand, DeviceInfo, Params};
+use super::process::send;
+use super::wire::{self, DeviceInfo, Params};
 use crate::Rt;
-
-/// A ring of wide entries.
-type Wide = IoUring<squeue::Entry128, cqueue::Entry>;
 
 /// How long the deletion of a device is waited for whose last descriptor is being closed.
 const DELETE_PATIENCE: Duration = Duration::from_secs(10);
 
-/// A command that the kernel interrupts is sent again, so often.
-const TRIES: u32 = 100;
+/// How long the kernel may take to tell of a device.
+const LOOK_PATIENCE: Duration = Duration::from_secs(10);
+/// Devices that it has not told of in time, and a process still waits.
+static LATE: Mutex<BTreeSet<u32>> = Mutex::new(BTreeSet::new());
 
 /// What the driver can.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -220,9 +220,41 @@ pub async fn end_recovery(rt: &Rt, number: u32) -> Result<(), ControlError> {
 /// What the kernel has under this number.
 ///
 /// # Errors
-/// When it does not tell.
+/// When it does not tell, within ten seconds: [`ControlError::Slow`]. A command for that device waits in the kernel then, maybe for ever,
+/// and every other one would.
 pub async fn look(rt: &Rt, number: u32) -> Result<Option<Device>, ControlError> {
-    on_thread(rt, move || look_blocking(number)).await
+    let slow = ControlError::Slow { command: "GET_PARAMS", number, seconds: LOOK_PATIENCE.as_secs() };
+    if LATE.lock().unwrap_or_else(PoisonError::into_inner).contains(&number) {
+        return Err(slow);
+    }
+    let done = Arc::new(AtomicBool::new(false));
+    let late = {
+        let done = done.clone();
+        move |is_late: bool| {
+            let mut late = LATE.lock().unwrap_or_else(PoisonError::into_inner);
+            if !is_late {
+                done.store(true, Ordering::Relaxed);
+                late.remove(&number);
+            } else if !done.load(Ordering::Relaxed) {
+                late.insert(number);
+            }
+        }
+    };
+    let look = {
+        let late = late.clone();
+        move || {
+            let found = look_blocking(number);
+            late(false);
+            found
+        }
+    };
+    match select(pin!(on_thread(rt, look)), pin!(rt.sleep(LOOK_PATIENCE))).await {
+        Either::Left((found, _)) => found,
+        Either::Right(_) => {
+            late(true);
+            Err(slow)
+        }
+    }
 }
 
 /// Gives a device another length.
@@ -252,10 +284,9 @@ async fn on_thread<T: Send + 'static>(
 }
 
 fn read_features() -> Result<Features, ControlError> {
-    let mut bits = 0u64;
-    let command = ControlCommand { device: !0, bytes: 8, addr: (&raw mut bits) as u64, ..ControlCommand::default() };
-    match send("GET_FEATURES", wire::GET_FEATURES, command) {
-        Ok(_) => Features(bits).check(),
+    let mut bits = 0u64.to_ne_bytes();
+    match send("GET_FEATURES", wire::GET_FEATURES, (!0, 0), &mut bits) {
+        Ok(_) => Features(u64::from_ne_bytes(bits)).check(),
         // Linux before 6.5, which has no user copy either.
         Err(error) if matches!(error.errno(), Some(libc::EOPNOTSUPP | libc::EINVAL | libc::ENODEV)) => {
             Features(0).check()
@@ -277,13 +308,8 @@ fn add_blocking(number: Option<u32>, mark: u64, parameters: &Parameters) -> Resu
         mark,
         ..DeviceInfo::default()
     };
-    let command = ControlCommand {
-        device: info.number,
-        bytes: size_of::<DeviceInfo>() as u16,
-        addr: (&raw mut info) as u64,
-        ..ControlCommand::default()
-    };
-    match (send("ADD_DEV", wire::ADD_DEV, command), number) {
+    let wanted = info.number;
+    match (send("ADD_DEV", wire::ADD_DEV, (wanted, 0), info.as_mut_bytes()), number) {
         (Ok(_), _) => {}
         (Err(error), Some(number)) if error.errno() == Some(libc::EEXIST) => {
             return Err(ControlError::Taken { number });
@@ -292,13 +318,8 @@ fn add_blocking(number: Option<u32>, mark: u64, parameters: &Parameters) -> Resu
     }
     let number = info.number;
     let mut params = parameters.wire();
-    let command = ControlCommand {
-        device: number,
-        bytes: wire::PARAMS_BYTES as u16,
-        addr: (&raw mut params) as u64,
-        ..ControlCommand::default()
-    };
-    let ready = Features(info.flags).check().and_then(|_| send("SET_PARAMS", wire::SET_PARAMS, command));
+    let params = &mut params.as_mut_bytes()[..wire::PARAMS_BYTES as usize];
+    let ready = Features(info.flags).check().and_then(|_| send("SET_PARAMS", wire::SET_PARAMS, (number, 0), params));
     if let Err(error) = ready {
         // It was never started: nobody has it open.
         let _gone = plain("DEL_DEV", wire::DEL_DEV, number, 0);
@@ -329,25 +350,13 @@ fn stop_blocking(number: u32, even_if_open: bool) -> Result<(), ControlError> {
 
 fn look_blocking(number: u32) -> Result<Option<Device>, ControlError> {
     let mut info = DeviceInfo::default();
-    let command = ControlCommand {
-        device: number,
-        bytes: size_of::<DeviceInfo>() as u16,
-        addr: (&raw mut info) as u64,
-        ..ControlCommand::default()
-    };
-    match send("GET_DEV_INFO", wire::GET_DEV_INFO, command) {
+    match send("GET_DEV_INFO", wire::GET_DEV_INFO, (number, 0), info.as_mut_bytes()) {
         Ok(_) => {}
         Err(error) if error.errno() == Some(libc::ENODEV) => return Ok(None),
         Err(error) => return Err(error),
     }
     let mut params = Params { bytes: wire::PARAMS_BYTES, ..Params::default() };
-    let command = ControlCommand {
-        device: number,
-        bytes: wire::PARAMS_BYTES as u16,
-        addr: (&raw mut params) as u64,
-        ..ControlCommand::default()
-    };
-    send("GET_PARAMS", wire::GET_PARAMS, command)?;
+    send("GET_PARAMS", wire::GET_PARAMS, (number, 0), &mut params.as_mut_bytes()[..wire::PARAMS_BYTES as usize])?;
     let state = match info.state {
         wire::LIVE => DeviceState::Live,
         wire::DEAD => DeviceState::Dead,
@@ -392,43 +401,7 @@ fn of_this_process(name: &'static str, operation: u32, number: u32) -> Result<()
 
 /// A command that points to nothing.
 fn plain(name: &'static str, operation: u32, number: u32, data: u64) -> Result<i32, ControlError> {
-    send(name, operation, ControlCommand { device: number, data, ..ControlCommand::default() })
-}
-
-/// Sends a command and waits for its end. What it points to must be as long as it says.
-fn send(name: &'static str, operation: u32, command: ControlCommand) -> Result<i32, ControlError> {
-    let control = File::options().read(true).write(true).open(wire::CONTROL).map_err(|e| match e.raw_os_error() {
-        Some(libc::ENOENT | libc::ENXIO | libc::ENODEV) => ControlError::NoModule,
-        Some(libc::EACCES | libc::EPERM) => ControlError::NotPermitted,
-        errno => ControlError::Kernel { command: wire::CONTROL, errno: errno.unwrap_or(libc::EIO) },
-    })?;
-    let ring =
-        |e: io::Error| ControlError::Kernel { command: "io_uring", errno: e.raw_os_error().unwrap_or(libc::EIO) };
-    let mut io: Wide = IoUring::builder().build(4).map_err(ring)?;
-    // Every command is for a device, not for a queue.
-    let bytes = ControlCommand { queue: !0, ..command }.bytes();
-    for _ in 0..TRIES {
-        let entry = opcode::UringCmd80::new(types::Fd(control.as_raw_fd()), operation).cmd(bytes).build();
-        // SAFETY: the command points to a variable of the caller that is as long as it says, and this function does not return
-        // before the kernel has answered.
-        let pushed = unsafe { io.submission().push(&entry) };
-        pushed.expect("the queue was empty");
-        let answer = loop {
-            match io.submit_and_wait(1) {
-                Err(e) if e.raw_os_error() != Some(libc::EINTR) => return Err(ring(e)),
-                _ => {}
-            }
-            if let Some(answer) = io.completion().next() {
-                break answer.result();
-            }
-        };
-        match answer {
-            answer if answer >= 0 => return Ok(answer),
-            answer if answer == -libc::EINTR => {}
-            answer => return Err(ControlError::of(name, -answer)),
-        }
-    }
-    Err(ControlError::of(name, libc::EINTR))
+    send(name, operation, (number, data), &mut [])
 }
 
 #[cfg(test)]

@@ -2,6 +2,7 @@
 //!
 //! ```text
 //!   control   /dev/ublk-control    add, start, stop, delete, recover: each on a thread of its own
+//!   process                        by which these are sent: what waits in the kernel has nothing of the server's
 //!   queue     /dev/ublkcN          requests are fetched and answered in the runtime's own ring; their data is copied
 //!                                  by preadv and pwritev on the same device, which never wait
 //!   wire      structures and numbers
@@ -20,6 +21,7 @@
 mod control;
 mod error;
 mod openers;
+pub mod process;
 mod queue;
 mod wire;
 

@@ -5,6 +5,8 @@
 //!
 //! Not here: zoned devices, zero copy, integrity, batches.
 
+use zerocopy::{FromBytes, IntoBytes};
+
 /// Where the kernel's commands are sent, and where its module makes it appear.
 pub(super) const CONTROL: &str = "/dev/ublk-control";
 
@@ -107,7 +109,7 @@ impl ControlCommand {
 
 /// `struct ublksrv_ctrl_dev_info`.
 #[repr(C)]
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes)]
 pub(super) struct DeviceInfo {
     pub(super) queues: u16,
     pub(super) depth: u16,
@@ -143,7 +145,7 @@ pub(super) const FUA: u32 = 8;
 
 /// The beginning of `struct ublk_params`: basic ones and those of discard. The kernel takes a shorter one than its own.
 #[repr(C)]
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes)]
 pub(super) struct Params {
     pub(super) bytes: u32,
     pub(super) types: u32,

@@ -41,6 +41,13 @@ pub struct Listed {
     pub volume: Uuid,
     /// The number.
     pub number: u32,
+    /// Whether it was ever begun with; lists of before do not say.
+    #[serde(default = "yes")]
+    pub started: bool,
+}
+
+fn yes() -> bool {
+    true
 }
 
 /// The list of them in `dir`.
@@ -94,6 +101,12 @@ impl Served {
 }
 
 impl Place {
+    /// What is listed of it: the number of its device, and whether that was ever begun with.
+    #[must_use]
+    pub fn listed(&self, number: u32, started: bool) -> Listed {
+        Listed { array: self.array, volume: self.volume, number, started }
+    }
+
     /// What is served here; nothing where the kernel has ended it.
     #[must_use]
     pub fn served(&self) -> Option<Served> {
@@ -245,7 +258,11 @@ pub fn problem(what: impl Into<String>, error: &UblkError) -> Problem {
             let todo = "serve the array for writing: what waits is written then";
             return Problem::refused("read_only", what, error.to_string(), todo);
         }
-        UblkError::Kernel(ControlError::Slow { .. } | ControlError::Kernel { .. })
+        UblkError::Kernel(ControlError::Slow { .. }) => {
+            let todo = "try again; where it hangs (`dmesg`), `ashlar detach --force` forgets it: it goes when the machine boots";
+            return Problem::refused("block_device_slow", what, error.to_string(), todo);
+        }
+        UblkError::Kernel(ControlError::Kernel { .. })
         | UblkError::Absent { .. }
         | UblkError::Stopped { .. }
         | UblkError::Size { .. }
@@ -264,6 +281,16 @@ mod tests {
     #[test]
     fn numbers_begin_at_the_lowest_that_is_free() {
         assert_eq!([free_number(&[0, 2], 0), free_number(&[0, 2], 2), free_number(&[], 0)], [1, 3, 0]);
+    }
+
+    #[test]
+    fn what_an_older_list_names_was_started() {
+        let (array, volume) = (Uuid::from_u128(1), Uuid::from_u128(2));
+        let older = format!("array = \"{array}\"\nvolume = \"{volume}\"\nnumber = 3\n");
+        let listed: Listed = toml::from_str(&older).unwrap();
+        assert_eq!(listed, Listed { array, volume, number: 3, started: true });
+        let never = Listed { started: false, ..listed };
+        assert_eq!(toml::from_str::<Listed>(&toml::to_string(&never).unwrap()).unwrap(), never);
     }
 
     #[test]

@@ -20,6 +20,9 @@ use crate::ops::open::Opened;
 
 /// How often what is listed and not served is tried again.
 const AGAIN: Duration = Duration::from_secs(5);
+/// What became of a device whose server died in a command that Linux before 6.19 does not end then.
+const HANGS: &str =
+    "it hangs in the kernel until the machine boots, since its server was killed while it was made or removed";
 /// Numbers that are tried for a new device: other programs have some.
 const NUMBERS_MAX: usize = 64;
 
@@ -49,6 +52,7 @@ impl Data {
         let lease = opened.lease(&volume.name()).filter(|_| is_served()).ok_or_else(gone)?;
         let namespace = VolumeNamespace::new(&array.name(), opened, lease);
         let device = self.device_of(&what, place, (namespace, opened.read_only)).await?;
+        self.blocks.put(place.listed(device.number(), true))?;
         // Much may have happened while the kernel worked.
         let live = live(opened, place.volume);
         if !is_served() || live.is_err() {
@@ -78,7 +82,7 @@ impl Data {
         let (rt, mark) = (&self.world.rt, mark(place.volume));
         let failed = |e: UblkError| problem(what, &e);
         let former = self.blocks.listed_of(place.volume)?;
-        if let Some(Listed { number, .. }) = former {
+        if let Some(number) = self.former_number(what, former).await {
             let found = ublk::look(rt, number).await.map_err(failed)?;
             match found {
                 // Of a server that only read; who writes now has one that can be written, unless somebody has it open.
@@ -98,6 +102,7 @@ impl Data {
             }
             // Somebody else may have the number by now, since a boot.
             if found.is_none_or(|found| found.mark == mark) {
+                self.blocks.put(place.listed(number, false))?;
                 match BlockDevice::create(rt, namespace.clone(), Some(number), mark).await {
                     Err(UblkError::Kernel(ControlError::Taken { .. })) => {}
                     made => return made.map_err(failed),
@@ -114,13 +119,23 @@ impl Data {
         made.map_err(failed_or(what))
     }
 
+    /// The number of the device that a server left, unless that hangs in the kernel and nobody ever used it.
+    async fn former_number(&self, what: &str, former: Option<Listed>) -> Option<u32> {
+        let Listed { number, started, .. } = former?;
+        if started || ublk::look(&self.world.rt, number).await.err().is_none_or(|error| !error.is_slow()) {
+            return Some(number);
+        }
+        tracing::warn!("{what}: {}; {HANGS}; another number is taken", names::device(Path::new(DEV), number).display());
+        None
+    }
+
     /// Makes a device of a number that nobody has.
     async fn make(&self, place: &Place, namespace: VolumeNamespace) -> Result<BlockDevice, Failure> {
         let taken: Vec<u32> = self.blocks.listed()?.iter().map(|listed| listed.number).collect();
         let mut from = 0;
         for _ in 0..NUMBERS_MAX {
             let number = free_number(&taken, from);
-            self.blocks.put(Listed { array: place.array, volume: place.volume, number })?;
+            self.blocks.put(place.listed(number, false))?;
             let made = BlockDevice::create(&self.world.rt, namespace.clone(), Some(number), mark(place.volume)).await;
             match made {
                 Err(UblkError::Kernel(ControlError::Taken { .. })) => from = number + 1,
@@ -155,11 +170,19 @@ impl Data {
             return Ok(true);
         }
         // One that a server left, and nobody serves.
-        let Some(Listed { number, .. }) = self.blocks.listed_of(place.volume)? else { return Ok(false) };
-        let (rt, mark) = (&self.world.rt, mark(place.volume));
-        if ublk::look(rt, number).await.map_err(failed)?.is_some_and(|found| found.mark == mark) {
-            ublk::delete_left(rt, number, mark, force).await.map_err(failed)?;
-            names::take_away(Path::new(DEV), &names::device(Path::new(DEV), number), &[]);
+        let Some(Listed { number, started, .. }) = self.blocks.listed_of(place.volume)? else { return Ok(false) };
+        let (rt, mark, path) = (&self.world.rt, mark(place.volume), names::device(Path::new(DEV), number));
+        match ublk::look(rt, number).await {
+            Ok(Some(found)) if found.mark == mark => {
+                ublk::delete_left(rt, number, mark, force).await.map_err(failed)?;
+                names::take_away(Path::new(DEV), &path, &[]);
+            }
+            Ok(_) => {}
+            Err(error) if error.is_slow() && (force || !started) => {
+                tracing::warn!("{what}: {}; {HANGS}; it is forgotten", path.display());
+                names::take_away(Path::new(DEV), &path, &[]);
+            }
+            Err(error) => return Err(failed(error)),
         }
         place.set(None);
         Ok(true)
@@ -328,7 +351,7 @@ impl Data {
     pub async fn clear_devices(&self) {
         let (Ok(known), Ok(listed)) = (self.world.registry.list(), self.blocks.listed()) else { return };
         let served = self.served_uuids();
-        for Listed { array, volume, number } in listed {
+        for Listed { array, volume, number, .. } in listed {
             if served.contains(&array) || known.iter().any(|k| k.uuid == array) {
                 continue;
             }

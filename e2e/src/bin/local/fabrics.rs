@@ -15,6 +15,8 @@ const ADDRESS: &str = "10.0.2.15";
 /// The host that may connect, and one that may not.
 const HOST: &str = "nqn.2014-08.org.nvmexpress:uuid:11111111-2222-4333-8444-555555555555";
 const STRANGER: &str = "nqn.2014-08.org.nvmexpress:uuid:99999999-2222-4333-8444-555555555555";
+/// The kernel does not go on making the file system when it is mounted.
+const NOTHING_LATER: &str = "-E lazy_itable_init=0,lazy_journal_init=0";
 const TREE: &str = "/sys/kernel/config/nvmet";
 /// In which a host has connected again, and found its namespace.
 const AGAIN_MAX: Duration = Duration::from_secs(90);
@@ -150,7 +152,10 @@ pub fn rdma_drives(world: &mut World) -> Result<()> {
     world.guest.sh_within(FIO_MAX, &format!("mkfs.xfs -qf {device} && mount {device} /mnt/v"))?;
     rebuilt_under_fio(world, "/mnt/v/fio", ("3", "newest"))?;
     world.guest.sh_within(FIO_MAX, &format!("umount /mnt/v && xfs_repair -n {device}"))?;
-    world.guest.sh_within(FIO_MAX, &format!("mkfs.ext4 -qF {device} && mount {device} /mnt/v")).map(drop)
+    world
+        .guest
+        .sh_within(FIO_MAX, &format!("mkfs.ext4 -qF {NOTHING_LATER} {device} && mount {device} /mnt/v"))
+        .map(drop)
 }
 
 /// A server that leaves by SIGTERM leaves the tree; what is missing of it after a crash is made again.
@@ -162,6 +167,8 @@ pub fn left(world: &mut World) -> Result<()> {
     let waiting = world.guest.sh(&tree)?;
     require(before == waiting, "the tree of a server that has left", || format!("{before}{waiting}"))?;
     world.start()?;
+    // What the dead server has not answered would keep its port.
+    world.guest.sh("sync")?;
     world.end("KILL")?;
     // As if it had died in between.
     world.guest.sh(&format!("cd {TREE}/ports/41000 && rm subsystems/* && cd .. && rmdir 41000"))?;

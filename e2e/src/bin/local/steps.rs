@@ -71,11 +71,18 @@ pub const ALL: &[Step<World>] = &[
     },
     Step { name: "grow", about: "a larger volume, attached again: XFS takes the rest", run: grow },
     Step { name: "stop", about: "ashlar stop leaves no device", run: stop },
+    Step {
+        name: "attach-torn",
+        about: "killed while the kernel reads partitions, which it never ends: the array and its volume are served again",
+        run: attach_torn,
+    },
 ];
 
 /// How long one fio may take. A guest does a thousand requests a second.
 pub const FIO_MAX: Duration = Duration::from_secs(240);
 const REBUILD_MAX: Duration = Duration::from_secs(90);
+/// Devices that are made until one is caught.
+const ATTACHES_MAX: u32 = 10;
 
 fn attach(world: &mut World) -> Result<()> {
     let device = world.attach()?;
@@ -257,4 +264,30 @@ fn stop(world: &mut World) -> Result<()> {
     world.ashlar("stop")?;
     world.ended()?;
     world.guest.sh(&format!("! ls /dev/ublkb* && ! ls /dev/ublkc* && ! ls {LINK}")).map(drop)
+}
+
+/// The kernel, until 6.19, waits for ever for the partitions of a device whose server dies while it reads them. That device is lost until the
+/// machine boots; the array is not, and the volume gets another device.
+fn attach_torn(world: &mut World) -> Result<()> {
+    let hanging = |world: &mut World| world.guest.sh("pgrep -fc ublk-control; true");
+    let devices = "set -- /sys/block/ublkb*; test -e $1 || set --; ";
+    if world.guest.sh(&format!("kill -0 $(cat {DIR}/pid) 2>/dev/null || echo gone"))?.trim() == "gone" {
+        world.start()?;
+    }
+    let mut rounds = 0..ATTACHES_MAX;
+    while hanging(world)?.trim() == "0" {
+        require(rounds.next().is_some(), "SIGKILL while partitions are read", || "it was never caught".to_owned())?;
+        let attach = format!("{} attach {VOLUME} --by ublk", world.ashlar);
+        world.guest.start("attach", &attach)?;
+        let kill = format!(
+            "p=$(cat {DIR}/pid); {devices} n=$#; until test $# -gt $n || test -s /tmp/attach.end; do {devices} done; kill -KILL $p"
+        );
+        world.guest.sh(&kill)?;
+        world.end("KILL")?;
+        world.start()?;
+        let device = world.attach()?;
+        world.guest.sh(&format!("dd if={device} of=/dev/null iflag=direct bs=64k count=1 && blkdiscard {device}"))?;
+        world.ashlar(&format!("detach {VOLUME}"))?;
+    }
+    Ok(())
 }

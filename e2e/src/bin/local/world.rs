@@ -24,6 +24,8 @@ pub const DIR: &str = "/run/local";
 pub const LINK: &str = "/dev/ashlar/lab/v";
 /// How long a server may take to answer, and a device to have a server again.
 const READY_MAX: Duration = Duration::from_secs(90);
+/// How long a server may take to end.
+const END_MAX: Duration = Duration::from_secs(60);
 
 /// All that steps work with.
 pub struct World {
@@ -84,8 +86,14 @@ impl World {
 
     /// Sends the server a signal and waits until it is gone.
     pub fn end(&mut self, signal: &str) -> Result<()> {
-        let gone = format!("p=$(cat {DIR}/pid); kill -{signal} $p; while kill -0 $p 2>/dev/null; do sleep 0.05; done");
-        self.guest.sh_within(READY_MAX, &gone).map(drop).map_err(|failure| self.with_log(failure))
+        // The guest's shell ends the waiting, so that it can be asked what the server waits for.
+        let gone = format!(
+            "p=$(cat {DIR}/pid); kill -{signal} $p; end=$(($(date +%s) + {})); \
+             while kill -0 $p 2>/dev/null; do \
+             test $(date +%s) -lt $end || {{ echo w >/proc/sysrq-trigger; exit 1; }}; sleep 0.05; done",
+            END_MAX.as_secs()
+        );
+        self.guest.sh_within(READY_MAX, &format!("({gone})")).map(drop).map_err(|failure| self.with_log(failure))
     }
 
     /// Ends the server and starts the next one; when it returns, the device is served again.
@@ -121,7 +129,7 @@ impl World {
     }
 
     fn with_log(&mut self, failure: Failure) -> Failure {
-        let log = self.guest.sh(&format!("tail -n 25 /tmp/{}.out; dmesg | tail -n 15", self.server()));
+        let log = self.guest.sh(&format!("tail -n 25 /tmp/{}.out; dmesg | tail -n 80", self.server()));
         Failure::new(failure.what, format!("{}\n{}", failure.why, log.unwrap_or_default()))
     }
 }
