@@ -200,30 +200,29 @@ impl Report<'_> {
     /// The volumes.
     pub fn volume_lines(&self) -> Vec<VolumeView> {
         let volumes = self.rooms.volumes().all();
-        volumes
-            .values()
-            .filter(|v| v.is_hosts() && v.agreed_blocks() > 0)
-            .map(|v| VolumeView {
-                name: v.name().clone(),
-                uuid: v.uuid,
-                bytes: BlockCount(v.agreed_blocks()).bytes(),
-                mapped_bytes: BlockCount(self.rooms.room().stored_in(v)).bytes(),
-                state: state_of(v.state()),
-                limits: limits_view(v.limits()),
-                limited: v.quota.waited.get(),
-                reads: v.counters.reads.get(),
-                writes: v.counters.writes.get(),
-                flushes: v.counters.flushes.get(),
-                deallocates: v.counters.deallocates.get(),
-                bytes_read: v.counters.bytes_read.get(),
-                bytes_written: v.counters.bytes_written.get(),
-                errors: v.counters.errors(),
-                work: None,
-                block_device: None,
-                guest_socket: None,
-                exported_at: vec![],
-            })
-            .collect()
+        let shown = volumes.values().filter(|v| v.is_hosts() && v.agreed_blocks() > 0);
+        let mut lines = Vec::with_capacity(volumes.len());
+        lines.extend(shown.map(|v| VolumeView {
+            name: v.name().clone(),
+            uuid: v.uuid,
+            bytes: BlockCount(v.agreed_blocks()).bytes(),
+            mapped_bytes: BlockCount(self.rooms.room().stored_in(v)).bytes(),
+            state: state_of(v.state()),
+            limits: limits_view(v.limits()),
+            limited: v.quota.waited.get(),
+            reads: v.counters.reads.get(),
+            writes: v.counters.writes.get(),
+            flushes: v.counters.flushes.get(),
+            deallocates: v.counters.deallocates.get(),
+            bytes_read: v.counters.bytes_read.get(),
+            bytes_written: v.counters.bytes_written.get(),
+            errors: v.counters.errors(),
+            work: None,
+            block_device: None,
+            guest_socket: None,
+            exported_at: vec![],
+        }));
+        lines
     }
 }
 

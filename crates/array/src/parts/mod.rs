@@ -127,6 +127,15 @@ impl Whole {
         Ok(self.of_all(self.all(|array| async move { array.status() }).await?))
     }
 
+    /// Its state: the worst of its parts.
+    ///
+    /// # Errors
+    /// When the core of a part has ended.
+    pub async fn state(&self) -> Result<ArrayState, Fault> {
+        let all = self.all(|array| async move { array.state() }).await?;
+        Ok(all.into_iter().reduce(worse).expect("an array has a part"))
+    }
+
     /// Counters, now.
     ///
     /// # Errors

@@ -51,8 +51,8 @@ pub async fn watch(data: Weak<Data>, number: u64) {
         pause = LOOK;
         let Some(data) = data.upgrade() else { return };
         let Some(opened) = data.served_as(number) else { return };
-        opened.keep_scrub().await;
         let view = opened.view().await;
+        opened.keep_scrub(&view);
         raised.change_to(view.alarms).iter().for_each(|change| log(&data.journal, &view.name, change));
     }
 }

@@ -258,9 +258,9 @@ impl Opened {
     }
 
     /// Writes down what a scrub found, if that is new.
-    pub async fn keep_scrub(&self) {
+    pub fn keep_scrub(&self, view: &ArrayView) {
         if !self.read_only && !self.volatile {
-            self.scrubbed.keep(&self.view().await.scrub);
+            self.scrubbed.keep(&view.scrub);
         }
     }
 
@@ -277,7 +277,7 @@ impl Opened {
     /// When the core of a part has ended.
     pub async fn look_after(&self, before: &mut whole::Roster) -> Result<(), Problem> {
         self.array.share_losses(before).await?;
-        self.seen.set(Some(self.array.status().await.map_err(|f| problem::fault("the array", f))?.state));
+        self.seen.set(Some(self.array.state().await.map_err(|f| problem::fault("the array", f))?));
         Ok(())
     }
 
@@ -392,7 +392,8 @@ impl Opened {
 
     /// Closes it and hands out its drives, which stay locked.
     pub async fn end(self, world: &World) -> (Result<(), Problem>, Vec<Drive>) {
-        self.keep_scrub().await;
+        let view = self.view().await;
+        self.keep_scrub(&view);
         let name = self.array.first().name();
         let what = format!("closing array {name}");
         parts::forget(&world.cores, &self.array);
