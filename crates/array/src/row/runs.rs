@@ -72,7 +72,9 @@ struct Asked<'a> {
     places: &'a [Place],
     /// Its member, which is in and not slow, and where it lies there.
     member: Option<(Rc<Seat>, MemberLba)>,
-    /// Whether what it said is being made good, on the drive, too: nothing else is the answer then.
+    /// Whether what it said did not match: it is made good, on the drive, too, and nothing else is the answer.
+    mismatched: Cell<bool>,
+    /// Whether that is under way: another answer may have come before, and would end it half way.
     mending: Cell<bool>,
     /// What came first: the blocks, or that they are lost.
     answer: OnceCell<Option<Buf>>,
@@ -97,8 +99,7 @@ impl RowReader {
                         poll_fn(|cx| {
                             let all_came = all.poll_unpin(cx).is_ready();
                             let _went_around = around.poll_unpin(cx);
-                            let answered = all_came || asked.iter().all(|asked| asked.answer.get().is_some());
-                            if answered { Poll::Ready(()) } else { Poll::Pending }
+                            if all_came || asked.iter().all(Asked::is_done) { Poll::Ready(()) } else { Poll::Pending }
                         })
                         .await;
                     }
@@ -113,7 +114,7 @@ impl RowReader {
         if let Some((seat, _)) = &member {
             self.earn_hedges(seat);
         }
-        Asked { places, member, mending: Cell::new(false), answer: OnceCell::new() }
+        Asked { places, member, mismatched: Cell::default(), mending: Cell::default(), answer: OnceCell::new() }
     }
 
     async fn answer(&self, asked: &Asked<'_>, begun: Nanos) {
@@ -130,8 +131,11 @@ impl RowReader {
                 Ok(()) => Some(data),
                 Err(error) => Box::pin(self.read_again(seat, *at, error, data)).await,
             };
+            asked.mismatched.set(true);
             asked.mending.set(true);
-            if let Some(data) = Box::pin(self.make_good(asked.places, direct)).await {
+            let made = Box::pin(self.make_good(asked.places, direct)).await;
+            asked.mending.set(false);
+            if let Some(data) = made {
                 _ = asked.answer.set(Some(data));
                 return;
             }
@@ -151,7 +155,7 @@ impl RowReader {
 
     /// Reads around the members that are late.
     async fn go_around_late(&self, asked: &[Asked<'_>], begun: Nanos) {
-        let late = asked.iter().filter(|asked| asked.answer.get().is_none() && !asked.mending.get());
+        let late = asked.iter().filter(|asked| asked.answer.get().is_none() && !asked.mismatched.get());
         join_all(late.map(|asked| self.go_around_one(asked, begun))).await;
     }
 
@@ -162,7 +166,7 @@ impl RowReader {
         let Some(hedge) = self.hedge(&columns, column) else { return };
         let crcs: Vec<u32> = asked.places.iter().map(|place| place.crc).collect();
         if let Some(data) = self.go_around(&columns, column, row, &crcs, &hedge).await
-            && !asked.mending.get()
+            && !asked.mismatched.get()
             && asked.answer.set(Some(data)).is_ok()
         {
             self.went_around(seat, begun);
@@ -180,6 +184,11 @@ impl RowReader {
 }
 
 impl Asked<'_> {
+    /// Whether its answer is there, and nothing has to be done on the drive.
+    fn is_done(&self) -> bool {
+        self.answer.get().is_some() && !self.mending.get()
+    }
+
     /// The member that is read around when it is late: long runs take as long as their bytes do.
     fn hedged(&self) -> Option<&(Rc<Seat>, MemberLba)> {
         self.member.as_ref().filter(|_| self.places.len() as u32 <= ROWS_MAX)
