@@ -119,7 +119,7 @@ impl Data {
         made.map_err(failed_or(what))
     }
 
-    /// The number of the device that a server left, unless that hangs in the kernel and nobody ever used it.
+    /// The number of the device that a server left; none where the device hangs in the kernel and was never started.
     async fn former_number(&self, what: &str, former: Option<Listed>) -> Option<u32> {
         let Listed { number, started, .. } = former?;
         if started || ublk::look(&self.world.rt, number).await.err().is_none_or(|error| !error.is_slow()) {

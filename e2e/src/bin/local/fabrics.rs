@@ -108,6 +108,8 @@ pub fn tcp_by_name(world: &mut World) -> Result<()> {
 /// The server is killed in the middle of verbs; what they left is finished or taken away, and nothing stays for ever.
 pub fn torn(world: &mut World) -> Result<()> {
     served(world)?;
+    // A device that is killed while it is made hangs in the kernel for good: the step `attach-torn`, the last one.
+    world.attach()?;
     let at = tcp();
     for (round, millis) in [60, 150, 300, 90].into_iter().enumerate() {
         let remove = if round % 2 == 0 { "" } else { "--remove" };

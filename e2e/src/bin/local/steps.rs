@@ -275,7 +275,8 @@ fn attach_torn(world: &mut World) -> Result<()> {
         world.start()?;
     }
     let mut rounds = 0..ATTACHES_MAX;
-    while hanging(world)?.trim() == "0" {
+    let before = hanging(world)?;
+    while hanging(world)? == before {
         require(rounds.next().is_some(), "SIGKILL while partitions are read", || "it was never caught".to_owned())?;
         let attach = format!("{} attach {VOLUME} --by ublk", world.ashlar);
         world.guest.start("attach", &attach)?;
