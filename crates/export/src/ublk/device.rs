@@ -37,6 +37,8 @@ const LEAVE_PATIENCE: Duration = Duration::from_secs(20);
 const CLOSE_PATIENCE: Duration = Duration::from_secs(10);
 /// How long the kernel may take to notice that a server died: 30 s when all it can ask was under way.
 const NOTICE_PATIENCE: Duration = Duration::from_secs(45);
+/// The same, where that never is.
+const SOON: Duration = Duration::from_secs(10);
 /// A process that was killed just now may still be there.
 const DEATH_PATIENCE: Duration = Duration::from_secs(2);
 const LOOK_AGAIN: Duration = Duration::from_millis(20);
@@ -232,17 +234,19 @@ impl BlockDevice {
     }
 }
 
-/// Deletes what a dead server left, if it has this mark. Where nothing is left, that is no error.
+/// Deletes what a dead server left, if it has this mark, whether the kernel has noticed that death or not. Where nothing is left, that
+/// is no error.
 ///
 /// # Errors
 /// When it is not ours, its server lives, or somebody has it open, unless `even_if_open`.
 pub async fn delete_left(rt: &Rt, number: u32, mark: u64, even_if_open: bool) -> Result<(), UblkError> {
-    let device = match settled(rt, number, mark).await {
-        Ok(device) => device,
+    let is_stopped = match settled(rt, number, mark, DEATH_PATIENCE).await {
+        Ok(device) => device.state == DeviceState::Dead,
+        Err(UblkError::Unnoticed { .. }) => false,
         Err(UblkError::Absent { .. }) => return Ok(()),
         Err(error) => return Err(error),
     };
-    if device.state != DeviceState::Dead {
+    if !is_stopped {
         let slow = ControlError::Slow { command: "STOP_DEV", number, seconds: STOP_PATIENCE.as_secs() };
         at_most(rt, STOP_PATIENCE, ublk::stop(rt, number, even_if_open)).await.ok_or(slow)??;
     }
@@ -335,7 +339,7 @@ async fn take_over<N: Namespace>(rt: &Rt, namespace: &N, number: u32, mark: u64)
     let info = namespace.info();
     let parameters = parameters::of(&info)?;
     ublk::features(rt).await?;
-    let device = settled(rt, number, mark).await?;
+    let device = settled(rt, number, mark, NOTICE_PATIENCE).await?;
     if device.state == DeviceState::Dead || !device.is_recoverable {
         return Err(UblkError::Stopped { number });
     }
@@ -372,8 +376,8 @@ async fn begin(rt: &Rt, number: u32) -> Result<(), UblkError> {
     }
 }
 
-/// The device of this number and mark, when the kernel has noticed that its server is gone.
-async fn settled(rt: &Rt, number: u32, mark: u64) -> Result<Device, UblkError> {
+/// The device of this number and mark, when the kernel has noticed that its server is gone; it has so long.
+async fn settled(rt: &Rt, number: u32, mark: u64, notice: Duration) -> Result<Device, UblkError> {
     let since = rt.now();
     loop {
         let device = ublk::look(rt, number).await?.ok_or(UblkError::Absent { number })?;
@@ -387,12 +391,12 @@ async fn settled(rt: &Rt, number: u32, mark: u64) -> Result<Device, UblkError> {
                     return Err(UblkError::Alive { number, pid });
                 }
             }
-            (DeviceState::Live, None) if rt.now() - since >= NOTICE_PATIENCE => {
-                let seconds = NOTICE_PATIENCE.as_secs();
-                let command = "noticing the death of the server";
-                return Err(ControlError::Slow { command, number, seconds }.into());
+            (DeviceState::Live, None) => {
+                let patience = if device.is_noticed_soon { notice.min(SOON) } else { notice };
+                if rt.now() - since >= patience {
+                    return Err(UblkError::Unnoticed { number, seconds: patience.as_secs() });
+                }
             }
-            (DeviceState::Live, None) => {}
         }
         rt.sleep(LOOK_AGAIN).await;
     }

@@ -58,6 +58,15 @@ pub enum UblkError {
         /// Its number.
         number: u32,
     },
+    /// Its server is gone, and the kernel takes it for served. With Linux 6.12 that is for good where the server died in the moment in
+    /// which it took the device over.
+    #[error("/dev/ublkb{number}: the kernel has not noticed within {seconds} s that its server is gone")]
+    Unnoticed {
+        /// Its number.
+        number: u32,
+        /// How long it had.
+        seconds: u64,
+    },
     /// The kernel cannot change the size of a device.
     #[error("this kernel cannot change the size of a block device in use: Linux 6.16 or newer can")]
     Unsupported,

@@ -9,7 +9,6 @@
 use std::collections::BTreeSet;
 use std::fs;
 use std::pin::pin;
-use std::process;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
@@ -20,7 +19,7 @@ use zerocopy::IntoBytes;
 
 use super::error::ControlError;
 use super::openers;
-use super::process::send;
+use super::process::{self, send};
 use super::wire::{self, DeviceInfo, Params};
 use crate::Rt;
 
@@ -141,6 +140,8 @@ pub struct Device {
     pub state: DeviceState,
     /// The process that serves it, or makes it.
     pub server: Option<u32>,
+    /// Whether the kernel notices at once that its server died: it never asks of all tags at once.
+    pub is_noticed_soon: bool,
 }
 
 /// What the driver can.
@@ -164,12 +165,7 @@ pub async fn add(rt: &Rt, number: Option<u32>, mark: u64, parameters: Parameters
 /// # Errors
 /// When the kernel refuses.
 pub async fn start(rt: &Rt, number: u32) -> Result<(), ControlError> {
-    on_thread(rt, move || {
-        of_this_process("START_DEV", wire::START_DEV, number)?;
-        leave_one_tag(number);
-        Ok(())
-    })
-    .await
+    on_thread(rt, move || of_this_process("START_DEV", wire::START_DEV, number)).await
 }
 
 /// Stops it: its block device goes, and its queue ends. Its queue must be served meanwhile, if it has a server.
@@ -209,12 +205,7 @@ pub async fn begin_recovery(rt: &Rt, number: u32) -> Result<(), ControlError> {
 /// # Errors
 /// When the kernel refuses.
 pub async fn end_recovery(rt: &Rt, number: u32) -> Result<(), ControlError> {
-    on_thread(rt, move || {
-        of_this_process("END_USER_RECOVERY", wire::END_USER_RECOVERY, number)?;
-        leave_one_tag(number);
-        Ok(())
-    })
-    .await
+    on_thread(rt, move || of_this_process("END_USER_RECOVERY", wire::END_USER_RECOVERY, number)).await
 }
 
 /// What the kernel has under this number.
@@ -303,7 +294,7 @@ fn add_blocking(number: Option<u32>, mark: u64, parameters: &Parameters) -> Resu
         depth: super::DEPTH,
         request_bytes_max: parameters.request_bytes_max,
         number: number.unwrap_or(!0),
-        pid: process::id().cast_signed(),
+        pid: std::process::id().cast_signed(),
         flags: wanted,
         mark,
         ..DeviceInfo::default()
@@ -374,6 +365,7 @@ fn look_blocking(number: u32) -> Result<Option<Device>, ControlError> {
         is_recoverable: Features(info.flags).check().is_ok(),
         state,
         server: pid.filter(|pid| state != DeviceState::Quiesced && is_alive(*pid)),
+        is_noticed_soon: process::leaves_one_tag(number),
     }))
 }
 
@@ -385,18 +377,9 @@ fn is_alive(pid: u32) -> bool {
     state.is_some_and(|state| !matches!(state, 'Z' | 'X'))
 }
 
-/// Sees to it that the kernel never asks of all tags at once: one fetch always waits, and by its cancelling the kernel learns that a
-/// server is gone. Without it Linux 6.12 notices after 30 s only.
-fn leave_one_tag(number: u32) {
-    let path = format!("/sys/block/ublkb{number}/queue/nr_requests");
-    if let Err(error) = fs::write(&path, (super::DEPTH - 1).to_string()) {
-        tracing::debug!("{path}: {error}");
-    }
-}
-
 /// A command of this process for a device: the kernel notes its number.
 fn of_this_process(name: &'static str, operation: u32, number: u32) -> Result<(), ControlError> {
-    plain(name, operation, number, u64::from(process::id())).map(drop)
+    plain(name, operation, number, u64::from(std::process::id())).map(drop)
 }
 
 /// A command that points to nothing.
@@ -450,7 +433,7 @@ mod tests {
 
     #[test]
     fn this_process_is_alive() {
-        assert!(is_alive(process::id()));
+        assert!(is_alive(std::process::id()));
         assert!(!is_alive(u32::MAX));
     }
 

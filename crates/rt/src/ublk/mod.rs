@@ -33,5 +33,5 @@ pub use error::{ControlError, Opener};
 pub use queue::{CopyError, Fetch, Fetched, Queue};
 pub use wire::Descriptor;
 
-/// Requests that a device has under way at most, and one more: see `control::leave_one_tag`.
+/// Requests that a device has under way at most, and one more: see `process::leave_one_tag`.
 pub const DEPTH: u16 = 128;

@@ -262,6 +262,10 @@ pub fn problem(what: impl Into<String>, error: &UblkError) -> Problem {
             let todo = "try again; where it hangs (`dmesg`), `ashlar detach --force` forgets it: it goes when the machine boots";
             return Problem::refused("block_device_slow", what, error.to_string(), todo);
         }
+        UblkError::Unnoticed { .. } => {
+            let todo = "close what has it open, and it is made again; `ashlar detach --force` takes it away nevertheless, with what is not written yet";
+            return Problem::refused("block_device_slow", what, error.to_string(), todo);
+        }
         UblkError::Kernel(ControlError::Kernel { .. })
         | UblkError::Absent { .. }
         | UblkError::Stopped { .. }

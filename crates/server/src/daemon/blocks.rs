@@ -92,7 +92,12 @@ impl Data {
                     }
                 }
                 Some(found) if found.mark == mark && found.is_recoverable => {
-                    return BlockDevice::recover(rt, namespace, number, mark).await.map_err(failed);
+                    match BlockDevice::recover(rt, namespace.clone(), number, mark).await {
+                        // Nobody waits for what was asked of it, unless somebody has it open.
+                        Err(UblkError::Unnoticed { .. })
+                            if ublk::delete_left(rt, number, mark, false).await.is_ok() => {}
+                        done => return done.map_err(failed),
+                    }
                 }
                 // It was stopped, or never begun.
                 Some(found) if found.mark == mark => {

@@ -72,6 +72,11 @@ pub const ALL: &[Step<World>] = &[
     Step { name: "grow", about: "a larger volume, attached again: XFS takes the rest", run: grow },
     Step { name: "stop", about: "ashlar stop leaves no device", run: stop },
     Step {
+        name: "unnoticed",
+        about: "the kernel takes a device for served whose server died while it took it over: made again, or detached by force",
+        run: unnoticed,
+    },
+    Step {
         name: "attach-torn",
         about: "killed while the kernel reads partitions, which it never ends: the array and its volume are served again",
         run: attach_torn,
@@ -266,14 +271,53 @@ fn stop(world: &mut World) -> Result<()> {
     world.guest.sh(&format!("! ls /dev/ublkb* && ! ls /dev/ublkc* && ! ls {LINK}")).map(drop)
 }
 
+/// The last command of a server that takes a device over comes when it is dead. Linux 6.12 never looks at such a device again, and what is asked of it waits. Where nobody has it open it is made again.
+fn unnoticed(world: &mut World) -> Result<()> {
+    started(world)?;
+    let device = world.attach()?;
+    take_over_for_the_dead(world, &device)?;
+    let served = format!("{} status --json | grep -q '\"block_device\": *\"/dev/ublkb'", world.ashlar);
+    let read = format!("dd if={LINK} of=/dev/null iflag=direct bs=64k count=1");
+    world.start()?;
+    world.guest.wait(REBUILD_MAX, &served)?;
+    world.guest.sh(&read)?;
+    world.guest.start("opener", &format!("exec sleep 300 <{device}"))?;
+    take_over_for_the_dead(world, &device)?;
+    world.start()?;
+    let said = world.ashlar_failing(&format!("detach {VOLUME}"))?;
+    require(said.contains("is in use"), "detach of what is open", || said.clone())?;
+    world.ashlar(&format!("detach --force {VOLUME}"))?;
+    world.guest.sh("pkill -xf 'sleep 300'")?;
+    world.attach()?;
+    world.guest.sh(&read)?;
+    world.ashlar(&format!("detach {VOLUME}")).map(drop)
+}
+
+/// A server runs, whatever step was before.
+fn started(world: &mut World) -> Result<()> {
+    let is_gone = world.guest.sh(&format!("kill -0 $(cat {DIR}/pid) 2>/dev/null || echo gone"))?.trim() == "gone";
+    if is_gone { world.start() } else { Ok(()) }
+}
+
+/// Kills the server and sends END_USER_RECOVERY for its device once the kernel has noticed that.
+fn take_over_for_the_dead(world: &mut World, device: &str) -> Result<()> {
+    let number = device.trim_start_matches("/dev/ublkb");
+    world.end("KILL")?;
+    let bytes = "b() { printf \"\\\\$(printf %03o $(($1 >> $2 & 255)))\"; }; w() { b $1 0; b $1 8; b $1 16; b $1 24; }";
+    let command = format!("(w $$; w 3223352593; w {number}; w 0; w 0) >/tmp/command");
+    let line = format!("sh -c '{bytes}; {command}; {} ublk-control </tmp/command >/tmp/answer; true'", world.ashlar);
+    world
+        .guest
+        .wait(REBUILD_MAX, &format!("{line}; od -An -td4 -N4 /tmp/answer | (read n; echo answer $n; test $n = 0)"))
+        .map(drop)
+}
+
 /// The kernel, until 6.19, waits for ever for the partitions of a device whose server dies while it reads them. That device is lost until the
 /// machine boots; the array is not, and the volume gets another device.
 fn attach_torn(world: &mut World) -> Result<()> {
     let hanging = |world: &mut World| world.guest.sh("pgrep -fc ublk-control; true");
     let devices = "set -- /sys/block/ublkb*; test -e $1 || set --; ";
-    if world.guest.sh(&format!("kill -0 $(cat {DIR}/pid) 2>/dev/null || echo gone"))?.trim() == "gone" {
-        world.start()?;
-    }
+    started(world)?;
     let mut rounds = 0..ATTACHES_MAX;
     let before = hanging(world)?;
     while hanging(world)? == before {
