@@ -67,7 +67,7 @@ pub fn one_generation(world: &mut World, volumes: &Volumes, report: &mut Report)
     }
     let mut fresh = Volumes::default();
     let bytes = 4096 * world.dice.random_range(16..128);
-    let known: Vec<String> = array.volumes().into_iter().map(|v| v.name).collect();
+    let known: Vec<String> = array.volumes().into_iter().map(|v| v.name.to_string()).collect();
     let made = rt.block_on(array.volume_create("back", bytes));
     made.map_err(|e| format!("{e}: {:#?}", array.status().events))?;
     fresh.add("back", bytes, Fate::Stays);

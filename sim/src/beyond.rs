@@ -186,7 +186,7 @@ fn live_on(
             }
             let at = world.dice.random_range(0..v.bytes() / BLOCK) * BLOCK;
             let neighbours = at..at + 4 * BLOCK;
-            if neighbours.end > v.bytes() || lost.iter().any(|(n, l)| *n == volume.name && neighbours.contains(l)) {
+            if neighbours.end > v.bytes() || lost.iter().any(|(n, l)| **n == *volume.name && neighbours.contains(l)) {
                 continue;
             }
             let write = v.write(at, Bytes::from_slice(&[0x66; 4 * BLOCK_BYTES]), false);

@@ -49,7 +49,7 @@ pub fn limits(world: &mut World, volumes: &Volumes, mode: Mode) -> Result<(), St
     world.counts.add(Kind::VolumeLimited, 1);
     let (rt, array) = open_in(world, &disks)?;
     volumes.compare(&rt, &array, if cut { Mode::PowerCut } else { Mode::Killed })?;
-    let line = || array.volumes().into_iter().find(|v| v.name == name).ok_or("the volume is gone");
+    let line = || array.volumes().into_iter().find(|v| *v.name == *name).ok_or("the volume is gone");
     let (before, set) = (line()?, line()?);
     let (iops, bytes_per_second, burst_ms) = (limits.iops, limits.bytes_per_second, limits.burst_ms);
     if set.limits != (LimitsView { iops, bytes_per_second, burst_ms }) {

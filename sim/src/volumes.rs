@@ -84,7 +84,7 @@ impl Volumes {
         }
         self.all = left;
         let mut live = array.volumes().into_iter().filter(|v| v.state == api::VolumeState::Live);
-        let unknown = live.find(|v| self.all.iter().all(|held| held.name != v.name));
+        let unknown = live.find(|v| self.all.iter().all(|held| *held.name != *v.name));
         unknown.map_or(Ok(()), |v| Err(format!("nobody made volume {}", v.name)))
     }
 

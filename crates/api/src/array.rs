@@ -1,5 +1,7 @@
 //! An array, its members and its volumes, as scripts see them.
 
+use std::sync::Arc;
+
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 use uuid::Uuid;
@@ -276,7 +278,8 @@ impl MemberView {
 #[derive(Clone, Debug, Default, Serialize, Deserialize, ToSchema)]
 pub struct VolumeView {
     /// Name.
-    pub name: String,
+    #[schema(value_type = String)]
+    pub name: Arc<str>,
     /// Identity.
     pub uuid: Uuid,
     /// Size.

@@ -206,7 +206,7 @@ pub fn add_work(all: &mut Option<Box<WorkView>>, other: Option<Box<WorkView>>) {
 impl From<VolumeView> for TrafficView {
     fn from(v: VolumeView) -> TrafficView {
         TrafficView {
-            name: v.name,
+            name: v.name.to_string(),
             reads: v.reads,
             writes: v.writes,
             bytes_read: v.bytes_read,

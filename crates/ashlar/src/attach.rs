@@ -135,7 +135,7 @@ pub fn attach(context: &Context, args: &AttachArgs) -> Outcome {
     let all: Arrays = client.get(&format!("/v1/arrays?name={}", encode(array)))?;
     let view =
         all.arrays.first().ok_or_else(|| Problem::failed(format!("array {array}"), "it is gone", "try again"))?;
-    let wanted: Vec<_> = view.volumes.iter().filter(|v| volume.is_none_or(|name| v.name == name)).collect();
+    let wanted: Vec<_> = view.volumes.iter().filter(|v| volume.is_none_or(|name| *v.name == *name)).collect();
     if let (Some(name), true) = (volume, wanted.is_empty()) {
         return Err(Problem::refused(
             "volume_not_found",

@@ -211,7 +211,7 @@ impl Directory for PartVolumes {
     type N = Lease<LocalVolume>;
 
     async fn names(&self) -> Vec<String> {
-        self.array.volumes().into_iter().map(|volume| volume.name).collect()
+        self.array.volumes().into_iter().map(|volume| volume.name.to_string()).collect()
     }
 
     async fn open(&self, identity: &str) -> Option<Lease<LocalVolume>> {

@@ -41,7 +41,7 @@ pub fn parts_agree(array: &Opened) -> Result<(), String> {
     let first: BTreeMap<String, u64> =
         live(&array.parts[0]).into_iter().map(|v| (v.uuid.to_string(), v.bytes)).collect();
     for (part, number) in array.parts[1..].iter().zip(2..) {
-        let there: BTreeMap<String, u64> = live(part).into_iter().map(|v| (v.name, v.bytes)).collect();
+        let there: BTreeMap<String, u64> = live(part).into_iter().map(|v| (v.name.to_string(), v.bytes)).collect();
         let same = there.len() == first.len();
         let large = |(tag, bytes): (&String, &u64)| there.get(tag).is_some_and(|own| own >= bytes);
         if !same || !first.iter().all(large) {
@@ -85,7 +85,7 @@ pub fn compare(rt: &Rt, array: &Opened, volumes: &mut Volumes, mode: Mode) -> Re
     }
     volumes.all = left;
     let mut live = array.parts[0].volumes().into_iter().filter(|v| v.state == api::VolumeState::Live);
-    let unknown = live.find(|v| volumes.all.iter().all(|held| held.name() != v.name));
+    let unknown = live.find(|v| volumes.all.iter().all(|held| *held.name() != *v.name));
     unknown.map_or(Ok(()), |v| Err(format!("nobody made volume {}", v.name)))
 }
 

@@ -356,7 +356,7 @@ impl Array {
 
     /// [`Array::find`], also one that is only being made.
     fn named(&self, name: &str) -> Option<Rc<Vol>> {
-        let live = |v: &&Rc<Vol>| v.is_hosts() && *v.name() == name && v.state() == VolumeState::Live;
+        let live = |v: &&Rc<Vol>| v.is_hosts() && *v.name() == *name && v.state() == VolumeState::Live;
         self.rooms.volumes().all().values().find(live).cloned()
     }
 

@@ -30,9 +30,8 @@ impl Report<'_> {
         let live: u64 = table.segments.values().map(|s| u64::from(s.live)).sum();
         drop(table);
         let usable_bytes = BlockCount(self.rooms.room().usable_blocks()).bytes();
-        let map_room = self.rooms.room().room_taken_by_map();
-        let used_bytes =
-            BlockCount(self.rooms.room().mapped_blocks() + self.rooms.room().pending_blocks() + map_room).bytes();
+        let (mapped, map_room) = (self.rooms.room().mapped_blocks(), self.rooms.room().room_taken_by_map());
+        let used_bytes = BlockCount(mapped + self.rooms.room().pending_blocks() + map_room).bytes();
         let provisioned_bytes = volumes.iter().map(|v| v.bytes).sum();
         let exposure = self.exposure();
         let nodes = self.rooms.map().nodes().memory();
@@ -51,8 +50,7 @@ impl Report<'_> {
             segments_free: self.rooms.room().segments_left(),
             raw_bytes: members.iter().map(|m| m.bytes).sum(),
             usable_bytes,
-            used_bytes: used_bytes
-                .min(usable_bytes.max(BlockCount(self.rooms.room().mapped_blocks() + map_room).bytes())),
+            used_bytes: used_bytes.min(usable_bytes.max(BlockCount(mapped + map_room).bytes())),
             map_room_bytes: BlockCount(map_room).bytes(),
             provisioned_bytes,
             reserve_bytes: BlockCount(self.rooms.room().segments_possible() * self.rooms.room().segment_blocks_now())
@@ -203,7 +201,7 @@ impl Report<'_> {
         let shown = volumes.values().filter(|v| v.is_hosts() && v.agreed_blocks() > 0);
         let mut lines = Vec::with_capacity(volumes.len());
         lines.extend(shown.map(|v| VolumeView {
-            name: v.name().clone(),
+            name: v.name(),
             uuid: v.uuid,
             bytes: BlockCount(v.agreed_blocks()).bytes(),
             mapped_bytes: BlockCount(self.rooms.room().stored_in(v)).bytes(),

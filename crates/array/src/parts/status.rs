@@ -197,7 +197,7 @@ fn worse_seat(a: SeatState, b: SeatState) -> SeatState {
 
 /// Adds what a part has of the volumes; there a volume's name is its identity.
 fn add_volumes(whole: &mut [VolumeView], part: Vec<VolumeView>) {
-    let mut part: BTreeMap<String, VolumeView> = part.into_iter().map(|v| (v.name.clone(), v)).collect();
+    let mut part: BTreeMap<String, VolumeView> = part.into_iter().map(|v| (v.name.to_string(), v)).collect();
     for volume in whole {
         let Some(there) = part.remove(&volume.uuid.to_string()) else { continue };
         // As large as part 0 says: the others may be larger for a while.

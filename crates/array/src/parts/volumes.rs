@@ -141,7 +141,7 @@ impl Whole {
             live(self.first.volumes()).map(|volume| (volume.uuid.to_string(), volume)).collect();
         for (part, number) in self.others.iter().zip(2..) {
             let there: BTreeMap<String, u64> = part
-                .ask(move |array| async move { live(array.volumes()).map(|v| (v.name, v.bytes)).collect() })
+                .ask(move |array| async move { live(array.volumes()).map(|v| (v.name.to_string(), v.bytes)).collect() })
                 .await?;
             for (tag, volume) in &wanted {
                 if there.get(tag).is_none_or(|bytes| *bytes < volume.bytes) {

@@ -98,7 +98,7 @@ impl Volume {
     /// Its name.
     #[must_use]
     pub fn name(&self) -> String {
-        self.vol.name().clone()
+        self.vol.name().to_string()
     }
 
     /// Its size.

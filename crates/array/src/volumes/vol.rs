@@ -1,7 +1,8 @@
 //! One volume at work: what the next generation says of it, and what its hosts see.
 
-use std::cell::{Cell, Ref, RefCell};
+use std::cell::{Cell, RefCell};
 use std::rc::Rc;
+use std::sync::Arc;
 
 use base::{Lba, VolumeId};
 use ondisk::{Limits, MapRef, SHARDS, VolumeKind, VolumeState};
@@ -41,7 +42,7 @@ pub struct Vol {
     pub uuid: Uuid,
     /// Whose it is.
     pub kind: VolumeKind,
-    name: RefCell<String>,
+    name: RefCell<Arc<str>>,
     size: Size,
     trees: Trees,
     state: Cell<VolumeState>,
@@ -63,7 +64,7 @@ impl Vol {
             id,
             uuid,
             kind: VolumeKind::Hosts,
-            name: RefCell::new(name.to_owned()),
+            name: RefCell::new(name.into()),
             size: Size { next: Cell::new(blocks), agreed: Cell::new(0) },
             trees: Trees {
                 height: Cell::new(height_for(blocks)),
@@ -101,7 +102,7 @@ impl Vol {
         ondisk::Volume {
             id: self.id,
             kind: self.kind,
-            name: self.name().clone(),
+            name: self.name().to_string(),
             uuid: self.uuid,
             blocks: self.blocks(),
             mapped_blocks: self.mapped(),
@@ -114,13 +115,13 @@ impl Vol {
 
     /// Its name.
     #[inline]
-    pub fn name(&self) -> Ref<'_, String> {
-        self.name.borrow()
+    pub fn name(&self) -> Arc<str> {
+        self.name.borrow().clone()
     }
 
     /// Gives it another name.
     pub fn rename(&self, name: &str) {
-        name.clone_into(&mut self.name.borrow_mut());
+        self.name.replace(name.into());
     }
 
     /// Size in blocks, as the next generation will say.

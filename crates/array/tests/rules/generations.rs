@@ -244,7 +244,7 @@ pub fn a_generation_that_lands_late_is_no_history() {
     assert_eq!(next.array().status().generation, late.number.0);
     next.kill(46);
     world.disks[0].image_write(world.label(0).layout.slot((late.number.0 % 2) as usize), &late.encode());
-    let names: Vec<String> = world.start(47).array().volumes().into_iter().map(|v| v.name).collect();
+    let names: Vec<String> = world.start(47).array().volumes().into_iter().map(|v| v.name.to_string()).collect();
     assert_eq!(names, ["v"], "what is left is the one before");
 }
 

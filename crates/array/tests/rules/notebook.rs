@@ -167,7 +167,7 @@ pub fn a_notebook_is_no_volume_of_hosts() {
     assert!(array.volume(&name).is_none());
     assert!(p.rt.block_on(array.volume_delete(&name)).is_err());
     assert!(p.rt.block_on(array.volume_create(&name, 1 << 20)).is_err());
-    let shown: Vec<String> = array.status().volumes.into_iter().map(|v| v.name).collect();
+    let shown: Vec<String> = array.status().volumes.into_iter().map(|v| v.name.to_string()).collect();
     let live: Vec<String> = array.live_volumes().iter().map(|v| v.name()).collect();
     let counted: Vec<String> = array.iostat().volumes.into_iter().map(|v| v.name).collect();
     assert_eq!([shown, live, counted], [vec!["v".to_owned()], vec!["v".to_owned()], vec!["v".to_owned()]]);

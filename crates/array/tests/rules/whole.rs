@@ -62,7 +62,11 @@ async fn volumes(array: &Whole) -> Vec<BTreeMap<String, u64>> {
     let live = |array: Array| array.volumes().into_iter().filter(|v| v.state == api::VolumeState::Live);
     let mut all = vec![live(array.first().clone()).map(|v| (v.uuid.to_string(), v.bytes)).collect()];
     for part in array.others() {
-        all.push(part.ask(move |array| async move { live(array).map(|v| (v.name, v.bytes)).collect() }).await.unwrap());
+        all.push(
+            part.ask(move |array| async move { live(array).map(|v| (v.name.to_string(), v.bytes)).collect() })
+                .await
+                .unwrap(),
+        );
     }
     all
 }
@@ -121,7 +125,11 @@ pub fn volumes_are_in_all_parts_or_none() {
                 }
                 let status = array.status().await.unwrap();
                 let size = |name: &str| {
-                    status.volumes.iter().find(|v| v.name == name && v.state == api::VolumeState::Live).map(|v| v.bytes)
+                    status
+                        .volumes
+                        .iter()
+                        .find(|v| *v.name == *name && v.state == api::VolumeState::Live)
+                        .map(|v| v.bytes)
                 };
                 let (new, old) = (size("new").or(size("newer")), size("old"));
                 assert!(new.is_none_or(|bytes| bytes == 9 * MIB), "whole stripes in three parts: {new:?}");
@@ -218,7 +226,7 @@ pub fn parts_are_one_array() {
         second.ask(write).await.unwrap().unwrap();
         array.first().volume("old").unwrap().write(4096, data(7, 1), true).await.unwrap();
         let status = array.status().await.unwrap();
-        let old = status.volumes.iter().find(|v| v.name == "old").unwrap();
+        let old = status.volumes.iter().find(|v| *v.name == *"old").unwrap();
         assert_eq!((old.bytes, old.writes, old.bytes_written), (6 * MIB, 2, 5 * 4096));
         assert_eq!((status.volumes.len(), status.members.len()), (2, 4));
         assert_eq!(status.raw_bytes, 4 * (144 << 20));

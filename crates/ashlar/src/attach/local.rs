@@ -57,7 +57,7 @@ pub fn attach(client: &Client, array: &ArrayView, wanted: &[&VolumeView]) -> Res
 /// The first that could not be taken away.
 pub fn detach(client: &Client, array: &ArrayView, wanted: Option<&str>, force: bool) -> Result<usize, Problem> {
     let mut gone = 0;
-    for volume in array.volumes.iter().filter(|v| wanted.is_none_or(|name| v.name == name)) {
+    for volume in array.volumes.iter().filter(|v| wanted.is_none_or(|name| *v.name == *name)) {
         match client.delete::<Done>(&Client::forced(&path(array, volume), force)) {
             Ok(_) => gone += 1,
             Err(problem) if problem.code == "not_attached" => {}

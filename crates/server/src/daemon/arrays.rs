@@ -139,7 +139,7 @@ async fn configured(data: &Rc<Data>, config: &ArrayConfig, how: How) -> Result<O
     };
     if !opened.read_only {
         for wanted in &config.volumes {
-            if opened.array.first().volumes().iter().all(|v| v.name != wanted.name) {
+            if opened.array.first().volumes().iter().all(|v| *v.name != *wanted.name) {
                 volume::create(&opened.array, &wanted.name, wanted.size.0).await?;
             }
         }

@@ -394,7 +394,7 @@ fn device_view(opened: &Opened, volume: &VolumeView, served: &Served, notes: Vec
     BlockDeviceView {
         version: VERSION,
         array: opened.array.first().name(),
-        volume: volume.name.clone(),
+        volume: volume.name.to_string(),
         uuid: volume.uuid,
         device: served.path().display().to_string(),
         names: served.names.iter().filter(|n| n.is_symlink()).map(|n| n.display().to_string()).collect(),

@@ -64,7 +64,7 @@ impl Data {
             let view = TargetView {
                 version: VERSION,
                 array: array.name(),
-                volume: volume.name.clone(),
+                volume: volume.name.to_string(),
                 uuid: volume.uuid,
                 at: at.to_string(),
                 subsystem: nqn(array.uuid()),

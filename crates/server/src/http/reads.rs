@@ -31,7 +31,7 @@ pub fn array<'a>(s: &'a Snapshot, name: &str) -> Result<&'a ArrayView, Problem> 
 
 /// The volume of this name or identity.
 fn volume<'a>(array: &'a ArrayView, name: &str) -> Result<&'a VolumeView, Problem> {
-    let is_it = |v: &&VolumeView| v.state == VolumeState::Live && (v.name == name || v.uuid.to_string() == name);
+    let is_it = |v: &&VolumeView| v.state == VolumeState::Live && (*v.name == *name || v.uuid.to_string() == name);
     array.volumes.iter().find(is_it).ok_or_else(|| volume_unknown(&array.name, name))
 }
 

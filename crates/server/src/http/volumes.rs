@@ -17,7 +17,7 @@ use crate::parts::tell_limits;
 pub async fn view_of(opened: &Opened, name: &str) -> Option<VolumeView> {
     let volumes = opened.view().await.volumes;
     // One that is being deleted has its name still, which another may have by now.
-    let is_it = |v: &VolumeView| v.state == VolumeState::Live && (v.name == name || v.uuid.to_string() == name);
+    let is_it = |v: &VolumeView| v.state == VolumeState::Live && (*v.name == *name || v.uuid.to_string() == name);
     volumes.into_iter().find(is_it)
 }
 
@@ -25,7 +25,7 @@ pub async fn view_of(opened: &Opened, name: &str) -> Option<VolumeView> {
 fn name_now(opened: &Opened, uuid: Uuid) -> Result<String, Problem> {
     let array = opened.array.first();
     let there = array.volumes().into_iter().find(|v| v.uuid == uuid && v.state == VolumeState::Live);
-    there.map(|v| v.name).ok_or_else(|| volume_unknown(&array.name(), &uuid.to_string()))
+    there.map(|v| v.name.to_string()).ok_or_else(|| volume_unknown(&array.name(), &uuid.to_string()))
 }
 
 /// The same as the answer to a change.

@@ -36,7 +36,7 @@ pub async fn run(
     let how = How { accept_loss: request.accept_old, previous: request.previous_generation, ..How::READ_ONLY };
     let opened = open::by_name(world, array, how).await?;
     let Some(volume) = opened.lease(&request.volume) else {
-        let names: Vec<String> = opened.array.first().volumes().into_iter().map(|v| v.name).collect();
+        let names: Vec<String> = opened.array.first().volumes().into_iter().map(|v| v.name.to_string()).collect();
         let what = format!("volume {array}/{}", request.volume);
         return Err(Problem::refused(
             "volume_unknown",

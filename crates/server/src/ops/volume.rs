@@ -14,7 +14,7 @@ use crate::size::human;
 /// When there is another one of this name, or the name or the size is refused.
 pub async fn state(array: &Whole, name: &str, bytes: u64) -> Result<(Done, bool), Problem> {
     let volumes = list(array).await?.volumes;
-    let Some(there) = volumes.into_iter().find(|v| v.state == VolumeState::Live && v.name == name) else {
+    let Some(there) = volumes.into_iter().find(|v| v.state == VolumeState::Live && *v.name == *name) else {
         return Ok((create(array, name, bytes).await?, true));
     };
     let name = format!("{}/{name}", array.first().name());
@@ -32,7 +32,7 @@ pub async fn state(array: &Whole, name: &str, bytes: u64) -> Result<(Done, bool)
 pub async fn create(array: &Whole, name: &str, bytes: u64) -> Result<Done, Problem> {
     array.volume_create(name, bytes).await.map_err(|r| named(array, r))?;
     let status = array.status().await.map_err(|f| problem::fault("the array", f))?;
-    let made = status.volumes.iter().find(|v| v.name == name).map_or(bytes, |v| v.bytes);
+    let made = status.volumes.iter().find(|v| *v.name == *name).map_or(bytes, |v| v.bytes);
     let mut done = Done::new(format!("Created volume {}/{name}: {}, thin", status.name, human(made)));
     done.notes.extend(rounded(array, bytes, made));
     if status.provisioned_bytes > status.usable_bytes {
@@ -71,7 +71,7 @@ fn rounded(array: &Whole, asked: u64, got: u64) -> Option<String> {
 /// When there is none, or it would shrink.
 pub async fn grow(array: &Whole, name: &str, bytes: u64) -> Result<Done, Problem> {
     array.volume_grow(name, bytes).await.map_err(|r| named(array, r))?;
-    let now = list(array).await?.volumes.iter().find(|v| v.name == name).map_or(bytes, |v| v.bytes);
+    let now = list(array).await?.volumes.iter().find(|v| *v.name == *name).map_or(bytes, |v| v.bytes);
     let mut done = Done::new(format!("Volume {}/{name} now has {}", array.first().name(), human(now)));
     done.notes.extend(rounded(array, bytes, now));
     done.notes.push("NVMe/TCP hosts see the new size at once, NBD clients after they reconnect; a file system is enlarged by its own command (`resize2fs`, `xfs_growfs`)".to_owned());
@@ -92,7 +92,7 @@ pub async fn rename(array: &Whole, name: &str, to: &str) -> Result<Done, Problem
 /// # Errors
 /// When there is none.
 pub async fn limit(array: &Whole, name: &str, request: VolumeLimit) -> Result<Done, Problem> {
-    let now = array.first().volumes().into_iter().find(|v| v.name == name).map(|v| v.limits).unwrap_or_default();
+    let now = array.first().volumes().into_iter().find(|v| *v.name == *name).map(|v| v.limits).unwrap_or_default();
     let limits = Limits {
         iops: request.iops.unwrap_or(now.iops),
         bytes_per_second: request.bytes_per_second.unwrap_or(now.bytes_per_second),
