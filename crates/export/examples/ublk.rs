@@ -16,7 +16,7 @@ use std::process::ExitCode;
 use std::rc::Rc;
 use std::time::Duration;
 
-use export::ublk::{self, BlockDevice};
+use export::ublk::{self, BlockDevice, Left};
 use export::{Answer, Fault, Namespace, NamespaceInfo, Request};
 use futures::FutureExt;
 use rt::ublk::process;
@@ -147,7 +147,7 @@ async fn serve(rt: &Rt, whole: Whole, stays: bool) -> Result<(), Box<dyn std::er
     ublk::supported(rt).await?;
     let left = ublk::look(rt, 0).await?.filter(|found| found.mark == MARK);
     let device = match left {
-        Some(_) => BlockDevice::recover(rt, whole.clone(), 0, MARK).await?,
+        Some(_) => BlockDevice::recover(rt, whole.clone(), Left { number: 0, mark: MARK, started: false }).await?,
         None => BlockDevice::create(rt, whole.clone(), None, MARK).await?,
     };
     let how = if left.is_some() { "taken over" } else { "made" };

@@ -51,6 +51,17 @@ const EINVAL: i32 = 22;
 #[derive(Clone)]
 pub struct BlockDevice(Rc<Handle>);
 
+/// A device that a server left.
+#[derive(Clone, Copy, Debug)]
+pub struct Left {
+    /// The N of /dev/ublkbN.
+    pub number: u32,
+    /// What tells it from others.
+    pub mark: u64,
+    /// Whether its server knew that it was started: since then the kernel never asks all it can, and notices a death at once.
+    pub started: bool,
+}
+
 type BytesNow = Rc<dyn Fn() -> u64>;
 
 struct Handle {
@@ -93,14 +104,9 @@ impl BlockDevice {
     /// # Errors
     /// When its mark is another, the namespace is shorter or of larger blocks, its server lives, or the kernel cannot. Then what
     /// was asked of it waits as before.
-    pub async fn recover<N: Namespace>(
-        rt: &Rt,
-        namespace: N,
-        number: u32,
-        mark: u64,
-    ) -> Result<BlockDevice, UblkError> {
+    pub async fn recover<N: Namespace>(rt: &Rt, namespace: N, left: Left) -> Result<BlockDevice, UblkError> {
         let world = rt.clone();
-        let work = async move { take_over(&world, &namespace, number, mark).await };
+        let work = async move { take_over(&world, &namespace, left).await };
         as_task(rt, work, Unclaimed::Left).await
     }
 
@@ -334,12 +340,13 @@ async fn make<N: Namespace>(rt: &Rt, namespace: &N, number: Option<u32>, mark: u
     }
 }
 
-async fn take_over<N: Namespace>(rt: &Rt, namespace: &N, number: u32, mark: u64) -> Result<BlockDevice, UblkError> {
+async fn take_over<N: Namespace>(rt: &Rt, namespace: &N, left: Left) -> Result<BlockDevice, UblkError> {
+    let Left { number, mark, started } = left;
     let namespace = namespace.apart();
     let info = namespace.info();
     let parameters = parameters::of(&info)?;
     ublk::features(rt).await?;
-    let device = settled(rt, number, mark, NOTICE_PATIENCE).await?;
+    let device = settled(rt, number, mark, if started { SOON } else { NOTICE_PATIENCE }).await?;
     if device.state == DeviceState::Dead || !device.is_recoverable {
         return Err(UblkError::Stopped { number });
     }
@@ -391,12 +398,10 @@ async fn settled(rt: &Rt, number: u32, mark: u64, notice: Duration) -> Result<De
                     return Err(UblkError::Alive { number, pid });
                 }
             }
-            (DeviceState::Live, None) => {
-                let patience = if device.is_noticed_soon { notice.min(SOON) } else { notice };
-                if rt.now() - since >= patience {
-                    return Err(UblkError::Unnoticed { number, seconds: patience.as_secs() });
-                }
+            (DeviceState::Live, None) if rt.now() - since >= notice => {
+                return Err(UblkError::Unnoticed { number, seconds: notice.as_secs() });
             }
+            (DeviceState::Live, None) => {}
         }
         rt.sleep(LOOK_AGAIN).await;
     }

@@ -24,7 +24,7 @@ mod service;
 use rt::Rt;
 use rt::ublk::DeviceState;
 
-pub use device::{BlockDevice, delete_left};
+pub use device::{BlockDevice, Left, delete_left};
 pub use error::UblkError;
 pub use rt::ublk::{ControlError, Opener};
 

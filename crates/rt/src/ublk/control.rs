@@ -9,6 +9,7 @@
 use std::collections::BTreeSet;
 use std::fs;
 use std::pin::pin;
+use std::process;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
@@ -19,7 +20,7 @@ use zerocopy::IntoBytes;
 
 use super::error::ControlError;
 use super::openers;
-use super::process::{self, send};
+use super::process::send;
 use super::wire::{self, DeviceInfo, Params};
 use crate::Rt;
 
@@ -140,8 +141,6 @@ pub struct Device {
     pub state: DeviceState,
     /// The process that serves it, or makes it.
     pub server: Option<u32>,
-    /// Whether the kernel notices at once that its server died: it never asks of all tags at once.
-    pub is_noticed_soon: bool,
 }
 
 /// What the driver can.
@@ -294,7 +293,7 @@ fn add_blocking(number: Option<u32>, mark: u64, parameters: &Parameters) -> Resu
         depth: super::DEPTH,
         request_bytes_max: parameters.request_bytes_max,
         number: number.unwrap_or(!0),
-        pid: std::process::id().cast_signed(),
+        pid: process::id().cast_signed(),
         flags: wanted,
         mark,
         ..DeviceInfo::default()
@@ -365,7 +364,6 @@ fn look_blocking(number: u32) -> Result<Option<Device>, ControlError> {
         is_recoverable: Features(info.flags).check().is_ok(),
         state,
         server: pid.filter(|pid| state != DeviceState::Quiesced && is_alive(*pid)),
-        is_noticed_soon: process::leaves_one_tag(number),
     }))
 }
 
@@ -379,7 +377,7 @@ fn is_alive(pid: u32) -> bool {
 
 /// A command of this process for a device: the kernel notes its number.
 fn of_this_process(name: &'static str, operation: u32, number: u32) -> Result<(), ControlError> {
-    plain(name, operation, number, u64::from(std::process::id())).map(drop)
+    plain(name, operation, number, u64::from(process::id())).map(drop)
 }
 
 /// A command that points to nothing.
@@ -433,7 +431,7 @@ mod tests {
 
     #[test]
     fn this_process_is_alive() {
-        assert!(is_alive(std::process::id()));
+        assert!(is_alive(process::id()));
         assert!(!is_alive(u32::MAX));
     }
 

@@ -192,20 +192,8 @@ fn carry_out(message: &mut Message) -> io::Result<i32> {
 /// Sees to it that the kernel never asks of all tags at once: one fetch always waits, and by its cancelling the kernel learns that a
 /// server is gone. Without it Linux 6.12 notices after 30 s only. A kernel that refuses is as slow as that.
 fn leave_one_tag(device: u32) {
-    let _noticed_late = fs::write(requests_max(device), (DEPTH - 1).to_string());
-}
-
-/// Whether that was done, and the device is there.
-pub(super) fn leaves_one_tag(device: u32) -> bool {
-    fs::read_to_string(requests_max(device))
-        .ok()
-        .and_then(|text| text.trim().parse().ok())
-        .is_some_and(|max: u16| max < DEPTH)
-}
-
-/// How many requests the kernel asks at once.
-fn requests_max(device: u32) -> String {
-    format!("/sys/block/ublkb{device}/queue/nr_requests")
+    let requests_max = format!("/sys/block/ublkb{device}/queue/nr_requests");
+    let _noticed_late = fs::write(requests_max, (DEPTH - 1).to_string());
 }
 
 #[cfg(test)]

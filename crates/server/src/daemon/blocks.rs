@@ -8,7 +8,7 @@ use std::time::Duration;
 use api::{BlockDeviceView, ClientView, Done, Kind, Problem, VERSION, VolumeView};
 use array::Volume;
 use export::Used;
-use export::ublk::{self, BlockDevice, ControlError, UblkError};
+use export::ublk::{self, BlockDevice, ControlError, Left, UblkError};
 use futures::future::{join, join_all};
 use uuid::Uuid;
 
@@ -82,17 +82,18 @@ impl Data {
         let (rt, mark) = (&self.world.rt, mark(place.volume));
         let failed = |e: UblkError| problem(what, &e);
         let former = self.blocks.listed_of(place.volume)?;
+        let started = former.is_some_and(|listed| listed.started);
         if let Some(number) = self.former_number(what, former).await {
-            let found = ublk::look(rt, number).await.map_err(failed)?;
+            let (found, left) = (ublk::look(rt, number).await.map_err(failed)?, Left { number, mark, started });
             match found {
                 // Of a server that only read; who writes now has one that can be written, unless somebody has it open.
                 Some(found) if found.mark == mark && found.is_recoverable && found.is_read_only && !read_only => {
                     if ublk::delete_left(rt, number, mark, false).await.is_err() {
-                        return BlockDevice::recover(rt, namespace, number, mark).await.map_err(failed);
+                        return BlockDevice::recover(rt, namespace, left).await.map_err(failed);
                     }
                 }
                 Some(found) if found.mark == mark && found.is_recoverable => {
-                    match BlockDevice::recover(rt, namespace.clone(), number, mark).await {
+                    match BlockDevice::recover(rt, namespace.clone(), left).await {
                         // Nobody waits for what was asked of it, unless somebody has it open.
                         Err(UblkError::Unnoticed { .. })
                             if ublk::delete_left(rt, number, mark, false).await.is_ok() => {}
