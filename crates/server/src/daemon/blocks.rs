@@ -94,9 +94,10 @@ impl Data {
                 }
                 Some(found) if found.mark == mark && found.is_recoverable => {
                     match BlockDevice::recover(rt, namespace.clone(), left).await {
-                        // Nobody waits for what was asked of it, unless somebody has it open.
+                        // No program has it open, and it is not exported: then no request is lost. The kernel's target has no claim.
                         Err(UblkError::Unnoticed { .. })
-                            if ublk::delete_left(rt, number, mark, false).await.is_ok() => {}
+                            if self.targets.listed_of(place.volume).is_ok_and(|exports| exports.is_empty())
+                                && ublk::delete_left(rt, number, mark, false).await.is_ok() => {}
                         done => return done.map_err(failed),
                     }
                 }

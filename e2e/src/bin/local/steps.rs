@@ -271,7 +271,8 @@ fn stop(world: &mut World) -> Result<()> {
     world.guest.sh(&format!("! ls /dev/ublkb* && ! ls /dev/ublkc* && ! ls {LINK}")).map(drop)
 }
 
-/// The last command of a server that takes a device over comes when it is dead. Linux 6.12 never looks at such a device again, and what is asked of it waits. Where nobody has it open it is made again.
+/// A server dies while it takes a device over, and its last command reaches the kernel later. Linux 6.12 then takes the device for served for
+/// good, and its requests wait. The next server makes the device again where nobody has it open.
 fn unnoticed(world: &mut World) -> Result<()> {
     started(world)?;
     let device = world.attach()?;
