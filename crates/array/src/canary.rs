@@ -154,6 +154,8 @@ canaries! {
     ExposedLast,
     /// A rebuild takes no room that the cleaner has to make.
     RebuildLeftShort,
+    /// A rebuild waits for no checkpoint that counts what the cleaner emptied on its own.
+    OthersCleaned,
     /// A rebuild goes on however it was told to wait.
     PauseForgotten,
     /// What a member that leaves has is copied without a look at its checksums.

@@ -248,9 +248,14 @@ impl Rebuild {
         p.counted.set(false);
         p.passed_over.borrow_mut().clear();
         p.cleaned.borrow_mut().clear();
-        if self.checkpoints.has_unmerged() {
+        if self.checkpoints.has_unmerged() || self.some_wait_for_counts() {
             // So that what was overwritten or given back since the last one is not carried to a new place.
             self.checkpoints.checkpoint_and_wait().await;
+        }
+        if self.next_to_rebuild().is_none() && !self.some_wait_for_counts() {
+            p.running.set(false);
+            self.ctx.changed.wake();
+            return;
         }
         self.ctx.note(
             EventCode::RebuildBegan,
@@ -289,14 +294,17 @@ impl Rebuild {
     /// Whether something is left that has no place for want of room.
     fn room_may_come(&self) -> bool {
         let table = self.segments.read();
-        let seats = self.members.all();
         let waits = |s: &Seg| {
             let leaves = s.slots.iter().any(|slot| self.members.is_homeless(slot) && !self.members.is_lost(slot));
             let lost = s.slots.iter().any(|slot| self.members.is_lost(slot));
-            let has_seat = || seats.iter().any(|seat| seat.takes_columns() && !s.uses(seat.id));
-            leaves || (lost && (has_seat() || self.health.lacks_seats(s)))
+            leaves || (lost && (self.has_seat(s) || self.health.lacks_seats(s)))
         };
         table.segments.values().filter(|s| s.matters()).any(waits)
+    }
+
+    /// Whether a member takes columns that has none of this segment.
+    fn has_seat(&self, seg: &Seg) -> bool {
+        self.members.all().iter().any(|seat| seat.takes_columns() && !seg.uses(seat.id))
     }
 
     async fn rebuild_all(self: &Rc<Self>) -> Result<(), Fault> {
@@ -455,7 +463,7 @@ impl Rebuild {
         if open && (too_few || !restorable) {
             return Some(Way::Seal);
         }
-        let fresh = !self.progress.cleaned.borrow().contains(&id);
+        let fresh = !self.is_cleaned_by_pass(id);
         let victim = self.victims.victim(id).filter(|_| fresh);
         victim.map(Way::Clean).or(restorable.then_some(Way::Restore))
     }
@@ -483,17 +491,20 @@ impl Rebuild {
                 || self.health.lacks_seats(s)
         };
         let waits = |s: &&Seg| {
-            let cleaned = s.is_cleaned() && self.progress.cleaned.borrow().contains(&s.id);
+            let cleaned = s.is_cleaned() && (!planted(Canary::OthersCleaned) || self.is_cleaned_by_pass(s.id));
             let uncounted = s.is_uncounted() || (s.is_sealed() && !s.unmerged.is_empty() && moves(s));
             let released = s.is_empty() && moves(s);
             released || (s.matters() && (cleaned || (uncounted && !self.progress.counted.get())))
         };
         let lost = |s: &Seg| s.slots.iter().any(|slot| self.members.is_lost(slot));
-        table
-            .segments
-            .values()
-            .filter(waits)
-            .any(|s| moves(s) || (lost(s) && self.restore.place_for(s.id, &[]).is_some()))
+        // What is emptied makes its place itself.
+        let has_place = |s: &Seg| (s.is_cleaned() && self.has_seat(s)) || self.restore.place_for(s.id, &[]).is_some();
+        table.segments.values().filter(waits).any(|s| moves(s) || (lost(s) && has_place(s)))
+    }
+
+    /// Whether this pass has cleaned a segment; others are emptied by the cleaner on its own.
+    fn is_cleaned_by_pass(&self, id: SegmentId) -> bool {
+        self.progress.cleaned.borrow().contains(&id)
     }
 
     /// Spares take the bays of members that are out.

@@ -211,10 +211,16 @@ impl Segments {
         });
     }
 
-    /// The cleaner has been through it, when `frozen` memtables were frozen; no block lies there any more if it is `vacated`.
+    /// The cleaner has been through it, when `frozen` memtables were frozen; no block lies there any more if it is `vacated`:
+    /// then no header of it is missed either.
     pub fn mark_cleaned(&self, id: SegmentId, frozen: u64, vacated: bool) {
         let life = if vacated { Life::Vacated { frozen } } else { Life::Emptied { frozen } };
-        self.change(id, |seg| seg.life = life);
+        self.change(id, |seg| {
+            seg.life = life;
+            if vacated && seg.hold == Hold::HeaderLost {
+                seg.hold = Hold::Free;
+            }
+        });
     }
 
     /// The cleaner could not go through with it.
@@ -225,9 +231,13 @@ impl Segments {
         });
     }
 
-    /// A record header in it is lost: it is never cleaned.
+    /// A record header in it is lost: it is never cleaned, unless no block lies there anyway.
     pub fn mark_header_lost(&self, id: SegmentId) {
-        self.change(id, |seg| seg.hold = Hold::HeaderLost);
+        self.change(id, |seg| {
+            if !seg.is_vacated() {
+                seg.hold = Hold::HeaderLost;
+            }
+        });
     }
 
     /// Its columns stay where they are from now on, and it is not freed; its acknowledged rows.

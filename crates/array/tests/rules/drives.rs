@@ -526,3 +526,47 @@ pub fn a_rebuild_without_room_is_told() {
     let status = p.array().status();
     assert!(status.rebuild.is_none() && status.state == ArrayState::Rebuilt, "{:#?}", status.events);
 }
+
+/// What the cleaner went through on its own, while a rebuild was under way, is given back or rebuilt like the rest, also when
+/// nobody writes any more.
+pub fn what_the_cleaner_emptied_beside_a_rebuild_is_not_forgotten() {
+    const ROUNDS: u64 = 12;
+    for seed in 0..6 {
+        let world = World::new(4, false);
+        world.create_of_width(Level::Raid6, 4, 64, 1 << 20);
+        let p = world.start(seed);
+        let pieces = p.array().status().usable_bytes * 9 / 10 / BLOCK / 8;
+        p.rt.block_on(p.array().volume_create("full", pieces * 8 * BLOCK)).unwrap();
+        let v = p.array().volume("full").unwrap();
+        for at in 0..pieces {
+            p.rt.block_on(v.write(at * 8 * BLOCK, data(1, 8), false)).unwrap();
+        }
+        for round in 0..ROUNDS {
+            let over = Rc::new(Cell::new(false));
+            let writers = (0..16).map(|i| {
+                let (v, over) = (v.clone(), over.clone());
+                let mut dice = Xoshiro256PlusPlus::seed_from_u64((seed * ROUNDS + round) * 16 + i);
+                p.rt.spawn(async move {
+                    while !over.get() {
+                        let at = dice.random_range(0..pieces);
+                        v.write(at * 8 * BLOCK, data(2, 8), false).await.unwrap();
+                    }
+                })
+            });
+            let writers: Vec<_> = writers.collect();
+            // The first time until the cleaner is at work.
+            p.wait(Duration::from_millis(if round == 0 { 300 } else { 50 }));
+            let failed = p.array().status().members.iter().find(|m| m.state == SeatState::In).unwrap().member;
+            p.rt.block_on(p.array().drive_fail(MemberId(failed))).unwrap();
+            replace(&p, failed, &fresh(&world, &format!("new{round}")));
+            p.wait(Duration::from_millis(1 + round % 4));
+            over.set(true);
+            writers.into_iter().for_each(|w| p.rt.block_on(w));
+            let optimal = (0..20).any(|_| {
+                p.wait(Duration::from_secs(1));
+                p.array().state() == ArrayState::Optimal
+            });
+            assert!(optimal, "seed {seed}, round {round}: {:#?}", p.array().status().events);
+        }
+    }
+}

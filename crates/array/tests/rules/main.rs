@@ -222,6 +222,7 @@ rules! {
     sizes::what_is_reserved_is_never_read []
     drives::an_array_that_was_overwritten_makes_room_for_its_rebuild [RebuildLeftShort]
     drives::a_rebuild_without_room_is_told []
+    drives::what_the_cleaner_emptied_beside_a_rebuild_is_not_forgotten [OthersCleaned]
 
     health::three_write_errors_put_a_member_out [OneErrorPutsOut]
     health::errors_are_forgotten []

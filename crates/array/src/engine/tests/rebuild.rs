@@ -43,6 +43,26 @@ fn what_is_empty_is_left_out_while_rebuilds_wait() {
 }
 
 #[test]
+fn what_the_cleaner_emptied_is_counted_where_a_column_is_lost() {
+    with_spare(async |rt, array, _| {
+        array.volume_create("v", 1 << 20).await.unwrap();
+        let v = array.volume("v").unwrap();
+        v.write(0, rt::Bytes::from_slice(&vec![7; 1 << 19]), false).await.unwrap();
+        array.checkpoint().await.unwrap();
+        let rooms = &array.rooms;
+        let holds = |s: &&Seg| s.live > 8 && s.unmerged.is_empty();
+        let id = rooms.segments().read().segments.values().find(holds).map(|s| s.id).unwrap();
+        rooms.segments().break_for_test(id, true);
+        rooms.segments().mark_cleaned(id, rooms.memory().freezes(), false);
+        rooms.ctx().wishes.ask(crate::ctx::Wish::Rebuild);
+        rooms.ctx().changed.wake();
+        assert_ne!(array.state(), ArrayState::Optimal);
+        rt.sleep(Duration::from_secs(2)).await;
+        assert_eq!(array.state(), ArrayState::Optimal, "{:#?}", array.status().events);
+    });
+}
+
+#[test]
 fn a_spare_that_was_dropped_counts_until_a_generation_leaves_it_out() {
     with_spare(async |rt, array, id| {
         array.rooms.segments().break_for_test(id, false);
@@ -52,4 +72,24 @@ fn a_spare_that_was_dropped_counts_until_a_generation_leaves_it_out() {
         rt.sleep(Duration::from_secs(2)).await;
         assert_eq!(exposed(), (ArrayState::Optimal, 1));
     });
+}
+
+#[test]
+fn a_lost_header_keeps_no_segment_where_nothing_lies() {
+    for header_first in [true, false] {
+        with_spare(async |_, array, id| {
+            let segments = array.rooms.segments();
+            segments.break_for_test(id, true);
+            let vacate = || segments.mark_cleaned(id, 0, true);
+            if header_first {
+                segments.mark_header_lost(id);
+                assert!(!segments.read().segments[&id].is_empty());
+                vacate();
+            } else {
+                vacate();
+                segments.mark_header_lost(id);
+            }
+            assert!(segments.read().segments[&id].is_empty());
+        });
+    }
 }
