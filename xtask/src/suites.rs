@@ -16,6 +16,8 @@ const SIMULATION_PARTS_SEEDS: &str = "0..100";
 const STORM_PDUS: &str = "200000";
 /// The same with a core of their own for queues.
 const STORM_CORES_PDUS: &str = "100000";
+/// Steps of a hostile guest.
+const STORM_STEPS: &str = "100000";
 /// Cycles of the crash loop in CI.
 const CRASH_CYCLES: &str = "60";
 /// The same of an array in parts.
@@ -301,6 +303,12 @@ pub fn all() -> Vec<Suite> {
             "mutated NVMe/TCP PDUs beside an honest host",
             3,
             Run::Built("storm", &["--pdus", STORM_PDUS]),
+        ),
+        Suite::new(
+            "storm-guests",
+            "a hostile guest of vhost-user beside an honest one",
+            2,
+            Run::Built("storm", &["--guests", STORM_STEPS]),
         ),
         Suite {
             turn: Some(0),

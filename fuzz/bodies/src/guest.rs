@@ -7,7 +7,7 @@
 //!
 //! Not here: guests that stop at a bad moment and more than one hostile guest at once (`export/tests`); QEMU (the suite `guests`).
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::Duration;
 
 use export::Memory;
@@ -17,14 +17,16 @@ use export::vhost_user_blk::message::{HEADER, Header, Message};
 use export::vhost_user_blk::request::{Asked, HEAD, Limits, Verb, judge};
 use export::vhost_user_blk::{GuestSocket, Guests};
 use rt::Rt;
-use rt::guest::sealed_memory;
-use rustix::fs::FallocateFlags;
 
-use front_end::{DATA, FrontEnd, GUEST, MEMORY, Machine, SIZE};
+use front_end::{FrontEnd, GUEST, MEMORY, Machine};
+use hostile_guest::{Input, step};
 
 #[allow(dead_code, clippy::unwrap_used, reason = "the tests of the export use the rest")]
 #[path = "../../../crates/export/tests/it/support/front_end.rs"]
 mod front_end;
+
+#[path = "../../../crates/export/tests/it/support/hostile_guest.rs"]
+mod hostile_guest;
 
 /// Bytes of each volume.
 const BYTES: u64 = 1 << 20;
@@ -82,7 +84,8 @@ pub fn body(data: &[u8]) {
 
 async fn act_and_judge(world: &World, data: &[u8]) {
     act(world, data).await;
-    while !world.hostile.guests().is_empty() || world.hostile.counters().in_flight > 0 {
+    gone(world).await;
+    while world.hostile.counters().in_flight > 0 {
         world.rt.sleep(Duration::from_millis(1)).await;
     }
     // One that begins anew.
@@ -97,56 +100,16 @@ async fn act_and_judge(world: &World, data: &[u8]) {
     assert!(kept.iter().all(|byte| *byte == 0x5a), "another guest's memory was written");
 }
 
+/// Resolves when no front end is connected to the hostile guest's volume.
+async fn gone(world: &World) {
+    while !world.hostile.guests().is_empty() {
+        world.rt.sleep(Duration::from_millis(1)).await;
+    }
+}
+
 async fn is_served(machine: &Machine) {
     assert_eq!(machine.ask(0, 1, 8, &[7; 512], 0).await.0, 0, "a write is done");
     assert_eq!(machine.ask(0, 0, 8, &[], 512).await, (0, vec![7; 512]), "and read back");
-}
-
-/// The rest of an input.
-struct Input<'a>(&'a [u8]);
-
-impl Input<'_> {
-    fn take<const N: usize>(&mut self) -> [u8; N] {
-        let mut taken = [0; N];
-        let bytes = N.min(self.0.len());
-        taken[..bytes].copy_from_slice(&self.0[..bytes]);
-        self.0 = &self.0[bytes..];
-        taken
-    }
-
-    fn byte(&mut self) -> u8 {
-        self.take::<1>()[0]
-    }
-
-    fn two(&mut self) -> u16 {
-        u16::from_le_bytes(self.take())
-    }
-
-    fn run(&mut self) -> Vec<u8> {
-        let bytes = usize::from(self.byte()).min(self.0.len());
-        let (run, rest) = self.0.split_at(bytes);
-        self.0 = rest;
-        run.to_vec()
-    }
-
-    /// An address: one of those at which something is, a little off.
-    fn address(&mut self, machine: &Machine) -> u64 {
-        let queue = &machine.queues[0];
-        let places = [
-            DATA,
-            queue.descriptors,
-            queue.available,
-            queue.used,
-            GUEST,
-            GUEST + MEMORY - 8,
-            u64::MAX - 7,
-            0,
-            GUEST + MEMORY,
-            DATA + 4096,
-        ];
-        let place = places[usize::from(self.byte()) % places.len()];
-        place.wrapping_add(u64::from(self.two()))
-    }
 }
 
 async fn act(world: &World, data: &[u8]) {
@@ -157,94 +120,8 @@ async fn act(world: &World, data: &[u8]) {
         if input.0.is_empty() {
             break;
         }
-        front = step(world, &machine, front, &mut input).await;
+        front = step(&machine, front, &mut input, world.hostile.path(), || gone(world)).await;
     }
-}
-
-async fn step<'a>(world: &World, machine: &'a Machine, front: FrontEnd<'a>, input: &mut Input<'_>) -> FrontEnd<'a> {
-    match input.byte() % 11 {
-        // Anything, anywhere.
-        0 => {
-            let at = input.address(machine);
-            let _beyond = machine.memory.write(at, &input.run());
-        }
-        1 => {
-            let (table, index) = (machine.queues[usize::from(input.byte() & 1)].descriptors, input.two() % SIZE);
-            let at = input.address(machine);
-            let bytes = u32::from_le_bytes(input.take());
-            machine.descriptor(table, index, at, bytes, input.two() & 7, input.two());
-        }
-        // A head, and an index that may jump.
-        2 => {
-            let queue = &machine.queues[usize::from(input.byte() & 1)];
-            let (head, by) = (input.two(), input.byte());
-            let index = machine.memory.load(queue.available + 2).unwrap_or(0);
-            let place = queue.available + 4 + u64::from(index % SIZE) * 2;
-            let _beyond = machine.memory.store(place, head);
-            let _beyond = machine.memory.store(queue.available + 2, index.wrapping_add(u16::from(by)));
-            queue.kick.tell().await;
-        }
-        // A message, with descriptors or without.
-        3 => {
-            let (request, flags) = (u32::from(input.byte() % 45), 1 | u32::from(input.byte() & 12));
-            let payload = input.run();
-            let passed = (0..input.byte() % 3).filter_map(|n| sealed_memory(u64::from(n) * 8192).ok());
-            let mut message: Vec<u8> =
-                [request, flags, payload.len() as u32].iter().flat_map(|number| number.to_ne_bytes()).collect();
-            message.extend(payload);
-            let _ended = front.stream.send_passing(&message, &passed.collect::<Vec<_>>());
-        }
-        // A request as it should be.
-        4 => {
-            let (queue, first) = (usize::from(input.byte() & 1), input.two() % (SIZE - 3));
-            let (kind, sector, room) = (u32::from(input.byte() % 16), u64::from(input.two()), u32::from(input.two()));
-            machine.put(queue, first, kind, sector, &input.run(), room);
-            machine.offer(queue, first).await;
-        }
-        5 => {
-            for _ in 0..input.byte() {
-                world.rt.yield_now().await;
-            }
-        }
-        // Memory that goes under the server: it cannot be cut, and what is punched out is zeroes.
-        6 => {
-            let cut = rustix::fs::ftruncate(&machine.file, u64::from(input.two()) << 8);
-            assert!(cut.is_err(), "sealed memory was cut");
-            let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
-            let (from, pages) = (u64::from(input.two()) << 12, u64::from(input.byte()) + 1);
-            let _beyond = rustix::fs::fallocate(&machine.file, flags, from % MEMORY, pages << 12);
-        }
-        // The notes of what is in flight.
-        7 => {
-            if let Some((file, _)) = &*machine.inflight.borrow() {
-                let _short = rustix::io::pwrite(file, &input.run(), u64::from(input.two()) % 2048);
-            }
-        }
-        // The connection breaks and another one comes, with the same memory and notes.
-        8 => {
-            drop(front);
-            for queue in &machine.queues {
-                let _within = machine.memory.store(queue.used + 2, 0);
-            }
-            while !world.hostile.guests().is_empty() {
-                world.rt.sleep(Duration::from_millis(1)).await;
-            }
-            return begun_anew(machine, world.hostile.path()).await;
-        }
-        9 => machine.queues[usize::from(input.byte() & 1)].kick.tell().await,
-        _ => machine.reset(usize::from(input.byte() & 1)),
-    }
-    front
-}
-
-/// Whatever is in memory, queues are begun: a ring that breaks the rules ends when it is looked at.
-async fn begun_anew<'a>(machine: &'a Machine, path: &Path) -> FrontEnd<'a> {
-    let front = FrontEnd::connect(machine, path).await;
-    front.begin(front_end::FEATURES).await;
-    for queue in 0..machine.queues.len() {
-        front.start(queue, 0).await;
-    }
-    front
 }
 
 /// The pure functions on the same bytes.

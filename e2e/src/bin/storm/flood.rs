@@ -18,6 +18,8 @@ use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use rt::{Addr, Buf, Bytes, Rt, Stream};
 
+use crate::half_core::HalfCore;
+
 /// PDUs between two good ones.
 const BATCH: u64 = 8;
 /// Batches of one connection, if the server goes along.
@@ -26,8 +28,8 @@ const BATCHES: u64 = 32;
 const MARK: u16 = 0xfffe;
 /// How long the good one may take.
 const ANSWER_MAX: Duration = Duration::from_secs(10);
-/// How long an end of CPU time may be put off.
-const WORK: Duration = Duration::from_millis(10);
+/// After a connection that could not be made.
+const RETRY: Duration = Duration::from_millis(10);
 /// Edges at which arithmetic goes wrong.
 const EDGES: [u32; 8] = [0, 1, 0x7f, 0xff, 0xffff, 0x7fff_ffff, 0x8000_0000, u32::MAX];
 
@@ -94,17 +96,13 @@ struct Flooder {
 
 impl Flooder {
     async fn run(&mut self) {
-        let (mut cpu, mut wall) = (cpu_time(), self.rt.now());
+        let mut half = HalfCore::new(&self.rt);
         while !self.counts.stop.load(Ordering::Relaxed) {
             // When the server is gone, the one who watches it says so.
             if self.connection().await.is_none() {
-                self.rt.sleep(WORK).await;
+                self.rt.sleep(RETRY).await;
             }
-            let used = cpu_time().saturating_sub(cpu);
-            if used > WORK {
-                self.rt.sleep((2 * used).saturating_sub(self.rt.now() - wall)).await;
-                (cpu, wall) = (cpu_time(), self.rt.now());
-            }
+            half.rest(&self.rt).await;
         }
     }
 
@@ -248,10 +246,4 @@ async fn next_answer(stream: &Stream) -> Option<u16> {
             _ => {}
         }
     }
-}
-
-/// CPU time of this thread: the first number of the kernel's account, in nanoseconds.
-fn cpu_time() -> Duration {
-    let account = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap_or_default();
-    Duration::from_nanos(account.split(' ').next().and_then(|text| text.parse().ok()).unwrap_or_default())
 }

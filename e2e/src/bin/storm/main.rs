@@ -6,8 +6,12 @@
 //!   a thread that takes half a core at most   -->   one drive: connections of mutated PDUs
 //!   honest reads and writes, all checked      -->   the other
 //! ```
+//!
+//! The same with guests of vhost-user: `guests.rs`.
 
 mod flood;
+mod guests;
+mod half_core;
 mod honest;
 
 use std::net::TcpListener;
@@ -25,13 +29,16 @@ use rt::{Addr, Bytes, Rt};
 
 use crate::flood::Flood;
 
-/// Sends mutated NVMe/TCP PDUs to a server, beside an honest host.
+/// Sends mutated NVMe/TCP PDUs to a server, beside an honest host; or is a hostile guest of it, beside an honest guest.
 #[derive(Debug, Parser)]
 #[command(name = "storm", after_help = "Exit codes: 0 all is well, 1 it is not.")]
 struct Args {
     /// Mutated PDUs that the server must have taken
     #[arg(long, default_value_t = 1_000_000)]
     pdus: u64,
+    /// Instead of PDUs: steps of a hostile guest of vhost-user that the server must have seen
+    #[arg(long, value_name = "STEPS", conflicts_with = "pdus")]
+    guests: Option<u64>,
     /// Decides the mutations
     #[arg(long, default_value_t = 1)]
     seed: u64,
@@ -50,7 +57,7 @@ const DRIVE: &str = "mem:16M";
 const GROWTH_MAX: u64 = 8 << 20;
 /// The slowest honest request.
 const SLOWEST_MAX: Duration = Duration::from_secs(1);
-/// Without a mutated PDU taken for so long, the server hangs.
+/// When nothing was taken for so long, the server hangs.
 const STANDSTILL_MAX: Duration = Duration::from_secs(30);
 
 fn main() -> ExitCode {
@@ -64,6 +71,13 @@ fn main() -> ExitCode {
 }
 
 fn run(args: &Args) -> Result<()> {
+    match args.guests {
+        Some(steps) => guests::run(args, steps),
+        None => pdus(args),
+    }
+}
+
+fn pdus(args: &Args) -> Result<()> {
     let program = e2e::ashlar::find(args.ashlar.clone())?;
     let dir = tempfile::Builder::new().prefix("storm-").tempdir().or_fail("a temporary directory")?;
     let port = TcpListener::bind("127.0.0.1:0").and_then(|l| l.local_addr()).or_fail("a free port")?.port();
@@ -85,23 +99,35 @@ fn run(args: &Args) -> Result<()> {
     }
     let flood = Flood::start(address.clone(), theirs.subsystem.clone(), args.seed);
     let honest = honest::Honest::new(&rt, &address, &ours.subsystem, args.seed)?;
-    let watched = rt.block_on(watch(args, &rt, &mut server, &flood, &honest));
+    let taken = || flood.taken();
+    let watched = rt.block_on(watch(args.pdus, &rt, &mut server, taken, || honest.is_well()));
     flood.stop();
-    let (first, last) = watched?;
+    let memory = watched?;
     let served = rt.block_on(honest.finish())?;
     println!(
-        "{} PDUs taken on {} connections, {} of them terminated; memory {} MiB after a tenth, {} MiB at the end",
+        "{} PDUs taken on {} connections, {} of them terminated",
         flood.taken(),
         flood.connections(),
-        flood.terminated(),
-        first >> 20,
-        last >> 20
+        flood.terminated()
     );
+    is_well_served(&memory, &served)?;
+    server.stop()
+}
+
+/// The server's memory after a tenth, and at the end.
+struct Memory {
+    first: u64,
+    last: u64,
+}
+
+/// That the server has not grown, and who was honest has not waited.
+fn is_well_served(memory: &Memory, served: &honest::Served) -> Result<()> {
+    let Memory { first, last } = *memory;
+    println!("memory: {} MiB after a tenth, {} MiB at the end", first >> 20, last >> 20);
     println!("honest: {} requests, the slowest {:.1} ms", served.requests, served.slowest.as_secs_f64() * 1e3);
     require(last <= first + GROWTH_MAX, "memory of the server", || format!("it grew from {first} to {last} bytes"))?;
-    require(served.slowest < SLOWEST_MAX, "the honest host", || format!("a request took {:?}", served.slowest))?;
-    require(served.requests > 0, "the honest host", || "it did nothing".to_owned())?;
-    server.stop()
+    require(served.slowest < SLOWEST_MAX, "who is honest", || format!("a request took {:?}", served.slowest))?;
+    require(served.requests > 0, "who is honest", || "nothing was done".to_owned())
 }
 
 /// Writes all of a drive, so that its memory is there before anything is measured.
@@ -117,40 +143,42 @@ fn fill(rt: &Rt, address: &Addr, subsystem: &str) -> Result<()> {
     Ok(())
 }
 
-/// Waits until enough was taken; the server's memory after a tenth of it, and at the end.
+/// Waits until enough was taken.
 async fn watch(
-    args: &Args,
+    wanted: u64,
     rt: &Rt,
     server: &mut Server,
-    flood: &Flood,
-    honest: &honest::Honest,
-) -> Result<(u64, u64)> {
+    taken: impl Fn() -> u64,
+    is_well: impl Fn() -> Result<()>,
+) -> Result<Memory> {
     let (mut first, mut last_taken, mut moved) = (None, 0, Instant::now());
     loop {
         rt.sleep(Duration::from_millis(200)).await;
         if let Some(status) = server.ended()? {
             return Err(server.broken(format!("it ended with {status}")));
         }
-        honest.is_well()?;
-        let taken = flood.taken();
+        is_well()?;
+        let taken = taken();
         if taken != last_taken {
             (last_taken, moved) = (taken, Instant::now());
         }
-        require(moved.elapsed() < STANDSTILL_MAX, "mutated PDUs", || server.log_end())?;
-        if taken >= args.pdus / 10 && first.is_none() {
+        require(moved.elapsed() < STANDSTILL_MAX, "a standstill", || server.log_end())?;
+        if taken >= wanted / 10 && first.is_none() {
             first = Some(resident(server)?);
         }
-        if taken >= args.pdus {
-            return Ok((first.unwrap_or_default(), resident(server)?));
+        if taken >= wanted {
+            return Ok(Memory { first: first.unwrap_or_default(), last: resident(server)? });
         }
     }
 }
 
-/// Memory of the server in bytes.
+/// Memory of the server in bytes, without that of its guests.
 fn resident(server: &Server) -> Result<u64> {
     let pid = server.pid().ok_or_else(|| Failure::new("the server", "it has no process"))?;
     let status = std::fs::read_to_string(format!("/proc/{pid}/status")).or_fail("the server's status")?;
-    let kib =
-        status.lines().find_map(|line| line.strip_prefix("VmRSS:")?.trim().strip_suffix(" kB")?.trim().parse().ok());
-    kib.map(|kib: u64| kib << 10).ok_or_else(|| Failure::new("the server's status", "no VmRSS"))
+    let kib = |name: &str| {
+        let of = |line: &str| line.strip_prefix(name)?.trim().strip_suffix(" kB")?.trim().parse::<u64>().ok();
+        status.lines().find_map(of).ok_or_else(|| Failure::new("the server's status", format!("no {name}")))
+    };
+    Ok((kib("VmRSS:")? - kib("RssShmem:")?) << 10)
 }
