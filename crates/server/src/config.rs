@@ -164,7 +164,7 @@ pub enum Discards {
     Auto,
     /// All, before they are used again
     All,
-    /// None
+    /// No zone, so that drives do not learn what is free
     None,
 }
 

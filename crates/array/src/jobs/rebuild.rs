@@ -60,6 +60,10 @@ struct Progress {
     running: Cell<bool>,
     /// Something is left that has no place for want of room: told only, nothing is decided by it.
     waits: Cell<bool>,
+    /// A beginning was told, and no end since that left nothing to do.
+    told: Cell<bool>,
+    /// Segments that were left when the last pass ended.
+    left: Cell<u64>,
     done: Cell<u64>,
     began: Cell<Option<rt::Nanos>>,
     /// Segments that a lane has.
@@ -252,21 +256,23 @@ impl Rebuild {
             // So that what was overwritten or given back since the last one is not carried to a new place.
             self.checkpoints.checkpoint_and_wait().await;
         }
-        if self.next_to_rebuild().is_none() && !self.some_wait_for_counts() {
-            p.running.set(false);
-            self.ctx.changed.wake();
-            return;
+        // What waits for room is looked at every second: that is told once.
+        let segments = self.health.rebuild_left().0;
+        let waited = p.waits.get() && segments <= p.left.get();
+        if segments > 0 && !waited {
+            p.told.set(true);
+            self.ctx.note(EventCode::RebuildBegan, format!("the rebuild of {segments} segments has started"));
         }
-        self.ctx.note(
-            EventCode::RebuildBegan,
-            format!("the rebuild of {} segments has started", self.health.rebuild_left().0),
-        );
         let whole = self.rebuild_all().await;
         p.running.set(false);
         let left = self.health.rebuild_left().0;
+        p.left.set(left);
         let paused = !self.pacing.may_rebuild();
         let lost = self.restore.rows_lost();
         match whole {
+            // Only what was emptied had to be counted.
+            Ok(()) if left == 0 && lost == 0 && !p.told.get() => {}
+            Ok(()) if left > 0 && waited && !paused && p.done.get() == 0 => {}
             Ok(()) if left > 0 && paused => {
                 self.ctx.note(EventCode::RebuildPaused, format!("the rebuild is paused: {left} segments remain"))
             }
@@ -278,9 +284,11 @@ impl Rebuild {
                 self.ctx.note(EventCode::RebuildEnded, "the rebuild is done".to_owned())
             }
             Ok(()) if lost == 0 => {
+                p.told.set(false);
                 self.ctx.note(EventCode::RebuildEnded, "the rebuild is done: redundancy is full".to_owned())
             }
             Ok(()) => {
+                p.told.set(false);
                 self.ctx.error(
                     EventCode::DataLost,
                     format!("the rebuild is done, but {lost} rows could not be restored: blocks in them are lost"),
@@ -490,8 +498,10 @@ impl Rebuild {
             s.slots.iter().any(|slot| self.members.is_homeless(slot) && !self.members.is_lost(slot))
                 || self.health.lacks_seats(s)
         };
+        // A cleaner at work asks for checkpoints itself.
+        let others = self.victims.under_way().is_idle() && !planted(Canary::OthersCleaned);
         let waits = |s: &&Seg| {
-            let cleaned = s.is_cleaned() && (!planted(Canary::OthersCleaned) || self.is_cleaned_by_pass(s.id));
+            let cleaned = s.is_cleaned() && (others || self.is_cleaned_by_pass(s.id));
             let uncounted = s.is_uncounted() || (s.is_sealed() && !s.unmerged.is_empty() && moves(s));
             let released = s.is_empty() && moves(s);
             released || (s.matters() && (cleaned || (uncounted && !self.progress.counted.get())))

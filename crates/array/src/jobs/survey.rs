@@ -92,7 +92,7 @@ impl Surveyor {
                     self.members.writable()?;
                     self.ctx.error(
                         EventCode::DataLost,
-                        format!("segment {id}: the record header at row {row} is lost; the segment stays"),
+                        format!("segment {id}: the record header at row {row} is lost; the segment stays while anything in it is live"),
                     );
                     self.segments.mark_header_lost(id);
                     return Err(Fault::Medium);

@@ -16,7 +16,7 @@ use base::SegmentId;
 
 use crate::ctx::Context;
 use crate::room::{Room, SHARE};
-use crate::space::segment::{Hold, Seg};
+use crate::space::segment::Seg;
 use crate::space::segments::Segments;
 use crate::sync::{Gate, Passed};
 
@@ -152,7 +152,8 @@ impl Victims {
         s.is_sealed()
             && !s.is_cleaned()
             && s.unmerged.is_empty()
-            && s.hold == Hold::Free
+            && !s.is_held
+            && !s.header_lost
             && !s.fresh_nodes
             && !s.is_empty()
             && !self.under_way.emptying().contains_key(&s.id)

@@ -2,7 +2,7 @@
 
 use super::{Room, SHARE};
 use crate::space::choose::choose;
-use crate::space::segment::{Hold, Life, Seg};
+use crate::space::segment::{Life, Seg};
 use crate::space::segments::Table;
 
 impl Room {
@@ -33,7 +33,7 @@ impl Room {
             Life::Emptied { frozen } => !vacated && frozen == self.memory.freezes(),
             Life::Vacated { .. } => vacated,
         };
-        let waits = |s: &&Seg| s.hold == Hold::Free && emptied(s);
+        let waits = |s: &&Seg| !s.is_held && emptied(s);
         table.segments.values().filter(waits).map(|s| worth.of(s)).sum()
     }
 }

@@ -46,17 +46,6 @@ pub enum Life {
     },
 }
 
-/// Whether its columns may be moved, and the segment freed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Hold {
-    /// They may.
-    Free,
-    /// They are being restored: they stay where they are.
-    Restored,
-    /// A record header is lost: what lies in it is not known, so it is never cleaned.
-    HeaderLost,
-}
-
 /// Rows of a segment, as far as they are.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Rows {
@@ -93,8 +82,10 @@ pub struct Seg {
     pub unmerged: Vec<Unmerged>,
     /// Holds map nodes that are written and not published: no count speaks for them yet.
     pub fresh_nodes: bool,
-    /// Whether its columns may be moved.
-    pub hold: Hold,
+    /// It is being restored: its columns stay where they are, and it is not freed.
+    pub is_held: bool,
+    /// A record header is lost: what lies in it is known by its count alone, so it is never cleaned.
+    pub header_lost: bool,
 }
 
 impl Seg {
@@ -112,7 +103,8 @@ impl Seg {
             listed: false,
             unmerged: Vec::new(),
             fresh_nodes: false,
-            hold: Hold::Free,
+            is_held: false,
+            header_lost: false,
         }
     }
 
@@ -220,7 +212,7 @@ impl Seg {
             && (self.live == 0 || self.is_vacated())
             && self.unmerged.is_empty()
             && !self.fresh_nodes
-            && self.hold == Hold::Free
+            && !self.is_held
     }
 
     /// Whether what is live in it is not known yet: all its entries may have been overwritten since.

@@ -12,7 +12,7 @@ use std::rc::Rc;
 use base::{MemberId, SegmentId};
 use ondisk::{Cut, ReplayFrom, Scheme, Slot};
 
-use super::segment::{Hold, Life, Rows, Seg, Unmerged};
+use super::segment::{Life, Rows, Seg, Unmerged};
 use crate::canary::{Canary, planted};
 
 /// All segments by id, to be looked at.
@@ -211,16 +211,10 @@ impl Segments {
         });
     }
 
-    /// The cleaner has been through it, when `frozen` memtables were frozen; no block lies there any more if it is `vacated`:
-    /// then no header of it is missed either.
+    /// The cleaner has been through it, when `frozen` memtables were frozen; no block lies there any more if it is `vacated`.
     pub fn mark_cleaned(&self, id: SegmentId, frozen: u64, vacated: bool) {
         let life = if vacated { Life::Vacated { frozen } } else { Life::Emptied { frozen } };
-        self.change(id, |seg| {
-            seg.life = life;
-            if vacated && seg.hold == Hold::HeaderLost {
-                seg.hold = Hold::Free;
-            }
-        });
+        self.change(id, |seg| seg.life = life);
     }
 
     /// The cleaner could not go through with it.
@@ -231,32 +225,22 @@ impl Segments {
         });
     }
 
-    /// A record header in it is lost: it is never cleaned, unless no block lies there anyway.
+    /// A record header in it is lost: it is never cleaned, and freed when nothing is live in it any more.
     pub fn mark_header_lost(&self, id: SegmentId) {
-        self.change(id, |seg| {
-            if !seg.is_vacated() {
-                seg.hold = Hold::HeaderLost;
-            }
-        });
+        self.change(id, |seg| seg.header_lost = true);
     }
 
     /// Its columns stay where they are from now on, and it is not freed; its acknowledged rows.
     pub fn hold(&self, id: SegmentId) -> u32 {
         let mut table = self.0.borrow_mut();
         let seg = table.get_mut(id);
-        if seg.hold == Hold::Free {
-            seg.hold = Hold::Restored;
-        }
+        seg.is_held = true;
         seg.rows.acked
     }
 
     /// The end of [`Segments::hold`].
     pub fn let_go(&self, id: SegmentId) {
-        self.change(id, |seg| {
-            if seg.hold == Hold::Restored {
-                seg.hold = Hold::Free;
-            }
-        });
+        self.change(id, |seg| seg.is_held = false);
     }
 
     /// A column lies somewhere else now; where it lay. Readers have the columns as they were.
