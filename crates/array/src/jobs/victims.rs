@@ -152,8 +152,8 @@ impl Victims {
         s.is_sealed()
             && !s.is_cleaned()
             && s.unmerged.is_empty()
-            && !s.is_held
-            && !s.header_lost
+            && !s.hold.is_restored
+            && !s.hold.header_lost
             && !s.fresh_nodes
             && !s.is_empty()
             && !self.under_way.emptying().contains_key(&s.id)

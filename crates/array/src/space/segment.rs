@@ -46,6 +46,15 @@ pub enum Life {
     },
 }
 
+/// What keeps jobs off a segment.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Hold {
+    /// It is being restored: its columns stay where they are, and it is not freed.
+    pub is_restored: bool,
+    /// A record header is lost: what lies in it is known by its count alone, so it is never cleaned.
+    pub header_lost: bool,
+}
+
 /// Rows of a segment, as far as they are.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Rows {
@@ -82,10 +91,8 @@ pub struct Seg {
     pub unmerged: Vec<Unmerged>,
     /// Holds map nodes that are written and not published: no count speaks for them yet.
     pub fresh_nodes: bool,
-    /// It is being restored: its columns stay where they are, and it is not freed.
-    pub is_held: bool,
-    /// A record header is lost: what lies in it is known by its count alone, so it is never cleaned.
-    pub header_lost: bool,
+    /// What keeps jobs off it.
+    pub hold: Hold,
 }
 
 impl Seg {
@@ -103,8 +110,7 @@ impl Seg {
             listed: false,
             unmerged: Vec::new(),
             fresh_nodes: false,
-            is_held: false,
-            header_lost: false,
+            hold: Hold::default(),
         }
     }
 
@@ -212,7 +218,7 @@ impl Seg {
             && (self.live == 0 || self.is_vacated())
             && self.unmerged.is_empty()
             && !self.fresh_nodes
-            && !self.is_held
+            && !self.hold.is_restored
     }
 
     /// Whether what is live in it is not known yet: all its entries may have been overwritten since.

@@ -227,20 +227,20 @@ impl Segments {
 
     /// A record header in it is lost: it is never cleaned, and freed when nothing is live in it any more.
     pub fn mark_header_lost(&self, id: SegmentId) {
-        self.change(id, |seg| seg.header_lost = true);
+        self.change(id, |seg| seg.hold.header_lost = true);
     }
 
     /// Its columns stay where they are from now on, and it is not freed; its acknowledged rows.
     pub fn hold(&self, id: SegmentId) -> u32 {
         let mut table = self.0.borrow_mut();
         let seg = table.get_mut(id);
-        seg.is_held = true;
+        seg.hold.is_restored = true;
         seg.rows.acked
     }
 
     /// The end of [`Segments::hold`].
     pub fn let_go(&self, id: SegmentId) {
-        self.change(id, |seg| seg.is_held = false);
+        self.change(id, |seg| seg.hold.is_restored = false);
     }
 
     /// A column lies somewhere else now; where it lay. Readers have the columns as they were.
