@@ -71,8 +71,10 @@ pub fn run(args: &Args, steps: u64) -> Result<()> {
     let before = foreign_mappings(&server)?;
     let hostile = Hostile::start(socket(&ashlar, "a/hostile")?, args.seed);
     let watched = rt.block_on(watch(steps, &rt, &mut server, || hostile.steps(), || hostile.is_well()));
-    hostile.stop()?;
+    let stopped = hostile.stop();
+    // That the server has ended comes first: then nobody is served.
     let memory = watched?;
+    stopped?;
     is_let_go_of(&rt, &server, before)?;
     let served = rt.block_on(honest.finish())?;
     println!("{} steps on {} connections", hostile.steps(), hostile.connections());
