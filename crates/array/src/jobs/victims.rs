@@ -152,7 +152,7 @@ impl Victims {
         s.is_sealed()
             && !s.is_cleaned()
             && s.unmerged.is_empty()
-            && !s.hold.is_restored
+            && !s.hold.is_being_restored
             && !s.hold.header_lost
             && !s.fresh_nodes
             && !s.is_empty()

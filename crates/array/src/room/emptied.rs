@@ -33,7 +33,7 @@ impl Room {
             Life::Emptied { frozen } => !vacated && frozen == self.memory.freezes(),
             Life::Vacated { .. } => vacated,
         };
-        let waits = |s: &&Seg| !s.hold.is_restored && emptied(s);
+        let waits = |s: &&Seg| !s.hold.is_being_restored && emptied(s);
         table.segments.values().filter(waits).map(|s| worth.of(s)).sum()
     }
 }

@@ -50,7 +50,7 @@ pub enum Life {
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Hold {
     /// It is being restored: its columns stay where they are, and it is not freed.
-    pub is_restored: bool,
+    pub is_being_restored: bool,
     /// A record header is lost: what lies in it is known by its count alone, so it is never cleaned.
     pub header_lost: bool,
 }
@@ -218,7 +218,7 @@ impl Seg {
             && (self.live == 0 || self.is_vacated())
             && self.unmerged.is_empty()
             && !self.fresh_nodes
-            && !self.hold.is_restored
+            && !self.hold.is_being_restored
     }
 
     /// Whether what is live in it is not known yet: all its entries may have been overwritten since.

@@ -234,13 +234,13 @@ impl Segments {
     pub fn hold(&self, id: SegmentId) -> u32 {
         let mut table = self.0.borrow_mut();
         let seg = table.get_mut(id);
-        seg.hold.is_restored = true;
+        seg.hold.is_being_restored = true;
         seg.rows.acked
     }
 
     /// The end of [`Segments::hold`].
     pub fn let_go(&self, id: SegmentId) {
-        self.change(id, |seg| seg.hold.is_restored = false);
+        self.change(id, |seg| seg.hold.is_being_restored = false);
     }
 
     /// A column lies somewhere else now; where it lay. Readers have the columns as they were.
