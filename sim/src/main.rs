@@ -1,9 +1,12 @@
 //! `sim`: runs seeds, scenarios and canaries.
 
+mod canaries;
+mod seeds;
+
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Stdio};
-use std::sync::Mutex;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use array::canary::{Canary, plant};
@@ -16,6 +19,8 @@ use sim::report::Report;
 use sim::run::run;
 use sim::shrink::shrink;
 
+use crate::seeds::Seeds;
+
 /// Runs the shipped engine in a world where one seed decides everything
 #[derive(Parser)]
 #[command(after_help = "Exit codes: 0 nothing was wrong, 1 something was, 2 the command line makes no sense")]
@@ -23,19 +28,19 @@ struct Args {
     /// One seed, with what happens in it
     #[arg(long, conflicts_with_all = ["minutes", "scenario", "canary"])]
     seed: Option<u64>,
-    /// Seeds from A up to, not including, B
-    #[arg(long, value_name = "A..B", default_value = "0..200", value_parser = seeds)]
-    seeds: (u64, u64),
+    /// Seeds from A up to, not including, B; several ranges or seeds with commas
+    #[arg(long, value_name = "A..B", default_value = "0..200")]
+    seeds: Seeds,
     /// Seeds of arrays in parts, or one (then with what happens in it), instead of those in one piece
-    #[arg(long, value_name = "A..B", value_parser = seeds_or_one, conflicts_with_all = ["seed", "scenario", "seeds"])]
-    parts: Option<(u64, u64)>,
+    #[arg(long, value_name = "A..B", conflicts_with_all = ["seed", "scenario", "seeds"])]
+    parts: Option<Seeds>,
     /// Seeds from A on for so long
     #[arg(long)]
     minutes: Option<u64>,
     /// A plan by name, from sim/scenarios, or by path; "all" of them
     #[arg(long, value_name = "NAME")]
     scenario: Option<String>,
-    /// Plants a bug by name and expects a seed to notice it; "all" of them
+    /// Plants a bug by name (several with commas) and expects a seed to notice it; "all" of them
     #[arg(long, value_name = "NAME")]
     canary: Option<String>,
     /// Keeps the plan of --seed as a scenario with this name
@@ -69,48 +74,43 @@ struct Scenario {
     plan: Plan,
 }
 
-fn seeds(text: &str) -> Result<(u64, u64), String> {
-    match text.split_once("..").map(|(a, b)| (a.parse(), b.parse())) {
-        Some((Ok(a), Ok(b))) if a < b => Ok((a, b)),
-        _ => Err("give a range such as 0..200".to_owned()),
-    }
-}
-
-fn seeds_or_one(text: &str) -> Result<(u64, u64), String> {
-    text.parse().map(|seed: u64| (seed, seed + 1)).or_else(|_| seeds(text))
-}
-
 /// What seeds are of.
 #[derive(Clone, Copy)]
 struct Subject {
     /// The argument that repeats one.
     replay: &'static str,
+    /// The argument that runs several.
+    range: &'static str,
     run: fn(u64) -> Result<Report, String>,
     /// What can happen.
     kinds: &'static [Kind],
 }
 
 /// Arrays in one piece.
-const PLAIN: Subject = Subject { replay: "--seed", run: |seed| run(&Plan::of(seed), false), kinds: Kind::ALL };
+const PLAIN: Subject =
+    Subject { replay: "--seed", range: "--seeds", run: |seed| run(&Plan::of(seed), false), kinds: Kind::ALL };
 
 /// Arrays in parts.
-const PARTS: Subject = Subject { replay: "--parts", run: |seed| parts::run(seed, false), kinds: Kind::IN_PARTS };
+const PARTS: Subject =
+    Subject { replay: "--parts", range: "--parts", run: |seed| parts::run(seed, false), kinds: Kind::IN_PARTS };
 
 fn main() -> ExitCode {
     let args = Args::parse();
     let result = match (&args.scenario, &args.canary, args.seed) {
         (Some(name), None, _) => scenarios(name, args.quiet),
-        (_, Some(name), _) => canaries(name, args.seeds, args.parts),
+        (_, Some(name), _) => canaries::canaries(name, &args.seeds, args.parts.as_ref(), args.jobs.max(1)),
         (None, None, Some(seed)) => match (&args.keep, &args.why) {
             (Some(name), Some(why)) => {
                 write_scenario(&folder().join(name).with_extension("toml"), why, &Plan::of(seed))
             }
             _ => one(&Plan::of(seed), &args),
         },
-        (None, None, None) => match args.parts {
-            Some((seed, end)) if seed + 1 == end && args.minutes.is_none() => one_in_parts(seed, &args),
-            Some(range) => many(&args, PARTS, range),
-            None => many(&args, PLAIN, args.seeds),
+        (None, None, None) => match &args.parts {
+            Some(seeds) => match seeds.only().filter(|_| args.minutes.is_none() && !args.quiet) {
+                Some(seed) => one_in_parts(seed),
+                None => many(&args, PARTS, seeds),
+            },
+            None => many(&args, PLAIN, &args.seeds),
         },
     };
     match result {
@@ -138,34 +138,29 @@ fn one(plan: &Plan, args: &Args) -> Result<(), String> {
     Ok(())
 }
 
-fn one_in_parts(seed: u64, args: &Args) -> Result<(), String> {
+fn one_in_parts(seed: u64) -> Result<(), String> {
     plant_as_told();
-    let report = parts::run(seed, !args.quiet).map_err(|wrong| format!("seed {seed} FAILED: {wrong}"))?;
-    if !args.quiet {
-        report.print(Kind::IN_PARTS);
-    }
+    parts::run(seed, true).map_err(|wrong| format!("seed {seed} FAILED: {wrong}"))?.print(Kind::IN_PARTS);
     Ok(())
 }
 
 /// Runs seeds on several threads, until one fails if they are not to go on.
-fn many(args: &Args, subject: Subject, (from, to): (u64, u64)) -> Result<(), String> {
+fn many(args: &Args, subject: Subject, seeds: &Seeds) -> Result<(), String> {
     let begun = Instant::now();
     let limit = args.minutes.map(|m| Duration::from_secs(60 * m));
-    let to = if limit.is_some() { u64::MAX } else { to };
-    let next = AtomicU64::new(from);
+    let seeds = if limit.is_some() { seeds.on_from_first() } else { seeds.clone() };
+    let left = Mutex::new(seeds.iter());
     let stop = AtomicBool::new(false);
     let total = Mutex::new((Report::default(), None::<(u64, String)>));
     let quiet = args.quiet;
     let work = || {
         plant_as_told();
         while !stop.load(Ordering::Relaxed) && limit.is_none_or(|l| begun.elapsed() < l) {
-            let seed = next.fetch_add(1, Ordering::Relaxed);
-            if seed >= to {
-                break;
-            }
+            let next = left.lock().unwrap_or_else(PoisonError::into_inner).next();
+            let Some(seed) = next else { break };
             SEED.set(seed);
             let result = (subject.run)(seed);
-            let mut total = total.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+            let mut total = total.lock().unwrap_or_else(PoisonError::into_inner);
             match result {
                 Ok(report) => total.0.add(&report),
                 Err(wrong) => {
@@ -184,20 +179,11 @@ fn many(args: &Args, subject: Subject, (from, to): (u64, u64)) -> Result<(), Str
             }
         }
     };
-    let usual = std::panic::take_hook();
-    std::panic::set_hook(Box::new(move |info| {
-        let seed = SEED.get();
-        let replay = subject.replay;
-        println!("seed {seed} FAILED: panic\nreplay: cargo run --release -p sim -- {replay} {seed}");
-        if !quiet {
-            usual(info);
-        }
-        std::process::abort();
-    }));
+    abort_on_panic(subject.replay, quiet);
     std::thread::scope(|s| {
         (0..args.jobs.max(1)).for_each(|_| drop(s.spawn(work)));
     });
-    let (report, failed) = total.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner);
+    let (report, failed) = total.into_inner().unwrap_or_else(PoisonError::into_inner);
     if !quiet {
         report.print(subject.kinds);
         println!("{} s", begun.elapsed().as_secs());
@@ -214,9 +200,25 @@ fn many(args: &Args, subject: Subject, (from, to): (u64, u64)) -> Result<(), Str
     if rare.is_empty() { Ok(()) } else { Err(format!("too rare: {rare:?}")) }
 }
 
+/// Ends the program when a seed panics, and says how to repeat it.
+fn abort_on_panic(replay: &'static str, quiet: bool) {
+    let usual = std::panic::take_hook();
+    std::panic::set_hook(Box::new(move |info| {
+        let seed = SEED.get();
+        println!("seed {seed} FAILED: panic\nreplay: cargo run --release -p sim -- {replay} {seed}");
+        if !quiet {
+            usual(info);
+        }
+        std::process::abort();
+    }));
+}
+
 thread_local! {
     static SEED: std::cell::Cell<u64> = const { std::cell::Cell::new(0) };
 }
+
+/// A plan that fails says so within this time, or is none that does.
+const SMALLER_WITHIN: Duration = Duration::from_secs(600);
 
 /// Makes a failing seed smaller, each try in a process of its own, and writes what is left down.
 fn keep_smallest(seed: u64, wrong: &str, tries: usize) {
@@ -226,7 +228,7 @@ fn keep_smallest(seed: u64, wrong: &str, tries: usize) {
             return false;
         }
         let name = path.display().to_string();
-        child(&["--quiet", "--scenario", &name], None) == Some(false)
+        child(&["--quiet", "--scenario", &name], None, SMALLER_WITHIN).is_some_and(|(passed, _)| !passed)
     };
     let least = shrink(&Plan::of(seed), tries, fails);
     match write_scenario(&path, wrong, &least) {
@@ -241,10 +243,11 @@ fn write_scenario(path: &Path, why: &str, plan: &Plan) -> Result<(), String> {
     std::fs::write(path, text).map_err(|e| e.to_string())
 }
 
-/// Runs this program once more; whether nothing was wrong, `None` when it could not be run or takes for ever.
-fn child(args: &[&str], planted: Option<&str>) -> Option<bool> {
+/// Runs this program once more: whether nothing was wrong, and the first line it printed; `None` when it could not be run
+/// or takes longer than `limit`.
+fn child(args: &[&str], planted: Option<&str>, limit: Duration) -> Option<(bool, String)> {
     let mut command = Command::new(std::env::current_exe().ok()?);
-    command.args(args).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+    command.args(args).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
     if let Some(name) = planted {
         command.env("SIM_PLANTED", name);
     }
@@ -252,9 +255,10 @@ fn child(args: &[&str], planted: Option<&str>) -> Option<bool> {
     let begun = Instant::now();
     loop {
         if let Ok(Some(status)) = child.try_wait() {
-            return Some(status.success());
+            let said = child.stdout.take().map(std::io::read_to_string)?.ok()?;
+            return Some((status.success(), said.lines().next().unwrap_or("").to_owned()));
         }
-        if begun.elapsed() > Duration::from_secs(600) {
+        if begun.elapsed() > limit {
             let _gone = child.kill();
             let _status = child.wait();
             return None;
@@ -294,44 +298,4 @@ fn scenarios(name: &str, quiet: bool) -> Result<(), String> {
         }
     }
     Ok(())
-}
-
-/// Plants bugs, one at a time, and runs seeds until one notices: those of arrays in parts where it is one of theirs.
-fn canaries(name: &str, plain: (u64, u64), in_parts: Option<(u64, u64)>) -> Result<(), String> {
-    let of_parts: Vec<String> = parts::CANARIES.iter().map(|c| format!("{c:?}")).collect();
-    let own = of_parts.iter().cloned().chain([PART_NOT_FLUSHED.to_owned()]);
-    let others = Canary::ALL.iter().map(|c| format!("{c:?}")).filter(|c| !of_parts.contains(c));
-    let all: Vec<(String, bool)> = others.map(|c| (c, false)).chain(own.map(|c| (c, true))).collect();
-    let chosen: Vec<_> = all.iter().filter(|(c, _)| name == "all" || c == name).collect();
-    if chosen.is_empty() {
-        let names: Vec<&String> = all.iter().map(|(c, _)| c).collect();
-        return Err(format!("no canary is called {name}; there are {names:?}"));
-    }
-    let (mut missed, mut undecided) = (Vec::new(), Vec::new());
-    for (canary, is_of_parts) in chosen {
-        let begun = Instant::now();
-        let (flag, (from, to)) = match in_parts {
-            Some(range) => ("--parts", range),
-            None if *is_of_parts => ("--parts", plain),
-            None => ("--seeds", plain),
-        };
-        let range = format!("{from}..{to}");
-        // One that was ended before its time shows nothing: on a busy machine that is what the machine does.
-        let how = match child(&["--quiet", "--shrink", "0", flag, &range], Some(canary)) {
-            Some(false) => "noticed",
-            Some(true) => {
-                missed.push(canary);
-                "MISSED"
-            }
-            None => {
-                undecided.push(canary);
-                "UNDECIDED"
-            }
-        };
-        println!("{canary:<24} {how:<9} {:>6.1} s", begun.elapsed().as_secs_f64());
-    }
-    match (missed.is_empty(), undecided.is_empty()) {
-        (true, true) => Ok(()),
-        _ => Err(format!("no seed noticed {missed:?}; ended before they said anything: {undecided:?}")),
-    }
 }

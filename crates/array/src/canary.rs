@@ -386,12 +386,15 @@ canaries! {
 #[cfg(feature = "canary")]
 thread_local! {
     static PLANTED: Cell<Option<Canary>> = const { Cell::new(None) };
+    /// By number, whether this thread asked for it.
+    static REACHED: [Cell<bool>; Canary::ALL.len()] = const { [const { Cell::new(false) }; Canary::ALL.len()] };
 }
 
 /// Whether `canary` is planted in this thread.
 #[cfg(feature = "canary")]
 #[must_use]
 pub fn planted(canary: Canary) -> bool {
+    REACHED.with(|reached| reached[canary as usize].set(true));
     PLANTED.get() == Some(canary)
 }
 
@@ -406,4 +409,12 @@ pub const fn planted(_: Canary) -> bool {
 #[cfg(feature = "canary")]
 pub fn plant(canary: Option<Canary>) {
     PLANTED.set(canary);
+}
+
+/// The canaries whose place in the engine this thread came to since it asked last: a run that comes to none of a canary's
+/// places is the same with it.
+#[cfg(feature = "canary")]
+#[must_use]
+pub fn take_reached() -> Vec<Canary> {
+    REACHED.with(|reached| Canary::ALL.iter().copied().filter(|c| reached[*c as usize].take()).collect())
 }

@@ -1,0 +1,126 @@
+//! Planted bugs: each is planted in the seeds that come to its place in the engine, until one notices it.
+//!
+//! ```text
+//! seeds without a bug -> which bugs' places each comes to -> for each bug, those seeds with it, in a process of its own
+//! ```
+
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use array::canary::{Canary, take_reached};
+use sim::parts::{self, PART_NOT_FLUSHED};
+
+use crate::seeds::Seeds;
+use crate::{PARTS, PLAIN, SEED, Subject, abort_on_panic, child};
+
+/// What became of a planted bug.
+enum Outcome {
+    /// What the seed said that noticed it.
+    Noticed(String),
+    /// Seeds came to its place, and passed.
+    Missed,
+    /// No seed came to its place.
+    Unreached,
+    /// The seeds were ended before their time: of the bug nothing is known.
+    Undecided,
+}
+
+/// The seeds of a kind of array, and the places that each came to.
+struct Survey {
+    subject: Subject,
+    seeds: Seeds,
+    reached: Vec<(u64, Vec<Canary>)>,
+}
+
+impl Survey {
+    /// Runs the seeds as they are. An error when one fails: nothing can be said of a bug then.
+    fn of(subject: Subject, seeds: &Seeds, jobs: usize) -> Result<Self, String> {
+        let (left, found) = (Mutex::new(seeds.iter()), Mutex::new(Vec::new()));
+        let work = || {
+            loop {
+                let next = left.lock().unwrap_or_else(PoisonError::into_inner).next();
+                let Some(seed) = next else { return Ok(()) };
+                SEED.set(seed);
+                let _of_the_seed_before = take_reached();
+                (subject.run)(seed).map_err(|wrong| format!("seed {seed} FAILED without a planted bug: {wrong}"))?;
+                found.lock().unwrap_or_else(PoisonError::into_inner).push((seed, take_reached()));
+            }
+        };
+        std::thread::scope(|s| {
+            let threads: Vec<_> = (0..jobs).map(|_| s.spawn(work)).collect();
+            threads.into_iter().try_for_each(|t| t.join().unwrap_or_else(|_| Err("a seed panicked".to_owned())))
+        })?;
+        let mut reached = found.into_inner().unwrap_or_else(PoisonError::into_inner);
+        reached.sort_unstable_by_key(|(seed, _)| *seed);
+        Ok(Self { subject, seeds: seeds.clone(), reached })
+    }
+
+    /// The seeds that come to a bug's place; all, of a bug that is not the engine's.
+    fn seeds_for(&self, name: &str) -> Seeds {
+        match Canary::ALL.iter().find(|c| format!("{c:?}") == name) {
+            None => self.seeds.clone(),
+            Some(bug) => self.reached.iter().filter(|(_, bugs)| bugs.contains(bug)).map(|(seed, _)| *seed).collect(),
+        }
+    }
+}
+
+/// Plants bugs by name, or all, one at a time: in arrays of parts where only these notice it, or where `in_parts` says so.
+///
+/// # Errors
+/// Which bugs no seed noticed; a name that there is not.
+pub fn canaries(name: &str, plain: &Seeds, in_parts: Option<&Seeds>, jobs: usize) -> Result<(), String> {
+    let of_parts: Vec<String> = parts::CANARIES.iter().map(|c| format!("{c:?}")).collect();
+    let own = of_parts.iter().cloned().chain([PART_NOT_FLUSHED.to_owned()]);
+    let others = Canary::ALL.iter().map(|c| format!("{c:?}")).filter(|c| !of_parts.contains(c));
+    let all: Vec<(String, bool)> = others.map(|c| (c, in_parts.is_some())).chain(own.map(|c| (c, true))).collect();
+    let names: Vec<&str> = name.split(',').collect();
+    if let Some(unknown) = names.iter().find(|n| **n != "all" && !all.iter().any(|(c, _)| c == *n)) {
+        let names: Vec<&String> = all.iter().map(|(c, _)| c).collect();
+        return Err(format!("no canary is called {unknown}; there are {names:?}"));
+    }
+    let chosen = all.iter().filter(|(c, _)| name == "all" || names.contains(&c.as_str()));
+    let (mut surveys, mut failed): ([Option<Survey>; 2], _) = ([None, None], Vec::new());
+    for (canary, is_of_parts) in chosen {
+        let (subject, seeds) = if *is_of_parts { (PARTS, in_parts.unwrap_or(plain)) } else { (PLAIN, plain) };
+        let kept = &mut surveys[usize::from(*is_of_parts)];
+        if kept.is_none() {
+            abort_on_panic(subject.replay, true);
+            let begun = Instant::now();
+            *kept = Some(Survey::of(subject, seeds, jobs)?);
+            println!("{} {seeds} without a planted bug: {:.0} s", subject.range, begun.elapsed().as_secs_f64());
+        }
+        let Some(survey) = kept else { continue };
+        let (begun, reaching) = (Instant::now(), survey.seeds_for(canary));
+        let outcome = try_one(canary, survey.subject, &reaching, jobs);
+        let how = match &outcome {
+            Outcome::Noticed(_) => "noticed",
+            Outcome::Missed => "MISSED",
+            Outcome::Unreached => "UNREACHED",
+            Outcome::Undecided => "UNDECIDED",
+        };
+        let said = if let Outcome::Noticed(said) = &outcome { said.as_str() } else { "" };
+        let (reaching, seconds) = (reaching.iter().count(), begun.elapsed().as_secs_f64());
+        println!("{canary:<24} {how:<9} {seconds:>6.1} s; seeds that come to it: {reaching:>3}; {said}");
+        if !matches!(outcome, Outcome::Noticed(_)) {
+            failed.push(format!("{canary} ({how})"));
+        }
+    }
+    if failed.is_empty() { Ok(()) } else { Err(format!("no seed noticed {}", failed.join(", "))) }
+}
+
+/// Runs seeds with a planted bug. On a busy machine they may be ended before their time.
+fn try_one(canary: &str, subject: Subject, seeds: &Seeds, jobs: usize) -> Outcome {
+    let count = seeds.iter().count();
+    if count == 0 {
+        return Outcome::Unreached;
+    }
+    let jobs = jobs.to_string();
+    let seeds = seeds.to_string();
+    let args = ["--quiet", "--shrink", "0", "--jobs", &jobs, subject.range, &seeds];
+    let limit = Duration::from_secs(60 + 10 * count as u64);
+    match child(&args, Some(canary), limit) {
+        Some((true, _)) => Outcome::Missed,
+        Some((false, said)) => Outcome::Noticed(said),
+        None => Outcome::Undecided,
+    }
+}
