@@ -3,10 +3,10 @@
 use std::thread;
 use std::time::{Duration, Instant};
 
-use e2e::Result;
 use e2e::failure::require;
 use e2e::fio::{has_verified, verifying};
 use e2e::stepwise::Step;
+use e2e::{OrFail, Result};
 
 use crate::fabrics;
 use crate::world::{ARRAY, DIR, DRIVE, LINK, VOLUME, VOLUME_BYTES, World};
@@ -70,6 +70,11 @@ pub const ALL: &[Step<World>] = &[
         run: fabrics::stop,
     },
     Step { name: "grow", about: "a larger volume, attached again: XFS takes the rest", run: grow },
+    Step {
+        name: "grow-in-use",
+        about: "a volume grows under a mounted XFS, which takes the rest; before Linux 6.16 the device keeps its size, and it is said",
+        run: grow_in_use,
+    },
     Step { name: "stop", about: "ashlar stop leaves no device", run: stop },
     Step {
         name: "unnoticed",
@@ -205,6 +210,38 @@ fn grow(world: &mut World) -> Result<()> {
     let printed = world.guest.sh_within(FIO_MAX, &verifying("/mnt/v/fio", 8, "--end_fsync=1"))?;
     has_verified(&printed)?;
     world.guest.sh_within(FIO_MAX, &format!("umount /mnt/v && xfs_repair -n {LINK}")).map(drop)
+}
+
+/// From Linux 6.16 on a device grows while it is used.
+fn grow_in_use(world: &mut World) -> Result<()> {
+    world.attached()?;
+    world.guest.sh_within(FIO_MAX, &format!("mkfs.xfs -qf {LINK} && mkdir -p /mnt/v && mount {LINK} /mnt/v"))?;
+    world.guest.sh("cp /usr/bin/fio /mnt/v/a && sync")?;
+    let length = |world: &mut World| -> Result<u64> {
+        let printed = world.guest.sh(&format!("blockdev --getsize64 {LINK}"))?;
+        printed.trim().parse().or_fail(printed)
+    };
+    let before = length(world)?;
+    let larger = before + VOLUME_BYTES;
+    let said = world.ashlar(&format!("volume grow {VOLUME} {larger}"))?;
+    if said.contains("keeps its size") {
+        require(length(world)? == before, "a device that keeps its size", || said.clone())?;
+        world.guest.sh("umount /mnt/v")?;
+        world.ashlar(&format!("detach {VOLUME}"))?;
+        world.attach()?;
+        return require(length(world)? == larger, "a device that came back", || said.clone());
+    }
+    require(length(world)? == larger, "a device that grew", || said.clone())?;
+    let grow = "xfs_growfs /mnt/v && cmp /usr/bin/fio /mnt/v/a && rm /mnt/v/a";
+    world.guest.sh_within(FIO_MAX, grow)?;
+    let printed = world.guest.sh_within(FIO_MAX, &verifying("/mnt/v/fio", 8, "--end_fsync=1"))?;
+    has_verified(&printed)?;
+    world.guest.sh_within(FIO_MAX, &format!("umount /mnt/v && xfs_repair -n {LINK}"))?;
+    // Beyond the old end, from one block to the last.
+    let write = format!("--offset={before} --end_fsync=1");
+    has_verified(&world.guest.sh_within(FIO_MAX, &verifying(LINK, 24, &write))?)?;
+    let last = format!("dd if=/dev/zero of={LINK} bs=4k count=1 oflag=direct seek={}", larger / 4096 - 1);
+    world.guest.sh(&last).map(drop)
 }
 
 fn sigkill(world: &mut World) -> Result<()> {

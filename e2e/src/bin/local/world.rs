@@ -44,7 +44,7 @@ impl World {
         // Four drives that are full, and a guest that works beside them.
         let memory = ["-m", "4096"].map(str::to_owned);
         let mut guest = Guest::boot_kernel(dir, 2, &memory, &Kernel::with_ublk()?)?;
-        guest.sh("modprobe -a ublk_drv ext4 xfs crc32c_generic")?;
+        guest.sh("modprobe -a ublk_drv ext4 xfs")?;
         guest.sh(&format!("mkdir {DIR} && mount -t tmpfs -o size=2560m drives {DIR} && mkdir {DIR}/d"))?;
         let ashlar = format!("{} --control {DIR}/control --state-dir {DIR}/state", program.display());
         let mut world = World { guest, ashlar, flags: String::new(), starts: 0 };

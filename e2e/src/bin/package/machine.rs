@@ -72,7 +72,8 @@ impl Machine {
         let g = &mut self.guest;
         g.sh("rm -f /usr/sbin/policy-rc.d")?;
         g.sh_within(INSTALL_MAX, "dpkg --no-triggers -i /packages/0.deb 2>&1")?;
-        g.sh("systemctl is-enabled ashlar.service && systemctl is-active ashlar.service")?;
+        g.sh("systemctl is-enabled ashlar.service && systemctl is-active ashlar.service || \
+             { journalctl -u ashlar --no-pager | tail -20; exit 1; }")?;
         g.sh_within(
             START_MAX,
             "cp /packages/ashlar.toml /etc/ashlar/ashlar.toml && systemctl restart ashlar.service || \
