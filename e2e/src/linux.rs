@@ -119,7 +119,9 @@ fn newest(root: &Path) -> Option<Kernel> {
     kernels.filter(|kernel| kernel.modules().join("modules.dep").is_file()).max_by_key(|k| numbers(&k.version))
 }
 
-fn numbers(version: &str) -> Vec<u64> {
+/// The numbers that a version begins with: of 6.12.43+deb12-amd64, as `uname -r` says it, 6, 12, 43 and 12.
+#[must_use]
+pub fn numbers(version: &str) -> Vec<u64> {
     version.split(|c: char| !c.is_ascii_digit()).map_while(|part| part.parse().ok()).collect()
 }
 

@@ -70,7 +70,8 @@ impl Machine {
     /// unit says.
     pub fn install(&mut self) -> Result<()> {
         let g = &mut self.guest;
-        g.sh("rm -f /usr/sbin/policy-rc.d")?;
+        // The guest's root is this machine's, whose arrays are none of the service's.
+        g.sh("rm -rf /usr/sbin/policy-rc.d /var/lib/ashlar")?;
         g.sh_within(INSTALL_MAX, "dpkg --no-triggers -i /packages/0.deb 2>&1")?;
         g.sh("systemctl is-enabled ashlar.service && systemctl is-active ashlar.service || \
              { journalctl -u ashlar --no-pager | tail -20; exit 1; }")?;
