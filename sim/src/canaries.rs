@@ -21,7 +21,7 @@ enum Outcome {
     Missed,
     /// No seed came to its place.
     Unreached,
-    /// The seeds were ended before their time: of the bug nothing is known.
+    /// The seeds were ended before one said anything: of the bug nothing is known.
     Undecided,
 }
 
@@ -120,7 +120,33 @@ fn try_one(canary: &str, subject: Subject, seeds: &Seeds, jobs: usize) -> Outcom
     let limit = Duration::from_secs(60 + 10 * count as u64);
     match child(&args, Some(canary), limit) {
         Some((true, _)) => Outcome::Missed,
-        Some((false, said)) => Outcome::Noticed(said),
-        None => Outcome::Undecided,
+        Some((false, said)) if said.contains("FAILED") => Outcome::Noticed(said),
+        // It ended for another reason, or was ended.
+        Some((false, _)) | None => Outcome::Undecided,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use array::canary::plant;
+
+    #[test]
+    fn a_bug_whose_place_no_seed_comes_to_changes_nothing() {
+        let seeds: Seeds = "0".parse().unwrap();
+        let survey = Survey::of(PLAIN, &seeds, 1).unwrap();
+        let is_reached = |bug: &Canary| survey.seeds_for(&format!("{bug:?}")).only().is_some();
+        assert!(is_reached(&Canary::OneSlot), "each generation asks for it");
+        let trace = |bug: Option<Canary>| {
+            plant(bug);
+            (PLAIN.run)(0).map(|report| report.trace)
+        };
+        let without = trace(None);
+        assert!(without.is_ok());
+        for bug in Canary::ALL.iter().filter(|bug| !is_reached(bug)).take(3) {
+            assert_eq!(trace(Some(*bug)), without, "{bug:?}");
+        }
+        assert_ne!(trace(Some(Canary::OneSlot)), without);
+        plant(None);
     }
 }

@@ -72,7 +72,7 @@ pub fn run(args: &Args, steps: u64) -> Result<()> {
     let hostile = Hostile::start(socket(&ashlar, "a/hostile")?, args.seed);
     let watched = rt.block_on(watch(steps, &rt, &mut server, || hostile.steps(), || hostile.is_well()));
     let stopped = hostile.stop();
-    // That the server has ended comes first: then nobody is served.
+    // Said first: a server that has ended serves no guest.
     let memory = watched?;
     stopped?;
     is_let_go_of(&rt, &server, before)?;
