@@ -1,14 +1,15 @@
 //! Lives of a few moments on copies of the drives, one after the other: what one leaves half done the next finds.
 
+use std::cell::Cell;
 use std::rc::Rc;
 use std::time::Duration;
 
-use api::ArrayState;
+use api::{ArrayState, SeatState};
 use array::Array;
 use base::{BLOCK_BYTES, BlockCount};
 use rand::{RngExt, SeedableRng};
 use rt::model::{Disk, LateWrites, Op, OpKind, Verdict};
-use rt::{IoError, Rt};
+use rt::{Drive, IoError, Rt};
 
 use crate::census::{Census, label, newest_generation};
 use crate::kind::Kind;
@@ -142,6 +143,18 @@ fn cut_after_loss_once(world: &mut World, volumes: &Volumes, mode: Mode) -> Resu
         disk.power_cut(world.dice.random());
         disk.attach();
     }
+    let count = disks.len();
+    let others = |n: usize| (first + tolerates + n) % count;
+    if disks.len() > 2 * tolerates && world.dice.random_range(0..2) == 0 {
+        // Beyond what may be lost at once: it may be refused or frozen, and does not serve without what was flushed.
+        (0..tolerates).for_each(|n| disks[others(n)].detach());
+        let rt = world.rt();
+        let opened = open(&rt, &disks, DEGRADED).ok().filter(|array| array.status().state != ArrayState::Frozen);
+        return match opened {
+            None => Ok(()),
+            Some(array) => volumes.compare(&rt, &array, Mode::PowerCut).map_err(|e| format!("without others: {e}")),
+        };
+    }
     let copies: Vec<Disk> = disks.iter().map(Disk::fork).collect();
     let rt = world.rt();
     let array = open_degraded(&rt, &copies)?;
@@ -152,7 +165,7 @@ fn cut_after_loss_once(world: &mut World, volumes: &Volumes, mode: Mode) -> Resu
     let disks = if optimal { copies } else { disks };
     if optimal {
         disks.iter().for_each(|disk| disk.crash(world.dice.random()));
-        (0..tolerates).for_each(|n| disks[(first + tolerates + n) % disks.len()].detach());
+        (0..tolerates).for_each(|n| disks[others(n)].detach());
     }
     live(world, &disks, &mut volumes, Mode::PowerCut, |_, _| {}).map_err(|e| format!("optimal {optimal}: {e}"))
 }
@@ -332,7 +345,7 @@ pub fn volumes_anew(world: &mut World, volumes: &Volumes, mode: Mode) -> Result<
 /// A process dies while it writes a generation, which one drive has and the others have not. That drive is missing the next
 /// time, and comes back: it is out, and the array goes on.
 pub fn half_a_generation(world: &mut World, volumes: &Volumes, mode: Mode) -> Result<(), String> {
-    if world.disks.len() < 2 || !crate::probes::is_optimal(world) {
+    if world.disks.len() < 2 || world.plan.tolerates() == 0 || !crate::probes::is_optimal(world) {
         return Ok(());
     }
     let mut volumes = volumes.fork();
@@ -378,6 +391,51 @@ pub fn half_a_generation(world: &mut World, volumes: &Volumes, mode: Mode) -> Re
     disks.iter().for_each(|d| d.crash(world.dice.random()));
     disks[which].attach();
     live(world, &disks, &mut volumes, Mode::Killed, |_, _| {}).map_err(|e| format!("it is back: {e}"))
+}
+
+/// A drive joins, and the process dies while it writes the first generation with it, which the others have: it is in.
+pub fn newcomer(world: &mut World, volumes: &Volumes, mode: Mode) -> Result<(), String> {
+    if !crate::probes::is_optimal(world) {
+        return Ok(());
+    }
+    let mut disks = world.forks();
+    let Some(layout) = label(&disks[0]).map(|l| l.layout) else { return Ok(()) };
+    let fresh = world.new_disk();
+    let slots = [0, 1].map(|slot| layout.slot(slot));
+    let labelled = Cell::new(false);
+    fresh.on_op(Some(Box::new(move |op: &Op| {
+        labelled.set(labelled.get() || (op.kind == OpKind::Write && op.at.0 == 0));
+        let generation = op.kind == OpKind::Write && slots.contains(&op.at) && labelled.get();
+        if generation { Verdict::Hang } else { Verdict::Proceed }
+    })));
+    let rt = world.rt();
+    let array = open_degraded(&rt, &disks)?;
+    let joins = rt.spawn({
+        let drive = Drive::modelled(&rt, &fresh);
+        async move { drop(array.drive_grow(drive, false).await) }
+    });
+    rt.block_on(rt.sleep(Duration::from_millis(100)));
+    let cut = !joins.is_finished();
+    drop(joins);
+    rt.end();
+    fresh.on_op(None);
+    disks.push(fresh);
+    disks.iter().for_each(|d| d.crash(world.dice.random()));
+    let (newest, last) = (newest_generation(&disks), &disks[disks.len() - 1]);
+    let own = label(last).map(|l| l.member);
+    let listed = newest.is_some_and(|g| g.members.iter().any(|m| Some(m.uuid) == own));
+    if !cut || !listed || newest_generation(std::slice::from_ref(last)).is_some() {
+        return Ok(());
+    }
+    world.counts.add(Kind::HalfAGeneration, 1);
+    let rt = world.rt();
+    let array = open_degraded(&rt, &disks)?;
+    let status = array.status();
+    let name = disks[disks.len() - 1].name();
+    if !status.members.iter().any(|m| m.drive_name == name && m.state == SeatState::In) {
+        return Err(format!("the newcomer is not in: {:#?}", status.events));
+    }
+    volumes.fork().compare(&rt, &array, mode)
 }
 
 /// Short of drives, hosts have their answers: the cleaner finds room for what they write.

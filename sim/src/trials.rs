@@ -62,7 +62,10 @@ const TRIALS: &[Trial] = &[
     trial(Kind::RotInRebuild, Needs::Redundancy, 3, |s| beyond::rot(s.world, s.volumes, s.report, true)),
     trial(Kind::ManyLives, Needs::Nothing, 8, |s| lives::many(s.world, s.volumes, s.mode)),
     trial(Kind::CutAfterLoss, Needs::Redundancy, 3, |s| lives::cut_after_loss(s.world, s.volumes, s.mode)),
-    trial(Kind::HalfAGeneration, Needs::Redundancy, 2, |s| lives::half_a_generation(s.world, s.volumes, s.mode)),
+    trial(Kind::HalfAGeneration, Needs::Sound, 2, |s| {
+        lives::half_a_generation(s.world, s.volumes, s.mode)?;
+        lives::newcomer(s.world, s.volumes, s.mode)
+    }),
     trial(Kind::LateGeneration, Needs::Sound, 4, |s| late::generation(s.world)),
     trial(Kind::WorkAfterLoss, Needs::Redundancy, 3, |s| lives::work_after_loss(s.world, s.volumes, s.mode)),
     trial(Kind::SlowReaders, Needs::Sound, 4, |s| lives::slow_readers(s.world, s.volumes, s.mode)),
