@@ -1,9 +1,10 @@
 //! Planted bugs: each is planted in the seeds that come to its place in the engine, until one notices it.
 //!
 //! ```text
-//! seeds without a bug -> which bugs' places each comes to -> for each bug, those seeds with it, in a process of its own
+//! seeds without a bug -> which bugs' places each comes to -> for each bug, each of these with it, in a process of its own
 //! ```
 
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -15,6 +16,8 @@ use crate::{PARTS, PLAIN, SEED, Subject, abort_on_panic, child};
 
 /// A seed with a planted bug takes a second; on a busy machine a few more.
 const SEED_ENDS: Duration = Duration::from_secs(60);
+/// Seeds that were ended, after which a bug is given up: it may make all of them wait for ever.
+const ENDED_MAX: usize = 5;
 
 /// What became of a planted bug.
 enum Outcome {
@@ -117,24 +120,24 @@ fn try_one(canary: &str, subject: Subject, seeds: &Seeds, jobs: usize) -> Outcom
     if seeds.iter().next().is_none() {
         return Outcome::Unreached;
     }
-    let (left, outcome) = (Mutex::new(seeds.iter()), Mutex::new(Outcome::Missed));
+    let (left, ended) = (Mutex::new(seeds.iter()), AtomicUsize::new(0));
+    let noticed: Mutex<Option<String>> = Mutex::default();
     let work = || {
         loop {
-            if matches!(*outcome.lock().unwrap_or_else(PoisonError::into_inner), Outcome::Noticed(_)) {
+            let is_noticed = noticed.lock().unwrap_or_else(PoisonError::into_inner).is_some();
+            if is_noticed || ended.load(Ordering::Relaxed) >= ENDED_MAX {
                 return;
             }
             let next = left.lock().unwrap_or_else(PoisonError::into_inner).next();
             let Some(seed) = next else { return };
             let one = format!("{seed}..{}", seed + 1);
-            let ended =
-                child(&["--quiet", "--shrink", "0", "--jobs", "1", subject.range, &one], Some(canary), SEED_ENDS);
-            let mut outcome = outcome.lock().unwrap_or_else(PoisonError::into_inner);
-            match ended {
+            match child(&["--quiet", "--shrink", "0", "--jobs", "1", subject.range, &one], Some(canary), SEED_ENDS) {
                 Some((true, _)) => {}
-                Some((false, said)) if said.contains("FAILED") => *outcome = Outcome::Noticed(said),
+                Some((false, said)) if said.contains("FAILED") => {
+                    noticed.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(said);
+                }
                 // It ended for another reason, or was ended.
-                _ if matches!(*outcome, Outcome::Missed) => *outcome = Outcome::Undecided,
-                _ => {}
+                Some((false, _)) | None => drop(ended.fetch_add(1, Ordering::Relaxed)),
             }
         }
     };
@@ -143,7 +146,11 @@ fn try_one(canary: &str, subject: Subject, seeds: &Seeds, jobs: usize) -> Outcom
             s.spawn(work);
         }
     });
-    outcome.into_inner().unwrap_or_else(PoisonError::into_inner)
+    match noticed.into_inner().unwrap_or_else(PoisonError::into_inner) {
+        Some(said) => Outcome::Noticed(said),
+        None if ended.into_inner() > 0 => Outcome::Undecided,
+        None => Outcome::Missed,
+    }
 }
 
 #[cfg(test)]

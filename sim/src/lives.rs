@@ -4,9 +4,10 @@ use std::cell::Cell;
 use std::rc::Rc;
 use std::time::Duration;
 
-use api::{ArrayState, SeatState};
-use array::Array;
+use api::ArrayState;
+use array::{Array, RefusedCode};
 use base::{BLOCK_BYTES, BlockCount};
+use ondisk::MemberState;
 use rand::{RngExt, SeedableRng};
 use rt::model::{Disk, LateWrites, Op, OpKind, Verdict};
 use rt::{Drive, IoError, Rt};
@@ -149,11 +150,15 @@ fn cut_after_loss_once(world: &mut World, volumes: &Volumes, mode: Mode) -> Resu
         // Beyond what may be lost at once: it may be refused or frozen, and does not serve without what was flushed.
         (0..tolerates).for_each(|n| disks[others(n)].detach());
         let rt = world.rt();
-        let opened = open(&rt, &disks, DEGRADED).ok().filter(|array| array.status().state != ArrayState::Frozen);
-        return match opened {
-            None => Ok(()),
-            Some(array) => volumes.compare(&rt, &array, Mode::PowerCut).map_err(|e| format!("without others: {e}")),
-        };
+        return match open(&rt, &disks, DEGRADED) {
+            Err(refused) if refused.code == RefusedCode::MembersMissing => Ok(()),
+            Err(refused) => Err(format!("without others: {refused}")),
+            Ok(array) if array.status().state == ArrayState::Frozen => {
+                crate::probes::read_some(world, &rt, &array, &volumes, Mode::PowerCut, true)
+            }
+            Ok(array) => volumes.compare(&rt, &array, Mode::PowerCut),
+        }
+        .map_err(|e| format!("without others: {e}"));
     }
     let copies: Vec<Disk> = disks.iter().map(Disk::fork).collect();
     let rt = world.rt();
@@ -393,9 +398,10 @@ pub fn half_a_generation(world: &mut World, volumes: &Volumes, mode: Mode) -> Re
     live(world, &disks, &mut volumes, Mode::Killed, |_, _| {}).map_err(|e| format!("it is back: {e}"))
 }
 
-/// A drive joins, and the process dies while it writes the first generation with it, which the others have: it is in.
+/// A drive joins, and the process dies while it writes the first generation with it, which the others have: it is in, and all
+/// that the generation lists of it counts. Of an array without redundancy: with some, the drive would be brought up to date.
 pub fn newcomer(world: &mut World, volumes: &Volumes, mode: Mode) -> Result<(), String> {
-    if !crate::probes::is_optimal(world) {
+    if world.plan.tolerates() > 0 || !crate::probes::is_optimal(world) {
         return Ok(());
     }
     let mut disks = world.forks();
@@ -423,7 +429,7 @@ pub fn newcomer(world: &mut World, volumes: &Volumes, mode: Mode) -> Result<(), 
     disks.iter().for_each(|d| d.crash(world.dice.random()));
     let (newest, last) = (newest_generation(&disks), &disks[disks.len() - 1]);
     let own = label(last).map(|l| l.member);
-    let listed = newest.is_some_and(|g| g.members.iter().any(|m| Some(m.uuid) == own));
+    let listed = newest.is_some_and(|g| g.members.iter().any(|m| Some(m.uuid) == own && m.state == MemberState::In));
     if !cut || !listed || newest_generation(std::slice::from_ref(last)).is_some() {
         return Ok(());
     }
@@ -431,9 +437,8 @@ pub fn newcomer(world: &mut World, volumes: &Volumes, mode: Mode) -> Result<(), 
     let rt = world.rt();
     let array = open_degraded(&rt, &disks)?;
     let status = array.status();
-    let name = disks[disks.len() - 1].name();
-    if !status.members.iter().any(|m| m.drive_name == name && m.state == SeatState::In) {
-        return Err(format!("the newcomer is not in: {:#?}", status.events));
+    if status.state != ArrayState::Optimal {
+        return Err(format!("the newcomer does not count: {:#?}", status.events));
     }
     volumes.fork().compare(&rt, &array, mode)
 }
