@@ -18,7 +18,7 @@ pub enum IoError {
     /// The drive did not answer in time.
     #[error("timed out")]
     TimedOut,
-    /// A file drive's file system is full, or a thin drive's pool; a memory drive finds no memory.
+    /// A file drive's file system is full, or a thin drive's pool.
     #[error("no space left on the drive")]
     NoSpace,
     /// Another host has reserved the drive. That says nothing of the drive.
