@@ -151,7 +151,8 @@ fn cut_after_loss_once(world: &mut World, volumes: &Volumes, mode: Mode) -> Resu
         (0..tolerates).for_each(|n| disks[others(n)].detach());
         let rt = world.rt();
         return match open(&rt, &disks, DEGRADED) {
-            Err(refused) if refused.code == RefusedCode::MembersMissing => Ok(()),
+            // Too few, or a header of a record is on none of those that are left.
+            Err(refused) if matches!(refused.code, RefusedCode::MembersMissing | RefusedCode::Damaged) => Ok(()),
             Err(refused) => Err(format!("without others: {refused}")),
             Ok(array) if array.status().state == ArrayState::Frozen => {
                 crate::probes::read_some(world, &rt, &array, &volumes, Mode::PowerCut, true)
