@@ -153,7 +153,7 @@ fn cut_after_loss_once(world: &mut World, volumes: &Volumes, mode: Mode) -> Resu
         return match open(&rt, &disks, DEGRADED) {
             // Too few, or a header of a record is on none of those that are left.
             Err(refused) if matches!(refused.code, RefusedCode::MembersMissing | RefusedCode::Damaged) => Ok(()),
-            Err(refused) => Err(format!("without others: {refused}")),
+            Err(refused) => Err(refused.to_string()),
             Ok(array) if array.status().state == ArrayState::Frozen => {
                 crate::probes::read_some(world, &rt, &array, &volumes, Mode::PowerCut, true)
             }
