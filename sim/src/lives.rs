@@ -146,7 +146,13 @@ fn cut_after_loss_once(world: &mut World, volumes: &Volumes, mode: Mode) -> Resu
     }
     let count = disks.len();
     let others = |n: usize| (first + tolerates + n) % count;
-    if disks.len() > 2 * tolerates && world.dice.random_range(0..2) == 0 {
+    // A spare holds no generation: with it alone nobody is left who knows what was pulled.
+    let is_other = |i: usize| (0..tolerates).any(|n| others(n) == i);
+    let knows = |(i, disk): (usize, &Disk)| {
+        !pulled(i) && !is_other(i) && newest_generation(std::slice::from_ref(disk)).is_some()
+    };
+    let are_many = disks.len() > 2 * tolerates && world.dice.random_range(0..2) == 0;
+    if are_many && disks.iter().enumerate().any(knows) {
         // Beyond what may be lost at once: it may be refused or frozen, and does not serve without what was flushed.
         (0..tolerates).for_each(|n| disks[others(n)].detach());
         let rt = world.rt();
