@@ -146,7 +146,7 @@ fn cut_after_loss_once(world: &mut World, volumes: &Volumes, mode: Mode) -> Resu
     }
     let count = disks.len();
     let others = |n: usize| (first + tolerates + n) % count;
-    // A spare holds no generation: with it alone nobody is left who knows what was pulled.
+    // A spare holds no generation. When only a spare is left beside the pulled drives, no drive says that they were pulled.
     let is_other = |i: usize| (0..tolerates).any(|n| others(n) == i);
     let knows = |(i, disk): (usize, &Disk)| {
         !pulled(i) && !is_other(i) && newest_generation(std::slice::from_ref(disk)).is_some()
