@@ -7,6 +7,7 @@
 
 use std::cell::RefCell;
 
+use crate::drive::store::store;
 use crate::pages::spans;
 
 const PAGE_BYTES: usize = 1 << 20;
@@ -57,7 +58,7 @@ impl Memory {
             if page.filled < within {
                 page.bytes[page.filled..within].fill(0);
             }
-            page.bytes[within..within + source.len()].copy_from_slice(source);
+            store(&mut page.bytes[within..within + source.len()], source);
             page.filled = page.filled.max(within + source.len());
         }
     }

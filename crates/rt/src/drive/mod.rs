@@ -22,6 +22,7 @@ mod polling;
 mod reserve;
 mod sent;
 mod slice;
+mod store;
 mod sysfs;
 
 use std::fmt;
