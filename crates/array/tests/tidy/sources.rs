@@ -136,14 +136,19 @@ fn types<'a>(file: &'a str, text: &'a str) -> Vec<Type<'a>> {
         at = begin;
         let name = &text[begin..begin + text[begin..].find(|c: char| !c.is_alphanumeric()).unwrap_or(0)];
         let Some(open) = text[begin..].find(['{', ';', '(']).map(|i| begin + i) else { break };
-        if !text[open..].starts_with('{') {
+        let rest = &text[open..];
+        let (close, fields) = if rest.starts_with('{') {
+            let close = rest.find("\n}").unwrap_or(rest.len());
+            let is_field = |line: &&str| line.contains(": ") && !line.starts_with("        ") && !line.contains("#[");
+            (close, rest[1..close].lines().filter(is_field).map(str::trim).collect())
+        } else if rest.starts_with('(') {
+            let close = rest.find(");").unwrap_or(rest.len());
+            (close, rest[1..close].split(", ").map(str::trim).collect())
+        } else {
             continue;
-        }
-        let close = open + text[open..].find("\n}").unwrap_or(text.len() - open);
-        let is_field = |line: &&str| line.contains(": ") && !line.starts_with("        ") && !line.contains("#[");
-        let fields = text[open + 1..close].lines().filter(is_field).map(str::trim).collect();
+        };
         found.push(Type { file, name, fields });
-        at = close.max(at);
+        at = open + close;
     }
     found
 }
