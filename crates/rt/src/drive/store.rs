@@ -4,49 +4,50 @@
 //! take the place of what hosts and the array work with.
 #![allow(unsafe_code)]
 
-#[cfg(target_arch = "x86_64")]
-use std::arch::x86_64::{__m128i, _mm_loadu_si128, _mm_sfence, _mm_stream_si128};
-
-/// What one round of the loop copies: a line of the cache, all of it, so that nothing of it is read.
-#[cfg(target_arch = "x86_64")]
-const LINE_BYTES: usize = 64;
-
 /// Copies `from` into `into`, which is as long.
 ///
 /// # Panics
 /// When the lengths differ.
-#[cfg(target_arch = "x86_64")]
 pub(super) fn store(into: &mut [u8], from: &[u8]) {
     assert_eq!(into.len(), from.len(), "a copy is as long as what is copied");
-    // Streaming stores want addresses of whole 16 bytes, and pay for whole lines.
-    let before = into.as_ptr().align_offset(LINE_BYTES).min(into.len());
-    let (head, rest) = into.split_at_mut(before);
-    let (from_head, from_rest) = from.split_at(before);
-    head.copy_from_slice(from_head);
-    let (mut lines, from_lines) = (rest.chunks_exact_mut(LINE_BYTES), from_rest.chunks_exact(LINE_BYTES));
-    let from_tail = from_lines.remainder();
-    for (line, from_line) in lines.by_ref().zip(from_lines) {
-        let (to, from) = (line.as_mut_ptr().cast::<__m128i>(), from_line.as_ptr().cast::<__m128i>());
-        // SAFETY: both are 64 bytes, `to` begins a line, and SSE2 is part of x86_64.
-        unsafe {
-            let parts = [0, 1, 2, 3].map(|i| _mm_loadu_si128(from.add(i)));
-            for (i, part) in parts.into_iter().enumerate() {
-                _mm_stream_si128(to.add(i), part);
-            }
-        }
+    #[cfg(target_arch = "x86_64")]
+    if from.len() >= avx::PIECE_BYTES && std::arch::is_x86_feature_detected!("avx") {
+        // SAFETY: the processor has AVX.
+        return unsafe { avx::store(into, from) };
     }
-    lines.into_remainder().copy_from_slice(from_tail);
-    // SAFETY: SSE2. Streaming stores are in no order with others until this.
-    unsafe { _mm_sfence() }
+    into.copy_from_slice(from);
 }
 
-/// Copies `from` into `into`, which is as long.
-///
-/// # Panics
-/// When the lengths differ.
-#[cfg(not(target_arch = "x86_64"))]
-pub(super) fn store(into: &mut [u8], from: &[u8]) {
-    into.copy_from_slice(from);
+#[cfg(target_arch = "x86_64")]
+mod avx {
+    use std::arch::x86_64::{__m256i, _mm_sfence, _mm256_loadu_si256, _mm256_stream_si256};
+
+    /// What one round of the loop copies: whole lines of the cache, so that nothing of them is read.
+    pub const PIECE_BYTES: usize = 256;
+
+    const LINE_BYTES: usize = 64;
+    const VECTORS: usize = PIECE_BYTES / size_of::<__m256i>();
+
+    /// Both are as long.
+    #[target_feature(enable = "avx")]
+    pub fn store(into: &mut [u8], from: &[u8]) {
+        let before = into.as_ptr().align_offset(LINE_BYTES).min(into.len());
+        let (head, rest) = into.split_at_mut(before);
+        let (from_head, from_rest) = from.split_at(before);
+        head.copy_from_slice(from_head);
+        let (pieces, tail) = rest.as_chunks_mut::<PIECE_BYTES>();
+        let (from_pieces, from_tail) = from_rest.as_chunks::<PIECE_BYTES>();
+        for (piece, from_piece) in pieces.iter_mut().zip(from_pieces) {
+            let (to, from) = (piece.as_mut_ptr().cast::<__m256i>(), from_piece.as_ptr().cast::<__m256i>());
+            for i in 0..VECTORS {
+                // SAFETY: both are a piece long; a piece begins a line, as a streaming store wants it.
+                unsafe { _mm256_stream_si256(to.add(i), _mm256_loadu_si256(from.add(i))) }
+            }
+        }
+        tail.copy_from_slice(from_tail);
+        // Streaming stores are in no order with others until this.
+        _mm_sfence();
+    }
 }
 
 #[cfg(test)]
@@ -55,9 +56,10 @@ mod tests {
 
     #[test]
     fn copies_from_and_to_any_place() {
-        let from: Vec<u8> = (0..400).map(|i| (i % 251) as u8 + 1).collect();
-        for (at, from_at, len) in [(0, 0, 256), (0, 1, 256), (1, 0, 300), (63, 7, 65), (5, 5, 3), (64, 0, 0), (17, 3, 64)] {
-            let mut into = vec![0; 400];
+        let from: Vec<u8> = (0..2000).map(|i| (i % 251) as u8 + 1).collect();
+        let places = [(0, 0, 1024), (0, 1, 256), (1, 0, 300), (63, 7, 1025), (5, 5, 3), (64, 0, 0), (17, 3, 319), (17, 3, 320)];
+        for (at, from_at, len) in places {
+            let mut into = vec![0; 2000];
             store(&mut into[at..at + len], &from[from_at..from_at + len]);
             assert!(into[at..at + len] == from[from_at..from_at + len], "{len} bytes to {at}");
             assert!(into[..at].iter().chain(&into[at + len..]).all(|&b| b == 0), "nothing beside {len} bytes at {at}");
