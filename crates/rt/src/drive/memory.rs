@@ -16,10 +16,28 @@ const PAGE_BYTES: usize = 1 << 20;
 /// drive's write.
 const SPARE_PAGES: usize = 64;
 
+/// Where blocks begin pages of the processor: a block that lies on two of them is twice as far away.
+const ALIGN: usize = 4096;
+
 /// A page: what lies beyond `filled` was never written and reads as zeros, whatever it holds.
 struct Page {
-    bytes: Box<[u8]>,
+    /// Longer than a page, so that one that is aligned lies in it, from `start` on.
+    memory: Box<[u8]>,
+    start: usize,
     filled: usize,
+}
+
+impl Page {
+    fn new() -> Page {
+        // Zeros that nobody has written take no memory; an aligned allocation would write them.
+        let memory = vec![0; PAGE_BYTES + ALIGN].into_boxed_slice();
+        let start = memory.as_ptr().align_offset(ALIGN);
+        Page { memory, start, filled: 0 }
+    }
+
+    fn bytes(&mut self) -> &mut [u8] {
+        &mut self.memory[self.start..self.start + PAGE_BYTES]
+    }
 }
 
 /// The contents of a memory drive.
@@ -41,7 +59,8 @@ impl Memory {
             let there = pages.get(page).and_then(Option::as_ref);
             let filled = there.map_or(0, |p| p.filled.saturating_sub(within).min(target.len()));
             if let Some(page) = there {
-                target[..filled].copy_from_slice(&page.bytes[within..within + filled]);
+                let from = page.start + within;
+                target[..filled].copy_from_slice(&page.memory[from..from + filled]);
             }
             target[filled..].fill(0);
         }
@@ -55,11 +74,12 @@ impl Memory {
                 pages.resize_with(page + 1, || None);
             }
             let page = pages[page].get_or_insert_with(|| self.new_page());
-            if page.filled < within {
-                page.bytes[page.filled..within].fill(0);
+            let (filled, end) = (page.filled, within + source.len());
+            if filled < within {
+                page.bytes()[filled..within].fill(0);
             }
-            store(&mut page.bytes[within..within + source.len()], source);
-            page.filled = page.filled.max(within + source.len());
+            store(&mut page.bytes()[within..end], source);
+            page.filled = filled.max(end);
         }
     }
 
@@ -74,7 +94,7 @@ impl Memory {
 
     fn new_page(&self) -> Page {
         let spare = self.spare.borrow_mut().pop();
-        spare.unwrap_or_else(|| Page { bytes: vec![0; PAGE_BYTES].into_boxed_slice(), filled: 0 })
+        spare.unwrap_or_else(Page::new)
     }
 
     pub(crate) fn deallocate(&self, at: u64, len: u64) {
@@ -90,7 +110,7 @@ impl Memory {
                     spare.push(Page { filled: 0, ..page });
                 }
             } else if let Some(page) = &mut pages[page] {
-                page.bytes[within..within + part.len()].fill(0);
+                page.bytes()[within..within + part.len()].fill(0);
             }
         }
     }
