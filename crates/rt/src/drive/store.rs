@@ -70,7 +70,16 @@ mod tests {
     #[test]
     fn copies_from_and_to_any_place() {
         let from: Vec<u8> = (0..2500).map(|i| (i % 251) as u8 + 1).collect();
-        let places = [(0, 0, 2048), (0, 1, 1024), (1, 0, 1025), (64, 7, 1300), (5, 5, 3), (64, 0, 0), (128, 3, 1023), (128, 3, 1025)];
+        let places = [
+            (0, 0, 2048),
+            (0, 1, 1024),
+            (1, 0, 1025),
+            (64, 7, 1300),
+            (5, 5, 3),
+            (64, 0, 0),
+            (128, 3, 1023),
+            (128, 3, 1025),
+        ];
         for (at, from_at, len) in places {
             let mut into = crate::Buf::zeroed(2500);
             store(&mut into[at..at + len], &from[from_at..from_at + len]);
