@@ -153,6 +153,13 @@ fn types<'a>(file: &'a str, text: &'a str) -> Vec<Type<'a>> {
     found
 }
 
+#[test]
+fn types_without_field_names_are_looked_at() {
+    let found = types("a.rs", "pub struct A(pub RefCell<u8>, u8);\nstruct B;\nstruct C {\n    c: u8,\n}\n");
+    let fields: Vec<_> = found.iter().map(|t| (t.name, t.fields.clone())).collect();
+    assert_eq!(fields, [("A", vec!["pub RefCell<u8>", "u8"]), ("C", vec!["c: u8,"])]);
+}
+
 fn room(file: &str) -> &str {
     file.split('/').next().unwrap_or(file).trim_end_matches(".rs")
 }

@@ -16,7 +16,7 @@ const PAGE_BYTES: usize = 1 << 20;
 /// drive's write.
 const SPARE_PAGES: usize = 64;
 
-/// Where blocks begin pages of the processor: a block that lies on two of them is twice as far away.
+/// A page begins at a page of the processor, so that a block needs one translation of its address, not two.
 const ALIGN: usize = 4096;
 
 /// A page: what lies beyond `filled` was never written and reads as zeros, whatever it holds.
@@ -29,7 +29,7 @@ struct Page {
 
 impl Page {
     fn new() -> Page {
-        // Zeros that nobody has written take no memory; an aligned allocation would write them.
+        // The kernel's zeros take no memory until they are written; an aligned allocation writes them at once.
         let memory = vec![0; PAGE_BYTES + ALIGN].into_boxed_slice();
         let start = memory.as_ptr().align_offset(ALIGN);
         Page { memory, start, filled: 0 }
@@ -130,6 +130,13 @@ mod tests {
         assert!(!memory.is_empty(2 * PAGE, PAGE) && !memory.is_empty(0, 2 * PAGE + 4096));
         memory.deallocate(2 * PAGE, PAGE);
         assert!(memory.is_empty(0, 1 << 40));
+    }
+
+    #[test]
+    fn pages_begin_at_pages_of_the_processor() {
+        let mut page = Page::new();
+        assert!(page.bytes().as_ptr().addr().is_multiple_of(ALIGN));
+        assert_eq!(page.bytes().len(), PAGE_BYTES);
     }
 
     #[test]

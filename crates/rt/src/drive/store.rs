@@ -68,6 +68,15 @@ mod tests {
     use super::*;
 
     #[test]
+    #[cfg(target_arch = "x86_64")]
+    fn what_begins_a_line_goes_past_the_caches() {
+        let mut into = crate::Buf::zeroed(4096);
+        let whole = if std::arch::is_x86_feature_detected!("avx") { 2 * avx::PIECE_BYTES } else { 0 };
+        assert_eq!(past_caches(&mut into[64..64 + 2100], &[1; 2100]), whole);
+        assert_eq!(past_caches(&mut into[16..16 + 2100], &[1; 2100]), 0);
+    }
+
+    #[test]
     fn copies_from_and_to_any_place() {
         let from: Vec<u8> = (0..2500).map(|i| (i % 251) as u8 + 1).collect();
         let places = [
