@@ -180,10 +180,22 @@ fn hold_first_generation(world: &World, fresh: &Disk) {
     })));
 }
 
+/// From now on no generation is written, on any drive.
+fn hold_generations(world: &World, change: &Change) {
+    let system = BlockCount::floor_from_bytes(world.plan.system_bytes()).0;
+    for disk in change.all() {
+        disk.on_op(Some(Box::new(move |op: &Op| {
+            let generation = op.kind == OpKind::Write && (1..system).contains(&op.at.0);
+            if generation { Verdict::Hang } else { Verdict::Proceed }
+        })));
+    }
+}
+
 /// A life that ends while it is under way.
 fn cut_short(world: &mut World, change: &Change, volumes: &mut Volumes, mode: Mode) -> Result<Mode, String> {
     let rt = world.rt();
     let array = open_changed(&rt, change)?;
+    world.settle(&array);
     volumes.compare(&rt, &array, mode)?;
     no_mismatch(&array)?;
     let done = Rc::new(Done::default());
@@ -203,6 +215,11 @@ fn cut_short(world: &mut World, change: &Change, volumes: &mut Volumes, mode: Mo
         let next = slow(world);
         rt.block_on(array.rebuild_rate(next)).map_err(|e| e.to_string())?;
         rt.block_on(rt.sleep(Duration::from_micros(world.dice.random_range(0..long))));
+    }
+    if !joins && world.dice.random_range(0..2) == 0 {
+        // Columns are moved, and no generation says so before the end.
+        hold_generations(world, change);
+        rt.block_on(rt.sleep(Duration::from_millis(world.dice.random_range(1..1_000))));
     }
     let frozen = array.status().state == ArrayState::Frozen;
     let events = array.status().events;

@@ -2,19 +2,19 @@
 //! lost for good, shows at once.
 
 use std::cell::Cell;
-use std::rc::Rc;
 use std::time::Duration;
 
 use api::ScrubKind;
 use array::{Array, CreateSpec, Fault, OpenHow, Volume};
 use base::{BLOCK_BYTES, MemberLba};
 use ondisk::Level;
-use rand::RngExt;
+use rand::{RngExt, SeedableRng};
 use rt::model::{Disk, DiskParams, Op, OpKind, Verdict};
 use rt::{Bytes, IoError, Rt};
 
 use crate::census::{Census, newest_generation, zones_begin};
 use crate::kind::Kind;
+use crate::plan::Dice;
 use crate::probes::BLOCK;
 use crate::workload::joined;
 use crate::world::{World, drives};
@@ -237,14 +237,23 @@ pub fn slow_look_ups(world: &mut World) -> Result<(), String> {
     (0..leaves).try_for_each(|leaf| lone.write(world, &rt, &volume, leaf * LEAF, 1))?;
     lone.close((rt, array, volume))?;
     let (rt, array, volume) = lone.open(world)?;
+    // Either the first reads are late; or many are, while no map node stays in memory, so that each look-up reads all that it
+    // goes through.
+    let many = world.dice.random_range(0..2) == 0;
+    if many {
+        array.set_map_memory(1);
+    }
     let zones = zones_begin(&lone.disk);
-    let slow = Rc::new(Cell::new(world.dice.random_range(1..3)));
+    let mut dice = Dice::seed_from_u64(world.dice.random());
+    let first = Cell::new(world.dice.random_range(1..3));
     lone.disk.on_op(Some(Box::new(move |op: &Op| {
-        if op.kind == OpKind::Read && op.at >= zones && slow.get() > 0 {
-            slow.set(slow.get() - 1);
-            return Verdict::DelayNs(900_000_000);
+        if op.kind != OpKind::Read || op.at < zones {
+            return Verdict::Proceed;
         }
-        Verdict::Proceed
+        let is_first = first.get() > 0;
+        first.set(first.get() - i32::from(is_first));
+        let late = if many { dice.random_range(0..4) == 0 } else { is_first };
+        if late { Verdict::DelayNs(900_000_000) } else { Verdict::Proceed }
     })));
     let looking = volume.clone();
     let look_up = rt.spawn(async move { looking.extents(0, LEAVES * LEAF * BLOCK, 10_000).await });
