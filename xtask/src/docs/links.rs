@@ -93,7 +93,7 @@ fn named(text: &str) -> BTreeSet<String> {
         .collect()
 }
 
-fn shown(path: &Path) -> String {
+pub fn shown(path: &Path) -> String {
     let parts = path.strip_prefix(root()).unwrap_or(path).components();
     parts.filter(|c| matches!(c, Component::Normal(_))).collect::<PathBuf>().display().to_string()
 }

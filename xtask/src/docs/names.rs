@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::fs;
 
-use super::links::files;
+use super::links::{files, shown};
 use super::root;
 
 /// Pages that say which test holds what.
@@ -42,6 +42,31 @@ fn tests_that_pages_name_are_there() {
         let missing: BTreeSet<&str> = paths.filter(|name| is_test(name) && !tests.contains(*name)).collect();
         assert!(missing.is_empty(), "{page} names tests that are not there: {missing:?}");
     }
+}
+
+/// What a page may call a file: the end of its path, also without `crates/` and `src/`.
+fn ends_of(file: &str) -> impl Iterator<Item = String> {
+    let short = file.strip_prefix("crates/").unwrap_or(file).replacen("/src/", "/", 1);
+    [file.to_owned(), short].into_iter().map(|path| format!("/{path}"))
+}
+
+#[test]
+fn source_files_that_pages_name_are_there() {
+    let sources: Vec<String> =
+        files(&["rs"]).iter().flat_map(|file| ends_of(&shown(file)).collect::<Vec<_>>()).collect();
+    let mut wrong = vec![];
+    for page in files(&["md"]) {
+        // The notebook says what was tried, with the files of then.
+        let name = shown(&page);
+        if !name.starts_with("docs/") || name.starts_with("docs/notebook/") {
+            continue;
+        }
+        let text = fs::read_to_string(&page).expect("a page is text");
+        let named = code(&text).filter(|word| word.ends_with(".rs") && !word.contains(['*', ' ']));
+        let missing = named.filter(|word| !sources.iter().any(|file| file.ends_with(&format!("/{word}"))));
+        wrong.extend(missing.map(|word| format!("{name}: {word}")));
+    }
+    assert!(wrong.is_empty(), "no such file:\n{}", wrong.join("\n"));
 }
 
 #[test]

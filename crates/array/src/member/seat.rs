@@ -164,7 +164,7 @@ impl Seat {
         self.free.borrow_mut().occupy(zone);
     }
 
-    /// A zone is free that nothing was written to, or that was deallocated.
+    /// A zone is free, and stays as it is: it was deallocated, or need not be.
     pub fn give_zone(&self, zone: u32) {
         self.free.borrow_mut().give(zone);
     }
