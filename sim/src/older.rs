@@ -9,7 +9,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use api::{ArrayState, SeatState};
-use array::whole::without_copies;
+use array::parts::without_copies;
 use array::{Array, RefusedCode};
 use base::{BlockCount, MemberId, MemberLba};
 use rand::RngExt;

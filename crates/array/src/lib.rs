@@ -57,7 +57,6 @@ pub use offline::inspect;
 pub use offline::inspect::{Inspection, inspect};
 pub use ondisk::{Limits, Rate};
 pub use open::OpenHow;
-pub use parts as whole;
 pub use parts::{Survey, Surveyed, survey};
 pub use parts::{Whole, wipe};
 pub use room::Discard;

@@ -9,7 +9,7 @@ use std::fs;
 use std::path::PathBuf;
 
 use api::ArrayState;
-use array::{Array, CreateSpec, Notebook, OpenHow, whole};
+use array::{Array, CreateSpec, Notebook, OpenHow, parts};
 use base::{BlockCount, MemberLba};
 use ondisk::Level;
 use rt::model::{Disk, DiskParams};
@@ -100,7 +100,7 @@ fn load(golden: &Golden) -> Vec<Disk> {
 }
 
 async fn opened(rt: &Rt, disks: &[Disk], how: OpenHow) -> Vec<Array> {
-    whole::open(rt, handles(rt, disks), how).await.unwrap()
+    parts::open(rt, handles(rt, disks), how).await.unwrap()
 }
 
 /// What is noted in a notebook.
@@ -138,7 +138,7 @@ fn frozen_arrays_open_and_hold_what_was_written() {
         let disks = load(&golden);
         let rt = Rt::modelled(3);
         rt.block_on(async {
-            let report = whole::check(&rt, handles(&rt, &disks), |_| {}).await.unwrap();
+            let report = parts::check(&rt, handles(&rt, &disks), |_| {}).await.unwrap();
             assert!(report.ok(), "{}: {:?}", golden.file, report.errors);
             let read_only = opened(&rt, &disks, OpenHow { read_only: true, ..OpenHow::default() }).await;
             assert_eq!(read_only.len(), usize::from(golden.parts));
@@ -159,7 +159,7 @@ fn frozen_arrays_open_and_hold_what_was_written() {
                     array.close().await.unwrap();
                 }
             }
-            let report = whole::check(&rt, handles(&rt, &disks), |_| {}).await.unwrap();
+            let report = parts::check(&rt, handles(&rt, &disks), |_| {}).await.unwrap();
             assert!(report.ok(), "{}: {:?}", golden.file, report.errors);
         });
         rt.end();
@@ -188,7 +188,7 @@ async fn make(rt: &Rt, golden: &Golden, disks: &[Disk]) {
         zone_blocks: Some(64),
         force: false,
     };
-    let parts = whole::create(rt, handles(rt, disks), &spec, golden.parts).await.unwrap();
+    let parts = parts::create(rt, handles(rt, disks), &spec, golden.parts).await.unwrap();
     for (part, array) in parts.iter().enumerate() {
         array.volume_create("v", 8 << 20).await.unwrap();
         let volume = array.volume("v").unwrap();

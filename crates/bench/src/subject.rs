@@ -55,7 +55,7 @@ impl Subject {
     pub fn plan(self, drives: &[Drive], zone_blocks: Option<u32>, parts: usize) -> Option<PlanView> {
         let Subject::Level { level, width } = self else { return None };
         let blocks: Vec<u64> = drives.iter().map(|d| d.info().blocks.0).collect();
-        array::whole::plan(&spec(level, width, zone_blocks), &blocks, u8::try_from(parts).ok()?).ok()
+        array::parts::plan(&spec(level, width, zone_blocks), &blocks, u8::try_from(parts).ok()?).ok()
     }
 
     /// The redundancy of what it writes over `drives`, in parts or not; `None` for direct drives and for what `create` refuses.

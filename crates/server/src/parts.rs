@@ -13,7 +13,7 @@
 use std::collections::BTreeSet;
 
 use api::LimitsView;
-use array::whole::{Had, Job, Part, PartEnd, Whole, way};
+use array::parts::{Had, Job, Part, PartEnd, Whole, way};
 use array::{Array, Discard, Refused, RefusedCode};
 use export::Directory;
 use export::remote::{self, FarEnd, NearEnd};

@@ -14,7 +14,7 @@ use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
-use array::whole::STRIPE_BYTES;
+use array::parts::STRIPE_BYTES;
 use export::remote::{Remote, RemoteNamespace};
 use export::{Answer, Directory, Either, Fault, Namespace, NamespaceInfo, Request, Striped};
 use ondisk::PartOf;

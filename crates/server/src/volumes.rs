@@ -3,7 +3,7 @@
 use std::cell::RefCell;
 use std::rc::Rc;
 
-use array::whole::STRIPE_BYTES;
+use array::parts::STRIPE_BYTES;
 use array::{Array, Volume};
 use export::remote::{Remote, RemoteNamespace};
 use export::{Answer, Directory, Either, Fault, Namespace, NamespaceInfo, Request, Striped};

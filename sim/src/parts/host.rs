@@ -4,7 +4,7 @@ use std::cell::Cell;
 use std::rc::Rc;
 use std::time::Duration;
 
-use array::whole::STRIPE_BYTES;
+use array::parts::STRIPE_BYTES;
 use export::{Fault, Namespace, Striped};
 use rand::{RngExt, SeedableRng};
 use rt::{Bytes, Rt};

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 
 use api::ArrayState;
-use array::{Array, whole};
+use array::{Array, parts};
 use export::{ExtentState, Fault, Namespace};
 use rt::Rt;
 
@@ -20,7 +20,7 @@ use crate::workload::{Done, joined};
 pub fn check_cold(scene: &mut Scene) -> Result<(), String> {
     let rt = scene.world.rt();
     let copies: Vec<_> = labelled(scene).iter().map(rt::model::Disk::fork).collect();
-    let checked = rt.block_on(whole::check(&rt, crate::world::drives(&rt, &copies), |_| {}));
+    let checked = rt.block_on(parts::check(&rt, crate::world::drives(&rt, &copies), |_| {}));
     let report = checked.map_err(|e| e.to_string())?;
     rt.end();
     if report.ok() {

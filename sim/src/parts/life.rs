@@ -6,7 +6,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use api::ScrubKind;
-use array::whole::Roster;
+use array::parts::Roster;
 use array::{Array, Refused};
 use futures::future::{Either, select};
 use rand::RngExt;

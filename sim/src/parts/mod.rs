@@ -24,7 +24,7 @@ mod volumes;
 pub use namespace::{PART_NOT_FLUSHED, plant_part_not_flushed};
 
 use array::canary::Canary;
-use array::{Whole, whole};
+use array::{Whole, parts};
 
 use crate::model::Mode;
 use crate::plan::End;
@@ -96,7 +96,7 @@ fn create(scene: &mut Scene) -> Result<(), String> {
         (0..scene.plan.array.volumes).map(|_| scene.plan.volume_bytes(&mut scene.world.dice)).collect();
     let (volumes, round) = (&mut scene.volumes, scene.plan.round_bytes());
     rt.block_on(async {
-        let made = whole::create(&rt, handles(&rt, &disks), &spec, parts).await.map_err(|e| e.to_string())?;
+        let made = parts::create(&rt, handles(&rt, &disks), &spec, parts).await.map_err(|e| e.to_string())?;
         let array = Opened::of(&rt, made, false).await.map_err(|e| e.to_string())?;
         for (i, bytes) in sizes.into_iter().enumerate() {
             let name = format!("v{i}");

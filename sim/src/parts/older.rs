@@ -6,8 +6,8 @@
 use std::time::Duration;
 
 use api::{ArrayState, SeatState};
-use array::whole::without_copies;
-use array::{Array, RefusedCode, whole};
+use array::parts::without_copies;
+use array::{Array, RefusedCode, parts};
 use base::{BlockCount, MemberLba};
 use ondisk::{Generation, Label};
 use rand::seq::SliceRandom;
@@ -232,7 +232,7 @@ fn copies(scene: &mut Scene, mode: Mode) -> Result<(), String> {
     let handles = drives(&rt, &all);
     let opened = rt.block_on(async {
         let (drives, notes) = without_copies(&rt, handles).await?;
-        Ok((whole::open(&rt, drives, DEGRADED).await?, notes))
+        Ok((parts::open(&rt, drives, DEGRADED).await?, notes))
     });
     match opened {
         Ok((parts, notes)) if notes.len() == n => {

@@ -1,7 +1,7 @@
 //! An open array in parts: what its verbs are asked of, and its volumes as hosts see them.
 
 use api::{ArrayState, SeatState};
-use array::whole::{self, Part, STRIPE_BYTES, Slices, way};
+use array::parts::{self, Part, STRIPE_BYTES, Slices, way};
 use array::{Array, Discard, Refused, Whole};
 use base::{BLOCK_BYTES, BlockCount, MemberLba};
 use export::Striped;
@@ -120,7 +120,7 @@ pub fn left_in_parts(parts: &[Array]) -> u64 {
 
 /// Opens all parts.
 pub async fn open(rt: &Rt, disks: &[Disk]) -> Result<Vec<Array>, Refused> {
-    let parts = whole::open(rt, crate::world::drives(rt, disks), crate::run::DEGRADED).await?;
+    let parts = parts::open(rt, crate::world::drives(rt, disks), crate::run::DEGRADED).await?;
     // What is freed too early is gone then.
     parts.iter().filter(|_| parts.len().is_multiple_of(2)).for_each(|part| part.set_discard(Discard::All));
     Ok(parts)

@@ -1,6 +1,6 @@
 //! What is decided before a seed of an array in parts begins.
 
-use array::whole::STRIPE_BYTES;
+use array::parts::STRIPE_BYTES;
 use rand::{RngExt, SeedableRng};
 
 use crate::kind::Kind;

@@ -1,7 +1,7 @@
 //! Two drives that say they are the same member; drives whose ends were overwritten; drives of another size than they had.
 
 use api::ArrayState;
-use array::whole::{self, Slices, without_copies};
+use array::parts::{self, Slices, without_copies};
 use array::{Array, CreateSpec, OpenHow, Refused, RefusedCode, identify, wipe};
 use base::{BlockCount, MemberLba};
 use ondisk::Level;
@@ -26,7 +26,7 @@ fn made(level: Level, drives: usize, parts: u8) -> World {
     let spec = CreateSpec { name: "a".into(), level, width: Some(drives), zone_blocks: Some(128), force: false };
     let rt = Rt::modelled(1);
     rt.block_on(async {
-        let made = whole::create(&rt, World::drives(&rt, &world.disks), &spec, parts).await.unwrap();
+        let made = parts::create(&rt, World::drives(&rt, &world.disks), &spec, parts).await.unwrap();
         for part in made {
             part.volume_create("v", 8 << 20).await.unwrap();
             part.close().await.unwrap();
@@ -39,7 +39,7 @@ fn made(level: Level, drives: usize, parts: u8) -> World {
 /// Opens what `disks` are, in this order; the notes on copies.
 async fn open(rt: &Rt, disks: &[Disk], how: OpenHow) -> Result<(Vec<Array>, Vec<String>), Refused> {
     let (drives, notes) = without_copies(rt, World::drives(rt, disks)).await?;
-    Ok((whole::open(rt, drives, how).await?, notes))
+    Ok((parts::open(rt, drives, how).await?, notes))
 }
 
 /// Writes `tag` everywhere and closes.
@@ -368,7 +368,7 @@ pub fn a_file_system_in_front_is_left_alone() {
         let spec =
             CreateSpec { name: "a".into(), level: Level::Raid5, width: Some(4), zone_blocks: Some(128), force: false };
         rt.block_on(async {
-            let made = whole::create(&rt, World::drives(&rt, &disks.disks), &spec, parts).await.unwrap();
+            let made = parts::create(&rt, World::drives(&rt, &disks.disks), &spec, parts).await.unwrap();
             let array = super::whole::joined(&rt, made, false).await.unwrap();
             array.volume_create("v", 1 << 20).await.unwrap();
             array.close().await.unwrap();
@@ -387,7 +387,7 @@ pub fn a_file_system_in_front_is_left_alone() {
             assert!(identify(&mine).await.unwrap().is_none());
             let others = [0, 2, 3].map(|i| disks.disks[i].clone());
             let seen = if parts == 1 { &others[..] } else { &disks.disks[..] };
-            let opened = whole::open(&rt, World::drives(&rt, seen), DEGRADED).await.unwrap();
+            let opened = parts::open(&rt, World::drives(&rt, seen), DEGRADED).await.unwrap();
             let array = super::whole::joined(&rt, opened, false).await.unwrap();
             assert_eq!(array.drive_back(&mine).await.unwrap_err().code, RefusedCode::Diverged);
             rt.sleep(std::time::Duration::from_secs(20)).await;
@@ -407,7 +407,7 @@ pub fn what_covers_one_part_is_left_alone_by_all() {
     let theirs = world.disks[1].image_read(MemberLba(0), all);
     let rt = Rt::modelled(2);
     rt.block_on(async {
-        let opened = whole::open(&rt, World::drives(&rt, &world.disks), DEGRADED).await.unwrap();
+        let opened = parts::open(&rt, World::drives(&rt, &world.disks), DEGRADED).await.unwrap();
         let array = super::whole::joined(&rt, opened, false).await.unwrap();
         rt.sleep(std::time::Duration::from_secs(20)).await;
         assert_ne!(array.status().await.unwrap().state, ArrayState::Optimal);

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use api::ArrayState;
 use array::owner::{FRESH, OwnerHow, SETTLE, TAKE_OVER, WATCH};
-use array::{Array, CreateSpec, Fault, OpenHow, Refused, RefusedCode, Volume, whole};
+use array::{Array, CreateSpec, Fault, OpenHow, Refused, RefusedCode, Volume, parts};
 use futures::future::{Either, select};
 use ondisk::{Level, OwnerMark, OwnerState};
 use rt::model::{Disk, DiskParams, OpKind, Verdict};
@@ -405,9 +405,9 @@ pub fn marks_of_all_parts_are_released() {
     let rt = Rt::modelled(1);
     let spec =
         CreateSpec { name: "a".into(), level: Level::Raid5, width: Some(3), zone_blocks: Some(128), force: false };
-    let made = rt.block_on(whole::create(&rt, World::drives(&rt, &world.disks), &spec, 2)).unwrap();
-    rt.block_on(whole::end_all(made));
-    let open = |rt: &Rt, how| rt.block_on(whole::open(rt, World::drives(rt, &world.disks), how));
+    let made = rt.block_on(parts::create(&rt, World::drives(&rt, &world.disks), &spec, 2)).unwrap();
+    rt.block_on(parts::end_all(made));
+    let open = |rt: &Rt, how| rt.block_on(parts::open(rt, World::drives(rt, &world.disks), how));
     let opened = open(&rt, RESERVE).unwrap();
     let key = world.disks[0].held_by();
     assert!(key.is_some() && world.disks.iter().all(|d| d.held_by() == key));
@@ -415,12 +415,12 @@ pub fn marks_of_all_parts_are_released() {
     assert_eq!(open(&other, OpenHow::default()).err().unwrap().code, RefusedCode::InUseElsewhere);
     let mut parts = opened.into_iter();
     let first = parts.next().unwrap();
-    let whole = rt.block_on(whole::Whole::of(first, parts.map(whole::Part::Here).collect())).unwrap();
+    let whole = rt.block_on(parts::Whole::of(first, parts.map(parts::Part::Here).collect())).unwrap();
     rt.block_on(whole.close()).unwrap();
     assert!(world.disks.iter().all(|d| d.held_by().is_none()));
     let opened = open(&other, RESERVE).unwrap();
     assert!(other.now().0 < 1_000_000_000);
-    other.block_on(whole::end_all(opened));
+    other.block_on(parts::end_all(opened));
 }
 
 /// A drive leaves one part while another writes to it still: it stays reserved until it has left both.
@@ -432,10 +432,10 @@ pub fn a_drive_that_leaves_a_part_stays_reserved_for_the_others() {
     let spec =
         CreateSpec { name: "a".into(), level: Level::Raid5, width: Some(3), zone_blocks: Some(128), force: false };
     rt.block_on(async {
-        whole::end_all(whole::create(&rt, World::drives(&rt, &world.disks), &spec, 2).await.unwrap()).await;
-        let mut parts = whole::open(&rt, World::drives(&rt, &world.disks), RESERVE).await.unwrap().into_iter();
+        parts::end_all(parts::create(&rt, World::drives(&rt, &world.disks), &spec, 2).await.unwrap()).await;
+        let mut parts = parts::open(&rt, World::drives(&rt, &world.disks), RESERVE).await.unwrap().into_iter();
         let (first, second) = (parts.next().unwrap(), parts.next().unwrap());
-        let array = whole::Whole::of(first.clone(), vec![whole::Part::Here(second.clone())]).await.unwrap();
+        let array = parts::Whole::of(first.clone(), vec![parts::Part::Here(second.clone())]).await.unwrap();
         array.volume_create("v", 2 << 20).await.unwrap();
         let v = second.live_volumes().remove(0);
         v.write(0, data(3, 200), true).await.unwrap();

@@ -5,7 +5,7 @@ use std::rc::Rc;
 use std::sync::OnceLock;
 
 use api::{ArrayState, Remedy};
-use array::whole::{self, Slices};
+use array::parts::{self, Slices};
 use array::{Array, CreateSpec, OpenHow, Refused, RefusedCode, identify, inspect, wipe};
 use base::{BlockCount, MemberLba};
 use ondisk::{Label, Layout, Level};
@@ -43,7 +43,7 @@ fn on<T>(world: &World, work: impl AsyncFnOnce(&Rt, Vec<Drive>) -> T) -> T {
 fn filled() -> World {
     let world = world();
     on(&world, async |rt, drives| {
-        let parts = whole::create(rt, drives, &spec(false), PARTS).await.unwrap();
+        let parts = parts::create(rt, drives, &spec(false), PARTS).await.unwrap();
         assert_eq!(parts.len(), usize::from(PARTS));
         for (i, part) in parts.iter().enumerate() {
             part.volume_create("v", 4 << 20).await.unwrap();
@@ -58,7 +58,7 @@ fn filled() -> World {
 /// What every part says is in its volume, and the state it is in.
 fn states(world: &World, how: OpenHow) -> Vec<ArrayState> {
     let rt = Rt::modelled(2);
-    let parts = rt.block_on(whole::open(&rt, World::drives(&rt, &world.disks), how)).unwrap();
+    let parts = rt.block_on(parts::open(&rt, World::drives(&rt, &world.disks), how)).unwrap();
     assert_eq!(parts.len(), usize::from(PARTS));
     for (i, part) in parts.iter().enumerate() {
         let wanted = vec![i as u8 + 1; 100 * BLOCK as usize];
@@ -73,7 +73,7 @@ fn states(world: &World, how: OpenHow) -> Vec<ArrayState> {
 }
 
 fn refused(world: &World, how: OpenHow) -> Refused {
-    on(world, async |rt, drives| whole::open(rt, drives, how).await.err().expect("the open is refused"))
+    on(world, async |rt, drives| parts::open(rt, drives, how).await.err().expect("the open is refused"))
 }
 
 /// The labels of every slice of a drive: part and place; first, last, and the one behind its slots.
@@ -128,21 +128,21 @@ pub fn a_check_is_of_every_part() {
             assert!(p.segments_done > last && (total == 0 || total == p.segments_total));
             (last, total) = (p.segments_done, p.segments_total);
         };
-        let report = whole::check(rt, drives, progress).await.unwrap();
+        let report = parts::check(rt, drives, progress).await.unwrap();
         assert!(last == total && report.segments >= 3);
         report
     });
     assert!(report.ok(), "{:?}", report.errors);
     assert_eq!(report.blocks, 300);
     let one_less = World { disks: world.fork().disks.into_iter().skip(1).collect() };
-    let report = on(&one_less, async |rt, drives| whole::check(rt, drives, |_| {}).await.unwrap());
+    let report = on(&one_less, async |rt, drives| parts::check(rt, drives, |_| {}).await.unwrap());
     assert_eq!(report.members_missing, 1);
     // One data block of part 2 rots.
     let (from, blocks) = Slices::new(BlockCount(world.disks[1].params().bytes / BLOCK), PARTS).unwrap().range(1);
     let image = world.disks[1].image_read(from, blocks);
     let block = image.chunks(BLOCK as usize).position(|b| b.iter().all(|x| *x == 2)).unwrap();
     world.disks[1].image_write(from + BlockCount(block as u64), &[9; BLOCK as usize]);
-    let report = on(&world, async |rt, drives| whole::check(rt, drives, |_| {}).await.unwrap());
+    let report = on(&world, async |rt, drives| parts::check(rt, drives, |_| {}).await.unwrap());
     assert!(report.damage_count > 0 && report.errors.iter().all(|e| e.starts_with("part 2 of 3: ")), "{report:?}");
 }
 
@@ -269,7 +269,7 @@ pub fn a_part_that_is_refused_is_named() {
     assert!(damaged.what.starts_with("part 3 of 3: ") && damaged.code == RefusedCode::Damaged, "{damaged}");
     let part = ondisk::PartOf { index: 0, of: PARTS };
     let clean = on(&broken, async |rt, drives| {
-        let slices = drives.iter().map(|drive| whole::slice_of(drive, part).unwrap()).collect();
+        let slices = drives.iter().map(|drive| parts::slice_of(drive, part).unwrap()).collect();
         Array::open(rt, slices, OpenHow { part, ..OpenHow::default() }).await.unwrap().recovery().clean
     });
     assert!(clean, "the first part was closed again");
@@ -304,13 +304,13 @@ pub fn what_cannot_be_made_writes_nothing() {
     let tiny = World { disks: world().disks.into_iter().chain([Disk::new("tiny", params, 9)]).collect() };
     let small = World::new(5, false);
     for (world, parts, why) in [(&tiny, 3, "too few for 3 parts"), (&small, 3, "too small"), (&small, 17, "1 to 16")] {
-        let refused = on(world, async |rt, d| whole::create(rt, d, &spec(true), parts).await.err().unwrap());
+        let refused = on(world, async |rt, d| parts::create(rt, d, &spec(true), parts).await.err().unwrap());
         assert!(refused.why.contains(why), "{refused}");
         assert!(world.disks.iter().all(|d| d.counters().writes == 0));
     }
     let used = filled();
     let before: Vec<u64> = used.disks.iter().map(|d| d.counters().writes).collect();
-    let refused = on(&used, async |rt, d| whole::create(rt, d, &spec(false), 2).await.err().unwrap());
+    let refused = on(&used, async |rt, d| parts::create(rt, d, &spec(false), 2).await.err().unwrap());
     assert_eq!(refused.code, RefusedCode::InUse);
     assert_eq!(before, used.disks.iter().map(|d| d.counters().writes).collect::<Vec<_>>());
 }
@@ -333,13 +333,13 @@ pub fn a_create_is_interrupted_anywhere() {
                     OpKind::Read | OpKind::Flush | OpKind::Deallocate => Verdict::Proceed,
                 })));
             }
-            let made = on(&world, async |rt, d| whole::create(rt, d, &spec(forced), PARTS).await.map(|p| p.len()));
+            let made = on(&world, async |rt, d| parts::create(rt, d, &spec(forced), PARTS).await.map(|p| p.len()));
             world.no_hooks();
             world.disks.iter().enumerate().for_each(|(i, d)| d.power_cut(writes as u64 + i as u64));
             if made.is_ok() {
                 break;
             }
-            let opened = on(&world, async |rt, d| whole::open(rt, d, OpenHow::default()).await.map(|p| p.len()));
+            let opened = on(&world, async |rt, d| parts::open(rt, d, OpenHow::default()).await.map(|p| p.len()));
             match opened {
                 Ok(_) if writes == 0 && forced => {
                     assert_eq!(states(&world, OpenHow::default()), [ArrayState::Optimal; 3])
@@ -353,11 +353,11 @@ pub fn a_create_is_interrupted_anywhere() {
             let last = labels(&world.disks[0])[7].1;
             assert!(forced || !seen || label_at(&world.disks[0], last).is_some(), "after {writes}");
             let again =
-                on(&world.fork(), async |rt, d| whole::create(rt, d, &spec(false), PARTS).await.map(|p| p.len()));
+                on(&world.fork(), async |rt, d| parts::create(rt, d, &spec(false), PARTS).await.map(|p| p.len()));
             if let Err(refused) = again {
                 assert!(refused.code == RefusedCode::InUse && refused.remedy.is_some(), "{refused}");
             }
-            let again = on(&world, async |rt, d| whole::create(rt, d, &spec(true), PARTS).await.map(|p| p.len()));
+            let again = on(&world, async |rt, d| parts::create(rt, d, &spec(true), PARTS).await.map(|p| p.len()));
             assert_eq!(again, Ok(3), "after {writes}");
         }
     }

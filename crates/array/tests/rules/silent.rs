@@ -205,7 +205,7 @@ pub fn an_open_that_gave_up_releases_nothing() {
         OpKind::Read | OpKind::Write | OpKind::Flush | OpKind::Deallocate => Verdict::Proceed,
     });
     let rt = Rt::modelled(8);
-    let opened = within(&rt, 200, array::whole::open(&rt, World::drives(&rt, &world.disks), OpenHow::default()));
+    let opened = within(&rt, 200, array::parts::open(&rt, World::drives(&rt, &world.disks), OpenHow::default()));
     let refused = opened.expect("it does not wait for ever").map(drop).unwrap_err();
     assert_eq!(refused.code, RefusedCode::Io, "{refused}");
     let left = super::owner::marks(&world);

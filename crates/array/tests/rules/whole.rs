@@ -7,7 +7,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use api::{ScrubKind, SeatState};
-use array::whole::{self, Part, way};
+use array::parts::{self, Part, way};
 use array::{Array, CreateSpec, OpenHow, Refused, RefusedCode, Whole};
 use futures::future::{Either, select};
 use ondisk::Level;
@@ -26,7 +26,7 @@ pub(super) fn world() -> World {
     let spec =
         CreateSpec { name: "a".into(), level: Level::Raid5, width: Some(4), zone_blocks: Some(ZONE), force: false };
     rt.block_on(async {
-        let parts = whole::create(&rt, World::drives(&rt, &world.disks), &spec, PARTS).await.unwrap();
+        let parts = parts::create(&rt, World::drives(&rt, &world.disks), &spec, PARTS).await.unwrap();
         let array = joined(&rt, parts, false).await.unwrap();
         array.volume_create("old", 6 * MIB).await.unwrap();
         array.volume_create("last", MIB).await.unwrap();
@@ -53,7 +53,7 @@ pub(super) async fn joined(rt: &Rt, parts: Vec<Array>, by_letters: bool) -> Resu
 }
 
 pub(super) async fn open(rt: &Rt, world: &World, by_letters: bool) -> Result<Whole, Refused> {
-    let parts = whole::open(rt, World::drives(rt, &world.disks), OpenHow::default()).await?;
+    let parts = parts::open(rt, World::drives(rt, &world.disks), OpenHow::default()).await?;
     joined(rt, parts, by_letters).await
 }
 
@@ -255,7 +255,7 @@ pub fn a_part_that_lacks_a_volume_is_refused() {
     let world = world();
     let rt = Rt::modelled(3);
     rt.block_on(async {
-        let parts = whole::open(&rt, World::drives(&rt, &world.disks), OpenHow::default()).await.unwrap();
+        let parts = parts::open(&rt, World::drives(&rt, &world.disks), OpenHow::default()).await.unwrap();
         let tag = parts[0].volume("old").unwrap().uuid().to_string();
         parts[2].volume_delete(&tag).await.unwrap();
         let refused = joined(&rt, parts, false).await.err().unwrap();
@@ -311,7 +311,7 @@ pub fn what_is_missing_in_a_part_is_missing_in_all() {
         for (part, volume) in places(&array) {
             put(&part, volume, 7).await;
         }
-        let mut roster = array::whole::Roster::default();
+        let mut roster = array::parts::Roster::default();
         array.share_losses(&mut roster).await.unwrap();
         world.disks[1].detach();
         // Only the first part has something to do.

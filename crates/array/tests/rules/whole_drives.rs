@@ -6,7 +6,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use api::{ArrayState, SeatState};
-use array::whole::{self, Part, way};
+use array::parts::{self, Part, way};
 use array::{Array, CreateSpec, OpenHow, RefusedCode, Whole};
 use base::{BlockCount, MemberId, MemberLba};
 use futures::future::select;
@@ -186,10 +186,10 @@ pub fn a_seat_is_one_drive() {
         // In the first part d1 leaves, and another drive gets its seat.
         let first = array.first();
         let part = ondisk::PartOf { index: 0, of: PARTS };
-        first.drive_replace(MemberId(1), whole::slice_of(&copy, part).unwrap(), false).await.unwrap();
+        first.drive_replace(MemberId(1), parts::slice_of(&copy, part).unwrap(), false).await.unwrap();
         first.rebuild_done().await;
         assert!(first.drive_left(MemberId(1)).await);
-        first.drive_grow(whole::slice_of(&more, part).unwrap(), false).await.unwrap();
+        first.drive_grow(parts::slice_of(&more, part).unwrap(), false).await.unwrap();
         let own = first.status().members.into_iter().find(|m| m.drive_name == "e1").unwrap();
         assert_eq!(own.member, 1);
         let status = array.status().await.unwrap();
@@ -227,7 +227,7 @@ pub fn who_has_left_the_first_part_leaves() {
     let rt = Rt::modelled(12);
     rt.block_on(async {
         let drives = World::drives(&rt, &disks);
-        let parts = whole::open(&rt, drives.clone(), OpenHow::default()).await.unwrap();
+        let parts = parts::open(&rt, drives.clone(), OpenHow::default()).await.unwrap();
         let array = joined(&rt, parts, false).await.unwrap();
         assert_eq!(array.finish(&drives).await.unwrap(), Vec::<String>::new());
         for lines in settled(&rt, &array).await {
@@ -277,7 +277,7 @@ pub fn a_wipe_that_ends_half_way_costs_no_other_part() {
             });
             let rt = Rt::modelled(12);
             rt.block_on(async {
-                let parts = whole::open(&rt, World::drives(&rt, &disks), OpenHow::default()).await.unwrap();
+                let parts = parts::open(&rt, World::drives(&rt, &disks), OpenHow::default()).await.unwrap();
                 for (part, number) in parts[1..].iter().zip(2..) {
                     let there = part.status().members.iter().any(|m| m.drive_name == "d4" && m.state == SeatState::In);
                     assert!(there, "{writes} writes, cut {cut:?}: part {number}: {:#?}", part.status().members);
@@ -304,7 +304,7 @@ pub fn a_loss_is_shared_by_all_parts() {
             parts[part].ask(fails).await.unwrap().unwrap();
         };
         fail(0, 3).await;
-        let mut roster = whole::Roster::default();
+        let mut roster = parts::Roster::default();
         array.share_losses(&mut roster).await.unwrap();
         let all = ["d0", "d1", "d2", "d3"];
         assert_eq!(members(&array).await, [&all[..3], &all[..], &all[..]], "it was out before");
@@ -336,12 +336,12 @@ pub fn drives_join_parts_on_other_threads() {
         }
         let spec =
             CreateSpec { name: "a".into(), level: Level::Raid5, width: Some(3), zone_blocks: Some(ZONE), force: false };
-        for array in whole::create(&rt, drives.clone(), &spec, 2).await.unwrap() {
+        for array in parts::create(&rt, drives.clone(), &spec, 2).await.unwrap() {
             array.close().await.unwrap();
         }
         let part = |index| ondisk::PartOf { index, of: 2 };
         let slices =
-            |index| drives.iter().map(move |drive| whole::slice_of(drive, part(index)).unwrap()).collect::<Vec<_>>();
+            |index| drives.iter().map(move |drive| parts::slice_of(drive, part(index)).unwrap()).collect::<Vec<_>>();
         let first = Array::open(&rt, slices(0), OpenHow { part: part(0), ..OpenHow::default() }).await.unwrap();
         let sent: Vec<_> = slices(1).iter().map(|slice| slice.to_send().unwrap()).collect();
         let (end, other) = way(&rt);

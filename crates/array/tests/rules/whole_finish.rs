@@ -5,7 +5,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use api::SeatState;
-use array::{OpenHow, Refused, Whole, whole};
+use array::{OpenHow, Refused, Whole, parts};
 use base::MemberId;
 use rt::model::{Disk, OpKind, Verdict};
 use rt::{Drive, Rt};
@@ -122,7 +122,7 @@ pub fn what_a_crash_stopped_between_parts_is_finished() {
             let answered = rt.block_on(async {
                 let array = joined(
                     &rt,
-                    whole::open(&rt, labelled(&rt, &disks).await, OpenHow::default()).await.unwrap(),
+                    parts::open(&rt, labelled(&rt, &disks).await, OpenHow::default()).await.unwrap(),
                     false,
                 );
                 let array = array.await.unwrap();
@@ -154,7 +154,7 @@ pub fn what_a_crash_stopped_between_parts_is_finished() {
             let rt = Rt::modelled(7000 + writes);
             rt.block_on(async {
                 let drives = labelled(&rt, &disks).await;
-                let parts = whole::open(&rt, drives.clone(), OpenHow { degraded: true, ..OpenHow::default() });
+                let parts = parts::open(&rt, drives.clone(), OpenHow { degraded: true, ..OpenHow::default() });
                 let array = joined(&rt, parts.await.unwrap(), false).await.unwrap();
                 let known = lines(&array).await;
                 unlike += u32::from(known.iter().any(|lines| here(lines) != here(&known[0])));

@@ -3,7 +3,7 @@
 use std::rc::Rc;
 use std::sync::Arc;
 
-use array::whole::{Job, Part, STRIPE_BYTES, create_by, slices_of, way};
+use array::parts::{Job, Part, STRIPE_BYTES, create_by, slices_of, way};
 use array::{CreateSpec, Refused, RefusedCode, Whole};
 use export::remote::{self, FarEnd, NearEnd};
 use export::{Directory, Either, Exports, Striped};

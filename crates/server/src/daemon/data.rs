@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use api::{Absent, EventCode, Kind, Placement, Problem};
-use array::whole::Roster;
+use array::parts::Roster;
 use export::nbd::Dealer;
 use export::nvme::Server;
 use futures::future::LocalBoxFuture;

@@ -34,7 +34,7 @@ pub async fn run(world: &World, name: &str, progress: impl FnMut(CheckProgress))
     if find::is_half_missing(world, &drives).await {
         notes.push(find::HALF_MISSING.to_owned());
     }
-    let report = array::whole::check(&world.rt, drives, progress).await?;
+    let report = array::parts::check(&world.rt, drives, progress).await?;
     notes.extend(about_missing(report.members_missing, report.ok()));
     Ok(CheckView {
         version: VERSION,

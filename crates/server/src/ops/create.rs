@@ -4,7 +4,7 @@
 //! for a refused request are taken away again.
 
 use api::{CreateRequest, HeldView, Kind, PlanView, Problem};
-use array::whole::{self, create_by};
+use array::parts::{self, create_by};
 use array::{Array, CreateSpec};
 use base::BLOCK_BYTES;
 use ondisk::Level;
@@ -48,7 +48,7 @@ pub async fn plan(world: &World, request: &CreateRequest) -> Result<PlanView, Pr
     let drives = checks(world, request).open_all(&present).await?;
     blocks.extend(drives.iter().map(|d| d.info().blocks.0));
     name_is_free(world, request, &sources).await?;
-    let mut plan = whole::plan(&spec, &blocks, request.parts)?;
+    let mut plan = parts::plan(&spec, &blocks, request.parts)?;
     plan.notes.extend(about_parts(request.parts));
     plan.notes.extend(room_for_files(request, &sources));
     plan.notes.extend(room_in_memory(&sources));
@@ -89,7 +89,7 @@ pub async fn run(world: &World, request: &CreateRequest, host: Host) -> Result<(
     }
     let drives = checks(world, request).open_all(&sources).await?;
     let blocks: Vec<u64> = drives.iter().map(|d| d.info().blocks.0).collect();
-    let mut plan = whole::plan(&spec, &blocks, request.parts)?;
+    let mut plan = parts::plan(&spec, &blocks, request.parts)?;
     plan.notes.extend(about_parts(request.parts));
     plan.notes.extend(room_for_files(request, &sources));
     plan.notes.extend(room_in_memory(&sources));

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use api::{ArrayState, ArrayView, EventCode, MemberView, Problem, RecoveryView};
 use array::owner::{self, OwnerHow};
-use array::whole::{self, Part};
+use array::parts::{Part, Roster, end_all, open_by, without_copies, worse};
 use array::{OpenHow, Volume, Whole};
 use base::{ArrayUuid, VolumeId};
 use futures::future::{Either, select};
@@ -185,7 +185,7 @@ impl Opened {
                 Ok(Opened { others, notes, answering, ..Opened::new(array, drives) })
             }
             Err(refused) => {
-                whole::end_all(all).await;
+                end_all(all).await;
                 Err(refused.into())
             }
         }
@@ -268,14 +268,14 @@ impl Opened {
     #[must_use]
     pub fn state(&self) -> ArrayState {
         let first = self.array.first().state();
-        self.seen.get().map_or(first, |seen| whole::worse(seen, first))
+        self.seen.get().map_or(first, |seen| worse(seen, first))
     }
 
     /// Asks all parts for their state, and tells them of drives that have gone out in one of them since the last time.
     ///
     /// # Errors
     /// When the core of a part has ended.
-    pub async fn look_after(&self, before: &mut whole::Roster) -> Result<(), Problem> {
+    pub async fn look_after(&self, before: &mut Roster) -> Result<(), Problem> {
         self.array.share_losses(before).await?;
         self.seen.set(Some(self.array.state().await.map_err(|f| problem::fault("the array", f))?));
         Ok(())
@@ -501,7 +501,7 @@ pub async fn members(world: &World, known: &Known, read_only: bool, patience: Pa
             },
         }
     }
-    let (drives, copies) = whole::without_copies(&world.rt, found.drives).await?;
+    let (drives, copies) = without_copies(&world.rt, found.drives).await?;
     found.drives = drives;
     found.notes.extend(copies);
     if found.drives.is_empty() {
@@ -556,7 +556,7 @@ pub async fn open(world: &World, drives: Vec<Drive>, how: How, notes: Vec<String
         notes
             .push(format!("another server has the array ({}): what is read here may be a change in progress", user.by));
     }
-    let parts = whole::open_by(&world.rt, drives.clone(), open_how, |job, slices| place(world, job, slices)).await?;
+    let parts = open_by(&world.rt, drives.clone(), open_how, |job, slices| place(world, job, slices)).await?;
     let opened = Opened::of(world, parts, drives).await?;
     let notes = [notes, opened.notes.clone()].concat();
     notes.iter().for_each(|note| opened.array.first().note(EventCode::ArrayOpened, note));

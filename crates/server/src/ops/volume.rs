@@ -1,7 +1,7 @@
 //! `volume`: create, grow, rename, limit, delete, list.
 
 use api::{Done, LimitsView, Problem, VERSION, VolumeLimit, VolumeState, VolumeView, Volumes};
-use array::whole;
+use array::parts;
 use array::{Limits, Whole};
 
 use super::open::named;
@@ -50,7 +50,7 @@ pub async fn create(array: &Whole, name: &str, bytes: u64) -> Result<Done, Probl
 fn unit(array: &Whole) -> u64 {
     match array.others().len() as u64 + 1 {
         1 => base::BLOCK_BYTES as u64,
-        parts => parts * whole::STRIPE_BYTES,
+        parts => parts * parts::STRIPE_BYTES,
     }
 }
 

@@ -19,7 +19,7 @@ use server::ops::{World, create};
 use server::registry::Registry;
 use server::routing::{RoutedDirectory, RoutedVolume};
 
-const STRIPE: u64 = array::whole::STRIPE_BYTES;
+const STRIPE: u64 = array::parts::STRIPE_BYTES;
 const VOLUME_BYTES: u64 = 48 << 20;
 
 /// An array in parts on files, served by the calling thread and two more cores.
