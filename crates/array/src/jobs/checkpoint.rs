@@ -24,8 +24,8 @@ use crate::space::segments::Segments;
 use crate::streams::Streams;
 use crate::sync::{Gate, Pieces};
 
-/// Nodes, or leaves of a memtable, let go of at once: tenths of a millisecond.
-const NODES_LET_GO: usize = 1024;
+/// Nodes, or leaves of a memtable, let go of at once: a tenth of a millisecond.
+const NODES_LET_GO: usize = 256;
 
 /// Checkpoints, one at a time.
 pub struct Checkpoints {

@@ -40,6 +40,34 @@ struct Change {
     fills: Vec<(usize, usize, MapRef)>,
     /// Slots get this; after the fills.
     slots: Vec<(usize, MapRef)>,
+    /// Slots of a leaf below this get what the memtable says of them; after the fills.
+    said_below: usize,
+}
+
+impl Change {
+    /// Whether it only is to be written again.
+    fn is_touch(&self) -> bool {
+        self.fills.is_empty() && self.says_only_fills()
+    }
+
+    fn says_only_fills(&self) -> bool {
+        self.slots.is_empty() && self.said_below == 0
+    }
+}
+
+/// Blocks more or fewer that are live, by segment.
+#[derive(Default)]
+struct Tally(Vec<(SegmentId, i64)>);
+
+impl Tally {
+    /// Neighbours mostly lie in one segment, before and after: the last two are added to.
+    fn add(&mut self, place: Place, by: i64) {
+        let segment = place.pba.segment;
+        match self.0.iter_mut().rev().take(2).find(|(of, _)| *of == segment) {
+            Some((_, blocks)) => *blocks += by,
+            None => self.0.push((segment, by)),
+        }
+    }
 }
 
 /// Trees that are written but not published.
@@ -55,10 +83,6 @@ pub struct Merged {
 }
 
 impl Merged {
-    fn count(&mut self, place: Place, by: i64) {
-        *self.live.entry(place.pba.segment).or_default() += by;
-    }
-
     /// Takes effect in memory, in one step; where nodes lay that the trees no longer have.
     pub fn publish(self, map: &Map) -> Vec<Pba> {
         for (id, roots) in self.roots {
@@ -82,7 +106,7 @@ impl Merged {
 struct Done {
     key: NodeKey,
     now: MapRef,
-    live: Vec<(Place, i64)>,
+    live: Tally,
     mapped: i64,
     /// Where it lay.
     was: Option<Pba>,
@@ -116,8 +140,8 @@ impl Map {
             let of_level = std::mem::take(&mut changes);
             let done = |done| {
                 let Some(d): Option<Done> = done else { return };
-                for (place, by) in &d.live {
-                    merged.count(*place, *by);
+                for (segment, by) in d.live.0 {
+                    *merged.live.entry(segment).or_default() += by;
                 }
                 *merged.mapped.entry(d.key.volume).or_default() += d.mapped;
                 merged.replaced.extend(d.was);
@@ -130,7 +154,7 @@ impl Map {
                     parent.slots.push((d.key.slot(), d.now));
                 }
             };
-            self.merge_level(&volumes, of_level, done).await?;
+            self.merge_level(table, &volumes, of_level, done).await?;
             for vol in &volumes {
                 self.raise(vol, targets[&vol.id], level, &mut changes, &mut merged);
             }
@@ -161,6 +185,7 @@ impl Map {
     /// The nodes of one level, each told to `done`; a few at once, so that hosts wait for none of this.
     async fn merge_level(
         &self,
+        table: &Memtable,
         volumes: &[Rc<Vol>],
         changes: BTreeMap<NodeKey, Change>,
         mut done: impl FnMut(Option<Done>),
@@ -168,7 +193,7 @@ impl Map {
         let find = |id: VolumeId| volumes.iter().find(|v| v.id == id);
         let mut to_begin = changes
             .into_iter()
-            .filter_map(|(key, change)| find(key.volume).map(|vol| self.merge_node(vol, key, change)));
+            .filter_map(|(key, change)| find(key.volume).map(|vol| self.merge_node(table, vol, key, change)));
         let mut more = Some(self.streams.more_nodes());
         let mut under_way = FuturesUnordered::new();
         let pieces = Pieces::of(1, &self.ctx.rt);
@@ -198,7 +223,13 @@ impl Map {
     }
 
     /// One node: what it becomes; `None` when it stays as it is.
-    async fn merge_node(&self, vol: &Vol, key: NodeKey, change: Change) -> Result<Option<Done>, Fault> {
+    async fn merge_node(
+        &self,
+        table: &Memtable,
+        vol: &Vol,
+        key: NodeKey,
+        change: Change,
+    ) -> Result<Option<Done>, Fault> {
         let (roots, height) = (vol.roots(), vol.height());
         let read = self
             .rows
@@ -219,48 +250,51 @@ impl Map {
             }
             Err(other) => return Err(other),
         };
-        let touched_only = change.fills.is_empty() && change.slots.is_empty();
+        let touched_only = change.is_touch();
         if touched_only && matches!(base, Base::Fill(_)) && lost.is_none() {
             return Ok(None);
         }
         // Nothing lay there, and all of it says the same: no node.
-        if let ([(0, NODE_REFS, fill)], [], Base::Fill(was), None) =
-            (&change.fills[..], &change.slots[..], &base, &lost)
+        if let ([(0, NODE_REFS, fill)], true, Base::Fill(was), None) =
+            (&change.fills[..], change.says_only_fills(), &base, &lost)
         {
             let now = *fill;
-            return Ok((now != *was).then_some(Done { key, now, live: vec![], mapped: 0, was: None }));
+            return Ok((now != *was).then_some(Done { key, now, live: Tally::default(), mapped: 0, was: None }));
         }
         let before = base.to_node();
         let mut node = before.clone();
         for (from, to, fill) in change.fills {
             node.0[from..to].fill(fill);
         }
-        for (slot, to) in change.slots {
+        let said = table.slots(vol.id, key.first_lba().0 / LEAF_BLOCKS, change.said_below);
+        for (slot, to) in change.slots.into_iter().chain(said) {
             node.0[slot] = to;
         }
         if node == before && !touched_only && lost.is_none() {
             return Ok(None);
         }
-        let mut live = Vec::new();
+        let mut live = Tally::default();
         let mut mapped = 0;
         if key.level == 0 {
             for (old, new) in before.0.iter().zip(node.0.iter()).filter(|(old, new)| old != new) {
                 if let MapRef::At(place) = old
                     && !planted(Canary::CountsForgotten)
                 {
-                    live.push((*place, -1));
+                    live.add(*place, -1);
                     mapped -= 1;
                 }
                 if let MapRef::At(place) = new {
-                    live.push((*place, 1));
+                    live.add(*place, 1);
                     mapped += 1;
                 }
             }
         }
         let was = if let Base::Node(_, place) = &base { Some(place) } else { None };
-        live.extend(was.map(|place| (*place, -1)));
+        if let Some(place) = was {
+            live.add(*place, -1);
+        }
         if let Some(MapRef::At(place)) = lost {
-            live.push((place, -1));
+            live.add(place, -1);
         }
         let now = match node.uniform() {
             Some(fill) => fill,
@@ -269,7 +303,7 @@ impl Map {
                 if was.is_some() {
                     self.room.node_replaced();
                 }
-                live.push((place, 1));
+                live.add(place, 1);
                 self.nodes.put(place.pba, Packed::from(&node));
                 MapRef::At(place)
             }
@@ -324,9 +358,9 @@ impl Map {
         let end = vol.blocks();
         for (leaf, slots) in table.leaves(vol.id) {
             let first = leaf * LEAF_BLOCKS;
-            let slots: Vec<_> = slots.filter(|(slot, _)| first + (*slot as u64) < end).collect();
-            if !slots.is_empty() {
-                leaves.entry(NodeKey::leaf(vol.id, Lba(first))).or_default().slots = slots;
+            let said_below = end.saturating_sub(first).min(LEAF_BLOCKS) as usize;
+            if slots.take_while(|(slot, _)| *slot < said_below).next().is_some() {
+                leaves.entry(NodeKey::leaf(vol.id, Lba(first))).or_default().said_below = said_below;
                 pieces.did(1).await;
             }
         }

@@ -308,6 +308,12 @@ impl Memtable {
         leaves.map(|(&(_, leaf), said)| (leaf, said.get(0..NODE_REFS)))
     }
 
+    /// Of the slots of one leaf below `end`, in their order.
+    pub fn slots(&self, volume: VolumeId, leaf: u64, end: usize) -> impl Iterator<Item = (usize, MapRef)> {
+        let said = (end > 0).then(|| self.leaves.get(&(volume, leaf))).flatten();
+        said.into_iter().flat_map(move |said| said.get(0..end))
+    }
+
     /// Lets go of what is said of so many leaves; whether that was all. For one that nobody asks any more.
     pub fn forget(&mut self, leaves: usize) -> bool {
         (0..leaves).for_each(|_| drop(self.leaves.pop_first()));
