@@ -164,7 +164,7 @@ impl Seat {
         self.free.borrow_mut().occupy(zone);
     }
 
-    /// A zone is free, and stays as it is: it was deallocated, or need not be.
+    /// A zone is free, and is not to be deallocated: it has been, or the drive may keep what is there.
     pub fn give_zone(&self, zone: u32) {
         self.free.borrow_mut().give(zone);
     }
