@@ -211,8 +211,8 @@ kinds! {
 of parts:
     /// A request reaches several parts.
     AcrossParts,
-    /// The parts behind the first are asked by letters.
-    ByLetters,
+    /// The parts behind the first are reached by submissions.
+    PartsSubmitted,
     /// The process dies or the power fails in the middle of a verb on volumes.
     EndInVerb,
     /// The array is closed in the middle of a verb on volumes.
@@ -250,7 +250,7 @@ impl Kind {
         Kind::EndInFlush,
         Kind::LeftInParts,
         Kind::AcrossParts,
-        Kind::ByLetters,
+        Kind::PartsSubmitted,
         Kind::VolumeChanged,
         Kind::VolumeRenamed,
         Kind::DrivePulled,

@@ -178,14 +178,14 @@ impl Team {
 impl Inner {
     /// Threads, and nothing that they have.
     async fn start(rt: &Rt, cores: usize) -> Result<Inner, Error> {
-        let mut all = vec![Core::here(rt)];
+        let (first, own) = Core::here(rt);
+        let mut all = vec![first];
         let mut threads = vec![];
         for number in 1..cores {
             let (core, thread) = Core::start(rt, number).await?;
             all.push(core);
             threads.push(thread);
         }
-        let Core::Here(own) = &all[0] else { unreachable!("the first one is the calling one") };
-        Ok(Inner { own: own.clone(), cores: all, threads: RefCell::new(threads), whole: None, apart: false })
+        Ok(Inner { own, cores: all, threads: RefCell::new(threads), whole: None, apart: false })
     }
 }

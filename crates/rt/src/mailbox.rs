@@ -88,7 +88,7 @@ mod tests {
     use std::time::Duration;
 
     #[test]
-    fn letters_in_order_then_the_end() {
+    fn messages_in_order_then_the_end() {
         let rt = Rt::modelled(7);
         let (sender, mut receiver) = rt.mailbox();
         let writer = rt.clone();

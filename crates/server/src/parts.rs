@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   first core                               core of the part                  another core
-//!   Part::There --------- verbs ----------> PartEnd   \
+//!   Part::There --------- verbs ----------> Submitted \
 //!   PartAccess::Remote -- requests -------> FarEnd    | the engine, its slices
 //!                                           FarEnd    / of the drives <-------- RoutingTable: requests of its connections
 //! ```
@@ -13,13 +13,14 @@
 use std::collections::BTreeSet;
 
 use api::LimitsView;
-use array::parts::{Had, Job, Part, PartEnd, Whole, way};
+use array::parts::{Had, Job, Part, Whole};
 use array::{Array, Discard, Refused, RefusedCode};
 use export::Directory;
 use export::remote::{self, FarEnd, NearEnd};
 use futures::channel::oneshot;
 use futures::future::join_all;
 use ondisk::PartOf;
+use rt::cross::{Submitted, submissions};
 use rt::{Drive, Rt, SentDrive, Task};
 use volume::LocalVolume;
 
@@ -146,7 +147,7 @@ pub async fn place(world: &World, job: Job, slices: Vec<Drive>) -> Result<Placed
         )
     };
     let slices = slices.iter().map(|d| d.to_send().map_err(|e| cannot(d, e))).collect::<Result<Vec<_>, _>>()?;
-    let (end, verbs) = way(rt);
+    let (verbs, end) = submissions(rt);
     let (answers, asks) = remote::way(rt);
     let far = std::iter::once(answers).chain(far).collect();
     let (made, is_made) = oneshot::channel();
@@ -155,7 +156,7 @@ pub async fn place(world: &World, job: Job, slices: Vec<Drive>) -> Result<Placed
     match is_made.await {
         Ok(Ok(())) => {
             let ways = WaysToPart { part, near, answering: Answering::default() };
-            Ok(Placed { part: verbs, reach: PartAccess::Remote(asks.connect(rt)), ways })
+            Ok(Placed { part: Part::There(verbs), reach: PartAccess::Remote(asks.connect(rt)), ways })
         }
         Ok(Err(refused)) => Err(refused),
         Err(_) => Err(Refused::new(RefusedCode::Io, "its core", "it has ended", "start `ashlar serve` again")),
@@ -166,7 +167,7 @@ pub async fn place(world: &World, job: Job, slices: Vec<Drive>) -> Result<Placed
 struct Life {
     job: Job,
     slices: Vec<SentDrive>,
-    end: PartEnd,
+    end: Submitted<Array>,
     far: Vec<FarEnd>,
     memory: Memory,
     discard: Discard,

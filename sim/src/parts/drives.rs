@@ -146,7 +146,7 @@ fn choose(scene: &mut Scene, array: &Opened) -> Option<(Kind, How)> {
 /// A drive begins to join or to leave, unless one is at it already.
 pub fn begin(scene: &mut Scene, rt: &Rt, running: &Running) {
     // A modelled drive cannot go to another core.
-    if running.drive_verb.get() || running.by_letters {
+    if running.drive_verb.get() || running.submitted {
         return;
     }
     let Some((kind, how)) = choose(scene, &running.array) else { return };

@@ -28,8 +28,8 @@ use crate::workload::Done;
 /// A process at work.
 pub struct Running {
     pub array: Opened,
-    /// Whether the parts behind the first are asked by letters.
-    pub by_letters: bool,
+    /// Whether the parts behind the first are reached by submissions.
+    pub submitted: bool,
     /// Whether a drive is joining.
     pub drive_verb: Rc<Cell<bool>>,
     /// The drive that joined last.
@@ -44,9 +44,9 @@ pub struct Running {
 }
 
 impl Running {
-    fn new(array: Opened, by_letters: bool, done: Rc<Done>) -> Running {
+    fn new(array: Opened, submitted: bool, done: Rc<Done>) -> Running {
         let (drive_verb, newcomer, refused, across, verbs) = Default::default();
-        Running { array, by_letters, drive_verb, newcomer, refused, done, across, verbs, roster: Roster::default() }
+        Running { array, submitted, drive_verb, newcomer, refused, done, across, verbs, roster: Roster::default() }
     }
 
     /// Begins a verb on volumes. That it is refused is wrong, unless the array is being closed.
@@ -92,13 +92,13 @@ pub fn live(scene: &mut Scene, life: &Life, mode: Mode, report: &mut Report) -> 
         Some(parts) => {
             let parts = parts.map_err(|e| format!("open: {e}"))?;
             scene.world.counts.add(Kind::LeftInParts, left_in_parts(&parts));
-            let array = rt.block_on(Opened::of(&rt, parts, life.by_letters));
+            let array = rt.block_on(Opened::of(&rt, parts, life.submitted));
             let array = array.map_err(|e| format!("put together: {e}"))?;
             if handed_over {
                 nothing_to_replay(&array.parts)?;
             }
-            scene.world.counts.add(Kind::ByLetters, u64::from(life.by_letters));
-            let mut running = Running::new(array, life.by_letters, done.clone());
+            scene.world.counts.add(Kind::PartsSubmitted, u64::from(life.submitted));
+            let mut running = Running::new(array, life.submitted, done.clone());
             let worked = work(scene, &rt, life, mode, &mut running, &opened, report);
             if scene.talk {
                 tell(&running.array);

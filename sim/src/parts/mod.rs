@@ -71,7 +71,7 @@ pub fn run(seed: u64, talk: bool) -> Result<Report, String> {
     create(&mut scene)?;
     let mut mode = Mode::Killed;
     let end_in = plan::EndIn::Anywhere;
-    let last = Life { hosts: 1, millis: 2, end: End::Close, end_in, by_letters: false, heals: true };
+    let last = Life { hosts: 1, millis: 2, end: End::Close, end_in, submitted: false, heals: true };
     // What one open cannot finish, since redundancy is lacking still, the next one does.
     let last = [last.clone(), last];
     let lives: Vec<Life> = scene.plan.lives.iter().cloned().chain(last).collect();

@@ -1,12 +1,13 @@
 //! An open array in parts: what its verbs are asked of, and its volumes as hosts see them.
 
 use api::{ArrayState, SeatState};
-use array::parts::{self, Part, STRIPE_BYTES, Slices, way};
+use array::parts::{self, Part, STRIPE_BYTES, Slices};
 use array::{Array, Discard, Refused, Whole};
 use base::{BLOCK_BYTES, BlockCount, MemberLba};
 use export::Striped;
 use ondisk::Label;
 use rt::Rt;
+use rt::cross::submissions;
 use rt::model::Disk;
 use volume::LocalVolume;
 
@@ -24,16 +25,16 @@ pub struct Opened {
 }
 
 impl Opened {
-    /// Puts parts together; the others behind letters, or here.
-    pub async fn of(rt: &Rt, parts: Vec<Array>, by_letters: bool) -> Result<Opened, Refused> {
+    /// Puts parts together; the others reached by submissions, or here.
+    pub async fn of(rt: &Rt, parts: Vec<Array>, submitted: bool) -> Result<Opened, Refused> {
         let other = |array: Array| {
-            if !by_letters {
+            if !submitted {
                 return Part::Here(array);
             }
-            let (end, part) = way(rt);
+            let (part, end) = submissions(rt);
             let of = rt.clone();
             rt.spawn(async move { end.serve(&of, array).await }).detach();
-            part
+            Part::There(part)
         };
         let others = parts[1..].iter().cloned().map(other).collect();
         Ok(Opened { whole: Whole::of(parts[0].clone(), others).await?, parts })

@@ -30,8 +30,8 @@ pub struct Life {
     pub end: End,
     /// Where that comes, unless it closes.
     pub end_in: EndIn,
-    /// Whether the parts behind the first are asked by letters.
-    pub by_letters: bool,
+    /// Whether the parts behind the first are reached by submissions.
+    pub submitted: bool,
     /// Whether it is brought to its full redundancy first.
     pub heals: bool,
 }
@@ -101,7 +101,7 @@ fn life(dice: &mut Dice) -> Life {
         millis: 1 << dice.random_range(0..6),
         end: [End::Close, End::Kill, End::PowerCut, End::PowerCut][dice.random_range(0..4)],
         end_in: [EndIn::Anywhere, EndIn::Verb, EndIn::Verb, EndIn::Join, EndIn::Flush][dice.random_range(0..5)],
-        by_letters: dice.random_range(0..3) == 0,
+        submitted: dice.random_range(0..3) == 0,
         heals: false,
     }
 }

@@ -5,7 +5,6 @@
 use rt::Drive;
 
 use super::Whole;
-use super::part::Part;
 use crate::canary::{Canary, planted};
 use crate::engine::Array;
 use crate::fault::{Fault, Refused, RefusedCode};
@@ -67,25 +66,9 @@ impl Whole {
         };
         let mut taken = false;
         for part in slices.parts() {
-            taken |= self.part(usize::from(part.index)).comes_back(slices.slice(drive, part.index)).await?;
+            let back = async |array: Array, slice| array.comes_back(slice).await;
+            taken |= self.part(usize::from(part.index)).ask_with(slices.slice(drive, part.index), back).await?;
         }
         Ok(taken)
-    }
-}
-
-impl Part {
-    async fn comes_back(&self, slice: Drive) -> Result<bool, Refused> {
-        if let Part::Here(array) = self {
-            return array.comes_back(slice).await;
-        }
-        let sent = slice.to_send().map_err(|error| {
-            let why = format!("it cannot be used on another core: {error}");
-            Refused::new(RefusedCode::Io, format!("drive {}", slice.info().name), why, "Try again")
-        })?;
-        self.ask(move |array: Array| async move {
-            let slice = sent.arrive(array.rt()).await;
-            array.comes_back(slice).await
-        })
-        .await?
     }
 }

@@ -249,19 +249,7 @@ impl Whole {
 impl Part {
     /// A slice joins this part.
     pub(super) async fn joins(&self, how: Joins, seat: Option<MemberId>, slice: Drive) -> Result<(), Refused> {
-        if let Part::Here(array) = self {
-            return joins(array.clone(), how, seat, slice).await;
-        }
-        let sent = slice.to_send().map_err(|error| {
-            let (what, why) =
-                (format!("drive {}", slice.info().name), format!("it cannot be used on another core: {error}"));
-            Refused::new(RefusedCode::Io, what, why, "Try again")
-        })?;
-        let arrives = move |array: Array| async move {
-            let slice = sent.arrive(array.rt()).await;
-            joins(array, how, seat, slice).await
-        };
-        self.ask(arrives).await?
+        self.ask_with(slice, async move |array, slice| joins(array, how, seat, slice).await).await
     }
 }
 

@@ -43,7 +43,7 @@ pub use create::{create, create_by};
 pub use job::{Had, Job};
 pub use losses::Roster;
 pub use open::{open, open_by};
-pub use part::{Asker, Part, PartEnd, way};
+pub use part::Part;
 pub use plan::plan;
 pub use status::worse;
 pub use survey::{Survey, Surveyed, survey};
@@ -132,8 +132,7 @@ impl Whole {
     /// # Errors
     /// When the core of a part has ended.
     pub async fn state(&self) -> Result<ArrayState, Fault> {
-        let all = self.all(|array| async move { array.state() }).await?;
-        Ok(all.into_iter().reduce(worse).expect("an array has a part"))
+        Ok(self.states().await?.into_iter().reduce(worse).expect("an array has a part"))
     }
 
     /// Counters, now.
@@ -255,10 +254,7 @@ impl Whole {
         let Some(refused) = started.iter().find_map(|started| started.clone().err()) else { return Ok(()) };
         for (part, started) in started.iter().enumerate() {
             if started.is_ok() {
-                match part {
-                    0 => self.first.scrub_stop().await,
-                    _ => self.others[part - 1].ask(|array| async move { array.scrub_stop().await }).await?,
-                };
+                self.part(part).ask(|array| async move { array.scrub_stop().await }).await?;
             }
         }
         Err(refused)

@@ -1,4 +1,4 @@
-//! A part of an array: on this core, or on another, where it is asked by messages.
+//! A part of an array: on this core, or on another, to which verbs are submitted.
 //!
 //! Invariant: what was asked of another core is done to its end, also when nobody waits for the answer any more.
 //!
@@ -6,16 +6,11 @@
 
 use std::future::Future;
 
-use futures::FutureExt;
-use futures::channel::oneshot;
-use futures::future::LocalBoxFuture;
-use rt::{MailReceiver, MailSender, Rt};
+use rt::Drive;
+use rt::cross::Submitter;
 
 use crate::engine::Array;
-use crate::fault::Fault;
-
-/// A verb on its way.
-type Letter = Box<dyn FnOnce(Array) -> LocalBoxFuture<'static, ()> + Send>;
+use crate::fault::{Fault, Refused, RefusedCode};
 
 /// A part. Clones are handles on the same one.
 #[derive(Clone)]
@@ -23,35 +18,7 @@ pub enum Part {
     /// On this core.
     Here(Array),
     /// On another.
-    There(Asker),
-}
-
-/// The way to a part on another core.
-#[derive(Clone)]
-pub struct Asker(MailSender<Letter>);
-
-/// The other end of it.
-pub struct PartEnd(MailReceiver<Letter>);
-
-/// A way to a part; `rt` may be that of either end.
-#[must_use]
-pub fn way(rt: &Rt) -> (PartEnd, Part) {
-    let (letters, inbox) = rt.mailbox();
-    (PartEnd(inbox), Part::There(Asker(letters)))
-}
-
-impl PartEnd {
-    /// Does what is asked of `array`, until nobody can ask any more and all of it is done.
-    pub async fn serve(mut self, rt: &Rt, array: Array) {
-        let mut verbs = vec![];
-        while let Some(verb) = self.0.recv().await {
-            verbs.retain(|verb: &rt::Task<()>| !verb.is_finished());
-            verbs.push(rt.spawn(verb(array.clone())));
-        }
-        for verb in verbs {
-            verb.await;
-        }
-    }
+    There(Submitter<Array>),
 }
 
 impl Part {
@@ -66,12 +33,31 @@ impl Part {
     {
         match self {
             Part::Here(array) => Ok(verb(array.clone()).await),
-            Part::There(Asker(letters)) => {
-                let (answer, answered) = oneshot::channel();
-                let tell = |said| drop(answer.send(said));
-                letters.send(Box::new(|array| verb(array).map(tell).boxed_local()));
-                answered.await.map_err(|_| Fault::Closed)
-            }
+            Part::There(submitter) => submitter.submit(verb).await.ok_or(Fault::Closed),
         }
+    }
+
+    /// What `verb` says of this part and a slice of a drive, which is brought to its core.
+    pub(super) async fn ask_with<T, F>(
+        &self,
+        slice: Drive,
+        verb: impl FnOnce(Array, Drive) -> F + Send + 'static,
+    ) -> Result<T, Refused>
+    where
+        T: Send + 'static,
+        F: Future<Output = Result<T, Refused>> + 'static,
+    {
+        if let Part::Here(array) = self {
+            return verb(array.clone(), slice).await;
+        }
+        let sent = slice.to_send().map_err(|error| {
+            let why = format!("it cannot be used on another core: {error}");
+            Refused::new(RefusedCode::Io, format!("drive {}", slice.info().name), why, "Try again")
+        })?;
+        let arrives = async move |array: Array| {
+            let slice = sent.arrive(array.rt()).await;
+            verb(array, slice).await
+        };
+        self.ask(arrives).await?
     }
 }

@@ -7,11 +7,12 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use api::{ScrubKind, SeatState};
-use array::parts::{self, Part, way};
+use array::parts::{self, Part};
 use array::{Array, CreateSpec, OpenHow, Refused, RefusedCode, Whole};
 use futures::future::{Either, select};
 use ondisk::Level;
 use rt::Rt;
+use rt::cross::submissions;
 use rt::model::{Disk, DiskParams, Op, OpKind, Verdict};
 
 use super::world::{BLOCK, World, ZONE, data};
@@ -36,25 +37,25 @@ pub(super) fn world() -> World {
     world
 }
 
-/// All parts here, or all but the first behind letters.
-pub(super) async fn joined(rt: &Rt, parts: Vec<Array>, by_letters: bool) -> Result<Whole, Refused> {
+/// All parts here, or all but the first reached by submissions.
+pub(super) async fn joined(rt: &Rt, parts: Vec<Array>, submitted: bool) -> Result<Whole, Refused> {
     let mut parts = parts.into_iter();
     let first = parts.next().unwrap();
     let other = |array: Array| {
-        if !by_letters {
+        if !submitted {
             return Part::Here(array);
         }
-        let (end, part) = way(rt);
+        let (part, end) = submissions(rt);
         let of = rt.clone();
         rt.spawn(async move { end.serve(&of, array).await }).detach();
-        part
+        Part::There(part)
     };
     Whole::of(first, parts.map(other).collect()).await
 }
 
-pub(super) async fn open(rt: &Rt, world: &World, by_letters: bool) -> Result<Whole, Refused> {
+pub(super) async fn open(rt: &Rt, world: &World, submitted: bool) -> Result<Whole, Refused> {
     let parts = parts::open(rt, World::drives(rt, &world.disks), OpenHow::default()).await?;
-    joined(rt, parts, by_letters).await
+    joined(rt, parts, submitted).await
 }
 
 /// Volumes of part 0 by identity, and of each of the others by name: their sizes.
@@ -88,12 +89,12 @@ async fn verbs(array: Whole, done: Rc<Cell<usize>>) {
 /// the next open all parts have the same volumes.
 pub fn volumes_are_in_all_parts_or_none() {
     let before = world();
-    for by_letters in [false, true] {
-        for writes in (0..).step_by(if by_letters { 3 } else { 1 }) {
+    for submitted in [false, true] {
+        for writes in (0..).step_by(if submitted { 3 } else { 1 }) {
             let world = before.fork();
             let done = Rc::new(Cell::new(0));
             let rt = Rt::modelled(20 + writes);
-            let array = rt.block_on(open(&rt, &world, by_letters)).unwrap();
+            let array = rt.block_on(open(&rt, &world, submitted)).unwrap();
             let left = Rc::new(Cell::new(writes));
             let hang = left.clone();
             world.on_ops(move |_, op, _| match (op.kind, hang.get()) {
@@ -115,7 +116,7 @@ pub fn volumes_are_in_all_parts_or_none() {
 
             let rt = Rt::modelled(5000 + writes);
             rt.block_on(async {
-                let array = open(&rt, &world, by_letters).await.unwrap();
+                let array = open(&rt, &world, submitted).await.unwrap();
                 let all = volumes(&array).await;
                 let names = |v: &BTreeMap<String, u64>| v.keys().cloned().collect::<Vec<_>>();
                 for other in &all[1..] {

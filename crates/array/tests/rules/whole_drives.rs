@@ -6,11 +6,12 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use api::{ArrayState, SeatState};
-use array::parts::{self, Part, way};
+use array::parts::{self, Part};
 use array::{Array, CreateSpec, OpenHow, RefusedCode, Whole};
 use base::{BlockCount, MemberId, MemberLba};
 use futures::future::select;
 use ondisk::{Label, Level};
+use rt::cross::submissions;
 use rt::model::{Disk, DiskParams, OpKind, Verdict};
 use rt::{Drive, Rt};
 
@@ -344,7 +345,7 @@ pub fn drives_join_parts_on_other_threads() {
             |index| drives.iter().map(move |drive| parts::slice_of(drive, part(index)).unwrap()).collect::<Vec<_>>();
         let first = Array::open(&rt, slices(0), OpenHow { part: part(0), ..OpenHow::default() }).await.unwrap();
         let sent: Vec<_> = slices(1).iter().map(|slice| slice.to_send().unwrap()).collect();
-        let (end, other) = way(&rt);
+        let (other, end) = submissions(&rt);
         #[allow(clippy::disallowed_methods, reason = "a thread is the subject")]
         let thread = std::thread::spawn(move || {
             let rt = Rt::real().unwrap();
@@ -358,7 +359,7 @@ pub fn drives_join_parts_on_other_threads() {
                 end.serve(&rt, array).await;
             });
         });
-        let array = Whole::of(first, vec![other]).await.unwrap();
+        let array = Whole::of(first, vec![Part::There(other)]).await.unwrap();
         array.volume_create("old", 4 * MIB).await.unwrap();
         for (part, volume) in places(&array) {
             put(&part, volume, 9).await;

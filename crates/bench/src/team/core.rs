@@ -10,7 +10,6 @@ use std::sync::Arc;
 use std::thread::{Builder, JoinHandle};
 
 use array::Array;
-use futures::FutureExt;
 use futures::channel::oneshot;
 use rt::cross::{Submitter, submissions};
 use rt::{Rt, Task};
@@ -50,17 +49,16 @@ impl Own {
 }
 
 /// One core.
-pub(super) enum Core {
-    /// The calling one.
-    Here(Rc<Own>),
-    /// Another.
-    There(Submitter<Rc<Own>>),
-}
+pub(super) struct Core(Submitter<Rc<Own>>);
 
 impl Core {
-    /// The calling one.
-    pub fn here(rt: &Rt) -> Core {
-        Core::Here(Own::new(rt.clone()))
+    /// The calling one, and what it has.
+    pub fn here(rt: &Rt) -> (Core, Rc<Own>) {
+        let (submitter, submitted) = submissions(rt);
+        let (world, own) = (rt.clone(), Own::new(rt.clone()));
+        let given = own.clone();
+        rt.spawn(async move { submitted.serve(&world, given).await }).detach();
+        (Core(submitter), own)
     }
 
     /// A further one, which is there when this returns.
@@ -78,7 +76,7 @@ impl Core {
         let no_core = |error| Error::NoCore(Arc::new(error));
         let thread = Builder::new().name(format!("core {number}")).spawn(work).map_err(no_core)?;
         has_begun.await.map_err(|_| Error::CoreEnded)?.map_err(no_core)?;
-        Ok((Core::There(submitter), thread))
+        Ok((Core(submitter), thread))
     }
 
     /// What `verb` says, on that core. It has begun when this returns; the future is its answer.
@@ -88,17 +86,12 @@ impl Core {
         F: Future<Output = T> + 'static,
         V: FnOnce(Rc<Own>) -> F + Send + 'static,
     {
-        let said = match self {
-            Core::Here(own) => own.rt.spawn(verb(own.clone())).map(Some).left_future(),
-            Core::There(submitter) => submitter.submit(verb).right_future(),
-        };
+        let said = self.0.submit(verb);
         async { said.await.ok_or(Error::CoreEnded) }
     }
 
-    /// Lets its thread end.
+    /// Lets it end.
     pub fn end(&self) {
-        if let Core::There(submitter) = self {
-            submitter.close();
-        }
+        self.0.close();
     }
 }

@@ -3,11 +3,12 @@
 use std::rc::Rc;
 use std::sync::Arc;
 
-use array::parts::{Job, Part, STRIPE_BYTES, create_by, slices_of, way};
+use array::parts::{Job, Part, STRIPE_BYTES, create_by, slices_of};
 use array::{CreateSpec, Refused, RefusedCode, Whole};
 use export::remote::{self, FarEnd, NearEnd};
 use export::{Directory, Either, Exports, Striped};
 use futures::future::{join_all, try_join_all};
+use rt::cross::submissions;
 use rt::{Drive, DriveKind, Rt, SentDrive};
 use volume::LocalVolume;
 
@@ -92,7 +93,7 @@ impl Inner {
             drive.to_send().map_err(|e| cannot(named, format!("it cannot be used on another core: {e}")))
         };
         let slices = slices.iter().map(send).collect::<Result<Vec<_>, _>>()?;
-        let (end, there) = way(rt);
+        let (there, end) = submissions(rt);
         let made = self.cores[usize::from(part.index)].ask(move |own| async move {
             let io = |error: Error| Refused::new(RefusedCode::Io, "a slice", error.to_string(), "Look at the drive");
             let array = job.run(&own.rt, arrived(&own.rt, slices).await.map_err(io)?).await?;
@@ -108,7 +109,7 @@ impl Inner {
             Ok::<(), Refused>(())
         });
         made.await.map_err(|ended| cannot("its core".to_owned(), ended.to_string()))??;
-        Ok(if part.index == 0 { Part::Here(self.own.array()) } else { there })
+        Ok(if part.index == 0 { Part::Here(self.own.array()) } else { Part::There(there) })
     }
 }
 
