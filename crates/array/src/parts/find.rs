@@ -19,16 +19,15 @@ use crate::label::slices::Slices;
 /// does not answer is left out: it is asked once, and not part by part.
 pub async fn find(rt: &Rt, drives: Vec<Drive>) -> Result<Vec<(PartOf, Vec<Drive>)>, Refused> {
     let labels = join_all(drives.iter().map(|drive| read_label_patiently(rt, drive))).await;
-    let (mut drives, mut labels) = (drives, labels);
-    if labels.iter().any(|label| !is_silent(label)) {
-        for (drive, _) in drives.iter().zip(&labels).filter(|(_, label)| is_silent(label)) {
+    let all_are_silent = labels.iter().all(is_silent);
+    let is_kept = |(drive, label): &(Drive, Result<_, _>)| {
+        let is_left_out = is_silent(label) && !all_are_silent;
+        if is_left_out {
             tracing::warn!("drive {} is left out: it does not answer", drive.info().name);
         }
-        let mut answers = labels.iter().map(|label| !is_silent(label));
-        drives.retain(|_| answers.next() == Some(true));
-        drop(answers);
-        labels.retain(|label| !is_silent(label));
-    }
+        !is_left_out
+    };
+    let (drives, labels): (Vec<_>, Vec<_>) = drives.into_iter().zip(labels).filter(is_kept).unzip();
     let readable = || labels.iter().zip(&drives).filter_map(|(l, d)| Some((l.as_ref().ok()?.as_ref().ok()?, d)));
     let Some((first, _)) = readable().next().filter(|(l, _)| l.part.of > 1) else {
         // The open of one piece says what is wrong with the others.

@@ -7,10 +7,15 @@ use std::collections::BTreeMap;
 
 use api::{
     AlarmView, ArrayState, ArrayView, IostatView, MemberView, RebuildView, RecoveryStepView, RecoveryView,
-    ScrubFoundView, ScrubRunView, ScrubScheduleView, ScrubView, SeatState, TrafficView, VolumeView, add_work,
+    ScrubRunView, ScrubScheduleView, ScrubView, SeatState, TrafficView, VolumeView, add_work,
 };
 
 use super::drives::seat_of_part;
+
+/// Adds fields of one value to those of another of its type.
+macro_rules! sum {
+    ($to:ident += $from:ident: $($field:ident),+) => {{ $($to.$field += $from.$field;)+ }};
+}
 
 /// One status of those of all parts, part 0's first.
 ///
@@ -36,18 +41,11 @@ pub fn merged(all: Vec<ArrayView>) -> ArrayView {
 
 fn add(whole: &mut ArrayView, part: ArrayView, number: usize) {
     whole.state = worse(whole.state, part.state);
-    whole.segments_total += part.segments_total;
-    whole.segments_free += part.segments_free;
-    whole.raw_bytes += part.raw_bytes;
-    whole.usable_bytes += part.usable_bytes;
-    whole.used_bytes += part.used_bytes;
-    whole.map_room_bytes += part.map_room_bytes;
-    whole.provisioned_bytes += part.provisioned_bytes;
-    whole.reserve_bytes += part.reserve_bytes;
+    sum!(whole += part: segments_total, segments_free, raw_bytes, usable_bytes, used_bytes, map_room_bytes);
+    sum!(whole += part: provisioned_bytes, reserve_bytes, repaired_blocks, unmerged_entries, memtable_bytes);
+    sum!(whole += part: memtable_bytes_max, map_memory_bytes, map_memory_bytes_max, map_hits, map_misses);
     whole.written.add(part.written);
     whole.volatile_cache |= part.volatile_cache;
-    whole.repaired_blocks += part.repaired_blocks;
-    whole.unmerged_entries += part.unmerged_entries;
     whole.memtable_share = whole.memtable_share.max(part.memtable_share);
     whole.checkpoint_at = whole.checkpoint_at.zip(part.checkpoint_at).map(|(a, b)| a.min(b));
     whole.rebuild_paused |= part.rebuild_paused;
@@ -65,12 +63,6 @@ fn add(whole: &mut ArrayView, part: ArrayView, number: usize) {
     add_volumes(&mut whole.volumes, part.volumes);
     whole.rebuild = either(whole.rebuild.take(), part.rebuild, add_rebuild);
     add_scrub(&mut whole.scrub, part.scrub);
-    whole.map_memory_bytes += part.map_memory_bytes;
-    whole.map_memory_bytes_max += part.map_memory_bytes_max;
-    whole.map_hits += part.map_hits;
-    whole.map_misses += part.map_misses;
-    whole.memtable_bytes += part.memtable_bytes;
-    whole.memtable_bytes_max += part.memtable_bytes_max;
 }
 
 /// Counters of all parts of the array called `name`, part 0's first.
@@ -96,11 +88,7 @@ pub fn recovered(parts: Vec<RecoveryView>) -> RecoveryView {
     let several = parts.len() > 1;
     let mut whole = RecoveryView { clean: true, ..RecoveryView::default() };
     for (part, number) in parts.into_iter().zip(1..) {
-        whole.replayed_records += part.replayed_records;
-        whole.replayed_entries += part.replayed_entries;
-        whole.cut_segments += part.cut_segments;
-        whole.repaired_blocks += part.repaired_blocks;
-        whole.damaged_records += part.damaged_records;
+        sum!(whole += part: replayed_records, replayed_entries, cut_segments, repaired_blocks, damaged_records);
         whole.clean &= part.clean;
         let name = |name| if several { format!("part {number}, {name}") } else { name };
         whole.steps.extend(part.steps.into_iter().map(|s| RecoveryStepView { name: name(s.name), ..s }));
@@ -155,19 +143,10 @@ fn add_members(whole: &mut Vec<MemberView>, part: Vec<MemberView>, number: usize
                     (false, _) => line.missing,
                 };
                 all.state = worse;
-                all.bytes += line.bytes;
-                all.bytes_used += line.bytes_used;
-                all.zones += line.zones;
-                all.zones_free += line.zones_free;
-                all.reads += line.reads;
-                all.writes += line.writes;
-                all.bytes_read += line.bytes_read;
-                all.bytes_written += line.bytes_written;
-                all.errors += line.errors;
-                all.mismatches += line.mismatches;
+                sum!(all += line: bytes, bytes_used, zones, zones_free, reads, writes, bytes_read, bytes_written);
+                sum!(all += line: errors, mismatches, reads_around);
                 add_work(&mut all.work, line.work);
                 all.volatile_cache |= line.volatile_cache;
-                all.reads_around += line.reads_around;
                 all.suspect = all.suspect.take().or(line.suspect);
                 // One that is used in another way than was asked for somewhere.
                 if line.access_why.is_some() {
@@ -201,13 +180,7 @@ fn add_volumes(whole: &mut [VolumeView], part: Vec<VolumeView>) {
     for volume in whole {
         let Some(there) = part.remove(&volume.uuid.to_string()) else { continue };
         // As large as part 0 says: the others may be larger for a while.
-        volume.mapped_bytes += there.mapped_bytes;
-        volume.reads += there.reads;
-        volume.writes += there.writes;
-        volume.deallocates += there.deallocates;
-        volume.bytes_read += there.bytes_read;
-        volume.bytes_written += there.bytes_written;
-        volume.errors += there.errors;
+        sum!(volume += there: mapped_bytes, reads, writes, deallocates, bytes_read, bytes_written, errors);
         add_work(&mut volume.work, there.work);
     }
 }
@@ -219,20 +192,16 @@ fn either<T>(a: Option<T>, b: Option<T>, add: impl FnOnce(T, T) -> T) -> Option<
     }
 }
 
-fn add_rebuild(a: RebuildView, b: RebuildView) -> RebuildView {
+fn add_rebuild(mut a: RebuildView, b: RebuildView) -> RebuildView {
+    sum!(a += b: segments_total, segments_done, bytes_total, bytes_moved, bytes_per_second, rows_lost);
     RebuildView {
-        segments_total: a.segments_total + b.segments_total,
-        segments_done: a.segments_done + b.segments_done,
-        bytes_total: a.bytes_total + b.bytes_total,
-        bytes_moved: a.bytes_moved + b.bytes_moved,
-        bytes_per_second: a.bytes_per_second + b.bytes_per_second,
-        rows_lost: a.rows_lost + b.rows_lost,
         seconds: a.seconds.max(b.seconds),
         // Over when the last one is.
         eta_seconds: a.eta_seconds.zip(b.eta_seconds).map(|(a, b)| a.max(b)),
         paused: a.paused && b.paused,
         // As long as one of them goes on, so does the whole.
         waits: a.waits.zip(b.waits).map(|(a, _)| a),
+        ..a
     }
 }
 
@@ -252,26 +221,17 @@ fn add_scrub(whole: &mut ScrubView, part: ScrubView) {
 
 fn add_run(mut a: ScrubRunView, b: ScrubRunView) -> ScrubRunView {
     for findings in b.found {
-        let ScrubFoundView { drive_name, found, repaired, not_held, lost, .. } = &findings;
-        match a.found.iter_mut().find(|f| f.drive_name == *drive_name) {
+        match a.found.iter_mut().find(|f| f.drive_name == findings.drive_name) {
             None => a.found.push(findings),
-            Some(all) => {
-                all.found += found;
-                all.repaired += repaired;
-                all.not_held += not_held;
-                all.lost += lost;
-            }
+            Some(all) => sum!(all += findings: found, repaired, not_held, lost),
         }
     }
+    sum!(a += b: segments_done, segments_total, bytes_read);
     ScrubRunView {
-        kind: a.kind,
         finished: a.finished && b.finished,
-        segments_done: a.segments_done + b.segments_done,
-        segments_total: a.segments_total + b.segments_total,
-        bytes_read: a.bytes_read + b.bytes_read,
         seconds: a.seconds.max(b.seconds),
         eta_seconds: a.eta_seconds.zip(b.eta_seconds).map(|(a, b)| a.max(b)),
-        found: a.found,
+        ..a
     }
 }
 
