@@ -34,7 +34,7 @@ mod start;
 mod stop;
 
 pub use blocks::detached;
-pub use data::{Data, DataHandle, array_not_served, name_taken};
+pub use data::{Data, DataHandle};
 pub use notify::Notify;
 pub use nvme::NvmeSettings;
 pub use reload::{Reread, look_at};

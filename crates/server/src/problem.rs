@@ -1,4 +1,4 @@
-//! Problems of this room: the kernel gives no io_uring, and the faults of an array during a verb.
+//! Problems of this room: the kernel gives no io_uring, the faults of an array during a verb, names of arrays.
 
 use std::io;
 
@@ -32,6 +32,33 @@ pub fn fault(what: impl Into<String>, fault: array::Fault) -> Problem {
         array::Fault::OutOfRange | array::Fault::Misaligned => ("bad_request", "this is a bug: please report it"),
     };
     Problem::new(Kind::Failed, code, what, fault.to_string(), todo)
+}
+
+/// It is not one of those that are served here.
+#[must_use]
+pub fn array_not_served(name: &str, served: &[&str]) -> Problem {
+    Problem::new(
+        Kind::NotFound,
+        "array_not_served",
+        format!("array \"{name}\""),
+        format!("this Ashlar does not serve it (it serves: {})", or_none(served)),
+        format!("`ashlar import {name}` opens it here"),
+    )
+}
+
+/// Two arrays of one name cannot be exported.
+#[must_use]
+pub fn name_taken(name: &str) -> Problem {
+    Problem::refused(
+        "array_name_taken",
+        format!("array {name}"),
+        "this Ashlar already serves an array of this name",
+        "give one of them another name (`ashlar rename`)",
+    )
+}
+
+fn or_none(names: &[&str]) -> String {
+    if names.is_empty() { "none".to_owned() } else { names.join(", ") }
 }
 
 /// What helps when the kernel gives no io_uring, by its error; the sysctl as it is now, if there is one, and how many bytes

@@ -5,11 +5,12 @@ use std::rc::Rc;
 
 use api::{ImportRequest, Kind, Problem};
 
+use super::Data;
 use super::start::{Settings, What};
-use super::{Data, data};
 use crate::config::ArrayConfig;
 use crate::ops::open::{self, How, Opened, Patience};
 use crate::ops::{create, import, volume};
+use crate::problem;
 use crate::registry::Known;
 
 /// Opens everything that `settings` ask for.
@@ -219,7 +220,7 @@ pub async fn import_and_serve(data: &Rc<Data>, mut request: ImportRequest) -> Re
             continue;
         }
         if data.served.borrow().contains_key(&array.name) {
-            problems.push(data::name_taken(&array.name));
+            problems.push(problem::name_taken(&array.name));
             continue;
         }
         match Box::pin(import::open(&data.world, &array, &request, Patience::Short)).await {

@@ -1,7 +1,6 @@
 //! The thread that answers on the control socket, on the address of the metrics, and on those of the API.
 
 use std::io::{self, Read};
-use std::net::{SocketAddr, TcpListener};
 use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
@@ -102,27 +101,6 @@ impl Control {
             tracing::error!("the control thread panicked");
         }
     }
-}
-
-/// # Errors
-/// When other machines reach the address of the metrics.
-pub fn refuse_open(address: SocketAddr) -> Result<(), Problem> {
-    if address.ip().is_loopback() {
-        return Ok(());
-    }
-    let (what, why) = (format!("metrics at {address}"), "other machines reach it, and it has no authentication");
-    Err(Problem::usage(what, why, "give an address of loopback, such as 127.0.0.1:9450"))
-}
-
-/// Listens for whoever reads `/metrics`.
-///
-/// # Errors
-/// When the address is not on loopback, or cannot be had.
-pub fn listen(address: SocketAddr) -> Result<TcpListener, Problem> {
-    refuse_open(address)?;
-    let what = format!("metrics at {address}");
-    let listener = TcpListener::bind(address).and_then(|l| l.set_nonblocking(true).map(|()| l));
-    listener.map_err(|e| Problem::failed(what, e, "give another address (--metrics)"))
 }
 
 async fn serve(sockets: Sockets, parts: Parts, mut stopped: watch::Receiver<bool>) -> io::Result<()> {

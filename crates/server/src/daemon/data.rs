@@ -7,7 +7,7 @@ use std::rc::{Rc, Weak};
 use std::sync::Arc;
 use std::time::Duration;
 
-use api::{Absent, EventCode, Kind, Placement, Problem};
+use api::{Absent, EventCode, Placement, Problem};
 use array::parts::Roster;
 use export::nbd::Dealer;
 use export::nvme::Server;
@@ -33,6 +33,7 @@ use crate::nvmet::Targets;
 use crate::ops::World;
 use crate::ops::open::Opened;
 use crate::placement::Machine;
+use crate::problem::{array_not_served, name_taken};
 use crate::registry::Known;
 use crate::subsystem::ExportedSubsystems;
 
@@ -247,33 +248,6 @@ async fn look_after(data: Weak<Data>, number: u64) {
         drop((opened, data));
         rt.sleep(LOOK).await;
     }
-}
-
-/// It is not one of those that are served here.
-#[must_use]
-pub fn array_not_served(name: &str, served: &[&str]) -> Problem {
-    Problem::new(
-        Kind::NotFound,
-        "array_not_served",
-        format!("array \"{name}\""),
-        format!("this Ashlar does not serve it (it serves: {})", or_none(served)),
-        format!("`ashlar import {name}` opens it here"),
-    )
-}
-
-/// Two arrays of one name cannot be exported.
-#[must_use]
-pub fn name_taken(name: &str) -> Problem {
-    Problem::refused(
-        "array_name_taken",
-        format!("array {name}"),
-        "this Ashlar already serves an array of this name",
-        "give one of them another name (`ashlar rename`)",
-    )
-}
-
-fn or_none(names: &[&str]) -> String {
-    if names.is_empty() { "none".to_owned() } else { names.join(", ") }
 }
 
 /// The way to the data thread from any other.

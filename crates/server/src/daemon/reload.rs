@@ -18,7 +18,6 @@ use std::sync::Arc;
 use api::Problem;
 use rt::Hangups;
 
-use super::control;
 use super::notify::Notify;
 use super::start::{Settings, What};
 use super::{Data, exports, nvme, spares};
@@ -26,6 +25,7 @@ use crate::config::ArrayConfig;
 use crate::cores;
 use crate::front::Front;
 use crate::hooks::Hooks;
+use crate::listen::metrics;
 use crate::subsystem::AccessRules;
 
 /// Reads the settings again, where they come from a file.
@@ -55,7 +55,7 @@ pub fn look_at(settings: &Settings) -> Result<(), Problem> {
     nvme::parse(&settings.nvme)?;
     cores::checked(settings.cores)?;
     Hooks::check(&settings.hooks)?;
-    settings.metrics.map_or(Ok(()), control::refuse_open)?;
+    settings.metrics.map_or(Ok(()), metrics::refuse_open)?;
     settings.api.check()?;
     settings.memory.checked()?.within(crate::memory::of_machine()).map(drop)
 }

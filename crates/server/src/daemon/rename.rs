@@ -7,9 +7,9 @@ use std::rc::Rc;
 use api::{Done, EventCode, Problem};
 
 use super::Data;
-use super::data::name_taken;
 use crate::ops::open::Opened;
 use crate::ops::rename;
+use crate::problem::name_taken;
 
 /// A name that an array is about to get.
 struct Promise(Rc<Data>, String);

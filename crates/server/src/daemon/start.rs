@@ -16,7 +16,7 @@ use rt::net::Addr;
 use rt::{Congestion, Rt, Ways};
 
 use super::closed::{Closed, Way};
-use super::control::{self, Control, Sockets};
+use super::control::{Control, Sockets};
 use super::data::{Data, DataHandle};
 use super::exports::{self, Exports, REQUESTS_MAX};
 use super::notify::{Notify, Pulse};
@@ -34,7 +34,7 @@ use crate::front::{self, ApiConfig, Front};
 use crate::guests::{self, GuestSockets};
 use crate::hooks::{HookConfig, Hooks};
 use crate::journal::Journal;
-use crate::listen::Listening;
+use crate::listen::{Listening, metrics};
 use crate::memory::Memory;
 use crate::nvmet::Targets;
 use crate::ops::World;
@@ -140,7 +140,7 @@ async fn live(rt: &Rt, settings: Settings) -> Result<(), Problem> {
     let machine = Machine::here(settings.pin.then_some(cores))?;
     let socket = step.run("control socket", async { Socket::claim(&settings.control) }).await?;
     Hooks::check(&settings.hooks)?;
-    settings.metrics.map_or(Ok(()), control::refuse_open)?;
+    settings.metrics.map_or(Ok(()), metrics::refuse_open)?;
     // Behind the control socket, which makes the directory that the default socket of NBD is in, too.
     exports::refuse_impossible(&addresses, "NBD export", "--nbd")?;
     settings.guests.as_deref().map_or(Ok(()), guests::prepare)?;
@@ -151,7 +151,7 @@ async fn live(rt: &Rt, settings: Settings) -> Result<(), Problem> {
     journal.note(EventCode::ServerBegan, None, None, format!("{} begins", settings.program));
     // Whatever is wrong with these, arrays are served.
     let closed = Closed::default();
-    let metrics = settings.metrics.map(|at| closed.open(Way::Metrics, at, control::listen));
+    let metrics = settings.metrics.map(|at| closed.open(Way::Metrics, at, metrics::listen));
     let (front, tls) = open_api(&settings, &closed);
     let sockets = Sockets { control: socket, metrics, tls, front: front.clone() };
     let registry = Registry::at(settings.state_dir.clone());

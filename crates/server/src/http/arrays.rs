@@ -10,8 +10,8 @@ use super::answer::{Body, IfMatch, Path, Query};
 use super::drives::on;
 use super::{Answer, Context};
 use crate::daemon::arrays::{import_and_serve, log_open};
-use crate::daemon::name_taken;
 use crate::ops::{create as make, destroy as end, export as handed_over, find as look_for, forget as forgotten};
+use crate::problem::name_taken;
 
 /// Stop the server.
 #[utoipa::path(post, path = "/v1/server/stop", tag = "server", params(Forced), responses((status = 200, description = "It is stopping", body = Done)))]

@@ -12,8 +12,8 @@ use axum::response::{IntoResponse, Response};
 
 use super::answer::{Path, Query, told};
 use super::{Answer, Context};
-use crate::daemon::array_not_served;
 use crate::metrics;
+use crate::problem::array_not_served;
 use crate::snapshot::Snapshot;
 use crate::subsystem::DIRECT;
 

@@ -15,6 +15,7 @@
 
 mod accept;
 mod connection;
+pub mod metrics;
 mod places;
 
 use std::io;
