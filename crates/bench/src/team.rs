@@ -24,6 +24,7 @@ mod core;
 mod make;
 
 use std::cell::RefCell;
+use std::io;
 use std::rc::Rc;
 use std::sync::{Arc, Barrier};
 use std::thread::JoinHandle;
@@ -66,7 +67,7 @@ struct Inner {
     /// The calling one is the first.
     cores: Vec<Core>,
     own: Rc<Own>,
-    threads: RefCell<Vec<JoinHandle<()>>>,
+    threads: RefCell<Vec<JoinHandle<io::Result<()>>>>,
     /// The array; none: direct drives.
     whole: Option<Whole>,
     /// Each core has a target of its own, and they make up this one.

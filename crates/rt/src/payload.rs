@@ -21,23 +21,9 @@ pub struct Payload {
     range: Range<usize>,
 }
 
-impl Payload {
-    /// Length in bytes.
-    #[must_use]
-    pub fn len(&self) -> usize {
-        self.range.len()
-    }
-
-    /// Whether it holds no byte.
-    #[must_use]
-    pub fn is_empty(&self) -> bool {
-        self.range.is_empty()
-    }
-}
-
 impl fmt::Debug for Payload {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Payload({} bytes)", self.len())
+        write!(f, "Payload({} bytes)", self.range.len())
     }
 }
 
@@ -104,7 +90,7 @@ mod tests {
         let data = Buf::from_slice(b"0123456789").freeze();
         let at = data.as_ptr();
         let payload = trade.pack(data.slice(2..8));
-        assert_eq!(payload.len(), 6);
+        assert_eq!(payload.range.len(), 6);
         let copy = trade.unpack(payload);
         assert_eq!((&copy[..], &data[..]), (&b"234567"[..], &b"0123456789"[..]));
         assert_ne!(copy.as_ptr(), at.wrapping_add(2));

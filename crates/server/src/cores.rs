@@ -12,7 +12,7 @@ use std::thread::{Builder, JoinHandle};
 use api::Problem;
 use export::remote::WORKERS_MAX;
 use rt::cross::{Submission, Submitter, submissions};
-use rt::{MailSender, Rt, Ways};
+use rt::{Rt, Ways};
 
 use crate::config::Linger;
 use crate::memory::Memory;
@@ -47,7 +47,7 @@ pub struct Core {
 
 /// The threads.
 pub struct Cores {
-    threads: Vec<JoinHandle<()>>,
+    threads: Vec<JoinHandle<io::Result<()>>>,
     to: OtherCores,
 }
 
@@ -71,39 +71,31 @@ impl Cores {
         memory: Memory,
     ) -> Result<(Cores, String), Problem> {
         let no_cores = |e| Problem::failed("further cores", e, "serve with fewer (--cores)");
-        let (begun, mut beginnings) = rt.mailbox();
-        let one = |number| {
+        let (mut all, mut threads) = (vec![], vec![]);
+        for number in 1..=cores {
             let (submitter, submitted) = submissions(rt);
-            let begun: MailSender<io::Result<()>> = begun.clone();
             let work = move || {
-                let rt = match Rt::real_by(ways) {
-                    Ok(rt) => rt,
-                    Err(error) => {
-                        begun.send(Err(error));
-                        return;
-                    }
-                };
+                let rt = Rt::real_by(ways)?;
                 rt.set_linger(linger.time());
                 memory.settle();
-                begun.send(Ok(()));
-                drop(begun);
                 rt.block_on(submitted.serve(&rt, Core { rt: rt.clone(), routes: RoutingTable::default() }));
+                Ok(())
             };
-            let thread = Builder::new().name(format!("core {}", number + 1)).spawn(work)?;
-            Ok((submitter, thread))
-        };
-        let all = (0..cores).map(one).collect::<io::Result<Vec<_>>>().map_err(no_cores)?;
-        drop(begun);
-        while let Some(beginning) = beginnings.recv().await {
-            beginning.map_err(|e| {
+            threads.push(Builder::new().name(format!("core {number}")).spawn(work).map_err(no_cores)?);
+            all.push(submitter);
+        }
+        for (core, submitter) in all.iter().enumerate() {
+            // One that got no ring has ended, and its thread says why.
+            if submitter.submit(async |_| ()).await.is_none()
+                && let Ok(Err(e)) = threads.swap_remove(core).join()
+            {
                 let mut problem = problem::no_ring(&e);
                 problem.what = "further cores".to_owned();
                 problem.todo += "; or serve with fewer (--cores)";
-                problem
-            })?;
+                return Err(problem);
+            }
         }
         let detail = if cores == 0 { "none".to_owned() } else { cores.to_string() };
-        let (all, threads): (Vec<Submitter<Core>>, Vec<_>) = all.into_iter().unzip();
         Ok((Cores { threads, to: OtherCores { all: all.into(), memory } }, detail))
     }
 

@@ -13,7 +13,7 @@
 use std::collections::BTreeSet;
 
 use api::LimitsView;
-use array::parts::{Had, Job, Part, Whole};
+use array::parts::{Had, Job, Part, Whole, to_send};
 use array::{Array, Discard, Refused, RefusedCode};
 use export::Directory;
 use export::remote::{self, FarEnd, NearEnd};
@@ -137,16 +137,7 @@ pub async fn place(world: &World, job: Job, slices: Vec<Drive>) -> Result<Placed
         let ways = WaysToPart { part, near, answering: answer(rt, &volumes, far) };
         return Ok(Placed { part: Part::Here(array.clone()), reach: PartAccess::Local(array), ways });
     };
-    let cannot = |drive: &Drive, e: std::io::Error| {
-        let what = format!("drive {}", drive.info().name);
-        Refused::new(
-            RefusedCode::Io,
-            what,
-            format!("it cannot be used on another core: {e}"),
-            "Serve with one core (--cores 1)",
-        )
-    };
-    let slices = slices.iter().map(|d| d.to_send().map_err(|e| cannot(d, e))).collect::<Result<Vec<_>, _>>()?;
+    let slices = slices.iter().map(to_send).collect::<Result<Vec<_>, _>>()?;
     let (verbs, end) = submissions(rt);
     let (answers, asks) = remote::way(rt);
     let far = std::iter::once(answers).chain(far).collect();

@@ -7,8 +7,8 @@ use base::ArrayUuid;
 use ondisk::PartOf;
 use rt::{Drive, Rt};
 
-use super::job::{Had, Job};
-use super::{end_all, in_part, plan, wipe};
+use super::job::{Had, Job, do_all};
+use super::{plan, wipe};
 use crate::engine::Array;
 use crate::fault::Refused;
 use crate::label::slices::slices_of;
@@ -58,17 +58,8 @@ pub async fn create_by<T: Had>(
     let array = ArrayUuid(random_uuid(rt));
     // They are looked at already, as whole drives.
     let spec = CreateSpec { force: true, ..spec.clone() };
-    let mut made = Vec::with_capacity(usize::from(parts));
-    for index in (0..parts).rev() {
-        let part = PartOf { index, of: parts };
-        match place(Job::create(part, spec.clone(), array), of_part(index)).await {
-            Ok(part) => made.push(part),
-            Err(refused) => {
-                end_all(made).await;
-                return Err(in_part(part, refused));
-            }
-        }
-    }
+    let job = |index| (Job::create(PartOf { index, of: parts }, spec.clone(), array), of_part(index));
+    let mut made = do_all((0..parts).rev().map(job), place).await?;
     made.reverse();
     Ok(made)
 }

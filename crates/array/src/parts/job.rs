@@ -4,7 +4,7 @@ use base::ArrayUuid;
 use ondisk::PartOf;
 use rt::{Drive, Rt};
 
-use super::Part;
+use super::{Part, end_all, in_part};
 use crate::engine::Array;
 use crate::fault::Refused;
 use crate::open::OpenHow;
@@ -49,6 +49,25 @@ impl Job {
             What::Open(how) => Array::open(rt, slices, how).await,
         }
     }
+}
+
+/// Has `place` do the jobs in turn: every part, or none.
+pub(super) async fn do_all<T: Had>(
+    jobs: impl Iterator<Item = (Job, Vec<Drive>)>,
+    place: impl AsyncFn(Job, Vec<Drive>) -> Result<T, Refused>,
+) -> Result<Vec<T>, Refused> {
+    let mut parts = vec![];
+    for (job, slices) in jobs {
+        let part = job.part();
+        match place(job, slices).await {
+            Ok(part) => parts.push(part),
+            Err(refused) => {
+                end_all(parts).await;
+                return Err(in_part(part, refused));
+            }
+        }
+    }
+    Ok(parts)
 }
 
 /// What becomes of parts of which one could not be had.

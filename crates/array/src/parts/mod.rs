@@ -43,7 +43,7 @@ pub use create::{create, create_by};
 pub use job::{Had, Job};
 pub use losses::Roster;
 pub use open::{open, open_by};
-pub use part::Part;
+pub use part::{Part, to_send};
 pub use plan::plan;
 pub use status::worse;
 pub use survey::{Survey, Surveyed, survey};

@@ -3,9 +3,9 @@
 use ondisk::PartOf;
 use rt::{Drive, Rt};
 
+use super::end_all;
 use super::find::find;
-use super::job::{Had, Job};
-use super::{end_all, in_part};
+use super::job::{Had, Job, do_all};
 use crate::canary::{Canary, planted};
 use crate::engine::Array;
 use crate::fault::{Refused, RefusedCode};
@@ -31,6 +31,9 @@ pub async fn open_by<T: Had>(
     place: impl AsyncFn(Job, Vec<Drive>) -> Result<T, Refused>,
 ) -> Result<Vec<T>, Refused> {
     let parts = find(rt, drives.clone()).await?;
+    let jobs = |parts: Vec<(PartOf, Vec<Drive>)>, how| {
+        parts.into_iter().map(move |(part, slices)| (Job::open(part, how), slices))
+    };
     if how.previous && !how.read_only && parts.len() > 1 {
         // No part gives anything up before all are known to open.
         let trial = OpenHow { read_only: true, ..how };
@@ -38,7 +41,7 @@ pub async fn open_by<T: Had>(
             let array = job.run(rt, slices).await?;
             array.refuse_previous_with_too_few().map(|()| array)
         };
-        end_all(each(parts.clone(), trial, try_one).await?).await;
+        end_all(do_all(jobs(parts.clone(), trial), try_one).await?).await;
     }
     let admitted = match how.owner.carried {
         None if !how.read_only => {
@@ -48,7 +51,7 @@ pub async fn open_by<T: Had>(
         _ => None,
     };
     let carried = admitted.as_ref().map(Admitted::carried).or(how.owner.carried);
-    let opened = each(parts, OpenHow { owner: OwnerHow { carried, ..how.owner }, ..how }, place).await;
+    let opened = do_all(jobs(parts, OpenHow { owner: OwnerHow { carried, ..how.owner }, ..how }), place).await;
     if let (Err(refused), Some(admitted)) = (&opened, admitted) {
         if refused.code == RefusedCode::Io && !planted(Canary::LateWriteReleased) {
             // What was written may land late: the next server is to look twice.
@@ -58,23 +61,4 @@ pub async fn open_by<T: Had>(
         }
     }
     opened
-}
-
-/// Every part, or none.
-async fn each<T: Had>(
-    parts: Vec<(PartOf, Vec<Drive>)>,
-    how: OpenHow,
-    place: impl AsyncFn(Job, Vec<Drive>) -> Result<T, Refused>,
-) -> Result<Vec<T>, Refused> {
-    let mut opened = Vec::with_capacity(parts.len());
-    for (part, slices) in parts {
-        match place(Job::open(part, how), slices).await {
-            Ok(part) => opened.push(part),
-            Err(refused) => {
-                end_all(opened).await;
-                return Err(in_part(part, refused));
-            }
-        }
-    }
-    Ok(opened)
 }

@@ -6,8 +6,8 @@
 
 use std::future::Future;
 
-use rt::Drive;
 use rt::cross::Submitter;
+use rt::{Drive, SentDrive};
 
 use crate::engine::Array;
 use crate::fault::{Fault, Refused, RefusedCode};
@@ -50,14 +50,22 @@ impl Part {
         if let Part::Here(array) = self {
             return verb(array.clone(), slice).await;
         }
-        let sent = slice.to_send().map_err(|error| {
-            let why = format!("it cannot be used on another core: {error}");
-            Refused::new(RefusedCode::Io, format!("drive {}", slice.info().name), why, "Try again")
-        })?;
+        let sent = to_send(&slice)?;
         let arrives = async move |array: Array| {
             let slice = sent.arrive(array.rt()).await;
             verb(array, slice).await
         };
         self.ask(arrives).await?
     }
+}
+
+/// A drive or slice, ready to go to another core.
+///
+/// # Errors
+/// When it cannot be used there.
+pub fn to_send(drive: &Drive) -> Result<SentDrive, Refused> {
+    drive.to_send().map_err(|error| {
+        let why = format!("it cannot be used on another core: {error}");
+        Refused::new(RefusedCode::Io, format!("drive {}", drive.info().name), why, "Use one core (--cores 1)")
+    })
 }

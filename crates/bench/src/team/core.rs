@@ -5,12 +5,12 @@
 
 use std::cell::RefCell;
 use std::future::Future;
+use std::io;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::thread::{Builder, JoinHandle};
 
 use array::Array;
-use futures::channel::oneshot;
 use rt::cross::{Submitter, submissions};
 use rt::{Rt, Task};
 
@@ -62,21 +62,19 @@ impl Core {
     }
 
     /// A further one, which is there when this returns.
-    pub async fn start(rt: &Rt, number: usize) -> Result<(Core, JoinHandle<()>), Error> {
+    pub async fn start(rt: &Rt, number: usize) -> Result<(Core, JoinHandle<io::Result<()>>), Error> {
         let (submitter, submitted) = submissions(rt);
-        let (begun, has_begun) = oneshot::channel();
-        let work = move || match Rt::real() {
-            Ok(rt) => {
-                // Who asked waits for it.
-                let _ = begun.send(Ok(()));
-                rt.block_on(submitted.serve(&rt, Own::new(rt.clone())));
-            }
-            Err(error) => drop(begun.send(Err(error))),
+        let work = move || {
+            let rt = Rt::real()?;
+            rt.block_on(submitted.serve(&rt, Own::new(rt.clone())));
+            Ok(())
         };
         let no_core = |error| Error::NoCore(Arc::new(error));
         let thread = Builder::new().name(format!("core {number}")).spawn(work).map_err(no_core)?;
-        has_begun.await.map_err(|_| Error::CoreEnded)?.map_err(no_core)?;
-        Ok((Core(submitter), thread))
+        match submitter.submit(async |_| ()).await {
+            Some(()) => Ok((Core(submitter), thread)),
+            None => Err(thread.join().ok().and_then(Result::err).map_or(Error::CoreEnded, no_core)),
+        }
     }
 
     /// What `verb` says, on that core. It has begun when this returns; the future is its answer.

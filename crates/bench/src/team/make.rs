@@ -3,7 +3,7 @@
 use std::rc::Rc;
 use std::sync::Arc;
 
-use array::parts::{Job, Part, STRIPE_BYTES, create_by, slices_of};
+use array::parts::{Job, Part, STRIPE_BYTES, create_by, slices_of, to_send};
 use array::{CreateSpec, Refused, RefusedCode, Whole};
 use export::remote::{self, FarEnd, NearEnd};
 use export::{Directory, Either, Exports, Striped};
@@ -87,12 +87,7 @@ impl Inner {
     /// Makes a part on the core that is to have it.
     async fn part(&self, rt: &Rt, job: Job, slices: Vec<Drive>) -> Result<Part, Refused> {
         let part = job.part();
-        let cannot = |what: String, why: String| Refused::new(RefusedCode::Io, what, why, "Measure on one core");
-        let send = |drive: &Drive| {
-            let named = format!("drive {}", drive.info().name);
-            drive.to_send().map_err(|e| cannot(named, format!("it cannot be used on another core: {e}")))
-        };
-        let slices = slices.iter().map(send).collect::<Result<Vec<_>, _>>()?;
+        let slices = slices.iter().map(to_send).collect::<Result<Vec<_>, _>>()?;
         let (there, end) = submissions(rt);
         let made = self.cores[usize::from(part.index)].ask(move |own| async move {
             let io = |error: Error| Refused::new(RefusedCode::Io, "a slice", error.to_string(), "Look at the drive");
@@ -108,7 +103,8 @@ impl Inner {
             }
             Ok::<(), Refused>(())
         });
-        made.await.map_err(|ended| cannot("its core".to_owned(), ended.to_string()))??;
+        let ended = |ended: Error| Refused::new(RefusedCode::Io, "its core", ended.to_string(), "Measure on one core");
+        made.await.map_err(ended)??;
         Ok(if part.index == 0 { Part::Here(self.own.array()) } else { Part::There(there) })
     }
 }

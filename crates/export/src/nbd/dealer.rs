@@ -167,13 +167,9 @@ fn deal(rt: &Rt, workers: &Rc<[Dealt]>, stream: Stream, arrival: Arrival) {
 }
 
 impl Worker {
-    /// Serves on this core until the dealer stops; then as [`Server::stop`].
-    pub async fn serve(self, rt: &Rt) {
-        self.serve_by(rt, |dealt| dealt).await;
-    }
-
-    /// The same, what is served being made of the dealer's directory: of what it has, some may be nearer to this core.
-    pub async fn serve_by<D: Directory>(self, rt: &Rt, made: impl FnOnce(Remote) -> D) {
+    /// Serves on this core until the dealer stops; then as [`Server::stop`]. What is served is made of the dealer's directory: of what that
+    /// has, some may be nearer to this core.
+    pub async fn serve<D: Directory>(self, rt: &Rt, made: impl FnOnce(Remote) -> D) {
         let Worker { orders, namespaces, clients, of } = self;
         let server = Server::one_of(of, rt, made(namespaces.connect(rt)), clients);
         let mut orders = orders.start(rt);

@@ -35,7 +35,7 @@ pub async fn serve<D: Directory>(rt: Rt, directory: D, mut callee: Callee<Messag
         match message {
             Message::Submit(key, request) => {
                 let namespace = open.borrow()[key].clone();
-                let request = request.with(|payload| reply.unpack(payload));
+                let request = request.with(|payload| reply.trade().unpack(payload));
                 tasks.begin(&rt, Job { namespace, request, reply }, work);
             }
             Message::Names => {
@@ -65,6 +65,6 @@ async fn enter<D: Directory>(directory: &D, open: &RefCell<Slab<D::N>>, name: &s
 async fn work<N: Namespace>(job: Job<N>) {
     let Job { namespace, request, reply } = job;
     let done = namespace.submit(request).await;
-    let done = done.map(|answer| answer.with(|data| reply.pack(data)));
+    let done = done.map(|answer| answer.with(|data| reply.trade().pack(data)));
     reply.send(Reply::Submitted(done));
 }

@@ -31,7 +31,7 @@ impl cross::Message for Message {
 
     fn discard(reply: Reply, caller: &Caller<Message>) {
         match reply {
-            Reply::Submitted(Ok(answer)) => drop(answer.with(|payload| caller.unpack(payload))),
+            Reply::Submitted(Ok(answer)) => drop(answer.with(|payload| caller.trade().unpack(payload))),
             Reply::Opened(Some((key, _))) => caller.tell(Message::Close(key)),
             Reply::Names(_) | Reply::Opened(None) | Reply::Submitted(Err(_)) => {}
         }

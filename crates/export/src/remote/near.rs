@@ -58,8 +58,8 @@ impl Namespace for RemoteNamespace {
 
     async fn submit(&self, request: Request) -> Result<Answer, Fault> {
         let Open { far, key, .. } = &*self.0;
-        match far.call(Message::Submit(*key, request.with(|data| far.pack(data)))).await {
-            Some(Reply::Submitted(result)) => result.map(|answer| answer.with(|payload| far.unpack(payload))),
+        match far.call(Message::Submit(*key, request.with(|data| far.trade().pack(data)))).await {
+            Some(Reply::Submitted(result)) => result.map(|answer| answer.with(|payload| far.trade().unpack(payload))),
             None => Err(Fault::Gone),
             Some(Reply::Names(_) | Reply::Opened(_)) => unreachable!("a request is answered with its result"),
         }

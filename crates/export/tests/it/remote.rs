@@ -148,7 +148,7 @@ fn dealt<T>(workers: usize, work: impl AsyncFnOnce(&Rt, &Addr, &Dealer, &Puppet)
     let serve = |worker: export::nbd::Worker| {
         std::thread::spawn(move || {
             let rt = Rt::real().unwrap();
-            rt.block_on(worker.serve(&rt));
+            rt.block_on(worker.serve(&rt, |dealt| dealt));
         })
     };
     let threads: Vec<_> = dealt.into_iter().map(serve).collect();

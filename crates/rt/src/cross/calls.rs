@@ -13,7 +13,7 @@ use std::vec;
 use slab::Slab;
 
 use super::outbox::{Batch, Outbox};
-use crate::{Bytes, MailReceiver, MailSender, Payload, Rt};
+use crate::{MailReceiver, MailSender, Rt, Trade};
 
 /// What is asked of another core.
 pub trait Message: Sized + Send + 'static {
@@ -129,16 +129,10 @@ impl<Q: Message> Caller<Q> {
         self.0.gone.get()
     }
 
-    /// Makes data ready to cross.
+    /// What data is packed by, and unpacked.
     #[must_use]
-    pub fn pack(&self, data: Bytes) -> Payload {
-        self.0.outbox.trade().pack(data)
-    }
-
-    /// Data that has come.
-    #[must_use]
-    pub fn unpack(&self, payload: Payload) -> Bytes {
-        self.0.outbox.trade().unpack(payload)
+    pub fn trade(&self) -> &Trade {
+        self.0.outbox.trade()
     }
 
     fn answered(&self, id: Id, answer: Q::Answer) {
@@ -257,16 +251,10 @@ impl<Q: Message> Reply<Q> {
         }
     }
 
-    /// Makes data ready to cross.
+    /// What data is packed by, and unpacked.
     #[must_use]
-    pub fn pack(&self, data: Bytes) -> Payload {
-        self.outbox.trade().pack(data)
-    }
-
-    /// Data that has come.
-    #[must_use]
-    pub fn unpack(&self, payload: Payload) -> Bytes {
-        self.outbox.trade().unpack(payload)
+    pub fn trade(&self) -> &Trade {
+        self.outbox.trade()
     }
 }
 

@@ -171,7 +171,7 @@ impl Exports {
             let by = format!(", by {} cores", workers.len());
             let serve = |worker: Worker| {
                 async move |Core { rt, routes }: Core| {
-                    worker.serve_by(&rt, |data_core| RoutedDirectory { data_core, routes }).await;
+                    worker.serve(&rt, |data_core| RoutedDirectory { data_core, routes }).await;
                 }
             };
             cores.begin(workers.into_iter().map(serve).collect());

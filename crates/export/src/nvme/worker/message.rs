@@ -72,7 +72,7 @@ impl Message for Ask {
 
     fn discard(outcome: Outcome, caller: &Caller<Ask>) {
         if let Outcome::Done(payloads) = outcome {
-            payloads.into_iter().for_each(|payload| drop(caller.unpack(payload)));
+            payloads.into_iter().for_each(|payload| drop(caller.trade().unpack(payload)));
         }
     }
 }

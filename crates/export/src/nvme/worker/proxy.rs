@@ -117,7 +117,7 @@ impl<S: Subsystems> Proxy<S> {
 
     fn begin(&self, key: Key, sent: Sent, reply: Reply<Ask>) {
         let Sent { sqe, capsule, data, intact } = sent;
-        let data = reply.unpack(data);
+        let data = reply.trade().unpack(data);
         let queue = self.queue(key).filter(|queue| !queue.is_cut() && !self.progress.is_stopping());
         let Some(queue) = queue else { return reply.send(Outcome::NotBegun) };
         queue.controller.heard();
@@ -164,7 +164,7 @@ async fn work<S: Subsystems>(job: Job<S>) {
     let Job { queue, sqe, target, command, data, reply, executing } = job;
     match execute::run(target, command, data).await {
         Ok(parts) => {
-            let payloads = parts.into_iter().map(|part| reply.pack(part)).collect();
+            let payloads = parts.into_iter().map(|part| reply.trade().pack(part)).collect();
             reply.send(Outcome::Done(payloads));
         }
         Err(status) => fail(&queue, &sqe, status, reply),

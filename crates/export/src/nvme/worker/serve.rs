@@ -203,10 +203,10 @@ async fn ask(job: Job) {
         return;
     }
     let executing = worker.progress.executing();
-    let sent = Sent { sqe, capsule, data: worker.commands.pack(data), intact };
+    let sent = Sent { sqe, capsule, data: worker.commands.trade().pack(data), intact };
     match worker.commands.call(Ask::Command(*key, Box::new(sent))).await {
         Some(Outcome::Done(payloads)) => {
-            let parts = payloads.into_iter().map(|payload| worker.commands.unpack(payload)).collect();
+            let parts = payloads.into_iter().map(|payload| worker.commands.trade().unpack(payload)).collect();
             session.answer(&sqe, Ok(parts), permit);
         }
         Some(Outcome::Failed(status)) => session.answer(&sqe, Err(status), permit),
