@@ -3,11 +3,13 @@
 //! ```text
 //!   target/kernels/apt      apt's lists and packages, of the mirror that this machine uses
 //!   target/kernels/root     what the package has: boot/vmlinuz-VERSION, lib/modules/VERSION
+//!   target/kernels/stable   the same two for the kernel of Debian stable's backports
 //! ```
 //!
 //! Invariants: nothing of this machine's packages or of apt's own state changes; what was fetched once is used again.
 
 use std::fs;
+use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 
 use crate::{Failure, OrFail, Result, tools};
@@ -43,15 +45,30 @@ impl Kernel {
         if let Some(kernel) = newest(Path::new("/")).filter(Kernel::has_ublk) {
             return Ok(kernel);
         }
+        let release = fs::read_to_string("/etc/os-release").or_fail("/etc/os-release")?;
+        let codename = release.lines().find_map(|line| line.strip_prefix("VERSION_CODENAME="));
+        let codename = codename.ok_or_else(|| Failure::new("/etc/os-release", "it names no release"))?;
+        Kernel::backport(codename.trim_matches('"'), "kernels")
+    }
+
+    /// The newest that Debian has for its stable release, whatever this machine's is.
+    ///
+    /// # Errors
+    /// When it cannot be fetched.
+    pub fn of_stable() -> Result<Kernel> {
+        Kernel::backport("stable", "kernels/stable")
+    }
+
+    /// The newest backport for a release of Debian: fetched, or kept in that directory of target.
+    fn backport(release: &str, dir: &str) -> Result<Kernel> {
         let target = std::env::current_exe().or_fail("the path of this program")?;
         let target = target.parent().and_then(Path::parent).ok_or_else(|| Failure::new("target", "it is not there"))?;
-        let root = target.join("kernels/root");
+        let (dir, root) = (target.join(dir), target.join(dir).join("root"));
         if newest(&root).is_none() {
-            fetch(&target.join("kernels"), &root)?;
+            fetch(&dir, &root, release)?;
         }
-        newest(&root)
-            .filter(Kernel::has_ublk)
-            .ok_or_else(|| Failure::new("a kernel with ublk", "neither this machine nor its backports have one"))
+        let none = || Failure::new("a kernel with ublk", format!("the backports of Debian {release} have none"));
+        newest(&root).filter(Kernel::has_ublk).ok_or_else(none)
     }
 
     /// Whether it lies where a running kernel looks for modules.
@@ -125,17 +142,14 @@ pub fn numbers(version: &str) -> Vec<u64> {
     version.split(|c: char| !c.is_ascii_digit()).map_while(|part| part.parse().ok()).collect()
 }
 
-/// Fetches the newest backport for this release of Debian, and unpacks it into `root`.
-fn fetch(dir: &Path, root: &Path) -> Result<()> {
-    println!("fetching a kernel with ublk from Debian's backports into {}", dir.display());
+/// Fetches the newest backport for a release of Debian, and unpacks it into `root`.
+fn fetch(dir: &Path, root: &Path, release: &str) -> Result<()> {
+    println!("fetching a kernel from the backports of Debian {release} into {}", dir.display());
     let apt = dir.join("apt");
     for place in ["lists/partial", "cache/archives/partial"] {
         fs::create_dir_all(apt.join(place)).or_fail("a directory for apt")?;
     }
-    let release = fs::read_to_string("/etc/os-release").or_fail("/etc/os-release")?;
-    let codename = release.lines().find_map(|line| line.strip_prefix("VERSION_CODENAME="));
-    let codename = codename.ok_or_else(|| Failure::new("/etc/os-release", "it names no release"))?.trim_matches('"');
-    let source = format!("deb {} {codename}-backports main\n", tools::mirror()?);
+    let source = format!("deb {} {release}-backports main\n", tools::mirror()?);
     fs::write(apt.join("backports.list"), source).or_fail("a list of sources")?;
     let place = apt.display();
     let options = [
@@ -152,17 +166,37 @@ fn fetch(dir: &Path, root: &Path) -> Result<()> {
     };
     run("apt-get", &["update", "-q"])?;
     // The package of that name has nothing but this.
-    let printed = run("apt-cache", &["depends", "linux-image-amd64"])?;
-    let mut depends = printed.lines().filter_map(|line| line.trim().strip_prefix("Depends: "));
-    let package = depends.rfind(|name| name.starts_with("linux-image-")).map(str::to_owned);
-    let package = package.ok_or_else(|| Failure::new("apt-cache depends linux-image-amd64", printed.clone()))?;
-    run("apt-get", &["download", "-q", &package])?;
+    let depends = |package: &str| -> Result<Vec<String>> {
+        let printed = run("apt-cache", &["depends", package])?;
+        Ok(printed.lines().filter_map(|line| line.trim().strip_prefix("Depends: ").map(str::to_owned)).collect())
+    };
+    let all = depends("linux-image-amd64")?;
+    let package = all.iter().rfind(|name| name.starts_with("linux-image-"));
+    let package = package.ok_or_else(|| Failure::new("apt-cache depends linux-image-amd64", all.join(" ")))?;
+    // Debian 13 and later have the kernel and its modules in packages of their own.
+    let mut packages = depends(package)?;
+    packages
+        .retain(|name| ["linux-base-", "linux-binary-", "linux-modules-"].iter().any(|kind| name.starts_with(kind)));
+    packages.push(package.clone());
+    let download: Vec<&str> = ["download", "-q"].into_iter().chain(packages.iter().map(String::as_str)).collect();
+    run("apt-get", &download)?;
     // Complete, or not there.
     let partial = dir.join("partial");
     let _old = fs::remove_dir_all(&partial);
     fs::create_dir(&partial).or_fail("a directory")?;
-    tools::run(&apt, "sh", &["-c", &format!("dpkg -x {package}_*.deb '{}'", partial.display())])?;
+    for package in &packages {
+        tools::run(&apt, "sh", &["-c", &format!("dpkg -x {package}_*.deb '{}'", partial.display())])?;
+    }
     let version = package.trim_start_matches("linux-image-").trim_end_matches("-unsigned");
+    // Debian 13 and later have both below /usr/lib/modules, where this machine's tools do not look.
+    if !partial.join("lib").exists() {
+        symlink("usr/lib", partial.join("lib")).or_fail("a link to the modules")?;
+    }
+    if !partial.join("boot").exists() {
+        fs::create_dir(partial.join("boot")).or_fail("a directory for the kernel")?;
+        let (image, name) = (format!("../lib/modules/{version}/vmlinuz"), format!("boot/vmlinuz-{version}"));
+        symlink(image, partial.join(name)).or_fail("a link to the kernel")?;
+    }
     tools::run(&apt, "depmod", &["-b", &partial.display().to_string(), version])?;
     fs::rename(&partial, root).or_fail("the unpacked kernel")
 }

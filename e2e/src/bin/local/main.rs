@@ -2,6 +2,7 @@
 //! serves an array to its own kernel. One boot.
 
 mod fabrics;
+mod queues;
 mod steps;
 mod world;
 
@@ -18,15 +19,19 @@ use crate::world::World;
 struct Args {
     #[command(flatten)]
     common: stepwise::Args,
+    /// With the kernel of Debian stable's backports: several queues of a device, and its growth in use, need Linux 6.16
+    #[arg(long)]
+    newer: bool,
 }
 
 fn main() -> ExitCode {
+    let args = Args::parse();
     let program = Program {
         name: "local",
         steps: steps::ALL,
-        begin: World::new,
+        begin: if args.newer { World::of_newer_kernel } else { World::new },
         kernel: |world| world.guest.sh("uname -r"),
         end: |_| Ok(()),
     };
-    program.run(&Args::parse().common)
+    program.run(&args.common)
 }
