@@ -103,6 +103,14 @@ impl Guest {
     /// # Errors
     /// As [`Guest::boot`].
     pub fn boot_systemd(dir: &Path, cpus: u32, more: &[String], files: &Path) -> Result<Guest> {
+        Guest::boot_systemd_kernel(dir, cpus, more, files, &Kernel::installed()?)
+    }
+
+    /// The same with another kernel.
+    ///
+    /// # Errors
+    /// As [`Guest::boot`].
+    pub fn boot_systemd_kernel(dir: &Path, cpus: u32, more: &[String], files: &Path, kernel: &Kernel) -> Result<Guest> {
         let units = files.join("etc/systemd/system");
         fs::create_dir_all(units.join("multi-user.target.wants")).or_fail("a directory of units")?;
         fs::write(units.join("talk.service"), TALK_SERVICE).or_fail("a unit")?;
@@ -111,7 +119,12 @@ impl Guest {
         fs::create_dir_all(&rules).and_then(|()| fs::write(rules.join("tmp.conf"), "")).or_fail("tmp.conf")?;
         let enabled = ["../talk.service", "/lib/systemd/system/remote-fs.target"];
         tools::run(&units, "ln", &["-sf", enabled[0], enabled[1], "multi-user.target.wants/"])?;
-        Guest::started(dir, cpus, more, Some(files), &Kernel::installed()?)
+        if !kernel.is_installed() {
+            let modules = files.join("usr/lib/modules");
+            fs::create_dir_all(&modules).or_fail("a directory for modules")?;
+            tools::run(&modules, "ln", &["-sfn", &kernel.modules().display().to_string(), &kernel.version])?;
+        }
+        Guest::started(dir, cpus, more, Some(files), kernel)
     }
 
     /// The same with more arguments of QEMU: drives, for instance.

@@ -15,6 +15,11 @@ pub const ALL: &[Step<World>] = &[
     Step { name: "on", about: "the next boot mounts it, with what was written, by itself", run: on },
     Step { name: "restart", about: "a restart and a SIGKILL of the server under a writer", run: restart },
     Step { name: "check", about: "power off again; all that is on the drives agrees", run: check },
+    Step {
+        name: "ublk",
+        about: "the packaged server, with a kernel that has ublk: a volume is a block device; a restart and a SIGKILL under a writer",
+        run: ublk,
+    },
 ];
 
 /// How long units may take to start: an emulated machine is some thirty times slower.
@@ -50,6 +55,11 @@ fn on(world: &mut World) -> Result<()> {
 }
 
 fn restart(world: &mut World) -> Result<()> {
+    restarts_under_a_writer(world, &format!("systemctl is-active {ATTACH} && mountpoint {PLACE}"))
+}
+
+/// Something is written again and again to the file system while the server ends in two ways and is there again; what must `hold` then.
+fn restarts_under_a_writer(world: &mut World, hold: &str) -> Result<()> {
     let write = format!(
         "trap '' PIPE; for n in $(seq 40); do dd if={PLACE}/data of={PLACE}/copy bs=1M conv=fsync 2>&1 || exit 1; \
          cmp {PLACE}/data {PLACE}/copy || exit 1; test -e /tmp/enough && exit 0; done; exit 2"
@@ -60,7 +70,7 @@ fn restart(world: &mut World) -> Result<()> {
         world.guest.sh_within(START_MAX, end)?;
         let other = format!("pid=$({SERVER}); test $pid != 0 && test $pid != {}", before.trim());
         world.guest.wait(BACK_MAX, &format!("{other} && ashlar status {ARRAY}"))?;
-        world.guest.sh(&format!("systemctl is-active {ATTACH} && mountpoint {PLACE}"))?;
+        world.guest.sh(hold)?;
     }
     world.guest.sh("touch /tmp/enough")?;
     world.guest.finish("writer", START_MAX)?;
@@ -69,6 +79,24 @@ fn restart(world: &mut World) -> Result<()> {
 
 fn check(world: &mut World) -> Result<()> {
     world.power_off()?;
+    let seen = world.ashlar.done(&["check", ARRAY])?;
+    require(seen.contains("Everything agrees"), "ashlar check", || seen.clone())
+}
+
+/// Without `--by`: the kernel and the packaged server can do ublk.
+fn ublk(world: &mut World) -> Result<()> {
+    world.boot_with_ublk()?;
+    world.guest.wait(START_MAX, &format!("systemctl is-active ashlar.service && ashlar status {ARRAY}"))?;
+    let printed = world.guest.sh_within(START_MAX, &format!("ashlar attach {ARRAY}/db"))?;
+    require(printed.contains("/dev/ublkb"), "ashlar attach", || printed.clone())?;
+    let device = format!("/dev/ashlar/{ARRAY}/db");
+    world.guest.sh_within(START_MAX, &format!("mkdir -p {PLACE} && mount {device} {PLACE}"))?;
+    world.guest.sh(&format!("cd {PLACE} && sha256sum -c sum"))?;
+    restarts_under_a_writer(world, &format!("mountpoint {PLACE} && test -b {device}"))?;
+    world.guest.sh_failing(&format!("ashlar detach {ARRAY}/db"))?;
+    world.guest.sh_within(START_MAX, &format!("umount {PLACE} && ashlar detach {ARRAY}/db"))?;
+    world.guest.sh(&format!("! test -e {device} && ! ls /dev/ublkb*"))?;
+    world.power_off_unmounted()?;
     let seen = world.ashlar.done(&["check", ARRAY])?;
     require(seen.contains("Everything agrees"), "ashlar check", || seen.clone())
 }

@@ -7,6 +7,7 @@ use std::time::Duration;
 use e2e::ashlar::Ashlar;
 use e2e::failure::require;
 use e2e::guest::Guest;
+use e2e::linux::Kernel;
 use e2e::{OrFail, Result, tools};
 
 /// The array.
@@ -26,6 +27,9 @@ const CPUS: u32 = 2;
 const USER: &str = "ashlar:x:61184:61184::/var/lib/ashlar:/usr/sbin/nologin";
 const GROUP: &str = "ashlar:x:61184:";
 
+/// What the package has beside units.
+const UDEV: &str = include_str!("../../../../package/60-ashlar.rules");
+const TMPFILES: &str = include_str!("../../../../package/tmpfiles.conf");
 const SERVER_UNIT: &str = include_str!("../../../../systemd/ashlar.service");
 const ATTACH_UNIT: &str = include_str!("../../../../systemd/ashlar-attach@.service");
 
@@ -76,6 +80,8 @@ impl World {
             ("etc/group", &with_line("/etc/group", GROUP)?),
             ("etc/nvme/hostnqn", HOST),
             ("etc/nvme/hostid", HOST.rsplit(':').next().unwrap_or_default()),
+            ("etc/udev/rules.d/60-ashlar.rules", UDEV),
+            ("etc/tmpfiles.d/ashlar.conf", TMPFILES),
             ("etc/systemd/system/ashlar.service", SERVER_UNIT),
             ("etc/systemd/system/ashlar-attach@.service", ATTACH_UNIT),
         ] {
@@ -113,6 +119,24 @@ impl World {
         fs::write(self.files.join("etc/fstab"), format!("{}\n", self.mount)).or_fail("fstab")?;
         self.guest = Guest::boot_systemd(&self.dir, CPUS, &self.drives, &self.files)?;
         Ok(())
+    }
+
+    /// Boots it with a kernel that has ublk: the server is enabled, and nothing else.
+    pub fn boot_with_ublk(&mut self) -> Result<()> {
+        let root = format!("--root={}", self.files.display());
+        tools::run(&self.dir, "systemctl", &[&root, "enable", "ashlar.service"])?;
+        tools::run(&self.dir, "systemctl", &[&root, "disable", ATTACH])?;
+        fs::write(self.files.join("etc/fstab"), "").or_fail("fstab")?;
+        let kernel = Kernel::with_ublk()?;
+        self.guest = Guest::boot_systemd_kernel(&self.dir, CPUS, &self.drives, &self.files, &kernel)?;
+        Ok(())
+    }
+
+    /// Powers it off, when nothing is mounted.
+    pub fn power_off_unmounted(&mut self) -> Result<()> {
+        self.guest.sh("systemctl poweroff --no-block")?;
+        let status = self.guest.ended(STOP_MAX)?;
+        require(status.success(), "the machine", || self.guest.broken("poweroff", status.to_string()).to_string())
     }
 }
 
