@@ -3,6 +3,7 @@
 //! ```text
 //!   ublk serve FILE [--read-only] [--delay-us N]   the whole file; takes over what an earlier one has left
 //!                                                  SIGTERM: leaves it to the next one; SIGHUP: removes it
+//!                                                  SIGTERM with --stay: leaves it, and goes on a second later
 //!   ublk cancel FILE MILLIS                        begins to make a device, and changes its mind
 //!   ublk look NUMBER                               what the kernel has under this number
 //!   ublk delete NUMBER                             deletes what was left
@@ -108,7 +109,7 @@ fn run() -> Result<(), Box<dyn std::error::Error>> {
                 read_only: more.contains(&"--read-only"),
                 delay: Duration::from_micros(delay),
             };
-            rt.block_on(serve(&rt, whole))?;
+            rt.block_on(serve(&rt, whole, more.contains(&"--stay")))?;
         }
         ["cancel", file, millis] => {
             let file = File::options().read(true).write(true).open(file)?;
@@ -123,7 +124,7 @@ fn run() -> Result<(), Box<dyn std::error::Error>> {
 
 async fn cancel(rt: &Rt, whole: Whole, after: Duration) -> Result<(), Box<dyn std::error::Error>> {
     {
-        let create = std::pin::pin!(BlockDevice::create(rt, (whole, vec![]), Some(7), MARK));
+        let create = std::pin::pin!(BlockDevice::create(rt, whole, Some(7), MARK));
         let patience = std::pin::pin!(rt.sleep(after));
         if let futures::future::Either::Left((made, _)) = futures::future::select(create, patience).await {
             let device = made?;
@@ -140,14 +141,14 @@ async fn cancel(rt: &Rt, whole: Whole, after: Duration) -> Result<(), Box<dyn st
     Ok(())
 }
 
-async fn serve(rt: &Rt, whole: Whole) -> Result<(), Box<dyn std::error::Error>> {
+async fn serve(rt: &Rt, whole: Whole, stays: bool) -> Result<(), Box<dyn std::error::Error>> {
     let begun = rt.now();
     let hangups = rt.hangups()?;
     ublk::supported(rt).await?;
     let left = ublk::look(rt, 0).await?.filter(|found| found.mark == MARK);
     let device = match left {
-        Some(_) => BlockDevice::recover(rt, (whole, vec![]), Left { number: 0, mark: MARK, started: false }).await?,
-        None => BlockDevice::create(rt, (whole, vec![]), None, MARK).await?,
+        Some(_) => BlockDevice::recover(rt, whole.clone(), Left { number: 0, mark: MARK, started: false }).await?,
+        None => BlockDevice::create(rt, whole.clone(), None, MARK).await?,
     };
     let how = if left.is_some() { "taken over" } else { "made" };
     println!("/dev/ublkb{} {how} in {:?}", device.number(), rt.now() - begun);
@@ -156,6 +157,13 @@ async fn serve(rt: &Rt, whole: Whole) -> Result<(), Box<dyn std::error::Error>> 
             () = rt.stop_signal().fuse() => {
                 device.leave().await;
                 println!("left after {} requests", device.requests());
+                if !stays {
+                    return Ok(());
+                }
+                rt.sleep(Duration::from_secs(1)).await;
+                device.go_on(whole.clone())?;
+                println!("/dev/ublkb{} goes on", device.number());
+                device.ended().await;
                 return Ok(());
             }
             () = hangups.next().fuse() => match device.remove(false).await {

@@ -173,22 +173,6 @@ impl<D> Request<D> {
     }
 }
 
-impl Request {
-    /// Where its range ends; 0 of a flush, which has none.
-    #[must_use]
-    pub fn end(&self) -> u64 {
-        let (offset, bytes) = match self {
-            Request::Flush => (0, 0),
-            Request::Read { offset, bytes } => (*offset, u64::from(*bytes)),
-            Request::Write { offset, data, .. } => (*offset, data.len() as u64),
-            Request::WriteZeroes { offset, bytes, .. }
-            | Request::Deallocate { offset, bytes, .. }
-            | Request::Extents { offset, bytes, .. } => (*offset, *bytes),
-        };
-        offset.saturating_add(bytes)
-    }
-}
-
 impl Request<u32> {
     /// Bytes that the host sends with it.
     #[must_use]

@@ -7,8 +7,8 @@
 //! ```
 //!
 //! Invariants: a volume is near when this core reaches each of its parts, else all of it goes by the first core; one with
-//! limits goes by the first core, which counts for all, and so does what a volume has grown by since it was opened; an array that
-//! is closed is in no routing table, so that nothing here keeps its drives.
+//! limits goes by the first core, which counts for all; an array that is closed is in no routing table, so that nothing here
+//! keeps its drives.
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
@@ -98,9 +98,7 @@ impl RoutingTable {
                 pieces.push(piece);
             }
             if pieces.len() == parts.len() {
-                let pieces = Striped::new(pieces, STRIPE_BYTES);
-                let bytes = pieces.info().bytes;
-                return Some(Near { routes: self.clone(), array, volume, pieces, bytes });
+                return Some(Near { routes: self.clone(), array, volume, pieces: Striped::new(pieces, STRIPE_BYTES) });
             }
         }
         None
@@ -117,8 +115,6 @@ struct Near {
     array: Uuid,
     volume: Uuid,
     pieces: Striped<Piece>,
-    /// Its length when it was opened.
-    bytes: u64,
 }
 
 /// What the connections of a core are served: what the first core has, by the nearest way.
@@ -155,12 +151,13 @@ impl RoutedVolume {
     /// Whether requests go to its parts from here.
     #[must_use]
     pub fn is_near(&self) -> bool {
-        self.near().is_some()
+        self.pieces().is_some()
     }
 
-    /// Its parts, when requests may go to them.
-    fn near(&self) -> Option<&Near> {
-        self.near.as_deref().filter(|near| !near.routes.is_limited(near.array, near.volume))
+    /// Its pieces, when requests may go to them.
+    fn pieces(&self) -> Option<&Striped<Piece>> {
+        let near = self.near.as_deref()?;
+        (!near.routes.is_limited(near.array, near.volume)).then_some(&near.pieces)
     }
 }
 
@@ -170,9 +167,9 @@ impl Namespace for RoutedVolume {
     }
 
     async fn submit(&self, request: Request) -> Result<Answer, Fault> {
-        match self.near() {
-            Some(near) if request.end() <= near.bytes => near.pieces.submit(request).await,
-            _ => self.by_data_core.submit(request).await,
+        match self.pieces() {
+            Some(pieces) => pieces.submit(request).await,
+            None => self.by_data_core.submit(request).await,
         }
     }
 }

@@ -22,7 +22,7 @@ const LIST: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/tidy/rooms.txt");
 const CORES: &str = include_str!("cores.txt");
 
 /// Their lines, at most: what is new between cores replaces something.
-const CORES_LINES_MAX: usize = 6_500;
+const CORES_LINES_MAX: usize = 6_320;
 
 /// Lines of a file, at most.
 const LINES_MAX: usize = 600;

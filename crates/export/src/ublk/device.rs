@@ -15,22 +15,25 @@
 
 use std::cell::{Cell, RefCell};
 use std::future::Future;
+use std::pin::pin;
 use std::rc::Rc;
 use std::time::Duration;
 
 use futures::channel::oneshot;
+use futures::future::{Either, select};
 use rt::Rt;
-use rt::ublk::{self, ControlError, Device, DeviceFile, DeviceState, Parameters};
+use rt::ublk::{self, ControlError, Device, DeviceState, Parameters, Queue};
 
-use super::queues::{Elsewhere, Queues};
 use super::request::Limits;
-use super::service::at_most;
+use super::service::{Service, State};
 use super::{UblkError, parameters};
 use crate::namespace::Namespace;
 
 /// How long a stop waits for requests under way: a namespace may repair what it reads.
 const STOP_PATIENCE: Duration = Duration::from_secs(60);
-/// How long the queues of a stopped device may take to end.
+/// How long leaving waits for them. What is not finished then is asked of the next server again.
+const LEAVE_PATIENCE: Duration = Duration::from_secs(20);
+/// How long the queue of a stopped device may take to end.
 const CLOSE_PATIENCE: Duration = Duration::from_secs(10);
 /// How long the kernel may take to notice that a server died: 30 s when all it can ask was under way.
 const NOTICE_PATIENCE: Duration = Duration::from_secs(45);
@@ -64,51 +67,59 @@ type BytesNow = Rc<dyn Fn() -> u64>;
 struct Handle {
     rt: Rt,
     number: u32,
-    queues: Queues,
-    /// Its length.
-    bytes: Cell<u64>,
+    service: Rc<Service>,
     /// Length of the namespace now; None when it is served no more, and the namespace is given back.
     bytes_now: RefCell<Option<BytesNow>>,
+    /// Whether the kernel knows that writes need a flush.
+    volatile_cache: bool,
     removed: Cell<bool>,
+}
+
+impl Drop for Handle {
+    fn drop(&mut self) {
+        self.service.abandon();
+    }
 }
 
 impl BlockDevice {
     /// Makes a device for `namespace` and serves it. `number`: the wanted N of /dev/ublkbN; None: the kernel chooses. `mark` is
-    /// what tells it from others when it is taken over. `elsewhere`: the cores that serve a queue each, beside this one.
+    /// what tells it from others when it is taken over.
     ///
     /// # Errors
     /// When the kernel cannot; then nothing is left of it.
     pub async fn create<N: Namespace>(
         rt: &Rt,
-        (namespace, elsewhere): (N, Vec<Elsewhere>),
+        namespace: N,
         number: Option<u32>,
         mark: u64,
     ) -> Result<BlockDevice, UblkError> {
         let world = rt.clone();
-        let work = async move { make(&world, (&namespace, &elsewhere), number, mark).await };
+        let work = async move { make(&world, &namespace, number, mark).await };
         as_task(rt, work, Unclaimed::Removed).await
     }
 
     /// Takes over a device that a server left. The namespace may be longer than the device, which stays as long as it was until it
-    /// is resized. It keeps its queues, however many there are `elsewhere`.
+    /// is resized.
     ///
     /// # Errors
     /// When its mark is another, the namespace is shorter or of larger blocks, its server lives, or the kernel cannot. Then what
     /// was asked of it waits as before.
-    pub async fn recover<N: Namespace>(
-        rt: &Rt,
-        (namespace, elsewhere): (N, Vec<Elsewhere>),
-        left: Left,
-    ) -> Result<BlockDevice, UblkError> {
+    pub async fn recover<N: Namespace>(rt: &Rt, namespace: N, left: Left) -> Result<BlockDevice, UblkError> {
         let world = rt.clone();
-        let work = async move { take_over(&world, (&namespace, &elsewhere), left).await };
+        let work = async move { take_over(&world, &namespace, left).await };
         as_task(rt, work, Unclaimed::Left).await
     }
 
-    fn new<N: Namespace>(rt: &Rt, number: u32, queues: Queues, bytes: u64, namespace: &N) -> BlockDevice {
+    fn new<N: Namespace>(
+        rt: &Rt,
+        number: u32,
+        service: Rc<Service>,
+        namespace: &N,
+        volatile_cache: bool,
+    ) -> BlockDevice {
         let bytes_now = RefCell::new(Some(bytes_of(namespace)));
-        let (bytes, removed) = (Cell::new(bytes), Cell::new(false));
-        BlockDevice(Rc::new(Handle { rt: rt.clone(), number, queues, bytes, bytes_now, removed }))
+        let removed = Cell::new(false);
+        BlockDevice(Rc::new(Handle { rt: rt.clone(), number, service, bytes_now, volatile_cache, removed }))
     }
 
     /// The N of /dev/ublkbN.
@@ -117,27 +128,27 @@ impl BlockDevice {
         self.0.number
     }
 
-    /// How many queues it has.
+    /// Requests under way.
     #[must_use]
-    pub fn queues(&self) -> usize {
-        self.0.queues.count()
+    pub fn in_flight(&self) -> usize {
+        self.0.service.in_flight()
     }
 
     /// Requests that were begun since it was made or taken over.
     #[must_use]
     pub fn requests(&self) -> u64 {
-        self.0.queues.requests()
+        self.0.service.requests()
     }
 
-    /// Whether requests are begun: not after it was left or removed, or the kernel ended its queues.
+    /// Whether requests are begun: not after it was left or removed, or the kernel ended its queue.
     #[must_use]
     pub fn is_serving(&self) -> bool {
-        self.0.queues.are_served()
+        self.0.service.state.get() == State::Serving
     }
 
-    /// Waits until none of its queues is served any more, whoever ended that.
+    /// Waits until it is not served any more, whoever ended that.
     pub async fn ended(&self) {
-        self.0.queues.ended().await;
+        self.0.service.ended().await;
     }
 
     /// Ends it and takes it from the kernel. Once that was done, it is no error to do it again.
@@ -146,11 +157,11 @@ impl BlockDevice {
     /// [`ControlError::Busy`] while somebody has it open or mounted, unless `even_if_open`: what they do then fails. After an error it is
     /// still served.
     pub async fn remove(&self, even_if_open: bool) -> Result<(), UblkError> {
-        let Handle { rt, number, queues, removed, bytes_now, .. } = &*self.0;
+        let Handle { rt, number, service, removed, bytes_now, .. } = &*self.0;
         if removed.get() {
             return Ok(());
         }
-        if queues.is_one_left() {
+        if matches!(service.state.get(), State::Leaving | State::Left) {
             return Err(UblkError::NotServed { number: *number });
         }
         let slow = |command, patience: Duration| {
@@ -162,7 +173,7 @@ impl BlockDevice {
             Err(ControlError::Kernel { errno: ENODEV, .. }) => {}
             stopped => stopped?,
         }
-        at_most(rt, CLOSE_PATIENCE, queues.ended()).await.ok_or(slow("the end of the queues", CLOSE_PATIENCE))?;
+        at_most(rt, CLOSE_PATIENCE, service.closed()).await.ok_or(slow("the end of the queue", CLOSE_PATIENCE))?;
         match ublk::delete(rt, *number).await {
             Ok(()) | Err(ControlError::Kernel { errno: ENODEV, .. }) => removed.set(true),
             Err(error) => return Err(error.into()),
@@ -172,12 +183,36 @@ impl BlockDevice {
     }
 
     /// Stops serving: requests under way are finished, for 20 s at most; all others wait in the kernel for [`BlockDevice::recover`].
-    /// That can be done when this process has ended: until then the kernel counts it as the server. The namespace is given back.
+    /// That can be done when this runtime has ended, and with it its ring: until then the kernel counts this process as the server,
+    /// and [`BlockDevice::go_on`] is the way back. The namespace is given back.
     pub async fn leave(&self) {
-        let Handle { queues, bytes_now, .. } = &*self.0;
-        if bytes_now.take().is_some() {
-            queues.leave().await;
+        let Handle { rt, service, bytes_now, .. } = &*self.0;
+        if service.state.get() == State::Serving {
+            service.state.set(State::Leaving);
+            at_most(rt, LEAVE_PATIENCE, service.idle()).await;
+            service.abandon();
+            bytes_now.take();
         }
+    }
+
+    /// Goes on after [`BlockDevice::leave`], in the process that left: what was asked meanwhile is done now.
+    ///
+    /// # Errors
+    /// When it was not left, or the namespace does not fit, as with [`BlockDevice::recover`].
+    pub fn go_on<N: Namespace>(&self, namespace: N) -> Result<(), UblkError> {
+        let Handle { number, service, bytes_now, volatile_cache, .. } = &*self.0;
+        let namespace = namespace.apart();
+        let (info, limits) = (namespace.info(), service.limits.get());
+        if service.state.get() != State::Left {
+            return Err(UblkError::NotServed { number: *number });
+        }
+        if limits.bytes > info.bytes || limits.block < info.min_block {
+            return Err(UblkError::Size { number: *number, device: limits.bytes, volume: info.bytes });
+        }
+        service.limits.set(Limits { read_only: info.read_only, ..limits });
+        bytes_now.replace(Some(bytes_of(&namespace)));
+        service.go_on(&namespace, info.volatile_cache && !volatile_cache);
+        Ok(())
     }
 
     /// Makes it as long as the namespace is now.
@@ -185,20 +220,23 @@ impl BlockDevice {
     /// # Errors
     /// [`UblkError::Unsupported`] before Linux 6.16.
     pub async fn resize(&self) -> Result<(), UblkError> {
-        let Handle { rt, number, queues, bytes: known, bytes_now, .. } = &*self.0;
+        let Handle { rt, number, service, bytes_now, .. } = &*self.0;
         let bytes_now = bytes_now.borrow().clone().ok_or(UblkError::NotServed { number: *number })?;
         if !ublk::features(rt).await?.can_resize() {
             return Err(UblkError::Unsupported);
         }
         let bytes = bytes_now();
+        let limits = service.limits.get();
         // A longer one is served before the kernel knows of it.
-        queues.reach(bytes.max(known.get()));
-        let resized = ublk::resize(rt, *number, bytes).await;
-        if resized.is_ok() {
-            known.set(bytes);
+        service.limits.set(Limits { bytes: bytes.max(limits.bytes), ..limits });
+        match ublk::resize(rt, *number, bytes).await {
+            Ok(()) => service.limits.set(Limits { bytes, ..limits }),
+            Err(error) => {
+                service.limits.set(limits);
+                return Err(error.into());
+            }
         }
-        queues.reach(known.get());
-        Ok(resized?)
+        Ok(())
     }
 }
 
@@ -277,47 +315,32 @@ impl Drop for Claim {
     }
 }
 
-async fn make<N: Namespace>(
-    rt: &Rt,
-    (namespace, elsewhere): (&N, &[Elsewhere]),
-    number: Option<u32>,
-    mark: u64,
-) -> Result<BlockDevice, UblkError> {
+async fn make<N: Namespace>(rt: &Rt, namespace: &N, number: Option<u32>, mark: u64) -> Result<BlockDevice, UblkError> {
     let namespace = namespace.apart();
     let parameters = parameters::of(&namespace.info())?;
-    let wanted = 1 + elsewhere.len() as u16;
-    let (number, count) = ublk::add(rt, number, mark, wanted, parameters).await?;
-    let limits = limits_of(&parameters);
-    let file = match DeviceFile::open(rt, number).await {
-        Ok(file) => file,
+    let number = ublk::add(rt, number, mark, parameters).await?;
+    let queue = match Queue::open(rt, number).await {
+        Ok(queue) => queue,
         Err(error) => {
             let _gone = ublk::delete(rt, number).await;
             return Err(error.into());
         }
     };
-    let (queues, begun) = Queues::begin(rt, file, count, (&namespace, elsewhere), (limits, false)).await;
-    let device = BlockDevice::new(rt, number, queues, limits.bytes, &namespace);
-    let started = match begun {
-        Ok(()) => ublk::start(rt, number).await.map_err(UblkError::from),
-        Err(error) => Err(error),
-    };
-    match started {
+    let service = Service::begin(rt, queue, &namespace, limits_of(&parameters), false);
+    let device = BlockDevice::new(rt, number, service, &namespace, parameters.volatile_cache);
+    match ublk::start(rt, number).await {
         Ok(()) => Ok(device),
         Err(error) => {
             // The kernel may have started it; nobody knows of it yet.
             if let Err(error) = device.remove(true).await {
                 tracing::warn!("ublk: a device that could not be started: {error}");
             }
-            Err(error)
+            Err(error.into())
         }
     }
 }
 
-async fn take_over<N: Namespace>(
-    rt: &Rt,
-    (namespace, elsewhere): (&N, &[Elsewhere]),
-    left: Left,
-) -> Result<BlockDevice, UblkError> {
+async fn take_over<N: Namespace>(rt: &Rt, namespace: &N, left: Left) -> Result<BlockDevice, UblkError> {
     let Left { number, mark, started } = left;
     let namespace = namespace.apart();
     let info = namespace.info();
@@ -334,13 +357,12 @@ async fn take_over<N: Namespace>(
         return Err(UblkError::Size { number, device: device.bytes, volume: info.bytes });
     }
     begin(rt, number).await?;
-    let file = DeviceFile::open(rt, number).await?;
+    let queue = Queue::open(rt, number).await?;
     let limits = Limits { bytes: device.bytes, ..limits_of(&parameters) };
     let durable = info.volatile_cache && !device.volatile_cache;
-    let (queues, begun) = Queues::begin(rt, file, device.queues, (&namespace, elsewhere), (limits, durable)).await;
-    let device = BlockDevice::new(rt, number, queues, limits.bytes, &namespace);
+    let service = Service::begin(rt, queue, &namespace, limits, durable);
+    let device = BlockDevice::new(rt, number, service, &namespace, device.volatile_cache);
     // After an error what waits goes on waiting: the tasks are dropped without an answer.
-    begun?;
     ublk::end_recovery(rt, number).await?;
     Ok(device)
 }
@@ -396,5 +418,13 @@ fn limits_of(parameters: &Parameters) -> Limits {
         block: parameters.logical_block,
         request_bytes_max: parameters.request_bytes_max,
         read_only: parameters.read_only,
+    }
+}
+
+/// What `event` comes to, if it does not take longer than this.
+async fn at_most<T>(rt: &Rt, patience: Duration, event: impl Future<Output = T>) -> Option<T> {
+    match select(pin!(event), pin!(rt.sleep(patience))).await {
+        Either::Left((output, _)) => Some(output),
+        Either::Right(_) => None,
     }
 }

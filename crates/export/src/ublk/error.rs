@@ -70,9 +70,6 @@ pub enum UblkError {
     /// The kernel cannot change the size of a device.
     #[error("this kernel cannot change the size of a block device in use: Linux 6.16 or newer can")]
     Unsupported,
-    /// Another core that is to serve a queue does not reach the volume.
-    #[error("a core does not reach the volume: its array is being closed")]
-    NoNamespace,
     /// This handle's device is not served by it any more.
     #[error("/dev/ublkb{number} is not served by this handle any more")]
     NotServed {

@@ -3,8 +3,7 @@
 //! ```text
 //!   /dev/ublkbN -> block layer -> rt::ublk::Queue -> request::judge -> Namespace
 //!   device       made, taken over from a server that died, left for the next one, removed
-//!   queues       one on each core that has a part of the volume
-//!   service      of a queue: one task a tag, 128 tags, 256 KiB a request: 32 MiB of payload at most
+//!   service      one task a tag, 128 tags, 256 KiB a request: 32 MiB of payload at most
 //!   request      what a descriptor asks for, and the one table from a fault to an error number
 //! ```
 //!
@@ -14,12 +13,11 @@
 //! Invariants: a device is known as ours by its mark (`ublksrv_flags`); one that somebody has open is not stopped, unless that was
 //! asked for.
 //!
-//! Not here: which volume has which number (`server`); which cores have queues (`server`); partitions, which are the kernel's.
+//! Not here: which volume has which number (`server`); partitions, which are the kernel's; other queues than one.
 
 mod device;
 mod error;
 mod parameters;
-mod queues;
 pub mod request;
 mod service;
 
@@ -28,7 +26,6 @@ use rt::ublk::DeviceState;
 
 pub use device::{BlockDevice, Left, delete_left};
 pub use error::UblkError;
-pub use queues::{Elsewhere, QueueFor};
 pub use rt::ublk::{ControlError, Opener};
 
 /// What the kernel has under a number.

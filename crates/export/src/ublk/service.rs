@@ -1,4 +1,4 @@
-//! Requests of one queue: each tag is served by a task of its own, so none waits for another.
+//! Requests of one device: each tag is served by a task of its own, so none waits for another.
 //!
 //! ```text
 //!   fetch -> judge -> data of a write -> namespace -> data of a read -> commit and fetch -> ...
@@ -7,18 +7,15 @@
 //! Invariants:
 //! - a request that was fetched is answered once, or not at all and then waits in the kernel for the next server;
 //! - a namespace that is gone answers nothing: an error would make a file system give up what the next server can do;
+//! - what each tag is at outlives its task: who left can go on, with another namespace, where it was;
 //! - a queue that the kernel has ended is closed when the last task has ended.
 
 use std::cell::{Cell, RefCell};
 use std::future::{Future, poll_fn};
-use std::pin::{Pin, pin};
+use std::pin::Pin;
 use std::rc::Rc;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 use std::task::Poll;
-use std::time::Duration;
 
-use futures::future::{Either, select};
 use rt::ublk::{DEPTH, Descriptor, Fetch, Fetched, Queue};
 use rt::{Bytes, Rt, Task};
 
@@ -26,59 +23,17 @@ use super::request::{Errno, Limits, judge};
 use crate::namespace::{Answer, Fault, Namespace, Request};
 use crate::stream::signal::Signal;
 
-/// How long leaving waits for requests under way. What is not finished then is asked of the next server again.
-const LEAVE_PATIENCE: Duration = Duration::from_secs(20);
-
 /// Where a service is in its life.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[repr(u8)]
 pub(super) enum State {
     /// Requests are begun.
     Serving,
     /// None are begun any more; those under way are finished.
     Leaving,
-    /// Nothing is done; what was fetched, and what the kernel still gives, waits for the next server.
+    /// Nothing is done; what was fetched, and what the kernel still gives, waits for who goes on.
     Left,
     /// The kernel has ended the queue.
     Ended,
-}
-
-/// What a queue's service and the core of its device know of each other.
-#[derive(Debug, Default)]
-pub(super) struct Facts {
-    state: AtomicU8,
-    requests: AtomicU64,
-    /// Where the device ends; the core of the device changes it.
-    bytes: AtomicU64,
-}
-
-impl Facts {
-    pub(super) fn new(bytes: u64) -> Facts {
-        Facts { bytes: AtomicU64::new(bytes), ..Facts::default() }
-    }
-
-    /// From now on requests may reach so far.
-    pub(super) fn reach(&self, bytes: u64) {
-        self.bytes.store(bytes, Ordering::Relaxed);
-    }
-
-    pub(super) fn state(&self) -> State {
-        const ALL: [State; 4] = [State::Serving, State::Leaving, State::Left, State::Ended];
-        ALL[usize::from(self.state.load(Ordering::Relaxed))]
-    }
-
-    pub(super) fn requests(&self) -> u64 {
-        self.requests.load(Ordering::Relaxed)
-    }
-
-    fn set(&self, state: State) {
-        self.state.store(state as u8, Ordering::Relaxed);
-    }
-
-    /// One more. There is one writer.
-    fn count(&self) {
-        self.requests.store(self.requests() + 1, Ordering::Relaxed);
-    }
 }
 
 /// What a tag is at.
@@ -91,16 +46,17 @@ enum Held {
     Nothing,
 }
 
-/// What the tasks of a queue share with its handle.
+/// What the tasks of a device share with its handle.
 pub(super) struct Service {
     rt: Rt,
-    facts: Arc<Facts>,
+    pub(super) state: Cell<State>,
     in_flight: Cell<usize>,
+    requests: Cell<u64>,
     /// Tags whose tasks go on.
     tags: Cell<u16>,
-    limits: Limits,
+    pub(super) limits: Cell<Limits>,
     /// The kernel does not know that writes need a flush: each one is durable when it is answered.
-    durable: bool,
+    durable: Cell<bool>,
     changed: Signal,
     /// None when it is closed.
     queue: RefCell<Option<Rc<Queue>>>,
@@ -114,43 +70,55 @@ impl Service {
         rt: &Rt,
         queue: Queue,
         namespace: &N,
-        (limits, durable): (Limits, bool),
-        facts: Arc<Facts>,
+        limits: Limits,
+        durable: bool,
     ) -> Rc<Service> {
         let queue = Rc::new(queue);
         let service = Rc::new(Service {
             rt: rt.clone(),
-            facts,
+            state: Cell::new(State::Left),
             in_flight: Cell::new(0),
-            tags: Cell::new(DEPTH),
-            limits,
-            durable,
+            requests: Cell::new(0),
+            tags: Cell::new(0),
+            limits: Cell::new(limits),
+            durable: Cell::new(false),
             changed: Signal::default(),
             held: (0..DEPTH).map(|tag| RefCell::new(Held::Fetching(queue.fetch(tag)))).collect(),
-            queue: RefCell::new(Some(queue.clone())),
+            queue: RefCell::new(Some(queue)),
             tasks: RefCell::default(),
         });
-        let tasks = (0..DEPTH).map(|tag| rt.spawn(serve(Tag(service.clone()), queue.clone(), namespace.clone(), tag)));
-        *service.tasks.borrow_mut() = tasks.collect();
+        service.go_on(namespace, durable);
         service
     }
 
-    pub(super) fn facts(&self) -> &Facts {
-        &self.facts
+    /// Goes on where it was left.
+    pub(super) fn go_on<N: Namespace>(self: &Rc<Self>, namespace: &N, durable: bool) {
+        assert!(self.state.get() == State::Left && self.tags.get() == 0, "it was left");
+        let queue = self.queue.borrow().clone().expect("what was left is open");
+        self.state.set(State::Serving);
+        self.durable.set(durable);
+        self.tags.set(DEPTH);
+        let tasks =
+            (0..DEPTH).map(|tag| self.rt.spawn(serve(Tag(self.clone()), queue.clone(), namespace.clone(), tag)));
+        *self.tasks.borrow_mut() = tasks.collect();
     }
 
-    /// Begins no request more, and drops all tasks when those under way are finished, or have had their time.
-    pub(super) async fn leave(&self) {
-        if self.facts.state() == State::Serving {
-            self.facts.set(State::Leaving);
-        }
-        at_most(&self.rt, LEAVE_PATIENCE, self.changed.until(|| self.in_flight.get() == 0)).await;
-        self.abandon();
+    pub(super) fn in_flight(&self) -> usize {
+        self.in_flight.get()
     }
 
-    /// Waits until requests are not begun any more, whoever ended that.
+    pub(super) fn requests(&self) -> u64 {
+        self.requests.get()
+    }
+
+    /// Waits until nothing is under way.
+    pub(super) async fn idle(&self) {
+        self.changed.until(|| self.in_flight.get() == 0).await;
+    }
+
+    /// Waits until the kernel has ended the queue, or it was left.
     pub(super) async fn ended(&self) {
-        self.changed.until(|| self.facts.state() != State::Serving).await;
+        self.changed.until(|| matches!(self.state.get(), State::Left | State::Ended)).await;
     }
 
     /// Waits until the queue is closed, which the kernel has ended.
@@ -160,8 +128,8 @@ impl Service {
 
     /// Drops all tasks where they stand.
     pub(super) fn abandon(&self) {
-        if self.facts.state() != State::Ended {
-            self.facts.set(State::Left);
+        if self.state.get() != State::Ended {
+            self.state.set(State::Left);
         }
         let tasks = std::mem::take(&mut *self.tasks.borrow_mut());
         tasks.iter().for_each(Task::cancel);
@@ -198,8 +166,7 @@ impl Service {
         descriptor: &Descriptor,
     ) -> Option<i32> {
         let answer = async {
-            let request =
-                judge(descriptor, &Limits { bytes: self.facts.bytes.load(Ordering::Relaxed), ..self.limits })?;
+            let request = judge(descriptor, &self.limits.get())?;
             let moved = request.bytes_sent().max(request.bytes_read()).cast_signed();
             let data = match request.bytes_sent() {
                 0 => Bytes::default(),
@@ -232,12 +199,12 @@ impl Service {
 
     fn made_durable(&self, request: Request<u32>) -> Request<u32> {
         match request {
-            Request::Write { offset, data, fua } => Request::Write { offset, data, fua: fua || self.durable },
+            Request::Write { offset, data, fua } => Request::Write { offset, data, fua: fua || self.durable.get() },
             Request::WriteZeroes { offset, bytes, may_deallocate, fua } => {
-                Request::WriteZeroes { offset, bytes, may_deallocate, fua: fua || self.durable }
+                Request::WriteZeroes { offset, bytes, may_deallocate, fua: fua || self.durable.get() }
             }
             Request::Deallocate { offset, bytes, fua } => {
-                Request::Deallocate { offset, bytes, fua: fua || self.durable }
+                Request::Deallocate { offset, bytes, fua: fua || self.durable.get() }
             }
             Request::Read { .. } | Request::Flush | Request::Extents { .. } => request,
         }
@@ -250,7 +217,7 @@ struct InFlight<'a>(&'a Service);
 impl<'a> InFlight<'a> {
     fn begin(service: &'a Service) -> InFlight<'a> {
         service.in_flight.set(service.in_flight.get() + 1);
-        service.facts.count();
+        service.requests.set(service.requests.get() + 1);
         InFlight(service)
     }
 }
@@ -271,7 +238,7 @@ impl Drop for Tag {
     fn drop(&mut self) {
         let service = &self.0;
         service.tags.set(service.tags.get() - 1);
-        if service.tags.get() == 0 && service.facts.state() == State::Ended {
+        if service.tags.get() == 0 && service.state.get() == State::Ended {
             drop(service.queue.take());
         }
         service.changed.notify();
@@ -285,10 +252,10 @@ async fn serve<N: Namespace>(task: Tag, queue: Rc<Queue>, namespace: N, tag: u16
     let (service, queue) = (&*task.0, queue);
     loop {
         let Some(descriptor) = service.request_of(tag).await else {
-            service.facts.set(State::Ended);
+            service.state.set(State::Ended);
             return;
         };
-        if service.facts.state() != State::Serving {
+        if service.state.get() != State::Serving {
             return;
         }
         let result = {
@@ -296,17 +263,9 @@ async fn serve<N: Namespace>(task: Tag, queue: Rc<Queue>, namespace: N, tag: u16
             service.execute(&queue, &namespace, tag, &descriptor).await
         };
         let Some(result) = result else {
-            service.facts.set(State::Leaving);
+            service.state.set(State::Leaving);
             return;
         };
         service.held[usize::from(tag)].replace(Held::Fetching(queue.commit(tag, result)));
-    }
-}
-
-/// What `event` comes to, if it does not take longer than this.
-pub(super) async fn at_most<T>(rt: &Rt, patience: Duration, event: impl Future<Output = T>) -> Option<T> {
-    match select(pin!(event), pin!(rt.sleep(patience))).await {
-        Either::Left((output, _)) => Some(output),
-        Either::Right(_) => None,
     }
 }

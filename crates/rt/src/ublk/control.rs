@@ -43,12 +43,6 @@ impl Features {
         self.0 & wire::UPDATE_SIZE != 0
     }
 
-    /// How many queues a device may have of those that are wanted. Before Linux 6.16 one: 6.12 reads a null pointer, with the device's lock held,
-    /// when a server dies between the first fetches of two queues of a device that it takes over, and the next one takes it over.
-    fn queues(self, wanted: u16) -> u16 {
-        if self.can_resize() { wanted } else { 1 }
-    }
-
     /// That nothing is missing.
     pub(super) fn check(self) -> Result<Features, ControlError> {
         match wire::NEEDED.iter().find(|(bit, _)| self.0 & bit == 0) {
@@ -147,8 +141,6 @@ pub struct Device {
     pub state: DeviceState,
     /// The process that serves it, or makes it.
     pub server: Option<u32>,
-    /// How many queues it has.
-    pub queues: u16,
 }
 
 /// What the driver can.
@@ -159,22 +151,15 @@ pub async fn features(rt: &Rt) -> Result<Features, ControlError> {
     on_thread(rt, read_features).await
 }
 
-/// Adds a device that nothing serves yet, with so many queues; its number, and how many queues it got: no more than the machine has CPUs,
-/// and one before Linux 6.16.
+/// Adds a device that nothing serves yet; its number.
 ///
 /// # Errors
 /// [`ControlError::Taken`] when the wanted number is in use; as [`features`]. Then nothing was added.
-pub async fn add(
-    rt: &Rt,
-    number: Option<u32>,
-    mark: u64,
-    queues: u16,
-    parameters: Parameters,
-) -> Result<(u32, u16), ControlError> {
-    on_thread(rt, move || add_blocking(number, mark, queues, &parameters)).await
+pub async fn add(rt: &Rt, number: Option<u32>, mark: u64, parameters: Parameters) -> Result<u32, ControlError> {
+    on_thread(rt, move || add_blocking(number, mark, &parameters)).await
 }
 
-/// Starts it, when all its queues fetch: reads its partitions, so they must be served meanwhile.
+/// Starts it, when its queue fetches: reads its partitions, so the queue must be served meanwhile.
 ///
 /// # Errors
 /// When the kernel refuses.
@@ -182,7 +167,7 @@ pub async fn start(rt: &Rt, number: u32) -> Result<(), ControlError> {
     on_thread(rt, move || of_this_process("START_DEV", wire::START_DEV, number)).await
 }
 
-/// Stops it: its block device goes, and its queues end. They must be served meanwhile, if it has a server.
+/// Stops it: its block device goes, and its queue ends. Its queue must be served meanwhile, if it has a server.
 ///
 /// # Errors
 /// [`ControlError::Busy`] when somebody has it open, unless `even_if_open`; what they do then fails.
@@ -214,7 +199,7 @@ pub async fn begin_recovery(rt: &Rt, number: u32) -> Result<(), ControlError> {
     on_thread(rt, move || plain("START_USER_RECOVERY", wire::START_USER_RECOVERY, number, 0).map(drop)).await
 }
 
-/// Ends the taking over, when all queues fetch: what waits is asked.
+/// Ends the taking over, when the queue fetches: what waits is asked.
 ///
 /// # Errors
 /// When the kernel refuses.
@@ -300,16 +285,11 @@ fn read_features() -> Result<Features, ControlError> {
     }
 }
 
-fn add_blocking(
-    number: Option<u32>,
-    mark: u64,
-    queues: u16,
-    parameters: &Parameters,
-) -> Result<(u32, u16), ControlError> {
+fn add_blocking(number: Option<u32>, mark: u64, parameters: &Parameters) -> Result<u32, ControlError> {
     let features = read_features()?;
     let wanted = wire::NEEDED.iter().fold(features.0 & wire::UPDATE_SIZE, |bits, (bit, _)| bits | bit);
     let mut info = DeviceInfo {
-        queues: features.queues(queues),
+        queues: 1,
         depth: super::DEPTH,
         request_bytes_max: parameters.request_bytes_max,
         number: number.unwrap_or(!0),
@@ -335,7 +315,7 @@ fn add_blocking(
         let _gone = plain("DEL_DEV", wire::DEL_DEV, number, 0);
         return Err(error);
     }
-    Ok((number, info.queues))
+    Ok(number)
 }
 
 fn stop_blocking(number: u32, even_if_open: bool) -> Result<(), ControlError> {
@@ -383,7 +363,6 @@ fn look_blocking(number: u32) -> Result<Option<Device>, ControlError> {
         read_only: params.attributes & wire::READ_ONLY != 0,
         is_recoverable: Features(info.flags).check().is_ok(),
         state,
-        queues: info.queues,
         server: pid.filter(|pid| state != DeviceState::Quiesced && is_alive(*pid)),
     }))
 }

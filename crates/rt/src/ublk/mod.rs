@@ -1,4 +1,4 @@
-//! Block devices of Linux that a process serves (ublk), by hand: the driver's commands, and the queues of a device.
+//! Block devices of Linux that a process serves (ublk), by hand: the driver's commands, and the queue of one device.
 //!
 //! ```text
 //!   control   /dev/ublk-control    add, start, stop, delete, recover: each on a thread of its own
@@ -12,7 +12,7 @@
 //! waits in the kernel, and is asked of the next server again.
 //!
 //! Invariants:
-//! - one thread serves a queue: the one that fetched first;
+//! - one queue a device, and one thread that serves it: the one that fetched first;
 //! - a fetch owns no memory that the kernel touches, so the ring's end does not wait for it;
 //! - what the kernel shares is only read.
 //!
@@ -30,8 +30,8 @@ pub use control::{
     start, stop,
 };
 pub use error::{ControlError, Opener};
-pub use queue::{CopyError, DeviceFile, Fetch, Fetched, Queue, SentQueue};
+pub use queue::{CopyError, Fetch, Fetched, Queue};
 pub use wire::Descriptor;
 
-/// Requests that a queue has under way at most, and one more: see `process::leave_one_tag`.
+/// Requests that a device has under way at most, and one more: see `process::leave_one_tag`.
 pub const DEPTH: u16 = 128;

@@ -1,4 +1,4 @@
-//! A queue of a device: fetches of requests, their descriptors, and their data.
+//! The queue of a device: fetches of requests, their descriptors, and their data.
 //!
 //! Data is copied at once, by preadv and pwritev: the driver copies from and to memory of the kernel and waits for nothing. In the
 //! ring such a copy would go to a worker of the kernel, since the character device cannot say that it does not block.
@@ -49,18 +49,11 @@ pub enum Fetched {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CopyError(pub i32);
 
-/// An open queue of a device.
+/// The open queue of a device.
 pub struct Queue {
     rt: Rt,
     fd: Rc<OwnedFd>,
-    index: u16,
     descriptors: OnceCell<Mapping>,
-}
-
-/// A queue of an open device on its way to the core that serves it.
-pub struct SentQueue {
-    fd: OwnedFd,
-    index: u16,
 }
 
 /// A fetch, begun by its first poll. Dropped, it runs on, and what it brings waits in the kernel for the next server.
@@ -79,21 +72,21 @@ impl Future for Fetch {
     }
 }
 
-/// An open device, which stays open until this and all of its queues are dropped.
-pub struct DeviceFile(OwnedFd);
-
-impl DeviceFile {
+impl Queue {
     /// Opens it. A device that was added just now appears a moment later, and may belong to root alone for another one.
     ///
     /// # Errors
     /// When it cannot be opened.
-    pub async fn open(rt: &Rt, number: u32) -> Result<DeviceFile, ControlError> {
+    pub async fn open(rt: &Rt, number: u32) -> Result<Queue, ControlError> {
         let path = format!("/dev/ublkc{number}");
         let since = rt.now();
         loop {
             let flags = OFlags::RDWR | OFlags::CLOEXEC | OFlags::NONBLOCK;
             let errno = match rustix::fs::open(Path::new(&path), flags, Mode::empty()) {
-                Ok(fd) => return Ok(DeviceFile(fd)),
+                Ok(fd) => {
+                    frees_memory_for_others();
+                    return Ok(Queue { rt: rt.clone(), fd: Rc::new(fd), descriptors: OnceCell::new() });
+                }
                 Err(errno) => errno,
             };
             let may_pass = matches!(errno, Errno::NOENT | Errno::NXIO | Errno::ACCESS | Errno::PERM | Errno::BUSY);
@@ -104,17 +97,6 @@ impl DeviceFile {
         }
     }
 
-    /// One of its queues, for the core that serves it.
-    ///
-    /// # Errors
-    /// When there are too many descriptors.
-    pub fn queue(&self, index: u16) -> Result<SentQueue, ControlError> {
-        let too_many = |e: io::Error| ControlError::of("dup of /dev/ublkcN", e.raw_os_error().unwrap_or(libc::EMFILE));
-        Ok(SentQueue { fd: self.0.try_clone().map_err(too_many)?, index })
-    }
-}
-
-impl Queue {
     /// Waits for the first request of a tag. All tags of the queue are fetched, on the same thread.
     #[must_use]
     pub fn fetch(self: &Rc<Self>, tag: u16) -> Fetch {
@@ -129,7 +111,7 @@ impl Queue {
 
     fn command(self: &Rc<Self>, operation: u32, tag: u16, result: i32) -> Fetch {
         assert!(tag < DEPTH, "a tag of the queue");
-        let request = Request::Fetch { fd: self.fd.clone(), operation, command: wire::fetch(self.index, tag, result) };
+        let request = Request::Fetch { fd: self.fd.clone(), operation, command: wire::fetch(tag, result) };
         Fetch { operation: Operation::new(&self.rt.inner, request, None), queue: self.clone(), tag }
     }
 
@@ -149,7 +131,7 @@ impl Queue {
         let mapping = match self.descriptors.get() {
             Some(mapping) => mapping,
             None => {
-                let mapping = Mapping::new(&self.fd, self.index)?;
+                let mapping = Mapping::new(&self.fd)?;
                 self.descriptors.get_or_init(|| mapping)
             }
         };
@@ -164,7 +146,7 @@ impl Queue {
         let mut buf = Buf::for_overwrite(bytes);
         let mut done = 0;
         while done < bytes {
-            done += copied(rustix::io::pread(&*self.fd, &mut buf[done..], data_at(self.index, tag) + done as u64))?;
+            done += copied(rustix::io::pread(&*self.fd, &mut buf[done..], data_at(0, tag) + done as u64))?;
         }
         Ok(buf)
     }
@@ -174,7 +156,7 @@ impl Queue {
     /// # Errors
     /// When the kernel does not take all of it.
     pub fn give(&self, tag: u16, parts: &[Bytes]) -> Result<(), CopyError> {
-        let mut at = data_at(self.index, tag);
+        let mut at = data_at(0, tag);
         for parts in parts.chunks(PARTS_MAX) {
             let mut slices: Vec<IoSlice<'_>> = parts.iter().map(|part| IoSlice::new(part)).collect();
             let mut rest = &mut slices[..];
@@ -186,15 +168,6 @@ impl Queue {
             }
         }
         Ok(())
-    }
-}
-
-impl SentQueue {
-    /// It has arrived: the thread that has this runtime fetches from now on, and no other.
-    #[must_use]
-    pub fn arrive(self, rt: &Rt) -> Queue {
-        frees_memory_for_others();
-        Queue { rt: rt.clone(), fd: Rc::new(self.fd), index: self.index, descriptors: OnceCell::new() }
     }
 }
 
@@ -222,15 +195,14 @@ struct Mapping {
 }
 
 impl Mapping {
-    fn new(fd: &OwnedFd, queue: u16) -> Result<Mapping, i32> {
+    fn new(fd: &OwnedFd) -> Result<Mapping, i32> {
         // SAFETY: it only answers.
         let page = unsafe { libc::sysconf(libc::_SC_PAGESIZE) }.cast_unsigned() as usize;
         let bytes = (usize::from(DEPTH) * size_of::<Descriptor>()).next_multiple_of(page);
-        let at = wire::descriptors_at(queue, page).cast_signed();
         // SAFETY: a new mapping at an address that the kernel chooses; the driver refuses any other length.
         let start = unsafe {
             let flags = libc::MAP_SHARED | libc::MAP_POPULATE;
-            libc::mmap(std::ptr::null_mut(), bytes, libc::PROT_READ, flags, fd.as_raw_fd(), at)
+            libc::mmap(std::ptr::null_mut(), bytes, libc::PROT_READ, flags, fd.as_raw_fd(), 0)
         };
         match NonNull::new(start.cast::<Descriptor>()) {
             Some(start) if start.as_ptr().cast() != libc::MAP_FAILED => Ok(Mapping { start, bytes }),

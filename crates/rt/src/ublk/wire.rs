@@ -63,10 +63,9 @@ pub(super) const COMMIT_AND_FETCH_REQ: u32 = ioctl(3, 0x21, FETCH_BYTES);
 /// Length of `struct ublksrv_io_cmd`.
 const FETCH_BYTES: usize = 16;
 
-/// `struct ublksrv_io_cmd`: the queue, the tag, the result of a commit, and no buffer.
-pub(super) fn fetch(queue: u16, tag: u16, result: i32) -> [u8; FETCH_BYTES] {
+/// `struct ublksrv_io_cmd`: queue 0, the tag, the result of a commit, and no buffer.
+pub(super) fn fetch(tag: u16, result: i32) -> [u8; FETCH_BYTES] {
     let mut bytes = [0; FETCH_BYTES];
-    bytes[..2].copy_from_slice(&queue.to_ne_bytes());
     bytes[2..4].copy_from_slice(&tag.to_ne_bytes());
     bytes[4..8].copy_from_slice(&result.to_ne_bytes());
     bytes
@@ -76,12 +75,6 @@ pub(super) fn fetch(queue: u16, tag: u16, result: i32) -> [u8; FETCH_BYTES] {
 /// the tag, then the queue.
 pub(super) fn data_at(queue: u16, tag: u16) -> u64 {
     0x8000_0000 + (u64::from(queue) << 41) + (u64::from(tag) << 25)
-}
-
-/// Where the descriptors of a queue are mapped: `UBLKSRV_CMD_BUF_OFFSET`, then for each queue as much as `UBLK_MAX_QUEUE_DEPTH` (4096)
-/// descriptors take, in whole pages.
-pub(super) fn descriptors_at(queue: u16, page: usize) -> u64 {
-    u64::from(queue) * (4096 * size_of::<Descriptor>()).next_multiple_of(page) as u64
 }
 
 /// `struct ublksrv_ctrl_cmd`.
@@ -208,7 +201,7 @@ mod tests {
 
     #[test]
     fn a_fetch() {
-        assert_eq!(fetch(3, 0x0102, -5), [3, 0, 2, 1, 0xfb, 0xff, 0xff, 0xff, 0, 0, 0, 0, 0, 0, 0, 0]);
+        assert_eq!(fetch(0x0102, -5), [0, 0, 2, 1, 0xfb, 0xff, 0xff, 0xff, 0, 0, 0, 0, 0, 0, 0, 0]);
     }
 
     #[test]
@@ -227,8 +220,6 @@ mod tests {
         assert_eq!(data_at(0, 0), 0x8000_0000);
         assert_eq!(data_at(0, 127), 0x8000_0000 + 127 * (32 << 20));
         assert_eq!(data_at(3, 1), 0x8000_0000 + (3 << 41) + (1 << 25));
-        assert_eq!((descriptors_at(0, 4096), descriptors_at(2, 4096)), (0, 2 * 98304));
-        assert_eq!(descriptors_at(1, 65536), 131_072);
     }
 
     #[test]

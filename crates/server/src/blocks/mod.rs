@@ -14,7 +14,6 @@
 //! Not here: the kernel's side (`export::ublk`); verbs (`daemon::blocks`).
 
 pub mod names;
-pub mod queues;
 
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};
@@ -272,7 +271,6 @@ pub fn problem(what: impl Into<String>, error: &UblkError) -> Problem {
         | UblkError::Stopped { .. }
         | UblkError::Size { .. }
         | UblkError::Unsupported
-        | UblkError::NoNamespace
         | UblkError::NotServed { .. } => {
             return Problem::refused("block_device_failed", what, error.to_string(), "try again; `dmesg` may say more");
         }

@@ -8,13 +8,13 @@ use std::time::Duration;
 use api::{BlockDeviceView, ClientView, Done, Kind, Problem, VERSION, VolumeView};
 use array::Volume;
 use export::Used;
-use export::ublk::{self, BlockDevice, ControlError, Elsewhere, Left, UblkError};
+use export::ublk::{self, BlockDevice, ControlError, Left, UblkError};
 use futures::future::{join, join_all};
 use uuid::Uuid;
 
 use super::Data;
 use super::clients::UBLK;
-use crate::blocks::{DEV, Listed, Place, Served, free_number, mark, names, problem, queues};
+use crate::blocks::{DEV, Listed, Place, Served, free_number, mark, names, problem};
 use crate::namespace::VolumeNamespace;
 use crate::ops::open::Opened;
 
@@ -51,8 +51,7 @@ impl Data {
         let is_served = || self.served_as(opened.number()).is_some() && self.blocks.may_begin(place.array);
         let lease = opened.lease(&volume.name()).filter(|_| is_served()).ok_or_else(gone)?;
         let namespace = VolumeNamespace::new(&array.name(), opened, lease);
-        let elsewhere = queues::elsewhere(&self.world, opened, &namespace);
-        let device = self.device_of(&what, place, (namespace, elsewhere), opened.read_only).await?;
+        let device = self.device_of(&what, place, (namespace, opened.read_only)).await?;
         self.blocks.put(place.listed(device.number(), true))?;
         // Much may have happened while the kernel worked.
         let live = live(opened, place.volume);
@@ -78,8 +77,7 @@ impl Data {
         &self,
         what: &str,
         place: &Place,
-        volume: ServedBy,
-        read_only: bool,
+        (namespace, read_only): (VolumeNamespace, bool),
     ) -> Result<BlockDevice, Problem> {
         let (rt, mark) = (&self.world.rt, mark(place.volume));
         let failed = |e: UblkError| problem(what, &e);
@@ -91,11 +89,11 @@ impl Data {
                 // Of a server that only read; who writes now has one that can be written, unless somebody has it open.
                 Some(found) if found.mark == mark && found.is_recoverable && found.is_read_only && !read_only => {
                     if ublk::delete_left(rt, number, mark, false).await.is_err() {
-                        return BlockDevice::recover(rt, volume, left).await.map_err(failed);
+                        return BlockDevice::recover(rt, namespace, left).await.map_err(failed);
                     }
                 }
                 Some(found) if found.mark == mark && found.is_recoverable => {
-                    match BlockDevice::recover(rt, volume.clone(), left).await {
+                    match BlockDevice::recover(rt, namespace.clone(), left).await {
                         // No program has it open, and it is not exported: then no request is lost. The kernel's target has no claim.
                         Err(UblkError::Unnoticed { .. })
                             if self.targets.listed_of(place.volume).is_ok_and(|exports| exports.is_empty())
@@ -112,13 +110,13 @@ impl Data {
             // Somebody else may have the number by now, since a boot.
             if found.is_none_or(|found| found.mark == mark) {
                 self.blocks.put(place.listed(number, false))?;
-                match BlockDevice::create(rt, volume.clone(), Some(number), mark).await {
+                match BlockDevice::create(rt, namespace.clone(), Some(number), mark).await {
                     Err(UblkError::Kernel(ControlError::Taken { .. })) => {}
                     made => return made.map_err(failed),
                 }
             }
         }
-        let made = self.make(place, volume).await;
+        let made = self.make(place, namespace).await;
         if made.is_err() {
             match former {
                 Some(former) => self.blocks.put(former)?,
@@ -139,13 +137,13 @@ impl Data {
     }
 
     /// Makes a device of a number that nobody has.
-    async fn make(&self, place: &Place, volume: ServedBy) -> Result<BlockDevice, Failure> {
+    async fn make(&self, place: &Place, namespace: VolumeNamespace) -> Result<BlockDevice, Failure> {
         let taken: Vec<u32> = self.blocks.listed()?.iter().map(|listed| listed.number).collect();
         let mut from = 0;
         for _ in 0..NUMBERS_MAX {
             let number = free_number(&taken, from);
             self.blocks.put(place.listed(number, false))?;
-            let made = BlockDevice::create(&self.world.rt, volume.clone(), Some(number), mark(place.volume)).await;
+            let made = BlockDevice::create(&self.world.rt, namespace.clone(), Some(number), mark(place.volume)).await;
             match made {
                 Err(UblkError::Kernel(ControlError::Taken { .. })) => from = number + 1,
                 made => return made.map_err(Failure::Device),
@@ -252,13 +250,12 @@ impl Data {
 
     async fn leave_device(&self, place: &Place) {
         let _turn = place.turn.lock().await;
-        // Where one queue is served no more, the others end with the handle: a core waits for what it serves.
-        let Some(served) = place.served() else { return place.set(None) };
+        let Some(served) = place.served() else { return };
         let path = served.path();
         if served.volatile {
             let gone = self.remove(&format!("block device {}", path.display()), place, true).await;
             gone.err().iter().for_each(|problem| tracing::warn!("{}", problem.line()));
-            return place.set(None);
+            return;
         }
         served.device.leave().await;
         place.set(None);
@@ -304,7 +301,7 @@ impl Data {
                 peer: served.path().display().to_string(),
                 host: None,
                 since_unix_seconds: served.since,
-                connections: served.device.queues() as u64,
+                connections: 1,
             }
         };
         self.devices().map(view).collect()
@@ -375,9 +372,6 @@ impl Data {
         }
     }
 }
-
-/// A volume, and the cores that serve a queue of its device beside the first core.
-type ServedBy = (VolumeNamespace, Vec<Elsewhere>);
 
 /// Why a device was not made: the kernel, or the list.
 enum Failure {

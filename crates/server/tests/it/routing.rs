@@ -155,34 +155,6 @@ fn all_cores_see_the_same_volume() {
 }
 
 #[test]
-fn what_a_volume_has_grown_by_is_reached_by_who_has_it_open() {
-    let rt = Rt::real().unwrap();
-    rt.block_on(async {
-        let scene = Scene::of_parts(&rt, 2).await;
-        let before = scene.here().await.info().bytes;
-        let (opened, is_open) = oneshot::channel();
-        let (grown, is_grown) = oneshot::channel();
-        let stays = scene.on_core(0, move |_, volume: RoutedVolume| async move {
-            opened.send(()).unwrap();
-            is_grown.await.unwrap();
-            // Over the border of two parts, half of it old.
-            volume.write(before - STRIPE, filled(4, 2 * STRIPE), false).await.unwrap();
-            joined(volume.read(before - STRIPE, 2 * STRIPE as u32).await.unwrap())
-        });
-        let grows = async {
-            is_open.await.unwrap();
-            scene.opened().array.volume_grow("v", before + 8 * STRIPE).await.unwrap();
-            grown.send(()).unwrap();
-        };
-        let (read, ()) = futures::join!(stays, grows);
-        assert!(read.iter().all(|b| *b == 4));
-        let read = joined(scene.here().await.read(before, STRIPE as u32).await.unwrap());
-        assert!(read.iter().all(|b| *b == 4));
-        scene.end().await;
-    });
-}
-
-#[test]
 fn limits_are_asked_on_the_data_core() {
     let rt = Rt::real().unwrap();
     rt.block_on(async {

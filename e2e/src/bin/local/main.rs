@@ -2,7 +2,6 @@
 //! serves an array to its own kernel. One boot.
 
 mod fabrics;
-mod queues;
 mod steps;
 mod world;
 
@@ -19,7 +18,7 @@ use crate::world::World;
 struct Args {
     #[command(flatten)]
     common: stepwise::Args,
-    /// With the kernel of Debian stable's backports: several queues of a device, and its growth in use, need Linux 6.16
+    /// With the kernel of Debian stable's backports: a device that grows in use needs Linux 6.16
     #[arg(long)]
     newer: bool,
 }

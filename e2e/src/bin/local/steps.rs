@@ -10,7 +10,6 @@ use e2e::stepwise::Step;
 use e2e::{OrFail, Result};
 
 use crate::fabrics;
-use crate::queues;
 use crate::world::{ARRAY, DIR, DRIVE, LINK, VOLUME, VOLUME_BYTES, World};
 
 /// All, in order.
@@ -35,11 +34,6 @@ pub const ALL: &[Step<World>] = &[
     Step { name: "sigkill", about: "the server is killed ten times under fio; nothing answered is lost", run: sigkill },
     Step { name: "deep", about: "killed while the kernel asks all it can", run: deep },
     Step { name: "restart", about: "SIGTERM and a new server, three times under fio on a mounted ext4", run: restart },
-    Step {
-        name: "queues",
-        about: "an array of two parts on two cores, from Linux 6.16 on a queue on each: killed, and served by one core and by two under fio",
-        run: queues::queues,
-    },
     Step { name: "read-only", about: "a read-only server makes a read-only device", run: read_only },
     Step {
         name: "nvmet-tcp",
@@ -343,7 +337,7 @@ fn unnoticed(world: &mut World) -> Result<()> {
 }
 
 /// A server runs, whatever step was before.
-pub fn started(world: &mut World) -> Result<()> {
+fn started(world: &mut World) -> Result<()> {
     let is_gone = world.guest.sh(&format!("kill -0 $(cat {DIR}/pid) 2>/dev/null || echo gone"))?.trim() == "gone";
     if is_gone { world.start() } else { Ok(()) }
 }

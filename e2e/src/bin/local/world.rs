@@ -54,7 +54,7 @@ impl World {
         let memory = ["-m", "4096"].map(str::to_owned);
         let mut guest = Guest::boot_kernel(dir, 2, &memory, kernel)?;
         guest.sh("modprobe -a ublk_drv ext4 xfs")?;
-        guest.sh(&format!("mkdir {DIR} && mount -t tmpfs -o size=3000m drives {DIR} && mkdir {DIR}/d"))?;
+        guest.sh(&format!("mkdir {DIR} && mount -t tmpfs -o size=2560m drives {DIR} && mkdir {DIR}/d"))?;
         let ashlar = format!("{} --control {DIR}/control --state-dir {DIR}/state", program.display());
         let mut world = World { guest, ashlar, flags: String::new(), starts: 0 };
         world.ashlar(&format!("create {ARRAY} --raid 5 --size {DRIVE} {DIR}/d/0 {DIR}/d/1 {DIR}/d/2 {DIR}/d/3"))?;
@@ -107,14 +107,9 @@ impl World {
 
     /// Ends the server and starts the next one; when it returns, the device is served again.
     pub fn restart(&mut self, signal: &str) -> Result<()> {
-        self.restart_of(signal, LINK)
-    }
-
-    /// The same with the device of another volume.
-    pub fn restart_of(&mut self, signal: &str, link: &str) -> Result<()> {
         self.end(signal)?;
         self.start()?;
-        let read = format!("dd if={link} of=/dev/null iflag=direct bs=4k count=1");
+        let read = format!("dd if={LINK} of=/dev/null iflag=direct bs=4k count=1");
         self.guest.sh_within(READY_MAX, &read).map(drop).map_err(|failure| self.with_log(failure))
     }
 
