@@ -172,6 +172,8 @@ pub fn left(world: &mut World) -> Result<()> {
     // What the dead server has not answered would keep its port.
     world.guest.sh("sync")?;
     world.end("KILL")?;
+    // Its process that writes the tree may outlive it for a moment, and makes what is missing.
+    world.guest.wait(AGAIN_MAX, "! pgrep -f nvmet-[a]pply")?;
     // As if it had died in between.
     world.guest.sh(&format!("cd {TREE}/ports/41000 && rm subsystems/* && cd .. && rmdir 41000"))?;
     // Another program has the number by now.
