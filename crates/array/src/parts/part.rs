@@ -66,6 +66,6 @@ impl Part {
 pub fn to_send(drive: &Drive) -> Result<SentDrive, Refused> {
     drive.to_send().map_err(|error| {
         let why = format!("it cannot be used on another core: {error}");
-        Refused::new(RefusedCode::Io, format!("drive {}", drive.info().name), why, "Use one core (--cores 1)")
+        Refused::new(RefusedCode::Io, format!("drive {}", drive.info().name), why, "Use one core")
     })
 }
