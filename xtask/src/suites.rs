@@ -283,7 +283,7 @@ pub fn all() -> Vec<Suite> {
             turn: Some(3),
             ..Suite::new(
                 "local-newer",
-                "the same with the newest kernel that Debian has: growth in use, killed at full depth",
+                "block devices with the newest kernel that Debian has: growth in use, SIGKILL at full depth",
                 12,
                 Run::Built("local", &["--newer", "attach", "deep", "grow-in-use"]),
             )

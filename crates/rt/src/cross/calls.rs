@@ -129,7 +129,7 @@ impl<Q: Message> Caller<Q> {
         self.0.gone.get()
     }
 
-    /// What data is packed by, and unpacked.
+    /// The buffers of this way: makes data ready to cross, and takes what has come.
     #[must_use]
     pub fn trade(&self) -> &Trade {
         self.0.outbox.trade()
@@ -251,7 +251,7 @@ impl<Q: Message> Reply<Q> {
         }
     }
 
-    /// What data is packed by, and unpacked.
+    /// The buffers of this way: makes data ready to cross, and takes what has come.
     #[must_use]
     pub fn trade(&self) -> &Trade {
         self.outbox.trade()

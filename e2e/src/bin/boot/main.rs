@@ -1,5 +1,5 @@
 //! An array of a machine that systemd starts: served, attached and mounted at boot, and let go of in the other order.
-//! Two boots.
+//! Three boots: the third has a kernel with ublk.
 
 mod steps;
 mod world;
