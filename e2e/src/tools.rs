@@ -8,7 +8,7 @@ use std::process::{Child, Command, Stdio};
 use crate::{Failure, OrFail, Result};
 
 /// Program, package.
-pub const TOOLS: [(&str, &str); 29] = [
+pub const TOOLS: [(&str, &str); 31] = [
     ("nbdinfo", "libnbd-bin"),
     ("nbdcopy", "libnbd-bin"),
     ("nbdsh", "python3-libnbd"),
@@ -21,6 +21,8 @@ pub const TOOLS: [(&str, &str); 29] = [
     ("qemu-img", "qemu-utils"),
     ("qemu-io", "qemu-utils"),
     ("fio", "fio"),
+    ("nbd-client", "nbd-client"),
+    ("nvme", "nvme-cli"),
     ("mkfs.ext4", "e2fsprogs"),
     ("debugfs", "e2fsprogs"),
     ("e2fsck", "e2fsprogs"),
@@ -60,6 +62,12 @@ pub fn path_of(program: &str) -> Result<PathBuf> {
             format!("not installed; Debian has it in the package {package}: apt-get install {package}"),
         )
     })
+}
+
+/// # Errors
+/// When one of them is not installed; says which package has it.
+pub fn wanted(programs: &[&str]) -> Result<()> {
+    programs.iter().try_for_each(|program| path_of(program).map(drop))
 }
 
 /// Runs `program` in `dir`; it must end well. Returns its standard output.

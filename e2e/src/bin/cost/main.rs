@@ -19,7 +19,7 @@ use std::time::Duration;
 use clap::Parser;
 use e2e::guest::Guest;
 use e2e::linux::Kernel;
-use e2e::{Failure, OrFail, Result, ashlar};
+use e2e::{Failure, OrFail, Result, ashlar, tools};
 
 /// Counts the instructions of requests to a volume, by each way to it.
 #[derive(Debug, Parser)]
@@ -79,6 +79,7 @@ fn main() -> ExitCode {
 
 fn run(args: &Args) -> Result<()> {
     let program = ashlar::find(args.ashlar.clone())?;
+    tools::wanted(&["qemu-system-x86_64", "fio", "mdadm", "nbd-client", "nvme"])?;
     let dir = tempfile::Builder::new().prefix("cost-").tempdir().or_fail("a temporary directory")?;
     let mut world = World::new(&program, dir.path())?;
     println!(

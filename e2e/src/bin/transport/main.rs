@@ -24,7 +24,7 @@ use std::process::{Command, ExitCode};
 use std::time::Instant;
 
 use clap::Parser;
-use e2e::{Failure, OrFail, Result, ashlar};
+use e2e::{Failure, OrFail, Result, ashlar, tools};
 
 use crate::ways::WAYS;
 use crate::world::World;
@@ -62,6 +62,7 @@ fn main() -> ExitCode {
 fn run(args: &Args) -> Result<()> {
     let begun = Instant::now();
     let program = ashlar::find(args.ashlar.clone())?;
+    tools::wanted(&["qemu-system-x86_64", "fio", "nbd-client", "nvme"])?;
     fs::create_dir_all(&args.out).or_fail(args.out.display().to_string())?;
     let out = fs::canonicalize(&args.out).or_fail(args.out.display().to_string())?;
     let dir = tempfile::Builder::new().prefix("transport-").tempdir().or_fail("a temporary directory")?;
