@@ -5,16 +5,12 @@
 //!
 //! Not here: faults and latency (`model`).
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 
 use crate::drive::store::store;
 use crate::pages::spans;
 
 const PAGE_BYTES: usize = 1 << 20;
-
-/// Deallocated pages kept for the next writes, at most: giving memory back and faulting it in anew costs more than a
-/// drive's write.
-const SPARE_PAGES: usize = 64;
 
 /// A page begins at a page of the processor, so that a block needs one translation of its address, not two.
 const ALIGN: usize = 4096;
@@ -44,12 +40,16 @@ impl Page {
 pub(crate) struct Memory {
     /// By page number; grows to the highest page written.
     pages: RefCell<Vec<Option<Page>>>,
+    /// Deallocated pages, for the next writes: giving memory back and faulting it in anew costs more than a drive's write. A drive that
+    /// holds nothing has none.
     spare: RefCell<Vec<Page>>,
+    /// How many pages are no spares.
+    held: Cell<usize>,
 }
 
 impl Memory {
     pub(crate) fn new() -> Memory {
-        Memory { pages: RefCell::default(), spare: RefCell::default() }
+        Memory { pages: RefCell::default(), spare: RefCell::default(), held: Cell::new(0) }
     }
 
     pub(crate) fn read(&self, at: u64, into: &mut [u8]) {
@@ -93,6 +93,7 @@ impl Memory {
     }
 
     fn new_page(&self) -> Page {
+        self.held.set(self.held.get() + 1);
         let spare = self.spare.borrow_mut().pop();
         spare.unwrap_or_else(Page::new)
     }
@@ -105,13 +106,15 @@ impl Memory {
         }
         for (page, within, part) in spans::<PAGE_BYTES>(at, (end - at) as usize) {
             if part.len() == PAGE_BYTES {
-                let mut spare = self.spare.borrow_mut();
-                if let Some(page) = pages[page].take().filter(|_| spare.len() < SPARE_PAGES) {
-                    spare.push(Page { filled: 0, ..page });
-                }
+                let Some(gone) = pages[page].take() else { continue };
+                self.held.set(self.held.get() - 1);
+                self.spare.borrow_mut().push(Page { filled: 0, ..gone });
             } else if let Some(page) = &mut pages[page] {
                 page.bytes()[within..within + part.len()].fill(0);
             }
+        }
+        if self.held.get() == 0 {
+            self.spare.borrow_mut().clear();
         }
     }
 }
@@ -137,6 +140,26 @@ mod tests {
         let mut page = Page::new();
         assert!(page.bytes().as_ptr().addr().is_multiple_of(ALIGN));
         assert_eq!(page.bytes().len(), PAGE_BYTES);
+    }
+
+    #[test]
+    fn pages_are_used_again_until_the_drive_is_empty() {
+        const PAGE: u64 = PAGE_BYTES as u64;
+        let memory = Memory::new();
+        memory.write(0, &[1; 3 * PAGE_BYTES]);
+        let places = || memory.pages.borrow().iter().flatten().map(|page| page.memory.as_ptr()).collect::<Vec<_>>();
+        let before = places();
+        memory.deallocate(PAGE, 2 * PAGE);
+        assert_eq!(memory.spare.borrow().len(), 2);
+        memory.write(5 * PAGE + 4096, &[2; 8192]);
+        assert_eq!((places(), memory.spare.borrow().len()), (vec![before[0], before[2]], 1));
+        let mut back = vec![9; PAGE_BYTES];
+        memory.read(5 * PAGE, &mut back);
+        assert!(
+            back[..4096].iter().chain(&back[12288..]).all(|&b| b == 0) && back[4096..12288].iter().all(|&b| b == 2)
+        );
+        memory.deallocate(0, 6 * PAGE);
+        assert!(memory.spare.borrow().is_empty());
     }
 
     #[test]
