@@ -72,7 +72,7 @@ pub struct Pieces<'a> {
 }
 
 /// What the others took may have been such pieces too: without an end they would grow by each other.
-const PIECE_MAX: Duration = Duration::from_millis(1);
+const PIECE_MAX: Duration = Duration::from_micros(200);
 
 impl<'a> Pieces<'a> {
     /// So many steps make a piece.

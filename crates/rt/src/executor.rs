@@ -35,6 +35,7 @@ use crate::net::Congestion;
 use crate::queue::{Queue, ROOT, Tag};
 use crate::random::Random;
 use crate::ring::Ring;
+use crate::share::{Class, Share};
 use crate::task::{self, Outcome, Task};
 use crate::ticks;
 use crate::time::{Agenda, Event, Nanos, Sleep};
@@ -88,6 +89,7 @@ pub(crate) struct Inner {
     random: RefCell<Random>,
     /// What long work may take of a turn.
     pub(crate) turns: Turns,
+    share: Share,
     /// How long turns of the real world were.
     lengths: Lengths,
     world: World,
@@ -180,6 +182,7 @@ impl Rt {
             tasks: RefCell::default(),
             random: RefCell::new(random),
             turns: Turns::default(),
+            share: Share::default(),
             lengths: Lengths::default(),
             world,
             ways,
@@ -209,20 +212,25 @@ impl Rt {
         assert!(!inner.ended.get(), "block_on after the runtime's first handle was dropped");
         let _running = Running::begin(&inner.in_block_on);
         let mut root = pin!(f);
-        let tag = Tag::new(ROOT, &inner.queue);
+        let tag = Tag::new(ROOT, Class::Usual, &inner.queue);
         let waker = Waker::from(tag.clone());
         tag.enqueue();
         inner.turned_now();
         let begun = inner.modelled_now();
         loop {
             let (mut polls, mut looked) = (0, ticks::now());
-            while polls < POLLS_PER_TURN
-                && !inner.has_lasted(&mut looked)
-                && let Some(next) = inner.next_ready()
-            {
+            while polls < POLLS_PER_TURN {
+                let ticks = ticks::now();
+                if inner.has_lasted(ticks, &mut looked) {
+                    break;
+                }
+                let Some(next) = inner.next_ready(ticks) else { break };
                 polls += 1;
                 if next.key != ROOT {
                     inner.run(&next);
+                    if next.is_background() {
+                        inner.share.had(ticks, ticks::now());
+                    }
                 } else if Arc::ptr_eq(&next, &tag) {
                     tag.taken();
                     if let Poll::Ready(output) = root.as_mut().poll(&mut Context::from_waker(&waker)) {
@@ -243,11 +251,29 @@ impl Rt {
         F: Future<Output = T> + 'static,
         T: 'static,
     {
+        self.spawn_as(Class::Usual, f)
+    }
+
+    /// Starts a task of work that nobody waits for: it has at most half of the time while other tasks are ready, poll by poll.
+    /// What it starts itself is of the same class only if it says so. In the modelled world no task goes first.
+    pub fn spawn_background<F, T>(&self, f: F) -> Task<T>
+    where
+        F: Future<Output = T> + 'static,
+        T: 'static,
+    {
+        self.spawn_as(if self.is_modelled() { Class::Usual } else { Class::Background }, f)
+    }
+
+    fn spawn_as<F, T>(&self, class: Class, f: F) -> Task<T>
+    where
+        F: Future<Output = T> + 'static,
+        T: 'static,
+    {
         let outcome = Rc::new(RefCell::new(Outcome::Running(None)));
         let result = outcome.clone();
         // Not an async block: that would have room for `f` twice, and move it when it is polled first.
         let future: TaskFuture = Box::pin(f.map(move |output| task::finish(&result, output)));
-        let tag = self.inner.insert(future);
+        let tag = self.inner.insert(class, future);
         Task::new(Rc::downgrade(&self.inner), tag, outcome)
     }
 
@@ -486,10 +512,10 @@ impl Inner {
         }
     }
 
-    /// Whether this turn has lasted as long as it may. `looked`: the CPU's ticks when that was last asked of the clock.
-    fn has_lasted(&self, looked: &mut u64) -> bool {
+    /// Whether this turn has lasted as long as it may. `ticks`: the CPU's now; `looked`: when that was last asked of the
+    /// clock.
+    fn has_lasted(&self, ticks: u64, looked: &mut u64) -> bool {
         let World::Real { .. } = &self.world else { return false };
-        let ticks = ticks::now();
         if ticks.wrapping_sub(*looked) < ticks::FEW {
             return false;
         }
@@ -497,10 +523,10 @@ impl Inner {
         self.now() - self.turned.get() >= TURN_TIME
     }
 
-    fn insert(&self, future: TaskFuture) -> Arc<Tag> {
+    fn insert(&self, class: Class, future: TaskFuture) -> Arc<Tag> {
         let mut tasks = self.tasks.borrow_mut();
         let entry = tasks.vacant_entry();
-        let tag = Tag::new(entry.key(), &self.queue);
+        let tag = Tag::new(entry.key(), class, &self.queue);
         if self.ended.get() {
             // Spawned by a destructor while everything ends: it never runs.
             drop(tasks);
@@ -513,12 +539,12 @@ impl Inner {
         tag
     }
 
-    fn next_ready(&self) -> Option<Arc<Tag>> {
+    fn next_ready(&self, ticks: u64) -> Option<Arc<Tag>> {
         match &self.world {
-            World::Real { .. } => self.queue.pop_first(),
+            World::Real { .. } => self.queue.pop_first(self.share.is_its_turn(ticks)),
             World::Modelled { .. } => match self.queue.len() {
                 0 => None,
-                1 => self.queue.pop_first(),
+                1 => self.queue.pop_first(false),
                 n => {
                     let i = self.random.borrow_mut().below(n as u64);
                     self.queue.pop_at(i as usize)

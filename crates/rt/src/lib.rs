@@ -31,6 +31,7 @@ pub mod probe;
 mod queue;
 mod random;
 mod ring;
+mod share;
 mod signal;
 pub mod task;
 mod ticks;

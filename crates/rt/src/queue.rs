@@ -16,19 +16,22 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::Wake;
 
+use crate::share::Class;
+
 /// The key of the future given to `block_on`, which does not live in the slab.
 pub(crate) const ROOT: usize = usize::MAX;
 
 /// The identity of a task, and its waker.
 pub(crate) struct Tag {
     pub(crate) key: usize,
+    class: Class,
     queued: AtomicBool,
     queue: Arc<Queue>,
 }
 
 impl Tag {
-    pub(crate) fn new(key: usize, queue: &Arc<Queue>) -> Arc<Tag> {
-        Arc::new(Tag { key, queued: AtomicBool::new(false), queue: queue.clone() })
+    pub(crate) fn new(key: usize, class: Class, queue: &Arc<Queue>) -> Arc<Tag> {
+        Arc::new(Tag { key, class, queued: AtomicBool::new(false), queue: queue.clone() })
     }
 
     /// From here on a wake queues the task again. Called before the poll, so that a wake during it is not lost. For one from
@@ -36,6 +39,10 @@ impl Tag {
     /// task calls before it looks for what it was woken for.
     pub(crate) fn taken(&self) {
         self.queued.store(false, Ordering::Release);
+    }
+
+    pub(crate) fn is_background(&self) -> bool {
+        self.class == Class::Background
     }
 
     /// Puts the task in the queue unless it is there.
@@ -58,6 +65,8 @@ impl Wake for Tag {
 
 struct Local {
     ready: VecDeque<Arc<Tag>>,
+    /// Of the class of the background.
+    background: VecDeque<Arc<Tag>>,
     closed: bool,
 }
 
@@ -84,7 +93,7 @@ impl Queue {
     pub(crate) fn new(bell: Option<OwnedFd>) -> Arc<Queue> {
         Arc::new(Queue {
             owner: thread_mark(),
-            local: UnsafeCell::new(Local { ready: VecDeque::new(), closed: false }),
+            local: UnsafeCell::new(Local { ready: VecDeque::new(), background: VecDeque::new(), closed: false }),
             remote: Mutex::new(Some(Vec::new())),
             asleep: AtomicBool::new(false),
             bell,
@@ -105,7 +114,10 @@ impl Queue {
                 if l.closed {
                     return Some(tag);
                 }
-                l.ready.push_back(tag);
+                match tag.class {
+                    Class::Usual => l.ready.push_back(tag),
+                    Class::Background => l.background.push_back(tag),
+                }
                 None
             }));
             return;
@@ -156,14 +168,21 @@ impl Queue {
     }
 
     pub(crate) fn len(&self) -> usize {
-        self.with_local(|l| l.ready.len())
+        self.with_local(|l| l.ready.len() + l.background.len())
     }
 
-    pub(crate) fn pop_first(&self) -> Option<Arc<Tag>> {
-        self.with_local(|l| l.ready.pop_front())
+    /// Takes the task that has waited longest: of the background, if it is the background's turn, or nothing else is ready.
+    pub(crate) fn pop_first(&self, background_first: bool) -> Option<Arc<Tag>> {
+        self.with_local(|l| {
+            let (first, second) = match background_first {
+                true => (&mut l.background, &mut l.ready),
+                false => (&mut l.ready, &mut l.background),
+            };
+            first.pop_front().or_else(|| second.pop_front())
+        })
     }
 
-    /// Takes the `i`th ready task; the order of the others may change.
+    /// Takes the `i`th ready task, where none is of the background; the order of the others may change.
     pub(crate) fn pop_at(&self, i: usize) -> Option<Arc<Tag>> {
         self.with_local(|l| l.ready.swap_remove_back(i))
     }
@@ -172,7 +191,7 @@ impl Queue {
     pub(crate) fn close(&self) {
         let ready = self.with_local(|l| {
             l.closed = true;
-            std::mem::take(&mut l.ready)
+            (std::mem::take(&mut l.ready), std::mem::take(&mut l.background))
         });
         drop(ready);
         let woken = self.remote.lock().unwrap_or_else(PoisonError::into_inner).take();
@@ -197,21 +216,31 @@ mod tests {
     #[test]
     fn a_task_is_queued_once() {
         let queue = Queue::new(None);
-        let tag = Tag::new(3, &queue);
+        let tag = Tag::new(3, Class::Usual, &queue);
         let waker = Waker::from(tag.clone());
         waker.wake_by_ref();
         waker.wake_by_ref();
         assert_eq!(queue.len(), 1);
-        assert_eq!(queue.pop_first().unwrap().key, 3);
+        assert_eq!(queue.pop_first(false).unwrap().key, 3);
         tag.taken();
         waker.wake();
         assert_eq!(queue.len(), 1);
     }
 
     #[test]
+    fn the_background_is_taken_in_its_turn_and_when_nothing_else_is_ready() {
+        let queue = Queue::new(None);
+        for (key, class) in [(1, Class::Background), (2, Class::Usual), (3, Class::Background), (4, Class::Usual)] {
+            Tag::new(key, class, &queue).enqueue();
+        }
+        let taken = [false, true, false, false].map(|its_turn| queue.pop_first(its_turn).unwrap().key);
+        assert_eq!((taken, queue.len()), ([2, 1, 4, 3], 0));
+    }
+
+    #[test]
     fn a_wake_from_another_thread_waits_in_the_remote_queue() {
         let queue = Queue::new(None);
-        let waker = Waker::from(Tag::new(0, &queue));
+        let waker = Waker::from(Tag::new(0, Class::Usual, &queue));
         std::thread::spawn(move || waker.wake()).join().unwrap();
         assert_eq!(queue.len(), 0);
         queue.take_remote();
@@ -224,7 +253,7 @@ mod tests {
         let queue = Queue::new(Some(bell.try_clone().unwrap()));
         let rung = || rustix::io::read(&bell, &mut [0; 8]).is_ok();
         let wake = |key| {
-            let waker = Waker::from(Tag::new(key, &queue));
+            let waker = Waker::from(Tag::new(key, Class::Usual, &queue));
             std::thread::spawn(move || waker.wake()).join().unwrap();
         };
         wake(0);
@@ -244,7 +273,7 @@ mod tests {
     #[test]
     fn closed_takes_no_more() {
         let queue = Queue::new(None);
-        let tag = Tag::new(0, &queue);
+        let tag = Tag::new(0, Class::Usual, &queue);
         tag.enqueue();
         queue.close();
         tag.taken();
