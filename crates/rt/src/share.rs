@@ -1,7 +1,7 @@
 //! Who goes first of those that are ready: the background has half of the time, while others want the other half.
 //!
-//! Each poll of the background is followed by as long for the others, if they want it. So who waits for one of its polls does not
-//! wait for a second one, however many tasks it has, and however long their polls are.
+//! Each poll of the background is followed by as long for the others, if they want it, however many tasks it has. So all its polls
+//! together take no longer than the others, and one poll more.
 //!
 //! Not here: the queues themselves (`queue`), and how long one poll may be (who writes the task knows).
 
@@ -24,7 +24,7 @@ pub(crate) struct Share {
 }
 
 /// Ticks that the others are owed, at most: some milliseconds.
-const OWED_MAX: u64 = 1 << 23;
+const OWED_MAX: u64 = 1 << 24;
 
 impl Share {
     /// Whether it is the background's turn.
@@ -33,9 +33,12 @@ impl Share {
         self.from.get().wrapping_sub(now).wrapping_sub(1) >= OWED_MAX
     }
 
-    /// It had the time between these.
+    /// It had the time between these. What was owed before, since it was polled when nothing else was ready, is owed still.
     pub(crate) fn had(&self, since: u64, now: u64) {
-        self.from.set(now.wrapping_add(now.wrapping_sub(since).min(OWED_MAX)));
+        let from = now.wrapping_add(now.wrapping_sub(since).min(OWED_MAX));
+        if self.from.get().wrapping_sub(from) >= OWED_MAX {
+            self.from.set(from);
+        }
     }
 }
 
@@ -49,6 +52,10 @@ mod tests {
         assert!(share.is_its_turn(0) && share.is_its_turn(1 << 40));
         share.had(1000, 1700);
         assert_eq!([1700, 2399, 2400, 9000].map(|now| share.is_its_turn(now)), [false, false, true, true]);
+        let share = Share::default();
+        share.had(1000, 1700);
+        share.had(1710, 1720);
+        assert!(!share.is_its_turn(2399) && share.is_its_turn(2400), "a short poll takes nothing back");
         share.had(0, 1 << 40);
         assert!(!share.is_its_turn((1 << 40) + OWED_MAX - 1) && share.is_its_turn((1 << 40) + OWED_MAX));
         assert!(share.is_its_turn(5), "a counter that was set back");

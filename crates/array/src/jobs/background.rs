@@ -1,5 +1,5 @@
-//! Starts what is done in the background for the log, the volumes and the members. What is long in all has at most half of the
-//! time that hosts want.
+//! Starts what is done in the background for the log, the volumes and the members. What is long in all goes behind
+//! others when it has had as long as they.
 
 use std::rc::Rc;
 
