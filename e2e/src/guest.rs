@@ -34,8 +34,11 @@ const BOOT_MAX: Duration = Duration::from_secs(150);
 /// Boots until it is given up: now and then one stands still before its first process, which nothing here tests. The second
 /// says what it does.
 const BOOTS: [&str; 2] = ["quiet", "ignore_loglevel"];
-/// Lines of the console that a failure shows.
+/// Lines of the console that a failure shows: the last ones; of a kernel that found itself broken, those from there on.
 const CONSOLE_LINES: usize = 25;
+const BROKEN_LINES: usize = 120;
+/// What it says then.
+const BROKEN: [&str; 4] = ["kernel BUG at", "BUG: ", "Oops: ", "Kernel panic"];
 
 const INIT: &str = r#"#!/bin/busybox sh
 B=/bin/busybox
@@ -339,7 +342,11 @@ impl Guest {
     pub fn broken(&self, what: &str, why: String) -> Failure {
         let console = self.console();
         let lines: Vec<_> = console.lines().collect();
-        let shown = &lines[lines.len().saturating_sub(CONSOLE_LINES)..];
+        let broken = lines.iter().position(|line| BROKEN.iter().any(|says| line.contains(says)));
+        let shown = match broken {
+            Some(from) => &lines[from..lines.len().min(from + BROKEN_LINES)],
+            None => &lines[lines.len().saturating_sub(CONSOLE_LINES)..],
+        };
         let shown: String = shown.iter().map(|line| format!("  console: {line}\n")).collect();
         Failure::new(format!("guest: {what}"), format!("{}\n{shown}", why.trim_end()))
     }
