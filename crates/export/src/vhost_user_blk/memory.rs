@@ -8,6 +8,7 @@
 //! Invariant: a page is noted after it was written, so that what the front end takes as written is copied with what was written.
 
 use std::rc::Rc;
+use std::sync::atomic::{Ordering, fence};
 
 use rt::guest::{Foreign, GuestMemory, MapError, OutOfMemory, Region};
 
@@ -35,6 +36,8 @@ impl Log {
         if bytes == 0 {
             return;
         }
+        // A processor may look at the bit before the others see what was written. A bit that is taken off between is not set again.
+        fence(Ordering::SeqCst);
         for page in at / PAGE..=(at + (bytes - 1)) / PAGE {
             let (place, bit) = (page / 8, 1 << (page % 8));
             let mut now = [0];
