@@ -64,8 +64,10 @@ pub fn path_of(program: &str) -> Result<PathBuf> {
     })
 }
 
+/// Sees to it that these are installed, before anything begins.
+///
 /// # Errors
-/// When one of them is not installed; says which package has it.
+/// When one of them is not; says which package has it.
 pub fn wanted(programs: &[&str]) -> Result<()> {
     programs.iter().try_for_each(|program| path_of(program).map(drop))
 }

@@ -254,8 +254,8 @@ impl Rt {
         self.spawn_as(Class::Usual, f)
     }
 
-    /// Starts a task of work that nobody waits for: it has at most half of the time while other tasks are ready, poll by poll.
-    /// What it starts itself is of the same class only if it says so. In the modelled world no task goes first.
+    /// Starts a task of the background. While other tasks are ready, all of the background together has no more time than they,
+    /// and one poll more. Tasks that it starts by [`Rt::spawn`] are no part of it. In the modelled world no task goes first.
     pub fn spawn_background<F, T>(&self, f: F) -> Task<T>
     where
         F: Future<Output = T> + 'static,
