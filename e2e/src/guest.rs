@@ -340,16 +340,30 @@ impl Guest {
     /// A failure with the end of the console.
     #[must_use]
     pub fn broken(&self, what: &str, why: String) -> Failure {
-        let console = self.console();
-        let lines: Vec<_> = console.lines().collect();
-        let broken = lines.iter().position(|line| BROKEN.iter().any(|says| line.contains(says)));
-        let shown = match broken {
-            Some(from) => &lines[from..lines.len().min(from + BROKEN_LINES)],
-            None => &lines[lines.len().saturating_sub(CONSOLE_LINES)..],
-        };
-        let shown: String = shown.iter().map(|line| format!("  console: {line}\n")).collect();
+        let shown = shown(&self.console());
         Failure::new(format!("guest: {what}"), format!("{}\n{shown}", why.trim_end()))
     }
+}
+
+/// Whether a kernel says on its console that it is broken.
+#[must_use]
+pub fn is_broken(console: &str) -> bool {
+    console.lines().any(complains)
+}
+
+fn complains(line: &str) -> bool {
+    BROKEN.iter().any(|says| line.contains(says))
+}
+
+/// What a console is shown by: from a kernel's first complaint on, or its end.
+#[must_use]
+pub fn shown(console: &str) -> String {
+    let lines: Vec<_> = console.lines().collect();
+    let shown = match lines.iter().position(|line| complains(line)) {
+        Some(from) => &lines[from..lines.len().min(from + BROKEN_LINES)],
+        None => &lines[lines.len().saturating_sub(CONSOLE_LINES)..],
+    };
+    shown.iter().map(|line| format!("  console: {line}\n")).collect()
 }
 
 impl Drop for Guest {

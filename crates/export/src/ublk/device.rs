@@ -183,7 +183,7 @@ impl BlockDevice {
     }
 
     /// Stops serving: requests under way are finished, for 20 s at most; all others wait in the kernel for [`BlockDevice::recover`].
-    /// That can be done when this runtime has ended, and with it its ring: until then the kernel counts this process as the server,
+    /// That can be done when this process has ended, and with it its ring: until then the kernel counts it as the server,
     /// and [`BlockDevice::go_on`] is the way back. The namespace is given back.
     pub async fn leave(&self) {
         let Handle { rt, service, bytes_now, .. } = &*self.0;

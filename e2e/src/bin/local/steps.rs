@@ -34,6 +34,11 @@ pub const ALL: &[Step<World>] = &[
     Step { name: "sigkill", about: "the server is killed ten times under fio; nothing answered is lost", run: sigkill },
     Step { name: "deep", about: "killed while the kernel asks all it can", run: deep },
     Step { name: "restart", about: "SIGTERM and a new server, three times under fio on a mounted ext4", run: restart },
+    Step {
+        name: "arriving",
+        about: "SIGTERM and SIGKILL, ten times, while requests keep coming and wait",
+        run: arriving,
+    },
     Step { name: "read-only", about: "a read-only server makes a read-only device", run: read_only },
     Step {
         name: "nvmet-tcp",
@@ -285,6 +290,26 @@ fn restart(world: &mut World) -> Result<()> {
     let printed = world.guest.finish("fio", FIO_MAX)?;
     has_verified(&printed)?;
     world.guest.sh_within(FIO_MAX, &format!("umount /mnt/v && fsck.ext4 -fn {LINK}")).map(drop)
+}
+
+/// Requests that come one by one, however long the others wait: some come in the moment in which the server's ring ends. Before 6.15 Linux
+/// breaks its memory, or never ends the server, where a ring is closed with such a request in it by a process that lives on.
+fn arriving(world: &mut World) -> Result<()> {
+    world.attached()?;
+    let fio = format!(
+        "fio --name=job --filename={LINK} --rw=randread --bs=4k --direct=1 --thread --numjobs=100 --group_reporting \
+         --rate_iops=1 --rate_process=poisson --time_based --runtime=600"
+    );
+    world.guest.start("fio", &fio)?;
+    for round in 0..10 {
+        thread::sleep(Duration::from_millis(500));
+        world.restart(if round % 2 == 0 { "TERM" } else { "KILL" })?;
+        world.guest.sh("! dmesg | grep -m1 -A40 -E 'BUG|WARNING'")?;
+    }
+    require(world.guest.is_running("fio")?, "SIGTERM under fio", || "fio has ended".to_owned())?;
+    world.guest.sh("pkill -x fio")?;
+    let printed = world.guest.sh_within(FIO_MAX, "until test -s /tmp/fio.end; do sleep 0.1; done; cat /tmp/fio.out")?;
+    require(printed.contains("err= 0"), "fio", || printed.clone())
 }
 
 fn read_only(world: &mut World) -> Result<()> {
