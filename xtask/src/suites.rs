@@ -285,7 +285,7 @@ pub fn all() -> Vec<Suite> {
                 "local-newer",
                 "block devices with the newest kernel that Debian has: growth in use, SIGKILL at full depth",
                 12,
-                Run::Built("local", &["--newer", "attach", "deep", "grow-in-use"]),
+                Run::Built("local", &["--newer", "attach", "deep", "arriving", "grow-in-use"]),
             )
         },
         // Five minutes; most of it is the mirror's and the emulated machine's.
