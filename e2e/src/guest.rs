@@ -345,21 +345,12 @@ impl Guest {
     }
 }
 
-/// Whether a kernel says on its console that it is broken.
-#[must_use]
-pub fn is_broken(console: &str) -> bool {
-    console.lines().any(complains)
-}
-
-fn complains(line: &str) -> bool {
-    BROKEN.iter().any(|says| line.contains(says))
-}
-
-/// What a console is shown by: from a kernel's first complaint on, or its end.
+/// The part of a console that a failure shows: from the kernel's first complaint on, else the end.
 #[must_use]
 pub fn shown(console: &str) -> String {
     let lines: Vec<_> = console.lines().collect();
-    let shown = match lines.iter().position(|line| complains(line)) {
+    let complaint = lines.iter().position(|line| BROKEN.iter().any(|says| line.contains(says)));
+    let shown = match complaint {
         Some(from) => &lines[from..lines.len().min(from + BROKEN_LINES)],
         None => &lines[lines.len().saturating_sub(CONSOLE_LINES)..],
     };

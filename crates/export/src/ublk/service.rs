@@ -83,7 +83,7 @@ impl Service {
             limits: Cell::new(limits),
             durable: Cell::new(false),
             changed: Signal::default(),
-            held: (0..DEPTH).map(|tag| RefCell::new(Held::Fetching(queue.fetch(tag)))).collect(),
+            held: queue.fetch_all().into_iter().map(|fetch| RefCell::new(Held::Fetching(fetch))).collect(),
             queue: RefCell::new(Some(queue)),
             tasks: RefCell::default(),
         });

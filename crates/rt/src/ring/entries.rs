@@ -6,7 +6,6 @@
 #![allow(unsafe_code)]
 
 use std::io;
-use std::os::fd::{AsRawFd, BorrowedFd, IntoRawFd};
 use std::time::Duration;
 
 use io_uring::{IoUring, cqueue, squeue, types};
@@ -53,16 +52,6 @@ impl Entries {
         let mut builder = IoUring::builder();
         builder.setup_iopoll();
         set_up(&builder).map(Entries::Narrow)
-    }
-
-    /// Leaves the ring to the kernel until this process ends, though it is closed here.
-    pub(super) fn stay_open(&self) {
-        // SAFETY: the descriptor is open while the ring lives.
-        let copy = unsafe { BorrowedFd::borrow_raw(either!(self, io => io.as_raw_fd())) }.try_clone_to_owned();
-        match copy {
-            Ok(copy) => drop(copy.into_raw_fd()),
-            Err(error) => tracing::warn!("a ring is closed with requests in it: {error}"),
-        }
     }
 
     pub(super) fn is_wide(&self) -> bool {

@@ -13,7 +13,7 @@
 //! - EAGAIN and EBUSY from io_uring_enter mean: collect answers, then try again;
 //! - the ring's end cancels what can wait for ever and waits for everything else. A drive that hangs in the kernel
 //!   therefore holds up the end: its memory must not be freed. Only fetches of block devices that are served are not waited
-//!   for: the kernel ends them when it closes the ring;
+//!   for: the ring then stays open, and the kernel ends them with the process;
 //! - the thread sleeps only while no polled operation is in flight.
 //!
 //! Not here: registered files and buffers.
@@ -27,6 +27,7 @@ mod request;
 use std::cell::{Cell, OnceCell, RefCell};
 use std::future::Future;
 use std::io;
+use std::mem::ManuallyDrop;
 use std::os::fd::OwnedFd;
 use std::pin::Pin;
 use std::rc::Rc;
@@ -87,7 +88,7 @@ struct Slot {
 
 /// The ring.
 pub(crate) struct Ring {
-    io: RefCell<Entries>,
+    io: ManuallyDrop<RefCell<Entries>>,
     /// The second ring; None inside when the kernel has none for us.
     polling: OnceCell<Option<RefCell<Entries>>>,
     /// Operations in the second ring without an answer.
@@ -109,7 +110,11 @@ impl Ring {
         let bell = rustix::event::eventfd(0, rustix::event::EventfdFlags::CLOEXEC)?;
         let queue = Queue::new(Some(bell.try_clone()?));
         let ring = Ring {
-            io: RefCell::new(if wide { Entries::wide().or_else(|_| Entries::narrow())? } else { Entries::narrow()? }),
+            io: ManuallyDrop::new(RefCell::new(if wide {
+                Entries::wide().or_else(|_| Entries::narrow())?
+            } else {
+                Entries::narrow()?
+            })),
             polling: OnceCell::new(),
             polled: Cell::new(0),
             slots: RefCell::default(),
@@ -203,7 +208,7 @@ impl Ring {
     }
 
     /// Enters the kernel when that has something to do.
-    fn submit_if_wanted(&self) {
+    pub(crate) fn submit_if_wanted(&self) {
         let submitted = {
             let mut io = self.io.borrow_mut();
             if io.wants_enter() { io.submit() } else { Ok(0) }
@@ -372,7 +377,7 @@ impl Ring {
         loop {
             self.collect();
             // Answered slots belong to futures that outlive the runtime; they only wait to be collected.
-            if self.slots.borrow().iter().all(|(_, s)| s.answer.is_some() || s.request.ends_with_ring()) {
+            if self.slots.borrow().iter().all(|(_, s)| s.answer.is_some() || s.request.ends_with_process()) {
                 return;
             }
             if cancels {
@@ -395,9 +400,10 @@ impl Ring {
 impl Drop for Ring {
     fn drop(&mut self) {
         self.end();
-        if self.slots.borrow().iter().any(|(_, slot)| slot.answer.is_none()) {
-            // Linux before 6.15 ends a fetch twice if a request has come for it and its process lives on.
-            self.io.borrow().stay_open();
+        // Linux before 6.15 ends a fetch twice when a request has come for it and the ring is closed while its thread lives.
+        if self.slots.borrow().iter().all(|(_, slot)| slot.answer.is_some()) {
+            // SAFETY: nothing uses it any more.
+            unsafe { ManuallyDrop::drop(&mut self.io) };
         }
     }
 }
@@ -440,6 +446,16 @@ impl Operation {
     ) -> Operation {
         Operation { rt: rt.clone(), state: State::New(request, load, answering) }
     }
+
+    /// Queues it now, before somebody waits for it.
+    pub(crate) fn begin(&mut self) {
+        if !matches!(self.state, State::New(..)) {
+            return;
+        }
+        if let State::New(request, load, answering) = std::mem::replace(&mut self.state, State::Collected) {
+            self.state = State::Started(self.rt.ring().start(request, load, answering));
+        }
+    }
 }
 
 impl Future for Operation {
@@ -447,14 +463,10 @@ impl Future for Operation {
     type Output = (i32, Request);
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let this = &mut *self;
+        this.begin();
         let ring = this.rt.ring();
         match std::mem::replace(&mut this.state, State::Collected) {
-            State::New(request, load, answering) => {
-                let key = ring.start(request, load, answering);
-                ring.slots.borrow_mut()[key].waker = Some(cx.waker().clone());
-                this.state = State::Started(key);
-                Poll::Pending
-            }
+            State::New(..) => unreachable!("it is begun"),
             State::Started(key) => {
                 let mut slots = ring.slots.borrow_mut();
                 let slot = &mut slots[key];

@@ -96,8 +96,8 @@ impl Request {
         }
     }
 
-    /// Whether the ring's end is its end, and waits for nothing: the kernel takes no cancel for it, and touches no memory of ours.
-    pub(super) fn ends_with_ring(&self) -> bool {
+    /// Whether the ring's end does not wait for it: the kernel takes no cancel for it, touches no memory of ours, and ends it with the process.
+    pub(super) fn ends_with_process(&self) -> bool {
         matches!(self, Request::Fetch { .. })
     }
 

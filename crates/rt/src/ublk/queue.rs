@@ -56,7 +56,7 @@ pub struct Queue {
     descriptors: OnceCell<Mapping>,
 }
 
-/// A fetch, begun by its first poll. Dropped, it runs on, and what it brings waits in the kernel for the next server.
+/// A fetch, begun by its first poll if it is not one of the first. Dropped, it runs on, and what it brings waits in the kernel for the next server.
 pub struct Fetch {
     operation: Operation,
     queue: Rc<Queue>,
@@ -97,10 +97,18 @@ impl Queue {
         }
     }
 
-    /// Waits for the first request of a tag. All tags of the queue are fetched, on the same thread.
+    /// Waits for the first request of each tag. All of them go to the kernel at once: it never ends the queue of a process that has died
+    /// between them.
     #[must_use]
-    pub fn fetch(self: &Rc<Self>, tag: u16) -> Fetch {
-        self.command(wire::FETCH_REQ, tag, 0)
+    pub fn fetch_all(self: &Rc<Self>) -> Vec<Fetch> {
+        // An empty ring has room for all.
+        self.rt.inner.ring().submit_if_wanted();
+        let begun = |tag| {
+            let mut fetch = self.command(wire::FETCH_REQ, tag, 0);
+            fetch.operation.begin();
+            fetch
+        };
+        (0..DEPTH).map(begun).collect()
     }
 
     /// Answers the request of this tag with `result`: bytes that were moved, or a negative error number. Waits for the next one.

@@ -295,18 +295,26 @@ fn restart(world: &mut World) -> Result<()> {
 /// Requests that come one by one, however long the others wait: some come in the moment in which the server's ring ends. Before 6.15 Linux
 /// breaks its memory, or never ends the server, where a ring is closed with such a request in it by a process that lives on.
 fn arriving(world: &mut World) -> Result<()> {
-    world.attached()?;
+    let name = world.attached()?;
     let fio = format!(
         "fio --name=job --filename={LINK} --rw=randread --bs=4k --direct=1 --thread --numjobs=100 --group_reporting \
          --rate_iops=1 --rate_process=poisson --time_based --runtime=600"
     );
+    let reads = format!("set -- $(cat /sys/block/{name}/stat); echo $1");
+    let read = |world: &mut World| -> Result<u64> {
+        let printed = world.guest.sh(&reads)?;
+        printed.trim().parse().or_fail(printed)
+    };
+    world.guest.sh("dmesg -C")?;
     world.guest.start("fio", &fio)?;
     for round in 0..10 {
-        thread::sleep(Duration::from_millis(500));
+        // All readers are at it.
+        let enough = read(world)? + 100;
+        world.guest.wait(FIO_MAX, &format!("{reads} | (read n; test $n -ge {enough})"))?;
         world.restart(if round % 2 == 0 { "TERM" } else { "KILL" })?;
-        world.guest.sh("! dmesg | grep -m1 -A40 -E 'BUG|WARNING'")?;
+        world.guest.sh("! dmesg | grep -m1 -A40 -E 'BUG: |kernel BUG|WARNING: '")?;
     }
-    require(world.guest.is_running("fio")?, "SIGTERM under fio", || "fio has ended".to_owned())?;
+    require(world.guest.is_running("fio")?, "SIGTERM and SIGKILL under fio", || "fio has ended".to_owned())?;
     world.guest.sh("pkill -x fio")?;
     let printed = world.guest.sh_within(FIO_MAX, "until test -s /tmp/fio.end; do sleep 0.1; done; cat /tmp/fio.out")?;
     require(printed.contains("err= 0"), "fio", || printed.clone())
