@@ -8,7 +8,7 @@ use e2e::failure::require;
 use e2e::fio::{has_verified, verifying};
 
 use crate::steps::{FIO_MAX, discard_on, rebuilt_under_fio};
-use crate::world::{DIR, VOLUME, World};
+use crate::world::{DIR, LINK, VOLUME, World};
 
 /// The guest's address.
 const ADDRESS: &str = "10.0.2.15";
@@ -169,8 +169,10 @@ pub fn left(world: &mut World) -> Result<()> {
     let waiting = world.guest.sh(&tree)?;
     require(before == waiting, "the tree of a server that has left", || format!("{before}{waiting}"))?;
     world.start()?;
-    // What the dead server has not answered would keep its port.
-    world.guest.sh("sync")?;
+    // What the dead server has not answered would keep its port: the device is served again, and the host asks nothing more.
+    world
+        .guest
+        .sh_within(AGAIN_MAX, &format!("dd if={LINK} of=/dev/null iflag=direct bs=4k count=1 && fsfreeze -f /mnt/v"))?;
     world.end("KILL")?;
     // Its process that writes the tree may outlive it for a moment, and makes what is missing.
     world.guest.wait(AGAIN_MAX, "! pgrep -f nvmet-[a]pply")?;
@@ -182,6 +184,7 @@ pub fn left(world: &mut World) -> Result<()> {
     world.guest.wait(AGAIN_MAX, &format!("ls {TREE}/ports/41001/subsystems | grep uuid"))?;
     let theirs = world.guest.sh(&format!("cat {TREE}/ports/41000/addr_trsvcid && rmdir {TREE}/ports/41000"))?;
     require(theirs.trim() == "9", "a port of another program", || theirs.clone())?;
+    world.guest.sh("fsfreeze -u /mnt/v")?;
     let printed = world.guest.sh_within(FIO_MAX, &verifying("/mnt/v/again", 4, ""))?;
     has_verified(&printed)
 }
