@@ -283,7 +283,7 @@ pub fn all() -> Vec<Suite> {
             turn: Some(3),
             ..Suite::new(
                 "local-newer",
-                "block devices with the newest kernel that Debian has: growth in use, SIGKILL at full depth",
+                "block devices with the newest kernel that Debian has: growth in use, SIGKILL at full depth and while requests keep coming",
                 12,
                 Run::Built("local", &["--newer", "attach", "deep", "arriving", "grow-in-use"]),
             )

@@ -447,7 +447,7 @@ impl Operation {
         Operation { rt: rt.clone(), state: State::New(request, load, answering) }
     }
 
-    /// Queues it now, before somebody waits for it.
+    /// Queues it now instead of at its first poll.
     pub(crate) fn begin(&mut self) {
         if !matches!(self.state, State::New(..)) {
             return;

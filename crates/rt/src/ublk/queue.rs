@@ -56,7 +56,7 @@ pub struct Queue {
     descriptors: OnceCell<Mapping>,
 }
 
-/// A fetch, begun by its first poll if it is not one of the first. Dropped, it runs on, and what it brings waits in the kernel for the next server.
+/// A fetch. The first ones are begun when they are made, all others by their first poll. Dropped, it runs on, and what it brings waits in the kernel for the next server.
 pub struct Fetch {
     operation: Operation,
     queue: Rc<Queue>,
@@ -97,8 +97,8 @@ impl Queue {
         }
     }
 
-    /// Waits for the first request of each tag. All of them go to the kernel at once: it never ends the queue of a process that has died
-    /// between them.
+    /// Fetches the first request of each tag, all in one submission: the kernel never ends the queue of a process that dies after a part of
+    /// them.
     #[must_use]
     pub fn fetch_all(self: &Rc<Self>) -> Vec<Fetch> {
         // An empty ring has room for all.

@@ -17,8 +17,8 @@ use e2e::{Failure, OrFail, Result, tools};
 
 /// How long anything here may take; seconds on an idle machine.
 const MAX: Duration = Duration::from_secs(120);
-/// The kernel of one machine that has arrived may fail: QEMU 7.2 breaks a machine that it emulates when it moves, seen with a disk of its own,
-/// too. Another machine is moved then. The disk's contents must be right in each.
+/// Machines that are moved at most. When the kernel of one fails after it has arrived, another is moved: QEMU 7.2 breaks machines that it
+/// emulates when they move, also with a disk of its own. The disk's contents must be right in each.
 const TRIES: u32 = 2;
 /// Where it arrives, one after the other.
 const ARRIVE: [&str; 2] = ["b", "c"];

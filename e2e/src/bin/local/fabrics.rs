@@ -169,7 +169,7 @@ pub fn left(world: &mut World) -> Result<()> {
     let waiting = world.guest.sh(&tree)?;
     require(before == waiting, "the tree of a server that has left", || format!("{before}{waiting}"))?;
     world.start()?;
-    // What the dead server has not answered would keep its port: the device is served again, and the host asks nothing more.
+    // A request that the dead server has not answered would keep its port. So the device is served first, and the host asks no more.
     world
         .guest
         .sh_within(AGAIN_MAX, &format!("dd if={LINK} of=/dev/null iflag=direct bs=4k count=1 && fsfreeze -f /mnt/v"))?;
