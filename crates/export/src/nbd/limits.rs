@@ -12,7 +12,8 @@
 //! Where connections are dealt to several threads, each has its part of the 512 MiB: of four 128 MiB, which two
 //! connections at their limit fill.
 //!
-//! A connection at rest holds its receive buffer of 64 KiB; a server, up to 4 MiB of tasks that wait for the next requests
+//! A connection at rest holds its receive buffer of 64 KiB, or 256 KiB once it has filled that, which makes 68 MiB of a server
+//! at most; a server, up to 4 MiB of tasks that wait for the next requests
 //! (`stream::workers`), once so many were under way.
 //!
 //! A stalled peer holds at most its 64 MiB. It cannot stop others: small requests go on in each connection's own

@@ -107,6 +107,7 @@ impl<N: crate::Namespace> Session<N> {
         let session = self.clone();
         let sender =
             self.rt.spawn(async move { session.outbox.send_to(&session.stream, &session.budget, PATIENCE).await });
+        reader.peer_is_known();
         match self.receive(&mut reader).await {
             End::Disconnected => {}
             End::Violation(why) => {

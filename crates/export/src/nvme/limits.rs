@@ -12,7 +12,8 @@
 //!   strangers    512 that have sent no Connect that was accepted: of 4 KiB, until they fill them -> 2 to 32 MiB
 //! ```
 //!
-//! Nothing is taken before it is used: a connection at rest holds its receive buffer of 64 KiB; a server, each worker, and
+//! Nothing is taken before it is used: a connection at rest holds its receive buffer of 64 KiB, or 256 KiB once it has filled
+//! that, which makes 80 MiB of a server at most; a server, each worker, and
 //! the first core for each worker, up to 4 MiB of tasks that wait for the next commands (`stream::task_pool`), once so many
 //! were under way. A host at a limit is not read from, or its command waits, until there is room: one that sends more
 //! than its reserve takes in long capsules, and takes no answers meanwhile, stops itself. A host that makes no progress

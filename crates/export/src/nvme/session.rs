@@ -198,6 +198,7 @@ impl<B: Backend> Session<B> {
         let session = self.clone();
         let sender =
             self.rt.spawn(async move { session.outbox.send_to(&session.stream, &session.budget, PATIENCE).await });
+        reader.peer_is_known();
         let end = self.receive(&mut reader).await;
         self.leave();
         match &end {

@@ -4,14 +4,20 @@
 //! payload is copied). After a payload of 64 KiB or more the next receive takes little more than a header, so that the
 //! payload that follows is received where it stays: next to no copy for streams of large writes.
 //!
+//! What is taken at once goes on together: the writes of one receive share a record of the log, whose header, parity and
+//! requests to drives they would each pay for alone. So a peer that fills its buffer gets a larger one, once it is known.
+//!
 //! A peer that has sent little has little memory: the buffers are made when it first fills the one of the beginning.
 
 use std::io;
 
 use rt::{Buf, net::Stream};
 
-/// One receive of small messages: fifteen 4 KiB writes, or two thousand requests without payload.
+/// One receive of small messages: fifteen 4 KiB writes, or nine hundred requests without payload.
 const BATCH_BYTES: usize = 64 << 10;
+
+/// The same of a peer that is known, and has filled that: sixty writes.
+const DEEP_BYTES: usize = 256 << 10;
 
 /// Receives before anything was received that filled this: those who only come in send less.
 const FIRST_BYTES: usize = 4 << 10;
@@ -26,31 +32,51 @@ pub struct Reader {
     held: Buf,
     start: usize,
     end: usize,
-    /// The other receive buffer: `batch` while `held` is header-sized, and the other way round. Empty at the beginning.
+    /// The other receive buffer: that of batches while `held` is header-sized, and the other way round. Empty at the beginning.
     spare: Buf,
+    holds_batch: bool,
     direct: bool,
     headers_bytes: usize,
+    batch_bytes_max: usize,
 }
 
 impl Reader {
     /// Reads a stream of large payloads with up to `headers_bytes` between them: one header, or some if small messages
     /// stand there too. Of a payload that begins sooner its first bytes are copied.
     pub fn new(stream: Stream, headers_bytes: usize) -> Self {
-        let (held, spare) = (Buf::zeroed(FIRST_BYTES), Buf::default());
-        Reader { stream, held, start: 0, end: 0, spare, direct: false, headers_bytes }
-    }
-
-    fn widen(&mut self) {
-        (self.held, self.spare) = (Buf::zeroed(BATCH_BYTES), Buf::zeroed(self.headers_bytes));
+        Reader {
+            stream,
+            held: Buf::zeroed(FIRST_BYTES),
+            start: 0,
+            end: 0,
+            spare: Buf::default(),
+            holds_batch: true,
+            direct: false,
+            headers_bytes,
+            batch_bytes_max: BATCH_BYTES,
+        }
     }
 
     /// One that goes on where another has ended, with what that had received and not taken.
     pub fn resumed(stream: Stream, headers_bytes: usize, left: &[u8]) -> Self {
         let mut reader = Reader::new(stream, headers_bytes);
-        reader.widen();
+        reader.widen(BATCH_BYTES.max(left.len()));
         reader.held[..left.len()].copy_from_slice(left);
         reader.end = left.len();
         reader
+    }
+
+    /// The peer is known: it may have more memory.
+    pub fn peer_is_known(&mut self) {
+        self.batch_bytes_max = DEEP_BYTES;
+    }
+
+    /// From now on a batch has so many bytes. Nothing is held.
+    fn widen(&mut self, bytes: usize) {
+        self.held = Buf::zeroed(bytes);
+        if self.spare.is_empty() {
+            self.spare = Buf::zeroed(self.headers_bytes);
+        }
     }
 
     /// What was received and not taken.
@@ -74,10 +100,7 @@ impl Reader {
             if self.start == self.end {
                 self.receive().await?;
             }
-            let n = (N - filled).min(self.end - self.start);
-            array[filled..filled + n].copy_from_slice(&self.held[self.start..self.start + n]);
-            self.start += n;
-            filled += n;
+            filled += self.copy(&mut array[filled..]);
         }
         Ok(array)
     }
@@ -86,11 +109,22 @@ impl Reader {
     pub async fn bytes(&mut self, n: usize) -> io::Result<Buf> {
         self.direct = n >= DIRECT_BYTES;
         let mut buf = Buf::for_overwrite(n);
-        let early = n.min(self.end - self.start);
-        buf[..early].copy_from_slice(&self.held[self.start..self.start + early]);
-        self.start += early;
-        let (result, buf) = self.stream.recv_rest(buf, early).await;
+        let mut filled = self.copy(&mut buf);
+        // The rest of a small payload comes together with what is behind it.
+        while filled < n && !self.direct {
+            self.receive().await?;
+            filled += self.copy(&mut buf[filled..]);
+        }
+        let (result, buf) = self.stream.recv_rest(buf, filled).await;
         result.map(|()| buf)
+    }
+
+    /// Takes as much of what is held as `into` has room for.
+    fn copy(&mut self, into: &mut [u8]) -> usize {
+        let n = into.len().min(self.end - self.start);
+        into[..n].copy_from_slice(&self.held[self.start..self.start + n]);
+        self.start += n;
+        n
     }
 
     /// Takes `n` bytes and forgets them.
@@ -110,12 +144,15 @@ impl Reader {
 
     /// Receives at least one byte into `held`, which is empty.
     async fn receive(&mut self) -> io::Result<()> {
-        if self.spare.is_empty() && self.end == self.held.len() {
-            self.widen();
+        if self.holds_batch && !self.direct && self.end == self.held.len() {
+            let wider = if self.held.len() < BATCH_BYTES { BATCH_BYTES } else { self.batch_bytes_max };
+            if wider > self.held.len() {
+                self.widen(wider);
+            }
         }
-        let held_is_batch = self.held.len() == BATCH_BYTES;
-        if !self.spare.is_empty() && held_is_batch == self.direct {
+        if !self.spare.is_empty() && self.holds_batch == self.direct {
             std::mem::swap(&mut self.held, &mut self.spare);
+            self.holds_batch = !self.direct;
         }
         (self.start, self.end) = (0, 0);
         let (result, buf) = self.stream.recv(std::mem::take(&mut self.held)).await;
