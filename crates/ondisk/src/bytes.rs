@@ -144,7 +144,7 @@ impl<'a> Reader<'a> {
     /// # Errors
     /// When there are fewer, or one is not zero.
     pub fn zeros(&mut self, n: usize, field: &'static str) -> Result<(), FormatError> {
-        if self.raw(n)?.iter().all(|&b| b == 0) { Ok(()) } else { Err(self.field(field)) }
+        if are_zero(self.raw(n)?) { Ok(()) } else { Err(self.field(field)) }
     }
 
     /// A text written by [`Writer::text`] with the same `width`.
@@ -156,7 +156,7 @@ impl<'a> Reader<'a> {
         let n = usize::from(self.u16()?);
         let body = self.raw(width - 2)?;
         let (text, pad) = body.split_at_checked(n).ok_or(bad.clone())?;
-        if pad.iter().any(|&b| b != 0) {
+        if !are_zero(pad) {
             return Err(bad);
         }
         String::from_utf8(text.to_vec()).map_err(|_| bad)
@@ -173,6 +173,11 @@ impl<'a> Reader<'a> {
     pub fn remaining(&self) -> usize {
         self.rest.len()
     }
+}
+
+/// Whether all are zero. Nearly always they are: without a way out between them the compiler looks at many at once.
+pub(crate) fn are_zero(bytes: &[u8]) -> bool {
+    bytes.iter().fold(0, |all, byte| all | byte) == 0
 }
 
 #[cfg(test)]

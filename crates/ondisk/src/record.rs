@@ -15,6 +15,7 @@ use uuid::Uuid;
 use zerocopy::byteorder::little_endian::{U16, U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
+use crate::bytes::are_zero;
 use crate::crc::crc32c;
 use crate::{FORMAT_VERSION, FormatError, SHARDS};
 
@@ -274,7 +275,7 @@ impl RecordHeader {
         if raw.flags.get() != 0 || raw.reserved0 != [0; 4] || raw.reserved1 != 0 || raw.reserved2 != [0; 176] {
             return field("reserved");
         }
-        if raw.entry[used..].as_bytes().iter().any(|&b| b != 0) {
+        if !are_zero(raw.entry[used..].as_bytes()) {
             return field("unused entries");
         }
         let mut entries = Vec::with_capacity(used);
