@@ -1,7 +1,7 @@
 //! The cleaner: moves live blocks out of segments so that these can be freed, a few segments at a time, in small steps.
 //!
 //! ```text
-//! choose (victims.rs) -> survey: read its headers -> steps: look up, read, lock, look up again, write
+//! choose (victims.rs) -> survey: read its headers, look up -> steps: read, lock, look up again, write
 //! ```
 //!
 //! A step gives room to hosts (`pace.rs`); the segment itself comes back with the next checkpoint, which is asked for
@@ -11,6 +11,7 @@
 //! flight: asked before it is read, and again under the block's lock, which the move holds from then until its record is
 //! formed; what becomes of it then: `streams/moving.rs`.
 
+use std::cell::RefCell;
 use std::pin::pin;
 use std::rc::Rc;
 use std::time::Duration;
@@ -180,7 +181,7 @@ impl Cleaner {
         if live.data.is_some() {
             return Ok(());
         }
-        let Some(piece) = self.still_live(live).await? else { return Ok(()) };
+        let Still::Live(piece) = self.still_live(live).await? else { return Ok(()) };
         let request = piece.request.clone();
         self.streams.submit_to(StreamId::Inner, piece);
         request.done().await
@@ -284,8 +285,9 @@ impl Cleaner {
         if blocks.is_empty() {
             after_step();
         }
+        let busy = RefCell::default();
         let mut moves = stream::iter(blocks.chunks(step))
-            .map(|part| self.move_step(part, to_the_end))
+            .map(|part| self.move_step(part, to_the_end, &busy))
             .buffer_unordered(STEPS_AT_ONCE);
         let mut result = Ok(());
         while let Some(moved) = moves.next().await {
@@ -294,7 +296,8 @@ impl Cleaner {
                 Err(fault) => result = Err(fault),
             }
         }
-        let vacated = result.is_ok() && self.surveyor.is_vacated(&there).await.unwrap_or(false);
+        drop(moves);
+        let vacated = result.is_ok() && self.surveyor.is_vacated(&there, busy.into_inner()).await.unwrap_or(false);
         match result {
             Ok(()) => self.segments.mark_cleaned(victim.id, self.memory.freezes(), vacated),
             Err(_) => self.segments.mark_not_cleaned(victim.id),
@@ -303,10 +306,15 @@ impl Cleaner {
         result
     }
 
-    /// Moves blocks; returns when all that are still live are acknowledged elsewhere.
-    async fn move_step(self: &Rc<Self>, blocks: &[Found], to_the_end: bool) -> Result<(), Fault> {
+    /// Moves blocks; returns when all that are still live are acknowledged elsewhere, but for those that are `busy`.
+    async fn move_step(
+        self: &Rc<Self>,
+        blocks: &[Found],
+        to_the_end: bool,
+        busy: &RefCell<Vec<Found>>,
+    ) -> Result<(), Fault> {
         while to_the_end || !self.ctx.is_closing() {
-            if self.move_once(blocks).await? {
+            if self.move_once(blocks, busy).await? {
                 return Ok(());
             }
         }
@@ -314,7 +322,7 @@ impl Cleaner {
     }
 
     /// A few records of moves, one after the other; false when a member that went out had some taken back.
-    async fn move_once(self: &Rc<Self>, blocks: &[Found]) -> Result<bool, Fault> {
+    async fn move_once(self: &Rc<Self>, blocks: &[Found], busy: &RefCell<Vec<Found>>) -> Result<bool, Fault> {
         // Who waits for the pace gains by every one that is read.
         let at_once = MOVES_AT_ONCE + self.room.pace().waiting();
         self.members.all().iter().for_each(|seat| seat.moves.set_places(at_once));
@@ -324,7 +332,8 @@ impl Cleaner {
         let mut submitted = Ok(());
         while !read.is_empty() && submitted.is_ok() {
             let rest = read.split_off(read.len().min(rows * self.ctx.shape.scheme.k() - 1));
-            submitted = self.submit_moves(std::mem::replace(&mut read, rest)).await.map(|more| requests.extend(more));
+            let portion = std::mem::replace(&mut read, rest);
+            submitted = self.submit_moves(portion, busy).await.map(|more| requests.extend(more));
         }
         let mut all = true;
         for request in requests {
@@ -335,11 +344,15 @@ impl Cleaner {
     }
 
     /// Hands what is still live to the log; returns when it has begun with these, and hosts hardly wait for their locks.
-    async fn submit_moves(&self, blocks: Vec<Live>) -> Result<Vec<Rc<Request>>, Fault> {
+    async fn submit_moves(&self, blocks: Vec<Live>, busy: &RefCell<Vec<Found>>) -> Result<Vec<Rc<Request>>, Fault> {
         let _turn = self.victims.under_way().turn().await;
         let mut pieces = Vec::with_capacity(blocks.len());
         for live in blocks {
-            pieces.extend(self.still_live(live).await?);
+            match self.still_live(live).await? {
+                Still::Live(piece) => pieces.push(piece),
+                Still::Busy(block) => busy.borrow_mut().push(block),
+                Still::Dead => {}
+            }
         }
         let requests = pieces.iter().map(|p| p.request.clone()).collect();
         for piece in pieces {
@@ -351,20 +364,19 @@ impl Cleaner {
         Ok(requests)
     }
 
-    /// Its move, the block's lock held, if it is live now that nobody else can write it; `None` when it is overwritten, or
-    /// is being.
-    pub async fn still_live(&self, live: Live) -> Result<Option<Piece>, Fault> {
+    /// Its move, the block's lock held, if it is live now that nobody else can write it.
+    pub async fn still_live(&self, live: Live) -> Result<Still, Fault> {
         let Live { vol, lba, from, data } = live;
-        // Being written, or moved: it will be somewhere else soon.
+        let block = (vol.id, lba, from);
         if self.streams.moving().contains(vol.id, lba) {
-            return Ok(None);
+            return Ok(Still::Busy(block));
         }
-        let Some(guard) = vol.locks.try_lock(lba.0, lba.0 + 1) else { return Ok(None) };
+        let Some(guard) = vol.locks.try_lock(lba.0, lba.0 + 1) else { return Ok(Still::Busy(block)) };
         if vol.state() != VolumeState::Live {
-            return Ok(None);
+            return Ok(Still::Busy(block));
         }
-        if !planted(Canary::MoveAskedOnce) && !self.relocation.is_named((vol.id, lba, from)).await? {
-            return Ok(None);
+        if !planted(Canary::MoveAskedOnce) && !self.relocation.is_named(block).await? {
+            return Ok(Still::Dead);
         }
         let request = Request::new(1, Some(Held { guard, promise: None }));
         let what = match &data {
@@ -376,6 +388,16 @@ impl Cleaner {
         };
         // What was read matches it, or was made from the rest of its row.
         let crc = data.is_some().then_some(from.crc);
-        Ok(Some(Piece { what, volume: vol.id, lba, blocks: 1, data, crc, request }))
+        Ok(Still::Live(Piece { what, volume: vol.id, lba, blocks: 1, data, crc, request }))
     }
+}
+
+/// What became of a block that was live when its segment was surveyed.
+pub enum Still {
+    /// It is live: its move.
+    Live(Piece),
+    /// It is being written or moved, or its volume deleted: it will be somewhere else soon, or nowhere.
+    Busy(Found),
+    /// It was overwritten. That is for ever.
+    Dead,
 }

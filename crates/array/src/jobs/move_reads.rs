@@ -1,6 +1,6 @@
 //! What the cleaner reads: live blocks, those that lie near each other with one request.
 //!
-//! Invariant: what is returned matched its checksum and was named by the map when it was asked for.
+//! Invariant: what is returned matched its checksum.
 
 use std::rc::Rc;
 
@@ -62,23 +62,11 @@ impl Relocation {
         })
     }
 
-    /// What is live of these blocks, by volume and address.
+    /// What these blocks hold, by volume and address. They were live a moment ago: what has been overwritten since is read
+    /// along, and found out before it is moved.
     pub async fn read_lives(&self, blocks: &[Found]) -> Result<Vec<Live>, Fault> {
-        let mut named = Vec::with_capacity(blocks.len());
-        let mut unsure = Vec::new();
-        for &block in blocks {
-            match self.is_named_now(block) {
-                Some(true) => named.push(block),
-                Some(false) => {}
-                None => unsure.push(block),
-            }
-        }
-        for (&block, is_named) in unsure.iter().zip(join_all(unsure.iter().map(|&b| self.is_named(b))).await) {
-            if is_named? {
-                named.push(block);
-            }
-        }
-        named.sort_by_key(|(.., place)| place.pba.block);
+        let mut named = blocks.to_vec();
+        named.sort_unstable_by_key(|(.., place)| place.pba.block);
         let near = |a: &Found, b: &Found| b.2.pba.block - a.2.pba.block <= GAP_ROWS + 1;
         let rows = named.chunk_by(near).flat_map(|near| self.runs_of(near));
         let read = join_all(rows.map(|run| self.read_run_of_moves(run))).await;

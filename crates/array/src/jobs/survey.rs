@@ -1,5 +1,6 @@
 //! What is live in a segment, from its headers.
 
+use std::collections::BTreeSet;
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -29,12 +30,17 @@ const SURVEY_ROWS: u32 = 64;
 /// Blocks looked up in the map before others run: a tenth of a millisecond.
 const LOOKS_IN_A_PIECE: usize = 256;
 
+/// Blocks looked up in one order, by address: those of one leaf come behind each other, while it is in the processor's cache.
+const LOOKS_IN_ORDER: usize = 16 * 1024;
+
 /// A block that a header speaks of, and its place.
 pub type Found = (VolumeId, Lba, Place);
 
 /// What is live in a segment.
 pub struct Survey {
     pub blocks: Vec<Found>,
+    /// Whose they are.
+    volumes: BTreeSet<VolumeId>,
     /// Besides: map nodes, or blocks of volumes that are being deleted. They go when the trees are written.
     pub others: bool,
 }
@@ -78,14 +84,12 @@ impl Surveyor {
         let _pin = self.pins.pin();
         let mut live = Vec::new();
         let mut others = false;
-        let pieces = Pieces::of(LOOKS_IN_A_PIECE, &self.ctx.rt);
         let rows = self.segments.read().segments.get(&id).map(|s| s.rows.acked);
         let (Some(columns), Some(rows)) = (self.rows.columns(id), rows) else { return Err(Fault::Closed) };
-        let mut row = 0;
+        let (mut row, mut blocks) = (0, Vec::new());
         while row < rows {
             let (first, window) = (row, SURVEY_ROWS.min(rows - row));
             let image = self.rows.read_column(&columns, 0, first, window).await;
-            let mut blocks = Vec::new();
             while row < first + window {
                 let header = || self.rows.header_at(&columns, image.as_deref(), first, row);
                 let Some(header) = self.rows.ask_for_good(Option::is_none, header).await else {
@@ -112,21 +116,8 @@ impl Surveyor {
                 }
                 row += header.rows;
             }
-            blocks.sort_by_key(|(volume, lba, _)| (*volume, *lba));
-            for block in blocks {
-                pieces.did(1).await;
-                match self.relocation.is_named(block).await {
-                    Ok(true) => live.push(block),
-                    Ok(false) => {}
-                    // Their leaf is lost: the next checkpoint makes them bad.
-                    Err(Fault::Medium) if !planted(Canary::LostLeafStops) => {
-                        let (volume, lba, _) = block;
-                        let lba = NodeKey::leaf(volume, lba).first_lba();
-                        self.memory.touch(Touch { volume, level: 0, lba });
-                        others = true;
-                    }
-                    Err(other) => return Err(other),
-                }
+            if blocks.len() >= LOOKS_IN_ORDER || row >= rows {
+                others |= self.keep_live(std::mem::take(&mut blocks), &mut live).await?;
             }
         }
         let volumes = self.volumes.all();
@@ -138,7 +129,31 @@ impl Surveyor {
             let (column, row) = Seg::place(place.pba.block, self.ctx.shape.zone_blocks);
             (row as usize / super::clean::STEP_ROWS, column, row)
         });
-        Ok(Survey { blocks: live, others })
+        let volumes = live.iter().map(|(volume, ..)| *volume).collect();
+        Ok(Survey { blocks: live, volumes, others })
+    }
+
+    /// Puts those that the map names to `live`; whether it cannot be told of some.
+    async fn keep_live(&self, mut blocks: Vec<Found>, live: &mut Vec<Found>) -> Result<bool, Fault> {
+        let mut others = false;
+        let pieces = Pieces::of(LOOKS_IN_A_PIECE, &self.ctx.rt);
+        blocks.sort_unstable_by_key(|(volume, lba, place)| (*volume, *lba, place.pba.block));
+        for block in blocks {
+            pieces.did(1).await;
+            match self.relocation.is_named(block).await {
+                Ok(true) => live.push(block),
+                Ok(false) => {}
+                // Their leaf is lost: the next checkpoint makes them bad.
+                Err(Fault::Medium) if !planted(Canary::LostLeafStops) => {
+                    let (volume, lba, _) = block;
+                    let lba = NodeKey::leaf(volume, lba).first_lba();
+                    self.memory.touch(Touch { volume, level: 0, lba });
+                    others = true;
+                }
+                Err(other) => return Err(other),
+            }
+        }
+        Ok(others)
     }
 
     /// Has the next checkpoint write a map node elsewhere, if it still is where the cleaner found it; whether it is.
@@ -153,20 +168,20 @@ impl Surveyor {
         Ok(there)
     }
 
-    /// Whether nothing of a segment is asked for any more. What was being written when its turn came is somewhere else soon.
-    pub async fn is_vacated(&self, there: &Survey) -> Result<bool, Fault> {
+    /// Whether nothing of a segment is asked for any more, when its blocks were moved or found dead, but for those that were
+    /// `busy` when their turn came: these are somewhere else soon.
+    pub async fn is_vacated(&self, there: &Survey, busy: Vec<Found>) -> Result<bool, Fault> {
         if planted(Canary::VacatedUnasked) {
             return Ok(true);
         }
-        if there.others {
+        let is_deleted = |id| self.volumes.get(id).is_some_and(|vol| vol.state() != VolumeState::Live);
+        if there.others || there.volumes.iter().any(|&id| is_deleted(id)) {
             return Ok(false);
         }
-        let mut left = there.blocks.clone();
-        let pieces = Pieces::of(LOOKS_IN_A_PIECE, &self.ctx.rt);
+        let mut left = busy;
         for _ in 0..VACATED_TRIES {
             let mut named = Vec::new();
             for block in left {
-                pieces.did(1).await;
                 if self.relocation.is_named(block).await? {
                     named.push(block);
                 }
