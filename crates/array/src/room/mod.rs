@@ -296,6 +296,11 @@ impl Room {
     /// Waits until a write of `n` payload blocks has room and its turn.
     pub async fn admit_write(self: &Rc<Self>, n: u64) -> Result<Promise, Fault> {
         let pace = &self.pace;
+        // Most writes: nobody waits, and nobody has to.
+        if !pace.limited() && !pace.is_waited_for() && !self.is_over() && self.fits(self.cost(n), Rung::Write) {
+            self.members.writable()?;
+            return Ok(self.promised.promise(self.cost(n)));
+        }
         let turn = pace.queue().await;
         let promise = loop {
             let promise = self.admit(n, Rung::Write).await;
@@ -325,19 +330,25 @@ impl Room {
         self.pace.is_waited_for() || self.counted.fills_waiting.get() > 0
     }
 
+    /// Whether `cost` more blocks have room.
+    fn fits(&self, cost: u64, rung: Rung) -> bool {
+        let wanted = self.promised.blocks() + cost;
+        let spare = self.above(rung);
+        // A segment has one zone of data at least: mostly that is enough to know.
+        let has_room =
+            wanted <= spare * u64::from(self.ctx.shape.zone_blocks) || wanted <= spare * self.segment_blocks_now();
+        // Twice what begins a checkpoint: wait for it.
+        has_room && self.memtable_share() < 2.0
+    }
+
+    /// Whether nobody waits for room any more.
+    fn is_over(&self) -> bool {
+        !self.ctx.is_open() || self.ctx.is_closing() || self.health.no_room_for_long()
+    }
+
     async fn admit(self: &Rc<Self>, n: u64, rung: Rung) -> Result<Promise, Fault> {
         let cost = self.cost(n);
-        let fits = || {
-            let wanted = self.promised.blocks() + cost;
-            let spare = self.above(rung);
-            // A segment has one zone of data at least: mostly that is enough to know.
-            let has_room =
-                wanted <= spare * u64::from(self.ctx.shape.zone_blocks) || wanted <= spare * self.segment_blocks_now();
-            // Twice what begins a checkpoint: wait for it.
-            has_room && self.memtable_share() < 2.0
-        };
-        let over = || !self.ctx.is_open() || self.ctx.is_closing() || self.health.no_room_for_long();
-        self.ctx.changed.until(|| over() || fits()).await;
+        self.ctx.changed.until(|| self.is_over() || self.fits(cost, rung)).await;
         self.members.writable()?;
         if self.health.no_room_for_long() && !planted(Canary::HostsWaitForRoom) {
             return Err(Fault::NoRoom);
