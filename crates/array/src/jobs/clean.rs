@@ -8,8 +8,8 @@
 //! when enough of them wait.
 //!
 //! Invariant: a block is moved only while the map names the place it is moved from and no write of it is in
-//! flight: asked before it is read, and again under the block's lock, which the move holds from then until its record is
-//! formed; what becomes of it then: `streams/moving.rs`.
+//! flight: asked under the block's lock, which the move holds from then until its record is formed; what becomes of it
+//! then: `streams/moving.rs`.
 
 use std::cell::RefCell;
 use std::pin::pin;

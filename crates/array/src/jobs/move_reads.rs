@@ -26,7 +26,7 @@ const GAP_ROWS: u32 = 4;
 /// Rows of one read, at most: hosts wait behind it.
 const RUN_ROWS: u32 = 16;
 
-/// A block that was live when it was read.
+/// A block that was live when its segment was surveyed.
 pub struct Live {
     pub vol: Rc<Vol>,
     pub lba: Lba,

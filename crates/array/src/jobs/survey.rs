@@ -31,7 +31,7 @@ const SURVEY_ROWS: u32 = 64;
 const LOOKS_IN_A_PIECE: usize = 256;
 
 /// Blocks looked up in one order, by address: those of one leaf come behind each other, while it is in the processor's cache.
-const LOOKS_IN_ORDER: usize = 16 * 1024;
+const LOOKS_IN_ORDER: usize = 4 * 1024;
 
 /// A block that a header speaks of, and its place.
 pub type Found = (VolumeId, Lba, Place);
@@ -174,14 +174,20 @@ impl Surveyor {
         if planted(Canary::VacatedUnasked) {
             return Ok(true);
         }
-        let is_deleted = |id| self.volumes.get(id).is_some_and(|vol| vol.state() != VolumeState::Live);
-        if there.others || there.volumes.iter().any(|&id| is_deleted(id)) {
+        if there.others {
             return Ok(false);
         }
         let mut left = busy;
+        // Of a volume that is being deleted nothing is dead for ever.
+        let is_deleted = |id| self.volumes.get(id).is_some_and(|vol| vol.state() != VolumeState::Live);
+        if there.volumes.iter().any(|&id| is_deleted(id)) {
+            left.extend(there.blocks.iter().filter(|(volume, ..)| is_deleted(*volume)));
+        }
+        let pieces = Pieces::of(LOOKS_IN_A_PIECE, &self.ctx.rt);
         for _ in 0..VACATED_TRIES {
             let mut named = Vec::new();
             for block in left {
+                pieces.did(1).await;
                 if self.relocation.is_named(block).await? {
                     named.push(block);
                 }
