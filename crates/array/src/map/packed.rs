@@ -1,12 +1,15 @@
-//! A map node in memory: runs of slots that say the same, or name blocks behind each other, and a checksum for each block.
+//! A map node in memory: runs of slots that say the same, or name blocks behind each other, and a checksum for each block; or,
+//! where there are many runs, each slot for itself.
 //!
 //! ```text
 //! words of 32 bits   | runs | first slot of each run, four a word | three for each run | checksums |
 //! a run's            | segment, 32 bits | its other 8, kind 8, place of its first checksum 8 | first block |
+//! dense, by slots    | three as of a run | checksum |
 //! ```
 //!
-//! All in one piece, so that a look-up waits for memory as seldom as can be. Data that was written sequentially lies in runs,
-//! and takes a fourth of what its node takes on a drive; blocks that were written one by one take a tenth more.
+//! All in one piece, so that a look-up waits for memory as seldom as can be: in a dense node once. Data that was written
+//! sequentially lies in runs, and takes a fourth of what its node takes on a drive; blocks that were written one by one take
+//! as much as there.
 //!
 //! Not here: the stored form (`ondisk::map`).
 
@@ -18,6 +21,16 @@ use ondisk::{MapRef, NODE_REFS, Node, Place};
 
 /// Words of a run.
 const RUN_WORDS: usize = 3;
+
+/// Words of a slot of a dense node.
+const SLOT_WORDS: usize = RUN_WORDS + 1;
+
+/// Words of a dense node.
+const DENSE_WORDS: usize = NODE_REFS * SLOT_WORDS;
+
+/// A node that would have so many words in runs is dense, which takes a sixth more there, and less from 237 runs on. So none in
+/// runs has as many as a dense one.
+const RUNS_WORDS_MAX: usize = DENSE_WORDS * 6 / 7;
 
 /// What a run's slots say.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -79,7 +92,10 @@ impl Packed {
     /// What slot `slot` says.
     pub fn get(&self, slot: usize) -> MapRef {
         assert!(slot < NODE_REFS, "a node has {NODE_REFS} slots");
-        self.said(self.run_of(slot), slot)
+        match self.dense() {
+            Some(slots) => of_slot(slots, slot),
+            None => self.said(self.run_of(slot), slot),
+        }
     }
 
     /// Where the block of slot `slot` is; none when it is nowhere.
@@ -92,6 +108,12 @@ impl Packed {
 
     /// What slot `slot` says, and the first slot behind it that is of another run.
     pub fn run_at(&self, slot: usize) -> (MapRef, usize) {
+        if let Some(slots) = self.dense() {
+            let says = of_slot(slots, slot);
+            let run = Run::begin(slot, 0, says);
+            let goes_on = |next: &usize| run.goes_on(*next, of_slot(slots, *next));
+            return (says, slot + 1 + (slot + 1..NODE_REFS).take_while(goes_on).count());
+        }
         let run = self.run_of(slot);
         let end = if run + 1 < self.runs() { self.first_of(run + 1) } else { NODE_REFS };
         (self.said(run, slot), end)
@@ -99,13 +121,23 @@ impl Packed {
 
     /// What the slots from `first` on say.
     pub fn slots_from(&self, first: usize) -> impl Iterator<Item = MapRef> {
-        let mut run = self.run_of(first);
+        let dense = self.dense();
+        let mut run = if dense.is_some() { 0 } else { self.run_of(first) };
         (first..NODE_REFS).map(move |slot| {
+            if let Some(slots) = dense {
+                return of_slot(slots, slot);
+            }
             if run + 1 < self.runs() && self.first_of(run + 1) == slot {
                 run += 1;
             }
             self.said(run, slot)
         })
+    }
+
+    /// The words of a dense node.
+    #[inline]
+    fn dense(&self) -> Option<&[u32; DENSE_WORDS]> {
+        (&*self.0).try_into().ok()
     }
 
     fn runs(&self) -> usize {
@@ -124,10 +156,6 @@ impl Packed {
     /// The run that speaks of `slot`.
     fn run_of(&self, slot: usize) -> usize {
         let (mut low, mut left) = (0, self.runs());
-        if left == NODE_REFS {
-            // A run for each.
-            return slot;
-        }
         // Without branches: half of them would be foreseen wrongly, and what comes after waits for each.
         while left > 1 {
             let half = left / 2;
@@ -140,30 +168,19 @@ impl Packed {
     #[inline]
     fn said(&self, run: usize, slot: usize) -> MapRef {
         let at = self.runs_at() + run * RUN_WORDS;
-        let words = &self.0[at..at + RUN_WORDS];
+        let words = [self.0[at], self.0[at + 1], self.0[at + 2]];
         let beyond = slot - self.first_of(run);
-        match words[1] >> 8 & 0xff {
-            k if k == Kind::At as u32 => {
-                let crcs = self.runs_at() + self.runs() * RUN_WORDS;
-                let segment = SegmentId(u64::from(words[0]) | u64::from(words[1] & 0xff) << 32);
-                // Where all slots name blocks, the last words are a checksum for each slot: this one's place is known before
-                // the run's words are, so that memory is asked for both at once.
-                let crc = match self.0.len() - crcs {
-                    NODE_REFS => self.0[self.0.len() - NODE_REFS + slot],
-                    _ => self.0[crcs + (words[1] >> 16) as usize + beyond],
-                };
-                MapRef::At(Place { pba: Pba { segment, block: words[2] + beyond as u32 }, crc })
-            }
-            k if k == Kind::Zero as u32 => MapRef::Zero,
-            k if k == Kind::Bad as u32 => MapRef::Bad,
-            _ => MapRef::Hole,
-        }
+        let crcs = self.runs_at() + self.runs() * RUN_WORDS;
+        says(words, beyond as u32, || self.0[crcs + (words[1] >> 16) as usize + beyond])
     }
 
     /// All slots, to be changed.
     pub fn to_node(&self) -> Node {
         let mut node = Node::filled(MapRef::Hole);
-        node.0.iter_mut().zip(self.slots_from(0)).for_each(|(slot, says)| *slot = says);
+        match self.dense() {
+            Some(slots) => node.0.iter_mut().enumerate().for_each(|(n, slot)| *slot = of_slot(slots, n)),
+            None => node.0.iter_mut().zip(self.slots_from(0)).for_each(|(slot, says)| *slot = says),
+        }
         node
     }
 
@@ -171,6 +188,27 @@ impl Packed {
     pub fn bytes(&self) -> u64 {
         size_of_val(&*self.0) as u64
     }
+}
+
+/// What the words of a run say of its block `beyond` the first.
+#[inline]
+fn says(words: [u32; RUN_WORDS], beyond: u32, crc: impl FnOnce() -> u32) -> MapRef {
+    match words[1] >> 8 & 0xff {
+        k if k == Kind::At as u32 => {
+            let segment = SegmentId(u64::from(words[0]) | u64::from(words[1] & 0xff) << 32);
+            MapRef::At(Place { pba: Pba { segment, block: words[2] + beyond }, crc: crc() })
+        }
+        k if k == Kind::Zero as u32 => MapRef::Zero,
+        k if k == Kind::Bad as u32 => MapRef::Bad,
+        _ => MapRef::Hole,
+    }
+}
+
+/// What a slot of a dense node says.
+#[inline]
+fn of_slot(slots: &[u32; DENSE_WORDS], slot: usize) -> MapRef {
+    let at = slot * SLOT_WORDS;
+    says([slots[at], slots[at + 1], slots[at + 2]], 0, || slots[at + RUN_WORDS])
 }
 
 impl From<&Node> for Packed {
@@ -184,8 +222,17 @@ impl From<&Node> for Packed {
                 crcs.push(place.crc);
             }
         }
+        let words = 1 + runs.len().div_ceil(4) + runs.len() * RUN_WORDS + crcs.len();
+        if words >= RUNS_WORDS_MAX {
+            let slot = |what: &MapRef| {
+                let [a, b, c] = Run::begin(0, 0, *what).to_words();
+                let crc = if let MapRef::At(place) = what { place.crc } else { 0 };
+                [a, b, c, crc]
+            };
+            return Packed(node.0.iter().flat_map(slot).collect());
+        }
         let four = |firsts: &[Run]| firsts.iter().rev().fold(0, |word, run| word << 8 | u32::from(run.first));
-        let mut words = Vec::with_capacity(1 + runs.len().div_ceil(4) + runs.len() * RUN_WORDS + crcs.len());
+        let mut words = Vec::with_capacity(words);
         words.push(runs.len() as u32);
         words.extend(runs.chunks(4).map(four));
         words.extend(runs.iter().flat_map(|run| run.to_words()));
@@ -237,16 +284,21 @@ mod tests {
     }
 
     #[test]
-    fn a_run_for_each_slot() {
+    fn many_runs_are_dense() {
         let mut node = Node::filled(MapRef::Hole);
-        (0..NODE_REFS).for_each(|slot| node.0[slot] = at(slot as u64 % 3, 5 * slot as u32));
-        for empty in [None, Some(0), Some(100), Some(255)] {
-            if let Some(slot) = empty {
-                node.0[slot] = MapRef::Zero;
+        for (runs, dense) in [(190, false), (192, true), (NODE_REFS, true)] {
+            // The last one goes to the end.
+            (0..NODE_REFS).for_each(|slot| node.0[slot] = at(slot.min(runs - 1) as u64, slot as u32));
+            for empty in [None, Some(0), Some(100)] {
+                if let Some(slot) = empty {
+                    node.0[slot] = MapRef::Zero;
+                }
+                let packed = Packed::from(&node);
+                assert_eq!(packed.dense().is_some(), dense, "{runs} runs");
+                assert!((0..NODE_REFS).all(|slot| packed.get(slot) == node.0[slot]), "{runs} runs, empty: {empty:?}");
+                assert_eq!(packed.to_node(), node);
+                assert_eq!(packed.run_at(runs - 1).1, NODE_REFS);
             }
-            let packed = Packed::from(&node);
-            assert_eq!(packed.runs(), NODE_REFS);
-            assert!((0..NODE_REFS).all(|slot| packed.get(slot) == node.0[slot]), "empty: {empty:?}");
         }
     }
 
@@ -256,6 +308,6 @@ mod tests {
         (0..NODE_REFS).for_each(|slot| node.0[slot] = at(1 + slot as u64 / 32, slot as u32));
         assert!(Packed::from(&node).bytes() < 1300, "{}", Packed::from(&node).bytes());
         (0..NODE_REFS).for_each(|slot| node.0[slot] = at(1, 2 * slot as u32));
-        assert!(Packed::from(&node).bytes() < 5300, "{}", Packed::from(&node).bytes());
+        assert_eq!(Packed::from(&node).bytes(), 4096);
     }
 }
