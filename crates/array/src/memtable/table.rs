@@ -55,10 +55,13 @@ impl Leaf {
     fn put(&mut self, slots: Range<usize>, to: impl Iterator<Item = MapRef>) -> usize {
         let places = self.places(&slots);
         let new = slots.len() - places.len();
-        if new == 0 {
-            self.refs[places].iter_mut().zip(to).for_each(|(said, to)| *said = to);
-        } else {
-            self.refs.splice(places, to);
+        match (new, slots.len()) {
+            (0, _) => self.refs[places].iter_mut().zip(to).for_each(|(said, to)| *said = to),
+            // `splice` would collect it first.
+            (1, 1) => to.for_each(|to| self.refs.insert(places.start, to)),
+            _ => drop(self.refs.splice(places, to)),
+        }
+        if new > 0 {
             slots.for_each(|s| self.said[s / 64] |= 1 << (s % 64));
         }
         new
