@@ -275,8 +275,21 @@ impl RowReader {
         data.chunks_exact(BLOCK_BYTES).zip(crcs).all(matches).then_some(data)
     }
 
-    /// The middle of the members' quantiles, in nanoseconds; 0 when nothing is known.
+    /// The middle of the members' quantiles, in nanoseconds, as it was when this turn of the runtime first asked; 0 when nothing is
+    /// known.
     fn middle_ns(&self) -> f64 {
+        let turned = self.ctx.rt.turned();
+        match self.middle.get() {
+            Some((at, middle)) if at == turned => middle,
+            Some(_) | None => {
+                let middle = self.find_middle_ns();
+                self.middle.set(Some((turned, middle)));
+                middle
+            }
+        }
+    }
+
+    fn find_middle_ns(&self) -> f64 {
         let seats = self.members.all();
         let known = seats.iter().filter(|s| s.is_in()).map(|s| s.speed.high_ns()).filter(|ns| *ns > 0.0);
         let mut known: Vec<f64> = known.collect();

@@ -6,6 +6,7 @@ mod hedge;
 pub mod runs;
 mod scan;
 
+use std::cell::Cell;
 use std::collections::BTreeSet;
 use std::rc::Rc;
 use std::time::Duration;
@@ -14,7 +15,7 @@ use api::EventCode;
 use base::{BLOCK_BYTES, MemberLba, SegmentId};
 use futures::future::join_all;
 use ondisk::{Cut, Scheme, Slot, crc32c};
-use rt::{Buf, Bytes, IoError};
+use rt::{Buf, Bytes, IoError, Nanos};
 
 use crate::canary::{Canary, planted};
 use crate::ctx::Context;
@@ -83,6 +84,8 @@ pub struct RowReader {
     health: Rc<Health>,
     /// Reads around slow members that may still be made.
     hedges: Budget,
+    /// How long the members' slowest reads take, in the middle, and when that was found.
+    middle: Cell<Option<(Nanos, f64)>>,
 }
 
 impl RowReader {
@@ -95,6 +98,7 @@ impl RowReader {
             pins: pins.clone(),
             health: health.clone(),
             hedges: Budget::default(),
+            middle: Cell::default(),
         })
     }
 
