@@ -5,7 +5,8 @@
 //! payload that follows is received where it stays: next to no copy for streams of large writes.
 //!
 //! What is taken at once goes on together: the writes of one receive share a record of the log, whose header, parity and
-//! requests to drives they would each pay for alone. So a peer that fills its buffer gets a larger one, once it is known.
+//! requests to drives they would each pay for alone, and an answer. So a peer that fills its buffer gets a larger one, once it
+//! is known; and large payloads that are there are taken without a turn between them, a few of them.
 //!
 //! A peer that has sent little has little memory: the buffers are made when it first fills the one of the beginning.
 
@@ -25,6 +26,9 @@ const FIRST_BYTES: usize = 4 << 10;
 /// Payloads from here on are worth a receive of their own.
 const DIRECT_BYTES: usize = 64 << 10;
 
+/// Bytes of such payloads that are taken one after the other before others have their turn.
+const AT_ONCE_BYTES: usize = 512 << 10;
+
 /// The receiving half of a connection.
 pub struct Reader {
     stream: Stream,
@@ -38,6 +42,8 @@ pub struct Reader {
     direct: bool,
     headers_bytes: usize,
     batch_bytes_max: usize,
+    /// Bytes that may be taken without a turn of the others.
+    at_once: usize,
 }
 
 impl Reader {
@@ -54,6 +60,7 @@ impl Reader {
             direct: false,
             headers_bytes,
             batch_bytes_max: BATCH_BYTES,
+            at_once: 0,
         }
     }
 
@@ -115,8 +122,28 @@ impl Reader {
             self.receive().await?;
             filled += self.copy(&mut buf[filled..]);
         }
-        let (result, buf) = self.stream.recv_rest(buf, filled).await;
-        result.map(|()| buf)
+        while filled < n {
+            match self.take_at_once(&mut buf[filled..])? {
+                Some(taken) => filled += taken,
+                None => {
+                    self.at_once = AT_ONCE_BYTES;
+                    let (result, whole) = self.stream.recv_rest(buf, filled).await;
+                    return result.map(|()| whole);
+                }
+            }
+        }
+        Ok(buf)
+    }
+
+    /// Takes what has arrived, while others need not have their turn.
+    fn take_at_once(&mut self, into: &mut [u8]) -> io::Result<Option<usize>> {
+        if self.at_once == 0 {
+            return Ok(None);
+        }
+        let most = into.len().min(self.at_once);
+        let taken = self.stream.recv_now(&mut into[..most])?;
+        self.at_once -= taken.unwrap_or(0);
+        if taken == Some(0) { Err(io::ErrorKind::UnexpectedEof.into()) } else { Ok(taken) }
     }
 
     /// Takes as much of what is held as `into` has room for.
@@ -155,6 +182,16 @@ impl Reader {
             self.holds_batch = !self.direct;
         }
         (self.start, self.end) = (0, 0);
+        if self.direct {
+            let mut held = std::mem::take(&mut self.held);
+            let taken = self.take_at_once(&mut held);
+            self.held = held;
+            if let Some(taken) = taken? {
+                self.end = taken;
+                return Ok(());
+            }
+        }
+        self.at_once = AT_ONCE_BYTES;
         let (result, buf) = self.stream.recv(std::mem::take(&mut self.held)).await;
         self.held = buf;
         match result? {

@@ -17,7 +17,9 @@ use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
-use rustix::net::{AddressFamily, SendAncillaryBuffer, SendFlags, Shutdown, SocketFlags, SocketType, sendmsg, sockopt};
+use rustix::net::{
+    AddressFamily, RecvFlags, SendAncillaryBuffer, SendFlags, Shutdown, SocketFlags, SocketType, sendmsg, sockopt,
+};
 
 use super::{Addr, raw_address};
 use crate::ring::{Operation, PARTS_MAX, Request, SendHeader, advance};
@@ -124,6 +126,16 @@ impl Stream {
             }
         }
         (Ok(()), buf)
+    }
+
+    /// Receives what is there now, without the ring; `None` when nothing is, 0 is the end. A call of the kernel for little or
+    /// nothing costs more than one that brings much.
+    pub fn recv_now(&self, into: &mut [u8]) -> io::Result<Option<usize>> {
+        match rustix::net::recv(&self.0.fd, into, RecvFlags::DONTWAIT) {
+            Ok((received, _)) => Ok(Some(received)),
+            Err(Errno::AGAIN | Errno::INTR | Errno::NOBUFS | Errno::NOMEM) => Ok(None),
+            Err(error) => Err(error.into()),
+        }
     }
 
     async fn recv_into(&self, buf: Buf, done: usize) -> (io::Result<usize>, Buf) {
