@@ -83,6 +83,18 @@ mod tests {
     }
 
     #[test]
+    fn performance_has_the_instructions_that_are_guarded() {
+        let page = fs::read_to_string(root().join("docs/performance.md")).expect("the page is there");
+        let counted = fs::read_to_string(root().join("crates/bench/counted.toml")).expect("the guard is there");
+        let missing = counted.lines().filter_map(|l| l.split_once(" = ")).filter(|(_, value)| {
+            let n = value.trim_end_matches(".0");
+            let (thousands, rest) = n.split_at(n.len() - 3);
+            !page.contains(&format!("| {thousands},{rest} |"))
+        });
+        assert_eq!(missing.collect::<Vec<_>>(), [], "not in docs/performance.md, below Engine");
+    }
+
+    #[test]
     fn a_command_is_a_section() {
         let page = cli_page("==== a ====\nDo a\n\nUsage: a\n==== a b ====\nDo b\n");
         assert!(page.contains("| [`a b`](#a-b) | Do b |"), "{page}");
